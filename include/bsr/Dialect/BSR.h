@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The one header a user of the dialect includes.
+
+#ifndef BSR_DIALECT_BSR_H
+#define BSR_DIALECT_BSR_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "bsr/Dialect/BSROpsDialect.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "bsr/Dialect/BSROpsTypes.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "bsr/Dialect/BSROpsAttributes.h.inc"
+#define GET_OP_CLASSES
+#include "bsr/Dialect/BSROps.h.inc"
+
+namespace mlir::bsr {
+
+/// Checks what `bsr.constant_pattern` and everyone who brings index arrays must
+/// keep: pointers start at 0, do not decrease and end in the number of blocks;
+/// indices are in range, sorted and unique per row. Says what is wrong through
+/// `emitError`.
+LogicalResult verifyRowView(function_ref<InFlightDiagnostic()> emitError,
+                            PatternType type, ArrayRef<int32_t> rowPtr,
+                            ArrayRef<int32_t> colIdx);
+
+} // namespace mlir::bsr
+
+#endif // BSR_DIALECT_BSR_H

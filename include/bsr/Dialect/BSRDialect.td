@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The dialect; its description is the rationale.
+
+#ifndef BSR_DIALECT_BSRDIALECT
+#define BSR_DIALECT_BSRDIALECT
+
+include "mlir/IR/OpBase.td"
+
+def BSR_Dialect : Dialect {
+  let name = "bsr";
+  let cppNamespace = "::mlir::bsr";
+  let summary = "Block-sparse training with patterns that change at run time";
+  let description = [{
+    A block-sparse matrix is two SSA values. A *pattern* (`!bsr.pattern`) says
+    which blocks are stored: run-time data, shared by a weight, its gradient and
+    its optimizer moments. The *values* are an ordinary tensor
+    `tensor<slots x br x bc x T>` that holds the stored blocks. A *slot* is the
+    address of a block in the values for the block's whole life: a pattern update
+    between two steps moves no value and needs no recompilation.
+
+    **Why the values are a plain tensor.** Everything upstream that works on
+    tensors (element-wise optimizers, bufferization, fusion) works on the values
+    as it is. An optimizer on a block-sparse weight is the dense optimizer with
+    another shape. No type with an encoding has to be taught to any pass.
+
+    **Why the pattern is a value, not an attribute.** Patterns change during
+    training; the code must not. What is static is the type: the shape of the
+    matrix, the shape of a block and the number of slots. A pattern that never
+    changes is a `bsr.constant_pattern`, and the same operations use it.
+
+    **Two index views over one set of slots.** A pattern is passed to compiled
+    code as six arrays of 32-bit integers: `row_ptr[rows/br + 1]`,
+    `col_idx[slots]`, `slot[slots]` list the blocks in row order, `col_ptr[cols/bc
+    + 1]`, `row_idx[slots]`, `slot_t[slots]` the same blocks in column order.
+    Forward products walk one view and transposed products the other, so both
+    gather, write disjointly, and no transposed copy of the values exists.
+    `row_ptr` starts at 0 and ends in the number of blocks, which may be smaller
+    than the number of slots; indices within a row are sorted and unique; `slot`
+    is a partial permutation. The runtime checks this wherever a pattern enters.
+
+    **Ragged shapes are refused.** The block must divide the matrix. Products
+    then run full blocks only, and the values of one slot are one contiguous
+    block. A ragged matrix is padded by whoever owns the model, where the padding
+    is visible; 1x1 blocks, or rectangular ones such as 16x1, divide whatever
+    has to be divided. The verifier of the type names the dimension and the block.
+
+    **Products name the dimension that carries features.** `bsr.spmm` and
+    `bsr.sddmm` take activations of any rank with one feature dimension; the
+    others are token dimensions. A change of layout from token-major (as JAX and
+    PyTorch write it) to feature-major (as vector units want it: lanes are
+    tokens) permutes a type and changes one attribute; nothing is reshaped.
+
+    **Arithmetic.** Products accumulate in f32, or f64 for f64 operands, whatever
+    the element type. Rewrites are equalities of real numbers: they may change
+    the order of sums, never what is summed.
+
+    **Attributes of a step's function.** A training step is one `func.func` whose
+    arguments carry `bsr.name` (a dotted path), where they are updated
+    `bsr.result` (the index of the result that is the argument's next value), and
+    optionally `bsr.role` (`param`, `state`, `batch`, `lr`, `seed`, `step`,
+    `pattern`), `bsr.init` (how a driver may initialise it: `zeros`, `ones`,
+    `constant(x)`, `normal(stddev)`), and, after `bsr-mark`, `bsr.mark`. Results carry
+    `bsr.name` and `bsr.role`. The dialect verifies them.
+  }];
+
+  let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
+#endif // BSR_DIALECT_BSRDIALECT

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The operations: formula, meaning, example, constraints.
+
+#ifndef BSR_DIALECT_BSROPS
+#define BSR_DIALECT_BSROPS
+
+include "bsr/Dialect/BSRTypes.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class BSR_Op<string mnemonic, list<Trait> traits = []>
+    : Op<BSR_Dialect, mnemonic, traits>;
+
+//===----------------------------------------------------------------------===//
+// Patterns
+//===----------------------------------------------------------------------===//
+
+def BSR_ConstantPatternOp : BSR_Op<"constant_pattern", [Pure]> {
+  let summary = "Pattern known at compile time";
+  let description = [{
+    A static pattern, in row order: block row `i` stores the block columns
+    `col_idx[row_ptr[i]]` to `col_idx[row_ptr[i + 1] - 1]`, and the slots are
+    numbered in the same order. The same operations work on it as on a pattern
+    that arrives at run time.
+
+    Example:
+
+    ```mlir
+    %p = bsr.constant_pattern row_ptr = [0, 1, 3] col_idx = [1, 0, 1]
+        : !bsr.pattern<32x32, block = 16x16, slots = 3>
+    ```
+  }];
+  let arguments = (ins DenseI32ArrayAttr:$rowPtr, DenseI32ArrayAttr:$colIdx);
+  let results = (outs BSR_Pattern:$pattern);
+  let assemblyFormat = [{
+    `row_ptr` `=` $rowPtr `col_idx` `=` $colIdx attr-dict `:` qualified(type($pattern))
+  }];
+  let hasVerifier = 1;
+}
+
+def BSR_IndicesOp : BSR_Op<"indices", [Pure]> {
+  let summary = "Index arrays of a pattern";
+  let description = [{
+    The row view of a pattern (`ptr = row_ptr`, `idx = col_idx`), or, with
+    `transpose`, its column view (`ptr = col_ptr`, `idx = row_idx`). Block row `i`
+    stores the blocks `idx[k]` in the slots `slot[k]`, for `k` from `ptr[i]` to
+    `ptr[i + 1] - 1`; entries of `idx` and `slot` past `ptr`'s last are unspecified.
+
+    Example:
+
+    ```mlir
+    %ptr, %idx, %slot = bsr.indices %p
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>
+        -> tensor<3xi32>, tensor<3xi32>, tensor<3xi32>
+    ```
+  }];
+  let arguments = (ins BSR_Pattern:$pattern, UnitAttr:$transpose);
+  let results = (outs 1DTensorOf<[I32]>:$ptr, 1DTensorOf<[I32]>:$idx,
+                      1DTensorOf<[I32]>:$slot);
+  let assemblyFormat = [{
+    $pattern (`transpose` $transpose^)? attr-dict
+    `:` qualified(type($pattern)) `->` type($ptr) `,` type($idx) `,` type($slot)
+  }];
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def BSR_LiveOp : BSR_Op<"live", [Pure]> {
+  let summary = "Which slots hold a block";
+  let description = [{
+    `live[s]` is true if slot `s` holds a block of the pattern. Slots that no
+    block uses hold unspecified values: a reduction over values must leave them out.
+
+    Example:
+
+    ```mlir
+    %live = bsr.live %p
+        : !bsr.pattern<32x64, block = 16x16, slots = 3> -> tensor<3xi1>
+    ```
+  }];
+  let arguments = (ins BSR_Pattern:$pattern);
+  let results = (outs 1DTensorOf<[I1]>:$live);
+  let assemblyFormat = "$pattern attr-dict `:` qualified(type($pattern)) `->` type($live)";
+  let hasVerifier = 1;
+}
+
+def BSR_NumAbsentOp : BSR_Op<"num_absent", [Pure]> {
+  let summary = "Number of matrix entries outside the pattern";
+  let description = [{
+    The number of entries (not blocks) of the matrix that are not stored, as a
+    float: what a sum over the dense matrix multiplies a background with.
+
+    Example:
+
+    ```mlir
+    %n = bsr.num_absent %p
+        : !bsr.pattern<32x64, block = 16x16, slots = 3> -> tensor<f32>
+    ```
+  }];
+  let arguments = (ins BSR_Pattern:$pattern);
+  let results = (outs 0DTensorOf<[F16, BF16, F32, F64]>:$count);
+  let assemblyFormat = "$pattern attr-dict `:` qualified(type($pattern)) `->` type($count)";
+}
+
+//===----------------------------------------------------------------------===//
+// Between dense and sparse
+//===----------------------------------------------------------------------===//
+
+def BSR_ToDenseOp : BSR_Op<"to_dense", [Pure]> {
+  let summary = "Dense matrix of stored blocks";
+  let description = [{
+    `dense[i, j]` is the stored entry where `pattern` stores the block of `(i,
+    j)`, and `background` (0 if absent) elsewhere; with `transpose`, `dense` is the
+    transposed matrix. Correct everywhere and fast nowhere: `bsr-bind` writes
+    it and `bsr-propagate` removes it.
+
+    Example:
+
+    ```mlir
+    %d = bsr.to_dense %p, %v
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>
+        -> tensor<32x64xf32>
+    %t = bsr.to_dense %p, %v background %c transpose
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+          tensor<f32> -> tensor<64x32xf32>
+    ```
+  }];
+  let arguments = (ins BSR_Pattern:$pattern, BSR_Values:$values,
+                       Optional<0DTensorOf<[AnyType]>>:$background,
+                       UnitAttr:$transpose);
+  let results = (outs BSR_Matrix:$dense);
+  let assemblyFormat = [{
+    $pattern `,` $values (`background` $background^)? (`transpose` $transpose^)?
+    attr-dict `:` qualified(type($pattern)) `,` type($values) (`,` type($background)^)?
+    `->` type($dense)
+  }];
+  let hasVerifier = 1;
+  let hasCanonicalizeMethod = 1;
+}
+
+def BSR_SampleOp : BSR_Op<"sample", [Pure]> {
+  let summary = "Stored blocks of a dense matrix";
+  let description = [{
+    The blocks of `dense` (of its transpose, with `transpose`) that the pattern
+    stores, in their slots. Slots that hold no block get unspecified values.
+
+    Example:
+
+    ```mlir
+    %v = bsr.sample %p, %d
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<32x64xf32>
+        -> tensor<3x16x16xf32>
+    ```
+  }];
+  let arguments = (ins BSR_Pattern:$pattern, BSR_Matrix:$dense,
+                       UnitAttr:$transpose);
+  let results = (outs BSR_Values:$values);
+  let assemblyFormat = [{
+    $pattern `,` $dense (`transpose` $transpose^)? attr-dict
+    `:` qualified(type($pattern)) `,` type($dense) `->` type($values)
+  }];
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+def BSR_SpMMOp : BSR_Op<"spmm", [Pure]> {
+  let summary = "Product of activations and a block-sparse matrix";
+  let description = [{
+    `y[t, c] = sum_r x[t, r] W[r, c]`, or with `transpose`
+    `y[t, r] = sum_c x[t, c] W[r, c]`, where `W` is the matrix of `pattern` and
+    `values`, and `t` stands for all dimensions of `x` but its feature dimension.
+    Only stored blocks are read. This is the forward product of a sparse layer;
+    its input gradient is the same operation with the other `transpose`, its weight
+    gradient a `bsr.sddmm`.
+
+    `feature_dim` is the dimension of `x` and `y` that carries features: the last
+    one as frameworks write it, the one before the last once lanes are tokens.
+    Element types of values, `x` and `y` may differ; sums are taken in f32 (f64 if
+    any of them is f64).
+
+    Example:
+
+    ```mlir
+    %y = bsr.spmm %p, %v, %x feature_dim = 2
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+          tensor<8x128x32xf32> -> tensor<8x128x64xf32>
+    %dx = bsr.spmm %p, %v, %dy transpose feature_dim = 1
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+          tensor<8x64x128xf32> -> tensor<8x32x128xf32>
+    ```
+  }];
+  let arguments = (ins BSR_Pattern:$pattern, BSR_Values:$values,
+                       BSR_Activations:$x, UnitAttr:$transpose,
+                       I64Attr:$featureDim);
+  let results = (outs BSR_Activations:$y);
+  let assemblyFormat = [{
+    $pattern `,` $values `,` $x (`transpose` $transpose^)?
+    `feature_dim` `=` $featureDim attr-dict
+    `:` qualified(type($pattern)) `,` type($values) `,` type($x) `->` type($y)
+  }];
+  let hasVerifier = 1;
+}
+
+def BSR_SDDMMOp : BSR_Op<"sddmm", [Pure]> {
+  let summary = "Stored blocks of a product of activations";
+  let description = [{
+    `values[r, c] = sum_t a[t, r] b[t, c]` for the stored blocks only: the weight
+    gradient of a sparse layer. `t` stands for all dimensions but the feature
+    dimension, which is the same in `a` and `b`. Slots that hold no block get
+    unspecified values. Sums are taken in f32 (f64 if an operand is f64).
+
+    Example:
+
+    ```mlir
+    %dw = bsr.sddmm %p, %a, %b feature_dim = 2
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<8x128x32xf32>,
+          tensor<8x128x64xf32> -> tensor<3x16x16xf32>
+    ```
+  }];
+  let arguments = (ins BSR_Pattern:$pattern, BSR_Activations:$a,
+                       BSR_Activations:$b, I64Attr:$featureDim);
+  let results = (outs BSR_Values:$values);
+  let assemblyFormat = [{
+    $pattern `,` $a `,` $b `feature_dim` `=` $featureDim attr-dict
+    `:` qualified(type($pattern)) `,` type($a) `,` type($b) `->` type($values)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // BSR_DIALECT_BSROPS

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The pattern type, the mark attribute and the type constraints of the operations.
+
+#ifndef BSR_DIALECT_BSRTYPES
+#define BSR_DIALECT_BSRTYPES
+
+include "bsr/Dialect/BSRDialect.td"
+include "mlir/IR/AttrTypeBase.td"
+
+def BSR_PatternType : TypeDef<BSR_Dialect, "Pattern"> {
+  let mnemonic = "pattern";
+  let summary = "Which blocks of a matrix are stored";
+  let description = [{
+    The pattern of a `rows x cols` matrix cut in blocks of `blockRows x
+    blockCols`, of which at most `slots` are stored. Which ones is run-time data.
+
+    Example:
+
+    ```mlir
+    // 16 x 16 blocks, of which at most 922 (a tenth) are stored.
+    !bsr.pattern<768x3072, block = 16x16, slots = 922>
+    ```
+  }];
+  let parameters = (ins "int64_t":$rows, "int64_t":$cols, "int64_t":$blockRows,
+                        "int64_t":$blockCols, "int64_t":$slots);
+  let assemblyFormat = [{
+    `<` custom<Extents>($rows, $cols) `,` `block` `=`
+    custom<Extents>($blockRows, $blockCols) `,` `slots` `=` $slots `>`
+  }];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The number of block rows and of block columns.
+    int64_t getGridRows() const { return getRows() / getBlockRows(); }
+    int64_t getGridCols() const { return getCols() / getBlockCols(); }
+
+    /// The type of the dense matrix.
+    RankedTensorType getDenseType(Type elementType, bool transpose = false) const;
+    /// The type of the stored blocks: `slots x blockRows x blockCols`.
+    RankedTensorType getValuesType(Type elementType) const;
+  }];
+}
+
+def BSR_MarkAttr : AttrDef<BSR_Dialect, "Mark"> {
+  let mnemonic = "mark";
+  let summary = "The block shape and density chosen for an argument";
+  let description = [{
+    Set by `bsr-mark` on an argument of a step and consumed by `bsr-bind`.
+    `weight` names the argument whose pattern this one shares: itself for a
+    weight, the weight for an optimizer moment.
+
+    Example:
+
+    ```mlir
+    #bsr.mark<block = 16x16, density = 1.000000e-01, weight = "params.w">
+    ```
+  }];
+  let parameters = (ins "int64_t":$blockRows, "int64_t":$blockCols,
+                        "FloatAttr":$density, "StringAttr":$weight);
+  let assemblyFormat = [{
+    `<` `block` `=` custom<Extents>($blockRows, $blockCols) `,`
+    `density` `=` custom<Density>($density) `,` `weight` `=` $weight `>`
+  }];
+}
+
+def BSR_Pattern
+    : Type<CPred<"::llvm::isa<::mlir::bsr::PatternType>($_self)">,
+           "block-sparse pattern", "::mlir::bsr::PatternType">;
+def BSR_Element : AnyTypeOf<[F16, BF16, F32, F64]>;
+def BSR_Matrix : Type<And<[2DTensorOf<[AnyType]>.predicate, HasStaticShapePred]>,
+                      "matrix of static shape", "::mlir::RankedTensorType">;
+def BSR_Values : Type<And<[3DTensorOf<[AnyType]>.predicate, HasStaticShapePred]>,
+                      "stored blocks (slots x rows x columns)",
+                      "::mlir::RankedTensorType">;
+def BSR_Activations
+    : Type<And<[RankedTensorOf<[F16, BF16, F32, F64]>.predicate, HasStaticShapePred]>,
+           "float tensor of static shape", "::mlir::RankedTensorType">;
+
+#endif // BSR_DIALECT_BSRTYPES

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The dialect, its types and attributes, and the attributes of a step's
+// function.
+
+#include "bsr/Dialect/BSR.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Parses `<rows>x<cols>`.
+static ParseResult parseExtents(AsmParser &parser, int64_t &rows,
+                                int64_t &cols) {
+  SmallVector<int64_t> dims;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseDimensionList(dims, /*allowDynamic=*/false,
+                                /*withTrailingX=*/false))
+    return failure();
+  if (dims.size() != 2)
+    return parser.emitError(loc, "expected 2 extents, but got ") << dims.size();
+  rows = dims[0];
+  cols = dims[1];
+  return success();
+}
+
+static void printExtents(AsmPrinter &printer, int64_t rows, int64_t cols) {
+  printer << rows << 'x' << cols;
+}
+
+static ParseResult parseDensity(AsmParser &parser, FloatAttr &density) {
+  double value;
+  if (parser.parseFloat(value))
+    return failure();
+  density = parser.getBuilder().getF64FloatAttr(value);
+  return success();
+}
+
+static void printDensity(AsmPrinter &printer, FloatAttr density) {
+  printer.printFloat(density.getValue());
+}
+
+#include "bsr/Dialect/BSROpsDialect.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "bsr/Dialect/BSROpsTypes.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "bsr/Dialect/BSROpsAttributes.cpp.inc"
+
+void BSRDialect::initialize() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "bsr/Dialect/BSROpsTypes.cpp.inc"
+      >();
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "bsr/Dialect/BSROpsAttributes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "bsr/Dialect/BSROps.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+LogicalResult PatternType::verify(function_ref<InFlightDiagnostic()> emitError,
+                                  int64_t rows, int64_t cols, int64_t blockRows,
+                                  int64_t blockCols, int64_t slots) {
+  if (rows < 1 || cols < 1)
+    return emitError() << "expected a matrix of at least 1x1, but got " << rows
+                       << "x" << cols;
+  if (blockRows < 1 || blockCols < 1)
+    return emitError() << "expected a block of at least 1x1, but got "
+                       << blockRows << "x" << blockCols;
+  if (rows % blockRows || cols % blockCols)
+    return emitError() << "expected matrix " << rows << "x" << cols
+                       << " to be a multiple of block " << blockRows << "x"
+                       << blockCols << ": pad it or choose another block";
+  int64_t blocks = (rows / blockRows) * (cols / blockCols);
+  if (slots < 1 || slots > blocks)
+    return emitError() << "expected 1 to " << blocks << " slots, but got "
+                       << slots;
+  if (blocks > INT32_MAX)
+    return emitError() << "expected at most " << INT32_MAX
+                       << " blocks (indices have 32 bits), but got " << blocks;
+  return success();
+}
+
+RankedTensorType PatternType::getDenseType(Type elementType,
+                                           bool transpose) const {
+  if (transpose)
+    return RankedTensorType::get({getCols(), getRows()}, elementType);
+  return RankedTensorType::get({getRows(), getCols()}, elementType);
+}
+
+RankedTensorType PatternType::getValuesType(Type elementType) const {
+  return RankedTensorType::get({getSlots(), getBlockRows(), getBlockCols()},
+                               elementType);
+}
+
+//===----------------------------------------------------------------------===//
+// Attributes of a step's function
+//===----------------------------------------------------------------------===//
+
+/// `zeros`, `ones`, `constant(<number>)` or `normal(<number>)`.
+static bool isInit(StringRef init) {
+  if (init == "zeros" || init == "ones")
+    return true;
+  double number;
+  return (init.consume_front("constant(") || init.consume_front("normal(")) &&
+         init.consume_back(")") && !init.getAsDouble(number);
+}
+
+LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
+                                                   unsigned regionIndex,
+                                                   unsigned argIndex,
+                                                   NamedAttribute attr) {
+  auto error = [&] {
+    return op->emitOpError("argument #") << argIndex << ": ";
+  };
+  auto func = dyn_cast<FunctionOpInterface>(op);
+  if (!func)
+    return error() << attr.getName() << " expected a function, but got "
+                   << op->getName();
+  StringRef name = attr.getName();
+  if (name == "bsr.name" || name == "bsr.role") {
+    auto string = dyn_cast<StringAttr>(attr.getValue());
+    if (!string || string.empty())
+      return error() << "expected " << name << " to be a non-empty string, "
+                     << "but got " << attr.getValue();
+    if (name == "bsr.role")
+      return success();
+    for (unsigned i = 0; i != argIndex; ++i)
+      if (func.getArgAttr(i, name) == string &&
+          isa<PatternType>(func.getArgumentTypes()[i]) ==
+              isa<PatternType>(func.getArgumentTypes()[argIndex]))
+        return error() << "expected a name of its own, but got " << string
+                       << ", the name of argument #" << i;
+    return success();
+  }
+  if (name == "bsr.result") {
+    auto index = dyn_cast<IntegerAttr>(attr.getValue());
+    if (!index)
+      return error() << "expected bsr.result to be an integer, but got "
+                     << attr.getValue();
+    ArrayRef<Type> results = func.getResultTypes();
+    int64_t result = index.getInt();
+    if (result < 0 || result >= static_cast<int64_t>(results.size()))
+      return error() << "expected bsr.result in 0 to "
+                     << static_cast<int64_t>(results.size()) - 1 << ", but got "
+                     << result;
+    if (results[result] != func.getArgumentTypes()[argIndex])
+      return error() << "expected result #" << result
+                     << " to have the argument's type "
+                     << func.getArgumentTypes()[argIndex] << ", but got "
+                     << results[result];
+    for (unsigned i = 0; i != argIndex; ++i)
+      if (auto other = func.getArgAttrOfType<IntegerAttr>(i, name))
+        if (other.getInt() == result)
+          return error() << "expected a result of its own, but got result #"
+                         << result << ", which carries argument #" << i;
+    return success();
+  }
+  if (name == "bsr.init") {
+    auto string = dyn_cast<StringAttr>(attr.getValue());
+    if (!string || !isInit(string))
+      return error() << "expected bsr.init to be zeros, ones, constant(x) or "
+                        "normal(stddev), but got "
+                     << attr.getValue();
+    return success();
+  }
+  if (name == "bsr.mark") {
+    if (!isa<MarkAttr>(attr.getValue()))
+      return error() << "expected bsr.mark to be a #bsr.mark, but got "
+                     << attr.getValue();
+    return success();
+  }
+  if (name == "bsr.density") {
+    if (!isa<FloatAttr>(attr.getValue()))
+      return error() << "expected bsr.density to be a float, but got "
+                     << attr.getValue();
+    return success();
+  }
+  if (name == "bsr.pattern") {
+    if (!isa<IntegerAttr>(attr.getValue()))
+      return error() << "expected bsr.pattern to be an integer, but got "
+                     << attr.getValue();
+    return success();
+  }
+  return error() << "expected bsr.name, bsr.result, bsr.role, bsr.init, "
+                    "bsr.mark, bsr.density or bsr.pattern, but got "
+                 << name;
+}
+
+LogicalResult BSRDialect::verifyRegionResultAttribute(Operation *op,
+                                                      unsigned regionIndex,
+                                                      unsigned resultIndex,
+                                                      NamedAttribute attr) {
+  StringRef name = attr.getName();
+  if (name != "bsr.name" && name != "bsr.role")
+    return op->emitOpError("result #")
+           << resultIndex << ": expected bsr.name or bsr.role, but got "
+           << name;
+  auto string = dyn_cast<StringAttr>(attr.getValue());
+  if (!string || string.empty())
+    return op->emitOpError("result #")
+           << resultIndex << ": expected " << name
+           << " to be a non-empty string, but got " << attr.getValue();
+  return success();
+}

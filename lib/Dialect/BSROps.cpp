@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Verifiers, folders and canonicalisation of the operations, in .td order.
+
+#include "bsr/Dialect/BSR.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+#define GET_OP_CLASSES
+#include "bsr/Dialect/BSROps.cpp.inc"
+
+/// Checks that `values` are the stored blocks of `pattern`.
+static LogicalResult verifyValues(Operation *op, PatternType pattern,
+                                  RankedTensorType values) {
+  RankedTensorType expected = pattern.getValuesType(values.getElementType());
+  if (values != expected)
+    return op->emitOpError("expected values of type ")
+           << expected << ", but got " << values;
+  return success();
+}
+
+/// Checks that `dense` is the matrix of `pattern`, transposed or not.
+static LogicalResult verifyDense(Operation *op, PatternType pattern,
+                                 bool transpose, RankedTensorType dense) {
+  RankedTensorType expected =
+      pattern.getDenseType(dense.getElementType(), transpose);
+  if (dense != expected)
+    return op->emitOpError("expected dense matrix of type ")
+           << expected << ", but got " << dense;
+  return success();
+}
+
+/// Checks that dimension `featureDim` of `type` has `extent` features.
+static LogicalResult verifyFeatures(Operation *op, StringRef name,
+                                    RankedTensorType type, int64_t featureDim,
+                                    int64_t extent) {
+  if (featureDim < 0 || featureDim >= type.getRank())
+    return op->emitOpError("expected feature_dim in 0 to ")
+           << type.getRank() - 1 << ", but got " << featureDim;
+  if (type.getDimSize(featureDim) != extent)
+    return op->emitOpError("expected dimension ")
+           << featureDim << " of " << name << " to have " << extent
+           << " features, but got " << type.getDimSize(featureDim);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// ConstantPatternOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult bsr::verifyRowView(function_ref<InFlightDiagnostic()> emitError,
+                                 PatternType type, ArrayRef<int32_t> rowPtr,
+                                 ArrayRef<int32_t> colIdx) {
+  int64_t rows = type.getGridRows();
+  if (static_cast<int64_t>(rowPtr.size()) != rows + 1)
+    return emitError() << "expected " << rows + 1 << " row pointers, but got "
+                       << rowPtr.size();
+  if (rowPtr[0] != 0)
+    return emitError() << "expected row_ptr[0] to be 0, but got " << rowPtr[0];
+  for (int64_t i = 0; i != rows; ++i)
+    if (rowPtr[i + 1] < rowPtr[i])
+      return emitError() << "expected row_ptr[" << i + 1 << "] to be at least "
+                         << rowPtr[i] << ", but got " << rowPtr[i + 1];
+  if (rowPtr[rows] != static_cast<int64_t>(colIdx.size()))
+    return emitError() << "expected row_ptr[" << rows
+                       << "] to be the number of blocks (" << colIdx.size()
+                       << "), but got " << rowPtr[rows];
+  if (static_cast<int64_t>(colIdx.size()) > type.getSlots())
+    return emitError() << "expected at most " << type.getSlots()
+                       << " blocks, but got " << colIdx.size();
+  for (int64_t i = 0; i != rows; ++i) {
+    for (int32_t k = rowPtr[i]; k != rowPtr[i + 1]; ++k) {
+      if (colIdx[k] < 0 || colIdx[k] >= type.getGridCols())
+        return emitError() << "expected col_idx[" << k << "] in 0 to "
+                           << type.getGridCols() - 1 << ", but got "
+                           << colIdx[k];
+      if (k != rowPtr[i] && colIdx[k] <= colIdx[k - 1])
+        return emitError() << "expected col_idx[" << k
+                           << "] to be greater than " << colIdx[k - 1]
+                           << " (sorted and unique in block row " << i
+                           << "), but got " << colIdx[k];
+    }
+  }
+  return success();
+}
+
+LogicalResult ConstantPatternOp::verify() {
+  return verifyRowView([&] { return emitOpError(); }, getPattern().getType(),
+                       getRowPtr(), getColIdx());
+}
+
+//===----------------------------------------------------------------------===//
+// IndicesOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult IndicesOp::verify() {
+  PatternType type = getPattern().getType();
+  int64_t lines = getTranspose() ? type.getGridCols() : type.getGridRows();
+  int64_t extents[] = {lines + 1, type.getSlots(), type.getSlots()};
+  StringRef names[] = {"ptr", "idx", "slot"};
+  for (auto [name, extent, result] :
+       llvm::zip_equal(names, extents, getResults())) {
+    auto expected =
+        RankedTensorType::get({extent}, IntegerType::get(getContext(), 32));
+    if (result.getType() != expected)
+      return emitOpError("expected ") << name << " of type " << expected
+                                      << ", but got " << result.getType();
+  }
+  return success();
+}
+
+/// indices(constant_pattern) -> constants
+LogicalResult IndicesOp::fold(FoldAdaptor adaptor,
+                              SmallVectorImpl<OpFoldResult> &results) {
+  auto constant = getPattern().getDefiningOp<ConstantPatternOp>();
+  if (!constant)
+    return failure();
+  PatternType type = getPattern().getType();
+  ArrayRef<int32_t> rowPtr = constant.getRowPtr();
+  ArrayRef<int32_t> colIdx = constant.getColIdx();
+  SmallVector<int32_t> ptr(rowPtr), idx(colIdx), slot;
+  if (getTranspose()) {
+    // Counting sort by column; row order within a column stays.
+    ptr.assign(type.getGridCols() + 1, 0);
+    for (int32_t col : colIdx)
+      ++ptr[col + 1];
+    for (size_t i = 1; i != ptr.size(); ++i)
+      ptr[i] += ptr[i - 1];
+    SmallVector<int32_t> next(ptr);
+    slot.assign(colIdx.size(), 0);
+    for (int64_t row = 0; row != type.getGridRows(); ++row) {
+      for (int32_t k = rowPtr[row]; k != rowPtr[row + 1]; ++k) {
+        int32_t at = next[colIdx[k]]++;
+        idx[at] = row;
+        slot[at] = k;
+      }
+    }
+  } else {
+    for (int32_t k = 0; k != static_cast<int32_t>(colIdx.size()); ++k)
+      slot.push_back(k);
+  }
+  idx.resize(type.getSlots(), 0);
+  slot.resize(type.getSlots(), 0);
+  for (auto [array, result] : llvm::zip_equal(
+           ArrayRef<SmallVector<int32_t>>{ptr, idx, slot}, getResults()))
+    results.push_back(DenseIntElementsAttr::get(
+        cast<ShapedType>(result.getType()), ArrayRef<int32_t>(array)));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// LiveOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult LiveOp::verify() {
+  int64_t slots = getPattern().getType().getSlots();
+  auto expected =
+      RankedTensorType::get({slots}, IntegerType::get(getContext(), 1));
+  if (getLive().getType() != expected)
+    return emitOpError("expected live of type ")
+           << expected << ", but got " << getLive().getType();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// ToDenseOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ToDenseOp::verify() {
+  PatternType pattern = getPattern().getType();
+  RankedTensorType values = getValues().getType();
+  RankedTensorType dense = getDense().getType();
+  if (failed(verifyValues(*this, pattern, values)) ||
+      failed(verifyDense(*this, pattern, getTranspose(), dense)))
+    return failure();
+  if (dense.getElementType() != values.getElementType())
+    return emitOpError("expected dense element type ")
+           << values.getElementType() << ", but got " << dense.getElementType();
+  if (getBackground() && getElementTypeOrSelf(getBackground().getType()) !=
+                             values.getElementType())
+    return emitOpError("expected background element type ")
+           << values.getElementType() << ", but got "
+           << getElementTypeOrSelf(getBackground().getType());
+  return success();
+}
+
+/// to_dense(p, v, background = 0) -> to_dense(p, v)
+LogicalResult ToDenseOp::canonicalize(ToDenseOp op, PatternRewriter &rewriter) {
+  DenseFPElementsAttr background;
+  if (!op.getBackground() ||
+      !matchPattern(op.getBackground(), m_Constant(&background)) ||
+      !background.getSplatValue<APFloat>().isPosZero())
+    return failure();
+  rewriter.modifyOpInPlace(op, [&] { op.getBackgroundMutable().clear(); });
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// SampleOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult SampleOp::verify() {
+  PatternType pattern = getPattern().getType();
+  RankedTensorType values = getValues().getType();
+  RankedTensorType dense = getDense().getType();
+  if (failed(verifyValues(*this, pattern, values)) ||
+      failed(verifyDense(*this, pattern, getTranspose(), dense)))
+    return failure();
+  if (dense.getElementType() != values.getElementType())
+    return emitOpError("expected values element type ")
+           << dense.getElementType() << ", but got " << values.getElementType();
+  return success();
+}
+
+/// sample(p, to_dense(p, v)) -> v
+OpFoldResult SampleOp::fold(FoldAdaptor) {
+  auto dense = getDense().getDefiningOp<ToDenseOp>();
+  if (dense && dense.getPattern() == getPattern() &&
+      dense.getTranspose() == getTranspose())
+    return dense.getValues();
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// SpMMOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult SpMMOp::verify() {
+  PatternType pattern = getPattern().getType();
+  RankedTensorType x = getX().getType();
+  RankedTensorType y = getY().getType();
+  int64_t in = pattern.getRows(), out = pattern.getCols();
+  if (getTranspose())
+    std::swap(in, out);
+  if (failed(verifyValues(*this, pattern, getValues().getType())) ||
+      failed(verifyFeatures(*this, "x", x, getFeatureDim(), in)))
+    return failure();
+  SmallVector<int64_t> shape(x.getShape());
+  shape[getFeatureDim()] = out;
+  auto expected = RankedTensorType::get(shape, y.getElementType());
+  if (y != expected)
+    return emitOpError("expected y of type ") << expected << ", but got " << y;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// SDDMMOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult SDDMMOp::verify() {
+  PatternType pattern = getPattern().getType();
+  RankedTensorType a = getA().getType();
+  RankedTensorType b = getB().getType();
+  int64_t featureDim = getFeatureDim();
+  if (failed(verifyValues(*this, pattern, getValues().getType())) ||
+      failed(verifyFeatures(*this, "a", a, featureDim, pattern.getRows())) ||
+      failed(verifyFeatures(*this, "b", b, featureDim, pattern.getCols())))
+    return failure();
+  SmallVector<int64_t> shape(a.getShape());
+  shape[featureDim] = pattern.getCols();
+  auto expected = RankedTensorType::get(shape, b.getElementType());
+  if (b != expected)
+    return emitOpError("expected b of type ") << expected << ", but got " << b;
+  return success();
+}

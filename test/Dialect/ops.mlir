@@ -1,0 +1,78 @@
+// RUN: sparse-opt %s --verify-roundtrip
+
+func.func @constant_pattern() {
+  %p = bsr.constant_pattern row_ptr = [0, 1, 3] col_idx = [1, 0, 1]
+      : !bsr.pattern<32x32, block = 16x16, slots = 3>
+  return
+}
+
+func.func @indices(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>) {
+  %ptr, %idx, %slot = bsr.indices %p
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>
+      -> tensor<3xi32>, tensor<3xi32>, tensor<3xi32>
+  %ptr_t, %idx_t, %slot_t = bsr.indices %p transpose
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>
+      -> tensor<5xi32>, tensor<3xi32>, tensor<3xi32>
+  return
+}
+
+func.func @live(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>) {
+  %live = bsr.live %p
+      : !bsr.pattern<32x64, block = 16x16, slots = 3> -> tensor<3xi1>
+  return
+}
+
+func.func @num_absent(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>) {
+  %n = bsr.num_absent %p
+      : !bsr.pattern<32x64, block = 16x16, slots = 3> -> tensor<f32>
+  return
+}
+
+func.func @to_dense(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
+                    %v: tensor<3x16x16xf32>, %c: tensor<f32>) {
+  %d = bsr.to_dense %p, %v
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>
+      -> tensor<32x64xf32>
+  %t = bsr.to_dense %p, %v background %c transpose
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+        tensor<f32> -> tensor<64x32xf32>
+  return
+}
+
+func.func @sample(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
+                  %d: tensor<32x64xf32>) {
+  %v = bsr.sample %p, %d
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<32x64xf32>
+      -> tensor<3x16x16xf32>
+  return
+}
+
+func.func @spmm(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
+                %v: tensor<3x16x16xf32>, %x: tensor<8x128x32xf32>,
+                %dy: tensor<8x64x128xf32>) {
+  %y = bsr.spmm %p, %v, %x feature_dim = 2
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+        tensor<8x128x32xf32> -> tensor<8x128x64xf32>
+  %dx = bsr.spmm %p, %v, %dy transpose feature_dim = 1
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+        tensor<8x64x128xf32> -> tensor<8x32x128xf32>
+  return
+}
+
+func.func @sddmm(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
+                 %a: tensor<8x128x32xf32>, %b: tensor<8x128x64xf32>) {
+  %dw = bsr.sddmm %p, %a, %b feature_dim = 2
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<8x128x32xf32>,
+        tensor<8x128x64xf32> -> tensor<3x16x16xf32>
+  return
+}
+
+// The attributes of a step's arguments and results.
+func.func @step(
+    %w: tensor<32x64xf32> {bsr.name = "params.w", bsr.result = 0, bsr.role = "param",
+        bsr.init = "normal(0.02)",
+        bsr.mark = #bsr.mark<block = 16x16, density = 1.000000e-01, weight = "params.w">},
+    %x: tensor<8xf32> {bsr.name = "batch.x", bsr.role = "batch"})
+    -> (tensor<32x64xf32> {bsr.name = "params.w"}) {
+  return %w : tensor<32x64xf32>
+}

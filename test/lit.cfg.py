@@ -1,0 +1,21 @@
+"""The test suite: which files are tests, which tools they call."""
+
+import os
+
+import lit.formats
+from lit.llvm import llvm_config
+
+config.name = "bsr"
+config.test_format = lit.formats.ShTest(not llvm_config.use_lit_shell)
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["Inputs"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.bsr_obj_root, "test")
+config.substitutions.append(("%src_root", config.bsr_src_root))
+config.substitutions.append(("%python", "python3"))
+
+llvm_config.use_default_substitutions()
+llvm_config.add_tool_substitutions(
+    ["sparse-opt", "mlir-translate", "mlir-runner"],
+    [os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
+)

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// mlir-opt with this project's dialect, passes and pipelines linked in.
+
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  mlir::registerAllDialects(registry);
+  mlir::registerAllExtensions(registry);
+  registry.insert<mlir::bsr::BSRDialect>();
+  mlir::registerAllPasses();
+  mlir::bsr::registerBSRPasses();
+  mlir::bsr::registerBSRPipelines();
+  return mlir::asMainReturnCode(mlir::MlirOptMain(
+      argc, argv, "Block-sparse training compiler driver\n", registry));
+}
