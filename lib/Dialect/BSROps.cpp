@@ -3,6 +3,8 @@
 // Verifiers, folders and canonicalisation of the operations, in .td order.
 
 #include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
 
@@ -264,5 +266,115 @@ LogicalResult SDDMMOp::verify() {
   auto expected = RankedTensorType::get(shape, b.getElementType());
   if (b != expected)
     return emitOpError("expected b of type ") << expected << ", but got " << b;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// LaunchOp
+//===----------------------------------------------------------------------===//
+
+/// The buffer that a kernel takes for a tensor of type `type`.
+static MemRefType getKernelBuffer(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return MemRefType::get(tensor.getShape(), tensor.getElementType());
+}
+
+LogicalResult LaunchOp::verify() {
+  int64_t numInputs = getInputs().size();
+  if (getInits().empty())
+    return emitOpError("expected at least 1 init, but got 0");
+  for (int64_t input : getInPlace())
+    if (input < 0 || input >= numInputs)
+      return emitOpError("expected in_place to list inputs (0 to ")
+             << numInputs - 1 << "), but got " << input;
+  return success();
+}
+
+LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
+  auto kernel =
+      symbolTable.lookupNearestSymbolFrom<func::FuncOp>(*this, getKernelAttr());
+  if (!kernel)
+    return emitOpError("expected a function, but got ") << getKernelAttr();
+  FunctionType type = kernel.getFunctionType();
+  if (type.getNumInputs() != getNumOperands())
+    return emitOpError("expected kernel ")
+           << getKernelAttr() << " to take " << getNumOperands()
+           << " buffers, but got " << type.getNumInputs();
+  if (type.getNumResults() != 0)
+    return emitOpError("expected kernel ")
+           << getKernelAttr() << " to return nothing, but got "
+           << type.getNumResults() << " results";
+  for (auto [index, actual, operand] :
+       llvm::enumerate(type.getInputs(), getOperandTypes()))
+    if (actual != getKernelBuffer(operand))
+      return emitOpError("expected argument #")
+             << index << " of kernel " << getKernelAttr() << " to be "
+             << getKernelBuffer(operand) << ", but got " << actual;
+  return success();
+}
+
+bool LaunchOp::bufferizesToMemoryRead(OpOperand &operand,
+                                      const bufferization::AnalysisState &) {
+  return isDpsInput(&operand);
+}
+
+bool LaunchOp::bufferizesToMemoryWrite(OpOperand &operand,
+                                       const bufferization::AnalysisState &) {
+  return isDpsInit(&operand);
+}
+
+bool LaunchOp::bufferizesToElementwiseAccess(
+    const bufferization::AnalysisState &, ArrayRef<OpOperand *> operands) {
+  return llvm::all_of(operands, [&](OpOperand *operand) {
+    return isDpsInit(operand) ||
+           llvm::is_contained(getInPlace(), operand->getOperandNumber());
+  });
+}
+
+bufferization::AliasingValueList
+LaunchOp::getAliasingValues(OpOperand &operand,
+                            const bufferization::AnalysisState &) {
+  if (!isDpsInit(&operand))
+    return {};
+  return {
+      {getTiedOpResult(&operand), bufferization::BufferRelation::Equivalent}};
+}
+
+/// launch -> call; a kernel takes dense buffers, so an operand that is a view
+/// of another shape goes through a copy.
+LogicalResult
+LaunchOp::bufferize(RewriterBase &rewriter,
+                    const bufferization::BufferizationOptions &options,
+                    bufferization::BufferizationState &state) {
+  SmallVector<Value> arguments, results;
+  SmallVector<std::pair<Value, Value>> copiesBack;
+  for (OpOperand &operand : getOperation()->getOpOperands()) {
+    FailureOr<Value> buffer =
+        getBuffer(rewriter, operand.get(), options, state);
+    if (failed(buffer))
+      return failure();
+    if (isDpsInit(&operand))
+      results.push_back(*buffer);
+    MemRefType type = getKernelBuffer(operand.get().getType());
+    if (buffer->getType() == type) {
+      arguments.push_back(*buffer);
+      continue;
+    }
+    FailureOr<Value> dense =
+        options.createAlloc(rewriter, getLoc(), type, /*dynShape=*/{});
+    if (failed(dense))
+      return failure();
+    arguments.push_back(*dense);
+    if (isDpsInit(&operand))
+      copiesBack.emplace_back(*dense, *buffer);
+    else if (failed(options.createMemCpy(rewriter, getLoc(), *buffer, *dense)))
+      return failure();
+  }
+  func::CallOp::create(rewriter, getLoc(), getKernelAttr(), TypeRange(),
+                       arguments);
+  for (auto [dense, buffer] : copiesBack)
+    if (failed(options.createMemCpy(rewriter, getLoc(), dense, buffer)))
+      return failure();
+  bufferization::replaceOpWithBufferizedValues(rewriter, *this, results);
   return success();
 }

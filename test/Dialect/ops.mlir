@@ -76,3 +76,15 @@ func.func @step(
     -> (tensor<32x64xf32> {bsr.name = "params.w"}) {
   return %w : tensor<32x64xf32>
 }
+
+func.func private @decay(memref<8x4xf32>, memref<f32>, memref<8x4xf32>)
+func.func private @fill(memref<4xf32>, memref<2xi32>)
+
+func.func @launch(%w: tensor<8x4xf32>, %lr: tensor<f32>,
+                  %init: tensor<8x4xf32>, %a: tensor<4xf32>, %b: tensor<2xi32>) {
+  %new = bsr.launch @decay ins(%w, %lr : tensor<8x4xf32>, tensor<f32>)
+      outs(%init : tensor<8x4xf32>) in_place = [0] -> tensor<8x4xf32>
+  %0:2 = bsr.launch @fill outs(%a, %b : tensor<4xf32>, tensor<2xi32>)
+      -> tensor<4xf32>, tensor<2xi32>
+  return
+}

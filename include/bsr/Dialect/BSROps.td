@@ -6,6 +6,9 @@
 #define BSR_DIALECT_BSROPS
 
 include "bsr/Dialect/BSRTypes.td"
+include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/DestinationStyleOpInterface.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
@@ -228,6 +231,51 @@ def BSR_SDDMMOp : BSR_Op<"sddmm", [Pure]> {
   let assemblyFormat = [{
     $pattern `,` $a `,` $b `feature_dim` `=` $featureDim attr-dict
     `:` qualified(type($pattern)) `,` type($a) `,` type($b) `->` type($values)
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+def BSR_LaunchOp : BSR_Op<"launch",
+    [Pure, AttrSizedOperandSegments, DestinationStyleOpInterface,
+     DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+     DeclareOpInterfaceMethods<BufferizableOpInterface,
+       ["bufferizesToMemoryRead", "bufferizesToMemoryWrite",
+        "bufferizesToElementwiseAccess", "getAliasingValues", "bufferize"]>]> {
+  let summary = "Call of a kernel on tensors";
+  let description = [{
+    Runs a kernel: a function on buffers (memrefs of static shape and identity
+    layout) that takes the buffers of `inputs`, then those of `inits`, and
+    returns nothing. The kernel writes every element of every init and never reads
+    one: what an init held does not matter, its buffer does. Bufferization makes
+    the operation a `func.call`.
+
+    `in_place` lists the inputs of which the kernel reads an element, if at all,
+    before it writes the same element of any init: their buffers may be those of
+    inits. This is what lets an optimizer write the new weight over the old one.
+
+    Example:
+
+    ```mlir
+    %new = bsr.launch @decay ins(%w, %lr : tensor<8x4xf32>, tensor<f32>)
+        outs(%init : tensor<8x4xf32>) in_place = [0] -> tensor<8x4xf32>
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$kernel,
+                       Variadic<BSR_StaticTensor>:$inputs,
+                       Variadic<BSR_StaticTensor>:$inits,
+                       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$inPlace);
+  let results = (outs Variadic<BSR_StaticTensor>:$results);
+  let assemblyFormat = [{
+    $kernel (`ins` `(` $inputs^ `:` type($inputs) `)`)?
+    `outs` `(` $inits `:` type($inits) `)` (`in_place` `=` $inPlace^)? attr-dict
+    `->` type($results)
+  }];
+  let extraClassDeclaration = [{
+    MutableOperandRange getDpsInitsMutable() { return getInitsMutable(); }
   }];
   let hasVerifier = 1;
 }

@@ -75,5 +75,7 @@ def BSR_Values : Type<And<[3DTensorOf<[AnyType]>.predicate, HasStaticShapePred]>
 def BSR_Activations
     : Type<And<[RankedTensorOf<[F16, BF16, F32, F64]>.predicate, HasStaticShapePred]>,
            "float tensor of static shape", "::mlir::RankedTensorType">;
+def BSR_StaticTensor : Type<And<[AnyRankedTensor.predicate, HasStaticShapePred]>,
+                            "tensor of static shape", "::mlir::RankedTensorType">;
 
 #endif // BSR_DIALECT_BSRTYPES
