@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Generates the exported training steps of this folder.
+
+"""Exports the BERT training steps of this folder with JAX.
+
+    python3 examples/generate.py [--output-dir DIR] [tiny] [mini] [base]
+
+writes `bert_<size>.mlir.gz`, the same bytes every time. Needs `jax` and
+`optax`, and `python/` on the module path.
+
+The model is BERT with learned positions and a masked-language-model head that
+sees the masked positions only. Its step has the form
+
+    step(state, batch, lr) -> (state, loss)
+
+    state = {params, opt}                  parameters; AdamW's count and moments
+    batch = {ids       [B, T] int32,       tokens, some of them masked
+             positions [B, P] int32,       which positions to predict
+             labels    [B, P] int32,       the tokens that belong there
+             weights   [B, P] float32}     1, or 0 for a prediction that pads
+    lr    = float32                        the learning rate of this step
+
+The loss is the weighted mean cross-entropy before the update, in nats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import gzip
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+import sparse_opt.jax
+
+Params = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """The shape of a model and of its batches."""
+
+    layers: int
+    hidden: int
+    heads: int
+    vocabulary: int
+    batch: int
+    tokens: int
+    predictions: int
+
+
+CONFIGS = {
+    "tiny": Config(2, 128, 2, 1024, 4, 64, 12),
+    "mini": Config(4, 256, 4, 4096, 8, 128, 20),
+    "base": Config(12, 768, 12, 30522, 8, 128, 20),
+}
+
+INITS = {
+    r"^state\.params\..*(_w|embedding)$": "normal(0.02)",
+    r"^state\.params\..*_gain$": "ones",
+    "^state": "zeros",
+}
+
+
+def parameter_shapes(config: Config) -> Params:
+    """Returns the parameters as shapes; all are float32."""
+    h, v = config.hidden, config.vocabulary
+
+    def f32(*shape: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, jnp.float32)
+
+    layer = {
+        "qkv_w": f32(h, 3 * h), "qkv_b": f32(3 * h),
+        "out_w": f32(h, h), "out_b": f32(h),
+        "attention_gain": f32(h), "attention_bias": f32(h),
+        "ffn1_w": f32(h, 4 * h), "ffn1_b": f32(4 * h),
+        "ffn2_w": f32(4 * h, h), "ffn2_b": f32(h),
+        "ffn_gain": f32(h), "ffn_bias": f32(h),
+    }
+    return {
+        "token_embedding": f32(v, h),
+        "position_embedding": f32(config.tokens, h),
+        "embedding_gain": f32(h), "embedding_bias": f32(h),
+        "layers": [layer] * config.layers,
+        "head_w": f32(h, h), "head_b": f32(h),
+        "head_gain": f32(h), "head_bias": f32(h),
+        "output_bias": f32(v),
+    }
+
+
+def layer_norm(x: jax.Array, gain: jax.Array, bias: jax.Array) -> jax.Array:
+    x = x - x.mean(-1, keepdims=True)
+    return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-12) * gain + bias
+
+
+def attention(x: jax.Array, p: Params, heads: int) -> jax.Array:
+    batch, tokens, hidden = x.shape
+
+    def split_heads(t: jax.Array) -> jax.Array:
+        return t.reshape(batch, tokens, heads, -1).transpose(0, 2, 1, 3)
+
+    q, k, v = map(split_heads, jnp.split(x @ p["qkv_w"] + p["qkv_b"], 3, axis=-1))
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) * (hidden // heads) ** -0.5
+    mixed = jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores), v)
+    mixed = mixed.transpose(0, 2, 1, 3).reshape(batch, tokens, hidden)
+    return mixed @ p["out_w"] + p["out_b"]
+
+
+def feed_forward(x: jax.Array, p: Params) -> jax.Array:
+    x = jax.nn.gelu(x @ p["ffn1_w"] + p["ffn1_b"], approximate=True)
+    return x @ p["ffn2_w"] + p["ffn2_b"]
+
+
+def loss(params: Params, batch: Params, config: Config) -> jax.Array:
+    """Returns the mean cross-entropy of the predictions, in nats."""
+    with jax.named_scope("embedding"):
+        x = params["token_embedding"][batch["ids"]] + params["position_embedding"]
+        x = layer_norm(x, params["embedding_gain"], params["embedding_bias"])
+    for i, p in enumerate(params["layers"]):
+        with jax.named_scope(f"layers.{i}"):
+            with jax.named_scope("attention"):
+                x = x + attention(x, p, config.heads)
+                x = layer_norm(x, p["attention_gain"], p["attention_bias"])
+            with jax.named_scope("ffn"):
+                x = x + feed_forward(x, p)
+                x = layer_norm(x, p["ffn_gain"], p["ffn_bias"])
+    with jax.named_scope("head"):
+        rows = jnp.arange(config.batch)[:, None]
+        x = x[rows, batch["positions"]]
+        x = jax.nn.gelu(x @ params["head_w"] + params["head_b"], approximate=True)
+        x = layer_norm(x, params["head_gain"], params["head_bias"])
+        logits = x @ params["token_embedding"].T + params["output_bias"]
+    with jax.named_scope("loss"):
+        log_p = jax.nn.log_softmax(logits)
+        picked = jnp.take_along_axis(log_p, batch["labels"][..., None], axis=-1)[..., 0]
+        weights = batch["weights"]
+        return -(picked * weights).sum() / jnp.maximum(weights.sum(), 1.0)
+
+
+def optimizer(lr: float | jax.Array) -> optax.GradientTransformation:
+    """Returns AdamW; biases and layer norms do not decay."""
+    return optax.adamw(
+        lr,
+        weight_decay=0.01,
+        mask=lambda params: jax.tree.map(lambda p: p.ndim > 1, params),
+    )
+
+
+def make_step(config: Config):
+    """Returns the training step of a model."""
+
+    @jax.jit
+    def step(state: Params, batch: Params, lr: jax.Array) -> tuple[Params, jax.Array]:
+        params = state["params"]
+        value, gradient = jax.value_and_grad(loss)(params, batch, config)
+        with jax.named_scope("adamw"):
+            updates, opt = optimizer(lr).update(gradient, state["opt"], params)
+            params = optax.apply_updates(params, updates)
+        return {"params": params, "opt": opt}, value
+
+    return step
+
+
+def step_arguments(config: Config) -> tuple[Params, Params, jax.ShapeDtypeStruct]:
+    """Returns the arguments of the step of a model, as shapes."""
+    params = parameter_shapes(config)
+    state = {"params": params, "opt": jax.eval_shape(optimizer(0.0).init, params)}
+
+    def shape(dtype: Any, *shape: int) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, dtype)
+
+    b, t, p = config.batch, config.tokens, config.predictions
+    batch = {
+        "ids": shape(jnp.int32, b, t),
+        "positions": shape(jnp.int32, b, p),
+        "labels": shape(jnp.int32, b, p),
+        "weights": shape(jnp.float32, b, p),
+    }
+    return state, batch, shape(jnp.float32)
+
+
+def export(config: Config) -> str:
+    """Returns the exported step of a model."""
+    return sparse_opt.jax.export(
+        make_step(config), *step_arguments(config), inits=INITS
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Exports the BERT training steps.")
+    parser.add_argument("sizes", nargs="*", choices=[*CONFIGS, []], default=[*CONFIGS])
+    parser.add_argument("--output-dir", type=Path, default=Path(__file__).parent)
+    options = parser.parse_args()
+    for size in options.sizes:
+        text = export(CONFIGS[size])
+        path = options.output_dir / f"bert_{size}.mlir.gz"
+        path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
+        print(f"{path}: {len(text)} characters, {path.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()
