@@ -143,9 +143,14 @@ def loss(params: Params, batch: Params, config: Config) -> jax.Array:
 
 
 def optimizer(lr: float | jax.Array) -> optax.GradientTransformation:
-    """Returns AdamW; biases and layer norms do not decay."""
+    """Returns AdamW as BERT was trained with; biases and norms do not decay.
+
+    Its epsilon also keeps the biases of the keys still: their gradient is zero
+    but for rounding, which a smaller epsilon would blow up to full steps.
+    """
     return optax.adamw(
         lr,
+        eps=1e-6,
         weight_decay=0.01,
         mask=lambda params: jax.tree.map(lambda p: p.ndim > 1, params),
     )
@@ -193,10 +198,12 @@ def export(config: Config) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Exports the BERT training steps.")
-    parser.add_argument("sizes", nargs="*", choices=[*CONFIGS, []], default=[*CONFIGS])
+    parser.add_argument("sizes", nargs="*", metavar="size", help="tiny, mini or base")
     parser.add_argument("--output-dir", type=Path, default=Path(__file__).parent)
     options = parser.parse_args()
-    for size in options.sizes:
+    for size in options.sizes or CONFIGS:
+        if size not in CONFIGS:
+            parser.error(f"expected a size of {', '.join(CONFIGS)}, but got '{size}'")
         text = export(CONFIGS[size])
         path = options.output_dir / f"bert_{size}.mlir.gz"
         path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))

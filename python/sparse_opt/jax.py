@@ -27,7 +27,7 @@ from jax import tree_util
 from sparse_opt import _stablehlo
 from sparse_opt._errors import ExportError
 
-__all__ = ["ExportError", "export"]
+__all__ = ["ExportError", "export", "leaf_names"]
 
 _INIT = re.compile(r"zeros|ones|(normal|constant)\([-+]?[0-9.]+(e[-+]?[0-9]+)?\)")
 
@@ -89,13 +89,12 @@ def export(
             )
 
     traced = jax.jit(step, keep_unused=True).trace(*args)
-    arguments = _argument_leaves(step, args)
-    _require_distinct([name for name, _ in arguments])
+    names = _argument_names(step, args)
+    _require_distinct(names)
     results = _result_leaves(traced.out_info, carried)
 
     # Link by path: the leaves of a carried argument and those of its next
     # value are the same, in the same order.
-    names = [name for name, _ in arguments]
     num_carried = len(tree_util.tree_leaves(args[:carried]))
     _require_same_state(args[:carried], traced.out_info[:carried], names)
 
@@ -124,22 +123,23 @@ def export(
     )
 
 
-def _argument_leaves(
-    step: Callable[..., Any], args: tuple[Any, ...]
-) -> list[tuple[str, Any]]:
-    """Returns the dotted names of the leaves of `args`, with the leaves."""
+def leaf_names(root: str, tree: Any) -> list[str]:
+    """Returns the dotted names of the leaves of `tree`, in their order."""
+    return [_dotted(root, path) for path, _ in tree_util.tree_leaves_with_path(tree)]
+
+
+def _argument_names(step: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
+    """Returns the dotted names of the leaves of the arguments of `step`."""
     try:
         bound = inspect.signature(step).bind(*args)
     except TypeError as error:
         raise ExportError(
             f"expected arguments that the step accepts, but got '{error}'"
         ) from error
-    leaves = []
+    names = []
     for parameter, value in bound.arguments.items():
-        # `*args` of the step: name its members by their place.
-        for path, leaf in tree_util.tree_flatten_with_path(value)[0]:
-            leaves.append((_dotted(parameter, path), leaf))
-    return leaves
+        names += leaf_names(parameter, value)
+    return names
 
 
 def _result_leaves(results: Any, carried: int) -> list[str]:
