@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Turns each cluster into a function on buffers: one level of parallel loops over vectors.
+
+#include "Emitter.h"
+#include "Kernels.h"
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSREMIT
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static MemRefType getBufferType(Type tensor) {
+  auto type = cast<RankedTensorType>(tensor);
+  return MemRefType::get(type.getShape(), type.getElementType());
+}
+
+/// Emits the body of `cluster` into a function on buffers that takes its place:
+/// inputs, then outputs. Returns, per input, the pattern views that the body
+/// needs (bit 0 rows, bit 1 columns), and the inputs that are only read where
+/// the same element is written.
+static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
+                                    SmallVector<unsigned> &views,
+                                    SmallVector<int64_t> &inPlace) {
+  OpBuilder builder(cluster);
+  Location loc = cluster.getLoc();
+  Block &body = cluster.getBody().front();
+  auto returned = cast<func::ReturnOp>(body.getTerminator());
+
+  // The signature: a pattern becomes the index arrays of the views in use.
+  SmallVector<Type> types;
+  Type i32 = builder.getI32Type();
+  for (BlockArgument argument : body.getArguments()) {
+    views.push_back(0);
+    if (auto pattern = dyn_cast<PatternType>(argument.getType())) {
+      for (Operation *user : argument.getUsers())
+        views.back() |= getViews(user);
+      for (bool transpose : {false, true}) {
+        if (!(views.back() & (transpose ? 2 : 1)))
+          continue;
+        int64_t lines = transpose ? pattern.getGridCols() : pattern.getGridRows();
+        types.push_back(MemRefType::get({lines + 1}, i32));
+        types.append(2, MemRefType::get({pattern.getSlots()}, i32));
+      }
+    } else if (isa<RankedTensorType>(argument.getType())) {
+      types.push_back(getBufferType(argument.getType()));
+    } else {
+      types.push_back(argument.getType());
+    }
+  }
+  for (Type type : returned.getOperandTypes())
+    types.push_back(getBufferType(type));
+
+  auto kernel = func::FuncOp::create(builder, loc, cluster.getName(),
+                                     builder.getFunctionType(types, {}));
+  kernel.setPrivate();
+  Block *entry = kernel.addEntryBlock();
+  builder.setInsertionPointToStart(entry);
+  Emitter emitter(builder, loc, registers);
+  PatternViews patterns;
+  unsigned next = 0;
+  for (auto [argument, used] : llvm::zip_equal(body.getArguments(), views)) {
+    if (isa<PatternType>(argument.getType())) {
+      for (bool transpose : {false, true}) {
+        if (!(used & (transpose ? 2 : 1)))
+          continue;
+        patterns[{argument, transpose}] = {entry->getArgument(next),
+                                           entry->getArgument(next + 1),
+                                           entry->getArgument(next + 2)};
+        next += 3;
+      }
+    } else {
+      emitter.setBuffer(argument, entry->getArgument(next++));
+    }
+  }
+  SmallVector<Operation *> roots;
+  DenseMap<Value, Value> outputs;
+  for (Value result : returned.getOperands()) {
+    outputs[result] = entry->getArgument(next++);
+    if (!llvm::is_contained(roots, result.getDefiningOp()))
+      roots.push_back(result.getDefiningOp());
+  }
+  llvm::sort(roots, [](Operation *x, Operation *y) {
+    return x->isBeforeInBlock(y);
+  });
+
+  // Each group of element-wise operations over one space is a nest, so is every
+  // other root; a nest reads what an earlier one wrote from its buffer.
+  SmallVector<SmallVector<Operation *>> nests;
+  for (Operation *root : roots) {
+    if (!nests.empty() && isOnePointwiseNest(nests.back().front(), root))
+      nests.back().push_back(root);
+    else
+      nests.push_back({root});
+  }
+  for (ArrayRef<Operation *> nest : nests) {
+    if (failed(emitNest(emitter, nest, outputs, patterns)))
+      return failure();
+    for (Operation *root : nest)
+      for (Value result : root->getResults())
+        if (Value buffer = outputs.lookup(result))
+          emitter.setBuffer(result, buffer);
+  }
+  builder.setInsertionPointToEnd(entry);
+  func::ReturnOp::create(builder, loc);
+
+  if (nests.size() == 1)
+    for (BlockArgument argument : body.getArguments())
+      if (Value buffer = emitter.getBuffer(argument))
+        if (isa<MemRefType>(buffer.getType()) && isPointwise(roots.front()) &&
+            !emitter.readElsewhere.contains(buffer))
+          inPlace.push_back(argument.getArgNumber());
+  return kernel;
+}
+
+/// Gives `launch` the operands of the emitted kernel: index arrays for patterns.
+static void updateLaunch(LaunchOp launch, ArrayRef<unsigned> views,
+                         ArrayRef<int64_t> inPlace) {
+  OpBuilder b(launch);
+  Type i32 = b.getI32Type();
+  SmallVector<Value> inputs;
+  SmallVector<int64_t> lockstep;
+  for (auto [number, input, used] :
+       llvm::enumerate(launch.getInputs(), views)) {
+    auto pattern = dyn_cast<PatternType>(input.getType());
+    if (!pattern) {
+      if (llvm::is_contained(inPlace, static_cast<int64_t>(number)))
+        lockstep.push_back(inputs.size());
+      inputs.push_back(input);
+      continue;
+    }
+    for (bool transpose : {false, true}) {
+      if (!(used & (transpose ? 2 : 1)))
+        continue;
+      int64_t lines = transpose ? pattern.getGridCols() : pattern.getGridRows();
+      auto slots = RankedTensorType::get({pattern.getSlots()}, i32);
+      auto indices = IndicesOp::create(
+          b, launch.getLoc(), RankedTensorType::get({lines + 1}, i32), slots,
+          slots, input, transpose);
+      llvm::append_range(inputs, indices.getResults());
+    }
+  }
+  launch.getInputsMutable().assign(inputs);
+  launch.setInPlace(lockstep);
+}
+
+namespace {
+struct Emit : bsr::impl::BSREmitBase<Emit> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    llvm::MapVector<StringRef, SmallVector<LaunchOp>> launches;
+    module.walk([&](LaunchOp launch) {
+      launches[launch.getKernel()].push_back(launch);
+    });
+    SymbolTable symbols(module);
+    Registers registers{vectorBits / 32, numRegisters};
+    for (auto &[name, calls] : launches) {
+      auto cluster = symbols.lookup<func::FuncOp>(name);
+      if (cluster.getNumResults() == 0)
+        continue;
+      SmallVector<unsigned> views;
+      SmallVector<int64_t> inPlace;
+      FailureOr<func::FuncOp> kernel =
+          emit(cluster, registers, views, inPlace);
+      if (failed(kernel))
+        return signalPassFailure();
+      for (LaunchOp launch : calls)
+        updateLaunch(launch, views, inPlace);
+      symbols.remove(cluster);
+      cluster.erase();
+      symbols.insert(*kernel);
+      ++numKernels;
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Turns tensor values into loads, vectors and loops on demand.
+
+#include "Emitter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
+#include <numeric>
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+//===----------------------------------------------------------------------===//
+// Indices
+//===----------------------------------------------------------------------===//
+
+Index Index::constant(int64_t offset) {
+  return {Value(), offset, false, offset ? std::abs(offset) : 1 << 20};
+}
+
+Index Index::plus(int64_t more) const {
+  return {base, offset + more, lanes, std::gcd(align, more)};
+}
+
+Value Emitter::constant(int64_t value) {
+  return arith::ConstantIndexOp::create(b, loc, value);
+}
+
+Value Emitter::materialize(Index index) {
+  if (!index.base)
+    return constant(index.offset);
+  if (!index.offset)
+    return index.base;
+  return arith::AddIOp::create(b, loc, index.base, constant(index.offset));
+}
+
+Index Emitter::multiplyAdd(Index a, int64_t factor, Index c) {
+  Index result{Value(), a.offset * factor + c.offset, c.lanes,
+               std::gcd(a.align * factor, c.align)};
+  if (a.base)
+    result.base = arith::MulIOp::create(b, loc, a.base, constant(factor));
+  if (c.base)
+    result.base = result.base
+                      ? arith::AddIOp::create(b, loc, result.base, c.base)
+                      : c.base;
+  return result;
+}
+
+std::optional<Index> Emitter::linearize(Index a, int64_t extent, Index c) {
+  if (extent == 1)
+    return a;
+  if (a.lanes)
+    return std::nullopt;
+  return multiplyAdd(a, extent, c);
+}
+
+SmallVector<Index> bsr::applyMap(AffineMap map, ArrayRef<Index> loops) {
+  return llvm::map_to_vector(map.getResults(), [&](AffineExpr expr) {
+    if (auto dim = dyn_cast<AffineDimExpr>(expr))
+      return loops[dim.getPosition()];
+    return Index::constant(cast<AffineConstantExpr>(expr).getValue());
+  });
+}
+
+SmallVector<Index> bsr::getLoops(linalg::GenericOp op, unsigned result,
+                                 ArrayRef<Index> at) {
+  AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs() + result];
+  SmallVector<Index> loops(op.getNumLoops(), Index::constant(0));
+  for (auto [expr, index] : llvm::zip_equal(map.getResults(), at))
+    if (auto dim = dyn_cast<AffineDimExpr>(expr))
+      loops[dim.getPosition()] = index;
+  return loops;
+}
+
+//===----------------------------------------------------------------------===//
+// Loops
+//===----------------------------------------------------------------------===//
+
+void Emitter::scope(llvm::function_ref<void()> body) {
+  OpBuilder::InsertionGuard guard(b);
+  std::map<Key, Value> outer = memory;
+  body();
+  memory = std::move(outer);
+}
+
+SmallVector<Value> Emitter::loop(Value low, Value high, int64_t step,
+                                 ValueRange inits, Body body) {
+  auto loop = scf::ForOp::create(b, loc, low, high, constant(step), inits);
+  scope([&] {
+    b.setInsertionPointToStart(loop.getBody());
+    SmallVector<Value> next =
+        body(loop.getInductionVar(), loop.getRegionIterArgs());
+    if (!inits.empty())
+      scf::YieldOp::create(b, loc, next);
+  });
+  return SmallVector<Value>(loop.getResults());
+}
+
+SmallVector<Value> Emitter::loop(
+    int64_t extent, ValueRange inits,
+    llvm::function_ref<SmallVector<Value>(Index, ValueRange)> body) {
+  if (extent == 1) {
+    SmallVector<Value> results;
+    results = body(Index::constant(0), inits);
+    return results;
+  }
+  return loop(constant(0), constant(extent), 1, inits,
+              [&](Value iv, ValueRange carried) {
+                return body(Index::of(iv), carried);
+              });
+}
+
+SmallVector<Value> Emitter::nest(
+    ArrayRef<int64_t> extents, ValueRange inits,
+    llvm::function_ref<SmallVector<Value>(ArrayRef<Index>, ValueRange)> body) {
+  SmallVector<Index> ivs;
+  std::function<SmallVector<Value>(ValueRange)> recurse =
+      [&](ValueRange carried) -> SmallVector<Value> {
+    if (ivs.size() == extents.size())
+      return body(ivs, carried);
+    return loop(extents[ivs.size()], carried,
+                [&](Index iv, ValueRange inner) {
+                  ivs.push_back(iv);
+                  SmallVector<Value> next = recurse(inner);
+                  ivs.pop_back();
+                  return next;
+                });
+  };
+  return recurse(inits);
+}
+
+void Emitter::forLanes(Value low, int64_t extent, int64_t lanes,
+                       llvm::function_ref<void(Index)> body) {
+  int64_t outerWidth = width;
+  int64_t done = extent - extent % lanes;
+  auto chunk = [&](Value base, int64_t offset, int64_t size) {
+    width = size;
+    scope([&] {
+      Index index = Index::of(base, /*lanes=*/size > 1, size);
+      index.offset = offset;
+      body(index);
+    });
+  };
+  if (done == lanes) {
+    chunk(low, 0, lanes);
+  } else if (done > 0) {
+    Value high = materialize(Index{low, done});
+    loop(low, high, lanes, {}, [&](Value iv, ValueRange) {
+      chunk(iv, 0, lanes);
+      return SmallVector<Value>();
+    });
+  }
+  for (int64_t size = llvm::bit_floor<uint64_t>(lanes); size; size /= 2) {
+    if (extent - done < size)
+      continue;
+    chunk(low, done, size);
+    done += size;
+  }
+  width = outerWidth;
+}
+
+//===----------------------------------------------------------------------===//
+// Vectors
+//===----------------------------------------------------------------------===//
+
+Value Emitter::broadcast(Value value) {
+  if (width == 1 || isa<VectorType>(value.getType()))
+    return value;
+  return vector::BroadcastOp::create(
+      b, loc, VectorType::get({width}, value.getType()), value);
+}
+
+Value Emitter::convert(Value value, Type type) {
+  Type from = getElementTypeOrSelf(value.getType());
+  if (from == type)
+    return value;
+  Type to = type;
+  if (auto vector = dyn_cast<VectorType>(value.getType()))
+    to = vector.clone(type);
+  if (from.getIntOrFloatBitWidth() < type.getIntOrFloatBitWidth())
+    return arith::ExtFOp::create(b, loc, to, value);
+  if (from.getIntOrFloatBitWidth() > type.getIntOrFloatBitWidth())
+    return arith::TruncFOp::create(b, loc, to, value);
+  // f16 and bf16 meet in f32.
+  return convert(convert(value, b.getF32Type()), type);
+}
+
+Value Emitter::sumLanes(Value value) {
+  if (!isa<VectorType>(value.getType()))
+    return value;
+  return vector::ReductionOp::create(b, loc, vector::CombiningKind::ADD, value,
+                                     arith::FastMathFlags::reassoc);
+}
+
+Value Emitter::load(Value memref, ArrayRef<Index> at) {
+  auto type = cast<MemRefType>(memref.getType());
+  if (lockstep && *lockstep != at)
+    readElsewhere.insert(memref);
+  SmallVector<Value> indices =
+      llvm::map_to_vector(at, [&](Index i) { return materialize(i); });
+  bool adjacent = true, lanes = false;
+  for (auto [index, extent] : llvm::reverse(llvm::zip_equal(at, type.getShape()))) {
+    if (index.lanes) {
+      adjacent &= !lanes;
+      lanes = true;
+    } else if (!lanes && extent != 1) {
+      adjacent = false;
+    }
+  }
+  if (!lanes)
+    return memref::LoadOp::create(b, loc, memref, indices);
+  // A vector of i1 is packed, a buffer of i1 is not.
+  if (adjacent && !type.getElementType().isInteger(1))
+    return vector::LoadOp::create(
+        b, loc, VectorType::get({width}, type.getElementType()), memref,
+        indices);
+  SmallVector<Value> elements;
+  for (int64_t lane = 0; lane != width; ++lane) {
+    SmallVector<Value> scalars(indices);
+    for (auto [scalar, index] : llvm::zip_equal(scalars, at))
+      if (index.lanes)
+        scalar = arith::AddIOp::create(b, loc, scalar, constant(lane));
+    elements.push_back(memref::LoadOp::create(b, loc, memref, scalars));
+  }
+  return vector::FromElementsOp::create(
+      b, loc, VectorType::get({width}, type.getElementType()), elements);
+}
+
+void Emitter::store(Value value, Value memref, ArrayRef<Index> at) {
+  auto type = cast<MemRefType>(memref.getType());
+  SmallVector<Value> indices =
+      llvm::map_to_vector(at, [&](Index i) { return materialize(i); });
+  bool adjacent = true, lanes = false;
+  for (auto [index, extent] : llvm::reverse(llvm::zip_equal(at, type.getShape()))) {
+    lanes |= index.lanes;
+    adjacent &= lanes || extent == 1;
+  }
+  if (!lanes) {
+    memref::StoreOp::create(b, loc, value, memref, indices);
+    return;
+  }
+  value = broadcast(value);
+  if (adjacent && !type.getElementType().isInteger(1)) {
+    vector::StoreOp::create(b, loc, value, memref, indices);
+    return;
+  }
+  for (int64_t lane = 0; lane != width; ++lane) {
+    SmallVector<Value> scalars(indices);
+    for (auto [scalar, index] : llvm::zip_equal(scalars, at))
+      if (index.lanes)
+        scalar = arith::AddIOp::create(b, loc, scalar, constant(lane));
+    Value element = vector::ExtractOp::create(b, loc, value, lane);
+    memref::StoreOp::create(b, loc, element, memref, scalars);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Elements on demand
+//===----------------------------------------------------------------------===//
+
+bool Emitter::Key::operator<(const Key &other) const {
+  auto rank = [](const Index &i) {
+    return std::make_tuple(i.base.getAsOpaquePointer(), i.offset, i.lanes);
+  };
+  if (tensor != other.tensor)
+    return tensor.getAsOpaquePointer() < other.tensor.getAsOpaquePointer();
+  if (width != other.width)
+    return width < other.width;
+  return std::lexicographical_compare(
+      at.begin(), at.end(), other.at.begin(), other.at.end(),
+      [&](const Index &x, const Index &y) { return rank(x) < rank(y); });
+}
+
+/// True if every map of `op` has dimensions and constants as results.
+static bool hasSimpleMaps(linalg::GenericOp op) {
+  return llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) {
+    return map.getNumSymbols() == 0 &&
+           llvm::all_of(map.getResults(), [](AffineExpr expr) {
+             return isa<AffineDimExpr, AffineConstantExpr>(expr);
+           });
+  });
+}
+
+/// True if the body of `op` can be turned into vectors operation by operation.
+static bool hasSimpleBody(linalg::GenericOp op) {
+  return llvm::all_of(op.getBody()->without_terminator(), [](Operation &inner) {
+    if (inner.getNumRegions() || inner.getNumResults() != 1)
+      return false;
+    if (isa<linalg::IndexOp, tensor::ExtractOp, arith::ConstantOp>(inner))
+      return true;
+    return OpTrait::hasElementwiseMappableTraits(&inner) &&
+           isMemoryEffectFree(&inner);
+  });
+}
+
+bool Emitter::isInlinable(Operation *op) {
+  auto isStatic = [](Value v) {
+    auto type = dyn_cast<RankedTensorType>(v.getType());
+    return !type || type.hasStaticShape();
+  };
+  if (!llvm::all_of(op->getOperands(), isStatic) ||
+      !llvm::all_of(op->getResults(), isStatic))
+    return false;
+  if (auto generic = dyn_cast<linalg::GenericOp>(op))
+    return generic.hasPureTensorSemantics() && hasSimpleMaps(generic) &&
+           hasSimpleBody(generic);
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    auto elements = dyn_cast<SplatElementsAttr>(constant.getValue());
+    return elements || !isa<ShapedType>(constant.getType());
+  }
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
+    return slice.hasUnitStride() && slice.getOffsets().empty() &&
+           slice.getSourceType().getRank() == slice.getType().getRank();
+  return isa<linalg::FillOp, tensor::EmptyOp, tensor::ExpandShapeOp,
+             tensor::CollapseShapeOp>(op);
+}
+
+Value Emitter::read(Value tensor, ArrayRef<Index> at) {
+  Key key{tensor, SmallVector<Index>(at), width};
+  auto found = memory.find(key);
+  if (found != memory.end())
+    return found->second;
+  Value value = readUncached(tensor, at);
+  memory[key] = value;
+  return value;
+}
+
+Value Emitter::readPerLane(Value tensor, ArrayRef<Index> at) {
+  SmallVector<Value> elements;
+  int64_t lanes = width;
+  for (int64_t lane = 0; lane != lanes; ++lane) {
+    SmallVector<Index> scalars =
+        llvm::map_to_vector(at, [&](Index i) {
+          return i.lanes ? i.scalar().plus(lane) : i;
+        });
+    width = 1;
+    elements.push_back(read(tensor, scalars));
+    width = lanes;
+  }
+  return vector::FromElementsOp::create(
+      b, loc, VectorType::get({lanes}, elements.front().getType()), elements);
+}
+
+Value Emitter::readUncached(Value tensor, ArrayRef<Index> at) {
+  Value buffer = getBuffer(tensor);
+  if (!isa<RankedTensorType>(tensor.getType()))
+    return buffer ? buffer : tensor;
+  if (buffer)
+    return load(buffer, at);
+  Operation *op = tensor.getDefiningOp();
+  Type elementType = cast<RankedTensorType>(tensor.getType()).getElementType();
+  if (auto constant = dyn_cast<arith::ConstantOp>(op))
+    return arith::ConstantOp::create(
+        b, loc,
+        cast<SplatElementsAttr>(constant.getValue()).getSplatValue<TypedAttr>());
+  if (isa<tensor::EmptyOp>(op))
+    return arith::ConstantOp::create(b, loc, b.getZeroAttr(elementType));
+  if (auto fill = dyn_cast<linalg::FillOp>(op)) {
+    Value value = fill.getInputs()[0];
+    if (auto constant = value.getDefiningOp<arith::ConstantOp>())
+      return b.clone(*constant)->getResult(0);
+    return read(value, {});
+  }
+  if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+    unsigned result = cast<OpResult>(tensor).getResultNumber();
+    return evaluate(generic, getLoops(generic, result, at))[result];
+  }
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
+    SmallVector<Index> source;
+    for (auto [index, offset] : llvm::zip_equal(at, slice.getStaticOffsets()))
+      source.push_back(index.plus(offset));
+    return read(slice.getSource(), source);
+  }
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
+    SmallVector<Index> source;
+    for (ArrayRef<int64_t> group : expand.getReassociationIndices()) {
+      Index linear = Index::constant(0);
+      for (int64_t dim : group) {
+        int64_t extent = expand.getResultType().getDimSize(dim);
+        if (extent == 1)
+          continue;
+        std::optional<Index> next = linearize(linear, extent, at[dim]);
+        if (!next)
+          return readPerLane(tensor, at);
+        linear = *next;
+      }
+      source.push_back(linear);
+    }
+    return read(expand.getSrc(), source);
+  }
+  auto collapse = cast<tensor::CollapseShapeOp>(op);
+  ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
+  SmallVector<Index> source(shape.size(), Index::constant(0));
+  for (auto [index, group] :
+       llvm::zip_equal(at, collapse.getReassociationIndices())) {
+    Index rest = index;
+    SmallVector<int64_t> dims = llvm::filter_to_vector(
+        group, [&](int64_t dim) { return shape[dim] != 1; });
+    for (int64_t dim : llvm::reverse(dims)) {
+      if (dim == dims.front()) {
+        source[dim] = rest;
+        break;
+      }
+      int64_t extent = shape[dim];
+      if (rest.lanes && (extent % width || rest.align % width))
+        return readPerLane(tensor, at);
+      if (!rest.base) {
+        source[dim] = Index::constant(rest.offset % extent);
+        source[dim].lanes = rest.lanes;
+        rest = Index::constant(rest.offset / extent);
+        continue;
+      }
+      Value linear = materialize(rest);
+      Value size = constant(extent);
+      source[dim] =
+          Index::of(arith::RemUIOp::create(b, loc, linear, size), rest.lanes,
+                    std::gcd(rest.align, extent));
+      rest = Index::of(arith::DivUIOp::create(b, loc, linear, size));
+    }
+  }
+  return read(collapse.getSrc(), source);
+}
+
+/// The element of `tensor` at `indices`; `positions` are what is known of them.
+Value Emitter::extract(Operation *op, Value tensor, ArrayRef<Value> indices,
+                       ArrayRef<std::optional<Index>> positions) {
+  bool known = llvm::all_of(llvm::zip_equal(indices, positions), [](auto it) {
+    auto [index, position] = it;
+    return position || !isa<VectorType>(index.getType());
+  });
+  auto at = [&](std::optional<int64_t> lane) {
+    SmallVector<Index> result;
+    for (auto [index, position] : llvm::zip_equal(indices, positions)) {
+      if (position) {
+        result.push_back(lane && position->lanes
+                             ? position->scalar().plus(*lane)
+                             : *position);
+      } else if (isa<VectorType>(index.getType())) {
+        result.push_back(
+            Index::of(vector::ExtractOp::create(b, loc, index, *lane)));
+      } else {
+        result.push_back(Index::of(index));
+      }
+    }
+    return result;
+  };
+  if (known)
+    return read(tensor, at(std::nullopt));
+  SmallVector<Value> elements;
+  int64_t lanes = width;
+  for (int64_t lane = 0; lane != lanes; ++lane) {
+    SmallVector<Index> scalars = at(lane);
+    width = 1;
+    elements.push_back(read(tensor, scalars));
+    width = lanes;
+  }
+  return vector::FromElementsOp::create(
+      b, loc, VectorType::get({lanes}, elements.front().getType()), elements);
+}
+
+SmallVector<Value> Emitter::evaluate(linalg::GenericOp op,
+                                     ArrayRef<Index> loops,
+                                     ValueRange accumulators) {
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  DenseMap<Value, Value> values;
+  DenseMap<Value, Index> positions;
+  auto value = [&](Value v) {
+    Value known = values.lookup(v);
+    if (known)
+      return known;
+    // Defined outside of the body: a scalar.
+    if (auto constant = v.getDefiningOp<arith::ConstantOp>())
+      return values[v] = b.clone(*constant)->getResult(0);
+    Value scalar = getBuffer(v);
+    return scalar ? scalar : v;
+  };
+  for (auto [number, argument] : llvm::enumerate(op.getBody()->getArguments())) {
+    if (argument.use_empty())
+      continue;
+    int64_t init = static_cast<int64_t>(number) - op.getNumDpsInputs();
+    values[argument] =
+        init >= 0 && !accumulators.empty()
+            ? accumulators[init]
+            : read(op->getOperand(number), applyMap(maps[number], loops));
+  }
+  for (Operation &inner : op.getBody()->without_terminator()) {
+    Value result = inner.getResult(0);
+    if (auto index = dyn_cast<linalg::IndexOp>(inner)) {
+      Index position = loops[index.getDim()];
+      positions[result] = position;
+      Value scalar = materialize(position);
+      if (position.lanes) {
+        Value step = vector::StepOp::create(
+            b, loc, VectorType::get({width}, b.getIndexType()));
+        scalar = arith::AddIOp::create(b, loc, broadcast(scalar), step);
+      }
+      values[result] = scalar;
+      continue;
+    }
+    SmallVector<Value> operands = llvm::map_to_vector(
+        inner.getOperands(), [&](Value v) {
+          return isa<TensorType>(v.getType()) ? v : value(v);
+        });
+    if (auto extractOp = dyn_cast<tensor::ExtractOp>(inner)) {
+      SmallVector<std::optional<Index>> known;
+      for (Value index : extractOp.getIndices()) {
+        auto found = positions.find(index);
+        known.push_back(found == positions.end()
+                            ? std::nullopt
+                            : std::optional<Index>(found->second));
+      }
+      values[result] = extract(&inner, extractOp.getTensor(),
+                               ArrayRef(operands).drop_front(), known);
+      continue;
+    }
+    bool vectors = llvm::any_of(
+        operands, [](Value v) { return isa<VectorType>(v.getType()); });
+    if (vectors)
+      for (Value &operand : operands)
+        operand = broadcast(operand);
+    OperationState state(loc, inner.getName(), operands,
+                         vectors ? Type(VectorType::get({width}, result.getType()))
+                                 : result.getType(),
+                         inner.getDiscardableAttrs());
+    state.propertiesAttr = inner.getPropertiesAsAttribute();
+    if (auto constant = dyn_cast<arith::ConstantOp>(inner))
+      values[result] = b.clone(inner)->getResult(0);
+    else
+      values[result] = b.create(state)->getResult(0);
+  }
+  return llvm::map_to_vector(op.getBody()->getTerminator()->getOperands(), value);
+}

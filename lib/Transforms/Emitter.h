@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Turns tensor values into loads, vectors and loops on demand: the core of bsr-emit.
+
+#ifndef BSR_LIB_TRANSFORMS_EMITTER_H
+#define BSR_LIB_TRANSFORMS_EMITTER_H
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include <map>
+
+namespace mlir::bsr {
+
+/// A position along one dimension: `base + offset`, and, if `lanes`, one more
+/// for each lane of a vector. `align` divides `base + offset`.
+struct Index {
+  Value base;
+  int64_t offset = 0;
+  bool lanes = false;
+  int64_t align = 1;
+
+  static Index constant(int64_t offset);
+  static Index of(Value base, bool lanes = false, int64_t align = 1) {
+    return {base, 0, lanes, align};
+  }
+  /// The same position without the lanes.
+  Index scalar() const { return {base, offset, false, align}; }
+  Index plus(int64_t more) const;
+  bool isConstant() const { return !base && !lanes; }
+  bool operator==(const Index &other) const {
+    return base == other.base && offset == other.offset && lanes == other.lanes;
+  }
+};
+
+/// What the machine offers, in elements of 4 bytes.
+struct Registers {
+  /// Lanes of one vector register.
+  int64_t lanes = 8;
+  /// Vector registers.
+  int64_t count = 16;
+
+  /// Vectors of a row of a register tile of 4 rows, so that accumulators, one
+  /// row of operands and a broadcast fit: 4 * 2 + 2 + 1 of 16 registers,
+  /// 4 * 4 + 4 + 1 of 32.
+  int64_t tileVectors() const { return count >= 32 ? 4 : 2; }
+  static constexpr int64_t tileRows = 4;
+};
+
+/// Emits loops and vectors that compute elements of tensors on demand. A tensor
+/// with a buffer is loaded from it; an element-wise operation, a view or a
+/// constant without one is computed where it is used, through its indexing
+/// maps, so that transposes, broadcasts and slices cost nothing.
+class Emitter {
+public:
+  Emitter(OpBuilder &builder, Location loc, Registers registers)
+      : b(builder), loc(loc), registers(registers) {}
+
+  OpBuilder &b;
+  Location loc;
+  Registers registers;
+
+  /// Lanes of the vectors emitted now; 1 emits scalars.
+  int64_t width = 1;
+
+  void setBuffer(Value tensor, Value memref) { buffers[tensor] = memref; }
+  Value getBuffer(Value tensor) const { return buffers.lookup(tensor); }
+
+  /// True if `read` can compute an element of the result of `op` from its
+  /// operands.
+  static bool isInlinable(Operation *op);
+
+  /// The element (or `width` elements, if an index has lanes) of `tensor` at `at`.
+  Value read(Value tensor, ArrayRef<Index> at);
+
+  /// What the body of `op` yields at the point `loops` of its iteration space.
+  /// `accumulators` stand for the init operands; empty reads the inits.
+  SmallVector<Value> evaluate(linalg::GenericOp op, ArrayRef<Index> loops,
+                              ValueRange accumulators = {});
+
+  void store(Value value, Value memref, ArrayRef<Index> at);
+
+  /// A loop from `low` to `high`; `body` gets the induction variable and the
+  /// carried values and returns their next values.
+  using Body = llvm::function_ref<SmallVector<Value>(Value, ValueRange)>;
+  SmallVector<Value> loop(Value low, Value high, int64_t step, ValueRange inits,
+                          Body body);
+  /// A loop over `[0, extent)`, without a loop if there is one iteration.
+  SmallVector<Value>
+  loop(int64_t extent, ValueRange inits,
+       llvm::function_ref<SmallVector<Value>(Index, ValueRange)> body);
+  /// Nested loops over `extents`.
+  SmallVector<Value> nest(
+      ArrayRef<int64_t> extents, ValueRange inits,
+      llvm::function_ref<SmallVector<Value>(ArrayRef<Index>, ValueRange)> body);
+
+  /// Covers `[low, high)` with chunks: as many of `lanes` elements as fit, in a
+  /// loop, then powers of two below. `body` runs with `width` set. `high - low`
+  /// is `extent`; `low` is a multiple of `lanes`.
+  void forLanes(Value low, int64_t extent, int64_t lanes,
+                llvm::function_ref<void(Index)> body);
+
+  /// Emits `body` with memories of its own of what was computed.
+  void scope(llvm::function_ref<void()> body);
+
+  Value constant(int64_t value);
+  /// `base + offset` as a value; lanes are ignored.
+  Value materialize(Index index);
+  /// `a * extent + b`, for `b` in `[0, extent)`; nothing if lanes would not be
+  /// adjacent.
+  std::optional<Index> linearize(Index a, int64_t extent, Index b);
+  Index multiplyAdd(Index a, int64_t factor, Index b);
+  /// `value` as a vector of `width` if it is a scalar.
+  Value broadcast(Value value);
+  /// Float conversion of a scalar or vector to element type `type`.
+  Value convert(Value value, Type type);
+  /// The sum of the lanes of `value`.
+  Value sumLanes(Value value);
+
+  /// Set while one element-wise nest is emitted: where its results go. `load`
+  /// then remembers which buffers are read anywhere else.
+  std::optional<SmallVector<Index>> lockstep;
+  DenseSet<Value> readElsewhere;
+
+private:
+  Value readUncached(Value tensor, ArrayRef<Index> at);
+  Value readPerLane(Value tensor, ArrayRef<Index> at);
+  Value load(Value memref, ArrayRef<Index> at);
+  Value extract(Operation *op, Value tensor, ArrayRef<Value> indices,
+                ArrayRef<std::optional<Index>> positions);
+
+  struct Key {
+    Value tensor;
+    SmallVector<Index> at;
+    int64_t width;
+    bool operator<(const Key &other) const;
+  };
+  std::map<Key, Value> memory;
+  DenseMap<Value, Value> buffers;
+};
+
+/// The loops of `op` at the point `at` of its result number `result`.
+SmallVector<Index> getLoops(linalg::GenericOp op, unsigned result,
+                            ArrayRef<Index> at);
+/// The results of `map` (dimensions and constants) at the point `loops`.
+SmallVector<Index> applyMap(AffineMap map, ArrayRef<Index> loops);
+
+} // namespace mlir::bsr
+
+#endif // BSR_LIB_TRANSFORMS_EMITTER_H

@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loop nests for element-wise operations and reductions, contractions included.
+
+#include "Kernels.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Work items below which the lanes are divided among threads too.
+static constexpr int64_t minItems = 16;
+/// Work items above which loops are kept inside of them.
+static constexpr int64_t maxItems = 64;
+/// Elements of a work item that divides lanes.
+static constexpr int64_t itemElements = 2048;
+
+bool bsr::isKernel(Operation *op) {
+  if (isa<linalg::GenericOp>(op))
+    return Emitter::isInlinable(op);
+  return isa<SpMMOp, SDDMMOp, ToDenseOp, SampleOp, LiveOp, NumAbsentOp,
+             ScatterAddOp>(op);
+}
+
+bool bsr::isPointwise(Operation *op) {
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  return generic && generic.getNumReductionLoops() == 0;
+}
+
+/// For each dimension of the results of `op`, its loop, or nothing for a constant.
+static SmallVector<std::optional<unsigned>> getResultLoops(linalg::GenericOp op) {
+  AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs()];
+  return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    return dim ? std::optional<unsigned>(dim.getPosition()) : std::nullopt;
+  });
+}
+
+bool bsr::isOnePointwiseNest(Operation *a, Operation *b) {
+  if (!isPointwise(a) || !isPointwise(b))
+    return false;
+  auto x = cast<linalg::GenericOp>(a), y = cast<linalg::GenericOp>(b);
+  auto shape = [](linalg::GenericOp op) {
+    return cast<RankedTensorType>(op.getResult(0).getType()).getShape();
+  };
+  auto isOneMap = [](linalg::GenericOp op) {
+    ArrayRef<AffineMap> maps = op.getIndexingMapsArray();
+    return llvm::all_equal(maps.drop_front(op.getNumDpsInputs()));
+  };
+  return shape(x) == shape(y) && isOneMap(x) && isOneMap(y) &&
+         llvm::none_of(getResultLoops(x), [](auto l) { return !l; }) &&
+         llvm::none_of(getResultLoops(y), [](auto l) { return !l; });
+}
+
+void bsr::emitParallel(Emitter &e, ArrayRef<int64_t> extents,
+                       llvm::function_ref<void(ArrayRef<Index>)> body) {
+  SmallVector<Index> at(extents.size(), Index::constant(0));
+  SmallVector<int64_t> bounds;
+  for (int64_t extent : extents)
+    if (extent != 1)
+      bounds.push_back(extent);
+  if (bounds.empty())
+    return body(at);
+  auto forall = scf::ForallOp::create(
+      e.b, e.loc, getAsIndexOpFoldResult(e.b.getContext(), bounds),
+      ValueRange(), std::nullopt);
+  e.scope([&] {
+    e.b.setInsertionPointToStart(forall.getBody());
+    unsigned next = 0;
+    for (auto [index, extent] : llvm::zip_equal(at, extents))
+      if (extent != 1)
+        index = Index::of(forall.getInductionVars()[next++]);
+    body(at);
+  });
+}
+
+namespace {
+/// The parallel part of a nest: loops over `dims`, in steps of `tiles`, and lanes.
+struct Space {
+  SmallVector<unsigned> dims;
+  SmallVector<int64_t> tiles;
+  SmallVector<int64_t> extents;
+  std::optional<unsigned> lanes;
+  int64_t laneExtent = 1;
+  int64_t width = 1;
+};
+} // namespace
+
+/// Emits `body` at every point of `space`: the leading dimensions in parallel,
+/// enough of them for every thread, the rest in loops, lanes innermost. If there
+/// are few points, the lanes are divided among threads too.
+static void emitSpace(Emitter &e, const Space &space, unsigned numLoops,
+                      llvm::function_ref<void(SmallVector<Index>)> body) {
+  SmallVector<int64_t> counts;
+  for (auto [extent, tile] : llvm::zip_equal(space.extents, space.tiles))
+    counts.push_back(extent / tile);
+  unsigned split = 0;
+  int64_t items = 1;
+  while (split != counts.size() && items < maxItems)
+    items *= counts[split++];
+
+  auto inner = [&](ArrayRef<Index> outer, Value low, int64_t laneExtent) {
+    e.nest(ArrayRef(counts).drop_front(split), {},
+           [&](ArrayRef<Index> ivs, ValueRange) {
+             SmallVector<Index> loops(numLoops, Index::constant(0));
+             for (auto [number, dim] : llvm::enumerate(space.dims)) {
+               Index iv = number < split ? outer[number] : ivs[number - split];
+               loops[dim] = e.multiplyAdd(iv, space.tiles[number],
+                                          Index::constant(0));
+             }
+             if (!space.lanes) {
+               body(loops);
+             } else {
+               e.forLanes(low, laneExtent, space.width, [&](Index lane) {
+                 SmallVector<Index> at(loops);
+                 at[*space.lanes] = lane;
+                 body(at);
+               });
+             }
+             return SmallVector<Value>();
+           });
+  };
+
+  int64_t perPoint = 1;
+  for (int64_t count : ArrayRef(counts).drop_front(split))
+    perPoint *= count;
+  int64_t chunk = llvm::alignTo(
+      std::max<int64_t>(itemElements / perPoint, 1), space.width);
+  int64_t chunks = space.lanes && items < minItems ? space.laneExtent / chunk : 0;
+  ArrayRef<int64_t> outer = ArrayRef(counts).take_front(split);
+  if (chunks < 2) {
+    emitParallel(e, outer, [&](ArrayRef<Index> at) {
+      inner(at, e.constant(0), space.laneExtent);
+    });
+    return;
+  }
+  SmallVector<int64_t> divided(outer);
+  divided.push_back(chunks);
+  emitParallel(e, divided, [&](ArrayRef<Index> at) {
+    Index low = e.multiplyAdd(at.back(), chunk, Index::constant(0));
+    inner(at.drop_back(), e.materialize(low), chunk);
+  });
+  int64_t rest = space.laneExtent - chunks * chunk;
+  if (rest)
+    emitParallel(e, outer, [&](ArrayRef<Index> at) {
+      inner(at, e.constant(chunks * chunk), rest);
+    });
+}
+
+/// True if elements along loop `dim` of an operand with `map` and `shape` lie
+/// side by side; nothing if the operand does not depend on `dim`.
+static std::optional<bool> isAdjacent(AffineMap map, ArrayRef<int64_t> shape,
+                                      unsigned dim) {
+  bool trailing = true;
+  for (auto [expr, extent] :
+       llvm::reverse(llvm::zip_equal(map.getResults(), shape))) {
+    if (expr.isFunctionOfDim(dim))
+      return trailing;
+    trailing &= extent == 1;
+  }
+  return std::nullopt;
+}
+
+/// The loop to run lanes along: the one with the fewest operands that are not
+/// adjacent along it; the results' last one if equal. `isCandidate` filters.
+static std::optional<unsigned>
+chooseLanes(linalg::GenericOp op, llvm::function_ref<bool(unsigned)> isCandidate) {
+  SmallVector<int64_t> ranges = op.getStaticLoopRanges();
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  SmallVector<std::optional<unsigned>> results = getResultLoops(op);
+  std::optional<unsigned> best;
+  std::tuple<double, int64_t, int64_t> bestCost;
+  for (unsigned dim = 0; dim != ranges.size(); ++dim) {
+    if (ranges[dim] == 1 || !isCandidate(dim))
+      continue;
+    double strided = 0;
+    for (OpOperand &operand : op->getOpOperands()) {
+      auto type = dyn_cast<RankedTensorType>(operand.get().getType());
+      if (!type)
+        continue;
+      std::optional<bool> adjacent =
+          isAdjacent(maps[operand.getOperandNumber()], type.getShape(), dim);
+      if (adjacent && !*adjacent)
+        strided += op.isDpsInit(&operand) && op.getNumReductionLoops() ? 0.5 : 1;
+    }
+    // Short lanes last; then the innermost loop of the results.
+    int64_t position = -1;
+    for (auto [number, loop] : llvm::enumerate(results))
+      if (loop == dim)
+        position = number;
+    std::tuple<double, int64_t, int64_t> cost{
+        strided, ranges[dim] < 4, -position};
+    if (!best || cost < bestCost) {
+      best = dim;
+      bestCost = cost;
+    }
+  }
+  return best;
+}
+
+void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
+                        const DenseMap<Value, Value> &outputs) {
+  auto first = cast<linalg::GenericOp>(roots.front());
+  SmallVector<int64_t> ranges = first.getStaticLoopRanges();
+  SmallVector<std::optional<unsigned>> order = getResultLoops(first);
+  Space space;
+  space.lanes = chooseLanes(first, [](unsigned) { return true; });
+  if (space.lanes) {
+    space.laneExtent = ranges[*space.lanes];
+    space.width = std::min<int64_t>(2 * e.registers.lanes,
+                                    llvm::bit_floor<uint64_t>(space.laneExtent));
+  }
+  for (std::optional<unsigned> dim : order) {
+    if (!dim || dim == space.lanes)
+      continue;
+    space.dims.push_back(*dim);
+    space.tiles.push_back(1);
+    space.extents.push_back(ranges[*dim]);
+  }
+  emitSpace(e, space, ranges.size(), [&](SmallVector<Index> loops) {
+    SmallVector<Index> at = applyMap(
+        first.getIndexingMapsArray()[first.getNumDpsInputs()], loops);
+    e.lockstep = at;
+    // Everything is computed before anything is written: an output may lie
+    // where an input lay.
+    SmallVector<std::pair<Value, Value>> results;
+    for (Operation *root : roots) {
+      auto op = cast<linalg::GenericOp>(root);
+      for (OpResult result : op->getResults())
+        if (Value output = outputs.lookup(result))
+          results.push_back(
+              {op == first && op->getNumResults() == 1
+                   ? e.read(result, at)
+                   : e.read(result, applyMap(op.getIndexingMapsArray()
+                                                 [op.getNumDpsInputs() +
+                                                  result.getResultNumber()],
+                                             getLoops(op, 0, at))),
+               output});
+    }
+    for (auto [value, output] : results)
+      e.store(value, output, at);
+    e.lockstep.reset();
+  });
+}
+
+/// The operation that combines elements of result number `result` of `op`.
+static Operation *getCombiner(linalg::GenericOp op, unsigned result) {
+  SmallVector<Operation *> combiners;
+  if (!matchReduction(op.getRegionOutputArgs(), result, combiners) ||
+      combiners.size() != 1)
+    return nullptr;
+  return linalg::getCombinerOpKind(combiners.front()) ? combiners.front()
+                                                      : nullptr;
+}
+
+void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
+                        const DenseMap<Value, Value> &outputs) {
+  SmallVector<int64_t> ranges = op.getStaticLoopRanges();
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
+  auto isReduced = [&](unsigned dim) {
+    return kinds[dim] == utils::IteratorType::reduction;
+  };
+  unsigned numResults = op->getNumResults();
+  bool combines = true;
+  for (unsigned result = 0; result != numResults; ++result)
+    combines &= getCombiner(op, result) != nullptr;
+
+  // Lanes along a parallel loop, or along a reduced one that is summed up last.
+  Space space;
+  std::optional<unsigned> lanes = chooseLanes(
+      op, [&](unsigned dim) { return combines || !isReduced(dim); });
+  bool reducedLanes = lanes && isReduced(*lanes);
+  unsigned numTensors = llvm::count_if(op.getDpsInputs(), [](Value input) {
+    return isa<RankedTensorType>(input.getType());
+  });
+  bool contraction = numTensors >= 2;
+
+  // Register tiles: loops along which an operand with the lanes is reused.
+  SmallVector<int64_t> tile(ranges.size(), 1);
+  if (contraction && lanes) {
+    int64_t factors[] = {Registers::tileRows,
+                         reducedLanes ? e.registers.tileVectors() : 1};
+    unsigned next = 0;
+    for (OpOperand *input : op.getDpsInputOperands()) {
+      AffineMap map = maps[input->getOperandNumber()];
+      if (next == 2 || !map.isFunctionOfDim(*lanes))
+        continue;
+      // A loop of the results that this operand does not depend on.
+      std::optional<unsigned> best;
+      for (std::optional<unsigned> dim : getResultLoops(op))
+        if (dim && dim != lanes && !map.isFunctionOfDim(*dim) &&
+            tile[*dim] == 1 && (!best || ranges[*dim] >= ranges[*best]))
+          best = dim;
+      if (!best)
+        continue;
+      int64_t factor = factors[next++];
+      while (ranges[*best] % factor)
+        --factor;
+      tile[*best] = factor;
+    }
+  }
+  for (std::optional<unsigned> dim : getResultLoops(op)) {
+    if (!dim || dim == lanes)
+      continue;
+    space.dims.push_back(*dim);
+    space.tiles.push_back(tile[*dim]);
+    space.extents.push_back(ranges[*dim]);
+  }
+  int64_t width =
+      e.registers.lanes *
+      (!contraction ? 4 : reducedLanes ? 1 : e.registers.tileVectors());
+  if (lanes)
+    width = std::min<int64_t>(width, llvm::bit_floor<uint64_t>(ranges[*lanes]));
+  if (lanes && !reducedLanes) {
+    space.lanes = lanes;
+    space.laneExtent = ranges[*lanes];
+    space.width = width;
+  }
+  SmallVector<unsigned> reduced;
+  SmallVector<int64_t> extents;
+  for (unsigned dim = 0; dim != ranges.size(); ++dim) {
+    if (!isReduced(dim) || (reducedLanes && dim == *lanes))
+      continue;
+    reduced.push_back(dim);
+    extents.push_back(ranges[dim]);
+  }
+
+  emitSpace(e, space, ranges.size(), [&](SmallVector<Index> loops) {
+    // The points of the register tile.
+    SmallVector<SmallVector<Index>> points{loops};
+    for (auto [dim, factor] : llvm::enumerate(tile)) {
+      SmallVector<SmallVector<Index>> more;
+      for (const SmallVector<Index> &point : points) {
+        for (int64_t i = 0; i != factor; ++i) {
+          more.push_back(point);
+          more.back()[dim] = point[dim].plus(i);
+        }
+      }
+      points = std::move(more);
+    }
+    auto initAt = [&](unsigned point, unsigned result) {
+      unsigned operand = op.getNumDpsInputs() + result;
+      return e.read(op->getOperand(operand), applyMap(maps[operand], points[point]));
+    };
+    // One step of the reduction for every point of the tile.
+    auto step = [&](ArrayRef<Index> ivs, std::optional<Index> lane,
+                    ValueRange accumulators) {
+      SmallVector<Value> next;
+      for (auto [number, point] : llvm::enumerate(points)) {
+        SmallVector<Index> at(point);
+        for (auto [dim, iv] : llvm::zip_equal(reduced, ivs))
+          at[dim] = iv;
+        if (lane)
+          at[*lanes] = *lane;
+        for (Value value : e.evaluate(
+                 op, at, accumulators.slice(number * numResults, numResults)))
+          next.push_back(e.broadcast(value));
+      }
+      return next;
+    };
+
+    SmallVector<Value> totals;
+    for (unsigned point = 0; point != points.size(); ++point)
+      for (unsigned result = 0; result != numResults; ++result)
+        totals.push_back(e.broadcast(initAt(point, result)));
+    if (!reducedLanes) {
+      totals = e.nest(extents, totals,
+                      [&](ArrayRef<Index> ivs, ValueRange accumulators) {
+                        return step(ivs, std::nullopt, accumulators);
+                      });
+    } else {
+      // Chunks of the lanes, each summed in vectors and then across lanes.
+      int64_t done = 0, extent = ranges[*lanes];
+      for (int64_t size = width; size; size /= 2) {
+        int64_t chunks = (extent - done) / size;
+        if (!chunks)
+          continue;
+        e.width = size;
+        SmallVector<Value> neutral;
+        for (unsigned point = 0; point != points.size(); ++point)
+          for (unsigned result = 0; result != numResults; ++result)
+            neutral.push_back(e.broadcast(arith::ConstantOp::create(
+                e.b, e.loc,
+                *arith::getNeutralElement(getCombiner(op, result)))));
+        SmallVector<Value> sums = e.nest(
+            extents, neutral,
+            [&](ArrayRef<Index> ivs, ValueRange accumulators) {
+              return e.loop(
+                  chunks, accumulators, [&](Index chunk, ValueRange inner) {
+                    Index lane = e.multiplyAdd(chunk, size,
+                                               Index::constant(done));
+                    lane.lanes = size > 1;
+                    return step(ivs, lane, inner);
+                  });
+            });
+        e.width = 1;
+        for (auto [number, total] : llvm::enumerate(totals)) {
+          vector::CombiningKind kind = *linalg::getCombinerOpKind(
+              getCombiner(op, number % numResults));
+          Value sum = sums[number];
+          if (size > 1)
+            sum = vector::ReductionOp::create(e.b, e.loc, kind, sum,
+                                              arith::FastMathFlags::none);
+          total = vector::makeArithReduction(e.b, e.loc, kind, sum, total);
+        }
+        done += chunks * size;
+      }
+    }
+    for (auto [number, total] : llvm::enumerate(totals)) {
+      unsigned result = number % numResults;
+      if (Value output = outputs.lookup(op->getResult(result)))
+        e.store(total, output,
+                applyMap(maps[op.getNumDpsInputs() + result],
+                         points[number / numResults]));
+    }
+  });
+}
+
+LogicalResult bsr::emitNest(Emitter &e, ArrayRef<Operation *> roots,
+                            const DenseMap<Value, Value> &outputs,
+                            const PatternViews &patterns) {
+  Operation *op = roots.front();
+  if (isPointwise(op)) {
+    emitPointwise(e, roots, outputs);
+  } else if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+    emitReduction(e, generic, outputs);
+  } else if (isKernel(op)) {
+    emitSparse(e, op, outputs.lookup(op->getResult(0)), patterns);
+  } else {
+    return op->emitError("expected an operation that a cluster can compute, "
+                         "but got '")
+           << op->getName() << "'";
+  }
+  return success();
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loop nests for the operations that a cluster computes: used by bsr-cluster and bsr-emit.
+
+#ifndef BSR_LIB_TRANSFORMS_KERNELS_H
+#define BSR_LIB_TRANSFORMS_KERNELS_H
+
+#include "Emitter.h"
+
+namespace mlir::bsr {
+
+/// The index arrays of one view of a pattern.
+struct PatternView {
+  Value ptr, idx, slot;
+};
+/// The views of pattern arguments; true is the column view.
+using PatternViews = DenseMap<std::pair<Value, bool>, PatternView>;
+
+/// The pattern views that `op` walks: bit 0 rows, bit 1 columns.
+unsigned getViews(Operation *op);
+
+/// True if a nest can be emitted for `op`.
+bool isKernel(Operation *op);
+
+/// True if `op` is an element-wise operation.
+bool isPointwise(Operation *op);
+
+/// True if element-wise operations `a` and `b` go over one space and write the
+/// same element at the same point, so one nest computes both.
+bool isOnePointwiseNest(Operation *a, Operation *b);
+
+/// Emits the loops that compute `roots` (one operation, or element-wise ones of
+/// one space) into the buffers `outputs`.
+LogicalResult emitNest(Emitter &emitter, ArrayRef<Operation *> roots,
+                       const DenseMap<Value, Value> &outputs,
+                       const PatternViews &patterns);
+
+/// Emits `body` for every point of `extents`, in parallel.
+void emitParallel(Emitter &emitter, ArrayRef<int64_t> extents,
+                  llvm::function_ref<void(ArrayRef<Index>)> body);
+
+/// The nests of single operations.
+void emitPointwise(Emitter &emitter, ArrayRef<Operation *> roots,
+                   const DenseMap<Value, Value> &outputs);
+void emitReduction(Emitter &emitter, linalg::GenericOp op,
+                   const DenseMap<Value, Value> &outputs);
+/// Emits a product or another operation of the dialect into `output`.
+void emitSparse(Emitter &emitter, Operation *op, Value output,
+                const PatternViews &patterns);
+
+} // namespace mlir::bsr
+
+#endif // BSR_LIB_TRANSFORMS_KERNELS_H
