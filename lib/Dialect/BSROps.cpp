@@ -296,20 +296,30 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   if (!kernel)
     return emitOpError("expected a function, but got ") << getKernelAttr();
   FunctionType type = kernel.getFunctionType();
+  if (type.getNumResults() != 0) {
+    auto expected = FunctionType::get(getContext(), getInputs().getTypes(),
+                                      getResultTypes());
+    if (type != expected)
+      return emitOpError("expected cluster ")
+             << getKernelAttr() << " to have type " << expected << ", but got "
+             << type;
+    return success();
+  }
   if (type.getNumInputs() != getNumOperands())
     return emitOpError("expected kernel ")
            << getKernelAttr() << " to take " << getNumOperands()
            << " buffers, but got " << type.getNumInputs();
-  if (type.getNumResults() != 0)
-    return emitOpError("expected kernel ")
-           << getKernelAttr() << " to return nothing, but got "
-           << type.getNumResults() << " results";
   for (auto [index, actual, operand] :
-       llvm::enumerate(type.getInputs(), getOperandTypes()))
+       llvm::enumerate(type.getInputs(), getOperandTypes())) {
+    if (isa<PatternType>(operand))
+      return emitOpError("expected operand #")
+             << index << " of kernel " << getKernelAttr()
+             << " to be a tensor, but got " << operand;
     if (actual != getKernelBuffer(operand))
       return emitOpError("expected argument #")
              << index << " of kernel " << getKernelAttr() << " to be "
              << getKernelBuffer(operand) << ", but got " << actual;
+  }
   return success();
 }
 
@@ -376,5 +386,30 @@ LaunchOp::bufferize(RewriterBase &rewriter,
     if (failed(options.createMemCpy(rewriter, getLoc(), dense, buffer)))
       return failure();
   bufferization::replaceOpWithBufferizedValues(rewriter, *this, results);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// ScatterAddOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ScatterAddOp::verify() {
+  RankedTensorType updates = getUpdates().getType();
+  RankedTensorType rows = getRows().getType();
+  int64_t featureDim = getFeatureDim();
+  if (failed(verifyFeatures(*this, "updates", updates, featureDim,
+                            rows.getDimSize(1))))
+    return failure();
+  SmallVector<int64_t> shape(updates.getShape());
+  shape.erase(shape.begin() + featureDim);
+  auto expected = RankedTensorType::get(
+      shape, getElementTypeOrSelf(getIndices().getType()));
+  if (getIndices().getType() != expected)
+    return emitOpError("expected indices of type ")
+           << expected << ", but got " << getIndices().getType();
+  if (rows.getElementType() != updates.getElementType())
+    return emitOpError("expected rows element type ")
+           << updates.getElementType() << ", but got "
+           << rows.getElementType();
   return success();
 }

@@ -523,12 +523,12 @@ SmallVector<Value> Emitter::evaluate(linalg::GenericOp op,
     if (vectors)
       for (Value &operand : operands)
         operand = broadcast(operand);
-    OperationState state(loc, inner.getName(), operands,
-                         vectors ? Type(VectorType::get({width}, result.getType()))
-                                 : result.getType(),
-                         inner.getDiscardableAttrs());
+    Type type = result.getType();
+    if (vectors)
+      type = VectorType::get({width}, type);
+    OperationState state(loc, inner.getName(), operands, TypeRange(type));
     state.propertiesAttr = inner.getPropertiesAsAttribute();
-    if (auto constant = dyn_cast<arith::ConstantOp>(inner))
+    if (isa<arith::ConstantOp>(inner))
       values[result] = b.clone(inner)->getResult(0);
     else
       values[result] = b.create(state)->getResult(0);

@@ -78,6 +78,7 @@ public:
   SmallVector<Value> evaluate(linalg::GenericOp op, ArrayRef<Index> loops,
                               ValueRange accumulators = {});
 
+  Value load(Value memref, ArrayRef<Index> at);
   void store(Value value, Value memref, ArrayRef<Index> at);
 
   /// A loop from `low` to `high`; `body` gets the induction variable and the
@@ -125,7 +126,7 @@ public:
 private:
   Value readUncached(Value tensor, ArrayRef<Index> at);
   Value readPerLane(Value tensor, ArrayRef<Index> at);
-  Value load(Value memref, ArrayRef<Index> at);
+
   Value extract(Operation *op, Value tensor, ArrayRef<Value> indices,
                 ArrayRef<std::optional<Index>> positions);
 

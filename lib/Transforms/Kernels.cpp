@@ -50,8 +50,8 @@ bool bsr::isOnePointwiseNest(Operation *a, Operation *b) {
     return cast<RankedTensorType>(op.getResult(0).getType()).getShape();
   };
   auto isOneMap = [](linalg::GenericOp op) {
-    ArrayRef<AffineMap> maps = op.getIndexingMapsArray();
-    return llvm::all_equal(maps.drop_front(op.getNumDpsInputs()));
+    SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+    return llvm::all_equal(ArrayRef(maps).drop_front(op.getNumDpsInputs()));
   };
   return shape(x) == shape(y) && isOneMap(x) && isOneMap(y) &&
          llvm::none_of(getResultLoops(x), [](auto l) { return !l; }) &&

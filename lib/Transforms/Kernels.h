@@ -14,7 +14,7 @@ struct PatternView {
   Value ptr, idx, slot;
 };
 /// The views of pattern arguments; true is the column view.
-using PatternViews = DenseMap<std::pair<Value, bool>, PatternView>;
+using PatternViews = DenseMap<std::pair<Value, unsigned>, PatternView>;
 
 /// The pattern views that `op` walks: bit 0 rows, bit 1 columns.
 unsigned getViews(Operation *op);

@@ -21,7 +21,7 @@ func.func @number_of_buffers(%x: tensor<4xf32>) -> tensor<4xf32> {
 func.func private @k(memref<4xf32>) -> i32
 
 func.func @kernel_results(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{'bsr.launch' op expected kernel @k to return nothing, but got 1 results}}
+  // expected-error @below {{'bsr.launch' op expected cluster @k to have type}}
   %y = bsr.launch @k outs(%x : tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }

@@ -247,7 +247,8 @@ def BSR_LaunchOp : BSR_Op<"launch",
         "bufferizesToElementwiseAccess", "getAliasingValues", "bufferize"]>]> {
   let summary = "Call of a kernel on tensors";
   let description = [{
-    Runs a kernel: a function on buffers (memrefs of static shape and identity
+    Runs a cluster: a private function that takes the inputs and returns the
+    results, on tensors. `bsr-emit` turns it into a kernel: a function on buffers (memrefs of static shape and identity
     layout) that takes the buffers of `inputs`, then those of `inits`, and
     returns nothing. The kernel writes every element of every init and never reads
     one: what an init held does not matter, its buffer does. Bufferization makes
@@ -265,7 +266,7 @@ def BSR_LaunchOp : BSR_Op<"launch",
     ```
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel,
-                       Variadic<BSR_StaticTensor>:$inputs,
+                       Variadic<BSR_LaunchInput>:$inputs,
                        Variadic<BSR_StaticTensor>:$inits,
                        DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$inPlace);
   let results = (outs Variadic<BSR_StaticTensor>:$results);
@@ -276,6 +277,31 @@ def BSR_LaunchOp : BSR_Op<"launch",
   }];
   let extraClassDeclaration = [{
     MutableOperandRange getDpsInitsMutable() { return getInitsMutable(); }
+  }];
+  let hasVerifier = 1;
+}
+
+def BSR_ScatterAddOp : BSR_Op<"scatter_add", [Pure]> {
+  let summary = "Sum of rows by index";
+  let description = [{
+    `rows[i, f] = sum of updates[t, f] over all t with indices[t] = i`: the
+    gradient of an embedding look-up, the product with a one-hot matrix. `t` stands
+    for all dimensions of `indices`, which are those of `updates` but its feature
+    dimension. An index outside of `rows` adds nothing.
+
+    Example:
+
+    ```mlir
+    %g = bsr.scatter_add %ids, %u feature_dim = 2
+        : tensor<8x128xi32>, tensor<8x128x32xf32> -> tensor<100x32xf32>
+    ```
+  }];
+  let arguments = (ins RankedTensorOf<[I32, I64]>:$indices,
+                       BSR_Activations:$updates, I64Attr:$featureDim);
+  let results = (outs BSR_Matrix:$rows);
+  let assemblyFormat = [{
+    $indices `,` $updates `feature_dim` `=` $featureDim attr-dict
+    `:` type($indices) `,` type($updates) `->` type($rows)
   }];
   let hasVerifier = 1;
 }

@@ -78,4 +78,6 @@ def BSR_Activations
 def BSR_StaticTensor : Type<And<[AnyRankedTensor.predicate, HasStaticShapePred]>,
                             "tensor of static shape", "::mlir::RankedTensorType">;
 
+def BSR_LaunchInput : AnyTypeOf<[BSR_StaticTensor, BSR_Pattern]>;
+
 #endif // BSR_DIALECT_BSRTYPES

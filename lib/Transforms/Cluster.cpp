@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Groups the operations of a step into clusters, one private function per structure.
+
+#include "Kernels.h"
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRCLUSTER
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Costs in simple operations: what may be computed again at every use, at a
+/// single use, and in a loop around the one it would be computed in.
+static constexpr int64_t cheapCost = 3;
+static constexpr int64_t singleUseCost = 64;
+static constexpr int64_t broadcastCost = 1;
+/// Outputs of one cluster, beyond which streams from memory get in each other's
+/// way.
+static constexpr unsigned maxOutputs = 8;
+
+/// True for what is always computed where it is used: views and constants.
+static bool isView(Operation *op) {
+  return !isa<linalg::GenericOp>(op) && Emitter::isInlinable(op);
+}
+
+/// The cost of the body of `op` per element, in simple operations.
+static int64_t getCost(linalg::GenericOp op) {
+  int64_t cost = 0;
+  for (Operation &inner : op.getBody()->without_terminator()) {
+    if (isa<math::SqrtOp, math::RsqrtOp, arith::DivFOp>(inner))
+      cost += 4;
+    else if (isa<math::MathDialect>(inner.getDialect()))
+      cost += 12;
+    else if (!isa<arith::ConstantOp, linalg::IndexOp>(inner))
+      ++cost;
+  }
+  return cost;
+}
+
+static int64_t getNumPoints(linalg::GenericOp op) {
+  int64_t points = 1;
+  for (int64_t range : op.getStaticLoopRanges())
+    points *= range;
+  return points;
+}
+
+namespace {
+/// Decides what is computed where it is used, and groups the rest.
+class Clusters {
+public:
+  explicit Clusters(Block &block);
+
+  /// A group of roots that one function computes; the first root's place is
+  /// where the launch goes.
+  using Group = SmallVector<Operation *>;
+  SmallVector<Group> groups;
+
+  bool isRoot(Operation *op) const { return roots.contains(op); }
+
+  /// The tensors that `group` reads, in order of first use, and the operations
+  /// computed inside of it, roots included, in program order.
+  void collect(const Group &group, SetVector<Value> &inputs,
+               SetVector<Operation *> &members) const;
+
+private:
+  bool isInlined(linalg::GenericOp op);
+  /// The operations that use `value`, looking through views; true if one of
+  /// them needs the value in memory.
+  bool getConsumers(Value value, SetVector<Operation *> &consumers);
+  void group(Operation *root);
+  int64_t getTime(Value value) const;
+
+  DenseSet<Operation *> roots;
+  /// What one element costs with everything that is inlined into it.
+  DenseMap<Operation *, int64_t> costs;
+  /// When a value is there: the number of the group or of the other operation
+  /// that makes it.
+  DenseMap<Operation *, int64_t> times;
+  SmallVector<int64_t> groupTimes;
+  int64_t now = 0;
+};
+} // namespace
+
+bool Clusters::getConsumers(Value value, SetVector<Operation *> &consumers) {
+  bool inMemory = false;
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
+    if (isView(user)) {
+      inMemory |= getConsumers(user->getResult(0), consumers);
+      continue;
+    }
+    // A use in a body (tensor.extract) belongs to the operation around it.
+    Operation *parent = user;
+    while (parent->getBlock() != value.getParentBlock())
+      parent = parent->getParentOp();
+    consumers.insert(parent);
+    auto generic = dyn_cast<linalg::GenericOp>(parent);
+    inMemory |= parent != user || !generic || !isKernel(generic);
+  }
+  return inMemory;
+}
+
+bool Clusters::isInlined(linalg::GenericOp op) {
+  if (!isPointwise(op) || op->getNumResults() != 1)
+    return false;
+  SetVector<Operation *> consumers;
+  if (getConsumers(op->getResult(0), consumers))
+    return false;
+  int64_t cost = costs[op];
+  if (cost > (consumers.size() == 1 ? singleUseCost : cheapCost))
+    return false;
+  return llvm::all_of(consumers, [&](Operation *user) {
+    auto consumer = cast<linalg::GenericOp>(user);
+    if (getNumPoints(consumer) <= getNumPoints(op))
+      return true;
+    // In the loops of a product, or broadcast.
+    return cost <= (consumer.getNumReductionLoops() ? 0 : broadcastCost);
+  });
+}
+
+int64_t Clusters::getTime(Value value) const {
+  Operation *op = value.getDefiningOp();
+  return op ? times.lookup(op) : -1;
+}
+
+void Clusters::collect(const Group &group, SetVector<Value> &inputs,
+                       SetVector<Operation *> &members) const {
+  SmallVector<Operation *> sorted;
+  DenseSet<Operation *> visited;
+  auto visit = [&](auto &self, Operation *op) -> void {
+    if (!visited.insert(op).second)
+      return;
+    auto visitValue = [&](Value value) {
+      if (value.getParentRegion()->getParentOp() != op->getParentOp())
+        return;
+      Operation *producer = value.getDefiningOp();
+      if (producer && (llvm::is_contained(group, producer) ||
+                       (!isRoot(producer) && Emitter::isInlinable(producer))))
+        self(self, producer);
+      else
+        inputs.insert(value);
+    };
+    for (auto [number, operand] : llvm::enumerate(op->getOperands())) {
+      // An init that is not read is not an input.
+      auto generic = dyn_cast<linalg::GenericOp>(op);
+      if (generic && generic.isDpsInit(&op->getOpOperand(number)) &&
+          !generic.payloadUsesValueFromOperand(&op->getOpOperand(number)) &&
+          !operand.getDefiningOp<tensor::EmptyOp>())
+        continue;
+      visitValue(operand);
+    }
+    op->walk([&](Operation *inner) {
+      if (inner != op)
+        for (Value operand : inner->getOperands())
+          if (operand.getParentRegion() == op->getParentRegion())
+            visitValue(operand);
+    });
+    members.insert(op);
+  };
+  for (Operation *root : group)
+    visit(visit, root);
+}
+
+void Clusters::group(Operation *root) {
+  SetVector<Value> inputs;
+  SetVector<Operation *> members;
+  collect({root}, inputs, members);
+  int64_t ready = -1;
+  for (Value input : inputs)
+    ready = std::max(ready, getTime(input));
+  // Joins a group over the same space that reads or makes one of its inputs and
+  // runs when all of them are there.
+  if (isPointwise(root)) {
+    for (auto [group, time] : llvm::reverse(llvm::zip_equal(groups, groupTimes))) {
+      if (time < ready || group.size() >= maxOutputs ||
+          !isOnePointwiseNest(group.front(), root))
+        continue;
+      SetVector<Value> others;
+      SetVector<Operation *> otherMembers;
+      collect(group, others, otherMembers);
+      bool related = llvm::any_of(inputs, [&](Value input) {
+        return others.contains(input) ||
+               llvm::is_contained(group, input.getDefiningOp());
+      });
+      if (!related)
+        continue;
+      group.push_back(root);
+      times[root] = time;
+      return;
+    }
+  }
+  groups.push_back({root});
+  groupTimes.push_back(++now);
+  times[root] = now;
+}
+
+Clusters::Clusters(Block &block) {
+  for (Operation &op : block.without_terminator()) {
+    if (isView(&op))
+      continue;
+    auto generic = dyn_cast<linalg::GenericOp>(op);
+    if (!isKernel(&op))
+      continue;
+    if (generic) {
+      int64_t cost = getCost(generic);
+      SetVector<Operation *> visited;
+      auto add = [&](auto &self, Value value) -> void {
+        Operation *producer = value.getDefiningOp();
+        if (!producer || roots.contains(producer) || !visited.insert(producer))
+          return;
+        if (costs.contains(producer))
+          cost += costs[producer];
+        else if (isView(producer))
+          for (Value operand : producer->getOperands())
+            self(self, operand);
+      };
+      for (Value operand : op.getOperands())
+        add(add, operand);
+      costs[&op] = cost;
+      if (isInlined(generic))
+        continue;
+    }
+    roots.insert(&op);
+  }
+  for (Operation &op : block.without_terminator()) {
+    if (roots.contains(&op)) {
+      group(&op);
+      continue;
+    }
+    if (!Emitter::isInlinable(&op)) {
+      times[&op] = ++now;
+      continue;
+    }
+    // What stays outside as well is there when its operands are.
+    int64_t time = -1;
+    for (Value operand : op.getOperands())
+      time = std::max(time, getTime(operand));
+    times[&op] = time;
+  }
+}
+
+/// A copy of `group` in a function: inputs in order of first use, then results.
+static func::FuncOp outline(const Clusters::Group &group,
+                            const SetVector<Value> &inputs,
+                            const SetVector<Operation *> &members,
+                            ArrayRef<Value> results) {
+  Location loc = group.front()->getLoc();
+  OpBuilder b(group.front()->getContext());
+  auto type = b.getFunctionType(TypeRange(inputs.getArrayRef()),
+                                TypeRange(ValueRange(results)));
+  auto cluster = func::FuncOp::create(b, loc, "cluster", type);
+  cluster.setPrivate();
+  Block *entry = cluster.addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  IRMapping mapping;
+  mapping.map(inputs.getArrayRef(), entry->getArguments());
+  for (Operation *member : members) {
+    // The init of a result is a tensor of its own, unless it is read.
+    if (auto generic = dyn_cast<linalg::GenericOp>(member))
+      for (OpOperand &init : generic.getDpsInitsMutable())
+        if (!mapping.contains(init.get())) {
+          auto tensor = cast<RankedTensorType>(init.get().getType());
+          mapping.map(init.get(),
+                      tensor::EmptyOp::create(b, loc, tensor.getShape(),
+                                              tensor.getElementType())
+                          .getResult());
+        }
+    b.clone(*member, mapping);
+  }
+  SmallVector<Value> returned = llvm::map_to_vector(
+      results, [&](Value result) { return mapping.lookup(result); });
+  func::ReturnOp::create(b, loc, returned);
+  return cluster;
+}
+
+namespace {
+struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    SmallVector<func::FuncOp> steps;
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isDeclaration() && func.getBody().hasOneBlock() &&
+          func.isPublic())
+        steps.push_back(func);
+    for (func::FuncOp step : steps)
+      run(step, symbols);
+  }
+
+  void run(func::FuncOp step, SymbolTable &symbols) {
+    Block &block = step.getBody().front();
+    Clusters clusters(block);
+    for (const Clusters::Group &group : clusters.groups) {
+      SetVector<Value> inputs;
+      SetVector<Operation *> members;
+      clusters.collect(group, inputs, members);
+      SmallVector<Value> results;
+      for (Operation *root : group)
+        for (Value result : root->getResults())
+          if (llvm::any_of(result.getUsers(), [&](Operation *user) {
+                return !llvm::is_contained(group, user) || root == user;
+              }))
+            results.push_back(result);
+      if (results.empty())
+        continue;
+      func::FuncOp cluster = outline(group, inputs, members, results);
+      std::string text;
+      llvm::raw_string_ostream(text) << cluster;
+      auto [known, isNew] = structures.try_emplace(text);
+      if (isNew) {
+        known->second = symbols.insert(cluster);
+        ++numStructures;
+      } else {
+        cluster.erase();
+      }
+      OpBuilder b(group.front());
+      Location loc = group.front()->getLoc();
+      SmallVector<Value> inits;
+      for (Value result : results) {
+        auto type = cast<RankedTensorType>(result.getType());
+        inits.push_back(tensor::EmptyOp::create(b, loc, type.getShape(),
+                                                type.getElementType()));
+      }
+      auto launch = LaunchOp::create(
+          b, loc, TypeRange(ValueRange(results)),
+          FlatSymbolRefAttr::get(known->second), inputs.getArrayRef(), inits,
+          ArrayRef<int64_t>());
+      for (auto [result, value] :
+           llvm::zip_equal(results, launch.getResults()))
+        replacements.insert({result, value});
+      ++numClusters;
+    }
+    // Values are replaced at the end: until then the graph is the old one.
+    for (auto [from, to] : replacements)
+      from.replaceAllUsesWith(to);
+    replacements.clear();
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+
+  llvm::StringMap<StringAttr> structures;
+  llvm::MapVector<Value, Value> replacements;
+};
+} // namespace
