@@ -409,7 +409,6 @@ LogicalResult ScatterAddOp::verify() {
            << expected << ", but got " << getIndices().getType();
   if (rows.getElementType() != updates.getElementType())
     return emitOpError("expected rows element type ")
-           << updates.getElementType() << ", but got "
-           << rows.getElementType();
+           << updates.getElementType() << ", but got " << rows.getElementType();
   return success();
 }

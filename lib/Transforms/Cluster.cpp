@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Groups the operations of a step into clusters, one private function per structure.
+// Groups the operations of a step into clusters, one private function per
+// structure.
 
 #include "Kernels.h"
 #include "bsr/Dialect/BSR.h"
@@ -175,6 +176,13 @@ void Clusters::collect(const Group &group, SetVector<Value> &inputs,
     visit(visit, root);
 }
 
+/// True if `input` has an element for each one that `root` makes.
+static bool isLarge(Value input, Operation *root) {
+  auto type = dyn_cast<RankedTensorType>(input.getType());
+  auto result = cast<RankedTensorType>(root->getResult(0).getType());
+  return type && type.getNumElements() >= result.getNumElements();
+}
+
 void Clusters::group(Operation *root) {
   SetVector<Value> inputs;
   SetVector<Operation *> members;
@@ -185,7 +193,9 @@ void Clusters::group(Operation *root) {
   // Joins a group over the same space that reads or makes one of its inputs and
   // runs when all of them are there.
   if (isPointwise(root)) {
-    for (auto [group, time] : llvm::reverse(llvm::zip_equal(groups, groupTimes))) {
+    for (size_t number = groups.size(); number-- != 0;) {
+      Group &group = groups[number];
+      int64_t time = groupTimes[number];
       if (time < ready || group.size() >= maxOutputs ||
           !isOnePointwiseNest(group.front(), root))
         continue;
@@ -193,7 +203,7 @@ void Clusters::group(Operation *root) {
       SetVector<Operation *> otherMembers;
       collect(group, others, otherMembers);
       bool related = llvm::any_of(inputs, [&](Value input) {
-        return others.contains(input) ||
+        return (others.contains(input) && isLarge(input, root)) ||
                llvm::is_contained(group, input.getDefiningOp());
       });
       if (!related)
@@ -253,6 +263,32 @@ Clusters::Clusters(Block &block) {
   }
 }
 
+/// Moves what makes scalars to where its operands are there, so that an update
+/// that needs them (a bias correction, a learning rate) need not wait.
+static void hoistScalars(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(block.without_terminator())) {
+    if (!isMemoryEffectFree(&op) || op.getNumResults() == 0 ||
+        !llvm::all_of(op.getResultTypes(), [](Type type) {
+          auto tensor = dyn_cast<RankedTensorType>(type);
+          return !tensor || tensor.getNumElements() == 1;
+        }))
+      continue;
+    Operation *after = nullptr;
+    op.walk([&](Operation *inner) {
+      for (Value operand : inner->getOperands()) {
+        Operation *producer = operand.getDefiningOp();
+        if (producer && producer->getBlock() == &block &&
+            (!after || after->isBeforeInBlock(producer)))
+          after = producer;
+      }
+    });
+    if (after)
+      op.moveAfter(after);
+    else
+      op.moveBefore(&block, block.begin());
+  }
+}
+
 /// A copy of `group` in a function: inputs in order of first use, then results.
 static func::FuncOp outline(const Clusters::Group &group,
                             const SetVector<Value> &inputs,
@@ -304,6 +340,7 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
 
   void run(func::FuncOp step, SymbolTable &symbols) {
     Block &block = step.getBody().front();
+    hoistScalars(block);
     Clusters clusters(block);
     for (const Clusters::Group &group : clusters.groups) {
       SetVector<Value> inputs;
@@ -336,12 +373,12 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
         inits.push_back(tensor::EmptyOp::create(b, loc, type.getShape(),
                                                 type.getElementType()));
       }
-      auto launch = LaunchOp::create(
-          b, loc, TypeRange(ValueRange(results)),
-          FlatSymbolRefAttr::get(known->second), inputs.getArrayRef(), inits,
-          ArrayRef<int64_t>());
-      for (auto [result, value] :
-           llvm::zip_equal(results, launch.getResults()))
+      auto launch =
+          LaunchOp::create(b, loc, TypeRange(ValueRange(results)),
+                           FlatSymbolRefAttr::get(known->second),
+                           ValueRange(inputs.getArrayRef()), ValueRange(inits),
+                           b.getDenseI64ArrayAttr({}));
+      for (auto [result, value] : llvm::zip_equal(results, launch.getResults()))
         replacements.insert({result, value});
       ++numClusters;
     }

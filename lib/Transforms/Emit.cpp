@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Turns each cluster into a function on buffers: one level of parallel loops over vectors.
+// Turns each cluster into a function on buffers: one level of parallel loops
+// over vectors.
 
 #include "Emitter.h"
 #include "Kernels.h"
@@ -50,7 +51,8 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
       for (bool transpose : {false, true}) {
         if (!(views.back() & (transpose ? 2 : 1)))
           continue;
-        int64_t lines = transpose ? pattern.getGridCols() : pattern.getGridRows();
+        int64_t lines =
+            transpose ? pattern.getGridCols() : pattern.getGridRows();
         types.push_back(MemRefType::get({lines + 1}, i32));
         types.append(2, MemRefType::get({pattern.getSlots()}, i32));
       }
@@ -92,9 +94,8 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
     if (!llvm::is_contained(roots, result.getDefiningOp()))
       roots.push_back(result.getDefiningOp());
   }
-  llvm::sort(roots, [](Operation *x, Operation *y) {
-    return x->isBeforeInBlock(y);
-  });
+  llvm::sort(roots,
+             [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
 
   // Each group of element-wise operations over one space is a nest, so is every
   // other root; a nest reads what an earlier one wrote from its buffer.
@@ -125,7 +126,8 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
   return kernel;
 }
 
-/// Gives `launch` the operands of the emitted kernel: index arrays for patterns.
+/// Gives `launch` the operands of the emitted kernel: index arrays for
+/// patterns.
 static void updateLaunch(LaunchOp launch, ArrayRef<unsigned> views,
                          ArrayRef<int64_t> inPlace) {
   OpBuilder b(launch);
@@ -146,9 +148,9 @@ static void updateLaunch(LaunchOp launch, ArrayRef<unsigned> views,
         continue;
       int64_t lines = transpose ? pattern.getGridCols() : pattern.getGridRows();
       auto slots = RankedTensorType::get({pattern.getSlots()}, i32);
-      auto indices = IndicesOp::create(
-          b, launch.getLoc(), RankedTensorType::get({lines + 1}, i32), slots,
-          slots, input, transpose);
+      auto indices = IndicesOp::create(b, launch.getLoc(),
+                                       RankedTensorType::get({lines + 1}, i32),
+                                       slots, slots, input, transpose);
       llvm::append_range(inputs, indices.getResults());
     }
   }
@@ -174,8 +176,7 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
         continue;
       SmallVector<unsigned> views;
       SmallVector<int64_t> inPlace;
-      FailureOr<func::FuncOp> kernel =
-          emit(cluster, registers, views, inPlace);
+      FailureOr<func::FuncOp> kernel = emit(cluster, registers, views, inPlace);
       if (failed(kernel))
         return signalPassFailure();
       for (LaunchOp launch : calls)

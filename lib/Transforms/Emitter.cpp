@@ -101,9 +101,9 @@ SmallVector<Value> Emitter::loop(Value low, Value high, int64_t step,
   return SmallVector<Value>(loop.getResults());
 }
 
-SmallVector<Value> Emitter::loop(
-    int64_t extent, ValueRange inits,
-    llvm::function_ref<SmallVector<Value>(Index, ValueRange)> body) {
+SmallVector<Value>
+Emitter::loop(int64_t extent, ValueRange inits,
+              llvm::function_ref<SmallVector<Value>(Index, ValueRange)> body) {
   if (extent == 1) {
     SmallVector<Value> results;
     results = body(Index::constant(0), inits);
@@ -123,13 +123,12 @@ SmallVector<Value> Emitter::nest(
       [&](ValueRange carried) -> SmallVector<Value> {
     if (ivs.size() == extents.size())
       return body(ivs, carried);
-    return loop(extents[ivs.size()], carried,
-                [&](Index iv, ValueRange inner) {
-                  ivs.push_back(iv);
-                  SmallVector<Value> next = recurse(inner);
-                  ivs.pop_back();
-                  return next;
-                });
+    return loop(extents[ivs.size()], carried, [&](Index iv, ValueRange inner) {
+      ivs.push_back(iv);
+      SmallVector<Value> next = recurse(inner);
+      ivs.pop_back();
+      return next;
+    });
   };
   return recurse(inits);
 }
@@ -204,7 +203,8 @@ Value Emitter::load(Value memref, ArrayRef<Index> at) {
   SmallVector<Value> indices =
       llvm::map_to_vector(at, [&](Index i) { return materialize(i); });
   bool adjacent = true, lanes = false;
-  for (auto [index, extent] : llvm::reverse(llvm::zip_equal(at, type.getShape()))) {
+  for (auto [index, extent] :
+       llvm::reverse(llvm::zip_equal(at, type.getShape()))) {
     if (index.lanes) {
       adjacent &= !lanes;
       lanes = true;
@@ -236,7 +236,8 @@ void Emitter::store(Value value, Value memref, ArrayRef<Index> at) {
   SmallVector<Value> indices =
       llvm::map_to_vector(at, [&](Index i) { return materialize(i); });
   bool adjacent = true, lanes = false;
-  for (auto [index, extent] : llvm::reverse(llvm::zip_equal(at, type.getShape()))) {
+  for (auto [index, extent] :
+       llvm::reverse(llvm::zip_equal(at, type.getShape()))) {
     lanes |= index.lanes;
     adjacent &= lanes || extent == 1;
   }
@@ -330,14 +331,18 @@ Value Emitter::read(Value tensor, ArrayRef<Index> at) {
   return value;
 }
 
+Value Emitter::readScalar(Value scalar) {
+  if (auto constant = scalar.getDefiningOp<arith::ConstantOp>())
+    return b.clone(*constant)->getResult(0);
+  return getBuffer(scalar);
+}
+
 Value Emitter::readPerLane(Value tensor, ArrayRef<Index> at) {
   SmallVector<Value> elements;
   int64_t lanes = width;
   for (int64_t lane = 0; lane != lanes; ++lane) {
-    SmallVector<Index> scalars =
-        llvm::map_to_vector(at, [&](Index i) {
-          return i.lanes ? i.scalar().plus(lane) : i;
-        });
+    SmallVector<Index> scalars = llvm::map_to_vector(
+        at, [&](Index i) { return i.lanes ? i.scalar().plus(lane) : i; });
     width = 1;
     elements.push_back(read(tensor, scalars));
     width = lanes;
@@ -347,25 +352,21 @@ Value Emitter::readPerLane(Value tensor, ArrayRef<Index> at) {
 }
 
 Value Emitter::readUncached(Value tensor, ArrayRef<Index> at) {
-  Value buffer = getBuffer(tensor);
   if (!isa<RankedTensorType>(tensor.getType()))
-    return buffer ? buffer : tensor;
-  if (buffer)
+    return readScalar(tensor);
+  if (Value buffer = getBuffer(tensor))
     return load(buffer, at);
   Operation *op = tensor.getDefiningOp();
   Type elementType = cast<RankedTensorType>(tensor.getType()).getElementType();
   if (auto constant = dyn_cast<arith::ConstantOp>(op))
     return arith::ConstantOp::create(
         b, loc,
-        cast<SplatElementsAttr>(constant.getValue()).getSplatValue<TypedAttr>());
+        cast<SplatElementsAttr>(constant.getValue())
+            .getSplatValue<TypedAttr>());
   if (isa<tensor::EmptyOp>(op))
     return arith::ConstantOp::create(b, loc, b.getZeroAttr(elementType));
-  if (auto fill = dyn_cast<linalg::FillOp>(op)) {
-    Value value = fill.getInputs()[0];
-    if (auto constant = value.getDefiningOp<arith::ConstantOp>())
-      return b.clone(*constant)->getResult(0);
-    return read(value, {});
-  }
+  if (auto fill = dyn_cast<linalg::FillOp>(op))
+    return readScalar(fill.getInputs()[0]);
   if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
     unsigned result = cast<OpResult>(tensor).getResultNumber();
     return evaluate(generic, getLoops(generic, result, at))[result];
@@ -417,9 +418,8 @@ Value Emitter::readUncached(Value tensor, ArrayRef<Index> at) {
       }
       Value linear = materialize(rest);
       Value size = constant(extent);
-      source[dim] =
-          Index::of(arith::RemUIOp::create(b, loc, linear, size), rest.lanes,
-                    std::gcd(rest.align, extent));
+      source[dim] = Index::of(arith::RemUIOp::create(b, loc, linear, size),
+                              rest.lanes, std::gcd(rest.align, extent));
       rest = Index::of(arith::DivUIOp::create(b, loc, linear, size));
     }
   }
@@ -470,16 +470,12 @@ SmallVector<Value> Emitter::evaluate(linalg::GenericOp op,
   DenseMap<Value, Value> values;
   DenseMap<Value, Index> positions;
   auto value = [&](Value v) {
+    // What is defined outside of the body is a scalar.
     Value known = values.lookup(v);
-    if (known)
-      return known;
-    // Defined outside of the body: a scalar.
-    if (auto constant = v.getDefiningOp<arith::ConstantOp>())
-      return values[v] = b.clone(*constant)->getResult(0);
-    Value scalar = getBuffer(v);
-    return scalar ? scalar : v;
+    return known ? known : values[v] = readScalar(v);
   };
-  for (auto [number, argument] : llvm::enumerate(op.getBody()->getArguments())) {
+  for (auto [number, argument] :
+       llvm::enumerate(op.getBody()->getArguments())) {
     if (argument.use_empty())
       continue;
     int64_t init = static_cast<int64_t>(number) - op.getNumDpsInputs();
@@ -502,8 +498,8 @@ SmallVector<Value> Emitter::evaluate(linalg::GenericOp op,
       values[result] = scalar;
       continue;
     }
-    SmallVector<Value> operands = llvm::map_to_vector(
-        inner.getOperands(), [&](Value v) {
+    SmallVector<Value> operands =
+        llvm::map_to_vector(inner.getOperands(), [&](Value v) {
           return isa<TensorType>(v.getType()) ? v : value(v);
         });
     if (auto extractOp = dyn_cast<tensor::ExtractOp>(inner)) {
@@ -533,5 +529,6 @@ SmallVector<Value> Emitter::evaluate(linalg::GenericOp op,
     else
       values[result] = b.create(state)->getResult(0);
   }
-  return llvm::map_to_vector(op.getBody()->getTerminator()->getOperands(), value);
+  return llvm::map_to_vector(op.getBody()->getTerminator()->getOperands(),
+                             value);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Turns tensor values into loads, vectors and loops on demand: the core of bsr-emit.
+// Turns tensor values into loads, vectors and loops on demand: the core of
+// bsr-emit.
 
 #ifndef BSR_LIB_TRANSFORMS_EMITTER_H
 #define BSR_LIB_TRANSFORMS_EMITTER_H
@@ -70,7 +71,8 @@ public:
   /// operands.
   static bool isInlinable(Operation *op);
 
-  /// The element (or `width` elements, if an index has lanes) of `tensor` at `at`.
+  /// The element (or `width` elements, if an index has lanes) of `tensor` at
+  /// `at`.
   Value read(Value tensor, ArrayRef<Index> at);
 
   /// What the body of `op` yields at the point `loops` of its iteration space.
@@ -125,6 +127,8 @@ public:
 
 private:
   Value readUncached(Value tensor, ArrayRef<Index> at);
+  /// A scalar that is a constant or an argument of the cluster.
+  Value readScalar(Value scalar);
   Value readPerLane(Value tensor, ArrayRef<Index> at);
 
   Value extract(Operation *op, Value tensor, ArrayRef<Value> indices,

@@ -33,8 +33,10 @@ bool bsr::isPointwise(Operation *op) {
   return generic && generic.getNumReductionLoops() == 0;
 }
 
-/// For each dimension of the results of `op`, its loop, or nothing for a constant.
-static SmallVector<std::optional<unsigned>> getResultLoops(linalg::GenericOp op) {
+/// For each dimension of the results of `op`, its loop, or nothing for a
+/// constant.
+static SmallVector<std::optional<unsigned>>
+getResultLoops(linalg::GenericOp op) {
   AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs()];
   return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) {
     auto dim = dyn_cast<AffineDimExpr>(expr);
@@ -81,7 +83,8 @@ void bsr::emitParallel(Emitter &e, ArrayRef<int64_t> extents,
 }
 
 namespace {
-/// The parallel part of a nest: loops over `dims`, in steps of `tiles`, and lanes.
+/// The parallel part of a nest: loops over `dims`, in steps of `tiles`, and
+/// lanes.
 struct Space {
   SmallVector<unsigned> dims;
   SmallVector<int64_t> tiles;
@@ -93,8 +96,8 @@ struct Space {
 } // namespace
 
 /// Emits `body` at every point of `space`: the leading dimensions in parallel,
-/// enough of them for every thread, the rest in loops, lanes innermost. If there
-/// are few points, the lanes are divided among threads too.
+/// enough of them for every thread, the rest in loops, lanes innermost. If
+/// there are few points, the lanes are divided among threads too.
 static void emitSpace(Emitter &e, const Space &space, unsigned numLoops,
                       llvm::function_ref<void(SmallVector<Index>)> body) {
   SmallVector<int64_t> counts;
@@ -111,8 +114,8 @@ static void emitSpace(Emitter &e, const Space &space, unsigned numLoops,
              SmallVector<Index> loops(numLoops, Index::constant(0));
              for (auto [number, dim] : llvm::enumerate(space.dims)) {
                Index iv = number < split ? outer[number] : ivs[number - split];
-               loops[dim] = e.multiplyAdd(iv, space.tiles[number],
-                                          Index::constant(0));
+               loops[dim] =
+                   e.multiplyAdd(iv, space.tiles[number], Index::constant(0));
              }
              if (!space.lanes) {
                body(loops);
@@ -130,9 +133,10 @@ static void emitSpace(Emitter &e, const Space &space, unsigned numLoops,
   int64_t perPoint = 1;
   for (int64_t count : ArrayRef(counts).drop_front(split))
     perPoint *= count;
-  int64_t chunk = llvm::alignTo(
-      std::max<int64_t>(itemElements / perPoint, 1), space.width);
-  int64_t chunks = space.lanes && items < minItems ? space.laneExtent / chunk : 0;
+  int64_t chunk =
+      llvm::alignTo(std::max<int64_t>(itemElements / perPoint, 1), space.width);
+  int64_t chunks =
+      space.lanes && items < minItems ? space.laneExtent / chunk : 0;
   ArrayRef<int64_t> outer = ArrayRef(counts).take_front(split);
   if (chunks < 2) {
     emitParallel(e, outer, [&](ArrayRef<Index> at) {
@@ -170,7 +174,8 @@ static std::optional<bool> isAdjacent(AffineMap map, ArrayRef<int64_t> shape,
 /// The loop to run lanes along: the one with the fewest operands that are not
 /// adjacent along it; the results' last one if equal. `isCandidate` filters.
 static std::optional<unsigned>
-chooseLanes(linalg::GenericOp op, llvm::function_ref<bool(unsigned)> isCandidate) {
+chooseLanes(linalg::GenericOp op,
+            llvm::function_ref<bool(unsigned)> isCandidate) {
   SmallVector<int64_t> ranges = op.getStaticLoopRanges();
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   SmallVector<std::optional<unsigned>> results = getResultLoops(op);
@@ -187,15 +192,16 @@ chooseLanes(linalg::GenericOp op, llvm::function_ref<bool(unsigned)> isCandidate
       std::optional<bool> adjacent =
           isAdjacent(maps[operand.getOperandNumber()], type.getShape(), dim);
       if (adjacent && !*adjacent)
-        strided += op.isDpsInit(&operand) && op.getNumReductionLoops() ? 0.5 : 1;
+        strided +=
+            op.isDpsInit(&operand) && op.getNumReductionLoops() ? 0.5 : 1;
     }
     // Short lanes last; then the innermost loop of the results.
     int64_t position = -1;
     for (auto [number, loop] : llvm::enumerate(results))
       if (loop == dim)
         position = number;
-    std::tuple<double, int64_t, int64_t> cost{
-        strided, ranges[dim] < 4, -position};
+    std::tuple<double, int64_t, int64_t> cost{strided, ranges[dim] < 4,
+                                              -position};
     if (!best || cost < bestCost) {
       best = dim;
       bestCost = cost;
@@ -213,8 +219,8 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
   space.lanes = chooseLanes(first, [](unsigned) { return true; });
   if (space.lanes) {
     space.laneExtent = ranges[*space.lanes];
-    space.width = std::min<int64_t>(2 * e.registers.lanes,
-                                    llvm::bit_floor<uint64_t>(space.laneExtent));
+    space.width = std::min<int64_t>(
+        2 * e.registers.lanes, llvm::bit_floor<uint64_t>(space.laneExtent));
   }
   for (std::optional<unsigned> dim : order) {
     if (!dim || dim == space.lanes)
@@ -224,8 +230,8 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
     space.extents.push_back(ranges[*dim]);
   }
   emitSpace(e, space, ranges.size(), [&](SmallVector<Index> loops) {
-    SmallVector<Index> at = applyMap(
-        first.getIndexingMapsArray()[first.getNumDpsInputs()], loops);
+    SmallVector<Index> at =
+        applyMap(first.getIndexingMapsArray()[first.getNumDpsInputs()], loops);
     e.lockstep = at;
     // Everything is computed before anything is written: an output may lie
     // where an input lay.
@@ -314,8 +320,9 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
     space.extents.push_back(ranges[*dim]);
   }
   int64_t width =
-      e.registers.lanes *
-      (!contraction ? 4 : reducedLanes ? 1 : e.registers.tileVectors());
+      e.registers.lanes * (!contraction   ? 4
+                           : reducedLanes ? 1
+                                          : e.registers.tileVectors());
   if (lanes)
     width = std::min<int64_t>(width, llvm::bit_floor<uint64_t>(ranges[*lanes]));
   if (lanes && !reducedLanes) {
@@ -347,7 +354,8 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
     }
     auto initAt = [&](unsigned point, unsigned result) {
       unsigned operand = op.getNumDpsInputs() + result;
-      return e.read(op->getOperand(operand), applyMap(maps[operand], points[point]));
+      return e.read(op->getOperand(operand),
+                    applyMap(maps[operand], points[point]));
     };
     // One step of the reduction for every point of the tile.
     auto step = [&](ArrayRef<Index> ivs, std::optional<Index> lane,
@@ -389,21 +397,21 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
             neutral.push_back(e.broadcast(arith::ConstantOp::create(
                 e.b, e.loc,
                 *arith::getNeutralElement(getCombiner(op, result)))));
-        SmallVector<Value> sums = e.nest(
-            extents, neutral,
-            [&](ArrayRef<Index> ivs, ValueRange accumulators) {
-              return e.loop(
-                  chunks, accumulators, [&](Index chunk, ValueRange inner) {
-                    Index lane = e.multiplyAdd(chunk, size,
-                                               Index::constant(done));
-                    lane.lanes = size > 1;
-                    return step(ivs, lane, inner);
-                  });
-            });
+        SmallVector<Value> sums =
+            e.nest(extents, neutral,
+                   [&](ArrayRef<Index> ivs, ValueRange accumulators) {
+                     return e.loop(chunks, accumulators,
+                                   [&](Index chunk, ValueRange inner) {
+                                     Index lane = e.multiplyAdd(
+                                         chunk, size, Index::constant(done));
+                                     lane.lanes = size > 1;
+                                     return step(ivs, lane, inner);
+                                   });
+                   });
         e.width = 1;
         for (auto [number, total] : llvm::enumerate(totals)) {
-          vector::CombiningKind kind = *linalg::getCombinerOpKind(
-              getCombiner(op, number % numResults));
+          vector::CombiningKind kind =
+              *linalg::getCombinerOpKind(getCombiner(op, number % numResults));
           Value sum = sums[number];
           if (size > 1)
             sum = vector::ReductionOp::create(e.b, e.loc, kind, sum,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Loop nests for the operations that a cluster computes: used by bsr-cluster and bsr-emit.
+// Loop nests for the operations that a cluster computes: used by bsr-cluster
+// and bsr-emit.
 
 #ifndef BSR_LIB_TRANSFORMS_KERNELS_H
 #define BSR_LIB_TRANSFORMS_KERNELS_H

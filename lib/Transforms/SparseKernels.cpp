@@ -30,8 +30,7 @@ static Type getSumType(OpBuilder &b, TypeRange types) {
 
 /// Entry `at` of an array of 32-bit indices, as an index.
 static Value loadIndex(Emitter &e, Value array, Index at) {
-  Value value =
-      memref::LoadOp::create(e.b, e.loc, array, e.materialize(at));
+  Value value = memref::LoadOp::create(e.b, e.loc, array, e.materialize(at));
   return arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), value);
 }
 
@@ -58,9 +57,9 @@ static int64_t getDivisor(int64_t extent, int64_t limit) {
 
 static Value multiplyAdd(Emitter &e, Value a, Value c, Value sum) {
   Type type = getElementTypeOrSelf(sum.getType());
-  Value product = arith::MulFOp::create(e.b, e.loc,
-                                        e.broadcast(e.convert(a, type)),
-                                        e.broadcast(e.convert(c, type)));
+  Value product =
+      arith::MulFOp::create(e.b, e.loc, e.broadcast(e.convert(a, type)),
+                            e.broadcast(e.convert(c, type)));
   return arith::AddFOp::create(e.b, e.loc, product, sum);
 }
 
@@ -70,8 +69,8 @@ static SmallVector<Value> getZeros(Emitter &e, Type type, int64_t count) {
 }
 
 /// Gathers: a work item is a panel of lanes of one token slice and a line of
-/// blocks of the output. It walks the stored blocks of its line, with a register
-/// tile of `rows` features x `width` lanes of sums.
+/// blocks of the output. It walks the stored blocks of its line, with a
+/// register tile of `rows` features x `width` lanes of sums.
 static void emitSpMM(Emitter &e, SpMMOp op, Value output,
                      const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
@@ -79,10 +78,11 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
   const PatternView &view = patterns.at({op.getPattern(), !transpose});
   ArrayRef<int64_t> shape = op.getX().getType().getShape();
   int64_t lines = transpose ? pattern.getGridRows() : pattern.getGridCols();
-  int64_t outBlock = transpose ? pattern.getBlockRows() : pattern.getBlockCols();
+  int64_t outBlock =
+      transpose ? pattern.getBlockRows() : pattern.getBlockCols();
   int64_t inBlock = transpose ? pattern.getBlockCols() : pattern.getBlockRows();
-  Type sumType = getSumType(
-      e.b, {op.getValues().getType(), op.getX().getType(), op.getY().getType()});
+  Type sumType = getSumType(e.b, {op.getValues().getType(), op.getX().getType(),
+                                  op.getY().getType()});
   Type outType = op.getY().getType().getElementType();
 
   int64_t rows = getDivisor(outBlock, Registers::tileRows);
@@ -149,10 +149,11 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
   PatternType pattern = op.getPattern().getType();
   const PatternView &view = patterns.at({op.getPattern(), false});
   ArrayRef<int64_t> shape = op.getA().getType().getShape();
-  Type sumType = getSumType(
-      e.b, {op.getA().getType(), op.getB().getType(), op.getValues().getType()});
+  Type sumType = getSumType(e.b, {op.getA().getType(), op.getB().getType(),
+                                  op.getValues().getType()});
   Type outType = op.getValues().getType().getElementType();
-  int64_t blockRows = pattern.getBlockRows(), blockCols = pattern.getBlockCols();
+  int64_t blockRows = pattern.getBlockRows(),
+          blockCols = pattern.getBlockCols();
   int64_t rows = getDivisor(blockRows, Registers::tileRows);
   int64_t cols = getDivisor(blockCols, e.registers.tileVectors());
   int64_t tokens = shape.back();
@@ -166,63 +167,65 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
     forBlocks(e, view, line, {}, [&](Index slot, Index position, ValueRange) {
       e.nest({blockRows / rows, blockCols / cols}, {},
              [&](ArrayRef<Index> tile, ValueRange) {
-        Index row = e.multiplyAdd(tile[0], rows, Index::constant(0));
-        Index col = e.multiplyAdd(tile[1], cols, Index::constant(0));
-        Index aRow = e.multiplyAdd(line, blockRows, row);
-        Index bRow = e.multiplyAdd(position, blockCols, col);
-        SmallVector<Value> totals;
-        int64_t done = 0;
-        for (int64_t size = width; size; size /= 2) {
-          int64_t chunks = (tokens - done) / size;
-          if (!chunks)
-            continue;
-          e.width = size;
-          SmallVector<int64_t> extents(shape.drop_back(2));
-          extents.push_back(chunks);
-          SmallVector<Value> sums = e.nest(
-              extents, getZeros(e, sumType, rows * cols),
-              [&](ArrayRef<Index> ivs, ValueRange carried) {
-                Index lane =
-                    e.multiplyAdd(ivs.back(), size, Index::constant(done));
-                lane.lanes = size > 1;
-                SmallVector<Value> as, bs, next;
-                auto read = [&](Value tensor, Index feature) {
-                  SmallVector<Index> at(ivs.drop_back());
-                  at.append({feature, lane});
-                  return e.read(tensor, at);
-                };
-                for (int64_t i = 0; i != rows; ++i)
-                  as.push_back(read(op.getA(), aRow.plus(i)));
-                for (int64_t j = 0; j != cols; ++j)
-                  bs.push_back(read(op.getB(), bRow.plus(j)));
-                for (int64_t i = 0; i != rows; ++i)
-                  for (int64_t j = 0; j != cols; ++j)
-                    next.push_back(
-                        multiplyAdd(e, as[i], bs[j], carried[i * cols + j]));
-                return next;
-              });
-          e.width = 1;
-          for (auto [number, sum] : llvm::enumerate(sums)) {
-            sum = e.sumLanes(sum);
-            if (done == 0)
-              totals.push_back(sum);
-            else
-              totals[number] =
-                  arith::AddFOp::create(e.b, e.loc, totals[number], sum);
-          }
-          done += chunks * size;
-        }
-        for (auto [number, total] : llvm::enumerate(totals))
-          e.store(e.convert(total, outType), output,
-                  {slot, row.plus(number / cols), col.plus(number % cols)});
-        return SmallVector<Value>();
-      });
+               Index row = e.multiplyAdd(tile[0], rows, Index::constant(0));
+               Index col = e.multiplyAdd(tile[1], cols, Index::constant(0));
+               Index aRow = e.multiplyAdd(line, blockRows, row);
+               Index bRow = e.multiplyAdd(position, blockCols, col);
+               SmallVector<Value> totals;
+               int64_t done = 0;
+               for (int64_t size = width; size; size /= 2) {
+                 int64_t chunks = (tokens - done) / size;
+                 if (!chunks)
+                   continue;
+                 e.width = size;
+                 SmallVector<int64_t> extents(shape.drop_back(2));
+                 extents.push_back(chunks);
+                 SmallVector<Value> sums =
+                     e.nest(extents, getZeros(e, sumType, rows * cols),
+                            [&](ArrayRef<Index> ivs, ValueRange carried) {
+                              Index lane = e.multiplyAdd(ivs.back(), size,
+                                                         Index::constant(done));
+                              lane.lanes = size > 1;
+                              SmallVector<Value> as, bs, next;
+                              auto read = [&](Value tensor, Index feature) {
+                                SmallVector<Index> at(ivs.drop_back());
+                                at.append({feature, lane});
+                                return e.read(tensor, at);
+                              };
+                              for (int64_t i = 0; i != rows; ++i)
+                                as.push_back(read(op.getA(), aRow.plus(i)));
+                              for (int64_t j = 0; j != cols; ++j)
+                                bs.push_back(read(op.getB(), bRow.plus(j)));
+                              for (int64_t i = 0; i != rows; ++i)
+                                for (int64_t j = 0; j != cols; ++j)
+                                  next.push_back(multiplyAdd(
+                                      e, as[i], bs[j], carried[i * cols + j]));
+                              return next;
+                            });
+                 e.width = 1;
+                 for (auto [number, sum] : llvm::enumerate(sums)) {
+                   sum = e.sumLanes(sum);
+                   if (done == 0)
+                     totals.push_back(sum);
+                   else
+                     totals[number] =
+                         arith::AddFOp::create(e.b, e.loc, totals[number], sum);
+                 }
+                 done += chunks * size;
+               }
+               for (auto [number, total] : llvm::enumerate(totals))
+                 e.store(
+                     e.convert(total, outType), output,
+                     {slot, row.plus(number / cols), col.plus(number % cols)});
+               return SmallVector<Value>();
+             });
       return SmallVector<Value>();
     });
   });
 }
 
-/// A work item is a line of blocks of the dense matrix: background, then blocks.
+/// A work item is a line of blocks of the dense matrix: background, then
+/// blocks.
 static void emitToDense(Emitter &e, ToDenseOp op, Value output,
                         const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
@@ -237,12 +240,14 @@ static void emitToDense(Emitter &e, ToDenseOp op, Value output,
     Value background =
         op.getBackground()
             ? e.read(op.getBackground(), {})
-            : arith::ConstantOp::create(
-                  e.b, e.loc, e.b.getZeroAttr(type.getElementType()));
+            : arith::ConstantOp::create(e.b, e.loc,
+                                        e.b.getZeroAttr(type.getElementType()));
     auto rowOf = [&](Index i) { return e.multiplyAdd(line, height, i); };
     e.loop(height, {}, [&](Index i, ValueRange) {
       e.forLanes(e.constant(0), type.getDimSize(1), e.registers.lanes,
-                 [&](Index j) { e.store(background, output, {rowOf(i), j}); });
+                 [&](Index j) {
+                   e.store(background, output, {rowOf(i), j});
+                 });
       return SmallVector<Value>();
     });
     forBlocks(e, view, line, {}, [&](Index slot, Index position, ValueRange) {
@@ -265,20 +270,22 @@ static void emitSample(Emitter &e, SampleOp op, Value output,
   PatternType pattern = op.getPattern().getType();
   const PatternView &view = patterns.at({op.getPattern(), false});
   emitParallel(e, pattern.getGridRows(), [&](ArrayRef<Index> item) {
-    forBlocks(e, view, item.front(), {},
-              [&](Index slot, Index position, ValueRange) {
-      e.nest({pattern.getBlockRows(), pattern.getBlockCols()}, {},
-             [&](ArrayRef<Index> at, ValueRange) {
-        SmallVector<Index> entry{
-            e.multiplyAdd(item.front(), pattern.getBlockRows(), at[0]),
-            e.multiplyAdd(position, pattern.getBlockCols(), at[1])};
-        if (op.getTranspose())
-          std::swap(entry[0], entry[1]);
-        e.store(e.read(op.getDense(), entry), output, {slot, at[0], at[1]});
-        return SmallVector<Value>();
-      });
-      return SmallVector<Value>();
-    });
+    forBlocks(
+        e, view, item.front(), {}, [&](Index slot, Index position, ValueRange) {
+          e.nest(
+              {pattern.getBlockRows(), pattern.getBlockCols()}, {},
+              [&](ArrayRef<Index> at, ValueRange) {
+                SmallVector<Index> entry{
+                    e.multiplyAdd(item.front(), pattern.getBlockRows(), at[0]),
+                    e.multiplyAdd(position, pattern.getBlockCols(), at[1])};
+                if (op.getTranspose())
+                  std::swap(entry[0], entry[1]);
+                e.store(e.read(op.getDense(), entry), output,
+                        {slot, at[0], at[1]});
+                return SmallVector<Value>();
+              });
+          return SmallVector<Value>();
+        });
   });
 }
 
@@ -305,14 +312,14 @@ static void emitNumAbsent(Emitter &e, NumAbsentOp op, Value output,
                           const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
   const PatternView &view = patterns.at({op.getPattern(), false});
-  Value blocks =
-      loadIndex(e, view.ptr, Index::constant(pattern.getGridRows()));
+  Value blocks = loadIndex(e, view.ptr, Index::constant(pattern.getGridRows()));
   Value stored = arith::MulIOp::create(
       e.b, e.loc, blocks,
       e.constant(pattern.getBlockRows() * pattern.getBlockCols()));
   Value absent = arith::SubIOp::create(
       e.b, e.loc, e.constant(pattern.getRows() * pattern.getCols()), stored);
-  Value integer = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), absent);
+  Value integer =
+      arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), absent);
   Value count = arith::SIToFPOp::create(
       e.b, e.loc, op.getCount().getType().getElementType(), integer);
   e.store(count, output, {});
@@ -325,22 +332,24 @@ static void emitScatterAdd(Emitter &e, ScatterAddOp op, Value output) {
   ArrayRef<int64_t> tokens =
       cast<RankedTensorType>(op.getIndices().getType()).getShape();
   int64_t features = rows.getDimSize(1);
-  int64_t chunk =
-      std::min<int64_t>(2 * e.registers.lanes, llvm::bit_floor<uint64_t>(features));
+  int64_t chunk = std::min<int64_t>(2 * e.registers.lanes,
+                                    llvm::bit_floor<uint64_t>(features));
   auto emitChunk = [&](Value low, int64_t extent) {
     Value zero = arith::ConstantOp::create(
         e.b, e.loc, e.b.getZeroAttr(rows.getElementType()));
     e.loop(rows.getDimSize(0), {}, [&](Index row, ValueRange) {
-      e.forLanes(low, extent, chunk,
-                 [&](Index f) { e.store(zero, output, {row, f}); });
+      e.forLanes(low, extent, chunk, [&](Index f) {
+        e.store(zero, output, {row, f});
+      });
       return SmallVector<Value>();
     });
     e.nest(tokens, {}, [&](ArrayRef<Index> at, ValueRange) {
       Value row = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(),
                                              e.read(op.getIndices(), at));
       // Unsigned: a negative index is too large as well.
-      Value inside = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult,
-                                           row, e.constant(rows.getDimSize(0)));
+      Value inside =
+          arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, row,
+                                e.constant(rows.getDimSize(0)));
       auto guard = scf::IfOp::create(e.b, e.loc, inside);
       e.scope([&] {
         e.b.setInsertionPointToStart(guard.thenBlock());

@@ -88,3 +88,9 @@ func.func @launch(%w: tensor<8x4xf32>, %lr: tensor<f32>,
       -> tensor<4xf32>, tensor<2xi32>
   return
 }
+
+func.func @scatter_add(%ids: tensor<8x128xi32>, %u: tensor<8x128x32xf32>) {
+  %g = bsr.scatter_add %ids, %u feature_dim = 2
+      : tensor<8x128xi32>, tensor<8x128x32xf32> -> tensor<100x32xf32>
+  return
+}
