@@ -16,6 +16,6 @@ config.substitutions.append(("%python", "python3"))
 
 llvm_config.use_default_substitutions()
 llvm_config.add_tool_substitutions(
-    ["sparse-opt", "mlir-translate", "mlir-runner"],
+    ["sparse-opt", "mlir-translate", "mlir-runner", "runtime-check"],
     [os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
 )

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Saves a training run to one safetensors file, and resumes it from there.
+
+#include "Error.h"
+#include "File.h"
+#include "Hash.h"
+#include "Json.h"
+#include "Session.h"
+#include <charconv>
+#include <cstring>
+#include <set>
+
+using namespace bsr;
+
+/// The checksum's place holder: the digits of the hash are put in afterwards.
+static constexpr std::string_view noChecksum = "0000000000000000";
+
+/// What precedes the digits of the checksum in a header. It stands nowhere
+/// else: within a string its quotes would be escaped.
+static constexpr std::string_view checksumKey = "\"checksum\":\"";
+
+/// A size that the checkpoint may choose.
+static constexpr int64_t anySize = -1;
+
+namespace {
+struct Tensor {
+  std::string name;
+  bsr_type type;
+  std::vector<int64_t> shape;
+  const void *data;
+  int64_t bytes;
+};
+} // namespace
+
+/// The name of a type in safetensors.
+static const char *tensorType(bsr_type type) {
+  static constexpr const char *names[] = {"F16",  "BF16", "F32", "F64",
+                                          "BOOL", "I8",   "I32", "I64"};
+  return names[type];
+}
+
+/// All tensors of a checkpoint of `session`, those of the largest elements
+/// first, so that each is aligned.
+static std::vector<Tensor> listTensors(const bsr_session &session) {
+  const Manifest &manifest = session.manifest();
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < manifest.buffers.size(); ++i)
+    if (const Buffer &buffer = manifest.buffers[i]; buffer.carried)
+      tensors.push_back({buffer.name, buffer.type, buffer.shape,
+                         session.buffers[i], buffer.bytes});
+  for (size_t i = 0; i < manifest.patterns.size(); ++i) {
+    const Pattern &pattern = manifest.patterns[i];
+    if (pattern.isStatic)
+      continue;
+    bsr_pattern_view view = session.view(int64_t(i));
+    auto add = [&](bsr_kind kind, const int32_t *data, int64_t size) {
+      tensors.push_back(
+          {pattern.tensorName(kind), BSR_I32, {size}, data, 4 * size});
+    };
+    add(BSR_ROW_PTR, view.row_ptr, pattern.gridRows() + 1);
+    add(BSR_COL_IDX, view.col_idx, view.blocks);
+    add(BSR_SLOT, view.slot, view.blocks);
+  }
+  std::sort(tensors.begin(), tensors.end(),
+            [](const Tensor &a, const Tensor &b) {
+              return std::pair(-bsr_type_bytes(a.type), a.name) <
+                     std::pair(-bsr_type_bytes(b.type), b.name);
+            });
+  return tensors;
+}
+
+/// The length and the JSON that precede the tensors, without the checksum.
+static std::string makeHeader(const bsr_session &session,
+                              const std::vector<Tensor> &tensors,
+                              const char *metadata) {
+  const bsr_counters &counters = session.counters;
+  Json header;
+  header["__metadata__"] = {
+      {"checksum", noChecksum},
+      {"format", "bsr-checkpoint"},
+      {"version", "1"},
+      {"seed", std::to_string(counters.seed)},
+      {"steps", std::to_string(counters.steps)},
+      {"pattern_updates", std::to_string(counters.pattern_updates)},
+      {"blocks_pruned", std::to_string(counters.blocks_pruned)},
+      {"blocks_regrown", std::to_string(counters.blocks_regrown)},
+      {"manifest", hexadecimal(hashOf(session.step.manifestText))},
+      {"metadata", metadata}};
+  int64_t offset = 0;
+  for (const Tensor &tensor : tensors) {
+    header[tensor.name] = {{"dtype", tensorType(tensor.type)},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {offset, offset + tensor.bytes}}};
+    offset += tensor.bytes;
+  }
+
+  std::string text;
+  try {
+    text = header.dump();
+  } catch (const Json::type_error &) {
+    fail(BSR_INVALID_ARGUMENT,
+         "expected the metadata of a checkpoint to be UTF-8, but got '",
+         Json(metadata).dump(-1, ' ', true, Json::error_handler_t::replace),
+         "'");
+  }
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  uint64_t size = text.size();
+  return std::string(reinterpret_cast<const char *>(&size), 8) + text;
+}
+
+bsr_status bsr_session_save(const bsr_session *session, const char *path,
+                            const char *metadata) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireArgument(path, "path");
+    session->checkPatterns();
+    std::vector<Tensor> tensors = listTensors(*session);
+    std::string header =
+        makeHeader(*session, tensors, metadata ? metadata : "");
+
+    Hash checksum;
+    checksum.add(header.data(), header.size());
+    std::vector<std::string_view> pieces = {header};
+    for (const Tensor &tensor : tensors) {
+      checksum.add(tensor.data, size_t(tensor.bytes));
+      pieces.emplace_back(static_cast<const char *>(tensor.data),
+                          size_t(tensor.bytes));
+    }
+    hexadecimal(checksum.value())
+        .copy(&header[header.find(checksumKey) + checksumKey.size()],
+              noChecksum.size());
+    replaceFile(path, pieces);
+  });
+}
+
+namespace {
+/// A checkpoint in memory, checked against a session before it is applied.
+class Checkpoint {
+public:
+  Checkpoint(const bsr_session &session, const std::string &path)
+      : session(session), where("checkpoint '" + path + "'"),
+        file(readFile(path)) {
+    parseHeader();
+    checkChecksum();
+    readMetadata();
+    readBuffers();
+    readPatterns();
+    refuseOthers();
+  }
+
+  /// Makes `target`, the session that was checked, go on from here. Cannot
+  /// fail.
+  void apply(bsr_session &target);
+
+private:
+  /// The row view of a pattern.
+  struct Rows {
+    std::vector<int32_t> rowPtr, colIdx, slot;
+
+    bsr_pattern_view view() const {
+      return {int64_t(colIdx.size()),
+              rowPtr.data(),
+              colIdx.data(),
+              slot.data(),
+              nullptr,
+              nullptr,
+              nullptr};
+    }
+  };
+
+  void parseHeader();
+  void checkChecksum();
+  void readMetadata();
+  void readBuffers();
+  void readPatterns();
+  void refuseOthers();
+
+  /// A number of the metadata.
+  template <typename T>
+  T readNumber(const JsonObject &metadata, const char *key);
+
+  /// Checks the entry of tensor `name` and returns its data.
+  std::string_view readTensor(const std::string &name, bsr_type type,
+                              const std::vector<int64_t> &shape);
+
+  const bsr_session &session;
+  std::string where;
+  std::string file;
+  size_t headerEnd = 0;
+  Json header;
+  bsr_counters counters = {};
+  std::string metadata;
+  bool sameStep = false;
+  std::set<std::string> known = {"__metadata__"};
+  std::vector<std::string_view> buffers; // those that are carried
+  std::vector<Rows> patterns;            // those that are not static
+};
+} // namespace
+
+void Checkpoint::parseHeader() {
+  uint64_t size = 0;
+  std::memcpy(&size, file.data(), std::min<size_t>(file.size(), 8));
+  if (file.size() < 8 || size > file.size() - 8)
+    fail(BSR_INVALID_CHECKPOINT, "expected the header of ", where,
+         " to fit into its ", file.size(), " bytes, but got a length of ",
+         size);
+  headerEnd = 8 + size_t(size);
+  header = parseJson(std::string_view(file).substr(8, size),
+                     BSR_INVALID_CHECKPOINT, "the header of " + where);
+}
+
+void Checkpoint::checkChecksum() {
+  JsonObject object =
+      JsonObject(header, BSR_INVALID_CHECKPOINT, "the header of " + where)
+          .object("__metadata__");
+  if (object.text("format") != "bsr-checkpoint")
+    object.refuse("format", "\"bsr-checkpoint\"");
+  if (object.text("version") != "1")
+    object.refuse("version", "\"1\"");
+
+  std::string found = object.text("checksum");
+  size_t place = file.find(std::string(checksumKey) + found + '"');
+  if (found.size() != noChecksum.size() || place > headerEnd)
+    object.refuse("checksum", "16 hexadecimal digits");
+  place += checksumKey.size();
+  Hash hash;
+  hash.add(file.data(), place);
+  hash.add(noChecksum.data(), noChecksum.size());
+  place += noChecksum.size();
+  hash.add(file.data() + place, file.size() - place);
+  if (hexadecimal(hash.value()) != found)
+    fail(BSR_INVALID_CHECKPOINT, "expected the contents of ", where,
+         " to have the checksum ", found, ", but got ",
+         hexadecimal(hash.value()));
+}
+
+template <typename T>
+T Checkpoint::readNumber(const JsonObject &object, const char *key) {
+  std::string text = object.text(key);
+  T number = 0;
+  const char *end = text.data() + text.size();
+  auto parsed = std::from_chars(text.data(), end, number);
+  if (parsed.ec != std::errc() || parsed.ptr != end || text[0] == '-')
+    object.refuse(key, "a number from 0");
+  return number;
+}
+
+void Checkpoint::readMetadata() {
+  JsonObject object(header["__metadata__"], BSR_INVALID_CHECKPOINT,
+                    "the metadata of " + where);
+  counters.seed = readNumber<uint64_t>(object, "seed");
+  counters.steps = readNumber<int64_t>(object, "steps");
+  counters.pattern_updates = readNumber<int64_t>(object, "pattern_updates");
+  counters.blocks_pruned = readNumber<int64_t>(object, "blocks_pruned");
+  counters.blocks_regrown = readNumber<int64_t>(object, "blocks_regrown");
+  metadata = object.text("metadata");
+  sameStep =
+      object.text("manifest") == hexadecimal(hashOf(session.step.manifestText));
+}
+
+std::string_view Checkpoint::readTensor(const std::string &name, bsr_type type,
+                                        const std::vector<int64_t> &shape) {
+  auto found = header.find(name);
+  if (found == header.end())
+    fail(BSR_INVALID_CHECKPOINT, "expected tensor '", name, "' in ", where,
+         ", but got none");
+  known.insert(name);
+  JsonObject entry(*found, BSR_INVALID_CHECKPOINT,
+                   "tensor '" + name + "' of " + where);
+  if (entry.text("dtype") != tensorType(type))
+    entry.refuse("dtype", std::string("\"") + tensorType(type) + "\"");
+
+  auto sizes = entry.integers("shape", 0, INT64_MAX);
+  int64_t bytes = bsr_type_bytes(type);
+  bool matches = sizes.size() == shape.size();
+  for (size_t i = 0; matches && i < shape.size(); ++i) {
+    matches =
+        sizes[i] == shape[i] || (shape[i] == anySize && sizes[i] <= INT32_MAX);
+    bytes *= matches ? sizes[i] : 0;
+  }
+  if (!matches)
+    entry.refuse("shape", shape == std::vector{anySize} ? "one size"
+                                                        : Json(shape).dump());
+
+  int64_t room = int64_t(file.size() - headerEnd);
+  auto offsets = entry.integers("data_offsets", 0, room);
+  if (offsets.size() != 2 || offsets[1] - offsets[0] != bytes)
+    entry.refuse("data_offsets",
+                 "a start and an end " + std::to_string(bytes) + " bytes on");
+  return std::string_view(file).substr(headerEnd + size_t(offsets[0]),
+                                       size_t(bytes));
+}
+
+void Checkpoint::readBuffers() {
+  for (const Buffer &buffer : session.manifest().buffers)
+    if (buffer.carried)
+      buffers.push_back(readTensor(buffer.name, buffer.type, buffer.shape));
+}
+
+void Checkpoint::readPatterns() {
+  for (const Pattern &pattern : session.manifest().patterns) {
+    if (pattern.isStatic)
+      continue;
+    Rows &rows = patterns.emplace_back();
+    auto read = [&](bsr_kind kind, std::vector<int32_t> &array, int64_t size) {
+      std::string_view data =
+          readTensor(pattern.tensorName(kind), BSR_I32, {size});
+      array.resize(data.size() / sizeof(int32_t));
+      data.copy(reinterpret_cast<char *>(array.data()), data.size());
+      array.reserve(1); // an address, even if empty
+    };
+    read(BSR_ROW_PTR, rows.rowPtr, pattern.gridRows() + 1);
+    read(BSR_COL_IDX, rows.colIdx, anySize);
+    read(BSR_SLOT, rows.slot, int64_t(rows.colIdx.size()));
+    try {
+      checkPattern(pattern, rows.view(), session.scratch);
+    } catch (const Error &error) {
+      fail(BSR_INVALID_CHECKPOINT, error.sentence, ", in ", where);
+    }
+  }
+}
+
+/// Fails if the checkpoint holds more than the session has a place for.
+void Checkpoint::refuseOthers() {
+  if (header.size() == known.size())
+    return;
+  for (auto &[name, entry] : header.items())
+    if (!known.count(name))
+      fail(BSR_INVALID_CHECKPOINT,
+           "expected a checkpoint of this step, but got ", where,
+           " with another tensor '", name, "'");
+}
+
+void Checkpoint::apply(bsr_session &target) {
+  auto buffer = buffers.begin();
+  for (size_t i = 0; i < target.buffers.size(); ++i) {
+    if (!target.manifest().buffers[i].carried)
+      continue;
+    buffer->copy(static_cast<char *>(target.buffers[i]), buffer->size());
+    ++buffer;
+  }
+  auto rows = patterns.begin();
+  for (size_t i = 0; i < target.hasPattern.size(); ++i) {
+    const Pattern &pattern = target.manifest().patterns[i];
+    if (pattern.isStatic)
+      continue;
+    assignPattern(pattern, (rows++)->view(), target.indices(int64_t(i)));
+    target.hasPattern[i] = true;
+  }
+  ++target.patternVersion;
+  target.counters.seed = counters.seed;
+  target.counters.steps = counters.steps;
+  target.counters.pattern_updates = counters.pattern_updates;
+  target.counters.blocks_pruned = counters.blocks_pruned;
+  target.counters.blocks_regrown = counters.blocks_regrown;
+  target.metadata.swap(metadata);
+  target.sameStep = sameStep;
+}
+
+bsr_status bsr_session_load(bsr_session *session, const char *path) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireArgument(path, "path");
+    Checkpoint(*session, path).apply(*session);
+  });
+}
+
+const char *bsr_session_metadata(const bsr_session *session) {
+  return session->metadata.c_str();
+}
+
+int32_t bsr_session_same_step(const bsr_session *session) {
+  return session->sameStep;
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Names, sizes and conversions of the element types.
+
+#include "Element.h"
+#include <algorithm>
+#include <cmath>
+
+using namespace bsr;
+
+static constexpr struct {
+  const char *name;
+  int64_t bytes;
+} types[] = {{"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8},
+             {"i1", 1},  {"i8", 1},   {"i32", 4}, {"i64", 8}};
+static constexpr unsigned numTypes = sizeof types / sizeof *types;
+
+const char *bsr_type_name(bsr_type type) {
+  return unsigned(type) < numTypes ? types[type].name : "";
+}
+
+int64_t bsr_type_bytes(bsr_type type) {
+  return unsigned(type) < numTypes ? types[type].bytes : 0;
+}
+
+/// Rounds a finite `value` to a 16-bit format with `fractionBits` bits of
+/// fraction and exponents from `least` to `most`, to nearest even; what is too
+/// large becomes infinity.
+static uint16_t round(double value, int fractionBits, int least, int most) {
+  uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  int exponent = value == 0 ? least : std::max(std::ilogb(value), least);
+  // The value in units of the last place; rounding may carry into the exponent.
+  double units =
+      std::nearbyint(std::ldexp(std::fabs(value), fractionBits - exponent));
+  int64_t bits = int64_t(units) + (int64_t(exponent - least) << fractionBits);
+  int64_t infinity = int64_t(most - least + 2) << fractionBits;
+  return sign | uint16_t(std::min(bits, infinity));
+}
+
+void bsr::storeElement(bsr_type type, void *data, int64_t index, double value) {
+  switch (type) {
+  case BSR_F16:
+    static_cast<uint16_t *>(data)[index] = round(value, 10, -14, 15);
+    return;
+  case BSR_BF16:
+    static_cast<uint16_t *>(data)[index] = round(value, 7, -126, 127);
+    return;
+  case BSR_F32:
+    static_cast<float *>(data)[index] = float(value);
+    return;
+  case BSR_F64:
+    static_cast<double *>(data)[index] = value;
+    return;
+  case BSR_I1:
+  case BSR_I8:
+    static_cast<int8_t *>(data)[index] = int8_t(value);
+    return;
+  case BSR_I32:
+    static_cast<int32_t *>(data)[index] = int32_t(value);
+    return;
+  case BSR_I64:
+    static_cast<int64_t *>(data)[index] = int64_t(value);
+    return;
+  }
+}

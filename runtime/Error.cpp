@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Keeps the sentence of a thread's last failure.
+
+#include "Error.h"
+
+using namespace bsr;
+
+static thread_local std::string lastSentence;
+static thread_local const char *lastError = "";
+
+void bsr::requireArgument(const void *pointer, const char *name) {
+  if (!pointer)
+    fail(BSR_INVALID_ARGUMENT, "expected argument '", name,
+         "' to point somewhere, but got null");
+}
+
+void bsr::requireIndex(int64_t index, int64_t size, const char *name) {
+  if (index < 0 || index >= size)
+    fail(BSR_INVALID_ARGUMENT, "expected the index of one of ", size, " ", name,
+         ", but got ", index);
+}
+
+bsr_status bsr::keepError(Error error) noexcept {
+  lastSentence = std::move(error.sentence);
+  lastError = lastSentence.c_str();
+  return error.status;
+}
+
+bsr_status bsr::keepOutOfMemory() noexcept {
+  lastError = "expected memory for the runtime's own lists, but got none";
+  return BSR_OUT_OF_MEMORY;
+}
+
+const char *bsr_last_error(void) { return lastError; }
+
+uint32_t bsr_runtime_version(void) { return BSR_RUNTIME_VERSION; }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads a file, and replaces one so that no half of it is ever seen.
+
+#include "File.h"
+#include "Error.h"
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace bsr;
+
+namespace {
+/// An open file, closed at the end of its scope.
+struct Descriptor {
+  int number;
+
+  Descriptor(const std::string &path, int flags)
+      : number(open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
+  Descriptor(const Descriptor &) = delete;
+  ~Descriptor() {
+    if (number >= 0)
+      close(number);
+  }
+};
+} // namespace
+
+[[noreturn]] static void failToAccess(const char *access,
+                                      const std::string &path) {
+  fail(BSR_IO_ERROR, "expected to ", access, " '", path, "', but got '",
+       std::strerror(errno), "'");
+}
+
+std::string bsr::readFile(const std::string &path) {
+  Descriptor file(path, O_RDONLY);
+  struct stat status;
+  if (file.number < 0 || fstat(file.number, &status) != 0)
+    failToAccess("read", path);
+  if (!S_ISREG(status.st_mode))
+    fail(BSR_IO_ERROR, "expected '", path,
+         "' to be a file, but got a folder or a device");
+
+  std::string contents(size_t(status.st_size), '\0');
+  size_t done = 0;
+  while (done < contents.size()) {
+    ssize_t count =
+        read(file.number, contents.data() + done, contents.size() - done);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      failToAccess("read", path);
+    if (count == 0)
+      break;
+    done += size_t(count);
+  }
+  contents.resize(done);
+  return contents;
+}
+
+/// Writes all of `piece`; false, with errno set, if the system refuses.
+static bool write(const Descriptor &file, std::string_view piece) {
+  while (!piece.empty()) {
+    // Linux writes at most 2^31 - 4096 bytes a call.
+    size_t part = std::min(piece.size(), size_t(1) << 30);
+    ssize_t count = ::write(file.number, piece.data(), part);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return false;
+    piece.remove_prefix(size_t(count));
+  }
+  return true;
+}
+
+/// Locks `file`, so that two processes never write it at once. A process that
+/// waited may hold a file that has meanwhile been renamed: then `path` is
+/// another.
+static bool lock(const Descriptor &file, const std::string &path) {
+  struct stat held, named;
+  if (flock(file.number, LOCK_EX | LOCK_NB) != 0 ||
+      fstat(file.number, &held) != 0 || stat(path.c_str(), &named) != 0)
+    return false;
+  errno = EAGAIN;
+  return held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+/// Writes and flushes `file`; false, with errno set, if the system refuses.
+static bool writeAll(const Descriptor &file,
+                     const std::vector<std::string_view> &pieces) {
+  if (ftruncate(file.number, 0) != 0)
+    return false;
+  for (std::string_view piece : pieces)
+    if (!write(file, piece))
+      return false;
+  return fsync(file.number) == 0;
+}
+
+void bsr::replaceFile(const std::string &path,
+                      const std::vector<std::string_view> &pieces) {
+  std::string temporary = path + ".tmp";
+  Descriptor file(temporary, O_WRONLY | O_CREAT | O_NOFOLLOW);
+  if (file.number < 0 || !lock(file, temporary))
+    failToAccess("write", temporary);
+  if (!writeAll(file, pieces) || rename(temporary.c_str(), path.c_str()) != 0) {
+    int reason = errno;
+    unlink(temporary.c_str());
+    errno = reason;
+    failToAccess("write", path);
+  }
+
+  // The rename survives a power cut once the folder is on the device.
+  size_t slash = path.rfind('/');
+  std::string folder = slash == std::string::npos ? "."
+                       : slash == 0               ? "/"
+                                                  : path.substr(0, slash);
+  Descriptor entry(folder, O_RDONLY | O_DIRECTORY);
+  if (entry.number < 0 || fsync(entry.number) != 0)
+    failToAccess("flush", folder);
+}

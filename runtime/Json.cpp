@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Checked access to JSON.
+
+#include "Json.h"
+#include <set>
+
+using namespace bsr;
+
+Json bsr::parseJson(std::string_view text, bsr_status status,
+                    const std::string &where) {
+  std::vector<std::set<std::string>> keys;
+  auto refuseTwins = [&](int, Json::parse_event_t event, Json &parsed) {
+    if (event == Json::parse_event_t::object_start)
+      keys.emplace_back();
+    else if (event == Json::parse_event_t::object_end)
+      keys.pop_back();
+    else if (event == Json::parse_event_t::key &&
+             !keys.back().insert(parsed.get<std::string>()).second)
+      fail(status, "expected ", where, " to have each key once, but got '",
+           parsed.get<std::string>(), "' twice");
+    return true;
+  };
+  try {
+    return Json::parse(text.begin(), text.end(), refuseTwins);
+  } catch (const Json::parse_error &error) {
+    fail(status, "expected ", where, " to be JSON, but got an error at byte ",
+         error.byte);
+  }
+}
+
+/// The start of `value` as text, for a message.
+static std::string excerpt(const Json &value) {
+  constexpr size_t longest = 60;
+  std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (text.size() > longest)
+    text = text.substr(0, longest) + "...";
+  return text;
+}
+
+JsonObject::JsonObject(const Json &value, bsr_status status, std::string where)
+    : value(value), status(status), where(std::move(where)) {
+  if (!value.is_object())
+    fail(status, "expected ", this->where, " to be an object, but got ",
+         excerpt(value));
+}
+
+void JsonObject::refuse(const char *key, const std::string &expected) const {
+  auto found = value.find(key);
+  fail(status, "expected '", key, "' of ", where, " to be ", expected,
+       ", but got ", found == value.end() ? "nothing" : excerpt(*found));
+}
+
+const Json &JsonObject::member(const char *key, const char *expected) const {
+  auto found = value.find(key);
+  if (found == value.end())
+    refuse(key, expected);
+  return *found;
+}
+
+/// Whether `value` is an integer in [least, most].
+static bool isInteger(const Json &value, int64_t least, int64_t most) {
+  if (!value.is_number_integer())
+    return false;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > uint64_t(INT64_MAX))
+    return false;
+  return value.get<int64_t>() >= least && value.get<int64_t>() <= most;
+}
+
+static std::string describeRange(const char *noun, int64_t least,
+                                 int64_t most) {
+  return std::string(noun) + " in [" + std::to_string(least) + ", " +
+         std::to_string(most) + "]";
+}
+
+int64_t JsonObject::integer(const char *key, int64_t least,
+                            int64_t most) const {
+  auto found = value.find(key);
+  if (found == value.end() || !isInteger(*found, least, most))
+    refuse(key, describeRange("an integer", least, most));
+  return found->get<int64_t>();
+}
+
+double JsonObject::number(const char *key) const {
+  const Json &found = member(key, "a number");
+  if (!found.is_number())
+    refuse(key, "a number");
+  return found.get<double>();
+}
+
+bool JsonObject::boolean(const char *key) const {
+  const Json &found = member(key, "true or false");
+  if (!found.is_boolean())
+    refuse(key, "true or false");
+  return found.get<bool>();
+}
+
+std::string JsonObject::text(const char *key) const {
+  const Json &found = member(key, "a string");
+  if (!found.is_string())
+    refuse(key, "a string");
+  return found.get<std::string>();
+}
+
+const Json &JsonObject::array(const char *key) const {
+  const Json &found = member(key, "an array");
+  if (!found.is_array())
+    refuse(key, "an array");
+  return found;
+}
+
+std::vector<int64_t> JsonObject::integers(const char *key, int64_t least,
+                                          int64_t most) const {
+  std::vector<int64_t> result;
+  for (const Json &element : array(key)) {
+    if (!isInteger(element, least, most))
+      fail(status, "expected '", key, "[", result.size(), "]' of ", where,
+           " to be ", describeRange("an integer", least, most), ", but got ",
+           excerpt(element));
+    result.push_back(element.get<int64_t>());
+  }
+  return result;
+}
+
+JsonObject JsonObject::object(const char *key) const {
+  return JsonObject(member(key, "an object"), status,
+                    std::string("'") + key + "' of " + where);
+}

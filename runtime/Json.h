@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// JSON whose every access is checked and fails with a sentence.
+
+#ifndef BSR_RUNTIME_JSON_H
+#define BSR_RUNTIME_JSON_H
+
+#include "Error.h"
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bsr {
+
+using Json = nlohmann::ordered_json;
+
+/// Parses `text`, which `where` names; refuses a key that an object has twice.
+Json parseJson(std::string_view text, bsr_status status,
+               const std::string &where);
+
+/// An object of a document. Fails with `status`; `where` names the object.
+class JsonObject {
+public:
+  JsonObject(const Json &value, bsr_status status, std::string where);
+
+  /// Member `key`, of the kind that the function names.
+  int64_t integer(const char *key, int64_t least, int64_t most) const;
+  double number(const char *key) const;
+  bool boolean(const char *key) const;
+  std::string text(const char *key) const;
+  std::vector<int64_t> integers(const char *key, int64_t least,
+                                int64_t most) const;
+  const Json &array(const char *key) const;
+  JsonObject object(const char *key) const;
+
+  bool has(const char *key) const { return value.contains(key); }
+  const Json &members() const { return value; }
+
+  /// Fails because member `key` is not `expected`.
+  [[noreturn]] void refuse(const char *key, const std::string &expected) const;
+
+private:
+  const Json &member(const char *key, const char *expected) const;
+
+  const Json &value;
+  bsr_status status;
+  std::string where;
+};
+
+} // namespace bsr
+
+#endif // BSR_RUNTIME_JSON_H

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Parses the manifest of a compiled step and checks all that is relied on.
+
+#include "Element.h"
+#include "Json.h"
+#include "Step.h"
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+using namespace bsr;
+
+static constexpr const char *kindNames[] = {"dense",   "values", "row_ptr",
+                                            "col_idx", "slot",   "col_ptr",
+                                            "row_idx", "slot_t", "output"};
+
+/// No address space is larger, and no sum of a few of these overflows.
+static constexpr int64_t mostBytes = int64_t(1) << 47;
+static constexpr int64_t mostBlocks = int64_t(1) << 47;
+
+const char *bsr_kind_name(bsr_kind kind) {
+  return unsigned(kind) < std::size(kindNames) ? kindNames[kind] : "";
+}
+
+bool bsr::parseInitRule(const std::string &text, bsr_type type,
+                        InitRule &rule) {
+  size_t open = text.find('(');
+  std::string name = text.substr(0, open);
+  bool hasArgument = open != std::string::npos;
+  double argument = name == "ones";
+  if (hasArgument) {
+    const char *end = text.data() + text.size() - 1;
+    auto parsed = std::from_chars(text.data() + open + 1, end, argument);
+    if (*end != ')' || parsed.ec != std::errc() || parsed.ptr != end ||
+        !std::isfinite(argument))
+      return false;
+  }
+
+  rule = {name == "normal" ? InitRule::Normal : InitRule::Constant, argument};
+  if (name == "zeros" || name == "ones")
+    return !hasArgument;
+  if (name == "normal")
+    return hasArgument && isFloat(type) && argument >= 0;
+  if (name != "constant" || !hasArgument)
+    return false;
+  // An integer must be one, and fit.
+  double least =
+      type == BSR_I1 ? 0 : -std::ldexp(1, 8 * bsr_type_bytes(type) - 1);
+  double most = type == BSR_I1 ? 1 : -least - 1;
+  return isFloat(type) || (std::nearbyint(argument) == argument &&
+                           argument >= least && argument <= most);
+}
+
+/// Index of `key`'s text in `names`.
+template <size_t N>
+static int parseName(const JsonObject &object, const char *key,
+                     const char *const (&names)[N]) {
+  std::string text = object.text(key);
+  auto found = std::find(std::begin(names), std::end(names), text);
+  if (found == std::end(names)) {
+    std::string expected = "one of";
+    for (const char *name : names)
+      expected += std::string(" ") + name;
+    object.refuse(key, expected);
+  }
+  return int(found - std::begin(names));
+}
+
+static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns) {
+  static constexpr const char *typeNames[] = {"f16", "bf16", "f32", "f64",
+                                              "i1",  "i8",   "i32", "i64"};
+  Buffer buffer;
+  buffer.name = object.text("name");
+  if (buffer.name.empty())
+    object.refuse("name", "a name");
+  buffer.kind = bsr_kind(parseName(object, "kind", kindNames));
+  buffer.role = object.has("role") ? object.text("role") : "";
+  buffer.type = bsr_type(parseName(object, "type", typeNames));
+  buffer.shape = object.integers("shape", 0, mostBytes);
+  buffer.carried = object.boolean("carried");
+  if (buffer.carried && buffer.kind != BSR_DENSE && buffer.kind != BSR_VALUES)
+    object.refuse("carried", std::string("false for the kind ") +
+                                 bsr_kind_name(buffer.kind));
+
+  bool hasPattern = buffer.kind == BSR_VALUES || isIndices(buffer.kind);
+  if (!hasPattern && object.has("pattern"))
+    object.refuse("pattern", std::string("left out for the kind ") +
+                                 bsr_kind_name(buffer.kind));
+  buffer.pattern =
+      hasPattern ? int32_t(object.integer("pattern", 0, numPatterns - 1)) : -1;
+
+  bool empty = std::count(buffer.shape.begin(), buffer.shape.end(), 0);
+  buffer.elements = !empty;
+  buffer.bytes = empty ? 0 : bsr_type_bytes(buffer.type);
+  for (int64_t size : buffer.shape) {
+    if (!empty && size > mostBytes / buffer.bytes)
+      object.refuse("shape", "of at most 2^47 bytes");
+    buffer.elements *= size;
+    buffer.bytes *= size;
+  }
+
+  InitRule rule;
+  buffer.init = object.has("init") ? object.text("init") : "";
+  if (object.has("init") && isIndices(buffer.kind))
+    object.refuse("init", std::string("left out for the kind ") +
+                              bsr_kind_name(buffer.kind));
+  if (object.has("init") && !parseInitRule(buffer.init, buffer.type, rule))
+    object.refuse("init", "zeros, ones, constant(c) or normal(s) for " +
+                              std::string(bsr_type_name(buffer.type)));
+  return buffer;
+}
+
+static Pattern parsePattern(const JsonObject &object, int64_t numBuffers) {
+  Pattern pattern;
+  pattern.name = object.text("name");
+  if (pattern.name.empty())
+    object.refuse("name", "a name");
+  auto shape = object.integers("shape", 1, INT32_MAX);
+  auto block = object.integers("block", 1, INT32_MAX);
+  if (shape.size() != 2)
+    object.refuse("shape", "two sizes");
+  if (block.size() != 2)
+    object.refuse("block", "two sizes");
+  if (shape[0] % block[0] != 0 || shape[1] % block[1] != 0)
+    object.refuse("shape", "a multiple of the block " +
+                               std::to_string(block[0]) + "x" +
+                               std::to_string(block[1]));
+  pattern.rows = shape[0];
+  pattern.cols = shape[1];
+  pattern.blockRows = block[0];
+  pattern.blockCols = block[1];
+  if (pattern.allBlocks() > mostBlocks)
+    object.refuse("shape", "of at most 2^47 blocks");
+  pattern.slots = object.integer("slots", 1, INT32_MAX);
+  pattern.density = object.number("density");
+  if (!(pattern.density > 0 && pattern.density <= 1))
+    object.refuse("density", "in (0, 1]");
+  pattern.isStatic = object.boolean("static");
+  pattern.weight = int32_t(object.integer("weight", 0, numBuffers - 1));
+  std::fill(std::begin(pattern.indices), std::end(pattern.indices), -1);
+  if (pattern.isStatic)
+    return pattern;
+  JsonObject indices = object.object("buffers");
+  for (bsr_kind kind : indexKinds)
+    pattern.indices[kind - BSR_ROW_PTR] =
+        int32_t(indices.integer(bsr_kind_name(kind), 0, numBuffers - 1));
+  return pattern;
+}
+
+static std::string describe(const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (int64_t size : shape)
+    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+/// The shape that a buffer of `kind` of `pattern` has.
+static std::vector<int64_t> shapeOf(const Pattern &pattern, bsr_kind kind) {
+  switch (kind) {
+  case BSR_VALUES:
+    return {pattern.slots, pattern.blockRows, pattern.blockCols};
+  case BSR_ROW_PTR:
+    return {pattern.gridRows() + 1};
+  case BSR_COL_PTR:
+    return {pattern.gridCols() + 1};
+  default:
+    return {pattern.slots};
+  }
+}
+
+/// Checks a buffer against its pattern, and the pattern against its buffer.
+static void checkBuffer(const JsonObject &object, const Manifest &manifest,
+                        int32_t index) {
+  const Buffer &buffer = manifest.buffers[index];
+  if (buffer.pattern < 0)
+    return;
+  const Pattern &pattern = manifest.patterns[buffer.pattern];
+  auto shape = shapeOf(pattern, buffer.kind);
+  if (buffer.shape != shape)
+    object.refuse("shape", describe(shape) + " as its pattern says");
+  if (buffer.kind == BSR_VALUES) {
+    if (!isFloat(buffer.type))
+      object.refuse("type", "a floating-point type for the kind values");
+    return;
+  }
+  if (buffer.type != BSR_I32)
+    object.refuse("type", std::string("i32 for the kind ") +
+                              bsr_kind_name(buffer.kind));
+  int32_t expected = pattern.indices[buffer.kind - BSR_ROW_PTR];
+  if (expected < 0)
+    object.refuse("pattern", "one that is not static");
+  if (expected != index)
+    object.refuse("pattern", std::string("one whose ") +
+                                 bsr_kind_name(buffer.kind) + " is buffer " +
+                                 std::to_string(index));
+}
+
+/// Checks that `pattern`, number `index`, names buffers of its own.
+static void checkPattern(const JsonObject &object, const Manifest &manifest,
+                         int32_t index) {
+  const Pattern &pattern = manifest.patterns[index];
+  auto isOwn = [&](int32_t buffer, bsr_kind kind) {
+    return manifest.buffers[buffer].kind == kind &&
+           manifest.buffers[buffer].pattern == index;
+  };
+  if (!isOwn(pattern.weight, BSR_VALUES))
+    object.refuse("weight", "a buffer of this pattern's values");
+  if (pattern.isStatic)
+    return;
+  JsonObject indices = object.object("buffers");
+  for (bsr_kind kind : indexKinds)
+    if (!isOwn(pattern.indices[kind - BSR_ROW_PTR], kind))
+      indices.refuse(bsr_kind_name(kind), "a buffer of this pattern and kind");
+}
+
+/// Checks that names tell all tensors of a checkpoint and all patterns apart.
+static void checkNames(const Manifest &manifest, const std::string &where) {
+  std::set<std::string> tensors = {"__metadata__"}, patterns;
+  std::set<std::pair<bsr_kind, std::string>> buffers;
+  auto refuse = [&](const char *things, const std::string &name) {
+    fail(BSR_INVALID_STEP, "expected ", where, " to name its ", things,
+         " differently, but got '", name, "' twice");
+  };
+  for (const Pattern &pattern : manifest.patterns) {
+    if (!patterns.insert(pattern.name).second)
+      refuse("patterns", pattern.name);
+    for (bsr_kind kind : {BSR_ROW_PTR, BSR_COL_IDX, BSR_SLOT})
+      tensors.insert(pattern.tensorName(kind));
+  }
+  for (const Buffer &buffer : manifest.buffers) {
+    if (!buffers.insert({buffer.kind, buffer.name}).second)
+      refuse("buffers of one kind", buffer.name);
+    if (buffer.carried && !tensors.insert(buffer.name).second)
+      refuse("carried buffers", buffer.name);
+  }
+}
+
+/// Checks that no sum of sizes can overflow.
+static void checkMemory(const Manifest &manifest, const std::string &where) {
+  int64_t bytes = manifest.arenaBytes;
+  for (const Buffer &buffer : manifest.buffers)
+    if ((bytes += buffer.bytes) > mostBytes)
+      fail(BSR_INVALID_STEP, "expected the buffers and the arena of ", where,
+           " to take at most 2^47 bytes, but got ", bytes, " by buffer '",
+           buffer.name, "'");
+}
+
+Manifest bsr::parseManifest(const char *text, const std::string &where) {
+  Json json = parseJson(text, BSR_INVALID_STEP, where);
+  JsonObject object(json, BSR_INVALID_STEP, where);
+  if (object.text("format") != "bsr-step")
+    object.refuse("format", "\"bsr-step\"");
+  object.integer("version", 1, 1);
+
+  auto element = [&](const Json &array, const char *name, size_t index) {
+    return JsonObject(array[index], BSR_INVALID_STEP,
+                      std::string(name) + " " + std::to_string(index) + " of " +
+                          where);
+  };
+  const Json &buffers = object.array("buffers");
+  const Json &patterns = object.array("patterns");
+
+  Manifest manifest;
+  manifest.name = object.text("name");
+  manifest.targetCpu = object.text("target_cpu");
+  manifest.arenaBytes = object.integer("arena_bytes", 0, mostBytes);
+  manifest.leftDense = object.integer("left_dense", 0, INT32_MAX);
+  JsonObject products = object.object("products");
+  for (auto &[kind, count] : products.members().items())
+    manifest.products[kind] = products.integer(kind.c_str(), 0, INT32_MAX);
+  for (size_t i = 0; i < buffers.size(); ++i)
+    manifest.buffers.push_back(
+        parseBuffer(element(buffers, "buffer", i), int64_t(patterns.size())));
+  for (size_t i = 0; i < patterns.size(); ++i)
+    manifest.patterns.push_back(
+        parsePattern(element(patterns, "pattern", i), int64_t(buffers.size())));
+
+  for (size_t i = 0; i < patterns.size(); ++i)
+    checkPattern(element(patterns, "pattern", i), manifest, int32_t(i));
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    checkBuffer(element(buffers, "buffer", i), manifest, int32_t(i));
+    const Buffer &buffer = manifest.buffers[i];
+    if (buffer.kind == BSR_VALUES)
+      manifest.patterns[buffer.pattern].values.push_back(int32_t(i));
+  }
+  checkNames(manifest, where);
+  checkMemory(manifest, where);
+  return manifest;
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The invariants of a pattern, and its two views.
+
+#include "Pattern.h"
+#include "Error.h"
+
+using namespace bsr;
+
+/// Builds the column view of a row view by counting sort. Walking the rows in
+/// order leaves the rows of each column in order.
+static void buildColumns(const Pattern &pattern, const int32_t *rowPtr,
+                         const int32_t *colIdx, const int32_t *slot,
+                         int32_t *colPtr, int32_t *rowIdx, int32_t *slotT) {
+  int64_t rows = pattern.gridRows(), cols = pattern.gridCols();
+  int32_t blocks = rowPtr[rows];
+  std::fill_n(colPtr, cols + 1, 0);
+  for (int32_t k = 0; k < blocks; ++k)
+    ++colPtr[colIdx[k] + 1];
+  for (int64_t c = 0; c < cols; ++c)
+    colPtr[c + 1] += colPtr[c];
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int32_t k = rowPtr[r]; k < rowPtr[r + 1]; ++k) {
+      int32_t place = colPtr[colIdx[k]]++;
+      rowIdx[place] = int32_t(r);
+      slotT[place] = slot[k];
+    }
+  }
+  // Each pointer has moved to the end of its column: the start of the next.
+  std::copy_backward(colPtr, colPtr + cols, colPtr + cols + 1);
+  colPtr[0] = 0;
+}
+
+void bsr::buildViews(const Pattern &pattern, const int64_t *stored,
+                     int64_t blocks, const PatternIndices &indices) {
+  int64_t rows = pattern.gridRows(), cols = pattern.gridCols();
+  int64_t k = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    indices.rowPtr[r] = int32_t(k);
+    for (; k < blocks && stored[k] < (r + 1) * cols; ++k)
+      indices.colIdx[k] = int32_t(stored[k] - r * cols);
+  }
+  indices.rowPtr[rows] = int32_t(blocks);
+  buildColumns(pattern, indices.rowPtr, indices.colIdx, indices.slot,
+               indices.colPtr, indices.rowIdx, indices.slotT);
+}
+
+namespace {
+/// Checks a view of one pattern, place by place.
+class Checker {
+public:
+  Checker(const Pattern &pattern, const bsr_pattern_view &view,
+          PatternScratch &scratch)
+      : pattern(pattern), view(view), scratch(scratch) {}
+
+  void check() {
+    checkSizes();
+    checkRows();
+    checkSlots();
+    if (view.col_ptr)
+      checkColumns();
+  }
+
+private:
+  template <typename... Parts>
+  [[noreturn]] void refuse(const Parts &...parts) const {
+    fail(BSR_INVALID_PATTERN, parts...);
+  }
+
+  /// "<array>[<place>] of pattern '<name>'"
+  std::string element(const char *array, int64_t place) const {
+    return std::string(array) + "[" + std::to_string(place) + "] of pattern '" +
+           pattern.name + "'";
+  }
+
+  void checkSizes() const {
+    if (view.blocks < 0 || view.blocks > pattern.mostBlocks())
+      refuse("expected the blocks of pattern '", pattern.name,
+             "' to be in [0, ", pattern.mostBlocks(), "], but got ",
+             view.blocks);
+    if (!view.row_ptr || (view.blocks && !view.col_idx))
+      refuse("expected row_ptr and col_idx of pattern '", pattern.name,
+             "' to point somewhere, but got null");
+    bool all = view.slot && view.col_ptr && view.row_idx && view.slot_t;
+    bool none = !view.col_ptr && !view.row_idx && !view.slot_t;
+    if (!all && !none)
+      refuse("expected slot, col_ptr, row_idx and slot_t of pattern '",
+             pattern.name, "' together, but got some of them");
+  }
+
+  void checkRows() const {
+    int64_t rows = pattern.gridRows(), cols = pattern.gridCols();
+    const int32_t *rowPtr = view.row_ptr, *colIdx = view.col_idx;
+    if (rowPtr[0] != 0)
+      refuse("expected ", element("row_ptr", 0), " to be 0, but got ",
+             rowPtr[0]);
+    for (int64_t r = 0; r < rows; ++r)
+      if (rowPtr[r + 1] < rowPtr[r] || rowPtr[r + 1] > view.blocks)
+        refuse("expected ", element("row_ptr", r + 1), " to be in [", rowPtr[r],
+               ", ", view.blocks, "], but got ", rowPtr[r + 1]);
+    if (rowPtr[rows] != view.blocks)
+      refuse("expected ", element("row_ptr", rows),
+             " to be the number of blocks ", view.blocks, ", but got ",
+             rowPtr[rows]);
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int32_t k = rowPtr[r]; k < rowPtr[r + 1]; ++k) {
+        int32_t least = k == rowPtr[r] ? 0 : colIdx[k - 1] + 1;
+        if (colIdx[k] < least || colIdx[k] >= cols)
+          refuse("expected ", element("col_idx", k), ", in block row ", r,
+                 ", to be in [", least, ", ", cols - 1, "], but got ",
+                 colIdx[k]);
+      }
+    }
+  }
+
+  void checkSlots() const {
+    if (!view.slot)
+      return;
+    std::fill_n(scratch.marks, pattern.slots / 64 + 1, 0);
+    for (int64_t k = 0; k < view.blocks; ++k) {
+      int32_t slot = view.slot[k];
+      if (slot < 0 || slot >= pattern.slots)
+        refuse("expected ", element("slot", k), " to be in [0, ",
+               pattern.slots - 1, "], but got ", slot);
+      uint64_t bit = uint64_t(1) << (slot % 64);
+      if (scratch.marks[slot / 64] & bit)
+        refuse("expected ", element("slot", k),
+               " to be used by no other block, but got ", slot, " again");
+      scratch.marks[slot / 64] |= bit;
+    }
+  }
+
+  /// The column view follows from the row view, so it has to be that.
+  void checkColumns() const {
+    buildColumns(pattern, view.row_ptr, view.col_idx, view.slot, scratch.colPtr,
+                 scratch.rowIdx, scratch.slotT);
+    checkEqual("col_ptr", view.col_ptr, scratch.colPtr, pattern.gridCols() + 1);
+    checkEqual("row_idx", view.row_idx, scratch.rowIdx, view.blocks);
+    checkEqual("slot_t", view.slot_t, scratch.slotT, view.blocks);
+  }
+
+  void checkEqual(const char *array, const int32_t *found,
+                  const int32_t *expected, int64_t size) const {
+    int64_t place = std::mismatch(found, found + size, expected).first - found;
+    if (place < size)
+      refuse("expected ", element(array, place), " to be ", expected[place],
+             " as in the row view, but got ", found[place]);
+  }
+
+  const Pattern &pattern;
+  const bsr_pattern_view &view;
+  PatternScratch &scratch;
+};
+} // namespace
+
+void bsr::checkPattern(const Pattern &pattern, const bsr_pattern_view &view,
+                       PatternScratch &scratch) {
+  Checker(pattern, view, scratch).check();
+}
+
+void bsr::assignPattern(const Pattern &pattern, const bsr_pattern_view &view,
+                        const PatternIndices &indices) {
+  // The view may lie in the buffers themselves.
+  std::copy_n(view.row_ptr, pattern.gridRows() + 1, indices.rowPtr);
+  std::copy_n(view.col_idx, view.blocks, indices.colIdx);
+  for (int64_t k = 0; k < view.blocks; ++k)
+    indices.slot[k] = view.slot ? view.slot[k] : int32_t(k);
+  buildColumns(pattern, indices.rowPtr, indices.colIdx, indices.slot,
+               indices.colPtr, indices.rowIdx, indices.slotT);
+}
+
+// Floyd's sample (Bentley and Floyd, "A sample of brilliance", 1987) of ranks
+// among the absent blocks; a bit for each gives them back in order.
+void bsr::chooseAbsent(const Pattern &pattern, const int64_t *stored,
+                       int64_t blocks, int64_t count,
+                       const RandomStream &random, int64_t update,
+                       uint64_t *marks, int64_t *chosen) {
+  int64_t absent = pattern.allBlocks() - blocks;
+  int64_t words = absent / 64 + 1;
+  std::fill_n(marks, words, 0);
+  auto isMarked = [&](int64_t rank) {
+    return marks[rank / 64] >> (rank % 64) & 1;
+  };
+  uint64_t draw = uint64_t(update) << 32;
+  for (int64_t last = absent - count; last < absent; ++last, ++draw) {
+    int64_t rank = int64_t(random.below(uint64_t(last) + 1, draw));
+    if (isMarked(rank))
+      rank = last;
+    marks[rank / 64] |= uint64_t(1) << (rank % 64);
+  }
+
+  int64_t before = 0; // stored blocks in front of the absent one
+  for (int64_t word = 0; word < words; ++word) {
+    for (uint64_t rest = marks[word]; rest; rest &= rest - 1) {
+      int64_t rank = word * 64 + __builtin_ctzll(rest);
+      while (before < blocks && stored[before] - before <= rank)
+        ++before;
+      *chosen++ = rank + before;
+    }
+  }
+}
+
+void bsr::makePattern(const Pattern &pattern, int64_t blocks, uint64_t seed,
+                      const PatternIndices &indices, PatternScratch &scratch) {
+  chooseAbsent(pattern, nullptr, 0, blocks,
+               RandomStream(seed, "pattern", pattern.name), 0, scratch.marks,
+               scratch.stored);
+  for (int64_t k = 0; k < blocks; ++k)
+    indices.slot[k] = int32_t(k);
+  buildViews(pattern, scratch.stored, blocks, indices);
+}

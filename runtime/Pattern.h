@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A pattern's index views: validation, construction, prune and regrow.
+
+#ifndef BSR_RUNTIME_PATTERN_H
+#define BSR_RUNTIME_PATTERN_H
+
+#include "Memory.h"
+#include "Random.h"
+#include "Step.h"
+#include <algorithm>
+
+namespace bsr {
+
+/// The index buffers of a pattern, writable.
+struct PatternIndices {
+  int32_t *rowPtr, *colIdx, *slot;
+  int32_t *colPtr, *rowIdx, *slotT;
+};
+
+/// Working memory for any of a step's patterns, so that none is allocated
+/// later.
+struct PatternScratch {
+  double *norms;    // [blocks], in row order
+  int64_t *stored;  // [blocks] row * grid columns + column, rising
+  int64_t *regrown; // [blocks], rising
+  int32_t *freed;   // [blocks], slots
+  uint64_t *marks;  // a bit for each block of the matrix, or for each slot
+  int32_t *colPtr;  // a column view
+  int32_t *rowIdx, *slotT;
+
+  /// Calls `take(pointer, elements)` for each part that `patterns` need.
+  template <typename Take>
+  void forEachPart(const std::vector<Pattern> &patterns, Take take) {
+    int64_t slots = 0, cols = 0, marked = 0;
+    for (const Pattern &pattern : patterns) {
+      if (pattern.isStatic)
+        continue;
+      slots = std::max(slots, pattern.slots);
+      cols = std::max(cols, pattern.gridCols());
+      marked = std::max({marked, pattern.allBlocks(), pattern.slots});
+    }
+    take(norms, slots);
+    take(stored, slots);
+    take(regrown, slots);
+    take(freed, slots);
+    take(marks, marked / 64 + 1);
+    take(colPtr, cols + 1);
+    take(rowIdx, slots);
+    take(slotT, slots);
+  }
+};
+
+/// Fails, naming the place and the value, unless `view` keeps every invariant.
+/// The column view may be null, and so may `slot`.
+void checkPattern(const Pattern &pattern, const bsr_pattern_view &view,
+                  PatternScratch &scratch);
+
+/// Copies a checked `view` to `indices` and adds what it leaves out.
+void assignPattern(const Pattern &pattern, const bsr_pattern_view &view,
+                   const PatternIndices &indices);
+
+/// Writes both views of the blocks that `stored` numbers (row * grid columns +
+/// column, rising); their slots stand in `indices.slot` already.
+void buildViews(const Pattern &pattern, const int64_t *stored, int64_t blocks,
+                const PatternIndices &indices);
+
+/// Chooses `count` of the blocks that are not in `stored`, every choice equally
+/// likely, and writes their numbers, rising, to `chosen`. `marks` is working
+/// memory of a bit for each absent block.
+void chooseAbsent(const Pattern &pattern, const int64_t *stored, int64_t blocks,
+                  int64_t count, const RandomStream &random, int64_t update,
+                  uint64_t *marks, int64_t *chosen);
+
+/// Makes `blocks` random blocks the pattern, in slots 0, 1, ....
+void makePattern(const Pattern &pattern, int64_t blocks, uint64_t seed,
+                 const PatternIndices &indices, PatternScratch &scratch);
+
+/// Writes the L1 norm of each stored block of `weight` to `scratch.norms`;
+/// fails if one is NaN.
+void computeNorms(const Pattern &pattern, bsr_type type, const void *weight,
+                  const PatternIndices &indices, PatternScratch &scratch);
+
+/// Prunes and regrows by `scratch.norms`. Returns how many blocks; their slots
+/// are the first so many of `scratch.freed`.
+int64_t updatePattern(const Pattern &pattern, double drop, uint64_t seed,
+                      int64_t update, const PatternIndices &indices,
+                      PatternScratch &scratch);
+
+} // namespace bsr
+
+#endif // BSR_RUNTIME_PATTERN_H

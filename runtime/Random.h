@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Random numbers that depend on their key and nothing else.
+
+#ifndef BSR_RUNTIME_RANDOM_H
+#define BSR_RUNTIME_RANDOM_H
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace bsr {
+
+/// Philox 4x32-10 (Salmon et al., SC 2011).
+std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter,
+                               std::array<uint32_t, 2> key);
+
+/// The random numbers of one purpose, addressed by counter.
+class RandomStream {
+public:
+  /// The purpose is the pair of what is made and the name it is made for.
+  RandomStream(uint64_t seed, std::string_view what, std::string_view name);
+
+  /// 64 random bits.
+  uint64_t bits(uint64_t counter) const;
+
+  /// A number in [0, bound), each equally likely to 2^-64 bound.
+  uint64_t below(uint64_t bound, uint64_t counter) const;
+
+  /// A standard normal number: `normalQuantile((2 u + 1) / 2^53)`, u the upper
+  /// 52 bits of `bits`.
+  double normal(uint64_t counter) const;
+
+private:
+  uint64_t seed;
+  uint64_t purpose;
+};
+
+/// The normal quantile of `p` in (0, 1), to about 1e-16: Wichura, Algorithm
+/// AS 241 (PPND16), Applied Statistics 37, 1988. Like `cosHalfPi` it uses only
+/// operations that IEEE 754 rounds correctly, so it is the same everywhere.
+double normalQuantile(double p);
+
+/// cos(pi t / 2) for `t` in [0, 1]: 1 at 0, and in [0, 1] everywhere.
+double cosHalfPi(double t);
+
+} // namespace bsr
+
+#endif // BSR_RUNTIME_RANDOM_H

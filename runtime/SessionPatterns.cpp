@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The patterns of a training run: made, set, checked and updated.
+
+#include "Element.h"
+#include "Error.h"
+#include "Session.h"
+#include <cstring>
+
+using namespace bsr;
+
+PatternIndices bsr_session::indices(int64_t pattern) const {
+  auto at = [&](bsr_kind kind) {
+    int32_t buffer = manifest().patterns[pattern].indices[kind - BSR_ROW_PTR];
+    return static_cast<int32_t *>(buffers[buffer]);
+  };
+  return {at(BSR_ROW_PTR), at(BSR_COL_IDX), at(BSR_SLOT),
+          at(BSR_COL_PTR), at(BSR_ROW_IDX), at(BSR_SLOT_T)};
+}
+
+bsr_pattern_view bsr_session::view(int64_t pattern) const {
+  PatternIndices own = indices(pattern);
+  int32_t blocks = own.rowPtr[manifest().patterns[pattern].gridRows()];
+  return {blocks,     own.rowPtr, own.colIdx, own.slot,
+          own.colPtr, own.rowIdx, own.slotT};
+}
+
+void bsr_session::requireDynamic(int64_t pattern) const {
+  requireIndex(pattern, int64_t(manifest().patterns.size()), "patterns");
+  if (manifest().patterns[pattern].isStatic)
+    fail(BSR_INVALID_ARGUMENT, "expected a pattern that can change, but got '",
+         manifest().patterns[pattern].name, "', which is static");
+}
+
+void bsr_session::zeroSlot(const Pattern &pattern, int64_t slot) {
+  for (int32_t index : pattern.values) {
+    int64_t bytes = manifest().buffers[index].bytes / pattern.slots;
+    std::memset(static_cast<char *>(buffers[index]) + slot * bytes, 0, bytes);
+  }
+}
+
+void bsr_session::zeroUnusedSlots(int64_t index) {
+  const Pattern &pattern = manifest().patterns[index];
+  bsr_pattern_view own = view(index);
+  std::fill_n(scratch.marks, pattern.slots / 64 + 1, 0);
+  for (int64_t k = 0; k < own.blocks; ++k)
+    scratch.marks[own.slot[k] / 64] |= uint64_t(1) << (own.slot[k] % 64);
+  for (int64_t slot = 0; slot < pattern.slots; ++slot)
+    if (!(scratch.marks[slot / 64] >> (slot % 64) & 1))
+      zeroSlot(pattern, slot);
+}
+
+void bsr_session::makePattern(int64_t index, int64_t blocks) {
+  const Pattern &pattern = manifest().patterns[index];
+  if (blocks == BSR_MOST_BLOCKS)
+    blocks = pattern.mostBlocks();
+  if (blocks < 0 || blocks > pattern.mostBlocks())
+    fail(BSR_INVALID_ARGUMENT, "expected the blocks of pattern '", pattern.name,
+         "' to be in [0, ", pattern.mostBlocks(), "], but got ", blocks);
+  if (pattern.isStatic)
+    return;
+  bsr::makePattern(pattern, blocks, counters.seed, indices(index), scratch);
+  zeroUnusedSlots(index);
+  hasPattern[index] = true;
+  ++patternVersion;
+}
+
+void bsr_session::setPattern(int64_t index, const bsr_pattern_view &view) {
+  const Pattern &pattern = manifest().patterns[index];
+  checkPattern(pattern, view, scratch);
+  assignPattern(pattern, view, indices(index));
+  zeroUnusedSlots(index);
+  hasPattern[index] = true;
+  ++patternVersion;
+}
+
+void bsr_session::checkPatterns() const {
+  for (size_t i = 0; i < manifest().patterns.size(); ++i)
+    if (!manifest().patterns[i].isStatic)
+      checkPattern(manifest().patterns[i], view(int64_t(i)), scratch);
+}
+
+int64_t bsr_session::updatePatterns(double drop) {
+  if (!(drop >= 0 && drop <= 1))
+    fail(BSR_INVALID_ARGUMENT, "expected a drop fraction in [0, 1], but got ",
+         drop);
+  auto forEachDynamic = [&](auto visit) {
+    for (size_t i = 0; i < manifest().patterns.size(); ++i)
+      if (const Pattern &pattern = manifest().patterns[i]; !pattern.isStatic)
+        visit(pattern, indices(int64_t(i)));
+  };
+  auto rank = [&](const Pattern &pattern, const PatternIndices &own) {
+    computeNorms(pattern, manifest().buffers[pattern.weight].type,
+                 buffers[pattern.weight], own, scratch);
+  };
+  // Whatever can fail does so before the first change.
+  checkPatterns();
+  forEachDynamic(rank);
+
+  int64_t areas = Memory::areasTaken();
+  int64_t pruned = 0;
+  forEachDynamic([&](const Pattern &pattern, const PatternIndices &own) {
+    rank(pattern, own);
+    int64_t count = updatePattern(pattern, drop, counters.seed,
+                                  counters.pattern_updates + 1, own, scratch);
+    for (int64_t k = 0; k < count; ++k)
+      zeroSlot(pattern, scratch.freed[k]);
+    pruned += count;
+  });
+  ++patternVersion;
+  ++counters.pattern_updates;
+  counters.blocks_pruned += pruned;
+  counters.blocks_regrown += pruned;
+  counters.reallocations += Memory::areasTaken() - areas;
+  return pruned;
+}
+
+bsr_status bsr_session_make_pattern(bsr_session *session, int64_t pattern,
+                                    int64_t blocks) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireIndex(pattern, int64_t(session->hasPattern.size()), "patterns");
+    session->makePattern(pattern, blocks);
+  });
+}
+
+bsr_status bsr_session_set_pattern(bsr_session *session, int64_t pattern,
+                                   const bsr_pattern_view *view) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireArgument(view, "view");
+    session->requireDynamic(pattern);
+    session->setPattern(pattern, *view);
+  });
+}
+
+bsr_status bsr_session_get_pattern(const bsr_session *session, int64_t pattern,
+                                   bsr_pattern_view *view) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireArgument(view, "view");
+    session->requireDynamic(pattern);
+    *view = session->view(pattern);
+  });
+}
+
+bsr_status bsr_session_check_patterns(const bsr_session *session) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    session->checkPatterns();
+  });
+}
+
+bsr_status bsr_session_update_patterns(bsr_session *session, double drop,
+                                       int64_t *pruned) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    int64_t count = session->updatePatterns(drop);
+    if (pruned)
+      *pruned = count;
+  });
+}
+
+double bsr_drop_fraction(bsr_schedule schedule, double drop, double t) {
+  t = std::min(std::max(t, 0.0), 1.0);
+  switch (schedule) {
+  case BSR_LINEAR:
+    return drop * (1 - t);
+  case BSR_COSINE:
+    return drop * cosHalfPi(t) * cosHalfPi(t);
+  default:
+    return drop;
+  }
+}

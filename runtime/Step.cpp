@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loads a compiled step from its shared library.
+
+#include "Step.h"
+#include "Error.h"
+#include "File.h"
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <elf.h>
+
+using namespace bsr;
+
+static std::atomic<int64_t> loaded{0};
+
+int64_t bsr::stepsLoaded() { return loaded; }
+
+/// Fails unless `path` is a whole ELF file. The dynamic loader maps a truncated
+/// library and dies of a bus error; so it is not shown one.
+static void requireWholeLibrary(const std::string &path) {
+  std::string contents = readFile(path);
+  auto requireEnd = [&](uint64_t start, uint64_t size) {
+    if (size > contents.size() || start > contents.size() - size)
+      fail(BSR_INVALID_STEP, "expected the library '", path, "' to have ",
+           start + size, " bytes, but got ", contents.size());
+  };
+  Elf64_Ehdr header;
+  if (contents.compare(0, SELFMAG, ELFMAG) != 0 ||
+      contents.size() < sizeof header || contents[EI_CLASS] != ELFCLASS64)
+    fail(BSR_INVALID_STEP, "expected '", path,
+         "' to be a 64-bit ELF library, but got a file of another format");
+  std::memcpy(&header, contents.data(), sizeof header);
+  requireEnd(header.e_shoff, uint64_t(header.e_shnum) * header.e_shentsize);
+  requireEnd(header.e_phoff, uint64_t(header.e_phnum) * sizeof(Elf64_Phdr));
+  for (int i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    std::memcpy(&segment, contents.data() + header.e_phoff + i * sizeof segment,
+                sizeof segment);
+    requireEnd(segment.p_offset, segment.p_filesz);
+  }
+}
+
+/// The address of `symbol` in `library`, loaded from `path`.
+static void *findSymbol(void *library, const char *symbol,
+                        const std::string &path) {
+  void *address = dlsym(library, symbol);
+  if (!address)
+    fail(BSR_INVALID_STEP, "expected symbol '", symbol, "' in '", path,
+         "', but got none");
+  return address;
+}
+
+bsr_status bsr_step_load(const char *path, bsr_step **step) {
+  return guarded([&] {
+    requireArgument(path, "path");
+    requireArgument(step, "step");
+    requireWholeLibrary(path);
+    // A name without a slash would be searched for elsewhere.
+    std::string file = std::strchr(path, '/') ? path : std::string("./") + path;
+    std::unique_ptr<void, int (*)(void *)> library(
+        dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL), dlclose);
+    if (!library)
+      fail(BSR_INVALID_STEP, "expected a library that loads, but got '",
+           dlerror(), "'");
+
+    auto version = *static_cast<const uint32_t *>(
+        findSymbol(library.get(), "bsr_step_abi_version", path));
+    if (version != 1)
+      fail(BSR_INVALID_STEP, "expected interface version 1 in '", path,
+           "', but got ", version);
+    auto *text = static_cast<const char *>(
+        findSymbol(library.get(), "bsr_step_manifest", path));
+    void *run = findSymbol(library.get(), "bsr_step_run", path);
+    Manifest manifest =
+        parseManifest(text, "the manifest of '" + std::string(path) + "'");
+    *step = new bsr_step{std::move(manifest), text,
+                         reinterpret_cast<void (*)(void *const *, void *)>(run),
+                         std::move(library)};
+    ++loaded;
+  });
+}
+
+void bsr_step_unload(bsr_step *step) { delete step; }
+
+const char *bsr_step_manifest_text(const bsr_step *step) {
+  return step->manifestText;
+}
+
+const char *bsr_step_name(const bsr_step *step) {
+  return step->manifest.name.c_str();
+}
+
+const char *bsr_step_target_cpu(const bsr_step *step) {
+  return step->manifest.targetCpu.c_str();
+}
+
+int64_t bsr_step_num_buffers(const bsr_step *step) {
+  return int64_t(step->manifest.buffers.size());
+}
+
+int64_t bsr_step_num_patterns(const bsr_step *step) {
+  return int64_t(step->manifest.patterns.size());
+}
+
+int64_t bsr_step_arena_bytes(const bsr_step *step) {
+  return step->manifest.arenaBytes;
+}
+
+int64_t bsr_step_num_products(const bsr_step *step, const char *kind) {
+  auto found = step->manifest.products.find(kind);
+  return found == step->manifest.products.end() ? 0 : found->second;
+}
+
+int64_t bsr_step_num_left_dense(const bsr_step *step) {
+  return step->manifest.leftDense;
+}
+
+bsr_status bsr_step_buffer(const bsr_step *step, int64_t index,
+                           bsr_buffer_info *info) {
+  return guarded([&] {
+    requireArgument(step, "step");
+    requireArgument(info, "info");
+    requireIndex(index, bsr_step_num_buffers(step), "buffers");
+    const Buffer &buffer = step->manifest.buffers[index];
+    *info = {buffer.name.c_str(),
+             buffer.role.c_str(),
+             buffer.init.c_str(),
+             buffer.shape.data(),
+             int64_t(buffer.shape.size()),
+             buffer.elements,
+             buffer.bytes,
+             buffer.kind,
+             buffer.type,
+             buffer.carried,
+             buffer.pattern};
+  });
+}
+
+bsr_status bsr_step_pattern(const bsr_step *step, int64_t index,
+                            bsr_pattern_info *info) {
+  return guarded([&] {
+    requireArgument(step, "step");
+    requireArgument(info, "info");
+    requireIndex(index, bsr_step_num_patterns(step), "patterns");
+    const Pattern &pattern = step->manifest.patterns[index];
+    *info = {pattern.name.c_str(), pattern.rows,      pattern.cols,
+             pattern.blockRows,    pattern.blockCols, pattern.slots,
+             pattern.density,      pattern.isStatic,  pattern.weight};
+  });
+}
+
+/// Index of the first of `things` for which `matches` holds, or -1.
+template <typename Things, typename Predicate>
+static int64_t findFirst(const Things &things, Predicate matches) {
+  auto found = std::find_if(things.begin(), things.end(), matches);
+  return found == things.end() ? -1 : found - things.begin();
+}
+
+int64_t bsr_step_find_buffer(const bsr_step *step, bsr_kind kind,
+                             const char *name) {
+  return findFirst(step->manifest.buffers, [&](const Buffer &buffer) {
+    return buffer.kind == kind && buffer.name == name;
+  });
+}
+
+int64_t bsr_step_find_role(const bsr_step *step, const char *role) {
+  return findFirst(step->manifest.buffers,
+                   [&](const Buffer &buffer) { return buffer.role == role; });
+}
+
+int64_t bsr_step_find_pattern(const bsr_step *step, const char *name) {
+  return findFirst(step->manifest.patterns, [&](const Pattern &pattern) {
+    return pattern.name == name;
+  });
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A compiled step: its manifest, validated, and its entry point.
+
+#ifndef BSR_RUNTIME_STEP_H
+#define BSR_RUNTIME_STEP_H
+
+#include "bsr/runtime.h"
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace bsr {
+
+/// How a buffer starts: "zeros", "ones" and "constant(c)" are constants.
+struct InitRule {
+  enum Kind { Constant, Normal } kind;
+  double argument; // the constant, or the standard deviation
+};
+
+/// Parses `text`; false if it is no rule, or none for elements of `type`.
+bool parseInitRule(const std::string &text, bsr_type type, InitRule &rule);
+
+struct Buffer {
+  std::string name;
+  std::string role;
+  std::string init;
+  std::vector<int64_t> shape;
+  bsr_kind kind;
+  bsr_type type;
+  bool carried;
+  int32_t pattern; // or -1
+  int64_t elements;
+  int64_t bytes;
+};
+
+/// The index buffers of a pattern, in the order of their kinds.
+inline bool isIndices(bsr_kind kind) {
+  return kind >= BSR_ROW_PTR && kind <= BSR_SLOT_T;
+}
+inline constexpr bsr_kind indexKinds[] = {BSR_ROW_PTR, BSR_COL_IDX, BSR_SLOT,
+                                          BSR_COL_PTR, BSR_ROW_IDX, BSR_SLOT_T};
+
+struct Pattern {
+  std::string name;
+  int64_t rows, cols;
+  int64_t blockRows, blockCols; // of one block
+  int64_t slots;
+  double density;
+  bool isStatic;
+  int32_t weight;
+  int32_t indices[6];          // buffers, in the order of indexKinds
+  std::vector<int32_t> values; // buffers whose slots the pattern assigns
+
+  int64_t gridRows() const { return rows / blockRows; }
+  int64_t gridCols() const { return cols / blockCols; }
+  int64_t allBlocks() const { return gridRows() * gridCols(); }
+  int64_t mostBlocks() const { return std::min(slots, allBlocks()); }
+
+  /// Where the tensors of this pattern's row view stand in a checkpoint.
+  std::string tensorName(bsr_kind kind) const {
+    return name + ".bsr." + bsr_kind_name(kind);
+  }
+};
+
+/// What the manifest of a step says, checked.
+struct Manifest {
+  std::string name;
+  std::string targetCpu;
+  int64_t arenaBytes;
+  std::vector<Buffer> buffers;
+  std::vector<Pattern> patterns;
+  std::map<std::string, int64_t> products;
+  int64_t leftDense;
+};
+
+/// Parses and validates a manifest; `where` names it in messages.
+Manifest parseManifest(const char *text, const std::string &where);
+
+/// How many steps this process has loaded.
+int64_t stepsLoaded();
+
+} // namespace bsr
+
+struct bsr_step {
+  bsr::Manifest manifest;
+  const char *manifestText;
+  void (*run)(void *const *buffers, void *arena);
+  std::unique_ptr<void, int (*)(void *)> library;
+};
+
+#endif // BSR_RUNTIME_STEP_H

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs the cases whose names start with an argument: runtime-check [--list]
+// [<prefix>...].
+
+#include "Check.h"
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <unistd.h>
+
+using namespace check;
+
+namespace {
+struct NamedCase {
+  const char *name;
+  void (*run)();
+};
+} // namespace
+
+static std::vector<NamedCase> &cases() {
+  static std::vector<NamedCase> all;
+  return all;
+}
+
+Case::Case(const char *name, void (*run)()) { cases().push_back({name, run}); }
+
+void check::requireFails(bsr_status status, bsr_status expected,
+                         const std::string &sentence, const char *file,
+                         int line) {
+  requireEqual(int(status), int(expected), "the status", file, line);
+  requireEqual(std::string(bsr_last_error()), sentence, "the error", file,
+               line);
+}
+
+void check::requireOk(bsr_status status, const char *file, int line) {
+  requireEqual(status == BSR_OK ? "success" : std::string(bsr_last_error()),
+               "success", "the result", file, line);
+}
+
+Folder::Folder() {
+  std::string name =
+      std::filesystem::temp_directory_path() / "runtime-check-XXXXXX";
+  if (!mkdtemp(name.data()))
+    throw Failure{"expected a temporary folder, but got none"};
+  path = name;
+}
+
+Folder::~Folder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path, ignored);
+}
+
+size_t Folder::numFiles() const {
+  return size_t(std::distance(std::filesystem::directory_iterator(path),
+                              std::filesystem::directory_iterator()));
+}
+
+std::string check::readFile(const std::string &path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void check::writeFile(const std::string &path, const std::string &contents) {
+  // Some file systems flush a file that is written over, which takes long.
+  std::filesystem::remove(path);
+  std::ofstream(path, std::ios::binary) << contents;
+}
+
+const std::string &check::fakeStep() {
+  static const std::string bytes = readFile(FAKE_STEP);
+  return bytes;
+}
+
+Json check::fakeManifest() {
+  size_t start = fakeStep().find("{\"format\"");
+  return Json::parse(fakeStep().c_str() + start);
+}
+
+void check::writeStep(const std::string &path, const std::string &manifest) {
+  if (manifest.size() >= 32768)
+    throw Failure{"expected a manifest that fits, but got a longer one"};
+  std::string bytes = fakeStep();
+  bytes.replace(bytes.find("{\"format\""), manifest.size() + 1,
+                manifest.c_str(), manifest.size() + 1);
+  writeFile(path, bytes);
+}
+
+Json check::makeManifest(const std::vector<Matrix> &matrices) {
+  Json buffers = Json::array(), patterns = Json::array();
+  for (const Matrix &matrix : matrices) {
+    size_t index = patterns.size(), first = buffers.size();
+    std::string name = "w" + std::to_string(index);
+    int64_t rows = matrix.rows / matrix.blockRows;
+    int64_t cols = matrix.cols / matrix.blockCols;
+    for (const char *prefix : {"", "m.", "v."})
+      buffers.push_back(
+          {{"name", prefix + name},
+           {"kind", "values"},
+           {"type", matrix.type},
+           {"shape", {matrix.slots, matrix.blockRows, matrix.blockCols}},
+           {"carried", true},
+           {"pattern", index},
+           {"init", "normal(1)"}});
+    std::pair<const char *, int64_t> arrays[] = {
+        {"row_ptr", rows + 1},     {"col_idx", matrix.slots},
+        {"slot", matrix.slots},    {"col_ptr", cols + 1},
+        {"row_idx", matrix.slots}, {"slot_t", matrix.slots}};
+    Json indices;
+    for (auto [kind, size] : arrays) {
+      indices[kind] = buffers.size();
+      buffers.push_back({{"name", name},
+                         {"kind", kind},
+                         {"role", "pattern"},
+                         {"type", "i32"},
+                         {"shape", {size}},
+                         {"carried", false},
+                         {"pattern", index}});
+    }
+    patterns.push_back({{"name", name},
+                        {"shape", {matrix.rows, matrix.cols}},
+                        {"block", {matrix.blockRows, matrix.blockCols}},
+                        {"slots", matrix.slots},
+                        {"density", matrix.density},
+                        {"static", false},
+                        {"weight", first},
+                        {"buffers", indices}});
+  }
+  return {{"format", "bsr-step"}, {"version", 1},
+          {"name", "made"},       {"target_cpu", "any"},
+          {"arena_bytes", 0},     {"buffers", buffers},
+          {"patterns", patterns}, {"products", Json::object()},
+          {"left_dense", 0}};
+}
+
+static Step loadFrom(const char *path) {
+  bsr_step *step = nullptr;
+  REQUIRE_OK(bsr_step_load(path, &step));
+  return Step(step, bsr_step_unload);
+}
+
+Step check::loadFake() { return loadFrom(FAKE_STEP); }
+
+Step check::load(const Json &manifest) {
+  Folder folder;
+  writeStep(folder.file("step.so"), manifest.dump());
+  return loadFrom(folder.file("step.so").c_str());
+}
+
+Session check::start(const Step &step, uint64_t seed) {
+  bsr_session *session = nullptr;
+  REQUIRE_OK(bsr_session_create(step.get(), seed, &session));
+  return Session(session, bsr_session_destroy);
+}
+
+bsr_pattern_view check::viewOf(const Session &session, int64_t pattern) {
+  bsr_pattern_view view;
+  REQUIRE_OK(bsr_session_get_pattern(session.get(), pattern, &view));
+  return view;
+}
+
+bsr_counters check::countersOf(const Session &session) {
+  bsr_counters counters;
+  REQUIRE_OK(bsr_session_counters(session.get(), &counters));
+  return counters;
+}
+
+std::string check::contentsOf(const Session &session, const Step &step) {
+  std::string contents;
+  for (int64_t i = 0; i < bsr_step_num_buffers(step.get()); ++i) {
+    bsr_buffer_info info;
+    REQUIRE_OK(bsr_step_buffer(step.get(), i, &info));
+    int64_t bytes = info.bytes;
+    if (info.kind >= BSR_ROW_PTR && info.kind <= BSR_SLOT_T &&
+        info.kind != BSR_ROW_PTR && info.kind != BSR_COL_PTR)
+      bytes = 4 * viewOf(session, info.pattern).blocks;
+    contents.append(
+        static_cast<const char *>(bsr_session_buffer(session.get(), i)),
+        size_t(bytes));
+  }
+  return contents;
+}
+
+uint64_t Numbers::below(uint64_t bound) {
+  // Steele, Lea and Flood's SplitMix64.
+  uint64_t z = state += 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return (z ^ (z >> 31)) % bound;
+}
+
+/// Runs `test`; whether it passed.
+static bool passes(const NamedCase &test) {
+  try {
+    test.run();
+    std::cout << "ok " << test.name << std::endl;
+    return true;
+  } catch (const Failure &failure) {
+    std::cout << "FAILED " << test.name << ": " << failure.text << std::endl;
+    return false;
+  }
+}
+
+int main(int argc, char **argv) {
+  std::sort(cases().begin(), cases().end(),
+            [](const NamedCase &a, const NamedCase &b) {
+              return std::strcmp(a.name, b.name) < 0;
+            });
+  if (argc == 2 && std::strcmp(argv[1], "--list") == 0) {
+    for (const NamedCase &test : cases())
+      std::cout << test.name << "\n";
+    return 0;
+  }
+
+  int run = 0, failed = 0;
+  for (const NamedCase &test : cases()) {
+    bool chosen = argc == 1 ||
+                  std::any_of(argv + 1, argv + argc, [&](const char *prefix) {
+                    return std::string(test.name).rfind(prefix, 0) == 0;
+                  });
+    if (!chosen)
+      continue;
+    ++run;
+    failed += !passes(test);
+  }
+  std::cout << run << " cases, " << failed << " failed\n";
+  return failed != 0 || run == 0;
+}

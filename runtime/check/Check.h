@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A case of runtime-check, and what a case can demand.
+
+#ifndef BSR_RUNTIME_CHECK_H
+#define BSR_RUNTIME_CHECK_H
+
+#include "bsr/runtime.h"
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace check {
+
+using Json = nlohmann::ordered_json;
+
+/// A demand that was not met.
+struct Failure {
+  std::string text;
+};
+
+/// Adds a case at start-up.
+struct Case {
+  Case(const char *name, void (*run)());
+};
+
+template <typename A, typename B>
+void requireEqual(const A &found, const B &expected, const char *what,
+                  const char *file, int line) {
+  if (found == expected)
+    return;
+  std::ostringstream text;
+  text << file << ":" << line << ": expected " << what << " to be " << expected
+       << ", but got " << found;
+  throw Failure{text.str()};
+}
+
+/// Demands that `status` is `expected` and the error is `sentence`.
+void requireFails(bsr_status status, bsr_status expected,
+                  const std::string &sentence, const char *file, int line);
+
+/// Demands success.
+void requireOk(bsr_status status, const char *file, int line);
+
+/// A folder for the files of one case, gone at its end.
+class Folder {
+public:
+  Folder();
+  ~Folder();
+  std::string file(const std::string &name) const { return path / name; }
+  size_t numFiles() const;
+
+private:
+  std::filesystem::path path;
+};
+
+std::string readFile(const std::string &path);
+void writeFile(const std::string &path, const std::string &contents);
+
+/// The bytes of the fake step's library, and its manifest.
+const std::string &fakeStep();
+Json fakeManifest();
+
+/// Writes the fake step with another manifest to `path`.
+void writeStep(const std::string &path, const std::string &manifest);
+
+/// A matrix of a manifest that the checks make up.
+struct Matrix {
+  int64_t rows, cols, blockRows, blockCols, slots;
+  const char *type = "f32";
+  double density = 0.5;
+};
+
+/// A manifest with a weight, "w0", "w1", ..., and two moments for each matrix:
+/// of matrix i these are buffers 9 i to 9 i + 2, and the index buffers follow.
+Json makeManifest(const std::vector<Matrix> &matrices);
+
+using Step = std::unique_ptr<bsr_step, void (*)(bsr_step *)>;
+using Session = std::unique_ptr<bsr_session, void (*)(bsr_session *)>;
+
+/// The fake step; one with the manifest `manifest`; a session with `seed`.
+Step loadFake();
+Step load(const Json &manifest);
+Session start(const Step &step, uint64_t seed = 1);
+
+bsr_pattern_view viewOf(const Session &session, int64_t pattern = 0);
+bsr_counters countersOf(const Session &session);
+
+/// All buffers of `session`, arrays of patterns only up to their blocks.
+std::string contentsOf(const Session &session, const Step &step);
+
+/// Deterministic numbers for the checks.
+class Numbers {
+public:
+  explicit Numbers(uint64_t seed) : state(seed) {}
+  uint64_t below(uint64_t bound);
+
+private:
+  uint64_t state;
+};
+
+} // namespace check
+
+#define CASE(name)                                                             \
+  static void name();                                                          \
+  static check::Case name##Case(#name, name);                                  \
+  static void name()
+#define REQUIRE(condition)                                                     \
+  check::requireEqual(bool(condition), true, #condition, __FILE__, __LINE__)
+#define REQUIRE_EQUAL(found, expected)                                         \
+  check::requireEqual(found, expected, #found, __FILE__, __LINE__)
+#define REQUIRE_OK(call) check::requireOk(call, __FILE__, __LINE__)
+#define REQUIRE_FAILS(call, status, sentence)                                  \
+  check::requireFails(call, status, sentence, __FILE__, __LINE__)
+
+#endif // BSR_RUNTIME_CHECK_H

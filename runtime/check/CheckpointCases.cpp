@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Checkpoints: resumed bit for bit, never half-written, never half-read.
+
+#include "Check.h"
+#include "Hash.h"
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace check;
+
+/// A session of the fake step, some runs and updates on.
+static Session trained(const Step &step, int updates, uint64_t seed = 5) {
+  Session session = start(step, seed);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  *static_cast<float *>(bsr_session_buffer(session.get(), 5)) = 0.05f;
+  for (int i = 0; i < updates; ++i) {
+    REQUIRE_OK(bsr_session_run(session.get()));
+    REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
+  }
+  return session;
+}
+
+static void save(const Session &session, const std::string &path,
+                 const char *metadata = "") {
+  REQUIRE_OK(bsr_session_save(session.get(), path.c_str(), metadata));
+}
+
+/// Makes the checksum of `file`, a checkpoint, right again.
+static std::string sealed(std::string file) {
+  size_t place = file.find("\"checksum\":\"") + 12;
+  file.replace(place, 16, 16, '0');
+  return file.replace(place, 16, bsr::hexadecimal(bsr::hashOf(file)));
+}
+
+/// The checkpoint `file` with another header, sealed.
+static std::string withHeader(const std::string &file, const Json &header) {
+  uint64_t size;
+  std::memcpy(&size, file.data(), 8);
+  std::string text = header.dump(), data = file.substr(8 + size);
+  size = text.size();
+  return sealed(std::string(reinterpret_cast<char *>(&size), 8) + text + data);
+}
+
+static Json headerOf(const std::string &file) {
+  uint64_t size;
+  std::memcpy(&size, file.data(), 8);
+  return Json::parse(file.substr(8, size));
+}
+
+CASE(checkpoint_resumes_bit_for_bit) {
+  Step step = loadFake();
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  for (int saved = 0; saved <= 6; ++saved) {
+    Session whole = trained(step, 6);
+    Session first = trained(step, saved);
+    save(first, path, "{\"cursor\": 17}");
+    Session rest = start(step, 999);
+    REQUIRE_OK(bsr_session_load(rest.get(), path.c_str()));
+    REQUIRE_EQUAL(std::string(bsr_session_metadata(rest.get())),
+                  "{\"cursor\": 17}");
+    REQUIRE_EQUAL(bsr_session_same_step(rest.get()), 1);
+    *static_cast<float *>(bsr_session_buffer(rest.get(), 5)) = 0.05f;
+    for (int i = saved; i < 6; ++i) {
+      REQUIRE_OK(bsr_session_run(rest.get()));
+      REQUIRE_OK(bsr_session_update_patterns(rest.get(), 0.5, nullptr));
+    }
+    // The loss is an output: it is there once the step has run.
+    if (saved < 6)
+      REQUIRE(contentsOf(rest, step) == contentsOf(whole, step));
+    bsr_counters a = countersOf(whole), b = countersOf(rest);
+    REQUIRE_EQUAL(a.seed, b.seed);
+    REQUIRE_EQUAL(a.steps, b.steps);
+    REQUIRE_EQUAL(a.pattern_updates, b.pattern_updates);
+    REQUIRE_EQUAL(a.blocks_pruned, b.blocks_pruned);
+    REQUIRE_EQUAL(a.blocks_regrown, b.blocks_regrown);
+  }
+}
+
+CASE(checkpoint_is_a_safetensors_file) {
+  Step step = loadFake();
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  Session session = trained(step, 3, uint64_t(-1));
+  save(session, path, "a\"\\\n\xc3\xa9");
+  REQUIRE_EQUAL(folder.numFiles(), 1u);
+  std::string file = readFile(path);
+  Json header = headerOf(file);
+  uint64_t size;
+  std::memcpy(&size, file.data(), 8);
+  REQUIRE_EQUAL(size % 8, 0u);
+
+  Json metadata = header["__metadata__"];
+  for (auto &[key, value] : metadata.items())
+    REQUIRE(value.is_string());
+  REQUIRE_EQUAL(metadata["format"], "bsr-checkpoint");
+  REQUIRE_EQUAL(metadata["version"], "1");
+  REQUIRE_EQUAL(metadata["seed"], "18446744073709551615");
+  REQUIRE_EQUAL(metadata["steps"], "3");
+  REQUIRE_EQUAL(metadata["pattern_updates"], "3");
+  REQUIRE_EQUAL(metadata["blocks_pruned"], "9");
+  REQUIRE_EQUAL(metadata["blocks_regrown"], "9");
+  REQUIRE_EQUAL(metadata["metadata"], "a\"\\\n\xc3\xa9");
+  REQUIRE_EQUAL(metadata["manifest"], bsr::hexadecimal(bsr::hashOf(
+                                          bsr_step_manifest_text(step.get()))));
+  REQUIRE(sealed(file) == file);
+
+  // The tensors follow one another, aligned, to the end.
+  struct {
+    const char *name, *type;
+    Json shape;
+    int64_t buffer, bytes;
+  } tensors[] = {{"state.m.w", "F32", {6, 2, 3}, 1, 144},
+                 {"state.p.b", "F32", {12}, 2, 48},
+                 {"state.p.w", "F32", {6, 2, 3}, 0, 144},
+                 {"state.p.w.bsr.col_idx", "I32", {6}, 7, 24},
+                 {"state.p.w.bsr.row_ptr", "I32", {5}, 6, 20},
+                 {"state.p.w.bsr.slot", "I32", {6}, 8, 24},
+                 {"state.t", "I32", Json::array(), 3, 4},
+                 {"state.flags", "BOOL", {3}, 4, 3}};
+  int64_t offset = 0;
+  REQUIRE_EQUAL(header.size(), 9u);
+  for (auto &[name, type, shape, buffer, bytes] : tensors) {
+    Json entry = header[name];
+    REQUIRE_EQUAL(entry["dtype"], type);
+    REQUIRE_EQUAL(entry["shape"], shape);
+    REQUIRE_EQUAL(entry["data_offsets"], Json({offset, offset + bytes}));
+    REQUIRE(std::memcmp(file.data() + 8 + size + offset,
+                        bsr_session_buffer(session.get(), buffer),
+                        size_t(bytes)) == 0);
+    offset += bytes;
+  }
+  REQUIRE_EQUAL(8 + size + uint64_t(offset), file.size());
+}
+
+CASE(checkpoint_keeps_patterns_with_spare_slots) {
+  Step step = load(makeManifest({{8, 8, 2, 2, 12}, {4, 4, 2, 2, 4}}));
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  for (int64_t blocks : {0, 1, 7}) {
+    Session session = start(step), other = start(step, 2);
+    REQUIRE_OK(bsr_session_initialize(session.get()));
+    REQUIRE_OK(bsr_session_make_pattern(session.get(), 0, blocks));
+    REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
+    save(session, path);
+    REQUIRE_OK(bsr_session_initialize(other.get()));
+    REQUIRE_OK(bsr_session_load(other.get(), path.c_str()));
+    REQUIRE(contentsOf(session, step) == contentsOf(other, step));
+    REQUIRE_EQUAL(std::string(bsr_session_metadata(other.get())), "");
+  }
+}
+
+CASE(checkpoint_of_another_build_of_the_model_loads) {
+  Json manifest = fakeManifest();
+  manifest["target_cpu"] = "other";
+  manifest["arena_bytes"] = 4096;
+  Step step = loadFake(), other = load(manifest);
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  save(trained(step, 2), path);
+  Session session = start(other);
+  REQUIRE_EQUAL(bsr_session_same_step(session.get()), 0);
+  REQUIRE_OK(bsr_session_load(session.get(), path.c_str()));
+  REQUIRE_EQUAL(bsr_session_same_step(session.get()), 0);
+  REQUIRE_EQUAL(countersOf(session).steps, 2);
+}
+
+/// Tries to load `file` into a trained session, which must not change.
+class Refusals {
+public:
+  Refusals() : session(trained(step, 1)), before(state()) {
+    writeFile(path, "");
+  }
+
+  std::string state() const {
+    bsr_counters counters = countersOf(session);
+    return contentsOf(session, step) + std::to_string(counters.seed) + " " +
+           std::to_string(counters.steps) + " " +
+           bsr_session_metadata(session.get());
+  }
+
+  /// Demands that `file` is refused; returns why, with "@" for its name.
+  std::string reason(const std::string &file) {
+    writeFile(path, file);
+    REQUIRE_EQUAL(int(bsr_session_load(session.get(), path.c_str())),
+                  int(BSR_INVALID_CHECKPOINT));
+    REQUIRE(state() == before);
+    std::string text = bsr_last_error(), name = "checkpoint '" + path + "'";
+    for (size_t at; (at = text.find(name)) != std::string::npos;)
+      text.replace(at, name.size(), "@");
+    return text;
+  }
+
+  Step step = loadFake();
+  Session session;
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  std::string before;
+};
+
+static std::string goodFile() {
+  Step step = loadFake();
+  Folder folder;
+  save(trained(step, 2), folder.file("good"), "{\"cursor\": 3}");
+  return readFile(folder.file("good"));
+}
+
+CASE(checkpoint_truncated_anywhere_is_refused) {
+  Refusals refusals;
+  std::string good = goodFile();
+  for (size_t size = 0; size < good.size(); ++size)
+    refusals.reason(good.substr(0, size));
+  REQUIRE_EQUAL(refusals.reason(""), "expected the header of @ to fit into its "
+                                     "0 bytes, but got a length of 0");
+  REQUIRE_EQUAL(refusals.reason(good.substr(0, 100)),
+                "expected the header of @ to fit into its 100 bytes, but got a "
+                "length of " +
+                    std::to_string(headerOf(good).dump().size() / 8 * 8 + 8));
+  std::string found = headerOf(good)["__metadata__"]["checksum"];
+  std::string reason = refusals.reason(good.substr(0, good.size() - 1));
+  REQUIRE_EQUAL(reason.substr(0, reason.size() - 16),
+                "expected the contents of @ to have the checksum " + found +
+                    ", but got ");
+  refusals.reason(good + '\0');
+}
+
+CASE(checkpoint_with_any_bit_flipped_is_refused) {
+  Refusals refusals;
+  std::string good = goodFile();
+  for (size_t bit = 0; bit < 8 * good.size(); bit += 3) {
+    std::string bad = good;
+    bad[bit / 8] = char(bad[bit / 8] ^ 1 << bit % 8);
+    refusals.reason(bad);
+  }
+}
+
+CASE(checkpoint_that_is_foreign_is_refused) {
+  Refusals refusals;
+  REQUIRE_EQUAL(refusals.reason("I am a text, not a checkpoint."),
+                "expected the header of @ to fit into its 30 bytes, but got a "
+                "length of 8367794899556311113");
+  std::string other("\x02\0\0\0\0\0\0\0{}", 10);
+  REQUIRE_EQUAL(refusals.reason(other),
+                "expected '__metadata__' of the header of @ to be an object, "
+                "but got nothing");
+  other.back() = ']';
+  REQUIRE_EQUAL(
+      refusals.reason(other),
+      "expected the header of @ to be JSON, but got an error at byte 2");
+  other[8] = '[';
+  REQUIRE_EQUAL(refusals.reason(other),
+                "expected the header of @ to be an object, but got []");
+}
+
+CASE(checkpoint_with_a_wrong_entry_is_refused) {
+  Refusals refusals;
+  std::string good = goodFile();
+  struct {
+    const char *place;
+    Json value;
+    const char *sentence;
+  } wrong[] = {
+      {"/__metadata__/format", "pt",
+       "expected 'format' of '__metadata__' of the header of @ to be "
+       "\"bsr-checkpoint\", but got \"pt\""},
+      {"/__metadata__/version", "2",
+       "expected 'version' of '__metadata__' of the header of @ to be \"1\", "
+       "but got \"2\""},
+      {"/__metadata__/seed", "-1",
+       "expected 'seed' of the metadata of @ to be a number from 0, but got "
+       "\"-1\""},
+      {"/__metadata__/seed", "18446744073709551616",
+       "expected 'seed' of the metadata of @ to be a number from 0, but got "
+       "\"18446744073709551616\""},
+      {"/__metadata__/steps", "",
+       "expected 'steps' of the metadata of @ to be a number from 0, but got "
+       "\"\""},
+      {"/__metadata__/steps", "-3",
+       "expected 'steps' of the metadata of @ to be a number from 0, but got "
+       "\"-3\""},
+      {"/__metadata__/pattern_updates", "1x",
+       "expected 'pattern_updates' of the metadata of @ to be a number from 0, "
+       "but got \"1x\""},
+      {"/__metadata__/blocks_pruned", 1,
+       "expected 'blocks_pruned' of the metadata of @ to be a string, but got "
+       "1"},
+      {"/__metadata__/blocks_regrown", nullptr,
+       "expected 'blocks_regrown' of the metadata of @ to be a string, but got "
+       "nothing"},
+      {"/__metadata__/metadata", nullptr,
+       "expected 'metadata' of the metadata of @ to be a string, but got "
+       "nothing"},
+      {"/__metadata__/manifest", nullptr,
+       "expected 'manifest' of the metadata of @ to be a string, but got "
+       "nothing"},
+      {"/state.p.b", nullptr, "expected tensor 'state.p.b' in @, but got none"},
+      {"/state.p.b", 1,
+       "expected tensor 'state.p.b' of @ to be an object, but got 1"},
+      {"/state.p.b/dtype", "F16",
+       "expected 'dtype' of tensor 'state.p.b' of @ to be \"F32\", but got "
+       "\"F16\""},
+      {"/state.p.b/shape",
+       {3, 4},
+       "expected 'shape' of tensor 'state.p.b' of @ to be [12], but got [3,4]"},
+      {"/state.p.w/shape/0", int64_t(1) << 62,
+       "expected 'shape' of tensor 'state.p.w' of @ to be [6,2,3], but got "
+       "[4611686018427387904,2,3]"},
+      {"/state.p.b/data_offsets",
+       {0, 44},
+       "expected 'data_offsets' of tensor 'state.p.b' of @ to be a start and "
+       "an end 48 bytes on, but got [0,44]"},
+      {"/state.p.b/data_offsets",
+       {0},
+       "expected 'data_offsets' of tensor 'state.p.b' of @ to be a start and "
+       "an end 48 bytes on, but got [0]"},
+      {"/state.p.b/data_offsets",
+       {400, 448},
+       "expected 'data_offsets[1]' of tensor 'state.p.b' of @ to be an integer "
+       "in [0, 411], but got 448"},
+      {"/state.p.w.bsr.slot", nullptr,
+       "expected tensor 'state.p.w.bsr.slot' in @, but got none"},
+      {"/state.p.w.bsr.slot/shape",
+       {5},
+       "expected 'shape' of tensor 'state.p.w.bsr.slot' of @ to be [6], but "
+       "got [5]"},
+      {"/state.p.w.bsr.col_idx/shape",
+       {6, 1},
+       "expected 'shape' of tensor 'state.p.w.bsr.col_idx' of @ to be one "
+       "size, but got [6,1]"},
+      {"/state.p.w.bsr.col_idx/shape",
+       {int64_t(1) << 62},
+       "expected 'shape' of tensor 'state.p.w.bsr.col_idx' of @ to be one "
+       "size, but got [4611686018427387904]"},
+      {"/more",
+       {1},
+       "expected a checkpoint of this step, but got @ with another tensor "
+       "'more'"},
+  };
+  for (auto &[place, value, sentence] : wrong) {
+    Json header = headerOf(good);
+    Json::json_pointer pointer{std::string(place)};
+    if (value.is_null())
+      header[pointer.parent_pointer()].erase(pointer.back());
+    else
+      header[pointer] = value;
+    REQUIRE_EQUAL(refusals.reason(withHeader(good, header)), sentence);
+  }
+  for (const char *checksum : {"", "12345678901234567", "0123456789abcdeF"}) {
+    Json header = headerOf(good);
+    header["__metadata__"]["checksum"] = checksum;
+    std::string file = withHeader(good, headerOf(good));
+    std::string found = headerOf(file)["__metadata__"]["checksum"];
+    file.replace(file.find(found), 16, checksum);
+    uint64_t size = header.dump().size();
+    std::memcpy(file.data(), &size, 8);
+    std::string reason = refusals.reason(file);
+    if (std::strlen(checksum) != 16)
+      REQUIRE_EQUAL(reason, "expected 'checksum' of '__metadata__' of the "
+                            "header of @ to be 16 hexadecimal digits, but got "
+                            "\"" +
+                                std::string(checksum) + "\"");
+  }
+}
+
+CASE(checkpoint_with_a_broken_pattern_is_refused) {
+  Refusals refusals;
+  std::string good = goodFile();
+  Json header = headerOf(good);
+  uint64_t start;
+  std::memcpy(&start, good.data(), 8);
+  auto spoiled = [&](const char *array, int place, int32_t value) {
+    std::string bad = good;
+    int64_t offset =
+        header["state.p.w.bsr." + std::string(array)]["data_offsets"][0];
+    std::memcpy(&bad[8 + start + size_t(offset) + 4 * size_t(place)], &value,
+                4);
+    return refusals.reason(sealed(bad));
+  };
+  REQUIRE_EQUAL(spoiled("row_ptr", 0, 1),
+                "expected row_ptr[0] of pattern "
+                "'state.p.w' to be 0, but got 1, in @");
+  REQUIRE_EQUAL(spoiled("row_ptr", 1, 2000000000),
+                "expected row_ptr[1] of pattern 'state.p.w' to be in [0, 6], "
+                "but got 2000000000, in @");
+  REQUIRE_EQUAL(spoiled("slot", 2, 6),
+                "expected slot[2] of pattern "
+                "'state.p.w' to be in [0, 5], but got 6, in @");
+}
+
+CASE(checkpoint_of_another_model_is_refused) {
+  Refusals refusals;
+  Folder folder;
+  std::string path = folder.file("other");
+  Json manifest = fakeManifest();
+  manifest["buffers"][2]["name"] = "state.p.c";
+  Step step = load(manifest);
+  save(start(step), path);
+  REQUIRE_EQUAL(refusals.reason(readFile(path)),
+                "expected tensor 'state.p.b' in @, but got none");
+}
+
+CASE(checkpoint_refuses_metadata_that_is_no_utf8) {
+  Step step = loadFake();
+  Session session = start(step);
+  Folder folder;
+  REQUIRE_FAILS(
+      bsr_session_save(session.get(), folder.file("x").c_str(), "a\xff"),
+      BSR_INVALID_ARGUMENT,
+      "expected the metadata of a checkpoint to be UTF-8, but got "
+      "'\"a\\ufffd\"'");
+  REQUIRE_EQUAL(folder.numFiles(), 0u);
+}
+
+CASE(checkpoint_that_cannot_be_written_leaves_the_old_one) {
+  Step step = loadFake();
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  save(trained(step, 1), path);
+  std::string old = readFile(path);
+  Session session = trained(step, 2);
+
+  // A limit on the size of files is a full device that needs no device.
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit limit, least;
+  getrlimit(RLIMIT_FSIZE, &limit);
+  for (rlim_t size : {rlim_t(0), rlim_t(8), rlim_t(old.size() - 1)}) {
+    least = limit;
+    least.rlim_cur = size;
+    setrlimit(RLIMIT_FSIZE, &least);
+    bsr_status status =
+        bsr_session_save(session.get(), path.c_str(), "{\"cursor\": 1}");
+    setrlimit(RLIMIT_FSIZE, &limit);
+    REQUIRE_FAILS(status, BSR_IO_ERROR,
+                  "expected to write '" + path + "', but got 'File too large'");
+    REQUIRE(readFile(path) == old);
+    REQUIRE_EQUAL(folder.numFiles(), 1u);
+  }
+  REQUIRE_OK(bsr_session_save(session.get(), path.c_str(), ""));
+  REQUIRE(readFile(path) != old);
+}
+
+CASE(checkpoint_needs_a_place) {
+  Step step = loadFake();
+  Session session = start(step);
+  Folder folder;
+  std::string path = folder.file("none/checkpoint");
+  REQUIRE_FAILS(bsr_session_save(session.get(), path.c_str(), ""), BSR_IO_ERROR,
+                "expected to write '" + path +
+                    ".tmp', but got 'No such file or directory'");
+  REQUIRE_FAILS(bsr_session_load(session.get(), path.c_str()), BSR_IO_ERROR,
+                "expected to read '" + path +
+                    "', but got 'No such file or directory'");
+  path = folder.file("folder");
+  std::filesystem::create_directory(path);
+  REQUIRE_FAILS(bsr_session_save(session.get(), path.c_str(), ""), BSR_IO_ERROR,
+                "expected to write '" + path + "', but got 'Is a directory'");
+  REQUIRE_FAILS(bsr_session_load(session.get(), path.c_str()), BSR_IO_ERROR,
+                "expected '" + path +
+                    "' to be a file, but got a folder or a device");
+  REQUIRE_EQUAL(folder.numFiles(), 1u);
+}
+
+CASE(checkpoint_is_written_by_one_at_a_time) {
+  Step step = loadFake();
+  Session session = start(step);
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  int other = open((path + ".tmp").c_str(), O_WRONLY | O_CREAT, 0600);
+  REQUIRE_EQUAL(flock(other, LOCK_EX), 0);
+  REQUIRE_FAILS(bsr_session_save(session.get(), path.c_str(), ""), BSR_IO_ERROR,
+                "expected to write '" + path +
+                    ".tmp', but got 'Resource temporarily unavailable'");
+  REQUIRE_EQUAL(folder.numFiles(), 1u);
+  // What a killed process left is no hindrance.
+  close(other);
+  save(session, path);
+  REQUIRE_EQUAL(folder.numFiles(), 1u);
+  REQUIRE_OK(bsr_session_load(session.get(), path.c_str()));
+}
+
+CASE(checkpoint_in_the_working_folder) {
+  Step step = loadFake();
+  Session session = start(step);
+  Folder folder;
+  std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.file(""));
+  bsr_status saved = bsr_session_save(session.get(), "checkpoint", "");
+  bsr_status loaded = bsr_session_load(session.get(), "checkpoint");
+  std::filesystem::current_path(before);
+  REQUIRE_OK(saved);
+  REQUIRE_OK(loaded);
+}
+
+CASE(checkpoint_survives_being_killed) {
+  Step step = load(makeManifest({{512, 512, 16, 16, 600}}));
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  Session session = start(step);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  save(session, path);
+  Session reader = start(step);
+  for (int round = 0; round < 40; ++round) {
+    pid_t child = fork();
+    if (child == 0)
+      for (;;)
+        (void)bsr_session_save(session.get(), path.c_str(), "");
+    usleep(useconds_t(500 * round));
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    REQUIRE_OK(bsr_session_load(reader.get(), path.c_str()));
+    REQUIRE(contentsOf(reader, step) == contentsOf(session, step));
+  }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A compiled step written by hand: SGD with momentum towards nothing. It
+// follows the row view, so that it is wrong where the pattern is.
+
+#include <stdint.h>
+
+#ifndef ABI_VERSION
+#define ABI_VERSION 1
+#endif
+
+const uint32_t bsr_step_abi_version = ABI_VERSION;
+
+// Longer than its text: the checks put other manifests in its place.
+const char bsr_step_manifest[32768] =
+    "{\"format\": \"bsr-step\", \"version\": 1, \"name\": \"fake\","
+    " \"target_cpu\": \"any\", \"arena_bytes\": 100,"
+    " \"buffers\": ["
+    "  {\"name\": \"state.p.w\", \"kind\": \"values\", \"role\": \"param\","
+    "   \"type\": \"f32\", \"shape\": [6, 2, 3], \"carried\": true,"
+    "   \"pattern\": 0, \"init\": \"normal(0.5)\"},"
+    "  {\"name\": \"state.m.w\", \"kind\": \"values\", \"role\": \"state\","
+    "   \"type\": \"f32\", \"shape\": [6, 2, 3], \"carried\": true,"
+    "   \"pattern\": 0, \"init\": \"zeros\"},"
+    "  {\"name\": \"state.p.b\", \"kind\": \"dense\", \"role\": \"param\","
+    "   \"type\": \"f32\", \"shape\": [12], \"carried\": true,"
+    "   \"init\": \"ones\"},"
+    "  {\"name\": \"state.t\", \"kind\": \"dense\", \"role\": \"state\","
+    "   \"type\": \"i32\", \"shape\": [], \"carried\": true},"
+    "  {\"name\": \"state.flags\", \"kind\": \"dense\", \"role\": \"state\","
+    "   \"type\": \"i1\", \"shape\": [3], \"carried\": true,"
+    "   \"init\": \"ones\"},"
+    "  {\"name\": \"lr\", \"kind\": \"dense\", \"role\": \"lr\","
+    "   \"type\": \"f32\", \"shape\": [], \"carried\": false},"
+    "  {\"name\": \"state.p.w\", \"kind\": \"row_ptr\", \"role\": \"pattern\","
+    "   \"type\": \"i32\", \"shape\": [5], \"carried\": false, \"pattern\": 0},"
+    "  {\"name\": \"state.p.w\", \"kind\": \"col_idx\", \"role\": \"pattern\","
+    "   \"type\": \"i32\", \"shape\": [6], \"carried\": false, \"pattern\": 0},"
+    "  {\"name\": \"state.p.w\", \"kind\": \"slot\", \"role\": \"pattern\","
+    "   \"type\": \"i32\", \"shape\": [6], \"carried\": false, \"pattern\": 0},"
+    "  {\"name\": \"state.p.w\", \"kind\": \"col_ptr\", \"role\": \"pattern\","
+    "   \"type\": \"i32\", \"shape\": [5], \"carried\": false, \"pattern\": 0},"
+    "  {\"name\": \"state.p.w\", \"kind\": \"row_idx\", \"role\": \"pattern\","
+    "   \"type\": \"i32\", \"shape\": [6], \"carried\": false, \"pattern\": 0},"
+    "  {\"name\": \"state.p.w\", \"kind\": \"slot_t\", \"role\": \"pattern\","
+    "   \"type\": \"i32\", \"shape\": [6], \"carried\": false, \"pattern\": 0},"
+    "  {\"name\": \"loss\", \"kind\": \"output\", \"role\": \"loss\","
+    "   \"type\": \"f32\", \"shape\": [], \"carried\": false}],"
+    " \"patterns\": ["
+    "  {\"name\": \"state.p.w\", \"shape\": [8, 12], \"block\": [2, 3],"
+    "   \"slots\": 6, \"density\": 0.375, \"static\": false, \"weight\": 0,"
+    "   \"buffers\": {\"row_ptr\": 6, \"col_idx\": 7, \"slot\": 8,"
+    "                 \"col_ptr\": 9, \"row_idx\": 10, \"slot_t\": 11}}],"
+    " \"products\": {\"spmm\": 1, \"sddmm\": 2}, \"left_dense\": 3}";
+
+void bsr_step_run(void *const *buffers, void *arena) {
+  float *w = buffers[0], *m = buffers[1], *b = buffers[2];
+  int32_t *t = buffers[3];
+  const float *lr = buffers[5];
+  const int32_t *row_ptr = buffers[6], *col_idx = buffers[7];
+  const int32_t *slot = buffers[8];
+  float *loss = buffers[12];
+  float *sum = arena;
+
+  *sum = 0;
+  for (int row = 0; row < 4; ++row)
+    for (int k = row_ptr[row]; k < row_ptr[row + 1]; ++k)
+      for (int i = 6 * slot[k]; i < 6 * slot[k] + 6; ++i) {
+        m[i] = 0.9f * m[i] + w[i] + 0.01f * b[3 * col_idx[k]];
+        w[i] -= *lr * m[i];
+        *sum += w[i] * w[i];
+      }
+  for (int i = 0; i < 12; ++i)
+    b[i] -= *lr * b[i];
+  ++*t;
+  *loss = *sum;
+}

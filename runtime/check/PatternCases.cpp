@@ -1,0 +1,477 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Patterns: made, set, read and written; every invariant.
+
+#include "Check.h"
+#include <algorithm>
+#include <set>
+
+using namespace check;
+
+namespace {
+/// A pattern in vectors, which a case may spoil.
+struct Arrays {
+  std::vector<int32_t> rowPtr, colIdx, slot, colPtr, rowIdx, slotT;
+
+  bsr_pattern_view view() const {
+    return {int64_t(colIdx.size()), rowPtr.data(), colIdx.data(), slot.data(),
+            colPtr.data(),          rowIdx.data(), slotT.data()};
+  }
+};
+} // namespace
+
+/// A pattern of the fake step: 4 x 4 blocks in 6 slots; one row and one column
+/// are empty, one slot is unused.
+static Arrays example() {
+  return {{0, 2, 2, 3, 5}, {0, 3, 1, 0, 1}, {4, 0, 5, 1, 3},
+          {0, 2, 4, 4, 5}, {0, 3, 2, 3, 0}, {4, 1, 5, 3, 0}};
+}
+
+static bool equal(const bsr_pattern_view &a, const bsr_pattern_view &b,
+                  int64_t rows, int64_t cols) {
+  auto same = [](const int32_t *x, const int32_t *y, int64_t size) {
+    return std::equal(x, x + size, y);
+  };
+  return a.blocks == b.blocks && same(a.row_ptr, b.row_ptr, rows + 1) &&
+         same(a.col_idx, b.col_idx, a.blocks) &&
+         same(a.slot, b.slot, a.blocks) &&
+         same(a.col_ptr, b.col_ptr, cols + 1) &&
+         same(a.row_idx, b.row_idx, a.blocks) &&
+         same(a.slot_t, b.slot_t, a.blocks);
+}
+
+/// The invariants, checked the long way round.
+static void requireValid(const bsr_pattern_view &view, int64_t rows,
+                         int64_t cols, int64_t slots) {
+  using Triple = std::array<int64_t, 3>;
+  std::vector<Triple> byRow, byCol;
+  REQUIRE_EQUAL(view.row_ptr[0], 0);
+  REQUIRE_EQUAL(view.col_ptr[0], 0);
+  for (int64_t r = 0; r < rows; ++r)
+    for (int32_t k = view.row_ptr[r]; k < view.row_ptr[r + 1]; ++k)
+      byRow.push_back({r, view.col_idx[k], view.slot[k]});
+  for (int64_t c = 0; c < cols; ++c)
+    for (int32_t k = view.col_ptr[c]; k < view.col_ptr[c + 1]; ++k)
+      byCol.push_back({view.row_idx[k], c, view.slot_t[k]});
+  REQUIRE_EQUAL(int64_t(byRow.size()), view.blocks);
+  REQUIRE(std::is_sorted(byRow.begin(), byRow.end()));
+  REQUIRE(std::is_sorted(byCol.begin(), byCol.end(),
+                         [](const Triple &a, const Triple &b) {
+                           return std::pair(a[1], a[0]) < std::pair(b[1], b[0]);
+                         }));
+  std::sort(byCol.begin(), byCol.end());
+  REQUIRE(byRow == byCol);
+  std::set<std::pair<int64_t, int64_t>> places;
+  std::set<int64_t> used;
+  for (auto [r, c, slot] : byRow) {
+    REQUIRE(c >= 0 && c < cols && slot >= 0 && slot < slots);
+    REQUIRE(places.insert({r, c}).second);
+    REQUIRE(used.insert(slot).second);
+  }
+}
+
+CASE(pattern_of_a_new_session_is_empty) {
+  Step step = loadFake();
+  Session session = start(step);
+  REQUIRE_EQUAL(viewOf(session).blocks, 0);
+  REQUIRE_OK(bsr_session_check_patterns(session.get()));
+}
+
+CASE(pattern_is_read_back_as_it_was_set) {
+  Step step = loadFake();
+  Session session = start(step);
+  Arrays arrays = example();
+  bsr_pattern_view view = arrays.view();
+  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+  REQUIRE(equal(viewOf(session), view, 4, 4));
+  REQUIRE_OK(bsr_session_check_patterns(session.get()));
+  // The buffers are those of the manifest.
+  REQUIRE_EQUAL(static_cast<const void *>(viewOf(session).row_ptr),
+                bsr_session_buffer(session.get(), 6));
+  REQUIRE_EQUAL(static_cast<const void *>(viewOf(session).slot_t),
+                bsr_session_buffer(session.get(), 11));
+  // Setting it to itself changes nothing.
+  bsr_pattern_view own = viewOf(session);
+  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &own));
+  REQUIRE(equal(viewOf(session), view, 4, 4));
+}
+
+CASE(pattern_adds_what_is_left_out) {
+  Step step = loadFake();
+  Session session = start(step);
+  Arrays arrays = example();
+  bsr_pattern_view rows = arrays.view();
+  rows.col_ptr = rows.row_idx = rows.slot_t = nullptr;
+  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &rows));
+  REQUIRE(equal(viewOf(session), arrays.view(), 4, 4));
+
+  rows.slot = nullptr;
+  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &rows));
+  int32_t slots[] = {0, 1, 2, 3, 4}, slotsT[] = {0, 3, 2, 4, 1};
+  REQUIRE(std::equal(slots, slots + 5, viewOf(session).slot));
+  REQUIRE(std::equal(slotsT, slotsT + 5, viewOf(session).slot_t));
+
+  int32_t none[] = {0, 0, 0, 0, 0};
+  bsr_pattern_view empty = {0,       none,    nullptr, nullptr,
+                            nullptr, nullptr, nullptr};
+  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &empty));
+  REQUIRE_EQUAL(viewOf(session).blocks, 0);
+}
+
+CASE(pattern_refuses_what_breaks_an_invariant) {
+  Step step = loadFake();
+  Session session = start(step);
+  Arrays whole = example();
+  bsr_pattern_view view = whole.view();
+  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+  REQUIRE_OK(bsr_session_init_buffer(session.get(), 0, "ones"));
+  std::string before = contentsOf(session, step);
+  struct {
+    std::vector<int32_t> Arrays::*array;
+    int place, value;
+    const char *sentence;
+  } broken[] = {
+      {&Arrays::rowPtr, 0, 1,
+       "row_ptr[0] of pattern 'state.p.w' to be 0, but got 1"},
+      {&Arrays::rowPtr, 0, -1,
+       "row_ptr[0] of pattern 'state.p.w' to be 0, but got -1"},
+      {&Arrays::rowPtr, 2, 1,
+       "row_ptr[2] of pattern 'state.p.w' to be in [2, 5], but got 1"},
+      {&Arrays::rowPtr, 1, -7,
+       "row_ptr[1] of pattern 'state.p.w' to be in [0, 5], but got -7"},
+      {&Arrays::rowPtr, 3, 6,
+       "row_ptr[3] of pattern 'state.p.w' to be in [2, 5], but got 6"},
+      {&Arrays::rowPtr, 4, 4,
+       "row_ptr[4] of pattern 'state.p.w' to be the number of blocks 5, but "
+       "got 4"},
+      {&Arrays::colIdx, 2, -1,
+       "col_idx[2] of pattern 'state.p.w', in block row 2, to be in [0, 3], "
+       "but got -1"},
+      {&Arrays::colIdx, 1, 4,
+       "col_idx[1] of pattern 'state.p.w', in block row 0, to be in [1, 3], "
+       "but got 4"},
+      {&Arrays::colIdx, 1, 0,
+       "col_idx[1] of pattern 'state.p.w', in block row 0, to be in [1, 3], "
+       "but got 0"},
+      {&Arrays::colIdx, 3, 2,
+       "col_idx[4] of pattern 'state.p.w', in block row 3, to be in [3, 3], "
+       "but got 1"},
+      {&Arrays::slot, 3, 6,
+       "slot[3] of pattern 'state.p.w' to be in [0, 5], but got 6"},
+      {&Arrays::slot, 0, -1,
+       "slot[0] of pattern 'state.p.w' to be in [0, 5], but got -1"},
+      {&Arrays::slot, 4, 0,
+       "slot[4] of pattern 'state.p.w' to be used by no other block, but got 0 "
+       "again"},
+      {&Arrays::slot, 0, 2,
+       "slot_t[0] of pattern 'state.p.w' to be 2 as in the row view, but got "
+       "4"},
+      {&Arrays::colPtr, 0, 1,
+       "col_ptr[0] of pattern 'state.p.w' to be 0 as in the row view, but got "
+       "1"},
+      {&Arrays::colPtr, 4, 6,
+       "col_ptr[4] of pattern 'state.p.w' to be 5 as in the row view, but got "
+       "6"},
+      {&Arrays::colPtr, 1, 3,
+       "col_ptr[1] of pattern 'state.p.w' to be 2 as in the row view, but got "
+       "3"},
+      {&Arrays::rowIdx, 3, 4,
+       "row_idx[3] of pattern 'state.p.w' to be 3 as in the row view, but got "
+       "4"},
+      {&Arrays::rowIdx, 1, 0,
+       "row_idx[1] of pattern 'state.p.w' to be 3 as in the row view, but got "
+       "0"},
+      {&Arrays::slotT, 4, 4,
+       "slot_t[4] of pattern 'state.p.w' to be 0 as in the row view, but got "
+       "4"},
+  };
+  for (auto &[array, place, value, sentence] : broken) {
+    Arrays spoiled = whole;
+    (spoiled.*array)[place] = value;
+    view = spoiled.view();
+    REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 0, &view),
+                  BSR_INVALID_PATTERN, "expected " + std::string(sentence));
+    REQUIRE(before == contentsOf(session, step));
+  }
+
+  for (int64_t blocks : {-1, 7}) {
+    view = whole.view();
+    view.blocks = blocks;
+    REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 0, &view),
+                  BSR_INVALID_PATTERN,
+                  "expected the blocks of pattern 'state.p.w' to be in [0, 6], "
+                  "but got " +
+                      std::to_string(blocks));
+  }
+  for (auto missing :
+       {&bsr_pattern_view::row_ptr, &bsr_pattern_view::col_idx}) {
+    view = whole.view();
+    view.*missing = nullptr;
+    REQUIRE_FAILS(
+        bsr_session_set_pattern(session.get(), 0, &view), BSR_INVALID_PATTERN,
+        "expected row_ptr and col_idx of pattern 'state.p.w' to point "
+        "somewhere, but got null");
+  }
+  for (auto missing : {&bsr_pattern_view::slot, &bsr_pattern_view::col_ptr,
+                       &bsr_pattern_view::row_idx, &bsr_pattern_view::slot_t}) {
+    view = whole.view();
+    view.*missing = nullptr;
+    REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 0, &view),
+                  BSR_INVALID_PATTERN,
+                  "expected slot, col_ptr, row_idx and slot_t of pattern "
+                  "'state.p.w' together, but got some of them");
+  }
+  REQUIRE(before == contentsOf(session, step));
+}
+
+CASE(pattern_that_was_written_over_is_found_out) {
+  Step step = loadFake();
+  Session session = start(step);
+  Folder folder;
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  static_cast<int32_t *>(bsr_session_buffer(session.get(), 6))[4] = 1 << 30;
+  std::string sentence = "expected the blocks of pattern 'state.p.w' to be in "
+                         "[0, 6], but got 1073741824";
+  REQUIRE_FAILS(bsr_session_check_patterns(session.get()), BSR_INVALID_PATTERN,
+                sentence);
+  REQUIRE_FAILS(bsr_session_update_patterns(session.get(), 0.5, nullptr),
+                BSR_INVALID_PATTERN, sentence);
+  REQUIRE_FAILS(
+      bsr_session_save(session.get(), folder.file("saved").c_str(), ""),
+      BSR_INVALID_PATTERN, sentence);
+  REQUIRE_FAILS(
+      bsr_session_write_pattern(session.get(), 0, folder.file("p").c_str()),
+      BSR_INVALID_PATTERN, sentence);
+  REQUIRE_EQUAL(folder.numFiles(), 0u);
+}
+
+CASE(pattern_made_is_valid_for_every_block_and_count) {
+  for (int64_t blockRows : {1, 2, 3, 4, 8, 16, 24, 32, 64})
+    for (int64_t blockCols : {1, 5, 16, 64}) {
+      Step step = load(makeManifest(
+          {{7 * blockRows, 5 * blockCols, blockRows, blockCols, 20}}));
+      for (int64_t blocks : {0, 1, 7, 19, 20, BSR_MOST_BLOCKS}) {
+        Session session = start(step, uint64_t(blocks));
+        REQUIRE_OK(bsr_session_make_pattern(session.get(), 0, blocks));
+        bsr_pattern_view view = viewOf(session);
+        REQUIRE_EQUAL(view.blocks, blocks < 0 ? 20 : blocks);
+        requireValid(view, 7, 5, 20);
+        for (int64_t k = 0; k < view.blocks; ++k)
+          REQUIRE_EQUAL(view.slot[k], k);
+        REQUIRE_OK(bsr_session_check_patterns(session.get()));
+      }
+    }
+}
+
+CASE(pattern_with_slots_for_every_block_is_dense) {
+  for (int64_t slots : {35, 50}) {
+    Step step = load(makeManifest({{14, 15, 2, 3, slots, "f32", 1.0}}));
+    Session session = start(step);
+    REQUIRE_OK(bsr_session_initialize(session.get()));
+    bsr_pattern_view view = viewOf(session);
+    REQUIRE_EQUAL(view.blocks, 35);
+    for (int64_t k = 0; k < 35; ++k)
+      REQUIRE_EQUAL(view.col_idx[k], k % 5);
+    requireValid(view, 7, 5, slots);
+  }
+}
+
+CASE(pattern_choices_are_even) {
+  // How often each of 4 x 4 blocks, and each pair of neighbours, is among 6.
+  Step step = loadFake();
+  int counts[16] = {}, pairs[15] = {};
+  for (int seed = 0; seed < 8000; ++seed) {
+    Session session = start(step, seed);
+    REQUIRE_OK(bsr_session_make_pattern(session.get(), 0, 6));
+    bsr_pattern_view view = viewOf(session);
+    bool stored[16] = {};
+    for (int r = 0; r < 4; ++r)
+      for (int32_t k = view.row_ptr[r]; k < view.row_ptr[r + 1]; ++k)
+        stored[4 * r + view.col_idx[k]] = true;
+    for (int b = 0; b < 16; ++b)
+      counts[b] += stored[b];
+    for (int b = 0; b < 15; ++b)
+      pairs[b] += stored[b] && stored[b + 1];
+  }
+  // 6/16 of 8000 and (6*5)/(16*15) of 8000, each with 4.5 standard deviations.
+  for (int count : counts)
+    REQUIRE(std::abs(count - 3000) < 195);
+  for (int count : pairs)
+    REQUIRE(std::abs(count - 1000) < 133);
+}
+
+CASE(pattern_made_is_keyed_by_seed_and_name) {
+  Step step = load(makeManifest({{32, 32, 1, 1, 400}, {32, 32, 1, 1, 400}}));
+  auto columns = [&](uint64_t seed, int64_t pattern) {
+    Session session = start(step, seed);
+    REQUIRE_OK(bsr_session_initialize(session.get()));
+    bsr_pattern_view view = viewOf(session, pattern);
+    return std::vector<int32_t>(view.col_idx, view.col_idx + view.blocks);
+  };
+  REQUIRE(columns(5, 0) == columns(5, 0));
+  REQUIRE(columns(5, 0) != columns(6, 0));
+  REQUIRE(columns(5, 0) != columns(5, 1));
+}
+
+CASE(pattern_made_is_the_same_everywhere) {
+  Step step = loadFake();
+  Session session = start(step, 42);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  std::ostringstream blocks;
+  bsr_pattern_view view = viewOf(session);
+  for (int r = 0; r < 4; ++r)
+    for (int32_t k = view.row_ptr[r]; k < view.row_ptr[r + 1]; ++k)
+      blocks << r << view.col_idx[k] << " ";
+  REQUIRE_EQUAL(blocks.str(), "00 01 11 13 22 33 ");
+}
+
+CASE(pattern_refuses_counts_out_of_range) {
+  Step step = loadFake();
+  Session session = start(step);
+  for (int64_t blocks : {-2, 7})
+    REQUIRE_FAILS(bsr_session_make_pattern(session.get(), 0, blocks),
+                  BSR_INVALID_ARGUMENT,
+                  "expected the blocks of pattern 'state.p.w' to be in [0, 6], "
+                  "but got " +
+                      std::to_string(blocks));
+  std::string sentence = "expected the index of one of 1 patterns, but got 1";
+  bsr_pattern_view view = {};
+  REQUIRE_FAILS(bsr_session_make_pattern(session.get(), 1, 0),
+                BSR_INVALID_ARGUMENT, sentence);
+  REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 1, &view),
+                BSR_INVALID_ARGUMENT, sentence);
+  REQUIRE_FAILS(bsr_session_get_pattern(session.get(), 1, &view),
+                BSR_INVALID_ARGUMENT, sentence);
+  REQUIRE_FAILS(bsr_session_read_pattern(session.get(), 1, "x"),
+                BSR_INVALID_ARGUMENT, sentence);
+  REQUIRE_FAILS(bsr_session_write_pattern(session.get(), 1, "x"),
+                BSR_INVALID_ARGUMENT, sentence);
+}
+
+CASE(pattern_that_is_static_stays) {
+  Json manifest = makeManifest({{8, 8, 2, 2, 4}});
+  manifest["patterns"][0]["static"] = true;
+  manifest["patterns"][0].erase("buffers");
+  manifest["buffers"].erase(manifest["buffers"].begin() + 3,
+                            manifest["buffers"].end());
+  Step step = load(manifest);
+  bsr_pattern_info info;
+  REQUIRE_OK(bsr_step_pattern(step.get(), 0, &info));
+  REQUIRE_EQUAL(info.is_static, 1);
+  Session session = start(step);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  std::string before = contentsOf(session, step);
+  int64_t pruned = -1;
+  REQUIRE_OK(bsr_session_update_patterns(session.get(), 1, &pruned));
+  REQUIRE_EQUAL(pruned, 0);
+  REQUIRE(before == contentsOf(session, step));
+  bsr_pattern_view view = {};
+  std::string sentence =
+      "expected a pattern that can change, but got 'w0', which is static";
+  REQUIRE_FAILS(bsr_session_get_pattern(session.get(), 0, &view),
+                BSR_INVALID_ARGUMENT, sentence);
+  REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 0, &view),
+                BSR_INVALID_ARGUMENT, sentence);
+  REQUIRE_FAILS(bsr_session_read_pattern(session.get(), 0, "x"),
+                BSR_INVALID_ARGUMENT, sentence);
+  REQUIRE_FAILS(bsr_session_write_pattern(session.get(), 0, "x"),
+                BSR_INVALID_ARGUMENT, sentence);
+
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  REQUIRE_OK(bsr_session_save(session.get(), path.c_str(), nullptr));
+  Session resumed = start(step, 9);
+  REQUIRE_OK(bsr_session_load(resumed.get(), path.c_str()));
+  REQUIRE(before == contentsOf(resumed, step));
+}
+
+CASE(pattern_file_is_read_back_as_it_was_written) {
+  Step step = loadFake();
+  Session session = start(step), other = start(step);
+  Folder folder;
+  std::string path = folder.file("pattern.json");
+  Arrays arrays = example();
+  bsr_pattern_view view = arrays.view();
+  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+  REQUIRE_OK(bsr_session_write_pattern(session.get(), 0, path.c_str()));
+  REQUIRE_EQUAL(folder.numFiles(), 1u);
+  REQUIRE_OK(bsr_session_read_pattern(other.get(), 0, path.c_str()));
+  REQUIRE(equal(viewOf(other), view, 4, 4));
+}
+
+CASE(pattern_file_may_leave_out_slots_and_columns) {
+  Step step = loadFake();
+  Session session = start(step);
+  Folder folder;
+  std::string path = folder.file("pattern.json");
+  writeFile(path, "{\"format\": \"bsr-pattern\", \"version\": 1, "
+                  "\"shape\": [8, 12], \"block\": [2, 3], "
+                  "\"row_ptr\": [0, 2, 2, 3, 3], \"col_idx\": [1, 2, 0]}");
+  REQUIRE_OK(bsr_session_read_pattern(session.get(), 0, path.c_str()));
+  bsr_pattern_view view = viewOf(session);
+  REQUIRE_EQUAL(view.blocks, 3);
+  REQUIRE_EQUAL(view.slot[2], 2);
+  REQUIRE_EQUAL(view.row_idx[0], 2);
+  REQUIRE_EQUAL(view.slot_t[0], 2);
+  writeFile(path, "{\"format\": \"bsr-pattern\", \"version\": 1, "
+                  "\"shape\": [8, 12], \"block\": [2, 3], "
+                  "\"row_ptr\": [0, 0, 0, 0, 0], \"col_idx\": []}");
+  REQUIRE_OK(bsr_session_read_pattern(session.get(), 0, path.c_str()));
+  REQUIRE_EQUAL(viewOf(session).blocks, 0);
+}
+
+CASE(pattern_file_that_is_wrong_is_refused) {
+  Step step = loadFake();
+  Session session = start(step);
+  Folder folder;
+  std::string path = folder.file("pattern.json");
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  REQUIRE_OK(bsr_session_write_pattern(session.get(), 0, path.c_str()));
+  std::string whole = readFile(path), before = contentsOf(session, step);
+  auto refuses = [&](bsr_status status, std::string sentence) {
+    for (size_t at; (at = sentence.find('@')) != std::string::npos;)
+      sentence.replace(at, 1, "pattern file '" + path + "'");
+    REQUIRE_FAILS(bsr_session_read_pattern(session.get(), 0, path.c_str()),
+                  status, sentence);
+    REQUIRE(before == contentsOf(session, step));
+  };
+  struct {
+    const char *place;
+    Json value;
+    const char *sentence;
+  } wrong[] = {
+      {"/format", "x",
+       "expected 'format' of @ to be \"bsr-pattern\", but got \"x\""},
+      {"/version", 2,
+       "expected 'version' of @ to be an integer in [1, 1], but got 2"},
+      {"/shape", {8, 8}, "expected 'shape' of @ to be [8, 12], but got [8,8]"},
+      {"/block", {3, 2}, "expected 'block' of @ to be [2, 3], but got [3,2]"},
+      {"/row_ptr",
+       {0, 6},
+       "expected 'row_ptr' of @ to be of size 5, but got [0,6]"},
+      {"/slot", {1}, "expected 'slot' of @ to be of size 6, but got [1]"},
+      {"/col_ptr", {0}, "expected 'col_ptr' of @ to be of size 5, but got [0]"},
+      {"/col_idx", "x",
+       "expected 'col_idx' of @ to be an array, but got \"x\""},
+      {"/col_idx/1", 3000000000,
+       "expected 'col_idx[1]' of @ to be an integer in [-2147483648, "
+       "2147483647], but got 3000000000"},
+      {"/col_idx/1", 0.5,
+       "expected 'col_idx[1]' of @ to be an integer in [-2147483648, "
+       "2147483647], but got 0.5"},
+      {"/row_ptr/0", 1,
+       "expected row_ptr[0] of pattern 'state.p.w' to be 0, but got 1"},
+  };
+  for (auto &[place, value, sentence] : wrong) {
+    Json file = Json::parse(whole);
+    file[Json::json_pointer{std::string(place)}] = value;
+    writeFile(path, file.dump());
+    refuses(BSR_INVALID_PATTERN, sentence);
+  }
+  writeFile(path, whole.substr(0, 50));
+  refuses(BSR_INVALID_PATTERN,
+          "expected @ to be JSON, but got an error at byte 51");
+  std::filesystem::remove(path);
+  refuses(BSR_IO_ERROR, "expected to read '" + path +
+                            "', but got 'No such file or directory'");
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sessions: memory, initial values, runs, snapshots, counters.
+
+#include "Check.h"
+#include <cmath>
+#include <thread>
+
+using namespace check;
+
+template <typename T>
+static T *at(const Session &session, int64_t buffer) {
+  return static_cast<T *>(bsr_session_buffer(session.get(), buffer));
+}
+
+CASE(session_buffers_are_aligned_zero_and_apart) {
+  Step step = loadFake();
+  Session session = start(step);
+  char *end = nullptr;
+  for (int64_t i = 0; i < bsr_step_num_buffers(step.get()); ++i) {
+    bsr_buffer_info info;
+    REQUIRE_OK(bsr_step_buffer(step.get(), i, &info));
+    char *buffer = at<char>(session, i);
+    REQUIRE_EQUAL(reinterpret_cast<uintptr_t>(buffer) % 64, 0u);
+    REQUIRE(!end || buffer >= end);
+    end = buffer + info.bytes;
+    for (int64_t b = 0; b < info.bytes; ++b)
+      REQUIRE_EQUAL(int(buffer[b]), 0);
+  }
+  REQUIRE(!bsr_session_buffer(session.get(), -1));
+  REQUIRE(!bsr_session_buffer(session.get(), 13));
+}
+
+CASE(session_refuses_more_memory_than_there_is) {
+  Json manifest = fakeManifest();
+  manifest["arena_bytes"] = int64_t(1) << 46;
+  Step step = load(manifest);
+  bsr_session *session = nullptr;
+  REQUIRE_FAILS(bsr_session_create(step.get(), 1, &session), BSR_OUT_OF_MEMORY,
+                "expected 70368744179264 bytes of memory for the buffers of "
+                "the step, but got none");
+  REQUIRE(!session);
+}
+
+CASE(session_refuses_null) {
+  Step step = loadFake();
+  Session session = start(step);
+  auto nothing = [](const char *argument) {
+    return "expected argument '" + std::string(argument) +
+           "' to point somewhere, but got null";
+  };
+  bsr_session *created;
+  REQUIRE_FAILS(bsr_session_create(nullptr, 1, &created), BSR_INVALID_ARGUMENT,
+                nothing("step"));
+  REQUIRE_FAILS(bsr_session_create(step.get(), 1, nullptr),
+                BSR_INVALID_ARGUMENT, nothing("session"));
+  for (bsr_status (*function)(bsr_session *) :
+       {bsr_session_initialize, bsr_session_run, bsr_session_snapshot,
+        bsr_session_restore})
+    REQUIRE_FAILS(function(nullptr), BSR_INVALID_ARGUMENT, nothing("session"));
+  REQUIRE_FAILS(bsr_session_init_buffer(nullptr, 0, "ones"),
+                BSR_INVALID_ARGUMENT, nothing("session"));
+  REQUIRE_FAILS(bsr_session_counters(session.get(), nullptr),
+                BSR_INVALID_ARGUMENT, nothing("counters"));
+  REQUIRE_FAILS(bsr_session_get_pattern(session.get(), 0, nullptr),
+                BSR_INVALID_ARGUMENT, nothing("view"));
+  REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 0, nullptr),
+                BSR_INVALID_ARGUMENT, nothing("view"));
+  REQUIRE_FAILS(bsr_session_save(session.get(), nullptr, ""),
+                BSR_INVALID_ARGUMENT, nothing("path"));
+  REQUIRE_FAILS(bsr_session_load(session.get(), nullptr), BSR_INVALID_ARGUMENT,
+                nothing("path"));
+  REQUIRE_FAILS(bsr_session_read_pattern(session.get(), 0, nullptr),
+                BSR_INVALID_ARGUMENT, nothing("path"));
+  REQUIRE_FAILS(bsr_session_write_pattern(session.get(), 0, nullptr),
+                BSR_INVALID_ARGUMENT, nothing("path"));
+  bsr_session_destroy(nullptr);
+}
+
+CASE(session_error_of_one_thread_is_its_own) {
+  Step step = loadFake();
+  bsr_buffer_info info;
+  REQUIRE_FAILS(bsr_step_buffer(step.get(), 13, &info), BSR_INVALID_ARGUMENT,
+                "expected the index of one of 13 buffers, but got 13");
+  std::string other = "unset";
+  std::thread([&] { other = bsr_last_error(); }).join();
+  REQUIRE_EQUAL(other, "");
+  REQUIRE_EQUAL(std::string(bsr_last_error()),
+                "expected the index of one of 13 buffers, but got 13");
+}
+
+CASE(session_initializes_by_the_manifest) {
+  Step step = loadFake();
+  Session session = start(step);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  REQUIRE_EQUAL(viewOf(session).blocks, 6);
+  for (int i = 0; i < 36; ++i) {
+    REQUIRE(at<float>(session, 0)[i] != 0);
+    REQUIRE_EQUAL(at<float>(session, 1)[i], 0.0f);
+  }
+  for (int i = 0; i < 12; ++i)
+    REQUIRE_EQUAL(at<float>(session, 2)[i], 1.0f);
+  REQUIRE_EQUAL(*at<int32_t>(session, 3), 0);
+  for (int i = 0; i < 3; ++i)
+    REQUIRE_EQUAL(int(at<int8_t>(session, 4)[i]), 1);
+}
+
+CASE(session_normal_values_are_the_same_everywhere) {
+  Step step = loadFake();
+  Session session = start(step, 42);
+  REQUIRE_OK(bsr_session_init_buffer(session.get(), 2, "normal(0.02)"));
+  const float expected[] = {-0x1.94b4f8p-10f, -0x1.b37d64p-7f, -0x1.42549p-6f,
+                            0x1.1ea9a2p-5f};
+  for (int i = 0; i < 4; ++i)
+    REQUIRE_EQUAL(at<float>(session, 2)[i], expected[i]);
+}
+
+CASE(session_normal_values_are_normal) {
+  Json manifest = makeManifest({{400, 400, 4, 4, 10000, "f64"}});
+  Step step = load(manifest);
+  Session session = start(step);
+  REQUIRE_OK(bsr_session_init_buffer(session.get(), 0, "normal(2)"));
+  double mean = 0, variance = 0, kurtosis = 0;
+  for (int i = 0; i < 160000; ++i) {
+    double x = at<double>(session, 0)[i] / 2;
+    mean += x / 160000;
+    variance += x * x / 160000;
+    kurtosis += x * x * x * x / 160000;
+  }
+  REQUIRE(std::fabs(mean) < 0.01);
+  REQUIRE(std::fabs(variance - 1) < 0.015);
+  REQUIRE(std::fabs(kurtosis - 3) < 0.1);
+}
+
+CASE(session_seed_and_name_key_the_values) {
+  Step step = load(makeManifest({{8, 8, 2, 2, 16}}));
+  auto valuesOf = [&](uint64_t seed, int64_t buffer) {
+    Session session = start(step, seed);
+    REQUIRE_OK(bsr_session_initialize(session.get()));
+    return std::vector<float>(at<float>(session, buffer),
+                              at<float>(session, buffer) + 64);
+  };
+  REQUIRE(valuesOf(1, 0) == valuesOf(1, 0));
+  REQUIRE(valuesOf(1, 0) != valuesOf(2, 0));
+  REQUIRE(valuesOf(1, 0) != valuesOf(1, 1));
+}
+
+CASE(session_rounds_to_nearest_even) {
+  struct {
+    const char *value;
+    uint16_t half, bfloat;
+  } rounded[] = {{"0", 0x0000, 0x0000},
+                 {"1", 0x3c00, 0x3f80},
+                 {"-2", 0xc000, 0xc000},
+                 {"1.00048828125", 0x3c00, 0x3f80},
+                 {"1.00146484375", 0x3c02, 0x3f80},
+                 {"1.00390625", 0x3c04, 0x3f80},
+                 {"1.01171875", 0x3c0c, 0x3f82},
+                 {"65504", 0x7bff, 0x4780},
+                 {"65519", 0x7bff, 0x4780},
+                 {"65520", 0x7c00, 0x4780},
+                 {"-1e9", 0xfc00, 0xce6e},
+                 {"1e300", 0x7c00, 0x7f80},
+                 {"6e-8", 0x0001, 0x3381},
+                 {"2.9e-8", 0x0000, 0x32f9},
+                 {"-6.1e-5", 0x83ff, 0xb880},
+                 {"6.1035e-5", 0x0400, 0x3880},
+                 {"1e-40", 0x0000, 0x0001},
+                 {"1e-300", 0x0000, 0x0000},
+                 {"0.33325195312", 0x3555, 0x3eab}};
+  for (const char *type : {"f16", "bf16"}) {
+    Json manifest = fakeManifest();
+    manifest["buffers"][2]["type"] = type;
+    Step step = load(manifest);
+    Session session = start(step);
+    for (auto &[value, half, bfloat] : rounded) {
+      std::string rule = "constant(" + std::string(value) + ")";
+      REQUIRE_OK(bsr_session_init_buffer(session.get(), 2, rule.c_str()));
+      REQUIRE_EQUAL(value + std::to_string(at<uint16_t>(session, 2)[11]),
+                    value + std::to_string(*type == 'f' ? half : bfloat));
+    }
+  }
+}
+
+CASE(session_constants_of_every_type) {
+  Json manifest = fakeManifest();
+  const char *types[] = {"f32", "f64", "i1", "i8", "i32", "i64"};
+  for (const char *type : types)
+    manifest["buffers"].push_back({{"name", type},
+                                   {"kind", "dense"},
+                                   {"type", type},
+                                   {"shape", {3}},
+                                   {"carried", true},
+                                   {"init", "constant(1)"}});
+  Step step = load(manifest);
+  Session session = start(step);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  REQUIRE_EQUAL(at<float>(session, 13)[2], 1.0f);
+  REQUIRE_EQUAL(at<double>(session, 14)[2], 1.0);
+  REQUIRE_EQUAL(int(at<int8_t>(session, 15)[2]), 1);
+  REQUIRE_EQUAL(int(at<int8_t>(session, 16)[2]), 1);
+  REQUIRE_EQUAL(at<int32_t>(session, 17)[2], 1);
+  REQUIRE_EQUAL(at<int64_t>(session, 18)[2], 1);
+  REQUIRE_OK(bsr_session_init_buffer(session.get(), 16, "constant(-128)"));
+  REQUIRE_EQUAL(int(at<int8_t>(session, 16)[2]), -128);
+  REQUIRE_OK(bsr_session_init_buffer(session.get(), 14, "constant(-1.5e-3)"));
+  REQUIRE_EQUAL(at<double>(session, 14)[2], -1.5e-3);
+  for (auto [buffer, rule] : {std::pair{15, "constant(2)"},
+                              {16, "constant(128)"},
+                              {17, "constant(0.5)"},
+                              {18, "normal(1)"},
+                              {13, "constant()"},
+                              {13, "constant(1"},
+                              {13, "constant"},
+                              {13, "constant(nan)"},
+                              {13, "constant(1x)"},
+                              {13, "normal(-1)"},
+                              {13, "normal"},
+                              {13, "zeros(1)"},
+                              {13, "gamma(1)"},
+                              {13, ""},
+                              {13, "("}})
+    REQUIRE_FAILS(bsr_session_init_buffer(session.get(), buffer, rule),
+                  BSR_INVALID_ARGUMENT,
+                  "expected zeros, ones, constant(c) or normal(s) for the " +
+                      std::string(types[buffer - 13]) + " buffer '" +
+                      types[buffer - 13] + "', but got '" + rule + "'");
+  REQUIRE_EQUAL(at<float>(session, 13)[2], 1.0f);
+}
+
+CASE(session_refuses_to_initialize_indices) {
+  Step step = loadFake();
+  Session session = start(step);
+  REQUIRE_FAILS(bsr_session_init_buffer(session.get(), 6, "ones"),
+                BSR_INVALID_ARGUMENT,
+                "expected a buffer of other kind than row_ptr, but got "
+                "'state.p.w'");
+  REQUIRE_FAILS(bsr_session_init_buffer(session.get(), -1, "ones"),
+                BSR_INVALID_ARGUMENT,
+                "expected the index of one of 13 buffers, but got -1");
+}
+
+CASE(session_unused_slots_hold_zeros_in_either_order) {
+  Step step = loadFake();
+  int32_t rowPtr[] = {0, 1, 1, 2, 2}, colIdx[] = {3, 0}, slot[] = {4, 1};
+  bsr_pattern_view view = {2, rowPtr, colIdx, slot, nullptr, nullptr, nullptr};
+  std::string contents[2];
+  for (int order : {0, 1}) {
+    Session session = start(step);
+    for (int part : {order, 1 - order})
+      if (part)
+        REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+      else
+        REQUIRE_OK(bsr_session_init_buffer(session.get(), 0, nullptr));
+    for (int i = 0; i < 36; ++i)
+      REQUIRE_EQUAL(at<float>(session, 0)[i] != 0, i / 6 == 4 || i / 6 == 1);
+    contents[order] = contentsOf(session, step);
+  }
+  REQUIRE(contents[0] == contents[1]);
+}
+
+CASE(session_runs_and_counts) {
+  Step step = loadFake();
+  Session session = start(step);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  *at<float>(session, 5) = 0.125f;
+  for (int i = 1; i <= 3; ++i) {
+    REQUIRE_OK(bsr_session_run(session.get()));
+    REQUIRE_EQUAL(*at<int32_t>(session, 3), i);
+    REQUIRE_EQUAL(countersOf(session).steps, i);
+  }
+  REQUIRE_EQUAL(at<float>(session, 2)[0], 0.875f * 0.875f * 0.875f);
+  float sum = 0;
+  for (int i = 0; i < 36; ++i)
+    sum += at<float>(session, 0)[i] * at<float>(session, 0)[i];
+  REQUIRE(std::fabs(*at<float>(session, 12) - sum) < 1e-5f * sum);
+}
+
+CASE(session_snapshot_takes_runs_back) {
+  Step step = loadFake();
+  Session session = start(step);
+  REQUIRE_FAILS(bsr_session_restore(session.get()), BSR_INVALID_ARGUMENT,
+                "expected a snapshot to restore, but got none");
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  *at<float>(session, 5) = 0.1f;
+  REQUIRE_OK(bsr_session_run(session.get()));
+  float loss = *at<float>(session, 12);
+  std::string before = contentsOf(session, step);
+  int64_t bytes = countersOf(session).bytes;
+  REQUIRE_OK(bsr_session_snapshot(session.get()));
+  for (int times = 0; times < 2; ++times) {
+    REQUIRE_OK(bsr_session_run(session.get()));
+    REQUIRE_OK(bsr_session_run(session.get()));
+    REQUIRE_OK(bsr_session_restore(session.get()));
+    REQUIRE_EQUAL(countersOf(session).steps, 1);
+    *at<float>(session, 12) = loss; // an output is not carried
+    REQUIRE(before == contentsOf(session, step));
+  }
+  REQUIRE_OK(bsr_session_snapshot(session.get()));
+  REQUIRE_EQUAL(countersOf(session).allocations, 2);
+  // 144 bytes of w and of m, 48 of b, 4 of t, 3 of flags, each to 64.
+  REQUIRE_EQUAL(countersOf(session).bytes, bytes + 192 + 192 + 64 + 64 + 64);
+
+  REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
+  std::string after = contentsOf(session, step);
+  REQUIRE_FAILS(bsr_session_restore(session.get()), BSR_INVALID_ARGUMENT,
+                "expected the patterns of the snapshot, but got patterns that "
+                "changed after it");
+  REQUIRE(after == contentsOf(session, step));
+}
+
+CASE(session_counts_recompilations) {
+  Step step = loadFake();
+  Session session = start(step, 77);
+  bsr_counters counters = countersOf(session);
+  REQUIRE_EQUAL(counters.seed, 77u);
+  REQUIRE_EQUAL(counters.recompilations, 0);
+  REQUIRE_EQUAL(counters.allocations, 1);
+  REQUIRE_EQUAL(counters.reallocations, 0);
+  Step another = loadFake();
+  REQUIRE_EQUAL(countersOf(session).recompilations, 1);
+}

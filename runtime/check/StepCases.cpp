@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loading steps: what a manifest says, and everything that is refused.
+
+#include "Check.h"
+#include <cstring>
+
+using namespace check;
+
+CASE(step_manifest_is_what_the_queries_say) {
+  Step step = loadFake();
+  REQUIRE_EQUAL(bsr_runtime_version(), uint32_t(BSR_RUNTIME_VERSION));
+  REQUIRE_EQUAL(Json::parse(bsr_step_manifest_text(step.get())),
+                fakeManifest());
+  REQUIRE_EQUAL(std::string(bsr_step_name(step.get())), "fake");
+  REQUIRE_EQUAL(std::string(bsr_step_target_cpu(step.get())), "any");
+  REQUIRE_EQUAL(bsr_step_num_buffers(step.get()), 13);
+  REQUIRE_EQUAL(bsr_step_num_patterns(step.get()), 1);
+  REQUIRE_EQUAL(bsr_step_arena_bytes(step.get()), 100);
+  REQUIRE_EQUAL(bsr_step_num_products(step.get(), "spmm"), 1);
+  REQUIRE_EQUAL(bsr_step_num_products(step.get(), "sddmm"), 2);
+  REQUIRE_EQUAL(bsr_step_num_products(step.get(), "dense"), 0);
+  REQUIRE_EQUAL(bsr_step_num_left_dense(step.get()), 3);
+
+  bsr_buffer_info info;
+  REQUIRE_OK(bsr_step_buffer(step.get(), 1, &info));
+  REQUIRE_EQUAL(std::string(info.name), "state.m.w");
+  REQUIRE_EQUAL(std::string(info.role), "state");
+  REQUIRE_EQUAL(std::string(info.init), "zeros");
+  REQUIRE_EQUAL(info.rank, 3);
+  REQUIRE_EQUAL(info.shape[0], 6);
+  REQUIRE_EQUAL(info.shape[1], 2);
+  REQUIRE_EQUAL(info.shape[2], 3);
+  REQUIRE_EQUAL(info.elements, 36);
+  REQUIRE_EQUAL(info.bytes, 144);
+  REQUIRE_EQUAL(int(info.kind), int(BSR_VALUES));
+  REQUIRE_EQUAL(int(info.type), int(BSR_F32));
+  REQUIRE_EQUAL(info.carried, 1);
+  REQUIRE_EQUAL(info.pattern, 0);
+  REQUIRE_OK(bsr_step_buffer(step.get(), 5, &info));
+  REQUIRE_EQUAL(std::string(info.init), "");
+  REQUIRE_EQUAL(info.rank, 0);
+  REQUIRE_EQUAL(info.elements, 1);
+  REQUIRE_EQUAL(info.bytes, 4);
+  REQUIRE_EQUAL(info.carried, 0);
+  REQUIRE_EQUAL(info.pattern, -1);
+
+  bsr_pattern_info pattern;
+  REQUIRE_OK(bsr_step_pattern(step.get(), 0, &pattern));
+  REQUIRE_EQUAL(std::string(pattern.name), "state.p.w");
+  REQUIRE_EQUAL(pattern.rows, 8);
+  REQUIRE_EQUAL(pattern.cols, 12);
+  REQUIRE_EQUAL(pattern.block_rows, 2);
+  REQUIRE_EQUAL(pattern.block_cols, 3);
+  REQUIRE_EQUAL(pattern.slots, 6);
+  REQUIRE_EQUAL(pattern.density, 0.375);
+  REQUIRE_EQUAL(pattern.is_static, 0);
+  REQUIRE_EQUAL(pattern.weight, 0);
+
+  REQUIRE_EQUAL(bsr_step_find_buffer(step.get(), BSR_VALUES, "state.p.w"), 0);
+  REQUIRE_EQUAL(bsr_step_find_buffer(step.get(), BSR_SLOT_T, "state.p.w"), 11);
+  REQUIRE_EQUAL(bsr_step_find_buffer(step.get(), BSR_DENSE, "state.p.w"), -1);
+  REQUIRE_EQUAL(bsr_step_find_role(step.get(), "loss"), 12);
+  REQUIRE_EQUAL(bsr_step_find_role(step.get(), "batch"), -1);
+  REQUIRE_EQUAL(bsr_step_find_pattern(step.get(), "state.p.w"), 0);
+  REQUIRE_EQUAL(bsr_step_find_pattern(step.get(), "w"), -1);
+}
+
+CASE(step_names_types_and_kinds) {
+  const char *types[] = {"f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64"};
+  int64_t bytes[] = {2, 2, 4, 8, 1, 1, 4, 8};
+  for (int i = 0; i < 8; ++i) {
+    REQUIRE_EQUAL(std::string(bsr_type_name(bsr_type(i))), types[i]);
+    REQUIRE_EQUAL(bsr_type_bytes(bsr_type(i)), bytes[i]);
+  }
+  const char *kinds[] = {"dense",   "values",  "row_ptr", "col_idx", "slot",
+                         "col_ptr", "row_idx", "slot_t",  "output"};
+  for (int i = 0; i < 9; ++i)
+    REQUIRE_EQUAL(std::string(bsr_kind_name(bsr_kind(i))), kinds[i]);
+  REQUIRE_EQUAL(std::string(bsr_type_name(bsr_type(8))), "");
+  REQUIRE_EQUAL(bsr_type_bytes(bsr_type(8)), 0);
+  REQUIRE_EQUAL(std::string(bsr_kind_name(bsr_kind(9))), "");
+}
+
+CASE(step_refuses_null_and_indices_out_of_range) {
+  Step step = loadFake();
+  bsr_step *loaded;
+  bsr_buffer_info info;
+  bsr_pattern_info pattern;
+  REQUIRE_FAILS(bsr_step_load(nullptr, &loaded), BSR_INVALID_ARGUMENT,
+                "expected argument 'path' to point somewhere, but got null");
+  REQUIRE_FAILS(bsr_step_load("x", nullptr), BSR_INVALID_ARGUMENT,
+                "expected argument 'step' to point somewhere, but got null");
+  REQUIRE_FAILS(bsr_step_buffer(step.get(), 0, nullptr), BSR_INVALID_ARGUMENT,
+                "expected argument 'info' to point somewhere, but got null");
+  REQUIRE_FAILS(bsr_step_buffer(step.get(), 13, &info), BSR_INVALID_ARGUMENT,
+                "expected the index of one of 13 buffers, but got 13");
+  REQUIRE_FAILS(bsr_step_pattern(step.get(), -1, &pattern),
+                BSR_INVALID_ARGUMENT,
+                "expected the index of one of 1 patterns, but got -1");
+  bsr_step_unload(nullptr);
+}
+
+static void refuses(const std::string &path, bsr_status status,
+                    const std::string &sentence) {
+  bsr_step *step = nullptr;
+  REQUIRE_FAILS(bsr_step_load(path.c_str(), &step), status, sentence);
+  REQUIRE(!step);
+}
+
+CASE(step_refuses_files_that_are_no_library) {
+  Folder folder;
+  std::string path = folder.file("step.so");
+  refuses(path, BSR_IO_ERROR,
+          "expected to read '" + path +
+              "', but got 'No such file or directory'");
+  refuses(folder.file(""), BSR_IO_ERROR,
+          "expected '" + folder.file("") +
+              "' to be a file, but got a folder or a device");
+  for (std::string contents :
+       {std::string(), std::string("\177ELF"), std::string(1000, 'x')}) {
+    writeFile(path, contents);
+    refuses(path, BSR_INVALID_STEP,
+            "expected '" + path +
+                "' to be a 64-bit ELF library, but got a file of another "
+                "format");
+  }
+  // The loader wants to see a library of this processor.
+  std::string foreign = fakeStep();
+  foreign[18] = 99;
+  writeFile(path, foreign);
+  bsr_step *step = nullptr;
+  REQUIRE_EQUAL(int(bsr_step_load(path.c_str(), &step)), int(BSR_INVALID_STEP));
+  REQUIRE_EQUAL(
+      std::string(bsr_last_error())
+          .rfind("expected a library that loads, but got '" + path + ":", 0),
+      0u);
+}
+
+CASE(step_refuses_every_truncated_library) {
+  Folder folder;
+  std::string path = folder.file("step.so");
+  const std::string &whole = fakeStep();
+  // Every size near the ends, and some between.
+  for (size_t size = 0; size < whole.size();
+       size += size < 600 || size + 2000 > whole.size() ? 1 : 509) {
+    writeFile(path, whole.substr(0, size));
+    bsr_step *step = nullptr;
+    REQUIRE_EQUAL(int(bsr_step_load(path.c_str(), &step)),
+                  int(BSR_INVALID_STEP));
+  }
+  REQUIRE_EQUAL(std::string(bsr_last_error()),
+                "expected the library '" + path + "' to have " +
+                    std::to_string(whole.size()) + " bytes, but got " +
+                    std::to_string(whole.size() - 1));
+}
+
+CASE(step_refuses_another_interface_version) {
+  refuses(FAKE_STEP_2, BSR_INVALID_STEP,
+          "expected interface version 1 in '" FAKE_STEP_2 "', but got 2");
+}
+
+CASE(step_refuses_a_missing_symbol) {
+  for (const char *symbol :
+       {"bsr_step_abi_version", "bsr_step_manifest", "bsr_step_run"}) {
+    Folder folder;
+    std::string path = folder.file("step.so"), bytes = fakeStep();
+    for (size_t place;
+         (place = bytes.find(std::string(symbol) + '\0')) != std::string::npos;)
+      bytes[place + std::strlen(symbol) - 1] = '?';
+    writeFile(path, bytes);
+    refuses(path, BSR_INVALID_STEP,
+            "expected symbol '" + std::string(symbol) + "' in '" + path +
+                "', but got none");
+  }
+}
+
+/// Refuses the fake step with the manifest `text`; "@" stands for its name.
+static void refusesManifest(const std::string &text, std::string sentence) {
+  Folder folder;
+  std::string path = folder.file("step.so");
+  writeStep(path, text);
+  for (size_t at; (at = sentence.find('@')) != std::string::npos;)
+    sentence.replace(at, 1, "the manifest of '" + path + "'");
+  refuses(path, BSR_INVALID_STEP, sentence);
+}
+
+CASE(step_refuses_malformed_manifests) {
+  std::string whole = fakeManifest().dump();
+  refusesManifest("", "expected @ to be JSON, but got an error at byte 1");
+  refusesManifest("[]", "expected @ to be an object, but got []");
+  refusesManifest("\"" + std::string(80, 'x') + "\"",
+                  "expected @ to be an object, but got \"" +
+                      std::string(59, 'x') + "...");
+  refusesManifest("{\"a\": 1, \"b\": {\"a\": 1}, \"a\": 2}",
+                  "expected @ to have each key once, but got 'a' twice");
+  for (size_t size = 0; size < whole.size(); size += 97)
+    refusesManifest(whole.substr(0, size),
+                    "expected @ to be JSON, but got an error at byte " +
+                        std::to_string(size + 1));
+}
+
+CASE(step_refuses_wrong_manifests) {
+  // A place in the manifest, what is put there (nothing: it is taken away), and
+  // the sentence.
+  struct {
+    const char *place;
+    Json value;
+    const char *sentence;
+  } wrong[] = {
+      {"/format", "bsr-stop",
+       "expected 'format' of @ to be \"bsr-step\", but got \"bsr-stop\""},
+      {"/format", nullptr,
+       "expected 'format' of @ to be a string, but got nothing"},
+      {"/version", 2,
+       "expected 'version' of @ to be an integer in [1, 1], but got 2"},
+      {"/version", 1.0,
+       "expected 'version' of @ to be an integer in [1, 1], but got 1.0"},
+      {"/version", 18446744073709551615u,
+       "expected 'version' of @ to be an integer in [1, 1], but got "
+       "18446744073709551615"},
+      {"/name", 3, "expected 'name' of @ to be a string, but got 3"},
+      {"/target_cpu", nullptr,
+       "expected 'target_cpu' of @ to be a string, but got nothing"},
+      {"/arena_bytes", -1,
+       "expected 'arena_bytes' of @ to be an integer in [0, 140737488355328], "
+       "but got -1"},
+      {"/arena_bytes", int64_t(1) << 47,
+       "expected the buffers and the arena of @ to take at most 2^47 bytes, "
+       "but got 140737488355472 by buffer 'state.p.w'"},
+      {"/buffers", nullptr,
+       "expected 'buffers' of @ to be an array, but got nothing"},
+      {"/buffers", 7, "expected 'buffers' of @ to be an array, but got 7"},
+      {"/buffers/3", 7, "expected buffer 3 of @ to be an object, but got 7"},
+      {"/patterns", nullptr,
+       "expected 'patterns' of @ to be an array, but got nothing"},
+      {"/products", 1, "expected 'products' of @ to be an object, but got 1"},
+      {"/products", nullptr,
+       "expected 'products' of @ to be an object, but got nothing"},
+      {"/products/spmm", "x",
+       "expected 'spmm' of 'products' of @ to be an integer in [0, "
+       "2147483647], but got \"x\""},
+      {"/left_dense", nullptr,
+       "expected 'left_dense' of @ to be an integer in [0, 2147483647], but "
+       "got nothing"},
+      {"/buffers/0/name", "",
+       "expected 'name' of buffer 0 of @ to be a name, but got \"\""},
+      {"/buffers/0/kind", "thing",
+       "expected 'kind' of buffer 0 of @ to be one of dense values row_ptr "
+       "col_idx slot col_ptr row_idx slot_t output, but got \"thing\""},
+      {"/buffers/0/role", 1,
+       "expected 'role' of buffer 0 of @ to be a string, but got 1"},
+      {"/buffers/0/type", "f8",
+       "expected 'type' of buffer 0 of @ to be one of f16 bf16 f32 f64 i1 i8 "
+       "i32 i64, but got \"f8\""},
+      {"/buffers/0/type", "i32",
+       "expected 'init' of buffer 0 of @ to be zeros, ones, constant(c) or "
+       "normal(s) for i32, but got \"normal(0.5)\""},
+      {"/buffers/1/type", "i32",
+       "expected 'type' of buffer 1 of @ to be a floating-point type for the "
+       "kind values, but got \"i32\""},
+      {"/buffers/7/type", "i64",
+       "expected 'type' of buffer 7 of @ to be i32 for the kind col_idx, but "
+       "got \"i64\""},
+      {"/buffers/0/shape", 1,
+       "expected 'shape' of buffer 0 of @ to be an array, but got 1"},
+      {"/buffers/0/shape/1", -2,
+       "expected 'shape[1]' of buffer 0 of @ to be an integer in [0, "
+       "140737488355328], but got -2"},
+      {"/buffers/0/shape/1", 3,
+       "expected 'shape' of buffer 0 of @ to be [6, 2, 3] as its pattern says, "
+       "but got [6,3,3]"},
+      {"/buffers/6/shape/0", 6,
+       "expected 'shape' of buffer 6 of @ to be [5] as its pattern says, but "
+       "got [6]"},
+      {"/buffers/8/shape/0", 5,
+       "expected 'shape' of buffer 8 of @ to be [6] as its pattern says, but "
+       "got [5]"},
+      {"/buffers/9/shape/0", 6,
+       "expected 'shape' of buffer 9 of @ to be [5] as its pattern says, but "
+       "got [6]"},
+      {"/buffers/2/shape",
+       {1 << 30, 1 << 30},
+       "expected 'shape' of buffer 2 of @ to be of at most 2^47 bytes, but got "
+       "[1073741824,1073741824]"},
+      {"/buffers/0/carried", 1,
+       "expected 'carried' of buffer 0 of @ to be true or false, but got 1"},
+      {"/buffers/0/carried", nullptr,
+       "expected 'carried' of buffer 0 of @ to be true or false, but got "
+       "nothing"},
+      {"/buffers/12/carried", true,
+       "expected 'carried' of buffer 12 of @ to be false for the kind output, "
+       "but got true"},
+      {"/buffers/6/carried", true,
+       "expected 'carried' of buffer 6 of @ to be false for the kind row_ptr, "
+       "but got true"},
+      {"/buffers/0/pattern", 1,
+       "expected 'pattern' of buffer 0 of @ to be an integer in [0, 0], but "
+       "got 1"},
+      {"/buffers/0/pattern", nullptr,
+       "expected 'pattern' of buffer 0 of @ to be an integer in [0, 0], but "
+       "got nothing"},
+      {"/buffers/2/pattern", 0,
+       "expected 'pattern' of buffer 2 of @ to be left out for the kind dense, "
+       "but got 0"},
+      {"/buffers/2/init", "many",
+       "expected 'init' of buffer 2 of @ to be zeros, ones, constant(c) or "
+       "normal(s) for f32, but got \"many\""},
+      {"/buffers/3/init", "normal(1)",
+       "expected 'init' of buffer 3 of @ to be zeros, ones, constant(c) or "
+       "normal(s) for i32, but got \"normal(1)\""},
+      {"/buffers/6/init", "zeros",
+       "expected 'init' of buffer 6 of @ to be left out for the kind row_ptr, "
+       "but got \"zeros\""},
+      {"/patterns/0", 1, "expected pattern 0 of @ to be an object, but got 1"},
+      {"/patterns/0/name", "",
+       "expected 'name' of pattern 0 of @ to be a name, but got \"\""},
+      {"/patterns/0/shape",
+       {8},
+       "expected 'shape' of pattern 0 of @ to be two sizes, but got [8]"},
+      {"/patterns/0/block",
+       {2, 3, 4},
+       "expected 'block' of pattern 0 of @ to be two sizes, but got [2,3,4]"},
+      {"/patterns/0/block/0", 0,
+       "expected 'block[0]' of pattern 0 of @ to be an integer in [1, "
+       "2147483647], but got 0"},
+      {"/patterns/0/block/0", 3,
+       "expected 'shape' of pattern 0 of @ to be a multiple of the block 3x3, "
+       "but got [8,12]"},
+      {"/patterns/0/shape",
+       {2000000000, 2100000000},
+       "expected 'shape' of pattern 0 of @ to be of at most 2^47 blocks, but "
+       "got [2000000000,2100000000]"},
+      {"/patterns/0/slots", 0,
+       "expected 'slots' of pattern 0 of @ to be an integer in [1, "
+       "2147483647], but got 0"},
+      {"/patterns/0/slots", int64_t(1) << 31,
+       "expected 'slots' of pattern 0 of @ to be an integer in [1, "
+       "2147483647], but got 2147483648"},
+      {"/patterns/0/density", 0,
+       "expected 'density' of pattern 0 of @ to be in (0, 1], but got 0"},
+      {"/patterns/0/density", 1.5,
+       "expected 'density' of pattern 0 of @ to be in (0, 1], but got 1.5"},
+      {"/patterns/0/density", "x",
+       "expected 'density' of pattern 0 of @ to be a number, but got \"x\""},
+      {"/patterns/0/static", nullptr,
+       "expected 'static' of pattern 0 of @ to be true or false, but got "
+       "nothing"},
+      {"/patterns/0/static", true,
+       "expected 'pattern' of buffer 6 of @ to be one that is not static, but "
+       "got 0"},
+      {"/patterns/0/weight", 13,
+       "expected 'weight' of pattern 0 of @ to be an integer in [0, 12], but "
+       "got 13"},
+      {"/patterns/0/weight", 2,
+       "expected 'weight' of pattern 0 of @ to be a buffer of this pattern's "
+       "values, but got 2"},
+      {"/patterns/0/buffers", nullptr,
+       "expected 'buffers' of pattern 0 of @ to be an object, but got nothing"},
+      {"/patterns/0/buffers/slot", nullptr,
+       "expected 'slot' of 'buffers' of pattern 0 of @ to be an integer in [0, "
+       "12], but got nothing"},
+      {"/patterns/0/buffers/slot", 13,
+       "expected 'slot' of 'buffers' of pattern 0 of @ to be an integer in [0, "
+       "12], but got 13"},
+      {"/patterns/0/buffers/slot", 7,
+       "expected 'slot' of 'buffers' of pattern 0 of @ to be a buffer of this "
+       "pattern and kind, but got 7"},
+      {"/buffers/1/name", "state.p.w",
+       "expected @ to name its buffers of one kind differently, but got "
+       "'state.p.w' twice"},
+      {"/buffers/2/name", "state.p.w",
+       "expected @ to name its carried buffers differently, but got "
+       "'state.p.w' twice"},
+      {"/buffers/2/name", "state.p.w.bsr.slot",
+       "expected @ to name its carried buffers differently, but got "
+       "'state.p.w.bsr.slot' twice"},
+      {"/buffers/2/name", "__metadata__",
+       "expected @ to name its carried buffers differently, but got "
+       "'__metadata__' twice"},
+  };
+  for (auto &[place, value, sentence] : wrong) {
+    Json manifest = fakeManifest();
+    Json::json_pointer pointer{std::string(place)};
+    if (value.is_null())
+      manifest[pointer.parent_pointer()].erase(pointer.back());
+    else
+      manifest[pointer] = value;
+    refusesManifest(manifest.dump(), sentence);
+  }
+}
+
+CASE(step_refuses_index_buffers_that_no_pattern_names) {
+  Json manifest = fakeManifest();
+  Json second = manifest["buffers"][8];
+  second["name"] = "other";
+  manifest["buffers"].push_back(second);
+  refusesManifest(manifest.dump(),
+                  "expected 'pattern' of buffer 13 of @ to be one whose slot "
+                  "is buffer 13, but got 0");
+}
+
+CASE(step_refuses_patterns_of_one_name) {
+  Json manifest = makeManifest({{8, 8, 2, 2, 4}, {8, 8, 2, 2, 4}});
+  manifest["patterns"][1]["name"] = "w0";
+  refusesManifest(manifest.dump(), "expected @ to name its patterns "
+                                   "differently, but got 'w0' twice");
+}
+
+CASE(step_keeps_optional_entries_empty) {
+  Json manifest = fakeManifest();
+  manifest["buffers"][2].erase("role");
+  manifest["buffers"][2]["shape"] = {0, 5};
+  Step step = load(manifest);
+  bsr_buffer_info info;
+  REQUIRE_OK(bsr_step_buffer(step.get(), 2, &info));
+  REQUIRE_EQUAL(std::string(info.role), "");
+  REQUIRE_EQUAL(info.elements, 0);
+  REQUIRE_EQUAL(info.bytes, 0);
+}

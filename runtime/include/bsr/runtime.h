@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The C interface of the host runtime: loads a compiled training step, owns its
+// buffers and patterns, updates the patterns between steps, and saves both.
+
+#ifndef BSR_RUNTIME_H
+#define BSR_RUNTIME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Conventions
+//
+// Errors: every function that can fail returns a `bsr_status`. On failure it
+// changes nothing that its arguments refer to, writes none of its outputs, and
+// `bsr_last_error` says in one sentence what was expected and what was found.
+//
+// Ownership: a handle is released by the function that its creator names, and
+// outlives everything read through it. Strings and arrays that a function
+// returns belong to the handle they were read from, and are never freed by the
+// caller. Arguments are copied: none needs to outlive its call.
+//
+// Threads: a step may be shared by threads. A session is used by one thread at
+// a time; sessions are independent. `bsr_last_error` is per thread.
+//
+// Indices count from 0. Sizes are in elements unless the name says bytes. A
+// matrix [rows, cols] in blocks [block_rows, block_cols] has
+// rows / block_rows block rows and cols / block_cols block columns; a block is
+// named by its (block row, block column), and ordered row by row.
+//
+// Random numbers come from Philox 4x32-10 (Salmon et al., "Parallel random
+// numbers: as easy as 1, 2, 3", SC 2011) with the seed as the key and the
+// purpose as the counter. No number depends on a thread, on the order of calls,
+// or on the platform: the runtime calls no transcendental function of libm.
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BSR_API __attribute__((visibility("default")))
+
+/// Version of this interface. Functions are added, never changed.
+#define BSR_RUNTIME_VERSION 1
+
+/// The version of the library that is running.
+BSR_API uint32_t bsr_runtime_version(void);
+
+typedef enum bsr_status {
+  BSR_OK = 0,
+  BSR_INVALID_ARGUMENT = 1, // a null pointer, an index or a number out of range
+  BSR_INVALID_STEP = 2,     // not a compiled step, or one of another version
+  BSR_INVALID_PATTERN = 3,  // a pattern that breaks an invariant
+  BSR_INVALID_CHECKPOINT = 4, // damaged, foreign, or of another model
+  BSR_NOT_A_NUMBER = 5,       // a weight is NaN where blocks are ranked
+  BSR_OUT_OF_MEMORY = 6,
+  BSR_IO_ERROR = 7 // the system refused to open, read or write a file
+} bsr_status;
+
+/// The sentence of this thread's last failure; "" before the first. Valid until
+/// this thread's next failure.
+BSR_API const char *bsr_last_error(void);
+
+//===----------------------------------------------------------------------===//
+// A compiled step
+//===----------------------------------------------------------------------===//
+
+/// A training step in a shared library, and its manifest. Immutable.
+typedef struct bsr_step bsr_step;
+
+typedef enum bsr_type {
+  BSR_F16 = 0,
+  BSR_BF16 = 1,
+  BSR_F32 = 2,
+  BSR_F64 = 3,
+  BSR_I1 = 4, // one byte, 0 or 1
+  BSR_I8 = 5,
+  BSR_I32 = 6,
+  BSR_I64 = 7
+} bsr_type;
+
+typedef enum bsr_kind {
+  BSR_DENSE = 0, // an argument of the step
+  BSR_VALUES =
+      1, // stored blocks [slots, block_rows, block_cols], in slot order
+  BSR_ROW_PTR = 2, // the index views of a pattern, see bsr_pattern_view
+  BSR_COL_IDX = 3,
+  BSR_SLOT = 4,
+  BSR_COL_PTR = 5,
+  BSR_ROW_IDX = 6,
+  BSR_SLOT_T = 7,
+  BSR_OUTPUT = 8 // a result that carries nothing over to the next step
+} bsr_kind;
+
+/// Buffer of a step: row-major, contiguous, 64-byte aligned.
+typedef struct bsr_buffer_info {
+  const char *name; // dotted path, as "state.p.layers.0.f1_w"; a weight and its
+                    // pattern share one
+  const char *role; // "param", "state", "batch", "lr", "seed", "step",
+                    // "pattern", "loss", or ""
+  const char *init; // rule of bsr_session_init_buffer, or ""
+  const int64_t *shape;
+  int64_t rank;
+  int64_t elements;
+  int64_t bytes;
+  bsr_kind kind;
+  bsr_type type;
+  int32_t carried; // 1 if a run of the step leaves the next value in the buffer
+  int32_t pattern; // index of the pattern of these values or indices, or -1
+} bsr_buffer_info;
+
+/// Pattern of a step: which blocks of a matrix are stored.
+typedef struct bsr_pattern_info {
+  const char *name; // that of the weight
+  int64_t rows, cols;
+  int64_t block_rows, block_cols;
+  int64_t slots;     // blocks that the value buffers have room for
+  double density;    // the share of blocks asked for when the step was compiled
+  int32_t is_static; // 1 if the pattern is compiled in: it has no index buffers
+  int32_t weight;    // index of the buffer whose blocks are ranked
+} bsr_pattern_info;
+
+/// Loads the shared library `path` and validates its manifest. The caller
+/// releases the step with `bsr_step_unload`, after its sessions.
+BSR_API bsr_status bsr_step_load(const char *path, bsr_step **step);
+
+/// Releases a step. Null is allowed.
+BSR_API void bsr_step_unload(bsr_step *step);
+
+/// The manifest as the library holds it (JSON).
+BSR_API const char *bsr_step_manifest_text(const bsr_step *step);
+
+/// Name of the step's function, and the processor it was compiled for.
+BSR_API const char *bsr_step_name(const bsr_step *step);
+BSR_API const char *bsr_step_target_cpu(const bsr_step *step);
+
+BSR_API int64_t bsr_step_num_buffers(const bsr_step *step);
+BSR_API int64_t bsr_step_num_patterns(const bsr_step *step);
+BSR_API int64_t bsr_step_arena_bytes(const bsr_step *step);
+
+/// How many products the step computes of one kind ("spmm", "spmm_transposed",
+/// "sddmm", "dense"), or 0 for a kind that its manifest does not list.
+BSR_API int64_t bsr_step_num_products(const bsr_step *step, const char *kind);
+
+/// How many products of marked weights were left dense by the compiler.
+BSR_API int64_t bsr_step_num_left_dense(const bsr_step *step);
+
+/// Describe buffer or pattern `index`.
+BSR_API bsr_status bsr_step_buffer(const bsr_step *step, int64_t index,
+                                   bsr_buffer_info *info);
+BSR_API bsr_status bsr_step_pattern(const bsr_step *step, int64_t index,
+                                    bsr_pattern_info *info);
+
+/// Index of the buffer of this kind and name, of the first one with this role,
+/// of the pattern with this name; or -1.
+BSR_API int64_t bsr_step_find_buffer(const bsr_step *step, bsr_kind kind,
+                                     const char *name);
+BSR_API int64_t bsr_step_find_role(const bsr_step *step, const char *role);
+BSR_API int64_t bsr_step_find_pattern(const bsr_step *step, const char *name);
+
+/// Name of a type ("bf16") and of a kind ("row_ptr"), bytes of an element;
+/// "" and 0 for a number that is none.
+BSR_API const char *bsr_type_name(bsr_type type);
+BSR_API int64_t bsr_type_bytes(bsr_type type);
+BSR_API const char *bsr_kind_name(bsr_kind kind);
+
+//===----------------------------------------------------------------------===//
+// A session: one training run's memory
+//===----------------------------------------------------------------------===//
+
+/// The buffers, patterns and counters of one run of a step.
+typedef struct bsr_session bsr_session;
+
+/// Allocates every buffer and the arena, once, as one area of zeros. Every
+/// pattern is empty. `seed` keys all random numbers of the session. The caller
+/// releases the session with `bsr_session_destroy`; the step must outlive it.
+BSR_API bsr_status bsr_session_create(const bsr_step *step, uint64_t seed,
+                                      bsr_session **session);
+
+/// Releases a session. Null is allowed.
+BSR_API void bsr_session_destroy(bsr_session *session);
+
+/// Makes every pattern with `bsr_session_make_pattern(p, BSR_MOST_BLOCKS)`,
+/// then initialises every buffer that has a rule; the rest is left as it is.
+/// This is all that a new run needs; the functions below do one at a time.
+BSR_API bsr_status bsr_session_initialize(bsr_session *session);
+
+/// Fills buffer `index` by `rule`, or by the manifest's rule if `rule` is null:
+///   "zeros", "ones", "constant(c)"; "normal(s)": normally distributed with
+///   mean 0 and standard deviation s, for floating-point types.
+/// Element e of a normal buffer is s * ppnd16((2 u + 1) / 2^53), where u is the
+/// upper 52 bits of the random number keyed by (seed, buffer name, e) and
+/// ppnd16 is the normal quantile of Wichura (Algorithm AS 241, 1988), computed
+/// in f64 and rounded once, to nearest even. A values buffer is filled slot by
+/// slot; once its pattern is made or set, slots in which no block lies hold
+/// zeros.
+BSR_API bsr_status bsr_session_init_buffer(bsr_session *session, int64_t index,
+                                           const char *rule);
+
+/// The memory of buffer `index`, which the caller may read and write; null if
+/// there is no such buffer. The address never changes. Index buffers are for
+/// reading: `bsr_session_set_pattern` changes them and keeps them valid.
+BSR_API void *bsr_session_buffer(bsr_session *session, int64_t index);
+
+/// Runs the step once, on OMP_NUM_THREADS threads, and counts it.
+BSR_API bsr_status bsr_session_run(bsr_session *session);
+
+/// Keeps a copy of all carried buffers and of the step count, so that a run
+/// whose effect is unwanted (evaluation) can be taken back. The first call
+/// allocates the copy's memory. A session keeps one copy, the last.
+BSR_API bsr_status bsr_session_snapshot(bsr_session *session);
+
+/// Copies the last snapshot back. Fails if there is none, or if the patterns
+/// have changed since. The snapshot remains.
+BSR_API bsr_status bsr_session_restore(bsr_session *session);
+
+/// What a session has done. Those of a resumed session go on from its
+/// checkpoint up to `blocks_regrown`; the others count since this session's
+/// creation.
+typedef struct bsr_counters {
+  uint64_t seed;
+  int64_t steps;           // runs, less those taken back
+  int64_t pattern_updates; // calls of bsr_session_update_patterns
+  int64_t blocks_pruned;
+  int64_t blocks_regrown;
+  int64_t
+      allocations; // memory areas taken: 1, and 1 more by the first snapshot
+  int64_t reallocations;  // those taken while patterns were updated: 0
+  int64_t recompilations; // steps that this process loaded after the session's
+                          // creation
+  int64_t bytes;          // memory that the session holds now
+} bsr_counters;
+
+BSR_API bsr_status bsr_session_counters(const bsr_session *session,
+                                        bsr_counters *counters);
+
+//===----------------------------------------------------------------------===//
+// Patterns
+//===----------------------------------------------------------------------===//
+
+/// The two index views of a pattern over one set of slots:
+///   row view:    block k of block row r, for row_ptr[r] <= k < row_ptr[r + 1],
+///                lies in block column col_idx[k] and in slot slot[k];
+///   column view: block k of block column c, for col_ptr[c] <= k < col_ptr[c +
+///   1],
+///                lies in block row row_idx[k] and in slot slot_t[k].
+/// Invariants: pointers start at 0, never fall, and end at `blocks`; indices
+/// are in range and rise within a row or column; no slot is used twice; both
+/// views hold the same blocks in the same slots.
+typedef struct bsr_pattern_view {
+  int64_t blocks; // stored blocks: 0 to the smaller of slots and all blocks
+  const int32_t *row_ptr; // [rows / block_rows + 1]
+  const int32_t *col_idx; // [blocks]
+  const int32_t *slot;    // [blocks]
+  const int32_t *col_ptr; // [cols / block_cols + 1]
+  const int32_t *row_idx; // [blocks]
+  const int32_t *slot_t;  // [blocks]
+} bsr_pattern_view;
+
+/// As many blocks as there are slots; every block where the slots allow.
+#define BSR_MOST_BLOCKS (-1)
+
+/// Makes the first pattern: `blocks` blocks, every choice equally likely, keyed
+/// by (seed, pattern name, update 0), in slots 0, 1, ... row by row. With every
+/// block stored the matrix is dense. Slots in which no block lies are zeroed.
+/// A static pattern has nothing to make: it is left alone.
+BSR_API bsr_status bsr_session_make_pattern(bsr_session *session,
+                                            int64_t pattern, int64_t blocks);
+
+/// Validates every invariant of `view` and makes it the pattern. The column
+/// view may be left out (all three pointers null): it is then built; `slot` may
+/// be null for slots 0, 1, ... row by row. Values are left as they are, but
+/// slots in which no block lies are zeroed. The error names the pattern, the
+/// place and the value. Fails for a static pattern.
+BSR_API bsr_status bsr_session_set_pattern(bsr_session *session,
+                                           int64_t pattern,
+                                           const bsr_pattern_view *view);
+
+/// The pattern as it stands, in the session's own buffers: the addresses never
+/// change, the contents do when the pattern does. Fails for a static pattern.
+BSR_API bsr_status bsr_session_get_pattern(const bsr_session *session,
+                                           int64_t pattern,
+                                           bsr_pattern_view *view);
+
+/// Reads a pattern from a file, with `bsr_session_set_pattern`; writes one. The
+/// file is JSON; `slot` and the column view may be left out:
+///   {"format": "bsr-pattern", "version": 1, "name": "state.p.w",
+///    "shape": [rows, cols], "block": [block_rows, block_cols],
+///    "row_ptr": [...], "col_idx": [...], "slot": [...],
+///    "col_ptr": [...], "row_idx": [...], "slot_t": [...]}
+/// `name` is for the reader; the shape and the block must be the pattern's.
+BSR_API bsr_status bsr_session_read_pattern(bsr_session *session,
+                                            int64_t pattern, const char *path);
+BSR_API bsr_status bsr_session_write_pattern(const bsr_session *session,
+                                             int64_t pattern, const char *path);
+
+/// Validates the index buffers of every pattern where they lie: a step, or a
+/// caller, that wrote into them is found out.
+BSR_API bsr_status bsr_session_check_patterns(const bsr_session *session);
+
+/// Prune and regrow (SET of Mocanu et al. 2018 on blocks, as Dietrich et al.,
+/// "Towards structured dynamic sparse pre-training of BERT", Algorithm 1). In
+/// each matrix of n stored blocks whose pattern is not static:
+///   1. k = floor(drop * n + 1/2), and at most the number of absent blocks;
+///   2. prune the k blocks whose weights have the lowest L1 norm, of equal ones
+///      the first; norms are summed in f64 in a fixed order;
+///   3. choose k of the blocks that were absent before the update, every choice
+///      equally likely, keyed by (seed, pattern name, number of this update); a
+///      block just pruned therefore does not return at once;
+///   4. the i-th chosen block takes the slot of the i-th pruned one, both row
+///   by
+///      row; its values and moments become zero;
+///   5. rebuild the index views by counting sort, in O(n + rows + cols).
+/// Nothing is allocated and no other value moves. `drop` is in [0, 1]. A NaN
+/// weight is an error that names the matrix and the block. `pruned`, if
+/// not null, receives the number of blocks pruned, which is that of regrown
+/// ones.
+BSR_API bsr_status bsr_session_update_patterns(bsr_session *session,
+                                               double drop, int64_t *pruned);
+
+typedef enum bsr_schedule {
+  BSR_CONSTANT = 0,
+  BSR_LINEAR = 1, // drop * (1 - t)
+  BSR_COSINE = 2  // drop * (1 + cos(pi t)) / 2 = drop * cos^2(pi t / 2)
+} bsr_schedule;
+
+/// The drop fraction at `t`, the elapsed share of training, for a largest one
+/// of `drop`. `t` is clamped to [0, 1]. A schedule that is none is constant.
+BSR_API double bsr_drop_fraction(bsr_schedule schedule, double drop, double t);
+
+//===----------------------------------------------------------------------===//
+// Checkpoints
+//===----------------------------------------------------------------------===//
+
+/// Writes all that a run needs to go on bit for bit into one safetensors file:
+/// the carried buffers under their names; the row view of each pattern as
+/// "<name>.bsr.row_ptr", ".col_idx", ".slot" (I32); and in `__metadata__`:
+///   "format": "bsr-checkpoint", "version": "1", "seed", "steps",
+///   "pattern_updates", "blocks_pruned", "blocks_regrown" (decimal),
+///   "metadata": the caller's string, UTF-8 (data cursor and the like),
+///   "manifest": XXH64 of the manifest text, "checksum": XXH64 of the whole
+///   file in which the checksum's own 16 hexadecimal digits are zeros.
+/// The file is written as "<path>.tmp", flushed to the device, and renamed, so
+/// that `path` always holds either the old checkpoint or the new one; on an
+/// error the temporary file is removed. `metadata` may be null for "".
+BSR_API bsr_status bsr_session_save(const bsr_session *session,
+                                    const char *path, const char *metadata);
+
+/// Reads a checkpoint. Everything is validated before anything is changed: a
+/// file that is truncated, damaged or foreign, or of a model whose carried
+/// buffers or patterns differ, leaves the session as it was. Takes the seed and
+/// the counters from the checkpoint. Needs the file's size in memory while it
+/// reads.
+BSR_API bsr_status bsr_session_load(bsr_session *session, const char *path);
+
+/// The `metadata` of the checkpoint last loaded; "" before. Valid until the
+/// next load.
+BSR_API const char *bsr_session_metadata(const bsr_session *session);
+
+/// 1 if the checkpoint last loaded was saved by a step of this same manifest:
+/// only then is the run that goes on the same bit for bit. 0 before a load.
+BSR_API int32_t bsr_session_same_step(const bsr_session *session);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // BSR_RUNTIME_H
