@@ -124,9 +124,8 @@ LogicalResult MarkAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return verifyDensity(emitError, density.getValueAsDouble());
 }
 
-LogicalResult
-MarkAttr::verifyFits(function_ref<InFlightDiagnostic()> emitError,
-                     Type type) const {
+LogicalResult MarkAttr::verifyFits(function_ref<InFlightDiagnostic()> emitError,
+                                   Type type) const {
   auto matrix = dyn_cast<RankedTensorType>(type);
   if (!matrix || matrix.getRank() != 2 || !matrix.hasStaticShape() ||
       !isa<FloatType>(matrix.getElementType()))
@@ -136,9 +135,8 @@ MarkAttr::verifyFits(function_ref<InFlightDiagnostic()> emitError,
   if (matrix.getDimSize(0) % getBlockRows() ||
       matrix.getDimSize(1) % getBlockCols())
     return emitError() << "expected matrix " << matrix.getDimSize(0) << "x"
-                       << matrix.getDimSize(1)
-                       << " to be a multiple of block " << getBlockRows()
-                       << "x" << getBlockCols()
+                       << matrix.getDimSize(1) << " to be a multiple of block "
+                       << getBlockRows() << "x" << getBlockCols()
                        << ": pad it or choose another block";
   return success();
 }

@@ -26,7 +26,8 @@ struct Group {
 
 /// The marked arguments of `func` by the name of their weight, or failure if
 /// they don't fit together.
-static FailureOr<llvm::MapVector<StringAttr, Group>> getGroups(func::FuncOp func) {
+static FailureOr<llvm::MapVector<StringAttr, Group>>
+getGroups(func::FuncOp func) {
   llvm::MapVector<StringAttr, Group> groups;
   auto getMark = [&](unsigned arg) {
     return func.getArgAttrOfType<MarkAttr>(arg, "bsr.mark");
@@ -59,8 +60,8 @@ static FailureOr<llvm::MapVector<StringAttr, Group>> getGroups(func::FuncOp func
   return groups;
 }
 
-/// Replaces the arguments of `group` by a new pattern argument and their values;
-/// returns the samples of their next values.
+/// Replaces the arguments of `group` by a new pattern argument and their
+/// values; returns the samples of their next values.
 static SmallVector<SampleOp> bind(func::FuncOp func, const Group &group) {
   Block &body = func.getBody().front();
   Operation *terminator = body.getTerminator();
@@ -99,8 +100,8 @@ static SmallVector<SampleOp> bind(func::FuncOp func, const Group &group) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(terminator);
     OpOperand &next = terminator->getOpOperand(result.getInt());
-    samples.push_back(SampleOp::create(b, next.get().getLoc(),
-                                       values.getType(), pattern, next.get(),
+    samples.push_back(SampleOp::create(b, next.get().getLoc(), values.getType(),
+                                       pattern, next.get(),
                                        /*transpose=*/false));
     next.set(samples.back());
   }
@@ -134,10 +135,10 @@ static bool dependsOn(Operation *op, const DenseSet<Operation *> &sources) {
 }
 
 /// Masks the gradients that the next values of a weight and its moments
-/// (`samples`) are functions of, where something else uses them too. A gradient is
-/// a product that the next values depend on element by element; a product of such
-/// a product belongs to the optimizer and is left alone. Returns true if there
-/// was something to mask.
+/// (`samples`) are functions of, where something else uses them too. A gradient
+/// is a product that the next values depend on element by element; a product of
+/// such a product belongs to the optimizer and is left alone. Returns true if
+/// there was something to mask.
 static bool maskGradients(ArrayRef<SampleOp> samples) {
   llvm::MapVector<Value, bool> matrices;
   for (SampleOp sample : samples)
@@ -213,8 +214,9 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
       return emitError(func.getLoc(), "expected a step of one block, but got ")
              << func.getBody().getBlocks().size() << " blocks";
     if (!SymbolTable::symbolKnownUseEmpty(func, getOperation()))
-      return emitError(func.getLoc(), "expected no call of a step with marked arguments, "
-                            "but got one: inline it first");
+      return emitError(func.getLoc(),
+                       "expected no call of a step with marked arguments, "
+                       "but got one: inline it first");
 
     unsigned masked = 0;
     for (auto &[name, group] : *groups) {

@@ -18,10 +18,11 @@ bool bsr::isElementWise(linalg::LinalgOp op) {
     if (!op.getMatchingIndexingMap(&init).isPermutation() ||
         op.payloadUsesValueFromOperand(&init))
       return false;
-  return llvm::all_of(op.getBlock()->without_terminator(), [](Operation &inner) {
-    return !isa<linalg::IndexOp>(inner) && inner.getNumRegions() == 0 &&
-           isPure(&inner);
-  });
+  return llvm::all_of(op.getBlock()->without_terminator(),
+                      [](Operation &inner) {
+                        return !isa<linalg::IndexOp>(inner) &&
+                               inner.getNumRegions() == 0 && isPure(&inner);
+                      });
 }
 
 bsr::Access bsr::getAccess(linalg::LinalgOp op, OpOperand &operand,
@@ -90,7 +91,8 @@ SmallVector<Value> bsr::rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
   SmallVector<Value> inits;
   for (Value init : op.getDpsInits()) {
     inits.push_back(tensor::EmptyOp::create(
-        b, loc, shape, cast<RankedTensorType>(init.getType()).getElementType()));
+        b, loc, shape,
+        cast<RankedTensorType>(init.getType()).getElementType()));
     maps.push_back(identity);
   }
   auto rebuilt = linalg::GenericOp::create(
@@ -106,8 +108,7 @@ SmallVector<Value> bsr::rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
   return SmallVector<Value>(rebuilt.getResults());
 }
 
-void bsr::walkElementWise(Value root,
-                          function_ref<void(Value, bool)> visit) {
+void bsr::walkElementWise(Value root, function_ref<void(Value, bool)> visit) {
   SmallVector<std::pair<Value, bool>> worklist = {{root, false}};
   DenseSet<Value> seen[2]; // [transposed]
   seen[false].insert(root);
@@ -121,8 +122,7 @@ void bsr::walkElementWise(Value root,
     auto op = value.getDefiningOp<linalg::LinalgOp>();
     if (!op || op.getNumLoops() != 2 || !isElementWise(op))
       continue;
-    AffineMap map =
-        op.getIndexingMapMatchingResult(cast<OpResult>(value));
+    AffineMap map = op.getIndexingMapMatchingResult(cast<OpResult>(value));
     for (OpOperand *operand : op.getDpsInputOperands()) {
       Access access = getAccess(op, *operand, map);
       if (access == Access::Same)

@@ -10,7 +10,8 @@
 
 namespace mlir::bsr {
 
-/// How an element-wise operation reads an operand, seen from one of its results.
+/// How an element-wise operation reads an operand, seen from one of its
+/// results.
 enum class Access {
   Same,       ///< Entry (i, j) for entry (i, j).
   Transposed, ///< Entry (j, i) for entry (i, j) of a matrix.
@@ -28,8 +29,8 @@ bool isElementWise(linalg::LinalgOp op);
 Access getAccess(linalg::LinalgOp op, OpOperand &operand, AffineMap resultMap);
 
 /// The source of `value` if a permutation of dimensions defines it
-/// (`linalg.transpose` or a copying `linalg.generic`), or null; dimension `i` of
-/// `value` is dimension `permutation[i]` of the source.
+/// (`linalg.transpose` or a copying `linalg.generic`), or null; dimension `i`
+/// of `value` is dimension `permutation[i]` of the source.
 Value getPermutedSource(Value value, SmallVectorImpl<int64_t> &permutation);
 
 /// `value` with dimension `i` being dimension `permutation[i]` of `value`;
@@ -43,9 +44,9 @@ SmallVector<Value> rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
                                       ValueRange inputs,
                                       ArrayRef<int64_t> shape);
 
-/// Visits the matrices that `root` is an element-wise function of, `root` first,
-/// each once; `transposed` says that it is the matrix's transpose that `root`
-/// depends on entry by entry.
+/// Visits the matrices that `root` is an element-wise function of, `root`
+/// first, each once; `transposed` says that it is the matrix's transpose that
+/// `root` depends on entry by entry.
 void walkElementWise(Value root,
                      function_ref<void(Value value, bool transposed)> visit);
 

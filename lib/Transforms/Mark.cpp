@@ -95,8 +95,8 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
     SmallVector<unsigned> weights;
     for (unsigned arg : llvm::seq(func.getNumArguments())) {
       StringAttr name = getArgName(func, arg);
-      if (!name || (func.getArgAttr(arg, "bsr.role") &&
-                    !hasRole(func, arg, "param")))
+      if (!name ||
+          (func.getArgAttr(arg, "bsr.role") && !hasRole(func, arg, "param")))
         continue;
       ++names;
       if (!regex.match(name))
@@ -111,9 +111,9 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
 
     for (unsigned weight : weights) {
       StringAttr name = getArgName(func, weight);
-      auto attr = MarkAttr::get(
-          &getContext(), blockRows, blockCols,
-          Builder(&getContext()).getF64FloatAttr(density), name);
+      auto attr =
+          MarkAttr::get(&getContext(), blockRows, blockCols,
+                        Builder(&getContext()).getF64FloatAttr(density), name);
       auto error = [&] {
         return emitError(func.getLoc(), "argument ") << name << ": ";
       };
@@ -129,8 +129,9 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
                  << ": moments follow their weight";
         if (auto other = func.getArgAttrOfType<MarkAttr>(moment, "bsr.mark"))
           return emitError(func.getLoc(), "expected moment ")
-                 << getArgName(func, moment) << " to follow one weight, but got "
-                 << other.getWeight() << " and " << name;
+                 << getArgName(func, moment)
+                 << " to follow one weight, but got " << other.getWeight()
+                 << " and " << name;
         func.setArgAttr(moment, "bsr.mark", attr);
         ++numMoments;
       }

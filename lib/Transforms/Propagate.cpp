@@ -120,8 +120,7 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
       }
     }
     for (auto [op, pattern] : propagation.products)
-      leaveDense(op, pattern,
-                 "computes the whole gradient for another use");
+      leaveDense(op, pattern, "computes the whole gradient for another use");
     if (!report)
       return;
     Summary total;

@@ -21,14 +21,12 @@ bool bsr::isFloatContraction(linalg::LinalgOp op) {
       }))
     return false;
   auto dims = linalg::inferContractionDims(op);
-  return succeeded(dims) && op.getNumLoops() == dims->batch.size() +
-                                                    dims->m.size() +
-                                                    dims->n.size() +
-                                                    dims->k.size();
+  return succeeded(dims) &&
+         op.getNumLoops() == dims->batch.size() + dims->m.size() +
+                                 dims->n.size() + dims->k.size();
 }
 
-ProductOperand bsr::getProductOperand(linalg::LinalgOp op,
-                                      OpOperand *operand) {
+ProductOperand bsr::getProductOperand(linalg::LinalgOp op, OpOperand *operand) {
   ProductOperand result{operand->get(), {}};
   for (AffineExpr dim : op.getMatchingIndexingMap(operand).getResults())
     result.loops.push_back(cast<AffineDimExpr>(dim).getPosition());
@@ -70,8 +68,7 @@ Value bsr::createSample(OpBuilder &b, Location loc, Value pattern, Value dense,
                           transpose);
 }
 
-Propagation::Propagation(Operation *root)
-    : rewriter(root->getContext(), this) {
+Propagation::Propagation(Operation *root) : rewriter(root->getContext(), this) {
   SmallVector<Operation *> ops;
   root->walk<WalkOrder::PreOrder>([&](Operation *op) {
     ops.push_back(op);
@@ -96,8 +93,8 @@ Value Propagation::getUniform(Value value) const {
 }
 
 /// Computes the scalar of the results of `op` behind it, if they are uniform:
-/// fills, splats, their reshapes, element-wise functions of scalars, and tensors
-/// of one element.
+/// fills, splats, their reshapes, element-wise functions of scalars, and
+/// tensors of one element.
 void Propagation::findUniform(Operation *op) {
   auto type = op->getNumResults()
                   ? dyn_cast<RankedTensorType>(op->getResult(0).getType())

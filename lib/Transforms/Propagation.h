@@ -46,8 +46,8 @@ Value createSample(OpBuilder &b, Location loc, Value pattern, Value dense,
                    bool transpose);
 
 /// Rewrites a function until no rule applies. Every rule is an equality of real
-/// numbers and looks at one operation and its neighbours; see the description of
-/// `bsr-propagate` for the list.
+/// numbers and looks at one operation and its neighbours; see the description
+/// of `bsr-propagate` for the list.
 class Propagation : public RewriterBase::Listener {
 public:
   /// Finds the uniform tensors of `root`.

@@ -9,7 +9,8 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 /// The samples that can be pulled above `op`, by pattern and transpose.
-using Samples = llvm::MapVector<std::pair<Value, unsigned>, SmallVector<SampleOp>>;
+using Samples =
+    llvm::MapVector<std::pair<Value, unsigned>, SmallVector<SampleOp>>;
 
 /// True if `pattern` can be used in front of `op`: it enters the region from
 /// outside, or is a constant (constants stand at the start of the function).
@@ -63,10 +64,9 @@ bool Propagation::pull(Operation *op) {
         replaceSamples(samples, tensor::SplatOp::create(rewriter, op->getLoc(),
                                                         element, type));
       } else if (isa<tensor::EmptyOp>(op)) {
-        replaceSamples(samples,
-                       tensor::EmptyOp::create(rewriter, op->getLoc(),
-                                               type.getShape(),
-                                               type.getElementType()));
+        replaceSamples(samples, tensor::EmptyOp::create(rewriter, op->getLoc(),
+                                                        type.getShape(),
+                                                        type.getElementType()));
       } else {
         continue;
       }
@@ -123,8 +123,8 @@ bool Propagation::pullElementWise(linalg::LinalgOp op) {
     } else {
       values = rebuildElementWise(
           rewriter, op, inputs,
-          cast<RankedTensorType>(
-              getValuesType(pattern, op->getResult(0))).getShape());
+          cast<RankedTensorType>(getValuesType(pattern, op->getResult(0)))
+              .getShape());
       ++counts.elementWisePulled;
     }
     for (auto &[result, samples] : users)
@@ -147,7 +147,8 @@ bool Propagation::pullProduct(linalg::LinalgOp op) {
   bool changed = false;
   for (auto &[key, samples] : getSamples(op->getResult(0), op)) {
     auto [pattern, transpose] = key;
-    unsigned row = map.getDimPosition(transpose), col = map.getDimPosition(!transpose);
+    unsigned row = map.getDimPosition(transpose),
+             col = map.getDimPosition(!transpose);
     OpOperand *lhs = op.getDpsInputOperand(0), *rhs = op.getDpsInputOperand(1);
     if (!op.getMatchingIndexingMap(lhs).isFunctionOfDim(row))
       std::swap(lhs, rhs);
@@ -169,9 +170,9 @@ bool Propagation::pullProduct(linalg::LinalgOp op) {
         rewriter, op.getLoc(), getValuesType(pattern, op->getResult(0)),
         pattern, aligned, alignTo(rewriter, op.getLoc(), b, loops), featureDim);
     if (!isZero(init->get()))
-      values = addTo(rewriter, op.getLoc(), values,
-                     createSample(rewriter, op.getLoc(), pattern, init->get(),
-                                  transpose));
+      values = addTo(
+          rewriter, op.getLoc(), values,
+          createSample(rewriter, op.getLoc(), pattern, init->get(), transpose));
     replaceSamples(samples, values);
     products[op] = pattern;
     ++counts.sddmm;

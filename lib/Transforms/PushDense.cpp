@@ -25,7 +25,8 @@ bool Propagation::push(Operation *op) {
          pushReduction(linalgOp) || changed;
 }
 
-/// f(.., outs = to_dense(p, v)) -> f(.., outs = empty), where f does not read it.
+/// f(.., outs = to_dense(p, v)) -> f(.., outs = empty), where f does not read
+/// it.
 bool Propagation::replaceInits(linalg::LinalgOp op) {
   bool changed = false;
   for (OpOperand &init : op.getDpsInitsMutable()) {
@@ -40,8 +41,8 @@ bool Propagation::replaceInits(linalg::LinalgOp op) {
   return changed;
 }
 
-/// transpose(transpose(spmm)) -> transpose(spmm): the order of dimensions that a
-/// product had to be brought into is often undone by what follows.
+/// transpose(transpose(spmm)) -> transpose(spmm): the order of dimensions that
+/// a product had to be brought into is often undone by what follows.
 bool Propagation::pushTranspose(linalg::LinalgOp op) {
   SmallVector<int64_t> permutation, inner;
   Value source = getPermutedSource(op->getResult(0), permutation);
@@ -87,11 +88,11 @@ bool Propagation::pushProduct(linalg::LinalgOp op) {
     SmallVector<int64_t> shape(xType.getShape());
     shape[featureDim] = transpose ? pattern.getRows() : pattern.getCols();
     ProductOperand y;
-    y.value = SpMMOp::create(
-        rewriter, op.getLoc(),
-        RankedTensorType::get(shape, type.getElementType()),
-        toDense.getPattern(), toDense.getValues(), x.value, transpose,
-        featureDim);
+    y.value =
+        SpMMOp::create(rewriter, op.getLoc(),
+                       RankedTensorType::get(shape, type.getElementType()),
+                       toDense.getPattern(), toDense.getValues(), x.value,
+                       transpose, featureDim);
     y.loops = x.loops;
     y.loops[featureDim] = kept;
     SmallVector<unsigned> loops;
@@ -139,8 +140,7 @@ getStoredInputs(RewriterBase &rewriter, linalg::LinalgOp op,
     auto toDense = operand->get().getDefiningOp<ToDenseOp>();
     if (!toDense)
       continue;
-    bool transpose =
-        toDense.getTranspose() != (access == Access::Transposed);
+    bool transpose = toDense.getTranspose() != (access == Access::Transposed);
     if (!inputs.pattern) {
       inputs.pattern = toDense.getPattern();
       inputs.transpose = transpose;
@@ -162,8 +162,9 @@ getStoredInputs(RewriterBase &rewriter, linalg::LinalgOp op,
   return inputs;
 }
 
-/// The constant that `target`, a value of the body of `op`, has where the inputs
-/// have the values `background` (null: any value), or null if it depends.
+/// The constant that `target`, a value of the body of `op`, has where the
+/// inputs have the values `background` (null: any value), or null if it
+/// depends.
 static TypedAttr foldBody(linalg::LinalgOp op, ArrayRef<Value> background,
                           Value target) {
   DenseMap<Value, Attribute> constants;
@@ -213,8 +214,8 @@ static TypedAttr foldBody(linalg::LinalgOp op, ArrayRef<Value> background,
 bool Propagation::pushElementWise(linalg::LinalgOp op) {
   if (op.getNumLoops() != 2 || !isElementWise(op))
     return false;
-  auto inputs = getStoredInputs(
-      rewriter, op, [&](Value value) { return getUniform(value); });
+  auto inputs = getStoredInputs(rewriter, op,
+                                [&](Value value) { return getUniform(value); });
   if (failed(inputs))
     return false;
 
@@ -253,9 +254,9 @@ bool Propagation::pushElementWise(linalg::LinalgOp op) {
     bool swapped = !op.getIndexingMapMatchingResult(result).isIdentity();
     if (matchPattern(background, m_AnyZeroFloat()))
       background = {};
-    results.push_back(ToDenseOp::create(
-        rewriter, op.getLoc(), result.getType(), inputs->pattern, stored,
-        background, inputs->transpose != swapped));
+    results.push_back(ToDenseOp::create(rewriter, op.getLoc(), result.getType(),
+                                        inputs->pattern, stored, background,
+                                        inputs->transpose != swapped));
   }
   rewriter.replaceOp(op, results);
   ++counts.elementWisePushed;
@@ -277,13 +278,14 @@ bool Propagation::pushReduction(linalg::LinalgOp op) {
     return false;
   // The body is out + f(inputs).
   BlockArgument out = op.getMatchingBlockArgument(op.getDpsInitOperand(0));
-  auto sum = body->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+  auto sum =
+      body->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
   if (!sum || !out.hasOneUse() || !llvm::is_contained(sum->getOperands(), out))
     return false;
   Value term = sum.getLhs() == out ? sum.getRhs() : sum.getLhs();
 
-  auto inputs = getStoredInputs(
-      rewriter, op, [&](Value value) { return getUniform(value); });
+  auto inputs = getStoredInputs(rewriter, op,
+                                [&](Value value) { return getUniform(value); });
   if (failed(inputs))
     return false;
   TypedAttr absent = foldBody(op, inputs->background, term);
@@ -331,9 +333,9 @@ bool Propagation::pushReduction(linalg::LinalgOp op) {
       SmallVector<utils::IteratorType>(3, utils::IteratorType::reduction),
       [&](OpBuilder &b, Location, ValueRange args) {
         Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
-        Value live = arith::SelectOp::create(b, loc, args.drop_back().back(),
-                                             cloneTerm(b, args.drop_back(2)),
-                                             zero);
+        Value live =
+            arith::SelectOp::create(b, loc, args.drop_back().back(),
+                                    cloneTerm(b, args.drop_back(2)), zero);
         linalg::YieldOp::create(
             b, loc,
             arith::AddFOp::create(b, loc, args.back(), live).getResult());
@@ -344,28 +346,31 @@ bool Propagation::pushReduction(linalg::LinalgOp op) {
     scalars.push_back(NumAbsentOp::create(
         rewriter, loc, RankedTensorType::get({}, type), inputs->pattern));
     scalars.push_back(result);
-    Value empty = tensor::EmptyOp::create(rewriter, loc, ArrayRef<int64_t>(), type);
-    result =
-        linalg::GenericOp::create(
-            rewriter, loc, init.getType(), scalars, empty,
-            SmallVector<AffineMap>(scalars.size() + 1,
-                                   rewriter.getMultiDimIdentityMap(0)),
-            ArrayRef<utils::IteratorType>(),
-            [&](OpBuilder &b, Location, ValueRange args) {
-              Value count = args[args.size() - 3], partial = args[args.size() - 2];
-              Value background = arith::MulFOp::create(
-                  b, loc, count, cloneTerm(b, args.drop_back(3)));
-              Value total = arith::AddFOp::create(b, loc, partial, background);
-              // Without absent entries nothing is added, not even 0 * NaN.
-              Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
-              Value none = arith::CmpFOp::create(
-                  b, loc, arith::CmpFPredicate::OEQ, count, zero);
-              linalg::YieldOp::create(
-                  b, loc,
-                  arith::SelectOp::create(b, loc, none, partial, total)
-                      .getResult());
-            })
-            .getResult(0);
+    Value empty =
+        tensor::EmptyOp::create(rewriter, loc, ArrayRef<int64_t>(), type);
+    result = linalg::GenericOp::create(
+                 rewriter, loc, init.getType(), scalars, empty,
+                 SmallVector<AffineMap>(scalars.size() + 1,
+                                        rewriter.getMultiDimIdentityMap(0)),
+                 ArrayRef<utils::IteratorType>(),
+                 [&](OpBuilder &b, Location, ValueRange args) {
+                   Value count = args[args.size() - 3],
+                         partial = args[args.size() - 2];
+                   Value background = arith::MulFOp::create(
+                       b, loc, count, cloneTerm(b, args.drop_back(3)));
+                   Value total =
+                       arith::AddFOp::create(b, loc, partial, background);
+                   // Without absent entries nothing is added, not even 0 * NaN.
+                   Value zero =
+                       arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+                   Value none = arith::CmpFOp::create(
+                       b, loc, arith::CmpFPredicate::OEQ, count, zero);
+                   linalg::YieldOp::create(
+                       b, loc,
+                       arith::SelectOp::create(b, loc, none, partial, total)
+                           .getResult());
+                 })
+                 .getResult(0);
   }
   rewriter.replaceOp(op, result);
   ++counts.reduced;
