@@ -16,7 +16,7 @@
 
 namespace check {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 /// A demand that was not met.
 struct Failure {

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Installs the Debian packages that are missing; does nothing where none is.
+
+set -euo pipefail
+
+packages=(
+  # The compiler, and what it is built with.
+  clang-22 lld-22 llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
+  cmake ninja-build ccache libstdc++-12-dev
+  # The runtime and sparse-train.
+  libomp-22-dev nlohmann-json3-dev libsentencepiece-dev libyaml-cpp-dev
+  # The tests and scripts.
+  python3 sentencepiece clang-format-14
+)
+
+missing=()
+for package in "${packages[@]}"; do
+  state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)
+  [[ $state == installed ]] || missing+=("$package")
+done
+((${#missing[@]})) || exit 0
+
+install=(apt-get install --yes --no-install-recommends "${missing[@]}")
+if ((EUID == 0)); then
+  as_root=(env DEBIAN_FRONTEND=noninteractive)
+elif sudo --non-interactive true 2>/dev/null; then
+  as_root=(sudo env DEBIAN_FRONTEND=noninteractive)
+else
+  echo "error: expected the packages below to be installed, but got a user who may not; run:" >&2
+  echo "  sudo ${install[*]}" >&2
+  exit 1
+fi
+echo "install ${missing[*]}"
+"${as_root[@]}" apt-get update --quiet
+"${as_root[@]}" "${install[@]}" --quiet

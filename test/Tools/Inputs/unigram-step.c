@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A compiled step written by hand, to test the tools without the compiler: it
+// learns how often each token occurs, and moves a block-sparse weight about.
+//
+//   loss = mean of -log softmax(bias)[label] + sum of |weight|, before the
+//   update bias -= lr * gradient;  moment += 1;  weight += lr * (seed, step)
+//   noise
+//
+// The macros make steps that a driver must refuse.
+
+#include <math.h>
+#include <stdint.h>
+
+#ifndef IDS_NAME
+#define IDS_NAME "batch.ids"
+#endif
+#ifndef WEIGHTS_SHAPE
+#define WEIGHTS_SHAPE "[4, 3]"
+#endif
+#ifndef LABELS_TYPE
+#define LABELS_TYPE "i32"
+#endif
+#ifndef LR_SHAPE
+#define LR_SHAPE "[]"
+#endif
+#ifndef LOSS_ROLE
+#define LOSS_ROLE "loss"
+#endif
+#ifndef VERSION
+#define VERSION ""
+#endif
+
+enum { B = 4, P = 3, V = 512, SLOTS = 4, BLOCK = 2 * 2 };
+
+// clang-format off
+#define BUFFER(name, kind, role, type, shape, rest)                            \
+  "{\"name\": \"" name "\", \"kind\": \"" kind "\", \"role\": \"" role      \
+  "\", \"type\": \"" type "\", \"shape\": " shape ", " rest "}"
+#define CARRIED(init) "\"carried\": true, \"init\": \"" init "\""
+#define OTHER "\"carried\": false"
+#define PATTERN ", \"pattern\": 0"
+
+#ifdef EXTRA
+#define EXTRA_BUFFER "," BUFFER(EXTRA, "dense", "batch", "f32", "[4]", OTHER)
+#else
+#define EXTRA_BUFFER
+#endif
+
+const uint32_t bsr_step_abi_version = 1;
+const char bsr_step_manifest[] =
+    "{\"format\": \"bsr-step\", \"version\": 1, \"name\": \"unigram" VERSION "\","
+    "\"target_cpu\": \"any\", \"arena_bytes\": 0, \"buffers\": ["
+    BUFFER("state.bias", "dense", "param", "f32", "[512]", CARRIED("zeros")) ","
+    BUFFER("state.table", "dense", "param", "f32", "[512, 1]", CARRIED("normal(0.02)")) ","
+    BUFFER("state.w", "values", "param", "f32", "[4, 2, 2]", CARRIED("normal(0.02)") PATTERN) ","
+    BUFFER("state.m.w", "values", "state", "f32", "[4, 2, 2]", CARRIED("zeros") PATTERN) ","
+    BUFFER(IDS_NAME, "dense", "batch", "i32", "[4, 16]", OTHER) ","
+    BUFFER("batch.positions", "dense", "batch", "i32", "[4, 3]", OTHER) ","
+    BUFFER("batch.labels", "dense", "batch", LABELS_TYPE, "[4, 3]", OTHER) ","
+    BUFFER("batch.weights", "dense", "batch", "f32", WEIGHTS_SHAPE, OTHER) ","
+    BUFFER("lr", "dense", "lr", "f32", LR_SHAPE, OTHER) ","
+    BUFFER("seed", "dense", "seed", "i32", "[]", OTHER) ","
+    BUFFER("step", "dense", "step", "i64", "[]", OTHER) ","
+    BUFFER("state.w", "row_ptr", "pattern", "i32", "[5]", OTHER PATTERN) ","
+    BUFFER("state.w", "col_idx", "pattern", "i32", "[4]", OTHER PATTERN) ","
+    BUFFER("state.w", "slot", "pattern", "i32", "[4]", OTHER PATTERN) ","
+    BUFFER("state.w", "col_ptr", "pattern", "i32", "[5]", OTHER PATTERN) ","
+    BUFFER("state.w", "row_idx", "pattern", "i32", "[4]", OTHER PATTERN) ","
+    BUFFER("state.w", "slot_t", "pattern", "i32", "[4]", OTHER PATTERN) ","
+    BUFFER("loss", "output", LOSS_ROLE, "f32", "[]", OTHER) EXTRA_BUFFER "],"
+    "\"patterns\": [{\"name\": \"state.w\", \"shape\": [8, 8], \"block\": [2, 2],"
+    "\"slots\": 4, \"density\": 0.25, \"static\": false, \"weight\": 2, \"buffers\":"
+    "{\"row_ptr\": 11, \"col_idx\": 12, \"slot\": 13,"
+    "\"col_ptr\": 14, \"row_idx\": 15, \"slot_t\": 16}}],"
+    "\"products\": {\"spmm\": 1, \"spmm_transposed\": 1, \"sddmm\": 1, \"dense\": 2},"
+    "\"left_dense\": 0}";
+// clang-format on
+
+void bsr_step_run(void *const *buffers, void *arena) {
+  (void)arena;
+  float *bias = buffers[0], *w = buffers[2], *m = buffers[3];
+  const int32_t *labels = buffers[6];
+  const float *weights = buffers[7];
+  float lr = *(const float *)buffers[8];
+  int32_t seed = *(const int32_t *)buffers[9];
+  int64_t step = *(const int64_t *)buffers[10];
+
+  double largest = -INFINITY, sum = 0, total = 0, loss = 0;
+  for (int v = 0; v < V; ++v)
+    largest = fmax(largest, bias[v]);
+  for (int v = 0; v < V; ++v)
+    sum += exp(bias[v] - largest);
+  for (int i = 0; i < B * P; ++i) {
+    total += weights[i];
+    loss -= weights[i] * (bias[labels[i]] - largest - log(sum));
+  }
+  loss /= total;
+  for (int i = 0; i < SLOTS * BLOCK; ++i)
+    loss += fabsf(w[i]);
+  *(float *)buffers[17] = loss;
+
+  double before[V];
+  for (int v = 0; v < V; ++v)
+    before[v] = exp(bias[v] - largest) / sum;
+  for (int v = 0; v < V; ++v)
+    bias[v] -= lr * before[v];
+  for (int i = 0; i < B * P; ++i)
+    bias[labels[i]] += lr * weights[i] / total;
+
+  for (int i = 0; i < SLOTS * BLOCK; ++i) {
+    uint32_t noise = (uint32_t)seed * 2654435761u + (uint32_t)(step * 97 + i);
+    w[i] += 1e-3f * lr * ((float)(noise >> 8) / (1 << 24) - 0.5f);
+    m[i] += 1;
+  }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Runs sparse-compile and keeps what it makes.
+
+#include "Compile.h"
+#include "Support.h"
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace bsr;
+namespace fs = std::filesystem;
+
+/// Runs a program and waits for it; its output goes where ours does.
+static void run(std::vector<std::string> command) {
+  std::vector<char *> arguments;
+  for (std::string &word : command)
+    arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  pid_t child;
+  if (int error = posix_spawn(&child, arguments[0], nullptr, nullptr,
+                              arguments.data(), environ))
+    fail("expected compiler '", command[0],
+         "' to start, but got: ", std::strerror(error));
+  int status;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status))
+    fail("expected compiler '", command[0], "' to succeed, but got signal ",
+         WTERMSIG(status));
+  if (WEXITSTATUS(status))
+    fail("expected compiler '", command[0],
+         "' to succeed, but got exit status ", WEXITSTATUS(status));
+}
+
+std::string bsr::compileStep(const Config &config) {
+  if (fs::path(config.step).extension() == ".so")
+    return config.step;
+
+  std::string tool = config.compileTool;
+  if (tool.empty())
+    tool =
+        fs::read_symlink("/proc/self/exe").replace_filename("sparse-compile");
+  uint64_t hash = hashBytes(readFile(tool, "compiler"));
+  hash = hashBytes(readFile(config.step, "step"), hash);
+  for (const std::string &option : config.compileOptions)
+    hash = hashBytes({option.c_str(), option.size() + 1}, hash);
+  char name[32];
+  std::snprintf(name, sizeof(name), "%016llx.so", (unsigned long long)hash);
+  fs::path output = fs::path(config.compileCache) / name;
+  if (fs::exists(output))
+    return output;
+
+  fs::create_directories(config.compileCache);
+  std::printf("compile %s\n", config.step.c_str());
+  std::fflush(stdout);
+  std::vector<std::string> command = {tool, config.step, "-o", output};
+  command.insert(command.end(), config.compileOptions.begin(),
+                 config.compileOptions.end());
+  run(command);
+  return output;
+}

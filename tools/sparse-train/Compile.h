@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compiles a step when it is given as text.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_COMPILE_H
+#define BSR_TOOLS_SPARSETRAIN_COMPILE_H
+
+#include "Config.h"
+
+namespace bsr {
+
+/// Returns the path of the compiled step of `config`. A step that is text is
+/// compiled with `config.compileTool` unless the cache has the result of the
+/// same compiler, options and text already.
+std::string compileStep(const Config &config);
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSETRAIN_COMPILE_H

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The configuration of a run: what every key means, and where its value comes
+// from.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_CONFIG_H
+#define BSR_TOOLS_SPARSETRAIN_CONFIG_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bsr {
+
+/// A training run. The keys, their meaning and limits are in Config.cpp; the
+/// defaults are here.
+struct Config {
+  std::string step;
+  std::string tokens;
+  std::string run;
+  int64_t seed = 0;
+  int64_t steps = 1000;
+  int64_t logEvery = 10;
+  std::string embedding = "state.params.token_embedding";
+
+  double ratePeak = 1e-3;
+  int64_t rateWarmup = 0;
+  std::string rateDecay = "linear";
+
+  double maskingFraction = 0.15;
+
+  int64_t sparsityEvery = 0;
+  double sparsityDrop = 0.5;
+  std::string sparsitySchedule = "cosine";
+  double sparsityUntil = 0.75;
+
+  int64_t heldOutEvery = 0;
+  int64_t heldOutBatches = 8;
+
+  int64_t checkpointEvery = 0;
+  int64_t checkpointKeep = 2;
+
+  std::string compileTool;
+  std::vector<std::string> compileOptions;
+  std::string compileCache = "cache";
+};
+
+/// Reads the YAML file `path` (none if empty), then applies `settings` of the
+/// form "key=value" in order. Throws `Error` for a key that does not exist, a
+/// value of another type or out of range, and a required key without a value.
+Config readConfig(const std::string &path,
+                  const std::vector<std::string> &settings);
+
+/// The configuration as YAML that `readConfig` reads back.
+std::string toYAML(const Config &config);
+
+/// One line for every key: its meaning, values and default.
+std::string describeConfig();
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSETRAIN_CONFIG_H

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Calls the runtime, and turns its status codes into exceptions.
+
+#include "Session.h"
+#include "Support.h"
+
+#include <algorithm>
+
+using namespace bsr;
+
+static void check(bsr_status status) {
+  if (status != BSR_OK)
+    throw Error(bsr_last_error());
+}
+
+Session::Session(const std::string &path, uint64_t seed) {
+  bsr_step *newStep;
+  check(bsr_step_load(path.c_str(), &newStep));
+  loaded.reset(newStep);
+  bsr_session *newSession;
+  check(bsr_session_create(newStep, seed, &newSession));
+  session.reset(newSession);
+
+  for (int64_t i = 0; i < bsr_step_num_buffers(newStep); ++i) {
+    bsr_buffer_info info;
+    check(bsr_step_buffer(newStep, i, &info));
+    if (info.kind != BSR_DENSE && info.kind != BSR_VALUES &&
+        info.kind != BSR_OUTPUT)
+      continue;
+    all.push_back({info.name,
+                   info.role,
+                   info.type,
+                   {info.shape, info.shape + info.rank},
+                   info.elements,
+                   bsr_session_buffer(newSession, i)});
+  }
+}
+
+const Buffer *Session::find(const std::string &name) const {
+  auto found = std::find_if(all.begin(), all.end(),
+                            [&](const Buffer &b) { return b.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+const Buffer *Session::findRole(const std::string &role) const {
+  auto found = std::find_if(all.begin(), all.end(),
+                            [&](const Buffer &b) { return b.role == role; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+void Session::initialize() { check(bsr_session_initialize(session.get())); }
+void Session::run() { check(bsr_session_run(session.get())); }
+void Session::snapshot() { check(bsr_session_snapshot(session.get())); }
+void Session::restore() { check(bsr_session_restore(session.get())); }
+
+int64_t Session::updatePatterns(double drop) {
+  int64_t pruned;
+  check(bsr_session_update_patterns(session.get(), drop, &pruned));
+  return pruned;
+}
+
+void Session::save(const std::string &path, const std::string &metadata) const {
+  check(bsr_session_save(session.get(), path.c_str(), metadata.c_str()));
+}
+
+void Session::load(const std::string &path) {
+  check(bsr_session_load(session.get(), path.c_str()));
+}
+
+std::string Session::metadata() const {
+  return bsr_session_metadata(session.get());
+}
+
+bool Session::sameStep() const { return bsr_session_same_step(session.get()); }
+
+bsr_counters Session::counters() const {
+  bsr_counters counters;
+  check(bsr_session_counters(session.get(), &counters));
+  return counters;
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The runtime's session as an object: errors are exceptions, memory is freed.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_SESSION_H
+#define BSR_TOOLS_SPARSETRAIN_SESSION_H
+
+#include "bsr/runtime.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace bsr {
+
+/// A buffer of the step, and its memory.
+struct Buffer {
+  std::string name, role;
+  bsr_type type;
+  std::vector<int64_t> shape;
+  int64_t elements;
+  void *data;
+};
+
+/// A compiled step and the memory of one run. See bsr/runtime.h for what the
+/// calls do; here a failure throws `Error`.
+class Session {
+public:
+  Session(const std::string &path, uint64_t seed);
+
+  const bsr_step *step() const { return loaded.get(); }
+  /// The arguments and results of the step: all but index buffers.
+  const std::vector<Buffer> &buffers() const { return all; }
+  /// The first buffer of this name, or null.
+  const Buffer *find(const std::string &name) const;
+  /// The first buffer with this role, or null.
+  const Buffer *findRole(const std::string &role) const;
+
+  void initialize();
+  void run();
+  void snapshot();
+  void restore();
+  /// Returns the number of blocks that were pruned, and regrown.
+  int64_t updatePatterns(double drop);
+  void save(const std::string &path, const std::string &metadata) const;
+  void load(const std::string &path);
+  std::string metadata() const;
+  bool sameStep() const;
+  bsr_counters counters() const;
+
+private:
+  struct Release {
+    void operator()(bsr_step *step) const { bsr_step_unload(step); }
+    void operator()(bsr_session *session) const {
+      bsr_session_destroy(session);
+    }
+  };
+
+  std::unique_ptr<bsr_step, Release> loaded;
+  std::unique_ptr<bsr_session, Release> session;
+  std::vector<Buffer> all;
+};
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSETRAIN_SESSION_H

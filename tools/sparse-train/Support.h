@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What every part of sparse-train needs: errors, whole files, random numbers.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_SUPPORT_H
+#define BSR_TOOLS_SPARSETRAIN_SUPPORT_H
+
+#include <cstdint>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace bsr {
+
+/// A failure whose message is one sentence for the user.
+struct Error : std::runtime_error {
+  using runtime_error::runtime_error;
+};
+
+/// Throws an `Error` whose message is the concatenation of `parts`.
+template <typename... Ts>
+[[noreturn]] void fail(const Ts &...parts) {
+  std::ostringstream message;
+  (message << ... << parts);
+  throw Error(message.str());
+}
+
+/// Returns the contents of `path`; `what` names the file in the error.
+std::string readFile(const std::string &path, std::string_view what);
+
+/// Replaces `path` by a file that holds `parts` one after the other. The file
+/// is written under a temporary name, flushed and renamed, so that a failure
+/// leaves what was there before.
+void writeFile(const std::string &path, std::string_view what,
+               std::initializer_list<std::string_view> parts);
+
+/// 64 bits of FNV-1a over `bytes`, going on from `hash`.
+uint64_t hashBytes(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325u);
+
+/// A stream of random numbers that is a pure function of its key, so that a
+/// resumed run draws what an uninterrupted one draws. SplitMix64 (Steele, Lea,
+/// Flood: Fast splittable pseudorandom number generators, 2014).
+class Random {
+public:
+  Random(uint64_t seed, uint64_t stream, uint64_t counter)
+      : state(mix(mix(mix(seed) ^ stream) ^ counter)) {}
+
+  uint64_t next() { return mix(state += 0x9e3779b97f4a7c15u); }
+  /// An integer in [0, bound), for a bound of at most 2^32.
+  uint64_t below(uint64_t bound) { return (next() >> 32) * bound >> 32; }
+
+private:
+  static uint64_t mix(uint64_t z) {
+    z += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+
+  uint64_t state;
+};
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSETRAIN_SUPPORT_H

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The token file: a corpus as numbers, in a part to train on and a part held
+// out.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_TOKENS_H
+#define BSR_TOOLS_SPARSETRAIN_TOKENS_H
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace bsr {
+
+/// What a token file says about its numbers.
+struct Vocabulary {
+  /// Token ids are in [0, size).
+  uint32_t size;
+  /// Ids below this one stand for no text (padding, separators, the mask): they
+  /// are never masked nor drawn as a random replacement.
+  uint32_t firstOrdinary;
+  /// The id that hides a token.
+  uint32_t mask;
+};
+
+/// A token file, read whole. All numbers are little-endian:
+///
+///     char     magic[8]       "BSRTOKEN"
+///     uint32   version        1
+///     uint32   width          bytes of a token: 2 or 4
+///     uint64   checksum       FNV-1a of everything that follows
+///     uint32   vocabulary     size, firstOrdinary, mask (see Vocabulary)
+///     uint32   zero
+///     uint64   trainCount
+///     uint64   heldOutCount
+///     uint16/32 tokens[trainCount + heldOutCount]
+class Tokens {
+public:
+  /// The tokens of one part of the file.
+  class Part {
+  public:
+    Part(const char *data, uint64_t count, uint32_t width)
+        : data(data), count(count), width(width) {}
+
+    uint64_t size() const { return count; }
+    uint32_t operator[](uint64_t i) const;
+
+  private:
+    const char *data;
+    uint64_t count;
+    uint32_t width;
+  };
+
+  /// Reads `path`. Throws `Error` for anything but an intact token file.
+  static Tokens read(const std::string &path);
+
+  /// Writes a token file; every token is less than `vocabulary.size`.
+  static void write(const std::string &path, const Vocabulary &vocabulary,
+                    const std::vector<uint32_t> &train,
+                    const std::vector<uint32_t> &heldOut);
+
+  const Vocabulary &vocabulary() const;
+  /// Tells this file from others.
+  uint64_t checksum() const;
+  Part train() const;
+  Part heldOut() const;
+
+  /// Entropy of the frequencies of the held-out tokens in nats: the loss of the
+  /// best model that knows nothing of a token's neighbours.
+  double unigramEntropy() const;
+
+private:
+  std::string contents;
+};
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSETRAIN_TOKENS_H

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The training loop: batches, rates, pattern updates, metrics, checkpoints.
+
+#include "Train.h"
+#include "Batch.h"
+#include "Compile.h"
+#include "Progress.h"
+#include "Session.h"
+#include "Support.h"
+#include "Tokens.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+using namespace bsr;
+using nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+/// The stream of the random numbers that a step asks for.
+static constexpr uint64_t stepSeedStream = 2;
+
+/// The learning rate of step `step`, counted from 0.
+static double learningRate(const Config &config, int64_t step) {
+  if (step < config.rateWarmup)
+    return config.ratePeak * (step + 1) / config.rateWarmup;
+  double t = double(step - config.rateWarmup) /
+             std::max<int64_t>(1, config.steps - config.rateWarmup);
+  if (config.rateDecay == "linear")
+    return config.ratePeak * (1 - t);
+  if (config.rateDecay == "cosine")
+    return config.ratePeak * (1 + std::cos(M_PI * t)) / 2;
+  return config.ratePeak;
+}
+
+/// The share of blocks that the pattern update after `step` steps replaces, or
+/// nothing if there is none.
+static std::optional<double> dropFraction(const Config &config, int64_t step) {
+  double end = config.sparsityUntil * config.steps;
+  if (!config.sparsityEvery || step % config.sparsityEvery || step >= end)
+    return std::nullopt;
+  bsr_schedule schedule = config.sparsitySchedule == "cosine"   ? BSR_COSINE
+                          : config.sparsitySchedule == "linear" ? BSR_LINEAR
+                                                                : BSR_CONSTANT;
+  return bsr_drop_fraction(schedule, config.sparsityDrop, step / end);
+}
+
+static bool isDue(int64_t step, int64_t every) {
+  return every && step % every == 0;
+}
+
+static double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+/// The most memory that this process has held, in bytes.
+static int64_t peakMemory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.rfind("VmHWM:", 0) == 0)
+      return std::stoll(line.substr(6)) * 1024;
+  return 0;
+}
+
+static double median(std::vector<double> values) {
+  if (values.empty())
+    return 0;
+  auto middle = values.begin() + values.size() / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+namespace {
+/// The one number of a scalar argument or result, of any type that a front end
+/// may choose for it.
+class Scalar {
+public:
+  /// `buffer` may be null, where the step has no such argument.
+  explicit Scalar(const Buffer *buffer) : buffer(buffer) {
+    if (!buffer)
+      return;
+    bool isNumber = buffer->type == BSR_F32 || buffer->type == BSR_F64 ||
+                    buffer->type == BSR_I32 || buffer->type == BSR_I64;
+    if (buffer->elements != 1 || !isNumber)
+      fail("expected '", buffer->name, "' (", buffer->role,
+           ") to be one f32, f64, i32 or i64, but got ", buffer->elements, " ",
+           bsr_type_name(buffer->type));
+  }
+
+  template <typename T>
+  void set(T value) const {
+    if (buffer)
+      visit([&](auto &element) { element = value; });
+  }
+
+  double get() const {
+    double value;
+    visit([&](auto &element) { value = element; });
+    return value;
+  }
+
+private:
+  template <typename F>
+  void visit(F access) const {
+    switch (buffer->type) {
+    case BSR_F32:
+      return access(*static_cast<float *>(buffer->data));
+    case BSR_F64:
+      return access(*static_cast<double *>(buffer->data));
+    case BSR_I32:
+      return access(*static_cast<int32_t *>(buffer->data));
+    default:
+      return access(*static_cast<int64_t *>(buffer->data));
+    }
+  }
+
+  const Buffer *buffer;
+};
+
+/// The run folder: what was measured, and the checkpoints.
+class Folder {
+public:
+  Folder(const fs::path &path, Existing existing) : path(path) {
+    fs::create_directories(path);
+    if (existing == Existing::Refuse && fs::exists(path / "metrics.jsonl"))
+      fail("expected run folder '", path.string(),
+           "' to hold no run, but got one (pass --resume or --overwrite)");
+    if (existing != Existing::Overwrite)
+      return;
+    fs::remove(path / "metrics.jsonl");
+    fs::remove(path / "summary.json");
+    for (const fs::path &file : checkpoints())
+      fs::remove(file);
+  }
+
+  /// The checkpoints, oldest first.
+  std::vector<fs::path> checkpoints() const {
+    std::vector<fs::path> files;
+    for (const fs::directory_entry &entry : fs::directory_iterator(path)) {
+      std::string name = entry.path().filename();
+      if (name.rfind("checkpoint-", 0) == 0 &&
+          entry.path().extension() == ".safetensors")
+        files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    return files;
+  }
+
+  /// Where the checkpoint after `step` steps lies.
+  std::string checkpoint(int64_t step) const {
+    char name[64];
+    std::snprintf(name, sizeof(name), "checkpoint-%09lld.safetensors",
+                  (long long)step);
+    return path / name;
+  }
+
+  /// Removes all but the newest `keep` checkpoints.
+  void removeOldCheckpoints(int64_t keep) const {
+    std::vector<fs::path> files = checkpoints();
+    for (size_t i = 0; i + keep < files.size(); ++i)
+      fs::remove(files[i]);
+  }
+
+  /// Begins or, after the line of step `last`, goes on with the metrics.
+  /// Returns the lines that are kept.
+  std::vector<ordered_json> openMetrics(int64_t last) {
+    std::string file = path / "metrics.jsonl";
+    std::vector<ordered_json> kept;
+    std::string text;
+    std::istringstream lines(fs::exists(file) ? readFile(file, "metrics") : "");
+    for (std::string line; std::getline(lines, line);) {
+      ordered_json entry = ordered_json::parse(line, nullptr, false);
+      if (entry.is_discarded() || entry.value("step", last + 1) > last)
+        break;
+      kept.push_back(entry);
+      text += line + "\n";
+    }
+    writeFile(file, "metrics", {text});
+    metrics.open(file, std::ios::app);
+    return kept;
+  }
+
+  void addMetrics(const ordered_json &entry) {
+    metrics << entry.dump() << std::endl;
+    if (!metrics)
+      fail("expected metrics '", (path / "metrics.jsonl").string(),
+           "' to be writable, but got: ", std::strerror(errno));
+  }
+
+  void write(const char *name, const std::string &text) const {
+    writeFile(path / name, name, {text});
+  }
+
+private:
+  fs::path path;
+  std::ofstream metrics;
+};
+
+/// A run from its first step or checkpoint to its summary.
+class Run {
+public:
+  Run(const Config &config, Existing existing)
+      : config(config), folder(config.run, existing),
+        tokens(Tokens::read(config.tokens)),
+        session(compileStep(config), config.seed),
+        batcher(session, tokens, config.embedding, config.maskingFraction,
+                config.seed),
+        rate(session.findRole("lr")), stepSeed(session.findRole("seed")),
+        stepNumber(session.findRole("step")), loss(session.findRole("loss")) {
+    if (!session.findRole("loss"))
+      fail("expected the step to have a result with role 'loss', but got none");
+    countBlocks();
+    folder.write("config.yaml", toYAML(config));
+    if (existing == Existing::Resume)
+      resume();
+    else
+      session.initialize();
+    for (const ordered_json &entry :
+         folder.openMetrics(existing == Existing::Resume ? done() : -1))
+      record(entry);
+  }
+
+  void train() {
+    describe();
+    if (done() == 0)
+      measure({{"step", 0}, {"held_out", heldOutLoss()}});
+    {
+      Progress progress("train", config.steps, config.logEvery, done());
+      while (done() < config.steps) {
+        std::string details = trainStep();
+        progress.update(done(), details);
+      }
+    }
+    summarize();
+  }
+
+private:
+  /// Steps that are done.
+  int64_t done() const { return session.counters().steps; }
+
+  /// What a checkpoint says of the data it was trained on.
+  std::string metadata() const {
+    return ordered_json{{"tokens", tokens.checksum()}}.dump();
+  }
+
+  void countBlocks() {
+    for (int64_t i = 0; i < bsr_step_num_patterns(session.step()); ++i) {
+      bsr_pattern_info info;
+      bsr_step_pattern(session.step(), i, &info);
+      int64_t blocks =
+          info.rows / info.block_rows * (info.cols / info.block_cols);
+      allBlocks += blocks;
+      storedBlocks += std::min(info.slots, blocks);
+    }
+  }
+
+  void resume() {
+    std::vector<fs::path> checkpoints = folder.checkpoints();
+    if (checkpoints.empty())
+      fail("expected run folder '", config.run,
+           "' to hold a checkpoint, but got none");
+    session.load(checkpoints.back());
+    bsr_counters counters = session.counters();
+    if (counters.seed != uint64_t(config.seed))
+      fail("expected configuration key 'seed' to be that of the checkpoint (",
+           counters.seed, "), but got ", config.seed);
+    if (counters.steps > config.steps)
+      fail("expected configuration key 'steps' to be at least those of the "
+           "checkpoint (",
+           counters.steps, "), but got ", config.steps);
+    if (session.metadata() != metadata())
+      fail("expected token file '", config.tokens,
+           "' to be the one that the checkpoint was trained on, but got "
+           "another");
+    if (!session.sameStep())
+      std::printf("note: the checkpoint was saved by another compilation of "
+                  "the step; the run goes on, but not bit for bit\n");
+  }
+
+  /// Sets every argument but the batch for step `step`, counted from 0, and
+  /// runs it. Returns the loss before the step's update.
+  double runStep(int64_t step, double stepRate) {
+    rate.set(stepRate);
+    stepSeed.set(int32_t(
+        Random(config.seed, stepSeedStream, step).below(uint64_t(1) << 31)));
+    stepNumber.set(step);
+    session.run();
+    return loss.get();
+  }
+
+  /// The mean loss on the held-out batches; the state is left as it was.
+  double heldOutLoss() {
+    int64_t step = done();
+    double sum = 0;
+    session.snapshot();
+    for (int64_t batch = 0; batch < config.heldOutBatches; ++batch) {
+      batcher.fillHeldOut(batch, config.heldOutBatches);
+      sum += runStep(step, 0);
+      session.restore();
+    }
+    return sum / config.heldOutBatches;
+  }
+
+  /// One step and what is due after it. Returns a line about it.
+  std::string trainStep() {
+    int64_t step = done();
+    double stepRate = learningRate(config, step);
+    auto start = std::chrono::steady_clock::now();
+    batcher.fillTrain(step);
+    double stepLoss = runStep(step, stepRate);
+    double time = secondsSince(start);
+    ++step;
+    if (!std::isfinite(stepLoss))
+      fail("expected the loss of step ", step, " to be finite, but got ",
+           stepLoss);
+
+    ordered_json entry = {{"step", step},
+                          {"loss", stepLoss},
+                          {"lr", stepRate},
+                          {"step_time", time},
+                          {"tokens_per_s", batcher.tokensPerBatch() / time}};
+    if (std::optional<double> drop = dropFraction(config, step)) {
+      start = std::chrono::steady_clock::now();
+      int64_t pruned = session.updatePatterns(*drop);
+      entry["update_time"] = secondsSince(start);
+      entry["drop"] = *drop;
+      entry["pruned"] = pruned;
+      entry["turnover"] = storedBlocks ? double(pruned) / storedBlocks : 0;
+    }
+    if (isDue(step, config.heldOutEvery) || step == config.steps)
+      entry["held_out"] = heldOutLoss();
+    measure(entry);
+    if (isDue(step, config.checkpointEvery) || step == config.steps) {
+      session.save(folder.checkpoint(step), metadata());
+      folder.removeOldCheckpoints(config.checkpointKeep);
+    }
+
+    char line[128];
+    std::snprintf(line, sizeof(line),
+                  "  loss %.4f  held-out %.4f  %.1f ms  %.0f tokens/s",
+                  stepLoss, lastHeldOut, time * 1e3,
+                  batcher.tokensPerBatch() / time);
+    return line;
+  }
+
+  void measure(const ordered_json &entry) {
+    folder.addMetrics(entry);
+    record(entry);
+  }
+
+  /// Takes what the summary needs from a line of the metrics.
+  void record(const ordered_json &entry) {
+    if (entry.contains("loss")) {
+      if (stepTimes.empty())
+        firstLoss = entry["loss"];
+      lastLoss = entry["loss"];
+      stepTimes.push_back(entry["step_time"]);
+    }
+    if (entry.contains("held_out")) {
+      if (entry["step"] == 0)
+        firstHeldOut = entry["held_out"];
+      lastHeldOut = entry["held_out"];
+    }
+  }
+
+  void describe() const {
+    const bsr_step *step = session.step();
+    std::printf("%s for %s: %lld patterns, %lld of %lld blocks stored, "
+                "%lld sparse and %lld dense products, %lld left dense\n",
+                bsr_step_name(step), bsr_step_target_cpu(step),
+                (long long)bsr_step_num_patterns(step), (long long)storedBlocks,
+                (long long)allBlocks, (long long)sparseProducts(),
+                (long long)bsr_step_num_products(step, "dense"),
+                (long long)bsr_step_num_left_dense(step));
+    std::fflush(stdout);
+  }
+
+  int64_t sparseProducts() const {
+    const bsr_step *step = session.step();
+    return bsr_step_num_products(step, "spmm") +
+           bsr_step_num_products(step, "spmm_transposed") +
+           bsr_step_num_products(step, "sddmm");
+  }
+
+  void summarize() const {
+    bsr_counters counters = session.counters();
+    double stepTime = median(stepTimes);
+    ordered_json summary = {
+        {"step", bsr_step_name(session.step())},
+        {"target_cpu", bsr_step_target_cpu(session.step())},
+        {"steps", counters.steps},
+        {"loss_start", firstLoss},
+        {"loss_end", lastLoss},
+        {"held_out_start", firstHeldOut},
+        {"held_out_end", lastHeldOut},
+        {"unigram_entropy", tokens.unigramEntropy()},
+        {"median_step_time", stepTime},
+        {"tokens_per_s", stepTime ? batcher.tokensPerBatch() / stepTime : 0},
+        {"peak_memory", peakMemory()},
+        {"sparse_products", sparseProducts()},
+        {"dense_products", bsr_step_num_products(session.step(), "dense")},
+        {"left_dense", bsr_step_num_left_dense(session.step())},
+        {"blocks_stored", storedBlocks},
+        {"blocks", allBlocks},
+        {"pattern_updates", counters.pattern_updates},
+        {"blocks_pruned", counters.blocks_pruned},
+        {"blocks_regrown", counters.blocks_regrown},
+        {"recompilations", counters.recompilations},
+        {"reallocations", counters.reallocations}};
+    folder.write("summary.json", summary.dump(2) + "\n");
+    std::printf(
+        "held-out loss %.4f at the start, %.4f at the end; unigram "
+        "entropy %.4f\n"
+        "median step %.1f ms, peak memory %.0f MiB\n"
+        "%lld pattern updates: %lld blocks pruned, %lld regrown, "
+        "%lld recompilations, %lld reallocations\n",
+        firstHeldOut, lastHeldOut, tokens.unigramEntropy(), stepTime * 1e3,
+        peakMemory() / 1048576.0, (long long)counters.pattern_updates,
+        (long long)counters.blocks_pruned, (long long)counters.blocks_regrown,
+        (long long)counters.recompilations, (long long)counters.reallocations);
+  }
+
+  const Config &config;
+  Folder folder;
+  Tokens tokens;
+  Session session;
+  Batcher batcher;
+  Scalar rate, stepSeed, stepNumber, loss;
+  /// Blocks of all patterns: those that exist, and those that are stored.
+  int64_t allBlocks = 0, storedBlocks = 0;
+  double firstLoss = 0, lastLoss = 0, firstHeldOut = 0, lastHeldOut = 0;
+  std::vector<double> stepTimes;
+};
+} // namespace
+
+void bsr::train(const Config &config, Existing existing) {
+  Run(config, existing).train();
+}

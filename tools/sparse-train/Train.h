@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A training run.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_TRAIN_H
+#define BSR_TOOLS_SPARSETRAIN_TRAIN_H
+
+#include "Config.h"
+
+namespace bsr {
+
+/// What to do with a run folder that holds a run.
+enum class Existing { Refuse, Resume, Overwrite };
+
+/// Trains as `config` says. The run folder receives
+///
+///     config.yaml                   the configuration, every key
+///     metrics.jsonl                 one line a step
+///     checkpoint-<step>.safetensors the newest ones
+///     summary.json                  at the end
+///
+/// A resumed run goes on from its newest checkpoint and is, bit for bit, the
+/// run that was never interrupted.
+void train(const Config &config, Existing existing);
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSETRAIN_TRAIN_H
