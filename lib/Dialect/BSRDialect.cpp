@@ -5,6 +5,7 @@
 
 #include "bsr/Dialect/BSR.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -103,6 +104,52 @@ RankedTensorType PatternType::getValuesType(Type elementType) const {
 }
 
 //===----------------------------------------------------------------------===//
+// MarkAttr
+//===----------------------------------------------------------------------===//
+
+/// Checks that `density` is in (0, 1].
+static LogicalResult verifyDensity(function_ref<InFlightDiagnostic()> emitError,
+                                   double density) {
+  if (!(density > 0) || density > 1)
+    return emitError() << "expected density in (0, 1], but got " << density;
+  return success();
+}
+
+LogicalResult MarkAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               int64_t blockRows, int64_t blockCols,
+                               FloatAttr density, StringAttr weight) {
+  if (blockRows < 1 || blockCols < 1)
+    return emitError() << "expected a block of at least 1x1, but got "
+                       << blockRows << "x" << blockCols;
+  return verifyDensity(emitError, density.getValueAsDouble());
+}
+
+LogicalResult MarkAttr::verifyFits(function_ref<InFlightDiagnostic()> emitError,
+                                   Type type) const {
+  auto matrix = dyn_cast<RankedTensorType>(type);
+  if (!matrix || matrix.getRank() != 2 || !matrix.hasStaticShape() ||
+      !isa<FloatType>(matrix.getElementType()))
+    return emitError() << "expected a float matrix of static shape to mark, "
+                          "but got "
+                       << type;
+  if (matrix.getDimSize(0) % getBlockRows() ||
+      matrix.getDimSize(1) % getBlockCols())
+    return emitError() << "expected matrix " << matrix.getDimSize(0) << "x"
+                       << matrix.getDimSize(1) << " to be a multiple of block "
+                       << getBlockRows() << "x" << getBlockCols()
+                       << ": pad it or choose another block";
+  return success();
+}
+
+PatternType MarkAttr::getPatternType(RankedTensorType type) const {
+  int64_t rows = type.getDimSize(0), cols = type.getDimSize(1);
+  int64_t blocks = (rows / getBlockRows()) * (cols / getBlockCols());
+  int64_t slots = std::llround(getDensity().getValueAsDouble() * blocks);
+  return PatternType::get(getContext(), rows, cols, getBlockRows(),
+                          getBlockCols(), std::max<int64_t>(slots, 1));
+}
+
+//===----------------------------------------------------------------------===//
 // Attributes of a step's function
 //===----------------------------------------------------------------------===//
 
@@ -173,22 +220,38 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                      << attr.getValue();
     return success();
   }
+  Type type = func.getArgumentTypes()[argIndex];
   if (name == "bsr.mark") {
-    if (!isa<MarkAttr>(attr.getValue()))
+    auto mark = dyn_cast<MarkAttr>(attr.getValue());
+    if (!mark)
       return error() << "expected bsr.mark to be a #bsr.mark, but got "
                      << attr.getValue();
-    return success();
+    return mark.verifyFits(error, type);
   }
   if (name == "bsr.density") {
-    if (!isa<FloatAttr>(attr.getValue()))
+    auto density = dyn_cast<FloatAttr>(attr.getValue());
+    if (!density)
       return error() << "expected bsr.density to be a float, but got "
                      << attr.getValue();
-    return success();
+    return verifyDensity(error, density.getValueAsDouble());
   }
   if (name == "bsr.pattern") {
-    if (!isa<IntegerAttr>(attr.getValue()))
+    auto index = dyn_cast<IntegerAttr>(attr.getValue());
+    if (!index)
       return error() << "expected bsr.pattern to be an integer, but got "
                      << attr.getValue();
+    ArrayRef<Type> types = func.getArgumentTypes();
+    int64_t pattern = index.getInt();
+    if (pattern < 0 || pattern >= static_cast<int64_t>(types.size()) ||
+        !isa<PatternType>(types[pattern]))
+      return error() << "expected bsr.pattern to be the index of a pattern "
+                        "argument, but got "
+                     << pattern;
+    auto expected = cast<PatternType>(types[pattern])
+                        .getValuesType(getElementTypeOrSelf(type));
+    if (type != expected)
+      return error() << "expected values of type " << expected << ", but got "
+                     << type;
     return success();
   }
   return error() << "expected bsr.name, bsr.result, bsr.role, bsr.init, "

@@ -16,7 +16,7 @@
 
 namespace check {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 /// A demand that was not met.
 struct Failure {

@@ -87,7 +87,7 @@ static void checkUpdate(const Session &session,
         std::min(int64_t(std::floor(drop * stored + 0.5)), all - stored);
     expectedPruned += count;
 
-    // Rank by norm; a stable sort leaves equal ones in order.
+    // Rank by norm, and equal ones by place.
     std::vector<std::pair<double, Place>> ranked;
     for (auto &[place, slot] : old.slots) {
       double norm = 0;
@@ -95,8 +95,7 @@ static void checkUpdate(const Session &session,
         norm += std::fabs(before[p].values[0][slot * size + i]);
       ranked.push_back({norm, place});
     }
-    std::stable_sort(ranked.begin(), ranked.end(),
-                     [](auto &a, auto &b) { return a.first < b.first; });
+    std::sort(ranked.begin(), ranked.end());
     std::map<Place, int32_t> expected = old.slots;
     std::set<Place> gone;
     for (int64_t k = 0; k < count; ++k)

@@ -1,5 +1,7 @@
 // RUN: sparse-opt %s --verify-roundtrip
 
+func.func private @pattern(!bsr.pattern<768x3072, block = 16x16, slots = 922>)
+
 func.func @constant_pattern() {
   %p = bsr.constant_pattern row_ptr = [0, 1, 3] col_idx = [1, 0, 1]
       : !bsr.pattern<32x32, block = 16x16, slots = 3>

@@ -60,7 +60,9 @@ def BSR_Dialect : Dialect {
     `bsr.result` (the index of the result that is the argument's next value), and
     optionally `bsr.role` (`param`, `state`, `batch`, `lr`, `seed`, `step`,
     `pattern`), `bsr.init` (how a driver may initialise it: `zeros`, `ones`,
-    `constant(x)`, `normal(stddev)`), and, after `bsr-mark`, `bsr.mark`. Results carry
+    `constant(x)`, `normal(stddev)`), and, after `bsr-mark`, `bsr.mark`. After
+    `bsr-bind` a pattern argument carries `bsr.density`, and a values argument
+    `bsr.pattern` (the index of its pattern argument). Results carry
     `bsr.name` and `bsr.role`. The dialect verifies them.
   }];
 

@@ -47,7 +47,8 @@ def BSR_MarkAttr : AttrDef<BSR_Dialect, "Mark"> {
   let description = [{
     Set by `bsr-mark` on an argument of a step and consumed by `bsr-bind`.
     `weight` names the argument whose pattern this one shares: itself for a
-    weight, the weight for an optimizer moment.
+    weight, the weight for an optimizer moment. The density is in (0, 1]: the
+    share of the matrix's blocks that are stored.
 
     Example:
 
@@ -60,6 +61,17 @@ def BSR_MarkAttr : AttrDef<BSR_Dialect, "Mark"> {
   let assemblyFormat = [{
     `<` `block` `=` custom<Extents>($blockRows, $blockCols) `,`
     `density` `=` custom<Density>($density) `,` `weight` `=` $weight `>`
+  }];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Checks that a matrix of type `type` can be marked: it is a float matrix
+    /// of static shape that the block divides.
+    LogicalResult verifyFits(function_ref<InFlightDiagnostic()> emitError,
+                             Type type) const;
+
+    /// The pattern of a matrix of type `type`: of its blocks, `density` are
+    /// slots, rounded to the nearest number and at least one.
+    PatternType getPatternType(RankedTensorType type) const;
   }];
 }
 

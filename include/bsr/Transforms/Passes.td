@@ -7,6 +7,256 @@
 
 include "mlir/Pass/PassBase.td"
 
+//===----------------------------------------------------------------------===//
+// Sparsity: mark, bind, propagate
+//===----------------------------------------------------------------------===//
+
+def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
+  let summary = "Mark weights of a training step as block-sparse, by name";
+  let description = [{
+    Chooses what is sparse: every argument of a step whose `bsr.name` the regular
+    expression `match` (POSIX, extended, found anywhere in the name) matches gets a
+    `#bsr.mark` with the block and the density. An argument with a `bsr.role`
+    other than `param` is never a weight. Run the pass once per group of weights;
+    what an earlier run marked stays as it is, so the first match wins.
+
+    Optimizer moments follow their weight without being listed: they are the
+    carried arguments of the weight's shape that the weight's next value depends on
+    element by element, whatever the optimizer is called. A parameter is never the
+    moment of another.
+
+    An expression that matches nothing is an error, as is a match that is no float
+    matrix, that the block does not divide, or that is itself a moment.
+
+    Before, and after `--bsr-mark="match=w$ block=4x4 density=0.5"`:
+
+    ```mlir
+    func.func @sgd(%w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64},
+                   %m: tensor<8x8xf32> {bsr.name = "momentum", bsr.result = 1 : i64},
+                   %g: tensor<8x8xf32> {bsr.name = "g"})
+        -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+      %next_m = linalg.add ins(%m, %g : tensor<8x8xf32>, tensor<8x8xf32>)
+                           outs(%m : tensor<8x8xf32>) -> tensor<8x8xf32>
+      %next_w = linalg.sub ins(%w, %next_m : tensor<8x8xf32>, tensor<8x8xf32>)
+                           outs(%w : tensor<8x8xf32>) -> tensor<8x8xf32>
+      return %next_w, %next_m : tensor<8x8xf32>, tensor<8x8xf32>
+    }
+    ```
+
+    ```mlir
+    func.func @sgd(%w: tensor<8x8xf32> {
+                       bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">,
+                       bsr.name = "w", bsr.result = 0 : i64},
+                   %m: tensor<8x8xf32> {
+                       bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">,
+                       bsr.name = "momentum", bsr.result = 1 : i64},
+                   %g: tensor<8x8xf32> {bsr.name = "g"})
+        -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+      %next_m = linalg.add ins(%m, %g : tensor<8x8xf32>, tensor<8x8xf32>)
+                           outs(%m : tensor<8x8xf32>) -> tensor<8x8xf32>
+      %next_w = linalg.sub ins(%w, %next_m : tensor<8x8xf32>, tensor<8x8xf32>)
+                           outs(%w : tensor<8x8xf32>) -> tensor<8x8xf32>
+      return %next_w, %next_m : tensor<8x8xf32>, tensor<8x8xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"match", "match", "std::string", /*default=*/"\"\"",
+           "Regular expression that the names of the weights match">,
+    Option<"block", "block", "std::string", /*default=*/"\"16x16\"",
+           "Rows and columns of a block: <rows>x<columns>">,
+    Option<"density", "density", "double", /*default=*/"0.1",
+           "Share of the blocks that are stored, in (0, 1]">,
+  ];
+  let statistics = [
+    Statistic<"numWeights", "num-weights", "Number of weights marked">,
+    Statistic<"numMoments", "num-moments", "Number of optimizer moments marked">,
+  ];
+  let dependentDialects = ["bsr::BSRDialect"];
+}
+
+def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
+  let summary = "Turn marked arguments into patterns and stored values";
+  let description = [{
+    A marked argument becomes two. Its pattern is a new argument, shared by a weight
+    and its moments: patterns follow all other arguments, in the order of their
+    weights, so no argument changes its index; they carry the weight's `bsr.name`,
+    the role `pattern` and `bsr.density`. The argument itself keeps its place and
+    attributes, holds the stored values, and names its pattern's index in
+    `bsr.pattern`; the result that carries its next value holds values too.
+    In front of the old uses stands `bsr.to_dense`, in front of the carried result
+    `bsr.sample`: the step is legal, right and slow, and `bsr-propagate` makes it fast.
+
+    This is the one step that changes meaning: to what `w * mask` means under
+    automatic differentiation. So the gradient is masked as well where something
+    besides the update uses it (clipping by norm, trust ratios), and a remark says
+    so: `g` becomes `to_dense(sample(g))`. The gradients are the products that the
+    next values depend on element by element, but not products of those, which are
+    part of an optimizer. `mask-gradients=false` leaves them as they are.
+
+    Before:
+
+    ```mlir
+    func.func @sgd(%w: tensor<8x8xf32> {
+                       bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">,
+                       bsr.name = "w", bsr.result = 0 : i64},
+                   %g: tensor<8x8xf32> {bsr.name = "g"}) -> tensor<8x8xf32> {
+      %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>)
+                         outs(%w : tensor<8x8xf32>) -> tensor<8x8xf32>
+      return %next : tensor<8x8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @sgd(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 2 : i64,
+                                          bsr.result = 0 : i64},
+                   %g: tensor<8x8xf32> {bsr.name = "g"},
+                   %p: !bsr.pattern<8x8, block = 4x4, slots = 2> {
+                       bsr.density = 5.000000e-01 : f64, bsr.name = "w",
+                       bsr.role = "pattern"}) -> tensor<2x4x4xf32> {
+      %dense = bsr.to_dense %p, %w
+          : !bsr.pattern<8x8, block = 4x4, slots = 2>, tensor<2x4x4xf32> -> tensor<8x8xf32>
+      %next = linalg.sub ins(%dense, %g : tensor<8x8xf32>, tensor<8x8xf32>)
+                         outs(%dense : tensor<8x8xf32>) -> tensor<8x8xf32>
+      %values = bsr.sample %p, %next
+          : !bsr.pattern<8x8, block = 4x4, slots = 2>, tensor<8x8xf32> -> tensor<2x4x4xf32>
+      return %values : tensor<2x4x4xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"maskGradients", "mask-gradients", "bool", /*default=*/"true",
+           "Mask gradients that more than the update uses">,
+  ];
+  let statistics = [
+    Statistic<"numPatterns", "num-patterns", "Number of patterns made">,
+    Statistic<"numValues", "num-values", "Number of arguments turned into values">,
+    Statistic<"numMasked", "num-masked", "Number of weights whose gradient was masked">,
+  ];
+  let dependentDialects = ["bsr::BSRDialect", "linalg::LinalgDialect", "tensor::TensorDialect"];
+}
+
+def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
+  let summary = "Rewrite a step to touch only stored blocks";
+  let description = [{
+    Pulls every `bsr.sample` up through what it samples and pushes every
+    `bsr.to_dense` down through what reads it, until they meet and cancel. With
+    `p` a pattern, `v` values, `f` element-wise and `s` a scalar or a tensor whose
+    entries are all the same:
+
+    | | before | after |
+    |---|---|---|
+    | S1 | `sample(p, to_dense(p, v))` | `v` |
+    | S2 | `sample(p, f(a, b^T, s))` | `f(sample(p, a), sample^T(p, b), s)`: the optimizer |
+    | S3 | `sample(p, a^T b + c)` | `sddmm(p, a, b) + sample(p, c)`: the weight gradient |
+    | S4 | `sample(p, splat s)` | `splat s` |
+    | S5 | `sample(p, a^T)` | `sample^T(p, a)` |
+    | D1 | `contraction(x, to_dense(p, v)) + c` | `spmm(p, v, x) + c`, or its transpose |
+    | D2 | `to_dense(p, v)^T` | `to_dense^T(p, v)` |
+    | D3 | `f(to_dense(p, v), x, s)` | `to_dense(p, f(v, sample(p, x), s), background)` |
+    | D4 | `sum f(to_dense(p, v), s)` | `sum of f(v, s) over live slots + num_absent(p) * f(0, s)` |
+
+    Each is an equality of real numbers. No rule needs `f(0) = 0`: pulling is
+    always exact, and pushing keeps what `f` is off the pattern as the background of
+    `to_dense`: a constant, whatever `x` is (found by folding the body), or
+    computed by the same body from scalars. Zeros have no sign. The samples are
+    pulled by one walk from the results backwards, so the samples of one value are
+    merged first; then one walk forward pushes; both repeat while either
+    finds work. Contractions are matched by their maps, named or generic, in any
+    order of dimensions; transposes in front of an operand are looked through.
+
+    Not covered: two patterns in one element-wise operation, products of two
+    sparse matrices, batch dimensions, reductions other than sums over a whole
+    matrix. What cannot cancel stays, dense and right, and is reported as a remark
+    that names the weight and the operation in the way. That no `to_dense` is left
+    does not make a step sparse: a dense product of which something else needs
+    every entry, although its blocks are sampled, is reported too. With
+    `require-sparse` all of these are errors.
+
+    Before:
+
+    ```mlir
+    func.func @layer(%x: tensor<4x8xf32>, %dy: tensor<4x8xf32>, %w: tensor<2x4x4xf32>,
+                     %p: !bsr.pattern<8x8, block = 4x4, slots = 2>)
+        -> (tensor<4x8xf32>, tensor<2x4x4xf32>) {
+      %zero = arith.constant 0.0 : f32
+      %dense = bsr.to_dense %p, %w
+          : !bsr.pattern<8x8, block = 4x4, slots = 2>, tensor<2x4x4xf32> -> tensor<8x8xf32>
+      %e0 = tensor.empty() : tensor<4x8xf32>
+      %c0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<4x8xf32>) -> tensor<4x8xf32>
+      %y = linalg.matmul ins(%x, %dense : tensor<4x8xf32>, tensor<8x8xf32>)
+                         outs(%c0 : tensor<4x8xf32>) -> tensor<4x8xf32>
+      %e1 = tensor.empty() : tensor<8x4xf32>
+      %t = linalg.transpose ins(%x : tensor<4x8xf32>) outs(%e1 : tensor<8x4xf32>)
+                            permutation = [1, 0]
+      %e2 = tensor.empty() : tensor<8x8xf32>
+      %c2 = linalg.fill ins(%zero : f32) outs(%e2 : tensor<8x8xf32>) -> tensor<8x8xf32>
+      %g = linalg.matmul ins(%t, %dy : tensor<8x4xf32>, tensor<4x8xf32>)
+                         outs(%c2 : tensor<8x8xf32>) -> tensor<8x8xf32>
+      %next = linalg.sub ins(%dense, %g : tensor<8x8xf32>, tensor<8x8xf32>)
+                         outs(%e2 : tensor<8x8xf32>) -> tensor<8x8xf32>
+      %values = bsr.sample %p, %next
+          : !bsr.pattern<8x8, block = 4x4, slots = 2>, tensor<8x8xf32> -> tensor<2x4x4xf32>
+      return %y, %values : tensor<4x8xf32>, tensor<2x4x4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #map = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+    func.func @layer(%x: tensor<4x8xf32>, %dy: tensor<4x8xf32>, %w: tensor<2x4x4xf32>,
+                     %p: !bsr.pattern<8x8, block = 4x4, slots = 2>)
+        -> (tensor<4x8xf32>, tensor<2x4x4xf32>) {
+      %y = bsr.spmm %p, %w, %x feature_dim = 1
+          : !bsr.pattern<8x8, block = 4x4, slots = 2>, tensor<2x4x4xf32>,
+            tensor<4x8xf32> -> tensor<4x8xf32>
+      %g = bsr.sddmm %p, %x, %dy feature_dim = 1
+          : !bsr.pattern<8x8, block = 4x4, slots = 2>, tensor<4x8xf32>,
+            tensor<4x8xf32> -> tensor<2x4x4xf32>
+      %empty = tensor.empty() : tensor<2x4x4xf32>
+      %next = linalg.generic {indexing_maps = [#map, #map, #map],
+                              iterator_types = ["parallel", "parallel", "parallel"]}
+          ins(%w, %g : tensor<2x4x4xf32>, tensor<2x4x4xf32>)
+          outs(%empty : tensor<2x4x4xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %c = arith.subf %a, %b : f32
+        linalg.yield %c : f32
+      } -> tensor<2x4x4xf32>
+      return %y, %next : tensor<4x8xf32>, tensor<2x4x4xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"requireSparse", "require-sparse", "bool", /*default=*/"false",
+           "Fail if anything stays dense">,
+    Option<"report", "report", "bool", /*default=*/"false",
+           "Report each weight's products, and what stays dense, as remarks">,
+  ];
+  let statistics = [
+    Statistic<"numSpMM", "num-spmm", "Number of products with a weight (D1)">,
+    Statistic<"numSpMMTransposed", "num-spmm-transposed",
+              "Number of products with a transposed weight (D1)">,
+    Statistic<"numSDDMM", "num-sddmm", "Number of weight gradients (S3)">,
+    Statistic<"numMet", "num-met", "Number of samples that met their to_dense (S1)">,
+    Statistic<"numElementWisePulled", "num-element-wise-pulled",
+              "Number of element-wise operations on values by pulling (S2, S4)">,
+    Statistic<"numElementWisePushed", "num-element-wise-pushed",
+              "Number of element-wise operations on values by pushing (D2, D3)">,
+    Statistic<"numTransposesRemoved", "num-transposes-removed",
+              "Number of transposes sampled (S5)">,
+    Statistic<"numReduced", "num-reduced", "Number of sums over a matrix (D4)">,
+    Statistic<"numLeftDense", "num-left-dense",
+              "Number of operations that keep a weight dense">,
+  ];
+  let dependentDialects = [
+    "arith::ArithDialect", "bsr::BSRDialect", "linalg::LinalgDialect",
+    "tensor::TensorDialect",
+  ];
+}
+
 def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
   let summary = "Group operations into clusters, one function per structure";
   let description = [{

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Element-wise operations on matrices.
+
+#include "ElementWise.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+
+bool bsr::isElementWise(linalg::LinalgOp op) {
+  if (!op.hasPureTensorSemantics() || op.hasDynamicShape() ||
+      op.getNumLoops() != op.getNumParallelLoops())
+    return false;
+  for (OpOperand &init : op.getDpsInitsMutable())
+    if (!op.getMatchingIndexingMap(&init).isPermutation() ||
+        op.payloadUsesValueFromOperand(&init))
+      return false;
+  return llvm::all_of(op.getBlock()->without_terminator(),
+                      [](Operation &inner) {
+                        return !isa<linalg::IndexOp>(inner) &&
+                               inner.getNumRegions() == 0 && isPure(&inner);
+                      });
+}
+
+bsr::Access bsr::getAccess(linalg::LinalgOp op, OpOperand &operand,
+                           AffineMap resultMap) {
+  AffineMap map = op.getMatchingIndexingMap(&operand);
+  if (map.getNumResults() == 0)
+    return Access::Scalar;
+  AffineMap seen = map.compose(inversePermutation(resultMap));
+  if (seen.isIdentity())
+    return Access::Same;
+  if (seen.getNumDims() == 2 && seen.isPermutation())
+    return Access::Transposed;
+  return Access::Other;
+}
+
+Value bsr::getPermutedSource(Value value,
+                             SmallVectorImpl<int64_t> &permutation) {
+  auto op = value.getDefiningOp<linalg::LinalgOp>();
+  if (!op || op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1 ||
+      !isElementWise(op))
+    return {};
+  OpOperand *input = op.getDpsInputOperand(0);
+  auto yielded =
+      dyn_cast<BlockArgument>(op.getBlock()->getTerminator()->getOperand(0));
+  AffineMap map = op.getMatchingIndexingMap(input);
+  if (!yielded || yielded.getOwner() != op.getBlock() ||
+      yielded.getArgNumber() != 0 || !map.isPermutation())
+    return {};
+  AffineMap source = op.getMatchingIndexingMap(op.getDpsInitOperand(0))
+                         .compose(inversePermutation(map));
+  permutation.clear();
+  for (AffineExpr dim : source.getResults())
+    permutation.push_back(cast<AffineDimExpr>(dim).getPosition());
+  return input->get();
+}
+
+Value bsr::createTranspose(OpBuilder &b, Location loc, Value value,
+                           ArrayRef<int64_t> permutation) {
+  SmallVector<int64_t> composed(permutation), inner;
+  while (Value source = getPermutedSource(value, inner)) {
+    composed = applyPermutation(inner, composed);
+    value = source;
+  }
+  if (isIdentityPermutation(composed))
+    return value;
+  auto type = cast<RankedTensorType>(value.getType());
+  Value empty = tensor::EmptyOp::create(
+      b, loc, applyPermutation(type.getShape(), composed),
+      type.getElementType());
+  return linalg::TransposeOp::create(b, loc, value, empty, composed)
+      ->getResult(0);
+}
+
+SmallVector<Value> bsr::rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
+                                           ValueRange inputs,
+                                           ArrayRef<int64_t> shape) {
+  Location loc = op.getLoc();
+  int64_t rank = shape.size();
+  AffineMap scalar = AffineMap::get(rank, 0, b.getContext());
+  AffineMap identity = b.getMultiDimIdentityMap(rank);
+  SmallVector<AffineMap> maps;
+  for (Value input : inputs) {
+    auto type = dyn_cast<RankedTensorType>(input.getType());
+    maps.push_back(type && type.getRank() ? identity : scalar);
+  }
+  SmallVector<Value> inits;
+  for (Value init : op.getDpsInits()) {
+    inits.push_back(tensor::EmptyOp::create(
+        b, loc, shape,
+        cast<RankedTensorType>(init.getType()).getElementType()));
+    maps.push_back(identity);
+  }
+  auto rebuilt = linalg::GenericOp::create(
+      b, loc, ValueRange(inits).getTypes(), inputs, inits, maps,
+      SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
+      [&](OpBuilder &inner, Location, ValueRange args) {
+        IRMapping mapping;
+        for (auto [from, to] : llvm::zip(op.getBlock()->getArguments(), args))
+          mapping.map(from, to);
+        for (Operation &body : op.getBlock()->getOperations())
+          inner.clone(body, mapping);
+      });
+  return SmallVector<Value>(rebuilt.getResults());
+}
+
+void bsr::walkElementWise(Value root, function_ref<void(Value, bool)> visit) {
+  SmallVector<std::pair<Value, bool>> worklist = {{root, false}};
+  DenseSet<Value> seen[2]; // [transposed]
+  seen[false].insert(root);
+  auto reach = [&](Value value, bool transposed) {
+    if (seen[transposed].insert(value).second)
+      worklist.push_back({value, transposed});
+  };
+  while (!worklist.empty()) {
+    auto [value, transposed] = worklist.pop_back_val();
+    visit(value, transposed);
+    auto op = value.getDefiningOp<linalg::LinalgOp>();
+    if (!op || op.getNumLoops() != 2 || !isElementWise(op))
+      continue;
+    AffineMap map = op.getIndexingMapMatchingResult(cast<OpResult>(value));
+    for (OpOperand *operand : op.getDpsInputOperands()) {
+      Access access = getAccess(op, *operand, map);
+      if (access == Access::Same)
+        reach(operand->get(), transposed);
+      if (access == Access::Transposed)
+        reach(operand->get(), !transposed);
+    }
+  }
+}

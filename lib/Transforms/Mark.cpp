@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Marks weights of a training step as block-sparse, by name, and their
+// optimizer moments with them.
+
+#include "ElementWise.h"
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/Regex.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRMARK
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static StringAttr getArgName(func::FuncOp func, unsigned arg) {
+  return func.getArgAttrOfType<StringAttr>(arg, "bsr.name");
+}
+
+/// True if the step's author says that argument `arg` has `role`.
+static bool hasRole(func::FuncOp func, unsigned arg, StringRef role) {
+  auto attr = func.getArgAttrOfType<StringAttr>(arg, "bsr.role");
+  return attr && attr == role;
+}
+
+/// The optimizer moments of argument `weight`: the carried arguments of its
+/// shape that its next value depends on element by element.
+static SmallVector<unsigned> getMoments(func::FuncOp func, unsigned weight) {
+  SmallVector<unsigned> moments;
+  auto result = func.getArgAttrOfType<IntegerAttr>(weight, "bsr.result");
+  if (!result)
+    return moments;
+  auto type = cast<RankedTensorType>(func.getArgumentTypes()[weight]);
+  Operation *terminator = func.getBody().front().getTerminator();
+  Value next = terminator->getOperand(result.getInt());
+  walkElementWise(next, [&](Value value, bool transposed) {
+    auto arg = dyn_cast<BlockArgument>(value);
+    if (!arg || transposed || arg.getOwner() != &func.getBody().front())
+      return;
+    unsigned index = arg.getArgNumber();
+    auto argType = cast<RankedTensorType>(arg.getType());
+    if (index != weight && argType.getShape() == type.getShape() &&
+        isa<FloatType>(argType.getElementType()) && getArgName(func, index) &&
+        func.getArgAttr(index, "bsr.result") && !hasRole(func, index, "param"))
+      moments.push_back(index);
+  });
+  return moments;
+}
+
+namespace {
+struct Mark : bsr::impl::BSRMarkBase<Mark> {
+  using Base::Base;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    Location loc = UnknownLoc::get(context);
+    std::string reason;
+    if (match.empty())
+      return emitError(loc) << "expected option match to be a regular "
+                               "expression, but got ''";
+    if (!llvm::Regex(match).isValid(reason))
+      return emitError(loc) << "expected option match to be a regular "
+                               "expression, but got '"
+                            << match << "': " << reason;
+    auto [rows, cols] = StringRef(block).split('x');
+    if (rows.getAsInteger(10, blockRows) || cols.getAsInteger(10, blockCols))
+      return emitError(loc)
+             << "expected option block to be <rows>x<columns>, but got '"
+             << block << "'";
+    return MarkAttr::verify([&] { return emitError(loc); }, blockRows,
+                            blockCols,
+                            Builder(context).getF64FloatAttr(density), {});
+  }
+
+  void runOnOperation() override {
+    unsigned names = 0, matches = 0;
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isDeclaration() && failed(mark(func, names, matches)))
+        return signalPassFailure();
+    if (matches)
+      return;
+    emitError(getOperation().getLoc(), "expected '")
+        << match << "' to match the bsr.name of a weight, but got no match in "
+        << names << " names";
+    signalPassFailure();
+  }
+
+  /// Marks the weights of `func`; adds to the number of arguments that may be
+  /// weights and to those that match.
+  LogicalResult mark(func::FuncOp func, unsigned &names, unsigned &matches) {
+    llvm::Regex regex(match);
+    SmallVector<unsigned> weights;
+    for (unsigned arg : llvm::seq(func.getNumArguments())) {
+      StringAttr name = getArgName(func, arg);
+      if (!name ||
+          (func.getArgAttr(arg, "bsr.role") && !hasRole(func, arg, "param")))
+        continue;
+      ++names;
+      if (!regex.match(name))
+        continue;
+      ++matches;
+      if (!func.getArgAttr(arg, "bsr.mark"))
+        weights.push_back(arg);
+    }
+    if (!weights.empty() && !func.getBody().hasOneBlock())
+      return emitError(func.getLoc(), "expected a step of one block, but got ")
+             << func.getBody().getBlocks().size() << " blocks";
+
+    for (unsigned weight : weights) {
+      StringAttr name = getArgName(func, weight);
+      auto attr =
+          MarkAttr::get(&getContext(), blockRows, blockCols,
+                        Builder(&getContext()).getF64FloatAttr(density), name);
+      auto error = [&] {
+        return emitError(func.getLoc(), "argument ") << name << ": ";
+      };
+      if (failed(attr.verifyFits(error, func.getArgumentTypes()[weight])))
+        return failure();
+      func.setArgAttr(weight, "bsr.mark", attr);
+      ++numWeights;
+      for (unsigned moment : getMoments(func, weight)) {
+        if (llvm::is_contained(weights, moment))
+          return emitError(func.getLoc(), "expected '")
+                 << match << "' to match weights only, but got "
+                 << getArgName(func, moment) << ", a moment of " << name
+                 << ": moments follow their weight";
+        if (auto other = func.getArgAttrOfType<MarkAttr>(moment, "bsr.mark"))
+          return emitError(func.getLoc(), "expected moment ")
+                 << getArgName(func, moment)
+                 << " to follow one weight, but got " << other.getWeight()
+                 << " and " << name;
+        func.setArgAttr(moment, "bsr.mark", attr);
+        ++numMoments;
+      }
+    }
+    return success();
+  }
+
+  int64_t blockRows = 0, blockCols = 0;
+};
+} // namespace

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What pulling and pushing share: uniform tensors and dead operations.
+
+#include "Propagation.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+bool bsr::isFloatContraction(linalg::LinalgOp op) {
+  if (!op.hasPureTensorSemantics() || op.hasDynamicShape() ||
+      !linalg::isaContractionOpInterface(op))
+    return false;
+  if (llvm::any_of(op->getOperandTypes(), [](Type type) {
+        return !isa<FloatType>(getElementTypeOrSelf(type));
+      }))
+    return false;
+  auto dims = linalg::inferContractionDims(op);
+  return succeeded(dims) &&
+         op.getNumLoops() == dims->batch.size() + dims->m.size() +
+                                 dims->n.size() + dims->k.size();
+}
+
+ProductOperand bsr::getProductOperand(linalg::LinalgOp op, OpOperand *operand) {
+  ProductOperand result{operand->get(), {}};
+  for (AffineExpr dim : op.getMatchingIndexingMap(operand).getResults())
+    result.loops.push_back(cast<AffineDimExpr>(dim).getPosition());
+  SmallVector<int64_t> permutation;
+  while (Value source = getPermutedSource(result.value, permutation)) {
+    result.value = source;
+    result.loops =
+        applyPermutation(result.loops, invertPermutationVector(permutation));
+  }
+  return result;
+}
+
+Value bsr::alignTo(OpBuilder &b, Location loc, const ProductOperand &operand,
+                   ArrayRef<unsigned> loops) {
+  SmallVector<int64_t> permutation;
+  for (unsigned loop : loops)
+    permutation.push_back(llvm::find(operand.loops, loop) -
+                          operand.loops.begin());
+  return createTranspose(b, loc, operand.value, permutation);
+}
+
+Value bsr::addTo(OpBuilder &builder, Location loc, Value a, Value b) {
+  auto type = cast<RankedTensorType>(a.getType());
+  Value empty = tensor::EmptyOp::create(builder, loc, type.getShape(),
+                                        type.getElementType());
+  return linalg::AddOp::create(builder, loc, ValueRange{a, b},
+                               ValueRange{empty})
+      .getResult(0);
+}
+
+RankedTensorType bsr::getValuesType(Value pattern, Value dense) {
+  return cast<PatternType>(pattern.getType())
+      .getValuesType(cast<RankedTensorType>(dense.getType()).getElementType());
+}
+
+Value bsr::createSample(OpBuilder &b, Location loc, Value pattern, Value dense,
+                        bool transpose) {
+  return SampleOp::create(b, loc, getValuesType(pattern, dense), pattern, dense,
+                          transpose);
+}
+
+Propagation::Propagation(Operation *root) : rewriter(root->getContext(), this) {
+  SmallVector<Operation *> ops;
+  root->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    ops.push_back(op);
+    return isa<linalg::LinalgOp>(op) ? WalkResult::skip()
+                                     : WalkResult::advance();
+  });
+  for (Operation *op : ops)
+    findUniform(op);
+}
+
+void Propagation::notifyOperationErased(Operation *op) {
+  products.erase(op);
+  for (Value result : op->getResults())
+    uniforms.erase(result);
+}
+
+Value Propagation::getUniform(Value value) const {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || type.getRank() == 0)
+    return value;
+  return uniforms.lookup(value);
+}
+
+/// Computes the scalar of the results of `op` behind it, if they are uniform:
+/// fills, splats, their reshapes, element-wise functions of scalars, and
+/// tensors of one element.
+void Propagation::findUniform(Operation *op) {
+  auto type = op->getNumResults()
+                  ? dyn_cast<RankedTensorType>(op->getResult(0).getType())
+                  : RankedTensorType();
+  if (!type || type.getRank() == 0 || !type.hasStaticShape())
+    return;
+  auto scalarType = RankedTensorType::get({}, type.getElementType());
+  rewriter.setInsertionPointAfter(op);
+  Location loc = op->getLoc();
+  DenseElementsAttr constant;
+  if (matchPattern(op, m_Constant(&constant))) {
+    if (constant.isSplat())
+      uniforms[op->getResult(0)] = arith::ConstantOp::create(
+          rewriter, loc, constant.resizeSplat(scalarType));
+    return;
+  }
+  if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
+    if (Value scalar = getUniform(op->getOperand(0)))
+      uniforms[op->getResult(0)] = scalar;
+    return;
+  }
+  if (auto splat = dyn_cast<tensor::SplatOp>(op)) {
+    uniforms[splat] = tensor::FromElementsOp::create(rewriter, loc, scalarType,
+                                                     splat.getInput());
+    return;
+  }
+  if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+      linalgOp && isElementWise(linalgOp)) {
+    SmallVector<Value> inputs;
+    for (Value input : linalgOp.getDpsInputs())
+      inputs.push_back(getUniform(input));
+    if (!llvm::is_contained(inputs, Value())) {
+      findUniformResults(linalgOp, inputs);
+      return;
+    }
+  }
+  if (type.getNumElements() == 1 && !isa<ToDenseOp>(op))
+    uniforms[op->getResult(0)] = tensor::CollapseShapeOp::create(
+        rewriter, loc, scalarType, op->getResult(0),
+        ArrayRef<ReassociationIndices>());
+}
+
+/// Computes the scalars of the results of element-wise `op` from the scalars of
+/// its inputs.
+void Propagation::findUniformResults(linalg::LinalgOp op, ValueRange inputs) {
+  SmallVector<Value> computed;
+  for (auto [index, yielded] :
+       llvm::enumerate(op.getBlock()->getTerminator()->getOperands())) {
+    Value &scalar = uniforms[op->getResult(index)];
+    auto argument = dyn_cast<BlockArgument>(yielded);
+    if (argument && argument.getOwner() == op.getBlock()) {
+      scalar = inputs[argument.getArgNumber()];
+    } else if (yielded.getParentBlock() != op.getBlock()) {
+      scalar = yielded;
+    } else {
+      if (computed.empty())
+        computed = rebuildElementWise(rewriter, op, inputs, {});
+      scalar = computed[index];
+    }
+  }
+}
+
+bool Propagation::isZero(Value value) const {
+  Value scalar = getUniform(value);
+  return scalar && matchPattern(scalar, m_AnyZeroFloat());
+}
+
+void Propagation::eraseDead(Operation *root) {
+  SmallVector<Operation *> ops;
+  root->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (op != root)
+      ops.push_back(op);
+    return isa<linalg::LinalgOp>(op) ? WalkResult::skip()
+                                     : WalkResult::advance();
+  });
+  for (Operation *op : llvm::reverse(ops))
+    if (isOpTriviallyDead(op))
+      rewriter.eraseOp(op);
+}

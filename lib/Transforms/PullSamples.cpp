@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The rules that pull bsr.sample up through what it samples.
+
+#include "Propagation.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// The samples that can be pulled above `op`, by pattern and transpose.
+using Samples =
+    llvm::MapVector<std::pair<Value, unsigned>, SmallVector<SampleOp>>;
+
+/// True if `pattern` can be used in front of `op`: it enters the region from
+/// outside, or is a constant (constants stand at the start of the function).
+static bool isAvailable(Value pattern, Operation *op) {
+  if (pattern.getDefiningOp<ConstantPatternOp>())
+    return true;
+  return isa<BlockArgument>(pattern) &&
+         pattern.getParentRegion()->isAncestor(op->getParentRegion());
+}
+
+static Samples getSamples(Value value, Operation *op) {
+  Samples samples;
+  for (Operation *user : value.getUsers())
+    if (auto sample = dyn_cast<SampleOp>(user))
+      if (isAvailable(sample.getPattern(), op))
+        samples[{sample.getPattern(), sample.getTranspose()}].push_back(sample);
+  return samples;
+}
+
+void Propagation::replaceSamples(ArrayRef<SampleOp> samples, Value values) {
+  for (SampleOp sample : samples)
+    rewriter.replaceOp(sample, values);
+}
+
+bool Propagation::pull(Operation *op) {
+  if (!llvm::any_of(op->getUsers(),
+                    [](Operation *user) { return isa<SampleOp>(user); }))
+    return false;
+  rewriter.setInsertionPoint(op);
+  bool changed = false;
+  if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op)) {
+    changed = pullElementWise(linalgOp) || pullProduct(linalgOp);
+  } else if (op->getNumResults() == 1) {
+    Value dense = op->getResult(0);
+    Value scalar = uniforms.lookup(dense);
+    auto toDense = dyn_cast<ToDenseOp>(op);
+    for (auto &[key, samples] : getSamples(dense, op)) {
+      auto [pattern, transpose] = key;
+      auto type = cast<RankedTensorType>(getValuesType(pattern, dense));
+      if (toDense && toDense.getPattern() == pattern &&
+          toDense.getTranspose() == static_cast<bool>(transpose)) {
+        // S1: sample(p, to_dense(p, v)) -> v
+        replaceSamples(samples, toDense.getValues());
+        ++counts.met;
+      } else if (scalar) {
+        // S4: sample(p, splat x) -> splat x
+        rewriter.setInsertionPointAfterValue(scalar);
+        Value element = scalar;
+        if (isa<RankedTensorType>(scalar.getType()))
+          element = tensor::ExtractOp::create(rewriter, op->getLoc(), scalar);
+        replaceSamples(samples, tensor::SplatOp::create(rewriter, op->getLoc(),
+                                                        element, type));
+      } else if (isa<tensor::EmptyOp>(op)) {
+        replaceSamples(samples, tensor::EmptyOp::create(rewriter, op->getLoc(),
+                                                        type.getShape(),
+                                                        type.getElementType()));
+      } else {
+        continue;
+      }
+      changed = true;
+    }
+  }
+  if (changed && isOpTriviallyDead(op))
+    rewriter.eraseOp(op);
+  return changed;
+}
+
+/// S2, S4, S5:
+/// sample(p, f(a, b^T, s)) -> f(sample(p, a), sample^T(p, b), s)
+///
+/// Loops (i, j) are the results' dimensions or, for some, swapped: each pattern
+/// and orientation seen from the loops gives one operation on values.
+bool Propagation::pullElementWise(linalg::LinalgOp op) {
+  if (op.getNumLoops() != 2 || !isElementWise(op))
+    return false;
+  AffineMap identity = rewriter.getMultiDimIdentityMap(2);
+  for (OpOperand *input : op.getDpsInputOperands())
+    if (!getUniform(input->get()) &&
+        getAccess(op, *input, identity) == Access::Other)
+      return false;
+
+  llvm::MapVector<std::pair<Value, unsigned>,
+                  SmallVector<std::pair<unsigned, SmallVector<SampleOp>>>>
+      groups;
+  for (OpResult result : op->getResults()) {
+    bool swapped = !op.getIndexingMapMatchingResult(result).isIdentity();
+    for (auto &[key, samples] : getSamples(result, op))
+      groups[{key.first, key.second != swapped}].push_back(
+          {result.getResultNumber(), samples});
+  }
+  for (auto &[key, users] : groups) {
+    auto [pattern, transpose] = key;
+    SmallVector<Value> inputs;
+    for (OpOperand *input : op.getDpsInputOperands()) {
+      Value value = getUniform(input->get());
+      if (!value) {
+        bool swapped = getAccess(op, *input, identity) == Access::Transposed;
+        value = createSample(rewriter, op.getLoc(), pattern, input->get(),
+                             transpose != swapped);
+      }
+      inputs.push_back(value);
+    }
+    SmallVector<int64_t> permutation;
+    SmallVector<Value> values;
+    if (getPermutedSource(op->getResult(0), permutation) &&
+        isa<RankedTensorType>(inputs[0].getType()) &&
+        cast<RankedTensorType>(inputs[0].getType()).getRank()) {
+      values = inputs;
+      ++counts.transposed;
+    } else {
+      values = rebuildElementWise(
+          rewriter, op, inputs,
+          cast<RankedTensorType>(getValuesType(pattern, op->getResult(0)))
+              .getShape());
+      ++counts.elementWisePulled;
+    }
+    for (auto &[result, samples] : users)
+      replaceSamples(samples, values[result]);
+  }
+  return !groups.empty();
+}
+
+/// S3, S3b: sample(p, a^T b + c) -> sddmm(p, a, b) + sample(p, c)
+bool Propagation::pullProduct(linalg::LinalgOp op) {
+  if (!isFloatContraction(op))
+    return false;
+  auto dims = linalg::inferContractionDims(op);
+  if (failed(dims) || !dims->batch.empty() || dims->m.size() != 1 ||
+      dims->n.size() != 1)
+    return false;
+
+  OpOperand *init = op.getDpsInitOperand(0);
+  AffineMap map = op.getMatchingIndexingMap(init);
+  bool changed = false;
+  for (auto &[key, samples] : getSamples(op->getResult(0), op)) {
+    auto [pattern, transpose] = key;
+    unsigned row = map.getDimPosition(transpose),
+             col = map.getDimPosition(!transpose);
+    OpOperand *lhs = op.getDpsInputOperand(0), *rhs = op.getDpsInputOperand(1);
+    if (!op.getMatchingIndexingMap(lhs).isFunctionOfDim(row))
+      std::swap(lhs, rhs);
+    ProductOperand a = getProductOperand(op, lhs);
+    ProductOperand b = getProductOperand(op, rhs);
+
+    // Both operands in the order of the one that is dearer to transpose.
+    SmallVector<unsigned> loops = a.loops;
+    auto aType = cast<RankedTensorType>(a.value.getType());
+    auto bType = cast<RankedTensorType>(b.value.getType());
+    if (bType.getNumElements() > aType.getNumElements()) {
+      loops = b.loops;
+      llvm::replace(loops, col, row);
+    }
+    Value aligned = alignTo(rewriter, op.getLoc(), a, loops);
+    int64_t featureDim = llvm::find(loops, row) - loops.begin();
+    llvm::replace(loops, row, col);
+    Value values = SDDMMOp::create(
+        rewriter, op.getLoc(), getValuesType(pattern, op->getResult(0)),
+        pattern, aligned, alignTo(rewriter, op.getLoc(), b, loops), featureDim);
+    if (!isZero(init->get()))
+      values = addTo(
+          rewriter, op.getLoc(), values,
+          createSample(rewriter, op.getLoc(), pattern, init->get(), transpose));
+    replaceSamples(samples, values);
+    products[op] = pattern;
+    ++counts.sddmm;
+    changed = true;
+  }
+  return changed;
+}

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The rules that push bsr.to_dense down through what reads it.
+
+#include "Propagation.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+bool Propagation::push(Operation *op) {
+  auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+  if (!linalgOp || !linalgOp.hasPureTensorSemantics())
+    return false;
+  bool changed = replaceInits(linalgOp);
+  if (llvm::none_of(linalgOp.getDpsInputs(), [](Value input) {
+        return input.getDefiningOp<ToDenseOp>();
+      }))
+    return pushTranspose(linalgOp) || changed;
+  rewriter.setInsertionPoint(op);
+  return pushProduct(linalgOp) || pushElementWise(linalgOp) ||
+         pushReduction(linalgOp) || changed;
+}
+
+/// f(.., outs = to_dense(p, v)) -> f(.., outs = empty), where f does not read
+/// it.
+bool Propagation::replaceInits(linalg::LinalgOp op) {
+  bool changed = false;
+  for (OpOperand &init : op.getDpsInitsMutable()) {
+    if (!init.get().getDefiningOp<ToDenseOp>() || !isElementWise(op))
+      continue;
+    auto type = cast<RankedTensorType>(init.get().getType());
+    rewriter.setInsertionPoint(op);
+    init.set(tensor::EmptyOp::create(rewriter, op.getLoc(), type.getShape(),
+                                     type.getElementType()));
+    changed = true;
+  }
+  return changed;
+}
+
+/// transpose(transpose(spmm)) -> transpose(spmm): the order of dimensions that
+/// a product had to be brought into is often undone by what follows.
+bool Propagation::pushTranspose(linalg::LinalgOp op) {
+  SmallVector<int64_t> permutation, inner;
+  Value source = getPermutedSource(op->getResult(0), permutation);
+  if (!source)
+    return false;
+  Value product = getPermutedSource(source, inner);
+  if (!product || !product.getDefiningOp<SpMMOp>())
+    return false;
+  rewriter.setInsertionPoint(op);
+  rewriter.replaceOp(
+      op, createTranspose(rewriter, op.getLoc(), source, permutation));
+  return true;
+}
+
+/// D1: contraction(x, to_dense(p, v)) + c -> spmm(p, v, x) + c
+///
+/// One dimension of the matrix is summed with x, the other is in the result;
+/// all others belong to x alone.
+bool Propagation::pushProduct(linalg::LinalgOp op) {
+  if (!isFloatContraction(op))
+    return false;
+  auto dims = linalg::inferContractionDims(op);
+  if (!dims->batch.empty() || dims->k.size() != 1)
+    return false;
+  unsigned summed = dims->k[0];
+  OpOperand *init = op.getDpsInitOperand(0);
+  auto type = cast<RankedTensorType>(init->get().getType());
+
+  for (unsigned index : {0, 1}) {
+    OpOperand *matrix = op.getDpsInputOperand(index);
+    auto toDense = matrix->get().getDefiningOp<ToDenseOp>();
+    AffineMap map = op.getMatchingIndexingMap(matrix);
+    if (!toDense || toDense.getBackground() || map.getNumResults() != 2)
+      continue;
+    bool summedIsCol = map.getDimPosition(1) == summed;
+    unsigned kept = map.getDimPosition(summedIsCol ? 0 : 1);
+    ProductOperand x = getProductOperand(op, op.getDpsInputOperand(1 - index));
+    int64_t featureDim = llvm::find(x.loops, summed) - x.loops.begin();
+    bool transpose = summedIsCol != toDense.getTranspose();
+
+    PatternType pattern = toDense.getPattern().getType();
+    auto xType = cast<RankedTensorType>(x.value.getType());
+    SmallVector<int64_t> shape(xType.getShape());
+    shape[featureDim] = transpose ? pattern.getRows() : pattern.getCols();
+    ProductOperand y;
+    y.value =
+        SpMMOp::create(rewriter, op.getLoc(),
+                       RankedTensorType::get(shape, type.getElementType()),
+                       toDense.getPattern(), toDense.getValues(), x.value,
+                       transpose, featureDim);
+    y.loops = x.loops;
+    y.loops[featureDim] = kept;
+    SmallVector<unsigned> loops;
+    for (AffineExpr dim : op.getMatchingIndexingMap(init).getResults())
+      loops.push_back(cast<AffineDimExpr>(dim).getPosition());
+    Value result = alignTo(rewriter, op.getLoc(), y, loops);
+    if (!isZero(init->get()))
+      result = addTo(rewriter, op.getLoc(), result, init->get());
+    rewriter.replaceOp(op, result);
+    ++(transpose ? counts.spmmTransposed : counts.spmm);
+    return true;
+  }
+  return false;
+}
+
+namespace {
+/// The inputs of an operation on matrices of one pattern, seen from its loops.
+struct StoredInputs {
+  Value pattern;
+  bool transpose;
+  /// Per input, what the operation on values reads: values, a scalar, or null
+  /// for a dense matrix, to be sampled.
+  SmallVector<Value> values;
+  /// Per input, its one value outside the pattern, or null if it has many.
+  SmallVector<Value> background;
+};
+} // namespace
+
+/// What the inputs of `op` are on and off the pattern of the first of them that
+/// is `to_dense`; failure if an input is neither a matrix nor uniform.
+static FailureOr<StoredInputs>
+getStoredInputs(RewriterBase &rewriter, linalg::LinalgOp op,
+                function_ref<Value(Value)> getUniform) {
+  AffineMap identity = rewriter.getMultiDimIdentityMap(2);
+  StoredInputs inputs;
+  for (OpOperand *operand : op.getDpsInputOperands()) {
+    Value uniform = getUniform(operand->get());
+    inputs.values.push_back(uniform);
+    inputs.background.push_back(uniform);
+    if (uniform)
+      continue;
+    Access access = getAccess(op, *operand, identity);
+    if (access == Access::Other)
+      return failure();
+    auto toDense = operand->get().getDefiningOp<ToDenseOp>();
+    if (!toDense)
+      continue;
+    bool transpose = toDense.getTranspose() != (access == Access::Transposed);
+    if (!inputs.pattern) {
+      inputs.pattern = toDense.getPattern();
+      inputs.transpose = transpose;
+    }
+    if (toDense.getPattern() != inputs.pattern || transpose != inputs.transpose)
+      continue;
+    inputs.values.back() = toDense.getValues();
+    Value background = toDense.getBackground();
+    if (!background) {
+      auto type = RankedTensorType::get(
+          {}, toDense.getDense().getType().getElementType());
+      background = arith::ConstantOp::create(rewriter, op.getLoc(),
+                                             rewriter.getZeroAttr(type));
+    }
+    inputs.background.back() = background;
+  }
+  if (!inputs.pattern)
+    return failure();
+  return inputs;
+}
+
+/// The constant that `target`, a value of the body of `op`, has where the
+/// inputs have the values `background` (null: any value), or null if it
+/// depends.
+static TypedAttr foldBody(linalg::LinalgOp op, ArrayRef<Value> background,
+                          Value target) {
+  DenseMap<Value, Attribute> constants;
+  auto get = [&](Value value) -> Attribute {
+    Attribute constant = constants.lookup(value);
+    if (!constant)
+      matchPattern(value, m_Constant(&constant));
+    return constant;
+  };
+  for (auto [argument, value] :
+       llvm::zip(op.getBlock()->getArguments(), background)) {
+    Attribute constant;
+    if (!value || !matchPattern(value, m_Constant(&constant)))
+      continue;
+    if (auto elements = dyn_cast<DenseElementsAttr>(constant))
+      constant = elements.getSplatValue<Attribute>();
+    constants[argument] = constant;
+  }
+  for (Operation &inner : op.getBlock()->without_terminator()) {
+    SmallVector<Attribute> operands;
+    for (Value operand : inner.getOperands())
+      operands.push_back(get(operand));
+    // select(c, x, x) -> x
+    if (isa<arith::SelectOp>(inner) && operands[1] &&
+        operands[1] == operands[2]) {
+      constants[inner.getResult(0)] = operands[1];
+      continue;
+    }
+    // Folding may change an operation in place: fold a copy.
+    Operation *copy = inner.clone();
+    SmallVector<OpFoldResult> results;
+    if (succeeded(copy->fold(operands, results)))
+      for (auto [result, folded] : llvm::zip(inner.getResults(), results)) {
+        auto constant = dyn_cast<Attribute>(folded);
+        constants[result] = constant ? constant : get(cast<Value>(folded));
+      }
+    copy->destroy();
+  }
+  return dyn_cast_or_null<TypedAttr>(get(target));
+}
+
+/// D2, D3, D3b:
+/// f(to_dense(p, a), x, s) -> to_dense(p, f(a, sample(p, x), s), background c)
+///
+/// where c is f off the pattern: a constant whatever x is, or, without x, f of
+/// the backgrounds and scalars.
+bool Propagation::pushElementWise(linalg::LinalgOp op) {
+  if (op.getNumLoops() != 2 || !isElementWise(op))
+    return false;
+  auto inputs = getStoredInputs(rewriter, op,
+                                [&](Value value) { return getUniform(value); });
+  if (failed(inputs))
+    return false;
+
+  SmallVector<Value> backgrounds;
+  for (auto [result, yielded] : llvm::zip_equal(
+           op->getResults(), op.getBlock()->getTerminator()->getOperands())) {
+    TypedAttr constant = foldBody(op, inputs->background, yielded);
+    auto type = RankedTensorType::get({}, getElementTypeOrSelf(result));
+    if (!constant) {
+      backgrounds.push_back({});
+      continue;
+    }
+    backgrounds.push_back(arith::ConstantOp::create(
+        rewriter, op.getLoc(), DenseElementsAttr::get(type, constant)));
+  }
+  if (llvm::is_contained(backgrounds, Value())) {
+    if (llvm::is_contained(inputs->background, Value()))
+      return false;
+    backgrounds = rebuildElementWise(rewriter, op, inputs->background, {});
+  }
+
+  AffineMap identity = rewriter.getMultiDimIdentityMap(2);
+  for (auto [value, operand] :
+       llvm::zip_equal(inputs->values, op.getDpsInputOperands()))
+    if (!value)
+      value = createSample(
+          rewriter, op.getLoc(), inputs->pattern, operand->get(),
+          inputs->transpose !=
+              (getAccess(op, *operand, identity) == Access::Transposed));
+  SmallVector<Value> values = rebuildElementWise(
+      rewriter, op, inputs->values,
+      getValuesType(inputs->pattern, op->getResult(0)).getShape());
+  SmallVector<Value> results;
+  for (auto [result, stored, background] :
+       llvm::zip_equal(op->getResults(), values, backgrounds)) {
+    bool swapped = !op.getIndexingMapMatchingResult(result).isIdentity();
+    if (matchPattern(background, m_AnyZeroFloat()))
+      background = {};
+    results.push_back(ToDenseOp::create(rewriter, op.getLoc(), result.getType(),
+                                        inputs->pattern, stored, background,
+                                        inputs->transpose != swapped));
+  }
+  rewriter.replaceOp(op, results);
+  ++counts.elementWisePushed;
+  return true;
+}
+
+/// D4: sum of f(to_dense(p, a), s) over both dimensions
+///     -> sum of f(a, s) over the live slots + num_absent(p) * f(0, s)
+bool Propagation::pushReduction(linalg::LinalgOp op) {
+  if (op.getNumLoops() != 2 || op.getNumReductionLoops() != 2 ||
+      op->getNumResults() != 1 || op.hasDynamicShape() ||
+      cast<RankedTensorType>(op->getResult(0).getType()).getRank() != 0)
+    return false;
+  Block *body = op.getBlock();
+  if (llvm::any_of(body->without_terminator(), [](Operation &inner) {
+        return isa<linalg::IndexOp>(inner) || inner.getNumRegions() ||
+               !isPure(&inner);
+      }))
+    return false;
+  // The body is out + f(inputs).
+  BlockArgument out = op.getMatchingBlockArgument(op.getDpsInitOperand(0));
+  auto sum =
+      body->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+  if (!sum || !out.hasOneUse() || !llvm::is_contained(sum->getOperands(), out))
+    return false;
+  Value term = sum.getLhs() == out ? sum.getRhs() : sum.getLhs();
+
+  auto inputs = getStoredInputs(rewriter, op,
+                                [&](Value value) { return getUniform(value); });
+  if (failed(inputs))
+    return false;
+  TypedAttr absent = foldBody(op, inputs->background, term);
+  bool isZeroOutside = absent && matchPattern(absent, m_AnyZeroFloat());
+  if (!isZeroOutside && llvm::is_contained(inputs->background, Value()))
+    return false;
+
+  Location loc = op.getLoc();
+  AffineMap identity2 = rewriter.getMultiDimIdentityMap(2);
+  AffineMap scalar = AffineMap::get(3, 0, rewriter.getContext());
+  AffineMap identity = rewriter.getMultiDimIdentityMap(3);
+  SmallVector<AffineMap> maps;
+  for (auto [value, operand] :
+       llvm::zip_equal(inputs->values, op.getDpsInputOperands())) {
+    if (!value)
+      value = createSample(
+          rewriter, loc, inputs->pattern, operand->get(),
+          inputs->transpose !=
+              (getAccess(op, *operand, identity2) == Access::Transposed));
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    maps.push_back(type && type.getRank() ? identity : scalar);
+  }
+  auto pattern = cast<PatternType>(inputs->pattern.getType());
+  inputs->values.push_back(LiveOp::create(
+      rewriter, loc,
+      RankedTensorType::get({pattern.getSlots()}, rewriter.getI1Type()),
+      inputs->pattern));
+  maps.push_back(AffineMap::get(3, 0, rewriter.getAffineDimExpr(0)));
+  maps.push_back(scalar);
+
+  // Clones the body up to `term`; returns the clone of `term`.
+  auto cloneTerm = [&](OpBuilder &b, ValueRange args) {
+    IRMapping mapping;
+    for (auto [from, to] : llvm::zip(body->getArguments(), args))
+      mapping.map(from, to);
+    for (Operation &inner : body->without_terminator())
+      if (&inner != sum)
+        b.clone(inner, mapping);
+    return mapping.lookupOrDefault(term);
+  };
+  Type type = sum.getType();
+  Value init = op.getDpsInitOperand(0)->get();
+  auto reduced = linalg::GenericOp::create(
+      rewriter, loc, init.getType(), inputs->values, init, maps,
+      SmallVector<utils::IteratorType>(3, utils::IteratorType::reduction),
+      [&](OpBuilder &b, Location, ValueRange args) {
+        Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+        Value live =
+            arith::SelectOp::create(b, loc, args.drop_back().back(),
+                                    cloneTerm(b, args.drop_back(2)), zero);
+        linalg::YieldOp::create(
+            b, loc,
+            arith::AddFOp::create(b, loc, args.back(), live).getResult());
+      });
+  Value result = reduced.getResult(0);
+  if (!isZeroOutside) {
+    SmallVector<Value> scalars(inputs->background);
+    scalars.push_back(NumAbsentOp::create(
+        rewriter, loc, RankedTensorType::get({}, type), inputs->pattern));
+    scalars.push_back(result);
+    Value empty =
+        tensor::EmptyOp::create(rewriter, loc, ArrayRef<int64_t>(), type);
+    result = linalg::GenericOp::create(
+                 rewriter, loc, init.getType(), scalars, empty,
+                 SmallVector<AffineMap>(scalars.size() + 1,
+                                        rewriter.getMultiDimIdentityMap(0)),
+                 ArrayRef<utils::IteratorType>(),
+                 [&](OpBuilder &b, Location, ValueRange args) {
+                   Value count = args[args.size() - 3],
+                         partial = args[args.size() - 2];
+                   Value background = arith::MulFOp::create(
+                       b, loc, count, cloneTerm(b, args.drop_back(3)));
+                   Value total =
+                       arith::AddFOp::create(b, loc, partial, background);
+                   // Without absent entries nothing is added, not even 0 * NaN.
+                   Value zero =
+                       arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+                   Value none = arith::CmpFOp::create(
+                       b, loc, arith::CmpFPredicate::OEQ, count, zero);
+                   linalg::YieldOp::create(
+                       b, loc,
+                       arith::SelectOp::create(b, loc, none, partial, total)
+                           .getResult());
+                 })
+                 .getResult(0);
+  }
+  rewriter.replaceOp(op, result);
+  ++counts.reduced;
+  return true;
+}
