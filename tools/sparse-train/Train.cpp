@@ -6,6 +6,7 @@
 #include "Batch.h"
 #include "Compile.h"
 #include "Progress.h"
+#include "RunFolder.h"
 #include "Session.h"
 #include "Support.h"
 #include "Tokens.h"
@@ -14,14 +15,12 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 using namespace bsr;
 using nlohmann::ordered_json;
-namespace fs = std::filesystem;
 
 /// The stream of the random numbers that a step asks for.
 static constexpr uint64_t stepSeedStream = 2;
@@ -124,91 +123,11 @@ private:
   const Buffer *buffer;
 };
 
-/// The run folder: what was measured, and the checkpoints.
-class Folder {
-public:
-  Folder(const fs::path &path, Existing existing) : path(path) {
-    fs::create_directories(path);
-    if (existing == Existing::Refuse && fs::exists(path / "metrics.jsonl"))
-      fail("expected run folder '", path.string(),
-           "' to hold no run, but got one (pass --resume or --overwrite)");
-    if (existing != Existing::Overwrite)
-      return;
-    fs::remove(path / "metrics.jsonl");
-    fs::remove(path / "summary.json");
-    for (const fs::path &file : checkpoints())
-      fs::remove(file);
-  }
-
-  /// The checkpoints, oldest first.
-  std::vector<fs::path> checkpoints() const {
-    std::vector<fs::path> files;
-    for (const fs::directory_entry &entry : fs::directory_iterator(path)) {
-      std::string name = entry.path().filename();
-      if (name.rfind("checkpoint-", 0) == 0 &&
-          entry.path().extension() == ".safetensors")
-        files.push_back(entry.path());
-    }
-    std::sort(files.begin(), files.end());
-    return files;
-  }
-
-  /// Where the checkpoint after `step` steps lies.
-  std::string checkpoint(int64_t step) const {
-    char name[64];
-    std::snprintf(name, sizeof(name), "checkpoint-%09lld.safetensors",
-                  (long long)step);
-    return path / name;
-  }
-
-  /// Removes all but the newest `keep` checkpoints.
-  void removeOldCheckpoints(int64_t keep) const {
-    std::vector<fs::path> files = checkpoints();
-    for (size_t i = 0; i + keep < files.size(); ++i)
-      fs::remove(files[i]);
-  }
-
-  /// Begins or, after the line of step `last`, goes on with the metrics.
-  /// Returns the lines that are kept.
-  std::vector<ordered_json> openMetrics(int64_t last) {
-    std::string file = path / "metrics.jsonl";
-    std::vector<ordered_json> kept;
-    std::string text;
-    std::istringstream lines(fs::exists(file) ? readFile(file, "metrics") : "");
-    for (std::string line; std::getline(lines, line);) {
-      ordered_json entry = ordered_json::parse(line, nullptr, false);
-      if (entry.is_discarded() || entry.value("step", last + 1) > last)
-        break;
-      kept.push_back(entry);
-      text += line + "\n";
-    }
-    writeFile(file, "metrics", {text});
-    metrics.open(file, std::ios::app);
-    return kept;
-  }
-
-  void addMetrics(const ordered_json &entry) {
-    metrics << entry.dump() << std::endl;
-    if (!metrics)
-      fail("expected metrics '", (path / "metrics.jsonl").string(),
-           "' to be writable, but got: ", std::strerror(errno));
-  }
-
-  void write(const char *name, const std::string &text) const {
-    writeFile(path / name, name, {text});
-  }
-
-private:
-  fs::path path;
-  std::ofstream metrics;
-};
-
 /// A run from its first step or checkpoint to its summary.
 class Run {
 public:
   Run(const Config &config, Existing existing)
-      : config(config), folder(config.run, existing),
-        tokens(Tokens::read(config.tokens)),
+      : config(config), folder(config.run), tokens(Tokens::read(config.tokens)),
         session(compileStep(config), config.seed),
         batcher(session, tokens, config.embedding, config.maskingFraction,
                 config.seed),
@@ -217,13 +136,17 @@ public:
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");
     countBlocks();
-    folder.write("config.yaml", toYAML(config));
-    if (existing == Existing::Resume)
+    if (existing == Existing::Refuse && folder.holdsRun())
+      fail("expected run folder '", config.run,
+           "' to hold no run, but got one (pass --resume or --overwrite)");
+    if (existing == Existing::Resume) {
       resume();
-    else
+    } else {
+      folder.clear();
       session.initialize();
-    for (const ordered_json &entry :
-         folder.openMetrics(existing == Existing::Resume ? done() : -1))
+    }
+    folder.write("config.yaml", toYAML(config));
+    for (const ordered_json &entry : folder.openMetrics(done()))
       record(entry);
   }
 
@@ -262,7 +185,7 @@ private:
   }
 
   void resume() {
-    std::vector<fs::path> checkpoints = folder.checkpoints();
+    std::vector<std::string> checkpoints = folder.checkpoints();
     if (checkpoints.empty())
       fail("expected run folder '", config.run,
            "' to hold a checkpoint, but got none");
@@ -428,7 +351,7 @@ private:
   }
 
   const Config &config;
-  Folder folder;
+  RunFolder folder;
   Tokens tokens;
   Session session;
   Batcher batcher;
