@@ -1,6 +1,8 @@
 """The test suite: which files are tests, which tools they call."""
 
 import os
+import re
+import subprocess
 
 import lit.formats
 from lit.llvm import llvm_config
@@ -24,3 +26,25 @@ llvm_config.add_tool_substitutions(
     ["sparse-opt", "sparse-train", "mlir-translate", "mlir-runner", "runtime-check"],
     [os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
 )
+
+
+def has_jax():
+    """Returns whether Python has the JAX that python/pyproject.toml names.
+
+    Of another version even the text of an export may differ.
+    """
+    with open(os.path.join(config.bsr_src_root, "python", "pyproject.toml")) as file:
+        pins = re.findall(r'"(\w+)==([\w.]+)"', file.read())
+    check = "import sys, importlib.metadata as m; sys.exit(any(m.version(p) != v for p, v in %r))"
+    return not subprocess.run(
+        ["python3", "-c", check % pins], stderr=subprocess.DEVNULL
+    ).returncode
+
+
+if has_jax():
+    config.available_features.add("jax")
+llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
+llvm_config.with_environment("PYTHONDONTWRITEBYTECODE", "1")
+for path in ("python", "examples", "test/Python/Inputs", "test/Integration/bert_tiny"):
+    path = os.path.join(config.bsr_src_root, path)
+    llvm_config.with_environment("PYTHONPATH", path, append_path=True)

@@ -49,9 +49,9 @@ def lower(
         _run(ir.Module.create(), "func.func(stablehlo-legalize-to-linalg)")
         module = ir.Module.parse(text)
         _inline(module)
+        _simplify_locations(module)
         _run(module, "symbol-dce,func.func(chlo-legalize-to-stablehlo)")
         _rewrite(module, "stablehlo.while", _lower_while)
-        _simplify_locations(module)
         _rewrite(module, "stablehlo.gather", _lower_gather)
         _rewrite(module, "stablehlo.scatter", _lower_scatter)
         _rewrite(module, "stablehlo.concatenate", _lower_concatenate)
@@ -396,11 +396,6 @@ def _lower_scatter(operation: ir.Operation) -> list[ir.Value]:
     `select(index(v) == id, update, 0)`. Ids out of bounds match no index, so
     that their updates are dropped, as they must be.
     """
-    if len(operation.operands) != 3:
-        raise ExportError(
-            "expected scatters of one tensor, but got"
-            f" {len(operation.operands) // 2} at {operation.location}"
-        )
     operand, indices, updates = operation.operands
     _require_add(operation)
     type = ir.RankedTensorType(operand.type)
@@ -747,13 +742,17 @@ def _drop_cast(operation: ir.Operation) -> list[ir.Value] | None:
 
 def _require_upstream(module: ir.Module) -> None:
     """Checks that no operation of a foreign dialect is left."""
+
+    def is_foreign(operation: ir.Operation) -> bool:
+        if operation.name == "builtin.unrealized_conversion_cast":
+            return True
+        return operation.name.split(".")[0] not in _UPSTREAM
+
     for operation in _walk(module.operation):
-        name = operation.name
-        dialect = name.split(".")[0]
-        if dialect not in _UPSTREAM or name == "builtin.unrealized_conversion_cast":
+        if is_foreign(operation) and not is_foreign(operation.parent):
             raise ExportError(
                 "expected operations that lower to linalg, but got"
-                f" '{name}' at {operation.location}"
+                f" '{operation.name}' at {operation.location}"
             )
 
 

@@ -88,9 +88,9 @@ def export(
                 f" but got '{init}'"
             )
 
-    traced = jax.jit(step, keep_unused=True).trace(*args)
     names = _argument_names(step, args)
     _require_distinct(names)
+    traced = jax.jit(step, keep_unused=True).trace(*args)
     results = _result_leaves(traced.out_info, carried)
 
     # Link by path: the leaves of a carried argument and those of its next
@@ -146,8 +146,8 @@ def _result_leaves(results: Any, carried: int) -> list[str]:
     """Returns the names of the results behind the carried ones."""
     if not isinstance(results, (tuple, list)) or len(results) <= carried:
         raise ExportError(
-            f"expected a step that returns a tuple of {carried} next state"
-            f" and a loss, but got '{tree_util.tree_structure(results)}'"
+            f"expected a step that returns {carried} next states and a loss,"
+            f" but got '{tree_util.tree_structure(results)}'"
         )
     leaves = tree_util.tree_flatten_with_path(results[carried:])[0]
     if not leaves or leaves[0][1].shape != ():

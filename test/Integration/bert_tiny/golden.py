@@ -5,9 +5,12 @@
 """Trains BERT-tiny block-sparse in JAX, by masks, and writes what came out.
 
     python3 golden.py golden.json
+    python3 golden.py --check golden.json
 
-needs `jax` and `optax`, with `python/` and `examples/` on the module path. The
-reference is `w * mask` under automatic differentiation, in float64, so that
+writes the file, or checks that it would be the same but for rounding. Needs
+`jax` and `optax`, and `python/` and `examples/` on the module path.
+
+The reference is `w * mask` under automatic differentiation, in float64, so that
 what is compared is the error of the compiled step alone. Twenty steps of four
 batches, with two pattern updates: after steps 7 and 14 the blocks of lowest L1
 norm are dropped, as many others start at zero, and so do their moments.
@@ -229,9 +232,24 @@ def rounded(value: Any) -> Any:
     return value
 
 
+def is_close(a: Any, b: Any) -> bool:
+    """Returns whether `a` and `b` are the same but for rounding of floats."""
+    if isinstance(a, float) and isinstance(b, float):
+        return abs(a - b) <= 1e-7 * max(abs(a), 1e-3)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(is_close(a[k], b[k]) for k in a)
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(is_close, a, b))
+    return a == b
+
+
 def main() -> None:
     jax.config.update("jax_enable_x64", True)
-    data = rounded(train(np.float64))
+    data = json.loads(json.dumps(rounded(train(np.float64))))
+    if sys.argv[1] == "--check":
+        stored = json.loads(Path(sys.argv[2]).read_text())
+        changed = [k for k in data if not is_close(data[k], stored.get(k))]
+        sys.exit(f"expected the same golden data, but got other {changed}" if changed else 0)
     lines = [
         f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}"
         for key, value in data.items()

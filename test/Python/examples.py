@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The exported steps in the repository are what their generator writes.
+
+# RUN: rm -rf %t && mkdir %t
+# RUN: %python %src_root/examples/generate.py --output-dir %t
+# RUN: cmp %t/bert_tiny.mlir.gz %src_root/examples/bert_tiny.mlir.gz
+# RUN: cmp %t/bert_mini.mlir.gz %src_root/examples/bert_mini.mlir.gz
+# RUN: cmp %t/bert_base.mlir.gz %src_root/examples/bert_base.mlir.gz
+
+# RUN: not %python %src_root/examples/generate.py --output-dir %t huge 2>&1 \
+# RUN:   | FileCheck %s
+# CHECK: expected a size of tiny, mini, base, but got 'huge'
