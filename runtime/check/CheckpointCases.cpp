@@ -263,31 +263,31 @@ CASE(checkpoint_with_a_wrong_entry_is_refused) {
   std::string good = goodFile();
   struct {
     const char *place;
-    Json value;
+    const char *value; // JSON
     const char *sentence;
   } wrong[] = {
-      {"/__metadata__/format", "pt",
+      {"/__metadata__/format", "\"pt\"",
        "expected 'format' of '__metadata__' of the header of @ to be "
        "\"bsr-checkpoint\", but got \"pt\""},
-      {"/__metadata__/version", "2",
+      {"/__metadata__/version", "\"2\"",
        "expected 'version' of '__metadata__' of the header of @ to be \"1\", "
        "but got \"2\""},
-      {"/__metadata__/seed", "-1",
+      {"/__metadata__/seed", "\"-1\"",
        "expected 'seed' of the metadata of @ to be a number from 0, but got "
        "\"-1\""},
-      {"/__metadata__/seed", "18446744073709551616",
+      {"/__metadata__/seed", "\"18446744073709551616\"",
        "expected 'seed' of the metadata of @ to be a number from 0, but got "
        "\"18446744073709551616\""},
-      {"/__metadata__/steps", "",
+      {"/__metadata__/steps", "\"\"",
        "expected 'steps' of the metadata of @ to be a number from 0, but got "
        "\"\""},
-      {"/__metadata__/steps", "-3",
+      {"/__metadata__/steps", "\"-3\"",
        "expected 'steps' of the metadata of @ to be a number from 0, but got "
        "\"-3\""},
-      {"/__metadata__/pattern_updates", "1x",
+      {"/__metadata__/pattern_updates", "\"1x\"",
        "expected 'pattern_updates' of the metadata of @ to be a number from 0, "
        "but got \"1x\""},
-      {"/__metadata__/blocks_pruned", 1,
+      {"/__metadata__/blocks_pruned", "1",
        "expected 'blocks_pruned' of the metadata of @ to be a string, but got "
        "1"},
       {"/__metadata__/blocks_regrown", nullptr,
@@ -300,55 +300,47 @@ CASE(checkpoint_with_a_wrong_entry_is_refused) {
        "expected 'manifest' of the metadata of @ to be a string, but got "
        "nothing"},
       {"/state.p.b", nullptr, "expected tensor 'state.p.b' in @, but got none"},
-      {"/state.p.b", 1,
+      {"/state.p.b", "1",
        "expected tensor 'state.p.b' of @ to be an object, but got 1"},
-      {"/state.p.b/dtype", "F16",
+      {"/state.p.b/dtype", "\"F16\"",
        "expected 'dtype' of tensor 'state.p.b' of @ to be \"F32\", but got "
        "\"F16\""},
-      {"/state.p.b/shape",
-       {3, 4},
+      {"/state.p.b/shape", "[3, 4]",
        "expected 'shape' of tensor 'state.p.b' of @ to be [12], but got [3,4]"},
-      {"/state.p.w/shape/0", int64_t(1) << 62,
+      {"/state.p.w/shape/0", "4611686018427387904",
        "expected 'shape' of tensor 'state.p.w' of @ to be [6,2,3], but got "
        "[4611686018427387904,2,3]"},
-      {"/state.p.b/data_offsets",
-       {0, 44},
+      {"/state.p.b/data_offsets", "[0, 44]",
        "expected 'data_offsets' of tensor 'state.p.b' of @ to be a start and "
        "an end 48 bytes on, but got [0,44]"},
-      {"/state.p.b/data_offsets",
-       {0},
+      {"/state.p.b/data_offsets", "[0]",
        "expected 'data_offsets' of tensor 'state.p.b' of @ to be a start and "
        "an end 48 bytes on, but got [0]"},
-      {"/state.p.b/data_offsets",
-       {400, 448},
+      {"/state.p.b/data_offsets", "[400, 448]",
        "expected 'data_offsets[1]' of tensor 'state.p.b' of @ to be an integer "
        "in [0, 411], but got 448"},
       {"/state.p.w.bsr.slot", nullptr,
        "expected tensor 'state.p.w.bsr.slot' in @, but got none"},
-      {"/state.p.w.bsr.slot/shape",
-       {5},
+      {"/state.p.w.bsr.slot/shape", "[5]",
        "expected 'shape' of tensor 'state.p.w.bsr.slot' of @ to be [6], but "
        "got [5]"},
-      {"/state.p.w.bsr.col_idx/shape",
-       {6, 1},
+      {"/state.p.w.bsr.col_idx/shape", "[6, 1]",
        "expected 'shape' of tensor 'state.p.w.bsr.col_idx' of @ to be one "
        "size, but got [6,1]"},
-      {"/state.p.w.bsr.col_idx/shape",
-       {int64_t(1) << 62},
+      {"/state.p.w.bsr.col_idx/shape", "[4611686018427387904]",
        "expected 'shape' of tensor 'state.p.w.bsr.col_idx' of @ to be one "
        "size, but got [4611686018427387904]"},
-      {"/more",
-       {1},
+      {"/more", "[1]",
        "expected a checkpoint of this step, but got @ with another tensor "
        "'more'"},
   };
   for (auto &[place, value, sentence] : wrong) {
     Json header = headerOf(good);
     Json::json_pointer pointer{std::string(place)};
-    if (value.is_null())
+    if (!value)
       header[pointer.parent_pointer()].erase(pointer.back());
     else
-      header[pointer] = value;
+      header[pointer] = Json::parse(value);
     REQUIRE_EQUAL(refusals.reason(withHeader(good, header)), sentence);
   }
   for (const char *checksum : {"", "12345678901234567", "0123456789abcdeF"}) {

@@ -437,34 +437,35 @@ CASE(pattern_file_that_is_wrong_is_refused) {
   };
   struct {
     const char *place;
-    Json value;
+    const char *value; // JSON
     const char *sentence;
   } wrong[] = {
-      {"/format", "x",
+      {"/format", "\"x\"",
        "expected 'format' of @ to be \"bsr-pattern\", but got \"x\""},
-      {"/version", 2,
+      {"/version", "2",
        "expected 'version' of @ to be an integer in [1, 1], but got 2"},
-      {"/shape", {8, 8}, "expected 'shape' of @ to be [8, 12], but got [8,8]"},
-      {"/block", {3, 2}, "expected 'block' of @ to be [2, 3], but got [3,2]"},
-      {"/row_ptr",
-       {0, 6},
+      {"/shape", "[8, 8]",
+       "expected 'shape' of @ to be [8, 12], but got [8,8]"},
+      {"/block", "[3, 2]", "expected 'block' of @ to be [2, 3], but got [3,2]"},
+      {"/row_ptr", "[0, 6]",
        "expected 'row_ptr' of @ to be of size 5, but got [0,6]"},
-      {"/slot", {1}, "expected 'slot' of @ to be of size 6, but got [1]"},
-      {"/col_ptr", {0}, "expected 'col_ptr' of @ to be of size 5, but got [0]"},
-      {"/col_idx", "x",
+      {"/slot", "[1]", "expected 'slot' of @ to be of size 6, but got [1]"},
+      {"/col_ptr", "[0]",
+       "expected 'col_ptr' of @ to be of size 5, but got [0]"},
+      {"/col_idx", "\"x\"",
        "expected 'col_idx' of @ to be an array, but got \"x\""},
-      {"/col_idx/1", 3000000000,
+      {"/col_idx/1", "3000000000",
        "expected 'col_idx[1]' of @ to be an integer in [-2147483648, "
        "2147483647], but got 3000000000"},
-      {"/col_idx/1", 0.5,
+      {"/col_idx/1", "0.5",
        "expected 'col_idx[1]' of @ to be an integer in [-2147483648, "
        "2147483647], but got 0.5"},
-      {"/row_ptr/0", 1,
+      {"/row_ptr/0", "1",
        "expected row_ptr[0] of pattern 'state.p.w' to be 0, but got 1"},
   };
   for (auto &[place, value, sentence] : wrong) {
     Json file = Json::parse(whole);
-    file[Json::json_pointer{std::string(place)}] = value;
+    file[Json::json_pointer{std::string(place)}] = Json::parse(value);
     writeFile(path, file.dump());
     refuses(BSR_INVALID_PATTERN, sentence);
   }
