@@ -68,6 +68,23 @@ static SmallVector<Value> getZeros(Emitter &e, Type type, int64_t count) {
   return SmallVector<Value>(count, e.broadcast(zero));
 }
 
+/// The extents of `shape` but the features and the lanes, which are last.
+static SmallVector<int64_t> getLeading(ArrayRef<int64_t> shape,
+                                       int64_t featureDim) {
+  SmallVector<int64_t> extents(shape.drop_back());
+  extents.erase(extents.begin() + featureDim);
+  return extents;
+}
+
+static SmallVector<Index> getPosition(ArrayRef<Index> leading,
+                                      int64_t featureDim, Index feature,
+                                      Index lane) {
+  SmallVector<Index> at(leading);
+  at.insert(at.begin() + featureDim, feature);
+  at.push_back(lane);
+  return at;
+}
+
 /// Gathers: a work item is a panel of lanes of one token slice and a line of
 /// blocks of the output. It walks the stored blocks of its line, with a
 /// register tile of `rows` features x `width` lanes of sums.
@@ -77,6 +94,7 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
   bool transpose = op.getTranspose();
   const PatternView &view = patterns.at({op.getPattern(), !transpose});
   ArrayRef<int64_t> shape = op.getX().getType().getShape();
+  int64_t featureDim = op.getFeatureDim();
   int64_t lines = transpose ? pattern.getGridRows() : pattern.getGridCols();
   int64_t outBlock =
       transpose ? pattern.getBlockRows() : pattern.getBlockCols();
@@ -97,12 +115,12 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
         Index first = e.multiplyAdd(tile, rows, Index::constant(0));
         SmallVector<Value> sums = forBlocks(
             e, view, line, getZeros(e, sumType, rows),
-            [&](Index slot, Index position, ValueRange outer) {
+            [&](Index slot, Index block, ValueRange outer) {
               return e.loop(inBlock, outer, [&](Index k, ValueRange carried) {
-                SmallVector<Index> at(leading);
-                at.push_back(e.multiplyAdd(position, inBlock, k));
-                at.push_back(lane);
-                Value x = e.read(op.getX(), at);
+                Value x =
+                    e.read(op.getX(),
+                           getPosition(leading, featureDim,
+                                       e.multiplyAdd(block, inBlock, k), lane));
                 SmallVector<Value> next;
                 for (int64_t row = 0; row != rows; ++row) {
                   Index out = first.plus(row);
@@ -116,10 +134,9 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
               });
             });
         for (auto [row, sum] : llvm::enumerate(sums)) {
-          SmallVector<Index> at(leading);
-          at.push_back(e.multiplyAdd(line, outBlock, first.plus(row)));
-          at.push_back(lane);
-          e.store(e.convert(sum, outType), output, at);
+          Index feature = e.multiplyAdd(line, outBlock, first.plus(row));
+          e.store(e.convert(sum, outType), output,
+                  getPosition(leading, featureDim, feature, lane));
         }
         return SmallVector<Value>();
       });
@@ -127,7 +144,7 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
   };
 
   int64_t panels = tokens / panel;
-  SmallVector<int64_t> extents(shape.drop_back(2));
+  SmallVector<int64_t> extents = getLeading(shape, featureDim);
   extents.append({panels, lines});
   emitParallel(e, extents, [&](ArrayRef<Index> at) {
     Index low = e.multiplyAdd(at[at.size() - 2], panel, Index::constant(0));
@@ -149,6 +166,7 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
   PatternType pattern = op.getPattern().getType();
   const PatternView &view = patterns.at({op.getPattern(), false});
   ArrayRef<int64_t> shape = op.getA().getType().getShape();
+  int64_t featureDim = op.getFeatureDim();
   Type sumType = getSumType(e.b, {op.getA().getType(), op.getB().getType(),
                                   op.getValues().getType()});
   Type outType = op.getValues().getType().getElementType();
@@ -165,60 +183,60 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
   emitParallel(e, pattern.getGridRows(), [&](ArrayRef<Index> item) {
     Index line = item.front();
     forBlocks(e, view, line, {}, [&](Index slot, Index position, ValueRange) {
-      e.nest({blockRows / rows, blockCols / cols}, {},
-             [&](ArrayRef<Index> tile, ValueRange) {
-               Index row = e.multiplyAdd(tile[0], rows, Index::constant(0));
-               Index col = e.multiplyAdd(tile[1], cols, Index::constant(0));
-               Index aRow = e.multiplyAdd(line, blockRows, row);
-               Index bRow = e.multiplyAdd(position, blockCols, col);
-               SmallVector<Value> totals;
-               int64_t done = 0;
-               for (int64_t size = width; size; size /= 2) {
-                 int64_t chunks = (tokens - done) / size;
-                 if (!chunks)
-                   continue;
-                 e.width = size;
-                 SmallVector<int64_t> extents(shape.drop_back(2));
-                 extents.push_back(chunks);
-                 SmallVector<Value> sums =
-                     e.nest(extents, getZeros(e, sumType, rows * cols),
-                            [&](ArrayRef<Index> ivs, ValueRange carried) {
-                              Index lane = e.multiplyAdd(ivs.back(), size,
-                                                         Index::constant(done));
-                              lane.lanes = size > 1;
-                              SmallVector<Value> as, bs, next;
-                              auto read = [&](Value tensor, Index feature) {
-                                SmallVector<Index> at(ivs.drop_back());
-                                at.append({feature, lane});
-                                return e.read(tensor, at);
-                              };
-                              for (int64_t i = 0; i != rows; ++i)
-                                as.push_back(read(op.getA(), aRow.plus(i)));
-                              for (int64_t j = 0; j != cols; ++j)
-                                bs.push_back(read(op.getB(), bRow.plus(j)));
-                              for (int64_t i = 0; i != rows; ++i)
-                                for (int64_t j = 0; j != cols; ++j)
-                                  next.push_back(multiplyAdd(
-                                      e, as[i], bs[j], carried[i * cols + j]));
-                              return next;
-                            });
-                 e.width = 1;
-                 for (auto [number, sum] : llvm::enumerate(sums)) {
-                   sum = e.sumLanes(sum);
-                   if (done == 0)
-                     totals.push_back(sum);
-                   else
-                     totals[number] =
-                         arith::AddFOp::create(e.b, e.loc, totals[number], sum);
-                 }
-                 done += chunks * size;
-               }
-               for (auto [number, total] : llvm::enumerate(totals))
-                 e.store(
-                     e.convert(total, outType), output,
-                     {slot, row.plus(number / cols), col.plus(number % cols)});
-               return SmallVector<Value>();
-             });
+      e.nest(
+          {blockRows / rows, blockCols / cols}, {},
+          [&](ArrayRef<Index> tile, ValueRange) {
+            Index row = e.multiplyAdd(tile[0], rows, Index::constant(0));
+            Index col = e.multiplyAdd(tile[1], cols, Index::constant(0));
+            Index aRow = e.multiplyAdd(line, blockRows, row);
+            Index bRow = e.multiplyAdd(position, blockCols, col);
+            SmallVector<Value> totals;
+            int64_t done = 0;
+            for (int64_t size = width; size; size /= 2) {
+              int64_t chunks = (tokens - done) / size;
+              if (!chunks)
+                continue;
+              e.width = size;
+              SmallVector<int64_t> extents = getLeading(shape, featureDim);
+              extents.push_back(chunks);
+              SmallVector<Value> sums = e.nest(
+                  extents, getZeros(e, sumType, rows * cols),
+                  [&](ArrayRef<Index> ivs, ValueRange carried) {
+                    Index lane =
+                        e.multiplyAdd(ivs.back(), size, Index::constant(done));
+                    lane.lanes = size > 1;
+                    SmallVector<Value> as, bs, next;
+                    auto read = [&](Value tensor, Index feature) {
+                      return e.read(tensor,
+                                    getPosition(ivs.drop_back(), featureDim,
+                                                feature, lane));
+                    };
+                    for (int64_t i = 0; i != rows; ++i)
+                      as.push_back(read(op.getA(), aRow.plus(i)));
+                    for (int64_t j = 0; j != cols; ++j)
+                      bs.push_back(read(op.getB(), bRow.plus(j)));
+                    for (int64_t i = 0; i != rows; ++i)
+                      for (int64_t j = 0; j != cols; ++j)
+                        next.push_back(multiplyAdd(e, as[i], bs[j],
+                                                   carried[i * cols + j]));
+                    return next;
+                  });
+              e.width = 1;
+              for (auto [number, sum] : llvm::enumerate(sums)) {
+                sum = e.sumLanes(sum);
+                if (done == 0)
+                  totals.push_back(sum);
+                else
+                  totals[number] =
+                      arith::AddFOp::create(e.b, e.loc, totals[number], sum);
+              }
+              done += chunks * size;
+            }
+            for (auto [number, total] : llvm::enumerate(totals))
+              e.store(e.convert(total, outType), output,
+                      {slot, row.plus(number / cols), col.plus(number % cols)});
+            return SmallVector<Value>();
+          });
       return SmallVector<Value>();
     });
   });

@@ -257,6 +257,91 @@ def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
   ];
 }
 
+def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
+  let summary = "Lay activations out feature-major, lanes along tokens";
+  let description = [{
+    The products walk blocks of features; tokens are what every block size has
+    plenty of. With tokens adjacent in memory, vectors run along them: a weight is
+    a broadcast, 1x1 blocks use full vectors, the transposed product costs what
+    the forward one does, and layer norm and softmax reduce across rows
+    without one horizontal sum.
+
+    The layout is a fixpoint over indexing maps, from the token dimension of the
+    products through everything that touches their operands and results: the
+    token dimension of each value moves last, its type and the maps of its users
+    are permuted, nothing is packed. Arguments and results of the function keep
+    their layout. Where an operation cannot take the layout, one copy converts.
+    Operations that only move elements vanish into the maps of their users first.
+
+    Before:
+
+    ```mlir
+    !pattern = !bsr.pattern<32x64, block = 16x16, slots = 3>
+    #map = affine_map<(d0, d1) -> (d0, d1)>
+    func.func @layers(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<48x32xf32>)
+        -> tensor<48x32xf32> {
+      %y = bsr.spmm %p, %w, %x feature_dim = 1
+          : !pattern, tensor<3x16x16xf32>, tensor<48x32xf32> -> tensor<48x64xf32>
+      %init = tensor.empty() : tensor<48x64xf32>
+      %h = linalg.generic {indexing_maps = [#map, #map],
+                           iterator_types = ["parallel", "parallel"]}
+          ins(%y : tensor<48x64xf32>) outs(%init : tensor<48x64xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        %0 = math.tanh %in : f32
+        linalg.yield %0 : f32
+      } -> tensor<48x64xf32>
+      %z = bsr.spmm %p, %w, %h transpose feature_dim = 1
+          : !pattern, tensor<3x16x16xf32>, tensor<48x64xf32> -> tensor<48x32xf32>
+      return %z : tensor<48x32xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    !pattern = !bsr.pattern<32x64, block = 16x16, slots = 3>
+    #map = affine_map<(d0, d1) -> (d1, d0)>
+    #map1 = affine_map<(d0, d1) -> (d0, d1)>
+    func.func @layers(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<48x32xf32>)
+        -> tensor<48x32xf32> {
+      %0 = tensor.empty() : tensor<32x48xf32>
+      %xt = linalg.generic {indexing_maps = [#map, #map1],
+                            iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<48x32xf32>) outs(%0 : tensor<32x48xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        linalg.yield %in : f32
+      } -> tensor<32x48xf32>
+      %y = bsr.spmm %p, %w, %xt feature_dim = 0
+          : !pattern, tensor<3x16x16xf32>, tensor<32x48xf32> -> tensor<64x48xf32>
+      %1 = tensor.empty() : tensor<64x48xf32>
+      %h = linalg.generic {indexing_maps = [#map, #map],
+                           iterator_types = ["parallel", "parallel"]}
+          ins(%y : tensor<64x48xf32>) outs(%1 : tensor<64x48xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        %3 = math.tanh %in : f32
+        linalg.yield %3 : f32
+      } -> tensor<64x48xf32>
+      %z = bsr.spmm %p, %w, %h transpose feature_dim = 0
+          : !pattern, tensor<3x16x16xf32>, tensor<64x48xf32> -> tensor<32x48xf32>
+      %2 = tensor.empty() : tensor<48x32xf32>
+      %zt = linalg.generic {indexing_maps = [#map, #map1],
+                            iterator_types = ["parallel", "parallel"]}
+          ins(%z : tensor<32x48xf32>) outs(%2 : tensor<48x32xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        linalg.yield %in : f32
+      } -> tensor<48x32xf32>
+      return %zt : tensor<48x32xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numLaidOut", "num-laid-out", "Number of values laid out anew">,
+    Statistic<"numConversions", "num-conversions",
+              "Number of copies from one layout to another">,
+  ];
+  let dependentDialects = ["linalg::LinalgDialect", "tensor::TensorDialect"];
+}
+
 def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
   let summary = "Group operations into clusters, one function per structure";
   let description = [{
