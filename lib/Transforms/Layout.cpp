@@ -338,7 +338,6 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
         foldCopies(op);
     separateInits(block);
     Lanes found(block);
-    lanes = &found;
     // The old types, by value: results change as we go.
     for (Operation &op : block)
       for (Value result : op.getResults())
@@ -349,7 +348,6 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
       if (isOpTriviallyDead(&op))
         op.erase();
-    lanes = nullptr;
     orders.clear();
   }
 
@@ -373,6 +371,10 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
   ArrayRef<int64_t> getOrder(Value value) const {
     auto found = orders.find(value);
     return found == orders.end() ? ArrayRef<int64_t>() : found->second;
+  }
+  std::optional<unsigned> getLane(Value value) const {
+    ArrayRef<int64_t> order = getOrder(value);
+    return order.empty() ? std::nullopt : std::optional<unsigned>(order.back());
   }
   bool isMoved(Value value) const {
     ArrayRef<int64_t> order = getOrder(value);
@@ -545,8 +547,8 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
       return;
     auto type = cast<RankedTensorType>(result.getType());
     SmallVector<int64_t> order(getOrder(result));
-    std::optional<unsigned> laneOfSource = lanes->get(source);
-    std::optional<unsigned> laneOfResult = lanes->get(result);
+    std::optional<unsigned> laneOfSource = getLane(source);
+    std::optional<unsigned> laneOfResult = getLane(result);
     bool expands = isa<tensor::ExpandShapeOp>(op);
     ArrayRef<int64_t> longer = expands ? type.getShape() : ArrayRef<int64_t>();
     SmallVector<int64_t> written;
@@ -578,8 +580,9 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
       moved = convert(b, moved, order);
     }
     result.replaceAllUsesWith(moved);
+    // The old operation stays until the end, so that no new value takes its
+    // place in the map of orders.
     orders[moved] = order;
-    op.erase();
   }
 
   template <typename OpTy>
@@ -594,7 +597,7 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     setLayout(result);
   }
 
-  Lanes *lanes = nullptr;
+  /// The dimensions of values in their new order, for those that have lanes.
   DenseMap<Value, SmallVector<int64_t>> orders;
 };
 } // namespace
