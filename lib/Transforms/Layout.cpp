@@ -202,10 +202,13 @@ bool Lanes::visitGeneric(linalg::GenericOp op, bool decide) {
       changed |= set(result, getDim(maps[op.getNumDpsInputs() + number], loop));
     return changed;
   };
+  // A product reads each operand along other loops than it writes: what its
+  // result wants is a preference.
+  bool product = op.getNumReductionLoops() && op.getNumDpsInputs() > 1;
   for (auto [number, result] : llvm::enumerate(op->getResults()))
     if (auto lane = get(result))
       if (auto loop = getLoop(maps[op.getNumDpsInputs() + number], *lane))
-        return carry(*loop);
+        return (!product || decide) && carry(*loop);
   AffineMap resultMap = maps[op.getNumDpsInputs()];
   SmallVector<unsigned> kept, reduced;
   for (auto [value, map] : values) {
@@ -219,19 +222,18 @@ bool Lanes::visitGeneric(linalg::GenericOp op, bool decide) {
     if (!llvm::is_contained(list, *loop))
       list.push_back(*loop);
   }
-  bool changed = false;
-  for (unsigned loop : reduced)
-    changed |= carry(loop);
   if (kept.size() == 1)
-    return carry(kept.front()) || changed;
-  if (kept.size() > 1 && decide) {
+    return carry(kept.front());
+  if (!decide)
+    return false;
+  if (kept.size() > 1) {
     // Attention scores: queries come first, and keys are what softmax reduces.
     llvm::sort(kept, [&](unsigned x, unsigned y) {
       return *getDim(resultMap, x) < *getDim(resultMap, y);
     });
-    changed |= carry(kept.front());
+    return carry(kept.front());
   }
-  return changed;
+  return llvm::any_of(reduced, carry);
 }
 
 bool Lanes::visit(Operation *op) {
