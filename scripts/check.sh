@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 scripts/setup.sh
 cmake --preset dev
-results=build/dev/test-results.json
+results=$PWD/build/dev/test-results.json
 rm -f "$results"
 status=0
 LIT_OPTS="--output $results $*" cmake --build --preset dev --target check-bsr || status=$?

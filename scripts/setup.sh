@@ -23,7 +23,7 @@ done
 ((${#missing[@]})) || exit 0
 
 install=(apt-get install --yes --no-install-recommends "${missing[@]}")
-if ((EUID == 0)); then
+if [[ $(id --user) == 0 ]]; then
   as_root=(env DEBIAN_FRONTEND=noninteractive)
 elif sudo --non-interactive true 2>/dev/null; then
   as_root=(sudo env DEBIAN_FRONTEND=noninteractive)
