@@ -31,7 +31,7 @@
 #define VERSION ""
 #endif
 
-enum { B = 4, P = 3, V = 512, SLOTS = 4, BLOCK = 2 * 2 };
+enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, SLOTS = 4, BLOCK = 2 * 2 };
 
 // clang-format off
 #define BUFFER(name, kind, role, type, shape, rest)                            \
@@ -68,7 +68,8 @@ const char bsr_step_manifest[] =
     BUFFER("state.w", "col_ptr", "pattern", "i32", "[5]", OTHER PATTERN) ","
     BUFFER("state.w", "row_idx", "pattern", "i32", "[4]", OTHER PATTERN) ","
     BUFFER("state.w", "slot_t", "pattern", "i32", "[4]", OTHER PATTERN) ","
-    BUFFER("loss", "output", LOSS_ROLE, "f32", "[]", OTHER) EXTRA_BUFFER "],"
+    BUFFER("loss", "output", LOSS_ROLE, "f32", "[]", OTHER) ","
+    BUFFER("state.counts", "dense", "state", "f32", "[3]", CARRIED("zeros")) EXTRA_BUFFER "],"
     "\"patterns\": [{\"name\": \"state.w\", \"shape\": [8, 8], \"block\": [2, 2],"
     "\"slots\": 4, \"density\": 0.25, \"static\": false, \"weight\": 2, \"buffers\":"
     "{\"row_ptr\": 11, \"col_idx\": 12, \"slot\": 13,"
@@ -80,7 +81,8 @@ const char bsr_step_manifest[] =
 void bsr_step_run(void *const *buffers, void *arena) {
   (void)arena;
   float *bias = buffers[0], *w = buffers[2], *m = buffers[3];
-  const int32_t *labels = buffers[6];
+  const int32_t *ids = buffers[4], *positions = buffers[5],
+                *labels = buffers[6];
   const float *weights = buffers[7];
   float lr = *(const float *)buffers[8];
   int32_t seed = *(const int32_t *)buffers[9];
@@ -112,5 +114,11 @@ void bsr_step_run(void *const *buffers, void *arena) {
     uint32_t noise = (uint32_t)seed * 2654435761u + (uint32_t)(step * 97 + i);
     w[i] += 1e-3f * lr * ((float)(noise >> 8) / (1 << 24) - 0.5f);
     m[i] += 1;
+  }
+
+  float *counts = buffers[18];
+  for (int i = 0; i < B * P; ++i) {
+    int32_t id = ids[i / P * T + positions[i]];
+    counts[id == MASK ? 0 : id == labels[i] ? 1 : 2] += weights[i];
   }
 }
