@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Trains a BERT twice, block-sparse with changing patterns and dense, and
+# compares the two.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+  cat <<'TEXT'
+scripts/train-bert.sh [option value]...
+
+  --model tiny|mini|base   the exported step, examples/bert_<model>.mlir.gz (mini)
+  --block RxC              the blocks of every encoder matrix (16x16)
+  --density D              the share of blocks that is stored (0.1)
+  --text PATH              text to train on, a file or a folder (LLVM's headers)
+  --steps N                training steps of each run (400)
+  --rate R                 largest learning rate (1e-3)
+  --output DIR             where the runs and the plot go (build/bert-<model>)
+
+Installs what is missing, builds, compiles the step sparse and dense (every
+block stored, same compiler), trains both, and prints a table. The sparse run
+updates its patterns 16 times.
+TEXT
+}
+
+model=mini block=16x16 density=0.1 text= steps=400 rate=1e-3 output=
+while (($#)); do
+  case $1 in
+    --help) usage; exit 0 ;;
+    --model | --block | --density | --text | --steps | --rate | --output)
+      (($# > 1)) || { echo "error: expected a value after $1, but got none" >&2; exit 1; }
+      declare "${1#--}=$2"
+      shift 2 ;;
+    *) echo "error: expected an option of train-bert.sh (see --help), but got '$1'" >&2; exit 1 ;;
+  esac
+done
+case $model in
+  tiny) vocabulary=1024 ;;
+  mini) vocabulary=4096 ;;
+  base) vocabulary=30522 ;;
+  *) echo "error: expected --model to be tiny, mini or base, but got '$model'" >&2; exit 1 ;;
+esac
+output=${output:-build/bert-$model}
+
+scripts/setup.sh
+cmake --preset release --log-level=WARNING
+cmake --build --preset release --target sparse-compile sparse-train
+bin=build/release/bin
+mkdir -p "$output"
+
+# The text, encoded once.
+if [[ $text ]]; then
+  source=("$text")
+else
+  source=("$(llvm-config-22 --includedir)" --suffix .h --suffix .td)
+fi
+tokens=$output/$(cksum <<<"${source[*]}" | cut -d ' ' -f 1).tokens
+[[ -e $tokens ]] ||
+  "$bin/sparse-train" tokenize --vocabulary "$vocabulary" --output "$tokens" "${source[@]}"
+
+step=$output/bert_$model.mlir
+gzip --decompress --stdout "examples/bert_$model.mlir.gz" > "$step"
+
+train() { # name density
+  echo "== $1"
+  "$bin/sparse-train" --config examples/bert.yaml --overwrite \
+    --set step="$step" --set tokens="$tokens" \
+    --set run="$output/$1" --set steps="$steps" --set rate.peak="$rate" \
+    --set rate.warmup=$((steps / 10)) --set sparsity.every=$((steps / 20 + 1)) \
+    --set held_out.every=$((steps / 8 + 1)) \
+    --set compile.cache="$output/compiled" \
+    --set "compile.options=[\"--mark=match=layers\\..*_w\$ block=$block density=$2\"]"
+}
+train sparse "$density"
+train dense 1
+
+echo
+python3 scripts/report.py "$output/sparse" "$output/dense" --output "$output/plot.svg"
+echo
+echo "plot: $output/plot.svg"
