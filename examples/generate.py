@@ -75,20 +75,29 @@ def parameter_shapes(config: Config) -> Params:
         return jax.ShapeDtypeStruct(shape, jnp.float32)
 
     layer = {
-        "qkv_w": f32(h, 3 * h), "qkv_b": f32(3 * h),
-        "out_w": f32(h, h), "out_b": f32(h),
-        "attention_gain": f32(h), "attention_bias": f32(h),
-        "ffn1_w": f32(h, 4 * h), "ffn1_b": f32(4 * h),
-        "ffn2_w": f32(4 * h, h), "ffn2_b": f32(h),
-        "ffn_gain": f32(h), "ffn_bias": f32(h),
+        "qkv_w": f32(h, 3 * h),
+        "qkv_b": f32(3 * h),
+        "out_w": f32(h, h),
+        "out_b": f32(h),
+        "attention_gain": f32(h),
+        "attention_bias": f32(h),
+        "ffn1_w": f32(h, 4 * h),
+        "ffn1_b": f32(4 * h),
+        "ffn2_w": f32(4 * h, h),
+        "ffn2_b": f32(h),
+        "ffn_gain": f32(h),
+        "ffn_bias": f32(h),
     }
     return {
         "token_embedding": f32(v, h),
         "position_embedding": f32(config.tokens, h),
-        "embedding_gain": f32(h), "embedding_bias": f32(h),
+        "embedding_gain": f32(h),
+        "embedding_bias": f32(h),
         "layers": [layer] * config.layers,
-        "head_w": f32(h, h), "head_b": f32(h),
-        "head_gain": f32(h), "head_bias": f32(h),
+        "head_w": f32(h, h),
+        "head_b": f32(h),
+        "head_gain": f32(h),
+        "head_bias": f32(h),
         "output_bias": f32(v),
     }
 

@@ -158,8 +158,8 @@ def _result_leaves(results: Any, carried: int) -> list[str]:
 
 def _require_same_state(before: Any, after: Any, names: list[str]) -> None:
     """Checks that `after` can be the next value of `before`."""
-    structure = tree_util.tree_structure(tuple(before))
-    next_structure = tree_util.tree_structure(tuple(after))
+    structure: Any = tree_util.tree_structure(tuple(before))
+    next_structure: Any = tree_util.tree_structure(tuple(after))
     if structure != next_structure:
         raise ExportError(
             f"expected a next state of structure {structure}, but got {next_structure}"

@@ -33,9 +33,9 @@ def value(path: Any, leaf: jax.ShapeDtypeStruct, bound: int, rng: Any) -> np.nda
 def compare(name: str, step: Any, arguments: Any, bound: int = 100) -> None:
     rng = np.random.default_rng(0)
     arguments = jax.tree_util.tree_map_with_path(
-        lambda path, leaf: leaf
-        if isinstance(leaf, np.ndarray)
-        else value(path, leaf, bound, rng),
+        lambda path, leaf: (
+            leaf if isinstance(leaf, np.ndarray) else value(path, leaf, bound, rng)
+        ),
         arguments,
     )
     want = [np.array(x) for x in jax.tree.leaves(jax.jit(step)(*arguments))]
@@ -74,6 +74,8 @@ lookup("rows", lambda t, i: t[i], (7, 4), ids)
 lookup("rows from the end", lambda t, i: t[i], (7, 4), ids - 7)
 # CHECK: unsigned ids: equal
 lookup("unsigned ids", lambda t, i: t[i], (7, 4), ids.astype(np.uint8))
+# CHECK: narrow ids: equal
+lookup("narrow ids", lambda t, i: t[i], (300, 2), ids.astype(np.int8))
 # CHECK: rows of heads: equal
 lookup("rows of heads", lambda t, i: t[i], (7, 2, 3), ids)
 # CHECK: columns: equal

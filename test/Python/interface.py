@@ -83,6 +83,7 @@ print(
 
 # Locations are the path of scopes, without the jitted function and files.
 
+
 # CHECK: module {
 # CHECK: math.tanh %{{.*}} : f32{{$}}
 # CHECK: } -> tensor<2x3xf32> loc([[SCOPE:#loc[0-9]*]])

@@ -60,6 +60,7 @@ refuse(lambda state: ({"a": state["a"][:3]}, 0.0), {"a": vector})
 # CHECK: expected the next value of 'state.a' to be float32[9], but got int32[9]
 refuse(lambda state: ({"a": state["a"].astype(int)}, 0.0), {"a": vector})
 
+
 # CHECK: expected a scatter-add of whole rows, but got '#stablehlo.scatter<{{.*}}>' on tensor<9xf32> at loc("transpose(jvp(windows)){{.*}}/scatter-add")
 @jax.named_scope("windows")
 def windows(s, i):

@@ -90,6 +90,7 @@ show("accumulated", lambda s, i: (s.at[i].add(1.0), 0.0), table, ids)
 # CHECK: tensor.insert_slice %{{.*}} into %[[FIRST]][7, 0] [7, 4] [1, 1] : tensor<7x4xf32> into tensor<14x4xf32>
 show("parts", lambda s, x: (s, jnp.tanh(jnp.concatenate([s, x])).sum()), table, table)
 
+
 # CHECK-LABEL: split
 # CHECK: tensor.insert_slice %{{.*}}[0, 0] [7, 2] [1, 1] : tensor<7x2xf32> into tensor<7x4xf32>
 # CHECK: tensor.insert_slice %{{.*}}[0, 2] [7, 2] [1, 1] : tensor<7x2xf32> into tensor<7x4xf32>
@@ -123,6 +124,7 @@ show(
 )
 
 # What checkpointing computes again is not merged with what it repeats.
+
 
 # CHECK-LABEL: checkpointed
 # CHECK-COUNT-5: math.sin

@@ -55,7 +55,7 @@ UPDATES_AFTER = (7, 14)
 NUM_BATCHES = 4
 BLOCK = 16
 DENSITY = 0.25
-MATCH = r"^state\.params\.layers\.\d+\.(qkv|out|ffn1|ffn2)_w$"
+MATCH = r"^state\.params\.layers\.[0-9]+\.(qkv|out|ffn1|ffn2)_w$"
 SCALE = 0.07  # the width of a uniform distribution of standard deviation 0.02
 NUM_SAMPLES = 24
 
@@ -115,12 +115,17 @@ def train(dtype: type) -> dict[str, Any]:
     """Returns the golden data, computed in `dtype`."""
     shapes = generate.step_arguments(CONFIG)
     names = leaf_names("state", shapes[0])
-    state_specs = {n: state_spec(n, s) for n, s in zip(names, jax.tree.leaves(shapes[0]))}
+    state_specs = {
+        n: state_spec(n, s) for n, s in zip(names, jax.tree.leaves(shapes[0]))
+    }
     batch_names = leaf_names("batch", shapes[1])
     batch_specs = {
         n: batch_spec(n, s) for n, s in zip(batch_names, jax.tree.leaves(shapes[1]))
     }
-    state_tree, batch_tree = jax.tree.structure(shapes[0]), jax.tree.structure(shapes[1])
+    state_tree, batch_tree = (
+        jax.tree.structure(shapes[0]),
+        jax.tree.structure(shapes[1]),
+    )
 
     def cast(array: np.ndarray) -> np.ndarray:
         return array.astype(dtype) if array.dtype == np.float32 else array
@@ -147,7 +152,9 @@ def train(dtype: type) -> dict[str, Any]:
 
     def masks() -> Any:
         ones = {n: np.ones(leaves[n].shape, dtype) for n in names if ".params." in n}
-        ones |= {n: mask_of(p, leaves[n].shape).astype(dtype) for n, p in patterns.items()}
+        ones |= {
+            n: mask_of(p, leaves[n].shape).astype(dtype) for n, p in patterns.items()
+        }
         return jax.tree.unflatten(
             jax.tree.structure(shapes[0]["params"]), list(ones.values())
         )
@@ -195,7 +202,9 @@ def train(dtype: type) -> dict[str, Any]:
     for n, leaf in leaves.items():
         flat = leaf.astype(np.float64).ravel()
         stored = np.arange(flat.size)
-        if weight := next((w for w in weights if n.endswith(w.split("params")[1])), None):
+        if weight := next(
+            (w for w in weights if n.endswith(w.split("params")[1])), None
+        ):
             stored = np.flatnonzero(mask_of(patterns[weight], leaf.shape))
         at = stored[counter.bits(f"{n}/sample", NUM_SAMPLES) % np.uint64(stored.size)]
         at = np.unique(at)
@@ -249,7 +258,9 @@ def main() -> None:
     if sys.argv[1] == "--check":
         stored = json.loads(Path(sys.argv[2]).read_text())
         changed = [k for k in data if not is_close(data[k], stored.get(k))]
-        sys.exit(f"expected the same golden data, but got other {changed}" if changed else 0)
+        sys.exit(
+            f"expected the same golden data, but got other {changed}" if changed else 0
+        )
     lines = [
         f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'))}"
         for key, value in data.items()

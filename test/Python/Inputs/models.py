@@ -35,7 +35,10 @@ def i32(*shape: int) -> jax.ShapeDtypeStruct:
 
 
 def training_step(
-    loss: Callable[..., Any], optimizer: optax.GradientTransformation, params: Any, *batch: Any
+    loss: Callable[..., Any],
+    optimizer: optax.GradientTransformation,
+    params: Any,
+    *batch: Any,
 ) -> Step:
     """Returns a step of `loss(params, *batch)` and its arguments."""
 
@@ -43,7 +46,10 @@ def training_step(
     def step(state: Any, *batch: Any) -> Any:
         value, gradient = jax.value_and_grad(loss)(state["params"], *batch)
         updates, opt = optimizer.update(gradient, state["opt"], state["params"])
-        return {"params": optax.apply_updates(state["params"], updates), "opt": opt}, value
+        return {
+            "params": optax.apply_updates(state["params"], updates),
+            "opt": opt,
+        }, value
 
     state = {"params": params, "opt": jax.eval_shape(optimizer.init, params)}
     return step, (state, *batch)
@@ -87,7 +93,9 @@ def gpt() -> Step:
         return cross_entropy(norm(x, params["norm"]) @ params["tokens"].T, labels)
 
     optimizer = optax.sgd(0.1, momentum=0.9)
-    return training_step(loss, optimizer, params, i32(batch, tokens), i32(batch, tokens))
+    return training_step(
+        loss, optimizer, params, i32(batch, tokens), i32(batch, tokens)
+    )
 
 
 def mixer() -> Step:
@@ -100,7 +108,11 @@ def mixer() -> Step:
         "channel2_w": f32(wide, hidden), "channel2_b": f32(hidden),
         "gain1": f32(hidden), "gain2": f32(hidden),
     }  # fmt: skip
-    params = {"stem_w": f32(48, hidden), "blocks": [block] * 2, "head_w": f32(hidden, classes)}
+    params = {
+        "stem_w": f32(48, hidden),
+        "blocks": [block] * 2,
+        "head_w": f32(hidden, classes),
+    }
 
     def mlp(x: Any, p: Any, name: str) -> Any:
         x = jax.nn.gelu(x @ p[f"{name}1_w"] + p[f"{name}1_b"])
@@ -114,7 +126,9 @@ def mixer() -> Step:
             x = x + mlp(jax.nn.standardize(x) * p["gain2"], p, "channel")
         return cross_entropy(x.mean(1) @ params["head_w"], labels)
 
-    return training_step(loss, optax.adamw(1e-3), params, f32(batch, patches, 48), i32(batch))
+    return training_step(
+        loss, optax.adamw(1e-3), params, f32(batch, patches, 48), i32(batch)
+    )
 
 
 def einsum_mixer() -> Step:
@@ -147,7 +161,12 @@ def clipped_bert() -> Step:
 
 def torch_style() -> Step:
     """An MLP whose weights lie as torch keeps them, `x @ w.T`, plain SGD."""
-    params = {"l1_w": f32(64, 32), "l1_b": f32(64), "l2_w": f32(32, 64), "l2_b": f32(32)}
+    params = {
+        "l1_w": f32(64, 32),
+        "l1_b": f32(64),
+        "l2_w": f32(32, 64),
+        "l2_b": f32(32),
+    }
 
     def loss(params: Any, x: Any) -> Any:
         y = jax.nn.relu(x @ params["l1_w"].T + params["l1_b"])

@@ -43,7 +43,11 @@ _TYPES = {"f32": np.float32, "i32": np.int32, "i1": np.bool_, "f64": np.float64}
 
 
 def _descriptor(rank: int) -> type[ctypes.Structure]:
-    fields = [("base", ctypes.c_void_p), ("data", ctypes.c_void_p), ("offset", ctypes.c_int64)]
+    fields = [
+        ("base", ctypes.c_void_p),
+        ("data", ctypes.c_void_p),
+        ("offset", ctypes.c_int64),
+    ]
     if rank:
         fields += [("shape", ctypes.c_int64 * rank), ("strides", ctypes.c_int64 * rank)]
     return type("Descriptor", (ctypes.Structure,), {"_fields_": fields})
@@ -51,16 +55,25 @@ def _descriptor(rank: int) -> type[ctypes.Structure]:
 
 def run(text: str, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Returns the results of the exported step `text`."""
-    signature = re.search(r"func\.func public @step\((.*?)\) -> \((.*)\) \{$", text, re.MULTILINE)
+    signature = re.search(
+        r"func\.func public @step\((.*?)\) -> \((.*)\) \{$", text, re.MULTILINE
+    )
     results = re.findall(r"tensor<([^>]*)>", signature[2])
     with tempfile.TemporaryDirectory() as directory:
         library = Path(directory) / "step.so"
         lowered = subprocess.run(
-            ["mlir-opt", *_PASSES], input=text, capture_output=True, text=True, check=True
+            ["mlir-opt", *_PASSES],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         llvm = subprocess.run(
             ["mlir-translate", "--mlir-to-llvmir"],
-            input=lowered, capture_output=True, text=True, check=True,
+            input=lowered,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         subprocess.run(
             ["clang", "-O1", "-x", "ir", "-", "-shared", "-fPIC", "-Wno-override-module",
@@ -95,5 +108,7 @@ def run(text: str, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         descriptor = getattr(returned, f"r{i}")
         size = int(np.prod(shape)) * dtype.itemsize
         address = descriptor.data + descriptor.offset * dtype.itemsize
-        values.append(np.frombuffer(ctypes.string_at(address, size), dtype).reshape(shape))
+        values.append(
+            np.frombuffer(ctypes.string_at(address, size), dtype).reshape(shape)
+        )
     return values
