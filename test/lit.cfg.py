@@ -43,7 +43,6 @@ def has_jax():
 
 if has_jax():
     config.available_features.add("jax")
-llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
 llvm_config.with_environment("PYTHONDONTWRITEBYTECODE", "1")
 for path in ("python", "examples", "test/Python/Inputs", "test/Integration/bert_tiny"):
     path = os.path.join(config.bsr_src_root, path)
