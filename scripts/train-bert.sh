@@ -16,7 +16,9 @@ scripts/train-bert.sh [option value]...
   --density D              the share of blocks that is stored (0.1)
   --text PATH              text to train on, a file or a folder (LLVM's headers)
   --steps N                training steps of each run (400)
-  --rate R                 largest learning rate (1e-3)
+  --rate R                 largest learning rate of the dense run (3e-4); the
+                           sparse run's is R exp(1.969 s^2 + 0.2905 s) at
+                           sparsity s = 1 - D (Dietrich et al., equation 3)
   --output DIR             where the runs and the plot go (build/bert-<model>)
 
 Installs what is missing, builds, compiles the step sparse and dense (every
@@ -25,7 +27,7 @@ updates its patterns 16 times.
 TEXT
 }
 
-model=mini block=16x16 density=0.1 text= steps=400 rate=1e-3 output=
+model=mini block=16x16 density=0.1 text= steps=400 rate=3e-4 output=
 while (($#)); do
   case $1 in
     --help) usage; exit 0 ;;
@@ -65,9 +67,12 @@ gzip --decompress --stdout "examples/bert_$model.mlir.gz" > "$step"
 
 train() { # name density
   echo "== $1"
+  local peak
+  peak=$(awk -v r="$rate" -v d="$2" \
+    'BEGIN { s = 1 - d; print r * exp(1.969 * s^2 + 0.2905 * s) }')
   "$bin/sparse-train" --config examples/bert.yaml --overwrite \
     --set step="$step" --set tokens="$tokens" \
-    --set run="$output/$1" --set steps="$steps" --set rate.peak="$rate" \
+    --set run="$output/$1" --set steps="$steps" --set rate.peak="$peak" \
     --set rate.warmup=$((steps / 10)) --set sparsity.every=$((steps / 20 + 1)) \
     --set held_out.every=$((steps / 8 + 1)) \
     --set compile.cache="$output/compiled" \
