@@ -56,7 +56,7 @@ class Config:
 
 CONFIGS = {
     "tiny": Config(2, 128, 2, 1024, 4, 64, 12),
-    "mini": Config(4, 256, 4, 4096, 8, 128, 20),
+    "mini": Config(4, 256, 4, 1024, 8, 128, 20),
     "base": Config(12, 768, 12, 30522, 8, 128, 20),
 }
 
