@@ -65,9 +65,9 @@ static double logarithm(double x) {
     --exponent;
   }
   double s = (m - 1) / (m + 1);
-  static const double artanh[] = {1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15,
-                                  1.0 / 13, 1.0 / 11, 1.0 / 9,  1.0 / 7,
-                                  1.0 / 5,  1.0 / 3,  1.0};
+  static const double artanh[] = {1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
+                                  1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,
+                                  1.0 / 3,  1.0};
   return exponent * 0.69314718055994531 + 2 * s * polynomial(artanh, s * s);
 }
 

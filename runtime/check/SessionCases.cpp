@@ -259,6 +259,17 @@ CASE(session_unused_slots_hold_zeros_in_either_order) {
   REQUIRE(contents[0] == contents[1]);
 }
 
+CASE(session_unused_slots_of_a_made_pattern_hold_zeros) {
+  Step step = loadFake();
+  Session session = start(step);
+  for (int64_t buffer : {0, 1})
+    REQUIRE_OK(bsr_session_init_buffer(session.get(), buffer, "ones"));
+  REQUIRE_OK(bsr_session_make_pattern(session.get(), 0, 4));
+  for (int64_t buffer : {0, 1})
+    for (int i = 0; i < 36; ++i)
+      REQUIRE_EQUAL(at<float>(session, buffer)[i], i < 24 ? 1.0f : 0.0f);
+}
+
 CASE(session_runs_and_counts) {
   Step step = loadFake();
   Session session = start(step);

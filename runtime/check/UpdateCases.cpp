@@ -175,6 +175,20 @@ CASE(update_of_every_block_size) {
     }
 }
 
+CASE(update_is_the_same_everywhere) {
+  // All norms are equal: the first three blocks go.
+  Step step = loadFake();
+  Session session = start(step, 42);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  REQUIRE_OK(bsr_session_init_buffer(session.get(), 0, "ones"));
+  REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
+  std::ostringstream blocks;
+  Matrix matrix = {8, 12, 2, 3, 6};
+  for (auto &[place, slot] : Blocks(session, matrix, 0).slots)
+    blocks << place.first << place.second << " ";
+  REQUIRE_EQUAL(blocks.str(), "02 03 10 13 22 33 ");
+}
+
 CASE(update_of_equal_norms_prunes_the_first) {
   std::vector<Matrix> matrices = {{8, 8, 1, 1, 30}};
   Step step = load(makeManifest(matrices));
