@@ -43,7 +43,7 @@ uint64_t RandomStream::below(uint64_t bound, uint64_t counter) const {
 }
 
 double RandomStream::normal(uint64_t counter) const {
-  return normalQuantile(std::ldexp(double(2 * (bits(counter) >> 12) + 1), -53));
+  return normalQuantile(double(2 * (bits(counter) >> 12) + 1) * 0x1p-53);
 }
 
 /// The polynomial with these coefficients, the highest power first, at `x`.
