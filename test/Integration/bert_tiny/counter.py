@@ -20,34 +20,52 @@ elements of a tensor in row-major order. Of these bits are made, in float32,
 
 from __future__ import annotations
 
+import array
+import math
+import struct
 from typing import Any
 
-import numpy as np
+_MASK = 2**64 - 1
+
+# The codes of the `array` module.
+CODES = {"float32": "f", "int32": "i"}
 
 
-def bits(name: str, count: int) -> np.ndarray:
-    """Returns the first `count` numbers of `name`, as uint64."""
+def bits(name: str, count: int) -> list[int]:
+    """Returns the first `count` numbers of `name`, of 64 bits."""
     key = 0xCBF29CE484222325
     for byte in name.encode():
-        key = (key ^ byte) * 0x100000001B3 % 2**64
-    with np.errstate(over="ignore"):
-        z = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        z += np.uint64(key)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
+        key = (key ^ byte) * 0x100000001B3 & _MASK
+    numbers = []
+    for i in range(1, count + 1):
+        z = key + i * 0x9E3779B97F4A7C15 & _MASK
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK
+        numbers.append(z ^ z >> 31)
+    return numbers
 
 
-def tensor(name: str, spec: dict[str, Any]) -> np.ndarray:
-    """Returns the tensor `name`, of the `shape` and `kind` that `spec` says."""
-    shape, kind = tuple(spec["shape"]), spec["kind"]
-    z = bits(name, int(np.prod(shape))).reshape(shape)
+def tensor(name: str, spec: dict[str, Any]) -> array.array:
+    """Returns the elements of the tensor `name`.
+
+    Args:
+      name: its name.
+      spec: its `shape`, `type` and `kind`, with what the kind needs.
+    """
+    count, code, kind = math.prod(spec["shape"]), CODES[spec["type"]], spec["kind"]
     if kind == "zero":
-        return np.zeros(shape, spec["type"])
+        return array.array(code, bytes(4 * count))
+    numbers = bits(name, count)
     if kind == "below":
-        return (z % np.uint64(spec["n"])).astype(np.int32)
+        return array.array(code, [z % spec["n"] for z in numbers])
     if kind == "coin":
-        return (z % np.uint64(8) != 0).astype(np.float32)
-    unit = (z >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)
-    centered = (unit - np.float32(0.5)) * np.float32(spec["scale"])
-    return np.float32(1) + centered if kind == "gain" else centered
+        return array.array(code, [float(z % 8 != 0) for z in numbers])
+    # Products and sums of two float32 are exact in float64, so that each array
+    # rounds once.
+    (scale,) = struct.unpack("f", struct.pack("f", spec["scale"]))
+    centered = array.array(
+        code, [((z >> 40) * 2.0**-24 - 0.5) * scale for z in numbers]
+    )
+    if kind == "gain":
+        return array.array(code, [1.0 + x for x in centered])
+    return centered

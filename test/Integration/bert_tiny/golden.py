@@ -81,7 +81,7 @@ def batch_spec(name: str, leaf: jax.ShapeDtypeStruct) -> dict[str, Any]:
 def ranked_blocks(key: str, blocks: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Returns `blocks` in the random order that `key` names."""
     rank = counter.bits(key, len(blocks))
-    return [blocks[i] for i in np.argsort(rank, kind="stable")]
+    return [blocks[i] for i in sorted(range(len(blocks)), key=rank.__getitem__)]
 
 
 def mask_of(pattern: Pattern, shape: tuple[int, int]) -> np.ndarray:
@@ -127,14 +127,15 @@ def train(dtype: type) -> dict[str, Any]:
         jax.tree.structure(shapes[1]),
     )
 
-    def cast(array: np.ndarray) -> np.ndarray:
+    def tensor(name: str, spec: dict[str, Any]) -> np.ndarray:
+        array = np.array(counter.tensor(name, spec)).reshape(spec["shape"])
         return array.astype(dtype) if array.dtype == np.float32 else array
 
-    leaves = {n: cast(counter.tensor(n, spec)) for n, spec in state_specs.items()}
+    leaves = {n: tensor(n, spec) for n, spec in state_specs.items()}
     batches = [
         jax.tree.unflatten(
             batch_tree,
-            [cast(counter.tensor(f"{n}/{k}", spec)) for n, spec in batch_specs.items()],
+            [tensor(f"{n}/{k}", spec) for n, spec in batch_specs.items()],
         )
         for k in range(NUM_BATCHES)
     ]
@@ -206,8 +207,8 @@ def train(dtype: type) -> dict[str, Any]:
             (w for w in weights if n.endswith(w.split("params")[1])), None
         ):
             stored = np.flatnonzero(mask_of(patterns[weight], leaf.shape))
-        at = stored[counter.bits(f"{n}/sample", NUM_SAMPLES) % np.uint64(stored.size)]
-        at = np.unique(at)
+        numbers = counter.bits(f"{n}/sample", NUM_SAMPLES)
+        at = np.unique([stored[z % stored.size] for z in numbers])
         final[n] = {
             "sum": float(flat.sum()),
             "norm": float(np.sqrt((flat * flat).sum())),
