@@ -23,7 +23,8 @@ config.substitutions.append(
 llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
 llvm_config.use_default_substitutions()
 llvm_config.add_tool_substitutions(
-    ["sparse-opt", "sparse-train", "mlir-translate", "mlir-runner", "runtime-check"],
+    ["sparse-compile", "sparse-opt", "sparse-train", "mlir-translate", "mlir-runner",
+     "runtime-check"],
     [os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
 )
 

@@ -64,6 +64,11 @@ void BSRDialect::initialize() {
       >();
 }
 
+Operation *BSRDialect::materializeConstant(OpBuilder &builder, Attribute value,
+                                           Type type, Location loc) {
+  return arith::ConstantOp::materialize(builder, value, type, loc);
+}
+
 //===----------------------------------------------------------------------===//
 // Types
 //===----------------------------------------------------------------------===//
@@ -162,6 +167,15 @@ static bool isInit(StringRef init) {
          init.consume_back(")") && !init.getAsDouble(number);
 }
 
+/// What an argument of a step is once its patterns are index arrays and its
+/// results buffers.
+static bool isKind(StringRef kind) {
+  return llvm::is_contained(
+      ArrayRef<StringRef>{"row_ptr", "col_idx", "slot", "col_ptr", "row_idx",
+                          "slot_t", "output", "arena"},
+      kind);
+}
+
 LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                                                    unsigned regionIndex,
                                                    unsigned argIndex,
@@ -183,6 +197,8 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
       return success();
     for (unsigned i = 0; i != argIndex; ++i)
       if (func.getArgAttr(i, name) == string &&
+          func.getArgAttr(i, "bsr.kind") ==
+              func.getArgAttr(argIndex, "bsr.kind") &&
           isa<PatternType>(func.getArgumentTypes()[i]) ==
               isa<PatternType>(func.getArgumentTypes()[argIndex]))
         return error() << "expected a name of its own, but got " << string
@@ -254,8 +270,23 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                      << type;
     return success();
   }
+  if (name == "bsr.carried") {
+    if (!isa<UnitAttr>(attr.getValue()))
+      return error() << "expected bsr.carried to be a unit attribute, but got "
+                     << attr.getValue();
+    return success();
+  }
+  if (name == "bsr.kind") {
+    auto string = dyn_cast<StringAttr>(attr.getValue());
+    if (!string || !isKind(string))
+      return error() << "expected bsr.kind to be row_ptr, col_idx, slot, "
+                        "col_ptr, row_idx, slot_t, output or arena, but got "
+                     << attr.getValue();
+    return success();
+  }
   return error() << "expected bsr.name, bsr.result, bsr.role, bsr.init, "
-                    "bsr.mark, bsr.density or bsr.pattern, but got "
+                    "bsr.mark, bsr.density, bsr.pattern, bsr.kind or "
+                    "bsr.carried, but got "
                  << name;
 }
 

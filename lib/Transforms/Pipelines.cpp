@@ -3,8 +3,94 @@
 // The pipelines; read top to bottom, the architecture.
 
 #include "bsr/Transforms/Passes.h"
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Func/Transforms/Passes.h"
+#include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/Transforms/Passes.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 
-void bsr::registerBSRPipelines() {}
+/// Tensors become buffers: carried state is updated where it lies, everything
+/// else lies in one arena.
+static void addBufferization(OpPassManager &pm) {
+  pm.addPass(bsr::createBSRLowerPatterns());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseState());
+  bufferization::OneShotBufferizePassOptions options;
+  options.bufferizeFunctionBoundaries = true;
+  options.functionBoundaryTypeConversion =
+      bufferization::LayoutMapOption::IdentityLayoutMap;
+  pm.addPass(bufferization::createOneShotBufferizePass(options));
+  // A copy of a buffer to itself takes two rounds to go away.
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRStoreResults());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRPlanMemory());
+  // Kernels of equal layers are one function.
+  pm.addPass(func::createDuplicateFunctionEliminationPass());
+}
+
+/// Kernels become parallel loops, everything else sequential ones.
+static void addLoops(OpPassManager &pm) {
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRLowerCopies());
+  pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRApproximateMath());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRFastMath());
+  pm.addNestedPass<func::FuncOp>(createForallToParallelLoopPass());
+  pm.addPass(createConvertSCFToOpenMPPass());
+  // Removes the scopes around the loops that OpenMP needs no more.
+  pm.addPass(createCanonicalizerPass());
+}
+
+/// Everything becomes the LLVM dialect.
+static void addLLVM(OpPassManager &pm) {
+  pm.addNestedPass<func::FuncOp>(createConvertVectorToSCFPass(
+      VectorTransferToSCFOptions().enableFullUnroll()));
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(memref::createExpandStridedMetadataPass());
+  pm.addPass(createLowerAffinePass());
+  pm.addPass(createConvertVectorToLLVMPass());
+  pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createConvertMathToLibmPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertIndexToLLVMPass());
+  pm.addPass(createUBToLLVMConversionPass());
+  pm.addPass(createFinalizeMemRefToLLVMConversionPass());
+  // Buffers are dense and of static shape: a pointer says all.
+  ConvertFuncToLLVMPassOptions funcToLLVM;
+  funcToLLVM.useBarePtrCallConv = true;
+  pm.addPass(createConvertFuncToLLVMPass(funcToLLVM));
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createConvertOpenMPToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+}
+
+void bsr::buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options) {
+  addBufferization(pm);
+  pm.addPass(createBSREmbedManifest({options.targetCpu}));
+  addLoops(pm);
+  addLLVM(pm);
+  pm.addPass(createBSRExportStep());
+  pm.addPass(createBSRVerifyLowered());
+}
+
+void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
+  buildToLLVMPipeline(pm, options);
+}
+
+void bsr::registerBSRPipelines() {
+  PassPipelineRegistration<ToCPUOptions>(
+      "bsr-to-cpu", "Lower a marked step to the LLVM dialect, for processors",
+      buildToCPUPipeline);
+  PassPipelineRegistration<ToLLVMOptions>(
+      "bsr-to-llvm", "Lower a step whose work is in kernels to the LLVM dialect",
+      buildToLLVMPipeline);
+}

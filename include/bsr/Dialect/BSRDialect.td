@@ -63,11 +63,15 @@ def BSR_Dialect : Dialect {
     `constant(x)`, `normal(stddev)`), and, after `bsr-mark`, `bsr.mark`. After
     `bsr-bind` a pattern argument carries `bsr.density`, and a values argument
     `bsr.pattern` (the index of its pattern argument). Results carry
-    `bsr.name` and `bsr.role`. The dialect verifies them.
+    `bsr.name` and `bsr.role`. The dialect verifies them. Towards the end of the pipeline,
+    `bsr.kind` tells what an argument is that was none before: `row_ptr`, `col_idx`,
+    `slot`, `col_ptr`, `row_idx` or `slot_t` of a pattern, an `output`, the `arena`; and
+    `bsr.carried` marks the buffers that a step updates in place.
   }];
 
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
+  let hasConstantMaterializer = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect"];

@@ -16,6 +16,23 @@ namespace mlir::bsr {
 #define GEN_PASS_REGISTRATION
 #include "bsr/Transforms/Passes.h.inc"
 
+/// Options of the `bsr-to-llvm` pipeline.
+struct ToLLVMOptions : PassPipelineOptions<ToLLVMOptions> {
+  Option<std::string> targetCpu{*this, "target-cpu",
+                                llvm::cl::desc("See `bsr-embed-manifest`"),
+                                llvm::cl::init("generic")};
+};
+
+/// Adds the passes that take a step whose work is in kernels to the LLVM dialect.
+void buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options);
+
+/// Options of the `bsr-to-cpu` pipeline.
+using ToCPUOptions = ToLLVMOptions;
+
+/// Adds the passes that take a step as the front doors write it, marked, to the
+/// LLVM dialect.
+void buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options);
+
 /// Registers the named pipelines.
 void registerBSRPipelines();
 

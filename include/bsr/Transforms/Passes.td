@@ -487,6 +487,365 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
   ];
 }
 
+//===----------------------------------------------------------------------===//
+// From launches to LLVM
+//===----------------------------------------------------------------------===//
+
+def BSRLowerPatterns : Pass<"bsr-lower-patterns", "ModuleOp"> {
+  let summary = "Turn patterns into index arrays";
+  let description = [{
+    A pattern argument becomes six arguments, the index arrays of its two views;
+    they keep its name and role, `bsr.kind` tells which array each is. A constant
+    pattern becomes constant arrays. By now nothing but `bsr.indices` may use a
+    pattern. The types of the patterns stay on the function (`bsr.patterns`),
+    numbered as the attribute `bsr.pattern` of their values and arrays counts them.
+
+    Before:
+
+    ```mlir
+    func.func @step(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>
+                        {bsr.density = 0.375, bsr.name = "w", bsr.role = "pattern"})
+        -> tensor<3xi32> {
+      %ptr, %idx, %slot = bsr.indices %p
+          : !bsr.pattern<32x64, block = 16x16, slots = 3>
+          -> tensor<3xi32>, tensor<3xi32>, tensor<3xi32>
+      return %slot : tensor<3xi32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @step(
+        %row_ptr: tensor<3xi32> {bsr.kind = "row_ptr", bsr.name = "w", bsr.pattern = 0 : i64, bsr.role = "pattern"},
+        %col_idx: tensor<3xi32> {bsr.kind = "col_idx", bsr.name = "w", bsr.pattern = 0 : i64, bsr.role = "pattern"},
+        %slot: tensor<3xi32> {bsr.kind = "slot", bsr.name = "w", bsr.pattern = 0 : i64, bsr.role = "pattern"},
+        %col_ptr: tensor<5xi32> {bsr.kind = "col_ptr", bsr.name = "w", bsr.pattern = 0 : i64, bsr.role = "pattern"},
+        %row_idx: tensor<3xi32> {bsr.kind = "row_idx", bsr.name = "w", bsr.pattern = 0 : i64, bsr.role = "pattern"},
+        %slot_t: tensor<3xi32> {bsr.kind = "slot_t", bsr.name = "w", bsr.pattern = 0 : i64, bsr.role = "pattern"})
+        -> tensor<3xi32> attributes {
+          bsr.patterns = [{density = 0.375, name = "w",
+                           type = !bsr.pattern<32x64, block = 16x16, slots = 3>} ]} {
+      return %slot : tensor<3xi32>
+    }
+    ```
+  }];
+  let dependentDialects = ["arith::ArithDialect"];
+}
+
+def BSRReuseState : Pass<"bsr-reuse-state", "func::FuncOp"> {
+  let summary = "Write the next value of an argument over the old one";
+  let description = [{
+    Where a kernel makes the next value of an argument (`bsr.result`), its init
+    becomes that argument, so that bufferization updates the argument where it
+    lies and a step copies no parameter. If the old value is read later, the kernel
+    moves behind the last reader, and with it what needs its results; where that
+    is not possible because a reader needs the new value too, nothing changes and
+    `bsr-store-results` copies at the end of the step.
+
+    Before:
+
+    ```mlir
+    func.func private @decay(memref<4xf32>, memref<4xf32>)
+    func.func private @norm(memref<4xf32>, memref<f32>)
+    func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64})
+        -> (tensor<4xf32>, tensor<f32> {bsr.name = "norm"}) {
+      %0 = tensor.empty() : tensor<4xf32>
+      %next = bsr.launch @decay ins(%w : tensor<4xf32>) outs(%0 : tensor<4xf32>) in_place = [0]
+          -> tensor<4xf32>
+      %1 = tensor.empty() : tensor<f32>
+      %norm = bsr.launch @norm ins(%w : tensor<4xf32>) outs(%1 : tensor<f32>) -> tensor<f32>
+      return %next, %norm : tensor<4xf32>, tensor<f32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func private @decay(memref<4xf32>, memref<4xf32>)
+    func.func private @norm(memref<4xf32>, memref<f32>)
+    func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64})
+        -> (tensor<4xf32>, tensor<f32> {bsr.name = "norm"}) {
+      %0 = tensor.empty() : tensor<4xf32>
+      %1 = tensor.empty() : tensor<f32>
+      %norm = bsr.launch @norm ins(%w : tensor<4xf32>) outs(%1 : tensor<f32>) -> tensor<f32>
+      %next = bsr.launch @decay ins(%w : tensor<4xf32>) outs(%w : tensor<4xf32>) in_place = [0]
+          -> tensor<4xf32>
+      return %next, %norm : tensor<4xf32>, tensor<f32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numReused", "num-reused", "Number of arguments that a kernel updates in place">,
+  ];
+  let dependentDialects = ["tensor::TensorDialect"];
+}
+
+def BSRStoreResults : Pass<"bsr-store-results", "func::FuncOp"> {
+  let summary = "Leave the results of a step in buffers of the caller";
+  let description = [{
+    A compiled step returns nothing. After bufferization, a result that carries an
+    argument is dropped if it is that argument's buffer (it was updated in place)
+    and copied to it at the end otherwise, with a remark; the argument is marked
+    `bsr.carried`. Every other result becomes an argument, of `bsr.kind` `output`.
+
+    Before:
+
+    ```mlir
+    func.func private @update(memref<4xf32>, memref<f32>)
+    func.func @step(%w: memref<4xf32> {bsr.name = "w", bsr.result = 0 : i64})
+        -> (memref<4xf32>, memref<f32> {bsr.name = "loss", bsr.role = "loss"}) {
+      %loss = memref.alloc() : memref<f32>
+      call @update(%w, %loss) : (memref<4xf32>, memref<f32>) -> ()
+      return %w, %loss : memref<4xf32>, memref<f32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func private @update(memref<4xf32>, memref<f32>)
+    func.func @step(%w: memref<4xf32> {bsr.carried, bsr.name = "w"},
+                    %loss: memref<f32> {bsr.kind = "output", bsr.name = "loss", bsr.role = "loss"}) {
+      call @update(%w, %loss) : (memref<4xf32>, memref<f32>) -> ()
+      return
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numCopied", "num-copied", "Number of arguments updated by a copy">,
+  ];
+  let dependentDialects = ["memref::MemRefDialect"];
+}
+
+def BSRPlanMemory : Pass<"bsr-plan-memory", "func::FuncOp"> {
+  let summary = "Place the buffers of a step in one arena";
+  let description = [{
+    A step allocates nothing: its buffers, all of static shape, become views of one
+    argument, the arena, whose size is known (`bsr.arena_bytes`). Buffers that are
+    not live at the same time share memory. Every buffer starts on a cache line.
+
+    Before:
+
+    ```mlir
+    func.func private @scale(memref<4xf32>, memref<4xf32>)
+    func.func @step(%x: memref<4xf32> {bsr.name = "x"},
+                    %y: memref<4xf32> {bsr.kind = "output", bsr.name = "y"}) {
+      %a = memref.alloc() : memref<4xf32>
+      call @scale(%x, %a) : (memref<4xf32>, memref<4xf32>) -> ()
+      %b = memref.alloc() : memref<4xf32>
+      call @scale(%a, %b) : (memref<4xf32>, memref<4xf32>) -> ()
+      %c = memref.alloc() : memref<4xf32>
+      call @scale(%b, %c) : (memref<4xf32>, memref<4xf32>) -> ()
+      call @scale(%c, %y) : (memref<4xf32>, memref<4xf32>) -> ()
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func private @scale(memref<4xf32>, memref<4xf32>)
+    func.func @step(%x: memref<4xf32> {bsr.name = "x"},
+                    %y: memref<4xf32> {bsr.kind = "output", bsr.name = "y"},
+                    %arena: memref<128xi8> {bsr.kind = "arena", bsr.name = "arena"})
+        attributes {bsr.arena_bytes = 128 : i64} {
+      %c0 = arith.constant 0 : index
+      %a = memref.view %arena[%c0][] : memref<128xi8> to memref<4xf32>
+      call @scale(%x, %a) : (memref<4xf32>, memref<4xf32>) -> ()
+      %c64 = arith.constant 64 : index
+      %b = memref.view %arena[%c64][] : memref<128xi8> to memref<4xf32>
+      call @scale(%a, %b) : (memref<4xf32>, memref<4xf32>) -> ()
+      %zero = arith.constant 0 : index
+      %c = memref.view %arena[%zero][] : memref<128xi8> to memref<4xf32>
+      call @scale(%b, %c) : (memref<4xf32>, memref<4xf32>) -> ()
+      call @scale(%c, %y) : (memref<4xf32>, memref<4xf32>) -> ()
+      return
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numBuffers", "num-buffers", "Number of buffers placed">,
+    Statistic<"peakLive", "peak-live-bytes", "Most bytes live at one operation">,
+    Statistic<"arenaBytes", "arena-bytes", "Bytes of the arena">,
+  ];
+  let dependentDialects = ["arith::ArithDialect", "memref::MemRefDialect"];
+}
+
+def BSREmbedManifest : Pass<"bsr-embed-manifest", "ModuleOp"> {
+  let summary = "Write the manifest of a step into its module";
+  let description = [{
+    A compiled step describes itself: `bsr_step_manifest`, JSON text, lists its
+    buffers in the order in which `bsr_step_run` takes them, and its patterns;
+    `bsr_step_abi_version` is the version of both.
+
+    Before:
+
+    ```mlir
+    func.func @step(%x: memref<4xf32> {bsr.name = "x", bsr.role = "batch"},
+                    %arena: memref<0xi8> {bsr.kind = "arena", bsr.name = "arena"})
+        attributes {bsr.arena_bytes = 0 : i64} {
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    llvm.mlir.global external constant @bsr_step_manifest("{\22arena_bytes\22:0,\22buffers\22:[{\22carried\22:false,\22kind\22:\22dense\22,\22name\22:\22x\22,\22role\22:\22batch\22,\22shape\22:[4],\22type\22:\22f32\22}\5D,\22format\22:\22bsr-step\22,\22left_dense\22:0,\22name\22:\22step\22,\22patterns\22:[],\22products\22:{\22dense\22:0,\22sddmm\22:0,\22spmm\22:0,\22spmm_transposed\22:0},\22target_cpu\22:\22generic\22,\22version\22:1}\00") {addr_space = 0 : i32}
+    llvm.mlir.global external constant @bsr_step_abi_version(1 : i32) {addr_space = 0 : i32} : i32
+    func.func @step(%x: memref<4xf32> {bsr.name = "x", bsr.role = "batch"},
+                    %arena: memref<0xi8> {bsr.kind = "arena", bsr.name = "arena"})
+        attributes {bsr.arena_bytes = 0 : i64} {
+      return
+    }
+    ```
+  }];
+  let options = [
+    Option<"targetCpu", "target-cpu", "std::string", /*default=*/"\"generic\"",
+           "The processor that the step is compiled for">,
+  ];
+  let dependentDialects = ["LLVM::LLVMDialect"];
+}
+
+def BSRLowerCopies : Pass<"bsr-lower-copies", "func::FuncOp"> {
+  let summary = "Turn copies between views into linalg operations";
+  let description = [{
+    A copy of contiguous memory becomes `memcpy`. Any other would become a call of
+    a runtime library that walks the elements; this pass makes it a loop instead.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: memref<4x4xf32, strided<[8, 1]>>, %y: memref<4x4xf32>) {
+      memref.copy %x, %y : memref<4x4xf32, strided<[8, 1]>> to memref<4x4xf32>
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: memref<4x4xf32, strided<[8, 1]>>, %y: memref<4x4xf32>) {
+      linalg.generic {
+          indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>],
+          iterator_types = ["parallel", "parallel"]}
+          ins(%x : memref<4x4xf32, strided<[8, 1]>>) outs(%y : memref<4x4xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        linalg.yield %in : f32
+      }
+      return
+    }
+    ```
+  }];
+  let dependentDialects = ["linalg::LinalgDialect"];
+}
+
+def BSRApproximateMath : Pass<"bsr-approximate-math"> {
+  let summary = "Compute mathematical functions by polynomials";
+  let description = [{
+    Upstream's polynomial approximations of `exp`, `tanh`, `log`, `erf` and others run in
+    vectors, 12 times (exp) to 46 times (tanh) as fast as calls of the C library,
+    and are exact to 5 units in the last place of f32; f16 and bf16 go through
+    f32. What has no approximation, and f64, is left for the C library.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: f32) -> f32 {
+      %y = math.rsqrt %x : f32
+      return %y : f32
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: f32) -> f32 {
+      %one = arith.constant 1.0 : f32
+      %root = math.sqrt %x : f32
+      %y = arith.divf %one, %root : f32
+      return %y : f32
+    }
+    ```
+  }];
+  let dependentDialects = [
+    "arith::ArithDialect", "math::MathDialect", "vector::VectorDialect",
+  ];
+}
+
+def BSRFastMath : Pass<"bsr-fast-math"> {
+  let summary = "Say what the compiler may do with floating-point numbers";
+  let description = [{
+    Compiled steps are deterministic: the same input gives the same bits, whatever
+    the number of threads. Within that, the code generator may
+
+    - fuse a product and a sum (`contract`): one rounding less;
+    - divide by multiplying with a reciprocal (`arcp`): at most one more rounding;
+    - take either zero as the maximum of -0 and +0 (`nsz` on maxima and minima);
+    - sum the lanes of a vector in the order that suits it (`reassoc` on
+      reductions): an order fixed at compile time.
+
+    It may not assume that there are no NaN or infinite values: a loss that becomes
+    NaN is seen as NaN.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: f32, %y: f32) -> f32 {
+      %0 = arith.divf %x, %y : f32
+      %1 = arith.maximumf %0, %x : f32
+      %2 = arith.mulf %1, %x : f32
+      return %2 : f32
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: f32, %y: f32) -> f32 {
+      %0 = arith.divf %x, %y fastmath<arcp,contract> : f32
+      %1 = arith.maximumf %0, %x fastmath<nsz> : f32
+      %2 = arith.mulf %1, %x fastmath<contract> : f32
+      return %2 : f32
+    }
+    ```
+  }];
+}
+
+def BSRExportStep : Pass<"bsr-export-step", "ModuleOp"> {
+  let summary = "Give a lowered step its C entry point";
+  let description = [{
+    `bsr_step_run(buffers, arena)` is the only function that a compiled step
+    exports. It calls the step with the pointers in `buffers`. Everything else
+    becomes internal; kernels are not inlined, since one serves many layers.
+
+    Before:
+
+    ```mlir
+    llvm.func @step(%w: !llvm.ptr {bsr.name = "w"}, %arena: !llvm.ptr {bsr.name = "arena"})
+        attributes {bsr.arena_bytes = 64 : i64} {
+      llvm.return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    llvm.func internal @step(%w: !llvm.ptr, %arena: !llvm.ptr) attributes {no_inline} {
+      llvm.return
+    }
+    llvm.func @bsr_step_run(%buffers: !llvm.ptr, %arena: !llvm.ptr) {
+      %0 = llvm.getelementptr %buffers[0] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+      %1 = llvm.load %0 : !llvm.ptr -> !llvm.ptr
+      llvm.call @step(%1, %arena) : (!llvm.ptr, !llvm.ptr) -> ()
+      llvm.return
+    }
+    ```
+  }];
+  let dependentDialects = ["LLVM::LLVMDialect"];
+}
+
 def BSRVerifyLowered : Pass<"bsr-verify-lowered"> {
   let summary = "Fail if an operation of the bsr dialect is left";
   let description = [{

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the passes of the back end share about the function of a step.
+
+#ifndef BSR_TRANSFORMS_STEP_H
+#define BSR_TRANSFORMS_STEP_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mlir::bsr {
+
+/// Whether `func` is a step: a defined function with `bsr.name` arguments.
+bool isStep(func::FuncOp func);
+
+/// The only step of `module`. Reports if there is none or several, and if an
+/// argument, or a result that carries no argument, has no `bsr.name`.
+FailureOr<func::FuncOp> getStep(ModuleOp module);
+
+/// The arguments that carry the results of `step`: `carriers[i]` is the argument
+/// whose next value is result `i`, or null.
+SmallVector<BlockArgument> getCarriers(func::FuncOp step);
+
+} // namespace mlir::bsr
+
+#endif // BSR_TRANSFORMS_STEP_H

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Writes the manifest of a step into its module.
+
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
+#include "bsr/Transforms/Step.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSREMBEDMANIFEST
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+namespace json = llvm::json;
+
+/// The version of the interface of a compiled step (runtime/ has the header).
+static constexpr int32_t abiVersion = 1;
+
+static json::Array getShape(ArrayRef<int64_t> shape) {
+  return json::Array(shape);
+}
+
+/// The name of a buffer's element type, or failure if it has none.
+static FailureOr<std::string> getTypeName(func::FuncOp step, unsigned index) {
+  Type type = cast<MemRefType>(step.getArgumentTypes()[index]).getElementType();
+  if (!type.isInteger(1) && !type.isInteger(8) && !type.isInteger(32) &&
+      !type.isInteger(64) && !type.isF16() && !type.isBF16() && !type.isF32() &&
+      !type.isF64())
+    return step.emitError("expected argument #")
+           << index
+           << " to be of f16, bf16, f32, f64, i1, i8, i32 or i64, but got "
+           << type;
+  std::string name;
+  llvm::raw_string_ostream(name) << type;
+  return name;
+}
+
+/// What the manifest says about argument `index`.
+static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index) {
+  auto getString = [&](StringRef name) {
+    auto attr = step.getArgAttrOfType<StringAttr>(index, name);
+    return attr ? attr.getValue() : StringRef();
+  };
+  auto pattern = step.getArgAttrOfType<IntegerAttr>(index, "bsr.pattern");
+  StringRef kind = getString("bsr.kind");
+  if (kind.empty())
+    kind = pattern ? "values" : "dense";
+  FailureOr<std::string> type = getTypeName(step, index);
+  if (failed(type))
+    return failure();
+
+  json::Object buffer{
+      {"name", getString("bsr.name")},
+      {"kind", kind},
+      {"type", *type},
+      {"shape",
+       getShape(cast<MemRefType>(step.getArgumentTypes()[index]).getShape())},
+      {"carried", step.getArgAttr(index, "bsr.carried") != nullptr},
+  };
+  if (StringRef role = getString("bsr.role"); !role.empty())
+    buffer["role"] = role;
+  if (StringRef init = getString("bsr.init"); !init.empty())
+    buffer["init"] = init;
+  if (pattern)
+    buffer["pattern"] = pattern.getInt();
+  return buffer;
+}
+
+/// What the manifest says about pattern `number`; `buffers` are all buffers.
+static json::Object getPattern(DictionaryAttr known, int64_t number,
+                               const json::Array &buffers) {
+  auto type =
+      cast<PatternType>(known.getAs<TypeAttr>("type").getValue());
+  StringRef name = known.getAs<StringAttr>("name").getValue();
+  json::Object pattern{
+      {"name", name},
+      {"shape", getShape({type.getRows(), type.getCols()})},
+      {"block", getShape({type.getBlockRows(), type.getBlockCols()})},
+      {"slots", type.getSlots()},
+      {"static", false},
+  };
+  if (auto density = known.getAs<FloatAttr>("density"))
+    pattern["density"] = density.getValueAsDouble();
+  json::Object views;
+  for (auto [index, value] : llvm::enumerate(buffers)) {
+    const json::Object &buffer = *value.getAsObject();
+    if (buffer.getInteger("pattern") != number)
+      continue;
+    StringRef kind = *buffer.getString("kind");
+    if (kind != "values")
+      views[kind] = index;
+    else if (*buffer.getString("name") == name)
+      pattern["weight"] = index;
+  }
+  pattern["buffers"] = std::move(views);
+  return pattern;
+}
+
+/// The manifest of `step` as JSON text.
+static FailureOr<std::string> getManifest(func::FuncOp step,
+                                          StringRef targetCpu) {
+  json::Array buffers, patterns;
+  // The last argument is the arena.
+  for (unsigned i = 0, e = step.getNumArguments() - 1; i != e; ++i) {
+    FailureOr<json::Object> buffer = getBuffer(step, i);
+    if (failed(buffer))
+      return failure();
+    buffers.push_back(std::move(*buffer));
+  }
+  if (auto known = step->getAttrOfType<ArrayAttr>("bsr.patterns"))
+    for (auto [number, pattern] :
+         llvm::enumerate(known.getAsRange<DictionaryAttr>()))
+      patterns.push_back(getPattern(pattern, number, buffers));
+
+  json::Object products{
+      {"spmm", 0}, {"spmm_transposed", 0}, {"sddmm", 0}, {"dense", 0}};
+  if (auto counted = step->getAttrOfType<DictionaryAttr>("bsr.products"))
+    for (NamedAttribute count : counted)
+      products[count.getName().strref()] = cast<IntegerAttr>(count.getValue()).getInt();
+  auto leftDense = step->getAttrOfType<IntegerAttr>("bsr.left_dense");
+  json::Object manifest{
+      {"format", "bsr-step"},
+      {"version", abiVersion},
+      {"name", step.getName()},
+      {"target_cpu", targetCpu},
+      {"arena_bytes",
+       step->getAttrOfType<IntegerAttr>("bsr.arena_bytes").getInt()},
+      {"buffers", std::move(buffers)},
+      {"patterns", std::move(patterns)},
+      {"products", std::move(products)},
+      {"left_dense", leftDense ? leftDense.getInt() : 0},
+  };
+  std::string text;
+  llvm::raw_string_ostream(text) << json::Value(std::move(manifest));
+  return text;
+}
+
+namespace {
+struct EmbedManifest : bsr::impl::BSREmbedManifestBase<EmbedManifest> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    FailureOr<func::FuncOp> step = getStep(getOperation());
+    if (failed(step))
+      return signalPassFailure();
+    FailureOr<std::string> manifest = getManifest(*step, targetCpu);
+    if (failed(manifest))
+      return signalPassFailure();
+    manifest->push_back('\0');
+
+    OpBuilder b = OpBuilder::atBlockBegin(getOperation().getBody());
+    Location loc = step->getLoc();
+    LLVM::GlobalOp::create(
+        b, loc, LLVM::LLVMArrayType::get(b.getI8Type(), manifest->size()),
+        /*isConstant=*/true, LLVM::Linkage::External, "bsr_step_manifest",
+        b.getStringAttr(*manifest));
+    LLVM::GlobalOp::create(b, loc, b.getI32Type(), /*isConstant=*/true,
+                           LLVM::Linkage::External, "bsr_step_abi_version",
+                           b.getI32IntegerAttr(abiVersion));
+  }
+};
+} // namespace

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Gives a lowered step its C entry point and hides everything else.
+
+#include "bsr/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSREXPORTSTEP
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Writes `bsr_step_run(buffers, arena)`, which calls `step(buffers[0], ...,
+/// buffers[n - 1], arena)`.
+static void emitEntry(LLVM::LLVMFuncOp step) {
+  OpBuilder b(step->getContext());
+  b.setInsertionPointAfter(step);
+  Location loc = step.getLoc();
+  Type ptr = LLVM::LLVMPointerType::get(b.getContext());
+  auto entry = LLVM::LLVMFuncOp::create(
+      b, loc, "bsr_step_run",
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
+                                  {ptr, ptr}));
+  b.setInsertionPointToStart(entry.addEntryBlock(b));
+  SmallVector<Value> arguments;
+  for (unsigned i = 0, e = step.getNumArguments() - 1; i != e; ++i) {
+    Value at = LLVM::GEPOp::create(b, loc, ptr, ptr, entry.getArgument(0),
+                                   ArrayRef<LLVM::GEPArg>(i));
+    arguments.push_back(LLVM::LoadOp::create(b, loc, ptr, at));
+  }
+  arguments.push_back(entry.getArgument(1));
+  LLVM::CallOp::create(b, loc, step, arguments);
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}
+
+/// `attrs` without those of this project's dialect.
+static SmallVector<NamedAttribute> filter(DictionaryAttr attrs) {
+  return llvm::filter_to_vector(attrs, [](NamedAttribute attr) {
+    return !attr.getName().strref().starts_with("bsr.");
+  });
+}
+
+/// Removes the attributes of a step: the manifest has them now.
+static void removeStepAttributes(LLVM::LLVMFuncOp step) {
+  step->setDiscardableAttrs(filter(step->getDiscardableAttrDictionary()));
+  for (unsigned i = 0, e = step.getNumArguments(); i != e; ++i)
+    if (DictionaryAttr attrs = step.getArgAttrDict(i))
+      step.setArgAttrs(i, filter(attrs));
+}
+
+namespace {
+struct ExportStep : bsr::impl::BSRExportStepBase<ExportStep> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    LLVM::LLVMFuncOp step;
+    for (auto func : getOperation().getOps<LLVM::LLVMFuncOp>()) {
+      if (func.isExternal())
+        continue;
+      func.setLinkage(LLVM::Linkage::Internal);
+      // A kernel stays a function: many layers call it.
+      func.setNoInline(true);
+      if (func->hasAttr("bsr.arena_bytes"))
+        step = func;
+    }
+    if (!step) {
+      getOperation().emitError(
+          "expected a function with bsr.arena_bytes, but got none");
+      return signalPassFailure();
+    }
+    removeStepAttributes(step);
+    emitEntry(step);
+  }
+};
+} // namespace

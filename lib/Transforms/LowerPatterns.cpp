@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Replaces pattern arguments by index arrays and constant patterns by constants.
+
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRLOWERPATTERNS
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Replaces the only users that a pattern may have by now, `bsr.indices`: those
+/// of the row view by `views[0..2]`, those of the column view by `views[3..5]`.
+static LogicalResult replaceIndices(Value pattern, ValueRange views) {
+  for (Operation *user : llvm::make_early_inc_range(pattern.getUsers())) {
+    auto indices = dyn_cast<IndicesOp>(user);
+    if (!indices)
+      return user->emitError("expected patterns to be used by 'bsr.indices' "
+                             "only, but got '")
+             << user->getName() << "'";
+    indices.replaceAllUsesWith(views.slice(indices.getTranspose() ? 3 : 0, 3));
+    indices.erase();
+  }
+  return success();
+}
+
+/// The type of an index array of `extent` entries.
+static Type getIndexArray(Builder &b, int64_t extent) {
+  return RankedTensorType::get({extent}, b.getI32Type());
+}
+
+/// Replaces argument `index` of `func`, pattern number `number`, by its two
+/// views: six arguments with its name.
+static LogicalResult expandArgument(func::FuncOp func, unsigned index,
+                                    int64_t number) {
+  Builder b(func.getContext());
+  BlockArgument argument = func.getArgument(index);
+  auto type = cast<PatternType>(argument.getType());
+  Type slots = getIndexArray(b, type.getSlots());
+  std::pair<StringRef, Type> views[] = {
+      {"row_ptr", getIndexArray(b, type.getGridRows() + 1)},
+      {"col_idx", slots},
+      {"slot", slots},
+      {"col_ptr", getIndexArray(b, type.getGridCols() + 1)},
+      {"row_idx", slots},
+      {"slot_t", slots},
+  };
+  unsigned at = index + 1;
+  for (auto [kind, viewType] : views) {
+    NamedAttrList attrs(func.getArgAttrDict(index));
+    attrs.erase("bsr.density");
+    attrs.set("bsr.kind", b.getStringAttr(kind));
+    attrs.set("bsr.pattern", b.getI64IntegerAttr(number));
+    if (failed(func.insertArgument(at++, viewType,
+                                   attrs.getDictionary(func.getContext()),
+                                   argument.getLoc())))
+      return failure();
+  }
+  if (failed(replaceIndices(
+          argument, func.getArguments().slice(index + 1, std::size(views)))))
+    return failure();
+  return func.eraseArgument(index);
+}
+
+/// Makes `bsr.pattern` of the values in `func` count patterns, not arguments.
+static void numberPatterns(func::FuncOp func) {
+  SmallVector<int64_t> number;
+  int64_t next = 0;
+  for (Type type : func.getArgumentTypes())
+    number.push_back(isa<PatternType>(type) ? next++ : next);
+  for (unsigned i = 0, e = func.getNumArguments(); i != e; ++i)
+    if (auto pattern = func.getArgAttrOfType<IntegerAttr>(i, "bsr.pattern"))
+      func.setArgAttr(i, "bsr.pattern",
+                      IntegerAttr::get(pattern.getType(),
+                                       number[pattern.getInt()]));
+}
+
+/// Replaces the pattern arguments of `func` and notes in `bsr.patterns` what the
+/// index arrays do not tell.
+static LogicalResult expandArguments(func::FuncOp func) {
+  numberPatterns(func);
+  SmallVector<Attribute> patterns;
+  // Arguments are added on the way.
+  for (unsigned i = 0; i != func.getNumArguments(); ++i) {
+    auto type = dyn_cast<PatternType>(func.getArgument(i).getType());
+    if (!type)
+      continue;
+    NamedAttrList pattern;
+    pattern.set("type", TypeAttr::get(type));
+    for (StringRef key : {"name", "density"})
+      if (Attribute value = func.getArgAttr(i, ("bsr." + key).str()))
+        pattern.set(key, value);
+    if (failed(expandArgument(func, i, patterns.size())))
+      return failure();
+    patterns.push_back(pattern.getDictionary(func.getContext()));
+  }
+  if (!patterns.empty())
+    func->setAttr("bsr.patterns", ArrayAttr::get(func.getContext(), patterns));
+  return success();
+}
+
+/// Replaces `constant` by the index arrays that `bsr.indices` of it folds to.
+static LogicalResult lowerConstant(ConstantPatternOp constant) {
+  OpBuilder b(constant);
+  PatternType type = constant.getPattern().getType();
+  Type slots = getIndexArray(b, type.getSlots());
+  SmallVector<Value> views;
+  for (bool transpose : {false, true}) {
+    int64_t lines = transpose ? type.getGridCols() : type.getGridRows();
+    b.createOrFold<IndicesOp>(views, constant.getLoc(),
+                              getIndexArray(b, lines + 1), slots, slots,
+                              constant.getPattern(), transpose);
+  }
+  if (failed(replaceIndices(constant, views)))
+    return failure();
+  constant.erase();
+  return success();
+}
+
+namespace {
+struct LowerPatterns : bsr::impl::BSRLowerPatternsBase<LowerPatterns> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    WalkResult result = getOperation().walk([](Operation *op) {
+      LogicalResult lowered = success();
+      if (auto func = dyn_cast<func::FuncOp>(op))
+        lowered = expandArguments(func);
+      else if (auto constant = dyn_cast<ConstantPatternOp>(op))
+        lowered = lowerConstant(constant);
+      return WalkResult(lowered);
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+};
+} // namespace

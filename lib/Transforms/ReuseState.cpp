@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Lets the kernels that make the next value of an argument write it over the
+// old one.
+
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
+#include "bsr/Transforms/Step.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRREUSESTATE
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// The next value of an argument, made by a kernel.
+struct Update {
+  /// The argument whose next value it is.
+  BlockArgument argument;
+  /// Which result of the launch it is.
+  unsigned result;
+  /// The reshapes between that result and the step's, last one first.
+  SmallVector<Operation *> reshapes;
+};
+
+/// Finds the launch behind `value`, the next value of `update.argument`; null if
+/// something else makes it.
+static LaunchOp findLaunch(Value value, Update &update) {
+  while (isa_and_present<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
+      value.getDefiningOp())) {
+    update.reshapes.push_back(value.getDefiningOp());
+    value = value.getDefiningOp()->getOperand(0);
+  }
+  auto launch = value.getDefiningOp<LaunchOp>();
+  if (launch)
+    update.result = cast<OpResult>(value).getResultNumber();
+  return launch;
+}
+
+/// Adds to `readers` the operations of `launch`'s block that read `value` or a
+/// view of it, but for what `launch` reads in place. `isWhole` tells that `value`
+/// is the whole buffer: a part can not be read in place.
+static void collectReaders(Value value, bool isWhole, LaunchOp launch,
+                           SmallPtrSetImpl<Operation *> &readers) {
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
+    if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(user))
+      collectReaders(user->getResult(0), isWhole, launch, readers);
+    else if (isa<tensor::ExtractSliceOp>(user))
+      collectReaders(user->getResult(0), /*isWhole=*/false, launch, readers);
+    else if (user != launch || !isWhole ||
+             !llvm::is_contained(launch.getInPlace(), use.getOperandNumber()))
+      readers.insert(launch->getBlock()->findAncestorOpInBlock(*user));
+  }
+}
+
+/// Moves `launch` behind all `readers` of what it overwrites, together with what
+/// depends on it. Does nothing and fails if one of them needs the new value, too.
+static LogicalResult sink(LaunchOp launch,
+                          const SmallPtrSetImpl<Operation *> &readers) {
+  Operation *last = launch;
+  for (Operation *reader : readers)
+    if (last->isBeforeInBlock(reader))
+      last = reader;
+
+  SetVector<Operation *> moved;
+  moved.insert(launch);
+  for (Operation *op = launch->getNextNode(); op && op != last->getNextNode();
+       op = op->getNextNode()) {
+    WalkResult depends = op->walk([&](Operation *nested) {
+      return WalkResult(failure(
+          llvm::any_of(nested->getOperands(), [&](Value operand) {
+            return moved.contains(operand.getDefiningOp());
+          })));
+    });
+    if (!depends.wasInterrupted())
+      continue;
+    if (!isMemoryEffectFree(op))
+      return failure();
+    moved.insert(op);
+  }
+  if (llvm::any_of(moved, [&](Operation *op) { return readers.contains(op); }))
+    return failure();
+  if (last == launch)
+    return success();
+  for (Operation *op : moved) {
+    op->moveAfter(last);
+    last = op;
+  }
+  return success();
+}
+
+/// The argument of `update` in the shape of the launch's result.
+static Value getInit(OpBuilder &b, const Update &update) {
+  Value init = update.argument;
+  for (Operation *reshape : update.reshapes) {
+    Type type = reshape->getOperand(0).getType();
+    Location loc = reshape->getLoc();
+    if (auto expand = dyn_cast<tensor::ExpandShapeOp>(reshape))
+      init = tensor::CollapseShapeOp::create(
+          b, loc, type, init, expand.getReassociationIndices());
+    else
+      init = tensor::ExpandShapeOp::create(
+          b, loc, type, init,
+          cast<tensor::CollapseShapeOp>(reshape).getReassociationIndices());
+  }
+  return init;
+}
+
+namespace {
+struct ReuseState : bsr::impl::BSRReuseStateBase<ReuseState> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    func::FuncOp step = getOperation();
+    if (!isStep(step))
+      return;
+    Operation *terminator = step.front().getTerminator();
+    llvm::MapVector<LaunchOp, SmallVector<Update>> updates;
+    for (auto [argument, value] :
+         llvm::zip_equal(getCarriers(step), terminator->getOperands())) {
+      Update update = {argument, /*result=*/0, /*reshapes=*/{}};
+      if (!argument)
+        continue;
+      if (LaunchOp launch = findLaunch(value, update))
+        updates[launch].push_back(std::move(update));
+    }
+
+    for (auto &[launch, made] : updates) {
+      SmallPtrSet<Operation *, 8> readers;
+      for (const Update &update : made)
+        collectReaders(update.argument, /*isWhole=*/true, launch, readers);
+      if (failed(sink(launch, readers)))
+        continue;
+      OpBuilder b(launch);
+      for (const Update &update : made)
+        launch.getInitsMutable()[update.result].assign(getInit(b, update));
+      numReused += made.size();
+    }
+  }
+};
+} // namespace

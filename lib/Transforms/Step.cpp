@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Finds the step of a module and what its arguments carry.
+
+#include "bsr/Transforms/Step.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+bool bsr::isStep(func::FuncOp func) {
+  if (func.isExternal())
+    return false;
+  for (unsigned i = 0, e = func.getNumArguments(); i != e; ++i)
+    if (func.getArgAttr(i, "bsr.name"))
+      return true;
+  return false;
+}
+
+SmallVector<BlockArgument> bsr::getCarriers(func::FuncOp step) {
+  SmallVector<BlockArgument> carriers(step.getNumResults());
+  for (BlockArgument argument : step.getArguments())
+    if (auto result = step.getArgAttrOfType<IntegerAttr>(
+            argument.getArgNumber(), "bsr.result"))
+      carriers[result.getInt()] = argument;
+  return carriers;
+}
+
+FailureOr<func::FuncOp> bsr::getStep(ModuleOp module) {
+  func::FuncOp step;
+  for (auto func : module.getOps<func::FuncOp>()) {
+    if (!isStep(func))
+      continue;
+    if (step) {
+      func.emitError("expected one function with bsr.name arguments, but got @")
+          << step.getName() << " and @" << func.getName();
+      return failure();
+    }
+    step = func;
+  }
+  if (!step) {
+    module.emitError(
+        "expected one function with bsr.name arguments, but got none");
+    return failure();
+  }
+  for (unsigned i = 0, e = step.getNumArguments(); i != e; ++i)
+    if (!step.getArgAttr(i, "bsr.name")) {
+      step.emitError("expected a bsr.name for every argument, but got none for "
+                     "argument #")
+          << i;
+      return failure();
+    }
+  for (auto [i, carrier] : llvm::enumerate(getCarriers(step)))
+    if (!carrier && !step.getResultAttr(i, "bsr.name")) {
+      step.emitError("expected a bsr.name for every result that carries no "
+                     "argument, but got none for result #")
+          << i;
+      return failure();
+    }
+  return step;
+}

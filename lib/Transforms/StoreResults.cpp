@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Makes a bufferized step leave its results in buffers of the caller.
+
+#include "bsr/Transforms/Passes.h"
+#include "bsr/Transforms/Step.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRSTORERESULTS
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// The buffer that `value` is a view of.
+static Value getRoot(Value value) {
+  while (auto view = value.getDefiningOp<ViewLikeOpInterface>())
+    value = view.getViewSource();
+  return value;
+}
+
+/// Adds an argument for result `index` of `step`.
+static FailureOr<BlockArgument> addOutput(func::FuncOp step, unsigned index) {
+  Builder b(step.getContext());
+  NamedAttrList attrs;
+  if (DictionaryAttr known = step.getResultAttrDict(index))
+    attrs.append(known);
+  attrs.set("bsr.kind", b.getStringAttr("output"));
+  if (failed(step.insertArgument(step.getNumArguments(),
+                                 step.getResultTypes()[index],
+                                 attrs.getDictionary(step.getContext()),
+                                 step.getLoc())))
+    return failure();
+  return step.getArguments().back();
+}
+
+/// Gives every result of `step` that carries no argument a buffer of the caller:
+/// as the buffer it is computed in where it has one of its own, else by a copy.
+static LogicalResult storeOutputs(func::FuncOp step, func::ReturnOp terminator,
+                                  ArrayRef<BlockArgument> carriers) {
+  OpBuilder b(terminator);
+  for (auto [index, carrier] : llvm::enumerate(carriers)) {
+    if (carrier)
+      continue;
+    FailureOr<BlockArgument> output = addOutput(step, index);
+    if (failed(output))
+      return failure();
+    Value buffer = terminator.getOperand(index);
+    if (auto alloc = buffer.getDefiningOp<memref::AllocOp>()) {
+      buffer.replaceAllUsesWith(*output);
+      alloc.erase();
+    } else {
+      memref::CopyOp::create(b, terminator.getLoc(), buffer, *output);
+    }
+  }
+  return success();
+}
+
+/// Copies the next values that are not computed in place to the arguments that
+/// they are carried in. Returns the arguments.
+static SmallVector<BlockArgument>
+storeUpdates(func::ReturnOp terminator, ArrayRef<BlockArgument> carriers) {
+  OpBuilder b(terminator);
+  Location loc = terminator.getLoc();
+  SmallVector<BlockArgument> updated;
+  SmallVector<Value> sources;
+  for (auto [carrier, buffer] :
+       llvm::zip_equal(carriers, terminator.getOperands())) {
+    if (!carrier || carrier == buffer)
+      continue;
+    updated.push_back(carrier);
+    sources.push_back(buffer);
+  }
+  // What is about to be overwritten and still needed goes through a copy.
+  for (Value &source : sources) {
+    if (!llvm::is_contained(updated, getRoot(source)))
+      continue;
+    Value copy = memref::AllocOp::create(
+        b, loc, cast<MemRefType>(source.getType()));
+    memref::CopyOp::create(b, loc, source, copy);
+    source = copy;
+  }
+  for (auto [argument, source] : llvm::zip_equal(updated, sources))
+    memref::CopyOp::create(b, loc, source, argument);
+  return updated;
+}
+
+namespace {
+struct StoreResults : bsr::impl::BSRStoreResultsBase<StoreResults> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    func::FuncOp step = getOperation();
+    if (!isStep(step))
+      return;
+    auto terminator = cast<func::ReturnOp>(step.front().getTerminator());
+    SmallVector<BlockArgument> carriers = getCarriers(step);
+    if (failed(storeOutputs(step, terminator, carriers)))
+      return signalPassFailure();
+    for (BlockArgument argument : storeUpdates(terminator, carriers)) {
+      emitRemark(argument.getLoc())
+          << "expected the next value of "
+          << step.getArgAttr(argument.getArgNumber(), "bsr.name")
+          << " to be computed in place, but got a copy at the end of the step";
+      ++numCopied;
+    }
+    terminator->setOperands({});
+    if (failed(step.eraseResults(llvm::BitVector(carriers.size(), true))))
+      return signalPassFailure();
+    for (BlockArgument argument : step.getArguments())
+      if (step.removeArgAttr(argument.getArgNumber(), "bsr.result"))
+        step.setArgAttr(argument.getArgNumber(), "bsr.carried",
+                        UnitAttr::get(&getContext()));
+  }
+};
+} // namespace

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// LLVM's optimizer and code generator, for one machine.
+
+#include "Codegen.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/TargetParser/Host.h"
+#include "llvm/TargetParser/SubtargetFeature.h"
+
+using namespace llvm;
+
+Expected<std::unique_ptr<TargetMachine>>
+bsr::createTargetMachine(StringRef cpu, unsigned level) {
+  InitializeNativeTarget();
+  InitializeNativeTargetAsmPrinter();
+  Triple triple(sys::getDefaultTargetTriple());
+  std::string error;
+  const Target *target = TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return createStringError("expected a target for " + triple.str() +
+                             ", but got '" + error + "'");
+
+  SubtargetFeatures features;
+  if (cpu == "host") {
+    cpu = sys::getHostCPUName();
+    for (const auto &feature : sys::getHostCPUFeatures())
+      features.AddFeature(feature.first(), feature.second);
+  } else {
+    std::unique_ptr<MCSubtargetInfo> info(
+        target->createMCSubtargetInfo(triple, /*CPU=*/"", /*Features=*/""));
+    if (!info->isCPUStringValid(cpu))
+      return createStringError("expected host or a processor of " +
+                               triple.str() + ", but got '" + cpu + "'");
+  }
+  return std::unique_ptr<TargetMachine>(target->createTargetMachine(
+      triple, cpu, features.getString(), TargetOptions(), Reloc::PIC_,
+      /*CM=*/std::nullopt, *CodeGenOpt::getLevel(level)));
+}
+
+/// Lets every function use the widest vectors of the machine: some processors
+/// are described as preferring half of it.
+static void useFullVectors(Module &module, TargetMachine &machine) {
+  if (!machine.getMCSubtargetInfo()->checkFeatures("+avx512f"))
+    return;
+  for (Function &function : module) {
+    function.addFnAttr("prefer-vector-width", "512");
+    function.addFnAttr("min-legal-vector-width", "512");
+  }
+}
+
+void bsr::optimize(Module &module, TargetMachine &machine, unsigned level) {
+  module.setTargetTriple(machine.getTargetTriple());
+  module.setDataLayout(machine.createDataLayout());
+  useFullVectors(module, machine);
+
+  PipelineTuningOptions tuning;
+  tuning.SLPVectorization = level > 1;
+  PassBuilder builder(&machine, tuning);
+  LoopAnalysisManager loops;
+  FunctionAnalysisManager functions;
+  CGSCCAnalysisManager components;
+  ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  const OptimizationLevel levels[] = {
+      OptimizationLevel::O0, OptimizationLevel::O1, OptimizationLevel::O2,
+      OptimizationLevel::O3};
+  ModulePassManager passes =
+      level == 0 ? builder.buildO0DefaultPipeline(levels[0])
+                 : builder.buildPerModuleDefaultPipeline(levels[level]);
+  passes.run(module, modules);
+}
+
+Error bsr::emitObject(Module &module, TargetMachine &machine,
+                      raw_pwrite_stream &os) {
+  legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, os, /*DwoOut=*/nullptr,
+                                  CodeGenFileType::ObjectFile))
+    return createStringError("expected a target that can emit object files, "
+                             "but got " +
+                             machine.getTargetTriple().str());
+  passes.run(module);
+  return Error::success();
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From LLVM IR to machine code.
+
+#ifndef BSR_TOOLS_SPARSE_COMPILE_CODEGEN_H
+#define BSR_TOOLS_SPARSE_COMPILE_CODEGEN_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Target/TargetMachine.h"
+
+namespace bsr {
+
+/// The machine to compile for: the processor named `cpu`, with `host` for the one
+/// this runs on. `level` is 0 to 3.
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
+createTargetMachine(llvm::StringRef cpu, unsigned level);
+
+/// Optimizes `module` for `machine`. `level` is 0 to 3.
+void optimize(llvm::Module &module, llvm::TargetMachine &machine,
+              unsigned level);
+
+/// Writes the object code of `module`.
+llvm::Error emitObject(llvm::Module &module, llvm::TargetMachine &machine,
+                       llvm::raw_pwrite_stream &os);
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSE_COMPILE_CODEGEN_H

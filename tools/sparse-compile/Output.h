@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Files that appear complete or not at all.
+
+#ifndef BSR_TOOLS_SPARSE_COMPILE_OUTPUT_H
+#define BSR_TOOLS_SPARSE_COMPILE_OUTPUT_H
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace bsr {
+
+/// Makes the file `path`: `write` gets the path of a temporary file beside it, which
+/// is flushed to disk and renamed if `write` succeeds and removed otherwise.
+llvm::Error
+createFile(llvm::StringRef path,
+           llvm::function_ref<llvm::Error(llvm::StringRef)> write);
+
+/// Writes `path` (`-`: the standard output) through a stream.
+llvm::Error
+writeFile(llvm::StringRef path,
+          llvm::function_ref<llvm::Error(llvm::raw_pwrite_stream &)> write);
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSE_COMPILE_OUTPUT_H

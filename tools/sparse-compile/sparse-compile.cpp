@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compiles a training step to a shared library.
+
+#include "Codegen.h"
+#include "Linker.h"
+#include "Output.h"
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
+#include "bsr/Transforms/Step.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/InitAllPasses.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/OpenMP/OpenMPToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+#include "llvm/Support/WithColor.h"
+
+#include <chrono>
+
+namespace cl = llvm::cl;
+using namespace mlir;
+using llvm::createStringError;
+using llvm::Error;
+using llvm::Expected;
+
+namespace {
+enum class Emit { MLIR, LLVM, Object, Library };
+
+/// What the command line says.
+struct CommandLine {
+  cl::OptionCategory category{"Options"};
+  cl::opt<std::string> input{cl::Positional, cl::init("-"),
+                             cl::desc("<step.mlir>"), cl::cat(category)};
+  cl::opt<std::string> output{"o", cl::desc("The file to write (-: the standard output)"),
+                              cl::value_desc("file"), cl::Required, cl::cat(category)};
+  cl::list<std::string> marks{
+      "mark",
+      cl::desc("Make weights block-sparse: the options of the pass bsr-mark, "
+               "such as \"match=.*_w$ block=16x16 density=0.1\" (repeatable)"),
+      cl::value_desc("options"), cl::cat(category)};
+  cl::opt<std::string> targetCpu{
+      "target-cpu", cl::init("host"),
+      cl::desc("The processor to compile for (default: host, this one)"),
+      cl::value_desc("name"), cl::cat(category)};
+  cl::opt<unsigned> level{"O", cl::Prefix, cl::init(3),
+                          cl::desc("Optimization level, 0 to 3 (default: 3)"),
+                          cl::value_desc("level"), cl::cat(category)};
+  cl::opt<Emit> emit{
+      "emit", cl::init(Emit::Library), cl::desc("What to write (default: so)"),
+      cl::values(clEnumValN(Emit::MLIR, "mlir", "the LLVM dialect"),
+                 clEnumValN(Emit::LLVM, "llvm", "optimized LLVM IR"),
+                 clEnumValN(Emit::Object, "obj", "an object file"),
+                 clEnumValN(Emit::Library, "so", "a shared library")),
+      cl::cat(category)};
+  cl::opt<bool> report{"print-report",
+                       cl::desc("Print what was made sparse and what was not"),
+                       cl::cat(category)};
+  cl::opt<bool> time{"time", cl::desc("Print the time of each phase"),
+                     cl::cat(category)};
+};
+
+/// Prints the time since the last lap, if asked to.
+class Stopwatch {
+public:
+  explicit Stopwatch(bool isOn) : isOn(isOn) {}
+
+  void lap(StringRef phase) {
+    auto now = std::chrono::steady_clock::now();
+    std::chrono::duration<double> seconds = now - last;
+    last = now;
+    if (isOn)
+      llvm::errs() << llvm::formatv("{0,8:f2} s  {1}\n", seconds.count(), phase);
+  }
+
+private:
+  bool isOn;
+  std::chrono::steady_clock::time_point last = std::chrono::steady_clock::now();
+};
+} // namespace
+
+/// Reads and parses the step `path` (`-`: the standard input).
+static Expected<OwningOpRef<ModuleOp>> parse(StringRef path,
+                                             llvm::SourceMgr &sources,
+                                             MLIRContext &context) {
+  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/true);
+  if (!buffer)
+    return createStringError("expected to read '" + path + "', but got '" +
+                             buffer.getError().message() + "'");
+  sources.AddNewSourceBuffer(std::move(*buffer), SMLoc());
+  auto module = parseSourceFile<ModuleOp>(sources, &context);
+  if (!module || failed(bsr::getStep(*module)))
+    return createStringError("expected '" + path +
+                             "' to be a step, but got the errors above");
+  return module;
+}
+
+/// Lowers `module` to the LLVM dialect.
+static Error lower(ModuleOp module, const CommandLine &options, StringRef cpu) {
+  PassManager pm(module.getContext());
+  for (const std::string &mark : options.marks) {
+    std::string reason;
+    llvm::raw_string_ostream os(reason);
+    if (failed(parsePassPipeline("bsr-mark{" + mark + "}", pm, os)))
+      return createStringError(
+          "expected --mark to be options of bsr-mark, but got '" + mark + "'");
+  }
+  bsr::ToCPUOptions pipeline;
+  pipeline.targetCpu = cpu.str();
+  bsr::buildToCPUPipeline(pm, pipeline);
+  if (failed(pm.run(module)))
+    return createStringError(
+        "expected the step to compile, but got the errors above");
+  return Error::success();
+}
+
+/// Prints what the manifest in `module` says about memory and products.
+static void printReport(ModuleOp module) {
+  auto global = module.lookupSymbol<LLVM::GlobalOp>("bsr_step_manifest");
+  StringRef text = cast<StringAttr>(global.getValueAttr()).getValue();
+  auto manifest = llvm::cantFail(llvm::json::parse(text.drop_back()));
+  const llvm::json::Object &step = *manifest.getAsObject();
+  const llvm::json::Object &products = *step.getObject("products");
+  llvm::errs() << llvm::formatv(
+      "buffers           {0}\n"
+      "patterns          {1}\n"
+      "arena             {2:f1} MiB\n"
+      "sparse products   {3} forward, {4} transposed, {5} sampled\n"
+      "dense products    {6}\n"
+      "left dense        {7}\n",
+      step.getArray("buffers")->size(), step.getArray("patterns")->size(),
+      *step.getInteger("arena_bytes") / 1048576.0,
+      *products.getInteger("spmm"), *products.getInteger("spmm_transposed"),
+      *products.getInteger("sddmm"), *products.getInteger("dense"),
+      *step.getInteger("left_dense"));
+}
+
+/// Compiles `module`, LLVM IR, to the file that the command line asks for.
+static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
+                  const CommandLine &options, Stopwatch &watch) {
+  StringRef output = options.output;
+  auto emitObject = [&](llvm::raw_pwrite_stream &os) {
+    return bsr::emitObject(module, machine, os);
+  };
+  if (options.emit == Emit::LLVM)
+    return bsr::writeFile(output, [&](llvm::raw_pwrite_stream &os) {
+      module.print(os, /*AAW=*/nullptr);
+      return Error::success();
+    });
+  if (options.emit == Emit::Object)
+    return bsr::writeFile(output, emitObject);
+
+  SmallString<128> object;
+  if (std::error_code error =
+          llvm::sys::fs::createTemporaryFile("sparse-compile", "o", object))
+    return createStringError("expected to write a temporary file, but got '" +
+                             error.message() + "'");
+  llvm::FileRemover remover(object);
+  if (Error error = bsr::writeFile(object, emitObject))
+    return error;
+  watch.lap("code");
+  return bsr::createFile(output, [&](StringRef temporary) {
+    return bsr::linkLibrary(object, temporary);
+  });
+}
+
+/// Runs all phases.
+static Error compile(const CommandLine &options, MLIRContext &context,
+                     llvm::SourceMgr &sources) {
+  Stopwatch watch(options.time);
+  auto machine = bsr::createTargetMachine(options.targetCpu, options.level);
+  if (!machine)
+    return machine.takeError();
+  auto module = parse(options.input, sources, context);
+  if (!module)
+    return module.takeError();
+  watch.lap("parse");
+
+  if (Error error = lower(**module, options, (*machine)->getTargetCPU()))
+    return error;
+  watch.lap("lower");
+  if (options.report)
+    printReport(**module);
+  if (options.emit == Emit::MLIR)
+    return bsr::writeFile(options.output, [&](llvm::raw_pwrite_stream &os) {
+      (*module)->print(os);
+      return Error::success();
+    });
+
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> llvmModule =
+      translateModuleToLLVMIR(**module, llvmContext, options.input);
+  if (!llvmModule)
+    return createStringError(
+        "expected the step to translate to LLVM IR, but got the errors above");
+  module->release().erase();
+  watch.lap("translate");
+  bsr::optimize(*llvmModule, **machine, options.level);
+  watch.lap("optimize");
+  if (Error error = emit(*llvmModule, **machine, options, watch))
+    return error;
+  watch.lap("write");
+  return Error::success();
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  registerAllPasses();
+  bsr::registerBSRPasses();
+  CommandLine options;
+  cl::HideUnrelatedOptions(options.category);
+  cl::ParseCommandLineOptions(argc, argv,
+                              "Compiles a training step to a shared library\n");
+
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  registerAllExtensions(registry);
+  registry.insert<bsr::BSRDialect>();
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerOpenMPDialectTranslation(registry);
+  MLIRContext context(registry);
+  llvm::SourceMgr sources;
+  SourceMgrDiagnosticHandler handler(sources, &context);
+  // Remarks are part of the report.
+  context.getDiagEngine().registerHandler([&](Diagnostic &diagnostic) {
+    return success(diagnostic.getSeverity() == DiagnosticSeverity::Remark &&
+                   !options.report);
+  });
+
+  if (Error error = compile(options, context, sources)) {
+    llvm::WithColor::error(llvm::errs(), "sparse-compile")
+        << llvm::toString(std::move(error)) << "\n";
+    return 1;
+  }
+  return 0;
+}
