@@ -170,10 +170,10 @@ static bool isInit(StringRef init) {
 /// What an argument of a step is once its patterns are index arrays and its
 /// results buffers.
 static bool isKind(StringRef kind) {
-  return llvm::is_contained(
-      ArrayRef<StringRef>{"row_ptr", "col_idx", "slot", "col_ptr", "row_idx",
-                          "slot_t", "output", "arena"},
-      kind);
+  return llvm::is_contained(ArrayRef<StringRef>{"row_ptr", "col_idx", "slot",
+                                                "col_ptr", "row_idx", "slot_t",
+                                                "output", "arena"},
+                            kind);
 }
 
 LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,

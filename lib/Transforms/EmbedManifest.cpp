@@ -74,8 +74,7 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index) {
 /// What the manifest says about pattern `number`; `buffers` are all buffers.
 static json::Object getPattern(DictionaryAttr known, int64_t number,
                                const json::Array &buffers) {
-  auto type =
-      cast<PatternType>(known.getAs<TypeAttr>("type").getValue());
+  auto type = cast<PatternType>(known.getAs<TypeAttr>("type").getValue());
   StringRef name = known.getAs<StringAttr>("name").getValue();
   json::Object pattern{
       {"name", name},
@@ -121,7 +120,8 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       {"spmm", 0}, {"spmm_transposed", 0}, {"sddmm", 0}, {"dense", 0}};
   if (auto counted = step->getAttrOfType<DictionaryAttr>("bsr.products"))
     for (NamedAttribute count : counted)
-      products[count.getName().strref()] = cast<IntegerAttr>(count.getValue()).getInt();
+      products[count.getName().strref()] =
+          cast<IntegerAttr>(count.getValue()).getInt();
   auto leftDense = step->getAttrOfType<IntegerAttr>("bsr.left_dense");
   json::Object manifest{
       {"format", "bsr-step"},

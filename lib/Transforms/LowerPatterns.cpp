@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Replaces pattern arguments by index arrays and constant patterns by constants.
+// Replaces pattern arguments by index arrays and constant patterns by
+// constants.
 
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
@@ -76,13 +77,13 @@ static void numberPatterns(func::FuncOp func) {
     number.push_back(isa<PatternType>(type) ? next++ : next);
   for (unsigned i = 0, e = func.getNumArguments(); i != e; ++i)
     if (auto pattern = func.getArgAttrOfType<IntegerAttr>(i, "bsr.pattern"))
-      func.setArgAttr(i, "bsr.pattern",
-                      IntegerAttr::get(pattern.getType(),
-                                       number[pattern.getInt()]));
+      func.setArgAttr(
+          i, "bsr.pattern",
+          IntegerAttr::get(pattern.getType(), number[pattern.getInt()]));
 }
 
-/// Replaces the pattern arguments of `func` and notes in `bsr.patterns` what the
-/// index arrays do not tell.
+/// Replaces the pattern arguments of `func` and notes in `bsr.patterns` what
+/// the index arrays do not tell.
 static LogicalResult expandArguments(func::FuncOp func) {
   numberPatterns(func);
   SmallVector<Attribute> patterns;

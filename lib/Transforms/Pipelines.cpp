@@ -91,6 +91,7 @@ void bsr::registerBSRPipelines() {
       "bsr-to-cpu", "Lower a marked step to the LLVM dialect, for processors",
       buildToCPUPipeline);
   PassPipelineRegistration<ToLLVMOptions>(
-      "bsr-to-llvm", "Lower a step whose work is in kernels to the LLVM dialect",
+      "bsr-to-llvm",
+      "Lower a step whose work is in kernels to the LLVM dialect",
       buildToLLVMPipeline);
 }

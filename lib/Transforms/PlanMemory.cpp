@@ -71,8 +71,8 @@ static FailureOr<SmallVector<Buffer>> collectBuffers(func::FuncOp step) {
         last = std::max(last, at);
       }
     }
-    buffers.push_back({alloc, getSize(alloc.getType(), layout),
-                       std::min(first, last), last});
+    buffers.push_back(
+        {alloc, getSize(alloc.getType(), layout), std::min(first, last), last});
     return WalkResult::advance();
   });
   if (result.wasInterrupted())

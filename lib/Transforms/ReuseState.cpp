@@ -26,8 +26,8 @@ struct Update {
   SmallVector<Operation *> reshapes;
 };
 
-/// Finds the launch behind `value`, the next value of `update.argument`; null if
-/// something else makes it.
+/// Finds the launch behind `value`, the next value of `update.argument`; null
+/// if something else makes it.
 static LaunchOp findLaunch(Value value, Update &update) {
   while (isa_and_present<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
       value.getDefiningOp())) {
@@ -41,8 +41,8 @@ static LaunchOp findLaunch(Value value, Update &update) {
 }
 
 /// Adds to `readers` the operations of `launch`'s block that read `value` or a
-/// view of it, but for what `launch` reads in place. `isWhole` tells that `value`
-/// is the whole buffer: a part can not be read in place.
+/// view of it, but for what `launch` reads in place. `isWhole` tells that
+/// `value` is the whole buffer: a part can not be read in place.
 static void collectReaders(Value value, bool isWhole, LaunchOp launch,
                            SmallPtrSetImpl<Operation *> &readers) {
   for (OpOperand &use : value.getUses()) {
@@ -57,8 +57,9 @@ static void collectReaders(Value value, bool isWhole, LaunchOp launch,
   }
 }
 
-/// Moves `launch` behind all `readers` of what it overwrites, together with what
-/// depends on it. Does nothing and fails if one of them needs the new value, too.
+/// Moves `launch` behind all `readers` of what it overwrites, together with
+/// what depends on it. Does nothing and fails if one of them needs the new
+/// value, too.
 static LogicalResult sink(LaunchOp launch,
                           const SmallPtrSetImpl<Operation *> &readers) {
   Operation *last = launch;
@@ -71,8 +72,8 @@ static LogicalResult sink(LaunchOp launch,
   for (Operation *op = launch->getNextNode(); op && op != last->getNextNode();
        op = op->getNextNode()) {
     WalkResult depends = op->walk([&](Operation *nested) {
-      return WalkResult(failure(
-          llvm::any_of(nested->getOperands(), [&](Value operand) {
+      return WalkResult(
+          failure(llvm::any_of(nested->getOperands(), [&](Value operand) {
             return moved.contains(operand.getDefiningOp());
           })));
     });
@@ -100,8 +101,8 @@ static Value getInit(OpBuilder &b, const Update &update) {
     Type type = reshape->getOperand(0).getType();
     Location loc = reshape->getLoc();
     if (auto expand = dyn_cast<tensor::ExpandShapeOp>(reshape))
-      init = tensor::CollapseShapeOp::create(
-          b, loc, type, init, expand.getReassociationIndices());
+      init = tensor::CollapseShapeOp::create(b, loc, type, init,
+                                             expand.getReassociationIndices());
     else
       init = tensor::ExpandShapeOp::create(
           b, loc, type, init,

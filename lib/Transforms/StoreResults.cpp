@@ -29,16 +29,16 @@ static FailureOr<BlockArgument> addOutput(func::FuncOp step, unsigned index) {
   if (DictionaryAttr known = step.getResultAttrDict(index))
     attrs.append(known);
   attrs.set("bsr.kind", b.getStringAttr("output"));
-  if (failed(step.insertArgument(step.getNumArguments(),
-                                 step.getResultTypes()[index],
-                                 attrs.getDictionary(step.getContext()),
-                                 step.getLoc())))
+  if (failed(step.insertArgument(
+          step.getNumArguments(), step.getResultTypes()[index],
+          attrs.getDictionary(step.getContext()), step.getLoc())))
     return failure();
   return step.getArguments().back();
 }
 
-/// Gives every result of `step` that carries no argument a buffer of the caller:
-/// as the buffer it is computed in where it has one of its own, else by a copy.
+/// Gives every result of `step` that carries no argument a buffer of the
+/// caller: as the buffer it is computed in where it has one of its own, else by
+/// a copy.
 static LogicalResult storeOutputs(func::FuncOp step, func::ReturnOp terminator,
                                   ArrayRef<BlockArgument> carriers) {
   OpBuilder b(terminator);
@@ -78,8 +78,8 @@ storeUpdates(func::ReturnOp terminator, ArrayRef<BlockArgument> carriers) {
   for (Value &source : sources) {
     if (!llvm::is_contained(updated, getRoot(source)))
       continue;
-    Value copy = memref::AllocOp::create(
-        b, loc, cast<MemRefType>(source.getType()));
+    Value copy =
+        memref::AllocOp::create(b, loc, cast<MemRefType>(source.getType()));
     memref::CopyOp::create(b, loc, source, copy);
     source = copy;
   }

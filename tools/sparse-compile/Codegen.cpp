@@ -12,6 +12,7 @@
 #include "llvm/TargetParser/SubtargetFeature.h"
 
 using namespace llvm;
+using namespace mlir;
 
 Expected<std::unique_ptr<TargetMachine>>
 bsr::createTargetMachine(StringRef cpu, unsigned level) {

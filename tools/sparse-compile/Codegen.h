@@ -11,10 +11,10 @@
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 
-namespace bsr {
+namespace mlir::bsr {
 
-/// The machine to compile for: the processor named `cpu`, with `host` for the one
-/// this runs on. `level` is 0 to 3.
+/// The machine to compile for: the processor named `cpu`, with `host` for the
+/// one this runs on. `level` is 0 to 3.
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
 createTargetMachine(llvm::StringRef cpu, unsigned level);
 
@@ -26,6 +26,6 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine,
 llvm::Error emitObject(llvm::Module &module, llvm::TargetMachine &machine,
                        llvm::raw_pwrite_stream &os);
 
-} // namespace bsr
+} // namespace mlir::bsr
 
 #endif // BSR_TOOLS_SPARSE_COMPILE_CODEGEN_H

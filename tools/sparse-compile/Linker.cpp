@@ -8,6 +8,7 @@
 #include "llvm/Support/Program.h"
 
 using namespace llvm;
+using namespace mlir;
 
 Error bsr::linkLibrary(StringRef object, StringRef library) {
   SmallVector<StringRef> candidates = {"cc", "clang", "gcc", "ld.lld"};
@@ -27,7 +28,7 @@ Error bsr::linkLibrary(StringRef object, StringRef library) {
   // The library finds the OpenMP runtime by itself.
   StringRef directory = sys::path::parent_path(BSR_OPENMP);
   std::string rpath = (isDriver ? "-Wl,-rpath," : "-rpath=") + directory.str();
-  SmallVector<StringRef> arguments = {linker, "-shared", "-o",  library,
+  SmallVector<StringRef> arguments = {linker, "-shared",  "-o", library,
                                       object, BSR_OPENMP, rpath};
   if (isDriver)
     arguments.push_back("-lm");

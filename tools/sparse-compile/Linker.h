@@ -8,12 +8,12 @@
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
-namespace bsr {
+namespace mlir::bsr {
 
-/// Links `object` with the OpenMP runtime to the shared library `library`. Calls
-/// the first of cc, clang, gcc and ld.lld that is on PATH.
+/// Links `object` with the OpenMP runtime to the shared library `library`.
+/// Calls the first of cc, clang, gcc and ld.lld that is on PATH.
 llvm::Error linkLibrary(llvm::StringRef object, llvm::StringRef library);
 
-} // namespace bsr
+} // namespace mlir::bsr
 
 #endif // BSR_TOOLS_SPARSE_COMPILE_LINKER_H

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 using namespace llvm;
+using namespace mlir;
 
 /// `expected to write '<path>', but got <reason>`.
 static Error makeError(StringRef path, std::error_code reason) {
@@ -32,8 +33,7 @@ static std::error_code flush(StringRef path) {
   return result;
 }
 
-Error bsr::createFile(StringRef path,
-                      function_ref<Error(StringRef)> write) {
+Error bsr::createFile(StringRef path, function_ref<Error(StringRef)> write) {
   SmallString<128> temporary;
   if (std::error_code error =
           sys::fs::createUniqueFile(path + ".%%%%%%%%", temporary))

@@ -10,19 +10,19 @@
 #include "llvm/Support/Error.h"
 #include "llvm/Support/raw_ostream.h"
 
-namespace bsr {
+namespace mlir::bsr {
 
-/// Makes the file `path`: `write` gets the path of a temporary file beside it, which
-/// is flushed to disk and renamed if `write` succeeds and removed otherwise.
-llvm::Error
-createFile(llvm::StringRef path,
-           llvm::function_ref<llvm::Error(llvm::StringRef)> write);
+/// Makes the file `path`: `write` gets the path of a temporary file beside it,
+/// which is flushed to disk and renamed if `write` succeeds and removed
+/// otherwise.
+llvm::Error createFile(llvm::StringRef path,
+                       llvm::function_ref<llvm::Error(llvm::StringRef)> write);
 
 /// Writes `path` (`-`: the standard output) through a stream.
 llvm::Error
 writeFile(llvm::StringRef path,
           llvm::function_ref<llvm::Error(llvm::raw_pwrite_stream &)> write);
 
-} // namespace bsr
+} // namespace mlir::bsr
 
 #endif // BSR_TOOLS_SPARSE_COMPILE_OUTPUT_H

@@ -47,8 +47,9 @@ struct CommandLine {
   cl::OptionCategory category{"Options"};
   cl::opt<std::string> input{cl::Positional, cl::init("-"),
                              cl::desc("<step.mlir>"), cl::cat(category)};
-  cl::opt<std::string> output{"o", cl::desc("The file to write (-: the standard output)"),
-                              cl::value_desc("file"), cl::Required, cl::cat(category)};
+  cl::opt<std::string> output{
+      "o", cl::desc("The file to write (-: the standard output)"),
+      cl::value_desc("file"), cl::Required, cl::cat(category)};
   cl::list<std::string> marks{
       "mark",
       cl::desc("Make weights block-sparse: the options of the pass bsr-mark, "
@@ -58,9 +59,12 @@ struct CommandLine {
       "target-cpu", cl::init("host"),
       cl::desc("The processor to compile for (default: host, this one)"),
       cl::value_desc("name"), cl::cat(category)};
-  cl::opt<unsigned> level{"O", cl::Prefix, cl::init(3),
+  cl::opt<unsigned> level{"O",
+                          cl::Prefix,
+                          cl::init(3),
                           cl::desc("Optimization level, 0 to 3 (default: 3)"),
-                          cl::value_desc("level"), cl::cat(category)};
+                          cl::value_desc("level"),
+                          cl::cat(category)};
   cl::opt<Emit> emit{
       "emit", cl::init(Emit::Library), cl::desc("What to write (default: so)"),
       cl::values(clEnumValN(Emit::MLIR, "mlir", "the LLVM dialect"),
@@ -85,7 +89,8 @@ public:
     std::chrono::duration<double> seconds = now - last;
     last = now;
     if (isOn)
-      llvm::errs() << llvm::formatv("{0,8:f2} s  {1}\n", seconds.count(), phase);
+      llvm::errs() << llvm::formatv("{0,8:f2} s  {1}\n", seconds.count(),
+                                    phase);
   }
 
 private:
@@ -95,9 +100,8 @@ private:
 } // namespace
 
 /// Reads and parses the step `path` (`-`: the standard input).
-static Expected<OwningOpRef<ModuleOp>> parse(StringRef path,
-                                             llvm::SourceMgr &sources,
-                                             MLIRContext &context) {
+static Expected<OwningOpRef<ModuleOp>>
+parse(StringRef path, llvm::SourceMgr &sources, MLIRContext &context) {
   auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/true);
   if (!buffer)
     return createStringError("expected to read '" + path + "', but got '" +
@@ -107,7 +111,7 @@ static Expected<OwningOpRef<ModuleOp>> parse(StringRef path,
   if (!module || failed(bsr::getStep(*module)))
     return createStringError("expected '" + path +
                              "' to be a step, but got the errors above");
-  return module;
+  return std::move(module);
 }
 
 /// Lowers `module` to the LLVM dialect.
@@ -144,10 +148,9 @@ static void printReport(ModuleOp module) {
       "dense products    {6}\n"
       "left dense        {7}\n",
       step.getArray("buffers")->size(), step.getArray("patterns")->size(),
-      *step.getInteger("arena_bytes") / 1048576.0,
-      *products.getInteger("spmm"), *products.getInteger("spmm_transposed"),
-      *products.getInteger("sddmm"), *products.getInteger("dense"),
-      *step.getInteger("left_dense"));
+      *step.getInteger("arena_bytes") / 1048576.0, *products.getInteger("spmm"),
+      *products.getInteger("spmm_transposed"), *products.getInteger("sddmm"),
+      *products.getInteger("dense"), *step.getInteger("left_dense"));
 }
 
 /// Compiles `module`, LLVM IR, to the file that the command line asks for.
@@ -158,7 +161,7 @@ static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
     return bsr::emitObject(module, machine, os);
   };
   if (options.emit == Emit::LLVM)
-    return bsr::writeFile(output, [&](llvm::raw_pwrite_stream &os) {
+    return bsr::writeFile(output, [&](llvm::raw_pwrite_stream &os) -> Error {
       module.print(os, /*AAW=*/nullptr);
       return Error::success();
     });
@@ -197,10 +200,11 @@ static Error compile(const CommandLine &options, MLIRContext &context,
   if (options.report)
     printReport(**module);
   if (options.emit == Emit::MLIR)
-    return bsr::writeFile(options.output, [&](llvm::raw_pwrite_stream &os) {
-      (*module)->print(os);
-      return Error::success();
-    });
+    return bsr::writeFile(options.output,
+                          [&](llvm::raw_pwrite_stream &os) -> Error {
+                            (*module)->print(os);
+                            return Error::success();
+                          });
 
   llvm::LLVMContext llvmContext;
   std::unique_ptr<llvm::Module> llvmModule =

@@ -23,7 +23,8 @@ struct ToLLVMOptions : PassPipelineOptions<ToLLVMOptions> {
                                 llvm::cl::init("generic")};
 };
 
-/// Adds the passes that take a step whose work is in kernels to the LLVM dialect.
+/// Adds the passes that take a step whose work is in kernels to the LLVM
+/// dialect.
 void buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options);
 
 /// Options of the `bsr-to-cpu` pipeline.

@@ -17,8 +17,8 @@ bool isStep(func::FuncOp func);
 /// argument, or a result that carries no argument, has no `bsr.name`.
 FailureOr<func::FuncOp> getStep(ModuleOp module);
 
-/// The arguments that carry the results of `step`: `carriers[i]` is the argument
-/// whose next value is result `i`, or null.
+/// The arguments that carry the results of `step`: `carriers[i]` is the
+/// argument whose next value is result `i`, or null.
 SmallVector<BlockArgument> getCarriers(func::FuncOp step);
 
 } // namespace mlir::bsr
