@@ -14,13 +14,15 @@ config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.bsr_obj_root, "test")
 config.substitutions.append(("%src_root", config.bsr_src_root))
-config.substitutions.append(("%python", "python3"))
+# Debian's Python has Debian's numpy.
+config.substitutions.append(("%python", "/usr/bin/python3"))
 unigram_step = os.path.join(config.test_source_root, "Tools", "Inputs", "unigram-step.c")
 config.substitutions.append(
     ("%build_step", f"{config.c_compiler} -shared -fPIC -O1 {unigram_step} -lm")
 )
 
 llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
+llvm_config.with_environment("PATH", os.path.join(config.bsr_obj_root, "bin"), append_path=True)
 llvm_config.use_default_substitutions()
 llvm_config.add_tool_substitutions(
     ["sparse-compile", "sparse-opt", "sparse-train", "mlir-translate", "mlir-runner",

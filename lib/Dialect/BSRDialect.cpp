@@ -270,6 +270,12 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                      << type;
     return success();
   }
+  if (name == "bsr.pattern_number") {
+    if (!isa<IntegerAttr>(attr.getValue()))
+      return error() << "expected bsr.pattern_number to be an integer, but got "
+                     << attr.getValue();
+    return success();
+  }
   if (name == "bsr.carried") {
     if (!isa<UnitAttr>(attr.getValue()))
       return error() << "expected bsr.carried to be a unit attribute, but got "
@@ -285,8 +291,8 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
     return success();
   }
   return error() << "expected bsr.name, bsr.result, bsr.role, bsr.init, "
-                    "bsr.mark, bsr.density, bsr.pattern, bsr.kind or "
-                    "bsr.carried, but got "
+                    "bsr.mark, bsr.density, bsr.pattern, bsr.kind, "
+                    "bsr.pattern_number or bsr.carried, but got "
                  << name;
 }
 

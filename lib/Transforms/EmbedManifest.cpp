@@ -46,7 +46,8 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index) {
     auto attr = step.getArgAttrOfType<StringAttr>(index, name);
     return attr ? attr.getValue() : StringRef();
   };
-  auto pattern = step.getArgAttrOfType<IntegerAttr>(index, "bsr.pattern");
+  auto pattern =
+      step.getArgAttrOfType<IntegerAttr>(index, "bsr.pattern_number");
   StringRef kind = getString("bsr.kind");
   if (kind.empty())
     kind = pattern ? "values" : "dense";

@@ -57,7 +57,7 @@ static LogicalResult expandArgument(func::FuncOp func, unsigned index,
     NamedAttrList attrs(func.getArgAttrDict(index));
     attrs.erase("bsr.density");
     attrs.set("bsr.kind", b.getStringAttr(kind));
-    attrs.set("bsr.pattern", b.getI64IntegerAttr(number));
+    attrs.set("bsr.pattern_number", b.getI64IntegerAttr(number));
     if (failed(func.insertArgument(at++, viewType,
                                    attrs.getDictionary(func.getContext()),
                                    argument.getLoc())))
@@ -69,16 +69,18 @@ static LogicalResult expandArgument(func::FuncOp func, unsigned index,
   return func.eraseArgument(index);
 }
 
-/// Makes `bsr.pattern` of the values in `func` count patterns, not arguments.
+/// Makes the values in `func` count patterns, which have no argument of their
+/// own any more.
 static void numberPatterns(func::FuncOp func) {
   SmallVector<int64_t> number;
   int64_t next = 0;
   for (Type type : func.getArgumentTypes())
     number.push_back(isa<PatternType>(type) ? next++ : next);
   for (unsigned i = 0, e = func.getNumArguments(); i != e; ++i)
-    if (auto pattern = func.getArgAttrOfType<IntegerAttr>(i, "bsr.pattern"))
+    if (auto pattern =
+            dyn_cast_or_null<IntegerAttr>(func.removeArgAttr(i, "bsr.pattern")))
       func.setArgAttr(
-          i, "bsr.pattern",
+          i, "bsr.pattern_number",
           IntegerAttr::get(pattern.getType(), number[pattern.getInt()]));
 }
 
@@ -129,16 +131,15 @@ struct LowerPatterns : bsr::impl::BSRLowerPatternsBase<LowerPatterns> {
   using Base::Base;
 
   void runOnOperation() override {
-    WalkResult result = getOperation().walk([](Operation *op) {
-      LogicalResult lowered = success();
-      if (auto func = dyn_cast<func::FuncOp>(op))
-        lowered = expandArguments(func);
-      else if (auto constant = dyn_cast<ConstantPatternOp>(op))
-        lowered = lowerConstant(constant);
-      return WalkResult(lowered);
-    });
-    if (result.wasInterrupted())
-      signalPassFailure();
+    SmallVector<ConstantPatternOp> constants;
+    getOperation().walk(
+        [&](ConstantPatternOp constant) { constants.push_back(constant); });
+    for (ConstantPatternOp constant : constants)
+      if (failed(lowerConstant(constant)))
+        return signalPassFailure();
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (failed(expandArguments(func)))
+        return signalPassFailure();
   }
 };
 } // namespace

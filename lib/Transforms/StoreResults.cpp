@@ -60,9 +60,9 @@ static LogicalResult storeOutputs(func::FuncOp step, func::ReturnOp terminator,
 }
 
 /// Copies the next values that are not computed in place to the arguments that
-/// they are carried in. Returns the arguments.
-static SmallVector<BlockArgument>
-storeUpdates(func::ReturnOp terminator, ArrayRef<BlockArgument> carriers) {
+/// they are carried in. Returns how many.
+static unsigned storeUpdates(func::FuncOp step, func::ReturnOp terminator,
+                             ArrayRef<BlockArgument> carriers) {
   OpBuilder b(terminator);
   Location loc = terminator.getLoc();
   SmallVector<BlockArgument> updated;
@@ -71,6 +71,10 @@ storeUpdates(func::ReturnOp terminator, ArrayRef<BlockArgument> carriers) {
        llvm::zip_equal(carriers, terminator.getOperands())) {
     if (!carrier || carrier == buffer)
       continue;
+    emitRemark(buffer.getLoc())
+        << "expected the next value of "
+        << step.getArgAttr(carrier.getArgNumber(), "bsr.name")
+        << " to be computed in place, but got a copy at the end of the step";
     updated.push_back(carrier);
     sources.push_back(buffer);
   }
@@ -85,7 +89,7 @@ storeUpdates(func::ReturnOp terminator, ArrayRef<BlockArgument> carriers) {
   }
   for (auto [argument, source] : llvm::zip_equal(updated, sources))
     memref::CopyOp::create(b, loc, source, argument);
-  return updated;
+  return updated.size();
 }
 
 namespace {
@@ -100,13 +104,7 @@ struct StoreResults : bsr::impl::BSRStoreResultsBase<StoreResults> {
     SmallVector<BlockArgument> carriers = getCarriers(step);
     if (failed(storeOutputs(step, terminator, carriers)))
       return signalPassFailure();
-    for (BlockArgument argument : storeUpdates(terminator, carriers)) {
-      emitRemark(argument.getLoc())
-          << "expected the next value of "
-          << step.getArgAttr(argument.getArgNumber(), "bsr.name")
-          << " to be computed in place, but got a copy at the end of the step";
-      ++numCopied;
-    }
+    numCopied += storeUpdates(step, terminator, carriers);
     terminator->setOperands({});
     if (failed(step.eraseResults(llvm::BitVector(carriers.size(), true))))
       return signalPassFailure();

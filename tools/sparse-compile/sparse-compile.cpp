@@ -12,10 +12,8 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
-#include "mlir/InitAllPasses.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Pass/PassRegistry.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/OpenMP/OpenMPToLLVMIRTranslation.h"
@@ -118,11 +116,17 @@ parse(StringRef path, llvm::SourceMgr &sources, MLIRContext &context) {
 static Error lower(ModuleOp module, const CommandLine &options, StringRef cpu) {
   PassManager pm(module.getContext());
   for (const std::string &mark : options.marks) {
+    std::unique_ptr<Pass> pass = bsr::createBSRMark();
     std::string reason;
-    llvm::raw_string_ostream os(reason);
-    if (failed(parsePassPipeline("bsr-mark{" + mark + "}", pm, os)))
+    auto onError = [&](const llvm::Twine &message) {
+      reason = message.str();
+      return failure();
+    };
+    if (failed(pass->initializeOptions(mark, onError)))
       return createStringError(
-          "expected --mark to be options of bsr-mark, but got '" + mark + "'");
+          "expected --mark to be options of bsr-mark, but got '" + mark + "'" +
+          (reason.empty() ? "" : " (" + reason + ")"));
+    pm.addPass(std::move(pass));
   }
   bsr::ToCPUOptions pipeline;
   pipeline.targetCpu = cpu.str();
@@ -224,8 +228,6 @@ static Error compile(const CommandLine &options, MLIRContext &context,
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
-  registerAllPasses();
-  bsr::registerBSRPasses();
   CommandLine options;
   cl::HideUnrelatedOptions(options.category);
   cl::ParseCommandLineOptions(argc, argv,

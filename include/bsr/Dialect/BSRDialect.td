@@ -65,8 +65,9 @@ def BSR_Dialect : Dialect {
     `bsr.pattern` (the index of its pattern argument). Results carry
     `bsr.name` and `bsr.role`. The dialect verifies them. Towards the end of the pipeline,
     `bsr.kind` tells what an argument is that was none before: `row_ptr`, `col_idx`,
-    `slot`, `col_ptr`, `row_idx` or `slot_t` of a pattern, an `output`, the `arena`; and
-    `bsr.carried` marks the buffers that a step updates in place.
+    `slot`, `col_ptr`, `row_idx` or `slot_t` of a pattern, an `output`, the `arena`;
+    `bsr.pattern_number` tells which pattern of the function's `bsr.patterns` values and
+    index arrays belong to; `bsr.carried` marks the buffers that a step updates in place.
   }];
 
   let useDefaultTypePrinterParser = 1;

@@ -497,8 +497,8 @@ def BSRLowerPatterns : Pass<"bsr-lower-patterns", "ModuleOp"> {
     A pattern argument becomes six arguments, the index arrays of its two views;
     they keep its name and role, `bsr.kind` tells which array each is. A constant
     pattern becomes constant arrays. By now nothing but `bsr.indices` may use a
-    pattern. The types of the patterns stay on the function (`bsr.patterns`),
-    numbered as the attribute `bsr.pattern` of their values and arrays counts them.
+    pattern. The types of the patterns stay on the function (`bsr.patterns`);
+    `bsr.pattern_number` of values and index arrays is the place in that list.
 
     Before:
 
@@ -517,12 +517,12 @@ def BSRLowerPatterns : Pass<"bsr-lower-patterns", "ModuleOp"> {
 
     ```mlir
     func.func @step(
-        %row_ptr: tensor<3xi32> {bsr.kind = "row_ptr", bsr.name = "w", bsr.pattern = 0 : i64, bsr.role = "pattern"},
-        %col_idx: tensor<3xi32> {bsr.kind = "col_idx", bsr.name = "w", bsr.pattern = 0 : i64, bsr.role = "pattern"},
-        %slot: tensor<3xi32> {bsr.kind = "slot", bsr.name = "w", bsr.pattern = 0 : i64, bsr.role = "pattern"},
-        %col_ptr: tensor<5xi32> {bsr.kind = "col_ptr", bsr.name = "w", bsr.pattern = 0 : i64, bsr.role = "pattern"},
-        %row_idx: tensor<3xi32> {bsr.kind = "row_idx", bsr.name = "w", bsr.pattern = 0 : i64, bsr.role = "pattern"},
-        %slot_t: tensor<3xi32> {bsr.kind = "slot_t", bsr.name = "w", bsr.pattern = 0 : i64, bsr.role = "pattern"})
+        %row_ptr: tensor<3xi32> {bsr.kind = "row_ptr", bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "pattern"},
+        %col_idx: tensor<3xi32> {bsr.kind = "col_idx", bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "pattern"},
+        %slot: tensor<3xi32> {bsr.kind = "slot", bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "pattern"},
+        %col_ptr: tensor<5xi32> {bsr.kind = "col_ptr", bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "pattern"},
+        %row_idx: tensor<3xi32> {bsr.kind = "row_idx", bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "pattern"},
+        %slot_t: tensor<3xi32> {bsr.kind = "slot_t", bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "pattern"})
         -> tensor<3xi32> attributes {
           bsr.patterns = [{density = 0.375, name = "w",
                            type = !bsr.pattern<32x64, block = 16x16, slots = 3>} ]} {

@@ -1,0 +1,66 @@
+// RUN: sparse-opt %s --bsr-embed-manifest="target-cpu=znver4" --split-input-file --verify-diagnostics | FileCheck %s
+
+// Every buffer but the arena, in order; the weight is the values of the
+// pattern's name.
+// CHECK:      bsr_step_manifest
+// CHECK-SAME: {\22arena_bytes\22:64,\22buffers\22:[
+// CHECK-SAME: {\22carried\22:true,\22init\22:\22zeros\22,\22kind\22:\22values\22,\22name\22:\22w.m\22,\22pattern\22:0,\22role\22:\22state\22,\22shape\22:[3,2,2],\22type\22:\22f32\22},
+// CHECK-SAME: {\22carried\22:true,\22kind\22:\22values\22,\22name\22:\22w\22,\22pattern\22:0,\22shape\22:[3,2,2],\22type\22:\22bf16\22},
+// CHECK-SAME: {\22carried\22:false,\22kind\22:\22row_ptr\22,\22name\22:\22w\22,\22pattern\22:0,\22role\22:\22pattern\22,\22shape\22:[3],\22type\22:\22i32\22},
+// CHECK-SAME: {\22carried\22:false,\22kind\22:\22output\22,\22name\22:\22loss\22,\22role\22:\22loss\22,\22shape\22:[],\22type\22:\22f32\22}],
+// CHECK-SAME: \22format\22:\22bsr-step\22,\22left_dense\22:1,\22name\22:\22train\22,
+// CHECK-SAME: \22patterns\22:[{\22block\22:[2,2],\22buffers\22:{\22row_ptr\22:2},\22density\22:0.375,\22name\22:\22w\22,\22shape\22:[4,8],\22slots\22:3,\22static\22:false,\22weight\22:1}],
+// CHECK-SAME: \22products\22:{\22dense\22:0,\22sddmm\22:0,\22spmm\22:2,\22spmm_transposed\22:0},
+// CHECK-SAME: \22target_cpu\22:\22znver4\22,\22version\22:1}\00
+// CHECK:      llvm.mlir.global external constant @bsr_step_abi_version(1 : i32)
+func.func @train(
+    %m: memref<3x2x2xf32> {bsr.carried, bsr.init = "zeros", bsr.name = "w.m", bsr.pattern_number = 0 : i64, bsr.role = "state"},
+    %w: memref<3x2x2xbf16> {bsr.carried, bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %ptr: memref<3xi32> {bsr.kind = "row_ptr", bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "pattern"},
+    %loss: memref<f32> {bsr.kind = "output", bsr.name = "loss", bsr.role = "loss"},
+    %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64, bsr.left_dense = 1 : i64, bsr.products = {spmm = 2 : i64},
+                bsr.patterns = [{density = 0.375, name = "w", type = !bsr.pattern<4x8, block = 2x2, slots = 3>}]} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected argument #0 to be of f16, bf16, f32, f64, i1, i8, i32 or i64, but got 'i16'}}
+func.func @element_type(%x: memref<4xi16> {bsr.name = "x"}, %arena: memref<0xi8> {bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 0 : i64} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected one function with bsr.name arguments, but got none}}
+module {
+  func.func @no_name(%x: memref<4xf32>) {
+    return
+  }
+}
+
+// -----
+
+func.func @a(%x: memref<4xf32> {bsr.name = "x"}) {
+  return
+}
+// expected-error @below {{expected one function with bsr.name arguments, but got @a and @b}}
+func.func @b(%x: memref<4xf32> {bsr.name = "x"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected a bsr.name for every argument, but got none for argument #1}}
+func.func @argument(%x: memref<4xf32> {bsr.name = "x"}, %y: memref<4xf32>) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected a bsr.name for every result that carries no argument, but got none for result #1}}
+func.func @result(%x: tensor<4xf32> {bsr.name = "x", bsr.result = 0 : i64}) -> (tensor<4xf32>, tensor<4xf32>) {
+  return %x, %x : tensor<4xf32>, tensor<4xf32>
+}

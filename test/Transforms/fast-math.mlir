@@ -1,0 +1,21 @@
+// RUN: sparse-opt %s --bsr-fast-math | FileCheck %s
+
+// CHECK-LABEL: func @flags
+func.func @flags(%x: vector<4xf32>, %y: vector<4xf32>, %i: i32) -> (f32, i32) {
+  // CHECK: arith.addf %{{.*}}, %{{.*}} fastmath<contract> : vector<4xf32>
+  %0 = arith.addf %x, %y : vector<4xf32>
+  // CHECK: arith.divf %{{.*}}, %{{.*}} fastmath<arcp,contract>
+  %1 = arith.divf %0, %y : vector<4xf32>
+  // CHECK: arith.minimumf %{{.*}}, %{{.*}} fastmath<nsz>
+  %2 = arith.minimumf %1, %y : vector<4xf32>
+  // CHECK: math.sqrt %{{.*}} fastmath<contract>
+  %3 = math.sqrt %2 : vector<4xf32>
+  // CHECK: vector.reduction <add>, %{{.*}} fastmath<reassoc,contract>
+  %4 = vector.reduction <add>, %3 : vector<4xf32> into f32
+  // What is there stays.
+  // CHECK: arith.mulf %{{.*}}, %{{.*}} fastmath<ninf,contract>
+  %5 = arith.mulf %4, %4 fastmath<ninf> : f32
+  // CHECK: arith.addi %{{.*}}, %{{.*}} : i32
+  %6 = arith.addi %i, %i : i32
+  return %5, %6 : f32, i32
+}

@@ -1,0 +1,72 @@
+// RUN: sparse-opt %s --bsr-plan-memory --split-input-file --verify-diagnostics | FileCheck %s
+
+func.func private @use(memref<16xf32>)
+func.func private @use_wide(memref<32xf32>)
+func.func private @use_flat(memref<4x4xf32>)
+func.func private @use_bits(memref<65xi1>)
+
+// The largest buffer lies first, the others around it: %a and %c share memory, %b
+// is live with both, and a view keeps its buffer alive.
+// CHECK-LABEL: func @place
+// CHECK-SAME:    %[[ARENA:[^:]*]]: memref<320xi8> {bsr.kind = "arena", bsr.name = "arena"}
+// CHECK-SAME:    bsr.arena_bytes = 320
+func.func @place(%x: memref<16xf32> {bsr.name = "x"}) {
+  // CHECK:     %[[O:[^ ]*]] = arith.constant 256
+  // CHECK:     memref.view %[[ARENA]][%[[O]]][]
+  %a = memref.alloc() : memref<16xf32>
+  // CHECK:     %[[O:[^ ]*]] = arith.constant 0
+  // CHECK:     memref.view %[[ARENA]][%[[O]]][] : memref<320xi8> to memref<32xf32>
+  %b = memref.alloc() : memref<32xf32>
+  call @use(%a) : (memref<16xf32>) -> ()
+  call @use_wide(%b) : (memref<32xf32>) -> ()
+  %flat = memref.expand_shape %a [[0, 1]] output_shape [4, 4] : memref<16xf32> into memref<4x4xf32>
+  // CHECK:     %[[O:[^ ]*]] = arith.constant 128
+  // CHECK:     memref.view %[[ARENA]][%[[O]]][] : memref<320xi8> to memref<65xi1>
+  %bits = memref.alloc() : memref<65xi1>
+  call @use_bits(%bits) : (memref<65xi1>) -> ()
+  call @use_flat(%flat) : (memref<4x4xf32>) -> ()
+  // CHECK:     %[[O:[^ ]*]] = arith.constant 128
+  // CHECK:     memref.view %[[ARENA]][%[[O]]][] : memref<320xi8> to memref<16xf32>
+  %c = memref.alloc() : memref<16xf32>
+  call @use(%c) : (memref<16xf32>) -> ()
+  call @use_wide(%b) : (memref<32xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func private @use(memref<16xf32>, memref<16xf32>)
+
+// What is allocated in a loop has its place all the time the loop runs.
+// CHECK-LABEL: func @loop
+// CHECK:         %[[ZERO:.*]] = arith.constant 0 : index
+// CHECK:         memref.view %{{.*}}[%[[ZERO]]][] : memref<128xi8>
+// CHECK:         scf.for
+// CHECK:           %[[C64:.*]] = arith.constant 64
+// CHECK:           memref.view %{{.*}}[%[[C64]]][] : memref<128xi8>
+func.func @loop(%x: memref<16xf32> {bsr.name = "x"}, %lo: index, %hi: index, %step: index) {
+  %a = memref.alloc() : memref<16xf32>
+  scf.for %i = %lo to %hi step %step {
+    %b = memref.alloc() : memref<16xf32>
+    func.call @use(%b, %b) : (memref<16xf32>, memref<16xf32>) -> ()
+    func.call @use(%b, %a) : (memref<16xf32>, memref<16xf32>) -> ()
+  }
+  return
+}
+
+// -----
+
+func.func @dynamic(%n: index {bsr.name = "n"}) {
+  // expected-error @below {{expected a buffer of static shape, but got 'memref<?xf32>'}}
+  %a = memref.alloc(%n) : memref<?xf32>
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func @no_step
+// CHECK-NEXT:    memref.alloc
+func.func @no_step() {
+  %a = memref.alloc() : memref<4xf32>
+  return
+}
