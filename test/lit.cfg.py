@@ -14,8 +14,9 @@ config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.bsr_obj_root, "test")
 config.substitutions.append(("%src_root", config.bsr_src_root))
-# Debian's Python has Debian's numpy.
-config.substitutions.append(("%python", "/usr/bin/python3"))
+# Debian's Python has Debian's numpy; the first one on PATH may have JAX.
+config.substitutions.append(("%numpy_python", "/usr/bin/python3"))
+config.substitutions.append(("%python", "python3"))
 unigram_step = os.path.join(config.test_source_root, "Tools", "Inputs", "unigram-step.c")
 config.substitutions.append(
     ("%build_step", f"{config.c_compiler} -shared -fPIC -O1 {unigram_step} -lm")

@@ -190,6 +190,9 @@ static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
 static Error compile(const CommandLine &options, MLIRContext &context,
                      llvm::SourceMgr &sources) {
   Stopwatch watch(options.time);
+  if (options.level > 3)
+    return createStringError("expected -O0 to -O3, but got -O" +
+                             llvm::Twine(options.level));
   auto machine = bsr::createTargetMachine(options.targetCpu, options.level);
   if (!machine)
     return machine.takeError();
