@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Checks the README: its command turns its Before into its After, and every
+# path and script that it names exists.
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+root, opt = Path(sys.argv[1]), sys.argv[2]
+readme = (root / "README.md").read_text()
+
+
+def run(ir, *flags):
+    done = subprocess.run([opt, *flags], input=ir, text=True, check=True, capture_output=True)
+    return done.stdout
+
+
+before, after = re.findall(r"```mlir\n(.*?)```", readme, re.S)
+command = shlex.split(re.search(r"^    \$ (sparse-opt .*) step.mlir$", readme, re.M)[1])
+got = run(before, *command[1:])
+if got != run(after):
+    sys.exit(f"expected the README's After, but got:\n{got}")
+
+section = readme.split("## Map")[1].split("##")[0]
+paths = re.findall(r"^    (\S+)  ", section, re.M) + re.findall(r"scripts/[\w-]+\.\w+", readme)
+for path in paths:
+    if not (root / path).exists():
+        sys.exit(f"expected '{path}', named by the README, to exist")
