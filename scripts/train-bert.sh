@@ -15,7 +15,7 @@ scripts/train-bert.sh [option value]...
   --block RxC              the blocks of every encoder matrix (16x16)
   --density D              the share of blocks that is stored (0.1)
   --text PATH              text to train on, a file or a folder (LLVM's headers)
-  --steps N                training steps of each run (400)
+  --steps N                training steps of each run (300)
   --rate R                 largest learning rate of the dense run (3e-4); the
                            sparse run's is R exp(1.969 s^2 + 0.2905 s) at
                            sparsity s = 1 - D (Dietrich et al., equation 3)
@@ -23,11 +23,11 @@ scripts/train-bert.sh [option value]...
 
 Installs what is missing, builds, compiles the step sparse and dense (every
 block stored, same compiler), trains both, and prints a table. The sparse run
-updates its patterns 16 times.
+updates its patterns 14 times.
 TEXT
 }
 
-model=mini block=16x16 density=0.1 text= steps=400 rate=3e-4 output=
+model=mini block=16x16 density=0.1 text= steps=300 rate=3e-4 output=
 while (($#)); do
   case $1 in
     --help) usage; exit 0 ;;
@@ -76,7 +76,7 @@ train() { # name density
     --set step="$step" --set tokens="$tokens" \
     --set run="$output/$1" --set steps="$steps" --set rate.peak="$peak" \
     --set rate.warmup=$((steps / 10)) --set sparsity.every=$((steps / 20 + 1)) \
-    --set held_out.every=$((steps / 8 + 1)) \
+    --set held_out.every=$((steps / 4 + 1)) \
     --set compile.cache="$output/compiled" \
     --set "compile.options=[\"--mark=match=layers\\..*_w\$ block=$block density=$2\"]"
 }
