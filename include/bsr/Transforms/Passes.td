@@ -257,6 +257,71 @@ def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
   ];
 }
 
+def BSRRaise : Pass<"bsr-raise", "func::FuncOp"> {
+  let summary = "Turn products with one-hot matrices into gathers and scatter-adds";
+  let description = [{
+    A one-hot matrix is sparse too: a product with it looks rows up, and its
+    gradient adds rows. Front ends write the gradient of an embedding look-up as
+    such a product. The one-hot matrix is recognised by what it computes:
+    `index(d) == indices` turned into 1 and 0. An index outside of the matrix gives
+    a row of zeros, as it does in the product.
+
+    Before:
+
+    ```mlir
+    #t = affine_map<(t, v) -> (t)>
+    #tv = affine_map<(t, v) -> (t, v)>
+    #a = affine_map<(v, f, t) -> (t, v)>
+    #b = affine_map<(v, f, t) -> (t, f)>
+    #c = affine_map<(v, f, t) -> (v, f)>
+    func.func @gradient(%ids: tensor<6xi32>, %u: tensor<6x8xf32>) -> tensor<10x8xf32> {
+      %one = arith.constant 1.0 : f32
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<6x10xf32>
+      %hot = linalg.generic {indexing_maps = [#t, #tv], iterator_types = ["parallel", "parallel"]}
+          ins(%ids : tensor<6xi32>) outs(%e : tensor<6x10xf32>) {
+      ^bb0(%id: i32, %out: f32):
+        %i = linalg.index 1 : index
+        %v = arith.index_cast %i : index to i32
+        %is = arith.cmpi eq, %v, %id : i32
+        %x = arith.select %is, %one, %zero : f32
+        linalg.yield %x : f32
+      } -> tensor<6x10xf32>
+      %empty = tensor.empty() : tensor<10x8xf32>
+      %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<10x8xf32>) -> tensor<10x8xf32>
+      %g = linalg.generic {indexing_maps = [#a, #b, #c],
+                           iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%hot, %u : tensor<6x10xf32>, tensor<6x8xf32>) outs(%init : tensor<10x8xf32>) {
+      ^bb0(%x: f32, %y: f32, %sum: f32):
+        %m = arith.mulf %x, %y : f32
+        %s = arith.addf %sum, %m : f32
+        linalg.yield %s : f32
+      } -> tensor<10x8xf32>
+      return %g : tensor<10x8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @gradient(%ids: tensor<6xi32>, %u: tensor<6x8xf32>) -> tensor<10x8xf32> {
+      %g = bsr.scatter_add %ids, %u feature_dim = 1
+          : tensor<6xi32>, tensor<6x8xf32> -> tensor<10x8xf32>
+      return %g : tensor<10x8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numGathers", "num-gathers", "Number of products made gathers">,
+    Statistic<"numScatterAdds", "num-scatter-adds",
+              "Number of products made scatter-adds">,
+  ];
+  let dependentDialects = [
+    "arith::ArithDialect", "bsr::BSRDialect", "linalg::LinalgDialect",
+    "tensor::TensorDialect",
+  ];
+}
+
 def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
   let summary = "Lay activations out feature-major, lanes along tokens";
   let description = [{
