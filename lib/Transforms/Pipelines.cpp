@@ -82,7 +82,42 @@ void bsr::buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options) {
   pm.addPass(createBSRVerifyLowered());
 }
 
+static void addCleanup(OpPassManager &pm) {
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+/// What the importers leave becomes one function, each value once.
+static void addImport(OpPassManager &pm) {
+  pm.addPass(createInlinerPass());
+  pm.addPass(createSymbolDCEPass());
+  addCleanup(pm);
+}
+
+/// Marked weights become patterns and values, dense products sparse ones.
+static void addSparsity(OpPassManager &pm, const bsr::ToCPUOptions &options) {
+  pm.addPass(bsr::createBSRBind());
+  pm.addNestedPass<func::FuncOp>(
+      bsr::createBSRPropagate({options.requireSparse, options.report}));
+  addCleanup(pm);
+}
+
+/// Operations become kernels: vectors along tokens, one function per structure.
+static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
+  pm.addNestedPass<func::FuncOp>(createLinalgGeneralizeNamedOpsPass());
+  addCleanup(pm);
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRRaise());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRLayout());
+  addCleanup(pm);
+  pm.addPass(bsr::createBSRCluster());
+  pm.addPass(bsr::createBSREmit({options.vectorBits, options.numRegisters}));
+  addCleanup(pm);
+}
+
 void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
+  addImport(pm);
+  addSparsity(pm, options);
+  addKernels(pm, options);
   buildToLLVMPipeline(pm, options);
 }
 

@@ -42,6 +42,15 @@ bsr::createTargetMachine(StringRef cpu, unsigned level) {
       /*CM=*/std::nullopt, *CodeGenOpt::getLevel(level)));
 }
 
+bsr::VectorUnit bsr::getVectorUnit(const TargetMachine &machine) {
+  const MCSubtargetInfo &info = *machine.getMCSubtargetInfo();
+  if (info.checkFeatures("+avx512f"))
+    return {512, 32};
+  if (info.checkFeatures("+avx"))
+    return {256, 16};
+  return {128, 16};
+}
+
 /// Lets every function use the widest vectors of the machine: some processors
 /// are described as preferring half of it.
 static void useFullVectors(Module &module, TargetMachine &machine) {

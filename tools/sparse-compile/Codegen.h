@@ -18,6 +18,13 @@ namespace mlir::bsr {
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
 createTargetMachine(llvm::StringRef cpu, unsigned level);
 
+/// The vector registers of a machine.
+struct VectorUnit {
+  int64_t bits;
+  int64_t registers;
+};
+VectorUnit getVectorUnit(const llvm::TargetMachine &machine);
+
 /// Optimizes `module` for `machine`. `level` is 0 to 3.
 void optimize(llvm::Module &module, llvm::TargetMachine &machine,
               unsigned level);

@@ -113,7 +113,8 @@ parse(StringRef path, llvm::SourceMgr &sources, MLIRContext &context) {
 }
 
 /// Lowers `module` to the LLVM dialect.
-static Error lower(ModuleOp module, const CommandLine &options, StringRef cpu) {
+static Error lower(ModuleOp module, const CommandLine &options,
+                   const llvm::TargetMachine &machine) {
   PassManager pm(module.getContext());
   for (const std::string &mark : options.marks) {
     std::unique_ptr<Pass> pass = bsr::createBSRMark();
@@ -129,7 +130,11 @@ static Error lower(ModuleOp module, const CommandLine &options, StringRef cpu) {
     pm.addPass(std::move(pass));
   }
   bsr::ToCPUOptions pipeline;
-  pipeline.targetCpu = cpu.str();
+  pipeline.targetCpu = machine.getTargetCPU().str();
+  pipeline.report = options.report.getValue();
+  bsr::VectorUnit vectors = bsr::getVectorUnit(machine);
+  pipeline.vectorBits = vectors.bits;
+  pipeline.numRegisters = vectors.registers;
   bsr::buildToCPUPipeline(pm, pipeline);
   if (failed(pm.run(module)))
     return createStringError(
@@ -201,7 +206,7 @@ static Error compile(const CommandLine &options, MLIRContext &context,
     return module.takeError();
   watch.lap("parse");
 
-  if (Error error = lower(**module, options, (*machine)->getTargetCPU()))
+  if (Error error = lower(**module, options, **machine))
     return error;
   watch.lap("lower");
   if (options.report)

@@ -27,8 +27,20 @@ struct ToLLVMOptions : PassPipelineOptions<ToLLVMOptions> {
 /// dialect.
 void buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options);
 
-/// Options of the `bsr-to-cpu` pipeline.
-using ToCPUOptions = ToLLVMOptions;
+/// Options of the `bsr-to-cpu` pipeline; each is that of the pass it names.
+struct ToCPUOptions : ToLLVMOptions {
+  Option<bool> requireSparse{*this, "require-sparse",
+                             llvm::cl::desc("See `bsr-propagate`"),
+                             llvm::cl::init(BSRPropagateOptions().requireSparse)};
+  Option<bool> report{*this, "report", llvm::cl::desc("See `bsr-propagate`"),
+                      llvm::cl::init(BSRPropagateOptions().report)};
+  Option<int64_t> vectorBits{*this, "vector-bits",
+                             llvm::cl::desc("See `bsr-emit`"),
+                             llvm::cl::init(BSREmitOptions().vectorBits)};
+  Option<int64_t> numRegisters{*this, "num-registers",
+                               llvm::cl::desc("See `bsr-emit`"),
+                               llvm::cl::init(BSREmitOptions().numRegisters)};
+};
 
 /// Adds the passes that take a step as the front doors write it, marked, to the
 /// LLVM dialect.
