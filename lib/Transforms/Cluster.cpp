@@ -323,6 +323,39 @@ static func::FuncOp outline(const Clusters::Group &group,
   return cluster;
 }
 
+/// Leaves on `step` how many products of each kind its clusters compute
+/// (`bsr.products`), and how many clusters go between a dense matrix and its
+/// stored blocks (`bsr.left_dense`).
+static void countProducts(func::FuncOp step, const Clusters &clusters) {
+  llvm::MapVector<StringRef, int64_t> counts{
+      {"spmm", 0}, {"spmm_transposed", 0}, {"sddmm", 0}, {"dense", 0}};
+  int64_t leftDense = 0;
+  for (const Clusters::Group &group : clusters.groups) {
+    Operation *op = group.front();
+    if (auto spmm = dyn_cast<SpMMOp>(op))
+      ++counts[spmm.getTranspose() ? "spmm_transposed" : "spmm"];
+    else if (isa<SDDMMOp>(op))
+      ++counts["sddmm"];
+    else if (isa<ToDenseOp, SampleOp>(op))
+      ++leftDense;
+    else if (auto generic = dyn_cast<linalg::GenericOp>(op))
+      counts["dense"] += linalg::isaContractionOpInterface(generic);
+  }
+  Builder b(step.getContext());
+  SmallVector<NamedAttribute> products;
+  for (auto [name, count] : counts)
+    products.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(count)));
+  step->setAttr("bsr.products", b.getDictionaryAttr(products));
+  step->setAttr("bsr.left_dense", b.getI64IntegerAttr(leftDense));
+}
+
+/// True if `func` is a step as the front doors write it.
+static bool isStep(func::FuncOp func) {
+  return llvm::any_of(llvm::seq(func.getNumArguments()), [&](unsigned arg) {
+    return func.getArgAttr(arg, "bsr.name") != nullptr;
+  });
+}
+
 namespace {
 struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
   using Base::Base;
@@ -342,6 +375,8 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
     Block &block = step.getBody().front();
     hoistScalars(block);
     Clusters clusters(block);
+    if (isStep(step))
+      countProducts(step, clusters);
     for (const Clusters::Group &group : clusters.groups) {
       SetVector<Value> inputs;
       SetVector<Operation *> members;

@@ -416,7 +416,9 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
     are computed again where they are used and never stored. Each cluster becomes
     a private function on tensors and a `bsr.launch` of it. Clusters of the same
     structure, such as those of equal layers, are one function. The step becomes
-    straight-line code of launches.
+    straight-line code of launches. A function whose arguments have names also gets
+    the number of products of each kind (`bsr.products`) and of clusters that go
+    between a dense matrix and its stored blocks (`bsr.left_dense`).
 
     Before:
 
