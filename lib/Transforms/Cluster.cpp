@@ -327,8 +327,9 @@ static func::FuncOp outline(const Clusters::Group &group,
 /// (`bsr.products`), and how many clusters go between a dense matrix and its
 /// stored blocks (`bsr.left_dense`).
 static void countProducts(func::FuncOp step, const Clusters &clusters) {
-  llvm::MapVector<StringRef, int64_t> counts{
-      {"spmm", 0}, {"spmm_transposed", 0}, {"sddmm", 0}, {"dense", 0}};
+  llvm::MapVector<StringRef, int64_t> counts;
+  for (StringRef kind : {"spmm", "spmm_transposed", "sddmm", "dense"})
+    counts[kind] = 0;
   int64_t leftDense = 0;
   for (const Clusters::Group &group : clusters.groups) {
     Operation *op = group.front();
