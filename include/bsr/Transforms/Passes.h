@@ -29,9 +29,9 @@ void buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options);
 
 /// Options of the `bsr-to-cpu` pipeline; each is that of the pass it names.
 struct ToCPUOptions : ToLLVMOptions {
-  Option<bool> requireSparse{*this, "require-sparse",
-                             llvm::cl::desc("See `bsr-propagate`"),
-                             llvm::cl::init(BSRPropagateOptions().requireSparse)};
+  Option<bool> requireSparse{
+      *this, "require-sparse", llvm::cl::desc("See `bsr-propagate`"),
+      llvm::cl::init(BSRPropagateOptions().requireSparse)};
   Option<bool> report{*this, "report", llvm::cl::desc("See `bsr-propagate`"),
                       llvm::cl::init(BSRPropagateOptions().report)};
   Option<int64_t> vectorBits{*this, "vector-bits",
