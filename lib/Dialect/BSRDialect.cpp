@@ -183,26 +183,35 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
   auto error = [&] {
     return op->emitOpError("argument #") << argIndex << ": ";
   };
-  auto func = dyn_cast<FunctionOpInterface>(op);
-  if (!func)
-    return error() << attr.getName() << " expected a function, but got "
-                   << op->getName();
+  auto func = cast<FunctionOpInterface>(op);
   StringRef name = attr.getName();
   if (name == "bsr.name" || name == "bsr.role") {
     auto string = dyn_cast<StringAttr>(attr.getValue());
     if (!string || string.empty())
       return error() << "expected " << name << " to be a non-empty string, "
                      << "but got " << attr.getValue();
+    // Frameworks call a moment as its parameter: a name and a role are unique.
     if (name == "bsr.role")
       return success();
+    Attribute role = func.getArgAttr(argIndex, "bsr.role");
     for (unsigned i = 0; i != argIndex; ++i)
       if (func.getArgAttr(i, name) == string &&
           func.getArgAttr(i, "bsr.kind") ==
               func.getArgAttr(argIndex, "bsr.kind") &&
-          isa<PatternType>(func.getArgumentTypes()[i]) ==
-              isa<PatternType>(func.getArgumentTypes()[argIndex]))
+          func.getArgAttr(i, "bsr.role") == role)
         return error() << "expected a name of its own, but got " << string
-                       << ", the name of argument #" << i;
+                       << ", the name of argument #" << i
+                       << " with the same role";
+    return success();
+  }
+  if (name == "bsr.aliases") {
+    auto names = dyn_cast<ArrayAttr>(attr.getValue());
+    if (!names || !llvm::all_of(names, [](Attribute alias) {
+          return isa<StringAttr>(alias);
+        }))
+      return error()
+             << "expected bsr.aliases to be an array of strings, but got "
+             << attr.getValue();
     return success();
   }
   if (name == "bsr.result") {
@@ -290,10 +299,11 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                      << attr.getValue();
     return success();
   }
-  return error() << "expected bsr.name, bsr.result, bsr.role, bsr.init, "
-                    "bsr.mark, bsr.density, bsr.pattern, bsr.kind, "
-                    "bsr.pattern_number or bsr.carried, but got "
-                 << name;
+  return error()
+         << "expected bsr.name, bsr.result, bsr.role, bsr.init, "
+            "bsr.aliases, bsr.mark, bsr.density, bsr.pattern, bsr.kind, "
+            "bsr.pattern_number or bsr.carried, but got "
+         << name;
 }
 
 LogicalResult BSRDialect::verifyRegionResultAttribute(Operation *op,

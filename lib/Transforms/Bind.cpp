@@ -35,12 +35,18 @@ getGroups(func::FuncOp func) {
   auto getName = [&](unsigned arg) {
     return func.getArgAttrOfType<StringAttr>(arg, "bsr.name");
   };
+  // A moment may have the name of its weight, but not its role.
+  auto isWeight = [&](unsigned arg) {
+    auto role = func.getArgAttrOfType<StringAttr>(arg, "bsr.role");
+    return getName(arg) == getMark(arg).getWeight() &&
+           (!role || role == "param");
+  };
   for (unsigned arg : llvm::seq(func.getNumArguments()))
-    if (MarkAttr mark = getMark(arg); mark && getName(arg) == mark.getWeight())
+    if (MarkAttr mark = getMark(arg); mark && isWeight(arg))
       groups[mark.getWeight()] = {mark, {arg}};
   for (unsigned arg : llvm::seq(func.getNumArguments())) {
     MarkAttr mark = getMark(arg);
-    if (!mark || getName(arg) == mark.getWeight())
+    if (!mark || isWeight(arg))
       continue;
     Group &group = groups[mark.getWeight()];
     if (!group.mark)

@@ -68,6 +68,13 @@ Value bsr::createTranspose(OpBuilder &b, Location loc, Value value,
   }
   if (isIdentityPermutation(composed))
     return value;
+  Block::iterator point = b.getInsertionPoint();
+  for (Operation *user : value.getUsers())
+    if (user->getBlock() == b.getBlock() && user->getNumResults() == 1 &&
+        (point == b.getBlock()->end() || user->isBeforeInBlock(&*point)) &&
+        getPermutedSource(user->getResult(0), inner) == value &&
+        inner == composed)
+      return user->getResult(0);
   auto type = cast<RankedTensorType>(value.getType());
   Value empty = tensor::EmptyOp::create(
       b, loc, applyPermutation(type.getShape(), composed),
@@ -79,15 +86,21 @@ Value bsr::createTranspose(OpBuilder &b, Location loc, Value value,
 SmallVector<Value> bsr::rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
                                            ValueRange inputs,
                                            ArrayRef<int64_t> shape) {
+  auto isScalar = [](Value input) {
+    auto type = dyn_cast<RankedTensorType>(input.getType());
+    return !type || type.getRank() == 0;
+  };
+  SmallVector<int64_t> permutation;
+  if (getPermutedSource(op->getResult(0), permutation) && !isScalar(inputs[0]))
+    return {inputs[0]};
+
   Location loc = op.getLoc();
   int64_t rank = shape.size();
   AffineMap scalar = AffineMap::get(rank, 0, b.getContext());
   AffineMap identity = b.getMultiDimIdentityMap(rank);
   SmallVector<AffineMap> maps;
-  for (Value input : inputs) {
-    auto type = dyn_cast<RankedTensorType>(input.getType());
-    maps.push_back(type && type.getRank() ? identity : scalar);
-  }
+  for (Value input : inputs)
+    maps.push_back(isScalar(input) ? scalar : identity);
   SmallVector<Value> inits;
   for (Value init : op.getDpsInits()) {
     inits.push_back(tensor::EmptyOp::create(

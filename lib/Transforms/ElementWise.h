@@ -34,12 +34,14 @@ Access getAccess(linalg::LinalgOp op, OpOperand &operand, AffineMap resultMap);
 Value getPermutedSource(Value value, SmallVectorImpl<int64_t> &permutation);
 
 /// `value` with dimension `i` being dimension `permutation[i]` of `value`;
-/// looks through what permutes `value` already.
+/// looks through what permutes `value` already, and uses a tensor that is
+/// permuted so already.
 Value createTranspose(OpBuilder &b, Location loc, Value value,
                       ArrayRef<int64_t> permutation);
 
 /// Rebuilds element-wise `op` with results of shape `shape`, from `inputs` that
-/// have this shape or are scalars (tensors of rank 0, or no tensors).
+/// have this shape or are scalars (tensors of rank 0, or no tensors). What only
+/// permutes dimensions is no operation then.
 SmallVector<Value> rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
                                       ValueRange inputs,
                                       ArrayRef<int64_t> shape);

@@ -79,7 +79,6 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
     numMet += counts.met;
     numElementWisePulled += counts.elementWisePulled;
     numElementWisePushed += counts.elementWisePushed;
-    numTransposesRemoved += counts.transposed;
     numReduced += counts.reduced;
     summarize(propagation);
   }

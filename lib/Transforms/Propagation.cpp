@@ -26,17 +26,20 @@ bool bsr::isFloatContraction(linalg::LinalgOp op) {
                                  dims->n.size() + dims->k.size();
 }
 
-ProductOperand bsr::getProductOperand(linalg::LinalgOp op, OpOperand *operand) {
-  ProductOperand result{operand->get(), {}};
+SmallVector<ProductOperand> bsr::getProductOperands(linalg::LinalgOp op,
+                                                    OpOperand *operand) {
+  ProductOperand view{operand->get(), {}};
   for (AffineExpr dim : op.getMatchingIndexingMap(operand).getResults())
-    result.loops.push_back(cast<AffineDimExpr>(dim).getPosition());
+    view.loops.push_back(cast<AffineDimExpr>(dim).getPosition());
+  SmallVector<ProductOperand> views = {view};
   SmallVector<int64_t> permutation;
-  while (Value source = getPermutedSource(result.value, permutation)) {
-    result.value = source;
-    result.loops =
-        applyPermutation(result.loops, invertPermutationVector(permutation));
+  while (Value source = getPermutedSource(view.value, permutation)) {
+    view.value = source;
+    view.loops =
+        applyPermutation(view.loops, invertPermutationVector(permutation));
+    views.push_back(view);
   }
-  return result;
+  return views;
 }
 
 Value bsr::alignTo(OpBuilder &b, Location loc, const ProductOperand &operand,
@@ -66,6 +69,46 @@ Value bsr::createSample(OpBuilder &b, Location loc, Value pattern, Value dense,
                         bool transpose) {
   return SampleOp::create(b, loc, getValuesType(pattern, dense), pattern, dense,
                           transpose);
+}
+
+TypedAttr bsr::foldBody(linalg::LinalgOp op, ValueRange inputs, Value target) {
+  DenseMap<Value, Attribute> constants;
+  auto get = [&](Value value) -> Attribute {
+    Attribute constant = constants.lookup(value);
+    if (!constant)
+      matchPattern(value, m_Constant(&constant));
+    return constant;
+  };
+  for (auto [argument, value] :
+       llvm::zip(op.getBlock()->getArguments(), inputs)) {
+    Attribute constant;
+    if (!value || !matchPattern(value, m_Constant(&constant)))
+      continue;
+    if (auto elements = dyn_cast<DenseElementsAttr>(constant))
+      constant = elements.getSplatValue<Attribute>();
+    constants[argument] = constant;
+  }
+  for (Operation &inner : op.getBlock()->without_terminator()) {
+    SmallVector<Attribute> operands;
+    for (Value operand : inner.getOperands())
+      operands.push_back(get(operand));
+    // select(c, x, x) -> x
+    if (isa<arith::SelectOp>(inner) && operands[1] &&
+        operands[1] == operands[2]) {
+      constants[inner.getResult(0)] = operands[1];
+      continue;
+    }
+    // Folding may change an operation in place: fold a copy.
+    Operation *copy = inner.clone();
+    SmallVector<OpFoldResult> results;
+    if (succeeded(copy->fold(operands, results)))
+      for (auto [result, folded] : llvm::zip(inner.getResults(), results)) {
+        auto constant = dyn_cast<Attribute>(folded);
+        constants[result] = constant ? constant : get(cast<Value>(folded));
+      }
+    copy->destroy();
+  }
+  return dyn_cast_or_null<TypedAttr>(get(target));
 }
 
 Propagation::Propagation(Operation *root) : rewriter(root->getContext(), this) {
@@ -149,6 +192,11 @@ void Propagation::findUniformResults(linalg::LinalgOp op, ValueRange inputs) {
       scalar = inputs[argument.getArgNumber()];
     } else if (yielded.getParentBlock() != op.getBlock()) {
       scalar = yielded;
+    } else if (TypedAttr constant = foldBody(op, inputs, yielded)) {
+      scalar = arith::ConstantOp::create(
+          rewriter, op.getLoc(),
+          DenseElementsAttr::get(RankedTensorType::get({}, yielded.getType()),
+                                 constant));
     } else {
       if (computed.empty())
         computed = rebuildElementWise(rewriter, op, inputs, {});

@@ -15,7 +15,7 @@ namespace mlir::bsr {
 /// How often each rule was applied.
 struct PropagationCounts {
   unsigned spmm = 0, spmmTransposed = 0, sddmm = 0, elementWisePulled = 0,
-           elementWisePushed = 0, met = 0, reduced = 0, transposed = 0;
+           elementWisePushed = 0, met = 0, reduced = 0;
 };
 
 /// An operand of a product: a tensor and the loop of each of its dimensions.
@@ -28,12 +28,19 @@ struct ProductOperand {
 /// loop is a row, a column, a batch or a sum.
 bool isFloatContraction(linalg::LinalgOp op);
 
-/// Operand `operand` of product `op`, without the transposes in front of it.
-ProductOperand getProductOperand(linalg::LinalgOp op, OpOperand *operand);
+/// Operand `operand` of product `op`, then the same without the transposes in
+/// front of it, one by one.
+SmallVector<ProductOperand> getProductOperands(linalg::LinalgOp op,
+                                               OpOperand *operand);
 
 /// The tensor of `operand` with its dimensions in the order of `loops`.
 Value alignTo(OpBuilder &b, Location loc, const ProductOperand &operand,
               ArrayRef<unsigned> loops);
+
+/// The constant that `target`, a value of the body of `op`, has where the
+/// inputs have the values `inputs` (null: any value), or null if it
+/// depends.
+TypedAttr foldBody(linalg::LinalgOp op, ValueRange inputs, Value target);
 
 /// `a + b`, entry by entry.
 Value addTo(OpBuilder &builder, Location loc, Value a, Value b);

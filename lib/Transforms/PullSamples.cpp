@@ -24,9 +24,10 @@ static bool isAvailable(Value pattern, Operation *op) {
 static Samples getSamples(Value value, Operation *op) {
   Samples samples;
   for (Operation *user : value.getUsers())
-    if (auto sample = dyn_cast<SampleOp>(user))
-      if (isAvailable(sample.getPattern(), op))
-        samples[{sample.getPattern(), sample.getTranspose()}].push_back(sample);
+    if (auto sample = dyn_cast<SampleOp>(user);
+        sample && sample.getDense() == value &&
+        isAvailable(sample.getPattern(), op))
+      samples[{sample.getPattern(), sample.getTranspose()}].push_back(sample);
   return samples;
 }
 
@@ -36,7 +37,7 @@ void Propagation::replaceSamples(ArrayRef<SampleOp> samples, Value values) {
 }
 
 bool Propagation::pull(Operation *op) {
-  if (!llvm::any_of(op->getUsers(),
+  if (llvm::none_of(op->getUsers(),
                     [](Operation *user) { return isa<SampleOp>(user); }))
     return false;
   rewriter.setInsertionPoint(op);
@@ -113,24 +114,30 @@ bool Propagation::pullElementWise(linalg::LinalgOp op) {
       }
       inputs.push_back(value);
     }
-    SmallVector<int64_t> permutation;
-    SmallVector<Value> values;
-    if (getPermutedSource(op->getResult(0), permutation) &&
-        isa<RankedTensorType>(inputs[0].getType()) &&
-        cast<RankedTensorType>(inputs[0].getType()).getRank()) {
-      values = inputs;
-      ++counts.transposed;
-    } else {
-      values = rebuildElementWise(
-          rewriter, op, inputs,
-          cast<RankedTensorType>(getValuesType(pattern, op->getResult(0)))
-              .getShape());
-      ++counts.elementWisePulled;
-    }
+    SmallVector<Value> values =
+        rebuildElementWise(rewriter, op, inputs,
+                           getValuesType(pattern, op->getResult(0)).getShape());
+    ++counts.elementWisePulled;
     for (auto &[result, samples] : users)
       replaceSamples(samples, values[result]);
   }
   return !groups.empty();
+}
+
+/// The operands of a product with row and column loops `row` and `col`, without
+/// as many transposes in front of them as leaves their dimensions in the same
+/// order; as they are, if no choice does.
+static std::pair<ProductOperand, ProductOperand>
+alignProduct(ArrayRef<ProductOperand> as, ArrayRef<ProductOperand> bs,
+             unsigned row, unsigned col) {
+  for (const ProductOperand &a : llvm::reverse(as)) {
+    SmallVector<unsigned> loops(a.loops);
+    llvm::replace(loops, row, col);
+    for (const ProductOperand &b : llvm::reverse(bs))
+      if (b.loops == loops)
+        return {a, b};
+  }
+  return {as.front(), bs.front()};
 }
 
 /// S3, S3b: sample(p, a^T b + c) -> sddmm(p, a, b) + sample(p, c)
@@ -152,10 +159,10 @@ bool Propagation::pullProduct(linalg::LinalgOp op) {
     OpOperand *lhs = op.getDpsInputOperand(0), *rhs = op.getDpsInputOperand(1);
     if (!op.getMatchingIndexingMap(lhs).isFunctionOfDim(row))
       std::swap(lhs, rhs);
-    ProductOperand a = getProductOperand(op, lhs);
-    ProductOperand b = getProductOperand(op, rhs);
+    auto [a, b] = alignProduct(getProductOperands(op, lhs),
+                               getProductOperands(op, rhs), row, col);
 
-    // Both operands in the order of the one that is dearer to transpose.
+    // The cheaper one is transposed, if they are not aligned.
     SmallVector<unsigned> loops = a.loops;
     auto aType = cast<RankedTensorType>(a.value.getType());
     auto bType = cast<RankedTensorType>(b.value.getType());

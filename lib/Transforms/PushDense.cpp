@@ -4,6 +4,7 @@
 
 #include "Propagation.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -41,17 +42,38 @@ bool Propagation::replaceInits(linalg::LinalgOp op) {
   return changed;
 }
 
-/// transpose(transpose(spmm)) -> transpose(spmm): the order of dimensions that
-/// a product had to be brought into is often undone by what follows.
+/// transpose(spmm(p, v, transpose^-1(x))) -> spmm(p, v, x)
+/// transpose(transpose(spmm)) -> transpose(spmm)
+///
+/// What a product needed in another order is often brought back into its own.
 bool Propagation::pushTranspose(linalg::LinalgOp op) {
   SmallVector<int64_t> permutation, inner;
   Value source = getPermutedSource(op->getResult(0), permutation);
   if (!source)
     return false;
-  Value product = getPermutedSource(source, inner);
-  if (!product || !product.getDefiningOp<SpMMOp>())
+  bool repeated = false, onlyUse = source.hasOneUse();
+  while (Value next = getPermutedSource(source, inner)) {
+    permutation = applyPermutation(inner, permutation);
+    source = next;
+    repeated = true;
+    onlyUse &= source.hasOneUse();
+  }
+  auto product = source.getDefiningOp<SpMMOp>();
+  if (!product)
     return false;
   rewriter.setInsertionPoint(op);
+  Value x = getPermutedSource(product.getX(), inner);
+  if (x && onlyUse &&
+      isIdentityPermutation(applyPermutation(inner, permutation))) {
+    int64_t featureDim =
+        llvm::find(permutation, product.getFeatureDim()) - permutation.begin();
+    rewriter.replaceOpWithNewOp<SpMMOp>(
+        op, op->getResult(0).getType(), product.getPattern(),
+        product.getValues(), x, product.getTranspose(), featureDim);
+    return true;
+  }
+  if (!repeated)
+    return false;
   rewriter.replaceOp(
       op, createTranspose(rewriter, op.getLoc(), source, permutation));
   return true;
@@ -79,10 +101,22 @@ bool Propagation::pushProduct(linalg::LinalgOp op) {
       continue;
     bool summedIsCol = map.getDimPosition(1) == summed;
     unsigned kept = map.getDimPosition(summedIsCol ? 0 : 1);
-    ProductOperand x = getProductOperand(op, op.getDpsInputOperand(1 - index));
-    int64_t featureDim = llvm::find(x.loops, summed) - x.loops.begin();
     bool transpose = summedIsCol != toDense.getTranspose();
+    SmallVector<unsigned> loops;
+    for (AffineExpr dim : op.getMatchingIndexingMap(init).getResults())
+      loops.push_back(cast<AffineDimExpr>(dim).getPosition());
 
+    // Without transposes in front of x, if the result needs none then.
+    SmallVector<ProductOperand> xs =
+        getProductOperands(op, op.getDpsInputOperand(1 - index));
+    SmallVector<unsigned> xLoops(loops);
+    llvm::replace(xLoops, kept, summed);
+    ProductOperand x = xs.front();
+    for (const ProductOperand &source : xs)
+      if (source.loops == xLoops)
+        x = source;
+
+    int64_t featureDim = llvm::find(x.loops, summed) - x.loops.begin();
     PatternType pattern = toDense.getPattern().getType();
     auto xType = cast<RankedTensorType>(x.value.getType());
     SmallVector<int64_t> shape(xType.getShape());
@@ -95,9 +129,6 @@ bool Propagation::pushProduct(linalg::LinalgOp op) {
                        transpose, featureDim);
     y.loops = x.loops;
     y.loops[featureDim] = kept;
-    SmallVector<unsigned> loops;
-    for (AffineExpr dim : op.getMatchingIndexingMap(init).getResults())
-      loops.push_back(cast<AffineDimExpr>(dim).getPosition());
     Value result = alignTo(rewriter, op.getLoc(), y, loops);
     if (!isZero(init->get()))
       result = addTo(rewriter, op.getLoc(), result, init->get());
@@ -160,50 +191,6 @@ getStoredInputs(RewriterBase &rewriter, linalg::LinalgOp op,
   if (!inputs.pattern)
     return failure();
   return inputs;
-}
-
-/// The constant that `target`, a value of the body of `op`, has where the
-/// inputs have the values `background` (null: any value), or null if it
-/// depends.
-static TypedAttr foldBody(linalg::LinalgOp op, ArrayRef<Value> background,
-                          Value target) {
-  DenseMap<Value, Attribute> constants;
-  auto get = [&](Value value) -> Attribute {
-    Attribute constant = constants.lookup(value);
-    if (!constant)
-      matchPattern(value, m_Constant(&constant));
-    return constant;
-  };
-  for (auto [argument, value] :
-       llvm::zip(op.getBlock()->getArguments(), background)) {
-    Attribute constant;
-    if (!value || !matchPattern(value, m_Constant(&constant)))
-      continue;
-    if (auto elements = dyn_cast<DenseElementsAttr>(constant))
-      constant = elements.getSplatValue<Attribute>();
-    constants[argument] = constant;
-  }
-  for (Operation &inner : op.getBlock()->without_terminator()) {
-    SmallVector<Attribute> operands;
-    for (Value operand : inner.getOperands())
-      operands.push_back(get(operand));
-    // select(c, x, x) -> x
-    if (isa<arith::SelectOp>(inner) && operands[1] &&
-        operands[1] == operands[2]) {
-      constants[inner.getResult(0)] = operands[1];
-      continue;
-    }
-    // Folding may change an operation in place: fold a copy.
-    Operation *copy = inner.clone();
-    SmallVector<OpFoldResult> results;
-    if (succeeded(copy->fold(operands, results)))
-      for (auto [result, folded] : llvm::zip(inner.getResults(), results)) {
-        auto constant = dyn_cast<Attribute>(folded);
-        constants[result] = constant ? constant : get(cast<Value>(folded));
-      }
-    copy->destroy();
-  }
-  return dyn_cast_or_null<TypedAttr>(get(target));
 }
 
 /// D2, D3, D3b:

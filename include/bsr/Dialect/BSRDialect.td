@@ -56,14 +56,14 @@ def BSR_Dialect : Dialect {
     the order of sums, never what is summed.
 
     **Attributes of a step's function.** A training step is one `func.func` whose
-    arguments carry `bsr.name` (a dotted path), where they are updated
-    `bsr.result` (the index of the result that is the argument's next value), and
-    optionally `bsr.role` (`param`, `state`, `batch`, `lr`, `seed`, `step`,
-    `pattern`), `bsr.init` (how a driver may initialise it: `zeros`, `ones`,
-    `constant(x)`, `normal(stddev)`), and, after `bsr-mark`, `bsr.mark`. After
-    `bsr-bind` a pattern argument carries `bsr.density`, and a values argument
-    `bsr.pattern` (the index of its pattern argument). Results carry
-    `bsr.name` and `bsr.role`. The dialect verifies them. Towards the end of the pipeline,
+    arguments carry `bsr.name` (a dotted path, unique per role), where they are
+    updated `bsr.result` (the index of the result that is the argument's next
+    value), and optionally `bsr.role` (`param`, `state`, `batch`, `lr`, `seed`,
+    `step`, `pattern`), `bsr.init` (how a driver may initialise it: `zeros`, `ones`,
+    `constant(x)`, `normal(stddev)`), `bsr.aliases` (other names of a tied weight),
+    and, after `bsr-mark`, `bsr.mark`. After `bsr-bind` a pattern argument carries
+    `bsr.density`, and a values argument `bsr.pattern` (the index of its pattern
+    argument). Results carry `bsr.name` and `bsr.role`. The dialect verifies them. Towards the end of the pipeline,
     `bsr.kind` tells what an argument is that was none before: `row_ptr`, `col_idx`,
     `slot`, `col_ptr`, `row_idx` or `slot_t` of a pattern, an `output`, the `arena`;
     `bsr.pattern_number` tells which pattern of the function's `bsr.patterns` values and
