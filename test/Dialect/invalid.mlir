@@ -1,0 +1,342 @@
+// RUN: sparse-opt %s --split-input-file --verify-diagnostics
+
+// The pattern type.
+
+// expected-error @below {{expected a matrix of at least 1x1, but got 0x16}}
+func.func private @no_rows(!bsr.pattern<0x16, block = 16x16, slots = 1>)
+
+// -----
+
+// expected-error @below {{expected a block of at least 1x1, but got 16x0}}
+func.func private @empty_block(!bsr.pattern<16x16, block = 16x0, slots = 1>)
+
+// -----
+
+// expected-error @below {{expected matrix 32x40 to be a multiple of block 16x16: pad it or choose another block}}
+func.func private @ragged(!bsr.pattern<32x40, block = 16x16, slots = 1>)
+
+// -----
+
+// expected-error @below {{expected 1 to 4 slots, but got 5}}
+func.func private @many_slots(!bsr.pattern<32x32, block = 16x16, slots = 5>)
+
+// -----
+
+// expected-error @below {{expected 1 to 4 slots, but got 0}}
+func.func private @no_slots(!bsr.pattern<32x32, block = 16x16, slots = 0>)
+
+// -----
+
+// expected-error @below {{expected at most 2147483647 blocks (indices have 32 bits), but got 4294967296}}
+func.func private @many_blocks(!bsr.pattern<65536x65536, block = 1x1, slots = 1>)
+
+// -----
+
+// expected-error @below {{expected 2 extents, but got 3}}
+func.func private @extents(!bsr.pattern<8x8x8, block = 1x1, slots = 1>)
+
+// -----
+
+// The mark attribute.
+
+// expected-error @below {{expected a block of at least 1x1, but got 0x4}}
+func.func private @mark_block(tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 0x4, density = 0.5, weight = "w">})
+
+// -----
+
+// expected-error @below {{expected density in (0, 1], but got 2}}
+func.func private @mark_density(tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 2.0, weight = "w">})
+
+// -----
+
+// expected-error @below {{argument #0: expected a float matrix of static shape to mark, but got 'tensor<?x8xf32>'}}
+func.func private @mark_dynamic(tensor<?x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">})
+
+// -----
+
+// expected-error @below {{argument #0: expected matrix 8x6 to be a multiple of block 4x4: pad it or choose another block}}
+func.func private @mark_ragged(tensor<8x6xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.mark to be a #bsr.mark, but got 4}}
+func.func private @mark_kind(tensor<8x8xf32> {bsr.mark = 4 : i64})
+
+// -----
+
+// The attributes of a step's arguments and results.
+
+// expected-error @below {{argument #1: expected bsr.name to be a non-empty string, but got ""}}
+func.func private @name_empty(tensor<f32>, tensor<f32> {bsr.name = ""})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.role to be a non-empty string, but got 1}}
+func.func private @role_kind(tensor<f32> {bsr.role = 1 : i64})
+
+// -----
+
+// expected-error @below {{argument #2: expected a name of its own, but got "w", the name of argument #1 with the same role}}
+func.func private @name_twice(tensor<f32> {bsr.name = "w"}, tensor<f32> {bsr.name = "w", bsr.role = "param"},
+                              tensor<f32> {bsr.name = "w", bsr.role = "param"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.aliases to be an array of strings, but got [1]}}
+func.func private @aliases(tensor<f32> {bsr.aliases = [1]})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.result to be an integer, but got "w"}}
+func.func private @result_kind(tensor<f32> {bsr.result = "w"}) -> tensor<f32>
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.result in 0 to 0, but got 1}}
+func.func private @result_index(tensor<f32> {bsr.result = 1 : i64}) -> tensor<f32>
+
+// -----
+
+// expected-error @below {{argument #0: expected result #0 to have the argument's type 'tensor<f32>', but got 'tensor<4xf32>'}}
+func.func private @result_type(tensor<f32> {bsr.result = 0 : i64}) -> tensor<4xf32>
+
+// -----
+
+// expected-error @below {{argument #1: expected a result of its own, but got result #0, which carries argument #0}}
+func.func private @result_twice(tensor<f32> {bsr.result = 0 : i64}, tensor<f32> {bsr.result = 0 : i64}) -> tensor<f32>
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.init to be zeros, ones, constant(x) or normal(stddev), but got "uniform(1)"}}
+func.func private @init(tensor<f32> {bsr.init = "uniform(1)"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.init to be zeros, ones, constant(x) or normal(stddev), but got "normal(x)"}}
+func.func private @init_number(tensor<f32> {bsr.init = "normal(x)"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.density to be a float, but got 1}}
+func.func private @density_kind(!bsr.pattern<8x8, block = 4x4, slots = 1> {bsr.density = 1 : i64})
+
+// -----
+
+// expected-error @below {{argument #0: expected density in (0, 1], but got 0}}
+func.func private @density(!bsr.pattern<8x8, block = 4x4, slots = 1> {bsr.density = 0.0 : f64})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.pattern to be an integer, but got "p"}}
+func.func private @pattern_kind(tensor<1x4x4xf32> {bsr.pattern = "p"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.pattern to be the index of a pattern argument, but got 0}}
+func.func private @pattern_index(tensor<1x4x4xf32> {bsr.pattern = 0 : i64})
+
+// -----
+
+// expected-error @below {{argument #0: expected values of type 'tensor<1x4x4xf32>', but got 'tensor<2x4x4xf32>'}}
+func.func private @pattern_values(tensor<2x4x4xf32> {bsr.pattern = 1 : i64},
+                                  !bsr.pattern<8x8, block = 4x4, slots = 1>)
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.kind to be row_ptr, col_idx, slot, col_ptr, row_idx, slot_t, output or arena, but got "row"}}
+func.func private @kind(tensor<f32> {bsr.kind = "row"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.pattern_number to be an integer, but got "p"}}
+func.func private @pattern_number(tensor<f32> {bsr.pattern_number = "p"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.carried to be a unit attribute, but got true}}
+func.func private @carried(tensor<f32> {bsr.carried = true})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.name, bsr.result, bsr.role, bsr.init, bsr.aliases, bsr.mark, bsr.density, bsr.pattern, bsr.kind, bsr.pattern_number or bsr.carried, but got bsr.nme}}
+func.func private @unknown(tensor<f32> {bsr.nme = "w"})
+
+// -----
+
+// expected-error @below {{result #0: expected bsr.name or bsr.role, but got bsr.result}}
+func.func private @result_unknown() -> (tensor<f32> {bsr.result = 0 : i64})
+
+// -----
+
+// expected-error @below {{result #1: expected bsr.name to be a non-empty string, but got unit}}
+func.func private @result_name() -> (tensor<f32>, tensor<f32> {bsr.name})
+
+// -----
+
+// bsr.constant_pattern
+
+func.func @row_pointers() {
+  // expected-error @below {{expected 3 row pointers, but got 2}}
+  %p = bsr.constant_pattern row_ptr = [0, 1] col_idx = [0] : !bsr.pattern<32x32, block = 16x16, slots = 3>
+  return
+}
+
+// -----
+
+func.func @row_first() {
+  // expected-error @below {{expected row_ptr[0] to be 0, but got 1}}
+  %p = bsr.constant_pattern row_ptr = [1, 1, 1] col_idx = [0] : !bsr.pattern<32x32, block = 16x16, slots = 3>
+  return
+}
+
+// -----
+
+func.func @row_decreasing() {
+  // expected-error @below {{expected row_ptr[2] to be at least 2, but got 1}}
+  %p = bsr.constant_pattern row_ptr = [0, 2, 1] col_idx = [0] : !bsr.pattern<32x32, block = 16x16, slots = 3>
+  return
+}
+
+// -----
+
+func.func @row_last() {
+  // expected-error @below {{expected row_ptr[2] to be the number of blocks (1), but got 2}}
+  %p = bsr.constant_pattern row_ptr = [0, 1, 2] col_idx = [0] : !bsr.pattern<32x32, block = 16x16, slots = 3>
+  return
+}
+
+// -----
+
+func.func @more_blocks_than_slots() {
+  // expected-error @below {{expected at most 1 blocks, but got 2}}
+  %p = bsr.constant_pattern row_ptr = [0, 1, 2] col_idx = [0, 0] : !bsr.pattern<32x32, block = 16x16, slots = 1>
+  return
+}
+
+// -----
+
+func.func @column_range() {
+  // expected-error @below {{expected col_idx[1] in 0 to 1, but got 2}}
+  %p = bsr.constant_pattern row_ptr = [0, 1, 2] col_idx = [0, 2] : !bsr.pattern<32x32, block = 16x16, slots = 3>
+  return
+}
+
+// -----
+
+func.func @column_order() {
+  // expected-error @below {{expected col_idx[2] to be greater than 1 (sorted and unique in block row 1), but got 1}}
+  %p = bsr.constant_pattern row_ptr = [0, 1, 3] col_idx = [0, 1, 1] : !bsr.pattern<32x32, block = 16x16, slots = 3>
+  return
+}
+
+// -----
+
+// The other operations.
+
+func.func @indices_type(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>) {
+  // expected-error @below {{expected ptr of type 'tensor<5xi32>', but got 'tensor<3xi32>'}}
+  %ptr, %idx, %slot = bsr.indices %p transpose
+      : !bsr.pattern<32x64, block = 16x16, slots = 3> -> tensor<3xi32>, tensor<3xi32>, tensor<3xi32>
+  return
+}
+
+// -----
+
+func.func @live_type(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>) {
+  // expected-error @below {{expected live of type 'tensor<3xi1>', but got 'tensor<8xi1>'}}
+  %live = bsr.live %p : !bsr.pattern<32x64, block = 16x16, slots = 3> -> tensor<8xi1>
+  return
+}
+
+// -----
+
+func.func @values_type(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x8xf32>) {
+  // expected-error @below {{expected values of type 'tensor<3x16x16xf32>', but got 'tensor<3x16x8xf32>'}}
+  %d = bsr.to_dense %p, %v : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x8xf32> -> tensor<32x64xf32>
+  return
+}
+
+// -----
+
+func.func @dense_type(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>) {
+  // expected-error @below {{expected dense matrix of type 'tensor<64x32xf32>', but got 'tensor<32x64xf32>'}}
+  %d = bsr.to_dense %p, %v transpose : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32> -> tensor<32x64xf32>
+  return
+}
+
+// -----
+
+func.func @dense_element(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>) {
+  // expected-error @below {{expected dense element type 'f32', but got 'bf16'}}
+  %d = bsr.to_dense %p, %v : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32> -> tensor<32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @background_element(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>, %c: tensor<bf16>) {
+  // expected-error @below {{expected background element type 'f32', but got 'bf16'}}
+  %d = bsr.to_dense %p, %v background %c : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>, tensor<bf16> -> tensor<32x64xf32>
+  return
+}
+
+// -----
+
+func.func @sample_dense(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %d: tensor<64x32xf32>) {
+  // expected-error @below {{expected dense matrix of type 'tensor<32x64xf32>', but got 'tensor<64x32xf32>'}}
+  %v = bsr.sample %p, %d : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<64x32xf32> -> tensor<3x16x16xf32>
+  return
+}
+
+// -----
+
+func.func @sample_element(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %d: tensor<32x64xf32>) {
+  // expected-error @below {{expected values element type 'f32', but got 'f16'}}
+  %v = bsr.sample %p, %d : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<32x64xf32> -> tensor<3x16x16xf16>
+  return
+}
+
+// -----
+
+func.func @feature_range(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>, %x: tensor<8x32xf32>) {
+  // expected-error @below {{expected feature_dim in 0 to 1, but got 2}}
+  %y = bsr.spmm %p, %v, %x feature_dim = 2
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>, tensor<8x32xf32> -> tensor<8x64xf32>
+  return
+}
+
+// -----
+
+func.func @features(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>, %x: tensor<8x32xf32>) {
+  // expected-error @below {{expected dimension 1 of x to have 64 features, but got 32}}
+  %y = bsr.spmm %p, %v, %x transpose feature_dim = 1
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>, tensor<8x32xf32> -> tensor<8x64xf32>
+  return
+}
+
+// -----
+
+func.func @spmm_result(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>, %x: tensor<8x32xf32>) {
+  // expected-error @below {{expected y of type 'tensor<8x64xf32>', but got 'tensor<9x64xf32>'}}
+  %y = bsr.spmm %p, %v, %x feature_dim = 1
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>, tensor<8x32xf32> -> tensor<9x64xf32>
+  return
+}
+
+// -----
+
+func.func @sddmm_a(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %a: tensor<8x64xf32>, %b: tensor<8x64xf32>) {
+  // expected-error @below {{expected dimension 1 of a to have 32 features, but got 64}}
+  %v = bsr.sddmm %p, %a, %b feature_dim = 1
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<8x64xf32>, tensor<8x64xf32> -> tensor<3x16x16xf32>
+  return
+}
+
+// -----
+
+func.func @sddmm_tokens(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %a: tensor<8x32xf32>, %b: tensor<9x64xf32>) {
+  // expected-error @below {{expected b of type 'tensor<8x64xf32>', but got 'tensor<9x64xf32>'}}
+  %v = bsr.sddmm %p, %a, %b feature_dim = 1
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<8x32xf32>, tensor<9x64xf32> -> tensor<3x16x16xf32>
+  return
+}

@@ -1,0 +1,38 @@
+// RUN: sparse-opt %s --split-input-file --bsr-bind --verify-diagnostics
+
+// expected-error @below {{expected a marked argument named "w", the weight of argument #0, but got none}}
+func.func @no_weight(
+    %m: tensor<8x8xf32> {bsr.name = "m", bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected argument #1 to have the shape and the mark of its weight "w" ('tensor<8x8xf32>', #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w">), but got 'tensor<8x4xf32>', #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w">}}
+func.func @other_shape(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">},
+    %m: tensor<8x4xf32> {bsr.name = "m", bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected a step of one block, but got 2 blocks}}
+func.func @blocks(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">}) {
+  cf.br ^bb1
+^bb1:
+  return
+}
+
+// -----
+
+// expected-error @below {{expected no call of a step with marked arguments, but got one: inline it first}}
+func.func @called(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">}) {
+  return
+}
+func.func @caller(%w: tensor<8x8xf32>) {
+  call @called(%w) : (tensor<8x8xf32>) -> ()
+  return
+}

@@ -1,0 +1,133 @@
+// RUN: sparse-opt %s --split-input-file --bsr-bind --verify-diagnostics | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --bsr-bind=mask-gradients=false | FileCheck %s --check-prefix=PLAIN
+
+// One pattern for a weight and its moment, behind all other arguments; the loss
+// and what is not marked stay as they are.
+
+// CHECK-LABEL: func.func @momentum(
+// CHECK-SAME:    %[[M:.*]]: tensor<2x4x4xbf16> {bsr.name = "m", bsr.pattern = 3 : i64, bsr.result = 1 : i64},
+// CHECK-SAME:    %[[W:.*]]: tensor<2x4x4xf32> {bsr.init = "zeros", bsr.name = "w", bsr.pattern = 3 : i64, bsr.result = 0 : i64},
+// CHECK-SAME:    %[[B:.*]]: tensor<8xf32> {bsr.name = "b"},
+// CHECK-SAME:    %[[P:.*]]: !bsr.pattern<8x8, block = 4x4, slots = 2> {bsr.density = 5.000000e-01 : f64, bsr.name = "w", bsr.role = "pattern"})
+// CHECK-SAME:    -> (tensor<2x4x4xf32> {bsr.name = "w"}, tensor<2x4x4xbf16>, tensor<8xf32>)
+// CHECK:         %[[DW:.*]] = bsr.to_dense %[[P]], %[[W]]
+// CHECK:         %[[DM:.*]] = bsr.to_dense %[[P]], %[[M]]
+// CHECK:         %[[NEXT:.*]] = linalg.exp ins(%[[DW]]
+// CHECK:         %[[SW:.*]] = bsr.sample %[[P]], %[[NEXT]]
+// CHECK:         %[[SM:.*]] = bsr.sample %[[P]], %[[DM]]
+// CHECK:         return %[[SW]], %[[SM]], %[[B]]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @momentum(
+    %m: tensor<8x8xbf16> {bsr.name = "m", bsr.result = 1 : i64, bsr.mark = #mark},
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.init = "zeros", bsr.mark = #mark},
+    %b: tensor<8xf32> {bsr.name = "b"})
+    -> (tensor<8x8xf32> {bsr.name = "w"}, tensor<8x8xbf16>, tensor<8xf32>) {
+  %e = tensor.empty() : tensor<8x8xf32>
+  %0 = linalg.exp ins(%w : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0, %m, %b : tensor<8x8xf32>, tensor<8x8xbf16>, tensor<8xf32>
+}
+
+// -----
+
+// The gradient's product is used by the update (through a transpose) and by a
+// norm: both see it masked.
+
+// CHECK-LABEL: func.func @clip(
+// CHECK-SAME:    %[[P:[^:]*]]: !bsr.pattern
+// CHECK:         %[[G:.*]] = linalg.matmul
+// CHECK:         %[[S:.*]] = bsr.sample %[[P]], %[[G]] transpose
+// CHECK:         %[[D:.*]] = bsr.to_dense %[[P]], %[[S]] transpose
+// CHECK:         linalg.transpose ins(%[[D]]
+// CHECK:         linalg.generic {{.*}} ins(%[[D]]
+
+// PLAIN-LABEL: func.func @clip(
+// PLAIN:         %[[G:.*]] = linalg.matmul
+// PLAIN-NOT:     transpose :
+// PLAIN:         linalg.transpose ins(%[[G]]
+// PLAIN:         linalg.generic {{.*}} ins(%[[G]]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights, which more than their update uses: the step computes what automatic differentiation of w * mask does}}
+func.func @clip(%w: tensor<8x4xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+                %x: tensor<4x8xf32>, %y: tensor<8x8xf32>) -> (tensor<8x4xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<4x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %e = tensor.empty() : tensor<8x4xf32>
+  %g = linalg.matmul ins(%x, %y : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %t = linalg.transpose ins(%g : tensor<4x8xf32>) outs(%e : tensor<8x4xf32>) permutation = [1, 0]
+  %next = linalg.sub ins(%w, %t : tensor<8x4xf32>, tensor<8x4xf32>) outs(%e : tensor<8x4xf32>) -> tensor<8x4xf32>
+  %norm = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> ()>],
+                          iterator_types = ["reduction", "reduction"]}
+      ins(%g : tensor<4x8xf32>) outs(%s : tensor<f32>) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = arith.mulf %a, %a : f32
+    %1 = arith.addf %0, %out : f32
+    linalg.yield %1 : f32
+  } -> tensor<f32>
+  return %next, %norm : tensor<8x4xf32>, tensor<f32>
+}
+
+// -----
+
+// A gradient that only the update uses is not masked: propagation samples it.
+
+// CHECK-LABEL: func.func @update_only(
+// CHECK:         linalg.matmul
+// CHECK-NOT:     bsr.to_dense
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @update_only(
+    %w: tensor<4x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<4x8xf32>, %y: tensor<8x8xf32>) -> tensor<4x8xf32> {
+  %c = arith.constant dense<0.0> : tensor<4x8xf32>
+  %g = linalg.matmul ins(%x, %y : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %next = linalg.sub ins(%w, %g : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %next : tensor<4x8xf32>
+}
+
+// -----
+
+// A product of the gradient is the optimizer's (orthogonalization, say): the
+// gradient is masked, the product is not.
+
+// CHECK-LABEL: func.func @orthogonalize(
+// CHECK:         %[[G:.*]] = linalg.matmul
+// CHECK:         bsr.sample %{{.*}}, %[[G]]
+// CHECK:         %[[D:.*]] = bsr.to_dense
+// CHECK:         %[[O:.*]] = linalg.matmul ins(%[[D]]
+// CHECK-NOT:     bsr.to_dense
+// CHECK:         linalg.sub
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @orthogonalize(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<8x8xf32>, %y: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %g = linalg.matmul ins(%x, %y : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %o = linalg.matmul ins(%g, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %u = linalg.add ins(%g, %o : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %next = linalg.sub ins(%w, %u : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %o : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+
+// A moment may have the name of its weight, in another role.
+
+// CHECK-LABEL: func.func @same_name(
+// CHECK-SAME:    tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 2 : i64, bsr.role = "state"},
+// CHECK-SAME:    tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 2 : i64, bsr.role = "param"},
+// CHECK-SAME:    bsr.role = "pattern"
+// CHECK-NOT:     bsr.sample
+// CHECK:         return
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @same_name(%m: tensor<8x8xf32> {bsr.name = "w", bsr.role = "state", bsr.mark = #mark},
+                     %w: tensor<8x8xf32> {bsr.name = "w", bsr.role = "param", bsr.mark = #mark}) {
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func.func @unmarked(
+// CHECK-SAME:    tensor<8x8xf32> {bsr.name = "w"})
+// CHECK-NOT:     bsr.to_dense
+// CHECK:         return
+func.func @unmarked(%w: tensor<8x8xf32> {bsr.name = "w"}) { return }

@@ -1,0 +1,142 @@
+// RUN: sparse-opt %s --split-input-file --bsr-propagate=report --verify-diagnostics | FileCheck %s
+
+// What stays dense is named, and reported per weight.
+
+// Two dense uses and a sum that no rule takes: each is one line.
+// CHECK-LABEL: func.func @uses(
+// CHECK-SAME:    %[[P:[^:]*]]: !bsr.pattern
+// CHECK:         bsr.to_dense %[[P]]
+// CHECK-NOT:     bsr.spmm %[[P]]
+// CHECK:         return
+!p = !bsr.pattern<8x8, block = 4x4, slots = 2>
+// expected-remark @below {{weight "params.w": 0 spmm, 0 spmm transposed, 0 sddmm, 2 left dense}}
+// expected-remark @below {{weight "params.u": 1 spmm, 1 spmm transposed, 1 sddmm, 0 left dense}}
+// expected-remark @below {{total of 2 weights: 1 spmm, 1 spmm transposed, 1 sddmm, 2 left dense}}
+func.func @uses(%p: !p {bsr.name = "params.w", bsr.role = "pattern"}, %w: tensor<2x4x4xf32>,
+                %q: !p {bsr.name = "params.u", bsr.role = "pattern"}, %u: tensor<2x4x4xf32>,
+                %x: tensor<5x8xf32>)
+    -> (tensor<8xf32>, tensor<8x8xf32>, tensor<5x8xf32>, tensor<5x8xf32>, tensor<2x4x4xf32>) {
+  %d = bsr.to_dense %p, %w : !p, tensor<2x4x4xf32> -> tensor<8x8xf32>
+  %c = arith.constant dense<0.0> : tensor<8xf32>
+  // expected-remark @below {{expected only stored blocks of "params.w", but got 'linalg.reduce', which reads the whole matrix}}
+  %r = linalg.reduce ins(%d : tensor<8x8xf32>) outs(%c : tensor<8xf32>) dimensions = [0]
+      (%a: f32, %o: f32) {
+        %0 = arith.maximumf %a, %o : f32
+        linalg.yield %0 : f32
+      }
+  %du = bsr.to_dense %q, %u : !p, tensor<2x4x4xf32> -> tensor<8x8xf32>
+  %e = arith.constant dense<0.0> : tensor<5x8xf32>
+  %y = linalg.matmul ins(%x, %du : tensor<5x8xf32>, tensor<8x8xf32>) outs(%e : tensor<5x8xf32>) -> tensor<5x8xf32>
+  %z = linalg.matmul
+      indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1)>]
+      ins(%x, %du : tensor<5x8xf32>, tensor<8x8xf32>) outs(%e : tensor<5x8xf32>) -> tensor<5x8xf32>
+  %f = arith.constant dense<0.0> : tensor<8x8xf32>
+  %g = linalg.matmul
+      indexing_maps = [affine_map<(d0, d1, d2) -> (d2, d0)>, affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d0, d1)>]
+      ins(%x, %x : tensor<5x8xf32>, tensor<5x8xf32>) outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %v = bsr.sample %q, %g : !p, tensor<8x8xf32> -> tensor<2x4x4xf32>
+  // expected-remark @below {{expected only stored blocks of "params.w", but got 'func.return', which reads the whole matrix}}
+  return %r, %d, %y, %z, %v : tensor<8xf32>, tensor<8x8xf32>, tensor<5x8xf32>, tensor<5x8xf32>, tensor<2x4x4xf32>
+}
+
+// -----
+
+// A product of which blocks are sampled, but of which a norm needs all: the
+// blocks are a sparse product, and the dense one is still there.
+// CHECK-LABEL: func.func @gradient(
+// CHECK-DAG:     bsr.sddmm
+// CHECK-DAG:     linalg.matmul
+// CHECK:         return
+!p = !bsr.pattern<8x8, block = 4x4, slots = 2>
+// expected-remark @below {{weight "w": 0 spmm, 0 spmm transposed, 1 sddmm, 1 left dense}}
+// expected-remark @below {{total of 1 weights}}
+func.func @gradient(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %x: tensor<8x5xf32>, %y: tensor<5x8xf32>)
+    -> (tensor<2x4x4xf32>, tensor<8x8xf32>) {
+  %f = arith.constant dense<0.0> : tensor<8x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.matmul', which computes the whole gradient for another use}}
+  %g = linalg.matmul ins(%x, %y : tensor<8x5xf32>, tensor<5x8xf32>) outs(%f : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %v = bsr.sample %p, %g : !p, tensor<8x8xf32> -> tensor<2x4x4xf32>
+  return %v, %g : tensor<2x4x4xf32>, tensor<8x8xf32>
+}
+
+// -----
+
+// Samples that nothing takes: of an argument, of a product in batches (left as it
+// is), and of an operation that reads a vector.
+// CHECK-LABEL: func.func @samples(
+// CHECK:         bsr.sample
+// CHECK-NOT:     bsr.sddmm
+!p = !bsr.pattern<8x8, block = 4x4, slots = 2>
+// expected-remark @below {{weight "w"}}
+// expected-remark @below {{total of 1 weights}}
+func.func @samples(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %x: tensor<8x8xf32>, %v: tensor<8xf32>)
+    -> (tensor<2x4x4xf32>, tensor<2x4x4xf32>) {
+  // expected-remark @below {{expected only stored blocks of "w", but got 'bsr.sample', which reads a dense argument}}
+  %0 = bsr.sample %p, %x : !p, tensor<8x8xf32> -> tensor<2x4x4xf32>
+  %e = tensor.empty() : tensor<8x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.generic', which computes the whole matrix}}
+  %1 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%v : tensor<8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %3 = math.sqrt %a : f32
+    linalg.yield %3 : f32
+  } -> tensor<8x8xf32>
+  %2 = bsr.sample %p, %1 : !p, tensor<8x8xf32> -> tensor<2x4x4xf32>
+  return %0, %2 : tensor<2x4x4xf32>, tensor<2x4x4xf32>
+}
+
+// -----
+
+// No rule applies where its side condition fails: two patterns in one operation,
+// a body with an index, a body that reads its init, a dense factor that may be
+// infinite off the pattern, a background in front of a product.
+// CHECK-LABEL: func.func @conditions(
+// CHECK-NOT:     bsr.spmm
+// CHECK-COUNT-3: bsr.to_dense
+// CHECK:         return
+!p = !bsr.pattern<8x8, block = 4x4, slots = 2>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#scalar = affine_map<(d0, d1) -> ()>
+// expected-remark @below {{weight "w": 0 spmm, 0 spmm transposed, 0 sddmm, 5 left dense}}
+// expected-remark @below {{weight "u": 0 spmm, 0 spmm transposed, 0 sddmm, 1 left dense}}
+// expected-remark @below {{total of 2 weights}}
+func.func @conditions(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %q: !p {bsr.name = "u", bsr.role = "pattern"},
+                      %w: tensor<2x4x4xf32>, %u: tensor<2x4x4xf32>, %x: tensor<8x8xf32>, %s: tensor<f32>)
+    -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
+  %d = bsr.to_dense %p, %w : !p, tensor<2x4x4xf32> -> tensor<8x8xf32>
+  %du = bsr.to_dense %q, %u : !p, tensor<2x4x4xf32> -> tensor<8x8xf32>
+  %e = tensor.empty() : tensor<8x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.add'}}
+  // expected-remark @below {{expected only stored blocks of "u", but got 'linalg.add'}}
+  %0 = linalg.add ins(%d, %du : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.generic'}}
+  %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %i = linalg.index 0 : index
+    %j = arith.index_cast %i : index to i32
+    %k = arith.sitofp %j : i32 to f32
+    %f = arith.mulf %a, %k : f32
+    linalg.yield %f : f32
+  } -> tensor<8x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.generic'}}
+  %2 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<8x8xf32>) outs(%x : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %f = arith.mulf %a, %o : f32
+    linalg.yield %f : f32
+  } -> tensor<8x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.mul'}}
+  %3 = linalg.mul ins(%d, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %scaled = linalg.generic {indexing_maps = [#id, #scalar, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%d, %s : tensor<8x8xf32>, tensor<f32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %f = arith.mulf %a, %b : f32
+    linalg.yield %f : f32
+  } -> tensor<8x8xf32>
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.matmul'}}
+  %4 = linalg.matmul ins(%x, %scaled : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0, %1, %2, %3, %4 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
+}
