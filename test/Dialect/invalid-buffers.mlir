@@ -18,8 +18,3 @@ func.func private @carried(memref<3xf32> {bsr.carried = true})
 // expected-error @below {{argument #1: expected a name of its own, but got "w", the name of argument #0}}
 func.func private @same_kind(memref<3xi32> {bsr.name = "w", bsr.kind = "slot"},
                              memref<3xi32> {bsr.name = "w", bsr.kind = "slot"})
-
-// -----
-
-// expected-error @below {{argument #0: expected bsr.name, bsr.result, bsr.role, bsr.init, bsr.mark, bsr.density, bsr.pattern, bsr.kind, bsr.pattern_number or bsr.carried, but got bsr.view}}
-func.func private @unknown(memref<3xi32> {bsr.view})

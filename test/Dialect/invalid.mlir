@@ -143,21 +143,6 @@ func.func private @pattern_values(tensor<2x4x4xf32> {bsr.pattern = 1 : i64},
 
 // -----
 
-// expected-error @below {{argument #0: expected bsr.kind to be row_ptr, col_idx, slot, col_ptr, row_idx, slot_t, output or arena, but got "row"}}
-func.func private @kind(tensor<f32> {bsr.kind = "row"})
-
-// -----
-
-// expected-error @below {{argument #0: expected bsr.pattern_number to be an integer, but got "p"}}
-func.func private @pattern_number(tensor<f32> {bsr.pattern_number = "p"})
-
-// -----
-
-// expected-error @below {{argument #0: expected bsr.carried to be a unit attribute, but got true}}
-func.func private @carried(tensor<f32> {bsr.carried = true})
-
-// -----
-
 // expected-error @below {{argument #0: expected bsr.name, bsr.result, bsr.role, bsr.init, bsr.aliases, bsr.mark, bsr.density, bsr.pattern, bsr.kind, bsr.pattern_number or bsr.carried, but got bsr.nme}}
 func.func private @unknown(tensor<f32> {bsr.nme = "w"})
 
