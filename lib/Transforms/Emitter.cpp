@@ -287,9 +287,26 @@ static bool hasSimpleMaps(linalg::GenericOp op) {
   });
 }
 
+/// True if `value`, a scalar outside of all bodies, can be computed in a kernel.
+static bool isSimpleScalar(Value value) {
+  Operation *op = value.getDefiningOp();
+  return op && (isa<arith::ConstantOp>(op) ||
+                (isa<tensor::ExtractOp>(op) && op->getNumOperands() == 1));
+}
+
 /// True if the body of `op` can be turned into vectors operation by operation.
 static bool hasSimpleBody(linalg::GenericOp op) {
-  return llvm::all_of(op.getBody()->without_terminator(), [](Operation &inner) {
+  auto isSimple = [&](Value value) {
+    return isa<TensorType>(value.getType()) ||
+           value.getParentBlock() == op.getBody() || isSimpleScalar(value);
+  };
+  if (!llvm::all_of(op->getOperands(), isSimple))
+    return false;
+  return llvm::all_of(*op.getBody(), [&](Operation &inner) {
+    if (!llvm::all_of(inner.getOperands(), isSimple))
+      return false;
+    if (isa<linalg::YieldOp>(inner))
+      return true;
     if (inner.getNumRegions() || inner.getNumResults() != 1)
       return false;
     if (isa<linalg::IndexOp, tensor::ExtractOp, arith::ConstantOp>(inner))
@@ -317,8 +334,12 @@ bool Emitter::isInlinable(Operation *op) {
   if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
     return slice.hasUnitStride() && slice.getOffsets().empty() &&
            slice.getSourceType().getRank() == slice.getType().getRank();
-  return isa<linalg::FillOp, tensor::EmptyOp, tensor::ExpandShapeOp,
-             tensor::CollapseShapeOp>(op);
+  if (auto extract = dyn_cast<tensor::ExtractOp>(op))
+    return extract.getIndices().empty();
+  if (auto fill = dyn_cast<linalg::FillOp>(op))
+    return isSimpleScalar(fill.getInputs()[0]);
+  return isa<tensor::EmptyOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
+      op);
 }
 
 Value Emitter::read(Value tensor, ArrayRef<Index> at) {
@@ -334,7 +355,7 @@ Value Emitter::read(Value tensor, ArrayRef<Index> at) {
 Value Emitter::readScalar(Value scalar) {
   if (auto constant = scalar.getDefiningOp<arith::ConstantOp>())
     return b.clone(*constant)->getResult(0);
-  return getBuffer(scalar);
+  return read(scalar.getDefiningOp<tensor::ExtractOp>().getTensor(), {});
 }
 
 Value Emitter::readPerLane(Value tensor, ArrayRef<Index> at) {

@@ -127,7 +127,7 @@ public:
 
 private:
   Value readUncached(Value tensor, ArrayRef<Index> at);
-  /// A scalar that is a constant or an argument of the cluster.
+  /// A scalar that is a constant or the element of a tensor of rank 0.
   Value readScalar(Value scalar);
   Value readPerLane(Value tensor, ArrayRef<Index> at);
 
