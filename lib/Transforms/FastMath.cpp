@@ -32,10 +32,13 @@ struct FastMath : bsr::impl::BSRFastMathBase<FastMath> {
 
   void runOnOperation() override {
     getOperation()->walk([](arith::ArithFastMathInterface op) {
+      // Some operations (fpowi) may have no flags at all.
+      arith::FastMathFlagsAttr flags = op.getFastMathFlagsAttr();
       op->setAttr(op.getFastMathAttrName(),
                   arith::FastMathFlagsAttr::get(
                       op->getContext(),
-                      op.getFastMathFlagsAttr().getValue() | getFlags(op)));
+                      getFlags(op) | (flags ? flags.getValue()
+                                            : arith::FastMathFlags::none)));
     });
   }
 };
