@@ -270,7 +270,8 @@ static void hoistScalars(Block &block) {
     if (!isMemoryEffectFree(&op) || op.getNumResults() == 0 ||
         !llvm::all_of(op.getResultTypes(), [](Type type) {
           auto tensor = dyn_cast<RankedTensorType>(type);
-          return !tensor || tensor.getNumElements() == 1;
+          return !tensor ||
+                 (tensor.hasStaticShape() && tensor.getNumElements() == 1);
         }))
       continue;
     Operation *after = nullptr;

@@ -287,7 +287,8 @@ static bool hasSimpleMaps(linalg::GenericOp op) {
   });
 }
 
-/// True if `value`, a scalar outside of all bodies, can be computed in a kernel.
+/// True if `value`, a scalar outside of all bodies, can be computed in a
+/// kernel.
 static bool isSimpleScalar(Value value) {
   Operation *op = value.getDefiningOp();
   return op && (isa<arith::ConstantOp>(op) ||
