@@ -49,9 +49,9 @@ esac
 output=${output:-build/bert-$model}
 
 scripts/setup.sh
-cmake --preset release --log-level=WARNING
-cmake --build --preset release --target sparse-compile sparse-train
-bin=build/release/bin
+cmake --preset dev --log-level=WARNING
+cmake --build --preset dev --target sparse-compile sparse-train
+bin=build/dev/bin
 mkdir -p "$output"
 
 # The text, encoded once.
