@@ -147,7 +147,6 @@ def plot(runs):
     loss = Panel(LOSS, steps, min(values) - margin, max(values) + margin)
     loss.axes("loss (nats per token)")
     loss.line([(0, entropy), (steps, entropy)], "#222", 1.2, ' stroke-dasharray="6 4"')
-    loss.text(RIGHT, loss.y(entropy) - 6, f"unigram entropy {entropy:.3f}", "end", "#222")
 
     most = max((y for run in runs for _, y in run.series("turnover", 100)), default=0)
     turnover = Panel(TURNOVER, steps, 0, most * 1.1 or 1)
@@ -161,6 +160,8 @@ def plot(runs):
         loss.dots(run.series("held_out"), color)
         turnover.bars(run.series("turnover", 100), color, 4 * i - 2)
         loss.text(LEFT + 150 * i, 24, f"● {run.name}", color=color, extra=' font-weight="bold"')
+    loss.text(RIGHT, loss.y(entropy) - 6, f"unigram entropy {entropy:.3f}", "end", "#222",
+              ' stroke="white" stroke-width="4" paint-order="stroke"')
     loss.text(RIGHT, 24, "thick: held out, thin: training (mean of 10)", "end")
     body = "\n".join(loss.parts + turnover.parts)
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '

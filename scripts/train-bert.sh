@@ -49,7 +49,7 @@ esac
 output=${output:-build/bert-$model}
 
 scripts/setup.sh
-cmake --preset dev --log-level=WARNING
+cmake --preset dev > /dev/null
 cmake --build --preset dev --target sparse-compile sparse-train
 bin=build/dev/bin
 mkdir -p "$output"
@@ -67,7 +67,7 @@ tokens=$output/$(cksum <<<"${source[*]}" | cut -d ' ' -f 1).tokens
 step=$output/bert_$model.mlir
 gzip --decompress --stdout "examples/bert_$model.mlir.gz" > "$step"
 
-train() { # name density
+train() { # name density steps-between-updates
   echo "== $1"
   local peak
   peak=$(awk -v r="$rate" -v d="$2" \
@@ -75,13 +75,13 @@ train() { # name density
   "$bin/sparse-train" --config examples/bert.yaml --overwrite \
     --set step="$step" --set tokens="$tokens" \
     --set run="$output/$1" --set steps="$steps" --set rate.peak="$peak" \
-    --set rate.warmup=$((steps / 10)) --set sparsity.every=$((steps / 20 + 1)) \
+    --set rate.warmup=$((steps / 10)) --set sparsity.every="$3" \
     --set held_out.every=$((steps / 4 + 1)) \
     --set compile.cache="$output/compiled" \
-    --set "compile.options=[\"--mark=match=layers\\..*_w\$ block=$block density=$2\"]"
+    --set "compile.options=['--mark=match=layers\..*_w\$ block=$block density=$2']"
 }
-train sparse "$density"
-train dense 1
+train sparse "$density" $((steps / 20 + 1))
+train dense 1 0
 
 echo
 python3 scripts/report.py "$output/sparse" "$output/dense" --output "$output/plot.svg"
