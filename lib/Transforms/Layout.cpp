@@ -496,13 +496,21 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     return order;
   }
 
+  /// The order of `first`, or of `second`, if its lanes are tokens; else the
+  /// last token dimension is last.
+  SmallVector<int64_t> getProductOrder(Value first, Value second,
+                                       int64_t featureDim) const {
+    for (Value value : {first, second})
+      if (ArrayRef<int64_t> order = getOrder(value);
+          !order.empty() && order.back() != featureDim)
+        return SmallVector<int64_t>(order);
+    return getLaneOrder(second, featureDim);
+  }
+
   void rewriteSpMM(SpMMOp op) {
     // The lanes of y, or of x, or the last token dimension.
-    SmallVector<int64_t> order(getOrder(op.getY()));
-    if (order.empty())
-      order.assign(getOrder(op.getX()).begin(), getOrder(op.getX()).end());
-    if (order.empty())
-      order = getLaneOrder(op.getX(), op.getFeatureDim());
+    SmallVector<int64_t> order =
+        getProductOrder(op.getY(), op.getX(), op.getFeatureDim());
     SmallVector<int64_t> wanted(getOrder(op.getY()));
     convertOperand(op.getXMutable(), order);
     op.setFeatureDim(llvm::find(order, op.getFeatureDim()) - order.begin());
@@ -510,20 +518,19 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     y.setType(permute(op.getY().getType(), order));
     if (wanted == order)
       return;
-    // Its users want it as written.
+    // Its users want it otherwise.
     OpBuilder b(op->getContext());
     b.setInsertionPointAfter(op);
     orders[y] = order;
-    Value converted = convert(b, y, {});
+    Value converted = convert(b, y, wanted);
+    if (!wanted.empty())
+      orders[converted] = wanted;
     y.replaceAllUsesExcept(converted, converted.getDefiningOp());
   }
 
   void rewriteSDDMM(SDDMMOp op) {
-    SmallVector<int64_t> order(getOrder(op.getA()));
-    if (order.empty())
-      order.assign(getOrder(op.getB()).begin(), getOrder(op.getB()).end());
-    if (order.empty())
-      order = getLaneOrder(op.getA(), op.getFeatureDim());
+    SmallVector<int64_t> order =
+        getProductOrder(op.getA(), op.getB(), op.getFeatureDim());
     convertOperand(op.getAMutable(), order);
     convertOperand(op.getBMutable(), order);
     op.setFeatureDim(llvm::find(order, op.getFeatureDim()) - order.begin());
