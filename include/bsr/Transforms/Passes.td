@@ -774,10 +774,12 @@ def BSREmbedManifest : Pass<"bsr-embed-manifest", "ModuleOp"> {
 }
 
 def BSRLowerCopies : Pass<"bsr-lower-copies", "func::FuncOp"> {
-  let summary = "Turn copies between views into linalg operations";
+  let summary = "Turn copies between views into parallel loops";
   let description = [{
     A copy of contiguous memory becomes `memcpy`. Any other would become a call of
-    a runtime library that walks the elements; this pass makes it a loop instead.
+    a runtime library that walks the elements. This pass makes it a parallel loop
+    over the longest contiguous parts (or, where the innermost dimension is
+    strided, a linalg operation).
 
     Before:
 
@@ -792,18 +794,21 @@ def BSRLowerCopies : Pass<"bsr-lower-copies", "func::FuncOp"> {
 
     ```mlir
     func.func @f(%x: memref<4x4xf32, strided<[8, 1]>>, %y: memref<4x4xf32>) {
-      linalg.generic {
-          indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>],
-          iterator_types = ["parallel", "parallel"]}
-          ins(%x : memref<4x4xf32, strided<[8, 1]>>) outs(%y : memref<4x4xf32>) {
-      ^bb0(%in: f32, %out: f32):
-        linalg.yield %in : f32
+      scf.forall (%i) in (4) {
+        %from = memref.subview %x[%i, 0] [1, 4] [1, 1] : memref<4x4xf32, strided<[8, 1]>>
+            to memref<1x4xf32, strided<[8, 1], offset: ?>>
+        %to = memref.subview %y[%i, 0] [1, 4] [1, 1] : memref<4x4xf32>
+            to memref<1x4xf32, strided<[4, 1], offset: ?>>
+        memref.copy %from, %to : memref<1x4xf32, strided<[8, 1], offset: ?>>
+            to memref<1x4xf32, strided<[4, 1], offset: ?>>
       }
       return
     }
     ```
   }];
-  let dependentDialects = ["linalg::LinalgDialect"];
+  let dependentDialects = [
+    "linalg::LinalgDialect", "memref::MemRefDialect", "scf::SCFDialect",
+  ];
 }
 
 def BSRApproximateMath : Pass<"bsr-approximate-math"> {
