@@ -20,6 +20,12 @@ bool bsr::isFloatContraction(linalg::LinalgOp op) {
         return !isa<FloatType>(getElementTypeOrSelf(type));
       }))
     return false;
+  // Upstream looks through all casts; one to an integer drops the fraction.
+  if (llvm::any_of(op.getBlock()->without_terminator(), [](Operation &inner) {
+        return !isa<arith::MulFOp, arith::AddFOp, arith::ExtFOp,
+                    arith::TruncFOp>(inner);
+      }))
+    return false;
   auto dims = linalg::inferContractionDims(op);
   return succeeded(dims) &&
          op.getNumLoops() == dims->batch.size() + dims->m.size() +

@@ -252,7 +252,7 @@ func.func @background(%p: !p, %g: tensor<2x4x4xf32>, %s: tensor<f32>) -> tensor<
 
 // -----
 
-// U1: optax squares complex numbers as x * x + 0 * 0: the second term is a
+// D3, D4 with a uniform operand: optax squares complex numbers as x * x + 0 * 0: the second term is a
 // constant, and the background stays zero.
 // CHECK-LABEL: func.func @abs_sq(
 // CHECK-NOT:     bsr.num_absent

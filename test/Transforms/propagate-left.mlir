@@ -140,3 +140,43 @@ func.func @conditions(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %q: !p {bsr
   %4 = linalg.matmul ins(%x, %scaled : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %0, %1, %2, %3, %4 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+// A product of rounded entries is no product of the matrix, nor is a sum of
+// something else than products.
+// CHECK-LABEL: func.func @no_products(
+// CHECK-NOT:     bsr.spmm
+// CHECK:         return
+!p = !bsr.pattern<8x8, block = 4x4, slots = 2>
+// expected-remark @below {{weight "w": 0 spmm, 0 spmm transposed, 0 sddmm, 2 left dense}}
+// expected-remark @below {{total of 1 weights}}
+func.func @no_products(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %w: tensor<2x4x4xf32>, %x: tensor<5x8xf32>,
+                       %y: tensor<8x5xf32>) -> (tensor<5x8xf32>, tensor<8x5xf32>) {
+  %d = bsr.to_dense %p, %w : !p, tensor<2x4x4xf32> -> tensor<8x8xf32>
+  %c = arith.constant dense<0.0> : tensor<5x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.generic', which reads the whole matrix}}
+  %0 = linalg.generic {
+      indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d0, d1)>],
+      iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %d : tensor<5x8xf32>, tensor<8x8xf32>) outs(%c : tensor<5x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %i = arith.fptosi %b : f32 to i32
+    %f = arith.sitofp %i : i32 to f32
+    %m = arith.mulf %a, %f : f32
+    %s = arith.addf %o, %m : f32
+    linalg.yield %s : f32
+  } -> tensor<5x8xf32>
+  %c1 = arith.constant dense<0.0> : tensor<8x5xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.generic', which reads the whole matrix}}
+  %1 = linalg.generic {
+      indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d0, d1)>],
+      iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%d, %y : tensor<8x8xf32>, tensor<8x5xf32>) outs(%c1 : tensor<8x5xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %m = arith.maximumf %a, %b : f32
+    %s = arith.addf %o, %m : f32
+    linalg.yield %s : f32
+  } -> tensor<8x5xf32>
+  return %0, %1 : tensor<5x8xf32>, tensor<8x5xf32>
+}
