@@ -105,8 +105,10 @@ LogicalResult IndicesOp::verify() {
   StringRef names[] = {"ptr", "idx", "slot"};
   for (auto [name, extent, result] :
        llvm::zip_equal(names, extents, getResults())) {
-    auto expected =
-        RankedTensorType::get({extent}, IntegerType::get(getContext(), 32));
+    Type i32 = IntegerType::get(getContext(), 32);
+    Type expected = RankedTensorType::get({extent}, i32);
+    if (isa<MemRefType>(result.getType()))
+      expected = MemRefType::get({extent}, i32);
     if (result.getType() != expected)
       return emitOpError("expected ") << name << " of type " << expected
                                       << ", but got " << result.getType();
@@ -118,7 +120,7 @@ LogicalResult IndicesOp::verify() {
 LogicalResult IndicesOp::fold(FoldAdaptor adaptor,
                               SmallVectorImpl<OpFoldResult> &results) {
   auto constant = getPattern().getDefiningOp<ConstantPatternOp>();
-  if (!constant)
+  if (!constant || isa<MemRefType>(getPtr().getType()))
     return failure();
   PatternType type = getPattern().getType();
   ArrayRef<int32_t> rowPtr = constant.getRowPtr();

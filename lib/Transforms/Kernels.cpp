@@ -24,15 +24,8 @@ static constexpr int64_t itemElements = 2048;
 bool bsr::isKernel(Operation *op) {
   if (isa<linalg::GenericOp>(op))
     return Emitter::isInlinable(op);
-  // Products want lanes last: bsr-layout puts them there.
-  auto hasLanes = [](RankedTensorType type, int64_t featureDim) {
-    return featureDim != type.getRank() - 1;
-  };
-  if (auto spmm = dyn_cast<SpMMOp>(op))
-    return hasLanes(spmm.getX().getType(), spmm.getFeatureDim());
-  if (auto sddmm = dyn_cast<SDDMMOp>(op))
-    return hasLanes(sddmm.getA().getType(), sddmm.getFeatureDim());
-  return isa<ToDenseOp, SampleOp, LiveOp, NumAbsentOp, ScatterAddOp>(op);
+  return isa<SpMMOp, SDDMMOp, ToDenseOp, SampleOp, LiveOp, NumAbsentOp,
+             ScatterAddOp>(op);
 }
 
 bool bsr::isPointwise(Operation *op) {

@@ -32,8 +32,18 @@ static LogicalResult replaceIndices(Value pattern, ValueRange views) {
 }
 
 /// The type of an index array of `extent` entries.
-static Type getIndexArray(Builder &b, int64_t extent) {
+static Type getIndexArray(Builder &b, int64_t extent, bool isBuffer = false) {
+  if (isBuffer)
+    return MemRefType::get({extent}, b.getI32Type());
   return RankedTensorType::get({extent}, b.getI32Type());
+}
+
+/// True if `pattern` is used by bufferized operations.
+static bool isBufferized(Value pattern) {
+  return llvm::any_of(pattern.getUsers(), [](Operation *user) {
+    return user->getNumResults() &&
+           isa<MemRefType>(user->getResult(0).getType());
+  });
 }
 
 /// Replaces argument `index` of `func`, pattern number `number`, by its two
@@ -43,12 +53,13 @@ static LogicalResult expandArgument(func::FuncOp func, unsigned index,
   Builder b(func.getContext());
   BlockArgument argument = func.getArgument(index);
   auto type = cast<PatternType>(argument.getType());
-  Type slots = getIndexArray(b, type.getSlots());
+  bool isBuffer = isBufferized(argument);
+  Type slots = getIndexArray(b, type.getSlots(), isBuffer);
   std::pair<StringRef, Type> views[] = {
-      {"row_ptr", getIndexArray(b, type.getGridRows() + 1)},
+      {"row_ptr", getIndexArray(b, type.getGridRows() + 1, isBuffer)},
       {"col_idx", slots},
       {"slot", slots},
-      {"col_ptr", getIndexArray(b, type.getGridCols() + 1)},
+      {"col_ptr", getIndexArray(b, type.getGridCols() + 1, isBuffer)},
       {"row_idx", slots},
       {"slot_t", slots},
   };

@@ -68,22 +68,35 @@ static SmallVector<Value> getZeros(Emitter &e, Type type, int64_t count) {
   return SmallVector<Value>(count, e.broadcast(zero));
 }
 
-/// The extents of `shape` but the features and the lanes, which are last.
-static SmallVector<int64_t> getLeading(ArrayRef<int64_t> shape,
-                                       int64_t featureDim) {
-  SmallVector<int64_t> extents(shape.drop_back());
-  extents.erase(extents.begin() + featureDim);
-  return extents;
-}
+namespace {
+/// Where the dimensions of activations are: features at `featureDim`, lanes
+/// last if that leaves a dimension for them (`bsr-layout` sees to it; without
+/// lanes, products are right and scalar), others leading.
+struct Activations {
+  Activations(ArrayRef<int64_t> shape, int64_t featureDim)
+      : featureDim(featureDim),
+        hasLanes(featureDim + 1 != static_cast<int64_t>(shape.size())),
+        tokens(hasLanes ? shape.back() : 1),
+        leading(hasLanes ? shape.drop_back() : shape) {
+    leading.erase(leading.begin() + featureDim);
+  }
 
-static SmallVector<Index> getPosition(ArrayRef<Index> leading,
-                                      int64_t featureDim, Index feature,
-                                      Index lane) {
-  SmallVector<Index> at(leading);
-  at.insert(at.begin() + featureDim, feature);
-  at.push_back(lane);
-  return at;
-}
+  SmallVector<Index> at(ArrayRef<Index> outer, Index feature,
+                        Index lane) const {
+    SmallVector<Index> position(outer);
+    position.insert(position.begin() + featureDim, feature);
+    if (hasLanes)
+      position.push_back(lane);
+    return position;
+  }
+
+  int64_t featureDim;
+  bool hasLanes;
+  /// The extent of the lanes, and those of the leading token dimensions.
+  int64_t tokens;
+  SmallVector<int64_t> leading;
+};
+} // namespace
 
 /// Gathers: a work item is a panel of lanes of one token slice and a line of
 /// blocks of the output. It walks the stored blocks of its line, with a
@@ -93,8 +106,7 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
   PatternType pattern = op.getPattern().getType();
   bool transpose = op.getTranspose();
   const PatternView &view = patterns.at({op.getPattern(), !transpose});
-  ArrayRef<int64_t> shape = op.getX().getType().getShape();
-  int64_t featureDim = op.getFeatureDim();
+  Activations activations(op.getX().getType().getShape(), op.getFeatureDim());
   int64_t lines = transpose ? pattern.getGridRows() : pattern.getGridCols();
   int64_t outBlock =
       transpose ? pattern.getBlockRows() : pattern.getBlockCols();
@@ -105,7 +117,7 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
 
   int64_t rows = getDivisor(outBlock, Registers::tileRows);
   int64_t vectors = e.registers.tileVectors() * Registers::tileRows / rows;
-  int64_t tokens = shape.back();
+  int64_t tokens = activations.tokens;
   int64_t panel = std::min<int64_t>(e.registers.lanes * vectors,
                                     llvm::bit_floor<uint64_t>(tokens));
   auto emitLine = [&](ArrayRef<Index> leading, Index line, Value low,
@@ -117,10 +129,10 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
             e, view, line, getZeros(e, sumType, rows),
             [&](Index slot, Index block, ValueRange outer) {
               return e.loop(inBlock, outer, [&](Index k, ValueRange carried) {
-                Value x =
-                    e.read(op.getX(),
-                           getPosition(leading, featureDim,
-                                       e.multiplyAdd(block, inBlock, k), lane));
+                Value x = e.read(
+                    op.getX(),
+                    activations.at(leading, e.multiplyAdd(block, inBlock, k),
+                                   lane));
                 SmallVector<Value> next;
                 for (int64_t row = 0; row != rows; ++row) {
                   Index out = first.plus(row);
@@ -136,7 +148,7 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
         for (auto [row, sum] : llvm::enumerate(sums)) {
           Index feature = e.multiplyAdd(line, outBlock, first.plus(row));
           e.store(e.convert(sum, outType), output,
-                  getPosition(leading, featureDim, feature, lane));
+                  activations.at(leading, feature, lane));
         }
         return SmallVector<Value>();
       });
@@ -144,7 +156,7 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
   };
 
   int64_t panels = tokens / panel;
-  SmallVector<int64_t> extents = getLeading(shape, featureDim);
+  SmallVector<int64_t> extents(activations.leading);
   extents.append({panels, lines});
   emitParallel(e, extents, [&](ArrayRef<Index> at) {
     Index low = e.multiplyAdd(at[at.size() - 2], panel, Index::constant(0));
@@ -165,8 +177,7 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
                       const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
   const PatternView &view = patterns.at({op.getPattern(), false});
-  ArrayRef<int64_t> shape = op.getA().getType().getShape();
-  int64_t featureDim = op.getFeatureDim();
+  Activations activations(op.getA().getType().getShape(), op.getFeatureDim());
   Type sumType = getSumType(e.b, {op.getA().getType(), op.getB().getType(),
                                   op.getValues().getType()});
   Type outType = op.getValues().getType().getElementType();
@@ -174,7 +185,7 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
           blockCols = pattern.getBlockCols();
   int64_t rows = getDivisor(blockRows, Registers::tileRows);
   int64_t cols = getDivisor(blockCols, e.registers.tileVectors());
-  int64_t tokens = shape.back();
+  int64_t tokens = activations.tokens;
   int64_t width = std::min<int64_t>(
       // Few sums in a tile: more vectors in flight.
       e.registers.lanes * std::max<int64_t>(1, 4 / (rows * cols)),
@@ -197,7 +208,7 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
               if (!chunks)
                 continue;
               e.width = size;
-              SmallVector<int64_t> extents = getLeading(shape, featureDim);
+              SmallVector<int64_t> extents(activations.leading);
               extents.push_back(chunks);
               SmallVector<Value> sums = e.nest(
                   extents, getZeros(e, sumType, rows * cols),
@@ -207,9 +218,8 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
                     lane.lanes = size > 1;
                     SmallVector<Value> as, bs, next;
                     auto read = [&](Value tensor, Index feature) {
-                      return e.read(tensor,
-                                    getPosition(ivs.drop_back(), featureDim,
-                                                feature, lane));
+                      return e.read(tensor, activations.at(ivs.drop_back(),
+                                                           feature, lane));
                     };
                     for (int64_t i = 0; i != rows; ++i)
                       as.push_back(read(op.getA(), aRow.plus(i)));

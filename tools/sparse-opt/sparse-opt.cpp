@@ -14,6 +14,7 @@ int main(int argc, char **argv) {
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
   registry.insert<mlir::bsr::BSRDialect>();
+  mlir::bsr::registerBufferizableOpInterfaceExternalModels(registry);
   mlir::registerAllPasses();
   mlir::bsr::registerBSRPasses();
   mlir::bsr::registerBSRPipelines();

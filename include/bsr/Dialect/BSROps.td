@@ -49,6 +49,7 @@ def BSR_IndicesOp : BSR_Op<"indices", [Pure]> {
     `transpose`, its column view (`ptr = col_ptr`, `idx = row_idx`). Block row `i`
     stores the blocks `idx[k]` in the slots `slot[k]`, for `k` from `ptr[i]` to
     `ptr[i + 1] - 1`; entries of `idx` and `slot` past `ptr`'s last are unspecified.
+    The arrays are tensors, or buffers once bufferized.
 
     Example:
 
@@ -59,8 +60,8 @@ def BSR_IndicesOp : BSR_Op<"indices", [Pure]> {
     ```
   }];
   let arguments = (ins BSR_Pattern:$pattern, UnitAttr:$transpose);
-  let results = (outs 1DTensorOf<[I32]>:$ptr, 1DTensorOf<[I32]>:$idx,
-                      1DTensorOf<[I32]>:$slot);
+  let results = (outs BSR_IndexArray:$ptr, BSR_IndexArray:$idx,
+                      BSR_IndexArray:$slot);
   let assemblyFormat = [{
     $pattern (`transpose` $transpose^)? attr-dict
     `:` qualified(type($pattern)) `->` type($ptr) `,` type($idx) `,` type($slot)

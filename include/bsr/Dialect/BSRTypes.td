@@ -90,6 +90,7 @@ def BSR_Activations
 def BSR_StaticTensor : Type<And<[AnyRankedTensor.predicate, HasStaticShapePred]>,
                             "tensor of static shape", "::mlir::RankedTensorType">;
 
+def BSR_IndexArray : AnyTypeOf<[1DTensorOf<[I32]>, MemRefRankOf<[I32], [1]>]>;
 def BSR_LaunchInput : AnyTypeOf<[BSR_StaticTensor, BSR_Pattern]>;
 
 #endif // BSR_DIALECT_BSRTYPES

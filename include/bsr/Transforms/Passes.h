@@ -46,6 +46,11 @@ struct ToCPUOptions : ToLLVMOptions {
 /// LLVM dialect.
 void buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options);
 
+/// Lets upstream's bufferization work on the dialect's operations: each becomes
+/// its loops, into a new buffer. `bsr-lower-patterns` then turns the patterns
+/// into index arrays.
+void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
+
 /// Registers the named pipelines.
 void registerBSRPipelines();
 
