@@ -6,6 +6,8 @@
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace mlir::bsr {
@@ -111,6 +113,28 @@ static Value getInit(OpBuilder &b, const Update &update) {
   return init;
 }
 
+/// Makes `loop` leave what it carries to its next round in the buffers in which
+/// it got it. One value may be the old one of another: those are copied first.
+static void carryInPlace(scf::ForOp loop) {
+  Operation *yield = loop.getBody()->getTerminator();
+  OpBuilder b(yield);
+  Location loc = yield->getLoc();
+  SmallVector<std::pair<OpOperand &, BlockArgument>> updates;
+  for (auto [next, carried] :
+       llvm::zip_equal(yield->getOpOperands(), loop.getRegionIterArgs()))
+    if (isa<RankedTensorType>(carried.getType()) && next.get() != carried)
+      updates.emplace_back(next, carried);
+  for (auto [next, carried] : updates)
+    if (llvm::is_contained(loop.getRegionIterArgs(), next.get()))
+      next.set(bufferization::AllocTensorOp::create(
+          b, loc, cast<RankedTensorType>(carried.getType()),
+          /*dynamicSizes=*/ValueRange(), /*copy=*/next.get()));
+  for (auto [next, carried] : updates)
+    next.set(bufferization::MaterializeInDestinationOp::create(
+                 b, loc, next.get(), carried)
+                 .getResult());
+}
+
 namespace {
 struct ReuseState : bsr::impl::BSRReuseStateBase<ReuseState> {
   using Base::Base;
@@ -119,6 +143,7 @@ struct ReuseState : bsr::impl::BSRReuseStateBase<ReuseState> {
     func::FuncOp step = getOperation();
     if (!isStep(step))
       return;
+    step.walk(carryInPlace);
     Operation *terminator = step.front().getTerminator();
     llvm::MapVector<LaunchOp, SmallVector<Update>> updates;
     for (auto [argument, value] :

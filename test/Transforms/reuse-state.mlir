@@ -97,3 +97,24 @@ func.func @returned(%w: tensor<8xf32> {bsr.name = "w", bsr.result = 0 : i64})
   %next = bsr.launch @decay ins(%w : tensor<8xf32>) outs(%init : tensor<8xf32>) in_place = [0] -> tensor<8xf32>
   return %next, %w : tensor<8xf32>, tensor<8xf32>
 }
+
+// What a loop carries stays in one buffer: a value that is the old one of another is
+// copied, the next value is put where the old one was.
+// CHECK-LABEL: func @loop
+// CHECK:         scf.for {{.*}} iter_args(%[[A:.*]] = %{{.*}}, %[[B:.*]] = %{{.*}}, %[[C:.*]] = %{{.*}}, %{{.*}} = %{{.*}})
+// CHECK:           %[[NEXT:.*]] = bsr.launch
+// CHECK-NEXT:      arith.addi
+// CHECK-NEXT:      %[[OLD:.*]] = bufferization.alloc_tensor() copy(%[[A]])
+// CHECK-NEXT:      %[[NEXT_A:.*]] = bufferization.materialize_in_destination %[[NEXT]] in %[[A]]
+// CHECK-NEXT:      %[[NEXT_B:.*]] = bufferization.materialize_in_destination %[[OLD]] in %[[B]]
+// CHECK-NEXT:      scf.yield %[[NEXT_A]], %[[NEXT_B]], %[[C]], %{{.*}} :
+func.func @loop(%w: tensor<8xf32> {bsr.name = "w"}, %lo: index, %hi: index) -> (tensor<8xf32> {bsr.name = "y"}) {
+  %init = tensor.empty() : tensor<8xf32>
+  %0:4 = scf.for %i = %lo to %hi step %hi iter_args(%a = %w, %b = %w, %c = %w, %n = %lo)
+      -> (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, index) {
+    %next = bsr.launch @decay ins(%b : tensor<8xf32>) outs(%init : tensor<8xf32>) -> tensor<8xf32>
+    %m = arith.addi %n, %hi : index
+    scf.yield %next, %a, %c, %m : tensor<8xf32>, tensor<8xf32>, tensor<8xf32>, index
+  }
+  return %0#1 : tensor<8xf32>
+}

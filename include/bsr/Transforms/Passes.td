@@ -606,7 +606,8 @@ def BSRReuseState : Pass<"bsr-reuse-state", "func::FuncOp"> {
     lies and a step copies no parameter. If the old value is read later, the kernel
     moves behind the last reader, and with it what needs its results; where that
     is not possible because a reader needs the new value too, nothing changes and
-    `bsr-store-results` copies at the end of the step.
+    `bsr-store-results` copies at the end of the step. Loops leave what they carry
+    from round to round in one buffer, too, by a copy where need be.
 
     Before:
 
@@ -643,7 +644,9 @@ def BSRReuseState : Pass<"bsr-reuse-state", "func::FuncOp"> {
   let statistics = [
     Statistic<"numReused", "num-reused", "Number of arguments that a kernel updates in place">,
   ];
-  let dependentDialects = ["tensor::TensorDialect"];
+  let dependentDialects = [
+    "bufferization::BufferizationDialect", "tensor::TensorDialect",
+  ];
 }
 
 def BSRStoreResults : Pass<"bsr-store-results", "func::FuncOp"> {
@@ -842,6 +845,38 @@ def BSRApproximateMath : Pass<"bsr-approximate-math"> {
   let dependentDialects = [
     "arith::ArithDialect", "math::MathDialect", "vector::VectorDialect",
   ];
+}
+
+def BSRExpandBF16 : Pass<"bsr-expand-bf16"> {
+  let summary = "Convert between f32 and bf16 with integer arithmetic";
+  let description = [{
+    A bf16 is the upper half of an f32, rounded to nearest even. Few processors have
+    instructions for the conversion and the C library of Debian 12 has no function;
+    shifts and sums run in vectors everywhere.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: bf16) -> f32 {
+      %y = arith.extf %x : bf16 to f32
+      return %y : f32
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: bf16) -> f32 {
+      %c16_i32 = arith.constant 16 : i32
+      %bits = arith.bitcast %x : bf16 to i16
+      %wide = arith.extui %bits : i16 to i32
+      %shifted = arith.shli %wide, %c16_i32 : i32
+      %y = arith.bitcast %shifted : i32 to f32
+      return %y : f32
+    }
+    ```
+  }];
+  let dependentDialects = ["arith::ArithDialect", "vector::VectorDialect"];
 }
 
 def BSRFastMath : Pass<"bsr-fast-math"> {
