@@ -117,10 +117,10 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
   builder.setInsertionPointToEnd(entry);
   func::ReturnOp::create(builder, loc);
 
-  if (nests.size() == 1)
+  if (nests.size() == 1 && isOnePointwiseNest(roots.front(), roots.front()))
     for (BlockArgument argument : body.getArguments())
       if (Value buffer = emitter.getBuffer(argument))
-        if (isa<MemRefType>(buffer.getType()) && isPointwise(roots.front()) &&
+        if (isa<MemRefType>(buffer.getType()) &&
             !emitter.readElsewhere.contains(buffer))
           inPlace.push_back(argument.getArgNumber());
   return kernel;

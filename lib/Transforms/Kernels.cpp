@@ -235,22 +235,23 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
     e.lockstep = at;
     // Everything is computed before anything is written: an output may lie
     // where an input lay.
-    SmallVector<std::pair<Value, Value>> results;
+    SmallVector<std::tuple<Value, Value, SmallVector<Index>>> results;
     for (Operation *root : roots) {
       auto op = cast<linalg::GenericOp>(root);
-      for (OpResult result : op->getResults())
-        if (Value output = outputs.lookup(result))
-          results.push_back(
-              {op == first && op->getNumResults() == 1
-                   ? e.read(result, at)
-                   : e.read(result, applyMap(op.getIndexingMapsArray()
-                                                 [op.getNumDpsInputs() +
-                                                  result.getResultNumber()],
-                                             getLoops(op, 0, at))),
-               output});
+      SmallVector<Index> point = getLoops(op, 0, at);
+      for (OpResult result : op->getResults()) {
+        Value output = outputs.lookup(result);
+        if (!output)
+          continue;
+        SmallVector<Index> place = applyMap(
+            op.getIndexingMapsArray()[op.getNumDpsInputs() +
+                                      result.getResultNumber()],
+            point);
+        results.push_back({e.read(result, place), output, place});
+      }
     }
-    for (auto [value, output] : results)
-      e.store(value, output, at);
+    for (const auto &[value, output, place] : results)
+      e.store(value, output, place);
     e.lockstep.reset();
   });
 }
