@@ -25,11 +25,11 @@ VIEWS = ["row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t"]
 def to_bf16(array):
     """Rounds to bf16, ties to even."""
     bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16).reshape(np.shape(array))
 
 
 def from_bf16(array):
-    return (array.astype(np.uint32) << 16).view(np.float32)
+    return (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def aligned(shape, dtype):
@@ -116,7 +116,8 @@ class Step:
                 array[...] = given
             buffers.append(array)
         arena = aligned([self.manifest["arena_bytes"]], np.uint8)
-        if threads is not None:
+        # A step without parallel loops has no OpenMP.
+        if threads is not None and hasattr(self.library, "omp_set_num_threads"):
             self.library.omp_set_num_threads(threads)
         pointers = (ctypes.c_void_p * len(buffers))(*[b.ctypes.data for b in buffers])
         for _ in range(steps):

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Contractions, reductions and element-wise operations, compiled, against numpy.
+
+Each case builds operations over random extents; one step holds several cases. A
+sum of n terms must agree within n unit roundoffs of the sum of magnitudes, and the
+functions of `math` within 8 units in the last place of the terms they make.
+"""
+
+import string
+
+import numpy as np
+import step
+
+KINDS = {np.dtype(t): k for k, t in step.TYPES.items() if k != "bf16"}
+ROUNDOFF = 2.0**-24
+EXTENTS = [1, 2, 3, 5, 7, 8, 13, 16, 17, 30, 33, 64]
+MULTIPLY_ADD = "%m = arith.mulf %a, %b : f32\n %s = arith.addf %m, %o : f32\n linalg.yield %s : f32"
+ADD = "%s = arith.addf %a, %o : f32\n linalg.yield %s : f32"
+NEGATE = "%n = arith.negf %a : f32\n linalg.yield %n : f32"
+COPY = "linalg.yield %a : f32"
+
+
+class Tensor:
+    """An SSA value with its shape and element type."""
+
+    def __init__(self, name, shape, kind="f32"):
+        self.name, self.shape, self.kind = name, tuple(shape), kind
+
+    @property
+    def type(self):
+        return f"tensor<{''.join(f'{extent}x' for extent in self.shape)}{self.kind}>"
+
+
+class Program:
+    """A step under construction: its arguments, its operations, and what its results must be."""
+
+    def __init__(self, seed):
+        self.random = np.random.default_rng(seed)
+        self.arguments, self.lines, self.arrays, self.wanted = [], [], {}, []
+
+    def extents(self, count):
+        return [int(extent) for extent in self.random.choice(EXTENTS, count)]
+
+    def name(self):
+        return f"%v{len(self.lines)}"
+
+    def add(self, array):
+        """An argument that holds `array`."""
+        name = f"a{len(self.arguments)}"
+        tensor = Tensor("%" + name, array.shape, KINDS[array.dtype])
+        self.arguments.append(f'{tensor.name}: {tensor.type} {{bsr.name = "{name}"}}')
+        self.arrays[name] = array
+        return tensor
+
+    def normal(self, *shape):
+        array = self.random.standard_normal(shape).astype(np.float32)
+        return array, self.add(array)
+
+    def op(self, text, shape, kind="f32"):
+        """The result of the operation `text`, in which {type} is the type of the result."""
+        result = Tensor(self.name(), shape, kind)
+        self.lines.append(f"{result.name} = {text.format(type=result.type)}")
+        return result
+
+    def fill(self, shape, value="0.0", kind="f32"):
+        scalar = self.name()
+        self.lines.append(f"{scalar} = arith.constant {value}" + f" : {kind}" * (kind != "i1"))
+        empty = self.op("tensor.empty() : {type}", shape, kind)
+        return self.op(f"linalg.fill ins({scalar} : {kind}) outs({empty.name} : {empty.type}) -> {{type}}", shape, kind)
+
+    def generic(self, maps, inputs, body, inits=None, kind="f32", extents=None):
+        """A linalg.generic with maps as in einsum ("ij,jk->ik"; 0 is a constant). Loops that
+        no result has are reductions. The body calls inputs %a, %b, ... and inits %o, %p."""
+        left, right = maps.split("->")
+        operands, results = left.split(",")[:len(inputs)], right.split(",")
+        loops = sorted(set(right + left) - set("0,"), key=(right + left).index)
+        extent = dict(extents or {})
+        for letters, tensor in zip(operands, inputs):
+            extent.update(zip(letters, tensor.shape if tensor.shape else ()))
+        if inits is None:
+            inits = [self.op("tensor.empty() : {type}", [extent.get(l, 1) for l in letters], kind) for letters in results]
+        names = {0: [chr(ord("a") + i) for i in range(len(operands))], 1: ["o", "p"][:len(results)]}
+        to_map = lambda letters: f"affine_map<({', '.join(loops)}) -> ({', '.join(letters)})>"
+        kinds = ", ".join('"parallel"' if loop in right else '"reduction"' for loop in loops)
+        list_of = lambda tensors: f"{', '.join(t.name for t in tensors)} : {', '.join(t.type for t in tensors)}"
+        block = ", ".join(f"%{name}: {t.kind}" for name, t in zip(names[0] + names[1], [*inputs, *inits]))
+        first = self.name()
+        types = ", ".join(t.type for t in inits)
+        results_of = f"{first}:{len(inits)}" if len(inits) > 1 else first
+        self.lines.append(
+            f"{results_of} = linalg.generic {{indexing_maps = [{', '.join(map(to_map, operands + results))}], "
+            f"iterator_types = [{kinds}]}} " + (f"ins({list_of(inputs)}) " if inputs else "")
+            + f"outs({list_of(inits)}) {{\n^bb0({block}):\n {body}\n}} -> " + (f"({types})" if len(inits) > 1 else types))
+        results = [Tensor(f"{first}#{i}" if len(inits) > 1 else first, t.shape, t.kind) for i, t in enumerate(inits)]
+        return results if len(results) > 1 else results[0]
+
+    def check(self, tensor, want, bound=0.0):
+        """Makes `tensor` a result that must equal `want` within `bound`."""
+        want = np.asarray(want)
+        assert tensor.shape == want.shape, (tensor.shape, want.shape)
+        self.wanted.append((tensor, want, bound))
+
+    def run(self, label):
+        results = ", ".join(f'{t.type} {{bsr.name = "r{i}"}}' for i, (t, _, _) in enumerate(self.wanted))
+        values = f"{', '.join(t.name for t, _, _ in self.wanted)} : {', '.join(t.type for t, _, _ in self.wanted)}"
+        compiled = step.compile(f"func.func @step({', '.join(self.arguments)}) -> ({results}) {{\n"
+                                + "\n".join(self.lines) + f"\nreturn {values}\n}}")
+        one, two = (compiled.run(self.arrays, threads=threads) for threads in (1, 2))
+        for number, (_, want, bound) in enumerate(self.wanted):
+            got = one[f"r{number}"]
+            assert got.tobytes() == two[f"r{number}"].tobytes(), f"{label}: result {number} depends on threads"
+            error = np.abs(got.astype(np.float64) - want.astype(np.float64))
+            assert (error <= bound).all(), \
+                f"{label}: result {number} of shape {want.shape} is wrong by {np.max(error - bound)}"
+
+
+def contraction(p, maps, inits=False):
+    """A product over all loops that the result does not have."""
+    left, right = maps.split("->")
+    extent = dict(zip(sorted(set(left) - {","}), p.extents(8)))
+    arrays, tensors = zip(*[p.normal(*[extent[l] for l in letters]) for letters in left.split(",")])
+    start, init = p.normal(*[extent[l] for l in right]) if inits else (0.0, p.fill([extent[l] for l in right]))
+    wide = [a.astype(np.float64) for a in arrays]
+    terms = np.prod([extent[l] for l in set(left) - set(right + ",")]) + 1
+    magnitudes = np.einsum(maps, *map(np.abs, wide)) + np.abs(start)
+    result = p.generic(maps, tensors, MULTIPLY_ADD, [init])
+    p.check(result, np.einsum(maps, *wide) + start, (terms + 1) * ROUNDOFF * magnitudes)
+
+
+def contractions(p):
+    # Attention: scores and what they weigh.
+    contraction(p, "bqhd,bkhd->bhqk")
+    contraction(p, "bhqk,bkhd->bqhd")
+    contraction(p, "bhdq,bhdk->bhkq")
+    for maps in ("mk,kn->mn", "mk,nk->mn", "km,kn->mn", "km,nk->mn", "mk,kn->nm"):
+        contraction(p, maps, inits=True)
+    for maps in ("k,k->", "mk,k->m", "km,k->m", "m,n->mn", "mkl,lkn->mn", "bmk,bkn->bmn"):
+        contraction(p, maps)
+
+
+REDUCTIONS = [
+    ("addf", "0.0", np.sum), ("maximumf", "0xFF800000", np.max), ("minimumf", "0x7F800000", np.min),
+    ("mulf", "1.0", np.prod), ("maxnumf", "0xFF800000", np.max),
+]
+
+
+def reductions(p):
+    for name, neutral, reference in REDUCTIONS:
+        for rank, maps in [(3, "ijk->ij"), (3, "ijk->jk"), (3, "ijk->ik"), (2, "ij->"), (3, "ijk->kj"), (1, "i->")]:
+            # Close to 1, so that no product underflows.
+            x = np.exp(0.01 * p.random.standard_normal(p.extents(rank))).astype(np.float32)
+            tensor = p.add(x)
+            left, right = maps.split("->")
+            axes = tuple(i for i, l in enumerate(left) if l not in right)
+            shape = dict(zip(left, x.shape))
+            init = p.fill([shape[l] for l in right], neutral)
+            body = f"%s = arith.{name} %a, %o : f32\n linalg.yield %s : f32"
+            want = reference(x.astype(np.float64), axis=axes)
+            size = np.abs(want) if name == "mulf" else np.sum(np.abs(x.astype(np.float64)), axis=axes)
+            bound = np.prod([x.shape[a] for a in axes]) * ROUNDOFF * size if name in ("addf", "mulf") else 0.0
+            if maps == "ijk->kj":
+                want, bound = want.T, np.transpose(bound) if np.ndim(bound) else bound
+            p.check(p.generic(maps, [tensor], body, [init]), want, bound)
+    # Not associative: one step after the other.
+    x, tensor = p.normal(*p.extents(2))
+    left = np.float32(0) * x[:, 0]
+    for column in x.T:
+        left = np.float32(0.5) * left - column
+    body = ("%h = arith.constant 0.5 : f32\n %t = arith.mulf %h, %o : f32\n %s = arith.subf %t, %a : f32\n"
+            "linalg.yield %s : f32")
+    p.check(p.generic("ij->i", [tensor], body, [p.fill(x.shape[:1])]), left, 8 * ROUNDOFF * np.abs(x).sum(1))
+    # Integers and bits.
+    n, m = p.extents(2)
+    numbers = p.random.integers(-100, 100, (n, m)).astype(np.int32)
+    bits = numbers > 30
+    for array, name, kind, neutral, reference in [
+            (numbers, "addi", "i32", "0", np.sum), (numbers, "maxsi", "i32", "-2147483648", np.max),
+            (bits, "ori", "i1", "false", np.any), (bits, "andi", "i1", "true", np.all)]:
+        for maps, axis in [("ij->i", 1), ("ij->j", 0)]:
+            init = p.fill([array.shape[1 - axis]], neutral, kind)
+            body = f"%s = arith.{name} %a, %o : {kind}\n linalg.yield %s : {kind}"
+            p.check(p.generic(maps, [p.add(array)], body, [init]), reference(array, axis=axis))
+
+
+def several_results(p):
+    # Sums and sums of squares in one go.
+    for maps, axis in [("ij->i,i", 1), ("ij->j,j", 0)]:
+        x, tensor = p.normal(*p.extents(2))
+        wide = x.astype(np.float64)
+        n, shape = x.shape[axis], [x.shape[1 - axis]]
+        body = ("%s = arith.addf %a, %o : f32\n %q = arith.mulf %a, %a : f32\n %t = arith.addf %q, %p : f32\n"
+                "linalg.yield %s, %t : f32, f32")
+        sums, squares = p.generic(maps, [tensor], body, [p.fill(shape), p.fill(shape)])
+        p.check(sums, wide.sum(axis), n * ROUNDOFF * np.abs(wide).sum(axis))
+        p.check(squares, (wide**2).sum(axis), (n + 1) * ROUNDOFF * (wide**2).sum(axis))
+    # The largest element and its place.
+    for maps, axis in [("ij->i,i", 1), ("ij->j,j", 0)]:
+        x, tensor = p.normal(*p.extents(2))
+        shape = [x.shape[1 - axis]]
+        body = (f"%i = linalg.index 1 : index\n %n = arith.index_cast %i : index to i32\n"
+                "%g = arith.cmpf ogt, %a, %o : f32\n %s = arith.select %g, %a, %o : f32\n"
+                "%t = arith.select %g, %n, %p : i32\n linalg.yield %s, %t : f32, i32")
+        best, place = p.generic(maps, [tensor], body, [p.fill(shape, "0xFF800000"), p.fill(shape, "0", "i32")])
+        p.check(best, x.max(axis))
+        p.check(place, x.argmax(axis).astype(np.int32))
+    # Element-wise, one of them transposed.
+    x, tensor = p.normal(*p.extents(2))
+    both = "%n = arith.negf %a : f32\n linalg.yield %a, %n : f32, f32"
+    inits = [p.op("tensor.empty() : {type}", x.shape), p.op("tensor.empty() : {type}", x.T.shape)]
+    first, second = p.generic("ij->ij,ji", [tensor], both, inits)
+    p.check(first, x)
+    p.check(second, -x.T)
+
+
+def softmax(p, axis):
+    x, tensor = p.normal(*p.extents(3))
+    letters = "ijk"
+    kept = letters.replace(letters[axis], "")
+    shape = [n for i, n in enumerate(x.shape) if i != axis]
+    largest = p.generic(f"ijk->{kept}", [tensor], "%s = arith.maximumf %a, %o : f32\n linalg.yield %s : f32",
+                        [p.fill(shape, "0xFF800000")])
+    powers = p.generic(f"ijk,{kept}->ijk", [tensor, largest],
+                       "%d = arith.subf %a, %b : f32\n %e = math.exp %d : f32\n linalg.yield %e : f32")
+    total = p.generic(f"ijk->{kept}", [powers], ADD, [p.fill(shape)])
+    result = p.generic(f"ijk,{kept}->ijk", [powers, total], "%q = arith.divf %a, %b : f32\n linalg.yield %q : f32")
+    wide = np.exp(x.astype(np.float64) - x.max(axis, keepdims=True))
+    want = wide / wide.sum(axis, keepdims=True)
+    # The exponential, its argument (below 10), the sum and the quotient.
+    p.check(result, want, (x.shape[axis] + 2 * 8 + 10 + 4) * ROUNDOFF * want)
+
+
+def element_wise(p):
+    for axis in range(3):
+        softmax(p, axis)
+    # Transposes, broadcasts and constants in maps.
+    i, j, k = p.extents(3)
+    (x, tx), (y, ty), (z, tz), (u, tu) = p.normal(i, j), p.normal(j), p.normal(i, 1), p.normal(j, k, i)
+    add3 = "%s = arith.addf %a, %b : f32\n %t = arith.addf %s, %c : f32\n linalg.yield %t : f32"
+    p.check(p.generic("ij,j,i0->ij", [tx, ty, tz], add3), x + y + z)
+    p.check(p.generic("ij,j,i0->ji", [tx, ty, tz], add3), (x + y + z).T)
+    p.check(p.generic("jki,ij->ikj", [tu, tx], "%s = arith.addf %a, %b : f32\n linalg.yield %s : f32"),
+            u.transpose(2, 1, 0) + x[:, None, :])
+    # Ranks 0 and 5.
+    scalar, ts = p.normal()
+    p.check(p.generic("->", [ts], NEGATE), -scalar)
+    w, tw = p.normal(2, 3, 5, 2, 7)
+    p.check(p.generic("abcde->cebda", [tw], NEGATE), -w.transpose(2, 4, 1, 3, 0))
+    # Large ones are divided among threads, with a rest.
+    for shape in [(5000,), (3, 4099), (2, 1, 9001)]:
+        v, tv = p.normal(*shape)
+        letters = "ijk"[:len(shape)]
+        p.check(p.generic(f"{letters}->{letters}", [tv], NEGATE), -v)
+        p.check(p.generic(f"{letters}->{letters[:-1]}", [tv], ADD, [p.fill(shape[:-1])]), v.astype(np.float64).sum(-1),
+                shape[-1] * ROUNDOFF * np.abs(v).sum(-1))
+    # Positions as data, along lanes and across.
+    count = "%i = linalg.index {} : index\n %n = arith.index_cast %i : index to i32\n %f = arith.sitofp %n : i32 to f32\n" \
+            "%s = arith.addf %a, %f : f32\n linalg.yield %s : f32"
+    p.check(p.generic("ij->ij", [tx], count.format(0)), x + np.arange(i, dtype=np.float32)[:, None])
+    p.check(p.generic("ij->ij", [tx], count.format(1)), x + np.arange(j, dtype=np.float32))
+    # Scalars and constants; a constant of different elements stays a tensor.
+    p.lines.append("%scalar = arith.constant 3.0 : f32")
+    p.lines.append(f"%splat = arith.constant dense<2.0> : {ty.type}")
+    p.lines.append("%list = arith.constant dense<[1.0, 2.0, 4.0]> : tensor<3xf32>")
+    captured = "%m = arith.mulf %a, %scalar : f32\n %s = arith.addf %m, %b : f32\n linalg.yield %s : f32"
+    p.check(p.generic("ij,j->ij", [tx, Tensor("%splat", [j])], captured), (x * np.float32(3) + 2), 4 * ROUNDOFF * (3 * np.abs(x) + 2))
+    three, t3 = p.normal(3, j)
+    p.check(p.generic("ij,i->ij", [t3, Tensor("%list", [3])], "%m = arith.mulf %a, %b : f32\n linalg.yield %m : f32"),
+            three * np.float32([[1], [2], [4]]))
+
+
+def booleans(p):
+    x, tensor = p.normal(*p.extents(2))
+    mask = p.generic("ij->ij", [tensor], "%z = arith.constant 0.0 : f32\n %g = arith.cmpf ogt, %a, %z : f32\n"
+                     "linalg.yield %g : i1", kind="i1")
+    choose = ("%z = arith.constant 0.0 : f32\n %s = arith.select %a, %b, %z : f32\n linalg.yield %s : f32")
+    p.check(mask, x > 0)
+    p.check(p.generic("ij,ij->ij", [mask, tensor], choose), np.maximum(x, 0))
+    p.check(p.generic("ij,ij->ji", [mask, tensor], choose), np.maximum(x, 0).T)
+    given = p.random.random(x.shape[::-1]) < 0.5
+    p.check(p.generic("ji,ij->ij", [p.add(given), tensor], choose), np.where(given.T, x, 0))
+    # Used many times and dear: stored between kernels.
+    dear = p.generic("ij->ij", [tensor], "%e = math.exp %a : f32\n %l = math.log %e : f32\n %z = arith.constant 0.5 : f32\n"
+                     "%g = arith.cmpf ogt, %l, %z : f32\n linalg.yield %g : i1", kind="i1")
+    assert (np.abs(x - 0.5) > 1e-5).all()
+    p.check(p.generic("ij->j", [dear], "%s = arith.ori %a, %o : i1\n linalg.yield %s : i1",
+                      [p.fill([x.shape[1]], "false", "i1")]), (x > 0.5).any(0))
+    p.check(p.generic("ij,ij->ij", [dear, tensor], choose), np.where(x > 0.5, x, 0))
+
+
+def gathers(p):
+    rows, columns, count = p.extents(3)
+    table, tt = p.normal(rows, columns)
+    ids = p.random.integers(0, rows, count).astype(np.int32)
+    ti = p.add(ids)
+    look_up = ("%r = arith.index_cast %a : i32 to index\n %c = linalg.index {dim} : index\n"
+               f"%e = tensor.extract {tt.name}[%r, %c] : {tt.type}\n linalg.yield %e : f32")
+    extents = {"j": columns, "i": count}
+    # Rows by row, lanes along features; then lanes along ids.
+    p.check(p.generic("i->ij", [ti], look_up.format(dim=1), [p.op("tensor.empty() : {type}", (count, columns))]), table[ids])
+    p.check(p.generic("i->ji", [ti], look_up.format(dim=0), [p.op("tensor.empty() : {type}", (columns, count))]), table[ids].T)
+    # Places that are known: as they are, transposed, one fixed.
+    for text, shape, want in [("%r, %c", (rows, columns), table), ("%c, %r", (columns, rows), table.T)]:
+        body = ("%r = linalg.index 0 : index\n %c = linalg.index 1 : index\n"
+                f"%e = tensor.extract {tt.name}[{text}] : {tt.type}\n linalg.yield %e : f32")
+        p.check(p.generic("->ij", [], body, [p.op("tensor.empty() : {type}", shape)]), want)
+    body = ("%r = arith.constant 0 : index\n %c = linalg.index 0 : index\n"
+            f"%e = tensor.extract {tt.name}[%r, %c] : {tt.type}\n linalg.yield %e : f32")
+    p.check(p.generic("->i", [], body, [p.op("tensor.empty() : {type}", (columns,))]), table[0])
+    # What is looked up is computed: the producer must be in memory or computed there.
+    negated = p.generic("ij->ij", [tt], NEGATE)
+    body = look_up.format(dim=1).replace(tt.name, negated.name)
+    p.check(p.generic("i->ij", [ti], body, [p.op("tensor.empty() : {type}", (count, columns))]), -table[ids])
+
+
+def views(p):
+    i, j, k = p.extents(3)
+    x, tx = p.normal(i, j, k)
+    negated = p.generic("ijk->ijk", [tx], NEGATE)
+    for source in (tx, negated):
+        sign = 1 if source is tx else -1
+        left = p.op(f"tensor.collapse_shape {source.name} [[0, 1], [2]] : {source.type} into {{type}}", (i * j, k))
+        right = p.op(f"tensor.collapse_shape {source.name} [[0], [1, 2]] : {source.type} into {{type}}", (i, j * k))
+        flat = p.op(f"tensor.collapse_shape {source.name} [[0, 1, 2]] : {source.type} into {{type}}", (i * j * k,))
+        a, b = -sign * x.reshape(i * j, k), -sign * x.reshape(i, j * k)
+        p.check(p.generic("ij->ij", [left], NEGATE), a)
+        p.check(p.generic("ij->ji", [left], NEGATE), a.T)
+        p.check(p.generic("ij->ij", [right], NEGATE), b)
+        p.check(p.generic("ij->ji", [right], NEGATE), b.T)
+        p.check(p.generic("i->i", [flat], NEGATE), a.reshape(-1))
+        total = np.abs(x).astype(np.float64)
+        p.check(p.generic("ij->i", [right], ADD, [p.fill([i])]), -b.astype(np.float64).sum(1),
+                j * k * ROUNDOFF * total.sum((1, 2)))
+        p.check(p.generic("ij->j", [left], ADD, [p.fill([k])]), -a.astype(np.float64).sum(0),
+                i * j * ROUNDOFF * total.sum((0, 1)))
+    m, n = p.extents(2)
+    y, ty = p.normal(m * n, k)
+    wide = p.op(f"tensor.expand_shape {ty.name} [[0, 1], [2]] output_shape [{m}, {n}, {k}] : {ty.type} into {{type}}", (m, n, k))
+    p.check(p.generic("ijk->ijk", [wide], NEGATE), -y.reshape(m, n, k))
+    p.check(p.generic("ijk->kij", [wide], NEGATE), -y.reshape(m, n, k).transpose(2, 0, 1))
+    p.check(p.generic("ijk->kji", [wide], NEGATE), -y.reshape(m, n, k).transpose(2, 1, 0))
+    # Units come and go; rank 0 too.
+    one, t1 = p.normal(1, 1)
+    p.check(p.generic("->", [p.op(f"tensor.collapse_shape {t1.name} [] : {t1.type} into {{type}}", ())], NEGATE), -one[0, 0])
+    units = p.op(f"tensor.expand_shape {ty.name} [[0, 1], [2, 3]] output_shape [1, {m * n}, {k}, 1] : {ty.type} into {{type}}",
+                 (1, m * n, k, 1))
+    p.check(p.generic("aijb->jabi", [units], NEGATE), -y.T[:, None, None, :])
+    # Slices.
+    low, high = sorted(p.random.choice(m * n + 1, 2, replace=False))
+    part = p.op(f"tensor.extract_slice {ty.name}[{low}, 0] [{high - low}, {k}] [1, 1] : {ty.type} to {{type}}", (high - low, k))
+    p.check(p.generic("ij->ij", [part], NEGATE), -y[low:high])
+    column = p.op(f"tensor.extract_slice {ty.name}[0, {k - 1}] [{m * n}, 1] [1, 1] : {ty.type} to {{type}}", (m * n, 1))
+    p.check(p.generic("ij->ji", [column], NEGATE), -y[:, k - 1:].T)
+    merged = p.op(f"tensor.collapse_shape {part.name} [[0, 1]] : {part.type} into {{type}}", ((high - low) * k,))
+    p.check(p.generic("i->i", [merged], NEGATE), -y[low:high].reshape(-1))
+
+
+def element_types(p):
+    x, tensor = p.normal(*p.extents(2))
+    half = p.generic("ij->ij", [tensor], "%h = arith.truncf %a : f32 to f16\n linalg.yield %h : f16", kind="f16")
+    p.check(half, x.astype(np.float16))
+    narrow = p.generic("ij->ji", [tensor], "%h = arith.truncf %a : f32 to bf16\n %w = arith.extf %h : bf16 to f32\n linalg.yield %w : f32")
+    p.check(narrow, step.from_bf16(step.to_bf16(x)).T)
+    wide = p.generic("ij->i", [tensor], "%w = arith.extf %a : f32 to f64\n %s = arith.addf %w, %o : f64\n linalg.yield %s : f64",
+                     [p.fill(x.shape[:1], "0.0", "f64")])
+    p.check(wide, x.astype(np.float64).sum(1), 2 * x.shape[1] * 2.0**-53 * np.abs(x).sum(1))
+    numbers = p.random.integers(-1000, 1000, x.shape).astype(np.int64)
+    body = "%f = arith.sitofp %a : i64 to f32\n %s = arith.mulf %f, %b : f32\n linalg.yield %s : f32"
+    p.check(p.generic("ij,ij->ij", [p.add(numbers), tensor], body), x * numbers.astype(np.float32))
+
+
+CASES = [contractions, reductions, several_results, element_wise, booleans, gathers, views, element_types]
+for seed in range(2):
+    for build in CASES:
+        program = Program([seed, len(build.__name__)])
+        build(program)
+        program.run(f"{build.__name__}, seed {seed}")

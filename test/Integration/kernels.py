@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every operation of the dialect, compiled, against dense masked products in float64.
+
+One step per block shape and element type holds all operations; it runs on every
+pattern. Where an operation rounds, the error is bounded element by element: a sum
+of n products taken with unit roundoff u differs from the exact one by at most
+n u / (1 - n u) times the sum of magnitudes, and the rounding to the result's type
+adds its own unit roundoff times the result. Everything else must be exact.
+"""
+
+import numpy as np
+import step
+
+GRID = (6, 5)
+TOKENS = [(2, 20), (37,), (1,)]
+BLOCKS = [(1, 1), (4, 4), (8, 8), (16, 16), (32, 32), (64, 64), (4, 8), (16, 1), (1, 16), (3, 6)]
+CASES = [("f32", block) for block in BLOCKS]
+CASES += [(kind, block) for kind in ("f16", "bf16", "f64") for block in [(4, 8), (16, 16)]]
+ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
+TINIEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149, "f64": 2.0**-1074}
+VOCABULARY, FEATURES = 11, 13
+
+
+class Case:
+    """A step with all operations on one pattern type, and what it computes."""
+
+    def __init__(self, kind, block):
+        self.kind, self.block = kind, block
+        # Small blocks: more of them.
+        self.grid = tuple(g * max(1, 4 // b) for g, b in zip(GRID, block))
+        self.shape = tuple(g * b for g, b in zip(self.grid, block))
+        self.slots = self.grid[0] * self.grid[1]
+        self.pattern = (f"!bsr.pattern<{self.shape[0]}x{self.shape[1]}, "
+                        f"block = {block[0]}x{block[1]}, slots = {self.slots}>")
+        self.arguments, self.body, self.results, self.checks = [], [], [], []
+
+    def tensor(self, shape, kind=None):
+        return f"tensor<{''.join(f'{extent}x' for extent in shape)}{kind or self.kind}>"
+
+    def argument(self, name, shape, kind=None):
+        self.arguments.append(
+            f'%{name}: {self.tensor(shape, kind)} {{bsr.name = "{name}", bsr.role = "batch"}}')
+        return f"%{name}", self.tensor(shape, kind)
+
+    def result(self, operation, operands, attributes, shape, check, kind=None):
+        """Adds `operation` with a result of `shape` that `check` looks at."""
+        name = f"r{len(self.results)}"
+        to = self.tensor(shape, kind)
+        types = ", ".join(type for _, type in operands)
+        self.body.append(f"%{name} = bsr.{operation} {attributes} : {types} -> {to}")
+        self.results.append((name, to))
+        self.checks.append((name, f"{operation} {attributes}", check))
+
+    def round(self, array):
+        """`array` in float64, but with values of this element type."""
+        if self.kind == "bf16":
+            return step.from_bf16(step.to_bf16(array)).astype(np.float64)
+        return array.astype(step.TYPES[self.kind]).astype(np.float64)
+
+    def store(self, array):
+        """`array` as a buffer of this element type."""
+        return step.to_bf16(array) if self.kind == "bf16" else array.astype(step.TYPES[self.kind])
+
+    def load(self, array):
+        return step.from_bf16(array).astype(np.float64) if self.kind == "bf16" else array.astype(np.float64)
+
+    def check_sum(self, got, want, magnitudes, terms, roundoff=None):
+        """Checks a sum of `terms` products; in f64 the reference rounds as well."""
+        u = roundoff or (ROUNDOFF["f64"] if self.kind == "f64" else ROUNDOFF["f32"])
+        bound = terms * u / (1 - terms * u) * magnitudes * (2 if self.kind == "f64" else 1)
+        bound += ROUNDOFF[self.kind] * (np.abs(want) + bound) + TINIEST[self.kind]
+        error = np.abs(self.load(got) - want)
+        assert (error <= bound).all(), f"error {np.max(error - bound)} above the bound"
+
+    def check_exact(self, got, want):
+        np.testing.assert_array_equal(self.load(got), self.load(self.store(want)))
+
+    def add_products(self, random, pattern, values):
+        for number, tokens in enumerate(TOKENS):
+            for feature in range(len(tokens) + 1):
+                shapes = [tokens[:feature] + (extent,) + tokens[feature:] for extent in self.shape]
+                data = [self.round(random.standard_normal(shape)) for shape in shapes]
+                names = [f"{letter}{number}_{feature}" for letter in "xy"]
+                x, y = (self.argument(name, shape) for name, shape in zip(names, shapes))
+                self.arrays.update({n: self.store(d) for n, d in zip(names, data)})
+                # Features last, as matrices of tokens.
+                flat = [np.moveaxis(d, feature, -1).reshape(-1, d.shape[feature]) for d in data]
+                for transpose in (False, True):
+                    def spmm(got, dense, _, transpose=transpose, feature=feature, flat=flat):
+                        w = dense.T if transpose else dense
+                        a = flat[transpose]
+                        got = np.moveaxis(got, feature, -1).reshape(-1, w.shape[1])
+                        self.check_sum(got, a @ w, np.abs(a) @ np.abs(w), w.shape[0])
+                    words = "transpose " if transpose else ""
+                    operand = y if transpose else x
+                    self.result("spmm", [pattern, values, operand],
+                                f"%p, %w, {operand[0]} {words}feature_dim = {feature}",
+                                shapes[not transpose], spmm)
+
+                def sddmm(got, _, place, flat=flat):
+                    a, b = flat
+                    got, want, size = (place(got), a.T @ b, np.abs(a).T @ np.abs(b))
+                    self.check_sum(self.store(np.where(np.isnan(got), want, got)), want, size, len(a))
+                self.result("sddmm", [pattern, x, y], f"%p, {x[0]}, {y[0]} feature_dim = {feature}",
+                            (self.slots,) + self.block, sddmm)
+
+    def add_conversions(self, random, pattern, values):
+        background = self.argument("background", ())
+        self.arrays["background"] = self.store(np.float64(-2.5))
+        for transpose in (False, True):
+            words = " transpose" if transpose else ""
+            shape = self.shape[::-1] if transpose else self.shape
+            for with_background in (False, True):
+                def to_dense(got, dense, place, transpose=transpose, back=-2.5 * with_background):
+                    want = np.where(self.covered, dense, back)
+                    self.check_exact(got, want.T if transpose else want)
+                operands = [pattern, values] + [background] * with_background
+                words_here = " background %background" * with_background + words
+                self.result("to_dense", operands, f"%p, %w{words_here}", shape, to_dense)
+            name = f"dense{transpose:d}"
+            matrix = self.round(random.standard_normal(shape))
+            self.arrays[name] = self.store(matrix)
+            argument = self.argument(name, shape)
+
+            def sample(got, _, place, matrix=matrix.T if transpose else matrix):
+                got = place(got)
+                self.check_exact(self.store(got[self.covered]), matrix[self.covered])
+            self.result("sample", [pattern, argument], f"%p, {argument[0]}{words}",
+                        (self.slots,) + self.block, sample)
+        self.result("live", [pattern], "%p", (self.slots,),
+                    lambda got, *_: np.testing.assert_array_equal(got, self.live), kind="i1")
+        self.result("num_absent", [pattern], "%p", (),
+                    lambda got, *_: self.check_exact(got, np.float64((~self.covered).sum())))
+
+    def add_scatters(self, random):
+        for number, (kind, tokens, feature) in enumerate([("i32", (2, 20), 2), ("i64", (37,), 0), ("i32", (3, 5), 1)]):
+            ids = random.integers(-2, VOCABULARY + 2, tokens)
+            shape = tokens[:feature] + (FEATURES,) + tokens[feature:]
+            updates = self.round(random.standard_normal(shape))
+            self.arrays[f"ids{number}"], self.arrays[f"u{number}"] = ids.astype(step.TYPES[kind]), self.store(updates)
+            operands = [self.argument(f"ids{number}", tokens, kind), self.argument(f"u{number}", shape)]
+
+            def scatter(got, *_, ids=ids, flat=np.moveaxis(updates, feature, -1).reshape(-1, FEATURES)):
+                hot = (ids.reshape(-1, 1) == np.arange(VOCABULARY)).astype(np.float64)
+                terms = int(hot.sum(0).max())
+                self.check_sum(got, hot.T @ flat, hot.T @ np.abs(flat), terms, ROUNDOFF[self.kind])
+            self.result("scatter_add", operands,
+                        f"%ids{number}, %u{number} feature_dim = {feature}", (VOCABULARY, FEATURES), scatter)
+
+    def compile(self):
+        random = np.random.default_rng(self.block)
+        self.arrays = {}
+        self.argument("w", (self.slots,) + self.block)
+        self.arguments[0] = self.arguments[0].replace("}", ", bsr.pattern = 1 : i64}").replace("batch", "param")
+        self.arguments.append(f'%p: {self.pattern} {{bsr.name = "w", bsr.role = "pattern", bsr.density = 1.0}}')
+        operands = ("%p", self.pattern), ("%w", self.tensor((self.slots,) + self.block))
+        self.add_products(random, *operands)
+        self.add_conversions(random, *operands)
+        self.add_scatters(random)
+        types = ", ".join(f'{type} {{bsr.name = "{name}"}}' for name, type in self.results)
+        lines = self.body + [f"return {', '.join('%' + name for name, _ in self.results)} : "
+                             f"{', '.join(type for _, type in self.results)}"]
+        return step.compile(f"func.func @step({', '.join(self.arguments)}) -> ({types}) {{\n"
+                            + "\n".join(lines) + "\n}")
+
+    def check(self, compiled, random, label, mask, order):
+        self.covered = np.kron(mask, np.ones(self.block)).astype(bool)
+        self.live = np.zeros(self.slots, bool)
+        self.live[order] = True
+        dense = np.where(self.covered, self.round(random.standard_normal(self.shape)), 0)
+        values = step.to_values(dense, mask, self.block, self.slots, order)
+        arrays = {"w": self.store(values), **self.arrays}
+        if self.kind == "bf16":
+            arrays["w"][~self.live] = 0x7FC0
+        runs = [compiled.run(arrays, {"w": mask}, {"w": order}, threads=threads) for threads in (1, 2, 2)]
+
+        def place(got):
+            """The matrix of stored blocks, NaN elsewhere."""
+            placed = step.to_dense(self.load(got), mask, order)
+            return np.where(self.covered, placed, np.nan)
+
+        for name, operation, check in self.checks:
+            where = f"{self.kind} {self.block} {label}: {operation}"
+            for run in runs[1:]:
+                assert run[name].tobytes() == runs[0][name].tobytes(), f"{where}: not the same bits"
+            try:
+                check(runs[0][name], dense, place)
+            except AssertionError as error:
+                raise AssertionError(f"{where}: {error}") from error
+
+
+def patterns(random, grid):
+    """Masks of blocks, and the slots of the blocks in row order."""
+    count = grid[0] * grid[1]
+    scattered = random.random(grid) < 0.4
+    holes = random.random(grid) < 0.6
+    holes[1, :] = holes[:, 2] = False
+    one = np.zeros(grid, bool)
+    one[grid[0] - 1, 1] = True
+    masks = {"random": scattered, "empty row and column": holes, "full": np.ones(grid, bool),
+             "one block": one, "no block": np.zeros(grid, bool)}
+    for label, mask in masks.items():
+        yield label, mask, np.arange(mask.sum())
+    yield "permuted slots", scattered, random.permutation(count)[:scattered.sum()]
+
+
+for kind, block in CASES:
+    case = Case(kind, block)
+    compiled = case.compile()
+    random = np.random.default_rng(1)
+    for label, mask, order in patterns(random, case.grid):
+        case.check(compiled, random, label, mask, order)
