@@ -28,13 +28,39 @@ static MemRefType getBufferType(Type tensor) {
   return MemRefType::get(type.getShape(), type.getElementType());
 }
 
+/// Checks that `cluster` computes its results, and by operations that kernels
+/// are made of.
+static LogicalResult verifyCluster(func::FuncOp cluster) {
+  if (cluster.isExternal())
+    return cluster.emitError("expected a cluster with a body, but got a "
+                             "declaration");
+  Block &body = cluster.getBody().front();
+  Operation *terminator = body.getTerminator();
+  for (Value result : terminator->getOperands())
+    if (auto argument = dyn_cast<BlockArgument>(result))
+      return cluster.emitError("expected a cluster to compute its results, but "
+                               "got argument #")
+             << argument.getArgNumber();
+  for (Operation &op : body.without_terminator()) {
+    bool isRoot = llvm::is_contained(op.getUsers(), terminator);
+    bool isElement = Emitter::isInlinable(&op) &&
+                     (!isa<linalg::GenericOp>(op) || isPointwise(&op));
+    if (isRoot ? isKernel(&op) : isElement)
+      continue;
+    return op.emitError("expected an operation that a cluster can compute, "
+                        "but got '")
+           << op.getName() << "'";
+  }
+  return success();
+}
+
 /// Emits the body of `cluster` into a function on buffers that takes its place:
 /// inputs, then outputs. Returns, per input, the pattern views that the body
 /// needs (bit 0 rows, bit 1 columns), and the inputs that are only read where
 /// the same element is written.
-static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
-                                    SmallVector<unsigned> &views,
-                                    SmallVector<int64_t> &inPlace) {
+static func::FuncOp emit(func::FuncOp cluster, Registers registers,
+                         SmallVector<unsigned> &views,
+                         SmallVector<int64_t> &inPlace) {
   OpBuilder builder(cluster);
   Location loc = cluster.getLoc();
   Block &body = cluster.getBody().front();
@@ -107,8 +133,7 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
       nests.push_back({root});
   }
   for (ArrayRef<Operation *> nest : nests) {
-    if (failed(emitNest(emitter, nest, outputs, patterns)))
-      return failure();
+    emitNest(emitter, nest, outputs, patterns);
     for (Operation *root : nest)
       for (Value result : root->getResults())
         if (Value buffer = outputs.lookup(result))
@@ -176,14 +201,14 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
         continue;
       SmallVector<unsigned> views;
       SmallVector<int64_t> inPlace;
-      FailureOr<func::FuncOp> kernel = emit(cluster, registers, views, inPlace);
-      if (failed(kernel))
+      if (failed(verifyCluster(cluster)))
         return signalPassFailure();
+      func::FuncOp kernel = emit(cluster, registers, views, inPlace);
       for (LaunchOp launch : calls)
         updateLaunch(launch, views, inPlace);
       symbols.remove(cluster);
       cluster.erase();
-      symbols.insert(*kernel);
+      symbols.insert(kernel);
       ++numKernels;
     }
   }

@@ -243,10 +243,10 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
         Value output = outputs.lookup(result);
         if (!output)
           continue;
-        SmallVector<Index> place = applyMap(
-            op.getIndexingMapsArray()[op.getNumDpsInputs() +
-                                      result.getResultNumber()],
-            point);
+        SmallVector<Index> place =
+            applyMap(op.getIndexingMapsArray()[op.getNumDpsInputs() +
+                                               result.getResultNumber()],
+                     point);
         results.push_back({e.read(result, place), output, place});
       }
     }
@@ -432,20 +432,14 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
   });
 }
 
-LogicalResult bsr::emitNest(Emitter &e, ArrayRef<Operation *> roots,
-                            const DenseMap<Value, Value> &outputs,
-                            const PatternViews &patterns) {
+void bsr::emitNest(Emitter &e, ArrayRef<Operation *> roots,
+                   const DenseMap<Value, Value> &outputs,
+                   const PatternViews &patterns) {
   Operation *op = roots.front();
-  if (isPointwise(op)) {
+  if (isPointwise(op))
     emitPointwise(e, roots, outputs);
-  } else if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+  else if (auto generic = dyn_cast<linalg::GenericOp>(op))
     emitReduction(e, generic, outputs);
-  } else if (isKernel(op)) {
+  else
     emitSparse(e, op, outputs.lookup(op->getResult(0)), patterns);
-  } else {
-    return op->emitError("expected an operation that a cluster can compute, "
-                         "but got '")
-           << op->getName() << "'";
-  }
-  return success();
 }

@@ -32,9 +32,9 @@ bool isOnePointwiseNest(Operation *a, Operation *b);
 
 /// Emits the loops that compute `roots` (one operation, or element-wise ones of
 /// one space) into the buffers `outputs`.
-LogicalResult emitNest(Emitter &emitter, ArrayRef<Operation *> roots,
-                       const DenseMap<Value, Value> &outputs,
-                       const PatternViews &patterns);
+void emitNest(Emitter &emitter, ArrayRef<Operation *> roots,
+              const DenseMap<Value, Value> &outputs,
+              const PatternViews &patterns);
 
 /// Emits `body` for every point of `extents`, in parallel.
 void emitParallel(Emitter &emitter, ArrayRef<int64_t> extents,

@@ -116,7 +116,8 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
   Type outType = op.getY().getType().getElementType();
 
   int64_t rows = getDivisor(outBlock, Registers::tileRows);
-  int64_t vectors = e.registers.tileVectors() * Registers::tileRows / rows;
+  int64_t vectors = llvm::bit_floor<uint64_t>(e.registers.tileVectors() *
+                                              Registers::tileRows / rows);
   int64_t tokens = activations.tokens;
   int64_t panel = std::min<int64_t>(e.registers.lanes * vectors,
                                     llvm::bit_floor<uint64_t>(tokens));

@@ -1,0 +1,230 @@
+// RUN: sparse-opt %s --split-input-file --bsr-emit --canonicalize | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --bsr-emit="vector-bits=512 num-registers=32" --canonicalize | FileCheck %s --check-prefix=WIDE
+// RUN: sparse-opt %s --split-input-file --bsr-emit --canonicalize | FileCheck %s --check-prefix=NEVER
+
+// One level of parallel loops; nothing is allocated in a kernel.
+// NEVER-NOT: memref.alloc
+// NEVER-NOT: scf.parallel
+
+!pattern = !bsr.pattern<32x64, block = 16x16, slots = 5>
+
+// The forward product gathers: a work item (panel of tokens, block column) walks the
+// column view, with a tile of sums in iter_args, and writes its own block of y.
+// CHECK-LABEL: func private @forward
+// CHECK-SAME:    %[[PTR:[^:]*]]: memref<5xi32>, %[[IDX:[^:]*]]: memref<5xi32>, %[[SLOT:[^:]*]]: memref<5xi32>
+// CHECK-SAME:    %[[W:[^:]*]]: memref<5x16x16xf32>, %[[X:[^:]*]]: memref<32x48xf32>, %[[Y:[^:]*]]: memref<64x48xf32>
+// CHECK:         scf.forall (%{{.*}}, %[[COLUMN:.*]]) in (3, 4) {
+// CHECK-NOT:       scf.forall
+// CHECK:           memref.load %[[PTR]][%[[COLUMN]]]
+// CHECK:           scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK-DAG:         memref.load %[[SLOT]]
+// CHECK-DAG:         memref.load %[[IDX]]
+// CHECK:             scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK:               vector.load %[[X]]{{.*}} vector<16xf32>
+// CHECK:               memref.load %[[W]]
+// CHECK:               vector.broadcast
+// CHECK-COUNT-4:   vector.store %{{.*}}, %[[Y]]
+// CHECK-NOT:       vector.store
+// CHECK:         return
+func.func private @forward(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48xf32>) -> tensor<64x48xf32> {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<5x16x16xf32>, tensor<32x48xf32> -> tensor<64x48xf32>
+  return %y : tensor<64x48xf32>
+}
+
+// The transposed product walks the row view.
+// CHECK-LABEL: func private @backward
+// CHECK-SAME:    %[[PTR:[^:]*]]: memref<3xi32>, %{{[^:]*}}: memref<5xi32>, %{{[^:]*}}: memref<5xi32>
+// CHECK:         scf.forall (%{{.*}}, %[[ROW:.*]]) in (3, 2) {
+// CHECK:           memref.load %[[PTR]][%[[ROW]]]
+func.func private @backward(%p: !pattern, %w: tensor<5x16x16xf32>, %y: tensor<64x48xf32>) -> tensor<32x48xf32> {
+  %x = bsr.spmm %p, %w, %y transpose feature_dim = 0 : !pattern, tensor<5x16x16xf32>, tensor<64x48xf32> -> tensor<32x48xf32>
+  return %x : tensor<32x48xf32>
+}
+
+// The weight gradient writes each stored block once, in the row view: sums over
+// tokens in vectors, then across lanes.
+// CHECK-LABEL: func private @gradient
+// CHECK-SAME:    %{{[^:]*}}: memref<3xi32>, {{.*}}, %[[G:[^:]*]]: memref<5x16x16xf32>)
+// CHECK:         scf.forall (%{{.*}}) in (2) {
+// CHECK:           scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
+// CHECK:           vector.reduction <add>, %{{.*}} fastmath<reassoc> : vector<8xf32> into f32
+// CHECK:           memref.store %{{.*}}, %[[G]]
+func.func private @gradient(%p: !pattern, %x: tensor<32x48xf32>, %y: tensor<64x48xf32>) -> tensor<5x16x16xf32> {
+  %g = bsr.sddmm %p, %x, %y feature_dim = 0 : !pattern, tensor<32x48xf32>, tensor<64x48xf32> -> tensor<5x16x16xf32>
+  return %g : tensor<5x16x16xf32>
+}
+
+// A launch gets the arrays of the view that its kernel walks.
+// CHECK-LABEL: func @products
+// CHECK-SAME:    %[[P:[^:]*]]: !bsr.pattern
+// CHECK:         %[[CP:.*]], %[[RI:.*]], %[[ST:.*]] = bsr.indices %[[P]] transpose
+// CHECK:         %[[Y:.*]] = bsr.launch @forward ins(%[[CP]], %[[RI]], %[[ST]], %{{.*}}, %{{.*}} :
+// CHECK:         %[[RP:.*]], %[[CI:.*]], %[[S:.*]] = bsr.indices %[[P]] :
+// CHECK:         bsr.launch @backward ins(%[[RP]], %[[CI]], %[[S]], %{{.*}}, %[[Y]] :
+// CHECK-NOT:     in_place
+func.func @products(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48xf32>)
+    -> (tensor<32x48xf32>, tensor<5x16x16xf32>) {
+  %e = tensor.empty() : tensor<64x48xf32>
+  %y = bsr.launch @forward ins(%p, %w, %x : !pattern, tensor<5x16x16xf32>, tensor<32x48xf32>)
+      outs(%e : tensor<64x48xf32>) -> tensor<64x48xf32>
+  %d = tensor.empty() : tensor<32x48xf32>
+  %dx = bsr.launch @backward ins(%p, %w, %y : !pattern, tensor<5x16x16xf32>, tensor<64x48xf32>)
+      outs(%d : tensor<32x48xf32>) -> tensor<32x48xf32>
+  %f = tensor.empty() : tensor<5x16x16xf32>
+  %g = bsr.launch @gradient ins(%p, %x, %y : !pattern, tensor<32x48xf32>, tensor<64x48xf32>)
+      outs(%f : tensor<5x16x16xf32>) -> tensor<5x16x16xf32>
+  return %dx, %g : tensor<32x48xf32>, tensor<5x16x16xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<6x6, block = 3x3, slots = 2>
+
+// Blocks of three rows: a tile of three rows, and vectors of a power of two.
+// CHECK-LABEL: func private @three_rows
+// CHECK:         iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>) {
+// WIDE-LABEL:  func private @three_rows
+// WIDE:          iter_args({{.*}}) -> (vector<64xf32>, vector<64xf32>, vector<64xf32>) {
+func.func private @three_rows(%p: !pattern, %w: tensor<2x3x3xf32>, %x: tensor<6x128xf32>) -> tensor<6x128xf32> {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<2x3x3xf32>, tensor<6x128xf32> -> tensor<6x128xf32>
+  return %y : tensor<6x128xf32>
+}
+func.func @step(%p: !pattern, %w: tensor<2x3x3xf32>, %x: tensor<6x128xf32>) -> tensor<6x128xf32> {
+  %e = tensor.empty() : tensor<6x128xf32>
+  %y = bsr.launch @three_rows ins(%p, %w, %x : !pattern, tensor<2x3x3xf32>, tensor<6x128xf32>)
+      outs(%e : tensor<6x128xf32>) -> tensor<6x128xf32>
+  return %y : tensor<6x128xf32>
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#t = affine_map<(i, j) -> (j, i)>
+#row = affine_map<(i, j) -> (i)>
+#first = affine_map<(i, j) -> (0, j)>
+
+// Read only where the same element is written: %w and %m, not %g, of which an update
+// also reads the transposed element, not a row that is broadcast, and not the first
+// row of %f.
+// CHECK-LABEL: func @in_place
+// CHECK:         bsr.launch @update ins({{.*}}) outs({{.*}}) in_place = [0, 1] ->
+func.func private @update(%w: tensor<8x8xf32>, %m: tensor<8x8xf32>, %g: tensor<8x8xf32>, %b: tensor<8xf32>,
+                          %f: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %e = tensor.empty() : tensor<8x8xf32>
+  %m1 = linalg.generic {indexing_maps = [#id, #id, #t, #first, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%m, %g, %g, %f : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>)
+      outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %b0: f32, %c: f32, %d: f32, %o: f32):
+    %0 = arith.addf %a, %b0 : f32
+    %1 = arith.addf %0, %c : f32
+    %2 = arith.addf %1, %d : f32
+    linalg.yield %2 : f32
+  } -> tensor<8x8xf32>
+  %w1 = linalg.generic {indexing_maps = [#id, #id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%w, %m1, %b : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %b0: f32, %c: f32, %o: f32):
+    %0 = arith.subf %a, %b0 : f32
+    %1 = arith.mulf %0, %c : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x8xf32>
+  return %m1, %w1 : tensor<8x8xf32>, tensor<8x8xf32>
+}
+func.func @in_place(%w: tensor<8x8xf32>, %m: tensor<8x8xf32>, %g: tensor<8x8xf32>, %b: tensor<8xf32>, %f: tensor<8x8xf32>)
+    -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %e = tensor.empty() : tensor<8x8xf32>
+  %n:2 = bsr.launch @update ins(%w, %m, %g, %b, %f : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8xf32>, tensor<8x8xf32>)
+      outs(%e, %e : tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>, tensor<8x8xf32>
+  return %n#0, %n#1 : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#t = affine_map<(i, j) -> (j, i)>
+
+// Two results, one of them transposed: each lies where its map says, and no input
+// may lie where one of them does.
+// CHECK-LABEL: func private @both_ways
+// CHECK-SAME:    %{{.*}}: memref<4x8xf32>, %[[Y:.*]]: memref<4x8xf32>, %[[Z:.*]]: memref<8x4xf32>)
+// CHECK:         scf.forall (%[[I:.*]]) in (4) {
+// CHECK:           vector.store %{{.*}}, %[[Y]][%[[I]], %{{.*}}] : memref<4x8xf32>, vector<8xf32>
+// CHECK-COUNT-8:   memref.store %{{.*}}, %[[Z]][%{{.*}}, %[[I]]]
+// CHECK-LABEL: func @step
+// CHECK-NOT:     in_place
+func.func private @both_ways(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x4xf32>) {
+  %e = tensor.empty() : tensor<4x8xf32>
+  %f = tensor.empty() : tensor<8x4xf32>
+  %y:2 = linalg.generic {indexing_maps = [#id, #id, #t], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x8xf32>) outs(%e, %f : tensor<4x8xf32>, tensor<8x4xf32>) {
+  ^bb0(%a: f32, %o: f32, %p: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %a, %0 : f32, f32
+  } -> (tensor<4x8xf32>, tensor<8x4xf32>)
+  return %y#0, %y#1 : tensor<4x8xf32>, tensor<8x4xf32>
+}
+func.func @step(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x4xf32>) {
+  %e = tensor.empty() : tensor<4x8xf32>
+  %f = tensor.empty() : tensor<8x4xf32>
+  %y:2 = bsr.launch @both_ways ins(%x : tensor<4x8xf32>) outs(%e, %f : tensor<4x8xf32>, tensor<8x4xf32>)
+      -> tensor<4x8xf32>, tensor<8x4xf32>
+  return %y#0, %y#1 : tensor<4x8xf32>, tensor<8x4xf32>
+}
+
+// -----
+
+#row = affine_map<(i, j) -> (i)>
+#id = affine_map<(i, j) -> (i, j)>
+
+// A cluster of a reduction and of what reads it: two loops, one after the other. The
+// reduction keeps its sums in iter_args and sums across lanes once.
+// CHECK-LABEL: func private @normalize
+// CHECK-SAME:    %[[X:[^:]*]]: memref<4x32xf32>, %[[S:[^:]*]]: memref<4xf32>, %[[Y:[^:]*]]: memref<4x32xf32>)
+// CHECK:         scf.forall
+// CHECK:           vector.load %[[X]]
+// CHECK:           vector.reduction <add>
+// CHECK:           memref.store %{{.*}}, %[[S]]
+// CHECK:         scf.forall
+// CHECK-DAG:       vector.load %[[X]]
+// CHECK-DAG:       memref.load %[[S]]
+// CHECK:           arith.divf
+// CHECK:           vector.store %{{.*}}, %[[Y]]
+// CHECK-LABEL: func @step
+// CHECK-NOT:     in_place
+func.func private @normalize(%x: tensor<4x32xf32>) -> (tensor<4xf32>, tensor<4x32xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : tensor<4x32xf32>) outs(%i : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<4xf32>
+  %f = tensor.empty() : tensor<4x32xf32>
+  %y = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s : tensor<4x32xf32>, tensor<4xf32>) outs(%f : tensor<4x32xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x32xf32>
+  return %s, %y : tensor<4xf32>, tensor<4x32xf32>
+}
+func.func @step(%x: tensor<4x32xf32>) -> (tensor<4xf32>, tensor<4x32xf32>) {
+  %e = tensor.empty() : tensor<4xf32>
+  %f = tensor.empty() : tensor<4x32xf32>
+  %y:2 = bsr.launch @normalize ins(%x : tensor<4x32xf32>) outs(%e, %f : tensor<4xf32>, tensor<4x32xf32>)
+      -> tensor<4xf32>, tensor<4x32xf32>
+  return %y#0, %y#1 : tensor<4xf32>, tensor<4x32xf32>
+}
+
+// -----
+
+// Kernels that are on buffers already are left alone.
+// CHECK-LABEL: func private @written_by_hand(memref<8xf32>, memref<8xf32>)
+// CHECK:         bsr.launch @written_by_hand ins({{.*}}) outs({{.*}}) in_place = [0]
+func.func private @written_by_hand(memref<8xf32>, memref<8xf32>)
+func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %e = tensor.empty() : tensor<8xf32>
+  %y = bsr.launch @written_by_hand ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) in_place = [0] -> tensor<8xf32>
+  return %y : tensor<8xf32>
+}
