@@ -488,6 +488,8 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
   static SmallVector<int64_t> getLaneOrder(Value x, int64_t featureDim) {
     SmallVector<int64_t> order;
     int64_t rank = getShape(x).size();
+    if (rank == 1) // One token: no lanes.
+      return {0};
     int64_t lane = getTokenDim(x, featureDim).value_or(featureDim ? 0 : 1);
     for (int64_t dim = 0; dim != rank; ++dim)
       if (dim != lane)
