@@ -73,8 +73,12 @@ static std::optional<OneHot> matchOneHot(Value value) {
       others.push_back(getAffineDimExpr(i, op.getContext()));
   auto all = AffineMap::get(op.getNumLoops(), 0, others, op.getContext());
   Value indices = op.getDpsInputs()[0];
-  if (op.getIndexingMapsArray().front() != all ||
-      !cast<RankedTensorType>(indices.getType()).getElementType().isInteger())
+  Type type = cast<RankedTensorType>(indices.getType()).getElementType();
+  if (op.getIndexingMapsArray().front() != all || !type.isInteger())
+    return std::nullopt;
+  // In fewer bits, rows past the largest number are numbered again.
+  if (!llvm::isIntN(type.getIntOrFloatBitWidth(),
+                    op.getStaticLoopRanges()[dim] - 1))
     return std::nullopt;
   return OneHot{indices, dim};
 }
