@@ -1,0 +1,245 @@
+// RUN: sparse-opt %s --split-input-file --bsr-cluster | FileCheck %s
+
+#id = affine_map<(s, r, c) -> (s, r, c)>
+#scalar = affine_map<(s, r, c) -> ()>
+
+// An optimizer's update of a weight and its moments is one launch.
+// CHECK-LABEL: func @optimizer
+// CHECK-SAME:    %[[P:[^:]*]]: tensor<4x8x8xf32>, %[[M:[^:]*]]: tensor<4x8x8xf32>, %[[V:[^:]*]]: tensor<4x8x8xf32>
+// CHECK:         %[[NEXT:.*]]:3 = bsr.launch @cluster
+// CHECK-NOT:     bsr.launch
+// CHECK:         return %[[NEXT]]#2, %[[NEXT]]#0, %[[NEXT]]#1
+func.func @optimizer(%p: tensor<4x8x8xf32>, %m: tensor<4x8x8xf32>, %v: tensor<4x8x8xf32>,
+                     %g: tensor<4x8x8xf32>, %lr: tensor<f32>)
+    -> (tensor<4x8x8xf32>, tensor<4x8x8xf32>, tensor<4x8x8xf32>) {
+  %e = tensor.empty() : tensor<4x8x8xf32>
+  %beta = arith.constant 0.9 : f32
+  %eps = arith.constant 1.0e-8 : f32
+  %m1 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%m, %g : tensor<4x8x8xf32>, tensor<4x8x8xf32>) outs(%e : tensor<4x8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %beta : f32
+    %1 = arith.addf %0, %b : f32
+    linalg.yield %1 : f32
+  } -> tensor<4x8x8xf32>
+  %v1 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%v, %g : tensor<4x8x8xf32>, tensor<4x8x8xf32>) outs(%e : tensor<4x8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %beta : f32
+    %1 = arith.mulf %b, %b : f32
+    %2 = arith.addf %0, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<4x8x8xf32>
+  %p1 = linalg.generic {indexing_maps = [#id, #id, #id, #scalar, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %m1, %v1, %lr : tensor<4x8x8xf32>, tensor<4x8x8xf32>, tensor<4x8x8xf32>, tensor<f32>)
+      outs(%e : tensor<4x8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %rate: f32, %o: f32):
+    %0 = math.sqrt %c : f32
+    %1 = arith.addf %0, %eps : f32
+    %2 = arith.divf %b, %1 : f32
+    %3 = arith.mulf %2, %rate : f32
+    %4 = arith.subf %a, %3 : f32
+    linalg.yield %4 : f32
+  } -> tensor<4x8x8xf32>
+  return %p1, %m1, %v1 : tensor<4x8x8xf32>, tensor<4x8x8xf32>, tensor<4x8x8xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
+#id = affine_map<(f, t) -> (f, t)>
+
+// Equal layers share their functions: two launches of each of two.
+// CHECK-LABEL: func @layers
+// CHECK:         %[[Y:.*]] = bsr.launch @[[PRODUCT:.*]] ins(%{{.*}}, %{{.*}}, %{{.*}} : !bsr.pattern
+// CHECK:         %[[H:.*]] = bsr.launch @[[TANH:.*]] ins(%[[Y]] :
+// CHECK:         %[[Z:.*]] = bsr.launch @[[PRODUCT]] ins(%{{.*}}, %{{.*}}, %[[H]] : !bsr.pattern
+// CHECK:         bsr.launch @[[TANH]] ins(%[[Z]] :
+// CHECK:         func.func private
+// CHECK:         func.func private
+// CHECK-NOT:     func.func
+func.func @layers(%p: !pattern, %w: tensor<3x16x16xf32>, %q: !pattern, %v: tensor<3x16x16xf32>, %x: tensor<32x48xf32>)
+    -> tensor<32x48xf32> {
+  %e = tensor.empty() : tensor<32x48xf32>
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x48xf32> -> tensor<32x48xf32>
+  %h = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y : tensor<32x48xf32>) outs(%e : tensor<32x48xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<32x48xf32>
+  %z = bsr.spmm %q, %v, %h feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x48xf32> -> tensor<32x48xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%z : tensor<32x48xf32>) outs(%e : tensor<32x48xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<32x48xf32>
+  return %r : tensor<32x48xf32>
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#col = affine_map<(i, j) -> (j)>
+
+// What is cheap (three operations) and used twice is computed again in both.
+// CHECK-LABEL: func @cheap_producer
+// CHECK:         bsr.launch {{.*}} ins(%arg0 :
+// CHECK:         bsr.launch {{.*}} ins(%arg0 :
+// CHECK-NOT:     bsr.launch
+func.func @cheap_producer(%x: tensor<8x16xf32>) -> (tensor<8xf32>, tensor<16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x16xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x16xf32>) outs(%e : tensor<8x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.mulf %a, %a : f32
+    %1 = arith.negf %0 : f32
+    %2 = arith.addf %1, %a : f32
+    linalg.yield %2 : f32
+  } -> tensor<8x16xf32>
+  %e0 = tensor.empty() : tensor<8xf32>
+  %i0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<8xf32>) -> tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%y : tensor<8x16xf32>) outs(%i0 : tensor<8xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  %e1 = tensor.empty() : tensor<16xf32>
+  %i1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<16xf32>) -> tensor<16xf32>
+  %c = linalg.generic {indexing_maps = [#id, #col], iterator_types = ["reduction", "parallel"]}
+      ins(%y : tensor<8x16xf32>) outs(%i1 : tensor<16xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  return %r, %c : tensor<8xf32>, tensor<16xf32>
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#col = affine_map<(i, j) -> (j)>
+
+// One operation more, and it is stored.
+// CHECK-LABEL: func @dear_producer
+// CHECK:         %[[Y:.*]] = bsr.launch {{.*}} ins(%arg0 :
+// CHECK:         bsr.launch {{.*}} ins(%[[Y]] :
+// CHECK:         bsr.launch {{.*}} ins(%[[Y]] :
+// CHECK-NOT:     bsr.launch
+func.func @dear_producer(%x: tensor<8x16xf32>) -> (tensor<8xf32>, tensor<16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x16xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x16xf32>) outs(%e : tensor<8x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.mulf %a, %a : f32
+    %1 = arith.negf %0 : f32
+    %2 = arith.addf %1, %a : f32
+    %3 = arith.addf %2, %a : f32
+    linalg.yield %3 : f32
+  } -> tensor<8x16xf32>
+  %e0 = tensor.empty() : tensor<8xf32>
+  %i0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<8xf32>) -> tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%y : tensor<8x16xf32>) outs(%i0 : tensor<8xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  %e1 = tensor.empty() : tensor<16xf32>
+  %i1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<16xf32>) -> tensor<16xf32>
+  %c = linalg.generic {indexing_maps = [#id, #col], iterator_types = ["reduction", "parallel"]}
+      ins(%y : tensor<8x16xf32>) outs(%i1 : tensor<16xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  return %r, %c : tensor<8xf32>, tensor<16xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
+#id = affine_map<(f, t) -> (f, t)>
+
+// A product reads its operands from memory, however cheap they are.
+// CHECK-LABEL: func @operand_of_a_product
+// CHECK:         %[[H:.*]] = bsr.launch {{.*}} ins(%{{.*}} : tensor<32x48xf32>)
+// CHECK:         bsr.launch {{.*}} ins(%{{.*}}, %{{.*}}, %[[H]] : !bsr.pattern
+// CHECK-NOT:     bsr.launch
+func.func @operand_of_a_product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x48xf32>) -> tensor<32x48xf32> {
+  %e = tensor.empty() : tensor<32x48xf32>
+  %h = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<32x48xf32>) outs(%e : tensor<32x48xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<32x48xf32>
+  %y = bsr.spmm %p, %w, %h feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x48xf32> -> tensor<32x48xf32>
+  return %y : tensor<32x48xf32>
+}
+
+// -----
+
+#id = affine_map<(i) -> (i)>
+#none = affine_map<(i) -> ()>
+
+// Element-wise operations on one tensor are one cluster, unless one needs what is
+// made later: a sum of the other's result.
+// CHECK-LABEL: func @not_before_its_operands
+// CHECK:         %[[Y:.*]] = bsr.launch {{.*}} ins(%[[X:[^ ]*]] : tensor<8xf32>)
+// CHECK:         %[[S:.*]] = bsr.launch {{.*}} ins(%[[Y]] : tensor<8xf32>) outs(%{{.*}} : tensor<f32>)
+// CHECK:         %[[Z:.*]] = bsr.launch {{.*}} ins(%[[X]], %[[S]] :
+// CHECK:         return %[[Y]], %[[Z]]
+func.func @not_before_its_operands(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+      ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.exp %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  %e0 = tensor.empty() : tensor<f32>
+  %i0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<f32>) -> tensor<f32>
+  %s = linalg.generic {indexing_maps = [#id, #none], iterator_types = ["reduction"]}
+      ins(%y : tensor<8xf32>) outs(%i0 : tensor<f32>) {
+  ^bb0(%a: f32, %t: f32):
+    %0 = arith.addf %a, %t : f32
+    linalg.yield %0 : f32
+  } -> tensor<f32>
+  %z = linalg.generic {indexing_maps = [#id, #none, #id], iterator_types = ["parallel"]}
+      ins(%x, %s : tensor<8xf32>, tensor<f32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  return %y, %z : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+// What no kernel computes stays where it is, and so do functions that are no step.
+// CHECK-LABEL: func @not_for_kernels
+// CHECK-NOT:     bsr.launch
+// CHECK:         tensor.pad
+// CHECK-LABEL: func private @helper
+// CHECK-NOT:     bsr.launch
+// CHECK:         bsr.num_absent
+func.func @not_for_kernels(%x: tensor<4xf32>) -> tensor<8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %y = tensor.pad %x low[0] high[4] {
+  ^bb0(%i: index):
+    tensor.yield %zero : f32
+  } : tensor<4xf32> to tensor<8xf32>
+  return %y : tensor<8xf32>
+}
+func.func private @helper(%p: !bsr.pattern<32x32, block = 16x16, slots = 3>) -> tensor<f32> {
+  %n = bsr.num_absent %p : !bsr.pattern<32x32, block = 16x16, slots = 3> -> tensor<f32>
+  return %n : tensor<f32>
+}
