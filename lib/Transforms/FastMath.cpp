@@ -32,6 +32,9 @@ struct FastMath : bsr::impl::BSRFastMathBase<FastMath> {
 
   void runOnOperation() override {
     getOperation()->walk([](arith::ArithFastMathInterface op) {
+      // Contracted, a rounding to a smaller type and back folds away.
+      if (isa<arith::ExtFOp, arith::TruncFOp>(op))
+        return;
       // Some operations (fpowi) may have no flags at all.
       arith::FastMathFlagsAttr flags = op.getFastMathFlagsAttr();
       op->setAttr(op.getFastMathAttrName(),

@@ -358,6 +358,8 @@ def element_types(p):
     x, tensor = p.normal(*p.extents(2))
     half = p.generic("ij->ij", [tensor], "%h = arith.truncf %a : f32 to f16\n linalg.yield %h : f16", kind="f16")
     p.check(half, x.astype(np.float16))
+    both = p.generic("ij->ij", [tensor], "%h = arith.truncf %a : f32 to f16\n %w = arith.extf %h : f16 to f32\n linalg.yield %w : f32")
+    p.check(both, x.astype(np.float16).astype(np.float32))
     narrow = p.generic("ij->ji", [tensor], "%h = arith.truncf %a : f32 to bf16\n %w = arith.extf %h : bf16 to f32\n linalg.yield %w : f32")
     p.check(narrow, step.from_bf16(step.to_bf16(x)).T)
     wide = p.generic("ij->i", [tensor], "%w = arith.extf %a : f32 to f64\n %s = arith.addf %w, %o : f64\n linalg.yield %s : f64",

@@ -19,3 +19,13 @@ func.func @flags(%x: vector<4xf32>, %y: vector<4xf32>, %i: i32) -> (f32, i32) {
   %6 = arith.addi %i, %i : i32
   return %5, %6 : f32, i32
 }
+
+// Contracted, a rounding to a smaller type and back would fold away.
+// CHECK-LABEL: func @conversions
+func.func @conversions(%x: vector<4xf32>) -> vector<4xf32> {
+  // CHECK: arith.truncf %{{.*}} : vector<4xf32> to vector<4xf16>
+  %0 = arith.truncf %x : vector<4xf32> to vector<4xf16>
+  // CHECK: arith.extf %{{.*}} : vector<4xf16> to vector<4xf32>
+  %1 = arith.extf %0 : vector<4xf16> to vector<4xf32>
+  return %1 : vector<4xf32>
+}
