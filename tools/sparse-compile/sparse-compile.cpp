@@ -252,10 +252,14 @@ int main(int argc, char **argv) {
   MLIRContext context(registry);
   llvm::SourceMgr sources;
   SourceMgrDiagnosticHandler handler(sources, &context);
-  // Remarks are part of the report.
+  // Remarks are the report: a line each, without the line of the source, which
+  // is the whole signature of the step.
   context.getDiagEngine().registerHandler([&](Diagnostic &diagnostic) {
-    return success(diagnostic.getSeverity() == DiagnosticSeverity::Remark &&
-                   !options.report);
+    if (diagnostic.getSeverity() != DiagnosticSeverity::Remark)
+      return failure();
+    if (options.report)
+      llvm::errs() << diagnostic.getLocation() << ": " << diagnostic << "\n";
+    return success();
   });
 
   if (Error error = compile(options, context, sources)) {
