@@ -8,6 +8,8 @@ n u / (1 - n u) times the sum of magnitudes, and the rounding to the result's ty
 adds its own unit roundoff times the result. Everything else must be exact.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import step
 
@@ -15,7 +17,7 @@ GRID = (6, 5)
 TOKENS = [(2, 20), (37,), (1,), ()]
 BLOCKS = [(1, 1), (4, 4), (8, 8), (16, 16), (32, 32), (64, 64), (4, 8), (16, 1), (1, 16), (3, 6)]
 CASES = [("f32", block) for block in BLOCKS]
-CASES += [(kind, block) for kind in ("f16", "bf16", "f64") for block in [(4, 8), (16, 16)]]
+CASES += [(kind, block) for kind in ("f16", "bf16", "f64") for block in [(4, 8), (8, 8)]]
 ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
 TINIEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149, "f64": 2.0**-1074}
 VOCABULARY, FEATURES = 11, 13
@@ -204,9 +206,9 @@ def patterns(random, grid):
     yield "permuted slots", scattered, random.permutation(count)[:scattered.sum()]
 
 
-for kind, block in CASES:
-    case = Case(kind, block)
-    compiled = case.compile()
-    random = np.random.default_rng(1)
-    for label, mask, order in patterns(random, case.grid):
-        case.check(compiled, random, label, mask, order)
+cases = [Case(kind, block) for kind, block in CASES]
+with ThreadPoolExecutor(2) as pool:
+    for case, compiled in zip(cases, pool.map(Case.compile, cases)):
+        random = np.random.default_rng(1)
+        for label, mask, order in patterns(random, case.grid):
+            case.check(compiled, random, label, mask, order)
