@@ -316,7 +316,9 @@ def views(p):
     i, j, k = p.extents(3)
     x, tx = p.normal(i, j, k)
     negated = p.generic("ijk->ijk", [tx], NEGATE)
-    for source in (tx, negated):
+    # What lies side by side in memory, or is computed so, or only seems to.
+    turned = p.generic("kij->ijk", [p.add(np.ascontiguousarray(-x.transpose(2, 0, 1)))], COPY)
+    for source in (tx, negated, turned):
         sign = 1 if source is tx else -1
         left = p.op(f"tensor.collapse_shape {source.name} [[0, 1], [2]] : {source.type} into {{type}}", (i * j, k))
         right = p.op(f"tensor.collapse_shape {source.name} [[0], [1, 2]] : {source.type} into {{type}}", (i, j * k))
