@@ -15,6 +15,7 @@ int main(int argc, char **argv) {
   mlir::registerAllExtensions(registry);
   registry.insert<mlir::bsr::BSRDialect>();
   mlir::bsr::registerBufferizableOpInterfaceExternalModels(registry);
+  mlir::bsr::registerTilingInterfaceExternalModels(registry);
   mlir::registerAllPasses();
   mlir::bsr::registerBSRPasses();
   mlir::bsr::registerBSRPipelines();

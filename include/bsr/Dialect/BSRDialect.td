@@ -51,6 +51,16 @@ def BSR_Dialect : Dialect {
     PyTorch write it) to feature-major (as vector units want it: lanes are
     tokens) permutes a type and changes one attribute; nothing is reshaped.
 
+    **What tiles.** `bsr.spmm` implements upstream's tiling interface for its token
+    dimensions: a tile of `y` is the product of a slice of `x` and the whole
+    matrix. `bsr.scatter_add` tiles along features. Tiles divide the dimension, for
+    shapes are static, and the dimension that gathers (the features of `y`, the rows
+    that indices choose) stays whole. The others do not tile: a tile of
+    `bsr.to_dense` would need a part of a pattern and a tile of `bsr.sample` or
+    `bsr.sddmm` some of its slots, and which blocks these are is data. `bsr.sddmm`
+    could be cut along the tokens it sums over, but its tiles would round partial
+    sums to the type of the values, where the whole operation sums in f32.
+
     **Arithmetic.** Products accumulate in f32, or f64 for f64 operands, whatever
     the element type. Rewrites are equalities of real numbers: they may change
     the order of sums, never what is summed.

@@ -51,6 +51,10 @@ void buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options);
 /// into index arrays.
 void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 
+/// Lets upstream's tiling work on the operations that tile (see the dialect's
+/// description).
+void registerTilingInterfaceExternalModels(DialectRegistry &registry);
+
 /// Registers the named pipelines.
 void registerBSRPipelines();
 
