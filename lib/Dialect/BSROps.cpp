@@ -24,13 +24,19 @@ static LogicalResult verifyValues(Operation *op, PatternType pattern,
   return success();
 }
 
-/// Checks that `dense` is the matrix of `pattern`, transposed or not.
-static LogicalResult verifyDense(Operation *op, PatternType pattern,
-                                 bool transpose, RankedTensorType dense) {
+/// Checks the stored blocks and the dense matrix of a conversion: they are
+/// those of its pattern, and of one element type.
+template <typename OpTy>
+static LogicalResult verifyConversion(OpTy op) {
+  PatternType pattern = op.getPattern().getType();
+  RankedTensorType values = op.getValues().getType();
+  RankedTensorType dense = op.getDense().getType();
+  if (failed(verifyValues(op, pattern, values)))
+    return failure();
   RankedTensorType expected =
-      pattern.getDenseType(dense.getElementType(), transpose);
+      pattern.getDenseType(values.getElementType(), op.getTranspose());
   if (dense != expected)
-    return op->emitOpError("expected dense matrix of type ")
+    return op.emitOpError("expected dense matrix of type ")
            << expected << ", but got " << dense;
   return success();
 }
@@ -174,19 +180,13 @@ LogicalResult LiveOp::verify() {
 //===----------------------------------------------------------------------===//
 
 LogicalResult ToDenseOp::verify() {
-  PatternType pattern = getPattern().getType();
-  RankedTensorType values = getValues().getType();
-  RankedTensorType dense = getDense().getType();
-  if (failed(verifyValues(*this, pattern, values)) ||
-      failed(verifyDense(*this, pattern, getTranspose(), dense)))
+  if (failed(verifyConversion(*this)))
     return failure();
-  if (dense.getElementType() != values.getElementType())
-    return emitOpError("expected dense element type ")
-           << values.getElementType() << ", but got " << dense.getElementType();
-  if (getBackground() && getElementTypeOrSelf(getBackground().getType()) !=
-                             values.getElementType())
+  Type element = getValues().getType().getElementType();
+  if (getBackground() &&
+      getElementTypeOrSelf(getBackground().getType()) != element)
     return emitOpError("expected background element type ")
-           << values.getElementType() << ", but got "
+           << element << ", but got "
            << getElementTypeOrSelf(getBackground().getType());
   return success();
 }
@@ -206,18 +206,7 @@ LogicalResult ToDenseOp::canonicalize(ToDenseOp op, PatternRewriter &rewriter) {
 // SampleOp
 //===----------------------------------------------------------------------===//
 
-LogicalResult SampleOp::verify() {
-  PatternType pattern = getPattern().getType();
-  RankedTensorType values = getValues().getType();
-  RankedTensorType dense = getDense().getType();
-  if (failed(verifyValues(*this, pattern, values)) ||
-      failed(verifyDense(*this, pattern, getTranspose(), dense)))
-    return failure();
-  if (dense.getElementType() != values.getElementType())
-    return emitOpError("expected values element type ")
-           << dense.getElementType() << ", but got " << values.getElementType();
-  return success();
-}
+LogicalResult SampleOp::verify() { return verifyConversion(*this); }
 
 /// sample(p, to_dense(p, v)) -> v
 OpFoldResult SampleOp::fold(FoldAdaptor) {
@@ -275,8 +264,7 @@ LogicalResult SDDMMOp::verify() {
 // LaunchOp
 //===----------------------------------------------------------------------===//
 
-/// The buffer that a kernel takes for a tensor of type `type`.
-static MemRefType getKernelBuffer(Type type) {
+MemRefType bsr::getDenseBufferType(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return MemRefType::get(tensor.getShape(), tensor.getElementType());
 }
@@ -317,10 +305,10 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
       return emitOpError("expected operand #")
              << index << " of kernel " << getKernelAttr()
              << " to be a tensor, but got " << operand;
-    if (actual != getKernelBuffer(operand))
+    if (actual != getDenseBufferType(operand))
       return emitOpError("expected argument #")
              << index << " of kernel " << getKernelAttr() << " to be "
-             << getKernelBuffer(operand) << ", but got " << actual;
+             << getDenseBufferType(operand) << ", but got " << actual;
   }
   return success();
 }
@@ -367,7 +355,7 @@ LaunchOp::bufferize(RewriterBase &rewriter,
       return failure();
     if (isDpsInit(&operand))
       results.push_back(*buffer);
-    MemRefType type = getKernelBuffer(operand.get().getType());
+    MemRefType type = getDenseBufferType(operand.get().getType());
     if (buffer->getType() == type) {
       arguments.push_back(*buffer);
       continue;

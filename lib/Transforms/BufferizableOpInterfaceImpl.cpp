@@ -16,11 +16,6 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bufferization;
 
-static MemRefType getDenseBuffer(Type type) {
-  auto tensor = cast<RankedTensorType>(type);
-  return MemRefType::get(tensor.getShape(), tensor.getElementType());
-}
-
 /// The buffers of one view of `pattern`.
 static PatternView getView(RewriterBase &rewriter, Location loc, Value pattern,
                            bool transpose) {
@@ -33,8 +28,8 @@ static PatternView getView(RewriterBase &rewriter, Location loc, Value pattern,
                                    RankedTensorType::get({lines + 1}, i32),
                                    slots, slots, pattern, transpose);
   for (Value &array : arrays)
-    array = ToBufferOp::create(rewriter, loc, getDenseBuffer(array.getType()),
-                               array);
+    array = ToBufferOp::create(rewriter, loc,
+                               getDenseBufferType(array.getType()), array);
   return {arrays[0], arrays[1], arrays[2]};
 }
 
@@ -75,8 +70,9 @@ struct KernelModel
         return failure();
       emitter.setBuffer(operand, *buffer);
     }
-    FailureOr<Value> output = options.createAlloc(
-        rewriter, op->getLoc(), getDenseBuffer(op->getResult(0).getType()), {});
+    FailureOr<Value> output =
+        options.createAlloc(rewriter, op->getLoc(),
+                            getDenseBufferType(op->getResult(0).getType()), {});
     if (failed(output))
       return failure();
     emitSparse(emitter, op, *output, patterns);
@@ -101,9 +97,9 @@ struct IndicesModel
                           BufferizationState &) const {
     auto indices = cast<IndicesOp>(op);
     auto buffers = IndicesOp::create(
-        rewriter, op->getLoc(), getDenseBuffer(indices.getPtr().getType()),
-        getDenseBuffer(indices.getIdx().getType()),
-        getDenseBuffer(indices.getSlot().getType()), indices.getPattern(),
+        rewriter, op->getLoc(), getDenseBufferType(indices.getPtr().getType()),
+        getDenseBufferType(indices.getIdx().getType()),
+        getDenseBufferType(indices.getSlot().getType()), indices.getPattern(),
         indices.getTranspose());
     replaceOpWithBufferizedValues(rewriter, op, buffers->getResults());
     return success();

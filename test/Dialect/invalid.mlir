@@ -252,7 +252,7 @@ func.func @dense_type(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: ten
 // -----
 
 func.func @dense_element(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>) {
-  // expected-error @below {{expected dense element type 'f32', but got 'bf16'}}
+  // expected-error @below {{expected dense matrix of type 'tensor<32x64xf32>', but got 'tensor<32x64xbf16>'}}
   %d = bsr.to_dense %p, %v : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32> -> tensor<32x64xbf16>
   return
 }
@@ -276,7 +276,7 @@ func.func @sample_dense(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %d: t
 // -----
 
 func.func @sample_element(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %d: tensor<32x64xf32>) {
-  // expected-error @below {{expected values element type 'f32', but got 'f16'}}
+  // expected-error @below {{expected dense matrix of type 'tensor<32x64xf16>', but got 'tensor<32x64xf32>'}}
   %v = bsr.sample %p, %d : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<32x64xf32> -> tensor<3x16x16xf16>
   return
 }

@@ -37,6 +37,10 @@ LogicalResult verifyRowView(function_ref<InFlightDiagnostic()> emitError,
                             PatternType type, ArrayRef<int32_t> rowPtr,
                             ArrayRef<int32_t> colIdx);
 
+/// The buffer that holds a ranked tensor of type `type`: its shape and elements,
+/// identity layout.
+MemRefType getDenseBufferType(Type type);
+
 } // namespace mlir::bsr
 
 #endif // BSR_DIALECT_BSR_H
