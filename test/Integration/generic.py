@@ -62,10 +62,13 @@ class Program:
         self.lines.append(f"{result.name} = {text.format(type=result.type)}")
         return result
 
+    def empty(self, shape, kind="f32"):
+        return self.op("tensor.empty() : {type}", shape, kind)
+
     def fill(self, shape, value="0.0", kind="f32"):
         scalar = self.name()
         self.lines.append(f"{scalar} = arith.constant {value}" + f" : {kind}" * (kind != "i1"))
-        empty = self.op("tensor.empty() : {type}", shape, kind)
+        empty = self.empty(shape, kind)
         return self.op(f"linalg.fill ins({scalar} : {kind}) outs({empty.name} : {empty.type}) -> {{type}}", shape, kind)
 
     def generic(self, maps, inputs, body, inits=None, kind="f32", extents=None):
@@ -78,7 +81,7 @@ class Program:
         for letters, tensor in zip(operands, inputs):
             extent.update(zip(letters, tensor.shape if tensor.shape else ()))
         if inits is None:
-            inits = [self.op("tensor.empty() : {type}", [extent.get(l, 1) for l in letters], kind) for letters in results]
+            inits = [self.empty([extent.get(l, 1) for l in letters], kind) for letters in results]
         names = {0: [chr(ord("a") + i) for i in range(len(operands))], 1: ["o", "p"][:len(results)]}
         to_map = lambda letters: f"affine_map<({', '.join(loops)}) -> ({', '.join(letters)})>"
         kinds = ", ".join('"parallel"' if loop in right else '"reduction"' for loop in loops)
@@ -90,7 +93,8 @@ class Program:
         self.lines.append(
             f"{results_of} = linalg.generic {{indexing_maps = [{', '.join(map(to_map, operands + results))}], "
             f"iterator_types = [{kinds}]}} " + (f"ins({list_of(inputs)}) " if inputs else "")
-            + f"outs({list_of(inits)}) {{\n^bb0({block}):\n {body}\n}} -> " + (f"({types})" if len(inits) > 1 else types))
+            + f"outs({list_of(inits)}) {{\n^bb0({block}):\n {body}\n}} -> "
+            + (f"({types})" if len(inits) > 1 else types))
         results = [Tensor(f"{first}#{i}" if len(inits) > 1 else first, t.shape, t.kind) for i, t in enumerate(inits)]
         return results if len(results) > 1 else results[0]
 
@@ -206,7 +210,7 @@ def several_results(p):
     # Element-wise, one of them transposed.
     x, tensor = p.normal(*p.extents(2))
     both = "%n = arith.negf %a : f32\n linalg.yield %a, %n : f32, f32"
-    inits = [p.op("tensor.empty() : {type}", x.shape), p.op("tensor.empty() : {type}", x.T.shape)]
+    inits = [p.empty(x.shape), p.empty(x.T.shape)]
     first, second = p.generic("ij->ij,ji", [tensor], both, inits)
     p.check(first, x)
     p.check(second, -x.T)
@@ -253,7 +257,8 @@ def element_wise(p):
         p.check(p.generic(f"{letters}->{letters[:-1]}", [tv], ADD, [p.fill(shape[:-1])]), v.astype(np.float64).sum(-1),
                 shape[-1] * ROUNDOFF * np.abs(v).sum(-1))
     # Positions as data, along lanes and across.
-    count = "%i = linalg.index {} : index\n %n = arith.index_cast %i : index to i32\n %f = arith.sitofp %n : i32 to f32\n" \
+    count = "%i = linalg.index {} : index\n %n = arith.index_cast %i : index to i32\n" \
+            " %f = arith.sitofp %n : i32 to f32\n" \
             "%s = arith.addf %a, %f : f32\n linalg.yield %s : f32"
     p.check(p.generic("ij->ij", [tx], count.format(0)), x + np.arange(i, dtype=np.float32)[:, None])
     p.check(p.generic("ij->ij", [tx], count.format(1)), x + np.arange(j, dtype=np.float32))
@@ -262,7 +267,8 @@ def element_wise(p):
     p.lines.append(f"%splat = arith.constant dense<2.0> : {ty.type}")
     p.lines.append("%list = arith.constant dense<[1.0, 2.0, 4.0]> : tensor<3xf32>")
     captured = "%m = arith.mulf %a, %scalar : f32\n %s = arith.addf %m, %b : f32\n linalg.yield %s : f32"
-    p.check(p.generic("ij,j->ij", [tx, Tensor("%splat", [j])], captured), (x * np.float32(3) + 2), 4 * ROUNDOFF * (3 * np.abs(x) + 2))
+    p.check(p.generic("ij,j->ij", [tx, Tensor("%splat", [j])], captured),
+            (x * np.float32(3) + 2), 4 * ROUNDOFF * (3 * np.abs(x) + 2))
     three, t3 = p.normal(3, j)
     p.check(p.generic("ij,i->ij", [t3, Tensor("%list", [3])], "%m = arith.mulf %a, %b : f32\n linalg.yield %m : f32"),
             three * np.float32([[1], [2], [4]]))
@@ -279,7 +285,8 @@ def booleans(p):
     given = p.random.random(x.shape[::-1]) < 0.5
     p.check(p.generic("ji,ij->ij", [p.add(given), tensor], choose), np.where(given.T, x, 0))
     # Used many times and dear: stored between kernels.
-    dear = p.generic("ij->ij", [tensor], "%e = math.exp %a : f32\n %l = math.log %e : f32\n %z = arith.constant 0.5 : f32\n"
+    dear = p.generic("ij->ij", [tensor], "%e = math.exp %a : f32\n %l = math.log %e : f32\n"
+                     " %z = arith.constant 0.5 : f32\n"
                      "%g = arith.cmpf ogt, %l, %z : f32\n linalg.yield %g : i1", kind="i1")
     assert (np.abs(x - 0.5) > 1e-5).all()
     p.check(p.generic("ij->j", [dear], "%s = arith.ori %a, %o : i1\n linalg.yield %s : i1",
@@ -296,20 +303,20 @@ def gathers(p):
                f"%e = tensor.extract {tt.name}[%r, %c] : {tt.type}\n linalg.yield %e : f32")
     extents = {"j": columns, "i": count}
     # Rows by row, lanes along features; then lanes along ids.
-    p.check(p.generic("i->ij", [ti], look_up.format(dim=1), [p.op("tensor.empty() : {type}", (count, columns))]), table[ids])
-    p.check(p.generic("i->ji", [ti], look_up.format(dim=0), [p.op("tensor.empty() : {type}", (columns, count))]), table[ids].T)
+    p.check(p.generic("i->ij", [ti], look_up.format(dim=1), [p.empty((count, columns))]), table[ids])
+    p.check(p.generic("i->ji", [ti], look_up.format(dim=0), [p.empty((columns, count))]), table[ids].T)
     # Places that are known: as they are, transposed, one fixed.
     for text, shape, want in [("%r, %c", (rows, columns), table), ("%c, %r", (columns, rows), table.T)]:
         body = ("%r = linalg.index 0 : index\n %c = linalg.index 1 : index\n"
                 f"%e = tensor.extract {tt.name}[{text}] : {tt.type}\n linalg.yield %e : f32")
-        p.check(p.generic("->ij", [], body, [p.op("tensor.empty() : {type}", shape)]), want)
+        p.check(p.generic("->ij", [], body, [p.empty(shape)]), want)
     body = ("%r = arith.constant 0 : index\n %c = linalg.index 0 : index\n"
             f"%e = tensor.extract {tt.name}[%r, %c] : {tt.type}\n linalg.yield %e : f32")
-    p.check(p.generic("->i", [], body, [p.op("tensor.empty() : {type}", (columns,))]), table[0])
+    p.check(p.generic("->i", [], body, [p.empty((columns,))]), table[0])
     # What is looked up is computed: the producer must be in memory or computed there.
     negated = p.generic("ij->ij", [tt], NEGATE)
     body = look_up.format(dim=1).replace(tt.name, negated.name)
-    p.check(p.generic("i->ij", [ti], body, [p.op("tensor.empty() : {type}", (count, columns))]), -table[ids])
+    p.check(p.generic("i->ij", [ti], body, [p.empty((count, columns))]), -table[ids])
 
 
 def views(p):
@@ -336,19 +343,22 @@ def views(p):
                 i * j * ROUNDOFF * total.sum((0, 1)))
     m, n = p.extents(2)
     y, ty = p.normal(m * n, k)
-    wide = p.op(f"tensor.expand_shape {ty.name} [[0, 1], [2]] output_shape [{m}, {n}, {k}] : {ty.type} into {{type}}", (m, n, k))
+    wide = p.op(f"tensor.expand_shape {ty.name} [[0, 1], [2]] "
+                f"output_shape [{m}, {n}, {k}] : {ty.type} into {{type}}", (m, n, k))
     p.check(p.generic("ijk->ijk", [wide], NEGATE), -y.reshape(m, n, k))
     p.check(p.generic("ijk->kij", [wide], NEGATE), -y.reshape(m, n, k).transpose(2, 0, 1))
     p.check(p.generic("ijk->kji", [wide], NEGATE), -y.reshape(m, n, k).transpose(2, 1, 0))
     # Units come and go; rank 0 too.
     one, t1 = p.normal(1, 1)
-    p.check(p.generic("->", [p.op(f"tensor.collapse_shape {t1.name} [] : {t1.type} into {{type}}", ())], NEGATE), -one[0, 0])
-    units = p.op(f"tensor.expand_shape {ty.name} [[0, 1], [2, 3]] output_shape [1, {m * n}, {k}, 1] : {ty.type} into {{type}}",
-                 (1, m * n, k, 1))
+    scalar = p.op(f"tensor.collapse_shape {t1.name} [] : {t1.type} into {{type}}", ())
+    p.check(p.generic("->", [scalar], NEGATE), -one[0, 0])
+    units = p.op(f"tensor.expand_shape {ty.name} [[0, 1], [2, 3]] "
+                 f"output_shape [1, {m * n}, {k}, 1] : {ty.type} into {{type}}", (1, m * n, k, 1))
     p.check(p.generic("aijb->jabi", [units], NEGATE), -y.T[:, None, None, :])
     # Slices.
     low, high = sorted(p.random.choice(m * n + 1, 2, replace=False))
-    part = p.op(f"tensor.extract_slice {ty.name}[{low}, 0] [{high - low}, {k}] [1, 1] : {ty.type} to {{type}}", (high - low, k))
+    part = p.op(f"tensor.extract_slice {ty.name}[{low}, 0] [{high - low}, {k}] [1, 1] "
+                f": {ty.type} to {{type}}", (high - low, k))
     p.check(p.generic("ij->ij", [part], NEGATE), -y[low:high])
     column = p.op(f"tensor.extract_slice {ty.name}[0, {k - 1}] [{m * n}, 1] [1, 1] : {ty.type} to {{type}}", (m * n, 1))
     p.check(p.generic("ij->ji", [column], NEGATE), -y[:, k - 1:].T)
@@ -360,11 +370,13 @@ def element_types(p):
     x, tensor = p.normal(*p.extents(2))
     half = p.generic("ij->ij", [tensor], "%h = arith.truncf %a : f32 to f16\n linalg.yield %h : f16", kind="f16")
     p.check(half, x.astype(np.float16))
-    both = p.generic("ij->ij", [tensor], "%h = arith.truncf %a : f32 to f16\n %w = arith.extf %h : f16 to f32\n linalg.yield %w : f32")
+    there_and_back = "%h = arith.truncf %a : f32 to {0}\n %w = arith.extf %h : {0} to f32\n linalg.yield %w : f32"
+    both = p.generic("ij->ij", [tensor], there_and_back.format("f16"))
     p.check(both, x.astype(np.float16).astype(np.float32))
-    narrow = p.generic("ij->ji", [tensor], "%h = arith.truncf %a : f32 to bf16\n %w = arith.extf %h : bf16 to f32\n linalg.yield %w : f32")
+    narrow = p.generic("ij->ji", [tensor], there_and_back.format("bf16"))
     p.check(narrow, step.from_bf16(step.to_bf16(x)).T)
-    wide = p.generic("ij->i", [tensor], "%w = arith.extf %a : f32 to f64\n %s = arith.addf %w, %o : f64\n linalg.yield %s : f64",
+    wide = p.generic("ij->i", [tensor],
+                     "%w = arith.extf %a : f32 to f64\n %s = arith.addf %w, %o : f64\n linalg.yield %s : f64",
                      [p.fill(x.shape[:1], "0.0", "f64")])
     p.check(wide, x.astype(np.float64).sum(1), 2 * x.shape[1] * 2.0**-53 * np.abs(x).sum(1))
     numbers = p.random.integers(-1000, 1000, x.shape).astype(np.int64)

@@ -4,8 +4,9 @@
 import numpy as np
 import step
 
-SOURCE = """
-func.func private @double(%x: memref<64x32xf32>, %y: memref<64x32xf32>) {
+# Equal kernels become one.
+DOUBLE = """
+func.func private @NAME(%x: memref<64x32xf32>, %y: memref<64x32xf32>) {
   %c0 = arith.constant 0 : index
   %c16 = arith.constant 16 : index
   %c32 = arith.constant 32 : index
@@ -19,20 +20,9 @@ func.func private @double(%x: memref<64x32xf32>, %y: memref<64x32xf32>) {
   }
   return
 }
-func.func private @double_again(%x: memref<64x32xf32>, %y: memref<64x32xf32>) {
-  %c0 = arith.constant 0 : index
-  %c16 = arith.constant 16 : index
-  %c32 = arith.constant 32 : index
-  %two = arith.constant dense<2.0> : vector<16xf32>
-  scf.forall (%i) in (64) {
-    scf.for %j = %c0 to %c32 step %c16 {
-      %0 = vector.load %x[%i, %j] : memref<64x32xf32>, vector<16xf32>
-      %1 = arith.mulf %0, %two : vector<16xf32>
-      vector.store %1, %y[%i, %j] : memref<64x32xf32>, vector<16xf32>
-    }
-  }
-  return
-}
+"""
+
+SOURCE = DOUBLE.replace("NAME", "double") + DOUBLE.replace("NAME", "double_again") + """
 func.func private @tanh(%x: memref<64x32xf32>, %y: memref<64x32xf32>) {
   %c0 = arith.constant 0 : index
   scf.forall (%i, %j) in (64, 2) {
@@ -79,10 +69,12 @@ func.func private @add(%a: memref<64x32xf32>, %b: memref<64x32xf32>, %y: memref<
   }
   return
 }
-func.func @step(%w: tensor<64x32xf32> {bsr.name = "w", bsr.result = 1 : i64, bsr.role = "param", bsr.init = "normal(0.02)"},
+func.func @step(%w: tensor<64x32xf32> {bsr.name = "w", bsr.result = 1 : i64, bsr.role = "param",
+                                       bsr.init = "normal(0.02)"},
                 %x: tensor<64x32xf32> {bsr.name = "x", bsr.role = "batch"},
                 %v: tensor<4x2x2xf32> {bsr.name = "v", bsr.pattern = 3 : i64},
-                %p: !bsr.pattern<4x4, block = 2x2, slots = 4> {bsr.name = "v", bsr.role = "pattern", bsr.density = 0.75})
+                %p: !bsr.pattern<4x4, block = 2x2, slots = 4>
+                    {bsr.name = "v", bsr.role = "pattern", bsr.density = 0.75})
     -> (tensor<2xf32> {bsr.name = "sums"}, tensor<64x32xf32>, tensor<64x32xf32> {bsr.name = "y"}) {
   %init = tensor.empty() : tensor<64x32xf32>
   %0 = bsr.launch @double ins(%x : tensor<64x32xf32>) outs(%init : tensor<64x32xf32>) -> tensor<64x32xf32>
@@ -91,7 +83,8 @@ func.func @step(%w: tensor<64x32xf32> {bsr.name = "w", bsr.result = 1 : i64, bsr
   %2 = bsr.launch @double_again ins(%w : tensor<64x32xf32>) outs(%init : tensor<64x32xf32>) -> tensor<64x32xf32>
   %3 = bsr.launch @tanh ins(%2 : tensor<64x32xf32>) outs(%init : tensor<64x32xf32>) -> tensor<64x32xf32>
   %init_sums = tensor.empty() : tensor<2xf32>
-  %ptr, %idx, %slot = bsr.indices %p : !bsr.pattern<4x4, block = 2x2, slots = 4> -> tensor<3xi32>, tensor<4xi32>, tensor<4xi32>
+  %ptr, %idx, %slot = bsr.indices %p
+      : !bsr.pattern<4x4, block = 2x2, slots = 4> -> tensor<3xi32>, tensor<4xi32>, tensor<4xi32>
   %sums = bsr.launch @row_sums ins(%ptr, %slot, %v : tensor<3xi32>, tensor<4xi32>, tensor<4x2x2xf32>)
       outs(%init_sums : tensor<2xf32>) -> tensor<2xf32>
   return %sums, %1, %3 : tensor<2xf32>, tensor<64x32xf32>, tensor<64x32xf32>
