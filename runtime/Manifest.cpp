@@ -149,6 +149,12 @@ static Pattern parsePattern(const JsonObject &object, int64_t numBuffers) {
   return pattern;
 }
 
+static Timer parseTimer(const JsonObject &object) {
+  return {object.text("kernel"), object.text("kind"), object.text("operands"),
+          object.integer("flops", 0, INT64_MAX),
+          object.integer("bytes", 0, INT64_MAX)};
+}
+
 static std::string describe(const std::vector<int64_t> &shape) {
   std::string text = "[";
   for (int64_t size : shape)
@@ -276,6 +282,11 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
   for (size_t i = 0; i < patterns.size(); ++i)
     manifest.patterns.push_back(
         parsePattern(element(patterns, "pattern", i), int64_t(buffers.size())));
+  if (object.has("timers")) {
+    const Json &timers = object.array("timers");
+    for (size_t i = 0; i < timers.size(); ++i)
+      manifest.timers.push_back(parseTimer(element(timers, "timer", i)));
+  }
 
   for (size_t i = 0; i < patterns.size(); ++i)
     checkPattern(element(patterns, "pattern", i), manifest, int32_t(i));

@@ -76,9 +76,13 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
     void *run = findSymbol(library.get(), "bsr_step_run", path);
     Manifest manifest =
         parseManifest(text, "the manifest of '" + std::string(path) + "'");
-    *step = new bsr_step{std::move(manifest), text,
-                         reinterpret_cast<void (*)(void *const *, void *)>(run),
-                         std::move(library)};
+    void *timers = manifest.timers.empty()
+                       ? nullptr
+                       : findSymbol(library.get(), "bsr_step_timers", path);
+    *step =
+        new bsr_step{std::move(manifest), text,
+                     reinterpret_cast<void (*)(void *const *, void *)>(run),
+                     static_cast<int64_t(*)[2]>(timers), std::move(library)};
     ++loaded;
   });
 }
@@ -116,6 +120,28 @@ int64_t bsr_step_num_products(const bsr_step *step, const char *kind) {
 
 int64_t bsr_step_num_left_dense(const bsr_step *step) {
   return step->manifest.leftDense;
+}
+
+int64_t bsr_step_num_timers(const bsr_step *step) {
+  return int64_t(step->manifest.timers.size());
+}
+
+bsr_status bsr_step_timer(const bsr_step *step, int64_t index,
+                          bsr_timer_info *info) {
+  return guarded([&] {
+    requireArgument(step, "step");
+    requireArgument(info, "info");
+    requireIndex(index, bsr_step_num_timers(step), "timers");
+    const Timer &timer = step->manifest.timers[index];
+    *info = {timer.kernel.c_str(),  timer.kind.c_str(), timer.operands.c_str(),
+             timer.flops,           timer.bytes,        step->timers[index][1],
+             step->timers[index][0]};
+  });
+}
+
+void bsr_step_reset_timers(const bsr_step *step) {
+  for (int64_t i = 0; i < bsr_step_num_timers(step); ++i)
+    step->timers[i][0] = step->timers[i][1] = 0;
 }
 
 bsr_status bsr_step_buffer(const bsr_step *step, int64_t index,

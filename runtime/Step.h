@@ -65,6 +65,12 @@ struct Pattern {
   }
 };
 
+/// A row of the table of timers.
+struct Timer {
+  std::string kernel, kind, operands;
+  int64_t flops, bytes; // of one launch
+};
+
 /// What the manifest of a step says, checked.
 struct Manifest {
   std::string name;
@@ -74,6 +80,7 @@ struct Manifest {
   std::vector<Pattern> patterns;
   std::map<std::string, int64_t> products;
   int64_t leftDense;
+  std::vector<Timer> timers;
 };
 
 /// Parses and validates a manifest; `where` names it in messages.
@@ -88,6 +95,8 @@ struct bsr_step {
   bsr::Manifest manifest;
   const char *manifestText;
   void (*run)(void *const *buffers, void *arena);
+  /// Of each timer, nanoseconds and launches; null if there are none.
+  int64_t (*timers)[2];
   std::unique_ptr<void, int (*)(void *)> library;
 };
 

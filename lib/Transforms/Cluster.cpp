@@ -4,6 +4,7 @@
 // structure.
 
 #include "Kernels.h"
+#include "Work.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -301,6 +302,7 @@ static func::FuncOp outline(const Clusters::Group &group,
                                 TypeRange(ValueRange(results)));
   auto cluster = func::FuncOp::create(b, loc, "cluster", type);
   cluster.setPrivate();
+  setWork(cluster, members.getArrayRef());
   Block *entry = cluster.addEntryBlock();
   b.setInsertionPointToStart(entry);
   IRMapping mapping;
@@ -334,14 +336,10 @@ static void countProducts(func::FuncOp step, const Clusters &clusters) {
   int64_t leftDense = 0;
   for (const Clusters::Group &group : clusters.groups) {
     Operation *op = group.front();
-    if (auto spmm = dyn_cast<SpMMOp>(op))
-      ++counts[spmm.getTranspose() ? "spmm_transposed" : "spmm"];
-    else if (isa<SDDMMOp>(op))
-      ++counts["sddmm"];
-    else if (isa<ToDenseOp, SampleOp>(op))
-      ++leftDense;
-    else if (auto generic = dyn_cast<linalg::GenericOp>(op))
-      counts["dense"] += linalg::isaContractionOpInterface(generic);
+    leftDense += isa<ToDenseOp, SampleOp>(op);
+    auto *count = counts.find(getWorkKind(op));
+    if (count != counts.end())
+      ++count->second;
   }
   Builder b(step.getContext());
   SmallVector<NamedAttribute> products;

@@ -101,6 +101,19 @@ static json::Object getPattern(DictionaryAttr known, int64_t number,
   return pattern;
 }
 
+/// What the manifest says about a timer.
+static json::Object getTimer(DictionaryAttr known) {
+  json::Object timer{{"bytes", 0}, {"flops", 0}, {"operands", ""}};
+  for (NamedAttribute attr : known) {
+    if (auto text = dyn_cast<StringAttr>(attr.getValue()))
+      timer[attr.getName().strref()] = text.getValue();
+    else
+      timer[attr.getName().strref()] =
+          cast<IntegerAttr>(attr.getValue()).getInt();
+  }
+  return timer;
+}
+
 /// The manifest of `step` as JSON text.
 static FailureOr<std::string> getManifest(func::FuncOp step,
                                           StringRef targetCpu) {
@@ -136,6 +149,12 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       {"products", std::move(products)},
       {"left_dense", leftDense ? leftDense.getInt() : 0},
   };
+  if (auto known = step->getAttrOfType<ArrayAttr>("bsr.timers")) {
+    json::Array timers;
+    for (auto timer : known.getAsRange<DictionaryAttr>())
+      timers.push_back(getTimer(timer));
+    manifest["timers"] = std::move(timers);
+  }
   std::string text;
   llvm::raw_string_ostream(text) << json::Value(std::move(manifest));
   return text;

@@ -94,6 +94,7 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   auto kernel = func::FuncOp::create(builder, loc, cluster.getName(),
                                      builder.getFunctionType(types, {}));
   kernel.setPrivate();
+  kernel->setDiscardableAttrs(cluster->getDiscardableAttrDictionary());
   Block *entry = kernel.addEntryBlock();
   builder.setInsertionPointToStart(entry);
   Emitter emitter(builder, loc, registers);

@@ -43,12 +43,12 @@ static SmallVector<NamedAttribute> filter(DictionaryAttr attrs) {
   });
 }
 
-/// Removes the attributes of a step: the manifest has them now.
-static void removeStepAttributes(LLVM::LLVMFuncOp step) {
-  step->setDiscardableAttrs(filter(step->getDiscardableAttrDictionary()));
-  for (unsigned i = 0, e = step.getNumArguments(); i != e; ++i)
-    if (DictionaryAttr attrs = step.getArgAttrDict(i))
-      step.setArgAttrs(i, filter(attrs));
+/// Removes what the project says about `func`: the manifest has it now.
+static void removeAttributes(LLVM::LLVMFuncOp func) {
+  func->setDiscardableAttrs(filter(func->getDiscardableAttrDictionary()));
+  for (unsigned i = 0, e = func.getNumArguments(); i != e; ++i)
+    if (DictionaryAttr attrs = func.getArgAttrDict(i))
+      func.setArgAttrs(i, filter(attrs));
 }
 
 namespace {
@@ -65,13 +65,13 @@ struct ExportStep : bsr::impl::BSRExportStepBase<ExportStep> {
       func.setNoInline(true);
       if (func->hasAttr("bsr.arena_bytes"))
         step = func;
+      removeAttributes(func);
     }
     if (!step) {
       getOperation().emitError(
           "expected a function with bsr.arena_bytes, but got none");
       return signalPassFailure();
     }
-    removeStepAttributes(step);
     emitEntry(step);
   }
 };

@@ -85,6 +85,8 @@ static void addLLVM(OpPassManager &pm) {
 
 void bsr::buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options) {
   addBufferization(pm);
+  if (options.timers)
+    pm.addPass(createBSRTimeLaunches());
   pm.addPass(createBSREmbedManifest({options.targetCpu}));
   addLoops(pm);
   addLLVM(pm);

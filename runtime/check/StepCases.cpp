@@ -66,6 +66,51 @@ CASE(step_manifest_is_what_the_queries_say) {
   REQUIRE_EQUAL(bsr_step_find_pattern(step.get(), "w"), -1);
 }
 
+CASE(step_timers_are_what_the_step_measured) {
+  bsr_timer_info info;
+  Step plain = loadFake();
+  REQUIRE_EQUAL(bsr_step_num_timers(plain.get()), 0);
+  bsr_step_reset_timers(plain.get());
+  REQUIRE_FAILS(bsr_step_timer(plain.get(), 0, &info), BSR_INVALID_ARGUMENT,
+                "expected the index of one of 0 timers, but got 0");
+
+  Json manifest = fakeManifest();
+  manifest["timers"] = {{{"kernel", "fake"},
+                         {"kind", "other"},
+                         {"operands", ""},
+                         {"flops", 0},
+                         {"bytes", 0}},
+                        {{"kernel", "sgd"},
+                         {"kind", "elementwise"},
+                         {"operands", "6x2x3xf32"},
+                         {"flops", 72},
+                         {"bytes", 144}}};
+  Step step = load(manifest);
+  REQUIRE_EQUAL(bsr_step_num_timers(step.get()), 2);
+  Session session = start(step);
+  bsr_step_reset_timers(step.get());
+  for (int run = 1; run <= 2; ++run) {
+    REQUIRE_OK(bsr_session_run(session.get()));
+    REQUIRE_OK(bsr_step_timer(step.get(), 1, &info));
+    REQUIRE_EQUAL(info.nanoseconds, 2000 * run);
+    REQUIRE_EQUAL(info.launches, 2 * run);
+  }
+  REQUIRE_EQUAL(std::string(info.kernel), "sgd");
+  REQUIRE_EQUAL(std::string(info.kind), "elementwise");
+  REQUIRE_EQUAL(std::string(info.operands), "6x2x3xf32");
+  REQUIRE_EQUAL(info.flops, 72);
+  REQUIRE_EQUAL(info.bytes, 144);
+  REQUIRE_OK(bsr_step_timer(step.get(), 0, &info));
+  REQUIRE_EQUAL(info.nanoseconds, 2000);
+  REQUIRE_EQUAL(info.launches, 2);
+  bsr_step_reset_timers(step.get());
+  REQUIRE_OK(bsr_step_timer(step.get(), 1, &info));
+  REQUIRE_EQUAL(info.nanoseconds, 0);
+  REQUIRE_EQUAL(info.launches, 0);
+  REQUIRE_FAILS(bsr_step_timer(step.get(), 2, &info), BSR_INVALID_ARGUMENT,
+                "expected the index of one of 2 timers, but got 2");
+}
+
 CASE(step_names_types_and_kinds) {
   const char *types[] = {"f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64"};
   int64_t bytes[] = {2, 2, 4, 8, 1, 1, 4, 8};
@@ -240,6 +285,9 @@ CASE(step_refuses_wrong_manifests) {
       {"/products/spmm", "\"x\"",
        "expected 'spmm' of 'products' of @ to be an integer in [0, "
        "2147483647], but got \"x\""},
+      {"/timers", "1", "expected 'timers' of @ to be an array, but got 1"},
+      {"/timers", "[{\"kernel\": \"k\"}]",
+       "expected 'kind' of timer 0 of @ to be a string, but got nothing"},
       {"/left_dense", nullptr,
        "expected 'left_dense' of @ to be an integer in [0, 2147483647], but "
        "got nothing"},

@@ -243,3 +243,62 @@ func.func private @helper(%p: !bsr.pattern<32x32, block = 16x16, slots = 3>) -> 
   %n = bsr.num_absent %p : !bsr.pattern<32x32, block = 16x16, slots = 3> -> tensor<f32>
   return %n : tensor<f32>
 }
+
+// -----
+
+#a = affine_map<(i, j, k) -> (i, k)>
+#b = affine_map<(i, j, k) -> (k, j)>
+#c = affine_map<(i, j, k) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#at = affine_map<(i, j) -> (i, j)>
+!pattern = !bsr.pattern<32x64, block = 16x16, slots = 3>
+
+// A cluster says what kind of work it does, and the floating-point operations of
+// its product: 2 * 3 * 16 * 16 * 8 and 2 * 4 * 6 * 8.
+// CHECK-LABEL: func @kinds
+func.func @kinds(%p: !pattern, %v: tensor<3x16x16xf32>, %x: tensor<32x8xf32>, %dy: tensor<64x8xf32>,
+                 %l: tensor<4x8xf32>, %r: tensor<8x6xf32>, %i: tensor<8xi32>)
+    -> (tensor<64x8xf32>, tensor<32x8xf32>, tensor<3x16x16xf32>, tensor<4x6xf32>, tensor<4xf32>,
+        tensor<16x32xf32>, tensor<32x64xf32>) {
+  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "spmm"}
+  %0 = bsr.spmm %p, %v, %x feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x8xf32> -> tensor<64x8xf32>
+  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "spmm_transposed"}
+  %1 = bsr.spmm %p, %v, %dy transpose feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<64x8xf32> -> tensor<32x8xf32>
+  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "sddmm"}
+  %2 = bsr.sddmm %p, %x, %dy feature_dim = 0 : !pattern, tensor<32x8xf32>, tensor<64x8xf32> -> tensor<3x16x16xf32>
+  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.flops = 384 : i64, bsr.kind = "dense"}
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x6xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x6xf32>) -> tensor<4x6xf32>
+  %3 = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%l, %r : tensor<4x8xf32>, tensor<8x6xf32>) outs(%f : tensor<4x6xf32>) {
+  ^bb0(%s: f32, %t: f32, %o: f32):
+    %m = arith.mulf %s, %t : f32
+    %n = arith.addf %o, %m : f32
+    linalg.yield %n : f32
+  } -> tensor<4x6xf32>
+  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.kind = "reduction"}
+  %e1 = tensor.empty() : tensor<4xf32>
+  %f1 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e1 : tensor<4xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<4xf32>
+  %4 = linalg.generic {indexing_maps = [#at, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%l : tensor<4x8xf32>) outs(%f1 : tensor<4xf32>) {
+  ^bb0(%s: f32, %o: f32):
+    %n = arith.addf %o, %s : f32
+    linalg.yield %n : f32
+  } -> tensor<4xf32>
+  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.kind = "copy"}
+  %e2 = tensor.empty() : tensor<8x32xf32>
+  %u = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, #at], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<32x8xf32>) outs(%e2 : tensor<8x32xf32>) {
+  ^bb0(%s: f32, %o: f32):
+    linalg.yield %s : f32
+  } -> tensor<8x32xf32>
+  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.kind = "scatter"}
+  %5 = bsr.scatter_add %i, %u feature_dim = 1 : tensor<8xi32>, tensor<8x32xf32> -> tensor<16x32xf32>
+  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.kind = "other"}
+  %6 = bsr.to_dense %p, %v : !pattern, tensor<3x16x16xf32> -> tensor<32x64xf32>
+  return %0, %1, %2, %3, %4, %5, %6 : tensor<64x8xf32>, tensor<32x8xf32>, tensor<3x16x16xf32>, tensor<4x6xf32>, tensor<4xf32>, tensor<16x32xf32>, tensor<32x64xf32>
+}

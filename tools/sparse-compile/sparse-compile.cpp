@@ -73,6 +73,11 @@ struct CommandLine {
   cl::opt<bool> report{"print-report",
                        cl::desc("Print what was made sparse and what was not"),
                        cl::cat(category)};
+  cl::opt<bool> timers{
+      "timers",
+      cl::desc("Let the step measure the time of each of its kernels "
+               "(sparse-train --timers prints it)"),
+      cl::cat(category)};
   cl::opt<bool> time{"time", cl::desc("Print the time of each phase"),
                      cl::cat(category)};
 };
@@ -132,6 +137,7 @@ static Error lower(ModuleOp module, const CommandLine &options,
   bsr::ToCPUOptions pipeline;
   pipeline.targetCpu = machine.getTargetCPU().str();
   pipeline.report = options.report.getValue();
+  pipeline.timers = options.timers.getValue();
   bsr::VectorUnit vectors = bsr::getVectorUnit(machine);
   pipeline.vectorBits = vectors.bits;
   pipeline.numRegisters = vectors.registers;

@@ -9,6 +9,7 @@
 #include "RunFolder.h"
 #include "Session.h"
 #include "Support.h"
+#include "Timers.h"
 #include "Tokens.h"
 
 #include <algorithm>
@@ -126,7 +127,7 @@ private:
 /// A run from its first step or checkpoint to its summary.
 class Run {
 public:
-  Run(const Config &config, Existing existing)
+  Run(const Config &config, Existing existing, bool timers)
       : config(config), folder(config.run), tokens(Tokens::read(config.tokens)),
         session(compileStep(config), config.seed),
         batcher(session, tokens, config.embedding, config.maskingFraction,
@@ -135,6 +136,9 @@ public:
         stepNumber(session.findRole("step")), loss(session.findRole("loss")) {
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");
+    if (timers && !bsr_step_num_timers(session.step()))
+      fail("expected a step compiled with --timers, but got '", config.step,
+           "', which has none");
     countBlocks();
     if (existing == Existing::Refuse && folder.holdsRun())
       fail("expected run folder '", config.run,
@@ -158,10 +162,15 @@ public:
       Progress progress("train", config.steps, config.logEvery, done());
       while (done() < config.steps) {
         std::string details = trainStep();
+        // The first run finds cold memory and no threads.
+        if (stepTimes.size() == 1)
+          bsr_step_reset_timers(session.step());
         progress.update(done(), details);
       }
     }
     summarize();
+    if (bsr_step_num_timers(session.step()))
+      std::printf("%s", describeTimers(session.step()).c_str());
   }
 
 private:
@@ -363,6 +372,6 @@ private:
 };
 } // namespace
 
-void bsr::train(const Config &config, Existing existing) {
-  Run(config, existing).train();
+void bsr::train(const Config &config, Existing existing, bool timers) {
+  Run(config, existing, timers).train();
 }

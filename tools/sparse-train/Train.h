@@ -21,7 +21,10 @@ enum class Existing { Refuse, Resume, Overwrite };
 ///
 /// A resumed run goes on from its newest checkpoint and is, bit for bit, the
 /// run that was never interrupted.
-void train(const Config &config, Existing existing);
+///
+/// With `timers`, the step is compiled with timers, and where the time of its
+/// runs went, all but the first training step, is printed at the end.
+void train(const Config &config, Existing existing, bool timers);
 
 } // namespace bsr
 

@@ -18,6 +18,7 @@ static constexpr char usage[] =
     "\n"
     "  sparse-train [--config FILE] [--set KEY=VALUE]... "
     "[--resume | --overwrite]\n"
+    "               [--timers]\n"
     "  sparse-train tokenize --output FILE [--vocabulary N] [--held-out "
     "SHARE]\n"
     "                        [--suffix ENDING]... TEXT...\n"
@@ -27,7 +28,9 @@ static constexpr char usage[] =
     "holds a run already is an error unless --resume goes on from its newest\n"
     "checkpoint or --overwrite begins again. OMP_NUM_THREADS sets the number "
     "of\n"
-    "threads, which changes no result.\n"
+    "threads, which changes no result. --timers compiles the step with timers "
+    "and\n"
+    "prints where its time went.\n"
     "\n"
     "The second learns a vocabulary of N tokens (4096) on the TEXT, files and\n"
     "folders, and writes it encoded, a SHARE (0.05) of the documents held "
@@ -98,6 +101,7 @@ static int runTrain(Words words) {
   std::string config;
   std::vector<std::string> settings;
   Existing existing = Existing::Refuse;
+  bool timers = false;
   while (!words.done()) {
     std::string word = words.take();
     if (word == "--help") {
@@ -112,11 +116,16 @@ static int runTrain(Words words) {
       existing = Existing::Resume;
     else if (word == "--overwrite")
       existing = Existing::Overwrite;
+    else if (word == "--timers")
+      timers = true;
     else
       fail("expected an option of sparse-train (see --help), but got '", word,
            "'");
   }
-  train(readConfig(config, settings), existing);
+  Config parsed = readConfig(config, settings);
+  if (timers)
+    parsed.compileOptions.push_back("--timers");
+  train(parsed, existing, timers);
   return 0;
 }
 

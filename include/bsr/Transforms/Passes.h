@@ -21,6 +21,9 @@ struct ToLLVMOptions : PassPipelineOptions<ToLLVMOptions> {
   Option<std::string> targetCpu{*this, "target-cpu",
                                 llvm::cl::desc("See `bsr-embed-manifest`"),
                                 llvm::cl::init("generic")};
+  Option<bool> timers{*this, "timers",
+                      llvm::cl::desc("Run `bsr-time-launches`"),
+                      llvm::cl::init(false)};
 };
 
 /// Adds the passes that take a step whose work is in kernels to the LLVM

@@ -39,8 +39,9 @@ extern "C" {
 
 #define BSR_API __attribute__((visibility("default")))
 
-/// Version of this interface. Functions are added, never changed.
-#define BSR_RUNTIME_VERSION 1
+/// Version of this interface. Functions are added, never changed:
+///   2: bsr_step_num_timers, bsr_step_timer, bsr_step_reset_timers.
+#define BSR_RUNTIME_VERSION 2
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -162,6 +163,33 @@ BSR_API int64_t bsr_step_find_pattern(const bsr_step *step, const char *name);
 BSR_API const char *bsr_type_name(bsr_type type);
 BSR_API int64_t bsr_type_bytes(bsr_type type);
 BSR_API const char *bsr_kind_name(bsr_kind kind);
+
+/// Where the time of a step that was compiled with timers goes: what one
+/// kernel, or one kind of operation that is no kernel, took. Every nanosecond
+/// of a run counts for one timer.
+typedef struct bsr_timer_info {
+  const char *kernel; // the function's name; that of timer 0 is the step's: it
+                      // has what comes behind the last kernel, once a run
+  const char *kind;   // "spmm", "spmm_transposed", "sddmm", "dense",
+                      // "reduction", "elementwise", "gather", "scatter",
+                      // "copy" or "other"
+  const char *operands; // types of the kernel's buffers, as "4x8xf32 8xf32"
+  int64_t flops;    // of one launch: its products with all slots in use; or 0
+  int64_t bytes;    // of the buffers of one launch, or 0
+  int64_t launches; // since the step was loaded or its timers were reset
+  int64_t nanoseconds; // of these launches
+} bsr_timer_info;
+
+/// How many timers the step has; 0 if it was compiled without.
+BSR_API int64_t bsr_step_num_timers(const bsr_step *step);
+
+/// Reads timer `index`. All sessions of a step, in all its users, share its
+/// timers; runs of two sessions at the same time spoil them.
+BSR_API bsr_status bsr_step_timer(const bsr_step *step, int64_t index,
+                                  bsr_timer_info *info);
+
+/// Sets all timers to zero.
+BSR_API void bsr_step_reset_timers(const bsr_step *step);
 
 //===----------------------------------------------------------------------===//
 // A session: one training run's memory

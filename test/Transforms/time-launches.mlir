@@ -1,0 +1,59 @@
+// RUN: sparse-opt %s --bsr-time-launches --split-input-file --verify-diagnostics | FileCheck %s
+
+// A row for the step, one for each kernel and other operation, and one for the
+// time between runs.
+// CHECK:       memref.global "public" @bsr_step_timers : memref<6x2xi64>
+func.func private @spmm(memref<2xi32>, memref<3x4x4xf32>, memref<64xf32>)
+    attributes {bsr.kind = "spmm", bsr.flops = 1536 : i64}
+func.func private @unknown(memref<64xf32>, memref<64xf32>, f32)
+
+// CHECK-LABEL: func @step
+// CHECK-SAME:  bsr.timers = [
+// CHECK-SAME:    {kernel = "step", kind = "other"},
+// CHECK-SAME:    {bytes = 456 : i64, flops = 1536 : i64, kernel = "spmm", kind = "spmm", operands = "2xi32 3x4x4xf32 64xf32"},
+// CHECK-SAME:    {bytes = 512 : i64, kernel = "unknown", kind = "other", operands = "64xf32 64xf32"},
+// CHECK-SAME:    {kernel = "memref.copy", kind = "copy"},
+// CHECK-SAME:    {kernel = "linalg.fill", kind = "other"}]
+func.func @step(%ptr: memref<2xi32> {bsr.name = "w"}, %v: memref<3x4x4xf32> {bsr.name = "v"},
+                %x: memref<64xf32> {bsr.name = "x"}, %y: memref<64xf32> {bsr.name = "y"}) {
+  // CHECK-NEXT: %[[BETWEEN:.*]] = arith.constant 5
+  // CHECK-NEXT: call @bsr_lap(%[[BETWEEN]])
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %one = arith.constant 1.0 : f32
+  // Loops are timed by what is in them.
+  // CHECK:      scf.for
+  scf.for %i = %c0 to %c4 step %c1 {
+    // CHECK-NEXT: call @spmm
+    // CHECK-NEXT: %[[SPMM:.*]] = arith.constant 1
+    // CHECK-NEXT: call @bsr_lap(%[[SPMM]])
+    func.call @spmm(%ptr, %v, %x) : (memref<2xi32>, memref<3x4x4xf32>, memref<64xf32>) -> ()
+  }
+  // CHECK:      call @unknown
+  // CHECK-NEXT: arith.constant 2
+  // CHECK-NEXT: call @bsr_lap
+  func.call @unknown(%x, %y, %one) : (memref<64xf32>, memref<64xf32>, f32) -> ()
+  // CHECK:      memref.copy
+  // CHECK-NEXT: arith.constant 3
+  // CHECK-NEXT: call @bsr_lap
+  memref.copy %x, %y : memref<64xf32> to memref<64xf32>
+  // CHECK:      linalg.fill
+  // CHECK-NEXT: arith.constant 4
+  // CHECK-NEXT: call @bsr_lap
+  linalg.fill ins(%one : f32) outs(%x : memref<64xf32>)
+  // CHECK:      call @spmm
+  // CHECK-NEXT: arith.constant 1
+  // CHECK-NEXT: call @bsr_lap
+  func.call @spmm(%ptr, %v, %x) : (memref<2xi32>, memref<3x4x4xf32>, memref<64xf32>) -> ()
+  // CHECK:      %[[STEP:.*]] = arith.constant 0
+  // CHECK-NEXT: call @bsr_lap(%[[STEP]])
+  // CHECK-NEXT: return
+  return
+}
+
+// -----
+
+// expected-error @below {{expected one function with bsr.name arguments, but got none}}
+module {
+}

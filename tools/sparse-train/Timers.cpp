@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Prints the timers of a step.
+
+#include "Timers.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <vector>
+
+using namespace bsr;
+
+/// Kernels that are listed one by one.
+static constexpr size_t numKernels = 20;
+
+namespace {
+/// What one kernel, or all of one kind, did.
+struct Work {
+  std::string name, kind, operands;
+  double nanoseconds = 0, launches = 0, flops = 0, bytes = 0;
+
+  void add(const bsr_timer_info &timer) {
+    nanoseconds += timer.nanoseconds;
+    launches += timer.launches;
+    flops += double(timer.flops) * timer.launches;
+    bytes += double(timer.bytes) * timer.launches;
+  }
+};
+} // namespace
+
+/// A number per second of `nanoseconds` in units of 10^9, or a dash for 0.
+static std::string rate(double number, double nanoseconds) {
+  if (number == 0 || nanoseconds == 0)
+    return "-";
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f", number / nanoseconds);
+  return text;
+}
+
+/// The rows of `works`, the longest first, as shares of `total` nanoseconds.
+static std::string describe(std::vector<Work> works, double total, double runs,
+                            size_t most) {
+  std::sort(works.begin(), works.end(), [](const Work &a, const Work &b) {
+    return a.nanoseconds != b.nanoseconds ? a.nanoseconds > b.nanoseconds
+                                          : a.name < b.name;
+  });
+  std::string text;
+  for (const Work &work : works) {
+    if (most-- == 0)
+      break;
+    char line[128];
+    std::snprintf(
+        line, sizeof(line), "  %-16s %-16s %9.3f %6.1f %% %9.6g %8s %8s  ",
+        work.name.c_str(), work.kind.c_str(), work.nanoseconds / runs * 1e-6,
+        total ? work.nanoseconds / total * 100 : 0, work.launches / runs,
+        rate(work.flops, work.nanoseconds).c_str(),
+        rate(work.bytes, work.nanoseconds).c_str());
+    text += line + work.operands;
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string bsr::describeTimers(const bsr_step *step) {
+  std::map<std::string, Work> kinds;
+  std::vector<Work> kernels;
+  double total = 0, runs = 0;
+  for (int64_t i = 0; i < bsr_step_num_timers(step); ++i) {
+    bsr_timer_info timer;
+    bsr_step_timer(step, i, &timer);
+    if (i == 0)
+      runs = std::max<double>(1, timer.launches);
+    total += timer.nanoseconds;
+    kinds[timer.kind].add(timer);
+    kernels.push_back({timer.kernel, timer.kind, timer.operands});
+    kernels.back().add(timer);
+  }
+  std::vector<Work> byKind;
+  for (auto &[kind, work] : kinds) {
+    work.name = kind;
+    byKind.push_back(work);
+  }
+
+  char head[256];
+  std::snprintf(head, sizeof(head),
+                "%.3f ms a step, mean of %.0f\n"
+                "  %-16s %-16s %9s %8s %9s %8s %8s\n",
+                total / runs * 1e-6, runs, "kind", "", "ms/step", "share",
+                "launches", "GF/s", "GB/s");
+  std::string text = head + describe(byKind, total, runs, byKind.size());
+  std::snprintf(head, sizeof(head), "  %-16s %-16s\n", "kernel", "kind");
+  return text + head + describe(kernels, total, runs, numKernels);
+}
