@@ -3,6 +3,7 @@
 // Groups the operations of a step into clusters, one private function per
 // structure.
 
+#include "Chains.h"
 #include "Kernels.h"
 #include "Work.h"
 #include "bsr/Dialect/BSR.h"
@@ -30,9 +31,12 @@ using namespace mlir::bsr;
 static constexpr int64_t cheapCost = 3;
 static constexpr int64_t singleUseCost = 64;
 static constexpr int64_t broadcastCost = 1;
-/// Outputs of one cluster, beyond which streams from memory get in each other's
-/// way.
+/// The cost at which a value is stored for the later nests of its kernel.
+static constexpr int64_t storedCost = 12;
+/// Outputs of one nest, beyond which streams from memory get in each other's
+/// way, and roots of a chain of nests.
 static constexpr unsigned maxOutputs = 8;
+static constexpr unsigned maxRoots = 16;
 
 /// True for what is always computed where it is used: views and constants.
 static bool isView(Operation *op) {
@@ -78,7 +82,18 @@ public:
   void collect(const Group &group, SetVector<Value> &inputs,
                SetVector<Operation *> &members) const;
 
+  /// The results of group `number` that are kept in memory.
+  SmallVector<Value> getResults(size_t number) const;
+
 private:
+  /// True if `value` is computed before what reads it.
+  bool isLeaf(Value value) const {
+    Operation *op = value.getDefiningOp();
+    return !op || roots.contains(op) || !Emitter::isInlinable(op);
+  }
+  bool isUsedOutside(Value value, const Group &group) const;
+  bool isCheaperThanMemory(Operation *root, const Group &group) const;
+  bool join(size_t number, Operation *root, const SetVector<Value> &inputs);
   bool isInlined(linalg::GenericOp op);
   /// The operations that use `value`, looking through views; true if one of
   /// them needs the value in memory.
@@ -92,8 +107,18 @@ private:
   /// When a value is there: the number of the group or of the other operation
   /// that makes it.
   DenseMap<Operation *, int64_t> times;
-  SmallVector<int64_t> groupTimes;
   int64_t now = 0;
+  struct State {
+    int64_t time;
+    /// All roots are element-wise, of one space.
+    bool isOneNest;
+    /// The roots, if a work item can compute all of them.
+    std::optional<Chain> chain;
+  };
+  /// What is known of each group; the groups of roots; those that read a value.
+  std::vector<State> states;
+  DenseMap<Operation *, size_t> groupOf;
+  DenseMap<Value, SmallVector<size_t>> readers;
 };
 } // namespace
 
@@ -177,11 +202,46 @@ void Clusters::collect(const Group &group, SetVector<Value> &inputs,
     visit(visit, root);
 }
 
-/// True if `input` has an element for each one that `root` makes.
+/// True if `input` has an element for each point of `root`.
 static bool isLarge(Value input, Operation *root) {
   auto type = dyn_cast<RankedTensorType>(input.getType());
-  auto result = cast<RankedTensorType>(root->getResult(0).getType());
-  return type && type.getNumElements() >= result.getNumElements();
+  auto generic = dyn_cast<linalg::GenericOp>(root);
+  return type && generic && type.getNumElements() >= getNumPoints(generic);
+}
+
+/// True if `root` makes the next value of an argument: it is an element-wise
+/// update that happens where the argument lies, and comes last in its kernel.
+static bool isUpdate(Operation *root, const SetVector<Value> &inputs) {
+  return llvm::any_of(inputs, [&](Value input) {
+    return isa<BlockArgument>(input) &&
+           llvm::any_of(root->getResults(), [&](Value result) {
+             return result.getType() == input.getType() &&
+                    llvm::is_contained(result.getUsers(),
+                                       root->getBlock()->getTerminator());
+           });
+  });
+}
+
+bool Clusters::join(size_t number, Operation *root,
+                    const SetVector<Value> &inputs) {
+  Group &group = groups[number];
+  State &state = states[number];
+  auto isLeafHere = [&](Value value) { return isLeaf(value); };
+  bool isOneNest = state.isOneNest && group.size() < maxOutputs &&
+                   isOnePointwiseNest(group.front(), root);
+  std::optional<Chain> chain;
+  if (state.chain && group.size() < maxRoots && isChainable(root) &&
+      !isUpdate(root, inputs)) {
+    chain = state.chain;
+    if (!chain->add(cast<linalg::GenericOp>(root), isLeafHere))
+      chain.reset();
+  }
+  if (!isOneNest && !chain)
+    return false;
+  state.isOneNest = isOneNest;
+  state.chain = std::move(chain);
+  group.push_back(root);
+  return true;
 }
 
 void Clusters::group(Operation *root) {
@@ -191,32 +251,98 @@ void Clusters::group(Operation *root) {
   int64_t ready = -1;
   for (Value input : inputs)
     ready = std::max(ready, getTime(input));
-  // Joins a group over the same space that reads or makes one of its inputs and
-  // runs when all of them are there.
-  if (isPointwise(root)) {
-    for (size_t number = groups.size(); number-- != 0;) {
-      Group &group = groups[number];
-      int64_t time = groupTimes[number];
-      if (time < ready || group.size() >= maxOutputs ||
-          !isOnePointwiseNest(group.front(), root))
-        continue;
-      SetVector<Value> others;
-      SetVector<Operation *> otherMembers;
-      collect(group, others, otherMembers);
-      bool related = llvm::any_of(inputs, [&](Value input) {
-        return (others.contains(input) && isLarge(input, root)) ||
-               llvm::is_contained(group, input.getDefiningOp());
-      });
-      if (!related)
-        continue;
-      group.push_back(root);
-      times[root] = time;
-      return;
+  // Joins the last group that reads or makes one of its inputs and runs when
+  // all of them are there.
+  SmallVector<size_t> candidates;
+  if (isChainable(root)) {
+    for (Value input : inputs) {
+      auto made = groupOf.find(input.getDefiningOp());
+      if (made != groupOf.end())
+        candidates.push_back(made->second);
+      if (isLarge(input, root))
+        llvm::append_range(candidates, readers.lookup(input));
     }
   }
-  groups.push_back({root});
-  groupTimes.push_back(++now);
-  times[root] = now;
+  llvm::sort(candidates, std::greater<>());
+  candidates.erase(llvm::unique(candidates), candidates.end());
+  auto joined = llvm::find_if(candidates, [&](size_t number) {
+    return states[number].time >= ready && join(number, root, inputs);
+  });
+  size_t number = groups.size();
+  if (joined != candidates.end()) {
+    number = *joined;
+  } else {
+    groups.push_back({root});
+    states.push_back({++now, isOnePointwiseNest(root, root), std::nullopt});
+    if (isChainable(root) && !isUpdate(root, inputs))
+      states.back().chain =
+          Chain::match({root}, [&](Value value) { return isLeaf(value); });
+  }
+  times[root] = states[number].time;
+  groupOf[root] = number;
+  for (Value input : inputs)
+    readers[input].push_back(number);
+}
+
+bool Clusters::isUsedOutside(Value value, const Group &group) const {
+  SetVector<Value> reached;
+  reached.insert(value);
+  for (size_t next = 0; next != reached.size(); ++next) {
+    for (Operation *user : reached[next].getUsers()) {
+      while (user->getBlock() != value.getParentBlock())
+        user = user->getParentOp();
+      if (llvm::is_contained(group, user))
+        continue;
+      if (isRoot(user) || !Emitter::isInlinable(user))
+        return true;
+      reached.insert(user->result_begin(), user->result_end());
+    }
+  }
+  return false;
+}
+
+/// True if computing `root` again reads no more than reading its result would.
+bool Clusters::isCheaperThanMemory(Operation *root, const Group &group) const {
+  SetVector<Value> inputs;
+  SetVector<Operation *> members;
+  collect({root}, inputs, members);
+  return costs.lookup(root) < storedCost &&
+         llvm::count_if(
+             inputs, [&](Value input) { return isLarge(input, root); }) <= 1 &&
+         llvm::none_of(inputs, [&](Value input) {
+           return isLarge(input, root) &&
+                  llvm::is_contained(group, input.getDefiningOp());
+         });
+}
+
+SmallVector<Value> Clusters::getResults(size_t number) const {
+  const Group &group = groups[number];
+  const State &state = states[number];
+  bool isChain = group.size() > 1 && !state.isOneNest;
+  DenseSet<Value> stored;
+  if (isChain)
+    stored = state.chain->getStored();
+  SmallVector<Value> all, kept;
+  SmallVector<Operation *> seen;
+  for (Operation *root : group) {
+    llvm::append_range(all, root->getResults());
+    size_t before = kept.size();
+    llvm::copy_if(
+        root->getResults(), std::back_inserter(kept), [&](Value result) {
+          return isUsedOutside(result, group) ||
+                 (stored.contains(result) && !isCheaperThanMemory(root, group));
+        });
+    if (!isPointwise(root) || kept.size() != before)
+      seen.push_back(root);
+  }
+  // bsr-emit sees no more than the results and the reductions: what is only
+  // computed on the way must not be what makes them a chain.
+  auto isLeafThere = [&](Value value) {
+    return isLeaf(value) &&
+           (!llvm::is_contained(group, value.getDefiningOp()) ||
+            llvm::is_contained(seen, value.getDefiningOp()));
+  };
+  return isChain && !Chain::match(seen, isLeafThere) ? all : kept;
 }
 
 Clusters::Clusters(Block &block) {
@@ -377,17 +503,12 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
     Clusters clusters(block);
     if (isStep(step))
       countProducts(step, clusters);
-    for (const Clusters::Group &group : clusters.groups) {
+    for (size_t number = 0; number != clusters.groups.size(); ++number) {
+      const Clusters::Group &group = clusters.groups[number];
       SetVector<Value> inputs;
       SetVector<Operation *> members;
       clusters.collect(group, inputs, members);
-      SmallVector<Value> results;
-      for (Operation *root : group)
-        for (Value result : root->getResults())
-          if (llvm::any_of(result.getUsers(), [&](Operation *user) {
-                return !llvm::is_contained(group, user) || root == user;
-              }))
-            results.push_back(result);
+      SmallVector<Value> results = clusters.getResults(number);
       if (results.empty())
         continue;
       func::FuncOp cluster = outline(group, inputs, members, results);

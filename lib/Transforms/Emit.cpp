@@ -3,6 +3,7 @@
 // Turns each cluster into a function on buffers: one level of parallel loops
 // over vectors.
 
+#include "Chains.h"
 #include "Emitter.h"
 #include "Kernels.h"
 #include "bsr/Dialect/BSR.h"
@@ -28,6 +29,27 @@ static MemRefType getBufferType(Type tensor) {
   return MemRefType::get(type.getShape(), type.getElementType());
 }
 
+/// What is computed before what reads it: results, and all reductions.
+static SmallVector<Operation *> getRoots(Block &body) {
+  return llvm::map_to_vector(
+      llvm::make_filter_range(
+          body.without_terminator(),
+          [&](Operation &op) {
+            auto generic = dyn_cast<linalg::GenericOp>(op);
+            return llvm::is_contained(op.getUsers(), body.getTerminator()) ||
+                   (generic && !isPointwise(generic));
+          }),
+      [](Operation &op) { return &op; });
+}
+
+/// The chain of `roots`, all roots of a cluster, if they are one.
+static std::optional<Chain> matchChain(ArrayRef<Operation *> roots) {
+  return Chain::match(roots, [&](Value value) {
+    return isa<BlockArgument>(value) ||
+           llvm::is_contained(roots, value.getDefiningOp());
+  });
+}
+
 /// Checks that `cluster` computes its results, and by operations that kernels
 /// are made of.
 static LogicalResult verifyCluster(func::FuncOp cluster) {
@@ -43,14 +65,20 @@ static LogicalResult verifyCluster(func::FuncOp cluster) {
              << argument.getArgNumber();
   for (Operation &op : body.without_terminator()) {
     bool isRoot = llvm::is_contained(op.getUsers(), terminator);
-    bool isElement = Emitter::isInlinable(&op) &&
-                     (!isa<linalg::GenericOp>(op) || isPointwise(&op));
-    if (isRoot ? isKernel(&op) : isElement)
+    if (isRoot ? isKernel(&op) : Emitter::isInlinable(&op))
       continue;
     return op.emitError("expected an operation that a cluster can compute, "
                         "but got '")
            << op.getName() << "'";
   }
+  // Sums that are no results stay in the registers of a work item.
+  SmallVector<Operation *> roots = getRoots(body);
+  for (Operation *root : roots)
+    if (!llvm::is_contained(root->getUsers(), terminator) && !matchChain(roots))
+      return root->emitError(
+          "expected a sum that is a result or is read by the "
+          "work item that computes it, but got one that is "
+          "neither");
   return success();
 }
 
@@ -114,15 +142,10 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
       emitter.setBuffer(argument, entry->getArgument(next++));
     }
   }
-  SmallVector<Operation *> roots;
   DenseMap<Value, Value> outputs;
-  for (Value result : returned.getOperands()) {
+  for (Value result : returned.getOperands())
     outputs[result] = entry->getArgument(next++);
-    if (!llvm::is_contained(roots, result.getDefiningOp()))
-      roots.push_back(result.getDefiningOp());
-  }
-  llvm::sort(roots,
-             [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  SmallVector<Operation *> roots = getRoots(body);
 
   // Each group of element-wise operations over one space is a nest, so is every
   // other root; a nest reads what an earlier one wrote from its buffer.
@@ -132,6 +155,12 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
       nests.back().push_back(root);
     else
       nests.push_back({root});
+  }
+  if (nests.size() > 1) {
+    if (std::optional<Chain> chain = matchChain(roots)) {
+      chain->emit(emitter, outputs);
+      nests.clear();
+    }
   }
   for (ArrayRef<Operation *> nest : nests) {
     emitNest(emitter, nest, outputs, patterns);
@@ -143,7 +172,7 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   builder.setInsertionPointToEnd(entry);
   func::ReturnOp::create(builder, loc);
 
-  if (nests.size() == 1 && isOnePointwiseNest(roots.front(), roots.front()))
+  if (nests.size() == 1 && isOnePointwiseNest(nests[0][0], nests[0][0]))
     for (BlockArgument argument : body.getArguments())
       if (Value buffer = emitter.getBuffer(argument))
         if (isa<MemRefType>(buffer.getType()) &&

@@ -343,8 +343,13 @@ bool Emitter::isInlinable(Operation *op) {
       op);
 }
 
+Emitter::Key Emitter::getKey(Value tensor, ArrayRef<Index> at) const {
+  bool lanes = llvm::any_of(at, [](const Index &i) { return i.lanes; });
+  return {tensor, SmallVector<Index>(at), lanes ? width : 1};
+}
+
 Value Emitter::read(Value tensor, ArrayRef<Index> at) {
-  Key key{tensor, SmallVector<Index>(at), width};
+  Key key = getKey(tensor, at);
   auto found = memory.find(key);
   if (found != memory.end())
     return found->second;

@@ -75,6 +75,11 @@ public:
   /// `at`.
   Value read(Value tensor, ArrayRef<Index> at);
 
+  /// Makes `value` what `read` finds at `at`, in this scope.
+  void remember(Value tensor, ArrayRef<Index> at, Value value) {
+    memory[getKey(tensor, at)] = value;
+  }
+
   /// What the body of `op` yields at the point `loops` of its iteration space.
   /// `accumulators` stand for the init operands; empty reads the inits.
   SmallVector<Value> evaluate(linalg::GenericOp op, ArrayRef<Index> loops,
@@ -140,6 +145,8 @@ private:
     int64_t width;
     bool operator<(const Key &other) const;
   };
+  /// Without lanes, an element is the same in vectors of any width.
+  Key getKey(Value tensor, ArrayRef<Index> at) const;
   std::map<Key, Value> memory;
   DenseMap<Value, Value> buffers;
 };

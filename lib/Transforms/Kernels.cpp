@@ -256,8 +256,7 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
   });
 }
 
-/// The operation that combines elements of result number `result` of `op`.
-static Operation *getCombiner(linalg::GenericOp op, unsigned result) {
+Operation *bsr::getCombiner(linalg::GenericOp op, unsigned result) {
   SmallVector<Operation *> combiners;
   if (!matchReduction(op.getRegionOutputArgs(), result, combiners) ||
       combiners.size() != 1)

@@ -30,6 +30,10 @@ bool isPointwise(Operation *op);
 /// same element at the same point, so one nest computes both.
 bool isOnePointwiseNest(Operation *a, Operation *b);
 
+/// The operation that combines elements of result number `result` of `op`, or
+/// null.
+Operation *getCombiner(linalg::GenericOp op, unsigned result);
+
 /// Emits the loops that compute `roots` (one operation, or element-wise ones of
 /// one space) into the buffers `outputs`.
 void emitNest(Emitter &emitter, ArrayRef<Operation *> roots,

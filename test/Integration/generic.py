@@ -233,6 +233,78 @@ def softmax(p, axis):
     p.check(result, want, (x.shape[axis] + 2 * 8 + 10 + 4) * ROUNDOFF * want)
 
 
+def softmax_gradient(p, shape, axis):
+    """What reaches the exponents, from what reaches the quotients."""
+    (x, tx), (g, tg) = p.normal(*shape), p.normal(*shape)
+    kept = "ijk".replace("ijk"[axis], "")
+    sums = [n for i, n in enumerate(shape) if i != axis]
+    powers = p.generic("ijk->ijk", [tx], "%e = math.exp %a : f32\n linalg.yield %e : f32")
+    total = p.generic(f"ijk->{kept}", [powers], ADD, [p.fill(sums)])
+    quotient = p.generic(f"ijk,{kept}->ijk", [powers, total], "%q = arith.divf %a, %b : f32\n linalg.yield %q : f32")
+    product = p.generic("ijk,ijk->ijk", [quotient, tg], "%m = arith.mulf %a, %b : f32\n linalg.yield %m : f32")
+    inner = p.generic(f"ijk->{kept}", [product], ADD, [p.fill(sums)])
+    result = p.generic(f"ijk,ijk,{kept}->ijk", [quotient, tg, inner],
+                       "%d = arith.subf %b, %c : f32\n %m = arith.mulf %a, %d : f32\n linalg.yield %m : f32")
+    wide = np.exp(x.astype(np.float64))
+    want = wide / wide.sum(axis, keepdims=True)
+    size = np.abs(g) + (want * np.abs(g)).sum(axis, keepdims=True)
+    p.check(result, want * (g - (want * g).sum(axis, keepdims=True)), (3 * shape[axis] + 60) * ROUNDOFF * want * size)
+
+
+def layer_norm(p, shape, axis):
+    """A layer norm and its gradients, of what it reads and of gain and offset."""
+    (x, tx), (g, tg) = p.normal(*shape), p.normal(*shape)
+    n = shape[axis]
+    (gain, tgain), (offset, toffset) = p.normal(n), p.normal(n)
+    row, kept = "ijk"[axis], "ijk".replace("ijk"[axis], "")
+    units = "ijk".replace(row, "0")
+    sums, column = [m for i, m in enumerate(shape) if i != axis], list(shape)
+    column[axis] = 1
+    mean = (f"%n = arith.constant {n}.0 : f32\n %m = arith.divf %a, %n : f32\n")
+    add = lambda tensor: p.generic(f"ijk->{kept}", [tensor], ADD, [p.fill(sums)])
+    multiply = lambda maps, a, b: p.generic(maps, [a, b], "%m = arith.mulf %a, %b : f32\n linalg.yield %m : f32")
+    centre = p.generic(f"{kept}->ijk", [add(tx)], mean + "linalg.yield %m : f32", [p.empty(column)],
+                       extents={row: 1})
+    centred = p.generic(f"ijk,{units}->ijk", [tx, centre], "%d = arith.subf %a, %b : f32\n linalg.yield %d : f32")
+    inverse = p.generic(f"{kept}->{kept}", [add(multiply("ijk,ijk->ijk", centred, centred))],
+                        mean + "%e = arith.constant 0.125 : f32\n %s = arith.addf %m, %e : f32\n"
+                        "%r = math.rsqrt %s : f32\n linalg.yield %r : f32")
+    normal = multiply(f"ijk,{kept}->ijk", centred, inverse)
+    result = p.generic(f"ijk,{row},{row}->ijk", [normal, tgain, toffset],
+                       "%m = arith.mulf %a, %b : f32\n %s = arith.addf %m, %c : f32\n linalg.yield %s : f32")
+    scaled = multiply(f"ijk,{row}->ijk", tg, tgain)
+    first, second = add(scaled), add(multiply("ijk,ijk->ijk", scaled, normal))
+    gradient = p.generic(f"ijk,{kept},ijk,{kept},{kept}->ijk", [scaled, first, normal, second, inverse],
+                         f"%n = arith.constant {n}.0 : f32\n %f = arith.divf %b, %n : f32\n"
+                         "%s = arith.divf %d, %n : f32\n %m = arith.mulf %c, %s : f32\n %t = arith.addf %f, %m : f32\n"
+                         "%u = arith.subf %a, %t : f32\n %v = arith.mulf %u, %e : f32\n linalg.yield %v : f32")
+    others = tuple(i for i in range(3) if i != axis)
+    gains = p.generic(f"ijk->{row}", [multiply("ijk,ijk->ijk", tg, normal)], ADD, [p.fill([n])])
+    offsets = p.generic(f"ijk->{row}", [tg], ADD, [p.fill([n])])
+
+    wide, dy, spread = x.astype(np.float64), g.astype(np.float64), [1, 1, 1]
+    spread[axis] = n
+    scale = gain.reshape(spread)
+    c = wide - wide.mean(axis, keepdims=True)
+    r = 1 / np.sqrt((c**2).mean(axis, keepdims=True) + 0.125)
+    h, dh = c * r, dy * scale
+    size = (np.abs(wide) + np.abs(wide).mean(axis, keepdims=True)) * r * (1 + np.abs(h))
+    p.check(result, h * scale + offset.reshape(spread),
+            (n + 20) * ROUNDOFF * (size * np.abs(scale) + np.abs(offset.reshape(spread))))
+    p.check(gradient, r * (dh - dh.mean(axis, keepdims=True) - h * (dh * h).mean(axis, keepdims=True)),
+            8 * (n + 20) * ROUNDOFF * r * (1 + size.max()) * np.max(np.abs(dh)) * (1 + np.max(np.abs(h))))
+    count = np.prod(sums)
+    p.check(gains, (dy * h).sum(others), (n + count + 20) * ROUNDOFF * (np.abs(dy) * (size + np.abs(h))).sum(others))
+    p.check(offsets, dy.sum(others), count * ROUNDOFF * np.abs(dy).sum(others))
+
+
+def chains(p):
+    for axis in (1, 2):
+        for shape in [(2, 7, 20), (3, 37, 5), (2, 33, 37), (1, 16, 64), (3, 1, 9), p.extents(3)]:
+            softmax_gradient(p, shape, axis)
+            layer_norm(p, shape, axis)
+
+
 def element_wise(p):
     for axis in range(3):
         softmax(p, axis)
@@ -384,7 +456,8 @@ def element_types(p):
     p.check(p.generic("ij,ij->ij", [p.add(numbers), tensor], body), x * numbers.astype(np.float32))
 
 
-CASES = [contractions, reductions, several_results, element_wise, booleans, gathers, views, element_types]
+CASES = [contractions, reductions, several_results, element_wise, chains, booleans, gathers, views,
+         element_types]
 for seed in range(2):
     for build in CASES:
         program = Program([seed, len(build.__name__)])

@@ -125,12 +125,12 @@ func.func @cheap_producer(%x: tensor<8x16xf32>) -> (tensor<8xf32>, tensor<16xf32
 #row = affine_map<(i, j) -> (i)>
 #col = affine_map<(i, j) -> (j)>
 
-// One operation more, and it is stored.
+// One operation more, and it is stored, by the kernel that sums its rows.
 // CHECK-LABEL: func @dear_producer
-// CHECK:         %[[Y:.*]] = bsr.launch {{.*}} ins(%arg0 :
-// CHECK:         bsr.launch {{.*}} ins(%[[Y]] :
-// CHECK:         bsr.launch {{.*}} ins(%[[Y]] :
+// CHECK:         %[[Y:.*]]:2 = bsr.launch {{.*}} ins(%arg0 :
+// CHECK:         %[[C:.*]] = bsr.launch {{.*}} ins(%[[Y]]#0 :
 // CHECK-NOT:     bsr.launch
+// CHECK:         return %[[Y]]#1, %[[C]]
 func.func @dear_producer(%x: tensor<8x16xf32>) -> (tensor<8xf32>, tensor<16xf32>) {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8x16xf32>
@@ -220,6 +220,98 @@ func.func @not_before_its_operands(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<
     linalg.yield %0 : f32
   } -> tensor<8xf32>
   return %y, %z : tensor<8xf32>, tensor<8xf32>
+}
+
+// -----
+
+#id = affine_map<(b, f, t) -> (b, f, t)>
+#token = affine_map<(b, f, t) -> (b, t)>
+#feature = affine_map<(b, f, t) -> (f)>
+
+// A chain along the tokens is one launch. Sums that only it reads are no results; a sum
+// over tokens needs all work items, so it is another launch.
+// CHECK-LABEL: func @softmax
+// CHECK:         %[[P:.*]]:2 = bsr.launch @[[CHAIN:.*]] ins(%arg0 :
+// CHECK:         %[[S:.*]] = bsr.launch {{.*}} ins(%[[P]]#1 :
+// CHECK-NOT:     bsr.launch
+// CHECK:         return %[[P]]#1, %[[S]]
+// CHECK:         func.func private @[[CHAIN]](
+// CHECK:           arith.maximumf
+// CHECK:           math.exp
+// CHECK:           arith.addf
+// CHECK:           arith.divf
+// CHECK:           return %{{.*}}, %{{.*}} : tensor<2x5x16xf32>, tensor<2x5x16xf32>
+func.func @softmax(%x: tensor<2x5x16xf32>) -> (tensor<2x5x16xf32>, tensor<5xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<2x5x16xf32>
+  %f = tensor.empty() : tensor<2x16xf32>
+  %g = tensor.empty() : tensor<5xf32>
+  %i = linalg.fill ins(%low : f32) outs(%f : tensor<2x16xf32>) -> tensor<2x16xf32>
+  %m = linalg.generic {indexing_maps = [#id, #token], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x : tensor<2x5x16xf32>) outs(%i : tensor<2x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.maximumf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x16xf32>
+  %p = linalg.generic {indexing_maps = [#id, #token, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %m : tensor<2x5x16xf32>, tensor<2x16xf32>) outs(%e : tensor<2x5x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = math.exp %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<2x5x16xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%f : tensor<2x16xf32>) -> tensor<2x16xf32>
+  %s = linalg.generic {indexing_maps = [#id, #token], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%p : tensor<2x5x16xf32>) outs(%z : tensor<2x16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x16xf32>
+  %q = linalg.generic {indexing_maps = [#id, #token, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %s : tensor<2x5x16xf32>, tensor<2x16xf32>) outs(%e : tensor<2x5x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x5x16xf32>
+  %zf = linalg.fill ins(%zero : f32) outs(%g : tensor<5xf32>) -> tensor<5xf32>
+  %r = linalg.generic {indexing_maps = [#id, #feature], iterator_types = ["reduction", "parallel", "reduction"]}
+      ins(%q : tensor<2x5x16xf32>) outs(%zf : tensor<5xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<5xf32>
+  return %q, %r : tensor<2x5x16xf32>, tensor<5xf32>
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#col = affine_map<(i, j) -> (j)>
+#one = affine_map<(j) -> (j)>
+
+// An update of an argument is a kernel of its own: it overwrites what it reads.
+// CHECK-LABEL: func @update
+// CHECK:         %[[S:.*]] = bsr.launch {{.*}} ins(%arg0 :
+// CHECK:         %[[B:.*]] = bsr.launch {{.*}} ins(%arg1, %[[S]] :
+// CHECK:         return %[[B]]
+func.func @update(%x: tensor<8x16xf32>, %b: tensor<16xf32>) -> tensor<16xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<16xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<16xf32>) -> tensor<16xf32>
+  %s = linalg.generic {indexing_maps = [#id, #col], iterator_types = ["reduction", "parallel"]}
+      ins(%x : tensor<8x16xf32>) outs(%i : tensor<16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  %n = linalg.generic {indexing_maps = [#one, #one, #one], iterator_types = ["parallel"]}
+      ins(%b, %s : tensor<16xf32>, tensor<16xf32>) outs(%e : tensor<16xf32>) {
+  ^bb0(%a: f32, %c: f32, %o: f32):
+    %0 = arith.subf %a, %c : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  return %n : tensor<16xf32>
 }
 
 // -----

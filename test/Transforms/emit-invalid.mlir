@@ -39,13 +39,13 @@ func.func @operand(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
-// A sum that is not a result has no buffer to lie in.
+// A sum that is not a result lies in the registers of one work item.
 
 #id = affine_map<(i) -> (i)>
 #none = affine_map<(i) -> ()>
 
 func.func private @cluster(%x: tensor<4xf32>, %i: tensor<f32>) -> tensor<4xf32> {
-  // expected-error @below {{expected an operation that a cluster can compute, but got 'linalg.generic'}}
+  // expected-error @below {{expected a sum that is a result or is read by the work item that computes it, but got one that is neither}}
   %s = linalg.generic {indexing_maps = [#id, #none], iterator_types = ["reduction"]}
       ins(%x : tensor<4xf32>) outs(%i : tensor<f32>) {
   ^bb0(%b: f32, %o: f32):

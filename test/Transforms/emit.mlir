@@ -175,19 +175,22 @@ func.func @step(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x4xf32>) {
 #row = affine_map<(i, j) -> (i)>
 #id = affine_map<(i, j) -> (i, j)>
 
-// A cluster of a reduction and of what reads it: two loops, one after the other. The
-// reduction keeps its sums in iter_args and sums across lanes once.
+// A chain of a reduction and of what reads it: two loops of one work item. The sums are
+// kept in iter_args, taken across lanes once, and read from there.
 // CHECK-LABEL: func private @normalize
 // CHECK-SAME:    %[[X:[^:]*]]: memref<4x32xf32>, %[[S:[^:]*]]: memref<4xf32>, %[[Y:[^:]*]]: memref<4x32xf32>)
-// CHECK:         scf.forall
-// CHECK:           vector.load %[[X]]
-// CHECK:           vector.reduction <add>
-// CHECK:           memref.store %{{.*}}, %[[S]]
-// CHECK:         scf.forall
-// CHECK-DAG:       vector.load %[[X]]
-// CHECK-DAG:       memref.load %[[S]]
-// CHECK:           arith.divf
-// CHECK:           vector.store %{{.*}}, %[[Y]]
+// CHECK:         scf.forall (%{{.*}}) in (4) {
+// CHECK:           %[[SUMS:.*]] = scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>)
+// CHECK:             vector.load %[[X]]
+// CHECK:           vector.reduction <add>, %[[SUMS]]
+// CHECK:           %[[TOTAL:.*]] = arith.addf
+// CHECK:           memref.store %[[TOTAL]], %[[S]]
+// CHECK:           scf.for
+// CHECK-DAG:         vector.load %[[X]]
+// CHECK-DAG:         vector.broadcast %[[TOTAL]]
+// CHECK:             arith.divf
+// CHECK:             vector.store %{{.*}}, %[[Y]]
+// CHECK-NOT:     scf.forall
 // CHECK-LABEL: func @step
 // CHECK-NOT:     in_place
 func.func private @normalize(%x: tensor<4x32xf32>) -> (tensor<4xf32>, tensor<4x32xf32>) {
@@ -215,6 +218,84 @@ func.func @step(%x: tensor<4x32xf32>) -> (tensor<4xf32>, tensor<4x32xf32>) {
   %y:2 = bsr.launch @normalize ins(%x : tensor<4x32xf32>) outs(%e, %f : tensor<4xf32>, tensor<4x32xf32>)
       -> tensor<4xf32>, tensor<4x32xf32>
   return %y#0, %y#1 : tensor<4xf32>, tensor<4x32xf32>
+}
+
+// -----
+
+#id = affine_map<(b, f, t) -> (b, f, t)>
+#token = affine_map<(b, f, t) -> (b, t)>
+
+// A chain along tokens: a work item has 16 of them, the rest another, and three loops
+// over the rows, one for each stage: the largest, powers and their sum, quotients. Sums
+// stay in vectors; what a later loop reads is stored.
+// CHECK-LABEL: func private @softmax
+// CHECK-SAME:    %[[X:[^:]*]]: memref<2x5x36xf32>, %[[P:[^:]*]]: memref<2x5x36xf32>, %[[Q:[^:]*]]: memref<2x5x36xf32>)
+// CHECK:         scf.forall (%[[B:.*]], %[[I:.*]]) in (2, 2) {
+// CHECK:           %[[T:.*]] = arith.muli %[[I]], %c16
+// CHECK:           %[[M:.*]] = scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>)
+// CHECK:             vector.load %[[X]][%[[B]], %{{.*}}, %[[T]]]
+// CHECK:             arith.maximumf
+// CHECK:           %[[S:.*]] = scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>)
+// CHECK:             vector.load %[[X]][%[[B]], %{{.*}}, %[[T]]]
+// CHECK:             arith.subf %{{.*}}, %[[M]]
+// CHECK:             %[[E:.*]] = math.exp
+// CHECK:             arith.addf %[[E]]
+// CHECK:             vector.store %[[E]], %[[P]][%[[B]], %{{.*}}, %[[T]]]
+// CHECK:           scf.for
+// CHECK:             %[[L:.*]] = vector.load %[[P]][%[[B]], %{{.*}}, %[[T]]]
+// CHECK:             arith.divf %[[L]], %[[S]]
+// CHECK:             vector.store %{{.*}}, %[[Q]][%[[B]], %{{.*}}, %[[T]]]
+// CHECK:         scf.forall (%{{.*}}) in (2) {
+// CHECK-COUNT-3:   scf.for
+// CHECK:             vector.store %{{.*}}, %[[Q]][%{{.*}}, %{{.*}}, %c32] : memref<2x5x36xf32>, vector<4xf32>
+// CHECK-NOT:     scf.for
+// CHECK:         return
+// WIDE-LABEL:  func private @softmax
+// WIDE:          scf.forall (%{{.*}}) in (2) {
+// WIDE-COUNT-3:    vector<32xf32>
+// WIDE-NOT:      scf.forall
+// WIDE:          return
+func.func private @softmax(%x: tensor<2x5x36xf32>) -> (tensor<2x5x36xf32>, tensor<2x5x36xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<2x5x36xf32>
+  %f = tensor.empty() : tensor<2x36xf32>
+  %i = linalg.fill ins(%low : f32) outs(%f : tensor<2x36xf32>) -> tensor<2x36xf32>
+  %m = linalg.generic {indexing_maps = [#id, #token], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x : tensor<2x5x36xf32>) outs(%i : tensor<2x36xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.maximumf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x36xf32>
+  %p = linalg.generic {indexing_maps = [#id, #token, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %m : tensor<2x5x36xf32>, tensor<2x36xf32>) outs(%e : tensor<2x5x36xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = math.exp %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<2x5x36xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%f : tensor<2x36xf32>) -> tensor<2x36xf32>
+  %s = linalg.generic {indexing_maps = [#id, #token], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%p : tensor<2x5x36xf32>) outs(%z : tensor<2x36xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x36xf32>
+  %q = linalg.generic {indexing_maps = [#id, #token, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%p, %s : tensor<2x5x36xf32>, tensor<2x36xf32>) outs(%e : tensor<2x5x36xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x5x36xf32>
+  return %p, %q : tensor<2x5x36xf32>, tensor<2x5x36xf32>
+}
+// CHECK-LABEL: func @step
+// CHECK-NOT:     in_place
+func.func @step(%x: tensor<2x5x36xf32>) -> tensor<2x5x36xf32> {
+  %e = tensor.empty() : tensor<2x5x36xf32>
+  %y:2 = bsr.launch @softmax ins(%x : tensor<2x5x36xf32>) outs(%e, %e : tensor<2x5x36xf32>, tensor<2x5x36xf32>)
+      -> tensor<2x5x36xf32>, tensor<2x5x36xf32>
+  return %y#1 : tensor<2x5x36xf32>
 }
 
 // -----

@@ -408,17 +408,20 @@ def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
 def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
   let summary = "Group operations into clusters, one function per structure";
   let description = [{
-    A cluster is what one kernel computes: a product, a reduction, or
-    element-wise operations over one space (a weight's whole optimizer update),
-    with the views, constants and cheap element-wise operations that it reads: these
-    are computed again where they are used and never stored. Each cluster becomes
-    a private function on tensors and a `bsr.launch` of it. Clusters of the same
-    structure, such as those of equal layers, are one function. The step becomes
-    straight-line code of launches. A function whose arguments have names also gets
-    the number of products of each kind (`bsr.products`) and of clusters that go
-    between a dense matrix and its stored blocks (`bsr.left_dense`). The function of
-    a cluster says what kind of work it does (`bsr.kind`) and how many
-    floating-point operations its products are (`bsr.flops`).
+    A cluster is what one kernel computes: a product, a reduction, element-wise
+    operations over one space (a weight's whole optimizer update), or a chain of
+    element-wise operations and reductions in which every work item, some tokens of
+    a sequence, needs only what it computed itself (softmax, layer norm and their
+    gradients): its sums stay in registers. Each comes with the views, constants and
+    cheap element-wise operations that it reads: these are computed again where they
+    are used and never stored. Each cluster becomes a private function on tensors
+    and a `bsr.launch` of it. Clusters of the same structure, such as those of equal
+    layers, are one function. The step becomes straight-line code of launches. A
+    function whose arguments have names also gets the number of products of each
+    kind (`bsr.products`) and of clusters that go between a dense matrix and its
+    stored blocks (`bsr.left_dense`). The function of a cluster says what kind of
+    work it does (`bsr.kind`) and how many floating-point operations its products are
+    (`bsr.flops`).
 
     Before:
 
@@ -488,7 +491,9 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
     becomes a function on buffers of the same name: one level of `scf.forall`
     over independent work items, loops, and vectors in them. Accumulators stay in
     registers (`iter_args`), element-wise operations are computed where they are
-    used, transposes, broadcasts and slices are index arithmetic. Forward
+    used, transposes, broadcasts and slices are index arithmetic. A chain's work item
+    has the lanes of a register tile and goes through the rows in a loop a stage:
+    sums that do not need each other, and what they are sums of, share a loop. Forward
     products and input gradients gather over one view of the pattern and write
     disjointly, the weight gradient writes each block once, a sum over tokens is
     taken in one work item in a fixed order: no atomics, the same bits for any

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loop nests for chains of element-wise operations and reductions.
+
+#include "Chains.h"
+#include "Kernels.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <set>
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+//===----------------------------------------------------------------------===//
+// What roots read
+//===----------------------------------------------------------------------===//
+
+/// The loops of more than one iteration in the order of the dimensions of
+/// `map`; nothing if `map` lacks one.
+static std::optional<SmallVector<int64_t>> getOrder(linalg::GenericOp op,
+                                                    AffineMap map) {
+  SmallVector<int64_t> ranges = op.getStaticLoopRanges();
+  SmallVector<int64_t> order;
+  for (AffineExpr expr : map.getResults())
+    if (auto dim = dyn_cast<AffineDimExpr>(expr))
+      if (ranges[dim.getPosition()] != 1 &&
+          !llvm::is_contained(order, dim.getPosition()))
+        order.push_back(dim.getPosition());
+  if (static_cast<int64_t>(order.size()) !=
+      llvm::count_if(ranges, [](int64_t range) { return range != 1; }))
+    return std::nullopt;
+  return order;
+}
+
+/// The map that says in which order `op` walks memory: of the results of an
+/// element-wise operation, of the tensor that a reduction goes over.
+static std::optional<AffineMap> getWalk(linalg::GenericOp op) {
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  if (op.getNumReductionLoops() == 0) {
+    ArrayRef<AffineMap> results =
+        ArrayRef(maps).drop_front(op.getNumDpsInputs());
+    return llvm::all_equal(results) ? std::optional(results.front())
+                                    : std::nullopt;
+  }
+  std::optional<AffineMap> walk;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    if (!isa<RankedTensorType>(input->get().getType()))
+      continue;
+    if (walk)
+      return std::nullopt;
+    walk = maps[input->getOperandNumber()];
+  }
+  return walk;
+}
+
+namespace {
+/// Follows the values that an operation reads up to the leaves.
+class Reads {
+public:
+  Reads(Chain::IsLeaf isLeaf,
+        llvm::function_ref<void(Value, SmallVector<int64_t>)> record)
+      : isLeaf(isLeaf), record(record) {}
+
+  /// Visits what `op` reads at the point `loops`; -1 stands for anything.
+  void visit(linalg::GenericOp op, ArrayRef<int64_t> loops);
+
+private:
+  void visit(Value value, SmallVector<int64_t> at);
+
+  Chain::IsLeaf isLeaf;
+  llvm::function_ref<void(Value, SmallVector<int64_t>)> record;
+  std::set<std::pair<void *, SmallVector<int64_t>>> visited;
+};
+} // namespace
+
+void Reads::visit(linalg::GenericOp op, ArrayRef<int64_t> loops) {
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!op.payloadUsesValueFromOperand(&operand))
+      continue;
+    SmallVector<int64_t> at;
+    for (AffineExpr expr : op.getMatchingIndexingMap(&operand).getResults()) {
+      auto dim = dyn_cast<AffineDimExpr>(expr);
+      at.push_back(dim ? loops[dim.getPosition()] : -1);
+    }
+    visit(operand.get(), std::move(at));
+  }
+  op.getBody()->walk([&](tensor::ExtractOp extract) {
+    SmallVector<int64_t> at;
+    for (Value index : extract.getIndices()) {
+      auto loop = index.getDefiningOp<linalg::IndexOp>();
+      at.push_back(loop ? loops[loop.getDim()] : -1);
+    }
+    visit(extract.getTensor(), std::move(at));
+  });
+}
+
+void Reads::visit(Value value, SmallVector<int64_t> at) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || !visited.insert({value.getAsOpaquePointer(), at}).second)
+    return;
+  if (isLeaf(value))
+    return record(value, std::move(at));
+  Operation *op = value.getDefiningOp();
+  if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+    AffineMap map = generic.getIndexingMapMatchingResult(cast<OpResult>(value));
+    SmallVector<int64_t> loops(generic.getNumLoops(), -1);
+    for (auto [expr, loop] : llvm::zip_equal(map.getResults(), at))
+      if (auto dim = dyn_cast<AffineDimExpr>(expr))
+        loops[dim.getPosition()] = loop;
+    return visit(generic, loops);
+  }
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
+    for (auto [loop, extent, whole] :
+         llvm::zip_equal(at, type.getShape(), slice.getSourceType().getShape()))
+      if (extent != whole)
+        loop = -1;
+    return visit(slice.getSource(), std::move(at));
+  }
+  // Dimensions of one element aside, what stays as it is.
+  auto getOnly = [](ArrayRef<int64_t> dims, ArrayRef<int64_t> shape) {
+    SmallVector<int64_t> large = llvm::filter_to_vector(
+        dims, [&](int64_t dim) { return shape[dim] != 1; });
+    return large.size() == 1 ? large.front() : -1;
+  };
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
+    SmallVector<int64_t> source;
+    for (ArrayRef<int64_t> group : expand.getReassociationIndices()) {
+      int64_t only = getOnly(group, type.getShape());
+      source.push_back(only < 0 ? -1 : at[only]);
+    }
+    return visit(expand.getSrc(), std::move(source));
+  }
+  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
+    ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
+    SmallVector<int64_t> source(shape.size(), -1);
+    for (auto [loop, group] :
+         llvm::zip_equal(at, collapse.getReassociationIndices()))
+      if (int64_t only = getOnly(group, shape); only >= 0)
+        source[only] = loop;
+    return visit(collapse.getSrc(), std::move(source));
+  }
+}
+
+std::optional<Chain::Root> Chain::getRoot(linalg::GenericOp op, IsLeaf isLeaf) {
+  std::optional<AffineMap> walk = getWalk(op);
+  if (!walk)
+    return std::nullopt;
+  std::optional<SmallVector<int64_t>> order = getOrder(op, *walk);
+  if (!order)
+    return std::nullopt;
+  Root root{op, std::move(*order), {}, {}};
+  root.shared.assign(op.getNumLoops(), -1);
+  auto record = [&](Value tensor, SmallVector<int64_t> at) {
+    root.reads.push_back({tensor, std::move(at)});
+  };
+  SmallVector<int64_t> loops =
+      llvm::to_vector(llvm::seq<int64_t>(op.getNumLoops()));
+  Reads(isLeaf, record).visit(op, loops);
+  return root;
+}
+
+//===----------------------------------------------------------------------===//
+// Shared loops
+//===----------------------------------------------------------------------===//
+
+bool bsr::isChainable(Operation *op) {
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  return generic && isKernel(op) && getWalk(generic);
+}
+
+const Chain::Root *Chain::getProducer(Value tensor) const {
+  for (const Root &root : roots)
+    if (root.op == tensor.getDefiningOp())
+      return &root;
+  return nullptr;
+}
+
+SmallVector<int64_t> Chain::getRows(const Root &root) const {
+  return llvm::filter_to_vector(
+      root.order, [&](int64_t loop) { return root.shared[loop] < 0; });
+}
+
+void Chain::drop(int64_t number) {
+  extents[number] = 1;
+  for (Root &root : roots)
+    llvm::replace(root.shared, number, int64_t(-1));
+  for (auto &[tensor, shared] : tensors)
+    llvm::replace(shared, number, int64_t(-1));
+}
+
+bool Chain::add(linalg::GenericOp op, IsLeaf isLeaf) {
+  std::optional<Root> next = getRoot(op, isLeaf);
+  if (!next)
+    return false;
+  bool isFirst = roots.empty();
+  roots.push_back(std::move(*next));
+  Root &root = roots.back();
+  SmallVector<int64_t> ranges = op.getStaticLoopRanges();
+  SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
+  auto isParallel = [&](int64_t loop) {
+    return kinds[loop] == utils::IteratorType::parallel;
+  };
+
+  // Loops are shared through what roots read of each other, and beyond that
+  // through what several of them read.
+  if (isFirst) {
+    for (int64_t loop : root.order) {
+      if (!isParallel(loop))
+        continue;
+      root.shared[loop] = extents.size();
+      extents.push_back(ranges[loop]);
+    }
+  }
+  for (bool isMade : {true, false}) {
+    for (const Access &access : root.reads) {
+      auto known = tensors.find(access.tensor);
+      if (known == tensors.end() || isMade != !!getProducer(access.tensor))
+        continue;
+      for (auto [loop, number] : llvm::zip_equal(access.at, known->second)) {
+        if (number < 0)
+          continue;
+        bool isFree = loop >= 0 && root.shared[loop] < 0 && isParallel(loop) &&
+                      ranges[loop] == extents[number] &&
+                      !llvm::is_contained(root.shared, number);
+        if (isFree)
+          root.shared[loop] = number;
+        else if (isMade && (loop < 0 || root.shared[loop] != number))
+          drop(number);
+      }
+    }
+  }
+  for (int64_t number = 0; number != static_cast<int64_t>(extents.size());
+       ++number)
+    if (!llvm::is_contained(root.shared, number))
+      drop(number);
+
+  auto remember = [&](Value tensor, ArrayRef<int64_t> at) {
+    tensors.try_emplace(tensor,
+                        llvm::map_to_vector(at, [&](int64_t loop) -> int64_t {
+                          return loop < 0 ? -1 : root.shared[loop];
+                        }));
+  };
+  for (const Access &access : root.reads)
+    remember(access.tensor, access.at);
+  for (OpResult result : op->getResults()) {
+    SmallVector<int64_t> at;
+    for (AffineExpr expr :
+         op.getIndexingMapMatchingResult(result).getResults()) {
+      auto dim = dyn_cast<AffineDimExpr>(expr);
+      at.push_back(dim ? static_cast<int64_t>(dim.getPosition()) : -1);
+    }
+    remember(result, at);
+  }
+  return setLanes();
+}
+
+bool Chain::setLanes() {
+  // A work item makes all of a root's sums.
+  for (const Root &root : roots) {
+    SmallVector<utils::IteratorType> kinds = root.op.getIteratorTypesArray();
+    for (int64_t row : getRows(root))
+      if (root.isReduction() && kinds[row] != utils::IteratorType::reduction)
+        return false;
+  }
+  auto getLast = [](const Root &root) {
+    return root.order.empty() ? -1 : root.shared[root.order.back()];
+  };
+  lanes = getLast(roots.front());
+  for (const Root &root : roots)
+    if (getLast(root) != lanes)
+      lanes = -1;
+  // The rest of the shared loops is outside of the rows.
+  for (const Root &root : roots) {
+    bool inRows = false;
+    for (int64_t loop : root.order) {
+      int64_t shared = root.shared[loop];
+      if (shared >= 0 && shared != lanes && inRows)
+        return false;
+      inRows |= shared < 0;
+    }
+    // Sums of lanes.
+    if (lanes < 0 && root.isReduction())
+      for (unsigned result = 0; result != root.op->getNumResults(); ++result)
+        if (!getCombiner(root.op, result))
+          return false;
+  }
+  return llvm::any_of(extents, [](int64_t extent) { return extent != 1; });
+}
+
+std::optional<Chain> Chain::match(ArrayRef<Operation *> roots, IsLeaf isLeaf) {
+  Chain chain;
+  for (Operation *root : roots)
+    if (!isChainable(root) || !chain.add(cast<linalg::GenericOp>(root), isLeaf))
+      return std::nullopt;
+  return chain;
+}
+
+//===----------------------------------------------------------------------===//
+// Nests
+//===----------------------------------------------------------------------===//
+
+/// True if `reader` needs of `tensor`, which `producer` makes, no more than the
+/// element of the row that it is at itself.
+bool Chain::isAligned(const Root &reader, const Access &access,
+                      const Root &producer) const {
+  SmallVector<int64_t> rows = getRows(reader), made = getRows(producer);
+  if (producer.isReduction() || rows.size() != made.size())
+    return false;
+  AffineMap map =
+      producer.op.getIndexingMapMatchingResult(cast<OpResult>(access.tensor));
+  for (auto [row, other] : llvm::zip_equal(rows, made)) {
+    std::optional<unsigned> dim =
+        map.getResultPosition(getAffineDimExpr(other, map.getContext()));
+    if (!dim || access.at[*dim] != row)
+      return false;
+  }
+  return true;
+}
+
+SmallVector<Chain::Nest> Chain::getNests() const {
+  SmallVector<Nest> nests;
+  DenseMap<const Root *, size_t> places;
+  for (const Root &root : roots) {
+    SmallVector<int64_t> ranges = root.op.getStaticLoopRanges();
+    SmallVector<int64_t> space = llvm::map_to_vector(
+        getRows(root), [&](int64_t row) { return ranges[row]; });
+    size_t place = 0;
+    for (const Access &access : root.reads)
+      if (const Root *producer = getProducer(access.tensor))
+        place = std::max(place, places[producer] +
+                                    !isAligned(root, access, *producer));
+    while (place < nests.size() && nests[place].extents != space)
+      ++place;
+    if (place >= nests.size()) {
+      place = nests.size();
+      nests.push_back({std::move(space), {}});
+    }
+    nests[place].roots.push_back(&root);
+    places[&root] = place;
+  }
+  return nests;
+}
+
+DenseSet<Value> Chain::getStored() const {
+  DenseSet<Value> stored;
+  DenseSet<const Root *> done;
+  for (const Nest &nest : getNests()) {
+    for (const Root *root : nest.roots)
+      for (const Access &access : root->reads)
+        if (const Root *producer = getProducer(access.tensor))
+          if (done.contains(producer) && !getRows(*producer).empty() &&
+              !producer->isReduction())
+            stored.insert(access.tensor);
+    done.insert(nest.roots.begin(), nest.roots.end());
+  }
+  return stored;
+}
+
+/// Takes `sums` over `extents` and the inits `totals`, in vectors along the
+/// last extent: each chunk of it in vectors first, then across lanes.
+static SmallVector<Value> emitSums(
+    Emitter &e, ArrayRef<int64_t> extents, ArrayRef<OpResult> sums,
+    SmallVector<Value> totals,
+    llvm::function_ref<SmallVector<Value>(ArrayRef<Index>, ValueRange)> step) {
+  SmallVector<Operation *> combiners =
+      llvm::map_to_vector(sums, [](OpResult sum) {
+        return getCombiner(cast<linalg::GenericOp>(sum.getOwner()),
+                           sum.getResultNumber());
+      });
+  int64_t extent = extents.back(), done = 0;
+  for (int64_t size = 2 * e.registers.lanes; size; size /= 2) {
+    int64_t chunks = (extent - done) / size;
+    if (!chunks)
+      continue;
+    e.width = size;
+    SmallVector<Value> neutral =
+        llvm::map_to_vector(combiners, [&](Operation *combiner) {
+          return e.broadcast(arith::ConstantOp::create(
+              e.b, e.loc, *arith::getNeutralElement(combiner)));
+        });
+    SmallVector<Value> partial = e.nest(
+        extents.drop_back(), neutral,
+        [&](ArrayRef<Index> rows, ValueRange outer) {
+          return e.loop(chunks, outer, [&](Index chunk, ValueRange inner) {
+            SmallVector<Index> at(rows);
+            at.push_back(e.multiplyAdd(chunk, size, Index::constant(done)));
+            at.back().lanes = size > 1;
+            return step(at, inner);
+          });
+        });
+    e.width = 1;
+    for (auto [total, combiner, sum] :
+         llvm::zip_equal(totals, combiners, partial)) {
+      vector::CombiningKind kind = *linalg::getCombinerOpKind(combiner);
+      if (size > 1)
+        sum = vector::ReductionOp::create(e.b, e.loc, kind, sum,
+                                          arith::FastMathFlags::none);
+      total = vector::makeArithReduction(e.b, e.loc, kind, sum, total);
+    }
+    done += chunks * size;
+  }
+  return totals;
+}
+
+void Chain::emitNest(Emitter &e, const Nest &nest, ArrayRef<Index> work,
+                     const DenseMap<Value, Value> &outputs) const {
+  auto getPoint = [&](const Root &root, ArrayRef<Index> rows) {
+    SmallVector<Index> point(root.op.getNumLoops(), Index::constant(0));
+    for (int64_t loop : root.order)
+      if (root.shared[loop] >= 0)
+        point[loop] = work[root.shared[loop]];
+    for (auto [loop, row] : llvm::zip(getRows(root), rows))
+      point[loop] = row;
+    return point;
+  };
+  auto getPlace = [](OpResult result, ArrayRef<Index> point) {
+    auto op = cast<linalg::GenericOp>(result.getOwner());
+    return applyMap(op.getIndexingMapMatchingResult(result), point);
+  };
+
+  SmallVector<OpResult> sums;
+  SmallVector<SmallVector<Index>> places;
+  SmallVector<Value> totals;
+  for (const Root *root : nest.roots) {
+    if (!root->isReduction())
+      continue;
+    SmallVector<Index> point = getPoint(*root, {});
+    for (OpResult result : root->op->getResults()) {
+      sums.push_back(result);
+      places.push_back(getPlace(result, point));
+      Value init = root->op.getDpsInits()[result.getResultNumber()];
+      totals.push_back(e.read(init, places.back()));
+    }
+  }
+
+  // One step of all sums, and the elements of the same row.
+  auto step = [&](ArrayRef<Index> rows, ValueRange accumulators) {
+    SmallVector<Value> next;
+    SmallVector<std::tuple<Value, Value, SmallVector<Index>>> stores;
+    for (const Root *root : nest.roots) {
+      SmallVector<Index> point = getPoint(*root, rows);
+      if (root->isReduction()) {
+        unsigned count = root->op->getNumResults();
+        for (Value value :
+             e.evaluate(root->op, point, accumulators.take_front(count)))
+          next.push_back(e.broadcast(value));
+        accumulators = accumulators.drop_front(count);
+        continue;
+      }
+      for (OpResult result : root->op->getResults()) {
+        Value output = outputs.lookup(result);
+        if (!output)
+          continue;
+        SmallVector<Index> place = getPlace(result, point);
+        stores.push_back({e.read(result, place), output, place});
+      }
+    }
+    for (const auto &[value, output, place] : stores)
+      e.store(value, output, place);
+    return next;
+  };
+
+  if (lanes >= 0 || nest.extents.empty()) {
+    for (Value &total : totals)
+      total = e.broadcast(total);
+    totals = e.nest(nest.extents, totals, step);
+  } else {
+    totals = emitSums(e, nest.extents, sums, totals, step);
+  }
+  for (auto [sum, place, total] : llvm::zip_equal(sums, places, totals)) {
+    e.remember(sum, place, total);
+    if (Value output = outputs.lookup(sum))
+      e.store(total, output, place);
+  }
+  for (const Root *root : nest.roots)
+    if (!root->isReduction())
+      for (OpResult result : root->op->getResults())
+        if (Value output = outputs.lookup(result))
+          e.setBuffer(result, output);
+}
+
+void Chain::emit(Emitter &e, const DenseMap<Value, Value> &outputs) const {
+  SmallVector<Nest> nests = getNests();
+  // Every piece of the work starts without buffers of what it makes.
+  auto emitItem = [&](ArrayRef<Index> work) {
+    for (const Nest &nest : nests)
+      emitNest(e, nest, work, outputs);
+    for (const Root &root : roots)
+      for (OpResult result : root.op->getResults())
+        e.setBuffer(result, Value());
+  };
+  if (lanes < 0)
+    return emitParallel(e, extents, emitItem);
+
+  // A work item has the lanes of one panel.
+  int64_t panel = e.registers.lanes * e.registers.tileVectors();
+  int64_t extent = extents[lanes], panels = extent / panel;
+  SmallVector<int64_t> counts(extents);
+  auto emitPanels = [&](int64_t count, int64_t first, int64_t size) {
+    counts[lanes] = count;
+    emitParallel(e, counts, [&](ArrayRef<Index> at) {
+      SmallVector<Index> work(at);
+      Value low = e.materialize(
+          e.multiplyAdd(at[lanes], panel, Index::constant(first)));
+      e.forLanes(low, size, panel, [&](Index lane) {
+        work[lanes] = lane;
+        emitItem(work);
+      });
+    });
+  };
+  if (panels)
+    emitPanels(panels, 0, panel);
+  if (extent % panel)
+    emitPanels(1, panels * panel, extent % panel);
+}

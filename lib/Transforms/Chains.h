@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Chains of element-wise operations and reductions that one kernel computes, a
+// work item all of them: used by bsr-cluster and bsr-emit.
+
+#ifndef BSR_LIB_TRANSFORMS_CHAINS_H
+#define BSR_LIB_TRANSFORMS_CHAINS_H
+
+#include "Emitter.h"
+
+namespace mlir::bsr {
+
+/// True if `op` can be part of a chain: element-wise, or a reduction of one
+/// tensor.
+bool isChainable(Operation *op);
+
+/// Roots over one space of work items: the parallel loops that all of them
+/// share, at which each reads what the others make. The other loops are rows,
+/// which a work item goes through in nests, one after the other: sums over rows
+/// are there when a nest is done, and nests that need none of each other's sums
+/// and have the same rows are one.
+///
+/// Vectors run along the last shared loop, if it is the last one of every
+/// tensor, or else along the last row.
+class Chain {
+public:
+  /// Values that roots read from somewhere else; everything up to them is
+  /// computed where it is used.
+  using IsLeaf = llvm::function_ref<bool(Value)>;
+
+  /// Makes `op` the last root. False, and the chain is spoilt, if it does not
+  /// fit.
+  bool add(linalg::GenericOp op, IsLeaf isLeaf);
+
+  /// The chain of `roots`, if they are one.
+  static std::optional<Chain> match(ArrayRef<Operation *> roots, IsLeaf isLeaf);
+
+  /// The results that a nest reads after the one that makes them: they need
+  /// buffers.
+  DenseSet<Value> getStored() const;
+
+  /// Emits the work items.
+  void emit(Emitter &e, const DenseMap<Value, Value> &outputs) const;
+
+private:
+  /// What a root reads: `tensor` at its loops `at`, one for each dimension, or
+  /// -1 where it is at anything else.
+  struct Access {
+    Value tensor;
+    SmallVector<int64_t> at;
+  };
+  struct Root {
+    /// (Accessors of operations are not const.)
+    mutable linalg::GenericOp op;
+    /// The loops of more than one iteration, outermost first.
+    SmallVector<int64_t> order;
+    SmallVector<Access> reads;
+    /// For each loop, the shared loop that it is, or -1.
+    SmallVector<int64_t> shared;
+
+    bool isReduction() const { return op.getNumReductionLoops() != 0; }
+  };
+  struct Nest {
+    /// The extents of the rows.
+    SmallVector<int64_t> extents;
+    SmallVector<const Root *> roots;
+  };
+
+  static std::optional<Root> getRoot(linalg::GenericOp op, IsLeaf isLeaf);
+  /// The root that makes `tensor`, or null.
+  const Root *getProducer(Value tensor) const;
+  /// The loops of `root` that are rows, outermost first.
+  SmallVector<int64_t> getRows(const Root &root) const;
+  /// Makes the shared loop `number` a row.
+  void drop(int64_t number);
+  /// Chooses where vectors run; false if the loops do not lie in memory so that
+  /// they can.
+  bool setLanes();
+  bool isAligned(const Root &reader, const Access &access,
+                 const Root &producer) const;
+  SmallVector<Nest> getNests() const;
+  void emitNest(Emitter &e, const Nest &nest, ArrayRef<Index> work,
+                const DenseMap<Value, Value> &outputs) const;
+
+  std::vector<Root> roots;
+  /// The extents of the shared loops; 1 for one that is a row now.
+  SmallVector<int64_t> extents;
+  /// The shared loop of the lanes, or -1 if they run along rows.
+  int64_t lanes = -1;
+  /// For each dimension of what the roots read and make, its shared loop, or
+  /// -1.
+  DenseMap<Value, SmallVector<int64_t>> tensors;
+};
+
+} // namespace mlir::bsr
+
+#endif // BSR_LIB_TRANSFORMS_CHAINS_H
