@@ -154,10 +154,10 @@ LogicalResult IndicesOp::fold(FoldAdaptor adaptor,
   }
   idx.resize(type.getSlots(), 0);
   slot.resize(type.getSlots(), 0);
-  for (auto [array, result] : llvm::zip_equal(
-           ArrayRef<SmallVector<int32_t>>{ptr, idx, slot}, getResults()))
-    results.push_back(DenseIntElementsAttr::get(
-        cast<ShapedType>(result.getType()), ArrayRef<int32_t>(array)));
+  ArrayRef<int32_t> arrays[] = {ptr, idx, slot};
+  for (auto [array, result] : llvm::zip_equal(arrays, getResults()))
+    results.push_back(
+        DenseIntElementsAttr::get(cast<ShapedType>(result.getType()), array));
   return success();
 }
 

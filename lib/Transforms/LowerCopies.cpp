@@ -56,13 +56,14 @@ static void lowerCopy(memref::CopyOp copy) {
     SmallVector<OpFoldResult> extents;
     for (int64_t extent : type.getShape().drop_back(contiguous))
       extents.push_back(b.getIndexAttr(extent));
-    scf::ForallOp::create(
-        b, loc, extents, /*outputs=*/ValueRange(), /*mapping=*/std::nullopt,
-        [&](OpBuilder &b, Location loc, ValueRange index) {
-          memref::CopyOp::create(b, loc, getPart(b, loc, source, index),
-                                 getPart(b, loc, target, index));
-          scf::InParallelOp::create(b, loc);
-        });
+    scf::ForallOp::create(b, loc, extents, /*outputs=*/ValueRange(),
+                          /*mapping=*/std::nullopt,
+                          [&](OpBuilder &b, Location loc, ValueRange index) {
+                            Value from = getPart(b, loc, source, index);
+                            Value to = getPart(b, loc, target, index);
+                            memref::CopyOp::create(b, loc, from, to);
+                            scf::InParallelOp::create(b, loc);
+                          });
   }
   copy.erase();
 }
