@@ -99,10 +99,13 @@ static void addCleanup(OpPassManager &pm) {
   pm.addPass(createCSEPass());
 }
 
-/// What the importers leave becomes one function, each value once.
+/// What the importers leave becomes one function, each value once, without
+/// short loops.
 static void addImport(OpPassManager &pm) {
   pm.addPass(createInlinerPass());
   pm.addPass(createSymbolDCEPass());
+  addCleanup(pm);
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRUnroll());
   addCleanup(pm);
 }
 

@@ -8,6 +8,60 @@
 include "mlir/Pass/PassBase.td"
 
 //===----------------------------------------------------------------------===//
+// Import
+//===----------------------------------------------------------------------===//
+
+def BSRUnroll : Pass<"bsr-unroll"> {
+  let summary = "Unroll short loops of tensor operations";
+  let description = [{
+    A loop of a known number of steps becomes its steps, if these are at most
+    `max-operations` linalg operations in all. What was apart, in front of the
+    loop, in it and behind it, can then become one kernel. JAX's random numbers
+    (threefry) are such loops: five rounds of shifts, additions and exclusive ors,
+    and dropout has one for each mask.
+
+    Before:
+
+    ```mlir
+    func.func @double_twice(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c2 = arith.constant 2 : index
+      %y = scf.for %i = %c0 to %c2 step %c1 iter_args(%z = %x) -> tensor<4xf32> {
+        %next = linalg.add ins(%z, %z : tensor<4xf32>, tensor<4xf32>)
+                           outs(%z : tensor<4xf32>) -> tensor<4xf32>
+        scf.yield %next : tensor<4xf32>
+      }
+      return %y : tensor<4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @double_twice(%x: tensor<4xf32>) -> tensor<4xf32> {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c2 = arith.constant 2 : index
+      %step = arith.constant 2 : index // of the loop that is left: none
+      %y = linalg.add ins(%x, %x : tensor<4xf32>, tensor<4xf32>)
+                      outs(%x : tensor<4xf32>) -> tensor<4xf32>
+      %z = linalg.add ins(%y, %y : tensor<4xf32>, tensor<4xf32>)
+                      outs(%y : tensor<4xf32>) -> tensor<4xf32>
+      return %z : tensor<4xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"maxOperations", "max-operations", "uint64_t", /*default=*/"512",
+           "The most linalg operations that a loop becomes">,
+  ];
+  let statistics = [
+    Statistic<"numUnrolled", "num-unrolled", "Number of loops unrolled">,
+  ];
+}
+
+//===----------------------------------------------------------------------===//
 // Sparsity: mark, bind, propagate
 //===----------------------------------------------------------------------===//
 
