@@ -126,6 +126,7 @@ static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   addCleanup(pm);
   pm.addPass(bsr::createBSRCluster());
   pm.addPass(bsr::createBSREmit({options.vectorBits, options.numRegisters}));
+  pm.addPass(bsr::createBSRVerifyKernels());
   addCleanup(pm);
 }
 

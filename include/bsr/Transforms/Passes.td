@@ -614,6 +614,73 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
   ];
 }
 
+def BSRVerifyKernels : Pass<"bsr-verify-kernels", "ModuleOp"> {
+  let summary = "Fail if a kernel allocates or its parallel loops race";
+  let description = [{
+    The contract of kernels. A kernel allocates nothing but stack of a size that is
+    known at compile time. No two iterations of a `scf.forall` touch an element that
+    one of them writes: of each buffer that the loop writes, the indices of all its
+    loads and stores together tell which iteration they belong to.
+
+    An index tells iterations apart if it is a sum of multiples of induction
+    variables, plus less than the smallest of these multiples (the constant range of
+    inner loops and lanes), and each multiple is larger than all smaller ones
+    together: like the digits of a number. Positions and slots of blocks tell the
+    lines of a pattern apart: in a loop from `ptr[i]` to `ptr[i + 1]`, the
+    position `k` belongs to line `i`, and `slot[k]` is the slot of no other block.
+
+    What is assumed: the invariants of a pattern, which the runtime checks where one
+    enters; that buffers which are different arguments do not overlap, but for inputs
+    in `in_place`, of which an iteration reads no element that another one writes.
+
+    Before, and after:
+
+    ```mlir
+    func.func private @double(%x: memref<8x64xf32>, %y: memref<8x64xf32>) {
+      %c0 = arith.constant 0 : index
+      %c16 = arith.constant 16 : index
+      %c64 = arith.constant 64 : index
+      scf.forall (%i) in (8) {
+        scf.for %j = %c0 to %c64 step %c16 {
+          %0 = vector.load %x[%i, %j] : memref<8x64xf32>, vector<16xf32>
+          %1 = arith.addf %0, %0 : vector<16xf32>
+          vector.store %1, %y[%i, %j] : memref<8x64xf32>, vector<16xf32>
+        }
+      }
+      return
+    }
+    func.func @step(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
+      %init = tensor.empty() : tensor<8x64xf32>
+      %y = bsr.launch @double ins(%x : tensor<8x64xf32>) outs(%init : tensor<8x64xf32>)
+          -> tensor<8x64xf32>
+      return %y : tensor<8x64xf32>
+    }
+    ```
+
+    ```mlir
+    func.func private @double(%x: memref<8x64xf32>, %y: memref<8x64xf32>) {
+      %c0 = arith.constant 0 : index
+      %c16 = arith.constant 16 : index
+      %c64 = arith.constant 64 : index
+      scf.forall (%i) in (8) {
+        scf.for %j = %c0 to %c64 step %c16 {
+          %0 = vector.load %x[%i, %j] : memref<8x64xf32>, vector<16xf32>
+          %1 = arith.addf %0, %0 : vector<16xf32>
+          vector.store %1, %y[%i, %j] : memref<8x64xf32>, vector<16xf32>
+        }
+      }
+      return
+    }
+    func.func @step(%x: tensor<8x64xf32>) -> tensor<8x64xf32> {
+      %init = tensor.empty() : tensor<8x64xf32>
+      %y = bsr.launch @double ins(%x : tensor<8x64xf32>) outs(%init : tensor<8x64xf32>)
+          -> tensor<8x64xf32>
+      return %y : tensor<8x64xf32>
+    }
+    ```
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // From launches to LLVM
 //===----------------------------------------------------------------------===//
@@ -1089,10 +1156,11 @@ def BSRExportStep : Pass<"bsr-export-step", "ModuleOp"> {
 }
 
 def BSRVerifyLowered : Pass<"bsr-verify-lowered"> {
-  let summary = "Fail if an operation of the bsr dialect is left";
+  let summary = "Fail if a lowered step is not what was promised";
   let description = [{
     The contract at the end of a lowering pipeline: no `bsr` operation or type is
-    left. What is left is reported where it stands.
+    left, and nothing calls `malloc` or one of its kin: all memory of a step is in
+    its buffers and its arena. What breaks it is reported where it stands.
 
     Before:
 

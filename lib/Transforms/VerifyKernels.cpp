@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Fails if a kernel allocates or the iterations of a parallel loop may race.
+
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/SmallBitVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <map>
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRVERIFYKERNELS
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+namespace {
+/// The arrays of patterns among the arguments of a kernel.
+struct PatternArrays {
+  DenseSet<Value> pointers, slots;
+};
+
+/// A sum of atoms times coefficients, plus something in [low, high]; or
+/// anything.
+struct Sum {
+  bool isKnown = false;
+  std::map<unsigned, int64_t> coefficients; // of atoms, none 0
+  int64_t low = 0, high = 0;
+
+  static Sum constant(int64_t value) { return {true, {}, value, value}; }
+  bool isExactly(int64_t value) const {
+    return isKnown && coefficients.empty() && low == value && high == value;
+  }
+  bool operator==(const Sum &other) const {
+    return isKnown && other.isKnown && coefficients == other.coefficients &&
+           low == other.low && high == other.high;
+  }
+  Sum plus(const Sum &other, int64_t factor = 1) const {
+    Sum sum = *this;
+    sum.isKnown &= other.isKnown;
+    for (auto [atom, coefficient] : other.coefficients)
+      if ((sum.coefficients[atom] += coefficient * factor) == 0)
+        sum.coefficients.erase(atom);
+    auto [least, most] = std::minmax(other.low * factor, other.high * factor);
+    sum.low += least;
+    sum.high += most;
+    return sum;
+  }
+};
+
+/// What sums are made of.
+struct Atom {
+  /// An induction variable of the parallel loop; how far one inside has come,
+  /// in [0, extent); the position of a block in line `of` of a pattern with
+  /// pointers `array`; the slot, in `array`, of the block at position `of`.
+  enum Kind { Iteration, Inner, Position, Slot } kind;
+  /// The value itself; null for any position or slot of its description.
+  Value source;
+  std::optional<int64_t> extent;
+  Value array;
+  Sum of;
+
+  bool operator==(const Atom &other) const {
+    return kind == other.kind && source == other.source &&
+           array == other.array && (source || of == other.of);
+  }
+};
+
+/// A load or a store.
+struct Access {
+  Operation *op;
+  Value buffer;
+  SmallVector<Sum> indices;
+};
+
+/// What the numbers in a parallel loop are made of.
+class Iterations {
+public:
+  Iterations(scf::ForallOp loop, const PatternArrays &arrays)
+      : loop(loop), arrays(arrays) {}
+
+  /// The access of `op`, if it is one.
+  std::optional<Access> getAccess(Operation *op);
+
+  /// True if, whenever two iterations differ, so do the elements that
+  /// `accesses`, all of one buffer, touch in them.
+  bool areApart(ArrayRef<Access> accesses);
+
+private:
+  Sum get(Value value);
+  Sum getVariable(scf::ForOp inner);
+  Sum getAtom(Atom atom);
+  Sum forgetInner(const Sum &sum);
+  void addLanes(MemRefType type, int64_t lanes, MutableArrayRef<Sum> indices);
+  void findDetermined(const Sum &sum, llvm::SmallBitVector &variables);
+
+  scf::ForallOp loop;
+  const PatternArrays &arrays;
+  SmallVector<Atom> atoms;
+};
+} // namespace
+
+Sum Iterations::getAtom(Atom atom) {
+  auto *known = llvm::find(atoms, atom);
+  unsigned number = known - atoms.begin();
+  if (known == atoms.end())
+    atoms.push_back(std::move(atom));
+  return {true, {{number, 1}}, 0, 0};
+}
+
+/// The array and the index that `bound` is loaded from.
+static memref::LoadOp getLoad(Value bound) {
+  if (auto cast = bound.getDefiningOp<arith::IndexCastOp>())
+    bound = cast.getIn();
+  return bound.getDefiningOp<memref::LoadOp>();
+}
+
+/// The induction variable of a loop inside: over the blocks of a line, or a
+/// number of steps from a known bound.
+Sum Iterations::getVariable(scf::ForOp inner) {
+  Value variable = inner.getInductionVar();
+  memref::LoadOp first = getLoad(inner.getLowerBound());
+  memref::LoadOp last = getLoad(inner.getUpperBound());
+  if (first && last && first.getMemRef() == last.getMemRef() &&
+      arrays.pointers.contains(first.getMemRef())) {
+    Sum line = get(first.getIndices().front());
+    Sum next = get(last.getIndices().front());
+    if (next.plus(line, -1).isExactly(1))
+      return getAtom(
+          {Atom::Position, variable, std::nullopt, first.getMemRef(), line});
+    return {};
+  }
+  Sum low = get(inner.getLowerBound());
+  Sum length = get(inner.getUpperBound()).plus(low, -1);
+  if (!length.isExactly(length.low))
+    return {};
+  int64_t step = getConstantIntValue(inner.getStep()).value_or(1);
+  int64_t most = std::max<int64_t>(length.low - 1, 0) / step * step;
+  return low.plus(getAtom({Atom::Inner, variable, most + 1, Value(), Sum()}));
+}
+
+/// `sum` without what differs within an iteration: variables of inner loops
+/// become their ranges, and positions and slots those of any block of the line.
+Sum Iterations::forgetInner(const Sum &sum) {
+  Sum result{sum.isKnown, {}, sum.low, sum.high};
+  for (auto [number, coefficient] : sum.coefficients) {
+    Atom atom = atoms[number];
+    if (atom.kind == Atom::Inner) {
+      int64_t range = coefficient * (*atom.extent - 1);
+      result.low += std::min<int64_t>(range, 0);
+      result.high += std::max<int64_t>(range, 0);
+      continue;
+    }
+    Sum any = Sum::constant(0);
+    if (atom.kind == Atom::Iteration)
+      any.coefficients[number] = 1;
+    else
+      any = getAtom(
+          {atom.kind, Value(), std::nullopt, atom.array, forgetInner(atom.of)});
+    // Two positions of one line need not be the same.
+    if (result.coefficients.count(any.coefficients.begin()->first))
+      return Sum();
+    result = result.plus(any, coefficient);
+  }
+  return result;
+}
+
+Sum Iterations::get(Value value) {
+  if (std::optional<int64_t> constant = getConstantIntValue(value))
+    return Sum::constant(*constant);
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    Operation *parent = argument.getOwner()->getParentOp();
+    unsigned number = argument.getArgNumber();
+    if (parent == loop) {
+      auto low = getConstantIntValue(loop.getMixedLowerBound()[number]);
+      auto high = getConstantIntValue(loop.getMixedUpperBound()[number]);
+      std::optional<int64_t> extent;
+      if (low && high)
+        extent = *high - *low;
+      return getAtom({Atom::Iteration, value, extent, Value(), Sum()});
+    }
+    auto inner = dyn_cast<scf::ForOp>(parent);
+    if (inner && value == inner.getInductionVar())
+      return getVariable(inner);
+    return {};
+  }
+  return llvm::TypeSwitch<Operation *, Sum>(value.getDefiningOp())
+      .Case([&](arith::IndexCastOp op) { return get(op.getIn()); })
+      .Case([&](arith::AddIOp op) {
+        return get(op.getLhs()).plus(get(op.getRhs()));
+      })
+      .Case([&](arith::SubIOp op) {
+        return get(op.getLhs()).plus(get(op.getRhs()), -1);
+      })
+      .Case([&](arith::MulIOp op) {
+        std::optional<int64_t> factor = getConstantIntValue(op.getRhs());
+        return factor ? Sum::constant(0).plus(get(op.getLhs()), *factor)
+                      : Sum();
+      })
+      .Case([&](memref::LoadOp op) {
+        if (!arrays.slots.contains(op.getMemRef()))
+          return Sum();
+        Sum position = get(op.getIndices().front());
+        if (!position.isKnown || position.coefficients.size() != 1)
+          return Sum();
+        auto [atom, coefficient] = *position.coefficients.begin();
+        // Slots differ where positions do, among those of blocks.
+        if (atoms[atom].kind != Atom::Position || coefficient != 1 ||
+            position.low != 0 || position.high != 0)
+          return Sum();
+        return getAtom(
+            {Atom::Slot, value, std::nullopt, op.getMemRef(), position});
+      })
+      .Default([](Operation *) { return Sum(); });
+}
+
+/// Extends `indices`, of the first of `lanes` elements in a row, to all of
+/// them. A vector that does not fit in the last dimension goes on in the next.
+void Iterations::addLanes(MemRefType type, int64_t lanes,
+                          MutableArrayRef<Sum> indices) {
+  for (int64_t dim = type.getRank() - 1; dim >= 0 && lanes > 1; --dim) {
+    Sum &index = indices[dim];
+    int64_t extent = type.getDimSize(dim);
+    int64_t last = index.high + lanes - 1;
+    for (auto [atom, coefficient] : index.coefficients)
+      last += std::max<int64_t>(0, coefficient) *
+              (atoms[atom].extent.value_or(extent + 1) - 1);
+    if (index.isKnown && last < extent) {
+      index.high += lanes - 1;
+      return;
+    }
+    int64_t first = index.isExactly(0) ? 0 : extent - 1;
+    index = {true, {}, 0, extent - 1};
+    lanes = (first + lanes - 1) / extent + 1;
+  }
+}
+
+std::optional<Access> Iterations::getAccess(Operation *op) {
+  auto make = [&](auto access, Type type) -> std::optional<Access> {
+    Value buffer =
+        access->getOperand(isa<memref::StoreOp, vector::StoreOp>(op));
+    auto bufferType = cast<MemRefType>(buffer.getType());
+    Access result{op, buffer, {}};
+    for (Value index : access.getIndices())
+      result.indices.push_back(get(index));
+    auto vector = dyn_cast<VectorType>(type);
+    if (vector && vector.getRank() > 1)
+      result.indices.assign(bufferType.getRank(), Sum());
+    else if (vector)
+      addLanes(bufferType, vector.getNumElements(), result.indices);
+    for (Sum &index : result.indices)
+      index = forgetInner(index);
+    return result;
+  };
+  return llvm::TypeSwitch<Operation *, std::optional<Access>>(op)
+      .Case([&](memref::LoadOp load) { return make(load, load.getType()); })
+      .Case([&](vector::LoadOp load) { return make(load, load.getType()); })
+      .Case([&](memref::StoreOp store) {
+        return make(store, store.getValueToStore().getType());
+      })
+      .Case([&](vector::StoreOp store) {
+        return make(store, store.getValueToStore().getType());
+      })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
+/// Adds the variables of the loop that are the same whenever `sum` is: its
+/// atoms are the digits of a number, each worth more than all that are lower.
+void Iterations::findDetermined(const Sum &sum,
+                                llvm::SmallBitVector &variables) {
+  if (!sum.isKnown)
+    return;
+  SmallVector<std::pair<int64_t, unsigned>> digits;
+  for (auto [atom, coefficient] : sum.coefficients)
+    digits.push_back({coefficient, atom});
+  llvm::sort(digits);
+  int64_t lower = sum.high - sum.low;
+  for (auto [worth, atom] : digits) {
+    if (lower < 0 || worth <= lower)
+      return;
+    std::optional<int64_t> extent = atoms[atom].extent;
+    lower = extent ? lower + worth * (*extent - 1) : -1; // -1: without end
+  }
+  for (auto [worth, number] : digits) {
+    Atom atom = atoms[number];
+    if (atom.kind == Atom::Iteration)
+      variables.set(cast<BlockArgument>(atom.source).getArgNumber());
+    else
+      findDetermined(atom.of, variables);
+  }
+}
+
+bool Iterations::areApart(ArrayRef<Access> accesses) {
+  llvm::SmallBitVector variables(loop.getRank());
+  for (int64_t dim = 0, rank = accesses.front().indices.size(); dim != rank;
+       ++dim) {
+    Sum all = accesses.front().indices[dim];
+    for (const Access &access : accesses.drop_front()) {
+      const Sum &index = access.indices[dim];
+      all.isKnown &= index.isKnown && index.coefficients == all.coefficients;
+      all.low = std::min(all.low, index.low);
+      all.high = std::max(all.high, index.high);
+    }
+    findDetermined(all, variables);
+  }
+  for (unsigned number : llvm::seq(loop.getRank()))
+    if (loop.getStaticUpperBound()[number] == 1 &&
+        loop.getStaticLowerBound()[number] == 0)
+      variables.set(number);
+  return variables.all();
+}
+
+/// Checks that no two iterations of `loop` touch an element that one of them
+/// writes.
+static LogicalResult verifyLoop(scf::ForallOp loop,
+                                const PatternArrays &arrays) {
+  Iterations iterations(loop, arrays);
+  llvm::MapVector<Value, SmallVector<Access>> accesses;
+  WalkResult result = loop.getBody()->walk([&](Operation *op) {
+    if (std::optional<Access> access = iterations.getAccess(op)) {
+      accesses[access->buffer].push_back(*access);
+      return WalkResult::advance();
+    }
+    if (isa<scf::InParallelOp, memref::AllocaOp>(op) ||
+        op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
+        isMemoryEffectFree(op))
+      return WalkResult::advance();
+    op->emitError("expected a parallel loop to touch memory by loads and "
+                  "stores, but got '")
+        << op->getName() << "'";
+    return WalkResult::interrupt();
+  });
+  if (result.wasInterrupted())
+    return failure();
+
+  for (auto &[buffer, uses] : accesses) {
+    const Access *store = llvm::find_if(uses, [](const Access &access) {
+      return isa<memref::StoreOp, vector::StoreOp>(access.op);
+    });
+    // What an iteration makes for itself no other one sees.
+    if (store == uses.end() || buffer.getDefiningOp<memref::AllocaOp>())
+      continue;
+    if (!loop.isDefinedOutsideOfLoop(buffer) || !iterations.areApart(uses)) {
+      InFlightDiagnostic diagnostic =
+          store->op->emitError("expected iterations of a parallel loop to "
+                               "write different elements, but got a store "
+                               "whose indices do not tell them apart");
+      diagnostic.attachNote(loop.getLoc()) << "this is the loop";
+      return diagnostic;
+    }
+  }
+  return success();
+}
+
+/// Checks that nothing in `kernel` allocates but the stack, as much as is known
+/// when it is compiled.
+static LogicalResult verifyAllocations(func::FuncOp kernel) {
+  WalkResult result = kernel.walk([](Operation *op) {
+    auto alloca = dyn_cast<memref::AllocaOp>(op);
+    if (!hasEffect<MemoryEffects::Allocate>(op) ||
+        (alloca && alloca.getType().hasStaticShape()))
+      return WalkResult::advance();
+    op->emitError("expected a kernel that allocates no memory, but got '")
+        << op->getName() << "'";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// The arguments of `kernel` that are arrays of a pattern in all `launches`.
+static PatternArrays findArrays(func::FuncOp kernel,
+                                ArrayRef<LaunchOp> launches) {
+  auto isAlways = [&](unsigned number, unsigned result) {
+    return llvm::all_of(launches, [&](LaunchOp launch) {
+      Value operand = launch->getOperand(number);
+      auto indices = operand.getDefiningOp<IndicesOp>();
+      return indices && indices->getResult(result) == operand;
+    });
+  };
+  PatternArrays arrays;
+  for (BlockArgument argument : kernel.getArguments()) {
+    if (isAlways(argument.getArgNumber(), 0))
+      arrays.pointers.insert(argument);
+    if (isAlways(argument.getArgNumber(), 2))
+      arrays.slots.insert(argument);
+  }
+  return arrays;
+}
+
+namespace {
+struct VerifyKernels : bsr::impl::BSRVerifyKernelsBase<VerifyKernels> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    llvm::MapVector<func::FuncOp, SmallVector<LaunchOp>> kernels;
+    getOperation().walk([&](LaunchOp launch) {
+      kernels[symbols.lookup<func::FuncOp>(launch.getKernel())].push_back(
+          launch);
+    });
+    for (auto &[kernel, launches] : kernels) {
+      if (kernel.isExternal() || kernel.getNumResults() != 0)
+        continue;
+      PatternArrays arrays = findArrays(kernel, launches);
+      WalkResult result = kernel.walk([&](scf::ForallOp loop) {
+        return failed(verifyLoop(loop, arrays)) ? WalkResult::interrupt()
+                                                : WalkResult::advance();
+      });
+      if (result.wasInterrupted() || failed(verifyAllocations(kernel)))
+        return signalPassFailure();
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,318 @@
+// RUN: sparse-opt %s --split-input-file --bsr-verify-kernels --verify-diagnostics
+
+// What is accepted: iterations as digits, in two dimensions and in one; lanes
+// that go on in the next dimension; a buffer of which each iteration has a part,
+// written and read in several nests.
+func.func private @digits(%y: memref<48x64xf32>, %flat: memref<3072xf32>, %tail: memref<4x12x1xf32>,
+                          %scratch: memref<12x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c12 = arith.constant 12 : index
+  %c16 = arith.constant 16 : index
+  %c64 = arith.constant 64 : index
+  %v = arith.constant dense<0.0> : vector<16xf32>
+  %w = arith.constant dense<0.0> : vector<12xf32>
+  scf.forall (%i, %j) in (3, 4) {
+    %row = arith.muli %i, %c16 : index
+    %lane = arith.muli %j, %c16 : index
+    %item0 = arith.muli %i, %c4 : index
+    %item = arith.addi %item0, %j : index
+    scf.for %r = %c0 to %c16 step %c4 {
+      %first = arith.addi %row, %r : index
+      %second = arith.addi %first, %c1 : index
+      vector.store %v, %y[%first, %lane] : memref<48x64xf32>, vector<16xf32>
+      vector.store %v, %y[%second, %lane] : memref<48x64xf32>, vector<16xf32>
+      %line = arith.muli %first, %c64 : index
+      %at = arith.addi %line, %lane : index
+      vector.store %v, %scratch[%item, %c0] : memref<12x16xf32>, vector<16xf32>
+    }
+    %base = arith.muli %item, %c64 : index
+    %end = arith.addi %base, %c64 : index
+    scf.for %k = %base to %end step %c16 {
+      %0 = vector.load %scratch[%item, %c0] : memref<12x16xf32>, vector<16xf32>
+      vector.store %0, %flat[%k] : memref<3072xf32>, vector<16xf32>
+    }
+  }
+  scf.forall (%i, %one) in (4, 1) {
+    vector.store %w, %tail[%i, %c0, %c0] : memref<4x12x1xf32>, vector<12xf32>
+  }
+  return
+}
+
+func.func @launch_digits(%y: tensor<48x64xf32>, %flat: tensor<3072xf32>, %tail: tensor<4x12x1xf32>,
+                         %scratch: tensor<12x16xf32>) {
+  %0:4 = bsr.launch @digits outs(%y, %flat, %tail, %scratch
+      : tensor<48x64xf32>, tensor<3072xf32>, tensor<4x12x1xf32>, tensor<12x16xf32>)
+      -> tensor<48x64xf32>, tensor<3072xf32>, tensor<4x12x1xf32>, tensor<12x16xf32>
+  return
+}
+
+// -----
+
+!pattern = !bsr.pattern<64x32, block = 8x8, slots = 12>
+
+// Positions and slots tell lines apart, groups of lines too.
+func.func private @lines(%ptr: memref<9xi32>, %slot: memref<12xi32>, %v: memref<12x8x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %zero = arith.constant 0.0 : f32
+  scf.forall (%group) in (4) {
+    %low = arith.muli %group, %c2 : index
+    scf.for %i = %c0 to %c2 step %c1 {
+      %line = arith.addi %low, %i : index
+      %next = arith.addi %line, %c1 : index
+      %first32 = memref.load %ptr[%line] : memref<9xi32>
+      %last32 = memref.load %ptr[%next] : memref<9xi32>
+      %first = arith.index_cast %first32 : i32 to index
+      %last = arith.index_cast %last32 : i32 to index
+      scf.for %k = %first to %last step %c1 {
+        %slot32 = memref.load %slot[%k] : memref<12xi32>
+        %s = arith.index_cast %slot32 : i32 to index
+        memref.store %zero, %v[%s, %c0, %c1] : memref<12x8x8xf32>
+      }
+    }
+  }
+  return
+}
+
+func.func @launch_lines(%p: !pattern, %v: tensor<12x8x8xf32>) {
+  %ptr, %idx, %slot = bsr.indices %p : !pattern -> tensor<9xi32>, tensor<12xi32>, tensor<12xi32>
+  %0 = bsr.launch @lines ins(%ptr, %slot : tensor<9xi32>, tensor<12xi32>)
+      outs(%v : tensor<12x8x8xf32>) -> tensor<12x8x8xf32>
+  return
+}
+
+// -----
+
+!pattern = !bsr.pattern<64x32, block = 8x8, slots = 12>
+
+// Columns do not: two lines may have the same.
+func.func private @columns(%ptr: memref<9xi32>, %idx: memref<12xi32>, %y: memref<4xf32>) {
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note @below {{this is the loop}}
+  scf.forall (%line) in (8) {
+    %next = arith.addi %line, %c1 : index
+    %first32 = memref.load %ptr[%line] : memref<9xi32>
+    %last32 = memref.load %ptr[%next] : memref<9xi32>
+    %first = arith.index_cast %first32 : i32 to index
+    %last = arith.index_cast %last32 : i32 to index
+    scf.for %k = %first to %last step %c1 {
+      %column32 = memref.load %idx[%k] : memref<12xi32>
+      %column = arith.index_cast %column32 : i32 to index
+      // expected-error @below {{expected iterations of a parallel loop to write different elements, but got a store whose indices do not tell them apart}}
+      memref.store %zero, %y[%column] : memref<4xf32>
+    }
+  }
+  return
+}
+
+func.func @launch_columns(%p: !pattern, %y: tensor<4xf32>) {
+  %ptr, %idx, %slot = bsr.indices %p : !pattern -> tensor<9xi32>, tensor<12xi32>, tensor<12xi32>
+  %0 = bsr.launch @columns ins(%ptr, %idx : tensor<9xi32>, tensor<12xi32>)
+      outs(%y : tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+!pattern = !bsr.pattern<64x32, block = 8x8, slots = 12>
+
+// A line more than the iteration's own.
+func.func private @two_lines(%ptr: memref<9xi32>, %slot: memref<12xi32>, %v: memref<12x8x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note @below {{this is the loop}}
+  scf.forall (%line) in (7) {
+    %next = arith.addi %line, %c2 : index
+    %first32 = memref.load %ptr[%line] : memref<9xi32>
+    %last32 = memref.load %ptr[%next] : memref<9xi32>
+    %first = arith.index_cast %first32 : i32 to index
+    %last = arith.index_cast %last32 : i32 to index
+    scf.for %k = %first to %last step %c1 {
+      %slot32 = memref.load %slot[%k] : memref<12xi32>
+      %s = arith.index_cast %slot32 : i32 to index
+      // expected-error @below {{but got a store whose indices do not tell them apart}}
+      memref.store %zero, %v[%s, %c0, %c0] : memref<12x8x8xf32>
+    }
+  }
+  return
+}
+
+func.func @launch_two_lines(%p: !pattern, %v: tensor<12x8x8xf32>) {
+  %ptr, %idx, %slot = bsr.indices %p : !pattern -> tensor<9xi32>, tensor<12xi32>, tensor<12xi32>
+  %0 = bsr.launch @two_lines ins(%ptr, %slot : tensor<9xi32>, tensor<12xi32>)
+      outs(%v : tensor<12x8x8xf32>) -> tensor<12x8x8xf32>
+  return
+}
+
+// -----
+
+// A sum over the loop: every iteration writes the one element.
+func.func private @sum(%x: memref<8xf32>, %y: memref<f32>) {
+  // expected-note @below {{this is the loop}}
+  scf.forall (%i) in (8) {
+    %0 = memref.load %x[%i] : memref<8xf32>
+    %1 = memref.load %y[] : memref<f32>
+    %2 = arith.addf %0, %1 : f32
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    memref.store %2, %y[] : memref<f32>
+  }
+  return
+}
+
+func.func @launch_sum(%x: tensor<8xf32>, %y: tensor<f32>) {
+  %0 = bsr.launch @sum ins(%x : tensor<8xf32>) outs(%y : tensor<f32>) -> tensor<f32>
+  return
+}
+
+// -----
+
+// The second of two variables does not occur.
+func.func private @one_of_two(%y: memref<8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  // expected-note @below {{this is the loop}}
+  scf.forall (%i, %j) in (8, 2) {
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    memref.store %zero, %y[%i] : memref<8xf32>
+  }
+  return
+}
+
+func.func @launch_one_of_two(%y: tensor<8xf32>) {
+  %0 = bsr.launch @one_of_two outs(%y : tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+// Vectors overlap by a lane.
+func.func private @overlap(%y: memref<64xf32>) {
+  %c15 = arith.constant 15 : index
+  %v = arith.constant dense<0.0> : vector<16xf32>
+  // expected-note @below {{this is the loop}}
+  scf.forall (%i) in (4) {
+    %at = arith.muli %i, %c15 : index
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    vector.store %v, %y[%at] : memref<64xf32>, vector<16xf32>
+  }
+  return
+}
+
+func.func @launch_overlap(%y: tensor<64xf32>) {
+  %0 = bsr.launch @overlap outs(%y : tensor<64xf32>) -> tensor<64xf32>
+  return
+}
+
+// -----
+
+// Each store is apart from itself, but the second is the next iteration's first.
+func.func private @neighbours(%y: memref<9xf32>) {
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note @below {{this is the loop}}
+  scf.forall (%i) in (8) {
+    %next = arith.addi %i, %c1 : index
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    memref.store %zero, %y[%i] : memref<9xf32>
+    memref.store %zero, %y[%next] : memref<9xf32>
+  }
+  return
+}
+
+func.func @launch_neighbours(%y: tensor<9xf32>) {
+  %0 = bsr.launch @neighbours outs(%y : tensor<9xf32>) -> tensor<9xf32>
+  return
+}
+
+// -----
+
+// What one iteration writes, the next one reads.
+func.func private @read(%y: memref<9xf32>) {
+  %c1 = arith.constant 1 : index
+  // expected-note @below {{this is the loop}}
+  scf.forall (%i) in (8) {
+    %next = arith.addi %i, %c1 : index
+    %0 = memref.load %y[%i] : memref<9xf32>
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    memref.store %0, %y[%next] : memref<9xf32>
+  }
+  return
+}
+
+func.func @launch_read(%y: tensor<9xf32>) {
+  %0 = bsr.launch @read outs(%y : tensor<9xf32>) -> tensor<9xf32>
+  return
+}
+
+// -----
+
+func.func private @view(%y: memref<8x4xf32>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note @below {{this is the loop}}
+  scf.forall (%i) in (8) {
+    %part = memref.subview %y[%i, 0] [1, 4] [1, 1] : memref<8x4xf32> to memref<4xf32, strided<[1], offset: ?>>
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    memref.store %zero, %part[%c0] : memref<4xf32, strided<[1], offset: ?>>
+  }
+  return
+}
+
+func.func @launch_view(%y: tensor<8x4xf32>) {
+  %0 = bsr.launch @view outs(%y : tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func private @copy(%x: memref<8xf32>, %y: memref<8xf32>) {
+  scf.forall (%i) in (8) {
+    // expected-error @below {{expected a parallel loop to touch memory by loads and stores, but got 'memref.copy'}}
+    memref.copy %x, %y : memref<8xf32> to memref<8xf32>
+  }
+  return
+}
+
+func.func @launch_copy(%x: tensor<8xf32>, %y: tensor<8xf32>) {
+  %0 = bsr.launch @copy ins(%x : tensor<8xf32>) outs(%y : tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func private @alloc(%y: memref<8xf32>) {
+  // expected-error @below {{expected a kernel that allocates no memory, but got 'memref.alloc'}}
+  %0 = memref.alloc() : memref<8xf32>
+  return
+}
+
+func.func @launch_alloc(%y: tensor<8xf32>) {
+  %0 = bsr.launch @alloc outs(%y : tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func private @alloca(%n: memref<1xindex>, %y: memref<8xf32>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %size = memref.load %n[%c0] : memref<1xindex>
+  scf.forall (%i) in (8) {
+    // A stack of known size is an iteration's own.
+    %own = memref.alloca() : memref<4xf32>
+    memref.store %zero, %own[%c0] : memref<4xf32>
+  }
+  // expected-error @below {{expected a kernel that allocates no memory, but got 'memref.alloca'}}
+  %0 = memref.alloca(%size) : memref<?xf32>
+  return
+}
+
+func.func @launch_alloca(%n: tensor<1xindex>, %y: tensor<8xf32>) {
+  %0 = bsr.launch @alloca ins(%n : tensor<1xindex>) outs(%y : tensor<8xf32>) -> tensor<8xf32>
+  return
+}
