@@ -96,10 +96,10 @@ class Step:
             ctypes.addressof(ctypes.c_char.in_dll(self.library, "bsr_step_manifest"))))
         assert ctypes.c_uint32.in_dll(self.library, "bsr_step_abi_version").value == 1
 
-    def run(self, arrays, patterns={}, orders={}, threads=None, steps=1):
-        """Runs `steps` times on copies of `arrays`. `patterns` maps the names of
-        patterns to block masks or to index arrays (see views), `orders` to slots.
-        Returns the carried arrays and the outputs by name."""
+    def bind(self, arrays, patterns={}, orders={}):
+        """Copies `arrays` into buffers. `patterns` maps the names of patterns to block
+        masks or to index arrays (see views), `orders` to slots. Returns the buffers in
+        the manifest's order, and a function that runs the step on them once."""
         buffers = []
         for buffer in self.manifest["buffers"]:
             array = aligned(buffer["shape"], TYPES[buffer["type"]])
@@ -116,12 +116,18 @@ class Step:
                 array[...] = given
             buffers.append(array)
         arena = aligned([self.manifest["arena_bytes"]], np.uint8)
+        pointers = (ctypes.c_void_p * len(buffers))(*[b.ctypes.data for b in buffers])
+        return buffers, lambda: self.library.bsr_step_run(pointers, ctypes.c_void_p(arena.ctypes.data))
+
+    def run(self, arrays, patterns={}, orders={}, threads=None, steps=1):
+        """Runs `steps` times on copies of `arrays` (see bind). Returns the carried
+        arrays and the outputs by name."""
+        buffers, run_once = self.bind(arrays, patterns, orders)
         # A step without parallel loops has no OpenMP.
         if threads is not None and hasattr(self.library, "omp_set_num_threads"):
             self.library.omp_set_num_threads(threads)
-        pointers = (ctypes.c_void_p * len(buffers))(*[b.ctypes.data for b in buffers])
         for _ in range(steps):
-            self.library.bsr_step_run(pointers, ctypes.c_void_p(arena.ctypes.data))
+            run_once()
         return {
             described["name"]: buffer
             for described, buffer in zip(self.manifest["buffers"], buffers)
