@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/SmallBitVector.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <functional>
 #include <map>
 
 namespace mlir::bsr {
@@ -25,7 +26,9 @@ using namespace mlir::bsr;
 namespace {
 /// The arrays of patterns among the arguments of a kernel.
 struct PatternArrays {
-  DenseSet<Value> pointers, slots;
+  DenseSet<Value> pointers;
+  /// Pointers and slots of one view.
+  DenseSet<std::pair<Value, Value>> views;
 };
 
 /// A sum of atoms times coefficients, plus something in [low, high]; or
@@ -59,8 +62,9 @@ struct Sum {
 /// What sums are made of.
 struct Atom {
   /// An induction variable of the parallel loop; how far one inside has come,
-  /// in [0, extent); the position of a block in line `of` of a pattern with
-  /// pointers `array`; the slot, in `array`, of the block at position `of`.
+  /// in [0, extent); a number in part `of` of a partition that `array` stands
+  /// for, such as a position in a line of a pattern; the slot, in `array`, of
+  /// the block at position `of`.
   enum Kind { Iteration, Inner, Position, Slot } kind;
   /// The value itself; null for any position or slot of its description.
   Value source;
@@ -97,6 +101,9 @@ public:
 private:
   Sum get(Value value);
   Sum getVariable(scf::ForOp inner);
+  std::optional<int64_t> getLength(const Sum &low, Value high);
+  std::optional<Sum> findStep(Value low, Value high);
+  bool isInvariant(Value value);
   Sum getAtom(Atom atom);
   Sum forgetInner(const Sum &sum);
   void addLanes(MemRefType type, int64_t lanes, MutableArrayRef<Sum> indices);
@@ -123,8 +130,74 @@ static memref::LoadOp getLoad(Value bound) {
   return bound.getDefiningOp<memref::LoadOp>();
 }
 
-/// The induction variable of a loop inside: over the blocks of a line, or a
-/// number of steps from a known bound.
+/// How far `high` is above `low`, at the most.
+std::optional<int64_t> Iterations::getLength(const Sum &low, Value high) {
+  if (auto least = high.getDefiningOp<arith::MinUIOp>()) {
+    std::optional<int64_t> length = getLength(low, least.getLhs());
+    return length ? length : getLength(low, least.getRhs());
+  }
+  Sum length = get(high).plus(low, -1);
+  return length.isExactly(length.low) ? std::optional(length.low)
+                                      : std::nullopt;
+}
+
+/// True if `value` is the same in all iterations.
+bool Iterations::isInvariant(Value value) {
+  if (isa<MemRefType>(value.getType()))
+    return arrays.pointers.contains(value);
+  if (loop.isDefinedOutsideOfLoop(value))
+    return true;
+  Operation *op = value.getDefiningOp();
+  return op && op->getNumRegions() == 0 &&
+         llvm::all_of(op->getOperands(),
+                      [&](Value operand) { return isInvariant(operand); });
+}
+
+/// All operands of `op` and of the operations inside.
+static SmallVector<Value> getAllOperands(Operation *op) {
+  SmallVector<Value> operands;
+  op->walk([&](Operation *inner) {
+    llvm::append_range(operands, inner->getOperands());
+  });
+  return operands;
+}
+
+/// The sum `i` if `low` and `high` are f(i) and f(i + 1), computed by the same
+/// operations from the pointers of a pattern: parts of a partition.
+std::optional<Sum> Iterations::findStep(Value low, Value high) {
+  std::optional<Sum> step;
+  DenseMap<Value, Value> same;
+  std::function<LogicalResult(Value, Value)> match = [&](Value a, Value b) {
+    if (same.lookup(a) == b)
+      return success();
+    if (a == b)
+      return success(isInvariant(a));
+    Sum from = get(a);
+    if (!from.coefficients.empty() && get(b).plus(from, -1).isExactly(1)) {
+      bool isOther = step && !(*step == from);
+      step = from;
+      return failure(isOther);
+    }
+    auto x = dyn_cast<OpResult>(a), y = dyn_cast<OpResult>(b);
+    if (!x || !y || x.getResultNumber() != y.getResultNumber() ||
+        !OperationEquivalence::isEquivalentTo(
+            x.getOwner(), y.getOwner(), match,
+            [&](Value a, Value b) { same[a] = b; },
+            OperationEquivalence::IgnoreLocations))
+      return failure();
+    // Equivalence takes one operand of both for granted.
+    return success(llvm::all_of(llvm::zip_equal(getAllOperands(x.getOwner()),
+                                                getAllOperands(y.getOwner())),
+                                [&](auto operands) {
+                                  auto [left, right] = operands;
+                                  return left != right || isInvariant(left);
+                                }));
+  };
+  return succeeded(match(low, high)) ? step : std::nullopt;
+}
+
+/// The induction variable of a loop inside: over the blocks of a line, a number
+/// of steps from a known bound, or over a part of a partition.
 Sum Iterations::getVariable(scf::ForOp inner) {
   Value variable = inner.getInductionVar();
   memref::LoadOp first = getLoad(inner.getLowerBound());
@@ -138,13 +211,16 @@ Sum Iterations::getVariable(scf::ForOp inner) {
           {Atom::Position, variable, std::nullopt, first.getMemRef(), line});
     return {};
   }
-  Sum low = get(inner.getLowerBound());
-  Sum length = get(inner.getUpperBound()).plus(low, -1);
-  if (!length.isExactly(length.low))
-    return {};
-  int64_t step = getConstantIntValue(inner.getStep()).value_or(1);
-  int64_t most = std::max<int64_t>(length.low - 1, 0) / step * step;
-  return low.plus(getAtom({Atom::Inner, variable, most + 1, Value(), Sum()}));
+  Value lower = inner.getLowerBound(), upper = inner.getUpperBound();
+  Sum low = get(lower);
+  if (std::optional<int64_t> length = getLength(low, upper)) {
+    int64_t step = getConstantIntValue(inner.getStep()).value_or(1);
+    int64_t most = std::max<int64_t>(*length - 1, 0) / step * step;
+    return low.plus(getAtom({Atom::Inner, variable, most + 1, Value(), Sum()}));
+  }
+  if (std::optional<Sum> part = findStep(lower, upper))
+    return getAtom({Atom::Position, variable, std::nullopt, lower, *part});
+  return {};
 }
 
 /// `sum` without what differs within an iteration: variables of inner loops
@@ -206,15 +282,16 @@ Sum Iterations::get(Value value) {
                       : Sum();
       })
       .Case([&](memref::LoadOp op) {
-        if (!arrays.slots.contains(op.getMemRef()))
+        if (op.getIndices().size() != 1)
           return Sum();
         Sum position = get(op.getIndices().front());
-        if (!position.isKnown || position.coefficients.size() != 1)
+        if (position.coefficients.size() != 1)
           return Sum();
-        auto [atom, coefficient] = *position.coefficients.begin();
         // Slots differ where positions do, among those of blocks.
-        if (atoms[atom].kind != Atom::Position || coefficient != 1 ||
-            position.low != 0 || position.high != 0)
+        auto [atom, coefficient] = *position.coefficients.begin();
+        Value pointers = atoms[atom].array;
+        if (coefficient != 1 || position.low != 0 || position.high != 0 ||
+            !arrays.views.contains({pointers, op.getMemRef()}))
           return Sum();
         return getAtom(
             {Atom::Slot, value, std::nullopt, op.getMemRef(), position});
@@ -329,7 +406,7 @@ static LogicalResult verifyLoop(scf::ForallOp loop,
       accesses[access->buffer].push_back(*access);
       return WalkResult::advance();
     }
-    if (isa<scf::InParallelOp, memref::AllocaOp>(op) ||
+    if (isa<scf::InParallelOp, memref::AllocaOp, memref::PrefetchOp>(op) ||
         op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
         isMemoryEffectFree(op))
       return WalkResult::advance();
@@ -378,19 +455,24 @@ static LogicalResult verifyAllocations(func::FuncOp kernel) {
 /// The arguments of `kernel` that are arrays of a pattern in all `launches`.
 static PatternArrays findArrays(func::FuncOp kernel,
                                 ArrayRef<LaunchOp> launches) {
-  auto isAlways = [&](unsigned number, unsigned result) {
-    return llvm::all_of(launches, [&](LaunchOp launch) {
-      Value operand = launch->getOperand(number);
-      auto indices = operand.getDefiningOp<IndicesOp>();
-      return indices && indices->getResult(result) == operand;
-    });
-  };
   PatternArrays arrays;
-  for (BlockArgument argument : kernel.getArguments()) {
-    if (isAlways(argument.getArgNumber(), 0))
-      arrays.pointers.insert(argument);
-    if (isAlways(argument.getArgNumber(), 2))
-      arrays.slots.insert(argument);
+  auto getView = [](LaunchOp launch, BlockArgument argument, unsigned result) {
+    Value operand = launch->getOperand(argument.getArgNumber());
+    auto indices = operand.getDefiningOp<IndicesOp>();
+    return indices && indices->getResult(result) == operand ? indices
+                                                            : IndicesOp();
+  };
+  for (BlockArgument pointers : kernel.getArguments()) {
+    if (!llvm::all_of(launches, [&](LaunchOp launch) {
+          return getView(launch, pointers, 0);
+        }))
+      continue;
+    arrays.pointers.insert(pointers);
+    for (BlockArgument slots : kernel.getArguments())
+      if (llvm::all_of(launches, [&](LaunchOp launch) {
+            return getView(launch, slots, 2) == getView(launch, pointers, 0);
+          }))
+        arrays.views.insert({pointers, slots});
   }
   return arrays;
 }

@@ -30,6 +30,7 @@ func.func private @digits(%y: memref<48x64xf32>, %flat: memref<3072xf32>, %tail:
     %base = arith.muli %item, %c64 : index
     %end = arith.addi %base, %c64 : index
     scf.for %k = %base to %end step %c16 {
+      memref.prefetch %flat[%k], write, locality<3>, data : memref<3072xf32>
       %0 = vector.load %scratch[%item, %c0] : memref<12x16xf32>, vector<16xf32>
       vector.store %0, %flat[%k] : memref<3072xf32>, vector<16xf32>
     }
@@ -45,6 +46,140 @@ func.func @launch_digits(%y: tensor<48x64xf32>, %flat: tensor<3072xf32>, %tail: 
   %0:4 = bsr.launch @digits outs(%y, %flat, %tail, %scratch
       : tensor<48x64xf32>, tensor<3072xf32>, tensor<4x12x1xf32>, tensor<12x16xf32>)
       -> tensor<48x64xf32>, tensor<3072xf32>, tensor<4x12x1xf32>, tensor<12x16xf32>
+  return
+}
+
+
+// -----
+
+!pattern = !bsr.pattern<64x32, block = 8x8, slots = 12>
+
+// A part of the lines, as much work as any other part: a loop between what the same
+// operations find for an iteration and for the next.
+func.func private @parts(%ptr: memref<9xi32>, %slot: memref<12xi32>, %y: memref<64xf32>,
+                         %v: memref<12x8x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c8 = arith.constant 8 : index
+  %zero = arith.constant 0.0 : f32
+  %total32 = memref.load %ptr[%c8] : memref<9xi32>
+  %total = arith.index_cast %total32 : i32 to index
+  scf.forall (%part) in (3) {
+    %following = arith.addi %part, %c1 : index
+    %work0 = arith.muli %total, %part : index
+    %work1 = arith.muli %total, %following : index
+    %target0 = arith.divui %work0, %c3 : index
+    %target1 = arith.divui %work1, %c3 : index
+    %first = scf.for %i = %c0 to %c8 step %c1 iter_args(%found = %c0) -> index {
+      %at32 = memref.load %ptr[%i] : memref<9xi32>
+      %at = arith.index_cast %at32 : i32 to index
+      %less = arith.cmpi ult, %at, %target0 : index
+      %next = arith.select %less, %i, %found : index
+      scf.yield %next : index
+    }
+    %last = scf.for %i = %c0 to %c8 step %c1 iter_args(%found = %c0) -> index {
+      %at32 = memref.load %ptr[%i] : memref<9xi32>
+      %at = arith.index_cast %at32 : i32 to index
+      %less = arith.cmpi ult, %at, %target1 : index
+      %next = arith.select %less, %i, %found : index
+      scf.yield %next : index
+    }
+    scf.for %line = %first to %last step %c1 {
+      %low = arith.muli %line, %c8 : index
+      scf.for %tile = %c0 to %c8 step %c4 {
+        %end0 = arith.addi %tile, %c4 : index
+        %end = arith.minui %end0, %c8 : index
+        scf.for %row = %tile to %end step %c1 {
+          %feature = arith.addi %low, %row : index
+          memref.store %zero, %y[%feature] : memref<64xf32>
+        }
+      }
+      %next = arith.addi %line, %c1 : index
+      %from32 = memref.load %ptr[%line] : memref<9xi32>
+      %to32 = memref.load %ptr[%next] : memref<9xi32>
+      %from = arith.index_cast %from32 : i32 to index
+      %to = arith.index_cast %to32 : i32 to index
+      scf.for %k = %from to %to step %c1 {
+        %slot32 = memref.load %slot[%k] : memref<12xi32>
+        %s = arith.index_cast %slot32 : i32 to index
+        memref.store %zero, %v[%s, %c0, %c0] : memref<12x8x8xf32>
+      }
+    }
+  }
+  return
+}
+
+func.func @launch_parts(%p: !pattern, %y: tensor<64xf32>, %v: tensor<12x8x8xf32>) {
+  %ptr, %idx, %slot = bsr.indices %p : !pattern -> tensor<9xi32>, tensor<12xi32>, tensor<12xi32>
+  %0:2 = bsr.launch @parts ins(%ptr, %slot : tensor<9xi32>, tensor<12xi32>)
+      outs(%y, %v : tensor<64xf32>, tensor<12x8x8xf32>) -> tensor<64xf32>, tensor<12x8x8xf32>
+  return
+}
+
+// -----
+
+!pattern = !bsr.pattern<64x32, block = 8x8, slots = 12>
+
+// The end depends on the iteration in another way than the beginning.
+func.func private @no_parts(%ptr: memref<9xi32>, %y: memref<8xf32>) {
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note @below {{this is the loop}}
+  scf.forall (%part) in (3) {
+    %following = arith.addi %part, %c1 : index
+    %square = arith.muli %part, %part : index
+    %work0 = arith.muli %square, %part : index
+    %work1 = arith.muli %square, %following : index
+    %first = arith.divui %work0, %c3 : index
+    %last = arith.divui %work1, %c3 : index
+    scf.for %line = %first to %last step %c1 {
+      // expected-error @below {{but got a store whose indices do not tell them apart}}
+      memref.store %zero, %y[%line] : memref<8xf32>
+    }
+  }
+  return
+}
+
+func.func @launch_no_parts(%p: !pattern, %y: tensor<8xf32>) {
+  %ptr, %idx, %slot = bsr.indices %p : !pattern -> tensor<9xi32>, tensor<12xi32>, tensor<12xi32>
+  %0 = bsr.launch @no_parts ins(%ptr : tensor<9xi32>) outs(%y : tensor<8xf32>) -> tensor<8xf32>
+  return
+}
+
+// -----
+
+!pattern = !bsr.pattern<64x32, block = 8x8, slots = 12>
+
+// Positions of one pattern, slots of another.
+func.func private @other_slots(%ptr: memref<9xi32>, %slot: memref<12xi32>, %v: memref<12x8x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note @below {{this is the loop}}
+  scf.forall (%line) in (8) {
+    %next = arith.addi %line, %c1 : index
+    %first32 = memref.load %ptr[%line] : memref<9xi32>
+    %last32 = memref.load %ptr[%next] : memref<9xi32>
+    %first = arith.index_cast %first32 : i32 to index
+    %last = arith.index_cast %last32 : i32 to index
+    scf.for %k = %first to %last step %c1 {
+      %slot32 = memref.load %slot[%k] : memref<12xi32>
+      %s = arith.index_cast %slot32 : i32 to index
+      // expected-error @below {{but got a store whose indices do not tell them apart}}
+      memref.store %zero, %v[%s, %c0, %c0] : memref<12x8x8xf32>
+    }
+  }
+  return
+}
+
+func.func @launch_other_slots(%p: !pattern, %q: !pattern, %v: tensor<12x8x8xf32>) {
+  %ptr, %idx, %slot = bsr.indices %p : !pattern -> tensor<9xi32>, tensor<12xi32>, tensor<12xi32>
+  %ptr1, %idx1, %slot1 = bsr.indices %q : !pattern -> tensor<9xi32>, tensor<12xi32>, tensor<12xi32>
+  %0 = bsr.launch @other_slots ins(%ptr, %slot1 : tensor<9xi32>, tensor<12xi32>)
+      outs(%v : tensor<12x8x8xf32>) -> tensor<12x8x8xf32>
   return
 }
 

@@ -628,10 +628,13 @@ def BSRVerifyKernels : Pass<"bsr-verify-kernels", "ModuleOp"> {
     together: like the digits of a number. Positions and slots of blocks tell the
     lines of a pattern apart: in a loop from `ptr[i]` to `ptr[i + 1]`, the
     position `k` belongs to line `i`, and `slot[k]` is the slot of no other block.
+    So does a loop from `f(i)` to `f(i + 1)`, where the same operations compute both
+    from nothing but pointers: the lines of one part of a balanced division.
 
     What is assumed: the invariants of a pattern, which the runtime checks where one
-    enters; that buffers which are different arguments do not overlap, but for inputs
-    in `in_place`, of which an iteration reads no element that another one writes.
+    enters; that such an `f` does not decrease; that buffers which are different
+    arguments do not overlap, but for inputs in `in_place`, of which an iteration
+    reads no element that another one writes.
 
     Before, and after:
 
