@@ -583,9 +583,10 @@ def main():
     parser.add_argument("--runs", type=int, default=11, metavar="N", help="runs of each, of which the median counts")
     parser.add_argument("--csv", metavar="FILE", help="where to write the table for programs")
     parser.add_argument("--list", action="store_true", help="print the names of the cases")
-    parser.add_argument("--impatient", action="store_true", help="don't wait until others leave the machine alone")
+    parser.add_argument("--patience", type=float, default=harness.patience, metavar="SECONDS",
+                        help="how long to wait, in all, for others to leave the machine alone")
     options = parser.parse_args()
-    harness.patient = not options.impatient
+    harness.patience = options.patience
     cases = [case for case in all_cases() if re.search(options.filter, str(case))]
     if not cases:
         parser.error(f"expected --filter to match a case (see --list), but got '{options.filter}'")

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The step of examples/, compiled by this project and run by its runtime."""
+
+import array
+import ctypes
+import gzip
+import itertools
+import subprocess
+import tempfile
+
+import harness
+
+DENSE_BUFFER = 0  # BSR_DENSE of bsr/runtime.h
+
+
+def load_runtime():
+    paths = sorted(harness.ROOT.glob("build/*/lib/libbsr_runtime.so"), key=lambda path: path.stat().st_mtime)
+    library = ctypes.CDLL(str(paths[-1]))
+    library.bsr_last_error.restype = ctypes.c_char_p
+    library.bsr_session_buffer.restype = ctypes.c_void_p
+    for name in ("bsr_step_find_role", "bsr_step_find_buffer"):
+        getattr(library, name).restype = ctypes.c_int64
+    return library
+
+
+def make_step(model, batch, rate, threads, name, density):
+    """`density` of the encoder's matrices is stored, in blocks of 16x16."""
+    runtime = load_runtime()
+    source = gzip.decompress((harness.ROOT / "examples" / f"bert_{name}.mlir.gz").read_bytes())
+
+    def check(status):
+        if status:
+            raise RuntimeError(runtime.bsr_last_error().decode())
+
+    step, session = ctypes.c_void_p(), ctypes.c_void_p()
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([harness.find_tool("sparse-compile"), "-", "-o", f"{folder}/step.so",
+                        rf"--mark=match=layers\..*_w$ block=16x16 density={density}"], input=source, check=True)
+        check(runtime.bsr_step_load(f"{folder}/step.so".encode(), ctypes.byref(step)))
+    check(runtime.bsr_session_create(step, ctypes.c_uint64(1), ctypes.byref(session)))
+    check(runtime.bsr_session_initialize(session))
+
+    def buffer(index):
+        if index < 0:
+            raise RuntimeError("expected the step to have the buffers of examples/generate.py, but got others")
+        return runtime.bsr_session_buffer(session, ctypes.c_int64(index))
+
+    for key, rows in batch.items():
+        values = array.array("f" if key == "weights" else "i", itertools.chain(*rows))
+        index = runtime.bsr_step_find_buffer(step, DENSE_BUFFER, f"batch.{key}".encode())
+        ctypes.memmove(buffer(index), values.buffer_info()[0], len(values) * values.itemsize)
+    ctypes.c_float.from_address(buffer(runtime.bsr_step_find_role(step, b"lr"))).value = rate
+    loss = ctypes.c_float.from_address(buffer(runtime.bsr_step_find_role(step, b"loss")))
+
+    def run():
+        check(runtime.bsr_session_run(session))
+        return loss.value
+
+    return run

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The step of examples/generate.py as a user of PyTorch would write it."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Layer(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        h = model.hidden
+        self.heads = model.heads
+        self.qkv, self.out = nn.Linear(h, 3 * h), nn.Linear(h, h)
+        self.ffn1, self.ffn2 = nn.Linear(h, 4 * h), nn.Linear(4 * h, h)
+        self.attention_norm, self.ffn_norm = nn.LayerNorm(h, 1e-12), nn.LayerNorm(h, 1e-12)
+
+    def forward(self, x):
+        batch, tokens, hidden = x.shape
+        q, k, v = self.qkv(x).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, tokens, hidden)
+        x = self.attention_norm(x + self.out(mixed))
+        return self.ffn_norm(x + self.ffn2(F.gelu(self.ffn1(x), approximate="tanh")))
+
+
+class Bert(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        h = model.hidden
+        self.embedding = nn.Embedding(model.vocabulary, h)
+        self.positions = nn.Parameter(torch.zeros(model.tokens, h))
+        self.embedding_norm, self.head_norm = nn.LayerNorm(h, 1e-12), nn.LayerNorm(h, 1e-12)
+        self.layers = nn.ModuleList(Layer(model) for _ in range(model.layers))
+        self.head = nn.Linear(h, h)
+        self.output_bias = nn.Parameter(torch.zeros(model.vocabulary))
+        for name, parameter in self.named_parameters():
+            if parameter.ndim == 2 and name != "positions":
+                nn.init.normal_(parameter, std=0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def forward(self, ids, positions, labels, weights):
+        x = self.embedding_norm(self.embedding(ids) + self.positions)
+        for layer in self.layers:
+            x = layer(x)
+        x = x[torch.arange(len(x))[:, None], positions]
+        x = self.head_norm(F.gelu(self.head(x), approximate="tanh"))
+        logits = F.linear(x, self.embedding.weight, self.output_bias)
+        losses = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), reduction="none")
+        return (losses * weights.flatten()).sum() / weights.sum().clamp(min=1)
+
+
+def make_step(model, batch, rate, threads, name, compile=False, bf16=False):
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    arguments = [torch.tensor(batch[key]) for key in ("ids", "positions", "labels", "weights")]
+    bert = Bert(model)
+    matrices = [p for p in bert.parameters() if p.ndim > 1]
+    vectors = [p for p in bert.parameters() if p.ndim <= 1]
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices}, {"params": vectors, "weight_decay": 0.0}],
+        lr=rate, eps=1e-6, weight_decay=0.01, fused=True)
+    forward = torch.compile(bert) if compile else bert
+
+    def step():
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss = forward(*arguments)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    return step
