@@ -192,23 +192,36 @@ void Chain::drop(int64_t number) {
 }
 
 bool Chain::add(linalg::GenericOp op, IsLeaf isLeaf) {
-  std::optional<Root> next = getRoot(op, isLeaf);
-  if (!next)
+  std::optional<Root> root = getRoot(op, isLeaf);
+  if (!root)
     return false;
+  for (bool isTotal : {false, true}) {
+    Chain next = *this;
+    root->isTotal = isTotal;
+    if (!next.add(*root))
+      continue;
+    *this = std::move(next);
+    return true;
+  }
+  return false;
+}
+
+bool Chain::add(Root next) {
   bool isFirst = roots.empty();
-  roots.push_back(std::move(*next));
+  roots.push_back(std::move(next));
   Root &root = roots.back();
+  linalg::GenericOp op = root.op;
   SmallVector<int64_t> ranges = op.getStaticLoopRanges();
   SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
-  auto isParallel = [&](int64_t loop) {
-    return kinds[loop] == utils::IteratorType::parallel;
+  auto canShare = [&](int64_t loop) {
+    return (kinds[loop] == utils::IteratorType::parallel) != root.isTotal;
   };
 
   // Loops are shared through what roots read of each other, and beyond that
   // through what several of them read.
   if (isFirst) {
     for (int64_t loop : root.order) {
-      if (!isParallel(loop))
+      if (!canShare(loop))
         continue;
       root.shared[loop] = extents.size();
       extents.push_back(ranges[loop]);
@@ -217,12 +230,15 @@ bool Chain::add(linalg::GenericOp op, IsLeaf isLeaf) {
   for (bool isMade : {true, false}) {
     for (const Access &access : root.reads) {
       auto known = tensors.find(access.tensor);
-      if (known == tensors.end() || isMade != !!getProducer(access.tensor))
+      const Root *producer = getProducer(access.tensor);
+      if (known == tensors.end() || isMade != (producer != nullptr))
         continue;
+      if (producer && producer->isTotal)
+        return false;
       for (auto [loop, number] : llvm::zip_equal(access.at, known->second)) {
         if (number < 0)
           continue;
-        bool isFree = loop >= 0 && root.shared[loop] < 0 && isParallel(loop) &&
+        bool isFree = loop >= 0 && root.shared[loop] < 0 && canShare(loop) &&
                       ranges[loop] == extents[number] &&
                       !llvm::is_contained(root.shared, number);
         if (isFree)
@@ -258,13 +274,6 @@ bool Chain::add(linalg::GenericOp op, IsLeaf isLeaf) {
 }
 
 bool Chain::setLanes() {
-  // A work item makes all of a root's sums.
-  for (const Root &root : roots) {
-    SmallVector<utils::IteratorType> kinds = root.op.getIteratorTypesArray();
-    for (int64_t row : getRows(root))
-      if (root.isReduction() && kinds[row] != utils::IteratorType::reduction)
-        return false;
-  }
   auto getLast = [](const Root &root) {
     return root.order.empty() ? -1 : root.shared[root.order.back()];
   };
@@ -272,8 +281,8 @@ bool Chain::setLanes() {
   for (const Root &root : roots)
     if (getLast(root) != lanes)
       lanes = -1;
-  // The rest of the shared loops is outside of the rows.
   for (const Root &root : roots) {
+    // The rest of the shared loops is outside of the rows.
     bool inRows = false;
     for (int64_t loop : root.order) {
       int64_t shared = root.shared[loop];
@@ -281,8 +290,18 @@ bool Chain::setLanes() {
         return false;
       inRows |= shared < 0;
     }
-    // Sums of lanes.
-    if (lanes < 0 && root.isReduction())
+    if (!root.isReduction())
+      continue;
+    // A work item makes all of a root's sums, or its part of totals for all
+    // rows.
+    SmallVector<utils::IteratorType> kinds = root.op.getIteratorTypesArray();
+    for (int64_t row : getRows(root))
+      if ((kinds[row] == utils::IteratorType::parallel) != root.isTotal)
+        return false;
+    if (root.isTotal && lanes < 0)
+      return false;
+    // Sums across lanes.
+    if (root.isTotal || lanes < 0)
       for (unsigned result = 0; result != root.op->getNumResults(); ++result)
         if (!getCombiner(root.op, result))
           return false;
@@ -359,28 +378,64 @@ DenseSet<Value> Chain::getStored() const {
   return stored;
 }
 
+//===----------------------------------------------------------------------===//
+// Emission
+//===----------------------------------------------------------------------===//
+
+static Operation *getCombiner(OpResult sum) {
+  return bsr::getCombiner(cast<linalg::GenericOp>(sum.getOwner()),
+                          sum.getResultNumber());
+}
+
+/// What changes nothing when combined, in all lanes.
+static Value createNeutral(Emitter &e, OpResult sum) {
+  Operation *combiner = getCombiner(sum);
+  TypedAttr neutral = *arith::getNeutralElement(combiner);
+  // Adding a negative zero is no operation, adding a positive one is.
+  if (isa<arith::AddFOp>(combiner))
+    neutral = e.b.getFloatAttr(neutral.getType(), -0.0);
+  return e.broadcast(arith::ConstantOp::create(e.b, e.loc, neutral));
+}
+
+static Value combine(Emitter &e, OpResult sum, Value a, Value b) {
+  return vector::makeArithReduction(
+      e.b, e.loc, *linalg::getCombinerOpKind(getCombiner(sum)), a, b);
+}
+
+/// The lanes of `value`, combined.
+static Value combineLanes(Emitter &e, OpResult sum, Value value) {
+  if (!isa<VectorType>(value.getType()))
+    return value;
+  return vector::ReductionOp::create(
+      e.b, e.loc, *linalg::getCombinerOpKind(getCombiner(sum)), value,
+      arith::FastMathFlags::none);
+}
+
+/// Where the element of `result` lies that its operation makes at `point`.
+static SmallVector<Index> getPlace(OpResult result, ArrayRef<Index> point) {
+  auto op = cast<linalg::GenericOp>(result.getOwner());
+  return applyMap(op.getIndexingMapMatchingResult(result), point);
+}
+
+static Value readInit(Emitter &e, OpResult sum, ArrayRef<Index> place) {
+  auto op = cast<linalg::GenericOp>(sum.getOwner());
+  return e.broadcast(e.read(op.getDpsInits()[sum.getResultNumber()], place));
+}
+
 /// Takes `sums` over `extents` and the inits `totals`, in vectors along the
 /// last extent: each chunk of it in vectors first, then across lanes.
 static SmallVector<Value> emitSums(
     Emitter &e, ArrayRef<int64_t> extents, ArrayRef<OpResult> sums,
     SmallVector<Value> totals,
     llvm::function_ref<SmallVector<Value>(ArrayRef<Index>, ValueRange)> step) {
-  SmallVector<Operation *> combiners =
-      llvm::map_to_vector(sums, [](OpResult sum) {
-        return getCombiner(cast<linalg::GenericOp>(sum.getOwner()),
-                           sum.getResultNumber());
-      });
   int64_t extent = extents.back(), done = 0;
   for (int64_t size = 2 * e.registers.lanes; size; size /= 2) {
     int64_t chunks = (extent - done) / size;
     if (!chunks)
       continue;
     e.width = size;
-    SmallVector<Value> neutral =
-        llvm::map_to_vector(combiners, [&](Operation *combiner) {
-          return e.broadcast(arith::ConstantOp::create(
-              e.b, e.loc, *arith::getNeutralElement(combiner)));
-        });
+    SmallVector<Value> neutral = llvm::map_to_vector(
+        sums, [&](OpResult sum) { return createNeutral(e, sum); });
     SmallVector<Value> partial = e.nest(
         extents.drop_back(), neutral,
         [&](ArrayRef<Index> rows, ValueRange outer) {
@@ -392,62 +447,125 @@ static SmallVector<Value> emitSums(
           });
         });
     e.width = 1;
-    for (auto [total, combiner, sum] :
-         llvm::zip_equal(totals, combiners, partial)) {
-      vector::CombiningKind kind = *linalg::getCombinerOpKind(combiner);
-      if (size > 1)
-        sum = vector::ReductionOp::create(e.b, e.loc, kind, sum,
-                                          arith::FastMathFlags::none);
-      total = vector::makeArithReduction(e.b, e.loc, kind, sum, total);
-    }
+    for (auto [total, sum, part] : llvm::zip_equal(totals, sums, partial))
+      total = combine(e, sum, combineLanes(e, sum, part), total);
     done += chunks * size;
   }
   return totals;
 }
 
-void Chain::emitNest(Emitter &e, const Nest &nest, ArrayRef<Index> work,
-                     const DenseMap<Value, Value> &outputs) const {
+/// Emits `body` for every point of `extents` and every piece of `extent` lanes:
+/// the point with the number of the piece, and the lanes. Pieces of `size`
+/// lanes run in parallel; the rest is divided into powers of two.
+static void
+emitPieces(Emitter &e, ArrayRef<int64_t> extents, int64_t extent, int64_t size,
+           llvm::function_ref<void(SmallVector<Index>, Index)> body) {
+  int64_t whole = extent / size;
+  SmallVector<int64_t> counts(extents);
+  counts.push_back(whole);
+  if (whole)
+    emitParallel(e, counts, [&](ArrayRef<Index> at) {
+      Index low = e.multiplyAdd(at.back(), size, Index::constant(0));
+      e.forLanes(e.materialize(low), size, size,
+                 [&](Index lane) { body(SmallVector<Index>(at), lane); });
+    });
+  if (extent % size)
+    emitParallel(e, extents, [&](ArrayRef<Index> at) {
+      int64_t number = whole;
+      Value low = e.constant(whole * size);
+      e.forLanes(low, extent % size, size, [&](Index lane) {
+        SmallVector<Index> point(at);
+        point.push_back(Index::constant(number++));
+        body(std::move(point), lane);
+      });
+    });
+}
+
+static int64_t getPieceSize(Registers registers) {
+  return registers.lanes * registers.tileVectors();
+}
+
+int64_t Chain::getNumPieces(Registers registers) const {
+  int64_t size = getPieceSize(registers);
+  return extents[lanes] / size +
+         llvm::popcount<uint64_t>(extents[lanes] % size);
+}
+
+SmallVector<OpResult> Chain::getTotals(ArrayRef<const Root *> among) const {
+  SmallVector<OpResult> totals;
+  for (const Root *root : among)
+    if (root->isTotal)
+      llvm::append_range(totals, root->op->getResults());
+  return totals;
+}
+
+SmallVector<MemRefType> Chain::getScratch(Registers registers) const {
+  SmallVector<MemRefType> types;
+  for (const Nest &nest : getNests()) {
+    for (OpResult total : getTotals(nest.roots)) {
+      SmallVector<int64_t> shape{getNumPieces(registers)};
+      for (auto [number, extent] : llvm::enumerate(extents))
+        if (static_cast<int64_t>(number) != lanes)
+          shape.front() *= extent;
+      llvm::append_range(shape, nest.extents);
+      types.push_back(
+          MemRefType::get(shape, getElementTypeOrSelf(total.getType())));
+    }
+  }
+  return types;
+}
+
+void Chain::emitNest(Emitter &e, const Nest &nest, const Item &item,
+                     const DenseMap<Value, Value> &outputs,
+                     const DenseMap<Value, Value> &parts) const {
   auto getPoint = [&](const Root &root, ArrayRef<Index> rows) {
     SmallVector<Index> point(root.op.getNumLoops(), Index::constant(0));
     for (int64_t loop : root.order)
       if (root.shared[loop] >= 0)
-        point[loop] = work[root.shared[loop]];
+        point[loop] = item.at[root.shared[loop]];
     for (auto [loop, row] : llvm::zip(getRows(root), rows))
       point[loop] = row;
     return point;
   };
-  auto getPlace = [](OpResult result, ArrayRef<Index> point) {
-    auto op = cast<linalg::GenericOp>(result.getOwner());
-    return applyMap(op.getIndexingMapMatchingResult(result), point);
-  };
-
   SmallVector<OpResult> sums;
   SmallVector<SmallVector<Index>> places;
   SmallVector<Value> totals;
   for (const Root *root : nest.roots) {
-    if (!root->isReduction())
+    if (!root->isSum())
       continue;
-    SmallVector<Index> point = getPoint(*root, {});
-    for (OpResult result : root->op->getResults()) {
-      sums.push_back(result);
-      places.push_back(getPlace(result, point));
-      Value init = root->op.getDpsInits()[result.getResultNumber()];
-      totals.push_back(e.read(init, places.back()));
+    for (OpResult sum : root->op->getResults()) {
+      sums.push_back(sum);
+      places.push_back(getPlace(sum, getPoint(*root, {})));
+      totals.push_back(readInit(e, sum, places.back()));
     }
   }
 
-  // One step of all sums, and the elements of the same row.
+  // One step of all sums, and the elements and parts of totals of the same row.
   auto step = [&](ArrayRef<Index> rows, ValueRange accumulators) {
     SmallVector<Value> next;
     SmallVector<std::tuple<Value, Value, SmallVector<Index>>> stores;
     for (const Root *root : nest.roots) {
       SmallVector<Index> point = getPoint(*root, rows);
-      if (root->isReduction()) {
+      if (root->isSum()) {
         unsigned count = root->op->getNumResults();
         for (Value value :
              e.evaluate(root->op, point, accumulators.take_front(count)))
           next.push_back(e.broadcast(value));
         accumulators = accumulators.drop_front(count);
+        continue;
+      }
+      if (root->isTotal) {
+        SmallVector<Value> neutral =
+            llvm::map_to_vector(root->op->getResults(), [&](OpResult total) {
+              return createNeutral(e, total);
+            });
+        SmallVector<Value> elements = e.evaluate(root->op, point, neutral);
+        SmallVector<Index> place{item.number};
+        llvm::append_range(place, rows);
+        for (auto [total, part] :
+             llvm::zip_equal(root->op->getResults(), elements))
+          stores.push_back({combineLanes(e, total, e.broadcast(part)),
+                            parts.lookup(total), place});
         continue;
       }
       for (OpResult result : root->op->getResults()) {
@@ -458,18 +576,15 @@ void Chain::emitNest(Emitter &e, const Nest &nest, ArrayRef<Index> work,
         stores.push_back({e.read(result, place), output, place});
       }
     }
-    for (const auto &[value, output, place] : stores)
-      e.store(value, output, place);
+    for (const auto &[value, memref, place] : stores)
+      e.store(value, memref, place);
     return next;
   };
 
-  if (lanes >= 0 || nest.extents.empty()) {
-    for (Value &total : totals)
-      total = e.broadcast(total);
+  if (lanes >= 0 || nest.extents.empty())
     totals = e.nest(nest.extents, totals, step);
-  } else {
+  else
     totals = emitSums(e, nest.extents, sums, totals, step);
-  }
   for (auto [sum, place, total] : llvm::zip_equal(sums, places, totals)) {
     e.remember(sum, place, total);
     if (Value output = outputs.lookup(sum))
@@ -482,37 +597,88 @@ void Chain::emitNest(Emitter &e, const Nest &nest, ArrayRef<Index> work,
           e.setBuffer(result, output);
 }
 
-void Chain::emit(Emitter &e, const DenseMap<Value, Value> &outputs) const {
+/// Emits the totals of `nest` from the work items' parts: lanes along the last
+/// row, one work item after the other.
+void Chain::emitTotals(Emitter &e, const Nest &nest,
+                       const DenseMap<Value, Value> &outputs,
+                       const DenseMap<Value, Value> &parts) const {
+  SmallVector<OpResult> totals = getTotals(nest.roots);
+  if (totals.empty())
+    return;
+  int64_t items =
+      cast<MemRefType>(parts.lookup(totals.front()).getType()).getDimSize(0);
+  auto emitRows = [&](ArrayRef<Index> rows) {
+    SmallVector<SmallVector<Index>> places;
+    SmallVector<Value> values;
+    for (const Root *root : nest.roots) {
+      if (!root->isTotal)
+        continue;
+      SmallVector<Index> point(root->op.getNumLoops(), Index::constant(0));
+      for (auto [loop, row] : llvm::zip_equal(getRows(*root), rows))
+        point[loop] = row;
+      for (OpResult total : root->op->getResults()) {
+        places.push_back(getPlace(total, point));
+        values.push_back(readInit(e, total, places.back()));
+      }
+    }
+    values = e.loop(items, values, [&](Index item, ValueRange sums) {
+      SmallVector<Index> place{item};
+      llvm::append_range(place, rows);
+      SmallVector<Value> next;
+      for (auto [total, sum] : llvm::zip_equal(totals, sums))
+        next.push_back(
+            combine(e, total, e.load(parts.lookup(total), place), sum));
+      return next;
+    });
+    for (auto [total, value, place] : llvm::zip_equal(totals, values, places))
+      if (Value output = outputs.lookup(total))
+        e.store(value, output, place);
+  };
+  if (nest.extents.empty())
+    return emitRows({});
+  emitPieces(e, ArrayRef(nest.extents).drop_back(), nest.extents.back(),
+             getPieceSize(e.registers), [&](SmallVector<Index> at, Index lane) {
+               at.back() = lane;
+               emitRows(at);
+             });
+}
+
+void Chain::emit(Emitter &e, const DenseMap<Value, Value> &outputs,
+                 ValueRange scratch) const {
   SmallVector<Nest> nests = getNests();
+  DenseMap<Value, Value> parts;
+  for (const Nest &nest : nests) {
+    for (OpResult total : getTotals(nest.roots)) {
+      parts[total] = scratch.front();
+      scratch = scratch.drop_front();
+    }
+  }
   // Every piece of the work starts without buffers of what it makes.
-  auto emitItem = [&](ArrayRef<Index> work) {
+  auto emitItem = [&](const Item &item) {
     for (const Nest &nest : nests)
-      emitNest(e, nest, work, outputs);
+      emitNest(e, nest, item, outputs, parts);
     for (const Root &root : roots)
       for (OpResult result : root.op->getResults())
         e.setBuffer(result, Value());
   };
   if (lanes < 0)
-    return emitParallel(e, extents, emitItem);
-
-  // A work item has the lanes of one panel.
-  int64_t panel = e.registers.lanes * e.registers.tileVectors();
-  int64_t extent = extents[lanes], panels = extent / panel;
-  SmallVector<int64_t> counts(extents);
-  auto emitPanels = [&](int64_t count, int64_t first, int64_t size) {
-    counts[lanes] = count;
-    emitParallel(e, counts, [&](ArrayRef<Index> at) {
-      SmallVector<Index> work(at);
-      Value low = e.materialize(
-          e.multiplyAdd(at[lanes], panel, Index::constant(first)));
-      e.forLanes(low, size, panel, [&](Index lane) {
-        work[lanes] = lane;
-        emitItem(work);
-      });
+    return emitParallel(e, extents, [&](ArrayRef<Index> at) {
+      emitItem({SmallVector<Index>(at), Index::constant(0)});
     });
-  };
-  if (panels)
-    emitPanels(panels, 0, panel);
-  if (extent % panel)
-    emitPanels(1, panels * panel, extent % panel);
+
+  SmallVector<int64_t> others(extents);
+  others.erase(others.begin() + lanes);
+  int64_t pieces = getNumPieces(e.registers);
+  emitPieces(e, others, extents[lanes], getPieceSize(e.registers),
+             [&](SmallVector<Index> at, Index lane) {
+               Index number = Index::constant(0);
+               for (auto [index, extent] : llvm::zip(at, others))
+                 number = e.multiplyAdd(number, extent, index);
+               number = e.multiplyAdd(number, pieces, at.back());
+               at.pop_back();
+               at.insert(at.begin() + lanes, lane);
+               emitItem({std::move(at), number});
+             });
+  for (const Nest &nest : nests)
+    emitTotals(e, nest, outputs, parts);
 }

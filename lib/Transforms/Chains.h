@@ -20,6 +20,10 @@ bool isChainable(Operation *op);
 /// are there when a nest is done, and nests that need none of each other's sums
 /// and have the same rows are one.
 ///
+/// A total is a sum over all shared loops, for each row. No root reads it: a
+/// work item leaves its part in scratch memory, and when all of them are there,
+/// they are summed in a fixed order.
+///
 /// Vectors run along the last shared loop, if it is the last one of every
 /// tensor, or else along the last row.
 class Chain {
@@ -28,8 +32,7 @@ public:
   /// computed where it is used.
   using IsLeaf = llvm::function_ref<bool(Value)>;
 
-  /// Makes `op` the last root. False, and the chain is spoilt, if it does not
-  /// fit.
+  /// Makes `op` the last root, if it fits.
   bool add(linalg::GenericOp op, IsLeaf isLeaf);
 
   /// The chain of `roots`, if they are one.
@@ -39,8 +42,12 @@ public:
   /// buffers.
   DenseSet<Value> getStored() const;
 
-  /// Emits the work items.
-  void emit(Emitter &e, const DenseMap<Value, Value> &outputs) const;
+  /// The types of the buffers that the totals need.
+  SmallVector<MemRefType> getScratch(Registers registers) const;
+
+  /// Emits the work items, and the totals after them.
+  void emit(Emitter &e, const DenseMap<Value, Value> &outputs,
+            ValueRange scratch) const;
 
 private:
   /// What a root reads: `tensor` at its loops `at`, one for each dimension, or
@@ -58,7 +65,10 @@ private:
     /// For each loop, the shared loop that it is, or -1.
     SmallVector<int64_t> shared;
 
+    bool isTotal = false;
+
     bool isReduction() const { return op.getNumReductionLoops() != 0; }
+    bool isSum() const { return isReduction() && !isTotal; }
   };
   struct Nest {
     /// The extents of the rows.
@@ -67,6 +77,7 @@ private:
   };
 
   static std::optional<Root> getRoot(linalg::GenericOp op, IsLeaf isLeaf);
+  bool add(Root root);
   /// The root that makes `tensor`, or null.
   const Root *getProducer(Value tensor) const;
   /// The loops of `root` that are rows, outermost first.
@@ -79,8 +90,22 @@ private:
   bool isAligned(const Root &reader, const Access &access,
                  const Root &producer) const;
   SmallVector<Nest> getNests() const;
-  void emitNest(Emitter &e, const Nest &nest, ArrayRef<Index> work,
-                const DenseMap<Value, Value> &outputs) const;
+  /// The results that are totals.
+  SmallVector<OpResult> getTotals(ArrayRef<const Root *> roots) const;
+  /// Pieces of the lanes, each computed at once, a register tile at most.
+  int64_t getNumPieces(Registers registers) const;
+  /// A work item: where its shared loops are, and where its parts of totals
+  /// lie.
+  struct Item {
+    SmallVector<Index> at;
+    Index number;
+  };
+  void emitNest(Emitter &e, const Nest &nest, const Item &item,
+                const DenseMap<Value, Value> &outputs,
+                const DenseMap<Value, Value> &parts) const;
+  void emitTotals(Emitter &e, const Nest &nest,
+                  const DenseMap<Value, Value> &outputs,
+                  const DenseMap<Value, Value> &parts) const;
 
   std::vector<Root> roots;
   /// The extents of the shared loops; 1 for one that is a row now.

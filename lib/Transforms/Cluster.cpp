@@ -209,16 +209,20 @@ static bool isLarge(Value input, Operation *root) {
   return type && generic && type.getNumElements() >= getNumPoints(generic);
 }
 
-/// True if `root` makes the next value of an argument: it is an element-wise
-/// update that happens where the argument lies, and comes last in its kernel.
+/// True if `root` makes the next value of an argument that it reads: an
+/// element-wise update that happens where the argument lies, and therefore in a
+/// kernel that writes nothing before.
 static bool isUpdate(Operation *root, const SetVector<Value> &inputs) {
+  auto step = cast<func::FuncOp>(root->getParentOp());
+  Operation *terminator = root->getBlock()->getTerminator();
   return llvm::any_of(inputs, [&](Value input) {
-    return isa<BlockArgument>(input) &&
-           llvm::any_of(root->getResults(), [&](Value result) {
-             return result.getType() == input.getType() &&
-                    llvm::is_contained(result.getUsers(),
-                                       root->getBlock()->getTerminator());
-           });
+    auto argument = dyn_cast<BlockArgument>(input);
+    if (!argument)
+      return false;
+    auto next = step.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(),
+                                                   "bsr.result");
+    return next &&
+           terminator->getOperand(next.getInt()).getDefiningOp() == root;
   });
 }
 
@@ -226,20 +230,17 @@ bool Clusters::join(size_t number, Operation *root,
                     const SetVector<Value> &inputs) {
   Group &group = groups[number];
   State &state = states[number];
-  auto isLeafHere = [&](Value value) { return isLeaf(value); };
   bool isOneNest = state.isOneNest && group.size() < maxOutputs &&
                    isOnePointwiseNest(group.front(), root);
-  std::optional<Chain> chain;
-  if (state.chain && group.size() < maxRoots && isChainable(root) &&
-      !isUpdate(root, inputs)) {
-    chain = state.chain;
-    if (!chain->add(cast<linalg::GenericOp>(root), isLeafHere))
-      chain.reset();
-  }
-  if (!isOneNest && !chain)
+  bool isChain = state.chain && group.size() < maxRoots &&
+                 !isUpdate(root, inputs) &&
+                 state.chain->add(cast<linalg::GenericOp>(root),
+                                  [&](Value value) { return isLeaf(value); });
+  if (!isOneNest && !isChain)
     return false;
+  if (!isChain)
+    state.chain.reset();
   state.isOneNest = isOneNest;
-  state.chain = std::move(chain);
   group.push_back(root);
   return true;
 }

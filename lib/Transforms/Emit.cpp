@@ -9,6 +9,7 @@
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -83,16 +84,37 @@ static LogicalResult verifyCluster(func::FuncOp cluster) {
 }
 
 /// Emits the body of `cluster` into a function on buffers that takes its place:
-/// inputs, then outputs. Returns, per input, the pattern views that the body
-/// needs (bit 0 rows, bit 1 columns), and the inputs that are only read where
-/// the same element is written.
+/// inputs, then outputs, then scratch memory. Returns, per input, the pattern
+/// views that the body needs (bit 0 rows, bit 1 columns), the inputs that are
+/// only read where the same element is written, and the types of the scratch
+/// buffers.
 static func::FuncOp emit(func::FuncOp cluster, Registers registers,
                          SmallVector<unsigned> &views,
-                         SmallVector<int64_t> &inPlace) {
+                         SmallVector<int64_t> &inPlace,
+                         SmallVector<MemRefType> &scratch) {
   OpBuilder builder(cluster);
   Location loc = cluster.getLoc();
   Block &body = cluster.getBody().front();
   auto returned = cast<func::ReturnOp>(body.getTerminator());
+
+  // Each group of element-wise operations over one space is a nest, so is every
+  // other root; a nest reads what an earlier one wrote from its buffer. If work
+  // items can go through all nests, they do.
+  SmallVector<Operation *> roots = getRoots(body);
+  SmallVector<SmallVector<Operation *>> nests;
+  for (Operation *root : roots) {
+    if (!nests.empty() && isOnePointwiseNest(nests.back().front(), root))
+      nests.back().push_back(root);
+    else
+      nests.push_back({root});
+  }
+  std::optional<Chain> chain;
+  if (nests.size() > 1)
+    chain = matchChain(roots);
+  if (chain) {
+    nests.clear();
+    scratch = chain->getScratch(registers);
+  }
 
   // The signature: a pattern becomes the index arrays of the views in use.
   SmallVector<Type> types;
@@ -118,6 +140,7 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   }
   for (Type type : returned.getOperandTypes())
     types.push_back(getBufferType(type));
+  llvm::append_range(types, scratch);
 
   auto kernel = func::FuncOp::create(builder, loc, cluster.getName(),
                                      builder.getFunctionType(types, {}));
@@ -145,23 +168,8 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   DenseMap<Value, Value> outputs;
   for (Value result : returned.getOperands())
     outputs[result] = entry->getArgument(next++);
-  SmallVector<Operation *> roots = getRoots(body);
-
-  // Each group of element-wise operations over one space is a nest, so is every
-  // other root; a nest reads what an earlier one wrote from its buffer.
-  SmallVector<SmallVector<Operation *>> nests;
-  for (Operation *root : roots) {
-    if (!nests.empty() && isOnePointwiseNest(nests.back().front(), root))
-      nests.back().push_back(root);
-    else
-      nests.push_back({root});
-  }
-  if (nests.size() > 1) {
-    if (std::optional<Chain> chain = matchChain(roots)) {
-      chain->emit(emitter, outputs);
-      nests.clear();
-    }
-  }
+  if (chain)
+    chain->emit(emitter, outputs, entry->getArguments().drop_front(next));
   for (ArrayRef<Operation *> nest : nests) {
     emitNest(emitter, nest, outputs, patterns);
     for (Operation *root : nest)
@@ -182,9 +190,10 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
 }
 
 /// Gives `launch` the operands of the emitted kernel: index arrays for
-/// patterns.
+/// patterns, and results that are scratch memory.
 static void updateLaunch(LaunchOp launch, ArrayRef<unsigned> views,
-                         ArrayRef<int64_t> inPlace) {
+                         ArrayRef<int64_t> inPlace,
+                         ArrayRef<MemRefType> scratch) {
   OpBuilder b(launch);
   Type i32 = b.getI32Type();
   SmallVector<Value> inputs;
@@ -209,8 +218,31 @@ static void updateLaunch(LaunchOp launch, ArrayRef<unsigned> views,
       llvm::append_range(inputs, indices.getResults());
     }
   }
-  launch.getInputsMutable().assign(inputs);
-  launch.setInPlace(lockstep);
+  // A result that is not read is memory for the kernel alone: were its init the
+  // same value as another's, bufferization would let both lie in one place.
+  SmallVector<Value> inits;
+  auto addScratch = [&](ShapedType type) {
+    inits.push_back(bufferization::AllocTensorOp::create(
+        b, launch.getLoc(),
+        RankedTensorType::get(type.getShape(), type.getElementType()),
+        /*dynamicSizes=*/ValueRange()));
+  };
+  for (auto [init, result] :
+       llvm::zip_equal(launch.getInits(), launch.getResults())) {
+    if (result.use_empty())
+      addScratch(cast<ShapedType>(result.getType()));
+    else
+      inits.push_back(init);
+  }
+  for (MemRefType type : scratch)
+    addScratch(type);
+  auto updated = LaunchOp::create(
+      b, launch.getLoc(), TypeRange(ValueRange(inits)), launch.getKernelAttr(),
+      inputs, inits, b.getDenseI64ArrayAttr(lockstep));
+  updated->setDiscardableAttrs(launch->getDiscardableAttrDictionary());
+  launch->replaceAllUsesWith(
+      updated.getResults().take_front(launch->getNumResults()));
+  launch.erase();
 }
 
 namespace {
@@ -231,11 +263,12 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
         continue;
       SmallVector<unsigned> views;
       SmallVector<int64_t> inPlace;
+      SmallVector<MemRefType> scratch;
       if (failed(verifyCluster(cluster)))
         return signalPassFailure();
-      func::FuncOp kernel = emit(cluster, registers, views, inPlace);
+      func::FuncOp kernel = emit(cluster, registers, views, inPlace, scratch);
       for (LaunchOp launch : calls)
-        updateLaunch(launch, views, inPlace);
+        updateLaunch(launch, views, inPlace, scratch);
       symbols.remove(cluster);
       cluster.erase();
       symbols.insert(kernel);

@@ -298,11 +298,28 @@ def layer_norm(p, shape, axis):
     p.check(offsets, dy.sum(others), count * ROUNDOFF * np.abs(dy).sum(others))
 
 
+def two_powers(p, shape, axis):
+    """Two values that later loops of one kernel read and nothing else does."""
+    x, tensor = p.normal(*shape)
+    kept, quotients, want = "ijk".replace("ijk"[axis], ""), [], 0.0
+    sums = [n for i, n in enumerate(shape) if i != axis]
+    for sign, change in [(1, "%n = arith.addf %a, %a : f32"), (-1, "%n = arith.negf %a : f32")]:
+        power = p.generic("ijk->ijk", [tensor], change + "\n %e = math.exp %n : f32\n linalg.yield %e : f32")
+        total = p.generic(f"ijk->{kept}", [power], ADD, [p.fill(sums)])
+        quotients.append(p.generic(f"ijk,{kept}->ijk", [power, total],
+                                   "%q = arith.divf %a, %b : f32\n linalg.yield %q : f32"))
+        wide = np.exp(x.astype(np.float64) * (2 if sign > 0 else -1))
+        want = want + sign * wide / wide.sum(axis, keepdims=True)
+    result = p.generic("ijk,ijk->ijk", quotients, "%d = arith.subf %a, %b : f32\n linalg.yield %d : f32")
+    p.check(result, want, (shape[axis] + 60) * ROUNDOFF * 2)
+
+
 def chains(p):
     for axis in (1, 2):
         for shape in [(2, 7, 20), (3, 37, 5), (2, 33, 37), (1, 16, 64), (3, 1, 9), p.extents(3)]:
             softmax_gradient(p, shape, axis)
             layer_norm(p, shape, axis)
+            two_powers(p, shape, axis)
 
 
 def element_wise(p):

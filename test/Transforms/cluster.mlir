@@ -189,13 +189,12 @@ func.func @operand_of_a_product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tenso
 #id = affine_map<(i) -> (i)>
 #none = affine_map<(i) -> ()>
 
-// Element-wise operations on one tensor are one cluster, unless one needs what is
-// made later: a sum of the other's result.
+// Operations on one tensor are one cluster, unless one needs what is there when all
+// work items are done: a total.
 // CHECK-LABEL: func @not_before_its_operands
-// CHECK:         %[[Y:.*]] = bsr.launch {{.*}} ins(%[[X:[^ ]*]] : tensor<8xf32>)
-// CHECK:         %[[S:.*]] = bsr.launch {{.*}} ins(%[[Y]] : tensor<8xf32>) outs(%{{.*}} : tensor<f32>)
-// CHECK:         %[[Z:.*]] = bsr.launch {{.*}} ins(%[[X]], %[[S]] :
-// CHECK:         return %[[Y]], %[[Z]]
+// CHECK:         %[[Y:.*]]:2 = bsr.launch {{.*}} ins(%[[X:[^ ]*]] : tensor<8xf32>) outs({{.*}} : tensor<8xf32>, tensor<f32>)
+// CHECK:         %[[Z:.*]] = bsr.launch {{.*}} ins(%[[X]], %[[Y]]#1 :
+// CHECK:         return %[[Y]]#0, %[[Z]]
 func.func @not_before_its_operands(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<8xf32>
@@ -228,19 +227,18 @@ func.func @not_before_its_operands(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<
 #token = affine_map<(b, f, t) -> (b, t)>
 #feature = affine_map<(b, f, t) -> (f)>
 
-// A chain along the tokens is one launch. Sums that only it reads are no results; a sum
-// over tokens needs all work items, so it is another launch.
+// A chain along the tokens is one launch, with totals over tokens. Sums that only it
+// reads are no results.
 // CHECK-LABEL: func @softmax
-// CHECK:         %[[P:.*]]:2 = bsr.launch @[[CHAIN:.*]] ins(%arg0 :
-// CHECK:         %[[S:.*]] = bsr.launch {{.*}} ins(%[[P]]#1 :
+// CHECK:         %[[P:.*]]:3 = bsr.launch @[[CHAIN:.*]] ins(%arg0 :
 // CHECK-NOT:     bsr.launch
-// CHECK:         return %[[P]]#1, %[[S]]
+// CHECK:         return %[[P]]#1, %[[P]]#2
 // CHECK:         func.func private @[[CHAIN]](
 // CHECK:           arith.maximumf
 // CHECK:           math.exp
 // CHECK:           arith.addf
 // CHECK:           arith.divf
-// CHECK:           return %{{.*}}, %{{.*}} : tensor<2x5x16xf32>, tensor<2x5x16xf32>
+// CHECK:           return %{{.*}}, %{{.*}}, %{{.*}} : tensor<2x5x16xf32>, tensor<2x5x16xf32>, tensor<5xf32>
 func.func @softmax(%x: tensor<2x5x16xf32>) -> (tensor<2x5x16xf32>, tensor<5xf32>) {
   %zero = arith.constant 0.0 : f32
   %low = arith.constant 0xFF800000 : f32
@@ -295,7 +293,7 @@ func.func @softmax(%x: tensor<2x5x16xf32>) -> (tensor<2x5x16xf32>, tensor<5xf32>
 // CHECK:         %[[S:.*]] = bsr.launch {{.*}} ins(%arg0 :
 // CHECK:         %[[B:.*]] = bsr.launch {{.*}} ins(%arg1, %[[S]] :
 // CHECK:         return %[[B]]
-func.func @update(%x: tensor<8x16xf32>, %b: tensor<16xf32>) -> tensor<16xf32> {
+func.func @update(%x: tensor<8x16xf32>, %b: tensor<16xf32> {bsr.result = 0 : i64}) -> tensor<16xf32> {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<16xf32>
   %i = linalg.fill ins(%zero : f32) outs(%e : tensor<16xf32>) -> tensor<16xf32>

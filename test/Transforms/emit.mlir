@@ -300,6 +300,65 @@ func.func @step(%x: tensor<2x5x36xf32>) -> tensor<2x5x36xf32> {
 
 // -----
 
+#id = affine_map<(b, f, t) -> (b, f, t)>
+#feature = affine_map<(b, f, t) -> (f)>
+
+// A total over tokens (a bias gradient): each work item leaves its part, the sum of its
+// lanes for each row, in scratch memory: two work items of 16 tokens and one of 4 for
+// each sequence. Then these are summed in order.
+// CHECK-LABEL: func private @bias_gradient
+// CHECK-SAME:    %[[X:[^:]*]]: memref<2x24x36xf32>, %[[Y:[^:]*]]: memref<2x24x36xf32>, %[[G:[^:]*]]: memref<24xf32>, %[[PARTS:[^:]*]]: memref<6x24xf32>)
+// CHECK:         scf.forall (%[[B:.*]], %[[I:.*]]) in (2, 2) {
+// CHECK:           %[[FIRST:.*]] = arith.muli %[[B]], %c3
+// CHECK:           %[[ITEM:.*]] = arith.addi %[[FIRST]], %[[I]]
+// CHECK:           scf.for %[[ROW:.*]] = %c0 to %c24
+// CHECK:             %[[E:.*]] = math.tanh
+// CHECK:             %[[SUM:.*]] = vector.reduction <add>
+// CHECK:             vector.store %[[E]], %[[Y]]
+// CHECK:             memref.store %[[SUM]], %[[PARTS]][%[[ITEM]], %[[ROW]]]
+// CHECK:         scf.forall (%{{.*}}) in (2) {
+// CHECK:           scf.for
+// CHECK:             vector.reduction <add>, %{{.*}} : vector<4xf32> into f32
+// CHECK:         %[[TOTAL:.*]] = scf.for %[[ITEM:.*]] = %c0 to %c6 {{.*}} -> (vector<16xf32>)
+// CHECK:           vector.load %[[PARTS]][%[[ITEM]], %c0]
+// CHECK:         vector.store %[[TOTAL]], %[[G]][%c0]
+// CHECK:         scf.for %{{.*}} = %c0 to %c6 {{.*}} -> (vector<8xf32>)
+// CHECK:         return
+func.func private @bias_gradient(%x: tensor<2x24x36xf32>) -> (tensor<2x24x36xf32>, tensor<24xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x24x36xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x : tensor<2x24x36xf32>) outs(%e : tensor<2x24x36xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x24x36xf32>
+  %f = tensor.empty() : tensor<24xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%f : tensor<24xf32>) -> tensor<24xf32>
+  %g = linalg.generic {indexing_maps = [#id, #feature], iterator_types = ["reduction", "parallel", "reduction"]}
+      ins(%y : tensor<2x24x36xf32>) outs(%i : tensor<24xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<24xf32>
+  return %y, %g : tensor<2x24x36xf32>, tensor<24xf32>
+}
+// Memory that nothing reads after the launch is no one else's.
+// CHECK-LABEL: func @step
+// CHECK:         %[[Y:.*]] = bufferization.alloc_tensor() : tensor<2x24x36xf32>
+// CHECK:         %[[S:.*]] = bufferization.alloc_tensor() : tensor<6x24xf32>
+// CHECK:         %[[R:.*]]:3 = bsr.launch @bias_gradient ins({{.*}}) outs(%[[Y]], %{{.*}}, %[[S]] :
+// CHECK:         return %[[R]]#1
+func.func @step(%x: tensor<2x24x36xf32>) -> tensor<24xf32> {
+  %e = tensor.empty() : tensor<2x24x36xf32>
+  %f = tensor.empty() : tensor<24xf32>
+  %y:2 = bsr.launch @bias_gradient ins(%x : tensor<2x24x36xf32>) outs(%e, %f : tensor<2x24x36xf32>, tensor<24xf32>)
+      -> tensor<2x24x36xf32>, tensor<24xf32>
+  return %y#1 : tensor<24xf32>
+}
+
+// -----
+
 // Kernels that are on buffers already are left alone.
 // CHECK-LABEL: func private @written_by_hand(memref<8xf32>, memref<8xf32>)
 // CHECK:         bsr.launch @written_by_hand ins({{.*}}) outs({{.*}}) in_place = [0]

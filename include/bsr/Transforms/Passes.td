@@ -547,11 +547,12 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
     registers (`iter_args`), element-wise operations are computed where they are
     used, transposes, broadcasts and slices are index arithmetic. A chain's work item
     has the lanes of a register tile and goes through the rows in a loop a stage:
-    sums that do not need each other, and what they are sums of, share a loop. Forward
-    products and input gradients gather over one view of the pattern and write
-    disjointly, the weight gradient writes each block once, a sum over tokens is
-    taken in one work item in a fixed order: no atomics, the same bits for any
-    number of threads. Patterns become the index arrays that the kernel walks.
+    sums that do not need each other, and what they are sums of, share a loop; of
+    sums over all tokens it leaves its part in scratch memory. Forward products and
+    input gradients gather over one view of the pattern and write disjointly, the
+    weight gradient writes each block once, a sum over tokens is taken in a fixed
+    order: no atomics, the same bits for any number of threads. Patterns become the
+    index arrays that the kernel walks.
 
     Before:
 
@@ -608,7 +609,8 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
     Statistic<"numKernels", "num-kernels", "Number of kernels emitted">,
   ];
   let dependentDialects = [
-    "arith::ArithDialect", "linalg::LinalgDialect", "math::MathDialect",
+    "arith::ArithDialect", "bufferization::BufferizationDialect",
+    "linalg::LinalgDialect", "math::MathDialect",
     "memref::MemRefDialect", "scf::SCFDialect", "tensor::TensorDialect",
     "vector::VectorDialect",
   ];
