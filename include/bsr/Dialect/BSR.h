@@ -37,8 +37,8 @@ LogicalResult verifyRowView(function_ref<InFlightDiagnostic()> emitError,
                             PatternType type, ArrayRef<int32_t> rowPtr,
                             ArrayRef<int32_t> colIdx);
 
-/// The buffer that holds a ranked tensor of type `type`: its shape and elements,
-/// identity layout.
+/// The buffer that holds a ranked tensor of type `type`: its shape and
+/// elements, identity layout.
 MemRefType getDenseBufferType(Type type);
 
 } // namespace mlir::bsr
