@@ -25,9 +25,10 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
-static MemRefType getBufferType(Type tensor) {
-  auto type = cast<RankedTensorType>(tensor);
-  return MemRefType::get(type.getShape(), type.getElementType());
+/// The tensor `type`, as it is or in panels: what lies in its buffer.
+static RankedTensorType getStoredType(Type type, bool isCut, int64_t panel) {
+  auto tensor = cast<RankedTensorType>(type);
+  return isCut ? getPanelType(tensor, panel) : tensor;
 }
 
 /// What is computed before what reads it: results, and all reductions.
@@ -84,12 +85,12 @@ static LogicalResult verifyCluster(func::FuncOp cluster) {
 }
 
 /// Emits the body of `cluster` into a function on buffers that takes its place:
-/// inputs, then outputs, then scratch memory. Returns, per input, the pattern
-/// views that the body needs (bit 0 rows, bit 1 columns), the inputs that are
-/// only read where the same element is written, and the types of the scratch
-/// buffers.
+/// inputs, then outputs, then scratch memory; `panels` lists the inputs and
+/// outputs that are cut in panels. Returns, per input, the pattern views that
+/// the body needs (bit 0 rows, bit 1 columns), the inputs that are only read
+/// where the same element is written, and the types of the scratch buffers.
 static func::FuncOp emit(func::FuncOp cluster, Registers registers,
-                         SmallVector<unsigned> &views,
+                         ArrayRef<int64_t> panels, SmallVector<unsigned> &views,
                          SmallVector<int64_t> &inPlace,
                          SmallVector<MemRefType> &scratch) {
   OpBuilder builder(cluster);
@@ -119,7 +120,13 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   // The signature: a pattern becomes the index arrays of the views in use.
   SmallVector<Type> types;
   Type i32 = builder.getI32Type();
+  int64_t operand = 0;
+  auto getBufferType = [&](Type type) {
+    return getDenseBufferType(getStoredType(
+        type, llvm::is_contained(panels, operand), registers.panel()));
+  };
   for (BlockArgument argument : body.getArguments()) {
+    operand = argument.getArgNumber();
     views.push_back(0);
     if (auto pattern = dyn_cast<PatternType>(argument.getType())) {
       for (Operation *user : argument.getUsers())
@@ -138,8 +145,10 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
       types.push_back(argument.getType());
     }
   }
-  for (Type type : returned.getOperandTypes())
+  for (Type type : returned.getOperandTypes()) {
+    ++operand;
     types.push_back(getBufferType(type));
+  }
   llvm::append_range(types, scratch);
 
   auto kernel = func::FuncOp::create(builder, loc, cluster.getName(),
@@ -149,6 +158,7 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   Block *entry = kernel.addEntryBlock();
   builder.setInsertionPointToStart(entry);
   Emitter emitter(builder, loc, registers);
+  emitter.panel = panels.empty() ? 0 : registers.panel();
   PatternViews patterns;
   unsigned next = 0;
   for (auto [argument, used] : llvm::zip_equal(body.getArguments(), views)) {
@@ -184,17 +194,41 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
     for (BlockArgument argument : body.getArguments())
       if (Value buffer = emitter.getBuffer(argument))
         if (isa<MemRefType>(buffer.getType()) &&
+            getStoredType(argument.getType(), false, 0).getShape() ==
+                cast<MemRefType>(buffer.getType()).getShape() &&
             !emitter.readElsewhere.contains(buffer))
           inPlace.push_back(argument.getArgNumber());
   return kernel;
 }
 
+/// The operands of `launch` that `bsr-panel` chose to cut in panels.
+static SmallVector<int64_t> getPanels(LaunchOp launch) {
+  auto panels = launch->getAttrOfType<DenseI64ArrayAttr>("bsr.panels");
+  return panels ? SmallVector<int64_t>(panels.asArrayRef())
+                : SmallVector<int64_t>();
+}
+
 /// Gives `launch` the operands of the emitted kernel: index arrays for
-/// patterns, and results that are scratch memory.
-static void updateLaunch(LaunchOp launch, ArrayRef<unsigned> views,
+/// patterns, results in panels, and results that are scratch memory.
+static void updateLaunch(LaunchOp launch, FlatSymbolRefAttr kernel,
+                         Registers registers, ArrayRef<unsigned> views,
                          ArrayRef<int64_t> inPlace,
                          ArrayRef<MemRefType> scratch) {
   OpBuilder b(launch);
+  launch.setKernelAttr(kernel);
+  SmallVector<int64_t> panels = getPanels(launch);
+  for (auto [number, result, init] :
+       llvm::enumerate(launch.getResults(), launch.getInitsMutable())) {
+    if (!llvm::is_contained(
+            panels, static_cast<int64_t>(launch.getInputs().size() + number)))
+      continue;
+    RankedTensorType type =
+        getStoredType(result.getType(), /*isCut=*/true, registers.panel());
+    result.setType(type);
+    init.set(tensor::EmptyOp::create(b, launch.getLoc(), type.getShape(),
+                                     type.getElementType()));
+  }
+  launch->removeAttr("bsr.panels");
   Type i32 = b.getI32Type();
   SmallVector<Value> inputs;
   SmallVector<int64_t> lockstep;
@@ -251,28 +285,38 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    llvm::MapVector<StringRef, SmallVector<LaunchOp>> launches;
+    // A cluster becomes a kernel for each way its buffers are cut.
+    std::map<SmallVector<int64_t>, SmallVector<LaunchOp>> none;
+    llvm::MapVector<StringRef, decltype(none)> launches;
     module.walk([&](LaunchOp launch) {
-      launches[launch.getKernel()].push_back(launch);
+      launches[launch.getKernel()][getPanels(launch)].push_back(launch);
     });
     SymbolTable symbols(module);
     Registers registers{vectorBits / 32, numRegisters};
-    for (auto &[name, calls] : launches) {
+    for (auto &[name, ways] : launches) {
       auto cluster = symbols.lookup<func::FuncOp>(name);
       if (cluster.getNumResults() == 0)
         continue;
-      SmallVector<unsigned> views;
-      SmallVector<int64_t> inPlace;
-      SmallVector<MemRefType> scratch;
       if (failed(verifyCluster(cluster)))
         return signalPassFailure();
-      func::FuncOp kernel = emit(cluster, registers, views, inPlace, scratch);
-      for (LaunchOp launch : calls)
-        updateLaunch(launch, views, inPlace, scratch);
+      SmallVector<func::FuncOp> kernels;
+      for (auto &[panels, calls] : ways) {
+        SmallVector<unsigned> views;
+        SmallVector<int64_t> inPlace;
+        SmallVector<MemRefType> scratch;
+        func::FuncOp kernel =
+            emit(cluster, registers, panels, views, inPlace, scratch);
+        kernels.push_back(kernel);
+        if (kernels.size() > 1)
+          symbols.insert(kernel);
+        for (LaunchOp launch : calls)
+          updateLaunch(launch, FlatSymbolRefAttr::get(kernel), registers, views,
+                       inPlace, scratch);
+        ++numKernels;
+      }
       symbols.remove(cluster);
       cluster.erase();
-      symbols.insert(kernel);
-      ++numKernels;
+      symbols.insert(kernels.front());
     }
   }
 };

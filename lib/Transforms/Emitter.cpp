@@ -196,68 +196,175 @@ Value Emitter::sumLanes(Value value) {
                                      arith::FastMathFlags::reassoc);
 }
 
-Value Emitter::load(Value memref, ArrayRef<Index> at) {
+Value Emitter::sumLanes(ArrayRef<Value> values) {
+  auto type = dyn_cast<VectorType>(values.front().getType());
+  int64_t lanes = type ? type.getNumElements() : 1, count = values.size();
+  if (!llvm::isPowerOf2_64(lanes) || !llvm::isPowerOf2_64(count) ||
+      count > lanes || lanes < 4) {
+    SmallVector<Value> sums = llvm::map_to_vector(
+        values, [&](Value value) { return sumLanes(value); });
+    return vector::FromElementsOp::create(
+        b, loc, VectorType::get({count}, sums.front().getType()), sums);
+  }
+  auto add = [&](Value x, Value y, ArrayRef<int64_t> low,
+                 ArrayRef<int64_t> high) -> Value {
+    return arith::AddFOp::create(b, loc,
+                                 vector::ShuffleOp::create(b, loc, x, y, low),
+                                 vector::ShuffleOp::create(b, loc, x, y, high));
+  };
+  // Each round adds halves of the lanes of two vectors and keeps both sums:
+  // lanes whose number has the bit hold the second one's.
+  SmallVector<Value> sums(values);
+  int64_t bit = 1;
+  for (; sums.size() > 1; bit *= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t lane = 0; lane != lanes; ++lane) {
+      int64_t from = lane & bit ? lanes : 0;
+      // The first round in the order of an unpack instruction.
+      int64_t kept = bit == 1 ? (lane & ~3) + lane % 4 / 2 : lane & ~bit;
+      low.push_back(from + kept);
+      high.push_back(from + kept + (bit == 1 ? 2 : bit));
+    }
+    SmallVector<Value> next;
+    for (size_t pair = 0; pair != sums.size(); pair += 2)
+      next.push_back(add(sums[pair], sums[pair + 1], low, high));
+    sums = std::move(next);
+  }
+  // The lanes above hold more summands of the same sums.
+  Value sum = sums.front();
+  if (count == 1)
+    return vector::FromElementsOp::create(
+        b, loc, VectorType::get({1}, type.getElementType()), sumLanes(sum));
+  for (; lanes > count; lanes /= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t lane = 0; lane != lanes / 2; ++lane) {
+      low.push_back(lane);
+      high.push_back(lane + lanes / 2);
+    }
+    sum = add(sum, sum, low, high);
+  }
+  return sum;
+}
+
+RankedTensorType bsr::getPanelType(RankedTensorType tensor, int64_t panel) {
+  // A way of a first-level cache, and the quarter of it that a block may take.
+  constexpr int64_t way = 4096, share = way / 4;
+  ArrayRef<int64_t> shape = tensor.getShape();
+  int64_t rows = shape[shape.size() - 2];
+  int64_t rowBytes = panel * tensor.getElementTypeBitWidth() / 8;
+  int64_t padding = share / rowBytes;
+  if (rows * rowBytes % way == 0 && rows >= 16 * padding)
+    rows += padding;
+  SmallVector<int64_t> result(shape.drop_back(2));
+  result.append({shape.back() / panel, rows, panel});
+  return tensor.clone(result);
+}
+
+SmallVector<Index> Emitter::place(Value memref, ArrayRef<Index> at) {
   auto type = cast<MemRefType>(memref.getType());
+  SmallVector<Index> result(at);
+  if (type.getRank() == static_cast<int64_t>(at.size()))
+    return result;
+  int64_t extent = type.getShape().back();
+  Index lane = result.pop_back_val(), number, within;
+  if (!lane.base) {
+    number = Index::constant(lane.offset / extent);
+    within = Index::constant(lane.offset % extent);
+  } else {
+    Value linear = materialize(lane), size = constant(extent);
+    number = Index::of(arith::DivUIOp::create(b, loc, linear, size));
+    within = Index::of(arith::RemUIOp::create(b, loc, linear, size));
+  }
+  within.lanes = lane.lanes;
+  within.align = std::gcd(lane.align, extent);
+  result.insert(result.end() - 1, number);
+  result.push_back(within);
+  return result;
+}
+
+bool Emitter::areAdjacent(Value memref, ArrayRef<Index> at) const {
+  auto type = cast<MemRefType>(memref.getType());
+  // A vector of i1 is packed, a buffer of i1 is not.
+  if (type.getElementType().isInteger(1))
+    return false;
+  bool isCut = type.getRank() != static_cast<int64_t>(at.size());
+  ArrayRef<int64_t> shape = type.getShape();
+  if (isCut && at.back().lanes)
+    // Lanes stay within a panel.
+    return llvm::none_of(at.drop_back(), [](Index i) { return i.lanes; }) &&
+           shape.back() % width == 0 && at.back().align % width == 0;
+  if (isCut)
+    return false;
+  bool lanes = false;
+  for (auto [index, extent] : llvm::reverse(llvm::zip_equal(at, shape))) {
+    if (index.lanes && lanes)
+      return false;
+    if (!index.lanes && !lanes && extent != 1)
+      return false;
+    lanes |= index.lanes;
+  }
+  return true;
+}
+
+static bool hasLanes(ArrayRef<Index> at) {
+  return llvm::any_of(at, [](Index i) { return i.lanes; });
+}
+
+/// `at` without lanes, at lane number `lane`.
+static SmallVector<Index> atLane(ArrayRef<Index> at, int64_t lane) {
+  return llvm::map_to_vector(
+      at, [&](Index i) { return i.lanes ? i.scalar().plus(lane) : i; });
+}
+
+Value Emitter::load(Value memref, ArrayRef<Index> at) {
+  Type type = cast<MemRefType>(memref.getType()).getElementType();
   if (lockstep && *lockstep != at)
     readElsewhere.insert(memref);
-  SmallVector<Value> indices =
-      llvm::map_to_vector(at, [&](Index i) { return materialize(i); });
-  bool adjacent = true, lanes = false;
-  for (auto [index, extent] :
-       llvm::reverse(llvm::zip_equal(at, type.getShape()))) {
-    if (index.lanes) {
-      adjacent &= !lanes;
-      lanes = true;
-    } else if (!lanes && extent != 1) {
-      adjacent = false;
-    }
-  }
-  if (!lanes)
-    return memref::LoadOp::create(b, loc, memref, indices);
-  // A vector of i1 is packed, a buffer of i1 is not.
-  if (adjacent && !type.getElementType().isInteger(1))
-    return vector::LoadOp::create(
-        b, loc, VectorType::get({width}, type.getElementType()), memref,
-        indices);
+  auto indices = [&](ArrayRef<Index> at) {
+    return llvm::map_to_vector(place(memref, at),
+                               [&](Index i) { return materialize(i); });
+  };
+  if (!hasLanes(at))
+    return memref::LoadOp::create(b, loc, memref, indices(at));
+  if (areAdjacent(memref, at))
+    return vector::LoadOp::create(b, loc, VectorType::get({width}, type),
+                                  memref, indices(at));
   SmallVector<Value> elements;
-  for (int64_t lane = 0; lane != width; ++lane) {
-    SmallVector<Value> scalars(indices);
-    for (auto [scalar, index] : llvm::zip_equal(scalars, at))
-      if (index.lanes)
-        scalar = arith::AddIOp::create(b, loc, scalar, constant(lane));
-    elements.push_back(memref::LoadOp::create(b, loc, memref, scalars));
-  }
-  return vector::FromElementsOp::create(
-      b, loc, VectorType::get({width}, type.getElementType()), elements);
+  for (int64_t lane = 0; lane != width; ++lane)
+    elements.push_back(
+        memref::LoadOp::create(b, loc, memref, indices(atLane(at, lane))));
+  return vector::FromElementsOp::create(b, loc, VectorType::get({width}, type),
+                                        elements);
 }
 
 void Emitter::store(Value value, Value memref, ArrayRef<Index> at) {
-  auto type = cast<MemRefType>(memref.getType());
-  SmallVector<Value> indices =
-      llvm::map_to_vector(at, [&](Index i) { return materialize(i); });
-  bool adjacent = true, lanes = false;
-  for (auto [index, extent] :
-       llvm::reverse(llvm::zip_equal(at, type.getShape()))) {
-    lanes |= index.lanes;
-    adjacent &= lanes || extent == 1;
-  }
-  if (!lanes) {
-    memref::StoreOp::create(b, loc, value, memref, indices);
+  auto indices = [&](ArrayRef<Index> at) {
+    return llvm::map_to_vector(place(memref, at),
+                               [&](Index i) { return materialize(i); });
+  };
+  if (!hasLanes(at)) {
+    memref::StoreOp::create(b, loc, value, memref, indices(at));
     return;
   }
   value = broadcast(value);
-  if (adjacent && !type.getElementType().isInteger(1)) {
-    vector::StoreOp::create(b, loc, value, memref, indices);
+  if (areAdjacent(memref, at)) {
+    vector::StoreOp::create(b, loc, value, memref, indices(at));
     return;
   }
   for (int64_t lane = 0; lane != width; ++lane) {
-    SmallVector<Value> scalars(indices);
-    for (auto [scalar, index] : llvm::zip_equal(scalars, at))
-      if (index.lanes)
-        scalar = arith::AddIOp::create(b, loc, scalar, constant(lane));
     Value element = vector::ExtractOp::create(b, loc, value, lane);
-    memref::StoreOp::create(b, loc, element, memref, scalars);
+    memref::StoreOp::create(b, loc, element, memref, indices(atLane(at, lane)));
   }
+}
+
+void Emitter::prefetch(Value tensor, ArrayRef<Index> at) {
+  Value memref = getBuffer(tensor);
+  if (!memref)
+    return;
+  SmallVector<Value> indices = llvm::map_to_vector(
+      place(memref, at), [&](Index i) { return materialize(i); });
+  memref::PrefetchOp::create(b, loc, memref, indices, /*isWrite=*/false,
+                             /*localityHint=*/3, /*isDataCache=*/true);
 }
 
 //===----------------------------------------------------------------------===//
@@ -368,10 +475,8 @@ Value Emitter::readPerLane(Value tensor, ArrayRef<Index> at) {
   SmallVector<Value> elements;
   int64_t lanes = width;
   for (int64_t lane = 0; lane != lanes; ++lane) {
-    SmallVector<Index> scalars = llvm::map_to_vector(
-        at, [&](Index i) { return i.lanes ? i.scalar().plus(lane) : i; });
     width = 1;
-    elements.push_back(read(tensor, scalars));
+    elements.push_back(read(tensor, atLane(at, lane)));
     width = lanes;
   }
   return vector::FromElementsOp::create(
@@ -454,7 +559,7 @@ Value Emitter::readUncached(Value tensor, ArrayRef<Index> at) {
 }
 
 /// The element of `tensor` at `indices`; `positions` are what is known of them.
-Value Emitter::extract(Operation *op, Value tensor, ArrayRef<Value> indices,
+Value Emitter::extract(Value tensor, ArrayRef<Value> indices,
                        ArrayRef<std::optional<Index>> positions) {
   bool known = llvm::all_of(llvm::zip_equal(indices, positions), [](auto it) {
     auto [index, position] = it;
@@ -537,7 +642,7 @@ SmallVector<Value> Emitter::evaluate(linalg::GenericOp op,
                             ? std::nullopt
                             : std::optional<Index>(found->second));
       }
-      values[result] = extract(&inner, extractOp.getTensor(),
+      values[result] = extract(extractOp.getTensor(),
                                ArrayRef(operands).drop_front(), known);
       continue;
     }

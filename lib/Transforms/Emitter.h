@@ -46,7 +46,16 @@ struct Registers {
   /// 4 * 4 + 4 + 1 of 32.
   int64_t tileVectors() const { return count >= 32 ? 4 : 2; }
   static constexpr int64_t tileRows = 4;
+  /// Lanes of a panel of activations: the row of a register tile, so that what
+  /// a tile reads lies side by side.
+  int64_t panel() const { return lanes * tileVectors(); }
 };
+
+/// The buffer of `tensor`, `[..., rows, lanes]`, in panels:
+/// `[..., lanes / panel, rows, panel]`. Rows that nobody uses follow where
+/// panels of a power of two of bytes would share the sets of a cache: a block
+/// of rows would push itself out, panel after panel.
+RankedTensorType getPanelType(RankedTensorType tensor, int64_t panel);
 
 /// Emits loops and vectors that compute elements of tensors on demand. A tensor
 /// with a buffer is loaded from it; an element-wise operation, a view or a
@@ -64,6 +73,10 @@ public:
   /// Lanes of the vectors emitted now; 1 emits scalars.
   int64_t width = 1;
 
+  /// Lanes of the panels that buffers are cut in; 0 if none is.
+  int64_t panel = 0;
+
+  /// `memref` has the shape of `tensor`, as it is or in panels.
   void setBuffer(Value tensor, Value memref) { buffers[tensor] = memref; }
   Value getBuffer(Value tensor) const { return buffers.lookup(tensor); }
 
@@ -85,8 +98,11 @@ public:
   SmallVector<Value> evaluate(linalg::GenericOp op, ArrayRef<Index> loops,
                               ValueRange accumulators = {});
 
+  /// The element, or the lanes, of the tensor in `memref` at `at`.
   Value load(Value memref, ArrayRef<Index> at);
   void store(Value value, Value memref, ArrayRef<Index> at);
+  /// Asks for the cache line of `tensor` at `at`, if the tensor has a buffer.
+  void prefetch(Value tensor, ArrayRef<Index> at);
 
   /// A loop from `low` to `high`; `body` gets the induction variable and the
   /// carried values and returns their next values.
@@ -124,6 +140,9 @@ public:
   Value convert(Value value, Type type);
   /// The sum of the lanes of `value`.
   Value sumLanes(Value value);
+  /// The sums of the lanes of each of `values`, side by side in a vector; a
+  /// tree of shuffles where the numbers are powers of two.
+  Value sumLanes(ArrayRef<Value> values);
 
   /// Set while one element-wise nest is emitted: where its results go. `load`
   /// then remembers which buffers are read anywhere else.
@@ -132,11 +151,15 @@ public:
 
 private:
   Value readUncached(Value tensor, ArrayRef<Index> at);
+  /// `at` as a position in `memref`, which may be cut in panels.
+  SmallVector<Index> place(Value memref, ArrayRef<Index> at);
+  /// True if the lanes at `at`, a position in `memref`, lie side by side.
+  bool areAdjacent(Value memref, ArrayRef<Index> at) const;
   /// A scalar that is a constant or the element of a tensor of rank 0.
   Value readScalar(Value scalar);
   Value readPerLane(Value tensor, ArrayRef<Index> at);
 
-  Value extract(Operation *op, Value tensor, ArrayRef<Value> indices,
+  Value extract(Value tensor, ArrayRef<Value> indices,
                 ArrayRef<std::optional<Index>> positions);
 
   struct Key {

@@ -95,6 +95,42 @@ struct Space {
 };
 } // namespace
 
+/// True if `memref` holds `tensor` in panels.
+static bool isCut(Value memref, Value tensor) {
+  return memref && cast<MemRefType>(memref.getType()).getRank() >
+                       cast<RankedTensorType>(tensor.getType()).getRank();
+}
+
+/// Makes the panels of the lanes a loop of `space`, outside of the rows, if a
+/// buffer of `op` with these lanes is cut in panels: a panel is one run of
+/// memory.
+static void cutLanes(Emitter &e, Space &space, linalg::GenericOp op,
+                     const DenseMap<Value, Value> &outputs) {
+  if (!e.panel || !space.lanes || space.laneExtent % e.panel ||
+      space.laneExtent == e.panel)
+    return;
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  auto hasLanes = [&](AffineMap map) {
+    return map.getNumResults() &&
+           map.getResults().back().isFunctionOfDim(*space.lanes);
+  };
+  bool cut = false;
+  for (OpOperand *input : op.getDpsInputOperands())
+    cut |= isCut(e.getBuffer(input->get()), input->get()) &&
+           hasLanes(maps[input->getOperandNumber()]);
+  for (OpResult result : op->getResults())
+    cut |= isCut(outputs.lookup(result), result) &&
+           hasLanes(maps[op.getNumDpsInputs() + result.getResultNumber()]);
+  if (!cut)
+    return;
+  size_t place = space.dims.empty() ? 0 : space.dims.size() - 1;
+  space.dims.insert(space.dims.begin() + place, *space.lanes);
+  space.tiles.insert(space.tiles.begin() + place, e.panel);
+  space.extents.insert(space.extents.begin() + place, space.laneExtent);
+  space.laneExtent = e.panel;
+  space.width = std::min(space.width, e.panel);
+}
+
 /// Emits `body` at every point of `space`: the leading dimensions in parallel,
 /// enough of them for every thread, the rest in loops, lanes innermost. If
 /// there are few points, the lanes are divided among threads too.
@@ -120,7 +156,9 @@ static void emitSpace(Emitter &e, const Space &space, unsigned numLoops,
              if (!space.lanes) {
                body(loops);
              } else {
-               e.forLanes(low, laneExtent, space.width, [&](Index lane) {
+               Index panel = loops[*space.lanes];
+               Value first = panel.isConstant() ? low : e.materialize(panel);
+               e.forLanes(first, laneExtent, space.width, [&](Index lane) {
                  SmallVector<Index> at(loops);
                  at[*space.lanes] = lane;
                  body(at);
@@ -135,8 +173,9 @@ static void emitSpace(Emitter &e, const Space &space, unsigned numLoops,
     perPoint *= count;
   int64_t chunk =
       llvm::alignTo(std::max<int64_t>(itemElements / perPoint, 1), space.width);
-  int64_t chunks =
-      space.lanes && items < minItems ? space.laneExtent / chunk : 0;
+  bool isDivided = space.lanes && items < minItems &&
+                   !llvm::is_contained(space.dims, *space.lanes);
+  int64_t chunks = isDivided ? space.laneExtent / chunk : 0;
   ArrayRef<int64_t> outer = ArrayRef(counts).take_front(split);
   if (chunks < 2) {
     emitParallel(e, outer, [&](ArrayRef<Index> at) {
@@ -229,6 +268,7 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
     space.tiles.push_back(1);
     space.extents.push_back(ranges[*dim]);
   }
+  cutLanes(e, space, first, outputs);
   emitSpace(e, space, ranges.size(), [&](SmallVector<Index> loops) {
     SmallVector<Index> at =
         applyMap(first.getIndexingMapsArray()[first.getNumDpsInputs()], loops);
@@ -339,6 +379,7 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
     extents.push_back(ranges[dim]);
   }
 
+  cutLanes(e, space, op, outputs);
   emitSpace(e, space, ranges.size(), [&](SmallVector<Index> loops) {
     // The points of the register tile.
     SmallVector<SmallVector<Index>> points{loops};

@@ -347,10 +347,26 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
           orders[result] = found.getOrder(result);
     for (Operation &op : llvm::make_early_inc_range(block))
       rewrite(&op);
+    markLanes(block);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
       if (isOpTriviallyDead(&op))
         op.erase();
     orders.clear();
+  }
+
+  static void markLanes(Operation *op) {
+    op->setAttr("bsr.lanes", UnitAttr::get(op->getContext()));
+  }
+
+  /// Marks the operations of the graph whose results have lanes, for
+  /// `bsr-panel`.
+  void markLanes(Block &block) {
+    for (Operation &op : block)
+      if (isa<SpMMOp, linalg::GenericOp>(op) &&
+          llvm::all_of(op.getResults(), [&](Value result) {
+            return getLane(result) && getShape(result).size() > 1;
+          }))
+        markLanes(&op);
   }
 
   /// Gives every user of an empty or constant tensor one of its own: two users
@@ -410,12 +426,14 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
                                 b.getMultiDimIdentityMap(rank)};
     SmallVector<utils::IteratorType> kinds(rank, utils::IteratorType::parallel);
     ++numConversions;
-    return linalg::GenericOp::create(
-               b, loc, type, value, init, maps, kinds,
-               [](OpBuilder &nested, Location loc, ValueRange args) {
-                 linalg::YieldOp::create(nested, loc, args.front());
-               })
-        .getResult(0);
+    auto copy = linalg::GenericOp::create(
+        b, loc, type, value, init, maps, kinds,
+        [](OpBuilder &nested, Location loc, ValueRange args) {
+          linalg::YieldOp::create(nested, loc, args.front());
+        });
+    if (!to.empty())
+      markLanes(copy);
+    return copy.getResult(0);
   }
 
   /// Converts operand `operand` to order `to` where it is not in it.

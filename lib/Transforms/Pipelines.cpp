@@ -125,6 +125,7 @@ static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRLayout());
   addCleanup(pm);
   pm.addPass(bsr::createBSRCluster());
+  pm.addPass(bsr::createBSRPanel({options.vectorBits, options.numRegisters}));
   pm.addPass(bsr::createBSREmit({options.vectorBits, options.numRegisters}));
   pm.addPass(bsr::createBSRVerifyKernels());
   addCleanup(pm);

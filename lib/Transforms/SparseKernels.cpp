@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -98,9 +99,58 @@ struct Activations {
 };
 } // namespace
 
-/// Gathers: a work item is a panel of lanes of one token slice and a line of
-/// blocks of the output. It walks the stored blocks of its line, with a
-/// register tile of `rows` features x `width` lanes of sums.
+/// Bytes of operands that a loop may sweep again and again from the first-level
+/// cache: half of the 32 KiB that the smallest of today's has.
+static constexpr int64_t cacheBytes = 16 * 1024;
+/// Work items of a product, at least: enough for every thread to have its
+/// share.
+static constexpr int64_t minItems = 32;
+
+/// The lines `[first, last)` of part `part` of `parts` of a pattern view with
+/// `lines` lines, cut so that blocks and lines together are equally many.
+static std::pair<Value, Value> getLines(Emitter &e, const PatternView &view,
+                                        int64_t lines, int64_t parts,
+                                        Index part) {
+  if (parts == 1)
+    return {e.constant(0), e.constant(lines)};
+  auto work = [&](Value line) -> Value {
+    return arith::AddIOp::create(e.b, e.loc,
+                                 loadIndex(e, view.ptr, Index::of(line)), line);
+  };
+  Value total = work(e.constant(lines));
+  // The first line that has at least a share of `number` parts before it.
+  auto find = [&](Index number) {
+    Value goal = arith::DivUIOp::create(
+        e.b, e.loc,
+        arith::MulIOp::create(e.b, e.loc, total, e.materialize(number)),
+        e.constant(parts));
+    return e.loop(
+        e.constant(0), e.constant(llvm::Log2_64_Ceil(lines + 1)), 1,
+        {e.constant(0), e.constant(lines)}, [&](Value, ValueRange range) {
+          Value sum = arith::AddIOp::create(e.b, e.loc, range[0], range[1]);
+          Value middle = arith::DivUIOp::create(e.b, e.loc, sum, e.constant(2));
+          Value above =
+              arith::AddIOp::create(e.b, e.loc, middle, e.constant(1));
+          Value less = arith::CmpIOp::create(
+              e.b, e.loc, arith::CmpIPredicate::ult, work(middle), goal);
+          return SmallVector<Value>{
+              arith::SelectOp::create(e.b, e.loc, less, above, range[0]),
+              arith::SelectOp::create(e.b, e.loc, less, range[1], middle)};
+        })[0];
+  };
+  return {find(part), find(part.plus(1))};
+}
+
+/// How many parts to cut `lines` in, if each is an item for each of `others`.
+static int64_t getParts(int64_t lines, int64_t others) {
+  return std::min<int64_t>(lines, llvm::divideCeil(minItems, others));
+}
+
+/// Gathers: a work item is a row of register tiles of lanes of one token slice,
+/// and lines of blocks of the output. For each line it walks the stored blocks,
+/// with a register tile of `rows` features x `panels` panels of sums. So many
+/// blocks at a time as the cache holds, for all tiles of the line; in between
+/// the sums are where they end up.
 static void emitSpMM(Emitter &e, SpMMOp op, Value output,
                      const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
@@ -116,64 +166,150 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
   Type outType = op.getY().getType().getElementType();
 
   int64_t rows = getDivisor(outBlock, Registers::tileRows);
-  int64_t vectors = llvm::bit_floor<uint64_t>(e.registers.tileVectors() *
-                                              Registers::tileRows / rows);
-  int64_t tokens = activations.tokens;
-  int64_t panel = std::min<int64_t>(e.registers.lanes * vectors,
-                                    llvm::bit_floor<uint64_t>(tokens));
-  auto emitLine = [&](ArrayRef<Index> leading, Index line, Value low,
-                      int64_t extent) {
-    e.forLanes(low, extent, panel, [&](Index lane) {
+  int64_t panel = e.registers.panel();
+  int64_t panels = Registers::tileRows / rows;
+  int64_t unroll = getDivisor(inBlock, 4);
+  int64_t bytes = 4 * inBlock * (panels * panel + outBlock);
+  int64_t blocks = std::max<int64_t>(1, cacheBytes / bytes);
+  // One tile a line reads each block once; halves are rounded once.
+  if (outBlock == rows || sumType != outType)
+    blocks = 0;
+
+  // One line, for `lanes.size()` vectors of `e.width` lanes.
+  auto emitLine = [&](ArrayRef<Index> leading, Index line,
+                      ArrayRef<Index> lanes) {
+    auto place = [&](Index feature, Index lane) {
+      return activations.at(leading, feature, lane);
+    };
+    auto outPlace = [&](Index first, int64_t number) {
+      Index feature =
+          e.multiplyAdd(line, outBlock, first.plus(number / lanes.size()));
+      return place(feature, lanes[number % lanes.size()]);
+    };
+    auto emitTile = [&](Index first, Value low, Value high, Value last,
+                        ValueRange inits) {
+      SmallVector<Value> sums =
+          e.loop(low, high, 1, inits, [&](Value block, ValueRange outer) {
+            Index slot = Index::of(loadIndex(e, view.slot, Index::of(block)));
+            Index position =
+                Index::of(loadIndex(e, view.idx, Index::of(block)));
+            Value following = arith::MinUIOp::create(
+                e.b, e.loc, e.materialize(Index::of(block).plus(1)), last);
+            Index next =
+                Index::of(loadIndex(e, view.idx, Index::of(following)));
+            return e.loop(
+                inBlock / unroll, outer, [&](Index step, ValueRange carried) {
+                  SmallVector<Value> sums(carried);
+                  Index from = e.multiplyAdd(step, unroll, Index::constant(0));
+                  for (int64_t i = 0; i != unroll; ++i) {
+                    Index k = from.plus(i);
+                    SmallVector<Value> xs;
+                    for (Index lane : lanes) {
+                      xs.push_back(e.read(
+                          op.getX(),
+                          place(e.multiplyAdd(position, inBlock, k), lane)));
+                      e.prefetch(op.getX(),
+                                 place(e.multiplyAdd(next, inBlock, k),
+                                       lane.scalar()));
+                    }
+                    for (int64_t row = 0; row != rows; ++row) {
+                      SmallVector<Index> entry{slot, k, first.plus(row)};
+                      if (transpose)
+                        std::swap(entry[1], entry[2]);
+                      Value w = e.read(op.getValues(), entry);
+                      for (auto [number, x] : llvm::enumerate(xs)) {
+                        Value &sum = sums[row * lanes.size() + number];
+                        sum = multiplyAdd(e, w, x, sum);
+                      }
+                    }
+                  }
+                  return sums;
+                });
+          });
+      for (auto [number, sum] : llvm::enumerate(sums))
+        e.store(e.convert(sum, outType), output, outPlace(first, number));
+    };
+    Value low = loadIndex(e, view.ptr, line);
+    Value high = loadIndex(e, view.ptr, line.plus(1));
+    Value last = arith::SubIOp::create(
+        e.b, e.loc, arith::MaxUIOp::create(e.b, e.loc, high, e.constant(1)),
+        e.constant(1));
+    SmallVector<Value> zeros = getZeros(e, sumType, rows * lanes.size());
+    auto forTiles = [&](llvm::function_ref<void(Index)> body) {
       e.loop(outBlock / rows, {}, [&](Index tile, ValueRange) {
-        Index first = e.multiplyAdd(tile, rows, Index::constant(0));
-        SmallVector<Value> sums = forBlocks(
-            e, view, line, getZeros(e, sumType, rows),
-            [&](Index slot, Index block, ValueRange outer) {
-              return e.loop(inBlock, outer, [&](Index k, ValueRange carried) {
-                Value x = e.read(
-                    op.getX(),
-                    activations.at(leading, e.multiplyAdd(block, inBlock, k),
-                                   lane));
-                SmallVector<Value> next;
-                for (int64_t row = 0; row != rows; ++row) {
-                  Index out = first.plus(row);
-                  SmallVector<Index> entry{slot, k, out};
-                  if (transpose)
-                    std::swap(entry[1], entry[2]);
-                  Value w = e.read(op.getValues(), entry);
-                  next.push_back(multiplyAdd(e, w, x, carried[row]));
-                }
-                return next;
-              });
-            });
-        for (auto [row, sum] : llvm::enumerate(sums)) {
-          Index feature = e.multiplyAdd(line, outBlock, first.plus(row));
-          e.store(e.convert(sum, outType), output,
-                  activations.at(leading, feature, lane));
-        }
+        body(e.multiplyAdd(tile, rows, Index::constant(0)));
+        return SmallVector<Value>();
+      });
+    };
+    if (!blocks)
+      return forTiles(
+          [&](Index first) { emitTile(first, low, high, last, zeros); });
+    // A line without blocks is a round as well: it writes zeros.
+    Value end = arith::MaxUIOp::create(e.b, e.loc, high,
+                                       e.materialize(Index::of(low).plus(1)));
+    e.loop(low, end, blocks, {}, [&](Value from, ValueRange) {
+      Value to = arith::MinUIOp::create(
+          e.b, e.loc, e.materialize(Index::of(from).plus(blocks)), high);
+      Value isFirst = arith::CmpIOp::create(
+          e.b, e.loc, arith::CmpIPredicate::eq, from, low);
+      forTiles([&](Index first) {
+        SmallVector<Value> inits;
+        for (auto [number, zero] : llvm::enumerate(zeros))
+          inits.push_back(
+              arith::SelectOp::create(e.b, e.loc, isFirst, zero,
+                                      e.load(output, outPlace(first, number))));
+        emitTile(first, from, to, last, inits);
+      });
+      return SmallVector<Value>();
+    });
+  };
+
+  // Full register tiles of lanes, then what is left, in powers of two.
+  int64_t tokens = activations.tokens, tile = panels * panel;
+  auto emitItems = [&](int64_t tiles,
+                       llvm::function_ref<void(
+                           Index, llvm::function_ref<void(ArrayRef<Index>)>)>
+                           forLanes) {
+    SmallVector<int64_t> extents(activations.leading);
+    int64_t others = tiles;
+    for (int64_t extent : extents)
+      others *= extent;
+    int64_t parts = getParts(lines, others);
+    extents.append({tiles, parts});
+    emitParallel(e, extents, [&](ArrayRef<Index> at) {
+      auto [first, end] = getLines(e, view, lines, parts, at.back());
+      e.loop(first, end, 1, {}, [&](Value line, ValueRange) {
+        forLanes(at[at.size() - 2], [&](ArrayRef<Index> lanes) {
+          emitLine(at.drop_back(2), Index::of(line), lanes);
+        });
         return SmallVector<Value>();
       });
     });
   };
-
-  int64_t panels = tokens / panel;
-  SmallVector<int64_t> extents(activations.leading);
-  extents.append({panels, lines});
-  emitParallel(e, extents, [&](ArrayRef<Index> at) {
-    Index low = e.multiplyAdd(at[at.size() - 2], panel, Index::constant(0));
-    emitLine(at.drop_back(2), at.back(), e.materialize(low), panel);
-  });
-  int64_t rest = tokens % panel;
-  if (!rest)
-    return;
-  extents[extents.size() - 2] = 1;
-  emitParallel(e, extents, [&](ArrayRef<Index> at) {
-    emitLine(at.drop_back(2), at.back(), e.constant(panels * panel), rest);
-  });
+  if (int64_t tiles = tokens / tile)
+    emitItems(tiles, [&](Index item, auto body) {
+      e.width = panel;
+      SmallVector<Index> lanes;
+      for (int64_t number = 0; number != panels; ++number) {
+        Index lane = e.multiplyAdd(item, tile, Index::constant(number * panel));
+        lane.lanes = panel > 1;
+        lane.align = panel;
+        lanes.push_back(lane);
+      }
+      body(lanes);
+      e.width = 1;
+    });
+  if (int64_t rest = tokens % tile)
+    emitItems(1, [&](Index, auto body) {
+      e.forLanes(e.constant(tokens - rest), rest, panel,
+                 [&](Index lane) { body(lane); });
+    });
 }
 
-/// A work item is a block row; each stored block of it is a register tile at a
-/// time, summed over all tokens in vectors and then across lanes.
+/// The sums of products of rows of `a` and `b` over tokens: a work item has
+/// lines of blocks. It takes so many tokens at a time that what a block reads
+/// stays in the cache, for all its blocks; in between the sums are where they
+/// end up.
 static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
                       const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
@@ -183,71 +319,168 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
                                   op.getValues().getType()});
   Type outType = op.getValues().getType().getElementType();
   int64_t blockRows = pattern.getBlockRows(),
-          blockCols = pattern.getBlockCols();
-  int64_t rows = getDivisor(blockRows, Registers::tileRows);
-  int64_t cols = getDivisor(blockCols, e.registers.tileVectors());
+          blockCols = pattern.getBlockCols(), lines = pattern.getGridRows();
+  // A register tile: columns last, since sums are stored side by side. Few sums
+  // are spread over several vectors of tokens.
+  int64_t rows = getDivisor(blockRows, e.registers.tileVectors());
+  int64_t cols = getDivisor(blockCols, Registers::tileRows);
+  int64_t strip = getDivisor(blockRows, 16);
+  strip = strip % rows ? rows : strip;
   int64_t tokens = activations.tokens;
-  int64_t width = std::min<int64_t>(
-      // Few sums in a tile: more vectors in flight.
-      e.registers.lanes * std::max<int64_t>(1, 4 / (rows * cols)),
-      llvm::bit_floor<uint64_t>(tokens));
 
-  emitParallel(e, pattern.getGridRows(), [&](ArrayRef<Index> item) {
-    Index line = item.front();
-    forBlocks(e, view, line, {}, [&](Index slot, Index position, ValueRange) {
-      e.nest(
-          {blockRows / rows, blockCols / cols}, {},
-          [&](ArrayRef<Index> tile, ValueRange) {
-            Index row = e.multiplyAdd(tile[0], rows, Index::constant(0));
-            Index col = e.multiplyAdd(tile[1], cols, Index::constant(0));
-            Index aRow = e.multiplyAdd(line, blockRows, row);
-            Index bRow = e.multiplyAdd(position, blockCols, col);
-            SmallVector<Value> totals;
-            int64_t done = 0;
-            for (int64_t size = width; size; size /= 2) {
-              int64_t chunks = (tokens - done) / size;
-              if (!chunks)
-                continue;
-              e.width = size;
-              SmallVector<int64_t> extents(activations.leading);
-              extents.push_back(chunks);
-              SmallVector<Value> sums = e.nest(
-                  extents, getZeros(e, sumType, rows * cols),
-                  [&](ArrayRef<Index> ivs, ValueRange carried) {
-                    Index lane =
-                        e.multiplyAdd(ivs.back(), size, Index::constant(done));
-                    lane.lanes = size > 1;
-                    SmallVector<Value> as, bs, next;
-                    auto read = [&](Value tensor, Index feature) {
-                      return e.read(tensor, activations.at(ivs.drop_back(),
-                                                           feature, lane));
-                    };
-                    for (int64_t i = 0; i != rows; ++i)
-                      as.push_back(read(op.getA(), aRow.plus(i)));
-                    for (int64_t j = 0; j != cols; ++j)
-                      bs.push_back(read(op.getB(), bRow.plus(j)));
-                    for (int64_t i = 0; i != rows; ++i)
-                      for (int64_t j = 0; j != cols; ++j)
-                        next.push_back(multiplyAdd(e, as[i], bs[j],
-                                                   carried[i * cols + j]));
-                    return next;
-                  });
-              e.width = 1;
-              for (auto [number, sum] : llvm::enumerate(sums)) {
-                sum = e.sumLanes(sum);
-                if (done == 0)
-                  totals.push_back(sum);
-                else
-                  totals[number] =
-                      arith::AddFOp::create(e.b, e.loc, totals[number], sum);
-              }
-              done += chunks * size;
+  // Tokens: slices of the leading dimensions, `inner` of the last of them at a
+  // time, so that a strip of rows of `a` fills the cache and no more.
+  int64_t limit = std::max<int64_t>(cacheBytes / (4 * strip), 1);
+  SmallVector<int64_t> slices(activations.leading);
+  int64_t inner = 1;
+  if (sumType != outType) {
+    // Halves are rounded once: all tokens at a time.
+    limit = std::numeric_limits<int64_t>::max() / 2;
+  }
+  SmallVector<int64_t> outerExtents, innerExtents;
+  int64_t taken = tokens;
+  for (int64_t extent : llvm::reverse(slices)) {
+    inner = 1;
+    for (int64_t factor = extent; factor > 1; --factor)
+      if (extent % factor == 0 && factor <= limit / taken) {
+        inner = factor;
+        break;
+      }
+    bool whole = inner == extent;
+    innerExtents.insert(innerExtents.begin(), inner);
+    outerExtents.insert(outerExtents.begin(), extent / inner);
+    taken = whole ? taken * inner : limit;
+  }
+  int64_t laneChunk = tokens;
+  if (tokens > limit)
+    laneChunk = std::max(e.registers.panel(),
+                         limit / e.registers.panel() * e.registers.panel());
+  if (laneChunk >= tokens || tokens % laneChunk)
+    laneChunk = tokens;
+  outerExtents.push_back(tokens / laneChunk);
+
+  // Vectors: one register if a tile has enough sums.
+  int64_t width = std::min<int64_t>(e.registers.lanes,
+                                    llvm::bit_floor<uint64_t>(laneChunk));
+  int64_t ways = std::max<int64_t>(
+      1, Registers::tileRows * e.registers.tileVectors() / (rows * cols));
+
+  int64_t parts = getParts(lines, 1);
+  auto emitTile = [&](ArrayRef<Index> outer, Value isFirst, Index slot,
+                      Index row, Index col, Index aRow, Index bRow) {
+    SmallVector<Value> totals;
+    Value sum;
+    int64_t done = 0;
+    for (int64_t size = width; size; size /= 2) {
+      int64_t vectors = (laneChunk - done) / size;
+      if (!vectors)
+        continue;
+      int64_t spread = getDivisor(vectors, ways);
+      e.width = size;
+      SmallVector<int64_t> extents(innerExtents);
+      extents.push_back(vectors / spread);
+      SmallVector<Value> sums = e.nest(
+          extents, getZeros(e, sumType, rows * cols * spread),
+          [&](ArrayRef<Index> ivs, ValueRange carried) {
+            SmallVector<Index> leading;
+            for (auto [number, iv] : llvm::enumerate(ivs.drop_back()))
+              leading.push_back(
+                  e.multiplyAdd(outer[number], innerExtents[number], iv));
+            SmallVector<Value> next(carried);
+            for (int64_t way = 0; way != spread; ++way) {
+              Index lane = e.multiplyAdd(
+                  outer.back(), laneChunk,
+                  e.multiplyAdd(ivs.back(), size * spread,
+                                Index::constant(done + way * size)));
+              lane.lanes = size > 1;
+              lane.align = size;
+              auto read = [&](Value tensor, Index feature) {
+                return e.read(tensor, activations.at(leading, feature, lane));
+              };
+              SmallVector<Value> as, bs;
+              for (int64_t i = 0; i != rows; ++i)
+                as.push_back(read(op.getA(), aRow.plus(i)));
+              for (int64_t j = 0; j != cols; ++j)
+                bs.push_back(read(op.getB(), bRow.plus(j)));
+              for (int64_t i = 0; i != rows; ++i)
+                for (int64_t j = 0; j != cols; ++j) {
+                  Value &sum = next[(i * cols + j) * spread + way];
+                  sum = multiplyAdd(e, as[i], bs[j], sum);
+                }
             }
-            for (auto [number, total] : llvm::enumerate(totals))
-              e.store(e.convert(total, outType), output,
-                      {slot, row.plus(number / cols), col.plus(number % cols)});
-            return SmallVector<Value>();
+            return next;
           });
+      SmallVector<Value> merged;
+      for (int64_t number = 0; number != rows * cols; ++number) {
+        Value sum = sums[number * spread];
+        for (int64_t way = 1; way != spread; ++way)
+          sum = arith::AddFOp::create(e.b, e.loc, sum,
+                                      sums[number * spread + way]);
+        merged.push_back(sum);
+      }
+      Value part = e.sumLanes(merged);
+      sum = sum ? arith::AddFOp::create(e.b, e.loc, sum, part) : part;
+      done += vectors * size;
+    }
+    e.width = cols;
+    for (int64_t i = 0; i != rows; ++i) {
+      SmallVector<Index> place{slot, row.plus(i), col};
+      place.back().lanes = cols > 1;
+      Value total =
+          cols > 1 ? vector::ExtractStridedSliceOp::create(e.b, e.loc, sum,
+                                                           i * cols, cols, 1)
+                         .getResult()
+                   : vector::ExtractOp::create(e.b, e.loc, sum, i).getResult();
+      total = e.convert(total, outType);
+      if (isFirst) {
+        Value old = e.load(output, place);
+        Value zero = e.broadcast(
+            arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(outType)));
+        old = arith::SelectOp::create(e.b, e.loc, isFirst, zero, old);
+        total = arith::AddFOp::create(e.b, e.loc, old, total);
+      }
+      e.store(total, output, place);
+    }
+    e.width = 1;
+  };
+
+  emitParallel(e, parts, [&](ArrayRef<Index> item) {
+    std::pair<Value, Value> part =
+        getLines(e, view, lines, parts, item.front());
+    e.nest(outerExtents, {}, [&](ArrayRef<Index> outer, ValueRange) {
+      // The first round of tokens writes, the others add.
+      Value isFirst;
+      for (Index index : outer) {
+        if (index.isConstant())
+          continue;
+        Value isZero =
+            arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq,
+                                  e.materialize(index), e.constant(0));
+        isFirst =
+            isFirst
+                ? arith::AndIOp::create(e.b, e.loc, isFirst, isZero).getResult()
+                : isZero;
+      }
+      e.loop(part.first, part.second, 1, {}, [&](Value number, ValueRange) {
+        Index line = Index::of(number);
+        forBlocks(
+            e, view, line, {}, [&](Index slot, Index position, ValueRange) {
+              e.nest({blockRows / strip, blockCols / cols, strip / rows}, {},
+                     [&](ArrayRef<Index> tile, ValueRange) {
+                       Index row = e.multiplyAdd(
+                           tile[0], strip,
+                           e.multiplyAdd(tile[2], rows, Index::constant(0)));
+                       Index col =
+                           e.multiplyAdd(tile[1], cols, Index::constant(0));
+                       emitTile(outer, isFirst, slot, row, col,
+                                e.multiplyAdd(line, blockRows, row),
+                                e.multiplyAdd(position, blockCols, col));
+                       return SmallVector<Value>();
+                     });
+              return SmallVector<Value>();
+            });
+        return SmallVector<Value>();
+      });
       return SmallVector<Value>();
     });
   });

@@ -26,7 +26,7 @@ func.func @products(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<5x32xf32>)
   // CHECK: memref.get_global @[[PTR]]
   // CHECK: %[[V:.*]] = memref.alloc() {{.*}} : memref<3x16x16xf32>
   // CHECK: scf.forall
-  // CHECK:   memref.store %{{.*}}, %[[V]]
+  // CHECK:   vector.store %{{.*}}, %[[V]]
   %q = bsr.constant_pattern row_ptr = [0, 1, 3] col_idx = [1, 0, 1] : !pattern
   %v = bsr.sddmm %q, %x, %y feature_dim = 1
       : !pattern, tensor<5x32xf32>, tensor<5x64xf32> -> tensor<3x16x16xf32>

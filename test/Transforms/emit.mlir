@@ -8,19 +8,27 @@
 
 !pattern = !bsr.pattern<32x64, block = 16x16, slots = 5>
 
-// The forward product gathers: a work item (panel of tokens, block column) walks the
-// column view, with a tile of sums in iter_args, and writes its own block of y.
+// The forward product gathers: a work item (panel of tokens, block columns of equal
+// work, found by bisection) walks the column view, with a tile of sums in iter_args,
+// and writes its own blocks of y. Sums go on from where they lie, but for the first
+// blocks of a column; the rows that the next block needs are asked for early.
 // CHECK-LABEL: func private @forward
 // CHECK-SAME:    %[[PTR:[^:]*]]: memref<5xi32>, %[[IDX:[^:]*]]: memref<5xi32>, %[[SLOT:[^:]*]]: memref<5xi32>
 // CHECK-SAME:    %[[W:[^:]*]]: memref<5x16x16xf32>, %[[X:[^:]*]]: memref<32x48xf32>, %[[Y:[^:]*]]: memref<64x48xf32>
-// CHECK:         scf.forall (%{{.*}}, %[[COLUMN:.*]]) in (3, 4) {
+// CHECK:         scf.forall (%{{.*}}, %[[PART:.*]]) in (3, 4) {
 // CHECK-NOT:       scf.forall
+// CHECK:           %[[FIRST:.*]]:2 = scf.for
+// CHECK:             memref.load %[[PTR]]
+// CHECK:           %[[END:.*]]:2 = scf.for
+// CHECK:           scf.for %[[COLUMN:.*]] = %[[FIRST]]#0 to %[[END]]#0
 // CHECK:           memref.load %[[PTR]][%[[COLUMN]]]
+// CHECK:           arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<16xf32>
 // CHECK:           scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
 // CHECK-DAG:         memref.load %[[SLOT]]
 // CHECK-DAG:         memref.load %[[IDX]]
 // CHECK:             scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
 // CHECK:               vector.load %[[X]]{{.*}} vector<16xf32>
+// CHECK:               memref.prefetch %[[X]]
 // CHECK:               memref.load %[[W]]
 // CHECK:               vector.broadcast
 // CHECK-COUNT-4:   vector.store %{{.*}}, %[[Y]]
@@ -34,8 +42,8 @@ func.func private @forward(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x
 // The transposed product walks the row view.
 // CHECK-LABEL: func private @backward
 // CHECK-SAME:    %[[PTR:[^:]*]]: memref<3xi32>, %{{[^:]*}}: memref<5xi32>, %{{[^:]*}}: memref<5xi32>
-// CHECK:         scf.forall (%{{.*}}, %[[ROW:.*]]) in (3, 2) {
-// CHECK:           memref.load %[[PTR]][%[[ROW]]]
+// CHECK:         scf.forall (%{{.*}}, %{{.*}}) in (3, 2) {
+// CHECK:           memref.load %[[PTR]]
 func.func private @backward(%p: !pattern, %w: tensor<5x16x16xf32>, %y: tensor<64x48xf32>) -> tensor<32x48xf32> {
   %x = bsr.spmm %p, %w, %y transpose feature_dim = 0 : !pattern, tensor<5x16x16xf32>, tensor<64x48xf32> -> tensor<32x48xf32>
   return %x : tensor<32x48xf32>
@@ -47,8 +55,9 @@ func.func private @backward(%p: !pattern, %w: tensor<5x16x16xf32>, %y: tensor<64
 // CHECK-SAME:    %{{[^:]*}}: memref<3xi32>, {{.*}}, %[[G:[^:]*]]: memref<5x16x16xf32>)
 // CHECK:         scf.forall (%{{.*}}) in (2) {
 // CHECK:           scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
-// CHECK:           vector.reduction <add>, %{{.*}} fastmath<reassoc> : vector<8xf32> into f32
-// CHECK:           memref.store %{{.*}}, %[[G]]
+// CHECK-COUNT-14:  vector.shuffle
+// CHECK-NOT:       vector.reduction
+// CHECK:           vector.store %{{.*}}, %[[G]]{{.*}} vector<4xf32>
 func.func private @gradient(%p: !pattern, %x: tensor<32x48xf32>, %y: tensor<64x48xf32>) -> tensor<5x16x16xf32> {
   %g = bsr.sddmm %p, %x, %y feature_dim = 0 : !pattern, tensor<32x48xf32>, tensor<64x48xf32> -> tensor<5x16x16xf32>
   return %g : tensor<5x16x16xf32>

@@ -5,8 +5,8 @@
 // Attention between sparse projections: queries are the lanes of the scores, keys
 // are what softmax reduces, heads are no lanes.
 // CHECK-LABEL: func @attention
-// CHECK:         %[[Q:.*]] = bsr.spmm {{.*}} feature_dim = 1 : {{.*}} -> tensor<2x64x48xf32>
-// CHECK:         %[[K:.*]] = bsr.spmm {{.*}} feature_dim = 1 : {{.*}} -> tensor<2x64x40xf32>
+// CHECK:         %[[Q:.*]] = bsr.spmm {{.*}} feature_dim = 1 {bsr.lanes} : {{.*}} -> tensor<2x64x48xf32>
+// CHECK:         %[[K:.*]] = bsr.spmm {{.*}} feature_dim = 1 {bsr.lanes} : {{.*}} -> tensor<2x64x40xf32>
 // CHECK-DAG:     %[[QH:.*]] = tensor.expand_shape %[[Q]] {{.*}} into tensor<2x4x16x48xf32>
 // CHECK-DAG:     %[[KH:.*]] = tensor.expand_shape %[[K]] {{.*}} into tensor<2x4x16x40xf32>
 // CHECK:         %[[SCORES:.*]] = linalg.generic {{.*}} ins(%[[QH]], %[[KH]] {{.*}} outs(%{{.*}} : tensor<2x4x40x48xf32>)
@@ -86,11 +86,11 @@ func.func @feature_in_the_middle(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tens
 // CHECK:         tensor.collapse_shape %[[X]] {{.*}} into tensor<48x32xf32>
 // CHECK:         linalg.generic
 // CHECK:           linalg.yield %in
-// CHECK:         %[[Y:.*]] = bsr.spmm {{.*}} feature_dim = 0 : {{.*}} -> tensor<64x48xf32>
+// CHECK:         %[[Y:.*]] = bsr.spmm {{.*}} feature_dim = 0 {bsr.lanes} : {{.*}} -> tensor<64x48xf32>
 // CHECK:         %[[H:.*]] = linalg.generic {{.*}} ins(%[[Y]], %{{.*}} : tensor<64x48xf32>, tensor<64xf32>)
 // CHECK:         %[[PART:.*]] = tensor.extract_slice %[[H]][32, 0] [32, 48] [1, 1] : tensor<64x48xf32> to tensor<32x48xf32>
 // CHECK-NEXT:    %[[TOKENS:.*]] = tensor.extract_slice %[[PART]][0, 16] [32, 32] [1, 1] : tensor<32x48xf32> to tensor<32x32xf32>
-// CHECK-NEXT:    %[[Z:.*]] = bsr.spmm {{.*}}, %[[TOKENS]] feature_dim = 0 : {{.*}} -> tensor<64x32xf32>
+// CHECK-NEXT:    %[[Z:.*]] = bsr.spmm {{.*}}, %[[TOKENS]] feature_dim = 0 {bsr.lanes} : {{.*}} -> tensor<64x32xf32>
 // CHECK:         %[[R:.*]] = linalg.generic {{.*}} ins(%[[Z]] : tensor<64x32xf32>)
 // CHECK:           linalg.yield %in
 // CHECK:         return %[[R]] : tensor<32x64xf32>
@@ -119,9 +119,9 @@ func.func @reshapes_and_slices(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor
 // Products along either dimension of one tensor: each has lanes along its tokens,
 // whatever lanes the operand got from another product.
 // CHECK-LABEL: func @mixer
-// CHECK:         %[[Y:.*]] = bsr.spmm {{.*}} feature_dim = 1 : {{.*}} -> tensor<2x32x48xf32>
+// CHECK:         %[[Y:.*]] = bsr.spmm {{.*}} feature_dim = 1 {bsr.lanes} : {{.*}} -> tensor<2x32x48xf32>
 // CHECK:         %[[T:.*]] = linalg.generic {{.*}} ins(%[[Y]] : tensor<2x32x48xf32>) outs(%{{.*}} : tensor<2x48x32xf32>)
-// CHECK:         %[[Z:.*]] = bsr.spmm {{.*}}, %[[T]] feature_dim = 1 : {{.*}} -> tensor<2x48x32xf32>
+// CHECK:         %[[Z:.*]] = bsr.spmm {{.*}}, %[[T]] feature_dim = 1 {bsr.lanes} : {{.*}} -> tensor<2x48x32xf32>
 // CHECK:         bsr.sddmm {{.*}}, %[[T]], %[[Z]] feature_dim = 1 : {{.*}}, tensor<2x48x32xf32>, tensor<2x48x32xf32>
 func.func @mixer(%p: !channels, %w: tensor<3x16x16xf32>, %q: !tokens, %v: tensor<3x16x16xf32>, %x: tensor<2x48x32xf32>)
     -> (tensor<2x48x32xf32>, tensor<3x16x16xf32>) {

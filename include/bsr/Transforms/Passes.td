@@ -388,6 +388,7 @@ def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
     token dimension of each value moves last, its type and the maps of its users
     are permuted, nothing is packed. Arguments and results of the function keep
     their layout. Where an operation cannot take the layout, one copy converts.
+    Operations whose results have lanes are marked, `bsr.lanes`, for `bsr-panel`.
     Operations that only move elements vanish into the maps of their users first.
 
     Before:
@@ -424,21 +425,21 @@ def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
       %0 = tensor.empty() : tensor<32x48xf32>
       %xt = linalg.generic {indexing_maps = [#map, #map1],
                             iterator_types = ["parallel", "parallel"]}
-          ins(%x : tensor<48x32xf32>) outs(%0 : tensor<32x48xf32>) {
+          ins(%x : tensor<48x32xf32>) outs(%0 : tensor<32x48xf32>) attrs = {bsr.lanes} {
       ^bb0(%in: f32, %out: f32):
         linalg.yield %in : f32
       } -> tensor<32x48xf32>
-      %y = bsr.spmm %p, %w, %xt feature_dim = 0
+      %y = bsr.spmm %p, %w, %xt feature_dim = 0 {bsr.lanes}
           : !pattern, tensor<3x16x16xf32>, tensor<32x48xf32> -> tensor<64x48xf32>
       %1 = tensor.empty() : tensor<64x48xf32>
       %h = linalg.generic {indexing_maps = [#map, #map],
                            iterator_types = ["parallel", "parallel"]}
-          ins(%y : tensor<64x48xf32>) outs(%1 : tensor<64x48xf32>) {
+          ins(%y : tensor<64x48xf32>) outs(%1 : tensor<64x48xf32>) attrs = {bsr.lanes} {
       ^bb0(%in: f32, %out: f32):
         %3 = math.tanh %in : f32
         linalg.yield %3 : f32
       } -> tensor<64x48xf32>
-      %z = bsr.spmm %p, %w, %h transpose feature_dim = 0
+      %z = bsr.spmm %p, %w, %h transpose feature_dim = 0 {bsr.lanes}
           : !pattern, tensor<3x16x16xf32>, tensor<64x48xf32> -> tensor<32x48xf32>
       %2 = tensor.empty() : tensor<48x32xf32>
       %zt = linalg.generic {indexing_maps = [#map, #map1],
@@ -535,6 +536,75 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
   ];
   let dependentDialects = [
     "bsr::BSRDialect", "func::FuncDialect", "tensor::TensorDialect",
+  ];
+}
+
+def BSRPanel : Pass<"bsr-panel", "ModuleOp"> {
+  let summary = "Choose the activations whose buffers are cut in panels";
+  let description = [{
+    A product reads a few lanes of many rows of an activation `[..., rows, lanes]`.
+    Cut in panels, `[..., lanes / panel, rows, panel]`, what a register tile reads
+    is one run of memory: no conflicts in the caches, few pages, and a panel stays
+    in the second-level cache while all blocks of a weight stream over it. A panel
+    is as wide as the register tile (16 lanes with 16 registers of 256 bits, 64
+    with 32 of 512). Kernels compute positions from the tensor's own indices, so
+    nothing else changes and nothing is repacked between layers.
+
+    The attribute `bsr.panels` of a launch lists those of its operands that are
+    cut; `bsr-emit` makes their buffers and types so. Results of kernels are cut
+    that `bsr-layout` gave lanes (`bsr.lanes`), which the panel divides, and which
+    only kernels read: arguments and results of the step stay as they are.
+
+    Before:
+
+    ```mlir
+    !pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
+    func.func private @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
+        -> tensor<32x64xf32> {
+      %y = bsr.spmm %p, %w, %x feature_dim = 0 {bsr.lanes}
+          : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32> -> tensor<32x64xf32>
+      return %y : tensor<32x64xf32>
+    }
+    func.func @step(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
+        -> tensor<32x64xf32> {
+      %init = tensor.empty() : tensor<32x64xf32>
+      %h = bsr.launch @product ins(%p, %w, %x : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32>)
+          outs(%init : tensor<32x64xf32>) -> tensor<32x64xf32>
+      %y = bsr.launch @product ins(%p, %w, %h : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32>)
+          outs(%init : tensor<32x64xf32>) -> tensor<32x64xf32>
+      return %y : tensor<32x64xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    !pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
+    func.func private @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
+        -> tensor<32x64xf32> {
+      %y = bsr.spmm %p, %w, %x feature_dim = 0 {bsr.lanes}
+          : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32> -> tensor<32x64xf32>
+      return %y : tensor<32x64xf32>
+    }
+    func.func @step(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
+        -> tensor<32x64xf32> {
+      %init = tensor.empty() : tensor<32x64xf32>
+      %h = bsr.launch @product ins(%p, %w, %x : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32>)
+          outs(%init : tensor<32x64xf32>) {bsr.panels = array<i64: 3>} -> tensor<32x64xf32>
+      %y = bsr.launch @product ins(%p, %w, %h : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32>)
+          outs(%init : tensor<32x64xf32>) {bsr.panels = array<i64: 2>} -> tensor<32x64xf32>
+      return %y : tensor<32x64xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
+           "Width of a vector register in bits">,
+    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
+           "Number of vector registers">,
+  ];
+  let statistics = [
+    Statistic<"numPanels", "num-panels", "Number of activations cut in panels">,
   ];
 }
 
