@@ -14,8 +14,6 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// Work items below which the lanes are divided among threads too.
-static constexpr int64_t minItems = 16;
 /// Work items above which loops are kept inside of them.
 static constexpr int64_t maxItems = 64;
 /// Elements of a work item that divides lanes.
@@ -173,7 +171,7 @@ static void emitSpace(Emitter &e, const Space &space, unsigned numLoops,
     perPoint *= count;
   int64_t chunk =
       llvm::alignTo(std::max<int64_t>(itemElements / perPoint, 1), space.width);
-  bool isDivided = space.lanes && items < minItems &&
+  bool isDivided = space.lanes && items < minItems / 2 &&
                    !llvm::is_contained(space.dims, *space.lanes);
   int64_t chunks = isDivided ? space.laneExtent / chunk : 0;
   ArrayRef<int64_t> outer = ArrayRef(counts).take_front(split);
@@ -303,6 +301,18 @@ Operation *bsr::getCombiner(linalg::GenericOp op, unsigned result) {
     return nullptr;
   return linalg::getCombinerOpKind(combiners.front()) ? combiners.front()
                                                       : nullptr;
+}
+
+bool bsr::isSum(linalg::GenericOp op) {
+  return llvm::all_of(llvm::seq(op->getNumResults()), [&](unsigned result) {
+    return isa_and_nonnull<arith::AddFOp>(getCombiner(op, result));
+  });
+}
+
+int64_t bsr::getDivisor(int64_t extent, int64_t limit) {
+  while (extent % limit)
+    --limit;
+  return limit;
 }
 
 void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
@@ -478,8 +488,10 @@ void bsr::emitNest(Emitter &e, ArrayRef<Operation *> roots,
   Operation *op = roots.front();
   if (isPointwise(op))
     emitPointwise(e, roots, outputs);
-  else if (auto generic = dyn_cast<linalg::GenericOp>(op))
-    emitReduction(e, generic, outputs);
-  else
+  else if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+    if (!emitContraction(e, generic, outputs))
+      emitReduction(e, generic, outputs);
+  } else {
     emitSparse(e, op, outputs.lookup(op->getResult(0)), patterns);
+  }
 }

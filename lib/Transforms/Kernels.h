@@ -44,11 +44,29 @@ void emitNest(Emitter &emitter, ArrayRef<Operation *> roots,
 void emitParallel(Emitter &emitter, ArrayRef<int64_t> extents,
                   llvm::function_ref<void(ArrayRef<Index>)> body);
 
+/// Bytes of operands that a loop may sweep again and again from the first-level
+/// cache: half of the 32 KiB that the smallest of today's has.
+constexpr int64_t cacheBytes = 16 * 1024;
+/// Work items of a product, at least: enough for every thread to have its
+/// share.
+constexpr int64_t minItems = 32;
+
+/// The largest of `limit` and below that divides `extent`.
+int64_t getDivisor(int64_t extent, int64_t limit);
+
+/// True if `op` adds up, in floating point, what it reads along its reduced
+/// loops.
+bool isSum(linalg::GenericOp op);
+
 /// The nests of single operations.
 void emitPointwise(Emitter &emitter, ArrayRef<Operation *> roots,
                    const DenseMap<Value, Value> &outputs);
 void emitReduction(Emitter &emitter, linalg::GenericOp op,
                    const DenseMap<Value, Value> &outputs);
+/// Emits `op` if it is a product of two tensors that vectors can run along;
+/// false, and nothing emitted, if not.
+bool emitContraction(Emitter &emitter, linalg::GenericOp op,
+                     const DenseMap<Value, Value> &outputs);
 /// Emits a product or another operation of the dialect into `output`.
 void emitSparse(Emitter &emitter, Operation *op, Value output,
                 const PatternViews &patterns);

@@ -49,13 +49,6 @@ static SmallVector<Value> forBlocks(
   });
 }
 
-/// The largest of `limit` and below that divides `extent`.
-static int64_t getDivisor(int64_t extent, int64_t limit) {
-  while (extent % limit)
-    --limit;
-  return limit;
-}
-
 static Value multiplyAdd(Emitter &e, Value a, Value c, Value sum) {
   Type type = getElementTypeOrSelf(sum.getType());
   Value product =
@@ -98,13 +91,6 @@ struct Activations {
   SmallVector<int64_t> leading;
 };
 } // namespace
-
-/// Bytes of operands that a loop may sweep again and again from the first-level
-/// cache: half of the 32 KiB that the smallest of today's has.
-static constexpr int64_t cacheBytes = 16 * 1024;
-/// Work items of a product, at least: enough for every thread to have its
-/// share.
-static constexpr int64_t minItems = 32;
 
 /// The lines `[first, last)` of part `part` of `parts` of a pattern view with
 /// `lines` lines, cut so that blocks and lines together are equally many.
