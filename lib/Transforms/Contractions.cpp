@@ -348,7 +348,7 @@ void ContractionEmitter::emitDot() {
       if (!count)
         continue;
       e.width = size;
-      int64_t unroll = getDivisor(count, 2);
+      int64_t unroll = getDivisor(count, e.registers.panel() / size);
       SmallVector<Value> zeros(numSums,
                                e.broadcast(arith::ConstantOp::create(
                                    e.b, e.loc, e.b.getZeroAttr(type))));
@@ -414,15 +414,8 @@ void ContractionEmitter::emitDot() {
           arith::MinUIOp::create(e.b, e.loc, e.materialize(low.plus(perBlock)),
                                  e.constant(cols.count));
       forPoints(rounds, at, [&](ArrayRef<Index> at) {
-        Value isFirst;
-        for (unsigned dim : rounds) {
-          Value isZero =
-              arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq,
-                                    e.materialize(at[dim]), e.constant(0));
-          isFirst = isFirst ? arith::AndIOp::create(e.b, e.loc, isFirst, isZero)
-                                  .getResult()
-                            : isZero;
-        }
+        Value isFirst = e.areZero(
+            llvm::map_to_vector(rounds, [&](unsigned dim) { return at[dim]; }));
         e.loop(e.materialize(low), high, 1, {}, [&](Value tile, ValueRange) {
           SmallVector<Index> point(at);
           point[*c.col] = e.multiplyAdd(Index::of(tile), cols.size,

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
 #include <numeric>
@@ -57,6 +58,18 @@ std::optional<Index> Emitter::linearize(Index a, int64_t extent, Index c) {
   if (a.lanes)
     return std::nullopt;
   return multiplyAdd(a, extent, c);
+}
+
+Value Emitter::areZero(ArrayRef<Index> indices) {
+  Value all;
+  for (Index index : indices) {
+    if (index.isConstant())
+      continue;
+    Value isZero = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                                         materialize(index), constant(0));
+    all = all ? arith::AndIOp::create(b, loc, all, isZero).getResult() : isZero;
+  }
+  return all;
 }
 
 SmallVector<Index> bsr::applyMap(AffineMap map, ArrayRef<Index> loops) {
@@ -148,9 +161,8 @@ void Emitter::forLanes(Value low, int64_t extent, int64_t lanes,
   if (done == lanes) {
     chunk(low, 0, lanes);
   } else if (done > 0) {
-    Value high = materialize(Index{low, done});
-    loop(low, high, lanes, {}, [&](Value iv, ValueRange) {
-      chunk(iv, 0, lanes);
+    loop(done / lanes, {}, [&](Index number, ValueRange) {
+      chunk(materialize(multiplyAdd(number, lanes, Index::of(low))), 0, lanes);
       return SmallVector<Value>();
     });
   }
@@ -260,6 +272,28 @@ RankedTensorType bsr::getPanelType(RankedTensorType tensor, int64_t panel) {
   return tensor.clone(result);
 }
 
+std::optional<Value> Emitter::divideExactly(Value value, int64_t divisor) {
+  if (std::optional<int64_t> number = getConstantIntValue(value))
+    return *number % divisor == 0
+               ? std::optional<Value>(constant(*number / divisor))
+               : std::nullopt;
+  if (auto product = value.getDefiningOp<arith::MulIOp>()) {
+    std::optional<int64_t> factor = getConstantIntValue(product.getRhs());
+    if (!factor || *factor % divisor)
+      return std::nullopt;
+    return arith::MulIOp::create(b, loc, product.getLhs(),
+                                 constant(*factor / divisor))
+        .getResult();
+  }
+  if (auto sum = value.getDefiningOp<arith::AddIOp>()) {
+    std::optional<Value> x = divideExactly(sum.getLhs(), divisor);
+    std::optional<Value> y = divideExactly(sum.getRhs(), divisor);
+    if (x && y)
+      return arith::AddIOp::create(b, loc, *x, *y).getResult();
+  }
+  return std::nullopt;
+}
+
 SmallVector<Index> Emitter::place(Value memref, ArrayRef<Index> at) {
   auto type = cast<MemRefType>(memref.getType());
   SmallVector<Index> result(at);
@@ -269,6 +303,10 @@ SmallVector<Index> Emitter::place(Value memref, ArrayRef<Index> at) {
   Index lane = result.pop_back_val(), number, within;
   if (!lane.base) {
     number = Index::constant(lane.offset / extent);
+    within = Index::constant(lane.offset % extent);
+  } else if (auto whole = divideExactly(lane.base, extent);
+             whole && lane.offset >= 0) {
+    number = Index::of(*whole).plus(lane.offset / extent);
     within = Index::constant(lane.offset % extent);
   } else {
     Value linear = materialize(lane), size = constant(extent);

@@ -134,6 +134,8 @@ public:
   /// adjacent.
   std::optional<Index> linearize(Index a, int64_t extent, Index b);
   Index multiplyAdd(Index a, int64_t factor, Index b);
+  /// True at run time if all of `indices` are 0; null if all are constants.
+  Value areZero(ArrayRef<Index> indices);
   /// `value` as a vector of `width` if it is a scalar.
   Value broadcast(Value value);
   /// Float conversion of a scalar or vector to element type `type`.
@@ -151,6 +153,8 @@ public:
 
 private:
   Value readUncached(Value tensor, ArrayRef<Index> at);
+  /// `value / divisor`, if what computes `value` shows that there is no rest.
+  std::optional<Value> divideExactly(Value value, int64_t divisor);
   /// `at` as a position in `memref`, which may be cut in panels.
   SmallVector<Index> place(Value memref, ArrayRef<Index> at);
   /// True if the lanes at `at`, a position in `memref`, lie side by side.

@@ -92,13 +92,20 @@ struct Activations {
 };
 } // namespace
 
-/// The lines `[first, last)` of part `part` of `parts` of a pattern view with
+/// Calls `body` for the lines of part `part` of `parts` of a pattern view with
 /// `lines` lines, cut so that blocks and lines together are equally many.
-static std::pair<Value, Value> getLines(Emitter &e, const PatternView &view,
-                                        int64_t lines, int64_t parts,
-                                        Index part) {
-  if (parts == 1)
-    return {e.constant(0), e.constant(lines)};
+static void forLines(Emitter &e, const PatternView &view, int64_t lines,
+                     int64_t parts, Index part,
+                     llvm::function_ref<void(Index)> body) {
+  if (parts == lines)
+    return body(part);
+  if (parts == 1) {
+    e.loop(lines, {}, [&](Index line, ValueRange) {
+      body(line);
+      return SmallVector<Value>();
+    });
+    return;
+  }
   auto work = [&](Value line) -> Value {
     return arith::AddIOp::create(e.b, e.loc,
                                  loadIndex(e, view.ptr, Index::of(line)), line);
@@ -124,7 +131,10 @@ static std::pair<Value, Value> getLines(Emitter &e, const PatternView &view,
               arith::SelectOp::create(e.b, e.loc, less, range[1], middle)};
         })[0];
   };
-  return {find(part), find(part.plus(1))};
+  e.loop(find(part), find(part.plus(1)), 1, {}, [&](Value line, ValueRange) {
+    body(Index::of(line));
+    return SmallVector<Value>();
+  });
 }
 
 /// How many parts to cut `lines` in, if each is an item for each of `others`.
@@ -263,12 +273,10 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
     int64_t parts = getParts(lines, others);
     extents.append({tiles, parts});
     emitParallel(e, extents, [&](ArrayRef<Index> at) {
-      auto [first, end] = getLines(e, view, lines, parts, at.back());
-      e.loop(first, end, 1, {}, [&](Value line, ValueRange) {
+      forLines(e, view, lines, parts, at.back(), [&](Index line) {
         forLanes(at[at.size() - 2], [&](ArrayRef<Index> lanes) {
-          emitLine(at.drop_back(2), Index::of(line), lanes);
+          emitLine(at.drop_back(2), line, lanes);
         });
-        return SmallVector<Value>();
       });
     });
   };
@@ -361,10 +369,13 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
       int64_t vectors = (laneChunk - done) / size;
       if (!vectors)
         continue;
-      int64_t spread = getDivisor(vectors, ways);
+      // A panel in a row, its vectors summed up in turns.
+      int64_t unroll =
+          getDivisor(vectors, std::max(ways, e.registers.panel() / size));
+      int64_t spread = getDivisor(unroll, ways);
       e.width = size;
       SmallVector<int64_t> extents(innerExtents);
-      extents.push_back(vectors / spread);
+      extents.push_back(vectors / unroll);
       SmallVector<Value> sums = e.nest(
           extents, getZeros(e, sumType, rows * cols * spread),
           [&](ArrayRef<Index> ivs, ValueRange carried) {
@@ -373,11 +384,11 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
               leading.push_back(
                   e.multiplyAdd(outer[number], innerExtents[number], iv));
             SmallVector<Value> next(carried);
-            for (int64_t way = 0; way != spread; ++way) {
+            for (int64_t step = 0; step != unroll; ++step) {
               Index lane = e.multiplyAdd(
                   outer.back(), laneChunk,
-                  e.multiplyAdd(ivs.back(), size * spread,
-                                Index::constant(done + way * size)));
+                  e.multiplyAdd(ivs.back(), size * unroll,
+                                Index::constant(done + step * size)));
               lane.lanes = size > 1;
               lane.align = size;
               auto read = [&](Value tensor, Index feature) {
@@ -390,7 +401,7 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
                 bs.push_back(read(op.getB(), bRow.plus(j)));
               for (int64_t i = 0; i != rows; ++i)
                 for (int64_t j = 0; j != cols; ++j) {
-                  Value &sum = next[(i * cols + j) * spread + way];
+                  Value &sum = next[(i * cols + j) * spread + step % spread];
                   sum = multiplyAdd(e, as[i], bs[j], sum);
                 }
             }
@@ -431,24 +442,10 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
   };
 
   emitParallel(e, parts, [&](ArrayRef<Index> item) {
-    std::pair<Value, Value> part =
-        getLines(e, view, lines, parts, item.front());
     e.nest(outerExtents, {}, [&](ArrayRef<Index> outer, ValueRange) {
       // The first round of tokens writes, the others add.
-      Value isFirst;
-      for (Index index : outer) {
-        if (index.isConstant())
-          continue;
-        Value isZero =
-            arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq,
-                                  e.materialize(index), e.constant(0));
-        isFirst =
-            isFirst
-                ? arith::AndIOp::create(e.b, e.loc, isFirst, isZero).getResult()
-                : isZero;
-      }
-      e.loop(part.first, part.second, 1, {}, [&](Value number, ValueRange) {
-        Index line = Index::of(number);
+      Value isFirst = e.areZero(outer);
+      forLines(e, view, lines, parts, item.front(), [&](Index line) {
         forBlocks(
             e, view, line, {}, [&](Index slot, Index position, ValueRange) {
               e.nest({blockRows / strip, blockCols / cols, strip / rows}, {},
@@ -465,7 +462,6 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
                      });
               return SmallVector<Value>();
             });
-        return SmallVector<Value>();
       });
       return SmallVector<Value>();
     });

@@ -118,10 +118,10 @@ class Program:
                 f"{label}: result {number} of shape {want.shape} is wrong by {np.max(error - bound)}"
 
 
-def contraction(p, maps, inits=False):
-    """A product over all loops that the result does not have."""
+def contraction(p, maps, inits=False, **extents):
+    """A product over all loops that the result does not have, with random extents but for those in `extents`."""
     left, right = maps.split("->")
-    extent = dict(zip(sorted(set(left) - {","}), p.extents(8)))
+    extent = {**dict(zip(sorted(set(left) - {","}), p.extents(8))), **extents}
     arrays, tensors = zip(*[p.normal(*[extent[l] for l in letters]) for letters in left.split(",")])
     start, init = p.normal(*[extent[l] for l in right]) if inits else (0.0, p.fill([extent[l] for l in right]))
     wide = [a.astype(np.float64) for a in arrays]
@@ -140,6 +140,11 @@ def contractions(p):
         contraction(p, maps, inits=True)
     for maps in ("k,k->", "mk,k->m", "km,k->m", "m,n->mn", "mkl,lkn->mn", "bmk,bkn->bmn"):
         contraction(p, maps)
+    # Longer than what is taken in one go: in chunks, in rounds, in blocks of rows.
+    contraction(p, "bpv,vd->bpd", inits=True, v=1038)
+    contraction(p, "bpd,vd->bpv", inits=True, d=1027)
+    contraction(p, "bft,bgt->fg", inits=True, b=9, t=200)
+    contraction(p, "kv,kd->vd", k=64, v=1030)
 
 
 REDUCTIONS = [

@@ -8,19 +8,15 @@
 
 !pattern = !bsr.pattern<32x64, block = 16x16, slots = 5>
 
-// The forward product gathers: a work item (panel of tokens, block columns of equal
-// work, found by bisection) walks the column view, with a tile of sums in iter_args,
-// and writes its own blocks of y. Sums go on from where they lie, but for the first
-// blocks of a column; the rows that the next block needs are asked for early.
+// The forward product gathers: a work item (panel of tokens, block column) walks the
+// column view, with a tile of sums in iter_args, and writes its own block of y. Sums
+// go on from where they lie, but for the first blocks of a column; the rows that the
+// next block needs are asked for early.
 // CHECK-LABEL: func private @forward
 // CHECK-SAME:    %[[PTR:[^:]*]]: memref<5xi32>, %[[IDX:[^:]*]]: memref<5xi32>, %[[SLOT:[^:]*]]: memref<5xi32>
 // CHECK-SAME:    %[[W:[^:]*]]: memref<5x16x16xf32>, %[[X:[^:]*]]: memref<32x48xf32>, %[[Y:[^:]*]]: memref<64x48xf32>
-// CHECK:         scf.forall (%{{.*}}, %[[PART:.*]]) in (3, 4) {
+// CHECK:         scf.forall (%{{.*}}, %[[COLUMN:.*]]) in (3, 4) {
 // CHECK-NOT:       scf.forall
-// CHECK:           %[[FIRST:.*]]:2 = scf.for
-// CHECK:             memref.load %[[PTR]]
-// CHECK:           %[[END:.*]]:2 = scf.for
-// CHECK:           scf.for %[[COLUMN:.*]] = %[[FIRST]]#0 to %[[END]]#0
 // CHECK:           memref.load %[[PTR]][%[[COLUMN]]]
 // CHECK:           arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<16xf32>
 // CHECK:           scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
@@ -83,6 +79,31 @@ func.func @products(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48xf32>
   %g = bsr.launch @gradient ins(%p, %x, %y : !pattern, tensor<32x48xf32>, tensor<64x48xf32>)
       outs(%f : tensor<5x16x16xf32>) -> tensor<5x16x16xf32>
   return %dx, %g : tensor<32x48xf32>, tensor<5x16x16xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<32x4096, block = 16x16, slots = 5>
+
+// Of many block columns, a work item has several of equal work, found by bisection.
+// CHECK-LABEL: func private @wide
+// CHECK-SAME:    %[[PTR:[^:]*]]: memref<257xi32>
+// CHECK:         scf.forall (%{{.*}}, %{{.*}}) in (3, 11) {
+// CHECK:           %[[FIRST:.*]]:2 = scf.for
+// CHECK:             memref.load %[[PTR]]
+// CHECK:           %[[END:.*]]:2 = scf.for
+// CHECK:           scf.for %[[COLUMN:.*]] = %[[FIRST]]#0 to %[[END]]#0
+// CHECK:           memref.load %[[PTR]][%[[COLUMN]]]
+func.func private @wide(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48xf32>) -> tensor<4096x48xf32> {
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<5x16x16xf32>, tensor<32x48xf32> -> tensor<4096x48xf32>
+  return %y : tensor<4096x48xf32>
+}
+
+func.func @many_columns(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48xf32>) -> tensor<4096x48xf32> {
+  %e = tensor.empty() : tensor<4096x48xf32>
+  %y = bsr.launch @wide ins(%p, %w, %x : !pattern, tensor<5x16x16xf32>, tensor<32x48xf32>)
+      outs(%e : tensor<4096x48xf32>) -> tensor<4096x48xf32>
+  return %y : tensor<4096x48xf32>
 }
 
 // -----
