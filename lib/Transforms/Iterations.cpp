@@ -197,18 +197,53 @@ Sum Iterations::get(Value value) {
       .Default([](Operation *) { return Sum(); });
 }
 
+/// The largest value of an index made of sums, products and loops, all of them
+/// of numbers that are not negative.
+static std::optional<int64_t> getMost(Value value) {
+  if (std::optional<int64_t> constant = getConstantIntValue(value))
+    return constant;
+  auto getBelow = [](std::optional<int64_t> bound) {
+    return bound ? std::optional(*bound - 1) : std::nullopt;
+  };
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    Operation *parent = argument.getOwner()->getParentOp();
+    unsigned number = argument.getArgNumber();
+    if (auto loop = dyn_cast<scf::ForallOp>(parent))
+      return getBelow(getConstantIntValue(loop.getMixedUpperBound()[number]));
+    auto loop = dyn_cast<scf::ForOp>(parent);
+    return loop && value == loop.getInductionVar()
+               ? getBelow(getMost(loop.getUpperBound()))
+               : std::nullopt;
+  }
+  Operation *op = value.getDefiningOp();
+  if (!isa<arith::AddIOp, arith::MulIOp, arith::MinUIOp>(op))
+    return std::nullopt;
+  std::optional<int64_t> left = getMost(op->getOperand(0));
+  std::optional<int64_t> right = getMost(op->getOperand(1));
+  if (isa<arith::MinUIOp>(op) && left.has_value() != right.has_value())
+    return left ? left : right;
+  if (!left || !right)
+    return std::nullopt;
+  return llvm::TypeSwitch<Operation *, int64_t>(op)
+      .Case([&](arith::AddIOp) { return *left + *right; })
+      .Case([&](arith::MulIOp) { return *left * *right; })
+      .Case([&](arith::MinUIOp) { return std::min(*left, *right); });
+}
+
 /// Extends `indices`, of the first of `lanes` elements in a row, to all of
 /// them. A vector that does not fit in the last dimension goes on in the next.
-void Iterations::addLanes(MemRefType type, int64_t lanes,
+void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
                           MutableArrayRef<Sum> indices) {
   for (int64_t dim = type.getRank() - 1; dim >= 0 && lanes > 1; --dim) {
     Sum &index = indices[dim];
     int64_t extent = type.getDimSize(dim);
-    int64_t last = index.high + lanes - 1;
+    int64_t last = index.high;
     for (auto [atom, coefficient] : index.coefficients)
       last += std::max<int64_t>(0, coefficient) *
               (atoms[atom].extent.value_or(extent + 1) - 1);
-    if (index.isKnown && last < extent) {
+    if (std::optional<int64_t> most = getMost(firsts[dim]))
+      last = std::min(last, *most);
+    if (index.isKnown && last + lanes - 1 < extent) {
       index.high += lanes - 1;
       return;
     }
@@ -230,7 +265,8 @@ std::optional<Access> Iterations::getAccess(Operation *op) {
     if (vector && vector.getRank() > 1)
       result.indices.assign(bufferType.getRank(), Sum());
     else if (vector)
-      addLanes(bufferType, vector.getNumElements(), result.indices);
+      addLanes(bufferType, vector.getNumElements(), access.getIndices(),
+               result.indices);
     for (Sum &index : result.indices)
       index = forgetInner(index);
     return result;

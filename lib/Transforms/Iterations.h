@@ -95,7 +95,8 @@ private:
   bool isInvariant(Value value);
   Sum getAtom(Atom atom);
   Sum forgetInner(const Sum &sum);
-  void addLanes(MemRefType type, int64_t lanes, MutableArrayRef<Sum> indices);
+  void addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
+                MutableArrayRef<Sum> indices);
   void findDetermined(const Sum &sum, llvm::SmallBitVector &variables);
 
   scf::ForallOp loop;

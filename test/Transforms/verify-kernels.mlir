@@ -49,6 +49,59 @@ func.func @launch_digits(%y: tensor<48x64xf32>, %flat: tensor<3072xf32>, %tail: 
   return
 }
 
+// -----
+
+// Tiles of four of 30 columns, in blocks of three tiles: the last block ends early,
+// and so do the lanes of its last tile.
+func.func private @blocks(%y: memref<2x30xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c7 = arith.constant 7 : index
+  %v = arith.constant dense<0.0> : vector<4xf32>
+  scf.forall (%row, %block) in (2, 3) {
+    %low = arith.muli %block, %c3 : index
+    %next = arith.addi %low, %c3 : index
+    %high = arith.minui %next, %c7 : index
+    scf.for %tile = %low to %high step %c1 {
+      %column = arith.muli %tile, %c4 : index
+      vector.store %v, %y[%row, %column] : memref<2x30xf32>, vector<4xf32>
+    }
+  }
+  return
+}
+
+func.func @launch_blocks(%y: tensor<2x30xf32>) {
+  %0 = bsr.launch @blocks outs(%y : tensor<2x30xf32>) -> tensor<2x30xf32>
+  return
+}
+
+// -----
+
+// Without that end, a vector goes on in the other row.
+func.func private @endless(%y: memref<2x30xf32>) {
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %v = arith.constant dense<0.0> : vector<4xf32>
+  // expected-note@+1 {{this is the loop}}
+  scf.forall (%row, %block) in (2, 3) {
+    %low = arith.muli %block, %c3 : index
+    %high = arith.addi %low, %c3 : index
+    scf.for %tile = %low to %high step %c1 {
+      %column = arith.muli %tile, %c4 : index
+      // expected-error@+1 {{expected iterations of a parallel loop to write different elements, but got a store whose indices do not tell them apart}}
+      vector.store %v, %y[%row, %column] : memref<2x30xf32>, vector<4xf32>
+    }
+  }
+  return
+}
+
+func.func @launch_endless(%y: tensor<2x30xf32>) {
+  %0 = bsr.launch @endless outs(%y : tensor<2x30xf32>) -> tensor<2x30xf32>
+  return
+}
 
 // -----
 
