@@ -42,21 +42,7 @@ struct Contraction {
   SmallVector<unsigned> outer, swept, reduced;
 };
 
-/// Consecutive tiles of `size` points from `base` on.
-struct Tiles {
-  int64_t base, size, count;
-};
 } // namespace
-
-/// Covers `extent` with tiles of `size` and a smaller one.
-static SmallVector<Tiles, 2> cover(int64_t extent, int64_t size) {
-  SmallVector<Tiles, 2> result;
-  if (extent / size)
-    result.push_back({0, size, extent / size});
-  if (int64_t rest = extent % size)
-    result.push_back({extent - rest, rest, 1});
-  return result;
-}
 
 /// True if elements along `dim` of a value with `map` and `shape` lie side by
 /// side.
@@ -279,7 +265,7 @@ void ContractionEmitter::emitBroadcast() {
 
   int64_t laneExtent = c.ranges[c.lanes];
   for (const Tiles &lanes : cover(laneExtent, panel)) {
-    for (const Tiles &rows : cover(rowExtent, Registers::tileRows)) {
+    for (const Tiles &rows : spread(rowExtent, Registers::tileRows)) {
       SmallVector<int64_t> extents = getExtents(c.outer);
       int64_t others = lanes.count;
       for (int64_t extent : extents)
@@ -396,7 +382,7 @@ void ContractionEmitter::emitDot() {
     e.width = 1;
   };
 
-  for (const Tiles &cols : cover(c.ranges[*c.col], Registers::tileRows)) {
+  for (const Tiles &cols : cover(c.ranges[*c.col], Registers::dotCols)) {
     SmallVector<int64_t> extents = getExtents(c.outer);
     int64_t others = 1;
     for (int64_t extent : extents)

@@ -395,14 +395,20 @@ void Emitter::store(Value value, Value memref, ArrayRef<Index> at) {
   }
 }
 
-void Emitter::prefetch(Value tensor, ArrayRef<Index> at) {
+void Emitter::prefetch(Value tensor, ArrayRef<Index> at, int64_t count) {
   Value memref = getBuffer(tensor);
   if (!memref)
     return;
-  SmallVector<Value> indices = llvm::map_to_vector(
-      place(memref, at), [&](Index i) { return materialize(i); });
-  memref::PrefetchOp::create(b, loc, memref, indices, /*isWrite=*/false,
-                             /*localityHint=*/3, /*isDataCache=*/true);
+  int64_t bits = getElementTypeOrSelf(memref.getType()).getIntOrFloatBitWidth();
+  int64_t step = std::max<int64_t>(1, 8 * lineBytes / bits);
+  for (int64_t number = 0; number < count; number += step) {
+    SmallVector<Index> from(at);
+    from.back() = from.back().plus(number);
+    SmallVector<Value> indices = llvm::map_to_vector(
+        place(memref, from), [&](Index i) { return materialize(i); });
+    memref::PrefetchOp::create(b, loc, memref, indices, /*isWrite=*/false,
+                               /*localityHint=*/3, /*isDataCache=*/true);
+  }
 }
 
 //===----------------------------------------------------------------------===//

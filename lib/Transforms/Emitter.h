@@ -34,6 +34,9 @@ struct Index {
   }
 };
 
+/// Bytes that caches hand over at once.
+constexpr int64_t lineBytes = 64;
+
 /// What the machine offers, in elements of 4 bytes.
 struct Registers {
   /// Lanes of one vector register.
@@ -41,11 +44,15 @@ struct Registers {
   /// Vector registers.
   int64_t count = 16;
 
-  /// Vectors of a row of a register tile of 4 rows, so that accumulators, one
-  /// row of operands and a broadcast fit: 4 * 2 + 2 + 1 of 16 registers,
-  /// 4 * 4 + 4 + 1 of 32.
+  /// Vectors of a row of a register tile of at most 6 rows, so that
+  /// accumulators, one row of operands and a broadcast fit: 6 * 2 + 2 + 1 of 16
+  /// registers, 6 * 4 + 4 + 1 of 32.
   int64_t tileVectors() const { return count >= 32 ? 4 : 2; }
-  static constexpr int64_t tileRows = 4;
+  static constexpr int64_t tileRows = 6;
+  /// Columns of a tile of sums of lanes, with as many rows as `tileVectors`:
+  /// accumulators and operands fit, 2 * 4 + 2 + 4 of 16 registers, 4 * 4 + 4 + 4
+  /// of 32, and sums of 4 columns are a vector.
+  static constexpr int64_t dotCols = 4;
   /// Lanes of a panel of activations: the row of a register tile, so that what
   /// a tile reads lies side by side.
   int64_t panel() const { return lanes * tileVectors(); }
@@ -101,8 +108,9 @@ public:
   /// The element, or the lanes, of the tensor in `memref` at `at`.
   Value load(Value memref, ArrayRef<Index> at);
   void store(Value value, Value memref, ArrayRef<Index> at);
-  /// Asks for the cache line of `tensor` at `at`, if the tensor has a buffer.
-  void prefetch(Value tensor, ArrayRef<Index> at);
+  /// Asks for the cache lines of `count` elements of `tensor` from `at` on, if
+  /// the tensor has a buffer.
+  void prefetch(Value tensor, ArrayRef<Index> at, int64_t count);
 
   /// A loop from `low` to `high`; `body` gets the induction variable and the
   /// carried values and returns their next values.

@@ -309,6 +309,25 @@ bool bsr::isSum(linalg::GenericOp op) {
   });
 }
 
+SmallVector<Tiles, 2> bsr::cover(int64_t extent, int64_t size) {
+  SmallVector<Tiles, 2> result;
+  if (extent / size)
+    result.push_back({0, size, extent / size});
+  if (int64_t rest = extent % size)
+    result.push_back({extent - rest, rest, 1});
+  return result;
+}
+
+SmallVector<Tiles, 2> bsr::spread(int64_t extent, int64_t limit) {
+  int64_t count = llvm::divideCeil(extent, limit);
+  int64_t size = extent / count, larger = extent % count;
+  SmallVector<Tiles, 2> result;
+  if (larger)
+    result.push_back({0, size + 1, larger});
+  result.push_back({larger * (size + 1), size, count - larger});
+  return result;
+}
+
 int64_t bsr::getDivisor(int64_t extent, int64_t limit) {
   while (extent % limit)
     --limit;
@@ -341,7 +360,7 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
   // Register tiles: loops along which an operand with the lanes is reused.
   SmallVector<int64_t> tile(ranges.size(), 1);
   if (contraction && lanes) {
-    int64_t factors[] = {Registers::tileRows,
+    int64_t factors[] = {Registers::dotCols,
                          reducedLanes ? e.registers.tileVectors() : 1};
     unsigned next = 0;
     for (OpOperand *input : op.getDpsInputOperands()) {

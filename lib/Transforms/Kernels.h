@@ -54,6 +54,16 @@ constexpr int64_t minItems = 32;
 /// The largest of `limit` and below that divides `extent`.
 int64_t getDivisor(int64_t extent, int64_t limit);
 
+/// Consecutive tiles of `size` points from `base` on.
+struct Tiles {
+  int64_t base, size, count;
+};
+/// Covers `extent` with tiles of `size` and a smaller one.
+SmallVector<Tiles, 2> cover(int64_t extent, int64_t size);
+/// Covers `extent` with as few tiles of at most `limit` as possible, their
+/// sizes no more than one apart.
+SmallVector<Tiles, 2> spread(int64_t extent, int64_t limit);
+
 /// True if `op` adds up, in floating point, what it reads along its reduced
 /// loops.
 bool isSum(linalg::GenericOp op);

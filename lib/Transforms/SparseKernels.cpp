@@ -161,14 +161,21 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
                                   op.getY().getType()});
   Type outType = op.getY().getType().getElementType();
 
-  int64_t rows = getDivisor(outBlock, Registers::tileRows);
+  // The first tile of a line asks for what the next block needs.
+  SmallVector<Tiles, 2> tiles = spread(outBlock, Registers::tileRows);
+  if (tiles.front().count > 1) {
+    auto [base, size, count] = tiles.front();
+    tiles.front().count = 1;
+    tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
+  }
   int64_t panel = e.registers.panel();
-  int64_t panels = Registers::tileRows / rows;
+  // Lines that are too low for a tile of their own take several panels.
+  int64_t panels = std::max<int64_t>(1, 4 / outBlock);
   int64_t unroll = getDivisor(inBlock, 4);
   int64_t bytes = 4 * inBlock * (panels * panel + outBlock);
   int64_t blocks = std::max<int64_t>(1, cacheBytes / bytes);
   // One tile a line reads each block once; halves are rounded once.
-  if (outBlock == rows || sumType != outType)
+  if (tiles.size() == 1 || sumType != outType)
     blocks = 0;
 
   // One line, for `lanes.size()` vectors of `e.width` lanes.
@@ -182,79 +189,91 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
           e.multiplyAdd(line, outBlock, first.plus(number / lanes.size()));
       return place(feature, lanes[number % lanes.size()]);
     };
-    auto emitTile = [&](Index first, Value low, Value high, Value last,
-                        ValueRange inits) {
-      SmallVector<Value> sums =
-          e.loop(low, high, 1, inits, [&](Value block, ValueRange outer) {
-            Index slot = Index::of(loadIndex(e, view.slot, Index::of(block)));
-            Index position =
-                Index::of(loadIndex(e, view.idx, Index::of(block)));
-            Value following = arith::MinUIOp::create(
-                e.b, e.loc, e.materialize(Index::of(block).plus(1)), last);
-            Index next =
-                Index::of(loadIndex(e, view.idx, Index::of(following)));
-            return e.loop(
-                inBlock / unroll, outer, [&](Index step, ValueRange carried) {
-                  SmallVector<Value> sums(carried);
-                  Index from = e.multiplyAdd(step, unroll, Index::constant(0));
-                  for (int64_t i = 0; i != unroll; ++i) {
-                    Index k = from.plus(i);
-                    SmallVector<Value> xs;
-                    for (Index lane : lanes) {
-                      xs.push_back(e.read(
-                          op.getX(),
-                          place(e.multiplyAdd(position, inBlock, k), lane)));
-                      e.prefetch(op.getX(),
-                                 place(e.multiplyAdd(next, inBlock, k),
-                                       lane.scalar()));
-                    }
-                    for (int64_t row = 0; row != rows; ++row) {
-                      SmallVector<Index> entry{slot, k, first.plus(row)};
-                      if (transpose)
-                        std::swap(entry[1], entry[2]);
-                      Value w = e.read(op.getValues(), entry);
-                      for (auto [number, x] : llvm::enumerate(xs)) {
-                        Value &sum = sums[row * lanes.size() + number];
-                        sum = multiplyAdd(e, w, x, sum);
-                      }
-                    }
-                  }
-                  return sums;
-                });
-          });
+    auto emitTile = [&](Index first, int64_t rows, bool isFirst, Value low,
+                        Value high, ValueRange inits) {
+      auto emitBlock = [&](Value block, ValueRange outer) {
+        Index slot = Index::of(loadIndex(e, view.slot, Index::of(block)));
+        Index position = Index::of(loadIndex(e, view.idx, Index::of(block)));
+        Index nextSlot, nextPosition;
+        if (isFirst) {
+          Index next = Index::of(arith::MinUIOp::create(
+              e.b, e.loc, e.materialize(Index::of(block).plus(1)),
+              e.constant(pattern.getSlots() - 1)));
+          nextSlot = Index::of(loadIndex(e, view.slot, next));
+          nextPosition = Index::of(loadIndex(e, view.idx, next));
+        }
+        auto emitSteps = [&](Index step, ValueRange carried) {
+          SmallVector<Value> sums(carried);
+          Index from = e.multiplyAdd(step, unroll, Index::constant(0));
+          if (isFirst)
+            e.prefetch(op.getValues(),
+                       {nextSlot, Index::constant(0),
+                        e.multiplyAdd(from, outBlock, Index::constant(0))},
+                       unroll * outBlock);
+          for (int64_t i = 0; i != unroll; ++i) {
+            Index k = from.plus(i);
+            SmallVector<Value> xs;
+            for (Index lane : lanes)
+              xs.push_back(e.read(
+                  op.getX(), place(e.multiplyAdd(position, inBlock, k), lane)));
+            if (isFirst) {
+              for (Index lane : lanes)
+                e.prefetch(op.getX(),
+                           place(e.multiplyAdd(nextPosition, inBlock, k),
+                                 lane.scalar()),
+                           e.width);
+            }
+            for (int64_t row = 0; row != rows; ++row) {
+              SmallVector<Index> entry{slot, k, first.plus(row)};
+              if (transpose)
+                std::swap(entry[1], entry[2]);
+              Value w = e.read(op.getValues(), entry);
+              for (auto [number, x] : llvm::enumerate(xs)) {
+                Value &sum = sums[row * lanes.size() + number];
+                sum = multiplyAdd(e, w, x, sum);
+              }
+            }
+          }
+          return sums;
+        };
+        return e.loop(inBlock / unroll, outer, emitSteps);
+      };
+      SmallVector<Value> sums = e.loop(low, high, 1, inits, emitBlock);
       for (auto [number, sum] : llvm::enumerate(sums))
         e.store(e.convert(sum, outType), output, outPlace(first, number));
     };
+    auto forTiles = [&](llvm::function_ref<void(Index, int64_t, bool)> body) {
+      for (const Tiles &group : tiles)
+        e.loop(group.count, {}, [&](Index tile, ValueRange) {
+          body(e.multiplyAdd(tile, group.size, Index::constant(group.base)),
+               group.size, group.base == 0);
+          return SmallVector<Value>();
+        });
+    };
     Value low = loadIndex(e, view.ptr, line);
     Value high = loadIndex(e, view.ptr, line.plus(1));
-    Value last = arith::SubIOp::create(
-        e.b, e.loc, arith::MaxUIOp::create(e.b, e.loc, high, e.constant(1)),
-        e.constant(1));
-    SmallVector<Value> zeros = getZeros(e, sumType, rows * lanes.size());
-    auto forTiles = [&](llvm::function_ref<void(Index)> body) {
-      e.loop(outBlock / rows, {}, [&](Index tile, ValueRange) {
-        body(e.multiplyAdd(tile, rows, Index::constant(0)));
-        return SmallVector<Value>();
-      });
+    auto getNeutral = [&](int64_t rows) {
+      return getZeros(e, sumType, rows * lanes.size());
     };
     if (!blocks)
-      return forTiles(
-          [&](Index first) { emitTile(first, low, high, last, zeros); });
+      return forTiles([&](Index first, int64_t rows, bool isFirst) {
+        emitTile(first, rows, isFirst, low, high, getNeutral(rows));
+      });
     // A line without blocks is a round as well: it writes zeros.
     Value end = arith::MaxUIOp::create(e.b, e.loc, high,
                                        e.materialize(Index::of(low).plus(1)));
     e.loop(low, end, blocks, {}, [&](Value from, ValueRange) {
       Value to = arith::MinUIOp::create(
           e.b, e.loc, e.materialize(Index::of(from).plus(blocks)), high);
-      Value isFirst = arith::CmpIOp::create(
+      Value isFirstRound = arith::CmpIOp::create(
           e.b, e.loc, arith::CmpIPredicate::eq, from, low);
-      forTiles([&](Index first) {
+      forTiles([&](Index first, int64_t rows, bool isFirst) {
         SmallVector<Value> inits;
-        for (auto [number, zero] : llvm::enumerate(zeros))
+        for (auto [number, zero] : llvm::enumerate(getNeutral(rows)))
           inits.push_back(
-              arith::SelectOp::create(e.b, e.loc, isFirst, zero,
+              arith::SelectOp::create(e.b, e.loc, isFirstRound, zero,
                                       e.load(output, outPlace(first, number))));
-        emitTile(first, from, to, last, inits);
+        emitTile(first, rows, isFirst, from, to, inits);
       });
       return SmallVector<Value>();
     });
@@ -317,7 +336,7 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
   // A register tile: columns last, since sums are stored side by side. Few sums
   // are spread over several vectors of tokens.
   int64_t rows = getDivisor(blockRows, e.registers.tileVectors());
-  int64_t cols = getDivisor(blockCols, Registers::tileRows);
+  int64_t cols = getDivisor(blockCols, Registers::dotCols);
   int64_t strip = getDivisor(blockRows, 16);
   strip = strip % rows ? rows : strip;
   int64_t tokens = activations.tokens;
@@ -357,7 +376,7 @@ static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
   int64_t width = std::min<int64_t>(e.registers.lanes,
                                     llvm::bit_floor<uint64_t>(laneChunk));
   int64_t ways = std::max<int64_t>(
-      1, Registers::tileRows * e.registers.tileVectors() / (rows * cols));
+      1, Registers::dotCols * e.registers.tileVectors() / (rows * cols));
 
   int64_t parts = getParts(lines, 1);
   auto emitTile = [&](ArrayRef<Index> outer, Value isFirst, Index slot,

@@ -9,9 +9,9 @@
 !pattern = !bsr.pattern<32x64, block = 16x16, slots = 5>
 
 // The forward product gathers: a work item (panel of tokens, block column) walks the
-// column view, with a tile of sums in iter_args, and writes its own block of y. Sums
-// go on from where they lie, but for the first blocks of a column; the rows that the
-// next block needs are asked for early.
+// column view, with tiles of 6, 5 and 5 rows of sums in iter_args, and writes its own
+// block of y. Sums go on from where they lie, but for the first blocks of a column.
+// The first tile asks early for the rows and the values that the next block needs.
 // CHECK-LABEL: func private @forward
 // CHECK-SAME:    %[[PTR:[^:]*]]: memref<5xi32>, %[[IDX:[^:]*]]: memref<5xi32>, %[[SLOT:[^:]*]]: memref<5xi32>
 // CHECK-SAME:    %[[W:[^:]*]]: memref<5x16x16xf32>, %[[X:[^:]*]]: memref<32x48xf32>, %[[Y:[^:]*]]: memref<64x48xf32>
@@ -19,15 +19,20 @@
 // CHECK-NOT:       scf.forall
 // CHECK:           memref.load %[[PTR]][%[[COLUMN]]]
 // CHECK:           arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<16xf32>
-// CHECK:           scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK:           scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
 // CHECK-DAG:         memref.load %[[SLOT]]
 // CHECK-DAG:         memref.load %[[IDX]]
-// CHECK:             scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK:             scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK-COUNT-4:       memref.prefetch %[[W]]
 // CHECK:               vector.load %[[X]]{{.*}} vector<16xf32>
 // CHECK:               memref.prefetch %[[X]]
 // CHECK:               memref.load %[[W]]
 // CHECK:               vector.broadcast
-// CHECK-COUNT-4:   vector.store %{{.*}}, %[[Y]]
+// CHECK-COUNT-6:   vector.store %{{.*}}, %[[Y]]
+// CHECK:           scf.for %{{.*}} = %c0 to %c2
+// CHECK:             scf.for {{.*}} iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK-NOT:         memref.prefetch
+// CHECK-COUNT-5:     vector.store %{{.*}}, %[[Y]]
 // CHECK-NOT:       vector.store
 // CHECK:         return
 func.func private @forward(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48xf32>) -> tensor<64x48xf32> {
