@@ -51,8 +51,6 @@ static std::vector<Tensor> listTensors(const bsr_session &session) {
                          session.buffers[i], buffer.bytes});
   for (size_t i = 0; i < manifest.patterns.size(); ++i) {
     const Pattern &pattern = manifest.patterns[i];
-    if (pattern.isStatic)
-      continue;
     bsr_pattern_view view = session.view(int64_t(i));
     auto add = [&](bsr_kind kind, const int32_t *data, int64_t size) {
       tensors.push_back(
@@ -194,7 +192,7 @@ private:
   bool sameStep = false;
   std::set<std::string> known = {"__metadata__"};
   std::vector<std::string_view> buffers; // those that are carried
-  std::vector<Rows> patterns;            // those that are not static
+  std::vector<Rows> patterns;
 };
 } // namespace
 
@@ -300,8 +298,6 @@ void Checkpoint::readBuffers() {
 
 void Checkpoint::readPatterns() {
   for (const Pattern &pattern : session.manifest().patterns) {
-    if (pattern.isStatic)
-      continue;
     Rows &rows = patterns.emplace_back();
     auto read = [&](bsr_kind kind, std::vector<int32_t> &array, int64_t size) {
       std::string_view data =
@@ -318,6 +314,11 @@ void Checkpoint::readPatterns() {
     } catch (const Error &error) {
       fail(BSR_INVALID_CHECKPOINT, error.sentence, ", in ", where);
     }
+    if (pattern.isStatic &&
+        (rows.rowPtr != pattern.arrays[0] || rows.colIdx != pattern.arrays[1] ||
+         rows.slot != pattern.arrays[2]))
+      fail(BSR_INVALID_CHECKPOINT, "expected the static pattern '",
+           pattern.name, "' of this step, but got another one in ", where);
   }
 }
 
@@ -340,12 +341,11 @@ void Checkpoint::apply(bsr_session &target) {
     buffer->copy(static_cast<char *>(target.buffers[i]), buffer->size());
     ++buffer;
   }
-  auto rows = patterns.begin();
-  for (size_t i = 0; i < target.hasPattern.size(); ++i) {
+  for (size_t i = 0; i < patterns.size(); ++i) {
     const Pattern &pattern = target.manifest().patterns[i];
     if (pattern.isStatic)
       continue;
-    assignPattern(pattern, (rows++)->view(), target.indices(int64_t(i)));
+    assignPattern(pattern, patterns[i].view(), target.indices(int64_t(i)));
     target.hasPattern[i] = true;
   }
   ++target.patternVersion;

@@ -4,7 +4,7 @@
 
 #include "Element.h"
 #include "Json.h"
-#include "Step.h"
+#include "Pattern.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -112,7 +112,55 @@ static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns) {
   return buffer;
 }
 
-static Pattern parsePattern(const JsonObject &object, int64_t numBuffers) {
+/// The shape that a buffer of `kind` of `pattern` has.
+static std::vector<int64_t> shapeOf(const Pattern &pattern, bsr_kind kind) {
+  switch (kind) {
+  case BSR_VALUES:
+    return {pattern.slots, pattern.blockRows, pattern.blockCols};
+  case BSR_ROW_PTR:
+    return {pattern.gridRows() + 1};
+  case BSR_COL_PTR:
+    return {pattern.gridCols() + 1};
+  default:
+    return {pattern.slots};
+  }
+}
+
+/// Reads the static `pattern`, whose row view the manifest holds, and adds the
+/// rest of its arrays.
+static void parseArrays(const JsonObject &object, const std::string &where,
+                        Pattern &pattern) {
+  auto parse = [&](bsr_kind kind) {
+    auto numbers = object.integers(bsr_kind_name(kind), INT32_MIN, INT32_MAX);
+    return std::vector<int32_t>(numbers.begin(), numbers.end());
+  };
+  std::vector<int32_t> rowPtr = parse(BSR_ROW_PTR), colIdx = parse(BSR_COL_IDX);
+  if (int64_t(rowPtr.size()) != pattern.gridRows() + 1)
+    object.refuse("row_ptr",
+                  "of size " + std::to_string(pattern.gridRows() + 1));
+  if (int64_t(colIdx.size()) != pattern.slots)
+    object.refuse("col_idx", "of size " + std::to_string(pattern.slots));
+  bsr_pattern_view view = {pattern.slots, rowPtr.data(), colIdx.data(), nullptr,
+                           nullptr,       nullptr,       nullptr};
+  PatternScratch none = {};
+  try {
+    checkPattern(pattern, view, none);
+  } catch (const Error &error) {
+    fail(BSR_INVALID_STEP, error.sentence, ", in ", where);
+  }
+  auto allocate = [&](bsr_kind kind) {
+    auto &array = pattern.arrays[kind - BSR_ROW_PTR];
+    array.resize(size_t(shapeOf(pattern, kind)[0]));
+    return array.data();
+  };
+  assignPattern(pattern, view,
+                {allocate(BSR_ROW_PTR), allocate(BSR_COL_IDX),
+                 allocate(BSR_SLOT), allocate(BSR_COL_PTR),
+                 allocate(BSR_ROW_IDX), allocate(BSR_SLOT_T)});
+}
+
+static Pattern parsePattern(const JsonObject &object, int64_t numBuffers,
+                            const std::string &where) {
   Pattern pattern;
   pattern.name = object.text("name");
   if (pattern.name.empty())
@@ -140,8 +188,10 @@ static Pattern parsePattern(const JsonObject &object, int64_t numBuffers) {
   pattern.isStatic = object.boolean("static");
   pattern.weight = int32_t(object.integer("weight", 0, numBuffers - 1));
   std::fill(std::begin(pattern.indices), std::end(pattern.indices), -1);
-  if (pattern.isStatic)
+  if (pattern.isStatic) {
+    parseArrays(object, where, pattern);
     return pattern;
+  }
   JsonObject indices = object.object("buffers");
   for (bsr_kind kind : indexKinds)
     pattern.indices[kind - BSR_ROW_PTR] =
@@ -160,20 +210,6 @@ static std::string describe(const std::vector<int64_t> &shape) {
   for (int64_t size : shape)
     text += (text.size() > 1 ? ", " : "") + std::to_string(size);
   return text + "]";
-}
-
-/// The shape that a buffer of `kind` of `pattern` has.
-static std::vector<int64_t> shapeOf(const Pattern &pattern, bsr_kind kind) {
-  switch (kind) {
-  case BSR_VALUES:
-    return {pattern.slots, pattern.blockRows, pattern.blockCols};
-  case BSR_ROW_PTR:
-    return {pattern.gridRows() + 1};
-  case BSR_COL_PTR:
-    return {pattern.gridCols() + 1};
-  default:
-    return {pattern.slots};
-  }
 }
 
 /// Checks a buffer against its pattern, and the pattern against its buffer.
@@ -204,8 +240,8 @@ static void checkBuffer(const JsonObject &object, const Manifest &manifest,
 }
 
 /// Checks that `pattern`, number `index`, names buffers of its own.
-static void checkPattern(const JsonObject &object, const Manifest &manifest,
-                         int32_t index) {
+static void checkOwnBuffers(const JsonObject &object, const Manifest &manifest,
+                            int32_t index) {
   const Pattern &pattern = manifest.patterns[index];
   auto isOwn = [&](int32_t buffer, bsr_kind kind) {
     return manifest.buffers[buffer].kind == kind &&
@@ -280,8 +316,8 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
     manifest.buffers.push_back(
         parseBuffer(element(buffers, "buffer", i), int64_t(patterns.size())));
   for (size_t i = 0; i < patterns.size(); ++i)
-    manifest.patterns.push_back(
-        parsePattern(element(patterns, "pattern", i), int64_t(buffers.size())));
+    manifest.patterns.push_back(parsePattern(element(patterns, "pattern", i),
+                                             int64_t(buffers.size()), where));
   if (object.has("timers")) {
     const Json &timers = object.array("timers");
     for (size_t i = 0; i < timers.size(); ++i)
@@ -289,7 +325,7 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
   }
 
   for (size_t i = 0; i < patterns.size(); ++i)
-    checkPattern(element(patterns, "pattern", i), manifest, int32_t(i));
+    checkOwnBuffers(element(patterns, "pattern", i), manifest, int32_t(i));
   for (size_t i = 0; i < buffers.size(); ++i) {
     checkBuffer(element(buffers, "buffer", i), manifest, int32_t(i));
     const Buffer &buffer = manifest.buffers[i];

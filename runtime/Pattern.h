@@ -34,8 +34,6 @@ struct PatternScratch {
   void forEachPart(const std::vector<Pattern> &patterns, Take take) {
     int64_t slots = 0, cols = 0, marked = 0;
     for (const Pattern &pattern : patterns) {
-      if (pattern.isStatic)
-        continue;
       slots = std::max(slots, pattern.slots);
       cols = std::max(cols, pattern.gridCols());
       marked = std::max({marked, pattern.allBlocks(), pattern.slots});

@@ -63,7 +63,7 @@ bsr_status bsr_session_write_pattern(const bsr_session *session, int64_t index,
   return guarded([&] {
     requireArgument(session, "session");
     requireArgument(path, "path");
-    session->requireDynamic(index);
+    requireIndex(index, int64_t(session->hasPattern.size()), "patterns");
     const Pattern &pattern = session->manifest().patterns[index];
     bsr_pattern_view view = session->view(index);
     checkPattern(pattern, view, session->scratch);

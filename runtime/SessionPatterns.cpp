@@ -19,6 +19,13 @@ PatternIndices bsr_session::indices(int64_t pattern) const {
 }
 
 bsr_pattern_view bsr_session::view(int64_t pattern) const {
+  if (const Pattern &known = manifest().patterns[pattern]; known.isStatic) {
+    auto at = [&](bsr_kind kind) {
+      return known.arrays[kind - BSR_ROW_PTR].data();
+    };
+    return {known.slots,     at(BSR_ROW_PTR), at(BSR_COL_IDX), at(BSR_SLOT),
+            at(BSR_COL_PTR), at(BSR_ROW_IDX), at(BSR_SLOT_T)};
+  }
   PatternIndices own = indices(pattern);
   int32_t blocks = own.rowPtr[manifest().patterns[pattern].gridRows()];
   return {blocks,     own.rowPtr, own.colIdx, own.slot,
@@ -139,7 +146,7 @@ bsr_status bsr_session_get_pattern(const bsr_session *session, int64_t pattern,
   return guarded([&] {
     requireArgument(session, "session");
     requireArgument(view, "view");
-    session->requireDynamic(pattern);
+    requireIndex(pattern, int64_t(session->hasPattern.size()), "patterns");
     *view = session->view(pattern);
   });
 }

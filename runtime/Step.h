@@ -53,6 +53,8 @@ struct Pattern {
   int32_t weight;
   int32_t indices[6];          // buffers, in the order of indexKinds
   std::vector<int32_t> values; // buffers whose slots the pattern assigns
+  std::vector<int32_t>
+      arrays[6]; // a static pattern, in the order of indexKinds
 
   int64_t gridRows() const { return rows / blockRows; }
   int64_t gridCols() const { return cols / blockCols; }

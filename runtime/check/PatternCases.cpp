@@ -348,41 +348,74 @@ CASE(pattern_refuses_counts_out_of_range) {
                 BSR_INVALID_ARGUMENT, sentence);
 }
 
-CASE(pattern_that_is_static_stays) {
+/// The manifest of a step with one pattern, of 4 x 4 blocks, that is static.
+static Json staticManifest() {
   Json manifest = makeManifest({{8, 8, 2, 2, 4}});
-  manifest["patterns"][0]["static"] = true;
-  manifest["patterns"][0].erase("buffers");
+  Json &pattern = manifest["patterns"][0];
+  pattern["static"] = true;
+  pattern["row_ptr"] = {0, 1, 1, 3, 4};
+  pattern["col_idx"] = {2, 0, 2, 1};
+  pattern.erase("buffers");
   manifest["buffers"].erase(manifest["buffers"].begin() + 3,
                             manifest["buffers"].end());
-  Step step = load(manifest);
+  return manifest;
+}
+
+CASE(pattern_that_is_static_stays) {
+  Step step = load(staticManifest());
   bsr_pattern_info info;
   REQUIRE_OK(bsr_step_pattern(step.get(), 0, &info));
   REQUIRE_EQUAL(info.is_static, 1);
   Session session = start(step);
+  Arrays arrays = {{0, 1, 1, 3, 4}, {2, 0, 2, 1}, {0, 1, 2, 3},
+                   {0, 1, 2, 4, 4}, {2, 3, 0, 2}, {1, 3, 0, 2}};
+  REQUIRE(equal(viewOf(session), arrays.view(), 4, 4));
   REQUIRE_OK(bsr_session_initialize(session.get()));
   std::string before = contentsOf(session, step);
   int64_t pruned = -1;
   REQUIRE_OK(bsr_session_update_patterns(session.get(), 1, &pruned));
   REQUIRE_EQUAL(pruned, 0);
   REQUIRE(before == contentsOf(session, step));
-  bsr_pattern_view view = {};
+  REQUIRE(equal(viewOf(session), arrays.view(), 4, 4));
+  bsr_pattern_view view = arrays.view();
   std::string sentence =
       "expected a pattern that can change, but got 'w0', which is static";
-  REQUIRE_FAILS(bsr_session_get_pattern(session.get(), 0, &view),
-                BSR_INVALID_ARGUMENT, sentence);
   REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 0, &view),
                 BSR_INVALID_ARGUMENT, sentence);
   REQUIRE_FAILS(bsr_session_read_pattern(session.get(), 0, "x"),
                 BSR_INVALID_ARGUMENT, sentence);
-  REQUIRE_FAILS(bsr_session_write_pattern(session.get(), 0, "x"),
-                BSR_INVALID_ARGUMENT, sentence);
+}
 
+CASE(pattern_that_is_static_is_written) {
+  Step step = load(staticManifest()),
+       other = load(makeManifest({{8, 8, 2, 2, 4}}));
+  Session session = start(step), reader = start(other);
+  Folder folder;
+  std::string path = folder.file("pattern.json");
+  REQUIRE_OK(bsr_session_write_pattern(session.get(), 0, path.c_str()));
+  REQUIRE_OK(bsr_session_read_pattern(reader.get(), 0, path.c_str()));
+  REQUIRE(equal(viewOf(reader), viewOf(session), 4, 4));
+}
+
+CASE(pattern_that_is_static_is_that_of_a_checkpoint) {
+  Json manifest = staticManifest();
+  Step step = load(manifest);
+  Session session = start(step), resumed = start(step, 9);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
   Folder folder;
   std::string path = folder.file("checkpoint");
   REQUIRE_OK(bsr_session_save(session.get(), path.c_str(), nullptr));
-  Session resumed = start(step, 9);
   REQUIRE_OK(bsr_session_load(resumed.get(), path.c_str()));
-  REQUIRE(before == contentsOf(resumed, step));
+  REQUIRE(contentsOf(session, step) == contentsOf(resumed, step));
+
+  manifest["patterns"][0]["col_idx"] = {3, 0, 2, 1};
+  Step other = load(manifest);
+  Session refusing = start(other);
+  REQUIRE_FAILS(bsr_session_load(refusing.get(), path.c_str()),
+                BSR_INVALID_CHECKPOINT,
+                "expected the static pattern 'w0' of this step, but got "
+                "another one in checkpoint '" +
+                    path + "'");
 }
 
 CASE(pattern_file_is_read_back_as_it_was_written) {

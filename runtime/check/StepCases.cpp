@@ -392,8 +392,7 @@ CASE(step_refuses_wrong_manifests) {
        "expected 'static' of pattern 0 of @ to be true or false, but got "
        "nothing"},
       {"/patterns/0/static", "true",
-       "expected 'pattern' of buffer 6 of @ to be one that is not static, but "
-       "got 0"},
+       "expected 'row_ptr' of pattern 0 of @ to be an array, but got nothing"},
       {"/patterns/0/weight", "13",
        "expected 'weight' of pattern 0 of @ to be an integer in [0, 12], but "
        "got 13"},
@@ -443,6 +442,48 @@ CASE(step_refuses_index_buffers_that_no_pattern_names) {
   refusesManifest(manifest.dump(),
                   "expected 'pattern' of buffer 13 of @ to be one whose slot "
                   "is buffer 13, but got 0");
+}
+
+CASE(step_refuses_wrong_static_patterns) {
+  // What replaces members of a pattern of 4 x 4 blocks that is right, and the
+  // sentence.
+  struct {
+    const char *patch; // JSON
+    const char *sentence;
+  } wrong[] = {
+      {"{}", "expected 'pattern' of buffer 6 of @ to be one that is not "
+             "static, but got 0"},
+      {"{\"row_ptr\": [0, 6]}",
+       "expected 'row_ptr' of pattern 0 of @ to be of size 5, but got [0,6]"},
+      {"{\"col_idx\": [0]}",
+       "expected 'col_idx' of pattern 0 of @ to be of size 6, but got [0]"},
+      {"{\"col_idx\": [0, 1, 2, 3, 1, true]}",
+       "expected 'col_idx[5]' of pattern 0 of @ to be an integer in "
+       "[-2147483648, 2147483647], but got true"},
+      {"{\"row_ptr\": [1, 4, 4, 5, 6]}",
+       "expected row_ptr[0] of pattern 'state.p.w' to be 0, but got 1, in @"},
+      {"{\"row_ptr\": [0, 4, 3, 5, 6]}",
+       "expected row_ptr[2] of pattern 'state.p.w' to be in [4, 6], but got "
+       "3, in @"},
+      {"{\"row_ptr\": [0, 4, 4, 5, 5]}",
+       "expected row_ptr[4] of pattern 'state.p.w' to be the number of blocks "
+       "6, but got 5, in @"},
+      {"{\"col_idx\": [0, 1, 2, 4, 1, 0]}",
+       "expected col_idx[3] of pattern 'state.p.w', in block row 0, to be in "
+       "[3, 3], but got 4, in @"},
+      {"{\"col_idx\": [0, 1, 1, 3, 1, 0]}",
+       "expected col_idx[2] of pattern 'state.p.w', in block row 0, to be in "
+       "[2, 3], but got 1, in @"},
+  };
+  for (auto &[patch, sentence] : wrong) {
+    Json manifest = fakeManifest();
+    Json &pattern = manifest["patterns"][0];
+    pattern["static"] = true;
+    pattern["row_ptr"] = {0, 4, 4, 5, 6};
+    pattern["col_idx"] = {0, 1, 2, 3, 1, 0};
+    pattern.merge_patch(Json::parse(patch));
+    refusesManifest(manifest.dump(), sentence);
+  }
 }
 
 CASE(step_refuses_patterns_of_one_name) {

@@ -116,7 +116,8 @@ typedef struct bsr_pattern_info {
   int64_t block_rows, block_cols;
   int64_t slots;     // blocks that the value buffers have room for
   double density;    // the share of blocks asked for when the step was compiled
-  int32_t is_static; // 1 if the pattern is compiled in: it has no index buffers
+  int32_t is_static; // 1 if the pattern is compiled in: it never changes, and
+                     // has no index buffers
   int32_t weight;    // index of the buffer whose blocks are ranked
 } bsr_pattern_info;
 
@@ -304,13 +305,15 @@ BSR_API bsr_status bsr_session_set_pattern(bsr_session *session,
                                            const bsr_pattern_view *view);
 
 /// The pattern as it stands, in the session's own buffers: the addresses never
-/// change, the contents do when the pattern does. Fails for a static pattern.
+/// change, the contents do when the pattern does. A static pattern lies in the
+/// step.
 BSR_API bsr_status bsr_session_get_pattern(const bsr_session *session,
                                            int64_t pattern,
                                            bsr_pattern_view *view);
 
 /// Reads a pattern from a file, with `bsr_session_set_pattern`; writes one. The
-/// file is JSON; `slot` and the column view may be left out:
+/// file is JSON; `slot` and the column view may be left out. The compiler makes
+/// a static pattern of such a file (bsr-mark):
 ///   {"format": "bsr-pattern", "version": 1, "name": "state.p.w",
 ///    "shape": [rows, cols], "block": [block_rows, block_cols],
 ///    "row_ptr": [...], "col_idx": [...], "slot": [...],
@@ -375,9 +378,9 @@ BSR_API bsr_status bsr_session_save(const bsr_session *session,
 
 /// Reads a checkpoint. Everything is validated before anything is changed: a
 /// file that is truncated, damaged or foreign, or of a model whose carried
-/// buffers or patterns differ, leaves the session as it was. Takes the seed and
-/// the counters from the checkpoint. Needs the file's size in memory while it
-/// reads.
+/// buffers or (static) patterns differ, leaves the session as it was. Takes the
+/// seed and the counters from the checkpoint. Needs the file's size in memory
+/// while it reads.
 BSR_API bsr_status bsr_session_load(bsr_session *session, const char *path);
 
 /// The `metadata` of the checkpoint last loaded; "" before. Valid until the
