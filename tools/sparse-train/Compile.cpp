@@ -36,6 +36,24 @@ static void run(std::vector<std::string> command) {
          "' to succeed, but got exit status ", WEXITSTATUS(status));
 }
 
+/// Goes on from `hash` over the pattern files that a compiler's option names:
+/// a step holds what they hold. A file that is none is the compiler's to
+/// report.
+static uint64_t hashPatternFiles(const std::string &option, uint64_t hash) {
+  constexpr std::string_view key = "pattern=";
+  for (size_t at = 0; (at = option.find(key, at)) != std::string::npos;) {
+    at += key.size();
+    char quote = option[at];
+    bool isQuoted = quote == '\'' || quote == '"' || quote == '{';
+    at += isQuoted;
+    size_t end = option.find(quote == '{' ? '}' : isQuoted ? quote : ' ', at);
+    std::string path = option.substr(at, end - at);
+    if (fs::is_regular_file(path))
+      hash = hashBytes(readFile(path, "pattern file"), hash);
+  }
+  return hash;
+}
+
 std::string bsr::compileStep(const Config &config) {
   if (fs::path(config.step).extension() == ".so")
     return config.step;
@@ -47,7 +65,8 @@ std::string bsr::compileStep(const Config &config) {
   uint64_t hash = hashBytes(readFile(tool, "compiler"));
   hash = hashBytes(readFile(config.step, "step"), hash);
   for (const std::string &option : config.compileOptions)
-    hash = hashBytes({option.c_str(), option.size() + 1}, hash);
+    hash = hashPatternFiles(
+        option, hashBytes({option.c_str(), option.size() + 1}, hash));
   char name[32];
   std::snprintf(name, sizeof(name), "%016llx.so", (unsigned long long)hash);
   fs::path output = fs::path(config.compileCache) / name;

@@ -190,6 +190,7 @@ private:
           info.rows / info.block_rows * (info.cols / info.block_cols);
       allBlocks += blocks;
       storedBlocks += std::min(info.slots, blocks);
+      staticPatterns += info.is_static;
     }
   }
 
@@ -258,7 +259,9 @@ private:
                           {"lr", stepRate},
                           {"step_time", time},
                           {"tokens_per_s", batcher.tokensPerBatch() / time}};
-    if (std::optional<double> drop = dropFraction(config, step)) {
+    bool canChange = staticPatterns < bsr_step_num_patterns(session.step());
+    if (std::optional<double> drop = dropFraction(config, step);
+        drop && canChange) {
       start = std::chrono::steady_clock::now();
       int64_t pruned = session.updatePatterns(*drop);
       entry["update_time"] = secondsSince(start);
@@ -304,11 +307,15 @@ private:
 
   void describe() const {
     const bsr_step *step = session.step();
-    std::printf("%s for %s: %lld patterns, %lld of %lld blocks stored, "
+    std::string fixed = staticPatterns
+                            ? " (" + std::to_string(staticPatterns) + " static)"
+                            : "";
+    std::printf("%s for %s: %lld patterns%s, %lld of %lld blocks stored, "
                 "%lld sparse and %lld dense products, %lld left dense\n",
                 bsr_step_name(step), bsr_step_target_cpu(step),
-                (long long)bsr_step_num_patterns(step), (long long)storedBlocks,
-                (long long)allBlocks, (long long)sparseProducts(),
+                (long long)bsr_step_num_patterns(step), fixed.c_str(),
+                (long long)storedBlocks, (long long)allBlocks,
+                (long long)sparseProducts(),
                 (long long)bsr_step_num_products(step, "dense"),
                 (long long)bsr_step_num_left_dense(step));
     std::fflush(stdout);
@@ -341,6 +348,7 @@ private:
         {"left_dense", bsr_step_num_left_dense(session.step())},
         {"blocks_stored", storedBlocks},
         {"blocks", allBlocks},
+        {"static_patterns", staticPatterns},
         {"pattern_updates", counters.pattern_updates},
         {"blocks_pruned", counters.blocks_pruned},
         {"blocks_regrown", counters.blocks_regrown},
@@ -367,6 +375,7 @@ private:
   Scalar rate, stepSeed, stepNumber, loss;
   /// Blocks of all patterns: those that exist, and those that are stored.
   int64_t allBlocks = 0, storedBlocks = 0;
+  int64_t staticPatterns = 0;
   double firstLoss = 0, lastLoss = 0, firstHeldOut = 0, lastHeldOut = 0;
   std::vector<double> stepTimes;
 };
