@@ -122,7 +122,8 @@ static LogicalResult verifyDensity(function_ref<InFlightDiagnostic()> emitError,
 
 LogicalResult MarkAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                int64_t blockRows, int64_t blockCols,
-                               FloatAttr density, StringAttr weight) {
+                               FloatAttr density, ArrayRef<int32_t>,
+                               ArrayRef<int32_t>, StringAttr) {
   if (blockRows < 1 || blockCols < 1)
     return emitError() << "expected a block of at least 1x1, but got "
                        << blockRows << "x" << blockCols;
@@ -143,13 +144,22 @@ LogicalResult MarkAttr::verifyFits(function_ref<InFlightDiagnostic()> emitError,
                        << matrix.getDimSize(1) << " to be a multiple of block "
                        << getBlockRows() << "x" << getBlockCols()
                        << ": pad it or choose another block";
-  return success();
+  if (!isStatic())
+    return success();
+  auto pattern = PatternType::getChecked(
+      emitError, getContext(), matrix.getDimSize(0), matrix.getDimSize(1),
+      getBlockRows(), getBlockCols(), getColIdx().size());
+  if (!pattern)
+    return failure();
+  return verifyRowView(emitError, pattern, getRowPtr(), getColIdx());
 }
 
 PatternType MarkAttr::getPatternType(RankedTensorType type) const {
   int64_t rows = type.getDimSize(0), cols = type.getDimSize(1);
   int64_t blocks = (rows / getBlockRows()) * (cols / getBlockCols());
-  int64_t slots = std::llround(getDensity().getValueAsDouble() * blocks);
+  int64_t slots = isStatic()
+                      ? getColIdx().size()
+                      : std::llround(getDensity().getValueAsDouble() * blocks);
   return PatternType::get(getContext(), rows, cols, getBlockRows(),
                           getBlockCols(), std::max<int64_t>(slots, 1));
 }

@@ -66,25 +66,55 @@ getGroups(func::FuncOp func) {
   return groups;
 }
 
-/// Replaces the arguments of `group` by a new pattern argument and their
-/// values; returns the samples of their next values.
+/// Adds `pattern` to the `bsr.patterns` of `func`; returns its place there.
+static int64_t addPattern(func::FuncOp func, DictionaryAttr pattern) {
+  SmallVector<Attribute> patterns;
+  if (auto known = func->getAttrOfType<ArrayAttr>("bsr.patterns"))
+    patterns.append(known.begin(), known.end());
+  patterns.push_back(pattern);
+  func->setAttr("bsr.patterns", ArrayAttr::get(func.getContext(), patterns));
+  return patterns.size() - 1;
+}
+
+/// Replaces the arguments of `group` by their values and a pattern, which is a
+/// new argument unless it is static; returns the samples of their next values.
 static SmallVector<SampleOp> bind(func::FuncOp func, const Group &group) {
   Block &body = func.getBody().front();
   Operation *terminator = body.getTerminator();
   OpBuilder b = OpBuilder::atBlockBegin(&body);
   unsigned weight = group.arguments.front();
-  unsigned index = func.getNumArguments();
-  PatternType type = group.mark.getPatternType(
+  MarkAttr mark = group.mark;
+  PatternType type = mark.getPatternType(
       cast<RankedTensorType>(body.getArgument(weight).getType()));
   Location loc = body.getArgument(weight).getLoc();
-  Value pattern = body.addArgument(type, loc);
   SmallVector<DictionaryAttr> attributes;
-  for (unsigned arg : llvm::seq(index))
+  for (unsigned arg : llvm::seq(func.getNumArguments()))
     attributes.push_back(func.getArgAttrDict(arg));
-  attributes.push_back(b.getDictionaryAttr(
-      {b.getNamedAttr("bsr.density", group.mark.getDensity()),
-       b.getNamedAttr("bsr.name", group.mark.getWeight()),
-       b.getNamedAttr("bsr.role", b.getStringAttr("pattern"))}));
+
+  Value pattern;
+  StringRef link; // from the values to their pattern
+  int64_t index;
+  if (mark.isStatic()) {
+    auto constant = ConstantPatternOp::create(b, loc, type, mark.getRowPtr(),
+                                              mark.getColIdx());
+    constant->setAttr("bsr.name", mark.getWeight());
+    pattern = constant;
+    link = "bsr.pattern_number";
+    index = addPattern(
+        func, b.getDictionaryAttr({{"col_idx", constant.getColIdxAttr()},
+                                   {"density", mark.getDensity()},
+                                   {"name", mark.getWeight()},
+                                   {"row_ptr", constant.getRowPtrAttr()},
+                                   {"type", TypeAttr::get(type)}}));
+  } else {
+    link = "bsr.pattern";
+    index = func.getNumArguments();
+    pattern = body.addArgument(type, loc);
+    attributes.push_back(
+        b.getDictionaryAttr({{"bsr.density", mark.getDensity()},
+                             {"bsr.name", mark.getWeight()},
+                             {"bsr.role", b.getStringAttr("pattern")}}));
+  }
 
   SmallVector<SampleOp> samples;
   for (unsigned arg : group.arguments) {
@@ -98,7 +128,7 @@ static SmallVector<SampleOp> bind(func::FuncOp func, const Group &group) {
 
     NamedAttrList list(attributes[arg]);
     list.erase("bsr.mark");
-    list.set("bsr.pattern", b.getI64IntegerAttr(index));
+    list.set(link, b.getI64IntegerAttr(index));
     attributes[arg] = list.getDictionary(b.getContext());
     auto result = dyn_cast_or_null<IntegerAttr>(list.get("bsr.result"));
     if (!result)
@@ -228,6 +258,7 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
     for (auto &[name, group] : *groups) {
       SmallVector<SampleOp> samples = bind(func, group);
       ++numPatterns;
+      numStatic += group.mark.isStatic();
       numValues += group.arguments.size();
       if (maskGradients && !samples.empty() && ::maskGradients(samples))
         ++masked;

@@ -72,7 +72,8 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index) {
   return buffer;
 }
 
-/// What the manifest says about pattern `number`; `buffers` are all buffers.
+/// What the manifest says about pattern `number`; `buffers` are all buffers. A
+/// static pattern has none for its index arrays: the manifest holds it.
 static json::Object getPattern(DictionaryAttr known, int64_t number,
                                const json::Array &buffers) {
   auto type = cast<PatternType>(known.getAs<TypeAttr>("type").getValue());
@@ -82,7 +83,7 @@ static json::Object getPattern(DictionaryAttr known, int64_t number,
       {"shape", getShape({type.getRows(), type.getCols()})},
       {"block", getShape({type.getBlockRows(), type.getBlockCols()})},
       {"slots", type.getSlots()},
-      {"static", false},
+      {"static", known.contains("row_ptr")},
   };
   if (auto density = known.getAs<FloatAttr>("density"))
     pattern["density"] = density.getValueAsDouble();
@@ -97,7 +98,13 @@ static json::Object getPattern(DictionaryAttr known, int64_t number,
     else if (*buffer.getString("name") == name)
       pattern["weight"] = index;
   }
-  pattern["buffers"] = std::move(views);
+  if (!known.contains("row_ptr")) {
+    pattern["buffers"] = std::move(views);
+    return pattern;
+  }
+  for (StringRef view : {"row_ptr", "col_idx"})
+    pattern[view] =
+        json::Array(known.getAs<DenseI32ArrayAttr>(view).asArrayRef());
   return pattern;
 }
 

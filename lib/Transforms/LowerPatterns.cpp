@@ -80,11 +80,10 @@ static LogicalResult expandArgument(func::FuncOp func, unsigned index,
   return func.eraseArgument(index);
 }
 
-/// Makes the values in `func` count patterns, which have no argument of their
-/// own any more.
-static void numberPatterns(func::FuncOp func) {
+/// Makes the values in `func` count patterns, from `next` on, which have no
+/// argument of their own any more.
+static void numberPatterns(func::FuncOp func, int64_t next) {
   SmallVector<int64_t> number;
-  int64_t next = 0;
   for (Type type : func.getArgumentTypes())
     number.push_back(isa<PatternType>(type) ? next++ : next);
   for (unsigned i = 0, e = func.getNumArguments(); i != e; ++i)
@@ -98,8 +97,10 @@ static void numberPatterns(func::FuncOp func) {
 /// Replaces the pattern arguments of `func` and notes in `bsr.patterns` what
 /// the index arrays do not tell.
 static LogicalResult expandArguments(func::FuncOp func) {
-  numberPatterns(func);
   SmallVector<Attribute> patterns;
+  if (auto known = func->getAttrOfType<ArrayAttr>("bsr.patterns"))
+    patterns.append(known.begin(), known.end()); // static ones
+  numberPatterns(func, patterns.size());
   // Arguments are added on the way.
   for (unsigned i = 0; i != func.getNumArguments(); ++i) {
     auto type = dyn_cast<PatternType>(func.getArgument(i).getType());

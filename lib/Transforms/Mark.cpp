@@ -4,6 +4,7 @@
 // optimizer moments with them.
 
 #include "ElementWise.h"
+#include "PatternFile.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -66,13 +67,45 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
                                "expression, but got '"
                             << match << "': " << reason;
     auto [rows, cols] = StringRef(block).split('x');
-    if (rows.getAsInteger(10, blockRows) || cols.getAsInteger(10, blockCols))
+    if (!block.empty() &&
+        (rows.getAsInteger(10, blockRows) || cols.getAsInteger(10, blockCols)))
       return emitError(loc)
              << "expected option block to be <rows>x<columns>, but got '"
              << block << "'";
+    if (!density.empty() && StringRef(density).getAsDouble(share))
+      return emitError(loc) << "expected option density to be a number, but "
+                               "got '"
+                            << density << "'";
+    if (!pattern.empty())
+      return readPattern(context);
     return MarkAttr::verify([&] { return emitError(loc); }, blockRows,
-                            blockCols,
-                            Builder(context).getF64FloatAttr(density), {});
+                            blockCols, Builder(context).getF64FloatAttr(share),
+                            {}, {}, {});
+  }
+
+  /// Takes block and density from the pattern file.
+  LogicalResult readPattern(MLIRContext *context) {
+    auto error = [&]() -> InFlightDiagnostic {
+      return emitError(UnknownLoc::get(context), "pattern file '")
+             << pattern << "': ";
+    };
+    if (!density.empty())
+      return error() << "expected no option density beside it, but got "
+                     << density;
+    auto read = readPatternFile(context, pattern, error);
+    if (failed(read))
+      return failure();
+    PatternType type = read->type;
+    if (!block.empty() &&
+        (type.getBlockRows() != blockRows || type.getBlockCols() != blockCols))
+      return error() << "expected blocks of " << block << ", but got "
+                     << type.getBlockRows() << "x" << type.getBlockCols();
+    blockRows = type.getBlockRows();
+    blockCols = type.getBlockCols();
+    share = static_cast<double>(type.getSlots()) /
+            (type.getGridRows() * type.getGridCols());
+    file = std::move(*read);
+    return success();
   }
 
   void runOnOperation() override {
@@ -111,13 +144,21 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
 
     for (unsigned weight : weights) {
       StringAttr name = getArgName(func, weight);
-      auto attr =
-          MarkAttr::get(&getContext(), blockRows, blockCols,
-                        Builder(&getContext()).getF64FloatAttr(density), name);
+      Type type = func.getArgumentTypes()[weight];
       auto error = [&] {
         return emitError(func.getLoc(), "argument ") << name << ": ";
       };
-      if (failed(attr.verifyFits(error, func.getArgumentTypes()[weight])))
+      if (auto matrix = dyn_cast<ShapedType>(type);
+          file.type && matrix &&
+          matrix.getShape() !=
+              ArrayRef({file.type.getRows(), file.type.getCols()}))
+        return error() << "expected a matrix of " << file.type.getRows() << "x"
+                       << file.type.getCols() << ", as pattern file '"
+                       << pattern << "' says, but got " << type;
+      auto attr = MarkAttr::get(&getContext(), blockRows, blockCols,
+                                Builder(&getContext()).getF64FloatAttr(share),
+                                file.rowPtr, file.colIdx, name);
+      if (failed(attr.verifyFits(error, type)))
         return failure();
       func.setArgAttr(weight, "bsr.mark", attr);
       ++numWeights;
@@ -139,6 +180,9 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
     return success();
   }
 
-  int64_t blockRows = 0, blockCols = 0;
+  int64_t blockRows = 16, blockCols = 16;
+  double share = 0.1;
+  /// What the pattern file holds, if there is one.
+  StaticPattern file;
 };
 } // namespace

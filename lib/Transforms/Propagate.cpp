@@ -32,13 +32,16 @@ static SmallVector<Operation *> getOperations(func::FuncOp func) {
 static std::string getWeightName(func::FuncOp func, Value pattern) {
   std::string name;
   llvm::raw_string_ostream os(name);
-  auto arg = dyn_cast<BlockArgument>(pattern);
-  if (arg && arg.getOwner() == &func.getBody().front())
-    if (Attribute attr = func.getArgAttr(arg.getArgNumber(), "bsr.name")) {
-      os << attr;
-      return name;
-    }
-  pattern.printAsOperand(os, OpPrintingFlags());
+  Attribute attr;
+  if (Operation *constant = pattern.getDefiningOp())
+    attr = constant->getAttr("bsr.name");
+  else if (pattern.getParentBlock() == &func.getBody().front())
+    attr = func.getArgAttr(cast<BlockArgument>(pattern).getArgNumber(),
+                           "bsr.name");
+  if (attr)
+    os << attr;
+  else
+    pattern.printAsOperand(os, OpPrintingFlags());
   return name;
 }
 

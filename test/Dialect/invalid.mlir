@@ -59,6 +59,16 @@ func.func private @mark_ragged(tensor<8x6xf32> {bsr.mark = #bsr.mark<block = 4x4
 
 // -----
 
+// expected-error @below {{argument #0: expected 1 to 4 slots, but got 5}}
+func.func private @mark_blocks(tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 0.5, row_ptr = [0, 2, 5], col_idx = [0, 1, 0, 1, 1], weight = "w">})
+
+// -----
+
+// expected-error @below {{argument #0: expected row_ptr[2] to be the number of blocks (2), but got 1}}
+func.func private @mark_pattern(tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 0.5, row_ptr = [0, 1, 1], col_idx = [0, 1], weight = "w">})
+
+// -----
+
 // expected-error @below {{argument #0: expected bsr.mark to be a #bsr.mark, but got 4}}
 func.func private @mark_kind(tensor<8x8xf32> {bsr.mark = 4 : i64})
 

@@ -74,6 +74,9 @@ func.func @step(
     %w: tensor<32x64xf32> {bsr.name = "params.w", bsr.result = 0, bsr.role = "param",
         bsr.init = "normal(0.02)",
         bsr.mark = #bsr.mark<block = 16x16, density = 1.000000e-01, weight = "params.w">},
+    %v: tensor<32x32xf32> {bsr.name = "params.v", bsr.role = "param",
+        bsr.mark = #bsr.mark<block = 16x16, density = 5.000000e-01, row_ptr = [0, 1, 2], col_idx = [1, 0],
+                             weight = "params.v">},
     %x: tensor<8xf32> {bsr.name = "batch.x", bsr.role = "batch"})
     -> (tensor<32x64xf32> {bsr.name = "params.w"}) {
   return %w : tensor<32x64xf32>

@@ -131,3 +131,39 @@ func.func @same_name(%m: tensor<8x8xf32> {bsr.name = "w", bsr.role = "state", bs
 // CHECK-NOT:     bsr.to_dense
 // CHECK:         return
 func.func @unmarked(%w: tensor<8x8xf32> {bsr.name = "w"}) { return }
+
+// -----
+
+// Patterns that never change are constants: a weight and its moment share one,
+// and `bsr.patterns` keeps what is known of them, in the order of the weights. A
+// pattern of another weight is an argument as ever.
+
+// CHECK-LABEL: func.func @static(
+// CHECK-SAME:    %[[W:.*]]: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.result = 0 : i64},
+// CHECK-SAME:    %[[M:.*]]: tensor<2x4x4xf32> {bsr.name = "m", bsr.pattern_number = 0 : i64, bsr.result = 1 : i64},
+// CHECK-SAME:    tensor<2x4x4xf32> {bsr.name = "d", bsr.pattern = 4 : i64},
+// CHECK-SAME:    %[[V:.*]]: tensor<1x8x2xf32> {bsr.name = "v", bsr.pattern_number = 1 : i64},
+// CHECK-SAME:    !bsr.pattern<8x8, block = 4x4, slots = 2> {bsr.density = 5.000000e-01 : f64, bsr.name = "d", bsr.role = "pattern"})
+// CHECK-SAME:    attributes {bsr.patterns = [
+// CHECK-SAME:      {col_idx = array<i32: 1, 0>, density = 5.000000e-01 : f64, name = "w", row_ptr = array<i32: 0, 1, 2>, type = !bsr.pattern<8x8, block = 4x4, slots = 2>},
+// CHECK-SAME:      {col_idx = array<i32: 3>, density = 2.500000e-01 : f64, name = "v", row_ptr = array<i32: 0, 1>, type = !bsr.pattern<8x8, block = 8x2, slots = 1>}]}
+// CHECK-DAG:     %[[P:.*]] = bsr.constant_pattern row_ptr = [0, 1, 2] col_idx = [1, 0] {bsr.name = "w"}
+// CHECK-DAG:     %[[Q:.*]] = bsr.constant_pattern row_ptr = [0, 1] col_idx = [3] {bsr.name = "v"}
+// CHECK-DAG:     bsr.to_dense %[[P]], %[[W]]
+// CHECK-DAG:     bsr.to_dense %[[P]], %[[M]]
+// CHECK-DAG:     bsr.to_dense %[[Q]], %[[V]]
+// CHECK:         bsr.sample %[[P]]
+// CHECK:         bsr.sample %[[P]]
+#static = #bsr.mark<block = 4x4, density = 0.5, row_ptr = [0, 1, 2], col_idx = [1, 0], weight = "w">
+#dynamic = #bsr.mark<block = 4x4, density = 0.5, weight = "d">
+#other = #bsr.mark<block = 8x2, density = 0.25, row_ptr = [0, 1], col_idx = [3], weight = "v">
+func.func @static(%w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #static},
+                  %m: tensor<8x8xf32> {bsr.name = "m", bsr.result = 1 : i64, bsr.mark = #static},
+                  %d: tensor<8x8xf32> {bsr.name = "d", bsr.mark = #dynamic},
+                  %v: tensor<8x8xf32> {bsr.name = "v", bsr.mark = #other})
+    -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %e = tensor.empty() : tensor<8x8xf32>
+  %0 = linalg.add ins(%w, %m : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = linalg.add ins(%d, %v : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0, %1 : tensor<8x8xf32>, tensor<8x8xf32>
+}

@@ -26,6 +26,19 @@ func.func @train(
 
 // -----
 
+// A static pattern has no buffers: the manifest holds it.
+// CHECK:      \22patterns\22:[{\22block\22:[2,2],\22col_idx\22:[3,0],\22density\22:0.25,\22name\22:\22w\22,\22row_ptr\22:[0,1,2],\22shape\22:[4,8],\22slots\22:2,\22static\22:true,\22weight\22:0}],
+func.func @static(
+    %w: memref<2x2x2xf32> {bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64,
+                bsr.patterns = [{col_idx = array<i32: 3, 0>, density = 0.25, name = "w",
+                                 row_ptr = array<i32: 0, 1, 2>, type = !bsr.pattern<4x8, block = 2x2, slots = 2>}]} {
+  return
+}
+
+// -----
+
 // expected-error @below {{expected argument #0 to be of f16, bf16, f32, f64, i1, i8, i32 or i64, but got 'i16'}}
 func.func @element_type(%x: memref<4xi16> {bsr.name = "x"}, %arena: memref<0xi8> {bsr.name = "arena"})
     attributes {bsr.arena_bytes = 0 : i64} {

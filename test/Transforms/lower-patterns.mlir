@@ -37,6 +37,19 @@ func.func @constant() -> (tensor<5xi32>, tensor<3xi32>) {
   return %ptr, %slot : tensor<5xi32>, tensor<3xi32>
 }
 
+// Patterns that change are counted behind those that do not.
+// CHECK-LABEL: func @static(
+// CHECK-SAME:    tensor<1x2x2xf32> {bsr.name = "s", bsr.pattern_number = 0 : i64}
+// CHECK-SAME:    tensor<3x2x2xf32> {bsr.name = "a", bsr.pattern_number = 1 : i64}
+// CHECK-SAME:    tensor<3xi32> {bsr.kind = "row_ptr", bsr.name = "a", bsr.pattern_number = 1 : i64
+// CHECK-SAME:    bsr.patterns = [{density = 1.250000e-01 : f64, name = "s", type = !bsr.pattern<4x8, block = 2x2, slots = 1>}, {name = "a", type = !bsr.pattern<4x8, block = 2x2, slots = 3>}]
+func.func @static(%s: tensor<1x2x2xf32> {bsr.name = "s", bsr.pattern_number = 0 : i64},
+                  %a: tensor<3x2x2xf32> {bsr.name = "a", bsr.pattern = 2 : i64},
+                  %p: !p {bsr.name = "a", bsr.role = "pattern"})
+    attributes {bsr.patterns = [{density = 0.125, name = "s", type = !bsr.pattern<4x8, block = 2x2, slots = 1>}]} {
+  return
+}
+
 // CHECK-LABEL: func @no_pattern(%{{.*}}: tensor<4xf32>)
 // CHECK-NOT:     bsr.patterns
 // CHECK:         return

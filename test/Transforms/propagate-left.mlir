@@ -180,3 +180,20 @@ func.func @no_products(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %w: tensor
   } -> tensor<8x5xf32>
   return %0, %1 : tensor<5x8xf32>, tensor<8x5xf32>
 }
+
+// -----
+
+// A constant pattern is the weight's that it names.
+// CHECK-LABEL: func.func @static(
+// CHECK:         bsr.spmm
+!p = !bsr.pattern<8x8, block = 4x4, slots = 2>
+// expected-remark @below {{weight "w": 1 spmm, 0 spmm transposed, 0 sddmm, 1 left dense}}
+// expected-remark @below {{total of 1 weights}}
+func.func @static(%w: tensor<2x4x4xf32>, %x: tensor<5x8xf32>) -> (tensor<5x8xf32>, tensor<8x8xf32>) {
+  %p = bsr.constant_pattern row_ptr = [0, 1, 2] col_idx = [1, 0] {bsr.name = "w"} : !p
+  %d = bsr.to_dense %p, %w : !p, tensor<2x4x4xf32> -> tensor<8x8xf32>
+  %e = arith.constant dense<0.0> : tensor<5x8xf32>
+  %y = linalg.matmul ins(%x, %d : tensor<5x8xf32>, tensor<8x8xf32>) outs(%e : tensor<5x8xf32>) -> tensor<5x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'func.return', which reads the whole matrix}}
+  return %y, %d : tensor<5x8xf32>, tensor<8x8xf32>
+}

@@ -51,7 +51,9 @@ struct CommandLine {
   cl::list<std::string> marks{
       "mark",
       cl::desc("Make weights block-sparse: the options of the pass bsr-mark, "
-               "such as \"match=.*_w$ block=16x16 density=0.1\" (repeatable)"),
+               "such as \"match=.*_w$ block=16x16 density=0.1\", or "
+               "\"match=.*_w$ pattern=file.json\" for a pattern that never "
+               "changes (repeatable)"),
       cl::value_desc("options"), cl::cat(category)};
   cl::opt<std::string> targetCpu{
       "target-cpu", cl::init("host"),

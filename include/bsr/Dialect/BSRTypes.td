@@ -43,34 +43,49 @@ def BSR_PatternType : TypeDef<BSR_Dialect, "Pattern"> {
 
 def BSR_MarkAttr : AttrDef<BSR_Dialect, "Mark"> {
   let mnemonic = "mark";
-  let summary = "The block shape and density chosen for an argument";
+  let summary = "The block shape and the density or pattern chosen for an argument";
   let description = [{
     Set by `bsr-mark` on an argument of a step and consumed by `bsr-bind`.
     `weight` names the argument whose pattern this one shares: itself for a
     weight, the weight for an optimizer moment. The density is in (0, 1]: the
-    share of the matrix's blocks that are stored.
+    share of the matrix's blocks that are stored. Which ones is run-time data,
+    unless the mark has the row view of a static pattern (`bsr.constant_pattern`).
 
     Example:
 
     ```mlir
     #bsr.mark<block = 16x16, density = 1.000000e-01, weight = "params.w">
     ```
+
+    ```mlir
+    #bsr.mark<block = 16x16, density = 5.000000e-01, row_ptr = [0, 1, 2], col_idx = [1, 0],
+              weight = "params.v">
+    ```
   }];
   let parameters = (ins "int64_t":$blockRows, "int64_t":$blockCols,
-                        "FloatAttr":$density, "StringAttr":$weight);
+                        "FloatAttr":$density,
+                        OptionalArrayRefParameter<"int32_t">:$rowPtr,
+                        OptionalArrayRefParameter<"int32_t">:$colIdx,
+                        "StringAttr":$weight);
   let assemblyFormat = [{
     `<` `block` `=` custom<Extents>($blockRows, $blockCols) `,`
-    `density` `=` custom<Density>($density) `,` `weight` `=` $weight `>`
+    `density` `=` custom<Density>($density) `,`
+    (`row_ptr` `=` `[` $rowPtr^ `]` `,` `col_idx` `=` `[` $colIdx `]` `,`)?
+    `weight` `=` $weight `>`
   }];
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
+    /// True if the pattern never changes.
+    bool isStatic() const { return !getRowPtr().empty(); }
+
     /// Checks that a matrix of type `type` can be marked: it is a float matrix
-    /// of static shape that the block divides.
+    /// of static shape that the block divides, and a static pattern is one of it.
     LogicalResult verifyFits(function_ref<InFlightDiagnostic()> emitError,
                              Type type) const;
 
-    /// The pattern of a matrix of type `type`: of its blocks, `density` are
-    /// slots, rounded to the nearest number and at least one.
+    /// The pattern of a matrix of type `type`. A static pattern has a slot for
+    /// each of its blocks; else, of all blocks, `density` are slots, rounded to
+    /// the nearest number and at least one.
     PatternType getPatternType(RankedTensorType type) const;
   }];
 }

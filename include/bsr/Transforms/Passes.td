@@ -82,6 +82,22 @@ def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
     An expression that matches nothing is an error, as is a match that is no float
     matrix, that the block does not divide, or that is itself a moment.
 
+    A pattern that never changes is chosen here as well: with `pattern` instead of
+    a density, the matched weights store the blocks that a file lists, and compiled
+    code holds the list. The file is what `bsr_session_write_pattern` writes; four
+    blocks on the diagonal of a 64x64 matrix are
+
+    ```json
+    {"format": "bsr-pattern", "version": 1, "shape": [64, 64], "block": [16, 16],
+     "row_ptr": [0, 1, 2, 3, 4], "col_idx": [0, 1, 2, 3]}
+    ```
+
+    where block row `i` stores the block columns `col_idx[row_ptr[i]]` to
+    `col_idx[row_ptr[i + 1] - 1]`. A static pattern numbers its slots in this order;
+    slots and a column view that the file may hold besides belong to the run that
+    wrote it and are not read. A file that breaks an invariant of patterns is an
+    error, as is a match of another shape.
+
     Before, and after `--bsr-mark="match=w$ block=4x4 density=0.5"`:
 
     ```mlir
@@ -117,10 +133,13 @@ def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
   let options = [
     Option<"match", "match", "std::string", /*default=*/"\"\"",
            "Regular expression that the names of the weights match">,
-    Option<"block", "block", "std::string", /*default=*/"\"16x16\"",
-           "Rows and columns of a block: <rows>x<columns>">,
-    Option<"density", "density", "double", /*default=*/"0.1",
-           "Share of the blocks that are stored, in (0, 1]">,
+    Option<"block", "block", "std::string", /*default=*/"\"\"",
+           "Rows and columns of a block: <rows>x<columns> (default: those of the "
+           "pattern file, or 16x16)">,
+    Option<"density", "density", "std::string", /*default=*/"\"\"",
+           "Share of the blocks that are stored, in (0, 1] (default: 0.1)">,
+    Option<"pattern", "pattern", "std::string", /*default=*/"\"\"",
+           "File with a pattern that never changes, instead of a density">,
   ];
   let statistics = [
     Statistic<"numWeights", "num-weights", "Number of weights marked">,
@@ -141,6 +160,10 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     In front of the old uses stands `bsr.to_dense`, in front of the carried result
     `bsr.sample`: the step is legal, right and slow, and `bsr-propagate` makes it fast.
 
+    A static pattern becomes a `bsr.constant_pattern` with the weight's `bsr.name`, and
+    no argument. What the manifest says of it stands in the function's `bsr.patterns`;
+    `bsr.pattern_number` of the values is the place in that list.
+
     This is the one step that changes meaning: to what `w * mask` means under
     automatic differentiation. So the gradient is masked as well where something
     besides the update uses it (clipping by norm, trust ratios), and a remark says
@@ -154,8 +177,11 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     func.func @sgd(%w: tensor<8x8xf32> {
                        bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">,
                        bsr.name = "w", bsr.result = 0 : i64},
-                   %g: tensor<8x8xf32> {bsr.name = "g"}) -> tensor<8x8xf32> {
-      %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>)
+                   %u: tensor<8x8xf32> {
+                       bsr.mark = #bsr.mark<block = 4x4, density = 0.25, row_ptr = [0, 0, 1],
+                                            col_idx = [1], weight = "u">,
+                       bsr.name = "u"}) -> tensor<8x8xf32> {
+      %next = linalg.sub ins(%w, %u : tensor<8x8xf32>, tensor<8x8xf32>)
                          outs(%w : tensor<8x8xf32>) -> tensor<8x8xf32>
       return %next : tensor<8x8xf32>
     }
@@ -166,13 +192,20 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     ```mlir
     func.func @sgd(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 2 : i64,
                                           bsr.result = 0 : i64},
-                   %g: tensor<8x8xf32> {bsr.name = "g"},
+                   %u: tensor<1x4x4xf32> {bsr.name = "u", bsr.pattern_number = 0 : i64},
                    %p: !bsr.pattern<8x8, block = 4x4, slots = 2> {
                        bsr.density = 5.000000e-01 : f64, bsr.name = "w",
-                       bsr.role = "pattern"}) -> tensor<2x4x4xf32> {
+                       bsr.role = "pattern"}) -> tensor<2x4x4xf32> attributes {
+                     bsr.patterns = [{col_idx = array<i32: 1>, density = 2.500000e-01 : f64,
+                                      name = "u", row_ptr = array<i32: 0, 0, 1>,
+                                      type = !bsr.pattern<8x8, block = 4x4, slots = 1>} ]} {
+      %q = bsr.constant_pattern row_ptr = [0, 0, 1] col_idx = [1] {bsr.name = "u"}
+          : !bsr.pattern<8x8, block = 4x4, slots = 1>
+      %dense_u = bsr.to_dense %q, %u
+          : !bsr.pattern<8x8, block = 4x4, slots = 1>, tensor<1x4x4xf32> -> tensor<8x8xf32>
       %dense = bsr.to_dense %p, %w
           : !bsr.pattern<8x8, block = 4x4, slots = 2>, tensor<2x4x4xf32> -> tensor<8x8xf32>
-      %next = linalg.sub ins(%dense, %g : tensor<8x8xf32>, tensor<8x8xf32>)
+      %next = linalg.sub ins(%dense, %dense_u : tensor<8x8xf32>, tensor<8x8xf32>)
                          outs(%dense : tensor<8x8xf32>) -> tensor<8x8xf32>
       %values = bsr.sample %p, %next
           : !bsr.pattern<8x8, block = 4x4, slots = 2>, tensor<8x8xf32> -> tensor<2x4x4xf32>
@@ -186,6 +219,7 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
   ];
   let statistics = [
     Statistic<"numPatterns", "num-patterns", "Number of patterns made">,
+    Statistic<"numStatic", "num-static", "Number of patterns that never change">,
     Statistic<"numValues", "num-values", "Number of arguments turned into values">,
     Statistic<"numMasked", "num-masked", "Number of weights whose gradient was masked">,
   ];
@@ -766,8 +800,9 @@ def BSRLowerPatterns : Pass<"bsr-lower-patterns", "ModuleOp"> {
     A pattern argument becomes six arguments, the index arrays of its two views;
     they keep its name and role, `bsr.kind` tells which array each is. A constant
     pattern becomes constant arrays. By now nothing but `bsr.indices` may use a
-    pattern. The types of the patterns stay on the function (`bsr.patterns`);
-    `bsr.pattern_number` of values and index arrays is the place in that list.
+    pattern. The types of the patterns stay on the function (`bsr.patterns`, behind the
+    static ones); `bsr.pattern_number` of values and index arrays is the place in that
+    list.
 
     Before:
 

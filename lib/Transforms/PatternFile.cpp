@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads patterns from files. The runtime, which has nothing of LLVM, has a
+// reader of its own: what it checks against the pattern of a compiled step is
+// here what makes a pattern.
+
+#include "PatternFile.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+namespace json = llvm::json;
+
+/// The start of `value` as text, or that there is none.
+static std::string describe(const json::Value *value) {
+  if (!value)
+    return "nothing";
+  constexpr size_t longest = 60;
+  std::string text = llvm::formatv("{0}", *value);
+  if (text.size() > longest)
+    text.replace(longest, std::string::npos, "...");
+  return text;
+}
+
+namespace {
+/// Reads the members of the object in a pattern file.
+class Reader {
+public:
+  Reader(const json::Object &object,
+         function_ref<InFlightDiagnostic()> emitError)
+      : object(object), emitError(emitError) {}
+
+  /// Checks that member `key` is `expected`.
+  LogicalResult require(StringRef key, const json::Value &expected) {
+    const json::Value *found = object.get(key);
+    if (found && *found == expected)
+      return success();
+    return refuse(key, llvm::formatv("{0}", expected), found);
+  }
+
+  /// Appends the integers of the list `key`, `least` and greater, to `numbers`.
+  LogicalResult read(StringRef key, int64_t least,
+                     SmallVectorImpl<int32_t> &numbers) {
+    const json::Value *found = object.get(key);
+    const json::Array *list = found ? found->getAsArray() : nullptr;
+    if (!list)
+      return refuse(key, "a list", found);
+    for (auto [index, value] : llvm::enumerate(*list)) {
+      std::optional<int64_t> number = value.getAsInteger();
+      if (!number || *number < least || *number > INT32_MAX)
+        return refuse(llvm::formatv("{0}[{1}]", key, index).str(),
+                      llvm::formatv("an integer in [{0}, {1}]", least,
+                                    static_cast<int64_t>(INT32_MAX)),
+                      &value);
+      numbers.push_back(*number);
+    }
+    return success();
+  }
+
+  /// Reads the pair of integers `key`, 1 and greater.
+  LogicalResult readPair(StringRef key, SmallVectorImpl<int32_t> &pair) {
+    if (failed(read(key, 1, pair)))
+      return failure();
+    if (pair.size() != 2)
+      return refuse(key, "two integers", object.get(key));
+    return success();
+  }
+
+private:
+  LogicalResult refuse(StringRef key, const Twine &expected,
+                       const json::Value *found) {
+    return emitError() << "expected '" << key << "' to be " << expected
+                       << ", but got " << describe(found);
+  }
+
+  const json::Object &object;
+  function_ref<InFlightDiagnostic()> emitError;
+};
+} // namespace
+
+FailureOr<StaticPattern>
+bsr::readPatternFile(MLIRContext *context, StringRef path,
+                     function_ref<InFlightDiagnostic()> emitError) {
+  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
+  if (!buffer)
+    return emitError() << "expected a file to read, but got '"
+                       << buffer.getError().message() << "'";
+  llvm::Expected<json::Value> text = json::parse((*buffer)->getBuffer());
+  if (!text)
+    return emitError() << "expected JSON, but got '"
+                       << llvm::toString(text.takeError()) << "'";
+  const json::Object *object = text->getAsObject();
+  if (!object)
+    return emitError() << "expected an object, but got " << describe(&*text);
+
+  StaticPattern pattern;
+  SmallVector<int32_t> shape, block;
+  Reader reader(*object, emitError);
+  if (failed(reader.require("format", "bsr-pattern")) ||
+      failed(reader.require("version", 1)) ||
+      failed(reader.readPair("shape", shape)) ||
+      failed(reader.readPair("block", block)) ||
+      failed(reader.read("row_ptr", INT32_MIN, pattern.rowPtr)) ||
+      failed(reader.read("col_idx", INT32_MIN, pattern.colIdx)))
+    return failure();
+
+  int64_t rows = shape[0], cols = shape[1];
+  int64_t blockRows = block[0], blockCols = block[1];
+  auto getType = [&](int64_t slots) {
+    return PatternType::getChecked(emitError, context, rows, cols, blockRows,
+                                   blockCols, slots);
+  };
+  PatternType grid = getType(/*slots=*/1);
+  if (!grid)
+    return failure();
+  int64_t all = grid.getGridRows() * grid.getGridCols();
+  int64_t stored = pattern.colIdx.size();
+  if (stored < 1 || stored > all)
+    return emitError() << "expected col_idx of 1 to " << all
+                       << " blocks, but got " << stored;
+  pattern.type = getType(stored);
+  if (failed(verifyRowView(emitError, pattern.type, pattern.rowPtr,
+                           pattern.colIdx)))
+    return failure();
+  return pattern;
+}
