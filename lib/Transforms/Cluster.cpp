@@ -418,6 +418,29 @@ static void hoistScalars(Block &block) {
   }
 }
 
+/// Makes the reduced loops of operations parallel where each has one iteration:
+/// what is reduced is one element then, which joins the init where it is used.
+/// A product stays one.
+static void dropUnitReductions(Block &block) {
+  for (auto op : block.getOps<linalg::GenericOp>()) {
+    if (op.getNumReductionLoops() == 0 || linalg::isaContractionOpInterface(op))
+      continue;
+    SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
+    bool isUnit = llvm::all_of(
+        llvm::zip_equal(kinds, op.getStaticLoopRanges()), [](auto it) {
+          auto [kind, range] = it;
+          return kind == utils::IteratorType::parallel || range == 1;
+        });
+    if (!isUnit)
+      continue;
+    Builder b(op.getContext());
+    Attribute parallel = linalg::IteratorTypeAttr::get(
+        op.getContext(), utils::IteratorType::parallel);
+    op.setIteratorTypesAttr(
+        b.getArrayAttr(SmallVector<Attribute>(kinds.size(), parallel)));
+  }
+}
+
 /// A copy of `group` in a function: inputs in order of first use, then results.
 static func::FuncOp outline(const Clusters::Group &group,
                             const SetVector<Value> &inputs,
@@ -501,6 +524,7 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
   void run(func::FuncOp step, SymbolTable &symbols) {
     Block &block = step.getBody().front();
     hoistScalars(block);
+    dropUnitReductions(block);
     Clusters clusters(block);
     if (isStep(step))
       countProducts(step, clusters);

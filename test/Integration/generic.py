@@ -178,6 +178,21 @@ def reductions(p):
     body = ("%h = arith.constant 0.5 : f32\n %t = arith.mulf %h, %o : f32\n %s = arith.subf %t, %a : f32\n"
             "linalg.yield %s : f32")
     p.check(p.generic("ij->i", [tensor], body, [p.fill(x.shape[:1])]), left, 8 * ROUNDOFF * np.abs(x).sum(1))
+    # Over one element, which joins the init wherever the result is used.
+    n, m = p.extents(2)
+    x, tensor = p.normal(n, 1, m)
+    start, init = p.normal(n, m)
+    sums = p.generic("iuj->ij", [tensor], ADD, [init])
+    want = x[:, 0] + start
+    p.check(p.generic("ij->ji", [sums], NEGATE), -want.T)
+    p.check(p.generic("ij->i", [sums], ADD, [p.fill([n])]), want.astype(np.float64).sum(1),
+            m * ROUNDOFF * np.abs(want).sum(1))
+    p.check(p.generic("ij->j", [sums], ADD, [p.fill([m])]), want.astype(np.float64).sum(0),
+            n * ROUNDOFF * np.abs(want).sum(0))
+    largest = "%s = arith.maximumf %a, %o : f32\n linalg.yield %s : f32"
+    p.check(p.generic("iuj->ij", [tensor], largest, [init]), np.maximum(x[:, 0], start))
+    one, scalar = p.normal(1, 1)
+    p.check(p.generic("ij->", [scalar], ADD, [p.fill([], "2.0")]), one[0, 0] + np.float32(2))
     # Integers and bits.
     n, m = p.extents(2)
     numbers = p.random.integers(-100, 100, (n, m)).astype(np.int32)

@@ -124,6 +124,50 @@ func.func @cheap_producer(%x: tensor<8x16xf32>) -> (tensor<8xf32>, tensor<16xf32
 #id = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>
 #col = affine_map<(i, j) -> (j)>
+#in = affine_map<(i, u, j) -> (i, u, j)>
+#out = affine_map<(i, u, j) -> (i, j)>
+
+// A sum over a loop of one iteration is cheap, too: an addition to its init.
+// CHECK-LABEL: func @unit_sum
+// CHECK:         bsr.launch @[[ROWS:.*]] ins(%arg0, %arg1 :
+// CHECK:         bsr.launch {{.*}} ins(%arg0, %arg1 :
+// CHECK-NOT:     bsr.launch
+// CHECK:         func.func private @[[ROWS]](%[[X:.*]]: tensor<8x1x16xf32>, %[[B:.*]]: tensor<8x16xf32>)
+// CHECK:           linalg.generic {{.*}}["parallel", "parallel", "parallel"]} ins(%[[X]] : tensor<8x1x16xf32>) outs(%[[B]] :
+// CHECK-NEXT:      ^bb0(%[[A:.*]]: f32, %[[INIT:.*]]: f32):
+// CHECK-NEXT:        arith.addf %[[A]], %[[INIT]]
+func.func @unit_sum(%x: tensor<8x1x16xf32>, %b: tensor<8x16xf32>) -> (tensor<8xf32>, tensor<16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %y = linalg.generic {indexing_maps = [#in, #out], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x : tensor<8x1x16xf32>) outs(%b : tensor<8x16xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x16xf32>
+  %e0 = tensor.empty() : tensor<8xf32>
+  %i0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<8xf32>) -> tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%y : tensor<8x16xf32>) outs(%i0 : tensor<8xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  %e1 = tensor.empty() : tensor<16xf32>
+  %i1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<16xf32>) -> tensor<16xf32>
+  %c = linalg.generic {indexing_maps = [#id, #col], iterator_types = ["reduction", "parallel"]}
+      ins(%y : tensor<8x16xf32>) outs(%i1 : tensor<16xf32>) {
+  ^bb0(%a: f32, %s: f32):
+    %0 = arith.addf %a, %s : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  return %r, %c : tensor<8xf32>, tensor<16xf32>
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#col = affine_map<(i, j) -> (j)>
 
 // One operation more, and it is stored, by the kernel that sums its rows.
 // CHECK-LABEL: func @dear_producer

@@ -503,14 +503,14 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
     a sequence, needs only what it computed itself (softmax, layer norm and their
     gradients): its sums stay in registers. Each comes with the views, constants and
     cheap element-wise operations that it reads: these are computed again where they
-    are used and never stored. Each cluster becomes a private function on tensors
-    and a `bsr.launch` of it. Clusters of the same structure, such as those of equal
-    layers, are one function. The step becomes straight-line code of launches. A
-    function whose arguments have names also gets the number of products of each
-    kind (`bsr.products`) and of clusters that go between a dense matrix and its
-    stored blocks (`bsr.left_dense`). The function of a cluster says what kind of
-    work it does (`bsr.kind`) and how many floating-point operations its products are
-    (`bsr.flops`).
+    are used and never stored. So is a reduction over loops of one iteration: it is
+    element-wise then. Each cluster becomes a private function on tensors and a
+    `bsr.launch` of it. Clusters of the same structure, such as those of equal layers,
+    are one function. The step becomes straight-line code of launches. A function
+    whose arguments have names also gets the number of products of each kind
+    (`bsr.products`) and of clusters that go between a dense matrix and its stored
+    blocks (`bsr.left_dense`). The function of a cluster says what kind of work it does
+    (`bsr.kind`) and how many floating-point operations its products are (`bsr.flops`).
 
     Before:
 
