@@ -5,6 +5,7 @@ import array
 import ctypes
 import gzip
 import itertools
+import pathlib
 import subprocess
 import tempfile
 
@@ -14,8 +15,9 @@ DENSE_BUFFER = 0  # BSR_DENSE of bsr/runtime.h
 
 
 def load_runtime():
-    paths = sorted(harness.ROOT.glob("build/*/lib/libbsr_runtime.so"), key=lambda path: path.stat().st_mtime)
-    library = ctypes.CDLL(str(paths[-1]))
+    """The runtime of the compiler's build: another one may be instrumented."""
+    build = pathlib.Path(harness.find_tool("sparse-compile")).resolve().parent.parent
+    library = ctypes.CDLL(str(build / "lib" / "libbsr_runtime.so"))
     library.bsr_last_error.restype = ctypes.c_char_p
     library.bsr_session_buffer.restype = ctypes.c_void_p
     for name in ("bsr_step_find_role", "bsr_step_find_buffer"):
