@@ -116,6 +116,13 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
     nests.clear();
     scratch = chain->getScratch(registers);
   }
+  SmallVector<Operation *> scratchOwners;
+  for (ArrayRef<Operation *> nest : nests) {
+    if (std::optional<MemRefType> type = getScratch(nest.front(), registers)) {
+      scratch.push_back(*type);
+      scratchOwners.push_back(nest.front());
+    }
+  }
 
   // The signature: a pattern becomes the index arrays of the views in use.
   SmallVector<Type> types;
@@ -178,6 +185,8 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   DenseMap<Value, Value> outputs;
   for (Value result : returned.getOperands())
     outputs[result] = entry->getArgument(next++);
+  for (Operation *owner : scratchOwners)
+    emitter.scratch[owner] = entry->getArgument(next++);
   if (chain)
     chain->emit(emitter, outputs, entry->getArguments().drop_front(next));
   for (ArrayRef<Operation *> nest : nests) {

@@ -3,6 +3,7 @@
 // Turns tensor values into loads, vectors and loops on demand.
 
 #include "Emitter.h"
+#include "Bounds.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -258,6 +259,39 @@ Value Emitter::sumLanes(ArrayRef<Value> values) {
   return sum;
 }
 
+SmallVector<Value> Emitter::transpose(ArrayRef<Value> rows) {
+  int64_t lanes = rows.size();
+  SmallVector<Value> result(rows);
+  // Rows number `i` and `i + distance` become what `low` and `high` pick.
+  auto exchange = [&](int64_t distance,
+                      llvm::function_ref<int64_t(int64_t)> low,
+                      llvm::function_ref<int64_t(int64_t)> high) {
+    SmallVector<int64_t> masks[2];
+    for (int64_t lane = 0; lane != lanes; ++lane) {
+      masks[0].push_back(low(lane));
+      masks[1].push_back(high(lane));
+    }
+    for (int64_t i = 0; i != lanes; ++i) {
+      if (i & distance)
+        continue;
+      Value x = result[i], y = result[i + distance];
+      result[i] = vector::ShuffleOp::create(b, loc, x, y, masks[0]);
+      result[i + distance] = vector::ShuffleOp::create(b, loc, x, y, masks[1]);
+    }
+  };
+  // Squares of `distance` change places, the largest first.
+  for (int64_t distance = lanes / 2; distance; distance /= 2)
+    exchange(
+        distance,
+        [&](int64_t lane) {
+          return lane & distance ? lanes + lane - distance : lane;
+        },
+        [&](int64_t lane) {
+          return lane & distance ? lanes + lane : lane + distance;
+        });
+  return result;
+}
+
 RankedTensorType bsr::getPanelType(RankedTensorType tensor, int64_t panel) {
   // A way of a first-level cache, and the quarter of it that a block may take.
   constexpr int64_t way = 4096, share = way / 4;
@@ -272,25 +306,25 @@ RankedTensorType bsr::getPanelType(RankedTensorType tensor, int64_t panel) {
   return tensor.clone(result);
 }
 
-std::optional<Value> Emitter::divideExactly(Value value, int64_t divisor) {
-  if (std::optional<int64_t> number = getConstantIntValue(value))
-    return *number % divisor == 0
-               ? std::optional<Value>(constant(*number / divisor))
-               : std::nullopt;
-  if (auto product = value.getDefiningOp<arith::MulIOp>()) {
-    std::optional<int64_t> factor = getConstantIntValue(product.getRhs());
-    if (!factor || *factor % divisor)
-      return std::nullopt;
-    return arith::MulIOp::create(b, loc, product.getLhs(),
-                                 constant(*factor / divisor))
-        .getResult();
-  }
+std::optional<std::pair<Index, Index>> Emitter::divide(Value value,
+                                                       int64_t divisor) {
+  Index none = Index::constant(0);
   if (auto sum = value.getDefiningOp<arith::AddIOp>()) {
-    std::optional<Value> x = divideExactly(sum.getLhs(), divisor);
-    std::optional<Value> y = divideExactly(sum.getRhs(), divisor);
-    if (x && y)
-      return arith::AddIOp::create(b, loc, *x, *y).getResult();
+    auto x = divide(sum.getLhs(), divisor), y = divide(sum.getRhs(), divisor);
+    if (!x || !y)
+      return std::nullopt;
+    return std::make_pair(multiplyAdd(x->first, 1, y->first),
+                          multiplyAdd(x->second, 1, y->second));
   }
+  auto product = value.getDefiningOp<arith::MulIOp>();
+  std::optional<int64_t> factor =
+      product ? getConstantIntValue(product.getRhs()) : std::nullopt;
+  if (factor && *factor % divisor == 0)
+    return std::make_pair(
+        multiplyAdd(Index::of(product.getLhs()), *factor / divisor, none),
+        none);
+  if (getLargest(value))
+    return std::make_pair(none, Index::of(value));
   return std::nullopt;
 }
 
@@ -301,13 +335,15 @@ SmallVector<Index> Emitter::place(Value memref, ArrayRef<Index> at) {
     return result;
   int64_t extent = type.getShape().back();
   Index lane = result.pop_back_val(), number, within;
-  if (!lane.base) {
-    number = Index::constant(lane.offset / extent);
-    within = Index::constant(lane.offset % extent);
-  } else if (auto whole = divideExactly(lane.base, extent);
-             whole && lane.offset >= 0) {
-    number = Index::of(*whole).plus(lane.offset / extent);
-    within = Index::constant(lane.offset % extent);
+  int64_t whole = lane.offset / extent, rest = lane.offset % extent;
+  auto parts = lane.base
+                   ? divide(lane.base, extent)
+                   : std::make_pair(Index::constant(0), Index::constant(0));
+  std::optional<int64_t> largest =
+      parts ? getLargest(materialize(parts->second)) : std::nullopt;
+  if (largest && lane.offset >= 0 && *largest + rest < extent) {
+    number = parts->first.plus(whole);
+    within = parts->second.plus(rest);
   } else {
     Value linear = materialize(lane), size = constant(extent);
     number = Index::of(arith::DivUIOp::create(b, loc, linear, size));

@@ -50,8 +50,8 @@ struct Registers {
   int64_t tileVectors() const { return count >= 32 ? 4 : 2; }
   static constexpr int64_t tileRows = 6;
   /// Columns of a tile of sums of lanes, with as many rows as `tileVectors`:
-  /// accumulators and operands fit, 2 * 4 + 2 + 4 of 16 registers, 4 * 4 + 4 + 4
-  /// of 32, and sums of 4 columns are a vector.
+  /// accumulators and operands fit, 2 * 4 + 2 + 4 of 16 registers, 4 * 4 + 4 +
+  /// 4 of 32, and sums of 4 columns are a vector.
   static constexpr int64_t dotCols = 4;
   /// Lanes of a panel of activations: the row of a register tile, so that what
   /// a tile reads lies side by side.
@@ -154,6 +154,13 @@ public:
   /// tree of shuffles where the numbers are powers of two.
   Value sumLanes(ArrayRef<Value> values);
 
+  /// The transpose of a square of as many `rows` as each has lanes, a power of
+  /// two.
+  SmallVector<Value> transpose(ArrayRef<Value> rows);
+
+  /// Memory that operations have to themselves.
+  DenseMap<Operation *, Value> scratch;
+
   /// Set while one element-wise nest is emitted: where its results go. `load`
   /// then remembers which buffers are read anywhere else.
   std::optional<SmallVector<Index>> lockstep;
@@ -161,8 +168,9 @@ public:
 
 private:
   Value readUncached(Value tensor, ArrayRef<Index> at);
-  /// `value / divisor`, if what computes `value` shows that there is no rest.
-  std::optional<Value> divideExactly(Value value, int64_t divisor);
+  /// `value` as `first * divisor + second`, by the form of what computes it:
+  /// `second` may be larger than `divisor`, but has a bound.
+  std::optional<std::pair<Index, Index>> divide(Value value, int64_t divisor);
   /// `at` as a position in `memref`, which may be cut in panels.
   SmallVector<Index> place(Value memref, ArrayRef<Index> at);
   /// True if the lanes at `at`, a position in `memref`, lie side by side.

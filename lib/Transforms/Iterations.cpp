@@ -3,6 +3,7 @@
 // Indices as sums whose digits are the iterations of a parallel loop.
 
 #include "Iterations.h"
+#include "Bounds.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -197,39 +198,6 @@ Sum Iterations::get(Value value) {
       .Default([](Operation *) { return Sum(); });
 }
 
-/// The largest value of an index made of sums, products and loops, all of them
-/// of numbers that are not negative.
-static std::optional<int64_t> getMost(Value value) {
-  if (std::optional<int64_t> constant = getConstantIntValue(value))
-    return constant;
-  auto getBelow = [](std::optional<int64_t> bound) {
-    return bound ? std::optional(*bound - 1) : std::nullopt;
-  };
-  if (auto argument = dyn_cast<BlockArgument>(value)) {
-    Operation *parent = argument.getOwner()->getParentOp();
-    unsigned number = argument.getArgNumber();
-    if (auto loop = dyn_cast<scf::ForallOp>(parent))
-      return getBelow(getConstantIntValue(loop.getMixedUpperBound()[number]));
-    auto loop = dyn_cast<scf::ForOp>(parent);
-    return loop && value == loop.getInductionVar()
-               ? getBelow(getMost(loop.getUpperBound()))
-               : std::nullopt;
-  }
-  Operation *op = value.getDefiningOp();
-  if (!isa<arith::AddIOp, arith::MulIOp, arith::MinUIOp>(op))
-    return std::nullopt;
-  std::optional<int64_t> left = getMost(op->getOperand(0));
-  std::optional<int64_t> right = getMost(op->getOperand(1));
-  if (isa<arith::MinUIOp>(op) && left.has_value() != right.has_value())
-    return left ? left : right;
-  if (!left || !right)
-    return std::nullopt;
-  return llvm::TypeSwitch<Operation *, int64_t>(op)
-      .Case([&](arith::AddIOp) { return *left + *right; })
-      .Case([&](arith::MulIOp) { return *left * *right; })
-      .Case([&](arith::MinUIOp) { return std::min(*left, *right); });
-}
-
 /// Extends `indices`, of the first of `lanes` elements in a row, to all of
 /// them. A vector that does not fit in the last dimension goes on in the next.
 void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
@@ -241,7 +209,7 @@ void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
     for (auto [atom, coefficient] : index.coefficients)
       last += std::max<int64_t>(0, coefficient) *
               (atoms[atom].extent.value_or(extent + 1) - 1);
-    if (std::optional<int64_t> most = getMost(firsts[dim]))
+    if (std::optional<int64_t> most = getLargest(firsts[dim]))
       last = std::min(last, *most);
     if (index.isKnown && last + lanes - 1 < extent) {
       index.high += lanes - 1;

@@ -2,8 +2,7 @@
 //
 // Loop nests for the products and the other operations of the dialect.
 
-#include "Kernels.h"
-#include "bsr/Dialect/BSR.h"
+#include "SparseKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -18,26 +17,23 @@ unsigned bsr::getViews(Operation *op) {
   return TypeSwitch<Operation *, unsigned>(op)
       .Case([](SpMMOp op) { return op.getTranspose() ? 1 : 2; })
       .Case([](ToDenseOp op) { return op.getTranspose() ? 2 : 1; })
-      .Case<SDDMMOp, SampleOp, LiveOp, NumAbsentOp>([](auto) { return 1; })
+      .Case([](SDDMMOp) { return 2; })
+      .Case<SampleOp, LiveOp, NumAbsentOp>([](auto) { return 1; })
       .Default(0u);
 }
 
-/// The element type that sums of products of `types` are taken in.
-static Type getSumType(OpBuilder &b, TypeRange types) {
+Type bsr::getSumType(OpBuilder &b, TypeRange types) {
   bool isDouble = llvm::any_of(
       types, [](Type t) { return getElementTypeOrSelf(t).isF64(); });
   return isDouble ? b.getF64Type() : b.getF32Type();
 }
 
-/// Entry `at` of an array of 32-bit indices, as an index.
-static Value loadIndex(Emitter &e, Value array, Index at) {
+Value bsr::loadIndex(Emitter &e, Value array, Index at) {
   Value value = memref::LoadOp::create(e.b, e.loc, array, e.materialize(at));
   return arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), value);
 }
 
-/// Calls `body` for every block of `line` with its slot and its position along
-/// the line, carrying values.
-static SmallVector<Value> forBlocks(
+SmallVector<Value> bsr::forBlocks(
     Emitter &e, const PatternView &view, Index line, ValueRange inits,
     llvm::function_ref<SmallVector<Value>(Index, Index, ValueRange)> body) {
   Value low = loadIndex(e, view.ptr, line);
@@ -49,7 +45,7 @@ static SmallVector<Value> forBlocks(
   });
 }
 
-static Value multiplyAdd(Emitter &e, Value a, Value c, Value sum) {
+Value bsr::multiplyAdd(Emitter &e, Value a, Value c, Value sum) {
   Type type = getElementTypeOrSelf(sum.getType());
   Value product =
       arith::MulFOp::create(e.b, e.loc, e.broadcast(e.convert(a, type)),
@@ -57,46 +53,14 @@ static Value multiplyAdd(Emitter &e, Value a, Value c, Value sum) {
   return arith::AddFOp::create(e.b, e.loc, product, sum);
 }
 
-static SmallVector<Value> getZeros(Emitter &e, Type type, int64_t count) {
+SmallVector<Value> bsr::getZeros(Emitter &e, Type type, int64_t count) {
   Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(type));
   return SmallVector<Value>(count, e.broadcast(zero));
 }
 
-namespace {
-/// Where the dimensions of activations are: features at `featureDim`, lanes
-/// last if that leaves a dimension for them (`bsr-layout` sees to it; without
-/// lanes, products are right and scalar), others leading.
-struct Activations {
-  Activations(ArrayRef<int64_t> shape, int64_t featureDim)
-      : featureDim(featureDim),
-        hasLanes(featureDim + 1 != static_cast<int64_t>(shape.size())),
-        tokens(hasLanes ? shape.back() : 1),
-        leading(hasLanes ? shape.drop_back() : shape) {
-    leading.erase(leading.begin() + featureDim);
-  }
-
-  SmallVector<Index> at(ArrayRef<Index> outer, Index feature,
-                        Index lane) const {
-    SmallVector<Index> position(outer);
-    position.insert(position.begin() + featureDim, feature);
-    if (hasLanes)
-      position.push_back(lane);
-    return position;
-  }
-
-  int64_t featureDim;
-  bool hasLanes;
-  /// The extent of the lanes, and those of the leading token dimensions.
-  int64_t tokens;
-  SmallVector<int64_t> leading;
-};
-} // namespace
-
-/// Calls `body` for the lines of part `part` of `parts` of a pattern view with
-/// `lines` lines, cut so that blocks and lines together are equally many.
-static void forLines(Emitter &e, const PatternView &view, int64_t lines,
-                     int64_t parts, Index part,
-                     llvm::function_ref<void(Index)> body) {
+void bsr::forLines(Emitter &e, const PatternView &view, int64_t lines,
+                   int64_t parts, Index part,
+                   llvm::function_ref<void(Index)> body) {
   if (parts == lines)
     return body(part);
   if (parts == 1) {
@@ -137,8 +101,7 @@ static void forLines(Emitter &e, const PatternView &view, int64_t lines,
   });
 }
 
-/// How many parts to cut `lines` in, if each is an item for each of `others`.
-static int64_t getParts(int64_t lines, int64_t others) {
+int64_t bsr::getParts(int64_t lines, int64_t others) {
   return std::min<int64_t>(lines, llvm::divideCeil(minItems, others));
 }
 
@@ -317,174 +280,6 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
       e.forLanes(e.constant(tokens - rest), rest, panel,
                  [&](Index lane) { body(lane); });
     });
-}
-
-/// The sums of products of rows of `a` and `b` over tokens: a work item has
-/// lines of blocks. It takes so many tokens at a time that what a block reads
-/// stays in the cache, for all its blocks; in between the sums are where they
-/// end up.
-static void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
-                      const PatternViews &patterns) {
-  PatternType pattern = op.getPattern().getType();
-  const PatternView &view = patterns.at({op.getPattern(), false});
-  Activations activations(op.getA().getType().getShape(), op.getFeatureDim());
-  Type sumType = getSumType(e.b, {op.getA().getType(), op.getB().getType(),
-                                  op.getValues().getType()});
-  Type outType = op.getValues().getType().getElementType();
-  int64_t blockRows = pattern.getBlockRows(),
-          blockCols = pattern.getBlockCols(), lines = pattern.getGridRows();
-  // A register tile: columns last, since sums are stored side by side. Few sums
-  // are spread over several vectors of tokens.
-  int64_t rows = getDivisor(blockRows, e.registers.tileVectors());
-  int64_t cols = getDivisor(blockCols, Registers::dotCols);
-  int64_t strip = getDivisor(blockRows, 16);
-  strip = strip % rows ? rows : strip;
-  int64_t tokens = activations.tokens;
-
-  // Tokens: slices of the leading dimensions, `inner` of the last of them at a
-  // time, so that a strip of rows of `a` fills the cache and no more.
-  int64_t limit = std::max<int64_t>(cacheBytes / (4 * strip), 1);
-  SmallVector<int64_t> slices(activations.leading);
-  int64_t inner = 1;
-  if (sumType != outType) {
-    // Halves are rounded once: all tokens at a time.
-    limit = std::numeric_limits<int64_t>::max() / 2;
-  }
-  SmallVector<int64_t> outerExtents, innerExtents;
-  int64_t taken = tokens;
-  for (int64_t extent : llvm::reverse(slices)) {
-    inner = 1;
-    for (int64_t factor = extent; factor > 1; --factor)
-      if (extent % factor == 0 && factor <= limit / taken) {
-        inner = factor;
-        break;
-      }
-    bool whole = inner == extent;
-    innerExtents.insert(innerExtents.begin(), inner);
-    outerExtents.insert(outerExtents.begin(), extent / inner);
-    taken = whole ? taken * inner : limit;
-  }
-  int64_t laneChunk = tokens;
-  if (tokens > limit)
-    laneChunk = std::max(e.registers.panel(),
-                         limit / e.registers.panel() * e.registers.panel());
-  if (laneChunk >= tokens || tokens % laneChunk)
-    laneChunk = tokens;
-  outerExtents.push_back(tokens / laneChunk);
-
-  // Vectors: one register if a tile has enough sums.
-  int64_t width = std::min<int64_t>(e.registers.lanes,
-                                    llvm::bit_floor<uint64_t>(laneChunk));
-  int64_t ways = std::max<int64_t>(
-      1, Registers::dotCols * e.registers.tileVectors() / (rows * cols));
-
-  int64_t parts = getParts(lines, 1);
-  auto emitTile = [&](ArrayRef<Index> outer, Value isFirst, Index slot,
-                      Index row, Index col, Index aRow, Index bRow) {
-    SmallVector<Value> totals;
-    Value sum;
-    int64_t done = 0;
-    for (int64_t size = width; size; size /= 2) {
-      int64_t vectors = (laneChunk - done) / size;
-      if (!vectors)
-        continue;
-      // A panel in a row, its vectors summed up in turns.
-      int64_t unroll =
-          getDivisor(vectors, std::max(ways, e.registers.panel() / size));
-      int64_t spread = getDivisor(unroll, ways);
-      e.width = size;
-      SmallVector<int64_t> extents(innerExtents);
-      extents.push_back(vectors / unroll);
-      SmallVector<Value> sums = e.nest(
-          extents, getZeros(e, sumType, rows * cols * spread),
-          [&](ArrayRef<Index> ivs, ValueRange carried) {
-            SmallVector<Index> leading;
-            for (auto [number, iv] : llvm::enumerate(ivs.drop_back()))
-              leading.push_back(
-                  e.multiplyAdd(outer[number], innerExtents[number], iv));
-            SmallVector<Value> next(carried);
-            for (int64_t step = 0; step != unroll; ++step) {
-              Index lane = e.multiplyAdd(
-                  outer.back(), laneChunk,
-                  e.multiplyAdd(ivs.back(), size * unroll,
-                                Index::constant(done + step * size)));
-              lane.lanes = size > 1;
-              lane.align = size;
-              auto read = [&](Value tensor, Index feature) {
-                return e.read(tensor, activations.at(leading, feature, lane));
-              };
-              SmallVector<Value> as, bs;
-              for (int64_t i = 0; i != rows; ++i)
-                as.push_back(read(op.getA(), aRow.plus(i)));
-              for (int64_t j = 0; j != cols; ++j)
-                bs.push_back(read(op.getB(), bRow.plus(j)));
-              for (int64_t i = 0; i != rows; ++i)
-                for (int64_t j = 0; j != cols; ++j) {
-                  Value &sum = next[(i * cols + j) * spread + step % spread];
-                  sum = multiplyAdd(e, as[i], bs[j], sum);
-                }
-            }
-            return next;
-          });
-      SmallVector<Value> merged;
-      for (int64_t number = 0; number != rows * cols; ++number) {
-        Value sum = sums[number * spread];
-        for (int64_t way = 1; way != spread; ++way)
-          sum = arith::AddFOp::create(e.b, e.loc, sum,
-                                      sums[number * spread + way]);
-        merged.push_back(sum);
-      }
-      Value part = e.sumLanes(merged);
-      sum = sum ? arith::AddFOp::create(e.b, e.loc, sum, part) : part;
-      done += vectors * size;
-    }
-    e.width = cols;
-    for (int64_t i = 0; i != rows; ++i) {
-      SmallVector<Index> place{slot, row.plus(i), col};
-      place.back().lanes = cols > 1;
-      Value total =
-          cols > 1 ? vector::ExtractStridedSliceOp::create(e.b, e.loc, sum,
-                                                           i * cols, cols, 1)
-                         .getResult()
-                   : vector::ExtractOp::create(e.b, e.loc, sum, i).getResult();
-      total = e.convert(total, outType);
-      if (isFirst) {
-        Value old = e.load(output, place);
-        Value zero = e.broadcast(
-            arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(outType)));
-        old = arith::SelectOp::create(e.b, e.loc, isFirst, zero, old);
-        total = arith::AddFOp::create(e.b, e.loc, old, total);
-      }
-      e.store(total, output, place);
-    }
-    e.width = 1;
-  };
-
-  emitParallel(e, parts, [&](ArrayRef<Index> item) {
-    e.nest(outerExtents, {}, [&](ArrayRef<Index> outer, ValueRange) {
-      // The first round of tokens writes, the others add.
-      Value isFirst = e.areZero(outer);
-      forLines(e, view, lines, parts, item.front(), [&](Index line) {
-        forBlocks(
-            e, view, line, {}, [&](Index slot, Index position, ValueRange) {
-              e.nest({blockRows / strip, blockCols / cols, strip / rows}, {},
-                     [&](ArrayRef<Index> tile, ValueRange) {
-                       Index row = e.multiplyAdd(
-                           tile[0], strip,
-                           e.multiplyAdd(tile[2], rows, Index::constant(0)));
-                       Index col =
-                           e.multiplyAdd(tile[1], cols, Index::constant(0));
-                       emitTile(outer, isFirst, slot, row, col,
-                                e.multiplyAdd(line, blockRows, row),
-                                e.multiplyAdd(position, blockCols, col));
-                       return SmallVector<Value>();
-                     });
-              return SmallVector<Value>();
-            });
-      });
-      return SmallVector<Value>();
-    });
-  });
 }
 
 /// A work item is a line of blocks of the dense matrix: background, then
