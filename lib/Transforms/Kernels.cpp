@@ -329,6 +329,7 @@ SmallVector<Tiles, 2> bsr::spread(int64_t extent, int64_t limit) {
 }
 
 int64_t bsr::getDivisor(int64_t extent, int64_t limit) {
+  limit = std::min(limit, extent);
   while (extent % limit)
     --limit;
   return limit;

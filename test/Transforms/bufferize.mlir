@@ -6,7 +6,7 @@
 
 !pattern = !bsr.pattern<32x64, block = 16x16, slots = 3>
 
-// CHECK-DAG: memref.global "private" constant @[[PTR:.*]] : memref<3xi32> = dense<[0, 1, 3]>
+// CHECK-DAG: memref.global "private" constant @[[PTR:.*]] : memref<5xi32> = dense<[0, 1, 3, 3, 3]>
 // CHECK-LABEL: func @products
 // CHECK-SAME:    %{{[a-z0-9]+}}: memref<3xi32> {bsr.kind = "row_ptr"
 // CHECK-SAME:    %[[COLPTR:[a-z0-9]+]]: memref<5xi32> {bsr.kind = "col_ptr"

@@ -50,15 +50,25 @@ func.func private @backward(%p: !pattern, %w: tensor<5x16x16xf32>, %y: tensor<64
   return %x : tensor<32x48xf32>
 }
 
-// The weight gradient writes each stored block once, in the row view: sums over
-// tokens in vectors, then across lanes.
+// The sampled product: a work item (block column) lays what it reads of y out along its
+// columns, in memory of its own, then sums outer products over tokens, in tiles of rows.
 // CHECK-LABEL: func private @gradient
-// CHECK-SAME:    %{{[^:]*}}: memref<3xi32>, {{.*}}, %[[G:[^:]*]]: memref<5x16x16xf32>)
-// CHECK:         scf.forall (%{{.*}}) in (2) {
-// CHECK:           scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
-// CHECK-COUNT-14:  vector.shuffle
-// CHECK-NOT:       vector.reduction
-// CHECK:           vector.store %{{.*}}, %[[G]]{{.*}} vector<4xf32>
+// CHECK-SAME:    %[[PTR:[^:]*]]: memref<5xi32>, {{.*}}, %[[X:[^:]*]]: memref<32x48xf32>, %[[Y:[^:]*]]: memref<64x48xf32>
+// CHECK-SAME:    %[[G:[^:]*]]: memref<5x16x16xf32>, %[[STRIP:[^:]*]]: memref<4x48x16xf32>)
+// CHECK:         scf.forall (%[[COLUMN:.*]]) in (4) {
+// CHECK:           scf.for
+// CHECK:             memref.prefetch %[[Y]]
+// CHECK-COUNT-8:     vector.load %[[Y]]{{.*}} vector<8xf32>
+// CHECK-COUNT-24:    vector.shuffle
+// CHECK-COUNT-8:     vector.store %{{.*}}, %[[STRIP]][%[[COLUMN]],
+// CHECK:           memref.load %[[PTR]][%[[COLUMN]]]
+// CHECK:           scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK-COUNT-6:     memref.prefetch %[[X]]
+// CHECK:             scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK:               vector.load %[[STRIP]][%[[COLUMN]],
+// CHECK:               memref.load %[[X]]
+// CHECK-COUNT-6:   vector.store %{{.*}}, %[[G]]{{.*}} vector<16xf32>
+// CHECK:           scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
 func.func private @gradient(%p: !pattern, %x: tensor<32x48xf32>, %y: tensor<64x48xf32>) -> tensor<5x16x16xf32> {
   %g = bsr.sddmm %p, %x, %y feature_dim = 0 : !pattern, tensor<32x48xf32>, tensor<64x48xf32> -> tensor<5x16x16xf32>
   return %g : tensor<5x16x16xf32>
@@ -109,6 +119,30 @@ func.func @many_columns(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48x
   %y = bsr.launch @wide ins(%p, %w, %x : !pattern, tensor<5x16x16xf32>, tensor<32x48xf32>)
       outs(%e : tensor<4096x48xf32>) -> tensor<4096x48xf32>
   return %y : tensor<4096x48xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<32x64, block = 16x16, slots = 5>
+
+// Tokens that are no whole number of vectors: sums over tokens in vectors, then across
+// lanes.
+// CHECK-LABEL: func private @ragged_gradient
+// CHECK-SAME:    %{{[^:]*}}: memref<5xi32>, {{.*}}, %[[G:[^:]*]]: memref<5x16x16xf32>)
+// CHECK:         scf.forall (%{{.*}}) in (4) {
+// CHECK:           scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
+// CHECK-COUNT-14:  vector.shuffle
+// CHECK:           vector.store %{{.*}}, %[[G]]{{.*}} vector<4xf32>
+func.func private @ragged_gradient(%p: !pattern, %x: tensor<32x50xf32>, %y: tensor<64x50xf32>) -> tensor<5x16x16xf32> {
+  %g = bsr.sddmm %p, %x, %y feature_dim = 0 : !pattern, tensor<32x50xf32>, tensor<64x50xf32> -> tensor<5x16x16xf32>
+  return %g : tensor<5x16x16xf32>
+}
+
+func.func @ragged_tokens(%p: !pattern, %x: tensor<32x50xf32>, %y: tensor<64x50xf32>) -> tensor<5x16x16xf32> {
+  %e = tensor.empty() : tensor<5x16x16xf32>
+  %g = bsr.launch @ragged_gradient ins(%p, %x, %y : !pattern, tensor<32x50xf32>, tensor<64x50xf32>)
+      outs(%e : tensor<5x16x16xf32>) -> tensor<5x16x16xf32>
+  return %g : tensor<5x16x16xf32>
 }
 
 // -----
