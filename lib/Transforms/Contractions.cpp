@@ -20,9 +20,13 @@ namespace {
 /// A product `c[m..., n...] += a[m..., k...] * b[n..., k...]`, with batch
 /// dimensions in all three, and how its loops are run. With `dot`, lanes run
 /// along `lanes`, one of k, and are summed up last; else along the last
-/// dimension of b and c, and elements of a are broadcast.
+/// dimension of c, which is one of operand number `vectors`, and elements of
+/// the other operand are broadcast.
 struct Contraction {
   static std::optional<Contraction> match(linalg::GenericOp op);
+  /// Takes vectors along columns instead of `dot`, if that is worth the
+  /// transposition of squares of `size` elements.
+  void transpose(int64_t size);
 
   bool isIn(unsigned operand, unsigned dim) const {
     return maps[operand].isFunctionOfDim(dim);
@@ -33,7 +37,9 @@ struct Contraction {
   SmallVector<AffineMap> maps;
   SmallVector<int64_t> ranges;
   bool dot = false;
-  unsigned lanes = 0;
+  unsigned lanes = 0, vectors = 1;
+  /// One of k that is last in operand `vectors` instead of the lanes.
+  std::optional<unsigned> across;
   /// The dimensions that register tiles take several points of: `row` of m, and
   /// `col` of n where lanes are summed up.
   std::optional<unsigned> row, col;
@@ -86,7 +92,6 @@ std::optional<Contraction> Contraction::match(linalg::GenericOp op) {
   }
   // Lanes: along a dimension that is last in the result and in one operand, and
   // not in the other; else along a reduced one that is last in both.
-  unsigned vectors = 1;
   std::optional<unsigned> lanes;
   for (unsigned dim : parallel)
     for (unsigned operand : {1u, 0u})
@@ -95,7 +100,7 @@ std::optional<Contraction> Contraction::match(linalg::GenericOp op) {
           isLast(result.maps[operand], shapes[operand], dim) &&
           !isIn(1 - operand, dim)) {
         lanes = dim;
-        vectors = operand;
+        result.vectors = operand;
       }
   if (!lanes) {
     for (unsigned dim : result.reduced)
@@ -112,7 +117,7 @@ std::optional<Contraction> Contraction::match(linalg::GenericOp op) {
       if (isLast(result.maps[2], shapes[2], dim) &&
           isIn(0, dim) != isIn(1, dim)) {
         result.col = dim;
-        vectors = isIn(1, dim);
+        result.vectors = isIn(1, dim);
       }
     if (!result.col)
       return std::nullopt;
@@ -121,7 +126,7 @@ std::optional<Contraction> Contraction::match(linalg::GenericOp op) {
   for (unsigned dim : parallel) {
     if (dim == lanes || dim == result.col)
       continue;
-    bool isRow = isIn(1 - vectors, dim) && !isIn(vectors, dim);
+    bool isRow = isIn(1 - result.vectors, dim) && !isIn(result.vectors, dim);
     (isRow ? result.swept : result.outer).push_back(dim);
   }
   for (unsigned dim : result.swept)
@@ -130,6 +135,23 @@ std::optional<Contraction> Contraction::match(linalg::GenericOp op) {
   if (result.row)
     llvm::erase(result.swept, *result.row);
   return result;
+}
+
+void Contraction::transpose(int64_t size) {
+  int64_t numRows = row ? ranges[*row] : 1;
+  for (unsigned dim : swept)
+    numRows *= ranges[dim];
+  int64_t others = 1;
+  for (unsigned dim : reduced)
+    others *= ranges[dim];
+  if (!dot || others > 32 || ranges[lanes] % size || ranges[*col] < size ||
+      numRows < 4 * Registers::tileRows)
+    return;
+  dot = false;
+  across = lanes;
+  reduced.push_back(lanes);
+  lanes = *col;
+  col.reset();
 }
 
 namespace {
@@ -145,6 +167,18 @@ public:
 private:
   void emitBroadcast();
   void emitDot();
+  /// Where vectors lie that are loaded again and again: the chunk of summands
+  /// from `from` on, side by side.
+  struct Strip {
+    Value memory, from;
+    /// The reduced loops, the last of which takes `length` steps a chunk.
+    ArrayRef<unsigned> dims;
+    int64_t length;
+  };
+  Value getVectors() { return c.op->getOperand(c.vectors); }
+  SmallVector<Index> getPlace(const Strip &strip, ArrayRef<Index> steps);
+  bool isScattered();
+  void pack(const Strip &strip, ArrayRef<Index> at, Value count);
   void forPoints(ArrayRef<unsigned> dims, ArrayRef<Index> at,
                  llvm::function_ref<void(ArrayRef<Index>)> body);
   SmallVector<int64_t> getExtents(ArrayRef<unsigned> dims) const {
@@ -174,6 +208,75 @@ void ContractionEmitter::forPoints(
   });
 }
 
+/// The place of a vector, `steps` of the reduced loops from the first one.
+SmallVector<Index> ContractionEmitter::getPlace(const Strip &strip,
+                                                ArrayRef<Index> steps) {
+  Index number = Index::constant(0);
+  for (auto [dim, step] : llvm::zip_equal(strip.dims, steps))
+    number = e.multiplyAdd(
+        number, dim == strip.dims.back() ? strip.length : c.ranges[dim], step);
+  SmallVector<Index> place{number, Index::constant(0)};
+  place.back().lanes = e.width > 1;
+  return place;
+}
+
+/// True if the vectors of a chunk do not lie side by side as they are.
+bool ContractionEmitter::isScattered() {
+  Value buffer = e.getBuffer(getVectors());
+  auto type = cast<RankedTensorType>(getVectors().getType());
+  return e.hasStack &&
+         (!buffer ||
+          (cast<MemRefType>(buffer.getType()).getRank() == type.getRank() &&
+           type.getShape().back() > e.registers.panel()));
+}
+
+/// Fills `strip` with `count` steps of its last loop.
+void ContractionEmitter::pack(const Strip &strip, ArrayRef<Index> at,
+                              Value count) {
+  AffineMap map = c.maps[c.vectors];
+  int64_t lanes = e.registers.lanes;
+  bool isSquare = c.across && e.width % lanes == 0;
+  SmallVector<int64_t> extents = getExtents(strip.dims.drop_back());
+  e.nest(extents, {}, [&](ArrayRef<Index> outer, ValueRange) {
+    e.loop(e.constant(0), count, isSquare ? lanes : 1, {},
+           [&](Value step, ValueRange) {
+             SmallVector<Index> steps(outer), point(at);
+             steps.push_back(Index::of(step));
+             for (auto [dim, iv] : llvm::zip_equal(strip.dims, steps))
+               point[dim] = iv;
+             Index &last = point[strip.dims.back()];
+             last = e.multiplyAdd(Index::of(strip.from), 1, last);
+             if (!isSquare) {
+               e.store(e.read(getVectors(), applyMap(map, point)), strip.memory,
+                       getPlace(strip, steps));
+               return SmallVector<Value>();
+             }
+             // Vectors along the reduced loop, one for each column.
+             int64_t width = e.width;
+             e.width = lanes;
+             last.lanes = true;
+             last.align = lanes;
+             Index first = point[c.lanes].scalar();
+             for (int64_t col = 0; col != width; col += lanes) {
+               SmallVector<Value> columns;
+               for (int64_t i = 0; i != lanes; ++i) {
+                 point[c.lanes] = first.plus(col + i);
+                 columns.push_back(e.read(getVectors(), applyMap(map, point)));
+               }
+               for (auto [i, vector] : llvm::enumerate(e.transpose(columns))) {
+                 steps.back() = Index::of(step).plus(i);
+                 SmallVector<Index> place = getPlace(strip, steps);
+                 place.back().offset = col;
+                 e.store(vector, strip.memory, place);
+               }
+             }
+             e.width = width;
+             return SmallVector<Value>();
+           });
+    return SmallVector<Value>();
+  });
+}
+
 /// A work item is a panel of lanes and a block of rows. It takes so many
 /// summands at a time that what the vectors are loaded from stays in the cache
 /// while all rows sweep over it; in between the sums are where they end up.
@@ -190,12 +293,17 @@ void ContractionEmitter::emitBroadcast() {
     for (unsigned dim : c.reduced)
       if (!chunked || c.ranges[dim] >= c.ranges[*chunked])
         chunked = dim;
+    if (c.across)
+      chunked = c.across;
     llvm::erase(inside, *chunked);
     chunk = std::max<int64_t>(1, fitting * c.ranges[*chunked] / numSummands);
   }
   unsigned last = chunked ? *chunked : inside.pop_back_val();
   int64_t unroll = getDivisor(c.ranges[last], unrollFactor);
-  chunk = llvm::alignTo(chunk, unroll);
+  chunk = llvm::alignTo(chunk, c.across ? e.registers.lanes : unroll);
+  SmallVector<unsigned> dims(inside);
+  dims.push_back(last);
+  int64_t length = chunked ? chunk : c.ranges[last];
   // Rows of a block: what they read stays in the second-level cache.
   int64_t rowExtent = c.row ? c.ranges[*c.row] : 1;
   int64_t summands = chunked ? 2 * fitting : numSummands;
@@ -203,9 +311,9 @@ void ContractionEmitter::emitBroadcast() {
                                                 Registers::tileRows);
 
   auto emitItem = [&](ArrayRef<Index> at, Value low, Value high,
-                      const Tiles &rows) {
+                      const Tiles &rows, Value memory) {
     // At the sums of `rows.size` rows.
-    auto emitTile = [&](ArrayRef<Index> at, Value from, Value to,
+    auto emitTile = [&](ArrayRef<Index> at, const Strip &strip, Value count,
                         Value isFirst) {
       SmallVector<SmallVector<Index>> points(rows.size, SmallVector<Index>(at));
       SmallVector<Value> sums;
@@ -221,14 +329,24 @@ void ContractionEmitter::emitBroadcast() {
       sums = e.nest(
           getExtents(inside), sums, [&](ArrayRef<Index> ivs, ValueRange outer) {
             return e.loop(
-                from, to, unroll, outer, [&](Value iv, ValueRange carried) {
+                e.constant(0), count, unroll, outer,
+                [&](Value iv, ValueRange carried) {
                   SmallVector<Value> next(carried);
+                  Index first =
+                      e.multiplyAdd(Index::of(strip.from), 1, Index::of(iv));
                   for (int64_t step = 0; step != unroll; ++step)
                     for (auto [number, point] : llvm::enumerate(points)) {
                       SmallVector<Index> loops(point);
                       for (auto [dim, inner] : llvm::zip_equal(inside, ivs))
                         loops[dim] = inner;
-                      loops[last] = Index::of(iv).plus(step);
+                      loops[last] = first.plus(step);
+                      if (strip.memory && number == 0) {
+                        SmallVector<Index> steps(ivs);
+                        steps.push_back(Index::of(iv).plus(step));
+                        e.remember(
+                            getVectors(), applyMap(c.maps[c.vectors], loops),
+                            e.load(strip.memory, getPlace(strip, steps)));
+                      }
                       next[number] = e.broadcast(
                           e.evaluate(c.op, loops, next[number]).front());
                     }
@@ -238,14 +356,17 @@ void ContractionEmitter::emitBroadcast() {
       for (auto [sum, point] : llvm::zip_equal(sums, points))
         e.store(sum, output, getPlace(point));
     };
-    auto sweep = [&](Value from, Value to, Value isFirst) {
+    auto sweep = [&](Value from, Value count, Value isFirst) {
+      Strip strip{memory, from, dims, length};
+      if (memory)
+        pack(strip, at, count);
       forPoints(c.swept, at, [&](ArrayRef<Index> at) {
         e.loop(low, high, 1, {}, [&](Value tile, ValueRange) {
           SmallVector<Index> point(at);
           if (c.row)
             point[*c.row] = e.multiplyAdd(Index::of(tile), rows.size,
                                           Index::constant(rows.base));
-          emitTile(point, from, to, isFirst);
+          emitTile(point, strip, count, isFirst);
           return SmallVector<Value>();
         });
       });
@@ -254,15 +375,21 @@ void ContractionEmitter::emitBroadcast() {
     if (!chunked)
       return sweep(e.constant(0), extent, {});
     e.loop(e.constant(0), extent, chunk, {}, [&](Value from, ValueRange) {
-      Value to = arith::MinUIOp::create(
-          e.b, e.loc, e.materialize(Index::of(from).plus(chunk)), extent);
-      sweep(from, to,
+      Value rest = arith::SubIOp::create(e.b, e.loc, extent, from);
+      sweep(from, arith::MinUIOp::create(e.b, e.loc, rest, e.constant(chunk)),
             arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, from,
                                   e.constant(0)));
       return SmallVector<Value>();
     });
   };
 
+  // Vectors that are packed first: so many, each for so many tiles a row.
+  int64_t numVectors = length, numSwept = 1;
+  for (int64_t extent : getExtents(inside))
+    numVectors *= extent;
+  for (int64_t extent : getExtents(c.swept))
+    numSwept *= extent;
+  Type type = getElementTypeOrSelf(getVectors().getType());
   int64_t laneExtent = c.ranges[c.lanes];
   for (const Tiles &lanes : cover(laneExtent, panel)) {
     for (const Tiles &rows : spread(rowExtent, Registers::tileRows)) {
@@ -271,15 +398,20 @@ void ContractionEmitter::emitBroadcast() {
       for (int64_t extent : extents)
         others *= extent;
       int64_t blocks = llvm::divideCeil(rows.count, blockTiles);
+      // What is transposed is for several tiles.
+      int64_t most =
+          c.across ? std::max<int64_t>(1, rows.count / 4) : rows.count;
       blocks = std::max(
-          blocks,
-          std::min<int64_t>(rows.count, llvm::divideCeil(minItems, others)));
+          blocks, std::min<int64_t>(most, llvm::divideCeil(minItems, others)));
       int64_t perBlock = llvm::divideCeil(rows.count, blocks);
       extents.append({blocks, lanes.count});
       emitParallel(e, extents, [&](ArrayRef<Index> item) {
         SmallVector<Index> at(c.ranges.size(), Index::constant(0));
         for (auto [dim, iv] : llvm::zip_equal(c.outer, item.drop_back(2)))
           at[dim] = iv;
+        Value memory;
+        if (c.across || (perBlock * numSwept >= 4 && isScattered()))
+          memory = e.allocate({numVectors, panel}, type);
         Index low =
             e.multiplyAdd(item[item.size() - 2], perBlock, Index::constant(0));
         Value high = arith::MinUIOp::create(e.b, e.loc,
@@ -289,7 +421,7 @@ void ContractionEmitter::emitBroadcast() {
             e.multiplyAdd(item.back(), panel, Index::constant(lanes.base));
         e.forLanes(e.materialize(lane), lanes.size, panel, [&](Index lane) {
           at[c.lanes] = lane;
-          emitItem(at, e.materialize(low), high, rows);
+          emitItem(at, e.materialize(low), high, rows, memory);
         });
       });
     }
@@ -430,6 +562,8 @@ bool bsr::emitContraction(Emitter &e, linalg::GenericOp op,
   Value output = outputs.lookup(op->getResult(0));
   if (!contraction || !output)
     return false;
+  if (e.hasStack)
+    contraction->transpose(e.registers.lanes);
   ContractionEmitter(e, *contraction, output).emit();
   return true;
 }

@@ -116,13 +116,6 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
     nests.clear();
     scratch = chain->getScratch(registers);
   }
-  SmallVector<Operation *> scratchOwners;
-  for (ArrayRef<Operation *> nest : nests) {
-    if (std::optional<MemRefType> type = getScratch(nest.front(), registers)) {
-      scratch.push_back(*type);
-      scratchOwners.push_back(nest.front());
-    }
-  }
 
   // The signature: a pattern becomes the index arrays of the views in use.
   SmallVector<Type> types;
@@ -165,6 +158,7 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   Block *entry = kernel.addEntryBlock();
   builder.setInsertionPointToStart(entry);
   Emitter emitter(builder, loc, registers);
+  emitter.hasStack = true;
   emitter.panel = panels.empty() ? 0 : registers.panel();
   PatternViews patterns;
   unsigned next = 0;
@@ -185,8 +179,6 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   DenseMap<Value, Value> outputs;
   for (Value result : returned.getOperands())
     outputs[result] = entry->getArgument(next++);
-  for (Operation *owner : scratchOwners)
-    emitter.scratch[owner] = entry->getArgument(next++);
   if (chain)
     chain->emit(emitter, outputs, entry->getArguments().drop_front(next));
   for (ArrayRef<Operation *> nest : nests) {

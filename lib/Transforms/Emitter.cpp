@@ -431,6 +431,11 @@ void Emitter::store(Value value, Value memref, ArrayRef<Index> at) {
   }
 }
 
+Value Emitter::allocate(ArrayRef<int64_t> shape, Type type) {
+  return memref::AllocaOp::create(b, loc, MemRefType::get(shape, type),
+                                  b.getI64IntegerAttr(lineBytes));
+}
+
 void Emitter::prefetch(Value tensor, ArrayRef<Index> at, int64_t count) {
   Value memref = getBuffer(tensor);
   if (!memref)

@@ -112,6 +112,9 @@ public:
   /// the tensor has a buffer.
   void prefetch(Value tensor, ArrayRef<Index> at, int64_t count);
 
+  /// Memory of a work item.
+  Value allocate(ArrayRef<int64_t> shape, Type type);
+
   /// A loop from `low` to `high`; `body` gets the induction variable and the
   /// carried values and returns their next values.
   using Body = llvm::function_ref<SmallVector<Value>(Value, ValueRange)>;
@@ -158,8 +161,9 @@ public:
   /// two.
   SmallVector<Value> transpose(ArrayRef<Value> rows);
 
-  /// Memory that operations have to themselves.
-  DenseMap<Operation *, Value> scratch;
+  /// True if work items may have memory on the stack: whoever lowers the loops
+  /// sees to it that it is freed.
+  bool hasStack = false;
 
   /// Set while one element-wise nest is emitted: where its results go. `load`
   /// then remembers which buffers are read anywhere else.

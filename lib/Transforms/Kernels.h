@@ -34,10 +34,6 @@ bool isOnePointwiseNest(Operation *a, Operation *b);
 /// null.
 Operation *getCombiner(linalg::GenericOp op, unsigned result);
 
-/// The type of the memory that a kernel for `op` wants for itself, if any: it
-/// is faster with `Emitter::scratch`, and right without.
-std::optional<MemRefType> getScratch(Operation *op, Registers registers);
-
 /// Emits the loops that compute `roots` (one operation, or element-wise ones of
 /// one space) into the buffers `outputs`.
 void emitNest(Emitter &emitter, ArrayRef<Operation *> roots,

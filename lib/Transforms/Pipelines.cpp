@@ -55,6 +55,7 @@ static void addLoops(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFastMath());
   pm.addNestedPass<func::FuncOp>(createForallToParallelLoopPass());
   pm.addPass(createConvertSCFToOpenMPPass());
+  pm.addPass(bsr::createBSRHoistMemory());
   // Removes the scopes around the loops that OpenMP needs no more.
   pm.addPass(createCanonicalizerPass());
 }

@@ -14,8 +14,8 @@ using namespace mlir::bsr;
 namespace {
 /// How a kernel goes through a sampled product: work items, tokens and tiles.
 struct Tiling {
-  /// `hasScratch`: outer products are possible.
-  Tiling(SDDMMOp op, Registers registers, bool hasScratch);
+  /// Outer products need memory, inner ones do not.
+  Tiling(SDDMMOp op, Registers registers, bool hasStack);
 
   Activations activations;
   int64_t blockRows, blockCols;
@@ -44,8 +44,8 @@ class SDDMMEmitter : Tiling {
 public:
   SDDMMEmitter(Emitter &e, SDDMMOp op, Value output,
                const PatternViews &patterns)
-      : Tiling(op, e.registers, e.scratch.contains(op)), e(e), op(op),
-        output(output), view(patterns.at({op.getPattern(), true})) {}
+      : Tiling(op, e.registers, e.hasStack), e(e), op(op), output(output),
+        view(patterns.at({op.getPattern(), true})) {}
   void emit();
 
 private:
@@ -69,7 +69,6 @@ private:
   void write(Value sum, ArrayRef<Index> place, const Round &round);
 
   // Outer products: vectors along columns of `b`, which are transposed first.
-  Value getStrip() { return e.scratch.lookup(op); }
   SmallVector<Index> getStripPlace(Index token, int64_t col);
   void transpose(const Round &round, Index firstCol);
   void emitOuterTile(const Round &round, Index slot, Index firstRow, Index row,
@@ -85,12 +84,12 @@ private:
   SDDMMOp op;
   Value output;
   PatternView view;
-  /// The work item.
-  Index part;
+  /// The memory of a work item for what it transposes.
+  Value strip;
 };
 } // namespace
 
-Tiling::Tiling(SDDMMOp op, Registers registers, bool hasScratch)
+Tiling::Tiling(SDDMMOp op, Registers registers, bool hasStack)
     : activations(op.getA().getType().getShape(), op.getFeatureDim()) {
   PatternType pattern = op.getPattern().getType();
   blockRows = pattern.getBlockRows();
@@ -103,7 +102,7 @@ Tiling::Tiling(SDDMMOp op, Registers registers, bool hasScratch)
   // Halves are rounded once: all tokens at a time, more than a strip holds.
   bool isRoundedOnce = sumType != outType;
   int64_t lanes = registers.lanes, vectors = registers.tileVectors();
-  isOuter = hasScratch && !isRoundedOnce && blockCols % lanes == 0 &&
+  isOuter = hasStack && !isRoundedOnce && blockCols % lanes == 0 &&
             activations.tokens % lanes == 0;
   innerRows = getDivisor(blockRows, vectors);
   innerCols = getDivisor(blockCols, Registers::dotCols);
@@ -131,20 +130,6 @@ void Tiling::divideTokens(int64_t limit, int64_t panel) {
   if (activations.tokens % chunk)
     chunk = activations.tokens;
   rounds.push_back(activations.tokens / chunk);
-}
-
-std::optional<MemRefType> bsr::getScratch(Operation *op, Registers registers) {
-  auto product = dyn_cast<SDDMMOp>(op);
-  if (!product)
-    return std::nullopt;
-  Tiling tiling(product, registers, /*hasScratch=*/true);
-  if (!tiling.isOuter)
-    return std::nullopt;
-  int64_t tokens = tiling.chunk;
-  for (int64_t extent : tiling.slices)
-    tokens *= extent;
-  return MemRefType::get({tiling.parts, tokens, tiling.stripCols},
-                         tiling.sumType);
 }
 
 SmallVector<Value> SDDMMEmitter::forTokens(
@@ -184,7 +169,7 @@ void SDDMMEmitter::write(Value sum, ArrayRef<Index> place, const Round &round) {
 
 /// Where the strip has `stripCols` columns, or vectors of them, of a token.
 SmallVector<Index> SDDMMEmitter::getStripPlace(Index token, int64_t col) {
-  SmallVector<Index> place{part, token, Index::constant(col)};
+  SmallVector<Index> place{token, Index::constant(col)};
   place.back().lanes = e.width > 1;
   return place;
 }
@@ -212,7 +197,7 @@ void SDDMMEmitter::transpose(const Round &round, Index firstCol) {
                                                firstCol.plus(col + i), lane)),
               sumType));
         for (auto [i, row] : llvm::enumerate(e.transpose(rows)))
-          e.store(row, getStrip(),
+          e.store(row, strip,
                   getStripPlace(tokens.number.plus(first + i), col));
       }
     }
@@ -247,7 +232,7 @@ void SDDMMEmitter::emitOuterTile(const Round &round, Index slot, Index firstRow,
               SmallVector<Value> sums(carried);
               for (int64_t i = 0; i != unroll; ++i) {
                 Value vector = e.load(
-                    getStrip(),
+                    strip,
                     getStripPlace(
                         e.multiplyAdd(step, unroll, tokens.number.plus(i)), 0));
                 Index token = e.multiplyAdd(step, unroll, tokens.lane.plus(i));
@@ -390,10 +375,15 @@ void SDDMMEmitter::emitInner(const Round &round, Index line) {
 
 void SDDMMEmitter::emit() {
   emitParallel(e, parts, [&](ArrayRef<Index> item) {
-    part = item.front();
+    if (isOuter) {
+      int64_t tokens = chunk;
+      for (int64_t extent : slices)
+        tokens *= extent;
+      strip = e.allocate({tokens, stripCols}, sumType);
+    }
     e.nest(rounds, {}, [&](ArrayRef<Index> at, ValueRange) {
       Round round{SmallVector<Index>(at), e.areZero(at)};
-      forLines(e, view, lines, parts, part, [&](Index line) {
+      forLines(e, view, lines, parts, item.front(), [&](Index line) {
         if (isOuter)
           emitOuter(round, line);
         else

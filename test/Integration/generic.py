@@ -145,6 +145,10 @@ def contractions(p):
     contraction(p, "bpd,vd->bpv", inits=True, d=1027)
     contraction(p, "bft,bgt->fg", inits=True, b=9, t=200)
     contraction(p, "kv,kd->vd", k=64, v=1030)
+    # Packed vectors, of whole panels and less; transposed columns.
+    contraction(p, "mk,kn->mn", inits=True, m=240, k=600, n=37)
+    contraction(p, "mk,nk->mn", inits=True, m=50, k=1040, n=45)
+    contraction(p, "bmk,nbk->mn", m=77, k=48, n=33)
 
 
 REDUCTIONS = [

@@ -3,7 +3,7 @@
 // RUN: sparse-opt %s --split-input-file --bsr-emit --canonicalize | FileCheck %s --check-prefix=NEVER
 
 // One level of parallel loops; nothing is allocated in a kernel.
-// NEVER-NOT: memref.alloc
+// NEVER-NOT: memref.alloc(
 // NEVER-NOT: scf.parallel
 
 !pattern = !bsr.pattern<32x64, block = 16x16, slots = 5>
@@ -54,18 +54,19 @@ func.func private @backward(%p: !pattern, %w: tensor<5x16x16xf32>, %y: tensor<64
 // columns, in memory of its own, then sums outer products over tokens, in tiles of rows.
 // CHECK-LABEL: func private @gradient
 // CHECK-SAME:    %[[PTR:[^:]*]]: memref<5xi32>, {{.*}}, %[[X:[^:]*]]: memref<32x48xf32>, %[[Y:[^:]*]]: memref<64x48xf32>
-// CHECK-SAME:    %[[G:[^:]*]]: memref<5x16x16xf32>, %[[STRIP:[^:]*]]: memref<4x48x16xf32>)
+// CHECK-SAME:    %[[G:[^:]*]]: memref<5x16x16xf32>)
 // CHECK:         scf.forall (%[[COLUMN:.*]]) in (4) {
+// CHECK:           %[[STRIP:.*]] = memref.alloca() {alignment = 64 : i64} : memref<48x16xf32>
 // CHECK:           scf.for
 // CHECK:             memref.prefetch %[[Y]]
 // CHECK-COUNT-8:     vector.load %[[Y]]{{.*}} vector<8xf32>
 // CHECK-COUNT-24:    vector.shuffle
-// CHECK-COUNT-8:     vector.store %{{.*}}, %[[STRIP]][%[[COLUMN]],
+// CHECK-COUNT-8:     vector.store %{{.*}}, %[[STRIP]]
 // CHECK:           memref.load %[[PTR]][%[[COLUMN]]]
 // CHECK:           scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
 // CHECK-COUNT-6:     memref.prefetch %[[X]]
 // CHECK:             scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
-// CHECK:               vector.load %[[STRIP]][%[[COLUMN]],
+// CHECK:               vector.load %[[STRIP]]
 // CHECK:               memref.load %[[X]]
 // CHECK-COUNT-6:   vector.store %{{.*}}, %[[G]]{{.*}} vector<16xf32>
 // CHECK:           scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
@@ -436,4 +437,86 @@ func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
   %e = tensor.empty() : tensor<8xf32>
   %y = bsr.launch @written_by_hand ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) in_place = [0] -> tensor<8xf32>
   return %y : tensor<8xf32>
+}
+
+// -----
+
+#rows = affine_map<(m, n, k) -> (m, k)>
+#columns = affine_map<(m, n, k) -> (n, k)>
+#vectors = affine_map<(m, n, k) -> (k, n)>
+#result = affine_map<(m, n, k) -> (m, n)>
+
+// A dense product packs what all rows of a work item load again and again: vectors that
+// lie apart in memory, ...
+// CHECK-LABEL: func private @packed
+// CHECK-SAME:    %[[A:[^:]*]]: memref<240x32xf32>, %[[B:[^:]*]]: memref<32x64xf32>, %[[C:[^:]*]]: memref<240x64xf32>)
+// CHECK:         scf.forall
+// CHECK:           %[[STRIP:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32x16xf32>
+// CHECK:           scf.for
+// CHECK-NEXT:        vector.load %[[B]]{{.*}} vector<16xf32>
+// CHECK-NEXT:        vector.store %{{.*}}, %[[STRIP]]
+// CHECK:           scf.for
+// CHECK-NOT:         vector.load %[[B]]
+// CHECK:             vector.load %[[STRIP]]{{.*}} vector<16xf32>
+// CHECK-COUNT-6:     vector.store %{{.*}}, %[[C]]
+func.func private @packed(%a: tensor<240x32xf32>, %b: tensor<32x64xf32>) -> tensor<240x64xf32> {
+  %zero = arith.constant dense<0.0> : tensor<240x64xf32>
+  %c = linalg.generic {indexing_maps = [#rows, #vectors, #result], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : tensor<240x32xf32>, tensor<32x64xf32>) outs(%zero : tensor<240x64xf32>) {
+  ^bb0(%x: f32, %y: f32, %sum: f32):
+    %0 = arith.mulf %x, %y : f32
+    %1 = arith.addf %sum, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<240x64xf32>
+  return %c : tensor<240x64xf32>
+}
+
+// ... or columns of which the summands lie side by side, transposed in squares.
+// CHECK-LABEL: func private @transposed
+// CHECK-SAME:    %[[A:[^:]*]]: memref<48x32xf32>, %[[B:[^:]*]]: memref<64x32xf32>, %[[C:[^:]*]]: memref<48x64xf32>)
+// CHECK:         scf.forall
+// CHECK:           %[[STRIP:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32x16xf32>
+// CHECK-COUNT-8:     vector.load %[[B]]{{.*}} vector<8xf32>
+// CHECK-COUNT-24:    vector.shuffle
+// CHECK-COUNT-8:     vector.store %{{.*}}, %[[STRIP]]
+// CHECK-NOT:       vector.reduction
+// CHECK-COUNT-6:   vector.store %{{.*}}, %[[C]]
+func.func private @transposed(%a: tensor<48x32xf32>, %b: tensor<64x32xf32>) -> tensor<48x64xf32> {
+  %zero = arith.constant dense<0.0> : tensor<48x64xf32>
+  %c = linalg.generic {indexing_maps = [#rows, #columns, #result], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : tensor<48x32xf32>, tensor<64x32xf32>) outs(%zero : tensor<48x64xf32>) {
+  ^bb0(%x: f32, %y: f32, %sum: f32):
+    %0 = arith.mulf %x, %y : f32
+    %1 = arith.addf %sum, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<48x64xf32>
+  return %c : tensor<48x64xf32>
+}
+
+// Few rows are not worth it: sums over lanes.
+// CHECK-LABEL: func private @few_rows
+// CHECK-NOT:     memref.alloca
+// CHECK:         scf.forall
+// CHECK:           scf.for {{.*}} -> (vector<8xf32>
+func.func private @few_rows(%a: tensor<12x32xf32>, %b: tensor<64x32xf32>) -> tensor<12x64xf32> {
+  %zero = arith.constant dense<0.0> : tensor<12x64xf32>
+  %c = linalg.generic {indexing_maps = [#rows, #columns, #result], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : tensor<12x32xf32>, tensor<64x32xf32>) outs(%zero : tensor<12x64xf32>) {
+  ^bb0(%x: f32, %y: f32, %sum: f32):
+    %0 = arith.mulf %x, %y : f32
+    %1 = arith.addf %sum, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<12x64xf32>
+  return %c : tensor<12x64xf32>
+}
+
+func.func @dense_products(%l: tensor<240x32xf32>, %a: tensor<48x32xf32>, %b: tensor<32x64xf32>, %t: tensor<64x32xf32>, %f: tensor<12x32xf32>)
+    -> (tensor<240x64xf32>, tensor<48x64xf32>, tensor<12x64xf32>) {
+  %d = tensor.empty() : tensor<240x64xf32>
+  %e = tensor.empty() : tensor<48x64xf32>
+  %x = bsr.launch @packed ins(%l, %b : tensor<240x32xf32>, tensor<32x64xf32>) outs(%d : tensor<240x64xf32>) -> tensor<240x64xf32>
+  %y = bsr.launch @transposed ins(%a, %t : tensor<48x32xf32>, tensor<64x32xf32>) outs(%e : tensor<48x64xf32>) -> tensor<48x64xf32>
+  %g = tensor.empty() : tensor<12x64xf32>
+  %z = bsr.launch @few_rows ins(%f, %t : tensor<12x32xf32>, tensor<64x32xf32>) outs(%g : tensor<12x64xf32>) -> tensor<12x64xf32>
+  return %x, %y, %z : tensor<240x64xf32>, tensor<48x64xf32>, tensor<12x64xf32>
 }

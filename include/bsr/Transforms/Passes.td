@@ -1128,6 +1128,67 @@ def BSRLowerCopies : Pass<"bsr-lower-copies", "func::FuncOp"> {
   ];
 }
 
+def BSRHoistMemory : Pass<"bsr-hoist-memory"> {
+  let summary = "Make memory of work items memory of threads";
+  let description = [{
+    Kernels pack operands into memory on the stack of a work item. Inside of a
+    parallel region of OpenMP, each thread allocates that memory once, before its
+    first work item: a work item does not read what another left there, and the
+    scope around its body has nothing to free.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: memref<8xf32>) {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c8 = arith.constant 8 : index
+      omp.parallel {
+        omp.wsloop {
+          omp.loop_nest (%i) : index = (%c0) to (%c8) step (%c1) {
+            memref.alloca_scope {
+              %scratch = memref.alloca() : memref<1xf32>
+              %0 = memref.load %x[%i] : memref<8xf32>
+              memref.store %0, %scratch[%c0] : memref<1xf32>
+            }
+            omp.yield
+          }
+        }
+        omp.terminator
+      }
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: memref<8xf32>) {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c8 = arith.constant 8 : index
+      omp.parallel {
+        %scratch = memref.alloca() : memref<1xf32>
+        omp.wsloop {
+          omp.loop_nest (%i) : index = (%c0) to (%c8) step (%c1) {
+            memref.alloca_scope {
+              %0 = memref.load %x[%i] : memref<8xf32>
+              memref.store %0, %scratch[%c0] : memref<1xf32>
+            }
+            omp.yield
+          }
+        }
+        omp.terminator
+      }
+      return
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numHoisted", "num-hoisted", "Allocations moved to threads">,
+  ];
+}
+
 def BSRApproximateMath : Pass<"bsr-approximate-math"> {
   let summary = "Compute mathematical functions by polynomials";
   let description = [{
