@@ -466,9 +466,10 @@ def make_sparsifier(problem):
     ptr, idx, values = problem.bsr()
     rows, cols = problem.matrix.shape
     br, bc = values.shape[1:]
+    levels = (f"i floordiv {br} : dense, j floordiv {bc} : compressed, i mod {br} : dense, j mod {bc} : dense"
+              if br * bc > 1 else "i : dense, j : compressed")
     source = f"""
-#BSR = #sparse_tensor.encoding<{{posWidth = 32, crdWidth = 32, map = (i, j) ->
-  (i floordiv {br} : dense, j floordiv {bc} : compressed, i mod {br} : dense, j mod {bc} : dense)}}>
+#BSR = #sparse_tensor.encoding<{{posWidth = 32, crdWidth = 32, map = (i, j) -> ({levels})}}>
 !w = tensor<{rows}x{cols}xf32, #BSR>
 !x = tensor<{cols}x{case.tokens}xf32>
 !y = tensor<{rows}x{case.tokens}xf32>

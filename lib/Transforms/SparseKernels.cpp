@@ -124,7 +124,9 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
                                   op.getY().getType()});
   Type outType = op.getY().getType().getElementType();
 
-  // The first tile of a line asks for what the next block needs.
+  // The first tile of a line asks for what the next block needs, if the block
+  // is worth the instructions.
+  bool asks = inBlock * outBlock >= 16;
   SmallVector<Tiles, 2> tiles = spread(outBlock, Registers::tileRows);
   if (tiles.front().count > 1) {
     auto [base, size, count] = tiles.front();
@@ -209,7 +211,7 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
       for (const Tiles &group : tiles)
         e.loop(group.count, {}, [&](Index tile, ValueRange) {
           body(e.multiplyAdd(tile, group.size, Index::constant(group.base)),
-               group.size, group.base == 0);
+               group.size, group.base == 0 && asks);
           return SmallVector<Value>();
         });
     };
