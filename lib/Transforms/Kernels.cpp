@@ -353,46 +353,15 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
   std::optional<unsigned> lanes = chooseLanes(
       op, [&](unsigned dim) { return combines || !isReduced(dim); });
   bool reducedLanes = lanes && isReduced(*lanes);
-  unsigned numTensors = llvm::count_if(op.getDpsInputs(), [](Value input) {
-    return isa<RankedTensorType>(input.getType());
-  });
-  bool contraction = numTensors >= 2;
-
-  // Register tiles: loops along which an operand with the lanes is reused.
-  SmallVector<int64_t> tile(ranges.size(), 1);
-  if (contraction && lanes) {
-    int64_t factors[] = {Registers::dotCols,
-                         reducedLanes ? e.registers.tileVectors() : 1};
-    unsigned next = 0;
-    for (OpOperand *input : op.getDpsInputOperands()) {
-      AffineMap map = maps[input->getOperandNumber()];
-      if (next == 2 || !map.isFunctionOfDim(*lanes))
-        continue;
-      // A loop of the results that this operand does not depend on.
-      std::optional<unsigned> best;
-      for (std::optional<unsigned> dim : getResultLoops(op))
-        if (dim && dim != lanes && !map.isFunctionOfDim(*dim) &&
-            tile[*dim] == 1 && (!best || ranges[*dim] >= ranges[*best]))
-          best = dim;
-      if (!best)
-        continue;
-      int64_t factor = factors[next++];
-      while (ranges[*best] % factor)
-        --factor;
-      tile[*best] = factor;
-    }
-  }
   for (std::optional<unsigned> dim : getResultLoops(op)) {
     if (!dim || dim == lanes)
       continue;
     space.dims.push_back(*dim);
-    space.tiles.push_back(tile[*dim]);
+    space.tiles.push_back(1);
     space.extents.push_back(ranges[*dim]);
   }
-  int64_t width =
-      e.registers.lanes * (!contraction   ? 4
-                           : reducedLanes ? 1
-                                          : e.registers.tileVectors());
+  // Several registers: as many sums under way.
+  int64_t width = 4 * e.registers.lanes;
   if (lanes)
     width = std::min<int64_t>(width, llvm::bit_floor<uint64_t>(ranges[*lanes]));
   if (lanes && !reducedLanes) {
@@ -411,44 +380,24 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
 
   cutLanes(e, space, op, outputs);
   emitSpace(e, space, ranges.size(), [&](SmallVector<Index> loops) {
-    // The points of the register tile.
-    SmallVector<SmallVector<Index>> points{loops};
-    for (auto [dim, factor] : llvm::enumerate(tile)) {
-      SmallVector<SmallVector<Index>> more;
-      for (const SmallVector<Index> &point : points) {
-        for (int64_t i = 0; i != factor; ++i) {
-          more.push_back(point);
-          more.back()[dim] = point[dim].plus(i);
-        }
-      }
-      points = std::move(more);
-    }
-    auto initAt = [&](unsigned point, unsigned result) {
-      unsigned operand = op.getNumDpsInputs() + result;
-      return e.read(op->getOperand(operand),
-                    applyMap(maps[operand], points[point]));
+    auto getPlace = [&](unsigned result) {
+      return applyMap(maps[op.getNumDpsInputs() + result], loops);
     };
-    // One step of the reduction for every point of the tile.
     auto step = [&](ArrayRef<Index> ivs, std::optional<Index> lane,
                     ValueRange accumulators) {
-      SmallVector<Value> next;
-      for (auto [number, point] : llvm::enumerate(points)) {
-        SmallVector<Index> at(point);
-        for (auto [dim, iv] : llvm::zip_equal(reduced, ivs))
-          at[dim] = iv;
-        if (lane)
-          at[*lanes] = *lane;
-        for (Value value : e.evaluate(
-                 op, at, accumulators.slice(number * numResults, numResults)))
-          next.push_back(e.broadcast(value));
-      }
-      return next;
+      SmallVector<Index> at(loops);
+      for (auto [dim, iv] : llvm::zip_equal(reduced, ivs))
+        at[dim] = iv;
+      if (lane)
+        at[*lanes] = *lane;
+      return llvm::map_to_vector(
+          e.evaluate(op, at, accumulators),
+          [&](Value value) { return e.broadcast(value); });
     };
 
     SmallVector<Value> totals;
-    for (unsigned point = 0; point != points.size(); ++point)
-      for (unsigned result = 0; result != numResults; ++result)
-        totals.push_back(e.broadcast(initAt(point, result)));
+    for (auto [result, init] : llvm::enumerate(op.getDpsInits()))
+      totals.push_back(e.broadcast(e.read(init, getPlace(result))));
     if (!reducedLanes) {
       totals = e.nest(extents, totals,
                       [&](ArrayRef<Index> ivs, ValueRange accumulators) {
@@ -463,11 +412,9 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
           continue;
         e.width = size;
         SmallVector<Value> neutral;
-        for (unsigned point = 0; point != points.size(); ++point)
-          for (unsigned result = 0; result != numResults; ++result)
-            neutral.push_back(e.broadcast(arith::ConstantOp::create(
-                e.b, e.loc,
-                *arith::getNeutralElement(getCombiner(op, result)))));
+        for (unsigned result = 0; result != numResults; ++result)
+          neutral.push_back(e.broadcast(arith::ConstantOp::create(
+              e.b, e.loc, *arith::getNeutralElement(getCombiner(op, result)))));
         SmallVector<Value> sums =
             e.nest(extents, neutral,
                    [&](ArrayRef<Index> ivs, ValueRange accumulators) {
@@ -480,10 +427,10 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
                                    });
                    });
         e.width = 1;
-        for (auto [number, total] : llvm::enumerate(totals)) {
+        for (auto [result, total] : llvm::enumerate(totals)) {
           vector::CombiningKind kind =
-              *linalg::getCombinerOpKind(getCombiner(op, number % numResults));
-          Value sum = sums[number];
+              *linalg::getCombinerOpKind(getCombiner(op, result));
+          Value sum = sums[result];
           if (size > 1)
             sum = vector::ReductionOp::create(e.b, e.loc, kind, sum,
                                               arith::FastMathFlags::none);
@@ -492,13 +439,9 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
         done += chunks * size;
       }
     }
-    for (auto [number, total] : llvm::enumerate(totals)) {
-      unsigned result = number % numResults;
+    for (auto [result, total] : llvm::enumerate(totals))
       if (Value output = outputs.lookup(op->getResult(result)))
-        e.store(total, output,
-                applyMap(maps[op.getNumDpsInputs() + result],
-                         points[number / numResults]));
-    }
+        e.store(total, output, getPlace(result));
   });
 }
 
