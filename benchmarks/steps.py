@@ -16,6 +16,7 @@ import importlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -52,7 +53,15 @@ IMPLEMENTATIONS = {
     "torch-compile-bf16": ("steps_torch", {"compile": True, "bf16": True}),
     "jax": ("steps_jax", {}),
 }
+# Another density: ours@0.25.
+DENSITY = re.compile(r"ours@(0?\.\d*[1-9]\d*|1)")
 DEFAULTS = ["ours", "ours-dense", "torch", "torch-compile", "jax"]
+
+
+def find_implementation(name):
+    """The module and options of `name`, or None."""
+    density = DENSITY.fullmatch(name)
+    return ("steps_ours", {"density": float(density[1])}) if density else IMPLEMENTATIONS.get(name)
 
 
 def make_batch(model):
@@ -82,7 +91,7 @@ def work(name, model, threads):
     """Runs a step for every line that comes in, and says what it took."""
     harness.set_threads(threads)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
-    module, options = IMPLEMENTATIONS[name]
+    module, options = find_implementation(name)
     # What libraries print is not for the coordinator.
     answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
     try:
@@ -168,7 +177,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="mini", choices=MODELS)
     parser.add_argument("--impl", default=",".join(DEFAULTS), metavar="NAME,...",
-                        help="what takes part (" + ", ".join(IMPLEMENTATIONS) + ")")
+                        help="what takes part (" + ", ".join(IMPLEMENTATIONS) + "; ours@0.25 for another density)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), metavar="N")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="steps of each, of which the median counts")
     parser.add_argument("--csv", metavar="FILE", help="where to write every step")
@@ -182,8 +191,8 @@ def main():
         return work(options.worker, options.model, options.threads)
     names = options.impl.split(",")
     for name in names:
-        if name not in IMPLEMENTATIONS:
-            parser.error(f"expected --impl to name {', '.join(IMPLEMENTATIONS)}, but got '{name}'")
+        if not find_implementation(name):
+            parser.error(f"expected --impl to name {', '.join(IMPLEMENTATIONS)} or ours@DENSITY, but got '{name}'")
 
     harness.describe_machine(options.threads)
     workers = []
