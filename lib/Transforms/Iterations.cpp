@@ -215,10 +215,51 @@ void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
       index.high += lanes - 1;
       return;
     }
+    // In a view, the next element may be anything.
+    if (!type.getLayout().isIdentity()) {
+      for (Sum &any : indices)
+        any = Sum();
+      return;
+    }
     int64_t first = index.isExactly(0) ? 0 : extent - 1;
     index = {true, {}, 0, extent - 1};
     lanes = (first + lanes - 1) / extent + 1;
   }
+}
+
+/// Adds the numbers that two of `indices`, of the first of `lanes` elements in
+/// a row, are the digits of. True if all of these elements have the same first
+/// digit, and the second is the last index.
+bool Iterations::addDigits(Access &access, ValueRange indices, int64_t lanes) {
+  bool isInRow = false;
+  for (auto [quotient, index] : llvm::enumerate(indices)) {
+    auto division = index.getDefiningOp<arith::DivUIOp>();
+    std::optional<int64_t> divisor =
+        division ? getConstantIntValue(division.getRhs()) : std::nullopt;
+    if (!divisor)
+      continue;
+    for (auto [rest, other] : llvm::enumerate(indices)) {
+      auto remainder = other.getDefiningOp<arith::RemUIOp>();
+      if (!remainder || remainder.getLhs() != division.getLhs() ||
+          getConstantIntValue(remainder.getRhs()) != divisor)
+        continue;
+      Sum number = get(division.getLhs());
+      auto isMultiple = [&](int64_t value) { return value % lanes == 0; };
+      if (lanes > 1 &&
+          (rest + 1 != indices.size() || number.low != number.high ||
+           !isMultiple(number.low) || !isMultiple(*divisor) ||
+           !llvm::all_of(number.coefficients, [&](const auto &term) {
+             return isMultiple(term.second);
+           })))
+        continue;
+      isInRow |= rest + 1 == indices.size();
+      number.high += lanes - 1;
+      access.digits.push_back({static_cast<unsigned>(quotient),
+                               static_cast<unsigned>(rest), *divisor});
+      access.indices.push_back(number);
+    }
+  }
+  return isInRow;
 }
 
 std::optional<Access> Iterations::getAccess(Operation *op) {
@@ -226,15 +267,15 @@ std::optional<Access> Iterations::getAccess(Operation *op) {
     Value buffer =
         access->getOperand(isa<memref::StoreOp, vector::StoreOp>(op));
     auto bufferType = cast<MemRefType>(buffer.getType());
-    Access result{op, buffer, {}};
+    Access result{op, buffer, {}, {}};
     for (Value index : access.getIndices())
       result.indices.push_back(get(index));
     auto vector = dyn_cast<VectorType>(type);
+    int64_t lanes = vector ? vector.getNumElements() : 1;
     if (vector && vector.getRank() > 1)
       result.indices.assign(bufferType.getRank(), Sum());
-    else if (vector)
-      addLanes(bufferType, vector.getNumElements(), access.getIndices(),
-               result.indices);
+    else if (!addDigits(result, access.getIndices(), lanes))
+      addLanes(bufferType, lanes, access.getIndices(), result.indices);
     for (Sum &index : result.indices)
       index = forgetInner(index);
     return result;
@@ -279,9 +320,13 @@ void Iterations::findDetermined(const Sum &sum,
 
 bool Iterations::areApart(ArrayRef<Access> accesses) {
   llvm::SmallBitVector variables(loop.getRank());
-  for (int64_t dim = 0, rank = accesses.front().indices.size(); dim != rank;
-       ++dim) {
-    Sum all = accesses.front().indices[dim];
+  const Access &first = accesses.front();
+  bool hasDigits = llvm::all_of(accesses, [&](const Access &access) {
+    return access.digits == first.digits;
+  });
+  int64_t rank = first.indices.size() - (hasDigits ? 0 : first.digits.size());
+  for (int64_t dim = 0; dim != rank; ++dim) {
+    Sum all = first.indices[dim];
     for (const Access &access : accesses.drop_front()) {
       const Sum &index = access.indices[dim];
       all.isKnown &= index.isKnown && index.coefficients == all.coefficients;

@@ -71,7 +71,19 @@ struct Atom {
 struct Access {
   Operation *op;
   Value buffer;
+  /// One for each dimension, then the numbers whose quotient by `divisor` and
+  /// rest are the indices of two dimensions: the position in panels.
   SmallVector<Sum> indices;
+  struct Digits {
+    unsigned quotient, rest;
+    int64_t divisor;
+
+    bool operator==(const Digits &other) const {
+      return quotient == other.quotient && rest == other.rest &&
+             divisor == other.divisor;
+    }
+  };
+  SmallVector<Digits> digits;
 };
 
 /// What the numbers in a parallel loop are made of.
@@ -97,6 +109,7 @@ private:
   Sum forgetInner(const Sum &sum);
   void addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
                 MutableArrayRef<Sum> indices);
+  bool addDigits(Access &access, ValueRange indices, int64_t lanes);
   void findDetermined(const Sum &sum, llvm::SmallBitVector &variables);
 
   scf::ForallOp loop;

@@ -7,6 +7,7 @@
 #include "bsr/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace mlir::bsr {
@@ -17,6 +18,25 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
+/// True if different indices of a buffer of type `type` are different elements.
+static bool isInjective(MemRefType type) {
+  if (type.getLayout().isIdentity())
+    return true;
+  SmallVector<std::pair<int64_t, int64_t>> dims;
+  for (auto [stride, extent] :
+       llvm::zip_equal(type.getStridesAndOffset().first, type.getShape()))
+    if (extent != 1)
+      dims.push_back({stride, extent});
+  llvm::sort(dims);
+  int64_t span = 1;
+  for (auto [stride, extent] : dims) {
+    if (stride < span)
+      return false;
+    span += stride * (extent - 1);
+  }
+  return true;
+}
+
 /// Checks that no two iterations of `loop` touch an element that one of them
 /// writes.
 static LogicalResult verifyLoop(scf::ForallOp loop,
@@ -25,7 +45,8 @@ static LogicalResult verifyLoop(scf::ForallOp loop,
   llvm::MapVector<Value, SmallVector<Access>> accesses;
   WalkResult result = loop.getBody()->walk([&](Operation *op) {
     if (std::optional<Access> access = iterations.getAccess(op)) {
-      accesses[access->buffer].push_back(*access);
+      auto buffer = cast<MemrefValue>(access->buffer);
+      accesses[memref::skipViewLikeOps(buffer)].push_back(*access);
       return WalkResult::advance();
     }
     if (isa<scf::InParallelOp, memref::AllocaOp, memref::PrefetchOp>(op) ||
@@ -47,7 +68,12 @@ static LogicalResult verifyLoop(scf::ForallOp loop,
     // What an iteration makes for itself no other one sees.
     if (store == uses.end() || buffer.getDefiningOp<memref::AllocaOp>())
       continue;
-    if (!loop.isDefinedOutsideOfLoop(buffer) || !iterations.areApart(uses)) {
+    Value view = uses.front().buffer;
+    bool isOneView = llvm::all_of(
+        uses, [&](const Access &access) { return access.buffer == view; });
+    if (!isOneView || !loop.isDefinedOutsideOfLoop(view) ||
+        !isInjective(cast<MemRefType>(view.getType())) ||
+        !iterations.areApart(uses)) {
       InFlightDiagnostic diagnostic =
           store->op->emitError("expected iterations of a parallel loop to "
                                "write different elements, but got a store "

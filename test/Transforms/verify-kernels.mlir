@@ -504,3 +504,166 @@ func.func @launch_alloca(%n: tensor<1xindex>, %y: tensor<8xf32>) {
   %0 = bsr.launch @alloca ins(%n : tensor<1xindex>) outs(%y : tensor<8xf32>) -> tensor<8xf32>
   return
 }
+
+// -----
+
+!part = memref<4x8x16xf32, strided<[384, 16, 1], offset: 128>>
+
+// Views of parts of a buffer, each written in a loop of its own; positions in panels,
+// as quotient and rest of one number, with lanes that don't go on in the next row.
+func.func private @panels(%y: memref<4x24x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %c16 = arith.constant 16 : index
+  %v = arith.constant dense<0.0> : vector<4xf32>
+  %first = memref.reinterpret_cast %y to offset: [0], sizes: [4, 8, 16], strides: [384, 16, 1]
+      : memref<4x24x16xf32> to memref<4x8x16xf32, strided<[384, 16, 1]>>
+  %second = memref.reinterpret_cast %y to offset: [128], sizes: [4, 8, 16], strides: [384, 16, 1]
+      : memref<4x24x16xf32> to !part
+  scf.forall (%row, %i) in (8, 16) {
+    %at = arith.muli %i, %c4 : index
+    %panel = arith.divui %at, %c16 : index
+    %lane = arith.remui %at, %c16 : index
+    vector.store %v, %first[%panel, %row, %lane] : memref<4x8x16xf32, strided<[384, 16, 1]>>, vector<4xf32>
+  }
+  scf.forall (%i) in (16) {
+    %at = arith.muli %i, %c4 : index
+    %panel = arith.divui %at, %c16 : index
+    %lane = arith.remui %at, %c16 : index
+    vector.store %v, %second[%panel, %c0, %lane] : !part, vector<4xf32>
+  }
+  return
+}
+
+func.func @launch_panels(%y: tensor<4x24x16xf32>) {
+  %0 = bsr.launch @panels outs(%y : tensor<4x24x16xf32>) -> tensor<4x24x16xf32>
+  return
+}
+
+// -----
+
+// A panel, but not the lane in it.
+func.func private @quotient(%y: memref<4x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note @below {{this is the loop}}
+  scf.forall (%i) in (64) {
+    %panel = arith.divui %i, %c16 : index
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    memref.store %zero, %y[%panel, %c0] : memref<4x16xf32>
+  }
+  return
+}
+
+func.func @launch_quotient(%y: tensor<4x16xf32>) {
+  %0 = bsr.launch @quotient outs(%y : tensor<4x16xf32>) -> tensor<4x16xf32>
+  return
+}
+
+// -----
+
+// Lanes that may go on in the next panel.
+func.func private @next_panel(%y: memref<9x8xf32>) {
+  %c6 = arith.constant 6 : index
+  %c8 = arith.constant 8 : index
+  %v = arith.constant dense<0.0> : vector<4xf32>
+  // expected-note @below {{this is the loop}}
+  scf.forall (%i) in (11) {
+    %at = arith.muli %i, %c6 : index
+    %panel = arith.divui %at, %c8 : index
+    %lane = arith.remui %at, %c8 : index
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    vector.store %v, %y[%panel, %lane] : memref<9x8xf32>, vector<4xf32>
+  }
+  return
+}
+
+func.func @launch_next_panel(%y: tensor<9x8xf32>) {
+  %0 = bsr.launch @next_panel outs(%y : tensor<9x8xf32>) -> tensor<9x8xf32>
+  return
+}
+
+// -----
+
+// One buffer, read by one position in panels and written by another.
+func.func private @two_positions(%y: memref<80x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  // expected-note @below {{this is the loop}}
+  scf.forall (%i) in (64) {
+    %panel = arith.divui %i, %c16 : index
+    %lane = arith.remui %i, %c16 : index
+    %0 = memref.load %y[%i, %c0] : memref<80x16xf32>
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    memref.store %0, %y[%panel, %lane] : memref<80x16xf32>
+  }
+  return
+}
+
+func.func @launch_two_positions(%y: tensor<80x16xf32>) {
+  %0 = bsr.launch @two_positions outs(%y : tensor<80x16xf32>) -> tensor<80x16xf32>
+  return
+}
+
+// -----
+
+// Two views of one buffer in one loop.
+func.func private @two_views(%y: memref<9xf32>) {
+  %low = memref.reinterpret_cast %y to offset: [0], sizes: [8], strides: [1] : memref<9xf32> to memref<8xf32, strided<[1]>>
+  %high = memref.reinterpret_cast %y to offset: [1], sizes: [8], strides: [1]
+      : memref<9xf32> to memref<8xf32, strided<[1], offset: 1>>
+  // expected-note @below {{this is the loop}}
+  scf.forall (%i) in (8) {
+    %0 = memref.load %low[%i] : memref<8xf32, strided<[1]>>
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    memref.store %0, %high[%i] : memref<8xf32, strided<[1], offset: 1>>
+  }
+  return
+}
+
+func.func @launch_two_views(%y: tensor<9xf32>) {
+  %0 = bsr.launch @two_views outs(%y : tensor<9xf32>) -> tensor<9xf32>
+  return
+}
+
+// -----
+
+// A view of which different indices are one element.
+func.func private @overlapping(%y: memref<16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %view = memref.reinterpret_cast %y to offset: [0], sizes: [8, 8], strides: [1, 1]
+      : memref<16xf32> to memref<8x8xf32, strided<[1, 1]>>
+  // expected-note @below {{this is the loop}}
+  scf.forall (%i, %j) in (8, 8) {
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    memref.store %zero, %view[%i, %j] : memref<8x8xf32, strided<[1, 1]>>
+  }
+  return
+}
+
+func.func @launch_overlapping(%y: tensor<16xf32>) {
+  %0 = bsr.launch @overlapping outs(%y : tensor<16xf32>) -> tensor<16xf32>
+  return
+}
+
+// -----
+
+// A vector that leaves its row of a view.
+func.func private @beyond(%y: memref<8x8xf32>) {
+  %c1 = arith.constant 1 : index
+  %v = arith.constant dense<0.0> : vector<4xf32>
+  %view = memref.reinterpret_cast %y to offset: [0], sizes: [8, 4], strides: [8, 1]
+      : memref<8x8xf32> to memref<8x4xf32, strided<[8, 1]>>
+  // expected-note @below {{this is the loop}}
+  scf.forall (%i) in (8) {
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    vector.store %v, %view[%i, %c1] : memref<8x4xf32, strided<[8, 1]>>, vector<4xf32>
+  }
+  return
+}
+
+func.func @launch_beyond(%y: tensor<8x8xf32>) {
+  %0 = bsr.launch @beyond outs(%y : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return
+}

@@ -731,8 +731,11 @@ def BSRVerifyKernels : Pass<"bsr-verify-kernels", "ModuleOp"> {
     An index tells iterations apart if it is a sum of multiples of induction
     variables, plus less than the smallest of these multiples (the constant range of
     inner loops and lanes), and each multiple is larger than all smaller ones
-    together: like the digits of a number. Positions and slots of blocks tell the
-    lines of a pattern apart: in a loop from `ptr[i]` to `ptr[i + 1]`, the
+    together: like the digits of a number. The quotient and the rest of a division are
+    such digits, too, where they are two indices: a panel and a lane in it. What holds for
+    a buffer holds for a view of it, if different indices of the view are different
+    elements and the loop touches the buffer in no other way. Positions and slots of
+    blocks tell the lines of a pattern apart: in a loop from `ptr[i]` to `ptr[i + 1]`, the
     position `k` belongs to line `i`, and `slot[k]` is the slot of no other block.
     So does a loop from `f(i)` to `f(i + 1)`, where the same operations compute both
     from nothing but pointers: the lines of one part of a balanced division.
