@@ -136,12 +136,27 @@ bool Clusters::getConsumers(Value value, SetVector<Operation *> &consumers) {
       parent = parent->getParentOp();
     consumers.insert(parent);
     auto generic = dyn_cast<linalg::GenericOp>(parent);
-    inMemory |= parent != user || !generic || !isKernel(generic);
+    bool isElements = generic || isa<tensor::ConcatOp>(parent);
+    inMemory |= parent != user || !isElements || !isKernel(parent);
   }
   return inMemory;
 }
 
+/// True if `op` is a product that is one piece of a concatenation and nothing
+/// else: it is computed where it belongs in the whole.
+static bool isPiece(linalg::GenericOp op) {
+  if (!linalg::isaContractionOpInterface(op))
+    return false;
+  Value value = op->getResult(0);
+  while (value.hasOneUse() && isa<tensor::CollapseShapeOp>(*value.user_begin()))
+    value = value.user_begin()->getResult(0);
+  return value.hasOneUse() && isa<tensor::ConcatOp>(*value.user_begin()) &&
+         isKernel(*value.user_begin()) && getProducer(value) == op;
+}
+
 bool Clusters::isInlined(linalg::GenericOp op) {
+  if (isPiece(op))
+    return true;
   if (!isPointwise(op) || op->getNumResults() != 1)
     return false;
   SetVector<Operation *> consumers;
@@ -151,8 +166,8 @@ bool Clusters::isInlined(linalg::GenericOp op) {
   if (cost > (consumers.size() == 1 ? singleUseCost : cheapCost))
     return false;
   return llvm::all_of(consumers, [&](Operation *user) {
-    auto consumer = cast<linalg::GenericOp>(user);
-    if (getNumPoints(consumer) <= getNumPoints(op))
+    auto consumer = dyn_cast<linalg::GenericOp>(user);
+    if (!consumer || getNumPoints(consumer) <= getNumPoints(op))
       return true;
     // In the loops of a product, or broadcast.
     return cost <= (consumer.getNumReductionLoops() ? 0 : broadcastCost);
@@ -485,11 +500,15 @@ static void countProducts(func::FuncOp step, const Clusters &clusters) {
     counts[kind] = 0;
   int64_t leftDense = 0;
   for (const Clusters::Group &group : clusters.groups) {
-    Operation *op = group.front();
-    leftDense += isa<ToDenseOp, SampleOp>(op);
-    auto *count = counts.find(getWorkKind(op));
-    if (count != counts.end())
-      ++count->second;
+    SetVector<Value> inputs;
+    SetVector<Operation *> members;
+    clusters.collect(group, inputs, members);
+    for (Operation *op : members) {
+      leftDense += isa<ToDenseOp, SampleOp>(op);
+      auto *count = counts.find(getWorkKind(op));
+      if (count != counts.end())
+        ++count->second;
+    }
   }
   Builder b(step.getContext());
   SmallVector<NamedAttribute> products;

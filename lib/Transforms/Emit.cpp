@@ -31,14 +31,27 @@ static RankedTensorType getStoredType(Type type, bool isCut, int64_t panel) {
   return isCut ? getPanelType(tensor, panel) : tensor;
 }
 
-/// What is computed before what reads it: results, and all reductions.
+/// What computes pieces of concatenations in `body` where they belong.
+static DenseSet<Operation *> getProducers(Block &body) {
+  DenseSet<Operation *> producers;
+  for (auto concat : body.getOps<tensor::ConcatOp>())
+    for (Value piece : concat.getInputs())
+      if (linalg::GenericOp producer = getProducer(piece))
+        producers.insert(producer);
+  return producers;
+}
+
+/// What is computed before what reads it: results, what computes pieces of
+/// them, and all reductions.
 static SmallVector<Operation *> getRoots(Block &body) {
+  DenseSet<Operation *> producers = getProducers(body);
   return llvm::map_to_vector(
       llvm::make_filter_range(
           body.without_terminator(),
           [&](Operation &op) {
             auto generic = dyn_cast<linalg::GenericOp>(op);
             return llvm::is_contained(op.getUsers(), body.getTerminator()) ||
+                   producers.contains(&op) ||
                    (generic && !isPointwise(generic));
           }),
       [](Operation &op) { return &op; });
@@ -75,13 +88,80 @@ static LogicalResult verifyCluster(func::FuncOp cluster) {
   }
   // Sums that are no results stay in the registers of a work item.
   SmallVector<Operation *> roots = getRoots(body);
+  DenseSet<Operation *> producers = getProducers(body);
   for (Operation *root : roots)
-    if (!llvm::is_contained(root->getUsers(), terminator) && !matchChain(roots))
+    if (!llvm::is_contained(root->getUsers(), terminator) &&
+        !producers.contains(root) && !matchChain(roots))
       return root->emitError(
           "expected a sum that is a result or is read by the "
           "work item that computes it, but got one that is "
           "neither");
   return success();
+}
+
+/// Makes every piece of `concat` the result of an operation that can write it
+/// where it belongs: a copy where there is none.
+static void addProducers(tensor::ConcatOp concat) {
+  OpBuilder b(concat);
+  Location loc = concat.getLoc();
+  for (OpOperand &piece : concat->getOpOperands()) {
+    if (getProducer(piece.get()))
+      continue;
+    auto type = cast<RankedTensorType>(piece.get().getType());
+    AffineMap map = b.getMultiDimIdentityMap(type.getRank());
+    SmallVector<utils::IteratorType> kinds(type.getRank(),
+                                           utils::IteratorType::parallel);
+    Value init =
+        tensor::EmptyOp::create(b, loc, type.getShape(), type.getElementType());
+    auto copy = linalg::GenericOp::create(
+        b, loc, type, piece.get(), init, ArrayRef{map, map}, kinds,
+        [](OpBuilder &nested, Location loc, ValueRange args) {
+          linalg::YieldOp::create(nested, loc, args.front());
+        });
+    piece.set(copy.getResult(0));
+  }
+}
+
+/// The part of `whole`, the buffer of a tensor of rank `rank`, that `piece`
+/// is, from `position` on along dimension `dim`: as a buffer of what the
+/// producer of the piece makes, in panels if `whole` is.
+static Value createView(OpBuilder &b, Location loc, Value whole, int64_t rank,
+                        int64_t dim, int64_t position, Value piece) {
+  auto type = cast<MemRefType>(whole.getType());
+  SmallVector<int64_t> strides = type.getStridesAndOffset().first;
+  int64_t panel = 0, panelStride = 0;
+  if (type.getRank() != rank) {
+    panel = type.getShape().back();
+    panelStride = strides[rank - 2];
+    strides.erase(strides.begin() + rank - 2);
+  }
+  int64_t offset = panel && dim == rank - 1 ? position / panel * panelStride
+                                            : position * strides[dim];
+  while (auto collapse = piece.getDefiningOp<tensor::CollapseShapeOp>()) {
+    ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
+    SmallVector<int64_t> split(shape.size());
+    for (auto [group, stride] :
+         llvm::zip_equal(collapse.getReassociationIndices(), strides)) {
+      int64_t next = stride;
+      for (int64_t member : llvm::reverse(group)) {
+        split[member] = next;
+        next *= shape[member];
+      }
+    }
+    strides = split;
+    piece = collapse.getSrc();
+  }
+  SmallVector<int64_t> sizes(
+      cast<RankedTensorType>(piece.getType()).getShape());
+  if (panel) {
+    sizes.insert(sizes.end() - 2, sizes.back() / panel);
+    sizes.back() = panel;
+    strides.insert(strides.end() - 2, panelStride);
+  }
+  auto layout = StridedLayoutAttr::get(b.getContext(), offset, strides);
+  return memref::ReinterpretCastOp::create(
+      b, loc, MemRefType::get(sizes, type.getElementType(), layout), whole,
+      offset, sizes, strides);
 }
 
 /// Emits the body of `cluster` into a function on buffers that takes its place:
@@ -100,11 +180,19 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
 
   // Each group of element-wise operations over one space is a nest, so is every
   // other root; a nest reads what an earlier one wrote from its buffer. If work
-  // items can go through all nests, they do.
+  // items can go through all nests, they do. A concatenation is computed piece
+  // by piece, each in a nest of its own.
+  for (auto concat : body.getOps<tensor::ConcatOp>())
+    addProducers(concat);
   SmallVector<Operation *> roots = getRoots(body);
+  DenseSet<Operation *> producers = getProducers(body);
   SmallVector<SmallVector<Operation *>> nests;
   for (Operation *root : roots) {
-    if (!nests.empty() && isOnePointwiseNest(nests.back().front(), root))
+    if (isa<tensor::ConcatOp>(root))
+      continue;
+    if (!nests.empty() && !producers.contains(root) &&
+        !producers.contains(nests.back().front()) &&
+        isOnePointwiseNest(nests.back().front(), root))
       nests.back().push_back(root);
     else
       nests.push_back({root});
@@ -179,6 +267,15 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   DenseMap<Value, Value> outputs;
   for (Value result : returned.getOperands())
     outputs[result] = entry->getArgument(next++);
+  for (auto concat : body.getOps<tensor::ConcatOp>()) {
+    int64_t position = 0, dim = concat.getDim();
+    for (Value piece : concat.getInputs()) {
+      outputs[getProducer(piece).getResult(0)] =
+          createView(builder, loc, outputs.lookup(concat.getResult()),
+                     concat.getRank(), dim, position, piece);
+      position += cast<RankedTensorType>(piece.getType()).getDimSize(dim);
+    }
+  }
   if (chain)
     chain->emit(emitter, outputs, entry->getArguments().drop_front(next));
   for (ArrayRef<Operation *> nest : nests) {
@@ -191,7 +288,8 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   builder.setInsertionPointToEnd(entry);
   func::ReturnOp::create(builder, loc);
 
-  if (nests.size() == 1 && isOnePointwiseNest(nests[0][0], nests[0][0]))
+  if (nests.size() == 1 && producers.empty() &&
+      isOnePointwiseNest(nests[0][0], nests[0][0]))
     for (BlockArgument argument : body.getArguments())
       if (Value buffer = emitter.getBuffer(argument))
         if (isa<MemRefType>(buffer.getType()) &&

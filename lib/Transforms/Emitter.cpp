@@ -369,15 +369,13 @@ bool Emitter::areAdjacent(Value memref, ArrayRef<Index> at) const {
            shape.back() % width == 0 && at.back().align % width == 0;
   if (isCut)
     return false;
-  bool lanes = false;
-  for (auto [index, extent] : llvm::reverse(llvm::zip_equal(at, shape))) {
-    if (index.lanes && lanes)
-      return false;
-    if (!index.lanes && !lanes && extent != 1)
-      return false;
-    lanes |= index.lanes;
-  }
-  return true;
+  if (llvm::count_if(at, [](Index i) { return i.lanes; }) != 1)
+    return false;
+  SmallVector<int64_t> strides = type.getStridesAndOffset().first;
+  return llvm::all_of(llvm::zip_equal(at, strides), [](auto it) {
+    auto [index, stride] = it;
+    return !index.lanes || stride == 1;
+  });
 }
 
 static bool hasLanes(ArrayRef<Index> at) {

@@ -22,6 +22,11 @@ static constexpr int64_t itemElements = 2048;
 bool bsr::isKernel(Operation *op) {
   if (isa<linalg::GenericOp>(op))
     return Emitter::isInlinable(op);
+  if (isa<tensor::ConcatOp>(op))
+    return llvm::all_of(op->getOperandTypes(), [](Type type) {
+      auto piece = cast<RankedTensorType>(type);
+      return piece.hasStaticShape() && piece.getNumElements();
+    });
   return isa<SpMMOp, SDDMMOp, ToDenseOp, SampleOp, LiveOp, NumAbsentOp,
              ScatterAddOp>(op);
 }
@@ -56,6 +61,20 @@ bool bsr::isOnePointwiseNest(Operation *a, Operation *b) {
   return shape(x) == shape(y) && isOneMap(x) && isOneMap(y) &&
          llvm::none_of(getResultLoops(x), [](auto l) { return !l; }) &&
          llvm::none_of(getResultLoops(y), [](auto l) { return !l; });
+}
+
+linalg::GenericOp bsr::getProducer(Value piece) {
+  // Through what merges dimensions, but for the last, which may be cut.
+  while (auto collapse = piece.getDefiningOp<tensor::CollapseShapeOp>()) {
+    auto groups = collapse.getReassociationIndices();
+    if (!piece.hasOneUse() || groups.empty() || groups.back().size() != 1)
+      return nullptr;
+    piece = collapse.getSrc();
+  }
+  auto producer = piece.getDefiningOp<linalg::GenericOp>();
+  return piece.hasOneUse() && producer && producer->getNumResults() == 1
+             ? producer
+             : nullptr;
 }
 
 void bsr::emitParallel(Emitter &e, ArrayRef<int64_t> extents,

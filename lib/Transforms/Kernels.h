@@ -30,6 +30,10 @@ bool isPointwise(Operation *op);
 /// same element at the same point, so one nest computes both.
 bool isOnePointwiseNest(Operation *a, Operation *b);
 
+/// The operation that computes `piece`, an operand of a concatenation, for
+/// nothing else, and so can write it where it belongs in the whole; or null.
+linalg::GenericOp getProducer(Value piece);
+
 /// The operation that combines elements of result number `result` of `op`, or
 /// null.
 Operation *getCombiner(linalg::GenericOp op, unsigned result);

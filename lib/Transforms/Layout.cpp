@@ -144,13 +144,9 @@ static bool hasFreeLayout(Operation *op) {
                op.getSizes().empty() &&
                op.getSourceType().getRank() == op.getType().getRank();
       })
-      .Case([](tensor::InsertSliceOp op) {
-        return op.hasUnitStride() && op.getOffsets().empty() &&
-               op.getSizes().empty() &&
-               op.getSourceType().getRank() == op.getType().getRank();
-      })
-      .Case<SpMMOp, SDDMMOp, ScatterAddOp, tensor::ExpandShapeOp,
-            tensor::CollapseShapeOp, tensor::EmptyOp>([](auto) { return true; })
+      .Case<SpMMOp, SDDMMOp, ScatterAddOp, tensor::ConcatOp,
+            tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::EmptyOp>(
+          [](auto) { return true; })
       .Case([](tensor::ExtractOp op) {
         return isa<linalg::GenericOp>(op->getParentOp());
       })
@@ -245,9 +241,11 @@ bool Lanes::visit(Operation *op) {
       .Case([&](tensor::ExtractSliceOp op) {
         return link(op.getSource(), op.getResult(), same);
       })
-      .Case([&](tensor::InsertSliceOp op) {
-        bool changed = link(op.getSource(), op.getResult(), same);
-        return link(op.getDest(), op.getResult(), same) || changed;
+      .Case([&](tensor::ConcatOp op) {
+        bool changed = false;
+        for (Value input : op.getInputs())
+          changed |= link(input, op.getResult(), same);
+        return changed;
       })
       .Case([&](tensor::ExpandShapeOp op) {
         auto groups = op.getReassociationIndices();
@@ -362,7 +360,7 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
   /// `bsr-panel`.
   void markLanes(Block &block) {
     for (Operation &op : block)
-      if (isa<SpMMOp, linalg::GenericOp>(op) &&
+      if (isa<SpMMOp, linalg::GenericOp, tensor::ConcatOp>(op) &&
           llvm::all_of(op.getResults(), [&](Value result) {
             return getLane(result) && getShape(result).size() > 1;
           }))
@@ -458,15 +456,8 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
         .Case([&](ScatterAddOp op) { rewriteScatterAdd(op); })
         .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
             [&](auto op) { rewriteReshape(op); })
-        .Case([&](tensor::ExtractSliceOp op) {
-          convertOperand(op.getSourceMutable(), getOrder(op.getResult()));
-          rewriteSlice(op);
-        })
-        .Case([&](tensor::InsertSliceOp op) {
-          convertOperand(op.getSourceMutable(), getOrder(op.getResult()));
-          convertOperand(op.getDestMutable(), getOrder(op.getResult()));
-          rewriteSlice(op);
-        })
+        .Case([&](tensor::ConcatOp op) { rewriteConcat(op); })
+        .Case([&](tensor::ExtractSliceOp op) { rewriteSlice(op); })
         .Case([&](tensor::EmptyOp op) { setLayout(op.getResult()); })
         .Case([&](arith::ConstantOp op) {
           setLayout(op.getResult());
@@ -614,9 +605,20 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     orders[moved] = order;
   }
 
-  template <typename OpTy>
-  void rewriteSlice(OpTy op) {
+  void rewriteConcat(tensor::ConcatOp op) {
     Value result = op.getResult();
+    for (OpOperand &input : op->getOpOperands())
+      convertOperand(input, getOrder(result));
+    if (!isMoved(result))
+      return;
+    op.setDim(llvm::find(getOrder(result), static_cast<int64_t>(op.getDim())) -
+              getOrder(result).begin());
+    setLayout(result);
+  }
+
+  void rewriteSlice(tensor::ExtractSliceOp op) {
+    Value result = op.getResult();
+    convertOperand(op.getSourceMutable(), getOrder(result));
     if (!isMoved(result))
       return;
     ArrayRef<int64_t> order = getOrder(result);

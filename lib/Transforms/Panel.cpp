@@ -6,6 +6,7 @@
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSRPANEL
@@ -20,9 +21,14 @@ using namespace mlir::bsr;
 static bool isCut(Value result, Value computed, int64_t panel) {
   Operation *root = computed.getDefiningOp();
   auto type = cast<RankedTensorType>(result.getType());
+  auto isDivided = [&](Type type) {
+    return cast<RankedTensorType>(type).getShape().back() % panel == 0;
+  };
+  if (auto concat = dyn_cast_or_null<tensor::ConcatOp>(root))
+    if (!llvm::all_of(concat.getInputs().getTypes(), isDivided))
+      return false;
   return root && root->hasAttr("bsr.lanes") && type.getRank() >= 2 &&
-         type.getShape().back() % panel == 0 &&
-         type.getShape().back() > panel &&
+         isDivided(type) && type.getShape().back() > panel &&
          llvm::all_of(result.getUsers(), llvm::IsaPred<LaunchOp>);
 }
 

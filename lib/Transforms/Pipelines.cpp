@@ -123,6 +123,7 @@ static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addNestedPass<func::FuncOp>(createLinalgGeneralizeNamedOpsPass());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRaise());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRConcatenate());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRLayout());
   addCleanup(pm);
   pm.addPass(bsr::createBSRCluster());

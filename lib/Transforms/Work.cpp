@@ -22,6 +22,8 @@ StringRef bsr::getWorkKind(Operation *op) {
     return "sddmm";
   if (isa<ScatterAddOp>(op))
     return "scatter";
+  if (isa<tensor::ConcatOp>(op))
+    return "copy";
   auto generic = dyn_cast<linalg::GenericOp>(op);
   if (!generic)
     return "other";

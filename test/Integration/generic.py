@@ -479,6 +479,75 @@ def views(p):
     p.check(p.generic("i->i", [merged], NEGATE), -y[low:high].reshape(-1))
 
 
+def concatenate(p, pieces, axis, filled=None):
+    """`pieces` one after the other along `axis`, as slices inserted in any order; `filled` elements in front are 0.5."""
+    shape, kind = list(pieces[0].shape), pieces[0].kind
+    shape[axis] = sum(piece.shape[axis] for piece in pieces) + (filled or 0)
+    whole, offset, places = p.fill(shape, "0.5") if filled else p.empty(shape, kind), filled or 0, []
+    for piece in pieces:
+        places.append(offset)
+        offset += piece.shape[axis]
+    for number in p.random.permutation(len(pieces)):
+        piece, offsets = pieces[number], [0] * len(shape)
+        offsets[axis] = places[number]
+        whole = p.op(f"tensor.insert_slice {piece.name} into {whole.name}{offsets} {list(piece.shape)} "
+                     f"{[1] * len(shape)} : {piece.type} into {{type}}", shape, kind)
+    return whole
+
+
+def concatenations(p):
+    for axis in range(3):
+        # Arguments; what is cheap, dear, computed in another order or read by others as well; the same one twice.
+        x = p.extents(3)
+        y, z = list(x), list(x)
+        y[axis], z[axis] = p.extents(2)
+        (x, tx), (y, ty), (z, tz) = p.normal(*x), p.normal(*y), p.normal(*z)
+        cheap = p.generic("ijk->ijk", [ty], NEGATE)
+        dear = p.generic("ijk->ijk", [tz], "%e = math.exp %a : f32\n linalg.yield %e : f32")
+        turned = p.generic("kij->ijk", [p.add(np.ascontiguousarray(-x.transpose(2, 0, 1)))], NEGATE)
+        want = np.concatenate([x, -y, np.exp(z.astype(np.float64)), x, -y], axis)
+        bound = 8 * ROUNDOFF * np.abs(want)
+        whole = concatenate(p, [tx, cheap, dear, turned, cheap], axis)
+        p.check(whole, want, bound)
+        p.check(p.generic("ijk->kij", [dear], NEGATE), -np.exp(z.astype(np.float64)).transpose(2, 0, 1),
+                8 * ROUNDOFF * np.exp(z).transpose(2, 0, 1))
+        p.check(p.generic("ijk->ijk", [concatenate(p, [ty, dear], axis)], NEGATE),
+                -np.concatenate([y, np.exp(z.astype(np.float64))], axis), 8 * ROUNDOFF * np.exp(z).max())
+        # One of them, and nothing but what is there already, in front.
+        p.check(concatenate(p, [cheap], axis, filled=3), np.pad(-y, [(3 * (i == axis), 0) for i in range(3)],
+                                                                constant_values=0.5))
+        # Bits and halves.
+        bits = p.random.random(x.shape) < 0.5
+        given = p.generic("ijk->ijk", [ty], "%z = arith.constant 0.0 : f32\n %g = arith.cmpf ogt, %a, %z : f32\n"
+                          "linalg.yield %g : i1", kind="i1")
+        p.check(concatenate(p, [p.add(bits), given, given], axis), np.concatenate([bits, y > 0, y > 0], axis))
+        narrow = [p.generic("ijk->ijk", [t], "%h = arith.truncf %a : f32 to bf16\n linalg.yield %h : bf16", kind="bf16")
+                  for t in (tx, ty, tz)]
+        p.check(p.generic("ijk->ijk", [concatenate(p, narrow, axis)],
+                          "%w = arith.extf %a : bf16 to f32\n linalg.yield %w : f32"),
+                step.from_bf16(step.to_bf16(np.concatenate([x, y, z], axis))))
+        # Products, with dimensions that are merged, beside one that something else reads.
+        b, h, d, t, s = p.extents(5)
+        pieces, wants, magnitude = [], [], 0.0
+        for number in range(3):
+            (u, tu), (v, tv) = p.normal(b, h, d, s), p.normal(b, h, t, s)
+            product = p.generic("bhds,bhts->bhdt", [tu, tv], MULTIPLY_ADD, [p.fill((b, h, d, t))])
+            merged = p.op(f"tensor.collapse_shape {product.name} [[0], [1, 2], [3]] : {product.type} into {{type}}",
+                          (b, h * d, t))
+            u, v = u.astype(np.float64), v.astype(np.float64)
+            pieces.append(merged)
+            wants.append(np.einsum("bhds,bhts->bhdt", u, v).reshape(b, h * d, t))
+            magnitude = max(magnitude, np.einsum("bhds,bhts->bhdt", np.abs(u), np.abs(v)).max())
+            if number == 1:
+                p.check(p.generic("bft->tfb", [merged], NEGATE), -wants[-1].T, (s + 2) * ROUNDOFF * magnitude)
+        p.check(concatenate(p, pieces, axis), np.concatenate(wants, axis), (s + 2) * ROUNDOFF * magnitude)
+    # All there is along several dimensions.
+    n, m = p.extents(2)
+    (x, tx), (y, ty) = p.normal(n, m), p.normal(n, m)
+    rows = concatenate(p, [tx, ty], 1)
+    p.check(concatenate(p, [rows, p.generic("ij->ij", [rows], NEGATE)], 0), np.block([[x, y], [-x, -y]]))
+
+
 def element_types(p):
     x, tensor = p.normal(*p.extents(2))
     half = p.generic("ij->ij", [tensor], "%h = arith.truncf %a : f32 to f16\n linalg.yield %h : f16", kind="f16")
@@ -498,7 +567,7 @@ def element_types(p):
 
 
 CASES = [contractions, reductions, several_results, element_wise, chains, booleans, gathers, views,
-         element_types]
+         concatenations, element_types]
 for seed in range(2):
     for build in CASES:
         program = Program([seed, len(build.__name__)])

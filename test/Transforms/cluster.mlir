@@ -436,3 +436,55 @@ func.func @kinds(%p: !pattern, %v: tensor<3x16x16xf32>, %x: tensor<32x8xf32>, %d
   %6 = bsr.to_dense %p, %v : !pattern, tensor<3x16x16xf32> -> tensor<32x64xf32>
   return %0, %1, %2, %3, %4, %5, %6 : tensor<64x8xf32>, tensor<32x8xf32>, tensor<3x16x16xf32>, tensor<4x6xf32>, tensor<4xf32>, tensor<16x32xf32>, tensor<32x64xf32>
 }
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#a = affine_map<(h, i, j, k) -> (h, i, k)>
+#b = affine_map<(h, i, j, k) -> (h, k, j)>
+#c = affine_map<(h, i, j, k) -> (h, i, j)>
+
+// A concatenation is one launch, and what only it reads is computed there: a product,
+// whose dimensions are merged, and a dear element-wise operation. The second product
+// is read by another operation: it comes before. Both products count.
+// CHECK-LABEL: func @concatenation
+// CHECK-SAME:    bsr.products = {dense = 2 : i64, sddmm = 0 : i64, spmm = 0 : i64, spmm_transposed = 0 : i64}
+// CHECK:         %[[SECOND:.*]] = bsr.launch @[[PRODUCT:.*]] ins(%{{.*}}, %{{.*}} : tensor<2x3x4xf32>, tensor<2x4x8xf32>) {{.*}} -> tensor<2x3x8xf32>
+// CHECK:         %[[ALL:.*]] = bsr.launch @[[CONCATENATION:.*]] ins(%{{.*}}, %{{.*}}, %[[SECOND]], %{{.*}} : tensor<2x3x4xf32>, tensor<2x4x8xf32>, tensor<2x3x8xf32>, tensor<5x8xf32>) {{.*}} -> tensor<17x8xf32>
+// CHECK-NEXT:    return %[[ALL]], %[[SECOND]]
+// CHECK:       func private @[[PRODUCT]]
+// CHECK:       func private @[[CONCATENATION]]({{.*}}bsr.flops = 384 : i64, bsr.kind = "dense"
+// CHECK:         "reduction"
+// CHECK:         math.exp
+// CHECK:         tensor.concat
+func.func @concatenation(%x: tensor<2x3x4xf32> {bsr.name = "x"}, %y: tensor<2x4x8xf32> {bsr.name = "y"},
+                         %z: tensor<5x8xf32> {bsr.name = "z"}) -> (tensor<17x8xf32>, tensor<2x3x8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x3x8xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  %first = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%x, %y : tensor<2x3x4xf32>, tensor<2x4x8xf32>) outs(%i : tensor<2x3x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %0 = arith.mulf %p, %q : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<2x3x8xf32>
+  %second = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%x, %y : tensor<2x3x4xf32>, tensor<2x4x8xf32>) outs(%i : tensor<2x3x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %0 = arith.mulf %q, %p : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<2x3x8xf32>
+  %f = tensor.empty() : tensor<5x8xf32>
+  %power = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%z : tensor<5x8xf32>) outs(%f : tensor<5x8xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = math.exp %p : f32
+    linalg.yield %0 : f32
+  } -> tensor<5x8xf32>
+  %u = tensor.collapse_shape %first [[0, 1], [2]] : tensor<2x3x8xf32> into tensor<6x8xf32>
+  %v = tensor.collapse_shape %second [[0, 1], [2]] : tensor<2x3x8xf32> into tensor<6x8xf32>
+  %all = tensor.concat dim(0) %u, %v, %power : (tensor<6x8xf32>, tensor<6x8xf32>, tensor<5x8xf32>) -> tensor<17x8xf32>
+  return %all, %second : tensor<17x8xf32>, tensor<2x3x8xf32>
+}

@@ -429,6 +429,59 @@ func.func @step(%x: tensor<2x24x36xf32>) -> tensor<24xf32> {
 
 // -----
 
+#id = affine_map<(i, j) -> (i, j)>
+#a = affine_map<(h, i, j, k) -> (h, i, k)>
+#b = affine_map<(h, i, j, k) -> (h, k, j)>
+#c = affine_map<(h, i, j, k) -> (h, i, j)>
+
+// A concatenation is written piece by piece: a product and an element-wise operation
+// where they belong, through a view of the whole, and a copy of what is in memory.
+// CHECK-LABEL: func private @concatenation
+// CHECK-SAME:    %[[X:[^:]*]]: memref<2x3x4xf32>, %[[Y:[^:]*]]: memref<2x4x8xf32>, %[[Z:[^:]*]]: memref<6x8xf32>, %[[ALL:[^:]*]]: memref<6x24xf32>
+// CHECK-DAG:     %[[FIRST:.*]] = memref.reinterpret_cast %[[ALL]] to offset: [0], sizes: [2, 3, 8], strides: [72, 24, 1]
+// CHECK-DAG:     %[[SECOND:.*]] = memref.reinterpret_cast %[[ALL]] to offset: [8], sizes: [6, 8], strides: [24, 1]
+// CHECK-DAG:     %[[THIRD:.*]] = memref.reinterpret_cast %[[ALL]] to offset: [16], sizes: [6, 8], strides: [24, 1]
+// CHECK:         scf.forall
+// CHECK:           vector.store %{{.*}}, %[[FIRST]]
+// CHECK:         scf.forall
+// CHECK:           %[[V:.*]] = vector.load %[[Z]]
+// CHECK:           %[[N:.*]] = arith.negf %[[V]]
+// CHECK:           vector.store %[[N]], %[[SECOND]]
+// CHECK:         scf.forall
+// CHECK:           %[[V:.*]] = vector.load %[[Z]]
+// CHECK:           vector.store %[[V]], %[[THIRD]]
+// CHECK-NOT:     store
+func.func private @concatenation(%x: tensor<2x3x4xf32>, %y: tensor<2x4x8xf32>, %z: tensor<6x8xf32>) -> tensor<6x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x3x8xf32>
+  %f = tensor.empty() : tensor<6x8xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<2x3x8xf32>) -> tensor<2x3x8xf32>
+  %product = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%x, %y : tensor<2x3x4xf32>, tensor<2x4x8xf32>) outs(%i : tensor<2x3x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %0 = arith.mulf %p, %q : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<2x3x8xf32>
+  %negated = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%z : tensor<6x8xf32>) outs(%f : tensor<6x8xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = arith.negf %p : f32
+    linalg.yield %0 : f32
+  } -> tensor<6x8xf32>
+  %merged = tensor.collapse_shape %product [[0, 1], [2]] : tensor<2x3x8xf32> into tensor<6x8xf32>
+  %all = tensor.concat dim(1) %merged, %negated, %z : (tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x24xf32>
+  return %all : tensor<6x24xf32>
+}
+func.func @step(%x: tensor<2x3x4xf32>, %y: tensor<2x4x8xf32>, %z: tensor<6x8xf32>) -> tensor<6x24xf32> {
+  %e = tensor.empty() : tensor<6x24xf32>
+  %r = bsr.launch @concatenation ins(%x, %y, %z : tensor<2x3x4xf32>, tensor<2x4x8xf32>, tensor<6x8xf32>)
+      outs(%e : tensor<6x24xf32>) -> tensor<6x24xf32>
+  return %r : tensor<6x24xf32>
+}
+
+// -----
+
 // Kernels that are on buffers already are left alone.
 // CHECK-LABEL: func private @written_by_hand(memref<8xf32>, memref<8xf32>)
 // CHECK:         bsr.launch @written_by_hand ins({{.*}}) outs({{.*}}) in_place = [0]

@@ -198,3 +198,20 @@ func.func @pinned_result(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<48x32
   %dx = bsr.spmm %p, %w, %z#1 transpose feature_dim = 1 : !pattern, tensor<3x16x16xf32>, tensor<48x64xf32> -> tensor<48x32xf32>
   return %z#0, %dx : tensor<48x64xf32>, tensor<48x32xf32>
 }
+
+// -----
+
+!pattern = !bsr.pattern<32x64, block = 16x16, slots = 3>
+
+// Pieces have the lanes of the whole, and the whole those of the product that reads
+// it: the dimension that they are put together along is another one.
+// CHECK-LABEL: func @concatenation
+// CHECK-COUNT-2: linalg.yield %in
+// CHECK:         %[[Y:.*]] = tensor.concat dim(0) %{{.*}}, %{{.*}} {bsr.lanes} : (tensor<40x48xf32>, tensor<24x48xf32>) -> tensor<64x48xf32>
+// CHECK-NEXT:    bsr.spmm {{.*}}, %[[Y]] transpose feature_dim = 0
+func.func @concatenation(%p: !pattern, %w: tensor<3x16x16xf32>, %a: tensor<48x40xf32>, %b: tensor<48x24xf32>)
+    -> tensor<48x32xf32> {
+  %y = tensor.concat dim(1) %a, %b : (tensor<48x40xf32>, tensor<48x24xf32>) -> tensor<48x64xf32>
+  %x = bsr.spmm %p, %w, %y transpose feature_dim = 1 : !pattern, tensor<3x16x16xf32>, tensor<48x64xf32> -> tensor<48x32xf32>
+  return %x : tensor<48x32xf32>
+}

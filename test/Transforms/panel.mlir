@@ -59,3 +59,60 @@ func.func @uncut(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x40xf32>, %
   %s = tensor.extract_slice %a[0, 0] [16, 32] [1, 1] : tensor<32x32xf32> to tensor<16x32xf32>
   return %y, %b, %s : tensor<32x40xf32>, tensor<32x32xf32>, tensor<16x32xf32>
 }
+
+// -----
+
+#rc = affine_map<(r, c) -> (r, c)>
+#none = affine_map<(r, c) -> ()>
+#one = affine_map<(r, c) -> (0, 0)>
+
+// Pieces along the rows, and along the lanes where panels divide them (32 and 16 of
+// 48, not 24 and 24), are parts of the panels of the whole.
+// EMIT-LABEL: func private @rows(
+// EMIT-SAME:    %[[ALL:[^:]*]]: memref<3x40x16xf32>)
+// EMIT:         memref.reinterpret_cast %[[ALL]] to offset: [0], sizes: [3, 8, 16], strides: [640, 16, 1]
+// EMIT:         memref.reinterpret_cast %[[ALL]] to offset: [128], sizes: [3, 32, 16], strides: [640, 16, 1]
+func.func private @rows(%x: tensor<8x48xf32>, %y: tensor<32x48xf32>) -> tensor<40x48xf32> {
+  %all = tensor.concat dim(0) %x, %y {bsr.lanes} : (tensor<8x48xf32>, tensor<32x48xf32>) -> tensor<40x48xf32>
+  return %all : tensor<40x48xf32>
+}
+// EMIT-LABEL: func private @lanes(
+// EMIT-SAME:    %[[ALL:[^:]*]]: memref<3x8x16xf32>)
+// EMIT:         memref.reinterpret_cast %[[ALL]] to offset: [0], sizes: [2, 8, 16], strides: [128, 16, 1]
+// EMIT:         memref.reinterpret_cast %[[ALL]] to offset: [256], sizes: [1, 8, 16], strides: [128, 16, 1]
+func.func private @lanes(%x: tensor<8x32xf32>, %y: tensor<8x16xf32>) -> tensor<8x48xf32> {
+  %all = tensor.concat dim(1) %x, %y {bsr.lanes} : (tensor<8x32xf32>, tensor<8x16xf32>) -> tensor<8x48xf32>
+  return %all : tensor<8x48xf32>
+}
+func.func private @halves(%x: tensor<8x24xf32>, %y: tensor<8x24xf32>) -> tensor<8x48xf32> {
+  %all = tensor.concat dim(1) %x, %y {bsr.lanes} : (tensor<8x24xf32>, tensor<8x24xf32>) -> tensor<8x48xf32>
+  return %all : tensor<8x48xf32>
+}
+// CHECK-LABEL: func @concatenations
+// CHECK: bsr.launch @rows {{.*}} {bsr.panels = array<i64: 2>}
+// CHECK: bsr.launch @lanes {{.*}} {bsr.panels = array<i64: 2>}
+// CHECK: bsr.launch @sum {{.*}} {bsr.panels = array<i64: 0, 1>}
+func.func @concatenations(%a: tensor<8x48xf32>, %b: tensor<32x48xf32>, %c: tensor<8x32xf32>, %d: tensor<8x16xf32>,
+                          %f: tensor<8x24xf32>) -> tensor<f32> {
+  %e = tensor.empty() : tensor<40x48xf32>
+  %g = tensor.empty() : tensor<8x48xf32>
+  %h = tensor.empty() : tensor<f32>
+  %rows = bsr.launch @rows ins(%a, %b : tensor<8x48xf32>, tensor<32x48xf32>) outs(%e : tensor<40x48xf32>) -> tensor<40x48xf32>
+  %lanes = bsr.launch @lanes ins(%c, %d : tensor<8x32xf32>, tensor<8x16xf32>) outs(%g : tensor<8x48xf32>) -> tensor<8x48xf32>
+  %halves = bsr.launch @halves ins(%f, %f : tensor<8x24xf32>, tensor<8x24xf32>) outs(%g : tensor<8x48xf32>) -> tensor<8x48xf32>
+  %sum = bsr.launch @sum ins(%rows, %lanes, %halves : tensor<40x48xf32>, tensor<8x48xf32>, tensor<8x48xf32>)
+      outs(%h : tensor<f32>) -> tensor<f32>
+  return %sum : tensor<f32>
+}
+func.func private @sum(%x: tensor<40x48xf32>, %y: tensor<8x48xf32>, %z: tensor<8x48xf32>) -> tensor<f32> {
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  %s = linalg.generic {indexing_maps = [#rc, #one, #one, #none], iterator_types = ["reduction", "reduction"]}
+      ins(%x, %y, %z : tensor<40x48xf32>, tensor<8x48xf32>, tensor<8x48xf32>) outs(%zero : tensor<f32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %o: f32):
+    %0 = arith.addf %o, %a : f32
+    %1 = arith.addf %0, %b : f32
+    %2 = arith.addf %1, %c : f32
+    linalg.yield %2 : f32
+  } -> tensor<f32>
+  return %s : tensor<f32>
+}

@@ -408,6 +408,49 @@ def BSRRaise : Pass<"bsr-raise", "func::FuncOp"> {
   ];
 }
 
+def BSRConcatenate : Pass<"bsr-concatenate", "func::FuncOp"> {
+  let summary = "Turn chains of inserted slices into concatenations";
+  let description = [{
+    Front ends write a concatenation, and the gradient of a split, as slices that
+    are inserted one after the other: copies between kernels. As one operation it is
+    laid out as a whole, and a kernel computes it. The slices may come in any order,
+    along one dimension, without overlaps. What no slice covers stays as it is, unless it
+    is filled with one value: then that is a piece as well, and padding is a
+    concatenation.
+
+    Before:
+
+    ```mlir
+    func.func @gradient(%q: tensor<8x16xf32>, %k: tensor<8x16xf32>) -> tensor<8x48xf32> {
+      %zeros = arith.constant dense<0.0> : tensor<8x48xf32>
+      %0 = tensor.insert_slice %q into %zeros[0, 0] [8, 16] [1, 1]
+          : tensor<8x16xf32> into tensor<8x48xf32>
+      %1 = tensor.insert_slice %k into %0[0, 16] [8, 16] [1, 1]
+          : tensor<8x16xf32> into tensor<8x48xf32>
+      return %1 : tensor<8x48xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @gradient(%q: tensor<8x16xf32>, %k: tensor<8x16xf32>) -> tensor<8x48xf32> {
+      %zeros = arith.constant dense<0.0> : tensor<8x48xf32>
+      %rest = tensor.extract_slice %zeros[0, 32] [8, 16] [1, 1]
+          : tensor<8x48xf32> to tensor<8x16xf32>
+      %0 = tensor.concat dim(1) %q, %k, %rest
+          : (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<8x48xf32>
+      return %0 : tensor<8x48xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numConcatenations", "num-concatenations",
+              "Number of chains made concatenations">,
+  ];
+  let dependentDialects = ["tensor::TensorDialect"];
+}
+
 def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
   let summary = "Lay activations out feature-major, lanes along tokens";
   let description = [{
@@ -504,9 +547,10 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
     gradients): its sums stay in registers. Each comes with the views, constants and
     cheap element-wise operations that it reads: these are computed again where they
     are used and never stored. So is a reduction over loops of one iteration: it is
-    element-wise then. Each cluster becomes a private function on tensors and a
-    `bsr.launch` of it. Clusters of the same structure, such as those of equal layers,
-    are one function. The step becomes straight-line code of launches. A function
+    element-wise then. A concatenation is a cluster with what makes pieces of it and
+    nothing else, products included: each piece is computed where it belongs. Each
+    cluster becomes a private function on tensors and a `bsr.launch` of it. Clusters
+    of the same structure, such as those of equal layers, are one function. The step becomes straight-line code of launches. A function
     whose arguments have names also gets the number of products of each kind
     (`bsr.products`) and of clusters that go between a dense matrix and its stored
     blocks (`bsr.left_dense`). The function of a cluster says what kind of work it does
@@ -655,7 +699,8 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
     sums over all tokens it leaves its part in scratch memory. Forward products and
     input gradients gather over one view of the pattern and write disjointly, the
     weight gradient writes each block once, a sum over tokens is taken in a fixed
-    order: no atomics, the same bits for any number of threads. Patterns become the
+    order: no atomics, the same bits for any number of threads. A concatenation is a
+    nest for each piece, which writes to a view of the whole. Patterns become the
     index arrays that the kernel walks.
 
     Before:

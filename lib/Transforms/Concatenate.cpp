@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Turns chains of inserted slices into concatenations.
+
+#include "bsr/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/Matchers.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRCONCATENATE
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+
+/// The only dimension of which `op` does not write everything, if there is one.
+static std::optional<int64_t> getDim(tensor::InsertSliceOp op) {
+  if (!op.hasUnitStride() || !op.getOffsets().empty() ||
+      !op.getSizes().empty() || !op.getType().hasStaticShape() ||
+      op.getSourceType().getRank() != op.getType().getRank())
+    return std::nullopt;
+  std::optional<int64_t> only;
+  for (auto [dim, size] : llvm::enumerate(op.getStaticSizes())) {
+    if (size == op.getType().getDimSize(dim))
+      continue;
+    if (only || size == 0)
+      return std::nullopt;
+    only = dim;
+  }
+  return only;
+}
+
+/// True if all elements of `value` are the same, or none is defined.
+static bool isFilled(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (auto generic = dyn_cast_or_null<linalg::GenericOp>(op))
+    return linalg::isaFillOpInterface(generic).has_value();
+  SplatElementsAttr splat;
+  return isa_and_nonnull<tensor::EmptyOp, linalg::FillOp>(op) ||
+         matchPattern(value, m_Constant(&splat));
+}
+
+/// insert(x, insert(y, base)) -> concat(y, x), if they are all there is or what
+/// is left of the base, between them, is filled with one value
+///
+/// Adds the operations of the chain to `chain`.
+static bool concatenate(tensor::InsertSliceOp last,
+                        SetVector<Operation *> &chain) {
+  std::optional<int64_t> dim = getDim(last);
+  if (!dim)
+    return false;
+  SmallVector<tensor::InsertSliceOp> pieces{last};
+  Value base = last.getDest();
+  for (auto op = base.getDefiningOp<tensor::InsertSliceOp>();
+       op && op->hasOneUse() && getDim(op) == dim;
+       op = base.getDefiningOp<tensor::InsertSliceOp>()) {
+    pieces.push_back(op);
+    base = op.getDest();
+  }
+  auto getOffset = [&](tensor::InsertSliceOp op) {
+    return op.getStaticOffsets()[*dim];
+  };
+  llvm::sort(pieces, [&](tensor::InsertSliceOp a, tensor::InsertSliceOp b) {
+    return getOffset(a) < getOffset(b);
+  });
+
+  // Pieces that don't overlap; slices of the base in between.
+  ArrayRef<int64_t> shape = last.getType().getShape();
+  int64_t end = 0, covered = 0;
+  for (tensor::InsertSliceOp op : pieces) {
+    if (getOffset(op) < end)
+      return false;
+    covered += op.getStaticSizes()[*dim];
+    end = getOffset(op) + op.getStaticSizes()[*dim];
+  }
+  if (covered != shape[*dim] && !isFilled(base))
+    return false;
+
+  OpBuilder b(last);
+  Location loc = last.getLoc();
+  SmallVector<Value> inputs;
+  auto addBase = [&](int64_t low, int64_t high) {
+    if (low == high)
+      return;
+    SmallVector<OpFoldResult> offsets(shape.size(), b.getIndexAttr(0));
+    SmallVector<OpFoldResult> strides(shape.size(), b.getIndexAttr(1));
+    auto sizes = getAsIndexOpFoldResult(b.getContext(), shape);
+    offsets[*dim] = b.getIndexAttr(low);
+    sizes[*dim] = b.getIndexAttr(high - low);
+    inputs.push_back(
+        tensor::ExtractSliceOp::create(b, loc, base, offsets, sizes, strides));
+  };
+  end = 0;
+  for (tensor::InsertSliceOp op : pieces) {
+    addBase(end, getOffset(op));
+    inputs.push_back(op.getSource());
+    end = getOffset(op) + op.getStaticSizes()[*dim];
+  }
+  addBase(end, shape[*dim]);
+  last.replaceAllUsesWith(
+      tensor::ConcatOp::create(b, loc, *dim, inputs).getResult());
+  chain.insert(last);
+  for (Value value = last.getDest(); value != base;) {
+    auto op = value.getDefiningOp<tensor::InsertSliceOp>();
+    chain.insert(op);
+    value = op.getDest();
+  }
+  return true;
+}
+
+namespace {
+struct Concatenate : bsr::impl::BSRConcatenateBase<Concatenate> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    SmallVector<tensor::InsertSliceOp> ops;
+    getOperation()->walk([&](tensor::InsertSliceOp op) { ops.push_back(op); });
+    // From the end, so that the last of a chain comes first.
+    SetVector<Operation *> chain;
+    for (tensor::InsertSliceOp op : llvm::reverse(ops))
+      if (!chain.contains(op) && concatenate(op, chain))
+        ++numConcatenations;
+    for (Operation *op : chain)
+      op->erase();
+  }
+};
+} // namespace
