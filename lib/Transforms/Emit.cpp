@@ -233,9 +233,10 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
       types.push_back(argument.getType());
     }
   }
+  operand = body.getNumArguments();
   for (Type type : returned.getOperandTypes()) {
-    ++operand;
     types.push_back(getBufferType(type));
+    ++operand;
   }
   llvm::append_range(types, scratch);
 

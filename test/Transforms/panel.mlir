@@ -116,3 +116,41 @@ func.func private @sum(%x: tensor<40x48xf32>, %y: tensor<8x48xf32>, %z: tensor<8
   } -> tensor<f32>
   return %s : tensor<f32>
 }
+
+// -----
+
+#id = affine_map<(r, c) -> (r, c)>
+
+// Without inputs, the first result is operand 0, for the kernel too.
+// EMIT-LABEL: func private @mask(
+// EMIT-SAME:    %{{[^:]*}}: memref<3x8x16xf32>)
+func.func private @mask() -> tensor<8x48xf32> {
+  %one = arith.constant dense<1.0> : tensor<f32>
+  %e = tensor.empty() : tensor<8x48xf32>
+  %m = linalg.generic {indexing_maps = [affine_map<(r, c) -> ()>, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%one : tensor<f32>) outs(%e : tensor<8x48xf32>) attrs = {bsr.lanes} {
+  ^bb0(%x: f32, %o: f32):
+    linalg.yield %x : f32
+  } -> tensor<8x48xf32>
+  return %m : tensor<8x48xf32>
+}
+func.func private @double(%m: tensor<8x48xf32>) -> tensor<8x48xf32> {
+  %e = tensor.empty() : tensor<8x48xf32>
+  %d = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%m : tensor<8x48xf32>) outs(%e : tensor<8x48xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %0 = arith.addf %x, %x : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x48xf32>
+  return %d : tensor<8x48xf32>
+}
+// CHECK-LABEL: func @no_inputs
+// CHECK:         bsr.launch @mask outs({{.*}}) {bsr.panels = array<i64: 0>}
+// CHECK:         bsr.launch @double {{.*}} {bsr.panels = array<i64: 0>}
+func.func @no_inputs() -> tensor<8x48xf32> {
+  %e = tensor.empty() : tensor<8x48xf32>
+  %m = bsr.launch @mask outs(%e : tensor<8x48xf32>) -> tensor<8x48xf32>
+  %f = tensor.empty() : tensor<8x48xf32>
+  %d = bsr.launch @double ins(%m : tensor<8x48xf32>) outs(%f : tensor<8x48xf32>) -> tensor<8x48xf32>
+  return %d : tensor<8x48xf32>
+}
