@@ -48,6 +48,7 @@ def has_jax():
 if has_jax():
     config.available_features.add("jax")
 llvm_config.with_environment("PYTHONDONTWRITEBYTECODE", "1")
-for path in ("python", "examples", "test/Python/Inputs", "test/Integration/bert_tiny"):
+for path in ("python", "examples", "test/Python/Inputs", "test/Integration",
+             "test/Integration/bert_tiny"):
     path = os.path.join(config.bsr_src_root, path)
     llvm_config.with_environment("PYTHONPATH", path, append_path=True)
