@@ -29,6 +29,10 @@ struct Rule {
   std::vector<std::string> choices = {};
   /// True for a text that must not be empty.
   bool required = false;
+  /// True for a key that decides no bit of what a run learns and measures, or
+  /// names a file that is known by its contents: a resumed run may have another
+  /// value.
+  bool isFree = false;
 };
 
 /// A key of the configuration; a dot separates its section from its name.
@@ -41,8 +45,10 @@ struct Key {
 } // namespace
 
 static const std::vector<Key> &keys() {
-  const Rule required = {0, infinity, {}, true};
+  const Rule required = {0, infinity, {}, true, true};
   const Rule positive = {1};
+  const Rule freely = {0, infinity, {}, false, true};
+  const Rule positiveFreely = {1, infinity, {}, false, true};
   const Rule share = {0, 1};
   static const std::vector<Key> table = {
       {"step", &Config::step,
@@ -55,7 +61,8 @@ static const std::vector<Key> &keys() {
       {"seed", &Config::seed, "keys every random number of the run"},
       {"steps", &Config::steps, "training steps", positive},
       {"log.every", &Config::logEvery,
-       "steps between printed lines where there is no terminal", positive},
+       "steps between printed lines where there is no terminal",
+       positiveFreely},
       {"embedding", &Config::embedding,
        "the parameter that has one row for every token"},
       {"rate.peak", &Config::ratePeak, "largest learning rate"},
@@ -82,15 +89,16 @@ static const std::vector<Key> &keys() {
       {"held_out.batches", &Config::heldOutBatches,
        "batches of a held-out loss", positive},
       {"checkpoint.every", &Config::checkpointEvery,
-       "steps between checkpoints; 0 for the end only"},
+       "steps between checkpoints; 0 for the end only", freely},
       {"checkpoint.keep", &Config::checkpointKeep,
-       "checkpoints that are kept, the newest", positive},
+       "checkpoints that are kept, the newest", positiveFreely},
       {"compile.tool", &Config::compileTool,
-       "the compiler; by default the sparse-compile beside this program"},
+       "the compiler; by default the sparse-compile beside this program",
+       freely},
       {"compile.options", &Config::compileOptions,
        "the compiler's options, a list"},
       {"compile.cache", &Config::compileCache,
-       "the folder in which compiled steps are kept"},
+       "the folder in which compiled steps are kept", freely},
   };
   return table;
 }
@@ -271,6 +279,22 @@ std::string bsr::toYAML(const Config &config) {
   return std::string(out.c_str()) + "\n";
 }
 
+/// The value of `key` as YAML on one line.
+static std::string valueText(const Config &config, const Key &key) {
+  YAML::Emitter value;
+  value << YAML::Flow;
+  emit(value, config, key);
+  return value.c_str();
+}
+
+std::vector<KeyValue> bsr::decidingValues(const Config &config) {
+  std::vector<KeyValue> values;
+  for (const Key &key : keys())
+    if (!key.rule.isFree)
+      values.push_back({key.name, valueText(config, key)});
+  return values;
+}
+
 std::string bsr::describeConfig() {
   std::ostringstream out;
   Config defaults;
@@ -278,12 +302,8 @@ std::string bsr::describeConfig() {
     out << "  " << key.name << ": " << key.help << " (" << describeValues(key);
     if (key.rule.required)
       out << ", required";
-    else {
-      YAML::Emitter value;
-      value << YAML::Flow;
-      emit(value, defaults, key);
-      out << ", default " << value.c_str();
-    }
+    else
+      out << ", default " << valueText(defaults, key);
     out << ")\n";
   }
   return out.str();

@@ -54,6 +54,15 @@ Config readConfig(const std::string &path,
 /// The configuration as YAML that `readConfig` reads back.
 std::string toYAML(const Config &config);
 
+/// A key and its value as YAML on one line.
+struct KeyValue {
+  std::string key, value;
+};
+
+/// The keys that decide what a run learns and measures, in the order of the
+/// table: a run that is resumed with other values is another run.
+std::vector<KeyValue> decidingValues(const Config &config);
+
 /// One line for every key: its meaning, values and default.
 std::string describeConfig();
 

@@ -9,7 +9,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <sstream>
+#include <sys/file.h>
+#include <unistd.h>
 
 using namespace bsr;
 using nlohmann::ordered_json;
@@ -17,14 +20,36 @@ namespace fs = std::filesystem;
 
 RunFolder::RunFolder(const std::string &path) : path(path) {
   fs::create_directories(path);
+  // The system takes the lock back when the process ends, however it does.
+  descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0 || flock(descriptor, LOCK_EX | LOCK_NB) != 0)
+    fail("expected run folder '", path, "' to be ours alone, but got: ",
+         errno == EWOULDBLOCK ? "another process that runs in it"
+                              : std::strerror(errno));
 }
+
+RunFolder::~RunFolder() { close(descriptor); }
 
 bool RunFolder::holdsRun() const { return fs::exists(path / "metrics.jsonl"); }
 
+/// Calls `visit(path)` for every file of a checkpoint in `folder`, also
+/// one that is unfinished or damaged.
+template <typename Visit>
+static void forEachCheckpointFile(const fs::path &folder, Visit visit) {
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder))
+    if (entry.path().filename().string().rfind("checkpoint-", 0) == 0)
+      visit(entry.path());
+}
+
 void RunFolder::clear() const {
-  fs::remove(path / "metrics.jsonl");
+  // The metrics go last: while they are there, the folder holds a run.
+  std::vector<fs::path> files;
+  forEachCheckpointFile(path,
+                        [&](const fs::path &file) { files.push_back(file); });
+  for (const fs::path &file : files)
+    fs::remove(file);
   fs::remove(path / "summary.json");
-  removeOldCheckpoints(0);
+  fs::remove(path / "metrics.jsonl");
 }
 
 void RunFolder::write(const char *name, const std::string &text) const {
@@ -33,12 +58,10 @@ void RunFolder::write(const char *name, const std::string &text) const {
 
 std::vector<std::string> RunFolder::checkpoints() const {
   std::vector<std::string> files;
-  for (const fs::directory_entry &entry : fs::directory_iterator(path)) {
-    std::string name = entry.path().filename();
-    if (name.rfind("checkpoint-", 0) == 0 &&
-        entry.path().extension() == ".safetensors")
-      files.push_back(entry.path());
-  }
+  forEachCheckpointFile(path, [&](const fs::path &file) {
+    if (file.extension() == ".safetensors")
+      files.push_back(file);
+  });
   std::sort(files.begin(), files.end());
   return files;
 }
@@ -56,6 +79,20 @@ void RunFolder::removeOldCheckpoints(int64_t keep) const {
     fs::remove(files[i]);
 }
 
+void RunFolder::setAsideAfter(const std::string &newest) const {
+  std::vector<fs::path> later, unfinished;
+  forEachCheckpointFile(path, [&](const fs::path &file) {
+    if (file.extension() == ".tmp")
+      unfinished.push_back(file);
+    else if (file.extension() == ".safetensors" && file.string() > newest)
+      later.push_back(file);
+  });
+  for (const fs::path &file : unfinished)
+    fs::remove(file);
+  for (const fs::path &file : later)
+    fs::rename(file, file.string() + ".damaged");
+}
+
 std::vector<ordered_json> RunFolder::openMetrics(int64_t last) {
   std::string file = path / "metrics.jsonl";
   std::vector<ordered_json> kept;
@@ -63,11 +100,18 @@ std::vector<ordered_json> RunFolder::openMetrics(int64_t last) {
   std::istringstream lines(holdsRun() ? readFile(file, "metrics") : "");
   for (std::string line; std::getline(lines, line);) {
     ordered_json entry = ordered_json::parse(line, nullptr, false);
-    if (entry.is_discarded() || entry.value("step", last + 1) > last)
+    if (!entry.is_object() || !entry["step"].is_number_integer() ||
+        entry["step"] > last)
       break;
     kept.push_back(entry);
     text += line + "\n";
   }
+  int64_t end = kept.empty() ? -1 : kept.back()["step"].get<int64_t>();
+  if (end < last)
+    std::fprintf(stderr,
+                 "warning: expected metrics up to step %lld in '%s', but got "
+                 "them up to step %lld; the lines between are lost\n",
+                 (long long)last, file.c_str(), (long long)end);
   writeFile(file, "metrics", {text});
   metrics.open(file, std::ios::app);
   return kept;
@@ -78,4 +122,16 @@ void RunFolder::addMetrics(const ordered_json &entry) {
   if (!metrics)
     fail("expected metrics '", (path / "metrics.jsonl").string(),
          "' to be writable, but got: ", std::strerror(errno));
+}
+
+void RunFolder::flushMetrics() const {
+  std::string file = path / "metrics.jsonl";
+  int number = open(file.c_str(), O_WRONLY | O_CLOEXEC);
+  bool isFlushed = number >= 0 && fsync(number) == 0;
+  int reason = errno;
+  if (number >= 0)
+    close(number);
+  if (!isFlushed)
+    fail("expected metrics '", file,
+         "' to be writable, but got: ", std::strerror(reason));
 }

@@ -64,8 +64,12 @@ void Session::save(const std::string &path, const std::string &metadata) const {
   check(bsr_session_save(session.get(), path.c_str(), metadata.c_str()));
 }
 
-void Session::load(const std::string &path) {
-  check(bsr_session_load(session.get(), path.c_str()));
+std::string Session::load(const std::string &path) {
+  bsr_status status = bsr_session_load(session.get(), path.c_str());
+  if (status == BSR_INVALID_CHECKPOINT || status == BSR_IO_ERROR)
+    return bsr_last_error();
+  check(status);
+  return "";
 }
 
 std::string Session::metadata() const {

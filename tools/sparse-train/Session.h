@@ -43,7 +43,9 @@ public:
   /// Returns the number of blocks that were pruned, and regrown.
   int64_t updatePatterns(double drop);
   void save(const std::string &path, const std::string &metadata) const;
-  void load(const std::string &path);
+  /// Returns why the file is no checkpoint of this step, and "" if it is one
+  /// and was loaded.
+  std::string load(const std::string &path);
   std::string metadata() const;
   bool sameStep() const;
   bsr_counters counters() const;

@@ -6,6 +6,7 @@
 #include "Batch.h"
 #include "Compile.h"
 #include "Progress.h"
+#include "Resume.h"
 #include "RunFolder.h"
 #include "Session.h"
 #include "Support.h"
@@ -143,14 +144,16 @@ public:
     if (existing == Existing::Refuse && folder.holdsRun())
       fail("expected run folder '", config.run,
            "' to hold no run, but got one (pass --resume or --overwrite)");
-    if (existing == Existing::Resume) {
-      resume();
-    } else {
+    bool goesOn = false;
+    if (existing == Existing::Resume || existing == Existing::ResumeChanged)
+      goesOn = resume(session, folder, config, tokens,
+                      existing == Existing::ResumeChanged);
+    else
       folder.clear();
+    if (!goesOn)
       session.initialize();
-    }
     folder.write("config.yaml", toYAML(config));
-    for (const ordered_json &entry : folder.openMetrics(done()))
+    for (const ordered_json &entry : folder.openMetrics(done() ? done() : -1))
       record(entry);
   }
 
@@ -177,11 +180,6 @@ private:
   /// Steps that are done.
   int64_t done() const { return session.counters().steps; }
 
-  /// What a checkpoint says of the data it was trained on.
-  std::string metadata() const {
-    return ordered_json{{"tokens", tokens.checksum()}}.dump();
-  }
-
   void countBlocks() {
     for (int64_t i = 0; i < bsr_step_num_patterns(session.step()); ++i) {
       bsr_pattern_info info;
@@ -192,29 +190,6 @@ private:
       storedBlocks += std::min(info.slots, blocks);
       staticPatterns += info.is_static;
     }
-  }
-
-  void resume() {
-    std::vector<std::string> checkpoints = folder.checkpoints();
-    if (checkpoints.empty())
-      fail("expected run folder '", config.run,
-           "' to hold a checkpoint, but got none");
-    session.load(checkpoints.back());
-    bsr_counters counters = session.counters();
-    if (counters.seed != uint64_t(config.seed))
-      fail("expected configuration key 'seed' to be that of the checkpoint (",
-           counters.seed, "), but got ", config.seed);
-    if (counters.steps > config.steps)
-      fail("expected configuration key 'steps' to be at least those of the "
-           "checkpoint (",
-           counters.steps, "), but got ", config.steps);
-    if (session.metadata() != metadata())
-      fail("expected token file '", config.tokens,
-           "' to be the one that the checkpoint was trained on, but got "
-           "another");
-    if (!session.sameStep())
-      std::printf("note: the checkpoint was saved by another compilation of "
-                  "the step; the run goes on, but not bit for bit\n");
   }
 
   /// Sets every argument but the batch for step `step`, counted from 0, and
@@ -273,7 +248,8 @@ private:
       entry["held_out"] = heldOutLoss();
     measure(entry);
     if (isDue(step, config.checkpointEvery) || step == config.steps) {
-      session.save(folder.checkpoint(step), metadata());
+      folder.flushMetrics();
+      session.save(folder.checkpoint(step), describeRun(config, tokens));
       folder.removeOldCheckpoints(config.checkpointKeep);
     }
 

@@ -10,7 +10,12 @@
 namespace bsr {
 
 /// What to do with a run folder that holds a run.
-enum class Existing { Refuse, Resume, Overwrite };
+enum class Existing {
+  Refuse,
+  Resume,
+  ResumeChanged, // also if the configuration changed
+  Overwrite
+};
 
 /// Trains as `config` says. The run folder receives
 ///
@@ -19,8 +24,8 @@ enum class Existing { Refuse, Resume, Overwrite };
 ///     checkpoint-<step>.safetensors the newest ones
 ///     summary.json                  at the end
 ///
-/// A resumed run goes on from its newest checkpoint and is, bit for bit, the
-/// run that was never interrupted.
+/// A resumed run goes on from its newest good checkpoint and is, bit for bit,
+/// the run that was never interrupted.
 ///
 /// With `timers`, the step is compiled with timers, and where the time of its
 /// runs went, all but the first training step, is printed at the end.

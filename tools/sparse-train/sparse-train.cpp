@@ -16,9 +16,8 @@ using namespace bsr;
 static constexpr char usage[] =
     "Trains a compiled step with a sparsity schedule.\n"
     "\n"
-    "  sparse-train [--config FILE] [--set KEY=VALUE]... "
-    "[--resume | --overwrite]\n"
-    "               [--timers]\n"
+    "  sparse-train [--config FILE] [--set KEY=VALUE]... [--timers]\n"
+    "               [--resume [--accept-changes] | --overwrite]\n"
     "  sparse-train tokenize --output FILE [--vocabulary N] [--held-out "
     "SHARE]\n"
     "                        [--suffix ENDING]... TEXT...\n"
@@ -26,9 +25,12 @@ static constexpr char usage[] =
     "The first trains; FILE is YAML, and --set overrides it. A run folder "
     "that\n"
     "holds a run already is an error unless --resume goes on from its newest\n"
-    "checkpoint or --overwrite begins again. OMP_NUM_THREADS sets the number "
-    "of\n"
-    "threads, which changes no result. --timers compiles the step with timers "
+    "good checkpoint or --overwrite begins again. A resumed run whose "
+    "configuration\n"
+    "changed says what changed; --accept-changes goes on all the same. "
+    "OMP_NUM_THREADS\n"
+    "sets the number of threads, which changes no result. --timers compiles "
+    "the step with timers "
     "and\n"
     "prints where its time went.\n"
     "\n"
@@ -101,7 +103,7 @@ static int runTrain(Words words) {
   std::string config;
   std::vector<std::string> settings;
   Existing existing = Existing::Refuse;
-  bool timers = false;
+  bool timers = false, acceptChanges = false;
   while (!words.done()) {
     std::string word = words.take();
     if (word == "--help") {
@@ -114,6 +116,8 @@ static int runTrain(Words words) {
       settings.push_back(words.value(word));
     else if (word == "--resume")
       existing = Existing::Resume;
+    else if (word == "--accept-changes")
+      acceptChanges = true;
     else if (word == "--overwrite")
       existing = Existing::Overwrite;
     else if (word == "--timers")
@@ -122,6 +126,11 @@ static int runTrain(Words words) {
       fail("expected an option of sparse-train (see --help), but got '", word,
            "'");
   }
+  if (acceptChanges && existing != Existing::Resume)
+    fail("expected --accept-changes together with --resume, but got it ",
+         "without");
+  if (acceptChanges)
+    existing = Existing::ResumeChanged;
   Config parsed = readConfig(config, settings);
   if (timers)
     parsed.compileOptions.push_back("--timers");

@@ -5,9 +5,17 @@
 import json
 import sys
 
-with open(f"{sys.argv[1]}/metrics.jsonl") as file:
-    for line in file:
-        entry = json.loads(line)
-        for key in ("step_time", "tokens_per_s", "update_time"):
-            entry.pop(key, None)
-        print(json.dumps(entry))
+CLOCK = ("step_time", "tokens_per_s", "update_time")
+
+
+def read(folder):
+    """Yields each line as text."""
+    with open(f"{folder}/metrics.jsonl") as file:
+        for line in file:
+            entry = json.loads(line)
+            yield json.dumps({key: entry[key] for key in entry if key not in CLOCK})
+
+
+if __name__ == "__main__":
+    for line in read(sys.argv[1]):
+        print(line)

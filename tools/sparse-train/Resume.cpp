@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Goes on from a checkpoint, but not in silence with another configuration.
+
+#include "Resume.h"
+#include "Support.h"
+
+#include <cstdio>
+
+using namespace bsr;
+using nlohmann::ordered_json;
+
+std::string bsr::describeRun(const Config &config, const Tokens &tokens) {
+  ordered_json values = ordered_json::object();
+  for (const auto &[key, value] : decidingValues(config))
+    values[key] = value;
+  return ordered_json{{"tokens", tokens.checksum()}, {"configuration", values}}
+      .dump();
+}
+
+/// Loads the newest intact one of `checkpoints`, which are in order, and
+/// returns it.
+static std::string loadNewest(Session &session,
+                              const std::vector<std::string> &checkpoints) {
+  std::vector<std::string> reasons;
+  for (auto path = checkpoints.rbegin(); path != checkpoints.rend(); ++path) {
+    std::string reason = session.load(*path);
+    if (reason.empty()) {
+      for (const std::string &each : reasons)
+        std::fprintf(stderr, "warning: %s; the run goes on from '%s'\n",
+                     each.c_str(), path->c_str());
+      return *path;
+    }
+    reasons.push_back(reason);
+  }
+  throw Error(reasons.front());
+}
+
+/// What differs between the run that wrote the loaded checkpoint, as its
+/// metadata says, and this one.
+static std::vector<std::string> findChanges(const Session &session,
+                                            const Config &config,
+                                            const Tokens &tokens) {
+  std::string text = describeRun(config, tokens);
+  ordered_json now = ordered_json::parse(text);
+  // A checkpoint that no run wrote says nothing of one.
+  if (!session.metadata().empty())
+    text = session.metadata();
+  ordered_json then = ordered_json::parse(text, nullptr, false);
+  if (!then.is_object())
+    then = ordered_json::object();
+
+  std::vector<std::string> changes;
+  if (then["tokens"] != now["tokens"])
+    changes.push_back("another token file '" + config.tokens + "'");
+  if (!session.sameStep())
+    changes.push_back("another compilation of the step '" + config.step + "'");
+
+  // Checkpoints of before the configuration was in them say nothing of it. A
+  // key that is younger than a checkpoint had what is its default.
+  ordered_json &values = then["configuration"];
+  if (!values.is_object())
+    return changes;
+  for (const auto &[key, value] : decidingValues(Config()))
+    values.emplace(key, value);
+  for (auto &[key, value] : values.items()) {
+    auto found = now["configuration"].find(key);
+    bool isKnown = found != now["configuration"].end();
+    if (!isKnown || *found != value)
+      changes.push_back(
+          key + " " + (isKnown ? found->get<std::string>() : "unknown") +
+          " (was " + (value.is_string() ? value.get<std::string>() : "none") +
+          ")");
+  }
+  return changes;
+}
+
+static std::string join(const std::vector<std::string> &words) {
+  std::string text;
+  for (const std::string &word : words)
+    text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+bool bsr::resume(Session &session, const RunFolder &folder,
+                 const Config &config, const Tokens &tokens,
+                 bool acceptChanges) {
+  std::vector<std::string> checkpoints = folder.checkpoints();
+  if (checkpoints.empty()) {
+    if (!folder.holdsRun())
+      fail("expected run folder '", config.run,
+           "' to hold a run, but got none");
+    std::printf("note: the run has no checkpoint yet; it begins again\n");
+    folder.setAsideAfter("");
+    return false;
+  }
+
+  std::string newest = loadNewest(session, checkpoints);
+  bsr_counters counters = session.counters();
+  if (counters.seed != uint64_t(config.seed))
+    fail("expected configuration key 'seed' to be that of the checkpoint (",
+         counters.seed, "), but got ", config.seed);
+  if (counters.steps > config.steps)
+    fail("expected configuration key 'steps' to be at least those of the "
+         "checkpoint (",
+         counters.steps, "), but got ", config.steps);
+  std::vector<std::string> changes = findChanges(session, config, tokens);
+  if (!changes.empty() && !acceptChanges)
+    fail("expected the run of checkpoint '", newest, "', but got ",
+         join(changes), "; --accept-changes goes on all the same");
+  if (!changes.empty())
+    std::printf("note: the run goes on with %s\n", join(changes).c_str());
+  folder.setAsideAfter(newest);
+  return true;
+}

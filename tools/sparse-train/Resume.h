@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which checkpoint a run goes on from, and whether it is still the same run.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_RESUME_H
+#define BSR_TOOLS_SPARSETRAIN_RESUME_H
+
+#include "Config.h"
+#include "RunFolder.h"
+#include "Session.h"
+#include "Tokens.h"
+
+namespace bsr {
+
+/// What a checkpoint says of its run beside the state (JSON):
+///
+///     {"tokens": checksum of the token file,
+///      "configuration": {key: value as YAML, ...}}
+///
+/// with the keys that decide what the run learns, see `decidingValues`. The
+/// random state and the place in the data are functions of the seed and the
+/// number of the step, the schedules of the configuration and that number.
+std::string describeRun(const Config &config, const Tokens &tokens);
+
+/// Loads the newest checkpoint of `folder` that is intact, with a warning for
+/// each that is not; those are set aside. Fails if the run is no longer the one
+/// that was interrupted, unless `acceptChanges`. Returns false if the run was
+/// interrupted before its first checkpoint.
+bool resume(Session &session, const RunFolder &folder, const Config &config,
+            const Tokens &tokens, bool acceptChanges);
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSETRAIN_RESUME_H
