@@ -44,6 +44,8 @@ static void printDensity(AsmPrinter &printer, FloatAttr density) {
 }
 
 #include "bsr/Dialect/BSROpsDialect.cpp.inc"
+#include "bsr/Dialect/BSROpsEnums.cpp.inc"
+
 #define GET_TYPEDEF_CLASSES
 #include "bsr/Dialect/BSROpsTypes.cpp.inc"
 #define GET_ATTRDEF_CLASSES
@@ -182,7 +184,7 @@ static bool isInit(StringRef init) {
 static bool isKind(StringRef kind) {
   return llvm::is_contained(ArrayRef<StringRef>{"row_ptr", "col_idx", "slot",
                                                 "col_ptr", "row_idx", "slot_t",
-                                                "output", "arena"},
+                                                "output", "flag", "arena"},
                             kind);
 }
 
@@ -305,7 +307,7 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
     auto string = dyn_cast<StringAttr>(attr.getValue());
     if (!string || !isKind(string))
       return error() << "expected bsr.kind to be row_ptr, col_idx, slot, "
-                        "col_ptr, row_idx, slot_t, output or arena, but got "
+                        "col_ptr, row_idx, slot_t, output, flag or arena, but got "
                      << attr.getValue();
     return success();
   }

@@ -41,13 +41,21 @@ static LogicalResult verifyConversion(OpTy op) {
   return success();
 }
 
+/// Checks that `type` has a dimension `featureDim`.
+static LogicalResult verifyFeatureDim(Operation *op, RankedTensorType type,
+                                      int64_t featureDim) {
+  if (featureDim < 0 || featureDim >= type.getRank())
+    return op->emitOpError("expected feature_dim in 0 to ")
+           << type.getRank() - 1 << ", but got " << featureDim;
+  return success();
+}
+
 /// Checks that dimension `featureDim` of `type` has `extent` features.
 static LogicalResult verifyFeatures(Operation *op, StringRef name,
                                     RankedTensorType type, int64_t featureDim,
                                     int64_t extent) {
-  if (featureDim < 0 || featureDim >= type.getRank())
-    return op->emitOpError("expected feature_dim in 0 to ")
-           << type.getRank() - 1 << ", but got " << featureDim;
+  if (failed(verifyFeatureDim(op, type, featureDim)))
+    return failure();
   if (type.getDimSize(featureDim) != extent)
     return op->emitOpError("expected dimension ")
            << featureDim << " of " << name << " to have " << extent
@@ -257,6 +265,32 @@ LogicalResult SDDMMOp::verify() {
   auto expected = RankedTensorType::get(shape, b.getElementType());
   if (b != expected)
     return emitOpError("expected b of type ") << expected << ", but got " << b;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// BlockScoresOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult BlockScoresOp::verify() {
+  RankedTensorType a = getA().getType();
+  RankedTensorType b = getB().getType();
+  int64_t featureDim = getFeatureDim();
+  if (failed(verifyFeatureDim(*this, a, featureDim)) ||
+      failed(verifyFeatureDim(*this, b, featureDim)))
+    return failure();
+  SmallVector<int64_t> shape(a.getShape());
+  shape[featureDim] = b.getDimSize(featureDim);
+  auto expected = RankedTensorType::get(shape, b.getElementType());
+  if (b != expected)
+    return emitOpError("expected b of type ") << expected << ", but got " << b;
+  for (auto [name, type, blocks] :
+       {std::tuple("a", a, getScores().getType().getDimSize(0)),
+        std::tuple("b", b, getScores().getType().getDimSize(1))})
+    if (blocks == 0 || type.getDimSize(featureDim) % blocks != 0)
+      return emitOpError("expected a number of scores that divides the ")
+             << type.getDimSize(featureDim) << " features of " << name
+             << ", but got " << blocks;
   return success();
 }
 

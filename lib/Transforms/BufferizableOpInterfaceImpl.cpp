@@ -110,6 +110,7 @@ struct IndicesModel
 void bsr::registerBufferizableOpInterfaceExternalModels(
     DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
+    BlockScoresOp::attachInterface<KernelModel<BlockScoresOp>>(*context);
     IndicesOp::attachInterface<IndicesModel>(*context);
     LiveOp::attachInterface<KernelModel<LiveOp>>(*context);
     NumAbsentOp::attachInterface<KernelModel<NumAbsentOp>>(*context);

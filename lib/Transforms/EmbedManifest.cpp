@@ -108,6 +108,24 @@ static json::Object getPattern(DictionaryAttr known, int64_t number,
   return pattern;
 }
 
+/// What the manifest says about `scores`, which lie in the arena; `patterns`
+/// are the step's.
+static json::Object getScores(DictionaryAttr scores, ArrayAttr patterns) {
+  auto name = scores.getAs<StringAttr>("name");
+  auto type = cast<MemRefType>(scores.getAs<TypeAttr>("type").getValue());
+  const auto *pattern = llvm::find_if(patterns, [&](Attribute known) {
+    return cast<DictionaryAttr>(known).get("name") == name;
+  });
+  return json::Object{
+      {"name", name.getValue()},
+      {"kind", "scores"},
+      {"type", "f32"},
+      {"shape", getShape(type.getShape())},
+      {"carried", false},
+      {"pattern", pattern - patterns.begin()},
+      {"arena_offset", scores.getAs<IntegerAttr>("offset").getInt()}};
+}
+
 /// What the manifest says about a timer.
 static json::Object getTimer(DictionaryAttr known) {
   json::Object timer{{"bytes", 0}, {"flops", 0}, {"operands", ""}};
@@ -125,8 +143,10 @@ static json::Object getTimer(DictionaryAttr known) {
 static FailureOr<std::string> getManifest(func::FuncOp step,
                                           StringRef targetCpu) {
   json::Array buffers, patterns;
-  // The last argument is the arena.
+  // The last arguments are a flag, if there are scores, and the arena.
   for (unsigned i = 0, e = step.getNumArguments() - 1; i != e; ++i) {
+    if (!isa<MemRefType>(step.getArgumentTypes()[i]))
+      continue;
     FailureOr<json::Object> buffer = getBuffer(step, i);
     if (failed(buffer))
       return failure();
@@ -136,6 +156,11 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
     for (auto [number, pattern] :
          llvm::enumerate(known.getAsRange<DictionaryAttr>()))
       patterns.push_back(getPattern(pattern, number, buffers));
+
+  if (auto scores = step->getAttrOfType<ArrayAttr>("bsr.scores"))
+    for (auto entry : scores.getAsRange<DictionaryAttr>())
+      buffers.push_back(
+          getScores(entry, step->getAttrOfType<ArrayAttr>("bsr.patterns")));
 
   json::Object products{
       {"spmm", 0}, {"spmm_transposed", 0}, {"sddmm", 0}, {"dense", 0}};
@@ -156,6 +181,8 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       {"products", std::move(products)},
       {"left_dense", leftDense ? leftDense.getInt() : 0},
   };
+  if (auto norm = step->getAttrOfType<StringAttr>("bsr.score_norm"))
+    manifest["score_norm"] = norm.getValue();
   if (auto known = step->getAttrOfType<ArrayAttr>("bsr.timers")) {
     json::Array timers;
     for (auto timer : known.getAsRange<DictionaryAttr>())

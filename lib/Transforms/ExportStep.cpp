@@ -13,24 +13,35 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// Writes `bsr_step_run(buffers, arena)`, which calls `step(buffers[0], ...,
-/// buffers[n - 1], arena)`.
-static void emitEntry(LLVM::LLVMFuncOp step) {
+/// True if `step` takes a flag that says whether to compute scores, before its
+/// last argument.
+static bool hasFlag(LLVM::LLVMFuncOp step) {
+  ArrayRef<Type> types = step.getArgumentTypes();
+  return types.size() > 1 && types[types.size() - 2].isInteger(1);
+}
+
+/// Writes `name(buffers, arena)`, which calls `step(buffers[0], ..., buffers[n
+/// - 1], flag, arena)`, without `flag` if the step takes none.
+static void emitEntry(LLVM::LLVMFuncOp step, StringRef name, bool flag) {
   OpBuilder b(step->getContext());
   b.setInsertionPointAfter(step);
   Location loc = step.getLoc();
   Type ptr = LLVM::LLVMPointerType::get(b.getContext());
   auto entry = LLVM::LLVMFuncOp::create(
-      b, loc, "bsr_step_run",
+      b, loc, name,
       LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
                                   {ptr, ptr}));
   b.setInsertionPointToStart(entry.addEntryBlock(b));
   SmallVector<Value> arguments;
-  for (unsigned i = 0, e = step.getNumArguments() - 1; i != e; ++i) {
+  unsigned numBuffers = step.getNumArguments() - (hasFlag(step) ? 2 : 1);
+  for (unsigned i = 0; i != numBuffers; ++i) {
     Value at = LLVM::GEPOp::create(b, loc, ptr, ptr, entry.getArgument(0),
                                    ArrayRef<LLVM::GEPArg>(i));
     arguments.push_back(LLVM::LoadOp::create(b, loc, ptr, at));
   }
+  if (hasFlag(step))
+    arguments.push_back(
+        LLVM::ConstantOp::create(b, loc, b.getI1Type(), b.getBoolAttr(flag)));
   arguments.push_back(entry.getArgument(1));
   LLVM::CallOp::create(b, loc, step, arguments);
   LLVM::ReturnOp::create(b, loc, ValueRange());
@@ -72,7 +83,9 @@ struct ExportStep : bsr::impl::BSRExportStepBase<ExportStep> {
           "expected a function with bsr.arena_bytes, but got none");
       return signalPassFailure();
     }
-    emitEntry(step);
+    emitEntry(step, "bsr_step_run", false);
+    if (hasFlag(step))
+      emitEntry(step, "bsr_step_run_scores", true);
   }
 };
 } // namespace

@@ -144,7 +144,7 @@ static bool hasFreeLayout(Operation *op) {
                op.getSizes().empty() &&
                op.getSourceType().getRank() == op.getType().getRank();
       })
-      .Case<SpMMOp, SDDMMOp, ScatterAddOp, tensor::ConcatOp,
+      .Case<SpMMOp, SDDMMOp, BlockScoresOp, ScatterAddOp, tensor::ConcatOp,
             tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::EmptyOp>(
           [](auto) { return true; })
       .Case([](tensor::ExtractOp op) {
@@ -159,7 +159,7 @@ static bool hasFreeLayout(Operation *op) {
 bool Lanes::isPinned(Value value) const {
   Operation *op = value.getDefiningOp();
   return !op || !isa<RankedTensorType>(value.getType()) || !hasFreeLayout(op) ||
-         isa<SDDMMOp, ScatterAddOp>(op) ||
+         isa<SDDMMOp, BlockScoresOp, ScatterAddOp>(op) ||
          !llvm::all_of(value.getUsers(), hasFreeLayout);
 }
 
@@ -237,7 +237,8 @@ bool Lanes::visit(Operation *op) {
   return TypeSwitch<Operation *, bool>(op)
       .Case([&](linalg::GenericOp op) { return visitGeneric(op, false); })
       .Case([&](SpMMOp op) { return link(op.getX(), op.getY(), same); })
-      .Case([&](SDDMMOp op) { return link(op.getA(), op.getB(), same); })
+      .Case<SDDMMOp, BlockScoresOp>(
+          [&](auto op) { return link(op.getA(), op.getB(), same); })
       .Case([&](tensor::ExtractSliceOp op) {
         return link(op.getSource(), op.getResult(), same);
       })
@@ -452,7 +453,7 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     TypeSwitch<Operation *>(op)
         .Case([&](linalg::GenericOp op) { rewriteGeneric(op); })
         .Case([&](SpMMOp op) { rewriteSpMM(op); })
-        .Case([&](SDDMMOp op) { rewriteSDDMM(op); })
+        .Case<SDDMMOp, BlockScoresOp>([&](auto op) { rewriteSampled(op); })
         .Case([&](ScatterAddOp op) { rewriteScatterAdd(op); })
         .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
             [&](auto op) { rewriteReshape(op); })
@@ -539,7 +540,8 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     y.replaceAllUsesExcept(converted, converted.getDefiningOp());
   }
 
-  void rewriteSDDMM(SDDMMOp op) {
+  template <typename OpTy>
+  void rewriteSampled(OpTy op) {
     SmallVector<int64_t> order =
         getProductOrder(op.getA(), op.getB(), op.getFeatureDim());
     convertOperand(op.getAMutable(), order);

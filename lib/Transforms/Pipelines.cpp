@@ -33,6 +33,7 @@ static void addBufferization(OpPassManager &pm) {
   pm.addPass(createCSEPass());
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRStoreResults());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRGuardScores());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRPlanMemory());
   // Kernels of equal layers are one function.
   pm.addPass(func::createDuplicateFunctionEliminationPass());
@@ -116,6 +117,9 @@ static void addSparsity(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addNestedPass<func::FuncOp>(
       bsr::createBSRPropagate({options.requireSparse, options.report}));
   addCleanup(pm);
+  if (!options.scoreNorm.empty())
+    pm.addNestedPass<func::FuncOp>(
+        bsr::createBSRScoreBlocks({options.scoreNorm}));
 }
 
 /// Operations become kernels: vectors along tokens, one function per structure.

@@ -71,6 +71,9 @@ static FailureOr<SmallVector<Buffer>> collectBuffers(func::FuncOp step) {
         last = std::max(last, at);
       }
     }
+    // Scores are read when the step is over.
+    if (alloc->hasAttr("bsr.scores"))
+      last = position[body.getTerminator()];
     buffers.push_back(
         {alloc, getSize(alloc.getType(), layout), std::min(first, last), last});
     return WalkResult::advance();
@@ -129,6 +132,20 @@ static int64_t getPeakLive(ArrayRef<Buffer> buffers) {
   return peak;
 }
 
+/// What the manifest says of the scores among `buffers`.
+static ArrayAttr describeScores(Builder &b, ArrayRef<Buffer> buffers) {
+  SmallVector<Attribute> scores;
+  for (const Buffer &buffer : buffers) {
+    memref::AllocOp alloc = buffer.alloc;
+    if (Attribute name = alloc->getAttr("bsr.scores"))
+      scores.push_back(b.getDictionaryAttr(
+          {b.getNamedAttr("name", name),
+           b.getNamedAttr("offset", b.getI64IntegerAttr(buffer.offset)),
+           b.getNamedAttr("type", TypeAttr::get(alloc.getType()))}));
+  }
+  return b.getArrayAttr(scores);
+}
+
 /// Replaces the allocations by views of `arena`.
 static void replaceAllocations(MutableArrayRef<Buffer> buffers, Value arena) {
   for (Buffer &buffer : buffers) {
@@ -164,6 +181,8 @@ struct PlanMemory : bsr::impl::BSRPlanMemoryBase<PlanMemory> {
                                    MemRefType::get({bytes}, b.getI8Type()),
                                    b.getDictionaryAttr(attrs), step.getLoc())))
       return signalPassFailure();
+    if (ArrayAttr scores = describeScores(b, *buffers); !scores.empty())
+      step->setAttr("bsr.scores", scores);
     replaceAllocations(*buffers, step.getArguments().back());
     step->setAttr("bsr.arena_bytes", b.getI64IntegerAttr(bytes));
 

@@ -2,7 +2,7 @@
 //
 // Loop nests for bsr.sddmm.
 
-#include "SparseKernels.h"
+#include "OuterProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -17,7 +17,7 @@ struct Tiling {
   /// Outer products need memory, inner ones do not.
   Tiling(SDDMMOp op, Registers registers, bool hasStack);
 
-  Activations activations;
+  TokenRounds tokens;
   int64_t blockRows, blockCols;
   /// Columns of blocks, and the work items that they are divided into.
   int64_t lines, parts;
@@ -29,12 +29,6 @@ struct Tiling {
   int64_t stripCols;
   /// A register tile of inner products.
   int64_t innerRows, innerCols;
-  /// A round has `slices` of the leading dimensions and `chunk` lanes of each.
-  SmallVector<int64_t> rounds, slices;
-  int64_t chunk;
-
-private:
-  void divideTokens(int64_t limit, int64_t panel);
 };
 
 /// The sums of products of rows of `a` and `b` over tokens. A work item has
@@ -49,31 +43,9 @@ public:
   void emit();
 
 private:
-  /// A round of tokens: where the loops over rounds are, and whether it is the
-  /// first, which writes the sums that the others add to (null: the only one).
-  struct Round {
-    SmallVector<Index> at;
-    Value isFirst;
-  };
-  /// Consecutive tokens: the leading indices, the first lane, and how many
-  /// tokens of the round precede.
-  struct Tokens {
-    SmallVector<Index> leading;
-    Index lane, number;
-  };
-
-  /// A loop over the tokens of `round`, `size` lanes at a time.
-  SmallVector<Value> forTokens(
-      const Round &round, int64_t size, ValueRange inits,
-      llvm::function_ref<SmallVector<Value>(const Tokens &, ValueRange)> body);
-  void write(Value sum, ArrayRef<Index> place, const Round &round);
-
   // Outer products: vectors along columns of `b`, which are transposed first.
-  SmallVector<Index> getStripPlace(Index token, int64_t col);
-  void transpose(const Round &round, Index firstCol);
-  void emitOuterTile(const Round &round, Index slot, Index firstRow, Index row,
-                     Index col, int64_t rows);
-  void emitOuter(const Round &round, Index line);
+  void emitOuter(OuterProducts &products, Value strip, const Round &round,
+                 Index line);
 
   // Inner products: vectors along tokens, summed up at last.
   void emitInnerTile(const Round &round, Index slot, Index firstRow,
@@ -84,13 +56,11 @@ private:
   SDDMMOp op;
   Value output;
   PatternView view;
-  /// The memory of a work item for what it transposes.
-  Value strip;
 };
 } // namespace
 
 Tiling::Tiling(SDDMMOp op, Registers registers, bool hasStack)
-    : activations(op.getA().getType().getShape(), op.getFeatureDim()) {
+    : tokens(Activations(op.getA().getType().getShape(), op.getFeatureDim())) {
   PatternType pattern = op.getPattern().getType();
   blockRows = pattern.getBlockRows();
   blockCols = pattern.getBlockCols();
@@ -103,168 +73,41 @@ Tiling::Tiling(SDDMMOp op, Registers registers, bool hasStack)
   bool isRoundedOnce = sumType != outType;
   int64_t lanes = registers.lanes, vectors = registers.tileVectors();
   isOuter = hasStack && !isRoundedOnce && blockCols % lanes == 0 &&
-            activations.tokens % lanes == 0;
+            tokens.activations.tokens % lanes == 0;
   innerRows = getDivisor(blockRows, vectors);
   innerCols = getDivisor(blockCols, Registers::dotCols);
-  stripCols = isOuter ? lanes * getDivisor(blockCols / lanes, vectors)
+  stripCols = isOuter ? OuterProducts::getCols(blockCols, registers)
                       : innerCols * getDivisor(blockCols / innerCols,
                                                16 / Registers::dotCols);
-  divideTokens(isRoundedOnce
-                   ? std::numeric_limits<int64_t>::max() / 2
-                   : std::max<int64_t>(cacheBytes / (4 * stripCols), 1),
-               registers.panel());
-}
-
-/// Rounds of at most `limit` tokens, if divisors of what there is allow it.
-void Tiling::divideTokens(int64_t limit, int64_t panel) {
-  int64_t taken = activations.tokens;
-  for (int64_t extent : llvm::reverse(activations.leading)) {
-    int64_t inner = taken > limit ? 1 : getDivisor(extent, limit / taken);
-    slices.insert(slices.begin(), inner);
-    rounds.insert(rounds.begin(), extent / inner);
-    taken = inner == extent ? taken * inner : limit + 1;
-  }
-  chunk = activations.tokens;
-  if (chunk > limit)
-    chunk = std::max(panel, limit / panel * panel);
-  if (activations.tokens % chunk)
-    chunk = activations.tokens;
-  rounds.push_back(activations.tokens / chunk);
-}
-
-SmallVector<Value> SDDMMEmitter::forTokens(
-    const Round &round, int64_t size, ValueRange inits,
-    llvm::function_ref<SmallVector<Value>(const Tokens &, ValueRange)> body) {
-  SmallVector<int64_t> extents(slices);
-  extents.push_back(chunk / size);
-  return e.nest(extents, inits, [&](ArrayRef<Index> ivs, ValueRange carried) {
-    Tokens tokens;
-    Index slice = Index::constant(0);
-    for (auto [at, iv, extent] : llvm::zip(round.at, ivs.drop_back(), slices)) {
-      tokens.leading.push_back(e.multiplyAdd(at, extent, iv));
-      slice = e.multiplyAdd(slice, extent, iv);
-    }
-    Index first = e.multiplyAdd(ivs.back(), size, Index::constant(0));
-    tokens.lane = e.multiplyAdd(round.at.back(), chunk, first);
-    tokens.number = e.multiplyAdd(slice, chunk, first);
-    return body(tokens, carried);
-  });
-}
-
-void SDDMMEmitter::write(Value sum, ArrayRef<Index> place, const Round &round) {
-  sum = e.convert(sum, outType);
-  if (round.isFirst) {
-    Value zero = e.broadcast(
-        arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(outType)));
-    Value old = arith::SelectOp::create(e.b, e.loc, round.isFirst, zero,
-                                        e.load(output, place));
-    sum = arith::AddFOp::create(e.b, e.loc, old, sum);
-  }
-  e.store(sum, output, place);
+  tokens.divide(isRoundedOnce ? std::numeric_limits<int64_t>::max() / 2
+                              : OuterProducts::getTokens(stripCols),
+                registers.panel());
 }
 
 //===----------------------------------------------------------------------===//
 // Outer products
 //===----------------------------------------------------------------------===//
 
-/// Where the strip has `stripCols` columns, or vectors of them, of a token.
-SmallVector<Index> SDDMMEmitter::getStripPlace(Index token, int64_t col) {
-  SmallVector<Index> place{token, Index::constant(col)};
-  place.back().lanes = e.width > 1;
-  return place;
-}
-
-/// Writes the strip: columns from `firstCol` on, side by side for each token.
-void SDDMMEmitter::transpose(const Round &round, Index firstCol) {
-  int64_t lanes = e.registers.lanes, panel = e.registers.panel();
-  int64_t size = chunk % panel ? lanes : panel;
-  e.width = lanes;
-  forTokens(round, size, {}, [&](const Tokens &tokens, ValueRange) {
-    for (int64_t col = 0; col != stripCols; ++col)
-      e.prefetch(op.getB(),
-                 activations.at(tokens.leading, firstCol.plus(col),
-                                tokens.lane.plus(size)),
-                 size);
-    for (int64_t first = 0; first != size; first += lanes) {
-      Index lane = tokens.lane.plus(first);
-      lane.lanes = lanes > 1;
-      lane.align = lanes;
-      for (int64_t col = 0; col != stripCols; col += lanes) {
-        SmallVector<Value> rows;
-        for (int64_t i = 0; i != lanes; ++i)
-          rows.push_back(e.convert(
-              e.read(op.getB(), activations.at(tokens.leading,
-                                               firstCol.plus(col + i), lane)),
-              sumType));
-        for (auto [i, row] : llvm::enumerate(e.transpose(rows)))
-          e.store(row, strip,
-                  getStripPlace(tokens.number.plus(first + i), col));
-      }
-    }
-    return SmallVector<Value>();
-  });
-  e.width = 1;
-}
-
-/// `rows` rows of a block from `row` on, which is row `firstRow` of `a`, times
-/// a strip: for each token, elements of `a` times vectors of the strip.
-void SDDMMEmitter::emitOuterTile(const Round &round, Index slot, Index firstRow,
-                                 Index row, Index col, int64_t rows) {
-  // A cache line of tokens at a time, asked for long enough before: a row's
-  // next line is a panel away, where no processor expects it.
-  constexpr int64_t linesAhead = 3;
-  int64_t bytes = op.getA().getType().getElementTypeBitWidth() / 8;
-  int64_t size = getDivisor(chunk, lineBytes / bytes);
-  int64_t unroll = getDivisor(size, 4);
-  auto place = [&](const Tokens &tokens, int64_t number, Index token) {
-    return activations.at(tokens.leading, firstRow.plus(number), token);
-  };
-  e.width = stripCols;
-  SmallVector<Value> sums = forTokens(
-      round, size, getZeros(e, sumType, rows),
-      [&](const Tokens &tokens, ValueRange carried) {
-        for (int64_t number = 0; number != rows; ++number)
-          e.prefetch(op.getA(),
-                     place(tokens, number, tokens.lane.plus(linesAhead * size)),
-                     1);
-        return e.loop(
-            size / unroll, carried, [&](Index step, ValueRange carried) {
-              SmallVector<Value> sums(carried);
-              for (int64_t i = 0; i != unroll; ++i) {
-                Value vector = e.load(
-                    strip,
-                    getStripPlace(
-                        e.multiplyAdd(step, unroll, tokens.number.plus(i)), 0));
-                Index token = e.multiplyAdd(step, unroll, tokens.lane.plus(i));
-                for (auto [number, sum] : llvm::enumerate(sums))
-                  sum = multiplyAdd(
-                      e, e.read(op.getA(), place(tokens, number, token)),
-                      vector, sum);
-              }
-              return sums;
-            });
-      });
-  for (auto [number, sum] : llvm::enumerate(sums)) {
-    SmallVector<Index> at{slot, row.plus(number), col};
-    at.back().lanes = stripCols > 1;
-    write(sum, at, round);
-  }
-  e.width = 1;
-}
-
-void SDDMMEmitter::emitOuter(const Round &round, Index line) {
-  int64_t vectors = stripCols / e.registers.lanes;
-  int64_t limit = Registers::tileRows * e.registers.tileVectors() / vectors;
+void SDDMMEmitter::emitOuter(OuterProducts &products, Value strip,
+                             const Round &round, Index line) {
   e.loop(blockCols / stripCols, {}, [&](Index number, ValueRange) {
     Index col = e.multiplyAdd(number, stripCols, Index::constant(0));
-    transpose(round, e.multiplyAdd(line, blockCols, col));
+    products.transpose(round, e.multiplyAdd(line, blockCols, col), strip);
     forBlocks(e, view, line, {}, [&](Index slot, Index position, ValueRange) {
-      for (const Tiles &tiles : spread(blockRows, limit))
+      for (const Tiles &tiles : spread(blockRows, products.maxRows()))
         e.loop(tiles.count, {}, [&](Index tile, ValueRange) {
           Index row =
               e.multiplyAdd(tile, tiles.size, Index::constant(tiles.base));
-          emitOuterTile(round, slot, e.multiplyAdd(position, blockRows, row),
-                        row, col, tiles.size);
+          SmallVector<Value> sums =
+              products.multiply(round, e.multiplyAdd(position, blockRows, row),
+                                tiles.size, strip);
+          e.width = stripCols;
+          for (auto [i, sum] : llvm::enumerate(sums)) {
+            SmallVector<Index> place{slot, row.plus(i), col};
+            place.back().lanes = stripCols > 1;
+            storeSum(e, sum, output, place, round);
+          }
+          e.width = 1;
           return SmallVector<Value>();
         });
       return SmallVector<Value>();
@@ -285,10 +128,10 @@ void SDDMMEmitter::emitInnerTile(const Round &round, Index slot, Index firstRow,
                                           e.registers.tileVectors() / numSums);
   Value total;
   int64_t done = 0;
-  for (int64_t size = std::min<int64_t>(e.registers.lanes,
-                                        llvm::bit_floor<uint64_t>(chunk));
+  for (int64_t size = std::min<int64_t>(
+           e.registers.lanes, llvm::bit_floor<uint64_t>(tokens.chunk));
        size; size /= 2) {
-    int64_t vectors = (chunk - done) / size;
+    int64_t vectors = (tokens.chunk - done) / size;
     if (!vectors)
       continue;
     // A panel in a row, its vectors summed up in turns.
@@ -296,25 +139,26 @@ void SDDMMEmitter::emitInnerTile(const Round &round, Index slot, Index firstRow,
         getDivisor(vectors, std::max(ways, e.registers.panel() / size));
     int64_t spread = getDivisor(unroll, ways);
     e.width = size;
-    SmallVector<int64_t> extents(slices);
+    SmallVector<int64_t> extents(tokens.slices);
     extents.push_back(vectors / unroll);
     SmallVector<Value> sums = e.nest(
         extents, getZeros(e, sumType, numSums * spread),
         [&](ArrayRef<Index> ivs, ValueRange carried) {
           SmallVector<Index> leading;
           for (auto [at, extent, iv] :
-               llvm::zip(round.at, slices, ivs.drop_back()))
+               llvm::zip(round.at, tokens.slices, ivs.drop_back()))
             leading.push_back(e.multiplyAdd(at, extent, iv));
           SmallVector<Value> next(carried);
           for (int64_t step = 0; step != unroll; ++step) {
             Index lane = e.multiplyAdd(
-                round.at.back(), chunk,
+                round.at.back(), tokens.chunk,
                 e.multiplyAdd(ivs.back(), size * unroll,
                               Index::constant(done + step * size)));
             lane.lanes = size > 1;
             lane.align = size;
             auto read = [&](Value tensor, Index feature) {
-              return e.read(tensor, activations.at(leading, feature, lane));
+              return e.read(tensor,
+                            tokens.activations.at(leading, feature, lane));
             };
             SmallVector<Value> as, bs;
             for (int64_t i = 0; i != innerRows; ++i)
@@ -351,7 +195,7 @@ void SDDMMEmitter::emitInnerTile(const Round &round, Index slot, Index firstRow,
                                                     i * innerCols, innerCols, 1)
                   .getResult()
             : vector::ExtractOp::create(e.b, e.loc, total, i).getResult();
-    write(sum, place, round);
+    storeSum(e, sum, output, place, round);
   }
   e.width = 1;
 }
@@ -375,17 +219,13 @@ void SDDMMEmitter::emitInner(const Round &round, Index line) {
 
 void SDDMMEmitter::emit() {
   emitParallel(e, parts, [&](ArrayRef<Index> item) {
-    if (isOuter) {
-      int64_t tokens = chunk;
-      for (int64_t extent : slices)
-        tokens *= extent;
-      strip = e.allocate({tokens, stripCols}, sumType);
-    }
-    e.nest(rounds, {}, [&](ArrayRef<Index> at, ValueRange) {
-      Round round{SmallVector<Index>(at), e.areZero(at)};
+    OuterProducts products(e, op.getA(), op.getB(), tokens, stripCols, sumType);
+    Value strip = isOuter ? products.allocateStrip() : Value();
+    e.nest(tokens.rounds, {}, [&](ArrayRef<Index> at, ValueRange) {
+      Round round(e, at);
       forLines(e, view, lines, parts, item.front(), [&](Index line) {
         if (isOuter)
-          emitOuter(round, line);
+          emitOuter(products, strip, round, line);
         else
           emitInner(round, line);
       });

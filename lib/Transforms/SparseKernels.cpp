@@ -438,6 +438,7 @@ void bsr::emitSparse(Emitter &e, Operation *op, Value output,
   TypeSwitch<Operation *>(op)
       .Case([&](SpMMOp op) { emitSpMM(e, op, output, patterns); })
       .Case([&](SDDMMOp op) { emitSDDMM(e, op, output, patterns); })
+      .Case([&](BlockScoresOp op) { emitBlockScores(e, op, output); })
       .Case([&](ToDenseOp op) { emitToDense(e, op, output, patterns); })
       .Case([&](SampleOp op) { emitSample(e, op, output, patterns); })
       .Case([&](LiveOp op) { emitLive(e, op, output, patterns); })

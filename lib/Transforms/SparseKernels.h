@@ -65,6 +65,7 @@ SmallVector<Value> getZeros(Emitter &e, Type type, int64_t count);
 
 void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
                const PatternViews &patterns);
+void emitBlockScores(Emitter &e, BlockScoresOp op, Value output);
 
 } // namespace mlir::bsr
 

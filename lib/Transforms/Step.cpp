@@ -16,6 +16,11 @@ bool bsr::isStep(func::FuncOp func) {
   return false;
 }
 
+bool bsr::isScores(func::FuncOp step, unsigned index) {
+  auto role = step.getResultAttrOfType<StringAttr>(index, "bsr.role");
+  return role && role.getValue() == "scores";
+}
+
 SmallVector<BlockArgument> bsr::getCarriers(func::FuncOp step) {
   SmallVector<BlockArgument> carriers(step.getNumResults());
   for (BlockArgument argument : step.getArguments())

@@ -36,15 +36,31 @@ static FailureOr<BlockArgument> addOutput(func::FuncOp step, unsigned index) {
   return step.getArguments().back();
 }
 
+/// Leaves `buffer`, the scores of weight `name`, in memory of the step.
+static void keepScores(OpBuilder &b, Value buffer, Attribute name) {
+  auto alloc = buffer.getDefiningOp<memref::AllocOp>();
+  if (!alloc || alloc->hasAttr("bsr.scores")) {
+    alloc = memref::AllocOp::create(b, buffer.getLoc(),
+                                    cast<MemRefType>(buffer.getType()));
+    memref::CopyOp::create(b, buffer.getLoc(), buffer, alloc);
+  }
+  alloc->setAttr("bsr.scores", name);
+}
+
 /// Gives every result of `step` that carries no argument a buffer of the
 /// caller: as the buffer it is computed in where it has one of its own, else by
-/// a copy.
+/// a copy. Scores stay where they are.
 static LogicalResult storeOutputs(func::FuncOp step, func::ReturnOp terminator,
                                   ArrayRef<BlockArgument> carriers) {
   OpBuilder b(terminator);
   for (auto [index, carrier] : llvm::enumerate(carriers)) {
     if (carrier)
       continue;
+    if (isScores(step, index)) {
+      keepScores(b, terminator.getOperand(index),
+                 step.getResultAttr(index, "bsr.name"));
+      continue;
+    }
     FailureOr<BlockArgument> output = addOutput(step, index);
     if (failed(output))
       return failure();

@@ -12,14 +12,17 @@ using namespace mlir::bsr;
 
 /// The kinds of work, the one that a cluster is called by first.
 static constexpr StringRef kinds[] = {
-    "spmm",   "spmm_transposed", "sddmm",       "dense", "scatter",
-    "gather", "reduction",       "elementwise", "copy",  "other"};
+    "spmm",    "spmm_transposed", "sddmm",     "block_scores", "dense",
+    "scatter", "gather",          "reduction", "elementwise",  "copy",
+    "other"};
 
 StringRef bsr::getWorkKind(Operation *op) {
   if (auto spmm = dyn_cast<SpMMOp>(op))
     return spmm.getTranspose() ? "spmm_transposed" : "spmm";
   if (isa<SDDMMOp>(op))
     return "sddmm";
+  if (isa<BlockScoresOp>(op))
+    return "block_scores";
   if (isa<ScatterAddOp>(op))
     return "scatter";
   if (isa<tensor::ConcatOp>(op))
@@ -56,6 +59,10 @@ static int64_t getFlops(Operation *op) {
   if (auto sddmm = dyn_cast<SDDMMOp>(op)) {
     PatternType pattern = sddmm.getPattern().getType();
     return ofPattern(pattern, getNumTokens(sddmm.getA(), pattern.getRows()));
+  }
+  if (auto scores = dyn_cast<BlockScoresOp>(op)) {
+    int64_t rows = scores.getA().getType().getDimSize(scores.getFeatureDim());
+    return 2 * rows * scores.getB().getType().getNumElements();
   }
   if (getWorkKind(op) != "dense")
     return 0;

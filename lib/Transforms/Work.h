@@ -9,8 +9,9 @@
 
 namespace mlir::bsr {
 
-/// The kind of `op`: `spmm`, `spmm_transposed`, `sddmm` or `dense` (products),
-/// `scatter`, `gather`, `reduction`, `copy`, `elementwise` or `other`.
+/// The kind of `op`: `spmm`, `spmm_transposed`, `sddmm`, `block_scores` or
+/// `dense` (products), `scatter`, `gather`, `reduction`, `copy`, `elementwise`
+/// or `other`.
 StringRef getWorkKind(Operation *op);
 
 /// Sets `bsr.kind` of `cluster`, which computes `members`, to that of its main

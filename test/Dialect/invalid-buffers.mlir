@@ -1,6 +1,6 @@
 // RUN: sparse-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @below {{argument #0: expected bsr.kind to be row_ptr, col_idx, slot, col_ptr, row_idx, slot_t, output or arena, but got "pointers"}}
+// expected-error @below {{argument #0: expected bsr.kind to be row_ptr, col_idx, slot, col_ptr, row_idx, slot_t, output, flag or arena, but got "pointers"}}
 func.func private @kind(memref<3xi32> {bsr.kind = "pointers"})
 
 // -----

@@ -335,3 +335,35 @@ func.func @sddmm_tokens(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %a: t
       : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<8x32xf32>, tensor<9x64xf32> -> tensor<3x16x16xf32>
   return
 }
+
+// -----
+
+func.func @block_scores_tokens(%a: tensor<8x32xf32>, %b: tensor<9x64xf32>) {
+  // expected-error @below {{expected b of type 'tensor<8x64xf32>', but got 'tensor<9x64xf32>'}}
+  %s = bsr.block_scores l2 %a, %b feature_dim = 1 : tensor<8x32xf32>, tensor<9x64xf32> -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @block_scores_feature_dim(%a: tensor<8x32xf32>, %b: tensor<8x64xf32>) {
+  // expected-error @below {{expected feature_dim in 0 to 1, but got 2}}
+  %s = bsr.block_scores l2 %a, %b feature_dim = 2 : tensor<8x32xf32>, tensor<8x64xf32> -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @block_scores_rows(%a: tensor<8x32xf32>, %b: tensor<8x64xf32>) {
+  // expected-error @below {{expected a number of scores that divides the 32 features of a, but got 3}}
+  %s = bsr.block_scores l2 %a, %b feature_dim = 1 : tensor<8x32xf32>, tensor<8x64xf32> -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @block_scores_cols(%a: tensor<8x32xf32>, %b: tensor<8x64xf32>) {
+  // expected-error @below {{expected a number of scores that divides the 64 features of b, but got 0}}
+  %s = bsr.block_scores l2 %a, %b feature_dim = 1 : tensor<8x32xf32>, tensor<8x64xf32> -> tensor<2x0xf32>
+  return
+}

@@ -69,6 +69,15 @@ func.func @sddmm(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
   return
 }
 
+func.func @block_scores(%a: tensor<8x128x32xf32>, %b: tensor<8x128x64xf32>,
+                        %c: tensor<8x128x64xbf16>) {
+  %s = bsr.block_scores l1 %a, %b feature_dim = 2
+      : tensor<8x128x32xf32>, tensor<8x128x64xf32> -> tensor<2x4xf32>
+  %t = bsr.block_scores linf %a, %c feature_dim = 2
+      : tensor<8x128x32xf32>, tensor<8x128x64xbf16> -> tensor<32x1xf32>
+  return
+}
+
 // The attributes of a step's arguments and results.
 func.func @step(
     %w: tensor<32x64xf32> {bsr.name = "params.w", bsr.result = 0, bsr.role = "param",

@@ -107,6 +107,25 @@ class Case:
                 self.result("sddmm", [pattern, x, y], f"%p, {x[0]}, {y[0]} feature_dim = {feature}",
                             (self.slots,) + self.block, sddmm)
 
+                blocks = tuple(s // b for s, b in zip(self.shape, self.block))
+                norm = ("l1", "l2", "linf")[(number + feature) % 3]
+
+                def scores(got, *_, norm=norm, flat=flat):
+                    self.check_scores(got, *flat, norm)
+                self.result("block_scores", [x, y], f"{norm} {x[0]}, {y[0]} feature_dim = {feature}",
+                            blocks, scores, kind="f32")
+
+    def check_scores(self, got, a, b, norm):
+        """Checks norms of the blocks of the product of `a` and `b`, summed up in f32 (or f64)."""
+        size, u = np.prod(self.block), ROUNDOFF["f64" if self.kind == "f64" else "f32"]
+        bound = len(a) * u / (1 - len(a) * u) * (np.abs(a).T @ np.abs(b))
+        take = {"l1": lambda m: np.abs(m).sum((1, 3)), "l2": lambda m: np.sqrt((m**2).sum((1, 3))),
+                "linf": lambda m: np.abs(m).max((1, 3))}[norm]
+        cut = lambda m: m.reshape(got.shape[0], self.block[0], got.shape[1], self.block[1])
+        want, error = take(cut(a.T @ b)), take(cut(bound))
+        error = 2 * error + (2 * size * u + ROUNDOFF["f32"]) * (want + error) + TINIEST["f32"]
+        assert got.dtype == np.float32 and (np.abs(got - want) <= error).all(), f"{norm} of blocks off"
+
     def add_conversions(self, random, pattern, values):
         background = self.argument("background", ())
         self.arrays["background"] = self.store(np.float64(-2.5))

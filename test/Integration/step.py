@@ -96,12 +96,17 @@ class Step:
             ctypes.addressof(ctypes.c_char.in_dll(self.library, "bsr_step_manifest"))))
         assert ctypes.c_uint32.in_dll(self.library, "bsr_step_abi_version").value == 1
 
-    def bind(self, arrays, patterns={}, orders={}):
+    def bind(self, arrays, patterns={}, orders={}, entry="bsr_step_run"):
         """Copies `arrays` into buffers. `patterns` maps the names of patterns to block
         masks or to index arrays (see views), `orders` to slots. Returns the buffers in
-        the manifest's order, and a function that runs the step on them once."""
+        the manifest's order, and a function that runs the step's `entry` on them once."""
         buffers = []
+        arena = aligned([self.manifest["arena_bytes"]], np.uint8)
         for buffer in self.manifest["buffers"]:
+            if buffer["kind"] == "scores":
+                start, size = buffer["arena_offset"], 4 * int(np.prod(buffer["shape"]))
+                buffers.append(arena[start:start + size].view(np.float32).reshape(buffer["shape"]))
+                continue
             array = aligned(buffer["shape"], TYPES[buffer["type"]])
             name, kind = buffer["name"], buffer["kind"]
             if kind in VIEWS:
@@ -115,23 +120,22 @@ class Step:
                 assert given.shape == array.shape, (name, given.shape, array.shape)
                 array[...] = given
             buffers.append(array)
-        arena = aligned([self.manifest["arena_bytes"]], np.uint8)
         pointers = (ctypes.c_void_p * len(buffers))(*[b.ctypes.data for b in buffers])
-        return buffers, lambda: self.library.bsr_step_run(pointers, ctypes.c_void_p(arena.ctypes.data))
+        return buffers, lambda: getattr(self.library, entry)(pointers, ctypes.c_void_p(arena.ctypes.data))
 
-    def run(self, arrays, patterns={}, orders={}, threads=None, steps=1):
+    def run(self, arrays, patterns={}, orders={}, threads=None, steps=1, entry="bsr_step_run"):
         """Runs `steps` times on copies of `arrays` (see bind). Returns the carried
-        arrays and the outputs by name."""
-        buffers, run_once = self.bind(arrays, patterns, orders)
+        arrays, the outputs and the scores ("scores.<weight>") by name."""
+        buffers, run_once = self.bind(arrays, patterns, orders, entry)
         # A step without parallel loops has no OpenMP.
         if threads is not None and hasattr(self.library, "omp_set_num_threads"):
             self.library.omp_set_num_threads(threads)
         for _ in range(steps):
             run_once()
         return {
-            described["name"]: buffer
+            ("scores." if described["kind"] == "scores" else "") + described["name"]: buffer
             for described, buffer in zip(self.manifest["buffers"], buffers)
-            if described["carried"] or described["kind"] == "output"
+            if described["carried"] or described["kind"] in ("output", "scores")
         }
 
 

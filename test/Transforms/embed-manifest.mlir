@@ -77,3 +77,18 @@ func.func @argument(%x: memref<4xf32> {bsr.name = "x"}, %y: memref<4xf32>) {
 func.func @result(%x: tensor<4xf32> {bsr.name = "x", bsr.result = 0 : i64}) -> (tensor<4xf32>, tensor<4xf32>) {
   return %x, %x : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// Scores lie in the arena; the flag is no buffer.
+// CHECK:      {\22arena_offset\22:128,\22carried\22:false,\22kind\22:\22scores\22,\22name\22:\22w\22,\22pattern\22:0,\22shape\22:[2,4],\22type\22:\22f32\22}],
+// CHECK-SAME: \22score_norm\22:\22l1\22
+func.func @scores(
+    %w: memref<3x2x2xf32> {bsr.carried, bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %flag: i1 {bsr.kind = "flag", bsr.name = "scores"},
+    %arena: memref<256xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 256 : i64, bsr.score_norm = "l1",
+                bsr.scores = [{name = "w", offset = 128 : i64, type = memref<2x4xf32>}],
+                bsr.patterns = [{density = 0.375, name = "w", type = !bsr.pattern<4x8, block = 2x2, slots = 3>}]} {
+  return
+}

@@ -29,3 +29,17 @@ module {
     llvm.return
   }
 }
+
+// -----
+
+// A step with a flag has two entry points.
+// CHECK:       llvm.func @bsr_step_run_scores(
+// CHECK:         %[[YES:.*]] = llvm.mlir.constant(true)
+// CHECK-NEXT:    llvm.call @step(%{{.*}}, %[[YES]], %{{.*}})
+// CHECK:       llvm.func @bsr_step_run(
+// CHECK:         %[[NO:.*]] = llvm.mlir.constant(false)
+// CHECK-NEXT:    llvm.call @step(%{{.*}}, %[[NO]], %{{.*}})
+llvm.func @step(%x: !llvm.ptr {bsr.name = "x"}, %scores: i1 {bsr.kind = "flag", bsr.name = "scores"}, %arena: !llvm.ptr)
+    attributes {bsr.arena_bytes = 64 : i64} {
+  llvm.return
+}

@@ -70,3 +70,21 @@ func.func @no_step() {
   %a = memref.alloc() : memref<4xf32>
   return
 }
+
+// -----
+
+func.func private @use(memref<16xf32>)
+
+// Scores live to the end, where their readers find them.
+// CHECK-LABEL: func @scores
+// CHECK-SAME:    bsr.arena_bytes = 128
+// CHECK-SAME:    bsr.scores = [{name = "w", offset = [[OFFSET:[0-9]+]] : i64, type = memref<16xf32>}]
+// CHECK:         %[[O:[^ ]*]] = arith.constant [[OFFSET]]
+// CHECK:         memref.view %{{.*}}[%[[O]]][] : memref<128xi8> to memref<16xf32>
+func.func @scores(%x: memref<16xf32> {bsr.name = "x"}) {
+  %s = memref.alloc() {bsr.scores = "w"} : memref<16xf32>
+  call @use(%s) : (memref<16xf32>) -> ()
+  %a = memref.alloc() : memref<16xf32>
+  call @use(%a) : (memref<16xf32>) -> ()
+  return
+}

@@ -50,3 +50,21 @@ func.func @shared(
 func.func @no_step(%a: memref<4xf32>) -> memref<4xf32> {
   return %a : memref<4xf32>
 }
+
+// -----
+
+// Scores stay in memory of the step's own, two of one buffer in two.
+// CHECK-LABEL: func @scores
+// CHECK-SAME:    (%{{[^:,]*}}: memref<4xf32> {bsr.name = "x"}) {
+// CHECK-NEXT:    %[[S:.*]] = memref.alloc() {bsr.scores = "v"} : memref<2xf32>
+// CHECK-NEXT:    call @norms(%{{.*}}, %[[S]])
+// CHECK-NEXT:    %[[T:.*]] = memref.alloc() {bsr.scores = "w"} : memref<2xf32>
+// CHECK-NEXT:    memref.copy %[[S]], %[[T]]
+// CHECK-NEXT:    return
+func.func private @norms(memref<4xf32>, memref<2xf32>)
+func.func @scores(%x: memref<4xf32> {bsr.name = "x"})
+    -> (memref<2xf32> {bsr.name = "v", bsr.role = "scores"}, memref<2xf32> {bsr.name = "w", bsr.role = "scores"}) {
+  %s = memref.alloc() : memref<2xf32>
+  call @norms(%x, %s) : (memref<4xf32>, memref<2xf32>) -> ()
+  return %s, %s : memref<2xf32>, memref<2xf32>
+}

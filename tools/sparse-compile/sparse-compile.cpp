@@ -80,6 +80,12 @@ struct CommandLine {
       cl::desc("Let the step measure the time of each of its kernels "
                "(sparse-train --timers prints it)"),
       cl::cat(category)};
+  cl::opt<std::string> scoreNorm{
+      "score-norm",
+      cl::desc("Let the step compute scores of all blocks of the gradients of "
+               "marked weights, when asked to, for pattern updates by gradient "
+               "(RigL): norms of the blocks"),
+      cl::value_desc("l1|l2|linf"), cl::cat(category)};
   cl::opt<bool> time{"time", cl::desc("Print the time of each phase"),
                      cl::cat(category)};
 };
@@ -139,6 +145,7 @@ static Error lower(ModuleOp module, const CommandLine &options,
   bsr::ToCPUOptions pipeline;
   pipeline.targetCpu = machine.getTargetCPU().str();
   pipeline.report = options.report.getValue();
+  pipeline.scoreNorm = options.scoreNorm.getValue();
   pipeline.timers = options.timers.getValue();
   bsr::VectorUnit vectors = bsr::getVectorUnit(machine);
   pipeline.vectorBits = vectors.bits;

@@ -19,6 +19,7 @@
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 #include "bsr/Dialect/BSROpsDialect.h.inc"
+#include "bsr/Dialect/BSROpsEnums.h.inc"
 
 #define GET_TYPEDEF_CLASSES
 #include "bsr/Dialect/BSROpsTypes.h.inc"

@@ -73,9 +73,10 @@ def BSR_Dialect : Dialect {
     `constant(x)`, `normal(stddev)`), `bsr.aliases` (other names of a tied weight),
     and, after `bsr-mark`, `bsr.mark`. After `bsr-bind` a pattern argument carries
     `bsr.density`, and a values argument `bsr.pattern` (the index of its pattern
-    argument) or, if its pattern is static, `bsr.pattern_number`. Results carry `bsr.name` and `bsr.role`. The dialect verifies them. Towards the end of the pipeline,
+    argument) or, if its pattern is static, `bsr.pattern_number`. Results carry `bsr.name` and `bsr.role`; one
+    of role `scores` has the scores of the blocks of the weight of its name. The dialect verifies them. Towards the end of the pipeline,
     `bsr.kind` tells what an argument is that was none before: `row_ptr`, `col_idx`,
-    `slot`, `col_ptr`, `row_idx` or `slot_t` of a pattern, an `output`, the `arena`;
+    `slot`, `col_ptr`, `row_idx` or `slot_t` of a pattern, an `output`, a `flag`, the `arena`;
     `bsr.pattern_number` tells which pattern of the function's `bsr.patterns` values and
     index arrays belong to; `bsr.carried` marks the buffers that a step updates in place.
     An entry of `bsr.patterns` has the pattern's `name`, `type` and `density`, and if it is

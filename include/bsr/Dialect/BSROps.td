@@ -236,6 +236,47 @@ def BSR_SDDMMOp : BSR_Op<"sddmm", [Pure]> {
   let hasVerifier = 1;
 }
 
+def BSR_BlockScoresOp : BSR_Op<"block_scores", [Pure]> {
+  let summary = "Norms of all blocks of a product of activations";
+  let description = [{
+    `scores[i, j]` is a norm of block (i, j) of the matrix
+    `G[r, c] = sum_t a[t, r] b[t, c]`, the dense gradient of a weight: what RigL
+    (Evci et al., "Rigging the lottery", ICML 2020) regrows blocks by. `G` is
+    computed tile by tile and never stored. The shape of a block follows from the
+    features of `a` and `b` and the shape of `scores`, which divides them. `t`
+    stands for all dimensions but the feature dimension, which is the same in `a`
+    and `b`. Sums are taken in f32 (f64 if an operand is f64).
+
+    Norms: `l1`, the sum of absolute values; `l2`, the root of the sum of squares;
+    `linf`, the largest absolute value. NaN wins in all three.
+
+    Example:
+
+    ```mlir
+    %s = bsr.block_scores l1 %a, %b feature_dim = 2
+        : tensor<8x128x32xf32>, tensor<8x128x64xf32> -> tensor<2x4xf32>
+    ```
+  }];
+  let arguments = (ins BSR_Norm:$norm, BSR_Activations:$a, BSR_Activations:$b,
+                       I64Attr:$featureDim);
+  let results = (outs BSR_Scores:$scores);
+  let assemblyFormat = [{
+    $norm $a `,` $b `feature_dim` `=` $featureDim attr-dict
+    `:` type($a) `,` type($b) `->` type($scores)
+  }];
+  let extraClassDeclaration = [{
+    int64_t getBlockRows() {
+      return getA().getType().getDimSize(getFeatureDim()) /
+             getScores().getType().getDimSize(0);
+    }
+    int64_t getBlockCols() {
+      return getB().getType().getDimSize(getFeatureDim()) /
+             getScores().getType().getDimSize(1);
+    }
+  }];
+  let hasVerifier = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Kernels
 //===----------------------------------------------------------------------===//

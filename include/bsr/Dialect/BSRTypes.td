@@ -7,6 +7,7 @@
 
 include "bsr/Dialect/BSRDialect.td"
 include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
 
 def BSR_PatternType : TypeDef<BSR_Dialect, "Pattern"> {
   let mnemonic = "pattern";
@@ -104,6 +105,17 @@ def BSR_Activations
            "float tensor of static shape", "::mlir::RankedTensorType">;
 def BSR_StaticTensor : Type<And<[AnyRankedTensor.predicate, HasStaticShapePred]>,
                             "tensor of static shape", "::mlir::RankedTensorType">;
+
+def BSR_Scores : Type<And<[2DTensorOf<[F32]>.predicate, HasStaticShapePred]>,
+                      "f32 matrix of static shape", "::mlir::RankedTensorType">;
+
+def BSR_Norm : I32EnumAttr<"Norm", "norm of a block", [
+  I32EnumAttrCase<"L1", 0, "l1">,
+  I32EnumAttrCase<"L2", 1, "l2">,
+  I32EnumAttrCase<"LInf", 2, "linf">,
+]> {
+  let cppNamespace = "::mlir::bsr";
+}
 
 def BSR_IndexArray : AnyTypeOf<[1DTensorOf<[I32]>, MemRefRankOf<[I32], [1]>]>;
 def BSR_LaunchInput : AnyTypeOf<[BSR_StaticTensor, BSR_Pattern]>;

@@ -37,6 +37,10 @@ struct ToCPUOptions : ToLLVMOptions {
       llvm::cl::init(BSRPropagateOptions().requireSparse)};
   Option<bool> report{*this, "report", llvm::cl::desc("See `bsr-propagate`"),
                       llvm::cl::init(BSRPropagateOptions().report)};
+  Option<std::string> scoreNorm{
+      *this, "score-norm",
+      llvm::cl::desc("Run `bsr-score-blocks` with this norm"),
+      llvm::cl::init("")};
   Option<int64_t> vectorBits{*this, "vector-bits",
                              llvm::cl::desc("See `bsr-emit`"),
                              llvm::cl::init(BSREmitOptions().vectorBits)};

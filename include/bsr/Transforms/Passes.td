@@ -343,6 +343,57 @@ def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
   ];
 }
 
+def BSRScoreBlocks : Pass<"bsr-score-blocks", "func::FuncOp"> {
+  let summary = "Compute the scores of all blocks of each weight's gradient";
+  let description = [{
+    RigL regrows the blocks whose gradient is largest among those that are not
+    stored. For each pattern argument of a step whose weight's gradient is one
+    `bsr.sddmm`, this pass adds a result, of role `scores`, with the norm of every
+    block of the dense gradient: `bsr.block_scores` of the same operands. A
+    gradient that is a sum of several products (a weight used twice) has no scores,
+    which a remark says. Static patterns never change and need none.
+
+    Before:
+
+    ```mlir
+    func.func @step(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 1 : i64, bsr.result = 0 : i64},
+                    %p: !bsr.pattern<8x8, block = 4x4, slots = 2> {bsr.name = "w", bsr.role = "pattern"},
+                    %x: tensor<16x8xf32> {bsr.name = "x"}, %dy: tensor<16x8xf32> {bsr.name = "dy"})
+        -> tensor<2x4x4xf32> {
+      %g = bsr.sddmm %p, %x, %dy feature_dim = 1
+          : !bsr.pattern<8x8, block = 4x4, slots = 2>, tensor<16x8xf32>, tensor<16x8xf32>
+          -> tensor<2x4x4xf32>
+      return %g : tensor<2x4x4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @step(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 1 : i64, bsr.result = 0 : i64},
+                    %p: !bsr.pattern<8x8, block = 4x4, slots = 2> {bsr.name = "w", bsr.role = "pattern"},
+                    %x: tensor<16x8xf32> {bsr.name = "x"}, %dy: tensor<16x8xf32> {bsr.name = "dy"})
+        -> (tensor<2x4x4xf32>, tensor<2x2xf32> {bsr.name = "w", bsr.role = "scores"})
+        attributes {bsr.score_norm = "l1"} {
+      %g = bsr.sddmm %p, %x, %dy feature_dim = 1
+          : !bsr.pattern<8x8, block = 4x4, slots = 2>, tensor<16x8xf32>, tensor<16x8xf32>
+          -> tensor<2x4x4xf32>
+      %s = bsr.block_scores l1 %x, %dy feature_dim = 1
+          : tensor<16x8xf32>, tensor<16x8xf32> -> tensor<2x2xf32>
+      return %g, %s : tensor<2x4x4xf32>, tensor<2x2xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"norm", "norm", "std::string", /*default=*/"\"l1\"",
+           "The norm of a block: l1, l2 or linf (see `bsr.block_scores`)">,
+  ];
+  let statistics = [
+    Statistic<"numScores", "num-scores", "Number of weights with scores">,
+  ];
+  let dependentDialects = ["bsr::BSRDialect"];
+}
+
 def BSRRaise : Pass<"bsr-raise", "func::FuncOp"> {
   let summary = "Turn products with one-hot matrices into gathers and scatter-adds";
   let description = [{
@@ -942,7 +993,9 @@ def BSRStoreResults : Pass<"bsr-store-results", "func::FuncOp"> {
     A compiled step returns nothing. After bufferization, a result that carries an
     argument is dropped if it is that argument's buffer (it was updated in place)
     and copied to it at the end otherwise, with a remark; the argument is marked
-    `bsr.carried`. Every other result becomes an argument, of `bsr.kind` `output`.
+    `bsr.carried`. Every other result becomes an argument, of `bsr.kind` `output`,
+    but for scores (`bsr-score-blocks`): they stay in memory of the step's own,
+    marked `bsr.scores`.
 
     Before:
 
@@ -973,12 +1026,57 @@ def BSRStoreResults : Pass<"bsr-store-results", "func::FuncOp"> {
   let dependentDialects = ["memref::MemRefDialect"];
 }
 
+def BSRGuardScores : Pass<"bsr-guard-scores", "func::FuncOp"> {
+  let summary = "Compute scores only when asked to";
+  let description = [{
+    The scores of `bsr-score-blocks` cost as much as the dense gradients, and only
+    a step before a pattern update needs them. A bufferized step with scores
+    (`bsr.scores`) takes a flag more, and calls the kernels that write them if it
+    is set. The
+    library then has two entry points of one function, `bsr_step_run` and
+    `bsr_step_run_scores`, and the same memory for both.
+
+    Before:
+
+    ```mlir
+    func.func private @block_scores(memref<8x4xf32>, memref<8x4xf32>, memref<2x2xf32>)
+    func.func @step(%x: memref<8x4xf32> {bsr.name = "x"}, %dy: memref<8x4xf32> {bsr.name = "dy"}) {
+      %s = memref.alloc() {bsr.scores = "w"} : memref<2x2xf32>
+      call @block_scores(%x, %dy, %s)
+          : (memref<8x4xf32>, memref<8x4xf32>, memref<2x2xf32>) -> ()
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func private @block_scores(memref<8x4xf32>, memref<8x4xf32>, memref<2x2xf32>)
+    func.func @step(%x: memref<8x4xf32> {bsr.name = "x"}, %dy: memref<8x4xf32> {bsr.name = "dy"},
+                    %scores: i1 {bsr.kind = "flag", bsr.name = "scores"}) {
+      %s = memref.alloc() {bsr.scores = "w"} : memref<2x2xf32>
+      scf.if %scores {
+        func.call @block_scores(%x, %dy, %s)
+            : (memref<8x4xf32>, memref<8x4xf32>, memref<2x2xf32>) -> ()
+      }
+      return
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numGuarded", "num-guarded", "Number of calls under the flag">,
+  ];
+  let dependentDialects = ["scf::SCFDialect"];
+}
+
 def BSRPlanMemory : Pass<"bsr-plan-memory", "func::FuncOp"> {
   let summary = "Place the buffers of a step in one arena";
   let description = [{
     A step allocates nothing: its buffers, all of static shape, become views of one
     argument, the arena, whose size is known (`bsr.arena_bytes`). Buffers that are
     not live at the same time share memory. Every buffer starts on a cache line.
+    Scores live to the end of the step: whoever ran it finds them there
+    (`bsr.scores`).
 
     Before:
 

@@ -21,6 +21,10 @@ FailureOr<func::FuncOp> getStep(ModuleOp module);
 /// argument whose next value is result `i`, or null.
 SmallVector<BlockArgument> getCarriers(func::FuncOp step);
 
+/// Whether result `index` of `step` is scores of the blocks of a weight: role
+/// `scores`, the name of the weight.
+bool isScores(func::FuncOp step, unsigned index);
+
 } // namespace mlir::bsr
 
 #endif // BSR_TRANSFORMS_STEP_H

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sums over tokens of outer products of activations.
+
+#include "OuterProducts.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+void TokenRounds::divide(int64_t limit, int64_t panel) {
+  int64_t taken = activations.tokens;
+  for (int64_t extent : llvm::reverse(activations.leading)) {
+    int64_t inner = taken > limit ? 1 : getDivisor(extent, limit / taken);
+    slices.insert(slices.begin(), inner);
+    rounds.insert(rounds.begin(), extent / inner);
+    taken = inner == extent ? taken * inner : limit + 1;
+  }
+  chunk = activations.tokens;
+  if (chunk > limit)
+    chunk = std::max(panel, limit / panel * panel);
+  if (activations.tokens % chunk)
+    chunk = activations.tokens;
+  rounds.push_back(activations.tokens / chunk);
+}
+
+int64_t TokenRounds::size() const {
+  int64_t size = chunk;
+  for (int64_t extent : slices)
+    size *= extent;
+  return size;
+}
+
+void bsr::storeSum(Emitter &e, Value sum, Value memref, ArrayRef<Index> place,
+                   const Round &round) {
+  Type type = cast<MemRefType>(memref.getType()).getElementType();
+  sum = e.convert(sum, type);
+  if (round.isFirst) {
+    Value zero = e.broadcast(
+        arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(type)));
+    Value old = arith::SelectOp::create(e.b, e.loc, round.isFirst, zero,
+                                        e.load(memref, place));
+    sum = arith::AddFOp::create(e.b, e.loc, old, sum);
+  }
+  e.store(sum, memref, place);
+}
+
+int64_t OuterProducts::getCols(int64_t extent, Registers registers) {
+  int64_t lanes = registers.lanes;
+  if (extent % lanes == 0)
+    return lanes * getDivisor(extent / lanes, registers.tileVectors());
+  return getDivisor(extent, lanes * registers.tileVectors());
+}
+
+int64_t OuterProducts::maxRows() const {
+  int64_t vectors = llvm::divideCeil(cols, e.registers.lanes);
+  return Registers::tileRows * e.registers.tileVectors() / vectors;
+}
+
+SmallVector<Value> OuterProducts::forTokens(
+    const Round &round, int64_t size, ValueRange inits,
+    llvm::function_ref<SmallVector<Value>(const Tokens &, ValueRange)> body) {
+  SmallVector<int64_t> extents(tokens.slices);
+  extents.push_back(tokens.chunk / size);
+  return e.nest(extents, inits, [&](ArrayRef<Index> ivs, ValueRange carried) {
+    Tokens at;
+    Index slice = Index::constant(0);
+    for (auto [first, iv, extent] :
+         llvm::zip(round.at, ivs.drop_back(), tokens.slices)) {
+      at.leading.push_back(e.multiplyAdd(first, extent, iv));
+      slice = e.multiplyAdd(slice, extent, iv);
+    }
+    Index first = e.multiplyAdd(ivs.back(), size, Index::constant(0));
+    at.lane = e.multiplyAdd(round.at.back(), tokens.chunk, first);
+    at.number = e.multiplyAdd(slice, tokens.chunk, first);
+    return body(at, carried);
+  });
+}
+
+/// Where the strip has its columns, or vectors of them, of a token.
+SmallVector<Index> OuterProducts::getStripPlace(Index token, int64_t col) {
+  SmallVector<Index> place{token, Index::constant(col)};
+  place.back().lanes = e.width > 1;
+  return place;
+}
+
+Value OuterProducts::readB(const Tokens &at, Index col, Index lane) {
+  return e.convert(e.read(b, tokens.activations.at(at.leading, col, lane)),
+                   sumType);
+}
+
+void OuterProducts::transpose(const Round &round, Index firstCol, Value strip) {
+  int64_t lanes = e.registers.lanes, panel = e.registers.panel();
+  if (tokens.chunk % lanes || cols % lanes) {
+    // No squares: one by one.
+    forTokens(round, 1, {}, [&](const Tokens &at, ValueRange) {
+      return e.loop(cols, {}, [&](Index col, ValueRange) {
+        e.store(readB(at, e.multiplyAdd(col, 1, firstCol), at.lane), strip,
+                {at.number, col});
+        return SmallVector<Value>();
+      });
+    });
+    return;
+  }
+  int64_t size = tokens.chunk % panel ? lanes : panel;
+  e.width = lanes;
+  forTokens(round, size, {}, [&](const Tokens &at, ValueRange) {
+    for (int64_t col = 0; col != cols; ++col)
+      e.prefetch(b,
+                 tokens.activations.at(at.leading, firstCol.plus(col),
+                                       at.lane.plus(size)),
+                 size);
+    for (int64_t first = 0; first != size; first += lanes) {
+      Index lane = at.lane.plus(first);
+      lane.lanes = lanes > 1;
+      lane.align = lanes;
+      for (int64_t col = 0; col != cols; col += lanes) {
+        SmallVector<Value> rows;
+        for (int64_t i = 0; i != lanes; ++i)
+          rows.push_back(readB(at, firstCol.plus(col + i), lane));
+        for (auto [i, row] : llvm::enumerate(e.transpose(rows)))
+          e.store(row, strip, getStripPlace(at.number.plus(first + i), col));
+      }
+    }
+    return SmallVector<Value>();
+  });
+  e.width = 1;
+}
+
+SmallVector<Value> OuterProducts::multiply(const Round &round, Index firstRow,
+                                           int64_t rows, Value strip) {
+  // A cache line of tokens at a time, asked for long enough before: a row's
+  // next line is a panel away, where no processor expects it.
+  constexpr int64_t linesAhead = 3;
+  int64_t bytes = getElementTypeOrSelf(a.getType()).getIntOrFloatBitWidth() / 8;
+  int64_t size = getDivisor(tokens.chunk, lineBytes / bytes);
+  int64_t unroll = getDivisor(size, 4);
+  auto place = [&](const Tokens &at, int64_t number, Index token) {
+    return tokens.activations.at(at.leading, firstRow.plus(number), token);
+  };
+  e.width = cols;
+  SmallVector<Value> sums = forTokens(
+      round, size, getZeros(e, sumType, rows),
+      [&](const Tokens &at, ValueRange carried) {
+        for (int64_t number = 0; number != rows; ++number)
+          e.prefetch(a, place(at, number, at.lane.plus(linesAhead * size)), 1);
+        return e.loop(
+            size / unroll, carried, [&](Index step, ValueRange carried) {
+              SmallVector<Value> sums(carried);
+              for (int64_t i = 0; i != unroll; ++i) {
+                Value vector = e.load(
+                    strip,
+                    getStripPlace(
+                        e.multiplyAdd(step, unroll, at.number.plus(i)), 0));
+                Index token = e.multiplyAdd(step, unroll, at.lane.plus(i));
+                for (auto [number, sum] : llvm::enumerate(sums))
+                  sum = multiplyAdd(e, e.read(a, place(at, number, token)),
+                                    vector, sum);
+              }
+              return sums;
+            });
+      });
+  e.width = 1;
+  return sums;
+}
