@@ -12,7 +12,7 @@ packages=(
   # The runtime and sparse-train.
   libomp-22-dev nlohmann-json3-dev libsentencepiece-dev libyaml-cpp-dev
   # The tests and scripts.
-  python3 python3-numpy sentencepiece clang-format-14
+  python3 python3-numpy python3-yaml sentencepiece clang-format-14
 )
 
 missing=()

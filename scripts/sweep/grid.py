@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Reads a grid: every run that it asks for, and the settings of each.
+
+"""A grid is YAML:
+
+    output: runs/sweep              # where everything goes; --output overrides it
+    config: bert.yaml               # a configuration of sparse-train for all runs
+    set: {steps: 300, tokens: t.tok}         # settings of all runs
+    models:
+      mini:
+        step: bert_mini.mlir.gz     # a step, its text, or its text compressed
+        shape: {layers: 4, hidden: 256, tokens: 128, batch: 8}
+        rate: 1e-3                  # and settings of the model's runs
+    methods:                        # settings with a name, beside dense, static
+      gentle: {sparsity.drop: 0.1}  # and dynamic
+    runs:                           # each a product: one run for each choice
+      - {model: mini, method: dense, seed: [0, 1, 2]}
+      - {model: mini, method: [static, dynamic], block: [1, 16], seed: [0, 1, 2]}
+
+A setting is a key of sparse-train, or one of
+
+    block    4 or 4x8: the blocks of every marked weight (16)
+    density  the share of the blocks that is stored (0.1)
+    match    which weights are marked (layers\\..*_w$)
+    rate     the largest learning rate at density 1; a run of sparsity s has
+             rate exp(1.969 s^2 + 0.2905 s) (Dietrich et al., equation 3)
+
+What stands further right wins: config, set, model, method, run. `dense` stores
+every block, `static` never updates a pattern, `dynamic` is what the settings
+say. Paths are relative to where sparse-sweep is called.
+"""
+
+import difflib
+import gzip
+import hashlib
+import itertools
+import json
+import math
+import re
+from pathlib import Path
+
+import yaml
+
+SECTIONS = ["output", "config", "set", "models", "methods", "runs"]
+SHAPE = ["layers", "hidden", "tokens", "batch"]
+OWN = {"block": "16", "density": "0.1", "match": r"layers\..*_w$"}
+RATES = ["rate", "rate.peak"]
+METHODS = {"dense": {"sparsity.every": "0"}, "static": {"sparsity.every": "0"}, "dynamic": {}}
+# What of a run has a column of its own; other settings do where they differ.
+AXES = ["model", "method", "block", "density"]
+
+
+class GridError(Exception):
+    """A sentence about what is wrong with a grid."""
+
+
+def expect(condition, what, value):
+    if not condition:
+        raise GridError(f"expected {what}, but got {value}")
+
+
+class Loader(yaml.BaseLoader):
+    """Reads every scalar as the text that stands there, and a key once."""
+
+    def construct_mapping(self, node, deep=False):
+        mapping = super().construct_mapping(node, deep)
+        if isinstance(node, yaml.MappingNode) and len(mapping) != len(node.value):
+            names = [key.value for key, _ in node.value]
+            twice = next(name for name in names if names.count(name) > 1)
+            raise GridError(f"expected each key once, but got '{twice}' twice "
+                            f"in line {node.start_mark.line + 1}")
+        return mapping
+
+
+def read_yaml(path, what):
+    """Returns the mapping in a YAML file."""
+    try:
+        value = yaml.load(Path(path).read_text(), Loader)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise GridError(f"expected {what} '{path}' to be readable, but got: {reason}") from None
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise GridError(f"expected {what} '{path}' to be YAML, but got: {reason}") from None
+    expect(isinstance(value, dict), f"{what} '{path}' to map keys to values", repr(value))
+    return value
+
+
+def number(text, what, low, high=math.inf, kind=float):
+    """Returns the number that `text` stands for, low < number <= high."""
+    noun = "a whole number" if kind is int else "a number"
+    limits = f"above {low:g}" + (f" and at most {high:g}" if high < math.inf else "")
+    try:
+        value = kind(text)
+    except (TypeError, ValueError):
+        value = math.nan
+    expect(low < value <= high and value < math.inf, f"{what} to be {noun} {limits}", f"'{text}'")
+    return value
+
+
+def block_shape(text):
+    """Returns [rows, cols] of a block written as 4 or as 4x8."""
+    match = re.fullmatch(r"([1-9]\d*)(?:x([1-9]\d*))?", str(text))
+    expect(match, "'block' to be a size as 4 or 4x8", f"'{text}'")
+    return [int(match[1]), int(match[2] or match[1])]
+
+
+def flatten(settings, what):
+    """Returns settings with sections written as dots: {a: {b: 1}} is {a.b: 1}."""
+    expect(isinstance(settings, dict), f"{what} to map keys to values", repr(settings))
+    flat = {}
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            flat.update({f"{key}.{inner}": item for inner, item in value.items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def merge(*layers):
+    """Returns settings of which later ones win; two keys set the rate."""
+    merged = {}
+    for layer in layers:
+        if layer.keys() & set(RATES):
+            merged = {key: value for key, value in merged.items() if key not in RATES}
+        merged.update(layer)
+    return merged
+
+
+def nearest(name, names):
+    best = max(names, key=lambda other: difflib.SequenceMatcher(None, name, other).ratio())
+    return f" (the nearest is '{best}')"
+
+
+class Run:
+    """One run: what it is called, and what sparse-train is told."""
+
+    def __init__(self, model, method, settings):
+        self.model, self.method, self.settings = model, method, settings
+
+    @property
+    def density(self):
+        return float(self.settings["density"])
+
+    def block(self):
+        return block_shape(self.settings["block"])
+
+    def labels(self):
+        """The words for a run, in the order of a table's columns."""
+        dense = self.method == "dense"
+        block = "x".join(map(str, dict.fromkeys(self.block())))
+        return {"model": self.model.name, "method": self.method,
+                "block": "" if dense else block,
+                "density": self.settings["density"]}
+
+    def options(self):
+        """The settings as sparse-train wants them; the step is the model's."""
+        out = {k: v for k, v in self.settings.items() if k not in OWN and k != "rate"}
+        if "rate" in self.settings:
+            sparsity = 1 - self.density
+            peak = float(self.settings["rate"]) * math.exp(
+                1.969 * sparsity**2 + 0.2905 * sparsity)
+            out.setdefault("rate.peak", f"{peak:.6g}")
+        rows, cols = self.block()
+        mark = (f"--mark=match={self.settings['match']} "
+                f"block={rows}x{cols} density={self.settings['density']}")
+        out["compile.options"] = [mark, *out.get("compile.options", [])]
+        return out
+
+    def kind(self):
+        """Names what is compiled: runs of one kind share a step and its memory."""
+        return digest([self.model.digest, self.options()["compile.options"]])
+
+    def folder(self):
+        """Names the run's folder, by what is easy to read and by everything."""
+        words = [*self.labels().values(), f"seed{self.settings['seed']}"]
+        words = [re.sub(r"[^\w.]+", "_", word) for word in words if word]
+        return "-".join([*words, digest([self.model.digest, self.options()])])
+
+
+class Model:
+    """A step, and the shape of the transformer in it."""
+
+    def __init__(self, name, entry):
+        what = f"model '{name}'"
+        entry = dict(entry) if isinstance(entry, dict) else entry
+        expect(isinstance(entry, dict), f"{what} to map keys to values", repr(entry))
+        for key in ["step", "shape"]:
+            expect(key in entry, f"{what} to have a '{key}'", "none")
+        self.name, self.step = name, Path(entry.pop("step"))
+        shape = entry.pop("shape")
+        expect(isinstance(shape, dict) and sorted(shape) == sorted(SHAPE),
+               f"the shape of {what} to have {', '.join(SHAPE)}", repr(shape))
+        self.shape = {key: number(shape[key], f"'{key}' of {what}", 0, kind=int)
+                      for key in SHAPE}
+        self.settings = flatten(entry, what)
+        try:
+            self.content = self.step.read_bytes()
+            if self.step.suffix == ".gz":
+                self.content = gzip.decompress(self.content)
+        except (OSError, EOFError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise GridError(f"expected the step '{self.step}' of {what} to be readable, "
+                            f"but got: {reason}") from None
+        self.digest = hashlib.sha256(self.content).hexdigest()
+
+
+def digest(value):
+    text = json.dumps(value, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+class Grid:
+    """The runs of a grid file, in its order, each once."""
+
+    def __init__(self, path, keys):
+        """`keys` are those of sparse-train."""
+        self.keys = [*keys, *OWN, "rate"]
+        grid = read_yaml(path, "grid")
+        for section in grid:
+            expect(section in SECTIONS,
+                   f"a section of a grid{nearest(section, SECTIONS)}", f"'{section}'")
+        self.output = grid.get("output")
+        expect(isinstance(grid.get("models"), dict), "the grid to have 'models'", "none")
+        expect(isinstance(grid.get("runs"), list) and grid["runs"],
+               "the grid to have a list of 'runs'", repr(grid.get("runs", "none")))
+
+        config = read_yaml(grid["config"], "configuration") if "config" in grid else {}
+        common = merge(OWN, {"seed": "0"}, flatten(config, "the configuration"),
+                       flatten(grid.get("set", {}), "'set'"))
+        self.models = {name: Model(name, entry) for name, entry in grid["models"].items()}
+        methods = {name: flatten(entry, f"method '{name}'")
+                   for name, entry in {**METHODS, **grid.get("methods", {})}.items()}
+
+        runs = {}
+        for entry in grid["runs"]:
+            entry = flatten(entry, "each of 'runs'")
+            choices = [value if isinstance(value, list) else [value] for value in entry.values()]
+            for key, values in zip(entry, choices):
+                expect(values, f"'{key}' to have a value", "none")
+            for values in itertools.product(*choices):
+                run = self.make_run(dict(zip(entry, values)), common, methods)
+                runs[run.folder()] = run
+        self.runs = list(runs.values())
+        self.varied = self.find_varied()
+
+    def find_varied(self):
+        """Returns the settings that tell runs apart whose axes and seeds do not."""
+        values, varied = {}, {}
+        for run in self.runs:
+            for key, value in run.settings.items():
+                if key not in [*AXES, "seed"]:
+                    place = (key, run.settings["seed"], *run.labels().values())
+                    if values.setdefault(place, value) != value:
+                        varied[key] = True
+        return list(varied)
+
+    def make_run(self, cell, common, methods):
+        def take(key, known):
+            expect(key in cell, f"each of 'runs' to have a '{key}'", repr(cell))
+            name = cell.pop(key)
+            expect(name in known, f"{key} to be one of {', '.join(known)}", f"'{name}'")
+            return name
+
+        model = self.models[take("model", self.models)]
+        method = take("method", methods)
+        settings = merge(common, model.settings, methods[method], cell)
+        if method == "dense":  # it has no pattern: runs that differ in one are the same
+            settings.update(block=OWN["block"], density="1")
+        for key, value in settings.items():
+            expect(key in self.keys, f"a setting{nearest(key, self.keys)}", f"'{key}'")
+            expect(key not in ("step", "run", "compile.cache"),
+                   f"'{key}' to be left to sparse-sweep", f"'{value}'")
+        expect(isinstance(settings.get("compile.options", []), list),
+               "'compile.options' to be a list", f"'{settings.get('compile.options')}'")
+        number(settings["density"], "'density'", 0, 1)
+        block_shape(settings["block"])
+        expect("steps" in settings, "the runs to have 'steps'", "none")
+        number(settings["steps"], "'steps'", 0, kind=int)
+        for key in settings.keys() & set(RATES):
+            number(settings[key], f"'{key}'", 0)
+        return Run(model, method, settings)

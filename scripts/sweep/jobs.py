@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Runs what is to be run within a budget of cores and memory.
+
+"""A run is a process of sparse-train in a folder of its own.
+
+The folder is the only state. One with a summary is done; one with a checkpoint
+is resumed; any other begins again. So a sweep that was killed at any moment
+goes on when it is called again. A lock, which the processes inherit, keeps two
+sweeps apart, and a sweep from the processes of a killed one; those end with it
+where `setpriv` (util-linux) is at hand.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import time
+
+POLL = 0.1
+LOCK_WAIT = 3.0  # seconds in which the processes of a killed sweep end
+
+
+class SweepError(Exception):
+    """A sentence about why a sweep cannot go on."""
+
+
+class Lock:
+    def __init__(self, folder):
+        self.file = open(folder / "lock", "w")
+        end = time.monotonic() + LOCK_WAIT
+        while True:
+            try:
+                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise SweepError(f"expected no other sweep to work in '{folder}', "
+                                     f"but got one") from None
+                time.sleep(POLL)
+
+
+def peak_memory(pid):
+    """Returns the most bytes that a process has held; 0 if it is gone."""
+    try:
+        with open(f"/proc/{pid}/status") as status:
+            for line in status:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def is_done(folder):
+    return (folder / "summary.json").exists()
+
+
+def steps_done(folder):
+    """Returns how many steps the metrics of a run speak of."""
+    try:
+        with open(folder / "metrics.jsonl", "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+            lines = file.read().split(b"\n")
+        return max(json.loads(line)["step"] for line in lines[-3:-1])
+    except (OSError, ValueError, KeyError):
+        return 0
+
+
+class Job:
+    """A run that is going."""
+
+    def __init__(self, run, folder, train, compiled, step, threads, lock):
+        self.run, self.folder = run, folder
+        self.steps = int(run.settings["steps"])
+        self.begin, self.first = time.monotonic(), None
+        folder.mkdir(parents=True, exist_ok=True)
+        resume = any(folder.glob("checkpoint-*.safetensors"))
+        settings = {**run.options(), "step": str(step), "run": str(folder),
+                    "compile.cache": str(compiled)}
+        command = [train, "--resume" if resume else "--overwrite"]
+        for key, value in settings.items():
+            command += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
+        if shutil.which("setpriv"):
+            command = ["setpriv", "--pdeathsig", "KILL", *command]
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        with open(folder / "log.txt", "w") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                env=environment, pass_fds=[lock.file.fileno()])
+        self.memory, self.killed = 0, None
+
+    def watch(self):
+        """Takes note of the memory and the steps so far."""
+        self.memory = max(self.memory, peak_memory(self.process.pid))
+        steps = steps_done(self.folder)
+        if self.first is None and steps:
+            self.first = (time.monotonic(), steps)
+        return steps
+
+    def seconds_left(self):
+        """Returns an estimate from the steps so far; none before there is one."""
+        steps = self.watch()
+        if self.first is None or steps <= self.first[1]:
+            return None
+        pace = (time.monotonic() - self.first[0]) / (steps - self.first[1])
+        return pace * (self.steps - steps)
+
+    def kill(self, reason):
+        self.killed = reason
+        self.process.kill()
+
+    def failure(self):
+        """Returns why the run failed, in one line."""
+        if self.killed:
+            return self.killed
+        lines = (self.folder / "log.txt").read_text(errors="replace").splitlines()
+        errors = [line for line in lines if line.startswith("error: ")]
+        if errors:
+            return errors[0]
+        code = self.process.returncode
+        return f"error: expected the run to succeed, but got " + (
+            f"signal {-code}" if code < 0 else f"exit status {code}")
+
+
+class Sweep:
+    """All runs of a grid, and what is known about how they go."""
+
+    def __init__(self, grid, folder, train, cores, threads, memory, report):
+        self.grid, self.folder, self.train = grid, folder, train
+        self.jobs_at_once = max(1, cores // threads)
+        self.threads, self.memory, self.report = threads, memory, report
+        self.going, self.failed = [], []
+        self.peaks, self.seconds = {}, {}  # by kind
+        self.waiting = [run for run in grid.runs if not is_done(self.path(run))]
+        for run in grid.runs:
+            if run not in self.waiting:
+                summary = json.loads((self.path(run) / "summary.json").read_text())
+                self.peaks[run.kind()] = summary["peak_memory"]
+                self.seconds[run.kind()] = summary["median_step_time"] * summary["steps"]
+
+    def path(self, run):
+        return self.folder / "runs" / run.folder()
+
+    def step(self, model):
+        """Returns the model's step as a file that sparse-train reads."""
+        if model.step.suffix != ".gz":
+            return model.step
+        path = self.folder / "steps" / f"{model.digest}-{model.step.stem}"
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            temporary = path.with_suffix(".tmp")
+            temporary.write_bytes(model.content)
+            temporary.rename(path)
+        return path
+
+    def need(self, run):
+        """Returns the memory that a run needs: what one of its kind took, or an
+        equal share of the budget where none has run."""
+        return self.peaks.get(run.kind(), self.memory // self.jobs_at_once)
+
+    def next_run(self):
+        """Returns the first waiting run that may start now."""
+        if len(self.going) >= self.jobs_at_once:
+            return None
+        held = sum(max(job.memory, self.need(job.run)) for job in self.going)
+        # Of runs that compile the same step, one goes first.
+        compiling = {job.run.kind() for job in self.going if job.first is None}
+        for run in self.waiting:
+            fits = held + self.need(run) <= self.memory or not self.going
+            if fits and run.kind() not in compiling:
+                return run
+        return None
+
+    def seconds_left(self):
+        """Returns an estimate of the time to the end; none before there is one."""
+        if not self.seconds:
+            return None
+        mean = sum(self.seconds.values()) / len(self.seconds)
+        total = sum(self.seconds.get(run.kind(), mean) for run in self.waiting)
+        for job in self.going:
+            left = job.seconds_left()
+            total += self.seconds.get(job.run.kind(), mean) if left is None else left
+        return total / self.jobs_at_once
+
+    def finish(self, job):
+        self.going.remove(job)
+        kind = job.run.kind()
+        self.peaks[kind] = max(job.memory, self.peaks.get(kind, 0))
+        if job.process.returncode == 0 and is_done(job.folder):
+            self.seconds[kind] = time.monotonic() - job.begin
+            self.report.finished(self, job)
+        else:
+            self.failed.append(job)
+            self.report.failed(self, job)
+
+    def execute(self, lock):
+        """Runs everything; returns once all is done or has failed."""
+        try:
+            while self.waiting or self.going:
+                while run := self.next_run():
+                    self.waiting.remove(run)
+                    self.going.append(Job(run, self.path(run), self.train,
+                                          self.folder / "compiled", self.step(run.model),
+                                          self.threads, lock))
+                    self.report.started(self, self.going[-1])
+                time.sleep(POLL)
+                for job in list(self.going):
+                    if job.process.poll() is not None:
+                        self.finish(job)
+                        continue
+                    job.watch()
+                    if job.memory > self.memory:
+                        job.kill(f"error: expected the run to fit into the memory budget of "
+                                 f"{self.memory >> 20} MiB, but got {job.memory >> 20} MiB")
+                self.report.progress(self)
+        finally:
+            for job in self.going:
+                job.process.kill()
+            for job in self.going:
+                job.process.wait()

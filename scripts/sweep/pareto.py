@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Draws the groups of a sweep: loss against FLOPs and against time.
+
+import math
+from xml.sax.saxutils import escape
+
+from sweep.results import frontier
+
+# In pixels: two panels side by side over one vertical axis, a legend above.
+WIDTH, HEIGHT, TOP, BOTTOM = 960, 520, 78, 450
+PANELS = [("flops", "training FLOPs (10¹²)", 74, 496), ("time", "training time (s)", 520, 942)]
+GREY, GRID, INK = "#666", "#e6e6e6", "#222"
+# Colours that remain apart for the colour-blind (Okabe and Ito).
+COLORS = {"dense": "#222222", "static": "#0072b2", "dynamic": "#d55e00"}
+MORE_COLORS = ["#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
+# Outlines around (0, 0), at most 1 from it.
+SHAPES = {
+    "circle": None,
+    "triangle": [(0, -1.1), (1, 0.75), (-1, 0.75)],
+    "square": [(-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)],
+    "diamond": [(0, -1.2), (1.2, 0), (0, 1.2), (-1.2, 0)],
+    "star": [(r * math.sin(math.pi * i / 5), -r * math.cos(math.pi * i / 5))
+             for i, r in enumerate([1.25, 0.55] * 5)],
+}
+
+
+def log_ticks(low, high):
+    """Returns round numbers on a logarithmic axis, about four or more."""
+    ticks = []
+    for digits in ([1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 7]):
+        ticks = [d * 10.0**e for e in range(math.floor(math.log10(low)),
+                                            math.ceil(math.log10(high)) + 1)
+                 for d in digits if low <= d * 10.0**e <= high]
+        if len(ticks) >= 4:
+            return ticks
+    # Less than a factor of about three: steps that are even.
+    unit = 10 ** math.floor(math.log10((high - low) / 4))
+    step = next(unit * m for m in (1, 2, 5, 10) if (high - low) / (unit * m) <= 6)
+    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def span(intervals):
+    """Returns the ends of an axis that holds the intervals, with a margin."""
+    low, high = min(i[0] for i in intervals), max(i[1] for i in intervals)
+    margin = max(math.log(high / low) * 0.08, 0.01)
+    return low * math.exp(-margin), high * math.exp(margin)
+
+
+class Axis:
+    """A logarithmic axis from pixel `begin` to `end`."""
+
+    def __init__(self, intervals, begin, end):
+        self.low, self.high = span(intervals)
+        self.begin, self.end = begin, end
+
+    def __call__(self, value):
+        share = math.log(value / self.low) / math.log(self.high / self.low)
+        return self.begin + (self.end - self.begin) * share
+
+    def ticks(self):
+        return log_ticks(self.low, self.high)
+
+
+class Picture:
+    def __init__(self):
+        self.parts = []
+
+    def text(self, x, y, text, anchor="start", color=GREY, extra=""):
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
+                          f'fill="{color}"{extra}>{escape(text)}</text>')
+
+    def line(self, points, color, width=1.0, extra=""):
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" '
+                          f'stroke-width="{width}"{extra}/>')
+
+    def marker(self, x, y, shape, color, size=5.0):
+        style = f'fill="{color}" stroke="white" stroke-width="1"'
+        if SHAPES[shape] is None:
+            self.parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" {style}/>')
+            return
+        points = " ".join(f"{x + size * a:.1f},{y + size * b:.1f}" for a, b in SHAPES[shape])
+        self.parts.append(f'<polygon points="{points}" {style}/>')
+
+
+def interval(group, name):
+    mean, deviation = group.mean(name), group.deviation(name)
+    return max(mean - deviation, mean * 0.01), mean + deviation
+
+
+def styles(groups):
+    """Returns the colour of each method and the marker of each block."""
+    methods = dict.fromkeys(group.labels["method"] for group in groups)
+    others = [name for name in methods if name not in COLORS]
+    colors = {name: COLORS.get(name) or MORE_COLORS[others.index(name) % len(MORE_COLORS)]
+              for name in methods}
+    blocks = dict.fromkeys(group.labels["block"] for group in groups if group.labels["block"])
+    blocks = sorted(blocks, key=lambda block: [int(n) for n in block.split("x")])
+    shapes = {"": "star", **{block: ["circle", "triangle", "square", "diamond"][i % 4]
+                             for i, block in enumerate(blocks)}}
+    return colors, shapes
+
+
+def draw_panel(picture, groups, panel, y, colors, shapes):
+    name, label, left, right = panel
+    x = Axis([interval(group, name) for group in groups], left, right)
+    for value in y.ticks():
+        picture.line([(left, y(value)), (right, y(value))], GRID)
+    for value in x.ticks():
+        picture.line([(x(value), TOP), (x(value), BOTTOM)], GRID)
+        picture.text(x(value), BOTTOM + 18, f"{value:g}", "middle")
+    picture.line([(left, TOP), (left, BOTTOM), (right, BOTTOM)], GREY)
+    picture.text((left + right) / 2, BOTTOM + 40, label, "middle", INK)
+
+    # The frontier: nothing is known below and left of its steps.
+    best = frontier(groups, name)
+    steps = [(x(best[0].mean(name)), TOP)]
+    for group in best:
+        steps += [(x(group.mean(name)), steps[-1][1]),
+                  (x(group.mean(name)), y(group.mean("held_out")))]
+    steps.append((right, steps[-1][1]))
+    picture.line(steps, "#b0b0b0", 2.5, ' stroke-linejoin="round" stroke-dasharray="7 4"')
+
+    # A thin line joins what differs in the model or the density alone.
+    series = {}
+    for group in groups:
+        key = tuple(v for k, v in group.labels.items() if k not in ("model", "density"))
+        series.setdefault(key, []).append(group)
+    for members in series.values():
+        members = sorted(members, key=lambda group: group.mean(name))
+        picture.line([(x(g.mean(name)), y(g.mean("held_out"))) for g in members],
+                     colors[members[0].labels["method"]], 1, ' stroke-opacity="0.35"')
+    for group in groups:
+        color = colors[group.labels["method"]]
+        px, py = x(group.mean(name)), y(group.mean("held_out"))
+        low, high = map(y, interval(group, "held_out"))
+        picture.line([(px, low), (px, high)], color, 1.3)
+        for end in (low, high):
+            picture.line([(px - 3, end), (px + 3, end)], color, 1.3)
+        picture.marker(px, py, shapes[group.labels["block"]], color)
+
+    # Each cloud of points of a model and a density gets its name once.
+    clouds = {}
+    for group in groups:
+        dense = group.labels["method"] == "dense"
+        words = group.labels["model"] + ("" if dense else f" {float(group.labels['density']):g}")
+        clouds.setdefault(words, []).append(group)
+    if len(clouds) > 1:
+        for words, members in clouds.items():
+            lowest = max(members, key=lambda g: y(g.mean("held_out")))
+            middle = sum(x(g.mean(name)) for g in members) / len(members)
+            under = max(map(y, interval(lowest, "held_out"))) + 18
+            picture.text(middle, min(under, BOTTOM - 4), words, "middle", GREY,
+                         ' font-size="11" stroke="white" stroke-width="3" paint-order="stroke"')
+
+
+def draw_legend(picture, groups, colors, shapes):
+    x = PANELS[0][2]
+    for method, color in colors.items():
+        picture.marker(x + 5, 25, "star" if method == "dense" else "circle", color)
+        picture.text(x + 15, 29, method, color=color, extra=' font-weight="bold"')
+        x += 30 + 8.5 * len(method)
+    x += 16
+    for block, shape in shapes.items():
+        if block:
+            picture.marker(x + 5, 25, shape, GREY)
+            words = f"block {block}" if "x" in block else f"b = {block}"
+            picture.text(x + 15, 29, words)
+            x += 34 + 7 * len(words)
+    x += 8
+    picture.line([(x, 25), (x + 28, 25)], "#b0b0b0", 2.5, ' stroke-dasharray="7 4"')
+    picture.text(x + 34, 29, "frontier")
+    if any(len(group.runs) > 1 for group in groups):
+        picture.text(PANELS[0][2], 54, "means over seeds; bars are their standard deviation; "
+                     "all axes logarithmic", extra=' font-size="12"')
+    else:
+        picture.text(PANELS[0][2], 54, "all axes logarithmic", extra=' font-size="12"')
+
+
+def plot(groups):
+    """Returns the SVG of the groups."""
+    picture = Picture()
+    colors, shapes = styles(groups)
+    y = Axis([interval(group, "held_out") for group in groups], BOTTOM, TOP)
+    draw_legend(picture, groups, colors, shapes)
+    for panel in PANELS:
+        draw_panel(picture, groups, panel, y, colors, shapes)
+    left = PANELS[0][2]
+    for value in y.ticks():
+        picture.text(left - 8, y(value) + 4, f"{value:g}", "end")
+    middle = (TOP + BOTTOM) / 2
+    picture.text(20, middle, "held-out loss (nats per token)", "middle", INK,
+                 f' transform="rotate(-90 20 {middle})"')
+    body = "\n".join(picture.parts)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
+            f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="13">\n'
+            f'<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n')
