@@ -21,6 +21,7 @@ unigram_step = os.path.join(config.test_source_root, "Tools", "Inputs", "unigram
 config.substitutions.append(
     ("%build_step", f"{config.c_compiler} -shared -fPIC -O1 {unigram_step} -lm")
 )
+config.substitutions.append(("%build_library", f"{config.c_compiler} -shared -fPIC"))
 
 llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
 llvm_config.with_environment("PATH", os.path.join(config.bsr_obj_root, "bin"), append_path=True)

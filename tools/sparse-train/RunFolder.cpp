@@ -4,18 +4,16 @@
 
 #include "RunFolder.h"
 #include "Support.h"
+#include "Tracker.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
-#include <sstream>
 #include <sys/file.h>
 #include <unistd.h>
 
 using namespace bsr;
-using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 RunFolder::RunFolder(const std::string &path) : path(path) {
@@ -30,7 +28,7 @@ RunFolder::RunFolder(const std::string &path) : path(path) {
 
 RunFolder::~RunFolder() { close(descriptor); }
 
-bool RunFolder::holdsRun() const { return fs::exists(path / "metrics.jsonl"); }
+bool RunFolder::holdsRun() const { return Tracker::holdsRun(path); }
 
 /// Calls `visit(path)` for every file of a checkpoint in `folder`, also
 /// one that is unfinished or damaged.
@@ -42,14 +40,13 @@ static void forEachCheckpointFile(const fs::path &folder, Visit visit) {
 }
 
 void RunFolder::clear() const {
-  // The metrics go last: while they are there, the folder holds a run.
   std::vector<fs::path> files;
   forEachCheckpointFile(path,
                         [&](const fs::path &file) { files.push_back(file); });
   for (const fs::path &file : files)
     fs::remove(file);
   fs::remove(path / "summary.json");
-  fs::remove(path / "metrics.jsonl");
+  Tracker::clear(path);
 }
 
 void RunFolder::write(const char *name, const std::string &text) const {
@@ -91,47 +88,4 @@ void RunFolder::setAsideAfter(const std::string &newest) const {
     fs::remove(file);
   for (const fs::path &file : later)
     fs::rename(file, file.string() + ".damaged");
-}
-
-std::vector<ordered_json> RunFolder::openMetrics(int64_t last) {
-  std::string file = path / "metrics.jsonl";
-  std::vector<ordered_json> kept;
-  std::string text;
-  std::istringstream lines(holdsRun() ? readFile(file, "metrics") : "");
-  for (std::string line; std::getline(lines, line);) {
-    ordered_json entry = ordered_json::parse(line, nullptr, false);
-    if (!entry.is_object() || !entry["step"].is_number_integer() ||
-        entry["step"] > last)
-      break;
-    kept.push_back(entry);
-    text += line + "\n";
-  }
-  int64_t end = kept.empty() ? -1 : kept.back()["step"].get<int64_t>();
-  if (end < last)
-    std::fprintf(stderr,
-                 "warning: expected metrics up to step %lld in '%s', but got "
-                 "them up to step %lld; the lines between are lost\n",
-                 (long long)last, file.c_str(), (long long)end);
-  writeFile(file, "metrics", {text});
-  metrics.open(file, std::ios::app);
-  return kept;
-}
-
-void RunFolder::addMetrics(const ordered_json &entry) {
-  metrics << entry.dump() << std::endl;
-  if (!metrics)
-    fail("expected metrics '", (path / "metrics.jsonl").string(),
-         "' to be writable, but got: ", std::strerror(errno));
-}
-
-void RunFolder::flushMetrics() const {
-  std::string file = path / "metrics.jsonl";
-  int number = open(file.c_str(), O_WRONLY | O_CLOEXEC);
-  bool isFlushed = number >= 0 && fsync(number) == 0;
-  int reason = errno;
-  if (number >= 0)
-    close(number);
-  if (!isFlushed)
-    fail("expected metrics '", file,
-         "' to be writable, but got: ", std::strerror(reason));
 }

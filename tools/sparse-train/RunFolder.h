@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The folder of a training run: what was measured, and the checkpoints.
+// The folder of a training run: the checkpoints, and what was measured.
 
 #ifndef BSR_TOOLS_SPARSETRAIN_RUNFOLDER_H
 #define BSR_TOOLS_SPARSETRAIN_RUNFOLDER_H
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -28,6 +26,7 @@ public:
   bool holdsRun() const;
   /// Removes the run that the folder holds.
   void clear() const;
+  const std::filesystem::path &folder() const { return path; }
   /// Writes the file `name`.
   void write(const char *name, const std::string &text) const;
 
@@ -41,19 +40,9 @@ public:
   /// others to "<name>.damaged", and removes what a killed run left unfinished.
   void setAsideAfter(const std::string &newest) const;
 
-  /// Begins the metrics, or goes on after the line of step `last`: what follows
-  /// is dropped. Returns the lines that stay.
-  std::vector<nlohmann::ordered_json> openMetrics(int64_t last);
-  /// Adds a line to the metrics.
-  void addMetrics(const nlohmann::ordered_json &entry);
-  /// Returns once the metrics are on the device: a checkpoint that survives a
-  /// power cut finds the lines of its steps.
-  void flushMetrics() const;
-
 private:
   std::filesystem::path path;
   int descriptor;
-  std::ofstream metrics;
 };
 
 } // namespace bsr

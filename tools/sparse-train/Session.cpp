@@ -49,6 +49,12 @@ const Buffer *Session::findRole(const std::string &role) const {
   return found == all.end() ? nullptr : &*found;
 }
 
+bsr_pattern_view Session::pattern(int64_t index) const {
+  bsr_pattern_view view;
+  check(bsr_session_get_pattern(session.get(), index, &view));
+  return view;
+}
+
 void Session::initialize() { check(bsr_session_initialize(session.get())); }
 void Session::run() { check(bsr_session_run(session.get())); }
 void Session::snapshot() { check(bsr_session_snapshot(session.get())); }

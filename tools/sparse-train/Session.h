@@ -36,6 +36,9 @@ public:
   /// The first buffer with this role, or null.
   const Buffer *findRole(const std::string &role) const;
 
+  /// Pattern `index` as it stands.
+  bsr_pattern_view pattern(int64_t index) const;
+
   void initialize();
   void run();
   void snapshot();

@@ -7,7 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <vector>
+#include <set>
+#include <sstream>
 
 using namespace bsr;
 
@@ -92,4 +93,44 @@ std::string bsr::describeTimers(const bsr_step *step) {
   std::string text = head + describe(byKind, total, runs, byKind.size());
   std::snprintf(head, sizeof(head), "  %-16s %-16s\n", "kernel", "kind");
   return text + head + describe(kernels, total, runs, numKernels);
+}
+
+/// An update of a parameter is element by element, and works on at least three
+/// buffers of its shape: the parameter, its gradient and the next value.
+PhaseTimes::PhaseTimes(const Session &session) : step(session.step()) {
+  std::set<std::string> parameters;
+  for (const Buffer &buffer : session.buffers()) {
+    if (buffer.role != "param" || buffer.shape.empty())
+      continue;
+    std::string type;
+    for (int64_t extent : buffer.shape)
+      type += std::to_string(extent) + "x";
+    parameters.insert(type + bsr_type_name(buffer.type));
+  }
+  for (int64_t i = 0; i < bsr_step_num_timers(step); ++i) {
+    bsr_timer_info timer;
+    bsr_step_timer(step, i, &timer);
+    std::map<std::string, int> uses;
+    bool updates = false;
+    std::istringstream operands(timer.operands);
+    for (std::string operand; operands >> operand;)
+      updates |= parameters.count(operand) && ++uses[operand] >= 3;
+    isOptimizer.push_back(updates && timer.kind == std::string("elementwise"));
+  }
+}
+
+void PhaseTimes::start() {
+  for (bool ofOptimizer : {false, true})
+    before[ofOptimizer] = seconds(ofOptimizer);
+}
+
+double PhaseTimes::seconds(bool ofOptimizer) const {
+  int64_t nanoseconds = 0;
+  for (size_t i = 0; i < isOptimizer.size(); ++i) {
+    bsr_timer_info timer;
+    bsr_step_timer(step, i, &timer);
+    if (isOptimizer[i] == ofOptimizer)
+      nanoseconds += timer.nanoseconds;
+  }
+  return nanoseconds * 1e-9;
 }

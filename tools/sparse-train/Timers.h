@@ -5,15 +5,37 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_TIMERS_H
 #define BSR_TOOLS_SPARSETRAIN_TIMERS_H
 
-#include "bsr/runtime.h"
+#include "Session.h"
 
 #include <string>
+#include <vector>
 
 namespace bsr {
 
 /// Tables of what `step`, compiled with timers, took since it was loaded or its
 /// timers were reset: by kind of work, then the kernels that took the most.
 std::string describeTimers(const bsr_step *step);
+
+/// What a step, compiled with timers, takes: its optimizer, and everything
+/// else, which is the forward and backward pass.
+class PhaseTimes {
+public:
+  explicit PhaseTimes(const Session &session);
+
+  /// False for a step without timers.
+  bool known() const { return !isOptimizer.empty(); }
+  /// Seconds since `start`.
+  void start();
+  double optimizer() const { return seconds(true) - before[true]; }
+  double forwardBackward() const { return seconds(false) - before[false]; }
+
+private:
+  double seconds(bool ofOptimizer) const;
+
+  const bsr_step *step;
+  std::vector<bool> isOptimizer; // of each timer
+  double before[2] = {};
+};
 
 } // namespace bsr
 

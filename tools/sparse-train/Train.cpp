@@ -5,6 +5,7 @@
 #include "Train.h"
 #include "Batch.h"
 #include "Compile.h"
+#include "Host.h"
 #include "Progress.h"
 #include "Resume.h"
 #include "RunFolder.h"
@@ -12,12 +13,13 @@
 #include "Support.h"
 #include "Timers.h"
 #include "Tokens.h"
+#include "Tracker.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -59,15 +61,6 @@ static bool isDue(int64_t step, int64_t every) {
 static double secondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
       .count();
-}
-
-/// The most memory that this process has held, in bytes.
-static int64_t peakMemory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.rfind("VmHWM:", 0) == 0)
-      return std::stoll(line.substr(6)) * 1024;
-  return 0;
 }
 
 static double median(std::vector<double> values) {
@@ -134,12 +127,17 @@ public:
         batcher(session, tokens, config.embedding, config.maskingFraction,
                 config.seed),
         rate(session.findRole("lr")), stepSeed(session.findRole("seed")),
-        stepNumber(session.findRole("step")), loss(session.findRole("loss")) {
+        stepNumber(session.findRole("step")), loss(session.findRole("loss")),
+        phases(session) {
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");
     if (timers && !bsr_step_num_timers(session.step()))
       fail("expected a step compiled with --timers, but got '", config.step,
            "', which has none");
+    for (const Buffer &buffer : session.buffers())
+      if (constexpr std::string_view prefix = "metrics.";
+          buffer.elements == 1 && buffer.name.rfind(prefix, 0) == 0)
+        results.emplace(buffer.name.substr(prefix.size()), Scalar(&buffer));
     countBlocks();
     if (existing == Existing::Refuse && folder.holdsRun())
       fail("expected run folder '", config.run,
@@ -153,14 +151,19 @@ public:
     if (!goesOn)
       session.initialize();
     folder.write("config.yaml", toYAML(config));
-    for (const ordered_json &entry : folder.openMetrics(done() ? done() : -1))
+    tracker.emplace(folder.folder(), session, config.steps);
+    for (const ordered_json &entry : tracker->kept())
       record(entry);
   }
 
   void train() {
     describe();
-    if (done() == 0)
-      measure({{"step", 0}, {"held_out", heldOutLoss()}});
+    if (done() == 0) {
+      ordered_json entry = {{"step", 0}};
+      measureHeldOut(entry);
+      tracker->describePatterns(entry, /*updated=*/false);
+      measure(entry);
+    }
     {
       Progress progress("train", config.steps, config.logEvery, done());
       while (done() < config.steps) {
@@ -203,17 +206,23 @@ private:
     return loss.get();
   }
 
-  /// The mean loss on the held-out batches; the state is left as it was.
-  double heldOutLoss() {
+  /// Adds the mean loss on the held-out batches, and that of the step's other
+  /// results, to `entry`; the state is left as it was.
+  void measureHeldOut(ordered_json &entry) {
     int64_t step = done();
     double sum = 0;
+    std::map<std::string, double> sums;
     session.snapshot();
     for (int64_t batch = 0; batch < config.heldOutBatches; ++batch) {
       batcher.fillHeldOut(batch, config.heldOutBatches);
       sum += runStep(step, 0);
+      for (const auto &[name, result] : results)
+        sums[name] += result.get();
       session.restore();
     }
-    return sum / config.heldOutBatches;
+    entry["held_out"] = sum / config.heldOutBatches;
+    for (const auto &[name, sum] : sums)
+      entry["held_out_" + name] = sum / config.heldOutBatches;
   }
 
   /// One step and what is due after it. Returns a line about it.
@@ -222,6 +231,8 @@ private:
     double stepRate = learningRate(config, step);
     auto start = std::chrono::steady_clock::now();
     batcher.fillTrain(step);
+    double batchTime = secondsSince(start);
+    phases.start();
     double stepLoss = runStep(step, stepRate);
     double time = secondsSince(start);
     ++step;
@@ -233,7 +244,14 @@ private:
                           {"loss", stepLoss},
                           {"lr", stepRate},
                           {"step_time", time},
-                          {"tokens_per_s", batcher.tokensPerBatch() / time}};
+                          {"tokens_per_s", batcher.tokensPerBatch() / time},
+                          {"batch_time", batchTime}};
+    if (phases.known()) {
+      entry["forward_backward_time"] = phases.forwardBackward();
+      entry["optimizer_time"] = phases.optimizer();
+    }
+    for (const auto &[name, result] : results)
+      entry[name] = result.get();
     bool canChange = staticPatterns < bsr_step_num_patterns(session.step());
     if (std::optional<double> drop = dropFraction(config, step);
         drop && canChange) {
@@ -241,15 +259,19 @@ private:
       int64_t pruned = session.updatePatterns(*drop);
       entry["update_time"] = secondsSince(start);
       entry["drop"] = *drop;
-      entry["pruned"] = pruned;
       entry["turnover"] = storedBlocks ? double(pruned) / storedBlocks : 0;
+      tracker->describePatterns(entry, /*updated=*/true);
     }
-    if (isDue(step, config.heldOutEvery) || step == config.steps)
-      entry["held_out"] = heldOutLoss();
+    if (isDue(step, config.heldOutEvery) || step == config.steps) {
+      measureHeldOut(entry);
+      entry["peak_memory"] = peakMemory();
+      entry["recompilations"] = session.counters().recompilations;
+    }
     measure(entry);
     if (isDue(step, config.checkpointEvery) || step == config.steps) {
-      folder.flushMetrics();
-      session.save(folder.checkpoint(step), describeRun(config, tokens));
+      tracker->flush();
+      session.save(folder.checkpoint(step),
+                   describeRun(config, tokens, tracker->save()));
       folder.removeOldCheckpoints(config.checkpointKeep);
     }
 
@@ -262,7 +284,7 @@ private:
   }
 
   void measure(const ordered_json &entry) {
-    folder.addMetrics(entry);
+    tracker->add(entry);
     record(entry);
   }
 
@@ -349,6 +371,11 @@ private:
   Session session;
   Batcher batcher;
   Scalar rate, stepSeed, stepNumber, loss;
+  /// The other results of the step that are a number, by their
+  /// names: "accuracy" for "metrics.accuracy".
+  std::map<std::string, Scalar> results;
+  PhaseTimes phases;
+  std::optional<Tracker> tracker;
   /// Blocks of all patterns: those that exist, and those that are stored.
   int64_t allBlocks = 0, storedBlocks = 0;
   int64_t staticPatterns = 0;

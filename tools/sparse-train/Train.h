@@ -20,9 +20,11 @@ enum class Existing {
 /// Trains as `config` says. The run folder receives
 ///
 ///     config.yaml                   the configuration, every key
-///     metrics.jsonl                 one line a step
 ///     checkpoint-<step>.safetensors the newest ones
 ///     summary.json                  at the end
+///
+/// and what a Tracker writes: metrics, the same for TensorBoard, pictures of
+/// patterns, and on which machines it ran.
 ///
 /// A resumed run goes on from its newest good checkpoint and is, bit for bit,
 /// the run that was never interrupted.

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Prints the metrics of a run without what a clock measured.
+# Prints the metrics of a run without what a clock or the system measured.
 
 import json
 import sys
 
-CLOCK = ("step_time", "tokens_per_s", "update_time")
+
+
+def is_measured(key):
+    return key.endswith("_time") or key in ("tokens_per_s", "peak_memory")
 
 
 def read(folder):
@@ -13,7 +16,7 @@ def read(folder):
     with open(f"{folder}/metrics.jsonl") as file:
         for line in file:
             entry = json.loads(line)
-            yield json.dumps({key: entry[key] for key in entry if key not in CLOCK})
+            yield json.dumps({key: entry[key] for key in entry if not is_measured(key)})
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 //
 //   loss = mean of -log softmax(bias)[label] + sum of |weight|, before the
 //   update bias -= lr * gradient;  moment += 1;  weight += lr * (seed, step)
-//   noise
+//   noise;  accuracy = share of labels that are the likeliest token
 //
 // The macros make steps that a driver must refuse.
 
@@ -69,7 +69,8 @@ const char bsr_step_manifest[] =
     BUFFER("state.w", "row_idx", "pattern", "i32", "[4]", OTHER PATTERN) ","
     BUFFER("state.w", "slot_t", "pattern", "i32", "[4]", OTHER PATTERN) ","
     BUFFER("loss", "output", LOSS_ROLE, "f32", "[]", OTHER) ","
-    BUFFER("state.counts", "dense", "state", "f32", "[3]", CARRIED("zeros")) EXTRA_BUFFER "],"
+    BUFFER("state.counts", "dense", "state", "f32", "[3]", CARRIED("zeros")) ","
+    BUFFER("metrics.accuracy", "output", "", "f32", "[]", OTHER) EXTRA_BUFFER "],"
     "\"patterns\": [{\"name\": \"state.w\", \"shape\": [8, 8], \"block\": [2, 2],"
     "\"slots\": 4, \"density\": 0.25, \"static\": false, \"weight\": 2, \"buffers\":"
     "{\"row_ptr\": 11, \"col_idx\": 12, \"slot\": 13,"
@@ -101,6 +102,11 @@ void bsr_step_run(void *const *buffers, void *arena) {
   for (int i = 0; i < SLOTS * BLOCK; ++i)
     loss += fabsf(w[i]);
   *(float *)buffers[17] = loss;
+
+  double right = 0;
+  for (int i = 0; i < B * P; ++i)
+    right += weights[i] * (bias[labels[i]] == largest);
+  *(float *)buffers[19] = right / total;
 
   double before[V];
   for (int v = 0; v < V; ++v)

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Asks Linux about the machine and this process.
+
+#include "Host.h"
+#include "bsr/runtime.h"
+
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <string>
+#include <sys/utsname.h>
+#include <thread>
+
+using namespace bsr;
+using nlohmann::ordered_json;
+
+/// What follows the colon in the first line of `path` that begins with `key`.
+static std::string lookUp(const char *path, const std::string &key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind(key, 0) == 0)
+      return line.substr(line.find_first_not_of(" \t", line.find(':') + 1));
+  return "";
+}
+
+int64_t bsr::peakMemory() {
+  return std::atoll(lookUp("/proc/self/status", "VmHWM").c_str()) * 1024;
+}
+
+ordered_json bsr::describeHost() {
+  utsname system = {};
+  uname(&system);
+  char now[32];
+  std::time_t seconds = std::time(nullptr);
+  std::strftime(now, sizeof(now), "%FT%TZ", std::gmtime(&seconds));
+  const char *threads = std::getenv("OMP_NUM_THREADS");
+  return {
+      {"started", now},
+      {"host", system.nodename},
+      {"system", std::string(system.sysname) + " " + system.release},
+      {"processor", lookUp("/proc/cpuinfo", "model name")},
+      {"threads",
+       threads ? threads : std::to_string(std::thread::hardware_concurrency())},
+      {"version", BSR_VERSION},
+      {"runtime_version", bsr_runtime_version()},
+      {"compiler", __VERSION__}};
+}

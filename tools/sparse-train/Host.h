@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the machine and this process are.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_HOST_H
+#define BSR_TOOLS_SPARSETRAIN_HOST_H
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+
+namespace bsr {
+
+/// The most memory that this process has held, in bytes.
+int64_t peakMemory();
+
+/// Time, host, system, processor, threads, and the versions of the program.
+nlohmann::ordered_json describeHost();
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSETRAIN_HOST_H

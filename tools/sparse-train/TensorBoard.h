@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Event files of TensorBoard.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_TENSORBOARD_H
+#define BSR_TOOLS_SPARSETRAIN_TENSORBOARD_H
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace bsr {
+
+/// Numbers by their names.
+using Scalars = std::vector<std::pair<std::string, double>>;
+
+/// A file of scalars that TensorBoard reads:
+///
+///     events.out.tfevents.<seconds since 1970>.<host>
+///
+/// It is a sequence of records (little-endian)
+///
+///     uint64   length
+///     uint32   checksum of the length
+///     char     event[length]      a protocol buffer, tensorflow.Event
+///     uint32   checksum of the event
+///
+/// whose checksum is a masked CRC-32C: ((crc >> 15) | (crc << 17)) +
+/// 0xa282ead8.
+class EventFile {
+public:
+  /// Begins a new file in `folder`. Events in older files from step `first` on
+  /// are void: they are those of an interrupted run that is repeated.
+  void open(const std::filesystem::path &folder, int64_t first);
+
+  /// Adds the numbers of one step, and flushes. Throws `Error` on failure.
+  void add(int64_t step, const Scalars &scalars);
+
+  /// Removes the event files of `folder`.
+  static void clear(const std::filesystem::path &folder);
+
+private:
+  void write(int64_t step, const std::string &fields);
+
+  std::string path;
+  std::ofstream file;
+};
+
+/// CRC-32C (Castagnoli) of `bytes`.
+uint32_t crc32c(std::string_view bytes);
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSETRAIN_TENSORBOARD_H

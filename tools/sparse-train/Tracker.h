@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a run records of itself.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_TRACKER_H
+#define BSR_TOOLS_SPARSETRAIN_TRACKER_H
+
+#include "JsonLines.h"
+#include "PatternHistory.h"
+#include "Session.h"
+#include "TensorBoard.h"
+
+#include <filesystem>
+
+namespace bsr {
+
+/// Writes into the folder of a run
+///
+///     metrics.jsonl          one line a step: everything that was measured
+///     events.out.tfevents.*  the same for TensorBoard
+///     patterns.jsonl         pictures of a few patterns, now and then
+///     sessions.jsonl         one line for each program that worked on the run:
+///                            its first step, when, where, which versions
+///
+/// A resumed run drops the lines behind its checkpoint; what TensorBoard has of
+/// these steps is declared void.
+class Tracker {
+public:
+  /// Begins with the session as it is, of a run of `steps` steps.
+  Tracker(const std::filesystem::path &folder, const Session &session,
+          int64_t steps);
+
+  /// The lines of the metrics that were there.
+  const std::vector<nlohmann::ordered_json> &kept() const { return lines; }
+
+  /// Adds a line to the metrics.
+  void add(const nlohmann::ordered_json &entry);
+
+  /// Adds what is known of the patterns to `entry`. To be called before the
+  /// first step, and after each update.
+  void describePatterns(nlohmann::ordered_json &entry, bool updated);
+
+  /// Returns once the lines are on the device: a checkpoint that survives a
+  /// power cut finds those of its steps.
+  void flush() const;
+
+  /// What a checkpoint must hold for a resumed run to record the same, under
+  /// "patterns" of its metadata.
+  nlohmann::ordered_json save() const { return history.save(); }
+
+  /// True if a run has begun in `folder`; removes what one has recorded.
+  static bool holdsRun(const std::filesystem::path &folder);
+  static void clear(const std::filesystem::path &folder);
+
+private:
+  void draw(int64_t step);
+
+  const Session &session;
+  int64_t steps;
+  std::vector<nlohmann::ordered_json> lines;
+  JsonLines metrics, pictures;
+  EventFile events;
+  PatternHistory history;
+  /// Pictures are drawn when another eighth of the run is over.
+  int64_t nextPicture = 0;
+};
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSETRAIN_TRACKER_H
