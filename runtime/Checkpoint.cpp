@@ -7,6 +7,7 @@
 #include "Hash.h"
 #include "Json.h"
 #include "Session.h"
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <set>
@@ -59,6 +60,15 @@ static std::vector<Tensor> listTensors(const bsr_session &session) {
     add(BSR_ROW_PTR, view.row_ptr, pattern.gridRows() + 1);
     add(BSR_COL_IDX, view.col_idx, view.blocks);
     add(BSR_SLOT, view.slot, view.blocks);
+    if (pattern.isStatic)
+      continue;
+    auto addBits = [&](const char *what, const uint64_t *bits, int64_t words) {
+      tensors.push_back(
+          {pattern.tensorName(what), BSR_I8, {8 * words}, bits, 8 * words});
+    };
+    const PatternHistory &history = session.histories[i];
+    addBits(everTensor, history.ever, PatternHistory::everWords(pattern));
+    addBits(newestTensor, history.newest, PatternHistory::newestWords(pattern));
   }
   std::sort(tensors.begin(), tensors.end(),
             [](const Tensor &a, const Tensor &b) {
@@ -172,6 +182,7 @@ private:
   void readMetadata();
   void readBuffers();
   void readPatterns();
+  void readHistory(const Pattern &pattern);
   void refuseOthers();
 
   /// A number of the metadata.
@@ -193,6 +204,7 @@ private:
   std::set<std::string> known = {"__metadata__"};
   std::vector<std::string_view> buffers; // those that are carried
   std::vector<Rows> patterns;
+  std::vector<std::array<std::string_view, 2>> histories; // ever, newest
 };
 } // namespace
 
@@ -319,7 +331,28 @@ void Checkpoint::readPatterns() {
          rows.slot != pattern.arrays[2]))
       fail(BSR_INVALID_CHECKPOINT, "expected the static pattern '",
            pattern.name, "' of this step, but got another one in ", where);
+    readHistory(pattern);
   }
+}
+
+/// Reads what a checkpoint before bsr_session_statistics does not hold.
+void Checkpoint::readHistory(const Pattern &pattern) {
+  auto &history = histories.emplace_back();
+  if (pattern.isStatic || !header.contains(pattern.tensorName(everTensor)))
+    return;
+  auto read = [&](const char *what, int64_t words, int64_t bits) {
+    std::string name = pattern.tensorName(what);
+    std::string_view data = readTensor(name, BSR_I8, {8 * words});
+    uint64_t last = 0;
+    std::memcpy(&last, data.end() - 8, 8);
+    if (bits % 64 && last >> bits % 64)
+      fail(BSR_INVALID_CHECKPOINT, "expected tensor '", name, "' of ", where,
+           " to hold ", bits, " bits, but got more");
+    return data;
+  };
+  history = {
+      read(everTensor, PatternHistory::everWords(pattern), pattern.allBlocks()),
+      read(newestTensor, PatternHistory::newestWords(pattern), pattern.slots)};
 }
 
 /// Fails if the checkpoint holds more than the session has a place for.
@@ -346,14 +379,16 @@ void Checkpoint::apply(bsr_session &target) {
     if (pattern.isStatic)
       continue;
     assignPattern(pattern, patterns[i].view(), target.indices(int64_t(i)));
-    target.hasPattern[i] = true;
   }
-  ++target.patternVersion;
+  target.patternsChanged();
   target.counters.seed = counters.seed;
   target.counters.steps = counters.steps;
   target.counters.pattern_updates = counters.pattern_updates;
   target.counters.blocks_pruned = counters.blocks_pruned;
   target.counters.blocks_regrown = counters.blocks_regrown;
+  for (size_t i = 0; i < patterns.size(); ++i)
+    if (!target.manifest().patterns[i].isStatic)
+      target.loadHistory(int64_t(i), histories[i][0], histories[i][1]);
   target.metadata.swap(metadata);
   target.sameStep = sameStep;
 }

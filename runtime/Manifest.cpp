@@ -12,9 +12,9 @@
 
 using namespace bsr;
 
-static constexpr const char *kindNames[] = {"dense",   "values", "row_ptr",
-                                            "col_idx", "slot",   "col_ptr",
-                                            "row_idx", "slot_t", "output"};
+static constexpr const char *kindNames[] = {
+    "dense",   "values",  "row_ptr", "col_idx", "slot",
+    "col_ptr", "row_idx", "slot_t",  "output",  "scores"};
 
 /// No address space is larger, and no sum of a few of these overflows.
 static constexpr int64_t mostBytes = int64_t(1) << 47;
@@ -84,7 +84,8 @@ static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns) {
     object.refuse("carried", std::string("false for the kind ") +
                                  bsr_kind_name(buffer.kind));
 
-  bool hasPattern = buffer.kind == BSR_VALUES || isIndices(buffer.kind);
+  bool hasPattern = buffer.kind == BSR_VALUES || isIndices(buffer.kind) ||
+                    buffer.kind == BSR_SCORES;
   if (!hasPattern && object.has("pattern"))
     object.refuse("pattern", std::string("left out for the kind ") +
                                  bsr_kind_name(buffer.kind));
@@ -103,12 +104,16 @@ static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns) {
 
   InitRule rule;
   buffer.init = object.has("init") ? object.text("init") : "";
-  if (object.has("init") && isIndices(buffer.kind))
+  if (object.has("init") &&
+      (isIndices(buffer.kind) || buffer.kind == BSR_SCORES))
     object.refuse("init", std::string("left out for the kind ") +
                               bsr_kind_name(buffer.kind));
   if (object.has("init") && !parseInitRule(buffer.init, buffer.type, rule))
     object.refuse("init", "zeros, ones, constant(c) or normal(s) for " +
                               std::string(bsr_type_name(buffer.type)));
+  buffer.arenaOffset = buffer.kind == BSR_SCORES
+                           ? object.integer("arena_offset", 0, mostBytes)
+                           : -1;
   return buffer;
 }
 
@@ -121,6 +126,8 @@ static std::vector<int64_t> shapeOf(const Pattern &pattern, bsr_kind kind) {
     return {pattern.gridRows() + 1};
   case BSR_COL_PTR:
     return {pattern.gridCols() + 1};
+  case BSR_SCORES:
+    return {pattern.gridRows(), pattern.gridCols()};
   default:
     return {pattern.slots};
   }
@@ -212,6 +219,27 @@ static std::string describe(const std::vector<int64_t> &shape) {
   return text + "]";
 }
 
+/// Checks the scores that are buffer `index`.
+static void checkScores(const JsonObject &object, const Manifest &manifest,
+                        int32_t index) {
+  const Buffer &buffer = manifest.buffers[index];
+  const Pattern &pattern = manifest.patterns[buffer.pattern];
+  if (manifest.scoreNorm.empty())
+    object.refuse("kind", "another one in a step without score_norm");
+  if (buffer.type != BSR_F32)
+    object.refuse("type", "f32 for the kind scores");
+  if (pattern.isStatic)
+    object.refuse("pattern", "one that is not static");
+  if (pattern.scores != index)
+    object.refuse("pattern", "one whose scores are buffer " +
+                                 std::to_string(pattern.scores));
+  if (buffer.arenaOffset % 64 ||
+      buffer.arenaOffset > manifest.arenaBytes - buffer.bytes)
+    object.refuse("arena_offset", "a multiple of 64 with room for " +
+                                      std::to_string(buffer.bytes) +
+                                      " bytes up to the arena's end");
+}
+
 /// Checks a buffer against its pattern, and the pattern against its buffer.
 static void checkBuffer(const JsonObject &object, const Manifest &manifest,
                         int32_t index) {
@@ -225,6 +253,10 @@ static void checkBuffer(const JsonObject &object, const Manifest &manifest,
   if (buffer.kind == BSR_VALUES) {
     if (!isFloat(buffer.type))
       object.refuse("type", "a floating-point type for the kind values");
+    return;
+  }
+  if (buffer.kind == BSR_SCORES) {
+    checkScores(object, manifest, index);
     return;
   }
   if (buffer.type != BSR_I32)
@@ -270,6 +302,8 @@ static void checkNames(const Manifest &manifest, const std::string &where) {
       refuse("patterns", pattern.name);
     for (bsr_kind kind : {BSR_ROW_PTR, BSR_COL_IDX, BSR_SLOT})
       tensors.insert(pattern.tensorName(kind));
+    for (const char *what : {everTensor, newestTensor})
+      tensors.insert(pattern.tensorName(what));
   }
   for (const Buffer &buffer : manifest.buffers) {
     if (!buffers.insert({buffer.kind, buffer.name}).second)
@@ -283,7 +317,7 @@ static void checkNames(const Manifest &manifest, const std::string &where) {
 static void checkMemory(const Manifest &manifest, const std::string &where) {
   int64_t bytes = manifest.arenaBytes;
   for (const Buffer &buffer : manifest.buffers)
-    if ((bytes += buffer.bytes) > mostBytes)
+    if (buffer.kind != BSR_SCORES && (bytes += buffer.bytes) > mostBytes)
       fail(BSR_INVALID_STEP, "expected the buffers and the arena of ", where,
            " to take at most 2^47 bytes, but got ", bytes, " by buffer '",
            buffer.name, "'");
@@ -318,6 +352,14 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
   for (size_t i = 0; i < patterns.size(); ++i)
     manifest.patterns.push_back(parsePattern(element(patterns, "pattern", i),
                                              int64_t(buffers.size()), where));
+  if (object.has("score_norm")) {
+    static constexpr const char *norms[] = {"l1", "l2", "linf"};
+    manifest.scoreNorm = norms[parseName(object, "score_norm", norms)];
+  }
+  for (size_t i = 0; i < buffers.size(); ++i)
+    if (const Buffer &buffer = manifest.buffers[i]; buffer.kind == BSR_SCORES)
+      if (int32_t &own = manifest.patterns[buffer.pattern].scores; own < 0)
+        own = int32_t(i);
   if (object.has("timers")) {
     const Json &timers = object.array("timers");
     for (size_t i = 0; i < timers.size(); ++i)

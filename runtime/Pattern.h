@@ -19,10 +19,12 @@ struct PatternIndices {
 };
 
 /// Working memory for any of a step's patterns, so that none is allocated
-/// later.
+/// later. Blocks are numbered row * grid columns + column.
 struct PatternScratch {
   double *norms;    // [blocks], in row order
-  int64_t *stored;  // [blocks] row * grid columns + column, rising
+  int64_t *stored;  // [blocks], rising
+  int64_t *kept;    // [blocks], rising: those that are not pruned
+  int32_t *pruned;  // [blocks], rising: places in `stored`
   int64_t *regrown; // [blocks], rising
   int32_t *freed;   // [blocks], slots
   uint64_t *marks;  // a bit for each block of the matrix, or for each slot
@@ -40,6 +42,8 @@ struct PatternScratch {
     }
     take(norms, slots);
     take(stored, slots);
+    take(kept, slots);
+    take(pruned, slots);
     take(regrown, slots);
     take(freed, slots);
     take(marks, marked / 64 + 1);
@@ -74,16 +78,31 @@ void chooseAbsent(const Pattern &pattern, const int64_t *stored, int64_t blocks,
 void makePattern(const Pattern &pattern, int64_t blocks, uint64_t seed,
                  const PatternIndices &indices, PatternScratch &scratch);
 
-/// Writes the L1 norm of each stored block of `weight` to `scratch.norms`;
-/// fails if one is NaN.
-void computeNorms(const Pattern &pattern, bsr_type type, const void *weight,
-                  const PatternIndices &indices, PatternScratch &scratch);
+/// Calls `visit` with the number of each block that is not in `stored`.
+template <typename Visit>
+void forEachAbsent(const Pattern &pattern, const int64_t *stored,
+                   int64_t blocks, Visit visit) {
+  int64_t next = 0;
+  for (int64_t k = 0; k < blocks; ++k, ++next)
+    for (; next < stored[k]; ++next)
+      visit(next);
+  for (int64_t all = pattern.allBlocks(); next < all; ++next)
+    visit(next);
+}
 
-/// Prunes and regrows by `scratch.norms`. Returns how many blocks; their slots
-/// are the first so many of `scratch.freed`.
-int64_t updatePattern(const Pattern &pattern, double drop, uint64_t seed,
-                      int64_t update, const PatternIndices &indices,
-                      PatternScratch &scratch);
+/// What an update did to a pattern. The blocks and their slots are the first
+/// so many of `regrown` and of `freed` of its scratch.
+struct PatternChange {
+  int64_t pruned, regrown;
+};
+
+/// Prunes and regrows as `rule` says by `scratch.norms` and, for RigL, by
+/// `scores`, one for each block of the matrix.
+PatternChange updatePattern(const Pattern &pattern,
+                            const bsr_pattern_update &rule, const float *scores,
+                            uint64_t seed, int64_t update,
+                            const PatternIndices &indices,
+                            PatternScratch &scratch);
 
 } // namespace bsr
 

@@ -1,137 +1,156 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Prunes the blocks of the lowest norm and regrows random ones in their slots.
+// Prunes the blocks of the lowest norm and regrows others in their slots.
 
-#include "Element.h"
-#include "Error.h"
 #include "Pattern.h"
-#include <cmath>
-#include <cstring>
+#include "Select.h"
 
 using namespace bsr;
 
-/// The bits of number `rank` (from 0) of `norms` in rising order; `below` is
-/// how many are lower. Radix selection on the bits, which order non-negative
-/// numbers as their values do.
-static uint64_t selectNorm(const double *norms, int64_t size, int64_t rank,
-                           int64_t &below) {
-  uint64_t prefix = 0, mask = 0;
-  below = 0;
-  for (int shift = 56; shift >= 0; shift -= 8) {
-    int64_t counts[256] = {};
-    for (int64_t k = 0; k < size; ++k) {
-      uint64_t bits;
-      std::memcpy(&bits, norms + k, sizeof bits);
-      if ((bits & mask) == prefix)
-        ++counts[bits >> shift & 255];
+namespace {
+/// An update of one pattern, step by step.
+class Update {
+public:
+  Update(const Pattern &pattern, const bsr_pattern_update &rule,
+         const PatternIndices &indices, PatternScratch &scratch)
+      : pattern(pattern), rule(rule), indices(indices), scratch(scratch),
+        blocks(indices.rowPtr[pattern.gridRows()]) {}
+
+  /// How many blocks the rule prunes.
+  int64_t count() const {
+    if (rule.method == BSR_STATIC)
+      return 0;
+    if (rule.method == BSR_GMP)
+      return std::max<int64_t>(blocks - rule.blocks, 0);
+    int64_t count = int64_t(rule.drop * double(blocks) + 0.5);
+    return rule.allow_return ? count
+                             : std::min(count, pattern.allBlocks() - blocks);
+  }
+
+  /// Chooses the `count` blocks of the lowest norm.
+  void prune(int64_t count) {
+    for (int64_t r = 0; r < pattern.gridRows(); ++r)
+      for (int32_t k = indices.rowPtr[r]; k < indices.rowPtr[r + 1]; ++k)
+        scratch.stored[k] = r * pattern.gridCols() + indices.colIdx[k];
+    auto forEach = [&](auto visit) {
+      for (int64_t k = 0; k < blocks; ++k)
+        visit(k);
+    };
+    auto keyAt = [&](int64_t k) { return keyOf(scratch.norms[k]); };
+    takeLowest(count, forEach, keyAt,
+               [&](int64_t k) { scratch.pruned[pruned++] = int32_t(k); });
+  }
+
+  /// Chooses as many blocks as are pruned, of those that may be stored next.
+  void regrow(const float *scores, uint64_t seed, int64_t update) {
+    int64_t *barred = scratch.stored, numBarred = blocks;
+    if (rule.allow_return) {
+      barred = scratch.kept;
+      numBarred = copyKept();
     }
-    uint64_t digit = 0;
-    for (; below + counts[digit] <= rank; ++digit)
-      below += counts[digit];
-    prefix |= digit << shift;
-    mask |= uint64_t(255) << shift;
-  }
-  return prefix;
-}
-
-/// Takes the `count` blocks of the lowest norm, of equal ones the first, out of
-/// `stored` and `slots`, and writes their slots to `freed`.
-static void prune(const double *norms, int64_t blocks, int64_t count,
-                  int64_t *stored, int32_t *slots, int32_t *freed) {
-  int64_t below;
-  uint64_t bits = selectNorm(norms, blocks, count - 1, below);
-  double threshold;
-  std::memcpy(&threshold, &bits, sizeof threshold);
-
-  int64_t ties = count - below;
-  int64_t kept = 0;
-  for (int64_t k = 0; k < blocks; ++k) {
-    if (norms[k] < threshold || (norms[k] == threshold && ties-- > 0)) {
-      *freed++ = slots[k];
-      continue;
+    regrown = pruned;
+    if (rule.method == BSR_SET) {
+      chooseAbsent(pattern, barred, numBarred, regrown,
+                   RandomStream(seed, "pattern", pattern.name), update,
+                   scratch.marks, scratch.regrown);
+    } else {
+      auto forEach = [&](auto visit) {
+        forEachAbsent(pattern, barred, numBarred, visit);
+      };
+      auto keyAt = [&](int64_t block) { return ~keyOf(scores[block]); };
+      int64_t *next = scratch.regrown;
+      takeLowest(regrown, forEach, keyAt,
+                 [&](int64_t block) { *next++ = block; });
     }
-    stored[kept] = stored[k];
-    slots[kept++] = slots[k];
+    if (rule.allow_return)
+      cancelReturned();
   }
-}
 
-/// Merges `regrown` blocks in `freed` slots into the `kept` blocks, from the
-/// back, so that no block is overwritten before it has moved.
-static void merge(int64_t kept, int64_t count, const int64_t *regrown,
-                  const int32_t *freed, int64_t *stored, int32_t *slots) {
-  for (int64_t place = kept + count - 1; count; --place) {
-    bool takesKept = kept && stored[kept - 1] > regrown[count - 1];
-    int64_t from = takesKept ? --kept : --count;
-    stored[place] = takesKept ? stored[from] : regrown[from];
-    slots[place] = takesKept ? slots[from] : freed[from];
+  /// Makes the pattern what was chosen.
+  PatternChange apply() {
+    int64_t kept = copyKept();
+    for (int64_t i = 0; i < pruned; ++i)
+      scratch.freed[i] = indices.slot[scratch.pruned[i]];
+    forEachKept([&](int64_t k, int64_t place) {
+      indices.slot[place] = indices.slot[k];
+    });
+    merge(kept);
+    buildViews(pattern, scratch.stored, kept + regrown, indices);
+    return {pruned, regrown};
   }
-}
 
-int64_t bsr::updatePattern(const Pattern &pattern, double drop, uint64_t seed,
-                           int64_t update, const PatternIndices &indices,
-                           PatternScratch &scratch) {
-  int64_t rows = pattern.gridRows(), cols = pattern.gridCols();
-  int64_t blocks = indices.rowPtr[rows];
-  int64_t count = std::min(int64_t(drop * double(blocks) + 0.5),
-                           pattern.allBlocks() - blocks);
+private:
+  /// Calls `visit(k, place)` for each stored block that is not pruned.
+  template <typename Visit>
+  void forEachKept(Visit visit) const {
+    int64_t skipped = 0;
+    for (int64_t k = 0; k < blocks; ++k) {
+      if (skipped < pruned && scratch.pruned[skipped] == k)
+        ++skipped;
+      else
+        visit(k, k - skipped);
+    }
+  }
+
+  int64_t copyKept() {
+    forEachKept([&](int64_t k, int64_t place) {
+      scratch.kept[place] = scratch.stored[k];
+    });
+    return blocks - pruned;
+  }
+
+  /// Blocks that are pruned and regrown at once stay as they are.
+  void cancelReturned() {
+    int64_t leftPruned = 0, leftRegrown = 0, i = 0;
+    for (int64_t j = 0; j < regrown; ++j) {
+      int64_t block = scratch.regrown[j];
+      for (; i < pruned && scratch.stored[scratch.pruned[i]] < block; ++i)
+        scratch.pruned[leftPruned++] = scratch.pruned[i];
+      if (i < pruned && scratch.stored[scratch.pruned[i]] == block)
+        ++i;
+      else
+        scratch.regrown[leftRegrown++] = block;
+    }
+    for (; i < pruned; ++i)
+      scratch.pruned[leftPruned++] = scratch.pruned[i];
+    pruned = leftPruned;
+    regrown = leftRegrown;
+  }
+
+  /// Merges the kept and the regrown blocks, whose slots are the freed ones,
+  /// from the back, so that no slot is overwritten before it has moved.
+  void merge(int64_t kept) {
+    for (int64_t place = kept + regrown - 1, j = regrown; place >= 0; --place) {
+      bool takesKept =
+          kept && (!j || scratch.kept[kept - 1] > scratch.regrown[j - 1]);
+      int64_t from = takesKept ? --kept : --j;
+      scratch.stored[place] =
+          takesKept ? scratch.kept[from] : scratch.regrown[from];
+      indices.slot[place] =
+          takesKept ? indices.slot[from] : scratch.freed[from];
+    }
+  }
+
+  const Pattern &pattern;
+  const bsr_pattern_update &rule;
+  const PatternIndices &indices;
+  PatternScratch &scratch;
+  int64_t blocks;
+  int64_t pruned = 0, regrown = 0; // how many are chosen
+};
+} // namespace
+
+PatternChange bsr::updatePattern(const Pattern &pattern,
+                                 const bsr_pattern_update &rule,
+                                 const float *scores, uint64_t seed,
+                                 int64_t update, const PatternIndices &indices,
+                                 PatternScratch &scratch) {
+  Update state(pattern, rule, indices, scratch);
+  int64_t count = state.count();
   if (count == 0)
-    return 0;
-
-  for (int64_t r = 0; r < rows; ++r)
-    for (int32_t k = indices.rowPtr[r]; k < indices.rowPtr[r + 1]; ++k)
-      scratch.stored[k] = r * cols + indices.colIdx[k];
-  chooseAbsent(pattern, scratch.stored, blocks, count,
-               RandomStream(seed, "pattern", pattern.name), update,
-               scratch.marks, scratch.regrown);
-  prune(scratch.norms, blocks, count, scratch.stored, indices.slot,
-        scratch.freed);
-  merge(blocks - count, count, scratch.regrown, scratch.freed, scratch.stored,
-        indices.slot);
-  buildViews(pattern, scratch.stored, blocks, indices);
-  return count;
-}
-
-/// Sum of |x|: element i goes to partial sum i mod 8, so that the order is
-/// fixed and yet leaves room for vectors.
-template <typename T>
-static double norm(const T *block, int64_t size) {
-  double sums[8] = {};
-  int64_t i = 0;
-  for (; i + 8 <= size; i += 8)
-    for (int lane = 0; lane < 8; ++lane)
-      sums[lane] += std::fabs(toDouble(block[i + lane]));
-  for (int lane = 0; i < size; ++i, ++lane)
-    sums[lane] += std::fabs(toDouble(block[i]));
-  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
-         ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
-template <typename T>
-static void computeNorms(const Pattern &pattern, const void *weight,
-                         const PatternIndices &indices, double *norms) {
-  int64_t size = pattern.blockRows * pattern.blockCols;
-  for (int64_t r = 0; r < pattern.gridRows(); ++r) {
-    for (int32_t k = indices.rowPtr[r]; k < indices.rowPtr[r + 1]; ++k) {
-      norms[k] =
-          norm(static_cast<const T *>(weight) + indices.slot[k] * size, size);
-      if (std::isnan(norms[k]))
-        fail(BSR_NOT_A_NUMBER, "expected numbers in block (", r, ", ",
-             indices.colIdx[k], ") of '", pattern.name, "', but got NaN");
-    }
-  }
-}
-
-void bsr::computeNorms(const Pattern &pattern, bsr_type type,
-                       const void *weight, const PatternIndices &indices,
-                       PatternScratch &scratch) {
-  switch (type) {
-  case BSR_F16:
-    return ::computeNorms<Half>(pattern, weight, indices, scratch.norms);
-  case BSR_BF16:
-    return ::computeNorms<BFloat>(pattern, weight, indices, scratch.norms);
-  case BSR_F64:
-    return ::computeNorms<double>(pattern, weight, indices, scratch.norms);
-  default:
-    return ::computeNorms<float>(pattern, weight, indices, scratch.norms);
-  }
+    return {0, 0};
+  state.prune(count);
+  if (rule.method != BSR_GMP)
+    state.regrow(scores, seed, update);
+  return state.apply();
 }

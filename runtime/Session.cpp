@@ -6,25 +6,51 @@
 #include "Element.h"
 #include "Error.h"
 #include <cstring>
+#include <omp.h>
 
 using namespace bsr;
+
+/// How many threads update patterns: one for each matrix, of the first eight.
+static size_t numUpdateThreads(const Manifest &manifest) {
+  size_t matrices = std::max<size_t>(1, manifest.patterns.size());
+  return std::min<size_t>({matrices, 8, size_t(omp_get_max_threads())});
+}
+
+/// Calls `take(pointer, elements)` for each part of the memory of `session`
+/// that the step does not know of.
+template <typename Take>
+static void forEachPart(bsr_session &session, Take take) {
+  const std::vector<Pattern> &patterns = session.manifest().patterns;
+  for (size_t thread = 0; thread <= session.moreScratch.size(); ++thread)
+    session.scratchOf(int(thread)).forEachPart(patterns, take);
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    take(session.histories[i].ever, PatternHistory::everWords(patterns[i]));
+    take(session.histories[i].newest, PatternHistory::newestWords(patterns[i]));
+  }
+}
 
 bsr_session::bsr_session(const bsr_step &step, uint64_t seed)
     : step(step), hasPattern(step.manifest.patterns.size()),
       stepsLoadedBefore(stepsLoaded()) {
   int64_t bytes = Memory::partBytes(manifest().arenaBytes);
   for (const Buffer &buffer : manifest().buffers)
-    bytes += Memory::partBytes(buffer.bytes);
-  scratch.forEachPart(manifest().patterns, [&](auto *&part, int64_t size) {
+    if (buffer.kind != BSR_SCORES)
+      bytes += Memory::partBytes(buffer.bytes);
+  moreScratch.resize(numUpdateThreads(manifest()) - 1);
+  histories.resize(manifest().patterns.size());
+  plainUpdates.resize(manifest().patterns.size());
+  forEachPart(*this, [&](auto *&part, int64_t size) {
     bytes += Memory::partBytes(size * int64_t(sizeof *part));
   });
 
   int64_t areas = Memory::areasTaken();
   area = Memory(bytes, "the buffers of the step");
-  for (const Buffer &buffer : manifest().buffers)
-    buffers.push_back(area.cut(buffer.bytes));
   arena = area.cut(manifest().arenaBytes);
-  scratch.forEachPart(manifest().patterns, [&](auto *&part, int64_t size) {
+  for (const Buffer &buffer : manifest().buffers)
+    buffers.push_back(buffer.kind == BSR_SCORES
+                          ? static_cast<char *>(arena) + buffer.arenaOffset
+                          : area.cut(buffer.bytes));
+  forEachPart(*this, [&](auto *&part, int64_t size) {
     using Pointer = std::remove_reference_t<decltype(part)>;
     part = static_cast<Pointer>(area.cut(size * int64_t(sizeof *part)));
   });
@@ -50,7 +76,7 @@ static void fill(const Buffer &buffer, void *data, const InitRule &rule,
 
 void bsr_session::initBuffer(int64_t index, const std::string &rule) {
   const Buffer &buffer = manifest().buffers[index];
-  if (isIndices(buffer.kind))
+  if (isIndices(buffer.kind) || buffer.kind == BSR_SCORES)
     fail(BSR_INVALID_ARGUMENT, "expected a buffer of other kind than ",
          bsr_kind_name(buffer.kind), ", but got '", buffer.name, "'");
   InitRule parsed;
@@ -106,6 +132,21 @@ bsr_status bsr_session_run(bsr_session *session) {
   return guarded([&] {
     requireArgument(session, "session");
     session->step.run(session->buffers.data(), session->arena);
+    session->hasScores = false;
+    ++session->counters.steps;
+  });
+}
+
+bsr_status bsr_session_run_scores(bsr_session *session) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    const bsr_step &step = session->step;
+    if (!step.runScores)
+      fail(BSR_INVALID_ARGUMENT,
+           "expected a step that was compiled with scores of blocks, but got '",
+           step.manifest.name, "', whose manifest has no score_norm");
+    step.runScores(session->buffers.data(), session->arena);
+    session->hasScores = true;
     ++session->counters.steps;
   });
 }
@@ -160,6 +201,7 @@ bsr_status bsr_session_restore(bsr_session *session) {
       std::memcpy(memory, copy, buffer.bytes);
     });
     session->counters.steps = session->copiedSteps;
+    session->hasScores = false;
   });
 }
 

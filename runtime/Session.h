@@ -9,6 +9,33 @@
 #include "Pattern.h"
 #include "Step.h"
 
+namespace bsr {
+/// What became of a pattern, beside itself.
+struct PatternHistory {
+  uint64_t *ever;   // a bit for each block of the matrix: was it ever stored?
+  uint64_t *newest; // a bit for each slot: was its block regrown by the last
+                    // update?
+  int64_t everStored = 0;
+  /// Of the last update; the newest blocks are those of the one before it.
+  int64_t pruned = 0, regrown = 0, newestBefore = 0, newestPruned = 0;
+
+  static int64_t everWords(const Pattern &pattern) {
+    return (pattern.allBlocks() + 63) / 64;
+  }
+  static int64_t newestWords(const Pattern &pattern) {
+    return (pattern.slots + 63) / 64;
+  }
+  /// Adds an update, whose blocks and slots are in `scratch`.
+  void record(const Pattern &pattern, const PatternChange &change,
+              const PatternScratch &scratch);
+  void addStored(int64_t block) {
+    uint64_t &word = ever[block / 64], bit = uint64_t(1) << (block % 64);
+    everStored += !(word & bit);
+    word |= bit;
+  }
+};
+} // namespace bsr
+
 struct bsr_session {
   bsr_session(const bsr_step &step, uint64_t seed);
 
@@ -21,14 +48,37 @@ struct bsr_session {
   void initBuffer(int64_t index, const std::string &rule);
   void makePattern(int64_t pattern, int64_t blocks);
   void setPattern(int64_t pattern, const bsr_pattern_view &view);
+  void takeLargest(int64_t pattern, int64_t blocks, bsr_norm norm,
+                   bsr_type type, const void *dense);
   void checkPatterns() const;
-  int64_t updatePatterns(double drop);
+  void updatePatterns(const bsr_pattern_update *updates);
 
   /// Fails unless `pattern` is the index of a pattern that is not static.
   void requireDynamic(int64_t pattern) const;
 
+  /// Makes BSR_MOST_BLOCKS their number; fails unless `pattern` has room for
+  /// `blocks` blocks.
+  void requireBlocks(const bsr::Pattern &pattern, int64_t &blocks) const;
+
   /// Zeroes the slots of a pattern in which no block lies.
   void zeroUnusedSlots(int64_t pattern);
+
+  /// Called wherever a pattern is another one than before.
+  void patternsChanged();
+
+  /// Makes the history of a pattern that of a checkpoint: bits as in
+  /// PatternHistory, or nothing of an old checkpoint.
+  void loadHistory(int64_t pattern, std::string_view ever,
+                   std::string_view newest);
+
+  /// Called where a pattern was made or set: its history begins with the
+  /// blocks it has, or goes on with them if the step has run.
+  void patternMade(int64_t pattern);
+
+  /// The memory to work with of a thread of an update.
+  bsr::PatternScratch &scratchOf(int thread) const {
+    return thread ? moreScratch[size_t(thread) - 1] : scratch;
+  }
 
   /// Zeroes slot `slot` of every buffer of values of `pattern`.
   void zeroSlot(const bsr::Pattern &pattern, int64_t slot);
@@ -38,6 +88,11 @@ struct bsr_session {
   std::vector<void *> buffers;
   void *arena;
   mutable bsr::PatternScratch scratch;
+  mutable std::vector<bsr::PatternScratch> moreScratch; // of further threads
+  std::vector<bsr::PatternHistory> histories;           // of all patterns
+  std::vector<bsr_pattern_update>
+      plainUpdates;             // of bsr_session_update_patterns
+  bool hasScores = false;       // whether those of the arena are the last run's
   std::vector<bool> hasPattern; // whether each pattern was made or set
 
   // The copy that `bsr_session_snapshot` keeps.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The patterns of a training run: made, set, checked and updated.
+// The patterns of a training run: made, set and checked.
 
-#include "Element.h"
 #include "Error.h"
 #include "Session.h"
 #include <cstring>
@@ -39,6 +38,11 @@ void bsr_session::requireDynamic(int64_t pattern) const {
          manifest().patterns[pattern].name, "', which is static");
 }
 
+void bsr_session::patternsChanged() {
+  ++patternVersion;
+  hasScores = false;
+}
+
 void bsr_session::zeroSlot(const Pattern &pattern, int64_t slot) {
   for (int32_t index : pattern.values) {
     int64_t bytes = manifest().buffers[index].bytes / pattern.slots;
@@ -57,19 +61,22 @@ void bsr_session::zeroUnusedSlots(int64_t index) {
       zeroSlot(pattern, slot);
 }
 
-void bsr_session::makePattern(int64_t index, int64_t blocks) {
-  const Pattern &pattern = manifest().patterns[index];
+void bsr_session::requireBlocks(const Pattern &pattern, int64_t &blocks) const {
   if (blocks == BSR_MOST_BLOCKS)
     blocks = pattern.mostBlocks();
   if (blocks < 0 || blocks > pattern.mostBlocks())
     fail(BSR_INVALID_ARGUMENT, "expected the blocks of pattern '", pattern.name,
          "' to be in [0, ", pattern.mostBlocks(), "], but got ", blocks);
+}
+
+void bsr_session::makePattern(int64_t index, int64_t blocks) {
+  const Pattern &pattern = manifest().patterns[index];
+  requireBlocks(pattern, blocks);
   if (pattern.isStatic)
     return;
   bsr::makePattern(pattern, blocks, counters.seed, indices(index), scratch);
   zeroUnusedSlots(index);
-  hasPattern[index] = true;
-  ++patternVersion;
+  patternMade(index);
 }
 
 void bsr_session::setPattern(int64_t index, const bsr_pattern_view &view) {
@@ -77,49 +84,13 @@ void bsr_session::setPattern(int64_t index, const bsr_pattern_view &view) {
   checkPattern(pattern, view, scratch);
   assignPattern(pattern, view, indices(index));
   zeroUnusedSlots(index);
-  hasPattern[index] = true;
-  ++patternVersion;
+  patternMade(index);
 }
 
 void bsr_session::checkPatterns() const {
   for (size_t i = 0; i < manifest().patterns.size(); ++i)
     if (!manifest().patterns[i].isStatic)
       checkPattern(manifest().patterns[i], view(int64_t(i)), scratch);
-}
-
-int64_t bsr_session::updatePatterns(double drop) {
-  if (!(drop >= 0 && drop <= 1))
-    fail(BSR_INVALID_ARGUMENT, "expected a drop fraction in [0, 1], but got ",
-         drop);
-  auto forEachDynamic = [&](auto visit) {
-    for (size_t i = 0; i < manifest().patterns.size(); ++i)
-      if (const Pattern &pattern = manifest().patterns[i]; !pattern.isStatic)
-        visit(pattern, indices(int64_t(i)));
-  };
-  auto rank = [&](const Pattern &pattern, const PatternIndices &own) {
-    computeNorms(pattern, manifest().buffers[pattern.weight].type,
-                 buffers[pattern.weight], own, scratch);
-  };
-  // Whatever can fail does so before the first change.
-  checkPatterns();
-  forEachDynamic(rank);
-
-  int64_t areas = Memory::areasTaken();
-  int64_t pruned = 0;
-  forEachDynamic([&](const Pattern &pattern, const PatternIndices &own) {
-    rank(pattern, own);
-    int64_t count = updatePattern(pattern, drop, counters.seed,
-                                  counters.pattern_updates + 1, own, scratch);
-    for (int64_t k = 0; k < count; ++k)
-      zeroSlot(pattern, scratch.freed[k]);
-    pruned += count;
-  });
-  ++patternVersion;
-  ++counters.pattern_updates;
-  counters.blocks_pruned += pruned;
-  counters.blocks_regrown += pruned;
-  counters.reallocations += Memory::areasTaken() - areas;
-  return pruned;
 }
 
 bsr_status bsr_session_make_pattern(bsr_session *session, int64_t pattern,
@@ -156,26 +127,4 @@ bsr_status bsr_session_check_patterns(const bsr_session *session) {
     requireArgument(session, "session");
     session->checkPatterns();
   });
-}
-
-bsr_status bsr_session_update_patterns(bsr_session *session, double drop,
-                                       int64_t *pruned) {
-  return guarded([&] {
-    requireArgument(session, "session");
-    int64_t count = session->updatePatterns(drop);
-    if (pruned)
-      *pruned = count;
-  });
-}
-
-double bsr_drop_fraction(bsr_schedule schedule, double drop, double t) {
-  t = std::min(std::max(t, 0.0), 1.0);
-  switch (schedule) {
-  case BSR_LINEAR:
-    return drop * (1 - t);
-  case BSR_COSINE:
-    return drop * cosHalfPi(t) * cosHalfPi(t);
-  default:
-    return drop;
-  }
 }

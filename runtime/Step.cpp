@@ -73,16 +73,23 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
            "', but got ", version);
     auto *text = static_cast<const char *>(
         findSymbol(library.get(), "bsr_step_manifest", path));
+    using Run = void (*)(void *const *, void *);
     void *run = findSymbol(library.get(), "bsr_step_run", path);
     Manifest manifest =
         parseManifest(text, "the manifest of '" + std::string(path) + "'");
     void *timers = manifest.timers.empty()
                        ? nullptr
                        : findSymbol(library.get(), "bsr_step_timers", path);
-    *step =
-        new bsr_step{std::move(manifest), text,
-                     reinterpret_cast<void (*)(void *const *, void *)>(run),
-                     static_cast<int64_t(*)[2]>(timers), std::move(library)};
+    void *runScores =
+        manifest.scoreNorm.empty()
+            ? nullptr
+            : findSymbol(library.get(), "bsr_step_run_scores", path);
+    *step = new bsr_step{std::move(manifest),
+                         text,
+                         reinterpret_cast<Run>(run),
+                         reinterpret_cast<Run>(runScores),
+                         static_cast<int64_t(*)[2]>(timers),
+                         std::move(library)};
     ++loaded;
   });
 }
@@ -111,6 +118,10 @@ int64_t bsr_step_num_patterns(const bsr_step *step) {
 
 int64_t bsr_step_arena_bytes(const bsr_step *step) {
   return step->manifest.arenaBytes;
+}
+
+const char *bsr_step_score_norm(const bsr_step *step) {
+  return step->manifest.scoreNorm.c_str();
 }
 
 int64_t bsr_step_num_products(const bsr_step *step, const char *kind) {

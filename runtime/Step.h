@@ -34,6 +34,7 @@ struct Buffer {
   int32_t pattern; // or -1
   int64_t elements;
   int64_t bytes;
+  int64_t arenaOffset; // of scores, where in the arena they lie
 };
 
 /// The index buffers of a pattern, in the order of their kinds.
@@ -42,6 +43,9 @@ inline bool isIndices(bsr_kind kind) {
 }
 inline constexpr bsr_kind indexKinds[] = {BSR_ROW_PTR, BSR_COL_IDX, BSR_SLOT,
                                           BSR_COL_PTR, BSR_ROW_IDX, BSR_SLOT_T};
+
+/// The tensors of a pattern's history in a checkpoint.
+inline constexpr const char *everTensor = "ever", *newestTensor = "newest";
 
 struct Pattern {
   std::string name;
@@ -53,6 +57,7 @@ struct Pattern {
   int32_t weight;
   int32_t indices[6];          // buffers, in the order of indexKinds
   std::vector<int32_t> values; // buffers whose slots the pattern assigns
+  int32_t scores = -1;         // buffer of the scores of blocks, or -1
   std::vector<int32_t>
       arrays[6]; // a static pattern, in the order of indexKinds
 
@@ -61,9 +66,13 @@ struct Pattern {
   int64_t allBlocks() const { return gridRows() * gridCols(); }
   int64_t mostBlocks() const { return std::min(slots, allBlocks()); }
 
-  /// Where the tensors of this pattern's row view stand in a checkpoint.
+  /// Where the tensors of this pattern, its row view and its history, stand in
+  /// a checkpoint.
   std::string tensorName(bsr_kind kind) const {
-    return name + ".bsr." + bsr_kind_name(kind);
+    return tensorName(bsr_kind_name(kind));
+  }
+  std::string tensorName(const char *what) const {
+    return name + ".bsr." + what;
   }
 };
 
@@ -78,6 +87,7 @@ struct Manifest {
   std::string name;
   std::string targetCpu;
   int64_t arenaBytes;
+  std::string scoreNorm; // "" for a step without scores
   std::vector<Buffer> buffers;
   std::vector<Pattern> patterns;
   std::map<std::string, int64_t> products;
@@ -97,6 +107,8 @@ struct bsr_step {
   bsr::Manifest manifest;
   const char *manifestText;
   void (*run)(void *const *buffers, void *arena);
+  /// The same with scores of blocks; null if there are none.
+  void (*runScores)(void *const *buffers, void *arena);
   /// Of each timer, nanoseconds and launches; null if there are none.
   int64_t (*timers)[2];
   std::unique_ptr<void, int (*)(void *)> library;

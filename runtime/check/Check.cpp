@@ -80,7 +80,7 @@ Json check::fakeManifest() {
 }
 
 void check::writeStep(const std::string &path, const std::string &manifest) {
-  if (manifest.size() >= 32768)
+  if (manifest.size() >= 131072)
     throw Failure{"expected a manifest that fits, but got a longer one"};
   std::string bytes = fakeStep();
   bytes.replace(bytes.find("{\"format\""), manifest.size() + 1,
@@ -128,11 +128,29 @@ Json check::makeManifest(const std::vector<Matrix> &matrices) {
                         {"weight", first},
                         {"buffers", indices}});
   }
-  return {{"format", "bsr-step"}, {"version", 1},
-          {"name", "made"},       {"target_cpu", "any"},
-          {"arena_bytes", 0},     {"buffers", buffers},
-          {"patterns", patterns}, {"products", Json::object()},
-          {"left_dense", 0}};
+  Json manifest = {{"format", "bsr-step"}, {"version", 1},
+                   {"name", "made"},       {"target_cpu", "any"},
+                   {"arena_bytes", 64},    {"patterns", patterns},
+                   {"left_dense", 0},      {"products", Json::object()}};
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    const Matrix &matrix = matrices[i];
+    if (!matrix.hasScores)
+      continue;
+    int64_t rows = matrix.rows / matrix.blockRows;
+    int64_t cols = matrix.cols / matrix.blockCols;
+    int64_t offset = manifest["arena_bytes"];
+    manifest["score_norm"] = "l1";
+    manifest["arena_bytes"] = offset + (4 * rows * cols + 63) / 64 * 64;
+    buffers.push_back({{"name", "w" + std::to_string(i)},
+                       {"kind", "scores"},
+                       {"type", "f32"},
+                       {"shape", {rows, cols}},
+                       {"carried", false},
+                       {"pattern", i},
+                       {"arena_offset", offset}});
+  }
+  manifest["buffers"] = std::move(buffers);
+  return manifest;
 }
 
 static Step loadFrom(const char *path) {

@@ -73,10 +73,13 @@ struct Matrix {
   int64_t rows, cols, blockRows, blockCols, slots;
   const char *type = "f32";
   double density = 0.5;
+  bool hasScores = false;
 };
 
 /// A manifest with a weight, "w0", "w1", ..., and two moments for each matrix:
 /// of matrix i these are buffers 9 i to 9 i + 2, and the index buffers follow.
+/// Behind all of them are the scores of the matrices that have any, in the
+/// arena behind 64 bytes.
 Json makeManifest(const std::vector<Matrix> &matrices);
 
 using Step = std::unique_ptr<bsr_step, void (*)(bsr_step *)>;

@@ -123,17 +123,20 @@ CASE(checkpoint_is_a_safetensors_file) {
                  {"state.p.w.bsr.row_ptr", "I32", {5}, 6, 20},
                  {"state.p.w.bsr.slot", "I32", {6}, 8, 24},
                  {"state.t", "I32", Json::array(), 3, 4},
-                 {"state.flags", "BOOL", {3}, 4, 3}};
+                 {"state.flags", "BOOL", {3}, 4, 3},
+                 {"state.p.w.bsr.ever", "I8", {8}, -1, 8},
+                 {"state.p.w.bsr.newest", "I8", {8}, -1, 8}};
   int64_t offset = 0;
-  REQUIRE_EQUAL(header.size(), 9u);
+  REQUIRE_EQUAL(header.size(), 11u);
   for (auto &[name, type, shape, buffer, bytes] : tensors) {
     Json entry = header[name];
     REQUIRE_EQUAL(entry["dtype"], type);
     REQUIRE_EQUAL(entry["shape"], shape);
     REQUIRE_EQUAL(entry["data_offsets"], Json({offset, offset + bytes}));
-    REQUIRE(std::memcmp(file.data() + 8 + size + offset,
-                        bsr_session_buffer(session.get(), buffer),
-                        size_t(bytes)) == 0);
+    if (buffer >= 0)
+      REQUIRE(std::memcmp(file.data() + 8 + size + offset,
+                          bsr_session_buffer(session.get(), buffer),
+                          size_t(bytes)) == 0);
     offset += bytes;
   }
   REQUIRE_EQUAL(8 + size + uint64_t(offset), file.size());
@@ -157,6 +160,44 @@ CASE(checkpoint_keeps_patterns_with_spare_slots) {
     REQUIRE(contentsOf(session, step) == contentsOf(other, step));
     REQUIRE_EQUAL(std::string(bsr_session_metadata(other.get())), "");
   }
+}
+
+static bsr_pattern_statistics statisticsOf(const Session &session) {
+  bsr_pattern_statistics statistics;
+  REQUIRE_OK(bsr_session_statistics(session.get(), 0, &statistics));
+  return statistics;
+}
+
+CASE(checkpoint_keeps_the_history_of_patterns) {
+  Step step = load(makeManifest({{40, 40, 2, 2, 70}}));
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  Session session = start(step), other = start(step, 2);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  REQUIRE_OK(bsr_session_initialize(other.get()));
+  auto update = [](const Session &each) {
+    REQUIRE_OK(bsr_session_update_patterns(each.get(), 0.3, nullptr));
+  };
+  update(session);
+  update(session);
+  update(other);
+  save(session, path);
+  REQUIRE_OK(bsr_session_load(other.get(), path.c_str()));
+  int64_t ever = statisticsOf(session).ever_stored;
+  REQUIRE(ever > 70);
+  REQUIRE_EQUAL(statisticsOf(other).ever_stored, ever);
+  // What the last update did is forgotten; what it regrew is not.
+  REQUIRE_EQUAL(statisticsOf(other).pruned, 0);
+  update(session);
+  update(other);
+  bsr_pattern_statistics a = statisticsOf(session), b = statisticsOf(other);
+  REQUIRE(std::memcmp(&a, &b, sizeof a) == 0);
+  REQUIRE_EQUAL(a.newest, 21);
+  REQUIRE_EQUAL(a.newest_pruned, 21); // their values are zero
+
+  // A pattern that is set later does not begin the history again.
+  REQUIRE_OK(bsr_session_make_pattern(other.get(), 0, 1));
+  REQUIRE_EQUAL(statisticsOf(other).ever_stored, b.ever_stored);
 }
 
 CASE(checkpoint_of_another_build_of_the_model_loads) {
@@ -243,6 +284,32 @@ CASE(checkpoint_with_any_bit_flipped_is_refused) {
   }
 }
 
+CASE(checkpoint_without_history_loads) {
+  std::string good = goodFile();
+  Json header = headerOf(good);
+  for (const char *name : {"state.p.w.bsr.ever", "state.p.w.bsr.newest"})
+    header.erase(name);
+  Folder folder;
+  std::string path = folder.file("old");
+  // Its tensors stand last.
+  writeFile(path, sealed(withHeader(good.substr(0, good.size() - 16), header)));
+  Step step = loadFake();
+  Session session = trained(step, 3);
+  REQUIRE_OK(bsr_session_load(session.get(), path.c_str()));
+  REQUIRE_EQUAL(statisticsOf(session).ever_stored, 6);
+  REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
+  REQUIRE_EQUAL(statisticsOf(session).newest, 0);
+}
+
+CASE(checkpoint_with_bits_beyond_the_matrix_is_refused) {
+  Refusals refusals;
+  std::string file = goodFile();
+  file[file.size() - 16 + 2] = 1; // bit 16 of 16
+  REQUIRE_EQUAL(refusals.reason(sealed(file)),
+                "expected tensor 'state.p.w.bsr.ever' of @ to hold 16 bits, "
+                "but got more");
+}
+
 CASE(checkpoint_that_is_foreign_is_refused) {
   Refusals refusals;
   REQUIRE_EQUAL(refusals.reason("I am a text, not a checkpoint."),
@@ -321,7 +388,7 @@ CASE(checkpoint_with_a_wrong_entry_is_refused) {
        "an end 48 bytes on, but got [0]"},
       {"/state.p.b/data_offsets", "[400, 448]",
        "expected 'data_offsets[1]' of tensor 'state.p.b' of @ to be an integer "
-       "in [0, 411], but got 448"},
+       "in [0, 427], but got 448"},
       {"/state.p.w.bsr.slot", nullptr,
        "expected tensor 'state.p.w.bsr.slot' in @, but got none"},
       {"/state.p.w.bsr.slot/shape", "[5]",
@@ -333,6 +400,11 @@ CASE(checkpoint_with_a_wrong_entry_is_refused) {
       {"/state.p.w.bsr.col_idx/shape", "[4611686018427387904]",
        "expected 'shape' of tensor 'state.p.w.bsr.col_idx' of @ to be one "
        "size, but got [4611686018427387904]"},
+      {"/state.p.w.bsr.ever/shape", "[4]",
+       "expected 'shape' of tensor 'state.p.w.bsr.ever' of @ to be [8], but "
+       "got [4]"},
+      {"/state.p.w.bsr.newest", nullptr,
+       "expected tensor 'state.p.w.bsr.newest' in @, but got none"},
       {"/more", "[1]",
        "expected a checkpoint of this step, but got @ with another tensor "
        "'more'"},

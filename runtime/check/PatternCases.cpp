@@ -4,6 +4,7 @@
 
 #include "Check.h"
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 using namespace check;
@@ -359,6 +360,161 @@ static Json staticManifest() {
   manifest["buffers"].erase(manifest["buffers"].begin() + 3,
                             manifest["buffers"].end());
   return manifest;
+}
+
+template <typename T>
+static void checkLargest(const char *type, bsr_type id, Numbers &numbers) {
+  Matrix m = {12, 15, 2, 3, 20, type};
+  int64_t rows = 6, cols = 5, size = 6;
+  Step step = load(makeManifest({m}));
+  for (int64_t blocks : {0, 1, 7, 20}) {
+    for (bsr_norm norm : {BSR_L1, BSR_L2, BSR_LINF, BSR_MEAN}) {
+      Session session = start(step);
+      REQUIRE_OK(bsr_session_initialize(session.get()));
+      std::vector<T> dense(size_t(m.rows * m.cols));
+      for (T &element : dense)
+        element = T(int(numbers.below(9)) - 4);
+      REQUIRE_OK(bsr_session_take_largest(session.get(), 0, blocks, norm, id,
+                                          dense.data()));
+
+      // Rank all blocks, the largest first, of equal ones the first.
+      auto element = [&](int64_t block, int64_t i) {
+        int64_t r = block / cols * 2 + i / 3, c = block % cols * 3 + i % 3;
+        return dense[size_t(r * m.cols + c)];
+      };
+      std::vector<std::pair<double, int64_t>> ranked;
+      for (int64_t block = 0; block < rows * cols; ++block) {
+        double sum = 0, most = 0;
+        for (int64_t i = 0; i < size; ++i) {
+          double x = std::fabs(double(element(block, i)));
+          sum += norm == BSR_L2 ? x * x : x;
+          most = std::max(most, x);
+        }
+        ranked.push_back({norm == BSR_LINF ? -most : -sum, block});
+      }
+      std::sort(ranked.begin(), ranked.end());
+      std::set<int64_t> expected;
+      for (int64_t k = 0; k < blocks; ++k)
+        expected.insert(ranked[size_t(k)].second);
+
+      // They stand in slots 0, 1, ..., with their elements; the rest is zero.
+      bsr_pattern_view view = viewOf(session);
+      requireValid(view, rows, cols, m.slots);
+      REQUIRE_EQUAL(view.blocks, blocks);
+      auto *values = static_cast<T *>(bsr_session_buffer(session.get(), 0));
+      int64_t k = 0;
+      for (int64_t block : expected) {
+        int64_t r = block / cols;
+        REQUIRE(view.row_ptr[r] <= k && k < view.row_ptr[r + 1]);
+        REQUIRE_EQUAL(view.col_idx[k], block % cols);
+        REQUIRE_EQUAL(view.slot[k], k);
+        for (int64_t i = 0; i < size; ++i)
+          REQUIRE_EQUAL(values[k * size + i], element(block, i));
+        ++k;
+      }
+      auto *moments = static_cast<T *>(bsr_session_buffer(session.get(), 1));
+      for (int64_t i = 0; i < m.slots * size; ++i)
+        REQUIRE(moments[i] == 0 && (i < k * size || values[i] == 0));
+    }
+  }
+}
+
+CASE(pattern_of_the_largest_blocks) {
+  Numbers numbers(3);
+  checkLargest<float>("f32", BSR_F32, numbers);
+  checkLargest<double>("f64", BSR_F64, numbers);
+}
+
+CASE(pattern_of_the_largest_blocks_refuses) {
+  Step step = loadFake();
+  Session session = start(step);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  std::string before = contentsOf(session, step);
+  std::vector<float> dense(96, 1);
+  auto take = [&](int64_t blocks, bsr_type type) {
+    return bsr_session_take_largest(session.get(), 0, blocks, BSR_L1, type,
+                                    dense.data());
+  };
+  REQUIRE_FAILS(take(7, BSR_F32), BSR_INVALID_ARGUMENT,
+                "expected the blocks of pattern 'state.p.w' to be in [0, 6], "
+                "but got 7");
+  REQUIRE_FAILS(take(3, BSR_F64), BSR_INVALID_ARGUMENT,
+                "expected dense weights of type f32 for 'state.p.w', but got "
+                "f64");
+  REQUIRE_FAILS(bsr_session_take_largest(session.get(), 0, 3, bsr_norm(4),
+                                         BSR_F32, dense.data()),
+                BSR_INVALID_ARGUMENT,
+                "expected a norm from 0 to 3, but got 4 for pattern "
+                "'state.p.w'");
+  dense[3 * 12 + 7] = std::nanf("");
+  REQUIRE_FAILS(take(3, BSR_F32), BSR_NOT_A_NUMBER,
+                "expected numbers in block (1, 2) of 'state.p.w', but got NaN");
+  REQUIRE(before == contentsOf(session, step));
+}
+
+CASE(pattern_densities_by_erdos_renyi) {
+  // All matrices together have the density, each its share of rows + columns,
+  // unless that is more than all of it.
+  Numbers numbers(4);
+  for (int round = 0; round < 300; ++round) {
+    int64_t count = int64_t(numbers.below(8)) + 1;
+    std::vector<int64_t> rows, cols;
+    for (int64_t i = 0; i < count; ++i) {
+      rows.push_back(int64_t(numbers.below(numbers.below(2) ? 8 : 4000)) + 1);
+      cols.push_back(int64_t(numbers.below(numbers.below(2) ? 8 : 4000)) + 1);
+    }
+    double density = double(numbers.below(101)) / 100;
+    std::vector<double> densities(size_t(count), -1);
+    REQUIRE_OK(bsr_erk_densities(count, rows.data(), cols.data(), density,
+                                 densities.data()));
+    double all = 0, stored = 0, scale = -1;
+    for (size_t i = 0; i < size_t(count); ++i) {
+      double elements = double(rows[i]) * double(cols[i]);
+      all += elements;
+      stored += densities[i] * elements;
+      REQUIRE(densities[i] >= 0 && densities[i] <= 1);
+      if (densities[i] == 1)
+        continue;
+      double own = densities[i] * elements / double(rows[i] + cols[i]);
+      REQUIRE(scale < 0 || std::fabs(own - scale) <= 1e-9 * scale);
+      scale = own;
+    }
+    REQUIRE(std::fabs(stored - density * all) <= 1e-9 * all);
+    // A matrix that is full would be at least so by the scale of the others.
+    for (size_t i = 0; i < size_t(count); ++i)
+      if (densities[i] == 1 && scale >= 0)
+        REQUIRE(scale * double(rows[i] + cols[i]) >=
+                double(rows[i]) * double(cols[i]) * (1 - 1e-9));
+  }
+  // A layer of BERT-Base at density 0.1: q, k, v, o of 768 x 768, and two of
+  // 768 x 3072; by hand, 0.1 * 7077888 / (4 * 1536 + 2 * 3840) = 51.2.
+  int64_t rows[] = {768, 768, 768, 768, 768, 3072};
+  int64_t cols[] = {768, 768, 768, 768, 3072, 768};
+  double densities[6];
+  REQUIRE_OK(bsr_erk_densities(6, rows, cols, 0.1, densities));
+  REQUIRE(std::fabs(densities[0] - 51.2 * 1536 / 589824) < 1e-12);
+  REQUIRE(std::fabs(densities[5] - 51.2 * 3840 / 2359296) < 1e-12);
+}
+
+CASE(pattern_densities_refuse) {
+  int64_t rows[] = {8, 0}, cols[] = {8, 8};
+  double densities[2];
+  REQUIRE_FAILS(bsr_erk_densities(0, rows, cols, 0.1, densities),
+                BSR_INVALID_ARGUMENT, "expected at least 1 matrix, but got 0");
+  REQUIRE_FAILS(bsr_erk_densities(2, rows, cols, 0.1, densities),
+                BSR_INVALID_ARGUMENT,
+                "expected the sizes of matrix 1 to be positive, but got 0x8");
+  REQUIRE_FAILS(bsr_erk_densities(1, rows, cols, 1.5, densities),
+                BSR_INVALID_ARGUMENT,
+                "expected a density in [0, 1], but got 1.5");
+}
+
+CASE(pattern_densities_of_gradual_pruning) {
+  REQUIRE_EQUAL(bsr_gmp_density(1, 0.1, -1), 1.0);
+  REQUIRE_EQUAL(bsr_gmp_density(1, 0.1, 0), 1.0);
+  REQUIRE_EQUAL(bsr_gmp_density(1, 0.2, 0.5), 0.2 + 0.8 / 8);
+  REQUIRE_EQUAL(bsr_gmp_density(1, 0.1, 1), 0.1);
+  REQUIRE_EQUAL(bsr_gmp_density(0.5, 0.1, 2), 0.1);
 }
 
 CASE(pattern_that_is_static_stays) {

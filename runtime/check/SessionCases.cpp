@@ -37,7 +37,7 @@ CASE(session_refuses_more_memory_than_there_is) {
   Step step = load(manifest);
   bsr_session *session = nullptr;
   REQUIRE_FAILS(bsr_session_create(step.get(), 1, &session), BSR_OUT_OF_MEMORY,
-                "expected 70368744179264 bytes of memory for the buffers of "
+                "expected 70368744179520 bytes of memory for the buffers of "
                 "the step, but got none");
   REQUIRE(!session);
 }

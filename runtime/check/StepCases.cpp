@@ -119,12 +119,12 @@ CASE(step_names_types_and_kinds) {
     REQUIRE_EQUAL(bsr_type_bytes(bsr_type(i)), bytes[i]);
   }
   const char *kinds[] = {"dense",   "values",  "row_ptr", "col_idx", "slot",
-                         "col_ptr", "row_idx", "slot_t",  "output"};
-  for (int i = 0; i < 9; ++i)
+                         "col_ptr", "row_idx", "slot_t",  "output",  "scores"};
+  for (int i = 0; i < 10; ++i)
     REQUIRE_EQUAL(std::string(bsr_kind_name(bsr_kind(i))), kinds[i]);
   REQUIRE_EQUAL(std::string(bsr_type_name(bsr_type(8))), "");
   REQUIRE_EQUAL(bsr_type_bytes(bsr_type(8)), 0);
-  REQUIRE_EQUAL(std::string(bsr_kind_name(bsr_kind(9))), "");
+  REQUIRE_EQUAL(std::string(bsr_kind_name(bsr_kind(10))), "");
 }
 
 CASE(step_refuses_null_and_indices_out_of_range) {
@@ -295,7 +295,7 @@ CASE(step_refuses_wrong_manifests) {
        "expected 'name' of buffer 0 of @ to be a name, but got \"\""},
       {"/buffers/0/kind", "\"thing\"",
        "expected 'kind' of buffer 0 of @ to be one of dense values row_ptr "
-       "col_idx slot col_ptr row_idx slot_t output, but got \"thing\""},
+       "col_idx slot col_ptr row_idx slot_t output scores, but got \"thing\""},
       {"/buffers/0/role", "1",
        "expected 'role' of buffer 0 of @ to be a string, but got 1"},
       {"/buffers/0/type", "\"f8\"",
@@ -442,6 +442,71 @@ CASE(step_refuses_index_buffers_that_no_pattern_names) {
   refusesManifest(manifest.dump(),
                   "expected 'pattern' of buffer 13 of @ to be one whose slot "
                   "is buffer 13, but got 0");
+}
+
+CASE(step_refuses_wrong_scores) {
+  const Json whole = makeManifest(
+      {{8, 12, 2, 3, 6, "f32", 0.5, true}, {8, 12, 2, 3, 6, "f32", 0.5, true}});
+  load(whole);
+  struct {
+    const char *place;
+    const char *value; // JSON
+    const char *sentence;
+  } wrong[] = {
+      {"/score_norm", "\"l3\"",
+       "expected 'score_norm' of @ to be one of l1 l2 linf, but got \"l3\""},
+      {"/score_norm", nullptr,
+       "expected 'kind' of buffer 18 of @ to be another one in a step without "
+       "score_norm, but got \"scores\""},
+      {"/buffers/18/type", "\"f64\"",
+       "expected 'type' of buffer 18 of @ to be f32 for the kind scores, but "
+       "got \"f64\""},
+      {"/buffers/18/shape", "[6]",
+       "expected 'shape' of buffer 18 of @ to be [4, 4] as its pattern says, "
+       "but got [6]"},
+      {"/buffers/18/pattern", "2",
+       "expected 'pattern' of buffer 18 of @ to be an integer in [0, 1], but "
+       "got 2"},
+      {"/buffers/19/pattern", "0",
+       "expected 'pattern' of buffer 19 of @ to be one whose scores are buffer "
+       "18, but got 0"},
+      {"/buffers/18/carried", "true",
+       "expected 'carried' of buffer 18 of @ to be false for the kind scores, "
+       "but got true"},
+      {"/buffers/18/init", "\"zeros\"",
+       "expected 'init' of buffer 18 of @ to be left out for the kind scores, "
+       "but got \"zeros\""},
+      {"/buffers/18/arena_offset", nullptr,
+       "expected 'arena_offset' of buffer 18 of @ to be an integer in [0, "
+       "140737488355328], but got nothing"},
+      {"/buffers/18/arena_offset", "32",
+       "expected 'arena_offset' of buffer 18 of @ to be a multiple of 64 with "
+       "room for 64 bytes up to the arena's end, but got 32"},
+      {"/buffers/18/arena_offset", "192",
+       "expected 'arena_offset' of buffer 18 of @ to be a multiple of 64 with "
+       "room for 64 bytes up to the arena's end, but got 192"},
+  };
+  for (auto &[place, value, sentence] : wrong) {
+    Json manifest = whole;
+    Json::json_pointer pointer{std::string(place)};
+    if (!value)
+      manifest[pointer.parent_pointer()].erase(pointer.back());
+    else
+      manifest[pointer] = Json::parse(value);
+    refusesManifest(manifest.dump(), sentence);
+  }
+
+  // The entry point that such a step has.
+  Folder folder;
+  std::string path = folder.file("step.so");
+  writeStep(path, whole.dump());
+  std::string bytes = readFile(path), symbol = "bsr_step_run_scores";
+  for (size_t place; (place = bytes.find(symbol)) != std::string::npos;)
+    bytes[place + symbol.size() - 1] = '?';
+  writeFile(path, bytes);
+  refuses(path, BSR_INVALID_STEP,
+          "expected symbol 'bsr_step_run_scores' in '" + path +
+              "', but got none");
 }
 
 CASE(step_refuses_wrong_static_patterns) {

@@ -3,6 +3,7 @@
 // Prune and regrow, against the definition taken literally.
 
 #include "Check.h"
+#include "Hash.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -55,83 +56,215 @@ static void fillSmall(const Session &session, const Matrix &matrix,
       valuesOf<float>(session, buffer)[i] = float(numbers.below(7)) - 3;
 }
 
-/// Updates once and compares with the definition.
-static void checkUpdate(const Session &session,
-                        const std::vector<Matrix> &matrices, double drop) {
+using Rules = std::vector<bsr_pattern_update>;
+
+/// An update by set, as `bsr_session_update_patterns` does.
+static bsr_pattern_update setOf(double drop) {
+  return {BSR_SET, BSR_L1, drop, 0, 0};
+}
+
+static float *scoresOf(const Session &session, const Step &step,
+                       int64_t pattern) {
+  std::string name = "w" + std::to_string(pattern);
+  return valuesOf<float>(
+      session, bsr_step_find_buffer(step.get(), BSR_SCORES, name.c_str()));
+}
+
+/// The norm of a block, of elements whose sums are exact.
+static double normOf(const float *block, int64_t size, bsr_norm norm) {
+  double sum = 0, squares = 0, most = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    sum += std::fabs(block[i]);
+    squares += block[i] * block[i];
+    most = std::max<double>(most, std::fabs(block[i]));
+  }
+  return norm == BSR_L1     ? sum
+         : norm == BSR_L2   ? std::sqrt(squares)
+         : norm == BSR_LINF ? most
+                            : sum / double(size);
+}
+
+namespace {
+/// A session whose updates are compared with the definition.
+class Compared {
+public:
+  Compared(const Step &step, const Session &session,
+           const std::vector<Matrix> &matrices)
+      : step(step), session(session), matrices(matrices),
+        newest(matrices.size()) {
+    for (size_t p = 0; p < matrices.size(); ++p)
+      for (auto &[place, slot] : Blocks(session, matrices[p], int64_t(p)).slots)
+        ever.resize(matrices.size()), ever[p].insert(place);
+    ever.resize(matrices.size());
+  }
+
+  /// Updates once.
+  void update(const Rules &rules) {
+    std::vector<Before> before;
+    for (size_t p = 0; p < matrices.size(); ++p) {
+      const Matrix &m = matrices[p];
+      before.push_back({Blocks(session, m, int64_t(p)), {}, {}});
+      for (int b = 0; b < 3; ++b) {
+        float *data = valuesOf<float>(session, int64_t(9 * p + b));
+        before.back().values[b].assign(data, data + m.slots * m.blockRows *
+                                                        m.blockCols);
+      }
+      if (m.hasScores) {
+        float *data = scoresOf(session, step, int64_t(p));
+        before.back().scores.assign(data, data + rowsOf(m) * colsOf(m));
+      }
+    }
+    bsr_counters old = countersOf(session);
+    REQUIRE_OK(
+        bsr_session_update(session.get(), rules.data(), int64_t(rules.size())));
+    REQUIRE_OK(bsr_session_check_patterns(session.get()));
+    int64_t pruned = 0, regrown = 0;
+    for (size_t p = 0; p < matrices.size(); ++p)
+      compare(p, rules[p], before[p], pruned, regrown);
+    bsr_counters now = countersOf(session);
+    REQUIRE_EQUAL(now.pattern_updates, old.pattern_updates + 1);
+    REQUIRE_EQUAL(now.blocks_pruned, old.blocks_pruned + pruned);
+    REQUIRE_EQUAL(now.blocks_regrown, old.blocks_regrown + regrown);
+  }
+
+private:
   struct Before {
     Blocks blocks;
     std::vector<float> values[3];
+    std::vector<float> scores;
   };
-  std::vector<Before> before;
-  for (size_t p = 0; p < matrices.size(); ++p) {
-    const Matrix &m = matrices[p];
-    before.push_back({Blocks(session, m, int64_t(p)), {}});
-    for (int b = 0; b < 3; ++b) {
-      float *data = valuesOf<float>(session, int64_t(9 * p + b));
-      before.back().values[b].assign(data, data + m.slots * m.blockRows *
-                                                      m.blockCols);
-    }
-  }
-  int64_t pruned = -1;
-  REQUIRE_OK(bsr_session_update_patterns(session.get(), drop, &pruned));
-  REQUIRE_OK(bsr_session_check_patterns(session.get()));
 
-  int64_t expectedPruned = 0;
-  for (size_t p = 0; p < matrices.size(); ++p) {
+  static int64_t rowsOf(const Matrix &m) { return m.rows / m.blockRows; }
+  static int64_t colsOf(const Matrix &m) { return m.cols / m.blockCols; }
+
+  void compare(size_t p, const bsr_pattern_update &rule, const Before &before,
+               int64_t &allPruned, int64_t &allRegrown) {
     const Matrix &m = matrices[p];
-    const Blocks &old = before[p].blocks;
+    const std::map<Place, int32_t> &old = before.blocks.slots;
+    Blocks now(session, m, int64_t(p));
     int64_t size = m.blockRows * m.blockCols;
-    int64_t all = (m.rows / m.blockRows) * (m.cols / m.blockCols);
-    int64_t stored = int64_t(old.slots.size());
-    int64_t count =
-        std::min(int64_t(std::floor(drop * stored + 0.5)), all - stored);
-    expectedPruned += count;
+    int64_t stored = int64_t(old.size());
+    int64_t absent = rowsOf(m) * colsOf(m) - stored;
+    int64_t count = int64_t(std::floor(rule.drop * double(stored) + 0.5));
+    if (!rule.allow_return)
+      count = std::min(count, absent);
+    if (rule.method == BSR_GMP)
+      count = std::max<int64_t>(stored - rule.blocks, 0);
+    if (rule.method == BSR_STATIC)
+      count = 0;
 
     // Rank by norm, and equal ones by place.
     std::vector<std::pair<double, Place>> ranked;
-    for (auto &[place, slot] : old.slots) {
-      double norm = 0;
-      for (int64_t i = 0; i < size; ++i)
-        norm += std::fabs(before[p].values[0][slot * size + i]);
-      ranked.push_back({norm, place});
-    }
+    for (auto &[place, slot] : old)
+      ranked.push_back(
+          {normOf(&before.values[0][slot * size], size, rule.norm), place});
     std::sort(ranked.begin(), ranked.end());
-    std::map<Place, int32_t> expected = old.slots;
-    std::set<Place> gone;
+    std::set<Place> pruned;
     for (int64_t k = 0; k < count; ++k)
-      gone.insert(ranked[k].second);
+      pruned.insert(ranked[k].second);
+
+    // What is regrown: the largest scores, or whatever is there.
+    std::vector<std::pair<double, Place>> candidates;
+    for (int64_t r = 0; r < rowsOf(m); ++r)
+      for (int64_t c = 0; c < colsOf(m); ++c)
+        if (!old.count({r, c}) || (rule.allow_return && pruned.count({r, c})))
+          candidates.push_back(
+              {m.hasScores ? -before.scores[r * colsOf(m) + c] : 0, {r, c}});
+    std::set<Place> chosen;
+    if (rule.method == BSR_RIGL) {
+      std::sort(candidates.begin(), candidates.end());
+      for (int64_t k = 0; k < count; ++k)
+        chosen.insert(candidates[k].second);
+    } else if (rule.method == BSR_SET) {
+      for (auto &[score, place] : candidates)
+        if (now.slots.count(place))
+          chosen.insert(place);
+      REQUIRE_EQUAL(int64_t(chosen.size()), count);
+    }
+
+    // Both pruned and chosen: nothing happens. The others swap, in order.
+    std::map<Place, int32_t> expected = old;
     std::vector<int32_t> freed;
-    for (const Place &place : gone) {
-      freed.push_back(old.slots.at(place));
+    std::vector<Place> fresh;
+    for (const Place &place : chosen)
+      if (!pruned.erase(place))
+        fresh.push_back(place);
+    int64_t newestPruned = 0;
+    for (const Place &place : pruned) {
+      freed.push_back(old.at(place));
       expected.erase(place);
+      newestPruned += newest[p].count(place);
     }
-
-    // The random blocks are new, and take the freed slots in order.
-    Blocks now(session, m, int64_t(p));
-    size_t next = 0;
-    for (auto &[place, slot] : now.slots) {
-      if (old.slots.count(place))
-        continue;
-      REQUIRE(next < freed.size());
-      expected[place] = freed[next++];
-    }
-    REQUIRE_EQUAL(int64_t(next), count);
+    for (size_t i = 0; i < fresh.size(); ++i)
+      expected[fresh[i]] = freed[i];
     REQUIRE(now.slots == expected);
-
     for (int b = 0; b < 3; ++b) {
-      std::vector<float> values = before[p].values[b];
+      std::vector<float> values = before.values[b];
       for (int32_t slot : freed)
         std::fill_n(values.begin() + slot * size, size, 0.0f);
       REQUIRE(std::equal(values.begin(), values.end(),
                          valuesOf<float>(session, int64_t(9 * p + b))));
     }
+
+    bsr_pattern_statistics statistics;
+    REQUIRE_OK(bsr_session_statistics(session.get(), int64_t(p), &statistics));
+    if (rule.method != BSR_STATIC) {
+      REQUIRE_EQUAL(statistics.pruned, int64_t(pruned.size()));
+      REQUIRE_EQUAL(statistics.regrown, int64_t(fresh.size()));
+      REQUIRE_EQUAL(statistics.newest, int64_t(newest[p].size()));
+      REQUIRE_EQUAL(statistics.newest_pruned, newestPruned);
+      newest[p] = std::set<Place>(fresh.begin(), fresh.end());
+      ever[p].insert(fresh.begin(), fresh.end());
+      allPruned += int64_t(pruned.size());
+      allRegrown += int64_t(fresh.size());
+    }
+    REQUIRE_EQUAL(statistics.blocks, int64_t(expected.size()));
+    REQUIRE_EQUAL(statistics.all_blocks, stored + absent);
+    REQUIRE_EQUAL(statistics.ever_stored, int64_t(ever[p].size()));
+    std::map<int64_t, int64_t> inRow, inColumn;
+    int64_t mostInRow = 0, mostInColumn = 0;
+    for (auto &[place, slot] : expected) {
+      mostInRow = std::max(mostInRow, ++inRow[place.first]);
+      mostInColumn = std::max(mostInColumn, ++inColumn[place.second]);
+    }
+    REQUIRE_EQUAL(statistics.most_in_row, mostInRow);
+    REQUIRE_EQUAL(statistics.most_in_column, mostInColumn);
   }
-  REQUIRE_EQUAL(pruned, expectedPruned);
+
+  const Step &step;
+  const Session &session;
+  const std::vector<Matrix> &matrices;
+  std::vector<std::set<Place>> ever, newest;
+};
+} // namespace
+
+/// Any rule, with the corners often among its numbers.
+static bsr_pattern_update anyRule(const Matrix &matrix, Numbers &numbers) {
+  double drop = double(numbers.below(101)) / 100;
+  if (uint64_t corner = numbers.below(8); corner < 2)
+    drop = double(corner);
+  return {bsr_method(numbers.below(4)), bsr_norm(numbers.below(4)), drop,
+          int64_t(numbers.below(uint64_t(matrix.slots) + 3)),
+          int32_t(numbers.below(2))};
+}
+
+/// Fills the scores of matrix `pattern` with a few numbers, of both signs and
+/// infinite ones, so that there are ties; or with one only.
+static void fillScores(const Session &session, const Step &step,
+                       const Matrix &matrix, int64_t pattern,
+                       Numbers &numbers) {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const float some[] = {0, -0.0f, 1, 2.5f, 1e-42f, -3, infinity, -infinity};
+  int64_t blocks =
+      (matrix.rows / matrix.blockRows) * (matrix.cols / matrix.blockCols);
+  uint64_t kinds = numbers.below(4) ? 8 : 1;
+  for (int64_t i = 0; i < blocks; ++i)
+    scoresOf(session, step, pattern)[i] = some[numbers.below(kinds)];
 }
 
 CASE(update_is_the_definition_on_random_patterns) {
   Numbers numbers(1);
-  for (int round = 0; round < 150; ++round) {
+  for (int round = 0; round < 250; ++round) {
     std::vector<Matrix> matrices;
     for (int i = 0; i < 2; ++i) {
       Matrix m;
@@ -141,6 +274,7 @@ CASE(update_is_the_definition_on_random_patterns) {
       m.cols = m.blockCols * int64_t(numbers.below(12) + 1);
       int64_t all = (m.rows / m.blockRows) * (m.cols / m.blockCols);
       m.slots = int64_t(numbers.below(uint64_t(all) + 5)) + 1;
+      m.hasScores = true;
       matrices.push_back(m);
     }
     Step step = load(makeManifest(matrices));
@@ -153,8 +287,15 @@ CASE(update_is_the_definition_on_random_patterns) {
           int64_t(numbers.below(std::min(m.slots, all) + 1))));
       fillSmall(session, m, p, numbers);
     }
+    Compared compared(step, session, matrices);
     for (int update = 0; update < 4; ++update) {
-      checkUpdate(session, matrices, double(numbers.below(101)) / 100);
+      Rules rules;
+      for (const Matrix &m : matrices)
+        rules.push_back(anyRule(m, numbers));
+      REQUIRE_OK(bsr_session_run_scores(session.get()));
+      for (int64_t p : {0, 1})
+        fillScores(session, step, matrices[size_t(p)], p, numbers);
+      compared.update(rules);
       fillSmall(session, matrices[0], 0, numbers);
     }
   }
@@ -170,8 +311,11 @@ CASE(update_of_every_block_size) {
       Session session = start(step);
       REQUIRE_OK(bsr_session_initialize(session.get()));
       fillSmall(session, matrices[0], 0, numbers);
-      checkUpdate(session, matrices, 0.3);
-      checkUpdate(session, matrices, 1);
+      Compared compared(step, session, matrices);
+      compared.update({setOf(0.3)});
+      compared.update({setOf(1)});
+      compared.update({{BSR_GMP, BSR_L2, 0, 5, 0}});
+      compared.update({{BSR_SET, BSR_LINF, 0.5, 0, 1}});
     }
 }
 
@@ -187,6 +331,211 @@ CASE(update_is_the_same_everywhere) {
   for (auto &[place, slot] : Blocks(session, matrix, 0).slots)
     blocks << place.first << place.second << " ";
   REQUIRE_EQUAL(blocks.str(), "02 03 10 13 22 33 ");
+}
+
+CASE(update_does_not_depend_on_threads) {
+  std::vector<Matrix> matrices;
+  for (int i = 0; i < 12; ++i)
+    matrices.push_back({16 * (i + 2), 16 * (14 - i), 2, 2, 40 + 10 * i, "f32",
+                        0.5, i % 2 == 0});
+  Step step = load(makeManifest(matrices));
+  Session session = start(step, 7);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  Numbers numbers(8);
+  Rules rules;
+  for (size_t i = 0; i < matrices.size(); ++i)
+    rules.push_back({i % 2 ? BSR_SET : BSR_RIGL, BSR_L1, 0.4, 0, i % 3 == 0});
+  Compared compared(step, session, matrices);
+  for (int update = 0; update < 3; ++update) {
+    REQUIRE_OK(bsr_session_run_scores(session.get()));
+    for (size_t i = 0; i < matrices.size(); i += 2)
+      fillScores(session, step, matrices[i], int64_t(i), numbers);
+    compared.update(rules);
+  }
+  std::ostringstream blocks;
+  for (size_t i = 0; i < matrices.size(); ++i)
+    for (auto &[place, slot] : Blocks(session, matrices[i], int64_t(i)).slots)
+      blocks << place.first << "," << place.second << "," << slot << " ";
+  std::string text = blocks.str();
+  REQUIRE_EQUAL(bsr::hashOf(text), 6674711057174564922u);
+}
+
+CASE(update_by_scores_needs_those_of_the_last_run) {
+  const std::string needsRun =
+      "expected an update by scores right after a run with scores, but got a "
+      "plain run, a restore, a load or another update since for pattern 'w0'";
+  std::vector<Matrix> matrices = {{8, 8, 2, 2, 8, "f32", 0.5, true}};
+  Step step = load(makeManifest(matrices));
+  Session session = start(step);
+  REQUIRE_EQUAL(std::string(bsr_step_score_norm(step.get())), "l1");
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.5, 0, 0};
+  auto update = [&] { return bsr_session_update(session.get(), &rigl, 1); };
+  auto run = [&] { REQUIRE_OK(bsr_session_run_scores(session.get())); };
+  REQUIRE_FAILS(update(), BSR_INVALID_ARGUMENT, needsRun);
+
+  // The scores lie in the arena, behind what the run writes.
+  run();
+  float *scores = scoresOf(session, step, 0);
+  int32_t *arena = reinterpret_cast<int32_t *>(scores) - 16;
+  REQUIRE_EQUAL(*arena, 1);
+  REQUIRE_EQUAL(countersOf(session).steps, 1);
+  REQUIRE_OK(update());
+  REQUIRE_FAILS(update(), BSR_INVALID_ARGUMENT, needsRun);
+  run();
+  REQUIRE_EQUAL(*arena, 2);
+  REQUIRE_OK(bsr_session_make_pattern(session.get(), 0, 5));
+  REQUIRE_FAILS(update(), BSR_INVALID_ARGUMENT, needsRun);
+  REQUIRE_OK(bsr_session_snapshot(session.get()));
+  run();
+  REQUIRE_OK(bsr_session_restore(session.get()));
+  REQUIRE_FAILS(update(), BSR_INVALID_ARGUMENT, needsRun);
+  Folder folder;
+  REQUIRE_OK(bsr_session_save(session.get(), folder.file("c").c_str(), ""));
+  run();
+  REQUIRE_OK(bsr_session_load(session.get(), folder.file("c").c_str()));
+  REQUIRE_FAILS(update(), BSR_INVALID_ARGUMENT, needsRun);
+
+  // A plain run, of a step that has scores as well.
+  Json manifest = fakeManifest();
+  manifest["score_norm"] = "l2";
+  manifest["arena_bytes"] = 192;
+  manifest["buffers"].push_back({{"name", "state.p.w"},
+                                 {"kind", "scores"},
+                                 {"type", "f32"},
+                                 {"shape", {4, 4}},
+                                 {"carried", false},
+                                 {"pattern", 0},
+                                 {"arena_offset", 128}});
+  Step other = load(manifest);
+  Session both = start(other);
+  REQUIRE_OK(bsr_session_initialize(both.get()));
+  REQUIRE_OK(bsr_session_run_scores(both.get()));
+  REQUIRE_OK(bsr_session_run(both.get()));
+  REQUIRE_EQUAL(int(bsr_session_update(both.get(), &rigl, 1)),
+                int(BSR_INVALID_ARGUMENT));
+  REQUIRE_OK(bsr_session_run_scores(both.get()));
+  REQUIRE_OK(bsr_session_update(both.get(), &rigl, 1));
+}
+
+CASE(update_by_scores_needs_a_step_with_scores) {
+  Step step = loadFake();
+  Session session = start(step);
+  REQUIRE_EQUAL(std::string(bsr_step_score_norm(step.get())), "");
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  REQUIRE_FAILS(bsr_session_run_scores(session.get()), BSR_INVALID_ARGUMENT,
+                "expected a step that was compiled with scores of blocks, but "
+                "got 'fake', whose manifest has no score_norm");
+  bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.5, 0, 0};
+  REQUIRE_FAILS(bsr_session_update(session.get(), &rigl, 1),
+                BSR_INVALID_ARGUMENT,
+                "expected a step that was compiled with scores of blocks, but "
+                "got one without for pattern 'state.p.w'");
+}
+
+CASE(update_refuses_nan_scores_that_count) {
+  std::vector<Matrix> matrices = {{8, 8, 2, 2, 4, "f32", 0.5, true}};
+  Step step = load(makeManifest(matrices));
+  Session session = start(step);
+  int32_t rowPtr[] = {0, 1, 1, 3, 4}, colIdx[] = {2, 0, 3, 1};
+  bsr_pattern_view view = {4,       rowPtr,  colIdx, nullptr,
+                           nullptr, nullptr, nullptr};
+  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+  REQUIRE_OK(bsr_session_run_scores(session.get()));
+  float *scores = scoresOf(session, step, 0);
+  scores[13] = std::nanf(""); // of the stored block (3, 1)
+  std::string before = contentsOf(session, step);
+  bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.25, 0, 1};
+  REQUIRE_FAILS(bsr_session_update(session.get(), &rigl, 1), BSR_NOT_A_NUMBER,
+                "expected a number as the score of block (3, 1) of 'w0', but "
+                "got NaN");
+  rigl.allow_return = 0;
+  scores[14] = std::nanf("");
+  REQUIRE_FAILS(bsr_session_update(session.get(), &rigl, 1), BSR_NOT_A_NUMBER,
+                "expected a number as the score of block (3, 2) of 'w0', but "
+                "got NaN");
+  scores[14] = 0;
+  REQUIRE(before.substr(0, 128) == contentsOf(session, step).substr(0, 128));
+  REQUIRE_EQUAL(countersOf(session).pattern_updates, 0);
+  REQUIRE_OK(bsr_session_update(session.get(), &rigl, 1));
+}
+
+CASE(update_refuses_rules_out_of_range) {
+  Step step = loadFake();
+  Session session = start(step);
+  auto refuses = [&](bsr_pattern_update rule, const std::string &what) {
+    REQUIRE_FAILS(bsr_session_update(session.get(), &rule, 1),
+                  BSR_INVALID_ARGUMENT, what + " for pattern 'state.p.w'");
+  };
+  refuses({bsr_method(4), BSR_L1, 0, 0, 0},
+          "expected a method from 0 to 3, but got 4");
+  refuses({BSR_SET, bsr_norm(7), 0, 0, 0},
+          "expected a norm from 0 to 3, but got 7");
+  refuses({BSR_SET, BSR_L1, 1.25, 0, 0},
+          "expected a drop fraction in [0, 1], but got 1.25");
+  refuses({BSR_GMP, BSR_L1, 0, -2, 0},
+          "expected a number of blocks from 0, but got -2");
+  bsr_pattern_update rule = setOf(0.5);
+  REQUIRE_FAILS(bsr_session_update(session.get(), &rule, 2),
+                BSR_INVALID_ARGUMENT,
+                "expected an update for each of 1 patterns, but got 2");
+  REQUIRE_EQUAL(countersOf(session).pattern_updates, 0);
+}
+
+CASE(update_after_gradual_pruning_keeps_what_is_left) {
+  std::vector<Matrix> matrices = {{64, 64, 4, 4, 256}};
+  Step step = load(makeManifest(matrices));
+  Session session = start(step);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  Compared compared(step, session, matrices);
+  for (int64_t blocks : {256, 255, 130, 130, 26}) {
+    compared.update({{BSR_GMP, BSR_L1, 0, blocks, 0}});
+    REQUIRE_EQUAL(viewOf(session).blocks, blocks);
+  }
+  compared.update({setOf(0.5)});
+  REQUIRE_EQUAL(viewOf(session).blocks, 26);
+  compared.update({{BSR_GMP, BSR_L1, 0, 0, 0}});
+  REQUIRE_EQUAL(viewOf(session).blocks, 0);
+  compared.update({setOf(1)});
+}
+
+CASE(update_of_a_full_matrix_with_return_changes_nothing) {
+  std::vector<Matrix> matrices = {{8, 8, 2, 2, 16}, {2, 2, 2, 2, 1}};
+  Step step = load(makeManifest(matrices));
+  Session session = start(step);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  std::string before = contentsOf(session, step);
+  Compared compared(step, session, matrices);
+  bsr_pattern_update rule = {BSR_SET, BSR_L1, 1, 0, 1};
+  compared.update({rule, rule});
+  REQUIRE(before == contentsOf(session, step));
+}
+
+CASE(update_with_return_chooses_evenly) {
+  // 4 x 4 blocks, 6 stored, of which 3 go: 3 of the 13 others come.
+  std::vector<Matrix> matrices = {{4, 4, 1, 1, 6}};
+  Step step = load(makeManifest(matrices));
+  int counts[16] = {};
+  for (int seed = 0; seed < 4000; ++seed) {
+    Session session = start(step, uint64_t(seed));
+    int32_t rowPtr[] = {0, 2, 3, 5, 6}, colIdx[] = {0, 2, 1, 0, 3, 3};
+    bsr_pattern_view view = {6,       rowPtr,  colIdx, nullptr,
+                             nullptr, nullptr, nullptr};
+    REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+    for (int slot = 0; slot < 6; ++slot)
+      valuesOf<float>(session, 0)[slot] = float(slot);
+    bsr_pattern_update rule = {BSR_SET, BSR_L1, 0.5, 0, 1};
+    REQUIRE_OK(bsr_session_update(session.get(), &rule, 1));
+    for (auto &[place, slot] : Blocks(session, matrices[0], 0).slots)
+      ++counts[4 * place.first + place.second];
+  }
+  for (int b = 0; b < 16; ++b) {
+    bool kept = b == 8 || b == 11 || b == 15;
+    if (kept)
+      REQUIRE_EQUAL(counts[b], 4000);
+    else
+      REQUIRE(std::abs(counts[b] - 923) < 120); // 4.5 standard deviations
+  }
 }
 
 CASE(update_of_equal_norms_prunes_the_first) {
@@ -260,6 +609,13 @@ static void checkNaN(const char *type, T nan, T infinity, T one) {
   REQUIRE_FAILS(bsr_session_update_patterns(session.get(), 0.5, nullptr),
                 BSR_NOT_A_NUMBER,
                 "expected numbers in block (2, 0) of 'w1', but got NaN");
+  for (int norm = BSR_L1; norm <= BSR_MEAN; ++norm) {
+    bsr_pattern_update rule = {BSR_SET, bsr_norm(norm), 0.5, 0, 0};
+    Rules rules = {rule, rule};
+    REQUIRE_FAILS(bsr_session_update(session.get(), rules.data(), 2),
+                  BSR_NOT_A_NUMBER,
+                  "expected numbers in block (2, 0) of 'w1', but got NaN");
+  }
   REQUIRE(before == contentsOf(session, step));
   REQUIRE_EQUAL(countersOf(session).pattern_updates, 0);
   valuesOf<T>(session, 9)[5] = infinity;

@@ -40,8 +40,11 @@ extern "C" {
 #define BSR_API __attribute__((visibility("default")))
 
 /// Version of this interface. Functions are added, never changed:
-///   2: bsr_step_num_timers, bsr_step_timer, bsr_step_reset_timers.
-#define BSR_RUNTIME_VERSION 2
+///   2: bsr_step_num_timers, bsr_step_timer, bsr_step_reset_timers;
+///   3: bsr_step_score_norm, bsr_session_run_scores, bsr_session_update,
+///      bsr_session_statistics, bsr_session_take_largest, bsr_erk_densities,
+///      bsr_gmp_density.
+#define BSR_RUNTIME_VERSION 3
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -52,7 +55,7 @@ typedef enum bsr_status {
   BSR_INVALID_STEP = 2,     // not a compiled step, or one of another version
   BSR_INVALID_PATTERN = 3,  // a pattern that breaks an invariant
   BSR_INVALID_CHECKPOINT = 4, // damaged, foreign, or of another model
-  BSR_NOT_A_NUMBER = 5,       // a weight is NaN where blocks are ranked
+  BSR_NOT_A_NUMBER = 5, // a weight or a score is NaN where blocks are ranked
   BSR_OUT_OF_MEMORY = 6,
   BSR_IO_ERROR = 7 // the system refused to open, read or write a file
 } bsr_status;
@@ -89,7 +92,9 @@ typedef enum bsr_kind {
   BSR_COL_PTR = 5,
   BSR_ROW_IDX = 6,
   BSR_SLOT_T = 7,
-  BSR_OUTPUT = 8 // a result that carries nothing over to the next step
+  BSR_OUTPUT = 8, // a result that carries nothing over to the next step
+  BSR_SCORES = 9  // a score for each block of a matrix, in the arena: valid
+                  // from bsr_session_run_scores to the next run
 } bsr_kind;
 
 /// Buffer of a step: row-major, contiguous, 64-byte aligned.
@@ -138,6 +143,10 @@ BSR_API const char *bsr_step_target_cpu(const bsr_step *step);
 BSR_API int64_t bsr_step_num_buffers(const bsr_step *step);
 BSR_API int64_t bsr_step_num_patterns(const bsr_step *step);
 BSR_API int64_t bsr_step_arena_bytes(const bsr_step *step);
+
+/// The norm of a block's dense gradient that is its score ("l1", "l2",
+/// "linf"), or "" for a step that was compiled without scores.
+BSR_API const char *bsr_step_score_norm(const bsr_step *step);
 
 /// How many products the step computes of one kind ("spmm", "spmm_transposed",
 /// "sddmm", "dense"), or 0 for a kind that its manifest does not list.
@@ -233,6 +242,10 @@ BSR_API void *bsr_session_buffer(bsr_session *session, int64_t index);
 /// Runs the step once, on OMP_NUM_THREADS threads, and counts it.
 BSR_API bsr_status bsr_session_run(bsr_session *session);
 
+/// The same run, which in addition scores the blocks of every matrix that has
+/// scores. Fails if the step was compiled without.
+BSR_API bsr_status bsr_session_run_scores(bsr_session *session);
+
 /// Keeps a copy of all carried buffers and of the step count, so that a run
 /// whose effect is unwanted (evaluation) can be taken back. The first call
 /// allocates the copy's memory. A session keeps one copy, the last.
@@ -295,6 +308,25 @@ typedef struct bsr_pattern_view {
 BSR_API bsr_status bsr_session_make_pattern(bsr_session *session,
                                             int64_t pattern, int64_t blocks);
 
+/// What the blocks of a matrix are ranked by. All of them being of one
+/// size, the mean ranks as L1 does.
+typedef enum bsr_norm {
+  BSR_L1 = 0,   // sum of magnitudes
+  BSR_L2 = 1,   // root of the sum of squares
+  BSR_LINF = 2, // largest magnitude
+  BSR_MEAN = 3  // mean of magnitudes
+} bsr_norm;
+
+/// Makes the first pattern of the `blocks` blocks of the largest norm, of equal
+/// ones the first, of `dense`, a row-major matrix [rows, cols] of `type`, in
+/// slots 0, 1, ... row by row. Their elements become the values of the weight;
+/// all other values of the pattern become zero. NaN is an error that names the
+/// block. Fails for a static pattern, and for a weight of another type.
+BSR_API bsr_status bsr_session_take_largest(bsr_session *session,
+                                            int64_t pattern, int64_t blocks,
+                                            bsr_norm norm, bsr_type type,
+                                            const void *dense);
+
 /// Validates every invariant of `view` and makes it the pattern. The column
 /// view may be left out (all three pointers null): it is then built; `slot` may
 /// be null for slots 0, 1, ... row by row. Values are left as they are, but
@@ -328,25 +360,74 @@ BSR_API bsr_status bsr_session_write_pattern(const bsr_session *session,
 /// caller, that wrote into them is found out.
 BSR_API bsr_status bsr_session_check_patterns(const bsr_session *session);
 
-/// Prune and regrow (SET of Mocanu et al. 2018 on blocks, as Dietrich et al.,
-/// "Towards structured dynamic sparse pre-training of BERT", Algorithm 1). In
-/// each matrix of n stored blocks whose pattern is not static:
-///   1. k = floor(drop * n + 1/2), and at most the number of absent blocks;
-///   2. prune the k blocks whose weights have the lowest L1 norm, of equal ones
+/// What an update does to a pattern (docs/sparsity.md has the sources):
+///   static: nothing;
+///   set: prunes, and regrows at random (Mocanu et al. 2018; on blocks, as
+///     Dietrich et al., "Towards structured dynamic sparse pre-training of
+///     BERT", Algorithm 1);
+///   rigl: prunes, and regrows the blocks of the largest scores (Evci et al.
+///     2020), right after `bsr_session_run_scores`;
+///   gmp: prunes down to `blocks` (Zhu and Gupta 2017) and regrows nothing.
+typedef enum bsr_method {
+  BSR_STATIC = 0,
+  BSR_SET = 1,
+  BSR_RIGL = 2,
+  BSR_GMP = 3
+} bsr_method;
+
+typedef struct bsr_pattern_update {
+  bsr_method method;
+  bsr_norm norm;
+  double drop;          // of set and rigl: the share of blocks to prune, [0, 1]
+  int64_t blocks;       // of gmp: how many blocks to leave
+  int32_t allow_return; // of set and rigl: 1 if a block may be pruned and
+                        // regrown by the same update: it then stays as it is
+} bsr_pattern_update;
+
+/// Updates every pattern i as `updates[i]` says; `count` is how many there are.
+/// In each matrix of n stored blocks whose pattern is not static:
+///   1. k = floor(drop * n + 1/2), and, unless blocks may return, at most the
+///      number of absent blocks; of gmp, k = n - blocks, or 0 if that is less;
+///   2. prune the k blocks whose weights have the lowest norm, of equal ones
 ///      the first; norms are summed in f64 in a fixed order;
-///   3. choose k of the blocks that were absent before the update, every choice
-///      equally likely, keyed by (seed, pattern name, number of this update); a
-///      block just pruned therefore does not return at once;
-///   4. the i-th chosen block takes the slot of the i-th pruned one, both row
-///   by
-///      row; its values and moments become zero;
+///   3. choose k of the blocks that were absent before the update, or, if
+///      blocks may return, that are not kept. Set: every choice is equally
+///      likely, keyed by (seed, pattern name, number of this update). Rigl: the
+///      largest scores, of equal ones the first. Gmp: none;
+///   4. a block both pruned and chosen is neither. The i-th of the others takes
+///      the slot of the i-th pruned one, both row by row; its values and
+///      moments become zero, and so do those of slots that are left over;
 ///   5. rebuild the index views by counting sort, in O(n + rows + cols).
-/// Nothing is allocated and no other value moves. `drop` is in [0, 1]. A NaN
-/// weight is an error that names the matrix and the block. `pruned`, if
-/// not null, receives the number of blocks pruned, which is that of regrown
-/// ones.
+/// Nothing is allocated and no other value moves. The result does not depend on
+/// the number of threads. A NaN weight, or a NaN score of a block that may be
+/// regrown, is an error that names the matrix and the block.
+BSR_API bsr_status bsr_session_update(bsr_session *session,
+                                      const bsr_pattern_update *updates,
+                                      int64_t count);
+
+/// Updates every pattern by set with norm L1, the drop fraction `drop` and no
+/// return. `pruned`, if not null, receives the number of blocks pruned, which
+/// is that of regrown ones.
 BSR_API bsr_status bsr_session_update_patterns(bsr_session *session,
                                                double drop, int64_t *pruned);
+
+/// What became of a pattern.
+typedef struct bsr_pattern_statistics {
+  int64_t blocks;         // stored now
+  int64_t all_blocks;     // of the matrix
+  int64_t ever_stored;    // at any time since the first run of the step
+  int64_t most_in_row;    // stored blocks of the fullest block row
+  int64_t most_in_column; // and of the fullest block column
+  // Of the last update that was not static; 0 before the first of this session.
+  int64_t pruned;
+  int64_t regrown;
+  int64_t newest;        // blocks that the update before it had regrown
+  int64_t newest_pruned; // of these, the ones that it pruned
+} bsr_pattern_statistics;
+
+BSR_API bsr_status bsr_session_statistics(const bsr_session *session,
+                                          int64_t pattern,
+                                          bsr_pattern_statistics *statistics);
 
 typedef enum bsr_schedule {
   BSR_CONSTANT = 0,
@@ -357,6 +438,19 @@ typedef enum bsr_schedule {
 /// The drop fraction at `t`, the elapsed share of training, for a largest one
 /// of `drop`. `t` is clamped to [0, 1]. A schedule that is none is constant.
 BSR_API double bsr_drop_fraction(bsr_schedule schedule, double drop, double t);
+
+/// The density at `t`, the elapsed share of gradual pruning from density
+/// `start` to `end`: end + (start - end) * (1 - t)^3. `t` is clamped to [0, 1].
+BSR_API double bsr_gmp_density(double start, double end, double t);
+
+/// Distributes `density` over `count` matrices of `rows[i]` times `cols[i]`
+/// elements by Erdos-Renyi (Evci et al. 2020, there ERK): density i is
+/// min(1, e * (rows[i] + cols[i]) / (rows[i] * cols[i])), with e such that all
+/// matrices together have the density `density`. Matrices at 1 are set aside,
+/// the largest first, and e is found again for the others.
+BSR_API bsr_status bsr_erk_densities(int64_t count, const int64_t *rows,
+                                     const int64_t *cols, double density,
+                                     double *densities);
 
 //===----------------------------------------------------------------------===//
 // Checkpoints

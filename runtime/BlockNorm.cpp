@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Norms of blocks, of every element type, summed in a fixed order.
+
+#include "BlockNorm.h"
+#include "Element.h"
+#include "Error.h"
+#include <cmath>
+
+using namespace bsr;
+
+namespace {
+/// A norm is a sum of magnitudes, in which `add` takes the next one.
+struct Sum {
+  static double magnitude(double value) { return std::fabs(value); }
+  static double add(double sum, double next) { return sum + next; }
+};
+struct SumOfSquares {
+  static double magnitude(double value) { return value * value; }
+  static double add(double sum, double next) { return sum + next; }
+};
+struct Largest {
+  static double magnitude(double value) { return std::fabs(value); }
+  // NaN, once there, stays.
+  static double add(double most, double next) {
+    return next > most || std::isnan(next) ? next : most;
+  }
+};
+} // namespace
+
+/// Element i goes to partial sum i mod 8, so that the order is fixed and yet
+/// leaves room for vectors.
+template <typename Norm, typename T>
+static double normOf(const T *block, int64_t size) {
+  if (size == 1) // all norms order alike
+    return std::fabs(toDouble(*block));
+  double sums[8] = {};
+  auto add = [&](int lane, const T &element) {
+    sums[lane] = Norm::add(sums[lane], Norm::magnitude(toDouble(element)));
+  };
+  int64_t i = 0;
+  for (; i + 8 <= size; i += 8)
+    for (int lane = 0; lane < 8; ++lane)
+      add(lane, block[i + lane]);
+  for (int lane = 0; i < size; ++i, ++lane)
+    add(lane, block[i]);
+  for (int half = 1; half < 8; half *= 2)
+    for (int lane = 0; lane < 8; lane += 2 * half)
+      sums[lane] = Norm::add(sums[lane], sums[lane + half]);
+  return sums[0];
+}
+
+/// Calls `body(norm, element)` with objects of the classes of both.
+template <typename Body>
+static void dispatch(bsr_norm norm, bsr_type type, Body body) {
+  auto withNorm = [&](auto element) {
+    switch (norm) {
+    case BSR_L2:
+      return body(SumOfSquares(), element);
+    case BSR_LINF:
+      return body(Largest(), element);
+    default:
+      return body(Sum(), element);
+    }
+  };
+  switch (type) {
+  case BSR_F16:
+    return withNorm(Half());
+  case BSR_BF16:
+    return withNorm(BFloat());
+  case BSR_F64:
+    return withNorm(double());
+  default:
+    return withNorm(float());
+  }
+}
+
+[[noreturn]] static void refuseNaN(const Pattern &pattern, int64_t r,
+                                   int64_t c) {
+  fail(BSR_NOT_A_NUMBER, "expected numbers in block (", r, ", ", c, ") of '",
+       pattern.name, "', but got NaN");
+}
+
+void bsr::checkNorm(const Pattern &pattern, bsr_norm norm) {
+  if (unsigned(norm) > BSR_MEAN)
+    fail(BSR_INVALID_ARGUMENT, "expected a norm from 0 to ", int(BSR_MEAN),
+         ", but got ", int(norm), " for pattern '", pattern.name, "'");
+}
+
+void bsr::computeNorms(const Pattern &pattern, bsr_norm norm, bsr_type type,
+                       const void *weight, const PatternIndices &indices,
+                       double *norms) {
+  dispatch(norm, type, [&](auto kind, auto element) {
+    auto *values = static_cast<const decltype(element) *>(weight);
+    int64_t size = pattern.blockRows * pattern.blockCols;
+    for (int64_t r = 0; r < pattern.gridRows(); ++r) {
+      for (int32_t k = indices.rowPtr[r]; k < indices.rowPtr[r + 1]; ++k) {
+        norms[k] =
+            normOf<decltype(kind)>(values + indices.slot[k] * size, size);
+        if (std::isnan(norms[k]))
+          refuseNaN(pattern, r, indices.colIdx[k]);
+      }
+    }
+  });
+}
+
+void bsr::computeDenseNorms(const Pattern &pattern, bsr_norm norm,
+                            bsr_type type, const void *dense, double *norms) {
+  dispatch(norm, type, [&](auto kind, auto element) {
+    std::vector<decltype(element)> block(
+        size_t(pattern.blockRows * pattern.blockCols));
+    for (int64_t r = 0; r < pattern.gridRows(); ++r) {
+      for (int64_t c = 0; c < pattern.gridCols(); ++c) {
+        forEachRowOfBlock(pattern, r, c, dense, sizeof element,
+                          [&](int64_t row, const char *data, int64_t bytes) {
+                            std::memcpy(&block[row * pattern.blockCols], data,
+                                        size_t(bytes));
+                          });
+        double &result = norms[r * pattern.gridCols() + c];
+        result = normOf<decltype(kind)>(block.data(), int64_t(block.size()));
+        if (std::isnan(result))
+          refuseNaN(pattern, r, c);
+      }
+    }
+  });
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What blocks are ranked by.
+
+#ifndef BSR_RUNTIME_BLOCKNORM_H
+#define BSR_RUNTIME_BLOCKNORM_H
+
+#include "Pattern.h"
+
+namespace bsr {
+
+/// Fails unless `norm`, asked for blocks of `pattern`, is one.
+void checkNorm(const Pattern &pattern, bsr_norm norm);
+
+/// Writes to `norms` a number for each stored block of `weight`, in row order,
+/// that orders as the block's norm; fails if one is NaN. The sum of squares
+/// stands for L2, and L1 for the mean: all blocks of a matrix are of one size.
+void computeNorms(const Pattern &pattern, bsr_norm norm, bsr_type type,
+                  const void *weight, const PatternIndices &indices,
+                  double *norms);
+
+/// The same for every block of the matrix `dense`, which is row-major.
+void computeDenseNorms(const Pattern &pattern, bsr_norm norm, bsr_type type,
+                       const void *dense, double *norms);
+
+/// Calls `visit(row, data, bytes)` for each row of block (`r`, `c`) of the
+/// row-major matrix `dense` of elements of `elementBytes`.
+template <typename Visit>
+void forEachRowOfBlock(const Pattern &pattern, int64_t r, int64_t c,
+                       const void *dense, int64_t elementBytes, Visit visit) {
+  const char *data = static_cast<const char *>(dense);
+  for (int64_t i = 0; i < pattern.blockRows; ++i)
+    visit(i,
+          data + elementBytes * ((r * pattern.blockRows + i) * pattern.cols +
+                                 c * pattern.blockCols),
+          elementBytes * pattern.blockCols);
+}
+
+} // namespace bsr
+
+#endif // BSR_RUNTIME_BLOCKNORM_H

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// First patterns: how many blocks each matrix gets, and which.
+
+#include "BlockNorm.h"
+#include "Error.h"
+#include "Select.h"
+#include "Session.h"
+#include <cmath>
+#include <cstring>
+
+using namespace bsr;
+
+double bsr_gmp_density(double start, double end, double t) {
+  double rest = 1 - std::min(std::max(t, 0.0), 1.0);
+  return end + (start - end) * (rest * rest * rest);
+}
+
+bsr_status bsr_erk_densities(int64_t count, const int64_t *rows,
+                             const int64_t *cols, double density,
+                             double *densities) {
+  return guarded([&] {
+    requireArgument(rows, "rows");
+    requireArgument(cols, "cols");
+    requireArgument(densities, "densities");
+    if (count < 1)
+      fail(BSR_INVALID_ARGUMENT, "expected at least 1 matrix, but got ", count);
+    if (!(density >= 0 && density <= 1))
+      fail(BSR_INVALID_ARGUMENT, "expected a density in [0, 1], but got ",
+           density);
+    std::vector<double> elements, perimeters;
+    for (int64_t i = 0; i < count; ++i) {
+      if (rows[i] < 1 || cols[i] < 1)
+        fail(BSR_INVALID_ARGUMENT, "expected the sizes of matrix ", i,
+             " to be positive, but got ", rows[i], "x", cols[i]);
+      elements.push_back(double(rows[i]) * double(cols[i]));
+      perimeters.push_back(double(rows[i]) + double(cols[i]));
+    }
+    std::vector<bool> full(size_t(count), false);
+    while (true) {
+      // The elements to distribute, less those of full matrices.
+      double stored = 0, perimeter = 0, most = 0;
+      for (int64_t i = 0; i < count; ++i) {
+        stored += density * elements[i] - (full[i] ? elements[i] : 0);
+        if (full[i])
+          continue;
+        perimeter += perimeters[i];
+        most = std::max(most, perimeters[i] / elements[i]);
+      }
+      double scale = perimeter ? std::max(stored, 0.0) / perimeter : 0;
+      if (scale * most <= 1) {
+        for (int64_t i = 0; i < count; ++i)
+          densities[i] = full[i] ? 1 : scale * perimeters[i] / elements[i];
+        return;
+      }
+      for (int64_t i = 0; i < count; ++i)
+        if (!full[i] && perimeters[i] / elements[i] == most)
+          full[i] = true;
+    }
+  });
+}
+
+void bsr_session::takeLargest(int64_t index, int64_t blocks, bsr_norm norm,
+                              bsr_type type, const void *dense) {
+  const Pattern &pattern = manifest().patterns[index];
+  requireBlocks(pattern, blocks);
+  checkNorm(pattern, norm);
+  bsr_type own = manifest().buffers[pattern.weight].type;
+  if (type != own)
+    fail(BSR_INVALID_ARGUMENT, "expected dense weights of type ",
+         bsr_type_name(own), " for '", pattern.name, "', but got ",
+         bsr_type_name(type));
+
+  std::vector<double> norms(size_t(pattern.allBlocks()));
+  computeDenseNorms(pattern, norm, type, dense, norms.data());
+  auto forEach = [&](auto visit) {
+    for (int64_t block = 0; block < pattern.allBlocks(); ++block)
+      visit(block);
+  };
+  auto keyAt = [&](int64_t block) { return ~keyOf(norms[block]); };
+  int64_t taken = 0;
+  takeLowest(blocks, forEach, keyAt, [&](int64_t block) {
+    indices(index).slot[taken] = int32_t(taken);
+    scratch.stored[taken++] = block;
+  });
+  buildViews(pattern, scratch.stored, blocks, indices(index));
+
+  for (int64_t slot = 0; slot < pattern.slots; ++slot)
+    zeroSlot(pattern, slot);
+  int64_t elementBytes = bsr_type_bytes(type);
+  char *values = static_cast<char *>(buffers[pattern.weight]);
+  for (int64_t k = 0; k < blocks; ++k)
+    forEachRowOfBlock(pattern, scratch.stored[k] / pattern.gridCols(),
+                      scratch.stored[k] % pattern.gridCols(), dense,
+                      elementBytes,
+                      [&](int64_t, const char *data, int64_t bytes) {
+                        std::memcpy(values, data, size_t(bytes));
+                        values += bytes;
+                      });
+  patternMade(index);
+}
+
+bsr_status bsr_session_take_largest(bsr_session *session, int64_t pattern,
+                                    int64_t blocks, bsr_norm norm,
+                                    bsr_type type, const void *dense) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireArgument(dense, "dense");
+    session->requireDynamic(pattern);
+    session->takeLargest(pattern, blocks, norm, type, dense);
+  });
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Pattern updates of a training run, and what is known of them.
+
+#include "BlockNorm.h"
+#include "Error.h"
+#include "Session.h"
+#include <cmath>
+#include <exception>
+#include <omp.h>
+
+using namespace bsr;
+
+/// Fails unless `rule` can be an update of pattern `index`.
+static void checkRule(const bsr_session &session, int64_t index,
+                      const bsr_pattern_update &rule) {
+  const Pattern &pattern = session.manifest().patterns[index];
+  auto refuse = [&](const auto &...parts) {
+    fail(BSR_INVALID_ARGUMENT, parts..., " for pattern '", pattern.name, "'");
+  };
+  if (unsigned(rule.method) > BSR_GMP)
+    refuse("expected a method from 0 to ", int(BSR_GMP), ", but got ",
+           int(rule.method));
+  checkNorm(pattern, rule.norm);
+  bool drops = rule.method == BSR_SET || rule.method == BSR_RIGL;
+  if (drops && !(rule.drop >= 0 && rule.drop <= 1))
+    refuse("expected a drop fraction in [0, 1], but got ", rule.drop);
+  if (rule.method == BSR_GMP && rule.blocks < 0)
+    refuse("expected a number of blocks from 0, but got ", rule.blocks);
+  if (rule.method != BSR_RIGL)
+    return;
+  if (pattern.scores < 0)
+    refuse("expected a step that was compiled with scores of blocks, but got "
+           "one without");
+  if (!session.hasScores)
+    refuse("expected an update by scores right after a run with scores, but "
+           "got a plain run, a restore, a load or another update since");
+}
+
+/// Whether there is a NaN among `size` numbers at `data`.
+static bool hasNaN(const float *data, int64_t size) {
+  bool found = false;
+  for (int64_t i = 0; i < size; ++i)
+    found |= data[i] != data[i];
+  return found;
+}
+
+/// Fails if one of the scores that an update may look at is NaN.
+static void checkScores(const Pattern &pattern, const bsr_pattern_update &rule,
+                        const float *scores, const PatternIndices &indices) {
+  int64_t cols = pattern.gridCols();
+  for (int64_t r = 0; r < pattern.gridRows(); ++r) {
+    if (!hasNaN(scores + r * cols, cols))
+      continue;
+    const int32_t *stored = indices.colIdx + indices.rowPtr[r];
+    const int32_t *end = indices.colIdx + indices.rowPtr[r + 1];
+    for (int64_t c = 0; c < cols; ++c)
+      if (std::isnan(scores[r * cols + c]) &&
+          (rule.allow_return || !std::binary_search(stored, end, c)))
+        fail(BSR_NOT_A_NUMBER, "expected a number as the score of block (", r,
+             ", ", c, ") of '", pattern.name, "', but got NaN");
+  }
+}
+
+/// Calls `body(index, scratch)` for each pattern that `updates` change, on
+/// several threads. Fails as the first of the patterns that do.
+template <typename Body>
+static void forEachUpdated(const bsr_session &session,
+                           const bsr_pattern_update *updates, Body body) {
+  const std::vector<Pattern> &patterns = session.manifest().patterns;
+  int64_t size = int64_t(patterns.size()), failed = size;
+  std::exception_ptr error;
+#pragma omp parallel for schedule(dynamic)                                     \
+    num_threads(int(session.moreScratch.size()) + 1)
+  for (int64_t i = 0; i < size; ++i) {
+    if (patterns[i].isStatic || updates[i].method == BSR_STATIC)
+      continue;
+    try {
+      body(i, session.scratchOf(omp_get_thread_num()));
+    } catch (...) {
+#pragma omp critical
+      if (i < failed) {
+        failed = i;
+        error = std::current_exception();
+      }
+    }
+  }
+  if (error)
+    std::rethrow_exception(error);
+}
+
+void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
+  auto scoresOf = [&](const Pattern &pattern) {
+    return pattern.scores < 0
+               ? nullptr
+               : static_cast<const float *>(buffers[pattern.scores]);
+  };
+  auto rank = [&](int64_t i, PatternScratch &scratch) {
+    const Pattern &pattern = manifest().patterns[i];
+    computeNorms(pattern, updates[i].norm,
+                 manifest().buffers[pattern.weight].type,
+                 buffers[pattern.weight], indices(i), scratch.norms);
+  };
+  // Whatever can fail does so before the first change.
+  for (size_t i = 0; i < manifest().patterns.size(); ++i)
+    if (!manifest().patterns[i].isStatic)
+      checkRule(*this, int64_t(i), updates[i]);
+  forEachUpdated(*this, updates, [&](int64_t i, PatternScratch &scratch) {
+    const Pattern &pattern = manifest().patterns[i];
+    checkPattern(pattern, view(i), scratch);
+    rank(i, scratch);
+    if (updates[i].method == BSR_RIGL)
+      checkScores(pattern, updates[i], scoresOf(pattern), indices(i));
+  });
+
+  int64_t areas = Memory::areasTaken();
+  forEachUpdated(*this, updates, [&](int64_t i, PatternScratch &scratch) {
+    const Pattern &pattern = manifest().patterns[i];
+    rank(i, scratch);
+    PatternChange change =
+        updatePattern(pattern, updates[i], scoresOf(pattern), counters.seed,
+                      counters.pattern_updates + 1, indices(i), scratch);
+    for (int64_t k = 0; k < change.pruned; ++k)
+      zeroSlot(pattern, scratch.freed[k]);
+    histories[i].record(pattern, change, scratch);
+  });
+  patternsChanged();
+  ++counters.pattern_updates;
+  for (size_t i = 0; i < manifest().patterns.size(); ++i) {
+    if (manifest().patterns[i].isStatic || updates[i].method == BSR_STATIC)
+      continue;
+    counters.blocks_pruned += histories[i].pruned;
+    counters.blocks_regrown += histories[i].regrown;
+  }
+  counters.reallocations += Memory::areasTaken() - areas;
+}
+
+void PatternHistory::record(const Pattern &pattern, const PatternChange &change,
+                            const PatternScratch &scratch) {
+  pruned = change.pruned;
+  regrown = change.regrown;
+  newestBefore = newestPruned = 0;
+  for (int64_t word = 0; word < newestWords(pattern); ++word)
+    newestBefore += __builtin_popcountll(newest[word]);
+  for (int64_t k = 0; k < pruned; ++k)
+    newestPruned += newest[scratch.freed[k] / 64] >> scratch.freed[k] % 64 & 1;
+  std::fill_n(newest, newestWords(pattern), 0);
+  for (int64_t k = 0; k < regrown; ++k) {
+    newest[scratch.freed[k] / 64] |= uint64_t(1) << scratch.freed[k] % 64;
+    addStored(scratch.regrown[k]);
+  }
+}
+
+void bsr_session::patternMade(int64_t index) {
+  hasPattern[index] = true;
+  patternsChanged();
+  const Pattern &pattern = manifest().patterns[index];
+  PatternHistory &history = histories[index];
+  if (!counters.steps && !counters.pattern_updates) {
+    std::fill_n(history.ever, PatternHistory::everWords(pattern), 0);
+    history.everStored = 0;
+  }
+  std::fill_n(history.newest, PatternHistory::newestWords(pattern), 0);
+  history.pruned = history.regrown = 0;
+  history.newestBefore = history.newestPruned = 0;
+  bsr_pattern_view own = view(index);
+  for (int64_t r = 0; r < pattern.gridRows(); ++r)
+    for (int32_t k = own.row_ptr[r]; k < own.row_ptr[r + 1]; ++k)
+      history.addStored(r * pattern.gridCols() + own.col_idx[k]);
+}
+
+void bsr_session::loadHistory(int64_t index, std::string_view ever,
+                              std::string_view newest) {
+  const Pattern &pattern = manifest().patterns[index];
+  PatternHistory &history = histories[index];
+  std::fill_n(history.ever, PatternHistory::everWords(pattern), 0);
+  ever.copy(reinterpret_cast<char *>(history.ever), ever.size());
+  history.everStored = 0;
+  for (int64_t word = 0; word < PatternHistory::everWords(pattern); ++word)
+    history.everStored += __builtin_popcountll(history.ever[word]);
+  patternMade(index);
+  newest.copy(reinterpret_cast<char *>(history.newest), newest.size());
+}
+
+/// The most blocks between two neighbours of `pointers`.
+static int64_t mostBetween(const int32_t *pointers, int64_t size) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < size; ++i)
+    most = std::max<int64_t>(most, pointers[i + 1] - pointers[i]);
+  return most;
+}
+
+bsr_status bsr_session_update(bsr_session *session,
+                              const bsr_pattern_update *updates,
+                              int64_t count) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireArgument(updates, "updates");
+    int64_t patterns = int64_t(session->manifest().patterns.size());
+    if (count != patterns)
+      fail(BSR_INVALID_ARGUMENT, "expected an update for each of ", patterns,
+           " patterns, but got ", count);
+    session->updatePatterns(updates);
+  });
+}
+
+bsr_status bsr_session_update_patterns(bsr_session *session, double drop,
+                                       int64_t *pruned) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    if (!(drop >= 0 && drop <= 1))
+      fail(BSR_INVALID_ARGUMENT, "expected a drop fraction in [0, 1], but got ",
+           drop);
+    int64_t before = session->counters.blocks_pruned;
+    std::fill(session->plainUpdates.begin(), session->plainUpdates.end(),
+              bsr_pattern_update{BSR_SET, BSR_L1, drop, 0, 0});
+    session->updatePatterns(session->plainUpdates.data());
+    if (pruned)
+      *pruned = session->counters.blocks_pruned - before;
+  });
+}
+
+bsr_status bsr_session_statistics(const bsr_session *session, int64_t index,
+                                  bsr_pattern_statistics *statistics) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireArgument(statistics, "statistics");
+    const auto &patterns = session->manifest().patterns;
+    requireIndex(index, int64_t(patterns.size()), "patterns");
+    const Pattern &pattern = patterns[index];
+    const PatternHistory &history = session->histories[index];
+    bsr_pattern_view view = session->view(index);
+    *statistics = {view.blocks,
+                   pattern.allBlocks(),
+                   pattern.isStatic ? view.blocks : history.everStored,
+                   mostBetween(view.row_ptr, pattern.gridRows()),
+                   mostBetween(view.col_ptr, pattern.gridCols()),
+                   history.pruned,
+                   history.regrown,
+                   history.newestBefore,
+                   history.newestPruned};
+  });
+}
+
+double bsr_drop_fraction(bsr_schedule schedule, double drop, double t) {
+  t = std::min(std::max(t, 0.0), 1.0);
+  switch (schedule) {
+  case BSR_LINEAR:
+    return drop * (1 - t);
+  case BSR_COSINE:
+    return drop * cosHalfPi(t) * cosHalfPi(t);
+  default:
+    return drop;
+  }
+}
