@@ -48,6 +48,10 @@ def has_jax():
 
 if has_jax():
     config.available_features.add("jax")
+for package in ("tensorboard", "wandb"):
+    check = f"import importlib.util as u, sys; sys.exit(not u.find_spec('{package}'))"
+    if not subprocess.run(["python3", "-c", check]).returncode:
+        config.available_features.add(package)
 llvm_config.with_environment("PYTHONDONTWRITEBYTECODE", "1")
 for path in ("python", "examples", "test/Python/Inputs", "test/Integration",
              "test/Integration/bert_tiny"):
