@@ -85,5 +85,6 @@ train dense 1 0
 
 echo
 python3 scripts/report.py "$output/sparse" "$output/dense" --output "$output/plot.svg"
+python3 scripts/report.py --html "$output/sparse" "$output/dense"
 echo
-echo "plot: $output/plot.svg"
+echo "plot: $output/plot.svg, pages: $output/{sparse,dense}/report.html"

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Draws measures of training runs over their steps, as SVG.
+
+import math
+from xml.sax.saxutils import escape
+
+COLORS = ["#1f5fa8", "#c8641e", "#3c8c46", "#8c3c8c"]
+GREY = "#666"
+
+
+def ticks(low, high, count):
+    """Returns about `count` round numbers from `low` to `high`."""
+    rough = max(high - low, 1e-9) / count
+    unit = 10 ** math.floor(math.log10(rough))
+    step = next(unit * m for m in (1, 2, 5, 10) if unit * m >= rough)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [i * step for i in range(first, last + 1)]
+
+
+def smooth(points, span=10):
+    """Returns the running mean over `span` points."""
+    return [(x, sum(y for _, y in points[max(0, i + 1 - span):i + 1]) / min(i + 1, span))
+            for i, (x, _) in enumerate(points)]
+
+
+class Panel:
+    """A pair of axes, the steps of a run and a measure, and what is drawn between.
+
+    It spans `horizontal` and `vertical`, in pixels.
+    """
+
+    def __init__(self, horizontal, vertical, steps, low, high):
+        self.left, self.right = horizontal
+        self.top, self.bottom = vertical
+        self.steps, self.low, self.high = steps, low, high
+        self.parts = []
+
+    def x(self, step):
+        return self.left + (self.right - self.left) * step / self.steps
+
+    def y(self, value):
+        share = (value - self.low) / (self.high - self.low)
+        return self.bottom - (self.bottom - self.top) * share
+
+    def text(self, x, y, text, anchor="start", color=GREY, extra=""):
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
+                          f'fill="{color}"{extra}>{escape(text)}</text>')
+
+    def line(self, points, color, width=1.0, extra=""):
+        path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
+        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" '
+                          f'stroke-width="{width}"{extra}/>')
+
+    def dots(self, points, color):
+        self.parts += [f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="3" fill="{color}"/>'
+                       for x, y in points]
+
+    def bars(self, points, color, shift):
+        self.parts += [f'<rect x="{self.x(x) + shift:.1f}" y="{self.y(y):.1f}" width="4" '
+                       f'height="{self.bottom - self.y(y):.1f}" fill="{color}"/>'
+                       for x, y in points]
+
+    def axes(self, label=""):
+        for value in ticks(self.low, self.high, 5):
+            self.line([(0, value), (self.steps, value)], "#e4e4e4")
+            self.text(self.left - 8, self.y(value) + 4, f"{value:g}", "end")
+        for step in ticks(0, self.steps, 8):
+            self.text(self.x(step), self.bottom + 18, f"{step:g}", "middle")
+        self.line([(0, self.high), (0, self.low), (self.steps, self.low)], GREY)
+        middle = (self.top + self.bottom) / 2
+        if label:
+            self.text(18, middle, label, "middle", extra=f' transform="rotate(-90 18 {middle})"')
+
+
+def svg(width, height, parts):
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="13">\n'
+            f'<rect width="100%" height="100%" fill="white"/>\n{chr(10).join(parts)}\n</svg>\n')
