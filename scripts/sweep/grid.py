@@ -29,6 +29,7 @@ A setting is a key of sparse-train, or one of
 What stands further right wins: config, set, model, method, run. `dense` stores
 every block, `static` never updates a pattern, `dynamic` is what the settings
 say. Paths are relative to where sparse-sweep is called.
+`predictions` is in predictions.py.
 """
 
 import difflib
@@ -42,7 +43,7 @@ from pathlib import Path
 
 import yaml
 
-SECTIONS = ["output", "config", "set", "models", "methods", "runs"]
+SECTIONS = ["output", "config", "set", "models", "methods", "runs", "predictions"]
 SHAPE = ["layers", "hidden", "tokens", "batch"]
 OWN = {"block": "16", "density": "0.1", "match": r"layers\..*_w$"}
 RATES = ["rate", "rate.peak"]
@@ -216,6 +217,7 @@ class Grid:
 
     def __init__(self, path, keys):
         """`keys` are those of sparse-train."""
+        self.path = path
         self.keys = [*keys, *OWN, "rate"]
         grid = read_yaml(path, "grid")
         for section in grid:
@@ -244,6 +246,9 @@ class Grid:
                 runs[run.folder()] = run
         self.runs = list(runs.values())
         self.varied = self.find_varied()
+        self.predictions = grid.get("predictions", [])
+        expect(isinstance(self.predictions, list), "'predictions' to be a list",
+               repr(self.predictions))
 
     def find_varied(self):
         """Returns the settings that tell runs apart whose axes and seeds do not."""

@@ -121,11 +121,18 @@ def markdown(groups):
                 text = digits(entry.mean(name))
             row.append(text)
         rows.append(row)
+    return layout(rows, len(names))
+
+
+def layout(rows, left):
+    """Returns rows as a Markdown table, of which `left` columns are words."""
     widths = [max(map(len, column)) for column in zip(*rows)]
-    lines = ["| " + " | ".join(cell.ljust(width) if i < len(names) else cell.rjust(width)
-                               for i, (cell, width) in enumerate(zip(row, widths))) + " |"
-             for row in rows]
-    rule = ["-" * (width + 2) if i < len(names) else "-" * (width + 1) + ":"
+    lines = []
+    for row in rows:
+        cells = [cell.ljust(width) if i < left else cell.rjust(width)
+                 for i, (cell, width) in enumerate(zip(row, widths))]
+        lines.append(f"| {' | '.join(cells)} |")
+    rule = ["-" * (width + 2) if i < left else "-" * (width + 1) + ":"
             for i, width in enumerate(widths)]
     lines.insert(1, f"|{'|'.join(rule)}|")
     return "\n".join(lines) + "\n"
