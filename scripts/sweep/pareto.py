@@ -10,6 +10,7 @@ from sweep.results import frontier
 # In pixels: two panels side by side over one vertical axis, a legend above.
 WIDTH, HEIGHT, TOP, BOTTOM = 960, 520, 78, 450
 PANELS = [("flops", "training FLOPs (10¹²)", 74, 496), ("time", "training time (s)", 520, 942)]
+ABREAST = 5  # between runs of equal FLOPs
 GREY, GRID, INK = "#666", "#e6e6e6", "#222"
 # Colours that remain apart for the colour-blind (Okabe and Ito).
 COLORS = {"dense": "#222222", "static": "#0072b2", "dynamic": "#d55e00"}
@@ -102,6 +103,22 @@ def styles(groups):
     return colors, shapes
 
 
+def place(groups, name, x):
+    """Returns where each group stands; those of equal FLOPs, but for the rounding
+    of a density to whole blocks, side by side."""
+    if name != "flops":
+        return {group: x(group.mean(name)) for group in groups}
+    places, row = {}, []
+    for group in sorted(groups, key=lambda group: group.mean(name)):
+        if row and group.mean(name) > 1.02 * row[0].mean(name):
+            row = []
+        row.append(group)
+        middle = sum(x(member.mean(name)) for member in row) / len(row)
+        for i, member in enumerate(row):
+            places[member] = middle + (i - (len(row) - 1) / 2) * ABREAST
+    return places
+
+
 def draw_panel(picture, groups, panel, y, colors, shapes):
     name, label, left, right = panel
     x = Axis([interval(group, name) for group in groups], left, right)
@@ -122,6 +139,7 @@ def draw_panel(picture, groups, panel, y, colors, shapes):
     steps.append((right, steps[-1][1]))
     picture.line(steps, "#b0b0b0", 2.5, ' stroke-linejoin="round" stroke-dasharray="7 4"')
 
+    places = place(groups, name, x)
     # A thin line joins what differs in the model or the density alone.
     series = {}
     for group in groups:
@@ -129,11 +147,11 @@ def draw_panel(picture, groups, panel, y, colors, shapes):
         series.setdefault(key, []).append(group)
     for members in series.values():
         members = sorted(members, key=lambda group: group.mean(name))
-        picture.line([(x(g.mean(name)), y(g.mean("held_out"))) for g in members],
+        picture.line([(places[g], y(g.mean("held_out"))) for g in members],
                      colors[members[0].labels["method"]], 1, ' stroke-opacity="0.35"')
     for group in groups:
         color = colors[group.labels["method"]]
-        px, py = x(group.mean(name)), y(group.mean("held_out"))
+        px, py = places[group], y(group.mean("held_out"))
         low, high = map(y, interval(group, "held_out"))
         picture.line([(px, low), (px, high)], color, 1.3)
         for end in (low, high):
@@ -149,10 +167,11 @@ def draw_panel(picture, groups, panel, y, colors, shapes):
     if len(clouds) > 1:
         for words, members in clouds.items():
             lowest = max(members, key=lambda g: y(g.mean("held_out")))
-            middle = sum(x(g.mean(name)) for g in members) / len(members)
+            middle = sum(places[g] for g in members) / len(members)
             under = max(map(y, interval(lowest, "held_out"))) + 18
-            picture.text(middle, min(under, BOTTOM - 4), words, "middle", GREY,
-                         ' font-size="11" stroke="white" stroke-width="3" paint-order="stroke"')
+            for halo in [' stroke="white" stroke-width="3"', ""]:
+                picture.text(middle, min(under, BOTTOM - 4), words, "middle", GREY,
+                             ' font-size="11"' + halo)
 
 
 def draw_legend(picture, groups, colors, shapes):
@@ -171,11 +190,10 @@ def draw_legend(picture, groups, colors, shapes):
     x += 8
     picture.line([(x, 25), (x + 28, 25)], "#b0b0b0", 2.5, ' stroke-dasharray="7 4"')
     picture.text(x + 34, 29, "frontier")
+    notes = ["all axes logarithmic", "what has equal FLOPs stands side by side"]
     if any(len(group.runs) > 1 for group in groups):
-        picture.text(PANELS[0][2], 54, "means over seeds; bars are their standard deviation; "
-                     "all axes logarithmic", extra=' font-size="12"')
-    else:
-        picture.text(PANELS[0][2], 54, "all axes logarithmic", extra=' font-size="12"')
+        notes.insert(0, "means over seeds, bars are their standard deviation")
+    picture.text(PANELS[0][2], 54, "; ".join(notes), extra=' font-size="12"')
 
 
 def plot(groups):
