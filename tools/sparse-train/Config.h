@@ -6,6 +6,8 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_CONFIG_H
 #define BSR_TOOLS_SPARSETRAIN_CONFIG_H
 
+#include "Sparsity.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -29,10 +31,7 @@ struct Config {
 
   double maskingFraction = 0.15;
 
-  int64_t sparsityEvery = 0;
-  double sparsityDrop = 0.5;
-  std::string sparsitySchedule = "cosine";
-  double sparsityUntil = 0.75;
+  std::vector<SparsityGroup> sparsity = {SparsityGroup()};
 
   int64_t heldOutEvery = 0;
   int64_t heldOutBatches = 8;

@@ -60,10 +60,25 @@ void Session::run() { check(bsr_session_run(session.get())); }
 void Session::snapshot() { check(bsr_session_snapshot(session.get())); }
 void Session::restore() { check(bsr_session_restore(session.get())); }
 
-int64_t Session::updatePatterns(double drop) {
-  int64_t pruned;
-  check(bsr_session_update_patterns(session.get(), drop, &pruned));
-  return pruned;
+void Session::runScores() { check(bsr_session_run_scores(session.get())); }
+
+void Session::makePattern(int64_t index, int64_t blocks) {
+  check(bsr_session_make_pattern(session.get(), index, blocks));
+}
+
+void Session::readPattern(int64_t index, const std::string &path) {
+  check(bsr_session_read_pattern(session.get(), index, path.c_str()));
+}
+
+void Session::takeLargest(int64_t index, int64_t blocks, bsr_norm norm,
+                          bsr_type type, const std::string &dense) {
+  check(bsr_session_take_largest(session.get(), index, blocks, norm, type,
+                                 dense.data()));
+}
+
+void Session::update(const std::vector<bsr_pattern_update> &updates) {
+  check(bsr_session_update(session.get(), updates.data(),
+                           int64_t(updates.size())));
 }
 
 void Session::save(const std::string &path, const std::string &metadata) const {

@@ -40,11 +40,16 @@ public:
   bsr_pattern_view pattern(int64_t index) const;
 
   void initialize();
+  void makePattern(int64_t index, int64_t blocks);
+  void readPattern(int64_t index, const std::string &path);
+  void takeLargest(int64_t index, int64_t blocks, bsr_norm norm, bsr_type type,
+                   const std::string &dense);
   void run();
+  void runScores();
   void snapshot();
   void restore();
-  /// Returns the number of blocks that were pruned, and regrown.
-  int64_t updatePatterns(double drop);
+  /// One update for each pattern.
+  void update(const std::vector<bsr_pattern_update> &updates);
   void save(const std::string &path, const std::string &metadata) const;
   /// Returns why the file is no checkpoint of this step, and "" if it is one
   /// and was loaded.

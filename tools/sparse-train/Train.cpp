@@ -6,6 +6,7 @@
 #include "Batch.h"
 #include "Compile.h"
 #include "Host.h"
+#include "PatternUpdates.h"
 #include "Progress.h"
 #include "Resume.h"
 #include "RunFolder.h"
@@ -40,18 +41,6 @@ static double learningRate(const Config &config, int64_t step) {
   if (config.rateDecay == "cosine")
     return config.ratePeak * (1 + std::cos(M_PI * t)) / 2;
   return config.ratePeak;
-}
-
-/// The share of blocks that the pattern update after `step` steps replaces, or
-/// nothing if there is none.
-static std::optional<double> dropFraction(const Config &config, int64_t step) {
-  double end = config.sparsityUntil * config.steps;
-  if (!config.sparsityEvery || step % config.sparsityEvery || step >= end)
-    return std::nullopt;
-  bsr_schedule schedule = config.sparsitySchedule == "cosine"   ? BSR_COSINE
-                          : config.sparsitySchedule == "linear" ? BSR_LINEAR
-                                                                : BSR_CONSTANT;
-  return bsr_drop_fraction(schedule, config.sparsityDrop, step / end);
 }
 
 static bool isDue(int64_t step, int64_t every) {
@@ -128,7 +117,8 @@ public:
                 config.seed),
         rate(session.findRole("lr")), stepSeed(session.findRole("seed")),
         stepNumber(session.findRole("step")), loss(session.findRole("loss")),
-        phases(session) {
+        phases(session),
+        patternUpdates(config.sparsity, config.steps, session) {
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");
     if (timers && !bsr_step_num_timers(session.step()))
@@ -138,7 +128,6 @@ public:
       if (constexpr std::string_view prefix = "metrics.";
           buffer.elements == 1 && buffer.name.rfind(prefix, 0) == 0)
         results.emplace(buffer.name.substr(prefix.size()), Scalar(&buffer));
-    countBlocks();
     if (existing == Existing::Refuse && folder.holdsRun())
       fail("expected run folder '", config.run,
            "' to hold no run, but got one (pass --resume or --overwrite)");
@@ -148,8 +137,10 @@ public:
                       existing == Existing::ResumeChanged);
     else
       folder.clear();
-    if (!goesOn)
+    if (!goesOn) {
       session.initialize();
+      patternUpdates.initialize(session);
+    }
     folder.write("config.yaml", toYAML(config));
     tracker.emplace(folder.folder(), session, config.steps);
     for (const ordered_json &entry : tracker->kept())
@@ -183,26 +174,35 @@ private:
   /// Steps that are done.
   int64_t done() const { return session.counters().steps; }
 
-  void countBlocks() {
+  /// Blocks of all patterns: those that exist, and those that are stored.
+  struct Blocks {
+    int64_t all = 0, stored = 0, staticPatterns = 0;
+  };
+
+  Blocks countBlocks() const {
+    Blocks blocks;
     for (int64_t i = 0; i < bsr_step_num_patterns(session.step()); ++i) {
       bsr_pattern_info info;
       bsr_step_pattern(session.step(), i, &info);
-      int64_t blocks =
-          info.rows / info.block_rows * (info.cols / info.block_cols);
-      allBlocks += blocks;
-      storedBlocks += std::min(info.slots, blocks);
-      staticPatterns += info.is_static;
+      blocks.all += info.rows / info.block_rows * (info.cols / info.block_cols);
+      blocks.stored += session.pattern(i).blocks;
+      blocks.staticPatterns += info.is_static;
     }
+    return blocks;
   }
 
   /// Sets every argument but the batch for step `step`, counted from 0, and
-  /// runs it. Returns the loss before the step's update.
-  double runStep(int64_t step, double stepRate) {
+  /// runs it, with scores of blocks if these are needed. Returns the loss
+  /// before the step's update.
+  double runStep(int64_t step, double stepRate, bool scores = false) {
     rate.set(stepRate);
     stepSeed.set(int32_t(
         Random(config.seed, stepSeedStream, step).below(uint64_t(1) << 31)));
     stepNumber.set(step);
-    session.run();
+    if (scores)
+      session.runScores();
+    else
+      session.run();
     return loss.get();
   }
 
@@ -233,7 +233,8 @@ private:
     batcher.fillTrain(step);
     double batchTime = secondsSince(start);
     phases.start();
-    double stepLoss = runStep(step, stepRate);
+    double stepLoss =
+        runStep(step, stepRate, patternUpdates.needScores(step + 1));
     double time = secondsSince(start);
     ++step;
     if (!std::isfinite(stepLoss))
@@ -252,14 +253,16 @@ private:
     }
     for (const auto &[name, result] : results)
       entry[name] = result.get();
-    bool canChange = staticPatterns < bsr_step_num_patterns(session.step());
-    if (std::optional<double> drop = dropFraction(config, step);
-        drop && canChange) {
+    if (patternUpdates.areDue(step)) {
+      int64_t stored = countBlocks().stored;
+      int64_t pruned = session.counters().blocks_pruned;
       start = std::chrono::steady_clock::now();
-      int64_t pruned = session.updatePatterns(*drop);
+      std::optional<double> drop = patternUpdates.update(session, step);
       entry["update_time"] = secondsSince(start);
-      entry["drop"] = *drop;
-      entry["turnover"] = storedBlocks ? double(pruned) / storedBlocks : 0;
+      if (drop)
+        entry["drop"] = *drop;
+      pruned = session.counters().blocks_pruned - pruned;
+      entry["turnover"] = stored ? double(pruned) / double(stored) : 0;
       tracker->describePatterns(entry, /*updated=*/true);
     }
     if (isDue(step, config.heldOutEvery) || step == config.steps) {
@@ -305,14 +308,16 @@ private:
 
   void describe() const {
     const bsr_step *step = session.step();
-    std::string fixed = staticPatterns
-                            ? " (" + std::to_string(staticPatterns) + " static)"
-                            : "";
+    Blocks blocks = countBlocks();
+    std::string fixed =
+        blocks.staticPatterns
+            ? " (" + std::to_string(blocks.staticPatterns) + " static)"
+            : "";
     std::printf("%s for %s: %lld patterns%s, %lld of %lld blocks stored, "
                 "%lld sparse and %lld dense products, %lld left dense\n",
                 bsr_step_name(step), bsr_step_target_cpu(step),
                 (long long)bsr_step_num_patterns(step), fixed.c_str(),
-                (long long)storedBlocks, (long long)allBlocks,
+                (long long)blocks.stored, (long long)blocks.all,
                 (long long)sparseProducts(),
                 (long long)bsr_step_num_products(step, "dense"),
                 (long long)bsr_step_num_left_dense(step));
@@ -329,6 +334,7 @@ private:
   void summarize() const {
     bsr_counters counters = session.counters();
     double stepTime = median(stepTimes);
+    Blocks blocks = countBlocks();
     ordered_json summary = {
         {"step", bsr_step_name(session.step())},
         {"target_cpu", bsr_step_target_cpu(session.step())},
@@ -344,9 +350,9 @@ private:
         {"sparse_products", sparseProducts()},
         {"dense_products", bsr_step_num_products(session.step(), "dense")},
         {"left_dense", bsr_step_num_left_dense(session.step())},
-        {"blocks_stored", storedBlocks},
-        {"blocks", allBlocks},
-        {"static_patterns", staticPatterns},
+        {"blocks_stored", blocks.stored},
+        {"blocks", blocks.all},
+        {"static_patterns", blocks.staticPatterns},
         {"pattern_updates", counters.pattern_updates},
         {"blocks_pruned", counters.blocks_pruned},
         {"blocks_regrown", counters.blocks_regrown},
@@ -375,10 +381,8 @@ private:
   /// names: "accuracy" for "metrics.accuracy".
   std::map<std::string, Scalar> results;
   PhaseTimes phases;
+  PatternUpdates patternUpdates;
   std::optional<Tracker> tracker;
-  /// Blocks of all patterns: those that exist, and those that are stored.
-  int64_t allBlocks = 0, storedBlocks = 0;
-  int64_t staticPatterns = 0;
   double firstLoss = 0, lastLoss = 0, firstHeldOut = 0, lastHeldOut = 0;
   std::vector<double> stepTimes;
 };

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Finds the key that a user may have meant.
+
+#include "Keys.h"
+
+using namespace bsr;
+
+/// Number of insertions, deletions and replacements from `a` to `b`.
+static size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j)
+    row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j)
+      diagonal =
+          std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1,
+                                          diagonal + (a[i - 1] != b[j - 1])}));
+  }
+  return row.back();
+}
+
+void bsr::refuseKey(const std::string &name,
+                    const std::vector<std::string> &known) {
+  auto nearest =
+      std::min_element(known.begin(), known.end(),
+                       [&](const std::string &a, const std::string &b) {
+                         return editDistance(name, a) < editDistance(name, b);
+                       });
+  fail("expected a configuration key (the nearest is '", *nearest,
+       "'), but got '", name, "'");
+}
