@@ -36,14 +36,18 @@ struct Descriptor {
        std::strerror(errno), "'");
 }
 
+static void requireFile(const struct stat &status, const std::string &path) {
+  if (!S_ISREG(status.st_mode))
+    fail(BSR_IO_ERROR, "expected '", path,
+         "' to be a file, but got a folder or a device");
+}
+
 std::string bsr::readFile(const std::string &path) {
   Descriptor file(path, O_RDONLY);
   struct stat status;
   if (file.number < 0 || fstat(file.number, &status) != 0)
     failToAccess("read", path);
-  if (!S_ISREG(status.st_mode))
-    fail(BSR_IO_ERROR, "expected '", path,
-         "' to be a file, but got a folder or a device");
+  requireFile(status, path);
 
   std::string contents(size_t(status.st_size), '\0');
   size_t done = 0;
@@ -102,6 +106,10 @@ static bool writeAll(const Descriptor &file,
 
 void bsr::replaceFile(const std::string &path,
                       const std::vector<std::string_view> &pieces) {
+  // What a file replaces is a file: never, say, /dev/null.
+  struct stat status;
+  if (stat(path.c_str(), &status) == 0)
+    requireFile(status, path);
   std::string temporary = path + ".tmp";
   Descriptor file(temporary, O_WRONLY | O_CREAT | O_NOFOLLOW);
   if (file.number < 0 || !lock(file, temporary))

@@ -526,7 +526,8 @@ CASE(checkpoint_needs_a_place) {
   path = folder.file("folder");
   std::filesystem::create_directory(path);
   REQUIRE_FAILS(bsr_session_save(session.get(), path.c_str(), ""), BSR_IO_ERROR,
-                "expected to write '" + path + "', but got 'Is a directory'");
+                "expected '" + path +
+                    "' to be a file, but got a folder or a device");
   REQUIRE_FAILS(bsr_session_load(session.get(), path.c_str()), BSR_IO_ERROR,
                 "expected '" + path +
                     "' to be a file, but got a folder or a device");

@@ -114,5 +114,7 @@ bool bsr::resume(Session &session, const RunFolder &folder,
   if (!changes.empty())
     std::printf("note: the run goes on with %s\n", join(changes).c_str());
   folder.setAsideAfter(newest);
+  // A run that was killed after its last step had no time to.
+  folder.removeOldCheckpoints(config.checkpointKeep);
   return true;
 }

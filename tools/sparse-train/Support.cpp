@@ -74,6 +74,10 @@ std::string bsr::readFile(const std::string &path, std::string_view what) {
 
 void bsr::writeFile(const std::string &path, std::string_view what,
                     std::initializer_list<std::string_view> parts) {
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    fail("expected ", what, " '", path,
+         "' to be a file, but got a folder or a device");
   std::string temporary = path + ".tmp";
   if (write(temporary, parts) &&
       std::rename(temporary.c_str(), path.c_str()) == 0)
