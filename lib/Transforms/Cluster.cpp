@@ -5,6 +5,7 @@
 
 #include "Chains.h"
 #include "Kernels.h"
+#include "Roots.h"
 #include "Work.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
@@ -26,11 +27,6 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// Costs in simple operations: what may be computed again at every use, at a
-/// single use, and in a loop around the one it would be computed in.
-static constexpr int64_t cheapCost = 3;
-static constexpr int64_t singleUseCost = 64;
-static constexpr int64_t broadcastCost = 1;
 /// The cost at which a value is stored for the later nests of its kernel.
 static constexpr int64_t storedCost = 12;
 /// Outputs of one nest, beyond which streams from memory get in each other's
@@ -38,34 +34,8 @@ static constexpr int64_t storedCost = 12;
 static constexpr unsigned maxOutputs = 8;
 static constexpr unsigned maxRoots = 16;
 
-/// True for what is always computed where it is used: views and constants.
-static bool isView(Operation *op) {
-  return !isa<linalg::GenericOp>(op) && Emitter::isInlinable(op);
-}
-
-/// The cost of the body of `op` per element, in simple operations.
-static int64_t getCost(linalg::GenericOp op) {
-  int64_t cost = 0;
-  for (Operation &inner : op.getBody()->without_terminator()) {
-    if (isa<math::SqrtOp, math::RsqrtOp, arith::DivFOp>(inner))
-      cost += 4;
-    else if (isa<math::MathDialect>(inner.getDialect()))
-      cost += 12;
-    else if (!isa<arith::ConstantOp, linalg::IndexOp>(inner))
-      ++cost;
-  }
-  return cost;
-}
-
-static int64_t getNumPoints(linalg::GenericOp op) {
-  int64_t points = 1;
-  for (int64_t range : op.getStaticLoopRanges())
-    points *= range;
-  return points;
-}
-
 namespace {
-/// Decides what is computed where it is used, and groups the rest.
+/// Groups what is not computed where it is used.
 class Clusters {
 public:
   explicit Clusters(Block &block);
@@ -74,8 +44,6 @@ public:
   /// where the launch goes.
   using Group = SmallVector<Operation *>;
   SmallVector<Group> groups;
-
-  bool isRoot(Operation *op) const { return roots.contains(op); }
 
   /// The tensors that `group` reads, in order of first use, and the operations
   /// computed inside of it, roots included, in program order.
@@ -86,28 +54,19 @@ public:
   SmallVector<Value> getResults(size_t number) const;
 
 private:
-  /// True if `value` is computed before what reads it.
-  bool isLeaf(Value value) const {
-    Operation *op = value.getDefiningOp();
-    return !op || roots.contains(op) || !Emitter::isInlinable(op);
-  }
   bool isUsedOutside(Value value, const Group &group) const;
   bool isCheaperThanMemory(Operation *root, const Group &group) const;
   bool join(size_t number, Operation *root, const SetVector<Value> &inputs);
-  bool isInlined(linalg::GenericOp op);
-  /// The operations that use `value`, looking through views; true if one of
-  /// them needs the value in memory.
-  bool getConsumers(Value value, SetVector<Operation *> &consumers);
   void group(Operation *root);
   int64_t getTime(Value value) const;
 
-  DenseSet<Operation *> roots;
-  /// What one element costs with everything that is inlined into it.
-  DenseMap<Operation *, int64_t> costs;
+  Roots roots;
   /// When a value is there: the number of the group or of the other operation
   /// that makes it.
   DenseMap<Operation *, int64_t> times;
   int64_t now = 0;
+  /// The first group that may still grow.
+  size_t firstOpen = 0;
   struct State {
     int64_t time;
     /// All roots are element-wise, of one space.
@@ -121,58 +80,6 @@ private:
   DenseMap<Value, SmallVector<size_t>> readers;
 };
 } // namespace
-
-bool Clusters::getConsumers(Value value, SetVector<Operation *> &consumers) {
-  bool inMemory = false;
-  for (OpOperand &use : value.getUses()) {
-    Operation *user = use.getOwner();
-    if (isView(user)) {
-      inMemory |= getConsumers(user->getResult(0), consumers);
-      continue;
-    }
-    // A use in a body (tensor.extract) belongs to the operation around it.
-    Operation *parent = user;
-    while (parent->getBlock() != value.getParentBlock())
-      parent = parent->getParentOp();
-    consumers.insert(parent);
-    auto generic = dyn_cast<linalg::GenericOp>(parent);
-    bool isElements = generic || isa<tensor::ConcatOp>(parent);
-    inMemory |= parent != user || !isElements || !isKernel(parent);
-  }
-  return inMemory;
-}
-
-/// True if `op` is a product that is one piece of a concatenation and nothing
-/// else: it is computed where it belongs in the whole.
-static bool isPiece(linalg::GenericOp op) {
-  if (!linalg::isaContractionOpInterface(op))
-    return false;
-  Value value = op->getResult(0);
-  while (value.hasOneUse() && isa<tensor::CollapseShapeOp>(*value.user_begin()))
-    value = value.user_begin()->getResult(0);
-  return value.hasOneUse() && isa<tensor::ConcatOp>(*value.user_begin()) &&
-         isKernel(*value.user_begin()) && getProducer(value) == op;
-}
-
-bool Clusters::isInlined(linalg::GenericOp op) {
-  if (isPiece(op))
-    return true;
-  if (!isPointwise(op) || op->getNumResults() != 1)
-    return false;
-  SetVector<Operation *> consumers;
-  if (getConsumers(op->getResult(0), consumers))
-    return false;
-  int64_t cost = costs[op];
-  if (cost > (consumers.size() == 1 ? singleUseCost : cheapCost))
-    return false;
-  return llvm::all_of(consumers, [&](Operation *user) {
-    auto consumer = dyn_cast<linalg::GenericOp>(user);
-    if (!consumer || getNumPoints(consumer) <= getNumPoints(op))
-      return true;
-    // In the loops of a product, or broadcast.
-    return cost <= (consumer.getNumReductionLoops() ? 0 : broadcastCost);
-  });
-}
 
 int64_t Clusters::getTime(Value value) const {
   Operation *op = value.getDefiningOp();
@@ -190,8 +97,9 @@ void Clusters::collect(const Group &group, SetVector<Value> &inputs,
       if (value.getParentRegion()->getParentOp() != op->getParentOp())
         return;
       Operation *producer = value.getDefiningOp();
-      if (producer && (llvm::is_contained(group, producer) ||
-                       (!isRoot(producer) && Emitter::isInlinable(producer))))
+      if (producer &&
+          (llvm::is_contained(group, producer) ||
+           (!roots.contains(producer) && Emitter::isInlinable(producer))))
         self(self, producer);
       else
         inputs.insert(value);
@@ -247,10 +155,10 @@ bool Clusters::join(size_t number, Operation *root,
   State &state = states[number];
   bool isOneNest = state.isOneNest && group.size() < maxOutputs &&
                    isOnePointwiseNest(group.front(), root);
-  bool isChain = state.chain && group.size() < maxRoots &&
-                 !isUpdate(root, inputs) &&
-                 state.chain->add(cast<linalg::GenericOp>(root),
-                                  [&](Value value) { return isLeaf(value); });
+  bool isChain =
+      state.chain && group.size() < maxRoots && !isUpdate(root, inputs) &&
+      state.chain->add(cast<linalg::GenericOp>(root),
+                       [&](Value value) { return roots.isLeaf(value); });
   if (!isOneNest && !isChain)
     return false;
   if (!isChain)
@@ -282,7 +190,8 @@ void Clusters::group(Operation *root) {
   llvm::sort(candidates, std::greater<>());
   candidates.erase(llvm::unique(candidates), candidates.end());
   auto joined = llvm::find_if(candidates, [&](size_t number) {
-    return states[number].time >= ready && join(number, root, inputs);
+    return number >= firstOpen && states[number].time >= ready &&
+           join(number, root, inputs);
   });
   size_t number = groups.size();
   if (joined != candidates.end()) {
@@ -291,8 +200,8 @@ void Clusters::group(Operation *root) {
     groups.push_back({root});
     states.push_back({++now, isOnePointwiseNest(root, root), std::nullopt});
     if (isChainable(root) && !isUpdate(root, inputs))
-      states.back().chain =
-          Chain::match({root}, [&](Value value) { return isLeaf(value); });
+      states.back().chain = Chain::match(
+          {root}, [&](Value value) { return roots.isLeaf(value); });
   }
   times[root] = states[number].time;
   groupOf[root] = number;
@@ -309,7 +218,7 @@ bool Clusters::isUsedOutside(Value value, const Group &group) const {
         user = user->getParentOp();
       if (llvm::is_contained(group, user))
         continue;
-      if (isRoot(user) || !Emitter::isInlinable(user))
+      if (roots.contains(user) || !Emitter::isInlinable(user))
         return true;
       reached.insert(user->result_begin(), user->result_end());
     }
@@ -322,7 +231,7 @@ bool Clusters::isCheaperThanMemory(Operation *root, const Group &group) const {
   SetVector<Value> inputs;
   SetVector<Operation *> members;
   collect({root}, inputs, members);
-  return costs.lookup(root) < storedCost &&
+  return roots.getCost(root) < storedCost &&
          llvm::count_if(
              inputs, [&](Value input) { return isLarge(input, root); }) <= 1 &&
          llvm::none_of(inputs, [&](Value input) {
@@ -354,42 +263,18 @@ SmallVector<Value> Clusters::getResults(size_t number) const {
   // bsr-emit sees no more than the results and the reductions: what is only
   // computed on the way must not be what makes them a chain.
   auto isLeafThere = [&](Value value) {
-    return isLeaf(value) &&
+    return roots.isLeaf(value) &&
            (!llvm::is_contained(group, value.getDefiningOp()) ||
             llvm::is_contained(seen, value.getDefiningOp()));
   };
   return isChain && !Chain::match(seen, isLeafThere) ? all : kept;
 }
 
-Clusters::Clusters(Block &block) {
+Clusters::Clusters(Block &block) : roots(block) {
   for (Operation &op : block.without_terminator()) {
-    if (isView(&op))
-      continue;
-    auto generic = dyn_cast<linalg::GenericOp>(op);
-    if (!isKernel(&op))
-      continue;
-    if (generic) {
-      int64_t cost = getCost(generic);
-      SetVector<Operation *> visited;
-      auto add = [&](auto &self, Value value) -> void {
-        Operation *producer = value.getDefiningOp();
-        if (!producer || roots.contains(producer) || !visited.insert(producer))
-          return;
-        if (costs.contains(producer))
-          cost += costs[producer];
-        else if (isView(producer))
-          for (Value operand : producer->getOperands())
-            self(self, operand);
-      };
-      for (Value operand : op.getOperands())
-        add(add, operand);
-      costs[&op] = cost;
-      if (isInlined(generic))
-        continue;
-    }
-    roots.insert(&op);
-  }
-  for (Operation &op : block.without_terminator()) {
+    // What comes after the peak of memory is not computed before it.
+    if (op.hasAttr("bsr.peak"))
+      firstOpen = groups.size();
     if (roots.contains(&op)) {
       group(&op);
       continue;
@@ -483,7 +368,9 @@ static func::FuncOp outline(const Clusters::Group &group,
                                               tensor.getElementType())
                           .getResult());
         }
-    b.clone(*member, mapping);
+    Operation *copy = b.clone(*member, mapping);
+    copy->removeAttr("bsr.recomputed");
+    copy->removeAttr("bsr.peak");
   }
   SmallVector<Value> returned = llvm::map_to_vector(
       results, [&](Value result) { return mapping.lookup(result); });
@@ -578,6 +465,11 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
                            FlatSymbolRefAttr::get(known->second),
                            ValueRange(inputs.getArrayRef()), ValueRange(inits),
                            b.getDenseI64ArrayAttr({}));
+      // What is computed again must not be merged with the first time.
+      if (llvm::any_of(group, [](Operation *root) {
+            return root->hasAttr("bsr.recomputed");
+          }))
+        launch->setAttr("bsr.recomputed", b.getUnitAttr());
       for (auto [result, value] : llvm::zip_equal(results, launch.getResults()))
         replacements.insert({result, value});
       ++numClusters;

@@ -488,3 +488,43 @@ func.func @concatenation(%x: tensor<2x3x4xf32> {bsr.name = "x"}, %y: tensor<2x4x
   %all = tensor.concat dim(0) %u, %v, %power : (tensor<6x8xf32>, tensor<6x8xf32>, tensor<5x8xf32>) -> tensor<17x8xf32>
   return %all, %second : tensor<17x8xf32>, tensor<2x3x8xf32>
 }
+
+// -----
+
+#map = affine_map<(d0) -> (d0)>
+
+// What is read again behind the peak of memory is no reason to be computed before
+// it, and what is computed again is not merged with the first time.
+// CHECK-LABEL: func @peak
+// CHECK:         %[[Y:.*]] = bsr.launch @[[TANH:cluster[0-9_]*]] ins(%{{.*}}) outs(%{{.*}} : tensor<64xf32>)
+// CHECK-NOT:     bsr.recomputed
+// CHECK:         %[[Z:.*]] = bsr.launch @[[NEXT:cluster[0-9_]*]] ins(%[[Y]] :
+// CHECK:         %[[AGAIN:.*]] = bsr.launch @[[TANH]] ins(%{{.*}}) outs({{.*}}) {bsr.recomputed}
+// CHECK:         return %[[Y]], %[[Z]], %[[AGAIN]]
+// CHECK:       func private @[[TANH]]
+// CHECK-NOT:     bsr.recomputed
+// CHECK-NOT:     bsr.peak
+func.func @peak(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<f32>, tensor<64xf32>) {
+  %e = tensor.empty() : tensor<64xf32>
+  %zero = arith.constant dense<0.0> : tensor<f32>
+  %y = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+      ins(%x : tensor<64xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  %z = linalg.generic {indexing_maps = [#map, #map, affine_map<(d0) -> ()>], iterator_types = ["reduction"], bsr.peak}
+      ins(%y, %y : tensor<64xf32>, tensor<64xf32>) outs(%zero : tensor<f32>) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %out, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<f32>
+  %again = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"], bsr.recomputed}
+      ins(%x : tensor<64xf32>) outs(%e : tensor<64xf32>) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  return %y, %z, %again : tensor<64xf32>, tensor<f32>, tensor<64xf32>
+}

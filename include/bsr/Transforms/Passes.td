@@ -588,6 +588,108 @@ def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
   let dependentDialects = ["linalg::LinalgDialect", "tensor::TensorDialect"];
 }
 
+def BSRRecompute : Pass<"bsr-recompute", "func::FuncOp"> {
+  let summary = "Compute cheap values again instead of keeping them";
+  let description = [{
+    A training step keeps what its backward part reads of its forward part, and
+    that is most of its memory. Where most bytes are live, an element-wise value
+    that is read again later need not be kept if what it was computed from is kept
+    anyway: behind that point (`bsr.peak`) its users get a copy (`bsr.recomputed`),
+    which `bsr-cluster` computes with them. An activation function is computed again
+    from the product before it, a normalised row from the row, probabilities from
+    their exponentials.
+
+    Weight gradients, `bsr.sddmm`, move behind the last other use of the activation
+    gradient that they read, so that what they read of the forward part is computed
+    again where other kernels read the same.
+
+    No pass between this one and `bsr-cluster` may merge equal operations.
+
+    Before:
+
+    ```mlir
+    #map = affine_map<(i, j) -> (i, j)>
+    #all = affine_map<(i, j) -> ()>
+    func.func @step(%p: !bsr.pattern<64x16, block = 16x16, slots = 2>, %v: tensor<2x16x16xf32>,
+                    %x: tensor<16x8xf32>) -> tensor<16x8xf32> {
+      %zero = arith.constant dense<0.0> : tensor<f32>
+      %e = tensor.empty() : tensor<16x8xf32>
+      %tanh = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<16x8xf32>) outs(%e : tensor<16x8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = math.tanh %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<16x8xf32>
+      %y = bsr.spmm %p, %v, %tanh transpose feature_dim = 0
+          : !bsr.pattern<64x16, block = 16x16, slots = 2>, tensor<2x16x16xf32>,
+            tensor<16x8xf32> -> tensor<64x8xf32>
+      %sum = linalg.generic {indexing_maps = [#map, #all], iterator_types = ["reduction", "reduction"]}
+          ins(%y : tensor<64x8xf32>) outs(%zero : tensor<f32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.addf %out, %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<f32>
+      %z = linalg.generic {indexing_maps = [#map, #all, #map], iterator_types = ["parallel", "parallel"]}
+          ins(%tanh, %sum : tensor<16x8xf32>, tensor<f32>) outs(%e : tensor<16x8xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.mulf %a, %b : f32
+        linalg.yield %0 : f32
+      } -> tensor<16x8xf32>
+      return %z : tensor<16x8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #map = affine_map<(i, j) -> (i, j)>
+    #all = affine_map<(i, j) -> ()>
+    func.func @step(%p: !bsr.pattern<64x16, block = 16x16, slots = 2>, %v: tensor<2x16x16xf32>,
+                    %x: tensor<16x8xf32>) -> tensor<16x8xf32> {
+      %zero = arith.constant dense<0.0> : tensor<f32>
+      %e = tensor.empty() : tensor<16x8xf32>
+      %tanh = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<16x8xf32>) outs(%e : tensor<16x8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = math.tanh %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<16x8xf32>
+      %y = bsr.spmm %p, %v, %tanh transpose feature_dim = 0
+          : !bsr.pattern<64x16, block = 16x16, slots = 2>, tensor<2x16x16xf32>,
+            tensor<16x8xf32> -> tensor<64x8xf32>
+      %sum = linalg.generic {indexing_maps = [#map, #all], iterator_types = ["reduction", "reduction"]}
+          ins(%y : tensor<64x8xf32>) outs(%zero : tensor<f32>) attrs = {bsr.peak} {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.addf %out, %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<f32>
+      %again = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<16x8xf32>) outs(%e : tensor<16x8xf32>) attrs = {bsr.recomputed} {
+      ^bb0(%a: f32, %out: f32):
+        %0 = math.tanh %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<16x8xf32>
+      %z = linalg.generic {indexing_maps = [#map, #all, #map], iterator_types = ["parallel", "parallel"]}
+          ins(%again, %sum : tensor<16x8xf32>, tensor<f32>) outs(%e : tensor<16x8xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.mulf %a, %b : f32
+        linalg.yield %0 : f32
+      } -> tensor<16x8xf32>
+      return %z : tensor<16x8xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"maxCost", "max-cost", "int64_t", /*default=*/"40",
+           "The most simple operations an element that are done again (an "
+           "exponential counts for 12); 0 keeps everything">,
+  ];
+  let statistics = [
+    Statistic<"numRecomputed", "num-recomputed", "Number of values computed again">,
+    Statistic<"bytesRecomputed", "bytes-recomputed", "Bytes of these values">,
+  ];
+}
+
 def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
   let summary = "Group operations into clusters, one function per structure";
   let description = [{

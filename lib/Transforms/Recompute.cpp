@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Computes cheap values again behind the point where most memory is live.
+
+#include "Kernels.h"
+#include "Roots.h"
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRRECOMPUTE
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// The operation of `block` around `op`, or `op` itself.
+static Operation *getAncestor(Block &block, Operation *op) {
+  return block.findAncestorOpInBlock(*op);
+}
+
+/// Moves each sampled product of `block` behind the last other use of its later
+/// operand, the gradient: no value lives longer for it, and what is computed
+/// again for the other operand can be computed there.
+static void sinkSampledProducts(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+    if (!isa<SDDMMOp, BlockScoresOp>(op))
+      continue;
+    Operation *later = nullptr;
+    for (Value operand : op.getOperands())
+      if (Operation *producer = operand.getDefiningOp();
+          producer && isa<RankedTensorType>(operand.getType()) &&
+          (!later || later->isBeforeInBlock(producer)))
+        later = producer;
+    Operation *after = &op;
+    if (later)
+      for (Operation *user : later->getUsers()) {
+        Operation *at = getAncestor(block, user);
+        if (!isa<SDDMMOp, BlockScoresOp>(at) &&
+            !at->hasTrait<OpTrait::IsTerminator>() &&
+            after->isBeforeInBlock(at))
+          after = at;
+      }
+    Operation *next = after->getNextNode();
+    if (llvm::all_of(op.getUsers(), [&](Operation *user) {
+          return !getAncestor(block, user)->isBeforeInBlock(next);
+        }))
+      op.moveBefore(next);
+  }
+}
+
+namespace {
+/// The values of a block that lie in memory, and when.
+class Memory {
+public:
+  explicit Memory(Block &block);
+
+  /// A value that a root computes: where it is computed and where roots read
+  /// it, rising.
+  struct Stored {
+    int64_t begin;
+    SmallVector<int64_t> reads;
+    int64_t bytes;
+    /// Where it is computed again; something else is computed again from it.
+    std::optional<int64_t> again = {};
+    bool isKept = false;
+  };
+
+  /// The stored values, in program order.
+  llvm::MapVector<Value, Stored> values;
+  const Roots &getRoots() const { return roots; }
+  /// The operation at which most bytes are live.
+  Operation *getPeak() const { return ops[peak]; }
+
+  /// Decides which values to compute again behind the peak, at a cost of at
+  /// most `maxCost` simple operations an element, the last ones first.
+  SmallVector<Value> choose(int64_t maxCost);
+
+private:
+  void addReads(Value value, Stored &stored);
+  bool isReadInline(const Stored &stored) const;
+  bool choose(Value value, Stored &stored, int64_t maxCost);
+  bool collectInputs(Operation *op, SetVector<Value> &inputs) const;
+
+  Block &block;
+  Roots roots;
+  SmallVector<Operation *> ops;
+  DenseMap<Operation *, int64_t> positions;
+  int64_t peak = 0;
+};
+} // namespace
+
+static int64_t getBytes(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || !type.hasStaticShape() || !type.getElementType().isIntOrFloat())
+    return 0;
+  return type.getNumElements() *
+         llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+}
+
+/// Where `value` is read, at first hand or by what is inlined.
+void Memory::addReads(Value value, Stored &stored) {
+  for (Operation *user : value.getUsers()) {
+    Operation *at = getAncestor(block, user);
+    if (roots.contains(at) || !Emitter::isInlinable(at))
+      stored.reads.push_back(positions.lookup(at));
+    else
+      for (Value result : at->getResults())
+        addReads(result, stored);
+  }
+}
+
+Memory::Memory(Block &block) : block(block), roots(block) {
+  for (Operation &op : block) {
+    positions[&op] = ops.size();
+    ops.push_back(&op);
+  }
+  SmallVector<int64_t> changes(ops.size() + 1);
+  for (Operation *op : ops) {
+    if (!roots.contains(op))
+      continue;
+    for (Value result : op->getResults()) {
+      Stored stored{positions[op], {}, getBytes(result)};
+      addReads(result, stored);
+      if (stored.bytes == 0 || stored.reads.empty())
+        continue;
+      llvm::sort(stored.reads);
+      changes[stored.begin] += stored.bytes;
+      changes[stored.reads.back() + 1] -= stored.bytes;
+      values.insert({result, stored});
+    }
+  }
+  int64_t live = 0, most = 0;
+  for (auto [at, change] : llvm::enumerate(changes)) {
+    live += change;
+    if (live > most) {
+      most = live;
+      peak = at;
+    }
+  }
+}
+
+/// The stored values that `op` reads through what is inlined; false if that is
+/// more than element-wise operations and views.
+bool Memory::collectInputs(Operation *op, SetVector<Value> &inputs) const {
+  SetVector<Value> operands;
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      if (operand.getParentBlock() == &block)
+        operands.insert(operand);
+  });
+  for (Value operand : operands) {
+    if (roots.isLeaf(operand)) {
+      inputs.insert(operand);
+      continue;
+    }
+    Operation *producer = operand.getDefiningOp();
+    if (isa<linalg::GenericOp>(producer) && !isPointwise(producer))
+      return false;
+    if (!collectInputs(producer, inputs))
+      return false;
+  }
+  return true;
+}
+
+/// True if nothing that reads the value of `stored` behind the peak needs it in
+/// memory, as products do.
+bool Memory::isReadInline(const Stored &stored) const {
+  return llvm::all_of(stored.reads, [&](int64_t at) {
+    auto generic = dyn_cast<linalg::GenericOp>(ops[at]);
+    return at <= peak ||
+           (generic && !linalg::isaContractionOpInterface(generic));
+  });
+}
+
+/// Decides whether to compute `value` again.
+bool Memory::choose(Value value, Stored &stored, int64_t maxCost) {
+  Operation *op = value.getDefiningOp();
+  auto *late = llvm::upper_bound(stored.reads, peak);
+  SetVector<Value> inputs;
+  if (stored.isKept || stored.begin >= peak || late == stored.reads.end() ||
+      !isPointwise(op) || op->getNumResults() != 1 ||
+      roots.getCost(op) > maxCost || !collectInputs(op, inputs))
+    return false;
+  // What it takes must be there anyway, but for what is small.
+  int64_t at = *late, extended = 0;
+  for (Value input : inputs) {
+    auto found = values.find(input);
+    if (found == values.end())
+      continue;
+    const Stored &other = found->second;
+    bool isThere = other.again ? *other.again <= at : other.reads.back() > peak;
+    extended += isThere ? 0 : other.bytes;
+  }
+  if (8 * extended > stored.bytes)
+    return false;
+  stored.reads.erase(late, stored.reads.end());
+  stored.again = at;
+  for (Value input : inputs) {
+    auto found = values.find(input);
+    if (found == values.end() || found->second.again)
+      continue;
+    // What is needed earlier than it would be there again is kept.
+    SmallVector<int64_t> &reads = found->second.reads;
+    auto *next = llvm::upper_bound(reads, peak);
+    found->second.isKept |= next == reads.end() || *next > at;
+    reads.insert(llvm::upper_bound(reads, at), at);
+  }
+  return true;
+}
+
+SmallVector<Value> Memory::choose(int64_t maxCost) {
+  SmallVector<Value> chosen;
+  // First what needs no memory of its own when it is computed again.
+  for (bool isInline : {true, false})
+    for (auto &[value, stored] : llvm::reverse(values))
+      if (!stored.again && isReadInline(stored) == isInline &&
+          choose(value, stored, maxCost))
+        chosen.push_back(value);
+  // Users first: copies of them use copies of what they are computed from.
+  llvm::sort(chosen, [](Value a, Value b) {
+    return b.getDefiningOp()->isBeforeInBlock(a.getDefiningOp());
+  });
+  return chosen;
+}
+
+/// True for what kernels compute where it is used, and copies of which make
+/// sense: element-wise operations and views.
+static bool isCopied(Operation *op, const Roots &roots) {
+  return !roots.contains(op) && op->getNumOperands() != 0 &&
+         Emitter::isInlinable(op) &&
+         (!isa<linalg::GenericOp>(op) || isPointwise(op));
+}
+
+/// Gives the users of `op` behind `peak` a copy of it, right before the first
+/// of them. Returns the copy, or null if there is no such user.
+static Operation *copyFor(Block &block, Operation *op, Operation *peak) {
+  Operation *first = nullptr;
+  auto isLate = [&](OpOperand &use) {
+    return peak->isBeforeInBlock(getAncestor(block, use.getOwner()));
+  };
+  for (OpOperand &use : op->getUses()) {
+    Operation *at = getAncestor(block, use.getOwner());
+    if (isLate(use) && (!first || at->isBeforeInBlock(first)))
+      first = at;
+  }
+  if (!first)
+    return nullptr;
+  Operation *copy = OpBuilder(first).clone(*op);
+  for (auto [from, to] : llvm::zip_equal(op->getResults(), copy->getResults()))
+    from.replaceUsesWithIf(to, isLate);
+  return copy;
+}
+
+/// Moves what is inlined to where it is used first.
+static void sinkInlined(Block &block, const Roots &roots) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+    if (!isCopied(&op, roots))
+      continue;
+    Operation *first = nullptr;
+    for (Operation *user : op.getUsers())
+      if (Operation *at = getAncestor(block, user);
+          !first || at->isBeforeInBlock(first))
+        first = at;
+    if (first)
+      op.moveBefore(first);
+  }
+}
+
+/// Copies what is inlined for its users behind `peak`.
+static void splitInlined(Block &block, const Roots &roots, Operation *peak) {
+  SmallVector<Operation *> before;
+  for (Operation &op : block) {
+    if (&op == peak)
+      break;
+    if (isCopied(&op, roots))
+      before.push_back(&op);
+  }
+  for (Operation *op : llvm::reverse(before)) {
+    copyFor(block, op, peak);
+    if (isOpTriviallyDead(op))
+      op->erase();
+  }
+}
+
+namespace {
+struct Recompute : bsr::impl::BSRRecomputeBase<Recompute> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    if (func.isDeclaration() || !func.isPublic() ||
+        !func.getBody().hasOneBlock())
+      return;
+    Block &block = func.getBody().front();
+    sinkSampledProducts(block);
+    {
+      Memory memory(block);
+      if (memory.values.empty())
+        return;
+      splitInlined(block, memory.getRoots(), memory.getPeak());
+      sinkInlined(block, memory.getRoots());
+    }
+    Memory memory(block);
+    Operation *peak = memory.getPeak();
+    peak->setAttr("bsr.peak", UnitAttr::get(&getContext()));
+    for (Value value : memory.choose(maxCost)) {
+      Operation *copy = copyFor(block, value.getDefiningOp(), peak);
+      if (!copy)
+        continue;
+      copy->setAttr("bsr.recomputed", UnitAttr::get(&getContext()));
+      // With what is inlined into it.
+      splitInlined(block, memory.getRoots(), peak);
+      ++numRecomputed;
+      bytesRecomputed += getBytes(value);
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,86 @@
+// RUN: sparse-opt %s --bsr-recompute --split-input-file | FileCheck %s
+// RUN: sparse-opt %s --bsr-recompute=max-cost=0 --split-input-file | FileCheck %s --check-prefix=NONE
+
+#id = affine_map<(i, j) -> (i, j)>
+!t = tensor<64x64xf32>
+!p = !bsr.pattern<64x64, block = 16x16, slots = 4>
+!v = tensor<4x16x16xf32>
+
+// An activation is computed again for its gradient, from the product before it,
+// which that reads as well; the gradient of the next weight moves behind it.
+// NONE-NOT:    bsr.recomputed
+// CHECK-LABEL: func @activation
+// CHECK:         %[[X:.*]] = bsr.spmm
+// CHECK:         %[[Y:.*]] = linalg.generic {{.*}} ins(%[[X]] :
+// CHECK-NEXT:    ^bb0
+// CHECK-NEXT:      math.tanh
+// CHECK:         %[[Z:.*]] = bsr.spmm %{{.*}}, %{{.*}}, %[[Y]] feature_dim
+// CHECK:         bsr.spmm %{{.*}}, %{{.*}}, %{{.*}} transpose
+// CHECK:         %[[AGAIN:.*]] = linalg.generic {{.*}} ins(%[[X]] : {{.*}} attrs = {bsr.recomputed}
+// CHECK-NEXT:    ^bb0
+// CHECK-NEXT:      math.tanh
+// CHECK:         linalg.generic {{.*}} ins(%{{.*}}, %[[AGAIN]], %[[X]] :
+// CHECK:         bsr.sddmm %{{.*}}, %[[AGAIN]], %{{.*}}
+func.func @activation(%p: !p, %v: !v, %x: !t, %dz: !t) -> (!t, !v, !t) {
+  %e = tensor.empty() : !t
+  %s = bsr.spmm %p, %v, %x feature_dim = 0 : !p, !v, !t -> !t
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : !t) outs(%e : !t) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> !t
+  %z = bsr.spmm %p, %v, %y feature_dim = 0 : !p, !v, !t -> !t
+  %u = bsr.spmm %p, %v, %z feature_dim = 0 : !p, !v, !t -> !t
+  %loss = bsr.spmm %p, %v, %u feature_dim = 0 : !p, !v, !t -> !t
+  %more = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%loss, %u, %z : !t, !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %0, %c : f32
+    linalg.yield %1 : f32
+  } -> !t
+  %dv = bsr.sddmm %p, %y, %dz feature_dim = 0 : !p, !t, !t -> !v
+  %dy = bsr.spmm %p, %v, %dz transpose feature_dim = 0 : !p, !v, !t -> !t
+  %dx = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%dy, %y, %s : !t, !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+    %0 = arith.mulf %b, %b : f32
+    %1 = arith.mulf %a, %0 : f32
+    %2 = arith.addf %1, %c : f32
+    linalg.yield %2 : f32
+  } -> !t
+  return %more, %dv, %dx : !t, !v, !t
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+!t = tensor<64x64xf32>
+!p = !bsr.pattern<64x64, block = 16x16, slots = 4>
+!v = tensor<4x16x16xf32>
+
+// Nothing else keeps what it was computed from: it stays.
+// CHECK-LABEL: func @kept
+// CHECK-NOT:     bsr.recomputed
+// NONE-NOT:      bsr.recomputed
+func.func @kept(%p: !p, %v: !v, %x: !t, %dz: !t) -> (!t, !v) {
+  %e = tensor.empty() : !t
+  %s = bsr.spmm %p, %v, %x feature_dim = 0 : !p, !v, !t -> !t
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : !t) outs(%e : !t) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> !t
+  %z = bsr.spmm %p, %v, %y feature_dim = 0 : !p, !v, !t -> !t
+  %u = bsr.spmm %p, %v, %z feature_dim = 0 : !p, !v, !t -> !t
+  %more = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%u, %z : !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> !t
+  %dv = bsr.sddmm %p, %y, %dz feature_dim = 0 : !p, !t, !t -> !v
+  return %more, %dv : !t, !v
+}
