@@ -8,28 +8,36 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-scripts/science.sh [--small] [option of sparse-sweep]...
+scripts/science.sh [--small] [--output DIR] [option of sparse-sweep]...
 
-Installs what is missing, builds, makes a token file of LLVM's headers, and runs
-examples/science.yaml; with --small examples/science-small.yaml, in seconds.
-Tables and plot go to build/science. What is done is not done again.
+Makes a token file of LLVM's headers and trains the runs of
+examples/science.yaml; with --small those of examples/science-small.yaml, in
+seconds. Tables, plot and runs go to DIR (build/science); what is done there is
+not done again. Uses the sparse-train on the path; without one, installs what is
+missing and builds it.
 TEXT
 }
 
-grid=science folder=
-for word; do
-  case $word in
+grid=science folder= output=build/science options=()
+while (($#)); do
+  case $1 in
     --help) usage; exit 0 ;;
-    --small) grid=science-small folder=/llvm/ADT; shift ;;
-    *) break ;;
+    --small) grid=science-small folder=/llvm/ADT ;;
+    --output) output=${2:?"expected a value after --output, but got none"}; shift ;;
+    *) options+=("$1") ;;
   esac
+  shift
 done
 
-scripts/setup.sh
-cmake --preset dev > /dev/null
-cmake --build --preset dev --target sparse-compile sparse-train
-mkdir -p build/science
-tokens=build/science/$grid.tokens
-[[ -e $tokens ]] || build/dev/bin/sparse-train tokenize --vocabulary 512 --output "$tokens" \
+if ! command -v sparse-train > /dev/null; then
+  scripts/setup.sh
+  cmake --preset dev > /dev/null
+  cmake --build --preset dev --target sparse-compile sparse-train
+  PATH=$PWD/build/dev/bin:$PATH
+fi
+mkdir -p "$output"
+tokens=$output/$grid.tokens
+[[ -e $tokens ]] || sparse-train tokenize --vocabulary 512 --output "$tokens" \
   "$(llvm-config-22 --includedir)$folder" --suffix .h --suffix .td
-scripts/sparse-sweep "examples/$grid.yaml" "$@"
+scripts/sparse-sweep "examples/$grid.yaml" --output "$output" --set tokens="$tokens" \
+  "${options[@]}"

@@ -215,9 +215,9 @@ def digest(value):
 class Grid:
     """The runs of a grid file, in its order, each once."""
 
-    def __init__(self, path, keys):
-        """`keys` are those of sparse-train."""
-        self.path = path
+    def __init__(self, path, keys, overrides):
+        """`keys` are those of sparse-train, `overrides` settings of all runs."""
+        self.path, self.overrides = path, overrides
         self.keys = [*keys, *OWN, "rate"]
         grid = read_yaml(path, "grid")
         for section in grid:
@@ -270,7 +270,8 @@ class Grid:
 
         model = self.models[take("model", self.models)]
         method = take("method", methods)
-        settings = merge(common, model.settings, methods[method], cell)
+        settings = merge(common, model.settings, methods[method], cell,
+                         self.overrides)
         if method == "dense":  # it has no pattern: runs that differ in one are the same
             settings.update(block=OWN["block"], density="1")
         for key, value in settings.items():
