@@ -4,10 +4,10 @@
 
 """Exports the BERT training steps of this folder with JAX.
 
-    python3 examples/generate.py [--output-dir DIR] [tiny] [mini] [base]
+    python3 examples/generate.py [--output-dir DIR] [SIZE]...
 
-writes `bert_<size>.mlir.gz`, the same bytes every time. Needs `jax` and
-`optax`, and `python/` on the module path.
+writes `bert_<SIZE>.mlir.gz` for each size, all by default, the same bytes every
+time. Needs `jax` and `optax`, and `python/` on the module path.
 
 The model is BERT with learned positions and a masked-language-model head that
 sees the masked positions only. Its step has the form
@@ -211,7 +211,7 @@ def export(config: Config) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Exports the BERT training steps.")
-    parser.add_argument("sizes", nargs="*", metavar="size", help="tiny, mini or base")
+    parser.add_argument("sizes", nargs="*", metavar="size", help=", ".join(CONFIGS))
     parser.add_argument("--output-dir", type=Path, default=Path(__file__).parent)
     options = parser.parse_args()
     for size in options.sizes or CONFIGS:
