@@ -123,6 +123,12 @@ bsr_status bsr_session_save(const bsr_session *session, const char *path,
     requireArgument(session, "session");
     requireArgument(path, "path");
     session->checkPatterns();
+    // What a step leaves in slots without a block depends on what its memory
+    // held before: it is no part of the run.
+    for (size_t i = 0; i < session->manifest().patterns.size(); ++i)
+      if (const Pattern &pattern = session->manifest().patterns[i];
+          !pattern.isStatic && session->view(int64_t(i)).blocks < pattern.slots)
+        session->zeroUnusedSlots(int64_t(i));
     std::vector<Tensor> tensors = listTensors(*session);
     std::string header =
         makeHeader(*session, tensors, metadata ? metadata : "");

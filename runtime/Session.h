@@ -61,7 +61,7 @@ struct bsr_session {
   void requireBlocks(const bsr::Pattern &pattern, int64_t &blocks) const;
 
   /// Zeroes the slots of a pattern in which no block lies.
-  void zeroUnusedSlots(int64_t pattern);
+  void zeroUnusedSlots(int64_t pattern) const;
 
   /// Called wherever a pattern is another one than before.
   void patternsChanged();
@@ -81,7 +81,7 @@ struct bsr_session {
   }
 
   /// Zeroes slot `slot` of every buffer of values of `pattern`.
-  void zeroSlot(const bsr::Pattern &pattern, int64_t slot);
+  void zeroSlot(const bsr::Pattern &pattern, int64_t slot) const;
 
   const bsr_step &step;
   bsr::Memory area;

@@ -43,14 +43,14 @@ void bsr_session::patternsChanged() {
   hasScores = false;
 }
 
-void bsr_session::zeroSlot(const Pattern &pattern, int64_t slot) {
+void bsr_session::zeroSlot(const Pattern &pattern, int64_t slot) const {
   for (int32_t index : pattern.values) {
     int64_t bytes = manifest().buffers[index].bytes / pattern.slots;
     std::memset(static_cast<char *>(buffers[index]) + slot * bytes, 0, bytes);
   }
 }
 
-void bsr_session::zeroUnusedSlots(int64_t index) {
+void bsr_session::zeroUnusedSlots(int64_t index) const {
   const Pattern &pattern = manifest().patterns[index];
   bsr_pattern_view own = view(index);
   std::fill_n(scratch.marks, pattern.slots / 64 + 1, 0);

@@ -131,16 +131,15 @@ public:
     if (existing == Existing::Refuse && folder.holdsRun())
       fail("expected run folder '", config.run,
            "' to hold no run, but got one (pass --resume or --overwrite)");
-    bool goesOn = false;
-    if (existing == Existing::Resume || existing == Existing::ResumeChanged)
-      goesOn = resume(session, folder, config, tokens,
-                      existing == Existing::ResumeChanged);
-    else
-      folder.clear();
-    if (!goesOn) {
+    bool resumes =
+        existing == Existing::Resume || existing == Existing::ResumeChanged;
+    if (!resumes || !resume(session, folder, config, tokens,
+                            existing == Existing::ResumeChanged)) {
       session.initialize();
       patternUpdates.initialize(session);
     }
+    if (!resumes)
+      folder.clear();
     folder.write("config.yaml", toYAML(config));
     tracker.emplace(folder.folder(), session, config.steps);
     for (const ordered_json &entry : tracker->kept())

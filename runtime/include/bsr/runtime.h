@@ -458,7 +458,10 @@ BSR_API bsr_status bsr_erk_densities(int64_t count, const int64_t *rows,
 
 /// Writes all that a run needs to go on bit for bit into one safetensors file:
 /// the carried buffers under their names; the row view of each pattern as
-/// "<name>.bsr.row_ptr", ".col_idx", ".slot" (I32); and in `__metadata__`:
+/// "<name>.bsr.row_ptr", ".col_idx", ".slot" (I32); its history, a bit for each
+/// block of the matrix that was ever stored, "<name>.bsr.ever", and for each
+/// slot whose block the last update regrew, ".newest" (I8, the lowest bit of a
+/// byte first; checkpoints of old lack them); and in `__metadata__`:
 ///   "format": "bsr-checkpoint", "version": "1", "seed", "steps",
 ///   "pattern_updates", "blocks_pruned", "blocks_regrown" (decimal),
 ///   "metadata": the caller's string, UTF-8 (data cursor and the like),
@@ -466,7 +469,9 @@ BSR_API bsr_status bsr_erk_densities(int64_t count, const int64_t *rows,
 ///   file in which the checksum's own 16 hexadecimal digits are zeros.
 /// The file is written as "<path>.tmp", flushed to the device, and renamed, so
 /// that `path` always holds either the old checkpoint or the new one; on an
-/// error the temporary file is removed. `metadata` may be null for "".
+/// error the temporary file is removed. Slots in which no block lies, which a
+/// run of the step leaves with anything, are zeroed first. `metadata` may be
+/// null for "".
 BSR_API bsr_status bsr_session_save(const bsr_session *session,
                                     const char *path, const char *metadata);
 

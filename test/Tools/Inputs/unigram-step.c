@@ -7,7 +7,7 @@
 //   update bias -= lr * gradient;  moment += 1;  weight += lr * (seed, step)
 //   noise;  accuracy = share of labels that are the likeliest token
 //
-// The macros make steps that a driver must refuse.
+// The macros make steps that a driver must refuse, and one with scores.
 
 #include <math.h>
 #include <stdint.h>
@@ -30,8 +30,13 @@
 #ifndef VERSION
 #define VERSION ""
 #endif
+#ifndef SLOTS
+#define SLOTS 4
+#endif
 
-enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, SLOTS = 4, BLOCK = 2 * 2 };
+enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, BLOCK = 2 * 2 };
+#define TEXT_OF(number) #number
+#define TEXT(macro) TEXT_OF(macro)
 
 // clang-format off
 #define BUFFER(name, kind, role, type, shape, rest)                            \
@@ -41,6 +46,13 @@ enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, SLOTS = 4, BLOCK = 2 * 2 };
 #define OTHER "\"carried\": false"
 #define PATTERN ", \"pattern\": 0"
 
+#ifdef SCORES
+#define SCORES_BUFFER "," BUFFER("state.w", "scores", "", "f32", "[4, 4]", OTHER PATTERN ", \"arena_offset\": 0")
+#define SCORES_ENTRY ", \"score_norm\": \"" SCORES "\""
+#else
+#define SCORES_BUFFER
+#define SCORES_ENTRY
+#endif
 #ifdef EXTRA
 #define EXTRA_BUFFER "," BUFFER(EXTRA, "dense", "batch", "f32", "[4]", OTHER)
 #else
@@ -50,11 +62,11 @@ enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, SLOTS = 4, BLOCK = 2 * 2 };
 const uint32_t bsr_step_abi_version = 1;
 const char bsr_step_manifest[] =
     "{\"format\": \"bsr-step\", \"version\": 1, \"name\": \"unigram" VERSION "\","
-    "\"target_cpu\": \"any\", \"arena_bytes\": 0, \"buffers\": ["
+    "\"target_cpu\": \"any\", \"arena_bytes\": 64, \"buffers\": ["
     BUFFER("state.bias", "dense", "param", "f32", "[512]", CARRIED("zeros")) ","
     BUFFER("state.table", "dense", "param", "f32", "[512, 1]", CARRIED("normal(0.02)")) ","
-    BUFFER("state.w", "values", "param", "f32", "[4, 2, 2]", CARRIED("normal(0.02)") PATTERN) ","
-    BUFFER("state.m.w", "values", "state", "f32", "[4, 2, 2]", CARRIED("zeros") PATTERN) ","
+    BUFFER("state.w", "values", "param", "f32", "[" TEXT(SLOTS) ", 2, 2]", CARRIED("normal(0.02)") PATTERN) ","
+    BUFFER("state.m.w", "values", "state", "f32", "[" TEXT(SLOTS) ", 2, 2]", CARRIED("zeros") PATTERN) ","
     BUFFER(IDS_NAME, "dense", "batch", "i32", "[4, 16]", OTHER) ","
     BUFFER("batch.positions", "dense", "batch", "i32", "[4, 3]", OTHER) ","
     BUFFER("batch.labels", "dense", "batch", LABELS_TYPE, "[4, 3]", OTHER) ","
@@ -63,20 +75,20 @@ const char bsr_step_manifest[] =
     BUFFER("seed", "dense", "seed", "i32", "[]", OTHER) ","
     BUFFER("step", "dense", "step", "i64", "[]", OTHER) ","
     BUFFER("state.w", "row_ptr", "pattern", "i32", "[5]", OTHER PATTERN) ","
-    BUFFER("state.w", "col_idx", "pattern", "i32", "[4]", OTHER PATTERN) ","
-    BUFFER("state.w", "slot", "pattern", "i32", "[4]", OTHER PATTERN) ","
+    BUFFER("state.w", "col_idx", "pattern", "i32", "[" TEXT(SLOTS) "]", OTHER PATTERN) ","
+    BUFFER("state.w", "slot", "pattern", "i32", "[" TEXT(SLOTS) "]", OTHER PATTERN) ","
     BUFFER("state.w", "col_ptr", "pattern", "i32", "[5]", OTHER PATTERN) ","
-    BUFFER("state.w", "row_idx", "pattern", "i32", "[4]", OTHER PATTERN) ","
-    BUFFER("state.w", "slot_t", "pattern", "i32", "[4]", OTHER PATTERN) ","
+    BUFFER("state.w", "row_idx", "pattern", "i32", "[" TEXT(SLOTS) "]", OTHER PATTERN) ","
+    BUFFER("state.w", "slot_t", "pattern", "i32", "[" TEXT(SLOTS) "]", OTHER PATTERN) ","
     BUFFER("loss", "output", LOSS_ROLE, "f32", "[]", OTHER) ","
     BUFFER("state.counts", "dense", "state", "f32", "[3]", CARRIED("zeros")) ","
-    BUFFER("metrics.accuracy", "output", "", "f32", "[]", OTHER) EXTRA_BUFFER "],"
+    BUFFER("metrics.accuracy", "output", "", "f32", "[]", OTHER) SCORES_BUFFER EXTRA_BUFFER "],"
     "\"patterns\": [{\"name\": \"state.w\", \"shape\": [8, 8], \"block\": [2, 2],"
-    "\"slots\": 4, \"density\": 0.25, \"static\": false, \"weight\": 2, \"buffers\":"
+    "\"slots\": " TEXT(SLOTS) ", \"density\": 0.25, \"static\": false, \"weight\": 2, \"buffers\":"
     "{\"row_ptr\": 11, \"col_idx\": 12, \"slot\": 13,"
     "\"col_ptr\": 14, \"row_idx\": 15, \"slot_t\": 16}}],"
     "\"products\": {\"spmm\": 1, \"spmm_transposed\": 1, \"sddmm\": 1, \"dense\": 2},"
-    "\"left_dense\": 0}";
+    "\"left_dense\": 0" SCORES_ENTRY "}";
 // clang-format on
 
 void bsr_step_run(void *const *buffers, void *arena) {
@@ -128,3 +140,13 @@ void bsr_step_run(void *const *buffers, void *arena) {
     counts[id == MASK ? 0 : id == labels[i] ? 1 : 2] += weights[i];
   }
 }
+
+#ifdef SCORES
+// Scores that come in every order, with ties, and are known to the tests.
+void bsr_step_run_scores(void *const *buffers, void *arena) {
+  bsr_step_run(buffers, arena);
+  int64_t step = *(const int64_t *)buffers[10];
+  for (int block = 0; block < 16; ++block)
+    ((float *)arena)[block] = (float)((step * 5 + block * 7) % 11);
+}
+#endif
