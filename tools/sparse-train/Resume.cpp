@@ -6,18 +6,16 @@
 #include "Support.h"
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 using namespace bsr;
 using nlohmann::ordered_json;
 
-std::string bsr::describeRun(const Config &config, const Tokens &tokens,
-                             const ordered_json &patterns) {
+std::string bsr::describeRun(const Config &config, const Tokens &tokens) {
   ordered_json values = ordered_json::object();
   for (const auto &[key, value] : decidingValues(config))
     values[key] = value;
-  return ordered_json{{"tokens", tokens.checksum()},
-                      {"configuration", values},
-                      {"patterns", patterns}}
+  return ordered_json{{"tokens", tokens.checksum()}, {"configuration", values}}
       .dump();
 }
 
@@ -44,7 +42,7 @@ static std::string loadNewest(Session &session,
 static std::vector<std::string> findChanges(const Session &session,
                                             const Config &config,
                                             const Tokens &tokens) {
-  std::string text = describeRun(config, tokens, {});
+  std::string text = describeRun(config, tokens);
   ordered_json now = ordered_json::parse(text);
   // A checkpoint that no run wrote says nothing of one.
   if (!session.metadata().empty())

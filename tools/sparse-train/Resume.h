@@ -10,21 +10,17 @@
 #include "Session.h"
 #include "Tokens.h"
 
-#include <nlohmann/json.hpp>
-
 namespace bsr {
 
 /// What a checkpoint says of its run beside the state (JSON):
 ///
 ///     {"tokens": checksum of the token file,
-///      "configuration": {key: value as YAML, ...},
-///      "patterns": what a Tracker saves of the patterns}
+///      "configuration": {key: value as YAML, ...}}
 ///
 /// with the keys that decide what the run learns, see `decidingValues`. The
 /// random state and the place in the data are functions of the seed and the
 /// number of the step, the schedules of the configuration and that number.
-std::string describeRun(const Config &config, const Tokens &tokens,
-                        const nlohmann::ordered_json &patterns);
+std::string describeRun(const Config &config, const Tokens &tokens);
 
 /// Loads the newest checkpoint of `folder` that is intact, with a warning for
 /// each that is not; those are set aside. Fails if the run is no longer the one

@@ -55,6 +55,12 @@ bsr_pattern_view Session::pattern(int64_t index) const {
   return view;
 }
 
+bsr_pattern_statistics Session::statistics(int64_t pattern) const {
+  bsr_pattern_statistics statistics;
+  check(bsr_session_statistics(session.get(), pattern, &statistics));
+  return statistics;
+}
+
 void Session::initialize() { check(bsr_session_initialize(session.get())); }
 void Session::run() { check(bsr_session_run(session.get())); }
 void Session::snapshot() { check(bsr_session_snapshot(session.get())); }

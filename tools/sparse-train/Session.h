@@ -38,6 +38,7 @@ public:
 
   /// Pattern `index` as it stands.
   bsr_pattern_view pattern(int64_t index) const;
+  bsr_pattern_statistics statistics(int64_t pattern) const;
 
   void initialize();
   void makePattern(int64_t index, int64_t blocks);

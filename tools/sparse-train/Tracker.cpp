@@ -4,6 +4,7 @@
 
 #include "Tracker.h"
 #include "Host.h"
+#include "PatternStatistics.h"
 #include "Support.h"
 
 #include <algorithm>
@@ -35,11 +36,7 @@ void Tracker::clear(const fs::path &folder) {
 }
 
 Tracker::Tracker(const fs::path &folder, const Session &session, int64_t steps)
-    : session(session), steps(steps), history(session) {
-  auto saved = ordered_json::parse(session.metadata(), nullptr, false);
-  if (saved.is_object())
-    history.restore(saved["patterns"]);
-
+    : session(session), steps(steps) {
   // A run that has no checkpoint yet begins again.
   int64_t done = session.counters().steps, last = done ? done : -1;
   std::string path = folder / files[0];
@@ -86,9 +83,7 @@ void Tracker::flush() const {
 }
 
 void Tracker::describePatterns(ordered_json &entry, bool updated) {
-  if (updated)
-    history.update(session);
-  history.describe(entry);
+  bsr::describePatterns(session, updated, entry);
   int64_t step = entry["step"];
   if (int64_t moment = step * moments / steps; moment >= nextPicture) {
     nextPicture = moment + 1;

@@ -6,7 +6,6 @@
 #define BSR_TOOLS_SPARSETRAIN_TRACKER_H
 
 #include "JsonLines.h"
-#include "PatternHistory.h"
 #include "Session.h"
 #include "TensorBoard.h"
 
@@ -44,10 +43,6 @@ public:
   /// power cut finds those of its steps.
   void flush() const;
 
-  /// What a checkpoint must hold for a resumed run to record the same, under
-  /// "patterns" of its metadata.
-  nlohmann::ordered_json save() const { return history.save(); }
-
   /// True if a run has begun in `folder`; removes what one has recorded.
   static bool holdsRun(const std::filesystem::path &folder);
   static void clear(const std::filesystem::path &folder);
@@ -60,7 +55,6 @@ private:
   std::vector<nlohmann::ordered_json> lines;
   JsonLines metrics, pictures;
   EventFile events;
-  PatternHistory history;
   /// Pictures are drawn when another eighth of the run is over.
   int64_t nextPicture = 0;
 };

@@ -272,8 +272,7 @@ private:
     measure(entry);
     if (isDue(step, config.checkpointEvery) || step == config.steps) {
       tracker->flush();
-      session.save(folder.checkpoint(step),
-                   describeRun(config, tokens, tracker->save()));
+      session.save(folder.checkpoint(step), describeRun(config, tokens));
       folder.removeOldCheckpoints(config.checkpointKeep);
     }
 

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Makes shares of what the runtime counts, of each pattern and of all.
+
+#include "PatternStatistics.h"
+
+#include <algorithm>
+
+using namespace bsr;
+using nlohmann::ordered_json;
+
+namespace {
+struct Matrix {
+  bsr_pattern_info info;
+  bsr_pattern_statistics statistics;
+
+  /// Elements of `blocks` blocks.
+  double elements(int64_t blocks) const {
+    return double(info.block_rows) * info.block_cols * blocks;
+  }
+  double imbalance() const {
+    int64_t rows = info.rows / info.block_rows;
+    return statistics.blocks
+               ? double(statistics.most_in_row) * rows / statistics.blocks
+               : 1;
+  }
+};
+} // namespace
+
+static std::vector<Matrix> readMatrices(const Session &session) {
+  std::vector<Matrix> matrices(bsr_step_num_patterns(session.step()));
+  for (size_t i = 0; i < matrices.size(); ++i) {
+    bsr_step_pattern(session.step(), i, &matrices[i].info);
+    matrices[i].statistics = session.statistics(i);
+  }
+  return matrices;
+}
+
+void bsr::describePatterns(const Session &session, bool updated,
+                           ordered_json &entry) {
+  std::vector<Matrix> matrices = readMatrices(session);
+  if (matrices.empty())
+    return;
+  // Writes what `of` measures of each matrix, and of all: the sum of the first
+  // numbers over that of the second ones, where there are some.
+  auto addShare = [&](const std::string &what, auto of) {
+    std::pair<double, double> all;
+    for (const Matrix &matrix : matrices) {
+      std::pair<double, double> own = of(matrix);
+      all.first += own.first, all.second += own.second;
+      if (own.second)
+        entry["weight_" + what][matrix.info.name] = own.first / own.second;
+    }
+    if (all.second)
+      entry[what] = all.first / all.second;
+  };
+  auto addCount = [&](const std::string &what,
+                      int64_t bsr_pattern_statistics::*count) {
+    int64_t all = 0;
+    for (const Matrix &matrix : matrices) {
+      all += matrix.statistics.*count;
+      entry["weight_" + what][matrix.info.name] = matrix.statistics.*count;
+    }
+    entry[what] = all;
+  };
+
+  addShare("density", [](const Matrix &m) {
+    return std::pair(m.elements(m.statistics.blocks),
+                     m.elements(m.statistics.all_blocks));
+  });
+  addShare("used", [](const Matrix &m) {
+    return std::pair(m.elements(m.statistics.ever_stored),
+                     m.elements(m.statistics.all_blocks));
+  });
+  if (updated) {
+    addCount("pruned", &bsr_pattern_statistics::pruned);
+    addCount("regrown", &bsr_pattern_statistics::regrown);
+    addShare("lost", [](const Matrix &m) {
+      return std::pair<double, double>(m.statistics.newest_pruned,
+                                       m.statistics.newest);
+    });
+  }
+  double most = 0;
+  for (const Matrix &matrix : matrices) {
+    most = std::max(most, matrix.imbalance());
+    entry["weight_imbalance"][matrix.info.name] = matrix.imbalance();
+  }
+  entry["imbalance"] = most;
+}

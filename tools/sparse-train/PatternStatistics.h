@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the metrics say of the patterns.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_PATTERNSTATISTICS_H
+#define BSR_TOOLS_SPARSETRAIN_PATTERNSTATISTICS_H
+
+#include "Session.h"
+
+#include <nlohmann/json.hpp>
+
+namespace bsr {
+
+/// Adds to `entry`, a line of the metrics, of each pattern under
+/// "weight_<what>" and of all under "<what>"
+///
+///     density    stored elements / all elements
+///     used       elements that any pattern so far has stored / all elements
+///     imbalance  blocks of the fullest block row / mean of all block rows;
+///                of all patterns, the largest
+///
+/// and where patterns were just `updated`
+///
+///     pruned     blocks that went
+///     regrown    blocks that came
+///     lost       of the blocks that came with the update before, the share
+///                that went with this one; absent if none came
+void describePatterns(const Session &session, bool updated,
+                      nlohmann::ordered_json &entry);
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_SPARSETRAIN_PATTERNSTATISTICS_H
