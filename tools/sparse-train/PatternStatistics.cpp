@@ -13,6 +13,7 @@ namespace {
 struct Matrix {
   bsr_pattern_info info;
   bsr_pattern_statistics statistics;
+  bool isUpdated;
 
   /// Elements of `blocks` blocks.
   double elements(int64_t blocks) const {
@@ -27,18 +28,21 @@ struct Matrix {
 };
 } // namespace
 
-static std::vector<Matrix> readMatrices(const Session &session) {
+static std::vector<Matrix> readMatrices(const Session &session,
+                                        const std::vector<bool> &updated) {
   std::vector<Matrix> matrices(bsr_step_num_patterns(session.step()));
   for (size_t i = 0; i < matrices.size(); ++i) {
     bsr_step_pattern(session.step(), i, &matrices[i].info);
     matrices[i].statistics = session.statistics(i);
+    matrices[i].isUpdated = !updated.empty() && updated[i];
   }
   return matrices;
 }
 
-void bsr::describePatterns(const Session &session, bool updated,
+void bsr::describePatterns(const Session &session,
+                           const std::vector<bool> &updated,
                            ordered_json &entry) {
-  std::vector<Matrix> matrices = readMatrices(session);
+  std::vector<Matrix> matrices = readMatrices(session, updated);
   if (matrices.empty())
     return;
   // Writes what `of` measures of each matrix, and of all: the sum of the first
@@ -58,8 +62,11 @@ void bsr::describePatterns(const Session &session, bool updated,
                       int64_t bsr_pattern_statistics::*count) {
     int64_t all = 0;
     for (const Matrix &matrix : matrices) {
-      all += matrix.statistics.*count;
-      entry["weight_" + what][matrix.info.name] = matrix.statistics.*count;
+      if (!matrix.isUpdated)
+        continue;
+      int64_t own = matrix.statistics.*count;
+      entry["weight_" + what][matrix.info.name] = own;
+      all += own;
     }
     entry[what] = all;
   };
@@ -72,12 +79,13 @@ void bsr::describePatterns(const Session &session, bool updated,
     return std::pair(m.elements(m.statistics.ever_stored),
                      m.elements(m.statistics.all_blocks));
   });
-  if (updated) {
+  if (!updated.empty()) {
     addCount("pruned", &bsr_pattern_statistics::pruned);
     addCount("regrown", &bsr_pattern_statistics::regrown);
     addShare("lost", [](const Matrix &m) {
-      return std::pair<double, double>(m.statistics.newest_pruned,
-                                       m.statistics.newest);
+      return m.isUpdated ? std::pair<double, double>(m.statistics.newest_pruned,
+                                                     m.statistics.newest)
+                         : std::pair(0.0, 0.0);
     });
   }
   double most = 0;

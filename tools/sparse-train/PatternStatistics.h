@@ -19,13 +19,13 @@ namespace bsr {
 ///     imbalance  blocks of the fullest block row / mean of all block rows;
 ///                of all patterns, the largest
 ///
-/// and where patterns were just `updated`
+/// and of the patterns that were just `updated`, if it is not empty
 ///
 ///     pruned     blocks that went
 ///     regrown    blocks that came
 ///     lost       of the blocks that came with the update before, the share
 ///                that went with this one; absent if none came
-void describePatterns(const Session &session, bool updated,
+void describePatterns(const Session &session, const std::vector<bool> &updated,
                       nlohmann::ordered_json &entry);
 
 } // namespace bsr

@@ -236,6 +236,13 @@ int64_t PatternUpdates::blocksOf(const Weight &weight, int64_t step) const {
                      weight.allBlocks());
 }
 
+std::vector<bool> PatternUpdates::due(int64_t step) const {
+  std::vector<bool> due(static_cast<size_t>(numPatterns));
+  for (const Weight &weight : weights)
+    due[size_t(weight.pattern)] = isDue(*weight.group, step);
+  return due;
+}
+
 std::optional<double> PatternUpdates::update(Session &session,
                                              int64_t step) const {
   std::vector<bsr_pattern_update> updates(

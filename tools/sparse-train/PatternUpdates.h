@@ -25,6 +25,8 @@ public:
 
   /// Whether patterns are updated after `step` steps, and whether by scores.
   bool areDue(int64_t step) const;
+  /// Of each pattern, whether it is.
+  std::vector<bool> due(int64_t step) const;
   bool needScores(int64_t step) const;
 
   /// Updates the patterns after `step` steps. Returns the largest share of

@@ -82,7 +82,8 @@ void Tracker::flush() const {
   pictures.flush();
 }
 
-void Tracker::describePatterns(ordered_json &entry, bool updated) {
+void Tracker::describePatterns(ordered_json &entry,
+                               const std::vector<bool> &updated) {
   bsr::describePatterns(session, updated, entry);
   int64_t step = entry["step"];
   if (int64_t moment = step * moments / steps; moment >= nextPicture) {

@@ -151,7 +151,7 @@ public:
     if (done() == 0) {
       ordered_json entry = {{"step", 0}};
       measureHeldOut(entry);
-      tracker->describePatterns(entry, /*updated=*/false);
+      tracker->describePatterns(entry, {});
       measure(entry);
     }
     {
@@ -262,7 +262,7 @@ private:
         entry["drop"] = *drop;
       pruned = session.counters().blocks_pruned - pruned;
       entry["turnover"] = stored ? double(pruned) / double(stored) : 0;
-      tracker->describePatterns(entry, /*updated=*/true);
+      tracker->describePatterns(entry, patternUpdates.due(step));
     }
     if (isDue(step, config.heldOutEvery) || step == config.steps) {
       measureHeldOut(entry);
