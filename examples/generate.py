@@ -59,9 +59,9 @@ CONFIGS = {
     "mini": Config(4, 256, 4, 1024, 8, 128, 20),
     "base": Config(12, 768, 12, 30522, 8, 128, 20),
     # The sizes of docs/science.md: many runs in little time.
+    "w32": Config(2, 32, 1, 512, 16, 32, 5),
     "w64": Config(2, 64, 2, 512, 16, 32, 5),
     "w128": Config(2, 128, 4, 512, 16, 32, 5),
-    "w256": Config(2, 256, 8, 512, 16, 32, 5),
 }
 
 INITS = {

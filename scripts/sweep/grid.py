@@ -13,7 +13,7 @@
         shape: {layers: 4, hidden: 256, tokens: 128, batch: 8}
         rate: 1e-3                  # and settings of the model's runs
     methods:                        # settings with a name, beside dense, static
-      gentle: {sparsity.drop: 0.1}  # and dynamic
+      rigl: {sparsity.method: rigl} # and dynamic
     runs:                           # each a product: one run for each choice
       - {model: mini, method: dense, seed: [0, 1, 2]}
       - {model: mini, method: [static, dynamic], block: [1, 16], seed: [0, 1, 2]}
@@ -21,7 +21,7 @@
 A setting is a key of sparse-train, or one of
 
     block    4 or 4x8: the blocks of every marked weight (16)
-    density  the share of the blocks that is stored (0.1)
+    density  the share of the blocks that a step is compiled for (0.1)
     match    which weights are marked (layers\\..*_w$)
     rate     the largest learning rate at density 1; a run of sparsity s has
              rate exp(1.969 s^2 + 0.2905 s) (Dietrich et al., equation 3)
@@ -47,7 +47,11 @@ SECTIONS = ["output", "config", "set", "models", "methods", "runs", "predictions
 SHAPE = ["layers", "hidden", "tokens", "batch"]
 OWN = {"block": "16", "density": "0.1", "match": r"layers\..*_w$"}
 RATES = ["rate", "rate.peak"]
-METHODS = {"dense": {"sparsity.every": "0"}, "static": {"sparsity.every": "0"}, "dynamic": {}}
+STATIC = {"sparsity.method": "static"}
+METHODS = {"dense": STATIC, "static": STATIC, "dynamic": {}}
+# What says how much and which blocks of a matrix are stored: all, of a dense one.
+STORED = ["sparsity", "sparsity.density", "sparsity.distribution", "sparsity.densities",
+          "sparsity.initial_density", "sparsity.init", "sparsity.file"]
 # What of a run has a column of its own; other settings do where they differ.
 AXES = ["model", "method", "block", "density"]
 
@@ -108,7 +112,8 @@ def block_shape(text):
 
 
 def flatten(settings, what):
-    """Returns settings with sections written as dots: {a: {b: 1}} is {a.b: 1}."""
+    """Returns settings with sections written as dots: {a: {b: 1}} is {a.b: 1}.
+    A list of groups of weights, the section sparsity, stays as it is."""
     expect(isinstance(settings, dict), f"{what} to map keys to values", repr(settings))
     flat = {}
     for key, value in settings.items():
@@ -120,11 +125,13 @@ def flatten(settings, what):
 
 
 def merge(*layers):
-    """Returns settings of which later ones win; two keys set the rate."""
+    """Returns settings of which later ones win. Two keys set the rate; groups of
+    weights replace all of their section, and what comes later is for all groups."""
     merged = {}
     for layer in layers:
-        if layer.keys() & set(RATES):
-            merged = {key: value for key, value in merged.items() if key not in RATES}
+        replaced = [*(RATES if layer.keys() & set(RATES) else []),
+                    *(key for key in merged if "sparsity" in layer and key.startswith("sparsity"))]
+        merged = {key: value for key, value in merged.items() if key not in replaced}
         merged.update(layer)
     return merged
 
@@ -167,7 +174,8 @@ class Run:
         mark = (f"--mark=match={self.settings['match']} "
                 f"block={rows}x{cols} density={self.settings['density']}")
         out["compile.options"] = [mark, *out.get("compile.options", [])]
-        return out
+        # Groups of weights come first: what comes later is for all of them.
+        return dict(sorted(out.items(), key=lambda item: item[0] != "sparsity"))
 
     def kind(self):
         """Names what is compiled: runs of one kind share a step and its memory."""
@@ -218,7 +226,7 @@ class Grid:
     def __init__(self, path, keys, overrides):
         """`keys` are those of sparse-train, `overrides` settings of all runs."""
         self.path, self.overrides = path, overrides
-        self.keys = [*keys, *OWN, "rate"]
+        self.keys = [*keys, *OWN, "rate", "sparsity"]
         grid = read_yaml(path, "grid")
         for section in grid:
             expect(section in SECTIONS,
@@ -273,6 +281,7 @@ class Grid:
         settings = merge(common, model.settings, methods[method], cell,
                          self.overrides)
         if method == "dense":  # it has no pattern: runs that differ in one are the same
+            settings = {key: value for key, value in settings.items() if key not in STORED}
             settings.update(block=OWN["block"], density="1")
         for key, value in settings.items():
             expect(key in self.keys, f"a setting{nearest(key, self.keys)}", f"'{key}'")

@@ -79,9 +79,9 @@ class Job:
         resume = any(folder.glob("checkpoint-*.safetensors"))
         settings = {**run.options(), "step": str(step), "run": str(folder),
                     "compile.cache": str(compiled)}
-        command = [train, "--resume" if resume else "--overwrite"]
-        for key, value in settings.items():
-            command += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
+        config = folder / "sweep.yaml"  # JSON is YAML
+        config.write_text(json.dumps(settings, indent=0, ensure_ascii=False) + "\n")
+        command = [train, "--config", config, "--resume" if resume else "--overwrite"]
         if shutil.which("setpriv"):
             command = ["setpriv", "--pdeathsig", "KILL", *command]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}

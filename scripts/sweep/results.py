@@ -32,17 +32,19 @@ def sequence_flops(shape, share):
     return 3 * tokens * (weights + 4 * tokens * hidden * layers)
 
 
-def stored_share(run, summary):
-    """Returns the share of the 12 H^2 L elements that a run stores; what no
-    mark matches is dense."""
-    if run.method == "dense":
-        return 1.0
-    elements = 12 * run.model.shape["hidden"] ** 2 * run.model.shape["layers"]
-    rows, cols = run.block()
-    absent = (summary["blocks"] - summary["blocks_stored"]) * rows * cols
-    expect(absent < elements, f"the shape of model '{run.model.name}' to be that of its step, "
-           f"of whose matrices {absent:,} elements are absent", f"one of {elements:,} elements")
-    return 1 - absent / elements
+def training_flops(run, summary, metrics):
+    """Returns the FLOPs of a whole run. What no mark matches is dense; of the
+    rest, metrics have the share that is stored wherever it may have changed."""
+    shape, (rows, cols) = run.model.shape, run.block()
+    elements = 12 * shape["hidden"] ** 2 * shape["layers"]
+    marked = summary["blocks"] * rows * cols
+    expect(marked <= elements, f"the shape of model '{run.model.name}' to be that of its step, "
+           f"of whose matrices {marked:,} elements are marked", f"one of {elements:,} elements")
+    changes = [(line["step"], line["density"]) for line in metrics if "density" in line]
+    ends = [step for step, _ in changes[1:]] + [summary["steps"]]
+    return sum((end - begin) * shape["batch"]
+               * sequence_flops(shape, 1 - (1 - density) * marked / elements)
+               for (begin, density), end in zip(changes, ends))
 
 
 def measure(run, folder):
@@ -53,8 +55,7 @@ def measure(run, folder):
         metrics = [json.loads(line) for line in lines]
     except (OSError, ValueError):
         return None
-    flops = sequence_flops(run.model.shape, stored_share(run, summary))
-    flops *= run.model.shape["batch"] * summary["steps"]
+    flops = training_flops(run, summary, metrics)
     time = sum(m.get("step_time", 0) + m.get("update_time", 0) for m in metrics)
     return {"held_out": summary["held_out_end"], "flops": flops / 1e12, "time": time,
             "step_ms": summary["median_step_time"] * 1e3,

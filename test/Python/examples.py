@@ -7,10 +7,10 @@
 # RUN: cmp %t/bert_tiny.mlir.gz %src_root/examples/bert_tiny.mlir.gz
 # RUN: cmp %t/bert_mini.mlir.gz %src_root/examples/bert_mini.mlir.gz
 # RUN: cmp %t/bert_base.mlir.gz %src_root/examples/bert_base.mlir.gz
+# RUN: cmp %t/bert_w32.mlir.gz %src_root/examples/bert_w32.mlir.gz
 # RUN: cmp %t/bert_w64.mlir.gz %src_root/examples/bert_w64.mlir.gz
 # RUN: cmp %t/bert_w128.mlir.gz %src_root/examples/bert_w128.mlir.gz
-# RUN: cmp %t/bert_w256.mlir.gz %src_root/examples/bert_w256.mlir.gz
 
 # RUN: not %python %src_root/examples/generate.py --output-dir %t huge 2>&1 \
 # RUN:   | FileCheck %s
-# CHECK: expected a size of tiny, mini, base, w64, w128, w256, but got 'huge'
+# CHECK: expected a size of tiny, mini, base, w32, w64, w128, but got 'huge'

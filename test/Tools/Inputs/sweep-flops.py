@@ -5,9 +5,10 @@
 
 import csv
 import sys
+from types import SimpleNamespace
 
 sys.path.insert(0, sys.argv[1])
-from sweep.results import sequence_flops
+from sweep.results import sequence_flops, training_flops
 
 # name, layers, hidden, share stored, FLOPs as printed
 PAPER = [("Mini", 4, 256, 1, "2.617e+09"), ("Small", 4, 512, 1, "1.007e+10"),
@@ -17,10 +18,20 @@ for name, layers, hidden, share, printed in PAPER:
     # Medium and Base store a little more than a tenth: whole blocks.
     assert abs(flops / float(printed) - 1) < 1e-3, (name, flops)
 
+# A run whose density falls: 30 steps at 1, 10 at a half, 60 at a quarter, of
+# half of the elements; the others are not marked.
+shape = {"layers": 2, "hidden": 32, "tokens": 16, "batch": 4}
+run = SimpleNamespace(model=SimpleNamespace(name="falling", shape=shape), block=lambda: (4, 8))
+changes = [{"step": 0, "density": 1}, {"step": 7}, {"step": 30, "density": 0.5},
+           {"step": 40, "density": 0.25}]
+flops = training_flops(run, {"blocks": 384, "steps": 100}, changes)
+assert flops == 4 * sum(steps * sequence_flops(shape, share)
+                        for steps, share in [(30, 1), (10, 0.75), (60, 0.625)]), flops
+
 # 120 steps of 4 sequences of 16 tokens; 2 layers, 32 wide. The step stores 4 of
 # 16 blocks; of 24,576 elements that leaves these for blocks of 16 or 256.
 ELEMENTS = 12 * 32**2 * 2
-stored = {"": ELEMENTS, "4": ELEMENTS - 12 * 16, "2x8": ELEMENTS - 12 * 16,
+stored = {"": ELEMENTS - 12 * 256, "4": ELEMENTS - 12 * 16, "2x8": ELEMENTS - 12 * 16,
           "16": ELEMENTS - 12 * 256}
 with open(sys.argv[2]) as file:
     rows = list(csv.DictReader(file))
