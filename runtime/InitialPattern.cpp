@@ -78,21 +78,18 @@ void bsr_session::takeLargest(int64_t index, int64_t blocks, bsr_norm norm,
       visit(block);
   };
   auto keyAt = [&](int64_t block) { return ~keyOf(norms[block]); };
-  int64_t taken = 0;
-  takeLowest(blocks, forEach, keyAt, [&](int64_t block) {
-    indices(index).slot[taken] = int32_t(taken);
-    scratch.stored[taken++] = block;
-  });
-  buildViews(pattern, scratch.stored, blocks, indices(index));
+  takeLowest(blocks, forEach, keyAt, scratch.kept);
+  for (int64_t k = 0; k < blocks; ++k)
+    indices(index).slot[k] = int32_t(k);
+  buildViews(pattern, scratch.kept, blocks, indices(index));
 
-  for (int64_t slot = 0; slot < pattern.slots; ++slot)
-    zeroSlot(pattern, slot);
+  for (int32_t values : pattern.values)
+    std::memset(buffers[values], 0, size_t(manifest().buffers[values].bytes));
   int64_t elementBytes = bsr_type_bytes(type);
   char *values = static_cast<char *>(buffers[pattern.weight]);
   for (int64_t k = 0; k < blocks; ++k)
-    forEachRowOfBlock(pattern, scratch.stored[k] / pattern.gridCols(),
-                      scratch.stored[k] % pattern.gridCols(), dense,
-                      elementBytes,
+    forEachRowOfBlock(pattern, scratch.kept[k] / pattern.gridCols(),
+                      scratch.kept[k] % pattern.gridCols(), dense, elementBytes,
                       [&](int64_t, const char *data, int64_t bytes) {
                         std::memcpy(values, data, size_t(bytes));
                         values += bytes;

@@ -42,10 +42,11 @@ struct PatternScratch {
     }
     take(norms, slots);
     take(stored, slots);
-    take(kept, slots);
-    take(pruned, slots);
-    take(regrown, slots);
-    take(freed, slots);
+    // One more where loops write ahead.
+    take(kept, slots + 1);
+    take(pruned, slots + 1);
+    take(regrown, slots + 1);
+    take(freed, slots + 1);
     take(marks, marked / 64 + 1);
     take(colPtr, cols + 1);
     take(rowIdx, slots);
@@ -78,18 +79,6 @@ void chooseAbsent(const Pattern &pattern, const int64_t *stored, int64_t blocks,
 void makePattern(const Pattern &pattern, int64_t blocks, uint64_t seed,
                  const PatternIndices &indices, PatternScratch &scratch);
 
-/// Calls `visit` with the number of each block that is not in `stored`.
-template <typename Visit>
-void forEachAbsent(const Pattern &pattern, const int64_t *stored,
-                   int64_t blocks, Visit visit) {
-  int64_t next = 0;
-  for (int64_t k = 0; k < blocks; ++k, ++next)
-    for (; next < stored[k]; ++next)
-      visit(next);
-  for (int64_t all = pattern.allBlocks(); next < all; ++next)
-    visit(next);
-}
-
 /// What an update did to a pattern. The blocks and their slots are the first
 /// so many of `regrown` and of `freed` of its scratch.
 struct PatternChange {
@@ -97,9 +86,9 @@ struct PatternChange {
 };
 
 /// Prunes and regrows as `rule` says by `scratch.norms` and, for RigL, by
-/// `scores`, one for each block of the matrix.
+/// `scores`, one for each block of the matrix, which are lost.
 PatternChange updatePattern(const Pattern &pattern,
-                            const bsr_pattern_update &rule, const float *scores,
+                            const bsr_pattern_update &rule, float *scores,
                             uint64_t seed, int64_t update,
                             const PatternIndices &indices,
                             PatternScratch &scratch);

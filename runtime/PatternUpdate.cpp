@@ -4,6 +4,7 @@
 
 #include "Pattern.h"
 #include "Select.h"
+#include <cstring>
 
 using namespace bsr;
 
@@ -37,16 +38,19 @@ public:
         visit(k);
     };
     auto keyAt = [&](int64_t k) { return keyOf(scratch.norms[k]); };
-    takeLowest(count, forEach, keyAt,
-               [&](int64_t k) { scratch.pruned[pruned++] = int32_t(k); });
+    takeLowest(count, forEach, keyAt, scratch.pruned);
+    pruned = count;
   }
 
   /// Chooses as many blocks as are pruned, of those that may be stored next.
-  void regrow(const float *scores, uint64_t seed, int64_t update) {
+  void regrow(float *scores, uint64_t seed, int64_t update) {
     int64_t *barred = scratch.stored, numBarred = blocks;
     if (rule.allow_return) {
+      forEachBlock([&](int64_t k, int64_t kept, int64_t) {
+        scratch.kept[kept] = scratch.stored[k];
+      });
       barred = scratch.kept;
-      numBarred = copyKept();
+      numBarred = blocks - pruned;
     }
     regrown = pruned;
     if (rule.method == BSR_SET) {
@@ -54,13 +58,15 @@ public:
                    RandomStream(seed, "pattern", pattern.name), update,
                    scratch.marks, scratch.regrown);
     } else {
-      auto forEach = [&](auto visit) {
-        forEachAbsent(pattern, barred, numBarred, visit);
+      // What orders below every number is never chosen.
+      for (int64_t k = 0; k < numBarred; ++k)
+        std::memset(scores + barred[k], 0xff, sizeof(float));
+      auto forEach = [&, all = pattern.allBlocks()](auto visit) {
+        for (int64_t block = 0; block < all; ++block)
+          visit(block);
       };
       auto keyAt = [&](int64_t block) { return ~keyOf(scores[block]); };
-      int64_t *next = scratch.regrown;
-      takeLowest(regrown, forEach, keyAt,
-                 [&](int64_t block) { *next++ = block; });
+      takeLowest(regrown, forEach, keyAt, scratch.regrown);
     }
     if (rule.allow_return)
       cancelReturned();
@@ -68,35 +74,28 @@ public:
 
   /// Makes the pattern what was chosen.
   PatternChange apply() {
-    int64_t kept = copyKept();
-    for (int64_t i = 0; i < pruned; ++i)
-      scratch.freed[i] = indices.slot[scratch.pruned[i]];
-    forEachKept([&](int64_t k, int64_t place) {
-      indices.slot[place] = indices.slot[k];
+    forEachBlock([&](int64_t k, int64_t kept, int64_t freed) {
+      int32_t slot = indices.slot[k];
+      scratch.freed[freed] = slot;
+      scratch.kept[kept] = scratch.stored[k];
+      indices.slot[kept] = slot;
     });
-    merge(kept);
-    buildViews(pattern, scratch.stored, kept + regrown, indices);
+    merge(blocks - pruned);
+    buildViews(pattern, scratch.stored, blocks - pruned + regrown, indices);
     return {pruned, regrown};
   }
 
 private:
-  /// Calls `visit(k, place)` for each stored block that is not pruned.
+  /// Calls `visit(k, kept, freed)` for each stored block, `kept` and `freed` of
+  /// which went before it are kept and pruned: it may write at both places, of
+  /// which the next block has the wrong one again.
   template <typename Visit>
-  void forEachKept(Visit visit) const {
-    int64_t skipped = 0;
-    for (int64_t k = 0; k < blocks; ++k) {
-      if (skipped < pruned && scratch.pruned[skipped] == k)
-        ++skipped;
-      else
-        visit(k, k - skipped);
+  void forEachBlock(Visit visit) const {
+    scratch.pruned[pruned] = -1;
+    for (int64_t k = 0, freed = 0; k < blocks; ++k) {
+      visit(k, k - freed, freed);
+      freed += scratch.pruned[freed] == k;
     }
-  }
-
-  int64_t copyKept() {
-    forEachKept([&](int64_t k, int64_t place) {
-      scratch.kept[place] = scratch.stored[k];
-    });
-    return blocks - pruned;
   }
 
   /// Blocks that are pruned and regrown at once stay as they are.
@@ -120,15 +119,21 @@ private:
   /// Merges the kept and the regrown blocks, whose slots are the freed ones,
   /// from the back, so that no slot is overwritten before it has moved.
   void merge(int64_t kept) {
-    for (int64_t place = kept + regrown - 1, j = regrown; place >= 0; --place) {
-      bool takesKept =
-          kept && (!j || scratch.kept[kept - 1] > scratch.regrown[j - 1]);
-      int64_t from = takesKept ? --kept : --j;
-      scratch.stored[place] =
-          takesKept ? scratch.kept[from] : scratch.regrown[from];
-      indices.slot[place] =
-          takesKept ? indices.slot[from] : scratch.freed[from];
+    int64_t i = kept - 1, j = regrown - 1;
+    int64_t place = i + j + 1;
+    for (; i >= 0 && j >= 0; --place) {
+      int64_t old = scratch.kept[i], fresh = scratch.regrown[j];
+      bool takesOld = old > fresh;
+      int32_t oldSlot = indices.slot[i], freshSlot = scratch.freed[j];
+      scratch.stored[place] = takesOld ? old : fresh;
+      indices.slot[place] = takesOld ? oldSlot : freshSlot;
+      i -= takesOld;
+      j -= !takesOld;
     }
+    // Kept blocks that are left have the right slots already.
+    std::copy_n(scratch.kept, i + 1, scratch.stored);
+    std::copy_n(scratch.regrown, j + 1, scratch.stored);
+    std::copy_n(scratch.freed, j + 1, indices.slot);
   }
 
   const Pattern &pattern;
@@ -141,9 +146,9 @@ private:
 } // namespace
 
 PatternChange bsr::updatePattern(const Pattern &pattern,
-                                 const bsr_pattern_update &rule,
-                                 const float *scores, uint64_t seed,
-                                 int64_t update, const PatternIndices &indices,
+                                 const bsr_pattern_update &rule, float *scores,
+                                 uint64_t seed, int64_t update,
+                                 const PatternIndices &indices,
                                  PatternScratch &scratch) {
   Update state(pattern, rule, indices, scratch);
   int64_t count = state.count();

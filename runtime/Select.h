@@ -5,8 +5,10 @@
 #ifndef BSR_RUNTIME_SELECT_H
 #define BSR_RUNTIME_SELECT_H
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 namespace bsr {
 
@@ -17,12 +19,13 @@ inline uint64_t keyOf(double norm) {
   return key;
 }
 
-/// An unsigned number that orders as `score`, equal for zeros of both signs.
+/// An unsigned number that orders as `score`, equal for zeros of both signs; 0,
+/// below all numbers, for the NaN of which every bit is set.
 inline uint32_t keyOf(float score) {
   uint32_t bits;
-  score += 0.0f; // of the two zeros, the positive one
+  score += 0.0f; // of the two zeros, the positive one; NaN stays
   std::memcpy(&bits, &score, sizeof bits);
-  return bits >> 31 ? ~bits : bits | uint32_t(1) << 31;
+  return bits ^ (-(bits >> 31) | uint32_t(1) << 31);
 }
 
 /// A key, and how many others are lower.
@@ -33,15 +36,17 @@ struct Selected {
 };
 
 /// Selects the key of rank `rank` (from 0, rising) of those that `forEach`
-/// passes to its argument: radix selection, one call of `forEach` a digit.
+/// passes to its argument: radix selection, one call of `forEach` a digit,
+/// until so few keys are left that they can be sorted.
 template <typename Key, typename ForEach>
 Selected<Key> selectKey(int64_t rank, ForEach forEach) {
-  constexpr int digitBits = 11, bits = 8 * sizeof(Key);
+  constexpr int digitBits = 11;
   constexpr Key digits = (1 << digitBits) - 1;
   Key prefix = 0, mask = 0;
   int64_t below = 0;
-  for (int shift = (bits - 1) / digitBits * digitBits; shift >= 0;
-       shift -= digitBits) {
+  for (int shift = 8 * sizeof(Key); shift > 0;) {
+    // The last digit may overlap the one before it.
+    shift = std::max(shift - digitBits, 0);
     int64_t counts[size_t(digits) + 1] = {};
     forEach([&](Key key) {
       if ((key & mask) == prefix)
@@ -52,14 +57,27 @@ Selected<Key> selectKey(int64_t rank, ForEach forEach) {
       below += counts[digit];
     prefix |= digit << shift;
     mask |= digits << shift;
+
+    Key rest[1024];
+    if (size_t(counts[digit]) > std::size(rest))
+      continue;
+    Key *end = rest;
+    forEach([&](Key key) {
+      if ((key & mask) == prefix)
+        *end++ = key;
+    });
+    std::sort(rest, end);
+    Key found = rest[rank - below];
+    return {found, below + (std::lower_bound(rest, end, found) - rest)};
   }
   return {prefix, below};
 }
 
-/// Passes the places of the `count` lowest keys to `take`, in order; of equal
+/// Writes the places of the `count` lowest keys to `taken`, in order; of equal
 /// keys the first. `forEach` passes places, in order, and `keyAt` is their key.
-template <typename ForEach, typename KeyAt, typename Take>
-void takeLowest(int64_t count, ForEach forEach, KeyAt keyAt, Take take) {
+/// `taken` has room for one more.
+template <typename Place, typename ForEach, typename KeyAt>
+void takeLowest(int64_t count, ForEach forEach, KeyAt keyAt, Place *taken) {
   if (count == 0)
     return;
   using Key = decltype(keyAt(int64_t(0)));
@@ -67,10 +85,13 @@ void takeLowest(int64_t count, ForEach forEach, KeyAt keyAt, Take take) {
     forEach([&](int64_t place) { visit(keyAt(place)); });
   });
   int64_t ties = count - last.below;
+  // Which ones are taken is hard to foresee: no branch depends on it.
   forEach([&](int64_t place) {
     Key key = keyAt(place);
-    if (key < last.key || (key == last.key && ties-- > 0))
-      take(place);
+    bool isTie = key == last.key;
+    *taken = Place(place);
+    taken += (key < last.key) | (isTie & (ties > 0));
+    ties -= isTie;
   });
 }
 

@@ -80,8 +80,9 @@ struct bsr_session {
     return thread ? moreScratch[size_t(thread) - 1] : scratch;
   }
 
-  /// Zeroes slot `slot` of every buffer of values of `pattern`.
-  void zeroSlot(const bsr::Pattern &pattern, int64_t slot) const;
+  /// Zeroes these slots of every buffer of values of `pattern`.
+  void zeroSlots(const bsr::Pattern &pattern, const int32_t *slots,
+                 int64_t count) const;
 
   const bsr_step &step;
   bsr::Memory area;

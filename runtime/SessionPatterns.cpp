@@ -43,10 +43,19 @@ void bsr_session::patternsChanged() {
   hasScores = false;
 }
 
-void bsr_session::zeroSlot(const Pattern &pattern, int64_t slot) const {
+void bsr_session::zeroSlots(const Pattern &pattern, const int32_t *slots,
+                            int64_t count) const {
   for (int32_t index : pattern.values) {
     int64_t bytes = manifest().buffers[index].bytes / pattern.slots;
-    std::memset(static_cast<char *>(buffers[index]) + slot * bytes, 0, bytes);
+    char *data = static_cast<char *>(buffers[index]);
+    auto zero = [&](auto size) {
+      for (int64_t k = 0; k < count; ++k)
+        std::memset(data + slots[k] * bytes, 0, size_t(size));
+    };
+    if (bytes == sizeof(float)) // a store, where there are most blocks
+      zero(std::integral_constant<size_t, sizeof(float)>());
+    else
+      zero(bytes);
   }
 }
 
@@ -56,9 +65,11 @@ void bsr_session::zeroUnusedSlots(int64_t index) const {
   std::fill_n(scratch.marks, pattern.slots / 64 + 1, 0);
   for (int64_t k = 0; k < own.blocks; ++k)
     scratch.marks[own.slot[k] / 64] |= uint64_t(1) << (own.slot[k] % 64);
+  int64_t unused = 0;
   for (int64_t slot = 0; slot < pattern.slots; ++slot)
     if (!(scratch.marks[slot / 64] >> (slot % 64) & 1))
-      zeroSlot(pattern, slot);
+      scratch.freed[unused++] = int32_t(slot);
+  zeroSlots(pattern, scratch.freed, unused);
 }
 
 void bsr_session::requireBlocks(const Pattern &pattern, int64_t &blocks) const {

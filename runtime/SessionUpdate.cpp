@@ -91,9 +91,8 @@ static void forEachUpdated(const bsr_session &session,
 
 void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
   auto scoresOf = [&](const Pattern &pattern) {
-    return pattern.scores < 0
-               ? nullptr
-               : static_cast<const float *>(buffers[pattern.scores]);
+    return pattern.scores < 0 ? nullptr
+                              : static_cast<float *>(buffers[pattern.scores]);
   };
   auto rank = [&](int64_t i, PatternScratch &scratch) {
     const Pattern &pattern = manifest().patterns[i];
@@ -120,8 +119,7 @@ void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
     PatternChange change =
         updatePattern(pattern, updates[i], scoresOf(pattern), counters.seed,
                       counters.pattern_updates + 1, indices(i), scratch);
-    for (int64_t k = 0; k < change.pruned; ++k)
-      zeroSlot(pattern, scratch.freed[k]);
+    zeroSlots(pattern, scratch.freed, change.pruned);
     histories[i].record(pattern, change, scratch);
   });
   patternsChanged();

@@ -94,7 +94,7 @@ typedef enum bsr_kind {
   BSR_SLOT_T = 7,
   BSR_OUTPUT = 8, // a result that carries nothing over to the next step
   BSR_SCORES = 9  // a score for each block of a matrix, in the arena: valid
-                  // from bsr_session_run_scores to the next run
+                  // from bsr_session_run_scores to the next run or update
 } bsr_kind;
 
 /// Buffer of a step: row-major, contiguous, 64-byte aligned.
