@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Whole training steps of BERT: this project's against PyTorch's and JAX's.
 
-    benchmarks/steps.py [--model mini|base] [--impl NAME,...] [--csv FILE] [--plot FILE]
+    benchmarks/steps.py [--model MODEL] [--impl NAME,...] [--csv FILE] [--plot FILE]
 
-The model, the batch and the optimizer are those of examples/generate.py: the head sees
-the masked positions only. Each implementation is a process of its own; they take turns,
+The models, the batch and the optimizer are those of examples/generate.py: the head sees
+the masked positions only (mini, base, base-bf16), or all positions (base-all), or there
+is none (base-encoder). Each implementation is a process of its own; they take turns,
 a step each, so that what disturbs the machine disturbs all of them.
 docs/benchmarks.md explains the table.
 """
@@ -33,13 +34,19 @@ class Model(typing.NamedTuple):
     batch: int
     tokens: int
     predictions: int
+    head: str = "masked"
+    matmul: str = "float32"
 
 
+BASE = Model(12, 768, 12, 30522, 8, 128, 20)
 # Those of examples/generate.py, which needs JAX.
 MODELS = {
     "tiny": Model(2, 128, 2, 1024, 4, 64, 12),
     "mini": Model(4, 256, 4, 1024, 8, 128, 20),
-    "base": Model(12, 768, 12, 30522, 8, 128, 20),
+    "base": BASE,
+    "base-all": BASE._replace(predictions=128, head="all"),
+    "base-encoder": BASE._replace(head="none"),
+    "base-bf16": BASE._replace(matmul="bfloat16"),
 }
 RATE = 1e-4
 
@@ -67,14 +74,21 @@ def find_implementation(name):
 def make_batch(model):
     """The batch that all train on: lists of integers and weights, row by row."""
     numbers = random.Random(0)
+    if model.head == "none":
+        size = model.tokens * model.hidden
+        return {key: [[numbers.uniform(-1, 1) for _ in range(size)] for _ in range(model.batch)]
+                for key in ("x", "target")}
 
     def tokens(count):
         return [[numbers.randrange(model.vocabulary) for _ in range(count)] for _ in range(model.batch)]
 
     positions = [sorted(numbers.sample(range(model.tokens), model.predictions)) for _ in range(model.batch)]
     weights = [[1.0] * model.predictions] * model.batch
-    return {"ids": tokens(model.tokens), "positions": positions,
-            "labels": tokens(model.predictions), "weights": weights}
+    batch = {"ids": tokens(model.tokens), "positions": positions,
+             "labels": tokens(model.predictions), "weights": weights}
+    if model.head == "all":
+        del batch["positions"]
+    return batch
 
 
 #===------------------------------------------------------------------------===#

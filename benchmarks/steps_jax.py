@@ -18,7 +18,7 @@ import jax.numpy as jnp  # noqa: E402
 def make_step(model, batch, rate, threads, name):
     config = generate.CONFIGS[name]
     assert (config.layers, config.hidden, config.heads, config.vocabulary, config.batch, config.tokens,
-            config.predictions) == tuple(model), f"expected {config}, but got {model}"
+            config.predictions, config.head, config.matmul.__name__) == tuple(model), f"expected {config}, but got {model}"
     key = jax.random.PRNGKey(0)
 
     def init(path, shape):
@@ -31,7 +31,8 @@ def make_step(model, batch, rate, threads, name):
     params = jax.tree_util.tree_map_with_path(init, generate.parameter_shapes(config))
     state = [{"params": params, "opt": generate.optimizer(rate).init(params)}]
     del params
-    arguments = {key: jnp.asarray(rows, jnp.float32 if key == "weights" else jnp.int32) for key, rows in batch.items()}
+    shapes = generate.step_arguments(config)[1]
+    arguments = {key: jnp.asarray(rows, shapes[key].dtype).reshape(shapes[key].shape) for key, rows in batch.items()}
     compiled = jax.jit(generate.make_step(config).__wrapped__, donate_argnums=0)
 
     def step():

@@ -48,7 +48,7 @@ def make_step(model, batch, rate, threads, name, density):
         return runtime.bsr_session_buffer(session, ctypes.c_int64(index))
 
     for key, rows in batch.items():
-        values = array.array("f" if key == "weights" else "i", itertools.chain(*rows))
+        values = array.array("f" if isinstance(rows[0][0], float) else "i", itertools.chain(*rows))
         index = runtime.bsr_step_find_buffer(step, DENSE_BUFFER, f"batch.{key}".encode())
         ctypes.memmove(buffer(index), values.buffer_info()[0], len(values) * values.itemsize)
     ctypes.c_float.from_address(buffer(runtime.bsr_step_find_role(step, b"lr"))).value = rate

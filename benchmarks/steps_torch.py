@@ -23,6 +23,28 @@ class Layer(nn.Module):
         return self.ffn_norm(x + self.ffn2(F.gelu(self.ffn1(x), approximate="tanh")))
 
 
+def initialize(module):
+    for name, parameter in module.named_parameters():
+        if parameter.ndim == 2 and name != "positions":
+            nn.init.normal_(parameter, std=0.02)
+        elif name.endswith("bias"):
+            nn.init.zeros_(parameter)
+
+
+class Encoder(nn.Module):
+    """The layers alone, between activations and a mean squared error."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.layers = nn.ModuleList(Layer(model) for _ in range(model.layers))
+        initialize(self)
+
+    def forward(self, x, target):
+        for layer in self.layers:
+            x = layer(x)
+        return F.mse_loss(x.float(), target)
+
+
 class Bert(nn.Module):
     def __init__(self, model):
         super().__init__()
@@ -33,17 +55,14 @@ class Bert(nn.Module):
         self.layers = nn.ModuleList(Layer(model) for _ in range(model.layers))
         self.head = nn.Linear(h, h)
         self.output_bias = nn.Parameter(torch.zeros(model.vocabulary))
-        for name, parameter in self.named_parameters():
-            if parameter.ndim == 2 and name != "positions":
-                nn.init.normal_(parameter, std=0.02)
-            elif name.endswith("bias"):
-                nn.init.zeros_(parameter)
+        initialize(self)
 
-    def forward(self, ids, positions, labels, weights):
+    def forward(self, ids, labels, weights, positions=None):
         x = self.embedding_norm(self.embedding(ids) + self.positions)
         for layer in self.layers:
             x = layer(x)
-        x = x[torch.arange(len(x))[:, None], positions]
+        if positions is not None:
+            x = x[torch.arange(len(x))[:, None], positions]
         x = self.head_norm(F.gelu(self.head(x), approximate="tanh"))
         logits = F.linear(x, self.embedding.weight, self.output_bias)
         losses = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), reduction="none")
@@ -53,8 +72,10 @@ class Bert(nn.Module):
 def make_step(model, batch, rate, threads, name, compile=False, bf16=False):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    arguments = [torch.tensor(batch[key]) for key in ("ids", "positions", "labels", "weights")]
-    bert = Bert(model)
+    arguments = {key: torch.tensor(rows) for key, rows in batch.items()}
+    if model.head == "none":
+        arguments = {key: rows.view(model.batch, model.tokens, model.hidden) for key, rows in arguments.items()}
+    bert = Encoder(model) if model.head == "none" else Bert(model)
     matrices = [p for p in bert.parameters() if p.ndim > 1]
     vectors = [p for p in bert.parameters() if p.ndim <= 1]
     optimizer = torch.optim.AdamW(
@@ -64,7 +85,7 @@ def make_step(model, batch, rate, threads, name, compile=False, bf16=False):
 
     def step():
         with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            loss = forward(*arguments)
+            loss = forward(**arguments)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -22,6 +22,12 @@ sees the masked positions only. Its step has the form
     lr    = float32                        the learning rate of this step
 
 The loss is the weighted mean cross-entropy before the update, in nats.
+
+`base-all` predicts at every position: its batch has no positions, and labels and
+weights for all tokens. `base-encoder` is the encoder alone, between
+activations and a mean squared error: batch = {x, target [B, T, H] float32}.
+`base-bf16` multiplies matrices in bfloat16, as mixed precision does; parameters,
+moments, normalisation and the loss are float32.
 """
 
 from __future__ import annotations
@@ -52,12 +58,19 @@ class Config:
     batch: int
     tokens: int
     predictions: int
+    head: str = "masked"
+    matmul: Any = jnp.float32
 
 
+BASE = Config(12, 768, 12, 30522, 8, 128, 20)
 CONFIGS = {
     "tiny": Config(2, 128, 2, 1024, 4, 64, 12),
     "mini": Config(4, 256, 4, 1024, 8, 128, 20),
-    "base": Config(12, 768, 12, 30522, 8, 128, 20),
+    "base": BASE,
+    # Those that benchmarks/steps.py compares as well.
+    "base-all": dataclasses.replace(BASE, predictions=128, head="all"),
+    "base-encoder": dataclasses.replace(BASE, head="none"),
+    "base-bf16": dataclasses.replace(BASE, matmul=jnp.bfloat16),
     # The sizes of docs/science.md: many runs in little time.
     "w32": Config(2, 32, 1, 512, 16, 32, 5),
     "w64": Config(2, 64, 2, 512, 16, 32, 5),
@@ -92,6 +105,8 @@ def parameter_shapes(config: Config) -> Params:
         "ffn_gain": f32(h),
         "ffn_bias": f32(h),
     }
+    if config.head == "none":
+        return {"layers": [layer] * config.layers}
     return {
         "token_embedding": f32(v, h),
         "position_embedding": f32(config.tokens, h),
@@ -111,43 +126,64 @@ def layer_norm(x: jax.Array, gain: jax.Array, bias: jax.Array) -> jax.Array:
     return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-12) * gain + bias
 
 
-def attention(x: jax.Array, p: Params, heads: int) -> jax.Array:
+def product(formula: str, a: jax.Array, b: jax.Array, config: Config) -> jax.Array:
+    """Returns the product of two arrays, taken in the type for products."""
+    a, b = a.astype(config.matmul), b.astype(config.matmul)
+    return jnp.einsum(formula, a, b).astype(jnp.float32)
+
+
+def linear(x: jax.Array, p: Params, name: str, config: Config) -> jax.Array:
+    return product("bti,io->bto", x, p[f"{name}_w"], config) + p[f"{name}_b"]
+
+
+def attention(x: jax.Array, p: Params, config: Config) -> jax.Array:
     batch, tokens, hidden = x.shape
 
     def split_heads(t: jax.Array) -> jax.Array:
-        return t.reshape(batch, tokens, heads, -1).transpose(0, 2, 1, 3)
+        return t.reshape(batch, tokens, config.heads, -1).transpose(0, 2, 1, 3)
 
-    q, k, v = map(split_heads, jnp.split(x @ p["qkv_w"] + p["qkv_b"], 3, axis=-1))
-    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) * (hidden // heads) ** -0.5
-    mixed = jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores), v)
+    qkv = linear(x, p, "qkv", config)
+    q, k, v = map(split_heads, jnp.split(qkv, 3, axis=-1))
+    scores = product("bhqd,bhkd->bhqk", q, k, config)
+    scores = scores * (hidden // config.heads) ** -0.5
+    mixed = product("bhqk,bhkd->bhqd", jax.nn.softmax(scores), v, config)
     mixed = mixed.transpose(0, 2, 1, 3).reshape(batch, tokens, hidden)
-    return mixed @ p["out_w"] + p["out_b"]
+    return linear(mixed, p, "out", config)
 
 
-def feed_forward(x: jax.Array, p: Params) -> jax.Array:
-    x = jax.nn.gelu(x @ p["ffn1_w"] + p["ffn1_b"], approximate=True)
-    return x @ p["ffn2_w"] + p["ffn2_b"]
+def feed_forward(x: jax.Array, p: Params, config: Config) -> jax.Array:
+    x = jax.nn.gelu(linear(x, p, "ffn1", config), approximate=True)
+    return linear(x, p, "ffn2", config)
+
+
+def encode(x: jax.Array, params: Params, config: Config) -> jax.Array:
+    for i, p in enumerate(params["layers"]):
+        with jax.named_scope(f"layers.{i}"):
+            with jax.named_scope("attention"):
+                x = x + attention(x, p, config)
+                x = layer_norm(x, p["attention_gain"], p["attention_bias"])
+            with jax.named_scope("ffn"):
+                x = x + feed_forward(x, p, config)
+                x = layer_norm(x, p["ffn_gain"], p["ffn_bias"])
+    return x
 
 
 def loss(params: Params, batch: Params, config: Config) -> jax.Array:
     """Returns the mean cross-entropy of the predictions, in nats."""
+    if config.head == "none":
+        return ((encode(batch["x"], params, config) - batch["target"]) ** 2).mean()
     with jax.named_scope("embedding"):
         x = params["token_embedding"][batch["ids"]] + params["position_embedding"]
         x = layer_norm(x, params["embedding_gain"], params["embedding_bias"])
-    for i, p in enumerate(params["layers"]):
-        with jax.named_scope(f"layers.{i}"):
-            with jax.named_scope("attention"):
-                x = x + attention(x, p, config.heads)
-                x = layer_norm(x, p["attention_gain"], p["attention_bias"])
-            with jax.named_scope("ffn"):
-                x = x + feed_forward(x, p)
-                x = layer_norm(x, p["ffn_gain"], p["ffn_bias"])
+    x = encode(x, params, config)
     with jax.named_scope("head"):
-        rows = jnp.arange(config.batch)[:, None]
-        x = x[rows, batch["positions"]]
-        x = jax.nn.gelu(x @ params["head_w"] + params["head_b"], approximate=True)
+        if config.head == "masked":
+            rows = jnp.arange(config.batch)[:, None]
+            x = x[rows, batch["positions"]]
+        x = jax.nn.gelu(linear(x, params, "head", config), approximate=True)
         x = layer_norm(x, params["head_gain"], params["head_bias"])
-        logits = x @ params["token_embedding"].T + params["output_bias"]
+        logits = product("bth,vh->btv", x, params["token_embedding"], config)
+        logits = logits + params["output_bias"]
     with jax.named_scope("loss"):
         log_p = jax.nn.log_softmax(logits)
         picked = jnp.take_along_axis(log_p, batch["labels"][..., None], axis=-1)[..., 0]
@@ -193,12 +229,17 @@ def step_arguments(config: Config) -> tuple[Params, Params, jax.ShapeDtypeStruct
         return jax.ShapeDtypeStruct(shape, dtype)
 
     b, t, p = config.batch, config.tokens, config.predictions
+    if config.head == "none":
+        x = shape(jnp.float32, b, t, config.hidden)
+        return state, {"x": x, "target": x}, shape(jnp.float32)
     batch = {
         "ids": shape(jnp.int32, b, t),
         "positions": shape(jnp.int32, b, p),
         "labels": shape(jnp.int32, b, p),
         "weights": shape(jnp.float32, b, p),
     }
+    if config.head == "all":
+        del batch["positions"]
     return state, batch, shape(jnp.float32)
 
 

@@ -50,7 +50,7 @@ static void addLoops(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(
       arith::createArithEmulateUnsupportedFloats(halves));
   pm.addNestedPass<func::FuncOp>(bsr::createBSRApproximateMath());
-  pm.addNestedPass<func::FuncOp>(bsr::createBSRExpandBF16());
+  pm.addPass(bsr::createBSRExpandBF16());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFastMath());

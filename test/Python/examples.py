@@ -7,10 +7,13 @@
 # RUN: cmp %t/bert_tiny.mlir.gz %src_root/examples/bert_tiny.mlir.gz
 # RUN: cmp %t/bert_mini.mlir.gz %src_root/examples/bert_mini.mlir.gz
 # RUN: cmp %t/bert_base.mlir.gz %src_root/examples/bert_base.mlir.gz
+# RUN: cmp %t/bert_base-all.mlir.gz %src_root/examples/bert_base-all.mlir.gz
+# RUN: cmp %t/bert_base-encoder.mlir.gz %src_root/examples/bert_base-encoder.mlir.gz
+# RUN: cmp %t/bert_base-bf16.mlir.gz %src_root/examples/bert_base-bf16.mlir.gz
 # RUN: cmp %t/bert_w32.mlir.gz %src_root/examples/bert_w32.mlir.gz
 # RUN: cmp %t/bert_w64.mlir.gz %src_root/examples/bert_w64.mlir.gz
 # RUN: cmp %t/bert_w128.mlir.gz %src_root/examples/bert_w128.mlir.gz
 
 # RUN: not %python %src_root/examples/generate.py --output-dir %t huge 2>&1 \
 # RUN:   | FileCheck %s
-# CHECK: expected a size of tiny, mini, base, w32, w64, w128, but got 'huge'
+# CHECK: expected a size of tiny, mini, base, base-all, base-encoder, base-bf16, w32, w64, w128, but got 'huge'

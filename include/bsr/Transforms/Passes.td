@@ -1470,12 +1470,15 @@ def BSRApproximateMath : Pass<"bsr-approximate-math"> {
   ];
 }
 
-def BSRExpandBF16 : Pass<"bsr-expand-bf16"> {
-  let summary = "Convert between f32 and bf16 with integer arithmetic";
+def BSRExpandBF16 : Pass<"bsr-expand-bf16", "ModuleOp"> {
+  let summary = "Make bf16 integers";
   let description = [{
     A bf16 is the upper half of an f32, rounded to nearest even. Few processors have
     instructions for the conversion and the C library of Debian 12 has no function;
-    shifts and sums run in vectors everywhere.
+    shifts and sums run in vectors everywhere. After the conversions nothing is left
+    to do with a bf16 but to move it: it becomes an i16, for LLVM takes vectors of
+    bf16 apart where it selects between two. Arithmetic on bf16 must have been
+    emulated in f32 before (`arith-emulate-unsupported-floats`).
 
     Before:
 
@@ -1489,10 +1492,9 @@ def BSRExpandBF16 : Pass<"bsr-expand-bf16"> {
     After:
 
     ```mlir
-    func.func @f(%x: bf16) -> f32 {
+    func.func @f(%x: i16) -> f32 {
       %c16_i32 = arith.constant 16 : i32
-      %bits = arith.bitcast %x : bf16 to i16
-      %wide = arith.extui %bits : i16 to i32
+      %wide = arith.extui %x : i16 to i32
       %shifted = arith.shli %wide, %c16_i32 : i32
       %y = arith.bitcast %shifted : i32 to f32
       return %y : f32
