@@ -1,8 +1,8 @@
 """The test suite: which files are tests, which tools they call."""
 
 import os
-import re
 import subprocess
+import tomllib
 
 import lit.formats
 from lit.llvm import llvm_config
@@ -33,21 +33,24 @@ llvm_config.add_tool_substitutions(
 )
 
 
-def has_jax():
-    """Returns whether Python has the JAX that python/pyproject.toml names.
+def has_extra(name):
+    """Returns whether Python has what python/pyproject.toml names for an extra.
 
     Of another version even the text of an export may differ.
     """
-    with open(os.path.join(config.bsr_src_root, "python", "pyproject.toml")) as file:
-        pins = re.findall(r'"(\w+)==([\w.]+)"', file.read())
-    check = "import sys, importlib.metadata as m; sys.exit(any(m.version(p) != v for p, v in %r))"
+    with open(os.path.join(config.bsr_src_root, "python", "pyproject.toml"), "rb") as file:
+        requirements = tomllib.load(file)["project"]["optional-dependencies"][name]
+    pins = [requirement.split("==") for requirement in requirements]
+    check = """import sys, importlib.metadata as m, fnmatch as f
+sys.exit(not all(f.fnmatch(m.version(p).split("+")[0], v) for p, v in %r))""" % pins
     return not subprocess.run(
-        ["python3", "-c", check % pins], stderr=subprocess.DEVNULL
+        ["python3", "-c", check], stderr=subprocess.DEVNULL
     ).returncode
 
 
-if has_jax():
-    config.available_features.add("jax")
+for extra in ("jax", "torch", "huggingface"):
+    if has_extra(extra):
+        config.available_features.add(extra)
 for package in ("tensorboard", "wandb"):
     check = f"import importlib.util as u, sys; sys.exit(not u.find_spec('{package}'))"
     if not subprocess.run(["python3", "-c", check]).returncode:

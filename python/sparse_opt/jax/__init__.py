@@ -24,8 +24,8 @@ from typing import Any
 import jax
 from jax import tree_util
 
-from sparse_opt import _stablehlo
 from sparse_opt._errors import ExportError
+from sparse_opt.jax import _stablehlo
 
 __all__ = ["ExportError", "export", "leaf_names"]
 

@@ -11,6 +11,7 @@ first. Each rewrite states its result.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from jax._src.interpreters import mlir as jax_mlir
@@ -18,11 +19,13 @@ from jax._src.lib import jax_mlir_ext
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
-from sparse_opt._build import is_unsigned, rewrite_all, tensor_type, walk
-from sparse_opt._control import lower_concatenate, lower_while
 from sparse_opt._errors import ExportError
-from sparse_opt._lookups import lower_gather, lower_scatter
-from sparse_opt._text import print_module, simplify_locations
+from sparse_opt._text import shorten_locations
+from sparse_opt.jax._build import is_unsigned, rewrite_all, tensor_type, walk
+from sparse_opt.jax._control import lower_concatenate, lower_while
+from sparse_opt.jax._lookups import lower_gather, lower_scatter
+
+_SCOPE = re.compile(r'"([^"]*)"(?!:\d)')
 
 # The dialects that may be left.
 _UPSTREAM = {"arith", "builtin", "func", "linalg", "math", "scf", "tensor"}
@@ -51,7 +54,7 @@ def lower(
         _run(ir.Module.create(), "func.func(stablehlo-legalize-to-linalg)")
         module = ir.Module.parse(text)
         _inline(module)
-        simplify_locations(module)
+        _simplify_locations(module)
         _run(module, "symbol-dce,func.func(chlo-legalize-to-stablehlo)")
         rewrite_all(module, "stablehlo.while", lower_while)
         rewrite_all(module, "stablehlo.gather", lower_gather)
@@ -66,8 +69,9 @@ def lower(
         _run(module, "canonicalize,symbol-dce")
         _require_upstream(module)
         _set_interface(module, arguments, results)
-        simplify_locations(module)
-        return print_module(module, locations)
+        _simplify_locations(module)
+        text = f"{module.operation.get_asm(enable_debug_info=locations)}\n"
+        return shorten_locations(text) if locations else text
 
 
 def _run(module: ir.Module, pipeline: str) -> None:
@@ -90,6 +94,24 @@ def _inline(module: ir.Module) -> None:
 
     while any(op.name == "func.call" for op in walk(functions["main"])):
         rewrite_all(module, "func.call", inline)
+
+
+def _simplify_locations(module: ir.Module) -> None:
+    """Reduces each location to the path of its scopes.
+
+    JAX names an operation `jit(step)/jvp(layers.0)/dot_general`; the jitted
+    function at the front is always the same. Inlining adds call sites, of
+    which the deepest path is kept.
+    """
+    for operation in walk(module.operation):
+        parent = operation.parent
+        if parent is not None and parent.name.startswith("linalg."):
+            operation.location = ir.Location.unknown()
+            continue
+        scopes = _SCOPE.findall(str(operation.location))
+        scope = max(scopes, key=lambda s: s.count("/"), default="")
+        scope = re.sub(r"^jit\([^()]*\)/?", "", scope)
+        operation.location = ir.Location.name(scope) if scope else ir.Location.unknown()
 
 
 def _drop_barrier(operation: ir.Operation) -> list[ir.Value]:

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import stablehlo
 
-from sparse_opt._build import (
+from sparse_opt._errors import ExportError
+from sparse_opt.jax._build import (
     add_scalars,
     create,
     elementwise,
@@ -31,7 +32,6 @@ from sparse_opt._build import (
     transpose,
     zeros,
 )
-from sparse_opt._errors import ExportError
 
 
 def _index_columns(

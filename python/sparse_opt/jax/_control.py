@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from sparse_opt._build import (
+from sparse_opt._errors import ExportError
+from sparse_opt.jax._build import (
     create,
     empty,
     index_type,
@@ -16,7 +17,6 @@ from sparse_opt._build import (
     scalar,
     tensor_type,
 )
-from sparse_opt._errors import ExportError
 
 
 def lower_concatenate(operation: ir.Operation) -> list[ir.Value] | None:

@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Compiles steps and runs them in the user's own loop.
+
+"""Compiled training steps.
+
+`compile` makes native code of an export; the `Step` that it returns is called
+once a batch, as the step that was exported was. Weights, patterns and
+optimizer state lie in memory of the runtime, which NumPy arrays look into.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from sparse_opt import _blocks, _runtime
+from sparse_opt._errors import StepError
+from sparse_opt._program import Array, Export, NamedArrays, Program
+from sparse_opt._runtime import Blocks, Buffer, Counters, Pattern
+
+Choice = Literal["random", "largest"]
+
+
+def compile(
+    export: str,
+    marks: Sequence[str] = (),
+    *,
+    seed: int = 0,
+    pattern: Choice = "random",
+    library: str | os.PathLike[str] | None = None,
+    options: Sequence[str] = (),
+) -> Step:
+    """Compiles a step and loads it.
+
+    Args:
+      export: what `sparse_opt.torch.export` or `sparse_opt.jax.export` returned;
+        or the text of a step, whose arrays then go by name.
+      marks: which weights are block-sparse, as the options of the pass
+        `bsr-mark`: `"match=dense.weight$ block=16x16 density=0.1"`. The first
+        that matches a name counts.
+      seed: keys every random choice of the run.
+      pattern: which blocks are stored at first: `random` ones, or those of the
+        `largest` L1 norms.
+      library: where to keep the shared library; by default it is not kept.
+      options: further options of `sparse-compile`.
+
+    Raises:
+      StepError: the compiler refused the step, or the exported program has
+        changed since.
+    """
+    program = export.program if isinstance(export, Export) else None
+    if program is not None:
+        program.check()
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(library) if library else Path(directory) / "step.so"
+        command = [
+            _runtime.find_tool("sparse-compile"), "-", "-o", str(path),
+            *(f"--mark={mark}" for mark in marks), *options,
+        ]  # fmt: skip
+        done = subprocess.run(command, input=export, capture_output=True, text=True)
+        if done.returncode:
+            raise StepError(_sentence(done.stderr))
+        return Step(path, program, seed=seed, pattern=pattern)
+
+
+def _sentence(output: str) -> str:
+    """Returns the first error of a tool's output."""
+    for line in output.splitlines():
+        head, found, message = line.partition("error: ")
+        if found:
+            return message
+    lines = output.strip().splitlines()
+    return lines[-1] if lines else "expected sparse-compile to succeed, but it did not"
+
+
+class Step:
+    """A compiled step with its weights, patterns and optimizer state.
+
+    Attributes:
+      arrays: the memory of each argument by its name, without a copy. Writing
+        into it changes the next step. Weights that are stored in blocks have
+        the shape `[slots, block_rows, block_cols]`, and bf16 is held in
+        `uint16`.
+      patterns: what is known of each pattern, by the name of its weight.
+    """
+
+    def __init__(
+        self,
+        library: str | os.PathLike[str],
+        program: Program | None = None,
+        *,
+        seed: int = 0,
+        pattern: Choice = "random",
+    ) -> None:
+        if pattern not in ("random", "largest"):
+            raise StepError(
+                f"expected a pattern that is random or largest, but got '{pattern}'"
+            )
+        self._step = _runtime.Step(os.fspath(library))
+        self._session = _runtime.Session(self._step, seed)
+        self._session.initialize()
+        self._buffers: dict[str, Buffer] = {
+            b.name: b for b in self._step.buffers if b.kind in ("dense", "values")
+        }
+        self.arrays: Mapping[str, Array] = {
+            name: self._session.array(b) for name, b in self._buffers.items()
+        }
+        self.patterns: Mapping[str, Pattern] = {
+            p.name: p for p in self._step.patterns
+        }
+        self._outputs = [
+            self._session.array(b) for b in self._step.buffers if b.kind == "output"
+        ]
+        self._inputs = {
+            b.name for b in self._buffers.values() if b.role in ("batch", "")
+            and not b.carried
+        }  # fmt: skip
+        self._rate = self._scalar("lr")
+        self._seed = self._scalar("seed")
+        self._steps = 0
+        self._base_seed = seed
+        self._program: Program = program or NamedArrays(
+            [b.name for b in self._buffers.values() if b.carried]
+        )
+        self._take_values(pattern)
+
+    def __call__(
+        self, *batch: Any, lr: float | None = None, seed: int | None = None,
+        **named: Any,
+    ) -> Any:  # fmt: skip
+        """Runs the step once, and returns what the exported step returned.
+
+        Args:
+          *batch: what the exported step takes behind its state.
+          lr: the learning rate; by default the optimizer's own, or the last.
+          seed: of dropout; by default it is another one in each step.
+          **named: arguments by name, for a step that came as text.
+
+        Raises:
+          StepError: the batch differs from the exported one in its structure,
+            its shapes or its types.
+        """
+        missing = set(self._inputs)
+        for name, value in self._program.inputs(batch, named):
+            self._write(name, value)
+            missing.discard(name)
+        if missing and not self._steps:
+            raise StepError(
+                f"expected an array for '{min(missing)}', but got none"
+            )
+        rate = self._program.rate() if lr is None else lr
+        if self._rate is not None and rate is not None:
+            self._rate[...] = rate
+        if self._seed is not None:
+            value = self._base_seed + self._steps if seed is None else seed
+            self._seed[...] = value & 0x7FFFFFFF
+        self._session.run()
+        self._steps += 1
+        return self._program.outputs(self._outputs)
+
+    def update_patterns(self, drop: float = 0.3) -> int:
+        """Prunes the share `drop` of each matrix's blocks and regrows as many.
+
+        The blocks of the lowest L1 norm go, random ones come, with zeros in
+        their weights and moments. Static patterns stay. Nothing is compiled or
+        allocated.
+
+        Returns:
+          How many blocks were pruned.
+        """
+        return self._session.update_patterns(drop)
+
+    def blocks(self, name: str) -> Blocks:
+        """Returns which blocks of the weight `name` are stored, and where."""
+        return self._session.blocks(self._pattern(name))
+
+    def set_blocks(
+        self, name: str, row_ptr: Array, col_idx: Array, slot: Array | None = None
+    ) -> None:
+        """Makes these blocks of the weight `name` the stored ones."""
+        self._session.set_blocks(self._pattern(name), row_ptr, col_idx, slot)
+
+    def read(self, name: str) -> Array:
+        """Returns a dense copy of an array; absent blocks are zeros."""
+        buffer = self._buffer(name)
+        array = self.arrays[name]
+        if buffer.kind != "values":
+            return array.copy()
+        pattern = self._step.patterns[buffer.pattern]
+        return _blocks.to_dense(pattern, self._session.blocks(pattern), array)
+
+    def write(self, name: str, value: Array) -> None:
+        """Writes a dense array; what lies in no stored block is dropped."""
+        buffer = self._buffer(name)
+        if buffer.kind != "values":
+            self._write(name, value)
+            return
+        pattern = self._step.patterns[buffer.pattern]
+        shape = (pattern.rows, pattern.cols)
+        _require(name, shape, np.dtype(buffer.dtype), value)
+        blocks = self._session.blocks(pattern)
+        _blocks.from_dense(pattern, blocks, value, self.arrays[name])
+
+    def state_dict(self) -> Any:
+        """Returns the state in the form of the exported program.
+
+        For PyTorch the model's `state_dict`, for JAX the arguments of the step
+        that are its state, for text all carried arrays by name. Weights are
+        dense, with zeros where no block is stored.
+        """
+        return self._program.state(self.read)
+
+    def load_state_dict(self, state: Any) -> None:
+        """Takes what `state_dict` returns; the patterns stay as they are."""
+        self._program.load_state(state, self.write)
+
+    def native_state(self) -> dict[str, Array]:
+        """Returns the state as it is stored, by name.
+
+        A weight in blocks is three arrays: `<name>.bsr.row_ptr`,
+        `<name>.bsr.col_idx` and `<name>.bsr.values`, the blocks row by row.
+        """
+        state: dict[str, Array] = {}
+        for name, buffer in self._buffers.items():
+            if not buffer.carried:
+                continue
+            if buffer.kind != "values":
+                state[name] = self.arrays[name].copy()
+                continue
+            blocks = self._session.blocks(self._step.patterns[buffer.pattern])
+            state[f"{name}.bsr.row_ptr"] = blocks.row_ptr
+            state[f"{name}.bsr.col_idx"] = blocks.col_idx
+            state[f"{name}.bsr.values"] = self.arrays[name][blocks.slot]
+        return state
+
+    def load_native_state(self, state: Mapping[str, Array]) -> None:
+        """Takes what `native_state` returns, patterns too."""
+        for pattern in self._step.patterns:
+            row_ptr, col_idx = (
+                state.get(f"{pattern.name}.bsr.{part}")
+                for part in ("row_ptr", "col_idx")
+            )
+            if row_ptr is None or col_idx is None:
+                raise StepError(
+                    f"expected '{pattern.name}.bsr.row_ptr' and '.col_idx' in the"
+                    " state, but got neither"
+                )
+            if not pattern.is_static:
+                self._session.set_blocks(pattern, row_ptr, col_idx, None)
+        for name, buffer in self._buffers.items():
+            if not buffer.carried:
+                continue
+            stored = buffer.kind == "values"
+            key = f"{name}.bsr.values" if stored else name
+            if key not in state:
+                raise StepError(f"expected '{key}' in the state, but got none")
+            if not stored:
+                self._write(name, state[key])
+                continue
+            blocks = self._session.blocks(self._step.patterns[buffer.pattern])
+            shape = (len(blocks.slot), *buffer.shape[1:])
+            _require(key, shape, np.dtype(buffer.dtype), state[key])
+            self.arrays[name][...] = 0
+            self.arrays[name][blocks.slot] = state[key]
+
+    def save(self, path: str | os.PathLike[str], metadata: str = "") -> None:
+        """Writes a checkpoint, from which a run goes on bit for bit."""
+        self._session.save(os.fspath(path), metadata)
+
+    def load(self, path: str | os.PathLike[str]) -> str:
+        """Reads a checkpoint, and returns its metadata."""
+        metadata = self._session.load(os.fspath(path))
+        counters = self._session.counters()
+        self._steps, self._base_seed = counters.steps, counters.seed
+        return metadata
+
+    @property
+    def counters(self) -> Counters:
+        """What the run has done, recompilations and allocations among it."""
+        return self._session.counters()
+
+    @property
+    def products(self) -> dict[str, int]:
+        """How many products of each kind a step computes, and what stayed dense."""
+        kinds = ("spmm", "spmm_transposed", "sddmm", "dense")
+        counts = {kind: self._step.num_products(kind) for kind in kinds}
+        return {**counts, "left_dense": self._step.num_left_dense}
+
+    def _take_values(self, choice: Choice) -> None:
+        """Takes the program's first values, weights before their moments."""
+        values = dict(self._program.values())
+        if choice == "largest":
+            for pattern in self._step.patterns:
+                dense = values.get(pattern.name)
+                if dense is None:
+                    raise StepError(
+                        "expected an export that has values for its weights, but got"
+                        f" none for '{pattern.name}': use pattern='random'"
+                    )
+                if not pattern.is_static:
+                    chosen = _blocks.largest(pattern, _as_float(dense))
+                    self._session.set_blocks(pattern, *chosen, None)
+        for name, value in values.items():
+            if name in self._buffers:
+                self.write(name, value)
+
+    def _scalar(self, role: str) -> Array | None:
+        """Returns the memory of the one-element argument with `role`."""
+        for name, buffer in self._buffers.items():
+            if buffer.role == role and self.arrays[name].size == 1:
+                return self.arrays[name]
+        return None
+
+    def _buffer(self, name: str) -> Buffer:
+        if name not in self._buffers:
+            raise StepError(
+                f"expected the name of an argument, but got '{name}'; the step has"
+                f" {', '.join(sorted(self._buffers))}"
+            )
+        return self._buffers[name]
+
+    def _pattern(self, name: str) -> Pattern:
+        if name not in self.patterns:
+            raise StepError(
+                f"expected the name of a weight in blocks, but got '{name}'; the step"
+                f" has {', '.join(sorted(self.patterns)) or 'none'}"
+            )
+        return self.patterns[name]
+
+    def _write(self, name: str, value: Array) -> None:
+        target = self.arrays.get(name)
+        if target is None:
+            self._buffer(name)
+            return
+        if value.shape != target.shape or value.dtype != target.dtype:
+            _require(name, target.shape, target.dtype, value)
+        np.copyto(target, value)
+
+
+def _as_float(array: Array) -> Array:
+    """Returns numbers for bf16, which is held as its bits."""
+    if array.dtype != np.uint16:
+        return array
+    return (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def _require(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], value: Array
+) -> None:
+    """Raises `StepError` if `value` is not of this shape and type."""
+    if value.shape != shape:
+        raise StepError(
+            f"expected '{name}' of shape {list(shape)}, but got {list(value.shape)}:"
+            " a compiled step has one shape, export the step again for another"
+        )
+    if value.dtype != dtype:
+        raise StepError(f"expected '{name}' of type {dtype}, but got {value.dtype}")

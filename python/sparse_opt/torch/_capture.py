@@ -1,0 +1,460 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Traces one whole training step into one functional graph.
+
+"""One training step as one graph without side effects.
+
+The user's own step runs once on tensors without values, with traced tensors in
+the place of parameters, buffers and optimizer state. A second trace makes its
+writes values; a third decomposes its operations.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.func import functionalize
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
+
+from sparse_opt._errors import ExportError
+from sparse_opt.torch import _decompositions, _optimizer, _private, _random, _source
+
+aten = torch.ops.aten
+
+TrainStep = Callable[[torch.nn.Module, torch.optim.Optimizer, Any], Any]
+
+
+@dataclass
+class Argument:
+    """A tensor that the step reads: its place, and where its next value is."""
+
+    name: str
+    role: str
+    value: torch.Tensor
+    aliases: Sequence[str] = ()
+    result: int | None = None
+
+
+@dataclass
+class Capture:
+    """A step as a graph, with what its arguments and results are."""
+
+    graph: torch.fx.GraphModule
+    arguments: list[Argument]
+    results: list[tuple[str, str]]  # name and role
+    returns: Any  # the structure of what the step returned
+    bounds: dict[str, int]  # what the integers of a batch tensor stay below
+
+
+def capture(
+    train_step: TrainStep,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Any,
+) -> Capture:
+    """Traces `train_step(model, optimizer, batch)`; changes none of the three."""
+    arguments = list(_arguments(model, optimizer, batch))
+    _require_distinct(arguments)
+    trace = _Trace(train_step, model, optimizer, batch, arguments)
+    _private.keep_lines_of(train_step)
+    with (
+        sdpa_kernel(SDPBackend.MATH),
+        _private.compiling(),
+        _private.visible_buffer_writes(),
+    ):
+        graph = _traced(trace.run, arguments)
+        _erase_profiling(graph)
+        graph = _traced(_functional(graph), arguments)
+        bounds = _index_bounds(graph, arguments)
+        graph = _without_generator(graph, arguments)
+        graph = _traced(_functional(graph), arguments, _decompositions.table())
+    graph.graph.eliminate_dead_code()
+    graph = _private.merge_equal_nodes(graph)
+    results = _link(graph, arguments, trace.num_outputs)
+    return Capture(graph, arguments, results, trace.returns, bounds)
+
+
+def _arguments(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Any
+) -> Iterator[Argument]:
+    """Yields what the step reads, in the order of the graph's placeholders."""
+    aliases = _aliases(model)
+    for name, p in model.named_parameters():
+        yield Argument(name, "param", p.detach(), aliases.get(name, ()))
+    for name, tensors in _optimizer.initial_state(model, optimizer).items():
+        for key, value in tensors.items():
+            yield Argument(f"optimizer.{name}.{key}", "state", value)
+    for name, buffer in model.named_buffers():
+        yield Argument(name, "buffer", buffer.detach())
+    for name, value in batch_leaves(batch):
+        if isinstance(value, torch.Tensor):
+            yield Argument(name, "batch", value.detach())
+    yield Argument("lr", "lr", torch.tensor(_optimizer.rate_of(optimizer)))
+    yield Argument("seed", "seed", torch.tensor(0, dtype=torch.int32))
+
+
+def batch_leaves(batch: Any) -> list[tuple[str, Any]]:
+    """Returns the leaves of a batch and their dotted names."""
+    leaves, _ = pytree.tree_flatten_with_path(batch)
+    names = []
+    for path, value in leaves:
+        parts = [
+            str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))))
+            for key in path
+        ]
+        names.append((".".join(["batch", *parts]), value))
+    return names
+
+
+def _aliases(model: torch.nn.Module) -> dict[str, list[str]]:
+    """Returns the other names of tied weights by their first one."""
+    first: dict[int, str] = {}
+    aliases: dict[str, list[str]] = {}
+    for name, p in model.named_parameters(remove_duplicate=False):
+        if id(p) in first:
+            aliases.setdefault(first[id(p)], []).append(name)
+        else:
+            first[id(p)] = name
+    return aliases
+
+
+def _require_distinct(arguments: Sequence[Argument]) -> None:
+    seen = set()
+    for argument in arguments:
+        if argument.name in seen:
+            raise ExportError(
+                f"expected distinct names, but got '{argument.name}' twice: rename"
+                " a parameter, a buffer or a part of the batch"
+            )
+        seen.add(argument.name)
+
+
+class _Trace:
+    """The user's step as a function of a flat list of tensors."""
+
+    def __init__(
+        self,
+        train_step: TrainStep,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        batch: Any,
+        arguments: Sequence[Argument],
+    ) -> None:
+        self.train_step = train_step
+        self.model = model
+        self.optimizer = optimizer
+        self.batch = batch
+        self.arguments = arguments
+        self.num_outputs = 0
+        self.returns: Any = None
+        self.trained = {n: p.requires_grad for n, p in model.named_parameters()}
+        self.names = _optimizer.parameter_names(model, optimizer)
+
+    def run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        """Runs the step; returns the next values of what it may write, then its
+        outputs."""
+        # A write must not reach an argument: the copy takes it.
+        values = {
+            a.name: t if a.role in ("batch", "lr", "seed") else t.clone()
+            for a, t in zip(self.arguments, tensors)
+        }
+        named = {
+            role: {a.name: values[a.name] for a in self.arguments if a.role == role}
+            for role in ("param", "buffer")
+        }
+        params, buffers = named["param"], named["buffer"]
+        for name, p in params.items():
+            p.requires_grad_(self.trained[name])
+        state = self._state(values)
+        with (
+            _private.tensors_of(self.model, {**params, **buffers}),
+            _optimizer.swapped(
+                self.optimizer, self.names, params, state, values["lr"]
+            ),
+            _watched(self.model, self.optimizer) as cleared,
+            _optimizer.TensorFactors(),
+        ):
+            returned = self.train_step(self.model, self.optimizer, self._batch(values))
+            after = {
+                name: dict(self.optimizer.state[params[name]])
+                for name in state
+            }
+            left = [n for n, p in params.items() if p.grad is not None]
+        if left and not cleared:
+            raise ExportError(
+                "expected a step that clears the gradients, but got those of"
+                f" '{left[0]}' left over: call optimizer.zero_grad() in it"
+            )
+        outputs = self._outputs(returned)
+        self.num_outputs = len(outputs)
+        next_values = dict(values)
+        for name, tensors_after in after.items():
+            for key, value in tensors_after.items():
+                if f"optimizer.{name}.{key}" in values:
+                    next_values[f"optimizer.{name}.{key}"] = value
+        carried = [
+            next_values[a.name].detach()
+            for a in self.arguments
+            if a.role in ("param", "state", "buffer")
+        ]
+        return [*carried, *outputs]
+
+    def _state(self, values: Mapping[str, torch.Tensor]) -> _optimizer.State:
+        state: _optimizer.State = {}
+        for name in self.names.values():
+            prefix = f"optimizer.{name}."
+            tensors = {
+                key: value
+                for full, value in values.items()
+                if full.startswith(prefix)
+                and "." not in (key := full.removeprefix(prefix))
+            }
+            if tensors:
+                state[name] = tensors
+        return state
+
+    def _batch(self, values: Mapping[str, torch.Tensor]) -> Any:
+        leaves = [values.get(name, leaf) for name, leaf in batch_leaves(self.batch)]
+        return pytree.tree_unflatten(leaves, pytree.tree_structure(self.batch))
+
+    def _outputs(self, returned: Any) -> list[torch.Tensor]:
+        """Checks what the step returned: a loss, and perhaps metrics."""
+        leaves, self.returns = pytree.tree_flatten(returned)
+        for leaf in leaves or [None]:
+            if not isinstance(leaf, torch.Tensor):
+                raise ExportError(
+                    "expected a step that returns its loss as a tensor, but got"
+                    f" {type(leaf).__name__}: return loss.detach()"
+                )
+        if leaves[0].numel() != 1:
+            raise ExportError(
+                "expected a loss of shape (), but got"
+                f" {tuple(leaves[0].shape)}: return its mean"
+            )
+        return [leaf.detach() for leaf in leaves]
+
+
+class _watched:
+    """Tells whether gradients were cleared while a step ran."""
+
+    def __init__(self, *objects: Any) -> None:
+        self.objects = objects
+        self.calls: list[str] = []
+
+    def __enter__(self) -> list[str]:
+        for thing in self.objects:
+            clear = thing.zero_grad
+
+            def noted(*args: Any, _clear: Any = clear, **options: Any) -> None:
+                self.calls.append("zero_grad")
+                _clear(*args, **options)
+
+            thing.__dict__["zero_grad"] = noted
+        return self.calls
+
+    def __exit__(self, *error: Any) -> None:
+        for thing in self.objects:
+            del thing.__dict__["zero_grad"]
+
+
+def _traced(
+    function: Callable[..., Any],
+    arguments: Sequence[Argument],
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+) -> torch.fx.GraphModule:
+    """Traces `function` of the arguments; errors name the user's line."""
+    trace = _private.make_fx(
+        function,
+        decomposition_table=decompositions,
+        tracing_mode="real",
+        record_stack_traces=True,
+    )
+    with (
+        torch.fx.traceback.preserve_node_meta(),
+        _private.without_values([a.value for a in arguments]) as tensors,
+    ):
+        try:
+            return trace(*tensors)
+        except ExportError:
+            raise
+        except Exception as error:
+            raise ExportError(_explain(error)) from error
+
+
+def _functional(module: torch.fx.GraphModule) -> Callable[..., Any]:
+    """Returns `module` with values for its writes, each node's line kept."""
+    return functionalize(torch.fx.Interpreter(module).run, remove="mutations")
+
+
+# Parts of a message of PyTorch's, what it means, and what to do instead.
+_EXPLANATIONS = (
+    (
+        ("aten._local_scalar_dense", "data-dependent", "aten.equal", "item()"),
+        "a step whose control flow does not depend on data",
+        "a tensor read as a number",
+        "keep it a tensor (torch.where instead of if, loss.detach() instead of"
+        " loss.item())",
+    ),
+    (
+        ("nonzero", "dynamic shape", "DynamicOutputShape", "masked_select", "unique"),
+        "shapes that do not depend on data",
+        "an operation whose result depends on values",
+        "use torch.where on the whole tensor",
+    ),
+    (
+        ("convert all Tensors to FakeTensors",),
+        "a step that reads only its model, optimizer and batch",
+        "another tensor",
+        "register it as a buffer of the model or put it into the batch",
+    ),
+)
+
+
+def _explain(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}"
+    line = _source.line_of_error(error.__traceback__)
+    for parts, expected, got, instead in _EXPLANATIONS:
+        if any(part in text for part in parts):
+            return f"expected {expected}, but got {got}{line}: {instead}"
+    first = text.splitlines()[0]
+    return f"expected a step that PyTorch can trace, but got '{first}'{line}"
+
+
+def _erase_profiling(module: torch.fx.GraphModule) -> None:
+    """Erases the `record_function` around `optimizer.step`."""
+    for node in reversed(list(module.graph.nodes)):
+        if getattr(node.target, "namespace", "") == "profiler":
+            module.graph.erase_node(node)
+    module.recompile()
+
+
+def _without_generator(
+    module: torch.fx.GraphModule, arguments: Sequence[Argument]
+) -> torch.fx.GraphModule:
+    """Replaces random operations by arithmetic on the seed."""
+    place = next(i for i, a in enumerate(arguments) if a.role == "seed")
+    known = _random.decompositions(arguments[place].value)
+    for node in module.graph.nodes:
+        if _random.is_random(node) and node.target not in known:
+            raise ExportError(
+                "expected random numbers from dropout, bernoulli, rand or"
+                f" rand_like, but got '{node.target}'{_source.line_of_node(node)}:"
+                " make them outside of the step and put them into the batch"
+            )
+    if not any(_random.is_random(node) for node in module.graph.nodes):
+        return module
+
+    # The replacements need the traced seed, which exists only inside the trace.
+    traced: dict[Any, Callable[..., Any]] = {}
+
+    def run(*tensors: torch.Tensor) -> Any:
+        traced.update(_random.decompositions(tensors[place]))
+        return torch.fx.Interpreter(module).run(*tensors)
+
+    def deferred(operation: Any) -> Callable[..., Any]:
+        return lambda *args, **options: traced[operation](*args, **options)
+
+    return _traced(run, arguments, {op: deferred(op) for op in known})
+
+
+def _index_bounds(
+    module: torch.fx.GraphModule, arguments: Sequence[Argument]
+) -> dict[str, int]:
+    """Returns what the integers of the batch must stay below, by name.
+
+    A look-up in the compiled step does not check its indices.
+    """
+    placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+    names = {n: a.name for n, a in zip(placeholders, arguments) if a.role == "batch"}
+    bounds: dict[str, int] = {}
+
+    def source(node: Any) -> str | None:
+        while isinstance(node, torch.fx.Node) and node not in names:
+            if node.op != "call_function" or not node.args:
+                return None
+            if node.target not in _SAME_INTEGERS:
+                return None
+            node = node.args[0]
+        return names.get(node)
+
+    for node in module.graph.nodes:
+        if node.target == aten.embedding.default:
+            table, index = node.args[0], node.args[1]
+            bound = table.meta["val"].shape[0]
+        elif node.target == aten.nll_loss_forward.default:
+            scores, index = node.args[0], node.args[1]
+            bound = scores.meta["val"].shape[-1]
+        else:
+            continue
+        name = source(index)
+        if name is not None:
+            bounds[name] = min(bound, bounds.get(name, bound))
+    return bounds
+
+
+_SAME_INTEGERS = {
+    aten.view.default, aten._to_copy.default, aten.clone.default,
+    aten.slice.Tensor, aten.alias.default, aten.detach.default,
+    aten._unsafe_view.default, aten.squeeze.dim, aten.unsqueeze.default,
+    aten.expand.default, aten.select.int,
+}  # fmt: skip
+
+
+def _link(
+    module: torch.fx.GraphModule, arguments: list[Argument], num_outputs: int
+) -> list[tuple[str, str]]:
+    """Links arguments to their next values; drops what the step does not use.
+
+    A value that the step does not change is no result. An argument that it
+    neither reads nor changes is none.
+    """
+    output = next(n for n in module.graph.nodes if n.op == "output")
+    values = list(output.args[0])
+    carried = [a for a in arguments if a.role in ("param", "state", "buffer")]
+    placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+    node_of = {a.name: n for a, n in zip(arguments, placeholders)}
+
+    kept, results = [], []
+    for argument, value in zip(carried, values):
+        if _uncopied(value) is node_of[argument.name]:
+            continue
+        argument.result = len(kept)
+        kept.append(value)
+        results.append((argument.name, argument.role))
+    kept += values[len(carried) :]
+    results.append(("loss", "loss"))
+    results += [(f"metrics.{i}", "metric") for i in range(1, num_outputs)]
+    output.args = (kept,)
+
+    module.graph.eliminate_dead_code()
+    for argument in list(arguments):
+        node = node_of[argument.name]
+        is_input = argument.role in ("lr", "batch")
+        if not node.users and argument.result is None and not is_input:
+            module.graph.erase_node(node)
+            arguments.remove(argument)
+    module.recompile()
+    return results
+
+
+def _uncopied(node: torch.fx.Node) -> torch.fx.Node:
+    """Returns what `node` is a copy of."""
+    copies = (aten.clone.default, aten.detach.default, aten.alias.default)
+    while node.op == "call_function" and node.target in copies:
+        node = node.args[0]
+    return node
+
+
+def structure_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+    """Returns what must not change after an export, comparable by `==`."""
+    tensors = [*model.named_parameters(), *model.named_buffers()]
+    return (
+        [(n, tuple(t.shape), t.dtype, t.requires_grad) for n, t in tensors],
+        [m.training for m in model.modules()],
+        copy.deepcopy(_optimizer.options_of(optimizer)),
+    )

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# An optimizer's state: created without a step, and swapped for traced tensors.
+
+"""The state of a `torch.optim` optimizer, by the names of its parameters."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from sparse_opt._errors import ExportError
+
+# State by the name of a parameter and the key of the optimizer.
+State = dict[str, dict[str, torch.Tensor]]
+
+
+def rate_of(optimizer: torch.optim.Optimizer) -> float:
+    """Returns the learning rate of the first group; the others are ratios of it."""
+    return float(optimizer.param_groups[0]["lr"])
+
+
+def options_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """Returns what a step takes from the groups as constants.
+
+    The learning rates are there as ratios of the first one.
+    """
+    first = rate_of(optimizer)
+    groups = []
+    for group in optimizer.param_groups:
+        options = {k: v for k, v in group.items() if k not in _NOT_OPTIONS}
+        options["lr ratio"] = round(float(group["lr"]) / first, 12) if first else 1.0
+        groups.append(options)
+    return groups
+
+
+# A scheduler writes `initial_lr`; the rest says how a step runs, not what it is.
+_NOT_OPTIONS = {
+    "params", "param_names", "lr", "initial_lr", "foreach", "fused", "capturable",
+}  # fmt: skip
+
+
+def parameter_names(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer
+) -> dict[int, str]:
+    """Returns the name of each parameter by its identity.
+
+    Raises:
+      ExportError: the optimizer steps a tensor that the model does not have.
+    """
+    names = {id(p): name for name, p in model.named_parameters()}
+    for i, group in enumerate(optimizer.param_groups):
+        for p in group["params"]:
+            if id(p) not in names:
+                raise ExportError(
+                    "expected an optimizer of the model's parameters, but got a"
+                    f" tensor of shape {tuple(p.shape)} in group {i} that the model"
+                    " does not have: make the optimizer of model.parameters()"
+                )
+    return names
+
+
+def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State:
+    """Returns the optimizer's tensors as the next step will find them.
+
+    Optimizers create their state in their first step. A copy of that step runs
+    with gradients of zero; what it first assigns is the initial state. The
+    update functions of `torch.optim` are left out of it, for they create
+    momentum from a gradient. Nothing of the user's is changed.
+    """
+    names = parameter_names(model, optimizer)
+    if any(optimizer.state.values()):
+        recorded: Mapping[Any, Mapping[str, Any]] = optimizer.state
+    else:
+        with _unchanged(optimizer), _without_updates(optimizer) as is_own:
+            state = defaultdict(dict if is_own else _FirstValues)
+            optimizer.state = state
+            for group in optimizer.param_groups:
+                for p in group["params"]:
+                    p.grad = torch.zeros_like(p) if p.requires_grad else None
+            try:
+                optimizer.step()
+            except TypeError as error:
+                raise ExportError(
+                    "expected an optimizer that steps without a closure, but got"
+                    f" {type(optimizer).__name__}: '{error}'"
+                ) from error
+            recorded = {
+                p: values.first if isinstance(values, _FirstValues) else values
+                for p, values in state.items()
+            }
+    result: State = {}
+    for p, values in recorded.items():
+        tensors = {}
+        for key, value in values.items():
+            if value is None:  # momentum of SGD before its first step
+                value = torch.zeros_like(p)
+            if isinstance(value, torch.Tensor):
+                tensors[key] = value.detach().clone()
+            elif isinstance(value, (int, float)) and not isinstance(value, bool):
+                raise ExportError(
+                    "expected an optimizer whose state is tensors, but got the"
+                    f" {type(value).__name__} '{key}' in {type(optimizer).__name__}:"
+                    " keep it in a tensor, as torch.tensor(0.0)"
+                )
+        if tensors:
+            result[names[id(p)]] = tensors
+    return result
+
+
+class _FirstValues(dict[str, Any]):
+    """A parameter's state that remembers what was first assigned to each key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: dict[str, Any] = {}
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key not in self.first:
+            is_tensor = isinstance(value, torch.Tensor)
+            self.first[key] = value.detach().clone() if is_tensor else value
+        super().__setitem__(key, value)
+
+
+@contextlib.contextmanager
+def _unchanged(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Puts parameters, gradients and state back as they were."""
+    state = optimizer.state
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    before = [(p.detach().clone(), p.grad) for p in params]
+    options = [dict(group) for group in optimizer.param_groups]
+    try:
+        yield
+    finally:
+        optimizer.state = state
+        with torch.no_grad():
+            for p, (value, grad) in zip(params, before):
+                p.copy_(value)
+                p.grad = grad
+        for group, old in zip(optimizer.param_groups, options):
+            group.clear()
+            group.update(old)
+
+
+@contextlib.contextmanager
+def _without_updates(optimizer: torch.optim.Optimizer) -> Iterator[bool]:
+    """Yields whether the optimizer is PyTorch's own, its update replaced by none."""
+    found = []
+    for cls in type(optimizer).__mro__:
+        module = sys.modules[cls.__module__]
+        name = cls.__name__.lower()
+        if cls.__module__.startswith("torch.optim.") and callable(
+            getattr(module, name, None)
+        ):
+            found.append((module, name, getattr(module, name)))
+        elif cls.__module__ == "torch.optim":
+            # Public names are re-exported: the function lies in their file.
+            place = sys.modules.get(f"torch.optim.{name}") or sys.modules.get(
+                f"torch.optim._{name}"
+            )
+            if place is not None and callable(getattr(place, name, None)):
+                found.append((place, name, getattr(place, name)))
+    for module, name, _ in found:
+        setattr(module, name, lambda *args, **options: None)
+    try:
+        yield bool(found)
+    finally:
+        for module, name, function in found:
+            setattr(module, name, function)
+
+
+@contextlib.contextmanager
+def swapped(
+    optimizer: torch.optim.Optimizer,
+    names: Mapping[int, str],
+    params: Mapping[str, torch.Tensor],
+    state: Mapping[str, Mapping[str, torch.Tensor]],
+    rate: torch.Tensor,
+) -> Iterator[None]:
+    """Puts traced tensors into an optimizer's groups and state for a while."""
+    first = rate_of(optimizer)
+    before = [dict(group) for group in optimizer.param_groups]
+    state_before = optimizer.state
+    optimizer.state = defaultdict(dict)
+    for group in optimizer.param_groups:
+        group["params"] = [params[names[id(p)]] for p in group["params"]]
+        for p, old in zip(group["params"], before[_index(optimizer, group)]["params"]):
+            tensors = state.get(names[id(old)])
+            if tensors:
+                optimizer.state[p] = dict(tensors)
+        ratio = float(group["lr"]) / first if first else 1.0
+        group["lr"] = rate if ratio == 1.0 else rate * ratio
+        for option, value in _TRACED_OPTIONS.items():
+            if option in group:
+                group[option] = value
+    try:
+        yield
+    finally:
+        optimizer.state = state_before
+        for group, old in zip(optimizer.param_groups, before):
+            group.clear()
+            group.update(old)
+
+
+# One tensor at a time, the step count a tensor too.
+_TRACED_OPTIONS = {"capturable": True, "foreach": False, "fused": False}
+
+
+class TensorFactors(TorchFunctionMode):
+    """Lets a tensor be the `alpha` or the `value` of an update.
+
+    PyTorch reads it as a number, which a traced learning rate does not have.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        name = getattr(function, "__name__", "")
+        if isinstance(kwargs.get("alpha"), torch.Tensor) and name in _SCALED_SUMS:
+            x, y = args
+            return getattr(x, name)(y * kwargs["alpha"])
+        if isinstance(kwargs.get("value"), torch.Tensor) and name in _SCALED_PRODUCTS:
+            x, y, z = args
+            y = kwargs["value"] * y
+            product = y * z if "mul" in name else y / z
+            return x.add_(product) if name.endswith("_") else x.add(product)
+        return function(*args, **kwargs)
+
+
+_SCALED_SUMS = {"add", "add_", "sub", "sub_"}
+_SCALED_PRODUCTS = {"addcmul", "addcmul_", "addcdiv", "addcdiv_"}
+
+
+def _index(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> int:
+    return next(i for i, g in enumerate(optimizer.param_groups) if g is group)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Names of PyTorch and torch-mlir that promise nothing, in one place.
+
+"""What the front door leans on without a promise, and the versions tested.
+
+Nothing else in this package touches a private name of PyTorch or torch-mlir.
+Whoever moves to another version runs the tests, mends this file and widens
+`TESTED`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._functorch.compile_utils import fx_graph_cse
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import proxy
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.utils import stateless
+from torch.optim import _adafactor as torch_adafactor
+
+from sparse_opt._errors import ExportError
+from sparse_opt.torch import _adafactor
+
+__all__ = [
+    "compiling",
+    "keep_lines_of",
+    "make_fx",
+    "merge_equal_nodes",
+    "require_tested_versions",
+    "tensors_of",
+    "without_values",
+    "visible_buffer_writes",
+]
+
+# Package, first version, first version that is not tested.
+TESTED = (("torch", "2.15", "2.16"), ("torch-mlir", "20261001", "20261002"))
+
+
+def require_tested_versions() -> None:
+    """Raises `ExportError` if a package is of a version that was not tested."""
+    for package, first, end in TESTED:
+        version = importlib.metadata.version(package)
+        if not _key(first) <= _key(version) < _key(end):
+            raise ExportError(
+                f"expected {package} at least {first} and below {end}, but got"
+                f" {version}: install 'sparse-opt[torch]'"
+            )
+
+
+def _key(version: str) -> tuple[int, ...]:
+    release = version.partition("+")[0].split(".")
+    return tuple(int(part) for part in release if part.isdigit())
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """Makes optimizers and models take their paths without data-dependence.
+
+    Under it an optimizer keeps its step count a tensor, and Hugging Face's
+    models do not look into their padding masks. Adafactor has no such path.
+    """
+    before = torch.compiler._is_compiling_flag
+    update = torch_adafactor._single_tensor_adafactor
+    torch.compiler._is_compiling_flag = True
+    torch_adafactor._single_tensor_adafactor = _adafactor.update
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag = before
+        torch_adafactor._single_tensor_adafactor = update
+
+
+def visible_buffer_writes() -> contextlib.AbstractContextManager[Any]:
+    """Makes what BatchNorm writes into its buffers visible to a tracer."""
+    return enable_python_dispatcher()
+
+
+def tensors_of(
+    module: torch.nn.Module, tensors: dict[str, torch.Tensor]
+) -> contextlib.AbstractContextManager[Any]:
+    """Puts `tensors` in the place of parameters and buffers, ties kept."""
+    return stateless._reparametrize_module(module, tensors, tie_weights=True)
+
+
+def merge_equal_nodes(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Returns the graph with one node for each value."""
+    return torch.fx.GraphModule(module, fx_graph_cse(module.graph))
+
+
+def keep_lines_of(function: Callable[..., Any]) -> None:
+    """Makes traced nodes remember lines of `function`, not only of modules."""
+    proxy._register_stack_trace_anchor(function)
+
+
+@contextlib.contextmanager
+def without_values(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Yields tensors of the same shapes and types that hold nothing.
+
+    What would need their values is an error at once: they have no symbols.
+    Tensors made meanwhile hold nothing either.
+    """
+    with FakeTensorMode() as mode:
+        yield [mode.from_tensor(t) for t in tensors]

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# An exported PyTorch program: its model, its optimizer and its batches.
+
+"""What a compiled step takes from a PyTorch program, and gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from sparse_opt._errors import StepError
+from sparse_opt._program import Array
+from sparse_opt.torch import _capture, _optimizer
+
+
+def to_numpy(tensor: torch.Tensor) -> Array:
+    """Returns the tensor's memory; bf16 as its bits, as NumPy has none."""
+    tensor = tensor.detach().cpu()
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.view(torch.uint16)
+    return tensor.numpy()
+
+
+def from_numpy(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Returns a tensor on the array's memory."""
+    tensor = torch.from_numpy(array)
+    return tensor.view(dtype) if dtype == torch.bfloat16 else tensor
+
+
+class TorchProgram:
+    """An exported step with the model and the optimizer that it trains."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        batch: Any,
+        capture: _capture.Capture,
+    ) -> None:
+        self._model = model
+        self._optimizer = optimizer
+        self._structure = _capture.structure_of(model, optimizer)
+        self._leaves = _capture.batch_leaves(batch)
+        self._tree = pytree.tree_structure(batch)
+        self._arguments = capture.arguments
+        self._names = {a.name for a in capture.arguments}
+        self._returns = capture.returns
+        self._bounds = capture.bounds
+        self._ratios = _ratios(optimizer)
+
+    def check(self) -> None:
+        now = _capture.structure_of(self._model, self._optimizer)
+        for before, after, what in zip(self._structure, now, _WHAT):
+            if before != after:
+                raise StepError(
+                    f"expected {what} as they were exported, but got"
+                    f" {_difference(before, after)}: export the step again"
+                )
+
+    def values(self) -> Iterable[tuple[str, Array]]:
+        tensors = {**dict(self._model.named_parameters())}
+        tensors.update(self._model.named_buffers())
+        for name, state in _optimizer.initial_state(
+            self._model, self._optimizer
+        ).items():
+            for key, value in state.items():
+                tensors[f"optimizer.{name}.{key}"] = value
+        for argument in self._arguments:
+            if argument.name in tensors:
+                yield argument.name, to_numpy(tensors[argument.name])
+
+    def rate(self) -> float | None:
+        ratios = _ratios(self._optimizer)
+        if ratios != self._ratios:
+            raise StepError(
+                f"expected learning rates in the ratios {self._ratios} of the"
+                f" exported groups, but got {ratios}: export the step again"
+            )
+        return _optimizer.rate_of(self._optimizer)
+
+    def inputs(
+        self, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Iterable[tuple[str, Array]]:
+        if len(arguments) != 1 or named:
+            raise StepError(
+                f"expected one batch, but got {len(arguments)} arguments and"
+                f" {len(named)} named ones"
+            )
+        leaves, tree = pytree.tree_flatten(arguments[0])
+        if tree != self._tree:
+            raise StepError(
+                f"expected a batch of structure {_shown(self._tree)}, but got"
+                f" {_shown(tree)}"
+            )
+        arrays = []
+        for (name, exported), leaf in zip(self._leaves, leaves):
+            if not isinstance(exported, torch.Tensor):
+                if exported != leaf:
+                    raise StepError(
+                        f"expected '{name}' to be {exported!r}, but got {leaf!r}: a"
+                        " value that is no tensor is a constant of the step, export it"
+                        " again"
+                    )
+                continue
+            array = to_numpy(leaf) if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
+            bound = self._bounds.get(name)
+            if bound is not None and array.size and int(array.max()) >= bound:
+                raise StepError(
+                    f"expected indices below {bound} in '{name}', but got"
+                    f" {int(array.max())}"
+                )
+            if name in self._names:
+                arrays.append((name, array))
+        return arrays
+
+    def outputs(self, arrays: Sequence[Array]) -> Any:
+        tensors = [torch.from_numpy(a.copy()) for a in arrays]
+        return pytree.tree_unflatten(tensors, self._returns)
+
+    def state(self, read: Callable[[str], Array]) -> dict[str, torch.Tensor]:
+        state = {}
+        for name, before in self._model.state_dict(keep_vars=True).items():
+            first = self._first_name(name)
+            state[name] = (
+                from_numpy(read(first), before.dtype)
+                if first in self._names
+                else before.detach().clone()
+            )
+        return state
+
+    def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
+        expected = set(self._model.state_dict())
+        if set(state) != expected:
+            odd = min(set(state) ^ expected)
+            got = "one too many" if odd in state else "none"
+            raise StepError(
+                f"expected a state_dict of the exported model, but got {got}: '{odd}'"
+            )
+        for name, value in state.items():
+            if name in self._names:
+                write(name, to_numpy(value))
+
+    def store(self, read: Callable[[str], Array]) -> None:
+        """Copies weights and optimizer state into the user's objects."""
+        self.check()
+        with torch.no_grad():
+            self._model.load_state_dict(self.state(read))
+        names = _optimizer.parameter_names(self._model, self._optimizer)
+        initial = _optimizer.initial_state(self._model, self._optimizer)
+        for group in self._optimizer.param_groups:
+            for p in group["params"]:
+                name = names[id(p)]
+                for key, value in initial.get(name, {}).items():
+                    full = f"optimizer.{name}.{key}"
+                    if full in self._names:
+                        value = from_numpy(read(full), value.dtype)
+                    self._optimizer.state[p][key] = value
+
+    def _first_name(self, name: str) -> str:
+        for argument in self._arguments:
+            if name in argument.aliases:
+                return argument.name
+        return name
+
+
+_WHAT = ("parameters and buffers", "modules in training mode", "optimizer options")
+
+
+def _difference(before: Sequence[Any], after: Sequence[Any]) -> str:
+    """Returns what differs first."""
+    for old, new in zip(before, after):
+        if old != new:
+            if isinstance(old, dict):
+                key = min(k for k in {*old, *new} if old.get(k) != new.get(k))
+                return f"{key} {new.get(key)} instead of {old.get(key)}"
+            return f"{new} instead of {old}"
+    return f"{len(after)} instead of {len(before)}"
+
+
+def _shown(tree: Any) -> str:
+    """Returns a structure without its leaves' names, for people."""
+    return str(pytree.tree_unflatten(["*"] * tree.num_leaves, tree)).replace("'*'", "*")
+
+
+def _ratios(optimizer: torch.optim.Optimizer) -> list[float]:
+    groups = optimizer.param_groups
+    first = float(groups[0]["lr"])
+    return [round(float(g["lr"]) / first, 9) if first else 1.0 for g in groups]
