@@ -24,19 +24,6 @@ def from_dense(pattern: Pattern, blocks: Blocks, dense: Array, values: Array) ->
     values[blocks.slot] = _grid(dense, pattern)[blocks.rows, :, blocks.col_idx, :]
 
 
-def largest(pattern: Pattern, dense: Array) -> tuple[Array, Array]:
-    """Returns `row_ptr` and `col_idx` of the blocks of the largest L1 norms.
-
-    As many as there are slots; of equal ones the first.
-    """
-    norms = np.abs(_grid(dense.astype(np.float64), pattern)).sum((1, 3))
-    count = min(pattern.slots, norms.size)
-    kept = np.argsort(-norms, axis=None, kind="stable")[:count]
-    rows, cols = np.divmod(np.sort(kept), norms.shape[1])
-    row_ptr = np.searchsorted(rows, np.arange(norms.shape[0] + 1))
-    return row_ptr.astype(np.int32), cols.astype(np.int32)
-
-
 def _grid(dense: Array, pattern: Pattern) -> Array:
     """Returns a view by block row, row, block column and column."""
     return dense.reshape(

@@ -46,6 +46,9 @@ class Program(Protocol):
     def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
         """Takes a state apart that `state` has put together."""
 
+    def store(self, read: Callable[[str], Array]) -> None:
+        """Copies the state into the program's own objects, if it has any."""
+
 
 class Export(str):
     """The text of a step, and the program that it came from."""
@@ -95,3 +98,9 @@ class NamedArrays:
     def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
         for name, value in state.items():
             write(name, np.asarray(value))
+
+    def store(self, read: Callable[[str], Array]) -> None:
+        raise StepError(
+            "expected a program with objects of its own, but got text: use"
+            " state_dict()"
+        )

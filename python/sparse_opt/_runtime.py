@@ -10,6 +10,7 @@ import ctypes
 import functools
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,15 @@ from sparse_opt._errors import StepError
 
 Array = np.ndarray[Any, Any]
 
-_VERSION = 2
+_VERSION = 3
 _FILE = "libbsr_runtime.so.1"
 
 KINDS = (
     "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",
-    "output",
+    "output", "scores",
 )  # fmt: skip
+NORMS = ("l1", "l2", "linf", "mean")
+METHODS = ("static", "set", "rigl", "gmp")
 TYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64")
 # NumPy has no bf16 of its own: its bits are held in uint16.
 _DTYPES = (
@@ -69,6 +72,16 @@ class _PatternView(ctypes.Structure):
     _fields_ = [("blocks", ctypes.c_int64)] + [
         (name, ctypes.POINTER(ctypes.c_int32))
         for name in ("row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t")
+    ]
+
+
+class _PatternUpdate(ctypes.Structure):
+    _fields_ = [
+        ("method", ctypes.c_int),
+        ("norm", ctypes.c_int),
+        ("drop", ctypes.c_double),
+        ("blocks", ctypes.c_int64),
+        ("allow_return", ctypes.c_int32),
     ]
 
 
@@ -332,14 +345,36 @@ class Session:
             )
         )
 
-    def update_patterns(self, drop: float) -> int:
-        pruned = ctypes.c_int64()
+    def take_largest(self, pattern: Pattern, dense: Array, type: str) -> None:
+        """Makes the largest blocks of a matrix the pattern and its values."""
+        held = np.ascontiguousarray(dense)
         _check(
-            _library().bsr_session_update_patterns(
-                self._handle, ctypes.c_double(drop), ctypes.byref(pruned)
+            _library().bsr_session_take_largest(
+                self._handle,
+                ctypes.c_int64(pattern.index),
+                ctypes.c_int64(pattern.slots),
+                ctypes.c_int(NORMS.index("l1")),
+                ctypes.c_int(TYPES.index(type)),
+                ctypes.c_void_p(held.ctypes.data),
             )
         )
-        return pruned.value
+
+    def run_scores(self) -> None:
+        _check(_library().bsr_session_run_scores(self._handle))
+
+    def update(self, updates: Sequence[tuple[str, str, float, int, bool]]) -> None:
+        """Updates each pattern: method, norm, drop, blocks, whether they return."""
+        entries = (_PatternUpdate * max(1, len(updates)))(
+            *(
+                _PatternUpdate(METHODS.index(m), NORMS.index(n), drop, blocks, back)
+                for m, n, drop, blocks, back in updates
+            )
+        )
+        _check(
+            _library().bsr_session_update(
+                self._handle, entries, ctypes.c_int64(len(updates))
+            )
+        )
 
     def counters(self) -> Counters:
         counters = _Counters()

@@ -26,6 +26,8 @@ from sparse_opt._program import Array, Export, NamedArrays, Program
 from sparse_opt._runtime import Blocks, Buffer, Counters, Pattern
 
 Choice = Literal["random", "largest"]
+Method = Literal["static", "set", "rigl", "gmp"]
+Norm = Literal["l1", "l2", "linf", "mean"]
 
 
 def compile(
@@ -62,12 +64,14 @@ def compile(
         path = Path(library) if library else Path(directory) / "step.so"
         command = [
             _runtime.find_tool("sparse-compile"), "-", "-o", str(path),
-            *(f"--mark={mark}" for mark in marks), *options,
+            *(f"--mark={mark}" for mark in marks), "--print-report", *options,
         ]  # fmt: skip
         done = subprocess.run(command, input=export, capture_output=True, text=True)
         if done.returncode:
             raise StepError(_sentence(done.stderr))
-        return Step(path, program, seed=seed, pattern=pattern)
+        step = Step(path, program, seed=seed, pattern=pattern)
+        step.report = done.stderr
+        return step
 
 
 def _sentence(output: str) -> str:
@@ -89,7 +93,10 @@ class Step:
         the shape `[slots, block_rows, block_cols]`, and bf16 is held in
         `uint16`.
       patterns: what is known of each pattern, by the name of its weight.
+      report: what the compiler made sparse, what it left dense, and why.
     """
+
+    report = ""
 
     def __init__(
         self,
@@ -119,9 +126,10 @@ class Step:
             self._session.array(b) for b in self._step.buffers if b.kind == "output"
         ]
         self._inputs = {
-            b.name for b in self._buffers.values() if b.role in ("batch", "")
-            and not b.carried
-        }  # fmt: skip
+            b.name
+            for b in self._buffers.values()
+            if b.role in ("batch", "") and not b.carried
+        }
         self._rate = self._scalar("lr")
         self._seed = self._scalar("seed")
         self._steps = 0
@@ -132,50 +140,90 @@ class Step:
         self._take_values(pattern)
 
     def __call__(
-        self, *batch: Any, lr: float | None = None, seed: int | None = None,
+        self,
+        *batch: Any,
+        lr: float | None = None,
+        seed: int | None = None,
+        scores: bool = False,
         **named: Any,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Runs the step once, and returns what the exported step returned.
 
         Args:
           *batch: what the exported step takes behind its state.
           lr: the learning rate; by default the optimizer's own, or the last.
           seed: of dropout; by default it is another one in each step.
+          scores: score the blocks of the gradients, for a step that was compiled
+            with `options=["--score-norm=l1"]`.
           **named: arguments by name, for a step that came as text.
 
         Raises:
           StepError: the batch differs from the exported one in its structure,
             its shapes or its types.
         """
-        missing = set(self._inputs)
+        given = set()
         for name, value in self._program.inputs(batch, named):
             self._write(name, value)
-            missing.discard(name)
-        if missing and not self._steps:
-            raise StepError(
-                f"expected an array for '{min(missing)}', but got none"
-            )
+            given.add(name)
+        if not self._steps and (missing := self._inputs - given):
+            raise StepError(f"expected an array for '{min(missing)}', but got none")
         rate = self._program.rate() if lr is None else lr
-        if self._rate is not None and rate is not None:
-            self._rate[...] = rate
-        if self._seed is not None:
+        if self._rate in self._buffers and rate is not None:
+            self.arrays[self._rate][...] = rate
+        if self._seed in self._buffers and (seed is not None or self._seed not in given):
             value = self._base_seed + self._steps if seed is None else seed
-            self._seed[...] = value & 0x7FFFFFFF
-        self._session.run()
+            self.arrays[self._seed][...] = value & 0x7FFFFFFF
+        if scores:
+            self._session.run_scores()
+        else:
+            self._session.run()
         self._steps += 1
         return self._program.outputs(self._outputs)
 
-    def update_patterns(self, drop: float = 0.3) -> int:
-        """Prunes the share `drop` of each matrix's blocks and regrows as many.
+    def update_patterns(
+        self,
+        drop: float = 0.3,
+        *,
+        method: Method = "set",
+        norm: Norm = "l1",
+        density: float | None = None,
+        allow_return: bool = False,
+    ) -> int:
+        """Prunes blocks of every pattern, and regrows others.
 
-        The blocks of the lowest L1 norm go, random ones come, with zeros in
-        their weights and moments. Static patterns stay. Nothing is compiled or
-        allocated.
+        Nothing is compiled or allocated, and static patterns stay.
+
+        Args:
+          drop: the share of the blocks of each matrix to prune.
+          method: `set` regrows random blocks; `rigl` those of the largest
+            gradients, after a call of the step with `scores=True`; `gmp` prunes
+            down to `density` and regrows none. Regrown weights and moments are
+            zeros.
+          norm: what blocks are ranked by.
+          density: of `gmp`, the share of all blocks to leave.
+          allow_return: whether a block may be pruned and regrown at once.
 
         Returns:
           How many blocks were pruned.
         """
-        return self._session.update_patterns(drop)
+        for value, known in ((method, _runtime.METHODS), (norm, _runtime.NORMS)):
+            if value not in known:
+                raise StepError(
+                    f"expected one of {', '.join(known)}, but got '{value}'"
+                )
+        if (density is None) == (method == "gmp"):
+            raise StepError(
+                "expected a density for the method gmp and for no other, but got"
+                f" {density} for {method}"
+            )
+        updates = []
+        for p in self._step.patterns:
+            blocks = (p.rows // p.block_rows) * (p.cols // p.block_cols)
+            left = round(blocks * density) if density is not None else 0
+            updates.append((method, norm, drop, left, allow_return))
+        before = self.counters.blocks_pruned
+        self._session.update(updates)
+        return self.counters.blocks_pruned - before
 
     def blocks(self, name: str) -> Blocks:
         """Returns which blocks of the weight `name` are stored, and where."""
@@ -203,8 +251,7 @@ class Step:
             self._write(name, value)
             return
         pattern = self._step.patterns[buffer.pattern]
-        shape = (pattern.rows, pattern.cols)
-        _require(name, shape, np.dtype(buffer.dtype), value)
+        _require_like(pattern, buffer, value)
         blocks = self._session.blocks(pattern)
         _blocks.from_dense(pattern, blocks, value, self.arrays[name])
 
@@ -220,6 +267,14 @@ class Step:
     def load_state_dict(self, state: Any) -> None:
         """Takes what `state_dict` returns; the patterns stay as they are."""
         self._program.load_state(state, self.write)
+
+    def store(self) -> None:
+        """Copies weights and optimizer state into the program's own objects.
+
+        Those of PyTorch, which then go on, or are saved, as if they had been
+        trained themselves.
+        """
+        self._program.store(self.read)
 
     def native_state(self) -> dict[str, Array]:
         """Returns the state as it is stored, by name.
@@ -305,18 +360,19 @@ class Step:
                         f" none for '{pattern.name}': use pattern='random'"
                     )
                 if not pattern.is_static:
-                    chosen = _blocks.largest(pattern, _as_float(dense))
-                    self._session.set_blocks(pattern, *chosen, None)
+                    weight = self._step.buffers[pattern.weight]
+                    _require_like(pattern, weight, dense)
+                    self._session.take_largest(pattern, dense, weight.type)
         for name, value in values.items():
             if name in self._buffers:
                 self.write(name, value)
 
-    def _scalar(self, role: str) -> Array | None:
-        """Returns the memory of the one-element argument with `role`."""
+    def _scalar(self, role: str) -> str:
+        """Returns the name of the argument of one element with `role`, or ''."""
         for name, buffer in self._buffers.items():
             if buffer.role == role and self.arrays[name].size == 1:
-                return self.arrays[name]
-        return None
+                return name
+        return ""
 
     def _buffer(self, name: str) -> Buffer:
         if name not in self._buffers:
@@ -344,11 +400,10 @@ class Step:
         np.copyto(target, value)
 
 
-def _as_float(array: Array) -> Array:
-    """Returns numbers for bf16, which is held as its bits."""
-    if array.dtype != np.uint16:
-        return array
-    return (array.astype(np.uint32) << np.uint32(16)).view(np.float32)
+def _require_like(pattern: Pattern, buffer: Buffer, dense: Array) -> None:
+    """Raises `StepError` if `dense` is not the matrix of a pattern."""
+    shape = (pattern.rows, pattern.cols)
+    _require(buffer.name, shape, np.dtype(buffer.dtype), dense)
 
 
 def _require(

@@ -25,9 +25,11 @@ import jax
 from jax import tree_util
 
 from sparse_opt._errors import ExportError
+from sparse_opt._program import Export
 from sparse_opt.jax import _stablehlo
+from sparse_opt.jax._program import JaxProgram
 
-__all__ = ["ExportError", "export", "leaf_names"]
+__all__ = ["Export", "ExportError", "export", "leaf_names"]
 
 _INIT = re.compile(r"zeros|ones|(normal|constant)\([-+]?[0-9.]+(e[-+]?[0-9]+)?\)")
 
@@ -48,7 +50,7 @@ def export(
     roles: Mapping[str, str] | None = None,
     inits: Mapping[str, str] | None = None,
     locations: bool = True,
-) -> str:
+) -> Export:
     """Returns the MLIR text of one training step.
 
     Args:
@@ -81,6 +83,7 @@ def export(
     """
     roles = dict(roles or {})
     inits = dict(inits or {})
+    _require_tested_version()
     for init in inits.values():
         if not _INIT.fullmatch(init):
             raise ExportError(
@@ -115,12 +118,27 @@ def export(
     ]
     result_attributes[num_carried]["bsr.role"] = "loss"
 
-    return _stablehlo.lower(
+    text = _stablehlo.lower(
         traced.lower().as_text(debug_info=True),
         argument_attributes,
         result_attributes,
         locations,
     )
+    program = JaxProgram(args, carried, names, traced.out_info)
+    return Export.of(text, program)
+
+
+# The lowering leans on names of jax and jaxlib that promise nothing, all of them
+# in `_stablehlo.py`.
+_TESTED = ("0.10.", "0.9.")
+
+
+def _require_tested_version() -> None:
+    if not jax.__version__.startswith(_TESTED):
+        raise ExportError(
+            f"expected jax of version 0.9 or 0.10, but got {jax.__version__}: install"
+            " 'sparse-opt[jax]'"
+        )
 
 
 def leaf_names(root: str, tree: Any) -> list[str]:

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# A step that came as text runs on NumPy arrays, with patterns and checkpoints.
+
+# RUN: %numpy_python %s %t.bsr | FileCheck %s
+
+import sys
+
+import numpy as np
+
+import sparse_opt
+
+TEXT = """
+!m = tensor<16x16xf32>
+#xt = affine_map<(i, j, k) -> (k, i)>
+#dy = affine_map<(i, j, k) -> (k, j)>
+#dw = affine_map<(i, j, k) -> (i, j)>
+func.func @step(%w: !m {bsr.name = "w", bsr.role = "param", bsr.result = 0 : i64},
+                %x: !m {bsr.name = "x", bsr.role = "batch"},
+                %lr: tensor<f32> {bsr.name = "lr", bsr.role = "lr"})
+    -> (!m {bsr.name = "w"}, tensor<f32> {bsr.name = "loss", bsr.role = "loss"}) {
+  %zero = arith.constant dense<0.0> : !m
+  %none = arith.constant dense<0.0> : tensor<f32>
+  %y = linalg.matmul ins(%x, %w : !m, !m) outs(%zero : !m) -> !m
+  %dw = linalg.matmul indexing_maps = [#xt, #dy, #dw] ins(%x, %y : !m, !m) outs(%zero : !m) -> !m
+  %next = linalg.generic {
+      indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>,
+                       affine_map<(i, j) -> ()>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]}
+      ins(%w, %dw, %lr : !m, !m, tensor<f32>) outs(%w : !m) {
+  ^bb0(%a: f32, %g: f32, %r: f32, %out: f32):
+    %d = arith.mulf %g, %r : f32
+    %b = arith.subf %a, %d : f32
+    linalg.yield %b : f32
+  } -> !m
+  %loss = linalg.generic {
+      indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> ()>],
+      iterator_types = ["reduction", "reduction"]}
+      ins(%y : !m) outs(%none : tensor<f32>) {
+  ^bb0(%a: f32, %s: f32):
+    %q = arith.mulf %a, %a : f32
+    %t = arith.addf %s, %q : f32
+    linalg.yield %t : f32
+  } -> tensor<f32>
+  return %next, %loss : !m, tensor<f32>
+}
+"""
+MARKS = ["match=^w$ block=4x4 density=0.5"]
+
+
+def refuse(action, *arguments, **options):
+    try:
+        action(*arguments, **options)
+        print("accepted")
+    except sparse_opt.StepError as error:
+        print(error)
+
+
+rng = np.random.default_rng(0)
+w = rng.normal(size=(16, 16)).astype(np.float32)
+x = rng.normal(size=(16, 16)).astype(np.float32)
+step = sparse_opt.compile(TEXT, MARKS, seed=3, options=["-O", "1"])
+
+# CHECK: products {'spmm': 1, 'spmm_transposed': 0, 'sddmm': 1, 'dense': 0, 'left_dense': 0}
+print("products", step.products)
+
+# The step computes what w * mask does.
+
+# CHECK: 8 blocks stored, step equal True, loss equal True
+step.write("w", w)
+blocks = step.blocks("w")
+mask = np.zeros((4, 4), np.float32)
+mask[blocks.rows, blocks.col_idx] = 1
+mask = np.kron(mask, np.ones((4, 4), np.float32))
+masked = w * mask
+loss = step(x=x, lr=0.01)
+want = masked - 0.01 * mask * (x.T @ (x @ masked))
+print(
+    f"{len(blocks.slot)} blocks stored, step equal"
+    f" {np.allclose(step.read('w'), want, atol=1e-5)}, loss equal"
+    f" {np.isclose(loss, np.square(x @ masked).sum(), rtol=1e-5)}"
+)
+
+# Arrays look into the step's memory, and outlive the step object.
+
+# CHECK: arrays (8, 4, 4), same memory True
+values = step.arrays["w"]
+values[:] = 1
+print(f"arrays {values.shape}, same memory {np.array_equal(step.read('w'), mask)}")
+step.write("w", w)
+
+# An update moves blocks without compiling or allocating.
+
+# CHECK: pruned 4 of 8, allocations 1, recompilations 0, changed True
+before = step.blocks("w")
+pruned = step.update_patterns(0.5)
+after = step.blocks("w")
+changed = not np.array_equal(before.col_idx, after.col_idx)
+counters = step.counters
+print(
+    f"pruned {pruned} of {len(after.slot)}, allocations {counters.allocations},"
+    f" recompilations {counters.recompilations}, changed {changed}"
+)
+
+# Checkpoints and native states repeat a run bit for bit.
+
+# CHECK: checkpoint equal True, metadata epoch 3
+step.save(sys.argv[1], "epoch 3")
+want = [step(x=x, lr=0.01) for _ in range(3)], step.read("w")
+again = sparse_opt.compile(TEXT, MARKS, options=["-O", "1"])
+metadata = again.load(sys.argv[1])
+got = [again(x=x, lr=0.01) for _ in range(3)], again.read("w")
+equal = want[0] == got[0] and np.array_equal(want[1], got[1])
+print(f"checkpoint equal {equal}, metadata {metadata}")
+
+# CHECK: native ['w.bsr.col_idx', 'w.bsr.row_ptr', 'w.bsr.values'] equal True
+native = step.native_state()
+again.update_patterns(1.0)
+again.load_native_state(native)
+print("native", sorted(native), "equal", np.array_equal(again.read("w"), step.read("w")))
+
+# Blocks of the caller's choice; a state by name.
+
+# CHECK: diagonal True state True
+again.set_blocks("w", np.arange(5), np.arange(4))
+again.load_state_dict({"w": w})
+diagonal = np.kron(np.eye(4, dtype=np.float32), np.ones((4, 4), np.float32))
+print(
+    "diagonal", np.array_equal(again.read("w"), w * diagonal),
+    "state", np.array_equal(again.state_dict()["w"], w * diagonal),
+)
+
+# CHECK: expected 'x' of shape [16, 16], but got [8, 16]: a compiled step has one shape, export the step again for another
+refuse(step, x=x[:8])
+
+# CHECK: expected 'x' of type float32, but got float64
+refuse(step, x=x.astype(np.float64))
+
+# CHECK: expected the name of an argument, but got 'z'; the step has lr, w, x
+refuse(step, x=x, z=x)
+
+# CHECK: expected an array for 'x', but got none
+refuse(sparse_opt.compile(TEXT, options=["-O", "1"]))
+
+# CHECK: expected one mapping from names to arrays, but got 2 arguments
+refuse(step, x, x)
+
+# CHECK: expected the name of a weight in blocks, but got 'x'; the step has w
+refuse(step.blocks, "x")
+
+# CHECK: expected 'w' of shape [16, 16], but got [4, 4]
+refuse(step.write, "w", w[:4, :4])
+
+# CHECK: pattern 'w'
+refuse(step.set_blocks, "w", np.arange(5), np.full(4, 9))
+
+# CHECK: expected 'w.bsr.row_ptr' and '.col_idx' in the state, but got neither
+refuse(step.load_native_state, {})
+
+# CHECK: expected a program with objects of its own, but got text: use state_dict()
+refuse(step.store)
+
+# CHECK: expected one of static, set, rigl, gmp, but got 'best'
+refuse(step.update_patterns, method="best")
+
+# CHECK: expected a density for the method gmp and for no other, but got None for gmp
+refuse(step.update_patterns, method="gmp")
+
+# CHECK: gmp leaves 4
+step.update_patterns(method="gmp", density=0.25)
+print("gmp leaves", len(step.blocks("w").slot))
+
+# CHECK: expected a pattern that is random or largest, but got 'best'
+refuse(sparse_opt.compile, TEXT, pattern="best", options=["-O", "1"])
+
+# CHECK: expected an export that has values for its weights, but got none for 'w': use pattern='random'
+refuse(sparse_opt.compile, TEXT, MARKS, pattern="largest", options=["-O", "1"])
+
+# CHECK: expected 'v$' to match the bsr.name of a weight, but got no match in 1 names
+refuse(sparse_opt.compile, TEXT, ["match=v$"])
