@@ -4,7 +4,7 @@
 
 """Exports the BERT training steps of this folder with JAX.
 
-    python3 examples/generate.py [--output-dir DIR] [SIZE]...
+    python3 examples/generate.py [--output-dir DIR] [--accumulate] [--batch B] [SIZE]...
 
 writes `bert_<SIZE>.mlir.gz` for each size, all by default, the same bytes every
 time. Needs `jax` and `optax`, and `python/` on the module path.
@@ -28,6 +28,18 @@ weights for all tokens. `base-encoder` is the encoder alone, between
 activations and a mean squared error: batch = {x, target [B, T, H] float32}.
 `base-bf16` multiplies matrices in bfloat16, as mixed precision does; parameters,
 moments, normalisation and the loss are float32.
+
+With --accumulate the step is that of a micro-batch, of B sequences:
+
+    step(state, batch, lr, apply) -> (state, loss)
+
+    state = {params, opt, sum, count}      and the sum of `count` gradients
+    apply = bool                           false: add this gradient to the sum;
+                                           true: and update by the mean, and
+                                           begin the sum again
+
+and `bert_<SIZE>_accumulate.mlir.gz` is what `sparse-train --set accumulate=N` runs N
+times for a step.
 """
 
 from __future__ import annotations
@@ -243,10 +255,50 @@ def step_arguments(config: Config) -> tuple[Params, Params, jax.ShapeDtypeStruct
     return state, batch, shape(jnp.float32)
 
 
-def export(config: Config) -> str:
+def make_accumulating_step(config: Config):
+    """Returns the step of a micro-batch of a model."""
+
+    @jax.jit
+    def step(
+        state: Params, batch: Params, lr: jax.Array, apply: jax.Array
+    ) -> tuple[Params, jax.Array]:
+        params = state["params"]
+        value, gradient = jax.value_and_grad(loss)(params, batch, config)
+        with jax.named_scope("accumulate"):
+            count = state["count"] + 1
+            total = jax.tree.map(jnp.add, state["sum"], gradient)
+            mean = jax.tree.map(lambda t: t / count, total)
+        with jax.named_scope("adamw"):
+            updates, opt = optimizer(lr).update(mean, state["opt"], params)
+            updated = {
+                "params": optax.apply_updates(params, updates),
+                "opt": opt,
+                "sum": jax.tree.map(jnp.zeros_like, total),
+                "count": jnp.zeros_like(count),
+            }
+            waiting = {**state, "sum": total, "count": count}
+            state = jax.tree.map(
+                lambda new, old: jnp.where(apply, new, old), updated, waiting
+            )
+        return state, value
+
+    return step
+
+
+def export(config: Config, accumulate: bool = False) -> str:
     """Returns the exported step of a model."""
+    state, batch, lr = step_arguments(config)
+    if not accumulate:
+        return sparse_opt.jax.export(make_step(config), state, batch, lr, inits=INITS)
+    state |= {"sum": state["params"], "count": jax.ShapeDtypeStruct((), jnp.float32)}
     return sparse_opt.jax.export(
-        make_step(config), *step_arguments(config), inits=INITS
+        make_accumulating_step(config),
+        state,
+        batch,
+        lr,
+        jax.ShapeDtypeStruct((), jnp.bool_),
+        roles={"^apply$": "apply"},
+        inits=INITS,
     )
 
 
@@ -254,12 +306,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Exports the BERT training steps.")
     parser.add_argument("sizes", nargs="*", metavar="size", help=", ".join(CONFIGS))
     parser.add_argument("--output-dir", type=Path, default=Path(__file__).parent)
+    parser.add_argument("--accumulate", action="store_true")
+    parser.add_argument("--batch", type=int, metavar="B")
     options = parser.parse_args()
     for size in options.sizes or CONFIGS:
         if size not in CONFIGS:
             parser.error(f"expected a size of {', '.join(CONFIGS)}, but got '{size}'")
-        text = export(CONFIGS[size])
-        path = options.output_dir / f"bert_{size}.mlir.gz"
+        config = CONFIGS[size]
+        if options.batch:
+            config = dataclasses.replace(config, batch=options.batch)
+        text = export(config, options.accumulate)
+        suffix = "_accumulate" if options.accumulate else ""
+        path = options.output_dir / f"bert_{size}{suffix}.mlir.gz"
         path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
         print(f"{path}: {len(text)} characters, {path.stat().st_size} bytes")
 

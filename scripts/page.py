@@ -174,16 +174,19 @@ def table(pairs):
 
 def read_config(text):
     """Returns the keys and values of a configuration as sparse-train writes it:
-    sections, and in them keys."""
-    pairs, section = [], ""
+    sections, and in them keys, or a list of groups of keys."""
+    pairs, section, group = [], "", 0
     for line in text.splitlines():
         name, _, value = line.strip().partition(":")
         if not line.startswith(" "):
-            section = ""
+            section, group = "", 0
+        if name.startswith("- "):
+            name, group = name[2:], group + 1
         if value:
-            pairs.append((section + name, value.strip().strip('"')))
+            place = f"{section}[{group}]" if group else section
+            pairs.append((place + "." * bool(place) + name, value.strip().strip('"')))
         else:
-            section = name + "."
+            section = name
     return pairs
 
 

@@ -69,13 +69,10 @@ gzip --decompress --stdout "examples/bert_$model.mlir.gz" > "$step"
 
 train() { # name density steps-between-updates
   echo "== $1"
-  local peak
-  peak=$(awk -v r="$rate" -v d="$2" \
-    'BEGIN { s = 1 - d; print r * exp(1.969 * s^2 + 0.2905 * s) }')
   "$bin/sparse-train" --config examples/bert.yaml --overwrite \
     --set step="$step" --set tokens="$tokens" \
-    --set run="$output/$1" --set steps="$steps" --set rate.peak="$peak" \
-    --set rate.warmup=$((steps / 10)) --set sparsity.every="$3" \
+    --set run="$output/$1" --set steps="$steps" --set rate.peak="$rate" \
+    --set rate.warmup=$((steps / 10)) --set rate.sparsity_rule=true --set sparsity.every="$3" \
     --set held_out.every=$((steps / 4 + 1)) \
     --set compile.cache="$output/compiled" \
     --set "compile.options=['--mark=match=layers\..*_w\$ block=$block density=$2']"

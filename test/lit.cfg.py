@@ -21,6 +21,10 @@ unigram_step = os.path.join(config.test_source_root, "Tools", "Inputs", "unigram
 config.substitutions.append(
     ("%build_step", f"{config.c_compiler} -shared -fPIC -O1 {unigram_step} -lm")
 )
+record_step = os.path.join(config.test_source_root, "Tools", "Inputs", "record-step.c")
+config.substitutions.append(
+    ("%build_record_step", f"{config.c_compiler} -shared -fPIC -O1 {record_step}")
+)
 config.substitutions.append(("%build_library", f"{config.c_compiler} -shared -fPIC"))
 
 llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)

@@ -6,11 +6,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 using namespace bsr;
 
 /// The streams of random numbers.
 enum Stream : uint64_t { trainStream, heldOutStream };
+
+/// Tokens that a sequence of pairs has at least: three special ones, and two in
+/// each sentence.
+static constexpr int64_t shortestPair = 7;
 
 static std::string describe(bsr_type type, const std::vector<int64_t> &shape) {
   std::string text = "[";
@@ -24,55 +29,94 @@ static std::string_view lastWord(std::string_view name) {
   return name.substr(name.rfind('.') + 1);
 }
 
-/// Finds the batch buffer whose name ends in `word`.
-static Buffer findBatch(const Session &session, std::string_view word,
-                        bsr_type type) {
-  for (const Buffer &buffer : session.buffers()) {
-    if (buffer.role != "batch" || lastWord(buffer.name) != word)
-      continue;
-    if (buffer.type != type || buffer.shape.size() != 2)
-      fail("expected batch buffer '", buffer.name, "' to be [B, ",
-           word == "ids" ? "T" : "P", "] ", bsr_type_name(type), ", but got ",
-           describe(buffer.type, buffer.shape));
-    return buffer;
-  }
-  fail("expected the step to have a batch buffer '", word, "', but got none");
+namespace {
+/// What a batch buffer must be; its letters are its extents.
+struct Kind {
+  const char *word, *extents;
+  bsr_type type;
+};
+constexpr Kind maskedTokens[] = {{"ids", "BT", BSR_I32},
+                                 {"positions", "BP", BSR_I32},
+                                 {"labels", "BP", BSR_I32},
+                                 {"weights", "BP", BSR_F32}};
+constexpr Kind sentencePairs[] = {{"segments", "BT", BSR_I32},
+                                  {"follows", "B", BSR_I32}};
+} // namespace
+
+/// The batch buffer whose name ends in `word`, or null.
+static const Buffer *findBatch(const Session &session, std::string_view word) {
+  for (const Buffer &buffer : session.buffers())
+    if (buffer.role == "batch" && lastWord(buffer.name) == word)
+      return &buffer;
+  return nullptr;
 }
 
-Batcher::Batcher(Session &session, const Tokens &tokens,
-                 const std::string &embedding, double fraction, uint64_t seed)
-    : vocabulary(tokens.vocabulary()), train(tokens.train()),
-      heldOut(tokens.heldOut()), seed(seed) {
-  Buffer idsBuffer = findBatch(session, "ids", BSR_I32);
-  Buffer positionsBuffer = findBatch(session, "positions", BSR_I32);
-  Buffer labelsBuffer = findBatch(session, "labels", BSR_I32);
-  Buffer weightsBuffer = findBatch(session, "weights", BSR_F32);
-  batch = idsBuffer.shape[0];
-  length = idsBuffer.shape[1];
-  predictions = positionsBuffer.shape[1];
-  std::vector<int64_t> expected = {batch, predictions};
-  for (const Buffer *buffer : {&positionsBuffer, &labelsBuffer, &weightsBuffer})
-    if (buffer->shape != expected)
-      fail("expected batch buffer '", buffer->name, "' to be ",
-           describe(buffer->type, expected), ", but got ",
-           describe(buffer->type, buffer->shape));
-  for (const Buffer &buffer : session.buffers())
-    if (std::string_view word = lastWord(buffer.name);
-        buffer.role == "batch" && word != "ids" && word != "positions" &&
-        word != "labels" && word != "weights")
-      fail("expected the step's batch buffers to be ids, positions, labels and "
-           "weights, but got '",
-           buffer.name, "'");
+/// The memory of the batch buffer `kind`. Its extents are those in `known`, by
+/// their letters; new ones are added.
+template <typename T>
+static T *takeBatch(const Session &session, const Kind &kind,
+                    std::map<char, int64_t> &known) {
+  const Buffer *buffer = findBatch(session, kind.word);
+  if (!buffer)
+    fail("expected the step to have a batch buffer '", kind.word,
+         "', but got none");
+  std::string extents = kind.extents;
+  std::string words;
+  std::vector<int64_t> expected;
+  for (char letter : extents)
+    words += (words.empty() ? "[" : ", ") + std::string(1, letter);
+  if (buffer->type != kind.type || buffer->shape.size() != extents.size())
+    fail("expected batch buffer '", buffer->name, "' to be ", words, "] ",
+         bsr_type_name(kind.type), ", but got ",
+         describe(buffer->type, buffer->shape));
+  for (size_t i = 0; i < extents.size(); ++i)
+    expected.push_back(
+        known.emplace(extents[i], buffer->shape[i]).first->second);
+  if (buffer->shape != expected)
+    fail("expected batch buffer '", buffer->name, "' to be ",
+         describe(buffer->type, expected), ", but got ",
+         describe(buffer->type, buffer->shape));
+  return static_cast<T *>(buffer->data);
+}
 
-  const Buffer *table = session.find(embedding);
+Batcher::Batcher(Session &session, const Tokens &tokens, const Config &config)
+    : vocabulary(tokens.vocabulary()), train(tokens.train()),
+      heldOut(tokens.heldOut()), wordEnds(tokens.wordEnds()),
+      wholeWords(config.maskingWholeWords), seed(config.seed),
+      stepRandom(seed, trainStream, 0) {
+  std::map<char, int64_t> extents;
+  ids = takeBatch<int32_t>(session, maskedTokens[0], extents);
+  positions = takeBatch<int32_t>(session, maskedTokens[1], extents);
+  labels = takeBatch<int32_t>(session, maskedTokens[2], extents);
+  weights = takeBatch<float>(session, maskedTokens[3], extents);
+  if (findBatch(session, "segments") || findBatch(session, "follows")) {
+    segments = takeBatch<int32_t>(session, sentencePairs[0], extents);
+    follows = takeBatch<int32_t>(session, sentencePairs[1], extents);
+  }
+  batch = extents['B'], length = extents['T'], predictions = extents['P'];
+  auto isKnown = [&](std::string_view word) {
+    auto has = [&](const Kind &kind) { return kind.word == word; };
+    return std::any_of(std::begin(maskedTokens), std::end(maskedTokens), has) ||
+           std::any_of(std::begin(sentencePairs), std::end(sentencePairs), has);
+  };
+  for (const Buffer &buffer : session.buffers())
+    if (buffer.role == "batch" && !isKnown(lastWord(buffer.name)))
+      fail("expected the step's batch buffers to be ids, positions, labels and "
+           "weights, and maybe segments and follows, but got '",
+           buffer.name, "'");
+  if (segments && length < shortestPair)
+    fail("expected sequences of pairs to have at least ", shortestPair,
+         " tokens, but got ", length);
+
+  const Buffer *table = session.find(config.embedding);
   if (!table || table->shape.size() != 2)
     fail("expected configuration key 'embedding' to name a matrix of the step, "
          "but got '",
-         embedding, "'");
+         config.embedding, "'");
   if (vocabulary.size > table->shape[0])
     fail("expected a token file with at most ", table->shape[0],
-         " tokens, the rows of '", embedding, "', but got a vocabulary of ",
-         vocabulary.size);
+         " tokens, the rows of '", config.embedding,
+         "', but got a vocabulary of ", vocabulary.size);
   auto checkLength = [&](const Tokens::Part &part, const char *what) {
     if (part.size() < uint64_t(length))
       fail("expected at least ", length, " ", what,
@@ -80,19 +124,24 @@ Batcher::Batcher(Session &session, const Tokens &tokens,
   };
   checkLength(train, "training");
   checkLength(heldOut, "held-out");
+  if (wholeWords && wordEnds.empty())
+    fail("expected a token file that says where words end, which "
+         "masking.whole_words needs, but got '",
+         config.tokens,
+         "' of version 1: make it again with sparse-train "
+         "tokenize");
 
-  predicted =
-      std::clamp<int64_t>(std::llround(fraction * length), 1, predictions);
-  ids = static_cast<int32_t *>(idsBuffer.data);
-  positions = static_cast<int32_t *>(positionsBuffer.data);
-  labels = static_cast<int32_t *>(labelsBuffer.data);
-  weights = static_cast<float *>(weightsBuffer.data);
+  predicted = std::clamp<int64_t>(std::llround(config.maskingFraction * length),
+                                  1, predictions);
 }
 
-void Batcher::fillTrain(int64_t step) {
-  Random random(seed, trainStream, step);
-  for (int64_t row = 0; row < batch; ++row)
-    fillSequence(row, train, random.below(train.size() - length + 1), random);
+void Batcher::fillTrain(int64_t step, int64_t micro) {
+  if (micro == 0)
+    stepRandom = Random(seed, trainStream, step);
+  for (int64_t row = 0; row < batch; ++row) {
+    uint64_t begin = stepRandom.below(train.size() - length + 1);
+    fillSequence(row, train, begin, stepRandom);
+  }
 }
 
 void Batcher::fillHeldOut(int64_t index, int64_t count) {
@@ -106,27 +155,85 @@ void Batcher::fillHeldOut(int64_t index, int64_t count) {
   }
 }
 
+/// Makes a pair of sentences of the text from `begin` on.
+void Batcher::fillPair(int64_t row, const Tokens::Part &part, uint64_t begin,
+                       Random &random) {
+  int64_t text = length - 3;
+  int64_t first = text / 4 + random.below(text - 2 * (text / 4) + 1);
+  follows[row] = random.below(2);
+  uint64_t second = follows[row] ? begin + first
+                                 : random.below(part.size() - text + first + 1);
+  int32_t *rowIds = ids + row * length;
+  int32_t *rowSegments = segments + row * length;
+  int64_t at = 0;
+  auto add = [&](uint32_t id, int32_t segment) {
+    rowIds[at] = id;
+    rowSegments[at++] = segment;
+  };
+  add(Vocabulary::first, 0);
+  for (int64_t i = 0; i < first; ++i)
+    add(part[begin + i], 0);
+  add(Vocabulary::separator, 0);
+  for (int64_t i = 0; i < text - first; ++i)
+    add(part[second + i], 1);
+  add(Vocabulary::separator, 1);
+}
+
+/// Chooses the tokens to predict one by one.
+void Batcher::chooseTokens(const int32_t *rowIds, Random &random) {
+  for (int64_t i = 0; i < length; ++i)
+    if (uint32_t(rowIds[i]) >= vocabulary.firstOrdinary)
+      chosen.push_back(i);
+  // The first `count` candidates become a random choice of all.
+  int64_t count = std::min<int64_t>(predicted, chosen.size());
+  for (int64_t i = 0; i < count; ++i)
+    std::swap(chosen[i], chosen[i + random.below(chosen.size() - i)]);
+  chosen.resize(count);
+}
+
+/// Chooses the tokens to predict word by word.
+void Batcher::chooseWords(const int32_t *rowIds, Random &random) {
+  std::vector<std::pair<int32_t, int32_t>> words; // [begin, end)
+  for (int32_t i = 0; i < length; ++i) {
+    if (uint32_t(rowIds[i]) < vocabulary.firstOrdinary)
+      continue;
+    bool joins = !words.empty() && words.back().second == i &&
+                 wordEnds[rowIds[i]].begins && wordEnds[rowIds[i - 1]].ends;
+    if (joins)
+      ++words.back().second;
+    else
+      words.emplace_back(i, i + 1);
+  }
+  for (size_t i = 0; i < words.size() && int64_t(chosen.size()) < predicted;
+       ++i) {
+    std::swap(words[i], words[i + random.below(words.size() - i)]);
+    auto [begin, end] = words[i];
+    if (int64_t(chosen.size()) + end - begin <= predicted)
+      for (int32_t place = begin; place < end; ++place)
+        chosen.push_back(place);
+  }
+}
+
 void Batcher::fillSequence(int64_t row, const Tokens::Part &part,
                            uint64_t begin, Random &random) {
   int32_t *rowIds = ids + row * length;
-  candidates.clear();
-  for (int64_t i = 0; i < length; ++i) {
-    rowIds[i] = part[begin + i];
-    if (uint32_t(rowIds[i]) >= vocabulary.firstOrdinary)
-      candidates.push_back(i);
-  }
+  if (segments)
+    fillPair(row, part, begin, random);
+  else
+    for (int64_t i = 0; i < length; ++i)
+      rowIds[i] = part[begin + i];
 
-  // The first `count` candidates become a random choice of all, in order.
-  int64_t count = std::min<int64_t>(predicted, candidates.size());
-  for (int64_t i = 0; i < count; ++i)
-    std::swap(candidates[i],
-              candidates[i + random.below(candidates.size() - i)]);
-  std::sort(candidates.begin(), candidates.begin() + count);
+  chosen.clear();
+  if (wholeWords)
+    chooseWords(rowIds, random);
+  else
+    chooseTokens(rowIds, random);
+  std::sort(chosen.begin(), chosen.end());
 
   for (int64_t i = 0; i < predictions; ++i) {
     int64_t at = row * predictions + i;
-    bool counts = i < count;
-    positions[at] = counts ? candidates[i] : 0;
+    bool counts = i < int64_t(chosen.size());
+    positions[at] = counts ? chosen[i] : 0;
     weights[at] = counts;
     int32_t &id = rowIds[positions[at]];
     labels[at] = counts ? id : 0;

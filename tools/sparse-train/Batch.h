@@ -6,6 +6,7 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_BATCH_H
 #define BSR_TOOLS_SPARSETRAIN_BATCH_H
 
+#include "Config.h"
 #include "Session.h"
 #include "Support.h"
 #include "Tokens.h"
@@ -20,20 +21,32 @@ namespace bsr {
 ///     labels     [B, P] i32   that token
 ///     weights    [B, P] f32   1, or 0 for a prediction that does not count
 ///
-/// Of each sequence `fraction * T` tokens are to be predicted, at most P and at
-/// least 1; of those, 80 % are hidden by the mask, 10 % replaced by a random
-/// token and 10 % left as they are. Special tokens are left alone.
+/// Of each sequence `masking.fraction` * T tokens are to be predicted, at most
+/// P and at least 1; of those, 80 % are hidden by the mask, 10 % replaced by a
+/// random token and 10 % left as they are. Special tokens are left alone. With
+/// `masking.whole_words`, words are drawn until there are as many tokens, and
+/// passed over where they have too many; if all have, there is nothing to
+/// predict.
+///
+/// A step that has these buffers too gets pairs of sentences, both or none:
+///
+///     segments   [B, T] i32   0 for the first sentence, 1 for the second
+///     follows    [B]    i32   1 if the second follows the first in the text
+///
+/// A sequence is then [first] a [separator] b [separator], where a has
+/// between a quarter and three quarters of the text; b follows a in one half of
+/// the sequences, and is from anywhere in the other.
 class Batcher {
 public:
-  /// Throws `Error` if the batch buffers of the step are not the four above, or
-  /// if `tokens` holds ids for which the step has no embedding, or too few
-  /// tokens for a sequence. `embedding` names the parameter whose first
-  /// dimension is the step's vocabulary.
-  Batcher(Session &session, const Tokens &tokens, const std::string &embedding,
-          double fraction, uint64_t seed);
+  /// Throws `Error` if the batch buffers of the step are not those above, or
+  /// if `tokens` holds ids for which the step has no embedding, too few tokens
+  /// for a sequence, or no words where whole ones are to be predicted.
+  Batcher(Session &session, const Tokens &tokens, const Config &config);
 
-  /// Makes the batch of training step `step`: text from anywhere.
-  void fillTrain(int64_t step);
+  /// Makes the micro-batch `micro` of training step `step`: text from anywhere.
+  /// Micro-batches follow each other, and are together what one batch of all
+  /// their sequences would be.
+  void fillTrain(int64_t step, int64_t micro);
 
   /// Makes one of the `count` batches of the held-out loss, always the same:
   /// text that is spread evenly over the part held out.
@@ -45,16 +58,26 @@ public:
 private:
   void fillSequence(int64_t row, const Tokens::Part &part, uint64_t begin,
                     Random &random);
+  void fillPair(int64_t row, const Tokens::Part &part, uint64_t begin,
+                Random &random);
+  void chooseTokens(const int32_t *rowIds, Random &random);
+  void chooseWords(const int32_t *rowIds, Random &random);
 
   Vocabulary vocabulary;
   Tokens::Part train, heldOut;
+  /// Of each id, how it joins others to words.
+  std::vector<WordEnds> wordEnds;
+  bool wholeWords;
   uint64_t seed;
+  /// Of the step whose micro-batches are being made.
+  Random stepRandom;
   /// B, T, P, and how many of P are predicted.
   int64_t batch, length, predictions, predicted;
   int32_t *ids, *positions, *labels;
   float *weights;
-  /// Places of a sequence that may be predicted.
-  std::vector<int32_t> candidates;
+  int32_t *segments = nullptr, *follows = nullptr; // null without pairs
+  /// The places of a sequence that are to be predicted, in order.
+  std::vector<int32_t> chosen;
 };
 
 } // namespace bsr

@@ -22,14 +22,17 @@ struct Config {
   std::string run;
   int64_t seed = 0;
   int64_t steps = 1000;
+  int64_t accumulate = 1;
   int64_t logEvery = 10;
   std::string embedding = "state.params.token_embedding";
 
   double ratePeak = 1e-3;
   int64_t rateWarmup = 0;
   std::string rateDecay = "linear";
+  bool rateSparsityRule = false;
 
   double maskingFraction = 0.15;
+  bool maskingWholeWords = false;
 
   std::vector<SparsityGroup> sparsity = {SparsityGroup()};
 

@@ -95,3 +95,12 @@ void bsr::describePatterns(const Session &session,
   }
   entry["imbalance"] = most;
 }
+
+double bsr::storedShare(const Session &session) {
+  double stored = 0, all = 0;
+  for (const Matrix &matrix : readMatrices(session, {})) {
+    stored += matrix.elements(matrix.statistics.blocks);
+    all += matrix.elements(matrix.statistics.all_blocks);
+  }
+  return all ? stored / all : 1;
+}

@@ -28,6 +28,10 @@ namespace bsr {
 void describePatterns(const Session &session, const std::vector<bool> &updated,
                       nlohmann::ordered_json &entry);
 
+/// Stored elements / all elements of the matrices with patterns; 1 if there are
+/// none.
+double storedShare(const Session &session);
+
 } // namespace bsr
 
 #endif // BSR_TOOLS_SPARSETRAIN_PATTERNSTATISTICS_H

@@ -5,7 +5,9 @@
 #include "Resume.h"
 #include "Support.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 using namespace bsr;
@@ -83,6 +85,16 @@ static std::string join(const std::vector<std::string> &words) {
   return text;
 }
 
+/// The micro-batches of a step of the run that wrote the loaded checkpoint.
+static int64_t accumulateOf(const Session &session) {
+  auto run = ordered_json::parse(session.metadata(), nullptr, false);
+  if (!run.is_object() || !run["configuration"].is_object() ||
+      !run["configuration"]["accumulate"].is_string())
+    return Config().accumulate;
+  std::string text = run["configuration"]["accumulate"];
+  return std::max(1, std::atoi(text.c_str()));
+}
+
 bool bsr::resume(Session &session, const RunFolder &folder,
                  const Config &config, const Tokens &tokens,
                  bool acceptChanges) {
@@ -101,10 +113,17 @@ bool bsr::resume(Session &session, const RunFolder &folder,
   if (counters.seed != uint64_t(config.seed))
     fail("expected configuration key 'seed' to be that of the checkpoint (",
          counters.seed, "), but got ", config.seed);
-  if (counters.steps > config.steps)
+  // The runtime counts runs; what a step is may not change.
+  int64_t accumulate = accumulateOf(session);
+  if (config.accumulate != accumulate)
+    fail("expected configuration key 'accumulate' to be that of the checkpoint "
+         "(",
+         accumulate, "), but got ", config.accumulate);
+  int64_t done = counters.steps / accumulate;
+  if (done > config.steps)
     fail("expected configuration key 'steps' to be at least those of the "
          "checkpoint (",
-         counters.steps, "), but got ", config.steps);
+         done, "), but got ", config.steps);
   std::vector<std::string> changes = findChanges(session, config, tokens);
   if (!changes.empty() && !acceptChanges)
     fail("expected the run of checkpoint '", newest, "', but got ",

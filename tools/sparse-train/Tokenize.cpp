@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cctype>
 #include <cmath>
 #include <filesystem>
 #include <sentencepiece_processor.h>
@@ -24,7 +25,6 @@ static constexpr size_t maxDocument = 1 << 18;
 static constexpr size_t maxSample = 2 << 20;
 
 // The special tokens, in the order of SentencePiece's flags below.
-static constexpr uint32_t separator = 3;
 static constexpr uint32_t mask = 4;
 static constexpr uint32_t firstOrdinary = 5;
 
@@ -188,7 +188,7 @@ encode(const sentencepiece::SentencePieceProcessor &processor,
     tokens.push_back(newline);
     text.remove_prefix(end + 1);
   }
-  tokens.push_back(separator);
+  tokens.push_back(Vocabulary::separator);
   return tokens;
 }
 
@@ -219,6 +219,23 @@ encode(const sentencepiece::SentencePieceProcessor &processor,
   return encoded;
 }
 
+/// How the piece `id` joins others to words. In a piece "▁" stands for a space.
+static WordEnds
+wordEndsOf(const sentencepiece::SentencePieceProcessor &processor, int id) {
+  static constexpr std::string_view space = "\xe2\x96\x81";
+  auto isWord = [](unsigned char c) {
+    return c >= 0x80 || std::isalnum(c) || c == '_';
+  };
+  if (processor.IsControl(id) || processor.IsUnknown(id))
+    return {false, false};
+  std::string piece = processor.IdToPiece(id);
+  if (processor.IsByte(id)) // "<0x41>"
+    piece = char(std::stoi(piece.substr(3, 2), nullptr, 16));
+  bool beginsWithSpace = piece.compare(0, space.size(), space) == 0;
+  return {!beginsWithSpace && isWord(piece.front()),
+          !endsWith(piece, std::string(space)) && isWord(piece.back())};
+}
+
 void bsr::tokenize(const TokenizeOptions &options) {
   std::vector<std::string> documents = readDocuments(options);
   size_t every = std::max<size_t>(2, std::lround(1 / options.heldOut));
@@ -243,8 +260,11 @@ void bsr::tokenize(const TokenizeOptions &options) {
   }
   Vocabulary vocabulary = {uint32_t(processor.GetPieceSize()), firstOrdinary,
                            mask};
+  std::vector<WordEnds> wordEnds;
+  for (uint32_t id = 0; id < vocabulary.size; ++id)
+    wordEnds.push_back(wordEndsOf(processor, id));
   writeFile(options.output + ".model", "vocabulary", {model});
-  Tokens::write(options.output, vocabulary, train, heldOut);
+  Tokens::write(options.output, vocabulary, wordEnds, train, heldOut);
   std::printf("%s: %zu documents, %zu tokens to train on and %zu held out, "
               "vocabulary %u, unigram entropy %.4f nats\n",
               options.output.c_str(), documents.size(), train.size(),

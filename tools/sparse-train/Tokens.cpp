@@ -28,12 +28,17 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 } // namespace
 
 static constexpr char magic[] = "BSRTOKEN";
-static constexpr uint32_t version = 1;
+static constexpr uint32_t version = 2, versionWithoutWords = 1;
 /// Where the part of the header that the checksum covers begins.
 static constexpr size_t checked = offsetof(Header, vocabulary);
 
 static const Header &header(const std::string &contents) {
   return *reinterpret_cast<const Header *>(contents.data());
+}
+
+/// The bytes behind the tokens.
+static uint64_t wordBytes(const Header &head) {
+  return head.version == versionWithoutWords ? 0 : head.vocabulary.size;
 }
 
 uint32_t Tokens::Part::operator[](uint64_t i) const {
@@ -53,20 +58,20 @@ Tokens Tokens::read(const std::string &path) {
     fail("expected token file '", path, "' to have at least ", sizeof(Header),
          " bytes, but got ", contents.size());
   const Header &head = header(tokens.contents);
-  if (head.version != version)
-    fail("expected token file '", path, "' to have version ", version,
-         ", but got ", head.version);
+  if (head.version != version && head.version != versionWithoutWords)
+    fail("expected token file '", path, "' to have version ",
+         versionWithoutWords, " or ", version, ", but got ", head.version);
   if (head.width != 2 && head.width != 4)
     fail("expected token file '", path, "' to have tokens of 2 or 4 bytes, ",
          "but got ", head.width);
 
-  uint64_t body = contents.size() - sizeof(Header);
-  uint64_t limit = body / head.width;
-  if (body % head.width || head.trainCount > limit ||
+  uint64_t body = contents.size() - sizeof(Header), words = wordBytes(head);
+  uint64_t limit = body < words ? 0 : (body - words) / head.width;
+  if (body < words || (body - words) % head.width || head.trainCount > limit ||
       head.heldOutCount != limit - head.trainCount)
     fail("expected token file '", path, "' to hold ", head.trainCount, " + ",
-         head.heldOutCount, " tokens of ", head.width, " bytes, but got ", body,
-         " bytes");
+         head.heldOutCount, " tokens of ", head.width, " bytes and ", words,
+         " bytes on words, but got ", body, " bytes");
   if (uint64_t sum = hashBytes(contents.substr(checked)); sum != head.checksum)
     fail("expected token file '", path, "' to have checksum ", head.checksum,
          ", but got ", sum);
@@ -86,6 +91,7 @@ Tokens Tokens::read(const std::string &path) {
 }
 
 void Tokens::write(const std::string &path, const Vocabulary &vocabulary,
+                   const std::vector<WordEnds> &wordEnds,
                    const std::vector<uint32_t> &train,
                    const std::vector<uint32_t> &heldOut) {
   Header head = {};
@@ -96,10 +102,12 @@ void Tokens::write(const std::string &path, const Vocabulary &vocabulary,
   head.trainCount = train.size();
   head.heldOutCount = heldOut.size();
   std::string body;
-  body.reserve((train.size() + heldOut.size()) * head.width);
+  body.reserve((train.size() + heldOut.size()) * head.width + wordEnds.size());
   for (const std::vector<uint32_t> *part : {&train, &heldOut})
     for (const uint32_t &token : *part)
       body.append(reinterpret_cast<const char *>(&token), head.width);
+  for (const WordEnds &ends : wordEnds)
+    body += char(ends.begins | ends.ends << 1);
 
   std::string_view bytes(reinterpret_cast<const char *>(&head), sizeof(head));
   head.checksum = hashBytes(body, hashBytes(bytes.substr(checked)));
@@ -108,6 +116,14 @@ void Tokens::write(const std::string &path, const Vocabulary &vocabulary,
 
 const Vocabulary &Tokens::vocabulary() const {
   return header(contents).vocabulary;
+}
+
+std::vector<WordEnds> Tokens::wordEnds() const {
+  std::vector<WordEnds> ends;
+  uint64_t count = wordBytes(header(contents));
+  for (uint64_t i = contents.size() - count; i < contents.size(); ++i)
+    ends.push_back({(contents[i] & 1) != 0, (contents[i] & 2) != 0});
+  return ends;
 }
 
 uint64_t Tokens::checksum() const { return header(contents).checksum; }

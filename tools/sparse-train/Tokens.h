@@ -15,6 +15,10 @@ namespace bsr {
 
 /// What a token file says about its numbers.
 struct Vocabulary {
+  /// Ids that every vocabulary has: the first token of a pair of sentences, and
+  /// the one behind a document and behind a sentence of a pair.
+  static constexpr uint32_t first = 2, separator = 3;
+
   /// Token ids are in [0, size).
   uint32_t size;
   /// Ids below this one stand for no text (padding, separators, the mask): they
@@ -24,10 +28,18 @@ struct Vocabulary {
   uint32_t mask;
 };
 
+/// Which ends of a token are characters of words: letters, digits, underscores,
+/// and all outside ASCII. Two tokens belong to one word if the end of the first
+/// and the beginning of the second are such; a character that is none is a word
+/// of its own.
+struct WordEnds {
+  bool begins, ends;
+};
+
 /// A token file, read whole. All numbers are little-endian:
 ///
 ///     char     magic[8]       "BSRTOKEN"
-///     uint32   version        1
+///     uint32   version        2; 1 has no words
 ///     uint32   width          bytes of a token: 2 or 4
 ///     uint64   checksum       FNV-1a of everything that follows
 ///     uint32   vocabulary     size, firstOrdinary, mask (see Vocabulary)
@@ -35,6 +47,8 @@ struct Vocabulary {
 ///     uint64   trainCount
 ///     uint64   heldOutCount
 ///     uint16/32 tokens[trainCount + heldOutCount]
+///     uint8    words[vocabulary size]    of each id 1 if it begins with a
+///                             character of words, 2 if it ends with one
 class Tokens {
 public:
   /// The tokens of one part of the file.
@@ -55,12 +69,16 @@ public:
   /// Reads `path`. Throws `Error` for anything but an intact token file.
   static Tokens read(const std::string &path);
 
-  /// Writes a token file; every token is less than `vocabulary.size`.
+  /// Writes a token file; every token is less than `vocabulary.size`, which is
+  /// the number of `wordEnds`.
   static void write(const std::string &path, const Vocabulary &vocabulary,
+                    const std::vector<WordEnds> &wordEnds,
                     const std::vector<uint32_t> &train,
                     const std::vector<uint32_t> &heldOut);
 
   const Vocabulary &vocabulary() const;
+  /// Of each id; empty if the file does not say.
+  std::vector<WordEnds> wordEnds() const;
   /// Tells this file from others.
   uint64_t checksum() const;
   Part train() const;

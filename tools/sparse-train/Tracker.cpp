@@ -35,10 +35,11 @@ void Tracker::clear(const fs::path &folder) {
     fs::remove(folder / files[i]);
 }
 
-Tracker::Tracker(const fs::path &folder, const Session &session, int64_t steps)
+Tracker::Tracker(const fs::path &folder, const Session &session, int64_t steps,
+                 int64_t done)
     : session(session), steps(steps) {
   // A run that has no checkpoint yet begins again.
-  int64_t done = session.counters().steps, last = done ? done : -1;
+  int64_t last = done ? done : -1;
   std::string path = folder / files[0];
   lines = metrics.open(path, last);
   int64_t end = lines.empty() ? -1 : lines.back()["step"].get<int64_t>();

@@ -25,9 +25,10 @@ namespace bsr {
 /// these steps is declared void.
 class Tracker {
 public:
-  /// Begins with the session as it is, of a run of `steps` steps.
+  /// Begins with the session as it is, of a run of `steps` steps of which
+  /// `done` are done.
   Tracker(const std::filesystem::path &folder, const Session &session,
-          int64_t steps);
+          int64_t steps, int64_t done);
 
   /// The lines of the metrics that were there.
   const std::vector<nlohmann::ordered_json> &kept() const { return lines; }

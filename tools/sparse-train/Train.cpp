@@ -6,8 +6,10 @@
 #include "Batch.h"
 #include "Compile.h"
 #include "Host.h"
+#include "PatternStatistics.h"
 #include "PatternUpdates.h"
 #include "Progress.h"
+#include "Rate.h"
 #include "Resume.h"
 #include "RunFolder.h"
 #include "Session.h"
@@ -29,19 +31,6 @@ using nlohmann::ordered_json;
 
 /// The stream of the random numbers that a step asks for.
 static constexpr uint64_t stepSeedStream = 2;
-
-/// The learning rate of step `step`, counted from 0.
-static double learningRate(const Config &config, int64_t step) {
-  if (step < config.rateWarmup)
-    return config.ratePeak * (step + 1) / config.rateWarmup;
-  double t = double(step - config.rateWarmup) /
-             std::max<int64_t>(1, config.steps - config.rateWarmup);
-  if (config.rateDecay == "linear")
-    return config.ratePeak * (1 - t);
-  if (config.rateDecay == "cosine")
-    return config.ratePeak * (1 + std::cos(M_PI * t)) / 2;
-  return config.ratePeak;
-}
 
 static bool isDue(int64_t step, int64_t every) {
   return every && step % every == 0;
@@ -70,11 +59,12 @@ public:
     if (!buffer)
       return;
     bool isNumber = buffer->type == BSR_F32 || buffer->type == BSR_F64 ||
-                    buffer->type == BSR_I32 || buffer->type == BSR_I64;
+                    buffer->type == BSR_I32 || buffer->type == BSR_I64 ||
+                    buffer->type == BSR_I1;
     if (buffer->elements != 1 || !isNumber)
       fail("expected '", buffer->name, "' (", buffer->role,
-           ") to be one f32, f64, i32 or i64, but got ", buffer->elements, " ",
-           bsr_type_name(buffer->type));
+           ") to be one f32, f64, i32, i64 or i1, but got ", buffer->elements,
+           " ", bsr_type_name(buffer->type));
   }
 
   template <typename T>
@@ -99,6 +89,8 @@ private:
       return access(*static_cast<double *>(buffer->data));
     case BSR_I32:
       return access(*static_cast<int32_t *>(buffer->data));
+    case BSR_I1:
+      return access(*static_cast<bool *>(buffer->data));
     default:
       return access(*static_cast<int64_t *>(buffer->data));
     }
@@ -113,14 +105,17 @@ public:
   Run(const Config &config, Existing existing, bool timers)
       : config(config), folder(config.run), tokens(Tokens::read(config.tokens)),
         session(compileStep(config), config.seed),
-        batcher(session, tokens, config.embedding, config.maskingFraction,
-                config.seed),
-        rate(session.findRole("lr")), stepSeed(session.findRole("seed")),
-        stepNumber(session.findRole("step")), loss(session.findRole("loss")),
-        phases(session),
+        batcher(session, tokens, config), rate(session.findRole("lr")),
+        stepSeed(session.findRole("seed")),
+        stepNumber(session.findRole("step")), apply(session.findRole("apply")),
+        loss(session.findRole("loss")), phases(session),
         patternUpdates(config.sparsity, config.steps, session) {
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");
+    if (config.accumulate > 1 && !session.findRole("apply"))
+      fail("expected the step to have an argument with role 'apply', which "
+           "accumulate ",
+           config.accumulate, " needs, but got none");
     if (timers && !bsr_step_num_timers(session.step()))
       fail("expected a step compiled with --timers, but got '", config.step,
            "', which has none");
@@ -141,7 +136,7 @@ public:
     if (!resumes)
       folder.clear();
     folder.write("config.yaml", toYAML(config));
-    tracker.emplace(folder.folder(), session, config.steps);
+    tracker.emplace(folder.folder(), session, config.steps, done());
     for (const ordered_json &entry : tracker->kept())
       record(entry);
   }
@@ -171,7 +166,7 @@ public:
 
 private:
   /// Steps that are done.
-  int64_t done() const { return session.counters().steps; }
+  int64_t done() const { return session.counters().steps / config.accumulate; }
 
   /// Blocks of all patterns: those that exist, and those that are stored.
   struct Blocks {
@@ -190,14 +185,21 @@ private:
     return blocks;
   }
 
-  /// Sets every argument but the batch for step `step`, counted from 0, and
-  /// runs it, with scores of blocks if these are needed. Returns the loss
-  /// before the step's update.
-  double runStep(int64_t step, double stepRate, bool scores = false) {
+  int64_t tokensPerStep() const {
+    return batcher.tokensPerBatch() * config.accumulate;
+  }
+
+  /// Sets every argument but the batch for the micro-batch `micro` of step
+  /// `step`, both counted from 0, and runs it, with scores of blocks if these
+  /// are needed. Returns the loss before the step's update.
+  double runStep(int64_t step, int64_t micro, double stepRate,
+                 bool scores = false) {
     rate.set(stepRate);
     stepSeed.set(int32_t(
-        Random(config.seed, stepSeedStream, step).below(uint64_t(1) << 31)));
+        Random(config.seed, stepSeedStream, step * config.accumulate + micro)
+            .below(uint64_t(1) << 31)));
     stepNumber.set(step);
+    apply.set(micro == config.accumulate - 1);
     if (scores)
       session.runScores();
     else
@@ -214,7 +216,7 @@ private:
     session.snapshot();
     for (int64_t batch = 0; batch < config.heldOutBatches; ++batch) {
       batcher.fillHeldOut(batch, config.heldOutBatches);
-      sum += runStep(step, 0);
+      sum += runStep(step, 0, 0);
       for (const auto &[name, result] : results)
         sums[name] += result.get();
       session.restore();
@@ -227,14 +229,23 @@ private:
   /// One step and what is due after it. Returns a line about it.
   std::string trainStep() {
     int64_t step = done();
-    double stepRate = learningRate(config, step);
+    double stepRate = learningRate(config, step, 1 - storedShare(session));
+    double stepLoss = 0, batchTime = 0;
+    std::map<std::string, double> sums;
     auto start = std::chrono::steady_clock::now();
-    batcher.fillTrain(step);
-    double batchTime = secondsSince(start);
     phases.start();
-    double stepLoss =
-        runStep(step, stepRate, patternUpdates.needScores(step + 1));
+    for (int64_t micro = 0; micro < config.accumulate; ++micro) {
+      auto batchStart = std::chrono::steady_clock::now();
+      batcher.fillTrain(step, micro);
+      batchTime += secondsSince(batchStart);
+      bool isLast = micro == config.accumulate - 1;
+      stepLoss += runStep(step, micro, stepRate,
+                          isLast && patternUpdates.needScores(step + 1));
+      for (const auto &[name, result] : results)
+        sums[name] += result.get();
+    }
     double time = secondsSince(start);
+    stepLoss /= config.accumulate;
     ++step;
     if (!std::isfinite(stepLoss))
       fail("expected the loss of step ", step, " to be finite, but got ",
@@ -244,14 +255,14 @@ private:
                           {"loss", stepLoss},
                           {"lr", stepRate},
                           {"step_time", time},
-                          {"tokens_per_s", batcher.tokensPerBatch() / time},
+                          {"tokens_per_s", tokensPerStep() / time},
                           {"batch_time", batchTime}};
     if (phases.known()) {
       entry["forward_backward_time"] = phases.forwardBackward();
       entry["optimizer_time"] = phases.optimizer();
     }
-    for (const auto &[name, result] : results)
-      entry[name] = result.get();
+    for (const auto &[name, sum] : sums)
+      entry[name] = sum / config.accumulate;
     if (patternUpdates.areDue(step)) {
       int64_t stored = countBlocks().stored;
       int64_t pruned = session.counters().blocks_pruned;
@@ -279,8 +290,7 @@ private:
     char line[128];
     std::snprintf(line, sizeof(line),
                   "  loss %.4f  held-out %.4f  %.1f ms  %.0f tokens/s",
-                  stepLoss, lastHeldOut, time * 1e3,
-                  batcher.tokensPerBatch() / time);
+                  stepLoss, lastHeldOut, time * 1e3, tokensPerStep() / time);
     return line;
   }
 
@@ -336,14 +346,14 @@ private:
     ordered_json summary = {
         {"step", bsr_step_name(session.step())},
         {"target_cpu", bsr_step_target_cpu(session.step())},
-        {"steps", counters.steps},
+        {"steps", done()},
         {"loss_start", firstLoss},
         {"loss_end", lastLoss},
         {"held_out_start", firstHeldOut},
         {"held_out_end", lastHeldOut},
         {"unigram_entropy", tokens.unigramEntropy()},
         {"median_step_time", stepTime},
-        {"tokens_per_s", stepTime ? batcher.tokensPerBatch() / stepTime : 0},
+        {"tokens_per_s", stepTime ? tokensPerStep() / stepTime : 0},
         {"peak_memory", peakMemory()},
         {"sparse_products", sparseProducts()},
         {"dense_products", bsr_step_num_products(session.step(), "dense")},
@@ -374,7 +384,7 @@ private:
   Tokens tokens;
   Session session;
   Batcher batcher;
-  Scalar rate, stepSeed, stepNumber, loss;
+  Scalar rate, stepSeed, stepNumber, apply, loss;
   /// The other results of the step that are a number, by their
   /// names: "accuracy" for "metrics.accuracy".
   std::map<std::string, Scalar> results;

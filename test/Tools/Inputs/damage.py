@@ -9,6 +9,8 @@
     sign PLACE VALUE  the same with a right checksum
     split COUNT       COUNT tokens to train on; if negative, -COUNT held out
     widen             tokens of 4 bytes
+    vocabulary SIZE   another number of ids
+    old               version 1, which says nothing of words
 """
 
 import struct
@@ -29,6 +31,7 @@ numbers = list(map(int, numbers))
 with open(source, "rb") as file:
     data = bytearray(file.read())
 train, held_out = struct.unpack_from("<QQ", data, 40)
+words = data[len(data) - struct.unpack_from("<I", data, 24)[0]:]
 if change == "truncate":
     del data[numbers[0]:]
 elif change in ("set", "sign"):
@@ -38,10 +41,17 @@ elif change == "split":
     total = train + held_out
     struct.pack_into("<QQ", data, 40, numbers[0] % total, total - numbers[0] % total)
 elif change == "widen":
-    tokens = struct.unpack(f"<{train + held_out}H", data[HEAD:])
-    data[HEAD:] = struct.pack(f"<{len(tokens)}I", *tokens)
+    tokens = struct.unpack_from(f"<{train + held_out}H", data, HEAD)
+    data[HEAD:] = struct.pack(f"<{len(tokens)}I", *tokens) + words
     struct.pack_into("<I", data, 12, 4)
-if change in ("sign", "split", "widen"):
+elif change == "vocabulary":
+    size = numbers[0]
+    data[-len(words):] = words[:size] + bytes(size - len(words[:size]))
+    struct.pack_into("<I", data, 24, size)
+elif change == "old":
+    del data[-len(words):]
+    struct.pack_into("<I", data, 8, 1)
+if change not in ("truncate", "set"):
     sign(data)
 with open(target, "wb") as file:
     file.write(data)

@@ -13,7 +13,7 @@ with open(path, "rb") as file:
     head = struct.unpack("<8sIIQIIIIQQ", file.read(56))
     body = file.read()
 train, held_out = head[-2:]
-tokens = struct.unpack(f"<{train + held_out}H", body)[train:]
+tokens = struct.unpack_from(f"<{train + held_out}H", body)[train:]
 document = tokens[: tokens.index(SEPARATOR)]
 done = subprocess.run(["spm_decode", f"--model={path}.model", "--input_format=id"],
                       input=" ".join(map(str, document)), text=True, check=True,
