@@ -244,6 +244,10 @@ LogicalResult SpMMOp::verify() {
   auto expected = RankedTensorType::get(shape, y.getElementType());
   if (y != expected)
     return emitOpError("expected y of type ") << expected << ", but got " << y;
+  auto expectedBias = RankedTensorType::get({out}, y.getElementType());
+  if (getBias() && getBias().getType() != expectedBias)
+    return emitOpError("expected bias of type ")
+           << expectedBias << ", but got " << getBias().getType();
   return success();
 }
 

@@ -69,7 +69,8 @@ bool Propagation::pushTranspose(linalg::LinalgOp op) {
         llvm::find(permutation, product.getFeatureDim()) - permutation.begin();
     rewriter.replaceOpWithNewOp<SpMMOp>(
         op, op->getResult(0).getType(), product.getPattern(),
-        product.getValues(), x, product.getTranspose(), featureDim);
+        product.getValues(), x, product.getBias(), product.getTranspose(),
+        featureDim);
     return true;
   }
   if (!repeated)
@@ -126,7 +127,7 @@ bool Propagation::pushProduct(linalg::LinalgOp op) {
         SpMMOp::create(rewriter, op.getLoc(),
                        RankedTensorType::get(shape, type.getElementType()),
                        toDense.getPattern(), toDense.getValues(), x.value,
-                       transpose, featureDim);
+                       /*bias=*/Value(), transpose, featureDim);
     y.loops = x.loops;
     y.loops[featureDim] = kept;
     Value result = alignTo(rewriter, op.getLoc(), y, loops);

@@ -217,14 +217,24 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
     };
     Value low = loadIndex(e, view.ptr, line);
     Value high = loadIndex(e, view.ptr, line.plus(1));
-    auto getNeutral = [&](int64_t rows) {
-      return getZeros(e, sumType, rows * lanes.size());
+    auto getStart = [&](Index first, int64_t rows) {
+      if (!op.getBias())
+        return getZeros(e, sumType, rows * lanes.size());
+      SmallVector<Value> start;
+      for (int64_t row = 0; row != rows; ++row) {
+        Index feature = e.multiplyAdd(line, outBlock, first.plus(row));
+        start.append(
+            lanes.size(),
+            e.broadcast(e.convert(e.read(op.getBias(), {feature}), sumType)));
+      }
+      return start;
     };
     if (!blocks)
       return forTiles([&](Index first, int64_t rows, bool isFirst) {
-        emitTile(first, rows, isFirst, low, high, getNeutral(rows));
+        emitTile(first, rows, isFirst, low, high, getStart(first, rows));
       });
-    // A line without blocks is a round as well: it writes zeros.
+    // A line without blocks is a round as well: it writes what
+    // sums start from.
     Value end = arith::MaxUIOp::create(e.b, e.loc, high,
                                        e.materialize(Index::of(low).plus(1)));
     e.loop(low, end, blocks, {}, [&](Value from, ValueRange) {
@@ -234,9 +244,9 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
           e.b, e.loc, arith::CmpIPredicate::eq, from, low);
       forTiles([&](Index first, int64_t rows, bool isFirst) {
         SmallVector<Value> inits;
-        for (auto [number, zero] : llvm::enumerate(getNeutral(rows)))
+        for (auto [number, start] : llvm::enumerate(getStart(first, rows)))
           inits.push_back(
-              arith::SelectOp::create(e.b, e.loc, isFirstRound, zero,
+              arith::SelectOp::create(e.b, e.loc, isFirstRound, start,
                                       e.load(output, outPlace(first, number))));
         emitTile(first, rows, isFirst, from, to, inits);
       });

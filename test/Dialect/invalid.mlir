@@ -367,3 +367,12 @@ func.func @block_scores_cols(%a: tensor<8x32xf32>, %b: tensor<8x64xf32>) {
   %s = bsr.block_scores l2 %a, %b feature_dim = 1 : tensor<8x32xf32>, tensor<8x64xf32> -> tensor<2x0xf32>
   return
 }
+
+// -----
+
+func.func @spmm_bias(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>, %x: tensor<8x32xf32>, %b: tensor<32xf32>) {
+  // expected-error @below {{expected bias of type 'tensor<64xf32>', but got 'tensor<32xf32>'}}
+  %y = bsr.spmm %p, %v, %x bias %b feature_dim = 1
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>, tensor<8x32xf32>, tensor<32xf32> -> tensor<8x64xf32>
+  return
+}

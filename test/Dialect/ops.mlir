@@ -51,13 +51,16 @@ func.func @sample(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
 
 func.func @spmm(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
                 %v: tensor<3x16x16xf32>, %x: tensor<8x128x32xf32>,
-                %dy: tensor<8x64x128xf32>) {
+                %dy: tensor<8x64x128xf32>, %b: tensor<64xf32>) {
   %y = bsr.spmm %p, %v, %x feature_dim = 2
       : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
         tensor<8x128x32xf32> -> tensor<8x128x64xf32>
   %dx = bsr.spmm %p, %v, %dy transpose feature_dim = 1
       : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
         tensor<8x64x128xf32> -> tensor<8x32x128xf32>
+  %z = bsr.spmm %p, %v, %x bias %b feature_dim = 2
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+        tensor<8x128x32xf32>, tensor<64xf32> -> tensor<8x128x64xf32>
   return
 }
 

@@ -79,6 +79,11 @@ class Case:
         np.testing.assert_array_equal(self.load(got), self.load(self.store(want)))
 
     def add_products(self, random, pattern, values):
+        biases = []
+        for name, extent in zip(("bias_t", "bias"), self.shape):
+            start = self.round(random.standard_normal(extent))
+            self.arrays[name] = self.store(start)
+            biases.insert(0, (start, self.argument(name, (extent,))))
         for number, tokens in enumerate(TOKENS):
             for feature in range(len(tokens) + 1):
                 shapes = [tokens[:feature] + (extent,) + tokens[feature:] for extent in self.shape]
@@ -99,6 +104,17 @@ class Case:
                     self.result("spmm", [pattern, values, operand],
                                 f"%p, %w, {operand[0]} {words}feature_dim = {feature}",
                                 shapes[not transpose], spmm)
+                    start, bias = biases[transpose]
+
+                    def spmm_bias(got, dense, _, transpose=transpose, feature=feature, flat=flat, start=start):
+                        w = dense.T if transpose else dense
+                        a = flat[transpose]
+                        got = np.moveaxis(got, feature, -1).reshape(-1, w.shape[1])
+                        self.check_sum(got, a @ w + start, np.abs(a) @ np.abs(w) + np.abs(start), w.shape[0] + 1)
+                    if number in (0, 3, 5) and feature == 0:
+                        self.result("spmm", [pattern, values, operand, bias],
+                                    f"%p, %w, {operand[0]} bias {bias[0]} {words}feature_dim = {feature}",
+                                    shapes[not transpose], spmm_bias)
 
                 def sddmm(got, _, place, flat=flat):
                     a, b = flat

@@ -180,7 +180,8 @@ def BSR_SpMMOp : BSR_Op<"spmm", [Pure]> {
     `values`, and `t` stands for all dimensions of `x` but its feature dimension.
     Only stored blocks are read. This is the forward product of a sparse layer;
     its input gradient is the same operation with the other `transpose`, its weight
-    gradient a `bsr.sddmm`.
+    gradient a `bsr.sddmm`. A `bias` is added to every row of `y`: sums start from
+    it.
 
     `feature_dim` is the dimension of `x` and `y` that carries features: the last
     one as frameworks write it, the one before the last once lanes are tokens.
@@ -196,16 +197,20 @@ def BSR_SpMMOp : BSR_Op<"spmm", [Pure]> {
     %dx = bsr.spmm %p, %v, %dy transpose feature_dim = 1
         : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
           tensor<8x64x128xf32> -> tensor<8x32x128xf32>
+    %z = bsr.spmm %p, %v, %x bias %b feature_dim = 2
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+          tensor<8x128x32xf32>, tensor<64xf32> -> tensor<8x128x64xf32>
     ```
   }];
   let arguments = (ins BSR_Pattern:$pattern, BSR_Values:$values,
-                       BSR_Activations:$x, UnitAttr:$transpose,
-                       I64Attr:$featureDim);
+                       BSR_Activations:$x, Optional<BSR_Activations>:$bias,
+                       UnitAttr:$transpose, I64Attr:$featureDim);
   let results = (outs BSR_Activations:$y);
   let assemblyFormat = [{
-    $pattern `,` $values `,` $x (`transpose` $transpose^)?
+    $pattern `,` $values `,` $x (`bias` $bias^)? (`transpose` $transpose^)?
     `feature_dim` `=` $featureDim attr-dict
-    `:` qualified(type($pattern)) `,` type($values) `,` type($x) `->` type($y)
+    `:` qualified(type($pattern)) `,` type($values) `,` type($x)
+        (`,` type($bias)^)? `->` type($y)
   }];
   let hasVerifier = 1;
 }

@@ -588,6 +588,54 @@ def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
   let dependentDialects = ["linalg::LinalgDialect", "tensor::TensorDialect"];
 }
 
+def BSRFoldBias : Pass<"bsr-fold-bias", "func::FuncOp"> {
+  let summary = "Let sums of sparse products start from their bias";
+  let description = [{
+    Where all that reads a `bsr.spmm` is the sum of it and a value for each feature,
+    that value becomes its `bias`: the kernel starts its sums from it, and nothing
+    is written and read again in between. The bias must be there when the product is
+    computed, and all types must be the same, f32 or f64.
+
+    Before:
+
+    ```mlir
+    func.func @layer(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>,
+                     %x: tensor<32x8xf32>, %b: tensor<64xf32>) -> tensor<64x8xf32> {
+      %y = bsr.spmm %p, %v, %x feature_dim = 0
+          : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+            tensor<32x8xf32> -> tensor<64x8xf32>
+      %e = tensor.empty() : tensor<64x8xf32>
+      %z = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>,
+                                            affine_map<(i, j) -> (i, j)>],
+                           iterator_types = ["parallel", "parallel"]}
+          ins(%y, %b : tensor<64x8xf32>, tensor<64xf32>) outs(%e : tensor<64x8xf32>) {
+      ^bb0(%s: f32, %t: f32, %out: f32):
+        %0 = arith.addf %s, %t : f32
+        linalg.yield %0 : f32
+      } -> tensor<64x8xf32>
+      return %z : tensor<64x8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @layer(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>,
+                     %x: tensor<32x8xf32>, %b: tensor<64xf32>) -> tensor<64x8xf32> {
+      %z = bsr.spmm %p, %v, %x bias %b feature_dim = 0
+          : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+            tensor<32x8xf32>, tensor<64xf32> -> tensor<64x8xf32>
+      %e = tensor.empty() : tensor<64x8xf32>
+      return %z : tensor<64x8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numFolded", "num-folded", "Number of biases that sums start from">,
+  ];
+  let dependentDialects = ["bsr::BSRDialect"];
+}
+
 def BSRRecompute : Pass<"bsr-recompute", "func::FuncOp"> {
   let summary = "Compute cheap values again instead of keeping them";
   let description = [{
