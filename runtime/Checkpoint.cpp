@@ -3,10 +3,9 @@
 // Saves a training run to one safetensors file, and resumes it from there.
 
 #include "Error.h"
-#include "File.h"
 #include "Hash.h"
-#include "Json.h"
 #include "Session.h"
+#include "TensorFile.h"
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -14,48 +13,24 @@
 
 using namespace bsr;
 
-/// The checksum's place holder: the digits of the hash are put in afterwards.
-static constexpr std::string_view noChecksum = "0000000000000000";
-
-/// What precedes the digits of the checksum in a header. It stands nowhere
-/// else: within a string its quotes would be escaped.
-static constexpr std::string_view checksumKey = "\"checksum\":\"";
-
-/// A size that the checkpoint may choose.
-static constexpr int64_t anySize = -1;
-
-namespace {
-struct Tensor {
-  std::string name;
-  bsr_type type;
-  std::vector<int64_t> shape;
-  const void *data;
-  int64_t bytes;
-};
-} // namespace
-
-/// The name of a type in safetensors.
-static const char *tensorType(bsr_type type) {
-  static constexpr const char *names[] = {"F16",  "BF16", "F32", "F64",
-                                          "BOOL", "I8",   "I32", "I64"};
-  return names[type];
+static std::string_view bytesAt(const void *data, int64_t size) {
+  return {static_cast<const char *>(data), size_t(size)};
 }
 
-/// All tensors of a checkpoint of `session`, those of the largest elements
-/// first, so that each is aligned.
+/// All tensors of a checkpoint of `session`.
 static std::vector<Tensor> listTensors(const bsr_session &session) {
   const Manifest &manifest = session.manifest();
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < manifest.buffers.size(); ++i)
     if (const Buffer &buffer = manifest.buffers[i]; buffer.carried)
       tensors.push_back({buffer.name, buffer.type, buffer.shape,
-                         session.buffers[i], buffer.bytes});
+                         bytesAt(session.buffers[i], buffer.bytes)});
   for (size_t i = 0; i < manifest.patterns.size(); ++i) {
     const Pattern &pattern = manifest.patterns[i];
     bsr_pattern_view view = session.view(int64_t(i));
     auto add = [&](bsr_kind kind, const int32_t *data, int64_t size) {
       tensors.push_back(
-          {pattern.tensorName(kind), BSR_I32, {size}, data, 4 * size});
+          {pattern.tensorName(kind), BSR_I32, {size}, bytesAt(data, 4 * size)});
     };
     add(BSR_ROW_PTR, view.row_ptr, pattern.gridRows() + 1);
     add(BSR_COL_IDX, view.col_idx, view.blocks);
@@ -63,58 +38,59 @@ static std::vector<Tensor> listTensors(const bsr_session &session) {
     if (pattern.isStatic)
       continue;
     auto addBits = [&](const char *what, const uint64_t *bits, int64_t words) {
-      tensors.push_back(
-          {pattern.tensorName(what), BSR_I8, {8 * words}, bits, 8 * words});
+      tensors.push_back({pattern.tensorName(what),
+                         BSR_I8,
+                         {8 * words},
+                         bytesAt(bits, 8 * words)});
     };
     const PatternHistory &history = session.histories[i];
     addBits(everTensor, history.ever, PatternHistory::everWords(pattern));
     addBits(newestTensor, history.newest, PatternHistory::newestWords(pattern));
   }
-  std::sort(tensors.begin(), tensors.end(),
-            [](const Tensor &a, const Tensor &b) {
-              return std::pair(-bsr_type_bytes(a.type), a.name) <
-                     std::pair(-bsr_type_bytes(b.type), b.name);
-            });
   return tensors;
 }
 
-/// The length and the JSON that precede the tensors, without the checksum.
-static std::string makeHeader(const bsr_session &session,
-                              const std::vector<Tensor> &tensors,
-                              const char *metadata) {
-  const bsr_counters &counters = session.counters;
-  Json header;
-  header["__metadata__"] = {
-      {"checksum", noChecksum},
-      {"format", "bsr-checkpoint"},
-      {"version", "1"},
-      {"seed", std::to_string(counters.seed)},
-      {"steps", std::to_string(counters.steps)},
-      {"pattern_updates", std::to_string(counters.pattern_updates)},
-      {"blocks_pruned", std::to_string(counters.blocks_pruned)},
-      {"blocks_regrown", std::to_string(counters.blocks_regrown)},
-      {"manifest", hexadecimal(hashOf(session.step.manifestText))},
-      {"metadata", metadata}};
-  int64_t offset = 0;
-  for (const Tensor &tensor : tensors) {
-    header[tensor.name] = {{"dtype", tensorType(tensor.type)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + tensor.bytes}}};
-    offset += tensor.bytes;
+/// What the patterns of a checkpoint are, for programs that have no step: JSON.
+static std::string describeMatrices(const Manifest &manifest) {
+  Json matrices = Json::array();
+  for (const Pattern &pattern : manifest.patterns) {
+    Json values = Json::array();
+    for (int32_t buffer : pattern.values)
+      if (manifest.buffers[buffer].carried)
+        values.push_back(manifest.buffers[buffer].name);
+    matrices.push_back({{"name", pattern.name},
+                        {"shape", {pattern.rows, pattern.cols}},
+                        {"block", {pattern.blockRows, pattern.blockCols}},
+                        {"slots", pattern.slots},
+                        {"values", values}});
   }
+  return matrices.dump();
+}
 
-  std::string text;
+static Json describeSession(const bsr_session &session, const char *metadata) {
+  const bsr_counters &counters = session.counters;
+  return {{"checksum", ""},
+          {"format", "bsr-checkpoint"},
+          {"version", "1"},
+          {"seed", std::to_string(counters.seed)},
+          {"steps", std::to_string(counters.steps)},
+          {"pattern_updates", std::to_string(counters.pattern_updates)},
+          {"blocks_pruned", std::to_string(counters.blocks_pruned)},
+          {"blocks_regrown", std::to_string(counters.blocks_regrown)},
+          {"manifest", hexadecimal(hashOf(session.step.manifestText))},
+          {"matrices", describeMatrices(session.manifest())},
+          {"metadata", metadata}};
+}
+
+/// Fails unless `text` is UTF-8, as JSON demands.
+static void requireUTF8(const char *text) {
   try {
-    text = header.dump();
+    (void)Json(text).dump();
   } catch (const Json::type_error &) {
     fail(BSR_INVALID_ARGUMENT,
          "expected the metadata of a checkpoint to be UTF-8, but got '",
-         Json(metadata).dump(-1, ' ', true, Json::error_handler_t::replace),
-         "'");
+         Json(text).dump(-1, ' ', true, Json::error_handler_t::replace), "'");
   }
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  uint64_t size = text.size();
-  return std::string(reinterpret_cast<const char *>(&size), 8) + text;
 }
 
 bsr_status bsr_session_save(const bsr_session *session, const char *path,
@@ -122,6 +98,8 @@ bsr_status bsr_session_save(const bsr_session *session, const char *path,
   return guarded([&] {
     requireArgument(session, "session");
     requireArgument(path, "path");
+    metadata = metadata ? metadata : "";
+    requireUTF8(metadata);
     session->checkPatterns();
     // What a step leaves in slots without a block depends on what its memory
     // held before: it is no part of the run.
@@ -129,22 +107,8 @@ bsr_status bsr_session_save(const bsr_session *session, const char *path,
       if (const Pattern &pattern = session->manifest().patterns[i];
           !pattern.isStatic && session->view(int64_t(i)).blocks < pattern.slots)
         session->zeroUnusedSlots(int64_t(i));
-    std::vector<Tensor> tensors = listTensors(*session);
-    std::string header =
-        makeHeader(*session, tensors, metadata ? metadata : "");
-
-    Hash checksum;
-    checksum.add(header.data(), header.size());
-    std::vector<std::string_view> pieces = {header};
-    for (const Tensor &tensor : tensors) {
-      checksum.add(tensor.data, size_t(tensor.bytes));
-      pieces.emplace_back(static_cast<const char *>(tensor.data),
-                          size_t(tensor.bytes));
-    }
-    hexadecimal(checksum.value())
-        .copy(&header[header.find(checksumKey) + checksumKey.size()],
-              noChecksum.size());
-    replaceFile(path, pieces);
+    writeTensors(path, describeSession(*session, metadata),
+                 listTensors(*session));
   });
 }
 
@@ -153,14 +117,12 @@ namespace {
 class Checkpoint {
 public:
   Checkpoint(const bsr_session &session, const std::string &path)
-      : session(session), where("checkpoint '" + path + "'"),
-        file(readFile(path)) {
-    parseHeader();
-    checkChecksum();
+      : session(session), file("checkpoint", path), where(file.where()) {
     readMetadata();
     readBuffers();
     readPatterns();
     refuseOthers();
+    file.requireCovered();
   }
 
   /// Makes `target`, the session that was checked, go on from here. Cannot
@@ -183,8 +145,6 @@ private:
     }
   };
 
-  void parseHeader();
-  void checkChecksum();
   void readMetadata();
   void readBuffers();
   void readPatterns();
@@ -200,10 +160,8 @@ private:
                               const std::vector<int64_t> &shape);
 
   const bsr_session &session;
-  std::string where;
-  std::string file;
-  size_t headerEnd = 0;
-  Json header;
+  TensorFile file;
+  const std::string &where;
   bsr_counters counters = {};
   std::string metadata;
   bool sameStep = false;
@@ -213,43 +171,6 @@ private:
   std::vector<std::array<std::string_view, 2>> histories; // ever, newest
 };
 } // namespace
-
-void Checkpoint::parseHeader() {
-  uint64_t size = 0;
-  std::memcpy(&size, file.data(), std::min<size_t>(file.size(), 8));
-  if (file.size() < 8 || size > file.size() - 8)
-    fail(BSR_INVALID_CHECKPOINT, "expected the header of ", where,
-         " to fit into its ", file.size(), " bytes, but got a length of ",
-         size);
-  headerEnd = 8 + size_t(size);
-  header = parseJson(std::string_view(file).substr(8, size),
-                     BSR_INVALID_CHECKPOINT, "the header of " + where);
-}
-
-void Checkpoint::checkChecksum() {
-  JsonObject object =
-      JsonObject(header, BSR_INVALID_CHECKPOINT, "the header of " + where)
-          .object("__metadata__");
-  if (object.text("format") != "bsr-checkpoint")
-    object.refuse("format", "\"bsr-checkpoint\"");
-  if (object.text("version") != "1")
-    object.refuse("version", "\"1\"");
-
-  std::string found = object.text("checksum");
-  size_t place = file.find(std::string(checksumKey) + found + '"');
-  if (found.size() != noChecksum.size() || place > headerEnd)
-    object.refuse("checksum", "16 hexadecimal digits");
-  place += checksumKey.size();
-  Hash hash;
-  hash.add(file.data(), place);
-  hash.add(noChecksum.data(), noChecksum.size());
-  place += noChecksum.size();
-  hash.add(file.data() + place, file.size() - place);
-  if (hexadecimal(hash.value()) != found)
-    fail(BSR_INVALID_CHECKPOINT, "expected the contents of ", where,
-         " to have the checksum ", found, ", but got ",
-         hexadecimal(hash.value()));
-}
 
 template <typename T>
 T Checkpoint::readNumber(const JsonObject &object, const char *key) {
@@ -263,7 +184,14 @@ T Checkpoint::readNumber(const JsonObject &object, const char *key) {
 }
 
 void Checkpoint::readMetadata() {
-  JsonObject object(header["__metadata__"], BSR_INVALID_CHECKPOINT,
+  JsonObject found = file.metadata();
+  if (found.text("format") != "bsr-checkpoint")
+    found.refuse("format", "\"bsr-checkpoint\"");
+  if (found.text("version") != "1")
+    found.refuse("version", "\"1\"");
+  file.requireChecksum();
+
+  JsonObject object(found.members(), BSR_INVALID_CHECKPOINT,
                     "the metadata of " + where);
   counters.seed = readNumber<uint64_t>(object, "seed");
   counters.steps = readNumber<int64_t>(object, "steps");
@@ -277,35 +205,8 @@ void Checkpoint::readMetadata() {
 
 std::string_view Checkpoint::readTensor(const std::string &name, bsr_type type,
                                         const std::vector<int64_t> &shape) {
-  auto found = header.find(name);
-  if (found == header.end())
-    fail(BSR_INVALID_CHECKPOINT, "expected tensor '", name, "' in ", where,
-         ", but got none");
   known.insert(name);
-  JsonObject entry(*found, BSR_INVALID_CHECKPOINT,
-                   "tensor '" + name + "' of " + where);
-  if (entry.text("dtype") != tensorType(type))
-    entry.refuse("dtype", std::string("\"") + tensorType(type) + "\"");
-
-  auto sizes = entry.integers("shape", 0, INT64_MAX);
-  int64_t bytes = bsr_type_bytes(type);
-  bool matches = sizes.size() == shape.size();
-  for (size_t i = 0; matches && i < shape.size(); ++i) {
-    matches =
-        sizes[i] == shape[i] || (shape[i] == anySize && sizes[i] <= INT32_MAX);
-    bytes *= matches ? sizes[i] : 0;
-  }
-  if (!matches)
-    entry.refuse("shape", shape == std::vector{anySize} ? "one size"
-                                                        : Json(shape).dump());
-
-  int64_t room = int64_t(file.size() - headerEnd);
-  auto offsets = entry.integers("data_offsets", 0, room);
-  if (offsets.size() != 2 || offsets[1] - offsets[0] != bytes)
-    entry.refuse("data_offsets",
-                 "a start and an end " + std::to_string(bytes) + " bytes on");
-  return std::string_view(file).substr(headerEnd + size_t(offsets[0]),
-                                       size_t(bytes));
+  return file.read(name, type, shape);
 }
 
 void Checkpoint::readBuffers() {
@@ -344,7 +245,7 @@ void Checkpoint::readPatterns() {
 /// Reads what a checkpoint before bsr_session_statistics does not hold.
 void Checkpoint::readHistory(const Pattern &pattern) {
   auto &history = histories.emplace_back();
-  if (pattern.isStatic || !header.contains(pattern.tensorName(everTensor)))
+  if (pattern.isStatic || !file.has(pattern.tensorName(everTensor)))
     return;
   auto read = [&](const char *what, int64_t words, int64_t bits) {
     std::string name = pattern.tensorName(what);
@@ -363,9 +264,9 @@ void Checkpoint::readHistory(const Pattern &pattern) {
 
 /// Fails if the checkpoint holds more than the session has a place for.
 void Checkpoint::refuseOthers() {
-  if (header.size() == known.size())
+  if (file.header().size() == known.size())
     return;
-  for (auto &[name, entry] : header.items())
+  for (auto &[name, entry] : file.header().items())
     if (!known.count(name))
       fail(BSR_INVALID_CHECKPOINT,
            "expected a checkpoint of this step, but got ", where,

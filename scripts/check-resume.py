@@ -150,17 +150,17 @@ def kill_at_random(bench, kills, seed):
     return same == done
 
 
-def fault_everywhere(bench):
+def fault_everywhere(bench, faults):
     """Lets every system call on the run folder go wrong, of a run and of a resumed one."""
-    calls, fresh = fault_calls(bench, None, "a run")
+    calls, fresh = fault_calls(bench, faults, None, "a run")
     half = bench.run_folder.with_name("half")
     bench.prepare(None)
     bench.start(False, FAULT_CALL=calls // 2, FAULT="kill").communicate()
     shutil.move(bench.run_folder, half)
-    return fault_calls(bench, half, "a resumed run")[1] and fresh
+    return fault_calls(bench, faults, half, "a resumed run")[1] and fresh
 
 
-def fault_calls(bench, state, what):
+def fault_calls(bench, faults, state, what):
     """Does so to a run that goes on from the folder `state`. Returns how many calls there
     are, and whether all went well."""
     bench.prepare(state)
@@ -170,7 +170,7 @@ def fault_calls(bench, state, what):
     calls = int(bench.count.read_text())
 
     done = same = 0
-    for fault in FAULTS:
+    for fault in faults:
         for call in range(1, calls + 1):
             bench.prepare(state)
             process = bench.start(state is not None, FAULT_CALL=call,
@@ -182,7 +182,7 @@ def fault_calls(bench, state, what):
                       f"{errors!r}")
             done += 1
             same += good
-            report(done, calls * len(FAULTS), same, f"faults at each of {calls} calls of {what}")
+            report(done, calls * len(faults), same, f"faults at each of {calls} calls of {what}")
     return calls, same == done
 
 
@@ -204,6 +204,8 @@ def main():
                         help="a step in C, or the BERT of examples/")
     parser.add_argument("--calls", type=int, metavar="STEPS",
                         help="also let every system call of a run of so many steps go wrong")
+    parser.add_argument("--faults", type=lambda text: text.split(","), default=FAULTS,
+                        help="what goes wrong at them, of " + ",".join(FAULTS))
     parser.add_argument("--seed", type=int, default=0, help="of the random moments")
     memory = Path("/dev/shm")
     parser.add_argument("--folder", type=Path, default=memory if memory.is_dir() else None,
@@ -216,7 +218,7 @@ def main():
         good = True
         if options.calls:
             bench.begin(options.calls)
-            good &= fault_everywhere(bench)
+            good &= fault_everywhere(bench, options.faults)
         if options.kills:
             bench.begin(options.steps)
             good &= kill_at_random(bench, options.kills, options.seed)

@@ -107,6 +107,10 @@ CASE(checkpoint_is_a_safetensors_file) {
   REQUIRE_EQUAL(metadata["pattern_updates"], "3");
   REQUIRE_EQUAL(metadata["blocks_pruned"], "9");
   REQUIRE_EQUAL(metadata["blocks_regrown"], "9");
+  REQUIRE_EQUAL(Json::parse(metadata["matrices"].get<std::string>()),
+                Json::parse("[{\"name\": \"state.p.w\", \"shape\": [8, 12], "
+                            "\"block\": [2, 3], \"slots\": 6, \"values\": "
+                            "[\"state.p.w\", \"state.m.w\"]}]"));
   REQUIRE_EQUAL(metadata["metadata"], "a\"\\\n\xc3\xa9");
   REQUIRE_EQUAL(metadata["manifest"], bsr::hexadecimal(bsr::hashOf(
                                           bsr_step_manifest_text(step.get()))));
@@ -294,11 +298,113 @@ CASE(checkpoint_truncated_anywhere_is_refused) {
 CASE(checkpoint_with_any_bit_flipped_is_refused) {
   Refusals refusals;
   std::string good = goodFile();
-  for (size_t bit = 0; bit < 8 * good.size(); bit += 3) {
+  REQUIRE(8 * good.size() > 10000);
+  for (size_t bit = 0; bit < 8 * good.size(); ++bit) {
     std::string bad = good;
     bad[bit / 8] = char(bad[bit / 8] ^ 1 << bit % 8);
     refusals.reason(bad);
   }
+}
+
+CASE(checkpoint_whose_tensors_overlap_is_refused) {
+  Refusals refusals;
+  std::string good = goodFile();
+  Json header = headerOf(good);
+  auto offsets = [](Json &entry) -> Json & { return entry["data_offsets"]; };
+  Json overlapping = header;
+  offsets(overlapping["state.p.b"]) = offsets(header["state.m.w"]);
+  offsets(overlapping["state.p.b"])[1] = 48;
+  std::string reason = refusals.reason(withHeader(good, overlapping));
+  REQUIRE_EQUAL(reason, "expected the tensors of @ to follow one another to "
+                        "the end, but got one that ends at byte 48, and byte "
+                        "0 after it");
+
+  // A hole, and more bytes than tensors.
+  std::string more = withHeader(good + "more", header);
+  Json &last = header["state.p.w.bsr.newest"];
+  int64_t end = offsets(last)[1];
+  REQUIRE_EQUAL(refusals.reason(more),
+                "expected the tensors of @ to follow one another to the end, "
+                "but got one that ends at byte " +
+                    std::to_string(end) + ", and byte " +
+                    std::to_string(end + 4) + " after it");
+  Json shifted = header;
+  offsets(shifted["state.flags"]) = {end + 1, end + 4};
+  REQUIRE_EQUAL(
+      refusals.reason(withHeader(good + "more", shifted)).substr(0, 50),
+      "expected the tensors of @ to follow one another to");
+}
+
+CASE(checkpoint_with_a_key_twice_is_refused) {
+  Refusals refusals;
+  std::string good = goodFile(), text = headerOf(good).dump();
+  text.insert(1, "\"state.p.b\":{\"dtype\":\"F32\",\"shape\":[12],"
+                 "\"data_offsets\":[0,48]},");
+  uint64_t size = text.size(), old;
+  std::memcpy(&old, good.data(), 8);
+  std::string file(reinterpret_cast<char *>(&size), 8);
+  REQUIRE_EQUAL(
+      refusals.reason(sealed(file + text + good.substr(8 + old))),
+      "expected the header of @ to have each key once, but got 'state.p.b' "
+      "twice");
+}
+
+CASE(checkpoint_with_an_endless_header_is_refused) {
+  Refusals refusals;
+  uint64_t size = 100000001;
+  std::string file(reinterpret_cast<char *>(&size), 8);
+  REQUIRE_EQUAL(refusals.reason(file + std::string(size, ' ')),
+                "expected the header of @ to have at most 100000000 bytes, but "
+                "got 100000001");
+  for (uint64_t length : {uint64_t(-1), uint64_t(1) << 63, uint64_t(1) << 32}) {
+    std::memcpy(file.data(), &length, 8);
+    REQUIRE_EQUAL(refusals.reason(file),
+                  "expected the header of @ to fit into its 8 bytes, but got a "
+                  "length of " +
+                      std::to_string(length));
+  }
+  // Deeper than any header is.
+  size = 100000;
+  std::memcpy(file.data(), &size, 8);
+  refusals.reason(file + std::string(size, '['));
+}
+
+CASE(checkpoint_of_another_block_size_is_refused) {
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  Step step = load(makeManifest({{8, 8, 2, 2, 8}}));
+  Step other = load(makeManifest({{8, 8, 4, 4, 2}}));
+  Session session = start(step);
+  REQUIRE_OK(bsr_session_initialize(session.get()));
+  save(session, path);
+  REQUIRE_FAILS(bsr_session_load(start(other).get(), path.c_str()),
+                BSR_INVALID_CHECKPOINT,
+                "expected 'shape' of tensor 'w0' of checkpoint '" + path +
+                    "' to be [2,4,4], but got [8,2,2]");
+}
+
+CASE(checkpoint_behind_a_link) {
+  Folder folder;
+  std::string path = folder.file("link"), target = folder.file("target");
+  Step step = loadFake();
+  Session session = trained(step, 1);
+  save(session, target);
+  std::filesystem::create_symlink(target, path);
+  Session other = start(step);
+  REQUIRE_OK(bsr_session_load(other.get(), path.c_str()));
+  REQUIRE(contentsOf(session, step).substr(0, 300) ==
+          contentsOf(other, step).substr(0, 300));
+  // A new checkpoint replaces the link, not what it points to; and it is not
+  // written where another link points.
+  std::string before = readFile(target);
+  save(trained(step, 2), path);
+  REQUIRE(readFile(target) == before);
+  REQUIRE(!std::filesystem::is_symlink(path));
+  std::filesystem::create_symlink(target, path + ".tmp");
+  REQUIRE_FAILS(bsr_session_save(session.get(), path.c_str(), ""), BSR_IO_ERROR,
+                "expected to write '" + path +
+                    ".tmp', but got 'Too many levels of symbolic links'");
+  REQUIRE(readFile(target) == before);
 }
 
 CASE(checkpoint_without_history_loads) {

@@ -465,6 +465,8 @@ BSR_API bsr_status bsr_erk_densities(int64_t count, const int64_t *rows,
 ///   "format": "bsr-checkpoint", "version": "1", "seed", "steps",
 ///   "pattern_updates", "blocks_pruned", "blocks_regrown" (decimal),
 ///   "metadata": the caller's string, UTF-8 (data cursor and the like),
+///   "matrices": for readers without the step, a JSON text: of each pattern its
+///   {"name", "shape", "block", "slots", "values": [names of its tensors]},
 ///   "manifest": XXH64 of the manifest text, "checksum": XXH64 of the whole
 ///   file in which the checksum's own 16 hexadecimal digits are zeros.
 /// The file is written as "<path>.tmp", flushed to the device, and renamed, so
@@ -476,8 +478,9 @@ BSR_API bsr_status bsr_session_save(const bsr_session *session,
                                     const char *path, const char *metadata);
 
 /// Reads a checkpoint. Everything is validated before anything is changed: a
-/// file that is truncated, damaged or foreign, or of a model whose carried
-/// buffers or (static) patterns differ, leaves the session as it was. Takes the
+/// file that is truncated, damaged or foreign, whose tensors overlap, or of a
+/// model whose carried buffers or (static) patterns differ, leaves the session
+/// as it was. Takes the
 /// seed and the counters from the checkpoint. Needs the file's size in memory
 /// while it reads.
 BSR_API bsr_status bsr_session_load(bsr_session *session, const char *path);

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads safetensors files that anybody may have made, and writes them.
+
+#include "TensorFile.h"
+#include "File.h"
+#include "Hash.h"
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+using namespace bsr;
+
+/// The longest header that other libraries read.
+static constexpr uint64_t longestHeader = 100'000'000;
+
+/// The checksum's place holder: the digits of the hash are put in afterwards.
+static constexpr std::string_view noChecksum = "0000000000000000";
+
+/// What precedes the digits of the checksum in a header. It stands nowhere
+/// else: within a string its quotes would be escaped.
+static constexpr std::string_view checksumKey = "\"checksum\":\"";
+
+static constexpr const char *typeNames[] = {"F16",  "BF16", "F32", "F64",
+                                            "BOOL", "I8",   "I32", "I64"};
+
+const char *bsr::tensorType(bsr_type type) { return typeNames[type]; }
+
+TensorFile::TensorFile(const char *noun, const std::string &path)
+    : place(std::string(noun) + " '" + path + "'"), file(readFile(path)) {
+  uint64_t size = 0;
+  std::memcpy(&size, file.data(), std::min<size_t>(file.size(), 8));
+  if (file.size() < 8 || size > file.size() - 8)
+    fail(BSR_INVALID_CHECKPOINT, "expected the header of ", place,
+         " to fit into its ", file.size(), " bytes, but got a length of ",
+         size);
+  if (size > longestHeader)
+    fail(BSR_INVALID_CHECKPOINT, "expected the header of ", place,
+         " to have at most ", longestHeader, " bytes, but got ", size);
+  headerEnd = 8 + size_t(size);
+  entries = parseJson(std::string_view(file).substr(8, size),
+                      BSR_INVALID_CHECKPOINT, "the header of " + place);
+}
+
+JsonObject TensorFile::metadata() const {
+  return JsonObject(entries, BSR_INVALID_CHECKPOINT, "the header of " + place)
+      .object("__metadata__");
+}
+
+void TensorFile::requireChecksum() const {
+  JsonObject texts = metadata();
+  std::string found = texts.text("checksum");
+  size_t digits = file.find(std::string(checksumKey) + found + '"');
+  if (found.size() != noChecksum.size() || digits > headerEnd)
+    texts.refuse("checksum", "16 hexadecimal digits");
+  digits += checksumKey.size();
+  Hash hash;
+  hash.add(file.data(), digits);
+  hash.add(noChecksum.data(), noChecksum.size());
+  digits += noChecksum.size();
+  hash.add(file.data() + digits, file.size() - digits);
+  if (hexadecimal(hash.value()) != found)
+    fail(BSR_INVALID_CHECKPOINT, "expected the contents of ", place,
+         " to have the checksum ", found, ", but got ",
+         hexadecimal(hash.value()));
+}
+
+JsonObject TensorFile::entry(const std::string &name) const {
+  auto found = entries.find(name);
+  if (found == entries.end())
+    fail(BSR_INVALID_CHECKPOINT, "expected tensor '", name, "' in ", place,
+         ", but got none");
+  return JsonObject(*found, BSR_INVALID_CHECKPOINT,
+                    "tensor '" + name + "' of " + place);
+}
+
+std::string_view TensorFile::dataOf(const JsonObject &entry,
+                                    int64_t bytes) const {
+  int64_t room = int64_t(file.size() - headerEnd);
+  auto offsets = entry.integers("data_offsets", 0, room);
+  if (offsets.size() != 2 || offsets[1] - offsets[0] != bytes)
+    entry.refuse("data_offsets",
+                 "a start and an end " + std::to_string(bytes) + " bytes on");
+  return std::string_view(file).substr(headerEnd + size_t(offsets[0]),
+                                       size_t(bytes));
+}
+
+std::string_view TensorFile::read(const std::string &name, bsr_type type,
+                                  const std::vector<int64_t> &shape) const {
+  JsonObject entry = this->entry(name);
+  if (entry.text("dtype") != tensorType(type))
+    entry.refuse("dtype", std::string("\"") + tensorType(type) + "\"");
+
+  auto sizes = entry.integers("shape", 0, INT64_MAX);
+  int64_t bytes = bsr_type_bytes(type);
+  bool matches = sizes.size() == shape.size();
+  for (size_t i = 0; matches && i < shape.size(); ++i) {
+    matches =
+        sizes[i] == shape[i] || (shape[i] == anySize && sizes[i] <= INT32_MAX);
+    bytes *= matches ? sizes[i] : 0;
+  }
+  if (!matches)
+    entry.refuse("shape", shape == std::vector{anySize} ? "one size"
+                                                        : Json(shape).dump());
+  return dataOf(entry, bytes);
+}
+
+Tensor TensorFile::read(const std::string &name) const {
+  JsonObject entry = this->entry(name);
+  std::string type = entry.text("dtype");
+  auto found = std::find(std::begin(typeNames), std::end(typeNames), type);
+  if (found == std::end(typeNames))
+    entry.refuse("dtype", "F16, BF16, F32, F64, BOOL, I8, I32 or I64");
+  Tensor tensor = {name,
+                   bsr_type(found - typeNames),
+                   entry.integers("shape", 0, INT64_MAX),
+                   {}};
+  int64_t bytes = bsr_type_bytes(tensor.type);
+  for (int64_t size : tensor.shape)
+    if (__builtin_mul_overflow(bytes, size, &bytes))
+      entry.refuse("shape", "of a tensor that memory can hold");
+  tensor.data = dataOf(entry, bytes);
+  return tensor;
+}
+
+void TensorFile::requireCovered() const {
+  std::vector<std::array<int64_t, 2>> parts;
+  for (auto &[name, value] : entries.items()) {
+    if (name == "__metadata__")
+      continue;
+    std::string_view data = read(name).data;
+    int64_t start = data.data() - file.data() - int64_t(headerEnd);
+    parts.push_back({start, start + int64_t(data.size())});
+  }
+  int64_t end = 0;
+  std::sort(parts.begin(), parts.end());
+  parts.push_back({int64_t(file.size() - headerEnd), 0});
+  for (auto &[start, next] : parts) {
+    if (start != end)
+      fail(BSR_INVALID_CHECKPOINT, "expected the tensors of ", place,
+           " to follow one another to the end, but got one that ends at byte ",
+           end, ", and byte ", start, " after it");
+    end = next;
+  }
+}
+
+/// The length and the JSON that precede `tensors`, without the checksum.
+static std::string makeHeader(Json metadata,
+                              const std::vector<Tensor> &tensors) {
+  Json header;
+  if (metadata.contains("checksum"))
+    metadata["checksum"] = noChecksum;
+  header["__metadata__"] = std::move(metadata);
+  int64_t offset = 0;
+  for (const Tensor &tensor : tensors) {
+    int64_t end = offset + int64_t(tensor.data.size());
+    header[tensor.name] = {{"dtype", tensorType(tensor.type)},
+                           {"shape", tensor.shape},
+                           {"data_offsets", {offset, end}}};
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  uint64_t size = text.size();
+  return std::string(reinterpret_cast<const char *>(&size), 8) + text;
+}
+
+void bsr::writeTensors(const std::string &path, Json metadata,
+                       std::vector<Tensor> tensors) {
+  std::sort(tensors.begin(), tensors.end(),
+            [](const Tensor &a, const Tensor &b) {
+              return std::pair(-bsr_type_bytes(a.type), a.name) <
+                     std::pair(-bsr_type_bytes(b.type), b.name);
+            });
+  std::string header = makeHeader(std::move(metadata), tensors);
+  std::vector<std::string_view> pieces = {header};
+  for (const Tensor &tensor : tensors)
+    pieces.push_back(tensor.data);
+  if (size_t key = header.find(checksumKey); key != std::string::npos) {
+    Hash checksum;
+    for (std::string_view piece : pieces)
+      checksum.add(piece.data(), piece.size());
+    hexadecimal(checksum.value())
+        .copy(&header[key + checksumKey.size()], noChecksum.size());
+  }
+  replaceFile(path, pieces);
+}
