@@ -31,8 +31,8 @@ llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
 llvm_config.with_environment("PATH", os.path.join(config.bsr_obj_root, "bin"), append_path=True)
 llvm_config.use_default_substitutions()
 llvm_config.add_tool_substitutions(
-    ["sparse-compile", "sparse-opt", "sparse-train", "mlir-translate", "mlir-runner",
-     "runtime-check"],
+    ["sparse-checkpoint", "sparse-compile", "sparse-opt", "sparse-train", "mlir-translate",
+     "mlir-runner", "runtime-check"],
     [os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
 )
 
@@ -55,7 +55,7 @@ sys.exit(not all(f.fnmatch(m.version(p).split("+")[0], v) for p, v in %r))""" % 
 for extra in ("jax", "torch", "huggingface"):
     if has_extra(extra):
         config.available_features.add(extra)
-for package in ("tensorboard", "wandb"):
+for package in ("safetensors", "tensorboard", "wandb"):
     check = f"import importlib.util as u, sys; sys.exit(not u.find_spec('{package}'))"
     if not subprocess.run(["python3", "-c", check]).returncode:
         config.available_features.add(package)

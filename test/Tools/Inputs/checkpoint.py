@@ -44,16 +44,22 @@ def xxh64(data):
     return value ^ value >> 32
 
 
+def parse(path):
+    """Returns the header and the data of the safetensors file `path`."""
+    with open(path, "rb") as file:
+        size = struct.unpack("<Q", file.read(8))[0]
+        return json.loads(file.read(size)), file.read()
+
+
 def read(path):
-    """Returns the header and the data of the checkpoint `path`; its checksum is right."""
+    """Returns them of the checkpoint `path`; its checksum is right."""
+    header, data = parse(path)
     with open(path, "rb") as file:
         contents = file.read()
-    size = struct.unpack_from("<Q", contents)[0]
-    header = json.loads(contents[8 : 8 + size])
     found = header["__metadata__"]["checksum"]
     blank = contents.replace(b'"checksum":"' + found.encode(), b'"checksum":"' + b"0" * 16, 1)
     assert f"{xxh64(blank):016x}" == found, f"checksum of {path}"
-    return header, contents[8 + size :]
+    return header, data
 
 
 def write(path, header, data):

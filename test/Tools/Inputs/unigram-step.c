@@ -33,8 +33,13 @@
 #ifndef SLOTS
 #define SLOTS 4
 #endif
+// The blocks are SIDE x SIDE; POINTERS is 8 / SIDE + 1.
+#ifndef SIDE
+#define SIDE 2
+#define POINTERS 5
+#endif
 
-enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, BLOCK = 2 * 2 };
+enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, BLOCK = SIDE * SIDE };
 #define TEXT_OF(number) #number
 #define TEXT(macro) TEXT_OF(macro)
 
@@ -42,6 +47,7 @@ enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, BLOCK = 2 * 2 };
 #define BUFFER(name, kind, role, type, shape, rest)                            \
   "{\"name\": \"" name "\", \"kind\": \"" kind "\", \"role\": \"" role      \
   "\", \"type\": \"" type "\", \"shape\": " shape ", " rest "}"
+#define VALUES_SHAPE "[" TEXT(SLOTS) ", " TEXT(SIDE) ", " TEXT(SIDE) "]"
 #define CARRIED(init) "\"carried\": true, \"init\": \"" init "\""
 #define OTHER "\"carried\": false"
 #define PATTERN ", \"pattern\": 0"
@@ -65,8 +71,8 @@ const char bsr_step_manifest[] =
     "\"target_cpu\": \"any\", \"arena_bytes\": 64, \"buffers\": ["
     BUFFER("state.bias", "dense", "param", "f32", "[512]", CARRIED("zeros")) ","
     BUFFER("state.table", "dense", "param", "f32", "[512, 1]", CARRIED("normal(0.02)")) ","
-    BUFFER("state.w", "values", "param", "f32", "[" TEXT(SLOTS) ", 2, 2]", CARRIED("normal(0.02)") PATTERN) ","
-    BUFFER("state.m.w", "values", "state", "f32", "[" TEXT(SLOTS) ", 2, 2]", CARRIED("zeros") PATTERN) ","
+    BUFFER("state.w", "values", "param", "f32", VALUES_SHAPE, CARRIED("normal(0.02)") PATTERN) ","
+    BUFFER("state.m.w", "values", "state", "f32", VALUES_SHAPE, CARRIED("zeros") PATTERN) ","
     BUFFER(IDS_NAME, "dense", "batch", "i32", "[4, 16]", OTHER) ","
     BUFFER("batch.positions", "dense", "batch", "i32", "[4, 3]", OTHER) ","
     BUFFER("batch.labels", "dense", "batch", LABELS_TYPE, "[4, 3]", OTHER) ","
@@ -74,16 +80,16 @@ const char bsr_step_manifest[] =
     BUFFER("lr", "dense", "lr", "f32", LR_SHAPE, OTHER) ","
     BUFFER("seed", "dense", "seed", "i32", "[]", OTHER) ","
     BUFFER("step", "dense", "step", "i64", "[]", OTHER) ","
-    BUFFER("state.w", "row_ptr", "pattern", "i32", "[5]", OTHER PATTERN) ","
+    BUFFER("state.w", "row_ptr", "pattern", "i32", "[" TEXT(POINTERS) "]", OTHER PATTERN) ","
     BUFFER("state.w", "col_idx", "pattern", "i32", "[" TEXT(SLOTS) "]", OTHER PATTERN) ","
     BUFFER("state.w", "slot", "pattern", "i32", "[" TEXT(SLOTS) "]", OTHER PATTERN) ","
-    BUFFER("state.w", "col_ptr", "pattern", "i32", "[5]", OTHER PATTERN) ","
+    BUFFER("state.w", "col_ptr", "pattern", "i32", "[" TEXT(POINTERS) "]", OTHER PATTERN) ","
     BUFFER("state.w", "row_idx", "pattern", "i32", "[" TEXT(SLOTS) "]", OTHER PATTERN) ","
     BUFFER("state.w", "slot_t", "pattern", "i32", "[" TEXT(SLOTS) "]", OTHER PATTERN) ","
     BUFFER("loss", "output", LOSS_ROLE, "f32", "[]", OTHER) ","
     BUFFER("state.counts", "dense", "state", "f32", "[3]", CARRIED("zeros")) ","
     BUFFER("metrics.accuracy", "output", "", "f32", "[]", OTHER) SCORES_BUFFER EXTRA_BUFFER "],"
-    "\"patterns\": [{\"name\": \"state.w\", \"shape\": [8, 8], \"block\": [2, 2],"
+    "\"patterns\": [{\"name\": \"state.w\", \"shape\": [8, 8], \"block\": [" TEXT(SIDE) ", " TEXT(SIDE) "],"
     "\"slots\": " TEXT(SLOTS) ", \"density\": 0.25, \"static\": false, \"weight\": 2, \"buffers\":"
     "{\"row_ptr\": 11, \"col_idx\": 12, \"slot\": 13,"
     "\"col_ptr\": 14, \"row_idx\": 15, \"slot_t\": 16}}],"

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reads checkpoints and dense files.
+
+#include "Contents.h"
+#include "Pattern.h"
+#include <cstring>
+
+using namespace bsr;
+
+bsr_pattern_view Matrix::view() const {
+  return {blocks(), rowPtr().data(), colIdx().data(), slot().data(),
+          nullptr,  nullptr,         nullptr};
+}
+
+/// Fails unless the row view of `matrix` keeps every invariant.
+static void checkMatrix(const Matrix &matrix, const std::string &where) {
+  std::vector<Pattern> patterns = {matrix.pattern};
+  PatternScratch scratch;
+  int64_t bytes = 0;
+  scratch.forEachPart(patterns, [&](auto *&part, int64_t size) {
+    bytes += Memory::partBytes(size * int64_t(sizeof *part));
+  });
+  Memory memory(bytes, "a check of a pattern");
+  scratch.forEachPart(patterns, [&](auto *&part, int64_t size) {
+    using Pointer = std::remove_reference_t<decltype(part)>;
+    part = static_cast<Pointer>(memory.cut(size * int64_t(sizeof *part)));
+  });
+  try {
+    checkPattern(matrix.pattern, matrix.view(), scratch);
+  } catch (const Error &error) {
+    fail(BSR_INVALID_CHECKPOINT, error.sentence, ", in ", where);
+  }
+}
+
+Contents::Contents(const std::string &path) : file("file", path) {
+  file.requireCovered();
+  if (!file.has("__metadata__"))
+    return;
+  JsonObject metadata = file.metadata();
+  for (auto &[key, value] : metadata.members().items())
+    texts[key] = metadata.text(key.c_str());
+  isCheckpoint = texts["format"] == "bsr-checkpoint";
+  if (isCheckpoint)
+    file.requireChecksum();
+  if (!texts.count("matrices"))
+    return;
+  std::string where = "the matrices of " + file.where();
+  Json list = parseJson(texts["matrices"], BSR_INVALID_CHECKPOINT, where);
+  if (!list.is_array())
+    metadata.refuse("matrices", "a list");
+  for (const Json &entry : list)
+    readMatrix(JsonObject(entry, BSR_INVALID_CHECKPOINT, where));
+}
+
+void Contents::readMatrix(const JsonObject &entry) {
+  Matrix matrix = {};
+  Pattern &pattern = matrix.pattern;
+  pattern.name = entry.text("name");
+  pattern.slots = entry.integer("slots", 0, INT32_MAX);
+  auto readPair = [&](const char *key, int64_t &first, int64_t &second) {
+    auto numbers = entry.integers(key, 1, INT32_MAX);
+    if (numbers.size() != 2)
+      entry.refuse(key, "two numbers");
+    first = numbers[0], second = numbers[1];
+  };
+  readPair("shape", pattern.rows, pattern.cols);
+  readPair("block", pattern.blockRows, pattern.blockCols);
+  if (pattern.rows % pattern.blockRows || pattern.cols % pattern.blockCols)
+    entry.refuse("block", "of a size that divides the matrix");
+
+  for (const Json &name : entry.array("values")) {
+    if (!name.is_string() || !file.has(name))
+      entry.refuse("values", "the names of tensors");
+    matrix.values.push_back(name);
+    if (isCheckpoint) {
+      Tensor tensor = file.read(name.get<std::string>());
+      file.read(tensor.name, tensor.type,
+                {pattern.slots, pattern.blockRows, pattern.blockCols});
+    }
+  }
+  bsr_kind kinds[] = {BSR_ROW_PTR, BSR_COL_IDX, BSR_SLOT};
+  int64_t sizes[] = {pattern.gridRows() + 1, anySize, anySize};
+  for (int i = 0; i < 3; ++i) {
+    std::string_view data =
+        file.read(pattern.tensorName(kinds[i]), BSR_I32, {sizes[i]});
+    pattern.arrays[i].resize(data.size() / sizeof(int32_t));
+    data.copy(reinterpret_cast<char *>(pattern.arrays[i].data()), data.size());
+    pattern.arrays[i].reserve(1); // an address, even if empty
+  }
+  if (matrix.slot().size() != matrix.colIdx().size())
+    fail(BSR_INVALID_CHECKPOINT, "expected as many slots of '", pattern.name,
+         "' as blocks (", matrix.blocks(), ") in ", file.where(), ", but got ",
+         matrix.slot().size());
+  checkMatrix(matrix, file.where());
+  matrices.push_back(std::move(matrix));
+}
+
+const Matrix *Contents::findPattern(const std::string &name) const {
+  for (const Matrix &matrix : matrices)
+    if (matrix.pattern.name == name)
+      return &matrix;
+  return nullptr;
+}
+
+const Matrix *Contents::findValues(const std::string &name) const {
+  for (const Matrix &matrix : matrices)
+    for (const std::string &values : matrix.values)
+      if (isCheckpoint && values == name)
+        return &matrix;
+  return nullptr;
+}
+
+bool Contents::isOfPattern(const std::string &name) const {
+  for (const Matrix &matrix : matrices)
+    for (const char *part :
+         {bsr_kind_name(BSR_ROW_PTR), bsr_kind_name(BSR_COL_IDX),
+          bsr_kind_name(BSR_SLOT), everTensor, newestTensor})
+      if (name == matrix.pattern.tensorName(part))
+        return true;
+  return false;
+}
+
+std::string Contents::dense(const std::string &name) const {
+  Tensor tensor = file.read(name);
+  const Matrix *matrix = findValues(name);
+  if (!matrix)
+    return std::string(tensor.data);
+  int64_t elementBytes = bsr_type_bytes(tensor.type);
+  std::string dense(
+      size_t(matrix->pattern.rows * matrix->pattern.cols * elementBytes), '\0');
+  forEachPiece(*matrix, elementBytes,
+               [&](int64_t to, int64_t from, int64_t bytes) {
+                 std::memcpy(&dense[size_t(to)], &tensor.data[size_t(from)],
+                             size_t(bytes));
+               });
+  return dense;
+}
+
+void Contents::requireCheckpoint() const {
+  if (!isCheckpoint)
+    fail(BSR_INVALID_CHECKPOINT, "expected ", file.where(),
+         " to be a checkpoint, but got other tensors");
+  if (!texts.count("matrices"))
+    fail(BSR_INVALID_CHECKPOINT, "expected ", file.where(),
+         " to say what its patterns are, but got a checkpoint of an older "
+         "program (resume it and save it again)");
+}
