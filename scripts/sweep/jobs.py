@@ -68,6 +68,19 @@ def steps_done(folder):
         return 0
 
 
+def sections(settings):
+    """Returns settings with dots as sections; but where a section is a list, of
+    groups of weights, those with dots stay: they are for all groups."""
+    nested = {}
+    for key, value in settings.items():
+        section, dot, name = key.partition(".")
+        if dot and not isinstance(settings.get(section), list):
+            nested.setdefault(section, {})[name] = value
+        else:
+            nested[key] = value
+    return nested
+
+
 class Job:
     """A run that is going."""
 
@@ -80,7 +93,7 @@ class Job:
         settings = {**run.options(), "step": str(step), "run": str(folder),
                     "compile.cache": str(compiled)}
         config = folder / "sweep.yaml"  # JSON is YAML
-        config.write_text(json.dumps(settings, indent=0, ensure_ascii=False) + "\n")
+        config.write_text(json.dumps(sections(settings), indent=2, ensure_ascii=False) + "\n")
         command = [train, "--config", config, "--resume" if resume else "--overwrite"]
         if shutil.which("setpriv"):
             command = ["setpriv", "--pdeathsig", "KILL", *command]
