@@ -12,8 +12,8 @@
         claim: beats              # or: no worse
 
 Runs are paired that agree in the seed and in every setting that `better` and
-`than` do not name, so that both saw the same batches. Each combination of the
-settings that they agree in, but for the seed, is a row.
+`than` do not name, so that both saw the same batches. A list of values, and each
+combination of the settings that they agree in but for the seed, makes rows.
 """
 
 import itertools
@@ -46,30 +46,28 @@ class Prediction:
                 expect(key in labels, f"a prediction to be about {', '.join(labels)}", f"'{key}'")
 
     def pairs(self, rows):
-        """Returns the loss of `than` less that of `better` for each seed, by
-        what both agree in; `rows` are (labels, seed, loss)."""
+        """Returns what `better` and `than` agree in, what each is, and the loss of
+        `than` less that of `better` for each seed; `rows` are (labels, seed, loss)."""
         named = {*self.better, *self.than}
 
         def select(part):
+            """Returns losses by seed, by what is named, by what is not."""
             chosen = {}
             for labels, seed, loss in rows:
                 if all(labels[key] in as_list(value)
                        for key, value in {**self.where, **part}.items()):
-                    # A list in `than` makes a row for each of its values.
-                    agreed = tuple((key, value) for key, value in labels.items()
-                                   if key not in named)
-                    other = tuple((key, labels[key]) for key in part
-                                  if isinstance(part[key], list))
-                    chosen.setdefault(agreed, {}).setdefault(other, {})[seed] = loss
+                    agreed = tuple(pair for pair in labels.items() if pair[0] not in named)
+                    mine = tuple((key, labels[key]) for key in part)
+                    chosen.setdefault(agreed, {}).setdefault(mine, {})[seed] = loss
             return chosen
 
         better, than = select(self.better), select(self.than)
         for agreed in than:
-            for other, losses in than[agreed].items():
-                for mine, best in better.get(agreed, {}).items():
-                    differences = [losses[seed] - best[seed] for seed in losses if seed in best]
-                    if differences:
-                        yield agreed, mine, other, differences
+            for (mine, best), (other, worst) in itertools.product(
+                    better.get(agreed, {}).items(), than[agreed].items()):
+                differences = [worst[seed] - best[seed] for seed in worst if seed in best]
+                if differences:
+                    yield agreed, mine, other, differences
 
     def verdict(self, differences):
         """Returns (mean, standard error, verdict)."""
@@ -101,16 +99,20 @@ def rows(grid, groups):
     """Returns the rows of the table of a grid's predictions."""
     losses = [(group.labels, seed, measures["held_out"])
               for group in groups for seed, measures in group.runs]
-    for prediction in read(grid):
-        for agreed, mine, other, differences in prediction.pairs(losses):
-            # What is the same in all rows need not be said.
-            place = [pair for pair in agreed
-                     if len({labels[pair[0]] for labels, _, _ in losses}) > 1]
-            mean, error, verdict = prediction.verdict(differences)
-            wins = sum(difference > 0 for difference in differences)
-            yield [prediction.say, words(itertools.chain(mine, other, place)),
-                   f"{mean:+.4f}" + ("" if math.isnan(error) else f" ± {error:.4f}"),
-                   f"{wins} of {len(differences)}", verdict]
+    found = [(prediction, *pair) for prediction in read(grid) for pair in prediction.pairs(losses)]
+    for prediction, agreed, better, than, differences in found:
+        # Of what two runs agree in, that needs to be said which differs among the
+        # rows of a claim.
+        siblings = [dict(other[1]) for other in found if other[0].say == prediction.say]
+        place = [(key, value) for key, value in agreed
+                 if len({sibling.get(key, value) for sibling in siblings}) > 1]
+        mean, error, verdict = prediction.verdict(differences)
+        wins = sum(difference > 0 for difference in differences)
+        yield [prediction.say, words(better), words(than), words(place),
+               f"{mean:+.4f}" + ("" if math.isnan(error) else f" ± {error:.4f}"),
+               f"{wins} of {len(differences)}", verdict]
 
 
-HEADINGS = ["prediction", "where", "loss gained (nats)", "seeds that agree", "holds"]
+HEADINGS = ["claim", "lower loss", "than", "both", "difference (nats)", "seeds that agree", "holds"]
+# Of these, so many are words.
+WORDS = 4

@@ -8,7 +8,7 @@ import sys
 from types import SimpleNamespace
 
 sys.path.insert(0, sys.argv[1])
-from sweep.results import sequence_flops, training_flops
+from sweep.results import sequence_flops, training_flops, undisturbed
 
 # name, layers, hidden, share stored, FLOPs as printed
 PAPER = [("Mini", 4, 256, 1, "2.617e+09"), ("Small", 4, 512, 1, "1.007e+10"),
@@ -27,6 +27,13 @@ changes = [{"step": 0, "density": 1}, {"step": 7}, {"step": 30, "density": 0.5},
 flops = training_flops(run, {"blocks": 384, "steps": 100}, changes)
 assert flops == 4 * sum(steps * sequence_flops(shape, share)
                         for steps, share in [(30, 1), (10, 0.75), (60, 0.625)]), flops
+
+# Times are those of an undisturbed machine.
+times = [{"step": 0}, {"step_time": 3}, {"step_time": 2, "update_time": 0.5},
+         {"step_time": 9}, {"step_time": 2, "update_time": 0.25}]
+assert undisturbed(times, "step_time") == (2, 4)
+assert undisturbed(times, "update_time") == (0.25, 2)
+assert undisturbed(times, "none") == (0, 0)
 
 # 120 steps of 4 sequences of 16 tokens; 2 layers, 32 wide. The step stores 4 of
 # 16 blocks; of 24,576 elements that leaves these for blocks of 16 or 256.

@@ -11,7 +11,7 @@ with open(sys.argv[1]) as file:
             for row in csv.DictReader(file)}
 with open(sys.argv[2]) as file:
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in file]
-start = next(i for i, line in enumerate(lines) if line and line[0] == "prediction")
+start = next(i for i, line in enumerate(lines) if line and line[0] == "claim")
 found = lines[start + 2:]
 
 expected = []
@@ -27,9 +27,11 @@ for say, better, than, claim in [
         verdict = "no" if mean < -2 * error else "yes"
     else:
         verdict = "undecided" if abs(mean) <= 2 * error else "yes" if mean > 0 else "no"
-    method, block = better if say == "change beats rest" else (None, than[1])
-    where = f"method {method}, block {block}" if method else f"block {block}"
-    expected.append([say, where, f"{mean:+.4f} ± {error:.4f}", f"{(a > 0) + (b > 0)} of 2",
+    row = {"change beats rest": [f"method dynamic, block {better[1]}, density 0.1",
+                                 "method dense, density 1"],
+           "half beats a tenth": ["method gentle, density 0.5, block 16",
+                                  f"method dynamic, density 0.1, block {than[1]}"]}[say]
+    expected.append([say, *row, "", f"{mean:+.4f} ± {error:.4f}", f"{(a > 0) + (b > 0)} of 2",
                      verdict])
 assert not any(math.isnan(value) for value in loss.values())
 assert found == expected, f"expected {expected}, but got {found}"
