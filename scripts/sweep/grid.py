@@ -11,7 +11,7 @@
       mini:
         step: bert_mini.mlir.gz     # a step, its text, or its text compressed
         shape: {layers: 4, hidden: 256, tokens: 128, batch: 8}
-        rate: 1e-3                  # and settings of the model's runs
+        rate.peak: 1e-3             # and settings of the model's runs
     methods:                        # settings with a name, beside dense, static
       rigl: {sparsity.method: rigl} # and dynamic
     runs:                           # each a product: one run for each choice
@@ -23,13 +23,12 @@ A setting is a key of sparse-train, or one of
     block    4 or 4x8: the blocks of every marked weight (16)
     density  the share of the blocks that a step is compiled for (0.1)
     match    which weights are marked (layers\\..*_w$)
-    rate     the largest learning rate at density 1; a run of sparsity s has
-             rate exp(1.969 s^2 + 0.2905 s) (Dietrich et al., equation 3)
 
 What stands further right wins: config, set, model, method, run. `dense` stores
 every block, `static` never updates a pattern, `dynamic` is what the settings
 say. Paths are relative to where sparse-sweep is called.
-`predictions` is in predictions.py.
+`plot: {density: 0.1}` keeps other runs out of the plot; of `predictions`
+predictions.py has the form.
 """
 
 import difflib
@@ -43,10 +42,9 @@ from pathlib import Path
 
 import yaml
 
-SECTIONS = ["output", "config", "set", "models", "methods", "runs", "predictions"]
+SECTIONS = ["output", "config", "set", "models", "methods", "runs", "predictions", "plot"]
 SHAPE = ["layers", "hidden", "tokens", "batch"]
 OWN = {"block": "16", "density": "0.1", "match": r"layers\..*_w$"}
-RATES = ["rate", "rate.peak"]
 STATIC = {"sparsity.method": "static"}
 METHODS = {"dense": STATIC, "static": STATIC, "dynamic": {}}
 # What says how much and which blocks of a matrix are stored: all, of a dense one.
@@ -125,13 +123,13 @@ def flatten(settings, what):
 
 
 def merge(*layers):
-    """Returns settings of which later ones win. Two keys set the rate; groups of
-    weights replace all of their section, and what comes later is for all groups."""
+    """Returns settings of which later ones win. Groups of weights replace all of
+    their section; what comes later is for all groups."""
     merged = {}
     for layer in layers:
-        replaced = [*(RATES if layer.keys() & set(RATES) else []),
-                    *(key for key in merged if "sparsity" in layer and key.startswith("sparsity"))]
-        merged = {key: value for key, value in merged.items() if key not in replaced}
+        if "sparsity" in layer:
+            merged = {key: value for key, value in merged.items()
+                      if not key.startswith("sparsity.")}
         merged.update(layer)
     return merged
 
@@ -141,15 +139,17 @@ def nearest(name, names):
     return f" (the nearest is '{best}')"
 
 
+def matches(labels, settings):
+    """Returns whether labels have the values of settings, or one of a list."""
+    return all(labels[key] in (value if isinstance(value, list) else [value])
+               for key, value in settings.items())
+
+
 class Run:
     """One run: what it is called, and what sparse-train is told."""
 
     def __init__(self, model, method, settings):
         self.model, self.method, self.settings = model, method, settings
-
-    @property
-    def density(self):
-        return float(self.settings["density"])
 
     def block(self):
         return block_shape(self.settings["block"])
@@ -164,12 +164,7 @@ class Run:
 
     def options(self):
         """The settings as sparse-train wants them; the step is the model's."""
-        out = {k: v for k, v in self.settings.items() if k not in OWN and k != "rate"}
-        if "rate" in self.settings:
-            sparsity = 1 - self.density
-            peak = float(self.settings["rate"]) * math.exp(
-                1.969 * sparsity**2 + 0.2905 * sparsity)
-            out.setdefault("rate.peak", f"{peak:.6g}")
+        out = {key: value for key, value in self.settings.items() if key not in OWN}
         rows, cols = self.block()
         mark = (f"--mark=match={self.settings['match']} "
                 f"block={rows}x{cols} density={self.settings['density']}")
@@ -226,7 +221,7 @@ class Grid:
     def __init__(self, path, keys, overrides):
         """`keys` are those of sparse-train, `overrides` settings of all runs."""
         self.path, self.overrides = path, overrides
-        self.keys = [*keys, *OWN, "rate", "sparsity"]
+        self.keys = [*keys, *OWN, "sparsity"]
         grid = read_yaml(path, "grid")
         for section in grid:
             expect(section in SECTIONS,
@@ -254,6 +249,10 @@ class Grid:
                 runs[run.folder()] = run
         self.runs = list(runs.values())
         self.varied = self.find_varied()
+        self.plot = flatten(grid.get("plot", {}), "'plot'")
+        for key in self.plot:
+            expect(key in [*AXES, *self.varied],
+                   f"'plot' to be about {', '.join([*AXES, *self.varied])}", f"'{key}'")
         self.predictions = grid.get("predictions", [])
         expect(isinstance(self.predictions, list), "'predictions' to be a list",
                repr(self.predictions))
@@ -293,6 +292,4 @@ class Grid:
         block_shape(settings["block"])
         expect("steps" in settings, "the runs to have 'steps'", "none")
         number(settings["steps"], "'steps'", 0, kind=int)
-        for key in settings.keys() & set(RATES):
-            number(settings[key], f"'{key}'", 0)
         return Run(model, method, settings)

@@ -11,6 +11,7 @@ from sweep.results import frontier
 WIDTH, HEIGHT, TOP, BOTTOM = 960, 520, 78, 450
 PANELS = [("flops", "training FLOPs (10¹²)", 74, 496), ("time", "training time (s)", 520, 942)]
 ABREAST = 5  # between runs of equal FLOPs
+ASIDE = 24  # of a panel's width at either side, for these
 GREY, GRID, INK = "#666", "#e6e6e6", "#222"
 # Colours that remain apart for the colour-blind (Okabe and Ito).
 COLORS = {"dense": "#222222", "static": "#0072b2", "dynamic": "#d55e00"}
@@ -121,7 +122,7 @@ def place(groups, name, x):
 
 def draw_panel(picture, groups, panel, y, colors, shapes):
     name, label, left, right = panel
-    x = Axis([interval(group, name) for group in groups], left, right)
+    x = Axis([interval(group, name) for group in groups], left + ASIDE, right - ASIDE)
     for value in y.ticks():
         picture.line([(left, y(value)), (right, y(value))], GRID)
     for value in x.ticks():
@@ -140,10 +141,10 @@ def draw_panel(picture, groups, panel, y, colors, shapes):
     picture.line(steps, "#b0b0b0", 2.5, ' stroke-linejoin="round" stroke-dasharray="7 4"')
 
     places = place(groups, name, x)
-    # A thin line joins what differs in the model or the density alone.
+    # A thin line joins what differs in the model alone.
     series = {}
     for group in groups:
-        key = tuple(v for k, v in group.labels.items() if k not in ("model", "density"))
+        key = tuple(value for label, value in group.labels.items() if label != "model")
         series.setdefault(key, []).append(group)
     for members in series.values():
         members = sorted(members, key=lambda group: group.mean(name))
@@ -158,20 +159,29 @@ def draw_panel(picture, groups, panel, y, colors, shapes):
             picture.line([(px - 3, end), (px + 3, end)], color, 1.3)
         picture.marker(px, py, shapes[group.labels["block"]], color)
 
-    # Each cloud of points of a model and a density gets its name once.
+    draw_names(picture, groups, places, y)
+
+
+def draw_names(picture, groups, places, y):
+    """Writes the model and the density under each cloud of points of one; names
+    that would meet go below each other."""
     clouds = {}
     for group in groups:
         dense = group.labels["method"] == "dense"
         words = group.labels["model"] + ("" if dense else f" {float(group.labels['density']):g}")
         clouds.setdefault(words, []).append(group)
-    if len(clouds) > 1:
-        for words, members in clouds.items():
-            lowest = max(members, key=lambda g: y(g.mean("held_out")))
-            middle = sum(places[g] for g in members) / len(members)
-            under = max(map(y, interval(lowest, "held_out"))) + 18
-            for halo in [' stroke="white" stroke-width="3"', ""]:
-                picture.text(middle, min(under, BOTTOM - 4), words, "middle", GREY,
-                             ' font-size="11"' + halo)
+    taken = []
+    for words, members in clouds.items() if len(clouds) > 1 else []:
+        middle = sum(places[group] for group in members) / len(members)
+        under = max(y(interval(group, "held_out")[0]) for group in members) + 16
+        reach = 3.2 * len(words)
+        while any(abs(under - other) < 12 and abs(middle - at) < reach + width
+                  for at, other, width in taken):
+            under += 12
+        under = min(under, BOTTOM - 4)
+        taken.append((middle, under, reach))
+        for halo in [' stroke="white" stroke-width="3"', ""]:
+            picture.text(middle, under, words, "middle", GREY, ' font-size="11"' + halo)
 
 
 def draw_legend(picture, groups, colors, shapes):

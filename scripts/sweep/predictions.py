@@ -20,7 +20,7 @@ import itertools
 import math
 import statistics
 
-from sweep.grid import AXES, expect
+from sweep.grid import AXES, expect, matches
 
 CLAIMS = ["beats", "no worse"]
 KEYS = ["say", "better", "than", "where", "claim"]
@@ -54,8 +54,7 @@ class Prediction:
             """Returns losses by seed, by what is named, by what is not."""
             chosen = {}
             for labels, seed, loss in rows:
-                if all(labels[key] in as_list(value)
-                       for key, value in {**self.where, **part}.items()):
+                if matches(labels, {**self.where, **part}):
                     agreed = tuple(pair for pair in labels.items() if pair[0] not in named)
                     mine = tuple((key, labels[key]) for key in part)
                     chosen.setdefault(agreed, {}).setdefault(mine, {})[seed] = loss
@@ -80,10 +79,6 @@ class Prediction:
         if abs(mean) <= ERRORS * error:
             return mean, error, "undecided"
         return mean, error, "yes" if mean > 0 else "no"
-
-
-def as_list(value):
-    return value if isinstance(value, list) else [value]
 
 
 def words(pairs):

@@ -42,7 +42,8 @@ def training_flops(run, summary, metrics):
            f"of whose matrices {marked:,} elements are marked", f"one of {elements:,} elements")
     changes = [(line["step"], line["density"]) for line in metrics if "density" in line]
     ends = [step for step, _ in changes[1:]] + [summary["steps"]]
-    return sum((end - begin) * shape["batch"]
+    batch = shape["batch"] * int(run.settings.get("accumulate", 1))
+    return sum((end - begin) * batch
                * sequence_flops(shape, 1 - (1 - density) * marked / elements)
                for (begin, density), end in zip(changes, ends))
 

@@ -21,11 +21,12 @@ for name, layers, hidden, share, printed in PAPER:
 # A run whose density falls: 30 steps at 1, 10 at a half, 60 at a quarter, of
 # half of the elements; the others are not marked.
 shape = {"layers": 2, "hidden": 32, "tokens": 16, "batch": 4}
-run = SimpleNamespace(model=SimpleNamespace(name="falling", shape=shape), block=lambda: (4, 8))
+run = SimpleNamespace(model=SimpleNamespace(name="falling", shape=shape), settings={"accumulate": "3"},
+                      block=lambda: (4, 8))
 changes = [{"step": 0, "density": 1}, {"step": 7}, {"step": 30, "density": 0.5},
            {"step": 40, "density": 0.25}]
 flops = training_flops(run, {"blocks": 384, "steps": 100}, changes)
-assert flops == 4 * sum(steps * sequence_flops(shape, share)
+assert flops == 4 * 3 * sum(steps * sequence_flops(shape, share)
                         for steps, share in [(30, 1), (10, 0.75), (60, 0.625)]), flops
 
 # Times are those of an undisturbed machine.
