@@ -59,6 +59,10 @@ for package in ("safetensors", "tensorboard", "wandb"):
     check = f"import importlib.util as u, sys; sys.exit(not u.find_spec('{package}'))"
     if not subprocess.run(["python3", "-c", check]).returncode:
         config.available_features.add(package)
+check = """import importlib.util as u, sys
+sys.exit(not all(map(u.find_spec, ("pip", "setuptools", "wheel"))))"""
+if not subprocess.run(["/usr/bin/python3", "-c", check]).returncode:
+    config.available_features.add("wheel")
 llvm_config.with_environment("PYTHONDONTWRITEBYTECODE", "1")
 for path in ("python", "examples", "test/Python/Inputs", "test/Integration",
              "test/Integration/bert_tiny"):

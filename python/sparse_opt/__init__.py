@@ -11,10 +11,10 @@ it that runs in the same loop. Neither framework is needed for the other.
 
 from sparse_opt._errors import ExportError, StepError
 from sparse_opt._program import Export
-from sparse_opt._runtime import Blocks, Counters, Pattern
+from sparse_opt._runtime import Blocks, Buffer, Counters, Pattern
 from sparse_opt._step import Step, compile
 
 __all__ = [
-    "Blocks", "Counters", "Export", "ExportError", "Pattern", "Step", "StepError",
+    "Blocks", "Buffer", "Counters", "Export", "ExportError", "Pattern", "Step", "StepError",
     "compile",
 ]  # fmt: skip

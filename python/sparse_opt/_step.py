@@ -92,6 +92,7 @@ class Step:
         into it changes the next step. Weights that are stored in blocks have
         the shape `[slots, block_rows, block_cols]`, and bf16 is held in
         `uint16`.
+      buffers: what is known of each argument, by its name.
       patterns: what is known of each pattern, by the name of its weight.
       report: what the compiler made sparse, what it left dense, and why.
     """
@@ -113,11 +114,11 @@ class Step:
         self._step = _runtime.Step(os.fspath(library))
         self._session = _runtime.Session(self._step, seed)
         self._session.initialize()
-        self._buffers: dict[str, Buffer] = {
+        self.buffers: Mapping[str, Buffer] = {
             b.name: b for b in self._step.buffers if b.kind in ("dense", "values")
         }
         self.arrays: Mapping[str, Array] = {
-            name: self._session.array(b) for name, b in self._buffers.items()
+            name: self._session.array(b) for name, b in self.buffers.items()
         }
         self.patterns: Mapping[str, Pattern] = {
             p.name: p for p in self._step.patterns
@@ -127,7 +128,7 @@ class Step:
         ]
         self._inputs = {
             b.name
-            for b in self._buffers.values()
+            for b in self.buffers.values()
             if b.role in ("batch", "") and not b.carried
         }
         self._rate = self._scalar("lr")
@@ -135,7 +136,7 @@ class Step:
         self._steps = 0
         self._base_seed = seed
         self._program: Program = program or NamedArrays(
-            [b.name for b in self._buffers.values() if b.carried]
+            [b.name for b in self.buffers.values() if b.carried]
         )
         self._take_values(pattern)
 
@@ -168,11 +169,11 @@ class Step:
         if not self._steps and (missing := self._inputs - given):
             raise StepError(f"expected an array for '{min(missing)}', but got none")
         rate = self._program.rate() if lr is None else lr
-        if self._rate in self._buffers and rate is not None:
+        if self._rate in self.buffers and rate is not None:
             self.arrays[self._rate][...] = rate
-        if self._seed in self._buffers and (seed is not None or self._seed not in given):
-            value = self._base_seed + self._steps if seed is None else seed
-            self.arrays[self._seed][...] = value & 0x7FFFFFFF
+        if self._seed in self.buffers and (seed is not None or self._seed not in given):
+            number = self._base_seed + self._steps if seed is None else seed
+            self.arrays[self._seed][...] = number & 0x7FFFFFFF
         if scores:
             self._session.run_scores()
         else:
@@ -255,6 +256,18 @@ class Step:
         blocks = self._session.blocks(pattern)
         _blocks.from_dense(pattern, blocks, value, self.arrays[name])
 
+    def write_weight(
+        self, name: str, value: Array, pattern: Literal["largest", "keep"]
+    ) -> None:
+        """Writes a dense array, and chooses anew which of its blocks are stored."""
+        chosen = self.patterns.get(name)
+        if chosen is None or chosen.is_static or pattern == "keep":
+            self.write(name, value)
+            return
+        weight = self._step.buffers[chosen.weight]
+        _require_like(chosen, weight, value)
+        self._session.take_largest(chosen, value, weight.type)
+
     def state_dict(self) -> Any:
         """Returns the state in the form of the exported program.
 
@@ -277,14 +290,14 @@ class Step:
         self._program.store(self.read)
 
     def native_state(self) -> dict[str, Array]:
-        """Returns the state as it is stored, by name.
+        """Returns weights and state as they are stored, by name.
 
         A weight in blocks is three arrays: `<name>.bsr.row_ptr`,
         `<name>.bsr.col_idx` and `<name>.bsr.values`, the blocks row by row.
         """
         state: dict[str, Array] = {}
-        for name, buffer in self._buffers.items():
-            if not buffer.carried:
+        for name, buffer in self.buffers.items():
+            if not _is_kept(buffer):
                 continue
             if buffer.kind != "values":
                 state[name] = self.arrays[name].copy()
@@ -309,8 +322,8 @@ class Step:
                 )
             if not pattern.is_static:
                 self._session.set_blocks(pattern, row_ptr, col_idx, None)
-        for name, buffer in self._buffers.items():
-            if not buffer.carried:
+        for name, buffer in self.buffers.items():
+            if not _is_kept(buffer):
                 continue
             stored = buffer.kind == "values"
             key = f"{name}.bsr.values" if stored else name
@@ -359,28 +372,25 @@ class Step:
                         "expected an export that has values for its weights, but got"
                         f" none for '{pattern.name}': use pattern='random'"
                     )
-                if not pattern.is_static:
-                    weight = self._step.buffers[pattern.weight]
-                    _require_like(pattern, weight, dense)
-                    self._session.take_largest(pattern, dense, weight.type)
+                self.write_weight(pattern.name, dense, "largest")
         for name, value in values.items():
-            if name in self._buffers:
+            if name in self.buffers:
                 self.write(name, value)
 
     def _scalar(self, role: str) -> str:
         """Returns the name of the argument of one element with `role`, or ''."""
-        for name, buffer in self._buffers.items():
+        for name, buffer in self.buffers.items():
             if buffer.role == role and self.arrays[name].size == 1:
                 return name
         return ""
 
     def _buffer(self, name: str) -> Buffer:
-        if name not in self._buffers:
+        if name not in self.buffers:
             raise StepError(
                 f"expected the name of an argument, but got '{name}'; the step has"
-                f" {', '.join(sorted(self._buffers))}"
+                f" {', '.join(sorted(self.buffers))}"
             )
-        return self._buffers[name]
+        return self.buffers[name]
 
     def _pattern(self, name: str) -> Pattern:
         if name not in self.patterns:
@@ -398,6 +408,11 @@ class Step:
         if value.shape != target.shape or value.dtype != target.dtype:
             _require(name, target.shape, target.dtype, value)
         np.copyto(target, value)
+
+
+def _is_kept(buffer: Buffer) -> bool:
+    """Returns whether a buffer is a part of the state: not of one batch."""
+    return buffer.carried or buffer.role in ("param", "buffer")
 
 
 def _require_like(pattern: Pattern, buffer: Buffer, dense: Array) -> None:

@@ -102,7 +102,7 @@ def _init(
             )
         if re.search(pattern, name):
             return rule
-    if role not in ("param", "state", "buffer") or not value.numel():
+    if role in ("batch", "lr", "seed") or not value.numel():
         return None
     first = value.flatten()[0]
     if not bool((value == first).all()):

@@ -26,6 +26,9 @@ from sparse_opt.torch import _decompositions, _optimizer, _private, _random, _so
 
 aten = torch.ops.aten
 
+# The roles of what a step may write.
+_CARRIED = ("param", "state", "buffer", "constant")
+
 TrainStep = Callable[[torch.nn.Module, torch.optim.Optimizer, Any], Any]
 
 
@@ -89,8 +92,10 @@ def _arguments(
     for name, tensors in _optimizer.initial_state(model, optimizer).items():
         for key, value in tensors.items():
             yield Argument(f"optimizer.{name}.{key}", "state", value)
+    saved = model.state_dict()
     for name, buffer in model.named_buffers():
-        yield Argument(name, "buffer", buffer.detach())
+        role = "buffer" if name in saved else "constant"
+        yield Argument(name, role, buffer.detach())
     for name, value in batch_leaves(batch):
         if isinstance(value, torch.Tensor):
             yield Argument(name, "batch", value.detach())
@@ -165,9 +170,10 @@ class _Trace:
         }
         named = {
             role: {a.name: values[a.name] for a in self.arguments if a.role == role}
-            for role in ("param", "buffer")
+            for role in ("param", "buffer", "constant")
         }
-        params, buffers = named["param"], named["buffer"]
+        params = named["param"]
+        buffers = {**named["buffer"], **named["constant"]}
         for name, p in params.items():
             p.requires_grad_(self.trained[name])
         state = self._state(values)
@@ -200,7 +206,7 @@ class _Trace:
         carried = [
             next_values[a.name].detach()
             for a in self.arguments
-            if a.role in ("param", "state", "buffer")
+            if a.role in _CARRIED
         ]
         return [*carried, *outputs]
 
@@ -415,11 +421,12 @@ def _link(
     """
     output = next(n for n in module.graph.nodes if n.op == "output")
     values = list(output.args[0])
-    carried = [a for a in arguments if a.role in ("param", "state", "buffer")]
+    carried = [a for a in arguments if a.role in _CARRIED]
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     node_of = {a.name: n for a, n in zip(arguments, placeholders)}
 
-    kept, results = [], []
+    kept: list[torch.fx.Node] = []
+    results: list[tuple[str, str]] = []
     for argument, value in zip(carried, values):
         if _uncopied(value) is node_of[argument.name]:
             continue

@@ -26,6 +26,7 @@ def table() -> Mapping[Any, Callable[..., Any]]:
         aten.nll_loss_backward.default: _nll_loss_backward,
         aten.var_mean.correction: _var_mean,
         aten.scatter_add.default: _scatter_add,
+        aten.cumsum.default: _cumsum,
     }
 
 
@@ -74,7 +75,7 @@ def _var_mean(
 
 def _scatter_add(
     self: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor
-) -> torch.Tensor:
+) -> Any:
     """A sum over the places that hit each entry (the gradient of `gather`)."""
     dim = dim % self.dim() if self.dim() else 0
     lengths = [n for d, n in enumerate(self.shape) if d != dim]
@@ -90,3 +91,19 @@ def _scatter_add(
     # A single place needs no sum.
     added = added.squeeze(dim) if index.shape[dim] == 1 else added.sum(dim)
     return self + added
+
+
+def _cumsum(
+    x: torch.Tensor, dim: int, *, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """Sums over what is not behind each place."""
+    if dtype is None:
+        dtype = x.dtype if x.dtype.is_floating_point else torch.int64
+    if not x.dim():
+        return x.to(dtype)
+    dim = dim % x.dim()
+    places = torch.arange(x.shape[dim])
+    shape = [1] * (x.dim() + 1)
+    shape[dim] = shape[dim + 1] = x.shape[dim]
+    before = (places.unsqueeze(1) <= places).view(shape)
+    return torch.where(before, x.to(dtype).unsqueeze(dim + 1), 0).sum(dim)

@@ -79,7 +79,9 @@ def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> S
         recorded: Mapping[Any, Mapping[str, Any]] = optimizer.state
     else:
         with _unchanged(optimizer), _without_updates(optimizer) as is_own:
-            state = defaultdict(dict if is_own else _FirstValues)
+            state: defaultdict[Any, Any] = defaultdict(
+                dict if is_own else _FirstValues
+            )
             optimizer.state = state
             for group in optimizer.param_groups:
                 for p in group["params"]:

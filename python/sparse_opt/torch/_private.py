@@ -69,12 +69,12 @@ def compiling() -> Iterator[None]:
     before = torch.compiler._is_compiling_flag
     update = torch_adafactor._single_tensor_adafactor
     torch.compiler._is_compiling_flag = True
-    torch_adafactor._single_tensor_adafactor = _adafactor.update
+    setattr(torch_adafactor, "_single_tensor_adafactor", _adafactor.update)
     try:
         yield
     finally:
         torch.compiler._is_compiling_flag = before
-        torch_adafactor._single_tensor_adafactor = update
+        setattr(torch_adafactor, "_single_tensor_adafactor", update)
 
 
 def visible_buffer_writes() -> contextlib.AbstractContextManager[Any]:

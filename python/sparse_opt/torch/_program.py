@@ -63,8 +63,10 @@ class TorchProgram:
                 )
 
     def values(self) -> Iterable[tuple[str, Array]]:
-        tensors = {**dict(self._model.named_parameters())}
-        tensors.update(self._model.named_buffers())
+        tensors: dict[str, torch.Tensor] = {
+            **dict(self._model.named_parameters()),
+            **dict(self._model.named_buffers()),
+        }
         for name, state in _optimizer.initial_state(
             self._model, self._optimizer
         ).items():

@@ -192,6 +192,15 @@ words = [
 ]
 words[1]["tags"][0, :3] = -100
 
+
+class Sums(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cumsum(1).tanh()
+
+
+# CHECK: sums: equal
+compare("sums", mlp(Sums()), lambda p: optim.SGD(p, lr=0.1), data)
+
 # CHECK: tied: equal
 compare("tied", Tagger(), lambda p: optim.AdamW(p, lr=0.01), words, tag_step)
 
