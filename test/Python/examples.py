@@ -17,6 +17,13 @@
 # RUN: %python %src_root/examples/generate.py --accumulate --batch 1 --output-dir %t tiny
 # RUN: cmp %t/bert_tiny_accumulate.mlir.gz %src_root/test/Integration/Inputs/bert_tiny_accumulate.mlir.gz
 
+# RUN: %python %src_root/test/Integration/Inputs/export-optimizers.py %t
+# RUN: cmp %t/adamw.mlir.gz %src_root/test/Integration/Inputs/optimizers/adamw.mlir.gz
+# RUN: cmp %t/clipped.mlir.gz %src_root/test/Integration/Inputs/optimizers/clipped.mlir.gz
+# RUN: cmp %t/lamb.mlir.gz %src_root/test/Integration/Inputs/optimizers/lamb.mlir.gz
+# RUN: cmp %t/scaled.mlir.gz %src_root/test/Integration/Inputs/optimizers/scaled.mlir.gz
+# RUN: cmp %t/scaled-all.mlir.gz %src_root/test/Integration/Inputs/optimizers/scaled-all.mlir.gz
+
 # RUN: not %python %src_root/examples/generate.py --output-dir %t huge 2>&1 \
 # RUN:   | FileCheck %s
 # CHECK: expected a size of tiny, mini, base, base-all, base-encoder, base-bf16, w32, w64, w128, but got 'huge'
