@@ -55,7 +55,7 @@ sys.exit(not all(f.fnmatch(m.version(p).split("+")[0], v) for p, v in %r))""" % 
 for extra in ("jax", "torch", "huggingface"):
     if has_extra(extra):
         config.available_features.add(extra)
-for package in ("safetensors", "tensorboard", "wandb"):
+for package in ("numpy", "safetensors", "tensorboard", "wandb"):
     check = f"import importlib.util as u, sys; sys.exit(not u.find_spec('{package}'))"
     if not subprocess.run(["python3", "-c", check]).returncode:
         config.available_features.add(package)

@@ -142,6 +142,7 @@ void Batcher::fillTrain(int64_t step, int64_t micro) {
     uint64_t begin = stepRandom.below(train.size() - length + 1);
     fillSequence(row, train, begin, stepRandom);
   }
+  requirePredictions("training", step);
 }
 
 void Batcher::fillHeldOut(int64_t index, int64_t count) {
@@ -153,6 +154,15 @@ void Batcher::fillHeldOut(int64_t index, int64_t count) {
                  last * sequence / std::max<int64_t>(1, count * batch - 1),
                  random);
   }
+  requirePredictions("held-out", index);
+}
+
+/// Fails if no token of the batch counts: its loss would be 0 / 0.
+void Batcher::requirePredictions(const char *part, int64_t index) const {
+  if (std::none_of(weights, weights + batch * predictions,
+                   [](float weight) { return weight != 0; }))
+    fail("expected a token to predict in ", part, " batch ", index,
+         ", but got special tokens only");
 }
 
 /// Makes a pair of sentences of the text from `begin` on.

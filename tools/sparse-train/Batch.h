@@ -56,6 +56,7 @@ public:
   int64_t tokensPerBatch() const { return batch * length; }
 
 private:
+  void requirePredictions(const char *part, int64_t index) const;
   void fillSequence(int64_t row, const Tokens::Part &part, uint64_t begin,
                     Random &random);
   void fillPair(int64_t row, const Tokens::Part &part, uint64_t begin,

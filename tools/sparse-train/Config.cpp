@@ -102,15 +102,25 @@ static void readConfigFile(Config &config, const std::string &path) {
   if (!root.IsMap() && !root.IsNull())
     fail("expected ", what, " to map keys to values, but got '",
          YAML::Dump(root), "'");
+  std::set<std::string> seen;
+  auto requireOnce = [&](const std::string &name) {
+    if (!seen.insert(name).second)
+      fail("expected ", what, " to have each key once, but got '", name,
+           "' twice");
+  };
   for (const auto &entry : root) {
     std::string name = entry.first.Scalar();
+    requireOnce(name);
     if (name == "sparsity")
       readSparsity(config.sparsity, entry.second);
     else if (!entry.second.IsMap())
       set(config, name, entry.second);
     else
-      for (const auto &inner : entry.second)
-        set(config, name + "." + inner.first.Scalar(), inner.second);
+      for (const auto &inner : entry.second) {
+        std::string key = name + "." + inner.first.Scalar();
+        requireOnce(key);
+        set(config, key, inner.second);
+      }
   }
 }
 

@@ -24,9 +24,23 @@ namespace fs = std::filesystem;
 static constexpr size_t maxDocument = 1 << 18;
 static constexpr size_t maxSample = 2 << 20;
 
+/// The most bytes of a line to learn from: SentencePiece aborts where a word
+/// has more than 2^16 characters.
+static constexpr size_t maxLine = 1 << 15;
+
 // The special tokens, in the order of SentencePiece's flags below.
 static constexpr uint32_t mask = 4;
 static constexpr uint32_t firstOrdinary = 5;
+
+/// The largest place up to `most` where a character begins in `text`, which is
+/// longer than `most`.
+static size_t cutPlace(std::string_view text, size_t most) {
+  size_t place = most;
+  // Bytes that go on with a character; there are at most three in UTF-8.
+  while (place > most - 4 && (text[place] & 0xc0) == 0x80)
+    --place;
+  return place;
+}
 
 namespace {
 /// The lines of documents, for SentencePiece to learn from.
@@ -46,8 +60,11 @@ public:
       const std::string &text = *documents[index];
       while (begin < text.size()) {
         size_t end = std::min(text.find('\n', begin), text.size());
+        bool isLong = end - begin > maxLine;
+        if (isLong)
+          end = begin + cutPlace(std::string_view(text).substr(begin), maxLine);
         line.assign(text, begin, end - begin);
-        begin = end + 1;
+        begin = end + !isLong;
         if (!line.empty())
           return;
       }
@@ -95,8 +112,7 @@ static void addDocuments(std::string_view text,
     if (end > maxDocument) {
       end = text.rfind('\n', maxDocument - 1) + 1;
       if (end == 0)
-        for (end = maxDocument; (text[end] & 0xc0) == 0x80;)
-          --end;
+        end = cutPlace(text, maxDocument);
     }
     documents.emplace_back(text.substr(0, end));
     text.remove_prefix(end);

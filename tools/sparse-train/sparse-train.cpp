@@ -37,7 +37,9 @@ static constexpr char usage[] =
     "The second learns a vocabulary of N tokens (4096) on the TEXT, files and\n"
     "folders, and writes it encoded, a SHARE (0.05) of the documents held "
     "out.\n"
-    "From folders it takes the files whose names end in an ENDING.\n"
+    "From folders it takes the files whose names end in an ENDING. Bytes that "
+    "are no\n"
+    "UTF-8 become U+FFFD.\n"
     "\n"
     "Keys of the configuration:\n";
 

@@ -8,6 +8,7 @@
     set PLACE VALUE   another byte, or another 32-bit number of the header
     sign PLACE VALUE  the same with a right checksum
     split COUNT       COUNT tokens to train on; if negative, -COUNT held out
+    fill PART TOKEN   every token to train on (0), or held out (1), is TOKEN
     widen             tokens of 4 bytes
     vocabulary SIZE   another number of ids
     old               version 1, which says nothing of words
@@ -40,6 +41,9 @@ elif change in ("set", "sign"):
 elif change == "split":
     total = train + held_out
     struct.pack_into("<QQ", data, 40, numbers[0] % total, total - numbers[0] % total)
+elif change == "fill":
+    begin, end = ((0, train), (train, train + held_out))[numbers[0]]
+    data[HEAD + 2 * begin:HEAD + 2 * end] = struct.pack("<H", numbers[1]) * (end - begin)
 elif change == "widen":
     tokens = struct.unpack_from(f"<{train + held_out}H", data, HEAD)
     data[HEAD:] = struct.pack(f"<{len(tokens)}I", *tokens) + words
