@@ -8,6 +8,9 @@
 
 using namespace bsr;
 
+/// The most elements of a matrix.
+static constexpr int64_t mostElements = int64_t(1) << 36;
+
 bsr_pattern_view Matrix::view() const {
   return {blocks(), rowPtr().data(), colIdx().data(), slot().data(),
           nullptr,  nullptr,         nullptr};
@@ -65,6 +68,8 @@ void Contents::readMatrix(const JsonObject &entry) {
     first = numbers[0], second = numbers[1];
   };
   readPair("shape", pattern.rows, pattern.cols);
+  if (pattern.rows > mostElements / pattern.cols)
+    entry.refuse("shape", "of a matrix that memory can hold");
   readPair("block", pattern.blockRows, pattern.blockCols);
   if (pattern.rows % pattern.blockRows || pattern.cols % pattern.blockCols)
     entry.refuse("block", "of a size that divides the matrix");
@@ -141,6 +146,12 @@ void Contents::requireCheckpoint() const {
   if (!isCheckpoint)
     fail(BSR_INVALID_CHECKPOINT, "expected ", file.where(),
          " to be a checkpoint, but got other tensors");
+  JsonObject metadata = file.metadata();
+  if (metadata.text("version") != "1")
+    metadata.refuse("version", "\"1\"");
+  for (const char *key : {"seed", "steps", "pattern_updates", "blocks_pruned",
+                          "blocks_regrown", "metadata"})
+    (void)metadata.text(key);
   if (!texts.count("matrices"))
     fail(BSR_INVALID_CHECKPOINT, "expected ", file.where(),
          " to say what its patterns are, but got a checkpoint of an older "
