@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// A compiled step written by hand that learns nothing: it copies its batch to its
-// state, so that checkpoints show batches. With PAIRS these are pairs of sentences;
-// PAIRS is what it calls the label.
+// A compiled step written by hand that learns nothing: it copies its batch to
+// its state, so that checkpoints show batches. With PAIRS these are pairs of
+// sentences; PAIRS is what it calls the label.
 
 #include <stdint.h>
 #include <string.h>
