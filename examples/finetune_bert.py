@@ -20,7 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import BertWordPieceTokenizer
+from tokenizers import (
+    Tokenizer,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -42,8 +49,16 @@ def lines_of(files: list[Path]) -> list[str]:
 
 
 def small_tokenizer(lines: list[str]) -> Any:
-    tokenizer = BertWordPieceTokenizer()
-    tokenizer.train_from_iterator(lines, vocab_size=1000, show_progress=False)
+    """Returns a WordPiece tokenizer of these lines."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=1000, special_tokens=special, show_progress=False
+    )
+    tokenizer.train_from_iterator(lines, trainer)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]"
     )

@@ -128,6 +128,8 @@ def t5() -> tuple[nn.Module, Any, str]:
             num_heads=2,
             dropout_rate=0.0,
             use_cache=False,
+            pad_token_id=0,
+            decoder_start_token_id=0,
         )
     )
     ids = torch.randint(1, VOCABULARY, (2, 16))

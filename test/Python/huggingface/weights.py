@@ -20,6 +20,7 @@ from transformers import (
 
 import sparse_opt
 import sparse_opt.torch
+from refusals import refuse
 from sparse_opt import huggingface
 
 folder = Path(sys.argv[1])
@@ -133,15 +134,6 @@ equal = torch.equal(
     model.bert.state_dict()[name],
 )
 print(f"old: missing {loaded.missing} unexpected {loaded.unexpected}, equal {equal}")
-
-
-def refuse(action, *arguments):
-    try:
-        action(*arguments)
-        print("accepted")
-    except sparse_opt.StepError as error:
-        print(error)
-
 
 # CHECK: expected a model.safetensors at '{{.*}}none', but got none: save the model with safe_serialization
 refuse(huggingface.load, steps["bert"], folder / "none")

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 
 import sparse_opt
+from refusals import refuse
 
 TEXT = """
 !m = tensor<16x16xf32>
@@ -46,15 +47,6 @@ func.func @step(%w: !m {bsr.name = "w", bsr.role = "param", bsr.result = 0 : i64
 }
 """
 MARKS = ["match=^w$ block=4x4 density=0.5"]
-
-
-def refuse(action, *arguments, **options):
-    try:
-        action(*arguments, **options)
-        print("accepted")
-    except sparse_opt.StepError as error:
-        print(error)
-
 
 rng = np.random.default_rng(0)
 w = rng.normal(size=(16, 16)).astype(np.float32)

@@ -10,16 +10,8 @@ import torch
 from torch import nn
 
 import sparse_opt
+from refusals import refuse
 from sparse_opt.torch import export
-
-
-def refuse(action, *arguments, **options):
-    try:
-        action(*arguments, **options)
-        print("accepted")
-    except (sparse_opt.ExportError, sparse_opt.StepError) as error:
-        print(error)
-
 
 def step_of(loss_of):
     def step(model, optimizer, batch):

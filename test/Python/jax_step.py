@@ -11,6 +11,7 @@ import optax
 
 import sparse_opt
 import sparse_opt.jax
+from refusals import refuse
 
 optimizer = optax.adamw(1e-2)
 
@@ -26,15 +27,6 @@ def step(state, batch, key, scale):
     updates, opt = optimizer.update(gradient, state["opt"], state["params"])
     params = optax.apply_updates(state["params"], updates)
     return {"params": params, "opt": opt}, value, {"norm": optax.global_norm(gradient)}
-
-
-def refuse(action, *arguments):
-    try:
-        action(*arguments)
-        print("accepted")
-    except sparse_opt.StepError as error:
-        print(error)
-
 
 key = jax.random.PRNGKey(0)
 params = {

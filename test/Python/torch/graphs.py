@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The table of graphs: rows of PyTorch that need nothing of Hugging Face.
+
+# RUN: %src_root/scripts/graphs --framework torch --filter 'MLP (AdamW|LAMB) f32' | FileCheck %s
+
+# CHECK: | torch | MLP | AdamW | f32 | 2 | 5 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[5-9]|10}} |
+# CHECK-NEXT: | torch | MLP | LAMB | f32 | 2 | 5 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[5-9]|10}} |
