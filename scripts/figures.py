@@ -24,17 +24,33 @@ def smooth(points, span=10):
             for i, (x, _) in enumerate(points)]
 
 
-class Panel:
+class Drawing:
+    """Parts of an SVG, placed in pixels."""
+
+    def __init__(self):
+        self.parts = []
+
+    def text(self, x, y, text, anchor="start", color=GREY, extra=""):
+        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
+                          f'fill="{color}"{extra}>{escape(text)}</text>')
+
+    def line(self, points, color, width=1.0, extra=""):
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" '
+                          f'stroke-width="{width}"{extra}/>')
+
+
+class Panel(Drawing):
     """A pair of axes, the steps of a run and a measure, and what is drawn between.
 
     It spans `horizontal` and `vertical`, in pixels.
     """
 
     def __init__(self, horizontal, vertical, steps, low, high):
+        super().__init__()
         self.left, self.right = horizontal
         self.top, self.bottom = vertical
         self.steps, self.low, self.high = steps, low, high
-        self.parts = []
 
     def x(self, step):
         return self.left + (self.right - self.left) * step / self.steps
@@ -43,14 +59,8 @@ class Panel:
         share = (value - self.low) / (self.high - self.low)
         return self.bottom - (self.bottom - self.top) * share
 
-    def text(self, x, y, text, anchor="start", color=GREY, extra=""):
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
-                          f'fill="{color}"{extra}>{escape(text)}</text>')
-
     def line(self, points, color, width=1.0, extra=""):
-        path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in points)
-        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" '
-                          f'stroke-width="{width}"{extra}/>')
+        super().line([(self.x(x), self.y(y)) for x, y in points], color, width, extra)
 
     def dots(self, points, color):
         self.parts += [f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="3" fill="{color}"/>'

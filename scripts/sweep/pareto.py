@@ -3,8 +3,8 @@
 # Draws the groups of a sweep: loss against FLOPs and against time.
 
 import math
-from xml.sax.saxutils import escape
 
+from figures import GREY, Drawing, svg, ticks
 from sweep.results import frontier
 
 # In pixels: two panels side by side over one vertical axis, a legend above.
@@ -12,7 +12,7 @@ WIDTH, HEIGHT, TOP, BOTTOM = 960, 520, 78, 450
 PANELS = [("flops", "training FLOPs (10¹²)", 74, 496), ("time", "training time (s)", 520, 942)]
 ABREAST = 5  # between runs of equal FLOPs
 ASIDE = 24  # of a panel's width at either side, for these
-GREY, GRID, INK = "#666", "#e6e6e6", "#222"
+GRID, INK = "#e6e6e6", "#222"
 # Colours that remain apart for the colour-blind (Okabe and Ito).
 COLORS = {"dense": "#222222", "static": "#0072b2", "dynamic": "#d55e00"}
 MORE_COLORS = ["#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
@@ -29,17 +29,13 @@ SHAPES = {
 
 def log_ticks(low, high):
     """Returns round numbers on a logarithmic axis, about four or more."""
-    ticks = []
     for digits in ([1], [1, 3], [1, 2, 5], [1, 1.5, 2, 3, 4, 5, 7]):
-        ticks = [d * 10.0**e for e in range(math.floor(math.log10(low)),
+        found = [d * 10.0**e for e in range(math.floor(math.log10(low)),
                                             math.ceil(math.log10(high)) + 1)
                  for d in digits if low <= d * 10.0**e <= high]
-        if len(ticks) >= 4:
-            return ticks
-    # Less than a factor of about three: steps that are even.
-    unit = 10 ** math.floor(math.log10((high - low) / 4))
-    step = next(unit * m for m in (1, 2, 5, 10) if (high - low) / (unit * m) <= 6)
-    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+        if len(found) >= 4:
+            return found
+    return ticks(low, high, 4)  # less than a factor of about three: even steps
 
 
 def span(intervals):
@@ -64,19 +60,7 @@ class Axis:
         return log_ticks(self.low, self.high)
 
 
-class Picture:
-    def __init__(self):
-        self.parts = []
-
-    def text(self, x, y, text, anchor="start", color=GREY, extra=""):
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
-                          f'fill="{color}"{extra}>{escape(text)}</text>')
-
-    def line(self, points, color, width=1.0, extra=""):
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        self.parts.append(f'<polyline points="{path}" fill="none" stroke="{color}" '
-                          f'stroke-width="{width}"{extra}/>')
-
+class Picture(Drawing):
     def marker(self, x, y, shape, color, size=5.0):
         style = f'fill="{color}" stroke="white" stroke-width="1"'
         if SHAPES[shape] is None:
@@ -220,7 +204,4 @@ def plot(groups):
     middle = (TOP + BOTTOM) / 2
     picture.text(20, middle, "held-out loss (nats per token)", "middle", INK,
                  f' transform="rotate(-90 20 {middle})"')
-    body = "\n".join(picture.parts)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
-            f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="13">\n'
-            f'<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n')
+    return svg(WIDTH, HEIGHT, picture.parts)
