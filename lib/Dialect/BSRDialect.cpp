@@ -306,9 +306,10 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
   if (name == "bsr.kind") {
     auto string = dyn_cast<StringAttr>(attr.getValue());
     if (!string || !isKind(string))
-      return error() << "expected bsr.kind to be row_ptr, col_idx, slot, "
-                        "col_ptr, row_idx, slot_t, output, flag or arena, but got "
-                     << attr.getValue();
+      return error()
+             << "expected bsr.kind to be row_ptr, col_idx, slot, "
+                "col_ptr, row_idx, slot_t, output, flag or arena, but got "
+             << attr.getValue();
     return success();
   }
   return error()
