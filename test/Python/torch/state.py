@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# A compiled step and PyTorch's objects hand the state to each other.
+
+# RUN: %python %s %t.bsr | FileCheck %s
+
+import copy
+import sys
+
+import torch
+from torch import nn
+
+import sparse_opt
+import sparse_opt.torch
+
+
+def train_step(model, optimizer, batch):
+    optimizer.zero_grad()
+    loss = (model(batch) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def close(model, other):
+    pairs = zip(model.state_dict().values(), other.state_dict().values())
+    return all(torch.allclose(x, y, atol=1e-5) for x, y in pairs)
+
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8, bias=False))
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2, 0.1)
+eager = copy.deepcopy(model)
+eager_optimizer = torch.optim.AdamW(eager.parameters(), lr=0.01)
+eager_scheduler = torch.optim.lr_scheduler.StepLR(eager_optimizer, 2, 0.1)
+batch = torch.randn(4, 8)
+for _ in range(2):  # an optimizer that has begun goes on
+    train_step(model, optimizer, batch), train_step(eager, eager_optimizer, batch)
+
+exported = sparse_opt.torch.export(train_step, model, optimizer, batch)
+step = sparse_opt.compile(exported, options=["-O", "1"])
+
+# The scheduler's rate is that of the next step.
+
+# CHECK: scheduled True
+for _ in range(4):
+    step(batch), train_step(eager, eager_optimizer, batch)
+    scheduler.step(), eager_scheduler.step()
+got = step.state_dict()
+print("scheduled", all(torch.allclose(got[k], v, atol=1e-5) for k, v in eager.state_dict().items()))
+
+# The user's own objects are as they were until they are asked for.
+
+# CHECK: before False, stored True, goes on True
+before = close(model, eager)
+step.store()
+stored = close(model, eager)
+train_step(model, optimizer, batch), train_step(eager, eager_optimizer, batch)
+print(f"before {before}, stored {stored}, goes on {close(model, eager)}")
+
+# An array is the step's own memory for PyTorch too.
+
+# CHECK: view True
+torch.from_numpy(step.arrays["0.bias"]).fill_(3.0)
+print("view", bool((step.state_dict()["0.bias"] == 3).all()))
+
+# CHECK: loaded True
+step.load_state_dict(model.state_dict())
+print("loaded", torch.equal(step.state_dict()["2.weight"], model[2].weight))
+
+# A checkpoint repeats sparse training, its patterns included.
+
+marks = ["match=weight$ block=4x4 density=0.5"]
+first = sparse_opt.compile(exported, marks, seed=5, options=["-O", "1"])
+first(batch), first.update_patterns(0.5)
+first.save(sys.argv[1])
+want = [float(first(batch)) for _ in range(3)]
+again = sparse_opt.compile(exported, marks, options=["-O", "1"])
+again.load(sys.argv[1])
+
+# CHECK: repeated True, zeros True
+zeros = float((again.state_dict()["2.weight"] == 0).float().mean())
+print("repeated", want == [float(again(batch)) for _ in range(3)], end=", ")
+print("zeros", zeros >= 0.5)
