@@ -86,9 +86,9 @@ public:
   }
 
 private:
-  /// Calls `visit(k, kept, freed)` for each stored block, `kept` and `freed` of
-  /// which went before it are kept and pruned: it may write at both places, of
-  /// which the next block has the wrong one again.
+  /// Calls `visit(k, kept, freed)` for each stored block, in front of which
+  /// `kept` are kept and `freed` are pruned. It may write at both places: the
+  /// next block has the wrong one again.
   template <typename Visit>
   void forEachBlock(Visit visit) const {
     scratch.pruned[pruned] = -1;
