@@ -61,7 +61,8 @@ PatternUpdates::PatternUpdates(const std::vector<SparsityGroup> &groups,
     const SparsityGroup &group = groups[i];
     std::string name = groupName(groups, i);
     if (!members[i] && !group.match.empty())
-      fail("expected configuration key '", name, ".match' to match one of ",
+      fail("expected configuration key '", name,
+           ".match' to be the first that matches one of ",
            names.empty() ? "no weights" : names, ", but got '", group.match,
            "'");
     double length = endOf(group) - double(group.begin);

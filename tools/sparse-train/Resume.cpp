@@ -65,7 +65,10 @@ static std::vector<std::string> findChanges(const Session &session,
   if (!values.is_object())
     return changes;
   for (const auto &[key, value] : decidingValues(Config()))
-    values.emplace(key, value);
+    if (now["configuration"].contains(key)) // not where there are groups
+      values.emplace(key, value);
+  for (auto &[key, value] : now["configuration"].items())
+    values.emplace(key, nullptr);
   for (auto &[key, value] : values.items()) {
     auto found = now["configuration"].find(key);
     bool isKnown = found != now["configuration"].end();
