@@ -81,10 +81,10 @@ static void dispatch(bsr_norm norm, bsr_type type, Body body) {
        pattern.name, "', but got NaN");
 }
 
-void bsr::checkNorm(const Pattern &pattern, bsr_norm norm) {
-  if (unsigned(norm) > BSR_MEAN)
+void bsr::checkNorm(const Pattern &pattern, int32_t norm) {
+  if (norm < 0 || norm > BSR_MEAN)
     fail(BSR_INVALID_ARGUMENT, "expected a norm from 0 to ", int(BSR_MEAN),
-         ", but got ", int(norm), " for pattern '", pattern.name, "'");
+         ", but got ", norm, " for pattern '", pattern.name, "'");
 }
 
 void bsr::computeNorms(const Pattern &pattern, bsr_norm norm, bsr_type type,

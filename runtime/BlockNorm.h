@@ -6,11 +6,21 @@
 #define BSR_RUNTIME_BLOCKNORM_H
 
 #include "Pattern.h"
+#include <cstring>
 
 namespace bsr {
 
-/// Fails unless `norm`, asked for blocks of `pattern`, is one.
-void checkNorm(const Pattern &pattern, bsr_norm norm);
+/// The number that a caller gave for an enumerator, which may be none.
+template <typename Enum>
+int32_t numberOf(const Enum &given) {
+  int32_t number;
+  static_assert(sizeof given == sizeof number);
+  std::memcpy(&number, &given, sizeof number);
+  return number;
+}
+
+/// Fails unless `norm`, the number of one for blocks of `pattern`, is one.
+void checkNorm(const Pattern &pattern, int32_t norm);
 
 /// Writes to `norms` a number for each stored block of `weight`, in row order,
 /// that orders as the block's norm; fails if one is NaN. The sum of squares

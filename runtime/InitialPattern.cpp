@@ -64,7 +64,7 @@ void bsr_session::takeLargest(int64_t index, int64_t blocks, bsr_norm norm,
                               bsr_type type, const void *dense) {
   const Pattern &pattern = manifest().patterns[index];
   requireBlocks(pattern, blocks);
-  checkNorm(pattern, norm);
+  checkNorm(pattern, numberOf(norm));
   bsr_type own = manifest().buffers[pattern.weight].type;
   if (type != own)
     fail(BSR_INVALID_ARGUMENT, "expected dense weights of type ",

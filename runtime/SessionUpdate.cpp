@@ -18,10 +18,9 @@ static void checkRule(const bsr_session &session, int64_t index,
   auto refuse = [&](const auto &...parts) {
     fail(BSR_INVALID_ARGUMENT, parts..., " for pattern '", pattern.name, "'");
   };
-  if (unsigned(rule.method) > BSR_GMP)
-    refuse("expected a method from 0 to ", int(BSR_GMP), ", but got ",
-           int(rule.method));
-  checkNorm(pattern, rule.norm);
+  if (int32_t method = numberOf(rule.method); method < 0 || method > BSR_GMP)
+    refuse("expected a method from 0 to ", int(BSR_GMP), ", but got ", method);
+  checkNorm(pattern, numberOf(rule.norm));
   bool drops = rule.method == BSR_SET || rule.method == BSR_RIGL;
   if (drops && !(rule.drop >= 0 && rule.drop <= 1))
     refuse("expected a drop fraction in [0, 1], but got ", rule.drop);
