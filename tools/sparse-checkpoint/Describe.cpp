@@ -7,9 +7,9 @@
 
 using namespace bsr;
 
-/// The most cells of a picture in a row and in a column, and their pixels.
+/// The most cells of a picture in a row and in a column, and its most pixels.
 static constexpr int64_t mostCells = 96;
-static constexpr int64_t cellPixels = 3;
+static constexpr int64_t mostPixels = 3 * mostCells;
 
 /// A line of text, as printf makes it.
 template <typename... Values>
@@ -86,11 +86,16 @@ static std::string escape(const std::string &text) {
   return escaped;
 }
 
-/// One pattern, its upper left corner at the origin, and its size in cells.
-static std::string draw(const Matrix &matrix, int64_t &height, int64_t &width) {
+/// One pattern, its upper left corner at the origin, and its size in pixels.
+static std::string draw(const Matrix &matrix, int64_t &pixelHeight,
+                        int64_t &pixelWidth) {
   const Pattern &pattern = matrix.pattern;
-  height = std::min(pattern.gridRows(), mostCells);
-  width = std::min(pattern.gridCols(), mostCells);
+  int64_t height = std::min(pattern.gridRows(), mostCells);
+  int64_t width = std::min(pattern.gridCols(), mostCells);
+  int64_t cellPixels =
+      std::min<int64_t>(12, mostPixels / std::max(height, width));
+  pixelHeight = height * cellPixels;
+  pixelWidth = width * cellPixels;
   auto cellOf = [&](int64_t row, int64_t col) {
     return size_t(row * height / pattern.gridRows() * width +
                   col * width / pattern.gridCols());
@@ -104,7 +109,7 @@ static std::string draw(const Matrix &matrix, int64_t &height, int64_t &width) {
 
   std::string cells =
       format("<rect width=\"%lld\" height=\"%lld\" fill=\"#eef1f5\"/>\n",
-             (long long)(width * cellPixels), (long long)(height * cellPixels));
+             (long long)pixelWidth, (long long)pixelHeight);
   for (size_t i = 0; i < all.size(); ++i)
     if (stored[i])
       cells += format("<rect x=\"%lld\" y=\"%lld\" width=\"%lld\" "
@@ -130,7 +135,7 @@ std::string bsr::drawPatterns(const Contents &contents,
     for (const Matrix &matrix : contents.matrices)
       chosen.push_back(&matrix);
 
-  constexpr int64_t margin = 16, line = 18, most = 3 * mostCells * cellPixels;
+  constexpr int64_t margin = 16, line = 18, most = 3 * mostPixels;
   std::string panels;
   int64_t x = margin, y = margin, rowHeight = 0, right = 0;
   for (const Matrix *matrix : chosen) {
@@ -143,7 +148,7 @@ std::string bsr::drawPatterns(const Contents &contents,
                size(pattern.blockRows, pattern.blockCols).c_str(),
                (long long)matrix->blocks(), (long long)pattern.allBlocks());
     // Wide enough for the title, too: a letter takes some 6 pixels.
-    int64_t panel = std::max<int64_t>(width * cellPixels, 6 * title.size());
+    int64_t panel = std::max<int64_t>(width, 6 * title.size());
     if (x > margin && x + panel > most) {
       x = margin;
       y += rowHeight;
@@ -156,7 +161,7 @@ std::string bsr::drawPatterns(const Contents &contents,
         cells + "</g>\n</g>\n";
     x += panel + margin;
     right = std::max(right, x);
-    rowHeight = std::max(rowHeight, height * cellPixels + line + margin);
+    rowHeight = std::max(rowHeight, height + line + margin);
   }
   return format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%lld\" "
                 "height=\"%lld\" font-family=\"sans-serif\" font-size=\"11\">\n"
