@@ -74,8 +74,7 @@ def capture(
         _erase_profiling(graph)
         graph = _traced(_functional(graph), arguments)
         bounds = _index_bounds(graph, arguments)
-        graph = _without_generator(graph, arguments)
-        graph = _traced(_functional(graph), arguments, _decompositions.table())
+        graph = _decomposed(graph, arguments)
     graph.graph.eliminate_dead_code()
     graph = _private.merge_equal_nodes(graph)
     results = _link(graph, arguments, trace.num_outputs)
@@ -339,33 +338,32 @@ def _erase_profiling(module: torch.fx.GraphModule) -> None:
     module.recompile()
 
 
-def _without_generator(
+def _decomposed(
     module: torch.fx.GraphModule, arguments: Sequence[Argument]
 ) -> torch.fx.GraphModule:
-    """Replaces random operations by arithmetic on the seed."""
+    """Decomposes operations, random ones into arithmetic on the seed."""
     place = next(i for i, a in enumerate(arguments) if a.role == "seed")
-    known = _random.decompositions(arguments[place].value)
+    random = _random.decompositions(arguments[place].value)
     for node in module.graph.nodes:
-        if _random.is_random(node) and node.target not in known:
+        if _random.is_random(node) and node.target not in random:
             raise ExportError(
                 "expected random numbers from dropout, bernoulli, rand or"
                 f" rand_like, but got '{node.target}'{_source.line_of_node(node)}:"
                 " make them outside of the step and put them into the batch"
             )
-    if not any(_random.is_random(node) for node in module.graph.nodes):
-        return module
 
-    # The replacements need the traced seed, which exists only inside the trace.
+    # Random numbers need the traced seed, which exists only inside the trace.
     traced: dict[Any, Callable[..., Any]] = {}
 
     def run(*tensors: torch.Tensor) -> Any:
         traced.update(_random.decompositions(tensors[place]))
-        return torch.fx.Interpreter(module).run(*tensors)
+        return _functional(module)(*tensors)
 
     def deferred(operation: Any) -> Callable[..., Any]:
         return lambda *args, **options: traced[operation](*args, **options)
 
-    return _traced(run, arguments, {op: deferred(op) for op in known})
+    table = {**_decompositions.table(), **{op: deferred(op) for op in random}}
+    return _traced(run, arguments, table)
 
 
 def _index_bounds(
