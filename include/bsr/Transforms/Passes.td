@@ -53,7 +53,7 @@ def BSRUnroll : Pass<"bsr-unroll"> {
     ```
   }];
   let options = [
-    Option<"maxOperations", "max-operations", "uint64_t", /*default=*/"512",
+    Option<"maxOperations", "max-operations", "uint64_t", /*default=*/"4096",
            "The most linalg operations that a loop becomes">,
   ];
   let statistics = [
