@@ -35,7 +35,7 @@ class Model(typing.NamedTuple):
     tokens: int
     predictions: int
     head: str = "masked"
-    matmul: str = "float32"
+    matmul: str = ""
 
 
 BASE = Model(12, 768, 12, 30522, 8, 128, 20)

@@ -18,7 +18,7 @@ import jax.numpy as jnp  # noqa: E402
 def make_step(model, batch, rate, threads, name):
     config = generate.CONFIGS[name]
     assert (config.layers, config.hidden, config.heads, config.vocabulary, config.batch, config.tokens,
-            config.predictions, config.head, config.matmul.__name__) == tuple(model), f"expected {config}, but got {model}"
+            config.predictions, config.head, config.matmul.__name__ if config.matmul else "") == tuple(model), f"expected {config}, but got {model}"
     key = jax.random.PRNGKey(0)
 
     def init(path, shape):

@@ -71,7 +71,8 @@ class Config:
     tokens: int
     predictions: int
     head: str = "masked"
-    matmul: Any = jnp.float32
+    # The type that matrices are multiplied in, if it is another.
+    matmul: Any = None
 
 
 BASE = Config(12, 768, 12, 30522, 8, 128, 20)
@@ -140,8 +141,10 @@ def layer_norm(x: jax.Array, gain: jax.Array, bias: jax.Array) -> jax.Array:
 
 def product(formula: str, a: jax.Array, b: jax.Array, config: Config) -> jax.Array:
     """Returns the product of two arrays, taken in the type for products."""
-    a, b = a.astype(config.matmul), b.astype(config.matmul)
-    return jnp.einsum(formula, a, b).astype(jnp.float32)
+    if config.matmul is None:
+        return jnp.einsum(formula, a, b)
+    result = jnp.einsum(formula, a.astype(config.matmul), b.astype(config.matmul))
+    return result.astype(a.dtype)
 
 
 def linear(x: jax.Array, p: Params, name: str, config: Config) -> jax.Array:
