@@ -44,6 +44,14 @@ class Argument:
 
 
 @dataclass
+class Bound:
+    """Indices are at least 0 and below `end`, or they are `ignored`."""
+
+    end: int
+    ignored: int | None
+
+
+@dataclass
 class Capture:
     """A step as a graph, with what its arguments and results are."""
 
@@ -51,7 +59,7 @@ class Capture:
     arguments: list[Argument]
     results: list[tuple[str, str]]  # name and role
     returns: Any  # the structure of what the step returned
-    bounds: dict[str, int]  # what the integers of a batch tensor stay below
+    bounds: dict[str, Bound]  # of the integers of a batch tensor
 
 
 def capture(
@@ -368,14 +376,14 @@ def _decomposed(
 
 def _index_bounds(
     module: torch.fx.GraphModule, arguments: Sequence[Argument]
-) -> dict[str, int]:
-    """Returns what the integers of the batch must stay below, by name.
+) -> dict[str, Bound]:
+    """Returns the bounds of the integers of the batch, by name.
 
     A look-up in the compiled step does not check its indices.
     """
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     names = {n: a.name for n, a in zip(placeholders, arguments) if a.role == "batch"}
-    bounds: dict[str, int] = {}
+    bounds: dict[str, Bound] = {}
 
     def source(node: Any) -> str | None:
         while isinstance(node, torch.fx.Node) and node not in names:
@@ -389,15 +397,19 @@ def _index_bounds(
     for node in module.graph.nodes:
         if node.target == aten.embedding.default:
             table, index = node.args[0], node.args[1]
-            bound = table.meta["val"].shape[0]
+            bound = Bound(table.meta["val"].shape[0], None)
         elif node.target == aten.nll_loss_forward.default:
             scores, index = node.args[0], node.args[1]
-            bound = scores.meta["val"].shape[-1]
+            bound = Bound(scores.meta["val"].shape[-1], node.args[4])
         else:
             continue
         name = source(index)
         if name is not None:
-            bounds[name] = min(bound, bounds.get(name, bound))
+            other = bounds.get(name, bound)
+            same = bound.ignored == other.ignored
+            bounds[name] = Bound(
+                min(bound.end, other.end), bound.ignored if same else None
+            )
     return bounds
 
 

@@ -111,11 +111,8 @@ class TorchProgram:
                 continue
             array = to_numpy(leaf) if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
             bound = self._bounds.get(name)
-            if bound is not None and array.size and int(array.max()) >= bound:
-                raise StepError(
-                    f"expected indices below {bound} in '{name}', but got"
-                    f" {int(array.max())}"
-                )
+            if bound is not None:
+                _require_within(bound, name, array)
             if name in self._names:
                 arrays.append((name, array))
         return arrays
@@ -168,6 +165,18 @@ class TorchProgram:
             if name in argument.aliases:
                 return argument.name
         return name
+
+
+def _require_within(bound: _capture.Bound, name: str, array: Array) -> None:
+    """Raises `StepError` if an index is out of bounds: compiled code reads there."""
+    wrong = (array < 0) | (array >= bound.end)
+    if bound.ignored is not None:
+        wrong &= array != bound.ignored
+    if wrong.any():
+        raise StepError(
+            f"expected indices from 0 to {bound.end - 1} in '{name}', but got"
+            f" {int(array[wrong][0])}"
+        )
 
 
 _WHAT = ("parameters and buffers", "modules in training mode", "optimizer options")

@@ -185,8 +185,11 @@ refuse(step, {"ids": torch.zeros(2, 4, dtype=torch.int64), "scale": 2.0})
 # CHECK: expected 'batch.ids' of type int64, but got int32
 refuse(step, {"ids": ids.int(), "scale": 2.0})
 
-# CHECK: expected indices below 8 in 'batch.ids', but got 8
+# CHECK: expected indices from 0 to 7 in 'batch.ids', but got 8
 refuse(step, {"ids": ids + 8, "scale": 2.0})
+
+# CHECK: expected indices from 0 to 7 in 'batch.ids', but got -1
+refuse(step, {"ids": ids - 1, "scale": 2.0})
 
 # CHECK: expected 'batch.scale' to be 2.0, but got 3.0: a value that is no tensor is a constant of the step, export it again
 refuse(step, {"ids": ids, "scale": 3.0})
