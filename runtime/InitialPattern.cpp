@@ -64,7 +64,6 @@ void bsr_session::takeLargest(int64_t index, int64_t blocks, bsr_norm norm,
                               bsr_type type, const void *dense) {
   const Pattern &pattern = manifest().patterns[index];
   requireBlocks(pattern, blocks);
-  checkNorm(pattern, numberOf(norm));
   bsr_type own = manifest().buffers[pattern.weight].type;
   if (type != own)
     fail(BSR_INVALID_ARGUMENT, "expected dense weights of type ",
@@ -104,6 +103,7 @@ bsr_status bsr_session_take_largest(bsr_session *session, int64_t pattern,
     requireArgument(session, "session");
     requireArgument(dense, "dense");
     session->requireDynamic(pattern);
+    checkNorm(session->manifest().patterns[pattern], numberOf(norm));
     session->takeLargest(pattern, blocks, norm, type, dense);
   });
 }
