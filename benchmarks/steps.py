@@ -53,6 +53,7 @@ RATE = 1e-4
 # The module that makes each implementation's step, and its options.
 IMPLEMENTATIONS = {
     "ours": ("steps_ours", {"density": 0.1}),
+    "ours-1x1": ("steps_ours", {"density": 0.1, "block": "1x1"}),
     "ours-dense": ("steps_ours", {"density": 1}),
     "torch": ("steps_torch", {}),
     "torch-compile": ("steps_torch", {"compile": True}),

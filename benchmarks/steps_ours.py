@@ -25,8 +25,8 @@ def load_runtime():
     return library
 
 
-def make_step(model, batch, rate, threads, name, density):
-    """`density` of the encoder's matrices is stored, in blocks of 16x16."""
+def make_step(model, batch, rate, threads, name, density, block="16x16"):
+    """`density` of the encoder's matrices is stored."""
     runtime = load_runtime()
     source = gzip.decompress((harness.ROOT / "examples" / f"bert_{name}.mlir.gz").read_bytes())
 
@@ -37,7 +37,7 @@ def make_step(model, batch, rate, threads, name, density):
     step, session = ctypes.c_void_p(), ctypes.c_void_p()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([harness.find_tool("sparse-compile"), "-", "-o", f"{folder}/step.so",
-                        rf"--mark=match=layers\..*_w$ block=16x16 density={density}"], input=source, check=True)
+                        rf"--mark=match=layers\..*_w$ block={block} density={density}"], input=source, check=True)
         check(runtime.bsr_step_load(f"{folder}/step.so".encode(), ctypes.byref(step)))
     check(runtime.bsr_session_create(step, ctypes.c_uint64(1), ctypes.byref(session)))
     check(runtime.bsr_session_initialize(session))
