@@ -124,22 +124,44 @@ static LogicalResult verifyDensity(function_ref<InFlightDiagnostic()> emitError,
 
 LogicalResult MarkAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                int64_t blockRows, int64_t blockCols,
-                               FloatAttr density, ArrayRef<int32_t>,
-                               ArrayRef<int32_t>, StringAttr) {
+                               FloatAttr density, ArrayRef<MarkDim> dims,
+                               ArrayRef<int32_t>, ArrayRef<int32_t>,
+                               StringAttr) {
   if (blockRows < 1 || blockCols < 1)
     return emitError() << "expected a block of at least 1x1, but got "
                        << blockRows << "x" << blockCols;
+  if (!dims.empty() &&
+      (!llvm::is_sorted(dims) || !llvm::is_contained(dims, MarkDim::Row) ||
+       !llvm::is_contained(dims, MarkDim::Col))) {
+    InFlightDiagnostic error = emitError();
+    error << "expected dims to be stacks, then at least one row, then at least "
+             "one col, but got ";
+    llvm::interleave(
+        dims, [&](MarkDim dim) { error << stringifyMarkDim(dim); },
+        [&] { error << ","; });
+    return error;
+  }
   return verifyDensity(emitError, density.getValueAsDouble());
 }
 
 LogicalResult MarkAttr::verifyFits(function_ref<InFlightDiagnostic()> emitError,
                                    Type type) const {
-  auto matrix = dyn_cast<RankedTensorType>(type);
-  if (!matrix || matrix.getRank() != 2 || !matrix.hasStaticShape() ||
-      !isa<FloatType>(matrix.getElementType()))
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor || tensor.getRank() < 2 || !tensor.hasStaticShape() ||
+      !isa<FloatType>(tensor.getElementType()))
     return emitError() << "expected a float matrix of static shape to mark, "
                           "but got "
                        << type;
+  if (getDims().empty() && tensor.getRank() != 2)
+    return emitError() << "expected dims to say what each dimension of " << type
+                       << " is, as in dims=stack,row,col for matrices stacked "
+                          "along the first, but got none";
+  if (!getDims().empty() &&
+      tensor.getRank() != static_cast<int64_t>(getDims().size()))
+    return emitError() << "expected dims for each of the " << tensor.getRank()
+                       << " dimensions of " << type << ", but got "
+                       << getDims().size();
+  RankedTensorType matrix = getMatrixType(tensor);
   if (matrix.getDimSize(0) % getBlockRows() ||
       matrix.getDimSize(1) % getBlockCols())
     return emitError() << "expected matrix " << matrix.getDimSize(0) << "x"
@@ -156,8 +178,29 @@ LogicalResult MarkAttr::verifyFits(function_ref<InFlightDiagnostic()> emitError,
   return verifyRowView(emitError, pattern, getRowPtr(), getColIdx());
 }
 
+int64_t MarkAttr::getNumDims(MarkDim dim) const {
+  if (getDims().empty())
+    return dim != MarkDim::Stack;
+  return llvm::count(getDims(), dim);
+}
+
+RankedTensorType MarkAttr::getMatrixType(RankedTensorType type) const {
+  ArrayRef<int64_t> shape =
+      type.getShape().drop_front(getNumDims(MarkDim::Stack));
+  int64_t rows = getNumDims(MarkDim::Row);
+  return RankedTensorType::get({llvm::product_of(shape.take_front(rows)),
+                                llvm::product_of(shape.drop_front(rows))},
+                               type.getElementType());
+}
+
+MarkAttr MarkAttr::withDims(ArrayRef<MarkDim> dims, StringAttr weight) const {
+  return get(getContext(), getBlockRows(), getBlockCols(), getDensity(), dims,
+             getRowPtr(), getColIdx(), weight);
+}
+
 PatternType MarkAttr::getPatternType(RankedTensorType type) const {
-  int64_t rows = type.getDimSize(0), cols = type.getDimSize(1);
+  RankedTensorType matrix = getMatrixType(type);
+  int64_t rows = matrix.getDimSize(0), cols = matrix.getDimSize(1);
   int64_t blocks = (rows / getBlockRows()) * (cols / getBlockCols());
   int64_t slots = isStatic()
                       ? getColIdx().size()

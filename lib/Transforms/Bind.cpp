@@ -29,6 +29,12 @@ struct Group {
 static FailureOr<llvm::MapVector<StringAttr, Group>>
 getGroups(func::FuncOp func) {
   llvm::MapVector<StringAttr, Group> groups;
+  for (auto [arg, type] : llvm::enumerate(func.getArgumentTypes()))
+    if (func.getArgAttr(arg, "bsr.mark") &&
+        cast<RankedTensorType>(type).getRank() != 2)
+      return emitError(func.getLoc(), "expected argument #")
+             << arg << " to be a matrix, but got " << type
+             << ": run bsr-unstack before";
   auto getMark = [&](unsigned arg) {
     return func.getArgAttrOfType<MarkAttr>(arg, "bsr.mark");
   };

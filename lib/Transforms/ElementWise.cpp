@@ -133,7 +133,7 @@ void bsr::walkElementWise(Value root, function_ref<void(Value, bool)> visit) {
     auto [value, transposed] = worklist.pop_back_val();
     visit(value, transposed);
     auto op = value.getDefiningOp<linalg::LinalgOp>();
-    if (!op || op.getNumLoops() != 2 || !isElementWise(op))
+    if (!op || !isElementWise(op))
       continue;
     AffineMap map = op.getIndexingMapMatchingResult(cast<OpResult>(value));
     for (OpOperand *operand : op.getDpsInputOperands()) {

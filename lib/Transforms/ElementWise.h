@@ -46,9 +46,9 @@ SmallVector<Value> rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
                                       ValueRange inputs,
                                       ArrayRef<int64_t> shape);
 
-/// Visits the matrices that `root` is an element-wise function of, `root`
-/// first, each once; `transposed` says that it is the matrix's transpose that
-/// `root` depends on entry by entry.
+/// Visits the tensors of its shape that `root` is an element-wise function of,
+/// `root` first, each once; `transposed` says that it is a matrix's transpose
+/// that `root` depends on entry by entry.
 void walkElementWise(Value root,
                      function_ref<void(Value value, bool transposed)> visit);
 

@@ -64,7 +64,7 @@ struct FromSparseTensor : bsr::impl::BSRFromSparseTensorBase<FromSparseTensor> {
     FloatAttr share = b.getF64FloatAttr(density);
     auto mark =
         MarkAttr::get(func.getContext(), block.first, block.second, share, {},
-                      {}, name ? name : b.getStringAttr("w"));
+                      {}, {}, name ? name : b.getStringAttr("w"));
     auto emitError = [&] { return func.emitError(); };
     if (failed(mark.verifyFits(emitError, dense)))
       return failure();

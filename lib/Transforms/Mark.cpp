@@ -76,11 +76,29 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
       return emitError(loc) << "expected option density to be a number, but "
                                "got '"
                             << density << "'";
+    if (failed(readDims(loc)))
+      return failure();
     if (!pattern.empty())
       return readPattern(context);
     return MarkAttr::verify([&] { return emitError(loc); }, blockRows,
                             blockCols, Builder(context).getF64FloatAttr(share),
-                            {}, {}, {});
+                            kinds, {}, {}, {});
+  }
+
+  /// Reads the option `dims`.
+  LogicalResult readDims(Location loc) {
+    kinds.clear();
+    if (dims.empty())
+      return success();
+    for (StringRef name : llvm::split(StringRef(dims), ',')) {
+      std::optional<MarkDim> kind = symbolizeMarkDim(name);
+      if (!kind)
+        return emitError(loc) << "expected option dims to list stack, row or "
+                                 "col for each dimension, but got '"
+                              << dims << "'";
+      kinds.push_back(*kind);
+    }
+    return success();
   }
 
   /// Takes block and density from the pattern file.
@@ -105,7 +123,9 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
     share = static_cast<double>(type.getSlots()) /
             (type.getGridRows() * type.getGridCols());
     file = std::move(*read);
-    return success();
+    return MarkAttr::verify(error, blockRows, blockCols,
+                            Builder(context).getF64FloatAttr(share), kinds, {},
+                            {}, {});
   }
 
   void runOnOperation() override {
@@ -148,18 +168,22 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
       auto error = [&] {
         return emitError(func.getLoc(), "argument ") << name << ": ";
       };
-      if (auto matrix = dyn_cast<ShapedType>(type);
-          file.type && matrix &&
-          matrix.getShape() !=
-              ArrayRef({file.type.getRows(), file.type.getCols()}))
-        return error() << "expected a matrix of " << file.type.getRows() << "x"
-                       << file.type.getCols() << ", as pattern file '"
-                       << pattern << "' says, but got " << type;
-      auto attr = MarkAttr::get(&getContext(), blockRows, blockCols,
-                                Builder(&getContext()).getF64FloatAttr(share),
-                                file.rowPtr, file.colIdx, name);
+      auto get = [&](ArrayRef<int32_t> rowPtr, ArrayRef<int32_t> colIdx) {
+        return MarkAttr::get(&getContext(), blockRows, blockCols,
+                             Builder(&getContext()).getF64FloatAttr(share),
+                             kinds, rowPtr, colIdx, name);
+      };
+      MarkAttr attr = get({}, {});
       if (failed(attr.verifyFits(error, type)))
         return failure();
+      if (file.type) {
+        auto matrix = attr.getMatrixType(cast<RankedTensorType>(type));
+        if (matrix != file.type.getDenseType(matrix.getElementType()))
+          return error() << "expected a matrix of " << file.type.getRows()
+                         << "x" << file.type.getCols() << ", as pattern file '"
+                         << pattern << "' says, but got " << type;
+        attr = get(file.rowPtr, file.colIdx);
+      }
       func.setArgAttr(weight, "bsr.mark", attr);
       ++numWeights;
       for (unsigned moment : getMoments(func, weight)) {
@@ -182,6 +206,8 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
 
   int64_t blockRows = 16, blockCols = 16;
   double share = 0.1;
+  /// What each dimension is; those of a matrix if empty.
+  SmallVector<MarkDim> kinds;
   /// What the pattern file holds, if there is one.
   StaticPattern file;
 };

@@ -69,6 +69,21 @@ func.func private @mark_pattern(tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 4x
 
 // -----
 
+// expected-error @below {{expected dims to be stacks, then at least one row, then at least one col, but got col,row}}
+func.func private @mark_order(tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 0.5, dims = [col, row], weight = "w">})
+
+// -----
+
+// expected-error @below {{argument #0: expected dims for each of the 2 dimensions of 'tensor<8x8xf32>', but got 3}}
+func.func private @mark_dims(tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 0.5, dims = [stack, row, col], weight = "w">})
+
+// -----
+
+// expected-error @below {{argument #0: expected matrix 8x24 to be a multiple of block 4x16: pad it or choose another block}}
+func.func private @mark_product(tensor<8x4x6xf32> {bsr.mark = #bsr.mark<block = 4x16, density = 0.5, dims = [row, col, col], weight = "w">})
+
+// -----
+
 // expected-error @below {{argument #0: expected bsr.mark to be a #bsr.mark, but got 4}}
 func.func private @mark_kind(tensor<8x8xf32> {bsr.mark = 4 : i64})
 

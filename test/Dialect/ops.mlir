@@ -89,6 +89,9 @@ func.func @step(
     %v: tensor<32x32xf32> {bsr.name = "params.v", bsr.role = "param",
         bsr.mark = #bsr.mark<block = 16x16, density = 5.000000e-01, row_ptr = [0, 1, 2], col_idx = [1, 0],
                              weight = "params.v">},
+    %u: tensor<3x32x2x8xf32> {bsr.name = "params.layers", bsr.role = "param",
+        bsr.mark = #bsr.mark<block = 16x16, density = 1.000000e-01, dims = [stack, row, col, col],
+                             weight = "params.layers">},
     %x: tensor<8xf32> {bsr.name = "batch.x", bsr.role = "batch"})
     -> (tensor<32x64xf32> {bsr.name = "params.w"}) {
   return %w : tensor<32x64xf32>

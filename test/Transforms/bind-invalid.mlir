@@ -36,3 +36,11 @@ func.func @caller(%w: tensor<8x8xf32>) {
   call @called(%w) : (tensor<8x8xf32>) -> ()
   return
 }
+
+// -----
+
+// expected-error @below {{expected argument #0 to be a matrix, but got 'tensor<2x8x8xf32>': run bsr-unstack before}}
+func.func @stack(
+    %w: tensor<2x8x8xf32> {bsr.name = "w", bsr.mark = #bsr.mark<block = 4x4, density = 0.5, dims = [stack, row, col], weight = "w">}) {
+  return
+}

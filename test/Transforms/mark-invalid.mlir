@@ -8,7 +8,12 @@ module {
 
 // -----
 
-// expected-error @below {{argument "w": expected a float matrix of static shape to mark, but got 'tensor<8x8x8xf32>'}}
+// expected-error @below {{argument "w": expected a float matrix of static shape to mark, but got 'tensor<8xf32>'}}
+func.func @vector(%w: tensor<8xf32> {bsr.name = "w"}) { return }
+
+// -----
+
+// expected-error @below {{argument "w": expected dims to say what each dimension of 'tensor<8x8x8xf32>' is, as in dims=stack,row,col for matrices stacked along the first, but got none}}
 func.func @rank(%w: tensor<8x8x8xf32> {bsr.name = "w"}) { return }
 
 // -----

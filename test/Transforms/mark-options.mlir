@@ -6,6 +6,10 @@
 // RUN: not sparse-opt %s --bsr-mark="match=w density=0" 2>&1 | FileCheck %s --check-prefix=ZERO
 // RUN: not sparse-opt %s --bsr-mark="match=w density=1.5" 2>&1 | FileCheck %s --check-prefix=MORE
 // RUN: not sparse-opt %s --bsr-mark="match=w density=nan" 2>&1 | FileCheck %s --check-prefix=NAN
+// RUN: not sparse-opt %s --bsr-mark="match=w dims=rows,col" 2>&1 | FileCheck %s --check-prefix=NAME
+// RUN: not sparse-opt %s --bsr-mark="match=w dims=row,stack,col" 2>&1 | FileCheck %s --check-prefix=ORDER
+// RUN: not sparse-opt %s --bsr-mark="match=w dims=stack,row" 2>&1 | FileCheck %s --check-prefix=COLS
+// RUN: not sparse-opt %s --bsr-mark="match=w dims=stack,row,col" 2>&1 | FileCheck %s --check-prefix=COUNT
 
 // NONE: error: expected option match to be a regular expression, but got ''
 // REGEX: error: expected option match to be a regular expression, but got '(': parentheses not balanced
@@ -15,4 +19,8 @@
 // ZERO: error: expected density in (0, 1], but got 0
 // MORE: error: expected density in (0, 1], but got 1.5
 // NAN: error: expected density in (0, 1], but got nan
+// NAME: error: expected option dims to list stack, row or col for each dimension, but got 'rows,col'
+// ORDER: error: expected dims to be stacks, then at least one row, then at least one col, but got row,stack,col
+// COLS: error: expected dims to be stacks, then at least one row, then at least one col, but got stack,row
+// COUNT: error: argument "w": expected dims for each of the 2 dimensions of 'tensor<16x16xf32>', but got 3
 func.func @step(%w: tensor<16x16xf32> {bsr.name = "w"}) { return }

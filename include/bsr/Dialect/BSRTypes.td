@@ -42,6 +42,14 @@ def BSR_PatternType : TypeDef<BSR_Dialect, "Pattern"> {
   }];
 }
 
+def BSR_MarkDim : I32EnumAttr<"MarkDim", "what a dimension of a marked argument is", [
+  I32EnumAttrCase<"Stack", 0, "stack">,
+  I32EnumAttrCase<"Row", 1, "row">,
+  I32EnumAttrCase<"Col", 2, "col">,
+]> {
+  let cppNamespace = "::mlir::bsr";
+}
+
 def BSR_MarkAttr : AttrDef<BSR_Dialect, "Mark"> {
   let mnemonic = "mark";
   let summary = "The block shape and the density or pattern chosen for an argument";
@@ -52,10 +60,21 @@ def BSR_MarkAttr : AttrDef<BSR_Dialect, "Mark"> {
     share of the matrix's blocks that are stored. Which ones is run-time data,
     unless the mark has the row view of a static pattern (`bsr.constant_pattern`).
 
+    `dims` says what the dimensions of an argument are that is no matrix: first
+    those that matrices are stacked along, then those that its matrices have as
+    rows, then those that they have as columns. Each matrix has a pattern of its
+    own (`bsr-unstack`); several dimensions of rows or columns count as one, the
+    product of them.
+
     Example:
 
     ```mlir
     #bsr.mark<block = 16x16, density = 1.000000e-01, weight = "params.w">
+    ```
+
+    ```mlir
+    #bsr.mark<block = 16x16, density = 1.000000e-01, dims = [stack, row, col, col],
+              weight = "params.layers">
     ```
 
     ```mlir
@@ -65,12 +84,14 @@ def BSR_MarkAttr : AttrDef<BSR_Dialect, "Mark"> {
   }];
   let parameters = (ins "int64_t":$blockRows, "int64_t":$blockCols,
                         "FloatAttr":$density,
+                        OptionalArrayRefParameter<"MarkDim">:$dims,
                         OptionalArrayRefParameter<"int32_t">:$rowPtr,
                         OptionalArrayRefParameter<"int32_t">:$colIdx,
                         "StringAttr":$weight);
   let assemblyFormat = [{
     `<` `block` `=` custom<Extents>($blockRows, $blockCols) `,`
     `density` `=` custom<Density>($density) `,`
+    (`dims` `=` `[` $dims^ `]` `,`)?
     (`row_ptr` `=` `[` $rowPtr^ `]` `,` `col_idx` `=` `[` $colIdx `]` `,`)?
     `weight` `=` $weight `>`
   }];
@@ -79,14 +100,25 @@ def BSR_MarkAttr : AttrDef<BSR_Dialect, "Mark"> {
     /// True if the pattern never changes.
     bool isStatic() const { return !getRowPtr().empty(); }
 
-    /// Checks that a matrix of type `type` can be marked: it is a float matrix
-    /// of static shape that the block divides, and a static pattern is one of it.
+    /// Checks that an argument of type `type` can be marked: it is a float tensor
+    /// of static shape that `dims` fit, the block divides its matrices, and a
+    /// static pattern is one of them.
     LogicalResult verifyFits(function_ref<InFlightDiagnostic()> emitError,
                              Type type) const;
 
-    /// The pattern of a matrix of type `type`. A static pattern has a slot for
-    /// each of its blocks; else, of all blocks, `density` are slots, rounded to
-    /// the nearest number and at least one.
+    /// The number of dimensions that are `dim`; of a matrix, none is `stack`.
+    int64_t getNumDims(MarkDim dim) const;
+
+    /// The type of one matrix of a marked argument of type `type`.
+    RankedTensorType getMatrixType(RankedTensorType type) const;
+
+    /// This mark with other `dims`, those of a matrix if empty, for the weight
+    /// `weight`.
+    MarkAttr withDims(ArrayRef<MarkDim> dims, StringAttr weight) const;
+
+    /// The pattern of one matrix of an argument of type `type`. A static pattern
+    /// has a slot for each of its blocks; else, of all blocks, `density` are
+    /// slots, rounded to the nearest number and at least one.
     PatternType getPatternType(RankedTensorType type) const;
   }];
 }

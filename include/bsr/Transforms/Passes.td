@@ -82,6 +82,13 @@ def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
     An expression that matches nothing is an error, as is a match that is no float
     matrix, that the block does not divide, or that is itself a moment.
 
+    A weight of more dimensions is matrices too, if `dims` says what each dimension
+    is: `dims=stack,row,col` are matrices stacked along the first, as `lax.scan` over
+    layers has them, each with a pattern of its own; `dims=row,col,col` is one matrix
+    whose columns are counted by the last two dimensions. Stacks come first, then
+    rows, then columns. The block divides the matrix, which a pattern file has the
+    shape of.
+
     A pattern that never changes is chosen here as well: with `pattern` instead of
     a density, the matched weights store the blocks that a file lists, and compiled
     code holds the list. The file is what `bsr_session_write_pattern` writes; four
@@ -138,6 +145,9 @@ def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
            "pattern file, or 16x16)">,
     Option<"density", "density", "std::string", /*default=*/"\"\"",
            "Share of the blocks that are stored, in (0, 1] (default: 0.1)">,
+    Option<"dims", "dims", "std::string", /*default=*/"\"\"",
+           "What each dimension of a weight is, separated by commas: stack, row or "
+           "col (default: row,col)">,
     Option<"pattern", "pattern", "std::string", /*default=*/"\"\"",
            "File with a pattern that never changes, instead of a density">,
   ];
