@@ -126,9 +126,9 @@ def contraction(p, maps, inits=False, **extents):
     start, init = p.normal(*[extent[l] for l in right]) if inits else (0.0, p.fill([extent[l] for l in right]))
     wide = [a.astype(np.float64) for a in arrays]
     terms = np.prod([extent[l] for l in set(left) - set(right + ",")]) + 1
-    magnitudes = np.einsum(maps, *map(np.abs, wide)) + np.abs(start)
+    magnitudes = np.einsum(maps, *map(np.abs, wide), optimize=True) + np.abs(start)
     result = p.generic(maps, tensors, MULTIPLY_ADD, [init])
-    p.check(result, np.einsum(maps, *wide) + start, (terms + 1) * ROUNDOFF * magnitudes)
+    p.check(result, np.einsum(maps, *wide, optimize=True) + start, (terms + 1) * ROUNDOFF * magnitudes)
 
 
 def contractions(p):
@@ -149,6 +149,11 @@ def contractions(p):
     contraction(p, "mk,kn->mn", inits=True, m=240, k=600, n=37)
     contraction(p, "mk,nk->mn", inits=True, m=50, k=1040, n=45)
     contraction(p, "bmk,nbk->mn", m=77, k=48, n=33)
+    # Packed rows: along rows, along summands, one by one; swept; with transposed columns.
+    contraction(p, "kv,kd->vd", inits=True, k=520, v=7001, d=130)
+    contraction(p, "vk,kd->vd", k=520, v=6500, d=150)
+    contraction(p, "bvk,kd->bvd", b=3, v=2400, k=521, d=130)
+    contraction(p, "vk,dk->vd", inits=True, v=6200, k=1040, d=140)
 
 
 REDUCTIONS = [

@@ -502,26 +502,25 @@ func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
 // A dense product packs what all rows of a work item load again and again: vectors that
 // lie apart in memory, ...
 // CHECK-LABEL: func private @packed
-// CHECK-SAME:    %[[A:[^:]*]]: memref<240x32xf32>, %[[B:[^:]*]]: memref<32x64xf32>, %[[C:[^:]*]]: memref<240x64xf32>)
+// CHECK-SAME:    %[[A:[^:]*]]: memref<960x32xf32>, %[[B:[^:]*]]: memref<32x64xf32>, %[[C:[^:]*]]: memref<960x64xf32>)
 // CHECK:         scf.forall
 // CHECK:           %[[STRIP:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32x16xf32>
-// CHECK:           scf.for
-// CHECK-NEXT:        vector.load %[[B]]{{.*}} vector<16xf32>
+// CHECK:             vector.load %[[B]]{{.*}} vector<16xf32>
 // CHECK-NEXT:        vector.store %{{.*}}, %[[STRIP]]
 // CHECK:           scf.for
 // CHECK-NOT:         vector.load %[[B]]
 // CHECK:             vector.load %[[STRIP]]{{.*}} vector<16xf32>
 // CHECK-COUNT-6:     vector.store %{{.*}}, %[[C]]
-func.func private @packed(%a: tensor<240x32xf32>, %b: tensor<32x64xf32>) -> tensor<240x64xf32> {
-  %zero = arith.constant dense<0.0> : tensor<240x64xf32>
+func.func private @packed(%a: tensor<960x32xf32>, %b: tensor<32x64xf32>) -> tensor<960x64xf32> {
+  %zero = arith.constant dense<0.0> : tensor<960x64xf32>
   %c = linalg.generic {indexing_maps = [#rows, #vectors, #result], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%a, %b : tensor<240x32xf32>, tensor<32x64xf32>) outs(%zero : tensor<240x64xf32>) {
+      ins(%a, %b : tensor<960x32xf32>, tensor<32x64xf32>) outs(%zero : tensor<960x64xf32>) {
   ^bb0(%x: f32, %y: f32, %sum: f32):
     %0 = arith.mulf %x, %y : f32
     %1 = arith.addf %sum, %0 : f32
     linalg.yield %1 : f32
-  } -> tensor<240x64xf32>
-  return %c : tensor<240x64xf32>
+  } -> tensor<960x64xf32>
+  return %c : tensor<960x64xf32>
 }
 
 // ... or columns of which the summands lie side by side, transposed in squares.
@@ -546,6 +545,32 @@ func.func private @transposed(%a: tensor<48x32xf32>, %b: tensor<64x32xf32>) -> t
   return %c : tensor<48x64xf32>
 }
 
+// A large product packs rows too, if a work item reads them for many columns:
+// what a register tile reads lies side by side.
+// CHECK-LABEL: func private @packed_rows
+// CHECK-SAME:    %[[A:[^:]*]]: memref<7680x528xf32>, %[[B:[^:]*]]: memref<528x160xf32>, %[[C:[^:]*]]: memref<7680x160xf32>)
+// CHECK:         scf.forall
+// CHECK:           %[[ROWS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<1x{{[0-9]+}}x256x6xf32>
+// CHECK:           %[[STRIP:.*]] = memref.alloca() {alignment = 64 : i64} : memref<256x16xf32>
+// CHECK-COUNT-6:     vector.load %[[A]]{{.*}} vector<8xf32>
+// CHECK:             vector.store %{{.*}}, %[[ROWS]]{{.*}} vector<6xf32>
+// CHECK:             vector.store %{{.*}}, %[[STRIP]]
+// CHECK-NOT:         memref.load %[[A]]
+// CHECK:             memref.load %[[ROWS]]
+// CHECK:             vector.load %[[STRIP]]{{.*}} vector<16xf32>
+// CHECK-COUNT-6:     vector.store %{{.*}}, %[[C]]
+func.func private @packed_rows(%a: tensor<7680x528xf32>, %b: tensor<528x160xf32>) -> tensor<7680x160xf32> {
+  %zero = arith.constant dense<0.0> : tensor<7680x160xf32>
+  %c = linalg.generic {indexing_maps = [#rows, #vectors, #result], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : tensor<7680x528xf32>, tensor<528x160xf32>) outs(%zero : tensor<7680x160xf32>) {
+  ^bb0(%x: f32, %y: f32, %sum: f32):
+    %0 = arith.mulf %x, %y : f32
+    %1 = arith.addf %sum, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<7680x160xf32>
+  return %c : tensor<7680x160xf32>
+}
+
 // Few rows are not worth it: sums over lanes.
 // CHECK-LABEL: func private @few_rows
 // CHECK-NOT:     memref.alloca
@@ -563,13 +588,16 @@ func.func private @few_rows(%a: tensor<12x32xf32>, %b: tensor<64x32xf32>) -> ten
   return %c : tensor<12x64xf32>
 }
 
-func.func @dense_products(%l: tensor<240x32xf32>, %a: tensor<48x32xf32>, %b: tensor<32x64xf32>, %t: tensor<64x32xf32>, %f: tensor<12x32xf32>)
-    -> (tensor<240x64xf32>, tensor<48x64xf32>, tensor<12x64xf32>) {
-  %d = tensor.empty() : tensor<240x64xf32>
+func.func @dense_products(%l: tensor<960x32xf32>, %a: tensor<48x32xf32>, %b: tensor<32x64xf32>, %t: tensor<64x32xf32>, %f: tensor<12x32xf32>,
+                          %r: tensor<7680x528xf32>, %c: tensor<528x160xf32>)
+    -> (tensor<960x64xf32>, tensor<48x64xf32>, tensor<12x64xf32>, tensor<7680x160xf32>) {
+  %d = tensor.empty() : tensor<960x64xf32>
   %e = tensor.empty() : tensor<48x64xf32>
-  %x = bsr.launch @packed ins(%l, %b : tensor<240x32xf32>, tensor<32x64xf32>) outs(%d : tensor<240x64xf32>) -> tensor<240x64xf32>
+  %x = bsr.launch @packed ins(%l, %b : tensor<960x32xf32>, tensor<32x64xf32>) outs(%d : tensor<960x64xf32>) -> tensor<960x64xf32>
   %y = bsr.launch @transposed ins(%a, %t : tensor<48x32xf32>, tensor<64x32xf32>) outs(%e : tensor<48x64xf32>) -> tensor<48x64xf32>
   %g = tensor.empty() : tensor<12x64xf32>
   %z = bsr.launch @few_rows ins(%f, %t : tensor<12x32xf32>, tensor<64x32xf32>) outs(%g : tensor<12x64xf32>) -> tensor<12x64xf32>
-  return %x, %y, %z : tensor<240x64xf32>, tensor<48x64xf32>, tensor<12x64xf32>
+  %h = tensor.empty() : tensor<7680x160xf32>
+  %w = bsr.launch @packed_rows ins(%r, %c : tensor<7680x528xf32>, tensor<528x160xf32>) outs(%h : tensor<7680x160xf32>) -> tensor<7680x160xf32>
+  return %x, %y, %z, %w : tensor<960x64xf32>, tensor<48x64xf32>, tensor<12x64xf32>, tensor<7680x160xf32>
 }

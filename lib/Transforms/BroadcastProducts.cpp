@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loop nests for products of two dense tensors whose vectors run along the
+// result. The loops around a register tile are those of Goto and van de Geijn,
+// "Anatomy of High-Performance Matrix Multiplication" (2008).
+
+#include "Contractions.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Steps of a reduction that a register tile takes in a row.
+static constexpr int64_t unrollFactor = 4;
+/// Bytes of rows that a work item reads again and again from the second-level
+/// cache: less than half of the 512 KiB that today's have, or all but a quarter
+/// of 256 KiB.
+static constexpr int64_t rowBytes = 12 * cacheBytes;
+/// Columns of register tiles that rows are read for, at least, if it is worth
+/// to pack them first.
+static constexpr int64_t minColumns = 8;
+
+/// What it costs to pack an element, or to gather it where it lies, in elements
+/// that are read from lines side by side.
+static constexpr int64_t packingCost = 4;
+
+namespace {
+/// Emits the loops of one product. A column is a panel of lanes, at a point of
+/// the parallel loops of the operand of the vectors. A work item has a block of
+/// rows and some columns, and takes so many summands at a time that what the
+/// vectors of a column are loaded from stays in the first-level cache while all
+/// rows sweep over it; in between the sums are where they end up.
+class BroadcastProduct {
+public:
+  BroadcastProduct(Emitter &e, const Contraction &c, Value output);
+  void emit();
+
+private:
+  /// The summands that are taken together.
+  struct Chunk {
+    Value from, count;
+    /// True at run time for the first; null if there is one.
+    Value isFirst;
+  };
+  /// The columns of a work item: one point of the leading loops over columns,
+  /// `run` points of the next one, all of the others. Panels of lanes are the
+  /// last loop.
+  struct Columns {
+    SmallVector<int64_t> extents;
+    size_t numLeading;
+    int64_t run;
+
+    ArrayRef<int64_t> getLeading() const {
+      return ArrayRef(extents).take_front(numLeading);
+    }
+    ArrayRef<int64_t> getInner() const {
+      return ArrayRef(extents).drop_front(numLeading + 1);
+    }
+    int64_t getNumRuns() const {
+      return llvm::divideCeil(extents[numLeading], run);
+    }
+    int64_t getNumPerItem() const { return run * llvm::product_of(getInner()); }
+  };
+  /// Rows of a work item: `tiles` from number `low` to before `high`.
+  struct Rows {
+    Tiles tiles;
+    Value low, high;
+    /// [swept, tiles, summands, rows of a tile], or null if rows are read where
+    /// they lie.
+    Value packed;
+  };
+  /// A work item.
+  struct Item {
+    /// The batch loops; columns and rows are 0.
+    SmallVector<Index> at;
+    /// Its point of the leading loops over columns, and the run of the next.
+    SmallVector<Index> leading;
+    Value lowColumn, highColumn;
+    SmallVector<Rows> rows;
+    /// [summands, panel], or null if vectors are read where they lie.
+    Value vectors;
+  };
+  /// How many work items there are, and what they pack.
+  struct Division {
+    /// Blocks of rows.
+    int64_t blocks;
+    Columns columns;
+    bool packsRows, packsVectors;
+  };
+
+  Columns divideColumns(int64_t numPanels, int64_t numParts) const;
+  Division divide(int64_t numPanels, int64_t tileRows, int64_t numTiles);
+  void emitItems(const Tiles &lanes, ArrayRef<Tiles> rows,
+                 const Division &division);
+  void emitChunk(const Item &item, const Columns &parts, const Tiles &lanes,
+                 const Chunk &chunk);
+  void emitTile(ArrayRef<Index> at, const Chunk &chunk, const Rows &rows,
+                ArrayRef<Index> packed, Value vectors);
+  void packVectors(ArrayRef<Index> at, const Chunk &chunk, Value memory);
+  void packRows(ArrayRef<Index> at, const Chunk &chunk, const Rows &rows);
+
+  Value getVectors() const { return c.op->getOperand(c.vectors); }
+  Value getRows() const { return c.op->getOperand(1 - c.vectors); }
+  AffineMap getVectorMap() const { return c.maps[c.vectors]; }
+  AffineMap getRowMap() const { return c.maps[1 - c.vectors]; }
+
+  bool isScattered();
+  Index getNumber(ArrayRef<Index> steps);
+  Index getSwept(ArrayRef<Index> at);
+  SmallVector<Index> getPoint(ArrayRef<Index> at, ArrayRef<Index> steps,
+                              const Chunk &chunk);
+
+  Emitter &e;
+  const Contraction &c;
+  Value output;
+  /// The parallel loops of both operands, and of that of the vectors only.
+  SmallVector<unsigned> batch, columns;
+  /// The reduced loops; a chunk takes `length` steps of the last one, which
+  /// needs more than one chunk if `isChunked`.
+  SmallVector<unsigned> summands;
+  int64_t length;
+  bool isChunked;
+  int64_t numSummands, unroll;
+};
+} // namespace
+
+BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
+                                   Value output)
+    : e(e), c(c), output(output), summands(c.reduced) {
+  for (unsigned dim : c.outer)
+    (c.isIn(1 - c.vectors, dim) ? batch : columns).push_back(dim);
+  int64_t total = c.getSize(summands);
+  int64_t fitting = cacheBytes / (4 * e.registers.panel());
+  isChunked = total > 2 * fitting;
+  if (isChunked) {
+    unsigned longest = summands.front();
+    for (unsigned dim : summands)
+      if (c.ranges[dim] >= c.ranges[longest])
+        longest = dim;
+    if (c.across)
+      longest = *c.across;
+    llvm::erase(summands, longest);
+    summands.push_back(longest);
+  }
+  int64_t extent = c.ranges[summands.back()];
+  unroll = getDivisor(extent, unrollFactor);
+  length = extent;
+  if (isChunked) {
+    length = std::max<int64_t>(1, fitting * extent / total);
+    // Whole vectors, unless there are many other summands.
+    bool isWhole = c.across || (extent % e.registers.lanes == 0 &&
+                                length >= e.registers.lanes);
+    length = llvm::alignTo(length, isWhole ? e.registers.lanes : unroll);
+  }
+  numSummands = length * c.getSize(ArrayRef(summands).drop_back());
+}
+
+/// The number of the summand at `steps` of a chunk.
+Index BroadcastProduct::getNumber(ArrayRef<Index> steps) {
+  Index number = Index::constant(0);
+  for (auto [dim, step] : llvm::zip_equal(summands, steps))
+    number = e.multiplyAdd(
+        number, dim == summands.back() ? length : c.ranges[dim], step);
+  return number;
+}
+
+/// The number of the point `at` of the swept loops.
+Index BroadcastProduct::getSwept(ArrayRef<Index> at) {
+  Index number = Index::constant(0);
+  for (unsigned dim : c.swept)
+    number = e.multiplyAdd(number, c.ranges[dim], at[dim]);
+  return number;
+}
+
+/// The point `at` of the parallel loops, at `steps` of `chunk`.
+SmallVector<Index> BroadcastProduct::getPoint(ArrayRef<Index> at,
+                                              ArrayRef<Index> steps,
+                                              const Chunk &chunk) {
+  SmallVector<Index> point(at);
+  for (auto [dim, step] : llvm::zip_equal(summands, steps))
+    point[dim] = step;
+  Index &last = point[summands.back()];
+  last = e.multiplyAdd(Index::of(chunk.from), 1, last);
+  return point;
+}
+
+/// True if the vectors of a chunk do not lie side by side as they are.
+bool BroadcastProduct::isScattered() {
+  Value buffer = e.getBuffer(getVectors());
+  auto type = cast<RankedTensorType>(getVectors().getType());
+  return !buffer ||
+         (cast<MemRefType>(buffer.getType()).getRank() == type.getRank() &&
+          type.getShape().back() > e.registers.panel());
+}
+
+/// Fills `memory` with the vectors of `chunk` in the column `at`.
+void BroadcastProduct::packVectors(ArrayRef<Index> at, const Chunk &chunk,
+                                   Value memory) {
+  AffineMap map = getVectorMap();
+  int64_t lanes = e.registers.lanes;
+  bool isSquare = c.across && e.width % lanes == 0;
+  auto getPlace = [&](ArrayRef<Index> steps) {
+    SmallVector<Index> place{getNumber(steps), Index::constant(0)};
+    place.back().lanes = e.width > 1;
+    return place;
+  };
+  SmallVector<int64_t> extents = c.getExtents(ArrayRef(summands).drop_back());
+  e.nest(extents, {}, [&](ArrayRef<Index> outer, ValueRange) {
+    e.loop(e.constant(0), chunk.count, isSquare ? lanes : 1, {},
+           [&](Value step, ValueRange) {
+             SmallVector<Index> steps(outer);
+             steps.push_back(Index::of(step));
+             SmallVector<Index> point = getPoint(at, steps, chunk);
+             if (!isSquare) {
+               e.store(e.read(getVectors(), applyMap(map, point)), memory,
+                       getPlace(steps));
+               return SmallVector<Value>();
+             }
+             // Vectors along the reduced loop, one for each column.
+             int64_t width = e.width;
+             e.width = lanes;
+             Index &last = point[summands.back()];
+             last.lanes = true;
+             last.align = lanes;
+             Index first = point[c.lanes].scalar();
+             for (int64_t col = 0; col != width; col += lanes) {
+               SmallVector<Value> columns;
+               for (int64_t i = 0; i != lanes; ++i) {
+                 point[c.lanes] = first.plus(col + i);
+                 columns.push_back(e.read(getVectors(), applyMap(map, point)));
+               }
+               for (auto [i, vector] : llvm::enumerate(e.transpose(columns))) {
+                 steps.back() = Index::of(step).plus(i);
+                 SmallVector<Index> place = getPlace(steps);
+                 place.back().offset = col;
+                 e.store(vector, memory, place);
+               }
+             }
+             e.width = width;
+             return SmallVector<Value>();
+           });
+    return SmallVector<Value>();
+  });
+}
+
+/// Packs `rows` of `chunk`: what a register tile reads, summand by summand,
+/// lies side by side.
+void BroadcastProduct::packRows(ArrayRef<Index> at, const Chunk &chunk,
+                                const Rows &rows) {
+  AffineMap map = getRowMap();
+  unsigned operand = 1 - c.vectors;
+  int64_t lanes = e.registers.lanes, size = rows.tiles.size;
+  Value buffer = e.getBuffer(getRows());
+  bool isCut =
+      buffer && cast<MemRefType>(buffer.getType()).getRank() !=
+                    cast<RankedTensorType>(getRows().getType()).getRank();
+  // Vectors along the rows of a tile, or along summands, or no vectors.
+  bool alongRows = c.row && size > 1 && !isCut && c.isLast(operand, *c.row);
+  bool alongSummands =
+      !alongRows && size <= lanes && c.isLast(operand, summands.back()) &&
+      c.ranges[summands.back()] % lanes == 0 && length % lanes == 0;
+  Type type = getElementTypeOrSelf(getRows().getType());
+  Value numTiles = arith::SubIOp::create(e.b, e.loc, rows.high, rows.low);
+  forPoints(e, c, c.swept, at, [&](ArrayRef<Index> at) {
+    Index swept = getSwept(at);
+    e.loop(e.constant(0), numTiles, 1, {}, [&](Value tile, ValueRange) {
+      Index first = Index::constant(0);
+      if (c.row)
+        first = e.multiplyAdd(
+            e.multiplyAdd(Index::of(rows.low), 1, Index::of(tile)), size,
+            Index::constant(rows.tiles.base));
+      SmallVector<int64_t> extents =
+          c.getExtents(ArrayRef(summands).drop_back());
+      e.nest(extents, {}, [&](ArrayRef<Index> outer, ValueRange) {
+        e.loop(e.constant(0), chunk.count, alongSummands ? lanes : 1, {},
+               [&](Value step, ValueRange) {
+                 SmallVector<Index> steps(outer);
+                 steps.push_back(Index::of(step));
+                 SmallVector<Index> point = getPoint(at, steps, chunk);
+                 auto read = [&](int64_t row) {
+                   if (c.row)
+                     point[*c.row] = first.plus(row);
+                   return e.read(getRows(), applyMap(map, point));
+                 };
+                 auto store = [&](Value value, int64_t step, int64_t row) {
+                   SmallVector<Index> place{swept, Index::of(tile),
+                                            getNumber(steps).plus(step),
+                                            Index::constant(row)};
+                   place.back().lanes = isa<VectorType>(value.getType());
+                   e.store(value, rows.packed, place);
+                 };
+                 if (alongRows) {
+                   e.width = size;
+                   point[*c.row] = first;
+                   point[*c.row].lanes = true;
+                   store(e.broadcast(e.read(getRows(), applyMap(map, point))),
+                         0, 0);
+                 } else if (alongSummands) {
+                   e.width = lanes;
+                   Index &last = point[summands.back()];
+                   last.lanes = lanes > 1;
+                   last.align = lanes;
+                   SmallVector<Value> vectors;
+                   for (int64_t row = 0; row != size; ++row)
+                     vectors.push_back(e.broadcast(read(row)));
+                   vectors.append(lanes - size,
+                                  e.broadcast(arith::ConstantOp::create(
+                                      e.b, e.loc, e.b.getZeroAttr(type))));
+                   SmallVector<Value> columns = e.transpose(vectors);
+                   e.width = size;
+                   for (auto [number, column] : llvm::enumerate(columns)) {
+                     if (size != lanes)
+                       column = vector::ExtractStridedSliceOp::create(
+                           e.b, e.loc, column, 0, size, 1);
+                     store(column, number, 0);
+                   }
+                 } else {
+                   for (int64_t row = 0; row != size; ++row)
+                     store(read(row), 0, row);
+                 }
+                 e.width = 1;
+                 return SmallVector<Value>();
+               });
+        return SmallVector<Value>();
+      });
+      return SmallVector<Value>();
+    });
+  });
+}
+
+/// Adds `chunk` to the sums of a tile of `rows` at `at`; `packed` is its place
+/// there.
+void BroadcastProduct::emitTile(ArrayRef<Index> at, const Chunk &chunk,
+                                const Rows &rows, ArrayRef<Index> packed,
+                                Value vectors) {
+  SmallVector<SmallVector<Index>> points(rows.tiles.size,
+                                         SmallVector<Index>(at));
+  SmallVector<Value> sums;
+  for (auto [number, point] : llvm::enumerate(points)) {
+    if (c.row)
+      point[*c.row] = point[*c.row].plus(number);
+    Value init = e.broadcast(e.read(c.init, c.getPlace(point)));
+    if (chunk.isFirst)
+      init = arith::SelectOp::create(e.b, e.loc, chunk.isFirst, init,
+                                     e.load(output, c.getPlace(point)));
+    sums.push_back(init);
+  }
+  auto addSummand = [&](ArrayRef<Index> steps, MutableArrayRef<Value> sums) {
+    Index summand = getNumber(steps);
+    SmallVector<Index> first = getPoint(at, steps, chunk);
+    for (auto [number, point] : llvm::enumerate(points)) {
+      SmallVector<Index> loops(point);
+      for (unsigned dim : summands)
+        loops[dim] = first[dim];
+      if (vectors && number == 0) {
+        SmallVector<Index> place{summand, Index::constant(0)};
+        place.back().lanes = e.width > 1;
+        e.remember(getVectors(), applyMap(getVectorMap(), loops),
+                   e.load(vectors, place));
+      }
+      if (rows.packed) {
+        SmallVector<Index> place(packed);
+        place.append({summand, Index::constant(number)});
+        e.remember(getRows(), applyMap(getRowMap(), loops),
+                   e.load(rows.packed, place));
+      }
+      sums[number] = e.broadcast(e.evaluate(c.op, loops, sums[number]).front());
+    }
+  };
+  SmallVector<int64_t> extents = c.getExtents(ArrayRef(summands).drop_back());
+  sums = e.nest(extents, sums, [&](ArrayRef<Index> outer, ValueRange carried) {
+    return e.loop(e.constant(0), chunk.count, unroll, carried,
+                  [&](Value iv, ValueRange carried) {
+                    SmallVector<Value> next(carried);
+                    SmallVector<Index> steps(outer);
+                    steps.push_back(Index::of(iv));
+                    for (int64_t i = 0; i != unroll; ++i) {
+                      addSummand(steps, next);
+                      steps.back() = steps.back().plus(1);
+                    }
+                    return next;
+                  });
+  });
+  for (auto [sum, point] : llvm::zip_equal(sums, points))
+    e.store(sum, output, c.getPlace(point));
+}
+
+/// Adds `chunk` to all sums of `item`.
+void BroadcastProduct::emitChunk(const Item &item, const Columns &parts,
+                                 const Tiles &lanes, const Chunk &chunk) {
+  int64_t panel = e.registers.panel();
+  auto emitTiles = [&](ArrayRef<Index> at, const Rows &rows) {
+    e.loop(rows.low, rows.high, 1, {}, [&](Value tile, ValueRange) {
+      SmallVector<Index> point(at), packed{getSwept(at)};
+      if (c.row)
+        point[*c.row] = e.multiplyAdd(Index::of(tile), rows.tiles.size,
+                                      Index::constant(rows.tiles.base));
+      if (rows.packed)
+        packed.push_back(
+            Index::of(arith::SubIOp::create(e.b, e.loc, tile, rows.low)));
+      emitTile(point, chunk, rows, packed, item.vectors);
+      return SmallVector<Value>();
+    });
+  };
+  for (const Rows &rows : item.rows)
+    if (rows.packed)
+      packRows(item.at, chunk, rows);
+  e.loop(item.lowColumn, item.highColumn, 1, {}, [&](Value number, ValueRange) {
+    e.nest(parts.getInner(), {}, [&](ArrayRef<Index> inner, ValueRange) {
+      SmallVector<Index> numbers(item.leading);
+      numbers.push_back(Index::of(number));
+      llvm::append_range(numbers, inner);
+      SmallVector<Index> at(item.at);
+      for (auto [dim, number] : llvm::zip(columns, numbers))
+        at[dim] = number;
+      Index lane =
+          e.multiplyAdd(numbers.back(), panel, Index::constant(lanes.base));
+      e.forLanes(e.materialize(lane), lanes.size, panel, [&](Index lane) {
+        at[c.lanes] = lane;
+        if (item.vectors)
+          packVectors(at, chunk, item.vectors);
+        forPoints(e, c, c.swept, at, [&](ArrayRef<Index> at) {
+          for (const Rows &rows : item.rows)
+            emitTiles(at, rows);
+        });
+      });
+      return SmallVector<Value>();
+    });
+    return SmallVector<Value>();
+  });
+}
+
+/// Divides columns into `numParts`, or a few more.
+BroadcastProduct::Columns
+BroadcastProduct::divideColumns(int64_t numPanels, int64_t numParts) const {
+  Columns result{c.getExtents(columns), 0, 1};
+  result.extents.push_back(numPanels);
+  while (result.numLeading != columns.size() &&
+         numParts >= result.extents[result.numLeading])
+    numParts = llvm::divideCeil(numParts, result.extents[result.numLeading++]);
+  result.run = llvm::divideCeil(result.extents[result.numLeading], numParts);
+  return result;
+}
+
+/// Divides `numTiles` tiles of `tileRows` rows, and `numPanels` panels of lanes
+/// with them, into work items: so that they read as little as possible.
+BroadcastProduct::Division BroadcastProduct::divide(int64_t numPanels,
+                                                    int64_t tileRows,
+                                                    int64_t numTiles) {
+  int64_t numSwept = c.getSize(c.swept), numBatches = c.getSize(batch);
+  int64_t numRows = numTiles * tileRows * numSwept;
+  int64_t numLanes = numPanels * c.getSize(columns) * e.registers.panel();
+  int64_t tileBytes = 4 * numSummands * tileRows * numSwept;
+  // A block fits into the cache; what is transposed is for several tiles.
+  int64_t most = c.across ? std::max<int64_t>(1, numTiles / 4) : numTiles;
+  int64_t least =
+      llvm::divideCeil(numTiles, std::max<int64_t>(1, rowBytes / tileBytes));
+  bool isScattered = c.across || (e.hasStack && this->isScattered());
+  std::optional<Division> best;
+  int64_t bestCost = 0;
+  for (int64_t blocks = least; blocks <= std::max(least, most); blocks *= 2) {
+    Division division;
+    division.blocks =
+        llvm::divideCeil(numTiles, llvm::divideCeil(numTiles, blocks));
+    division.columns = divideColumns(
+        numPanels, llvm::divideCeil(minItems, numBatches * blocks));
+    division.packsRows = e.hasStack && isChunked && tileBytes <= rowBytes &&
+                         division.columns.getNumPerItem() >= minColumns;
+    division.packsVectors =
+        c.across || (isScattered && numTiles * numSwept >= 4 * division.blocks);
+    int64_t numParts = llvm::product_of(division.columns.getLeading()) *
+                       division.columns.getNumRuns();
+    int64_t cost = numRows * numParts * (division.packsRows ? packingCost : 1) +
+                   numLanes * division.blocks * (isScattered ? packingCost : 1);
+    // Too few work items cost more than anything that they read.
+    cost *= llvm::divideCeil(minItems, numBatches * division.blocks * numParts);
+    if (best && bestCost <= cost)
+      continue;
+    bestCost = cost;
+    best = division;
+  }
+  return *best;
+}
+
+/// Emits the work items of `lanes` and `rows`; if there is more than one block,
+/// these are tiles of one size.
+void BroadcastProduct::emitItems(const Tiles &lanes, ArrayRef<Tiles> rows,
+                                 const Division &division) {
+  const Columns &parts = division.columns;
+  auto allocate = [&, this](Value operand, ArrayRef<int64_t> shape) {
+    return e.allocate(shape, getElementTypeOrSelf(operand.getType()));
+  };
+  SmallVector<int64_t> extents = c.getExtents(batch);
+  llvm::append_range(extents, parts.getLeading());
+  extents.append({division.blocks, parts.getNumRuns()});
+  emitParallel(e, extents, [&](ArrayRef<Index> ivs) {
+    auto getRange = [&](Index number, int64_t size, int64_t end) {
+      Value low =
+          e.materialize(e.multiplyAdd(number, size, Index::constant(0)));
+      Value high = arith::AddIOp::create(e.b, e.loc, low, e.constant(size));
+      if (end % size)
+        high = arith::MinUIOp::create(e.b, e.loc, high, e.constant(end));
+      return std::make_pair(low, high);
+    };
+    Item item;
+    item.at.assign(c.ranges.size(), Index::constant(0));
+    for (auto [dim, iv] : llvm::zip(batch, ivs))
+      item.at[dim] = iv;
+    llvm::append_range(item.leading, ivs.slice(batch.size(), parts.numLeading));
+    std::tie(item.lowColumn, item.highColumn) =
+        getRange(ivs.back(), parts.run, parts.extents[parts.numLeading]);
+    for (const Tiles &tiles : rows) {
+      int64_t perBlock = llvm::divideCeil(tiles.count, division.blocks);
+      auto [low, high] = getRange(ivs[ivs.size() - 2], perBlock, tiles.count);
+      Value packed;
+      if (division.packsRows)
+        packed = allocate(
+            getRows(), {c.getSize(c.swept), perBlock, numSummands, tiles.size});
+      item.rows.push_back({tiles, low, high, packed});
+    }
+    if (division.packsVectors)
+      item.vectors = allocate(getVectors(), {numSummands, e.registers.panel()});
+    Value extent = e.constant(c.ranges[summands.back()]);
+    if (!isChunked)
+      return emitChunk(item, parts, lanes, {e.constant(0), extent, Value()});
+    e.loop(e.constant(0), extent, length, {}, [&](Value from, ValueRange) {
+      Value rest = arith::SubIOp::create(e.b, e.loc, extent, from);
+      Value count =
+          arith::MinUIOp::create(e.b, e.loc, rest, e.constant(length));
+      Value isFirst = arith::CmpIOp::create(
+          e.b, e.loc, arith::CmpIPredicate::eq, from, e.constant(0));
+      emitChunk(item, parts, lanes, {from, count, isFirst});
+      return SmallVector<Value>();
+    });
+  });
+}
+
+void BroadcastProduct::emit() {
+  SmallVector<Tiles, 2> rows =
+      spread(c.row ? c.ranges[*c.row] : 1, Registers::tileRows);
+  int64_t numTiles = 0;
+  for (const Tiles &tiles : rows)
+    numTiles += tiles.count;
+  for (const Tiles &lanes : cover(c.ranges[c.lanes], e.registers.panel())) {
+    // Tiles of both sizes in a work item, or one size after the other.
+    Division all = divide(lanes.count, rows.front().size, numTiles);
+    if (rows.size() == 1 || all.blocks == 1) {
+      emitItems(lanes, rows, all);
+      continue;
+    }
+    for (const Tiles &tiles : rows)
+      emitItems(lanes, tiles, divide(lanes.count, tiles.size, tiles.count));
+  }
+}
+
+void bsr::emitBroadcastProduct(Emitter &e, const Contraction &c, Value output) {
+  BroadcastProduct(e, c, output).emit();
+}
