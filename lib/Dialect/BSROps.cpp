@@ -41,6 +41,44 @@ static LogicalResult verifyConversion(OpTy op) {
   return success();
 }
 
+/// Checks that `background` is of the element type of `values`.
+static LogicalResult verifyBackground(Operation *op, Value background,
+                                      RankedTensorType values) {
+  if (!background)
+    return success();
+  Type expected = values.getElementType();
+  Type element = getElementTypeOrSelf(background.getType());
+  if (element != expected)
+    return op->emitOpError("expected background element type ")
+           << expected << ", but got " << element;
+  return success();
+}
+
+/// Drops a background of zero: f(p, v, background = 0) -> f(p, v)
+template <typename OpTy>
+static LogicalResult dropBackground(OpTy op, PatternRewriter &rewriter) {
+  DenseFPElementsAttr background;
+  if (!op.getBackground() ||
+      !matchPattern(op.getBackground(), m_Constant(&background)) ||
+      !background.template getSplatValue<APFloat>().isPosZero())
+    return failure();
+  rewriter.modifyOpInPlace(op, [&] { op.getBackgroundMutable().clear(); });
+  return success();
+}
+
+/// Checks that `vec` runs along dimension `dim` of the matrix of `pattern`.
+static LogicalResult verifyVector(Operation *op, PatternType pattern,
+                                  RankedTensorType vec, int64_t dim) {
+  if (dim != 0 && dim != 1)
+    return op->emitOpError("expected dim to be 0 or 1, but got ") << dim;
+  auto expected = RankedTensorType::get(
+      {dim ? pattern.getCols() : pattern.getRows()}, vec.getElementType());
+  if (vec != expected)
+    return op->emitOpError("expected vec of type ")
+           << expected << ", but got " << vec;
+  return success();
+}
+
 /// Checks that `type` has a dimension `featureDim`.
 static LogicalResult verifyFeatureDim(Operation *op, RankedTensorType type,
                                       int64_t featureDim) {
@@ -190,24 +228,11 @@ LogicalResult LiveOp::verify() {
 LogicalResult ToDenseOp::verify() {
   if (failed(verifyConversion(*this)))
     return failure();
-  Type element = getValues().getType().getElementType();
-  if (getBackground() &&
-      getElementTypeOrSelf(getBackground().getType()) != element)
-    return emitOpError("expected background element type ")
-           << element << ", but got "
-           << getElementTypeOrSelf(getBackground().getType());
-  return success();
+  return verifyBackground(*this, getBackground(), getValues().getType());
 }
 
-/// to_dense(p, v, background = 0) -> to_dense(p, v)
 LogicalResult ToDenseOp::canonicalize(ToDenseOp op, PatternRewriter &rewriter) {
-  DenseFPElementsAttr background;
-  if (!op.getBackground() ||
-      !matchPattern(op.getBackground(), m_Constant(&background)) ||
-      !background.getSplatValue<APFloat>().isPosZero())
-    return failure();
-  rewriter.modifyOpInPlace(op, [&] { op.getBackgroundMutable().clear(); });
-  return success();
+  return dropBackground(op, rewriter);
 }
 
 //===----------------------------------------------------------------------===//
@@ -223,6 +248,48 @@ OpFoldResult SampleOp::fold(FoldAdaptor) {
       dense.getTranspose() == getTranspose())
     return dense.getValues();
   return {};
+}
+
+//===----------------------------------------------------------------------===//
+// SampleVecOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult SampleVecOp::verify() {
+  PatternType pattern = getPattern().getType();
+  RankedTensorType vec = getVec().getType();
+  if (failed(verifyVector(*this, pattern, vec, getDim())))
+    return failure();
+  SmallVector<int64_t> shape{pattern.getSlots(), pattern.getBlockRows(),
+                             pattern.getBlockCols()};
+  shape[getDim() ? 1 : 2] = 1;
+  auto expected = RankedTensorType::get(shape, vec.getElementType());
+  if (getValues().getType() != expected)
+    return emitOpError("expected values of type ")
+           << expected << ", but got " << getValues().getType();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// ReduceVecOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ReduceVecOp::verify() {
+  PatternType pattern = getPattern().getType();
+  RankedTensorType values = getValues().getType();
+  RankedTensorType vec = getVec().getType();
+  if (failed(verifyValues(*this, pattern, values)) ||
+      failed(verifyBackground(*this, getBackground(), values)) ||
+      failed(verifyVector(*this, pattern, vec, getDim())))
+    return failure();
+  if (vec.getElementType() != values.getElementType())
+    return emitOpError("expected vec element type ")
+           << values.getElementType() << ", but got " << vec.getElementType();
+  return success();
+}
+
+LogicalResult ReduceVecOp::canonicalize(ReduceVecOp op,
+                                        PatternRewriter &rewriter) {
+  return dropBackground(op, rewriter);
 }
 
 //===----------------------------------------------------------------------===//

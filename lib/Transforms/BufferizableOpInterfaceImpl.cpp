@@ -114,7 +114,9 @@ void bsr::registerBufferizableOpInterfaceExternalModels(
     IndicesOp::attachInterface<IndicesModel>(*context);
     LiveOp::attachInterface<KernelModel<LiveOp>>(*context);
     NumAbsentOp::attachInterface<KernelModel<NumAbsentOp>>(*context);
+    ReduceVecOp::attachInterface<KernelModel<ReduceVecOp>>(*context);
     SampleOp::attachInterface<KernelModel<SampleOp>>(*context);
+    SampleVecOp::attachInterface<KernelModel<SampleVecOp>>(*context);
     ScatterAddOp::attachInterface<KernelModel<ScatterAddOp>>(*context);
     SDDMMOp::attachInterface<KernelModel<SDDMMOp>>(*context);
     SpMMOp::attachInterface<KernelModel<SpMMOp>>(*context);

@@ -199,7 +199,8 @@ Sum Iterations::get(Value value) {
 }
 
 /// Extends `indices`, of the first of `lanes` elements in a row, to all of
-/// them. A vector that does not fit in the last dimension goes on in the next.
+/// them. A vector that does not fit in the last dimension goes on in the next;
+/// in the first one it fits, for a kernel writes nothing behind a buffer.
 void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
                           MutableArrayRef<Sum> indices) {
   for (int64_t dim = type.getRank() - 1; dim >= 0 && lanes > 1; --dim) {
@@ -219,6 +220,10 @@ void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
     if (!type.getLayout().isIdentity()) {
       for (Sum &any : indices)
         any = Sum();
+      return;
+    }
+    if (dim == 0) {
+      index.high += lanes - 1;
       return;
     }
     int64_t first = index.isExactly(0) ? 0 : extent - 1;

@@ -27,8 +27,8 @@ bool bsr::isKernel(Operation *op) {
       auto piece = cast<RankedTensorType>(type);
       return piece.hasStaticShape() && piece.getNumElements();
     });
-  return isa<SpMMOp, SDDMMOp, BlockScoresOp, ToDenseOp, SampleOp, LiveOp,
-             NumAbsentOp, ScatterAddOp>(op);
+  return isa<SpMMOp, SDDMMOp, BlockScoresOp, ToDenseOp, SampleOp, SampleVecOp,
+             ReduceVecOp, LiveOp, NumAbsentOp, ScatterAddOp>(op);
 }
 
 bool bsr::isPointwise(Operation *op) {

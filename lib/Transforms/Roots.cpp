@@ -4,6 +4,7 @@
 
 #include "Roots.h"
 #include "Kernels.h"
+#include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -95,7 +96,7 @@ bool Roots::getConsumers(Value value, SetVector<Operation *> &consumers) const {
       parent = parent->getParentOp();
     consumers.insert(parent);
     auto generic = dyn_cast<linalg::GenericOp>(parent);
-    bool isElements = generic || isa<tensor::ConcatOp>(parent);
+    bool isElements = generic || isa<tensor::ConcatOp, ReduceVecOp>(parent);
     inMemory |= parent != user || !isElements || !isKernel(parent);
   }
   return inMemory;

@@ -18,7 +18,8 @@ unsigned bsr::getViews(Operation *op) {
       .Case([](SpMMOp op) { return op.getTranspose() ? 1 : 2; })
       .Case([](ToDenseOp op) { return op.getTranspose() ? 2 : 1; })
       .Case([](SDDMMOp) { return 2; })
-      .Case<SampleOp, LiveOp, NumAbsentOp>([](auto) { return 1; })
+      .Case([](ReduceVecOp op) { return op.getDim() == 1 ? 2 : 1; })
+      .Case<SampleOp, SampleVecOp, LiveOp, NumAbsentOp>([](auto) { return 1; })
       .Default(0u);
 }
 
@@ -451,6 +452,8 @@ void bsr::emitSparse(Emitter &e, Operation *op, Value output,
       .Case([&](BlockScoresOp op) { emitBlockScores(e, op, output); })
       .Case([&](ToDenseOp op) { emitToDense(e, op, output, patterns); })
       .Case([&](SampleOp op) { emitSample(e, op, output, patterns); })
+      .Case([&](SampleVecOp op) { emitSampleVec(e, op, output, patterns); })
+      .Case([&](ReduceVecOp op) { emitReduceVec(e, op, output, patterns); })
       .Case([&](LiveOp op) { emitLive(e, op, output, patterns); })
       .Case([&](NumAbsentOp op) { emitNumAbsent(e, op, output, patterns); })
       .Case([&](ScatterAddOp op) { emitScatterAdd(e, op, output); });

@@ -66,6 +66,10 @@ SmallVector<Value> getZeros(Emitter &e, Type type, int64_t count);
 void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
                const PatternViews &patterns);
 void emitBlockScores(Emitter &e, BlockScoresOp op, Value output);
+void emitSampleVec(Emitter &e, SampleVecOp op, Value output,
+                   const PatternViews &patterns);
+void emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
+                   const PatternViews &patterns);
 
 } // namespace mlir::bsr
 

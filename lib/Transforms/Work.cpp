@@ -25,6 +25,10 @@ StringRef bsr::getWorkKind(Operation *op) {
     return "block_scores";
   if (isa<ScatterAddOp>(op))
     return "scatter";
+  if (isa<SampleVecOp>(op))
+    return "gather";
+  if (isa<ReduceVecOp>(op))
+    return "reduction";
   if (isa<tensor::ConcatOp>(op))
     return "copy";
   auto generic = dyn_cast<linalg::GenericOp>(op);

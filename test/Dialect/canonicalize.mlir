@@ -56,6 +56,17 @@ func.func @other_background(%p: !bsr.pattern<8x12, block = 4x4, slots = 4>, %v: 
   return %0, %1 : tensor<8x12xf32>, tensor<8x12xf32>
 }
 
+// reduce_vec(p, v, background = 0) -> reduce_vec(p, v)
+// CHECK-LABEL: func.func @zero_background_of_sums(
+// CHECK-NOT:     background
+// CHECK:         return
+func.func @zero_background_of_sums(%p: !bsr.pattern<8x12, block = 4x4, slots = 4>, %v: tensor<4x4x4xf32>) -> tensor<12xf32> {
+  %c = arith.constant dense<0.0> : tensor<f32>
+  %x = bsr.reduce_vec %p, %v background %c dim = 1
+      : !bsr.pattern<8x12, block = 4x4, slots = 4>, tensor<4x4x4xf32>, tensor<f32> -> tensor<12xf32>
+  return %x : tensor<12xf32>
+}
+
 // sample(p, to_dense(p, v)) -> v, both transposed or neither
 // CHECK-LABEL: func.func @sample(
 // CHECK-SAME:    %[[V:[^ :]*]]: tensor<4x4x4xf32>)

@@ -308,6 +308,70 @@ func.func @sample_element(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %d:
 
 // -----
 
+func.func @sample_vec_dim(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %x: tensor<32xf32>) {
+  // expected-error @below {{expected dim to be 0 or 1, but got 2}}
+  %v = bsr.sample_vec %p, %x dim = 2 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<32xf32> -> tensor<3x16x1xf32>
+  return
+}
+
+// -----
+
+func.func @sample_vec_length(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %x: tensor<32xf32>) {
+  // expected-error @below {{expected vec of type 'tensor<64xf32>', but got 'tensor<32xf32>'}}
+  %v = bsr.sample_vec %p, %x dim = 1 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<32xf32> -> tensor<3x1x16xf32>
+  return
+}
+
+// -----
+
+func.func @sample_vec_values(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %x: tensor<32xf32>) {
+  // expected-error @below {{expected values of type 'tensor<3x16x1xf32>', but got 'tensor<3x1x16xf32>'}}
+  %v = bsr.sample_vec %p, %x dim = 0 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<32xf32> -> tensor<3x1x16xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_vec_values(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x8xf32>) {
+  // expected-error @below {{expected values of type 'tensor<3x16x16xf32>', but got 'tensor<3x16x8xf32>'}}
+  %x = bsr.reduce_vec %p, %v dim = 0 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x8xf32> -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_vec_background(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>, %c: tensor<bf16>) {
+  // expected-error @below {{expected background element type 'f32', but got 'bf16'}}
+  %x = bsr.reduce_vec %p, %v background %c dim = 0 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>, tensor<bf16> -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_vec_dim(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>) {
+  // expected-error @below {{expected dim to be 0 or 1, but got -1}}
+  %x = bsr.reduce_vec %p, %v dim = -1 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32> -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_vec_length(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>) {
+  // expected-error @below {{expected vec of type 'tensor<32xf32>', but got 'tensor<64xf32>'}}
+  %x = bsr.reduce_vec %p, %v dim = 0 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32> -> tensor<64xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_vec_element(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>) {
+  // expected-error @below {{expected vec element type 'f32', but got 'bf16'}}
+  %x = bsr.reduce_vec %p, %v dim = 0 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32> -> tensor<32xbf16>
+  return
+}
+
+// -----
+
 func.func @feature_range(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>, %x: tensor<8x32xf32>) {
   // expected-error @below {{expected feature_dim in 0 to 1, but got 2}}
   %y = bsr.spmm %p, %v, %x feature_dim = 2

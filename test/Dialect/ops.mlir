@@ -49,6 +49,28 @@ func.func @sample(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
   return
 }
 
+func.func @sample_vec(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
+                      %rows: tensor<32xf32>, %cols: tensor<64xbf16>) {
+  %v = bsr.sample_vec %p, %rows dim = 0
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<32xf32>
+      -> tensor<3x16x1xf32>
+  %u = bsr.sample_vec %p, %cols dim = 1
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<64xbf16>
+      -> tensor<3x1x16xbf16>
+  return
+}
+
+func.func @reduce_vec(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
+                      %v: tensor<3x16x16xf32>, %c: tensor<f32>) {
+  %rows = bsr.reduce_vec %p, %v background %c dim = 0
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+        tensor<f32> -> tensor<32xf32>
+  %cols = bsr.reduce_vec %p, %v dim = 1
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>
+      -> tensor<64xf32>
+  return
+}
+
 func.func @spmm(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
                 %v: tensor<3x16x16xf32>, %x: tensor<8x128x32xf32>,
                 %dy: tensor<8x64x128xf32>, %b: tensor<64xf32>) {

@@ -19,6 +19,8 @@ TOKENS = [(2, 20), (37,), (1,), (), (3, 24), (2, 512)]
 BLOCKS = [(1, 1), (4, 4), (8, 8), (16, 16), (32, 32), (64, 64), (4, 8), (16, 1), (1, 16), (3, 6)]
 CASES = [("f32", block) for block in BLOCKS]
 CASES += [(kind, block) for kind in ("f16", "bf16", "f64") for block in [(4, 8), (8, 8)]]
+# A work item has several lines.
+CASES += [("f32", (8, 16), (70, 40))]
 ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
 TINIEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149, "f64": 2.0**-1074}
 VOCABULARY, FEATURES = 11, 13
@@ -27,10 +29,11 @@ VOCABULARY, FEATURES = 11, 13
 class Case:
     """A step with all operations on one pattern type, and what it computes."""
 
-    def __init__(self, kind, block):
+    def __init__(self, kind, block, grid=None):
         self.kind, self.block = kind, block
         # Small blocks: more of them.
-        self.grid = tuple(g * max(1, 4 // b) for g, b in zip(GRID, block))
+        self.grid = grid or tuple(g * max(1, 4 // b) for g, b in zip(GRID, block))
+        self.only_vectors = grid is not None
         self.shape = tuple(g * b for g, b in zip(self.grid, block))
         self.slots = self.grid[0] * self.grid[1]
         self.pattern = (f"!bsr.pattern<{self.shape[0]}x{self.shape[1]}, "
@@ -170,6 +173,35 @@ class Case:
         self.result("num_absent", [pattern], "%p", (),
                     lambda got, *_: self.check_exact(got, np.float64((~self.covered).sum())))
 
+    def add_vectors(self, random, pattern, values):
+        nan = self.argument("nan", ())
+        self.arrays["nan"] = self.store(np.float64(np.nan))
+        backgrounds = [(None, 0.0), (("%background", nan[1]), -2.5), (nan, np.nan)]
+        for dim, extent in enumerate(self.shape):
+            vec = self.round(random.standard_normal(extent))
+            self.arrays[f"vec{dim}"] = self.store(vec)
+            argument = self.argument(f"vec{dim}", (extent,))
+            shape = [self.slots, *self.block]
+            shape[2 - dim] = 1
+
+            def sample_vec(got, _, place, vec=np.expand_dims(vec, 1 - dim)):
+                got = place(np.broadcast_to(got, (self.slots, *self.block)))
+                want = np.broadcast_to(vec, self.shape)
+                self.check_exact(self.store(got[self.covered]), want[self.covered])
+            self.result("sample_vec", [pattern, argument], f"%p, {argument[0]} dim = {dim}", shape, sample_vec)
+
+            for background, number in backgrounds:
+                def reduce_vec(got, dense, _, dim=dim, number=number):
+                    absent = (~self.covered).sum(1 - dim)
+                    extra = np.where(absent == 0, 0, absent * number)
+                    assert (np.isnan(self.load(got)) == np.isnan(extra)).all(), "NaN only where entries are absent"
+                    known = ~np.isnan(extra)
+                    self.check_sum(got[known], (dense.sum(1 - dim) + extra)[known],
+                                   (np.abs(dense).sum(1 - dim) + np.abs(extra))[known], self.shape[1 - dim] + 2)
+                operands = [pattern, values] + [background] * (background is not None)
+                word = f" background {background[0]}" if background else ""
+                self.result("reduce_vec", operands, f"%p, %w{word} dim = {dim}", (extent,), reduce_vec)
+
     def add_scatters(self, random):
         for number, (kind, tokens, feature) in enumerate([("i32", (2, 20), 2), ("i64", (37,), 0), ("i32", (3, 5), 1)]):
             ids = random.integers(-2, VOCABULARY + 2, tokens)
@@ -192,9 +224,11 @@ class Case:
         self.arguments[0] = self.arguments[0].replace("}", ", bsr.pattern = 1 : i64}").replace("batch", "param")
         self.arguments.append(f'%p: {self.pattern} {{bsr.name = "w", bsr.role = "pattern", bsr.density = 1.0}}')
         operands = ("%p", self.pattern), ("%w", self.tensor((self.slots,) + self.block))
-        self.add_products(random, *operands)
         self.add_conversions(random, *operands)
-        self.add_scatters(random)
+        self.add_vectors(random, *operands)
+        if not self.only_vectors:
+            self.add_products(random, *operands)
+            self.add_scatters(random)
         types = ", ".join(f'{type} {{bsr.name = "{name}"}}' for name, type in self.results)
         lines = self.body + [f"return {', '.join('%' + name for name, _ in self.results)} : "
                              f"{', '.join(type for _, type in self.results)}"]
@@ -242,7 +276,7 @@ def patterns(random, grid):
     yield "permuted slots", scattered, random.permutation(count)[:scattered.sum()]
 
 
-cases = [Case(kind, block) for kind, block in CASES]
+cases = [Case(*case) for case in CASES]
 with ThreadPoolExecutor(2) as pool:
     for case, compiled in zip(cases, pool.map(Case.compile, cases)):
         random = np.random.default_rng(1)

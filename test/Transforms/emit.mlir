@@ -601,3 +601,69 @@ func.func @dense_products(%l: tensor<960x32xf32>, %a: tensor<48x32xf32>, %b: ten
   %w = bsr.launch @packed_rows ins(%r, %c : tensor<7680x528xf32>, tensor<528x160xf32>) outs(%h : tensor<7680x160xf32>) -> tensor<7680x160xf32>
   return %x, %y, %z, %w : tensor<960x64xf32>, tensor<48x64xf32>, tensor<12x64xf32>, tensor<7680x160xf32>
 }
+
+// -----
+
+!pattern = !bsr.pattern<1024x64, block = 16x16, slots = 9>
+
+// Sums of columns: a work item (block column) walks the column view and adds rows of
+// blocks, its columns in lanes, then the background for what no block covers.
+// CHECK-LABEL: func private @columns
+// CHECK-SAME:    %[[PTR:[^:]*]]: memref<5xi32>, %{{[^:]*}}: memref<9xi32>, %[[SLOT:[^:]*]]: memref<9xi32>
+// CHECK-SAME:    %[[V:[^:]*]]: memref<9x16x16xf32>, %[[B:[^:]*]]: memref<f32>, %[[SUMS:[^:]*]]: memref<64xf32>)
+// CHECK:         scf.forall (%[[COLUMN:.*]]) in (4) {
+// CHECK:           scf.for {{.*}} -> (vector<16xf32>)
+// CHECK:             memref.load %[[SLOT]]
+// CHECK:             scf.for {{.*}} -> (vector<16xf32>)
+// CHECK:               %[[ROW:.*]] = vector.load %[[V]]{{.*}} vector<16xf32>
+// CHECK:               arith.addf %{{.*}}, %[[ROW]]
+// CHECK:           memref.load %[[B]][]
+// CHECK:           %[[TOTAL:.*]] = arith.select
+// CHECK:           vector.store %[[TOTAL]], %[[SUMS]]
+func.func private @columns(%p: !pattern, %v: tensor<9x16x16xf32>, %b: tensor<f32>) -> tensor<64xf32> {
+  %0 = bsr.reduce_vec %p, %v background %b dim = 1 : !pattern, tensor<9x16x16xf32>, tensor<f32> -> tensor<64xf32>
+  return %0 : tensor<64xf32>
+}
+
+// Sums of rows of squares: the squares are computed where they are added. Four rows at a
+// time, lanes summed last; 64 block rows are 32 parts.
+// CHECK-LABEL: func private @rows
+// CHECK-SAME:    %[[PTR:[^:]*]]: memref<65xi32>, {{.*}}, %[[V:[^:]*]]: memref<9x16x16xf32>, %[[SUMS:[^:]*]]: memref<1024xf32>)
+// CHECK:         scf.forall (%{{.*}}) in (32) {
+// CHECK:           scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
+// CHECK:             %[[X:.*]] = vector.load %[[V]]
+// CHECK:             %[[SQUARE:.*]] = arith.mulf %[[X]], %[[X]]
+// CHECK:             arith.addf %{{.*}}, %[[SQUARE]]
+// CHECK-COUNT-4:   vector.reduction <add>
+// CHECK-COUNT-4:   memref.store %{{.*}}, %[[SUMS]]
+func.func private @rows(%p: !pattern, %v: tensor<9x16x16xf32>) -> tensor<1024xf32> {
+  %e = tensor.empty() : tensor<9x16x16xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>],
+                       iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%v : tensor<9x16x16xf32>) outs(%e : tensor<9x16x16xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %1 = arith.mulf %x, %x : f32
+    linalg.yield %1 : f32
+  } -> tensor<9x16x16xf32>
+  %0 = bsr.reduce_vec %p, %s dim = 0 : !pattern, tensor<9x16x16xf32> -> tensor<1024xf32>
+  return %0 : tensor<1024xf32>
+}
+
+// Entries of a vector: a work item (block rows) writes a column of each of its blocks.
+// CHECK-LABEL: func private @entries
+// CHECK-SAME:    %[[X:[^:]*]]: memref<1024xf32>, %[[Y:[^:]*]]: memref<9x16x1xf32>)
+// CHECK:         scf.forall (%{{.*}}) in (32) {
+// CHECK:           vector.load %[[X]]
+// CHECK:           vector.store %{{.*}}, %[[Y]]
+func.func private @entries(%p: !pattern, %x: tensor<1024xf32>) -> tensor<9x16x1xf32> {
+  %0 = bsr.sample_vec %p, %x dim = 0 : !pattern, tensor<1024xf32> -> tensor<9x16x1xf32>
+  return %0 : tensor<9x16x1xf32>
+}
+
+func.func @launch_vectors(%p: !pattern, %v: tensor<9x16x16xf32>, %b: tensor<f32>, %x: tensor<1024xf32>,
+                          %y0: tensor<64xf32>, %y1: tensor<1024xf32>, %y2: tensor<9x16x1xf32>) {
+  %0 = bsr.launch @columns ins(%p, %v, %b : !pattern, tensor<9x16x16xf32>, tensor<f32>) outs(%y0 : tensor<64xf32>) -> tensor<64xf32>
+  %1 = bsr.launch @rows ins(%p, %v : !pattern, tensor<9x16x16xf32>) outs(%y1 : tensor<1024xf32>) -> tensor<1024xf32>
+  %2 = bsr.launch @entries ins(%p, %x : !pattern, tensor<1024xf32>) outs(%y2 : tensor<9x16x1xf32>) -> tensor<9x16x1xf32>
+  return
+}

@@ -108,9 +108,10 @@ func.func @launch_endless(%y: tensor<2x30xf32>) {
 !pattern = !bsr.pattern<64x32, block = 8x8, slots = 12>
 
 // A part of the lines, as much work as any other part: a loop between what the same
-// operations find for an iteration and for the next.
+// operations find for an iteration and for the next. A vector of a line ends with it.
 func.func private @parts(%ptr: memref<9xi32>, %slot: memref<12xi32>, %y: memref<64xf32>,
                          %v: memref<12x8x8xf32>) {
+  %zeros = arith.constant dense<0.0> : vector<8xf32>
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c3 = arith.constant 3 : index
@@ -141,6 +142,7 @@ func.func private @parts(%ptr: memref<9xi32>, %slot: memref<12xi32>, %y: memref<
     }
     scf.for %line = %first to %last step %c1 {
       %low = arith.muli %line, %c8 : index
+      vector.store %zeros, %y[%low] : memref<64xf32>, vector<8xf32>
       scf.for %tile = %c0 to %c8 step %c4 {
         %end0 = arith.addi %tile, %c4 : index
         %end = arith.minui %end0, %c8 : index

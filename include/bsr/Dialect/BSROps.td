@@ -169,6 +169,71 @@ def BSR_SampleOp : BSR_Op<"sample", [Pure]> {
 }
 
 //===----------------------------------------------------------------------===//
+// Vectors along a matrix
+//===----------------------------------------------------------------------===//
+
+def BSR_SampleVecOp : BSR_Op<"sample_vec", [Pure]> {
+  let summary = "Entries of a vector along the rows or columns of stored blocks";
+  let description = [{
+    What an element-wise operation on stored blocks reads of a vector that is
+    broadcast over the matrix: `values[s, r, 0] = vec[i]`, where row `r` of the block
+    in slot `s` is row `i` of the matrix, or with `dim = 1`
+    `values[s, 0, c] = vec[j]`, where column `c` is column `j`. Slots that hold no
+    block get unspecified values. It stands for `bsr.sample` of the broadcast vector
+    and takes a block's row or column of memory instead of a block.
+
+    Example:
+
+    ```mlir
+    %v = bsr.sample_vec %p, %rows dim = 0
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<32xf32>
+        -> tensor<3x16x1xf32>
+    ```
+  }];
+  let arguments = (ins BSR_Pattern:$pattern, BSR_Vector:$vec, I64Attr:$dim);
+  let results = (outs BSR_Values:$values);
+  let assemblyFormat = [{
+    $pattern `,` $vec `dim` `=` $dim attr-dict
+    `:` qualified(type($pattern)) `,` type($vec) `->` type($values)
+  }];
+  let hasVerifier = 1;
+}
+
+def BSR_ReduceVecOp : BSR_Op<"reduce_vec", [Pure]> {
+  let summary = "Sums of the rows or columns of a matrix of stored blocks";
+  let description = [{
+    `vec[i] = sum_j dense[i, j]`, or with `dim = 1` `vec[j] = sum_i dense[i, j]`, where
+    `dense` is the matrix of `pattern` and `values`, and `background` (0 if absent)
+    where no block is stored: `dim` is the dimension that is kept. Only stored
+    blocks are read, and slots that hold no block do not count; a row without absent
+    entries adds no background, not even 0 times one that is NaN. Sums are taken in
+    f32 (f64 if the values are f64).
+
+    Example:
+
+    ```mlir
+    %rows = bsr.reduce_vec %p, %v background %c dim = 0
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+          tensor<f32> -> tensor<32xf32>
+    %cols = bsr.reduce_vec %p, %v dim = 1
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>
+        -> tensor<64xf32>
+    ```
+  }];
+  let arguments = (ins BSR_Pattern:$pattern, BSR_Values:$values,
+                       Optional<0DTensorOf<[F16, BF16, F32, F64]>>:$background,
+                       I64Attr:$dim);
+  let results = (outs BSR_FloatVector:$vec);
+  let assemblyFormat = [{
+    $pattern `,` $values (`background` $background^)? `dim` `=` $dim attr-dict
+    `:` qualified(type($pattern)) `,` type($values) (`,` type($background)^)?
+    `->` type($vec)
+  }];
+  let hasVerifier = 1;
+  let hasCanonicalizeMethod = 1;
+}
+
+//===----------------------------------------------------------------------===//
 // Products
 //===----------------------------------------------------------------------===//
 

@@ -132,6 +132,11 @@ def BSR_Matrix : Type<And<[2DTensorOf<[AnyType]>.predicate, HasStaticShapePred]>
 def BSR_Values : Type<And<[3DTensorOf<[AnyType]>.predicate, HasStaticShapePred]>,
                       "stored blocks (slots x rows x columns)",
                       "::mlir::RankedTensorType">;
+def BSR_Vector : Type<And<[1DTensorOf<[AnyType]>.predicate, HasStaticShapePred]>,
+                      "vector of static shape", "::mlir::RankedTensorType">;
+def BSR_FloatVector
+    : Type<And<[1DTensorOf<[F16, BF16, F32, F64]>.predicate, HasStaticShapePred]>,
+           "float vector of static shape", "::mlir::RankedTensorType">;
 def BSR_Activations
     : Type<And<[RankedTensorOf<[F16, BF16, F32, F64]>.predicate, HasStaticShapePred]>,
            "float tensor of static shape", "::mlir::RankedTensorType">;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loop nests between stored blocks and vectors along the matrix.
+
+#include "SparseKernels.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Calls `body` for every line of `view`, a share of them in a work item.
+static void forAllLines(Emitter &e, const PatternView &view, int64_t lines,
+                        llvm::function_ref<void(Index)> body) {
+  int64_t parts = getParts(lines, /*others=*/1);
+  emitParallel(e, parts, [&](ArrayRef<Index> item) {
+    forLines(e, view, lines, parts, item.front(), body);
+  });
+}
+
+/// A work item is some block rows: it writes the slots of their blocks.
+void bsr::emitSampleVec(Emitter &e, SampleVecOp op, Value output,
+                        const PatternViews &patterns) {
+  PatternType pattern = op.getPattern().getType();
+  const PatternView &view = patterns.at({op.getPattern(), false});
+  bool alongCols = op.getDim() == 1;
+  int64_t extent = alongCols ? pattern.getBlockCols() : pattern.getBlockRows();
+  forAllLines(e, view, pattern.getGridRows(), [&](Index line) {
+    forBlocks(e, view, line, {}, [&](Index slot, Index position, ValueRange) {
+      e.forLanes(e.constant(0), extent, e.registers.lanes, [&](Index entry) {
+        Index from = e.multiplyAdd(alongCols ? position : line, extent, entry);
+        SmallVector<Index> to{slot, entry, Index::constant(0)};
+        if (alongCols)
+          std::swap(to[1], to[2]);
+        e.store(e.read(op.getVec(), from), output, to);
+      });
+      return SmallVector<Value>();
+    });
+  });
+}
+
+/// `sum`, and `background` once for each of the `length` entries of a line that
+/// its blocks, of `blockLength` entries, leave out. Where they leave none out,
+/// nothing is added, not even 0 * NaN.
+static Value addBackground(Emitter &e, Value sum, Value background,
+                           const PatternView &view, Index line, int64_t length,
+                           int64_t blockLength) {
+  Type type = getElementTypeOrSelf(sum.getType());
+  Value blocks =
+      arith::SubIOp::create(e.b, e.loc, loadIndex(e, view.ptr, line.plus(1)),
+                            loadIndex(e, view.ptr, line));
+  Value absent = arith::SubIOp::create(
+      e.b, e.loc, e.constant(length),
+      arith::MulIOp::create(e.b, e.loc, blocks, e.constant(blockLength)));
+  Value none = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq,
+                                     absent, e.constant(0));
+  Value count = arith::SIToFPOp::create(
+      e.b, e.loc, type,
+      arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), absent));
+  Value all = multiplyAdd(e, count, background, sum);
+  return arith::SelectOp::create(e.b, e.loc, none, sum, all);
+}
+
+/// A work item is some lines of blocks, and sums them in their order: columns
+/// in lanes of their own, rows in lanes that are summed last.
+void bsr::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
+                        const PatternViews &patterns) {
+  PatternType pattern = op.getPattern().getType();
+  bool alongCols = op.getDim() == 1;
+  const PatternView &view = patterns.at({op.getPattern(), alongCols});
+  int64_t rows = pattern.getBlockRows(), cols = pattern.getBlockCols();
+  Type outType = op.getVec().getType().getElementType();
+  Type sumType = getSumType(e.b, op.getValues().getType());
+  Value zero = getZeros(e, sumType, 1).front();
+
+  auto add = [&](Value sum, Index slot, Index row, Index col) -> Value {
+    Value value = e.read(op.getValues(), {slot, row, col});
+    return arith::AddFOp::create(e.b, e.loc, sum,
+                                 e.broadcast(e.convert(value, sumType)));
+  };
+  auto store = [&](Value sum, Index line, Index entry) {
+    if (op.getBackground()) {
+      Value background = e.read(op.getBackground(), {});
+      sum = alongCols ? addBackground(e, sum, background, view, line,
+                                      pattern.getRows(), rows)
+                      : addBackground(e, sum, background, view, line,
+                                      pattern.getCols(), cols);
+    }
+    e.store(e.convert(sum, outType), output,
+            e.multiplyAdd(line, alongCols ? cols : rows, entry));
+  };
+  // Several registers: as many sums under way.
+  int64_t width =
+      std::min<int64_t>(4 * e.registers.lanes, llvm::bit_floor<uint64_t>(cols));
+
+  auto sumCols = [&](Index line) {
+    e.forLanes(e.constant(0), cols, width, [&](Index col) {
+      auto addRows = [&](Index slot, Index, ValueRange sums) {
+        return e.loop(rows, sums, [&](Index row, ValueRange sums) {
+          return SmallVector<Value>{add(sums.front(), slot, row, col)};
+        });
+      };
+      store(forBlocks(e, view, line, e.broadcast(zero), addRows).front(), line,
+            col);
+    });
+  };
+  int64_t together = getDivisor(rows, 4);
+  auto sumRows = [&](Index line) {
+    e.loop(rows / together, {}, [&](Index tile, ValueRange) {
+      Index first = e.multiplyAdd(tile, together, Index::constant(0));
+      SmallVector<Value> totals(together, zero);
+      int64_t done = 0;
+      for (int64_t size = width; size; size /= 2) {
+        int64_t chunks = (cols - done) / size;
+        if (!chunks)
+          continue;
+        e.width = size;
+        auto addCols = [&](Index slot, Index, ValueRange sums) {
+          return e.loop(chunks, sums, [&](Index chunk, ValueRange sums) {
+            Index col = e.multiplyAdd(chunk, size, Index::constant(done));
+            col.lanes = size > 1;
+            return llvm::map_to_vector(
+                llvm::enumerate(sums), [&](auto sum) -> Value {
+                  return add(sum.value(), slot, first.plus(sum.index()), col);
+                });
+          });
+        };
+        SmallVector<Value> sums =
+            forBlocks(e, view, line,
+                      SmallVector<Value>(together, e.broadcast(zero)), addCols);
+        for (auto [total, sum] : llvm::zip_equal(totals, sums))
+          total = arith::AddFOp::create(e.b, e.loc, total, e.sumLanes(sum));
+        e.width = 1;
+        done += chunks * size;
+      }
+      for (auto [row, total] : llvm::enumerate(totals))
+        store(total, line, first.plus(row));
+      return SmallVector<Value>();
+    });
+  };
+  forAllLines(e, view,
+              alongCols ? pattern.getGridCols() : pattern.getGridRows(),
+              [&](Index line) { alongCols ? sumCols(line) : sumRows(line); });
+}
