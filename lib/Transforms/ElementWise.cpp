@@ -33,9 +33,24 @@ bsr::Access bsr::getAccess(linalg::LinalgOp op, OpOperand &operand,
   AffineMap seen = map.compose(inversePermutation(resultMap));
   if (seen.isIdentity())
     return Access::Same;
-  if (seen.getNumDims() == 2 && seen.isPermutation())
+  if (seen.getNumDims() != 2)
+    return Access::Other;
+  if (seen.isPermutation())
     return Access::Transposed;
-  return Access::Other;
+  // A vector, perhaps with dimensions of one entry.
+  std::optional<unsigned> along;
+  auto type = cast<RankedTensorType>(operand.get().getType());
+  for (auto [expr, extent] :
+       llvm::zip_equal(seen.getResults(), type.getShape())) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    if (dim && !along)
+      along = dim.getPosition();
+    else if (dim || extent != 1)
+      return Access::Other;
+  }
+  if (!along)
+    return Access::Other;
+  return *along == 0 ? Access::Row : Access::Column;
 }
 
 Value bsr::getPermutedSource(Value value,
@@ -83,24 +98,36 @@ Value bsr::createTranspose(OpBuilder &b, Location loc, Value value,
       ->getResult(0);
 }
 
+/// True for a tensor of rank 0, and for what is no tensor.
+static bool isScalar(Value input) {
+  auto type = dyn_cast<RankedTensorType>(input.getType());
+  return !type || type.getRank() == 0;
+}
+
+AffineMap bsr::getBroadcastMap(OpBuilder &b, Value input,
+                               ArrayRef<int64_t> shape) {
+  SmallVector<AffineExpr> exprs;
+  if (!isScalar(input))
+    for (auto [dim, extent] :
+         llvm::enumerate(cast<RankedTensorType>(input.getType()).getShape()))
+      exprs.push_back(extent == shape[dim] ? b.getAffineDimExpr(dim)
+                                           : b.getAffineConstantExpr(0));
+  return AffineMap::get(shape.size(), 0, exprs, b.getContext());
+}
+
 SmallVector<Value> bsr::rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
                                            ValueRange inputs,
                                            ArrayRef<int64_t> shape) {
-  auto isScalar = [](Value input) {
-    auto type = dyn_cast<RankedTensorType>(input.getType());
-    return !type || type.getRank() == 0;
-  };
   SmallVector<int64_t> permutation;
   if (getPermutedSource(op->getResult(0), permutation) && !isScalar(inputs[0]))
     return {inputs[0]};
 
   Location loc = op.getLoc();
   int64_t rank = shape.size();
-  AffineMap scalar = AffineMap::get(rank, 0, b.getContext());
   AffineMap identity = b.getMultiDimIdentityMap(rank);
   SmallVector<AffineMap> maps;
   for (Value input : inputs)
-    maps.push_back(isScalar(input) ? scalar : identity);
+    maps.push_back(getBroadcastMap(b, input, shape));
   SmallVector<Value> inits;
   for (Value init : op.getDpsInits()) {
     inits.push_back(tensor::EmptyOp::create(

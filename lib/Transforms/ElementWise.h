@@ -15,6 +15,8 @@ namespace mlir::bsr {
 enum class Access {
   Same,       ///< Entry (i, j) for entry (i, j).
   Transposed, ///< Entry (j, i) for entry (i, j) of a matrix.
+  Row,        ///< Entry i of a vector for entry (i, j).
+  Column,     ///< Entry j of a vector for entry (i, j).
   Scalar,     ///< The same entry always: a scalar or a tensor of rank 0.
   Other,
 };
@@ -39,9 +41,14 @@ Value getPermutedSource(Value value, SmallVectorImpl<int64_t> &permutation);
 Value createTranspose(OpBuilder &b, Location loc, Value value,
                       ArrayRef<int64_t> permutation);
 
+/// The map from the points of `shape` to the entries of `input`: a scalar, or a
+/// tensor of this shape with one entry along dimensions where it does not
+/// matter.
+AffineMap getBroadcastMap(OpBuilder &b, Value input, ArrayRef<int64_t> shape);
+
 /// Rebuilds element-wise `op` with results of shape `shape`, from `inputs` that
-/// have this shape or are scalars (tensors of rank 0, or no tensors). What only
-/// permutes dimensions is no operation then.
+/// have this shape, as `getBroadcastMap` says. What only permutes dimensions is
+/// no operation then.
 SmallVector<Value> rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
                                       ValueRange inputs,
                                       ArrayRef<int64_t> shape);

@@ -77,6 +77,28 @@ Value bsr::createSample(OpBuilder &b, Location loc, Value pattern, Value dense,
                           transpose);
 }
 
+Value Propagation::sampleOperand(linalg::LinalgOp op, OpOperand &operand,
+                                 Value pattern, bool transpose) {
+  Location loc = op.getLoc();
+  Value value = operand.get();
+  Access access = getAccess(op, operand, rewriter.getMultiDimIdentityMap(2));
+  if (access == Access::Same || access == Access::Transposed)
+    return createSample(rewriter, loc, pattern, value,
+                        transpose != (access == Access::Transposed));
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getRank() != 1) {
+    auto all = llvm::to_vector<2>(llvm::seq<int64_t>(type.getRank()));
+    value = tensor::CollapseShapeOp::create(
+        rewriter, loc, value, ArrayRef<ReassociationIndices>{all});
+  }
+  bool alongCols = transpose != (access == Access::Column);
+  SmallVector<int64_t> shape(getValuesType(pattern, value).getShape());
+  shape[alongCols ? 1 : 2] = 1;
+  return SampleVecOp::create(
+      rewriter, loc, RankedTensorType::get(shape, type.getElementType()),
+      pattern, value, alongCols);
+}
+
 TypedAttr bsr::foldBody(linalg::LinalgOp op, ValueRange inputs, Value target) {
   DenseMap<Value, Attribute> constants;
   auto get = [&](Value value) -> Attribute {

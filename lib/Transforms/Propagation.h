@@ -85,14 +85,21 @@ private:
   /// True if all entries of `value` are the constant zero.
   bool isZero(Value value) const;
 
+  /// The entries of `operand` that the loops of element-wise `op` read where
+  /// `pattern` stores blocks, of the transposed matrix with `transpose`.
+  Value sampleOperand(linalg::LinalgOp op, OpOperand &operand, Value pattern,
+                      bool transpose);
+
   bool pullElementWise(linalg::LinalgOp op);
   bool pullProduct(linalg::LinalgOp op);
   void replaceSamples(ArrayRef<SampleOp> samples, Value values);
 
   bool replaceInits(linalg::LinalgOp op);
   bool pushProduct(linalg::LinalgOp op);
+  Value getZeroProduct(linalg::LinalgOp op, ValueRange backgrounds);
   bool pushElementWise(linalg::LinalgOp op);
   bool pushReduction(linalg::LinalgOp op);
+  bool pushLineSums(linalg::LinalgOp op);
   bool pushTranspose(linalg::LinalgOp op);
 
   IRRewriter rewriter;

@@ -79,8 +79,9 @@ bool Propagation::pull(Operation *op) {
   return changed;
 }
 
-/// S2, S4, S5:
-/// sample(p, f(a, b^T, s)) -> f(sample(p, a), sample^T(p, b), s)
+/// S2, S4, S5, V1:
+/// sample(p, f(a, b^T, s, rows, cols)) -> f(sample(p, a), sample^T(p, b), s,
+///     sample_vec(p, rows, 0), sample_vec(p, cols, 1))
 ///
 /// Loops (i, j) are the results' dimensions or, for some, swapped: each pattern
 /// and orientation seen from the loops gives one operation on values.
@@ -107,12 +108,8 @@ bool Propagation::pullElementWise(linalg::LinalgOp op) {
     SmallVector<Value> inputs;
     for (OpOperand *input : op.getDpsInputOperands()) {
       Value value = getUniform(input->get());
-      if (!value) {
-        bool swapped = getAccess(op, *input, identity) == Access::Transposed;
-        value = createSample(rewriter, op.getLoc(), pattern, input->get(),
-                             transpose != swapped);
-      }
-      inputs.push_back(value);
+      inputs.push_back(value ? value
+                             : sampleOperand(op, *input, pattern, transpose));
     }
     SmallVector<Value> values =
         rebuildElementWise(rewriter, op, inputs,

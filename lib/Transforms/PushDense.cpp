@@ -2,6 +2,7 @@
 //
 // The rules that push bsr.to_dense down through what reads it.
 
+#include "Intervals.h"
 #include "Propagation.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
@@ -23,7 +24,7 @@ bool Propagation::push(Operation *op) {
     return pushTranspose(linalgOp) || changed;
   rewriter.setInsertionPoint(op);
   return pushProduct(linalgOp) || pushElementWise(linalgOp) ||
-         pushReduction(linalgOp) || changed;
+         pushReduction(linalgOp) || pushLineSums(linalgOp) || changed;
 }
 
 /// f(.., outs = to_dense(p, v)) -> f(.., outs = empty), where f does not read
@@ -194,11 +195,77 @@ getStoredInputs(RewriterBase &rewriter, linalg::LinalgOp op,
   return inputs;
 }
 
-/// D2, D3, D3b:
+/// The vector that `operand` of element-wise `op` broadcasts over the matrix,
+/// or null if it is none.
+static Value getBroadcastVector(RewriterBase &rewriter, linalg::LinalgOp op,
+                                OpOperand &operand) {
+  Access access = getAccess(op, operand, rewriter.getMultiDimIdentityMap(2));
+  if (access == Access::Row || access == Access::Column)
+    return operand.get();
+  // What is broadcast by an operation of its own.
+  auto copy = operand.get().getDefiningOp<linalg::LinalgOp>();
+  if (!copy || copy.getNumLoops() != 2 || copy.getNumDpsInputs() != 1 ||
+      copy->getNumResults() != 1 || !isElementWise(copy) ||
+      copy.getBlock()->getTerminator()->getOperand(0) !=
+          copy.getBlock()->getArgument(0))
+    return {};
+  return getBroadcastVector(rewriter, copy, *copy.getDpsInputOperand(0));
+}
+
+/// D3c: what `a * x` is off the pattern, where `a` is 0 there or, as 0 times a
+/// number may be, NaN: the same, if `x` is finite. A vector `x` is looked at
+/// when the step runs: the sum of its entries times 0 is 0, or NaN. Null if
+/// `op` is no such product.
+Value Propagation::getZeroProduct(linalg::LinalgOp op, ValueRange backgrounds) {
+  Block *body = op.getBlock();
+  auto product =
+      body->getTerminator()->getOperand(0).getDefiningOp<arith::MulFOp>();
+  if (!product || op->getNumResults() != 1)
+    return {};
+  auto a = dyn_cast<BlockArgument>(product.getLhs()),
+       x = dyn_cast<BlockArgument>(product.getRhs());
+  if (!a || !x)
+    return {};
+  if (!backgrounds[a.getArgNumber()])
+    std::swap(a, x);
+  Value zero = backgrounds[a.getArgNumber()];
+  OpOperand *factor = op.getDpsInputOperand(x.getArgNumber());
+  if (!zero || !isa<RankedTensorType>(zero.getType()) ||
+      !getInterval(zero).isZeroOrNaN())
+    return {};
+  if (getInterval(factor->get()).isFinite())
+    return zero;
+  Value vec = getBroadcastVector(rewriter, op, *factor);
+  if (!vec || llvm::count(backgrounds, Value()) != 1)
+    return {};
+  Location loc = op.getLoc();
+  auto type = cast<RankedTensorType>(vec.getType());
+  auto scalar = RankedTensorType::get({}, type.getElementType());
+  Value init =
+      arith::ConstantOp::create(rewriter, loc, rewriter.getZeroAttr(scalar));
+  AffineMap maps[] = {rewriter.getMultiDimIdentityMap(type.getRank()),
+                      AffineMap::get(type.getRank(), 0, rewriter.getContext())};
+  SmallVector<utils::IteratorType> kinds(type.getRank(),
+                                         utils::IteratorType::reduction);
+  auto sum = linalg::GenericOp::create(
+      rewriter, loc, scalar, vec, init, maps, kinds,
+      [&](OpBuilder &b, Location, ValueRange args) {
+        Value none = arith::ConstantOp::create(
+            b, loc, b.getZeroAttr(type.getElementType()));
+        Value term = arith::MulFOp::create(b, loc, args[0], none);
+        Value next = arith::AddFOp::create(b, loc, args[1], term);
+        linalg::YieldOp::create(b, loc, next);
+      });
+  SmallVector<Value> inputs(backgrounds);
+  inputs[x.getArgNumber()] = sum.getResult(0);
+  return rebuildElementWise(rewriter, op, inputs, {}).front();
+}
+
+/// D2, D3, D3b, D3c, V1:
 /// f(to_dense(p, a), x, s) -> to_dense(p, f(a, sample(p, x), s), background c)
 ///
 /// where c is f off the pattern: a constant whatever x is, or, without x, f of
-/// the backgrounds and scalars.
+/// the backgrounds and scalars, or a product with 0.
 bool Propagation::pushElementWise(linalg::LinalgOp op) {
   if (op.getNumLoops() != 2 || !isElementWise(op))
     return false;
@@ -220,19 +287,20 @@ bool Propagation::pushElementWise(linalg::LinalgOp op) {
         rewriter, op.getLoc(), DenseElementsAttr::get(type, constant)));
   }
   if (llvm::is_contained(backgrounds, Value())) {
-    if (llvm::is_contained(inputs->background, Value()))
-      return false;
-    backgrounds = rebuildElementWise(rewriter, op, inputs->background, {});
+    if (!llvm::is_contained(inputs->background, Value())) {
+      backgrounds = rebuildElementWise(rewriter, op, inputs->background, {});
+    } else {
+      Value product = getZeroProduct(op, inputs->background);
+      if (!product)
+        return false;
+      backgrounds = {product};
+    }
   }
 
-  AffineMap identity = rewriter.getMultiDimIdentityMap(2);
   for (auto [value, operand] :
        llvm::zip_equal(inputs->values, op.getDpsInputOperands()))
     if (!value)
-      value = createSample(
-          rewriter, op.getLoc(), inputs->pattern, operand->get(),
-          inputs->transpose !=
-              (getAccess(op, *operand, identity) == Access::Transposed));
+      value = sampleOperand(op, *operand, inputs->pattern, inputs->transpose);
   SmallVector<Value> values = rebuildElementWise(
       rewriter, op, inputs->values,
       getValuesType(inputs->pattern, op->getResult(0)).getShape());
@@ -282,27 +350,22 @@ bool Propagation::pushReduction(linalg::LinalgOp op) {
     return false;
 
   Location loc = op.getLoc();
-  AffineMap identity2 = rewriter.getMultiDimIdentityMap(2);
-  AffineMap scalar = AffineMap::get(3, 0, rewriter.getContext());
-  AffineMap identity = rewriter.getMultiDimIdentityMap(3);
+  auto pattern = cast<PatternType>(inputs->pattern.getType());
+  SmallVector<int64_t> shape{pattern.getSlots(), pattern.getBlockRows(),
+                             pattern.getBlockCols()};
   SmallVector<AffineMap> maps;
   for (auto [value, operand] :
        llvm::zip_equal(inputs->values, op.getDpsInputOperands())) {
     if (!value)
-      value = createSample(
-          rewriter, loc, inputs->pattern, operand->get(),
-          inputs->transpose !=
-              (getAccess(op, *operand, identity2) == Access::Transposed));
-    auto type = dyn_cast<RankedTensorType>(value.getType());
-    maps.push_back(type && type.getRank() ? identity : scalar);
+      value = sampleOperand(op, *operand, inputs->pattern, inputs->transpose);
+    maps.push_back(getBroadcastMap(rewriter, value, shape));
   }
-  auto pattern = cast<PatternType>(inputs->pattern.getType());
   inputs->values.push_back(LiveOp::create(
       rewriter, loc,
       RankedTensorType::get({pattern.getSlots()}, rewriter.getI1Type()),
       inputs->pattern));
   maps.push_back(AffineMap::get(3, 0, rewriter.getAffineDimExpr(0)));
-  maps.push_back(scalar);
+  maps.push_back(AffineMap::get(3, 0, rewriter.getContext()));
 
   // Clones the body up to `term`; returns the clone of `term`.
   auto cloneTerm = [&](OpBuilder &b, ValueRange args) {
@@ -360,6 +423,49 @@ bool Propagation::pushReduction(linalg::LinalgOp op) {
                  })
                  .getResult(0);
   }
+  rewriter.replaceOp(op, result);
+  ++counts.reduced;
+  return true;
+}
+
+/// D5: sum of to_dense(p, v, background b) over one dimension + c
+///     -> reduce_vec(p, v, background b) + c
+bool Propagation::pushLineSums(linalg::LinalgOp op) {
+  if (op.getNumLoops() != 2 || op.getNumReductionLoops() != 1 ||
+      op.getNumDpsInputs() != 1 || op->getNumResults() != 1 ||
+      op.hasDynamicShape())
+    return false;
+  OpOperand *input = op.getDpsInputOperand(0), *init = op.getDpsInitOperand(0);
+  auto toDense = input->get().getDefiningOp<ToDenseOp>();
+  AffineMap map = op.getMatchingIndexingMap(input);
+  Block *body = op.getBlock();
+  auto sum =
+      body->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+  if (!toDense || !map.isPermutation() || !sum ||
+      body->getOperations().size() != 2 ||
+      !llvm::is_contained(sum->getOperands(), body->getArgument(0)) ||
+      !llvm::is_contained(sum->getOperands(), body->getArgument(1)))
+    return false;
+
+  SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
+  unsigned kept = kinds[0] == utils::IteratorType::parallel ? 0 : 1;
+  auto type = cast<RankedTensorType>(init->get().getType());
+  PatternType pattern = toDense.getPattern().getType();
+  bool alongCols = (map.getDimPosition(1) == kept) != toDense.getTranspose();
+  Location loc = op.getLoc();
+  Value result = ReduceVecOp::create(
+      rewriter, loc,
+      RankedTensorType::get({alongCols ? pattern.getCols() : pattern.getRows()},
+                            type.getElementType()),
+      toDense.getPattern(), toDense.getValues(), toDense.getBackground(),
+      alongCols);
+  if (type.getRank() != 1) {
+    auto all = llvm::to_vector<2>(llvm::seq<int64_t>(type.getRank()));
+    result = tensor::ExpandShapeOp::create(rewriter, loc, type, result,
+                                           ArrayRef<ReassociationIndices>{all});
+  }
+  if (!isZero(init->get()))
+    result = addTo(rewriter, loc, result, init->get());
   rewriter.replaceOp(op, result);
   ++counts.reduced;
   return true;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Steps with block-sparse weights against dense ones with masks, in float64: weight decay,
-clipping by the global norm, LAMB's trust ratios, loss scaling.
+clipping by the global norm, LAMB's trust ratios, Adafactor's means, loss scaling.
 
 The reference is what automatic differentiation makes of w * mask: weights, gradients
 and moments are zero where no block is, and everything else sees these zeros. The
@@ -55,9 +55,8 @@ def adamw(w, g, state, t):
 
 def clipped(w, g, state, t):
     # The norm of what is stored: absent gradients are none.
-    factor = min(1, 0.05 / norm(g.values()))
-    for name in g:
-        state["trace." + name][...] = factor * g[name] + 0.9 * state["trace." + name]
+    for name, value in clip(g).items():
+        state["trace." + name][...] = value + 0.9 * state["trace." + name]
     return {name: -0.1 * state["trace." + name] for name in g}
 
 
@@ -68,10 +67,43 @@ def lamb(w, g, state, t):
     return {name: -RATE * ratio[name] * u[name] for name in u}
 
 
+def clip(g):
+    factor = min(1, 0.05 / norm(g.values()))
+    return {name: factor * value for name, value in g.items()}
+
+
+def rms(value):
+    return np.sqrt((value**2).mean())
+
+
+def adafactor(w, g, state, t):
+    # Means of rows and columns, over all entries: an absent gradient adds 1e-30.
+    changes, decay = {}, 1 - t**-0.8
+    def mean(key, value):
+        state[key] = decay * state[key] + (1 - decay) * value
+        return state[key]
+    for name, gradient in clip(g).items():
+        squares = gradient**2 + 1e-30
+        if gradient.ndim == 1:
+            u = gradient / np.sqrt(mean(f"v.{name}", squares))
+        else:
+            large = int(np.argmax(gradient.shape))
+            row = mean(f"v_row.{name}", squares.mean(large))
+            col = mean(f"v_col.{name}", squares.mean(1 - large))
+            u = gradient / np.expand_dims(np.sqrt(row / row.mean()), large)
+            u /= np.expand_dims(np.sqrt(col), 1 - large)
+        u *= 0.1 * max(rms(w[name]), 1e-3) / max(1, rms(u))
+        ema = state[f"ema.{name}"] = 0.9 * state[f"ema.{name}"] + 0.1 * u
+        changes[name] = -(ema + 0.01 * w[name])
+    return changes
+
+
 def train(update, steps):
     w = {name: value.copy() for name, value in start.items()}
-    state = {f"{kind}.{name}": np.zeros(shape) for kind in ("mu", "nu", "trace")
+    state = {f"{kind}.{name}": np.zeros(shape) for kind in ("mu", "nu", "trace", "ema")
              for name, shape in shapes.items()}
+    state |= {"v.b": np.zeros(16), "v_row.w1": np.zeros(32), "v_col.w1": np.zeros(48),
+              "v_row.w2": np.zeros(16), "v_col.w2": np.zeros(48)}
     for t in range(1, steps + 1):
         loss, g = differentiate(w, x, y)
         for name, change in update(w, g, state, t).items():
@@ -151,10 +183,12 @@ def check_overflow(name, compiled):
 
 
 folder = Path(sys.argv[1])
-for name, update in {"adamw": adamw, "clipped": clipped, "lamb": lamb, "scaled": adamw,
-                     "scaled-all": adamw}.items():
+for name, update in {"adamw": adamw, "clipped": clipped, "lamb": lamb, "adafactor": adafactor,
+                     "scaled": adamw, "scaled-all": adamw}.items():
     compiled = load(folder / f"{name}.mlir.gz")
     got = check(name, compiled, update)
+    if name == "adafactor":
+        np.testing.assert_allclose(got["state.opt.1.0.v_row.w1"][:8], 1e-30, rtol=1e-5)
     if name.startswith("scaled"):
         assert got["state.scale"] == 2 * SCALE and got["state.good"] == 1
         check_overflow(name, compiled)

@@ -62,22 +62,22 @@ func.func @gradient(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %x: tensor<8x
 // -----
 
 // Samples that nothing takes: of an argument, of a product in batches (left as it
-// is), and of an operation that reads a vector.
+// is), and of an operation that reads a diagonal.
 // CHECK-LABEL: func.func @samples(
 // CHECK:         bsr.sample
 // CHECK-NOT:     bsr.sddmm
 !p = !bsr.pattern<8x8, block = 4x4, slots = 2>
 // expected-remark @below {{weight "w"}}
 // expected-remark @below {{total of 1 weights}}
-func.func @samples(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %x: tensor<8x8xf32>, %v: tensor<8xf32>)
+func.func @samples(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %x: tensor<8x8xf32>, %v: tensor<8x8x8xf32>)
     -> (tensor<2x4x4xf32>, tensor<2x4x4xf32>) {
   // expected-remark @below {{expected only stored blocks of "w", but got 'bsr.sample', which reads a dense argument}}
   %0 = bsr.sample %p, %x : !p, tensor<8x8xf32> -> tensor<2x4x4xf32>
   %e = tensor.empty() : tensor<8x8xf32>
   // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.generic', which computes the whole matrix}}
-  %1 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>],
+  %1 = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1, d0)>, affine_map<(d0, d1) -> (d0, d1)>],
                        iterator_types = ["parallel", "parallel"]}
-      ins(%v : tensor<8xf32>) outs(%e : tensor<8x8xf32>) {
+      ins(%v : tensor<8x8x8xf32>) outs(%e : tensor<8x8xf32>) {
   ^bb0(%a: f32, %o: f32):
     %3 = math.sqrt %a : f32
     linalg.yield %3 : f32
@@ -196,4 +196,50 @@ func.func @static(%w: tensor<2x4x4xf32>, %x: tensor<5x8xf32>) -> (tensor<5x8xf32
   %y = linalg.matmul ins(%x, %d : tensor<5x8xf32>, tensor<8x8xf32>) outs(%e : tensor<5x8xf32>) -> tensor<5x8xf32>
   // expected-remark @below {{expected only stored blocks of "w", but got 'func.return', which reads the whole matrix}}
   return %y, %d : tensor<5x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+
+// 0 times what may not be finite: a bound that NaN gets past, the inverse root of what may
+// be 0, a number that may be too large for its type, and one that nothing is known of.
+// CHECK-LABEL: func.func @unbounded(
+// CHECK:         bsr.to_dense
+// CHECK:         return
+!p = !bsr.pattern<8x8, block = 4x4, slots = 2>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+// expected-remark @below {{weight "w": 0 spmm, 0 spmm transposed, 0 sddmm, 4 left dense}}
+// expected-remark @below {{total of 1 weights}}
+func.func @unbounded(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %w: tensor<2x4x4xf32>, %x: tensor<8x8xf32>)
+    -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
+  %d = bsr.to_dense %p, %w : !p, tensor<2x4x4xf32> -> tensor<8x8xf32>
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f:4 = linalg.generic {indexing_maps = [#id, #id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e, %e, %e, %e : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o0: f32, %o1: f32, %o2: f32, %o3: f32):
+    %least = arith.constant 0.25 : f32
+    %most = arith.constant 4.0 : f32
+    %zero = arith.constant 0.0 : f32
+    %large = arith.constant 2.0e38 : f32
+    %below = arith.cmpf olt, %a, %least : f32
+    %0 = arith.select %below, %least, %a : f32
+    %above = arith.cmpf ogt, %0, %most : f32
+    %nan = arith.select %above, %most, %0 : f32
+    %negative = arith.cmpf ult, %a, %zero : f32
+    %1 = arith.select %negative, %zero, %a : f32
+    %infinite = math.rsqrt %1 : f32
+    %above_large = arith.cmpf ugt, %1, %large : f32
+    %2 = arith.select %above_large, %large, %1 : f32
+    %overflow = arith.addf %2, %2 : f32
+    %unknown = math.exp %2 : f32
+    linalg.yield %nan, %infinite, %overflow, %unknown : f32, f32, f32, f32
+  } -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>)
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.mul'}}
+  %0 = linalg.mul ins(%d, %f#0 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.mul'}}
+  %1 = linalg.mul ins(%d, %f#1 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.mul'}}
+  %2 = linalg.mul ins(%d, %f#2 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.mul'}}
+  %3 = linalg.mul ins(%d, %f#3 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0, %1, %2, %3 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
 }

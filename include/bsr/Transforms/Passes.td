@@ -251,23 +251,26 @@ def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
     | S3 | `sample(p, a^T b + c)` | `sddmm(p, a, b) + sample(p, c)`: the weight gradient |
     | S4 | `sample(p, splat s)` | `splat s` |
     | S5 | `sample(p, a^T)` | `sample^T(p, a)` |
+    | V1 | `sample(p, f(a, rows, cols))` | `f(sample(p, a), sample_vec(p, rows, 0), sample_vec(p, cols, 1))` |
     | D1 | `contraction(x, to_dense(p, v)) + c` | `spmm(p, v, x) + c`, or its transpose |
     | D2 | `to_dense(p, v)^T` | `to_dense^T(p, v)` |
     | D3 | `f(to_dense(p, v), x, s)` | `to_dense(p, f(v, sample(p, x), s), background)` |
     | D4 | `sum f(to_dense(p, v), s)` | `sum of f(v, s) over live slots + num_absent(p) * f(0, s)` |
+    | D5 | `sum over rows or columns of to_dense(p, v)` | `reduce_vec(p, v)`: means of squares |
 
     Each is an equality of real numbers. No rule needs `f(0) = 0`: pulling is
     always exact, and pushing keeps what `f` is off the pattern as the background of
     `to_dense`: a constant, whatever `x` is (found by folding the body), or
-    computed by the same body from scalars. Zeros have no sign. The samples are
+    computed by the same body from scalars, or `0 * x` of a finite `x`: one that
+    the bounds of what computes it show to be finite, or a vector whose entries are
+    looked at when the step runs; NaN stays NaN. Zeros have no sign. The samples are
     pulled by one walk from the results backwards, so the samples of one value are
     merged first; then one walk forward pushes; both repeat while either
     finds work. Contractions are matched by their maps, named or generic, in any
     order of dimensions; transposes in front of an operand are looked through.
 
     Not covered: two patterns in one element-wise operation, products of two
-    sparse matrices, batch dimensions, reductions other than sums over a whole
-    matrix. What cannot cancel stays, dense and right, and is reported as a remark
+    sparse matrices, batch dimensions, reductions other than sums. What cannot cancel stays, dense and right, and is reported as a remark
     that names the weight and the operation in the way. That no `to_dense` is left
     does not make a step sparse: a dense product of which something else needs
     every entry, although its blocks are sampled, is reported too. With

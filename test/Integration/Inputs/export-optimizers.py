@@ -26,6 +26,12 @@ OPTIMIZERS = {
     "adamw": optax.adamw(0.01, eps=1e-6, weight_decay=0.1),
     "clipped": optax.chain(optax.clip_by_global_norm(0.05), optax.sgd(0.1, momentum=0.9)),
     "lamb": optax.lamb(0.01, eps=1e-6, weight_decay=0.1),
+    "adafactor": optax.chain(
+        optax.clip_by_global_norm(0.05),
+        optax.adafactor(
+            0.1, min_dim_size_to_factor=16, momentum=0.9, weight_decay_rate=0.01
+        ),
+    ),
 }
 
 

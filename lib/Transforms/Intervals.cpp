@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Interval arithmetic on the bodies of element-wise operations.
+
+#include "Intervals.h"
+#include "ElementWise.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+bool Interval::isFinite() const {
+  return !mayBeNaN && std::isfinite(low) && std::isfinite(high);
+}
+
+static bool contains(const Interval &interval, double value) {
+  return interval.low <= value && value <= interval.high;
+}
+
+static bool hasInfinity(const Interval &interval) {
+  return std::isinf(interval.low) || std::isinf(interval.high);
+}
+
+static Interval unite(const Interval &a, const Interval &b) {
+  return {std::min(a.low, b.low), std::max(a.high, b.high),
+          a.mayBeNaN || b.mayBeNaN};
+}
+
+/// `interval` with room for rounding to `type`, whose largest numbers may
+/// become infinite and whose smallest may become 0.
+static Interval widen(Interval interval, FloatType type) {
+  const llvm::fltSemantics &semantics = type.getFloatSemantics();
+  double largest = llvm::APFloat::getLargest(semantics).convertToDouble();
+  double smallest =
+      llvm::APFloat::getSmallestNormalized(semantics).convertToDouble();
+  constexpr double slack = 1.0 / 64;
+  interval.low -= slack * std::abs(interval.low);
+  interval.high += slack * std::abs(interval.high);
+  if (interval.low < -largest / 2)
+    interval.low = -infinity;
+  if (interval.high > largest / 2)
+    interval.high = infinity;
+  if (interval.low > 0 && interval.low < 2 * smallest)
+    interval.low = 0;
+  if (interval.high < 0 && interval.high > -2 * smallest)
+    interval.high = 0;
+  return interval;
+}
+
+/// The least interval with all of `bounds`, where 0 times infinity is 0.
+static Interval enclose(std::initializer_list<double> bounds, bool mayBeNaN) {
+  Interval interval{infinity, -infinity, mayBeNaN};
+  for (double bound : bounds) {
+    double value = std::isnan(bound) ? 0 : bound;
+    interval.low = std::min(interval.low, value);
+    interval.high = std::max(interval.high, value);
+  }
+  return interval;
+}
+
+static Interval multiply(const Interval &a, const Interval &b) {
+  bool mayBeNaN = a.mayBeNaN || b.mayBeNaN ||
+                  (contains(a, 0) && hasInfinity(b)) ||
+                  (contains(b, 0) && hasInfinity(a));
+  return enclose(
+      {a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high},
+      mayBeNaN);
+}
+
+static Interval divide(const Interval &a, const Interval &b) {
+  if (a.isZeroOrNaN())
+    return {0, 0, a.mayBeNaN || b.mayBeNaN || contains(b, 0)};
+  if (contains(b, 0) || (hasInfinity(a) && hasInfinity(b)))
+    return {};
+  return enclose(
+      {a.low / b.low, a.low / b.high, a.high / b.low, a.high / b.high},
+      a.mayBeNaN || b.mayBeNaN);
+}
+
+static Interval add(const Interval &a, const Interval &b) {
+  bool mayBeNaN =
+      a.mayBeNaN || b.mayBeNaN || (hasInfinity(a) && hasInfinity(b));
+  double low = a.low + b.low, high = a.high + b.high;
+  if (std::isnan(low) || std::isnan(high))
+    return {};
+  return {low, high, mayBeNaN};
+}
+
+static Interval squareRoot(const Interval &x) {
+  return {std::sqrt(std::max(x.low, 0.0)), std::sqrt(std::max(x.high, 0.0)),
+          x.mayBeNaN || x.low < 0};
+}
+
+/// select(x < y, a, x), as clamps are written: where x is taken it is not below
+/// y, and no NaN if that compares as less.
+static Interval getNotTaken(arith::CmpFOp compare, Interval x,
+                            const Interval &y) {
+  using arith::CmpFPredicate;
+  CmpFPredicate predicate = compare.getPredicate();
+  bool unordered = llvm::is_contained({CmpFPredicate::ULT, CmpFPredicate::ULE,
+                                       CmpFPredicate::UGT, CmpFPredicate::UGE},
+                                      predicate);
+  if (unordered)
+    x.mayBeNaN = false;
+  else if (y.mayBeNaN)
+    return x;
+  if (llvm::is_contained({CmpFPredicate::OLT, CmpFPredicate::OLE,
+                          CmpFPredicate::ULT, CmpFPredicate::ULE},
+                         predicate))
+    x.low = std::max(x.low, y.low);
+  if (llvm::is_contained({CmpFPredicate::OGT, CmpFPredicate::OGE,
+                          CmpFPredicate::UGT, CmpFPredicate::UGE},
+                         predicate))
+    x.high = std::min(x.high, y.high);
+  return x;
+}
+
+namespace {
+/// Intervals by value, each computed once.
+class Intervals {
+public:
+  Interval get(Value value);
+
+private:
+  Interval compute(Value value);
+  Interval computeInBody(Operation *op, FloatType type);
+  Interval computeResult(linalg::LinalgOp op, unsigned result);
+
+  DenseMap<Value, Interval> known;
+};
+} // namespace
+
+Interval Intervals::get(Value value) {
+  auto type = dyn_cast<FloatType>(getElementTypeOrSelf(value.getType()));
+  if (!type)
+    return {};
+  auto found = known.find(value);
+  if (found != known.end())
+    return found->second;
+  Interval interval = compute(value);
+  known[value] = interval;
+  return interval;
+}
+
+Interval Intervals::compute(Value value) {
+  Attribute constant;
+  if (matchPattern(value, m_Constant(&constant))) {
+    if (auto elements = dyn_cast<SplatElementsAttr>(constant))
+      constant = elements.getSplatValue<Attribute>();
+    auto number = dyn_cast<FloatAttr>(constant);
+    if (!number || !number.getValue().isFinite())
+      return {};
+    return Interval::constant(number.getValueAsDouble());
+  }
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return {};
+  return TypeSwitch<Operation *, Interval>(op)
+      .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::SplatOp>(
+          [&](Operation *op) { return get(op->getOperand(0)); })
+      .Case<tensor::ExtractOp, tensor::FromElementsOp>([&](Operation *op) {
+        return op->getNumOperands() == 1 ? get(op->getOperand(0)) : Interval();
+      })
+      .Case([&](linalg::LinalgOp op) {
+        return computeResult(op, cast<OpResult>(value).getResultNumber());
+      })
+      .Default([&](Operation *op) {
+        auto type = dyn_cast<FloatType>(value.getType());
+        return type ? computeInBody(op, type) : Interval();
+      });
+}
+
+Interval Intervals::computeResult(linalg::LinalgOp op, unsigned result) {
+  if (!isElementWise(op))
+    return {};
+  for (OpOperand *input : op.getDpsInputOperands())
+    known[op.getMatchingBlockArgument(input)] = get(input->get());
+  return get(op.getBlock()->getTerminator()->getOperand(result));
+}
+
+/// The interval of the result, of type `type`, of `op`, which computes numbers
+/// from numbers.
+Interval Intervals::computeInBody(Operation *op, FloatType type) {
+  auto operand = [&](unsigned number) { return get(op->getOperand(number)); };
+  Interval interval =
+      TypeSwitch<Operation *, Interval>(op)
+          .Case([&](arith::MulFOp) { return multiply(operand(0), operand(1)); })
+          .Case([&](arith::DivFOp) { return divide(operand(0), operand(1)); })
+          .Case([&](arith::AddFOp) { return add(operand(0), operand(1)); })
+          .Case([&](arith::MaximumFOp) -> Interval {
+            Interval a = operand(0), b = operand(1);
+            return {std::max(a.low, b.low), std::max(a.high, b.high),
+                    a.mayBeNaN || b.mayBeNaN};
+          })
+          .Case([&](arith::SelectOp select) {
+            Interval taken = get(select.getTrueValue());
+            Interval other = get(select.getFalseValue());
+            auto compare = select.getCondition().getDefiningOp<arith::CmpFOp>();
+            if (compare && compare.getLhs() == select.getFalseValue())
+              other = getNotTaken(compare, other, get(compare.getRhs()));
+            return unite(taken, other);
+          })
+          .Case([&](math::SqrtOp) { return squareRoot(operand(0)); })
+          .Case([&](math::RsqrtOp) {
+            Interval root = squareRoot(operand(0));
+            return root.low > 0 ? divide(Interval::constant(1), root)
+                                : Interval();
+          })
+          .Case<arith::ExtFOp, arith::TruncFOp>(
+              [&](Operation *) { return operand(0); })
+          .Default([](Operation *) { return Interval(); });
+  if (isa<arith::SelectOp, arith::MaximumFOp, arith::ExtFOp>(op))
+    return interval; // exact
+  return widen(interval, type);
+}
+
+Interval bsr::getInterval(Value value) { return Intervals().get(value); }
