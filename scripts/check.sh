@@ -14,7 +14,7 @@ rm -f "$results"
 status=0
 LIT_OPTS="--output $results $*" cmake --build --preset dev --target check-bsr || status=$?
 
-# The last line: how many tests passed and failed.
+# The last line: how many tests passed, failed, and were skipped for what is not installed.
 python3 - "$results" <<'PYTHON' || status=1
 import json, sys
 from collections import Counter
@@ -25,7 +25,8 @@ try:
 except OSError:
     sys.exit("error: expected the tests to run, but got a build that failed")
 passed = codes["PASS"] + codes["FLAKYPASS"] + codes["XFAIL"]
-failed = codes.total() - passed - codes["UNSUPPORTED"] - codes["EXCLUDED"] - codes["SKIPPED"]
-print(f"{passed} passed, {failed} failed")
+skipped = codes["UNSUPPORTED"] + codes["SKIPPED"]
+failed = codes.total() - passed - skipped - codes["EXCLUDED"]
+print(f"{passed} passed, {failed} failed, {skipped} skipped")
 PYTHON
 exit $status

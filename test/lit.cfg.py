@@ -37,13 +37,11 @@ llvm_config.add_tool_substitutions(
 )
 
 
-def has_extra(name):
+def has_extra(requirements):
     """Returns whether Python has what python/pyproject.toml names for an extra.
 
     Of another version even the text of an export may differ.
     """
-    with open(os.path.join(config.bsr_src_root, "python", "pyproject.toml"), "rb") as file:
-        requirements = tomllib.load(file)["project"]["optional-dependencies"][name]
     pins = [requirement.split("==") for requirement in requirements]
     check = """import sys, importlib.metadata as m, fnmatch as f
 sys.exit(not all(f.fnmatch(m.version(p).split("+")[0], v) for p, v in %r))""" % pins
@@ -52,17 +50,15 @@ sys.exit(not all(f.fnmatch(m.version(p).split("+")[0], v) for p, v in %r))""" % 
     ).returncode
 
 
-for extra in ("jax", "torch", "huggingface"):
-    if has_extra(extra):
+with open(os.path.join(config.bsr_src_root, "python", "pyproject.toml"), "rb") as file:
+    extras = tomllib.load(file)["project"]["optional-dependencies"]
+for extra, requirements in extras.items():
+    if has_extra(requirements):
         config.available_features.add(extra)
 for package in ("numpy", "safetensors", "tensorboard", "wandb"):
     check = f"import importlib.util as u, sys; sys.exit(not u.find_spec('{package}'))"
     if not subprocess.run(["python3", "-c", check]).returncode:
         config.available_features.add(package)
-check = """import importlib.util as u, sys
-sys.exit(not all(map(u.find_spec, ("pip", "setuptools", "wheel"))))"""
-if not subprocess.run(["/usr/bin/python3", "-c", check]).returncode:
-    config.available_features.add("wheel")
 llvm_config.with_environment("PYTHONDONTWRITEBYTECODE", "1")
 for path in ("python", "examples", "test/Python/Inputs", "test/Integration",
              "test/Integration/bert_tiny"):

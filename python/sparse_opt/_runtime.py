@@ -13,13 +13,14 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from sparse_opt._errors import StepError
 
 Array = np.ndarray[Any, Any]
+Scalar: TypeAlias = "type[np.generic[Any]]"
 
 _VERSION = 3
 _FILE = "libbsr_runtime.so.1"
@@ -106,7 +107,7 @@ class Buffer:
     shape: tuple[int, ...]
     kind: str
     type: str
-    dtype: type
+    dtype: Scalar
     carried: bool
     pattern: int
 
@@ -223,14 +224,14 @@ class Step:
 
     @property
     def manifest(self) -> str:
-        return _library().bsr_step_manifest_text(self._handle).decode()
+        return str(_library().bsr_step_manifest_text(self._handle).decode())
 
     def num_products(self, kind: str) -> int:
-        return _library().bsr_step_num_products(self._handle, kind.encode())
+        return int(_library().bsr_step_num_products(self._handle, kind.encode()))
 
     @property
     def num_left_dense(self) -> int:
-        return _library().bsr_step_num_left_dense(self._handle)
+        return int(_library().bsr_step_num_left_dense(self._handle))
 
     def _buffer(self, index: int) -> Buffer:
         info = _BufferInfo()
@@ -305,7 +306,8 @@ class Session:
         size = count * np.dtype(buffer.dtype).itemsize
         memory = (ctypes.c_uint8 * size).from_address(address)
         memory.session = self  # type: ignore[attr-defined]
-        return np.frombuffer(memory, buffer.dtype).reshape(buffer.shape)
+        array: Array = np.frombuffer(memoryview(memory), buffer.dtype)
+        return array.reshape(buffer.shape)
 
     def blocks(self, pattern: Pattern) -> Blocks:
         """Returns a copy of the pattern as it stands."""
@@ -381,7 +383,7 @@ class Session:
         _check(
             _library().bsr_session_counters(self._handle, ctypes.byref(counters))
         )
-        return Counters(*(getattr(counters, name) for name, _ in _Counters._fields_))
+        return Counters(*(getattr(counters, f[0]) for f in _Counters._fields_))
 
     def save(self, path: str, metadata: str) -> None:
         _check(
@@ -392,4 +394,4 @@ class Session:
 
     def load(self, path: str) -> str:
         _check(_library().bsr_session_load(self._handle, os.fsencode(path)))
-        return _library().bsr_session_metadata(self._handle).decode()
+        return str(_library().bsr_session_metadata(self._handle).decode())

@@ -84,7 +84,8 @@ def load(
     weights = _weights(step)
     short = {name.partition(".")[2]: name for name in weights}
     found, unexpected = set(), []
-    for key, entry in safetensors.deserialize(file.read_bytes()):
+    tensors = safetensors.deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
+    for key, entry in tensors:
         name = rename(_modern(key))
         name = name if name in weights else short.get(name, name)
         if name not in weights:

@@ -7,8 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from jaxlib.mlir import ir
+
+if TYPE_CHECKING:
+    Value = ir.Value[Any]
+else:
+    Value = ir.Value  # has a parameter in its stub alone
 
 
 def walk(operation: ir.Operation) -> Iterator[ir.Operation]:
@@ -23,7 +29,7 @@ def walk(operation: ir.Operation) -> Iterator[ir.Operation]:
 def rewrite_all(
     module: ir.Module,
     name: str,
-    rewrite: Callable[[ir.Operation], Sequence[ir.Value] | None],
+    rewrite: Callable[[ir.Operation], Sequence[Value] | None],
 ) -> None:
     """Replaces each operation `name` by what `rewrite` returns, if anything."""
     for operation in walk(module.operation):
@@ -49,7 +55,7 @@ def index_type() -> ir.Type:
 def create(
     name: str,
     results: Sequence[ir.Type],
-    operands: Sequence[ir.Value],
+    operands: Sequence[Value],
     **attributes: ir.Attribute,
 ) -> ir.Operation:
     return ir.Operation.create(
@@ -57,7 +63,7 @@ def create(
     )
 
 
-def scalar(element: ir.Type, value: int) -> ir.Value:
+def scalar(element: ir.Type, value: int) -> Value:
     """Returns the constant `value` as a scalar."""
     is_integer = isinstance(element, (ir.IntegerType, ir.IndexType))
     attribute: ir.Attribute = (
@@ -68,7 +74,7 @@ def scalar(element: ir.Type, value: int) -> ir.Value:
     return create("arith.constant", [element], [], value=attribute).result
 
 
-def splat(like: ir.Value, value: int) -> ir.Value:
+def splat(like: Value, value: int) -> Value:
     """Returns a StableHLO constant of the type of `like`."""
     type = ir.RankedTensorType(like.type)
     attribute = ir.DenseElementsAttr.get_splat(
@@ -77,7 +83,7 @@ def splat(like: ir.Value, value: int) -> ir.Value:
     return create("stablehlo.constant", [type], [], value=attribute).result
 
 
-def reshape(value: ir.Value, shape: Sequence[int]) -> ir.Value:
+def reshape(value: Value, shape: Sequence[int]) -> Value:
     type = ir.RankedTensorType(value.type)
     if list(type.shape) == list(shape):
         return value
@@ -85,7 +91,7 @@ def reshape(value: ir.Value, shape: Sequence[int]) -> ir.Value:
     return create("stablehlo.reshape", [result], [value]).result
 
 
-def transpose(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
+def transpose(value: Value, permutation: Sequence[int]) -> Value:
     if list(permutation) == list(range(len(permutation))):
         return value
     type = ir.RankedTensorType(value.type)
@@ -98,17 +104,17 @@ def transpose(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
     ).result
 
 
-def elementwise(name: str, *operands: ir.Value) -> ir.Value:
+def elementwise(name: str, *operands: Value) -> Value:
     return create(f"stablehlo.{name}", [operands[-1].type], operands).result
 
 
 def generic(
-    inputs: Sequence[ir.Value],
-    init: ir.Value,
+    inputs: Sequence[Value],
+    init: Value,
     dims: Sequence[Sequence[int]],
     num_reductions: int,
-    body: Callable[..., ir.Value],
-) -> ir.Value:
+    body: Callable[..., Value],
+) -> Value:
     """Returns a `linalg.generic` whose last `num_reductions` loops reduce.
 
     Args:
@@ -147,7 +153,7 @@ def generic(
     return operation.result
 
 
-def loop_index(dim: int) -> ir.Value:
+def loop_index(dim: int) -> Value:
     """Returns the index of loop `dim` of the `linalg.generic` being built."""
     i64 = ir.IntegerType.get_signless(64)
     return create(
@@ -155,7 +161,7 @@ def loop_index(dim: int) -> ir.Value:
     ).result
 
 
-def empty(shape: Sequence[int], element: ir.Type) -> ir.Value:
+def empty(shape: Sequence[int], element: ir.Type) -> Value:
     return create("tensor.empty", [tensor_type(shape, element)], []).result
 
 
@@ -163,7 +169,7 @@ def is_unsigned(element: ir.Type) -> bool:
     return isinstance(element, ir.IntegerType) and element.is_unsigned
 
 
-def is_zero(value: ir.Value) -> bool:
+def is_zero(value: Value) -> bool:
     """Returns whether `value` is known to be zero everywhere."""
     owner = value.owner
     if isinstance(owner, ir.Block):
@@ -179,17 +185,17 @@ def is_zero(value: ir.Value) -> bool:
     return isinstance(splat, (ir.IntegerAttr, ir.FloatAttr)) and splat.value == 0
 
 
-def multiply_scalars(lhs: ir.Value, rhs: ir.Value) -> ir.Value:
+def multiply_scalars(lhs: Value, rhs: Value) -> Value:
     suffix = "i" if isinstance(lhs.type, ir.IntegerType) else "f"
     return create(f"arith.mul{suffix}", [lhs.type], [lhs, rhs]).result
 
 
-def add_scalars(lhs: ir.Value, rhs: ir.Value) -> ir.Value:
+def add_scalars(lhs: Value, rhs: Value) -> Value:
     suffix = "i" if isinstance(lhs.type, ir.IntegerType) else "f"
     return create(f"arith.add{suffix}", [lhs.type], [lhs, rhs]).result
 
 
-def zeros(shape: Sequence[int], element: ir.Type) -> ir.Value:
+def zeros(shape: Sequence[int], element: ir.Type) -> Value:
     init = empty(shape, element)
     operation = ir.Operation.create(
         "linalg.fill",

@@ -10,6 +10,7 @@ from jaxlib.mlir import ir
 
 from sparse_opt._errors import ExportError
 from sparse_opt.jax._build import (
+    Value,
     create,
     empty,
     index_type,
@@ -19,7 +20,7 @@ from sparse_opt.jax._build import (
 )
 
 
-def lower_concatenate(operation: ir.Operation) -> list[ir.Value] | None:
+def lower_concatenate(operation: ir.Operation) -> list[Value] | None:
     """Lowers a concatenation to a chain of `tensor.insert_slice`.
 
     StableHLO's own lowering is a scalar gather, opaque to every rewrite. It is
@@ -48,7 +49,7 @@ def lower_concatenate(operation: ir.Operation) -> list[ir.Value] | None:
     return [result]
 
 
-def lower_while(operation: ir.Operation) -> list[ir.Value]:
+def lower_while(operation: ir.Operation) -> list[Value]:
     """Lowers a counted loop (scan, fori_loop) to `scf.for`.
 
     The condition compares one loop value with a constant, which the body
@@ -119,7 +120,7 @@ def _loop_counter(
     return place, first, last, stride
 
 
-def _constant(value: ir.Value) -> int | None:
+def _constant(value: Value) -> int | None:
     """Returns the integer that `value` is known to be."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "stablehlo.constant":

@@ -15,6 +15,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 from sparse_opt._errors import ExportError
 from sparse_opt.jax._build import (
+    Value,
     add_scalars,
     create,
     elementwise,
@@ -35,8 +36,8 @@ from sparse_opt.jax._build import (
 
 
 def _index_columns(
-    indices: ir.Value, vector_dim: int, num_columns: int
-) -> list[ir.Value]:
+    indices: Value, vector_dim: int, num_columns: int
+) -> list[Value]:
     """Returns the components of the index vectors `indices`, one tensor each."""
     type = ir.RankedTensorType(indices.type)
     shape = list(type.shape)
@@ -78,7 +79,7 @@ def _index_columns(
     return columns
 
 
-def lower_gather(operation: ir.Operation) -> list[ir.Value] | None:
+def lower_gather(operation: ir.Operation) -> list[Value] | None:
     """Lowers a gather of whole rows to one generic.
 
     The indices are operands, already inside the bounds, so the body is nothing
@@ -139,8 +140,8 @@ def lower_gather(operation: ir.Operation) -> list[ir.Value] | None:
         if dim in whole:
             loops[dim] = offset_dim
 
-    def body(*scalars: ir.Value) -> ir.Value:
-        address: list[ir.Value] = []
+    def body(*scalars: Value) -> Value:
+        address: list[Value] = []
         for dim in range(table_type.rank):
             if dim in indexed:
                 index = scalars[indexed.index(dim)]
@@ -158,7 +159,7 @@ def lower_gather(operation: ir.Operation) -> list[ir.Value] | None:
     return [generic(columns, init, dims, 0, body)]
 
 
-def lower_scatter(operation: ir.Operation) -> list[ir.Value]:
+def lower_scatter(operation: ir.Operation) -> list[Value]:
     """Lowers a scatter-add of whole rows, the gradient of a gather.
 
     It is the product of a one-hot matrix with the updates, in this one form,
@@ -302,8 +303,8 @@ def _require_add(scatter: ir.Operation) -> None:
 
 
 def _linear_ids(
-    columns: Sequence[ir.Value], indexed: Sequence[int], type: ir.RankedTensorType
-) -> ir.Value:
+    columns: Sequence[Value], indexed: Sequence[int], type: ir.RankedTensorType
+) -> Value:
     """Returns the row-major place of index vectors among the indexed dimensions.
 
     A vector out of bounds in one dimension must not land on another row: it
@@ -329,7 +330,7 @@ def _linear_ids(
     return elementwise("select", valid, place, splat(place, -1))
 
 
-def _equal(lhs: ir.Value, rhs: ir.Value) -> ir.Value:
+def _equal(lhs: Value, rhs: Value) -> Value:
     type = ir.RankedTensorType(lhs.type)
     return create(
         "stablehlo.compare",
@@ -339,12 +340,12 @@ def _equal(lhs: ir.Value, rhs: ir.Value) -> ir.Value:
     ).result
 
 
-def _one_hot(ids: ir.Value, num_rows: int, element: ir.Type) -> ir.Value:
+def _one_hot(ids: Value, num_rows: int, element: ir.Type) -> Value:
     """Returns the one-hot matrix of `ids`, which has one more dimension."""
     shape = list(ir.RankedTensorType(ids.type).shape)
     rank = len(shape)
 
-    def body(id: ir.Value, _: ir.Value) -> ir.Value:
+    def body(id: Value, _: Value) -> Value:
         one, zero = scalar(element, 1), scalar(element, 0)
         return create(
             "arith.select", [element], [_equals_index(rank, id), one, zero]
@@ -354,7 +355,7 @@ def _one_hot(ids: ir.Value, num_rows: int, element: ir.Type) -> ir.Value:
     return generic([ids], empty(shape + [num_rows], element), dims, 0, body)
 
 
-def _equals_index(loop: int, id: ir.Value) -> ir.Value:
+def _equals_index(loop: int, id: Value) -> Value:
     """Returns whether `id` is the index of loop `loop`."""
     index = create("arith.index_cast", [id.type], [loop_index(loop)]).result
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)

@@ -15,13 +15,13 @@ import re
 from collections.abc import Mapping, Sequence
 
 from jax._src.interpreters import mlir as jax_mlir
-from jax._src.lib import jax_mlir_ext
+from jax._src.lib import jax_mlir_ext  # type: ignore[attr-defined]
 from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
 from sparse_opt._errors import ExportError
 from sparse_opt._text import shorten_locations
-from sparse_opt.jax._build import is_unsigned, rewrite_all, tensor_type, walk
+from sparse_opt.jax._build import Value, is_unsigned, rewrite_all, tensor_type, walk
 from sparse_opt.jax._control import lower_concatenate, lower_while
 from sparse_opt.jax._lookups import lower_gather, lower_scatter
 
@@ -86,7 +86,7 @@ def _inline(module: ir.Module) -> None:
         for f in module.body.operations
     }
 
-    def inline(call: ir.Operation) -> Sequence[ir.Value]:
+    def inline(call: ir.Operation) -> Sequence[Value]:
         callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         return jax_mlir_ext.inlined_func_call(
             functions[callee], list(call.operands), call.location
@@ -114,14 +114,14 @@ def _simplify_locations(module: ir.Module) -> None:
         operation.location = ir.Location.name(scope) if scope else ir.Location.unknown()
 
 
-def _drop_barrier(operation: ir.Operation) -> list[ir.Value]:
+def _drop_barrier(operation: ir.Operation) -> list[Value]:
     return list(operation.operands)
 
 
 def _make_signless(module: ir.Module) -> None:
     """Retypes what is left of unsigned integers, and drops the casts between."""
 
-    def retype(value: ir.Value) -> None:
+    def retype(value: Value) -> None:
         type = value.type
         if isinstance(type, ir.RankedTensorType) and is_unsigned(type.element_type):
             width = ir.IntegerType(type.element_type).width
@@ -144,7 +144,7 @@ def _make_signless(module: ir.Module) -> None:
     rewrite_all(module, "builtin.unrealized_conversion_cast", _drop_cast)
 
 
-def _drop_cast(operation: ir.Operation) -> list[ir.Value] | None:
+def _drop_cast(operation: ir.Operation) -> list[Value] | None:
     same = operation.operands[0].type == operation.result.type
     return list(operation.operands) if same else None
 

@@ -463,7 +463,9 @@ def _uncopied(node: torch.fx.Node) -> torch.fx.Node:
     """Returns what `node` is a copy of."""
     copies = (aten.clone.default, aten.detach.default, aten.alias.default)
     while node.op == "call_function" and node.target in copies:
-        node = node.args[0]
+        source = node.args[0]
+        assert isinstance(source, torch.fx.Node)
+        node = source
     return node
 
 
