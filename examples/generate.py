@@ -292,7 +292,9 @@ def export(config: Config, accumulate: bool = False) -> str:
     """Returns the exported step of a model."""
     state, batch, lr = step_arguments(config)
     if not accumulate:
-        return sparse_opt.jax.export(make_step(config), state, batch, lr, inits=INITS)
+        return sparse_opt.jax.export(
+            make_step(config), state, batch, lr, inits=INITS, locations="scopes"
+        )
     state |= {"sum": state["params"], "count": jax.ShapeDtypeStruct((), jnp.float32)}
     return sparse_opt.jax.export(
         make_accumulating_step(config),
@@ -300,8 +302,8 @@ def export(config: Config, accumulate: bool = False) -> str:
         batch,
         lr,
         jax.ShapeDtypeStruct((), jnp.bool_),
-        roles={"^apply$": "apply"},
         inits=INITS,
+        locations="scopes",
     )
 
 

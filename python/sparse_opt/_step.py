@@ -12,6 +12,7 @@ optimizer state lie in memory of the runtime, which NumPy arrays look into.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -57,6 +58,7 @@ def compile(
       StepError: the compiler refused the step, or the exported program has
         changed since.
     """
+    _require_compilable(export, marks, seed)
     program = export.program if isinstance(export, Export) else None
     if program is not None:
         program.check()
@@ -74,14 +76,38 @@ def compile(
         return step
 
 
+def _require_compilable(export: Any, marks: Any, seed: Any) -> None:
+    """Raises `StepError` for what is no export, no marks or no seed."""
+    if not isinstance(export, str):
+        raise StepError(
+            "expected what sparse_opt.torch.export or sparse_opt.jax.export returned,"
+            f" but got a {type(export).__name__}"
+        )
+    if isinstance(marks, str):
+        raise StepError(
+            f"expected a list of marks, but got '{marks}': put it into brackets"
+        )
+    if not isinstance(seed, int):
+        raise StepError(f"expected a seed that is an integer, but got {seed!r}")
+    if marks and isinstance(export, Export) and 'bsr.role = "param"' not in export:
+        raise StepError(
+            "expected weights to mark, but got a step without any: call a part of the"
+            " state `params`, or export it with roles={'^state': 'param'}"
+        )
+
+
+_PLACE = re.compile(r'([^"\s]+\.py)"?:(\d+)')
+
+
 def _sentence(output: str) -> str:
-    """Returns the first error of a tool's output."""
-    for line in output.splitlines():
+    """Returns the first error of a tool's output, with the user's line."""
+    lines = output.strip().splitlines()
+    for line in lines:
         head, found, message = line.partition("error: ")
         if found:
-            return message
-    lines = output.strip().splitlines()
-    return lines[-1] if lines else "expected sparse-compile to succeed, but it did not"
+            place = _PLACE.search(head)
+            return message + (f" at {place[1]}:{place[2]}" if place else "")
+    return lines[0] if lines else "expected sparse-compile to succeed, but it did not"
 
 
 class Step:
@@ -168,6 +194,12 @@ class Step:
             given.add(name)
         if not self._steps and (missing := self._inputs - given):
             raise StepError(f"expected an array for '{min(missing)}', but got none")
+        for role, number, argument in (("lr", lr, self._rate), ("seed", seed, self._seed)):
+            if number is not None and argument not in self.buffers:
+                raise StepError(
+                    f"expected no {role}, for the step has no argument of that role, but"
+                    f" got {number}"
+                )
         rate = self._program.rate() if lr is None else lr
         if self._rate in self.buffers and rate is not None:
             self.arrays[self._rate][...] = rate

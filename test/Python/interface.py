@@ -48,15 +48,17 @@ print(
 # CHECK-SAME: {bsr.name = "lr", bsr.role = "lr"}
 # CHECK-SAME: {bsr.name = "seed", bsr.role = "seed"}
 # CHECK-SAME: {bsr.name = "step", bsr.role = "step"}
+# CHECK-SAME: {bsr.name = "apply", bsr.role = "apply"}
 # CHECK-SAME: -> ({{.*}}, tensor<f32> {bsr.name = "loss", bsr.role = "loss"}, tensor<f32> {bsr.name = "metrics.1.norm"})
 print(
     export(
-        lambda state, batch, lr, seed, step: (state, lr, {"norm": 2 * lr}),
+        lambda state, batch, lr, seed, step, apply: (state, lr, {"norm": 2 * lr}),
         {"params": {"w": matrix}, "opt": Pair([matrix], None)},
         {"ids": np.zeros((4,), np.int32)},
         scalar,
         np.zeros((2,), np.uint32),
         np.int32(0),
+        np.bool_(True),
     )
 )
 
@@ -81,14 +83,14 @@ print(
 )
 
 
-# Locations are the path of scopes, without the jitted function and files.
+# Locations are the path of scopes, without the jitted function, and the user's line.
 
 
 # CHECK: module {
 # CHECK: math.tanh %{{.*}} : f32{{$}}
 # CHECK: } -> tensor<2x3xf32> loc([[SCOPE:#loc[0-9]*]])
-# CHECK-NOT: .py
-# CHECK: [[SCOPE]] = loc("jvp(layer)/tanh")
+# CHECK: [[LINE:#loc[0-9]*]] = loc("{{.*}}interface.py":[[@LINE+6]]:{{[0-9]+}})
+# CHECK: [[SCOPE]] = loc("jvp(layer)/tanh"([[LINE]]))
 @jax.jit
 def step(state, x):
     def loss(w):
@@ -100,6 +102,11 @@ def step(state, x):
 
 
 print(export(step, matrix, matrix))
+
+# CHECK: module {
+# CHECK-NOT: .py
+# CHECK: loc("jvp(layer)/tanh")
+print(export(step, matrix, matrix, locations="scopes"))
 
 # CHECK: module {
 # CHECK-NOT: loc(

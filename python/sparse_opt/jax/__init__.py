@@ -19,14 +19,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
-import jax
 from jax import tree_util
 
 from sparse_opt._errors import ExportError
 from sparse_opt._program import Export
-from sparse_opt.jax import _stablehlo
+from sparse_opt.jax import _checks, _stablehlo
+from sparse_opt.jax._checks import leaf_names
 from sparse_opt.jax._program import JaxProgram
 
 __all__ = ["Export", "ExportError", "export", "leaf_names"]
@@ -34,11 +34,12 @@ __all__ = ["Export", "ExportError", "export", "leaf_names"]
 _INIT = re.compile(r"zeros|ones|(normal|constant)\([-+]?[0-9.]+(e[-+]?[0-9]+)?\)")
 
 # The roles of leaves that no pattern of the caller names.
-_CARRIED_ROLES = {r"\.params(\.|$)": "param", "": "state"}
+_CARRIED_ROLES = {r"(^|\.)params(\.|$)": "param", "": "state"}
 _INPUT_ROLES = {
     r"^(lr|learning_rate)$": "lr",
     r"^(seed|key|rng)(\.|$)": "seed",
     r"^step$": "step",
+    r"^apply$": "apply",
     "": "batch",
 }
 
@@ -49,7 +50,7 @@ def export(
     carried: int = 1,
     roles: Mapping[str, str] | None = None,
     inits: Mapping[str, str] | None = None,
-    locations: bool = True,
+    locations: bool | Literal["scopes"] = True,
 ) -> Export:
     """Returns the MLIR text of one training step.
 
@@ -65,13 +66,14 @@ def export(
         with `carried=2`.
       roles: regular expressions searched for in the name of an argument, and
         the `bsr.role` it gets; the first that matches decides. By default a
-        carried leaf under `params` is a `param`, other carried leaves are
-        `state`, arguments called `lr`, `seed` and `step` have these roles,
-        and all else is `batch`.
+        carried leaf in `params` is a `param`, other carried leaves are
+        `state`, arguments called `lr`, `seed`, `step` and `apply` have these
+        roles, and all else is `batch`.
       inits: regular expressions likewise, and the `bsr.init` that tells a
         driver how to begin: `zeros`, `ones`, `constant(c)` or `normal(sd)`.
-      locations: keep where each operation came from, as the path of its
-        `jax.named_scope`s.
+      locations: keep where each operation came from: the path of its
+        `jax.named_scope`s and the line of the program; or `"scopes"` alone,
+        for a text that is the same wherever the program lies.
 
     Returns:
       A module with the public function `step`. It needs no dialect but those
@@ -83,7 +85,9 @@ def export(
     """
     roles = dict(roles or {})
     inits = dict(inits or {})
-    _require_tested_version()
+    _checks.require_tested_version()
+    for pattern in (*roles, *inits):
+        _require_pattern(pattern)
     for init in inits.values():
         if not _INIT.fullmatch(init):
             raise ExportError(
@@ -91,15 +95,22 @@ def export(
                 f" but got '{init}'"
             )
 
-    names = _argument_names(step, args)
-    _require_distinct(names)
-    traced = jax.jit(step, keep_unused=True).trace(*args)
-    results = _result_leaves(traced.out_info, carried)
+    roots = _roots(step, args)
+    names = _checks.names_of(args, roots)
+    _checks.require_distinct(names)
+    _checks.require_arrays(names, tree_util.tree_leaves(args))
+    traced = _checks.traced(step, args)
+    _checks.require_results(traced.out_info, carried)
+    _checks.require_same_state(args[:carried], traced.out_info[:carried], roots)
+    _checks.require_loss(traced.out_info[carried:])
+    results = ["loss"] + [
+        _checks.dotted("metrics", path)
+        for path, _ in tree_util.tree_leaves_with_path(traced.out_info[carried:])[1:]
+    ]
 
     # Link by path: the leaves of a carried argument and those of its next
     # value are the same, in the same order.
     num_carried = len(tree_util.tree_leaves(args[:carried]))
-    _require_same_state(args[:carried], traced.out_info[:carried], names)
 
     argument_attributes = []
     for i, name in enumerate(names):
@@ -124,93 +135,38 @@ def export(
         result_attributes,
         locations,
     )
-    program = JaxProgram(args, carried, names, traced.out_info)
+    program = JaxProgram(args, carried, roots, traced.out_info)
     return Export.of(text, program)
 
 
-# The lowering leans on names of jax and jaxlib that promise nothing, all of them
-# in `_stablehlo.py`.
-_TESTED = ("0.10.", "0.9.")
-
-
-def _require_tested_version() -> None:
-    if not jax.__version__.startswith(_TESTED):
+def _roots(step: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
+    """Returns the names of the parameters of `step` that take `args`."""
+    if not callable(step):
         raise ExportError(
-            f"expected jax of version 0.9 or 0.10, but got {jax.__version__}: install"
-            " 'sparse-opt[jax]'"
+            f"expected a function to export, but got a {type(step).__name__}:"
+            " export(step, state, batch)"
         )
-
-
-def leaf_names(root: str, tree: Any) -> list[str]:
-    """Returns the dotted names of the leaves of `tree`, in their order."""
-    return [_dotted(root, path) for path, _ in tree_util.tree_leaves_with_path(tree)]
-
-
-def _argument_names(step: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
-    """Returns the dotted names of the leaves of the arguments of `step`."""
     try:
-        bound = inspect.signature(step).bind(*args)
+        signature = inspect.signature(step)
+        bound = signature.bind(*args)
     except TypeError as error:
         raise ExportError(
             f"expected arguments that the step accepts, but got '{error}'"
         ) from error
-    names = []
-    for parameter, value in bound.arguments.items():
-        names += leaf_names(parameter, value)
-    return names
+    roots = []
+    for name, value in bound.arguments.items():
+        is_rest = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+        roots += [f"{name}.{i}" for i in range(len(value))] if is_rest else [name]
+    return roots
 
 
-def _result_leaves(results: Any, carried: int) -> list[str]:
-    """Returns the names of the results behind the carried ones."""
-    if not isinstance(results, (tuple, list)) or len(results) <= carried:
+def _require_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
         raise ExportError(
-            f"expected a step that returns {carried} next states and a loss,"
-            f" but got '{tree_util.tree_structure(results)}'"
-        )
-    leaves = tree_util.tree_flatten_with_path(results[carried:])[0]
-    if not leaves or leaves[0][1].shape != ():
-        got = leaves[0][1].shape if leaves else "nothing"
-        raise ExportError(f"expected a loss of shape (), but got {got}")
-    return ["loss"] + [_dotted("metrics", path) for path, _ in leaves[1:]]
-
-
-def _require_same_state(before: Any, after: Any, names: list[str]) -> None:
-    """Checks that `after` can be the next value of `before`."""
-    structure: Any = tree_util.tree_structure(tuple(before))
-    next_structure: Any = tree_util.tree_structure(tuple(after))
-    if structure != next_structure:
-        raise ExportError(
-            f"expected a next state of structure {structure}, but got {next_structure}"
-        )
-    leaves = tree_util.tree_leaves(before), tree_util.tree_leaves(after)
-    for name, old, new in zip(names, *leaves):
-        old = jax.typeof(old) if not hasattr(old, "dtype") else old
-        if (old.shape, old.dtype) != (new.shape, new.dtype):
-            raise ExportError(
-                f"expected the next value of '{name}' to be"
-                f" {old.dtype}{list(old.shape)}, but got {new.dtype}{list(new.shape)}"
-            )
-
-
-def _require_distinct(names: list[str]) -> None:
-    seen = set()
-    for name in names:
-        if name in seen:
-            raise ExportError(f"expected distinct names, but got '{name}' twice")
-        seen.add(name)
-
-
-def _dotted(root: str, path: tuple[Any, ...]) -> str:
-    """Returns the dotted form of a path in a pytree."""
-    parts = [root]
-    for key in path:
-        for field in ("key", "idx", "name"):
-            if hasattr(key, field):
-                parts.append(str(getattr(key, field)))
-                break
-        else:
-            parts.append(str(key))
-    return ".".join(parts)
+            f"expected a regular expression, but got '{pattern}': {error}"
+        ) from error
 
 
 def _first_match(patterns: Mapping[str, str], name: str) -> str:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,19 @@ def walk(operation: ir.Operation) -> Iterator[ir.Operation]:
             for child in list(block.operations):
                 yield from walk(child.operation)
                 yield child.operation
+
+
+_LINE = re.compile(r'"([^"]*)":(\d+)')
+_NAME = re.compile(r'loc\("([^"]*)"')
+
+
+def place_of(operation: ir.Operation) -> str:
+    """Returns ` at FILE:LINE`, or else the path of the scopes, or ``."""
+    text = str(operation.location)
+    if found := _LINE.search(text):
+        return f" at {found[1]}:{found[2]}"
+    named = _NAME.search(text)
+    return f" at {named[1]}" if named else ""
 
 
 def rewrite_all(

@@ -15,6 +15,7 @@ from sparse_opt.jax._build import (
     empty,
     index_type,
     is_unsigned,
+    place_of,
     scalar,
     tensor_type,
 )
@@ -60,7 +61,7 @@ def lower_while(operation: ir.Operation) -> list[Value]:
     if counter is None:
         raise ExportError(
             "expected a loop of a constant number of steps, but got one that"
-            f" depends on data at {operation.location}"
+            f" depends on data{place_of(operation)}: use lax.fori_loop or lax.scan"
         )
     place, first, bound, stride = counter
     i64 = ir.IntegerType.get_signless(64)

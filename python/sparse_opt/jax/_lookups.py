@@ -26,6 +26,7 @@ from sparse_opt.jax._build import (
     is_zero,
     loop_index,
     multiply_scalars,
+    place_of,
     reshape,
     scalar,
     splat,
@@ -224,7 +225,7 @@ def lower_scatter(operation: ir.Operation) -> list[Value]:
     ):
         raise ExportError(
             f"expected a scatter-add of whole rows, but got '{numbers}'"
-            f" on {type} at {operation.location}"
+            f" on {type}{place_of(operation)}"
         )
 
     # Bring the ids to [batched..., s], the updates to [batched..., s, whole...].
@@ -298,7 +299,7 @@ def _require_add(scatter: ir.Operation) -> None:
     ):
         raise ExportError(
             f"expected a scatter that adds, but got '{combine.name}'"
-            f" at {scatter.location}"
+            f"{place_of(scatter)}"
         )
 
 

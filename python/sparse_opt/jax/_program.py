@@ -16,6 +16,7 @@ from jax import tree_util
 
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array
+from sparse_opt.jax import _checks
 
 # What the runtime holds as bits of another type: NumPy has no bf16, and MLIR
 # no unsigned integers.
@@ -26,12 +27,13 @@ class JaxProgram:
     """An exported step with the structure of its state and of its batches."""
 
     def __init__(
-        self, args: Sequence[Any], carried: int, names: Sequence[str], results: Any
+        self, args: Sequence[Any], carried: int, roots: Sequence[str], results: Any
     ) -> None:
         self._carried = tuple(args[:carried])
         self._batch = tuple(args[carried:])
-        count = len(tree_util.tree_leaves(self._carried))
-        self._state_names, self._batch_names = names[:count], names[count:]
+        self._state_roots, self._batch_roots = roots[:carried], roots[carried:]
+        self._state_names = _checks.names_of(self._carried, self._state_roots)
+        self._batch_names = _checks.names_of(self._batch, self._batch_roots)
         self._outputs: Any = tree_util.tree_structure(tuple(results[carried:]))
 
     def check(self) -> None:
@@ -41,7 +43,7 @@ class JaxProgram:
         leaves = tree_util.tree_leaves(self._carried)
         for name, leaf in zip(self._state_names, leaves):
             if not isinstance(leaf, jax.ShapeDtypeStruct):
-                yield name, _held(np.asarray(leaf))
+                yield name, _memory(name, leaf)
 
     def rate(self) -> float | None:
         return None
@@ -49,17 +51,17 @@ class JaxProgram:
     def inputs(
         self, arguments: Sequence[Any], named: Mapping[str, Any]
     ) -> Iterable[tuple[str, Array]]:
-        expected: Any = tree_util.tree_structure(self._batch)
-        structure: Any = tree_util.tree_structure(tuple(arguments))
-        if structure != expected or named:
+        other = _checks.difference(self._batch, arguments, self._batch_roots)
+        if named or other:
             raise StepError(
-                f"expected arguments of structure {expected} behind the state, but"
-                f" got {structure} and {len(named)} named ones"
+                "expected what the exported step takes behind its state"
+                f" ({', '.join(self._batch_roots) or 'nothing'}), but got"
+                f" {f'{min(named)!r} by name' if named else other}"
             )
         leaves = tree_util.tree_leaves(tuple(arguments))
         exported = tree_util.tree_leaves(self._batch)
         return [
-            (name, _held(_as_array(leaf, like)))
+            (name, _memory(name, leaf, like))
             for name, leaf, like in zip(self._batch_names, leaves, exported)
         ]
 
@@ -70,7 +72,7 @@ class JaxProgram:
 
     def state(self, read: Callable[[str], Array]) -> Any:
         leaves = [
-            jnp.asarray(_shown(read(name), leaf))
+            _shown(read(name), leaf)
             for name, leaf in zip(
                 self._state_names, tree_util.tree_leaves(self._carried)
             )
@@ -81,14 +83,10 @@ class JaxProgram:
 
     def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
         whole = (state,) if len(self._carried) == 1 else tuple(state)
-        expected: Any = tree_util.tree_structure(self._carried)
-        structure: Any = tree_util.tree_structure(whole)
-        if structure != expected:
-            raise StepError(
-                f"expected a state of structure {expected}, but got {structure}"
-            )
+        if other := _checks.difference(self._carried, whole, self._state_roots):
+            raise StepError(f"expected a state like the exported one, but got {other}")
         for name, leaf in zip(self._state_names, tree_util.tree_leaves(whole)):
-            write(name, _held(np.asarray(leaf)))
+            write(name, _memory(name, leaf))
 
     def store(self, read: Callable[[str], Array]) -> None:
         raise StepError(
@@ -97,11 +95,35 @@ class JaxProgram:
         )
 
 
-def _as_array(leaf: Any, like: Any) -> Array:
-    """Returns the memory of an array; Python's numbers take the exported type."""
-    if isinstance(leaf, (bool, int, float)):
-        return np.asarray(leaf, jax.typeof(like).dtype)
-    return np.asarray(leaf)
+def _memory(name: str, leaf: Any, like: Any = None) -> Array:
+    """Returns the memory of an array as the runtime holds it.
+
+    Python's numbers take the type of `like`, keys are the numbers that they are
+    made of.
+    """
+    if isinstance(leaf, (bool, int, float)) and like is not None:
+        return _held(np.asarray(leaf, jax.typeof(like).dtype))
+    try:
+        return _held(np.asarray(_numbers(leaf)))
+    except RuntimeError as error:
+        raise StepError(
+            f"expected '{name}' to hold values, but got an array that was donated:"
+            " compile a step before it is called, and pass what is not donated"
+        ) from error
+    except jax.errors.TracerArrayConversionError as error:
+        raise StepError(
+            f"expected an array for '{name}', but got a traced one: call the compiled"
+            " step outside of jit and grad"
+        ) from error
+
+
+def _is_key(leaf: Any) -> bool:
+    dtype = getattr(leaf, "dtype", None)
+    return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
+
+
+def _numbers(leaf: Any) -> Any:
+    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
 
 
 def _held(array: Array) -> Array:
@@ -109,6 +131,10 @@ def _held(array: Array) -> Array:
     return array if dtype is None else array.view(dtype)
 
 
-def _shown(array: Array, like: Any) -> Array:
+def _shown(array: Array, like: Any) -> Any:
+    """Returns an array of the step as one of JAX, of the type of `like`."""
+    if _is_key(like):
+        numbers = jnp.asarray(array.view(np.uint32))
+        return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(like))
     dtype = jax.typeof(like).dtype
-    return array.view(dtype) if dtype.name in _HELD_AS else array
+    return jnp.asarray(array.view(dtype) if dtype.name in _HELD_AS else array)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from jax._src.interpreters import mlir as jax_mlir
 from jax._src.lib import jax_mlir_ext  # type: ignore[attr-defined]
@@ -20,12 +21,21 @@ from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
 from sparse_opt._errors import ExportError
+from sparse_opt._source import is_user_file
 from sparse_opt._text import shorten_locations
-from sparse_opt.jax._build import Value, is_unsigned, rewrite_all, tensor_type, walk
+from sparse_opt.jax._build import (
+    Value,
+    is_unsigned,
+    place_of,
+    rewrite_all,
+    tensor_type,
+    walk,
+)
 from sparse_opt.jax._control import lower_concatenate, lower_while
 from sparse_opt.jax._lookups import lower_gather, lower_scatter
 
 _SCOPE = re.compile(r'"([^"]*)"(?!:\d)')
+_LINE = re.compile(r'"([^"]*)":(\d+):(\d+)')
 
 # The dialects that may be left.
 _UPSTREAM = {"arith", "builtin", "func", "linalg", "math", "scf", "tensor"}
@@ -35,7 +45,7 @@ def lower(
     text: str,
     arguments: Sequence[Mapping[str, str | int]],
     results: Sequence[Mapping[str, str | int]],
-    locations: bool,
+    locations: bool | Literal["scopes"],
 ) -> str:
     """Returns the step `text`, a StableHLO module, as linalg on tensors.
 
@@ -43,7 +53,7 @@ def lower(
       text: the module, whose function `main` is the step.
       arguments: the attributes of the arguments of the step.
       results: the attributes of its results.
-      locations: whether to keep the names of scopes as locations.
+      locations: whether to keep the names of scopes, and lines, as locations.
 
     Raises:
       ExportError: an operation has no lowering.
@@ -65,12 +75,14 @@ def lower(
         # A barrier keeps a recomputation apart from what it recomputes until
         # equal operations are merged.
         _run(module, "canonicalize,cse")
-        rewrite_all(module, "stablehlo.optimization_barrier", _drop_barrier)
+        rewrite_all(module, "stablehlo.optimization_barrier", _operands_of)
+        rewrite_all(module, "sdy.sharding_constraint", _operands_of)
         _run(module, "canonicalize,symbol-dce")
+        _drop_meshes(module)
         _require_upstream(module)
         _set_interface(module, arguments, results)
-        _simplify_locations(module)
-        text = f"{module.operation.get_asm(enable_debug_info=locations)}\n"
+        _simplify_locations(module, has_lines=locations != "scopes")
+        text = f"{module.operation.get_asm(enable_debug_info=bool(locations))}\n"
         return shorten_locations(text) if locations else text
 
 
@@ -96,12 +108,19 @@ def _inline(module: ir.Module) -> None:
         rewrite_all(module, "func.call", inline)
 
 
-def _simplify_locations(module: ir.Module) -> None:
-    """Reduces each location to the path of its scopes.
+def _drop_meshes(module: ir.Module) -> None:
+    """Drops the devices that a program names; a step runs on one."""
+    for operation in list(module.body.operations):
+        if operation.operation.name == "sdy.mesh":
+            operation.operation.erase()
+
+
+def _simplify_locations(module: ir.Module, has_lines: bool = True) -> None:
+    """Reduces each location to the path of its scopes and the user's line.
 
     JAX names an operation `jit(step)/jvp(layers.0)/dot_general`; the jitted
     function at the front is always the same. Inlining adds call sites, of
-    which the deepest path is kept.
+    which the deepest path is kept, and the innermost line, which comes first.
     """
     for operation in walk(module.operation):
         parent = operation.parent
@@ -111,10 +130,15 @@ def _simplify_locations(module: ir.Module) -> None:
         scopes = _SCOPE.findall(str(operation.location))
         scope = max(scopes, key=lambda s: s.count("/"), default="")
         scope = re.sub(r"^jit\([^()]*\)/?", "", scope)
-        operation.location = ir.Location.name(scope) if scope else ir.Location.unknown()
+        place: ir.Location = ir.Location.unknown()
+        for file, line, column in _LINE.findall(str(operation.location)):
+            if has_lines and is_user_file(file):
+                place = ir.Location.file(file, int(line), int(column))
+                break
+        operation.location = ir.Location.name(scope, place) if scope else place
 
 
-def _drop_barrier(operation: ir.Operation) -> list[Value]:
+def _operands_of(operation: ir.Operation) -> list[Value]:
     return list(operation.operands)
 
 
@@ -161,9 +185,16 @@ def _require_upstream(module: ir.Module) -> None:
 
     for operation in walk(module.operation):
         if is_foreign(operation) and not is_foreign(operation.parent):
+            called = operation.attributes
+            target = (
+                f" of {called['call_target_name']}"
+                if "call_target_name" in called
+                else ""
+            )
             raise ExportError(
                 "expected operations that lower to linalg, but got"
-                f" '{operation.name}' at {operation.location}"
+                f" '{operation.name}'{target}{place_of(operation)}: write it in terms"
+                " of others, or do it outside of the step"
             )
 
 

@@ -76,7 +76,8 @@ def export(
     # They need torch-mlir, of a tested version.
     from sparse_opt.torch import _capture, _linalg, _program
 
-    captured = _capture.capture(train_step, model, optimizer, batch)
+    with torch.inference_mode(False), torch.enable_grad():
+        captured = _capture.capture(train_step, model, optimizer, batch)
     rules = {}
     for argument in captured.arguments:
         rule = _init(argument.name, argument.role, argument.value, inits or {})

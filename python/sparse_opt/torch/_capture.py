@@ -16,13 +16,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+import torch.utils.data
 from torch.func import functionalize
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
+from sparse_opt import _source
 from sparse_opt._errors import ExportError
-from sparse_opt.torch import _decompositions, _optimizer, _private, _random, _source
+from sparse_opt.torch import _decompositions, _nodes, _optimizer, _private, _random
 
 aten = torch.ops.aten
 
@@ -69,7 +72,9 @@ def capture(
     batch: Any,
 ) -> Capture:
     """Traces `train_step(model, optimizer, batch)`; changes none of the three."""
+    _require_program(train_step, model, optimizer, batch)
     arguments = list(_arguments(model, optimizer, batch))
+    _require_tensors(arguments)
     _require_distinct(arguments)
     trace = _Trace(train_step, model, optimizer, batch, arguments)
     _private.keep_lines_of(train_step)
@@ -85,7 +90,13 @@ def capture(
         graph = _decomposed(graph, arguments)
     graph.graph.eliminate_dead_code()
     graph = _private.merge_equal_nodes(graph)
+    _require_lowerable(graph)
     results = _link(graph, arguments, trace.num_outputs)
+    if not any(role == "param" for _, role in results):
+        raise ExportError(
+            "expected a step that changes a parameter, but got one that changes none:"
+            " call loss.backward() and optimizer.step() in it"
+        )
     return Capture(graph, arguments, results, trace.returns, bounds)
 
 
@@ -133,6 +144,81 @@ def _aliases(model: torch.nn.Module) -> dict[str, list[str]]:
         else:
             first[id(p)] = name
     return aliases
+
+
+def _require_program(
+    train_step: Any, model: Any, optimizer: Any, batch: Any
+) -> None:
+    """Raises `ExportError` if an argument of `export` is of the wrong kind."""
+    for value, is_right, expected in (
+        (train_step, callable(train_step), "a function as train_step"),
+        (model, isinstance(model, torch.nn.Module), "a module as the model"),
+        (
+            optimizer,
+            isinstance(optimizer, torch.optim.Optimizer),
+            "an optimizer of torch.optim",
+        ),
+    ):
+        if not is_right:
+            raise ExportError(
+                f"expected {expected}, but got {_named(value)}: export(train_step,"
+                " model, optimizer, batch)"
+            )
+    for name, p in model.named_parameters():
+        if torch.nn.parameter.is_lazy(p):
+            raise ExportError(
+                f"expected parameters with shapes, but got '{name}' of a lazy module:"
+                " run the model on a batch once"
+            )
+    for name, value in batch_leaves(batch):
+        if isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__next__"):
+            raise ExportError(
+                f"expected '{name}' to be a tensor, but got {_named(value)}: give an"
+                " example of a batch, with torch.from_numpy for NumPy's arrays"
+            )
+    if isinstance(batch, torch.utils.data.DataLoader):
+        raise ExportError(
+            "expected an example of a batch, but got a DataLoader: give"
+            " next(iter(loader))"
+        )
+
+
+def _named(value: Any) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else (
+        f"a {type(value).__name__}"
+    )
+
+
+def _require_tensors(arguments: Sequence[Argument]) -> None:
+    """Raises `ExportError` if a tensor cannot be an argument of a compiled step."""
+    for argument in arguments:
+        tensor = argument.value
+        if tensor.layout != torch.strided or tensor.is_nested:
+            raise ExportError(
+                f"expected dense tensors, but got '{argument.name}' of layout"
+                f" {tensor.layout}: call its to_dense()"
+            )
+        if tensor.dtype not in _DTYPES:
+            raise ExportError(
+                f"expected '{argument.name}' of a type that compiled steps hold, but"
+                f" got {tensor.dtype}: they hold {', '.join(map(str, _DTYPES))}"
+            )
+        if tensor.is_meta:
+            raise ExportError(
+                f"expected tensors with values, but got '{argument.name}' on the meta"
+                " device: materialize it, as with model.to_empty(device='cpu')"
+            )
+        if not tensor.numel():
+            raise ExportError(
+                "expected tensors with elements, but got shape"
+                f" {tuple(tensor.shape)} for '{argument.name}': leave it out"
+            )
+
+
+_DTYPES = (
+    torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64,
+    torch.int32, torch.int8, torch.bool,
+)  # fmt: skip
 
 
 def _require_distinct(arguments: Sequence[Argument]) -> None:
@@ -202,6 +288,11 @@ class _Trace:
             raise ExportError(
                 "expected a step that clears the gradients, but got those of"
                 f" '{left[0]}' left over: call optimizer.zero_grad() in it"
+            )
+        if values["lr"]._version:
+            raise ExportError(
+                "expected a step that leaves the learning rate alone, but got one that"
+                " changes it: call scheduler.step() behind the step"
             )
         outputs = self._outputs(returned)
         self.num_outputs = len(outputs)
@@ -307,7 +398,10 @@ def _functional(module: torch.fx.GraphModule) -> Callable[..., Any]:
 # Parts of a message of PyTorch's, what it means, and what to do instead.
 _EXPLANATIONS = (
     (
-        ("aten._local_scalar_dense", "data-dependent", "aten.equal", "item()"),
+        (
+            "aten._local_scalar_dense", "data-dependent", "aten.equal", "item()",
+            "__format__", ".numpy() is not supported",
+        ),
         "a step whose control flow does not depend on data",
         "a tensor read as a number",
         "keep it a tensor (torch.where instead of if, loss.detach() instead of"
@@ -318,6 +412,19 @@ _EXPLANATIONS = (
         "shapes that do not depend on data",
         "an operation whose result depends on values",
         "use torch.where on the whole tensor",
+    ),
+    (
+        ("does not require grad",),
+        "a loss that depends on trained parameters",
+        "one without a gradient",
+        "take no_grad() and detach() away from it",
+    ),
+    (
+        ("found at least two devices",),
+        "all tensors on one device",
+        "two",
+        "move the model and the example of a batch there before the export, and"
+        " nothing in the step",
     ),
     (
         ("convert all Tensors to FakeTensors",),
@@ -356,7 +463,7 @@ def _decomposed(
         if _random.is_random(node) and node.target not in random:
             raise ExportError(
                 "expected random numbers from dropout, bernoulli, rand or"
-                f" rand_like, but got '{node.target}'{_source.line_of_node(node)}:"
+                f" rand_like, but got '{node.target}'{_nodes.line_of_node(node)}:"
                 " make them outside of the step and put them into the batch"
             )
 
@@ -372,6 +479,36 @@ def _decomposed(
 
     table = {**_decompositions.table(), **{op: deferred(op) for op in random}}
     return _traced(run, arguments, table)
+
+
+def _require_lowerable(module: torch.fx.GraphModule) -> None:
+    """Raises `ExportError` for what torch-mlir accepts and then fails on."""
+    for node in module.graph.nodes:
+        name = str(node.target).partition(".default")[0]
+        if node.target in _ORDERINGS:
+            raise ExportError(
+                f"expected operations that lower to linalg, but got '{name}'"
+                f"{_nodes.line_of_node(node)}: write it in terms of others, or do it"
+                " outside of the step"
+            )
+        if node.target in _PRODUCTS:
+            types = {
+                operand.meta["val"].dtype
+                for operand in node.args
+                if isinstance(operand, torch.fx.Node)
+            }
+            if len(types) > 1:
+                raise ExportError(
+                    "expected factors of one type, but got"
+                    f" {' and '.join(sorted(map(str, types)))} in '{name}'"
+                    f"{_nodes.line_of_node(node)}: convert one with .to()"
+                )
+
+
+_ORDERINGS = {
+    aten.sort.default, aten.sort.stable, aten.topk.default, aten.kthvalue.default,
+}  # fmt: skip
+_PRODUCTS = {aten.mm.default, aten.bmm.default, aten.addmm.default}
 
 
 def _index_bounds(

@@ -26,6 +26,7 @@ def table() -> Mapping[Any, Callable[..., Any]]:
         aten.nll_loss_backward.default: _nll_loss_backward,
         aten.var_mean.correction: _var_mean,
         aten.scatter_add.default: _scatter_add,
+        aten.scatter.src: _scatter,
         aten.cumsum.default: _cumsum,
     }
 
@@ -91,6 +92,19 @@ def _scatter_add(
     # A single place needs no sum.
     added = added.squeeze(dim) if index.shape[dim] == 1 else added.sum(dim)
     return self + added
+
+
+def _scatter(
+    self: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor
+) -> Any:
+    """Puts one place per line of `dim` (the gradient of a maximum)."""
+    dim = dim % self.dim() if self.dim() else 0
+    shape = [1 if d == dim else n for d, n in enumerate(self.shape)]
+    if list(index.shape) != shape or list(src.shape) != shape:
+        return NotImplemented
+    places = torch.arange(self.shape[dim], dtype=index.dtype)
+    places = places.view([-1 if d == dim else 1 for d in range(self.dim())])
+    return torch.where(index == places, src, self)
 
 
 def _cumsum(

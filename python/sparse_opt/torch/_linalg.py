@@ -24,7 +24,7 @@ from torch_mlir.extras.fx_importer import FxImporter
 
 from sparse_opt._errors import ExportError
 from sparse_opt._text import shorten_locations
-from sparse_opt.torch import _source
+from sparse_opt.torch import _nodes
 from sparse_opt.torch._capture import Argument, Capture
 
 
@@ -80,28 +80,38 @@ def _run(module: ir.Module, pipeline: str) -> None:
 def _shorten_stacks(module: torch.fx.GraphModule) -> None:
     """Reduces each node's stack to the user's innermost line."""
     for node in module.graph.nodes:
-        place = _source.place_of_node(node)
+        place = _nodes.place_of_node(node)
         node.meta["stack_trace"] = (
             f'File "{place[0]}", line {place[1]}, in step' if place else None
         )
+
+
+_PLACE = re.compile(r'"([^"\s]+\.py)":(\d+)')
 
 
 def _explain(message: str, module: torch.fx.GraphModule) -> str:
     """Returns one sentence for torch-mlir's pages about an operation."""
     found = re.search(r"torch\.(?:aten|prims)\.(\w+)|aten[.:]+(\w+)", message)
     name = next((g for g in found.groups() if g), "") if found else ""
-    place = re.search(r'"([^"\s]+\.py)":(\d+)', message)
+    place = _PLACE.search(message)
     where = f" at {place[1]}:{place[2]}" if place else ""
     if not where:
         for node in module.graph.nodes:
             if name and str(node.target).startswith(f"aten.{name}"):
-                where = _source.line_of_node(node)
+                where = _nodes.line_of_node(node)
                 break
-    got = f"'aten.{name}'" if name else f"'{message.strip().splitlines()[0]}'"
+    first = message.strip().splitlines()[0].rpartition(") ")[2]
+    got = f"'aten.{name}'" if name else f"'{first}'"
     return (
         f"expected operations that lower to linalg, but got {got}{where}: write it"
         " in terms of others"
     )
+
+
+def _place(operation: Any) -> str:
+    """Returns ` at FILE:LINE` of an operation, or ``."""
+    found = _PLACE.search(str(operation.location))
+    return f" at {found[1]}:{found[2]}" if found else ""
 
 
 def _walk(operation: Any) -> Iterator[Any]:
@@ -197,8 +207,7 @@ def _replace_scatter(
     if body != ["arith.addf", "tm_tensor.yield"] or mapped != list(range(len(mapped))):
         raise ExportError(
             "expected a scatter that adds floats along leading dimensions, but got"
-            f" {body[0]} along {mapped} at {operation.location}: use torch.where on"
-            " the whole tensor"
+            f" another one{_place(operation)}: use torch.where on the whole tensor"
         )
     text = _scatter_text(updates.type, indices.type, init.type)
     if text not in functions:
@@ -335,15 +344,15 @@ def _require_upstream(module: ir.Module) -> None:
         if operation.name.split(".")[0] not in _UPSTREAM:
             raise ExportError(
                 "expected operations that lower to linalg, but got"
-                f" '{operation.name}' at {operation.location}: write it in terms of"
-                " others"
+                f" '{operation.name}'{_place(operation)}: write it in terms of others"
             )
 
 
 def _text(module: ir.Module, locations: bool) -> str:
     for operation in _walk(module.operation):
         parent = operation.parent
-        if parent is not None and parent.name.startswith("linalg."):
+        is_inner = parent is not None and parent.name.startswith("linalg.")
+        if is_inner or operation.name == "func.func":
             operation.location = ir.Location.unknown()
     text = f"{module.operation.get_asm(enable_debug_info=locations)}\n"
     return shorten_locations(text) if locations else text

@@ -34,14 +34,14 @@ def options_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
     first = rate_of(optimizer)
     groups = []
     for group in optimizer.param_groups:
-        options = {k: v for k, v in group.items() if k not in _NOT_OPTIONS}
+        options = {k: v for k, v in group.items() if k not in NOT_OPTIONS}
         options["lr ratio"] = round(float(group["lr"]) / first, 12) if first else 1.0
         groups.append(options)
     return groups
 
 
 # A scheduler writes `initial_lr`; the rest says how a step runs, not what it is.
-_NOT_OPTIONS = {
+NOT_OPTIONS = {
     "params", "param_names", "lr", "initial_lr", "foreach", "fused", "capturable",
 }  # fmt: skip
 

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._functorch.compile_utils import fx_graph_cse
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import proxy
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -66,12 +68,15 @@ def compiling() -> Iterator[None]:
     Under it an optimizer keeps its step count a tensor, and Hugging Face's
     models do not look into their padding masks. Adafactor has no such path.
     """
+    # A model that was compiled runs as it was written.
+    stance = torch.compiler.set_stance("force_eager")
     before = torch.compiler._is_compiling_flag
     update = torch_adafactor._single_tensor_adafactor
     torch.compiler._is_compiling_flag = True
     setattr(torch_adafactor, "_single_tensor_adafactor", _adafactor.update)
     try:
-        yield
+        with stance:
+            yield
     finally:
         torch.compiler._is_compiling_flag = before
         setattr(torch_adafactor, "_single_tensor_adafactor", update)
@@ -106,5 +111,16 @@ def without_values(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
     What would need their values is an error at once: they have no symbols.
     Tensors made meanwhile hold nothing either.
     """
-    with FakeTensorMode() as mode:
-        yield [mode.from_tensor(t) for t in tensors]
+    log = logging.getLogger(fake_tensor.__name__)
+    before = log.disabled
+    log.disabled = True  # An error becomes one sentence, without a page before it.
+    try:
+        with FakeTensorMode() as mode:
+            fakes: list[torch.Tensor] = [mode.from_tensor(t) for t in tensors]
+            for fake in fakes:
+                # A single element keeps its value, which would become a constant.
+                setattr(fake, "constant", None)
+                setattr(fake, "item_memo", None)
+            yield fakes
+    finally:
+        log.disabled = before

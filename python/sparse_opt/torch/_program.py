@@ -20,7 +20,7 @@ from sparse_opt.torch import _capture, _optimizer
 
 def to_numpy(tensor: torch.Tensor) -> Array:
     """Returns the tensor's memory; bf16 as its bits, as NumPy has none."""
-    tensor = tensor.detach().cpu()
+    tensor = tensor.detach().cpu().resolve_neg()
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.view(torch.uint16)
     return tensor.numpy()
@@ -52,6 +52,8 @@ class TorchProgram:
         self._returns = capture.returns
         self._bounds = capture.bounds
         self._ratios = _ratios(optimizer)
+        self._parameters = list(model.parameters())
+        self._flags = self._state_of_flags()
 
     def check(self) -> None:
         now = _capture.structure_of(self._model, self._optimizer)
@@ -77,6 +79,7 @@ class TorchProgram:
                 yield argument.name, to_numpy(tensors[argument.name])
 
     def rate(self) -> float | None:
+        self._check_cheaply()
         ratios = _ratios(self._optimizer)
         if ratios != self._ratios:
             raise StepError(
@@ -84,6 +87,20 @@ class TorchProgram:
                 f" exported groups, but got {ratios}: export the step again"
             )
         return _optimizer.rate_of(self._optimizer)
+
+    def _state_of_flags(self) -> tuple[bool, list[bool], list[dict[str, Any]]]:
+        """Returns what changes meaning and is quick to read: before each step."""
+        options = [
+            {k: v for k, v in group.items() if k not in _optimizer.NOT_OPTIONS}
+            for group in self._optimizer.param_groups
+        ]
+        return self._model.training, [p.requires_grad for p in self._parameters], options
+
+    def _check_cheaply(self) -> None:
+        if self._state_of_flags() != self._flags:
+            self.check()
+            # Options that were written in place look new, but are equal.
+            self._flags = self._state_of_flags()
 
     def inputs(
         self, arguments: Sequence[Any], named: Mapping[str, Any]
@@ -109,7 +126,7 @@ class TorchProgram:
                         " again"
                     )
                 continue
-            array = to_numpy(leaf) if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
+            array = _array(name, leaf, exported)
             bound = self._bounds.get(name)
             if bound is not None:
                 _require_within(bound, name, array)
@@ -133,6 +150,11 @@ class TorchProgram:
         return state
 
     def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
+        if not isinstance(state, Mapping):
+            raise StepError(
+                f"expected a state_dict of the exported model, but got a"
+                f" {type(state).__name__}"
+            )
         expected = set(self._model.state_dict())
         if set(state) != expected:
             odd = min(set(state) ^ expected)
@@ -142,7 +164,8 @@ class TorchProgram:
             )
         for name, value in state.items():
             if name in self._names:
-                write(name, to_numpy(value))
+                is_tensor = isinstance(value, torch.Tensor)
+                write(name, to_numpy(value) if is_tensor else np.asarray(value))
 
     def store(self, read: Callable[[str], Array]) -> None:
         """Copies weights and optimizer state into the user's objects."""
@@ -165,6 +188,28 @@ class TorchProgram:
             if name in argument.aliases:
                 return argument.name
         return name
+
+
+def _array(name: str, leaf: Any, like: torch.Tensor) -> Array:
+    """Returns the memory of a part of a batch."""
+    if not isinstance(leaf, torch.Tensor):
+        return np.asarray(leaf)
+    if leaf.dtype != like.dtype:
+        raise StepError(
+            f"expected '{name}' of type {_type(like)}, but got {_type(leaf)}: convert"
+            " it with .to()"
+        )
+    try:
+        return to_numpy(leaf)
+    except (NotImplementedError, RuntimeError, TypeError) as error:
+        raise StepError(
+            f"expected '{name}' to be a dense tensor with values, but got"
+            f" '{str(error).splitlines()[0]}'"
+        ) from error
+
+
+def _type(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _require_within(bound: _capture.Bound, name: str, array: Array) -> None:
@@ -190,12 +235,13 @@ def _difference(before: Sequence[Any], after: Sequence[Any]) -> str:
                 key = min(k for k in {*old, *new} if old.get(k) != new.get(k))
                 return f"{key} {new.get(key)} instead of {old.get(key)}"
             return f"{new} instead of {old}"
-    return f"{len(after)} instead of {len(before)}"
+    return f"{len(after)} of them instead of {len(before)}"
 
 
 def _shown(tree: Any) -> str:
     """Returns a structure without its leaves' names, for people."""
-    return str(pytree.tree_unflatten(["*"] * tree.num_leaves, tree)).replace("'*'", "*")
+    text = str(pytree.tree_unflatten(["*"] * tree.num_leaves, tree)).replace("'*'", "*")
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _ratios(optimizer: torch.optim.Optimizer) -> list[float]:

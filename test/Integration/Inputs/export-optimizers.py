@@ -88,13 +88,15 @@ def main():
     texts = {}
     for name, optimizer in OPTIMIZERS.items():
         state = {"params": params, "opt": jax.eval_shape(optimizer.init, params)}
-        texts[name] = sparse_opt.jax.export(make_step(optimizer), state, batch)
+        texts[name] = sparse_opt.jax.export(
+            make_step(optimizer), state, batch, locations="scopes"
+        )
     optimizer = OPTIMIZERS["adamw"]
     state = {"params": params, "opt": jax.eval_shape(optimizer.init, params),
              "scale": f32(), "good": jax.ShapeDtypeStruct((), jnp.int32)}
     for name, is_finite in {"scaled": norm_finite, "scaled-all": all_finite}.items():
         step = make_scaled_step(optimizer, is_finite)
-        texts[name] = sparse_opt.jax.export(step, state, batch)
+        texts[name] = sparse_opt.jax.export(step, state, batch, locations="scopes")
     for name, text in texts.items():
         path = Path(sys.argv[1], f"{name}.mlir.gz")
         path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))

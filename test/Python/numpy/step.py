@@ -2,8 +2,15 @@
 #
 # A step that came as text runs on NumPy arrays, with patterns and checkpoints.
 
-# RUN: %numpy_python %s %t.bsr | FileCheck %s
+# RUN: rm -rf %t && mkdir -p %t/none/bin %t/old/bin %t/old/lib
+# RUN: touch %t/none/bin/sparse-compile %t/old/bin/sparse-compile
+# RUN: chmod +x %t/none/bin/sparse-compile %t/old/bin/sparse-compile
+# RUN: echo 'unsigned bsr_runtime_version(void) { return 2; }' > %t/old.c
+# RUN: %build_library -o %t/old/lib/libbsr_runtime.so.1 %t/old.c
+# RUN: %numpy_python -u %s %t.bsr %t/none %t/old | FileCheck %s
 
+import os
+import subprocess
 import sys
 
 import numpy as np
@@ -170,3 +177,41 @@ refuse(sparse_opt.compile, TEXT, MARKS, pattern="largest", options=["-O", "1"])
 
 # CHECK: expected 'v$' to match the bsr.name of a weight, but got no match in 1 names
 refuse(sparse_opt.compile, TEXT, ["match=v$"])
+
+# CHECK: argument "w": expected matrix 16x16 to be a multiple of block 5x4: pad it or choose another block at train.py:7{{$}}
+placed = TEXT.rstrip() + ' loc("train.py":7:3)'
+refuse(sparse_opt.compile, placed, ["match=w$ block=5x4"])
+
+# CHECK: expected a list of marks, but got 'match=w$': put it into brackets
+refuse(sparse_opt.compile, TEXT, "match=w$")
+
+# CHECK: expected what sparse_opt.torch.export or sparse_opt.jax.export returned, but got a function
+refuse(sparse_opt.compile, refuse)
+
+# CHECK: expected a seed that is an integer, but got 'one'
+refuse(sparse_opt.compile, TEXT, seed="one")
+
+# CHECK: Unknown command line argument '--fast'
+refuse(sparse_opt.compile, TEXT, options=["--fast"])
+
+# CHECK: expected no seed, for the step has no argument of that role, but got 1
+refuse(step, x=x, seed=1)
+
+# CHECK: expected sparse-compile on PATH, but got none: build it, and add build/dev/bin to PATH
+path, os.environ["PATH"] = os.environ["PATH"], "/nowhere"
+refuse(sparse_opt.compile, TEXT)
+
+# A process of its own meets another runtime, or none.
+# CHECK: expected libbsr_runtime.so.1 beside sparse-compile or on the library path, but got '{{.*}}'
+# CHECK: expected a runtime of version 3 or later, but got 2: build it again
+LOAD = """
+import sparse_opt
+try:
+    sparse_opt.Step("step.so")
+except sparse_opt.StepError as error:
+    print(error)
+"""
+for folder in sys.argv[2:]:
+    environment = {**os.environ, "PATH": os.path.join(folder, "bin")}
+    subprocess.run([sys.executable, "-c", LOAD], env=environment, check=True)
+    sys.stdout.flush()

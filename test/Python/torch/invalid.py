@@ -88,6 +88,109 @@ class Eigenvalues(nn.Module):
 refuse_loss(lambda model, x: Eigenvalues()(model(x)).sum() + model(x).sum())
 
 
+# CHECK: expected operations that lower to linalg, but got 'aten.topk' at {{.*}}invalid.py:[[@LINE+3]]: write it in terms of others, or do it outside of the step
+def orders(model, optimizer, x):
+    optimizer.zero_grad()
+    loss = torch.topk(model(x), 2)[0].mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+refuse_step(orders)
+
+
+# CHECK: expected factors of one type, but got torch.float32 and torch.float64 in 'aten.mm' at {{.*}}invalid.py:[[@LINE+3]]: convert one with .to()
+def mixes(model, optimizer, x):
+    optimizer.zero_grad()
+    loss = (model(x) @ x.double().t()).mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+refuse_step(mixes)
+
+
+# CHECK: expected a step that PyTorch can trace, but got 'RuntimeError: a and b must have same reduction dim{{.*}}' at {{.*}}invalid.py:[[@LINE+2]]:
+def misfits(model, x):
+    return (model(x) @ x).mean()
+
+
+refuse_loss(misfits)
+
+
+# CHECK: expected a step whose control flow does not depend on data, but got a tensor read as a number at {{.*}}invalid.py:[[@LINE+3]]:
+def prints(model, x):
+    loss = model(x).mean()
+    print(f"{loss:.3f}")
+    return loss
+
+
+refuse_loss(prints)
+
+
+# A single element is no constant either.
+
+
+# CHECK: expected a step whose control flow does not depend on data, but got a tensor read as a number at {{.*}}invalid.py:[[@LINE+2]]:
+def repeats(model, batch):
+    return sum(model(batch["x"]).mean() for _ in range(batch["n"]))
+
+
+one = {"x": torch.ones(2, 4), "n": torch.tensor(3)}
+refuse_step(step_of(repeats), batch=one)
+
+
+# CHECK: expected a loss that depends on trained parameters, but got one without a gradient at {{.*}}invalid.py:[[#]]: loss.backward(): take no_grad() and detach() away from it
+@torch.no_grad()
+def untracked(model, x):
+    return model(x).mean()
+
+
+refuse_loss(untracked)
+
+
+# CHECK: expected a step that changes a parameter, but got one that changes none: call loss.backward() and optimizer.step() in it
+def only_looks(model, optimizer, x):
+    optimizer.zero_grad()
+    optimizer.step()
+    return model(x).mean()
+
+
+refuse_step(only_looks)
+
+
+# CHECK: expected a step that leaves the learning rate alone, but got one that changes it: call scheduler.step() behind the step
+def schedules(model, optimizer, x):
+    optimizer.zero_grad()
+    loss = model(x).mean()
+    loss.backward()
+    optimizer.step()
+    schedulers[0].step()
+    return loss
+
+
+schedulers = []
+
+
+def scheduled(parameters):
+    optimizer = torch.optim.SGD(parameters)
+    schedulers.append(torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9))
+    return optimizer
+
+
+refuse_step(schedules, scheduled)
+
+
+# CHECK: expected all tensors on one device, but got two at {{.*}}invalid.py:[[@LINE+2]]: {{.*}}: move the model and the example of a batch there before the export, and nothing in the step
+def moves(model, x):
+    return (model(x) * x.to("cuda")).mean()
+
+
+refuse_loss(moves)
+
+
 # CHECK: expected random numbers from dropout, bernoulli, rand or rand_like, but got 'aten.multinomial.default' at {{.*}}invalid.py:[[@LINE+3]]: make them outside of the step and put them into the batch
 def draws(model, optimizer, x):
     optimizer.zero_grad()
@@ -151,6 +254,46 @@ class Clash(nn.Module):
         return x * self.batch
 
 
+# What is no model, no optimizer, no batch.
+
+right = Model()
+given = step_of(lambda model, x: model(x).mean())
+rule = torch.optim.SGD(right.parameters())
+x = torch.ones(2, 4)
+
+# CHECK: expected a module as the model, but got a SGD: export(train_step, model, optimizer, batch)
+refuse(export, given, rule, right, x)
+
+# CHECK: expected a module as the model, but got the class Model
+refuse(export, given, Model, rule, x)
+
+# CHECK: expected an optimizer of torch.optim, but got a Tensor
+refuse(export, given, right, x, rule)
+
+# CHECK: expected a function as train_step, but got a Tensor
+refuse(export, x, right, rule, x)
+
+# CHECK: expected an example of a batch, but got a DataLoader: give next(iter(loader))
+refuse(export, given, right, rule, torch.utils.data.DataLoader([x]))
+
+# CHECK: expected 'batch' to be a tensor, but got a ndarray: give an example of a batch, with torch.from_numpy for NumPy's arrays
+refuse(export, given, right, rule, x.numpy())
+
+# CHECK: expected dense tensors, but got 'batch' of layout torch.sparse_coo: call its to_dense()
+refuse(export, given, right, rule, x.to_sparse())
+
+# CHECK: expected 'batch' of a type that compiled steps hold, but got torch.complex64: they hold torch.float32, {{.*}}
+refuse(export, given, right, rule, x.to(torch.complex64))
+
+# CHECK: expected tensors with values, but got 'batch' on the meta device: materialize it, as with model.to_empty(device='cpu')
+refuse(export, given, right, rule, x.to("meta"))
+
+# CHECK: expected tensors with elements, but got shape (0, 4) for 'batch': leave it out
+refuse(export, given, right, rule, x[:0])
+
+# CHECK: expected parameters with shapes, but got 'weight' of a lazy module: run the model on a batch once
+refuse(export, given, nn.LazyLinear(4), rule, x)
+
 # CHECK: expected distinct names, but got 'batch' twice: rename a parameter, a buffer or a part of the batch
 clash = Clash()
 refuse(export, refuse_loss_step, clash, torch.optim.SGD(clash.parameters()), outside)
@@ -182,7 +325,7 @@ step = sparse_opt.compile(exported, options=["-O", "0"])
 # CHECK: expected 'batch.ids' of shape [2, 3], but got [2, 4]: a compiled step has one shape, export the step again for another
 refuse(step, {"ids": torch.zeros(2, 4, dtype=torch.int64), "scale": 2.0})
 
-# CHECK: expected 'batch.ids' of type int64, but got int32
+# CHECK: expected 'batch.ids' of type int64, but got int32: convert it with .to()
 refuse(step, {"ids": ids.int(), "scale": 2.0})
 
 # CHECK: expected indices from 0 to 7 in 'batch.ids', but got 8
@@ -197,6 +340,21 @@ refuse(step, {"ids": ids, "scale": 3.0})
 # CHECK: expected a batch of structure {'ids': *, 'scale': *}, but got [*]
 refuse(step, [ids])
 
+# CHECK: expected a batch of structure {'ids': *, 'scale': *}, but got {'ids': [*, *], 'scale': *}
+refuse(step, {"ids": ids[0].tolist()[:2], "scale": 2.0})
+
+# CHECK: expected 'batch.ids' of type int64, but got bfloat16: convert it with .to()
+refuse(step, {"ids": ids.bfloat16(), "scale": 2.0})
+
+# CHECK: expected 'batch.ids' to be a dense tensor with values, but got 'can't convert Sparse layout tensor to numpy{{.*}}'
+refuse(step, {"ids": ids.to_sparse(), "scale": 2.0})
+
+# CHECK: expected 'batch.ids' to be a dense tensor with values, but got 'Cannot copy out of meta tensor; no data!'
+refuse(step, {"ids": ids.to("meta"), "scale": 2.0})
+
+# CHECK: expected no seed, for the step has no argument of that role, but got 1
+refuse(step, {"ids": ids, "scale": 2.0}, seed=1)
+
 # CHECK: expected one batch, but got 2 arguments and 0 named ones
 refuse(step, ids, ids)
 
@@ -208,17 +366,64 @@ optimizer.param_groups[1]["lr"] = 0.1
 # CHECK: expected a state_dict of the exported model, but got none: '0.weight'
 refuse(step.load_state_dict, {"1.weight": outside, "1.bias": outside})
 
+# CHECK: expected a state_dict of the exported model, but got a NoneType
+refuse(step.load_state_dict, None)
+
 # A program that is no longer what was exported.
 
-# CHECK: expected optimizer options as they were exported, but got weight_decay 0.5 instead of 0.01: export the step again
+# CHECK-COUNT-2: expected optimizer options as they were exported, but got weight_decay 0.5 instead of 0.01: export the step again
 optimizer.param_groups[0]["weight_decay"] = 0.5
 refuse(sparse_opt.compile, exported)
+refuse(step, {"ids": ids, "scale": 2.0})
 optimizer.param_groups[0]["weight_decay"] = 0.01
 
-# CHECK: expected modules in training mode as they were exported, but got False instead of True: export the step again
-refuse(sparse_opt.compile, exported) if model.eval() else None
+# CHECK-COUNT-2: expected modules in training mode as they were exported, but got False instead of True: export the step again
+model.eval()
+refuse(sparse_opt.compile, exported)
+refuse(step, {"ids": ids, "scale": 2.0})
 model.train()
+
+# CHECK: expected parameters and buffers as they were exported, but got ('1.bias', (4,), torch.float32, False) instead of ('1.bias', (4,), torch.float32, True): export the step again
+model[1].bias.requires_grad_(False)
+refuse(step, {"ids": ids, "scale": 2.0})
+model[1].bias.requires_grad_(True)
 
 # CHECK: expected parameters and buffers as they were exported, but got ('1.weight', (5, 4), torch.float32, True) instead of ('1.weight', (4, 4), torch.float32, True): export the step again
 model[1] = nn.Linear(4, 5)
 refuse(sparse_opt.compile, exported)
+
+# The context of a call of export, and torch.compile, change nothing.
+
+# CHECK: equal True True True
+def exported_text(model):
+    return export(given, model, torch.optim.SGD(model.parameters()), x, locations=False)
+
+
+text = exported_text(right)
+with torch.no_grad():
+    unrecorded = exported_text(right)
+with torch.inference_mode():
+    inferred = exported_text(right)
+compiled = exported_text(torch.compile(right)).replace("_orig_mod.", "")
+print("equal", unrecorded == text, inferred == text, compiled == text)
+
+# What stays dense names the user's line.
+
+
+class Penalty(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Model()
+
+    def forward(self, x):
+        # CHECK: loc("{{.*}}invalid.py":[[@LINE+1]]:0): expected only stored blocks of "inner.weight", but got
+        return self.inner(x).mean() + self.inner.weight.abs().sum(0).max()
+
+
+penalty = Penalty()
+exported = export(
+    step_of(lambda model, x: model(x)), penalty, torch.optim.SGD(penalty.parameters()), x
+)
+marks = ["match=inner.weight$ block=2x2 density=0.5"]
+report = sparse_opt.compile(exported, marks, options=["-O", "0"]).report
+print(report.splitlines()[0])
