@@ -11,7 +11,10 @@ first. Each rewrite states its result.
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import sys
+import types
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -40,6 +43,13 @@ _LINE = re.compile(r'"([^"]*)":(\d+):(\d+)')
 # The dialects that may be left.
 _UPSTREAM = {"arith", "builtin", "func", "linalg", "math", "scf", "tensor"}
 
+# Whoever looks at an operation makes MLIR's bindings import a module of its dialect,
+# and try again each time if there is none: most of an export's time without this.
+for _dialect in _UPSTREAM:
+    _module = f"jaxlib.mlir.dialects.{_dialect}"
+    if importlib.util.find_spec(_module) is None:
+        sys.modules.setdefault(_module, types.ModuleType(_module))
+
 
 def lower(
     text: str,
@@ -58,13 +68,14 @@ def lower(
     Raises:
       ExportError: an operation has no lowering.
     """
+    has_lines = locations != "scopes"
     stablehlo.register_stablehlo_passes()
     with jax_mlir.make_ir_context(), ir.Location.unknown():
         # A run of the pass loads the dialects that the rewrites build.
         _run(ir.Module.create(), "func.func(stablehlo-legalize-to-linalg)")
         module = ir.Module.parse(text)
         _inline(module)
-        _simplify_locations(module)
+        _simplify_locations(module, has_lines)
         _run(module, "symbol-dce,func.func(chlo-legalize-to-stablehlo)")
         rewrite_all(module, "stablehlo.while", lower_while)
         rewrite_all(module, "stablehlo.gather", lower_gather)
@@ -81,7 +92,7 @@ def lower(
         _drop_meshes(module)
         _require_upstream(module)
         _set_interface(module, arguments, results)
-        _simplify_locations(module, has_lines=locations != "scopes")
+        _simplify_locations(module, has_lines)
         text = f"{module.operation.get_asm(enable_debug_info=bool(locations))}\n"
         return shorten_locations(text) if locations else text
 
@@ -115,7 +126,7 @@ def _drop_meshes(module: ir.Module) -> None:
             operation.operation.erase()
 
 
-def _simplify_locations(module: ir.Module, has_lines: bool = True) -> None:
+def _simplify_locations(module: ir.Module, has_lines: bool) -> None:
     """Reduces each location to the path of its scopes and the user's line.
 
     JAX names an operation `jit(step)/jvp(layers.0)/dot_general`; the jitted
