@@ -47,8 +47,11 @@ class TorchProgram:
         self._structure = _capture.structure_of(model, optimizer)
         self._leaves = _capture.batch_leaves(batch)
         self._tree = pytree.tree_structure(batch)
-        self._arguments = capture.arguments
-        self._names = {a.name for a in capture.arguments}
+        # By name alone: their values are the user's, or as large as the model.
+        self._names = dict.fromkeys(a.name for a in capture.arguments)
+        self._first_names = {
+            alias: a.name for a in capture.arguments for alias in a.aliases
+        }
         self._returns = capture.returns
         self._bounds = capture.bounds
         self._ratios = _ratios(optimizer)
@@ -74,9 +77,9 @@ class TorchProgram:
         ).items():
             for key, value in state.items():
                 tensors[f"optimizer.{name}.{key}"] = value
-        for argument in self._arguments:
-            if argument.name in tensors:
-                yield argument.name, to_numpy(tensors[argument.name])
+        for name in self._names:
+            if name in tensors:
+                yield name, to_numpy(tensors[name])
 
     def rate(self) -> float | None:
         self._check_cheaply()
@@ -141,7 +144,7 @@ class TorchProgram:
     def state(self, read: Callable[[str], Array]) -> dict[str, torch.Tensor]:
         state = {}
         for name, before in self._model.state_dict(keep_vars=True).items():
-            first = self._first_name(name)
+            first = self._first_names.get(name, name)
             state[name] = (
                 from_numpy(read(first), before.dtype)
                 if first in self._names
@@ -182,12 +185,6 @@ class TorchProgram:
                     if full in self._names:
                         value = from_numpy(read(full), value.dtype)
                     self._optimizer.state[p][key] = value
-
-    def _first_name(self, name: str) -> str:
-        for argument in self._arguments:
-            if name in argument.aliases:
-                return argument.name
-        return name
 
 
 def _array(name: str, leaf: Any, like: torch.Tensor) -> Array:
