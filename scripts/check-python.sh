@@ -69,5 +69,5 @@ if [[ -e $environment/pins ]]; then
 fi
 
 # Also those elsewhere that need an extra.
-scripts/check.sh --show-unsupported --max-time 1200 \
+scripts/check.sh --show-unsupported \
   --filter 'Python/|Integration/(dropout|bert_tiny/golden)|Tools/safetensors' "$@"
