@@ -10,4 +10,4 @@
 # CHECK-NEXT: | jax | MLP | AdamW | f32 | 2 | 5 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[6-9]|10}} |
 # CHECK-NOT: {{.}}
 
-# REFUSED: | jax | scan over layers | AdamW | f32 | | | argument "{{.*}}": expected a float matrix of static shape to mark, but got '{{.*}}' | | |
+# REFUSED: | jax | scan over layers | AdamW | f32 | | | argument "{{.*}}": expected dims to say what each dimension of '{{.*}}' is, {{.*}} | | |
