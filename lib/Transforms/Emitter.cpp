@@ -238,29 +238,46 @@ std::optional<std::pair<Index, Index>> Emitter::divide(Value value,
   return std::nullopt;
 }
 
+std::pair<Index, Index> Emitter::split(Index index, int64_t extent) {
+  Index outer, inner;
+  // What is below a divisor of the extent stays as it is, so that neighbours
+  // are at constant distances.
+  int64_t unit = extent;
+  for (;; unit /= 2) {
+    auto parts = index.base
+                     ? divide(index.base, unit)
+                     : std::make_pair(Index::constant(0), Index::constant(0));
+    std::optional<int64_t> largest =
+        parts ? getLargest(materialize(parts->second)) : std::nullopt;
+    if (largest && index.offset >= 0 && *largest + index.offset % unit < unit) {
+      outer = parts->first.plus(index.offset / unit);
+      inner = parts->second.plus(index.offset % unit);
+      break;
+    }
+    if (unit % 2 || unit == 2) {
+      unit = 1;
+      outer = Index::of(materialize(index));
+      inner = Index::constant(0);
+      break;
+    }
+  }
+  if (unit != extent) {
+    Value linear = materialize(outer), size = constant(extent / unit);
+    outer = Index::of(arith::DivUIOp::create(b, loc, linear, size));
+    inner = multiplyAdd(Index::of(arith::RemUIOp::create(b, loc, linear, size)),
+                        unit, inner);
+  }
+  inner.lanes = index.lanes;
+  inner.align = std::gcd(index.align, extent);
+  return {outer, inner};
+}
+
 SmallVector<Index> Emitter::place(Value memref, ArrayRef<Index> at) {
   auto type = cast<MemRefType>(memref.getType());
   SmallVector<Index> result(at);
   if (type.getRank() == static_cast<int64_t>(at.size()))
     return result;
-  int64_t extent = type.getShape().back();
-  Index lane = result.pop_back_val(), number, within;
-  int64_t whole = lane.offset / extent, rest = lane.offset % extent;
-  auto parts = lane.base
-                   ? divide(lane.base, extent)
-                   : std::make_pair(Index::constant(0), Index::constant(0));
-  std::optional<int64_t> largest =
-      parts ? getLargest(materialize(parts->second)) : std::nullopt;
-  if (largest && lane.offset >= 0 && *largest + rest < extent) {
-    number = parts->first.plus(whole);
-    within = parts->second.plus(rest);
-  } else {
-    Value linear = materialize(lane), size = constant(extent);
-    number = Index::of(arith::DivUIOp::create(b, loc, linear, size));
-    within = Index::of(arith::RemUIOp::create(b, loc, linear, size));
-  }
-  within.lanes = lane.lanes;
-  within.align = std::gcd(lane.align, extent);
+  auto [number, within] = split(result.pop_back_val(), type.getShape().back());
   result.insert(result.end() - 1, number);
   result.push_back(within);
   return result;
@@ -346,8 +363,15 @@ Value Emitter::allocate(ArrayRef<int64_t> shape, Type type) {
 
 void Emitter::prefetch(Value tensor, ArrayRef<Index> at, int64_t count) {
   Value memref = getBuffer(tensor);
-  if (!memref)
+  if (!memref) {
+    Operation *op = tensor.getDefiningOp();
+    if (!isa_and_nonnull<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
+                         tensor::CollapseShapeOp>(op))
+      return;
+    if (auto source = getSource(op, at))
+      prefetch(op->getOperand(0), *source, count);
     return;
+  }
   int64_t bits = getElementTypeOrSelf(memref.getType()).getIntOrFloatBitWidth();
   int64_t step = std::max<int64_t>(1, 8 * lineBytes / bits);
   for (int64_t number = 0; number < count; number += step) {
@@ -476,6 +500,51 @@ Value Emitter::readPerLane(Value tensor, ArrayRef<Index> at) {
       b, loc, VectorType::get({lanes}, elements.front().getType()), elements);
 }
 
+std::optional<SmallVector<Index>> Emitter::getSource(Operation *view,
+                                                     ArrayRef<Index> at) {
+  SmallVector<Index> source;
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(view)) {
+    for (auto [index, offset] : llvm::zip_equal(at, slice.getStaticOffsets()))
+      source.push_back(index.plus(offset));
+    return source;
+  }
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(view)) {
+    for (ArrayRef<int64_t> group : expand.getReassociationIndices()) {
+      Index linear = Index::constant(0);
+      for (int64_t dim : group) {
+        int64_t extent = expand.getResultType().getDimSize(dim);
+        if (extent == 1)
+          continue;
+        std::optional<Index> next = linearize(linear, extent, at[dim]);
+        if (!next)
+          return std::nullopt;
+        linear = *next;
+      }
+      source.push_back(linear);
+    }
+    return source;
+  }
+  auto collapse = cast<tensor::CollapseShapeOp>(view);
+  ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
+  source.assign(shape.size(), Index::constant(0));
+  for (auto [index, group] :
+       llvm::zip_equal(at, collapse.getReassociationIndices())) {
+    Index rest = index;
+    SmallVector<int64_t> dims = llvm::filter_to_vector(
+        group, [&](int64_t dim) { return shape[dim] != 1; });
+    for (int64_t dim : llvm::reverse(dims)) {
+      if (dim == dims.front()) {
+        source[dim] = rest;
+        break;
+      }
+      if (rest.lanes && (shape[dim] % width || rest.align % width))
+        return std::nullopt;
+      std::tie(rest, source[dim]) = split(rest, shape[dim]);
+    }
+  }
+  return source;
+}
+
 Value Emitter::readUncached(Value tensor, ArrayRef<Index> at) {
   if (!isa<RankedTensorType>(tensor.getType()))
     return readScalar(tensor);
@@ -496,59 +565,9 @@ Value Emitter::readUncached(Value tensor, ArrayRef<Index> at) {
     unsigned result = cast<OpResult>(tensor).getResultNumber();
     return evaluate(generic, getLoops(generic, result, at))[result];
   }
-  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
-    SmallVector<Index> source;
-    for (auto [index, offset] : llvm::zip_equal(at, slice.getStaticOffsets()))
-      source.push_back(index.plus(offset));
-    return read(slice.getSource(), source);
-  }
-  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
-    SmallVector<Index> source;
-    for (ArrayRef<int64_t> group : expand.getReassociationIndices()) {
-      Index linear = Index::constant(0);
-      for (int64_t dim : group) {
-        int64_t extent = expand.getResultType().getDimSize(dim);
-        if (extent == 1)
-          continue;
-        std::optional<Index> next = linearize(linear, extent, at[dim]);
-        if (!next)
-          return readPerLane(tensor, at);
-        linear = *next;
-      }
-      source.push_back(linear);
-    }
-    return read(expand.getSrc(), source);
-  }
-  auto collapse = cast<tensor::CollapseShapeOp>(op);
-  ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
-  SmallVector<Index> source(shape.size(), Index::constant(0));
-  for (auto [index, group] :
-       llvm::zip_equal(at, collapse.getReassociationIndices())) {
-    Index rest = index;
-    SmallVector<int64_t> dims = llvm::filter_to_vector(
-        group, [&](int64_t dim) { return shape[dim] != 1; });
-    for (int64_t dim : llvm::reverse(dims)) {
-      if (dim == dims.front()) {
-        source[dim] = rest;
-        break;
-      }
-      int64_t extent = shape[dim];
-      if (rest.lanes && (extent % width || rest.align % width))
-        return readPerLane(tensor, at);
-      if (!rest.base) {
-        source[dim] = Index::constant(rest.offset % extent);
-        source[dim].lanes = rest.lanes;
-        rest = Index::constant(rest.offset / extent);
-        continue;
-      }
-      Value linear = materialize(rest);
-      Value size = constant(extent);
-      source[dim] = Index::of(arith::RemUIOp::create(b, loc, linear, size),
-                              rest.lanes, std::gcd(rest.align, extent));
-      rest = Index::of(arith::DivUIOp::create(b, loc, linear, size));
-    }
-  }
-  return read(collapse.getSrc(), source);
+  if (std::optional<SmallVector<Index>> source = getSource(op, at))
+    return read(op->getOperand(0), *source);
+  return readPerLane(tensor, at);
 }
 
 /// The element of `tensor` at `indices`; `positions` are what is known of them.

@@ -109,7 +109,7 @@ public:
   Value load(Value memref, ArrayRef<Index> at);
   void store(Value value, Value memref, ArrayRef<Index> at);
   /// Asks for the cache lines of `count` elements of `tensor` from `at` on, if
-  /// the tensor has a buffer.
+  /// the tensor has a buffer or is a view of one that has.
   void prefetch(Value tensor, ArrayRef<Index> at, int64_t count);
 
   /// Memory of a work item.
@@ -175,6 +175,12 @@ private:
   /// `value` as `first * divisor + second`, by the form of what computes it:
   /// `second` may be larger than `divisor`, but has a bound.
   std::optional<std::pair<Index, Index>> divide(Value value, int64_t divisor);
+  /// `index` as `first * extent + second`, with `second` below `extent`.
+  std::pair<Index, Index> split(Index index, int64_t extent);
+  /// `at`, a position in the result of `view` (a slice, an expansion or a
+  /// collapse), as one in its source; nothing if lanes would not stay adjacent.
+  std::optional<SmallVector<Index>> getSource(Operation *view,
+                                              ArrayRef<Index> at);
   /// `at` as a position in `memref`, which may be cut in panels.
   SmallVector<Index> place(Value memref, ArrayRef<Index> at);
   /// True if the lanes at `at`, a position in `memref`, lie side by side.
