@@ -45,7 +45,9 @@ Index Emitter::multiplyAdd(Index a, int64_t factor, Index c) {
   Index result{Value(), a.offset * factor + c.offset, c.lanes,
                std::gcd(a.align * factor, c.align)};
   if (a.base)
-    result.base = arith::MulIOp::create(b, loc, a.base, constant(factor));
+    result.base = factor == 1
+                      ? a.base
+                      : arith::MulIOp::create(b, loc, a.base, constant(factor));
   if (c.base)
     result.base = result.base
                       ? arith::AddIOp::create(b, loc, result.base, c.base)

@@ -80,7 +80,8 @@ Tiling::Tiling(SDDMMOp op, Registers registers, bool hasStack)
                       : innerCols * getDivisor(blockCols / innerCols,
                                                16 / Registers::dotCols);
   tokens.divide(isRoundedOnce ? std::numeric_limits<int64_t>::max() / 2
-                              : OuterProducts::getTokens(stripCols),
+                              : OuterProducts::getTokens(
+                                    std::max<int64_t>(stripCols, 16)),
                 registers.panel());
 }
 
