@@ -129,9 +129,7 @@ void OuterProducts::transpose(const Round &round, Index firstCol, Value strip) {
 
 SmallVector<Value> OuterProducts::multiply(const Round &round, Index firstRow,
                                            int64_t rows, Value strip) {
-  // A cache line of tokens at a time, asked for long enough before: a row's
-  // next line is a panel away, where no processor expects it.
-  constexpr int64_t linesAhead = 3;
+  // A cache line of tokens at a time, asked for long enough before.
   int64_t bytes = getElementTypeOrSelf(a.getType()).getIntOrFloatBitWidth() / 8;
   int64_t size = getDivisor(tokens.chunk, lineBytes / bytes);
   int64_t unroll = getDivisor(size, 4);

@@ -36,6 +36,10 @@ struct Round {
 void storeSum(Emitter &e, Value sum, Value memref, ArrayRef<Index> place,
               const Round &round);
 
+/// Lines of tokens from one that is read to one that is asked for: the next
+/// line of a row is a panel away, where no processor expects it.
+constexpr int64_t linesAhead = 3;
+
 /// Register tiles of `sum_t a[t, r] b[t, c]`: for each token elements of `a`
 /// times vectors along columns of `b`, which are transposed into a strip first.
 class OuterProducts {

@@ -124,6 +124,8 @@ void SDDMMEmitter::emitOuter(OuterProducts &products, Value strip,
 void SDDMMEmitter::emitInnerTile(const Round &round, Index slot, Index firstRow,
                                  Index firstCol, Index row, Index col) {
   int64_t numSums = innerRows * innerCols;
+  // Worth the instructions?
+  bool asks = blockRows * blockCols >= 16;
   // Few sums are spread over several vectors of tokens.
   int64_t ways = std::max<int64_t>(1, Registers::dotCols *
                                           e.registers.tileVectors() / numSums);
@@ -150,6 +152,15 @@ void SDDMMEmitter::emitInnerTile(const Round &round, Index slot, Index firstRow,
                llvm::zip(round.at, tokens.slices, ivs.drop_back()))
             leading.push_back(e.multiplyAdd(at, extent, iv));
           SmallVector<Value> next(carried);
+          Index ahead = e.multiplyAdd(
+              round.at.back(), tokens.chunk,
+              e.multiplyAdd(
+                  ivs.back(), size * unroll,
+                  Index::constant(done + linesAhead * size * unroll)));
+          for (int64_t i = 0; asks && i != innerRows; ++i)
+            e.prefetch(op.getA(),
+                       tokens.activations.at(leading, firstRow.plus(i), ahead),
+                       size * unroll);
           for (int64_t step = 0; step != unroll; ++step) {
             Index lane = e.multiplyAdd(
                 round.at.back(), tokens.chunk,
