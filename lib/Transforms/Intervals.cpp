@@ -200,6 +200,15 @@ Interval Intervals::computeInBody(Operation *op, FloatType type) {
             return {std::max(a.low, b.low), std::max(a.high, b.high),
                     a.mayBeNaN || b.mayBeNaN};
           })
+          .Case([&](arith::MinimumFOp) -> Interval {
+            Interval a = operand(0), b = operand(1);
+            return {std::min(a.low, b.low), std::min(a.high, b.high),
+                    a.mayBeNaN || b.mayBeNaN};
+          })
+          .Case([&](arith::NegFOp) -> Interval {
+            Interval x = operand(0);
+            return {-x.high, -x.low, x.mayBeNaN};
+          })
           .Case([&](arith::SelectOp select) {
             Interval taken = get(select.getTrueValue());
             Interval other = get(select.getFalseValue());
@@ -217,7 +226,8 @@ Interval Intervals::computeInBody(Operation *op, FloatType type) {
           .Case<arith::ExtFOp, arith::TruncFOp>(
               [&](Operation *) { return operand(0); })
           .Default([](Operation *) { return Interval(); });
-  if (isa<arith::SelectOp, arith::MaximumFOp, arith::ExtFOp>(op))
+  if (isa<arith::SelectOp, arith::MaximumFOp, arith::MinimumFOp, arith::NegFOp,
+          arith::ExtFOp>(op))
     return interval; // exact
   return widen(interval, type);
 }

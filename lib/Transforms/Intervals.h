@@ -19,6 +19,7 @@ struct Interval {
   static Interval constant(double value) { return {value, value, false}; }
   /// True for 0, and for NaN if it may be: 0 times anything.
   bool isZeroOrNaN() const { return low == 0 && high == 0; }
+  bool isZero() const { return isZeroOrNaN() && !mayBeNaN; }
   bool isFinite() const;
 };
 

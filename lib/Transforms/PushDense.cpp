@@ -308,7 +308,7 @@ bool Propagation::pushElementWise(linalg::LinalgOp op) {
   for (auto [result, stored, background] :
        llvm::zip_equal(op->getResults(), values, backgrounds)) {
     bool swapped = !op.getIndexingMapMatchingResult(result).isIdentity();
-    if (matchPattern(background, m_AnyZeroFloat()))
+    if (getInterval(background).isZero())
       background = {};
     results.push_back(ToDenseOp::create(rewriter, op.getLoc(), result.getType(),
                                         inputs->pattern, stored, background,

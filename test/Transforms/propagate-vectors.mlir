@@ -160,7 +160,8 @@ func.func @vectors(%p: !p, %g: tensor<2x4x4xf32>, %r: tensor<8xf32>, %c: tensor<
 // -----
 
 // D3c: bounds of everything that is followed: in [0.25, 4], its root in [0.5, 2], twice
-// that, at least 2, its inverse in [0.25, 0.5], rounded.
+// that, at least 2, its inverse in [0.25, 0.5], rounded. The gradient is clipped entry by
+// entry: 0 between -2 and 2 is 0, although the bounds are not constants.
 // CHECK-LABEL: func.func @bounds(
 // CHECK-NOT:     bsr.num_absent
 // CHECK:         return
@@ -168,9 +169,20 @@ func.func @vectors(%p: !p, %g: tensor<2x4x4xf32>, %r: tensor<8xf32>, %c: tensor<
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #row = affine_map<(d0, d1) -> (d0)>
 #scalar = affine_map<(d0, d1) -> ()>
-func.func @bounds(%p: !p, %g: tensor<2x4x4xf32>, %r: tensor<8xf32>) -> tensor<f32> {
-  %d = bsr.to_dense %p, %g : !p, tensor<2x4x4xf32> -> tensor<8x12xf32>
+func.func @bounds(%p: !p, %gradient: tensor<2x4x4xf32>, %r: tensor<8xf32>, %s: tensor<f32>) -> tensor<f32> {
+  %whole = bsr.to_dense %p, %gradient : !p, tensor<2x4x4xf32> -> tensor<8x12xf32>
   %e = tensor.empty() : tensor<8x12xf32>
+  %d = linalg.generic {indexing_maps = [#id, #scalar, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%whole, %s : tensor<8x12xf32>, tensor<f32>) outs(%e : tensor<8x12xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %two = arith.constant 2.0 : f32
+    %below = arith.cmpf ult, %y, %two : f32
+    %high = arith.select %below, %two, %y : f32
+    %low = arith.negf %high : f32
+    %0 = arith.maximumf %low, %x : f32
+    %1 = arith.minimumf %high, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x12xf32>
   %f = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
       ins(%r : tensor<8xf32>) outs(%e : tensor<8x12xf32>) {
   ^bb0(%x: f32, %o: f32):
