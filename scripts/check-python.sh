@@ -11,10 +11,22 @@ cd "$(dirname "$0")/.."
 
 environment=$PWD/build/python
 deadline=$((SECONDS + ${SECONDS_TO_INSTALL:-600}))
+extras=(jax torch huggingface test)
 gigabytes=12 # while PyTorch's wheels are unpacked; 6 are left in the end
 
+# Prints the requirements of extras.
+requirements() {
+  python3 - "$@" <<'PYTHON'
+import sys, tomllib
+
+with open("python/pyproject.toml", "rb") as file:
+    extras = tomllib.load(file)["project"]["optional-dependencies"]
+print(*(requirement for name in sys.argv[1:] for requirement in extras[name]))
+PYTHON
+}
+
 # What is installed is of these pins, by this Python.
-pins=$(python3 --version; cat python/pyproject.toml python/constraints.txt)
+pins=$(python3 --version; requirements "${extras[@]}"; cat python/constraints.txt)
 if [[ $(cat "$environment/pins" 2>/dev/null) != "$pins" ]]; then
   rm -rf "$environment"
   if ! reason=$(python3 -m venv "$environment" 2>&1); then
@@ -24,16 +36,6 @@ if [[ $(cat "$environment/pins" 2>/dev/null) != "$pins" ]]; then
   fi
 fi
 export PATH=$environment/bin:$PATH
-
-# Prints the requirements of an extra.
-requirements() {
-  python3 - "$1" <<'PYTHON'
-import sys, tomllib
-
-with open("python/pyproject.toml", "rb") as file:
-    print(*tomllib.load(file)["project"]["optional-dependencies"][sys.argv[1]])
-PYTHON
-}
 
 install() {
   local extra=$1 free reason status=0
@@ -49,7 +51,7 @@ install() {
     pip install --quiet --disable-pip-version-check --retries 2 --timeout 30 \
     --constraint python/constraints.txt "${packages[@]}" 2>&1) || status=$?
   if ((status == 0)); then
-    # Half a gigabyte that only GPUs have a use for.
+    # A gigabyte that only GPUs have a use for.
     pip uninstall --quiet --yes triton 2>/dev/null
     touch "$environment/has-$extra"
     return
@@ -63,7 +65,7 @@ install() {
 }
 
 if [[ -e $environment/pins ]]; then
-  for extra in jax torch huggingface test; do
+  for extra in "${extras[@]}"; do
     install "$extra"
   done
 fi
