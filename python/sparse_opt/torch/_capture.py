@@ -6,7 +6,7 @@
 
 The user's own step runs once on tensors without values, with traced tensors in
 the place of parameters, buffers and optimizer state. A second trace makes its
-writes values; a third decomposes its operations.
+writes values and decomposes its operations.
 """
 
 from __future__ import annotations
@@ -85,7 +85,6 @@ def capture(
     ):
         graph = _traced(trace.run, arguments)
         _erase_profiling(graph)
-        graph = _traced(_functional(graph), arguments)
         bounds = _index_bounds(graph, arguments)
         graph = _decomposed(graph, arguments)
     graph.graph.eliminate_dead_code()
@@ -456,16 +455,10 @@ def _erase_profiling(module: torch.fx.GraphModule) -> None:
 def _decomposed(
     module: torch.fx.GraphModule, arguments: Sequence[Argument]
 ) -> torch.fx.GraphModule:
-    """Decomposes operations, random ones into arithmetic on the seed."""
+    """Makes writes values, and decomposes operations: random ones into arithmetic on
+    the seed."""
     place = next(i for i, a in enumerate(arguments) if a.role == "seed")
     random = _random.decompositions(arguments[place].value)
-    for node in module.graph.nodes:
-        if _random.is_random(node) and node.target not in random:
-            raise ExportError(
-                "expected random numbers from dropout, bernoulli, rand or"
-                f" rand_like, but got '{node.target}'{_nodes.line_of_node(node)}:"
-                " make them outside of the step and put them into the batch"
-            )
 
     # Random numbers need the traced seed, which exists only inside the trace.
     traced: dict[Any, Callable[..., Any]] = {}
@@ -478,7 +471,15 @@ def _decomposed(
         return lambda *args, **options: traced[operation](*args, **options)
 
     table = {**_decompositions.table(), **{op: deferred(op) for op in random}}
-    return _traced(run, arguments, table)
+    graph = _traced(run, arguments, table)
+    for node in graph.graph.nodes:
+        if _random.is_random(node):
+            raise ExportError(
+                "expected random numbers from dropout, bernoulli, rand or"
+                f" rand_like, but got '{node.target}'{_nodes.line_of_node(node)}:"
+                " make them outside of the step and put them into the batch"
+            )
+    return graph
 
 
 def _require_lowerable(module: torch.fx.GraphModule) -> None:
