@@ -269,6 +269,15 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
              << attr.getValue();
     return success();
   }
+  if (name == "bsr.origin") {
+    auto origin = dyn_cast<DictionaryAttr>(attr.getValue());
+    if (!origin || !origin.getAs<StringAttr>("name") ||
+        !origin.getAs<DenseI64ArrayAttr>("shape"))
+      return error()
+             << "expected bsr.origin to have a name and a shape, but got "
+             << attr.getValue();
+    return success();
+  }
   if (name == "bsr.result") {
     auto index = dyn_cast<IntegerAttr>(attr.getValue());
     if (!index)
@@ -355,11 +364,11 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
              << attr.getValue();
     return success();
   }
-  return error()
-         << "expected bsr.name, bsr.result, bsr.role, bsr.init, "
-            "bsr.aliases, bsr.mark, bsr.density, bsr.pattern, bsr.kind, "
-            "bsr.pattern_number or bsr.carried, but got "
-         << name;
+  return error() << "expected bsr.name, bsr.result, bsr.role, bsr.init, "
+                    "bsr.aliases, bsr.origin, bsr.mark, bsr.density, "
+                    "bsr.pattern, bsr.kind, "
+                    "bsr.pattern_number or bsr.carried, but got "
+                 << name;
 }
 
 LogicalResult BSRDialect::verifyRegionResultAttribute(Operation *op,

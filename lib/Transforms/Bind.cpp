@@ -5,7 +5,7 @@
 #include "ElementWise.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "bsr/Transforms/Step.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace mlir::bsr {
@@ -252,13 +252,8 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
       return failure();
     if (groups->empty())
       return success();
-    if (!func.getBody().hasOneBlock())
-      return emitError(func.getLoc(), "expected a step of one block, but got ")
-             << func.getBody().getBlocks().size() << " blocks";
-    if (!SymbolTable::symbolKnownUseEmpty(func, getOperation()))
-      return emitError(func.getLoc(),
-                       "expected no call of a step with marked arguments, "
-                       "but got one: inline it first");
+    if (failed(requireOwnSignature(func, getOperation())))
+      return failure();
 
     unsigned masked = 0;
     for (auto &[name, group] : *groups) {

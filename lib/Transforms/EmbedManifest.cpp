@@ -69,6 +69,13 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index) {
     buffer["init"] = init;
   if (pattern)
     buffer["pattern"] = pattern.getInt();
+  if (auto origin =
+          step.getArgAttrOfType<DictionaryAttr>(index, "bsr.origin")) {
+    auto shape = origin.getAs<DenseI64ArrayAttr>("shape");
+    buffer["origin"] =
+        json::Object{{"name", origin.getAs<StringAttr>("name").getValue()},
+                     {"shape", getShape(shape.asArrayRef())}};
+  }
   return buffer;
 }
 

@@ -102,12 +102,14 @@ static void addCleanup(OpPassManager &pm) {
 }
 
 /// What the importers leave becomes one function, each value once, without
-/// short loops.
+/// short loops, every marked weight a matrix.
 static void addImport(OpPassManager &pm) {
   pm.addPass(createInlinerPass());
   pm.addPass(createSymbolDCEPass());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRUnroll());
+  addCleanup(pm);
+  pm.addPass(bsr::createBSRUnstack());
   addCleanup(pm);
 }
 

@@ -16,6 +16,18 @@ bool bsr::isStep(func::FuncOp func) {
   return false;
 }
 
+LogicalResult bsr::requireOwnSignature(func::FuncOp func, ModuleOp module) {
+  if (!func.getBody().hasOneBlock())
+    return emitError(func.getLoc(), "expected a step of one block, but got ")
+           << func.getBody().getBlocks().size() << " blocks";
+  if (!SymbolTable::symbolKnownUseEmpty(func, module))
+    return emitError(
+        func.getLoc(),
+        "expected no call of a step with marked arguments, but got "
+        "one: inline it first");
+  return success();
+}
+
 bool bsr::isScores(func::FuncOp step, unsigned index) {
   auto role = step.getResultAttrOfType<StringAttr>(index, "bsr.role");
   return role && role.getValue() == "scores";

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import json
 import os
 import shutil
 from collections.abc import Sequence
@@ -129,6 +130,17 @@ class Pattern:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """An argument of the exported step that the compiler gave another form.
+
+    The buffers `parts`, one behind the other, are its entries in their order.
+    """
+
+    shape: tuple[int, ...]
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Blocks:
     """The stored blocks of a matrix, row by row: where they are, in which slot."""
 
@@ -217,6 +229,14 @@ class Step:
             self._pattern(i)
             for i in range(library.bsr_step_num_patterns(self._handle))
         )
+        self.origins: dict[str, Origin] = {}
+        for buffer in json.loads(self.manifest)["buffers"]:
+            if origin := buffer.get("origin"):
+                known = self.origins.get(origin["name"])
+                self.origins[origin["name"]] = Origin(
+                    tuple(origin["shape"]),
+                    (*(known.parts if known else ()), buffer["name"]),
+                )
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):

@@ -15,7 +15,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ import numpy as np
 from sparse_opt import _blocks, _runtime
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array, Export, NamedArrays, Program
-from sparse_opt._runtime import Blocks, Buffer, Counters, Pattern
+from sparse_opt._runtime import Blocks, Buffer, Counters, Origin, Pattern
 
 Choice = Literal["random", "largest"]
 Method = Literal["static", "set", "rigl", "gmp"]
@@ -120,6 +120,8 @@ class Step:
         `uint16`.
       buffers: what is known of each argument, by its name.
       patterns: what is known of each pattern, by the name of its weight.
+      origins: the arguments of the exported step that are several arrays, by their
+        names: `w`, matrices stacked over layers, is `w.0`, `w.1`, ...
       report: what the compiler made sparse, what it left dense, and why.
     """
 
@@ -149,6 +151,7 @@ class Step:
         self.patterns: Mapping[str, Pattern] = {
             p.name: p for p in self._step.patterns
         }
+        self.origins: Mapping[str, Origin] = self._step.origins
         self._outputs = [
             self._session.array(b) for b in self._step.buffers if b.kind == "output"
         ]
@@ -161,8 +164,10 @@ class Step:
         self._seed = self._scalar("seed")
         self._steps = 0
         self._base_seed = seed
+        exported = {part: n for n, o in self.origins.items() for part in o.parts}
+        carried = [b.name for b in self.buffers.values() if b.carried]
         self._program: Program = program or NamedArrays(
-            [b.name for b in self.buffers.values() if b.carried]
+            list(dict.fromkeys(exported.get(name, name) for name in carried))
         )
         self._take_values(pattern)
 
@@ -270,6 +275,9 @@ class Step:
 
     def read(self, name: str) -> Array:
         """Returns a dense copy of an array; absent blocks are zeros."""
+        if origin := self.origins.get(name):
+            parts = [self.read(part).ravel() for part in origin.parts]
+            return np.concatenate(parts).reshape(origin.shape)
         buffer = self._buffer(name)
         array = self.arrays[name]
         if buffer.kind != "values":
@@ -279,6 +287,10 @@ class Step:
 
     def write(self, name: str, value: Array) -> None:
         """Writes a dense array; what lies in no stored block is dropped."""
+        if name in self.origins:
+            for part, entries in self._split(name, value):
+                self.write(part, entries)
+            return
         buffer = self._buffer(name)
         if buffer.kind != "values":
             self._write(name, value)
@@ -292,6 +304,10 @@ class Step:
         self, name: str, value: Array, pattern: Literal["largest", "keep"]
     ) -> None:
         """Writes a dense array, and chooses anew which of its blocks are stored."""
+        if name in self.origins:
+            for part, entries in self._split(name, value):
+                self.write_weight(part, entries, pattern)
+            return
         chosen = self.patterns.get(name)
         if chosen is None or chosen.is_static or pattern == "keep":
             self.write(name, value)
@@ -395,7 +411,11 @@ class Step:
 
     def _take_values(self, choice: Choice) -> None:
         """Takes the program's first values, weights before their moments."""
-        values = dict(self._program.values())
+        values = {
+            part: entries
+            for name, value in self._program.values()
+            for part, entries in self._split(name, value)
+        }
         if choice == "largest":
             for pattern in self._step.patterns:
                 dense = values.get(pattern.name)
@@ -408,6 +428,18 @@ class Step:
         for name, value in values.items():
             if name in self.buffers:
                 self.write(name, value)
+
+    def _split(self, name: str, value: Array) -> Iterator[tuple[str, Array]]:
+        """Yields the parts of an argument of the exported step, or itself."""
+        origin = self.origins.get(name)
+        if origin is None:
+            yield name, value
+            return
+        buffers = [self.buffers[part] for part in origin.parts]
+        _require(name, origin.shape, np.dtype(buffers[0].dtype), value)
+        for buffer, part in zip(buffers, value.reshape(len(buffers), -1)):
+            pattern = self._step.patterns[buffer.pattern]
+            yield buffer.name, part.reshape(pattern.rows, pattern.cols)
 
     def _scalar(self, role: str) -> str:
         """Returns the name of the argument of one element with `role`, or ''."""

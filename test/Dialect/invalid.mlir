@@ -168,7 +168,7 @@ func.func private @pattern_values(tensor<2x4x4xf32> {bsr.pattern = 1 : i64},
 
 // -----
 
-// expected-error @below {{argument #0: expected bsr.name, bsr.result, bsr.role, bsr.init, bsr.aliases, bsr.mark, bsr.density, bsr.pattern, bsr.kind, bsr.pattern_number or bsr.carried, but got bsr.nme}}
+// expected-error @below {{argument #0: expected bsr.name, bsr.result, bsr.role, bsr.init, bsr.aliases, bsr.origin, bsr.mark, bsr.density, bsr.pattern, bsr.kind, bsr.pattern_number or bsr.carried, but got bsr.nme}}
 func.func private @unknown(tensor<f32> {bsr.nme = "w"})
 
 // -----

@@ -71,7 +71,10 @@ def BSR_Dialect : Dialect {
     value), and optionally `bsr.role` (`param`, `state`, `batch`, `lr`, `seed`,
     `step`, `pattern`), `bsr.init` (how a driver may initialise it: `zeros`, `ones`,
     `constant(x)`, `normal(stddev)`), `bsr.aliases` (other names of a tied weight),
-    and, after `bsr-mark`, `bsr.mark`. After `bsr-bind` a pattern argument carries
+    and, after `bsr-mark`, `bsr.mark`. An argument of which the step as it was
+    exported had another form, as `bsr-unstack` leaves it, carries `bsr.origin`: the
+    `name` and `shape` of what it is a part of; the parts in their order, one behind
+    the other, are its entries in theirs. After `bsr-bind` a pattern argument carries
     `bsr.density`, and a values argument `bsr.pattern` (the index of its pattern
     argument) or, if its pattern is static, `bsr.pattern_number`. Results carry `bsr.name` and `bsr.role`; one
     of role `scores` has the scores of the blocks of the weight of its name. The dialect verifies them. Towards the end of the pipeline,

@@ -20,6 +20,10 @@ def BSRUnroll : Pass<"bsr-unroll"> {
     (threefry) are such loops: five rounds of shifts, additions and exclusive ors,
     and dropout has one for each mask.
 
+    A loop over the matrices of a stacked weight (`bsr-mark` with `dims`) is unrolled
+    whatever it becomes: its steps use different patterns. Where indices went
+    through tensors of one entry, as JAX counts, they are scalars then.
+
     Before:
 
     ```mlir
@@ -59,6 +63,106 @@ def BSRUnroll : Pass<"bsr-unroll"> {
   let statistics = [
     Statistic<"numUnrolled", "num-unrolled", "Number of loops unrolled">,
   ];
+}
+
+def BSRUnstack : Pass<"bsr-unstack", "ModuleOp"> {
+  let summary = "Turn stacks of marked matrices into their matrices";
+  let description = [{
+    Weights of equal layers come stacked, `[layers, rows, columns]`, from
+    `lax.scan` over layers or `vmap`. Each matrix has a pattern of its own, so an
+    argument whose mark has a dimension `stack` becomes as many arguments as it has
+    matrices: `w` becomes `w.0`, `w.1` and so on, moments likewise, and so do the
+    results that carry their next values. `bsr.origin` has the name and the shape
+    of what they come from. All else (one pattern a matrix, methods, checkpoints,
+    equal layers in one function) is then as for weights that were apart.
+
+    What the step computes with stacks it computes matrix by matrix. With `s` a
+    stack, `s[i]` its matrix `i` and `f` any `linalg` operation:
+
+    | before | after |
+    |---|---|
+    | `extract_slice(s, i)` | `s[i]`, or a slice of it |
+    | `insert_slice(x, s, i)[j]` | `x` if `j` is `i`, else `s[j]` |
+    | `f(s, t, x)[i]`, its loop over matrices parallel | `f(s[i], t[i], x)`: the optimizer, batch products |
+    | `sum f(s, x)` over matrices | `f(s[n], x) + ... + f(s[0], x)`: norms |
+    | `reshape(s)[i]` | `reshape(s[i])` |
+    | `fill[i]`, `splat[i]`, `empty[i]` | `fill`, `splat`, `empty` |
+
+    Each is an equality, applied to all that stacks are part of, producers and
+    users. In front of what is none of these, the matrices are stacked again: right,
+    dense, and reported by `bsr-propagate`. Slices of what was inserted before are
+    values, in a step with stacks: what layers save for the backward pass.
+
+    Before:
+
+    ```mlir
+    #map = affine_map<(l, r, c) -> (l, r, c)>
+    func.func @step(%w: tensor<2x8x8xf32> {
+                        bsr.mark = #bsr.mark<block = 4x4, density = 0.5,
+                                             dims = [stack, row, col], weight = "w">,
+                        bsr.name = "w", bsr.result = 0 : i64},
+                    %x: tensor<4x8xf32> {bsr.name = "x"})
+        -> (tensor<2x8x8xf32>, tensor<4x8xf32> {bsr.name = "y"}) {
+      %zero = arith.constant dense<0.0> : tensor<4x8xf32>
+      %first = tensor.extract_slice %w[0, 0, 0] [1, 8, 8] [1, 1, 1]
+          : tensor<2x8x8xf32> to tensor<8x8xf32>
+      %y = linalg.matmul ins(%x, %first : tensor<4x8xf32>, tensor<8x8xf32>)
+                         outs(%zero : tensor<4x8xf32>) -> tensor<4x8xf32>
+      %empty = tensor.empty() : tensor<2x8x8xf32>
+      %next = linalg.generic {indexing_maps = [#map, #map],
+                              iterator_types = ["parallel", "parallel", "parallel"]}
+          ins(%w : tensor<2x8x8xf32>) outs(%empty : tensor<2x8x8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %b = arith.negf %a : f32
+        linalg.yield %b : f32
+      } -> tensor<2x8x8xf32>
+      return %next, %y : tensor<2x8x8xf32>, tensor<4x8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #map = affine_map<(r, c) -> (r, c)>
+    func.func @step(%w0: tensor<8x8xf32> {
+                        bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w.0">,
+                        bsr.name = "w.0",
+                        bsr.origin = {name = "w", shape = array<i64: 2, 8, 8>},
+                        bsr.result = 0 : i64},
+                    %w1: tensor<8x8xf32> {
+                        bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w.1">,
+                        bsr.name = "w.1",
+                        bsr.origin = {name = "w", shape = array<i64: 2, 8, 8>},
+                        bsr.result = 1 : i64},
+                    %x: tensor<4x8xf32> {bsr.name = "x"})
+        -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<4x8xf32> {bsr.name = "y"}) {
+      %zero = arith.constant dense<0.0> : tensor<4x8xf32>
+      %y = linalg.matmul ins(%x, %w0 : tensor<4x8xf32>, tensor<8x8xf32>)
+                         outs(%zero : tensor<4x8xf32>) -> tensor<4x8xf32>
+      %e0 = tensor.empty() : tensor<8x8xf32>
+      %next0 = linalg.generic {indexing_maps = [#map, #map],
+                               iterator_types = ["parallel", "parallel"]}
+          ins(%w0 : tensor<8x8xf32>) outs(%e0 : tensor<8x8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %b = arith.negf %a : f32
+        linalg.yield %b : f32
+      } -> tensor<8x8xf32>
+      %e1 = tensor.empty() : tensor<8x8xf32>
+      %next1 = linalg.generic {indexing_maps = [#map, #map],
+                               iterator_types = ["parallel", "parallel"]}
+          ins(%w1 : tensor<8x8xf32>) outs(%e1 : tensor<8x8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %b = arith.negf %a : f32
+        linalg.yield %b : f32
+      } -> tensor<8x8xf32>
+      return %next0, %next1, %y : tensor<8x8xf32>, tensor<8x8xf32>, tensor<4x8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numMatrices", "num-matrices", "Number of matrices made of arguments">,
+  ];
+  let dependentDialects = ["bsr::BSRDialect", "linalg::LinalgDialect", "tensor::TensorDialect"];
 }
 
 //===----------------------------------------------------------------------===//

@@ -13,6 +13,10 @@ namespace mlir::bsr {
 /// Whether `func` is a step: a defined function with `bsr.name` arguments.
 bool isStep(func::FuncOp func);
 
+/// Checks that the arguments of `func` can become others: it has one block, and
+/// nothing in `module` calls it. Reports if not.
+LogicalResult requireOwnSignature(func::FuncOp func, ModuleOp module);
+
 /// The only step of `module`. Reports if there is none or several, and if an
 /// argument, or a result that carries no argument, has no `bsr.name`.
 FailureOr<func::FuncOp> getStep(ModuleOp module);

@@ -253,10 +253,10 @@ MODELS: dict[str, Any] = {
 class Graph:
     """One case: its exported step, and the framework's own beside it."""
 
-    match = r"params.*_w$"
-
     def __init__(self, model: str, optimizer: str, kind: str) -> None:
         make, loss = MODELS[model]()
+        dims = " dims=stack,row,col" if model.startswith("scan") else ""
+        self.mark = rf"match=params.*_w${dims}"
         self._optimizer = optax.chain(
             optax.clip_by_global_norm(1.0), OPTIMIZERS[optimizer]()
         )

@@ -275,7 +275,8 @@ class Graph:
 
     def __init__(self, model: str, optimizer: str, kind: str) -> None:
         torch.manual_seed(0)
-        self._model, self._batch, self.match = MODELS[model]()
+        self._model, self._batch, match = MODELS[model]()
+        self.mark = f"match={match}"
         self._optimizer = OPTIMIZERS[optimizer](self._model.parameters())
         self._step = STEPS[kind]
         self.text = sparse_opt.torch.export(

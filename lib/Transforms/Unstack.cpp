@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Turns each argument that is a stack of marked matrices into its matrices.
+
+#include "Stacks.h"
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
+#include "bsr/Transforms/Step.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRUNSTACK
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+//===----------------------------------------------------------------------===//
+// Slices of what was inserted
+//===----------------------------------------------------------------------===//
+
+/// Whether two slices have the same place, or none in common.
+static bool areEqual(OffsetSizeAndStrideOpInterface a,
+                     OffsetSizeAndStrideOpInterface b) {
+  return a.getStaticOffsets() == b.getStaticOffsets() &&
+         a.getStaticSizes() == b.getStaticSizes();
+}
+static bool areDisjoint(OffsetSizeAndStrideOpInterface a,
+                        OffsetSizeAndStrideOpInterface b) {
+  for (auto [startA, sizeA, startB, sizeB] :
+       llvm::zip_equal(a.getStaticOffsets(), a.getStaticSizes(),
+                       b.getStaticOffsets(), b.getStaticSizes()))
+    if (startA + sizeA <= startB || startB + sizeB <= startA)
+      return true;
+  return false;
+}
+
+/// Whether a slice is known and has no gaps.
+static bool isStatic(OffsetSizeAndStrideOpInterface slice) {
+  return llvm::none_of(slice.getStaticOffsets(), ShapedType::isDynamic) &&
+         llvm::none_of(slice.getStaticSizes(), ShapedType::isDynamic) &&
+         llvm::all_of(slice.getStaticStrides(),
+                      [](int64_t stride) { return stride == 1; });
+}
+
+/// extract(insert(x, s, at i), at i) -> x; extract(insert(x, s, at i), at j) ->
+/// extract(s, at j)
+///
+/// What a loop stores for another is a value once both are unrolled.
+static void forward(tensor::ExtractSliceOp extract) {
+  if (!isStatic(extract))
+    return;
+  Value source = extract.getSource();
+  while (auto insert = source.getDefiningOp<tensor::InsertSliceOp>()) {
+    if (!isStatic(insert))
+      break;
+    if (areEqual(extract, insert) &&
+        insert.getSourceType() == extract.getType())
+      return extract.replaceAllUsesWith(insert.getSource());
+    if (!areDisjoint(extract, insert))
+      break;
+    source = insert.getDest();
+  }
+  extract.getSourceMutable().assign(source);
+}
+
+/// A copy with more dimensions of one entry -> expand_shape
+static void expand(linalg::GenericOp op) {
+  if (op.getNumDpsInputs() != 1 || op->getNumResults() != 1 ||
+      !llvm::hasSingleElement(*op.getBody()) ||
+      op.getBody()->getTerminator()->getOperand(0) !=
+          op.getBody()->getArgument(0))
+    return;
+  auto from = dyn_cast<RankedTensorType>(op.getDpsInputs()[0].getType());
+  auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+  if (!from || !to || !to.hasStaticShape() ||
+      from.getNumElements() != to.getNumElements() ||
+      from.getRank() >= to.getRank() || from.getRank() == 0)
+    return;
+  AffineMap read = op.getIndexingMapsArray()[0];
+  if (!op.getIndexingMapsArray()[1].isIdentity() ||
+      !read.isProjectedPermutation())
+    return;
+  SmallVector<int64_t> dims;
+  for (AffineExpr expr : read.getResults())
+    dims.push_back(cast<AffineDimExpr>(expr).getPosition());
+  if (!llvm::is_sorted(dims))
+    return;
+  // Dimensions of one entry join the dimension behind them, or the last one.
+  SmallVector<ReassociationIndices> groups(from.getRank());
+  for (int64_t dim : llvm::seq(to.getRank())) {
+    auto next = llvm::lower_bound(dims, dim);
+    groups[std::min<int64_t>(next - dims.begin(), from.getRank() - 1)]
+        .push_back(dim);
+  }
+  OpBuilder b(op);
+  op.getResult(0).replaceAllUsesWith(tensor::ExpandShapeOp::create(
+      b, op.getLoc(), to, op.getDpsInputs()[0], groups));
+}
+
+//===----------------------------------------------------------------------===//
+// Arguments
+//===----------------------------------------------------------------------===//
+
+static MarkAttr getStackMark(func::FuncOp func, unsigned arg) {
+  auto mark = func.getArgAttrOfType<MarkAttr>(arg, "bsr.mark");
+  return mark && mark.getNumDims(MarkDim::Stack) ? mark : MarkAttr();
+}
+
+/// What is called `name`, of the matrix `index`.
+static StringAttr getMatrixName(StringAttr name, int64_t index) {
+  return StringAttr::get(name.getContext(),
+                         name.getValue() + "." + Twine(index));
+}
+
+/// The attributes of matrix `index` of the argument of type `type` with
+/// `attributes`; its result is number `result`.
+static DictionaryAttr getMatrixAttributes(DictionaryAttr attributes,
+                                          RankedTensorType type, int64_t index,
+                                          int64_t result) {
+  Builder b(attributes.getContext());
+  NamedAttrList list(attributes);
+  auto name = attributes.getAs<StringAttr>("bsr.name");
+  list.set("bsr.name", getMatrixName(name, index));
+  if (!attributes.contains("bsr.origin"))
+    list.set("bsr.origin",
+             b.getDictionaryAttr(
+                 {{"name", name},
+                  {"shape", b.getDenseI64ArrayAttr(type.getShape())}}));
+  if (auto aliases = attributes.getAs<ArrayAttr>("bsr.aliases")) {
+    SmallVector<Attribute> names;
+    for (auto alias : aliases.getAsRange<StringAttr>())
+      names.push_back(getMatrixName(alias, index));
+    list.set("bsr.aliases", b.getArrayAttr(names));
+  }
+  auto mark = attributes.getAs<MarkAttr>("bsr.mark");
+  ArrayRef<MarkDim> dims = mark.getDims().drop_front();
+  if (dims == ArrayRef({MarkDim::Row, MarkDim::Col}))
+    dims = {};
+  list.set("bsr.mark",
+           mark.withDims(dims, getMatrixName(mark.getWeight(), index)));
+  if (attributes.contains("bsr.result"))
+    list.set("bsr.result", b.getI64IntegerAttr(result));
+  return list.getDictionary(b.getContext());
+}
+
+namespace {
+/// What an argument or a result becomes: itself, or the matrices of a stack.
+struct Parts {
+  unsigned first, count;
+  bool isStack;
+};
+} // namespace
+
+/// Gives `func` a matrix for each of the stacks among its arguments, and for
+/// each of their next values; the stacks are put together from the ones and the
+/// others sliced from the next stacks. Says so to `stacks`; returns the number
+/// of matrices.
+static unsigned splitArguments(func::FuncOp func, Stacks &stacks) {
+  Block &body = func.getBody().front();
+  Operation *terminator = body.getTerminator();
+  OpBuilder b = OpBuilder::atBlockBegin(&body);
+  unsigned numArguments = func.getNumArguments();
+
+  SmallVector<Parts> arguments, results;
+  SmallVector<bool> isStackResult(func.getNumResults());
+  unsigned next = 0;
+  for (unsigned arg : llvm::seq(numArguments)) {
+    bool isStack = getStackMark(func, arg) != nullptr;
+    unsigned count =
+        isStack ? cast<ShapedType>(func.getArgumentTypes()[arg]).getDimSize(0)
+                : 1;
+    arguments.push_back({next, count, isStack});
+    next += count;
+    if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result"))
+      isStackResult[result.getInt()] = isStack;
+  }
+  next = 0;
+  for (auto [type, isStack] : llvm::zip(func.getResultTypes(), isStackResult)) {
+    unsigned count = isStack ? cast<ShapedType>(type).getDimSize(0) : 1;
+    results.push_back({next, count, isStack});
+    next += count;
+  }
+
+  SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
+  unsigned numMatrices = 0;
+  for (unsigned arg : llvm::seq(numArguments)) {
+    BlockArgument old = body.getArgument(arg);
+    DictionaryAttr attributes = func.getArgAttrDict(arg);
+    auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result");
+    unsigned first = result ? results[result.getInt()].first : 0;
+    if (!arguments[arg].isStack) {
+      old.replaceAllUsesWith(body.addArgument(old.getType(), old.getLoc()));
+      NamedAttrList list(attributes);
+      if (result)
+        list.set("bsr.result", b.getI64IntegerAttr(first));
+      argumentAttributes.push_back(list.getDictionary(b.getContext()));
+      continue;
+    }
+    auto type = cast<RankedTensorType>(old.getType());
+    auto matrix = RankedTensorType::get(type.getShape().drop_front(),
+                                        type.getElementType());
+    SmallVector<Value> matrices;
+    for (unsigned i : llvm::seq(arguments[arg].count)) {
+      matrices.push_back(body.addArgument(matrix, old.getLoc()));
+      argumentAttributes.push_back(
+          getMatrixAttributes(attributes, type, i, first + i));
+    }
+    Value stack = createStack(b, old.getLoc(), matrices);
+    old.replaceAllUsesWith(stack);
+    stacks.add(stack, matrices);
+    numMatrices += matrices.size();
+  }
+  body.eraseArguments(0, numArguments);
+
+  b.setInsertionPoint(terminator);
+  SmallVector<Value> returned;
+  for (auto [i, operand] : llvm::enumerate(terminator->getOperands())) {
+    DictionaryAttr attributes = func.getResultAttrDict(i);
+    if (!attributes)
+      attributes = b.getDictionaryAttr({});
+    if (!results[i].isStack) {
+      returned.push_back(operand);
+      resultAttributes.push_back(attributes);
+      continue;
+    }
+    stacks.want(operand);
+    for (unsigned index : llvm::seq(results[i].count)) {
+      returned.push_back(createSlice(b, operand.getLoc(), operand, index));
+      NamedAttrList list(attributes);
+      if (auto name = attributes.getAs<StringAttr>("bsr.name"))
+        list.set("bsr.name", getMatrixName(name, index));
+      resultAttributes.push_back(list.getDictionary(b.getContext()));
+    }
+  }
+  terminator->setOperands(returned);
+  func.setType(b.getFunctionType(body.getArgumentTypes(),
+                                 ValueRange(returned).getTypes()));
+  func.setAllArgAttrs(argumentAttributes);
+  func.setAllResultAttrs(resultAttributes);
+  return numMatrices;
+}
+
+namespace {
+struct Unstack : bsr::impl::BSRUnstackBase<Unstack> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isDeclaration() && failed(run(func)))
+        return signalPassFailure();
+  }
+
+  LogicalResult run(func::FuncOp func) {
+    auto hasStacks = [&] {
+      return llvm::any_of(llvm::seq(func.getNumArguments()), [&](unsigned arg) {
+        return getStackMark(func, arg) != nullptr;
+      });
+    };
+    if (!hasStacks())
+      return success();
+    if (failed(requireOwnSignature(func, getOperation())) ||
+        failed(verifyNames(func)))
+      return failure();
+    func.walk([](linalg::GenericOp op) { expand(op); });
+    func.walk([](tensor::ExtractSliceOp op) { forward(op); });
+    // Stacks of stacks are taken apart from the outside in.
+    while (hasStacks()) {
+      Stacks stacks(func.getBody().front());
+      numMatrices += splitArguments(func, stacks);
+      stacks.takeApart();
+    }
+    for (Operation &op :
+         llvm::make_early_inc_range(llvm::reverse(func.getBody().front())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+    return success();
+  }
+
+  /// Checks that the names of the matrices are new.
+  LogicalResult verifyNames(func::FuncOp func) {
+    for (unsigned arg : llvm::seq(func.getNumArguments())) {
+      if (!getStackMark(func, arg))
+        continue;
+      auto name = func.getArgAttrOfType<StringAttr>(arg, "bsr.name");
+      int64_t size =
+          cast<ShapedType>(func.getArgumentTypes()[arg]).getDimSize(0);
+      for (unsigned other : llvm::seq(func.getNumArguments())) {
+        auto taken = func.getArgAttrOfType<StringAttr>(other, "bsr.name");
+        for (int64_t index : llvm::seq(size))
+          if (taken && taken == getMatrixName(name, index) &&
+              func.getArgAttr(arg, "bsr.role") ==
+                  func.getArgAttr(other, "bsr.role"))
+            return emitError(func.getLoc(), "expected no argument named ")
+                   << taken << " beside the stack " << name
+                   << ", which has a matrix of that name, but got argument #"
+                   << other;
+      }
+    }
+    return success();
+  }
+};
+} // namespace
