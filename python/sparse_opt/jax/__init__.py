@@ -25,7 +25,7 @@ from jax import tree_util
 
 from sparse_opt._errors import ExportError
 from sparse_opt._program import Export
-from sparse_opt.jax import _checks, _stablehlo
+from sparse_opt.jax import _checks
 from sparse_opt.jax._checks import leaf_names
 from sparse_opt.jax._program import JaxProgram
 
@@ -86,6 +86,9 @@ def export(
     roles = dict(roles or {})
     inits = dict(inits or {})
     _checks.require_tested_version()
+    # It needs what another version may not have.
+    from sparse_opt.jax import _stablehlo
+
     for pattern in (*roles, *inits):
         _require_pattern(pattern)
     for init in inits.values():

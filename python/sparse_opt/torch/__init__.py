@@ -29,7 +29,7 @@ import torch
 
 from sparse_opt._errors import ExportError
 from sparse_opt._program import Export
-from sparse_opt.torch import _private
+from sparse_opt.torch import _versions
 
 __all__ = ["Export", "ExportError", "export"]
 
@@ -72,8 +72,8 @@ def export(
       ExportError: the step depends on data, or it does something that has no
         form in `linalg`; the message names the line and what to do instead.
     """
-    _private.require_tested_versions()
-    # They need torch-mlir, of a tested version.
+    _versions.require_tested_versions()
+    # They need what another version may not have.
     from sparse_opt.torch import _capture, _linalg, _program
 
     with torch.inference_mode(False), torch.enable_grad():

@@ -2,17 +2,16 @@
 #
 # Names of PyTorch and torch-mlir that promise nothing, in one place.
 
-"""What the front door leans on without a promise, and the versions tested.
+"""What the front door leans on without a promise.
 
 Nothing else in this package touches a private name of PyTorch or torch-mlir.
 Whoever moves to another version runs the tests, mends this file and widens
-`TESTED`.
+`TESTED` in `_versions.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib.metadata
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,7 +26,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.utils import stateless
 from torch.optim import _adafactor as torch_adafactor
 
-from sparse_opt._errors import ExportError
 from sparse_opt.torch import _adafactor
 
 __all__ = [
@@ -35,30 +33,10 @@ __all__ = [
     "keep_lines_of",
     "make_fx",
     "merge_equal_nodes",
-    "require_tested_versions",
     "tensors_of",
     "without_values",
     "visible_buffer_writes",
 ]
-
-# Package, first version, first version that is not tested.
-TESTED = (("torch", "2.15", "2.16"), ("torch-mlir", "20261001", "20261002"))
-
-
-def require_tested_versions() -> None:
-    """Raises `ExportError` if a package is of a version that was not tested."""
-    for package, first, end in TESTED:
-        version = importlib.metadata.version(package)
-        if not _key(first) <= _key(version) < _key(end):
-            raise ExportError(
-                f"expected {package} at least {first} and below {end}, but got"
-                f" {version}: install 'sparse-opt[torch]'"
-            )
-
-
-def _key(version: str) -> tuple[int, ...]:
-    release = version.partition("+")[0].split(".")
-    return tuple(int(part) for part in release if part.isdigit())
 
 
 @contextlib.contextmanager

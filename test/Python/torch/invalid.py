@@ -4,6 +4,9 @@
 
 # RUN: %python %s | FileCheck %s --implicit-check-not=accepted
 
+# An import is not enough to fail in another version.
+# RUN: %python -c "import sparse_opt.torch, sys; assert 'sparse_opt.torch._private' not in sys.modules"
+
 import importlib.metadata
 
 import torch
@@ -304,6 +307,17 @@ refuse_step(refuse_loss_step, inits={"": "uniform"})
 # CHECK: expected torch at least 2.15 and below 2.16, but got 2.9.1+cpu: install 'sparse-opt[torch]'
 version = importlib.metadata.version
 importlib.metadata.version = lambda package: "2.9.1+cpu"
+refuse_step(refuse_loss_step)
+
+
+# CHECK: expected torch-mlir at least 20261001 and below 20261002, but got none: install 'sparse-opt[torch]'
+def only_torch(package):
+    if package == "torch":
+        return "2.15.0"
+    raise importlib.metadata.PackageNotFoundError
+
+
+importlib.metadata.version = only_torch
 refuse_step(refuse_loss_step)
 importlib.metadata.version = version
 
