@@ -231,6 +231,15 @@ static bool isKind(StringRef kind) {
                             kind);
 }
 
+/// What a pattern says of an argument that was its mask.
+static bool isKnownMask(Attribute attr) {
+  auto mask = dyn_cast<DictionaryAttr>(attr);
+  if (!mask || !mask.getAs<StringAttr>("name"))
+    return false;
+  auto type = mask.getAs<TypeAttr>("type");
+  return type && isa<RankedTensorType>(type.getValue());
+}
+
 LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                                                    unsigned regionIndex,
                                                    unsigned argIndex,
@@ -317,6 +326,26 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                      << attr.getValue();
     return mark.verifyFits(error, type);
   }
+  if (name == "bsr.mask") {
+    if (!isa<MaskAttr>(attr.getValue()))
+      return error() << "expected bsr.mask to be a #bsr.mask, but got "
+                     << attr.getValue();
+    auto mask = dyn_cast<RankedTensorType>(type);
+    if (!mask || !mask.hasStaticShape() ||
+        !mask.getElementType().isIntOrFloat())
+      return error() << "expected a mask to be a tensor of numbers of static "
+                        "shape, but got "
+                     << type;
+    return success();
+  }
+  if (name == "bsr.masks") {
+    auto masks = dyn_cast<ArrayAttr>(attr.getValue());
+    if (!masks || !llvm::all_of(masks, isKnownMask))
+      return error() << "expected bsr.masks to be an array of dictionaries "
+                        "with a name and a type, but got "
+                     << attr.getValue();
+    return success();
+  }
   if (name == "bsr.density") {
     auto density = dyn_cast<FloatAttr>(attr.getValue());
     if (!density)
@@ -365,7 +394,8 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
     return success();
   }
   return error() << "expected bsr.name, bsr.result, bsr.role, bsr.init, "
-                    "bsr.aliases, bsr.origin, bsr.mark, bsr.density, "
+                    "bsr.aliases, bsr.origin, bsr.mark, bsr.mask, bsr.masks, "
+                    "bsr.density, "
                     "bsr.pattern, bsr.kind, "
                     "bsr.pattern_number or bsr.carried, but got "
                  << name;

@@ -17,12 +17,56 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 namespace {
-/// The arguments that share a pattern: a weight and its moments.
+/// The arguments that share a pattern: a weight and its moments; and those that
+/// repeat the pattern, its masks.
 struct Group {
   MarkAttr mark;
-  SmallVector<unsigned> arguments;
+  SmallVector<unsigned> arguments, masks;
 };
 } // namespace
+
+/// Where `value` is computed, for people: a line of the program or a scope.
+static std::string describe(Value value) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  Location loc = value.getLoc();
+  if (auto line = loc->findInstanceOf<FileLineColLoc>())
+    os << line.getFilename().getValue() << ":" << line.getLine();
+  else if (auto scope = loc->findInstanceOf<NameLoc>())
+    os << scope.getName().getValue();
+  else
+    os << loc;
+  return text;
+}
+
+/// Checks that argument `arg` of `func` can be a mask of `group`: it has the
+/// shape of its weight, and the step does not change it.
+static LogicalResult verifyMask(func::FuncOp func, unsigned arg, MaskAttr mask,
+                                const Group &group) {
+  Attribute name = func.getArgAttr(arg, "bsr.name");
+  auto weight =
+      cast<RankedTensorType>(func.getArgumentTypes()[group.arguments[0]]);
+  SmallVector<int64_t> shape(weight.getShape());
+  if (mask.getTranspose())
+    std::reverse(shape.begin(), shape.end());
+  auto type = cast<RankedTensorType>(func.getArgumentTypes()[arg]);
+  if (type.getShape() != ArrayRef(shape))
+    return emitError(func.getLoc(), "expected mask ")
+           << name << " to have the shape of "
+           << (mask.getTranspose() ? "the transpose of " : "") << "its weight "
+           << mask.getWeight() << " (" << weight << "), but got " << type;
+  auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result");
+  if (!result)
+    return success();
+  Value next =
+      func.getBody().front().getTerminator()->getOperand(result.getInt());
+  if (next == func.getArgument(arg))
+    return success();
+  return emitError(func.getLoc(), "expected mask ")
+         << name << " to stay as it is, but got one computed at "
+         << describe(next)
+         << ": patterns are updated between steps, by the runtime";
+}
 
 /// The marked arguments of `func` by the name of their weight, or failure if
 /// they don't fit together.
@@ -49,7 +93,7 @@ getGroups(func::FuncOp func) {
   };
   for (unsigned arg : llvm::seq(func.getNumArguments()))
     if (MarkAttr mark = getMark(arg); mark && isWeight(arg))
-      groups[mark.getWeight()] = {mark, {arg}};
+      groups[mark.getWeight()] = {mark, {arg}, {}};
   for (unsigned arg : llvm::seq(func.getNumArguments())) {
     MarkAttr mark = getMark(arg);
     if (!mark || isWeight(arg))
@@ -69,6 +113,19 @@ getGroups(func::FuncOp func) {
              << "), but got " << type << ", " << mark;
     group.arguments.push_back(arg);
   }
+  for (unsigned arg : llvm::seq(func.getNumArguments())) {
+    auto mask = func.getArgAttrOfType<MaskAttr>(arg, "bsr.mask");
+    if (!mask)
+      continue;
+    auto *group = groups.find(mask.getWeight());
+    if (group == groups.end())
+      return emitError(func.getLoc(), "expected a marked argument named ")
+             << mask.getWeight() << ", the weight of mask #" << arg
+             << ", but got none";
+    if (failed(verifyMask(func, arg, mask, group->second)))
+      return failure();
+    group->second.masks.push_back(arg);
+  }
   return groups;
 }
 
@@ -80,6 +137,20 @@ static int64_t addPattern(func::FuncOp func, DictionaryAttr pattern) {
   patterns.push_back(pattern);
   func->setAttr("bsr.patterns", ArrayAttr::get(func.getContext(), patterns));
   return patterns.size() - 1;
+}
+
+/// What a pattern says of its mask, an argument of type `type`: the name, the
+/// shape that the program knows, and how it lies.
+static DictionaryAttr describeMask(DictionaryAttr attributes, Type type) {
+  Builder b(type.getContext());
+  if (auto origin = attributes.getAs<DictionaryAttr>("bsr.origin"))
+    type = RankedTensorType::get(
+        origin.getAs<DenseI64ArrayAttr>("shape").asArrayRef(),
+        cast<RankedTensorType>(type).getElementType());
+  bool transpose = attributes.getAs<MaskAttr>("bsr.mask").getTranspose();
+  return b.getDictionaryAttr({{"name", attributes.get("bsr.name")},
+                              {"transpose", b.getBoolAttr(transpose)},
+                              {"type", TypeAttr::get(type)}});
 }
 
 /// Replaces the arguments of `group` by their values and a pattern, which is a
@@ -97,6 +168,11 @@ static SmallVector<SampleOp> bind(func::FuncOp func, const Group &group) {
   for (unsigned arg : llvm::seq(func.getNumArguments()))
     attributes.push_back(func.getArgAttrDict(arg));
 
+  SmallVector<Attribute> masks;
+  for (unsigned arg : group.masks)
+    masks.push_back(
+        describeMask(attributes[arg], body.getArgument(arg).getType()));
+
   Value pattern;
   StringRef link; // from the values to their pattern
   int64_t index;
@@ -106,20 +182,26 @@ static SmallVector<SampleOp> bind(func::FuncOp func, const Group &group) {
     constant->setAttr("bsr.name", mark.getWeight());
     pattern = constant;
     link = "bsr.pattern_number";
-    index = addPattern(
-        func, b.getDictionaryAttr({{"col_idx", constant.getColIdxAttr()},
-                                   {"density", mark.getDensity()},
-                                   {"name", mark.getWeight()},
-                                   {"row_ptr", constant.getRowPtrAttr()},
-                                   {"type", TypeAttr::get(type)}}));
+    NamedAttrList list(
+        b.getDictionaryAttr({{"col_idx", constant.getColIdxAttr()},
+                             {"density", mark.getDensity()},
+                             {"name", mark.getWeight()},
+                             {"row_ptr", constant.getRowPtrAttr()},
+                             {"type", TypeAttr::get(type)}}));
+    if (!masks.empty())
+      list.set("masks", b.getArrayAttr(masks));
+    index = addPattern(func, list.getDictionary(b.getContext()));
   } else {
     link = "bsr.pattern";
     index = func.getNumArguments();
     pattern = body.addArgument(type, loc);
-    attributes.push_back(
+    NamedAttrList list(
         b.getDictionaryAttr({{"bsr.density", mark.getDensity()},
                              {"bsr.name", mark.getWeight()},
                              {"bsr.role", b.getStringAttr("pattern")}}));
+    if (!masks.empty())
+      list.set("bsr.masks", b.getArrayAttr(masks));
+    attributes.push_back(list.getDictionary(b.getContext()));
   }
 
   SmallVector<SampleOp> samples;
@@ -147,10 +229,53 @@ static SmallVector<SampleOp> bind(func::FuncOp func, const Group &group) {
                                        /*transpose=*/false));
     next.set(samples.back());
   }
+  // M1: the pattern is the mask.
+  for (unsigned arg : group.masks) {
+    BlockArgument mask = body.getArgument(arg);
+    auto dense = cast<RankedTensorType>(mask.getType());
+    auto ones =
+        DenseElementsAttr::get(type.getValuesType(dense.getElementType()),
+                               b.getOneAttr(dense.getElementType()));
+    mask.replaceAllUsesWith(ToDenseOp::create(
+        b, loc, dense, pattern, arith::ConstantOp::create(b, loc, ones),
+        /*background=*/Value(),
+        cast<MaskAttr>(attributes[arg].get("bsr.mask")).getTranspose()));
+  }
   func.setType(b.getFunctionType(body.getArgumentTypes(),
                                  terminator->getOperandTypes()));
   func.setAllArgAttrs(attributes);
   return samples;
+}
+
+/// Erases the arguments `masks` of `func`, which nothing uses any more, with
+/// the results that carry them on, and renumbers what is behind them.
+static void eraseArguments(func::FuncOp func, ArrayRef<unsigned> masks) {
+  Operation *terminator = func.getBody().front().getTerminator();
+  BitVector arguments(func.getNumArguments()), results(func.getNumResults());
+  for (unsigned arg : masks) {
+    arguments.set(arg);
+    if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result"))
+      results.set(result.getInt());
+  }
+  auto renumber = [&](unsigned arg, StringRef name, const BitVector &erased) {
+    auto index = func.getArgAttrOfType<IntegerAttr>(arg, name);
+    if (!index)
+      return;
+    unsigned before = 0;
+    for (int64_t i = 0; i != index.getInt(); ++i)
+      before += erased[i];
+    func.setArgAttr(arg, name,
+                    IntegerAttr::get(index.getType(), index.getInt() - before));
+  };
+  // The verifier runs later: indices are of the new signature from here on.
+  for (unsigned arg : llvm::seq(func.getNumArguments()))
+    if (!arguments[arg]) {
+      renumber(arg, "bsr.result", results);
+      renumber(arg, "bsr.pattern", arguments);
+    }
+  terminator->eraseOperands(results);
+  (void)func.eraseResults(results);
+  (void)func.eraseArguments(arguments);
 }
 
 /// True if `op` uses a value of `sources` directly or indirectly.
@@ -256,14 +381,18 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
       return failure();
 
     unsigned masked = 0;
+    SmallVector<unsigned> masks;
     for (auto &[name, group] : *groups) {
       SmallVector<SampleOp> samples = bind(func, group);
+      llvm::append_range(masks, group.masks);
       ++numPatterns;
       numStatic += group.mark.isStatic();
       numValues += group.arguments.size();
       if (maskGradients && !samples.empty() && ::maskGradients(samples))
         ++masked;
     }
+    eraseArguments(func, masks);
+    numMasks += masks.size();
     numMasked += masked;
     if (masked)
       emitRemark(func.getLoc(), "masked the gradients of ")

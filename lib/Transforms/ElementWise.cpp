@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 using namespace mlir;
@@ -115,6 +116,17 @@ AffineMap bsr::getBroadcastMap(OpBuilder &b, Value input,
   return AffineMap::get(shape.size(), 0, exprs, b.getContext());
 }
 
+/// The constant that all entries of `value` are, or null.
+static TypedAttr getSplat(Value value) {
+  Attribute constant;
+  if (!matchPattern(value, m_Constant(&constant)))
+    return {};
+  if (auto elements = dyn_cast<DenseElementsAttr>(constant))
+    constant =
+        elements.isSplat() ? elements.getSplatValue<Attribute>() : nullptr;
+  return dyn_cast_or_null<TypedAttr>(constant);
+}
+
 SmallVector<Value> bsr::rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
                                            ValueRange inputs,
                                            ArrayRef<int64_t> shape) {
@@ -126,8 +138,16 @@ SmallVector<Value> bsr::rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
   int64_t rank = shape.size();
   AffineMap identity = b.getMultiDimIdentityMap(rank);
   SmallVector<AffineMap> maps;
-  for (Value input : inputs)
+  // A factor of one folds where the body sees it.
+  SmallVector<Value> read;
+  SmallVector<TypedAttr> constants;
+  for (Value input : inputs) {
+    constants.push_back(isScalar(input) ? getSplat(input) : TypedAttr());
+    if (constants.back())
+      continue;
+    read.push_back(input);
     maps.push_back(getBroadcastMap(b, input, shape));
+  }
   SmallVector<Value> inits;
   for (Value init : op.getDpsInits()) {
     inits.push_back(tensor::EmptyOp::create(
@@ -136,12 +156,18 @@ SmallVector<Value> bsr::rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
     maps.push_back(identity);
   }
   auto rebuilt = linalg::GenericOp::create(
-      b, loc, ValueRange(inits).getTypes(), inputs, inits, maps,
+      b, loc, ValueRange(inits).getTypes(), read, inits, maps,
       SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
       [&](OpBuilder &inner, Location, ValueRange args) {
         IRMapping mapping;
-        for (auto [from, to] : llvm::zip(op.getBlock()->getArguments(), args))
-          mapping.map(from, to);
+        constants.resize(op.getBlock()->getNumArguments());
+        for (auto [from, constant] :
+             llvm::zip_equal(op.getBlock()->getArguments(), constants)) {
+          mapping.map(from,
+                      constant ? arith::ConstantOp::create(inner, loc, constant)
+                               : args.front());
+          args = args.drop_front(!constant);
+        }
         for (Operation &body : op.getBlock()->getOperations())
           inner.clone(body, mapping);
       });

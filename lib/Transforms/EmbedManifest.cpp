@@ -79,6 +79,22 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index) {
   return buffer;
 }
 
+/// What the manifest says about arguments that were masks of a pattern.
+static json::Array getMasks(ArrayAttr masks) {
+  json::Array array;
+  for (auto mask : masks.getAsRange<DictionaryAttr>()) {
+    auto type = cast<RankedTensorType>(mask.getAs<TypeAttr>("type").getValue());
+    std::string element;
+    llvm::raw_string_ostream(element) << type.getElementType();
+    array.push_back(json::Object{
+        {"name", mask.getAs<StringAttr>("name").getValue()},
+        {"type", element},
+        {"shape", getShape(type.getShape())},
+        {"transpose", mask.getAs<BoolAttr>("transpose").getValue()}});
+  }
+  return array;
+}
+
 /// What the manifest says about pattern `number`; `buffers` are all buffers. A
 /// static pattern has none for its index arrays: the manifest holds it.
 static json::Object getPattern(DictionaryAttr known, int64_t number,
@@ -94,6 +110,8 @@ static json::Object getPattern(DictionaryAttr known, int64_t number,
   };
   if (auto density = known.getAs<FloatAttr>("density"))
     pattern["density"] = density.getValueAsDouble();
+  if (auto masks = known.getAs<ArrayAttr>("masks"); masks && !masks.empty())
+    pattern["masks"] = getMasks(masks);
   json::Object views;
   for (auto [index, value] : llvm::enumerate(buffers)) {
     const json::Object &buffer = *value.getAsObject();

@@ -67,6 +67,7 @@ static LogicalResult expandArgument(func::FuncOp func, unsigned index,
   for (auto [kind, viewType] : views) {
     NamedAttrList attrs(func.getArgAttrDict(index));
     attrs.erase("bsr.density");
+    attrs.erase("bsr.masks");
     attrs.set("bsr.kind", b.getStringAttr(kind));
     attrs.set("bsr.pattern_number", b.getI64IntegerAttr(number));
     if (failed(func.insertArgument(at++, viewType,
@@ -108,7 +109,7 @@ static LogicalResult expandArguments(func::FuncOp func) {
       continue;
     NamedAttrList pattern;
     pattern.set("type", TypeAttr::get(type));
-    for (StringRef key : {"name", "density"})
+    for (StringRef key : {"name", "density", "masks"})
       if (Attribute value = func.getArgAttr(i, ("bsr." + key).str()))
         pattern.set(key, value);
     if (failed(expandArgument(func, i, patterns.size())))

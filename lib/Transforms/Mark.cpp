@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Marks weights of a training step as block-sparse, by name, and their
-// optimizer moments with them.
+// optimizer moments and masks with them.
 
 #include "ElementWise.h"
 #include "PatternFile.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/Regex.h"
 
 namespace mlir::bsr {
@@ -29,8 +30,10 @@ static bool hasRole(func::FuncOp func, unsigned arg, StringRef role) {
 }
 
 /// The optimizer moments of argument `weight`: the carried arguments of its
-/// shape that its next value depends on element by element.
-static SmallVector<unsigned> getMoments(func::FuncOp func, unsigned weight) {
+/// shape that its next value depends on element by element. What `isMask` says
+/// is a mask is none.
+static SmallVector<unsigned> getMoments(func::FuncOp func, unsigned weight,
+                                        function_ref<bool(unsigned)> isMask) {
   SmallVector<unsigned> moments;
   auto result = func.getArgAttrOfType<IntegerAttr>(weight, "bsr.result");
   if (!result)
@@ -46,10 +49,41 @@ static SmallVector<unsigned> getMoments(func::FuncOp func, unsigned weight) {
     auto argType = cast<RankedTensorType>(arg.getType());
     if (index != weight && argType.getShape() == type.getShape() &&
         isa<FloatType>(argType.getElementType()) && getArgName(func, index) &&
-        func.getArgAttr(index, "bsr.result") && !hasRole(func, index, "param"))
+        func.getArgAttr(index, "bsr.result") &&
+        !hasRole(func, index, "param") && !isMask(index))
       moments.push_back(index);
   });
   return moments;
+}
+
+/// The arguments that element-wise operations combine with argument `mask`, and
+/// whether `mask` lies as their transpose: what it masks, or the gradient or
+/// update of which it masks.
+static llvm::MapVector<BlockArgument, bool> getMasked(BlockArgument mask) {
+  llvm::MapVector<BlockArgument, bool> masked;
+  SmallVector<Value> worklist = {mask};
+  DenseSet<Value> seen = {mask};
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    SmallVector<std::pair<BlockArgument, bool>> read;
+    bool swapped = false;
+    walkElementWise(value, [&](Value source, bool transposed) {
+      if (source == mask)
+        swapped = transposed;
+      else if (auto argument = dyn_cast<BlockArgument>(source))
+        read.push_back({argument, transposed});
+    });
+    for (auto [argument, transposed] : read)
+      masked.insert({argument, transposed != swapped});
+    for (Operation *user : value.getUsers()) {
+      auto op = dyn_cast<linalg::LinalgOp>(user);
+      if (op && isElementWise(op))
+        for (Value result : op->getResults())
+          if (seen.insert(result).second)
+            worklist.push_back(result);
+    }
+  }
+  return masked;
 }
 
 namespace {
@@ -66,6 +100,10 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
       return emitError(loc) << "expected option match to be a regular "
                                "expression, but got '"
                             << match << "': " << reason;
+    if (!mask.empty() && !llvm::Regex(mask).isValid(reason))
+      return emitError(loc) << "expected option mask to be a regular "
+                               "expression, but got '"
+                            << mask << "': " << reason;
     auto [rows, cols] = StringRef(block).split('x');
     if (!block.empty() &&
         (rows.getAsInteger(10, blockRows) || cols.getAsInteger(10, blockCols)))
@@ -162,6 +200,12 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
       return emitError(func.getLoc(), "expected a step of one block, but got ")
              << func.getBody().getBlocks().size() << " blocks";
 
+    llvm::Regex maskRegex(mask);
+    auto isMask = [&](unsigned arg) {
+      StringAttr name = getArgName(func, arg);
+      return !mask.empty() && name && maskRegex.match(name) &&
+             !llvm::is_contained(weights, arg);
+    };
     for (unsigned weight : weights) {
       StringAttr name = getArgName(func, weight);
       Type type = func.getArgumentTypes()[weight];
@@ -186,7 +230,7 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
       }
       func.setArgAttr(weight, "bsr.mark", attr);
       ++numWeights;
-      for (unsigned moment : getMoments(func, weight)) {
+      for (unsigned moment : getMoments(func, weight, isMask)) {
         if (llvm::is_contained(weights, moment))
           return emitError(func.getLoc(), "expected '")
                  << match << "' to match weights only, but got "
@@ -201,7 +245,52 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
         ++numMoments;
       }
     }
-    return success();
+    if (mask.empty() || weights.empty())
+      return success();
+    return markMasks(func, weights, isMask);
+  }
+
+  /// Marks the masks of `weights`, arguments of `func`; an error if there are
+  /// none, or one of several weights.
+  LogicalResult markMasks(func::FuncOp func, ArrayRef<unsigned> weights,
+                          function_ref<bool(unsigned)> isMask) {
+    unsigned found = 0;
+    for (BlockArgument arg : func.getArguments()) {
+      auto type = dyn_cast<RankedTensorType>(arg.getType());
+      if (!isMask(arg.getArgNumber()) || !type || !type.hasStaticShape())
+        continue;
+      MaskAttr attr;
+      for (auto [weight, transpose] : getMasked(arg)) {
+        if (weight.getOwner() != arg.getOwner() ||
+            !llvm::is_contained(weights, weight.getArgNumber()))
+          continue;
+        StringAttr name = getArgName(func, weight.getArgNumber());
+        if (attr)
+          return emitError(func.getLoc(), "expected mask ")
+                 << getArgName(func, arg.getArgNumber())
+                 << " to go with one weight, but got " << attr.getWeight()
+                 << " and " << name;
+        auto mark =
+            func.getArgAttrOfType<MarkAttr>(weight.getArgNumber(), "bsr.mark");
+        if (mark.getNumDims(MarkDim::Stack))
+          return emitError(func.getLoc(), "expected mask ")
+                 << getArgName(func, arg.getArgNumber())
+                 << " to go with one matrix, but got " << name
+                 << ", a stack: give the program a list of layers";
+        attr = MaskAttr::get(&getContext(), name, transpose);
+      }
+      if (!attr)
+        continue;
+      func.setArgAttr(arg.getArgNumber(), "bsr.mask", attr);
+      ++numMasks;
+      ++found;
+    }
+    if (found)
+      return success();
+    return emitError(func.getLoc(), "expected '")
+           << mask
+           << "' to match the bsr.name of an argument that is multiplied with "
+              "a weight entry by entry, but got none";
   }
 
   int64_t blockRows = 16, blockCols = 16;

@@ -112,8 +112,11 @@ TypedAttr bsr::foldBody(linalg::LinalgOp op, ValueRange inputs, Value target) {
     Attribute constant;
     if (!value || !matchPattern(value, m_Constant(&constant)))
       continue;
-    if (auto elements = dyn_cast<DenseElementsAttr>(constant))
+    if (auto elements = dyn_cast<DenseElementsAttr>(constant)) {
+      if (!elements.isSplat())
+        continue;
       constant = elements.getSplatValue<Attribute>();
+    }
     constants[argument] = constant;
   }
   for (Operation &inner : op.getBlock()->without_terminator()) {
@@ -146,8 +149,11 @@ Propagation::Propagation(Operation *root) : rewriter(root->getContext(), this) {
     return isa<linalg::LinalgOp>(op) ? WalkResult::skip()
                                      : WalkResult::advance();
   });
-  for (Operation *op : ops)
+  for (Operation *op : ops) {
     findUniform(op);
+    if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
+      pushMask(linalgOp);
+  }
 }
 
 void Propagation::notifyOperationErased(Operation *op) {
@@ -163,6 +169,16 @@ Value Propagation::getUniform(Value value) const {
   return uniforms.lookup(value);
 }
 
+Value Propagation::getStored(Value dense, Value pattern, bool transpose) const {
+  if (Value scalar = getUniform(dense))
+    return scalar;
+  auto toDense = dense.getDefiningOp<ToDenseOp>();
+  if (!toDense || toDense.getPattern() != pattern ||
+      toDense.getTranspose() != transpose)
+    return {};
+  return getUniform(toDense.getValues());
+}
+
 /// Computes the scalar of the results of `op` behind it, if they are uniform:
 /// fills, splats, their reshapes, element-wise functions of scalars, and
 /// tensors of one element.
@@ -170,10 +186,14 @@ void Propagation::findUniform(Operation *op) {
   auto type = op->getNumResults()
                   ? dyn_cast<RankedTensorType>(op->getResult(0).getType())
                   : RankedTensorType();
-  if (!type || type.getRank() == 0 || !type.hasStaticShape())
+  if (!type || !type.hasStaticShape())
     return;
-  auto scalarType = RankedTensorType::get({}, type.getElementType());
   rewriter.setInsertionPointAfter(op);
+  if (type.getRank() == 0) {
+    foldScalars(op);
+    return;
+  }
+  auto scalarType = RankedTensorType::get({}, type.getElementType());
   Location loc = op->getLoc();
   DenseElementsAttr constant;
   if (matchPattern(op, m_Constant(&constant))) {
@@ -206,6 +226,23 @@ void Propagation::findUniform(Operation *op) {
     uniforms[op->getResult(0)] = tensor::CollapseShapeOp::create(
         rewriter, loc, scalarType, op->getResult(0),
         ArrayRef<ReassociationIndices>());
+}
+
+/// Replaces the results of `op`, tensors of rank 0, that are constants by them.
+void Propagation::foldScalars(Operation *op) {
+  auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+  if (!linalgOp || linalgOp.getNumLoops() != 0 || !isElementWise(linalgOp))
+    return;
+  for (auto [result, yielded] :
+       llvm::zip_equal(op->getResults(),
+                       linalgOp.getBlock()->getTerminator()->getOperands()))
+    if (TypedAttr constant =
+            foldBody(linalgOp, linalgOp.getDpsInputs(), yielded))
+      rewriter.replaceAllUsesWith(
+          result, arith::ConstantOp::create(
+                      rewriter, op->getLoc(),
+                      DenseElementsAttr::get(cast<ShapedType>(result.getType()),
+                                             constant)));
 }
 
 /// Computes the scalars of the results of element-wise `op` from the scalars of

@@ -80,7 +80,11 @@ private:
   /// The one value that all entries of `value` have, a scalar or a tensor of
   /// rank 0, or null.
   Value getUniform(Value value) const;
+  /// The one value that all stored entries of `dense` have, a matrix of
+  /// `pattern` or its transpose, or null.
+  Value getStored(Value dense, Value pattern, bool transpose) const;
   void findUniform(Operation *op);
+  void foldScalars(Operation *op);
   void findUniformResults(linalg::LinalgOp op, ValueRange inputs);
   /// True if all entries of `value` are the constant zero.
   bool isZero(Value value) const;
@@ -95,6 +99,7 @@ private:
   void replaceSamples(ArrayRef<SampleOp> samples, Value values);
 
   bool replaceInits(linalg::LinalgOp op);
+  bool pushMask(linalg::LinalgOp op);
   bool pushProduct(linalg::LinalgOp op);
   Value getZeroProduct(linalg::LinalgOp op, ValueRange backgrounds);
   bool pushElementWise(linalg::LinalgOp op);

@@ -107,7 +107,8 @@ bool Propagation::pullElementWise(linalg::LinalgOp op) {
     auto [pattern, transpose] = key;
     SmallVector<Value> inputs;
     for (OpOperand *input : op.getDpsInputOperands()) {
-      Value value = getUniform(input->get());
+      bool swapped = getAccess(op, *input, identity) == Access::Transposed;
+      Value value = getStored(input->get(), pattern, transpose != swapped);
       inputs.push_back(value ? value
                              : sampleOperand(op, *input, pattern, transpose));
     }

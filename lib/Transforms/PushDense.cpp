@@ -261,6 +261,23 @@ Value Propagation::getZeroProduct(linalg::LinalgOp op, ValueRange backgrounds) {
   return rebuildElementWise(rewriter, op, inputs, {}).front();
 }
 
+/// M1: f(to_dense(p, splat a), s) -> to_dense(p, splat f(a, s), f(0, s))
+///
+/// What a program computes from a mask is a mask, of two values.
+bool Propagation::pushMask(linalg::LinalgOp op) {
+  if (op.getNumLoops() != 2 || !isElementWise(op))
+    return false;
+  bool readsMask = false;
+  for (Value input : op.getDpsInputs()) {
+    auto toDense = input.getDefiningOp<ToDenseOp>();
+    if (!getUniform(toDense ? toDense.getValues() : input))
+      return false;
+    readsMask |= static_cast<bool>(toDense);
+  }
+  rewriter.setInsertionPoint(op);
+  return readsMask && pushElementWise(op);
+}
+
 /// D2, D3, D3b, D3c, V1:
 /// f(to_dense(p, a), x, s) -> to_dense(p, f(a, sample(p, x), s), background c)
 ///
@@ -298,17 +315,32 @@ bool Propagation::pushElementWise(linalg::LinalgOp op) {
   }
 
   for (auto [value, operand] :
-       llvm::zip_equal(inputs->values, op.getDpsInputOperands()))
+       llvm::zip_equal(inputs->values, op.getDpsInputOperands())) {
     if (!value)
       value = sampleOperand(op, *operand, inputs->pattern, inputs->transpose);
+    if (Value scalar = getUniform(value))
+      value = scalar;
+  }
   SmallVector<Value> values = rebuildElementWise(
       rewriter, op, inputs->values,
       getValuesType(inputs->pattern, op->getResult(0)).getShape());
+  // Constants stay known.
+  for (auto [value, yielded] :
+       llvm::zip_equal(values, op.getBlock()->getTerminator()->getOperands()))
+    if (TypedAttr constant = foldBody(op, inputs->values, yielded)) {
+      auto type = cast<RankedTensorType>(value.getType());
+      value = arith::ConstantOp::create(rewriter, op.getLoc(),
+                                        DenseElementsAttr::get(type, constant));
+      uniforms[value] = arith::ConstantOp::create(
+          rewriter, op.getLoc(),
+          DenseElementsAttr::get(RankedTensorType::get({}, yielded.getType()),
+                                 constant));
+    }
   SmallVector<Value> results;
   for (auto [result, stored, background] :
        llvm::zip_equal(op->getResults(), values, backgrounds)) {
     bool swapped = !op.getIndexingMapMatchingResult(result).isIdentity();
-    if (getInterval(background).isZero())
+    if (matchPattern(background, m_Zero()) || getInterval(background).isZero())
       background = {};
     results.push_back(ToDenseOp::create(rewriter, op.getLoc(), result.getType(),
                                         inputs->pattern, stored, background,

@@ -29,6 +29,9 @@ class Program(Protocol):
     def values(self) -> Iterable[tuple[str, Array]]:
         """Returns what arguments hold before the first step, by name."""
 
+    def examples(self) -> Iterable[tuple[str, Array]]:
+        """Returns what the exported call took behind the state, by name."""
+
     def rate(self) -> float | None:
         """Returns the learning rate of the next step, if the program has one."""
 
@@ -72,6 +75,9 @@ class NamedArrays:
         return None
 
     def values(self) -> Iterable[tuple[str, Array]]:
+        return ()
+
+    def examples(self) -> Iterable[tuple[str, Array]]:
         return ()
 
     def rate(self) -> float | None:

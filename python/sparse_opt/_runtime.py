@@ -114,6 +114,28 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Mask:
+    """An argument of the exported step that a pattern has taken the place of."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: type
+    one: float
+    transpose: bool
+
+    @classmethod
+    def of(cls, entry: Any) -> Mask:
+        type = entry["type"]
+        return cls(
+            entry["name"],
+            tuple(entry["shape"]),
+            _DTYPES[TYPES.index(type)],
+            0x3F80 if type == "bf16" else 1,
+            entry["transpose"],
+        )
+
+
+@dataclass(frozen=True)
 class Pattern:
     """A pattern of a step: which blocks of a matrix are stored."""
 
@@ -127,6 +149,7 @@ class Pattern:
     density: float
     is_static: bool
     weight: int
+    masks: tuple[Mask, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -225,12 +248,14 @@ class Step:
         self.buffers = tuple(
             self._buffer(i) for i in range(library.bsr_step_num_buffers(self._handle))
         )
+        manifest = json.loads(self.manifest)
+        masks = [entry.get("masks", ()) for entry in manifest["patterns"]]
         self.patterns = tuple(
-            self._pattern(i)
+            self._pattern(i, tuple(map(Mask.of, masks[i])))
             for i in range(library.bsr_step_num_patterns(self._handle))
         )
         self.origins: dict[str, Origin] = {}
-        for buffer in json.loads(self.manifest)["buffers"]:
+        for buffer in manifest["buffers"]:
             if origin := buffer.get("origin"):
                 known = self.origins.get(origin["name"])
                 self.origins[origin["name"]] = Origin(
@@ -273,7 +298,7 @@ class Step:
             info.pattern,
         )
 
-    def _pattern(self, index: int) -> Pattern:
+    def _pattern(self, index: int, masks: tuple[Mask, ...]) -> Pattern:
         info = _PatternInfo()
         _check(
             _library().bsr_step_pattern(
@@ -291,6 +316,7 @@ class Step:
             info.density,
             bool(info.is_static),
             info.weight,
+            masks,
         )
 
 

@@ -26,7 +26,7 @@ from sparse_opt._errors import StepError
 from sparse_opt._program import Array, Export, NamedArrays, Program
 from sparse_opt._runtime import Blocks, Buffer, Counters, Origin, Pattern
 
-Choice = Literal["random", "largest"]
+Choice = Literal["random", "largest", "mask"]
 Method = Literal["static", "set", "rigl", "gmp"]
 Norm = Literal["l1", "l2", "linf", "mean"]
 
@@ -49,8 +49,9 @@ def compile(
         `bsr-mark`: `"match=dense.weight$ block=16x16 density=0.1"`. The first
         that matches a name counts.
       seed: keys every random choice of the run.
-      pattern: which blocks are stored at first: `random` ones, or those of the
-        `largest` L1 norms.
+      pattern: which blocks are stored at first: `random` ones, those of the
+        `largest` L1 norms, or those that the program's own `mask` keeps, of weights
+        marked with `mask=<names>`.
       library: where to keep the shared library; by default it is not kept.
       options: further options of `sparse-compile`.
 
@@ -135,9 +136,10 @@ class Step:
         seed: int = 0,
         pattern: Choice = "random",
     ) -> None:
-        if pattern not in ("random", "largest"):
+        if pattern not in ("random", "largest", "mask"):
             raise StepError(
-                f"expected a pattern that is random or largest, but got '{pattern}'"
+                "expected a pattern that is random, largest or mask, but got"
+                f" '{pattern}'"
             )
         self._step = _runtime.Step(os.fspath(library))
         self._session = _runtime.Session(self._step, seed)
@@ -152,6 +154,12 @@ class Step:
             p.name: p for p in self._step.patterns
         }
         self.origins: Mapping[str, Origin] = self._step.origins
+        self._masks = {
+            mask.name: (pattern, mask)
+            for pattern in self._step.patterns
+            for mask in pattern.masks
+        }
+        self._given_masks: dict[str, Array] = {}
         self._outputs = [
             self._session.array(b) for b in self._step.buffers if b.kind == "output"
         ]
@@ -195,7 +203,10 @@ class Step:
         """
         given = set()
         for name, value in self._program.inputs(batch, named):
-            self._write(name, value)
+            if name in self._masks:
+                self._require_same_mask(name, value)
+            else:
+                self._write(name, value)
             given.add(name)
         if not self._steps and (missing := self._inputs - given):
             raise StepError(f"expected an array for '{min(missing)}', but got none")
@@ -274,10 +285,20 @@ class Step:
         self._session.set_blocks(self._pattern(name), row_ptr, col_idx, slot)
 
     def read(self, name: str) -> Array:
-        """Returns a dense copy of an array; absent blocks are zeros."""
+        """Returns a dense copy of an array; absent blocks are zeros.
+
+        A mask of the exported program is what the pattern is now.
+        """
+        if name in self._masks:
+            pattern, mask = self._masks[name]
+            return _blocks.to_mask(pattern, self._session.blocks(pattern), mask)
         if origin := self.origins.get(name):
-            parts = [self.read(part).ravel() for part in origin.parts]
+            parts = [self._read(part).ravel() for part in origin.parts]
             return np.concatenate(parts).reshape(origin.shape)
+        return self._read(name)
+
+    def _read(self, name: str) -> Array:
+        """Returns a dense copy of what the step has under this name."""
         buffer = self._buffer(name)
         array = self.arrays[name]
         if buffer.kind != "values":
@@ -286,11 +307,18 @@ class Step:
         return _blocks.to_dense(pattern, self._session.blocks(pattern), array)
 
     def write(self, name: str, value: Array) -> None:
-        """Writes a dense array; what lies in no stored block is dropped."""
-        if name in self.origins:
-            for part, entries in self._split(name, value):
-                self.write(part, entries)
+        """Writes a dense array; what lies in no stored block is dropped.
+
+        A mask of the exported program becomes the pattern.
+        """
+        if name in self._masks:
+            self._write_mask(name, value)
             return
+        for part, entries in self._split(name, value):
+            self._write_dense(part, entries)
+
+    def _write_dense(self, name: str, value: Array) -> None:
+        """Writes a dense array into what the step has under this name."""
         buffer = self._buffer(name)
         if buffer.kind != "values":
             self._write(name, value)
@@ -304,13 +332,17 @@ class Step:
         self, name: str, value: Array, pattern: Literal["largest", "keep"]
     ) -> None:
         """Writes a dense array, and chooses anew which of its blocks are stored."""
-        if name in self.origins:
-            for part, entries in self._split(name, value):
-                self.write_weight(part, entries, pattern)
-            return
+        for part, entries in self._split(name, value):
+            if pattern == "keep":
+                self._write_dense(part, entries)
+            else:
+                self._take_largest(part, entries)
+
+    def _take_largest(self, name: str, value: Array) -> None:
+        """Writes a dense array; the largest of its blocks become the stored ones."""
         chosen = self.patterns.get(name)
-        if chosen is None or chosen.is_static or pattern == "keep":
-            self.write(name, value)
+        if chosen is None or chosen.is_static:
+            self._write_dense(name, value)
             return
         weight = self._step.buffers[chosen.weight]
         _require_like(chosen, weight, value)
@@ -326,8 +358,18 @@ class Step:
         return self._program.state(self.read)
 
     def load_state_dict(self, state: Any) -> None:
-        """Takes what `state_dict` returns; the patterns stay as they are."""
-        self._program.load_state(state, self.write)
+        """Takes what `state_dict` returns.
+
+        The patterns stay as they are, but for masks in the state, which they become.
+        """
+        # Weights lie in the blocks that their masks keep.
+        for masks in (True, False):
+
+            def write(name: str, value: Array, masks: bool = masks) -> None:
+                if (name in self._masks) == masks:
+                    self.write(name, value)
+
+            self._program.load_state(state, write)
 
     def store(self) -> None:
         """Copies weights and optimizer state into the program's own objects.
@@ -424,10 +466,12 @@ class Step:
                         "expected an export that has values for its weights, but got"
                         f" none for '{pattern.name}': use pattern='random'"
                     )
-                self.write_weight(pattern.name, dense, "largest")
+                self._take_largest(pattern.name, dense)
+        if choice == "mask":
+            self._take_masks({**dict(self._program.examples()), **values})
         for name, value in values.items():
             if name in self.buffers:
-                self.write(name, value)
+                self._write_dense(name, value)
 
     def _split(self, name: str, value: Array) -> Iterator[tuple[str, Array]]:
         """Yields the parts of an argument of the exported step, or itself."""
@@ -440,6 +484,46 @@ class Step:
         for buffer, part in zip(buffers, value.reshape(len(buffers), -1)):
             pattern = self._step.patterns[buffer.pattern]
             yield buffer.name, part.reshape(pattern.rows, pattern.cols)
+
+    def _take_masks(self, values: Mapping[str, Array]) -> None:
+        """Makes the masks that the program has the patterns."""
+        for pattern in self._step.patterns:
+            found = [m for m in pattern.masks if m.name in values]
+            if not found and not pattern.is_static:
+                raise StepError(
+                    f"expected a mask of '{pattern.name}' with values to take its"
+                    " pattern from, but got none: mark it with mask=<names of masks>"
+                )
+            for mask in found:
+                self._write_mask(mask.name, values[mask.name])
+
+    def _write_mask(self, name: str, value: Array) -> None:
+        """Makes a mask the pattern; values stay in their slots."""
+        pattern, mask = self._masks[name]
+        _require(name, mask.shape, np.dtype(mask.dtype), value)
+        row_ptr, col_idx = _blocks.from_mask(pattern, mask, value)
+        if pattern.is_static:
+            blocks = self._session.blocks(pattern)
+            if not np.array_equal(row_ptr, blocks.row_ptr) or not np.array_equal(
+                col_idx, blocks.col_idx
+            ):
+                raise StepError(
+                    f"expected mask '{name}' to be the static pattern of"
+                    f" '{pattern.name}', but got another"
+                )
+            return
+        self._session.set_blocks(pattern, row_ptr, col_idx, None)
+
+    def _require_same_mask(self, name: str, value: Array) -> None:
+        """Raises `StepError` if a call brings a mask that another did not."""
+        _, mask = self._masks[name]
+        _require(name, mask.shape, np.dtype(mask.dtype), value)
+        first = self._given_masks.setdefault(name, value.copy())
+        if not np.array_equal(first, value):
+            raise StepError(
+                f"expected mask '{name}' as the first call had it, but got another:"
+                " update_patterns() updates patterns, write() takes a mask"
+            )
 
     def _scalar(self, role: str) -> str:
         """Returns the name of the argument of one element with `role`, or ''."""

@@ -84,6 +84,21 @@ func.func private @mark_product(tensor<8x4x6xf32> {bsr.mark = #bsr.mark<block = 
 
 // -----
 
+// expected-error @below {{argument #0: expected bsr.mask to be a #bsr.mask, but got "w"}}
+func.func private @mask_string(tensor<8x8xf32> {bsr.mask = "w"})
+
+// -----
+
+// expected-error @below {{argument #0: expected a mask to be a tensor of numbers of static shape, but got 'tensor<8x?xf32>'}}
+func.func private @mask_dynamic(tensor<8x?xf32> {bsr.mask = #bsr.mask<weight = "w">})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.masks to be an array of dictionaries with a name and a type, but got ["mask"]}}
+func.func private @masks_strings(!bsr.pattern<8x8, block = 4x4, slots = 2> {bsr.masks = ["mask"]})
+
+// -----
+
 // expected-error @below {{argument #0: expected bsr.mark to be a #bsr.mark, but got 4}}
 func.func private @mark_kind(tensor<8x8xf32> {bsr.mark = 4 : i64})
 
@@ -168,7 +183,7 @@ func.func private @pattern_values(tensor<2x4x4xf32> {bsr.pattern = 1 : i64},
 
 // -----
 
-// expected-error @below {{argument #0: expected bsr.name, bsr.result, bsr.role, bsr.init, bsr.aliases, bsr.origin, bsr.mark, bsr.density, bsr.pattern, bsr.kind, bsr.pattern_number or bsr.carried, but got bsr.nme}}
+// expected-error @below {{argument #0: expected bsr.name, bsr.result, bsr.role, bsr.init, bsr.aliases, bsr.origin, bsr.mark, bsr.mask, bsr.masks, bsr.density, bsr.pattern, bsr.kind, bsr.pattern_number or bsr.carried, but got bsr.nme}}
 func.func private @unknown(tensor<f32> {bsr.nme = "w"})
 
 // -----

@@ -114,6 +114,9 @@ func.func @step(
     %u: tensor<3x32x2x8xf32> {bsr.name = "params.layers", bsr.role = "param",
         bsr.mark = #bsr.mark<block = 16x16, density = 1.000000e-01, dims = [stack, row, col, col],
                              weight = "params.layers">},
+    %m: tensor<32x64xi1> {bsr.name = "masks.w", bsr.mask = #bsr.mask<weight = "params.w">},
+    %mt: tensor<64x32xi1> {bsr.name = "masks.wt",
+        bsr.mask = #bsr.mask<weight = "params.w", transpose = true>},
     %x: tensor<8xf32> {bsr.name = "batch.x", bsr.role = "batch"})
     -> (tensor<32x64xf32> {bsr.name = "params.w"}) {
   return %w : tensor<32x64xf32>

@@ -167,3 +167,51 @@ func.func @static(%w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr
   %1 = linalg.add ins(%d, %v : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %0, %1 : tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+// M1: the pattern is the mask. The argument goes, the result that carried it
+// too, and what is behind them moves up.
+
+// CHECK-LABEL: func.func @masks(
+// CHECK-SAME:    %[[W:[^:]*]]: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 2 : i64, bsr.result = 0 : i64},
+// CHECK-SAME:    tensor<f32> {bsr.name = "count", bsr.result = 1 : i64},
+// CHECK-SAME:    %[[P:[^:]*]]: !bsr.pattern<4x8, block = 4x4, slots = 2> {bsr.density = 1.000000e+00 : f64,
+// CHECK-SAME:      bsr.masks = [{name = "mask", transpose = false, type = tensor<4x8xi1>}, {name = "mask^T", transpose = true, type = tensor<8x4xbf16>}],
+// CHECK-SAME:      bsr.name = "w", bsr.role = "pattern"})
+// CHECK-SAME:    -> (tensor<2x4x4xf32>, tensor<f32> {bsr.name = "count"}, tensor<4x8xf32> {bsr.name = "y"}, tensor<8x4xbf16> {bsr.name = "z"})
+// CHECK-DAG:     %[[ONES:.*]] = arith.constant dense<true> : tensor<2x4x4xi1>
+// CHECK-DAG:     %[[MASK:.*]] = bsr.to_dense %[[P]], %[[ONES]] :
+// CHECK-DAG:     %[[HALF:.*]] = arith.constant dense<1.000000e+00> : tensor<2x4x4xbf16>
+// CHECK-DAG:     %[[SWAPPED:.*]] = bsr.to_dense %[[P]], %[[HALF]] transpose
+// CHECK:         %[[Y:.*]] = linalg.select ins(%[[MASK]]
+// CHECK:         return %{{.*}}, %{{.*}}, %[[Y]], %[[SWAPPED]]
+#mark = #bsr.mark<block = 4x4, density = 1.0, weight = "w">
+func.func @masks(
+    %mask: tensor<4x8xi1> {bsr.name = "mask", bsr.result = 0 : i64, bsr.mask = #bsr.mask<weight = "w">},
+    %w: tensor<4x8xf32> {bsr.name = "w", bsr.result = 1 : i64, bsr.mark = #mark},
+    %swapped: tensor<8x4xbf16> {bsr.name = "mask^T", bsr.mask = #bsr.mask<weight = "w", transpose = true>},
+    %count: tensor<f32> {bsr.name = "count", bsr.result = 2 : i64})
+    -> (tensor<4x8xi1> {bsr.name = "mask"}, tensor<4x8xf32>, tensor<f32> {bsr.name = "count"},
+        tensor<4x8xf32> {bsr.name = "y"}, tensor<8x4xbf16> {bsr.name = "z"}) {
+  %zero = arith.constant dense<0.0> : tensor<4x8xf32>
+  %e = tensor.empty() : tensor<4x8xf32>
+  %y = linalg.select ins(%mask, %w, %zero : tensor<4x8xi1>, tensor<4x8xf32>, tensor<4x8xf32>)
+                     outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %mask, %w, %count, %y, %swapped
+      : tensor<4x8xi1>, tensor<4x8xf32>, tensor<f32>, tensor<4x8xf32>, tensor<8x4xbf16>
+}
+
+// -----
+
+// A pattern that never changes says in the same way what its masks were.
+
+// CHECK-LABEL: func.func @static_mask(
+// CHECK-SAME:    bsr.patterns = [{col_idx = array<i32: 1>, density = 2.500000e-01 : f64,
+// CHECK-SAME:      masks = [{name = "mask", transpose = false, type = tensor<8x8xf32>}], name = "w",
+func.func @static_mask(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #bsr.mark<block = 4x4, density = 0.25, row_ptr = [0, 0, 1],
+                                                               col_idx = [1], weight = "w">},
+    %mask: tensor<8x8xf32> {bsr.name = "mask", bsr.mask = #bsr.mask<weight = "w">}) {
+  return
+}

@@ -215,7 +215,7 @@ func.func @norm(%p: !p, %g: tensor<2x4x4xf32>, %i: tensor<f32>) -> tensor<f32> {
 // NaN); the sum adds it once per absent entry, unless there is none.
 // CHECK-LABEL: func.func @background(
 // CHECK-SAME:    %[[P:[^:]*]]: !bsr.pattern<8x12, block = 4x4, slots = 2>, %[[G:[^:]*]]: tensor<2x4x4xf32>, %[[S:[^:]*]]: tensor<f32>)
-// CHECK:         %[[C:.*]] = linalg.generic {{.*}}iterator_types = []} ins(%{{.*}}, %[[S]] : tensor<f32>, tensor<f32>)
+// CHECK:         %[[C:.*]] = linalg.generic {{.*}}iterator_types = []} ins(%[[S]] : tensor<f32>)
 // CHECK:           arith.mulf
 // CHECK:         %[[V:.*]] = linalg.generic {{.*}} ins(%[[G]], %[[S]] : tensor<2x4x4xf32>, tensor<f32>)
 // CHECK:         %[[SUM:.*]] = linalg.generic {{.*}} ins(%[[V]], %{{.*}} : tensor<2x4x4xf32>, tensor<2xi1>)

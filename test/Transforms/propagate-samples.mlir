@@ -63,11 +63,11 @@ func.func @element_wise(%p: !p, %a: tensor<2x4x4xf32>, %b: tensor<2x4x4xbf16>, %
 // -----
 
 // S2 with uniform operands: a broadcast scalar, a fill, a constant and a function
-// of them are scalars on values, too.
+// of them are scalars on values, too; constants stand in the body.
 // CHECK-LABEL: func.func @uniform(
 // CHECK-SAME:    %[[P:[^:]*]]: !bsr.pattern<8x12, block = 4x4, slots = 2>, %[[A:[^:]*]]: tensor<2x4x4xf32>, %[[S:[^:]*]]: tensor<f32>)
-// CHECK:         %[[M:.*]] = linalg.generic {{.*}}iterator_types = []} ins(%[[S]], %{{.*}} : tensor<f32>, tensor<f32>)
-// CHECK:         linalg.generic {{.*}} ins(%[[A]], %[[M]], %{{.*}} : tensor<2x4x4xf32>, tensor<f32>, f32)
+// CHECK:         %[[M:.*]] = linalg.generic {{.*}}iterator_types = []} ins(%[[S]] : tensor<f32>)
+// CHECK:         linalg.generic {{.*}} ins(%[[A]], %[[M]] : tensor<2x4x4xf32>, tensor<f32>)
 // CHECK-NOT:     8x12xf32
 // CHECK:         return
 !p = !bsr.pattern<8x12, block = 4x4, slots = 2>

@@ -126,8 +126,9 @@ func.func @bounded(%p: !p, %g: tensor<2x4x4xf32>, %r: tensor<8xf32>) -> tensor<f
 // CHECK-NEXT:      %[[TERM:.*]] = arith.mulf %[[X]], %[[ZERO]]
 // CHECK-NEXT:      %[[SUM:.*]] = arith.addf %[[O]], %[[TERM]]
 // CHECK-NEXT:      linalg.yield %[[SUM]]
-// CHECK:         %[[BR:.*]] = linalg.generic {{.*}}iterator_types = []} ins(%[[R0]], %{{.*}} : tensor<f32>, tensor<f32>)
+// CHECK:         %[[BR:.*]] = linalg.generic {{.*}}iterator_types = []} ins(%[[R0]] : tensor<f32>)
 // CHECK-NEXT:    ^bb0
+// CHECK-NEXT:      arith.constant 0.0
 // CHECK-NEXT:      arith.mulf
 // CHECK:         %[[C0:.*]] = linalg.generic {{.*}}iterator_types = ["reduction"]} ins(%[[C]] : tensor<12xf32>)
 // CHECK:         %[[BC:.*]] = linalg.generic {{.*}}iterator_types = []} ins(%[[BR]], %[[C0]] : tensor<f32>, tensor<f32>)

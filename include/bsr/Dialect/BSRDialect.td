@@ -71,19 +71,20 @@ def BSR_Dialect : Dialect {
     value), and optionally `bsr.role` (`param`, `state`, `batch`, `lr`, `seed`,
     `step`, `pattern`), `bsr.init` (how a driver may initialise it: `zeros`, `ones`,
     `constant(x)`, `normal(stddev)`), `bsr.aliases` (other names of a tied weight),
-    and, after `bsr-mark`, `bsr.mark`. An argument of which the step as it was
-    exported had another form, as `bsr-unstack` leaves it, carries `bsr.origin`: the
-    `name` and `shape` of what it is a part of; the parts in their order, one behind
-    the other, are its entries in theirs. After `bsr-bind` a pattern argument carries
-    `bsr.density`, and a values argument `bsr.pattern` (the index of its pattern
+    and, after `bsr-mark`, `bsr.mark` or, on masks, `bsr.mask`. An argument of which the
+    step as it was exported had another form, as `bsr-unstack` and `bsr-flatten` leave
+    it, carries `bsr.origin`: the `name` and `shape` of what it is a part of; the parts
+    in their order, one behind the other, are its entries in theirs. After `bsr-bind` a
+    pattern argument carries `bsr.density` and, of arguments that were its masks, names
+    and types in `bsr.masks`; a values argument `bsr.pattern` (the index of its pattern
     argument) or, if its pattern is static, `bsr.pattern_number`. Results carry `bsr.name` and `bsr.role`; one
     of role `scores` has the scores of the blocks of the weight of its name. The dialect verifies them. Towards the end of the pipeline,
     `bsr.kind` tells what an argument is that was none before: `row_ptr`, `col_idx`,
     `slot`, `col_ptr`, `row_idx` or `slot_t` of a pattern, an `output`, a `flag`, the `arena`;
     `bsr.pattern_number` tells which pattern of the function's `bsr.patterns` values and
     index arrays belong to; `bsr.carried` marks the buffers that a step updates in place.
-    An entry of `bsr.patterns` has the pattern's `name`, `type` and `density`, and if it is
-    static its `row_ptr` and `col_idx`.
+    An entry of `bsr.patterns` has the pattern's `name`, `type`, `density` and `masks`, and if it
+    is static its `row_ptr` and `col_idx`.
   }];
 
   let useDefaultTypePrinterParser = 1;

@@ -123,6 +123,31 @@ def BSR_MarkAttr : AttrDef<BSR_Dialect, "Mark"> {
   }];
 }
 
+def BSR_MaskAttr : AttrDef<BSR_Dialect, "Mask"> {
+  let mnemonic = "mask";
+  let summary = "The weight whose pattern an argument repeats as zeros and ones";
+  let description = [{
+    Set by `bsr-mark` on an argument that masks a weight or its gradient, and
+    consumed by `bsr-bind`, which puts the pattern in its place. With `transpose`
+    the mask lies as the transposed weight.
+
+    Example:
+
+    ```mlir
+    #bsr.mask<weight = "params.w">
+    ```
+
+    ```mlir
+    #bsr.mask<weight = "params.w", transpose = true>
+    ```
+  }];
+  let parameters = (ins "StringAttr":$weight,
+                        DefaultValuedParameter<"bool", "false">:$transpose);
+  let assemblyFormat = [{
+    `<` `weight` `=` $weight (`,` `transpose` `=` $transpose^)? `>`
+  }];
+}
+
 def BSR_Pattern
     : Type<CPred<"::llvm::isa<::mlir::bsr::PatternType>($_self)">,
            "block-sparse pattern", "::mlir::bsr::PatternType">;

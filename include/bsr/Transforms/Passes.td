@@ -183,6 +183,12 @@ def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
     element by element, whatever the optimizer is called. A parameter is never the
     moment of another.
 
+    Code that simulates sparsity multiplies weights or gradients by masks, which are
+    arguments too. `mask` says which: the arguments that it matches and that an
+    element-wise operation combines with a marked weight, its gradient or its update,
+    as they are or transposed, get a `#bsr.mask` that names the weight. Bind then puts
+    the pattern in their place. Nothing is taken for a mask without this option.
+
     An expression that matches nothing is an error, as is a match that is no float
     matrix, that the block does not divide, or that is itself a moment.
 
@@ -254,10 +260,13 @@ def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
            "col (default: row,col)">,
     Option<"pattern", "pattern", "std::string", /*default=*/"\"\"",
            "File with a pattern that never changes, instead of a density">,
+    Option<"mask", "mask", "std::string", /*default=*/"\"\"",
+           "Regular expression that the names of the weights' masks match">,
   ];
   let statistics = [
     Statistic<"numWeights", "num-weights", "Number of weights marked">,
     Statistic<"numMoments", "num-moments", "Number of optimizer moments marked">,
+    Statistic<"numMasks", "num-masks", "Number of masks found">,
   ];
   let dependentDialects = ["bsr::BSRDialect"];
 }
@@ -277,6 +286,11 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     A static pattern becomes a `bsr.constant_pattern` with the weight's `bsr.name`, and
     no argument. What the manifest says of it stands in the function's `bsr.patterns`;
     `bsr.pattern_number` of the values is the place in that list.
+
+    A mask becomes `to_dense` of ones: the pattern *is* the mask. Its argument and the
+    result that carries it on disappear, so later arguments move up; the pattern
+    names it in `bsr.masks`. A step that computes a new mask is an error: patterns are
+    updated between steps, by the runtime.
 
     This is the one step that changes meaning: to what `w * mask` means under
     automatic differentiation. So the gradient is masked as well where something
@@ -336,6 +350,7 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     Statistic<"numStatic", "num-static", "Number of patterns that never change">,
     Statistic<"numValues", "num-values", "Number of arguments turned into values">,
     Statistic<"numMasked", "num-masked", "Number of weights whose gradient was masked">,
+    Statistic<"numMasks", "num-masks", "Number of masks replaced by patterns">,
   ];
   let dependentDialects = ["bsr::BSRDialect", "linalg::LinalgDialect", "tensor::TensorDialect"];
 }
@@ -357,6 +372,7 @@ def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
     | S5 | `sample(p, a^T)` | `sample^T(p, a)` |
     | V1 | `sample(p, f(a, rows, cols))` | `f(sample(p, a), sample_vec(p, rows, 0), sample_vec(p, cols, 1))` |
     | D1 | `contraction(x, to_dense(p, v)) + c` | `spmm(p, v, x) + c`, or its transpose |
+    | M1 | `f(to_dense(p, splat a), s)` | `to_dense(p, splat f(a, s), f(0, s))`: masks |
     | D2 | `to_dense(p, v)^T` | `to_dense^T(p, v)` |
     | D3 | `f(to_dense(p, v), x, s)` | `to_dense(p, f(v, sample(p, x), s), background)` |
     | D4 | `sum f(to_dense(p, v), s)` | `sum of f(v, s) over live slots + num_absent(p) * f(0, s)` |

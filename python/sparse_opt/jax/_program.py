@@ -45,6 +45,11 @@ class JaxProgram:
             if not isinstance(leaf, jax.ShapeDtypeStruct):
                 yield name, _memory(name, leaf)
 
+    def examples(self) -> Iterable[tuple[str, Array]]:
+        for name, leaf in zip(self._batch_names, tree_util.tree_leaves(self._batch)):
+            if not isinstance(leaf, jax.ShapeDtypeStruct):
+                yield name, _memory(name, leaf, leaf)
+
     def rate(self) -> float | None:
         return None
 

@@ -81,6 +81,11 @@ class TorchProgram:
             if name in tensors:
                 yield name, to_numpy(tensors[name])
 
+    def examples(self) -> Iterable[tuple[str, Array]]:
+        for name, leaf in self._leaves:
+            if isinstance(leaf, torch.Tensor):
+                yield name, to_numpy(leaf)
+
     def rate(self) -> float | None:
         self._check_cheaply()
         ratios = _ratios(self._optimizer)

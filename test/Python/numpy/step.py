@@ -169,7 +169,7 @@ refuse(step.update_patterns, method="gmp")
 step.update_patterns(method="gmp", density=0.25)
 print("gmp leaves", len(step.blocks("w").slot))
 
-# CHECK: expected a pattern that is random or largest, but got 'best'
+# CHECK: expected a pattern that is random, largest or mask, but got 'best'
 refuse(sparse_opt.compile, TEXT, pattern="best", options=["-O", "1"])
 
 # CHECK: expected an export that has values for its weights, but got none for 'w': use pattern='random'

@@ -1,0 +1,32 @@
+// RUN: split-file %s %t
+// RUN: sparse-opt %t/matrices.mlir --split-input-file --verify-diagnostics --bsr-mark="match=^w block=4x4 mask=mask"
+// RUN: sparse-opt %t/stack.mlir --verify-diagnostics --bsr-mark="match=^w block=4x4 mask=mask dims=stack,row,col"
+// RUN: not sparse-opt %t/stack.mlir --bsr-mark="match=w mask=(" 2>&1 | FileCheck %s
+
+// CHECK: error: expected option mask to be a regular expression, but got '(': parentheses not balanced
+
+//--- matrices.mlir
+
+// expected-error @below {{expected 'mask' to match the bsr.name of an argument that is multiplied with a weight entry by entry, but got none}}
+func.func @none(%w: tensor<8x8xf32> {bsr.name = "w"}, %mask: tensor<8x8xf32> {bsr.name = "mask"}) { return }
+
+// -----
+
+// expected-error @below {{expected mask "mask" to go with one weight, but got "w0" and "w1"}}
+func.func @two(%w0: tensor<8x8xf32> {bsr.name = "w0"}, %w1: tensor<8x8xf32> {bsr.name = "w1"},
+               %mask: tensor<8x8xf32> {bsr.name = "mask"}) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %e = tensor.empty() : tensor<8x8xf32>
+  %0 = linalg.mul ins(%w0, %mask : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = linalg.mul ins(%w1, %mask : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0, %1 : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+//--- stack.mlir
+
+// expected-error @below {{expected mask "mask" to go with one matrix, but got "w", a stack: give the program a list of layers}}
+func.func @stack(%w: tensor<2x8x8xf32> {bsr.name = "w"}, %mask: tensor<2x8x8xf32> {bsr.name = "mask"})
+    -> tensor<2x8x8xf32> {
+  %e = tensor.empty() : tensor<2x8x8xf32>
+  %0 = linalg.mul ins(%w, %mask : tensor<2x8x8xf32>, tensor<2x8x8xf32>) outs(%e : tensor<2x8x8xf32>) -> tensor<2x8x8xf32>
+  return %0 : tensor<2x8x8xf32>
+}
