@@ -133,6 +133,7 @@ static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRLayout());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldBias());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRDropBarriers());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRecompute());
   pm.addPass(bsr::createBSRCluster());
   pm.addPass(bsr::createBSRPanel({options.vectorBits, options.numRegisters}));

@@ -24,6 +24,11 @@ func.func @live(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>) {
   return
 }
 
+func.func @barrier(%kept: f32) -> f32 {
+  %again = bsr.barrier %kept : f32
+  return %again : f32
+}
+
 func.func @num_absent(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>) {
   %n = bsr.num_absent %p
       : !bsr.pattern<32x64, block = 16x16, slots = 3> -> tensor<f32>

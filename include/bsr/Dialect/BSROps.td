@@ -108,6 +108,30 @@ def BSR_NumAbsentOp : BSR_Op<"num_absent", [Pure]> {
 }
 
 //===----------------------------------------------------------------------===//
+// Recomputation
+//===----------------------------------------------------------------------===//
+
+def BSR_BarrierOp : BSR_Op<"barrier", [Pure, SameOperandsAndResultType]> {
+  let summary = "The same number, taken for another";
+  let description = [{
+    `output` is `input`, but nothing before `bsr-drop-barriers` knows that: what is
+    computed from it is not merged with what is computed from `input`. It stands in
+    the body of an element-wise operation around what a program computes again
+    (`jax.checkpoint`) from what it kept, and obeys every rule of such operations.
+
+    Example:
+
+    ```mlir
+    %again = bsr.barrier %kept : f32
+    ```
+  }];
+  let arguments = (ins AnyTypeOf<[AnySignlessInteger, AnyFloat]>:$input);
+  let results = (outs AnyTypeOf<[AnySignlessInteger, AnyFloat]>:$output);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
+  let hasFolder = 1;
+}
+
+//===----------------------------------------------------------------------===//
 // Between dense and sparse
 //===----------------------------------------------------------------------===//
 

@@ -769,6 +769,52 @@ def BSRFoldBias : Pass<"bsr-fold-bias", "func::FuncOp"> {
   let dependentDialects = ["bsr::BSRDialect"];
 }
 
+def BSRDropBarriers : Pass<"bsr-drop-barriers", "func::FuncOp"> {
+  let summary = "Drop barriers and keep apart what they kept apart";
+  let description = [{
+    A program that computes a layer again in the backward pass, to keep less, has
+    barriers in front of it (`bsr.barrier`): without them, the second computation and
+    the first would be one. Products and optimizers are rewritten with the barriers
+    in place; here they go, for a kernel need not copy what it reads. What would be
+    equal to an earlier operation now is `bsr.recomputed`, as what `bsr-recompute`
+    computes again, so that it is never merged with it.
+
+    Before:
+
+    ```mlir
+    #map = affine_map<(i) -> (i)>
+    func.func @again(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+      %e = tensor.empty() : tensor<8xf32>
+      %y = math.tanh %x : tensor<8xf32>
+      %again = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+          ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        %0 = bsr.barrier %in : f32
+        linalg.yield %0 : f32
+      } -> tensor<8xf32>
+      %z = math.tanh %again : tensor<8xf32>
+      return %y, %z : tensor<8xf32>, tensor<8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @again(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+      %e = tensor.empty() : tensor<8xf32>
+      %y = math.tanh %x : tensor<8xf32>
+      %z = math.tanh %x {bsr.recomputed} : tensor<8xf32>
+      return %y, %z : tensor<8xf32>, tensor<8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numDropped", "num-dropped", "Number of barriers dropped">,
+    Statistic<"numKeptApart", "num-kept-apart",
+              "Number of operations kept apart from an equal one">,
+  ];
+}
+
 def BSRRecompute : Pass<"bsr-recompute", "func::FuncOp"> {
   let summary = "Compute cheap values again instead of keeping them";
   let description = [{

@@ -77,7 +77,8 @@ def export(
 
     Returns:
       A module with the public function `step`. It needs no dialect but those
-      of upstream MLIR 22.1.
+      of upstream MLIR 22.1, and `bsr.barrier` where `jax.checkpoint` computes
+      something again.
 
     Raises:
       ExportError: the step is not of this form, or it does something that has

@@ -28,6 +28,9 @@ from sparse_opt._source import is_user_file
 from sparse_opt._text import shorten_locations
 from sparse_opt.jax._build import (
     Value,
+    create,
+    empty,
+    generic,
     is_unsigned,
     place_of,
     rewrite_all,
@@ -42,10 +45,12 @@ _LINE = re.compile(r'"([^"]*)":(\d+):(\d+)')
 
 # The dialects that may be left.
 _UPSTREAM = {"arith", "builtin", "func", "linalg", "math", "scf", "tensor"}
+# Where the program computes something again.
+_BARRIER = "bsr.barrier"
 
 # Whoever looks at an operation makes MLIR's bindings import a module of its dialect,
 # and try again each time if there is none: most of an export's time without this.
-for _dialect in _UPSTREAM:
+for _dialect in (*_UPSTREAM, "bsr"):
     _module = f"jaxlib.mlir.dialects.{_dialect}"
     if importlib.util.find_spec(_module) is None:
         sys.modules.setdefault(_module, types.ModuleType(_module))
@@ -83,12 +88,10 @@ def lower(
         rewrite_all(module, "stablehlo.concatenate", lower_concatenate)
         _run(module, "func.func(stablehlo-legalize-to-linalg)")
         _make_signless(module)
-        # A barrier keeps a recomputation apart from what it recomputes until
-        # equal operations are merged.
-        _run(module, "canonicalize,cse")
-        rewrite_all(module, "stablehlo.optimization_barrier", _operands_of)
+        module.context.allow_unregistered_dialects = True
+        rewrite_all(module, "stablehlo.optimization_barrier", _lower_barrier)
         rewrite_all(module, "sdy.sharding_constraint", _operands_of)
-        _run(module, "canonicalize,symbol-dce")
+        _run(module, "canonicalize,cse,symbol-dce")
         _drop_meshes(module)
         _require_upstream(module)
         _set_interface(module, arguments, results)
@@ -153,6 +156,22 @@ def _operands_of(operation: ir.Operation) -> list[Value]:
     return list(operation.operands)
 
 
+def _lower_barrier(operation: ir.Operation) -> list[Value]:
+    """Returns the operands through barriers that the compiler drops in the end."""
+
+    def keep(value: Value) -> Value:
+        type = ir.RankedTensorType(value.type)
+        dims = range(type.rank)
+        init = empty(type.shape, type.element_type)
+
+        def barrier(kept: Value, _: Value) -> Value:
+            return create(_BARRIER, [kept.type], [kept]).result
+
+        return generic([value], init, [dims, dims], 0, barrier)
+
+    return [keep(value) for value in operation.operands]
+
+
 def _make_signless(module: ir.Module) -> None:
     """Retypes what is left of unsigned integers, and drops the casts between."""
 
@@ -192,7 +211,10 @@ def _require_upstream(module: ir.Module) -> None:
             return False
         if operation.name == "builtin.unrealized_conversion_cast":
             return True
-        return operation.name.split(".")[0] not in _UPSTREAM
+        return (
+            operation.name.split(".")[0] not in _UPSTREAM
+            and operation.name != _BARRIER
+        )
 
     for operation in walk(module.operation):
         if is_foreign(operation) and not is_foreign(operation.parent):

@@ -61,6 +61,13 @@ def run(text: str, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
     results = re.findall(r"tensor<([^>]*)>", signature[2])
     with tempfile.TemporaryDirectory() as directory:
         library = Path(directory) / "step.so"
+        text = subprocess.run(
+            ["sparse-opt", "--bsr-drop-barriers"],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         lowered = subprocess.run(
             ["mlir-opt", *_PASSES],
             input=text,

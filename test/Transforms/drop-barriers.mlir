@@ -1,0 +1,63 @@
+// RUN: sparse-opt %s --bsr-drop-barriers | FileCheck %s --implicit-check-not=bsr.barrier
+
+// What a program computes again behind a barrier stays apart from the first
+// time; what it computes anew does not need to.
+
+// CHECK-LABEL: func.func @layer(
+// CHECK-SAME:    %[[X:.*]]: tensor<4x8xf32>, %[[DY:.*]]: tensor<4x8xf32>, %[[W:.*]]: tensor<8x8xf32>)
+// CHECK:         %[[Y:.*]] = linalg.matmul ins(%[[X]], %[[W]]
+// CHECK:         %[[Z:.*]] = linalg.exp ins(%[[Y]]
+// CHECK:         %[[Y2:.*]] = linalg.matmul {bsr.recomputed} ins(%[[X]], %[[W]]
+// CHECK:         %[[Z2:.*]] = linalg.exp {bsr.recomputed} ins(%[[Y2]]
+// CHECK:         %[[G:.*]] = linalg.mul ins(%[[Z2]], %[[DY]]
+// CHECK:         return %[[Z]], %[[G]]
+#id = affine_map<(d0, d1) -> (d0, d1)>
+func.func @layer(%x: tensor<4x8xf32>, %dy: tensor<4x8xf32>, %w: tensor<8x8xf32>)
+    -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %e = tensor.empty() : tensor<4x8xf32>
+  %c = arith.constant dense<0.0> : tensor<4x8xf32>
+  %y = linalg.matmul ins(%x, %w : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %z = linalg.exp ins(%y : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %again = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = bsr.barrier %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8xf32>
+  %y2 = linalg.matmul ins(%again, %w : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %z2 = linalg.exp ins(%y2 : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %g = linalg.mul ins(%z2, %dy : tensor<4x8xf32>, tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %z, %g : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// Within a loop, and merged with an operation.
+
+// CHECK-LABEL: func.func @loop(
+// CHECK:         scf.for
+// CHECK:           linalg.exp ins(
+// CHECK:           linalg.exp {bsr.recomputed} ins(
+func.func @loop(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %e = tensor.empty() : tensor<4x8xf32>
+  %r = scf.for %i = %c0 to %c4 step %c1 iter_args(%v = %x) -> tensor<4x8xf32> {
+    %z = linalg.exp ins(%v : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+    %again = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%v : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %0 = bsr.barrier %a : f32
+      linalg.yield %0 : f32
+    } -> tensor<4x8xf32>
+    %z2 = linalg.exp ins(%again : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+    %g = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%z, %z2 : tensor<4x8xf32>, tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%a: f32, %b: f32, %o: f32):
+      %0 = bsr.barrier %b : f32
+      %1 = arith.addf %a, %0 : f32
+      linalg.yield %1 : f32
+    } -> tensor<4x8xf32>
+    scf.yield %g : tensor<4x8xf32>
+  }
+  return %r : tensor<4x8xf32>
+}
