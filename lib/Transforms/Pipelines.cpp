@@ -115,6 +115,7 @@ static void addImport(OpPassManager &pm) {
 
 /// Marked weights become patterns and values, dense products sparse ones.
 static void addSparsity(OpPassManager &pm, const bsr::ToCPUOptions &options) {
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRFlatten());
   pm.addPass(bsr::createBSRBind());
   pm.addNestedPass<func::FuncOp>(
       bsr::createBSRPropagate({options.requireSparse, options.report}));

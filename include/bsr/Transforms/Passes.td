@@ -271,6 +271,84 @@ def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
   let dependentDialects = ["bsr::BSRDialect"];
 }
 
+def BSRFlatten : Pass<"bsr-flatten", "func::FuncOp"> {
+  let summary = "Turn marked arguments of several rows or columns into matrices";
+  let description = [{
+    Attention's weights often have a dimension for the heads, `[features, heads, head
+    size]` for queries, keys and values, `[heads, head size, features]` for the output.
+    A matrix is one of these all the same: the product with it sums over all of its
+    rows, or yields all of its columns. An argument whose mark has several rows or
+    columns (`bsr-mark` with `dims`) becomes the matrix, with the other dimensions
+    collapsed, and so do its moments and masks, and the results that carry them.
+    `bsr.origin` keeps the name and the shape that the program knows.
+
+    Then the reshapes between the matrices and their old shape move away: an operation
+    whose operand or result is reshaped so has its loops collapsed instead, if its maps
+    allow it, until only what the program has otherwise is reshaped: activations, in
+    front of and behind products. With `w3` the reshaped matrix `w`:
+
+    | | before | after |
+    |---|---|---|
+    | D1r | `contraction(x, w3)` | `contraction(x', w)`, `x'` being `x` with the summed dimensions collapsed |
+    | S3r | `collapse(contraction(a, b))` | `contraction(a', b')`, the weight gradient |
+    | R2 | `collapse(f(w3, x, s))` | `f(w, collapse(x), s)`: optimizers, casts, norms |
+
+    Before:
+
+    ```mlir
+    #x = affine_map<(t, h, d, e) -> (t, e)>
+    #w = affine_map<(t, h, d, e) -> (e, h, d)>
+    #y = affine_map<(t, h, d, e) -> (t, h, d)>
+    func.func @query(%w: tensor<16x2x8xf32> {
+                         bsr.mark = #bsr.mark<block = 4x4, density = 0.5,
+                                              dims = [row, col, col], weight = "w">,
+                         bsr.name = "w"},
+                     %x: tensor<5x16xf32>) -> tensor<5x2x8xf32> {
+      %zero = arith.constant dense<0.0> : tensor<5x2x8xf32>
+      %y = linalg.generic {indexing_maps = [#x, #w, #y],
+                           iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+          ins(%x, %w : tensor<5x16xf32>, tensor<16x2x8xf32>) outs(%zero : tensor<5x2x8xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.mulf %a, %b : f32
+        %1 = arith.addf %out, %0 : f32
+        linalg.yield %1 : f32
+      } -> tensor<5x2x8xf32>
+      return %y : tensor<5x2x8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #x = affine_map<(t, c, e) -> (t, e)>
+    #w = affine_map<(t, c, e) -> (e, c)>
+    #y = affine_map<(t, c, e) -> (t, c)>
+    func.func @query(%w: tensor<16x16xf32> {
+                         bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">,
+                         bsr.name = "w",
+                         bsr.origin = {name = "w", shape = array<i64: 16, 2, 8>}},
+                     %x: tensor<5x16xf32>) -> tensor<5x2x8xf32> {
+      %zero = arith.constant dense<0.0> : tensor<5x16xf32>
+      %y = linalg.generic {indexing_maps = [#x, #w, #y],
+                           iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%x, %w : tensor<5x16xf32>, tensor<16x16xf32>) outs(%zero : tensor<5x16xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.mulf %a, %b : f32
+        %1 = arith.addf %out, %0 : f32
+        linalg.yield %1 : f32
+      } -> tensor<5x16xf32>
+      %z = tensor.expand_shape %y [[0], [1, 2]] output_shape [5, 2, 8]
+          : tensor<5x16xf32> into tensor<5x2x8xf32>
+      return %z : tensor<5x2x8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numFlattened", "num-flattened", "Number of arguments made matrices">,
+  ];
+  let dependentDialects = ["bsr::BSRDialect", "linalg::LinalgDialect", "tensor::TensorDialect"];
+}
+
 def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
   let summary = "Turn marked arguments into patterns and stored values";
   let description = [{

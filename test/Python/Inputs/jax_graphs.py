@@ -60,6 +60,35 @@ def _block(x: Any, p: Any, causal: bool) -> Any:
     return x + jax.nn.gelu(jax.nn.standardize(x) @ p["up_w"]) @ p["down_w"]
 
 
+def _attend_heads(x: Any, p: Any) -> Any:
+    """Self-attention with a dimension for heads in its weights, as flax has it."""
+    q, k, v = (jnp.einsum("bte,ehd->bthd", x, p[f"{n}_h"]) for n in "qkv")
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / (HIDDEN // HEADS) ** 0.5
+    mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+    return jnp.einsum("bthd,hde->bte", mixed, p["o_h"])
+
+
+def _heads() -> Any:
+    shapes = {n: (HIDDEN, HEADS, HIDDEN // HEADS) for n in "qkv"}
+    shapes["o"] = (HEADS, HIDDEN // HEADS, HIDDEN)
+
+    def make(rng: np.random.Generator) -> Any:
+        params, batch = _transformer(False)[0](rng)
+        for p in params["blocks"]:
+            for n, shape in shapes.items():
+                p[f"{n}_h"] = p.pop(f"{n}_w").reshape(shape)
+        return params, batch
+
+    def loss(params: Any, batch: Any) -> Any:
+        x = _embedded(params, batch["ids"])
+        for p in params["blocks"]:
+            x = x + _attend_heads(jax.nn.standardize(x), p)
+            x = x + jax.nn.gelu(jax.nn.standardize(x) @ p["up_w"]) @ p["down_w"]
+        return _cross_entropy(x @ params["tokens"].T, batch["labels"])
+
+    return make, loss
+
+
 def _cross_entropy(scores: Any, labels: Any) -> Any:
     return optax.softmax_cross_entropy_with_integer_labels(scores, labels).mean()
 
@@ -242,6 +271,7 @@ MODELS: dict[str, Any] = {
     "LSTM": lambda: _recurrent(4, _lstm_cell),
     "GRU": lambda: _recurrent(3, _gru_cell),
     "MLP": _mlp,
+    "heads": _heads,
     "checkpoint": _remat,
     "scan over layers": lambda: _scanned(False),
     "scan, checkpoint": lambda: _scanned(True),
@@ -253,10 +283,18 @@ MODELS: dict[str, Any] = {
 class Graph:
     """One case: its exported step, and the framework's own beside it."""
 
+    # Options of bsr-mark.
+    marks: tuple[str, ...] = ("match=params.*_w$",)
+
     def __init__(self, model: str, optimizer: str, kind: str) -> None:
         make, loss = MODELS[model]()
-        dims = " dims=stack,row,col" if model.startswith("scan") else ""
-        self.mark = rf"match=params.*_w${dims}"
+        if model.startswith("scan"):
+            self.marks = ("match=params.*_w$ dims=stack,row,col",)
+        if model == "heads":
+            self.marks += (
+                "match=params.*[qkv]_h$ dims=row,col,col",
+                "match=params.*o_h$ dims=row,row,col",
+            )
         self._optimizer = optax.chain(
             optax.clip_by_global_norm(1.0), OPTIMIZERS[optimizer]()
         )
@@ -339,15 +377,77 @@ class Graph:
     def _tree(self, masks: Any) -> Any:
         """Returns masks in the structure of the parameters, of ones by default."""
         leaves = [
-            masks.get(name, np.ones(x.shape, np.float32))
+            masks.get(name, np.ones(x.shape, np.float32)).reshape(x.shape)
             for name, x in zip(self._names, jax.tree.leaves(self._state["params"]))
         ]
         return jax.tree.unflatten(jax.tree.structure(self._state["params"]), leaves)
 
 
+class Simulated(Graph):
+    """A program that simulates sparsity: `w * mask`, the masks in its state."""
+
+    marks = ("match=params.*_w$ mask=masks",)
+
+    def __init__(self, model: str, optimizer: str, kind: str) -> None:
+        make, loss = MODELS[model.removeprefix("masked ")]()
+        self._optimizer = optax.chain(
+            optax.clip_by_global_norm(1.0), OPTIMIZERS[optimizer]()
+        )
+        params, self._batch = make(np.random.default_rng(0))
+        self._names = sparse_opt.jax.leaf_names("state.params", params)
+        # By number: a name in the state must not look like a parameter's.
+        masks = {
+            str(i): np.ones(x.shape, np.float32)
+            for i, x in enumerate(jax.tree.leaves(params))
+            if self._names[i].endswith("_w")
+        }
+        self._state = {
+            "params": params, "opt": self._optimizer.init(params), "masks": masks
+        }  # fmt: skip
+
+        def masked(params: Any, masks: Any) -> Any:
+            leaves = [
+                x * masks[str(i)] if str(i) in masks else x
+                for i, x in enumerate(jax.tree.leaves(params))
+            ]
+            return jax.tree.unflatten(jax.tree.structure(params), leaves)
+
+        def train(state: Any, batch: Any) -> Any:
+            value, gradient = jax.value_and_grad(
+                lambda p: loss(masked(p, state["masks"]), batch)
+            )(state["params"])
+            updates, opt = self._optimizer.update(gradient, state["opt"], state["params"])
+            params = optax.apply_updates(state["params"], updates)
+            return {"params": params, "opt": opt, "masks": state["masks"]}, value
+
+        self._train = jax.jit(train)
+        self.text = sparse_opt.jax.export(train, self._state, self._batch)
+
+    def reference(self) -> Any:
+        self._state, loss = self._train(self._state, self._batch)
+        return loss
+
+    def params(self) -> Any:
+        """The weights that the model sees."""
+        for i, (name, x) in enumerate(super().params()):
+            yield name, x * self._state["masks"].get(str(i), 1)
+
+    def _take(self, masks: Any) -> None:
+        super()._take(masks)
+        self._state["masks"] = {str(self._names.index(n)): m for n, m in masks.items()}
+
+
+MASKED = ("masked MLP", "masked BERT")
+
+
+def graph(model: str, optimizer: str, kind: str) -> Graph:
+    return (Simulated if model in MASKED else Graph)(model, optimizer, kind)
+
+
 CASES = [
+    *((m, "AdamW", "f32") for m in MASKED),
     *((m, o, "f32") for m in MODELS for o in ("AdamW",)),
     *((m, "SGD", "f32") for m in ("BERT", "GPT-2", "T5", "Mixer", "LSTM", "MLP")),
     *((m, o, "f32") for m in ("BERT", "MLP") for o in ("LAMB", "Adafactor", "Lion")),
-    *((m, "AdamW", "bf16") for m in ("BERT", "GPT-2", "MLP")),
+    *((m, "AdamW", "bf16") for m in ("BERT", "GPT-2", "MLP", "heads")),
 ]

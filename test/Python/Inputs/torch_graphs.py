@@ -6,12 +6,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn, optim
+from torch.nn.utils import prune
+from torch.utils.checkpoint import checkpoint
 
 import sparse_opt.torch
 
@@ -193,6 +196,40 @@ def mlp() -> tuple[nn.Module, Any, str]:
     return MLP(), batch, r"layers\.(0|3)\.weight$"
 
 
+class Checkpointed(MLP):
+    """An MLP whose layers are computed again in the backward pass."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        z = checkpoint(self.layers, x, use_reentrant=False)
+        return ((z - y) ** 2).mean()
+
+
+def checkpointed() -> tuple[nn.Module, Any, str]:
+    _, batch, match = mlp()
+    return Checkpointed(), batch, match
+
+
+class Heads(nn.Module):
+    """Attention by einsum, with a dimension for heads in its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in "qkv":
+            setattr(self, name, nn.Parameter(torch.randn(32, 2, 16) * 0.1))
+        self.o = nn.Parameter(torch.randn(2, 16, 32) * 0.1)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        q, k, v = (torch.einsum("bte,ehd->bthd", x, getattr(self, n)) for n in "qkv")
+        scores = torch.einsum("bqhd,bkhd->bhqk", q, k).softmax(-1)
+        mixed = torch.einsum("bhqk,bkhd->bqhd", scores, v)
+        return ((torch.einsum("bthd,hde->bte", mixed, self.o) - y) ** 2).mean()
+
+
+def heads() -> tuple[nn.Module, Any, str]:
+    batch = {"x": torch.randn(2, 8, 32), "y": torch.randn(2, 8, 32)}
+    return Heads(), batch, r"^[qkv]$ dims=row,col,col"
+
+
 MODELS: dict[str, Callable[[], tuple[nn.Module, Any, str]]] = {
     "BERT": bert,
     "GPT-2": gpt2,
@@ -201,6 +238,8 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Any, str]]] = {
     "LSTM": lambda: recurrent(nn.LSTM),
     "GRU": lambda: recurrent(nn.GRU),
     "MLP": mlp,
+    "heads": heads,
+    "checkpoint": checkpointed,
 }
 
 
@@ -276,7 +315,10 @@ class Graph:
     def __init__(self, model: str, optimizer: str, kind: str) -> None:
         torch.manual_seed(0)
         self._model, self._batch, match = MODELS[model]()
-        self.mark = f"match={match}"
+        # Options of bsr-mark.
+        self.marks = (f"match={match}",)
+        if model == "heads":
+            self.marks += ("match=^o$ dims=row,row,col",)
         self._optimizer = OPTIMIZERS[optimizer](self._model.parameters())
         self._step = STEPS[kind]
         self.text = sparse_opt.torch.export(
@@ -300,9 +342,63 @@ class Graph:
             yield name, p.detach().numpy()
 
 
+class Pruned(Graph):
+    """A model under `torch.nn.utils.prune`: its masks are buffers."""
+
+    marks = (r"match=weight_orig$ mask=weight_mask$",)
+
+    def __init__(self, model: str, optimizer: str, kind: str) -> None:
+        torch.manual_seed(0)
+        plain, self._batch, match = MODELS[model.removeprefix("pruned ")]()
+        self._layers = {
+            f"{name}.weight_orig": module
+            for name, module in plain.named_modules()
+            if re.search(match, f"{name}.weight")
+        }
+        for module in self._layers.values():
+            prune.identity(module, "weight")
+        self._model = plain
+        self._optimizer = OPTIMIZERS[optimizer](plain.parameters())
+        self._step = STEPS[kind]
+        self.text = sparse_opt.torch.export(
+            self._step, self._model, self._optimizer, self._batch
+        )
+
+    def begin(self, masks: Any) -> None:
+        with torch.no_grad():
+            for name, mask in masks.items():
+                self._layers[name].weight_mask.copy_(torch.from_numpy(mask))
+
+    def reference(self) -> Any:
+        return self._step(self._model, self._optimizer, self._batch)
+
+    def update(self, masks: Any, kept: Any) -> None:
+        """Takes new masks; what did not stay starts at zero."""
+        self.begin(masks)
+        with torch.no_grad():
+            for name, mask in kept.items():
+                p, stayed = self._layers[name].weight_orig, torch.from_numpy(mask)
+                p.mul_(stayed)
+                for value in self._optimizer.state[p].values():
+                    if isinstance(value, torch.Tensor) and value.shape == p.shape:
+                        value.mul_(stayed)
+
+    def params(self) -> Any:
+        """The weights that the model sees."""
+        for name, p in super().params():
+            mask = self._layers[name].weight_mask.numpy() if name in self._layers else 1
+            yield name, p * mask
+
+
+def graph(model: str, optimizer: str, kind: str) -> Any:
+    return (Pruned if model.startswith("pruned ") else Graph)(model, optimizer, kind)
+
+
 CASES = [
+    ("pruned MLP", "AdamW", "f32"),
+    ("pruned BERT", "AdamW", "f32"),
     *((m, o, "f32") for m in MODELS for o in ("AdamW", "SGD")),
     *(("BERT", o, "f32") for o in ("LAMB", "Adafactor", "Lion")),
     *(("MLP", o, "f32") for o in ("LAMB", "Adafactor", "Lion")),
-    *((m, "AdamW", "bf16") for m in ("BERT", "GPT-2", "MLP")),
+    *((m, "AdamW", "bf16") for m in ("BERT", "GPT-2", "MLP", "heads")),
 ]

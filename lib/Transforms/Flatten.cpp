@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Turns marked arguments of several dimensions of rows or columns into
+// matrices.
+
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <set>
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRFLATTEN
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+namespace {
+/// The shapes between which this pass reshapes.
+class Shapes {
+public:
+  void add(RankedTensorType matrix, RankedTensorType tensor) {
+    matrices.insert(getKey(matrix));
+    tensors.insert(getKey(tensor));
+  }
+  bool empty() const { return matrices.empty(); }
+
+  /// True if `reshaped` can be a marked argument, transposed perhaps, in its
+  /// old shape, and `matrix` is that as a matrix.
+  bool contain(Type matrix, Type tensor) const {
+    return matrices.count(getKey(matrix)) && contain(tensor);
+  }
+  bool contain(Type tensor) const { return tensors.count(getKey(tensor)); }
+
+private:
+  /// The extents of `type`, whatever their order.
+  static std::vector<int64_t> getKey(Type type) {
+    std::vector<int64_t> shape;
+    if (auto tensor = dyn_cast<RankedTensorType>(type))
+      shape.assign(tensor.getShape().begin(), tensor.getShape().end());
+    llvm::sort(shape);
+    return shape;
+  }
+
+  std::set<std::vector<int64_t>> matrices, tensors;
+};
+} // namespace
+
+/// Makes argument `arg` of `func` the matrix that `mark` says it is.
+static void flatten(func::FuncOp func, unsigned arg, MarkAttr mark,
+                    Shapes &shapes) {
+  Block &body = func.getBody().front();
+  BlockArgument argument = body.getArgument(arg);
+  auto type = cast<RankedTensorType>(argument.getType());
+  RankedTensorType matrix = mark.getMatrixType(type);
+  shapes.add(matrix, type);
+  int64_t rows = mark.getNumDims(MarkDim::Row);
+  SmallVector<ReassociationIndices> groups(2);
+  for (int64_t dim : llvm::seq(type.getRank()))
+    groups[dim >= rows].push_back(dim);
+
+  argument.setType(matrix);
+  OpBuilder b = OpBuilder::atBlockBegin(&body);
+  auto expanded = tensor::ExpandShapeOp::create(b, argument.getLoc(), type,
+                                                argument, groups);
+  argument.replaceAllUsesExcept(expanded, expanded);
+  if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result")) {
+    OpOperand &next = body.getTerminator()->getOpOperand(result.getInt());
+    b.setInsertionPoint(body.getTerminator());
+    next.set(tensor::CollapseShapeOp::create(b, next.get().getLoc(), matrix,
+                                             next.get(), groups));
+  }
+  if (!func.getArgAttr(arg, "bsr.origin"))
+    func.setArgAttr(arg, "bsr.origin",
+                    b.getDictionaryAttr(
+                        {{"name", func.getArgAttr(arg, "bsr.name")},
+                         {"shape", b.getDenseI64ArrayAttr(type.getShape())}}));
+}
+
+/// Exchanges sums of `op` so that those that go through `operand` follow its
+/// dimensions.
+static void sortLoops(IRRewriter &rewriter, linalg::GenericOp op,
+                      OpOperand &operand) {
+  AffineMap map = op.getMatchingIndexingMap(&operand);
+  if (!map.isProjectedPermutation())
+    return;
+  SmallVector<unsigned> order = llvm::to_vector(llvm::seq(op.getNumLoops()));
+  SmallVector<unsigned> loops, places;
+  for (AffineExpr dim : map.getResults())
+    if (unsigned loop = cast<AffineDimExpr>(dim).getPosition();
+        linalg::isReductionIterator(op.getIteratorTypesArray()[loop]))
+      loops.push_back(loop);
+  places = loops;
+  llvm::sort(places);
+  for (auto [place, loop] : llvm::zip_equal(places, loops))
+    order[place] = loop;
+  if (places != loops)
+    (void)linalg::interchangeGenericOp(rewriter, op, order);
+}
+
+/// Moves the reshapes between `shapes` away from `func`'s arguments and
+/// results.
+static void collapseLoops(func::FuncOp func, const Shapes &shapes) {
+  IRRewriter rewriter(func.getContext());
+  func.walk([&](linalg::LinalgOp op) {
+    auto *operand = llvm::find_if(op->getOpOperands(), [&](OpOperand &operand) {
+      return shapes.contain(operand.get().getType());
+    });
+    if (isa<linalg::FillOp>(op) || operand == op->getOpOperands().end())
+      return;
+    rewriter.setInsertionPoint(op);
+    // Only loops of generic operations can be collapsed, and sums only if their
+    // loops have the order of the dimensions.
+    unsigned number = operand->getOperandNumber();
+    auto generic = dyn_cast<linalg::GenericOp>(op.getOperation());
+    if (!generic) {
+      auto generalized = linalg::generalizeNamedOp(rewriter, op);
+      if (failed(generalized))
+        return;
+      generic = *generalized;
+    }
+    sortLoops(rewriter, generic, generic->getOpOperand(number));
+  });
+  RewritePatternSet patterns(func.getContext());
+  linalg::populateFoldReshapeOpsByCollapsingPatterns(
+      patterns, [&](OpOperand *operand) {
+        if (auto collapse =
+                dyn_cast<tensor::CollapseShapeOp>(operand->getOwner()))
+          return shapes.contain(collapse.getResultType(),
+                                collapse.getSrcType());
+        auto expand = operand->get().getDefiningOp<tensor::ExpandShapeOp>();
+        return expand &&
+               shapes.contain(expand.getSrcType(), expand.getResultType());
+      });
+  tensor::CollapseShapeOp::getCanonicalizationPatterns(patterns,
+                                                       func.getContext());
+  tensor::ExpandShapeOp::getCanonicalizationPatterns(patterns,
+                                                     func.getContext());
+  linalg::FillOp::getCanonicalizationPatterns(patterns, func.getContext());
+  tensor::populateFoldTensorEmptyPatterns(patterns);
+  (void)applyPatternsGreedily(func, std::move(patterns));
+}
+
+namespace {
+struct Flatten : bsr::impl::BSRFlattenBase<Flatten> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    if (func.isDeclaration() || !func.getBody().hasOneBlock())
+      return;
+    // Masks have the shape of their weight.
+    llvm::StringMap<MarkAttr> marks;
+    for (unsigned arg : llvm::seq(func.getNumArguments()))
+      if (auto mark = func.getArgAttrOfType<MarkAttr>(arg, "bsr.mark"))
+        marks.insert({mark.getWeight(), mark});
+    Shapes shapes;
+    for (unsigned arg : llvm::seq(func.getNumArguments())) {
+      auto mark = func.getArgAttrOfType<MarkAttr>(arg, "bsr.mark");
+      auto mask = func.getArgAttrOfType<MaskAttr>(arg, "bsr.mask");
+      MarkAttr dims = mask ? marks.lookup(mask.getWeight()) : mark;
+      auto type = dyn_cast<RankedTensorType>(func.getArgument(arg).getType());
+      if (!dims || !type || dims.getNumDims(MarkDim::Stack) ||
+          type.getRank() != static_cast<int64_t>(dims.getDims().size()))
+        continue;
+      if (mark)
+        func.setArgAttr(arg, "bsr.mark", mark.withDims({}, mark.getWeight()));
+      if (type.getRank() == 2)
+        continue;
+      flatten(func, arg, dims, shapes);
+      ++numFlattened;
+    }
+    if (shapes.empty())
+      return;
+    func.setType(FunctionType::get(
+        func.getContext(), func.getBody().front().getArgumentTypes(),
+        func.getBody().front().getTerminator()->getOperandTypes()));
+    collapseLoops(func, shapes);
+  }
+};
+} // namespace

@@ -1,0 +1,123 @@
+// RUN: sparse-opt %s --split-input-file --bsr-flatten | FileCheck %s
+
+// D1r, S3r, R2: a projection to heads with momentum: the product, the gradient, which
+// JAX leaves transposed, its norm and the update are those of a matrix; only the
+// activations are reshaped.
+
+// CHECK-LABEL: func.func @query(
+// CHECK-SAME:    %[[W:[^:]*]]: tensor<12x16xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w">, bsr.name = "w", bsr.origin = {name = "w", shape = array<i64: 12, 2, 8>}, bsr.result = 0 : i64},
+// CHECK-SAME:    %[[M:[^:]*]]: tensor<12x16xf32> {bsr.mark = {{.*}}, bsr.name = "m", bsr.origin = {name = "m", shape = array<i64: 12, 2, 8>}, bsr.result = 1 : i64},
+// CHECK-SAME:    %[[X:[^:]*]]: tensor<3x5x12xf32>, %[[DY:[^:]*]]: tensor<3x5x2x8xf32>)
+// CHECK-SAME:    -> (tensor<12x16xf32>, tensor<12x16xf32>, tensor<3x5x2x8xf32>, tensor<f32>)
+// CHECK:         %[[Y:.*]] = linalg.generic {{.*}} ins(%[[X]], %[[W]] : tensor<3x5x12xf32>, tensor<12x16xf32>) outs(%{{.*}} : tensor<3x5x16xf32>)
+// CHECK:         %[[Y4:.*]] = tensor.expand_shape %[[Y]] {{\[\[}}0], [1], [2, 3]] output_shape [3, 5, 2, 8]
+// CHECK:         %[[DY2:.*]] = tensor.collapse_shape %[[DY]] {{\[\[}}0], [1], [2, 3]]
+// CHECK:         %[[G:.*]] = linalg.generic {{.*}} ins(%[[DY2]], %[[X]] : tensor<3x5x16xf32>, tensor<3x5x12xf32>) outs(%{{.*}} : tensor<16x12xf32>)
+// CHECK:         %[[NORM:.*]] = linalg.generic {{.*}} iterator_types = ["reduction", "reduction"]} ins(%[[G]] : tensor<16x12xf32>)
+// CHECK:         %[[NEXT_M:.*]] = linalg.generic {{.*}} ins(%[[M]], %{{.*}} : tensor<12x16xf32>, tensor<12x16xf32>)
+// CHECK:         %[[NEXT_W:.*]] = linalg.generic {{.*}} ins(%[[W]], %[[NEXT_M]] : tensor<12x16xf32>, tensor<12x16xf32>)
+// CHECK:         return %[[NEXT_W]], %[[NEXT_M]], %[[Y4]], %[[NORM]]
+#mark = #bsr.mark<block = 4x4, density = 0.5, dims = [row, col, col], weight = "w">
+#id = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+func.func @query(
+    %w: tensor<12x2x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %m: tensor<12x2x8xf32> {bsr.name = "m", bsr.result = 1 : i64, bsr.mark = #mark},
+    %x: tensor<3x5x12xf32>, %dy: tensor<3x5x2x8xf32>)
+    -> (tensor<12x2x8xf32>, tensor<12x2x8xf32>, tensor<3x5x2x8xf32>, tensor<f32>) {
+  %zero = arith.constant 0.0 : f32
+  %none = arith.constant dense<0.0> : tensor<f32>
+  %ey = tensor.empty() : tensor<3x5x2x8xf32>
+  %cy = linalg.fill ins(%zero : f32) outs(%ey : tensor<3x5x2x8xf32>) -> tensor<3x5x2x8xf32>
+  %y = linalg.generic {
+      indexing_maps = [affine_map<(b, t, h, d, e) -> (b, t, e)>, affine_map<(b, t, h, d, e) -> (e, h, d)>,
+                       affine_map<(b, t, h, d, e) -> (b, t, h, d)>],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<3x5x12xf32>, tensor<12x2x8xf32>) outs(%cy : tensor<3x5x2x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %out, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<3x5x2x8xf32>
+  %eg = tensor.empty() : tensor<2x8x12xf32>
+  %cg = linalg.fill ins(%zero : f32) outs(%eg : tensor<2x8x12xf32>) -> tensor<2x8x12xf32>
+  %g = linalg.generic {
+      indexing_maps = [affine_map<(h, d, e, b, t) -> (b, t, h, d)>, affine_map<(h, d, e, b, t) -> (b, t, e)>,
+                       affine_map<(h, d, e, b, t) -> (h, d, e)>],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction", "reduction"]}
+      ins(%dy, %x : tensor<3x5x2x8xf32>, tensor<3x5x12xf32>) outs(%cg : tensor<2x8x12xf32>) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %out, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<2x8x12xf32>
+  %e = tensor.empty() : tensor<12x2x8xf32>
+  %t = linalg.transpose ins(%g : tensor<2x8x12xf32>) outs(%e : tensor<12x2x8xf32>) permutation = [2, 0, 1]
+  %norm = linalg.generic {indexing_maps = [#id, affine_map<(d0, d1, d2) -> ()>],
+                          iterator_types = ["reduction", "reduction", "reduction"]}
+      ins(%g : tensor<2x8x12xf32>) outs(%none : tensor<f32>) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = arith.mulf %a, %a : f32
+    %1 = arith.addf %0, %out : f32
+    linalg.yield %1 : f32
+  } -> tensor<f32>
+  %next_m = linalg.add ins(%m, %t : tensor<12x2x8xf32>, tensor<12x2x8xf32>) outs(%e : tensor<12x2x8xf32>) -> tensor<12x2x8xf32>
+  %next_w = linalg.sub ins(%w, %next_m : tensor<12x2x8xf32>, tensor<12x2x8xf32>) outs(%e : tensor<12x2x8xf32>) -> tensor<12x2x8xf32>
+  return %next_w, %next_m, %y, %norm : tensor<12x2x8xf32>, tensor<12x2x8xf32>, tensor<3x5x2x8xf32>, tensor<f32>
+}
+
+// -----
+
+// An output projection sums over heads, in whatever order; a cast and a mask in front of it are those
+// of matrices, and the carried mask is still unchanged.
+
+// CHECK-LABEL: func.func @output(
+// CHECK-SAME:    %[[W:[^:]*]]: tensor<16x12xf32> {{{.*}}bsr.origin = {name = "w", shape = array<i64: 2, 8, 12>}},
+// CHECK-SAME:    %[[MASK:[^:]*]]: tensor<16x12xi1> {bsr.mask = #bsr.mask<weight = "w">, bsr.name = "mask", bsr.origin = {name = "mask", shape = array<i64: 2, 8, 12>}, bsr.result = 0 : i64},
+// CHECK-SAME:    %[[X:[^:]*]]: tensor<5x2x8xbf16>)
+// CHECK:         %[[V:.*]] = linalg.generic {{.*}} ins(%[[W]], %[[MASK]] : tensor<16x12xf32>, tensor<16x12xi1>)
+// CHECK:         %[[X2:.*]] = tensor.collapse_shape %[[X]] {{\[\[}}0], [1, 2]]
+// CHECK:         %[[Y:.*]] = linalg.generic {{.*}} ins(%[[X2]], %[[V]] : tensor<5x16xbf16>, tensor<16x12xbf16>)
+// CHECK:         return %[[MASK]], %[[Y]]
+#id = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+func.func @output(
+    %w: tensor<2x8x12xf32> {bsr.name = "w",
+        bsr.mark = #bsr.mark<block = 4x4, density = 0.5, dims = [row, row, col], weight = "w">},
+    %mask: tensor<2x8x12xi1> {bsr.name = "mask", bsr.mask = #bsr.mask<weight = "w">, bsr.result = 0 : i64},
+    %x: tensor<5x2x8xbf16>) -> (tensor<2x8x12xi1>, tensor<5x12xf32>) {
+  %zero = arith.constant dense<0.0> : tensor<5x12xf32>
+  %e = tensor.empty() : tensor<2x8x12xbf16>
+  %v = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%w, %mask : tensor<2x8x12xf32>, tensor<2x8x12xi1>) outs(%e : tensor<2x8x12xbf16>) {
+  ^bb0(%a: f32, %keep: i1, %out: bf16):
+    %c = arith.constant 0.0 : f32
+    %0 = arith.select %keep, %a, %c : f32
+    %1 = arith.truncf %0 : f32 to bf16
+    linalg.yield %1 : bf16
+  } -> tensor<2x8x12xbf16>
+  %y = linalg.generic {
+      indexing_maps = [affine_map<(t, e, d, h) -> (t, h, d)>, affine_map<(t, e, d, h) -> (h, d, e)>,
+                       affine_map<(t, e, d, h) -> (t, e)>],
+      iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %v : tensor<5x2x8xbf16>, tensor<2x8x12xbf16>) outs(%zero : tensor<5x12xf32>) {
+  ^bb0(%a: bf16, %b: bf16, %out: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : bf16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %out, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<5x12xf32>
+  return %mask, %y : tensor<2x8x12xi1>, tensor<5x12xf32>
+}
+
+// -----
+
+// A matrix is one as it is, and a stack is for bsr-unstack.
+
+// CHECK-LABEL: func.func @others(
+// CHECK-SAME:    tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w">, bsr.name = "w"},
+// CHECK-SAME:    tensor<2x8x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, dims = [stack, row, col], weight = "s">, bsr.name = "s"})
+func.func @others(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #bsr.mark<block = 4x4, density = 0.5, dims = [row, col], weight = "w">},
+    %s: tensor<2x8x8xf32> {bsr.name = "s", bsr.mark = #bsr.mark<block = 4x4, density = 0.5, dims = [stack, row, col], weight = "s">}) {
+  return
+}
