@@ -99,6 +99,11 @@ func.func private @masks_strings(!bsr.pattern<8x8, block = 4x4, slots = 2> {bsr.
 
 // -----
 
+// expected-error @below {{argument #0: expected bsr.origin to have a name and a shape, but got {name = "w"}}}
+func.func private @origin(tensor<8x8xf32> {bsr.origin = {name = "w"}})
+
+// -----
+
 // expected-error @below {{argument #0: expected bsr.mark to be a #bsr.mark, but got 4}}
 func.func private @mark_kind(tensor<8x8xf32> {bsr.mark = 4 : i64})
 

@@ -46,3 +46,44 @@ func.func @data(%x: tensor<4xf32>, %n: index) -> tensor<4xf32> {
   }
   return %y : tensor<4xf32>
 }
+
+// A loop over the matrices of a stacked weight is unrolled however long it is;
+// a loop that only reads the same matrix again and again is not. What counts
+// through tensors of one entry is a constant then.
+// CHECK-LABEL: func @stack
+// CHECK-NOT:     scf.for
+// CHECK:         tensor.extract_slice %{{.*}}[6, 0, 0]
+// CHECK:         tensor.extract_slice %{{.*}}[5, 0, 0]
+// CHECK:         tensor.extract_slice %{{.*}}[0, 0, 0]
+// CHECK:         scf.for
+// CHECK:           tensor.extract_slice %{{.*}}[%{{.*}}, 0, 0]
+// CHECK:         return
+func.func @stack(%w: tensor<7x4x4xf32> {bsr.name = "w",
+                     bsr.mark = #bsr.mark<block = 4x4, density = 0.5, dims = [stack, row, col], weight = "w">},
+                 %x: tensor<4x4xf32>, %n: index) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c7 = arith.constant 7 : index
+  %last = arith.constant dense<6> : tensor<i32>
+  %e = tensor.empty() : tensor<i32>
+  %y:2 = scf.for %i = %c0 to %c7 step %c1 iter_args(%a = %x, %l = %last) -> (tensor<4x4xf32>, tensor<i32>) {
+    %at = tensor.extract %l[] : tensor<i32>
+    %index = arith.index_cast %at : i32 to index
+    %m = tensor.extract_slice %w[%index, 0, 0] [1, 4, 4] [1, 1, 1] : tensor<7x4x4xf32> to tensor<4x4xf32>
+    %0 = linalg.add ins(%a, %m : tensor<4x4xf32>, tensor<4x4xf32>) outs(%a : tensor<4x4xf32>) -> tensor<4x4xf32>
+    %down = linalg.generic {indexing_maps = [affine_map<() -> ()>, affine_map<() -> ()>], iterator_types = []}
+        ins(%l : tensor<i32>) outs(%e : tensor<i32>) {
+    ^bb0(%b: i32, %o: i32):
+      %one = arith.constant 1 : i32
+      %1 = arith.subi %b, %one : i32
+      linalg.yield %1 : i32
+    } -> tensor<i32>
+    scf.yield %0, %down : tensor<4x4xf32>, tensor<i32>
+  }
+  %z = scf.for %i = %c0 to %c7 step %c1 iter_args(%a = %x) -> tensor<4x4xf32> {
+    %m = tensor.extract_slice %w[%n, 0, 0] [1, 4, 4] [1, 1, 1] : tensor<7x4x4xf32> to tensor<4x4xf32>
+    %0 = linalg.add ins(%a, %m : tensor<4x4xf32>, tensor<4x4xf32>) outs(%a : tensor<4x4xf32>) -> tensor<4x4xf32>
+    scf.yield %0 : tensor<4x4xf32>
+  }
+  return %y#0, %z : tensor<4x4xf32>, tensor<4x4xf32>
+}

@@ -21,7 +21,7 @@
 func.func @step(%w: !w {bsr.name = "w", bsr.result = 0 : i64, bsr.role = "param"},
                 %m: !w {bsr.name = "m", bsr.result = 1 : i64, bsr.role = "state"},
                 %x: !x {bsr.name = "x"}, %t: !x {bsr.name = "t"},
-                %lr: tensor<f32> {bsr.name = "lr"})
+                %lr: tensor<f32> {bsr.name = "lr", bsr.role = "lr"})
     -> (!w, !w, tensor<f32> {bsr.name = "loss"}) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
