@@ -60,7 +60,7 @@ def from_mask(pattern: Pattern, mask: Mask, value: Array) -> tuple[Array, Array]
             f" mark it with density={count / stored.size:g}"
         )
     rows, cols = np.nonzero(stored)
-    row_ptr = np.searchsorted(rows, np.arange(len(stored) + 1))
+    row_ptr = np.searchsorted(rows, np.arange(np.shape(stored)[0] + 1))
     return row_ptr.astype(np.int32), cols.astype(np.int32)
 
 
