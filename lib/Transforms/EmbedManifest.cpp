@@ -227,6 +227,11 @@ struct EmbedManifest : bsr::impl::BSREmbedManifestBase<EmbedManifest> {
     FailureOr<func::FuncOp> step = getStep(getOperation());
     if (failed(step))
       return signalPassFailure();
+    if (!(*step)->hasAttr("bsr.arena_bytes")) {
+      step->emitError("expected a step with planned memory, but got no "
+                      "bsr.arena_bytes: run bsr-plan-memory first");
+      return signalPassFailure();
+    }
     FailureOr<std::string> manifest = getManifest(*step, targetCpu);
     if (failed(manifest))
       return signalPassFailure();

@@ -61,6 +61,8 @@ static void flatten(func::FuncOp func, unsigned arg, MarkAttr mark,
   auto type = cast<RankedTensorType>(argument.getType());
   RankedTensorType matrix = mark.getMatrixType(type);
   shapes.add(matrix, type);
+  shapes.add(matrix,
+             matrix.clone({1, matrix.getDimSize(0), matrix.getDimSize(1)}));
   int64_t rows = mark.getNumDims(MarkDim::Row);
   SmallVector<ReassociationIndices> groups(2);
   for (int64_t dim : llvm::seq(type.getRank()))
@@ -108,6 +110,10 @@ static void sortLoops(IRRewriter &rewriter, linalg::GenericOp op,
 /// Moves the reshapes between `shapes` away from `func`'s arguments and
 /// results.
 static void collapseLoops(func::FuncOp func, const Shapes &shapes) {
+  // PyTorch exports einsum as a batch product of one batch.
+  RewritePatternSet batches(func.getContext());
+  linalg::populateContractionOpRankReducingPatterns(batches);
+  (void)applyPatternsGreedily(func, std::move(batches));
   IRRewriter rewriter(func.getContext());
   func.walk([&](linalg::LinalgOp op) {
     auto *operand = llvm::find_if(op->getOpOperands(), [&](OpOperand &operand) {
@@ -139,6 +145,16 @@ static void collapseLoops(func::FuncOp func, const Shapes &shapes) {
         return expand &&
                shapes.contain(expand.getSrcType(), expand.getResultType());
       });
+  linalg::ControlDropUnitDims units;
+  units.controlFn = [&](Operation *op) {
+    auto generic = dyn_cast<linalg::GenericOp>(op);
+    if (!generic || llvm::none_of(op->getOperandTypes(), [&](Type type) {
+          return shapes.contain(type);
+        }))
+      return SmallVector<unsigned>();
+    return llvm::to_vector(llvm::seq(generic.getNumLoops()));
+  };
+  linalg::populateFoldUnitExtentDimsPatterns(patterns, units);
   tensor::CollapseShapeOp::getCanonicalizationPatterns(patterns,
                                                        func.getContext());
   tensor::ExpandShapeOp::getCanonicalizationPatterns(patterns,

@@ -121,3 +121,23 @@ func.func @others(
     %s: tensor<2x8x8xf32> {bsr.name = "s", bsr.mark = #bsr.mark<block = 4x4, density = 0.5, dims = [stack, row, col], weight = "s">}) {
   return
 }
+
+// -----
+
+// PyTorch's einsum is a batch product of one batch.
+
+// CHECK-LABEL: func.func @einsum(
+// CHECK-SAME:    %[[W:.*]]: tensor<8x12xf32>
+// CHECK-NOT:     batch_matmul
+// CHECK:         linalg.matmul ins(%{{.*}}, %[[W]] : tensor<5x8xf32>, tensor<8x12xf32>)
+func.func @einsum(
+    %w: tensor<8x3x4xf32> {bsr.name = "w",
+        bsr.mark = #bsr.mark<block = 4x4, density = 0.5, dims = [row, col, col], weight = "w">},
+    %x: tensor<1x5x8xf32>) -> tensor<1x5x12xf32> {
+  %zero = arith.constant dense<0.0> : tensor<1x5x12xf32>
+  %matrix = tensor.collapse_shape %w [[0], [1, 2]] : tensor<8x3x4xf32> into tensor<8x12xf32>
+  %batch = tensor.expand_shape %matrix [[0, 1], [2]] output_shape [1, 8, 12] : tensor<8x12xf32> into tensor<1x8x12xf32>
+  %y = linalg.batch_matmul ins(%x, %batch : tensor<1x5x8xf32>, tensor<1x8x12xf32>)
+      outs(%zero : tensor<1x5x12xf32>) -> tensor<1x5x12xf32>
+  return %y : tensor<1x5x12xf32>
+}

@@ -66,3 +66,9 @@ func.func @other_user(%p: !p {bsr.name = "w"}) -> tensor<3xi1> {
   %live = bsr.live %p : !p -> tensor<3xi1>
   return %live : tensor<3xi1>
 }
+
+// -----
+
+// A kernel written by hand has no body here.
+// CHECK-LABEL: func private @by_hand(memref<4xf32>)
+func.func private @by_hand(memref<4xf32>)

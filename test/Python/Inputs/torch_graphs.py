@@ -222,7 +222,8 @@ class Heads(nn.Module):
         q, k, v = (torch.einsum("bte,ehd->bthd", x, getattr(self, n)) for n in "qkv")
         scores = torch.einsum("bqhd,bkhd->bhqk", q, k).softmax(-1)
         mixed = torch.einsum("bhqk,bkhd->bqhd", scores, v)
-        return ((torch.einsum("bthd,hde->bte", mixed, self.o) - y) ** 2).mean()
+        # Summed dimensions in the order of the alphabet stay in place.
+        return ((torch.einsum("bths,hse->bte", mixed, self.o) - y) ** 2).mean()
 
 
 def heads() -> tuple[nn.Module, Any, str]:
