@@ -7,6 +7,7 @@
 #include "bsr/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSRLOWERPATTERNS
@@ -21,6 +22,12 @@ using namespace mlir::bsr;
 static LogicalResult replaceIndices(Value pattern, ValueRange views) {
   for (Operation *user : llvm::make_early_inc_range(pattern.getUsers())) {
     auto indices = dyn_cast<IndicesOp>(user);
+    if (!indices && user->getParentOfType<LoopLikeOpInterface>())
+      return user->emitError("expected operations on a pattern outside of "
+                             "loops, but got '")
+             << user->getName()
+             << "' in a loop of unknown length or too long to unroll: give it "
+                "fewer steps";
     if (!indices)
       return user->emitError("expected patterns to be used by 'bsr.indices' "
                              "only, but got '")
