@@ -6,6 +6,7 @@
 
 import pathlib
 import sys
+import tempfile
 
 import numpy as np
 
@@ -63,3 +64,73 @@ print(f"native {native}, dense {dense and np.isclose(other(**batch), step(**batc
 
 # CHECK: expected 'w' of shape [3, 16, 16], but got [16, 16]: a compiled step has one shape
 refuse(lambda: step.write("w", w[0]))
+
+# Each layer regrows where its own gradient is largest.
+
+
+def gradient_norms(w, x, t):
+    """Of each layer, the L1 norms of the blocks of the gradient."""
+    saved, h = [], x
+    for matrix in w:
+        z = np.tanh(h @ matrix)
+        saved.append((h, 1 - z * z))
+        h = h + z
+    d, norms = h - t, []
+    for (h, slope), matrix in zip(saved[::-1], w[::-1]):
+        gradient = h.T @ (d * slope)
+        norms.append(np.abs(gradient).reshape(4, 4, 4, 4).sum((1, 3)))
+        d = d + (d * slope) @ matrix.T
+    return norms[::-1]
+
+
+def stored(step):
+    """Of each layer, whether blocks are stored."""
+    grids = np.zeros((3, 4, 4), bool)
+    for grid, blocks in zip(grids, map(step.blocks, step.patterns)):
+        grid[blocks.rows, blocks.col_idx] = True
+    return grids
+
+
+def start(seed):
+    scored = ["-O", "1", "--score-norm=l1"]
+    step = sparse_opt.compile(text, MARKS, seed=seed, options=scored)
+    step.write("w", w)
+    return step
+
+
+# CHECK: regrown where gradients are largest True
+step = start(2)
+before = stored(step)
+norms = gradient_norms(step.read("w"), batch["x"], batch["t"])
+step(**batch, scores=True)
+step.update_patterns(0.5, method="rigl")
+largest = True
+for was, now, scores in zip(before, stored(step), norms):
+    absent = np.sort(scores[~was])
+    largest &= set(scores[now & ~was]) == set(absent[-4:])
+print(f"regrown where gradients are largest {largest}")
+
+# A run that is interrupted between two updates goes on bit for bit.
+
+# CHECK: resumed with the same bits True, 4 updates
+
+
+def train(step, first, last):
+    for i in range(first, last):
+        step(**batch, scores=i % 2 == 1)
+        if i % 2 == 1:
+            step.update_patterns(0.5, method="rigl")
+
+
+whole = start(2)
+train(whole, 0, 3)
+with tempfile.TemporaryDirectory() as directory:
+    path = f"{directory}/run.safetensors"
+    whole.save(path)
+    train(whole, 3, 8)
+    resumed = start(5)
+    resumed.load(path)
+train(resumed, 3, 8)
+state, again = whole.native_state(), resumed.native_state()
+same = all(again[name].tobytes() == state[name].tobytes() for name in state)
+print(f"resumed with the same bits {same}, {resumed.counters.pattern_updates} updates")
