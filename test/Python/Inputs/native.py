@@ -53,6 +53,14 @@ def _descriptor(rank: int) -> type[ctypes.Structure]:
     return type("Descriptor", (ctypes.Structure,), {"_fields_": fields})
 
 
+def _pass(text: str, *command: str) -> str:
+    """Returns what a tool makes of `text`."""
+    done = subprocess.run(
+        command, input=text, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
 def run(text: str, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Returns the results of the exported step `text`."""
     signature = re.search(
@@ -61,27 +69,8 @@ def run(text: str, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
     results = re.findall(r"tensor<([^>]*)>", signature[2])
     with tempfile.TemporaryDirectory() as directory:
         library = Path(directory) / "step.so"
-        text = subprocess.run(
-            ["sparse-opt", "--bsr-drop-barriers"],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        lowered = subprocess.run(
-            ["mlir-opt", *_PASSES],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        llvm = subprocess.run(
-            ["mlir-translate", "--mlir-to-llvmir"],
-            input=lowered,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+        lowered = _pass(_pass(text, "sparse-opt", "--bsr-drop-barriers"), "mlir-opt", *_PASSES)
+        llvm = _pass(lowered, "mlir-translate", "--mlir-to-llvmir")
         subprocess.run(
             ["clang", "-O1", "-x", "ir", "-", "-shared", "-fPIC", "-Wno-override-module",
              "-Wl,-Bsymbolic", "-lm", "-L/usr/lib/llvm-22/lib", "-Wl,-rpath,/usr/lib/llvm-22/lib",
