@@ -7,7 +7,7 @@
 #include "PatternFile.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "bsr/Transforms/Step.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/Regex.h"
 
@@ -168,9 +168,9 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
 
   void runOnOperation() override {
     unsigned names = 0, matches = 0;
-    for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isDeclaration() && failed(mark(func, names, matches)))
-        return signalPassFailure();
+    auto run = [&](func::FuncOp func) { return mark(func, names, matches); };
+    if (failed(forEachBody(getOperation(), run)))
+      return signalPassFailure();
     if (matches)
       return;
     emitError(getOperation().getLoc(), "expected '")

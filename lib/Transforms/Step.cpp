@@ -16,6 +16,14 @@ bool bsr::isStep(func::FuncOp func) {
   return false;
 }
 
+LogicalResult bsr::forEachBody(ModuleOp module,
+                               function_ref<LogicalResult(func::FuncOp)> run) {
+  for (auto func : module.getOps<func::FuncOp>())
+    if (!func.isDeclaration() && failed(run(func)))
+      return failure();
+  return success();
+}
+
 LogicalResult bsr::requireOwnSignature(func::FuncOp func, ModuleOp module) {
   if (!func.getBody().hasOneBlock())
     return emitError(func.getLoc(), "expected a step of one block, but got ")

@@ -247,9 +247,9 @@ struct Unstack : bsr::impl::BSRUnstackBase<Unstack> {
   using Base::Base;
 
   void runOnOperation() override {
-    for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isDeclaration() && failed(run(func)))
-        return signalPassFailure();
+    if (failed(forEachBody(getOperation(),
+                           [&](func::FuncOp func) { return run(func); })))
+      signalPassFailure();
   }
 
   LogicalResult run(func::FuncOp func) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the passes of the back end share about the function of a step.
+// What passes share about the function of a step.
 
 #ifndef BSR_TRANSFORMS_STEP_H
 #define BSR_TRANSFORMS_STEP_H
@@ -12,6 +12,10 @@ namespace mlir::bsr {
 
 /// Whether `func` is a step: a defined function with `bsr.name` arguments.
 bool isStep(func::FuncOp func);
+
+/// Calls `run` for every function of `module` that has a body, until one fails.
+LogicalResult forEachBody(ModuleOp module,
+                          function_ref<LogicalResult(func::FuncOp)> run);
 
 /// Checks that the arguments of `func` can become others: it has one block, and
 /// nothing in `module` calls it. Reports if not.
