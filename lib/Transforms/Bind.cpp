@@ -139,18 +139,18 @@ static int64_t addPattern(func::FuncOp func, DictionaryAttr pattern) {
   return patterns.size() - 1;
 }
 
-/// What a pattern says of its mask, an argument of type `type`: the name, the
-/// shape that the program knows, and how it lies.
+/// What a pattern says of its mask, an argument of type `type`: the name, how
+/// it lies, and what of the program's arguments it is.
 static DictionaryAttr describeMask(DictionaryAttr attributes, Type type) {
   Builder b(type.getContext());
-  if (auto origin = attributes.getAs<DictionaryAttr>("bsr.origin"))
-    type = RankedTensorType::get(
-        origin.getAs<DenseI64ArrayAttr>("shape").asArrayRef(),
-        cast<RankedTensorType>(type).getElementType());
   bool transpose = attributes.getAs<MaskAttr>("bsr.mask").getTranspose();
-  return b.getDictionaryAttr({{"name", attributes.get("bsr.name")},
-                              {"transpose", b.getBoolAttr(transpose)},
-                              {"type", TypeAttr::get(type)}});
+  NamedAttrList mask;
+  mask.set("name", attributes.get("bsr.name"));
+  mask.set("transpose", b.getBoolAttr(transpose));
+  mask.set("type", TypeAttr::get(type));
+  if (Attribute origin = attributes.get("bsr.origin"))
+    mask.set("origin", origin);
+  return mask.getDictionary(b.getContext());
 }
 
 /// Replaces the arguments of `group` by their values and a pattern, which is a

@@ -25,6 +25,15 @@ static json::Array getShape(ArrayRef<int64_t> shape) {
   return json::Array(shape);
 }
 
+/// What the manifest says of the argument of the program that another is or is
+/// a part of.
+static json::Object getOrigin(DictionaryAttr origin) {
+  auto shape = origin.getAs<DenseI64ArrayAttr>("shape");
+  return json::Object{
+      {"name", origin.getAs<StringAttr>("name").getValue()},
+      {"shape", getShape(shape.asArrayRef())}};
+}
+
 /// The name of a buffer's element type, or failure if it has none.
 static FailureOr<std::string> getTypeName(func::FuncOp step, unsigned index) {
   Type type = cast<MemRefType>(step.getArgumentTypes()[index]).getElementType();
@@ -69,13 +78,8 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index) {
     buffer["init"] = init;
   if (pattern)
     buffer["pattern"] = pattern.getInt();
-  if (auto origin =
-          step.getArgAttrOfType<DictionaryAttr>(index, "bsr.origin")) {
-    auto shape = origin.getAs<DenseI64ArrayAttr>("shape");
-    buffer["origin"] =
-        json::Object{{"name", origin.getAs<StringAttr>("name").getValue()},
-                     {"shape", getShape(shape.asArrayRef())}};
-  }
+  if (auto origin = step.getArgAttrOfType<DictionaryAttr>(index, "bsr.origin"))
+    buffer["origin"] = getOrigin(origin);
   return buffer;
 }
 
@@ -86,11 +90,14 @@ static json::Array getMasks(ArrayAttr masks) {
     auto type = cast<RankedTensorType>(mask.getAs<TypeAttr>("type").getValue());
     std::string element;
     llvm::raw_string_ostream(element) << type.getElementType();
-    array.push_back(json::Object{
+    json::Object entry{
         {"name", mask.getAs<StringAttr>("name").getValue()},
         {"type", element},
         {"shape", getShape(type.getShape())},
-        {"transpose", mask.getAs<BoolAttr>("transpose").getValue()}});
+        {"transpose", mask.getAs<BoolAttr>("transpose").getValue()}};
+    if (auto origin = mask.getAs<DictionaryAttr>("origin"))
+      entry["origin"] = getOrigin(origin);
+    array.push_back(std::move(entry));
   }
   return array;
 }

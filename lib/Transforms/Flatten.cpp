@@ -5,12 +5,11 @@
 
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "bsr/Transforms/Step.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
-#include "llvm/ADT/StringMap.h"
 
 #include <set>
 
@@ -173,24 +172,21 @@ struct Flatten : bsr::impl::BSRFlattenBase<Flatten> {
     if (func.isDeclaration() || !func.getBody().hasOneBlock())
       return;
     // Masks have the shape of their weight.
-    llvm::StringMap<MarkAttr> marks;
+    SmallVector<MarkAttr> marks;
     for (unsigned arg : llvm::seq(func.getNumArguments()))
-      if (auto mark = func.getArgAttrOfType<MarkAttr>(arg, "bsr.mark"))
-        marks.insert({mark.getWeight(), mark});
+      marks.push_back(getMark(func, arg));
     Shapes shapes;
     for (unsigned arg : llvm::seq(func.getNumArguments())) {
-      auto mark = func.getArgAttrOfType<MarkAttr>(arg, "bsr.mark");
-      auto mask = func.getArgAttrOfType<MaskAttr>(arg, "bsr.mask");
-      MarkAttr dims = mask ? marks.lookup(mask.getWeight()) : mark;
+      MarkAttr mark = marks[arg];
       auto type = dyn_cast<RankedTensorType>(func.getArgument(arg).getType());
-      if (!dims || !type || dims.getNumDims(MarkDim::Stack) ||
-          type.getRank() != static_cast<int64_t>(dims.getDims().size()))
+      if (!mark || !type || mark.getNumDims(MarkDim::Stack) ||
+          type.getRank() != static_cast<int64_t>(mark.getDims().size()))
         continue;
-      if (mark)
+      if (func.getArgAttr(arg, "bsr.mark"))
         func.setArgAttr(arg, "bsr.mark", mark.withDims({}, mark.getWeight()));
       if (type.getRank() == 2)
         continue;
-      flatten(func, arg, dims, shapes);
+      flatten(func, arg, mark, shapes);
       ++numFlattened;
     }
     if (shapes.empty())

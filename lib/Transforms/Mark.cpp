@@ -8,6 +8,7 @@
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/Regex.h"
 
@@ -56,6 +57,20 @@ static SmallVector<unsigned> getMoments(func::FuncOp func, unsigned weight,
   return moments;
 }
 
+/// Whether `op` only reads a part of a tensor or gives it another shape, as
+/// loops do with the matrices of a stack.
+static bool isView(Operation *op) {
+  return isa_and_nonnull<tensor::ExtractSliceOp, tensor::CollapseShapeOp,
+                         tensor::ExpandShapeOp>(op);
+}
+
+/// What `value` is a view of.
+static Value getViewed(Value value) {
+  while (isView(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return value;
+}
+
 /// The arguments that element-wise operations combine with argument `mask`, and
 /// whether `mask` lies as their transpose: what it masks, or the gradient or
 /// update of which it masks.
@@ -68,6 +83,7 @@ static llvm::MapVector<BlockArgument, bool> getMasked(BlockArgument mask) {
     SmallVector<std::pair<BlockArgument, bool>> read;
     bool swapped = false;
     walkElementWise(value, [&](Value source, bool transposed) {
+      source = getViewed(source);
       if (source == mask)
         swapped = transposed;
       else if (auto argument = dyn_cast<BlockArgument>(source))
@@ -77,8 +93,8 @@ static llvm::MapVector<BlockArgument, bool> getMasked(BlockArgument mask) {
       masked.insert({argument, transposed != swapped});
     for (Operation *user : value.getUsers()) {
       auto op = dyn_cast<linalg::LinalgOp>(user);
-      if (op && isElementWise(op))
-        for (Value result : op->getResults())
+      if ((op && isElementWise(op)) || isView(user))
+        for (Value result : user->getResults())
           if (seen.insert(result).second)
             worklist.push_back(result);
     }
@@ -270,13 +286,15 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
                  << getArgName(func, arg.getArgNumber())
                  << " to go with one weight, but got " << attr.getWeight()
                  << " and " << name;
-        auto mark =
-            func.getArgAttrOfType<MarkAttr>(weight.getArgNumber(), "bsr.mark");
-        if (mark.getNumDims(MarkDim::Stack))
+        unsigned stacks = llvm::count(kinds, MarkDim::Stack);
+        auto weightType = cast<RankedTensorType>(weight.getType());
+        if (stacks && (type.getRank() != weightType.getRank() ||
+                       type.getShape().take_front(stacks) !=
+                           weightType.getShape().take_front(stacks)))
           return emitError(func.getLoc(), "expected mask ")
                  << getArgName(func, arg.getArgNumber())
-                 << " to go with one matrix, but got " << name
-                 << ", a stack: give the program a list of layers";
+                 << " to have a matrix for each of the stack " << name << " ("
+                 << weightType << "), but got " << type;
         attr = MaskAttr::get(&getContext(), name, transpose);
       }
       if (!attr)

@@ -36,6 +36,17 @@ LogicalResult bsr::requireOwnSignature(func::FuncOp func, ModuleOp module) {
   return success();
 }
 
+MarkAttr bsr::getMark(func::FuncOp func, unsigned arg) {
+  auto mask = func.getArgAttrOfType<MaskAttr>(arg, "bsr.mask");
+  if (!mask)
+    return func.getArgAttrOfType<MarkAttr>(arg, "bsr.mark");
+  for (unsigned weight : llvm::seq(func.getNumArguments()))
+    if (auto mark = func.getArgAttrOfType<MarkAttr>(weight, "bsr.mark");
+        mark && mark.getWeight() == mask.getWeight())
+      return mark;
+  return {};
+}
+
 bool bsr::isScores(func::FuncOp step, unsigned index) {
   auto role = step.getResultAttrOfType<StringAttr>(index, "bsr.role");
   return role && role.getValue() == "scores";

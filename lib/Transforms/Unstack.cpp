@@ -103,9 +103,10 @@ static void expand(linalg::GenericOp op) {
 // Arguments
 //===----------------------------------------------------------------------===//
 
-static MarkAttr getStackMark(func::FuncOp func, unsigned arg) {
-  auto mark = func.getArgAttrOfType<MarkAttr>(arg, "bsr.mark");
-  return mark && mark.getNumDims(MarkDim::Stack) ? mark : MarkAttr();
+/// Whether argument `arg` is a stack of marked matrices or of their masks.
+static bool isStack(func::FuncOp func, unsigned arg) {
+  MarkAttr mark = getMark(func, arg);
+  return mark && mark.getNumDims(MarkDim::Stack);
 }
 
 /// What is called `name`, of the matrix `index`.
@@ -134,12 +135,17 @@ static DictionaryAttr getMatrixAttributes(DictionaryAttr attributes,
       names.push_back(getMatrixName(alias, index));
     list.set("bsr.aliases", b.getArrayAttr(names));
   }
-  auto mark = attributes.getAs<MarkAttr>("bsr.mark");
-  ArrayRef<MarkDim> dims = mark.getDims().drop_front();
-  if (dims == ArrayRef({MarkDim::Row, MarkDim::Col}))
-    dims = {};
-  list.set("bsr.mark",
-           mark.withDims(dims, getMatrixName(mark.getWeight(), index)));
+  if (auto mark = attributes.getAs<MarkAttr>("bsr.mark")) {
+    ArrayRef<MarkDim> dims = mark.getDims().drop_front();
+    if (dims == ArrayRef({MarkDim::Row, MarkDim::Col}))
+      dims = {};
+    list.set("bsr.mark",
+             mark.withDims(dims, getMatrixName(mark.getWeight(), index)));
+  }
+  if (auto mask = attributes.getAs<MaskAttr>("bsr.mask"))
+    list.set("bsr.mask", MaskAttr::get(b.getContext(),
+                                       getMatrixName(mask.getWeight(), index),
+                                       mask.getTranspose()));
   if (attributes.contains("bsr.result"))
     list.set("bsr.result", b.getI64IntegerAttr(result));
   return list.getDictionary(b.getContext());
@@ -167,19 +173,19 @@ static unsigned splitArguments(func::FuncOp func, Stacks &stacks) {
   SmallVector<bool> isStackResult(func.getNumResults());
   unsigned next = 0;
   for (unsigned arg : llvm::seq(numArguments)) {
-    bool isStack = getStackMark(func, arg) != nullptr;
+    bool isApart = isStack(func, arg);
     unsigned count =
-        isStack ? cast<ShapedType>(func.getArgumentTypes()[arg]).getDimSize(0)
+        isApart ? cast<ShapedType>(func.getArgumentTypes()[arg]).getDimSize(0)
                 : 1;
-    arguments.push_back({next, count, isStack});
+    arguments.push_back({next, count, isApart});
     next += count;
     if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result"))
-      isStackResult[result.getInt()] = isStack;
+      isStackResult[result.getInt()] = isApart;
   }
   next = 0;
-  for (auto [type, isStack] : llvm::zip(func.getResultTypes(), isStackResult)) {
-    unsigned count = isStack ? cast<ShapedType>(type).getDimSize(0) : 1;
-    results.push_back({next, count, isStack});
+  for (auto [type, isApart] : llvm::zip(func.getResultTypes(), isStackResult)) {
+    unsigned count = isApart ? cast<ShapedType>(type).getDimSize(0) : 1;
+    results.push_back({next, count, isApart});
     next += count;
   }
 
@@ -254,9 +260,8 @@ struct Unstack : bsr::impl::BSRUnstackBase<Unstack> {
 
   LogicalResult run(func::FuncOp func) {
     auto hasStacks = [&] {
-      return llvm::any_of(llvm::seq(func.getNumArguments()), [&](unsigned arg) {
-        return getStackMark(func, arg) != nullptr;
-      });
+      return llvm::any_of(llvm::seq(func.getNumArguments()),
+                          [&](unsigned arg) { return isStack(func, arg); });
     };
     if (!hasStacks())
       return success();
@@ -281,7 +286,7 @@ struct Unstack : bsr::impl::BSRUnstackBase<Unstack> {
   /// Checks that the names of the matrices are new.
   LogicalResult verifyNames(func::FuncOp func) {
     for (unsigned arg : llvm::seq(func.getNumArguments())) {
-      if (!getStackMark(func, arg))
+      if (!isStack(func, arg))
         continue;
       auto name = func.getArgAttrOfType<StringAttr>(arg, "bsr.name");
       int64_t size =

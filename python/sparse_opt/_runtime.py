@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -255,12 +256,12 @@ class Step:
             for i in range(library.bsr_step_num_patterns(self._handle))
         )
         self.origins: dict[str, Origin] = {}
-        for buffer in manifest["buffers"]:
-            if origin := buffer.get("origin"):
+        for part in itertools.chain(manifest["buffers"], *masks):
+            if origin := part.get("origin"):
                 known = self.origins.get(origin["name"])
                 self.origins[origin["name"]] = Origin(
                     tuple(origin["shape"]),
-                    (*(known.parts if known else ()), buffer["name"]),
+                    (*(known.parts if known else ()), part["name"]),
                 )
 
     def __del__(self) -> None:

@@ -159,6 +159,8 @@ class Step:
             for pattern in self._step.patterns
             for mask in pattern.masks
         }
+        whole = {part: n for n, o in self.origins.items() for part in o.parts}
+        self._mask_names = {whole.get(name, name) for name in self._masks}
         self._given_masks: dict[str, Array] = {}
         self._outputs = [
             self._session.array(b) for b in self._step.buffers if b.kind == "output"
@@ -172,10 +174,9 @@ class Step:
         self._seed = self._scalar("seed")
         self._steps = 0
         self._base_seed = seed
-        exported = {part: n for n, o in self.origins.items() for part in o.parts}
         carried = [b.name for b in self.buffers.values() if b.carried]
         self._program: Program = program or NamedArrays(
-            list(dict.fromkeys(exported.get(name, name) for name in carried))
+            list(dict.fromkeys(whole.get(name, name) for name in carried))
         )
         self._take_values(pattern)
 
@@ -203,7 +204,7 @@ class Step:
         """
         given = set()
         for name, value in self._program.inputs(batch, named):
-            if name in self._masks:
+            if name in self._mask_names:
                 self._require_same_mask(name, value)
             else:
                 self._write(name, value)
@@ -289,16 +290,16 @@ class Step:
 
         A mask of the exported program is what the pattern is now.
         """
-        if name in self._masks:
-            pattern, mask = self._masks[name]
-            return _blocks.to_mask(pattern, self._session.blocks(pattern), mask)
         if origin := self.origins.get(name):
             parts = [self._read(part).ravel() for part in origin.parts]
             return np.concatenate(parts).reshape(origin.shape)
         return self._read(name)
 
     def _read(self, name: str) -> Array:
-        """Returns a dense copy of what the step has under this name."""
+        """Returns a dense copy of what the step has, or had, under this name."""
+        if name in self._masks:
+            pattern, mask = self._masks[name]
+            return _blocks.to_mask(pattern, self._session.blocks(pattern), mask)
         buffer = self._buffer(name)
         array = self.arrays[name]
         if buffer.kind != "values":
@@ -311,14 +312,14 @@ class Step:
 
         A mask of the exported program becomes the pattern.
         """
-        if name in self._masks:
-            self._write_mask(name, value)
-            return
         for part, entries in self._split(name, value):
             self._write_dense(part, entries)
 
     def _write_dense(self, name: str, value: Array) -> None:
-        """Writes a dense array into what the step has under this name."""
+        """Writes a dense array into what the step has, or had, under this name."""
+        if name in self._masks:
+            self._write_mask(name, value)
+            return
         buffer = self._buffer(name)
         if buffer.kind != "values":
             self._write(name, value)
@@ -366,7 +367,7 @@ class Step:
         for masks in (True, False):
 
             def write(name: str, value: Array, masks: bool = masks) -> None:
-                if (name in self._masks) == masks:
+                if (name in self._mask_names) == masks:
                     self.write(name, value)
 
             self._program.load_state(state, write)
@@ -468,7 +469,13 @@ class Step:
                     )
                 self._take_largest(pattern.name, dense)
         if choice == "mask":
-            self._take_masks({**dict(self._program.examples()), **values})
+            examples = {
+                part: entries
+                for name, value in self._program.examples()
+                if name in self._mask_names
+                for part, entries in self._split(name, value)
+            }
+            self._take_masks({**examples, **values})
         for name, value in values.items():
             if name in self.buffers:
                 self._write_dense(name, value)
@@ -479,11 +486,19 @@ class Step:
         if origin is None:
             yield name, value
             return
-        buffers = [self.buffers[part] for part in origin.parts]
-        _require(name, origin.shape, np.dtype(buffers[0].dtype), value)
-        for buffer, part in zip(buffers, value.reshape(len(buffers), -1)):
-            pattern = self._step.patterns[buffer.pattern]
-            yield buffer.name, part.reshape(pattern.rows, pattern.cols)
+        first, _ = self._matrix(origin.parts[0])
+        _require(name, origin.shape, np.dtype(first), value)
+        for part, entries in zip(origin.parts, value.reshape(len(origin.parts), -1)):
+            yield part, entries.reshape(self._matrix(part)[1])
+
+    def _matrix(self, name: str) -> tuple[type, tuple[int, ...]]:
+        """Returns type and shape of a matrix of a pattern, or of its mask."""
+        if name in self._masks:
+            _, mask = self._masks[name]
+            return mask.dtype, mask.shape
+        buffer = self.buffers[name]
+        pattern = self._step.patterns[buffer.pattern]
+        return buffer.dtype, (pattern.rows, pattern.cols)
 
     def _take_masks(self, values: Mapping[str, Array]) -> None:
         """Makes the masks that the program has the patterns."""
@@ -516,8 +531,9 @@ class Step:
 
     def _require_same_mask(self, name: str, value: Array) -> None:
         """Raises `StepError` if a call brings a mask that another did not."""
-        _, mask = self._masks[name]
-        _require(name, mask.shape, np.dtype(mask.dtype), value)
+        for part, entries in self._split(name, value):
+            _, mask = self._masks[part]
+            _require(part, mask.shape, np.dtype(mask.dtype), entries)
         first = self._given_masks.setdefault(name, value.copy())
         if not np.array_equal(first, value):
             raise StepError(

@@ -204,14 +204,16 @@ func.func @masks(
 
 // -----
 
-// A pattern that never changes says in the same way what its masks were.
+// A pattern that never changes says in the same way what its masks were, and what
+// they are in the program.
 
 // CHECK-LABEL: func.func @static_mask(
 // CHECK-SAME:    bsr.patterns = [{col_idx = array<i32: 1>, density = 2.500000e-01 : f64,
-// CHECK-SAME:      masks = [{name = "mask", transpose = false, type = tensor<8x8xf32>}], name = "w",
+// CHECK-SAME:      masks = [{name = "mask", origin = {name = "m", shape = array<i64: 8, 2, 4>}, transpose = false, type = tensor<8x8xf32>}], name = "w",
 func.func @static_mask(
     %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #bsr.mark<block = 4x4, density = 0.25, row_ptr = [0, 0, 1],
                                                                col_idx = [1], weight = "w">},
-    %mask: tensor<8x8xf32> {bsr.name = "mask", bsr.mask = #bsr.mask<weight = "w">}) {
+    %mask: tensor<8x8xf32> {bsr.name = "mask", bsr.mask = #bsr.mask<weight = "w">,
+                            bsr.origin = {name = "m", shape = array<i64: 8, 2, 4>}}) {
   return
 }

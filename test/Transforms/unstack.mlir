@@ -241,3 +241,34 @@ func.func @saved(%x: !x {bsr.name = "x"}, %w: !s {bsr.name = "w", bsr.mark = #ma
   %z = linalg.negf ins(%r0 : !x) outs(%e : !x) -> !x
   return %w, %z : !s, !x
 }
+
+// -----
+
+// The masks of a stack are a mask for each of its matrices.
+
+// CHECK-LABEL: func.func @masks(
+// CHECK-SAME:    tensor<8x8xi1> {bsr.mask = #bsr.mask<weight = "w.0", transpose = true>, bsr.name = "mask.0", bsr.origin = {name = "mask", shape = array<i64: 2, 8, 8>}, bsr.result = 0 : i64},
+// CHECK-SAME:    %[[K1:[^:]*]]: tensor<8x8xi1> {bsr.mask = #bsr.mask<weight = "w.1", transpose = true>, bsr.name = "mask.1", {{.*}}bsr.result = 1 : i64},
+// CHECK-SAME:    tensor<8x8xf32> {{.*}}bsr.name = "w.0", {{.*}}bsr.result = 2 : i64},
+// CHECK-SAME:    %[[W1:[^:]*]]: tensor<8x8xf32> {{.*}}bsr.name = "w.1", {{.*}}bsr.result = 3 : i64}
+// CHECK:         linalg.generic {{.*}} ins(%[[K1]], %[[W1]] :
+!s = tensor<2x8x8xf32>
+!b = tensor<2x8x8xi1>
+#mark = #bsr.mark<block = 4x4, density = 0.5, dims = [stack, row, col], weight = "w">
+#id = affine_map<(r, c) -> (r, c)>
+#turn = affine_map<(r, c) -> (c, r)>
+func.func @masks(%mask: !b {bsr.name = "mask", bsr.mask = #bsr.mask<weight = "w", transpose = true>, bsr.result = 0 : i64},
+                 %w: !s {bsr.name = "w", bsr.mark = #mark, bsr.result = 1 : i64})
+    -> (!b, !s, tensor<8x8xf32> {bsr.name = "y"}) {
+  %zero = arith.constant 0.0 : f32
+  %m = tensor.extract_slice %mask[1, 0, 0] [1, 8, 8] [1, 1, 1] : !b to tensor<8x8xi1>
+  %v = tensor.extract_slice %w[1, 0, 0] [1, 8, 8] [1, 1, 1] : !s to tensor<8x8xf32>
+  %e = tensor.empty() : tensor<8x8xf32>
+  %y = linalg.generic {indexing_maps = [#turn, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%m, %v : tensor<8x8xi1>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%k: i1, %a: f32, %o: f32):
+    %0 = arith.select %k, %a, %zero : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x8xf32>
+  return %mask, %w, %y : !b, !s, tensor<8x8xf32>
+}

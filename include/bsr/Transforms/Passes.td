@@ -71,8 +71,8 @@ def BSRUnstack : Pass<"bsr-unstack", "ModuleOp"> {
     Weights of equal layers come stacked, `[layers, rows, columns]`, from
     `lax.scan` over layers or `vmap`. Each matrix has a pattern of its own, so an
     argument whose mark has a dimension `stack` becomes as many arguments as it has
-    matrices: `w` becomes `w.0`, `w.1` and so on, moments likewise, and so do the
-    results that carry their next values. `bsr.origin` has the name and the shape
+    matrices: `w` becomes `w.0`, `w.1` and so on, moments and masks likewise, and so
+    do the results that carry their next values. `bsr.origin` has the name and the shape
     of what they come from. All else (one pattern a matrix, methods, checkpoints,
     equal layers in one function) is then as for weights that were apart.
 
@@ -186,8 +186,9 @@ def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
     Code that simulates sparsity multiplies weights or gradients by masks, which are
     arguments too. `mask` says which: the arguments that it matches and that an
     element-wise operation combines with a marked weight, its gradient or its update,
-    as they are or transposed, get a `#bsr.mask` that names the weight. Bind then puts
-    the pattern in their place. Nothing is taken for a mask without this option.
+    as they are or transposed, get a `#bsr.mask` that names the weight; a stack of
+    weights has a stack of masks. Bind then puts the pattern in their place. Nothing
+    is taken for a mask without this option.
 
     An expression that matches nothing is an error, as is a match that is no float
     matrix, that the block does not divide, or that is itself a moment.

@@ -5,6 +5,7 @@
 #ifndef BSR_TRANSFORMS_STEP_H
 #define BSR_TRANSFORMS_STEP_H
 
+#include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/BuiltinOps.h"
 
@@ -20,6 +21,10 @@ LogicalResult forEachBody(ModuleOp module,
 /// Checks that the arguments of `func` can become others: it has one block, and
 /// nothing in `module` calls it. Reports if not.
 LogicalResult requireOwnSignature(func::FuncOp func, ModuleOp module);
+
+/// The mark of argument `arg` of `func`: its own, or that of the weight it is a
+/// mask of; null if it has none.
+MarkAttr getMark(func::FuncOp func, unsigned arg);
 
 /// The only step of `module`. Reports if there is none or several, and if an
 /// argument, or a result that carries no argument, has no `bsr.name`.

@@ -389,7 +389,10 @@ class Simulated(Graph):
     marks = ("match=params.*_w$ mask=masks",)
 
     def __init__(self, model: str, optimizer: str, kind: str) -> None:
-        make, loss = MODELS[model.removeprefix("masked ")]()
+        model = model.removeprefix("masked ")
+        make, loss = MODELS[model]()
+        if model.startswith("scan"):
+            self.marks = ("match=params.*_w$ dims=stack,row,col mask=masks",)
         self._optimizer = optax.chain(
             optax.clip_by_global_norm(1.0), OPTIMIZERS[optimizer]()
         )
@@ -437,7 +440,7 @@ class Simulated(Graph):
         self._state["masks"] = {str(self._names.index(n)): m for n, m in masks.items()}
 
 
-MASKED = ("masked MLP", "masked BERT")
+MASKED = ("masked MLP", "masked BERT", "masked scan over layers")
 
 
 def graph(model: str, optimizer: str, kind: str) -> Graph:
