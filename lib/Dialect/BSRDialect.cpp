@@ -139,6 +139,8 @@ LogicalResult MarkAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     llvm::interleave(
         dims, [&](MarkDim dim) { error << stringifyMarkDim(dim); },
         [&] { error << ","; });
+    if (llvm::is_contained(dims, MarkDim::Stack) && !llvm::is_sorted(dims))
+      error << ": stack weights along their first dimension";
     return error;
   }
   return verifyDensity(emitError, density.getValueAsDouble());

@@ -82,10 +82,8 @@ static bool keepsMatrices(RankedTensorType from, RankedTensorType to) {
          from.getDimSize(0) == to.getDimSize(0);
 }
 
-/// `value` with shape `type`, by an operation that only joins or only splits
-/// dimensions; null if there is none.
-static Value createReshape(OpBuilder &b, Location loc, Value value,
-                           RankedTensorType type) {
+Value bsr::createReshape(OpBuilder &b, Location loc, Value value,
+                         RankedTensorType type) {
   if (value.getType() == type)
     return value;
   auto groups = getReassociationIndicesForReshape(getType(value), type);
@@ -96,7 +94,7 @@ static Value createReshape(OpBuilder &b, Location loc, Value value,
   return tensor::ExpandShapeOp::create(b, loc, type, value, *groups);
 }
 
-static bool canReshape(RankedTensorType from, RankedTensorType to) {
+bool bsr::canReshape(RankedTensorType from, RankedTensorType to) {
   return from == to || getReassociationIndicesForReshape(from, to);
 }
 

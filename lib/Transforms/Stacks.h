@@ -17,6 +17,14 @@ Value createStack(OpBuilder &b, Location loc, ArrayRef<Value> matrices);
 /// Matrix `index` of `stack`, as a slice of it.
 Value createSlice(OpBuilder &b, Location loc, Value stack, int64_t index);
 
+/// Whether an operation that only joins or only splits dimensions leads from
+/// one type to another.
+bool canReshape(RankedTensorType from, RankedTensorType to);
+
+/// `value` with type `type`, by that operation; null if there is none.
+Value createReshape(OpBuilder &b, Location loc, Value value,
+                    RankedTensorType type);
+
 /// Takes stacks of a block apart. A stack is a tensor whose first dimension
 /// counts others, its matrices, whatever rank these have. From the stacks given
 /// it finds the operations that can be done matrix by matrix, and does them so;

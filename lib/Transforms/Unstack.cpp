@@ -6,7 +6,9 @@
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
+#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSRUNSTACK
@@ -20,7 +22,16 @@ using namespace mlir::bsr;
 // Slices of what was inserted
 //===----------------------------------------------------------------------===//
 
-/// Whether two slices have the same place, or none in common.
+/// Whether slice `a` is in `b`, the same, or has nothing in common with it.
+static bool isInside(OffsetSizeAndStrideOpInterface a,
+                     OffsetSizeAndStrideOpInterface b) {
+  for (auto [startA, sizeA, startB, sizeB] :
+       llvm::zip_equal(a.getStaticOffsets(), a.getStaticSizes(),
+                       b.getStaticOffsets(), b.getStaticSizes()))
+    if (startA < startB || startA + sizeA > startB + sizeB)
+      return false;
+  return true;
+}
 static bool areEqual(OffsetSizeAndStrideOpInterface a,
                      OffsetSizeAndStrideOpInterface b) {
   return a.getStaticOffsets() == b.getStaticOffsets() &&
@@ -44,59 +55,197 @@ static bool isStatic(OffsetSizeAndStrideOpInterface slice) {
                       [](int64_t stride) { return stride == 1; });
 }
 
-/// extract(insert(x, s, at i), at i) -> x; extract(insert(x, s, at i), at j) ->
-/// extract(s, at j)
-///
-/// What a loop stores for another is a value once both are unrolled.
-static void forward(tensor::ExtractSliceOp extract) {
-  if (!isStatic(extract))
-    return;
-  Value source = extract.getSource();
-  while (auto insert = source.getDefiningOp<tensor::InsertSliceOp>()) {
-    if (!isStatic(insert))
-      break;
-    if (areEqual(extract, insert) &&
-        insert.getSourceType() == extract.getType())
-      return extract.replaceAllUsesWith(insert.getSource());
-    if (!areDisjoint(extract, insert))
-      break;
-    source = insert.getDest();
-  }
-  extract.getSourceMutable().assign(source);
+/// The slice of a stack that `slice` is of the same stack split into stacks of
+/// `size` matrices: the first matrix and their number; none if it has others in
+/// between.
+static std::optional<std::pair<int64_t, int64_t>>
+getJoined(OffsetSizeAndStrideOpInterface slice, int64_t size) {
+  ArrayRef<int64_t> offsets = slice.getStaticOffsets();
+  ArrayRef<int64_t> sizes = slice.getStaticSizes();
+  if (!isStatic(slice) || (sizes[0] != 1 && sizes[1] != size))
+    return std::nullopt;
+  return std::pair(offsets[0] * size + offsets[1], sizes[0] * sizes[1]);
 }
 
-/// A copy with more dimensions of one entry -> expand_shape
-static void expand(linalg::GenericOp op) {
-  if (op.getNumDpsInputs() != 1 || op->getNumResults() != 1 ||
-      !llvm::hasSingleElement(*op.getBody()) ||
-      op.getBody()->getTerminator()->getOperand(0) !=
-          op.getBody()->getArgument(0))
-    return;
-  auto from = dyn_cast<RankedTensorType>(op.getDpsInputs()[0].getType());
-  auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-  if (!from || !to || !to.hasStaticShape() ||
-      from.getNumElements() != to.getNumElements() ||
-      from.getRank() >= to.getRank() || from.getRank() == 0)
-    return;
-  AffineMap read = op.getIndexingMapsArray()[0];
-  if (!op.getIndexingMapsArray()[1].isIdentity() ||
-      !read.isProjectedPermutation())
-    return;
-  SmallVector<int64_t> dims;
-  for (AffineExpr expr : read.getResults())
-    dims.push_back(cast<AffineDimExpr>(expr).getPosition());
-  if (!llvm::is_sorted(dims))
-    return;
-  // Dimensions of one entry join the dimension behind them, or the last one.
-  SmallVector<ReassociationIndices> groups(from.getRank());
-  for (int64_t dim : llvm::seq(to.getRank())) {
-    auto next = llvm::lower_bound(dims, dim);
-    groups[std::min<int64_t>(next - dims.begin(), from.getRank() - 1)]
-        .push_back(dim);
+/// Whether `groups` join the first two dimensions and keep the others.
+static bool joinFirst(ArrayRef<ReassociationIndices> groups) {
+  return !groups.empty() && groups[0].size() == 2 &&
+         llvm::all_of(
+             groups.drop_front(),
+             [](const ReassociationIndices &dims) { return dims.size() == 1; });
+}
+
+/// `values` of a slice of a stack split once, as those of one that is not.
+static SmallVector<OpFoldResult> joinFirst(ArrayRef<int64_t> values,
+                                           int64_t first, Builder &b) {
+  SmallVector<int64_t> joined(values.drop_front());
+  joined[0] = first;
+  return getAsIndexOpFoldResult(b.getContext(), joined);
+}
+
+namespace {
+/// extract(insert(x, s, at i), at i) -> x, or a slice of x;
+/// extract(insert(x, s, at i), at j) -> extract(s, at j)
+///
+/// What a loop stores for another is a value once both are unrolled.
+struct Forward : OpRewritePattern<tensor::ExtractSliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(tensor::ExtractSliceOp extract,
+                                PatternRewriter &rewriter) const override {
+    if (!isStatic(extract))
+      return failure();
+    Value source = extract.getSource();
+    while (auto insert = source.getDefiningOp<tensor::InsertSliceOp>()) {
+      if (!isStatic(insert))
+        break;
+      if (areEqual(extract, insert) &&
+          insert.getSourceType() == extract.getType()) {
+        rewriter.replaceOp(extract, insert.getSource());
+        return success();
+      }
+      if (isInside(extract, insert) &&
+          insert.getSourceType().getRank() == insert.getType().getRank()) {
+        SmallVector<int64_t> offsets;
+        for (auto [outer, inner] : llvm::zip_equal(extract.getStaticOffsets(),
+                                                   insert.getStaticOffsets()))
+          offsets.push_back(outer - inner);
+        rewriter.replaceOpWithNewOp<tensor::ExtractSliceOp>(
+            extract, extract.getType(), insert.getSource(),
+            getAsIndexOpFoldResult(rewriter.getContext(), offsets),
+            extract.getMixedSizes(), extract.getMixedStrides());
+        return success();
+      }
+      if (!areDisjoint(extract, insert))
+        break;
+      source = insert.getDest();
+    }
+    if (source == extract.getSource())
+      return failure();
+    rewriter.modifyOpInPlace(
+        extract, [&] { extract.getSourceMutable().assign(source); });
+    return success();
   }
-  OpBuilder b(op);
-  op.getResult(0).replaceAllUsesWith(tensor::ExpandShapeOp::create(
-      b, op.getLoc(), to, op.getDpsInputs()[0], groups));
+};
+
+/// A copy with more dimensions of one entry -> expand_shape
+struct Expand : OpRewritePattern<linalg::GenericOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(linalg::GenericOp op,
+                                PatternRewriter &rewriter) const override {
+    if (op.getNumDpsInputs() != 1 || op->getNumResults() != 1 ||
+        !llvm::hasSingleElement(*op.getBody()) ||
+        op.getBody()->getTerminator()->getOperand(0) !=
+            op.getBody()->getArgument(0))
+      return failure();
+    auto from = dyn_cast<RankedTensorType>(op.getDpsInputs()[0].getType());
+    auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+    if (!from || !to || !to.hasStaticShape() ||
+        from.getNumElements() != to.getNumElements() ||
+        from.getRank() >= to.getRank() || from.getRank() == 0)
+      return failure();
+    AffineMap read = op.getIndexingMapsArray()[0];
+    if (!op.getIndexingMapsArray()[1].isIdentity() ||
+        !read.isProjectedPermutation())
+      return failure();
+    SmallVector<int64_t> dims;
+    for (AffineExpr expr : read.getResults())
+      dims.push_back(cast<AffineDimExpr>(expr).getPosition());
+    if (!llvm::is_sorted(dims))
+      return failure();
+    // Dimensions of one entry join the dimension behind them, or the last one.
+    SmallVector<ReassociationIndices> groups(from.getRank());
+    for (int64_t dim : llvm::seq(to.getRank())) {
+      auto next = llvm::lower_bound(dims, dim);
+      groups[std::min<int64_t>(next - dims.begin(), from.getRank() - 1)]
+          .push_back(dim);
+    }
+    rewriter.replaceOpWithNewOp<tensor::ExpandShapeOp>(
+        op, to, op.getDpsInputs()[0], groups);
+    return success();
+  }
+};
+
+/// extract(split(s), at i) -> split(extract(s, at i n)), where split(s) has
+/// stacks of n matrices of s
+///
+/// `lax.scan` takes n steps at a time with `unroll=n`.
+struct ExtractFromSplit : OpRewritePattern<tensor::ExtractSliceOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(tensor::ExtractSliceOp extract,
+                                PatternRewriter &rewriter) const override {
+    auto split = extract.getSource().getDefiningOp<tensor::ExpandShapeOp>();
+    if (!split || !joinFirst(split.getReassociationIndices()))
+      return failure();
+    auto joined = getJoined(extract, split.getResultType().getDimSize(1));
+    if (!joined)
+      return failure();
+    auto offsets =
+        joinFirst(extract.getStaticOffsets(), joined->first, rewriter);
+    auto sizes = joinFirst(extract.getStaticSizes(), joined->second, rewriter);
+    auto strides = joinFirst(extract.getStaticStrides(), 1, rewriter);
+    auto type =
+        tensor::ExtractSliceOp::inferResultType(split.getSrcType(), sizes);
+    if (!canReshape(type, extract.getType()))
+      return failure();
+    Value slice =
+        tensor::ExtractSliceOp::create(rewriter, extract.getLoc(), type,
+                                       split.getSrc(), offsets, sizes, strides);
+    rewriter.replaceOp(extract, createReshape(rewriter, extract.getLoc(), slice,
+                                              extract.getType()));
+    return success();
+  }
+};
+
+/// join(insert(x, s, at i)) -> insert(join(x), join(s), at i n), where join(s)
+/// has the matrices of stacks of n
+struct JoinInserted : OpRewritePattern<tensor::CollapseShapeOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(tensor::CollapseShapeOp join,
+                                PatternRewriter &rewriter) const override {
+    auto insert = join.getSrc().getDefiningOp<tensor::InsertSliceOp>();
+    if (!insert || !insert->hasOneUse() ||
+        !joinFirst(join.getReassociationIndices()))
+      return failure();
+    auto joined = getJoined(insert, join.getSrcType().getDimSize(1));
+    if (!joined)
+      return failure();
+    SmallVector<int64_t> shape(insert.getStaticSizes().drop_front());
+    shape[0] = joined->second;
+    auto type = join.getResultType().clone(shape);
+    if (!canReshape(insert.getSourceType(), type))
+      return failure();
+    Location loc = insert.getLoc();
+    Value source = createReshape(rewriter, loc, insert.getSource(), type);
+    Value dest = tensor::CollapseShapeOp::create(
+        rewriter, loc, join.getResultType(), insert.getDest(),
+        join.getReassociationIndices());
+    rewriter.replaceOpWithNewOp<tensor::InsertSliceOp>(
+        join, source, dest,
+        joinFirst(insert.getStaticOffsets(), joined->first, rewriter),
+        joinFirst(insert.getStaticSizes(), joined->second, rewriter),
+        joinFirst(insert.getStaticStrides(), 1, rewriter));
+    return success();
+  }
+};
+} // namespace
+
+/// Makes values of slices of what was inserted, and slices of stacks of slices
+/// of stacks that loops take apart again.
+static void simplifySlices(func::FuncOp func) {
+  RewritePatternSet patterns(func.getContext());
+  patterns.add<Forward, Expand, ExtractFromSplit, JoinInserted>(
+      func.getContext());
+  tensor::CollapseShapeOp::getCanonicalizationPatterns(patterns,
+                                                       func.getContext());
+  tensor::ExpandShapeOp::getCanonicalizationPatterns(patterns,
+                                                     func.getContext());
+  linalg::FillOp::getCanonicalizationPatterns(patterns, func.getContext());
+  tensor::populateMergeConsecutiveInsertExtractSlicePatterns(patterns);
+  (void)applyPatternsGreedily(func, std::move(patterns));
 }
 
 //===----------------------------------------------------------------------===//
@@ -268,8 +417,7 @@ struct Unstack : bsr::impl::BSRUnstackBase<Unstack> {
     if (failed(requireOwnSignature(func, getOperation())) ||
         failed(verifyNames(func)))
       return failure();
-    func.walk([](linalg::GenericOp op) { expand(op); });
-    func.walk([](tensor::ExtractSliceOp op) { forward(op); });
+    simplifySlices(func);
     // Stacks of stacks are taken apart from the outside in.
     while (hasStacks()) {
       Stacks stacks(func.getBody().front());

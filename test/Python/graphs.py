@@ -2,7 +2,7 @@
 #
 # The table of graphs: rows of JAX; that of PyTorch is beside its other tests.
 
-# RUN: %src_root/scripts/graphs --framework jax --filter 'jax (masked )?MLP AdamW f32|scan over layers|heads AdamW f32' | FileCheck %s
+# RUN: %src_root/scripts/graphs --framework jax --filter 'jax (masked )?MLP AdamW f32|scan over layers|unroll|heads AdamW f32' | FileCheck %s
 
 # CHECK: | framework | model | optimizer | type | weights | sparse products | left dense | loss | parameters |
 # CHECK-NEXT: |---|---|---|---|---:|---:|---:|---:|---:|
@@ -11,4 +11,5 @@
 # CHECK-NEXT: | jax | MLP | AdamW | f32 | 2 | 5 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[5-9]|10}} |
 # CHECK-NEXT: | jax | heads | AdamW | f32 | 12 | 36 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[5-9]|10}} |
 # CHECK-NEXT: | jax | scan over layers | AdamW | f32 | 18 | 54 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[5-9]|10}} |
+# CHECK-NEXT: | jax | scan, unroll=2 | AdamW | f32 | 18 | 54 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[5-9]|10}} |
 # CHECK-NOT: {{.}}

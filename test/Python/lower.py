@@ -136,6 +136,17 @@ def twice(x):
 
 show("checkpointed", descend(lambda s: twice(s).sum()), table)
 
+# A scan that takes all its steps at once leaves none over.
+
+# CHECK-LABEL: unrolled
+# CHECK-NOT: tensor<0x
+# CHECK-COUNT-3: linalg.matmul
+show(
+    "unrolled",
+    descend(lambda w: jax.lax.scan(lambda x, w: (x @ w, None), w[0], w, unroll=3)[0].sum()),
+    np.ones((3, 4, 4), np.float32),
+)
+
 # Unsigned integers have no signedness left, and keep their meaning.
 
 # CHECK-LABEL: unsigned

@@ -20,7 +20,7 @@
 // MORE: error: expected density in (0, 1], but got 1.5
 // NAN: error: expected density in (0, 1], but got nan
 // NAME: error: expected option dims to list stack, row or col for each dimension, but got 'rows,col'
-// ORDER: error: expected dims to be stacks, then at least one row, then at least one col, but got row,stack,col
-// COLS: error: expected dims to be stacks, then at least one row, then at least one col, but got stack,row
+// ORDER: error: expected dims to be stacks, then at least one row, then at least one col, but got row,stack,col: stack weights along their first dimension
+// COLS: error: expected dims to be stacks, then at least one row, then at least one col, but got stack,row{{$}}
 // COUNT: error: argument "w": expected dims for each of the 2 dimensions of 'tensor<16x16xf32>', but got 3
 func.func @step(%w: tensor<16x16xf32> {bsr.name = "w"}) { return }

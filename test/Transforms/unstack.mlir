@@ -272,3 +272,80 @@ func.func @masks(%mask: !b {bsr.name = "mask", bsr.mask = #bsr.mask<weight = "w"
   } -> tensor<8x8xf32>
   return %mask, %w, %y : !b, !s, tensor<8x8xf32>
 }
+
+// -----
+
+// A loop that takes two matrices at a time (`unroll=2`) reads them from a stack of
+// stacks of two, and stores their gradients in one; the last matrix is apart. What
+// it saves for the backward pass, too.
+
+// CHECK-LABEL: func.func @unrolled(
+// CHECK-SAME:    %[[W0:[^:]*]]: tensor<8x8xf32> {{[^%]*}}%[[W1:[^:]*]]: tensor<8x8xf32> {{[^%]*}}%[[W2:[^:]*]]: tensor<8x8xf32> {{[^%]*}}%[[W3:[^:]*]]: tensor<8x8xf32> {{[^%]*}}%[[W4:[^:]*]]: tensor<8x8xf32> {{[^%]*}}%[[X:[^:]*]]: tensor<8x8xf32>
+// CHECK-NOT:     _shape
+// CHECK:         linalg.matmul ins(%[[X]], %[[W2]] :
+// CHECK:         %[[G3:.*]] = linalg.matmul ins(%[[X]], %[[W3]] :
+// CHECK-NOT:     _slice
+// CHECK:         %[[Z:.*]] = linalg.fill {{.*}} -> tensor<8x8xf32>
+// CHECK-NOT:     _slice
+// CHECK:         linalg.generic {{.*}} ins(%[[W0]], %[[Z]] :
+// CHECK:         linalg.generic {{.*}} ins(%[[W1]], %[[Z]] :
+// CHECK:         linalg.generic {{.*}} ins(%[[W2]], %[[X]] :
+// CHECK:         linalg.generic {{.*}} ins(%[[W3]], %[[G3]] :
+// CHECK:         linalg.generic {{.*}} ins(%[[W4]], %[[X]] :
+!s = tensor<5x8x8xf32>
+!four = tensor<4x8x8xf32>
+!two = tensor<2x8x8xf32>
+!split = tensor<2x2x8x8xf32>
+!m = tensor<8x8xf32>
+#mark = #bsr.mark<block = 4x4, density = 0.5, dims = [stack, row, col], weight = "w">
+func.func @unrolled(%w: !s {bsr.name = "w", bsr.mark = #mark, bsr.result = 0 : i64},
+                    %x: !m {bsr.name = "x"}) -> (!s, !m) {
+  %f = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : !m
+  %e = tensor.empty() : !s
+  %e2 = tensor.empty() : !two
+  %es = tensor.empty() : !split
+  %zeros = linalg.fill ins(%f : f32) outs(%es : !split) -> !split
+  %most = tensor.extract_slice %w[0, 0, 0] [4, 8, 8] [1, 1, 1] : !s to !four
+  %pairs = tensor.expand_shape %most [[0, 1], [2], [3]] output_shape [2, 2, 8, 8] : !four into !split
+  %pair = tensor.extract_slice %pairs[1, 0, 0, 0] [1, 2, 8, 8] [1, 1, 1, 1] : !split to tensor<1x2x8x8xf32>
+  %both = tensor.collapse_shape %pair [[0, 1], [2], [3]] : tensor<1x2x8x8xf32> into !two
+  %w2 = tensor.extract_slice %both[0, 0, 0] [1, 8, 8] [1, 1, 1] : !two to !m
+  %w3 = tensor.extract_slice %pairs[1, 1, 0, 0] [1, 1, 8, 8] [1, 1, 1, 1] : !split to !m
+  %y = linalg.matmul ins(%x, %w2 : !m, !m) outs(%zero : !m) -> !m
+  %g3 = linalg.matmul ins(%x, %w3 : !m, !m) outs(%zero : !m) -> !m
+  %s0 = tensor.insert_slice %x into %e2[0, 0, 0] [1, 8, 8] [1, 1, 1] : !m into !two
+  %s1 = tensor.insert_slice %g3 into %s0[1, 0, 0] [1, 8, 8] [1, 1, 1] : !m into !two
+  %gs = tensor.insert_slice %s1 into %zeros[1, 0, 0, 0] [1, 2, 8, 8] [1, 1, 1, 1] : !two into !split
+  %joined = tensor.collapse_shape %gs [[0, 1], [2], [3]] : !split into !four
+  %part = tensor.insert_slice %joined into %e[0, 0, 0] [4, 8, 8] [1, 1, 1] : !four into !s
+  %g = tensor.insert_slice %x into %part[4, 0, 0] [1, 8, 8] [1, 1, 1] : !m into !s
+  %next = linalg.add ins(%w, %g : !s, !s) outs(%e : !s) -> !s
+  return %next, %y : !s, !m
+}
+
+// -----
+
+// Backward, the step that is left over comes first, so that pairs of what was saved
+// lie across: a slice of a slice, and a slice of what was inserted.
+
+// CHECK-LABEL: func.func @remainder(
+// CHECK-SAME:    %[[X:[^:]*]]: tensor<2x4x8xf32> {bsr.name = "x"}, %[[Y:[^:]*]]: tensor<1x4x8xf32> {bsr.name = "y"}
+// CHECK:         %[[X1:.*]] = tensor.extract_slice %[[X]][1, 0, 0] [1, 4, 8] [1, 1, 1] :
+// CHECK-NOT:     _slice
+// CHECK:         return %{{.*}}, %[[X1]], %[[Y]]
+!s = tensor<1x8x8xf32>
+!one = tensor<1x4x8xf32>
+!two = tensor<2x4x8xf32>
+!saved = tensor<3x4x8xf32>
+#mark = #bsr.mark<block = 4x4, density = 0.5, dims = [stack, row, col], weight = "w">
+func.func @remainder(%x: !two {bsr.name = "x"}, %y: !one {bsr.name = "y"},
+                     %w: !s {bsr.name = "w", bsr.mark = #mark, bsr.result = 0 : i64}) -> (!s, !one, !one) {
+  %saved = tensor.empty() : !saved
+  %s0 = tensor.insert_slice %x into %saved[0, 0, 0] [2, 4, 8] [1, 1, 1] : !two into !saved
+  %s1 = tensor.insert_slice %y into %s0[2, 0, 0] [1, 4, 8] [1, 1, 1] : !one into !saved
+  %pair = tensor.extract_slice %s1[1, 0, 0] [2, 4, 8] [1, 1, 1] : !saved to !two
+  %a = tensor.extract_slice %pair[0, 0, 0] [1, 4, 8] [1, 1, 1] : !two to !one
+  %b = tensor.extract_slice %pair[1, 0, 0] [1, 4, 8] [1, 1, 1] : !two to !one
+  return %w, %a, %b : !s, !one, !one
+}

@@ -91,7 +91,9 @@ def BSRUnstack : Pass<"bsr-unstack", "ModuleOp"> {
     Each is an equality, applied to all that stacks are part of, producers and
     users. In front of what is none of these, the matrices are stacked again: right,
     dense, and reported by `bsr-propagate`. Slices of what was inserted before are
-    values, in a step with stacks: what layers save for the backward pass.
+    values, in a step with stacks: what layers save for the backward pass. Where a
+    loop takes `n` layers at a time (`unroll=n`), stacks are split into stacks of `n`
+    and joined again; slices are then those of the stack that was split.
 
     Before:
 

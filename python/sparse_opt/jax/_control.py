@@ -21,6 +21,21 @@ from sparse_opt.jax._build import (
 )
 
 
+def move_empty_slice(operation: ir.Operation) -> None:
+    """Lets a slice without elements begin at 0, where one is allowed.
+
+    `lax.scan` with an unroll of all its steps takes what is left behind the end.
+    """
+    shape = ir.RankedTensorType(operation.result.type).shape
+    if not all(shape):
+        for name, values in (
+            ("start_indices", [0] * len(shape)),
+            ("limit_indices", shape),
+            ("strides", [1] * len(shape)),
+        ):
+            operation.attributes[name] = ir.DenseI64ArrayAttr.get(values)
+
+
 def lower_concatenate(operation: ir.Operation) -> list[Value] | None:
     """Lowers a concatenation to a chain of `tensor.insert_slice`.
 
@@ -36,6 +51,8 @@ def lower_concatenate(operation: ir.Operation) -> list[Value] | None:
     offset = 0
     for operand in operation.operands:
         shape = list(ir.RankedTensorType(operand.type).shape)
+        if not all(shape):
+            continue
         offsets = [offset if d == dim else 0 for d in range(type.rank)]
         result = create(
             "tensor.insert_slice",

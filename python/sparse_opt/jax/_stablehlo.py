@@ -37,7 +37,7 @@ from sparse_opt.jax._build import (
     tensor_type,
     walk,
 )
-from sparse_opt.jax._control import lower_concatenate, lower_while
+from sparse_opt.jax._control import lower_concatenate, lower_while, move_empty_slice
 from sparse_opt.jax._lookups import lower_gather, lower_scatter
 
 _SCOPE = re.compile(r'"([^"]*)"(?!:\d)')
@@ -85,6 +85,7 @@ def lower(
         rewrite_all(module, "stablehlo.while", lower_while)
         rewrite_all(module, "stablehlo.gather", lower_gather)
         rewrite_all(module, "stablehlo.scatter", lower_scatter)
+        rewrite_all(module, "stablehlo.slice", move_empty_slice)
         rewrite_all(module, "stablehlo.concatenate", lower_concatenate)
         _run(module, "func.func(stablehlo-legalize-to-linalg)")
         _make_signless(module)

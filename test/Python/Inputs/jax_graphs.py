@@ -216,7 +216,7 @@ def _mlp() -> Any:
     return make, loss
 
 
-def _scanned(remat: bool) -> Any:
+def _scanned(remat: bool = False, unroll: int = 1) -> Any:
     """Layers under `lax.scan`, their weights stacked, perhaps recomputed."""
 
     def make(rng: np.random.Generator) -> Any:
@@ -229,7 +229,8 @@ def _scanned(remat: bool) -> Any:
             return _block(x, p, True), None
 
         body = jax.checkpoint(layer) if remat else layer
-        x, _ = jax.lax.scan(body, _embedded(params, batch["ids"]), params["blocks"])
+        x = _embedded(params, batch["ids"])
+        x, _ = jax.lax.scan(body, x, params["blocks"], unroll=unroll)
         return _cross_entropy(x @ params["tokens"].T, batch["labels"])
 
     return make, loss
@@ -273,8 +274,9 @@ MODELS: dict[str, Any] = {
     "MLP": _mlp,
     "heads": _heads,
     "checkpoint": _remat,
-    "scan over layers": lambda: _scanned(False),
-    "scan, checkpoint": lambda: _scanned(True),
+    "scan over layers": _scanned,
+    "scan, checkpoint": lambda: _scanned(remat=True),
+    "scan, unroll=2": lambda: _scanned(unroll=2),
     "accumulation": _mlp,
     "dropout": _dropout,
 }
