@@ -3,7 +3,7 @@
 // Loop nests for chains of element-wise operations and reductions.
 
 #include "Chains.h"
-#include "Kernels.h"
+#include "SparseKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
@@ -206,8 +206,57 @@ bool Chain::add(linalg::GenericOp op, IsLeaf isLeaf) {
   return false;
 }
 
+bool Chain::setProduct(SpMMOp op) {
+  RankedTensorType type = op.getY().getType();
+  Activations activations(type.getShape(), op.getFeatureDim());
+  if (!activations.hasLanes)
+    return false;
+  product = op;
+  SmallVector<int64_t> at;
+  for (auto [dim, extent] : llvm::enumerate(type.getShape())) {
+    bool isFeature = static_cast<int64_t>(dim) == activations.featureDim;
+    at.push_back(isFeature ? -1 : extents.size());
+    if (!isFeature)
+      extents.push_back(extent);
+  }
+  tensors.try_emplace(op.getY(), std::move(at));
+  return true;
+}
+
+bool Chain::followsProduct() const {
+  RankedTensorType type = product.getY().getType();
+  Activations activations(type.getShape(), product.getFeatureDim());
+  SmallVector<int64_t> tokens(activations.leading);
+  tokens.push_back(activations.tokens);
+  if (extents != tokens || lanes + 1 != static_cast<int64_t>(tokens.size()))
+    return false;
+  for (const Root &root : roots) {
+    SmallVector<int64_t> rows = getRows(root);
+    if (root.isSum() || rows.size() != 1 ||
+        root.op.getStaticLoopRanges()[rows.front()] !=
+            type.getDimSize(activations.featureDim))
+      return false;
+    for (const Access &access : root.reads)
+      if (access.tensor == product.getY() &&
+          access.at[activations.featureDim] != rows.front())
+        return false;
+  }
+  return getNests().size() == 1;
+}
+
+Value Chain::getProductPlace(llvm::function_ref<bool(Value)> hasBuffer) const {
+  Value y = product.getY();
+  if (hasBuffer(y))
+    return y;
+  for (const Root &root : roots)
+    for (OpResult result : root.op->getResults())
+      if (!root.isTotal && hasBuffer(result) && result.getType() == y.getType())
+        return result;
+  return {};
+}
+
 bool Chain::add(Root next) {
-  bool isFirst = roots.empty();
+  bool isFirst = roots.empty() && !product;
   roots.push_back(std::move(next));
   Root &root = roots.back();
   linalg::GenericOp op = root.op;
@@ -227,11 +276,24 @@ bool Chain::add(Root next) {
       extents.push_back(ranges[loop]);
     }
   }
+  // What follows a product element by element goes over its tokens, whatever it
+  // reads.
+  if (product && !root.isReduction()) {
+    Value y = product.getY();
+    ArrayRef<int64_t> at = tensors.find(y)->second;
+    AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs()];
+    if (cast<ShapedType>(op->getResult(0).getType()).getShape() ==
+        cast<ShapedType>(y.getType()).getShape())
+      for (auto [expr, number] : llvm::zip_equal(map.getResults(), at))
+        if (auto loop = dyn_cast<AffineDimExpr>(expr); loop && number >= 0)
+          root.shared[loop.getPosition()] = number;
+  }
   for (bool isMade : {true, false}) {
     for (const Access &access : root.reads) {
       auto known = tensors.find(access.tensor);
       const Root *producer = getProducer(access.tensor);
-      if (known == tensors.end() || isMade != (producer != nullptr))
+      bool isProduct = product && access.tensor == product.getY();
+      if (known == tensors.end() || isMade != (producer || isProduct))
         continue;
       if (producer && producer->isTotal)
         return false;
@@ -270,7 +332,7 @@ bool Chain::add(Root next) {
     }
     remember(result, at);
   }
-  return setLanes();
+  return setLanes() && (!product || followsProduct());
 }
 
 bool Chain::setLanes() {
@@ -282,11 +344,12 @@ bool Chain::setLanes() {
     if (getLast(root) != lanes)
       lanes = -1;
   for (const Root &root : roots) {
-    // The rest of the shared loops is outside of the rows.
+    // The rest of the shared loops is outside of the rows, unless a product
+    // goes through them.
     bool inRows = false;
     for (int64_t loop : root.order) {
       int64_t shared = root.shared[loop];
-      if (shared >= 0 && shared != lanes && inRows)
+      if (shared >= 0 && shared != lanes && inRows && !product)
         return false;
       inRows |= shared < 0;
     }
@@ -311,6 +374,11 @@ bool Chain::setLanes() {
 
 std::optional<Chain> Chain::match(ArrayRef<Operation *> roots, IsLeaf isLeaf) {
   Chain chain;
+  if (auto product = dyn_cast<SpMMOp>(roots.front())) {
+    if (!chain.setProduct(product))
+      return std::nullopt;
+    roots = roots.drop_front();
+  }
   for (Operation *root : roots)
     if (!isChainable(root) || !chain.add(cast<linalg::GenericOp>(root), isLeaf))
       return std::nullopt;
@@ -376,6 +444,56 @@ DenseSet<Value> Chain::getStored() const {
     done.insert(nest.roots.begin(), nest.roots.end());
   }
   return stored;
+}
+
+bool Chain::isReadFirst(Value tensor,
+                        llvm::function_ref<bool(Value)> isKept) const {
+  ShapedType type = cast<ShapedType>(tensor.getType());
+  // The sums of a product lie where its followers write.
+  if (product)
+    return false;
+  SmallVector<Nest> nests = getNests();
+  auto getDims = [](OpResult result) {
+    return cast<linalg::GenericOp>(result.getOwner())
+        .getIndexingMapMatchingResult(result)
+        .getResults();
+  };
+  for (auto [place, nest] : llvm::enumerate(nests))
+    for (const Root *writer : nest.roots)
+      for (OpResult result : writer->op->getResults()) {
+        auto made = cast<ShapedType>(result.getType());
+        if (!isKept(result) || made.getNumElements() != type.getNumElements())
+          continue;
+        if (writer->isReduction() || made.getShape() != type.getShape())
+          return false;
+        SmallVector<int64_t> rows = getRows(*writer);
+        // Reads of the same work item: of any row in an earlier nest, of the
+        // row that is written in the same one.
+        for (auto [number, other] : llvm::enumerate(nests))
+          for (const Root *reader : other.roots)
+            for (const Access &access : reader->reads) {
+              if (access.tensor != tensor)
+                continue;
+              if (number > place)
+                return false;
+              SmallVector<int64_t> read = getRows(*reader);
+              for (auto [loop, expr, extent] : llvm::zip_equal(
+                       access.at, getDims(result), type.getShape())) {
+                auto dim = dyn_cast<AffineDimExpr>(expr);
+                if (extent == 1)
+                  continue;
+                if (loop < 0 || !dim)
+                  return false;
+                int64_t at = dim.getPosition();
+                if (reader->shared[loop] != writer->shared[at] ||
+                    (number == place && reader->shared[loop] < 0 &&
+                     llvm::find(read, loop) - read.begin() !=
+                         llvm::find(rows, at) - rows.begin()))
+                  return false;
+              }
+            }
+      }
+  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -515,18 +633,67 @@ SmallVector<MemRefType> Chain::getScratch(Registers registers) const {
   return types;
 }
 
+/// The loops of `root` where a work item is at `rows`; without rows, at the
+/// first of each.
+SmallVector<Index> Chain::getPoint(const Root &root, const Item &item,
+                                   ArrayRef<Index> rows) const {
+  SmallVector<Index> point(root.op.getNumLoops(), Index::constant(0));
+  for (int64_t loop : root.order)
+    if (root.shared[loop] >= 0)
+      point[loop] = item.at[root.shared[loop]];
+  for (auto [loop, row] : llvm::zip(getRows(root), rows))
+    point[loop] = row;
+  return point;
+}
+
+/// One step of all sums, and the elements and parts of totals of the same row.
+SmallVector<Value> Chain::emitRow(Emitter &e, const Nest &nest,
+                                  const Item &item, ArrayRef<Index> rows,
+                                  ValueRange accumulators,
+                                  const DenseMap<Value, Value> &outputs,
+                                  const DenseMap<Value, Value> &parts) const {
+  SmallVector<Value> next;
+  SmallVector<std::tuple<Value, Value, SmallVector<Index>>> stores;
+  for (const Root *root : nest.roots) {
+    SmallVector<Index> point = getPoint(*root, item, rows);
+    if (root->isSum()) {
+      unsigned count = root->op->getNumResults();
+      for (Value value :
+           e.evaluate(root->op, point, accumulators.take_front(count)))
+        next.push_back(e.broadcast(value));
+      accumulators = accumulators.drop_front(count);
+      continue;
+    }
+    if (root->isTotal) {
+      SmallVector<Value> neutral =
+          llvm::map_to_vector(root->op->getResults(), [&](OpResult total) {
+            return createNeutral(e, total);
+          });
+      SmallVector<Value> elements = e.evaluate(root->op, point, neutral);
+      SmallVector<Index> place{item.number};
+      llvm::append_range(place, rows);
+      for (auto [total, part] :
+           llvm::zip_equal(root->op->getResults(), elements))
+        stores.push_back({combineLanes(e, total, e.broadcast(part)),
+                          parts.lookup(total), place});
+      continue;
+    }
+    for (OpResult result : root->op->getResults()) {
+      Value output = outputs.lookup(result);
+      if (!output)
+        continue;
+      SmallVector<Index> place = getPlace(result, point);
+      stores.push_back({e.read(result, place), output, place});
+    }
+  }
+  for (const auto &[value, memref, place] : stores)
+    e.store(value, memref, place);
+  return next;
+}
+
 void Chain::emitNest(Emitter &e, const Nest &nest, const Item &item,
                      const DenseMap<Value, Value> &outputs,
                      const DenseMap<Value, Value> &parts) const {
-  auto getPoint = [&](const Root &root, ArrayRef<Index> rows) {
-    SmallVector<Index> point(root.op.getNumLoops(), Index::constant(0));
-    for (int64_t loop : root.order)
-      if (root.shared[loop] >= 0)
-        point[loop] = item.at[root.shared[loop]];
-    for (auto [loop, row] : llvm::zip(getRows(root), rows))
-      point[loop] = row;
-    return point;
-  };
   SmallVector<OpResult> sums;
   SmallVector<SmallVector<Index>> places;
   SmallVector<Value> totals;
@@ -535,52 +702,14 @@ void Chain::emitNest(Emitter &e, const Nest &nest, const Item &item,
       continue;
     for (OpResult sum : root->op->getResults()) {
       sums.push_back(sum);
-      places.push_back(getPlace(sum, getPoint(*root, {})));
+      places.push_back(getPlace(sum, getPoint(*root, item, {})));
       totals.push_back(readInit(e, sum, places.back()));
     }
   }
 
-  // One step of all sums, and the elements and parts of totals of the same row.
   auto step = [&](ArrayRef<Index> rows, ValueRange accumulators) {
-    SmallVector<Value> next;
-    SmallVector<std::tuple<Value, Value, SmallVector<Index>>> stores;
-    for (const Root *root : nest.roots) {
-      SmallVector<Index> point = getPoint(*root, rows);
-      if (root->isSum()) {
-        unsigned count = root->op->getNumResults();
-        for (Value value :
-             e.evaluate(root->op, point, accumulators.take_front(count)))
-          next.push_back(e.broadcast(value));
-        accumulators = accumulators.drop_front(count);
-        continue;
-      }
-      if (root->isTotal) {
-        SmallVector<Value> neutral =
-            llvm::map_to_vector(root->op->getResults(), [&](OpResult total) {
-              return createNeutral(e, total);
-            });
-        SmallVector<Value> elements = e.evaluate(root->op, point, neutral);
-        SmallVector<Index> place{item.number};
-        llvm::append_range(place, rows);
-        for (auto [total, part] :
-             llvm::zip_equal(root->op->getResults(), elements))
-          stores.push_back({combineLanes(e, total, e.broadcast(part)),
-                            parts.lookup(total), place});
-        continue;
-      }
-      for (OpResult result : root->op->getResults()) {
-        Value output = outputs.lookup(result);
-        if (!output)
-          continue;
-        SmallVector<Index> place = getPlace(result, point);
-        stores.push_back({e.read(result, place), output, place});
-      }
-    }
-    for (const auto &[value, memref, place] : stores)
-      e.store(value, memref, place);
-    return next;
+    return emitRow(e, nest, item, rows, accumulators, outputs, parts);
   };
-
   if (lanes >= 0 || nest.extents.empty())
     totals = e.nest(nest.extents, totals, step);
   else
@@ -644,7 +773,7 @@ void Chain::emitTotals(Emitter &e, const Nest &nest,
 }
 
 void Chain::emit(Emitter &e, const DenseMap<Value, Value> &outputs,
-                 ValueRange scratch) const {
+                 const PatternViews &patterns, ValueRange scratch) const {
   SmallVector<Nest> nests = getNests();
   DenseMap<Value, Value> parts;
   for (const Nest &nest : nests) {
@@ -652,6 +781,32 @@ void Chain::emit(Emitter &e, const DenseMap<Value, Value> &outputs,
       parts[total] = scratch.front();
       scratch = scratch.drop_front();
     }
+  }
+  SmallVector<int64_t> others(extents);
+  int64_t pieces = 0;
+  if (lanes >= 0) {
+    others.erase(others.begin() + lanes);
+    pieces = getNumPieces(e.registers);
+  }
+  auto getItem = [&](SmallVector<Index> at, Index lane, Index piece) {
+    Index number = Index::constant(0);
+    for (auto [index, extent] : llvm::zip_equal(at, others))
+      number = e.multiplyAdd(number, extent, index);
+    number = e.multiplyAdd(number, pieces, piece);
+    at.insert(at.begin() + lanes, lane);
+    return Item{std::move(at), number};
+  };
+  if (product) {
+    Value buffer = outputs.lookup(getProductPlace(
+        [&](Value value) { return outputs.lookup(value) != nullptr; }));
+    e.setBuffer(product.getY(), buffer);
+    emitSpMM(
+        e, product, buffer, patterns,
+        [&](ArrayRef<Index> leading, Index feature, Index lane, Index piece) {
+          Item item = getItem(SmallVector<Index>(leading), lane, piece);
+          emitRow(e, nests.front(), item, feature, {}, outputs, parts);
+        });
+    return emitTotals(e, nests.front(), outputs, parts);
   }
   // Every piece of the work starts without buffers of what it makes.
   auto emitItem = [&](const Item &item) {
@@ -666,18 +821,10 @@ void Chain::emit(Emitter &e, const DenseMap<Value, Value> &outputs,
       emitItem({SmallVector<Index>(at), Index::constant(0)});
     });
 
-  SmallVector<int64_t> others(extents);
-  others.erase(others.begin() + lanes);
-  int64_t pieces = getNumPieces(e.registers);
   emitPieces(e, others, extents[lanes], getPieceSize(e.registers),
              [&](SmallVector<Index> at, Index lane) {
-               Index number = Index::constant(0);
-               for (auto [index, extent] : llvm::zip(at, others))
-                 number = e.multiplyAdd(number, extent, index);
-               number = e.multiplyAdd(number, pieces, at.back());
-               at.pop_back();
-               at.insert(at.begin() + lanes, lane);
-               emitItem({std::move(at), number});
+               Index piece = at.pop_back_val();
+               emitItem(getItem(std::move(at), lane, piece));
              });
   for (const Nest &nest : nests)
     emitTotals(e, nest, outputs, parts);

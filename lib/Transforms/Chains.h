@@ -6,7 +6,8 @@
 #ifndef BSR_LIB_TRANSFORMS_CHAINS_H
 #define BSR_LIB_TRANSFORMS_CHAINS_H
 
-#include "Emitter.h"
+#include "Kernels.h"
+#include "bsr/Dialect/BSR.h"
 
 namespace mlir::bsr {
 
@@ -26,6 +27,10 @@ bool isChainable(Operation *op);
 ///
 /// Vectors run along the last shared loop, if it is the last one of every
 /// tensor, or else along the last row.
+///
+/// A sparse product may come first. The chain is what its work items do with
+/// the sums that they have, element by element: the shared loops are its
+/// tokens, the only rows its features, and there are no sums over rows.
 class Chain {
 public:
   /// Values that roots read from somewhere else; everything up to them is
@@ -35,19 +40,28 @@ public:
   /// Makes `op` the last root, if it fits.
   bool add(linalg::GenericOp op, IsLeaf isLeaf);
 
-  /// The chain of `roots`, if they are one.
+  /// The chain of `roots`, if they are one. The first may be a product.
   static std::optional<Chain> match(ArrayRef<Operation *> roots, IsLeaf isLeaf);
+
+  /// The value in whose buffer the product lies until what follows has read it,
+  /// one of those that `hasBuffer`: itself, or what has its type, and is
+  /// therefore written at the same elements. Null if there is none.
+  Value getProductPlace(llvm::function_ref<bool(Value)> hasBuffer) const;
 
   /// The results that a nest reads after the one that makes them: they need
   /// buffers.
   DenseSet<Value> getStored() const;
+
+  /// True if all that is read of `tensor` is read before something is written
+  /// there, should a result that `isKept` lie in its buffer.
+  bool isReadFirst(Value tensor, llvm::function_ref<bool(Value)> isKept) const;
 
   /// The types of the buffers that the totals need.
   SmallVector<MemRefType> getScratch(Registers registers) const;
 
   /// Emits the work items, and the totals after them.
   void emit(Emitter &e, const DenseMap<Value, Value> &outputs,
-            ValueRange scratch) const;
+            const PatternViews &patterns, ValueRange scratch) const;
 
 private:
   /// What a root reads: `tensor` at its loops `at`, one for each dimension, or
@@ -78,6 +92,9 @@ private:
 
   static std::optional<Root> getRoot(linalg::GenericOp op, IsLeaf isLeaf);
   bool add(Root root);
+  bool setProduct(SpMMOp op);
+  /// True if the roots need no more of the product than its work items have.
+  bool followsProduct() const;
   /// The root that makes `tensor`, or null.
   const Root *getProducer(Value tensor) const;
   /// The loops of `root` that are rows, outermost first.
@@ -100,6 +117,12 @@ private:
     SmallVector<Index> at;
     Index number;
   };
+  SmallVector<Index> getPoint(const Root &root, const Item &item,
+                              ArrayRef<Index> rows) const;
+  SmallVector<Value> emitRow(Emitter &e, const Nest &nest, const Item &item,
+                             ArrayRef<Index> rows, ValueRange accumulators,
+                             const DenseMap<Value, Value> &outputs,
+                             const DenseMap<Value, Value> &parts) const;
   void emitNest(Emitter &e, const Nest &nest, const Item &item,
                 const DenseMap<Value, Value> &outputs,
                 const DenseMap<Value, Value> &parts) const;
@@ -107,6 +130,8 @@ private:
                   const DenseMap<Value, Value> &outputs,
                   const DenseMap<Value, Value> &parts) const;
 
+  /// The product that the roots follow, if there is one.
+  mutable SpMMOp product;
   std::vector<Root> roots;
   /// The extents of the shared loops; 1 for one that is a row now.
   SmallVector<int64_t> extents;

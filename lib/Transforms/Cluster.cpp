@@ -41,7 +41,7 @@ public:
   explicit Clusters(Block &block);
 
   /// A group of roots that one function computes; the first root's place is
-  /// where the launch goes.
+  /// where the launch goes. Empty where all of them went to another one.
   using Group = SmallVector<Operation *>;
   SmallVector<Group> groups;
 
@@ -56,7 +56,13 @@ public:
 private:
   bool isUsedOutside(Value value, const Group &group) const;
   bool isCheaperThanMemory(Operation *root, const Group &group) const;
+  bool isProduct(size_t number) const {
+    return !groups[number].empty() && isa<SpMMOp>(groups[number].front());
+  }
   bool join(size_t number, Operation *root, const SetVector<Value> &inputs);
+  bool follow(size_t number, Operation *root, const SetVector<Value> &inputs);
+  std::optional<size_t> findGroup(Operation *root,
+                                  const SetVector<Value> &inputs);
   void group(Operation *root);
   int64_t getTime(Value value) const;
 
@@ -168,38 +174,94 @@ bool Clusters::join(size_t number, Operation *root,
   return true;
 }
 
-void Clusters::group(Operation *root) {
-  SetVector<Value> inputs;
-  SetVector<Operation *> members;
-  collect({root}, inputs, members);
-  int64_t ready = -1;
-  for (Value input : inputs)
-    ready = std::max(ready, getTime(input));
-  // Joins the last group that reads or makes one of its inputs and runs when
-  // all of them are there.
-  SmallVector<size_t> candidates;
-  if (isChainable(root)) {
-    for (Value input : inputs) {
-      auto made = groupOf.find(input.getDefiningOp());
-      if (made != groupOf.end())
-        candidates.push_back(made->second);
-      if (isLarge(input, root))
-        llvm::append_range(candidates, readers.lookup(input));
-    }
+/// Lets `root` follow the product that group `number` is, together with the
+/// groups that make what is not there yet when the product runs.
+bool Clusters::follow(size_t number, Operation *root,
+                      const SetVector<Value> &inputs) {
+  State &state = states[number];
+  SetVector<size_t> late;
+  for (Value input : inputs) {
+    if (getTime(input) <= state.time)
+      continue;
+    auto made = groupOf.find(input.getDefiningOp());
+    if (made == groupOf.end() || !states[made->second].chain ||
+        isProduct(made->second))
+      return false;
+    late.insert(made->second);
   }
+  Group followers;
+  for (size_t other : late) {
+    SetVector<Value> needed;
+    SetVector<Operation *> members;
+    collect(groups[other], needed, members);
+    if (llvm::any_of(needed,
+                     [&](Value value) { return getTime(value) > state.time; }))
+      return false;
+    llvm::append_range(followers, groups[other]);
+  }
+  followers.push_back(root);
+  if (groups[number].size() + followers.size() > maxRoots ||
+      isUpdate(root, inputs))
+    return false;
+  Chain chain = *state.chain;
+  for (Operation *follower : followers)
+    if (!chain.add(cast<linalg::GenericOp>(follower),
+                   [&](Value value) { return roots.isLeaf(value); }))
+      return false;
+  state.chain = std::move(chain);
+  llvm::append_range(groups[number], followers);
+  for (size_t other : late)
+    groups[other].clear();
+  for (Operation *follower : followers) {
+    times[follower] = state.time;
+    groupOf[follower] = number;
+  }
+  return true;
+}
+
+/// Lets `root` join a group that makes or reads one of its inputs: a product
+/// that it can follow, or else the last one that runs when all of the inputs
+/// are there.
+std::optional<size_t> Clusters::findGroup(Operation *root,
+                                          const SetVector<Value> &inputs) {
+  if (!isChainable(root))
+    return std::nullopt;
+  int64_t ready = -1;
+  SmallVector<size_t> candidates;
+  for (Value input : inputs) {
+    ready = std::max(ready, getTime(input));
+    auto made = groupOf.find(input.getDefiningOp());
+    if (made != groupOf.end())
+      candidates.push_back(made->second);
+  }
+  llvm::sort(candidates, std::greater<>());
+  for (size_t number : candidates)
+    if (number >= firstOpen && isProduct(number) && states[number].chain &&
+        follow(number, root, inputs))
+      return number;
+  for (Value input : inputs)
+    if (isLarge(input, root))
+      llvm::append_range(candidates, readers.lookup(input));
   llvm::sort(candidates, std::greater<>());
   candidates.erase(llvm::unique(candidates), candidates.end());
   auto joined = llvm::find_if(candidates, [&](size_t number) {
     return number >= firstOpen && states[number].time >= ready &&
+           !groups[number].empty() && !isProduct(number) &&
            join(number, root, inputs);
   });
-  size_t number = groups.size();
-  if (joined != candidates.end()) {
-    number = *joined;
-  } else {
+  return joined == candidates.end() ? std::nullopt : std::optional(*joined);
+}
+
+void Clusters::group(Operation *root) {
+  SetVector<Value> inputs;
+  SetVector<Operation *> members;
+  collect({root}, inputs, members);
+  std::optional<size_t> joined = findGroup(root, inputs);
+  size_t number = joined.value_or(groups.size());
+  if (!joined) {
     groups.push_back({root});
     states.push_back({++now, isOnePointwiseNest(root, root), std::nullopt});
-    if (isChainable(root) && !isUpdate(root, inputs))
+    if (isa<SpMMOp>(root) || (isChainable(root) && !isUpdate(root, inputs)))
       states.back().chain = Chain::match(
           {root}, [&](Value value) { return roots.isLeaf(value); });
   }
@@ -260,6 +322,11 @@ SmallVector<Value> Clusters::getResults(size_t number) const {
     if (!isPointwise(root) || kept.size() != before)
       seen.push_back(root);
   }
+  // A product lies somewhere until what follows has read it.
+  if (isChain && isa<SpMMOp>(group.front()) &&
+      !state.chain->getProductPlace(
+          [&](Value value) { return llvm::is_contained(kept, value); }))
+    kept.insert(kept.begin(), group.front()->getResult(0));
   // bsr-emit sees no more than the results and the reductions: what is only
   // computed on the way must not be what makes them a chain.
   auto isLeafThere = [&](Value value) {

@@ -42,7 +42,7 @@ static DenseSet<Operation *> getProducers(Block &body) {
 }
 
 /// What is computed before what reads it: results, what computes pieces of
-/// them, and all reductions.
+/// them, sparse products and all reductions.
 static SmallVector<Operation *> getRoots(Block &body) {
   DenseSet<Operation *> producers = getProducers(body);
   return llvm::map_to_vector(
@@ -51,7 +51,7 @@ static SmallVector<Operation *> getRoots(Block &body) {
           [&](Operation &op) {
             auto generic = dyn_cast<linalg::GenericOp>(op);
             return llvm::is_contained(op.getUsers(), body.getTerminator()) ||
-                   producers.contains(&op) ||
+                   producers.contains(&op) || isa<SpMMOp>(op) ||
                    (generic && !isPointwise(generic));
           }),
       [](Operation &op) { return &op; });
@@ -79,23 +79,35 @@ static LogicalResult verifyCluster(func::FuncOp cluster) {
                                "got argument #")
              << argument.getArgNumber();
   for (Operation &op : body.without_terminator()) {
-    bool isRoot = llvm::is_contained(op.getUsers(), terminator);
+    bool isRoot =
+        llvm::is_contained(op.getUsers(), terminator) || isa<SpMMOp>(op);
     if (isRoot ? isKernel(&op) : Emitter::isInlinable(&op))
       continue;
     return op.emitError("expected an operation that a cluster can compute, "
                         "but got '")
            << op.getName() << "'";
   }
-  // Sums that are no results stay in the registers of a work item.
+  // Sums that are no results stay in the registers of a work item, and products
+  // where the results are that follow.
   SmallVector<Operation *> roots = getRoots(body);
   DenseSet<Operation *> producers = getProducers(body);
-  for (Operation *root : roots)
-    if (!llvm::is_contained(root->getUsers(), terminator) &&
-        !producers.contains(root) && !matchChain(roots))
+  for (Operation *root : roots) {
+    if (llvm::is_contained(root->getUsers(), terminator) ||
+        producers.contains(root))
+      continue;
+    std::optional<Chain> chain = matchChain(roots);
+    if (!chain)
       return root->emitError(
           "expected a sum that is a result or is read by the "
           "work item that computes it, but got one that is "
           "neither");
+    if (isa<SpMMOp>(root) && !chain->getProductPlace([&](Value value) {
+          return llvm::is_contained(terminator->getOperands(), value);
+        }))
+      return root->emitError("expected a product that is a result or has the "
+                             "type of one that follows it, but got one that "
+                             "has neither");
+  }
   return success();
 }
 
@@ -278,7 +290,8 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
     }
   }
   if (chain)
-    chain->emit(emitter, outputs, entry->getArguments().drop_front(next));
+    chain->emit(emitter, outputs, patterns,
+                entry->getArguments().drop_front(next));
   for (ArrayRef<Operation *> nest : nests) {
     emitNest(emitter, nest, outputs, patterns);
     for (Operation *root : nest)
@@ -289,15 +302,18 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   builder.setInsertionPointToEnd(entry);
   func::ReturnOp::create(builder, loc);
 
-  if (nests.size() == 1 && producers.empty() &&
-      isOnePointwiseNest(nests[0][0], nests[0][0]))
-    for (BlockArgument argument : body.getArguments())
-      if (Value buffer = emitter.getBuffer(argument))
-        if (isa<MemRefType>(buffer.getType()) &&
-            getStoredType(argument.getType(), false, 0).getShape() ==
-                cast<MemRefType>(buffer.getType()).getShape() &&
-            !emitter.readElsewhere.contains(buffer))
-          inPlace.push_back(argument.getArgNumber());
+  bool isOneNest = nests.size() == 1 && producers.empty() &&
+                   isOnePointwiseNest(nests[0][0], nests[0][0]);
+  for (BlockArgument argument : body.getArguments()) {
+    Value buffer = emitter.getBuffer(argument);
+    if (!buffer || !isa<MemRefType>(buffer.getType()))
+      continue;
+    if (chain ? chain->isReadFirst(
+                    argument,
+                    [&](Value value) { return outputs.contains(value); })
+              : isOneNest && !emitter.readElsewhere.contains(buffer))
+      inPlace.push_back(argument.getArgNumber());
+  }
   return kernel;
 }
 

@@ -23,6 +23,7 @@ using namespace mlir;
 static void addBufferization(OpPassManager &pm) {
   pm.addPass(bsr::createBSRLowerPatterns());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseState());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseOperands());
   bufferization::OneShotBufferizePassOptions options;
   options.bufferizeFunctionBoundaries = true;
   options.functionBoundaryTypeConversion =

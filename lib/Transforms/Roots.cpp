@@ -62,7 +62,8 @@ bool Roots::isLeaf(Value value) const {
   return !op || roots.contains(op) || !Emitter::isInlinable(op);
 }
 
-/// The costs of what is inlined into `op`, each once.
+/// The costs of what is inlined into `op`, each once; what has fewer elements
+/// is computed outside of the innermost loops.
 int64_t Roots::addInlinedCosts(linalg::GenericOp op) const {
   int64_t cost = 0;
   SetVector<Operation *> visited;
@@ -71,11 +72,14 @@ int64_t Roots::addInlinedCosts(linalg::GenericOp op) const {
     if (!producer || roots.contains(producer) || !visited.insert(producer))
       return;
     auto known = costs.find(producer);
-    if (known != costs.end())
-      cost += known->second;
-    else if (isView(producer))
+    if (known != costs.end()) {
+      auto generic = cast<linalg::GenericOp>(producer);
+      if (getNumPoints(generic) >= getNumPoints(op))
+        cost += known->second;
+    } else if (isView(producer)) {
       for (Value operand : producer->getOperands())
         self(self, operand);
+    }
   };
   for (Value operand : op->getOperands())
     add(add, operand);
@@ -97,7 +101,8 @@ bool Roots::getConsumers(Value value, SetVector<Operation *> &consumers) const {
     consumers.insert(parent);
     auto generic = dyn_cast<linalg::GenericOp>(parent);
     bool isElements = generic || isa<tensor::ConcatOp, ReduceVecOp>(parent);
-    inMemory |= parent != user || !isElements || !isKernel(parent);
+    bool isInside = parent == user || isa<tensor::ExtractOp>(user);
+    inMemory |= !isInside || !isElements || !isKernel(parent);
   }
   return inMemory;
 }

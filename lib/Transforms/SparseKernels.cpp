@@ -111,8 +111,8 @@ int64_t bsr::getParts(int64_t lines, int64_t others) {
 /// with a register tile of `rows` features x `panels` panels of sums. So many
 /// blocks at a time as the cache holds, for all tiles of the line; in between
 /// the sums are where they end up.
-static void emitSpMM(Emitter &e, SpMMOp op, Value output,
-                     const PatternViews &patterns) {
+void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
+                   const PatternViews &patterns, Finish finish) {
   PatternType pattern = op.getPattern().getType();
   bool transpose = op.getTranspose();
   const PatternView &view = patterns.at({op.getPattern(), !transpose});
@@ -145,7 +145,7 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
     blocks = 0;
 
   // One line, for `lanes.size()` vectors of `e.width` lanes.
-  auto emitLine = [&](ArrayRef<Index> leading, Index line,
+  auto emitSums = [&](ArrayRef<Index> leading, Index line,
                       ArrayRef<Index> lanes) {
     auto place = [&](Index feature, Index lane) {
       return activations.at(leading, feature, lane);
@@ -255,12 +255,25 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
     });
   };
 
+  // `number` is that of the first vector.
+  auto emitLine = [&](ArrayRef<Index> leading, Index line,
+                      ArrayRef<Index> lanes, Index number) {
+    emitSums(leading, line, lanes);
+    if (!finish)
+      return;
+    e.loop(outBlock, {}, [&](Index row, ValueRange) {
+      Index feature = e.multiplyAdd(line, outBlock, row);
+      for (auto [vector, lane] : llvm::enumerate(lanes))
+        finish(leading, feature, lane, number.plus(vector));
+      return SmallVector<Value>();
+    });
+  };
+
   // Full register tiles of lanes, then what is left, in powers of two.
   int64_t tokens = activations.tokens, tile = panels * panel;
+  using ForLanes = llvm::function_ref<void(ArrayRef<Index>, Index)>;
   auto emitItems = [&](int64_t tiles,
-                       llvm::function_ref<void(
-                           Index, llvm::function_ref<void(ArrayRef<Index>)>)>
-                           forLanes) {
+                       llvm::function_ref<void(Index, ForLanes)> forLanes) {
     SmallVector<int64_t> extents(activations.leading);
     int64_t others = tiles;
     for (int64_t extent : extents)
@@ -269,8 +282,8 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
     extents.append({tiles, parts});
     emitParallel(e, extents, [&](ArrayRef<Index> at) {
       forLines(e, view, lines, parts, at.back(), [&](Index line) {
-        forLanes(at[at.size() - 2], [&](ArrayRef<Index> lanes) {
-          emitLine(at.drop_back(2), line, lanes);
+        forLanes(at[at.size() - 2], [&](ArrayRef<Index> lanes, Index number) {
+          emitLine(at.drop_back(2), line, lanes, number);
         });
       });
     });
@@ -285,13 +298,20 @@ static void emitSpMM(Emitter &e, SpMMOp op, Value output,
         lane.align = panel;
         lanes.push_back(lane);
       }
-      body(lanes);
+      body(lanes, e.multiplyAdd(item, panels, Index::constant(0)));
       e.width = 1;
     });
-  if (int64_t rest = tokens % tile)
+  if (tokens % tile)
     emitItems(1, [&](Index, auto body) {
-      e.forLanes(e.constant(tokens - rest), rest, panel,
-                 [&](Index lane) { body(lane); });
+      int64_t first = tokens - tokens % tile, number = first / panel;
+      for (int64_t size = panel; size; size /= 2) {
+        for (; tokens - first >= size; first += size) {
+          Index lane = Index::of(e.constant(first), size > 1, size);
+          e.width = size;
+          e.scope([&] { body(lane, Index::constant(number++)); });
+        }
+      }
+      e.width = 1;
     });
 }
 

@@ -49,14 +49,13 @@ func.func @optimizer(%p: tensor<4x8x8xf32>, %m: tensor<4x8x8xf32>, %v: tensor<4x
 !pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
 #id = affine_map<(f, t) -> (f, t)>
 
-// Equal layers share their functions: two launches of each of two.
+// Equal layers share their function: two launches of one, a product with the
+// element-wise operation that follows it.
 // CHECK-LABEL: func @layers
-// CHECK:         %[[Y:.*]] = bsr.launch @[[PRODUCT:.*]] ins(%{{.*}}, %{{.*}}, %{{.*}} : !bsr.pattern
-// CHECK:         %[[H:.*]] = bsr.launch @[[TANH:.*]] ins(%[[Y]] :
-// CHECK:         %[[Z:.*]] = bsr.launch @[[PRODUCT]] ins(%{{.*}}, %{{.*}}, %[[H]] : !bsr.pattern
-// CHECK:         bsr.launch @[[TANH]] ins(%[[Z]] :
+// CHECK:         %[[H:.*]] = bsr.launch @[[LAYER:.*]] ins(%{{.*}}, %{{.*}}, %{{.*}} : !bsr.pattern
+// CHECK:         bsr.launch @[[LAYER]] ins(%{{.*}}, %{{.*}}, %[[H]] : !bsr.pattern
 // CHECK:         func.func private
-// CHECK:         func.func private
+// CHECK-SAME:    bsr.kind = "spmm"
 // CHECK-NOT:     func.func
 func.func @layers(%p: !pattern, %w: tensor<3x16x16xf32>, %q: !pattern, %v: tensor<3x16x16xf32>, %x: tensor<32x48xf32>)
     -> tensor<32x48xf32> {
@@ -76,6 +75,174 @@ func.func @layers(%p: !pattern, %w: tensor<3x16x16xf32>, %q: !pattern, %v: tenso
     linalg.yield %0 : f32
   } -> tensor<32x48xf32>
   return %r : tensor<32x48xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
+#id = affine_map<(f, t) -> (f, t)>
+#feature = affine_map<(f, t) -> (f)>
+
+// A gradient follows the product with its sums over tokens, and with what is
+// made after the product, but not the product itself if nobody else reads it.
+// CHECK-LABEL: func @gradient
+// CHECK-SAME:    %[[P:[^:]*]]: !bsr.pattern{{[^,]*}}, {{[^,]*}}, {{.*}}%[[W:[^:]*]]: tensor<3x16x16xf32>, %[[DY:[^:]*]]: tensor<32x48xf32>, %[[H:[^:]*]]: tensor<32x48xf32>
+// CHECK:         %[[R:.*]]:2 = bsr.launch @[[F:.*]] ins(%[[P]], %[[W]], %[[DY]], {{.*}}%[[H]]
+// CHECK-SAME:    -> tensor<32x48xf32>, tensor<32xf32>
+// CHECK-NOT:     bsr.launch
+// CHECK:         return %[[R]]#0, %[[R]]#1
+// CHECK:         func.func private @[[F]]
+// CHECK-SAME:    bsr.kind = "spmm_transposed"
+func.func @gradient(%p: !pattern, %w: tensor<3x16x16xf32>, %dy: tensor<32x48xf32>, %h: tensor<32x48xf32>)
+    -> (tensor<32x48xf32>, tensor<32xf32>) {
+  %e = tensor.empty() : tensor<32x48xf32>
+  %zero = arith.constant dense<0.0> : tensor<32xf32>
+  %dh = bsr.spmm %p, %w, %dy transpose feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x48xf32> -> tensor<32x48xf32>
+  %t = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%h : tensor<32x48xf32>) outs(%e : tensor<32x48xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<32x48xf32>
+  %d = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%dh, %t : tensor<32x48xf32>, tensor<32x48xf32>) outs(%e : tensor<32x48xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = math.exp %b : f32
+    %1 = arith.mulf %a, %0 : f32
+    %2 = arith.mulf %1, %b : f32
+    linalg.yield %2 : f32
+  } -> tensor<32x48xf32>
+  %s = linalg.generic {indexing_maps = [#id, #feature], iterator_types = ["parallel", "reduction"]}
+      ins(%d : tensor<32x48xf32>) outs(%zero : tensor<32xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<32xf32>
+  return %d, %s : tensor<32x48xf32>, tensor<32xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
+#id = affine_map<(f, t) -> (f, t)>
+#token = affine_map<(f, t) -> (t)>
+
+// A sum over features needs more than a work item has: it does not follow. Nor
+// does what reads other elements of the product.
+// CHECK-LABEL: func @not_followed
+// CHECK:         %[[Y:.*]] = bsr.launch @{{.*}} ins(%{{.*}}, %{{.*}}, %{{.*}} : !bsr.pattern{{.*}} -> tensor<32x32xf32>
+// CHECK:         bsr.launch @{{.*}} ins(%[[Y]] : tensor<32x32xf32>){{.*}} -> tensor<32xf32>
+// CHECK:         bsr.launch @{{.*}} ins(%[[Y]] : tensor<32x32xf32>){{.*}} -> tensor<32x32xf32>
+func.func @not_followed(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x32xf32>)
+    -> (tensor<32xf32>, tensor<32x32xf32>) {
+  %e = tensor.empty() : tensor<32x32xf32>
+  %zero = arith.constant dense<0.0> : tensor<32xf32>
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x32xf32> -> tensor<32x32xf32>
+  %s = linalg.generic {indexing_maps = [#id, #token], iterator_types = ["reduction", "parallel"]}
+      ins(%y : tensor<32x32xf32>) outs(%zero : tensor<32xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<32xf32>
+  %t = linalg.generic {indexing_maps = [affine_map<(f, t) -> (t, f)>, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y : tensor<32x32xf32>) outs(%e : tensor<32x32xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<32x32xf32>
+  return %s, %t : tensor<32xf32>, tensor<32x32xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
+#id = affine_map<(f, t) -> (f, t)>
+
+// A product that lies nowhere else until it is read is a result.
+// CHECK-LABEL: func @of_another_type
+// CHECK:         %[[R:.*]]:2 = bsr.launch {{.*}} -> tensor<32x48xf32>, tensor<32x48xbf16>
+// CHECK:         return %[[R]]#1
+func.func @of_another_type(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x48xf32>) -> tensor<32x48xbf16> {
+  %e = tensor.empty() : tensor<32x48xbf16>
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x48xf32> -> tensor<32x48xf32>
+  %h = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y : tensor<32x48xf32>) outs(%e : tensor<32x48xbf16>) {
+  ^bb0(%a: f32, %o: bf16):
+    %0 = arith.truncf %a : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<32x48xbf16>
+  return %h : tensor<32x48xbf16>
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#col = affine_map<(i, j) -> (j)>
+
+// So is what one element in a row of is gathered, and what takes more operations
+// for each row, but few for each element.
+// CHECK-LABEL: func @gathered
+// CHECK-SAME:    %[[X:[^:]*]]: tensor<8x16xf32>, %[[B:[^:]*]]: tensor<16xf32>, %[[L:[^:]*]]: tensor<8xi32>, %[[W:[^:]*]]: tensor<8xf32>
+// CHECK-NOT:     outs({{.*}} tensor<8x16xf32>
+// CHECK:         return
+// CHECK:         func.func private
+func.func @gathered(%x: tensor<8x16xf32>, %b: tensor<16xf32>, %l: tensor<8xi32>, %w: tensor<8xf32>)
+    -> (tensor<16xf32>, tensor<8xf32>, tensor<16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<8x16xf32>
+  %r = tensor.empty() : tensor<8xf32>
+  %c = tensor.empty() : tensor<16xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%c : tensor<16xf32>) -> tensor<16xf32>
+  %y = linalg.generic {indexing_maps = [#id, #col, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %b : tensor<8x16xf32>, tensor<16xf32>) outs(%e : tensor<8x16xf32>) {
+  ^bb0(%a: f32, %d: f32, %o: f32):
+    %0 = arith.addf %a, %d : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x16xf32>
+  %s = linalg.generic {indexing_maps = [#id, #col], iterator_types = ["reduction", "parallel"]}
+      ins(%y : tensor<8x16xf32>) outs(%i : tensor<16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  %g = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%l : tensor<8xi32>) outs(%r : tensor<8xf32>) {
+  ^bb0(%label: i32, %o: f32):
+    %0 = linalg.index 0 : index
+    %1 = arith.index_cast %label : i32 to index
+    %2 = tensor.extract %y[%0, %1] : tensor<8x16xf32>
+    linalg.yield %2 : f32
+  } -> tensor<8xf32>
+  %w1 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%w : tensor<8xf32>) outs(%r : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  %hot = linalg.generic {indexing_maps = [#row, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%l, %w1 : tensor<8xi32>, tensor<8xf32>) outs(%e : tensor<8x16xf32>) {
+  ^bb0(%label: i32, %a: f32, %o: f32):
+    %0 = linalg.index 1 : index
+    %1 = arith.index_cast %0 : index to i32
+    %2 = arith.cmpi eq, %1, %label : i32
+    %3 = arith.select %2, %a, %zero : f32
+    linalg.yield %3 : f32
+  } -> tensor<8x16xf32>
+  %t = linalg.generic {indexing_maps = [#id, #col], iterator_types = ["reduction", "parallel"]}
+      ins(%hot : tensor<8x16xf32>) outs(%i : tensor<16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  %m = linalg.generic {indexing_maps = [#id, #id, #col], iterator_types = ["reduction", "parallel"]}
+      ins(%hot, %y : tensor<8x16xf32>, tensor<8x16xf32>) outs(%t : tensor<16xf32>) {
+  ^bb0(%a: f32, %d: f32, %o: f32):
+    %0 = arith.maximumf %a, %d : f32
+    %1 = arith.addf %0, %o : f32
+    linalg.yield %1 : f32
+  } -> tensor<16xf32>
+  return %s, %g, %m : tensor<16xf32>, tensor<8xf32>, tensor<16xf32>
 }
 
 // -----

@@ -68,6 +68,33 @@ func.func @reduction(%x: tensor<4xf32>, %i: tensor<f32>) -> tensor<4xf32> {
 
 // -----
 
+// Sums of a product need a place until what follows has read them.
+
+!pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
+#id = affine_map<(f, t) -> (f, t)>
+#feature = affine_map<(f, t) -> (f)>
+
+func.func private @cluster(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x48xf32>, %i: tensor<32xf32>)
+    -> tensor<32xf32> {
+  // expected-error @below {{expected a product that is a result or has the type of one that follows it, but got one that has neither}}
+  %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x48xf32> -> tensor<32x48xf32>
+  %s = linalg.generic {indexing_maps = [#id, #feature], iterator_types = ["parallel", "reduction"]}
+      ins(%y : tensor<32x48xf32>) outs(%i : tensor<32xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<32xf32>
+  return %s : tensor<32xf32>
+}
+func.func @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x48xf32>, %i: tensor<32xf32>) -> tensor<32xf32> {
+  %e = tensor.empty() : tensor<32xf32>
+  %y = bsr.launch @cluster ins(%p, %w, %x, %i : !pattern, tensor<3x16x16xf32>, tensor<32x48xf32>, tensor<32xf32>)
+      outs(%e : tensor<32xf32>) -> tensor<32xf32>
+  return %y : tensor<32xf32>
+}
+
+// -----
+
 // expected-error @below {{expected a cluster to compute its results, but got argument #0}}
 func.func private @cluster(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %x : tensor<4xf32>

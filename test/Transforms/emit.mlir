@@ -261,8 +261,9 @@ func.func @step(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x4xf32>) {
 // CHECK:             arith.divf
 // CHECK:             vector.store %{{.*}}, %[[Y]]
 // CHECK-NOT:     scf.forall
+// What a work item reads, it reads before it writes there.
 // CHECK-LABEL: func @step
-// CHECK-NOT:     in_place
+// CHECK:         bsr.launch @normalize {{.*}} in_place = [0]
 func.func private @normalize(%x: tensor<4x32xf32>) -> (tensor<4xf32>, tensor<4x32xf32>) {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4xf32>
@@ -360,12 +361,90 @@ func.func private @softmax(%x: tensor<2x5x36xf32>) -> (tensor<2x5x36xf32>, tenso
   return %p, %q : tensor<2x5x36xf32>, tensor<2x5x36xf32>
 }
 // CHECK-LABEL: func @step
-// CHECK-NOT:     in_place
+// CHECK:         bsr.launch @softmax {{.*}} in_place = [0]
 func.func @step(%x: tensor<2x5x36xf32>) -> tensor<2x5x36xf32> {
   %e = tensor.empty() : tensor<2x5x36xf32>
   %y:2 = bsr.launch @softmax ins(%x : tensor<2x5x36xf32>) outs(%e, %e : tensor<2x5x36xf32>, tensor<2x5x36xf32>)
       -> tensor<2x5x36xf32>, tensor<2x5x36xf32>
   return %y#1 : tensor<2x5x36xf32>
+}
+
+// -----
+
+#row = affine_map<(i, j) -> (i)>
+#id = affine_map<(i, j) -> (i, j)>
+
+// The second loop reads what the first one would have overwritten.
+// CHECK-LABEL: func @read_again
+// CHECK:         bsr.launch @again
+// CHECK-NOT:     in_place
+func.func private @again(%x: tensor<4x32xf32>) -> (tensor<4x32xf32>, tensor<4x32xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %f = tensor.empty() : tensor<4x32xf32>
+  %t = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x32xf32>) outs(%f : tensor<4x32xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x32xf32>
+  %e = tensor.empty() : tensor<4xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%t : tensor<4x32xf32>) outs(%i : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<4xf32>
+  %y = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x, %s : tensor<4x32xf32>, tensor<4xf32>) outs(%f : tensor<4x32xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x32xf32>
+  return %t, %y : tensor<4x32xf32>, tensor<4x32xf32>
+}
+func.func @read_again(%x: tensor<4x32xf32>) -> (tensor<4x32xf32>, tensor<4x32xf32>) {
+  %f = tensor.empty() : tensor<4x32xf32>
+  %y:2 = bsr.launch @again ins(%x : tensor<4x32xf32>) outs(%f, %f : tensor<4x32xf32>, tensor<4x32xf32>)
+      -> tensor<4x32xf32>, tensor<4x32xf32>
+  return %y#0, %y#1 : tensor<4x32xf32>, tensor<4x32xf32>
+}
+
+// -----
+
+#batch = affine_map<(b, i, j) -> (b)>
+#id = affine_map<(b, i, j) -> (b, i, j)>
+#transposed = affine_map<(b, i, j) -> (b, j, i)>
+
+// Nor may a work item overwrite another row that it has yet to read.
+// CHECK-LABEL: func @other_row
+// CHECK:         bsr.launch @other
+// CHECK-NOT:     in_place
+func.func private @other(%x: tensor<4x32x32xf32>) -> (tensor<4xf32>, tensor<4x32x32xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4xf32>
+  %i = linalg.fill ins(%zero : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  %s = linalg.generic {indexing_maps = [#id, #batch], iterator_types = ["parallel", "reduction", "reduction"]}
+      ins(%x : tensor<4x32x32xf32>) outs(%i : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<4xf32>
+  %f = tensor.empty() : tensor<4x32x32xf32>
+  %y = linalg.generic {indexing_maps = [#transposed, #batch, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %s : tensor<4x32x32xf32>, tensor<4xf32>) outs(%f : tensor<4x32x32xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x32x32xf32>
+  return %s, %y : tensor<4xf32>, tensor<4x32x32xf32>
+}
+func.func @other_row(%x: tensor<4x32x32xf32>) -> (tensor<4xf32>, tensor<4x32x32xf32>) {
+  %e = tensor.empty() : tensor<4xf32>
+  %f = tensor.empty() : tensor<4x32x32xf32>
+  %y:2 = bsr.launch @other ins(%x : tensor<4x32x32xf32>) outs(%e, %f : tensor<4xf32>, tensor<4x32x32xf32>)
+      -> tensor<4xf32>, tensor<4x32x32xf32>
+  return %y#0, %y#1 : tensor<4xf32>, tensor<4x32x32xf32>
 }
 
 // -----

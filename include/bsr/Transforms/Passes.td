@@ -1005,14 +1005,17 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
     operations over one space (a weight's whole optimizer update), or a chain of
     element-wise operations and reductions in which every work item, some tokens of
     a sequence, needs only what it computed itself (softmax, layer norm and their
-    gradients): its sums stay in registers. Each comes with the views, constants and
+    gradients): its sums stay in registers. What follows a sparse product element by
+    element (activations, residuals, scaling, casts and their gradients, sums over
+    tokens) is in its cluster: a work item computes it where the sums of a block row
+    are, in the cache. Each comes with the views, constants and
     cheap element-wise operations that it reads: these are computed again where they
     are used and never stored. So is a reduction over loops of one iteration: it is
     element-wise then. A concatenation is a cluster with what makes pieces of it and
     nothing else, products included: each piece is computed where it belongs. Each
     cluster becomes a private function on tensors and a `bsr.launch` of it. Clusters
-    of the same structure, such as those of equal layers, are one function. The step becomes straight-line code of launches. A function
-    whose arguments have names also gets the number of products of each kind
+    of the same structure, such as those of equal layers, are one function. The step
+    becomes straight-line code of launches. A function whose arguments have names also gets the number of products of each kind
     (`bsr.products`) and of clusters that go between a dense matrix and its stored
     blocks (`bsr.left_dense`). The function of a cluster says what kind of work it does
     (`bsr.kind`) and how many floating-point operations its products are (`bsr.flops`).
@@ -1344,6 +1347,50 @@ def BSRLowerPatterns : Pass<"bsr-lower-patterns", "ModuleOp"> {
     ```
   }];
   let dependentDialects = ["arith::ArithDialect"];
+}
+
+def BSRReuseOperands : Pass<"bsr-reuse-operands", "func::FuncOp"> {
+  let summary = "Write results over operands that nobody reads later";
+  let description = [{
+    Where a kernel may write a result over an operand (`in_place`), another kernel
+    made that operand, and nothing behind reads it, the operand becomes the init of
+    the result: bufferization gives both one buffer. The arena need not hold both
+    (the gradient of the logits lies where the logits lay), and memory that was just
+    read is written without being fetched again.
+
+    Before:
+
+    ```mlir
+    func.func private @make(memref<4xf32>, memref<4xf32>)
+    func.func private @negate(memref<4xf32>, memref<4xf32>)
+    func.func @step(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "z"}) {
+      %0 = tensor.empty() : tensor<4xf32>
+      %y = bsr.launch @make ins(%x : tensor<4xf32>) outs(%0 : tensor<4xf32>) -> tensor<4xf32>
+      %1 = tensor.empty() : tensor<4xf32>
+      %z = bsr.launch @negate ins(%y : tensor<4xf32>) outs(%1 : tensor<4xf32>) in_place = [0]
+          -> tensor<4xf32>
+      return %z : tensor<4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func private @make(memref<4xf32>, memref<4xf32>)
+    func.func private @negate(memref<4xf32>, memref<4xf32>)
+    func.func @step(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "z"}) {
+      %0 = tensor.empty() : tensor<4xf32>
+      %y = bsr.launch @make ins(%x : tensor<4xf32>) outs(%0 : tensor<4xf32>) -> tensor<4xf32>
+      %1 = tensor.empty() : tensor<4xf32>
+      %z = bsr.launch @negate ins(%y : tensor<4xf32>) outs(%y : tensor<4xf32>) in_place = [0]
+          -> tensor<4xf32>
+      return %z : tensor<4xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numReused", "num-reused", "Number of results that a kernel writes over an operand">,
+  ];
 }
 
 def BSRReuseState : Pass<"bsr-reuse-state", "func::FuncOp"> {
