@@ -408,7 +408,10 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
       launches[launch.getKernel()][getPanels(launch)].push_back(launch);
     });
     SymbolTable symbols(module);
-    Registers registers{vectorBits / 32, numRegisters};
+    FailureOr<Registers> registers =
+        getRegisters(module, vectorBits, numRegisters);
+    if (failed(registers))
+      return signalPassFailure();
     for (auto &[name, ways] : launches) {
       auto cluster = symbols.lookup<func::FuncOp>(name);
       if (cluster.getNumResults() == 0)
@@ -421,13 +424,13 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
         SmallVector<int64_t> inPlace;
         SmallVector<MemRefType> scratch;
         func::FuncOp kernel =
-            emit(cluster, registers, panels, views, inPlace, scratch);
+            emit(cluster, *registers, panels, views, inPlace, scratch);
         kernels.push_back(kernel);
         if (kernels.size() > 1)
           symbols.insert(kernel);
         for (LaunchOp launch : calls)
-          updateLaunch(launch, FlatSymbolRefAttr::get(kernel), registers, views,
-                       inPlace, scratch);
+          updateLaunch(launch, FlatSymbolRefAttr::get(kernel), *registers,
+                       views, inPlace, scratch);
         ++numKernels;
       }
       symbols.remove(cluster);

@@ -58,6 +58,10 @@ struct Registers {
   int64_t panel() const { return lanes * tileVectors(); }
 };
 
+/// `count` vector registers of `bits` bits; an error at `op` if no machine has
+/// such.
+FailureOr<Registers> getRegisters(Operation *op, int64_t bits, int64_t count);
+
 /// The buffer of `tensor`, `[..., rows, lanes]`, in panels:
 /// `[..., lanes / panel, rows, panel]`. Rows that nobody uses follow where
 /// panels of a power of two of bytes would share the sets of a cache: a block

@@ -39,7 +39,11 @@ struct Panel : bsr::impl::BSRPanelBase<Panel> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
-    int64_t panel = Registers{vectorBits / 32, numRegisters}.panel();
+    FailureOr<Registers> registers =
+        getRegisters(module, vectorBits, numRegisters);
+    if (failed(registers))
+      return signalPassFailure();
+    int64_t panel = registers->panel();
     DenseSet<Value> cut;
     SmallVector<LaunchOp> launches;
     module.walk([&](LaunchOp launch) {

@@ -140,7 +140,8 @@ class Step:
 
 
 def compile(source, arguments=()):
-    """Compiles `source`, a path or MLIR text, with sparse-compile."""
+    """Compiles `source`, a path or MLIR text, with sparse-compile; BSR_COMPILE holds more arguments."""
+    arguments = [*arguments, *os.environ.get("BSR_COMPILE", "").split()]
     with tempfile.TemporaryDirectory() as directory:
         library = os.path.join(directory, "step.so")
         text = None if os.path.exists(source) else source

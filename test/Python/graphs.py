@@ -6,10 +6,10 @@
 
 # CHECK: | framework | model | optimizer | type | weights | sparse products | left dense | loss | parameters |
 # CHECK-NEXT: |---|---|---|---|---:|---:|---:|---:|---:|
-# CHECK-NEXT: | jax | masked MLP | AdamW | f32 | 2 | 5 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[5-9]|10}} |
-# CHECK-NEXT: | jax | masked scan over layers | AdamW | f32 | 18 | 54 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[5-9]|10}} |
-# CHECK-NEXT: | jax | MLP | AdamW | f32 | 2 | 5 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[5-9]|10}} |
-# CHECK-NEXT: | jax | heads | AdamW | f32 | 12 | 36 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[5-9]|10}} |
-# CHECK-NEXT: | jax | scan over layers | AdamW | f32 | 18 | 54 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[5-9]|10}} |
-# CHECK-NEXT: | jax | scan, unroll=2 | AdamW | f32 | 18 | 54 | 0 | {{.*}}e-{{0[6-9]|10}} | {{.*}}e-{{0[5-9]|10}} |
+# CHECK-NEXT: | jax | masked MLP | AdamW | f32 | 2 | 5 | 0 | {{0.0e[+]00|[^ ]*e-(0[6-9]|1.)}} | {{0.0e[+]00|[^ ]*e-(0[5-9]|1.)}} |
+# CHECK-NEXT: | jax | masked scan over layers | AdamW | f32 | 18 | 54 | 0 | {{0.0e[+]00|[^ ]*e-(0[6-9]|1.)}} | {{0.0e[+]00|[^ ]*e-(0[5-9]|1.)}} |
+# CHECK-NEXT: | jax | MLP | AdamW | f32 | 2 | 5 | 0 | {{0.0e[+]00|[^ ]*e-(0[6-9]|1.)}} | {{0.0e[+]00|[^ ]*e-(0[5-9]|1.)}} |
+# CHECK-NEXT: | jax | heads | AdamW | f32 | 12 | 36 | 0 | {{0.0e[+]00|[^ ]*e-(0[6-9]|1.)}} | {{0.0e[+]00|[^ ]*e-(0[5-9]|1.)}} |
+# CHECK-NEXT: | jax | scan over layers | AdamW | f32 | 18 | 54 | 0 | {{0.0e[+]00|[^ ]*e-(0[6-9]|1.)}} | {{0.0e[+]00|[^ ]*e-(0[5-9]|1.)}} |
+# CHECK-NEXT: | jax | scan, unroll=2 | AdamW | f32 | 18 | 54 | 0 | {{0.0e[+]00|[^ ]*e-(0[6-9]|1.)}} | {{0.0e[+]00|[^ ]*e-(0[5-9]|1.)}} |
 # CHECK-NOT: {{.}}

@@ -59,6 +59,16 @@ struct CommandLine {
       "target-cpu", cl::init("host"),
       cl::desc("The processor to compile for (default: host, this one)"),
       cl::value_desc("name"), cl::cat(category)};
+  cl::opt<int64_t> vectorBits{
+      "vector-bits",
+      cl::desc("Bits of the vectors that kernels are made of, instead of those "
+               "of the processor's registers"),
+      cl::value_desc("bits"), cl::cat(category)};
+  cl::opt<int64_t> numRegisters{
+      "num-registers",
+      cl::desc("Vector registers that kernels are made for, instead of those "
+               "of the processor"),
+      cl::value_desc("number"), cl::cat(category)};
   cl::opt<unsigned> level{"O",
                           cl::Prefix,
                           cl::init(3),
@@ -148,8 +158,12 @@ static Error lower(ModuleOp module, const CommandLine &options,
   pipeline.scoreNorm = options.scoreNorm.getValue();
   pipeline.timers = options.timers.getValue();
   bsr::VectorUnit vectors = bsr::getVectorUnit(machine);
-  pipeline.vectorBits = vectors.bits;
-  pipeline.numRegisters = vectors.registers;
+  pipeline.vectorBits = options.vectorBits.getNumOccurrences()
+                            ? options.vectorBits.getValue()
+                            : vectors.bits;
+  pipeline.numRegisters = options.numRegisters.getNumOccurrences()
+                              ? options.numRegisters.getValue()
+                              : vectors.registers;
   bsr::buildToCPUPipeline(pm, pipeline);
   if (failed(pm.run(module)))
     return createStringError(
