@@ -33,15 +33,29 @@ static std::error_code flush(StringRef path) {
   return result;
 }
 
+/// True if `path` is a device or a pipe: written to, never replaced.
+static bool isSpecial(StringRef path) {
+  sys::fs::file_status status;
+  return !sys::fs::status(path, status) && !sys::fs::is_regular_file(status) &&
+         !sys::fs::is_directory(status);
+}
+
 Error bsr::createFile(StringRef path, function_ref<Error(StringRef)> write) {
+  bool special = isSpecial(path);
   SmallString<128> temporary;
   if (std::error_code error =
-          sys::fs::createUniqueFile(path + ".%%%%%%%%", temporary))
+          special
+              ? sys::fs::createTemporaryFile("sparse-compile", "", temporary)
+              : sys::fs::createUniqueFile(path + ".%%%%%%%%", temporary))
     return makeError(path, error);
   sys::RemoveFileOnSignal(temporary);
   FileRemover remover(temporary);
   if (Error error = write(temporary))
     return error;
+  if (special) {
+    std::error_code error = sys::fs::copy_file(temporary, path);
+    return error ? makeError(path, error) : Error::success();
+  }
   if (std::error_code error = flush(temporary))
     return makeError(path, error);
   if (std::error_code error = sys::fs::rename(temporary, path))
