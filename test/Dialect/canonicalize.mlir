@@ -93,3 +93,16 @@ func.func @sample_of_another(%p: !bsr.pattern<8x8, block = 4x4, slots = 4>, %q: 
   %t = bsr.sample %p, %d transpose : !bsr.pattern<8x8, block = 4x4, slots = 4>, tensor<8x8xf32> -> tensor<4x4x4xf32>
   return %s, %t : tensor<4x4x4xf32>, tensor<4x4x4xf32>
 }
+
+// barrier(constant) -> constant; nothing else.
+// CHECK-LABEL: func.func @barrier(
+// CHECK-SAME:    %[[A:.*]]: f32)
+// CHECK:         %[[ONE:.*]] = arith.constant 1.0
+// CHECK:         %[[KEPT:.*]] = bsr.barrier %[[A]]
+// CHECK:         return %[[ONE]], %[[KEPT]]
+func.func @barrier(%a: f32) -> (f32, f32) {
+  %one = arith.constant 1.0 : f32
+  %0 = bsr.barrier %one : f32
+  %1 = bsr.barrier %a : f32
+  return %0, %1 : f32, f32
+}

@@ -61,3 +61,53 @@ func.func @loop(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   }
   return %r : tensor<4x8xf32>
 }
+
+// A transpose and a function with a barrier inside are no barriers; what has no
+// operands or has effects is not kept apart, nor is what a body computes.
+
+// CHECK-LABEL: func.func @others(
+// CHECK-SAME:    %[[X:.*]]: tensor<8x8xf32>)
+// CHECK:         tensor.empty() : tensor<8x8xf32>
+// CHECK-NEXT:    tensor.empty() : tensor<8x8xf32>
+// CHECK:         %[[TURNED:.*]] = linalg.generic
+// CHECK:         %[[MINUS:.*]] = linalg.generic
+// CHECK:         linalg.exp ins(%[[X]] :
+// CHECK-NEXT:    linalg.exp ins(%[[TURNED]] :
+// CHECK-NEXT:    linalg.exp ins(%[[MINUS]] :
+// CHECK-NEXT:    call @print(%[[X]]) :
+// CHECK-NEXT:    call @print(%[[X]]) :
+// CHECK:         arith.mulf %[[A:[a-z0-9_]+]], %[[A]] : f32
+// CHECK-NEXT:    arith.mulf %[[A]], %[[A]] : f32
+func.func private @print(tensor<8x8xf32>)
+func.func @others(%x: tensor<8x8xf32>)
+    -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
+  %e = tensor.empty() : tensor<8x8xf32>
+  %f = tensor.empty() : tensor<8x8xf32>
+  %turned = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d1, d0)>, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = bsr.barrier %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x8xf32>
+  %minus = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.negf %a : f32
+    %1 = bsr.barrier %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x8xf32>
+  %z0 = linalg.exp ins(%x : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %z1 = linalg.exp ins(%turned : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %z2 = linalg.exp ins(%minus : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  call @print(%x) : (tensor<8x8xf32>) -> ()
+  call @print(%x) : (tensor<8x8xf32>) -> ()
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%f : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.mulf %a, %a : f32
+    %1 = arith.mulf %a, %a : f32
+    %2 = arith.addf %0, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<8x8xf32>
+  return %z0, %z1, %z2, %y : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
+}

@@ -141,3 +141,42 @@ func.func @einsum(
       outs(%zero : tensor<1x5x12xf32>) -> tensor<1x5x12xf32>
   return %y : tensor<1x5x12xf32>
 }
+
+// -----
+
+// Sums in any order follow the dimensions of the weight, here three of rows. What
+// the program reshapes otherwise stays as it is.
+
+// CHECK-LABEL: func.func @cycle(
+// CHECK-SAME:    %[[W:[^:]*]]: tensor<24x8xf32> {{[^%]*}}%[[X:[^:]*]]: tensor<5x2x4x3xf32>, %[[V:[^:]*]]: tensor<2x8xf32>)
+// CHECK:         %[[X2:.*]] = tensor.collapse_shape %[[X]] {{\[\[}}0], [1, 2, 3]]
+// CHECK:         linalg.generic {{.*}} ins(%[[X2]], %[[W]] : tensor<5x24xf32>, tensor<24x8xf32>)
+// CHECK:         %[[V3:.*]] = tensor.expand_shape %[[V]] {{\[\[}}0], [1, 2]]
+// CHECK:         %[[E:.*]] = linalg.generic {{.*}} ins(%[[V3]] : tensor<2x4x2xf32>)
+// CHECK:         tensor.collapse_shape %[[E]] {{\[\[}}0], [1, 2]]
+#mark = #bsr.mark<block = 4x4, density = 0.5, dims = [row, row, row, col], weight = "w">
+#id = affine_map<(a, b, c) -> (a, b, c)>
+func.func @cycle(%w: tensor<2x4x3x8xf32> {bsr.name = "w", bsr.mark = #mark}, %x: tensor<5x2x4x3xf32>,
+                 %v: tensor<2x8xf32>) -> (tensor<5x8xf32>, tensor<2x8xf32>) {
+  %zero = arith.constant dense<0.0> : tensor<5x8xf32>
+  %y = linalg.generic {
+      indexing_maps = [affine_map<(t, n, c, a, b) -> (t, a, b, c)>, affine_map<(t, n, c, a, b) -> (a, b, c, n)>,
+                       affine_map<(t, n, c, a, b) -> (t, n)>],
+      iterator_types = ["parallel", "parallel", "reduction", "reduction", "reduction"]}
+      ins(%x, %w : tensor<5x2x4x3xf32>, tensor<2x4x3x8xf32>) outs(%zero : tensor<5x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %out: f32):
+    %0 = arith.mulf %p, %q : f32
+    %1 = arith.addf %out, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<5x8xf32>
+  %v3 = tensor.expand_shape %v [[0], [1, 2]] output_shape [2, 4, 2] : tensor<2x8xf32> into tensor<2x4x2xf32>
+  %e = tensor.empty() : tensor<2x4x2xf32>
+  %z = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%v3 : tensor<2x4x2xf32>) outs(%e : tensor<2x4x2xf32>) {
+  ^bb0(%p: f32, %o: f32):
+    %0 = math.exp %p : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x4x2xf32>
+  %z2 = tensor.collapse_shape %z [[0], [1, 2]] : tensor<2x4x2xf32> into tensor<2x8xf32>
+  return %y, %z2 : tensor<5x8xf32>, tensor<2x8xf32>
+}

@@ -201,21 +201,22 @@ func.func @static(%w: tensor<2x4x4xf32>, %x: tensor<5x8xf32>) -> (tensor<5x8xf32
 // -----
 
 // 0 times what may not be finite: a bound that NaN gets past, the inverse root of what may
-// be 0, a number that may be too large for its type, and one that nothing is known of.
+// be 0, a number that may be too large for its type, one that nothing is known of, a quotient
+// by what may be 0, and the root of what may be negative.
 // CHECK-LABEL: func.func @unbounded(
 // CHECK:         bsr.to_dense
 // CHECK:         return
 !p = !bsr.pattern<8x8, block = 4x4, slots = 2>
 #id = affine_map<(d0, d1) -> (d0, d1)>
-// expected-remark @below {{weight "w": 0 spmm, 0 spmm transposed, 0 sddmm, 4 left dense}}
+// expected-remark @below {{weight "w": 0 spmm, 0 spmm transposed, 0 sddmm, 6 left dense}}
 // expected-remark @below {{total of 1 weights}}
 func.func @unbounded(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %w: tensor<2x4x4xf32>, %x: tensor<8x8xf32>)
-    -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
+    -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
   %d = bsr.to_dense %p, %w : !p, tensor<2x4x4xf32> -> tensor<8x8xf32>
   %e = tensor.empty() : tensor<8x8xf32>
-  %f:4 = linalg.generic {indexing_maps = [#id, #id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
-      ins(%x : tensor<8x8xf32>) outs(%e, %e, %e, %e : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
-  ^bb0(%a: f32, %o0: f32, %o1: f32, %o2: f32, %o3: f32):
+  %f:6 = linalg.generic {indexing_maps = [#id, #id, #id, #id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x8xf32>) outs(%e, %e, %e, %e, %e, %e : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o0: f32, %o1: f32, %o2: f32, %o3: f32, %o4: f32, %o5: f32):
     %least = arith.constant 0.25 : f32
     %most = arith.constant 4.0 : f32
     %zero = arith.constant 0.0 : f32
@@ -231,8 +232,13 @@ func.func @unbounded(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %w: tensor<2
     %2 = arith.select %above_large, %large, %1 : f32
     %overflow = arith.addf %2, %2 : f32
     %unknown = math.exp %2 : f32
-    linalg.yield %nan, %infinite, %overflow, %unknown : f32, f32, f32, f32
-  } -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>)
+    %ratio = arith.divf %2, %large : f32
+    %half = arith.constant -0.5 : f32
+    %around = arith.addf %ratio, %half : f32
+    %quotient = arith.divf %least, %around : f32
+    %root = math.sqrt %around : f32
+    linalg.yield %nan, %infinite, %overflow, %unknown, %quotient, %root : f32, f32, f32, f32, f32, f32
+  } -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>)
   // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.mul'}}
   %0 = linalg.mul ins(%d, %f#0 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
   // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.mul'}}
@@ -241,5 +247,9 @@ func.func @unbounded(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %w: tensor<2
   %2 = linalg.mul ins(%d, %f#2 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
   // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.mul'}}
   %3 = linalg.mul ins(%d, %f#3 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
-  return %0, %1, %2, %3 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.mul'}}
+  %4 = linalg.mul ins(%d, %f#4 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.mul'}}
+  %5 = linalg.mul ins(%d, %f#5 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0, %1, %2, %3, %4, %5 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
 }
