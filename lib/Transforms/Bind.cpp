@@ -278,27 +278,17 @@ static void eraseArguments(func::FuncOp func, ArrayRef<unsigned> masks) {
   (void)func.eraseArguments(arguments);
 }
 
-/// True if `op` uses a value of `sources` directly or indirectly.
-static bool dependsOn(Operation *op, const DenseSet<Operation *> &sources) {
-  SmallVector<Operation *> worklist = {op};
-  DenseSet<Operation *> seen = {op};
-  while (!worklist.empty()) {
-    // Bodies may capture values from outside.
-    WalkResult result = worklist.pop_back_val()->walk([&](Operation *inner) {
-      for (Value operand : inner->getOperands()) {
-        Operation *source = operand.getDefiningOp();
-        if (!source || !seen.insert(source).second)
-          continue;
-        if (sources.contains(source))
-          return WalkResult::interrupt();
-        worklist.push_back(source);
-      }
-      return WalkResult::advance();
-    });
-    if (result.wasInterrupted())
-      return true;
-  }
-  return false;
+/// The operations that use a value of `sources`, directly or indirectly.
+static DenseSet<Operation *>
+getDependents(const DenseSet<Operation *> &sources) {
+  DenseSet<Operation *> dependents;
+  SmallVector<Operation *> worklist(sources.begin(), sources.end());
+  while (!worklist.empty())
+    for (Operation *user : worklist.pop_back_val()->getUsers())
+      // Bodies may capture values from outside.
+      for (; user && dependents.insert(user).second; user = user->getParentOp())
+        worklist.push_back(user);
+  return dependents;
 }
 
 /// Masks the gradients that the next values of a weight and its moments
@@ -340,10 +330,11 @@ static bool maskGradients(ArrayRef<SampleOp> samples) {
       llvm::for_each(op->getOperands(), reach);
 
   bool masked = false;
+  DenseSet<Operation *> dependents = getDependents(products);
   for (auto [value, transposed] : matrices) {
     Operation *product = value.getDefiningOp();
     if (!products.contains(product) || !open.contains(value) ||
-        dependsOn(product, products))
+        dependents.contains(product))
       continue;
     OpBuilder b(product->getContext());
     b.setInsertionPointAfter(product);
