@@ -26,6 +26,10 @@ static Operation *getAncestor(Block &block, Operation *op) {
 /// operand, the gradient: no value lives longer for it, and what is computed
 /// again for the other operand can be computed there.
 static void sinkSampledProducts(Block &block) {
+  // Where all else is, which stays.
+  DenseMap<Operation *, size_t> positions;
+  for (auto [position, op] : llvm::enumerate(block))
+    positions[&op] = position;
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
     if (!isa<SDDMMOp, BlockScoresOp>(op))
       continue;
@@ -33,7 +37,7 @@ static void sinkSampledProducts(Block &block) {
     for (Value operand : op.getOperands())
       if (Operation *producer = operand.getDefiningOp();
           producer && isa<RankedTensorType>(operand.getType()) &&
-          (!later || later->isBeforeInBlock(producer)))
+          (!later || positions[later] < positions[producer]))
         later = producer;
     Operation *after = &op;
     if (later)
@@ -41,14 +45,13 @@ static void sinkSampledProducts(Block &block) {
         Operation *at = getAncestor(block, user);
         if (!isa<SDDMMOp, BlockScoresOp>(at) &&
             !at->hasTrait<OpTrait::IsTerminator>() &&
-            after->isBeforeInBlock(at))
+            positions[after] < positions[at])
           after = at;
       }
-    Operation *next = after->getNextNode();
     if (llvm::all_of(op.getUsers(), [&](Operation *user) {
-          return !getAncestor(block, user)->isBeforeInBlock(next);
+          return positions[after] < positions[getAncestor(block, user)];
         }))
-      op.moveBefore(next);
+      op.moveAfter(after);
   }
 }
 
@@ -235,12 +238,47 @@ static bool isCopied(Operation *op, const Roots &roots) {
          (!isa<linalg::GenericOp>(op) || isPointwise(op));
 }
 
-/// Gives the users of `op` behind `peak` a copy of it, right before the first
-/// of them. Returns the copy, or null if there is no such user.
-static Operation *copyFor(Block &block, Operation *op, Operation *peak) {
+/// Calls `callback` with what makes the operands of `op` and of what is in it.
+static void forEachProducer(Operation *op,
+                            llvm::function_ref<void(Operation *)> callback) {
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      if (Operation *producer = operand.getDefiningOp())
+        callback(producer);
+  });
+}
+
+namespace {
+/// Copies what is computed in front of the peak of memory for what is behind.
+class Copies {
+public:
+  Copies(Block &block, const Roots &roots, Operation *peak)
+      : block(block), roots(roots) {
+    for (Operation *op = &block.front(); op != peak; op = op->getNextNode())
+      early.insert({op, early.size()});
+    early.insert({peak, early.size()});
+  }
+
+  /// Gives the users of `op` behind the peak a copy of it, right before the
+  /// first of them. Returns the copy, or null if there is no such user.
+  Operation *copy(Operation *op);
+
+  /// Copies what is inlined into operations behind the peak, into `user` alone
+  /// if there is one.
+  void copyInlined(Operation *user = nullptr);
+
+private:
+  Block &block;
+  const Roots &roots;
+  /// The operations up to the peak, and where they are.
+  DenseMap<Operation *, size_t> early;
+};
+} // namespace
+
+Operation *Copies::copy(Operation *op) {
   Operation *first = nullptr;
   auto isLate = [&](OpOperand &use) {
-    return peak->isBeforeInBlock(getAncestor(block, use.getOwner()));
+    return !early.contains(getAncestor(block, use.getOwner()));
   };
   for (OpOperand &use : op->getUses()) {
     Operation *at = getAncestor(block, use.getOwner());
@@ -255,35 +293,63 @@ static Operation *copyFor(Block &block, Operation *op, Operation *peak) {
   return copy;
 }
 
-/// Moves what is inlined to where it is used first.
-static void sinkInlined(Block &block, const Roots &roots) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
-    if (!isCopied(&op, roots))
+void Copies::copyInlined(Operation *user) {
+  SetVector<Operation *> ops;
+  if (!user) {
+    for (auto [op, position] : early)
+      if (isCopied(op, roots))
+        ops.insert(op);
+  } else {
+    auto add = [&](Operation *op) {
+      if (early.contains(op) && isCopied(op, roots))
+        ops.insert(op);
+    };
+    forEachProducer(user, add);
+    for (size_t next = 0; next != ops.size(); ++next)
+      forEachProducer(ops[next], add);
+  }
+  // Users first: copies of them use copies of what they are computed from.
+  SmallVector<Operation *> sorted = ops.takeVector();
+  llvm::sort(sorted, [&](Operation *a, Operation *b) {
+    return early.lookup(a) > early.lookup(b);
+  });
+  for (Operation *op : sorted) {
+    copy(op);
+    if (!isOpTriviallyDead(op))
       continue;
-    Operation *first = nullptr;
-    for (Operation *user : op.getUsers())
-      if (Operation *at = getAncestor(block, user);
-          !first || at->isBeforeInBlock(first))
-        first = at;
-    if (first)
-      op.moveBefore(first);
+    early.erase(op);
+    op->erase();
   }
 }
 
-/// Copies what is inlined for its users behind `peak`.
-static void splitInlined(Block &block, const Roots &roots, Operation *peak) {
-  SmallVector<Operation *> before;
-  for (Operation &op : block) {
-    if (&op == peak)
-      break;
-    if (isCopied(&op, roots))
-      before.push_back(&op);
-  }
-  for (Operation *op : llvm::reverse(before)) {
-    copyFor(block, op, peak);
-    if (isOpTriviallyDead(op))
-      op->erase();
-  }
+/// Moves what is inlined to where it is used first.
+static void sinkInlined(Block &block, const Roots &roots) {
+  DenseMap<Operation *, size_t> positions;
+  for (auto [position, op] : llvm::enumerate(block))
+    positions[&op] = position;
+  SmallVector<Operation *> order;
+  DenseSet<Operation *> placed;
+  // The last ones that an operation uses come first.
+  auto place = [&](auto &self, Operation *op) -> void {
+    if (!placed.insert(op).second)
+      return;
+    SmallVector<Operation *> producers;
+    forEachProducer(op, [&](Operation *producer) {
+      if (producer->getBlock() == &block && isCopied(producer, roots))
+        producers.push_back(producer);
+    });
+    llvm::sort(producers, [&](Operation *a, Operation *b) {
+      return positions.lookup(a) > positions.lookup(b);
+    });
+    for (Operation *producer : producers)
+      self(self, producer);
+    order.push_back(op);
+  };
+  for (Operation &op : block)
+    if (!isCopied(&op, roots) || op.use_empty())
+      place(place, &op);
+  for (Operation *op : order)
+    op->moveBefore(&block, block.end());
 }
 
 namespace {
@@ -301,19 +367,20 @@ struct Recompute : bsr::impl::BSRRecomputeBase<Recompute> {
       Memory memory(block);
       if (memory.values.empty())
         return;
-      splitInlined(block, memory.getRoots(), memory.getPeak());
+      Copies(block, memory.getRoots(), memory.getPeak()).copyInlined();
       sinkInlined(block, memory.getRoots());
     }
     Memory memory(block);
     Operation *peak = memory.getPeak();
     peak->setAttr("bsr.peak", UnitAttr::get(&getContext()));
+    Copies copies(block, memory.getRoots(), peak);
     for (Value value : memory.choose(maxCost)) {
-      Operation *copy = copyFor(block, value.getDefiningOp(), peak);
+      Operation *copy = copies.copy(value.getDefiningOp());
       if (!copy)
         continue;
       copy->setAttr("bsr.recomputed", UnitAttr::get(&getContext()));
       // With what is inlined into it.
-      splitInlined(block, memory.getRoots(), peak);
+      copies.copyInlined(copy);
       ++numRecomputed;
       bytesRecomputed += getBytes(value);
     }
