@@ -16,6 +16,9 @@ namespace mlir::bsr {
 
 using namespace mlir;
 
+/// Pieces of one concatenation, each of which its kernel has code for.
+static constexpr size_t maxInputs = 16;
+
 /// The only dimension of which `op` does not write everything, if there is one.
 static std::optional<int64_t> getDim(tensor::InsertSliceOp op) {
   if (!op.hasUnitStride() || !op.getOffsets().empty() ||
@@ -41,6 +44,25 @@ static bool isFilled(Value value) {
   SplatElementsAttr splat;
   return isa_and_nonnull<tensor::EmptyOp, linalg::FillOp>(op) ||
          matchPattern(value, m_Constant(&splat));
+}
+
+/// The concatenation of `inputs` along `dim`, by operations of at most
+/// `maxInputs` each.
+static Value createConcat(OpBuilder &b, Location loc, int64_t dim,
+                          SmallVector<Value> inputs) {
+  while (inputs.size() > maxInputs) {
+    SmallVector<Value> joined;
+    for (ArrayRef<Value> rest = inputs; !rest.empty();) {
+      ArrayRef<Value> some = rest.take_front(maxInputs);
+      rest = rest.drop_front(some.size());
+      joined.push_back(
+          some.size() == 1
+              ? some.front()
+              : tensor::ConcatOp::create(b, loc, dim, some).getResult());
+    }
+    inputs = std::move(joined);
+  }
+  return tensor::ConcatOp::create(b, loc, dim, inputs).getResult();
 }
 
 /// insert(x, insert(y, base)) -> concat(y, x), if they are all there is or what
@@ -100,8 +122,7 @@ static bool concatenate(tensor::InsertSliceOp last,
     end = getOffset(op) + op.getStaticSizes()[*dim];
   }
   addBase(end, shape[*dim]);
-  last.replaceAllUsesWith(
-      tensor::ConcatOp::create(b, loc, *dim, inputs).getResult());
+  last.replaceAllUsesWith(createConcat(b, loc, *dim, std::move(inputs)));
   chain.insert(last);
   for (Value value = last.getDest(); value != base;) {
     auto op = value.getDefiningOp<tensor::InsertSliceOp>();

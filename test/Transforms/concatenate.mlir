@@ -75,3 +75,33 @@ func.func @others(%x: tensor<4x2xf32>, %y: tensor<2x2xf32>, %state: tensor<4x4xf
       : tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>,
         tensor<4x4xf32>
 }
+
+// -----
+
+// Many pieces are joined 16 at a time: of 17, 16 and what is left.
+// CHECK-LABEL: func @many
+// CHECK-SAME:    %[[X:[^:]*]]: tensor<1x2xf32>
+// CHECK:         %[[SOME:.*]] = tensor.concat dim(0) %[[X]], {{.*}} -> tensor<16x2xf32>
+// CHECK-NEXT:    %[[ALL:.*]] = tensor.concat dim(0) %[[SOME]], %[[X]] : (tensor<16x2xf32>, tensor<1x2xf32>) -> tensor<17x2xf32>
+// CHECK-NEXT:    return %[[ALL]]
+func.func @many(%x: tensor<1x2xf32>) -> tensor<17x2xf32> {
+  %e = tensor.empty() : tensor<17x2xf32>
+  %0 = tensor.insert_slice %x into %e[0, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %1 = tensor.insert_slice %x into %0[1, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %2 = tensor.insert_slice %x into %1[2, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %3 = tensor.insert_slice %x into %2[3, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %4 = tensor.insert_slice %x into %3[4, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %5 = tensor.insert_slice %x into %4[5, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %6 = tensor.insert_slice %x into %5[6, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %7 = tensor.insert_slice %x into %6[7, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %8 = tensor.insert_slice %x into %7[8, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %9 = tensor.insert_slice %x into %8[9, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %10 = tensor.insert_slice %x into %9[10, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %11 = tensor.insert_slice %x into %10[11, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %12 = tensor.insert_slice %x into %11[12, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %13 = tensor.insert_slice %x into %12[13, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %14 = tensor.insert_slice %x into %13[14, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %15 = tensor.insert_slice %x into %14[15, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  %16 = tensor.insert_slice %x into %15[16, 0] [1, 2] [1, 1] : tensor<1x2xf32> into tensor<17x2xf32>
+  return %16 : tensor<17x2xf32>
+}
