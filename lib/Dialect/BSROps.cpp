@@ -417,10 +417,12 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
       return emitOpError("expected operand #")
              << index << " of kernel " << getKernelAttr()
              << " to be a tensor, but got " << operand;
-    if (actual != getDenseBufferType(operand))
+    Type expected =
+        operand.isIndex() ? operand : Type(getDenseBufferType(operand));
+    if (actual != expected)
       return emitOpError("expected argument #")
              << index << " of kernel " << getKernelAttr() << " to be "
-             << getDenseBufferType(operand) << ", but got " << actual;
+             << expected << ", but got " << actual;
   }
   return success();
 }
@@ -461,6 +463,10 @@ LaunchOp::bufferize(RewriterBase &rewriter,
   SmallVector<Value> arguments, results;
   SmallVector<std::pair<Value, Value>> copiesBack;
   for (OpOperand &operand : getOperation()->getOpOperands()) {
+    if (operand.get().getType().isIndex()) {
+      arguments.push_back(operand.get());
+      continue;
+    }
     FailureOr<Value> buffer =
         getBuffer(rewriter, operand.get(), options, state);
     if (failed(buffer))

@@ -33,6 +33,8 @@ static constexpr int64_t storedCost = 12;
 /// way, and roots of a chain of nests.
 static constexpr unsigned maxOutputs = 8;
 static constexpr unsigned maxRoots = 16;
+/// Slices of one tensor that a kernel may be compiled for, each.
+static constexpr unsigned maxSlices = 8;
 
 namespace {
 /// Groups what is not computed where it is used.
@@ -117,7 +119,11 @@ void Clusters::collect(const Group &group, SetVector<Value> &inputs,
           !generic.payloadUsesValueFromOperand(&op->getOpOperand(number)) &&
           !operand.getDefiningOp<tensor::EmptyOp>())
         continue;
-      visitValue(operand);
+      // The offset of a slice is an input: see loosenSlices.
+      if (isa<tensor::ExtractSliceOp>(op) && operand.getType().isIndex())
+        inputs.insert(operand);
+      else
+        visitValue(operand);
     }
     op->walk([&](Operation *inner) {
       if (inner != op)
@@ -408,6 +414,38 @@ static void dropUnitReductions(Block &block) {
   }
 }
 
+/// Gives slices an offset that is a value along a dimension of which they take
+/// one entry, if there are many of one tensor and shape: what the steps of a
+/// loop read is then an argument of one kernel.
+static void loosenSlices(Block &block) {
+  llvm::MapVector<std::pair<Value, Type>, SmallVector<tensor::ExtractSliceOp>>
+      slices;
+  for (auto op : block.getOps<tensor::ExtractSliceOp>())
+    if (op.hasUnitStride() && op.getOffsets().empty() && op.getSizes().empty())
+      slices[{op.getSource(), op.getType()}].push_back(op);
+  for (auto &[source, ops] : slices) {
+    if (ops.size() <= maxSlices)
+      continue;
+    for (tensor::ExtractSliceOp op : ops) {
+      OpBuilder b(op), atStart = OpBuilder::atBlockBegin(&block);
+      SmallVector<OpFoldResult> offsets = op.getMixedOffsets();
+      for (auto [dim, offset] : llvm::enumerate(offsets))
+        if (op.getStaticSizes()[dim] == 1 &&
+            op.getSourceType().getDimSize(dim) != 1)
+          // A launch goes where the first operation of its cluster is.
+          offset = arith::ConstantIndexOp::create(atStart, op.getLoc(),
+                                                  op.getStaticOffsets()[dim])
+                       .getResult();
+      op.replaceAllUsesWith(tensor::ExtractSliceOp::create(
+                                b, op.getLoc(), op.getType(), op.getSource(),
+                                offsets, op.getMixedSizes(),
+                                op.getMixedStrides())
+                                .getResult());
+      op.erase();
+    }
+  }
+}
+
 /// A copy of `group` in a function: inputs in order of first use, then results.
 static func::FuncOp outline(const Clusters::Group &group,
                             const SetVector<Value> &inputs,
@@ -498,6 +536,7 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
     Block &block = step.getBody().front();
     hoistScalars(block);
     dropUnitReductions(block);
+    loosenSlices(block);
     Clusters clusters(block);
     if (isStep(step))
       countProducts(step, clusters);

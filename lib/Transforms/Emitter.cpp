@@ -455,6 +455,16 @@ static bool hasSimpleBody(linalg::GenericOp op) {
   });
 }
 
+/// True if the offsets of `op` are constants but along dimensions of which it
+/// takes one entry.
+static bool hasSimpleOffsets(tensor::ExtractSliceOp op) {
+  return llvm::all_of(
+      llvm::zip_equal(op.getStaticOffsets(), op.getStaticSizes()), [](auto it) {
+        auto [offset, size] = it;
+        return !ShapedType::isDynamic(offset) || size == 1;
+      });
+}
+
 bool Emitter::isInlinable(Operation *op) {
   auto isStatic = [](Value v) {
     auto type = dyn_cast<RankedTensorType>(v.getType());
@@ -471,7 +481,7 @@ bool Emitter::isInlinable(Operation *op) {
     return elements || !isa<ShapedType>(constant.getType());
   }
   if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
-    return slice.hasUnitStride() && slice.getOffsets().empty() &&
+    return slice.hasUnitStride() && hasSimpleOffsets(slice) &&
            slice.getSourceType().getRank() == slice.getType().getRank();
   if (auto extract = dyn_cast<tensor::ExtractOp>(op))
     return extract.getIndices().empty();
@@ -518,8 +528,13 @@ std::optional<SmallVector<Index>> Emitter::getSource(Operation *view,
                                                      ArrayRef<Index> at) {
   SmallVector<Index> source;
   if (auto slice = dyn_cast<tensor::ExtractSliceOp>(view)) {
-    for (auto [index, offset] : llvm::zip_equal(at, slice.getStaticOffsets()))
-      source.push_back(index.plus(offset));
+    for (auto [index, offset] : llvm::zip_equal(at, slice.getMixedOffsets())) {
+      // Of an offset that is a value, one entry is taken.
+      if (auto value = dyn_cast<Value>(offset))
+        source.push_back(Index::of(getBuffer(value)));
+      else
+        source.push_back(index.plus(*getConstantIntValue(offset)));
+    }
     return source;
   }
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(view)) {

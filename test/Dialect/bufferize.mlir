@@ -4,6 +4,7 @@
 func.func private @decay(memref<8x4xf32>, memref<f32>, memref<8x4xf32>)
 func.func private @sum(memref<8x4xf32>, memref<f32>)
 func.func private @flip(memref<4xf32>, memref<4xf32>)
+func.func private @row(memref<8x4xf32>, index, memref<4xf32>)
 
 // An input read in place may be the init: no buffer, no copy.
 // CHECK-LABEL: func @in_place
@@ -57,4 +58,13 @@ func.func @slices(%x: tensor<8xf32>, %y: tensor<9xf32>) -> tensor<9xf32> {
   %z = bsr.launch @flip ins(%in : tensor<4xf32>) outs(%out : tensor<4xf32>) -> tensor<4xf32>
   %r = tensor.insert_slice %z into %y[0] [4] [1] : tensor<4xf32> into tensor<9xf32>
   return %r : tensor<9xf32>
+}
+
+// An index is passed as it is.
+// CHECK-LABEL: func @index
+// CHECK-SAME:    %[[X:.*]]: memref<8x4xf32>, %[[I:.*]]: index, %[[Y:.*]]: memref<4xf32>
+// CHECK-NEXT:  call @row(%[[X]], %[[I]], %[[Y]])
+func.func @index(%x: tensor<8x4xf32>, %i: index, %y: tensor<4xf32>) -> tensor<4xf32> {
+  %r = bsr.launch @row ins(%x, %i : tensor<8x4xf32>, index) outs(%y : tensor<4xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32>
 }

@@ -65,3 +65,13 @@ func.func @dynamic(%x: tensor<?xf32>) -> tensor<?xf32> {
   %y = bsr.launch @k outs(%x : tensor<?xf32>) -> tensor<?xf32>
   return %y : tensor<?xf32>
 }
+
+// -----
+
+func.func private @k(memref<1xindex>, memref<4xf32>)
+
+func.func @kernel_index(%i: index, %x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'bsr.launch' op expected argument #0 of kernel @k to be 'index', but got 'memref<1xindex>'}}
+  %y = bsr.launch @k ins(%i : index) outs(%x : tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}

@@ -695,3 +695,50 @@ func.func @peak(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<f32>, tensor<64xf
   } -> tensor<64xf32>
   return %y, %z, %again : tensor<64xf32>, tensor<f32>, tensor<64xf32>
 }
+
+// -----
+
+// Of many slices of one tensor, the offset is an argument: one function.
+// CHECK-LABEL: func @steps
+// CHECK-SAME:    %[[X:[^:]*]]: tensor<9x32x4xf32>
+// CHECK-DAG:     %[[I0:.*]] = arith.constant 0 : index
+// CHECK-DAG:     %[[I8:.*]] = arith.constant 8 : index
+// CHECK:         bsr.launch @cluster ins(%{{.*}}, %{{.*}}, %[[X]], %[[I0]] : !bsr.pattern<{{.*}}>, tensor<3x16x16xf32>, tensor<9x32x4xf32>, index)
+// CHECK-COUNT-7: bsr.launch @cluster ins(
+// CHECK:         bsr.launch @cluster ins(%{{.*}}, %{{.*}}, %[[X]], %[[I8]] :
+// CHECK:       func private @cluster({{.*}}, %[[X:.*]]: tensor<9x32x4xf32>, %[[I:.*]]: index) -> tensor<64x4xf32>
+// CHECK:         tensor.extract_slice %[[X]][%[[I]], 0, 0] [1, 32, 4] [1, 1, 1]
+// CHECK-NOT:   func private
+!pattern = !bsr.pattern<32x64, block = 16x16, slots = 3>
+!y = tensor<64x4xf32>
+func.func @steps(%x: tensor<9x32x4xf32>, %p: !pattern, %w: tensor<3x16x16xf32>)
+    -> (!y, !y, !y, !y, !y, !y, !y, !y, !y) {
+  %x0 = tensor.extract_slice %x[0, 0, 0] [1, 32, 4] [1, 1, 1] : tensor<9x32x4xf32> to tensor<1x32x4xf32>
+  %s0 = tensor.collapse_shape %x0 [[0, 1], [2]] : tensor<1x32x4xf32> into tensor<32x4xf32>
+  %y0 = bsr.spmm %p, %w, %s0 feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x4xf32> -> !y
+  %x1 = tensor.extract_slice %x[1, 0, 0] [1, 32, 4] [1, 1, 1] : tensor<9x32x4xf32> to tensor<1x32x4xf32>
+  %s1 = tensor.collapse_shape %x1 [[0, 1], [2]] : tensor<1x32x4xf32> into tensor<32x4xf32>
+  %y1 = bsr.spmm %p, %w, %s1 feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x4xf32> -> !y
+  %x2 = tensor.extract_slice %x[2, 0, 0] [1, 32, 4] [1, 1, 1] : tensor<9x32x4xf32> to tensor<1x32x4xf32>
+  %s2 = tensor.collapse_shape %x2 [[0, 1], [2]] : tensor<1x32x4xf32> into tensor<32x4xf32>
+  %y2 = bsr.spmm %p, %w, %s2 feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x4xf32> -> !y
+  %x3 = tensor.extract_slice %x[3, 0, 0] [1, 32, 4] [1, 1, 1] : tensor<9x32x4xf32> to tensor<1x32x4xf32>
+  %s3 = tensor.collapse_shape %x3 [[0, 1], [2]] : tensor<1x32x4xf32> into tensor<32x4xf32>
+  %y3 = bsr.spmm %p, %w, %s3 feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x4xf32> -> !y
+  %x4 = tensor.extract_slice %x[4, 0, 0] [1, 32, 4] [1, 1, 1] : tensor<9x32x4xf32> to tensor<1x32x4xf32>
+  %s4 = tensor.collapse_shape %x4 [[0, 1], [2]] : tensor<1x32x4xf32> into tensor<32x4xf32>
+  %y4 = bsr.spmm %p, %w, %s4 feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x4xf32> -> !y
+  %x5 = tensor.extract_slice %x[5, 0, 0] [1, 32, 4] [1, 1, 1] : tensor<9x32x4xf32> to tensor<1x32x4xf32>
+  %s5 = tensor.collapse_shape %x5 [[0, 1], [2]] : tensor<1x32x4xf32> into tensor<32x4xf32>
+  %y5 = bsr.spmm %p, %w, %s5 feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x4xf32> -> !y
+  %x6 = tensor.extract_slice %x[6, 0, 0] [1, 32, 4] [1, 1, 1] : tensor<9x32x4xf32> to tensor<1x32x4xf32>
+  %s6 = tensor.collapse_shape %x6 [[0, 1], [2]] : tensor<1x32x4xf32> into tensor<32x4xf32>
+  %y6 = bsr.spmm %p, %w, %s6 feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x4xf32> -> !y
+  %x7 = tensor.extract_slice %x[7, 0, 0] [1, 32, 4] [1, 1, 1] : tensor<9x32x4xf32> to tensor<1x32x4xf32>
+  %s7 = tensor.collapse_shape %x7 [[0, 1], [2]] : tensor<1x32x4xf32> into tensor<32x4xf32>
+  %y7 = bsr.spmm %p, %w, %s7 feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x4xf32> -> !y
+  %x8 = tensor.extract_slice %x[8, 0, 0] [1, 32, 4] [1, 1, 1] : tensor<9x32x4xf32> to tensor<1x32x4xf32>
+  %s8 = tensor.collapse_shape %x8 [[0, 1], [2]] : tensor<1x32x4xf32> into tensor<32x4xf32>
+  %y8 = bsr.spmm %p, %w, %s8 feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x4xf32> -> !y
+  return %y0, %y1, %y2, %y3, %y4, %y5, %y6, %y7, %y8 : !y, !y, !y, !y, !y, !y, !y, !y, !y
+}

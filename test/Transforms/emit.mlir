@@ -746,3 +746,30 @@ func.func @launch_vectors(%p: !pattern, %v: tensor<9x16x16xf32>, %b: tensor<f32>
   %2 = bsr.launch @entries ins(%p, %x : !pattern, tensor<1024xf32>) outs(%y2 : tensor<9x16x1xf32>) -> tensor<9x16x1xf32>
   return
 }
+
+// -----
+
+// A slice whose offset is an argument is read from there.
+// CHECK-LABEL: func private @row
+// CHECK-SAME:    %[[X:[^:]*]]: memref<8x4xf32>, %[[I:[^:]*]]: index, %[[Y:[^:]*]]: memref<4xf32>)
+// CHECK:         vector.load %[[X]][%[[I]], %{{.*}}] : memref<8x4xf32>, vector<4xf32>
+// CHECK:       func @launch_row
+// CHECK-SAME:    %[[X:[^:]*]]: tensor<8x4xf32>, %[[I:[^:]*]]: index
+// CHECK:         bsr.launch @row ins(%[[X]], %[[I]] : tensor<8x4xf32>, index)
+#map = affine_map<(d0) -> (d0)>
+func.func private @row(%x: tensor<8x4xf32>, %i: index) -> tensor<4xf32> {
+  %e = tensor.empty() : tensor<4xf32>
+  %0 = tensor.extract_slice %x[%i, 0] [1, 4] [1, 1] : tensor<8x4xf32> to tensor<1x4xf32>
+  %1 = tensor.collapse_shape %0 [[0, 1]] : tensor<1x4xf32> into tensor<4xf32>
+  %2 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+      ins(%1 : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %3 = arith.negf %a : f32
+    linalg.yield %3 : f32
+  } -> tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+func.func @launch_row(%x: tensor<8x4xf32>, %i: index, %y: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = bsr.launch @row ins(%x, %i : tensor<8x4xf32>, index) outs(%y : tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

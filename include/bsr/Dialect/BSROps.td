@@ -384,7 +384,8 @@ def BSR_LaunchOp : BSR_Op<"launch",
   let summary = "Call of a kernel on tensors";
   let description = [{
     Runs a cluster: a private function that takes the inputs and returns the
-    results, on tensors. `bsr-emit` turns it into a kernel: a function on buffers (memrefs of static shape and identity
+    results, on tensors. An input that is an index says where, in another one, the
+    slice begins that the cluster reads. `bsr-emit` turns it into a kernel: a function on buffers (memrefs of static shape and identity
     layout) that takes the buffers of `inputs`, then those of `inits`, and
     returns nothing. The kernel writes every element of every init and never reads
     one: what an init held does not matter, its buffer does. Bufferization makes

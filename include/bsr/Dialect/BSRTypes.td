@@ -180,6 +180,6 @@ def BSR_Norm : I32EnumAttr<"Norm", "norm of a block", [
 }
 
 def BSR_IndexArray : AnyTypeOf<[1DTensorOf<[I32]>, MemRefRankOf<[I32], [1]>]>;
-def BSR_LaunchInput : AnyTypeOf<[BSR_StaticTensor, BSR_Pattern]>;
+def BSR_LaunchInput : AnyTypeOf<[BSR_StaticTensor, BSR_Pattern, Index]>;
 
 #endif // BSR_DIALECT_BSRTYPES
