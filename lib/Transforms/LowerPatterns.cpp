@@ -17,17 +17,30 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
+/// Checks that `user` of a pattern is in no loop, which `bsr-unroll` left
+/// because it would be more than `maxOperations`.
+static LogicalResult verifyNoLoop(Operation *user, uint64_t maxOperations) {
+  auto loop = user->getParentOfType<LoopLikeOpInterface>();
+  if (!loop || isa<IndicesOp>(user))
+    return success();
+  InFlightDiagnostic error =
+      user->emitError(
+          "expected operations on a pattern outside of loops, but got '")
+      << user->getName() << "' in a loop of ";
+  std::optional<APInt> steps = loop.getStaticTripCount();
+  if (!steps)
+    return error << "unknown length: give it a constant number of steps";
+  return error << steps->getLimitedValue() << " steps, which are more than "
+               << maxOperations
+               << " operations: give it fewer, or allow more with "
+                  "'max-operations' (sparse-compile --max-operations)";
+}
+
 /// Replaces the only users that a pattern may have by now, `bsr.indices`: those
 /// of the row view by `views[0..2]`, those of the column view by `views[3..5]`.
 static LogicalResult replaceIndices(Value pattern, ValueRange views) {
   for (Operation *user : llvm::make_early_inc_range(pattern.getUsers())) {
     auto indices = dyn_cast<IndicesOp>(user);
-    if (!indices && user->getParentOfType<LoopLikeOpInterface>())
-      return user->emitError("expected operations on a pattern outside of "
-                             "loops, but got '")
-             << user->getName()
-             << "' in a loop of unknown length or too long to unroll: give it "
-                "fewer steps";
     if (!indices)
       return user->emitError("expected patterns to be used by 'bsr.indices' "
                              "only, but got '")
@@ -151,6 +164,13 @@ struct LowerPatterns : bsr::impl::BSRLowerPatternsBase<LowerPatterns> {
   using Base::Base;
 
   void runOnOperation() override {
+    WalkResult result = getOperation().walk([&](Operation *op) {
+      if (!llvm::any_of(op->getOperandTypes(), llvm::IsaPred<PatternType>))
+        return WalkResult::advance();
+      return WalkResult(verifyNoLoop(op, maxOperations));
+    });
+    if (result.wasInterrupted())
+      return signalPassFailure();
     SmallVector<ConstantPatternOp> constants;
     getOperation().walk(
         [&](ConstantPatternOp constant) { constants.push_back(constant); });

@@ -20,15 +20,17 @@ using namespace mlir;
 
 /// Tensors become buffers: carried state is updated where it lies, everything
 /// else lies in one arena.
-static void addBufferization(OpPassManager &pm) {
-  pm.addPass(bsr::createBSRLowerPatterns());
+static void addBufferization(OpPassManager &pm,
+                             const bsr::ToLLVMOptions &options) {
+  pm.addPass(bsr::createBSRLowerPatterns({options.maxOperations}));
   pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseState());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseOperands());
-  bufferization::OneShotBufferizePassOptions options;
-  options.bufferizeFunctionBoundaries = true;
-  options.functionBoundaryTypeConversion =
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRSeparateResults());
+  bufferization::OneShotBufferizePassOptions bufferize;
+  bufferize.bufferizeFunctionBoundaries = true;
+  bufferize.functionBoundaryTypeConversion =
       bufferization::LayoutMapOption::IdentityLayoutMap;
-  pm.addPass(bufferization::createOneShotBufferizePass(options));
+  pm.addPass(bufferization::createOneShotBufferizePass(bufferize));
   // A copy of a buffer to itself takes two rounds to go away.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
@@ -87,7 +89,7 @@ static void addLLVM(OpPassManager &pm) {
 }
 
 void bsr::buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options) {
-  addBufferization(pm);
+  addBufferization(pm, options);
   if (options.timers)
     pm.addPass(createBSRTimeLaunches());
   pm.addPass(createBSREmbedManifest({options.targetCpu}));
@@ -103,13 +105,14 @@ static void addCleanup(OpPassManager &pm) {
 }
 
 /// What the importers leave becomes one function, each value once, without
-/// short loops, every marked weight a matrix.
-static void addImport(OpPassManager &pm) {
+/// loops, every marked weight a matrix.
+static void addImport(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addPass(createInlinerPass());
   pm.addPass(createSymbolDCEPass());
   addCleanup(pm);
-  pm.addNestedPass<func::FuncOp>(bsr::createBSRUnroll());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRUnroll({options.maxOperations}));
   addCleanup(pm);
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRForwardSlices());
   pm.addPass(bsr::createBSRUnstack());
   addCleanup(pm);
 }
@@ -145,7 +148,7 @@ static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
 }
 
 void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
-  addImport(pm);
+  addImport(pm, options);
   addSparsity(pm, options);
   addKernels(pm, options);
   buildToLLVMPipeline(pm, options);

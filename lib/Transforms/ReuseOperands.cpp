@@ -27,9 +27,13 @@ static bool isReadLast(Value value, LaunchOp launch) {
   });
 }
 
+/// Kernels that write one buffer in a row: bufferization compares each of them
+/// with all others.
+static constexpr unsigned maxWrites = 8;
+
 /// Gives results of `launch` the buffers of its operands where it can; returns
-/// how many.
-static unsigned reuse(LaunchOp launch) {
+/// how many. `writes` counts the kernels that wrote over the buffer of a value.
+static unsigned reuse(LaunchOp launch, DenseMap<Value, unsigned> &writes) {
   unsigned count = 0;
   DenseSet<Value> taken;
   for (OpOperand &init : launch.getInitsMutable()) {
@@ -41,9 +45,11 @@ static unsigned reuse(LaunchOp launch) {
       if (!input.getDefiningOp<LaunchOp>() ||
           input.getType() != init.get().getType() || taken.contains(input) ||
           llvm::count(launch.getInputs(), input) != 1 ||
-          !isReadLast(input, launch))
+          writes.lookup(input) + 1 >= maxWrites || !isReadLast(input, launch))
         continue;
       init.set(input);
+      unsigned before = writes.lookup(input);
+      writes[launch.getTiedOpResult(&init)] = before + 1;
       taken.insert(input);
       ++count;
       break;
@@ -60,8 +66,9 @@ struct ReuseOperands : bsr::impl::BSRReuseOperandsBase<ReuseOperands> {
     func::FuncOp step = getOperation();
     if (!isStep(step))
       return;
+    DenseMap<Value, unsigned> writes;
     for (auto launch : step.front().getOps<LaunchOp>())
-      numReused += reuse(launch);
+      numReused += reuse(launch, writes);
   }
 };
 } // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Unrolls loops of few operations.
+// Unrolls loops of a known number of steps.
 
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"

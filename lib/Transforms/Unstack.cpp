@@ -2,6 +2,7 @@
 //
 // Turns each argument that is a stack of marked matrices into its matrices.
 
+#include "Slices.h"
 #include "Stacks.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
@@ -21,39 +22,6 @@ using namespace mlir::bsr;
 //===----------------------------------------------------------------------===//
 // Slices of what was inserted
 //===----------------------------------------------------------------------===//
-
-/// Whether slice `a` is in `b`, the same, or has nothing in common with it.
-static bool isInside(OffsetSizeAndStrideOpInterface a,
-                     OffsetSizeAndStrideOpInterface b) {
-  for (auto [startA, sizeA, startB, sizeB] :
-       llvm::zip_equal(a.getStaticOffsets(), a.getStaticSizes(),
-                       b.getStaticOffsets(), b.getStaticSizes()))
-    if (startA < startB || startA + sizeA > startB + sizeB)
-      return false;
-  return true;
-}
-static bool areEqual(OffsetSizeAndStrideOpInterface a,
-                     OffsetSizeAndStrideOpInterface b) {
-  return a.getStaticOffsets() == b.getStaticOffsets() &&
-         a.getStaticSizes() == b.getStaticSizes();
-}
-static bool areDisjoint(OffsetSizeAndStrideOpInterface a,
-                        OffsetSizeAndStrideOpInterface b) {
-  for (auto [startA, sizeA, startB, sizeB] :
-       llvm::zip_equal(a.getStaticOffsets(), a.getStaticSizes(),
-                       b.getStaticOffsets(), b.getStaticSizes()))
-    if (startA + sizeA <= startB || startB + sizeB <= startA)
-      return true;
-  return false;
-}
-
-/// Whether a slice is known and has no gaps.
-static bool isStatic(OffsetSizeAndStrideOpInterface slice) {
-  return llvm::none_of(slice.getStaticOffsets(), ShapedType::isDynamic) &&
-         llvm::none_of(slice.getStaticSizes(), ShapedType::isDynamic) &&
-         llvm::all_of(slice.getStaticStrides(),
-                      [](int64_t stride) { return stride == 1; });
-}
 
 /// The slice of a stack that `slice` is of the same stack split into stacks of
 /// `size` matrices: the first matrix and their number; none if it has others in
@@ -84,89 +52,6 @@ static SmallVector<OpFoldResult> joinFirst(ArrayRef<int64_t> values,
 }
 
 namespace {
-/// extract(insert(x, s, at i), at i) -> x, or a slice of x;
-/// extract(insert(x, s, at i), at j) -> extract(s, at j)
-///
-/// What a loop stores for another is a value once both are unrolled.
-struct Forward : OpRewritePattern<tensor::ExtractSliceOp> {
-  using OpRewritePattern::OpRewritePattern;
-
-  LogicalResult matchAndRewrite(tensor::ExtractSliceOp extract,
-                                PatternRewriter &rewriter) const override {
-    if (!isStatic(extract))
-      return failure();
-    Value source = extract.getSource();
-    while (auto insert = source.getDefiningOp<tensor::InsertSliceOp>()) {
-      if (!isStatic(insert))
-        break;
-      if (areEqual(extract, insert) &&
-          insert.getSourceType() == extract.getType()) {
-        rewriter.replaceOp(extract, insert.getSource());
-        return success();
-      }
-      if (isInside(extract, insert) &&
-          insert.getSourceType().getRank() == insert.getType().getRank()) {
-        SmallVector<int64_t> offsets;
-        for (auto [outer, inner] : llvm::zip_equal(extract.getStaticOffsets(),
-                                                   insert.getStaticOffsets()))
-          offsets.push_back(outer - inner);
-        rewriter.replaceOpWithNewOp<tensor::ExtractSliceOp>(
-            extract, extract.getType(), insert.getSource(),
-            getAsIndexOpFoldResult(rewriter.getContext(), offsets),
-            extract.getMixedSizes(), extract.getMixedStrides());
-        return success();
-      }
-      if (!areDisjoint(extract, insert))
-        break;
-      source = insert.getDest();
-    }
-    if (source == extract.getSource())
-      return failure();
-    rewriter.modifyOpInPlace(
-        extract, [&] { extract.getSourceMutable().assign(source); });
-    return success();
-  }
-};
-
-/// A copy with more dimensions of one entry -> expand_shape
-struct Expand : OpRewritePattern<linalg::GenericOp> {
-  using OpRewritePattern::OpRewritePattern;
-
-  LogicalResult matchAndRewrite(linalg::GenericOp op,
-                                PatternRewriter &rewriter) const override {
-    if (op.getNumDpsInputs() != 1 || op->getNumResults() != 1 ||
-        !llvm::hasSingleElement(*op.getBody()) ||
-        op.getBody()->getTerminator()->getOperand(0) !=
-            op.getBody()->getArgument(0))
-      return failure();
-    auto from = dyn_cast<RankedTensorType>(op.getDpsInputs()[0].getType());
-    auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-    if (!from || !to || !to.hasStaticShape() ||
-        from.getNumElements() != to.getNumElements() ||
-        from.getRank() >= to.getRank() || from.getRank() == 0)
-      return failure();
-    AffineMap read = op.getIndexingMapsArray()[0];
-    if (!op.getIndexingMapsArray()[1].isIdentity() ||
-        !read.isProjectedPermutation())
-      return failure();
-    SmallVector<int64_t> dims;
-    for (AffineExpr expr : read.getResults())
-      dims.push_back(cast<AffineDimExpr>(expr).getPosition());
-    if (!llvm::is_sorted(dims))
-      return failure();
-    // Dimensions of one entry join the dimension behind them, or the last one.
-    SmallVector<ReassociationIndices> groups(from.getRank());
-    for (int64_t dim : llvm::seq(to.getRank())) {
-      auto next = llvm::lower_bound(dims, dim);
-      groups[std::min<int64_t>(next - dims.begin(), from.getRank() - 1)]
-          .push_back(dim);
-    }
-    rewriter.replaceOpWithNewOp<tensor::ExpandShapeOp>(
-        op, to, op.getDpsInputs()[0], groups);
-    return success();
-  }
-};
-
 /// extract(split(s), at i) -> split(extract(s, at i n)), where split(s) has
 /// stacks of n matrices of s
 ///
@@ -237,8 +122,8 @@ struct JoinInserted : OpRewritePattern<tensor::CollapseShapeOp> {
 /// of stacks that loops take apart again.
 static void simplifySlices(func::FuncOp func) {
   RewritePatternSet patterns(func.getContext());
-  patterns.add<Forward, Expand, ExtractFromSplit, JoinInserted>(
-      func.getContext());
+  patterns.add<ExtractFromSplit, JoinInserted>(func.getContext());
+  populateForwardSlicesPatterns(patterns);
   tensor::CollapseShapeOp::getCanonicalizationPatterns(patterns,
                                                        func.getContext());
   tensor::ExpandShapeOp::getCanonicalizationPatterns(patterns,

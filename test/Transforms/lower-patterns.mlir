@@ -83,7 +83,23 @@ func.func @loop(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 1 : i64},
   %c1 = arith.constant 1 : index
   %n = arith.constant 5000 : index
   %y = scf.for %i = %c0 to %n step %c1 iter_args(%h = %x) -> tensor<3x8xf32> {
-    // expected-error @below {{expected operations on a pattern outside of loops, but got 'bsr.spmm' in a loop of unknown length or too long to unroll: give it fewer steps}}
+    // expected-error @below {{expected operations on a pattern outside of loops, but got 'bsr.spmm' in a loop of 5000 steps, which are more than 65536 operations: give it fewer, or allow more with 'max-operations' (sparse-compile --max-operations)}}
+    %0 = bsr.spmm %p, %w, %h feature_dim = 1 : !p, tensor<2x4x4xf32>, tensor<3x8xf32> -> tensor<3x8xf32>
+    scf.yield %0 : tensor<3x8xf32>
+  }
+  return %y : tensor<3x8xf32>
+}
+
+// -----
+
+!p = !bsr.pattern<8x8, block = 4x4, slots = 2>
+
+func.func @data(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 1 : i64},
+                %p: !p {bsr.name = "w", bsr.role = "pattern"}, %x: tensor<3x8xf32>, %n: index) -> tensor<3x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %y = scf.for %i = %c0 to %n step %c1 iter_args(%h = %x) -> tensor<3x8xf32> {
+    // expected-error @below {{expected operations on a pattern outside of loops, but got 'bsr.spmm' in a loop of unknown length: give it a constant number of steps}}
     %0 = bsr.spmm %p, %w, %h feature_dim = 1 : !p, tensor<2x4x4xf32>, tensor<3x8xf32> -> tensor<3x8xf32>
     scf.yield %0 : tensor<3x8xf32>
   }

@@ -33,6 +33,32 @@ func.func @step(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name 
   return %g#0, %view : tensor<4xf32>, tensor<2x2xf32>
 }
 
+// Eight kernels in a row write one buffer, no more.
+// CHECK-LABEL: func @row
+// CHECK:         %[[E:.*]] = tensor.empty
+// CHECK:         %[[Y1:.*]] = bsr.launch @negate {{.*}} outs(%[[E]] :
+// CHECK-NEXT:    bsr.launch @negate {{.*}} outs(%[[Y1]] :
+// CHECK-NEXT:    bsr.launch @negate
+// CHECK-NEXT:    bsr.launch @negate
+// CHECK-NEXT:    bsr.launch @negate
+// CHECK-NEXT:    bsr.launch @negate
+// CHECK-NEXT:    %[[Y7:.*]] = bsr.launch @negate
+// CHECK-NEXT:    bsr.launch @negate {{.*}} outs(%[[Y7]] :
+// CHECK-NEXT:    bsr.launch @negate {{.*}} outs(%[[E]] :
+func.func @row(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "y"}) {
+  %e = tensor.empty() : tensor<4xf32>
+  %1 = bsr.launch @negate ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) in_place = [0] -> tensor<4xf32>
+  %2 = bsr.launch @negate ins(%1 : tensor<4xf32>) outs(%e : tensor<4xf32>) in_place = [0] -> tensor<4xf32>
+  %3 = bsr.launch @negate ins(%2 : tensor<4xf32>) outs(%e : tensor<4xf32>) in_place = [0] -> tensor<4xf32>
+  %4 = bsr.launch @negate ins(%3 : tensor<4xf32>) outs(%e : tensor<4xf32>) in_place = [0] -> tensor<4xf32>
+  %5 = bsr.launch @negate ins(%4 : tensor<4xf32>) outs(%e : tensor<4xf32>) in_place = [0] -> tensor<4xf32>
+  %6 = bsr.launch @negate ins(%5 : tensor<4xf32>) outs(%e : tensor<4xf32>) in_place = [0] -> tensor<4xf32>
+  %7 = bsr.launch @negate ins(%6 : tensor<4xf32>) outs(%e : tensor<4xf32>) in_place = [0] -> tensor<4xf32>
+  %8 = bsr.launch @negate ins(%7 : tensor<4xf32>) outs(%e : tensor<4xf32>) in_place = [0] -> tensor<4xf32>
+  %9 = bsr.launch @negate ins(%8 : tensor<4xf32>) outs(%e : tensor<4xf32>) in_place = [0] -> tensor<4xf32>
+  return %9 : tensor<4xf32>
+}
+
 // CHECK-LABEL: func @no_step
 // CHECK:         bsr.launch @negate
 // CHECK:         %[[E:.*]] = tensor.empty

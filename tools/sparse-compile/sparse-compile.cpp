@@ -96,6 +96,11 @@ struct CommandLine {
                "marked weights, when asked to, for pattern updates by gradient "
                "(RigL): norms of the blocks"),
       cl::value_desc("l1|l2|linf"), cl::cat(category)};
+  cl::opt<uint64_t> maxOperations{
+      "max-operations", cl::init(bsr::BSRUnrollOptions().maxOperations),
+      cl::desc("The most operations that a loop over time may become (default: "
+               "65536)"),
+      cl::value_desc("number"), cl::cat(category)};
   cl::opt<bool> time{"time", cl::desc("Print the time of each phase"),
                      cl::cat(category)};
 };
@@ -157,6 +162,7 @@ static Error lower(ModuleOp module, const CommandLine &options,
   pipeline.report = options.report.getValue();
   pipeline.scoreNorm = options.scoreNorm.getValue();
   pipeline.timers = options.timers.getValue();
+  pipeline.maxOperations = options.maxOperations.getValue();
   bsr::VectorUnit vectors = bsr::getVectorUnit(machine);
   pipeline.vectorBits = options.vectorBits.getNumOccurrences()
                             ? options.vectorBits.getValue()

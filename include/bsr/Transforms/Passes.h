@@ -18,6 +18,9 @@ namespace mlir::bsr {
 
 /// Options of the `bsr-to-llvm` pipeline.
 struct ToLLVMOptions : PassPipelineOptions<ToLLVMOptions> {
+  Option<uint64_t> maxOperations{
+      *this, "max-operations", llvm::cl::desc("See `bsr-unroll`"),
+      llvm::cl::init(BSRUnrollOptions().maxOperations)};
   Option<std::string> targetCpu{*this, "target-cpu",
                                 llvm::cl::desc("See `bsr-embed-manifest`"),
                                 llvm::cl::init("generic")};

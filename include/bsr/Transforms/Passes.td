@@ -18,7 +18,9 @@ def BSRUnroll : Pass<"bsr-unroll"> {
     `max-operations` linalg operations in all. What was apart, in front of the
     loop, in it and behind it, can then become one kernel. JAX's random numbers
     (threefry) are such loops: five rounds of shifts, additions and exclusive ors,
-    and dropout has one for each mask.
+    and dropout has one for each mask; so are recurrent layers, `lax.scan` over time,
+    forward and backward. A loop that multiplies by a marked weight and is longer than
+    that is an error (`bsr-lower-patterns`).
 
     A loop over the matrices of a stacked weight (`bsr-mark` with `dims`) is unrolled
     whatever it becomes: its steps use different patterns. Where indices went
@@ -57,12 +59,46 @@ def BSRUnroll : Pass<"bsr-unroll"> {
     ```
   }];
   let options = [
-    Option<"maxOperations", "max-operations", "uint64_t", /*default=*/"4096",
+    Option<"maxOperations", "max-operations", "uint64_t", /*default=*/"65536",
            "The most linalg operations that a loop becomes">,
   ];
   let statistics = [
     Statistic<"numUnrolled", "num-unrolled", "Number of loops unrolled">,
   ];
+}
+
+def BSRForwardSlices : Pass<"bsr-forward-slices", "func::FuncOp"> {
+  let summary = "Replace slices of what was inserted by what was inserted";
+  let description = [{
+    A loop that saves a value of each step for another, as the forward pass of
+    `lax.scan` does for the backward one, inserts them into a tensor of all steps,
+    of which the other loop takes slices. Once both are unrolled (`bsr-unroll`), a
+    slice is the value that was inserted at its place, and the tensor of all steps
+    is in nobody's way, or gone. Copies that only add dimensions of one entry, as
+    stand between the two, become reshapes, and slices keep all dimensions, the ones
+    of one entry, too, which reshapes drop: what follows knows one form.
+
+    Before:
+
+    ```mlir
+    func.func @saved(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+      %e = tensor.empty() : tensor<2x4xf32>
+      %0 = tensor.insert_slice %x into %e[0, 0] [1, 4] [1, 1] : tensor<4xf32> into tensor<2x4xf32>
+      %1 = tensor.insert_slice %y into %0[1, 0] [1, 4] [1, 1] : tensor<4xf32> into tensor<2x4xf32>
+      %z = tensor.extract_slice %1[0, 0] [1, 4] [1, 1] : tensor<2x4xf32> to tensor<4xf32>
+      return %z : tensor<4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @saved(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+      return %x : tensor<4xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["tensor::TensorDialect"];
 }
 
 def BSRUnstack : Pass<"bsr-unstack", "ModuleOp"> {
@@ -90,10 +126,9 @@ def BSRUnstack : Pass<"bsr-unstack", "ModuleOp"> {
 
     Each is an equality, applied to all that stacks are part of, producers and
     users. In front of what is none of these, the matrices are stacked again: right,
-    dense, and reported by `bsr-propagate`. Slices of what was inserted before are
-    values, in a step with stacks: what layers save for the backward pass. Where a
-    loop takes `n` layers at a time (`unroll=n`), stacks are split into stacks of `n`
-    and joined again; slices are then those of the stack that was split.
+    dense, and reported by `bsr-propagate`. Where a loop takes `n` layers at a time
+    (`unroll=n`), stacks are split into stacks of `n` and joined again; slices are then
+    those of the stack that was split.
 
     Before:
 
@@ -681,7 +716,9 @@ def BSRConcatenate : Pass<"bsr-concatenate", "func::FuncOp"> {
     laid out as a whole, and a kernel computes it. The slices may come in any order,
     along one dimension, without overlaps. What no slice covers stays as it is, unless it
     is filled with one value: then that is a piece as well, and padding is a
-    concatenation.
+    concatenation. More than 16 pieces, such as what the steps of a loop make, are
+    concatenated 16 at a time, and what that makes again: a few kernels, equal ones,
+    whatever the number of steps is.
 
     Before:
 
@@ -1014,8 +1051,11 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
     element-wise then. A concatenation is a cluster with what makes pieces of it and
     nothing else, products included: each piece is computed where it belongs. Each
     cluster becomes a private function on tensors and a `bsr.launch` of it. Clusters
-    of the same structure, such as those of equal layers, are one function. The step
-    becomes straight-line code of launches. A function whose arguments have names also gets the number of products of each kind
+    of the same structure, such as those of equal layers, are one function. So are the
+    steps of an unrolled loop that read each a slice of one tensor: of more than 8
+    slices of one shape, an offset at which they have one entry is an argument of the
+    function, an index. The step becomes straight-line code of launches. A function
+    whose arguments have names also gets the number of products of each kind
     (`bsr.products`) and of clusters that go between a dense matrix and its stored
     blocks (`bsr.left_dense`). The function of a cluster says what kind of work it does
     (`bsr.kind`) and how many floating-point operations its products are (`bsr.flops`).
@@ -1314,7 +1354,8 @@ def BSRLowerPatterns : Pass<"bsr-lower-patterns", "ModuleOp"> {
     pattern becomes constant arrays. By now nothing but `bsr.indices` may use a
     pattern. The types of the patterns stay on the function (`bsr.patterns`, behind the
     static ones); `bsr.pattern_number` of values and index arrays is the place in that
-    list.
+    list. A use in a loop is an error: `bsr-unroll` with `max-operations` did not
+    unroll it.
 
     Before:
 
@@ -1346,6 +1387,10 @@ def BSRLowerPatterns : Pass<"bsr-lower-patterns", "ModuleOp"> {
     }
     ```
   }];
+  let options = [
+    Option<"maxOperations", "max-operations", "uint64_t", /*default=*/"65536",
+           "That of `bsr-unroll`, for the message about a loop that is longer">,
+  ];
   let dependentDialects = ["arith::ArithDialect"];
 }
 
@@ -1354,7 +1399,8 @@ def BSRReuseOperands : Pass<"bsr-reuse-operands", "func::FuncOp"> {
   let description = [{
     Where a kernel may write a result over an operand (`in_place`), another kernel
     made that operand, and nothing behind reads it, the operand becomes the init of
-    the result: bufferization gives both one buffer. The arena need not hold both
+    the result: bufferization gives both one buffer, and so on, of at most 8 kernels in
+    a row. The arena need not hold both
     (the gradient of the logits lies where the logits lay), and memory that was just
     read is written without being fetched again.
 
@@ -1391,6 +1437,44 @@ def BSRReuseOperands : Pass<"bsr-reuse-operands", "func::FuncOp"> {
   let statistics = [
     Statistic<"numReused", "num-reused", "Number of results that a kernel writes over an operand">,
   ];
+}
+
+def BSRSeparateResults : Pass<"bsr-separate-results", "func::FuncOp"> {
+  let summary = "Give every kernel of a step memory of its own";
+  let description = [{
+    Equal empty tensors are one value by now, the init of many launches.
+    Bufferization would compare each of these with all others that write to it, and
+    with all that read those: cubic time, for a step that was a long loop. A result
+    that is written over nothing gets a tensor of its own instead; `bsr-plan-memory`
+    finds out what may lie in one place.
+
+    Before:
+
+    ```mlir
+    func.func private @make(memref<4xf32>, memref<4xf32>)
+    func.func @step(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "z"}) {
+      %0 = tensor.empty() : tensor<4xf32>
+      %y = bsr.launch @make ins(%x : tensor<4xf32>) outs(%0 : tensor<4xf32>) -> tensor<4xf32>
+      %z = bsr.launch @make ins(%y : tensor<4xf32>) outs(%0 : tensor<4xf32>) -> tensor<4xf32>
+      return %z : tensor<4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func private @make(memref<4xf32>, memref<4xf32>)
+    func.func @step(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "z"}) {
+      %0 = tensor.empty() : tensor<4xf32>
+      %1 = bufferization.alloc_tensor() : tensor<4xf32>
+      %y = bsr.launch @make ins(%x : tensor<4xf32>) outs(%1 : tensor<4xf32>) -> tensor<4xf32>
+      %2 = bufferization.alloc_tensor() : tensor<4xf32>
+      %z = bsr.launch @make ins(%y : tensor<4xf32>) outs(%2 : tensor<4xf32>) -> tensor<4xf32>
+      return %z : tensor<4xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["bufferization::BufferizationDialect"];
 }
 
 def BSRReuseState : Pass<"bsr-reuse-state", "func::FuncOp"> {

@@ -115,8 +115,8 @@ def _transformer(causal: bool) -> Any:
     return make, loss
 
 
-def _ids(rng: np.random.Generator) -> Any:
-    shape = (2, TOKENS)
+def _ids(rng: np.random.Generator, tokens: int = TOKENS) -> Any:
+    shape = (2, tokens)
     return {
         name: rng.integers(0, VOCABULARY, shape).astype(np.int32)
         for name in ("ids", "labels")
@@ -164,7 +164,7 @@ def _mixer() -> Any:
     return make, loss
 
 
-def _recurrent(gates: int, cell: Any) -> Any:
+def _recurrent(gates: int, cell: Any, steps: int = TOKENS) -> Any:
     """A loop over time by `lax.scan`."""
 
     def make(rng: np.random.Generator) -> Any:
@@ -172,7 +172,7 @@ def _recurrent(gates: int, cell: Any) -> Any:
         params |= _weights(
             1, ("x_w", HIDDEN, gates * HIDDEN), ("h_w", HIDDEN, gates * HIDDEN)
         )
-        return params, _ids(rng)
+        return params, _ids(rng, steps)
 
     def loss(params: Any, batch: Any) -> Any:
         x = params["tokens"][batch["ids"]] @ params["x_w"]
@@ -270,6 +270,7 @@ MODELS: dict[str, Any] = {
     "T5": _t5,
     "Mixer": _mixer,
     "LSTM": lambda: _recurrent(4, _lstm_cell),
+    "LSTM, 512 steps": lambda: _recurrent(4, _lstm_cell, 512),
     "GRU": lambda: _recurrent(3, _gru_cell),
     "MLP": _mlp,
     "heads": _heads,
