@@ -244,17 +244,6 @@ bool Chain::followsProduct() const {
   return getNests().size() == 1;
 }
 
-Value Chain::getProductPlace(llvm::function_ref<bool(Value)> hasBuffer) const {
-  Value y = product.getY();
-  if (hasBuffer(y))
-    return y;
-  for (const Root &root : roots)
-    for (OpResult result : root.op->getResults())
-      if (!root.isTotal && hasBuffer(result) && result.getType() == y.getType())
-        return result;
-  return {};
-}
-
 bool Chain::add(Root next) {
   bool isFirst = roots.empty() && !product;
   roots.push_back(std::move(next));
@@ -494,6 +483,29 @@ bool Chain::isReadFirst(Value tensor,
             }
       }
   return true;
+}
+
+SmallVector<Value>
+Chain::getPlaces(ArrayRef<Value> values,
+                 llvm::function_ref<bool(Value)> isResult) const {
+  DenseSet<Value> taken;
+  auto isPlace = [&](Value value, const Root &root, Value result) {
+    if (root.isReduction() || taken.contains(result) || !isResult(result) ||
+        result.getType() != value.getType())
+      return false;
+    // What follows a product and has its type is written where it is read.
+    return product ||
+           isReadFirst(value, [&](Value other) { return other == result; });
+  };
+  return llvm::map_to_vector(values, [&](Value value) -> Value {
+    for (const Root &root : roots)
+      for (Value result : root.op->getResults())
+        if (isPlace(value, root, result)) {
+          taken.insert(result);
+          return result;
+        }
+    return {};
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -797,8 +809,7 @@ void Chain::emit(Emitter &e, const DenseMap<Value, Value> &outputs,
     return Item{std::move(at), number};
   };
   if (product) {
-    Value buffer = outputs.lookup(getProductPlace(
-        [&](Value value) { return outputs.lookup(value) != nullptr; }));
+    Value buffer = outputs.lookup(product.getY());
     e.setBuffer(product.getY(), buffer);
     emitSpMM(
         e, product, buffer, patterns,

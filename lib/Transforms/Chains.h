@@ -43,11 +43,12 @@ public:
   /// The chain of `roots`, if they are one. The first may be a product.
   static std::optional<Chain> match(ArrayRef<Operation *> roots, IsLeaf isLeaf);
 
-  /// The value in whose buffer the product lies until what follows has read it,
-  /// one of those that `hasBuffer`: itself, or what has its type, and is
-  /// therefore written at the same elements. Null if there is none.
-  Value getProductPlace(llvm::function_ref<bool(Value)> hasBuffer) const;
-
+  /// For each of `values`, the product or what a nest stores for later ones,
+  /// the result in whose buffer it lies until it has been read: one of its
+  /// type, that is written where the value is read last, and nobody else's
+  /// place. Null if there is none.
+  SmallVector<Value> getPlaces(ArrayRef<Value> values,
+                               llvm::function_ref<bool(Value)> isResult) const;
   /// The results that a nest reads after the one that makes them: they need
   /// buffers.
   DenseSet<Value> getStored() const;

@@ -52,8 +52,10 @@ public:
   void collect(const Group &group, SetVector<Value> &inputs,
                SetVector<Operation *> &members) const;
 
-  /// The results of group `number` that are kept in memory.
-  SmallVector<Value> getResults(size_t number) const;
+  /// The results of group `number` that are kept in memory; `placed` become the
+  /// roots whose results are, too, but where one of the others will be.
+  SmallVector<Value> getResults(size_t number,
+                                SmallVectorImpl<Operation *> &placed) const;
 
 private:
   bool isUsedOutside(Value value, const Group &group) const;
@@ -308,31 +310,34 @@ bool Clusters::isCheaperThanMemory(Operation *root, const Group &group) const {
          });
 }
 
-SmallVector<Value> Clusters::getResults(size_t number) const {
+SmallVector<Value>
+Clusters::getResults(size_t number,
+                     SmallVectorImpl<Operation *> &placed) const {
   const Group &group = groups[number];
   const State &state = states[number];
   bool isChain = group.size() > 1 && !state.isOneNest;
   DenseSet<Value> stored;
   if (isChain)
     stored = state.chain->getStored();
-  SmallVector<Value> all, kept;
+  SmallVector<Value> all, used, inside;
   SmallVector<Operation *> seen;
   for (Operation *root : group) {
     llvm::append_range(all, root->getResults());
-    size_t before = kept.size();
-    llvm::copy_if(
-        root->getResults(), std::back_inserter(kept), [&](Value result) {
-          return isUsedOutside(result, group) ||
-                 (stored.contains(result) && !isCheaperThanMemory(root, group));
-        });
-    if (!isPointwise(root) || kept.size() != before)
+    bool isSeen = !isPointwise(root);
+    for (Value result : root->getResults()) {
+      bool isUsed = isUsedOutside(result, group);
+      bool isStored =
+          isChain && (isa<SpMMOp>(root) || (stored.contains(result) &&
+                                            !isCheaperThanMemory(root, group)));
+      if (isUsed)
+        used.push_back(result);
+      else if (isStored)
+        inside.push_back(result);
+      isSeen |= isUsed || isStored;
+    }
+    if (isSeen)
       seen.push_back(root);
   }
-  // A product lies somewhere until what follows has read it.
-  if (isChain && isa<SpMMOp>(group.front()) &&
-      !state.chain->getProductPlace(
-          [&](Value value) { return llvm::is_contained(kept, value); }))
-    kept.insert(kept.begin(), group.front()->getResult(0));
   // bsr-emit sees no more than the results and the reductions: what is only
   // computed on the way must not be what makes them a chain.
   auto isLeafThere = [&](Value value) {
@@ -340,7 +345,21 @@ SmallVector<Value> Clusters::getResults(size_t number) const {
            (!llvm::is_contained(group, value.getDefiningOp()) ||
             llvm::is_contained(seen, value.getDefiningOp()));
   };
-  return isChain && !Chain::match(seen, isLeafThere) ? all : kept;
+  if (!isChain)
+    return used;
+  std::optional<Chain> chain = Chain::match(seen, isLeafThere);
+  if (!chain)
+    return all;
+  // What nobody else reads lies where a result will, or becomes one.
+  auto isUsed = [&](Value value) { return llvm::is_contained(used, value); };
+  SmallVector<Value> results(used);
+  for (auto [value, place] :
+       llvm::zip_equal(inside, chain->getPlaces(inside, isUsed)))
+    if (place)
+      placed.push_back(value.getDefiningOp());
+    else
+      results.push_back(value);
+  return results;
 }
 
 Clusters::Clusters(Block &block) : roots(block) {
@@ -447,10 +466,12 @@ static void loosenSlices(Block &block) {
 }
 
 /// A copy of `group` in a function: inputs in order of first use, then results.
+/// Those of `placed` that are element-wise say that they are stored.
 static func::FuncOp outline(const Clusters::Group &group,
                             const SetVector<Value> &inputs,
                             const SetVector<Operation *> &members,
-                            ArrayRef<Value> results) {
+                            ArrayRef<Value> results,
+                            ArrayRef<Operation *> placed) {
   Location loc = group.front()->getLoc();
   OpBuilder b(group.front()->getContext());
   auto type = b.getFunctionType(TypeRange(inputs.getArrayRef()),
@@ -476,6 +497,8 @@ static func::FuncOp outline(const Clusters::Group &group,
     Operation *copy = b.clone(*member, mapping);
     copy->removeAttr("bsr.recomputed");
     copy->removeAttr("bsr.peak");
+    if (isPointwise(member) && llvm::is_contained(placed, member))
+      copy->setAttr("bsr.stored", b.getUnitAttr());
   }
   SmallVector<Value> returned = llvm::map_to_vector(
       results, [&](Value result) { return mapping.lookup(result); });
@@ -545,10 +568,11 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
       SetVector<Value> inputs;
       SetVector<Operation *> members;
       clusters.collect(group, inputs, members);
-      SmallVector<Value> results = clusters.getResults(number);
+      SmallVector<Operation *> placed;
+      SmallVector<Value> results = clusters.getResults(number, placed);
       if (results.empty())
         continue;
-      func::FuncOp cluster = outline(group, inputs, members, results);
+      func::FuncOp cluster = outline(group, inputs, members, results, placed);
       std::string text;
       llvm::raw_string_ostream(text) << cluster;
       auto [known, isNew] = structures.try_emplace(text);

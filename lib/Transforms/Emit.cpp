@@ -42,7 +42,7 @@ static DenseSet<Operation *> getProducers(Block &body) {
 }
 
 /// What is computed before what reads it: results, what computes pieces of
-/// them, sparse products and all reductions.
+/// them or is stored where they will be, sparse products and all reductions.
 static SmallVector<Operation *> getRoots(Block &body) {
   DenseSet<Operation *> producers = getProducers(body);
   return llvm::map_to_vector(
@@ -52,6 +52,7 @@ static SmallVector<Operation *> getRoots(Block &body) {
             auto generic = dyn_cast<linalg::GenericOp>(op);
             return llvm::is_contained(op.getUsers(), body.getTerminator()) ||
                    producers.contains(&op) || isa<SpMMOp>(op) ||
+                   op.hasAttr("bsr.stored") ||
                    (generic && !isPointwise(generic));
           }),
       [](Operation &op) { return &op; });
@@ -62,6 +63,24 @@ static std::optional<Chain> matchChain(ArrayRef<Operation *> roots) {
   return Chain::match(roots, [&](Value value) {
     return isa<BlockArgument>(value) ||
            llvm::is_contained(roots, value.getDefiningOp());
+  });
+}
+
+/// What the chain of `roots` stores, but is no result of `body`.
+static SmallVector<Value> getStored(Block &body, ArrayRef<Operation *> roots) {
+  SmallVector<Value> stored;
+  for (Operation *root : roots)
+    if ((isa<SpMMOp>(root) || root->hasAttr("bsr.stored")) &&
+        !llvm::is_contained(root->getUsers(), body.getTerminator()))
+      stored.push_back(root->getResult(0));
+  return stored;
+}
+
+/// The results of `body` where `values` lie until they have been read.
+static SmallVector<Value> getPlaces(const Chain &chain, ArrayRef<Value> values,
+                                    Block &body) {
+  return chain.getPlaces(values, [&](Value value) {
+    return llvm::is_contained(body.getTerminator()->getOperands(), value);
   });
 }
 
@@ -87,27 +106,27 @@ static LogicalResult verifyCluster(func::FuncOp cluster) {
                         "but got '")
            << op.getName() << "'";
   }
-  // Sums that are no results stay in the registers of a work item, and products
-  // where the results are that follow.
+  // Sums that are no results stay in the registers of a work item, and what is
+  // stored lies where the results will.
   SmallVector<Operation *> roots = getRoots(body);
   DenseSet<Operation *> producers = getProducers(body);
-  for (Operation *root : roots) {
-    if (llvm::is_contained(root->getUsers(), terminator) ||
-        producers.contains(root))
-      continue;
-    std::optional<Chain> chain = matchChain(roots);
-    if (!chain)
+  std::optional<Chain> chain = matchChain(roots);
+  for (Operation *root : roots)
+    if (!llvm::is_contained(root->getUsers(), terminator) &&
+        !producers.contains(root) && !chain)
       return root->emitError(
           "expected a sum that is a result or is read by the "
           "work item that computes it, but got one that is "
           "neither");
-    if (isa<SpMMOp>(root) && !chain->getProductPlace([&](Value value) {
-          return llvm::is_contained(terminator->getOperands(), value);
-        }))
-      return root->emitError("expected a product that is a result or has the "
-                             "type of one that follows it, but got one that "
-                             "has neither");
-  }
+  if (!chain)
+    return success();
+  SmallVector<Value> stored = getStored(body, roots);
+  for (auto [value, place] :
+       llvm::zip_equal(stored, getPlaces(*chain, stored, body)))
+    if (!place)
+      return value.getDefiningOp()->emitError(
+          "expected a value that is a result or may lie where one of its type "
+          "will, but got neither");
   return success();
 }
 
@@ -288,6 +307,12 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
                      concat.getRank(), dim, position, piece);
       position += cast<RankedTensorType>(piece.getType()).getDimSize(dim);
     }
+  }
+  if (chain) {
+    SmallVector<Value> stored = getStored(body, roots);
+    for (auto [value, place] :
+         llvm::zip_equal(stored, getPlaces(*chain, stored, body)))
+      outputs[value] = outputs.lookup(place);
   }
   if (chain)
     chain->emit(emitter, outputs, patterns,

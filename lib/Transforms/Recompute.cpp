@@ -6,6 +6,7 @@
 #include "Roots.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -77,6 +78,10 @@ public:
   const Roots &getRoots() const { return roots; }
   /// The operation at which most bytes are live.
   Operation *getPeak() const { return ops[peak]; }
+
+  /// The quotients q = e / s that a product needs behind the peak, and so lie
+  /// in memory there, while e is read by what can compute it from q and s.
+  SmallVector<linalg::GenericOp> getQuotients() const;
 
   /// Decides which values to compute again behind the peak, at a cost of at
   /// most `maxCost` simple operations an element, the last ones first.
@@ -179,6 +184,39 @@ bool Memory::isReadInline(const Stored &stored) const {
   });
 }
 
+/// True if `op` does nothing but divide its first input by the second, element
+/// by element.
+static bool isQuotient(linalg::GenericOp op) {
+  if (!isPointwise(op) || op.getNumDpsInputs() != 2 ||
+      op->getNumResults() != 1 ||
+      !llvm::hasSingleElement(op.getBody()->without_terminator()))
+    return false;
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  auto quotient = op.getBody()
+                      ->getTerminator()
+                      ->getOperand(0)
+                      .getDefiningOp<arith::DivFOp>();
+  return quotient && maps[0] == maps[2] &&
+         quotient.getLhs() == op.getBody()->getArgument(0) &&
+         quotient.getRhs() == op.getBody()->getArgument(1) &&
+         op->getOperand(0).getType() == op->getResult(0).getType();
+}
+
+SmallVector<linalg::GenericOp> Memory::getQuotients() const {
+  SmallVector<linalg::GenericOp> quotients;
+  for (const auto &[value, stored] : values) {
+    auto op = value.getDefiningOp<linalg::GenericOp>();
+    if (!op || !isQuotient(op) || stored.begin >= peak ||
+        stored.reads.back() <= peak || isReadInline(stored))
+      continue;
+    auto dividend = values.find(op->getOperand(0));
+    if (dividend != values.end() && dividend->second.reads.back() > peak &&
+        isReadInline(dividend->second))
+      quotients.push_back(op);
+  }
+  return quotients;
+}
+
 /// Decides whether to compute `value` again.
 bool Memory::choose(Value value, Stored &stored, int64_t maxCost) {
   Operation *op = value.getDefiningOp();
@@ -263,11 +301,20 @@ public:
   /// first of them. Returns the copy, or null if there is no such user.
   Operation *copy(Operation *op);
 
+  /// Lets what reads e behind the peak read q * s, where `op` computes
+  /// q = e / s.
+  void multiply(linalg::GenericOp op);
+
   /// Copies what is inlined into operations behind the peak, into `user` alone
   /// if there is one.
   void copyInlined(Operation *user = nullptr);
 
 private:
+  bool isLate(Operation *user) const {
+    return !early.contains(getAncestor(block, user));
+  }
+  Operation *getFirstLate(Operation *op) const;
+
   Block &block;
   const Roots &roots;
   /// The operations up to the peak, and where they are.
@@ -275,21 +322,41 @@ private:
 };
 } // namespace
 
-Operation *Copies::copy(Operation *op) {
+/// The first operation behind the peak that uses `op`, or null.
+Operation *Copies::getFirstLate(Operation *op) const {
   Operation *first = nullptr;
-  auto isLate = [&](OpOperand &use) {
-    return !early.contains(getAncestor(block, use.getOwner()));
-  };
-  for (OpOperand &use : op->getUses()) {
-    Operation *at = getAncestor(block, use.getOwner());
-    if (isLate(use) && (!first || at->isBeforeInBlock(first)))
+  for (Operation *user : op->getUsers()) {
+    Operation *at = getAncestor(block, user);
+    if (isLate(at) && (!first || at->isBeforeInBlock(first)))
       first = at;
   }
+  return first;
+}
+
+void Copies::multiply(linalg::GenericOp op) {
+  Value dividend = op->getOperand(0);
+  OpBuilder b(getFirstLate(dividend.getDefiningOp()));
+  auto product = cast<linalg::GenericOp>(b.clone(*op));
+  product->setOperand(0, op->getResult(0));
+  Operation *quotient = &product.getBody()->front();
+  b.setInsertionPoint(quotient);
+  Value result = arith::MulFOp::create(
+      b, quotient->getLoc(), quotient->getOperand(0), quotient->getOperand(1));
+  quotient->getResult(0).replaceAllUsesWith(result);
+  quotient->erase();
+  dividend.replaceUsesWithIf(product->getResult(0), [&](OpOperand &use) {
+    return isLate(use.getOwner());
+  });
+}
+
+Operation *Copies::copy(Operation *op) {
+  Operation *first = getFirstLate(op);
   if (!first)
     return nullptr;
   Operation *copy = OpBuilder(first).clone(*op);
   for (auto [from, to] : llvm::zip_equal(op->getResults(), copy->getResults()))
-    from.replaceUsesWithIf(to, isLate);
+    from.replaceUsesWithIf(
+        to, [&](OpOperand &use) { return isLate(use.getOwner()); });
   return copy;
 }
 
@@ -369,6 +436,12 @@ struct Recompute : bsr::impl::BSRRecomputeBase<Recompute> {
         return;
       Copies(block, memory.getRoots(), memory.getPeak()).copyInlined();
       sinkInlined(block, memory.getRoots());
+    }
+    {
+      Memory memory(block);
+      Copies copies(block, memory.getRoots(), memory.getPeak());
+      for (linalg::GenericOp quotient : memory.getQuotients())
+        copies.multiply(quotient);
     }
     Memory memory(block);
     Operation *peak = memory.getPeak();

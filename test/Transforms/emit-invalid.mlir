@@ -76,7 +76,7 @@ func.func @reduction(%x: tensor<4xf32>, %i: tensor<f32>) -> tensor<4xf32> {
 
 func.func private @cluster(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x48xf32>, %i: tensor<32xf32>)
     -> tensor<32xf32> {
-  // expected-error @below {{expected a product that is a result or has the type of one that follows it, but got one that has neither}}
+  // expected-error @below {{expected a value that is a result or may lie where one of its type will, but got neither}}
   %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x48xf32> -> tensor<32x48xf32>
   %s = linalg.generic {indexing_maps = [#id, #feature], iterator_types = ["parallel", "reduction"]}
       ins(%y : tensor<32x48xf32>) outs(%i : tensor<32xf32>) {

@@ -942,7 +942,9 @@ def BSRRecompute : Pass<"bsr-recompute", "func::FuncOp"> {
     anyway: behind that point (`bsr.peak`) its users get a copy (`bsr.recomputed`),
     which `bsr-cluster` computes with them. An activation function is computed again
     from the product before it, a normalised row from the row, probabilities from
-    their exponentials.
+    their exponentials. Where a product reads probabilities q = e / s again, they
+    are in memory anyway, and it is the exponentials that are not kept: what reads
+    e behind that point reads q * s, which differs from e by two roundings.
 
     Weight gradients, `bsr.sddmm`, move behind the last other use of the activation
     gradient that they read, so that what they read of the forward part is computed
