@@ -29,9 +29,8 @@ static json::Array getShape(ArrayRef<int64_t> shape) {
 /// a part of.
 static json::Object getOrigin(DictionaryAttr origin) {
   auto shape = origin.getAs<DenseI64ArrayAttr>("shape");
-  return json::Object{
-      {"name", origin.getAs<StringAttr>("name").getValue()},
-      {"shape", getShape(shape.asArrayRef())}};
+  return json::Object{{"name", origin.getAs<StringAttr>("name").getValue()},
+                      {"shape", getShape(shape.asArrayRef())}};
 }
 
 /// The name of a buffer's element type, or failure if it has none.
