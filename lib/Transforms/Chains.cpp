@@ -435,17 +435,48 @@ DenseSet<Value> Chain::getStored() const {
   return stored;
 }
 
+/// True if `reader` reads by `access` what the work item that it is in writes
+/// as `result` of `writer`; if `isOneRow`, in the row that it is at.
+bool Chain::isOfItem(const Root &reader, const Access &access,
+                     const Root &writer, OpResult result, bool isOneRow) const {
+  SmallVector<int64_t> read = getRows(reader), made = getRows(writer);
+  AffineMap map = writer.op.getIndexingMapMatchingResult(result);
+  ArrayRef<int64_t> shape = cast<ShapedType>(result.getType()).getShape();
+  for (auto [loop, expr, extent] :
+       llvm::zip_equal(access.at, map.getResults(), shape)) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    if (extent == 1)
+      continue;
+    if (loop < 0 || !dim)
+      return false;
+    int64_t other = dim.getPosition();
+    bool isRow = reader.shared[loop] < 0;
+    if (reader.shared[loop] != writer.shared[other] ||
+        (isOneRow && isRow &&
+         llvm::find(read, loop) - read.begin() !=
+             llvm::find(made, other) - made.begin()))
+      return false;
+  }
+  return true;
+}
+
 bool Chain::isReadFirst(Value tensor,
                         llvm::function_ref<bool(Value)> isKept) const {
-  ShapedType type = cast<ShapedType>(tensor.getType());
+  auto type = cast<ShapedType>(tensor.getType());
   // The sums of a product lie where its followers write.
   if (product)
     return false;
   SmallVector<Nest> nests = getNests();
-  auto getDims = [](OpResult result) {
-    return cast<linalg::GenericOp>(result.getOwner())
-        .getIndexingMapMatchingResult(result)
-        .getResults();
+  // Any row in an earlier nest than `place`, that which is written in the same.
+  auto isReadBefore = [&](const Root &writer, OpResult result, size_t place) {
+    for (auto [number, nest] : llvm::enumerate(nests))
+      for (const Root *reader : nest.roots)
+        for (const Access &access : reader->reads)
+          if (access.tensor == tensor &&
+              (number > place ||
+               !isOfItem(*reader, access, writer, result, number == place)))
+            return false;
+    return true;
   };
   for (auto [place, nest] : llvm::enumerate(nests))
     for (const Root *writer : nest.roots)
@@ -453,34 +484,9 @@ bool Chain::isReadFirst(Value tensor,
         auto made = cast<ShapedType>(result.getType());
         if (!isKept(result) || made.getNumElements() != type.getNumElements())
           continue;
-        if (writer->isReduction() || made.getShape() != type.getShape())
+        if (writer->isReduction() || made.getShape() != type.getShape() ||
+            !isReadBefore(*writer, result, place))
           return false;
-        SmallVector<int64_t> rows = getRows(*writer);
-        // Reads of the same work item: of any row in an earlier nest, of the
-        // row that is written in the same one.
-        for (auto [number, other] : llvm::enumerate(nests))
-          for (const Root *reader : other.roots)
-            for (const Access &access : reader->reads) {
-              if (access.tensor != tensor)
-                continue;
-              if (number > place)
-                return false;
-              SmallVector<int64_t> read = getRows(*reader);
-              for (auto [loop, expr, extent] : llvm::zip_equal(
-                       access.at, getDims(result), type.getShape())) {
-                auto dim = dyn_cast<AffineDimExpr>(expr);
-                if (extent == 1)
-                  continue;
-                if (loop < 0 || !dim)
-                  return false;
-                int64_t at = dim.getPosition();
-                if (reader->shared[loop] != writer->shared[at] ||
-                    (number == place && reader->shared[loop] < 0 &&
-                     llvm::find(read, loop) - read.begin() !=
-                         llvm::find(rows, at) - rows.begin()))
-                  return false;
-              }
-            }
       }
   return true;
 }

@@ -107,6 +107,8 @@ private:
   bool setLanes();
   bool isAligned(const Root &reader, const Access &access,
                  const Root &producer) const;
+  bool isOfItem(const Root &reader, const Access &access, const Root &writer,
+                OpResult result, bool isOneRow) const;
   SmallVector<Nest> getNests() const;
   /// The results that are totals.
   SmallVector<OpResult> getTotals(ArrayRef<const Root *> roots) const;
