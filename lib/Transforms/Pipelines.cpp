@@ -129,8 +129,8 @@ static void addSparsity(OpPassManager &pm, const bsr::ToCPUOptions &options) {
         bsr::createBSRScoreBlocks({options.scoreNorm}));
 }
 
-/// Operations become kernels: vectors along tokens, one function per structure.
-static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
+/// Vectors will run along tokens.
+static void addLayout(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(createLinalgGeneralizeNamedOpsPass());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRaise());
@@ -138,9 +138,17 @@ static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRLayout());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldBias());
+}
+
+/// Operations become clusters, one function per structure.
+static void addClusters(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRDropBarriers());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRecompute());
   pm.addPass(bsr::createBSRCluster());
+}
+
+/// Clusters become kernels on buffers.
+static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addPass(bsr::createBSRPanel({options.vectorBits, options.numRegisters}));
   pm.addPass(bsr::createBSREmit({options.vectorBits, options.numRegisters}));
   pm.addPass(bsr::createBSRVerifyKernels());
@@ -150,6 +158,8 @@ static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
 void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
   addImport(pm, options);
   addSparsity(pm, options);
+  addLayout(pm);
+  addClusters(pm);
   addKernels(pm, options);
   buildToLLVMPipeline(pm, options);
 }

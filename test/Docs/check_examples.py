@@ -53,7 +53,8 @@ def check_dialect(root):
 
 
 def check_passes(root, tool):
-    for name, text in definitions(root / "include/bsr/Transforms/Passes.td"):
+    stages = sorted((root / "include/bsr/Transforms").glob("*.td"))
+    for name, text in (definition for stage in stages for definition in definitions(stage)):
         flag = "--" + re.search(r'Pass<"(.*?)"', text)[1]
         if len(examples(text)) != 2:
             yield f"{name}: expected 2 examples, but got {len(examples(text))}"

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Kernels become parallel loops, everything else sequential ones.
+
+#ifndef BSR_TRANSFORMS_LOOPS
+#define BSR_TRANSFORMS_LOOPS
+
+include "mlir/Pass/PassBase.td"
+
+def BSRLowerCopies : Pass<"bsr-lower-copies", "func::FuncOp"> {
+  let summary = "Turn copies between views into parallel loops";
+  let description = [{
+    A copy of contiguous memory becomes `memcpy`. Any other would become a call of
+    a runtime library that walks the elements. This pass makes it a parallel loop
+    over the longest contiguous parts (or, where the innermost dimension is
+    strided, a linalg operation).
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: memref<4x4xf32, strided<[8, 1]>>, %y: memref<4x4xf32>) {
+      memref.copy %x, %y : memref<4x4xf32, strided<[8, 1]>> to memref<4x4xf32>
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: memref<4x4xf32, strided<[8, 1]>>, %y: memref<4x4xf32>) {
+      scf.forall (%i) in (4) {
+        %from = memref.subview %x[%i, 0] [1, 4] [1, 1] : memref<4x4xf32, strided<[8, 1]>>
+            to memref<1x4xf32, strided<[8, 1], offset: ?>>
+        %to = memref.subview %y[%i, 0] [1, 4] [1, 1] : memref<4x4xf32>
+            to memref<1x4xf32, strided<[4, 1], offset: ?>>
+        memref.copy %from, %to : memref<1x4xf32, strided<[8, 1], offset: ?>>
+            to memref<1x4xf32, strided<[4, 1], offset: ?>>
+      }
+      return
+    }
+    ```
+  }];
+  let dependentDialects = [
+    "linalg::LinalgDialect", "memref::MemRefDialect", "scf::SCFDialect",
+  ];
+}
+
+def BSRApproximateMath : Pass<"bsr-approximate-math"> {
+  let summary = "Compute mathematical functions by polynomials";
+  let description = [{
+    Upstream's polynomial approximations of `exp`, `tanh`, `log`, `erf` and others run in
+    vectors, 12 times (exp) to 46 times (tanh) as fast as calls of the C library,
+    and are exact to 5 units in the last place of f32; f16 and bf16 go through
+    f32. What has no approximation, and f64, is left for the C library.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: f32) -> f32 {
+      %y = math.rsqrt %x : f32
+      return %y : f32
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: f32) -> f32 {
+      %one = arith.constant 1.0 : f32
+      %root = math.sqrt %x : f32
+      %y = arith.divf %one, %root : f32
+      return %y : f32
+    }
+    ```
+  }];
+  let dependentDialects = [
+    "arith::ArithDialect", "math::MathDialect", "vector::VectorDialect",
+  ];
+}
+
+def BSRExpandBF16 : Pass<"bsr-expand-bf16", "ModuleOp"> {
+  let summary = "Make bf16 integers";
+  let description = [{
+    A bf16 is the upper half of an f32, rounded to nearest even. Few processors have
+    instructions for the conversion and the C library of Debian 12 has no function;
+    shifts and sums run in vectors everywhere. After the conversions nothing is left
+    to do with a bf16 but to move it: it becomes an i16, for LLVM takes vectors of
+    bf16 apart where it selects between two. Arithmetic on bf16 must have been
+    emulated in f32 before (`arith-emulate-unsupported-floats`).
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: bf16) -> f32 {
+      %y = arith.extf %x : bf16 to f32
+      return %y : f32
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: i16) -> f32 {
+      %c16_i32 = arith.constant 16 : i32
+      %wide = arith.extui %x : i16 to i32
+      %shifted = arith.shli %wide, %c16_i32 : i32
+      %y = arith.bitcast %shifted : i32 to f32
+      return %y : f32
+    }
+    ```
+  }];
+  let dependentDialects = ["arith::ArithDialect", "vector::VectorDialect"];
+}
+
+def BSRFastMath : Pass<"bsr-fast-math"> {
+  let summary = "Say what the compiler may do with floating-point numbers";
+  let description = [{
+    Compiled steps are deterministic: the same input gives the same bits, whatever
+    the number of threads. Within that, the code generator may
+
+    - fuse a product and a sum (`contract`): one rounding less;
+    - divide by multiplying with a reciprocal (`arcp`): at most one more rounding;
+    - take either zero as the maximum of -0 and +0 (`nsz` on maxima and minima);
+    - sum the lanes of a vector in the order that suits it (`reassoc` on
+      reductions): an order fixed at compile time.
+
+    It may not assume that there are no NaN or infinite values: a loss that becomes
+    NaN is seen as NaN.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: f32, %y: f32) -> f32 {
+      %0 = arith.divf %x, %y : f32
+      %1 = arith.maximumf %0, %x : f32
+      %2 = arith.mulf %1, %x : f32
+      return %2 : f32
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: f32, %y: f32) -> f32 {
+      %0 = arith.divf %x, %y fastmath<arcp,contract> : f32
+      %1 = arith.maximumf %0, %x fastmath<nsz> : f32
+      %2 = arith.mulf %1, %x fastmath<contract> : f32
+      return %2 : f32
+    }
+    ```
+  }];
+}
+
+def BSRHoistMemory : Pass<"bsr-hoist-memory"> {
+  let summary = "Make memory of work items memory of threads";
+  let description = [{
+    Kernels pack operands into memory on the stack of a work item. Inside of a
+    parallel region of OpenMP, each thread allocates that memory once, before its
+    first work item: a work item does not read what another left there, and the
+    scope around its body has nothing to free.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: memref<8xf32>) {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c8 = arith.constant 8 : index
+      omp.parallel {
+        omp.wsloop {
+          omp.loop_nest (%i) : index = (%c0) to (%c8) step (%c1) {
+            memref.alloca_scope {
+              %scratch = memref.alloca() : memref<1xf32>
+              %0 = memref.load %x[%i] : memref<8xf32>
+              memref.store %0, %scratch[%c0] : memref<1xf32>
+            }
+            omp.yield
+          }
+        }
+        omp.terminator
+      }
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: memref<8xf32>) {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c8 = arith.constant 8 : index
+      omp.parallel {
+        %scratch = memref.alloca() : memref<1xf32>
+        omp.wsloop {
+          omp.loop_nest (%i) : index = (%c0) to (%c8) step (%c1) {
+            memref.alloca_scope {
+              %0 = memref.load %x[%i] : memref<8xf32>
+              memref.store %0, %scratch[%c0] : memref<1xf32>
+            }
+            omp.yield
+          }
+        }
+        omp.terminator
+      }
+      return
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numHoisted", "num-hoisted", "Allocations moved to threads">,
+  ];
+}
+
+#endif // BSR_TRANSFORMS_LOOPS
