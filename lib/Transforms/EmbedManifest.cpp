@@ -170,6 +170,23 @@ static json::Object getTimer(DictionaryAttr known) {
   return timer;
 }
 
+/// What the manifest says about kernels: how many there are, and how many calls
+/// of them.
+static json::Object getKernels(func::FuncOp step) {
+  SymbolTable symbols(step->getParentOfType<ModuleOp>());
+  DenseSet<Operation *> functions;
+  int64_t launches = 0;
+  step.walk([&](func::CallOp call) {
+    Operation *callee = symbols.lookup(call.getCallee());
+    if (!callee->hasAttr("bsr.kind"))
+      return;
+    functions.insert(callee);
+    ++launches;
+  });
+  return json::Object{{"functions", static_cast<int64_t>(functions.size())},
+                      {"launches", launches}};
+}
+
 /// The manifest of `step` as JSON text.
 static FailureOr<std::string> getManifest(func::FuncOp step,
                                           StringRef targetCpu) {
@@ -199,18 +216,22 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
     for (NamedAttribute count : counted)
       products[count.getName().strref()] =
           cast<IntegerAttr>(count.getValue()).getInt();
-  auto leftDense = step->getAttrOfType<IntegerAttr>("bsr.left_dense");
+  auto getCount = [&](StringRef name) -> int64_t {
+    auto count = step->getAttrOfType<IntegerAttr>(name);
+    return count ? count.getInt() : 0;
+  };
   json::Object manifest{
       {"format", "bsr-step"},
       {"version", abiVersion},
       {"name", step.getName()},
       {"target_cpu", targetCpu},
-      {"arena_bytes",
-       step->getAttrOfType<IntegerAttr>("bsr.arena_bytes").getInt()},
+      {"arena_bytes", getCount("bsr.arena_bytes")},
+      {"live_bytes", getCount("bsr.live_bytes")},
       {"buffers", std::move(buffers)},
       {"patterns", std::move(patterns)},
       {"products", std::move(products)},
-      {"left_dense", leftDense ? leftDense.getInt() : 0},
+      {"left_dense", getCount("bsr.left_dense")},
+      {"kernels", getKernels(step)},
   };
   if (auto norm = step->getAttrOfType<StringAttr>("bsr.score_norm"))
     manifest["score_norm"] = norm.getValue();

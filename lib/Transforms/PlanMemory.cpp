@@ -83,21 +83,57 @@ static FailureOr<SmallVector<Buffer>> collectBuffers(func::FuncOp step) {
   return buffers;
 }
 
-/// Gives each buffer an offset: largest first, each at the lowest place that no
-/// buffer live at the same time occupies (greedy by size; Pisarchyk and Lee,
-/// "Efficient memory management for deep neural net inference", 2020). Returns
-/// the bytes of the arena.
-static int64_t placeBuffers(MutableArrayRef<Buffer> buffers) {
-  SmallVector<Buffer *> bySize;
+namespace {
+/// Where the most bytes are live, and how many: no arena can be smaller.
+struct Peak {
+  int64_t at = 0, bytes = 0;
+
+  bool isLive(const Buffer &buffer) const {
+    return buffer.begin <= at && at <= buffer.end;
+  }
+};
+} // namespace
+
+static Peak findPeak(ArrayRef<Buffer> buffers) {
+  SmallVector<std::pair<int64_t, int64_t>> changes;
+  for (const Buffer &buffer : buffers) {
+    changes.emplace_back(buffer.begin, buffer.size);
+    changes.emplace_back(buffer.end + 1, -buffer.size);
+  }
+  // What ends at a position ends before what begins there.
+  llvm::sort(changes);
+  Peak peak;
+  int64_t live = 0;
+  for (auto [at, change] : changes) {
+    live += change;
+    if (live > peak.bytes)
+      peak = {at, live};
+  }
+  return peak;
+}
+
+/// Gives each buffer an offset, the lowest place that no buffer placed before
+/// and live at the same time occupies, and returns the bytes of the arena. What
+/// is live at the peak comes first and leaves no gap there, the longest-lived
+/// of it below; the rest follows by size (greedy by size; Pisarchyk and Lee,
+/// "Efficient memory management for deep neural net inference", 2020).
+static int64_t placeBuffers(MutableArrayRef<Buffer> buffers, const Peak &peak) {
+  auto getRank = [&](const Buffer *buffer) {
+    bool live = peak.isLive(*buffer);
+    return std::make_tuple(live, live ? buffer->end - buffer->begin : 0,
+                           buffer->size);
+  };
+  SmallVector<Buffer *> order;
   for (Buffer &buffer : buffers)
-    bySize.push_back(&buffer);
-  llvm::sort(bySize, [](Buffer *a, Buffer *b) {
-    return a->size != b->size ? a->size > b->size : a < b;
+    order.push_back(&buffer);
+  llvm::sort(order, [&](Buffer *a, Buffer *b) {
+    auto first = getRank(a), second = getRank(b);
+    return first != second ? first > second : a < b;
   });
 
   int64_t arena = 0;
   SmallVector<Buffer *> placed; // by offset
-  for (Buffer *buffer : bySize) {
+  for (Buffer *buffer : order) {
     int64_t offset = 0;
     for (Buffer *other : placed) {
       if (!buffer->isLiveWith(*other))
@@ -115,21 +151,6 @@ static int64_t placeBuffers(MutableArrayRef<Buffer> buffers) {
                   buffer);
   }
   return arena;
-}
-
-/// The most bytes that are live at one operation: no arena can be smaller.
-static int64_t getPeakLive(ArrayRef<Buffer> buffers) {
-  SmallVector<std::pair<int64_t, int64_t>> changes;
-  for (const Buffer &buffer : buffers) {
-    changes.emplace_back(buffer.begin, buffer.size);
-    changes.emplace_back(buffer.end + 1, -buffer.size);
-  }
-  // What ends at a position ends before what begins there.
-  llvm::sort(changes);
-  int64_t live = 0, peak = 0;
-  for (auto [at, change] : changes)
-    peak = std::max(peak, live += change);
-  return peak;
 }
 
 /// What the manifest says of the scores among `buffers`.
@@ -170,7 +191,8 @@ struct PlanMemory : bsr::impl::BSRPlanMemoryBase<PlanMemory> {
     FailureOr<SmallVector<Buffer>> buffers = collectBuffers(step);
     if (failed(buffers))
       return signalPassFailure();
-    int64_t bytes = placeBuffers(*buffers);
+    Peak peak = findPeak(*buffers);
+    int64_t bytes = placeBuffers(*buffers, peak);
 
     Builder b(&getContext());
     NamedAttribute attrs[] = {
@@ -185,9 +207,10 @@ struct PlanMemory : bsr::impl::BSRPlanMemoryBase<PlanMemory> {
       step->setAttr("bsr.scores", scores);
     replaceAllocations(*buffers, step.getArguments().back());
     step->setAttr("bsr.arena_bytes", b.getI64IntegerAttr(bytes));
+    step->setAttr("bsr.live_bytes", b.getI64IntegerAttr(peak.bytes));
 
     numBuffers += buffers->size();
-    peakLive += getPeakLive(*buffers);
+    peakLive += peak.bytes;
     arenaBytes += bytes;
   }
 };

@@ -1,26 +1,34 @@
 // RUN: sparse-opt %s --bsr-embed-manifest="target-cpu=znver4" --split-input-file --verify-diagnostics | FileCheck %s
 
 // Every buffer but the arena, in order; the weight is the values of the
-// pattern's name.
+// pattern's name. Two kernels, one of them launched twice.
 // CHECK:      bsr_step_manifest
 // CHECK-SAME: {\22arena_bytes\22:64,\22buffers\22:[
 // CHECK-SAME: {\22carried\22:true,\22init\22:\22zeros\22,\22kind\22:\22values\22,\22name\22:\22w.m\22,\22pattern\22:0,\22role\22:\22state\22,\22shape\22:[3,2,2],\22type\22:\22f32\22},
 // CHECK-SAME: {\22carried\22:true,\22kind\22:\22values\22,\22name\22:\22w\22,\22pattern\22:0,\22shape\22:[3,2,2],\22type\22:\22bf16\22},
 // CHECK-SAME: {\22carried\22:false,\22kind\22:\22row_ptr\22,\22name\22:\22w\22,\22pattern\22:0,\22role\22:\22pattern\22,\22shape\22:[3],\22type\22:\22i32\22},
 // CHECK-SAME: {\22carried\22:false,\22kind\22:\22output\22,\22name\22:\22loss\22,\22role\22:\22loss\22,\22shape\22:[],\22type\22:\22f32\22}],
-// CHECK-SAME: \22format\22:\22bsr-step\22,\22left_dense\22:1,\22name\22:\22train\22,
+// CHECK-SAME: \22format\22:\22bsr-step\22,\22kernels\22:{\22functions\22:2,\22launches\22:3},\22left_dense\22:1,\22live_bytes\22:48,\22name\22:\22train\22,
 // CHECK-SAME: \22patterns\22:[{\22block\22:[2,2],\22buffers\22:{\22row_ptr\22:2},\22density\22:0.375,\22name\22:\22w\22,\22shape\22:[4,8],\22slots\22:3,\22static\22:false,\22weight\22:1}],
 // CHECK-SAME: \22products\22:{\22dense\22:0,\22sddmm\22:0,\22spmm\22:2,\22spmm_transposed\22:0},
 // CHECK-SAME: \22target_cpu\22:\22znver4\22,\22version\22:1}\00
 // CHECK:      llvm.mlir.global external constant @bsr_step_abi_version(1 : i32)
+func.func private @decay(memref<3x2x2xf32>) attributes {bsr.kind = "elementwise"}
+func.func private @sum(memref<f32>) attributes {bsr.kind = "reduction"}
+func.func private @no_kernel()
 func.func @train(
     %m: memref<3x2x2xf32> {bsr.carried, bsr.init = "zeros", bsr.name = "w.m", bsr.pattern_number = 0 : i64, bsr.role = "state"},
     %w: memref<3x2x2xbf16> {bsr.carried, bsr.name = "w", bsr.pattern_number = 0 : i64},
     %ptr: memref<3xi32> {bsr.kind = "row_ptr", bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "pattern"},
     %loss: memref<f32> {bsr.kind = "output", bsr.name = "loss", bsr.role = "loss"},
     %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
-    attributes {bsr.arena_bytes = 64 : i64, bsr.left_dense = 1 : i64, bsr.products = {spmm = 2 : i64},
+    attributes {bsr.arena_bytes = 64 : i64, bsr.left_dense = 1 : i64, bsr.live_bytes = 48 : i64,
+                bsr.products = {spmm = 2 : i64},
                 bsr.patterns = [{density = 0.375, name = "w", type = !bsr.pattern<4x8, block = 2x2, slots = 3>}]} {
+  call @decay(%m) : (memref<3x2x2xf32>) -> ()
+  call @decay(%m) : (memref<3x2x2xf32>) -> ()
+  call @sum(%loss) : (memref<f32>) -> ()
+  call @no_kernel() : () -> ()
   return
 }
 

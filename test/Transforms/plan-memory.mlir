@@ -5,13 +5,13 @@ func.func private @use_wide(memref<32xf32>)
 func.func private @use_flat(memref<4x4xf32>)
 func.func private @use_bits(memref<65xi1>)
 
-// The largest buffer lies first, the others around it: %a and %c share memory, %b
-// is live with both, and a view keeps its buffer alive.
+// The buffer that lives longest lies first, the others around it: %a and %c share
+// memory, %b is live with both, and a view keeps its buffer alive.
 // CHECK-LABEL: func @place
 // CHECK-SAME:    %[[ARENA:[^:]*]]: memref<320xi8> {bsr.kind = "arena", bsr.name = "arena"}
-// CHECK-SAME:    bsr.arena_bytes = 320
+// CHECK-SAME:    bsr.arena_bytes = 320 : i64, bsr.live_bytes = 320
 func.func @place(%x: memref<16xf32> {bsr.name = "x"}) {
-  // CHECK:     %[[O:[^ ]*]] = arith.constant 256
+  // CHECK:     %[[O:[^ ]*]] = arith.constant 128
   // CHECK:     memref.view %[[ARENA]][%[[O]]][]
   %a = memref.alloc() : memref<16xf32>
   // CHECK:     %[[O:[^ ]*]] = arith.constant 0
@@ -20,7 +20,7 @@ func.func @place(%x: memref<16xf32> {bsr.name = "x"}) {
   call @use(%a) : (memref<16xf32>) -> ()
   call @use_wide(%b) : (memref<32xf32>) -> ()
   %flat = memref.expand_shape %a [[0, 1]] output_shape [4, 4] : memref<16xf32> into memref<4x4xf32>
-  // CHECK:     %[[O:[^ ]*]] = arith.constant 128
+  // CHECK:     %[[O:[^ ]*]] = arith.constant 192
   // CHECK:     memref.view %[[ARENA]][%[[O]]][] : memref<320xi8> to memref<65xi1>
   %bits = memref.alloc() : memref<65xi1>
   call @use_bits(%bits) : (memref<65xi1>) -> ()
@@ -30,6 +30,31 @@ func.func @place(%x: memref<16xf32> {bsr.name = "x"}) {
   %c = memref.alloc() : memref<16xf32>
   call @use(%c) : (memref<16xf32>) -> ()
   call @use_wide(%b) : (memref<32xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func private @use(memref<16xf32>)
+func.func private @use_wide(memref<32xf32>)
+func.func private @use_both(memref<16xf32>, memref<16xf32>)
+
+// The arena is as large as what is live at the peak, %b and %d. Largest first, %a
+// and %b would lie below the others and %c above %d, out of these bytes; so it would
+// if %b lay below %d.
+// CHECK-LABEL: func @peak
+// CHECK-SAME:    bsr.arena_bytes = 192 : i64, bsr.live_bytes = 192
+func.func @peak(%x: memref<16xf32> {bsr.name = "x"}) {
+  %a = memref.alloc() : memref<32xf32>
+  %b = memref.alloc() : memref<32xf32>
+  %c = memref.alloc() : memref<16xf32>
+  %d = memref.alloc() : memref<16xf32>
+  call @use(%d) : (memref<16xf32>) -> ()
+  call @use_wide(%b) : (memref<32xf32>) -> ()
+  call @use_both(%c, %d) : (memref<16xf32>, memref<16xf32>) -> ()
+  call @use_wide(%a) : (memref<32xf32>) -> ()
+  call @use(%c) : (memref<16xf32>) -> ()
+  call @use_wide(%a) : (memref<32xf32>) -> ()
   return
 }
 

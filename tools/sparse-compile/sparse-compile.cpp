@@ -184,17 +184,24 @@ static void printReport(ModuleOp module) {
   auto manifest = llvm::cantFail(llvm::json::parse(text.drop_back()));
   const llvm::json::Object &step = *manifest.getAsObject();
   const llvm::json::Object &products = *step.getObject("products");
+  const llvm::json::Object &kernels = *step.getObject("kernels");
+  auto mebibytes = [&](StringRef name) {
+    return *step.getInteger(name) / 1048576.0;
+  };
   llvm::errs() << llvm::formatv(
       "buffers           {0}\n"
       "patterns          {1}\n"
-      "arena             {2:f1} MiB\n"
-      "sparse products   {3} forward, {4} transposed, {5} sampled\n"
-      "dense products    {6}\n"
-      "left dense        {7}\n",
+      "arena             {2:f1} MiB; {3:f1} MiB live at once\n"
+      "kernels           {4}; {5} launches\n"
+      "sparse products   {6} forward, {7} transposed, {8} sampled\n"
+      "dense products    {9}\n"
+      "left dense        {10}\n",
       step.getArray("buffers")->size(), step.getArray("patterns")->size(),
-      *step.getInteger("arena_bytes") / 1048576.0, *products.getInteger("spmm"),
-      *products.getInteger("spmm_transposed"), *products.getInteger("sddmm"),
-      *products.getInteger("dense"), *step.getInteger("left_dense"));
+      mebibytes("arena_bytes"), mebibytes("live_bytes"),
+      *kernels.getInteger("functions"), *kernels.getInteger("launches"),
+      *products.getInteger("spmm"), *products.getInteger("spmm_transposed"),
+      *products.getInteger("sddmm"), *products.getInteger("dense"),
+      *step.getInteger("left_dense"));
 }
 
 /// Compiles `module`, LLVM IR, to the file that the command line asks for.

@@ -277,7 +277,8 @@ def BSRPlanMemory : Pass<"bsr-plan-memory", "func::FuncOp"> {
   let description = [{
     A step allocates nothing: its buffers, all of static shape, become views of one
     argument, the arena, whose size is known (`bsr.arena_bytes`). Buffers that are
-    not live at the same time share memory. Every buffer starts on a cache line.
+    not live at the same time share memory; no arena can be smaller than what is
+    live at one operation (`bsr.live_bytes`). Every buffer starts on a cache line.
     Scores live to the end of the step: whoever ran it finds them there
     (`bsr.scores`).
 
@@ -305,7 +306,7 @@ def BSRPlanMemory : Pass<"bsr-plan-memory", "func::FuncOp"> {
     func.func @step(%x: memref<4xf32> {bsr.name = "x"},
                     %y: memref<4xf32> {bsr.kind = "output", bsr.name = "y"},
                     %arena: memref<128xi8> {bsr.kind = "arena", bsr.name = "arena"})
-        attributes {bsr.arena_bytes = 128 : i64} {
+        attributes {bsr.arena_bytes = 128 : i64, bsr.live_bytes = 128 : i64} {
       %c0 = arith.constant 0 : index
       %a = memref.view %arena[%c0][] : memref<128xi8> to memref<4xf32>
       call @scale(%x, %a) : (memref<4xf32>, memref<4xf32>) -> ()
