@@ -351,6 +351,7 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
       if (isOpTriviallyDead(&op))
         op.erase();
     orders.clear();
+    copies.clear();
   }
 
   static void markLanes(Operation *op) {
@@ -416,23 +417,47 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
       order.push_back(llvm::find(from, dim) - from.begin());
     auto type = permute(cast<RankedTensorType>(value.getType()), order);
     Location loc = value.getLoc();
-    Value init =
-        tensor::EmptyOp::create(b, loc, type.getShape(), type.getElementType());
+    auto makeEmpty = [&]() -> Value {
+      return tensor::EmptyOp::create(b, loc, type.getShape(),
+                                     type.getElementType());
+    };
+    if (value.getDefiningOp<tensor::EmptyOp>())
+      return makeEmpty();
     SmallVector<AffineExpr> source(rank);
     for (auto [position, dim] : llvm::enumerate(order))
       source[dim] = b.getAffineDimExpr(position);
     SmallVector<AffineMap> maps{AffineMap::get(rank, 0, source, b.getContext()),
                                 b.getMultiDimIdentityMap(rank)};
-    SmallVector<utils::IteratorType> kinds(rank, utils::IteratorType::parallel);
-    ++numConversions;
-    auto copy = linalg::GenericOp::create(
-        b, loc, type, value, init, maps, kinds,
-        [](OpBuilder &nested, Location loc, ValueRange args) {
-          linalg::YieldOp::create(nested, loc, args.front());
-        });
+    // Operations are rewritten from top to bottom: the first copy is there for
+    // all that follow.
+    linalg::GenericOp &copy = copies[{value, maps.front()}];
+    if (!copy) {
+      remark(value, order);
+      SmallVector<utils::IteratorType> kinds(rank,
+                                             utils::IteratorType::parallel);
+      copy = linalg::GenericOp::create(
+          b, loc, type, value, makeEmpty(), maps, kinds,
+          [](OpBuilder &nested, Location loc, ValueRange args) {
+            linalg::YieldOp::create(nested, loc, args.front());
+          });
+    }
     if (!to.empty())
       markLanes(copy);
     return copy.getResult(0);
+  }
+
+  /// Says that `value` is copied, its dimensions in `order`.
+  void remark(Value value, ArrayRef<int64_t> order) {
+    ++numConversions;
+    InFlightDiagnostic diagnostic = emitRemark(value.getLoc());
+    diagnostic << "expected one layout for whatever reads " << value.getType()
+               << " of ";
+    if (Operation *producer = value.getDefiningOp())
+      diagnostic << "'" << producer->getName() << "'";
+    else
+      diagnostic << "an argument";
+    diagnostic << ", but got a copy with dimensions in order ";
+    llvm::interleaveComma(order, diagnostic);
   }
 
   /// Converts operand `operand` to order `to` where it is not in it.
@@ -632,5 +657,7 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
 
   /// The dimensions of values in their new order, for those that have lanes.
   DenseMap<Value, SmallVector<int64_t>> orders;
+  /// The copies of values to other layouts, by the map that reads the value.
+  DenseMap<std::pair<Value, AffineMap>, linalg::GenericOp> copies;
 };
 } // namespace

@@ -1,4 +1,4 @@
-// RUN: sparse-opt %s --split-input-file --bsr-layout --canonicalize --cse | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-layout --canonicalize --cse | FileCheck %s
 
 !pattern = !bsr.pattern<32x64, block = 16x16, slots = 3>
 
@@ -18,7 +18,9 @@
 #s = affine_map<(b, h, q, k, d) -> (b, h, q, k)>
 #s4 = affine_map<(b, h, q, k) -> (b, h, q, k)>
 #m4 = affine_map<(b, h, q, k) -> (b, h, q)>
+// expected-remark @below {{expected one layout for whatever reads 'tensor<2x48x32xf32>' of an argument, but got a copy with dimensions in order 0, 2, 1}}
 func.func @attention(%p: !pattern, %wq: tensor<3x16x16xf32>, %wk: tensor<3x16x16xf32>, %x: tensor<2x48x32xf32>,
+                     // expected-remark @below {{expected one layout for whatever reads 'tensor<2x40x32xf32>' of an argument, but got a copy with dimensions in order 0, 2, 1}}
                      %z: tensor<2x40x32xf32>)
     -> tensor<2x4x48xf32> {
   %zero = arith.constant 0.0 : f32
@@ -28,6 +30,7 @@ func.func @attention(%p: !pattern, %wq: tensor<3x16x16xf32>, %wk: tensor<3x16x16
   %qh = tensor.expand_shape %q [[0], [1], [2, 3]] output_shape [2, 48, 4, 16] : tensor<2x48x64xf32> into tensor<2x48x4x16xf32>
   %kh = tensor.expand_shape %k [[0], [1], [2, 3]] output_shape [2, 40, 4, 16] : tensor<2x40x64xf32> into tensor<2x40x4x16xf32>
   %e = tensor.empty() : tensor<2x4x48x40xf32>
+  // expected-remark @below {{expected one layout for whatever reads 'tensor<2x4x48x40xf32>' of 'linalg.fill', but got a copy with dimensions in order 0, 1, 3, 2}}
   %init = linalg.fill ins(%zero : f32) outs(%e : tensor<2x4x48x40xf32>) -> tensor<2x4x48x40xf32>
   %scores = linalg.generic {indexing_maps = [#q, #k, #s],
                             iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]}
@@ -96,6 +99,7 @@ func.func @feature_in_the_middle(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tens
 // CHECK:         return %[[R]] : tensor<32x64xf32>
 func.func @reshapes_and_slices(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<2x24x32xf32>, %bias: tensor<64xf32>)
     -> tensor<32x64xf32> {
+  // expected-remark @below {{expected one layout for whatever reads 'tensor<48x32xf32>' of 'tensor.collapse_shape', but got a copy with dimensions in order 1, 0}}
   %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<2x24x32xf32> into tensor<48x32xf32>
   %y = bsr.spmm %p, %w, %flat feature_dim = 1 : !pattern, tensor<3x16x16xf32>, tensor<48x32xf32> -> tensor<48x64xf32>
   %e = tensor.empty() : tensor<48x64xf32>
@@ -107,6 +111,7 @@ func.func @reshapes_and_slices(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor
   } -> tensor<48x64xf32>
   %part = tensor.extract_slice %h[0, 32] [48, 32] [1, 1] : tensor<48x64xf32> to tensor<48x32xf32>
   %tokens = tensor.extract_slice %part[16, 0] [32, 32] [1, 1] : tensor<48x32xf32> to tensor<32x32xf32>
+  // expected-remark @below {{expected one layout for whatever reads 'tensor<64x32xf32>' of 'bsr.spmm', but got a copy with dimensions in order 1, 0}}
   %z = bsr.spmm %p, %w, %tokens feature_dim = 1 : !pattern, tensor<3x16x16xf32>, tensor<32x32xf32> -> tensor<32x64xf32>
   return %z : tensor<32x64xf32>
 }
@@ -123,8 +128,10 @@ func.func @reshapes_and_slices(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor
 // CHECK:         %[[T:.*]] = linalg.generic {{.*}} ins(%[[Y]] : tensor<2x32x48xf32>) outs(%{{.*}} : tensor<2x48x32xf32>)
 // CHECK:         %[[Z:.*]] = bsr.spmm {{.*}}, %[[T]] feature_dim = 1 {bsr.lanes} : {{.*}} -> tensor<2x48x32xf32>
 // CHECK:         bsr.sddmm {{.*}}, %[[T]], %[[Z]] feature_dim = 1 : {{.*}}, tensor<2x48x32xf32>, tensor<2x48x32xf32>
+// expected-remark @below {{expected one layout for whatever reads 'tensor<2x48x32xf32>' of an argument, but got a copy with dimensions in order 0, 2, 1}}
 func.func @mixer(%p: !channels, %w: tensor<3x16x16xf32>, %q: !tokens, %v: tensor<3x16x16xf32>, %x: tensor<2x48x32xf32>)
     -> (tensor<2x48x32xf32>, tensor<3x16x16xf32>) {
+  // expected-remark @below {{expected one layout for whatever reads 'tensor<2x32x48xf32>' of 'bsr.spmm', but got a copy with dimensions in order 0, 2, 1}}
   %y = bsr.spmm %p, %w, %x feature_dim = 2 : !channels, tensor<3x16x16xf32>, tensor<2x48x32xf32> -> tensor<2x48x32xf32>
   %z = bsr.spmm %q, %v, %y feature_dim = 1 : !tokens, tensor<3x16x16xf32>, tensor<2x48x32xf32> -> tensor<2x48x32xf32>
   %g = bsr.sddmm %q, %y, %z feature_dim = 1 : !tokens, tensor<2x48x32xf32>, tensor<2x48x32xf32> -> tensor<3x16x16xf32>
@@ -184,6 +191,7 @@ func.func @dense(%x: tensor<48x32xf32>) -> tensor<32x48xf32> {
 // CHECK-LABEL: func @pinned_result
 // CHECK:         linalg.generic {indexing_maps = [#[[$T]], #[[$ID]], #[[$T]]]
 // CHECK-SAME:      outs(%{{.*}}, %{{.*}} : tensor<48x64xf32>, tensor<64x48xf32>)
+// expected-remark @below {{expected one layout for whatever reads 'tensor<48x32xf32>' of an argument, but got a copy with dimensions in order 1, 0}}
 func.func @pinned_result(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<48x32xf32>)
     -> (tensor<48x64xf32>, tensor<48x32xf32>) {
   %y = bsr.spmm %p, %w, %x feature_dim = 1 : !pattern, tensor<3x16x16xf32>, tensor<48x32xf32> -> tensor<48x64xf32>
@@ -195,6 +203,7 @@ func.func @pinned_result(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<48x32
     %1 = math.exp %a : f32
     linalg.yield %0, %1 : f32, f32
   } -> (tensor<48x64xf32>, tensor<48x64xf32>)
+  // expected-remark @below {{expected one layout for whatever reads 'tensor<32x48xf32>' of 'bsr.spmm', but got a copy with dimensions in order 1, 0}}
   %dx = bsr.spmm %p, %w, %z#1 transpose feature_dim = 1 : !pattern, tensor<3x16x16xf32>, tensor<48x64xf32> -> tensor<48x32xf32>
   return %z#0, %dx : tensor<48x64xf32>, tensor<48x32xf32>
 }
@@ -209,9 +218,12 @@ func.func @pinned_result(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<48x32
 // CHECK-COUNT-2: linalg.yield %in
 // CHECK:         %[[Y:.*]] = tensor.concat dim(0) %{{.*}}, %{{.*}} {bsr.lanes} : (tensor<40x48xf32>, tensor<24x48xf32>) -> tensor<64x48xf32>
 // CHECK-NEXT:    bsr.spmm {{.*}}, %[[Y]] transpose feature_dim = 0
+// expected-remark @below {{expected one layout for whatever reads 'tensor<48x40xf32>' of an argument, but got a copy with dimensions in order 1, 0}}
+// expected-remark @below {{expected one layout for whatever reads 'tensor<48x24xf32>' of an argument, but got a copy with dimensions in order 1, 0}}
 func.func @concatenation(%p: !pattern, %w: tensor<3x16x16xf32>, %a: tensor<48x40xf32>, %b: tensor<48x24xf32>)
     -> tensor<48x32xf32> {
   %y = tensor.concat dim(1) %a, %b : (tensor<48x40xf32>, tensor<48x24xf32>) -> tensor<48x64xf32>
+  // expected-remark @below {{expected one layout for whatever reads 'tensor<32x48xf32>' of 'bsr.spmm', but got a copy with dimensions in order 1, 0}}
   %x = bsr.spmm %p, %w, %y transpose feature_dim = 1 : !pattern, tensor<3x16x16xf32>, tensor<48x64xf32> -> tensor<48x32xf32>
   return %x : tensor<48x32xf32>
 }
