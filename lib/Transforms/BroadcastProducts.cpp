@@ -6,6 +6,7 @@
 
 #include "Contractions.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -33,15 +34,16 @@ namespace {
 /// rows sweep over it; in between the sums are where they end up.
 class BroadcastProduct {
 public:
-  BroadcastProduct(Emitter &e, const Contraction &c, Value output);
+  BroadcastProduct(Emitter &e, const Contraction &c, Value output,
+                   Finish finish);
   void emit();
 
 private:
   /// The summands that are taken together.
   struct Chunk {
     Value from, count;
-    /// True at run time for the first; null if there is one.
-    Value isFirst;
+    /// True at run time for the first and the last; null if there is one.
+    Value isFirst, isLast;
   };
   /// The columns of a work item: one point of the leading loops over columns,
   /// `run` points of the next one, all of the others. Panels of lanes are the
@@ -62,10 +64,11 @@ private:
     }
     int64_t getNumPerItem() const { return run * llvm::product_of(getInner()); }
   };
-  /// Rows of a work item: `tiles` from number `low` to before `high`.
+  /// Rows of a work item: the first `count` of `tiles`, from row `first` on.
   struct Rows {
     Tiles tiles;
-    Value low, high;
+    Index first;
+    Value count;
     /// [swept, tiles, summands, rows of a tile], or null if rows are read where
     /// they lie.
     Value packed;
@@ -83,20 +86,24 @@ private:
   };
   /// How many work items there are, and what they pack.
   struct Division {
-    /// Blocks of rows.
-    int64_t blocks;
+    /// Blocks of rows, `height` from one to the next, and the tiles of one; the
+    /// last one may have fewer, `lastTiles`, of a single size.
+    int64_t blocks, height;
+    SmallVector<Tiles, 2> tiles;
+    int64_t lastTiles;
     Columns columns;
     bool packsRows, packsVectors;
   };
 
   Columns divideColumns(int64_t numPanels, int64_t numParts) const;
-  Division divide(int64_t numPanels, int64_t tileRows, int64_t numTiles);
-  void emitItems(const Tiles &lanes, ArrayRef<Tiles> rows,
-                 const Division &division);
+  std::optional<Division> divide(int64_t numPanels, ArrayRef<Tiles> rows);
+  void emitItems(const Tiles &lanes, const Division &division);
   void emitChunk(const Item &item, const Columns &parts, const Tiles &lanes,
                  const Chunk &chunk);
   void emitTile(ArrayRef<Index> at, const Chunk &chunk, const Rows &rows,
                 ArrayRef<Index> packed, Value vectors);
+  void finishTile(ArrayRef<Index> at, const Chunk &chunk, int64_t numRows,
+                  Index number);
   void packVectors(ArrayRef<Index> at, const Chunk &chunk, Value memory);
   void packRows(ArrayRef<Index> at, const Chunk &chunk, const Rows &rows);
 
@@ -114,6 +121,7 @@ private:
   Emitter &e;
   const Contraction &c;
   Value output;
+  Finish finish;
   /// The parallel loops of both operands, and of that of the vectors only.
   SmallVector<unsigned> batch, columns;
   /// The reduced loops; a chunk takes `length` steps of the last one, which
@@ -126,8 +134,8 @@ private:
 } // namespace
 
 BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
-                                   Value output)
-    : e(e), c(c), output(output), summands(c.reduced) {
+                                   Value output, Finish finish)
+    : e(e), c(c), output(output), finish(finish), summands(c.reduced) {
   for (unsigned dim : c.outer)
     (c.isIn(1 - c.vectors, dim) ? batch : columns).push_back(dim);
   int64_t total = c.getSize(summands);
@@ -261,15 +269,10 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const Chunk &chunk,
       !alongRows && size <= lanes && c.isLast(operand, summands.back()) &&
       c.ranges[summands.back()] % lanes == 0 && length % lanes == 0;
   Type type = getElementTypeOrSelf(getRows().getType());
-  Value numTiles = arith::SubIOp::create(e.b, e.loc, rows.high, rows.low);
   forPoints(e, c, c.swept, at, [&](ArrayRef<Index> at) {
     Index swept = getSwept(at);
-    e.loop(e.constant(0), numTiles, 1, {}, [&](Value tile, ValueRange) {
-      Index first = Index::constant(0);
-      if (c.row)
-        first = e.multiplyAdd(
-            e.multiplyAdd(Index::of(rows.low), 1, Index::of(tile)), size,
-            Index::constant(rows.tiles.base));
+    e.loop(e.constant(0), rows.count, 1, {}, [&](Value tile, ValueRange) {
+      Index first = e.multiplyAdd(Index::of(tile), size, rows.first);
       SmallVector<int64_t> extents =
           c.getExtents(ArrayRef(summands).drop_back());
       e.nest(extents, {}, [&](ArrayRef<Index> outer, ValueRange) {
@@ -386,20 +389,41 @@ void BroadcastProduct::emitTile(ArrayRef<Index> at, const Chunk &chunk,
     e.store(sum, output, c.getPlace(point));
 }
 
+/// Goes on with the sums of a tile at `at`, if `chunk` is the last; `number` is
+/// that of its vectors.
+void BroadcastProduct::finishTile(ArrayRef<Index> at, const Chunk &chunk,
+                                  int64_t numRows, Index number) {
+  auto emitRows = [&] {
+    e.loop(numRows, {}, [&](Index row, ValueRange) {
+      SmallVector<Index> point(at);
+      if (c.row)
+        point[*c.row] = e.multiplyAdd(point[*c.row], 1, row);
+      finish(c.getPlace(point), number);
+      return SmallVector<Value>();
+    });
+  };
+  if (!chunk.isLast)
+    return emitRows();
+  auto guard = scf::IfOp::create(e.b, e.loc, chunk.isLast);
+  e.scope([&] {
+    e.b.setInsertionPointToStart(guard.thenBlock());
+    emitRows();
+  });
+}
+
 /// Adds `chunk` to all sums of `item`.
 void BroadcastProduct::emitChunk(const Item &item, const Columns &parts,
                                  const Tiles &lanes, const Chunk &chunk) {
   int64_t panel = e.registers.panel();
-  auto emitTiles = [&](ArrayRef<Index> at, const Rows &rows) {
-    e.loop(rows.low, rows.high, 1, {}, [&](Value tile, ValueRange) {
-      SmallVector<Index> point(at), packed{getSwept(at)};
+  auto emitTiles = [&](ArrayRef<Index> at, const Rows &rows, Index vector) {
+    e.loop(e.constant(0), rows.count, 1, {}, [&](Value tile, ValueRange) {
+      SmallVector<Index> point(at), packed{getSwept(at), Index::of(tile)};
       if (c.row)
-        point[*c.row] = e.multiplyAdd(Index::of(tile), rows.tiles.size,
-                                      Index::constant(rows.tiles.base));
-      if (rows.packed)
-        packed.push_back(
-            Index::of(arith::SubIOp::create(e.b, e.loc, tile, rows.low)));
+        point[*c.row] =
+            e.multiplyAdd(Index::of(tile), rows.tiles.size, rows.first);
       emitTile(point, chunk, rows, packed, item.vectors);
+      if (finish)
+        finishTile(point, chunk, rows.tiles.size, vector);
       return SmallVector<Value>();
     });
   };
@@ -416,14 +440,17 @@ void BroadcastProduct::emitChunk(const Item &item, const Columns &parts,
         at[dim] = number;
       Index lane =
           e.multiplyAdd(numbers.back(), panel, Index::constant(lanes.base));
+      // Of the rest, in powers of two, each is a vector.
+      Index vector = numbers.back().plus(lanes.base / panel);
       e.forLanes(e.materialize(lane), lanes.size, panel, [&](Index lane) {
         at[c.lanes] = lane;
         if (item.vectors)
           packVectors(at, chunk, item.vectors);
         forPoints(e, c, c.swept, at, [&](ArrayRef<Index> at) {
           for (const Rows &rows : item.rows)
-            emitTiles(at, rows);
+            emitTiles(at, rows, vector);
         });
+        vector = vector.plus(1);
       });
       return SmallVector<Value>();
     });
@@ -443,11 +470,16 @@ BroadcastProduct::divideColumns(int64_t numPanels, int64_t numParts) const {
   return result;
 }
 
-/// Divides `numTiles` tiles of `tileRows` rows, and `numPanels` panels of lanes
-/// with them, into work items: so that they read as little as possible.
-BroadcastProduct::Division BroadcastProduct::divide(int64_t numPanels,
-                                                    int64_t tileRows,
-                                                    int64_t numTiles) {
+/// Divides the tiles of `rows`, and `numPanels` panels of lanes with them, into
+/// work items: so that they read as little as possible. Nothing if there are
+/// tiles of two sizes, and no blocks of them that are alike.
+std::optional<BroadcastProduct::Division>
+BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
+  int64_t tileRows = rows.front().size, numTiles = 0, extent = 0;
+  for (const Tiles &tiles : rows) {
+    numTiles += tiles.count;
+    extent += tiles.count * tiles.size;
+  }
   int64_t numSwept = c.getSize(c.swept), numBatches = c.getSize(batch);
   int64_t numRows = numTiles * tileRows * numSwept;
   int64_t numLanes = numPanels * c.getSize(columns) * e.registers.panel();
@@ -459,10 +491,26 @@ BroadcastProduct::Division BroadcastProduct::divide(int64_t numPanels,
   bool isScattered = c.across || (e.hasStack && this->isScattered());
   std::optional<Division> best;
   int64_t bestCost = 0;
-  for (int64_t blocks = least; blocks <= std::max(least, most); blocks *= 2) {
+  bool isOneSize = rows.size() == 1;
+  most = std::max(most, isOneSize ? least : 2 * least);
+  for (int64_t blocks = least; blocks <= most;
+       blocks = isOneSize ? 2 * blocks : blocks + 1) {
     Division division;
-    division.blocks =
-        llvm::divideCeil(numTiles, llvm::divideCeil(numTiles, blocks));
+    division.blocks = blocks;
+    division.height = extent / blocks;
+    if (isOneSize) {
+      Tiles tiles = rows.front();
+      tiles.count = llvm::divideCeil(numTiles, blocks);
+      division.blocks = llvm::divideCeil(numTiles, tiles.count);
+      division.height = tiles.count * tiles.size;
+      division.tiles = {tiles};
+      division.lastTiles = numTiles - (division.blocks - 1) * tiles.count;
+    } else {
+      if (blocks > 1 && (extent % blocks || division.height < 2 * tileRows))
+        continue;
+      division.tiles = spread(division.height, tileRows);
+      division.lastTiles = division.tiles.front().count;
+    }
     division.columns = divideColumns(
         numPanels, llvm::divideCeil(minItems, numBatches * blocks));
     division.packsRows = e.hasStack && isChunked && tileBytes <= rowBytes &&
@@ -480,13 +528,11 @@ BroadcastProduct::Division BroadcastProduct::divide(int64_t numPanels,
     bestCost = cost;
     best = division;
   }
-  return *best;
+  return best;
 }
 
-/// Emits the work items of `lanes` and `rows`; if there is more than one block,
-/// these are tiles of one size.
-void BroadcastProduct::emitItems(const Tiles &lanes, ArrayRef<Tiles> rows,
-                                 const Division &division) {
+/// Emits the work items of `lanes`.
+void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
   const Columns &parts = division.columns;
   auto allocate = [&, this](Value operand, ArrayRef<int64_t> shape) {
     return e.allocate(shape, getElementTypeOrSelf(operand.getType()));
@@ -495,42 +541,56 @@ void BroadcastProduct::emitItems(const Tiles &lanes, ArrayRef<Tiles> rows,
   llvm::append_range(extents, parts.getLeading());
   extents.append({division.blocks, parts.getNumRuns()});
   emitParallel(e, extents, [&](ArrayRef<Index> ivs) {
-    auto getRange = [&](Index number, int64_t size, int64_t end) {
-      Value low =
-          e.materialize(e.multiplyAdd(number, size, Index::constant(0)));
-      Value high = arith::AddIOp::create(e.b, e.loc, low, e.constant(size));
-      if (end % size)
-        high = arith::MinUIOp::create(e.b, e.loc, high, e.constant(end));
-      return std::make_pair(low, high);
-    };
     Item item;
     item.at.assign(c.ranges.size(), Index::constant(0));
     for (auto [dim, iv] : llvm::zip(batch, ivs))
       item.at[dim] = iv;
     llvm::append_range(item.leading, ivs.slice(batch.size(), parts.numLeading));
-    std::tie(item.lowColumn, item.highColumn) =
-        getRange(ivs.back(), parts.run, parts.extents[parts.numLeading]);
-    for (const Tiles &tiles : rows) {
-      int64_t perBlock = llvm::divideCeil(tiles.count, division.blocks);
-      auto [low, high] = getRange(ivs[ivs.size() - 2], perBlock, tiles.count);
+    int64_t numColumns = parts.extents[parts.numLeading];
+    item.lowColumn =
+        e.materialize(e.multiplyAdd(ivs.back(), parts.run, Index::constant(0)));
+    item.highColumn = arith::AddIOp::create(e.b, e.loc, item.lowColumn,
+                                            e.constant(parts.run));
+    if (numColumns % parts.run)
+      item.highColumn = arith::MinUIOp::create(e.b, e.loc, item.highColumn,
+                                               e.constant(numColumns));
+    Index block = ivs[ivs.size() - 2];
+    for (const Tiles &tiles : division.tiles) {
+      Value count = e.constant(tiles.count);
+      if (division.lastTiles != division.tiles.front().count) {
+        int64_t total =
+            (division.blocks - 1) * tiles.count + division.lastTiles;
+        Value before = e.materialize(
+            e.multiplyAdd(block, tiles.count, Index::constant(0)));
+        Value rest =
+            arith::SubIOp::create(e.b, e.loc, e.constant(total), before);
+        count = arith::MinUIOp::create(e.b, e.loc, rest, count);
+      }
       Value packed;
       if (division.packsRows)
-        packed = allocate(
-            getRows(), {c.getSize(c.swept), perBlock, numSummands, tiles.size});
-      item.rows.push_back({tiles, low, high, packed});
+        packed = allocate(getRows(), {c.getSize(c.swept), tiles.count,
+                                      numSummands, tiles.size});
+      Index first =
+          e.multiplyAdd(block, division.height, Index::constant(tiles.base));
+      item.rows.push_back({tiles, first, count, packed});
     }
     if (division.packsVectors)
       item.vectors = allocate(getVectors(), {numSummands, e.registers.panel()});
     Value extent = e.constant(c.ranges[summands.back()]);
     if (!isChunked)
-      return emitChunk(item, parts, lanes, {e.constant(0), extent, Value()});
+      return emitChunk(item, parts, lanes,
+                       {e.constant(0), extent, Value(), Value()});
     e.loop(e.constant(0), extent, length, {}, [&](Value from, ValueRange) {
       Value rest = arith::SubIOp::create(e.b, e.loc, extent, from);
       Value count =
           arith::MinUIOp::create(e.b, e.loc, rest, e.constant(length));
-      Value isFirst = arith::CmpIOp::create(
-          e.b, e.loc, arith::CmpIPredicate::eq, from, e.constant(0));
-      emitChunk(item, parts, lanes, {from, count, isFirst});
+      auto isEqual = [&](Value a, Value b) {
+        return arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, a,
+                                     b);
+      };
+      emitChunk(
+          item, parts, lanes,
+          {from, count, isEqual(from, e.constant(0)), isEqual(count, rest)});
       return SmallVector<Value>();
     });
   });
@@ -539,21 +599,17 @@ void BroadcastProduct::emitItems(const Tiles &lanes, ArrayRef<Tiles> rows,
 void BroadcastProduct::emit() {
   SmallVector<Tiles, 2> rows =
       spread(c.row ? c.ranges[*c.row] : 1, Registers::tileRows);
-  int64_t numTiles = 0;
-  for (const Tiles &tiles : rows)
-    numTiles += tiles.count;
   for (const Tiles &lanes : cover(c.ranges[c.lanes], e.registers.panel())) {
-    // Tiles of both sizes in a work item, or one size after the other.
-    Division all = divide(lanes.count, rows.front().size, numTiles);
-    if (rows.size() == 1 || all.blocks == 1) {
-      emitItems(lanes, rows, all);
+    if (std::optional<Division> division = divide(lanes.count, rows)) {
+      emitItems(lanes, *division);
       continue;
     }
     for (const Tiles &tiles : rows)
-      emitItems(lanes, tiles, divide(lanes.count, tiles.size, tiles.count));
+      emitItems(lanes, *divide(lanes.count, tiles));
   }
 }
 
-void bsr::emitBroadcastProduct(Emitter &e, const Contraction &c, Value output) {
-  BroadcastProduct(e, c, output).emit();
+void bsr::emitBroadcastProduct(Emitter &e, const Contraction &c, Value output,
+                               Finish finish) {
+  BroadcastProduct(e, c, output, finish).emit();
 }

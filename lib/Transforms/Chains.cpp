@@ -206,40 +206,43 @@ bool Chain::add(linalg::GenericOp op, IsLeaf isLeaf) {
   return false;
 }
 
-bool Chain::setProduct(SpMMOp op) {
-  RankedTensorType type = op.getY().getType();
-  Activations activations(type.getShape(), op.getFeatureDim());
-  if (!activations.hasLanes)
+bool Chain::setProduct(Operation *op) {
+  if (!canFinish(op))
     return false;
-  product = op;
-  SmallVector<int64_t> at;
-  for (auto [dim, extent] : llvm::enumerate(type.getShape())) {
-    bool isFeature = static_cast<int64_t>(dim) == activations.featureDim;
-    at.push_back(isFeature ? -1 : extents.size());
-    if (!isFeature)
-      extents.push_back(extent);
-  }
-  tensors.try_emplace(op.getY(), std::move(at));
+  product = op->getResult(0);
+  auto type = cast<RankedTensorType>(product.getType());
+  llvm::append_range(extents, type.getShape());
+  tensors.try_emplace(product,
+                      llvm::to_vector(llvm::seq<int64_t>(type.getRank())));
+  if (auto spmm = dyn_cast<SpMMOp>(op))
+    drop(spmm.getFeatureDim());
   return true;
 }
 
+SmallVector<int64_t> Chain::getProductRows() const {
+  ArrayRef<int64_t> shape = cast<ShapedType>(product.getType()).getShape();
+  return llvm::filter_to_vector(
+      llvm::seq<int64_t>(shape.size()),
+      [&](int64_t dim) { return extents[dim] != shape[dim]; });
+}
+
 bool Chain::followsProduct() const {
-  RankedTensorType type = product.getY().getType();
-  Activations activations(type.getShape(), product.getFeatureDim());
-  SmallVector<int64_t> tokens(activations.leading);
-  tokens.push_back(activations.tokens);
-  if (extents != tokens || lanes + 1 != static_cast<int64_t>(tokens.size()))
+  ArrayRef<int64_t> shape = cast<ShapedType>(product.getType()).getShape();
+  SmallVector<int64_t> dims = getProductRows();
+  if (lanes + 1 != static_cast<int64_t>(shape.size()))
     return false;
   for (const Root &root : roots) {
     SmallVector<int64_t> rows = getRows(root);
-    if (root.isSum() || rows.size() != 1 ||
-        root.op.getStaticLoopRanges()[rows.front()] !=
-            type.getDimSize(activations.featureDim))
+    if (root.isSum() || rows.size() != dims.size())
       return false;
-    for (const Access &access : root.reads)
-      if (access.tensor == product.getY() &&
-          access.at[activations.featureDim] != rows.front())
+    SmallVector<int64_t> ranges = root.op.getStaticLoopRanges();
+    for (auto [row, dim] : llvm::zip_equal(rows, dims)) {
+      if (ranges[row] != shape[dim])
         return false;
+      for (const Access &access : root.reads)
+        if (access.tensor == product && access.at[dim] != row)
+          return false;
+    }
   }
   return getNests().size() == 1;
 }
@@ -268,11 +271,10 @@ bool Chain::add(Root next) {
   // What follows a product element by element goes over its tokens, whatever it
   // reads.
   if (product && !root.isReduction()) {
-    Value y = product.getY();
-    ArrayRef<int64_t> at = tensors.find(y)->second;
+    ArrayRef<int64_t> at = tensors.find(product)->second;
     AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs()];
     if (cast<ShapedType>(op->getResult(0).getType()).getShape() ==
-        cast<ShapedType>(y.getType()).getShape())
+        cast<ShapedType>(product.getType()).getShape())
       for (auto [expr, number] : llvm::zip_equal(map.getResults(), at))
         if (auto loop = dyn_cast<AffineDimExpr>(expr); loop && number >= 0)
           root.shared[loop.getPosition()] = number;
@@ -281,8 +283,8 @@ bool Chain::add(Root next) {
     for (const Access &access : root.reads) {
       auto known = tensors.find(access.tensor);
       const Root *producer = getProducer(access.tensor);
-      bool isProduct = product && access.tensor == product.getY();
-      if (known == tensors.end() || isMade != (producer || isProduct))
+      if (known == tensors.end() ||
+          isMade != (producer || access.tensor == product))
         continue;
       if (producer && producer->isTotal)
         return false;
@@ -363,11 +365,8 @@ bool Chain::setLanes() {
 
 std::optional<Chain> Chain::match(ArrayRef<Operation *> roots, IsLeaf isLeaf) {
   Chain chain;
-  if (auto product = dyn_cast<SpMMOp>(roots.front())) {
-    if (!chain.setProduct(product))
-      return std::nullopt;
+  if (chain.setProduct(roots.front()))
     roots = roots.drop_front();
-  }
   for (Operation *root : roots)
     if (!isChainable(root) || !chain.add(cast<linalg::GenericOp>(root), isLeaf))
       return std::nullopt;
@@ -621,10 +620,13 @@ static int64_t getPieceSize(Registers registers) {
   return registers.lanes * registers.tileVectors();
 }
 
-int64_t Chain::getNumPieces(Registers registers) const {
+SmallVector<int64_t> Chain::getParts(Registers registers) const {
+  SmallVector<int64_t> parts(extents);
+  parts.erase(parts.begin() + lanes);
   int64_t size = getPieceSize(registers);
-  return extents[lanes] / size +
-         llvm::popcount<uint64_t>(extents[lanes] % size);
+  parts.push_back(extents[lanes] / size +
+                  llvm::popcount<uint64_t>(extents[lanes] % size));
+  return parts;
 }
 
 SmallVector<OpResult> Chain::getTotals(ArrayRef<const Root *> among) const {
@@ -639,10 +641,7 @@ SmallVector<MemRefType> Chain::getScratch(Registers registers) const {
   SmallVector<MemRefType> types;
   for (const Nest &nest : getNests()) {
     for (OpResult total : getTotals(nest.roots)) {
-      SmallVector<int64_t> shape{getNumPieces(registers)};
-      for (auto [number, extent] : llvm::enumerate(extents))
-        if (static_cast<int64_t>(number) != lanes)
-          shape.front() *= extent;
+      SmallVector<int64_t> shape = getParts(registers);
       llvm::append_range(shape, nest.extents);
       types.push_back(
           MemRefType::get(shape, getElementTypeOrSelf(total.getType())));
@@ -688,7 +687,7 @@ SmallVector<Value> Chain::emitRow(Emitter &e, const Nest &nest,
             return createNeutral(e, total);
           });
       SmallVector<Value> elements = e.evaluate(root->op, point, neutral);
-      SmallVector<Index> place{item.number};
+      SmallVector<Index> place(item.part);
       llvm::append_range(place, rows);
       for (auto [total, part] :
            llvm::zip_equal(root->op->getResults(), elements))
@@ -752,8 +751,6 @@ void Chain::emitTotals(Emitter &e, const Nest &nest,
   SmallVector<OpResult> totals = getTotals(nest.roots);
   if (totals.empty())
     return;
-  int64_t items =
-      cast<MemRefType>(parts.lookup(totals.front()).getType()).getDimSize(0);
   auto emitRows = [&](ArrayRef<Index> rows) {
     SmallVector<SmallVector<Index>> places;
     SmallVector<Value> values;
@@ -768,15 +765,16 @@ void Chain::emitTotals(Emitter &e, const Nest &nest,
         values.push_back(readInit(e, total, places.back()));
       }
     }
-    values = e.loop(items, values, [&](Index item, ValueRange sums) {
-      SmallVector<Index> place{item};
-      llvm::append_range(place, rows);
-      SmallVector<Value> next;
-      for (auto [total, sum] : llvm::zip_equal(totals, sums))
-        next.push_back(
-            combine(e, total, e.load(parts.lookup(total), place), sum));
-      return next;
-    });
+    values = e.nest(getParts(e.registers), values,
+                    [&](ArrayRef<Index> part, ValueRange sums) {
+                      SmallVector<Index> place(part);
+                      llvm::append_range(place, rows);
+                      SmallVector<Value> next;
+                      for (auto [total, sum] : llvm::zip_equal(totals, sums))
+                        next.push_back(combine(
+                            e, total, e.load(parts.lookup(total), place), sum));
+                      return next;
+                    });
     for (auto [total, value, place] : llvm::zip_equal(totals, values, places))
       if (Value output = outputs.lookup(total))
         e.store(value, output, place);
@@ -800,29 +798,30 @@ void Chain::emit(Emitter &e, const DenseMap<Value, Value> &outputs,
       scratch = scratch.drop_front();
     }
   }
-  SmallVector<int64_t> others(extents);
-  int64_t pieces = 0;
-  if (lanes >= 0) {
-    others.erase(others.begin() + lanes);
-    pieces = getNumPieces(e.registers);
-  }
-  auto getItem = [&](SmallVector<Index> at, Index lane, Index piece) {
-    Index number = Index::constant(0);
-    for (auto [index, extent] : llvm::zip_equal(at, others))
-      number = e.multiplyAdd(number, extent, index);
-    number = e.multiplyAdd(number, pieces, piece);
+  auto getItem = [&](SmallVector<Index> part, Index lane) {
+    SmallVector<Index> at(ArrayRef(part).drop_back());
     at.insert(at.begin() + lanes, lane);
-    return Item{std::move(at), number};
+    return Item{std::move(at), std::move(part)};
   };
   if (product) {
-    Value buffer = outputs.lookup(product.getY());
-    e.setBuffer(product.getY(), buffer);
-    emitSpMM(
-        e, product, buffer, patterns,
-        [&](ArrayRef<Index> leading, Index feature, Index lane, Index piece) {
-          Item item = getItem(SmallVector<Index>(leading), lane, piece);
-          emitRow(e, nests.front(), item, feature, {}, outputs, parts);
-        });
+    Value buffer = outputs.lookup(product);
+    e.setBuffer(product, buffer);
+    SmallVector<int64_t> dims = getProductRows();
+    auto finish = [&](ArrayRef<Index> place, Index piece) {
+      SmallVector<Index> part(place), rows;
+      for (int64_t dim : dims) {
+        rows.push_back(part[dim]);
+        part[dim] = Index::constant(0);
+      }
+      part.back() = piece;
+      emitRow(e, nests.front(), getItem(std::move(part), place.back()), rows,
+              {}, outputs, parts);
+    };
+    Operation *op = product.getDefiningOp();
+    if (auto spmm = dyn_cast<SpMMOp>(op))
+      emitSpMM(e, spmm, buffer, patterns, finish);
+    else
+      emitContraction(e, cast<linalg::GenericOp>(op), outputs, finish);
     return emitTotals(e, nests.front(), outputs, parts);
   }
   // Every piece of the work starts without buffers of what it makes.
@@ -835,13 +834,14 @@ void Chain::emit(Emitter &e, const DenseMap<Value, Value> &outputs,
   };
   if (lanes < 0)
     return emitParallel(e, extents, [&](ArrayRef<Index> at) {
-      emitItem({SmallVector<Index>(at), Index::constant(0)});
+      emitItem({SmallVector<Index>(at), {}});
     });
 
+  SmallVector<int64_t> others(extents);
+  others.erase(others.begin() + lanes);
   emitPieces(e, others, extents[lanes], getPieceSize(e.registers),
-             [&](SmallVector<Index> at, Index lane) {
-               Index piece = at.pop_back_val();
-               emitItem(getItem(std::move(at), lane, piece));
+             [&](SmallVector<Index> part, Index lane) {
+               emitItem(getItem(std::move(part), lane));
              });
   for (const Nest &nest : nests)
     emitTotals(e, nest, outputs, parts);

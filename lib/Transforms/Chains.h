@@ -28,9 +28,10 @@ bool isChainable(Operation *op);
 /// Vectors run along the last shared loop, if it is the last one of every
 /// tensor, or else along the last row.
 ///
-/// A sparse product may come first. The chain is what its work items do with
-/// the sums that they have, element by element: the shared loops are its
-/// tokens, the only rows its features, and there are no sums over rows.
+/// A product may come first. The chain is what its work items do with the sums
+/// that they have, element by element: the rows are dimensions of its result,
+/// of a sparse one its features, the shared loops the other dimensions, the
+/// last one the lanes, and there are no sums over rows.
 class Chain {
 public:
   /// Values that roots read from somewhere else; everything up to them is
@@ -43,9 +44,9 @@ public:
   /// The chain of `roots`, if they are one. The first may be a product.
   static std::optional<Chain> match(ArrayRef<Operation *> roots, IsLeaf isLeaf);
 
-  /// For each of `values`, the product or what a nest stores for later ones,
-  /// the result in whose buffer it lies until it has been read: one of its
-  /// type, that is written where the value is read last, and nobody else's
+  /// For each of `values`, the product's result or what a nest stores for later
+  /// ones, the result in whose buffer it lies until it has been read: one of
+  /// its type, that is written where the value is read last, and nobody else's
   /// place. Null if there is none.
   SmallVector<Value> getPlaces(ArrayRef<Value> values,
                                llvm::function_ref<bool(Value)> isResult) const;
@@ -93,7 +94,9 @@ private:
 
   static std::optional<Root> getRoot(linalg::GenericOp op, IsLeaf isLeaf);
   bool add(Root root);
-  bool setProduct(SpMMOp op);
+  bool setProduct(Operation *op);
+  /// The dimensions of the product's result that are rows.
+  SmallVector<int64_t> getProductRows() const;
   /// True if the roots need no more of the product than its work items have.
   bool followsProduct() const;
   /// The root that makes `tensor`, or null.
@@ -112,13 +115,14 @@ private:
   SmallVector<Nest> getNests() const;
   /// The results that are totals.
   SmallVector<OpResult> getTotals(ArrayRef<const Root *> roots) const;
-  /// Pieces of the lanes, each computed at once, a register tile at most.
-  int64_t getNumPieces(Registers registers) const;
+  /// The extents of the places of parts. Pieces of the lanes are computed at
+  /// once, a register tile at most.
+  SmallVector<int64_t> getParts(Registers registers) const;
   /// A work item: where its shared loops are, and where its parts of totals
-  /// lie.
+  /// lie in the scratch memory of each: at the shared loops but the lanes, and
+  /// the number of the piece of these.
   struct Item {
-    SmallVector<Index> at;
-    Index number;
+    SmallVector<Index> at, part;
   };
   SmallVector<Index> getPoint(const Root &root, const Item &item,
                               ArrayRef<Index> rows) const;
@@ -133,8 +137,8 @@ private:
                   const DenseMap<Value, Value> &outputs,
                   const DenseMap<Value, Value> &parts) const;
 
-  /// The product that the roots follow, if there is one.
-  mutable SpMMOp product;
+  /// The result of the product that the roots follow, if there is one.
+  Value product;
   std::vector<Root> roots;
   /// The extents of the shared loops; 1 for one that is a row now.
   SmallVector<int64_t> extents;

@@ -61,7 +61,7 @@ private:
   bool isUsedOutside(Value value, const Group &group) const;
   bool isCheaperThanMemory(Operation *root, const Group &group) const;
   bool isProduct(size_t number) const {
-    return !groups[number].empty() && isa<SpMMOp>(groups[number].front());
+    return !groups[number].empty() && canFinish(groups[number].front());
   }
   bool join(size_t number, Operation *root, const SetVector<Value> &inputs);
   bool follow(size_t number, Operation *root, const SetVector<Value> &inputs);
@@ -269,7 +269,7 @@ void Clusters::group(Operation *root) {
   if (!joined) {
     groups.push_back({root});
     states.push_back({++now, isOnePointwiseNest(root, root), std::nullopt});
-    if (isa<SpMMOp>(root) || (isChainable(root) && !isUpdate(root, inputs)))
+    if (canFinish(root) || (isChainable(root) && !isUpdate(root, inputs)))
       states.back().chain = Chain::match(
           {root}, [&](Value value) { return roots.isLeaf(value); });
   }
@@ -327,8 +327,8 @@ Clusters::getResults(size_t number,
     for (Value result : root->getResults()) {
       bool isUsed = isUsedOutside(result, group);
       bool isStored =
-          isChain && (isa<SpMMOp>(root) || (stored.contains(result) &&
-                                            !isCheaperThanMemory(root, group)));
+          isChain && (canFinish(root) || (stored.contains(result) &&
+                                          !isCheaperThanMemory(root, group)));
       if (isUsed)
         used.push_back(result);
       else if (isStored)

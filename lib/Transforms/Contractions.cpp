@@ -4,6 +4,7 @@
 // head, weights without a pattern.
 
 #include "Contractions.h"
+#include "SparseKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -245,8 +246,22 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
   }
 }
 
+bool bsr::canFinish(Operation *op) {
+  if (auto spmm = dyn_cast<SpMMOp>(op))
+    return Activations(spmm.getY().getType().getShape(), spmm.getFeatureDim())
+        .hasLanes;
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  std::optional<Contraction> product =
+      generic && isKernel(op) ? Contraction::match(generic) : std::nullopt;
+  return product && !product->dot &&
+         product->maps[2].isProjectedPermutation() &&
+         product->maps[2].getResults().back() ==
+             getAffineDimExpr(product->lanes, op->getContext());
+}
+
 bool bsr::emitContraction(Emitter &e, linalg::GenericOp op,
-                          const DenseMap<Value, Value> &outputs) {
+                          const DenseMap<Value, Value> &outputs,
+                          Finish finish) {
   std::optional<Contraction> contraction = Contraction::match(op);
   Value output = outputs.lookup(op->getResult(0));
   if (!contraction || !output)
@@ -256,6 +271,6 @@ bool bsr::emitContraction(Emitter &e, linalg::GenericOp op,
   if (contraction->dot)
     emitDotProduct(e, *contraction, output);
   else
-    emitBroadcastProduct(e, *contraction, output);
+    emitBroadcastProduct(e, *contraction, output, finish);
   return true;
 }

@@ -58,9 +58,10 @@ void forPoints(Emitter &e, const Contraction &contraction,
                ArrayRef<unsigned> dims, ArrayRef<Index> at,
                llvm::function_ref<void(ArrayRef<Index>)> body);
 
-/// Emits a product that is no `dot` into `output`.
+/// Emits a product that is no `dot` into `output`; work items end with
+/// `finish`.
 void emitBroadcastProduct(Emitter &e, const Contraction &contraction,
-                          Value output);
+                          Value output, Finish finish);
 
 } // namespace mlir::bsr
 

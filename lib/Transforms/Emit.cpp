@@ -51,7 +51,7 @@ static SmallVector<Operation *> getRoots(Block &body) {
           [&](Operation &op) {
             auto generic = dyn_cast<linalg::GenericOp>(op);
             return llvm::is_contained(op.getUsers(), body.getTerminator()) ||
-                   producers.contains(&op) || isa<SpMMOp>(op) ||
+                   producers.contains(&op) || canFinish(&op) ||
                    op.hasAttr("bsr.stored") ||
                    (generic && !isPointwise(generic));
           }),
@@ -70,7 +70,7 @@ static std::optional<Chain> matchChain(ArrayRef<Operation *> roots) {
 static SmallVector<Value> getStored(Block &body, ArrayRef<Operation *> roots) {
   SmallVector<Value> stored;
   for (Operation *root : roots)
-    if ((isa<SpMMOp>(root) || root->hasAttr("bsr.stored")) &&
+    if ((canFinish(root) || root->hasAttr("bsr.stored")) &&
         !llvm::is_contained(root->getUsers(), body.getTerminator()))
       stored.push_back(root->getResult(0));
   return stored;
@@ -99,7 +99,7 @@ static LogicalResult verifyCluster(func::FuncOp cluster) {
              << argument.getArgNumber();
   for (Operation &op : body.without_terminator()) {
     bool isRoot =
-        llvm::is_contained(op.getUsers(), terminator) || isa<SpMMOp>(op);
+        llvm::is_contained(op.getUsers(), terminator) || canFinish(&op);
     if (isRoot ? isKernel(&op) : Emitter::isInlinable(&op))
       continue;
     return op.emitError("expected an operation that a cluster can compute, "

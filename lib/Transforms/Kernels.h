@@ -72,6 +72,15 @@ SmallVector<Tiles, 2> spread(int64_t extent, int64_t limit);
 /// loops.
 bool isSum(linalg::GenericOp op);
 
+/// What a work item of a product goes on with when it has sums: called for the
+/// place of each vector of them, lanes last; the vectors of all lanes are
+/// numbered.
+using Finish = llvm::function_ref<void(ArrayRef<Index> at, Index number)>;
+
+/// True if a product of two tensors, or of a pattern, can go on so: its vectors
+/// run along the last dimension of its result.
+bool canFinish(Operation *op);
+
 /// The nests of single operations.
 void emitPointwise(Emitter &emitter, ArrayRef<Operation *> roots,
                    const DenseMap<Value, Value> &outputs);
@@ -80,7 +89,7 @@ void emitReduction(Emitter &emitter, linalg::GenericOp op,
 /// Emits `op` if it is a product of two tensors that vectors can run along;
 /// false, and nothing emitted, if not.
 bool emitContraction(Emitter &emitter, linalg::GenericOp op,
-                     const DenseMap<Value, Value> &outputs);
+                     const DenseMap<Value, Value> &outputs, Finish finish = {});
 /// Emits a product or another operation of the dialect into `output`.
 void emitSparse(Emitter &emitter, Operation *op, Value output,
                 const PatternViews &patterns);

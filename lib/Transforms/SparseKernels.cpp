@@ -264,7 +264,7 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
     e.loop(outBlock, {}, [&](Index row, ValueRange) {
       Index feature = e.multiplyAdd(line, outBlock, row);
       for (auto [vector, lane] : llvm::enumerate(lanes))
-        finish(leading, feature, lane, number.plus(vector));
+        finish(activations.at(leading, feature, lane), number.plus(vector));
       return SmallVector<Value>();
     });
   };

@@ -63,11 +63,6 @@ Value multiplyAdd(Emitter &e, Value a, Value c, Value sum);
 
 SmallVector<Value> getZeros(Emitter &e, Type type, int64_t count);
 
-/// What a work item of a product goes on with when it has the sums of a line:
-/// called for each feature and each vector of lanes, at leading dimensions; the
-/// vectors of all lanes are numbered.
-using Finish = llvm::function_ref<void(ArrayRef<Index> leading, Index feature,
-                                       Index lane, Index number)>;
 void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               Finish finish = {});
 void emitSDDMM(Emitter &e, SDDMMOp op, Value output,

@@ -155,6 +155,76 @@ func.func @not_followed(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x32x
 
 // -----
 
+#id = affine_map<(f, t) -> (f, t)>
+#feature = affine_map<(f, t) -> (f)>
+#y = affine_map<(f, t, k) -> (f, t)>
+
+// A dense product has followers, too: a bias, an activation, and sums over tokens.
+// CHECK-LABEL: func @dense
+// CHECK:         %[[R:.*]]:2 = bsr.launch @[[F:.*]] ins({{.*}} -> tensor<32x48xf32>, tensor<32xf32>
+// CHECK-NOT:     bsr.launch
+// CHECK:         return %[[R]]#0, %[[R]]#1
+// CHECK:         func.func private @[[F]]
+// CHECK-SAME:    bsr.flops = 61440 : i64, bsr.kind = "dense"
+func.func @dense(%w: tensor<20x32xf32>, %x: tensor<20x48xf32>, %b: tensor<32xf32>) -> (tensor<32x48xf32>, tensor<32xf32>) {
+  %e = tensor.empty() : tensor<32x48xf32>
+  %zeros = arith.constant dense<0.0> : tensor<32x48xf32>
+  %zero = arith.constant dense<0.0> : tensor<32xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(f, t, k) -> (k, f)>, affine_map<(f, t, k) -> (k, t)>, #y],
+                       iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%w, %x : tensor<20x32xf32>, tensor<20x48xf32>) outs(%zeros : tensor<32x48xf32>) {
+  ^bb0(%a: f32, %c: f32, %o: f32):
+    %0 = arith.mulf %a, %c : f32
+    %1 = arith.addf %0, %o : f32
+    linalg.yield %1 : f32
+  } -> tensor<32x48xf32>
+  %h = linalg.generic {indexing_maps = [#id, #feature, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y, %b : tensor<32x48xf32>, tensor<32xf32>) outs(%e : tensor<32x48xf32>) {
+  ^bb0(%a: f32, %c: f32, %o: f32):
+    %0 = arith.addf %a, %c : f32
+    %1 = math.tanh %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<32x48xf32>
+  %s = linalg.generic {indexing_maps = [#id, #feature], iterator_types = ["parallel", "reduction"]}
+      ins(%h : tensor<32x48xf32>) outs(%zero : tensor<32xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<32xf32>
+  return %h, %s : tensor<32x48xf32>, tensor<32xf32>
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+
+// Where vectors run along what is summed up, sums are not there until the end.
+// CHECK-LABEL: func @summed_across_lanes
+// CHECK-COUNT-2: bsr.launch
+// CHECK:         return
+func.func @summed_across_lanes(%a: tensor<8x64xf32>, %b: tensor<12x64xf32>) -> tensor<8x12xf32> {
+  %e = tensor.empty() : tensor<8x12xf32>
+  %zeros = arith.constant dense<0.0> : tensor<8x12xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (j, k)>,
+                                        affine_map<(i, j, k) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : tensor<8x64xf32>, tensor<12x64xf32>) outs(%zeros : tensor<8x12xf32>) {
+  ^bb0(%c: f32, %d: f32, %o: f32):
+    %0 = arith.mulf %c, %d : f32
+    %1 = arith.addf %0, %o : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x12xf32>
+  %h = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y : tensor<8x12xf32>) outs(%e : tensor<8x12xf32>) {
+  ^bb0(%c: f32, %o: f32):
+    %0 = math.tanh %c : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x12xf32>
+  return %h : tensor<8x12xf32>
+}
+
+// -----
+
 !pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
 #id = affine_map<(f, t) -> (f, t)>
 

@@ -164,10 +164,10 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
     operations over one space (a weight's whole optimizer update), or a chain of
     element-wise operations and reductions in which every work item, some tokens of
     a sequence, needs only what it computed itself (softmax, layer norm and their
-    gradients): its sums stay in registers. What follows a sparse product element by
-    element (activations, residuals, scaling, casts and their gradients, sums over
-    tokens) is in its cluster: a work item computes it where the sums of a block row
-    are, in the cache. Each comes with the views, constants and
+    gradients): its sums stay in registers. What follows a product element by element
+    (biases, activations, residuals, scaling, casts and their gradients, sums over
+    tokens) is in its cluster: a work item computes it where the sums of a block row,
+    or of a tile of a dense product, are, in the cache. Each comes with the views, constants and
     cheap element-wise operations that it reads: these are computed again where they
     are used and never stored. So is a reduction over loops of one iteration: it is
     element-wise then. A concatenation is a cluster with what makes pieces of it and
