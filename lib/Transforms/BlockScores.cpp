@@ -53,7 +53,7 @@ ScoresEmitter::ScoresEmitter(Emitter &e, BlockScoresOp op, Value output)
           getDivisor(gridCols, std::max<int64_t>(1, maxItemCols / blockCols))),
       stripCols(OuterProducts::getCols(itemCols * blockCols, e.registers)),
       sumType(getSumType(e.b, {op.getA().getType(), op.getB().getType()})) {
-  tokens.divide(OuterProducts::getTokens(stripCols), e.registers.panel());
+  tokens.divide(getStripTokens(stripCols), e.registers.panel());
 }
 
 /// The norm of a block so far, with one more element (or vector of them).
@@ -81,19 +81,19 @@ void ScoresEmitter::emitTiles() {
       e, {gridRows / itemRows, gridCols / itemCols}, [&](ArrayRef<Index> item) {
         Index firstRow = e.multiplyAdd(item[0], rows, Index::constant(0));
         Index firstCol = e.multiplyAdd(item[1], cols, Index::constant(0));
-        Value strip = products.allocateStrip();
+        products.allocateStrip();
         Value sums = e.allocate({rows, cols}, sumType);
         e.nest(tokens.rounds, {}, [&](ArrayRef<Index> at, ValueRange) {
           Round round(e, at);
           e.loop(strips, {}, [&](Index number, ValueRange) {
             Index col = e.multiplyAdd(number, stripCols, Index::constant(0));
-            products.transpose(round, e.multiplyAdd(col, 1, firstCol), strip);
+            products.start(round, e.multiplyAdd(col, 1, firstCol));
             for (const Tiles &tiles : spread(rows, products.maxRows()))
               e.loop(tiles.count, {}, [&](Index tile, ValueRange) {
                 Index row = e.multiplyAdd(tile, tiles.size,
                                           Index::constant(tiles.base));
                 SmallVector<Value> tileSums = products.multiply(
-                    round, e.multiplyAdd(row, 1, firstRow), tiles.size, strip);
+                    round, e.multiplyAdd(row, 1, firstRow), tiles.size);
                 e.width = stripCols;
                 for (auto [i, sum] : llvm::enumerate(tileSums)) {
                   SmallVector<Index> place{row.plus(i), col};

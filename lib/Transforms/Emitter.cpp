@@ -222,7 +222,9 @@ RankedTensorType bsr::getPanelType(RankedTensorType tensor, int64_t panel) {
   ArrayRef<int64_t> shape = tensor.getShape();
   int64_t rows = shape[shape.size() - 2];
   int64_t rowBytes = panel * tensor.getElementTypeBitWidth() / 8;
-  int64_t padding = share / rowBytes;
+  // One row more: what products read of a row, panel after panel, lies in all
+  // sets of the cache, not in four of them.
+  int64_t padding = share / rowBytes + 1;
   if (rows * rowBytes % way == 0 && rows >= 16 * padding)
     rows += padding;
   SmallVector<int64_t> result(shape.drop_back(2));

@@ -53,6 +53,10 @@ struct Registers {
   /// accumulators and operands fit, 2 * 4 + 2 + 4 of 16 registers, 4 * 4 + 4 +
   /// 4 of 32, and sums of 4 columns are a vector.
   static constexpr int64_t dotCols = 4;
+  /// Rows of such a tile where each column is read once for all rows:
+  /// accumulators, rows and one column fit, 3 * 4 + 3 + 1 of 16 registers,
+  /// 6 * 4 + 6 + 1 of 32.
+  int64_t dotRows() const { return count >= 32 ? 6 : 3; }
   /// Lanes of a panel of activations: the row of a register tile, so that what
   /// a tile reads lies side by side.
   int64_t panel() const { return lanes * tileVectors(); }

@@ -122,6 +122,23 @@ Sum Iterations::getVariable(scf::ForOp inner) {
   return {};
 }
 
+/// The smaller operand of `op`, if that is a position in a line of a pattern:
+/// one of its positions plus something, and no more than the last.
+Sum Iterations::getPosition(arith::MinUIOp op) {
+  Sum sum = get(op.getLhs());
+  auto last = op.getRhs().getDefiningOp<arith::SubIOp>();
+  if (!last || getConstantIntValue(last.getRhs()) != 1 || sum.low < 0 ||
+      sum.coefficients.size() != 1 || sum.coefficients.begin()->second != 1)
+    return {};
+  Atom atom = atoms[sum.coefficients.begin()->first];
+  memref::LoadOp end = getLoad(last.getLhs());
+  if (atom.kind != Atom::Position || !end || end.getMemRef() != atom.array ||
+      !get(end.getIndices().front()).plus(atom.of, -1).isExactly(1))
+    return {};
+  return getAtom(
+      {Atom::Position, op.getResult(), std::nullopt, atom.array, atom.of});
+}
+
 /// `sum` without what differs within an iteration: variables of inner loops
 /// become their ranges, and positions and slots those of any block of the line.
 Sum Iterations::forgetInner(const Sum &sum) {
@@ -180,6 +197,7 @@ Sum Iterations::get(Value value) {
         return factor ? Sum::constant(0).plus(get(op.getLhs()), *factor)
                       : Sum();
       })
+      .Case([&](arith::MinUIOp op) { return getPosition(op); })
       .Case([&](memref::LoadOp op) {
         if (op.getIndices().size() != 1)
           return Sum();

@@ -6,6 +6,7 @@
 #ifndef BSR_LIB_TRANSFORMS_ITERATIONS_H
 #define BSR_LIB_TRANSFORMS_ITERATIONS_H
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/SmallBitVector.h"
 #include <algorithm>
@@ -102,6 +103,7 @@ public:
 private:
   Sum get(Value value);
   Sum getVariable(scf::ForOp inner);
+  Sum getPosition(arith::MinUIOp op);
   std::optional<int64_t> getLength(const Sum &low, Value high);
   std::optional<Sum> findStep(Value low, Value high);
   bool isInvariant(Value value);

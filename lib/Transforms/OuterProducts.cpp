@@ -8,43 +8,6 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-void TokenRounds::divide(int64_t limit, int64_t panel) {
-  int64_t taken = activations.tokens;
-  for (int64_t extent : llvm::reverse(activations.leading)) {
-    int64_t inner = taken > limit ? 1 : getDivisor(extent, limit / taken);
-    slices.insert(slices.begin(), inner);
-    rounds.insert(rounds.begin(), extent / inner);
-    taken = inner == extent ? taken * inner : limit + 1;
-  }
-  chunk = activations.tokens;
-  if (chunk > limit)
-    chunk = std::max(panel, limit / panel * panel);
-  if (activations.tokens % chunk)
-    chunk = activations.tokens;
-  rounds.push_back(activations.tokens / chunk);
-}
-
-int64_t TokenRounds::size() const {
-  int64_t size = chunk;
-  for (int64_t extent : slices)
-    size *= extent;
-  return size;
-}
-
-void bsr::storeSum(Emitter &e, Value sum, Value memref, ArrayRef<Index> place,
-                   const Round &round) {
-  Type type = cast<MemRefType>(memref.getType()).getElementType();
-  sum = e.convert(sum, type);
-  if (round.isFirst) {
-    Value zero = e.broadcast(
-        arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(type)));
-    Value old = arith::SelectOp::create(e.b, e.loc, round.isFirst, zero,
-                                        e.load(memref, place));
-    sum = arith::AddFOp::create(e.b, e.loc, old, sum);
-  }
-  e.store(sum, memref, place);
-}
-
 int64_t OuterProducts::getCols(int64_t extent, Registers registers) {
   int64_t lanes = registers.lanes;
   if (extent % lanes == 0)
@@ -55,26 +18,6 @@ int64_t OuterProducts::getCols(int64_t extent, Registers registers) {
 int64_t OuterProducts::maxRows() const {
   int64_t vectors = llvm::divideCeil(cols, e.registers.lanes);
   return Registers::tileRows * e.registers.tileVectors() / vectors;
-}
-
-SmallVector<Value> OuterProducts::forTokens(
-    const Round &round, int64_t size, ValueRange inits,
-    llvm::function_ref<SmallVector<Value>(const Tokens &, ValueRange)> body) {
-  SmallVector<int64_t> extents(tokens.slices);
-  extents.push_back(tokens.chunk / size);
-  return e.nest(extents, inits, [&](ArrayRef<Index> ivs, ValueRange carried) {
-    Tokens at;
-    Index slice = Index::constant(0);
-    for (auto [first, iv, extent] :
-         llvm::zip(round.at, ivs.drop_back(), tokens.slices)) {
-      at.leading.push_back(e.multiplyAdd(first, extent, iv));
-      slice = e.multiplyAdd(slice, extent, iv);
-    }
-    Index first = e.multiplyAdd(ivs.back(), size, Index::constant(0));
-    at.lane = e.multiplyAdd(round.at.back(), tokens.chunk, first);
-    at.number = e.multiplyAdd(slice, tokens.chunk, first);
-    return body(at, carried);
-  });
 }
 
 /// Where the strip has its columns, or vectors of them, of a token.
@@ -89,46 +32,50 @@ Value OuterProducts::readB(const Tokens &at, Index col, Index lane) {
                    sumType);
 }
 
-void OuterProducts::transpose(const Round &round, Index firstCol, Value strip) {
+void OuterProducts::start(const Round &round, Index firstCol) {
   int64_t lanes = e.registers.lanes, panel = e.registers.panel();
   if (tokens.chunk % lanes || cols % lanes) {
     // No squares: one by one.
-    forTokens(round, 1, {}, [&](const Tokens &at, ValueRange) {
-      return e.loop(cols, {}, [&](Index col, ValueRange) {
-        e.store(readB(at, e.multiplyAdd(col, 1, firstCol), at.lane), strip,
-                {at.number, col});
-        return SmallVector<Value>();
-      });
-    });
+    tokens.forRuns(
+        e, round, 0, 1, tokens.chunk, {}, [&](const Tokens &at, ValueRange) {
+          return e.loop(cols, {}, [&](Index col, ValueRange) {
+            e.store(readB(at, e.multiplyAdd(col, 1, firstCol), at.lane), strip,
+                    {at.number, col});
+            return SmallVector<Value>();
+          });
+        });
     return;
   }
   int64_t size = tokens.chunk % panel ? lanes : panel;
   e.width = lanes;
-  forTokens(round, size, {}, [&](const Tokens &at, ValueRange) {
-    for (int64_t col = 0; col != cols; ++col)
-      e.prefetch(b,
-                 tokens.activations.at(at.leading, firstCol.plus(col),
-                                       at.lane.plus(size)),
-                 size);
-    for (int64_t first = 0; first != size; first += lanes) {
-      Index lane = at.lane.plus(first);
-      lane.lanes = lanes > 1;
-      lane.align = lanes;
-      for (int64_t col = 0; col != cols; col += lanes) {
-        SmallVector<Value> rows;
-        for (int64_t i = 0; i != lanes; ++i)
-          rows.push_back(readB(at, firstCol.plus(col + i), lane));
-        for (auto [i, row] : llvm::enumerate(e.transpose(rows)))
-          e.store(row, strip, getStripPlace(at.number.plus(first + i), col));
-      }
-    }
-    return SmallVector<Value>();
-  });
+  tokens.forRuns(
+      e, round, 0, size, tokens.chunk / size, {},
+      [&](const Tokens &at, ValueRange) {
+        for (int64_t col = 0; col != cols; ++col)
+          e.prefetch(b,
+                     tokens.activations.at(at.leading, firstCol.plus(col),
+                                           at.lane.plus(size)),
+                     size);
+        for (int64_t first = 0; first != size; first += lanes) {
+          Index lane = at.lane.plus(first);
+          lane.lanes = lanes > 1;
+          lane.align = lanes;
+          for (int64_t col = 0; col != cols; col += lanes) {
+            SmallVector<Value> rows;
+            for (int64_t i = 0; i != lanes; ++i)
+              rows.push_back(readB(at, firstCol.plus(col + i), lane));
+            for (auto [i, row] : llvm::enumerate(e.transpose(rows)))
+              e.store(row, strip,
+                      getStripPlace(at.number.plus(first + i), col));
+          }
+        }
+        return SmallVector<Value>();
+      });
   e.width = 1;
 }
 
 SmallVector<Value> OuterProducts::multiply(const Round &round, Index firstRow,
-                                           int64_t rows, Value strip) {
+                                           int64_t rows) {
   // A cache line of tokens at a time, asked for long enough before.
   int64_t bytes = getElementTypeOrSelf(a.getType()).getIntOrFloatBitWidth() / 8;
   int64_t size = getDivisor(tokens.chunk, lineBytes / bytes);
@@ -137,8 +84,8 @@ SmallVector<Value> OuterProducts::multiply(const Round &round, Index firstRow,
     return tokens.activations.at(at.leading, firstRow.plus(number), token);
   };
   e.width = cols;
-  SmallVector<Value> sums = forTokens(
-      round, size, getZeros(e, sumType, rows),
+  SmallVector<Value> sums = tokens.forRuns(
+      e, round, 0, size, tokens.chunk / size, getZeros(e, sumType, rows),
       [&](const Tokens &at, ValueRange carried) {
         for (int64_t number = 0; number != rows; ++number)
           e.prefetch(a, place(at, number, at.lane.plus(linesAhead * size)), 1);

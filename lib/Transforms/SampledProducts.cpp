@@ -2,115 +2,170 @@
 //
 // Loop nests for bsr.sddmm.
 
+#include "InnerProducts.h"
 #include "OuterProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 
+/// Features of a strip of inner products, at most.
+static constexpr int64_t maxStripFeatures = 8;
+
+/// Blocks so narrow that inner products need fewer loads than outer ones.
+static bool isNarrow(SDDMMOp op) {
+  return op.getPattern().getType().getBlockCols() < 16;
+}
+
+/// The operand with fewer features is swept again and again, line by line: it
+/// stays in the nearer cache.
+bool bsr::isAlongRows(SDDMMOp op) {
+  PatternType pattern = op.getPattern().getType();
+  return isNarrow(op) && pattern.getRows() > pattern.getCols();
+}
+
 namespace {
 /// How a kernel goes through a sampled product: work items, tokens and tiles.
 struct Tiling {
-  /// Outer products need memory, inner ones do not.
+  /// Strips need memory.
   Tiling(SDDMMOp op, Registers registers, bool hasStack);
 
   TokenRounds tokens;
   int64_t blockRows, blockCols;
-  /// Columns of blocks, and the work items that they are divided into.
+  /// Lines of blocks, rows or columns, and the work items that they are divided
+  /// into.
+  bool alongRows;
   int64_t lines, parts;
   Type sumType, outType;
   /// Outer products, or else inner ones.
   bool isOuter;
-  /// Columns of a block that are taken together: of `b`, what a round reads for
-  /// them stays in the cache.
-  int64_t stripCols;
-  /// A register tile of inner products.
-  int64_t innerRows, innerCols;
+  /// Features of a line that are taken together: what a round reads for them
+  /// stays in the cache, in a strip if there is one.
+  int64_t stripFeatures;
+  bool hasStrip;
+
+  // Inner products.
+  /// Features of a block: what all blocks of a line share is held, the others
+  /// are swept. Tiles are of a block's swept features and of a strip.
+  int64_t heldBlock, sweptBlock;
+  SmallVector<Tiles, 2> sweptTiles, heldTiles;
+  /// Blocks of a line that are taken at once, so that there are enough sums.
+  int64_t together;
 };
 
 /// The sums of products of rows of `a` and `b` over tokens. A work item has
-/// columns of blocks and takes a round of tokens at a time, for all blocks of a
-/// column; in between the sums are where they end up.
+/// lines of blocks and takes a round of tokens at a time, for all blocks of a
+/// line; in between the sums are where they end up.
 class SDDMMEmitter : Tiling {
 public:
   SDDMMEmitter(Emitter &e, SDDMMOp op, Value output,
                const PatternViews &patterns)
       : Tiling(op, e.registers, e.hasStack), e(e), op(op), output(output),
-        view(patterns.at({op.getPattern(), true})) {}
+        view(patterns.at({op.getPattern(), !alongRows})) {}
   void emit();
 
 private:
-  // Outer products: vectors along columns of `b`, which are transposed first.
-  void emitOuter(OuterProducts &products, Value strip, const Round &round,
-                 Index line);
+  // Vectors along columns of `b`, which are transposed first.
+  void emitOuter(const Round &round, Index line);
 
-  // Inner products: vectors along tokens, summed up at last.
-  void emitInnerTile(const Round &round, Index slot, Index firstRow,
-                     Index firstCol, Index row, Index col);
+  // Vectors along tokens, summed up at last.
   void emitInner(const Round &round, Index line);
+  /// Slots of blocks, their first swept features, and those of the blocks that
+  /// follow.
+  struct Blocks {
+    SmallVector<Index> slots, features, next;
+  };
+  Blocks getBlocks(Value first, Value end);
+  void emitInnerTiles(const Round &round, const Blocks &blocks, Index first,
+                      int64_t size, Index strip);
+  void storeTile(const Round &round, ArrayRef<Index> slots, Index row,
+                 int64_t rows, Index col, int64_t cols, ArrayRef<Value> sums);
 
   Emitter &e;
   SDDMMOp op;
   Value output;
   PatternView view;
+  std::optional<OuterProducts> outer;
+  std::optional<InnerProducts> inner;
 };
 } // namespace
 
 Tiling::Tiling(SDDMMOp op, Registers registers, bool hasStack)
-    : tokens(Activations(op.getA().getType().getShape(), op.getFeatureDim())) {
+    : tokens(Activations(op.getA().getType().getShape(), op.getFeatureDim())),
+      alongRows(isAlongRows(op)) {
   PatternType pattern = op.getPattern().getType();
   blockRows = pattern.getBlockRows();
   blockCols = pattern.getBlockCols();
-  lines = pattern.getGridCols();
+  lines = alongRows ? pattern.getGridRows() : pattern.getGridCols();
   parts = getParts(lines, 1);
   OpBuilder b(op);
   outType = op.getValues().getType().getElementType();
   sumType = getSumType(b, {op.getA().getType(), op.getB().getType(), outType});
+  int64_t lanes = registers.lanes;
   // Halves are rounded once: all tokens at a time, more than a strip holds.
   bool isRoundedOnce = sumType != outType;
-  int64_t lanes = registers.lanes, vectors = registers.tileVectors();
-  isOuter = hasStack && !isRoundedOnce && blockCols % lanes == 0 &&
-            tokens.activations.tokens % lanes == 0;
-  innerRows = getDivisor(blockRows, vectors);
-  innerCols = getDivisor(blockCols, Registers::dotCols);
-  stripCols = isOuter ? OuterProducts::getCols(blockCols, registers)
-                      : innerCols * getDivisor(blockCols / innerCols,
-                                               16 / Registers::dotCols);
-  tokens.divide(isRoundedOnce ? std::numeric_limits<int64_t>::max() / 2
-                              : OuterProducts::getTokens(
-                                    std::max<int64_t>(stripCols, 16)),
+  hasStrip =
+      hasStack && !isRoundedOnce && tokens.activations.tokens % lanes == 0;
+  isOuter = hasStrip && !isNarrow(op) && blockCols % lanes == 0;
+  int64_t tileCols = getDivisor(blockCols, Registers::dotCols);
+  if (isOuter)
+    stripFeatures = OuterProducts::getCols(blockCols, registers);
+  else if (alongRows)
+    stripFeatures = getDivisor(blockRows, maxStripFeatures);
+  else
+    stripFeatures = tileCols * getDivisor(blockCols / tileCols,
+                                          maxStripFeatures / tileCols);
+  tokens.divide(isRoundedOnce
+                    ? std::numeric_limits<int64_t>::max() / 2
+                    : getStripTokens(std::max(stripFeatures, maxStripFeatures)),
                 registers.panel());
+
+  hasStrip &= isOuter || 4 * stripFeatures * tokens.size() <= 4 * cacheBytes;
+
+  SmallVector<Tiles, 2> cols =
+      cover(alongRows ? blockCols : stripFeatures, tileCols);
+  SmallVector<Tiles, 2> rows =
+      spread(alongRows ? stripFeatures : blockRows, registers.dotRows());
+  heldBlock = alongRows ? blockRows : blockCols;
+  sweptBlock = alongRows ? blockCols : blockRows;
+  sweptTiles = alongRows ? cols : rows;
+  heldTiles = alongRows ? rows : cols;
+  together = std::max<int64_t>(1, Registers::dotCols / (blockRows * blockCols));
+}
+
+/// Emits `body` for the first feature of each of `tiles`, and how many it has.
+static void forTiles(Emitter &e, ArrayRef<Tiles> tiles,
+                     llvm::function_ref<void(Index, int64_t)> body) {
+  for (const Tiles &group : tiles)
+    e.loop(group.count, {}, [&](Index tile, ValueRange) {
+      body(e.multiplyAdd(tile, group.size, Index::constant(group.base)),
+           group.size);
+      return SmallVector<Value>();
+    });
 }
 
 //===----------------------------------------------------------------------===//
 // Outer products
 //===----------------------------------------------------------------------===//
 
-void SDDMMEmitter::emitOuter(OuterProducts &products, Value strip,
-                             const Round &round, Index line) {
-  e.loop(blockCols / stripCols, {}, [&](Index number, ValueRange) {
-    Index col = e.multiplyAdd(number, stripCols, Index::constant(0));
-    products.transpose(round, e.multiplyAdd(line, blockCols, col), strip);
+void SDDMMEmitter::emitOuter(const Round &round, Index line) {
+  e.loop(blockCols / stripFeatures, {}, [&](Index number, ValueRange) {
+    Index col = e.multiplyAdd(number, stripFeatures, Index::constant(0));
+    outer->start(round, e.multiplyAdd(line, blockCols, col));
     forBlocks(e, view, line, {}, [&](Index slot, Index position, ValueRange) {
-      for (const Tiles &tiles : spread(blockRows, products.maxRows()))
-        e.loop(tiles.count, {}, [&](Index tile, ValueRange) {
-          Index row =
-              e.multiplyAdd(tile, tiles.size, Index::constant(tiles.base));
-          SmallVector<Value> sums =
-              products.multiply(round, e.multiplyAdd(position, blockRows, row),
-                                tiles.size, strip);
-          e.width = stripCols;
-          for (auto [i, sum] : llvm::enumerate(sums)) {
-            SmallVector<Index> place{slot, row.plus(i), col};
-            place.back().lanes = stripCols > 1;
-            storeSum(e, sum, output, place, round);
-          }
-          e.width = 1;
-          return SmallVector<Value>();
-        });
+      forTiles(e, spread(blockRows, outer->maxRows()),
+               [&](Index row, int64_t rows) {
+                 SmallVector<Value> sums = outer->multiply(
+                     round, e.multiplyAdd(position, blockRows, row), rows);
+                 e.width = stripFeatures;
+                 for (auto [i, sum] : llvm::enumerate(sums)) {
+                   SmallVector<Index> place{slot, row.plus(i), col};
+                   place.back().lanes = stripFeatures > 1;
+                   storeSum(e, sum, output, place, round);
+                 }
+                 e.width = 1;
+               });
       return SmallVector<Value>();
     });
     return SmallVector<Value>();
@@ -121,125 +176,125 @@ void SDDMMEmitter::emitOuter(OuterProducts &products, Value strip,
 // Inner products
 //===----------------------------------------------------------------------===//
 
-void SDDMMEmitter::emitInnerTile(const Round &round, Index slot, Index firstRow,
-                                 Index firstCol, Index row, Index col) {
-  int64_t numSums = innerRows * innerCols;
-  // Worth the instructions?
-  bool asks = blockRows * blockCols >= 16;
-  // Few sums are spread over several vectors of tokens.
-  int64_t ways = std::max<int64_t>(1, Registers::dotCols *
-                                          e.registers.tileVectors() / numSums);
-  Value total;
-  int64_t done = 0;
-  for (int64_t size = std::min<int64_t>(
-           e.registers.lanes, llvm::bit_floor<uint64_t>(tokens.chunk));
-       size; size /= 2) {
-    int64_t vectors = (tokens.chunk - done) / size;
-    if (!vectors)
-      continue;
-    // A panel in a row, its vectors summed up in turns.
-    int64_t unroll =
-        getDivisor(vectors, std::max(ways, e.registers.panel() / size));
-    int64_t spread = getDivisor(unroll, ways);
-    e.width = size;
-    SmallVector<int64_t> extents(tokens.slices);
-    extents.push_back(vectors / unroll);
-    SmallVector<Value> sums = e.nest(
-        extents, getZeros(e, sumType, numSums * spread),
-        [&](ArrayRef<Index> ivs, ValueRange carried) {
-          SmallVector<Index> leading;
-          for (auto [at, extent, iv] :
-               llvm::zip(round.at, tokens.slices, ivs.drop_back()))
-            leading.push_back(e.multiplyAdd(at, extent, iv));
-          SmallVector<Value> next(carried);
-          Index ahead = e.multiplyAdd(
-              round.at.back(), tokens.chunk,
-              e.multiplyAdd(
-                  ivs.back(), size * unroll,
-                  Index::constant(done + linesAhead * size * unroll)));
-          for (int64_t i = 0; asks && i != innerRows; ++i)
-            e.prefetch(op.getA(),
-                       tokens.activations.at(leading, firstRow.plus(i), ahead),
-                       size * unroll);
-          for (int64_t step = 0; step != unroll; ++step) {
-            Index lane = e.multiplyAdd(
-                round.at.back(), tokens.chunk,
-                e.multiplyAdd(ivs.back(), size * unroll,
-                              Index::constant(done + step * size)));
-            lane.lanes = size > 1;
-            lane.align = size;
-            auto read = [&](Value tensor, Index feature) {
-              return e.read(tensor,
-                            tokens.activations.at(leading, feature, lane));
-            };
-            SmallVector<Value> as, bs;
-            for (int64_t i = 0; i != innerRows; ++i)
-              as.push_back(read(op.getA(), firstRow.plus(i)));
-            for (int64_t j = 0; j != innerCols; ++j)
-              bs.push_back(read(op.getB(), firstCol.plus(j)));
-            for (int64_t i = 0; i != innerRows; ++i)
-              for (int64_t j = 0; j != innerCols; ++j) {
-                Value &sum = next[(i * innerCols + j) * spread + step % spread];
-                sum = multiplyAdd(e, as[i], bs[j], sum);
-              }
-          }
-          return next;
-        });
-    SmallVector<Value> merged;
-    for (int64_t number = 0; number != numSums; ++number) {
-      Value sum = sums[number * spread];
-      for (int64_t way = 1; way != spread; ++way)
-        sum =
-            arith::AddFOp::create(e.b, e.loc, sum, sums[number * spread + way]);
-      merged.push_back(sum);
+/// Stores the sums of a tile, `rows` by `cols` of each of the blocks in
+/// `slots`: `sums` are vectors of as many lanes. A block may be there twice.
+void SDDMMEmitter::storeTile(const Round &round, ArrayRef<Index> slots,
+                             Index row, int64_t rows, Index col, int64_t cols,
+                             ArrayRef<Value> sums) {
+  SmallVector<std::pair<Value, SmallVector<Index>>> stores;
+  int64_t group = rows * cols * slots.size() / sums.size();
+  e.width = cols;
+  for (auto [block, slot] : llvm::enumerate(slots))
+    for (int64_t i = 0; i != rows; ++i) {
+      int64_t entry =
+          cols * (alongRows ? i * slots.size() + block : block * rows + i);
+      Value vector = sums[entry / group];
+      Value sum =
+          cols > 1
+              ? vector::ExtractStridedSliceOp::create(e.b, e.loc, vector,
+                                                      entry % group, cols, 1)
+                    .getResult()
+              : vector::ExtractOp::create(e.b, e.loc, vector, entry % group)
+                    .getResult();
+      SmallVector<Index> place{slot, row.plus(i), col};
+      place.back().lanes = cols > 1;
+      stores.push_back({addToStored(e, sum, output, place, round), place});
     }
-    Value part = e.sumLanes(merged);
-    total = total ? arith::AddFOp::create(e.b, e.loc, total, part) : part;
-    done += vectors * size;
-  }
-  e.width = innerCols;
-  for (int64_t i = 0; i != innerRows; ++i) {
-    SmallVector<Index> place{slot, row.plus(i), col};
-    place.back().lanes = innerCols > 1;
-    Value sum =
-        innerCols > 1
-            ? vector::ExtractStridedSliceOp::create(e.b, e.loc, total,
-                                                    i * innerCols, innerCols, 1)
-                  .getResult()
-            : vector::ExtractOp::create(e.b, e.loc, total, i).getResult();
-    storeSum(e, sum, output, place, round);
-  }
+  for (auto &[sum, place] : stores)
+    e.store(sum, output, place);
   e.width = 1;
 }
 
+/// The blocks from position `first` on that are taken together, of a line that
+/// ends at `end`. The last one of a line may be there more than once.
+SDDMMEmitter::Blocks SDDMMEmitter::getBlocks(Value first, Value end) {
+  Value last = arith::SubIOp::create(e.b, e.loc, end, e.constant(1));
+  Value lastSlot = e.constant(op.getPattern().getType().getSlots() - 1);
+  auto plus = [&](int64_t number, Value limit) -> Value {
+    Value position = e.materialize(Index::of(first).plus(number));
+    return arith::MinUIOp::create(e.b, e.loc, position, limit);
+  };
+  auto getFeature = [&](Value position) {
+    return e.multiplyAdd(Index::of(loadIndex(e, view.idx, Index::of(position))),
+                         sweptBlock, Index::constant(0));
+  };
+  Blocks blocks;
+  for (int64_t number = 0; number != together; ++number) {
+    Value position = together > 1 ? plus(number, last) : first;
+    blocks.slots.push_back(
+        Index::of(loadIndex(e, view.slot, Index::of(position))));
+    blocks.features.push_back(getFeature(position));
+    blocks.next.push_back(getFeature(plus(together + number, lastSlot)));
+  }
+  return blocks;
+}
+
+/// Multiplies `size` swept features of `blocks`, from `first` on in each, by
+/// the strip that begins at feature `strip` of the blocks.
+void SDDMMEmitter::emitInnerTiles(const Round &round, const Blocks &blocks,
+                                  Index first, int64_t size, Index strip) {
+  SmallVector<Index> swept, asked;
+  for (auto [feature, next] : llvm::zip_equal(blocks.features, blocks.next)) {
+    for (int64_t i = 0; i != size; ++i)
+      swept.push_back(e.multiplyAdd(first.plus(i), 1, feature));
+    // What the next tile begins with, of this block or the next.
+    for (int64_t i = 0; i != sweptTiles.front().size; ++i) {
+      Value number = e.materialize(first.plus(size + i));
+      Value isInside =
+          arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, number,
+                                e.constant(sweptBlock));
+      Value base =
+          arith::SelectOp::create(e.b, e.loc, isInside, e.materialize(feature),
+                                  e.materialize(next.plus(-sweptBlock)));
+      asked.push_back(
+          Index::of(arith::AddIOp::create(e.b, e.loc, base, number)));
+    }
+  }
+  forTiles(e, heldTiles, [&](Index held, int64_t heldSize) {
+    int64_t rows = alongRows ? heldSize : size;
+    int64_t cols = alongRows ? size : heldSize;
+    int64_t group = together > 1 ? together * rows * cols : cols;
+    SmallVector<Value> sums =
+        inner->multiply(round, swept, held, heldSize, asked, alongRows, group);
+    Index inBlock = e.multiplyAdd(held, 1, strip);
+    storeTile(round, blocks.slots, alongRows ? inBlock : first, rows,
+              alongRows ? first : inBlock, cols, sums);
+  });
+}
+
 void SDDMMEmitter::emitInner(const Round &round, Index line) {
-  forBlocks(e, view, line, {}, [&](Index slot, Index position, ValueRange) {
-    e.nest(
-        {blockCols / stripCols, blockRows / innerRows, stripCols / innerCols},
-        {}, [&](ArrayRef<Index> tile, ValueRange) {
-          Index row = e.multiplyAdd(tile[1], innerRows, Index::constant(0));
-          Index col = e.multiplyAdd(
-              tile[0], stripCols,
-              e.multiplyAdd(tile[2], innerCols, Index::constant(0)));
-          emitInnerTile(round, slot, e.multiplyAdd(position, blockRows, row),
-                        e.multiplyAdd(line, blockCols, col), row, col);
-          return SmallVector<Value>();
-        });
+  Value low = loadIndex(e, view.ptr, line);
+  Value high = loadIndex(e, view.ptr, line.plus(1));
+  e.loop(heldBlock / stripFeatures, {}, [&](Index number, ValueRange) {
+    Index strip = e.multiplyAdd(number, stripFeatures, Index::constant(0));
+    inner->start(round, e.multiplyAdd(line, heldBlock, strip));
+    e.loop(low, high, together, {}, [&](Value first, ValueRange) {
+      Blocks blocks = getBlocks(first, high);
+      forTiles(e, sweptTiles, [&](Index first, int64_t size) {
+        emitInnerTiles(round, blocks, first, size, strip);
+      });
+      return SmallVector<Value>();
+    });
     return SmallVector<Value>();
   });
 }
 
 void SDDMMEmitter::emit() {
   emitParallel(e, parts, [&](ArrayRef<Index> item) {
-    OuterProducts products(e, op.getA(), op.getB(), tokens, stripCols, sumType);
-    Value strip = isOuter ? products.allocateStrip() : Value();
+    if (isOuter) {
+      outer.emplace(e, op.getA(), op.getB(), tokens, stripFeatures, sumType);
+      outer->allocateStrip();
+    } else {
+      inner.emplace(e, alongRows ? op.getB() : op.getA(),
+                    alongRows ? op.getA() : op.getB(), tokens, stripFeatures,
+                    sumType);
+      if (hasStrip)
+        inner->allocateStrip();
+    }
     e.nest(tokens.rounds, {}, [&](ArrayRef<Index> at, ValueRange) {
       Round round(e, at);
       forLines(e, view, lines, parts, item.front(), [&](Index line) {
-        if (isOuter)
-          emitOuter(products, strip, round, line);
-        else
-          emitInner(round, line);
+        isOuter ? emitOuter(round, line) : emitInner(round, line);
       });
       return SmallVector<Value>();
     });

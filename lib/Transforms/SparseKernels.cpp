@@ -17,7 +17,7 @@ unsigned bsr::getViews(Operation *op) {
   return TypeSwitch<Operation *, unsigned>(op)
       .Case([](SpMMOp op) { return op.getTranspose() ? 1 : 2; })
       .Case([](ToDenseOp op) { return op.getTranspose() ? 2 : 1; })
-      .Case([](SDDMMOp) { return 2; })
+      .Case([](SDDMMOp op) { return isAlongRows(op) ? 1 : 2; })
       .Case([](ReduceVecOp op) { return op.getDim() == 1 ? 2 : 1; })
       .Case<SampleOp, SampleVecOp, LiveOp, NumAbsentOp>([](auto) { return 1; })
       .Default(0u);

@@ -16,7 +16,8 @@ import step
 GRID = (6, 5)
 # Ragged ones, whole vectors of them, and more than a round of a kernel takes.
 TOKENS = [(2, 20), (37,), (1,), (), (3, 24), (2, 512)]
-BLOCKS = [(1, 1), (4, 4), (8, 8), (16, 16), (32, 32), (64, 64), (4, 8), (16, 1), (1, 16), (3, 6)]
+BLOCKS = [(1, 1), (4, 4), (8, 8), (16, 16), (32, 32), (64, 64), (4, 8), (16, 1), (1, 16), (3, 6),
+          (1, 2), (2, 1)]
 CASES = [("f32", block) for block in BLOCKS]
 CASES += [(kind, block) for kind in ("f16", "bf16", "f64") for block in [(4, 8), (8, 8)]]
 # A work item has several lines.
@@ -31,8 +32,9 @@ class Case:
 
     def __init__(self, kind, block, grid=None):
         self.kind, self.block = kind, block
-        # Small blocks: more of them.
-        self.grid = grid or tuple(g * max(1, 4 // b) for g, b in zip(GRID, block))
+        # Small blocks: more of them. More rows than columns, or else fewer: kernels differ.
+        lines = GRID[::-1] if block[0] < block[1] else GRID
+        self.grid = grid or tuple(g * max(1, 4 // b) for g, b in zip(lines, block))
         self.only_vectors = grid is not None
         self.shape = tuple(g * b for g, b in zip(self.grid, block))
         self.slots = self.grid[0] * self.grid[1]

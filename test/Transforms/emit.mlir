@@ -148,6 +148,77 @@ func.func @ragged_tokens(%p: !pattern, %x: tensor<32x50xf32>, %y: tensor<64x50xf
 
 // -----
 
+!pattern = !bsr.pattern<32x64, block = 8x8, slots = 5>
+
+// Blocks narrower than 16 columns: sums over tokens in vectors, then across lanes. A work
+// item copies what it reads of a column's operand, all features side by side. Tiles are of
+// 3 x 4 sums, the last of 2 x 4, and each asks for what the next one begins with.
+// CHECK-LABEL: func private @narrow
+// CHECK-SAME:    %[[PTR:[^:]*]]: memref<9xi32>, {{.*}}, %[[X:[^:]*]]: memref<32x48xf32>, %[[Y:[^:]*]]: memref<64x48xf32>
+// CHECK-SAME:    %[[G:[^:]*]]: memref<5x8x8xf32>)
+// CHECK:         scf.forall (%[[COLUMN:.*]]) in (8) {
+// CHECK:           %[[STRIP:.*]] = memref.alloca() {alignment = 64 : i64} : memref<8x48xf32>
+// CHECK:           memref.load %[[PTR]][%[[COLUMN]]]
+// CHECK:           scf.for
+// CHECK:             memref.prefetch %[[Y]]
+// CHECK:             vector.load %[[Y]]{{.*}} vector<16xf32>
+// CHECK:             vector.store %{{.*}}, %[[STRIP]]
+// CHECK:           scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
+// CHECK-COUNT-3:     memref.prefetch %[[X]]
+// CHECK-COUNT-3:     vector.load %[[X]]{{.*}} vector<8xf32>
+// CHECK-COUNT-4:     vector.load %[[STRIP]]{{.*}} vector<8xf32>
+// CHECK-COUNT-21:  vector.shuffle
+// CHECK-COUNT-3:   vector.store %{{.*}}, %[[G]]{{.*}} vector<4xf32>
+// CHECK:           scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
+// CHECK-COUNT-2:   vector.store %{{.*}}, %[[G]]{{.*}} vector<4xf32>
+// CHECK-NOT:       vector.store
+// CHECK:         return
+func.func private @narrow(%p: !pattern, %x: tensor<32x48xf32>, %y: tensor<64x48xf32>) -> tensor<5x8x8xf32> {
+  %g = bsr.sddmm %p, %x, %y feature_dim = 0 : !pattern, tensor<32x48xf32>, tensor<64x48xf32> -> tensor<5x8x8xf32>
+  return %g : tensor<5x8x8xf32>
+}
+
+func.func @narrow_blocks(%p: !pattern, %x: tensor<32x48xf32>, %y: tensor<64x48xf32>) -> tensor<5x8x8xf32> {
+  %e = tensor.empty() : tensor<5x8x8xf32>
+  %g = bsr.launch @narrow ins(%p, %x, %y : !pattern, tensor<32x48xf32>, tensor<64x48xf32>)
+      outs(%e : tensor<5x8x8xf32>) -> tensor<5x8x8xf32>
+  return %g : tensor<5x8x8xf32>
+}
+
+// -----
+
+!pattern = !bsr.pattern<12x8, block = 1x1, slots = 50>
+
+// Single weights: four of a line at a time, the last one again where a line ends. More
+// rows than columns: row by row, so that the smaller operand is read again and again.
+// CHECK-LABEL: func private @single
+// CHECK-SAME:    %[[PTR:[^:]*]]: memref<13xi32>, %[[IDX:[^:]*]]: memref<50xi32>, %[[SLOT:[^:]*]]: memref<50xi32>
+// CHECK-SAME:    %[[X:[^:]*]]: memref<12x48xf32>, %[[Y:[^:]*]]: memref<8x48xf32>, %[[G:[^:]*]]: memref<50x1x1xf32>)
+// CHECK:         scf.forall (%[[ROW:.*]]) in (12) {
+// CHECK:           %[[STRIP:.*]] = memref.alloca() {alignment = 64 : i64} : memref<1x48xf32>
+// CHECK:           %[[END:.*]] = arith.index_cast
+// CHECK:           vector.load %[[X]]
+// CHECK:           scf.for %{{.*}} step %c4 {
+// CHECK:             arith.minui
+// CHECK-COUNT-4:     memref.prefetch %[[Y]]
+// CHECK-COUNT-4:     vector.load %[[Y]]{{.*}} vector<8xf32>
+// CHECK-COUNT-4:     memref.store %{{.*}}, %[[G]]
+// CHECK-NOT:         memref.store
+// CHECK:         return
+func.func private @single(%p: !pattern, %x: tensor<12x48xf32>, %y: tensor<8x48xf32>) -> tensor<50x1x1xf32> {
+  %g = bsr.sddmm %p, %x, %y feature_dim = 0 : !pattern, tensor<12x48xf32>, tensor<8x48xf32> -> tensor<50x1x1xf32>
+  return %g : tensor<50x1x1xf32>
+}
+
+func.func @single_weights(%p: !pattern, %x: tensor<12x48xf32>, %y: tensor<8x48xf32>) -> tensor<50x1x1xf32> {
+  %e = tensor.empty() : tensor<50x1x1xf32>
+  %g = bsr.launch @single ins(%p, %x, %y : !pattern, tensor<12x48xf32>, tensor<8x48xf32>)
+      outs(%e : tensor<50x1x1xf32>) -> tensor<50x1x1xf32>
+  return %g : tensor<50x1x1xf32>
+}
+
+// -----
+
 !pattern = !bsr.pattern<6x6, block = 3x3, slots = 2>
 
 // Blocks of three rows: a tile of three rows, and vectors of a power of two.

@@ -8,9 +8,9 @@
 // cluster whose operands are cut in two ways becomes two kernels. Panels of 48 KiB are
 // padded, so that one does not evict the next. 512 bits: 64 lanes, no panels of 48.
 // EMIT-LABEL: func private @product(
-// EMIT-SAME:    %{{[^:]*}}: memref<3x784x16xf32>, %{{[^:]*}}: memref<768x48xf32>)
+// EMIT-SAME:    %{{[^:]*}}: memref<3x785x16xf32>, %{{[^:]*}}: memref<768x48xf32>)
 // EMIT-LABEL: func private @product_0(
-// EMIT-SAME:    %{{[^:]*}}: memref<768x48xf32>, %{{[^:]*}}: memref<3x784x16xf32>)
+// EMIT-SAME:    %{{[^:]*}}: memref<768x48xf32>, %{{[^:]*}}: memref<3x785x16xf32>)
 func.func private @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<768x48xf32>) -> tensor<768x48xf32> {
   %y = bsr.spmm %p, %w, %x feature_dim = 0 {bsr.lanes} : !pattern, tensor<3x16x16xf32>, tensor<768x48xf32> -> tensor<768x48xf32>
   return %y : tensor<768x48xf32>
@@ -23,7 +23,7 @@ func.func @chain(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<768x48xf32>) 
   %e = tensor.empty() : tensor<768x48xf32>
   // CHECK: bsr.launch @product {{.*}} {bsr.panels = array<i64: 3>}
   // WIDE-NOT: bsr.panels
-  // EMIT: %[[H:.*]] = bsr.launch @product_0 {{.*}} -> tensor<3x784x16xf32>
+  // EMIT: %[[H:.*]] = bsr.launch @product_0 {{.*}} -> tensor<3x785x16xf32>
   %h = bsr.launch @product ins(%p, %w, %x : !pattern, tensor<3x16x16xf32>, tensor<768x48xf32>) outs(%e : tensor<768x48xf32>) -> tensor<768x48xf32>
   // CHECK: bsr.launch @product {{.*}} {bsr.panels = array<i64: 2>}
   // EMIT: bsr.launch @product ins({{.*}}, %[[H]] : {{.*}}) {{.*}} -> tensor<768x48xf32>

@@ -278,6 +278,117 @@ func.func @launch_lines(%p: !pattern, %v: tensor<12x8x8xf32>) {
 
 !pattern = !bsr.pattern<64x32, block = 8x8, slots = 12>
 
+// Several positions at a time, no further than the last of the line.
+func.func private @last_again(%ptr: memref<9xi32>, %slot: memref<12xi32>, %v: memref<12x8x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  scf.forall (%line) in (8) {
+    %next = arith.addi %line, %c1 : index
+    %first32 = memref.load %ptr[%line] : memref<9xi32>
+    %end32 = memref.load %ptr[%next] : memref<9xi32>
+    %first = arith.index_cast %first32 : i32 to index
+    %end = arith.index_cast %end32 : i32 to index
+    scf.for %k = %first to %end step %c4 {
+      %other = arith.addi %k, %c1 : index
+      %last = arith.subi %end, %c1 : index
+      %at = arith.minui %other, %last : index
+      %slot32 = memref.load %slot[%at] : memref<12xi32>
+      %s = arith.index_cast %slot32 : i32 to index
+      memref.store %zero, %v[%s, %c0, %c0] : memref<12x8x8xf32>
+    }
+  }
+  return
+}
+
+func.func @launch_last_again(%p: !pattern, %v: tensor<12x8x8xf32>) {
+  %ptr, %idx, %slot = bsr.indices %p : !pattern -> tensor<9xi32>, tensor<12xi32>, tensor<12xi32>
+  %0 = bsr.launch @last_again ins(%ptr, %slot : tensor<9xi32>, tensor<12xi32>)
+      outs(%v : tensor<12x8x8xf32>) -> tensor<12x8x8xf32>
+  return
+}
+
+// -----
+
+!pattern = !bsr.pattern<64x32, block = 8x8, slots = 12>
+
+// The end of a line is the first position of the next.
+func.func private @next_line(%ptr: memref<9xi32>, %slot: memref<12xi32>, %v: memref<12x8x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note @below {{this is the loop}}
+  scf.forall (%line) in (8) {
+    %next = arith.addi %line, %c1 : index
+    %first32 = memref.load %ptr[%line] : memref<9xi32>
+    %end32 = memref.load %ptr[%next] : memref<9xi32>
+    %first = arith.index_cast %first32 : i32 to index
+    %end = arith.index_cast %end32 : i32 to index
+    scf.for %k = %first to %end step %c4 {
+      %other = arith.addi %k, %c1 : index
+      %at = arith.minui %other, %end : index
+      %slot32 = memref.load %slot[%at] : memref<12xi32>
+      %s = arith.index_cast %slot32 : i32 to index
+      // expected-error @below {{but got a store whose indices do not tell them apart}}
+      memref.store %zero, %v[%s, %c0, %c0] : memref<12x8x8xf32>
+    }
+  }
+  return
+}
+
+func.func @launch_next_line(%p: !pattern, %v: tensor<12x8x8xf32>) {
+  %ptr, %idx, %slot = bsr.indices %p : !pattern -> tensor<9xi32>, tensor<12xi32>, tensor<12xi32>
+  %0 = bsr.launch @next_line ins(%ptr, %slot : tensor<9xi32>, tensor<12xi32>)
+      outs(%v : tensor<12x8x8xf32>) -> tensor<12x8x8xf32>
+  return
+}
+
+// -----
+
+!pattern = !bsr.pattern<64x32, block = 8x8, slots = 12>
+
+// The last of another line.
+func.func private @last_of_next(%ptr: memref<9xi32>, %slot: memref<12xi32>, %v: memref<12x8x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note @below {{this is the loop}}
+  scf.forall (%line) in (7) {
+    %next = arith.addi %line, %c1 : index
+    %first32 = memref.load %ptr[%line] : memref<9xi32>
+    %end32 = memref.load %ptr[%next] : memref<9xi32>
+    %first = arith.index_cast %first32 : i32 to index
+    %end = arith.index_cast %end32 : i32 to index
+    scf.for %k = %first to %end step %c4 {
+      %other = arith.addi %k, %c1 : index
+      %line2 = arith.addi %next, %c1 : index
+      %end2 = memref.load %ptr[%line2] : memref<9xi32>
+      %end3 = arith.index_cast %end2 : i32 to index
+      %last = arith.subi %end3, %c1 : index
+      %at = arith.minui %other, %last : index
+      %slot32 = memref.load %slot[%at] : memref<12xi32>
+      %s = arith.index_cast %slot32 : i32 to index
+      // expected-error @below {{but got a store whose indices do not tell them apart}}
+      memref.store %zero, %v[%s, %c0, %c0] : memref<12x8x8xf32>
+    }
+  }
+  return
+}
+
+func.func @launch_last_of_next(%p: !pattern, %v: tensor<12x8x8xf32>) {
+  %ptr, %idx, %slot = bsr.indices %p : !pattern -> tensor<9xi32>, tensor<12xi32>, tensor<12xi32>
+  %0 = bsr.launch @last_of_next ins(%ptr, %slot : tensor<9xi32>, tensor<12xi32>)
+      outs(%v : tensor<12x8x8xf32>) -> tensor<12x8x8xf32>
+  return
+}
+
+// -----
+
+!pattern = !bsr.pattern<64x32, block = 8x8, slots = 12>
+
 // Columns do not: two lines may have the same.
 func.func private @columns(%ptr: memref<9xi32>, %idx: memref<12xi32>, %y: memref<4xf32>) {
   %c1 = arith.constant 1 : index

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Sums over tokens of products of activations, vectors along tokens.
+
+#include "InnerProducts.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// `lane` as the first of `size` lanes of a vector.
+static Index asVector(Index lane, int64_t size) {
+  lane.lanes = size > 1;
+  lane.align = size;
+  return lane;
+}
+
+void InnerProducts::start(const Round &round, Index first) {
+  firstFeature = first;
+  if (!strip)
+    return;
+  int64_t panel = e.registers.panel();
+  int64_t size = tokens.chunk % panel ? e.registers.lanes : panel;
+  e.width = size;
+  tokens.forRuns(
+      e, round, 0, size, tokens.chunk / size, {},
+      [&](const Tokens &at, ValueRange) {
+        for (int64_t number = 0; number != features; ++number) {
+          Index feature = first.plus(number);
+          // What the next line begins with.
+          e.prefetch(held,
+                     tokens.activations.at(at.leading, feature.plus(features),
+                                           at.lane),
+                     size);
+          Value value =
+              e.read(held, tokens.activations.at(at.leading, feature,
+                                                 asVector(at.lane, size)));
+          e.store(e.convert(value, sumType), strip,
+                  {Index::constant(number), asVector(at.number, size)});
+        }
+        return SmallVector<Value>();
+      });
+  e.width = 1;
+}
+
+SmallVector<Value> InnerProducts::multiply(const Round &round,
+                                           ArrayRef<Index> rows, Index col,
+                                           int64_t cols, ArrayRef<Index> asked,
+                                           bool isTransposed, int64_t group) {
+  int64_t numRows = rows.size(), numSums = numRows * cols;
+  // Few sums are spread over several vectors of tokens.
+  int64_t ways = std::max<int64_t>(1, Registers::dotCols *
+                                          e.registers.tileVectors() / numSums);
+  SmallVector<Value> totals;
+  int64_t done = 0;
+  for (int64_t size = std::min<int64_t>(
+           e.registers.lanes, llvm::bit_floor<uint64_t>(tokens.chunk));
+       size; size /= 2) {
+    int64_t vectors = (tokens.chunk - done) / size;
+    if (!vectors)
+      continue;
+    // A panel in a row, its vectors summed up in turns.
+    int64_t unroll =
+        getDivisor(vectors, std::max(ways, e.registers.panel() / size));
+    int64_t spread = getDivisor(unroll, ways);
+    e.width = size;
+    auto emitRun = [&](const Tokens &at, ValueRange carried) {
+      SmallVector<Value> next(carried);
+      for (Index feature : asked)
+        e.prefetch(swept, tokens.activations.at(at.leading, feature, at.lane),
+                   size * unroll);
+      for (int64_t step = 0; step != unroll; ++step) {
+        Index lane = asVector(at.lane.plus(step * size), size);
+        Index number = asVector(at.number.plus(step * size), size);
+        auto read = [&](Value tensor, Index feature) {
+          return e.read(tensor,
+                        tokens.activations.at(at.leading, feature, lane));
+        };
+        auto readHeld = [&](Index place) {
+          return strip ? e.load(strip, {place, number})
+                       : read(held, e.multiplyAdd(place, 1, firstFeature));
+        };
+        auto add = [&](int64_t i, int64_t j, Value x, Value y) {
+          int64_t entry = isTransposed ? j * numRows + i : i * cols + j;
+          Value &sum = next[entry * spread + step % spread];
+          sum = multiplyAdd(e, x, y, sum);
+        };
+        // The shorter side stays in registers.
+        SmallVector<Value> factors;
+        if (numRows <= cols) {
+          for (Index row : rows)
+            factors.push_back(read(swept, row));
+          for (int64_t j = 0; j != cols; ++j) {
+            Value factor = readHeld(col.plus(j));
+            for (int64_t i = 0; i != numRows; ++i)
+              add(i, j, factors[i], factor);
+          }
+        } else {
+          for (int64_t j = 0; j != cols; ++j)
+            factors.push_back(readHeld(col.plus(j)));
+          for (int64_t i = 0; i != numRows; ++i) {
+            Value factor = read(swept, rows[i]);
+            for (int64_t j = 0; j != cols; ++j)
+              add(i, j, factor, factors[j]);
+          }
+        }
+      }
+      return next;
+    };
+    SmallVector<Value> sums =
+        tokens.forRuns(e, round, done, size * unroll, vectors / unroll,
+                       getZeros(e, sumType, numSums * spread), emitRun);
+    SmallVector<Value> merged;
+    for (int64_t number = 0; number != numSums; ++number) {
+      Value sum = sums[number * spread];
+      for (int64_t way = 1; way != spread; ++way)
+        sum =
+            arith::AddFOp::create(e.b, e.loc, sum, sums[number * spread + way]);
+      merged.push_back(sum);
+    }
+    for (int64_t first = 0; first != numSums; first += group) {
+      Value part = e.sumLanes(ArrayRef(merged).slice(first, group));
+      if (!done) {
+        totals.push_back(part);
+        continue;
+      }
+      Value &total = totals[first / group];
+      total = arith::AddFOp::create(e.b, e.loc, total, part);
+    }
+    done += vectors * size;
+  }
+  e.width = 1;
+  return totals;
+}
