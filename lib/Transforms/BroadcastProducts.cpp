@@ -21,6 +21,8 @@ static constexpr int64_t rowBytes = 12 * cacheBytes;
 /// Columns of register tiles that rows are read for, at least, if it is worth
 /// to pack them first.
 static constexpr int64_t minColumns = 8;
+/// As many, if packing also converts them once and for all.
+static constexpr int64_t minWidenedColumns = 2;
 
 /// What it costs to pack an element, or to gather it where it lies, in elements
 /// that are read from lines side by side.
@@ -221,8 +223,9 @@ void BroadcastProduct::packVectors(ArrayRef<Index> at, const Chunk &chunk,
              steps.push_back(Index::of(step));
              SmallVector<Index> point = getPoint(at, steps, chunk);
              if (!isSquare) {
-               e.store(e.read(getVectors(), applyMap(map, point)), memory,
-                       getPlace(steps));
+               e.store(e.convert(e.read(getVectors(), applyMap(map, point)),
+                                 c.getFactorType(c.vectors)),
+                       memory, getPlace(steps));
                return SmallVector<Value>();
              }
              // Vectors along the reduced loop, one for each column.
@@ -236,7 +239,9 @@ void BroadcastProduct::packVectors(ArrayRef<Index> at, const Chunk &chunk,
                SmallVector<Value> columns;
                for (int64_t i = 0; i != lanes; ++i) {
                  point[c.lanes] = first.plus(col + i);
-                 columns.push_back(e.read(getVectors(), applyMap(map, point)));
+                 columns.push_back(
+                     e.convert(e.read(getVectors(), applyMap(map, point)),
+                               c.getFactorType(c.vectors)));
                }
                for (auto [i, vector] : llvm::enumerate(e.transpose(columns))) {
                  steps.back() = Index::of(step).plus(i);
@@ -268,7 +273,7 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const Chunk &chunk,
   bool alongSummands =
       !alongRows && size <= lanes && c.isLast(operand, summands.back()) &&
       c.ranges[summands.back()] % lanes == 0 && length % lanes == 0;
-  Type type = getElementTypeOrSelf(getRows().getType());
+  Type type = c.getFactorType(operand);
   forPoints(e, c, c.swept, at, [&](ArrayRef<Index> at) {
     Index swept = getSwept(at);
     e.loop(e.constant(0), rows.count, 1, {}, [&](Value tile, ValueRange) {
@@ -284,7 +289,8 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const Chunk &chunk,
                  auto read = [&](int64_t row) {
                    if (c.row)
                      point[*c.row] = first.plus(row);
-                   return e.read(getRows(), applyMap(map, point));
+                   return e.convert(e.read(getRows(), applyMap(map, point)),
+                                    type);
                  };
                  auto store = [&](Value value, int64_t step, int64_t row) {
                    SmallVector<Index> place{swept, Index::of(tile),
@@ -297,8 +303,8 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const Chunk &chunk,
                    e.width = size;
                    point[*c.row] = first;
                    point[*c.row].lanes = true;
-                   store(e.broadcast(e.read(getRows(), applyMap(map, point))),
-                         0, 0);
+                   Value value = e.read(getRows(), applyMap(map, point));
+                   store(e.broadcast(e.convert(value, type)), 0, 0);
                  } else if (alongSummands) {
                    e.width = lanes;
                    Index &last = point[summands.back()];
@@ -513,10 +519,14 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
     }
     division.columns = divideColumns(
         numPanels, llvm::divideCeil(minItems, numBatches * blocks));
-    division.packsRows = e.hasStack && isChunked && tileBytes <= rowBytes &&
-                         division.columns.getNumPerItem() >= minColumns;
+    bool isWidened = c.isWidened(1 - c.vectors);
+    division.packsRows = e.hasStack && (isChunked || isWidened) &&
+                         tileBytes <= rowBytes &&
+                         division.columns.getNumPerItem() >=
+                             (isWidened ? minWidenedColumns : minColumns);
     division.packsVectors =
-        c.across || (isScattered && numTiles * numSwept >= 4 * division.blocks);
+        c.across || ((isScattered || (e.hasStack && c.isWidened(c.vectors))) &&
+                     numTiles * numSwept >= 4 * division.blocks);
     int64_t numParts = llvm::product_of(division.columns.getLeading()) *
                        division.columns.getNumRuns();
     int64_t cost = numRows * numParts * (division.packsRows ? packingCost : 1) +
@@ -534,9 +544,6 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
 /// Emits the work items of `lanes`.
 void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
   const Columns &parts = division.columns;
-  auto allocate = [&, this](Value operand, ArrayRef<int64_t> shape) {
-    return e.allocate(shape, getElementTypeOrSelf(operand.getType()));
-  };
   SmallVector<int64_t> extents = c.getExtents(batch);
   llvm::append_range(extents, parts.getLeading());
   extents.append({division.blocks, parts.getNumRuns()});
@@ -568,14 +575,16 @@ void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
       }
       Value packed;
       if (division.packsRows)
-        packed = allocate(getRows(), {c.getSize(c.swept), tiles.count,
-                                      numSummands, tiles.size});
+        packed = e.allocate(
+            {c.getSize(c.swept), tiles.count, numSummands, tiles.size},
+            c.getFactorType(1 - c.vectors));
       Index first =
           e.multiplyAdd(block, division.height, Index::constant(tiles.base));
       item.rows.push_back({tiles, first, count, packed});
     }
     if (division.packsVectors)
-      item.vectors = allocate(getVectors(), {numSummands, e.registers.panel()});
+      item.vectors = e.allocate({numSummands, e.registers.panel()},
+                                c.getFactorType(c.vectors));
     Value extent = e.constant(c.ranges[summands.back()]);
     if (!isChunked)
       return emitChunk(item, parts, lanes,

@@ -27,6 +27,14 @@ bool Contraction::isLast(unsigned operand, unsigned dim) const {
   return false;
 }
 
+Type Contraction::getFactorType(unsigned operand) const {
+  BlockArgument element = op.getBody()->getArgument(operand);
+  auto widened = element.hasOneUse()
+                     ? dyn_cast<arith::ExtFOp>(*element.user_begin())
+                     : arith::ExtFOp();
+  return widened ? widened.getType() : element.getType();
+}
+
 std::optional<Contraction> Contraction::match(linalg::GenericOp op) {
   if (op.getNumDpsInputs() != 2 || op->getNumResults() != 1 ||
       op.getNumReductionLoops() == 0 || !isSum(op))

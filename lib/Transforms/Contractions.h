@@ -32,12 +32,20 @@ struct Contraction {
   int64_t getSize(ArrayRef<unsigned> dims) const {
     return llvm::product_of(getExtents(dims));
   }
+  /// The type that elements of `operand` are multiplied in: wider than its own
+  /// if the body widens them first.
+  Type getFactorType(unsigned operand) const;
+  bool isWidened(unsigned operand) const {
+    return getFactorType(operand) !=
+           getElementTypeOrSelf(op->getOperand(operand).getType());
+  }
   /// Where the result has its element for the point `at` of the loops.
   SmallVector<Index> getPlace(ArrayRef<Index> at) const {
     return applyMap(maps[2], at);
   }
 
-  linalg::GenericOp op;
+  /// (Accessors of operations are not const.)
+  mutable linalg::GenericOp op;
   Value init;
   SmallVector<AffineMap> maps;
   SmallVector<int64_t> ranges;

@@ -127,6 +127,21 @@ static TypedAttr getSplat(Value value) {
   return dyn_cast_or_null<TypedAttr>(constant);
 }
 
+bool bsr::isZeros(Value tensor) {
+  while (Operation *producer = tensor.getDefiningOp()) {
+    if (auto fill = dyn_cast<linalg::FillOp>(producer))
+      return matchPattern(fill.getInputs()[0], m_AnyZeroFloat());
+    auto generic = dyn_cast<linalg::GenericOp>(producer);
+    if (!generic || generic.getNumDpsInputs() != 1 ||
+        !generic.getBody()->without_terminator().empty() ||
+        generic.getBody()->getTerminator()->getOperand(0) !=
+            generic.getBody()->getArgument(0))
+      return matchPattern(tensor, m_AnyZeroFloat());
+    tensor = generic.getDpsInputs()[0];
+  }
+  return false;
+}
+
 SmallVector<Value> bsr::rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
                                            ValueRange inputs,
                                            ArrayRef<int64_t> shape) {

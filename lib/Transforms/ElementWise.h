@@ -53,6 +53,10 @@ SmallVector<Value> rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
                                       ValueRange inputs,
                                       ArrayRef<int64_t> shape);
 
+/// True if `tensor` holds zeros only: a constant, or what a fill or a copy of one
+/// makes.
+bool isZeros(Value tensor);
+
 /// Visits the tensors of its shape that `root` is an element-wise function of,
 /// `root` first, each once; `transposed` says that it is a matrix's transpose
 /// that `root` depends on entry by entry.

@@ -689,6 +689,12 @@ SmallVector<Value> Emitter::evaluate(linalg::GenericOp op,
                                ArrayRef(operands).drop_front(), known);
       continue;
     }
+    // What was packed is wide already.
+    if (isa<arith::ExtFOp>(inner) &&
+        getElementTypeOrSelf(operands[0].getType()) == result.getType()) {
+      values[result] = operands[0];
+      continue;
+    }
     bool vectors = llvm::any_of(
         operands, [](Value v) { return isa<VectorType>(v.getType()); });
     if (vectors)

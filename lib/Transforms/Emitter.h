@@ -103,7 +103,8 @@ public:
   /// `at`.
   Value read(Value tensor, ArrayRef<Index> at);
 
-  /// Makes `value` what `read` finds at `at`, in this scope.
+  /// Makes `value` what `read` finds at `at`, in this scope. It may have a wider
+  /// type than the tensor, if all that `evaluate` does with it is to widen it.
   void remember(Value tensor, ArrayRef<Index> at, Value value) {
     memory[getKey(tensor, at)] = value;
   }

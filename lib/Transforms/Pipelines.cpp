@@ -135,6 +135,7 @@ static void addLayout(OpPassManager &pm) {
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRaise());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRConcatenate());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRWidenSums());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRLayout());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldBias());

@@ -2,6 +2,7 @@
 //
 // Turns products with one-hot matrices into gathers and scatter-adds.
 
+#include "ElementWise.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -83,23 +84,6 @@ static std::optional<OneHot> matchOneHot(Value value) {
   return OneHot{indices, dim};
 }
 
-/// True if the init of `op` holds zeros only.
-static bool startsAtZero(linalg::GenericOp op) {
-  Value init = op.getDpsInits()[0];
-  while (Operation *producer = init.getDefiningOp()) {
-    if (auto fill = dyn_cast<linalg::FillOp>(producer))
-      return matchPattern(fill.getInputs()[0], m_AnyZeroFloat());
-    auto generic = dyn_cast<linalg::GenericOp>(producer);
-    if (!generic || generic.getNumDpsInputs() != 1 ||
-        !generic.getBody()->without_terminator().empty() ||
-        generic.getBody()->getTerminator()->getOperand(0) !=
-            generic.getBody()->getArgument(0))
-      return matchPattern(init, m_AnyZeroFloat());
-    init = generic.getDpsInputs()[0];
-  }
-  return false;
-}
-
 /// The loops that are results of `map`, which has dimensions only.
 static SmallVector<unsigned> getLoops(AffineMap map) {
   return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) {
@@ -172,7 +156,7 @@ static Value createGather(OpBuilder &b, Location loc, RankedTensorType type,
 /// product(one_hot(i), w) -> gather(w, i), if the rows are
 static Value raise(linalg::GenericOp op, bool &isScatter) {
   if (!linalg::isaContractionOpInterface(op) || op.getNumDpsInputs() != 2 ||
-      op->getNumResults() != 1 || !startsAtZero(op))
+      op->getNumResults() != 1 || !isZeros(op.getDpsInits()[0]))
     return {};
   auto type = cast<RankedTensorType>(op.getResult(0).getType());
   OpBuilder b(op);

@@ -119,10 +119,22 @@ static bool isPiece(linalg::GenericOp op) {
          isKernel(*value.user_begin()) && getProducer(value) == op;
 }
 
+/// True if `op` rounds the sums of a reduction and does nothing else: halves
+/// are read then, not what they are rounded from.
+static bool isRoundedSum(linalg::GenericOp op) {
+  Block *body = op.getBody();
+  auto sum = op.getNumDpsInputs() == 1
+                 ? op.getDpsInputs().front().getDefiningOp<linalg::GenericOp>()
+                 : linalg::GenericOp();
+  return sum && sum.getNumReductionLoops() &&
+         llvm::hasSingleElement(body->without_terminator()) &&
+         isa<arith::TruncFOp>(body->front());
+}
+
 bool Roots::isInlined(linalg::GenericOp op) {
   if (isPiece(op))
     return true;
-  if (!isPointwise(op) || op->getNumResults() != 1)
+  if (!isPointwise(op) || op->getNumResults() != 1 || isRoundedSum(op))
     return false;
   SetVector<Operation *> consumers;
   if (getConsumers(op->getResult(0), consumers))

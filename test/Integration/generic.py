@@ -571,8 +571,48 @@ def element_types(p):
     p.check(p.generic("ij,ij->ij", [p.add(numbers), tensor], body), x * numbers.astype(np.float32))
 
 
+def halves(p):
+    """Sums of halves are taken in f32 and rounded once, however long they are."""
+    for kind, digits in (("bf16", 8), ("f16", 11)):
+        def narrow(array):
+            half = p.generic("ij->ij", [p.add(array)],
+                             f"%h = arith.truncf %a : f32 to {kind}\n linalg.yield %h : {kind}", kind=kind)
+            rounded = array.astype(np.float16) if kind == "f16" else step.from_bf16(step.to_bf16(array))
+            return half, rounded.astype(np.float64)
+
+        def widen(tensor, letters):
+            return p.generic(f"{letters}->{letters}", [tensor],
+                             f"%w = arith.extf %a : {kind} to f32\n linalg.yield %w : f32")
+
+        multiply_add = (f"%m = arith.mulf %a, %b : {kind}\n %s = arith.addf %m, %o : {kind}\n"
+                        f"linalg.yield %s : {kind}")
+        # In one go and in chunks; rows and vectors packed or not, transposed, summed across lanes.
+        for maps in ("mk,kn->mn", "mk,nk->mn", "km,kn->mn", "km,nk->mn"):
+            for m, n, k in ((5, 3, 7), (20, 40, 64), (250, 200, 48), (70, 120, 1100), (2, 2, 2000)):
+                # Terms of one sign: a sum that is rounded on the way stands still.
+                extent = dict(m=m, n=n, k=k)
+                (a, wide_a), (b, wide_b) = (
+                    narrow(p.random.uniform(0.5, 1, [extent[l] for l in letters]).astype(np.float32))
+                    for letters in maps.split("->")[0].split(","))
+                start, wide_start = narrow(p.random.standard_normal((m, n)).astype(np.float32))
+                init = start if k != 64 else p.fill((m, n), kind=kind)
+                want = np.einsum(maps, wide_a, wide_b, optimize=True) + (wide_start if k != 64 else 0)
+                bound = (k + 2) * ROUNDOFF * np.abs(want) + 2.0**-digits * np.abs(want)
+                got = p.generic(maps, [a, b], multiply_add, [init])
+                p.check(widen(got, "mn"), want, bound)
+                # The rounded sums are what follows goes on with.
+                follower = p.generic("mn->mn", [got], f"%t = arith.negf %a : {kind}\n linalg.yield %t : {kind}", kind=kind)
+                p.check(widen(follower, "mn"), -want, bound)
+        x, wide = narrow(p.random.uniform(0.5, 1, (3, 3000)).astype(np.float32))
+        for maps, axis in (("ij->i", 1), ("ij->j", 0)):
+            want = wide.sum(axis)
+            sums = p.generic(maps, [x], f"%s = arith.addf %a, %o : {kind}\n linalg.yield %s : {kind}",
+                             [p.fill(want.shape, kind=kind)])
+            p.check(widen(sums, maps[-1]), want, (3000 * ROUNDOFF + 2.0**-digits) * want)
+
+
 CASES = [contractions, reductions, several_results, element_wise, chains, booleans, gathers, views,
-         concatenations, element_types]
+         concatenations, element_types, halves]
 for seed in range(2):
     for build in CASES:
         program = Program([seed, len(build.__name__)])

@@ -198,6 +198,43 @@ func.func @dense(%w: tensor<20x32xf32>, %x: tensor<20x48xf32>, %b: tensor<32xf32
 
 #id = affine_map<(i, j) -> (i, j)>
 
+// What is rounded is read, not the sums that it is rounded from.
+// CHECK-LABEL: func @rounded
+// CHECK:         %[[Y:.*]]:{{.*}} = bsr.launch {{.*}} -> tensor<8x8xbf16>, tensor<8x8xf32>
+// CHECK:         bsr.launch {{.*}} ins(%[[Y]]#0 : tensor<8x8xbf16>)
+func.func @rounded(%a: tensor<8x64xf32>, %b: tensor<64x8xf32>) -> tensor<8x8xf32> {
+  %e = tensor.empty() : tensor<8x8xf32>
+  %n = tensor.empty() : tensor<8x8xbf16>
+  %zeros = arith.constant dense<0.0> : tensor<8x8xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>,
+                                        affine_map<(i, j, k) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : tensor<8x64xf32>, tensor<64x8xf32>) outs(%zeros : tensor<8x8xf32>) {
+  ^bb0(%c: f32, %d: f32, %o: f32):
+    %0 = arith.mulf %c, %d : f32
+    %1 = arith.addf %0, %o : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x8xf32>
+  %h = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y : tensor<8x8xf32>) outs(%n : tensor<8x8xbf16>) {
+  ^bb0(%c: f32, %o: bf16):
+    %0 = arith.truncf %c : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<8x8xbf16>
+  %r = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%h : tensor<8x8xbf16>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%c: bf16, %o: f32):
+    %0 = arith.extf %c : bf16 to f32
+    %1 = math.tanh %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x8xf32>
+  return %r : tensor<8x8xf32>
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+
 // Where vectors run along what is summed up, sums are not there until the end.
 // CHECK-LABEL: func @summed_across_lanes
 // CHECK-COUNT-2: bsr.launch

@@ -117,6 +117,71 @@ def BSRConcatenate : Pass<"bsr-concatenate", "func::FuncOp"> {
   let dependentDialects = ["tensor::TensorDialect"];
 }
 
+def BSRWidenSums : Pass<"bsr-widen-sums", "func::FuncOp"> {
+  let summary = "Take sums of halves in f32";
+  let description = [{
+    A sum of bf16 that is rounded after every addition stands still when it is 256
+    times as large as what is added. Sums of f16 and bf16, products and reductions
+    alike, are taken in f32, from products that are not rounded, and rounded once at
+    the end, as frameworks do. The operations of the dialect do so by themselves.
+
+    Before:
+
+    ```mlir
+    func.func @product(%a: tensor<4x8xbf16>, %b: tensor<8x2xbf16>, %i: tensor<4x2xbf16>) -> tensor<4x2xbf16> {
+      %y = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>,
+                                            affine_map<(i, j, k) -> (i, j)>],
+                           iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%a, %b : tensor<4x8xbf16>, tensor<8x2xbf16>) outs(%i : tensor<4x2xbf16>) {
+      ^bb0(%x: bf16, %z: bf16, %out: bf16):
+        %0 = arith.mulf %x, %z : bf16
+        %1 = arith.addf %out, %0 : bf16
+        linalg.yield %1 : bf16
+      } -> tensor<4x2xbf16>
+      return %y : tensor<4x2xbf16>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #id = affine_map<(i, j) -> (i, j)>
+    func.func @product(%a: tensor<4x8xbf16>, %b: tensor<8x2xbf16>, %i: tensor<4x2xbf16>) -> tensor<4x2xbf16> {
+      %e = tensor.empty() : tensor<4x2xf32>
+      %init = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%i : tensor<4x2xbf16>) outs(%e : tensor<4x2xf32>) {
+      ^bb0(%x: bf16, %out: f32):
+        %0 = arith.extf %x : bf16 to f32
+        linalg.yield %0 : f32
+      } -> tensor<4x2xf32>
+      %wide = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>,
+                                               affine_map<(i, j, k) -> (i, j)>],
+                              iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%a, %b : tensor<4x8xbf16>, tensor<8x2xbf16>) outs(%init : tensor<4x2xf32>) {
+      ^bb0(%x: bf16, %z: bf16, %out: f32):
+        %0 = arith.extf %x : bf16 to f32
+        %1 = arith.extf %z : bf16 to f32
+        %2 = arith.mulf %0, %1 : f32
+        %3 = arith.addf %out, %2 : f32
+        linalg.yield %3 : f32
+      } -> tensor<4x2xf32>
+      %h = tensor.empty() : tensor<4x2xbf16>
+      %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%wide : tensor<4x2xf32>) outs(%h : tensor<4x2xbf16>) {
+      ^bb0(%x: f32, %out: bf16):
+        %0 = arith.truncf %x : f32 to bf16
+        linalg.yield %0 : bf16
+      } -> tensor<4x2xbf16>
+      return %y : tensor<4x2xbf16>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numWidened", "num-widened", "Number of operations whose sums are f32 now">,
+  ];
+  let dependentDialects = ["arith::ArithDialect", "linalg::LinalgDialect", "tensor::TensorDialect"];
+}
+
 def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
   let summary = "Lay activations out feature-major, lanes along tokens";
   let description = [{
