@@ -47,7 +47,7 @@ def all_cases():
     tables = [
         # shapes, types, blocks, densities, patterns, tokens
         (SHAPES, ["f32"], blocks, [0.1, 0.05, 0.2, 0.5], ["random"], [1024]),
-        (SHAPES[:1], ["f32"], ["16x16"], [0.1], ["skewed", "banded"], [1024]),
+        (SHAPES[:1], ["f32"], blocks, [0.1], ["skewed", "banded"], [1024]),
         (SHAPES[:1], ["bf16"], ["16x16", "32x32", "8x8", "64x64"], [0.1], ["random"], [1024]),
         (SHAPES[:1], ["f32"], ["16x16"], [1.0], ["random"], [1024]),
         # Tokens that fill no panel, and blocks that are no squares.

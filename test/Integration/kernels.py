@@ -20,6 +20,7 @@ BLOCKS = [(1, 1), (4, 4), (8, 8), (16, 16), (32, 32), (64, 64), (4, 8), (16, 1),
           (1, 2), (2, 1)]
 CASES = [("f32", block) for block in BLOCKS]
 CASES += [(kind, block) for kind in ("f16", "bf16", "f64") for block in [(4, 8), (8, 8)]]
+CASES += [("bf16", block) for block in [(1, 1), (16, 16), (64, 64), (16, 1)]]
 # A work item has several lines.
 CASES += [("f32", (8, 16), (70, 40))]
 ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
@@ -246,7 +247,7 @@ class Case:
         arrays = {"w": self.store(values), **self.arrays}
         if self.kind == "bf16":
             arrays["w"][~self.live] = 0x7FC0
-        runs = [compiled.run(arrays, {"w": mask}, {"w": order}, threads=threads) for threads in (1, 2, 2)]
+        runs = [compiled.run(arrays, {"w": mask}, {"w": order}, threads=threads) for threads in (1, 2, 5)]
 
         def place(got):
             """The matrix of stored blocks, NaN elsewhere."""
