@@ -53,7 +53,7 @@ ScoresEmitter::ScoresEmitter(Emitter &e, BlockScoresOp op, Value output)
           getDivisor(gridCols, std::max<int64_t>(1, maxItemCols / blockCols))),
       stripCols(OuterProducts::getCols(itemCols * blockCols, e.registers)),
       sumType(getSumType(e.b, {op.getA().getType(), op.getB().getType()})) {
-  tokens.divide(getStripTokens(stripCols), e.registers.panel());
+  tokens.divide(getStripTokens(stripCols, e.registers), e.registers.panel());
 }
 
 /// The norm of a block so far, with one more element (or vector of them).

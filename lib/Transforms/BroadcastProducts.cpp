@@ -14,10 +14,6 @@ using namespace mlir::bsr;
 
 /// Steps of a reduction that a register tile takes in a row.
 static constexpr int64_t unrollFactor = 4;
-/// Bytes of rows that a work item reads again and again from the second-level
-/// cache: less than half of the 512 KiB that today's have, or all but a quarter
-/// of 256 KiB.
-static constexpr int64_t rowBytes = 12 * cacheBytes;
 /// Columns of register tiles that rows are read for, at least, if it is worth
 /// to pack them first.
 static constexpr int64_t minColumns = 8;
@@ -141,7 +137,7 @@ BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
   for (unsigned dim : c.outer)
     (c.isIn(1 - c.vectors, dim) ? batch : columns).push_back(dim);
   int64_t total = c.getSize(summands);
-  int64_t fitting = cacheBytes / (4 * e.registers.panel());
+  int64_t fitting = e.registers.sweptBytes() / (4 * e.registers.panel());
   isChunked = total > 2 * fitting;
   if (isChunked) {
     unsigned longest = summands.front();
@@ -492,8 +488,8 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
   int64_t tileBytes = 4 * numSummands * tileRows * numSwept;
   // A block fits into the cache; what is transposed is for several tiles.
   int64_t most = c.across ? std::max<int64_t>(1, numTiles / 4) : numTiles;
-  int64_t least =
-      llvm::divideCeil(numTiles, std::max<int64_t>(1, rowBytes / tileBytes));
+  int64_t least = llvm::divideCeil(
+      numTiles, std::max<int64_t>(1, e.registers.rowBytes() / tileBytes));
   bool isScattered = c.across || (e.hasStack && this->isScattered());
   std::optional<Division> best;
   int64_t bestCost = 0;
@@ -521,7 +517,7 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
         numPanels, llvm::divideCeil(minItems, numBatches * blocks));
     bool isWidened = c.isWidened(1 - c.vectors);
     division.packsRows = e.hasStack && (isChunked || isWidened) &&
-                         tileBytes <= rowBytes &&
+                         tileBytes <= e.registers.rowBytes() &&
                          division.columns.getNumPerItem() >=
                              (isWidened ? minWidenedColumns : minColumns);
     division.packsVectors =

@@ -434,7 +434,7 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
     });
     SymbolTable symbols(module);
     FailureOr<Registers> registers =
-        getRegisters(module, vectorBits, numRegisters);
+        getRegisters(module, vectorBits, numRegisters, l1Bytes, l2Bytes);
     if (failed(registers))
       return signalPassFailure();
     for (auto &[name, ways] : launches) {

@@ -37,12 +37,21 @@ struct Index {
 /// Bytes that caches hand over at once.
 constexpr int64_t lineBytes = 64;
 
-/// What the machine offers, in elements of 4 bytes.
+/// What the machine offers.
 struct Registers {
-  /// Lanes of one vector register.
+  /// Lanes of one vector register, of 4 bytes each.
   int64_t lanes = 8;
   /// Vector registers.
   int64_t count = 16;
+  /// Bytes of the first- and the second-level cache of a core.
+  int64_t firstCache = 32 * 1024, secondCache = 512 * 1024;
+
+  /// Bytes of operands that a loop may sweep again and again from the
+  /// first-level cache: half of it.
+  int64_t sweptBytes() const { return firstCache / 2; }
+  /// Bytes of rows that a work item reads again and again from the second-level
+  /// cache: three eighths of it, for what streams past and what else there is.
+  int64_t rowBytes() const { return secondCache / 8 * 3; }
 
   /// Vectors of a row of a register tile of at most 6 rows, so that
   /// accumulators, one row of operands and a broadcast fit: 6 * 2 + 2 + 1 of 16
@@ -62,9 +71,12 @@ struct Registers {
   int64_t panel() const { return lanes * tileVectors(); }
 };
 
-/// `count` vector registers of `bits` bits; an error at `op` if no machine has
-/// such.
-FailureOr<Registers> getRegisters(Operation *op, int64_t bits, int64_t count);
+/// `count` vector registers of `bits` bits, and caches of these bytes; an error
+/// at `op` if no machine has such.
+FailureOr<Registers>
+getRegisters(Operation *op, int64_t bits, int64_t count,
+             int64_t firstCache = Registers().firstCache,
+             int64_t secondCache = Registers().secondCache);
 
 /// The buffer of `tensor`, `[..., rows, lanes]`, in panels:
 /// `[..., lanes / panel, rows, panel]`. Rows that nobody uses follow where
@@ -103,8 +115,9 @@ public:
   /// `at`.
   Value read(Value tensor, ArrayRef<Index> at);
 
-  /// Makes `value` what `read` finds at `at`, in this scope. It may have a wider
-  /// type than the tensor, if all that `evaluate` does with it is to widen it.
+  /// Makes `value` what `read` finds at `at`, in this scope. It may have a
+  /// wider type than the tensor, if all that `evaluate` does with it is to
+  /// widen it.
   void remember(Value tensor, ArrayRef<Index> at, Value value) {
     memory[getKey(tensor, at)] = value;
   }

@@ -48,9 +48,6 @@ void emitNest(Emitter &emitter, ArrayRef<Operation *> roots,
 void emitParallel(Emitter &emitter, ArrayRef<int64_t> extents,
                   llvm::function_ref<void(ArrayRef<Index>)> body);
 
-/// Bytes of operands that a loop may sweep again and again from the first-level
-/// cache: half of the 32 KiB that the smallest of today's has.
-constexpr int64_t cacheBytes = 16 * 1024;
 /// Work items of a product, at least: enough for every thread to have its
 /// share.
 constexpr int64_t minItems = 32;

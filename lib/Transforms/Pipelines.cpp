@@ -151,7 +151,8 @@ static void addClusters(OpPassManager &pm) {
 /// Clusters become kernels on buffers.
 static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addPass(bsr::createBSRPanel({options.vectorBits, options.numRegisters}));
-  pm.addPass(bsr::createBSREmit({options.vectorBits, options.numRegisters}));
+  pm.addPass(bsr::createBSREmit({options.vectorBits, options.numRegisters,
+                                 options.l1Bytes, options.l2Bytes}));
   pm.addPass(bsr::createBSRVerifyKernels());
   addCleanup(pm);
 }

@@ -118,10 +118,12 @@ Tiling::Tiling(SDDMMOp op, Registers registers, bool hasStack)
                                           maxStripFeatures / tileCols);
   tokens.divide(isRoundedOnce
                     ? std::numeric_limits<int64_t>::max() / 2
-                    : getStripTokens(std::max(stripFeatures, maxStripFeatures)),
+                    : getStripTokens(std::max(stripFeatures, maxStripFeatures),
+                                     registers),
                 registers.panel());
 
-  hasStrip &= isOuter || 4 * stripFeatures * tokens.size() <= 4 * cacheBytes;
+  hasStrip &= isOuter ||
+              4 * stripFeatures * tokens.size() <= 4 * registers.sweptBytes();
 
   SmallVector<Tiles, 2> cols =
       cover(alongRows ? blockCols : stripFeatures, tileCols);

@@ -139,7 +139,7 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
   int64_t panels = std::max<int64_t>(1, 4 / outBlock);
   int64_t unroll = getDivisor(inBlock, 4);
   int64_t bytes = 4 * inBlock * (panels * panel + outBlock);
-  int64_t blocks = std::max<int64_t>(1, cacheBytes / bytes);
+  int64_t blocks = std::max<int64_t>(1, e.registers.sweptBytes() / bytes);
   // One tile a line reads each block once; halves are rounded once.
   if (tiles.size() == 1 || sumType != outType)
     blocks = 0;

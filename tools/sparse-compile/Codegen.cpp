@@ -10,6 +10,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/TargetParser/SubtargetFeature.h"
+#include <unistd.h>
 
 using namespace llvm;
 using namespace mlir;
@@ -49,6 +50,17 @@ bsr::VectorUnit bsr::getVectorUnit(const TargetMachine &machine) {
   if (info.checkFeatures("+avx"))
     return {256, 16};
   return {128, 16};
+}
+
+bsr::CacheSizes bsr::getCacheSizes(bool isHost) {
+  CacheSizes sizes{32 * 1024, 512 * 1024};
+#ifdef _SC_LEVEL1_DCACHE_SIZE
+  long first = isHost ? sysconf(_SC_LEVEL1_DCACHE_SIZE) : 0;
+  long second = isHost ? sysconf(_SC_LEVEL2_CACHE_SIZE) : 0;
+  if (first > 0 && second >= first)
+    sizes = {first, second};
+#endif
+  return sizes;
 }
 
 /// Lets every function use the widest vectors of the machine: some processors

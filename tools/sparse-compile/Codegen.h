@@ -25,6 +25,14 @@ struct VectorUnit {
 };
 VectorUnit getVectorUnit(const llvm::TargetMachine &machine);
 
+/// Bytes of the caches of a core, first and second level.
+struct CacheSizes {
+  int64_t first, second;
+};
+/// Those of the processor this runs on, if it says what they are; else, and for
+/// others, 32 and 512 KiB.
+CacheSizes getCacheSizes(bool isHost);
+
 /// Optimizes `module` for `machine`. `level` is 0 to 3.
 void optimize(llvm::Module &module, llvm::TargetMachine &machine,
               unsigned level);

@@ -69,6 +69,16 @@ struct CommandLine {
       cl::desc("Vector registers that kernels are made for, instead of those "
                "of the processor"),
       cl::value_desc("number"), cl::cat(category)};
+  cl::opt<int64_t> l1Bytes{
+      "l1-bytes",
+      cl::desc("Bytes of a core's first-level cache, instead of those of the "
+               "processor"),
+      cl::value_desc("bytes"), cl::cat(category)};
+  cl::opt<int64_t> l2Bytes{
+      "l2-bytes",
+      cl::desc("Bytes of a core's second-level cache, instead of those of the "
+               "processor"),
+      cl::value_desc("bytes"), cl::cat(category)};
   cl::opt<unsigned> level{"O",
                           cl::Prefix,
                           cl::init(3),
@@ -164,12 +174,14 @@ static Error lower(ModuleOp module, const CommandLine &options,
   pipeline.timers = options.timers.getValue();
   pipeline.maxOperations = options.maxOperations.getValue();
   bsr::VectorUnit vectors = bsr::getVectorUnit(machine);
-  pipeline.vectorBits = options.vectorBits.getNumOccurrences()
-                            ? options.vectorBits.getValue()
-                            : vectors.bits;
-  pipeline.numRegisters = options.numRegisters.getNumOccurrences()
-                              ? options.numRegisters.getValue()
-                              : vectors.registers;
+  bsr::CacheSizes caches = bsr::getCacheSizes(options.targetCpu == "host");
+  auto get = [](const cl::opt<int64_t> &option, int64_t own) {
+    return option.getNumOccurrences() ? option.getValue() : own;
+  };
+  pipeline.vectorBits = get(options.vectorBits, vectors.bits);
+  pipeline.numRegisters = get(options.numRegisters, vectors.registers);
+  pipeline.l1Bytes = get(options.l1Bytes, caches.first);
+  pipeline.l2Bytes = get(options.l2Bytes, caches.second);
   bsr::buildToCPUPipeline(pm, pipeline);
   if (failed(pm.run(module)))
     return createStringError(

@@ -143,6 +143,12 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
            "Width of a vector register in bits">,
     Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
            "Number of vector registers">,
+    Option<"l1Bytes", "l1-bytes", "int64_t", /*default=*/"32768",
+           "Size of the first-level cache of a core: half of it holds what a loop "
+           "sweeps again and again">,
+    Option<"l2Bytes", "l2-bytes", "int64_t", /*default=*/"524288",
+           "Size of the second-level cache of a core: three eighths of it hold the "
+           "rows of a dense product that a work item reads again and again">,
   ];
   let statistics = [
     Statistic<"numKernels", "num-kernels", "Number of kernels emitted">,

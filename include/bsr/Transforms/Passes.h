@@ -50,6 +50,10 @@ struct ToCPUOptions : ToLLVMOptions {
   Option<int64_t> numRegisters{*this, "num-registers",
                                llvm::cl::desc("See `bsr-emit`"),
                                llvm::cl::init(BSREmitOptions().numRegisters)};
+  Option<int64_t> l1Bytes{*this, "l1-bytes", llvm::cl::desc("See `bsr-emit`"),
+                          llvm::cl::init(BSREmitOptions().l1Bytes)};
+  Option<int64_t> l2Bytes{*this, "l2-bytes", llvm::cl::desc("See `bsr-emit`"),
+                          llvm::cl::init(BSREmitOptions().l2Bytes)};
 };
 
 /// Adds the passes that take a step as the front doors write it, marked, to the
