@@ -39,6 +39,13 @@ static OpOperand *getCopied(linalg::GenericOp op) {
   return op.getDpsInputOperand(yielded.getArgNumber());
 }
 
+/// True if all elements of what `op` makes are one scalar.
+static bool isFilled(Operation *op) {
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  OpOperand *source = generic ? getCopied(generic) : nullptr;
+  return source && !isa<ShapedType>(source->get().getType());
+}
+
 /// generic(copy(x)) -> generic(x) with the composed map
 static void foldCopies(linalg::GenericOp op) {
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
@@ -369,11 +376,12 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
         markLanes(&op);
   }
 
-  /// Gives every user of an empty or constant tensor one of its own: two users
-  /// may want two layouts.
+  /// Gives every user of an empty, constant or filled tensor one of its own:
+  /// two users may want two layouts. From the bottom up, for a filled tensor is
+  /// a user of an empty one.
   void separateInits(Block &block) {
-    for (Operation &op : llvm::make_early_inc_range(block)) {
-      if (!isa<tensor::EmptyOp>(op) &&
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+      if (!isa<tensor::EmptyOp>(op) && !isFilled(&op) &&
           !(isa<arith::ConstantOp>(op) && hasFreeLayout(&op) &&
             isa<RankedTensorType>(op.getResult(0).getType())))
         continue;

@@ -227,3 +227,40 @@ func.func @concatenation(%p: !pattern, %w: tensor<3x16x16xf32>, %a: tensor<48x40
   %x = bsr.spmm %p, %w, %y transpose feature_dim = 1 : !pattern, tensor<3x16x16xf32>, tensor<48x64xf32> -> tensor<48x32xf32>
   return %x : tensor<48x32xf32>
 }
+
+// -----
+
+!pattern = !bsr.pattern<48x48, block = 16x16, slots = 3>
+#id = affine_map<(t, f) -> (t, f)>
+
+// One sum has lanes along tokens, the other is returned as it is: each starts from
+// zeros of its own, which are not copied.
+// CHECK-LABEL: func @shared_zeros
+// CHECK-COUNT-2: linalg.generic {{.*}} ins(%{{.*}} : f32)
+// expected-remark @below {{expected one layout for whatever reads 'tensor<48x48xf32>' of an argument, but got a copy with dimensions in order 1, 0}}
+func.func @shared_zeros(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<48x48xf32>, %m: tensor<48x48xf32>)
+    -> (tensor<48x48xf32>, tensor<48x48xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<48x48xf32>
+  %zeros = linalg.generic {indexing_maps = [affine_map<(t, f) -> ()>, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%zero : f32) outs(%e : tensor<48x48xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<48x48xf32>
+  %y = bsr.spmm %p, %w, %x feature_dim = 1 : !pattern, tensor<3x16x16xf32>, tensor<48x48xf32> -> tensor<48x48xf32>
+  %h = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y : tensor<48x48xf32>) outs(%zeros : tensor<48x48xf32>) {
+  ^bb0(%a: f32, %sum: f32):
+    %0 = arith.addf %a, %sum : f32
+    linalg.yield %0 : f32
+  } -> tensor<48x48xf32>
+  // expected-remark @below {{expected one layout for whatever reads 'tensor<48x48xf32>' of 'bsr.spmm', but got a copy with dimensions in order 1, 0}}
+  %z = bsr.spmm %p, %w, %h feature_dim = 1 : !pattern, tensor<3x16x16xf32>, tensor<48x48xf32> -> tensor<48x48xf32>
+  %s = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%m : tensor<48x48xf32>) outs(%zeros : tensor<48x48xf32>) {
+  ^bb0(%a: f32, %sum: f32):
+    %0 = arith.addf %a, %sum : f32
+    linalg.yield %0 : f32
+  } -> tensor<48x48xf32>
+  return %z, %s : tensor<48x48xf32>, tensor<48x48xf32>
+}
