@@ -112,22 +112,20 @@ static Peak findPeak(ArrayRef<Buffer> buffers) {
   return peak;
 }
 
-/// Gives each buffer an offset, the lowest place that no buffer placed before
-/// and live at the same time occupies, and returns the bytes of the arena. What
-/// is live at the peak comes first and leaves no gap there, the longest-lived
-/// of it below; the rest follows by size (greedy by size; Pisarchyk and Lee,
-/// "Efficient memory management for deep neural net inference", 2020).
-static int64_t placeBuffers(MutableArrayRef<Buffer> buffers, const Peak &peak) {
-  auto getRank = [&](const Buffer *buffer) {
-    bool live = peak.isLive(*buffer);
-    return std::make_tuple(live, live ? buffer->end - buffer->begin : 0,
-                           buffer->size);
-  };
+/// What is placed first: a larger rank.
+using Rank = std::tuple<int64_t, int64_t, int64_t>;
+
+/// Gives each buffer an offset, the lowest place that no buffer of a larger
+/// rank and live at the same time occupies, and returns the bytes of the arena
+/// (greedy; Pisarchyk and Lee, "Efficient memory management for deep neural net
+/// inference", 2020).
+static int64_t place(MutableArrayRef<Buffer> buffers,
+                     llvm::function_ref<Rank(const Buffer &)> getRank) {
   SmallVector<Buffer *> order;
   for (Buffer &buffer : buffers)
     order.push_back(&buffer);
   llvm::sort(order, [&](Buffer *a, Buffer *b) {
-    auto first = getRank(a), second = getRank(b);
+    Rank first = getRank(*a), second = getRank(*b);
     return first != second ? first > second : a < b;
   });
 
@@ -151,6 +149,27 @@ static int64_t placeBuffers(MutableArrayRef<Buffer> buffers, const Peak &peak) {
                   buffer);
   }
   return arena;
+}
+
+/// Places `buffers` and returns the bytes of the arena. What is live at the
+/// peak comes first and leaves no gap there, the longest-lived of it below, and
+/// the rest by size; if that does not fit in the bytes of the peak, perhaps it
+/// does the nearer to the peak, the earlier.
+static int64_t placeBuffers(MutableArrayRef<Buffer> buffers, const Peak &peak) {
+  auto byLife = [&](const Buffer &buffer) -> Rank {
+    bool live = peak.isLive(buffer);
+    return {live, live ? buffer.end - buffer.begin : 0, buffer.size};
+  };
+  auto byDistance = [&](const Buffer &buffer) -> Rank {
+    return {std::min(peak.at - buffer.begin, int64_t(0)) +
+                std::min(buffer.end - peak.at, int64_t(0)),
+            buffer.size, 0};
+  };
+  int64_t arena = place(buffers, byLife);
+  if (arena == peak.bytes)
+    return arena;
+  int64_t other = place(buffers, byDistance);
+  return other <= arena ? other : place(buffers, byLife);
 }
 
 /// What the manifest says of the scores among `buffers`.
