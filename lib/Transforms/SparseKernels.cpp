@@ -140,9 +140,21 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
   int64_t unroll = getDivisor(inBlock, 4);
   int64_t bytes = 4 * inBlock * (panels * panel + outBlock);
   int64_t blocks = std::max<int64_t>(1, e.registers.sweptBytes() / bytes);
-  // One tile a line reads each block once; halves are rounded once.
-  if (tiles.size() == 1 || sumType != outType)
+  // One tile a line reads each block once.
+  bool isWidened = sumType != op.getValues().getType().getElementType();
+  bool isRounded = sumType != outType;
+  if (tiles.size() == 1 || ((isWidened || isRounded) && !e.hasStack))
     blocks = 0;
+  // Of halves, a work item has the values of a round as they are multiplied,
+  // [blocks, entries], converted once for all tiles, and the sums of a line,
+  // [features, lanes], rounded once.
+  Value wide, total;
+  auto allocate = [&] {
+    if (blocks && isWidened)
+      wide = e.allocate({blocks, inBlock * outBlock}, sumType);
+    if (blocks && isRounded)
+      total = e.allocate({outBlock, panel}, sumType);
+  };
 
   // One line, for `lanes.size()` vectors of `e.width` lanes.
   auto emitSums = [&](ArrayRef<Index> leading, Index line,
@@ -155,12 +167,45 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
           e.multiplyAdd(line, outBlock, first.plus(number / lanes.size()));
       return place(feature, lanes[number % lanes.size()]);
     };
+    // Where the sums of `outPlace(first, number)` are between rounds.
+    auto sumPlace = [&](Index first, int64_t number) {
+      if (!total)
+        return outPlace(first, number);
+      Index lane = Index::constant(0);
+      lane.lanes = e.width > 1;
+      return SmallVector<Index>{first.plus(number), lane};
+    };
+    // Entry (row, col) of a block in `wide`.
+    auto getEntry = [&](Index row, Index col) {
+      Index entry = e.multiplyAdd(row, pattern.getBlockCols(), col);
+      entry.lanes = col.lanes;
+      return entry;
+    };
+    auto widen = [&](Value from, Value to) {
+      e.loop(from, to, 1, {}, [&](Value block, ValueRange) {
+        Index slot = Index::of(loadIndex(e, view.slot, Index::of(block)));
+        Index number =
+            Index::of(arith::SubIOp::create(e.b, e.loc, block, from));
+        e.loop(pattern.getBlockRows(), {}, [&](Index row, ValueRange) {
+          e.forLanes(e.constant(0), pattern.getBlockCols(), e.registers.lanes,
+                     [&](Index col) {
+                       Value value = e.read(op.getValues(), {slot, row, col});
+                       e.store(e.convert(value, sumType), wide,
+                               {number, getEntry(row, col)});
+                     });
+          return SmallVector<Value>();
+        });
+        return SmallVector<Value>();
+      });
+    };
     auto emitTile = [&](Index first, int64_t rows, bool isFirst, Value low,
                         Value high, ValueRange inits) {
       auto emitBlock = [&](Value block, ValueRange outer) {
         Index slot = Index::of(loadIndex(e, view.slot, Index::of(block)));
         Index position = Index::of(loadIndex(e, view.idx, Index::of(block)));
-        Index nextSlot, nextPosition;
+        Index nextSlot, nextPosition, number;
+        if (wide)
+          number = Index::of(arith::SubIOp::create(e.b, e.loc, block, low));
         if (isFirst) {
           Index next = Index::of(arith::MinUIOp::create(
               e.b, e.loc, e.materialize(Index::of(block).plus(1)),
@@ -171,7 +216,7 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
         auto emitSteps = [&](Index step, ValueRange carried) {
           SmallVector<Value> sums(carried);
           Index from = e.multiplyAdd(step, unroll, Index::constant(0));
-          if (isFirst)
+          if (isFirst && !wide)
             e.prefetch(op.getValues(),
                        {nextSlot, Index::constant(0),
                         e.multiplyAdd(from, outBlock, Index::constant(0))},
@@ -193,7 +238,9 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
               SmallVector<Index> entry{slot, k, first.plus(row)};
               if (transpose)
                 std::swap(entry[1], entry[2]);
-              Value w = e.read(op.getValues(), entry);
+              Value w =
+                  wide ? e.load(wide, {number, getEntry(entry[1], entry[2])})
+                       : e.read(op.getValues(), entry);
               for (auto [number, x] : llvm::enumerate(xs)) {
                 Value &sum = sums[row * lanes.size() + number];
                 sum = multiplyAdd(e, w, x, sum);
@@ -206,7 +253,10 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
       };
       SmallVector<Value> sums = e.loop(low, high, 1, inits, emitBlock);
       for (auto [number, sum] : llvm::enumerate(sums))
-        e.store(e.convert(sum, outType), output, outPlace(first, number));
+        if (total)
+          e.store(sum, total, sumPlace(first, number));
+        else
+          e.store(e.convert(sum, outType), output, outPlace(first, number));
     };
     auto forTiles = [&](llvm::function_ref<void(Index, int64_t, bool)> body) {
       for (const Tiles &group : tiles)
@@ -243,16 +293,24 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
           e.b, e.loc, e.materialize(Index::of(from).plus(blocks)), high);
       Value isFirstRound = arith::CmpIOp::create(
           e.b, e.loc, arith::CmpIPredicate::eq, from, low);
+      if (wide)
+        widen(from, to);
       forTiles([&](Index first, int64_t rows, bool isFirst) {
         SmallVector<Value> inits;
         for (auto [number, start] : llvm::enumerate(getStart(first, rows)))
-          inits.push_back(
-              arith::SelectOp::create(e.b, e.loc, isFirstRound, start,
-                                      e.load(output, outPlace(first, number))));
+          inits.push_back(arith::SelectOp::create(
+              e.b, e.loc, isFirstRound, start,
+              e.load(total ? total : output, sumPlace(first, number))));
         emitTile(first, rows, isFirst, from, to, inits);
       });
       return SmallVector<Value>();
     });
+    if (total)
+      e.loop(outBlock, {}, [&](Index row, ValueRange) {
+        e.store(e.convert(e.load(total, sumPlace(row, 0)), outType), output,
+                outPlace(row, 0));
+        return SmallVector<Value>();
+      });
   };
 
   // `number` is that of the first vector.
@@ -281,6 +339,7 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
     int64_t parts = getParts(lines, others);
     extents.append({tiles, parts});
     emitParallel(e, extents, [&](ArrayRef<Index> at) {
+      allocate();
       forLines(e, view, lines, parts, at.back(), [&](Index line) {
         forLanes(at[at.size() - 2], [&](ArrayRef<Index> lanes, Index number) {
           emitLine(at.drop_back(2), line, lanes, number);
