@@ -53,8 +53,8 @@ SmallVector<Value> rebuildElementWise(OpBuilder &b, linalg::LinalgOp op,
                                       ValueRange inputs,
                                       ArrayRef<int64_t> shape);
 
-/// True if `tensor` holds zeros only: a constant, or what a fill or a copy of one
-/// makes.
+/// True if `tensor` holds zeros only: a constant, or what a fill or a copy of
+/// one makes.
 bool isZeros(Value tensor);
 
 /// Visits the tensors of its shape that `root` is an element-wise function of,
