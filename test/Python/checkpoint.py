@@ -53,7 +53,7 @@ def run(layer: Any) -> tuple[sparse_opt.Step, float, Any]:
 
 
 def arena(step: sparse_opt.Step) -> float:
-    found = re.search(r"^arena +([0-9.]+) MiB$", step.report, re.MULTILINE)
+    found = re.search(r"^arena +([0-9.]+) MiB;", step.report, re.MULTILINE)
     assert found
     return float(found[1])
 
