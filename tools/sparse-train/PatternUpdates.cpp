@@ -65,10 +65,11 @@ PatternUpdates::PatternUpdates(const std::vector<SparsityGroup> &groups,
            ".match' to be the first that matches one of ",
            names.empty() ? "no weights" : names, ", but got '", group.match,
            "'");
-    double length = endOf(group) - double(group.begin);
-    if (group.updates && double(group.updates) >= std::max(length, 0.0))
+    // Whole steps: no two updates come after the same one.
+    double length = std::max(std::floor(lengthOf(group)), 0.0);
+    if (group.updates && double(group.updates) >= length)
       fail("expected configuration key '", name,
-           ".updates' to be less than the ", std::max(length, 0.0),
+           ".updates' to be less than the ", length,
            " steps for them, but got ", group.updates);
     std::vector<Weight *> own;
     for (Weight &weight : weights)
@@ -183,6 +184,10 @@ double PatternUpdates::endOf(const SparsityGroup &group) const {
   return group.end ? double(group.end) : group.until * double(steps);
 }
 
+double PatternUpdates::lengthOf(const SparsityGroup &group) const {
+  return endOf(group) - double(group.begin);
+}
+
 bool PatternUpdates::isDue(const SparsityGroup &group, int64_t step) const {
   bool prunes = group.method == "gmp";
   // Pruning ends with an update; replacing ends before one.
@@ -191,15 +196,22 @@ bool PatternUpdates::isDue(const SparsityGroup &group, int64_t step) const {
   if (group.method == "static" || step < std::max<int64_t>(group.begin, 1) ||
       step > last)
     return false;
-  if (group.every)
-    return step % group.every == 0 || (prunes && step == last);
-  if (!group.updates)
+  if (!group.every && !group.updates)
     return false;
-  // Update i comes after floor(i * length / parts) steps.
-  int64_t length = int64_t(endOf(group)) - group.begin;
-  int64_t parts = group.updates + !prunes;
-  int64_t i = ((step - group.begin) * parts + length - 1) / length;
-  return i > 0 && i * length / parts == step - group.begin;
+  if (prunes && step == last)
+    return true;
+  if (group.every)
+    return step % group.every == 0;
+  // Update i, of 1 to `updates`, comes after floor(i * length / parts) steps.
+  double length = lengthOf(group), parts = double(group.updates + !prunes);
+  double elapsed = double(step - group.begin);
+  auto isUpdate = [&](double i) {
+    return i >= 1 && i <= double(group.updates) &&
+           std::floor(i * length / parts) == elapsed;
+  };
+  // The quotient may be rounded to the other side of a whole number.
+  double nearest = std::round(elapsed * parts / length);
+  return isUpdate(nearest - 1) || isUpdate(nearest) || isUpdate(nearest + 1);
 }
 
 bool PatternUpdates::areDue(int64_t step) const {
@@ -218,8 +230,7 @@ double PatternUpdates::dropOf(const SparsityGroup &group, int64_t step) const {
   bsr_schedule schedule = group.schedule == "cosine"   ? BSR_COSINE
                           : group.schedule == "linear" ? BSR_LINEAR
                                                        : BSR_CONSTANT;
-  double period = group.halfPeriod ? double(group.halfPeriod)
-                                   : endOf(group) - double(group.begin);
+  double period = group.halfPeriod ? double(group.halfPeriod) : lengthOf(group);
   return bsr_drop_fraction(schedule, group.drop,
                            double(step - group.begin) / period);
 }

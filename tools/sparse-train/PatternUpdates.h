@@ -50,6 +50,7 @@ private:
                            const std::vector<Weight *> &weights);
   void requireSlots(const std::vector<SparsityGroup> &groups) const;
   double endOf(const SparsityGroup &group) const;
+  double lengthOf(const SparsityGroup &group) const;
   bool isDue(const SparsityGroup &group, int64_t step) const;
   double dropOf(const SparsityGroup &group, int64_t step) const;
   int64_t blocksOf(const Weight &weight, int64_t step) const;

@@ -39,7 +39,7 @@ def is_due(rule, step):
     if "updates" in rule:
         n = rule["updates"]
         parts = n if rule["method"] == "gmp" else n + 1
-        return step - begin in {i * (end - begin) // parts for i in range(1, n + 1)}
+        return step - begin in {math.floor(i * (end - begin) / parts) for i in range(1, n + 1)}
     if rule["method"] == "gmp":
         return begin <= step <= end and (step % rule["every"] == 0 or step == end)
     return begin <= step < end and step % rule["every"] == 0
