@@ -14,6 +14,7 @@ config.excludes = ["Inputs"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.bsr_obj_root, "test")
 config.substitutions.append(("%src_root", config.bsr_src_root))
+config.substitutions.append(("%bsr_obj_root", config.bsr_obj_root))
 # Debian's Python has Debian's numpy; the first one on PATH may have JAX.
 config.substitutions.append(("%numpy_python", "/usr/bin/python3"))
 config.substitutions.append(("%python", "python3"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Checks the README: its command turns its Before into its After, and every
-# path and script that it names exists.
+# path that it and the pages in docs/ name exists.
 
 import re
 import shlex
@@ -26,6 +26,9 @@ if got != run(after):
 
 section = readme.split("## Map")[1].split("##")[0]
 paths = re.findall(r"^    (\S+)  ", section, re.M) + re.findall(r"scripts/[\w-]+\.\w+", readme)
+folders = "|".join(path.name for path in root.iterdir() if path.is_dir() and path.name != "build")
+for page in [root / "README.md", *root.glob("docs/*.md")]:
+    paths += re.findall(rf"`((?:{folders})/[\w./*-]+)`", page.read_text())
 for path in paths:
-    if not (root / path).exists():
-        sys.exit(f"expected '{path}', named by the README, to exist")
+    if not any(root.glob(path.rstrip("/"))):
+        sys.exit(f"expected '{path}', which a page names, to exist")

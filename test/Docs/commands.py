@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs every command of README.md and of the pages in docs/.
+
+A command is an indented line outside of a fence, with what a backslash or an
+open bracket continues. COMMANDS says for each how it runs: as it stands, in a
+smaller form, or in which other test; one that the table lacks is an error, and
+so is one that no page has any more. The commands of a page run in their order,
+in one folder that has the repository's.
+
+    commands.py <source root> <build root> [<extra of python/pyproject.toml>]...
+"""
+
+import dataclasses
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Runs the command with `replace` applied in turn; needs extras of Python."""
+
+    replace: tuple = ()
+    needs: frozenset = frozenset()
+
+    def __init__(self, *replace, needs=()):
+        object.__setattr__(self, "replace", replace)
+        object.__setattr__(self, "needs", frozenset(needs))
+
+
+@dataclasses.dataclass(frozen=True)
+class Tested:
+    """Another test runs the command, smaller."""
+
+    test: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Skip:
+    """The command cannot run in a test."""
+
+    reason: str
+
+
+TEXT = "no command"
+TINY = ("bert_base", "bert_tiny")
+LIST = Run(("^build/benchmarks/venv/bin/python |^", "python3 "), ("$", " --list"))
+
+# By page: how it begins, and the start of each command with how it runs.
+PREPARE = {
+    "README.md": r"""
+        python3 - <<'PYTHON'
+import re
+open("step.mlir", "w").write(re.search(r"```mlir\n(.*?)```", open("README.md").read(), re.S)[1])
+PYTHON
+        sparse-compile step.mlir --mark="match=w block=16x16 density=0.1" -o first.so
+        sed 's/{bsr.name = "x"}//' step.mlir > unnamed.mlir
+        ! sparse-opt --bsr-to-cpu --mlir-pass-pipeline-crash-reproducer=crash.mlir unnamed.mlir
+        gzip --decompress --stdout examples/bert_tiny.mlir.gz > tiny.mlir
+        mkdir -p "$HOME/my"; python3 test/Tools/Inputs/write-text.py "$HOME/my/texts" 40
+        """,
+    "docs/benchmarks.md": r"""
+        gzip --decompress --stdout examples/bert_tiny.mlir.gz > step.mlir
+        python3 test/Tools/Inputs/write-text.py texts 40
+        sparse-train tokenize --vocabulary 400 --output text.tokens texts
+        """,
+    "docs/checkpoints.md": r"""
+        gzip --decompress --stdout examples/bert_tiny.mlir.gz > tiny.mlir
+        sparse-compile tiny.mlir --mark='match=layers.*_w$ block=16x16 density=0.25' -o STEP.so
+        python3 test/Tools/Inputs/write-text.py texts 40
+        sparse-train tokenize --vocabulary 400 --output text.tokens texts
+        sparse-train --set step=STEP.so --set tokens=text.tokens --set run=run --set steps=2 --set held_out.batches=1
+        cp run/config.yaml run.yaml
+        cp run/checkpoint-000000002.safetensors CHECKPOINT
+        """,
+    "docs/runs.md": r"""
+        gzip --decompress --stdout examples/bert_tiny.mlir.gz > tiny.mlir
+        sparse-compile tiny.mlir --mark='match=layers.*_w$ block=16x16 density=0.25' -o step.so
+        python3 test/Tools/Inputs/write-text.py texts 40
+        sparse-train tokenize --vocabulary 400 --output text.tokens texts
+        sparse-train --set step=step.so --set tokens=text.tokens --set run=runs/first --set steps=2 --set held_out.batches=1
+        """,
+}
+COMMANDS = {
+    "README.md": {
+        "sparse-opt --bsr-mark=": Run(),
+        "scripts/train-bert.sh": Tested("Tools/train-bert.test"),
+        "scripts/check.sh": Skip("it runs this test"),
+        "pip install './python[jax]'": Skip("an index; check-python.sh installs the extras"),
+        "python3 -c 'import sparse_opt.jax, mine": Run(
+            ("^", "PYTHONPATH=$PYTHONPATH:test/Docs/Inputs "), needs={"jax"}),
+        'sparse-compile step.mlir --mark="match=_w$': Run(("step.mlir", "tiny.mlir")),
+        "sparse-train tokenize": Run(("$", " --vocabulary 400")),
+        "sparse-train --set step=step.so --set tokens=text.tokens --set run=runs/first": Run(
+            ("$", " --set steps=3 --set held_out.batches=1")),
+        "scripts/sparse-sweep": Tested("Tools/sweep.test"),
+        "include/bsr/Dialect": TEXT,
+        "include/bsr/Transforms": TEXT,
+        "lib/": TEXT,
+        "runtime ": TEXT,
+        "tools/": TEXT,
+        "python  ": TEXT,
+        "examples  ": TEXT,
+        "scripts  ": TEXT,
+        "docs  ": TEXT,
+        "benchmarks  ": TEXT,
+        "test  ": TEXT,
+        "sparse-opt --bsr-to-cpu": Run(),
+        "sparse-opt --run-reproducer": Run(("^", "! ")),  # what failed fails again
+        "sparse-compile step.mlir --timers": Run(("step.mlir", "tiny.mlir")),
+        "sparse-train --timers": Run(("$", " --set steps=3 --set held_out.batches=1")),
+        "cmake --preset sanitize": Skip("a build of an hour"),
+    },
+    "docs/benchmarks.md": {
+        "benchmarks/install-peers.sh": Skip("an index, and half an hour"),
+        "build/benchmarks/venv/bin/python benchmarks/kernels.py": LIST,
+        "benchmarks/kernels.py": LIST,
+        "build/benchmarks/venv/bin/python benchmarks/steps.py": Run(
+            ("^build/benchmarks/venv/bin/", ""), ("--model base", "--model tiny"),
+            ("$", " --impl ours --rounds 1 --patience 0")),
+        "benchmarks/steps.py": Tested("Benchmarks/steps.test"),
+        "sparse-compile step.mlir": Run(),
+        "sparse-train --set step=step.so ...": Run(
+            (r"\.\.\.", "--set tokens=text.tokens --set run=timed --set steps=2 --set held_out.batches=1")),
+        "gzip": Run(TINY),
+        "sparse-train tokenize": Run(("mlir/IR", "mlir/Dialect/Affine"), ("--vocabulary 4096", "--vocabulary 1024")),
+        "sparse-train --config": Run(("$", " --set steps=2")),
+        "sparse-compile base.mlir": Run(),
+    },
+    "docs/checkpoints.md": {
+        "sparse-train --config run.yaml --resume": Run(),
+        "sparse-checkpoint from-dense": Run(("TENSORS OUTPUT", "OUTPUT OUTPUT-2")),
+        "sparse-checkpoint reblock": Run(("OUTPUT", "OUTPUT-3")),
+        "sparse-checkpoint": Run(),
+        "scripts/check-resume.py": Tested("Tools/kill.test"),
+    },
+    "docs/graphs.md": {
+        "PYTHONPATH=python:test/Python/Inputs": Tested("Python/torch/graphs.py"),
+    },
+    "docs/kernels.md": {
+        "gzip": Run(TINY),
+        "sparse-compile": Run(),
+    },
+    "docs/python.md": {
+        "pip install": Skip("an index; check-python.sh installs the extras"),
+        "step = ": TEXT,
+        "expected a step": TEXT,
+        "return loss.item()": TEXT,
+        "python3 examples/finetune_bert.py": Tested("Python/huggingface/finetune.py"),
+        "PYTHONPATH=python:examples benchmarks/call-overhead": Run(
+            ("--framework torch", "--framework numpy --model tiny --calls 3")),
+        "scripts/check-python.sh": Skip("it runs this test"),
+        "venv/bin/pip": Skip("an index"),
+        "PATH=$PWD/venv": Skip("it runs this test"),
+    },
+    "docs/runs.md": {
+        "python3 scripts/report.py": Run(),
+        "pip install": Skip("an index"),
+        "python3 scripts/import-wandb.py": Tested("Tools/import-wandb.test"),
+        "wandb sync": Skip("a network"),
+    },
+    "docs/science.md": {
+        "scripts/science.sh": Tested("Tools/science.test"),
+    },
+    "docs/sparsity.md": {
+        "update-cost 16": Run(("16 700", "64 700")),
+        "update-cost 1 ": Skip("gigabytes"),
+    },
+    "docs/training.md": {
+        "python3 examples/generate.py": Run(needs={"jax"}),
+    },
+}
+
+
+def commands(page):
+    """Yields the commands of the page's text, without their comments."""
+    fenced, command = False, ""
+    for line in page.splitlines():
+        fenced ^= line.startswith("```")
+        if fenced or not line.startswith("    ") or not line.strip():
+            continue
+        command += line.strip()
+        if command.endswith("\\"):
+            command = command[:-1]
+            continue
+        yield command.removeprefix("$ ")
+        command = ""
+
+
+def without_comment(command):
+    """`sparse-x --y    # what it does` and `sparse-x Y    what it does`"""
+    return re.split(r"\s{3,}", command)[0]
+
+
+def find(table, command):
+    return next((start for start in table if command.startswith(start)), None)
+
+
+def prepare(root, build, page):
+    """Returns the folder that the page's commands run in."""
+    folder = pathlib.Path(re.sub(r"\W", "-", page)).absolute()
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "build").mkdir(parents=True)
+    for entry in root.iterdir():
+        if entry.name not in ("build", ".git"):
+            (folder / entry.name).symlink_to(entry)
+    (folder / "build" / "dev").symlink_to(build)
+    (folder / "home").mkdir()
+    return folder
+
+
+def run(folder, script):
+    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    environment = {**os.environ, "HOME": str(folder / "home"), "PATH": path}
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment, text=True,
+                          stdin=subprocess.DEVNULL, capture_output=True)
+    return f"{done.stdout[-2000:]}{done.stderr[-2000:]}" if done.returncode else None
+
+
+def check(root, build, extras, page):
+    """Yields what is wrong with a page."""
+    table = COMMANDS.get(page, {})
+    text = list(commands((root / page).read_text()))
+    # A prefix that another one begins with comes behind it in the table.
+    used = [find(table, command) for command in text]
+    for start in table.keys() - set(used):
+        yield f"expected a command that begins with '{start}', but got none"
+    folder, prepared = None, False
+    for start, command in zip(used, text):
+        if start is None:
+            yield f"expected a line of test/Docs/commands.py, but got none for: {command}"
+            continue
+        how = table[start]
+        if isinstance(how, Tested) and not (root / "test" / how.test).exists():
+            yield f"expected test {how.test}, but got none, for: {command}"
+        # What needs an extra runs in the test that has it, and nothing else does.
+        if not isinstance(how, Run) or bool(how.needs) != bool(extras) or not how.needs <= extras:
+            continue
+        if not prepared:
+            folder, prepared = prepare(root, build, page), True
+            if message := run(folder, PREPARE.get(page, "")):
+                yield f"expected the preparation to run, but got:\n{message}"
+                return
+        script = without_comment(command)
+        for pattern, replacement in how.replace:
+            script = re.sub(pattern, lambda _, text=replacement: text, script, count=1)
+        if message := run(folder, script):
+            yield f"expected this to run: {script}\nbut got:\n{message}"
+
+
+def main():
+    root, build = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+    extras = frozenset(sys.argv[3:])
+    pages = ["README.md", *sorted(f"docs/{path.name}" for path in (root / "docs").glob("*.md"))]
+    errors = [f"{page}: {error}" for page in pages for error in check(root, build, extras, page)]
+    errors += [f"expected page {page}, but got none" for page in COMMANDS.keys() - set(pages)]
+    for error in errors:
+        print(error, file=sys.stderr)
+    return 1 if errors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
