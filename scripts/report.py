@@ -60,7 +60,7 @@ class Run:
         self.name = path.name
 
     def series(self, key, scale=1):
-        return [(m["step"], m[key] * scale) for m in self.metrics if key in m]
+        return [(m["step"], m[key] * scale) for m in self.metrics if m.get(key) is not None]
 
 
 def table(runs):

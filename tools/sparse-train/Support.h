@@ -47,8 +47,14 @@ public:
       : state(mix(mix(mix(seed) ^ stream) ^ counter)) {}
 
   uint64_t next() { return mix(state += 0x9e3779b97f4a7c15u); }
-  /// An integer in [0, bound), for a bound of at most 2^32.
-  uint64_t below(uint64_t bound) { return (next() >> 32) * bound >> 32; }
+  /// An integer in [0, bound). Bounds up to 2^32 take the upper half of the
+  /// bits, larger ones all.
+  uint64_t below(uint64_t bound) {
+    if (bound <= uint64_t(1) << 32)
+      return (next() >> 32) * bound >> 32;
+    using Product = unsigned __int128;
+    return uint64_t(Product(next()) * bound >> 64);
+  }
 
 private:
   static uint64_t mix(uint64_t z) {

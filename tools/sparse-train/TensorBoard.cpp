@@ -5,10 +5,12 @@
 #include "TensorBoard.h"
 #include "Support.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <unistd.h>
 
@@ -16,6 +18,9 @@ using namespace bsr;
 namespace fs = std::filesystem;
 
 static constexpr char prefix[] = "events.out.tfevents.";
+/// The largest number in a name that another may follow: ten digits order as
+/// text.
+static constexpr long long mostNumber = 9999999998;
 
 //===----------------------------------------------------------------------===//
 // Protocol buffers
@@ -87,18 +92,33 @@ void EventFile::write(int64_t step, const std::string &fields) {
          "' to be writable, but got: ", std::strerror(errno));
 }
 
+/// Whether `name` is that of an event file.
+static bool isEventFile(const std::string &name) {
+  return name.rfind(prefix, 0) == 0;
+}
+
+/// The number in the name of the next event file of `folder`: the time. It is
+/// larger than those that are there, also where the clock went back, since
+/// TensorBoard reads the files of a folder in the order of their names.
+static long long nextNumber(const fs::path &folder) {
+  long long number = std::chrono::duration_cast<std::chrono::seconds>(
+                         std::chrono::system_clock::now().time_since_epoch())
+                         .count();
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder))
+    if (std::string name = entry.path().filename(); isEventFile(name)) {
+      long long other = std::atoll(name.c_str() + std::strlen(prefix));
+      if (other <= mostNumber)
+        number = std::max(number, other + 1);
+    }
+  return number;
+}
+
 void EventFile::open(const fs::path &folder, int64_t first) {
   char host[256] = "localhost";
   gethostname(host, sizeof(host) - 1);
-  // TensorBoard reads the files of a folder in the order of their names.
-  auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
-                     std::chrono::system_clock::now().time_since_epoch())
-                     .count();
-  do {
-    char number[32];
-    std::snprintf(number, sizeof(number), "%010lld", (long long)seconds++);
-    path = folder / (prefix + std::string(number) + "." + host);
-  } while (fs::exists(path));
+  char number[32];
+  std::snprintf(number, sizeof(number), "%010lld", nextNumber(folder));
+  path = folder / (prefix + std::string(number) + "." + host);
   file.open(path, std::ios::binary);
   write(0, bytesField(3, "brain.Event:2")); // file_version
   // session_log {status (1): START (1)} voids older events from this step on.
@@ -117,7 +137,7 @@ void EventFile::add(int64_t step, const Scalars &scalars) {
 void EventFile::clear(const fs::path &folder) {
   std::vector<fs::path> files;
   for (const fs::directory_entry &entry : fs::directory_iterator(folder))
-    if (entry.path().filename().string().rfind(prefix, 0) == 0)
+    if (isEventFile(entry.path().filename()))
       files.push_back(entry.path());
   for (const fs::path &path : files)
     fs::remove(path);

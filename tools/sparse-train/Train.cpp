@@ -41,6 +41,14 @@ static double secondsSince(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
+/// Fails unless `loss`, which `name` names, is a finite number.
+static double requireFinite(double loss, const char *name, int64_t step) {
+  if (!std::isfinite(loss))
+    fail("expected the ", name, " step ", step, " to be finite, but got ",
+         loss);
+  return loss;
+}
+
 static double median(std::vector<double> values) {
   if (values.empty())
     return 0;
@@ -221,7 +229,8 @@ private:
         sums[name] += result.get();
       session.restore();
     }
-    entry["held_out"] = sum / config.heldOutBatches;
+    entry["held_out"] =
+        requireFinite(sum / config.heldOutBatches, "held-out loss after", step);
     for (const auto &[name, sum] : sums)
       entry["held_out_" + name] = sum / config.heldOutBatches;
   }
@@ -247,9 +256,7 @@ private:
     double time = secondsSince(start);
     stepLoss /= config.accumulate;
     ++step;
-    if (!std::isfinite(stepLoss))
-      fail("expected the loss of step ", step, " to be finite, but got ",
-           stepLoss);
+    requireFinite(stepLoss, "loss of", step);
 
     ordered_json entry = {{"step", step},
                           {"loss", stepLoss},
@@ -299,18 +306,26 @@ private:
     record(entry);
   }
 
-  /// Takes what the summary needs from a line of the metrics.
+  /// Takes what the summary needs from a line of the metrics, which may be one
+  /// of another program: what is no number there is passed over.
   void record(const ordered_json &entry) {
-    if (entry.contains("loss")) {
+    auto read = [&](const char *key) -> std::optional<double> {
+      auto found = entry.find(key);
+      if (found == entry.end() || !found->is_number())
+        return std::nullopt;
+      return found->get<double>();
+    };
+    if (std::optional<double> loss = read("loss")) {
       if (stepTimes.empty())
-        firstLoss = entry["loss"];
-      lastLoss = entry["loss"];
-      stepTimes.push_back(entry["step_time"]);
+        firstLoss = *loss;
+      lastLoss = *loss;
+      if (std::optional<double> time = read("step_time"))
+        stepTimes.push_back(*time);
     }
-    if (entry.contains("held_out")) {
+    if (std::optional<double> heldOut = read("held_out")) {
       if (entry["step"] == 0)
-        firstHeldOut = entry["held_out"];
-      lastHeldOut = entry["held_out"];
+        firstHeldOut = *heldOut;
+      lastHeldOut = *heldOut;
     }
   }
 

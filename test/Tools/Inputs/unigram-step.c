@@ -119,6 +119,11 @@ void bsr_step_run(void *const *buffers, void *arena) {
   loss /= total;
   for (int i = 0; i < SLOTS * BLOCK; ++i)
     loss += fabsf(w[i]);
+    // The held-out batches are run with a rate of 0.
+#ifdef BAD_HELD_OUT
+  if (step >= BAD_HELD_OUT && lr == 0)
+    loss = NAN;
+#endif
   *(float *)buffers[17] = loss;
 
   double right = 0;
