@@ -139,6 +139,50 @@ lookup(
     ids,
 )
 
+
+
+def branch(state: Any, x: Any) -> Any:
+    """Branches on data, one in another, and out of bounds."""
+
+    def inner(x: Any) -> Any:
+        return jax.lax.cond(x[0] > 0, jnp.cos, jnp.tanh, x)
+
+    y = jax.lax.cond(x.sum() > 0, lambda x: x * jnp.sin(state), inner, x)
+    branches = [jnp.sin, jnp.cos, lambda x: jax.lax.fori_loop(0, 3, lambda _, y: 2 * y, x)]
+    return state + y + jax.lax.switch(x[1].astype(int), branches, x), x.sum()
+
+
+def largest(state: Any, x: Any) -> Any:
+    def loss(x: Any) -> Any:
+        values, places = jax.lax.top_k(x.reshape(3, 4), 3)
+        return (values * values * places).sum()
+
+    value, gradient = jax.value_and_grad(loss)(x)
+    return state + gradient, value
+
+
+ones = np.ones(12, np.float32)
+descending = np.arange(12, dtype=np.float32)[::-1] - 6
+ties = np.float32([3, 1, 3, 3, -np.inf, -np.inf, 0, -np.inf, 2, 2, 2, 2])
+# CHECK-COUNT-4: branch: equal
+for x in (descending, -descending, 7 + descending, ones):
+    compare("branch", branch, (ones, np.array(x)))
+# CHECK-COUNT-2: top_k: equal
+compare("top_k", largest, (ones, descending))
+compare("top_k", largest, (ones, np.where(np.isinf(ties), np.float32(-1e30), ties)))
+# CHECK: top_k of infinities: equal
+compare(
+    "top_k of infinities",
+    lambda state, x: (state, jax.lax.top_k(x.reshape(3, 4), 3)[1].astype(float).sum()),
+    (ones, ties),
+)
+# CHECK: top_k of numbers: equal
+compare(
+    "top_k of numbers",
+    lambda state, x: (state + jax.lax.top_k(x, 12)[0], 0.0),
+    (ones, np.int32([5, -3, 5, 0, 2**31 - 1, -(2**31), 7, 7, 1, 1, -1, 2])),
+)
+
 # CHECK: torch_style: equal
 # CHECK: einsum_mixer: equal
 # CHECK: scanned: equal

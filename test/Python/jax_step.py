@@ -65,6 +65,24 @@ print(jax.tree.structure(after) == jax.tree.structure(state), after["params"]["b
 compiled.load_state_dict(state)
 print("loaded", bool((compiled.state_dict()["params"]["a"] == state["params"]["a"]).all()))
 
+# A number of Python in the state is one of the state's type, as flax's TrainState
+# begins with, and a loss in bf16 is one.
+
+# CHECK: counted 2 int32, loss 2.5 bfloat16
+def count(state, x):
+    return {"step": state["step"] + 1, "w": state["w"]}, x * state["w"]
+
+
+counted = sparse_opt.compile(
+    sparse_opt.jax.export(count, {"step": 0, "w": jnp.bfloat16(2.5)}, jnp.bfloat16(1.0)),
+    options=["-O", "0"],
+)
+for _ in range(2):
+    loss = counted(jnp.bfloat16(1.0))
+number = counted.state_dict()["step"]
+counted.load_state_dict({"step": 2, "w": jnp.bfloat16(2.5)})
+print(f"counted {number} {number.dtype}, loss {loss} {loss.dtype}")
+
 # The norms of blocks choose the first pattern.
 
 # CHECK: largest True

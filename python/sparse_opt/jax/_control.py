@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Lowers concatenations and counted loops.
+# Lowers concatenations, branches and counted loops.
 
-"""Concatenations and counted loops, in forms that rewrites see through."""
+"""Concatenations, branches and counted loops, in forms that rewrites see through."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sparse_opt.jax._build import (
     is_unsigned,
     place_of,
     scalar,
+    splat,
     tensor_type,
 )
 
@@ -65,6 +66,36 @@ def lower_concatenate(operation: ir.Operation) -> list[Value] | None:
         ).result
         offset += shape[dim]
     return [result]
+
+
+def lower_case(operation: ir.Operation) -> list[Value]:
+    """Lowers branches (lax.cond, lax.switch) to all of them and a choice of results.
+
+    What a step computes has no side effects. A choice, unlike a branch, is
+    element-wise: optimizers that skip an update stay so. An index that names no
+    branch means the last one.
+    """
+    index = operation.operands[0]
+    branches = []
+    for region in operation.regions:
+        for child in list(region.blocks[0].operations):
+            if child.operation.name == "stablehlo.return":
+                branches.append(list(child.operands))
+            else:
+                child.operation.move_before(operation)
+    *others, chosen = branches
+    for i, values in reversed(list(enumerate(others))):
+        is_here = create(
+            "stablehlo.compare",
+            [tensor_type([], ir.IntegerType.get_signless(1))],
+            [index, splat(index, i)],
+            comparison_direction=ir.Attribute.parse("#stablehlo<comparison_direction EQ>"),
+        ).result
+        chosen = [
+            create("stablehlo.select", [value.type], [is_here, value, other]).result
+            for value, other in zip(values, chosen)
+        ]
+    return chosen
 
 
 def lower_while(operation: ir.Operation) -> list[Value]:

@@ -34,7 +34,7 @@ class JaxProgram:
         self._state_roots, self._batch_roots = roots[:carried], roots[carried:]
         self._state_names = _checks.names_of(self._carried, self._state_roots)
         self._batch_names = _checks.names_of(self._batch, self._batch_roots)
-        self._outputs: Any = tree_util.tree_structure(tuple(results[carried:]))
+        self._outputs = tuple(results[carried:])
 
     def check(self) -> None:
         """A function of its arguments cannot change."""
@@ -43,7 +43,7 @@ class JaxProgram:
         leaves = tree_util.tree_leaves(self._carried)
         for name, leaf in zip(self._state_names, leaves):
             if not isinstance(leaf, jax.ShapeDtypeStruct):
-                yield name, _memory(name, leaf)
+                yield name, _memory(name, leaf, leaf)
 
     def examples(self) -> Iterable[tuple[str, Array]]:
         for name, leaf in zip(self._batch_names, tree_util.tree_leaves(self._batch)):
@@ -71,8 +71,13 @@ class JaxProgram:
         ]
 
     def outputs(self, arrays: Sequence[Array]) -> Any:
-        leaves = [jnp.array(a) for a in arrays]
-        results = tree_util.tree_unflatten(self._outputs, leaves)
+        # Copies: the next call writes to the same memory.
+        leaves = [
+            _shown(array.copy(), like)
+            for array, like in zip(arrays, tree_util.tree_leaves(self._outputs))
+        ]
+        structure: Any = tree_util.tree_structure(self._outputs)
+        results = tree_util.tree_unflatten(structure, leaves)
         return results[0] if len(results) == 1 else results
 
     def state(self, read: Callable[[str], Array]) -> Any:
@@ -90,8 +95,10 @@ class JaxProgram:
         whole = (state,) if len(self._carried) == 1 else tuple(state)
         if other := _checks.difference(self._carried, whole, self._state_roots):
             raise StepError(f"expected a state like the exported one, but got {other}")
-        for name, leaf in zip(self._state_names, tree_util.tree_leaves(whole)):
-            write(name, _memory(name, leaf))
+        exported = tree_util.tree_leaves(self._carried)
+        leaves = tree_util.tree_leaves(whole)
+        for name, leaf, like in zip(self._state_names, leaves, exported):
+            write(name, _memory(name, leaf, like))
 
     def store(self, read: Callable[[str], Array]) -> None:
         raise StepError(

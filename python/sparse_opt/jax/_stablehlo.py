@@ -37,8 +37,14 @@ from sparse_opt.jax._build import (
     tensor_type,
     walk,
 )
-from sparse_opt.jax._control import lower_concatenate, lower_while, move_empty_slice
+from sparse_opt.jax._control import (
+    lower_case,
+    lower_concatenate,
+    lower_while,
+    move_empty_slice,
+)
 from sparse_opt.jax._lookups import lower_gather, lower_scatter
+from sparse_opt.jax._top_k import lower_top_k
 
 _SCOPE = re.compile(r'"([^"]*)"(?!:\d)')
 _LINE = re.compile(r'"([^"]*)":(\d+):(\d+)')
@@ -81,7 +87,9 @@ def lower(
         module = ir.Module.parse(text)
         _inline(module)
         _simplify_locations(module, has_lines)
+        rewrite_all(module, "chlo.top_k", lower_top_k)
         _run(module, "symbol-dce,func.func(chlo-legalize-to-stablehlo)")
+        rewrite_all(module, "stablehlo.case", lower_case)
         rewrite_all(module, "stablehlo.while", lower_while)
         rewrite_all(module, "stablehlo.gather", lower_gather)
         rewrite_all(module, "stablehlo.scatter", lower_scatter)

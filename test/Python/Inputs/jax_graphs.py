@@ -24,6 +24,8 @@ OPTIMIZERS: dict[str, Callable[[], optax.GradientTransformation]] = {
     "LAMB": lambda: optax.lamb(1e-3),
     "Adafactor": lambda: optax.adafactor(1e-2, min_dim_size_to_factor=16),
     "Lion": lambda: optax.lion(1e-4),
+    "NovoGrad": lambda: optax.novograd(1e-3),
+    "AdamW if finite": lambda: optax.apply_if_finite(optax.adamw(1e-3), 5),
 }
 
 
@@ -264,6 +266,31 @@ def _dropout() -> Any:
     return make, loss
 
 
+def _experts() -> Any:
+    """A mixture of four experts, of which each token has two."""
+    names = [f"expert{i}_{place}" for i in range(4) for place in ("up_w", "down_w")]
+
+    def make(rng: np.random.Generator) -> Any:
+        shapes = [
+            (n, HIDDEN, WIDE) if n.endswith("up_w") else (n, WIDE, HIDDEN) for n in names
+        ]
+        params = _weights(0, ("router", HIDDEN, 4), *shapes)
+        return params, {"x": rng.normal(size=(16, HIDDEN)).astype(np.float32)}
+
+    def loss(params: Any, batch: Any) -> Any:
+        x = batch["x"]
+        scores, chosen = jax.lax.top_k(x @ params["router"], 2)
+        shares = jax.nn.softmax(scores)[..., None] * jax.nn.one_hot(chosen, 4)
+        y = sum(
+            shares.sum(1)[:, i : i + 1]
+            * (jax.nn.gelu(x @ params[f"expert{i}_up_w"]) @ params[f"expert{i}_down_w"])
+            for i in range(4)
+        )
+        return ((y - x) ** 2).mean()
+
+    return make, loss
+
+
 MODELS: dict[str, Any] = {
     "BERT": lambda: _transformer(False),
     "GPT-2": lambda: _transformer(True),
@@ -280,6 +307,7 @@ MODELS: dict[str, Any] = {
     "scan, unroll=2": lambda: _scanned(unroll=2),
     "accumulation": _mlp,
     "dropout": _dropout,
+    "experts": _experts,
 }
 
 
@@ -455,5 +483,6 @@ CASES = [
     *((m, o, "f32") for m in MODELS for o in ("AdamW",)),
     *((m, "SGD", "f32") for m in ("BERT", "GPT-2", "T5", "Mixer", "LSTM", "MLP")),
     *((m, o, "f32") for m in ("BERT", "MLP") for o in ("LAMB", "Adafactor", "Lion")),
+    *(("MLP", o, "f32") for o in ("NovoGrad", "AdamW if finite")),
     *((m, "AdamW", "bf16") for m in ("BERT", "GPT-2", "MLP", "heads")),
 ]
