@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <functional>
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -139,13 +140,75 @@ Sum Iterations::getPosition(arith::MinUIOp op) {
       {Atom::Position, op.getResult(), std::nullopt, atom.array, atom.of});
 }
 
+/// The least and the most that `sum` can be; nothing if there is no most.
+static std::optional<std::pair<int64_t, int64_t>>
+getRange(const Sum &sum, ArrayRef<Atom> atoms) {
+  auto [least, most] = std::pair(sum.low, sum.high);
+  for (auto [atom, coefficient] : sum.coefficients) {
+    if (!atoms[atom].extent)
+      return std::nullopt;
+    int64_t last = coefficient * (*atoms[atom].extent - 1);
+    (last < 0 ? least : most) += last;
+  }
+  return std::pair(least, most);
+}
+
+/// The quotient or the rest of `number` by `divisor`.
+Sum Iterations::getDigit(Atom::Kind kind, const Sum &number, Value divisor) {
+  std::optional<int64_t> size = getConstantIntValue(divisor);
+  if (!size || *size <= 0 || !number.isKnown || number.low != number.high)
+    return {};
+  // A multiple of the divisor plus what is below it has both as they are.
+  Sum quotient = Sum::constant(llvm::divideFloorSigned(number.low, *size));
+  Sum rest = Sum::constant(llvm::mod(number.low, *size));
+  // What divides everything divides out: quotients stay, rests are multiples.
+  int64_t unit = *size;
+  for (auto [atom, coefficient] : number.coefficients) {
+    unit = std::gcd(unit, coefficient);
+    if (coefficient % *size == 0)
+      quotient.coefficients[atom] = coefficient / *size;
+    else
+      rest.coefficients[atom] = coefficient;
+  }
+  auto range = getRange(rest, atoms);
+  if (range && range->first >= 0 && range->second < *size)
+    return kind == Atom::Quotient ? quotient : rest;
+  Sum of = Sum::constant(llvm::divideFloorSigned(number.low, unit));
+  for (auto [atom, coefficient] : number.coefficients)
+    of.coefficients[atom] = coefficient / unit;
+  int64_t count = *size / unit;
+  std::optional<int64_t> extent;
+  if (kind == Atom::Rest)
+    extent = count;
+  else if (auto all = getRange(of, atoms))
+    extent = all->second / count + 1;
+  Sum digit = getAtom({kind, Value(), extent, Value(), of, count});
+  return kind == Atom::Quotient
+             ? digit
+             : Sum::constant(llvm::mod(number.low, unit)).plus(digit, unit);
+}
+
+/// The atom that stands for `digit` of number `number` of an access.
+unsigned Iterations::getDigitOf(size_t number, unsigned digit) {
+  Atom atom = atoms[digit];
+  atom.of = Sum::constant(number);
+  return getAtom(atom).coefficients.begin()->first;
+}
+
 /// `sum` without what differs within an iteration: variables of inner loops
-/// become their ranges, and positions and slots those of any block of the line.
-Sum Iterations::forgetInner(const Sum &sum) {
+/// become their ranges, positions and slots those of any block of the line, and
+/// `digits` those of any number.
+Sum Iterations::forgetInner(const Sum &sum,
+                            ArrayRef<std::pair<unsigned, unsigned>> digits) {
   Sum result{sum.isKnown, {}, sum.low, sum.high};
   for (auto [number, coefficient] : sum.coefficients) {
     Atom atom = atoms[number];
-    if (atom.kind == Atom::Inner) {
+    const auto *pair = llvm::find_if(digits, [number = number](auto pair) {
+      return pair.first == number || pair.second == number;
+    });
+    if (atom.kind == Atom::Inner || (atom.isDigit() && pair == digits.end())) {
+      if (!atom.extent)
+        return {};
       int64_t range = coefficient * (*atom.extent - 1);
       result.low += std::min<int64_t>(range, 0);
       result.high += std::max<int64_t>(range, 0);
@@ -154,12 +217,14 @@ Sum Iterations::forgetInner(const Sum &sum) {
     Sum any = Sum::constant(0);
     if (atom.kind == Atom::Iteration)
       any.coefficients[number] = 1;
+    else if (atom.isDigit())
+      any.coefficients[getDigitOf(pair - digits.begin(), number)] = 1;
     else
-      any = getAtom(
-          {atom.kind, Value(), std::nullopt, atom.array, forgetInner(atom.of)});
+      any = getAtom({atom.kind, Value(), std::nullopt, atom.array,
+                     forgetInner(atom.of, digits)});
     // Two positions of one line need not be the same.
     if (result.coefficients.count(any.coefficients.begin()->first))
-      return Sum();
+      return {};
     result = result.plus(any, coefficient);
   }
   return result;
@@ -197,6 +262,12 @@ Sum Iterations::get(Value value) {
         return factor ? Sum::constant(0).plus(get(op.getLhs()), *factor)
                       : Sum();
       })
+      .Case([&](arith::DivUIOp op) {
+        return getDigit(Atom::Quotient, get(op.getLhs()), op.getRhs());
+      })
+      .Case([&](arith::RemUIOp op) {
+        return getDigit(Atom::Rest, get(op.getLhs()), op.getRhs());
+      })
       .Case([&](arith::MinUIOp op) { return getPosition(op); })
       .Case([&](memref::LoadOp op) {
         if (op.getIndices().size() != 1)
@@ -221,21 +292,29 @@ Sum Iterations::get(Value value) {
 /// in the first one it fits, for a kernel writes nothing behind a buffer.
 void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
                           MutableArrayRef<Sum> indices) {
+  bool isView = !type.getLayout().isIdentity();
+  SmallVector<int64_t> strides = type.getStridesAndOffset().first;
   for (int64_t dim = type.getRank() - 1; dim >= 0 && lanes > 1; --dim) {
     Sum &index = indices[dim];
     int64_t extent = type.getDimSize(dim);
+    // A dimension of one element is none.
+    if (extent == 1 && dim != 0) {
+      index = Sum::constant(0);
+      continue;
+    }
     int64_t last = index.high;
     for (auto [atom, coefficient] : index.coefficients)
       last += std::max<int64_t>(0, coefficient) *
               (atoms[atom].extent.value_or(extent + 1) - 1);
     if (std::optional<int64_t> most = getLargest(firsts[dim]))
       last = std::min(last, *most);
-    if (index.isKnown && last + lanes - 1 < extent) {
+    if (index.isKnown && last + lanes - 1 < extent &&
+        (!isView || strides[dim] == 1)) {
       index.high += lanes - 1;
       return;
     }
     // In a view, the next element may be anything.
-    if (!type.getLayout().isIdentity()) {
+    if (isView) {
       for (Sum &any : indices)
         any = Sum();
       return;
@@ -250,39 +329,28 @@ void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
   }
 }
 
-/// Adds the numbers that two of `indices`, of the first of `lanes` elements in
-/// a row, are the digits of. True if all of these elements have the same first
-/// digit, and the second is the last index.
-bool Iterations::addDigits(Access &access, ValueRange indices, int64_t lanes) {
-  bool isInRow = false;
-  for (auto [quotient, index] : llvm::enumerate(indices)) {
-    auto division = index.getDefiningOp<arith::DivUIOp>();
-    std::optional<int64_t> divisor =
-        division ? getConstantIntValue(division.getRhs()) : std::nullopt;
-    if (!divisor)
+/// Adds the numbers of which both the quotient and the rest by one divisor are
+/// in the indices of `access`, or in such numbers.
+void Iterations::addNumbers(Access &access) {
+  SmallVector<unsigned> seen;
+  for (size_t next = 0; next != access.indices.size(); ++next) {
+    Sum index = access.indices[next];
+    if (!index.isKnown)
       continue;
-    for (auto [rest, other] : llvm::enumerate(indices)) {
-      auto remainder = other.getDefiningOp<arith::RemUIOp>();
-      if (!remainder || remainder.getLhs() != division.getLhs() ||
-          getConstantIntValue(remainder.getRhs()) != divisor)
+    for (auto [number, coefficient] : index.coefficients) {
+      const Atom &atom = atoms[number];
+      if (!atom.isDigit() || llvm::is_contained(seen, number))
         continue;
-      Sum number = get(division.getLhs());
-      auto isMultiple = [&](int64_t value) { return value % lanes == 0; };
-      if (lanes > 1 &&
-          (rest + 1 != indices.size() || number.low != number.high ||
-           !isMultiple(number.low) || !isMultiple(*divisor) ||
-           !llvm::all_of(number.coefficients, [&](const auto &term) {
-             return isMultiple(term.second);
-           })))
-        continue;
-      isInRow |= rest + 1 == indices.size();
-      number.high += lanes - 1;
-      access.digits.push_back({static_cast<unsigned>(quotient),
-                               static_cast<unsigned>(rest), *divisor});
-      access.indices.push_back(number);
+      for (unsigned other : seen) {
+        if (atoms[other].kind == atom.kind || !(atoms[other].of == atom.of) ||
+            atoms[other].divisor != atom.divisor)
+          continue;
+        access.digits.push_back({number, other});
+        access.indices.push_back(atom.of);
+      }
+      seen.push_back(number);
     }
   }
-  return isInRow;
 }
 
 std::optional<Access> Iterations::getAccess(Operation *op) {
@@ -297,10 +365,13 @@ std::optional<Access> Iterations::getAccess(Operation *op) {
     int64_t lanes = vector ? vector.getNumElements() : 1;
     if (vector && vector.getRank() > 1)
       result.indices.assign(bufferType.getRank(), Sum());
-    else if (!addDigits(result, access.getIndices(), lanes))
+    else
       addLanes(bufferType, lanes, access.getIndices(), result.indices);
+    addNumbers(result);
     for (Sum &index : result.indices)
-      index = forgetInner(index);
+      index = forgetInner(index, result.digits);
+    for (auto [number, pair] : llvm::enumerate(result.digits))
+      pair = {getDigitOf(number, pair.first), getDigitOf(number, pair.second)};
     return result;
   };
   return llvm::TypeSwitch<Operation *, std::optional<Access>>(op)
@@ -315,10 +386,10 @@ std::optional<Access> Iterations::getAccess(Operation *op) {
       .Default([](Operation *) { return std::nullopt; });
 }
 
-/// Adds the variables of the loop that are the same whenever `sum` is: its
-/// atoms are the digits of a number, each worth more than all that are lower.
+/// Adds the atoms that are the same whenever `sum` is: its digits, each worth
+/// more than all that are lower.
 void Iterations::findDetermined(const Sum &sum,
-                                llvm::SmallBitVector &variables) {
+                                DenseSet<unsigned> &determined) {
   if (!sum.isKnown)
     return;
   SmallVector<std::pair<int64_t, unsigned>> digits;
@@ -333,34 +404,38 @@ void Iterations::findDetermined(const Sum &sum,
     lower = extent ? lower + worth * (*extent - 1) : -1; // -1: without end
   }
   for (auto [worth, number] : digits) {
-    Atom atom = atoms[number];
-    if (atom.kind == Atom::Iteration)
-      variables.set(cast<BlockArgument>(atom.source).getArgNumber());
-    else
-      findDetermined(atom.of, variables);
+    determined.insert(number);
+    if (Atom atom = atoms[number]; !atom.isDigit())
+      findDetermined(atom.of, determined);
   }
 }
 
 bool Iterations::areApart(ArrayRef<Access> accesses) {
-  llvm::SmallBitVector variables(loop.getRank());
-  const Access &first = accesses.front();
-  bool hasDigits = llvm::all_of(accesses, [&](const Access &access) {
-    return access.digits == first.digits;
-  });
-  int64_t rank = first.indices.size() - (hasDigits ? 0 : first.digits.size());
-  for (int64_t dim = 0; dim != rank; ++dim) {
-    Sum all = first.indices[dim];
+  DenseSet<unsigned> determined;
+  auto visit = [&](size_t number) {
+    Sum all = accesses.front().indices[number];
     for (const Access &access : accesses.drop_front()) {
-      const Sum &index = access.indices[dim];
+      const Sum &index = access.indices[number];
       all.isKnown &= index.isKnown && index.coefficients == all.coefficients;
       all.low = std::min(all.low, index.low);
       all.high = std::max(all.high, index.high);
     }
-    findDetermined(all, variables);
-  }
-  for (unsigned number : llvm::seq(loop.getRank()))
-    if (loop.getStaticUpperBound()[number] == 1 &&
-        loop.getStaticLowerBound()[number] == 0)
-      variables.set(number);
-  return variables.all();
+    findDetermined(all, determined);
+  };
+  ArrayRef<std::pair<unsigned, unsigned>> digits = accesses.front().digits;
+  size_t rank = accesses.front().indices.size() - digits.size();
+  for (size_t dim = 0; dim != rank; ++dim)
+    visit(dim);
+  // Two digits make a number.
+  for (auto [number, pair] : llvm::enumerate(digits))
+    if (determined.contains(pair.first) && determined.contains(pair.second))
+      visit(rank + number);
+  return llvm::all_of(llvm::seq(loop.getRank()), [&](unsigned number) {
+    Value variable = loop.getInductionVar(number);
+    return llvm::any_of(
+               determined,
+               [&](unsigned atom) { return atoms[atom].source == variable; }) ||
+           (loop.getStaticLowerBound()[number] == 0 &&
+            loop.getStaticUpperBound()[number] == 1);
+  });
 }

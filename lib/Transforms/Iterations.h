@@ -8,7 +8,6 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "llvm/ADT/SmallBitVector.h"
 #include <algorithm>
 #include <map>
 
@@ -54,17 +53,22 @@ struct Atom {
   /// An induction variable of the parallel loop; how far one inside has come,
   /// in [0, extent); a number in part `of` of a partition that `array` stands
   /// for, such as a position in a line of a pattern; the slot, in `array`, of
-  /// the block at position `of`.
-  enum Kind { Iteration, Inner, Position, Slot } kind;
+  /// the block at position `of`; the quotient and the rest of the number `of`
+  /// by `divisor`, of which an access keeps only which one of its numbers it
+  /// is.
+  enum Kind { Iteration, Inner, Position, Slot, Quotient, Rest } kind;
   /// The value itself; null for any position or slot of its description.
   Value source;
   std::optional<int64_t> extent;
   Value array;
   Sum of;
+  int64_t divisor = 0;
 
+  bool isDigit() const { return kind == Quotient || kind == Rest; }
   bool operator==(const Atom &other) const {
     return kind == other.kind && source == other.source &&
-           array == other.array && (source || of == other.of);
+           extent == other.extent && array == other.array &&
+           divisor == other.divisor && (source || of == other.of);
   }
 };
 
@@ -72,19 +76,11 @@ struct Atom {
 struct Access {
   Operation *op;
   Value buffer;
-  /// One for each dimension, then the numbers whose quotient by `divisor` and
-  /// rest are the indices of two dimensions: the position in panels.
+  /// One for each dimension, then the numbers of which both digits are in what
+  /// is before.
   SmallVector<Sum> indices;
-  struct Digits {
-    unsigned quotient, rest;
-    int64_t divisor;
-
-    bool operator==(const Digits &other) const {
-      return quotient == other.quotient && rest == other.rest &&
-             divisor == other.divisor;
-    }
-  };
-  SmallVector<Digits> digits;
+  /// The atoms that are the quotient and the rest of each of these numbers.
+  SmallVector<std::pair<unsigned, unsigned>> digits;
 };
 
 /// What the numbers in a parallel loop are made of.
@@ -108,11 +104,14 @@ private:
   std::optional<Sum> findStep(Value low, Value high);
   bool isInvariant(Value value);
   Sum getAtom(Atom atom);
-  Sum forgetInner(const Sum &sum);
+  Sum getDigit(Atom::Kind kind, const Sum &number, Value divisor);
+  unsigned getDigitOf(size_t number, unsigned digit);
+  Sum forgetInner(const Sum &sum,
+                  ArrayRef<std::pair<unsigned, unsigned>> digits);
   void addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
                 MutableArrayRef<Sum> indices);
-  bool addDigits(Access &access, ValueRange indices, int64_t lanes);
-  void findDetermined(const Sum &sum, llvm::SmallBitVector &variables);
+  void addNumbers(Access &access);
+  void findDetermined(const Sum &sum, DenseSet<unsigned> &determined);
 
   scf::ForallOp loop;
   const PatternArrays &arrays;

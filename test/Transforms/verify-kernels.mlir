@@ -655,6 +655,199 @@ func.func @launch_panels(%y: tensor<4x24x16xf32>) {
 
 // -----
 
+// Columns in tiles of two, four tiles a panel: the rest of a tile's number is
+// scaled, and inside of a tile come lanes. A number whose quotient is divided again,
+// and a vector along the last dimension of a view that has more than one element.
+func.func private @scaled_digits(%y: memref<8x6x8xf32>, %z: memref<3x4x5x2xf32>, %u: memref<4x32x1xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %c5 = arith.constant 5 : index
+  %zero = arith.constant 0.0 : f32
+  %v = arith.constant dense<0.0> : vector<2xf32>
+  %w = arith.constant dense<0.0> : vector<16xf32>
+  %part = memref.reinterpret_cast %u to offset: [16], sizes: [4, 16, 1], strides: [32, 1, 1]
+      : memref<4x32x1xf32> to memref<4x16x1xf32, strided<[32, 1, 1], offset: 16>>
+  scf.forall (%row, %block) in (6, 16) {
+    %low = arith.muli %block, %c2 : index
+    %high = arith.addi %low, %c2 : index
+    scf.for %tile = %low to %high step %c1 {
+      %panel = arith.divui %tile, %c4 : index
+      %number = arith.remui %tile, %c4 : index
+      %first = arith.muli %number, %c2 : index
+      %second = arith.addi %first, %c1 : index
+      memref.store %zero, %y[%panel, %row, %first] : memref<8x6x8xf32>
+      memref.store %zero, %y[%panel, %row, %second] : memref<8x6x8xf32>
+      %0 = vector.load %y[%panel, %row, %first] : memref<8x6x8xf32>, vector<2xf32>
+      vector.store %0, %y[%panel, %row, %first] : memref<8x6x8xf32>, vector<2xf32>
+    }
+  }
+  scf.forall (%i) in (60) {
+    %outer = arith.divui %i, %c5 : index
+    %last = arith.remui %i, %c5 : index
+    %outermost = arith.divui %outer, %c4 : index
+    %middle = arith.remui %outer, %c4 : index
+    vector.store %v, %z[%outermost, %middle, %last, %c0] : memref<3x4x5x2xf32>, vector<2xf32>
+  }
+  scf.forall (%i) in (4) {
+    vector.store %w, %part[%i, %c0, %c0] : memref<4x16x1xf32, strided<[32, 1, 1], offset: 16>>, vector<16xf32>
+  }
+  return
+}
+
+func.func @launch_scaled_digits(%y: tensor<8x6x8xf32>, %z: tensor<3x4x5x2xf32>, %u: tensor<4x32x1xf32>) {
+  %0:3 = bsr.launch @scaled_digits outs(%y, %z, %u : tensor<8x6x8xf32>, tensor<3x4x5x2xf32>, tensor<4x32x1xf32>)
+      -> tensor<8x6x8xf32>, tensor<3x4x5x2xf32>, tensor<4x32x1xf32>
+  return
+}
+
+// -----
+
+// A tile more than its columns: they are the next one's.
+func.func private @scaled_overlap(%y: memref<8x8xf32>) {
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %v = arith.constant dense<0.0> : vector<4xf32>
+  // expected-note@+1 {{this is the loop}}
+  scf.forall (%tile) in (31) {
+    %panel = arith.divui %tile, %c4 : index
+    %number = arith.remui %tile, %c4 : index
+    %first = arith.muli %number, %c2 : index
+    // expected-error@+1 {{but got a store whose indices do not tell them apart}}
+    vector.store %v, %y[%panel, %first] : memref<8x8xf32>, vector<4xf32>
+  }
+  return
+}
+
+func.func @launch_scaled_overlap(%y: tensor<8x8xf32>) {
+  %0 = bsr.launch @scaled_overlap outs(%y : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return
+}
+
+// -----
+
+// The quotient of one number and the rest of another.
+func.func private @two_numbers(%y: memref<4x4xf32>) {
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note@+1 {{this is the loop}}
+  scf.forall (%i) in (12) {
+    %next = arith.addi %i, %c1 : index
+    %quotient = arith.divui %i, %c4 : index
+    %rest = arith.remui %next, %c4 : index
+    // expected-error@+1 {{but got a store whose indices do not tell them apart}}
+    memref.store %zero, %y[%quotient, %rest] : memref<4x4xf32>
+  }
+  return
+}
+
+func.func @launch_two_numbers(%y: tensor<4x4xf32>) {
+  %0 = bsr.launch @two_numbers outs(%y : tensor<4x4xf32>) -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+// The quotient and the rest by two divisors.
+func.func private @two_divisors(%y: memref<4x4xf32>) {
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note@+1 {{this is the loop}}
+  scf.forall (%i) in (16) {
+    %quotient = arith.divui %i, %c4 : index
+    %rest = arith.remui %i, %c2 : index
+    // expected-error@+1 {{but got a store whose indices do not tell them apart}}
+    memref.store %zero, %y[%quotient, %rest] : memref<4x4xf32>
+  }
+  return
+}
+
+func.func @launch_two_divisors(%y: tensor<4x4xf32>) {
+  %0 = bsr.launch @two_divisors outs(%y : tensor<4x4xf32>) -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+// Digits of two numbers of the same form, one from each of two loops inside.
+func.func private @two_loops(%y: memref<16x4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note@+1 {{this is the loop}}
+  scf.forall (%i) in (32) {
+    %low = arith.muli %i, %c2 : index
+    scf.for %j = %c0 to %c2 step %c1 {
+      scf.for %k = %c0 to %c2 step %c1 {
+        %one = arith.addi %low, %j : index
+        %two = arith.addi %low, %k : index
+        %quotient = arith.divui %one, %c4 : index
+        %rest = arith.remui %two, %c4 : index
+        // expected-error@+1 {{but got a store whose indices do not tell them apart}}
+        memref.store %zero, %y[%quotient, %rest] : memref<16x4xf32>
+      }
+    }
+  }
+  return
+}
+
+func.func @launch_two_loops(%y: tensor<16x4xf32>) {
+  %0 = bsr.launch @two_loops outs(%y : tensor<16x4xf32>) -> tensor<16x4xf32>
+  return
+}
+
+// -----
+
+// A number that two iterations share.
+func.func private @shared_number(%y: memref<8x4xf32>) {
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %zero = arith.constant 0.0 : f32
+  // expected-note@+1 {{this is the loop}}
+  scf.forall (%i, %j) in (4, 4) {
+    %triple = arith.muli %i, %c3 : index
+    %number = arith.addi %triple, %j : index
+    %quotient = arith.divui %number, %c4 : index
+    %rest = arith.remui %number, %c4 : index
+    // expected-error@+1 {{but got a store whose indices do not tell them apart}}
+    memref.store %zero, %y[%quotient, %rest] : memref<8x4xf32>
+  }
+  return
+}
+
+func.func @launch_shared_number(%y: tensor<8x4xf32>) {
+  %0 = bsr.launch @shared_number outs(%y : tensor<8x4xf32>) -> tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// A vector along a dimension of one element, of a view whose rows are apart.
+func.func private @strided_row(%y: memref<4x32xf32>) {
+  %c0 = arith.constant 0 : index
+  %v = arith.constant dense<0.0> : vector<4xf32>
+  %view = memref.reinterpret_cast %y to offset: [0], sizes: [4, 16, 1], strides: [32, 2, 1]
+      : memref<4x32xf32> to memref<4x16x1xf32, strided<[32, 2, 1]>>
+  // expected-note@+1 {{this is the loop}}
+  scf.forall (%i) in (4) {
+    // expected-error@+1 {{but got a store whose indices do not tell them apart}}
+    vector.store %v, %view[%i, %c0, %c0] : memref<4x16x1xf32, strided<[32, 2, 1]>>, vector<4xf32>
+  }
+  return
+}
+
+func.func @launch_strided_row(%y: tensor<4x32xf32>) {
+  %0 = bsr.launch @strided_row outs(%y : tensor<4x32xf32>) -> tensor<4x32xf32>
+  return
+}
+
+// -----
+
 // A panel, but not the lane in it.
 func.func private @quotient(%y: memref<4x16xf32>) {
   %c0 = arith.constant 0 : index
