@@ -83,17 +83,26 @@ void Reads::visit(linalg::GenericOp op, ArrayRef<int64_t> loops) {
     }
     visit(operand.get(), std::move(at));
   }
-  op.getBody()->walk([&](tensor::ExtractOp extract) {
-    SmallVector<int64_t> at;
-    for (Value index : extract.getIndices()) {
-      auto loop = index.getDefiningOp<linalg::IndexOp>();
-      at.push_back(loop ? loops[loop.getDim()] : -1);
+  for (Operation &inner : *op.getBody()) {
+    if (auto extract = dyn_cast<tensor::ExtractOp>(inner)) {
+      SmallVector<int64_t> at;
+      for (Value index : extract.getIndices()) {
+        auto loop = index.getDefiningOp<linalg::IndexOp>();
+        at.push_back(loop ? loops[loop.getDim()] : -1);
+      }
+      visit(extract.getTensor(), std::move(at));
+      continue;
     }
-    visit(extract.getTensor(), std::move(at));
-  });
+    // Scalars from outside.
+    for (Value operand : inner.getOperands())
+      if (operand.getParentBlock() != op.getBody())
+        visit(operand, {});
+  }
 }
 
 void Reads::visit(Value value, SmallVector<int64_t> at) {
+  if (auto scalar = value.getDefiningOp<tensor::ExtractOp>())
+    return visit(scalar.getTensor(), {});
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type || !visited.insert({value.getAsOpaquePointer(), at}).second)
     return;
@@ -108,6 +117,8 @@ void Reads::visit(Value value, SmallVector<int64_t> at) {
         loops[dim.getPosition()] = loop;
     return visit(generic, loops);
   }
+  if (auto fill = dyn_cast<linalg::FillOp>(op))
+    return visit(fill.getInputs()[0], {});
   if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
     for (auto [loop, extent, whole] :
          llvm::zip_equal(at, type.getShape(), slice.getSourceType().getShape()))

@@ -110,7 +110,11 @@ Value Emitter::read(Value tensor, ArrayRef<Index> at) {
   auto found = memory.find(key);
   if (found != memory.end())
     return found->second;
-  Value value = readUncached(tensor, at);
+  Operation *op = tensor.getDefiningOp();
+  Value value = isa_and_nonnull<linalg::GenericOp>(op) && !getBuffer(tensor) &&
+                        cast<linalg::GenericOp>(op).getNumReductionLoops()
+                    ? readSum(cast<OpResult>(tensor), at)
+                    : readUncached(tensor, at);
   memory[key] = value;
   return value;
 }
@@ -169,6 +173,48 @@ std::optional<SmallVector<Index>> Emitter::getSource(Operation *view,
     }
   }
   return source;
+}
+
+/// How far `to` is behind the first lane of `from`; nothing if that is unknown.
+static std::optional<int64_t> getDistance(Index from, Index to) {
+  return from.base == to.base ? std::optional(to.offset - from.offset)
+                              : std::nullopt;
+}
+
+Value Emitter::readSum(OpResult sum, ArrayRef<Index> at) {
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(sum.getType()).getShape();
+  int64_t count = getKey(sum, at).width;
+  for (const auto &[key, value] : memory) {
+    if (key.tensor != sum)
+      continue;
+    // The lanes of `value` that are asked for, if they are among its own.
+    int64_t first = 0;
+    bool isThere = true;
+    for (auto [from, to, extent] : llvm::zip_equal(key.at, at, shape)) {
+      std::optional<int64_t> distance = getDistance(from, to);
+      if (extent == 1)
+        continue;
+      isThere &= distance && (from.lanes ? *distance >= 0 : *distance == 0) &&
+                 (from.lanes || !to.lanes);
+      if (isThere && from.lanes)
+        first = *distance;
+    }
+    if (!isThere || first + count > key.width)
+      continue;
+    if (!isa<VectorType>(value.getType()) || count == key.width)
+      return value;
+    if (count == 1)
+      return vector::ExtractOp::create(b, loc, value, first);
+    return vector::ExtractStridedSliceOp::create(
+        b, loc, value, ArrayRef<int64_t>{first}, ArrayRef<int64_t>{count},
+        ArrayRef<int64_t>{1});
+  }
+  sum.getOwner()->emitError(
+      "expected a sum to be read where the work item that "
+      "computes it has it, but got a read elsewhere");
+  hasFailed = true;
+  return arith::ConstantOp::create(
+      b, loc, b.getZeroAttr(getElementTypeOrSelf(sum.getType())));
 }
 
 Value Emitter::readUncached(Value tensor, ArrayRef<Index> at) {

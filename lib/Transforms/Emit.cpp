@@ -200,10 +200,11 @@ static Value createView(OpBuilder &b, Location loc, Value whole, int64_t rank,
 /// outputs that are cut in panels. Returns, per input, the pattern views that
 /// the body needs (bit 0 rows, bit 1 columns), the inputs that are only read
 /// where the same element is written, and the types of the scratch buffers.
-static func::FuncOp emit(func::FuncOp cluster, Registers registers,
-                         ArrayRef<int64_t> panels, SmallVector<unsigned> &views,
-                         SmallVector<int64_t> &inPlace,
-                         SmallVector<MemRefType> &scratch) {
+static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
+                                    ArrayRef<int64_t> panels,
+                                    SmallVector<unsigned> &views,
+                                    SmallVector<int64_t> &inPlace,
+                                    SmallVector<MemRefType> &scratch) {
   OpBuilder builder(cluster);
   Location loc = cluster.getLoc();
   Block &body = cluster.getBody().front();
@@ -326,6 +327,8 @@ static func::FuncOp emit(func::FuncOp cluster, Registers registers,
   }
   builder.setInsertionPointToEnd(entry);
   func::ReturnOp::create(builder, loc);
+  if (emitter.hasFailed)
+    return failure();
 
   bool isOneNest = nests.size() == 1 && producers.empty() &&
                    isOnePointwiseNest(nests[0][0], nests[0][0]);
@@ -448,13 +451,15 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
         SmallVector<unsigned> views;
         SmallVector<int64_t> inPlace;
         SmallVector<MemRefType> scratch;
-        func::FuncOp kernel =
+        FailureOr<func::FuncOp> kernel =
             emit(cluster, *registers, panels, views, inPlace, scratch);
-        kernels.push_back(kernel);
+        if (failed(kernel))
+          return signalPassFailure();
+        kernels.push_back(*kernel);
         if (kernels.size() > 1)
-          symbols.insert(kernel);
+          symbols.insert(*kernel);
         for (LaunchOp launch : calls)
-          updateLaunch(launch, FlatSymbolRefAttr::get(kernel), *registers,
+          updateLaunch(launch, FlatSymbolRefAttr::get(*kernel), *registers,
                        views, inPlace, scratch);
         ++numKernels;
       }

@@ -123,7 +123,8 @@ public:
   }
 
   /// What the body of `op` yields at the point `loops` of its iteration space.
-  /// `accumulators` stand for the init operands; empty reads the inits.
+  /// `accumulators` stand for the init operands; empty, which a reduction is
+  /// not evaluated with, reads the inits.
   SmallVector<Value> evaluate(linalg::GenericOp op, ArrayRef<Index> loops,
                               ValueRange accumulators = {});
 
@@ -192,8 +193,14 @@ public:
   std::optional<SmallVector<Index>> lockstep;
   DenseSet<Value> readElsewhere;
 
+  /// True if something could not be emitted, which was reported.
+  bool hasFailed = false;
+
 private:
   Value readUncached(Value tensor, ArrayRef<Index> at);
+  /// What a reduction made: the lanes at `at` of what `remember` was told. A
+  /// reduction is never computed where it is used.
+  Value readSum(OpResult sum, ArrayRef<Index> at);
   /// `value` as `first * divisor + second`, by the form of what computes it:
   /// `second` may be larger than `divisor`, but has a bound.
   std::optional<std::pair<Index, Index>> divide(Value value, int64_t divisor);

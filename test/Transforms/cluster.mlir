@@ -851,3 +851,30 @@ func.func @steps(%x: tensor<9x32x4xf32>, %p: !pattern, %w: tensor<3x16x16xf32>)
   %y8 = bsr.spmm %p, %w, %s8 feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x4xf32> -> !y
   return %y0, %y1, %y2, %y3, %y4, %y5, %y6, %y7, %y8 : !y, !y, !y, !y, !y, !y, !y, !y, !y
 }
+
+// -----
+
+// A sum that a scalar takes to a body is there before what reads it.
+// CHECK-LABEL: func @divided
+// CHECK:         %[[SUM:.*]] = bsr.launch @cluster ins(%{{.*}} : tensor<64x64xf32>) outs(%{{.*}} : tensor<f32>)
+// CHECK:         bsr.launch @cluster_0 ins(%{{.*}}, %[[SUM]] : tensor<64x64xf32>, tensor<f32>)
+func.func @divided(%x: tensor<64x64xf32>) -> tensor<64x64xf32> {
+  %z = arith.constant dense<0.0> : tensor<f32>
+  %s = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> ()>],
+                       iterator_types = ["reduction", "reduction"]}
+      ins(%x : tensor<64x64xf32>) outs(%z : tensor<f32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<f32>
+  %n = tensor.extract %s[] : tensor<f32>
+  %e = tensor.empty() : tensor<64x64xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<64x64xf32>) outs(%e : tensor<64x64xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.divf %a, %n : f32
+    linalg.yield %0 : f32
+  } -> tensor<64x64xf32>
+  return %y : tensor<64x64xf32>
+}

@@ -843,3 +843,71 @@ func.func @launch_row(%x: tensor<8x4xf32>, %i: index, %y: tensor<4xf32>) -> tens
   %0 = bsr.launch @row ins(%x, %i : tensor<8x4xf32>, index) outs(%y : tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// What is read lane by lane of a reduction of the same work item is a lane of its
+// vector, never the reduction's body at one point.
+// CHECK-LABEL: func private @likelihood
+// CHECK-SAME:    %[[Z:[^:]*]]: memref<64x16xf32>, %[[LABELS:[^:]*]]: memref<16xi64>, %[[Y:[^:]*]]: memref<16xf32>)
+// CHECK:         %[[MAX:.*]] = scf.for %{{.*}} = %c0 to %c64
+// CHECK:         %[[SUM:.*]] = scf.for %{{.*}} = %c0 to %c64
+// CHECK:         %[[LABEL:.*]] = vector.load %[[LABELS]]
+// CHECK:         %[[AT:.*]] = arith.index_cast %[[LABEL]]
+// CHECK:         %[[ROW3:.*]] = vector.extract %[[AT]][3]
+// CHECK:         %[[ELEMENT3:.*]] = memref.load %[[Z]][%[[ROW3]], %c3]
+// CHECK:         %[[MAX3:.*]] = vector.extract %[[MAX]][3]
+// CHECK:         arith.subf %[[ELEMENT3]], %[[MAX3]]
+// CHECK:         %[[SUM3:.*]] = vector.extract %[[SUM]][3]
+// CHECK:         math.log %[[SUM3]]
+#rows = affine_map<(f, t) -> (f, t)>
+#lane = affine_map<(f, t) -> (t)>
+#all = affine_map<(t) -> (t)>
+func.func private @likelihood(%z: tensor<64x16xf32>, %label: tensor<16xi64>) -> tensor<16xf32> {
+  %least = arith.constant dense<0xFF800000> : tensor<16xf32>
+  %zeros = arith.constant dense<0.0> : tensor<16xf32>
+  %rows = tensor.empty() : tensor<64x16xf32>
+  %row = tensor.empty() : tensor<16xf32>
+  %max = linalg.generic {indexing_maps = [#rows, #lane], iterator_types = ["reduction", "parallel"]}
+      ins(%z : tensor<64x16xf32>) outs(%least : tensor<16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.maximumf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  %below = linalg.generic {indexing_maps = [#rows, #lane, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%z, %max : tensor<64x16xf32>, tensor<16xf32>) outs(%rows : tensor<64x16xf32>) {
+  ^bb0(%a: f32, %m: f32, %o: f32):
+    %0 = arith.subf %a, %m : f32
+    linalg.yield %0 : f32
+  } -> tensor<64x16xf32>
+  %sum = linalg.generic {indexing_maps = [#rows, #lane], iterator_types = ["reduction", "parallel"]}
+      ins(%below : tensor<64x16xf32>) outs(%zeros : tensor<16xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.exp %a : f32
+    %1 = arith.addf %0, %o : f32
+    linalg.yield %1 : f32
+  } -> tensor<16xf32>
+  %logs = linalg.generic {indexing_maps = [#rows, #lane, #rows], iterator_types = ["parallel", "parallel"]}
+      ins(%below, %sum : tensor<64x16xf32>, tensor<16xf32>) outs(%rows : tensor<64x16xf32>) {
+  ^bb0(%a: f32, %s: f32, %o: f32):
+    %0 = math.log %s : f32
+    %1 = arith.subf %a, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<64x16xf32>
+  %picked = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel"]}
+      ins(%label : tensor<16xi64>) outs(%row : tensor<16xf32>) {
+  ^bb0(%l: i64, %o: f32):
+    %t = linalg.index 0 : index
+    %f = arith.index_cast %l : i64 to index
+    %0 = tensor.extract %logs[%f, %t] : tensor<64x16xf32>
+    linalg.yield %0 : f32
+  } -> tensor<16xf32>
+  return %picked : tensor<16xf32>
+}
+
+func.func @launch_likelihood(%z: tensor<64x16xf32>, %label: tensor<16xi64>) -> tensor<16xf32> {
+  %e = tensor.empty() : tensor<16xf32>
+  %0 = bsr.launch @likelihood ins(%z, %label : tensor<64x16xf32>, tensor<16xi64>)
+      outs(%e : tensor<16xf32>) -> tensor<16xf32>
+  return %0 : tensor<16xf32>
+}
