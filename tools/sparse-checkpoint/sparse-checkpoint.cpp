@@ -2,11 +2,13 @@
 //
 // Shows checkpoints, and converts them.
 
+#include "../StandardStreams.h"
 #include "Convert.h"
 #include "Describe.h"
 #include "File.h"
 #include <charconv>
 #include <cstdio>
+#include <filesystem>
 
 using namespace bsr;
 
@@ -105,11 +107,22 @@ static void requireStep(Words &words, FitOptions &options) {
          "for, but got none");
 }
 
+/// Fails if `output` is one of the files that are read.
+static void requireOther(const std::string &output,
+                         const std::vector<std::string> &inputs) {
+  std::error_code error; // of a file that is not there: another one
+  for (const std::string &input : inputs)
+    if (std::filesystem::equivalent(input, output, error))
+      fail(BSR_INVALID_ARGUMENT, "expected OUTPUT to be another file than '",
+           input, "', which is read, but got '", output, "'");
+}
+
 static void runReblock(Words &words) {
   FitOptions options;
   requireStep(words, options);
   options.storeZeros = words.takeFlag("--store-zeros");
   auto files = words.finish({"CHECKPOINT", "OUTPUT"});
+  requireOther(files[1], {files[0], options.step});
   Contents contents(files[0]);
   contents.requireCheckpoint();
   writeFitted(contents, options, files[1]);
@@ -123,6 +136,7 @@ static void runFromDense(Words &words) {
   words.take("--seed", options.seed, uint64_t(INT64_MAX));
   options.initializeMissing = words.takeFlag("--initialize-missing");
   auto files = words.finish({"TENSORS", "OUTPUT"});
+  requireOther(files[1], {files[0], options.step, options.patterns});
   Contents contents(files[0]);
   if (contents.isCheckpoint)
     fail(BSR_INVALID_CHECKPOINT, "expected ", contents.file.where(),
@@ -133,6 +147,7 @@ static void runFromDense(Words &words) {
 static void runToDense(Words &words) {
   bool patterns = words.takeFlag("--with-patterns");
   auto files = words.finish({"CHECKPOINT", "OUTPUT"});
+  requireOther(files[1], {files[0]});
   writeDense(Contents(files[0]), patterns, files[1]);
 }
 
@@ -141,6 +156,7 @@ static void runPicture(Words &words) {
   for (std::string name; words.take("--matrix", name);)
     names.push_back(name);
   auto files = words.finish({"CHECKPOINT", "OUTPUT.svg"});
+  requireOther(files[1], {files[0]});
   std::string picture = drawPatterns(Contents(files[0]), names);
   replaceFile(files[1], {picture});
 }
@@ -173,6 +189,7 @@ static void run(int count, char **arguments) {
 }
 
 int main(int argc, char **argv) {
+  openStandardStreams();
   try {
     run(argc, argv);
     return 0;

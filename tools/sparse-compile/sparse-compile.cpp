@@ -26,6 +26,7 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Process.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/WithColor.h"
 
@@ -252,6 +253,11 @@ static Error compile(const CommandLine &options, MLIRContext &context,
   if (options.level > 3)
     return createStringError("expected -O0 to -O3, but got -O" +
                              llvm::Twine(options.level));
+  // Of files that are not there neither is the other.
+  if (llvm::sys::fs::equivalent(options.input, options.output))
+    return createStringError("expected to write another file than '" +
+                             options.input + "', which is read, but got -o '" +
+                             options.output + "'");
   auto machine = bsr::createTargetMachine(options.targetCpu, options.level);
   if (!machine)
     return machine.takeError();
@@ -289,6 +295,9 @@ static Error compile(const CommandLine &options, MLIRContext &context,
 }
 
 int main(int argc, char **argv) {
+  // What is printed never goes into a file that got a closed stream's number.
+  if (llvm::sys::Process::FixupStandardFileDescriptors())
+    return 1;
   llvm::InitLLVM init(argc, argv);
   CommandLine options;
   cl::HideUnrelatedOptions(options.category);

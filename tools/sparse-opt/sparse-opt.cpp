@@ -8,8 +8,12 @@
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/Support/Process.h"
 
 int main(int argc, char **argv) {
+  // What is printed never goes into a file that got a closed stream's number.
+  if (llvm::sys::Process::FixupStandardFileDescriptors())
+    return 1;
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);

@@ -5,15 +5,28 @@
 #include "Compile.h"
 #include "Support.h"
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 using namespace bsr;
 namespace fs = std::filesystem;
+
+/// Becomes the program `arguments`, which ends when its parent, `parent`, does.
+/// Returns the reason if there is no such program.
+static int become(char *const *arguments, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) // it ended meanwhile
+    _exit(1);
+  execv(arguments[0], arguments);
+  return errno;
+}
 
 /// Runs a program and waits for it; its output goes where ours does.
 static void run(std::vector<std::string> command) {
@@ -21,11 +34,27 @@ static void run(std::vector<std::string> command) {
   for (std::string &word : command)
     arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  pid_t child;
-  if (int error = posix_spawn(&child, arguments[0], nullptr, nullptr,
-                              arguments.data(), environ))
+  // A pipe that a program closes when it starts, and tells the reason
+  // otherwise.
+  int started[2];
+  pid_t parent = getpid(), child = -1;
+  if (pipe2(started, O_CLOEXEC) == 0)
+    child = fork();
+  if (child < 0)
     fail("expected compiler '", command[0],
-         "' to start, but got: ", std::strerror(error));
+         "' to start, but got: ", std::strerror(errno));
+  if (child == 0) {
+    int reason = become(arguments.data(), parent);
+    (void)!write(started[1], &reason, sizeof(reason));
+    _exit(1);
+  }
+  close(started[1]);
+  int reason;
+  bool isStarted = read(started[0], &reason, sizeof(reason)) <= 0;
+  close(started[0]);
+  if (!isStarted)
+    fail("expected compiler '", command[0],
+         "' to start, but got: ", std::strerror(reason));
   int status;
   waitpid(child, &status, 0);
   if (WIFSIGNALED(status))

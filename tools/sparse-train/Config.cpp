@@ -87,6 +87,14 @@ static void set(Config &config, const std::string &name,
   refuseKey(name, known);
 }
 
+/// Whether the key called `name` has a text.
+static bool isText(const std::string &name) {
+  if (name.rfind(sparsityPrefix, 0) == 0)
+    return isSparsityText(name.substr(sparsityPrefix.size()));
+  const ConfigKey *key = findKey(keys(), name);
+  return key && key->isText();
+}
+
 /// Parses YAML; `what` names its source in the error.
 static YAML::Node parse(const std::string &text, const std::string &what) {
   try {
@@ -98,7 +106,10 @@ static YAML::Node parse(const std::string &text, const std::string &what) {
 
 static void readConfigFile(Config &config, const std::string &path) {
   std::string what = "configuration file '" + path + "'";
-  YAML::Node root = parse(readFile(path, "configuration file"), what);
+  std::string text = readStream(path, "configuration file");
+  if (!isUTF8(text))
+    fail("expected ", what, " to be UTF-8, but got other bytes");
+  YAML::Node root = parse(text, what);
   if (!root.IsMap() && !root.IsNull())
     fail("expected ", what, " to map keys to values, but got '",
          YAML::Dump(root), "'");
@@ -133,8 +144,12 @@ Config bsr::readConfig(const std::string &path,
     size_t equals = setting.find('=');
     if (equals == std::string::npos)
       fail("expected --set key=value, but got '", setting, "'");
-    set(config, setting.substr(0, equals),
-        parse(setting.substr(equals + 1), "value of '" + setting + "'"));
+    // A text stands for itself: in YAML a blank and a "#" would end it.
+    std::string name = setting.substr(0, equals);
+    std::string value = setting.substr(equals + 1);
+    set(config, name,
+        isText(name) ? YAML::Node(value)
+                     : parse(value, "value of '" + setting + "'"));
   }
   for (const ConfigKey &key : keys())
     if (key.rule.required &&

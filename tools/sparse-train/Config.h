@@ -48,7 +48,8 @@ struct Config {
 };
 
 /// Reads the YAML file `path` (none if empty), then applies `settings` of the
-/// form "key=value" in order. Throws `Error` for a key that does not exist, a
+/// form "key=value" in order, whose values are YAML but for texts, which stand
+/// for themselves. Throws `Error` for a key that does not exist, a
 /// value of another type or out of range, and a required key without a value.
 Config readConfig(const std::string &path,
                   const std::vector<std::string> &settings);

@@ -5,8 +5,9 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_JSONLINES_H
 #define BSR_TOOLS_SPARSETRAIN_JSONLINES_H
 
+#include "Support.h"
+
 #include <cstdint>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -16,18 +17,25 @@ namespace bsr {
 /// A file of lines, each of which has a "step".
 class JsonLines {
 public:
-  /// Begins the file `path`, or goes on after its last line of step `last` or
-  /// less: what follows is dropped. Returns the lines that stay.
+  /// Whether there is one line for a step, or any number.
+  enum Kind { OneAStep, Any };
+
+  /// Begins the file `path`, or goes on with its lines of step `last` or less:
+  /// the others are dropped. Returns the lines that stay.
+  ///
+  /// Lines that cannot be read, and those of `OneAStep` that are out of order
+  /// or stand twice, are not dropped: a copy of the file is kept then, as
+  /// "<path>.damaged", and a warning says so. The line that a killed run was
+  /// writing, which has no end, is none of these.
   std::vector<nlohmann::ordered_json> open(const std::string &path,
-                                           int64_t last);
-  /// Adds a line, and flushes. Throws `Error` on failure.
+                                           int64_t last, Kind kind);
+  /// Adds a line. Throws `Error` on failure.
   void add(const nlohmann::ordered_json &entry);
   /// Returns once the file is on the device.
-  void flush() const;
+  void flush() const { file.flush(); }
 
 private:
-  std::string path;
-  std::ofstream file;
+  OutputFile file;
 };
 
 } // namespace bsr

@@ -4,6 +4,8 @@
 
 #include "Keys.h"
 
+#include <nlohmann/json.hpp>
+
 using namespace bsr;
 
 /// Number of insertions, deletions and replacements from `a` to `b`.
@@ -30,4 +32,21 @@ void bsr::refuseKey(const std::string &name,
                        });
   fail("expected a configuration key (the nearest is '", *nearest,
        "'), but got '", name, "'");
+}
+
+bool bsr::isUTF8(const std::string &text) {
+  try {
+    (void)nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error &) {
+    return false;
+  }
+}
+
+bool bsr::parseInteger(const std::string &text, int64_t &value) {
+  const char *begin = text.data(), *end = begin + text.size();
+  begin += text.size() > 1 && text[0] == '+';
+  auto parsed = std::from_chars(begin, end, value);
+  bool hasZeros = end - begin > 1 && *begin == '0';
+  return parsed.ec == std::errc() && parsed.ptr == end && !hasZeros;
 }

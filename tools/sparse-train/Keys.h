@@ -12,6 +12,7 @@
 #include <charconv>
 #include <limits>
 #include <map>
+#include <string>
 #include <variant>
 #include <vector>
 #include <yaml-cpp/yaml.h>
@@ -44,7 +45,18 @@ struct Key {
       field;
   const char *help;
   KeyRule rule = {};
+
+  bool isText() const {
+    return std::holds_alternative<std::string S::*>(field);
+  }
 };
+
+/// Whether `text` is UTF-8, as YAML and JSON demand.
+bool isUTF8(const std::string &text);
+
+/// Reads a decimal integer; false if `text` is none. 010, which YAML takes for
+/// 8 and people for 10, is none.
+bool parseInteger(const std::string &text, int64_t &value);
 
 /// Throws the error for `name`, which is none of the keys `known`.
 [[noreturn]] void refuseKey(const std::string &name,
@@ -70,8 +82,8 @@ std::string describeValues(const Key<S> &key) {
       words << (&choice == &key.rule.choices.front() ? " " : ", ") << choice;
     return words.str();
   }
-  if (std::holds_alternative<std::string S::*>(key.field))
-    return "a text";
+  if (key.isText())
+    return "a text in UTF-8";
   if (std::holds_alternative<std::vector<std::string> S::*>(key.field))
     return "a list of texts";
   if (std::holds_alternative<std::map<std::string, double> S::*>(key.field))
@@ -91,16 +103,23 @@ std::string describeValues(const Key<S> &key) {
 /// Reads `node` into a value of type T; false if it is none, or not valid.
 template <typename T>
 bool convert(const YAML::Node &node, const KeyRule &rule, T &value) {
-  if (!node.IsScalar() || !YAML::convert<T>::decode(node, value))
+  if (!node.IsScalar())
     return false;
+  if constexpr (std::is_same_v<T, int64_t>) {
+    if (!parseInteger(node.Scalar(), value))
+      return false;
+  } else if (!YAML::convert<T>::decode(node, value)) {
+    return false;
+  }
   if constexpr (std::is_same_v<T, bool>)
     return true;
   else if constexpr (std::is_arithmetic_v<T>)
     return value >= rule.min && value <= rule.max &&
            value <= std::numeric_limits<T>::max();
   else
-    return rule.choices.empty() ||
-           std::count(rule.choices.begin(), rule.choices.end(), value);
+    return isUTF8(value) && value.find('\0') == value.npos &&
+           (rule.choices.empty() ||
+            std::count(rule.choices.begin(), rule.choices.end(), value));
 }
 
 template <typename T>

@@ -3,6 +3,7 @@
 // Goes on from a checkpoint, but not in silence with another configuration.
 
 #include "Resume.h"
+#include "Json.h"
 #include "Support.h"
 
 #include <algorithm>
@@ -49,7 +50,7 @@ static std::vector<std::string> findChanges(const Session &session,
   // A checkpoint that no run wrote says nothing of one.
   if (!session.metadata().empty())
     text = session.metadata();
-  ordered_json then = ordered_json::parse(text, nullptr, false);
+  ordered_json then = parseJson<ordered_json>(text);
   if (!then.is_object())
     then = ordered_json::object();
 
@@ -90,7 +91,7 @@ static std::string join(const std::vector<std::string> &words) {
 
 /// The micro-batches of a step of the run that wrote the loaded checkpoint.
 static int64_t accumulateOf(const Session &session) {
-  auto run = ordered_json::parse(session.metadata(), nullptr, false);
+  auto run = parseJson<ordered_json>(session.metadata());
   if (!run.is_object() || !run["configuration"].is_object() ||
       !run["configuration"]["accumulate"].is_string())
     return Config().accumulate;

@@ -7,16 +7,23 @@
 #include "Tracker.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <tuple>
 #include <unistd.h>
 
 using namespace bsr;
 namespace fs = std::filesystem;
 
-RunFolder::RunFolder(const std::string &path) : path(path) {
+static constexpr char configName[] = "config.yaml";
+static constexpr char summaryName[] = "summary.json";
+
+RunFolder::RunFolder(const std::string &path, bool mustExist) : path(path) {
+  if (mustExist && !fs::is_directory(path))
+    fail("expected run folder '", path, "' to hold a run, but got no folder");
   fs::create_directories(path);
   // The system takes the lock back when the process ends, however it does.
   descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -28,39 +35,108 @@ RunFolder::RunFolder(const std::string &path) : path(path) {
 
 RunFolder::~RunFolder() { close(descriptor); }
 
-bool RunFolder::holdsRun() const { return Tracker::holdsRun(path); }
+namespace {
+/// A file of a checkpoint: "checkpoint-<step>.safetensors<ending>", where the
+/// ending is none, or that of one that is unfinished or damaged.
+struct CheckpointFile {
+  fs::path path;
+  int64_t step;
+  std::string ending;
+};
+} // namespace
 
-/// Calls `visit(path)` for every file of a checkpoint in `folder`, also
-/// one that is unfinished or damaged.
-template <typename Visit>
-static void forEachCheckpointFile(const fs::path &folder, Visit visit) {
-  for (const fs::directory_entry &entry : fs::directory_iterator(folder))
-    if (entry.path().filename().string().rfind("checkpoint-", 0) == 0)
-      visit(entry.path());
+/// The files of checkpoints in `folder` by their steps. Other names are the
+/// user's.
+static std::vector<CheckpointFile> findCheckpoints(const fs::path &folder) {
+  constexpr std::string_view prefix = "checkpoint-", suffix = ".safetensors";
+  std::vector<CheckpointFile> files;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder)) {
+    std::string name = entry.path().filename();
+    if (name.rfind(prefix, 0) != 0)
+      continue;
+    int64_t step;
+    const char *end = name.data() + name.size();
+    auto parsed = std::from_chars(name.data() + prefix.size(), end, step);
+    if (parsed.ec != std::errc() || step < 0 || name[prefix.size()] == '-')
+      continue;
+    std::string rest(parsed.ptr, end);
+    if (rest.rfind(suffix, 0) != 0)
+      continue;
+    std::string ending = rest.substr(suffix.size());
+    if (ending.empty() || ending == ".tmp" || ending.rfind(".damaged", 0) == 0)
+      files.push_back({entry.path(), step, ending});
+  }
+  std::sort(files.begin(), files.end(),
+            [](const CheckpointFile &a, const CheckpointFile &b) {
+              return std::tie(a.step, a.path) < std::tie(b.step, b.path);
+            });
+  return files;
+}
+
+std::vector<fs::path> RunFolder::files() const {
+  std::vector<fs::path> files = EventFile::find(path);
+  for (const CheckpointFile &file : findCheckpoints(path))
+    files.push_back(file.path);
+  std::vector<std::string> names = Tracker::files();
+  names.insert(names.begin(), summaryName);
+  for (const std::string &name : names)
+    if (has(name.c_str()))
+      files.push_back(path / name);
+  return files;
+}
+
+void RunFolder::requireNoRun() const {
+  if (std::vector<fs::path> found = files(); !found.empty())
+    fail("expected run folder '", path.string(), "' to hold no run, but got ",
+         found.back().filename(), " (pass --resume or --overwrite)");
+}
+
+bool RunFolder::holdsRun() const {
+  return has(configName) || fs::is_empty(path) || !files().empty();
 }
 
 void RunFolder::clear() const {
-  std::vector<fs::path> files;
-  forEachCheckpointFile(path,
-                        [&](const fs::path &file) { files.push_back(file); });
-  for (const fs::path &file : files)
+  for (const fs::path &file : files())
     fs::remove(file);
-  fs::remove(path / "summary.json");
-  Tracker::clear(path);
+}
+
+bool RunFolder::has(const char *name) const {
+  return fs::exists(fs::symlink_status(path / name));
 }
 
 void RunFolder::write(const char *name, const std::string &text) const {
   writeFile(path / name, name, {text});
 }
 
+void RunFolder::writeConfig(const Config &config) const {
+  fs::path file = path / configName;
+  std::string text = toYAML(config);
+  if (!has(configName))
+    return write(configName, text);
+  std::string there = readFile(file, configName), meaning;
+  try {
+    meaning = toYAML(readConfig(file, {}));
+  } catch (const Error &) {
+    // It means nothing.
+  }
+  if (meaning == text)
+    return;
+  // What a run wrote reads as it is written.
+  if (there != meaning) {
+    std::string aside = nameAside(file, "old");
+    writeFile(aside, configName, {there});
+    std::printf("note: '%s', which another program wrote, is kept as '%s'\n",
+                file.c_str(), aside.c_str());
+  }
+  write(configName, text);
+}
+
 std::vector<std::string> RunFolder::checkpoints() const {
-  std::vector<std::string> files;
-  forEachCheckpointFile(path, [&](const fs::path &file) {
-    if (file.extension() == ".safetensors")
-      files.push_back(file);
-  });
-  std::sort(files.begin(), files.end());
-  return files;
+  std::vector<std::string> names;
+  for (const CheckpointFile &file : findCheckpoints(path))
+    if (file.ending.empty())
+      names.push_back(file.path);
+  return names;
 }
 
 std::string RunFolder::checkpoint(int64_t step) const {
@@ -72,20 +148,17 @@ std::string RunFolder::checkpoint(int64_t step) const {
 
 void RunFolder::removeOldCheckpoints(int64_t keep) const {
   std::vector<std::string> files = checkpoints();
-  for (size_t i = 0; i + keep < files.size(); ++i)
+  for (int64_t i = 0; i < int64_t(files.size()) - keep; ++i)
     fs::remove(files[i]);
 }
 
 void RunFolder::setAsideAfter(const std::string &newest) const {
-  std::vector<fs::path> later, unfinished;
-  forEachCheckpointFile(path, [&](const fs::path &file) {
-    if (file.extension() == ".tmp")
-      unfinished.push_back(file);
-    else if (file.extension() == ".safetensors" && file.string() > newest)
-      later.push_back(file);
-  });
-  for (const fs::path &file : unfinished)
-    fs::remove(file);
-  for (const fs::path &file : later)
-    fs::rename(file, file.string() + ".damaged");
+  bool isLater = newest.empty();
+  for (const CheckpointFile &file : findCheckpoints(path)) {
+    if (file.ending == ".tmp")
+      fs::remove(file.path);
+    else if (file.ending.empty() && isLater)
+      fs::rename(file.path, nameAside(file.path, "damaged"));
+    isLater |= file.path == newest;
+  }
 }

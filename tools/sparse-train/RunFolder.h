@@ -5,6 +5,8 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_RUNFOLDER_H
 #define BSR_TOOLS_SPARSETRAIN_RUNFOLDER_H
 
+#include "Config.h"
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -12,23 +14,32 @@
 
 namespace bsr {
 
-/// See `train` for what the folder holds.
+/// See `train` for what the folder holds. Other files may lie in it: only what
+/// a run wrote, by its name, is ever removed or replaced.
 class RunFolder {
 public:
-  /// Makes the folder if there is none, and keeps other processes from running
-  /// in it.
-  explicit RunFolder(const std::string &path);
+  /// Keeps other processes from running in the folder `path`, which is made if
+  /// there is none and it need not exist.
+  RunFolder(const std::string &path, bool mustExist);
   ~RunFolder();
   RunFolder(const RunFolder &) = delete;
   RunFolder &operator=(const RunFolder &) = delete;
 
-  /// True if a run has begun in the folder.
+  /// Fails if the folder holds anything of a run.
+  void requireNoRun() const;
+  /// Whether a run began in the folder, if only to compile its step. The folder
+  /// of one that did not even come to that is empty.
   bool holdsRun() const;
   /// Removes the run that the folder holds.
   void clear() const;
   const std::filesystem::path &folder() const { return path; }
+  /// Whether the file `name` is there.
+  bool has(const char *name) const;
   /// Writes the file `name`.
   void write(const char *name, const std::string &text) const;
+  /// Writes config.yaml, unless one that says the same is there: the user's
+  /// own. One that is the user's and says something else is set aside.
+  void writeConfig(const Config &config) const;
 
   /// The checkpoints, oldest first.
   std::vector<std::string> checkpoints() const;
@@ -41,6 +52,10 @@ public:
   void setAsideAfter(const std::string &newest) const;
 
 private:
+  /// The files of a run, without the configuration; that of the metrics is the
+  /// last one.
+  std::vector<std::filesystem::path> files() const;
+
   std::filesystem::path path;
   int descriptor;
 };

@@ -3,6 +3,7 @@
 // The format is a length of 8 bytes, a header in JSON, and the tensors' bytes.
 
 #include "Safetensors.h"
+#include "Json.h"
 #include "Support.h"
 
 #include <cstring>
@@ -29,8 +30,7 @@ Safetensors::Safetensors(const std::string &path)
   uint64_t size = 0;
   std::memcpy(&size, file.data(), std::min<size_t>(file.size(), 8));
   if (file.size() >= 8 && size <= file.size() - 8)
-    header = json::parse(file.begin() + 8, file.begin() + 8 + size, nullptr,
-                         /*allow_exceptions=*/false);
+    header = parseJson<json>(std::string_view(file).substr(8, size));
   if (!header.is_object())
     fail("expected '", path, "' to be a safetensors file, but got ",
          file.size(), " bytes without such a header");

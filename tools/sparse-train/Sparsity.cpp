@@ -181,6 +181,11 @@ void bsr::setSparsity(std::vector<Group> &groups, const std::string &name,
     set(group, "sparsity", name, node);
 }
 
+bool bsr::isSparsityText(const std::string &name) {
+  const GroupKey *key = resolve(name);
+  return key && key->isText();
+}
+
 std::string bsr::groupName(const std::vector<Group> &groups, size_t index) {
   return groups.size() == 1 ? "sparsity"
                             : "sparsity[" + std::to_string(index) + "]";

@@ -51,6 +51,9 @@ void readSparsity(std::vector<SparsityGroup> &groups, const YAML::Node &node);
 void setSparsity(std::vector<SparsityGroup> &groups, const std::string &name,
                  const YAML::Node &node);
 
+/// Whether the key that `name` stands for has a text.
+bool isSparsityText(const std::string &name);
+
 /// Fails where the values of a group do not go together.
 void checkSparsity(const std::vector<SparsityGroup> &groups);
 

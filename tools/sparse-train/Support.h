@@ -26,14 +26,46 @@ template <typename... Ts>
   throw Error(message.str());
 }
 
-/// Returns the contents of `path`; `what` names the file in the error.
+/// Returns the contents of the file `path`; `what` names it in the error.
 std::string readFile(const std::string &path, std::string_view what);
+
+/// The same of a file, a pipe or a device that the user names: nothing of what
+/// a folder may hold is waited for.
+std::string readStream(const std::string &path, std::string_view what);
 
 /// Replaces `path` by a file that holds `parts` one after the other. The file
 /// is written under a temporary name, flushed and renamed, so that a failure
-/// leaves what was there before.
+/// leaves what was there before. Links are not followed.
 void writeFile(const std::string &path, std::string_view what,
                std::initializer_list<std::string_view> parts);
+
+/// A file that is added to.
+class OutputFile {
+public:
+  OutputFile() = default;
+  ~OutputFile();
+  OutputFile(const OutputFile &) = delete;
+  OutputFile &operator=(const OutputFile &) = delete;
+
+  /// Opens the file `path`, or makes it, which must not be there then. Links
+  /// are not followed. `what` names the file in errors.
+  void open(const std::string &path, std::string_view what);
+  void create(const std::string &path, std::string_view what);
+  void write(std::string_view bytes);
+  /// Returns once the file is on the device.
+  void flush() const;
+
+private:
+  void open(const std::string &path, std::string_view what, int flags);
+  [[noreturn]] void failToWrite() const;
+
+  std::string path, what;
+  int number = -1;
+};
+
+/// A name for the file `path` when it is set aside: "<path>.<word>", or with a
+/// number behind it where that is taken.
+std::string nameAside(const std::string &path, std::string_view word);
 
 /// 64 bits of FNV-1a over `bytes`, going on from `hash`.
 uint64_t hashBytes(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325u);

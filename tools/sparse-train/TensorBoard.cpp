@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <unistd.h>
 
 using namespace bsr;
@@ -86,11 +86,16 @@ void EventFile::write(int64_t step, const std::string &fields) {
   std::string event =
       tag(1, Fixed64) + bytesOf(now) + tag(2, Varint) + varint(step) + fields;
   std::string length = bytesOf<uint64_t>(event.size());
-  file << length << checksum(length) << event << checksum(event) << std::flush;
-  if (!file)
-    fail("expected event file '", path,
-         "' to be writable, but got: ", std::strerror(errno));
+  file.write(length + checksum(length) + event + checksum(event));
 }
+
+/// source_metadata {writer (1)}: who wrote the file.
+static std::string sourceField() {
+  return bytesField(10, bytesField(1, "sparse-train"));
+}
+
+/// No first event of ours is longer.
+static constexpr size_t longestFirst = 128;
 
 /// Whether `name` is that of an event file.
 static bool isEventFile(const std::string &name) {
@@ -118,9 +123,9 @@ void EventFile::open(const fs::path &folder, int64_t first) {
   gethostname(host, sizeof(host) - 1);
   char number[32];
   std::snprintf(number, sizeof(number), "%010lld", nextNumber(folder));
-  path = folder / (prefix + std::string(number) + "." + host);
-  file.open(path, std::ios::binary);
-  write(0, bytesField(3, "brain.Event:2")); // file_version
+  file.create(folder / (prefix + std::string(number) + "." + host),
+              "event file");
+  write(0, bytesField(3, "brain.Event:2") + sourceField()); // file_version
   // session_log {status (1): START (1)} voids older events from this step on.
   write(first, bytesField(7, tag(1, Varint) + varint(1)));
 }
@@ -134,11 +139,15 @@ void EventFile::add(int64_t step, const Scalars &scalars) {
   write(step, bytesField(5, summary));
 }
 
-void EventFile::clear(const fs::path &folder) {
+std::vector<fs::path> EventFile::find(const fs::path &folder) {
   std::vector<fs::path> files;
   for (const fs::directory_entry &entry : fs::directory_iterator(folder))
-    if (isEventFile(entry.path().filename()))
-      files.push_back(entry.path());
-  for (const fs::path &path : files)
-    fs::remove(path);
+    if (isEventFile(entry.path().filename()) && entry.is_regular_file()) {
+      std::string start(longestFirst, '\0');
+      std::ifstream file(entry.path(), std::ios::binary);
+      file.read(start.data(), start.size());
+      if (start.find(sourceField()) != std::string::npos)
+        files.push_back(entry.path());
+    }
+  return files;
 }

@@ -5,9 +5,10 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_TENSORBOARD_H
 #define BSR_TOOLS_SPARSETRAIN_TENSORBOARD_H
 
+#include "Support.h"
+
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,14 +40,15 @@ public:
   /// Adds the numbers of one step, and flushes. Throws `Error` on failure.
   void add(int64_t step, const Scalars &scalars);
 
-  /// Removes the event files of `folder`.
-  static void clear(const std::filesystem::path &folder);
+  /// The event files of `folder` that this class wrote: the first event of each
+  /// says so.
+  static std::vector<std::filesystem::path>
+  find(const std::filesystem::path &folder);
 
 private:
   void write(int64_t step, const std::string &fields);
 
-  std::string path;
-  std::ofstream file;
+  OutputFile file;
 };
 
 /// CRC-32C (Castagnoli) of `bytes`.

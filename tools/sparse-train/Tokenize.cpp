@@ -119,6 +119,33 @@ static void addDocuments(std::string_view text,
   }
 }
 
+/// What is learnt is written to two files, which is what they are called.
+static std::string vocabularyPath(const TokenizeOptions &options) {
+  return options.output + ".model";
+}
+
+/// Fails if `text` is a file that would be replaced.
+static void requireOther(const TokenizeOptions &options,
+                         const std::string &text) {
+  std::error_code error; // of a file that is not there: another one
+  for (const std::string &output : {options.output, vocabularyPath(options)})
+    if (fs::equivalent(text, output, error))
+      fail("expected --output to write other files than it reads, but got '",
+           text, "', which it would replace");
+}
+
+/// Fails if the vocabulary would replace a file that is none: nobody asked for
+/// that name.
+static void requireVocabulary(const std::string &path) {
+  if (fs::exists(path) &&
+      !sentencepiece::SentencePieceProcessor()
+           .LoadFromSerializedProto(readFile(path, "vocabulary"))
+           .ok())
+    fail("expected '", path,
+         "' to be a vocabulary, which --output replaces, "
+         "but got another file");
+}
+
 /// Reads every document. Files in folders that hold a NUL byte are no text and
 /// are passed over; where such a file is named, that is an error.
 static std::vector<std::string> readDocuments(const TokenizeOptions &options) {
@@ -134,8 +161,11 @@ static std::vector<std::string> readDocuments(const TokenizeOptions &options) {
       files.push_back(text);
     }
     for (const std::string &file : files) {
-      std::string contents = readFile(file, "text");
-      if (contents.find('\0') == std::string::npos)
+      std::string contents = readStream(file, "text");
+      bool isText = contents.find('\0') == std::string::npos;
+      if (isText || !isFolder)
+        requireOther(options, file);
+      if (isText)
         addDocuments(contents, documents);
       else if (!isFolder)
         fail("expected '", file, "' to be text, but got a NUL byte at ",
@@ -253,6 +283,7 @@ wordEndsOf(const sentencepiece::SentencePieceProcessor &processor, int id) {
 }
 
 void bsr::tokenize(const TokenizeOptions &options) {
+  requireVocabulary(vocabularyPath(options));
   std::vector<std::string> documents = readDocuments(options);
   size_t every = std::max<size_t>(2, std::lround(1 / options.heldOut));
   if (documents.size() < every)
@@ -279,7 +310,7 @@ void bsr::tokenize(const TokenizeOptions &options) {
   std::vector<WordEnds> wordEnds;
   for (uint32_t id = 0; id < vocabulary.size; ++id)
     wordEnds.push_back(wordEndsOf(processor, id));
-  writeFile(options.output + ".model", "vocabulary", {model});
+  writeFile(vocabularyPath(options), "vocabulary", {model});
   Tokens::write(options.output, vocabulary, wordEnds, train, heldOut);
   std::printf("%s: %zu documents, %zu tokens to train on and %zu held out, "
               "vocabulary %u, unigram entropy %.4f nats\n",

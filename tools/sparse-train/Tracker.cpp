@@ -16,23 +16,17 @@ using namespace bsr;
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-static constexpr const char *files[] = {"metrics.jsonl", "patterns.jsonl",
-                                        "sessions.jsonl"};
+static constexpr char metricsName[] = "metrics.jsonl";
+static constexpr char patternsName[] = "patterns.jsonl";
+static constexpr char sessionsName[] = "sessions.jsonl";
 
 /// Most cells of a picture in a row and in a column.
 static constexpr int64_t mostCells = 64;
 /// How many moments and patterns are drawn.
 static constexpr int64_t moments = 8, drawnPatterns = 3;
 
-// While the metrics are there, the folder holds a run.
-bool Tracker::holdsRun(const fs::path &folder) {
-  return fs::exists(folder / files[0]);
-}
-
-void Tracker::clear(const fs::path &folder) {
-  EventFile::clear(folder);
-  for (size_t i = std::size(files); i-- > 0;) // the metrics last
-    fs::remove(folder / files[i]);
+std::vector<std::string> Tracker::files() {
+  return {patternsName, sessionsName, metricsName};
 }
 
 Tracker::Tracker(const fs::path &folder, const Session &session, int64_t steps,
@@ -40,19 +34,25 @@ Tracker::Tracker(const fs::path &folder, const Session &session, int64_t steps,
     : session(session), steps(steps) {
   // A run that has no checkpoint yet begins again.
   int64_t last = done ? done : -1;
-  std::string path = folder / files[0];
-  lines = metrics.open(path, last);
-  int64_t end = lines.empty() ? -1 : lines.back()["step"].get<int64_t>();
-  if (end < last)
+  std::string path = folder / metricsName;
+  lines = metrics.open(path, last, JsonLines::OneAStep);
+  int64_t missing = last + 1 - int64_t(lines.size()), first = 0;
+  while (first < int64_t(lines.size()) && lines[first]["step"] == first)
+    ++first;
+  if (missing)
     std::fprintf(stderr,
-                 "warning: expected metrics up to step %lld in '%s', but got "
-                 "them up to step %lld; the lines between are lost\n",
-                 (long long)last, path.c_str(), (long long)end);
-  for (const ordered_json &picture : pictures.open(folder / files[1], last))
+                 "warning: expected a line for each of the steps 0 to %lld in "
+                 "'%s', but got none for %lld of them, the first of which is "
+                 "step %lld\n",
+                 (long long)last, path.c_str(), (long long)missing,
+                 (long long)first);
+  for (const ordered_json &picture :
+       pictures.open(folder / patternsName, last, JsonLines::Any))
     nextPicture = int64_t(picture["step"]) * moments / steps + 1;
 
   JsonLines sessions;
-  sessions.open(folder / files[2], std::numeric_limits<int64_t>::max());
+  sessions.open(folder / sessionsName, std::numeric_limits<int64_t>::max(),
+                JsonLines::Any);
   ordered_json entry = {{"step", done}};
   entry.update(describeHost());
   entry["function"] = bsr_step_name(session.step());

@@ -22,7 +22,8 @@ namespace bsr {
 ///                            its first step, when, where, which versions
 ///
 /// A resumed run drops the lines behind its checkpoint; what TensorBoard has of
-/// these steps is declared void.
+/// these steps is declared void. Of a file with lines that cannot be read a
+/// copy is kept, see JsonLines.
 class Tracker {
 public:
   /// Begins with the session as it is, of a run of `steps` steps of which
@@ -46,9 +47,8 @@ public:
   /// power cut finds those of its steps.
   void flush() const;
 
-  /// True if a run has begun in `folder`; removes what one has recorded.
-  static bool holdsRun(const std::filesystem::path &folder);
-  static void clear(const std::filesystem::path &folder);
+  /// The names of the files but for those of TensorBoard, the metrics last.
+  static std::vector<std::string> files();
 
 private:
   void draw(int64_t step);

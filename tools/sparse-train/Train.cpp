@@ -49,9 +49,24 @@ static double requireFinite(double loss, const char *name, int64_t step) {
   return loss;
 }
 
+/// `value`, or null where there is none.
+static ordered_json orNull(const std::optional<double> &value) {
+  return value ? ordered_json(*value) : ordered_json();
+}
+
+/// `value` in words.
+static std::string describe(const std::optional<double> &value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.4f", value.value_or(0));
+  return value ? text : "unknown";
+}
+
+static bool isResumed(Existing existing) {
+  return existing == Existing::Resume || existing == Existing::ResumeChanged;
+}
+
+/// The middle one of `values`, of which there is one at least.
 static double median(std::vector<double> values) {
-  if (values.empty())
-    return 0;
   auto middle = values.begin() + values.size() / 2;
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
@@ -110,8 +125,9 @@ private:
 /// A run from its first step or checkpoint to its summary.
 class Run {
 public:
-  Run(const Config &config, Existing existing, bool timers)
-      : config(config), folder(config.run), tokens(Tokens::read(config.tokens)),
+  Run(const Config &config, const RunFolder &folder, Existing existing,
+      bool timers)
+      : config(config), folder(folder), tokens(Tokens::read(config.tokens)),
         session(compileStep(config), config.seed),
         batcher(session, tokens, config), rate(session.findRole("lr")),
         stepSeed(session.findRole("seed")),
@@ -131,25 +147,21 @@ public:
       if (constexpr std::string_view prefix = "metrics.";
           buffer.elements == 1 && buffer.name.rfind(prefix, 0) == 0)
         results.emplace(buffer.name.substr(prefix.size()), Scalar(&buffer));
-    if (existing == Existing::Refuse && folder.holdsRun())
-      fail("expected run folder '", config.run,
-           "' to hold no run, but got one (pass --resume or --overwrite)");
-    bool resumes =
-        existing == Existing::Resume || existing == Existing::ResumeChanged;
-    if (!resumes || !resume(session, folder, config, tokens,
-                            existing == Existing::ResumeChanged)) {
+    if (!isResumed(existing) || !resume(session, folder, config, tokens,
+                                        existing == Existing::ResumeChanged)) {
       session.initialize();
       patternUpdates.initialize(session);
     }
-    if (!resumes)
+    if (existing == Existing::Overwrite)
       folder.clear();
-    folder.write("config.yaml", toYAML(config));
+    folder.writeConfig(config);
     tracker.emplace(folder.folder(), session, config.steps, done());
     for (const ordered_json &entry : tracker->kept())
       record(entry);
   }
 
   void train() {
+    bool wasDone = done() == config.steps;
     describe();
     if (done() == 0) {
       ordered_json entry = {{"step", 0}};
@@ -167,7 +179,7 @@ public:
         progress.update(done(), details);
       }
     }
-    summarize();
+    summarize(wasDone);
     if (bsr_step_num_timers(session.step()))
       std::printf("%s", describeTimers(session.step()).c_str());
   }
@@ -297,7 +309,7 @@ private:
     char line[128];
     std::snprintf(line, sizeof(line),
                   "  loss %.4f  held-out %.4f  %.1f ms  %.0f tokens/s",
-                  stepLoss, lastHeldOut, time * 1e3, tokensPerStep() / time);
+                  stepLoss, newestHeldOut, time * 1e3, tokensPerStep() / time);
     return line;
   }
 
@@ -315,17 +327,21 @@ private:
         return std::nullopt;
       return found->get<double>();
     };
+    int64_t step = entry["step"];
     if (std::optional<double> loss = read("loss")) {
-      if (stepTimes.empty())
-        firstLoss = *loss;
-      lastLoss = *loss;
+      if (step == 1)
+        firstLoss = loss;
+      if (step == config.steps)
+        lastLoss = loss;
       if (std::optional<double> time = read("step_time"))
         stepTimes.push_back(*time);
     }
     if (std::optional<double> heldOut = read("held_out")) {
-      if (entry["step"] == 0)
-        firstHeldOut = *heldOut;
-      lastHeldOut = *heldOut;
+      if (step == 0)
+        firstHeldOut = heldOut;
+      if (step == config.steps)
+        lastHeldOut = heldOut;
+      newestHeldOut = *heldOut;
     }
   }
 
@@ -354,21 +370,27 @@ private:
            bsr_step_num_products(step, "sddmm");
   }
 
-  void summarize() const {
+  /// Prints the summary, and writes it: unless the run was done before, and its
+  /// metrics say less than the summary that was written then.
+  void summarize(bool wasDone) const {
     bsr_counters counters = session.counters();
-    double stepTime = median(stepTimes);
+    std::optional<double> stepTime, rate;
+    if (!stepTimes.empty()) {
+      stepTime = median(stepTimes);
+      rate = tokensPerStep() / *stepTime;
+    }
     Blocks blocks = countBlocks();
     ordered_json summary = {
         {"step", bsr_step_name(session.step())},
         {"target_cpu", bsr_step_target_cpu(session.step())},
         {"steps", done()},
-        {"loss_start", firstLoss},
-        {"loss_end", lastLoss},
-        {"held_out_start", firstHeldOut},
-        {"held_out_end", lastHeldOut},
+        {"loss_start", orNull(firstLoss)},
+        {"loss_end", orNull(lastLoss)},
+        {"held_out_start", orNull(firstHeldOut)},
+        {"held_out_end", orNull(lastHeldOut)},
         {"unigram_entropy", tokens.unigramEntropy()},
-        {"median_step_time", stepTime},
-        {"tokens_per_s", stepTime ? tokensPerStep() / stepTime : 0},
+        {"median_step_time", orNull(stepTime)},
+        {"tokens_per_s", orNull(rate)},
         {"peak_memory", peakMemory()},
         {"sparse_products", sparseProducts()},
         {"dense_products", bsr_step_num_products(session.step(), "dense")},
@@ -381,21 +403,24 @@ private:
         {"blocks_regrown", counters.blocks_regrown},
         {"recompilations", counters.recompilations},
         {"reallocations", counters.reallocations}};
-    folder.write("summary.json", summary.dump(2) + "\n");
+    bool isWhole = firstLoss && lastLoss && firstHeldOut && lastHeldOut;
+    if (isWhole || !wasDone || !folder.has("summary.json"))
+      folder.write("summary.json", summary.dump(2) + "\n");
     std::printf(
-        "held-out loss %.4f at the start, %.4f at the end; unigram "
+        "held-out loss %s at the start, %s at the end; unigram "
         "entropy %.4f\n"
         "median step %.1f ms, peak memory %.0f MiB\n"
         "%lld pattern updates: %lld blocks pruned, %lld regrown, "
         "%lld recompilations, %lld reallocations\n",
-        firstHeldOut, lastHeldOut, tokens.unigramEntropy(), stepTime * 1e3,
+        ::describe(firstHeldOut).c_str(), ::describe(lastHeldOut).c_str(),
+        tokens.unigramEntropy(), stepTime.value_or(0) * 1e3,
         peakMemory() / 1048576.0, (long long)counters.pattern_updates,
         (long long)counters.blocks_pruned, (long long)counters.blocks_regrown,
         (long long)counters.recompilations, (long long)counters.reallocations);
   }
 
   const Config &config;
-  RunFolder folder;
+  const RunFolder &folder;
   Tokens tokens;
   Session session;
   Batcher batcher;
@@ -406,11 +431,20 @@ private:
   PhaseTimes phases;
   PatternUpdates patternUpdates;
   std::optional<Tracker> tracker;
-  double firstLoss = 0, lastLoss = 0, firstHeldOut = 0, lastHeldOut = 0;
+  /// Of the first step and the last; none if the metrics lack it.
+  std::optional<double> firstLoss, lastLoss, firstHeldOut, lastHeldOut;
+  double newestHeldOut = 0;
   std::vector<double> stepTimes;
 };
 } // namespace
 
 void bsr::train(const Config &config, Existing existing, bool timers) {
-  Run(config, existing, timers).train();
+  RunFolder folder(config.run, /*mustExist=*/isResumed(existing));
+  // Written before the step is compiled, which may take long: what is killed
+  // meanwhile is a run, and can be resumed.
+  if (existing == Existing::Refuse) {
+    folder.requireNoRun();
+    folder.writeConfig(config);
+  }
+  Run(config, folder, existing, timers).train();
 }

@@ -2,6 +2,7 @@
 //
 // Trains a compiled step on text; makes token files of text.
 
+#include "../StandardStreams.h"
 #include "Config.h"
 #include "Support.h"
 #include "Tokenize.h"
@@ -141,6 +142,7 @@ static int runTrain(Words words) {
 }
 
 int main(int argc, char **argv) {
+  openStandardStreams();
   try {
     Words words(argc - 1, argv + 1);
     if (argc > 1 && argv[1] == std::string("tokenize"))

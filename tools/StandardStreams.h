@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the tools without LLVM do first.
+
+#ifndef BSR_TOOLS_STANDARDSTREAMS_H
+#define BSR_TOOLS_STANDARDSTREAMS_H
+
+#include <cstdlib>
+#include <fcntl.h>
+#include <initializer_list>
+
+namespace bsr {
+
+/// Opens /dev/null in the place of standard streams that are closed, as some
+/// daemons start their programs. The first file to be opened would have their
+/// number otherwise, and receive what is printed. LLVM has the same for its
+/// programs.
+inline void openStandardStreams() {
+  for (int number : {0, 1, 2})
+    if (fcntl(number, F_GETFD) < 0 && open("/dev/null", O_RDWR) != number)
+      std::abort(); // no message would arrive
+}
+
+} // namespace bsr
+
+#endif // BSR_TOOLS_STANDARDSTREAMS_H
