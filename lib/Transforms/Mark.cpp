@@ -102,24 +102,36 @@ static llvm::MapVector<BlockArgument, bool> getMasked(BlockArgument mask) {
   return masked;
 }
 
+/// Refuses an escaped letter: in other dialects it is a class like \d, in that
+/// of POSIX the letter itself, which is not what is meant.
+static LogicalResult checkRegex(Location loc, StringRef option,
+                                StringRef text) {
+  std::string reason;
+  if (!text.empty() && !llvm::Regex(text).isValid(reason))
+    return emitError(loc) << "expected option " << option
+                          << " to be a regular expression, but got '" << text
+                          << "': " << reason;
+  for (size_t i = 0; i + 1 < text.size(); i += text[i] == '\\' ? 2 : 1)
+    if (text[i] == '\\' && llvm::isAlpha(text[i + 1]))
+      return emitError(loc)
+             << "expected option " << option
+             << " to be an extended regular expression of POSIX, but got '"
+             << text.substr(i, 2) << "': write a set like [0-9] or [a-z_]";
+  return success();
+}
+
 namespace {
 struct Mark : bsr::impl::BSRMarkBase<Mark> {
   using Base::Base;
 
   LogicalResult initialize(MLIRContext *context) override {
     Location loc = UnknownLoc::get(context);
-    std::string reason;
     if (match.empty())
       return emitError(loc) << "expected option match to be a regular "
                                "expression, but got ''";
-    if (!llvm::Regex(match).isValid(reason))
-      return emitError(loc) << "expected option match to be a regular "
-                               "expression, but got '"
-                            << match << "': " << reason;
-    if (!mask.empty() && !llvm::Regex(mask).isValid(reason))
-      return emitError(loc) << "expected option mask to be a regular "
-                               "expression, but got '"
-                            << mask << "': " << reason;
+    if (failed(checkRegex(loc, "match", match)) ||
+        failed(checkRegex(loc, "mask", mask)))
+      return failure();
     auto [rows, cols] = StringRef(block).split('x');
     if (!block.empty() &&
         (rows.getAsInteger(10, blockRows) || cols.getAsInteger(10, blockCols)))

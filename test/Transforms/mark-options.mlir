@@ -1,5 +1,6 @@
 // RUN: not sparse-opt %s --bsr-mark 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: not sparse-opt %s --bsr-mark="match=(" 2>&1 | FileCheck %s --check-prefix=REGEX
+// RUN: not sparse-opt %s --bsr-mark='match=layer\.\d' 2>&1 | FileCheck %s --check-prefix=CLASS
 // RUN: not sparse-opt %s --bsr-mark="match=w block=16" 2>&1 | FileCheck %s --check-prefix=BLOCK
 // RUN: not sparse-opt %s --bsr-mark="match=w block=0x4" 2>&1 | FileCheck %s --check-prefix=EMPTY
 // RUN: not sparse-opt %s --bsr-mark="match=w density=low" 2>&1 | FileCheck %s --check-prefix=LOW
@@ -13,6 +14,7 @@
 
 // NONE: error: expected option match to be a regular expression, but got ''
 // REGEX: error: expected option match to be a regular expression, but got '(': parentheses not balanced
+// CLASS: error: expected option match to be an extended regular expression of POSIX, but got '\d': write a set like [0-9] or [a-z_]
 // BLOCK: error: expected option block to be <rows>x<columns>, but got '16'
 // EMPTY: error: expected a block of at least 1x1, but got 0x4
 // LOW: error: expected option density to be a number, but got 'low'
