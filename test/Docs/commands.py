@@ -139,6 +139,7 @@ COMMANDS = {
     },
     "docs/graphs.md": {
         "PYTHONPATH=python:test/Python/Inputs": Tested("Python/torch/graphs.py"),
+        "scripts/programs": Skip("repositories of others"),
     },
     "docs/kernels.md": {
         "gzip": Run(TINY),

@@ -313,9 +313,11 @@ class Masked:
 class Graph:
     """One case: its exported step, and the framework's own beside it."""
 
+    models = MODELS
+
     def __init__(self, model: str, optimizer: str, kind: str) -> None:
         torch.manual_seed(0)
-        self._model, self._batch, match = MODELS[model]()
+        self._model, self._batch, match = self.models[model]()
         # Options of bsr-mark.
         self.marks = (f"match={match}",)
         if model == "heads":
