@@ -21,8 +21,6 @@ static arith::FastMathFlags getFlags(Operation *op) {
     return FastMathFlags::reassoc | FastMathFlags::contract;
   if (isa<arith::MaximumFOp, arith::MinimumFOp>(op))
     return FastMathFlags::nsz;
-  if (isa<arith::DivFOp>(op))
-    return FastMathFlags::contract | FastMathFlags::arcp;
   return FastMathFlags::contract;
 }
 

@@ -72,3 +72,10 @@ with np.errstate(all="ignore"):
     for op, function in [("exp", np.exp), ("tanh", np.tanh), ("log", np.log)]:
         got = run(f"%r = math.{op} %a0 : f32", [x], "f32")
         np.testing.assert_allclose(got, function(x), rtol=1e-6, err_msg=op)
+    # Divided by a root and its reciprocal: NaN and wrong infinities come of estimates.
+    y = np.repeat(np.array([0, -0.0, np.inf, 1e-45, 1e-40, 1.2e-38, 1, 3.4e38], np.float32), 10)
+    x = np.resize(np.array([1, -1, 0, np.inf, np.nan], np.float32), y.shape)
+    got = run("%q = math.sqrt %a1 : f32 %r = arith.divf %a0, %q : f32", [x, y], "f32")
+    np.testing.assert_allclose(got, x / np.sqrt(y), rtol=1e-6)
+    got = run("%r = math.rsqrt %a0 : f32", [y], "f32")
+    np.testing.assert_allclose(got, 1 / np.sqrt(y), rtol=1e-6)

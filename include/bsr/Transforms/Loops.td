@@ -119,13 +119,15 @@ def BSRFastMath : Pass<"bsr-fast-math"> {
     the number of threads. Within that, the code generator may
 
     - fuse a product and a sum (`contract`): one rounding less;
-    - divide by multiplying with a reciprocal (`arcp`): at most one more rounding;
     - take either zero as the maximum of -0 and +0 (`nsz` on maxima and minima);
     - sum the lanes of a vector in the order that suits it (`reassoc` on
       reductions): an order fixed at compile time.
 
     It may not assume that there are no NaN or infinite values: a loss that becomes
-    NaN is seen as NaN.
+    NaN is seen as NaN. Nor may it divide by multiplying with a reciprocal (`arcp`):
+    where the divisor is subnormal or zero the reciprocal is infinite, and the product
+    with a zero is NaN where the quotient is not. x86's estimates of `1 / sqrt(x)` do
+    so at 0, at infinity and at subnormals.
 
     Before:
 
@@ -142,7 +144,7 @@ def BSRFastMath : Pass<"bsr-fast-math"> {
 
     ```mlir
     func.func @f(%x: f32, %y: f32) -> f32 {
-      %0 = arith.divf %x, %y fastmath<arcp,contract> : f32
+      %0 = arith.divf %x, %y fastmath<contract> : f32
       %1 = arith.maximumf %0, %x fastmath<nsz> : f32
       %2 = arith.mulf %1, %x fastmath<contract> : f32
       return %2 : f32
