@@ -25,7 +25,14 @@ from torch.utils import _pytree as pytree
 
 from sparse_opt import _source
 from sparse_opt._errors import ExportError
-from sparse_opt.torch import _decompositions, _nodes, _optimizer, _private, _random
+from sparse_opt.torch import (
+    _decompositions,
+    _indices,
+    _nodes,
+    _optimizer,
+    _private,
+    _random,
+)
 
 aten = torch.ops.aten
 
@@ -47,14 +54,6 @@ class Argument:
 
 
 @dataclass
-class Bound:
-    """Indices are at least 0 and below `end`, or they are `ignored`."""
-
-    end: int
-    ignored: int | None
-
-
-@dataclass
 class Capture:
     """A step as a graph, with what its arguments and results are."""
 
@@ -62,7 +61,9 @@ class Capture:
     arguments: list[Argument]
     results: list[tuple[str, str]]  # name and role
     returns: Any  # the structure of what the step returned
-    bounds: dict[str, Bound]  # of the integers of a batch tensor
+    output_types: list[torch.dtype]
+    bounds: dict[str, _indices.Bound]  # of the integers of a batch tensor
+    computed: _indices.Computed | None  # other indices
 
 
 def capture(
@@ -85,18 +86,26 @@ def capture(
     ):
         graph = _traced(trace.run, arguments)
         _erase_profiling(graph)
-        bounds = _index_bounds(graph, arguments)
+        bounds, computed = _index_bounds(graph, arguments)
         graph = _decomposed(graph, arguments)
     graph.graph.eliminate_dead_code()
     graph = _private.merge_equal_nodes(graph)
     _require_lowerable(graph)
-    results = _link(graph, arguments, trace.num_outputs)
+    results = _link(graph, arguments, len(trace.output_types))
     if not any(role == "param" for _, role in results):
         raise ExportError(
             "expected a step that changes a parameter, but got one that changes none:"
             " call loss.backward() and optimizer.step() in it"
         )
-    return Capture(graph, arguments, results, trace.returns, bounds)
+    return Capture(
+        graph,
+        arguments,
+        results,
+        trace.returns,
+        trace.output_types,
+        bounds,
+        computed,
+    )
 
 
 def _arguments(
@@ -247,9 +256,8 @@ class _Trace:
         self.optimizer = optimizer
         self.batch = batch
         self.arguments = arguments
-        self.num_outputs = 0
+        self.output_types: list[torch.dtype] = []
         self.returns: Any = None
-        self.trained = {n: p.requires_grad for n, p in model.named_parameters()}
         self.names = _optimizer.parameter_names(model, optimizer)
 
     def run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
@@ -266,8 +274,8 @@ class _Trace:
         }
         params = named["param"]
         buffers = {**named["buffer"], **named["constant"]}
-        for name, p in params.items():
-            p.requires_grad_(self.trained[name])
+        for name, p in self.model.named_parameters():
+            _take_place(params[name], p)
         state = self._state(values)
         with (
             _private.tensors_of(self.model, {**params, **buffers}),
@@ -282,6 +290,10 @@ class _Trace:
                 name: dict(self.optimizer.state[params[name]])
                 for name in state
             }
+            # A buffer may be written, or another tensor put in its place.
+            for name, buffer in self.model.named_buffers(remove_duplicate=False):
+                if name in buffers:
+                    values[name] = buffer
             left = [n for n, p in params.items() if p.grad is not None]
         if left and not cleared:
             raise ExportError(
@@ -294,7 +306,7 @@ class _Trace:
                 " changes it: call scheduler.step() behind the step"
             )
         outputs = self._outputs(returned)
-        self.num_outputs = len(outputs)
+        self.output_types = [output.dtype for output in outputs]
         next_values = dict(values)
         for name, tensors_after in after.items():
             for key, value in tensors_after.items():
@@ -340,6 +352,16 @@ class _Trace:
                 f" {tuple(leaves[0].shape)}: return its mean"
             )
         return [leaf.detach() for leaf in leaves]
+
+
+def _take_place(traced: Any, p: torch.Tensor) -> None:
+    """Gives a traced tensor what the parameter `p` has, its hooks too."""
+    traced.requires_grad_(p.requires_grad)
+    traced.__dict__.update(p.__dict__)
+    for hook in (p._backward_hooks or {}).values():
+        traced.register_hook(hook)
+    for hook in (p._post_accumulate_grad_hooks or {}).values():
+        traced.register_post_accumulate_grad_hook(hook)
 
 
 class _watched:
@@ -514,49 +536,19 @@ _PRODUCTS = {aten.mm.default, aten.bmm.default, aten.addmm.default}
 
 def _index_bounds(
     module: torch.fx.GraphModule, arguments: Sequence[Argument]
-) -> dict[str, Bound]:
-    """Returns the bounds of the integers of the batch, by name.
-
-    A look-up in the compiled step does not check its indices.
-    """
+) -> tuple[dict[str, _indices.Bound], _indices.Computed | None]:
+    """Returns where the indices of look-ups have to lie."""
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
-    names = {n: a.name for n, a in zip(placeholders, arguments) if a.role == "batch"}
-    bounds: dict[str, Bound] = {}
-
-    def source(node: Any) -> str | None:
-        while isinstance(node, torch.fx.Node) and node not in names:
-            if node.op != "call_function" or not node.args:
-                return None
-            if node.target not in _SAME_INTEGERS:
-                return None
-            node = node.args[0]
-        return names.get(node)
-
-    for node in module.graph.nodes:
-        if node.target == aten.embedding.default:
-            table, index = node.args[0], node.args[1]
-            bound = Bound(table.meta["val"].shape[0], None)
-        elif node.target == aten.nll_loss_forward.default:
-            scores, index = node.args[0], node.args[1]
-            bound = Bound(scores.meta["val"].shape[-1], node.args[4])
-        else:
-            continue
-        name = source(index)
-        if name is not None:
-            other = bounds.get(name, bound)
-            same = bound.ignored == other.ignored
-            bounds[name] = Bound(
-                min(bound.end, other.end), bound.ignored if same else None
-            )
-    return bounds
-
-
-_SAME_INTEGERS = {
-    aten.view.default, aten._to_copy.default, aten.clone.default,
-    aten.slice.Tensor, aten.alias.default, aten.detach.default,
-    aten._unsafe_view.default, aten.squeeze.dim, aten.unsqueeze.default,
-    aten.expand.default, aten.select.int,
-}  # fmt: skip
+    output = next(n for n in module.graph.nodes if n.op == "output")
+    carried = [n for n, a in zip(placeholders, arguments) if a.role in _CARRIED]
+    unchanged = {n for n, v in zip(carried, output.args[0]) if _uncopied(v) is n}
+    names, constants = {}, {}
+    for node, argument in zip(placeholders, arguments):
+        if argument.role == "batch":
+            names[node] = argument.name
+        elif argument.role in ("buffer", "constant") and node in unchanged:
+            constants[node] = argument.value
+    return _indices.bounds_of(module, names, constants)
 
 
 def _link(

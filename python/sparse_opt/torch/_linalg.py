@@ -153,7 +153,8 @@ def _fold_rounding(operation: Any) -> None:
     operation.erase()
 
 
-# Row n of the updates is added to the row of the sum that index n names.
+# Row n of the updates is added to the row of the sum that index n names; indices
+# below 0 count from the end, as in the look-up whose gradient this is.
 _SCATTER_ADD = """
 func.func private @{name}(%indices: tensor<{N}x{K}x{I}>, %updates: tensor<{updates}x{T}>,
                           %init: tensor<{sum}x{T}>) -> tensor<{sum}x{T}> {{
@@ -243,13 +244,18 @@ def _scatter_text(updates: Any, indices: Any, init: Any) -> str:
         return "x".join(map(str, dims))
 
     # Index vectors count the leading dimensions row by row.
-    linearize = ["    %r0 = arith.addi %c0, %none : " + index]
-    for i, length in enumerate(lengths[1:], 1):
+    linearize = []
+    for i, length in enumerate(lengths):
         linearize += [
             f"    %l{i} = arith.constant {length} : {index}",
-            f"    %m{i} = arith.muli %r{i - 1}, %l{i} : {index}",
-            f"    %r{i} = arith.addi %m{i}, %c{i} : {index}",
+            f"    %n{i} = arith.cmpi slt, %c{i}, %none : {index}",
+            f"    %e{i} = arith.addi %c{i}, %l{i} : {index}",
+            f"    %i{i} = arith.select %n{i}, %e{i}, %c{i} : {index}",
         ]
+        linearize += [
+            f"    %m{i} = arith.muli %r{i - 1}, %l{i} : {index}",
+            f"    %r{i} = arith.addi %m{i}, %i{i} : {index}",
+        ] if i else [f"    %r0 = arith.addi %i0, %none : {index}"]
     linearize[0:0] = [f"    %none = arith.constant 0 : {index}"]
     last = f"%r{width - 1}"
     body = "\n".join(linearize).replace(last + " =", "%row =")

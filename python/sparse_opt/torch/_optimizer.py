@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import math
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -15,6 +17,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from sparse_opt import _source
 from sparse_opt._errors import ExportError
 
 # State by the name of a parameter and the key of the optimizer.
@@ -26,18 +29,40 @@ def rate_of(optimizer: torch.optim.Optimizer) -> float:
     return float(optimizer.param_groups[0]["lr"])
 
 
-def options_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
-    """Returns what a step takes from the groups as constants.
+def ratios_of(optimizer: torch.optim.Optimizer) -> list[float] | None:
+    """Returns the groups' learning rates as ratios of the first one.
 
-    The learning rates are there as ratios of the first one.
+    A warm-up from 0 has the ratios of the rates that its scheduler began with.
+    None: all rates are 0, and there is no scheduler.
     """
-    first = rate_of(optimizer)
-    groups = []
-    for group in optimizer.param_groups:
-        options = {k: v for k, v in group.items() if k not in NOT_OPTIONS}
-        options["lr ratio"] = round(float(group["lr"]) / first, 12) if first else 1.0
-        groups.append(options)
-    return groups
+    groups = optimizer.param_groups
+    rates = [float(g["lr"]) for g in groups]
+    if not any(rates):
+        rates = [float(g.get("initial_lr", 0.0)) for g in groups]
+    if not any(rates):
+        return [1.0] if len(rates) == 1 else None
+    return [rate / rates[0] if rates[0] else math.inf for rate in rates]
+
+
+def exported_ratios(optimizer: torch.optim.Optimizer) -> list[float]:
+    """Returns the ratios that a step takes as constants."""
+    ratios = ratios_of(optimizer)
+    if ratios is None or not all(map(math.isfinite, ratios)):
+        rates = [float(g["lr"]) for g in optimizer.param_groups]
+        raise ExportError(
+            "expected a first group with a learning rate above 0, of which the other"
+            f" groups' are multiples, but got the rates {rates}: export the step with"
+            " those of the first step that has one"
+        )
+    return ratios
+
+
+def options_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    """Returns what a step takes from the groups as constants but for the rates."""
+    return [
+        {k: v for k, v in group.items() if k not in NOT_OPTIONS}
+        for group in optimizer.param_groups
+    ]
 
 
 # A scheduler writes `initial_lr`; the rest says how a step runs, not what it is.
@@ -88,11 +113,8 @@ def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> S
                     p.grad = torch.zeros_like(p) if p.requires_grad else None
             try:
                 optimizer.step()
-            except TypeError as error:
-                raise ExportError(
-                    "expected an optimizer that steps without a closure, but got"
-                    f" {type(optimizer).__name__}: '{error}'"
-                ) from error
+            except Exception as error:
+                raise ExportError(_explain(optimizer, error)) from error
             recorded = {
                 p: values.first if isinstance(values, _FirstValues) else values
                 for p, values in state.items()
@@ -114,6 +136,23 @@ def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> S
         if tensors:
             result[names[id(p)]] = tensors
     return result
+
+
+def _explain(optimizer: torch.optim.Optimizer, error: Exception) -> str:
+    """Returns what a first step that failed asks for."""
+    name = type(optimizer).__name__
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    if closure is not None and closure.default is closure.empty:
+        return (
+            "expected an optimizer that steps without a closure, but got"
+            f" {name}: '{error}'"
+        )
+    first = f"{type(error).__name__}: {error}".splitlines()[0]
+    return (
+        f"expected {name} to make its state in a step with gradients of zero, but got"
+        f" '{first}'{_source.line_of_error(error.__traceback__)}: run the step once"
+        " before the export"
+    )
 
 
 class _FirstValues(dict[str, Any]):
@@ -186,17 +225,16 @@ def swapped(
     rate: torch.Tensor,
 ) -> Iterator[None]:
     """Puts traced tensors into an optimizer's groups and state for a while."""
-    first = rate_of(optimizer)
+    ratios = exported_ratios(optimizer)
     before = [dict(group) for group in optimizer.param_groups]
     state_before = optimizer.state
     optimizer.state = defaultdict(dict)
-    for group in optimizer.param_groups:
-        group["params"] = [params[names[id(p)]] for p in group["params"]]
-        for p, old in zip(group["params"], before[_index(optimizer, group)]["params"]):
-            tensors = state.get(names[id(old)])
+    for group, old, ratio in zip(optimizer.param_groups, before, ratios):
+        group["params"] = [params[names[id(p)]] for p in old["params"]]
+        for p, user_p in zip(group["params"], old["params"]):
+            tensors = state.get(names[id(user_p)])
             if tensors:
                 optimizer.state[p] = dict(tensors)
-        ratio = float(group["lr"]) / first if first else 1.0
         group["lr"] = rate if ratio == 1.0 else rate * ratio
         for option, value in _TRACED_OPTIONS.items():
             if option in group:
@@ -239,6 +277,3 @@ class TensorFactors(TorchFunctionMode):
 _SCALED_SUMS = {"add", "add_", "sub", "sub_"}
 _SCALED_PRODUCTS = {"addcmul", "addcmul_", "addcdiv", "addcdiv_"}
 
-
-def _index(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> int:
-    return next(i for i, g in enumerate(optimizer.param_groups) if g is group)

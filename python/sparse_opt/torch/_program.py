@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -53,8 +55,10 @@ class TorchProgram:
             alias: a.name for a in capture.arguments for alias in a.aliases
         }
         self._returns = capture.returns
+        self._output_types = capture.output_types
         self._bounds = capture.bounds
-        self._ratios = _ratios(optimizer)
+        self._computed = capture.computed
+        self._ratios = _optimizer.exported_ratios(optimizer)
         self._parameters = list(model.parameters())
         self._flags = self._state_of_flags()
 
@@ -88,11 +92,12 @@ class TorchProgram:
 
     def rate(self) -> float | None:
         self._check_cheaply()
-        ratios = _ratios(self._optimizer)
-        if ratios != self._ratios:
+        ratios = _optimizer.ratios_of(self._optimizer)
+        if ratios is not None and not _same_ratios(ratios, self._ratios):
             raise StepError(
-                f"expected learning rates in the ratios {self._ratios} of the"
-                f" exported groups, but got {ratios}: export the step again"
+                "expected learning rates in the ratios"
+                f" {_shown_ratios(self._ratios)} of the exported groups, but got"
+                f" {_shown_ratios(ratios)}: export the step again"
             )
         return _optimizer.rate_of(self._optimizer)
 
@@ -136,14 +141,25 @@ class TorchProgram:
                 continue
             array = _array(name, leaf, exported)
             bound = self._bounds.get(name)
-            if bound is not None:
-                _require_within(bound, name, array)
+            index = None if bound is None else bound.first_outside(array)
+            if index is not None:
+                raise StepError(f"expected {bound} in '{name}', but got {index}")
             if name in self._names:
                 arrays.append((name, array))
+        if self._computed is not None:
+            tensors = {
+                name: torch.as_tensor(leaf)
+                for (name, exported), leaf in zip(self._leaves, leaves)
+                if isinstance(exported, torch.Tensor)
+            }
+            if wrong := self._computed.first_outside(tensors):
+                raise StepError(wrong)
         return arrays
 
     def outputs(self, arrays: Sequence[Array]) -> Any:
-        tensors = [torch.from_numpy(a.copy()) for a in arrays]
+        tensors = [
+            from_numpy(a.copy(), dtype) for a, dtype in zip(arrays, self._output_types)
+        ]
         return pytree.tree_unflatten(tensors, self._returns)
 
     def state(self, read: Callable[[str], Array]) -> dict[str, torch.Tensor]:
@@ -214,18 +230,6 @@ def _type(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _require_within(bound: _capture.Bound, name: str, array: Array) -> None:
-    """Raises `StepError` if an index is out of bounds: compiled code reads there."""
-    wrong = (array < 0) | (array >= bound.end)
-    if bound.ignored is not None:
-        wrong &= array != bound.ignored
-    if wrong.any():
-        raise StepError(
-            f"expected indices from 0 to {bound.end - 1} in '{name}', but got"
-            f" {int(array[wrong][0])}"
-        )
-
-
 _WHAT = ("parameters and buffers", "modules in training mode", "optimizer options")
 
 
@@ -246,7 +250,10 @@ def _shown(tree: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def _ratios(optimizer: torch.optim.Optimizer) -> list[float]:
-    groups = optimizer.param_groups
-    first = float(groups[0]["lr"])
-    return [round(float(g["lr"]) / first, 9) if first else 1.0 for g in groups]
+def _same_ratios(ratios: Sequence[float], exported: Sequence[float]) -> bool:
+    """Returns whether they differ by no more than rounding."""
+    return all(map(functools.partial(math.isclose, rel_tol=1e-6), ratios, exported))
+
+
+def _shown_ratios(ratios: Sequence[float]) -> list[float]:
+    return [float(f"{ratio:.9g}") for ratio in ratios]

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Compares compiled steps of programs that lean on more than values of tensors.
+
+# RUN: %python %s | FileCheck %s --implicit-check-not=apart\ by --implicit-check-not=accepted
+
+"""Hooks, attributes, buffers that are replaced, look-ups, rates from 0, bf16."""
+
+import torch
+from torch import nn, optim
+
+from refusals import refuse
+from twins import compare, mse_step, sgd
+
+torch.manual_seed(1)
+data = [torch.randn(4, 8) for _ in range(3)]
+
+
+def linear(prepare=lambda layer: None):
+    def make():
+        layer = nn.Linear(8, 8)
+        prepare(layer)
+        return layer
+
+    return make
+
+
+# What a parameter carries besides its values.
+
+
+def clip_weight(layer):
+    layer.weight.register_hook(lambda gradient: gradient.clamp(-0.01, 0.01))
+
+
+def halve(p):
+    p.grad.mul_(0.5)
+
+
+def keep_bias(layer):
+    layer.bias.no_decay = True
+
+
+class Decay(optim.Optimizer):
+    """Decays parameters that are not marked by an attribute."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                decay = 0.0 if getattr(p, "no_decay", False) else 0.5
+                p.add_(p.grad + decay * p, alpha=-group["lr"])
+
+
+# CHECK: hook: equal
+compare("hook", linear(clip_weight), data)
+
+# CHECK: hook behind accumulation: equal
+after = linear(lambda layer: layer.weight.register_post_accumulate_grad_hook(halve))
+compare("hook behind accumulation", after, data)
+
+# CHECK: attribute: equal
+compare("attribute", linear(keep_bias), data, Decay)
+
+
+class Annealed(nn.Linear):
+    """Puts another tensor into the place of a buffer."""
+
+    def __init__(self):
+        super().__init__(8, 8)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count = self.count + 1
+        return super().forward(x) / self.count
+
+
+# CHECK: replaced buffer: equal
+compare("replaced buffer", Annealed, data)
+
+# Indices below 0 count from the end, forward and backward.
+
+
+class Table(nn.Module):
+    def __init__(self, look_up):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(10, 8))
+        self.look_up = look_up
+        self.register_buffer("places", torch.tensor([3, -1]))
+
+    def forward(self, indices):
+        return self.look_up(self, indices)
+
+
+def table(look_up):
+    return lambda: Table(look_up)
+
+
+some = [torch.tensor([1, -1, 3]), torch.tensor([-10, 9, -10])]
+
+# CHECK: negative indices: equal
+step = compare("negative indices", table(lambda m, i: m.table[i]), some)
+
+# CHECK: expected indices from -10 to 9 in 'batch', but got 12
+refuse(step, torch.tensor([1, 12, 3]))
+
+# CHECK: expected indices from -10 to 9 in 'batch', but got -11
+refuse(step, torch.tensor([1, -11, 3]))
+
+# CHECK: two negative indices: equal
+pair = table(lambda m, i: m.table[i, i - 4])
+step = compare("two negative indices", pair, [torch.tensor([1, -1]), torch.tensor([-4, 3])])
+
+# The second is computed from the batch.
+
+# CHECK: expected indices from -8 to 7 at {{.*}}programs.py:[[#]], but got -9
+refuse(step, torch.tensor([1, -5]))
+
+# Each operation that looks up is checked; that of constants once.
+
+# CHECK: gather: equal
+lines = table(lambda m, i: m.table.gather(0, i[:, None].expand(3, 8)))
+step = compare("gather", lines, [torch.tensor([1, 2, 3])])
+
+# CHECK: expected indices from 0 to 9 in 'batch', but got -1
+refuse(step, torch.tensor([1, -1, 3]))
+
+# CHECK: select: equal
+step = compare("select", table(lambda m, i: m.table.index_select(1, i)), [some[0].abs()])
+
+# CHECK: expected indices from 0 to 7 in 'batch', but got 8
+refuse(step, torch.tensor([1, 8, 3]))
+
+# CHECK: counted: equal
+counted = table(lambda m, i: m.table[(i > 0).long().cumsum(0) * i])
+step = compare("counted", counted, [torch.tensor([1, 2, 3])])
+
+# CHECK: expected indices from -10 to 9 at {{.*}}programs.py:[[#]], but got 12
+refuse(step, torch.tensor([1, 2, 4]))
+
+# CHECK: constants: equal
+compare("constants", table(lambda m, i: m.table[m.places] + m.table[[0, -2]] + i), [torch.ones(2, 8)])
+
+# CHECK: expected indices from -10 to 9 at {{.*}}programs.py:[[#]], but got 10
+refuse(compare, "wrong constants", table(lambda m, i: m.table[[0, 10]]), some)
+
+# CHECK: highest: equal
+highest = table(lambda m, i: m.table[m.table.argmax(0)] + m.table[(m.table[0] * 9).long().clamp(0, 9)])
+compare("highest", highest, some)
+
+# CHECK: expected indices from -10 to 9 by what makes them, but got others at {{.*}}programs.py:[[#]]: add .clamp(-10, 9), or compute them from the batch alone
+refuse(compare, "anywhere", table(lambda m, i: m.table[(m.table[0] * 9).long()]), some)
+
+# Groups keep their ratio through rates of 0.
+
+
+def two_groups(parameters):
+    weight, bias = parameters
+    return optim.SGD([{"params": [weight], "lr": 0.1}, {"params": [bias], "lr": 0.2}])
+
+
+def warm_up(optimizer):
+    return optim.lr_scheduler.LambdaLR(
+        optimizer, lambda i: min(1.0, i / 3) * max(0.0, (5 - i) / 5)
+    )
+
+
+# CHECK: warm-up: equal
+compare("warm-up", linear(), data * 3, two_groups, make_scheduler=warm_up)
+
+
+def without_rates(parameters):
+    optimizer = two_groups(parameters)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    return optimizer
+
+
+# CHECK: expected a first group with a learning rate above 0, of which the other groups' are multiples, but got the rates [0.0, 0.0]: export the step with those of the first step that has one
+refuse(compare, "no rates", linear(), data, without_rates)
+
+# A loss in bf16 is a tensor in bf16. It has 8 bits.
+
+# CHECK: bf16: equal
+# CHECK-NEXT: torch.bfloat16
+halves = [x.bfloat16() for x in data]
+step = compare("bf16", lambda: nn.Linear(8, 8).bfloat16(), halves, tolerance=3e-2)
+print(step(halves[0]).dtype)
+
+# An error in a step is no missing closure.
+
+
+class Broken(optim.SGD):
+    def step(self):
+        return None * self.param_groups[0]["params"][0]
+
+
+# CHECK: expected Broken to make its state in a step with gradients of zero, but got 'TypeError: unsupported operand type(s) for *: 'NoneType' and 'Parameter'' at {{.*}}programs.py:[[@LINE-3]]: {{.*}}: run the step once before the export
+refuse(compare, "broken", linear(), data, lambda p: Broken(p, lr=0.1))
