@@ -77,7 +77,9 @@ static Json describeSession(const bsr_session &session, const char *metadata) {
           {"pattern_updates", std::to_string(counters.pattern_updates)},
           {"blocks_pruned", std::to_string(counters.blocks_pruned)},
           {"blocks_regrown", std::to_string(counters.blocks_regrown)},
-          {"manifest", hexadecimal(hashOf(session.step.manifestText))},
+          {"manifest", hexadecimal(session.manifest().interfaceHash)},
+          {"code", session.manifest().code},
+          {"compilation", session.manifest().compilation},
           {"matrices", describeMatrices(session.manifest())},
           {"metadata", metadata}};
 }
@@ -164,7 +166,7 @@ private:
   const std::string &where;
   bsr_counters counters = {};
   std::string metadata;
-  bool sameStep = false;
+  std::string stepDifference;
   std::set<std::string> known = {"__metadata__"};
   std::vector<std::string_view> buffers; // those that are carried
   std::vector<Rows> patterns;
@@ -183,6 +185,45 @@ T Checkpoint::readNumber(const JsonObject &object, const char *key) {
   return number;
 }
 
+/// What of `now`, how the code of a step was made, was another in `then`.
+static std::string listChanges(const Json &now, const Json &then) {
+  std::string changes;
+  auto add = [&](const std::string &key, const Json &value, const Json &old) {
+    auto text = [](const Json &value) {
+      return value.is_string() ? value.get<std::string>() : value.dump();
+    };
+    if (value != old)
+      changes += (changes.empty() ? ": " : "; ") + key + " " + text(value) +
+                 ", was " + text(old);
+  };
+  for (auto &[key, value] : now.items())
+    add(key, value, then.value(key, Json("unknown")));
+  for (auto &[key, value] : then.items())
+    if (!now.contains(key))
+      add(key, "unknown", value);
+  return changes;
+}
+
+/// What tells a step from that of a checkpoint, whose metadata is `object`, or
+/// "": whatever the runs of one depend on and those of the other do not.
+static std::string describeDifference(const JsonObject &object,
+                                      const std::string &where,
+                                      const Manifest &manifest) {
+  bool same = object.text("manifest") == hexadecimal(manifest.interfaceHash);
+  if (!object.has("code"))
+    return "perhaps the same: the checkpoint, of an older version, has no hash "
+           "of "
+           "its code";
+  if (same && object.text("code") == manifest.code)
+    return "";
+  Json then = parseJson(object.text("compilation"), BSR_INVALID_CHECKPOINT,
+                        "the compilation of " + where);
+  JsonObject checked(then, BSR_INVALID_CHECKPOINT,
+                     "the compilation of " + where);
+  return (same ? "other code" : "another manifest") +
+         listChanges(Json::parse(manifest.compilation), checked.members());
+}
+
 void Checkpoint::readMetadata() {
   JsonObject found = file.metadata();
   if (found.text("format") != "bsr-checkpoint")
@@ -199,8 +240,7 @@ void Checkpoint::readMetadata() {
   counters.blocks_pruned = readNumber<int64_t>(object, "blocks_pruned");
   counters.blocks_regrown = readNumber<int64_t>(object, "blocks_regrown");
   metadata = object.text("metadata");
-  sameStep =
-      object.text("manifest") == hexadecimal(hashOf(session.step.manifestText));
+  stepDifference = describeDifference(object, where, session.manifest());
 }
 
 std::string_view Checkpoint::readTensor(const std::string &name, bsr_type type,
@@ -297,7 +337,8 @@ void Checkpoint::apply(bsr_session &target) {
     if (!target.manifest().patterns[i].isStatic)
       target.loadHistory(int64_t(i), histories[i][0], histories[i][1]);
   target.metadata.swap(metadata);
-  target.sameStep = sameStep;
+  target.loaded = true;
+  target.stepDifference.swap(stepDifference);
 }
 
 bsr_status bsr_session_load(bsr_session *session, const char *path) {
@@ -309,9 +350,13 @@ bsr_status bsr_session_load(bsr_session *session, const char *path) {
 }
 
 const char *bsr_session_metadata(const bsr_session *session) {
-  return session->metadata.c_str();
+  return session ? session->metadata.c_str() : "";
 }
 
 int32_t bsr_session_same_step(const bsr_session *session) {
-  return session->sameStep;
+  return session && session->loaded && session->stepDifference.empty();
+}
+
+const char *bsr_session_step_difference(const bsr_session *session) {
+  return session ? session->stepDifference.c_str() : "";
 }

@@ -26,6 +26,9 @@ Json bsr::parseJson(std::string_view text, bsr_status status,
   } catch (const Json::parse_error &error) {
     fail(status, "expected ", where, " to be JSON, but got an error at byte ",
          error.byte);
+  } catch (const Json::out_of_range &) {
+    fail(status, "expected ", where,
+         " to have numbers that a double holds, but got a larger one");
   }
 }
 
@@ -118,6 +121,17 @@ std::vector<int64_t> JsonObject::integers(const char *key, int64_t least,
            " to be ", describeRange("an integer", least, most), ", but got ",
            excerpt(element));
     result.push_back(element.get<int64_t>());
+  }
+  return result;
+}
+
+std::vector<std::string> JsonObject::texts(const char *key) const {
+  std::vector<std::string> result;
+  for (const Json &element : array(key)) {
+    if (!element.is_string())
+      fail(status, "expected '", key, "[", result.size(), "]' of ", where,
+           " to be a string, but got ", excerpt(element));
+    result.push_back(element.get<std::string>());
   }
   return result;
 }

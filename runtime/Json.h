@@ -31,6 +31,7 @@ public:
   std::string text(const char *key) const;
   std::vector<int64_t> integers(const char *key, int64_t least,
                                 int64_t most) const;
+  std::vector<std::string> texts(const char *key) const;
   const Json &array(const char *key) const;
   JsonObject object(const char *key) const;
 

@@ -3,6 +3,7 @@
 // Parses the manifest of a compiled step and checks all that is relied on.
 
 #include "Element.h"
+#include "Hash.h"
 #include "Json.h"
 #include "Pattern.h"
 #include <algorithm>
@@ -68,6 +69,15 @@ static int parseName(const JsonObject &object, const char *key,
   return int(found - std::begin(names));
 }
 
+/// The index of one of `count` things, each of which is `noun`.
+static int32_t parseIndex(const JsonObject &object, const char *key,
+                          int64_t count, const char *noun) {
+  if (count == 0)
+    object.refuse(key, std::string("the index of ") + noun +
+                           ", of which there is none");
+  return int32_t(object.integer(key, 0, count - 1));
+}
+
 static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns) {
   static constexpr const char *typeNames[] = {"f16", "bf16", "f32", "f64",
                                               "i1",  "i8",   "i32", "i64"};
@@ -90,7 +100,7 @@ static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns) {
     object.refuse("pattern", std::string("left out for the kind ") +
                                  bsr_kind_name(buffer.kind));
   buffer.pattern =
-      hasPattern ? int32_t(object.integer("pattern", 0, numPatterns - 1)) : -1;
+      hasPattern ? parseIndex(object, "pattern", numPatterns, "a pattern") : -1;
 
   bool empty = std::count(buffer.shape.begin(), buffer.shape.end(), 0);
   buffer.elements = !empty;
@@ -193,7 +203,7 @@ static Pattern parsePattern(const JsonObject &object, int64_t numBuffers,
   if (!(pattern.density > 0 && pattern.density <= 1))
     object.refuse("density", "in (0, 1]");
   pattern.isStatic = object.boolean("static");
-  pattern.weight = int32_t(object.integer("weight", 0, numBuffers - 1));
+  pattern.weight = parseIndex(object, "weight", numBuffers, "a buffer");
   std::fill(std::begin(pattern.indices), std::end(pattern.indices), -1);
   if (pattern.isStatic) {
     parseArrays(object, where, pattern);
@@ -202,7 +212,7 @@ static Pattern parsePattern(const JsonObject &object, int64_t numBuffers,
   JsonObject indices = object.object("buffers");
   for (bsr_kind kind : indexKinds)
     pattern.indices[kind - BSR_ROW_PTR] =
-        int32_t(indices.integer(bsr_kind_name(kind), 0, numBuffers - 1));
+        parseIndex(indices, bsr_kind_name(kind), numBuffers, "a buffer");
   return pattern;
 }
 
@@ -323,6 +333,34 @@ static void checkMemory(const Manifest &manifest, const std::string &where) {
            buffer.name, "'");
 }
 
+/// Reads what tells a compilation of a step from another: its code, and how it
+/// was made.
+static void parseCode(const JsonObject &object, Manifest &manifest) {
+  manifest.targetCpu = object.text("target_cpu");
+  if (object.has("target_features"))
+    manifest.targetFeatures = object.texts("target_features");
+  Json compilation = {{"target_cpu", manifest.targetCpu}};
+  if (object.has("compiler"))
+    compilation.update(object.object("compiler").members());
+  manifest.compilation = compilation.dump();
+  if (object.has("code")) {
+    manifest.code = object.text("code");
+    bool isHash = manifest.code.size() == 16 &&
+                  manifest.code.find_first_not_of("0123456789abcdef") ==
+                      std::string::npos;
+    if (!isHash)
+      object.refuse("code", "16 hexadecimal digits");
+    // That of LLVM IR or assembly that was printed: another program made the
+    // code of it.
+    if (manifest.code == std::string(16, '0'))
+      manifest.code.clear();
+  }
+  Json rest = object.members();
+  for (const char *key : {"code", "compiler", "target_cpu", "target_features"})
+    rest.erase(key);
+  manifest.interfaceHash = hashOf(rest.dump());
+}
+
 Manifest bsr::parseManifest(const char *text, const std::string &where) {
   Json json = parseJson(text, BSR_INVALID_STEP, where);
   JsonObject object(json, BSR_INVALID_STEP, where);
@@ -340,8 +378,15 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
 
   Manifest manifest;
   manifest.name = object.text("name");
-  manifest.targetCpu = object.text("target_cpu");
+  parseCode(object, manifest);
   manifest.arenaBytes = object.integer("arena_bytes", 0, mostBytes);
+  if (object.has("live_bytes"))
+    object.integer("live_bytes", 0, manifest.arenaBytes);
+  if (object.has("kernels")) {
+    JsonObject kernels = object.object("kernels");
+    for (const char *count : {"functions", "launches"})
+      kernels.integer(count, 0, INT32_MAX);
+  }
   manifest.leftDense = object.integer("left_dense", 0, INT32_MAX);
   JsonObject products = object.object("products");
   for (auto &[kind, count] : products.members().items())

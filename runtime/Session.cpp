@@ -30,8 +30,7 @@ static void forEachPart(bsr_session &session, Take take) {
 }
 
 bsr_session::bsr_session(const bsr_step &step, uint64_t seed)
-    : step(step), hasPattern(step.manifest.patterns.size()),
-      stepsLoadedBefore(stepsLoaded()) {
+    : owner(step.self), step(step), hasPattern(step.manifest.patterns.size()) {
   int64_t bytes = Memory::partBytes(manifest().arenaBytes);
   for (const Buffer &buffer : manifest().buffers)
     if (buffer.kind != BSR_SCORES)
@@ -95,6 +94,9 @@ bsr_status bsr_session_create(const bsr_step *step, uint64_t seed,
   return guarded([&] {
     requireArgument(step, "step");
     requireArgument(session, "session");
+    if (!step->self)
+      fail(BSR_INVALID_ARGUMENT, "expected a step that is loaded, but got '",
+           step->manifest.name, "', which was unloaded");
     *session = new bsr_session(*step, seed);
   });
 }
@@ -124,7 +126,8 @@ bsr_status bsr_session_init_buffer(bsr_session *session, int64_t index,
 }
 
 void *bsr_session_buffer(bsr_session *session, int64_t index) {
-  bool exists = index >= 0 && index < int64_t(session->buffers.size());
+  bool exists =
+      session && index >= 0 && index < int64_t(session->buffers.size());
   return exists ? session->buffers[index] : nullptr;
 }
 
@@ -211,6 +214,5 @@ bsr_status bsr_session_counters(const bsr_session *session,
     requireArgument(session, "session");
     requireArgument(counters, "counters");
     *counters = session->counters;
-    counters->recompilations = stepsLoaded() - session->stepsLoadedBefore;
   });
 }

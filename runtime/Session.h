@@ -84,6 +84,8 @@ struct bsr_session {
   void zeroSlots(const bsr::Pattern &pattern, const int32_t *slots,
                  int64_t count) const;
 
+  const std::shared_ptr<const bsr_step>
+      owner; // of `step`, which may be unloaded
   const bsr_step &step;
   bsr::Memory area;
   std::vector<void *> buffers;
@@ -106,9 +108,9 @@ struct bsr_session {
   int64_t patternVersion = 0;
 
   bsr_counters counters = {};
-  int64_t stepsLoadedBefore;
   std::string metadata;
-  bool sameStep = false;
+  bool loaded = false;        // whether a checkpoint was
+  std::string stepDifference; // between the step and that of the checkpoint
 };
 
 #endif // BSR_RUNTIME_SESSION_H

@@ -111,7 +111,7 @@ void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
       checkScores(pattern, updates[i], scoresOf(pattern), indices(i));
   });
 
-  int64_t areas = Memory::areasTaken();
+  int64_t areas = Memory::areasTaken(), steps = stepsLoaded();
   forEachUpdated(*this, updates, [&](int64_t i, PatternScratch &scratch) {
     const Pattern &pattern = manifest().patterns[i];
     rank(i, scratch);
@@ -130,6 +130,7 @@ void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
     counters.blocks_regrown += histories[i].regrown;
   }
   counters.reallocations += Memory::areasTaken() - areas;
+  counters.recompilations += stepsLoaded() - steps;
 }
 
 void PatternHistory::record(const Pattern &pattern, const PatternChange &change,

@@ -5,8 +5,9 @@
 #include "Step.h"
 #include "Error.h"
 #include "File.h"
+#include "Hash.h"
+#include "Processor.h"
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -14,13 +15,13 @@
 
 using namespace bsr;
 
-static std::atomic<int64_t> loaded{0};
+static thread_local int64_t loaded = 0;
 
 int64_t bsr::stepsLoaded() { return loaded; }
 
-/// Fails unless `path` is a whole ELF file. The dynamic loader maps a truncated
-/// library and dies of a bus error; so it is not shown one.
-static void requireWholeLibrary(const std::string &path) {
+/// Reads `path`, and fails unless it is a whole ELF file. The dynamic loader
+/// maps a truncated library and dies of a bus error; so it is not shown one.
+static std::string readLibrary(const std::string &path) {
   std::string contents = readFile(path);
   auto requireEnd = [&](uint64_t start, uint64_t size) {
     if (size > contents.size() || start > contents.size() - size)
@@ -41,6 +42,20 @@ static void requireWholeLibrary(const std::string &path) {
                 sizeof segment);
     requireEnd(segment.p_offset, segment.p_filesz);
   }
+  return contents;
+}
+
+/// Fails unless this processor can run the step of `path`. An instruction that
+/// it does not have would end the process.
+static void requireFeatures(const Manifest &manifest, const std::string &path) {
+  std::string missing;
+  for (const std::string &feature : manifest.targetFeatures)
+    if (!hasFeature(feature))
+      missing += (missing.empty() ? "" : ", ") + feature;
+  if (!missing.empty())
+    fail(BSR_INVALID_STEP, "expected a step for this processor, but got '",
+         path, "', compiled for ", manifest.targetCpu, ", which needs ",
+         missing);
 }
 
 /// The address of `symbol` in `library`, loaded from `path`.
@@ -57,7 +72,7 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
   return guarded([&] {
     requireArgument(path, "path");
     requireArgument(step, "step");
-    requireWholeLibrary(path);
+    std::string contents = readLibrary(path);
     // A name without a slash would be searched for elsewhere.
     std::string file = std::strchr(path, '/') ? path : std::string("./") + path;
     std::unique_ptr<void, int (*)(void *)> library(
@@ -77,6 +92,10 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
     void *run = findSymbol(library.get(), "bsr_step_run", path);
     Manifest manifest =
         parseManifest(text, "the manifest of '" + std::string(path) + "'");
+    requireFeatures(manifest, path);
+    // A step that does not say what its code is: all of the file counts.
+    if (manifest.code.empty())
+      manifest.code = hexadecimal(hashOf(contents));
     void *timers = manifest.timers.empty()
                        ? nullptr
                        : findSymbol(library.get(), "bsr_step_timers", path);
@@ -84,57 +103,63 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
         manifest.scoreNorm.empty()
             ? nullptr
             : findSymbol(library.get(), "bsr_step_run_scores", path);
-    *step = new bsr_step{std::move(manifest),
-                         text,
-                         reinterpret_cast<Run>(run),
-                         reinterpret_cast<Run>(runScores),
-                         static_cast<int64_t(*)[2]>(timers),
-                         std::move(library)};
+    std::shared_ptr<bsr_step> made(new bsr_step{
+        nullptr, std::move(manifest), text, reinterpret_cast<Run>(run),
+        reinterpret_cast<Run>(runScores), static_cast<int64_t(*)[2]>(timers),
+        std::move(library)});
+    *step = made.get();
+    made->self = std::move(made);
     ++loaded;
   });
 }
 
-void bsr_step_unload(bsr_step *step) { delete step; }
+void bsr_step_unload(bsr_step *step) {
+  // Not inside the step, which may be gone at the end of this.
+  if (step)
+    std::shared_ptr<bsr_step> last = std::move(step->self);
+}
 
 const char *bsr_step_manifest_text(const bsr_step *step) {
-  return step->manifestText;
+  return step ? step->manifestText : "";
 }
 
 const char *bsr_step_name(const bsr_step *step) {
-  return step->manifest.name.c_str();
+  return step ? step->manifest.name.c_str() : "";
 }
 
 const char *bsr_step_target_cpu(const bsr_step *step) {
-  return step->manifest.targetCpu.c_str();
+  return step ? step->manifest.targetCpu.c_str() : "";
 }
 
 int64_t bsr_step_num_buffers(const bsr_step *step) {
-  return int64_t(step->manifest.buffers.size());
+  return step ? int64_t(step->manifest.buffers.size()) : 0;
 }
 
 int64_t bsr_step_num_patterns(const bsr_step *step) {
-  return int64_t(step->manifest.patterns.size());
+  return step ? int64_t(step->manifest.patterns.size()) : 0;
 }
 
 int64_t bsr_step_arena_bytes(const bsr_step *step) {
-  return step->manifest.arenaBytes;
+  return step ? step->manifest.arenaBytes : 0;
 }
 
 const char *bsr_step_score_norm(const bsr_step *step) {
-  return step->manifest.scoreNorm.c_str();
+  return step ? step->manifest.scoreNorm.c_str() : "";
 }
 
 int64_t bsr_step_num_products(const bsr_step *step, const char *kind) {
+  if (!step || !kind)
+    return 0;
   auto found = step->manifest.products.find(kind);
   return found == step->manifest.products.end() ? 0 : found->second;
 }
 
 int64_t bsr_step_num_left_dense(const bsr_step *step) {
-  return step->manifest.leftDense;
+  return step ? step->manifest.leftDense : 0;
 }
 
 int64_t bsr_step_num_timers(const bsr_step *step) {
-  return int64_t(step->manifest.timers.size());
+  return step ? int64_t(step->manifest.timers.size()) : 0;
 }
 
 bsr_status bsr_step_timer(const bsr_step *step, int64_t index,
@@ -189,27 +214,33 @@ bsr_status bsr_step_pattern(const bsr_step *step, int64_t index,
   });
 }
 
-/// Index of the first of `things` for which `matches` holds, or -1.
-template <typename Things, typename Predicate>
-static int64_t findFirst(const Things &things, Predicate matches) {
+/// Index of the first of a list of `step` for which `matches` holds, or -1;
+/// `name` is what it looks for.
+template <typename Thing, typename Predicate>
+static int64_t findFirst(const bsr_step *step, const char *name,
+                         std::vector<Thing> Manifest::*list,
+                         Predicate matches) {
+  if (!step || !name)
+    return -1;
+  const std::vector<Thing> &things = step->manifest.*list;
   auto found = std::find_if(things.begin(), things.end(), matches);
   return found == things.end() ? -1 : found - things.begin();
 }
 
 int64_t bsr_step_find_buffer(const bsr_step *step, bsr_kind kind,
                              const char *name) {
-  return findFirst(step->manifest.buffers, [&](const Buffer &buffer) {
+  return findFirst(step, name, &Manifest::buffers, [&](const Buffer &buffer) {
     return buffer.kind == kind && buffer.name == name;
   });
 }
 
 int64_t bsr_step_find_role(const bsr_step *step, const char *role) {
-  return findFirst(step->manifest.buffers,
+  return findFirst(step, role, &Manifest::buffers,
                    [&](const Buffer &buffer) { return buffer.role == role; });
 }
 
 int64_t bsr_step_find_pattern(const bsr_step *step, const char *name) {
-  return findFirst(step->manifest.patterns, [&](const Pattern &pattern) {
-    return pattern.name == name;
-  });
+  return findFirst(
+      step, name, &Manifest::patterns,
+      [&](const Pattern &pattern) { return pattern.name == name; });
 }

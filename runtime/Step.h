@@ -86,6 +86,10 @@ struct Timer {
 struct Manifest {
   std::string name;
   std::string targetCpu;
+  std::vector<std::string> targetFeatures; // what the code needs
+  std::string code;        // the code's hash, 16 digits, or "" if not known
+  std::string compilation; // how the code was made: a JSON object
+  uint64_t interfaceHash;  // of all that the code does not depend on
   int64_t arenaBytes;
   std::string scoreNorm; // "" for a step without scores
   std::vector<Buffer> buffers;
@@ -98,12 +102,15 @@ struct Manifest {
 /// Parses and validates a manifest; `where` names it in messages.
 Manifest parseManifest(const char *text, const std::string &where);
 
-/// How many steps this process has loaded.
+/// How many steps this thread has loaded.
 int64_t stepsLoaded();
 
 } // namespace bsr
 
 struct bsr_step {
+  /// The caller's hold, until it unloads the step. Sessions have their own: the
+  /// last one to let go unloads it.
+  std::shared_ptr<bsr_step> self;
   bsr::Manifest manifest;
   const char *manifestText;
   void (*run)(void *const *buffers, void *arena);

@@ -112,8 +112,16 @@ CASE(checkpoint_is_a_safetensors_file) {
                             "\"block\": [2, 3], \"slots\": 6, \"values\": "
                             "[\"state.p.w\", \"state.m.w\"]}]"));
   REQUIRE_EQUAL(metadata["metadata"], "a\"\\\n\xc3\xa9");
-  REQUIRE_EQUAL(metadata["manifest"], bsr::hexadecimal(bsr::hashOf(
-                                          bsr_step_manifest_text(step.get()))));
+  // A step that does not say what its code is is its library; the manifest
+  // without what says so is compared apart.
+  REQUIRE_EQUAL(metadata["code"],
+                bsr::hexadecimal(bsr::hashOf(readFile(FAKE_STEP))));
+  REQUIRE_EQUAL(metadata["compilation"], "{\"target_cpu\":\"any\"}");
+  auto manifest =
+      nlohmann::ordered_json::parse(bsr_step_manifest_text(step.get()));
+  manifest.erase("target_cpu");
+  REQUIRE_EQUAL(metadata["manifest"],
+                bsr::hexadecimal(bsr::hashOf(manifest.dump())));
   REQUIRE(sealed(file) == file);
 
   // The tensors follow one another, aligned, to the end.
@@ -223,17 +231,56 @@ CASE(checkpoint_keeps_the_history_of_patterns) {
 
 CASE(checkpoint_of_another_build_of_the_model_loads) {
   Json manifest = fakeManifest();
-  manifest["target_cpu"] = "other";
-  manifest["arena_bytes"] = 4096;
-  Step step = loadFake(), other = load(manifest);
+  manifest["code"] = "0123456789abcdef";
+  manifest["compiler"] = {{"level", 3}, {"version", "a"}};
+  // What of the manifest another build has, and what is said.
+  struct {
+    const char *patch, *difference;
+  } builds[] = {
+      {"{}", ""},
+      // The same code, whatever it was made with, is the same step.
+      {"{\"target_cpu\": \"other\", \"target_features\": [],"
+       " \"compiler\": {\"level\": 0}}",
+       ""},
+      {"{\"code\": \"0123456789abcdee\"}", "other code"},
+      {"{\"code\": \"0123456789abcdee\", \"target_cpu\": \"z\","
+       " \"compiler\": {\"level\": 0, \"version\": null, \"l1_bytes\": 4}}",
+       "other code: target_cpu z, was any; l1_bytes 4, was unknown; level 0, "
+       "was 3; version unknown, was a"},
+      {"{\"arena_bytes\": 4096}", "another manifest"},
+      {"{\"code\": \"0000000000000000\"}", "other code"}, // not known: the file
+  };
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  save(trained(load(manifest), 2), path);
+  for (auto &[patch, difference] : builds) {
+    Json other = manifest;
+    other.merge_patch(Json::parse(patch));
+    Session session = start(load(other));
+    REQUIRE_EQUAL(bsr_session_same_step(session.get()), 0);
+    REQUIRE_EQUAL(std::string(bsr_session_step_difference(session.get())), "");
+    REQUIRE_OK(bsr_session_load(session.get(), path.c_str()));
+    REQUIRE_EQUAL(std::string(bsr_session_step_difference(session.get())),
+                  difference);
+    REQUIRE_EQUAL(bsr_session_same_step(session.get()), !*difference);
+    REQUIRE_EQUAL(countersOf(session).steps, 2);
+  }
+}
+
+CASE(checkpoint_of_an_older_version_tells_no_code) {
+  Step step = loadFake();
   Folder folder;
   std::string path = folder.file("checkpoint");
   save(trained(step, 2), path);
-  Session session = start(other);
-  REQUIRE_EQUAL(bsr_session_same_step(session.get()), 0);
+  Json header = headerOf(readFile(path));
+  header["__metadata__"].erase("code");
+  writeFile(path, withHeader(readFile(path), header));
+  Session session = start(step);
   REQUIRE_OK(bsr_session_load(session.get(), path.c_str()));
   REQUIRE_EQUAL(bsr_session_same_step(session.get()), 0);
-  REQUIRE_EQUAL(countersOf(session).steps, 2);
+  REQUIRE_EQUAL(std::string(bsr_session_step_difference(session.get())),
+                "perhaps the same: the checkpoint, of an older version, has no "
+                "hash of its code");
 }
 
 /// Tries to load `file` into a trained session, which must not change.

@@ -328,6 +328,35 @@ CASE(session_counts_recompilations) {
   REQUIRE_EQUAL(counters.recompilations, 0);
   REQUIRE_EQUAL(counters.allocations, 1);
   REQUIRE_EQUAL(counters.reallocations, 0);
+  // Other steps of the process are none of this session's.
   Step another = loadFake();
-  REQUIRE_EQUAL(countersOf(session).recompilations, 1);
+  REQUIRE_EQUAL(countersOf(session).recompilations, 0);
+}
+
+CASE(session_outlives_its_step) {
+  Step step = loadFake();
+  Session whole = start(step), session = start(step);
+  for (const Session *each : {&whole, &session})
+    REQUIRE_OK(bsr_session_initialize(each->get()));
+  bsr_step *handle = step.release();
+  bsr_step_unload(handle);
+  for (const Session *each : {&whole, &session}) {
+    REQUIRE_OK(bsr_session_run(each->get()));
+    REQUIRE_OK(bsr_session_update_patterns(each->get(), 0.5, nullptr));
+  }
+  REQUIRE_EQUAL(countersOf(session).steps, 1);
+  // The handle is there as long as a session is; but it is no step any more.
+  bsr_session *late = nullptr;
+  REQUIRE_FAILS(bsr_session_create(handle, 1, &late), BSR_INVALID_ARGUMENT,
+                "expected a step that is loaded, but got 'fake', which was "
+                "unloaded");
+  REQUIRE(!late);
+}
+
+CASE(session_of_null_has_nothing) {
+  REQUIRE(!bsr_session_buffer(nullptr, 0));
+  REQUIRE_EQUAL(std::string(bsr_session_metadata(nullptr)), "");
+  REQUIRE_EQUAL(std::string(bsr_session_step_difference(nullptr)), "");
+  REQUIRE_EQUAL(bsr_session_same_step(nullptr), 0);
+  bsr_session_destroy(nullptr);
 }

@@ -146,6 +146,28 @@ CASE(step_refuses_null_and_indices_out_of_range) {
   bsr_step_unload(nullptr);
 }
 
+CASE(step_of_null_has_nothing) {
+  for (const char *text :
+       {bsr_step_manifest_text(nullptr), bsr_step_name(nullptr),
+        bsr_step_target_cpu(nullptr), bsr_step_score_norm(nullptr)})
+    REQUIRE_EQUAL(std::string(text), "");
+  for (int64_t number :
+       {bsr_step_num_buffers(nullptr), bsr_step_num_patterns(nullptr),
+        bsr_step_arena_bytes(nullptr), bsr_step_num_products(nullptr, "spmm"),
+        bsr_step_num_left_dense(nullptr), bsr_step_num_timers(nullptr)})
+    REQUIRE_EQUAL(number, 0);
+  Step step = loadFake();
+  REQUIRE_EQUAL(bsr_step_num_products(step.get(), nullptr), 0);
+  for (int64_t index : {bsr_step_find_buffer(nullptr, BSR_DENSE, "lr"),
+                        bsr_step_find_buffer(step.get(), BSR_DENSE, nullptr),
+                        bsr_step_find_role(nullptr, "lr"),
+                        bsr_step_find_role(step.get(), nullptr),
+                        bsr_step_find_pattern(nullptr, "w"),
+                        bsr_step_find_pattern(step.get(), nullptr)})
+    REQUIRE_EQUAL(index, -1);
+  bsr_step_reset_timers(nullptr);
+}
+
 static void refuses(const std::string &path, bsr_status status,
                     const std::string &sentence) {
   bsr_step *step = nullptr;
@@ -257,6 +279,26 @@ CASE(step_refuses_wrong_manifests) {
        "expected 'format' of @ to be \"bsr-step\", but got \"bsr-stop\""},
       {"/format", nullptr,
        "expected 'format' of @ to be a string, but got nothing"},
+      {"/code", "\"0123456789ABCDEF\"",
+       "expected 'code' of @ to be 16 hexadecimal digits, but got "
+       "\"0123456789ABCDEF\""},
+      {"/target_features", "[\"sse3\", 2]",
+       "expected 'target_features[1]' of @ to be a string, but got 2"},
+      {"/compiler", "3", "expected 'compiler' of @ to be an object, but got 3"},
+      {"/live_bytes", "101",
+       "expected 'live_bytes' of @ to be an integer in [0, 100], but got 101"},
+      {"/kernels", "{\"functions\": \"many\", \"launches\": 1}",
+       "expected 'functions' of 'kernels' of @ to be an integer in [0, "
+       "2147483647], but got \"many\""},
+      {"/kernels", "{\"functions\": 1}",
+       "expected 'launches' of 'kernels' of @ to be an integer in [0, "
+       "2147483647], but got nothing"},
+      {"/patterns", "[]",
+       "expected 'pattern' of buffer 0 of @ to be the index of a pattern, of "
+       "which there is none, but got 0"},
+      {"/buffers", "[]",
+       "expected 'weight' of pattern 0 of @ to be the index of a buffer, of "
+       "which there is none, but got 0"},
       {"/version", "2",
        "expected 'version' of @ to be an integer in [1, 1], but got 2"},
       {"/version", "1.0",
@@ -549,6 +591,20 @@ CASE(step_refuses_wrong_static_patterns) {
     pattern.merge_patch(Json::parse(patch));
     refusesManifest(manifest.dump(), sentence);
   }
+}
+
+CASE(step_refuses_a_processor_without_what_it_needs) {
+  Json manifest = fakeManifest();
+  manifest["target_cpu"] = "future";
+  manifest["target_features"] = {"sse3", "avx9000", "avx9001"};
+  Folder folder;
+  std::string path = folder.file("step.so");
+  writeStep(path, manifest.dump());
+  refuses(path, BSR_INVALID_STEP,
+          "expected a step for this processor, but got '" + path +
+              "', compiled for future, which needs avx9000, avx9001");
+  manifest["target_features"] = {"sse3"};
+  load(manifest);
 }
 
 CASE(step_refuses_patterns_of_one_name) {

@@ -52,6 +52,26 @@ bsr::VectorUnit bsr::getVectorUnit(const TargetMachine &machine) {
   return {128, 16};
 }
 
+std::vector<StringRef> bsr::getRequiredFeatures(const TargetMachine &machine) {
+  // Processors have many more, for kernels, cryptography or virtual machines:
+  // no code comes of these unless it is asked for. The runtime knows how to
+  // find each of these out (runtime/Processor.cpp).
+  SmallVector<StringRef> used;
+  StringRef("avx avx10.1 avx10.2 avx2 avx512bf16 avx512bitalg avx512bw "
+            "avx512cd avx512dq avx512f avx512fp16 avx512ifma avx512vbmi "
+            "avx512vbmi2 avx512vl avx512vnni avx512vpopcntdq avxifma "
+            "avxneconvert avxvnni avxvnniint16 avxvnniint8 bmi bmi2 ccmp cf "
+            "cmpccxadd egpr f16c fma fma4 gfni lzcnt movbe ndd nf popcnt ppx "
+            "push2pop2 sse3 sse4.1 sse4.2 sse4a ssse3 tbm xop zu")
+      .split(used, ' ');
+  std::vector<StringRef> features;
+  for (const SubtargetFeatureKV &feature :
+       machine.getMCSubtargetInfo()->getEnabledProcessorFeatures())
+    if (is_contained(used, StringRef(feature.Key)))
+      features.push_back(feature.Key);
+  return features;
+}
+
 bsr::CacheSizes bsr::getCacheSizes(bool isHost) {
   CacheSizes sizes{32 * 1024, 512 * 1024};
 #ifdef _SC_LEVEL1_DCACHE_SIZE

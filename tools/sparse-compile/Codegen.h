@@ -11,6 +11,8 @@
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Target/TargetMachine.h"
 
+#include <vector>
+
 namespace mlir::bsr {
 
 /// The machine to compile for: the processor named `cpu`, with `host` for the
@@ -24,6 +26,11 @@ struct VectorUnit {
   int64_t registers;
 };
 VectorUnit getVectorUnit(const llvm::TargetMachine &machine);
+
+/// The features of `machine` without which a processor cannot run code for it:
+/// those of which the code generator uses instructions by itself.
+std::vector<llvm::StringRef>
+getRequiredFeatures(const llvm::TargetMachine &machine);
 
 /// Bytes of the caches of a core, first and second level.
 struct CacheSizes {

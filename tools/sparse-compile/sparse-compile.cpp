@@ -3,6 +3,7 @@
 // Compiles a training step to a shared library.
 
 #include "Codegen.h"
+#include "Identity.h"
 #include "Linker.h"
 #include "Output.h"
 #include "bsr/Dialect/BSR.h"
@@ -19,6 +20,7 @@
 #include "mlir/Target/LLVMIR/Dialect/OpenMP/OpenMPToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/SmallString.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
@@ -151,24 +153,10 @@ parse(StringRef path, llvm::SourceMgr &sources, MLIRContext &context) {
   return std::move(module);
 }
 
-/// Lowers `module` to the LLVM dialect.
-static Error lower(ModuleOp module, const CommandLine &options,
-                   const llvm::TargetMachine &machine) {
-  PassManager pm(module.getContext());
-  for (const std::string &mark : options.marks) {
-    std::unique_ptr<Pass> pass = bsr::createBSRMark();
-    std::string reason;
-    auto onError = [&](const llvm::Twine &message) {
-      reason = message.str();
-      return failure();
-    };
-    if (failed(pass->initializeOptions(mark, onError)))
-      return createStringError(
-          "expected --mark to be options of bsr-mark, but got '" + mark + "'" +
-          (reason.empty() ? "" : " (" + reason + ")"));
-    pm.addPass(std::move(pass));
-  }
-  bsr::ToCPUOptions pipeline;
+/// Sets the options of the pipeline that lowers a step for `machine`.
+static void setPipelineOptions(bsr::ToCPUOptions &pipeline,
+                               const CommandLine &options,
+                               const llvm::TargetMachine &machine) {
   pipeline.targetCpu = machine.getTargetCPU().str();
   pipeline.report = options.report.getValue();
   pipeline.scoreNorm = options.scoreNorm.getValue();
@@ -183,11 +171,42 @@ static Error lower(ModuleOp module, const CommandLine &options,
   pipeline.numRegisters = get(options.numRegisters, vectors.registers);
   pipeline.l1Bytes = get(options.l1Bytes, caches.first);
   pipeline.l2Bytes = get(options.l2Bytes, caches.second);
+}
+
+/// Lowers `module` to the LLVM dialect.
+static Error lower(ModuleOp module, const CommandLine &options,
+                   const bsr::ToCPUOptions &pipeline) {
+  PassManager pm(module.getContext());
+  for (const std::string &mark : options.marks) {
+    std::unique_ptr<Pass> pass = bsr::createBSRMark();
+    std::string reason;
+    auto onError = [&](const llvm::Twine &message) {
+      reason = message.str();
+      return failure();
+    };
+    if (failed(pass->initializeOptions(mark, onError)))
+      return createStringError(
+          "expected --mark to be options of bsr-mark, but got '" + mark + "'" +
+          (reason.empty() ? "" : " (" + reason + ")"));
+    pm.addPass(std::move(pass));
+  }
   bsr::buildToCPUPipeline(pm, pipeline);
   if (failed(pm.run(module)))
     return createStringError(
         "expected the step to compile, but got the errors above");
   return Error::success();
+}
+
+/// What the code of a step depends on beside the step and the processor.
+static llvm::json::Object getCompiler(const CommandLine &options,
+                                      const bsr::ToCPUOptions &pipeline) {
+  return llvm::json::Object{
+      {"version", "sparse-compile " BSR_VERSION ", LLVM " LLVM_VERSION_STRING},
+      {"level", static_cast<int64_t>(options.level)},
+      {"vector_bits", pipeline.vectorBits.getValue()},
+      {"num_registers", pipeline.numRegisters.getValue()},
+      {"l1_bytes", pipeline.l1Bytes.getValue()},
+      {"l2_bytes", pipeline.l2Bytes.getValue()}};
 }
 
 /// Prints what the manifest in `module` says about memory and products.
@@ -221,8 +240,14 @@ static void printReport(ModuleOp module) {
 static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
                   const CommandLine &options, Stopwatch &watch) {
   StringRef output = options.output;
-  auto emitObject = [&](llvm::raw_pwrite_stream &os) {
-    return bsr::emitObject(module, machine, os);
+  auto emitObject = [&](llvm::raw_pwrite_stream &os) -> Error {
+    SmallVector<char, 0> object;
+    llvm::raw_svector_ostream bytes(object);
+    if (Error error = bsr::emitObject(module, machine, bytes))
+      return error;
+    bsr::writeCodeHash(object);
+    os << bytes.str();
+    return Error::success();
   };
   if (options.emit == Emit::LLVM)
     return bsr::writeFile(output, [&](llvm::raw_pwrite_stream &os) -> Error {
@@ -266,7 +291,9 @@ static Error compile(const CommandLine &options, MLIRContext &context,
     return module.takeError();
   watch.lap("parse");
 
-  if (Error error = lower(**module, options, **machine))
+  bsr::ToCPUOptions pipeline;
+  setPipelineOptions(pipeline, options, **machine);
+  if (Error error = lower(**module, options, pipeline))
     return error;
   watch.lap("lower");
   if (options.report)
@@ -285,6 +312,8 @@ static Error compile(const CommandLine &options, MLIRContext &context,
     return createStringError(
         "expected the step to translate to LLVM IR, but got the errors above");
   module->release().erase();
+  bsr::completeManifest(*llvmModule, getCompiler(options, pipeline),
+                        bsr::getRequiredFeatures(**machine));
   watch.lap("translate");
   bsr::optimize(*llvmModule, **machine, options.level);
   watch.lap("optimize");

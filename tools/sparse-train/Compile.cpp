@@ -3,6 +3,7 @@
 // Runs sparse-compile and keeps what it makes.
 
 #include "Compile.h"
+#include "Host.h"
 #include "Support.h"
 
 #include <cerrno>
@@ -93,6 +94,8 @@ std::string bsr::compileStep(const Config &config) {
         fs::read_symlink("/proc/self/exe").replace_filename("sparse-compile");
   uint64_t hash = hashBytes(readFile(tool, "compiler"));
   hash = hashBytes(readFile(config.step, "step"), hash);
+  // Machines may share the cache.
+  hash = hashBytes(identifyProcessor(), hash);
   for (const std::string &option : config.compileOptions)
     hash = hashPatternFiles(
         option, hashBytes({option.c_str(), option.size() + 1}, hash));

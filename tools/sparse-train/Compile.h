@@ -11,7 +11,7 @@ namespace bsr {
 
 /// Returns the path of the compiled step of `config`. A step that is text is
 /// compiled with `config.compileTool` unless the cache has the result of the
-/// same compiler, options and text already.
+/// same compiler, options and text for this processor already.
 std::string compileStep(const Config &config);
 
 } // namespace bsr

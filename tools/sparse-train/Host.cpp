@@ -11,6 +11,7 @@
 #include <string>
 #include <sys/utsname.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace bsr;
 using nlohmann::ordered_json;
@@ -26,6 +27,16 @@ static std::string lookUp(const char *path, const std::string &key) {
 
 int64_t bsr::peakMemory() {
   return std::atoll(lookUp("/proc/self/status", "VmHWM").c_str()) * 1024;
+}
+
+std::string bsr::identifyProcessor() {
+  std::string text;
+  for (const char *key :
+       {"vendor_id", "cpu family", "model\t", "stepping", "flags"})
+    text += lookUp("/proc/cpuinfo", key) + "\n";
+  for (int cache : {_SC_LEVEL1_DCACHE_SIZE, _SC_LEVEL2_CACHE_SIZE})
+    text += std::to_string(sysconf(cache)) + "\n";
+  return text;
 }
 
 ordered_json bsr::describeHost() {

@@ -13,6 +13,10 @@ namespace bsr {
 /// The most memory that this process has held, in bytes.
 int64_t peakMemory();
 
+/// What the compiler makes code for by default: the processor, its features,
+/// and the sizes of its caches.
+std::string identifyProcessor();
+
 /// Time, host, system, processor, threads, and the versions of the program.
 nlohmann::ordered_json describeHost();
 

@@ -57,8 +57,9 @@ static std::vector<std::string> findChanges(const Session &session,
   std::vector<std::string> changes;
   if (then["tokens"] != now["tokens"])
     changes.push_back("another token file '" + config.tokens + "'");
-  if (!session.sameStep())
-    changes.push_back("another compilation of the step '" + config.step + "'");
+  if (std::string difference = session.stepDifference(); !difference.empty())
+    changes.push_back("another compilation of the step '" + config.step +
+                      "' (" + difference + ")");
 
   // Checkpoints of before the configuration was in them say nothing of it. A
   // key that is younger than a checkpoint had what is its default.

@@ -103,7 +103,9 @@ std::string Session::metadata() const {
   return bsr_session_metadata(session.get());
 }
 
-bool Session::sameStep() const { return bsr_session_same_step(session.get()); }
+std::string Session::stepDifference() const {
+  return bsr_session_step_difference(session.get());
+}
 
 bsr_counters Session::counters() const {
   bsr_counters counters;

@@ -56,7 +56,8 @@ public:
   /// and was loaded.
   std::string load(const std::string &path);
   std::string metadata() const;
-  bool sameStep() const;
+  /// What tells the step from that of the checkpoint; "" if nothing does.
+  std::string stepDifference() const;
   bsr_counters counters() const;
 
 private:

@@ -88,7 +88,10 @@ def BSREmbedManifest : Pass<"bsr-embed-manifest", "ModuleOp"> {
     A compiled step describes itself: `bsr_step_manifest`, JSON text, lists its
     buffers in the order in which `bsr_step_run` takes them, and its patterns, and
     counts what it computes: bytes of the arena, products, functions of kernels and
-    their launches; `bsr_step_abi_version` is the version of both.
+    their launches; `bsr_step_abi_version` is the version of both. `sparse-compile`
+    adds what it knows once there is code: its hash (`code`), the features that a
+    processor needs to run it (`target_features`), and the choices that it depends
+    on (`compiler`).
 
     Before:
 

@@ -14,11 +14,15 @@
 // Errors: every function that can fail returns a `bsr_status`. On failure it
 // changes nothing that its arguments refer to, writes none of its outputs, and
 // `bsr_last_error` says in one sentence what was expected and what was found.
+// Functions that return something else cannot fail: null, for a handle or a
+// name, has no text (""), no things (0), no index (-1) and no memory (null).
 //
-// Ownership: a handle is released by the function that its creator names, and
-// outlives everything read through it. Strings and arrays that a function
-// returns belong to the handle they were read from, and are never freed by the
-// caller. Arguments are copied: none needs to outlive its call.
+// Ownership: a handle is released once, by the function that its creator names,
+// and outlives everything read through it; a handle that was released is no
+// argument any more. A session holds its step: either may be released first.
+// Strings and arrays that a function returns belong to the handle they were
+// read from, and are never freed by the caller. Arguments are copied: none
+// needs to outlive its call.
 //
 // Threads: a step may be shared by threads. A session is used by one thread at
 // a time; sessions are independent. `bsr_last_error` is per thread.
@@ -43,8 +47,9 @@ extern "C" {
 ///   2: bsr_step_num_timers, bsr_step_timer, bsr_step_reset_timers;
 ///   3: bsr_step_score_norm, bsr_session_run_scores, bsr_session_update,
 ///      bsr_session_statistics, bsr_session_take_largest, bsr_erk_densities,
-///      bsr_gmp_density.
-#define BSR_RUNTIME_VERSION 3
+///      bsr_gmp_density;
+///   4: bsr_session_step_difference.
+#define BSR_RUNTIME_VERSION 4
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -126,8 +131,9 @@ typedef struct bsr_pattern_info {
   int32_t weight;    // index of the buffer whose blocks are ranked
 } bsr_pattern_info;
 
-/// Loads the shared library `path` and validates its manifest. The caller
-/// releases the step with `bsr_step_unload`, after its sessions.
+/// Loads the shared library `path`, validates its manifest, and refuses a step
+/// whose code needs features that this processor lacks. The caller releases the
+/// step with `bsr_step_unload`.
 BSR_API bsr_status bsr_step_load(const char *path, bsr_step **step);
 
 /// Releases a step. Null is allowed.
@@ -210,7 +216,7 @@ typedef struct bsr_session bsr_session;
 
 /// Allocates every buffer and the arena, once, as one area of zeros. Every
 /// pattern is empty. `seed` keys all random numbers of the session. The caller
-/// releases the session with `bsr_session_destroy`; the step must outlive it.
+/// releases the session with `bsr_session_destroy`.
 BSR_API bsr_status bsr_session_create(const bsr_step *step, uint64_t seed,
                                       bsr_session **session);
 
@@ -267,8 +273,7 @@ typedef struct bsr_counters {
   int64_t
       allocations; // memory areas taken: 1, and 1 more by the first snapshot
   int64_t reallocations;  // those taken while patterns were updated: 0
-  int64_t recompilations; // steps that this process loaded after the session's
-                          // creation
+  int64_t recompilations; // steps loaded while patterns were updated: 0
   int64_t bytes;          // memory that the session holds now
 } bsr_counters;
 
@@ -467,8 +472,10 @@ BSR_API bsr_status bsr_erk_densities(int64_t count, const int64_t *rows,
 ///   "metadata": the caller's string, UTF-8 (data cursor and the like),
 ///   "matrices": for readers without the step, a JSON text: of each pattern its
 ///   {"name", "shape", "block", "slots", "values": [names of its tensors]},
-///   "manifest": XXH64 of the manifest text, "checksum": XXH64 of the whole
-///   file in which the checksum's own 16 hexadecimal digits are zeros.
+///   "code": the hash of the step's code, of its manifest's "code" or else
+///   XXH64 of its library; "compilation": how it was made, a JSON text;
+///   "manifest": XXH64 of the rest of the manifest; "checksum": XXH64 of the
+///   whole file in which the checksum's own 16 hexadecimal digits are zeros.
 /// The file is written as "<path>.tmp", flushed to the device, and renamed, so
 /// that `path` always holds either the old checkpoint or the new one; on an
 /// error the temporary file is removed. Slots in which no block lies, which a
@@ -489,9 +496,15 @@ BSR_API bsr_status bsr_session_load(bsr_session *session, const char *path);
 /// next load.
 BSR_API const char *bsr_session_metadata(const bsr_session *session);
 
-/// 1 if the checkpoint last loaded was saved by a step of this same manifest:
-/// only then is the run that goes on the same bit for bit. 0 before a load.
+/// 1 if the checkpoint last loaded was saved by a step of this same manifest
+/// and code: only then is the run that goes on the same bit for bit. 0 before a
+/// load.
 BSR_API int32_t bsr_session_same_step(const bsr_session *session);
+
+/// What tells the step from that which saved the checkpoint last loaded, as
+/// "other code: level 0, was 3"; "" if it is the same, and before a load. Valid
+/// until the next load.
+BSR_API const char *bsr_session_step_difference(const bsr_session *session);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the processor has: what the system says of it.
+
+#include "Check.h"
+#include "Processor.h"
+
+using namespace check;
+
+/// Whether the flags of /proc/cpuinfo, in `cpuinfo`, have `flag`.
+static bool hasFlag(const std::string &cpuinfo, const std::string &flag) {
+  size_t start = cpuinfo.find("\nflags");
+  size_t line = cpuinfo.find('\n', start + 1);
+  std::string flags = cpuinfo.substr(start, line - start) + " ";
+  return flags.find(" " + flag + " ") != std::string::npos;
+}
+
+CASE(processor_features_are_those_of_the_system) {
+  struct {
+    const char *name, *flag;
+  } features[] = {{"sse3", "pni"},
+                  {"ssse3", "ssse3"},
+                  {"fma", "fma"},
+                  {"sse4.1", "sse4_1"},
+                  {"sse4.2", "sse4_2"},
+                  {"movbe", "movbe"},
+                  {"popcnt", "popcnt"},
+                  {"avx", "avx"},
+                  {"f16c", "f16c"},
+                  {"bmi", "bmi1"},
+                  {"avx2", "avx2"},
+                  {"bmi2", "bmi2"},
+                  {"avx512f", "avx512f"},
+                  {"avx512dq", "avx512dq"},
+                  {"avx512ifma", "avx512ifma"},
+                  {"avx512cd", "avx512cd"},
+                  {"avx512bw", "avx512bw"},
+                  {"avx512vl", "avx512vl"},
+                  {"avx512vbmi", "avx512vbmi"},
+                  {"avx512vbmi2", "avx512_vbmi2"},
+                  {"gfni", "gfni"},
+                  {"avx512vnni", "avx512_vnni"},
+                  {"avx512bitalg", "avx512_bitalg"},
+                  {"avx512vpopcntdq", "avx512_vpopcntdq"},
+                  {"avx512fp16", "avx512_fp16"},
+                  {"avxvnni", "avx_vnni"},
+                  {"avx512bf16", "avx512_bf16"},
+                  {"cmpccxadd", "cmpccxadd"},
+                  {"avxifma", "avx_ifma"},
+                  {"lzcnt", "abm"},
+                  {"sse4a", "sse4a"},
+                  {"xop", "xop"},
+                  {"fma4", "fma4"},
+                  {"tbm", "tbm"}};
+  std::string cpuinfo = readFile("/proc/cpuinfo");
+  for (auto [name, flag] : features)
+    check::requireEqual(bsr::hasFeature(name), hasFlag(cpuinfo, flag), name,
+                        __FILE__, __LINE__);
+}
+
+CASE(processor_has_no_feature_that_nobody_knows) {
+  for (const char *name : {"", "avx9000", "SSE3"})
+    REQUIRE(!bsr::hasFeature(name));
+}
