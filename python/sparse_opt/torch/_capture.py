@@ -12,6 +12,7 @@ writes values and decomposes its operations.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from sparse_opt import _source
 from sparse_opt._errors import ExportError
 from sparse_opt.torch import (
     _decompositions,
+    _effects,
     _indices,
     _nodes,
     _optimizer,
@@ -83,13 +85,16 @@ def capture(
         sdpa_kernel(SDPBackend.MATH),
         _private.compiling(),
         _private.visible_buffer_writes(),
+        _effects.undone(*model.modules(), optimizer),
     ):
         graph = _traced(trace.run, arguments)
         _erase_profiling(graph)
         bounds, computed = _index_bounds(graph, arguments)
-        graph = _decomposed(graph, arguments)
+        graph = _decomposed(graph, arguments, runs=2 if trace.changes else 1)
     graph.graph.eliminate_dead_code()
     graph = _private.merge_equal_nodes(graph)
+    if trace.changes:
+        _require_equal_runs(graph, trace.changes[0])
     _require_lowerable(graph)
     results = _link(graph, arguments, len(trace.output_types))
     if not any(role == "param" for _, role in results):
@@ -257,12 +262,29 @@ class _Trace:
         self.batch = batch
         self.arguments = arguments
         self.output_types: list[torch.dtype] = []
+        self.changes: list[_effects.Change] = []
+        self.counts: list[_effects.Change] = []
         self.returns: Any = None
         self.names = _optimizer.parameter_names(model, optimizer)
 
     def run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Runs the step; returns the next values of what it may write, then its
-        outputs."""
+        outputs.
+
+        A step that changes attributes runs twice: the results of the second time,
+        behind the others, tell whether it depends on them.
+        """
+        results = self._run_once(tensors)
+        if not self.changes:
+            return results
+        changes = self.changes
+        again = self._run_once(tensors)
+        counts = {str(change) for change in self.counts}
+        _effects.require_none([c for c in changes if str(c) in counts] or self.counts)
+        self.changes = changes
+        return [*results, *again]
+
+    def _run_once(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         # A write must not reach an argument: the copy takes it.
         values = {
             a.name: t if a.role in ("batch", "lr", "seed") else t.clone()
@@ -285,7 +307,13 @@ class _Trace:
             _watched(self.model, self.optimizer) as cleared,
             _optimizer.TensorFactors(),
         ):
+            draws = _effects.random_states()
+            before = _effects.Attributes(self.model, self.optimizer)
             returned = self.train_step(self.model, self.optimizer, self._batch(values))
+            _effects.require_no_draws(draws)
+            after_all = _effects.Attributes(self.model, self.optimizer)
+            self.changes = list(before.changes(after_all))
+            self.counts = list(before.counts(after_all))
             after = {
                 name: dict(self.optimizer.state[params[name]])
                 for name in state
@@ -474,19 +502,63 @@ def _erase_profiling(module: torch.fx.GraphModule) -> None:
     module.recompile()
 
 
+def _require_equal_runs(module: torch.fx.GraphModule, change: _effects.Change) -> None:
+    """Raises `ExportError` if two runs of a step in one graph return different values.
+    Keeps the results of the first."""
+    numbers = _value_numbers(module)
+    output = next(n for n in module.graph.nodes if n.op == "output")
+    values = list(output.args[0])
+    first, second = values[: len(values) // 2], values[len(values) // 2 :]
+    if [numbers[n] for n in first] != [numbers[n] for n in second]:
+        raise ExportError(
+            "expected a step that does the same each time, but got one that depends on"
+            f" {change}, which it sets: register it as a buffer of the module, or run"
+            " the step once before the export if that sets it once and for all"
+        )
+    output.args = (first,)
+    module.graph.eliminate_dead_code()
+
+
+def _value_numbers(module: torch.fx.GraphModule) -> dict[torch.fx.Node, int]:
+    """Returns a number for each node, equal where values are."""
+    numbers: dict[torch.fx.Node, int] = {}
+    known: dict[Any, int] = {}
+    for node in module.graph.nodes:
+        if node.op == "output":
+            continue
+        source = _uncopied(node)
+        if source is not node:
+            numbers[node] = numbers[source]
+            continue
+        key: Any = (node.op, node.target)
+        if node.op == "call_function":
+            arguments = torch.fx.map_arg(
+                (node.args, node.kwargs), lambda n: ("node", numbers[n])
+            )
+            key = (node.target, repr(arguments))
+        elif node.op == "get_attr":
+            constant = getattr(module, str(node.target))
+            key = (str(constant.dtype), repr(constant.tolist()))
+        numbers[node] = known.setdefault(key, len(known))
+    return numbers
+
+
 def _decomposed(
-    module: torch.fx.GraphModule, arguments: Sequence[Argument]
+    module: torch.fx.GraphModule, arguments: Sequence[Argument], runs: int
 ) -> torch.fx.GraphModule:
     """Makes writes values, and decomposes operations: random ones into arithmetic on
-    the seed."""
+    the seed, equal in each of the runs of the step."""
     place = next(i for i, a in enumerate(arguments) if a.role == "seed")
-    random = _random.decompositions(arguments[place].value)
+    per_run = sum(map(_random.is_random, module.graph.nodes)) // runs
+    numbers = [*range(1, per_run + 1)] * runs if runs > 1 else itertools.count(1)
+    sites = iter(numbers)
+    random = _random.decompositions(arguments[place].value, sites)
 
     # Random numbers need the traced seed, which exists only inside the trace.
     traced: dict[Any, Callable[..., Any]] = {}
 
     def run(*tensors: torch.Tensor) -> Any:
-        traced.update(_random.decompositions(tensors[place]))
+        traced.update(_random.decompositions(tensors[place], sites))
         return _functional(module)(*tensors)
 
     def deferred(operation: Any) -> Callable[..., Any]:

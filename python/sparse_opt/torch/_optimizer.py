@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from sparse_opt import _source
 from sparse_opt._errors import ExportError
+from sparse_opt.torch import _effects
 
 # State by the name of a parameter and the key of the optimizer.
 State = dict[str, dict[str, torch.Tensor]]
@@ -103,7 +104,7 @@ def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> S
     if any(optimizer.state.values()):
         recorded: Mapping[Any, Mapping[str, Any]] = optimizer.state
     else:
-        with _unchanged(optimizer), _without_updates(optimizer) as is_own:
+        with _effects.undone(optimizer), _unchanged(optimizer), _without_updates(optimizer) as is_own:
             state: defaultdict[Any, Any] = defaultdict(
                 dict if is_own else _FirstValues
             )

@@ -11,7 +11,7 @@ MurmurHash3 on 32 bits. The upper 24 bits make a number in [0, 1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,15 +21,17 @@ aten = torch.ops.aten
 _BITS = 24
 
 
-def decompositions(seed: torch.Tensor) -> Mapping[Any, Callable[..., Any]]:
-    """Returns what replaces the random operations of one step."""
-    sites = 0
+def decompositions(
+    seed: torch.Tensor, sites: Iterator[int]
+) -> Mapping[Any, Callable[..., Any]]:
+    """Returns what replaces the random operations of one step.
+
+    Each takes its number from `sites`.
+    """
 
     def bits(like: torch.Tensor) -> torch.Tensor:
-        nonlocal sites
-        sites += 1
         place = torch.arange(like.numel(), dtype=torch.int32).view(like.shape)
-        start = _hash(seed + _signed(sites * 0x9E3779B9))
+        start = _hash(seed + _signed(next(sites) * 0x9E3779B9))
         return _shifted(_hash(place + start), 32 - _BITS)
 
     def bernoulli(
