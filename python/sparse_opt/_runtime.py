@@ -24,7 +24,7 @@ from sparse_opt._errors import StepError
 Array = np.ndarray[Any, Any]
 Scalar: TypeAlias = "type[np.generic[Any]]"
 
-_VERSION = 3
+_VERSION = 4
 _FILE = "libbsr_runtime.so.1"
 
 KINDS = (
@@ -152,6 +152,11 @@ class Pattern:
     weight: int
     masks: tuple[Mask, ...] = ()
 
+    @property
+    def blocks(self) -> int:
+        """How many blocks the matrix has."""
+        return (self.rows // self.block_rows) * (self.cols // self.block_cols)
+
 
 @dataclass(frozen=True)
 class Origin:
@@ -225,10 +230,11 @@ def _library() -> ctypes.CDLL:
         )
     i64, pointer, text = ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p
     for name, result in (
-        ("last_error", text), ("step_manifest_text", text), ("step_num_buffers", i64),
-        ("step_num_patterns", i64), ("step_num_products", i64),
+        ("last_error", text), ("step_manifest_text", text), ("step_name", text),
+        ("step_num_buffers", i64), ("step_num_patterns", i64), ("step_num_products", i64),
         ("step_num_left_dense", i64), ("session_buffer", pointer),
-        ("session_metadata", text), ("step_unload", None), ("session_destroy", None),
+        ("session_metadata", text), ("session_step_difference", text),
+        ("step_unload", None), ("session_destroy", None),
     ):  # fmt: skip
         getattr(library, f"bsr_{name}").restype = result
     return library
@@ -271,6 +277,10 @@ class Step:
     @property
     def manifest(self) -> str:
         return str(_library().bsr_step_manifest_text(self._handle).decode())
+
+    @property
+    def name(self) -> str:
+        return str(_library().bsr_step_name(self._handle).decode())
 
     def num_products(self, kind: str) -> int:
         return int(_library().bsr_step_num_products(self._handle, kind.encode()))
@@ -439,6 +449,11 @@ class Session:
             )
         )
 
-    def load(self, path: str) -> str:
-        _check(_library().bsr_session_load(self._handle, os.fsencode(path)))
-        return str(_library().bsr_session_metadata(self._handle).decode())
+    def load(self, path: str) -> tuple[str, str]:
+        """Reads a checkpoint; returns its metadata, and how its step is another."""
+        library = _library()
+        _check(library.bsr_session_load(self._handle, os.fsencode(path)))
+        return (
+            library.bsr_session_metadata(self._handle).decode(),
+            library.bsr_session_step_difference(self._handle).decode(),
+        )

@@ -15,9 +15,10 @@ import os
 import re
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -180,6 +181,23 @@ class Step:
         )
         self._take_values(pattern)
 
+    def __repr__(self) -> str:
+        name = self._step.name
+        stored = sum(len(self._session.blocks(p).slot) for p in self._step.patterns)
+        blocks = sum(p.blocks for p in self._step.patterns)
+        return (
+            f"<sparse_opt.Step '{name}': {len(self.arrays)} arrays,"
+            f" {len(self.patterns)} patterns with {stored} of {blocks} blocks stored,"
+            f" {self._session.counters().steps} runs>"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise StepError(
+            "expected something that can be copied or pickled, but got a compiled step:"
+            " step.save(path) writes what it has learned, and another step of the same"
+            " export loads it"
+        )
+
     def __call__(
         self,
         *batch: Any,
@@ -268,8 +286,7 @@ class Step:
             )
         updates = []
         for p in self._step.patterns:
-            blocks = (p.rows // p.block_rows) * (p.cols // p.block_cols)
-            left = round(blocks * density) if density is not None else 0
+            left = round(p.blocks * density) if density is not None else 0
             updates.append((method, norm, drop, left, allow_return))
         before = self.counters.blocks_pruned
         self._session.update(updates)
@@ -434,8 +451,19 @@ class Step:
         self._session.save(os.fspath(path), metadata)
 
     def load(self, path: str | os.PathLike[str]) -> str:
-        """Reads a checkpoint, and returns its metadata."""
-        metadata = self._session.load(os.fspath(path))
+        """Reads a checkpoint, and returns its metadata.
+
+        Warns if a step with other code wrote it: the run then goes on from there, but
+        not with the bits that it would have had.
+        """
+        metadata, difference = self._session.load(os.fspath(path))
+        if difference:
+            warnings.warn(
+                f"expected a checkpoint of this step, but got '{os.fspath(path)}' of"
+                f" another compilation ({difference}): the run goes on from it, but not"
+                " bit for bit",
+                stacklevel=2,
+            )
         counters = self._session.counters()
         self._steps, self._base_seed = counters.steps, counters.seed
         return metadata
@@ -595,4 +623,10 @@ def _require(
             " a compiled step has one shape, export the step again for another"
         )
     if value.dtype != dtype:
+        kind = type(value)
+        if kind.__module__ == "torch":
+            raise StepError(
+                f"expected a NumPy array for '{name}', but got a torch.{kind.__name__}:"
+                " pass tensor.detach().numpy()"
+            )
         raise StepError(f"expected '{name}' of type {dtype}, but got {value.dtype}")

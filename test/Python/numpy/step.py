@@ -9,9 +9,13 @@
 # RUN: %build_library -o %t/old/lib/libbsr_runtime.so.1 %t/old.c
 # RUN: %numpy_python -u %s %t.bsr %t/none %t/old | FileCheck %s
 
+import copy
 import os
+import pickle
+import re
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 
@@ -112,6 +116,29 @@ got = [again(x=x, lr=0.01) for _ in range(3)], again.read("w")
 equal = want[0] == got[0] and np.array_equal(want[1], got[1])
 print(f"checkpoint equal {equal}, metadata {metadata}")
 
+# Other code is said to be other code; other steps are no recompilation of this one.
+
+# CHECK: warns of other code: level 0, was 1; loss near True; recompilations 0
+other = sparse_opt.compile(TEXT, MARKS, options=["-O", "0"])
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    again.load(sys.argv[1])
+    other.load(sys.argv[1])
+(warning,) = caught
+said = re.search(r"another compilation \((.*)\): the run goes on from it", str(warning.message))
+print(
+    "warns of", said and said[1] + ";",
+    "loss near", str(np.isclose(other(x=x, lr=0.01), want[0][0], rtol=1e-5)) + ";",
+    "recompilations", step.counters.recompilations,
+)
+
+# CHECK: <sparse_opt.Step 'step': 3 arrays, 1 patterns with 8 of 16 blocks stored, 2 runs>
+print(other)
+
+# CHECK-COUNT-2: expected something that can be copied or pickled, but got a compiled step: step.save(path) writes what it has learned, and another step of the same export loads it
+refuse(pickle.dumps, step)
+refuse(copy.deepcopy, step)
+
 # CHECK: native ['w.bsr.col_idx', 'w.bsr.row_ptr', 'w.bsr.values'] equal True
 native = step.native_state()
 again.update_patterns(1.0)
@@ -134,6 +161,10 @@ refuse(step, x=x[:8])
 
 # CHECK: expected 'x' of type float32, but got float64
 refuse(step, x=x.astype(np.float64))
+
+# CHECK: expected a NumPy array for 'w', but got a torch.Tensor: pass tensor.detach().numpy()
+tensor = type("Tensor", (), {"__module__": "torch", "shape": (16, 16), "dtype": "torch.float32"})
+refuse(step.write, "w", tensor())
 
 # CHECK: expected the name of an argument, but got 'z'; the step has lr, w, x
 refuse(step, x=x, z=x)
@@ -203,7 +234,7 @@ refuse(sparse_opt.compile, TEXT)
 
 # A process of its own meets another runtime, or none.
 # CHECK: expected libbsr_runtime.so.1 beside sparse-compile or on the library path, but got '{{.*}}'
-# CHECK: expected a runtime of version 3 or later, but got 2: build it again
+# CHECK: expected a runtime of version 4 or later, but got 2: build it again
 LOAD = """
 import sparse_opt
 try:
