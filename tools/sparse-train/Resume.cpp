@@ -130,9 +130,14 @@ bool bsr::resume(Session &session, const RunFolder &folder,
          "checkpoint (",
          done, "), but got ", config.steps);
   std::vector<std::string> changes = findChanges(session, config, tokens);
-  if (!changes.empty() && !acceptChanges)
-    fail("expected the run of checkpoint '", newest, "', but got ",
-         join(changes), "; --accept-changes goes on all the same");
+  if (!changes.empty() && !acceptChanges) {
+    std::string all = join(changes);
+    bool ofKeys = all.find(" (was ") != std::string::npos;
+    fail("expected the run of checkpoint '", newest, "', but got ", all,
+         ofKeys ? "; --config " + config.run + "/config.yaml is the run's own"
+                : "",
+         "; --accept-changes goes on all the same");
+  }
   if (!changes.empty())
     std::printf("note: the run goes on with %s\n", join(changes).c_str());
   folder.setAsideAfter(newest);
