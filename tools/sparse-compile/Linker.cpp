@@ -25,9 +25,11 @@ Error bsr::linkLibrary(StringRef object, StringRef library) {
     return createStringError("expected cc, clang, gcc or ld.lld on PATH to "
                              "link with, but got none of them");
 
-  // The library finds the OpenMP runtime by itself.
+  // The library finds the OpenMP runtime by itself: beside it, where this
+  // machine has it, or else where the system looks.
   StringRef directory = sys::path::parent_path(BSR_OPENMP);
-  std::string rpath = (isDriver ? "-Wl,-rpath," : "-rpath=") + directory.str();
+  std::string rpath =
+      (isDriver ? "-Wl,-rpath,$ORIGIN:" : "-rpath=$ORIGIN:") + directory.str();
   SmallVector<StringRef> arguments = {linker, "-shared",  "-o", library,
                                       object, BSR_OPENMP, rpath};
   if (isDriver)
