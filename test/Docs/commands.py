@@ -170,6 +170,10 @@ COMMANDS = {
         "update-cost 16": Run(("16 700", "64 700")),
         "update-cost 1 ": Skip("gigabytes"),
     },
+    "docs/testing.md": {
+        "scripts/fuzz-steps --programs": Tested("Integration/fuzz.test"),
+        "scripts/fuzz-steps --replay": Skip("a failure"),
+    },
     "docs/training.md": {
         "python3 examples/generate.py": Run(needs={"jax"}),
     },

@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiles a step, runs it on patterns of all kinds, and compares it with the reference."""
+
+import dataclasses
+import json
+import math
+import os
+import subprocess
+import tempfile
+
+import numpy as np
+import step  # of test/Integration: loads and runs compiled steps
+
+from fuzz import parser
+from fuzz.interpreter import Interpreter, Unstable
+from fuzz.rounding import NUM_RUNS, is_float, tolerance
+
+COMPILE_SECONDS = 120
+
+
+@dataclasses.dataclass
+class Case:
+    """A step with all that decides what it computes."""
+
+    seed: int
+    text: str
+    arrays: dict  # by name of argument, dense, in float64 or integers
+    marks: dict  # weight -> programs.Mark as a dictionary
+    gradients: dict  # weight -> name of the value that is its gradient
+    follows: dict  # argument -> weight whose pattern it has
+    options: list  # of sparse-compile
+    threads: list
+    steps: int = 2
+    full: bool = False  # every block is stored
+    scores: str = ""
+    special: bool = False
+
+
+class Refused(Exception):
+    """The compiler said no, crashed or hung: `kind`, and what it said."""
+
+    def __init__(self, kind, message):
+        super().__init__(message)
+        self.kind = kind
+
+
+def draw_options(random):
+    """Options of sparse-compile: levels, vectors, registers."""
+    options = [f"-O{int(random.choice([0, 1, 2, 3, 3, 3]))}"]
+    if random.random() < 0.5:
+        options.append(f"--vector-bits={int(random.choice([128, 256, 512]))}")
+        options.append(f"--num-registers={int(random.choice([8, 16, 32]))}")
+    return options
+
+
+def make_case(program, variant=0):
+    """The program with random options; variants 1 and 2 store every block, and mark nothing."""
+    random = np.random.default_rng([program.seed, variant, 11])
+    # Scores are those of a product: only where it is all of the gradient.
+    product = not {"unmasked", "reparameterized"} & program.classes and "loss.decay" not in program.features
+    marks = {} if variant == 2 else {name: dataclasses.asdict(m) for name, m in program.marks.items()}
+    for mark in marks.values():
+        mark["density"] = 1.0 if variant == 1 else mark["density"]
+    return Case(
+        seed=program.seed, text=program.text, arrays={a.name: a.data for a in program.arguments}, marks=marks,
+        gradients=program.gradients, follows={a.name: a.follows for a in program.arguments if a.follows},
+        options=draw_options(random), threads=[1, int(random.integers(2, 9))], steps=int(random.choice([1, 2, 3])),
+        full=variant == 1, special=program.special,
+        scores=str(random.choice(["l1", "l2", "linf"])) if random.random() < 0.2 and product and variant == 0 else "")
+
+
+# Patterns.
+
+def matrix_shape(shape, dims):
+    """Stacks, rows and columns of a weight."""
+    parts = dims.split(",")
+    size = lambda kind: math.prod(e for e, d in zip(shape, parts) if d == kind)
+    return size("stack"), size("row"), size("col")
+
+
+def draw_pattern(random, grid, slots, full):
+    """Which blocks are stored, and in which slots."""
+    total, rows = grid[0] * grid[1], grid[0]
+    mask = np.zeros(grid, bool)
+    kind = random.choice(["random", "random", "random", "slots", "one", "empty", "rows"])
+    if full:
+        mask[...] = True
+    elif kind == "rows":
+        # Full rows and empty ones.
+        for row in random.permutation(rows)[:slots // grid[1]]:
+            mask[row] = True
+    elif kind != "empty":
+        count = {"random": int(random.integers(0, slots + 1)), "slots": slots, "one": 1}[kind]
+        mask.reshape(-1)[random.permutation(total)[:count]] = True
+    return mask, random.permutation(slots)[:int(mask.sum())]
+
+
+def draw_patterns(case):
+    """The block masks and slots of each matrix, by (weight, number in its stack)."""
+    patterns = {}
+    for name, mark in sorted(case.marks.items()):
+        random = np.random.default_rng([case.seed, 13, *name.encode()])
+        shape = case.arrays[name].shape
+        stacks, rows, columns = matrix_shape(shape, mark["dims"])
+        grid = rows // mark["block"][0], columns // mark["block"][1]
+        total = grid[0] * grid[1]
+        slots = min(total, max(1, round(mark["density"] * total)))
+        for i in range(stacks):
+            mask, order = draw_pattern(random, grid, slots, case.full)
+            if mark["static"] and not mask.any():
+                mask[0, 0], order = True, np.arange(1)
+            patterns[name, i] = (mask, np.arange(len(order)) if mark["static"] else order)
+    return patterns
+
+
+def element_masks(case, patterns):
+    """For each marked weight the mask of its entries."""
+    masks = {}
+    for name, mark in case.marks.items():
+        shape = case.arrays[name].shape
+        stacks = matrix_shape(shape, mark["dims"])[0]
+        block = np.ones(mark["block"])
+        masks[name] = np.stack([np.kron(patterns[name, i][0], block) for i in range(stacks)]).reshape(shape) > 0
+    return masks
+
+
+# The compiled step.
+
+def compile_step(case, patterns, folder):
+    """The library of a case."""
+    arguments, library = list(case.options), os.path.join(folder, "step.so")
+    for name, mark in case.marks.items():
+        block = "x".join(map(str, mark["block"]))
+        if mark["static"]:
+            mask = patterns[name, 0][0]
+            path = os.path.join(folder, f"{name}.json")
+            arrays = step.views(mask)
+            with open(path, "w") as file:
+                json.dump({"format": "bsr-pattern", "version": 1, "shape": list(case.arrays[name].shape),
+                           "block": list(mark["block"]), "row_ptr": arrays["row_ptr"].tolist(),
+                           "col_idx": arrays["col_idx"].tolist()}, file)
+            arguments.append(f"--mark=match=^{name}$ pattern={path}")
+        else:
+            dims = "" if mark["dims"] == "row,col" else f" dims={mark['dims']}"
+            arguments.append(f"--mark=match=^{name}$ block={block} density={mark['density']:.9f}{dims}")
+    if case.scores:
+        arguments.append(f"--score-norm={case.scores}")
+    try:
+        done = subprocess.run(["sparse-compile", *arguments, "-o", library, "-"], input=case.text, text=True,
+                              capture_output=True, timeout=COMPILE_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise Refused("hang", f"expected to compile within {COMPILE_SECONDS} s") from None
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if "error:" in line] or done.stderr.splitlines()[:3]
+        crashed = done.returncode < 0 or done.returncode >= 128 or "Stack dump" in done.stderr
+        raise Refused("crash" if crashed else "refused", errors[0] if errors else f"exit code {done.returncode}")
+    return library
+
+
+def weight_of(name, case):
+    """The marked weight that an argument is, or follows."""
+    return name if name in case.marks else case.follows.get(name, "") if case.follows.get(name) in case.marks else ""
+
+
+def store(array, kind):
+    if kind == "bf16":
+        return step.to_bf16(array)
+    return array.astype(step.TYPES[kind])
+
+
+def load(array, kind):
+    return step.from_bf16(array).astype(np.float64) if kind == "bf16" else array
+
+
+def split_name(buffer):
+    """The argument that a buffer is of, and its number in a stack."""
+    origin = buffer.get("origin")
+    if not origin:
+        return buffer["name"], 0
+    name = origin["name"]
+    rest = buffer["name"][len(name):]
+    return name, int(rest[1:]) if rest else 0
+
+
+class Compiled:
+    """The library of a case, and its inputs."""
+
+    def __init__(self, case, patterns, masks, folder):
+        self.case, self.patterns = case, patterns
+        self.step = step.Step(compile_step(case, patterns, folder))
+        self.masks, self.orders, self.arrays = {}, {}, {}
+        for buffer in self.step.manifest["buffers"]:
+            name, number = split_name(buffer)
+            if buffer["kind"] in step.VIEWS:
+                self.masks[buffer["name"]], self.orders[buffer["name"]] = patterns[name_of_pattern(buffer, case)]
+            elif buffer["kind"] in ("output", "scores"):
+                continue
+            elif buffer["kind"] == "values":
+                weight = weight_of(name, case)
+                self.arrays[buffer["name"]] = self.to_values(buffer, weight, number, case.arrays[name])
+            else:
+                data, weight = case.arrays[name], weight_of(name, case)
+                if weight:
+                    data = np.where(masks[weight], data, 0.0)
+                self.arrays[name] = store(data, buffer["type"]).reshape(buffer["shape"])
+
+    def matrix(self, weight, number, array):
+        stacks, rows, columns = matrix_shape(array.shape, self.case.marks[weight]["dims"])
+        return array.reshape(stacks, rows, columns)[number]
+
+    def to_values(self, buffer, weight, number, array):
+        mask, order = self.patterns[weight, number]
+        values = step.to_values(self.matrix(weight, number, array), mask, tuple(self.case.marks[weight]["block"]),
+                                buffer["shape"][0], order)
+        return store(values, buffer["type"])
+
+    def run(self, threads, entry="bsr_step_run"):
+        return self.step.run(self.arrays, self.masks, self.orders, threads=threads, steps=self.case.steps, entry=entry)
+
+
+def name_of_pattern(buffer, case):
+    """The weight and the number in its stack of a pattern's buffer."""
+    name = buffer["name"]
+    if name in case.marks:
+        return name, 0
+    weight, _, number = name.rpartition(".")
+    return weight, int(number)
+
+
+# The reference.
+
+def reference(case, masks):
+    """The arguments that the steps leave and the results of the last one, by name, with an axis of runs;
+    their element types; the gradients before they are masked; all values of the last step."""
+    function = parser.parse(case.text)
+    of_value = {case.gradients[w]: masks[w] for w in case.marks if w in case.gradients}
+    interpreter = Interpreter(function, of_value, case.seed)
+    state, carried, outputs = {}, {}, {}
+    for name, _, attributes in function.arguments:
+        state[attributes["bsr.name"]] = case.arrays[attributes["bsr.name"]][None]
+        if "bsr.result" in attributes:
+            carried[attributes["bsr.result"]] = attributes["bsr.name"]
+
+    def mask():
+        for name, value in state.items():
+            weight = weight_of(name, case)
+            if weight:
+                state[name] = np.where(masks[weight], value, 0.0)
+
+    mask()
+    for _ in range(case.steps):
+        results = interpreter.run([state[a["bsr.name"]] for _, _, a in function.arguments])
+        for i, (result, (_, attributes)) in enumerate(zip(results, function.results)):
+            result = np.broadcast_to(result, (NUM_RUNS,) + result.shape[1:])
+            if i in carried:
+                state[carried[i]] = result
+            else:
+                outputs[attributes["bsr.name"]] = result
+        mask()
+    kinds = {a["bsr.name"]: t.kind for _, t, a in function.arguments}
+    kinds |= {a["bsr.name"]: t.kind for t, a in function.results if "bsr.name" in a}
+    wanted = outputs | {name: state[name] for name in carried.values()}
+    unmasked = {w: interpreter.unmasked.get(g) for w, g in case.gradients.items()}
+    return wanted, kinds, unmasked, interpreter.values
+
+
+def compare(got, runs, kind, where=None):
+    """How much larger the largest error is than what is allowed; 0 if there is nothing to compare."""
+    if not is_float(kind):
+        stable = (runs == runs[:1]).all(0)
+        return float("inf") if (stable & (got != runs[0])).any() else 0.0
+    bound = tolerance(runs, kind)
+    with np.errstate(all="ignore"):
+        error = np.abs(got.astype(np.float64) - runs[0]) / np.maximum(bound, 1e-320)
+    error = np.where(np.isnan(error) & np.isfinite(bound), np.inf, error)
+    error = np.where(np.isfinite(bound), error, 0.0)
+    if where is not None:
+        error = error[where]
+    return float(error.max()) if error.size else 0.0
+
+
+def check(case):
+    """What is wrong with a case, as (kind, message, details), or None; and notes."""
+    patterns = draw_patterns(case)
+    masks = element_masks(case, patterns)
+    notes = {}
+    try:
+        wanted, kinds, unmasked, _ = reference(case, masks)
+    except Unstable:
+        wanted = None
+        notes["unstable"] = 1
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            compiled = Compiled(case, patterns, masks, folder)
+        except Refused as refused:
+            return (refused.kind, str(refused), {}), notes
+        runs = [compiled.run(threads) for threads in case.threads]
+        has_scores = any(b["kind"] == "scores" for b in compiled.step.manifest["buffers"])
+        scored = compiled.run(case.threads[0], "bsr_step_run_scores") if has_scores else None
+    notes["left_dense"] = compiled.step.manifest["left_dense"]
+    for name, array in runs[0].items():
+        if name.startswith("scores."):
+            continue  # not written
+        if array.tobytes() != runs[1][name].tobytes():
+            return ("threads", f"{name} depends on the number of threads {case.threads}", {"name": name}), notes
+        if scored and array.tobytes() != scored[name].tobytes():
+            return ("scores", f"{name} depends on whether scores are computed", {"name": name}), notes
+    if wanted is None:
+        return None, notes
+    worst, details = 0.0, []
+    for buffer in compiled.step.manifest["buffers"]:
+        kind = buffer["kind"]
+        if not (buffer["carried"] or kind == "output"):
+            continue
+        name, number = split_name(buffer)
+        array = load(runs[0][buffer["name"]], buffer["type"])
+        expected, weight = wanted[name], weight_of(name, case)
+        if kind == "values":
+            mask, order = patterns[weight, number]
+            dense = step.to_dense(np.asarray(array, np.float64), mask, order)
+            stacks, rows, columns = matrix_shape(expected.shape[1:], case.marks[weight]["dims"])
+            expected = expected.reshape(NUM_RUNS, stacks, rows, columns)[:, number]
+            where = np.kron(mask, np.ones(case.marks[weight]["block"])) > 0
+            ratio = compare(dense, expected, kinds[name], where)
+        else:
+            where = masks[weight] if weight else None
+            ratio = compare(array.reshape(expected.shape[1:]), expected, kinds[name], where)
+        if ratio > 1:
+            details.append((buffer["name"], ratio))
+        worst = max(worst, ratio)
+    notes["worst"] = worst
+    if details:
+        message = ", ".join(f"{name} by {ratio:.3g}" for name, ratio in sorted(details, key=lambda d: -d[1])[:4])
+        return ("wrong", f"errors beyond what is allowed: {message}", {"names": [n for n, _ in details]}), notes
+    if scored:
+        wrong = check_scores(case, compiled, scored, unmasked, kinds, notes)
+        if wrong:
+            return wrong, notes
+    return None, notes
+
+
+def check_scores(case, compiled, scored, unmasked, kinds, notes):
+    """The norms of the blocks of the last step's gradients."""
+    for buffer in compiled.step.manifest["buffers"]:
+        if buffer["kind"] != "scores":
+            continue
+        weight, number = name_of_pattern(buffer, case)
+        gradient = unmasked.get(weight)
+        if gradient is None:
+            continue
+        gradient = np.broadcast_to(gradient, (NUM_RUNS,) + gradient.shape[1:])
+        mark = case.marks[weight]
+        stacks, rows, columns = matrix_shape(gradient.shape[1:], mark["dims"])
+        br, bc = mark["block"]
+        blocks = np.abs(gradient.reshape(NUM_RUNS, stacks, rows // br, br, columns // bc, bc)[:, number])
+        norms = {"l1": lambda b: b.sum((2, 4)), "l2": lambda b: np.sqrt((b * b).sum((2, 4))),
+                 "linf": lambda b: b.max((2, 4))}[case.scores](blocks)
+        notes["scores"] = notes.get("scores", 0) + 1
+        ratio = compare(scored["scores." + buffer["name"]], norms, "f32" if kinds[weight] != "f64" else "f32")
+        if ratio > 4:
+            return ("scores", f"scores of {buffer['name']} are beyond what is allowed by {ratio:.3g}", {})
+    return None

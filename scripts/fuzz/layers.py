@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What models are made of: each function adds a layer to a step and returns its activations.
+
+Activations are `[tokens, features]` or `[batch, tokens, features]`. A layer is drawn from LAYERS
+by its weight; `class_of` names the known class of what it needs, if any (see programs.CLASSES).
+"""
+
+import math
+
+from fuzz.builder import Expr, select
+
+FEATURES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 16, 18, 20, 21, 24, 30, 32, 32, 33, 40, 48, 64, 64, 96, 128]
+
+
+def letters(x):
+    return "bt"[-(len(x.shape) - 1):]
+
+
+def features(net, at_least=1):
+    most = net.limits["features"]
+    return int(net.choose([f for f in FEATURES if at_least <= f <= most]))
+
+
+def linear(net, x, out=None, weight=None):
+    """x W or W x, of a weight as JAX or PyTorch stores it, of a weight used before, of flattened tokens."""
+    width, out, t = x.shape[-1], out or features(net), letters(x)
+    transposed = net.chance(0.4)
+    if weight is None:
+        fits = [w for w in net.weights if w.shape in ((width, out), (out, width)) and w.kind == net.kind] if width > 1 else []
+        if fits and net.chance(0.4):
+            weight = net.choose(fits)
+            transposed = weight.shape == (out, width)
+            net.count("layer.tied")
+        else:
+            weight = net.weight((out, width) if transposed else (width, out))
+    w = "ed" if transposed else "de"
+    matrix = weight if weight.kind == net.compute else net.cast(weight, net.compute)
+    way = int(net.random.integers(5))
+    if way == 0 and len(x.shape) == 2:
+        # W x of feature-major activations.
+        net.count("linear.left")
+        y = net.einsum(f"{w},dt->et", matrix, net.permute(x, [1, 0]), net.sums())
+        y = net.permute(y, [1, 0])
+    elif way == 1 and len(x.shape) == 3:
+        net.count("linear.flat")
+        flat = net.einsum(f"td,{w}->te", net.collapse(x, 0), matrix, net.sums())
+        y = net.expand(flat, 0, x.shape[:2])
+    elif way == 2:
+        net.count("linear.transposed")
+        wt = net.permute(matrix, [1, 0])
+        y = net.einsum(f"{t}d,{w[::-1]}->{t}e", x, wt, net.sums())
+    else:
+        net.count("linear")
+        y = net.einsum(f"{t}d,{w}->{t}e", x, matrix, net.sums())
+    y = net.cast(y, net.compute)
+    if net.chance(0.4):
+        bias = net.cast(net.vector(out), net.compute)
+        y = net.apply(lambda a, b: a + b, y, bias)
+    return y
+
+
+ACTIVATIONS = {
+    "relu": lambda x: x.max(0.0),
+    "relu_select": lambda x: select(x.compare("ogt", 0.0), x, 0.0),
+    "leaky": lambda x: select(x.compare("oge", 0.0), x, x * 0.1),
+    "tanh": lambda x: x.math("tanh"),
+    "gelu": lambda x: x * 0.5 * ((x * math.sqrt(0.5)).math("erf") + 1.0),
+    "gelu_tanh": lambda x: x * 0.5 * (((x * x * x * 0.044715 + x) * 0.7978845608).math("tanh") + 1.0),
+    "silu": lambda x: x / ((-x).math("exp") + 1.0),
+    "sigmoid": lambda x: 1.0 / ((-x).math("exp") + 1.0),
+    "softplus": lambda x: x.math("exp").math("log1p"),
+    "square": lambda x: x * x * 0.1,
+    "sin": lambda x: x.math("sin") + x,
+    "elu": lambda x: select(x.compare("ogt", 0.0), x, x.min(0.0).math("expm1")),
+    "clamp": lambda x: x.max(-1.0).min(1.0),
+    "abs": lambda x: x.math("absf"),
+}
+KINKS = {"relu", "relu_select", "leaky", "clamp", "abs", "elu"}
+
+
+def activation(net, x):
+    # In few bits ties are likely, and a rounding decides on which side of one the derivative is.
+    name = net.choose([n for n in ACTIVATIONS if n not in KINKS or net.compute in ("f32", "f64")])
+    net.count("activation." + name)
+    return net.apply(ACTIVATIONS[name], x)
+
+
+def mlp(net, x):
+    y = activation(net, linear(net, x))
+    return linear(net, y)
+
+
+def residual(net, x):
+    y = activation(net, linear(net, x))
+    y = linear(net, y, x.shape[-1])
+    return net.apply(lambda a, b: a + b, x, y)
+
+
+def norm(net, x):
+    scale = net.cast(net.vector(x.shape[-1], 1.0), net.compute) if net.chance(0.7) else None
+    shift = net.cast(net.vector(x.shape[-1]), net.compute) if net.chance(0.5) else None
+    return net.norm(x, scale, shift, center=x.shape[-1] > 1 and net.chance(0.6))
+
+
+def gated(net, x):
+    """Two halves of one product, one of which gates the other."""
+    out = features(net)
+    net.count("layer.gated")
+    if net.chance(0.5):
+        both = linear(net, x, 2 * out)
+        a, b = (net.part(both, len(x.shape) - 1, start, out) for start in (0, out))
+    else:
+        a, b = linear(net, x, out), linear(net, x, out)
+    gate = ACTIVATIONS[net.choose(["silu", "gelu_tanh", "sigmoid"])]
+    return net.apply(lambda p, q: gate(p) * q, a, b)
+
+
+def attention(net, x):
+    """Heads from one product or three, a causal mask or none."""
+    flat = len(x.shape) == 2
+    if flat:
+        x = net.expand(x, 0, (1, x.shape[0]))
+    net.count("layer.attention")
+    batch, tokens, width = x.shape
+    heads, size = int(net.choose([1, 2, 3, 4])), int(net.choose([1, 2, 4, 5, 8, 16]))
+    inner = heads * size
+    if net.chance(0.5):
+        fused = linear(net, x, 3 * inner)
+        parts = [net.part(fused, 2, i * inner, inner) for i in range(3)]
+    else:
+        parts = [linear(net, x, inner) for _ in range(3)]
+    q, k, v = (net.expand(p, 2, (heads, size)) for p in parts)
+    if net.chance(0.5):
+        q, k, v = (net.permute(p, [0, 2, 1, 3]) for p in (q, k, v))
+        scores = net.einsum("bhqd,bhkd->bhqk", q, k, net.sums())
+    else:
+        scores = net.einsum("bqhd,bkhd->bhqk", q, k, net.sums())
+    scores = net.cast(scores, net.compute)
+    scale = 1 / math.sqrt(size)
+    if net.chance(0.5):
+        net.count("attention.causal")
+
+        def masked(s):
+            row, column = Expr("index", [], "i32", 2), Expr("index", [], "i32", 3)
+            return select(Expr("arith.cmpi", [row, column], "i1", "sge"), s * scale, -1e4)
+        scores = net.apply(masked, scores)
+    else:
+        scores = net.apply(lambda s: s * scale, scores)
+    p = net.softmax(scores)
+    if q.shape[1] == heads and q.shape[2] == tokens and v.shape[1] == heads and v.shape[2] == tokens:
+        y = net.cast(net.einsum("bhqk,bhkd->bhqd", p, v, net.sums()), net.compute)
+        y = net.permute(y, [0, 2, 1, 3])
+    else:
+        y = net.cast(net.einsum("bhqk,bkhd->bqhd", p, v, net.sums()), net.compute)
+    y = linear(net, net.collapse(y, 2), width if net.chance(0.5) else None)
+    if y.shape == x.shape and net.chance(0.7):
+        y = net.apply(lambda a, b: a + b, x, y)
+    return net.collapse(y, 0) if flat else y
+
+
+def heads(net, x):
+    """Weights with a dimension for the heads, as einsum has them."""
+    width, t = x.shape[-1], letters(x)
+    count, size = int(net.choose([2, 3, 4])), int(net.choose([2, 4, 8]))
+    net.count("layer.heads")
+    w = net.cast(net.weight((width, count, size), "row,col,col"), net.compute)
+    y = net.cast(net.einsum(f"{t}d,dhe->{t}he", x, w, net.sums()), net.compute)
+    y = net.apply(ACTIVATIONS["tanh"], y)
+    out = features(net)
+    o = net.cast(net.weight((count, size, out), "row,row,col"), net.compute)
+    return net.cast(net.einsum(f"{t}he,heo->{t}o", y, o, net.sums()), net.compute)
+
+
+def mixer(net, x):
+    """A product over the tokens."""
+    tokens = x.shape[-2]
+    net.count("layer.mixer")
+    w = net.cast(net.weight((tokens, tokens)), net.compute)
+    maps = "bsd,st->btd" if len(x.shape) == 3 else "sd,st->td"
+    y = net.cast(net.einsum(maps, x, w, net.sums()), net.compute)
+    return net.apply(lambda a, b: a + b.math("tanh"), x, y)
+
+
+def rotary(net, x):
+    """Features turned in pairs by angles that the step computes from positions."""
+    if x.shape[-1] % 2:
+        return x
+    net.count("layer.rotary")
+    half, axis = x.shape[-1] // 2, len(x.shape) - 1
+    a, b = (net.part(x, axis, start, half) for start in (0, half))
+    far = net.choose([1.0, 10.0])
+
+    def turn(sign):
+        def function(p, q):
+            row, column = (Expr("arith.sitofp", [Expr("index", [], "i32", axis - i)], "f32") for i in (1, 0))
+            angle = row * far * (column * (-1.0 / half)).math("exp")
+            cosine, sine = angle.math("cos").cast(net.compute), angle.math("sin").cast(net.compute)
+            return p * cosine + q * sine * sign
+        return function
+    return net.join([net.apply(turn(-1.0), a, b), net.apply(turn(1.0), b, a)], axis)
+
+
+def stack(net, x):
+    """Layers of one stacked weight, taken one after the other."""
+    width, t = x.shape[-1], letters(x)
+    count = int(net.choose([2, 3]))
+    net.count("layer.stack")
+    w = net.weight((count, width, width), "stack,row,col")
+    for i in range(count):
+        matrix = net.cast(net.part(w, 0, i, 1, drop=True), net.compute)
+        y = net.cast(net.einsum(f"{t}d,de->{t}e", x, matrix, net.sums()), net.compute)
+        x = net.apply(lambda a, b: a + b.math("tanh"), x, y)
+    return x
+
+
+def experts(net, x):
+    """A batch of products, an expert for each entry of the batch."""
+    width, out = x.shape[-1], features(net)
+    if len(x.shape) == 2:
+        x = net.expand(x, 0, (1, x.shape[0]))
+    net.count("layer.experts")
+    w = net.cast(net.weight((x.shape[0], width, out), "stack,row,col"), net.compute)
+    return net.cast(net.einsum("btd,bde->bte", x, w, net.sums()), net.compute)
+
+
+def recurrent(net, x):
+    """A recurrent layer over the tokens, its steps one after the other."""
+    axis, size = len(x.shape) - 2, int(net.choose([2, 4, 8, 12]))
+    if x.shape[axis] > 6:
+        return x
+    net.count("layer.recurrent")
+    w = net.cast(net.weight((size, size)), net.compute)
+    inputs, t = linear(net, x, size), letters(x)[:-1]
+    states, h = [], None
+    for i in range(x.shape[axis]):
+        now = net.part(inputs, axis, i, 1, drop=True)
+        if h is not None:
+            again = net.cast(net.einsum(f"{t}d,de->{t}e", h, w, net.sums()), net.compute) if t else \
+                net.cast(net.einsum("d,de->e", h, w, net.sums()), net.compute)
+            now = net.apply(lambda a, b: a + b, now, again)
+        h = net.apply(ACTIVATIONS["tanh"], now)
+        states.append(net.expand(h, axis - 1, (x.shape[0], 1)) if axis else net.expand(h, 0, (1, size)))
+    return net.join(states, axis)
+
+
+def pieces(net, x):
+    """Activations that are cut along the features, treated apart and joined."""
+    width, axis = x.shape[-1], len(x.shape) - 1
+    if width < 2:
+        return x
+    at = int(net.random.integers(1, width))
+    net.count("layer.pieces")
+    a, b = net.part(x, axis, 0, at), net.part(x, axis, at, width - at)
+    a, b = activation(net, a), linear(net, b) if net.chance(0.5) else activation(net, b)
+    return net.join([b, a] if net.chance(0.5) else [a, b], axis)
+
+
+def shifted(net, x):
+    """The tokens of a time and the time before."""
+    axis = len(x.shape) - 2
+    tokens = x.shape[axis]
+    if tokens < 2:
+        return x
+    net.count("layer.shifted")
+    first = net.constant(0.0, x.shape[:axis] + (1, x.shape[-1]), x.kind)
+    before = net.join([first, net.part(x, axis, 0, tokens - 1)], axis)
+    return net.apply(lambda a, b: a * 0.7 + b * 0.3, x, before)
+
+
+def dropout(net, x):
+    """A mask that comes with the batch."""
+    net.count("layer.dropout")
+    mask = net.batch((net.random.random(x.shape) < 0.8).astype(float), net.compute)
+    return net.apply(lambda a, m: a * m / 0.8, x, mask)
+
+
+# What needs gradients that are found in other ways.
+
+def joined(net, x):
+    """A product with two weights under each other, or beside each other."""
+    width, t = x.shape[-1], letters(x)
+    net.count("layer.joined")
+    if net.chance(0.5) and width > 1:
+        out, at = features(net), int(net.random.integers(1, width))
+        w = net.join([net.weight((at, out)), net.weight((width - at, out))], 0)
+    else:
+        w = net.join([net.weight((width, features(net))), net.weight((width, features(net)))], 1)
+    return net.cast(net.einsum(f"{t}d,de->{t}e", x, net.cast(w, net.compute), net.sums()), net.compute)
+
+
+def sliced(net, x):
+    """A product with a part of a weight."""
+    width, t, out = x.shape[-1], letters(x), features(net, 2)
+    net.count("layer.sliced")
+    if net.chance(0.5):
+        w = net.part(net.weight((width, out)), 1, 0, max(1, out // 2))
+    else:
+        w = net.part(net.weight((width + 4, out)), 0, 2, width)
+    return net.cast(net.einsum(f"{t}d,de->{t}e", x, net.cast(w, net.compute), net.sums()), net.compute)
+
+
+def split_heads(net, x):
+    """A product with a matrix that is reshaped to heads in front of it."""
+    width, t = x.shape[-1], letters(x)
+    count, size = int(net.choose([2, 3])), int(net.choose([2, 4, 8]))
+    net.count("layer.split_heads")
+    w = net.expand(net.cast(net.weight((width, count * size)), net.compute), 1, (count, size))
+    return net.collapse(net.cast(net.einsum(f"{t}d,dhe->{t}he", x, w, net.sums()), net.compute), len(x.shape) - 1)
+
+
+def repeated(net, x):
+    """A batch of products with one weight, copied for each entry: a sum over the batch in the gradient."""
+    if len(x.shape) == 2:
+        return linear(net, x)
+    width, out = x.shape[-1], features(net)
+    net.count("layer.repeated")
+    w = net.cast(net.weight((width, out)), net.compute)
+    copies = net.apply(lambda a: a * 1.0, w, dims=[(1, 2)], extents=(x.shape[0], width, out))
+    return net.cast(net.einsum("btd,bde->bte", x, copies, net.sums()), net.compute)
+
+
+def outer(net, x):
+    """A product that is written element by element."""
+    if math.prod(x.shape[:-1]) > 8:
+        return linear(net, x)
+    width, out, rank = x.shape[-1], features(net), len(x.shape)
+    net.count("layer.outer")
+    w = net.cast(net.weight((width, out)), net.compute)
+    terms = net.apply(lambda a, b: a * b, x, w, extents=x.shape + (out,),
+                      dims=[tuple(range(rank)), (rank - 1, rank)])
+    return net.sum(terms, [rank - 1])
+
+
+def normed_weight(net, x):
+    """A weight whose rows are divided by their norms, or that goes through a function."""
+    width, out, t = x.shape[-1], features(net), letters(x)
+    net.count("layer.normed_weight")
+    w = net.weight((width, out))
+    way = int(net.random.integers(3))
+    if way == 0:
+        squares = net.sum(net.apply(lambda a: a * a, w), [1])
+        w = net.apply(lambda a, s: a / (s + 0.1).math("sqrt"), w, squares, dims=[(0, 1), (0,)], extents=w.shape)
+    elif way == 1:
+        w = net.apply(lambda a: a.math("tanh"), w)
+    else:
+        # Not 0 where no block is.
+        w = net.apply(lambda a: (a * 0.5).math("exp") * 0.1, w)
+    return net.cast(net.einsum(f"{t}d,de->{t}e", x, net.cast(w, net.compute), net.sums()), net.compute)
+
+
+LAYERS = {
+    mlp: 3, residual: 3, linear: 3, activation: 1, norm: 3, gated: 2, attention: 3, heads: 1.5, mixer: 1, rotary: 1,
+    stack: 1, experts: 1, recurrent: 1, pieces: 1, shifted: 0.5, dropout: 0.5, normed_weight: 1,
+    joined: 0.7, sliced: 0.7, split_heads: 0.7, repeated: 0.7, outer: 0.7,
+}
+CLASS_OF = {layer: "unmasked" for layer in (joined, sliced, split_heads, repeated, outer, experts)}
+CLASS_OF[normed_weight] = "reparameterized"

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a run of the fuzzer covered and found."""
+
+import collections
+
+
+class Report:
+    def __init__(self):
+        self.features, self.kinds, self.failures = collections.Counter(), collections.Counter(), []
+        self.programs = self.runs = self.left_dense = self.unstable = self.scores = 0
+        self.ratios = []
+
+    def add(self, result):
+        self.runs += 1
+        notes = result.get("notes", {})
+        if result["variant"] == 0:
+            self.programs += 1
+            self.features.update(result.get("features", {}).keys())
+        self.kinds[result["kind"]] += 1
+        self.left_dense += bool(notes.get("left_dense"))
+        self.unstable += bool(notes.get("unstable"))
+        self.scores += notes.get("scores", 0)
+        if "worst" in notes and result["kind"] == "ok":
+            self.ratios.append(notes["worst"])
+        if result["kind"] != "ok":
+            self.failures.append(result)
+
+    def text(self):
+        lines = [f"{self.programs} programs, {self.runs} compiled: "
+                 + ", ".join(f"{count} {kind}" for kind, count in self.kinds.most_common())]
+        if self.ratios:
+            ratios = sorted(self.ratios)
+            at = lambda share: ratios[min(len(ratios) - 1, int(share * len(ratios)))]
+            lines.append(f"largest error of a program, of what is allowed: median {at(0.5):.3f}, 99 % {at(0.99):.3f}, "
+                         f"most {ratios[-1]:.3f}")
+        lines.append(f"{self.left_dense} left something dense, {self.unstable} depend on roundings, "
+                     f"{self.scores} scores of weights compared")
+        groups = collections.defaultdict(list)
+        for feature, count in sorted(self.features.items()):
+            group, _, rest = feature.partition(".")
+            groups[group].append(f"{rest or group} {count}")
+        lines += [f"  {group}: {', '.join(entries)}" for group, entries in sorted(groups.items())]
+        return "\n".join(lines)
