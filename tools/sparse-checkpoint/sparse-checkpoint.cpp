@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 using namespace bsr;
 
@@ -92,10 +93,22 @@ public:
       fail(BSR_INVALID_ARGUMENT, "expected ", list, ", but got ", rest.size(),
            " words");
     }
+    requireNoLibrary(rest.front());
     return rest;
   }
 
 private:
+  /// Fails if `path`, which should hold tensors, is a compiled step.
+  static void requireNoLibrary(const std::string &path) {
+    std::error_code error;
+    char magic[4];
+    if (std::filesystem::is_regular_file(path, error) &&
+        std::ifstream(path).read(magic, 4) &&
+        std::string_view(magic, 4) == "\177ELF")
+      fail(BSR_INVALID_ARGUMENT, "expected tensors, but got the library '",
+           path, "'; a compiled step is the value of --step");
+  }
+
   std::vector<std::string> rest;
 };
 } // namespace
