@@ -134,8 +134,28 @@ def _arguments(
     yield Argument("seed", "seed", torch.tensor(0, dtype=torch.int32))
 
 
+def flatten(batch: Any) -> tuple[list[Any], Any]:
+    """Returns the leaves of a batch and its structure."""
+    _know_mappings(batch)
+    return pytree.tree_flatten(batch)
+
+
+def _know_mappings(batch: Any) -> None:
+    """Lets PyTorch take mappings apart that are no dictionaries, such as those that
+    tokenizers return."""
+    if isinstance(batch, Mapping):
+        if type(batch) not in pytree.SUPPORTED_NODES and not isinstance(batch, dict):
+            _private.know_mapping(type(batch))
+        for value in batch.values():
+            _know_mappings(value)
+    elif isinstance(batch, (list, tuple)):
+        for value in batch:
+            _know_mappings(value)
+
+
 def batch_leaves(batch: Any) -> list[tuple[str, Any]]:
     """Returns the leaves of a batch and their dotted names."""
+    _know_mappings(batch)
     leaves, _ = pytree.tree_flatten_with_path(batch)
     names = []
     for path, value in leaves:
@@ -230,7 +250,7 @@ def _require_tensors(arguments: Sequence[Argument]) -> None:
 
 _DTYPES = (
     torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64,
-    torch.int32, torch.int8, torch.bool,
+    torch.int32, torch.int8, torch.uint8, torch.bool,
 )  # fmt: skip
 
 
@@ -479,7 +499,8 @@ _EXPLANATIONS = (
         ("convert all Tensors to FakeTensors",),
         "a step that reads only its model, optimizer and batch",
         "another tensor",
-        "register it as a buffer of the model or put it into the batch",
+        "register it as a buffer of the model (another model, as a teacher or an"
+        " average of weights, as a submodule) or put it into the batch",
     ),
 )
 
@@ -569,8 +590,8 @@ def _decomposed(
     for node in graph.graph.nodes:
         if _random.is_random(node):
             raise ExportError(
-                "expected random numbers from dropout, bernoulli, rand or"
-                f" rand_like, but got '{node.target}'{_nodes.line_of_node(node)}:"
+                "expected random numbers from dropout, bernoulli, rand or randn,"
+                f" but got '{node.target}'{_nodes.line_of_node(node)}:"
                 " make them outside of the step and put them into the batch"
             )
     return graph
@@ -582,9 +603,9 @@ def _require_lowerable(module: torch.fx.GraphModule) -> None:
         name = str(node.target).partition(".default")[0]
         if node.target in _ORDERINGS:
             raise ExportError(
-                f"expected operations that lower to linalg, but got '{name}'"
-                f"{_nodes.line_of_node(node)}: write it in terms of others, or do it"
-                " outside of the step"
+                "expected orderings of at most"
+                f" {_decompositions.MOST_ORDERED} elements, but got '{name}'"
+                f"{_nodes.line_of_node(node)}: do it outside of the step"
             )
         if node.target in _PRODUCTS:
             types = {

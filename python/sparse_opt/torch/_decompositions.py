@@ -10,6 +10,7 @@ stay in the type of their input.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -27,8 +28,54 @@ def table() -> Mapping[Any, Callable[..., Any]]:
         aten.var_mean.correction: _var_mean,
         aten.scatter_add.default: _scatter_add,
         aten.scatter.src: _scatter,
+        aten.scatter.value: _scatter_value,
         aten.cumsum.default: _cumsum,
+        aten.topk.default: _topk,
+        aten.sort.default: _sort,
+        aten.sort.stable: _stable_sort,
     }
+
+
+# The graph grows with every element that is searched.
+MOST_ORDERED = 64
+
+
+def _topk(
+    x: torch.Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> Any:
+    """One search for a maximum after the other; of equals the first comes first."""
+    if k > MOST_ORDERED or not x.dim() or x.dtype == torch.bool:
+        return NotImplemented
+    dim = dim % x.dim()
+    # Negation turns the order around, that of integers but for the smallest.
+    keys = x if largest else (-x if x.dtype.is_floating_point else ~x)
+    places = torch.arange(x.shape[dim])
+    places = places.view([-1 if d == dim else 1 for d in range(x.dim())])
+    lowest = -math.inf if x.dtype.is_floating_point else torch.iinfo(x.dtype).min
+    taken = torch.zeros_like(x, dtype=torch.bool)
+    values, found = [], []
+    for _ in range(k):
+        left = torch.where(taken, lowest, keys)
+        peak = left.amax(dim, keepdim=True)
+        # NaN comes first, and equals nothing.
+        is_peak = ~taken & ((left == peak) | (left != left))
+        place = torch.where(is_peak, places, x.shape[dim]).amin(dim, keepdim=True)
+        hit = places == place
+        values.append(torch.where(hit, x, 0).sum(dim, keepdim=True).to(x.dtype))
+        found.append(place)
+        taken = taken | hit
+    return torch.cat(values, dim), torch.cat(found, dim)
+
+
+def _sort(x: torch.Tensor, dim: int = -1, descending: bool = False) -> Any:
+    length = x.shape[dim] if x.dim() else 0
+    return _topk(x, length, dim, descending) if length else NotImplemented
+
+
+def _stable_sort(
+    x: torch.Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False
+) -> Any:
+    return _sort(x, dim, descending)
 
 
 def _nll_loss_backward(
@@ -97,14 +144,37 @@ def _scatter_add(
 def _scatter(
     self: torch.Tensor, dim: int, index: torch.Tensor, src: torch.Tensor
 ) -> Any:
-    """Puts one place per line of `dim` (the gradient of a maximum)."""
+    """Puts a few places per line of `dim` (the gradient of a maximum, or of `topk`),
+    one after the other."""
     dim = dim % self.dim() if self.dim() else 0
-    shape = [1 if d == dim else n for d, n in enumerate(self.shape)]
-    if list(index.shape) != shape or list(src.shape) != shape:
+    if not _is_few(self, dim, index):
         return NotImplemented
     places = torch.arange(self.shape[dim], dtype=index.dtype)
     places = places.view([-1 if d == dim else 1 for d in range(self.dim())])
-    return torch.where(index == places, src, self)
+    for i in range(index.shape[dim]):
+        place, value = index.narrow(dim, i, 1), src.narrow(dim, i, 1)
+        lines = tuple(slice(n) for n in place.shape)
+        self = torch.where(place == places, value[lines], self)
+    return self
+
+
+def _scatter_value(
+    self: torch.Tensor, dim: int, index: torch.Tensor, value: Any
+) -> Any:
+    dim = dim % self.dim() if self.dim() else 0
+    if not _is_few(self, dim, index):
+        return NotImplemented
+    return _scatter(self, dim, index, torch.full_like(index, value, dtype=self.dtype))
+
+
+def _is_few(self: torch.Tensor, dim: int, index: torch.Tensor) -> bool:
+    """Returns whether `index` has few places for each line of `dim`."""
+    lengths = [n for d, n in enumerate(self.shape) if d != dim]
+    return (
+        0 < self.dim() == index.dim()
+        and index.shape[dim] <= MOST_ORDERED
+        and lengths == [n for d, n in enumerate(index.shape) if d != dim]
+    )
 
 
 def _cumsum(

@@ -280,9 +280,13 @@ def _range(node: Any, writes: Mapping[torch.fx.Node, Any]) -> Range | None:
             return 0, 1
         return None if dtype.is_floating_point else _range(args[0], writes)
     if target in (aten.argmax.default, aten.argmin.default):
-        return 0, _length(args) - 1
+        return 0, _length(args if len(args) > 1 else (*args, None)) - 1
     if target == operator.getitem and args[1] == 1 and args[0].target in _WITH_PLACES:
-        return 0, _length(args[0].args, _WITH_PLACES[args[0].target]) - 1
+        search = args[0]
+        dim = search.kwargs.get("dim")
+        place = _WITH_PLACES[search.target]
+        both = search.args if dim is None else (search.args[0], dim)
+        return 0, _length(both, place if dim is None else 1) - 1
     if target == aten.remainder.Scalar and isinstance(args[1], int) and args[1] > 0:
         return 0, args[1] - 1
     if target == aten.clamp.default:
@@ -298,14 +302,14 @@ def _range(node: Any, writes: Mapping[torch.fx.Node, Any]) -> Range | None:
 
 _WITH_PLACES = {
     aten.max.dim: 1, aten.min.dim: 1, aten.topk.default: 2, aten.sort.default: 1,
-    aten.median.dim: 1, aten.kthvalue.default: 2,
+    aten.sort.stable: 2, aten.median.dim: 1, aten.kthvalue.default: 2,
 }  # fmt: skip
 
 
 def _length(args: Sequence[Any], place: int = 1) -> int:
     """Returns the length of the dimension that an operation searches."""
     value = args[0].meta["val"]
-    dim = args[place] if len(args) > place else (None if place == 1 else -1)
+    dim = args[place] if len(args) > place else -1
     if dim is None:
         return int(value.numel())
     return int(value.shape[dim]) if value.dim() else 1

@@ -23,14 +23,17 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import proxy
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.modules import transformer as torch_transformer
 from torch.nn.utils import stateless
 from torch.optim import _adafactor as torch_adafactor
+from torch.utils import _pytree as pytree
 
 from sparse_opt.torch import _adafactor
 
 __all__ = [
     "compiling",
     "keep_lines_of",
+    "know_mapping",
     "make_fx",
     "merge_equal_nodes",
     "tensors_of",
@@ -44,20 +47,52 @@ def compiling() -> Iterator[None]:
     """Makes optimizers and models take their paths without data-dependence.
 
     Under it an optimizer keeps its step count a tensor, and Hugging Face's
-    models do not look into their padding masks. Adafactor has no such path.
+    models do not look into their padding masks. Adafactor and the masks of
+    `nn.Transformer` have no such path, and an LSTM is one operation of oneDNN
+    where its input needs no gradient.
     """
     # A model that was compiled runs as it was written.
     stance = torch.compiler.set_stance("force_eager")
     before = torch.compiler._is_compiling_flag
     update = torch_adafactor._single_tensor_adafactor
+    detect = torch_transformer._detect_is_causal_mask
     torch.compiler._is_compiling_flag = True
     setattr(torch_adafactor, "_single_tensor_adafactor", _adafactor.update)
+    setattr(torch_transformer, "_detect_is_causal_mask", _is_said_to_be_causal)
+    has_onednn = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
     try:
         with stance:
             yield
     finally:
         torch.compiler._is_compiling_flag = before
         setattr(torch_adafactor, "_single_tensor_adafactor", update)
+        setattr(torch_transformer, "_detect_is_causal_mask", detect)
+        torch._C._set_mkldnn_enabled(has_onednn)
+
+
+def _is_said_to_be_causal(
+    mask: Any, is_causal: bool | None = None, size: Any = None
+) -> bool:
+    """Leaves a mask a mask, whatever it holds: the values are the same."""
+    return is_causal is True
+
+
+def know_mapping(cls: type) -> None:
+    """Makes a mapping, such as a `UserDict`, a structure of its values."""
+
+    def flatten(mapping: Any) -> tuple[list[Any], Any]:
+        return list(mapping.values()), list(mapping)
+
+    def flatten_with_keys(mapping: Any) -> tuple[list[Any], Any]:
+        return [(pytree.MappingKey(k), v) for k, v in mapping.items()], list(mapping)
+
+    pytree.register_pytree_node(
+        cls,
+        flatten,
+        lambda values, keys: cls(dict(zip(keys, values))),
+        flatten_with_keys_fn=flatten_with_keys,
+    )
 
 
 def visible_buffer_writes() -> contextlib.AbstractContextManager[Any]:

@@ -21,17 +21,21 @@ from sparse_opt.torch import _capture, _optimizer
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:
-    """Returns the tensor's memory; bf16 as its bits, as NumPy has none."""
+    """Returns the tensor's memory as the runtime holds it."""
     tensor = tensor.detach().cpu().resolve_neg()
-    if tensor.dtype == torch.bfloat16:
-        tensor = tensor.view(torch.uint16)
-    return tensor.numpy()
+    held = _HELD_AS.get(tensor.dtype)
+    return (tensor if held is None else tensor.view(held)).numpy()
 
 
 def from_numpy(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Returns a tensor on the array's memory."""
     tensor = torch.from_numpy(array)
-    return tensor.view(dtype) if dtype == torch.bfloat16 else tensor
+    return tensor.view(dtype) if dtype in _HELD_AS else tensor
+
+
+# What the runtime holds as bits of another type: NumPy has no bf16, and MLIR no
+# unsigned integers.
+_HELD_AS = {torch.bfloat16: torch.uint16, torch.uint8: torch.int8}
 
 
 class TorchProgram:
@@ -48,7 +52,7 @@ class TorchProgram:
         self._optimizer = optimizer
         self._structure = _capture.structure_of(model, optimizer)
         self._leaves = _capture.batch_leaves(batch)
-        self._tree = pytree.tree_structure(batch)
+        _, self._tree = _capture.flatten(batch)
         # By name alone: their values are the user's, or as large as the model.
         self._names = dict.fromkeys(a.name for a in capture.arguments)
         self._first_names = {
@@ -123,8 +127,12 @@ class TorchProgram:
                 f"expected one batch, but got {len(arguments)} arguments and"
                 f" {len(named)} named ones"
             )
-        leaves, tree = pytree.tree_flatten(arguments[0])
+        leaves, tree = _capture.flatten(arguments[0])
         if tree != self._tree:
+            # Another container or another order is the same batch.
+            given = dict(_capture.batch_leaves(arguments[0]))
+            leaves = [given.pop(name, None) for name, _ in self._leaves]
+        if tree != self._tree and (given or len(leaves) != tree.num_leaves):
             raise StepError(
                 f"expected a batch of structure {_shown(self._tree)}, but got"
                 f" {_shown(tree)}"

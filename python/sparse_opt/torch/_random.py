@@ -6,11 +6,13 @@
 
 Element `i` of the `n`-th random tensor of a step with seed `s` is
 `hash(i + hash(s + n * 0x9E3779B9))`, where `hash` is the finalizer of
-MurmurHash3 on 32 bits. The upper 24 bits make a number in [0, 1).
+MurmurHash3 on 32 bits. The upper 24 bits make a number in [0, 1). A normal
+one is made of two of them (Box and Muller 1958).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -19,6 +21,7 @@ import torch
 aten = torch.ops.aten
 
 _BITS = 24
+_ANGLES = 1 << 31
 
 
 def decompositions(
@@ -29,9 +32,10 @@ def decompositions(
     Each takes its number from `sites`.
     """
 
-    def bits(like: torch.Tensor) -> torch.Tensor:
+    def bits(like: torch.Tensor, site: int | None = None) -> torch.Tensor:
+        site = next(sites) if site is None else site
         place = torch.arange(like.numel(), dtype=torch.int32).view(like.shape)
-        start = _hash(seed + _signed(next(sites) * 0x9E3779B9))
+        start = _hash(seed + _signed(site * 0x9E3779B9))
         return _shifted(_hash(place + start), 32 - _BITS)
 
     def bernoulli(
@@ -47,6 +51,24 @@ def decompositions(
         dtype = options.get("dtype") or torch.get_default_dtype()
         return rand_like(torch.empty(size, dtype=dtype))
 
+    def randn_like(self: torch.Tensor, **options: Any) -> torch.Tensor:
+        dtype = options.get("dtype") or self.dtype
+        site = next(sites)
+        unit = 1.0 / (1 << _BITS)
+        # Above 0, for the logarithm; the sites of radius and angle are no others'.
+        radius = (-2.0 * ((bits(self, site) + 1).float() * unit).log()).sqrt()
+        angle = bits(self, site + _ANGLES).float() * (2.0 * math.pi * unit)
+        return (radius * angle.cos()).to(dtype)
+
+    def randn(size: list[int], **options: Any) -> torch.Tensor:
+        dtype = options.get("dtype") or torch.get_default_dtype()
+        return randn_like(torch.empty(size, dtype=dtype))
+
+    def normal(
+        self: torch.Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None
+    ) -> torch.Tensor:
+        return randn_like(self) * std + mean
+
     def native_dropout(
         input: torch.Tensor, p: float, train: bool | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -60,6 +82,9 @@ def decompositions(
         aten.bernoulli.p: bernoulli,
         aten.rand_like.default: rand_like,
         aten.rand.default: rand,
+        aten.randn_like.default: randn_like,
+        aten.randn.default: randn,
+        aten.normal_functional.default: normal,
         aten.native_dropout.default: native_dropout,
     }
 

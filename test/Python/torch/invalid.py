@@ -71,7 +71,7 @@ refuse_loss(selects)
 outside = torch.ones(4)
 
 
-# CHECK: expected a step that reads only its model, optimizer and batch, but got another tensor at {{.*}}invalid.py:[[@LINE+2]]: {{.*}}: register it as a buffer of the model or put it into the batch
+# CHECK: expected a step that reads only its model, optimizer and batch, but got another tensor at {{.*}}invalid.py:[[@LINE+2]]: {{.*}}: register it as a buffer of the model (another model, as a teacher or an average of weights, as a submodule) or put it into the batch
 def reads_global(model, x):
     return (model(x) * outside).mean()
 
@@ -91,10 +91,10 @@ class Eigenvalues(nn.Module):
 refuse_loss(lambda model, x: Eigenvalues()(model(x)).sum() + model(x).sum())
 
 
-# CHECK: expected operations that lower to linalg, but got 'aten.topk' at {{.*}}invalid.py:[[@LINE+3]]: write it in terms of others, or do it outside of the step
+# CHECK: expected orderings of at most 64 elements, but got 'aten.topk' at {{.*}}invalid.py:[[@LINE+3]]: do it outside of the step
 def orders(model, optimizer, x):
     optimizer.zero_grad()
-    loss = torch.topk(model(x), 2)[0].mean()
+    loss = torch.topk(model(x).repeat(1, 20), 65)[0].mean()
     loss.backward()
     optimizer.step()
     return loss
@@ -194,7 +194,7 @@ def moves(model, x):
 refuse_loss(moves)
 
 
-# CHECK: expected random numbers from dropout, bernoulli, rand or rand_like, but got 'aten.multinomial.default' at {{.*}}invalid.py:[[@LINE+3]]: make them outside of the step and put them into the batch
+# CHECK: expected random numbers from dropout, bernoulli, rand or randn, but got 'aten.multinomial.default' at {{.*}}invalid.py:[[@LINE+3]]: make them outside of the step and put them into the batch
 def draws(model, optimizer, x):
     optimizer.zero_grad()
     loss = (model(x) * torch.multinomial(x, 4)).mean()
