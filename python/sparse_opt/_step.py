@@ -173,6 +173,7 @@ class Step:
         }
         self._rate = self._scalar("lr")
         self._seed = self._scalar("seed")
+        self._apply = self._scalar("apply")
         self._steps = 0
         self._base_seed = seed
         carried = [b.name for b in self.buffers.values() if b.carried]
@@ -203,6 +204,7 @@ class Step:
         *batch: Any,
         lr: float | None = None,
         seed: int | None = None,
+        apply: bool | None = None,
         scores: bool = False,
         **named: Any,
     ) -> Any:
@@ -212,6 +214,8 @@ class Step:
           *batch: what the exported step takes behind its state.
           lr: the learning rate; by default the optimizer's own, or the last.
           seed: of dropout; by default it is another one in each step.
+          apply: of a step that sums gradients over micro-batches, whether this one is
+            the last and the weights are updated; by default it is.
           scores: score the blocks of the gradients, for a step that was compiled
             with `options=["--score-norm=l1"]`.
           **named: arguments by name, for a step that came as text.
@@ -229,7 +233,11 @@ class Step:
             given.add(name)
         if not self._steps and (missing := self._inputs - given):
             raise StepError(f"expected an array for '{min(missing)}', but got none")
-        for role, number, argument in (("lr", lr, self._rate), ("seed", seed, self._seed)):
+        for role, number, argument in (
+            ("lr", lr, self._rate),
+            ("seed", seed, self._seed),
+            ("apply", apply, self._apply),
+        ):
             if number is not None and argument not in self.buffers:
                 raise StepError(
                     f"expected no {role}, for the step has no argument of that role, but"
@@ -241,6 +249,10 @@ class Step:
         if self._seed in self.buffers and (seed is not None or self._seed not in given):
             number = self._base_seed + self._steps if seed is None else seed
             self.arrays[self._seed][...] = number & 0x7FFFFFFF
+        if self._apply in self.buffers and (
+            apply is not None or self._apply not in given
+        ):
+            self.arrays[self._apply][...] = apply is None or apply
         if scores:
             self._session.run_scores()
         else:

@@ -42,6 +42,7 @@ def export(
     *,
     inits: Mapping[str, str] | None = None,
     locations: bool = True,
+    accumulate: bool = False,
 ) -> Export:
     """Returns the MLIR text of one training step.
 
@@ -63,6 +64,10 @@ def export(
         `ones`, `constant(c)` or `normal(sd)`. Without one, what is equal
         everywhere begins so.
       locations: keep the line of the program that each operation came from.
+      accumulate: make it the step of a micro-batch: `step(batch, apply=False)` adds
+        to sums of gradients, `step(batch, apply=True)` adds, updates by their mean
+        and begins again. The loss is that of a micro-batch, not divided by their
+        number, which may be any.
 
     Returns:
       A module with the public function `step`. It needs no dialect but those
@@ -77,7 +82,7 @@ def export(
     from sparse_opt.torch import _capture, _linalg, _program
 
     with torch.inference_mode(False), torch.enable_grad():
-        captured = _capture.capture(train_step, model, optimizer, batch)
+        captured = _capture.capture(train_step, model, optimizer, batch, accumulate)
     rules = {}
     for argument in captured.arguments:
         rule = _init(argument.name, argument.role, argument.value, inits or {})
@@ -103,7 +108,7 @@ def _init(
             )
         if re.search(pattern, name):
             return rule
-    if role in ("batch", "lr", "seed") or not value.numel():
+    if role in ("batch", "lr", "seed", "apply") or not value.numel():
         return None
     first = value.flatten()[0]
     if not bool((value == first).all()):

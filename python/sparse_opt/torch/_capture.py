@@ -12,6 +12,7 @@ writes values and decomposes its operations.
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ aten = torch.ops.aten
 
 # The roles of what a step may write.
 _CARRIED = ("param", "state", "buffer", "constant")
+_INPUTS = ("batch", "lr", "seed", "apply")
 
 TrainStep = Callable[[torch.nn.Module, torch.optim.Optimizer, Any], Any]
 
@@ -73,10 +75,16 @@ def capture(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     batch: Any,
+    accumulate: bool = False,
 ) -> Capture:
-    """Traces `train_step(model, optimizer, batch)`; changes none of the three."""
+    """Traces `train_step(model, optimizer, batch)`; changes none of the three.
+
+    With `accumulate` it becomes the step of a micro-batch.
+    """
     _require_program(train_step, model, optimizer, batch)
     arguments = list(_arguments(model, optimizer, batch))
+    if accumulate:
+        arguments += _sums(model)
     _require_tensors(arguments)
     _require_distinct(arguments)
     trace = _Trace(train_step, model, optimizer, batch, arguments)
@@ -132,6 +140,25 @@ def _arguments(
             yield Argument(name, "batch", value.detach())
     yield Argument("lr", "lr", torch.tensor(_optimizer.rate_of(optimizer)))
     yield Argument("seed", "seed", torch.tensor(0, dtype=torch.int32))
+
+
+def _sums(model: torch.nn.Module) -> Iterator[Argument]:
+    """Yields what the step of a micro-batch has besides."""
+    for name, p in model.named_parameters():
+        if p.requires_grad:
+            if p._post_accumulate_grad_hooks:
+                raise ExportError(
+                    "expected gradients that nothing changes before they are summed,"
+                    f" but got a hook behind the accumulation of '{name}': remove it,"
+                    " or export without accumulate"
+                )
+            yield Argument(f"{_SUM}{name}", "state", torch.zeros_like(p))
+    yield Argument(_COUNT, "state", torch.tensor(0.0))
+    yield Argument("apply", "apply", torch.tensor(True))
+
+
+# The sum of a parameter's gradients, and how many micro-batches it is of.
+_SUM, _COUNT = "gradient.", "gradients"
 
 
 def flatten(batch: Any) -> tuple[list[Any], Any]:
@@ -307,9 +334,10 @@ class _Trace:
     def _run_once(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         # A write must not reach an argument: the copy takes it.
         values = {
-            a.name: t if a.role in ("batch", "lr", "seed") else t.clone()
+            a.name: t if a.role in _INPUTS else t.clone()
             for a, t in zip(self.arguments, tensors)
         }
+        given = {a.name: t for a, t in zip(self.arguments, tensors)}
         named = {
             role: {a.name: values[a.name] for a in self.arguments if a.role == role}
             for role in ("param", "buffer", "constant")
@@ -318,6 +346,7 @@ class _Trace:
         buffers = {**named["buffer"], **named["constant"]}
         for name, p in self.model.named_parameters():
             _take_place(params[name], p)
+        totals = _summed(params, values) if "apply" in values else {}
         state = self._state(values)
         with (
             _private.tensors_of(self.model, {**params, **buffers}),
@@ -360,12 +389,35 @@ class _Trace:
             for key, value in tensors_after.items():
                 if f"optimizer.{name}.{key}" in values:
                     next_values[f"optimizer.{name}.{key}"] = value
+        if "apply" in values:
+            self._wait(given, next_values, totals)
         carried = [
             next_values[a.name].detach()
             for a in self.arguments
             if a.role in _CARRIED
         ]
         return [*carried, *outputs]
+
+    def _wait(
+        self,
+        given: Mapping[str, torch.Tensor],
+        next_values: dict[str, torch.Tensor],
+        totals: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Leaves what an optimizer changes alone until the last micro-batch."""
+        apply = given["apply"]
+        for argument in self.arguments:
+            name = argument.name
+            if argument.role not in ("param", "state"):
+                continue
+            if name == _COUNT:
+                new, old = torch.zeros_like(given[name]), given[name] + 1
+            elif name.removeprefix(_SUM) in totals and name.startswith(_SUM):
+                old = totals[name.removeprefix(_SUM)]
+                new = torch.zeros_like(old)
+            else:
+                new, old = next_values[name].detach(), given[name]
+            next_values[name] = torch.where(apply, new, old)
 
     def _state(self, values: Mapping[str, torch.Tensor]) -> _optimizer.State:
         state: _optimizer.State = {}
@@ -400,6 +452,30 @@ class _Trace:
                 f" {tuple(leaves[0].shape)}: return its mean"
             )
         return [leaf.detach() for leaf in leaves]
+
+
+def _summed(
+    params: Mapping[str, Any], values: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Makes gradients the means over micro-batches; returns their sums, once they are
+    known."""
+    totals: dict[str, torch.Tensor] = {}
+    count = values[_COUNT] + 1
+
+    def add(name: str, p: torch.Tensor) -> None:
+        if name in totals:
+            raise ExportError(
+                "expected one backward() in the step of a micro-batch, but got another"
+                f" that reaches '{name}': add the losses"
+            )
+        assert p.grad is not None
+        totals[name] = values[f"{_SUM}{name}"] + p.grad
+        p.grad = (totals[name] / count).to(p.dtype)
+
+    for name, p in params.items():
+        if p.requires_grad:
+            p.register_post_accumulate_grad_hook(functools.partial(add, name))
+    return totals
 
 
 def _take_place(traced: Any, p: torch.Tensor) -> None:
