@@ -233,32 +233,74 @@ static bool isKind(StringRef kind) {
                             kind);
 }
 
-/// What a pattern says of an argument that was its mask.
-static bool isKnownMask(Attribute attr) {
-  auto mask = dyn_cast<DictionaryAttr>(attr);
-  if (!mask || !mask.getAs<StringAttr>("name"))
-    return false;
-  auto type = mask.getAs<TypeAttr>("type");
-  return type && isa<RankedTensorType>(type.getValue());
+/// Whether `attr` is a list of dictionaries of which `isEntry` is true.
+static bool isList(Attribute attr, function_ref<bool(DictionaryAttr)> isEntry) {
+  auto list = dyn_cast<ArrayAttr>(attr);
+  return list && llvm::all_of(list, [&](Attribute entry) {
+           auto dictionary = dyn_cast<DictionaryAttr>(entry);
+           return dictionary && isEntry(dictionary);
+         });
+}
+
+/// Whether `attr` says of which argument of the program one is a part.
+static bool isOrigin(Attribute attr) {
+  auto origin = dyn_cast<DictionaryAttr>(attr);
+  return origin && origin.getAs<StringAttr>("name") &&
+         origin.getAs<DenseI64ArrayAttr>("shape");
+}
+
+/// Whether `attr` is what a pattern says of arguments that were its masks.
+static bool isMaskList(Attribute attr) {
+  return isList(attr, [](DictionaryAttr mask) {
+    auto type = mask.getAs<TypeAttr>("type");
+    Attribute transpose = mask.get("transpose"), origin = mask.get("origin");
+    return mask.getAs<StringAttr>("name") && type &&
+           isa<RankedTensorType>(type.getValue()) &&
+           isa_and_present<BoolAttr>(transpose) &&
+           (!origin || isOrigin(origin));
+  });
+}
+
+/// What an argument or a result of a step is for.
+static bool isRole(StringRef role) {
+  return llvm::is_contained({"apply", "batch", "buffer", "constant", "loss",
+                             "lr", "metric", "param", "pattern", "scores",
+                             "seed", "state", "step"},
+                            role);
+}
+
+static constexpr StringLiteral unknownRole =
+    "expected bsr.role to be apply, batch, buffer, constant, loss, lr, metric, "
+    "param, pattern, scores, seed, state or step, but got ";
+
+/// Where argument `index` of `func` stands, or `func` if it is a declaration.
+static Location getArgLoc(FunctionOpInterface func, unsigned index) {
+  Region &body = func.getFunctionBody();
+  if (body.empty() || index >= body.getNumArguments())
+    return func.getLoc();
+  return body.getArgument(index).getLoc();
 }
 
 LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                                                    unsigned regionIndex,
                                                    unsigned argIndex,
                                                    NamedAttribute attr) {
-  auto error = [&] {
-    return op->emitOpError("argument #") << argIndex << ": ";
-  };
   auto func = cast<FunctionOpInterface>(op);
+  auto error = [&] {
+    return emitError(getArgLoc(func, argIndex), "'")
+           << op->getName() << "' op argument #" << argIndex << ": ";
+  };
   StringRef name = attr.getName();
   if (name == "bsr.name" || name == "bsr.role") {
     auto string = dyn_cast<StringAttr>(attr.getValue());
     if (!string || string.empty())
       return error() << "expected " << name << " to be a non-empty string, "
                      << "but got " << attr.getValue();
-    // Frameworks call a moment as its parameter: a name and a role are unique.
+    if (name == "bsr.role" && !isRole(string))
+      return error() << unknownRole << string;
     if (name == "bsr.role")
       return success();
+    // Frameworks call a moment as its parameter: a name and a role are unique.
     Attribute role = func.getArgAttr(argIndex, "bsr.role");
     for (unsigned i = 0; i != argIndex; ++i)
       if (func.getArgAttr(i, name) == string &&
@@ -281,9 +323,7 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
     return success();
   }
   if (name == "bsr.origin") {
-    auto origin = dyn_cast<DictionaryAttr>(attr.getValue());
-    if (!origin || !origin.getAs<StringAttr>("name") ||
-        !origin.getAs<DenseI64ArrayAttr>("shape"))
+    if (!isOrigin(attr.getValue()))
       return error()
              << "expected bsr.origin to have a name and a shape, but got "
              << attr.getValue();
@@ -341,10 +381,9 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
     return success();
   }
   if (name == "bsr.masks") {
-    auto masks = dyn_cast<ArrayAttr>(attr.getValue());
-    if (!masks || !llvm::all_of(masks, isKnownMask))
+    if (!isMaskList(attr.getValue()))
       return error() << "expected bsr.masks to be an array of dictionaries "
-                        "with a name and a type, but got "
+                        "with a name, a type and transpose, but got "
                      << attr.getValue();
     return success();
   }
@@ -380,10 +419,10 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                      << attr.getValue();
     return success();
   }
-  if (name == "bsr.carried") {
+  if (name == "bsr.carried" || name == "bsr.unsigned") {
     if (!isa<UnitAttr>(attr.getValue()))
-      return error() << "expected bsr.carried to be a unit attribute, but got "
-                     << attr.getValue();
+      return error() << "expected " << name
+                     << " to be a unit attribute, but got " << attr.getValue();
     return success();
   }
   if (name == "bsr.kind") {
@@ -399,7 +438,7 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                     "bsr.aliases, bsr.origin, bsr.mark, bsr.mask, bsr.masks, "
                     "bsr.density, "
                     "bsr.pattern, bsr.kind, "
-                    "bsr.pattern_number or bsr.carried, but got "
+                    "bsr.pattern_number, bsr.carried or bsr.unsigned, but got "
                  << name;
 }
 
@@ -408,14 +447,21 @@ LogicalResult BSRDialect::verifyRegionResultAttribute(Operation *op,
                                                       unsigned resultIndex,
                                                       NamedAttribute attr) {
   StringRef name = attr.getName();
+  if (name == "bsr.unsigned" && isa<UnitAttr>(attr.getValue()))
+    return success();
   if (name != "bsr.name" && name != "bsr.role")
     return op->emitOpError("result #")
-           << resultIndex << ": expected bsr.name or bsr.role, but got "
+           << resultIndex
+           << ": expected bsr.name, bsr.role or the unit attribute "
+              "bsr.unsigned, but got "
            << name;
   auto string = dyn_cast<StringAttr>(attr.getValue());
   if (!string || string.empty())
     return op->emitOpError("result #")
            << resultIndex << ": expected " << name
            << " to be a non-empty string, but got " << attr.getValue();
+  if (name == "bsr.role" && !isRole(string))
+    return op->emitOpError("result #")
+           << resultIndex << ": " << unknownRole << string;
   return success();
 }

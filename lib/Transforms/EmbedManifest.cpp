@@ -43,7 +43,7 @@ static FailureOr<std::string> getTypeName(func::FuncOp step, unsigned index) {
            << index
            << " to be of f16, bf16, f32, f64, i1, i8, i32 or i64, but got "
            << type;
-  std::string name;
+  std::string name = step.getArgAttr(index, "bsr.unsigned") ? "u" : "";
   llvm::raw_string_ostream(name) << type;
   return name;
 }
@@ -139,14 +139,22 @@ static json::Object getPattern(DictionaryAttr known, int64_t number,
   return pattern;
 }
 
-/// What the manifest says about `scores`, which lie in the arena; `patterns`
-/// are the step's.
-static json::Object getScores(DictionaryAttr scores, ArrayAttr patterns) {
+/// What the manifest says about `scores` of `step`, which lie in the arena.
+static FailureOr<json::Object> getScores(func::FuncOp step,
+                                         DictionaryAttr scores) {
   auto name = scores.getAs<StringAttr>("name");
   auto type = cast<MemRefType>(scores.getAs<TypeAttr>("type").getValue());
+  auto known = step->getAttrOfType<ArrayAttr>("bsr.patterns");
+  ArrayRef<Attribute> patterns;
+  if (known)
+    patterns = known.getValue();
   const auto *pattern = llvm::find_if(patterns, [&](Attribute known) {
     return cast<DictionaryAttr>(known).get("name") == name;
   });
+  if (pattern == patterns.end())
+    return step.emitError("expected scores of a weight in bsr.patterns, but "
+                          "got scores of ")
+           << name;
   return json::Object{
       {"name", name.getValue()},
       {"kind", "scores"},
@@ -206,9 +214,12 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       patterns.push_back(getPattern(pattern, number, buffers));
 
   if (auto scores = step->getAttrOfType<ArrayAttr>("bsr.scores"))
-    for (auto entry : scores.getAsRange<DictionaryAttr>())
-      buffers.push_back(
-          getScores(entry, step->getAttrOfType<ArrayAttr>("bsr.patterns")));
+    for (auto entry : scores.getAsRange<DictionaryAttr>()) {
+      FailureOr<json::Object> buffer = getScores(step, entry);
+      if (failed(buffer))
+        return failure();
+      buffers.push_back(std::move(*buffer));
+    }
 
   json::Object products{
       {"spmm", 0}, {"spmm_transposed", 0}, {"sddmm", 0}, {"dense", 0}};

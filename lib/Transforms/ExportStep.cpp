@@ -83,6 +83,13 @@ struct ExportStep : bsr::impl::BSRExportStepBase<ExportStep> {
           "expected a function with bsr.arena_bytes, but got none");
       return signalPassFailure();
     }
+    if (step.getNumArguments() == 0 ||
+        !isa<LLVM::LLVMPointerType>(step.getArgumentTypes().back())) {
+      step.emitError("expected a step whose last argument is its arena, but "
+                     "got @")
+          << step.getName();
+      return signalPassFailure();
+    }
     emitEntry(step, "bsr_step_run", false);
     if (hasFlag(step))
       emitEntry(step, "bsr_step_run_scores", true);

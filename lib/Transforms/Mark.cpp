@@ -8,6 +8,7 @@
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
+#include "bsr/Transforms/VerifyStep.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/Regex.h"
@@ -195,21 +196,37 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
   }
 
   void runOnOperation() override {
-    unsigned names = 0, matches = 0;
+    SmallVector<StringRef> names;
+    unsigned matches = 0;
     auto run = [&](func::FuncOp func) { return mark(func, names, matches); };
     if (failed(forEachBody(getOperation(), run)))
       return signalPassFailure();
     if (matches)
       return;
-    emitError(getOperation().getLoc(), "expected '")
+    InFlightDiagnostic error =
+        emitError(getOperation().getLoc(), "expected '")
         << match << "' to match the bsr.name of a weight, but got no match in "
-        << names << " names";
+        << names.size() << " names";
+    addNearest(error, names);
     signalPassFailure();
   }
 
-  /// Marks the weights of `func`; adds to the number of arguments that may be
-  /// weights and to those that match.
-  LogicalResult mark(func::FuncOp func, unsigned &names, unsigned &matches) {
+  /// Adds those of `names` to `error` that are most like the option `match`.
+  void addNearest(InFlightDiagnostic &error, ArrayRef<StringRef> names) {
+    SmallVector<std::pair<unsigned, StringRef>> nearest;
+    for (StringRef name : names)
+      nearest.emplace_back(name.edit_distance(match), name);
+    llvm::sort(nearest);
+    constexpr size_t most = 3;
+    for (auto [index, pair] :
+         llvm::enumerate(ArrayRef(nearest).take_front(most)))
+      error << (index ? ", '" : ": the nearest are '") << pair.second << "'";
+  }
+
+  /// Marks the weights of `func`; adds to the names of arguments that may be
+  /// weights and to the number of those that match.
+  LogicalResult mark(func::FuncOp func, SmallVectorImpl<StringRef> &names,
+                     unsigned &matches) {
     llvm::Regex regex(match);
     SmallVector<unsigned> weights;
     for (unsigned arg : llvm::seq(func.getNumArguments())) {
@@ -217,16 +234,15 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
       if (!name ||
           (func.getArgAttr(arg, "bsr.role") && !hasRole(func, arg, "param")))
         continue;
-      ++names;
+      names.push_back(name);
       if (!regex.match(name))
         continue;
       ++matches;
       if (!func.getArgAttr(arg, "bsr.mark"))
         weights.push_back(arg);
     }
-    if (!weights.empty() && !func.getBody().hasOneBlock())
-      return emitError(func.getLoc(), "expected a step of one block, but got ")
-             << func.getBody().getBlocks().size() << " blocks";
+    if (!weights.empty() && failed(getReturn(func)))
+      return failure();
 
     llvm::Regex maskRegex(mask);
     auto isMask = [&](unsigned arg) {
@@ -238,7 +254,8 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
       StringAttr name = getArgName(func, weight);
       Type type = func.getArgumentTypes()[weight];
       auto error = [&] {
-        return emitError(func.getLoc(), "argument ") << name << ": ";
+        return emitError(func.getArgument(weight).getLoc(), "argument ")
+               << name << ": ";
       };
       auto get = [&](ArrayRef<int32_t> rowPtr, ArrayRef<int32_t> colIdx) {
         return MarkAttr::get(&getContext(), blockRows, blockCols,

@@ -24,6 +24,23 @@ static std::string describe(const json::Value *value) {
   return text;
 }
 
+/// How many brackets lie within each other in `text`, JSON, at the most.
+static unsigned getDepth(StringRef text) {
+  unsigned depth = 0, deepest = 0;
+  bool isString = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (isString && text[i] == '\\')
+      ++i; // and what it escapes
+    else if (text[i] == '"')
+      isString = !isString;
+    else if (!isString && (text[i] == '[' || text[i] == '{'))
+      deepest = std::max(deepest, ++depth);
+    else if (!isString && depth && (text[i] == ']' || text[i] == '}'))
+      --depth;
+  }
+  return deepest;
+}
+
 namespace {
 /// Reads the members of the object in a pattern file.
 class Reader {
@@ -87,6 +104,11 @@ bsr::readPatternFile(MLIRContext *context, StringRef path,
   if (!buffer)
     return emitError() << "expected a file to read, but got '"
                        << buffer.getError().message() << "'";
+  // A pattern has two; the parser takes a frame of the stack for each.
+  constexpr unsigned deepest = 64;
+  if (unsigned depth = getDepth((*buffer)->getBuffer()); depth > deepest)
+    return emitError() << "expected JSON of at most " << deepest
+                       << " brackets within each other, but got " << depth;
   llvm::Expected<json::Value> text = json::parse((*buffer)->getBuffer());
   if (!text)
     return emitError() << "expected JSON, but got '"

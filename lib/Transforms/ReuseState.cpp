@@ -6,6 +6,7 @@
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
+#include "bsr/Transforms/VerifyStep.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -143,8 +144,10 @@ struct ReuseState : bsr::impl::BSRReuseStateBase<ReuseState> {
     func::FuncOp step = getOperation();
     if (!isStep(step))
       return;
+    FailureOr<func::ReturnOp> terminator = getReturn(step);
+    if (failed(terminator))
+      return signalPassFailure();
     step.walk(carryInPlace);
-    Operation *terminator = step.front().getTerminator();
     llvm::MapVector<LaunchOp, SmallVector<Update>> updates;
     for (auto [argument, value] :
          llvm::zip_equal(getCarriers(step), terminator->getOperands())) {

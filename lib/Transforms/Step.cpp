@@ -3,6 +3,7 @@
 // Finds the step of a module and what its arguments carry.
 
 #include "bsr/Transforms/Step.h"
+#include "bsr/Transforms/VerifyStep.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -25,9 +26,8 @@ LogicalResult bsr::forEachBody(ModuleOp module,
 }
 
 LogicalResult bsr::requireOwnSignature(func::FuncOp func, ModuleOp module) {
-  if (!func.getBody().hasOneBlock())
-    return emitError(func.getLoc(), "expected a step of one block, but got ")
-           << func.getBody().getBlocks().size() << " blocks";
+  if (failed(getReturn(func)))
+    return failure();
   if (!SymbolTable::symbolKnownUseEmpty(func, module))
     return emitError(
         func.getLoc(),
@@ -80,8 +80,9 @@ FailureOr<func::FuncOp> bsr::getStep(ModuleOp module) {
   }
   for (unsigned i = 0, e = step.getNumArguments(); i != e; ++i)
     if (!step.getArgAttr(i, "bsr.name")) {
-      step.emitError("expected a bsr.name for every argument, but got none for "
-                     "argument #")
+      emitError(step.getArgument(i).getLoc(),
+                "expected a bsr.name for every argument, but got none for "
+                "argument #")
           << i;
       return failure();
     }

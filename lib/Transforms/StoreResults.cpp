@@ -4,6 +4,7 @@
 
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
+#include "bsr/Transforms/VerifyStep.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
@@ -116,12 +117,12 @@ struct StoreResults : bsr::impl::BSRStoreResultsBase<StoreResults> {
     func::FuncOp step = getOperation();
     if (!isStep(step))
       return;
-    auto terminator = cast<func::ReturnOp>(step.front().getTerminator());
+    FailureOr<func::ReturnOp> terminator = getReturn(step);
     SmallVector<BlockArgument> carriers = getCarriers(step);
-    if (failed(storeOutputs(step, terminator, carriers)))
+    if (failed(terminator) || failed(storeOutputs(step, *terminator, carriers)))
       return signalPassFailure();
-    numCopied += storeUpdates(step, terminator, carriers);
-    terminator->setOperands({});
+    numCopied += storeUpdates(step, *terminator, carriers);
+    (*terminator)->setOperands({});
     if (failed(step.eraseResults(llvm::BitVector(carriers.size(), true))))
       return signalPassFailure();
     for (BlockArgument argument : step.getArguments())

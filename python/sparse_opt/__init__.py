@@ -14,6 +14,8 @@ from sparse_opt._program import Export
 from sparse_opt._runtime import Blocks, Buffer, Counters, Pattern
 from sparse_opt._step import Step, compile
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Blocks", "Buffer", "Counters", "Export", "ExportError", "Pattern", "Step", "StepError",
     "compile",

@@ -94,7 +94,7 @@ func.func private @mask_dynamic(tensor<8x?xf32> {bsr.mask = #bsr.mask<weight = "
 
 // -----
 
-// expected-error @below {{argument #0: expected bsr.masks to be an array of dictionaries with a name and a type, but got ["mask"]}}
+// expected-error @below {{argument #0: expected bsr.masks to be an array of dictionaries with a name, a type and transpose, but got ["mask"]}}
 func.func private @masks_strings(!bsr.pattern<8x8, block = 4x4, slots = 2> {bsr.masks = ["mask"]})
 
 // -----
@@ -118,6 +118,37 @@ func.func private @name_empty(tensor<f32>, tensor<f32> {bsr.name = ""})
 
 // expected-error @below {{argument #0: expected bsr.role to be a non-empty string, but got 1}}
 func.func private @role_kind(tensor<f32> {bsr.role = 1 : i64})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.role to be apply, batch, buffer, constant, loss, lr, metric, param, pattern, scores, seed, state or step, but got "wheight"}}
+func.func private @role(tensor<f32> {bsr.role = "wheight"})
+
+// -----
+
+// expected-error @below {{result #0: expected bsr.role to be apply, batch, buffer, constant, loss, lr, metric, param, pattern, scores, seed, state or step, but got "los"}}
+func.func private @result_role() -> (tensor<f32> {bsr.role = "los"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.masks to be an array of dictionaries with a name, a type and transpose, but got}}
+func.func private @masks_transpose(!bsr.pattern<8x8, block = 4x4, slots = 2>
+    {bsr.masks = [{name = "m", type = tensor<8x8xi1>}]})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.unsigned to be a unit attribute, but got 1}}
+func.func private @unsigned(tensor<i32> {bsr.unsigned = 1 : i64})
+
+// -----
+
+// An argument is found where it stands.
+
+func.func @place(%x: tensor<f32>,
+                 // expected-error @below {{argument #1: expected bsr.name to be a non-empty string, but got ""}}
+                 %y: tensor<f32> {bsr.name = ""}) {
+  return
+}
 
 // -----
 
@@ -188,12 +219,12 @@ func.func private @pattern_values(tensor<2x4x4xf32> {bsr.pattern = 1 : i64},
 
 // -----
 
-// expected-error @below {{argument #0: expected bsr.name, bsr.result, bsr.role, bsr.init, bsr.aliases, bsr.origin, bsr.mark, bsr.mask, bsr.masks, bsr.density, bsr.pattern, bsr.kind, bsr.pattern_number or bsr.carried, but got bsr.nme}}
+// expected-error @below {{argument #0: expected bsr.name, bsr.result, bsr.role, bsr.init, bsr.aliases, bsr.origin, bsr.mark, bsr.mask, bsr.masks, bsr.density, bsr.pattern, bsr.kind, bsr.pattern_number, bsr.carried or bsr.unsigned, but got bsr.nme}}
 func.func private @unknown(tensor<f32> {bsr.nme = "w"})
 
 // -----
 
-// expected-error @below {{result #0: expected bsr.name or bsr.role, but got bsr.result}}
+// expected-error @below {{result #0: expected bsr.name, bsr.role or the unit attribute bsr.unsigned, but got bsr.result}}
 func.func private @result_unknown() -> (tensor<f32> {bsr.result = 0 : i64})
 
 // -----

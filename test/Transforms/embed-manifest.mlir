@@ -100,3 +100,21 @@ func.func @scores(
                 bsr.patterns = [{density = 0.375, name = "w", type = !bsr.pattern<4x8, block = 2x2, slots = 3>}]} {
   return
 }
+
+// -----
+
+// expected-error @below {{expected scores of a weight in bsr.patterns, but got scores of "w"}}
+func.func @scores_alone(%x: memref<4xf32> {bsr.name = "x"}, %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64, bsr.scores = [{name = "w", offset = 0 : i64, type = memref<16xf32>}]} {
+  return
+}
+
+// -----
+
+// What is unsigned for the caller.
+// CHECK: {\22carried\22:true,\22kind\22:\22dense\22,\22name\22:\22key\22,\22shape\22:[2],\22type\22:\22ui32\22}
+func.func @unsigned(%key: memref<2xi32> {bsr.carried, bsr.name = "key", bsr.unsigned},
+                    %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64} {
+  return
+}

@@ -43,3 +43,10 @@ llvm.func @step(%x: !llvm.ptr {bsr.name = "x"}, %scores: i1 {bsr.kind = "flag", 
     attributes {bsr.arena_bytes = 64 : i64} {
   llvm.return
 }
+
+// -----
+
+// expected-error @below {{expected a step whose last argument is its arena, but got @step}}
+llvm.func @step() attributes {bsr.arena_bytes = 0 : i64} {
+  llvm.return
+}

@@ -1,6 +1,6 @@
 // RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-mark="match=^w block=4x8"
 
-// expected-error @below {{expected '^w' to match the bsr.name of a weight, but got no match in 1 names}}
+// expected-error @below {{expected '^w' to match the bsr.name of a weight, but got no match in 1 names: the nearest are 'x'}}
 module {
   func.func @no_match(%x: tensor<8x8xf32> {bsr.name = "x"}, %w: tensor<8x8xf32>) { return }
   func.func private @declaration(tensor<8x8xf32> {bsr.name = "w"})

@@ -3,6 +3,7 @@
 // Shows checkpoints, and converts them.
 
 #include "../StandardStreams.h"
+#include "../Version.h"
 #include "Convert.h"
 #include "Describe.h"
 #include "File.h"
@@ -16,6 +17,7 @@ using namespace bsr;
 static constexpr char usage[] =
     "Shows checkpoints, and converts them (docs/checkpoints.md).\n"
     "\n"
+    "  sparse-checkpoint --version\n"
     "  sparse-checkpoint info CHECKPOINT\n"
     "  sparse-checkpoint picture [--matrix NAME]... CHECKPOINT OUTPUT.svg\n"
     "  sparse-checkpoint to-dense [--with-patterns] CHECKPOINT OUTPUT\n"
@@ -185,6 +187,10 @@ static void run(int count, char **arguments) {
     std::printf("%s", usage);
     return;
   }
+  if (command == "--version") {
+    std::printf("%s\n", tools::describeVersion("sparse-checkpoint"));
+    return;
+  }
   static const std::map<std::string, void (*)(Words &)> commands = {
       {"info", runInfo},
       {"picture", runPicture},
@@ -203,6 +209,7 @@ static void run(int count, char **arguments) {
 
 int main(int argc, char **argv) {
   openStandardStreams();
+  tools::reportCrashes("sparse-checkpoint", argc, argv);
   try {
     run(argc, argv);
     return 0;

@@ -2,6 +2,7 @@
 //
 // Compiles a training step to a shared library.
 
+#include "../Version.h"
 #include "Codegen.h"
 #include "Identity.h"
 #include "Linker.h"
@@ -9,6 +10,7 @@
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
+#include "bsr/Transforms/VerifyStep.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/InitAllDialects.h"
@@ -28,6 +30,7 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/PrettyStackTrace.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/WithColor.h"
@@ -138,6 +141,19 @@ private:
 };
 } // namespace
 
+/// Prints `diagnostic`, with the line of the source that it speaks of unless
+/// that is long: a signature has a thousand arguments.
+static void print(const llvm::SMDiagnostic &diagnostic, void *) {
+  constexpr size_t longest = 200;
+  if (diagnostic.getLineContents().size() <= longest)
+    return diagnostic.print(/*ProgName=*/nullptr, llvm::errs());
+  std::string place =
+      llvm::formatv("{0}:{1}:{2}", diagnostic.getFilename(),
+                    diagnostic.getLineNo(), diagnostic.getColumnNo() + 1);
+  llvm::SMDiagnostic(place, diagnostic.getKind(), diagnostic.getMessage())
+      .print(/*ProgName=*/nullptr, llvm::errs());
+}
+
 /// Reads and parses the step `path` (`-`: the standard input).
 static Expected<OwningOpRef<ModuleOp>>
 parse(StringRef path, llvm::SourceMgr &sources, MLIRContext &context) {
@@ -147,7 +163,10 @@ parse(StringRef path, llvm::SourceMgr &sources, MLIRContext &context) {
                              buffer.getError().message() + "'");
   sources.AddNewSourceBuffer(std::move(*buffer), SMLoc());
   auto module = parseSourceFile<ModuleOp>(sources, &context);
-  if (!module || failed(bsr::getStep(*module)))
+  FailureOr<func::FuncOp> step = failure();
+  if (module)
+    step = bsr::getStep(*module);
+  if (failed(step) || failed(bsr::verifySignature(*step)))
     return createStringError("expected '" + path +
                              "' to be a step, but got the errors above");
   return std::move(module);
@@ -201,7 +220,9 @@ static Error lower(ModuleOp module, const CommandLine &options,
 static llvm::json::Object getCompiler(const CommandLine &options,
                                       const bsr::ToCPUOptions &pipeline) {
   return llvm::json::Object{
-      {"version", "sparse-compile " BSR_VERSION ", LLVM " LLVM_VERSION_STRING},
+      {"version", llvm::formatv("sparse-compile {0}, LLVM {1}", tools::version,
+                                LLVM_VERSION_STRING)
+                      .str()},
       {"level", static_cast<int64_t>(options.level)},
       {"vector_bits", pipeline.vectorBits.getValue()},
       {"num_registers", pipeline.numRegisters.getValue()},
@@ -327,7 +348,12 @@ int main(int argc, char **argv) {
   // What is printed never goes into a file that got a closed stream's number.
   if (llvm::sys::Process::FixupStandardFileDescriptors())
     return 1;
+  llvm::setBugReportMsg(tools::describeCrash("sparse-compile"));
   llvm::InitLLVM init(argc, argv);
+  cl::SetVersionPrinter([](llvm::raw_ostream &os) {
+    os << tools::describeVersion("sparse-compile")
+       << ", LLVM " LLVM_VERSION_STRING "\n";
+  });
   CommandLine options;
   cl::HideUnrelatedOptions(options.category);
   cl::ParseCommandLineOptions(argc, argv,
@@ -342,7 +368,10 @@ int main(int argc, char **argv) {
   registerLLVMDialectTranslation(registry);
   registerOpenMPDialectTranslation(registry);
   MLIRContext context(registry);
+  // A step has thousands of operations: an error says one sentence.
+  context.printOpOnDiagnostic(false);
   llvm::SourceMgr sources;
+  sources.setDiagHandler(print);
   SourceMgrDiagnosticHandler handler(sources, &context);
   // Remarks are the report: a line each, without the line of the source, which
   // is the whole signature of the step.

@@ -3,6 +3,7 @@
 // Asks Linux about the machine and this process.
 
 #include "Host.h"
+#include "../Version.h"
 #include "bsr/runtime.h"
 
 #include <cstdlib>
@@ -53,7 +54,7 @@ ordered_json bsr::describeHost() {
       {"processor", lookUp("/proc/cpuinfo", "model name")},
       {"threads",
        threads ? threads : std::to_string(std::thread::hardware_concurrency())},
-      {"version", BSR_VERSION},
+      {"version", tools::version},
       {"runtime_version", bsr_runtime_version()},
       {"compiler", __VERSION__}};
 }

@@ -3,6 +3,7 @@
 // Trains a compiled step on text; makes token files of text.
 
 #include "../StandardStreams.h"
+#include "../Version.h"
 #include "Config.h"
 #include "Support.h"
 #include "Tokenize.h"
@@ -22,6 +23,7 @@ static constexpr char usage[] =
     "  sparse-train tokenize --output FILE [--vocabulary N] [--held-out "
     "SHARE]\n"
     "                        [--suffix ENDING]... TEXT...\n"
+    "  sparse-train --version\n"
     "\n"
     "The first trains; FILE is YAML, and --set overrides it. A run folder "
     "that\n"
@@ -113,6 +115,10 @@ static int runTrain(Words words) {
       std::printf("%s%s", usage, describeConfig().c_str());
       return 0;
     }
+    if (word == "--version") {
+      std::printf("%s\n", tools::describeVersion("sparse-train"));
+      return 0;
+    }
     if (word == "--config")
       config = words.value(word);
     else if (word == "--set")
@@ -143,6 +149,7 @@ static int runTrain(Words words) {
 
 int main(int argc, char **argv) {
   openStandardStreams();
+  tools::reportCrashes("sparse-train", argc, argv);
   try {
     Words words(argc - 1, argv + 1);
     if (argc > 1 && argv[1] == std::string("tokenize"))

@@ -1,0 +1,310 @@
+// RUN: sparse-opt %s --split-input-file --bsr-verify-step --verify-diagnostics
+
+// What pipelines cannot lower is refused in the program's terms, where it stands.
+
+// A step is found by the names of its arguments.
+
+// expected-error @below {{expected one function with bsr.name arguments, but got none}}
+module {
+  func.func private @step(%w: tensor<4x8xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @below {{expected one function with bsr.name arguments, but got none}}
+module {
+  module {
+    func.func @nested(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4xf32> {
+      return %w : tensor<4xf32>
+    }
+  }
+}
+
+// -----
+
+// expected-error @below {{expected a public step, but got @step, which is private}}
+func.func private @step(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4xf32> {
+  return %w : tensor<4xf32>
+}
+
+// -----
+
+func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64},
+                // expected-error @below {{expected a bsr.name for every argument, but got none for argument #1}}
+                %x: tensor<4xf32>) -> tensor<4xf32> {
+  return %w : tensor<4xf32>
+}
+
+// -----
+
+// Nothing else has an interface.
+
+func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4xf32> {
+  return %w : tensor<4xf32>
+}
+// expected-error @below {{expected functions beside the step to be private, but got @other}}
+func.func @other(%x: tensor<?xf32>) {
+  return
+}
+
+// -----
+
+func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4xf32> {
+  return %w : tensor<4xf32>
+}
+// expected-error @below {{expected functions beside the step, but got 'llvm.func'}}
+llvm.func @bsr_step_run()
+
+// -----
+
+// expected-error @below {{expected no function with a name of the interface of a step, but got @bsr_step_manifest}}
+func.func @bsr_step_manifest(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4xf32> {
+  return %w : tensor<4xf32>
+}
+
+// -----
+
+// One block, which ends in a return.
+
+// expected-error @below {{expected a step of one block, but got 3 blocks}}
+func.func @blocks(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}, %c: tensor<i1> {bsr.name = "c"}) -> tensor<4xf32> {
+  %0 = tensor.extract %c[] : tensor<i1>
+  cf.cond_br %0, ^bb1, ^bb2
+^bb1:
+  %e = linalg.exp ins(%w : tensor<4xf32>) outs(%w : tensor<4xf32>) -> tensor<4xf32>
+  return %e : tensor<4xf32>
+^bb2:
+  return %w : tensor<4xf32>
+}
+
+// -----
+
+func.func @no_return(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4xf32> {
+  // expected-error @below {{expected a step that ends in 'func.return', but got 'ub.unreachable'}}
+  ub.unreachable
+}
+
+// -----
+
+// Arguments and results are tensors with elements.
+
+func.func @scalar(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64},
+                  // expected-error @below {{expected argument "lr" to have a tensor of static shape, but got 'f32'}}
+                  %lr: f32 {bsr.name = "lr"}) -> tensor<4xf32> {
+  return %w : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{expected result #1 to have a tensor of static shape, but got 'f32'}}
+func.func @scalar_result(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> (tensor<4xf32>, f32 {bsr.name = "loss"}) {
+  %c = arith.constant 1.0 : f32
+  return %w, %c : tensor<4xf32>, f32
+}
+
+// -----
+
+// expected-error @below {{expected argument "w" to have a tensor of static shape, but got 'tensor<?xf32>'}}
+func.func @dynamic(%w: tensor<?xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<?xf32> {
+  return %w : tensor<?xf32>
+}
+
+// -----
+
+// expected-error @below {{expected argument "w" to have a tensor of static shape, but got 'tensor<*xf32>'}}
+func.func @unranked(%w: tensor<*xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<*xf32> {
+  return %w : tensor<*xf32>
+}
+
+// -----
+
+// expected-error @below {{expected argument "w" to have a tensor of static shape, but got 'vector<4xf32>'}}
+func.func @vector(%w: vector<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> vector<4xf32> {
+  return %w : vector<4xf32>
+}
+
+// -----
+
+// expected-error @below {{expected argument "w" to have a tensor of static shape, but got 'memref<4xf32>'}}
+func.func @memref(%w: memref<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> memref<4xf32> {
+  return %w : memref<4xf32>
+}
+
+// -----
+
+#csr = #sparse_tensor.encoding<{map = (i, j) -> (i : dense, j : compressed)}>
+// expected-error @below {{expected argument "w" to have a tensor without an encoding, but got 'tensor<4x4xf32, #sparse_tensor}}
+func.func @encoding(%w: tensor<4x4xf32, #csr> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4x4xf32, #csr> {
+  return %w : tensor<4x4xf32, #csr>
+}
+
+// -----
+
+// expected-error @below {{expected argument "w" to have elements of f16, bf16, f32, f64, i1, i8, i32 or i64, but got 'tensor<4xindex>'}}
+func.func @index(%w: tensor<4xindex> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4xindex> {
+  return %w : tensor<4xindex>
+}
+
+// -----
+
+// expected-error @below {{expected argument "x" to have elements of f16, bf16, f32, f64, i1, i8, i32 or i64, but got 'tensor<4xf8E4M3FN>'}}
+func.func @f8(%x: tensor<4xf8E4M3FN> {bsr.name = "x"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected argument "x" to have elements of f16, bf16, f32, f64, i1, i8, i32 or i64, but got 'tensor<4xi16>'}}
+func.func @i16(%x: tensor<4xi16> {bsr.name = "x"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected argument "x" to have at least one element, but got 'tensor<2x0xf32>'}}
+func.func @empty(%x: tensor<2x0xf32> {bsr.name = "x"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected argument "x" to have at most 2^47 bytes, but got 'tensor<4294967296x4294967296xf32>'}}
+func.func @large(%x: tensor<4294967296x4294967296xf32> {bsr.name = "x"}) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected result #0 to have a tensor of static shape, but got '!bsr.pattern}}
+func.func @pattern(%p: !bsr.pattern<8x8, block = 4x4, slots = 2> {bsr.name = "w", bsr.result = 0 : i64})
+    -> !bsr.pattern<8x8, block = 4x4, slots = 2> {
+  return %p : !bsr.pattern<8x8, block = 4x4, slots = 2>
+}
+
+// -----
+
+// So are the values between.
+
+func.func @empty_inside(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "y"}) {
+  // expected-error @below {{expected 'tensor.empty' to have at least one element, but got 'tensor<0x4xf32>'}}
+  %0 = tensor.empty() : tensor<0x4xf32>
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// Operations are those that the pipelines lower.
+
+func.func @tosa(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "y"}) {
+  // expected-error @below {{expected operations of arith, linalg, math, scf and tensor, but got 'tosa.exp'}}
+  %y = tosa.exp %x : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @cast(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xi32> {bsr.name = "y"}) {
+  // expected-error @below {{expected operations of arith, linalg, math, scf and tensor, but got 'builtin.unrealized_conversion_cast'}}
+  %y = builtin.unrealized_conversion_cast %x : tensor<4xf32> to tensor<4xi32>
+  return %y : tensor<4xi32>
+}
+
+// -----
+
+func.func @inner_type(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "y"}) {
+  // expected-error @below {{expected 'tensor.empty' to have elements of f16, bf16, f32, f64, i1, i8, i16, index, i32 or i64, but got 'tensor<4xi4>'}}
+  %0 = tensor.empty() : tensor<4xi4>
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+func.func @gather(%x: tensor<4x8xf32> {bsr.name = "x"}, %i: tensor<2x1xi32> {bsr.name = "i"}) -> (tensor<2x1x8xf32> {bsr.name = "y"}) {
+  // expected-error @below {{expected an operation that works on buffers, too, but got 'tensor.gather' on tensors: write it in terms of others}}
+  %y = tensor.gather %x[%i] gather_dims([0]) : (tensor<4x8xf32>, tensor<2x1xi32>) -> tensor<2x1x8xf32>
+  return %y : tensor<2x1x8xf32>
+}
+
+// -----
+
+func.func @add(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "y"}) {
+  // expected-error @below {{expected an operation that works on buffers, too, but got 'arith.addf' on tensors: write it in terms of others}}
+  %y = arith.addf %x, %x : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func private @kernel(tensor<4xf32>) -> tensor<4xf32>
+func.func @launch(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4xf32> {
+  %e = tensor.empty() : tensor<4xf32>
+  // expected-error @below {{expected a kernel with a body, but got @kernel}}
+  %0 = bsr.launch @kernel ins(%w : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// Calls can be inlined.
+
+func.func private @print(tensor<4xf32>)
+func.func private @outer(%x: tensor<4xf32>) {
+  // expected-error @below {{expected a call of a function with a body, but got @print}}
+  call @print(%x) : (tensor<4xf32>) -> ()
+  return
+}
+func.func @call(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "y"}) {
+  call @outer(%x) : (tensor<4xf32>) -> ()
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+func.func private @even(%x: tensor<4xf32>) {
+  call @odd(%x) : (tensor<4xf32>) -> ()
+  return
+}
+func.func private @odd(%x: tensor<4xf32>) {
+  // expected-error @below {{expected no recursion, but got a call of @even within itself}}
+  call @even(%x) : (tensor<4xf32>) -> ()
+  return
+}
+func.func @recursion(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "y"}) {
+  call @even(%x) : (tensor<4xf32>) -> ()
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{expected a step of one block, but got 2 blocks}}
+func.func private @jump(%x: tensor<4xf32>) {
+  cf.br ^bb1
+^bb1:
+  return
+}
+func.func @call_blocks(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "y"}) {
+  call @jump(%x) : (tensor<4xf32>) -> ()
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// What is right passes: helpers, branches, loops, both signs.
+
+func.func private @twice(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = linalg.add ins(%x, %x : tensor<4xf32>, tensor<4xf32>) outs(%x : tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}, %c: tensor<i1> {bsr.name = "c"},
+                %key: tensor<2xui32> {bsr.name = "key"}) -> tensor<4xf32> {
+  %0 = builtin.unrealized_conversion_cast %key : tensor<2xui32> to tensor<2xi32>
+  %b = tensor.extract %c[] : tensor<i1>
+  %1 = scf.if %b -> tensor<4xf32> {
+    %2 = func.call @twice(%w) : (tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %2 : tensor<4xf32>
+  } else {
+    %3 = func.call @twice(%w) : (tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %3 : tensor<4xf32>
+  }
+  return %1 : tensor<4xf32>
+}
