@@ -19,9 +19,13 @@ bool bsr::isElementWise(linalg::LinalgOp op) {
     if (!op.getMatchingIndexingMap(&init).isPermutation() ||
         op.payloadUsesValueFromOperand(&init))
       return false;
+  // What reads a tensor at an index is none: where there is no element, in
+  // slots without a block, the index is anything.
   return llvm::all_of(op.getBlock()->without_terminator(),
                       [](Operation &inner) {
                         return !isa<linalg::IndexOp>(inner) &&
+                               llvm::none_of(inner.getOperandTypes(),
+                                             llvm::IsaPred<ShapedType>) &&
                                inner.getNumRegions() == 0 && isPure(&inner);
                       });
 }

@@ -72,3 +72,30 @@ func.func @others(%p: !p, %q: !p, %x: tensor<8x8xf32>) -> (tensor<2x4x4xf32>, te
   %b = bsr.sample %p, %1 : !p, tensor<8x8xf32> -> tensor<2x4x4xf32>
   return %a, %b : tensor<2x4x4xf32>, tensor<2x4x4xf32>
 }
+
+// -----
+
+// A row that is looked up stays dense: in slots without a block, its index would be anything.
+
+// CHECK-LABEL: func.func @lookup(
+// CHECK-SAME:    %[[P:[^:]*]]: !bsr.pattern
+// CHECK-NOT:     bsr.sample_vec
+// CHECK:         %[[ROWS:.*]] = linalg.generic
+// CHECK:           tensor.extract
+// CHECK:         bsr.sample %[[P]], %[[ROWS]] :
+!p = !bsr.pattern<8x1, block = 2x1, slots = 3>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+#row = affine_map<(d0, d1) -> (d0)>
+func.func @lookup(%p: !p, %table: tensor<5x1xf32>, %ids: tensor<8xi32>) -> tensor<3x2x1xf32> {
+  %c0 = arith.constant 0 : index
+  %e = tensor.empty() : tensor<8x1xf32>
+  %rows = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%ids : tensor<8xi32>) outs(%e : tensor<8x1xf32>) {
+  ^bb0(%id: i32, %o: f32):
+    %at = arith.index_cast %id : i32 to index
+    %1 = tensor.extract %table[%at, %c0] : tensor<5x1xf32>
+    linalg.yield %1 : f32
+  } -> tensor<8x1xf32>
+  %sample = bsr.sample %p, %rows : !p, tensor<8x1xf32> -> tensor<3x2x1xf32>
+  return %sample : tensor<3x2x1xf32>
+}
