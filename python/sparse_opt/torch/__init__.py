@@ -56,7 +56,7 @@ def export(
       train_step: `train_step(model, optimizer, batch)`, which returns the loss,
         or a structure that begins with it.
       model: the model, in training mode.
-      optimizer: any optimizer whose state is tensors.
+      optimizer: any optimizer whose state is tensors and numbers.
       batch: tensors in lists, tuples and dictionaries; their shapes are those of
         every later batch.
       inits: regular expressions searched for in the names of arguments, and the

@@ -308,6 +308,7 @@ class _Trace:
         self.optimizer = optimizer
         self.batch = batch
         self.arguments = arguments
+        self.numbers = {a.name for a in arguments if _optimizer.is_number(a.value)}
         self.output_types: list[torch.dtype] = []
         self.changes: list[_effects.Change] = []
         self.counts: list[_effects.Change] = []
@@ -387,8 +388,11 @@ class _Trace:
         next_values = dict(values)
         for name, tensors_after in after.items():
             for key, value in tensors_after.items():
-                if f"optimizer.{name}.{key}" in values:
-                    next_values[f"optimizer.{name}.{key}"] = value
+                full = f"optimizer.{name}.{key}"
+                if full in self.numbers:
+                    value = torch.as_tensor(value).to(torch.float64)
+                if full in values:
+                    next_values[full] = value
         if "apply" in values:
             self._wait(given, next_values, totals)
         carried = [

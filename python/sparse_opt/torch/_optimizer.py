@@ -27,7 +27,12 @@ State = dict[str, dict[str, torch.Tensor]]
 
 def rate_of(optimizer: torch.optim.Optimizer) -> float:
     """Returns the learning rate of the first group; the others are ratios of it."""
-    return float(optimizer.param_groups[0]["lr"])
+    return _rate(optimizer.param_groups[0])
+
+
+def _rate(group: Mapping[str, Any]) -> float:
+    """Returns a group's learning rate; that of an optimizer which makes its own is 0."""
+    return 0.0 if group["lr"] is None else float(group["lr"])
 
 
 def ratios_of(optimizer: torch.optim.Optimizer) -> list[float] | None:
@@ -37,11 +42,12 @@ def ratios_of(optimizer: torch.optim.Optimizer) -> list[float] | None:
     None: all rates are 0, and there is no scheduler.
     """
     groups = optimizer.param_groups
-    rates = [float(g["lr"]) for g in groups]
+    rates = [_rate(g) for g in groups]
     if not any(rates):
-        rates = [float(g.get("initial_lr", 0.0)) for g in groups]
+        rates = [float(g.get("initial_lr") or 0.0) for g in groups]
     if not any(rates):
-        return [1.0] if len(rates) == 1 else None
+        is_one = len(rates) == 1 or all(g["lr"] is None for g in groups)
+        return [1.0] * len(rates) if is_one else None
     return [rate / rates[0] if rates[0] else math.inf for rate in rates]
 
 
@@ -49,7 +55,7 @@ def exported_ratios(optimizer: torch.optim.Optimizer) -> list[float]:
     """Returns the ratios that a step takes as constants."""
     ratios = ratios_of(optimizer)
     if ratios is None or not all(map(math.isfinite, ratios)):
-        rates = [float(g["lr"]) for g in optimizer.param_groups]
+        rates = [_rate(g) for g in optimizer.param_groups]
         raise ExportError(
             "expected a first group with a learning rate above 0, of which the other"
             f" groups' are multiples, but got the rates {rates}: export the step with"
@@ -129,14 +135,23 @@ def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> S
             if isinstance(value, torch.Tensor):
                 tensors[key] = value.detach().clone()
             elif isinstance(value, (int, float)) and not isinstance(value, bool):
-                raise ExportError(
-                    "expected an optimizer whose state is tensors, but got the"
-                    f" {type(value).__name__} '{key}' in {type(optimizer).__name__}:"
-                    " keep it in a tensor, as torch.tensor(0.0)"
-                )
+                # Beside a tensor of another type it counts as a number still.
+                tensors[key] = torch.tensor(float(value), dtype=torch.float64)
+                setattr(tensors[key], "number", type(value))
         if tensors:
             result[names[id(p)]] = tensors
     return result
+
+
+def is_number(value: torch.Tensor) -> bool:
+    """Returns whether a tensor of the state is a number in the optimizer's own."""
+    return hasattr(value, "number")
+
+
+def as_number(value: torch.Tensor) -> int | float:
+    """Returns the number that the optimizer goes on with."""
+    number = float(value)
+    return int(number) if number.is_integer() else number
 
 
 def _explain(optimizer: torch.optim.Optimizer, error: Exception) -> str:
@@ -236,7 +251,8 @@ def swapped(
             tensors = state.get(names[id(user_p)])
             if tensors:
                 optimizer.state[p] = dict(tensors)
-        group["lr"] = rate if ratio == 1.0 else rate * ratio
+        if group["lr"] is not None:
+            group["lr"] = rate if ratio == 1.0 else rate * ratio
         for option, value in _TRACED_OPTIONS.items():
             if option in group:
                 group[option] = value

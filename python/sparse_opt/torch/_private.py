@@ -11,8 +11,10 @@ Whoever moves to another version runs the tests, mends this file and widens
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -62,13 +64,61 @@ def compiling() -> Iterator[None]:
     has_onednn = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
-        with stance:
+        with stance, _functions_of_tensors():
             yield
     finally:
         torch.compiler._is_compiling_flag = before
         setattr(torch_adafactor, "_single_tensor_adafactor", update)
         setattr(torch_transformer, "_detect_is_causal_mask", detect)
         torch._C._set_mkldnn_enabled(has_onednn)
+
+
+@contextlib.contextmanager
+def _functions_of_tensors() -> Iterator[None]:
+    """Makes Python's functions of numbers take tensors without dimensions.
+
+    Optimizers call them with what they count, which is a tensor in a trace.
+    """
+    replaced = [
+        (module, name, getattr(module, name), function)
+        for module, functions in _FUNCTIONS.items()
+        for name, function in functions.items()
+    ]
+    for module, name, own, function in replaced:
+        setattr(module, name, _for_tensors(own, function))
+    try:
+        yield
+    finally:
+        for module, name, own, _ in replaced:
+            setattr(module, name, own)
+
+
+def _for_tensors(own: Callable[..., Any], function: Any) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        if options or not any(isinstance(a, torch.Tensor) for a in args):
+            return own(*args, **options)
+        if len(args) != (2 if function in _OF_TWO else 1) or any(
+            isinstance(a, torch.Tensor) and a.dim() for a in args
+        ):
+            return own(*args)
+        # A number takes the type of the tensor beside it.
+        dtype = next(a.dtype for a in args if isinstance(a, torch.Tensor))
+        dtype = dtype if dtype.is_floating_point else torch.float64
+        return function(
+            *(a if isinstance(a, torch.Tensor) else torch.tensor(a, dtype=dtype) for a in args)
+        )
+
+    return call
+
+
+_OF_TWO = (torch.maximum, torch.minimum, torch.pow)
+_FUNCTIONS: dict[Any, dict[str, Any]] = {
+    builtins: {"max": torch.maximum, "min": torch.minimum},
+    math: {
+        **{name: getattr(torch, name) for name in ("sqrt", "exp", "log", "cos", "sin")},
+        "pow": torch.pow,
+    },
+}
 
 
 def _is_said_to_be_causal(

@@ -209,10 +209,13 @@ class TorchProgram:
         for group in self._optimizer.param_groups:
             for p in group["params"]:
                 name = names[id(p)]
-                for key, value in initial.get(name, {}).items():
+                for key, before in initial.get(name, {}).items():
                     full = f"optimizer.{name}.{key}"
+                    value: Any = before
                     if full in self._names:
-                        value = from_numpy(read(full), value.dtype)
+                        value = from_numpy(read(full), before.dtype)
+                    if _optimizer.is_number(before):
+                        value = _optimizer.as_number(value)
                     self._optimizer.state[p][key] = value
 
 

@@ -233,19 +233,6 @@ refuse_step(refuse_loss_step, torch.optim.LBFGS)
 refuse_step(refuse_loss_step, lambda p: torch.optim.SGD([nn.Parameter(outside)]))
 
 
-class Counts(torch.optim.SGD):
-    """Counts its steps in a Python number."""
-
-    def step(self):
-        super().step()
-        for p in self.param_groups[0]["params"]:
-            self.state[p]["count"] = self.state[p].get("count", 0) + 1
-
-
-# CHECK: expected an optimizer whose state is tensors, but got the int 'count' in Counts: keep it in a tensor, as torch.tensor(0.0)
-refuse_step(refuse_loss_step, Counts)
-
-
 class Clash(nn.Module):
     """Has a parameter called as the batch."""
 

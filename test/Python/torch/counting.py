@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Optimizers that keep numbers in their state count on in a compiled step.
+
+# RUN: %python %s | FileCheck %s --implicit-check-not=apart
+
+import copy
+import math
+
+import torch
+from torch import nn, optim
+
+import sparse_opt.torch
+from twins import compare, mse_step
+
+
+class Counting(optim.Optimizer):
+    """Adam whose step count, largest rate and last norm are numbers."""
+
+    def __init__(self, parameters, lr=0.01):
+        super().__init__(parameters, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state["step"], state["largest"], state["norm"] = 0, -1.0, 0
+                    state["m"], state["v"] = torch.zeros_like(p), torch.zeros_like(p)
+                state["step"] += 1
+                state["norm"] = max(1e-3, p.norm())
+                warm = min(1.0, math.sqrt(state["step"]) / 3)
+                state["largest"] = max(state["largest"], group["lr"] * warm)
+                state["m"].lerp_(p.grad, 0.1)
+                state["v"].lerp_(p.grad.square(), 0.001)
+                decay = math.pow(state["step"], -0.8)
+                m = state["m"] / (1 - 0.9 ** state["step"])
+                v = state["v"] / (1 - 0.999 ** state["step"])
+                p.mul_(1 - 0.1 * decay * group["lr"])
+                p.add_(m / (v.sqrt() + 1e-8) * state["norm"], alpha=-state["largest"])
+
+
+torch.manual_seed(1)
+data = [torch.randn(4, 8) for _ in range(6)]
+
+# CHECK: numbers: equal
+compare("numbers", lambda: nn.Linear(8, 8), data, Counting)
+
+
+class OwnRate(Counting):
+    """Takes no rate, and makes its own."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, None)
+
+    def step(self, closure=None):
+        with torch.no_grad():
+            for p in self.param_groups[0]["params"]:
+                state = self.state[p]
+                if not state:
+                    state["step"] = 0
+                state["step"] += 1
+                p.sub_(p.grad / state["step"])
+
+
+# CHECK: own rate: equal
+compare("own rate", lambda: nn.Linear(8, 8), data, OwnRate)
+
+# PyTorch goes on with the numbers, and a compiled step with PyTorch's.
+
+torch.manual_seed(0)
+model = nn.Linear(8, 8)
+eager = copy.deepcopy(model)
+optimizer, eager_optimizer = Counting(model.parameters()), Counting(eager.parameters())
+for _ in range(2):
+    exported = sparse_opt.torch.export(mse_step, model, optimizer, data[0])
+    step = sparse_opt.compile(exported, options=["-O", "1"])
+    for x in data[:3]:
+        step(x), mse_step(eager, eager_optimizer, x)
+    step.store()
+    mse_step(model, optimizer, data[3]), mse_step(eager, eager_optimizer, data[3])
+
+# CHECK: 8 int True True
+state, want = optimizer.state[model.weight], eager_optimizer.state[eager.weight]
+print(state["step"], type(state["step"]).__name__, abs(state["largest"] - want["largest"]) < 1e-6, end=" ")
+print(torch.allclose(model.weight, eager.weight, atol=1e-5))
