@@ -12,7 +12,8 @@ static constexpr struct {
   const char *name;
   int64_t bytes;
 } types[] = {{"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8},
-             {"i1", 1},  {"i8", 1},   {"i32", 4}, {"i64", 8}};
+             {"i1", 1},  {"i8", 1},   {"i32", 4}, {"i64", 8},
+             {"ui8", 1}, {"ui32", 4}, {"ui64", 8}};
 static constexpr unsigned numTypes = sizeof types / sizeof *types;
 
 const char *bsr_type_name(bsr_type type) {
@@ -60,6 +61,15 @@ void bsr::storeElement(bsr_type type, void *data, int64_t index, double value) {
     return;
   case BSR_I64:
     static_cast<int64_t *>(data)[index] = int64_t(value);
+    return;
+  case BSR_UI8:
+    static_cast<uint8_t *>(data)[index] = uint8_t(value);
+    return;
+  case BSR_UI32:
+    static_cast<uint32_t *>(data)[index] = uint32_t(value);
+    return;
+  case BSR_UI64:
+    static_cast<uint64_t *>(data)[index] = uint64_t(value);
     return;
   }
 }

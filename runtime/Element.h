@@ -21,6 +21,11 @@ struct BFloat {
 /// Whether `type` is one of the floating-point types.
 inline bool isFloat(bsr_type type) { return type <= BSR_F64; }
 
+/// Whether `type` is one of the unsigned integers.
+inline bool isUnsigned(bsr_type type) {
+  return type == BSR_I1 || type >= BSR_UI8;
+}
+
 inline double toDouble(double value) { return value; }
 inline double toDouble(float value) { return value; }
 

@@ -47,11 +47,11 @@ bool bsr::parseInitRule(const std::string &text, bsr_type type,
   if (name != "constant" || !hasArgument)
     return false;
   // An integer must be one, and fit.
-  double least =
-      type == BSR_I1 ? 0 : -std::ldexp(1, 8 * bsr_type_bytes(type) - 1);
-  double most = type == BSR_I1 ? 1 : -least - 1;
+  int bits = type == BSR_I1 ? 1 : int(8 * bsr_type_bytes(type));
+  double least = isUnsigned(type) ? 0 : -std::ldexp(1, bits - 1);
+  double end = std::ldexp(1, isUnsigned(type) ? bits : bits - 1);
   return isFloat(type) || (std::nearbyint(argument) == argument &&
-                           argument >= least && argument <= most);
+                           argument >= least && argument < end);
 }
 
 /// Index of `key`'s text in `names`.
@@ -80,7 +80,8 @@ static int32_t parseIndex(const JsonObject &object, const char *key,
 
 static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns) {
   static constexpr const char *typeNames[] = {"f16", "bf16", "f32", "f64",
-                                              "i1",  "i8",   "i32", "i64"};
+                                              "i1",  "i8",   "i32", "i64",
+                                              "ui8", "ui32", "ui64"};
   Buffer buffer;
   buffer.name = object.text("name");
   if (buffer.name.empty())

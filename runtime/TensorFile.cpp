@@ -22,7 +22,8 @@ static constexpr std::string_view noChecksum = "0000000000000000";
 static constexpr std::string_view checksumKey = "\"checksum\":\"";
 
 static constexpr const char *typeNames[] = {"F16",  "BF16", "F32", "F64",
-                                            "BOOL", "I8",   "I32", "I64"};
+                                            "BOOL", "I8",   "I32", "I64",
+                                            "U8",   "U32",  "U64"};
 
 const char *bsr::tensorType(bsr_type type) { return typeNames[type]; }
 
@@ -110,7 +111,8 @@ Tensor TensorFile::read(const std::string &name) const {
   std::string type = entry.text("dtype");
   auto found = std::find(std::begin(typeNames), std::end(typeNames), type);
   if (found == std::end(typeNames))
-    entry.refuse("dtype", "F16, BF16, F32, F64, BOOL, I8, I32 or I64");
+    entry.refuse("dtype",
+                 "F16, BF16, F32, F64, BOOL, I8, I32, I64, U8, U32 or U64");
   Tensor tensor = {name,
                    bsr_type(found - typeNames),
                    entry.integers("shape", 0, INT64_MAX),

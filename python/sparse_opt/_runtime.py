@@ -33,11 +33,11 @@ KINDS = (
 )  # fmt: skip
 NORMS = ("l1", "l2", "linf", "mean")
 METHODS = ("static", "set", "rigl", "gmp")
-TYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64")
+TYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64", "ui8", "ui32", "ui64")
 # NumPy has no bf16 of its own: its bits are held in uint16.
 _DTYPES = (
     np.float16, np.uint16, np.float32, np.float64, np.bool_, np.int8, np.int32,
-    np.int64,
+    np.int64, np.uint8, np.uint32, np.uint64,
 )  # fmt: skip
 
 

@@ -36,10 +36,12 @@ DENSE, SPARSE = "model.safetensors", "sparse.safetensors"
 _DTYPES = {
     "F16": np.float16, "BF16": np.uint16, "F32": np.float32, "F64": np.float64,
     "I8": np.int8, "I32": np.int32, "I64": np.int64, "BOOL": np.bool_,
+    "U8": np.uint8, "U32": np.uint32, "U64": np.uint64,
 }  # fmt: skip
 _NAMES = {
     "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
     "i1": "bool", "i8": "int8", "i32": "int32", "i64": "int64",
+    "ui8": "uint8", "ui32": "uint32", "ui64": "uint64",
 }  # fmt: skip
 
 

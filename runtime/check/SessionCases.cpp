@@ -184,7 +184,8 @@ CASE(session_rounds_to_nearest_even) {
 
 CASE(session_constants_of_every_type) {
   Json manifest = fakeManifest();
-  const char *types[] = {"f32", "f64", "i1", "i8", "i32", "i64"};
+  const char *types[] = {"f32", "f64", "i1",   "i8",  "i32",
+                         "i64", "ui8", "ui32", "ui64"};
   for (const char *type : types)
     manifest["buffers"].push_back({{"name", type},
                                    {"kind", "dense"},
@@ -201,12 +202,21 @@ CASE(session_constants_of_every_type) {
   REQUIRE_EQUAL(int(at<int8_t>(session, 16)[2]), 1);
   REQUIRE_EQUAL(at<int32_t>(session, 17)[2], 1);
   REQUIRE_EQUAL(at<int64_t>(session, 18)[2], 1);
+  REQUIRE_EQUAL(at<uint64_t>(session, 21)[2], uint64_t(1));
+  REQUIRE_OK(bsr_session_init_buffer(session.get(), 19, "constant(255)"));
+  REQUIRE_EQUAL(int(at<uint8_t>(session, 19)[2]), 255);
+  REQUIRE_OK(
+      bsr_session_init_buffer(session.get(), 20, "constant(4294967295)"));
+  REQUIRE_EQUAL(at<uint32_t>(session, 20)[2], UINT32_MAX);
   REQUIRE_OK(bsr_session_init_buffer(session.get(), 16, "constant(-128)"));
   REQUIRE_EQUAL(int(at<int8_t>(session, 16)[2]), -128);
   REQUIRE_OK(bsr_session_init_buffer(session.get(), 14, "constant(-1.5e-3)"));
   REQUIRE_EQUAL(at<double>(session, 14)[2], -1.5e-3);
   for (auto [buffer, rule] : {std::pair{15, "constant(2)"},
                               {16, "constant(128)"},
+                              {19, "constant(256)"},
+                              {20, "constant(-1)"},
+                              {21, "constant(18446744073709551616)"},
                               {17, "constant(0.5)"},
                               {18, "normal(1)"},
                               {13, "constant()"},

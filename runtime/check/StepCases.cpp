@@ -112,9 +112,10 @@ CASE(step_timers_are_what_the_step_measured) {
 }
 
 CASE(step_names_types_and_kinds) {
-  const char *types[] = {"f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64"};
-  int64_t bytes[] = {2, 2, 4, 8, 1, 1, 4, 8};
-  for (int i = 0; i < 8; ++i) {
+  const char *types[] = {"f16", "bf16", "f32", "f64",  "i1",  "i8",
+                         "i32", "i64",  "ui8", "ui32", "ui64"};
+  int64_t bytes[] = {2, 2, 4, 8, 1, 1, 4, 8, 1, 4, 8};
+  for (int i = 0; i < 11; ++i) {
     REQUIRE_EQUAL(std::string(bsr_type_name(bsr_type(i))), types[i]);
     REQUIRE_EQUAL(bsr_type_bytes(bsr_type(i)), bytes[i]);
   }
@@ -122,8 +123,8 @@ CASE(step_names_types_and_kinds) {
                          "col_ptr", "row_idx", "slot_t",  "output",  "scores"};
   for (int i = 0; i < 10; ++i)
     REQUIRE_EQUAL(std::string(bsr_kind_name(bsr_kind(i))), kinds[i]);
-  REQUIRE_EQUAL(std::string(bsr_type_name(bsr_type(8))), "");
-  REQUIRE_EQUAL(bsr_type_bytes(bsr_type(8)), 0);
+  REQUIRE_EQUAL(std::string(bsr_type_name(bsr_type(11))), "");
+  REQUIRE_EQUAL(bsr_type_bytes(bsr_type(11)), 0);
   REQUIRE_EQUAL(std::string(bsr_kind_name(bsr_kind(10))), "");
 }
 
@@ -342,7 +343,7 @@ CASE(step_refuses_wrong_manifests) {
        "expected 'role' of buffer 0 of @ to be a string, but got 1"},
       {"/buffers/0/type", "\"f8\"",
        "expected 'type' of buffer 0 of @ to be one of f16 bf16 f32 f64 i1 i8 "
-       "i32 i64, but got \"f8\""},
+       "i32 i64 ui8 ui32 ui64, but got \"f8\""},
       {"/buffers/0/type", "\"i32\"",
        "expected 'init' of buffer 0 of @ to be zeros, ones, constant(c) or "
        "normal(s) for i32, but got \"normal(0.5)\""},

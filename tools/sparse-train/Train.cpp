@@ -83,11 +83,12 @@ public:
       return;
     bool isNumber = buffer->type == BSR_F32 || buffer->type == BSR_F64 ||
                     buffer->type == BSR_I32 || buffer->type == BSR_I64 ||
+                    buffer->type == BSR_UI32 || buffer->type == BSR_UI64 ||
                     buffer->type == BSR_I1;
     if (buffer->elements != 1 || !isNumber)
       fail("expected '", buffer->name, "' (", buffer->role,
-           ") to be one f32, f64, i32, i64 or i1, but got ", buffer->elements,
-           " ", bsr_type_name(buffer->type));
+           ") to be one f32, f64, i32, i64, ui32, ui64 or i1, but got ",
+           buffer->elements, " ", bsr_type_name(buffer->type));
   }
 
   template <typename T>
@@ -112,6 +113,10 @@ private:
       return access(*static_cast<double *>(buffer->data));
     case BSR_I32:
       return access(*static_cast<int32_t *>(buffer->data));
+    case BSR_UI32:
+      return access(*static_cast<uint32_t *>(buffer->data));
+    case BSR_UI64:
+      return access(*static_cast<uint64_t *>(buffer->data));
     case BSR_I1:
       return access(*static_cast<bool *>(buffer->data));
     default:

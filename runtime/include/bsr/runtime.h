@@ -84,7 +84,10 @@ typedef enum bsr_type {
   BSR_I1 = 4, // one byte, 0 or 1
   BSR_I8 = 5,
   BSR_I32 = 6,
-  BSR_I64 = 7
+  BSR_I64 = 7,
+  BSR_UI8 = 8, // for the caller; compiled code knows no signs
+  BSR_UI32 = 9,
+  BSR_UI64 = 10
 } bsr_type;
 
 typedef enum bsr_kind {
