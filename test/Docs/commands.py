@@ -173,6 +173,7 @@ COMMANDS = {
     "docs/testing.md": {
         "scripts/fuzz-steps --programs": Tested("Integration/fuzz.test"),
         "scripts/fuzz-steps --replay": Skip("a failure"),
+        "scripts/fuzz-ir": Tested("Fuzz/fuzz-ir.test"),
     },
     "docs/training.md": {
         "python3 examples/generate.py": Run(needs={"jax"}),
