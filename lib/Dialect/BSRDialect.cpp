@@ -8,6 +8,7 @@
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/CheckedArithmetic.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -88,13 +89,18 @@ LogicalResult PatternType::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected matrix " << rows << "x" << cols
                        << " to be a multiple of block " << blockRows << "x"
                        << blockCols << ": pad it or choose another block";
+  // No number of entries overflows: that of blocks is not larger.
+  if (!llvm::checkedMul(rows, cols))
+    return emitError() << "expected a matrix of fewer than 2^63 entries, but "
+                          "got "
+                       << rows << "x" << cols;
   int64_t blocks = (rows / blockRows) * (cols / blockCols);
-  if (slots < 1 || slots > blocks)
-    return emitError() << "expected 1 to " << blocks << " slots, but got "
-                       << slots;
   if (blocks > INT32_MAX)
     return emitError() << "expected at most " << INT32_MAX
                        << " blocks (indices have 32 bits), but got " << blocks;
+  if (slots < 1 || slots > blocks)
+    return emitError() << "expected 1 to " << blocks << " slots, but got "
+                       << slots;
   return success();
 }
 
@@ -146,6 +152,16 @@ LogicalResult MarkAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return verifyDensity(emitError, density.getValueAsDouble());
 }
 
+/// The slots of the pattern of a matrix of type `matrix`.
+static int64_t getNumSlots(MarkAttr mark, RankedTensorType matrix) {
+  if (mark.isStatic())
+    return mark.getColIdx().size();
+  int64_t blocks = (matrix.getDimSize(0) / mark.getBlockRows()) *
+                   (matrix.getDimSize(1) / mark.getBlockCols());
+  return std::max<int64_t>(
+      std::llround(mark.getDensity().getValueAsDouble() * blocks), 1);
+}
+
 LogicalResult MarkAttr::verifyFits(function_ref<InFlightDiagnostic()> emitError,
                                    Type type) const {
   auto tensor = dyn_cast<RankedTensorType>(type);
@@ -163,21 +179,21 @@ LogicalResult MarkAttr::verifyFits(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected dims for each of the " << tensor.getRank()
                        << " dimensions of " << type << ", but got "
                        << getDims().size();
+  std::optional<int64_t> entries = 1;
+  for (int64_t extent : tensor.getShape())
+    if (entries)
+      entries = llvm::checkedMul(*entries, extent);
+  if (!entries)
+    return emitError() << "expected fewer than 2^63 entries, but got " << type;
   RankedTensorType matrix = getMatrixType(tensor);
-  if (matrix.getDimSize(0) % getBlockRows() ||
-      matrix.getDimSize(1) % getBlockCols())
-    return emitError() << "expected matrix " << matrix.getDimSize(0) << "x"
-                       << matrix.getDimSize(1) << " to be a multiple of block "
-                       << getBlockRows() << "x" << getBlockCols()
-                       << ": pad it or choose another block";
+  int64_t rows = matrix.getDimSize(0), cols = matrix.getDimSize(1);
+  if (failed(PatternType::verify(emitError, rows, cols, getBlockRows(),
+                                 getBlockCols(), getNumSlots(*this, matrix))))
+    return failure();
   if (!isStatic())
     return success();
-  auto pattern = PatternType::getChecked(
-      emitError, getContext(), matrix.getDimSize(0), matrix.getDimSize(1),
-      getBlockRows(), getBlockCols(), getColIdx().size());
-  if (!pattern)
-    return failure();
-  return verifyRowView(emitError, pattern, getRowPtr(), getColIdx());
+  return verifyRowView(emitError, getPatternType(tensor), getRowPtr(),
+                       getColIdx());
 }
 
 int64_t MarkAttr::getNumDims(MarkDim dim) const {
@@ -202,13 +218,9 @@ MarkAttr MarkAttr::withDims(ArrayRef<MarkDim> dims, StringAttr weight) const {
 
 PatternType MarkAttr::getPatternType(RankedTensorType type) const {
   RankedTensorType matrix = getMatrixType(type);
-  int64_t rows = matrix.getDimSize(0), cols = matrix.getDimSize(1);
-  int64_t blocks = (rows / getBlockRows()) * (cols / getBlockCols());
-  int64_t slots = isStatic()
-                      ? getColIdx().size()
-                      : std::llround(getDensity().getValueAsDouble() * blocks);
-  return PatternType::get(getContext(), rows, cols, getBlockRows(),
-                          getBlockCols(), std::max<int64_t>(slots, 1));
+  return PatternType::get(getContext(), matrix.getDimSize(0),
+                          matrix.getDimSize(1), getBlockRows(), getBlockCols(),
+                          getNumSlots(*this, matrix));
 }
 
 //===----------------------------------------------------------------------===//
@@ -369,6 +381,9 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
     return mark.verifyFits(error, type);
   }
   if (name == "bsr.mask") {
+    if (Attribute mark = func.getArgAttr(argIndex, "bsr.mark"))
+      return error() << "expected a weight or a mask, but got " << mark
+                     << " and " << attr.getValue();
     if (!isa<MaskAttr>(attr.getValue()))
       return error() << "expected bsr.mask to be a #bsr.mask, but got "
                      << attr.getValue();

@@ -101,6 +101,20 @@ static LogicalResult verifyFeatures(Operation *op, StringRef name,
   return success();
 }
 
+/// Checks the element types of all tensors of a product: floats that a sum in
+/// f32 or f64 holds, and not two kinds of halves.
+static LogicalResult verifyElements(Operation *op) {
+  SmallVector<Type> types(op->getOperandTypes());
+  llvm::append_range(types, op->getResultTypes());
+  for (Type &type : types)
+    type = getElementTypeOrSelf(type);
+  if (llvm::is_contained(types, Float16Type::get(op->getContext())) &&
+      llvm::is_contained(types, BFloat16Type::get(op->getContext())))
+    return op->emitOpError(
+        "expected elements of f16 or of bf16, but got both in one product");
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // ConstantPatternOp
 //===----------------------------------------------------------------------===//
@@ -310,7 +324,8 @@ LogicalResult SpMMOp::verify() {
   int64_t in = pattern.getRows(), out = pattern.getCols();
   if (getTranspose())
     std::swap(in, out);
-  if (failed(verifyValues(*this, pattern, getValues().getType())) ||
+  if (failed(verifyElements(*this)) ||
+      failed(verifyValues(*this, pattern, getValues().getType())) ||
       failed(verifyFeatures(*this, "x", x, getFeatureDim(), in)))
     return failure();
   SmallVector<int64_t> shape(x.getShape());
@@ -334,7 +349,8 @@ LogicalResult SDDMMOp::verify() {
   RankedTensorType a = getA().getType();
   RankedTensorType b = getB().getType();
   int64_t featureDim = getFeatureDim();
-  if (failed(verifyValues(*this, pattern, getValues().getType())) ||
+  if (failed(verifyElements(*this)) ||
+      failed(verifyValues(*this, pattern, getValues().getType())) ||
       failed(verifyFeatures(*this, "a", a, featureDim, pattern.getRows())) ||
       failed(verifyFeatures(*this, "b", b, featureDim, pattern.getCols())))
     return failure();

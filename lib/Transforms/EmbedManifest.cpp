@@ -6,6 +6,7 @@
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -26,10 +27,11 @@ static json::Array getShape(ArrayRef<int64_t> shape) {
 }
 
 /// What the manifest says of the argument of the program that another is or is
-/// a part of.
-static json::Object getOrigin(DictionaryAttr origin) {
+/// a part of; `suffix` is what the manifest adds to names.
+static json::Object getOrigin(DictionaryAttr origin, StringRef suffix = "") {
   auto shape = origin.getAs<DenseI64ArrayAttr>("shape");
-  return json::Object{{"name", origin.getAs<StringAttr>("name").getValue()},
+  auto name = origin.getAs<StringAttr>("name");
+  return json::Object{{"name", (name.getValue() + suffix).str()},
                       {"shape", getShape(shape.asArrayRef())}};
 }
 
@@ -48,8 +50,39 @@ static FailureOr<std::string> getTypeName(func::FuncOp step, unsigned index) {
   return name;
 }
 
-/// What the manifest says about argument `index`.
-static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index) {
+/// The names of the arguments of `step` in the manifest. Those of one name have
+/// roles of their own: the parameter, or the one without a role, keeps the
+/// name, the others are `<name>.<role>`.
+static FailureOr<SmallVector<std::string>> getNames(func::FuncOp step) {
+  auto getString = [&](unsigned arg, StringRef attribute) {
+    auto attr = step.getArgAttrOfType<StringAttr>(arg, attribute);
+    return attr ? attr.getValue() : StringRef();
+  };
+  llvm::StringMap<unsigned> counts;
+  for (unsigned arg : llvm::seq(step.getNumArguments()))
+    if (getString(arg, "bsr.kind").empty())
+      ++counts[getString(arg, "bsr.name")];
+  SmallVector<std::string> names;
+  llvm::StringMap<unsigned> known;
+  for (unsigned arg : llvm::seq(step.getNumArguments())) {
+    std::string &name = names.emplace_back(getString(arg, "bsr.name").str());
+    if (!getString(arg, "bsr.kind").empty())
+      continue;
+    StringRef role = getString(arg, "bsr.role");
+    if (counts[name] > 1 && !role.empty() && role != "param")
+      name += "." + role.str();
+    if (auto [other, isNew] = known.insert({name, arg}); !isNew)
+      return step.emitError("expected names and roles that tell arguments "
+                            "apart, but got '")
+             << name << "' for argument #" << other->second << " and argument #"
+             << arg;
+  }
+  return names;
+}
+
+/// What the manifest says about argument `index`, which it calls `name`.
+static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index,
+                                         StringRef name) {
   auto getString = [&](StringRef name) {
     auto attr = step.getArgAttrOfType<StringAttr>(index, name);
     return attr ? attr.getValue() : StringRef();
@@ -64,7 +97,7 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index) {
     return failure();
 
   json::Object buffer{
-      {"name", getString("bsr.name")},
+      {"name", name},
       {"kind", kind},
       {"type", *type},
       {"shape",
@@ -78,7 +111,8 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index) {
   if (pattern)
     buffer["pattern"] = pattern.getInt();
   if (auto origin = step.getArgAttrOfType<DictionaryAttr>(index, "bsr.origin"))
-    buffer["origin"] = getOrigin(origin);
+    buffer["origin"] =
+        getOrigin(origin, name.drop_front(getString("bsr.name").size()));
   return buffer;
 }
 
@@ -199,11 +233,14 @@ static json::Object getKernels(func::FuncOp step) {
 static FailureOr<std::string> getManifest(func::FuncOp step,
                                           StringRef targetCpu) {
   json::Array buffers, patterns;
+  FailureOr<SmallVector<std::string>> names = getNames(step);
+  if (failed(names))
+    return failure();
   // The last arguments are a flag, if there are scores, and the arena.
   for (unsigned i = 0, e = step.getNumArguments() - 1; i != e; ++i) {
     if (!isa<MemRefType>(step.getArgumentTypes()[i]))
       continue;
-    FailureOr<json::Object> buffer = getBuffer(step, i);
+    FailureOr<json::Object> buffer = getBuffer(step, i, (*names)[i]);
     if (failed(buffer))
       return failure();
     buffers.push_back(std::move(*buffer));

@@ -32,6 +32,11 @@ func.func private @many_blocks(!bsr.pattern<65536x65536, block = 1x1, slots = 1>
 
 // -----
 
+// expected-error @below {{expected a matrix of fewer than 2^63 entries, but got 4294967296x4294967296}}
+func.func private @many_entries(!bsr.pattern<4294967296x4294967296, block = 4294967296x4294967296, slots = 1>)
+
+// -----
+
 // expected-error @below {{expected 2 extents, but got 3}}
 func.func private @extents(!bsr.pattern<8x8x8, block = 1x1, slots = 1>)
 
@@ -41,6 +46,12 @@ func.func private @extents(!bsr.pattern<8x8x8, block = 1x1, slots = 1>)
 
 // expected-error @below {{expected a block of at least 1x1, but got 0x4}}
 func.func private @mark_block(tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 0x4, density = 0.5, weight = "w">})
+
+// -----
+
+// expected-error @below {{argument #0: expected a weight or a mask, but got #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w"> and #bsr.mask<weight = "w">}}
+func.func private @mark_and_mask(tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">,
+                                                  bsr.mask = #bsr.mask<weight = "w">})
 
 // -----
 
@@ -495,6 +506,24 @@ func.func @block_scores_rows(%a: tensor<8x32xf32>, %b: tensor<8x64xf32>) {
 func.func @block_scores_cols(%a: tensor<8x32xf32>, %b: tensor<8x64xf32>) {
   // expected-error @below {{expected a number of scores that divides the 64 features of b, but got 0}}
   %s = bsr.block_scores l2 %a, %b feature_dim = 1 : tensor<8x32xf32>, tensor<8x64xf32> -> tensor<2x0xf32>
+  return
+}
+
+// -----
+
+func.func @spmm_halves(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>, %x: tensor<8x32xbf16>) {
+  // expected-error @below {{expected elements of f16 or of bf16, but got both in one product}}
+  %y = bsr.spmm %p, %v, %x feature_dim = 1
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>, tensor<8x32xbf16> -> tensor<8x64xf16>
+  return
+}
+
+// -----
+
+func.func @sddmm_halves(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %a: tensor<8x32xf16>, %b: tensor<8x64xf16>) {
+  // expected-error @below {{expected elements of f16 or of bf16, but got both in one product}}
+  %v = bsr.sddmm %p, %a, %b feature_dim = 1
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<8x32xf16>, tensor<8x64xf16> -> tensor<3x16x16xbf16>
   return
 }
 

@@ -47,6 +47,34 @@ func.func @static(
 
 // -----
 
+// A weight and its moments may have one name: roles tell them apart, and the
+// parameter is the pattern's weight.
+// CHECK:      \22kind\22:\22values\22,\22name\22:\22w.state\22
+// CHECK-SAME: \22kind\22:\22values\22,\22name\22:\22w\22
+// CHECK-SAME: \22kind\22:\22dense\22,\22name\22:\22w.buffer\22,\22origin\22:{\22name\22:\22all.buffer\22
+// CHECK-SAME: \22weight\22:1}
+func.func @roles(
+    %m: memref<2x2x2xf32> {bsr.carried, bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "state"},
+    %w: memref<2x2x2xf32> {bsr.carried, bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "param"},
+    %r: memref<4xf32> {bsr.carried, bsr.name = "w", bsr.role = "buffer", bsr.origin = {name = "all", shape = array<i64: 2, 4>}},
+    %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64,
+                bsr.patterns = [{col_idx = array<i32: 3, 0>, density = 0.25, name = "w",
+                                 row_ptr = array<i32: 0, 1, 2>, type = !bsr.pattern<4x8, block = 2x2, slots = 2>}]} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected names and roles that tell arguments apart, but got 'w.state' for argument #0 and argument #2}}
+func.func @same_names(%x: memref<4xf32> {bsr.name = "w.state"}, %w: memref<4xf32> {bsr.name = "w"},
+                      %m: memref<4xf32> {bsr.name = "w", bsr.role = "state"}, %arena: memref<0xi8> {bsr.name = "arena", bsr.kind = "arena"})
+    attributes {bsr.arena_bytes = 0 : i64} {
+  return
+}
+
+// -----
+
 // expected-error @below {{expected argument #0 to be of f16, bf16, f32, f64, i1, i8, i32 or i64, but got 'i16'}}
 func.func @element_type(%x: memref<4xi16> {bsr.name = "x"}, %arena: memref<0xi8> {bsr.name = "arena"})
     attributes {bsr.arena_bytes = 0 : i64} {

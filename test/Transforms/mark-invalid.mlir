@@ -28,6 +28,21 @@ func.func @ragged(%w: tensor<8x12xf32> {bsr.name = "w"}) { return }
 
 // -----
 
+// expected-error @below {{argument "w": expected a matrix of at least 1x1, but got 0x8}}
+func.func @empty(%w: tensor<0x8xf32> {bsr.name = "w"}) { return }
+
+// -----
+
+// expected-error @below {{argument "w": expected at most 2147483647 blocks (indices have 32 bits), but got 8589934592}}
+func.func @blocks_overflow(%w: tensor<524288x524288xf32> {bsr.name = "w"}) { return }
+
+// -----
+
+// expected-error @below {{argument "w": expected fewer than 2^63 entries, but got 'tensor<4294967296x4294967296xf32>'}}
+func.func @entries_overflow(%w: tensor<4294967296x4294967296xf32> {bsr.name = "w"}) { return }
+
+// -----
+
 // expected-error @below {{expected '^w' to match weights only, but got "w.m", a moment of "w": moments follow their weight}}
 func.func @moment(%w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64},
                   %m: tensor<8x8xf32> {bsr.name = "w.m", bsr.result = 1 : i64})

@@ -274,8 +274,8 @@ def BSR_SpMMOp : BSR_Op<"spmm", [Pure]> {
 
     `feature_dim` is the dimension of `x` and `y` that carries features: the last
     one as frameworks write it, the one before the last once lanes are tokens.
-    Element types of values, `x` and `y` may differ; sums are taken in f32 (f64 if
-    any of them is f64).
+    Element types of values, `x` and `y` may differ, but f16 and bf16 do not meet in
+    one product; sums are taken in f32 (f64 if any of them is f64) and rounded once.
 
     Example:
 

@@ -86,7 +86,9 @@ def BSREmbedManifest : Pass<"bsr-embed-manifest", "ModuleOp"> {
   let summary = "Write the manifest of a step into its module";
   let description = [{
     A compiled step describes itself: `bsr_step_manifest`, JSON text, lists its
-    buffers in the order in which `bsr_step_run` takes them, and its patterns, and
+    buffers in the order in which `bsr_step_run` takes them, and its patterns. Of
+    arguments with one `bsr.name` the parameter, or the one without a role, has this
+    name; a moment that goes by its weight's is `<name>.<role>`. The manifest also
     counts what it computes: bytes of the arena, products, functions of kernels and
     their launches; `bsr_step_abi_version` is the version of both. `sparse-compile`
     adds what it knows once there is code: its hash (`code`), the features that a
