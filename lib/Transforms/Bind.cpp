@@ -2,11 +2,14 @@
 //
 // Turns each marked argument of a step into a pattern and its stored values.
 
-#include "ElementWise.h"
+#include "Gradients.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSRBIND
@@ -154,8 +157,8 @@ static DictionaryAttr describeMask(DictionaryAttr attributes, Type type) {
 }
 
 /// Replaces the arguments of `group` by their values and a pattern, which is a
-/// new argument unless it is static; returns the samples of their next values.
-static SmallVector<SampleOp> bind(func::FuncOp func, const Group &group) {
+/// new argument unless it is static.
+static BoundWeight bind(func::FuncOp func, const Group &group) {
   Block &body = func.getBody().front();
   Operation *terminator = body.getTerminator();
   OpBuilder b = OpBuilder::atBlockBegin(&body);
@@ -204,7 +207,9 @@ static SmallVector<SampleOp> bind(func::FuncOp func, const Group &group) {
     attributes.push_back(list.getDictionary(b.getContext()));
   }
 
-  SmallVector<SampleOp> samples;
+  // All matrices stand in front of all samples: a next value may be any of
+  // them.
+  BoundWeight bound;
   for (unsigned arg : group.arguments) {
     BlockArgument values = body.getArgument(arg);
     auto dense = cast<RankedTensorType>(values.getType());
@@ -213,21 +218,13 @@ static SmallVector<SampleOp> bind(func::FuncOp func, const Group &group) {
                                      /*background=*/Value(),
                                      /*transpose=*/false);
     values.replaceAllUsesExcept(toDense, toDense);
+    if (arg == weight)
+      bound = {mark.getWeight(), toDense, {}};
 
     NamedAttrList list(attributes[arg]);
     list.erase("bsr.mark");
     list.set(link, b.getI64IntegerAttr(index));
     attributes[arg] = list.getDictionary(b.getContext());
-    auto result = dyn_cast_or_null<IntegerAttr>(list.get("bsr.result"));
-    if (!result)
-      continue;
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(terminator);
-    OpOperand &next = terminator->getOpOperand(result.getInt());
-    samples.push_back(SampleOp::create(b, next.get().getLoc(), values.getType(),
-                                       pattern, next.get(),
-                                       /*transpose=*/false));
-    next.set(samples.back());
   }
   // M1: the pattern is the mask.
   for (unsigned arg : group.masks) {
@@ -241,10 +238,22 @@ static SmallVector<SampleOp> bind(func::FuncOp func, const Group &group) {
         /*background=*/Value(),
         cast<MaskAttr>(attributes[arg].get("bsr.mask")).getTranspose()));
   }
+  b.setInsertionPoint(terminator);
+  for (unsigned arg : group.arguments) {
+    auto result =
+        dyn_cast_or_null<IntegerAttr>(attributes[arg].get("bsr.result"));
+    if (!result)
+      continue;
+    OpOperand &next = terminator->getOpOperand(result.getInt());
+    bound.samples.push_back(SampleOp::create(
+        b, next.get().getLoc(), body.getArgument(arg).getType(), pattern,
+        next.get(), /*transpose=*/false));
+    next.set(bound.samples.back());
+  }
   func.setType(b.getFunctionType(body.getArgumentTypes(),
                                  terminator->getOperandTypes()));
   func.setAllArgAttrs(attributes);
-  return samples;
+  return bound;
 }
 
 /// Erases the arguments `masks` of `func`, which nothing uses any more, with
@@ -278,80 +287,6 @@ static void eraseArguments(func::FuncOp func, ArrayRef<unsigned> masks) {
   (void)func.eraseArguments(arguments);
 }
 
-/// The operations that use a value of `sources`, directly or indirectly.
-static DenseSet<Operation *>
-getDependents(const DenseSet<Operation *> &sources) {
-  DenseSet<Operation *> dependents;
-  SmallVector<Operation *> worklist(sources.begin(), sources.end());
-  while (!worklist.empty())
-    for (Operation *user : worklist.pop_back_val()->getUsers())
-      // Bodies may capture values from outside.
-      for (; user && dependents.insert(user).second; user = user->getParentOp())
-        worklist.push_back(user);
-  return dependents;
-}
-
-/// Masks the gradients that the next values of a weight and its moments
-/// (`samples`) are functions of, where something else uses them too. A gradient
-/// is a product that the next values depend on element by element; a product of
-/// such a product belongs to the optimizer and is left alone. Returns true if
-/// there was something to mask.
-static bool maskGradients(ArrayRef<SampleOp> samples) {
-  llvm::MapVector<Value, bool> matrices;
-  for (SampleOp sample : samples)
-    walkElementWise(sample.getDense(), [&](Value value, bool transposed) {
-      matrices.insert({value, transposed});
-    });
-  DenseSet<Operation *> elementWise, products;
-  for (auto [value, transposed] : matrices) {
-    auto op = value.getDefiningOp<linalg::LinalgOp>();
-    if (op && linalg::isaContractionOpInterface(op))
-      products.insert(op);
-    else if (op && isElementWise(op))
-      elementWise.insert(op);
-  }
-
-  // A matrix is open if something that is no sample sees it.
-  DenseSet<Value> open;
-  SmallVector<Value> worklist;
-  auto reach = [&](Value value) {
-    if (matrices.contains(value) && open.insert(value).second)
-      worklist.push_back(value);
-  };
-  for (auto [value, transposed] : matrices)
-    if (llvm::any_of(value.getUsers(), [&](Operation *user) {
-          return !elementWise.contains(user) &&
-                 !llvm::is_contained(samples, dyn_cast<SampleOp>(user));
-        }))
-      reach(value);
-  while (!worklist.empty())
-    if (Operation *op = worklist.pop_back_val().getDefiningOp();
-        elementWise.contains(op))
-      llvm::for_each(op->getOperands(), reach);
-
-  bool masked = false;
-  DenseSet<Operation *> dependents = getDependents(products);
-  for (auto [value, transposed] : matrices) {
-    Operation *product = value.getDefiningOp();
-    if (!products.contains(product) || !open.contains(value) ||
-        dependents.contains(product))
-      continue;
-    OpBuilder b(product->getContext());
-    b.setInsertionPointAfter(product);
-    SampleOp first = samples.front();
-    Type type = first.getPattern().getType().getValuesType(
-        cast<RankedTensorType>(value.getType()).getElementType());
-    auto sample = SampleOp::create(b, product->getLoc(), type,
-                                   first.getPattern(), value, transposed);
-    Value dense =
-        ToDenseOp::create(b, product->getLoc(), value.getType(),
-                          first.getPattern(), sample, Value(), transposed);
-    value.replaceAllUsesExcept(dense, sample);
-    masked = true;
-  }
-  return masked;
-}
-
 namespace {
 struct Bind : bsr::impl::BSRBindBase<Bind> {
   using Base::Base;
@@ -371,17 +306,28 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
     if (failed(requireOwnSignature(func, getOperation())))
       return failure();
 
-    unsigned masked = 0;
+    SmallVector<BoundWeight> weights;
     SmallVector<unsigned> masks;
     for (auto &[name, group] : *groups) {
-      SmallVector<SampleOp> samples = bind(func, group);
+      weights.push_back(bind(func, group));
       llvm::append_range(masks, group.masks);
       ++numPatterns;
       numStatic += group.mark.isStatic();
       numValues += group.arguments.size();
-      if (maskGradients && !samples.empty() && ::maskGradients(samples))
-        ++masked;
     }
+    llvm::SetVector<Attribute> lost;
+    auto report = [&](const BoundWeight &weight, Operation *op,
+                      StringRef what) {
+      emitWarning(op->getLoc(), "expected to find the gradient of ")
+          << weight.name << ", to mask it, but got '" << op->getName()
+          << "', which " << what;
+      lost.insert(weight.name);
+    };
+    unsigned masked =
+        maskGradients ? bsr::maskGradients(func, weights, report) : 0;
+    if (!lost.empty())
+      func->setAttr("bsr.unmasked",
+                    ArrayAttr::get(func.getContext(), lost.getArrayRef()));
     eraseArguments(func, masks);
     numMasks += masks.size();
     numMasked += masked;

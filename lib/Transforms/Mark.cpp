@@ -4,12 +4,14 @@
 // optimizer moments and masks with them.
 
 #include "ElementWise.h"
+#include "Entries.h"
 #include "PatternFile.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
 #include "bsr/Transforms/VerifyStep.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/Support/Regex.h"
 
@@ -31,31 +33,140 @@ static bool hasRole(func::FuncOp func, unsigned arg, StringRef role) {
   return attr && attr == role;
 }
 
+/// The value of argument `arg` after the step: what carries it, or itself.
+static Value getNext(func::FuncOp func, unsigned arg) {
+  auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result");
+  if (!result)
+    return func.getArgument(arg);
+  return func.getBody().front().getTerminator()->getOperand(result.getInt());
+}
+
+/// Visits the values that `root` is a function of, entry by entry, in the
+/// places where `root` has these entries; `isSource` says that a value is none
+/// of others.
+static void walkEntries(Value root,
+                        function_ref<void(Value, bool isSource)> visit) {
+  auto type = cast<RankedTensorType>(root.getType());
+  Entries whole = Entries::getWhole(type.getShape());
+  llvm::MapVector<Value, SmallVector<Entries, 1>> known;
+  SmallVector<std::pair<Value, Entries>> worklist;
+  auto reach = [&](Value value, const Entries &entries) {
+    auto &seen = known[value];
+    if (seen.size() > 2 || llvm::is_contained(seen, entries))
+      return;
+    seen.push_back(entries);
+    worklist.push_back({value, entries});
+  };
+  reach(root, whole);
+  DenseSet<Value> visited;
+  while (!worklist.empty()) {
+    auto [value, entries] = worklist.pop_back_val();
+    auto result = dyn_cast<OpResult>(value);
+    bool isSource = !result || !isEntryWise(result.getOwner());
+    if (entries.offset == 0 && entries.strides == whole.strides &&
+        visited.insert(value).second)
+      visit(value, isSource);
+    if (!isSource)
+      visitOperands(result.getOwner(), result.getResultNumber(), entries,
+                    [&](OpOperand &operand, const Entries &read) {
+                      reach(operand.get(), read);
+                    });
+  }
+}
+
+/// True if argument `arg` may be what an optimizer keeps of argument `weight`:
+/// it has its shape, and is no parameter and no mask.
+static bool isState(func::FuncOp func, unsigned arg, unsigned weight,
+                    function_ref<bool(unsigned)> isMask) {
+  auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[arg]);
+  auto weightType = cast<RankedTensorType>(func.getArgumentTypes()[weight]);
+  return arg != weight && type && type.getShape() == weightType.getShape() &&
+         isa<FloatType>(type.getElementType()) && getArgName(func, arg) &&
+         (func.getArgAttr(arg, "bsr.result") || hasRole(func, arg, "state")) &&
+         !hasRole(func, arg, "param") && !isMask(arg) &&
+         !func.getArgAttr(arg, "bsr.mask");
+}
+
 /// The optimizer moments of argument `weight`: the carried arguments of its
-/// shape that its next value depends on element by element. What `isMask` says
-/// is a mask is none.
+/// shape that its next value depends on entry by entry. What `isMask` says is a
+/// mask is none.
 static SmallVector<unsigned> getMoments(func::FuncOp func, unsigned weight,
                                         function_ref<bool(unsigned)> isMask) {
   SmallVector<unsigned> moments;
-  auto result = func.getArgAttrOfType<IntegerAttr>(weight, "bsr.result");
-  if (!result)
+  if (!func.getArgAttr(weight, "bsr.result"))
     return moments;
-  auto type = cast<RankedTensorType>(func.getArgumentTypes()[weight]);
-  Operation *terminator = func.getBody().front().getTerminator();
-  Value next = terminator->getOperand(result.getInt());
-  walkElementWise(next, [&](Value value, bool transposed) {
+  walkEntries(getNext(func, weight), [&](Value value, bool) {
     auto arg = dyn_cast<BlockArgument>(value);
-    if (!arg || transposed || arg.getOwner() != &func.getBody().front())
-      return;
-    unsigned index = arg.getArgNumber();
-    auto argType = cast<RankedTensorType>(arg.getType());
-    if (index != weight && argType.getShape() == type.getShape() &&
-        isa<FloatType>(argType.getElementType()) && getArgName(func, index) &&
-        func.getArgAttr(index, "bsr.result") &&
-        !hasRole(func, index, "param") && !isMask(index))
-      moments.push_back(index);
+    if (arg && arg.getOwner() == &func.getBody().front() &&
+        func.getArgAttr(arg.getArgNumber(), "bsr.result") &&
+        isState(func, arg.getArgNumber(), weight, isMask))
+      moments.push_back(arg.getArgNumber());
   });
   return moments;
+}
+
+/// True if something else than the distance to `weight` is computed from
+/// argument `copy`, which the step does not change: entry-wise functions of the
+/// two are only summed up.
+static bool isOnlyCompared(func::FuncOp func, unsigned copy, unsigned weight) {
+  SmallVector<Value> worklist = {func.getArgument(copy)};
+  DenseSet<Value> seen;
+  bool isCompared = false;
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    for (Operation *user : value.getUsers()) {
+      if (isa<func::ReturnOp>(user) && value == func.getArgument(copy))
+        continue;
+      auto op = dyn_cast<linalg::LinalgOp>(user);
+      if (op && op.getNumReductionLoops() && op.getNumDpsInputs() == 1)
+        continue;
+      if (!isEntryWise(user) || user->getNumResults() != 1)
+        return false;
+      Value result = user->getResult(0);
+      bool readsWeight = false;
+      walkEntries(result, [&](Value read, bool) {
+        readsWeight |= read == func.getArgument(weight);
+      });
+      if (!readsWeight)
+        return false;
+      isCompared = true;
+      if (seen.insert(result).second)
+        worklist.push_back(result);
+    }
+  }
+  return isCompared;
+}
+
+/// True if argument `copy` is a copy of argument `weight` with `moments`, as it
+/// was or an average: an entry-wise function of itself and them, or only
+/// compared with the weight.
+static bool isCopy(func::FuncOp func, unsigned copy, unsigned weight,
+                   ArrayRef<unsigned> moments) {
+  Value next = getNext(func, copy);
+  if (next == func.getArgument(copy))
+    return isOnlyCompared(func, copy, weight);
+  DenseSet<Value> known;
+  if (func.getArgAttr(weight, "bsr.result"))
+    walkEntries(getNext(func, weight),
+                [&](Value value, bool) { known.insert(value); });
+  bool readsWeight = false, readsOther = false;
+  walkEntries(next, [&](Value value, bool isSource) {
+    auto arg = dyn_cast<BlockArgument>(value);
+    if (!isSource || known.contains(value)) {
+      readsWeight |=
+          value == func.getArgument(weight) || value == getNext(func, weight);
+      return;
+    }
+    readsWeight |= value == func.getArgument(weight);
+    if (Operation *op = value.getDefiningOp();
+        isa_and_nonnull<tensor::EmptyOp>(op) ||
+        matchPattern(value, m_Constant()))
+      return;
+    readsOther |=
+        !arg || (arg.getArgNumber() != copy && arg.getArgNumber() != weight &&
+                 !llvm::is_contained(moments, arg.getArgNumber()));
+  });
+  return readsWeight && !readsOther;
 }
 
 /// Whether `op` only reads a part of a tensor or gives it another shape, as
@@ -201,7 +312,7 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
     auto run = [&](func::FuncOp func) { return mark(func, names, matches); };
     if (failed(forEachBody(getOperation(), run)))
       return signalPassFailure();
-    if (matches)
+    if (matches || isUnused())
       return;
     InFlightDiagnostic error =
         emitError(getOperation().getLoc(), "expected '")
@@ -209,6 +320,26 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
         << names.size() << " names";
     addNearest(error, names);
     signalPassFailure();
+  }
+
+  /// True if a step says that the program has a name that matches and the step
+  /// does not use it; warns then.
+  bool isUnused() {
+    bool found = false;
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      auto names = func->getAttrOfType<ArrayAttr>("bsr.unused");
+      if (!names)
+        continue;
+      for (auto name : names.getAsRange<StringAttr>()) {
+        if (!llvm::Regex(match).match(name))
+          continue;
+        emitWarning(func.getLoc(), "expected the step to use the weight ")
+            << name << ", which '" << match
+            << "' matches, but got none that does";
+        found = true;
+      }
+    }
+    return found;
   }
 
   /// Adds those of `names` to `error` that are most like the option `match`.
@@ -238,7 +369,8 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
       if (!regex.match(name))
         continue;
       ++matches;
-      if (!func.getArgAttr(arg, "bsr.mark"))
+      if (!func.getArgAttr(arg, "bsr.mark") &&
+          !func.getArgAttr(arg, "bsr.mask"))
         weights.push_back(arg);
     }
     if (!weights.empty() && failed(getReturn(func)))
@@ -290,49 +422,99 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
         ++numMoments;
       }
     }
-    if (mask.empty() || weights.empty())
+    markCopies(func, weights, isMask);
+    if (weights.empty())
       return success();
     return markMasks(func, weights, isMask);
   }
 
-  /// Marks the masks of `weights`, arguments of `func`; an error if there are
-  /// none, or one of several weights.
+  /// Marks the copies of `weights` that the optimizer keeps. Warns of what it
+  /// combines with a weight that is neither this nor a moment.
+  void markCopies(func::FuncOp func, ArrayRef<unsigned> weights,
+                  function_ref<bool(unsigned)> isMask) {
+    for (unsigned weight : weights) {
+      SmallVector<unsigned> moments = getMoments(func, weight, isMask);
+      for (unsigned arg : llvm::seq(func.getNumArguments())) {
+        if (func.getArgAttr(arg, "bsr.mark") ||
+            !isState(func, arg, weight, isMask))
+          continue;
+        if (isCopy(func, arg, weight, moments)) {
+          func.setArgAttr(arg, "bsr.mark", func.getArgAttr(weight, "bsr.mark"));
+          ++numMoments;
+          continue;
+        }
+        bool isCombined = false;
+        for (Operation *user : func.getArgument(arg).getUsers())
+          if (isEntryWise(user) && user->getNumResults())
+            walkEntries(user->getResult(0), [&](Value read, bool) {
+              isCombined |= read == func.getArgument(weight);
+            });
+        if (isCombined)
+          emitWarning(func.getArgument(arg).getLoc(), "expected ")
+              << getArgName(func, arg)
+              << ", which the step combines with the weight "
+              << getArgName(func, weight)
+              << " entry by entry, to be a moment, a copy or a mask of it, but "
+                 "got another use: it stays dense";
+      }
+    }
+  }
+
+  /// Marks the masks of `weights`, arguments of `func`; an error if the option
+  /// asks for masks and there are none, or if a mask, of this run or one
+  /// before, is one of several weights.
   LogicalResult markMasks(func::FuncOp func, ArrayRef<unsigned> weights,
                           function_ref<bool(unsigned)> isMask) {
+    // A weight is marked with its own name.
+    auto isWeight = [&](BlockArgument arg) {
+      auto mark =
+          func.getArgAttrOfType<MarkAttr>(arg.getArgNumber(), "bsr.mark");
+      return mark && mark.getWeight() == getArgName(func, arg.getArgNumber()) &&
+             (!func.getArgAttr(arg.getArgNumber(), "bsr.role") ||
+              hasRole(func, arg.getArgNumber(), "param"));
+    };
     unsigned found = 0;
     for (BlockArgument arg : func.getArguments()) {
       auto type = dyn_cast<RankedTensorType>(arg.getType());
-      if (!isMask(arg.getArgNumber()) || !type || !type.hasStaticShape())
+      auto known =
+          func.getArgAttrOfType<MaskAttr>(arg.getArgNumber(), "bsr.mask");
+      if (!(known || isMask(arg.getArgNumber())) || !type ||
+          !type.hasStaticShape())
         continue;
-      MaskAttr attr;
-      for (auto [weight, transpose] : getMasked(arg)) {
-        if (weight.getOwner() != arg.getOwner() ||
-            !llvm::is_contained(weights, weight.getArgNumber()))
+      BlockArgument weight;
+      bool transpose = false;
+      StringAttr name = known ? known.getWeight() : StringAttr();
+      for (auto [masked, swapped] : getMasked(arg)) {
+        if (masked.getOwner() != arg.getOwner() || !isWeight(masked))
           continue;
-        StringAttr name = getArgName(func, weight.getArgNumber());
-        if (attr)
+        StringAttr other = getArgName(func, masked.getArgNumber());
+        if (name && name != other)
           return emitError(func.getLoc(), "expected mask ")
                  << getArgName(func, arg.getArgNumber())
-                 << " to go with one weight, but got " << attr.getWeight()
-                 << " and " << name;
-        unsigned stacks = llvm::count(kinds, MarkDim::Stack);
-        auto weightType = cast<RankedTensorType>(weight.getType());
-        if (stacks && (type.getRank() != weightType.getRank() ||
-                       type.getShape().take_front(stacks) !=
-                           weightType.getShape().take_front(stacks)))
-          return emitError(func.getLoc(), "expected mask ")
-                 << getArgName(func, arg.getArgNumber())
-                 << " to have a matrix for each of the stack " << name << " ("
-                 << weightType << "), but got " << type;
-        attr = MaskAttr::get(&getContext(), name, transpose);
+                 << " to go with one weight, but got " << name << " and "
+                 << other;
+        name = other;
+        weight = masked;
+        transpose = swapped;
       }
-      if (!attr)
+      if (known || !weight ||
+          !llvm::is_contained(weights, weight.getArgNumber()))
         continue;
-      func.setArgAttr(arg.getArgNumber(), "bsr.mask", attr);
+      unsigned stacks = llvm::count(kinds, MarkDim::Stack);
+      auto weightType = cast<RankedTensorType>(weight.getType());
+      if (stacks && (type.getRank() != weightType.getRank() ||
+                     type.getShape().take_front(stacks) !=
+                         weightType.getShape().take_front(stacks)))
+        return emitError(func.getLoc(), "expected mask ")
+               << getArgName(func, arg.getArgNumber())
+               << " to have a matrix for each of the stack " << name << " ("
+               << weightType << "), but got " << type;
+      func.setArgAttr(arg.getArgNumber(), "bsr.mask",
+                      MaskAttr::get(&getContext(), name, transpose));
       ++numMasks;
       ++found;
     }
-    if (found)
+    if (mask.empty() || found)
       return success();
     return emitError(func.getLoc(), "expected '")
            << mask

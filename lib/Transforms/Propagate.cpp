@@ -74,6 +74,7 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
         changed |= propagation.push(op);
       propagation.eraseDead(func);
     } while (changed);
+    propagation.eraseDead(func, /*isLast=*/true);
 
     const PropagationCounts &counts = propagation.counts;
     numSpMM += counts.spmm;
@@ -83,6 +84,17 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
     numElementWisePulled += counts.elementWisePulled;
     numElementWisePushed += counts.elementWisePushed;
     numReduced += counts.reduced;
+    // What bsr-bind warned of.
+    auto unmasked =
+        dyn_cast_or_null<ArrayAttr>(func->removeAttr("bsr.unmasked"));
+    if (requireSparse && unmasked)
+      for (Attribute weight : unmasked) {
+        emitError(func.getLoc(), "expected the gradient of ")
+            << weight
+            << " to be masked, but got one that was not found for "
+               "sure";
+        signalPassFailure();
+      }
     summarize(propagation);
   }
 

@@ -16,6 +16,15 @@ bool bsr::isFloatContraction(linalg::LinalgOp op) {
   if (!op.hasPureTensorSemantics() || op.hasDynamicShape() ||
       !linalg::isaContractionOpInterface(op))
     return false;
+  // No product of this dialect has f16 and bf16.
+  auto has = [&](auto isHalf) {
+    return llvm::any_of(op->getOperandTypes(), [&](Type type) {
+      return isHalf(getElementTypeOrSelf(type));
+    });
+  };
+  if (has([](Type type) { return type.isF16(); }) &&
+      has([](Type type) { return type.isBF16(); }))
+    return false;
   if (llvm::any_of(op->getOperandTypes(), [](Type type) {
         return !isa<FloatType>(getElementTypeOrSelf(type));
       }))
@@ -275,7 +284,13 @@ bool Propagation::isZero(Value value) const {
   return scalar && matchPattern(scalar, m_AnyZeroFloat());
 }
 
-void Propagation::eraseDead(Operation *root) {
+void Propagation::eraseDead(Operation *root, bool isLast) {
+  if (isLast)
+    uniforms.clear();
+  // A later round may need the scalar of what is still there.
+  DenseSet<Operation *> scalars;
+  for (auto [value, scalar] : uniforms)
+    scalars.insert(scalar.getDefiningOp());
   SmallVector<Operation *> ops;
   root->walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (op != root)
@@ -284,6 +299,6 @@ void Propagation::eraseDead(Operation *root) {
                                      : WalkResult::advance();
   });
   for (Operation *op : llvm::reverse(ops))
-    if (isOpTriviallyDead(op))
+    if (isOpTriviallyDead(op) && !scalars.contains(op))
       rewriter.eraseOp(op);
 }

@@ -66,8 +66,8 @@ public:
   /// Pushes the dense matrices that `op` reads below it. Returns true if it
   /// rewrote something.
   bool push(Operation *op);
-  /// Erases what nothing uses.
-  void eraseDead(Operation *root);
+  /// Erases what nothing uses; no rule is applied after the last time.
+  void eraseDead(Operation *root, bool isLast = false);
 
   /// The dense products of which blocks were sampled, with the pattern, that
   /// still exist because something uses all of them.
@@ -105,6 +105,7 @@ private:
   bool pushElementWise(linalg::LinalgOp op);
   bool pushReduction(linalg::LinalgOp op);
   bool pushLineSums(linalg::LinalgOp op);
+  bool splitLineSums(linalg::LinalgOp op);
   bool pushTranspose(linalg::LinalgOp op);
 
   IRRewriter rewriter;

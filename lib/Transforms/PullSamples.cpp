@@ -68,6 +68,17 @@ bool Propagation::pull(Operation *op) {
         replaceSamples(samples, tensor::EmptyOp::create(rewriter, op->getLoc(),
                                                         type.getShape(),
                                                         type.getElementType()));
+      } else if (auto select = dyn_cast<arith::SelectOp>(op)) {
+        // S6: sample(p, c ? a : b) -> c ? sample(p, a) : sample(p, b)
+        SmallVector<Value> operands;
+        for (Value operand : select->getOperands())
+          operands.push_back(isa<RankedTensorType>(operand.getType())
+                                 ? createSample(rewriter, op->getLoc(), pattern,
+                                                operand, transpose)
+                                 : operand);
+        replaceSamples(samples, arith::SelectOp::create(
+                                    rewriter, op->getLoc(), operands[0],
+                                    operands[1], operands[2]));
       } else {
         continue;
       }

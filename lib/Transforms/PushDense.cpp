@@ -24,7 +24,8 @@ bool Propagation::push(Operation *op) {
     return pushTranspose(linalgOp) || changed;
   rewriter.setInsertionPoint(op);
   return pushProduct(linalgOp) || pushElementWise(linalgOp) ||
-         pushReduction(linalgOp) || pushLineSums(linalgOp) || changed;
+         pushReduction(linalgOp) || pushLineSums(linalgOp) ||
+         splitLineSums(linalgOp) || changed;
 }
 
 /// f(.., outs = to_dense(p, v)) -> f(.., outs = empty), where f does not read
@@ -500,5 +501,59 @@ bool Propagation::pushLineSums(linalg::LinalgOp op) {
     result = addTo(rewriter, loc, result, init->get());
   rewriter.replaceOp(op, result);
   ++counts.reduced;
+  return true;
+}
+
+/// D5b: sum of f(to_dense(p, a), x, s) over one dimension + c
+///      -> sum of to_dense(p, f(a, sample(p, x), s), background b) + c
+///
+/// The function becomes an operation of its own, which D3 pushes; as it is, if
+/// that does not.
+bool Propagation::splitLineSums(linalg::LinalgOp op) {
+  if (op.getNumLoops() != 2 || op.getNumReductionLoops() != 1 ||
+      op->getNumResults() != 1 || op.hasDynamicShape())
+    return false;
+  Block *body = op.getBlock();
+  BlockArgument out = op.getMatchingBlockArgument(op.getDpsInitOperand(0));
+  auto sum =
+      body->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+  if (!sum || !out.hasOneUse() || !llvm::is_contained(sum->getOperands(), out))
+    return false;
+  Value term = sum.getLhs() == out ? sum.getRhs() : sum.getLhs();
+  if (isa<BlockArgument>(term) && op.getNumDpsInputs() == 1)
+    return false;
+
+  Location loc = op.getLoc();
+  SmallVector<int64_t> shape = op.getStaticLoopRanges();
+  Value empty = tensor::EmptyOp::create(rewriter, loc, shape, term.getType());
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  AffineMap initMap = maps.back();
+  maps.back() = rewriter.getMultiDimIdentityMap(2);
+  auto terms = linalg::GenericOp::create(
+      rewriter, loc, empty.getType(), op.getDpsInputs(), empty, maps,
+      SmallVector<utils::IteratorType>(2, utils::IteratorType::parallel),
+      [&](OpBuilder &b, Location, ValueRange args) {
+        IRMapping mapping;
+        mapping.map(body->getArguments(), args);
+        for (Operation &inner : body->without_terminator())
+          if (&inner != sum)
+            b.clone(inner, mapping);
+        linalg::YieldOp::create(b, loc, mapping.lookupOrDefault(term));
+      });
+  auto sums = linalg::GenericOp::create(
+      rewriter, loc, op->getResultTypes(), terms.getResults(), op.getDpsInits(),
+      ArrayRef<AffineMap>{rewriter.getMultiDimIdentityMap(2), initMap},
+      op.getIteratorTypesArray(), [&](OpBuilder &b, Location, ValueRange args) {
+        linalg::YieldOp::create(
+            b, loc,
+            arith::AddFOp::create(b, loc, args[0], args[1]).getResult());
+      });
+  rewriter.setInsertionPoint(terms);
+  if (!pushElementWise(cast<linalg::LinalgOp>(terms.getOperation()))) {
+    rewriter.eraseOp(sums);
+    rewriter.eraseOp(terms);
+    return false;
+  }
+  rewriter.replaceOp(op, sums.getResults());
   return true;
 }

@@ -75,6 +75,9 @@ def compile(
             raise StepError(_sentence(done.stderr))
         step = Step(path, program, seed=seed, pattern=pattern)
         step.report = done.stderr
+        for line in done.stderr.splitlines():
+            if "warning: " in line:
+                warnings.warn(_sentence(line, "warning: "), stacklevel=2)
         return step
 
 
@@ -101,11 +104,11 @@ def _require_compilable(export: Any, marks: Any, seed: Any) -> None:
 _PLACE = re.compile(r'([^"\s]+\.py)"?:(\d+)')
 
 
-def _sentence(output: str) -> str:
+def _sentence(output: str, kind: str = "error: ") -> str:
     """Returns the first error of a tool's output, with the user's line."""
     lines = output.strip().splitlines()
     for line in lines:
-        head, found, message = line.partition("error: ")
+        head, found, message = line.partition(kind)
         if found:
             place = _PLACE.search(head)
             return message + (f" at {place[1]}:{place[2]}" if place else "")

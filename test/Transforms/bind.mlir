@@ -68,6 +68,23 @@ func.func @clip(%w: tensor<8x4xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.m
 
 // -----
 
+// Each of two carries the other: matrices stand in front of samples.
+
+// CHECK-LABEL: func.func @swap(
+// CHECK:         %[[DW:.*]] = bsr.to_dense
+// CHECK:         %[[DV:.*]] = bsr.to_dense
+// CHECK:         %[[SW:.*]] = bsr.sample %{{.*}}, %[[DV]]
+// CHECK:         %[[SV:.*]] = bsr.sample %{{.*}}, %[[DW]]
+// CHECK:         return %[[SV]], %[[SW]]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @swap(%w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 1 : i64, bsr.mark = #mark},
+                %v: tensor<8x8xf32> {bsr.name = "v", bsr.result = 0 : i64, bsr.mark = #mark})
+    -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  return %w, %v : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+
 // A gradient that only the update uses is not masked: propagation samples it.
 
 // CHECK-LABEL: func.func @update_only(
@@ -216,4 +233,29 @@ func.func @static_mask(
     %mask: tensor<8x8xf32> {bsr.name = "mask", bsr.mask = #bsr.mask<weight = "w">,
                             bsr.origin = {name = "m", shape = array<i64: 8, 2, 4>}}) {
   return
+}
+
+// -----
+
+// A gradient that is another parameter's too is masked where it is w's alone.
+
+// CHECK-LABEL: func.func @shared(
+// CHECK:         %[[G:.*]] = linalg.matmul
+// CHECK-NEXT:    %[[S:.*]] = bsr.sample %{{.*}}, %[[G]]
+// CHECK-NEXT:    %[[D:.*]] = bsr.to_dense %{{.*}}, %[[S]]
+// CHECK-NEXT:    %[[H:.*]] = linalg.exp ins(%[[D]]
+// CHECK-NEXT:    linalg.sub ins(%{{.*}}, %[[H]]
+// CHECK-NEXT:    linalg.sub ins(%{{.*}}, %[[G]]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @shared(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark, bsr.role = "param"},
+    %v: tensor<8x8xf32> {bsr.name = "v", bsr.result = 1 : i64, bsr.role = "param"},
+    %x: tensor<8x4xf32>, %y: tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %g = linalg.matmul ins(%x, %y : tensor<8x4xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %h = linalg.exp ins(%g : tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %next = linalg.sub ins(%w, %h : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %other = linalg.sub ins(%v, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %other, %h : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
 }

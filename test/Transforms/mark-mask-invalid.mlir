@@ -1,6 +1,9 @@
 // RUN: split-file %s %t
 // RUN: sparse-opt %t/matrices.mlir --split-input-file --verify-diagnostics --bsr-mark="match=^w block=4x4 mask=mask"
 // RUN: sparse-opt %t/stack.mlir --split-input-file --verify-diagnostics --bsr-mark="match=^w block=4x4 mask=mask dims=stack,row,col"
+// RUN: sparse-opt %t/runs.mlir --verify-diagnostics --bsr-mark="match=^w0 block=4x4 mask=mask" --bsr-mark="match=^w1 block=2x2 mask=mask"
+// RUN: sparse-opt %t/runs.mlir --verify-diagnostics --bsr-mark="match=^w0 block=4x4 mask=mask" --bsr-mark="match=^w1 block=2x2"
+// RUN: sparse-opt %t/runs.mlir --verify-diagnostics --bsr-mark="match=^w0 block=4x4" --bsr-mark="match=^w1 block=2x2 mask=mask"
 // RUN: not sparse-opt %t/stack.mlir --bsr-mark="match=w mask=(" 2>&1 | FileCheck %s
 
 // CHECK: error: expected option mask to be a regular expression, but got '(': parentheses not balanced
@@ -41,4 +44,17 @@ func.func @more(%w: tensor<2x8x8xf32> {bsr.name = "w"}, %mask: tensor<3x8x8xf32>
   %two = tensor.extract_slice %mask[0, 0, 0] [2, 8, 8] [1, 1, 1] : tensor<3x8x8xf32> to tensor<2x8x8xf32>
   %0 = linalg.mul ins(%w, %two : tensor<2x8x8xf32>, tensor<2x8x8xf32>) outs(%e : tensor<2x8x8xf32>) -> tensor<2x8x8xf32>
   return %0 : tensor<2x8x8xf32>
+}
+
+//--- runs.mlir
+
+// Both weights are masked by one: no run of the pass may take it for its own.
+// expected-error @below {{expected mask "mask" to go with one weight, but got "w0" and "w1"}}
+func.func @runs(%w0: tensor<8x8xf32> {bsr.name = "w0"}, %w1: tensor<8x8xf32> {bsr.name = "w1"},
+                %mask: tensor<8x8xi1> {bsr.name = "mask"}) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %z = arith.constant dense<0.0> : tensor<8x8xf32>
+  %e = tensor.empty() : tensor<8x8xf32>
+  %0 = linalg.select ins(%mask, %w0, %z : tensor<8x8xi1>, tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = linalg.select ins(%mask, %w1, %z : tensor<8x8xi1>, tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %0, %1 : tensor<8x8xf32>, tensor<8x8xf32>
 }

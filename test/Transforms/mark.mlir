@@ -3,14 +3,14 @@
 
 // A weight and the moments its next value depends on, element by element,
 // however the optimizer is called: through a transpose and back, through scalars,
-// but not through products.
+// but not through products; and an average of the weights.
 
 // CHECK-LABEL: func.func @adam(
 // CHECK-SAME:    %{{[^:]*}}: tensor<8x16xf32> {bsr.mark = #bsr.mark<block = 4x8, density = 2.500000e-01, weight = "up.w">, bsr.name = "up.w", bsr.result = 0 : i64},
 // CHECK-SAME:    %{{[^:]*}}: tensor<8x16xf32> {bsr.mark = #bsr.mark<block = 4x8, density = 2.500000e-01, weight = "up.w">, bsr.name = "m", bsr.result = 1 : i64},
 // CHECK-SAME:    %{{[^:]*}}: tensor<8x16xbf16> {bsr.mark = #bsr.mark<block = 4x8, density = 2.500000e-01, weight = "up.w">, bsr.name = "v", bsr.result = 2 : i64},
 // CHECK-SAME:    %{{[^:]*}}: tensor<8x16xf32> {bsr.name = "static mask"},
-// CHECK-SAME:    %{{[^:]*}}: tensor<8x16xf32> {bsr.name = "average", bsr.result = 3 : i64},
+// CHECK-SAME:    %{{[^:]*}}: tensor<8x16xf32> {bsr.mark = #bsr.mark<block = 4x8, density = 2.500000e-01, weight = "up.w">, bsr.name = "average", bsr.result = 3 : i64},
 // CHECK-SAME:    %{{[^:]*}}: tensor<f32> {bsr.name = "count", bsr.result = 4 : i64})
 #id = affine_map<(d0, d1) -> (d0, d1)>
 #swap = affine_map<(d0, d1) -> (d1, d0)>

@@ -230,3 +230,19 @@ func.func @constant_pattern(%x: tensor<5x8xf32>, %y: tensor<5x8xf32>) -> tensor<
   %v = bsr.sample %p, %0 : !bsr.pattern<8x8, block = 4x4, slots = 1>, tensor<8x8xf32> -> tensor<1x4x4xf32>
   return %v : tensor<1x4x4xf32>
 }
+
+// -----
+
+// S6: an update that is taken as a whole or not.
+// CHECK-LABEL: func.func @select(
+// CHECK-SAME:    %[[P:[^:]*]]: !bsr.pattern<8x8, block = 4x4, slots = 2>, %[[V:[^:]*]]: tensor<2x4x4xf32>, %[[U:[^:]*]]: tensor<2x4x4xf32>, %[[C:[^:]*]]: i1)
+// CHECK-NEXT:    %[[S:.*]] = arith.select %[[C]], %[[V]], %[[U]] : tensor<2x4x4xf32>
+// CHECK-NEXT:    return %[[S]]
+!p = !bsr.pattern<8x8, block = 4x4, slots = 2>
+func.func @select(%p: !p, %v: tensor<2x4x4xf32>, %u: tensor<2x4x4xf32>, %c: i1) -> tensor<2x4x4xf32> {
+  %a = bsr.to_dense %p, %v : !p, tensor<2x4x4xf32> -> tensor<8x8xf32>
+  %b = bsr.to_dense %p, %u : !p, tensor<2x4x4xf32> -> tensor<8x8xf32>
+  %d = arith.select %c, %a, %b : tensor<8x8xf32>
+  %s = bsr.sample %p, %d : !p, tensor<8x8xf32> -> tensor<2x4x4xf32>
+  return %s : tensor<2x4x4xf32>
+}

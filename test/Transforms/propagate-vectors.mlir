@@ -213,3 +213,26 @@ func.func @bounds(%p: !p, %gradient: tensor<2x4x4xf32>, %r: tensor<8xf32>, %s: t
   } -> tensor<f32>
   return %n : tensor<f32>
 }
+
+// -----
+
+// D5b: a square within the sum, of a matrix whose background is one.
+// CHECK-LABEL: func.func @squares(
+// CHECK-SAME:    %[[P:[^:]*]]: !bsr.pattern<8x12, block = 4x4, slots = 2>, %[[V:[^:]*]]: tensor<2x4x4xf32>, %[[B:[^:]*]]: tensor<f32>)
+// CHECK-DAG:     %[[SQUARE:.*]] = linalg.generic {{.*}} ins(%[[B]] : tensor<f32>)
+// CHECK-DAG:     %[[SQUARES:.*]] = linalg.generic {{.*}} ins(%[[V]] : tensor<2x4x4xf32>)
+// CHECK:         bsr.reduce_vec %[[P]], %[[SQUARES]] background %[[SQUARE]] dim = 0 {{.*}} -> tensor<8xf32>
+!p = !bsr.pattern<8x12, block = 4x4, slots = 2>
+func.func @squares(%p: !p, %v: tensor<2x4x4xf32>, %b: tensor<f32>) -> tensor<8xf32> {
+  %d = bsr.to_dense %p, %v background %b : !p, tensor<2x4x4xf32>, tensor<f32> -> tensor<8x12xf32>
+  %c = arith.constant dense<0.0> : tensor<8xf32>
+  %rows = linalg.generic {
+      indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>],
+      iterator_types = ["parallel", "reduction"]} ins(%d : tensor<8x12xf32>) outs(%c : tensor<8xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %0 = arith.mulf %x, %x : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8xf32>
+  return %rows : tensor<8xf32>
+}

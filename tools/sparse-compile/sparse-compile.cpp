@@ -101,6 +101,11 @@ struct CommandLine {
   cl::opt<bool> report{"print-report",
                        cl::desc("Print what was made sparse and what was not"),
                        cl::cat(category)};
+  cl::opt<bool> requireSparse{
+      "require-sparse",
+      cl::desc("Fail if a product with a marked weight or its gradient stays "
+               "dense, or its gradient is not found, with a sentence for each"),
+      cl::cat(category)};
   cl::opt<bool> timers{
       "timers",
       cl::desc("Let the step measure the time of each of its kernels "
@@ -178,6 +183,7 @@ static void setPipelineOptions(bsr::ToCPUOptions &pipeline,
                                const llvm::TargetMachine &machine) {
   pipeline.targetCpu = machine.getTargetCPU().str();
   pipeline.report = options.report.getValue();
+  pipeline.requireSparse = options.requireSparse.getValue();
   pipeline.scoreNorm = options.scoreNorm.getValue();
   pipeline.timers = options.timers.getValue();
   pipeline.maxOperations = options.maxOperations.getValue();
@@ -373,13 +379,15 @@ int main(int argc, char **argv) {
   llvm::SourceMgr sources;
   sources.setDiagHandler(print);
   SourceMgrDiagnosticHandler handler(sources, &context);
-  // Remarks are the report: a line each, without the line of the source, which
-  // is the whole signature of the step.
+  // Remarks are the report: a line each, as warnings are, without the line of
+  // the source, which is the whole signature of the step.
   context.getDiagEngine().registerHandler([&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() != DiagnosticSeverity::Remark)
+    bool isWarning = diagnostic.getSeverity() == DiagnosticSeverity::Warning;
+    if (!isWarning && diagnostic.getSeverity() != DiagnosticSeverity::Remark)
       return failure();
-    if (options.report)
-      llvm::errs() << diagnostic.getLocation() << ": " << diagnostic << "\n";
+    if (isWarning || options.report)
+      llvm::errs() << diagnostic.getLocation() << ": "
+                   << (isWarning ? "warning: " : "") << diagnostic << "\n";
     return success();
   });
 

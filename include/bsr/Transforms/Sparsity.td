@@ -14,22 +14,29 @@ def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
     expression `match` (POSIX, extended, found anywhere in the name) matches gets a
     `#bsr.mark` with the block and the density. An argument with a `bsr.role`
     other than `param` is never a weight. Run the pass once per group of weights;
-    what an earlier run marked stays as it is, so the first match wins.
+    what an earlier run marked, a mask too, stays as it is, so the first match wins.
 
     Optimizer moments follow their weight without being listed: they are the
     carried arguments of the weight's shape that the weight's next value depends on
     element by element, whatever the optimizer is called. A parameter is never the
-    moment of another.
+    moment of another. Copies of the weight follow it too: a carried argument whose
+    next value is an element-wise function of itself, the weight and its moments (an
+    average of the weights), and one that stays as it is and of which the step only
+    uses the distance to the weight (where an optimizer began). Like moments, they
+    keep only stored blocks, and a regrown block of theirs starts at zero, the
+    weight's own new value.
 
     Code that simulates sparsity multiplies weights or gradients by masks, which are
     arguments too. `mask` says which: the arguments that it matches and that an
     element-wise operation combines with a marked weight, its gradient or its update,
     as they are or transposed, get a `#bsr.mask` that names the weight; a stack of
-    weights has a stack of masks. Bind then puts the pattern in their place. Nothing
+    weights has a stack of masks. A mask goes with one weight of all that any run
+    marks. Bind then puts the pattern in their place. Nothing
     is taken for a mask without this option.
 
-    An expression that matches nothing is an error, as is a match that is no float
-    matrix, that the block does not divide, or that is itself a moment.
+    An expression that matches nothing is an error (a warning if the step lists a name
+    that it matches in `bsr.unused`, what the program has and the step does not use),
+    as is a match that is no float matrix, that the block does not divide, or that is itself a moment.
 
     A weight of more dimensions is matrices too, if `dims` says what each dimension
     is: `dims=stack,row,col` are matrices stacked along the first, as `lax.scan` over
@@ -210,11 +217,29 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     updated between steps, by the runtime.
 
     This is the one step that changes meaning: to what `w * mask` means under
-    automatic differentiation. So the gradient is masked as well where something
-    besides the update uses it (clipping by norm, trust ratios), and a remark says
-    so: `g` becomes `to_dense(sample(g))`. The gradients are the products that the
-    next values depend on element by element, but not products of those, which are
-    part of an optimizer. `mask-gradients=false` leaves them as they are.
+    automatic differentiation. So the gradient is masked as well, where it is
+    computed, if something besides the update sees it (clipping by norm, trust
+    ratios, statistics of rows), and a remark says so: `g` becomes
+    `to_dense(sample(g))`.
+
+    What a gradient is: follow the entries of the weight from its next values and
+    its moments' back to where they come from, through every operation that keeps
+    entries apart (element-wise ones, transposes, reshapes, slices, concatenations,
+    selections of whole tensors, `scf.if`). What enters there by mixing other
+    entries, a product, a sum, or a column times a row, is a gradient, unless
+    - it depends on no data of the step but through gradients found before: what
+      an optimizer makes of them (orthogonalization, factored moments) is its own, or
+    - another such one multiplies what the weight is multiplied with, and it neither
+      does that nor depends on products with the weight: a factor of the update.
+
+    Where no such way leads to it, the gradient is the product that multiplies what
+    the weight was multiplied with, depends on the weight's product, has the weight's
+    rows and columns, and is nobody else's: the next value depends on it by more
+    than numbers (a preconditioned one), or there is no next value. A gradient that
+    is several parameters' at once (`x (a + b)`) is masked where each uses it alone.
+    Where this leaves a doubt, a warning names the weight and the operation, and
+    the function's `bsr.unmasked` the weight: `bsr-propagate=require-sparse` makes it an
+    error. `mask-gradients=false` leaves all gradients as they are.
 
     Before:
 
@@ -287,6 +312,7 @@ def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
     | S3 | `sample(p, a^T b + c)` | `sddmm(p, a, b) + sample(p, c)`: the weight gradient |
     | S4 | `sample(p, splat s)` | `splat s` |
     | S5 | `sample(p, a^T)` | `sample^T(p, a)` |
+    | S6 | `sample(p, s ? a : b)` | `s ? sample(p, a) : sample(p, b)`: an update that is taken or not |
     | V1 | `sample(p, f(a, rows, cols))` | `f(sample(p, a), sample_vec(p, rows, 0), sample_vec(p, cols, 1))` |
     | D1 | `contraction(x, to_dense(p, v)) + c` | `spmm(p, v, x) + c`, or its transpose |
     | M1 | `f(to_dense(p, splat a), s)` | `to_dense(p, splat f(a, s), f(0, s))`: masks |
@@ -294,6 +320,7 @@ def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
     | D3 | `f(to_dense(p, v), x, s)` | `to_dense(p, f(v, sample(p, x), s), background)` |
     | D4 | `sum f(to_dense(p, v), s)` | `sum of f(v, s) over live slots + num_absent(p) * f(0, s)` |
     | D5 | `sum over rows or columns of to_dense(p, v)` | `reduce_vec(p, v)`: means of squares |
+    | D5b | `sum over rows or columns of f(to_dense(p, v), x, s)` | `sum of to_dense(p, f(v, sample(p, x), s), background)` |
 
     Each is an equality of real numbers. No rule needs `f(0) = 0`: pulling is
     always exact, and pushing keeps what `f` is off the pattern as the background of
@@ -311,7 +338,8 @@ def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
     that names the weight and the operation in the way. That no `to_dense` is left
     does not make a step sparse: a dense product of which something else needs
     every entry, although its blocks are sampled, is reported too. With
-    `require-sparse` all of these are errors.
+    `require-sparse` all of these are errors, and so is a gradient that `bsr-bind` did
+    not find for sure.
 
     Before:
 

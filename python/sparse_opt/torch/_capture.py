@@ -64,6 +64,7 @@ class Capture:
     graph: torch.fx.GraphModule
     arguments: list[Argument]
     results: list[tuple[str, str]]  # name and role
+    unused: list[str]  # parameters that the step does not use
     returns: Any  # the structure of what the step returned
     output_types: list[torch.dtype]
     bounds: dict[str, _indices.Bound]  # of the integers of a batch tensor
@@ -104,7 +105,9 @@ def capture(
     if trace.changes:
         _require_equal_runs(graph, trace.changes[0])
     _require_lowerable(graph)
+    parameters = [a.name for a in arguments if a.role == "param"]
     results = _link(graph, arguments, len(trace.output_types))
+    used = {a.name for a in arguments}
     if not any(role == "param" for _, role in results):
         raise ExportError(
             "expected a step that changes a parameter, but got one that changes none:"
@@ -114,6 +117,7 @@ def capture(
         graph,
         arguments,
         results,
+        [name for name in parameters if name not in used],
         trace.returns,
         trace.output_types,
         bounds,

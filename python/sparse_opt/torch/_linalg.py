@@ -323,6 +323,10 @@ def _set_interface(
             attributes["bsr.init"] = ir.StringAttr.get(inits[argument.name])
         return ir.DictAttr.get(attributes)
 
+    if capture.unused:
+        function.attributes["bsr.unused"] = ir.ArrayAttr.get(
+            [ir.StringAttr.get(name) for name in capture.unused]
+        )
     function.attributes["arg_attrs"] = ir.ArrayAttr.get(
         [describe(a) for a in capture.arguments]
     )

@@ -1,0 +1,874 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Finds the gradients of block-sparse weights in a step, and masks them.
+
+#include "Gradients.h"
+#include "ElementWise.h"
+#include "Entries.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// True for numbers and tensors of one: what they carry from one matrix to
+/// another is no entry.
+static bool isNumber(Value value) {
+  auto type = dyn_cast<ShapedType>(value.getType());
+  return !type || (type.hasStaticShape() && type.getNumElements() == 1);
+}
+
+/// The operations that use a result of `sources`, directly or indirectly, and
+/// those whose bodies do.
+static DenseSet<Operation *> getDependents(ArrayRef<Operation *> sources) {
+  DenseSet<Operation *> dependents;
+  SmallVector<Operation *> worklist(sources);
+  while (!worklist.empty())
+    for (Operation *user : worklist.pop_back_val()->getUsers())
+      for (; user && dependents.insert(user).second; user = user->getParentOp())
+        worklist.push_back(user);
+  return dependents;
+}
+
+/// Calls `visit` for what `op` reads, and what its regions read of outside.
+static void visitReads(Operation *op, function_ref<void(Value)> visit) {
+  llvm::for_each(op->getOperands(), visit);
+  if (!isa<linalg::LinalgOp>(op))
+    for (Region &region : op->getRegions())
+      region.walk([&](Operation *inner) {
+        llvm::for_each(inner->getOperands(), visit);
+      });
+}
+
+namespace {
+/// What a product with a weight multiplies it with: a tensor without what only
+/// reorders or rounds it, and the dimension that is summed, of the weight's
+/// rows or columns; -1 if there is no such one.
+struct Factor {
+  Value value;
+  int64_t dim = -1;
+  bool isRow = false;
+};
+
+/// A tensor without what only reorders, reshapes or rounds it; `dims[i]` is its
+/// dimension that dimension `i` is, or -1.
+struct Stripped {
+  Value value;
+  SmallVector<int64_t> dims;
+};
+
+/// What products multiply a weight with, and what follows from it.
+struct Forward {
+  SmallVector<Factor> factors;
+  /// The entry-wise functions of the weight.
+  DenseSet<Value> values;
+  /// What depends on the products.
+  DenseSet<Operation *> after;
+  /// Gradients that no entry-wise way leads from to a next value.
+  SmallVector<Value> hidden;
+};
+
+/// The entries of a weight, or of another carried argument, on the way to its
+/// next values.
+struct Space {
+  SmallVector<int64_t> shape;
+  llvm::MapVector<Value, SmallVector<Entries, 1>> entries;
+  /// What enters: results of operations that are not entry-wise, and products
+  /// of a column and a row.
+  SmallVector<Value> sources;
+  /// Entry-wise operations that also read a column and a row.
+  SmallVector<Operation *> fused;
+};
+} // namespace
+
+/// True if `op` only rounds, widens or keeps one tensor.
+static bool isRounding(linalg::LinalgOp op) {
+  if (op.getNumDpsInputs() != 1 || op->getNumResults() != 1 ||
+      !isElementWise(op) ||
+      getAccess(op, *op.getDpsInputOperand(0),
+                op.getIndexingMapMatchingResult(op->getResult(0))) !=
+          Access::Same)
+    return false;
+  return llvm::all_of(
+      op.getBlock()->without_terminator(), [](Operation &inner) {
+        return isa<arith::ExtFOp, arith::TruncFOp, BarrierOp>(inner);
+      });
+}
+
+static Stripped strip(Value value) {
+  Stripped stripped{value, {}};
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type)
+    return stripped;
+  stripped.dims = llvm::to_vector(llvm::seq<int64_t>(type.getRank()));
+  auto renumber = [&](function_ref<int64_t(int64_t)> get) {
+    for (int64_t &dim : stripped.dims)
+      if (dim >= 0)
+        dim = get(dim);
+  };
+  while (Operation *op = stripped.value.getDefiningOp()) {
+    SmallVector<int64_t> permutation;
+    if (Value source = getPermutedSource(stripped.value, permutation)) {
+      renumber([&](int64_t dim) { return permutation[dim]; });
+      stripped.value = source;
+    } else if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+               linalgOp && isRounding(linalgOp)) {
+      stripped.value = linalgOp.getDpsInputs()[0];
+    } else if (auto reshape = dyn_cast<tensor::CollapseShapeOp>(op)) {
+      auto groups = reshape.getReassociationIndices();
+      renumber([&](int64_t dim) {
+        return groups[dim].size() == 1 ? groups[dim][0] : -1;
+      });
+      stripped.value = reshape.getSrc();
+    } else if (auto reshape = dyn_cast<tensor::ExpandShapeOp>(op)) {
+      auto groups = reshape.getReassociationIndices();
+      renumber([&](int64_t dim) -> int64_t {
+        for (auto [source, group] : llvm::enumerate(groups))
+          if (group.size() == 1 && group[0] == dim)
+            return source;
+        return -1;
+      });
+      stripped.value = reshape.getSrc();
+    } else {
+      break;
+    }
+  }
+  return stripped;
+}
+
+namespace {
+class Finder {
+public:
+  Finder(func::FuncOp func, ArrayRef<BoundWeight> weights,
+         function_ref<void(const BoundWeight &, Operation *, StringRef)> report)
+      : func(func), weights(weights), report(report) {
+    func.walk([&](Operation *op) { order.insert({op, order.size()}); });
+    for (const BoundWeight &weight : weights)
+      addSpace(weight);
+    addOthers();
+    for (auto [number, space] : llvm::enumerate(spaces))
+      for (auto &[value, entries] : space.entries)
+        claims[value].push_back(number);
+    addReaders();
+    for (unsigned number : llvm::seq<unsigned>(weights.size())) {
+      forwards.push_back(getForward(weights[number]));
+      findHidden(number);
+      opens.push_back(getOpen(number));
+    }
+  }
+
+  bool mask(unsigned number);
+
+private:
+  void addSpace(const BoundWeight &weight);
+  void addOthers();
+  void addReaders();
+  void walk(Space &space, ArrayRef<Value> roots, const Entries &whole);
+  void findOuterProducts(Space &space);
+
+  Forward getForward(const BoundWeight &weight);
+  void findHidden(unsigned number);
+  bool readsFactor(Operation *op, ArrayRef<Factor> factors, unsigned depth);
+  bool reachesData(Operation *op, const DenseSet<Value> &gradients,
+                   bool &reachesGradient);
+  DenseSet<Value> getOpen(unsigned number);
+
+  /// True if `value` has entries of other weights where it has some of this, or
+  /// entries of this in several ways.
+  bool isShared(unsigned number, Value value) {
+    const auto &own = spaces[number].entries.find(value)->second;
+    if (own.size() != 1)
+      return true;
+    return llvm::any_of(claims.lookup(value), [&](unsigned other) {
+      return other != number &&
+             llvm::any_of(spaces[other].entries.find(value)->second,
+                          [&](const Entries &entries) {
+                            return entries.overlap(own[0]);
+                          });
+    });
+  }
+
+  Value createMasked(OpBuilder &b, const BoundWeight &weight, Value value,
+                     const Entries &entries,
+                     SmallPtrSetImpl<Operation *> &created);
+  bool maskUses(unsigned number, Value value, const Entries &entries);
+
+  func::FuncOp func;
+  ArrayRef<BoundWeight> weights;
+  function_ref<void(const BoundWeight &, Operation *, StringRef)> report;
+  DenseMap<Operation *, unsigned> order;
+  SmallVector<Space, 0> spaces; // those of the weights, then of others
+  SmallVector<Forward, 0> forwards;
+  SmallVector<DenseSet<Value>, 0> opens;
+  DenseMap<Value, SmallVector<unsigned, 1>> claims;
+  /// The operands of structured operations by what they are, stripped.
+  DenseMap<Value, SmallVector<std::pair<OpOperand *, SmallVector<int64_t>>>>
+      readers;
+};
+} // namespace
+
+/// Follows entries from `roots` back to where they come from.
+void Finder::walk(Space &space, ArrayRef<Value> roots, const Entries &whole) {
+  SmallVector<std::pair<Value, Entries>> worklist;
+  auto reach = [&](Value value, const Entries &entries) {
+    auto &known = space.entries[value];
+    // Of what has two, it is known that it has several.
+    if (llvm::is_contained(known, entries) || known.size() > 2)
+      return;
+    known.push_back(entries);
+    worklist.push_back({value, entries});
+  };
+  for (Value root : roots)
+    reach(root, whole);
+  while (!worklist.empty()) {
+    auto [value, entries] = worklist.pop_back_val();
+    Operation *op = value.getDefiningOp();
+    if (isNumber(value) || isa_and_nonnull<ToDenseOp, tensor::EmptyOp>(op) ||
+        matchPattern(value, m_Constant()))
+      continue;
+    if (!op && value.getParentRegion() == &func.getBody())
+      continue;
+    if (op && isEntryWise(op))
+      visitOperands(op, cast<OpResult>(value).getResultNumber(), entries,
+                    [&](OpOperand &operand, const Entries &read) {
+                      reach(operand.get(), read);
+                    });
+    else if (!llvm::is_contained(space.sources, value))
+      space.sources.push_back(value);
+  }
+}
+
+/// Adds what is the product of a column and a row of the matrix, entry by
+/// entry, to the sources.
+void Finder::findOuterProducts(Space &space) {
+  enum { Row = 1, Col = 2, Whole = 4 };
+  int64_t cols = space.shape.back();
+  DenseMap<Value, unsigned> varying;
+  // Program order: operands are known first.
+  SmallVector<Value> values(llvm::make_first_range(space.entries));
+  llvm::sort(values, [&](Value a, Value b) {
+    auto get = [&](Value value) {
+      return value.getDefiningOp() ? order.lookup(value.getDefiningOp()) + 1
+                                   : 0;
+    };
+    return get(a) < get(b);
+  });
+  for (Value value : values) {
+    unsigned &vary = varying[value];
+    Operation *op = value.getDefiningOp();
+    if (isNumber(value) || isa_and_nonnull<tensor::EmptyOp>(op))
+      continue;
+    Attribute constant;
+    if (matchPattern(value, m_Constant(&constant))) {
+      auto elements = dyn_cast<DenseElementsAttr>(constant);
+      vary = elements && elements.isSplat() ? 0 : Whole;
+      continue;
+    }
+    if (!op || !isEntryWise(op)) {
+      vary = Whole;
+      continue;
+    }
+    const Entries &entries = space.entries.find(value)->second.front();
+    SmallPtrSet<OpOperand *, 4> read;
+    bool isProduct = true;
+    visitOperands(op, cast<OpResult>(value).getResultNumber(), entries,
+                  [&](OpOperand &operand, const Entries &) {
+                    read.insert(&operand);
+                    unsigned other = varying.lookup(operand.get());
+                    vary |= other;
+                    isProduct &= other != (Row | Col);
+                  });
+    auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+    if (!linalgOp)
+      continue;
+    AffineMap loops = inversePermutation(
+        linalgOp.getIndexingMapMatchingResult(cast<OpResult>(value)));
+    unsigned lines = 0;
+    for (OpOperand *operand : linalgOp.getDpsInputOperands()) {
+      if (read.contains(operand) || isNumber(operand->get()))
+        continue;
+      AffineMap map = linalgOp.getMatchingIndexingMap(operand).compose(loops);
+      for (unsigned dim : llvm::seq(map.getNumDims()))
+        if (map.isFunctionOfDim(dim) && entries.sizes[dim] != 1)
+          lines |= entries.strides[dim] < cols ? Col : Row;
+    }
+    if ((vary & Whole) && lines == (Row | Col))
+      space.fused.push_back(op);
+    vary |= lines;
+    if (vary == (Row | Col) && isProduct)
+      space.sources.push_back(value);
+  }
+}
+
+void Finder::addSpace(const BoundWeight &weight) {
+  Space &space = spaces.emplace_back();
+  ToDenseOp dense = weight.dense;
+  llvm::append_range(space.shape, dense.getDense().getType().getShape());
+  SmallVector<Value> roots;
+  for (SampleOp sample : weight.samples)
+    roots.push_back(sample.getDense());
+  walk(space, roots, Entries::getWhole(space.shape));
+  findOuterProducts(space);
+}
+
+/// Adds the spaces of parameters that are not marked: what is their gradient is
+/// theirs. Without a role, they are arguments on which what enters their next
+/// value depends; what is only added up in an argument does not.
+void Finder::addOthers() {
+  Operation *terminator = func.getBody().front().getTerminator();
+  for (BlockArgument arg : func.getArguments()) {
+    unsigned number = arg.getArgNumber();
+    auto result = func.getArgAttrOfType<IntegerAttr>(number, "bsr.result");
+    auto type = dyn_cast<RankedTensorType>(arg.getType());
+    auto role = func.getArgAttrOfType<StringAttr>(number, "bsr.role");
+    if (!result || !type || !type.hasStaticShape() || type.getRank() == 0 ||
+        !isa<FloatType>(type.getElementType()) ||
+        func.getArgAttr(number, "bsr.pattern") ||
+        func.getArgAttr(number, "bsr.pattern_number") ||
+        (role && role != "param"))
+      continue;
+    Space space;
+    llvm::append_range(space.shape, type.getShape());
+    walk(space, terminator->getOperand(result.getInt()),
+         Entries::getWhole(space.shape));
+    if (!role) {
+      SmallVector<Operation *> users(arg.getUsers());
+      DenseSet<Operation *> dependents = getDependents(users);
+      dependents.insert(users.begin(), users.end());
+      if (llvm::none_of(space.sources, [&](Value source) {
+            return dependents.contains(source.getDefiningOp());
+          }))
+        continue;
+    }
+    spaces.push_back(std::move(space));
+  }
+}
+
+void Finder::addReaders() {
+  func.walk([&](linalg::LinalgOp op) {
+    if (op.getNumDpsInputs() < 2)
+      return;
+    for (OpOperand *operand : op.getDpsInputOperands()) {
+      if (isNumber(operand->get()))
+        continue;
+      Stripped stripped = strip(operand->get());
+      readers[stripped.value].push_back({operand, stripped.dims});
+    }
+  });
+}
+
+/// What products multiply `weight` with, as it is or as an entry-wise function
+/// of it.
+Forward Finder::getForward(const BoundWeight &weight) {
+  enum Lie { Same, Transposed, Other };
+  llvm::MapVector<Value, Lie> lies;
+  lies.insert({ToDenseOp(weight.dense).getDense(), Same});
+  Forward forward;
+  SmallVector<Operation *> products;
+  for (unsigned i = 0; i != lies.size(); ++i) {
+    auto [value, lie] = *(lies.begin() + i);
+    forward.values.insert(value);
+    for (OpOperand &use : value.getUses()) {
+      auto op = dyn_cast<linalg::LinalgOp>(use.getOwner());
+      if (!op || op.getNumReductionLoops() == 0) {
+        if (!isEntryWise(use.getOwner()) || isa<scf::IfOp>(use.getOwner()))
+          continue;
+        for (OpResult result : use.getOwner()->getResults()) {
+          Lie next = Other;
+          if (op && lie != Other) {
+            Access access =
+                getAccess(op, use, op.getIndexingMapMatchingResult(result));
+            if (access == Access::Same)
+              next = lie;
+            else if (access == Access::Transposed)
+              next = lie == Same ? Transposed : Same;
+          }
+          lies.insert({result, next});
+        }
+        continue;
+      }
+      AffineMap map = op.getMatchingIndexingMap(&use);
+      auto kinds = op.getIteratorTypesArray();
+      for (OpOperand *x : op.getDpsInputOperands()) {
+        if (x == &use || isNumber(x->get()))
+          continue;
+        Stripped stripped = strip(x->get());
+        Factor factor{stripped.value};
+        AffineMap xMap = op.getMatchingIndexingMap(x);
+        for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+          auto loop = dyn_cast<AffineDimExpr>(expr);
+          if (!loop || lie == Other || map.getNumResults() != 2 ||
+              kinds[loop.getPosition()] != utils::IteratorType::reduction)
+            continue;
+          if (auto at = xMap.getResultPosition(expr)) {
+            factor.dim = stripped.dims[*at];
+            factor.isRow = (dim == 0) == (lie == Same);
+          }
+        }
+        forward.factors.push_back(factor);
+        products.push_back(op);
+      }
+    }
+  }
+  llvm::erase_if(forward.factors, [&](const Factor &factor) {
+    return forward.values.contains(factor.value);
+  });
+  forward.after = getDependents(products);
+  return forward;
+}
+
+/// True if `op`, or what it sums up, reads one of `factors`.
+bool Finder::readsFactor(Operation *op, ArrayRef<Factor> factors,
+                         unsigned depth) {
+  for (Value operand : op->getOperands()) {
+    Value stripped = strip(operand).value;
+    if (llvm::any_of(factors, [&](const Factor &factor) {
+          return factor.value == stripped;
+        }))
+      return true;
+  }
+  // A sum of one tensor, over a batch say.
+  auto sum = dyn_cast<linalg::LinalgOp>(op);
+  if (!depth || !sum || sum.getNumDpsInputs() != 1)
+    return false;
+  Operation *producer = strip(sum.getDpsInputs()[0]).value.getDefiningOp();
+  return producer && readsFactor(producer, factors, depth - 1);
+}
+
+/// Finds products that are the gradient although no entry-wise way leads from
+/// them to a next value, which depends on them by more than numbers, if there
+/// is one: they multiply what the weight was multiplied with, depend on that
+/// product, and sum over what they do not have in common with the weight, and
+/// they are nobody else's gradient.
+void Finder::findHidden(unsigned number) {
+  Space &space = spaces[number];
+  ArrayRef<Factor> factors = forwards[number].factors;
+  const DenseSet<Value> &forward = forwards[number].values;
+  const DenseSet<Operation *> &after = forwards[number].after;
+  SmallVector<Value> &hidden = forwards[number].hidden;
+  // What the next values depend on by more than numbers.
+  std::optional<DenseSet<Value>> read;
+  auto isRead = [&](Value value) {
+    if (!read) {
+      read.emplace();
+      SmallVector<Value> worklist;
+      auto reach = [&](Value next) {
+        if (!isNumber(next) && read->insert(next).second)
+          worklist.push_back(next);
+      };
+      for (SampleOp sample : weights[number].samples)
+        reach(sample.getDense());
+      while (!worklist.empty())
+        if (Operation *op = worklist.pop_back_val().getDefiningOp())
+          visitReads(op, reach);
+    }
+    return read->contains(value);
+  };
+  for (const Factor &factor : factors) {
+    if (factor.dim < 0)
+      continue;
+    for (auto &[operand, dims] : readers.lookup(factor.value)) {
+      auto op = cast<linalg::LinalgOp>(operand->getOwner());
+      auto place = llvm::find(dims, factor.dim);
+      if (op->getNumResults() != 1 || place == dims.end() ||
+          !after.contains(op) || op.getNumDpsInputs() != 2 ||
+          claims.contains(op->getResult(0)))
+        continue;
+      Value result = op->getResult(0);
+      auto type = cast<RankedTensorType>(result.getType());
+      AffineMap map = op.getMatchingIndexingMap(operand),
+                resultMap = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+      OpOperand *other =
+          op.getDpsInputOperand(op.getDpsInputOperand(0) == operand ? 1 : 0);
+      Value otherValue = strip(other->get()).value;
+      if (type.getRank() != 2 || forward.contains(otherValue) ||
+          llvm::any_of(factors, [&](const Factor &another) {
+            return another.value == otherValue;
+          }))
+        continue;
+      AffineExpr loop = map.getResult(place - dims.begin());
+      auto at = resultMap.getResultPosition(loop);
+      if (!at)
+        continue;
+      // All of the factor's other dimensions are summed.
+      auto kinds = op.getIteratorTypesArray();
+      bool sums = llvm::all_of(map.getResults(), [&](AffineExpr expr) {
+        auto dim = dyn_cast<AffineDimExpr>(expr);
+        return expr == loop || !dim ||
+               kinds[dim.getPosition()] == utils::IteratorType::reduction;
+      });
+      bool transposed = (*at == 0) != factor.isRow;
+      if (!sums || type.getDimSize(transposed) != space.shape[0] ||
+          type.getDimSize(!transposed) != space.shape[1] ||
+          (!weights[number].samples.empty() && !isRead(result)) ||
+          llvm::is_contained(hidden, result))
+        continue;
+      hidden.push_back(result);
+      Entries entries = Entries::getWhole(type.getShape());
+      if (transposed) {
+        entries = Entries::getWhole(space.shape);
+        std::swap(entries.strides[0], entries.strides[1]);
+        std::swap(entries.sizes[0], entries.sizes[1]);
+      }
+      space.entries[result].assign({entries});
+    }
+  }
+}
+
+/// True if `op` depends on arguments that the step does not carry, by more than
+/// numbers and other than through `gradients`.
+bool Finder::reachesData(Operation *op, const DenseSet<Value> &gradients,
+                         bool &reachesGradient) {
+  bool found = false;
+  DenseSet<Value> seen;
+  SmallVector<Operation *> worklist = {op};
+  auto reach = [&](Value value) {
+    if (isNumber(value) || !seen.insert(value).second)
+      return;
+    if (gradients.contains(value)) {
+      reachesGradient = true;
+      return;
+    }
+    if (Operation *producer = value.getDefiningOp()) {
+      worklist.push_back(producer);
+      return;
+    }
+    auto arg = cast<BlockArgument>(value);
+    if (arg.getParentRegion() != &func.getBody()) {
+      worklist.push_back(arg.getOwner()->getParentOp());
+      return;
+    }
+    found |= isa<RankedTensorType>(arg.getType()) &&
+             !func.getArgAttr(arg.getArgNumber(), "bsr.result") &&
+             !func.getArgAttr(arg.getArgNumber(), "bsr.pattern") &&
+             !func.getArgAttr(arg.getArgNumber(), "bsr.pattern_number");
+  };
+  while (!worklist.empty())
+    visitReads(worklist.pop_back_val(), reach);
+  return found;
+}
+
+/// The values of the weight's space that something outside of it sees.
+DenseSet<Value> Finder::getOpen(unsigned number) {
+  Space &space = spaces[number];
+  ArrayRef<SampleOp> samples = weights[number].samples;
+  DenseSet<Value> open;
+  SmallVector<Value> worklist;
+  auto reach = [&](Value value) {
+    if (space.entries.contains(value) && open.insert(value).second)
+      worklist.push_back(value);
+  };
+  auto isInside = [&](Value value, OpOperand &use) {
+    Operation *user = use.getOwner();
+    if (auto sample = dyn_cast<SampleOp>(user))
+      return llvm::is_contained(samples, sample);
+    if (isa<scf::YieldOp>(user))
+      return space.entries.contains(
+          user->getParentOp()->getResult(use.getOperandNumber()));
+    // A slice of something else does not see it.
+    if (auto slice = dyn_cast<tensor::ExtractSliceOp>(user);
+        slice && isEntryWise(slice)) {
+      Entries box;
+      llvm::append_range(box.starts, slice.getStaticOffsets());
+      llvm::append_range(box.sizes, slice.getStaticSizes());
+      if (llvm::none_of(space.entries.find(value)->second,
+                        [&](const Entries &own) { return own.overlap(box); }))
+        return true;
+    }
+    return isEntryWise(user) &&
+           llvm::all_of(user->getResults(), [&](Value result) {
+             return result.use_empty() || space.entries.contains(result);
+           });
+  };
+  SmallVector<Value> values(llvm::make_first_range(space.entries));
+  for (Value value : values)
+    if (llvm::any_of(value.getUses(),
+                     [&](OpOperand &use) { return !isInside(value, use); }))
+      reach(value);
+  while (!worklist.empty())
+    if (Operation *op = worklist.pop_back_val().getDefiningOp();
+        op && isEntryWise(op))
+      visitReads(op, reach);
+  return open;
+}
+
+/// Creates `value` with zeros where `entries`, some of it, are off the pattern
+/// of `weight`; null if they are no rectangle of the matrix.
+Value Finder::createMasked(OpBuilder &b, const BoundWeight &weight, Value value,
+                           const Entries &entries,
+                           SmallPtrSetImpl<Operation *> &created) {
+  Location loc = value.getLoc();
+  Value pattern = ToDenseOp(weight.dense).getPattern();
+  auto type = cast<RankedTensorType>(value.getType());
+  auto patternType = cast<PatternType>(pattern.getType());
+  int64_t rows = patternType.getRows(), cols = patternType.getCols();
+  auto note = [&](Value made) {
+    created.insert(made.getDefiningOp());
+    return made;
+  };
+  auto mask = [&](Value matrix, bool transpose) {
+    auto matrixType = cast<RankedTensorType>(matrix.getType());
+    Value sample = note(SampleOp::create(
+        b, loc, patternType.getValuesType(matrixType.getElementType()), pattern,
+        matrix, transpose));
+    return note(ToDenseOp::create(b, loc, matrixType, pattern, sample, Value(),
+                                  transpose));
+  };
+  Entries whole = Entries::getWhole({rows, cols}), swapped = whole;
+  std::swap(swapped.strides[0], swapped.strides[1]);
+  std::swap(swapped.sizes[0], swapped.sizes[1]);
+  if (type.getRank() == 2 &&
+      type == patternType.getDenseType(type.getElementType()) &&
+      entries == whole)
+    return mask(value, /*transpose=*/false);
+  if (type.getRank() == 2 &&
+      type == patternType.getDenseType(type.getElementType(), true) &&
+      entries == swapped)
+    return mask(value, /*transpose=*/true);
+
+  std::optional<Rectangle> rectangle = getRectangle(entries, cols);
+  if (!rectangle)
+    return {};
+  auto getSlice = [&](Value source, ArrayRef<int64_t> offsets,
+                      ArrayRef<int64_t> sizes) -> Value {
+    auto sourceType = cast<RankedTensorType>(source.getType());
+    if (sourceType.getShape() == sizes)
+      return source;
+    return note(tensor::ExtractSliceOp::create(
+        b, loc, sourceType.clone(sizes), source, ValueRange(), ValueRange(),
+        ValueRange(), offsets, sizes, SmallVector<int64_t>(sizes.size(), 1)));
+  };
+  auto putSlice = [&](Value slice, Value dest,
+                      ArrayRef<int64_t> offsets) -> Value {
+    auto sliceType = cast<RankedTensorType>(slice.getType());
+    if (sliceType == dest.getType())
+      return slice;
+    return note(tensor::InsertSliceOp::create(
+        b, loc, slice, dest, ValueRange(), ValueRange(), ValueRange(), offsets,
+        sliceType.getShape(), SmallVector<int64_t>(offsets.size(), 1)));
+  };
+  auto transpose = [&](Value source, ArrayRef<int64_t> permutation) -> Value {
+    if (isIdentityPermutation(permutation))
+      return source;
+    auto sourceType = cast<RankedTensorType>(source.getType());
+    Value empty = note(tensor::EmptyOp::create(
+        b, loc, applyPermutation(sourceType.getShape(), permutation),
+        sourceType.getElementType()));
+    return note(linalg::TransposeOp::create(b, loc, source, empty, permutation)
+                    ->getResult(0));
+  };
+  auto reshape = [&](Value source, ArrayRef<int64_t> shape) -> Value {
+    auto sourceType = cast<RankedTensorType>(source.getType());
+    if (sourceType.getShape() == shape)
+      return source;
+    auto collapse = [&](int64_t rank) {
+      return ReassociationIndices(llvm::to_vector<2>(llvm::seq<int64_t>(rank)));
+    };
+    if (sourceType.getRank() != 1)
+      source = note(tensor::CollapseShapeOp::create(
+          b, loc, source,
+          ArrayRef<ReassociationIndices>{collapse(sourceType.getRank())}));
+    if (shape.size() == 1)
+      return source;
+    return note(tensor::ExpandShapeOp::create(
+        b, loc, sourceType.clone(shape), source,
+        ArrayRef<ReassociationIndices>{collapse(shape.size())}));
+  };
+
+  Value part = getSlice(value, entries.starts, entries.sizes);
+  part = transpose(part, rectangle->order);
+  SmallVector<int64_t> ordered(
+      cast<RankedTensorType>(part.getType()).getShape());
+  part = reshape(part, {rectangle->rows, rectangle->cols});
+  SmallVector<int64_t> offsets = {rectangle->row, rectangle->col};
+  auto matrix = patternType.getDenseType(type.getElementType());
+  if (part.getType() != matrix) {
+    Value zeros =
+        note(arith::ConstantOp::create(b, loc, b.getZeroAttr(matrix)));
+    part = putSlice(part, zeros, offsets);
+  }
+  part = mask(part, /*transpose=*/false);
+  part = getSlice(part, offsets, {rectangle->rows, rectangle->cols});
+  part = reshape(part, ordered);
+  part = transpose(part, invertPermutationVector(rectangle->order));
+  return putSlice(part, value, entries.starts);
+}
+
+/// Masks the uses of `value`. What only reads slices that are `entries` and
+/// nothing else sees is masked behind them.
+bool Finder::maskUses(unsigned number, Value value, const Entries &entries) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getShape() != ArrayRef(entries.sizes)) {
+    SmallVector<tensor::ExtractSliceOp> slices;
+    bool onlySlices = llvm::all_of(value.getUsers(), [&](Operation *user) {
+      auto slice = dyn_cast<tensor::ExtractSliceOp>(user);
+      if (!slice || !isEntryWise(slice))
+        return false;
+      Entries box;
+      llvm::append_range(box.starts, slice.getStaticOffsets());
+      llvm::append_range(box.sizes, slice.getStaticSizes());
+      if (!box.overlap(entries))
+        return true;
+      slices.push_back(slice);
+      return spaces[number].entries.contains(slice) &&
+             ArrayRef(box.starts) == ArrayRef(entries.starts) &&
+             ArrayRef(box.sizes) == ArrayRef(entries.sizes);
+    });
+    if (onlySlices)
+      return llvm::all_of(slices, [&](tensor::ExtractSliceOp slice) {
+        return maskUses(number, slice,
+                        spaces[number].entries.find(slice)->second.front());
+      });
+  }
+  OpBuilder b(func.getContext());
+  b.setInsertionPointAfterValue(value);
+  SmallPtrSet<Operation *, 8> created;
+  Value masked = createMasked(b, weights[number], value, entries, created);
+  if (masked)
+    value.replaceAllUsesExcept(masked, created);
+  return static_cast<bool>(masked);
+}
+
+bool Finder::mask(unsigned number) {
+  Space &space = spaces[number];
+  const BoundWeight &weight = weights[number];
+
+  ArrayRef<Factor> factors = forwards[number].factors;
+  const DenseSet<Operation *> &after = forwards[number].after;
+  ArrayRef<Value> hidden = forwards[number].hidden;
+
+  // What may be a gradient, in the order in which it is computed.
+  SmallVector<Value> sources;
+  for (Value value : hidden) {
+    bool isOwn = llvm::count_if(forwards, [&](const Forward &other) {
+                   return llvm::is_contained(other.hidden, value);
+                 }) == 1;
+    if (isOwn)
+      sources.push_back(value);
+    else
+      report(weight, value.getDefiningOp(),
+             "may be the gradient of something else as well");
+  }
+  llvm::append_range(sources, space.sources);
+  llvm::sort(sources, [&](Value a, Value b) {
+    auto get = [&](Value value) {
+      return value.getDefiningOp() ? order.lookup(value.getDefiningOp()) + 1
+                                   : 0;
+    };
+    return get(a) < get(b);
+  });
+  SmallVector<Operation *> producers;
+  for (Value source : sources)
+    if (Operation *op = source.getDefiningOp())
+      producers.push_back(op);
+  DenseSet<Operation *> dependents = getDependents(producers);
+  bool anyReads = llvm::any_of(
+      producers, [&](Operation *op) { return readsFactor(op, factors, 2); });
+
+  DenseSet<Value> gradients;
+  SmallVector<Value> ordered;
+  for (Value source : sources) {
+    Operation *op = source.getDefiningOp();
+    if (!op) {
+      report(weight, source.getParentRegion()->getParentOp(),
+             "carries entries of its update from step to step of a loop");
+      continue;
+    }
+    // A factor of the update, such as a matrix that scales the weight.
+    if (anyReads && !after.contains(op) && !readsFactor(op, factors, 2))
+      continue;
+    if (dependents.contains(op)) {
+      // What the optimizer computes from gradients alone is its own.
+      bool reachesGradient = false;
+      if (!reachesData(op, gradients, reachesGradient) && reachesGradient)
+        continue;
+    }
+    gradients.insert(source);
+    ordered.push_back(source);
+  }
+  for (Operation *op : space.fused) {
+    bool reachesGradient = false;
+    if (gradients.empty() && reachesData(op, gradients, reachesGradient))
+      report(weight, op, "computes it and uses it in one");
+  }
+
+  const DenseSet<Value> &open = opens[number];
+  bool masked = false;
+  for (Value source : ordered) {
+    bool isHidden = llvm::is_contained(hidden, source);
+    if (!open.contains(source) && !isHidden)
+      continue;
+    Operation *op = source.getDefiningOp();
+    if (!isHidden && isShared(number, source)) {
+      if (llvm::any_of(source.getUses(), [&](OpOperand &use) {
+            Operation *user = use.getOwner();
+            return !isa<SampleOp, scf::YieldOp>(user) &&
+                   llvm::none_of(user->getResults(), [&](Value result) {
+                     return claims.contains(result);
+                   });
+          }))
+        report(weight, op, "is the gradient of something else as well");
+      continue;
+    }
+    if (!isa<linalg::LinalgOp>(op))
+      report(weight, op, "is no product and no sum");
+    if (source.use_empty())
+      continue;
+    if (maskUses(number, source, space.entries.find(source)->second.front()))
+      masked = true;
+    else
+      report(weight, op, "computes entries that are no part of the matrix");
+  }
+
+  // What is shared is masked where it becomes this weight's alone.
+  DenseSet<Operation *> afterGradients;
+  {
+    SmallVector<Operation *> ops;
+    for (Value gradient : ordered)
+      ops.push_back(gradient.getDefiningOp());
+    afterGradients = getDependents(ops);
+  }
+  SmallVector<std::tuple<OpOperand *, Entries>> edges;
+  for (auto &known : space.entries) {
+    Value value = known.first;
+    Operation *op = value.getDefiningOp();
+    if (!op || !open.contains(value) || !isEntryWise(op) ||
+        isa<scf::IfOp>(op) || isShared(number, value))
+      continue;
+    visitOperands(
+        op, cast<OpResult>(value).getResultNumber(), known.second.front(),
+        [&](OpOperand &operand, const Entries &read) {
+          Value source = operand.get();
+          if (space.entries.contains(source) && isShared(number, source) &&
+              (gradients.contains(source) ||
+               (source.getDefiningOp() &&
+                afterGradients.contains(source.getDefiningOp()))))
+            edges.push_back({&operand, read});
+        });
+  }
+  for (auto &[operand, entries] : edges) {
+    OpBuilder b(operand->getOwner());
+    SmallPtrSet<Operation *, 8> created;
+    Value value = createMasked(b, weight, operand->get(), entries, created);
+    if (value)
+      operand->set(value);
+    else
+      report(weight, operand->getOwner(), "reads it as no part of the matrix");
+    masked |= static_cast<bool>(value);
+  }
+  return masked;
+}
+
+unsigned bsr::maskGradients(
+    func::FuncOp func, ArrayRef<BoundWeight> weights,
+    function_ref<void(const BoundWeight &, Operation *, StringRef)> report) {
+  Finder finder(func, weights, report);
+  unsigned masked = 0;
+  for (unsigned number : llvm::seq<unsigned>(weights.size()))
+    masked += finder.mask(number);
+  return masked;
+}

@@ -1,0 +1,388 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients of block-sparse weights, wherever a step computes them, against numpy in f64.
+
+Each step scales gradients by their norm, so an entry off the pattern that counted would
+change every stored one. The reference multiplies gradients by the mask, as automatic
+differentiation of w * mask does.
+"""
+
+import re
+
+import numpy as np
+import step
+
+R, C, T = 16, 24, 12  # rows, columns, tokens
+random = np.random.default_rng(0)
+
+
+def tensor(shape):
+    return "tensor<" + "".join(f"{extent}x" for extent in shape) + "f32>"
+
+
+class Program:
+    """The text of a step, with matrices by name and einsum-like operations."""
+
+    def __init__(self):
+        self.shapes, self.args, self.body, self.carried, self.outputs = {}, [], [], [], []
+
+    def arg(self, name, *shape, role="batch"):
+        self.shapes[name] = shape
+        carried = role in ("param", "state")
+        result = f", bsr.result = {len(self.carried)} : i64" if carried else ""
+        self.args.append(f'%{name}: {tensor(shape)} {{bsr.name = "{name}", bsr.role = "{role}"{result}}}')
+        if carried:
+            self.carried.append(name)
+        return name
+
+    def line(self, text, *shape):
+        name = f"v{len(self.shapes)}"
+        self.shapes[name] = shape
+        self.body.append(f"  %{name} = {text}")
+        return name
+
+    def type(self, name):
+        return tensor(self.shapes[name])
+
+    def generic(self, spec, names, body):
+        """`spec` as in einsum; `body` computes %r of %a, %b, ... and %o."""
+        ins, out = spec.split("->")
+        ins = ins.split(",")
+        letters = sorted(set(spec) - set(",->"))
+        extents = {c: e for dims, name in zip(ins, names) for c, e in zip(dims, self.shapes[name])}
+        shape = [extents[c] for c in out]
+        maps = ", ".join(f"affine_map<({', '.join(letters)}) -> ({', '.join(dims)})>" for dims in [*ins, out])
+        kinds = ", ".join('"parallel"' if c in out else '"reduction"' for c in letters)
+        body = re.sub(r"%(?=[a-z])", "%_", body)  # arguments of the step have names too
+        zero = self.line(f"arith.constant dense<0.0> : {tensor(shape)}", *shape)
+        arguments = ", ".join(f"%_{chr(97 + i)}: f32" for i in range(len(names)))
+        return self.line(
+            f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}} "
+            f"ins({', '.join('%' + n for n in names)} : {', '.join(map(self.type, names))}) "
+            f"outs(%{zero} : {tensor(shape)}) {{\n  ^bb0({arguments}, %_o: f32):\n{body}\n"
+            f"    linalg.yield %_r : f32\n  }} -> {tensor(shape)}", *shape)
+
+    def dot(self, spec, *names):
+        return self.generic(spec, names, "    %p = arith.mulf %a, %b : f32\n    %r = arith.addf %o, %p : f32")
+
+    def sub(self, a, b):
+        dims = "ijk"[: len(self.shapes[a])]
+        return self.generic(f"{dims},{dims}->{dims}", [a, b], "    %r = arith.subf %a, %b : f32")
+
+    def update(self, w, g, *scale):
+        """w - g * scale, the scales being numbers."""
+        spec = "ij,ij" + "," * len(scale) + "->ij"
+        factors = "".join(f"    %f{i} = arith.mulf {'%b' if i == 0 else f'%f{i - 1}'}, %{chr(99 + i)} : f32\n"
+                          for i in range(len(scale)))
+        last = f"%f{len(scale) - 1}" if scale else "%b"
+        return self.generic(spec, [w, g, *scale], f"{factors}    %r = arith.subf %a, {last} : f32")
+
+    def squares(self, *names):
+        """The sum of all squares."""
+        sums = []
+        for name in names:
+            dims = "ijk"[: len(self.shapes[name])]
+            sums.append(self.generic(f"{dims}->", [name],
+                                     "    %p = arith.mulf %a, %a : f32\n    %r = arith.addf %o, %p : f32"))
+        while len(sums) > 1:
+            sums.append(self.generic(",->", [sums.pop(), sums.pop()], "    %r = arith.addf %a, %b : f32"))
+        return sums[0]
+
+    def inverse_norm(self, *names):
+        return self.generic("->", [self.squares(*names)],
+                            "    %one = arith.constant 1.0 : f32\n    %q = math.sqrt %a : f32\n"
+                            "    %r = arith.divf %one, %q : f32")
+
+    def slice(self, name, offsets, sizes):
+        text = lambda values: "[" + ", ".join(map(str, values)) + "]"
+        return self.line(f"tensor.extract_slice %{name}{text(offsets)} {text(sizes)} {text([1] * len(sizes))} "
+                         f": {self.type(name)} to {tensor(sizes)}", *sizes)
+
+    def concat(self, dim, a, b):
+        shape = list(self.shapes[a])
+        shape[dim] += self.shapes[b][dim]
+        result = self.line(f"tensor.empty() : {tensor(shape)}", *shape)
+        offset = 0
+        for part in (a, b):
+            offsets = ", ".join(str(offset if i == dim else 0) for i in range(len(shape)))
+            sizes = ", ".join(map(str, self.shapes[part]))
+            result = self.line(f"tensor.insert_slice %{part} into %{result}[{offsets}] [{sizes}] "
+                               f"[{', '.join('1' * len(shape))}] : {self.type(part)} into {tensor(shape)}", *shape)
+            offset += self.shapes[part][dim]
+        return result
+
+    def reshape(self, name, groups, *shape):
+        if len(shape) < len(self.shapes[name]):
+            return self.line(f"tensor.collapse_shape %{name} {groups} : {self.type(name)} into {tensor(shape)}", *shape)
+        return self.line(f"tensor.expand_shape %{name} {groups} output_shape {list(shape)} "
+                         f": {self.type(name)} into {tensor(shape)}", *shape)
+
+    def text(self, nexts, **outputs):
+        results = [*(nexts[name] for name in self.carried), *outputs.values()]
+        types = [*(self.type(nexts[name]) for name in self.carried),
+                 *(f'{self.type(v)} {{bsr.name = "{n}"}}' for n, v in outputs.items())]
+        return (f"func.func @step({', '.join(self.args)}) -> ({', '.join(types)}) {{\n" + "\n".join(self.body)
+                + f"\n  return {', '.join('%' + r for r in results)} : {', '.join(map(self.type, results))}\n}}\n")
+
+
+def mask_of(shape, block):
+    return random.random((shape[0] // block[0], shape[1] // block[1])) < 0.5
+
+
+def check(name, text, weights, arrays, reference, steps=2, block=(4, 4), left=None, copies={}, options=()):
+    """Compiles and runs `text` with the weights masked, compares with `reference`, which
+    maps arrays to arrays once a step; `copies` maps states to the weights they follow."""
+    grids = {w: mask_of(arrays[w].shape, block) for w in weights}
+    masks = {w: np.kron(grid, np.ones(block)) for w, grid in grids.items()}
+    state = {n: a * masks.get(n, masks.get(copies.get(n), 1)) for n, a in arrays.items()}
+    given = {n: a.astype(np.float32) for n, a in state.items()}
+    for n in [*weights, *copies]:
+        grid = grids[copies.get(n, n)]
+        given[n] = step.to_values(given[n], grid, block, grid.size)
+    mark = f"--mark=match=^({'|'.join(weights)})$ block={block[0]}x{block[1]} density=1"
+    compiled = step.compile(text, [mark, "-O1", *options])
+    got = compiled.run(given, grids, steps=steps)
+    for _ in range(steps):
+        state |= reference(state, masks)
+    compared = 0
+    for n, array in got.items():
+        if n in weights or n in copies:
+            array = step.to_dense(array, grids[copies.get(n, n)])
+        expected = state[n] * masks.get(n, masks.get(copies.get(n), 1))
+        np.testing.assert_allclose(array, expected, rtol=2e-5, atol=2e-5 * np.abs(expected).max(), err_msg=f"{name}: {n}")
+        compared += 1
+    assert compared >= len(weights)
+    found = compiled.manifest["left_dense"]
+    assert left is None or found == left, (name, found)
+    print(f"{name}: {found} left dense")
+
+
+def normal(*shape):
+    return random.standard_normal(shape)
+
+
+def inputs(**weights):
+    return {"x": normal(T, R), "t": normal(T, C), "lr": np.array(0.1)} | weights
+
+
+def scale(*gradients):
+    return 1 / np.sqrt(sum((g**2).sum() for g in gradients))
+
+
+def begin(t=C, x=R):
+    p = Program()
+    p.arg("x", T, x), p.arg("t", T, t), p.arg("lr", role="lr")
+    return p
+
+
+def concatenated():
+    """Two weights that are one in the product."""
+    p = begin()
+    for w in "ab":
+        p.arg(w, R, C // 2, role="param")
+    dy = p.sub(p.dot("tr,rc->tc", "x", p.concat(1, "a", "b")), "t")
+    g = p.dot("tr,tc->rc", "x", dy)
+    parts = [p.slice(g, [0, 0], [R, C // 2]), p.slice(g, [0, C // 2], [R, C // 2])]
+    norm = p.inverse_norm(*parts)
+    text = p.text({w: p.update(w, part, norm, "lr") for w, part in zip("ab", parts)}, norm=norm)
+
+    def reference(s, m):
+        g = s["x"].T @ (s["x"] @ np.concatenate([s["a"], s["b"]], 1) - s["t"])
+        g = {"a": g[:, : C // 2] * m["a"], "b": g[:, C // 2:] * m["b"]}
+        return {w: s[w] - 0.1 * scale(*g.values()) * g[w] for w in "ab"} | {"norm": scale(*g.values())}
+
+    check("concatenated", text, "ab", inputs(a=normal(R, C // 2), b=normal(R, C // 2)), reference)
+
+
+def chunked():
+    """One weight that is two in products."""
+    p = begin()
+    p.arg("w", R, C, role="param")
+    half = [R, C // 2]
+    ys = [p.dot("tr,rc->tc", "x", p.slice("w", [0, i * C // 2], half)) for i in (0, 1)]
+    dys = [p.sub(y, p.slice("t", [0, i * C // 2], [T, C // 2])) for i, y in enumerate(ys)]
+    g = p.concat(1, *(p.dot("tr,tc->rc", "x", dy) for dy in dys))
+    text = p.text({"w": p.update("w", g, p.inverse_norm(g), "lr")})
+    check("chunked", text, "w", inputs(w=normal(R, C)), sgd)
+    # Each chunk is scaled by its own norm: the whole gradient never exists.
+    p = begin()
+    p.arg("w", R, C, role="param")
+    parts = []
+    for i in (0, 1):
+        w = p.slice("w", [0, i * C // 2], half)
+        dy = p.sub(p.dot("tr,rc->tc", "x", w), p.slice("t", [0, i * C // 2], [T, C // 2]))
+        g = p.dot("tr,tc->rc", "x", dy)
+        parts.append(p.update(w, g, p.inverse_norm(g), "lr"))
+
+    def reference(s, m):
+        g = s["x"].T @ (s["x"] @ s["w"] - s["t"]) * m["w"]
+        halves = [h * scale(h) for h in np.split(g, 2, 1)]
+        return {"w": s["w"] - 0.1 * np.concatenate(halves, 1)}
+
+    check("chunks", p.text({"w": p.concat(1, *parts)}), "w", inputs(w=normal(R, C)), reference)
+
+
+def sgd(s, m):
+    g = s["x"].T @ (s["x"] @ s["w"] - s["t"]) * m["w"]
+    return {"w": s["w"] - 0.1 * scale(g) * g}
+
+
+def dense_gradient(p, w="w"):
+    return p.dot("tr,tc->rc", "x", p.sub(p.dot("tr,rc->tc", "x", w), "t"))
+
+
+def batched():
+    """A product for each token group, then a sum."""
+    p = begin()
+    p.arg("w", R, C, role="param")
+    dy = p.sub(p.dot("tr,rc->tc", "x", "w"), "t")
+    x3 = p.reshape("x", "[[0, 1], [2]]", 3, T // 3, R)
+    dy3 = p.reshape(dy, "[[0, 1], [2]]", 3, T // 3, C)
+    g = p.generic("brc->rc", [p.dot("btr,btc->brc", x3, dy3)], "    %r = arith.addf %o, %a : f32")
+    check("batched", p.text({"w": p.update("w", g, p.inverse_norm(g), "lr")}), "w", inputs(w=normal(R, C)), sgd)
+
+
+def flat():
+    """Gradients as one vector."""
+    p = begin()
+    p.arg("w", R, C, role="param"), p.arg("b", C, role="param")
+    dy = p.sub(p.generic("tc,c->tc", [p.dot("tr,rc->tc", "x", "w"), "b"], "    %r = arith.addf %a, %b : f32"), "t")
+    g = p.reshape(p.dot("tr,tc->rc", "x", dy), "[[0, 1]]", R * C)
+    db = p.generic("tc->c", [dy], "    %r = arith.addf %o, %a : f32")
+    every = p.concat(0, db, g)
+    every = p.generic("i,->i", [every, p.inverse_norm(every)], "    %r = arith.mulf %a, %b : f32")
+    g = p.reshape(p.slice(every, [C], [R * C]), "[[0, 1]]", R, C)
+    db = p.generic("i,i,->i", ["b", p.slice(every, [0], [C]), "lr"],
+                   "    %p = arith.mulf %b, %c : f32\n    %r = arith.subf %a, %p : f32")
+
+    def reference(s, m):
+        dy = s["x"] @ s["w"] + s["b"] - s["t"]
+        g, db = s["x"].T @ dy * m["w"], dy.sum(0)
+        return {"w": s["w"] - 0.1 * scale(g, db) * g, "b": s["b"] - 0.1 * scale(g, db) * db}
+
+    check("flat", p.text({"w": p.update("w", g, "lr"), "b": db}), "w", inputs(w=normal(R, C), b=normal(C)), reference)
+
+
+def selected(branch):
+    """An update that is taken as a whole or not, with a moment."""
+    p = begin()
+    p.arg("w", R, C, role="param"), p.arg("m", R, C, role="state")
+    g = dense_gradient(p)
+    norm = p.inverse_norm(g)
+    scaled = p.generic("ij,ij,->ij", ["m", g, norm], """    %half = arith.constant 0.5 : f32
+    %p = arith.mulf %a, %half : f32
+    %q = arith.mulf %b, %c : f32
+    %r = arith.addf %p, %q : f32""")
+    p.body.append(f"  %number = tensor.extract %{norm}[] : tensor<f32>\n  %zero = arith.constant 1.0e-30 : f32\n"
+                  "  %ok = arith.cmpf ogt, %number, %zero : f32")
+    nexts = {"w": p.update("w", scaled, "lr"), "m": scaled}
+    both = tensor([R, C])
+    if branch:
+        p.shapes |= {"next#0": (R, C), "next#1": (R, C)}
+        p.body.append(f"  %next:2 = scf.if %ok -> ({both}, {both}) {{\n    scf.yield %{nexts['w']}, %{nexts['m']} : {both}, {both}\n"
+                      f"  }} else {{\n    scf.yield %w, %m : {both}, {both}\n  }}")
+        nexts = {"w": "next#0", "m": "next#1"}
+    else:
+        nexts = {n: p.line(f"arith.select %ok, %{v}, %{n} : {both}", R, C) for n, v in nexts.items()}
+
+    def reference(s, m):
+        g = s["x"].T @ (s["x"] @ s["w"] - s["t"]) * m["w"]
+        moment = 0.5 * s["m"] + g * scale(g)
+        return {"w": s["w"] - 0.1 * moment, "m": moment}
+
+    check("branch" if branch else "selected", p.text(nexts), "w", inputs(w=normal(R, C), m=normal(R, C)), reference,
+          copies={"m": "w"})
+
+
+def outer():
+    """One token: a column times a row. Without a next value, the gradient is a result."""
+    for updates in (True, False):
+        p = Program()
+        p.arg("x", R), p.arg("t", C), p.arg("lr", role="lr"), p.arg("w", R, C, role="param" if updates else "constant")
+        dy = p.sub(p.dot("r,rc->c", "x", "w"), "t")
+        g = p.generic("r,c->rc", ["x", dy], "    %r = arith.mulf %a, %b : f32")
+        norm = p.inverse_norm(g)
+        text = p.text({"w": p.update("w", g, norm, "lr")} if updates else {}, norm=norm)
+
+        def reference(s, m):
+            g = np.outer(s["x"], s["x"] @ s["w"] - s["t"]) * m["w"]
+            return {"norm": scale(g)} | ({"w": s["w"] - 0.1 * scale(g) * g} if updates else {})
+
+        arrays = {"x": normal(R), "t": normal(C), "lr": np.array(0.1), "w": normal(R, C)}
+        text = text.replace('bsr.role = "constant"', 'bsr.role = "param"')
+        check("outer" if updates else "result", text, "w", arrays, reference)
+
+
+def shared():
+    """x (a + b) with a sparse and a dense weight: one gradient, which a masks for itself."""
+    p = begin()
+    p.arg("a", R, C, role="param"), p.arg("b", R, C, role="param")
+    total = p.generic("ij,ij->ij", ["a", "b"], "    %r = arith.addf %a, %b : f32")
+    g = dense_gradient(p, total)
+    # Squares of a's part only, and of b's.
+    weight = p.arg("k", role="batch")
+    ga = p.generic("ij,->ij", [g, weight], "    %r = arith.mulf %a, %b : f32")
+    gb = p.generic("ij,->ij", [g, "lr"], "    %r = arith.mulf %a, %b : f32")
+    text = p.text({"a": p.update("a", ga, p.inverse_norm(ga), "lr"), "b": p.update("b", gb, p.inverse_norm(gb), "lr")})
+
+    def reference(s, m):
+        g = s["x"].T @ (s["x"] @ (s["a"] + s["b"]) - s["t"])
+        return {"a": s["a"] - 0.1 * scale(g * m["a"]) * g * m["a"], "b": s["b"] - 0.1 * scale(g) * g}
+
+    check("shared", text, "a", inputs(a=normal(R, C), b=normal(R, C), k=np.array(0.5)), reference)
+
+
+def preconditioned():
+    """The update is a product of the gradient: no entry of it is one of the gradient."""
+    p = begin()
+    p.arg("w", R, C, role="param")
+    g = dense_gradient(p)
+    left = p.dot("rc,sc->rs", g, g)
+    u = p.dot("rs,sc->rc", left, g)
+    text = p.text({"w": p.update("w", u, p.inverse_norm(u), "lr")})
+
+    def reference(s, m):
+        g = s["x"].T @ (s["x"] @ s["w"] - s["t"]) * m["w"]
+        u = g @ g.T @ g
+        return {"w": (s["w"] - 0.1 * scale(u) * u) * m["w"]}
+
+    check("preconditioned", text, "w", inputs(w=normal(R, C)), reference)
+
+
+def copies():
+    """An average of the weights, and the weights as they were, of which the rate is made."""
+    p = begin()
+    p.arg("w", R, C, role="param"), p.arg("ema", R, C, role="state"), p.arg("first", R, C, role="state")
+    g = dense_gradient(p)
+    distance = p.squares(p.sub("w", "first"))
+    rate = p.generic(",->", [distance, p.inverse_norm(g)], """    %one = arith.constant 1.0 : f32
+    %s = arith.addf %a, %one : f32
+    %q = math.sqrt %s : f32
+    %r = arith.mulf %q, %b : f32""")
+    w = p.update("w", g, rate, "lr")
+    ema = p.generic("ij,ij->ij", ["ema", w], """    %d = arith.constant 0.75 : f32
+    %e = arith.constant 0.25 : f32
+    %p = arith.mulf %a, %d : f32
+    %q = arith.mulf %b, %e : f32
+    %r = arith.addf %p, %q : f32""")
+
+    def reference(s, m):
+        g = s["x"].T @ (s["x"] @ s["w"] - s["t"]) * m["w"]
+        rate = np.sqrt(1 + ((s["w"] - s["first"])**2).sum()) * scale(g)
+        w = s["w"] - 0.1 * rate * g
+        return {"w": w, "ema": 0.75 * s["ema"] + 0.25 * w}
+
+    start = normal(R, C)
+    check("copies", p.text({"w": w, "ema": ema, "first": "first"}), "w",
+          inputs(w=start, ema=start, first=start), reference, left=0, copies={"ema": "w", "first": "w"})
+
+
+concatenated()
+chunked()
+batched()
+flat()
+selected(False)
+selected(True)
+outer()
+shared()
+preconditioned()
+copies()

@@ -1,0 +1,74 @@
+// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-bind | FileCheck %s
+// RUN: not sparse-opt %s --split-input-file --bsr-bind --bsr-propagate=require-sparse 2>&1 | FileCheck %s --check-prefix=REQUIRE
+
+// Gradients that are not found for sure are named, and errors where everything
+// has to be sparse.
+
+// REQUIRE-COUNT-3: error: expected the gradient of "w" to be masked, but got one that was not found for sure
+
+// Two parameters' gradient, of which something else takes the norm.
+// CHECK-LABEL: func.func @two(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @two(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark, bsr.role = "param"},
+    %v: tensor<8x8xf32> {bsr.name = "v", bsr.result = 1 : i64, bsr.role = "param"},
+    %x: tensor<8x4xf32>, %y: tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.matmul', which is the gradient of something else as well}}
+  %g = linalg.matmul ins(%x, %y : tensor<8x4xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce ins(%g : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+      (%a: f32, %o: f32) {
+        %0 = arith.mulf %a, %a : f32
+        %1 = arith.addf %0, %o : f32
+        linalg.yield %1 : f32
+      }
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %other = linalg.sub ins(%v, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %other, %norm : tensor<8x8xf32>, tensor<8x8xf32>, tensor<f32>
+}
+
+// -----
+
+// An operation that is neither a product nor a sum.
+// CHECK-LABEL: func.func @opaque(
+// CHECK:         tensor.pad
+// CHECK:         bsr.sample
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @opaque(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<8x4xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'tensor.pad', which is no product and no sum}}
+  %g = tensor.pad %x low[0, 0] high[0, 4] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %zero : f32
+  } : tensor<8x4xf32> to tensor<8x8xf32>
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %g : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+
+// A column times a row within the update.
+// CHECK-LABEL: func.func @fused(
+#id = affine_map<(i, j) -> (i, j)>
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @fused(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<8xf32>, %dy: tensor<8xf32>) -> tensor<8x8xf32> {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.generic', which computes it and uses it in one}}
+  %next = linalg.generic {indexing_maps = [#id, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (j)>, #id],
+                          iterator_types = ["parallel", "parallel"]}
+      ins(%w, %x, %dy : tensor<8x8xf32>, tensor<8xf32>, tensor<8xf32>) outs(%c : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %d: f32, %o: f32):
+    %0 = arith.mulf %b, %d : f32
+    %1 = arith.subf %a, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x8xf32>
+  return %next : tensor<8x8xf32>
+}
