@@ -345,7 +345,7 @@ Clusters::getResults(size_t number,
            (!llvm::is_contained(group, value.getDefiningOp()) ||
             llvm::is_contained(seen, value.getDefiningOp()));
   };
-  if (!isChain)
+  if (!isChain || used.empty())
     return used;
   std::optional<Chain> chain = Chain::match(seen, isLeafThere);
   if (!chain)

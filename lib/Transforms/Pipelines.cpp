@@ -48,12 +48,13 @@ static void addBufferization(OpPassManager &pm,
 static void addLoops(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRLowerCopies());
   pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
-  // Halves are computed with in f32 and rounded after each operation.
+  // What is left of halves is computed in f32: here each operation rounds.
   pm.addNestedPass<func::FuncOp>(math::createMathExtendToSupportedTypes());
   arith::ArithEmulateUnsupportedFloatsOptions halves;
   halves.sourceTypeStrs = {"bf16"};
   pm.addNestedPass<func::FuncOp>(
       arith::createArithEmulateUnsupportedFloats(halves));
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRDefineIntegers());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRApproximateMath());
   pm.addPass(bsr::createBSRExpandBF16());
   pm.addPass(createCanonicalizerPass());

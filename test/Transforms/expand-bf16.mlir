@@ -32,3 +32,24 @@ func.func @move(%x: memref<4xbf16>, %c: i1) -> vector<4xbf16> {
   vector.store %y, %x[%i] : memref<4xbf16>, vector<4xbf16>
   return %y : vector<4xbf16>
 }
+
+// From and to f64 by way of f32, with one rounding to nearest.
+// CHECK-LABEL: func @f64
+// CHECK:         arith.extf %{{.*}} : vector<4xf32> to vector<4xf64>
+// CHECK:         arith.truncf %{{.*}} : vector<4xf64> to vector<4xf32>
+// CHECK:         arith.cmpf one
+// CHECK:         return %{{.*}} : vector<4xi16>
+func.func @f64(%x: vector<4xbf16>) -> vector<4xbf16> {
+  %0 = arith.extf %x : vector<4xbf16> to vector<4xf64>
+  %1 = arith.addf %0, %0 : vector<4xf64>
+  %2 = arith.truncf %1 : vector<4xf64> to vector<4xbf16>
+  return %2 : vector<4xbf16>
+}
+
+// CHECK-LABEL: func @fma
+// CHECK:         math.fma %{{.*}} : f32
+// CHECK:         return %{{.*}} : i16
+func.func @fma(%x: bf16) -> bf16 {
+  %0 = math.fma %x, %x, %x : bf16
+  return %0 : bf16
+}

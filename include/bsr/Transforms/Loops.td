@@ -45,13 +45,62 @@ def BSRLowerCopies : Pass<"bsr-lower-copies", "func::FuncOp"> {
   ];
 }
 
+def BSRDefineIntegers : Pass<"bsr-define-integers"> {
+  let summary = "Give every operation on integers a result";
+  let description = [{
+    LLVM leaves open what a float that no integer is near to becomes, what a shift by
+    the width or more gives, and whether a program lives on that divides by zero: an
+    index that comes of it could be anything. In a compiled step, as in XLA,
+
+    - a float becomes the nearest number that the integer type has, NaN becomes 0;
+    - `x / 0` has all bits set (-1), `x % 0` is `x`; the least number divided by -1 is
+      itself, with nothing left;
+    - a shift by the width or more leaves 0, or of a number with a sign the sign.
+
+    Divisions and shifts by constants, and `index`, with which the compiler counts,
+    stay as they are.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: i32, %n: i32) -> i32 {
+      %y = arith.shli %x, %n : i32
+      return %y : i32
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: i32, %n: i32) -> i32 {
+      %last = arith.constant 31 : i32
+      %far = arith.cmpi ugt, %n, %last : i32
+      %near = arith.select %far, %last, %n : i32
+      %shifted = arith.shli %x, %near : i32
+      %zero = arith.constant 0 : i32
+      %y = arith.select %far, %zero, %shifted : i32
+      return %y : i32
+    }
+    ```
+  }];
+  let dependentDialects = ["arith::ArithDialect"];
+}
+
 def BSRApproximateMath : Pass<"bsr-approximate-math"> {
   let summary = "Compute mathematical functions by polynomials";
   let description = [{
-    Upstream's polynomial approximations of `exp`, `tanh`, `log`, `erf` and others run in
-    vectors, 12 times (exp) to 46 times (tanh) as fast as calls of the C library,
-    and are exact to 5 units in the last place of f32; f16 and bf16 go through
-    f32. What has no approximation, and f64, is left for the C library.
+    `exp`, `tanh`, `log`, `log2`, `log1p`, `expm1`, `erf`, `erfc`, `sin` and `cos` of f32
+    run in vectors, 12 times (exp) to 46 times (tanh) as fast as calls of the C library,
+    and are exact to 5 units in the last place for every f32, zeros, subnormals,
+    infinities and NaN among them; f16 and bf16 go through f32. `exp`, `sin` and `cos`
+    are this project's, the others upstream's polynomials, with subnormals scaled for the
+    logarithms. `sin` and `cos` subtract the nearest multiple of pi / 2 in f64; a vector
+    with a number beyond 2^22 calls the C library for it. `test/Integration/math.test`
+    measures what is exact to how much.
+
+    Everything else, and f64, is the C library's. There are two exceptions: a power with
+    a small constant exponent is products or roots (so one half of -0 is -0, and of an
+    infinity below zero NaN), and one with an integer that is a value is computed in f64.
 
     Before:
 
@@ -74,7 +123,8 @@ def BSRApproximateMath : Pass<"bsr-approximate-math"> {
     ```
   }];
   let dependentDialects = [
-    "arith::ArithDialect", "math::MathDialect", "vector::VectorDialect",
+    "arith::ArithDialect", "math::MathDialect", "scf::SCFDialect",
+    "vector::VectorDialect",
   ];
 }
 
@@ -85,8 +135,9 @@ def BSRExpandBF16 : Pass<"bsr-expand-bf16", "ModuleOp"> {
     instructions for the conversion and the C library of Debian 12 has no function;
     shifts and sums run in vectors everywhere. After the conversions nothing is left
     to do with a bf16 but to move it: it becomes an i16, for LLVM takes vectors of
-    bf16 apart where it selects between two. Arithmetic on bf16 must have been
-    emulated in f32 before (`arith-emulate-unsupported-floats`).
+    bf16 apart where it selects between two. From and to f64 it goes by way of f32,
+    and is rounded once. Arithmetic on bf16 must have been emulated in f32 before
+    (`arith-emulate-unsupported-floats`).
 
     Before:
 
@@ -109,7 +160,9 @@ def BSRExpandBF16 : Pass<"bsr-expand-bf16", "ModuleOp"> {
     }
     ```
   }];
-  let dependentDialects = ["arith::ArithDialect", "vector::VectorDialect"];
+  let dependentDialects = [
+    "arith::ArithDialect", "math::MathDialect", "vector::VectorDialect",
+  ];
 }
 
 def BSRFastMath : Pass<"bsr-fast-math"> {
