@@ -8,6 +8,9 @@
 #include "bsr/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 
 namespace mlir::bsr {
@@ -202,11 +205,60 @@ static bool isQuotient(linalg::GenericOp op) {
          op->getOperand(0).getType() == op->getResult(0).getType();
 }
 
+/// The operation that `generic` ends in, if it is one of type `Op`.
+template <typename Op>
+static Op getLastOp(linalg::GenericOp generic) {
+  Value result = generic.getBody()->getTerminator()->getOperand(0);
+  return result.getDefiningOp<Op>();
+}
+
+/// True if a maximum over a dimension has gone into `value`, element by
+/// element.
+static bool hasMaximum(Value value) {
+  SetVector<Value> seen;
+  seen.insert(value);
+  for (size_t next = 0; next != seen.size(); ++next) {
+    Operation *op = seen[next].getDefiningOp();
+    auto generic = dyn_cast_or_null<linalg::GenericOp>(op);
+    if (generic && generic.getNumReductionLoops() != 0) {
+      if (isa_and_nonnull<arith::MaximumFOp, arith::MaxNumFOp>(
+              getCombiner(generic, 0)))
+        return true;
+    } else if (generic) {
+      seen.insert_range(generic.getDpsInputs());
+    } else if (op && isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op)) {
+      seen.insert(op->getOperand(0));
+    }
+  }
+  return false;
+}
+
+/// True if `op`, a quotient e / s, is softmax's: e is the exponential of a
+/// difference to a maximum and s the sum of e. Then s is at least one and
+/// finite, or else all is NaN, and e is (e / s) * s. By another number it is
+/// not: 0 / 0 * 0 is NaN.
+static bool isSoftmax(linalg::GenericOp op) {
+  Value dividend = op->getOperand(0), divisor = op->getOperand(1);
+  auto power = dividend.getDefiningOp<linalg::GenericOp>();
+  if (!power || !isPointwise(power) || !getLastOp<math::ExpOp>(power) ||
+      !hasMaximum(dividend))
+    return false;
+  while (Operation *view = divisor.getDefiningOp()) {
+    if (!isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(view))
+      break;
+    divisor = view->getOperand(0);
+  }
+  auto sum = divisor.getDefiningOp<linalg::GenericOp>();
+  return sum && sum.getNumReductionLoops() != 0 &&
+         isa_and_nonnull<arith::AddFOp>(getCombiner(sum, 0)) &&
+         sum.getDpsInputs().front() == dividend;
+}
+
 SmallVector<linalg::GenericOp> Memory::getQuotients() const {
   SmallVector<linalg::GenericOp> quotients;
   for (const auto &[value, stored] : values) {
     auto op = value.getDefiningOp<linalg::GenericOp>();
-    if (!op || !isQuotient(op) || stored.begin >= peak ||
+    if (!op || !isQuotient(op) || !isSoftmax(op) || stored.begin >= peak ||
         stored.reads.back() <= peak || isReadInline(stored))
       continue;
     auto dividend = values.find(op->getOperand(0));

@@ -93,11 +93,12 @@ func.func @kept(%p: !p, %v: !v, %x: !t, %dz: !t) -> (!t, !v) {
 !p = !bsr.pattern<64x64, block = 16x16, slots = 4>
 !v = tensor<4x16x16xf32>
 
-// A product needs the quotient again: what it was divided from is not kept, but
+// A product needs softmax again: what it was divided from is not kept, but
 // multiplied, for what reads it element by element.
-// CHECK-LABEL: func @quotient
-// CHECK-SAME:    %[[S:[^:]*]]: tensor<64xf32>
+// CHECK-LABEL: func @softmax
 // CHECK:         math.exp
+// CHECK:         %[[S:.*]] = linalg.generic
+// CHECK:           arith.addf
 // CHECK:         %[[Q:.*]] = linalg.generic
 // CHECK:           arith.divf
 // CHECK:         bsr.spmm {{.*}} transpose
@@ -106,6 +107,75 @@ func.func @kept(%p: !p, %v: !v, %x: !t, %dz: !t) -> (!t, !v) {
 // CHECK-NEXT:      arith.mulf
 // CHECK:         linalg.generic {{.*}} ins(%{{.*}}, %[[E]] :
 // CHECK:         bsr.sddmm %{{.*}}, %[[Q]],
+func.func @softmax(%p: !p, %v: !v, %x: !t, %dz: !t) -> (!t, !v, !t) {
+  %e = tensor.empty() : !t
+  %s = bsr.spmm %p, %v, %x feature_dim = 0 : !p, !v, !t -> !t
+  %low = arith.constant dense<0xFF800000> : tensor<64xf32>
+  %zero = arith.constant dense<0.0> : tensor<64xf32>
+  %max = linalg.generic {indexing_maps = [#id, #col], iterator_types = ["reduction", "parallel"]}
+      ins(%s : !t) outs(%low : tensor<64xf32>) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = arith.maximumf %a, %out : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  %y = linalg.generic {indexing_maps = [#id, #col, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %max : !t, tensor<64xf32>) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = math.exp %0 : f32
+    linalg.yield %1 : f32
+  } -> !t
+  %sums = linalg.generic {indexing_maps = [#id, #col], iterator_types = ["reduction", "parallel"]}
+      ins(%y : !t) outs(%zero : tensor<64xf32>) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = arith.addf %a, %out : f32
+    linalg.yield %0 : f32
+  } -> tensor<64xf32>
+  %q = linalg.generic {indexing_maps = [#id, #col, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%y, %sums : !t, tensor<64xf32>) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> !t
+  %z = bsr.spmm %p, %v, %q feature_dim = 0 : !p, !v, !t -> !t
+  %u = bsr.spmm %p, %v, %z feature_dim = 0 : !p, !v, !t -> !t
+  %loss = bsr.spmm %p, %v, %u feature_dim = 0 : !p, !v, !t -> !t
+  %more = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%loss, %u, %z : !t, !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %0, %c : f32
+    linalg.yield %1 : f32
+  } -> !t
+  %dy = bsr.spmm %p, %v, %dz transpose feature_dim = 0 : !p, !v, !t -> !t
+  %dx = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%dy, %y : !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %0 = arith.mulf %b, %b : f32
+    %1 = arith.mulf %a, %0 : f32
+    linalg.yield %1 : f32
+  } -> !t
+  %dv = bsr.sddmm %p, %q, %dz feature_dim = 0 : !p, !t, !t -> !v
+  return %more, %dv, %dx : !t, !v, !t
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#col = affine_map<(i, j) -> (j)>
+!t = tensor<64x64xf32>
+!p = !bsr.pattern<64x64, block = 16x16, slots = 4>
+!v = tensor<4x16x16xf32>
+
+// Another divisor may be 0 or infinite: e / s * s is NaN then.
+// CHECK-LABEL: func @quotient
+// CHECK:         bsr.spmm {{.*}} transpose
+// CHECK-NOT:     arith.mulf %{{.*}}, %{{.*}} : f32{{[[:space:]]*}}linalg.yield
+// CHECK:         linalg.generic {{.*}} ins(%{{.*}}, %{{.*}} :
+// CHECK-NEXT:    ^bb0
+// CHECK-NEXT:      arith.mulf
+// CHECK-NEXT:      arith.mulf
+// CHECK:         bsr.sddmm
 func.func @quotient(%sums: tensor<64xf32>, %p: !p, %v: !v, %x: !t, %dz: !t) -> (!t, !v, !t) {
   %e = tensor.empty() : !t
   %s = bsr.spmm %p, %v, %x feature_dim = 0 : !p, !v, !t -> !t
