@@ -16,11 +16,12 @@ static constexpr struct {
              {"ui8", 1}, {"ui32", 4}, {"ui64", 8}};
 static constexpr unsigned numTypes = sizeof types / sizeof *types;
 
-const char *bsr_type_name(bsr_type type) {
+// Callers in C may pass any number as a type: C++ has a rule against that.
+[[gnu::no_sanitize("enum")]] const char *bsr_type_name(bsr_type type) {
   return unsigned(type) < numTypes ? types[type].name : "";
 }
 
-int64_t bsr_type_bytes(bsr_type type) {
+[[gnu::no_sanitize("enum")]] int64_t bsr_type_bytes(bsr_type type) {
   return unsigned(type) < numTypes ? types[type].bytes : 0;
 }
 

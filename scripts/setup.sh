@@ -11,6 +11,8 @@ packages=(
   cmake ninja-build ccache libstdc++-12-dev
   # The runtime and sparse-train.
   libomp-22-dev nlohmann-json3-dev libsentencepiece-dev libyaml-cpp-dev
+  # The sanitizers.
+  libclang-rt-22-dev
   # The tests and scripts.
   python3 python3-numpy python3-yaml sentencepiece clang-format-14
 )

@@ -30,11 +30,15 @@ config.substitutions.append(("%build_library", f"{config.c_compiler} -shared -fP
 
 llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
 llvm_config.with_environment("PATH", os.path.join(config.bsr_obj_root, "bin"), append_path=True)
+# Tools of another build come first, where one is asked for: scripts/check-sanitizers.sh.
+other_tools = [path for path in [lit_config.params.get("tools")] if path]
+for path in other_tools:
+    llvm_config.with_environment("PATH", path, append_path=True)
 llvm_config.use_default_substitutions()
 llvm_config.add_tool_substitutions(
     ["sparse-checkpoint", "sparse-compile", "sparse-opt", "sparse-train", "mlir-translate",
      "mlir-runner", "runtime-check"],
-    [os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
+    [*other_tools, os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
 )
 
 

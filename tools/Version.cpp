@@ -5,6 +5,7 @@
 #include "Version.h"
 #include "Revision.h"
 #include <csignal>
+#include <deque>
 #include <iterator>
 #include <string>
 #include <unistd.h>
@@ -13,7 +14,8 @@ const char *const tools::version = BSR_VERSION;
 
 /// `text` for the rest of the program: handlers of signals read it.
 static const char *keep(std::string text) {
-  return (new std::string(std::move(text)))->c_str();
+  static auto *kept = new std::deque<std::string>; // no exit destroys it
+  return kept->emplace_back(std::move(text)).c_str();
 }
 
 static std::string describe(const char *tool) {

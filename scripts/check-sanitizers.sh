@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Runs tests under sanitizers (clang's): what reads files and holds memory, the
+# runtime, sparse-train and sparse-checkpoint, under those of addresses and of
+# undefined behaviour; the runtime's threads under that of threads. With
+# --compiler also sparse-opt and sparse-compile under the first two, every pass
+# and pipeline (built with g++; an hour on two cores). Other arguments go to lit.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+compiler=
+if [[ ${1:-} == --compiler ]]; then
+  compiler=1
+  shift
+fi
+export UBSAN_OPTIONS=print_stacktrace=1
+
+build() { # PRESET [TARGET...]
+  cmake --preset "$1" >/dev/null
+  cmake --build --preset "$1" ${2:+--target "${@:2}"}
+}
+
+# The tests' other tools, such as sparse-compile, are those of build/dev.
+scripts/setup.sh
+build dev sparse-compile sparse-opt
+build address
+# Left out: runs of minutes, and programs that take no file from elsewhere.
+/usr/lib/llvm-22/bin/lit --verbose --param "tools=$PWD/build/address/bin" \
+  --filter '^bsr :: (Runtime|Tools)/' \
+  --filter-out 'Tools/(kill|resume-everywhere|schedules|science|setup|sweep|sweep-.*|train-bert|wandb|import-wandb)\.' \
+  "$@" build/dev/test
+
+# LLVM's OpenMP runtime tells the sanitizer of its barriers through Archer.
+build thread runtime-check
+OMP_NUM_THREADS=4 OMP_TOOL_LIBRARIES=/usr/lib/llvm-22/lib/libarcher.so \
+  TSAN_OPTIONS="ignore_noninstrumented_modules=1 halt_on_error=1" \
+  build/thread/bin/runtime-check | grep --invert-match '^ok '
+
+if [[ $compiler ]]; then
+  build sanitize
+  /usr/lib/llvm-22/bin/lit --verbose \
+    --filter '^bsr :: ((Dialect|Transforms|Pipelines)/|Tools/sparse-compile)' \
+    "$@" build/sanitize/test
+fi
