@@ -4,6 +4,7 @@
 
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
+#include "bsr/Transforms/VerifyStep.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/Transforms/BufferViewFlowAnalysis.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -207,6 +208,8 @@ struct PlanMemory : bsr::impl::BSRPlanMemoryBase<PlanMemory> {
     func::FuncOp step = getOperation();
     if (!isStep(step))
       return;
+    if (failed(getReturn(step)))
+      return signalPassFailure();
     FailureOr<SmallVector<Buffer>> buffers = collectBuffers(step);
     if (failed(buffers))
       return signalPassFailure();

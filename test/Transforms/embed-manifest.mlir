@@ -146,3 +146,59 @@ func.func @unsigned(%key: memref<2xi32> {bsr.carried, bsr.name = "key", bsr.unsi
     attributes {bsr.arena_bytes = 64 : i64} {
   return
 }
+
+// -----
+
+// expected-error @below {{expected bsr.patterns to be a list of patterns, each with a name, a type, and its row_ptr and col_idx if it is static, but got [{}]}}
+func.func @patterns_empty(%x: memref<4xf32> {bsr.name = "x"}, %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64, bsr.patterns = [{}]} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected bsr.patterns to be a list of patterns}}
+func.func @patterns_half(%x: memref<4xf32> {bsr.name = "x"}, %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64, bsr.patterns = [{name = "w", type = !bsr.pattern<8x8, block = 4x4, slots = 2>, row_ptr = array<i32: 0>}]} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected bsr.patterns to be a list of patterns}}
+func.func @patterns_masks(%x: memref<4xf32> {bsr.name = "x"}, %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64, bsr.patterns = [{name = "w", type = !bsr.pattern<8x8, block = 4x4, slots = 2>, masks = ["m"]}]} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected bsr.scores to be a list of scores, each with a name, an offset and a type, but got [{}]}}
+func.func @scores_empty(%x: memref<4xf32> {bsr.name = "x"}, %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64, bsr.scores = [{}]} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected bsr.products to be a dictionary of 64-bit integers, 0 or greater, but got {spmm = "x"}}}
+func.func @products_text(%x: memref<4xf32> {bsr.name = "x"}, %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64, bsr.products = {spmm = "x"}} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected bsr.timers to be a list of dictionaries of strings and 64-bit integers, but got [1]}}
+func.func @timers_number(%x: memref<4xf32> {bsr.name = "x"}, %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64, bsr.timers = [1]} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected bsr.left_dense to be a 64-bit integer, 0 or greater, but got -1}}
+func.func @left_dense(%x: memref<4xf32> {bsr.name = "x"}, %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64, bsr.left_dense = -1 : i64} {
+  return
+}
