@@ -8,6 +8,7 @@
 # RUN: %python -c "import sparse_opt.torch, sys; assert 'sparse_opt.torch._private' not in sys.modules"
 
 import importlib.metadata
+import warnings
 
 import torch
 from torch import nn
@@ -428,3 +429,24 @@ exported = export(
 marks = ["match=inner.weight$ block=2x2 density=0.5"]
 report = sparse_opt.compile(exported, marks, options=["-O", "0"]).report
 print(report)
+
+
+class Unused(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.head = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.inner(x).mean()
+
+
+# A weight that the step does not use is a warning where it is marked.
+unused = Unused()
+exported = export(
+    step_of(lambda model, x: model(x)), unused, torch.optim.SGD(unused.parameters()), x
+)
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    sparse_opt.compile(exported, ["match=head.weight block=2x2", *marks], options=["-O", "0"])
+# CHECK: expected the step to use the weight "head.weight", which 'head.weight' matches, but got none that does
+print([str(warning.message) for warning in caught if "step to use" in str(warning.message)])
