@@ -37,7 +37,7 @@ def compile(
     marks: Sequence[str] = (),
     *,
     seed: int = 0,
-    pattern: Choice = "random",
+    pattern: Choice | None = None,
     library: str | os.PathLike[str] | None = None,
     options: Sequence[str] = (),
 ) -> Step:
@@ -52,7 +52,8 @@ def compile(
       seed: keys every random choice of the run.
       pattern: which blocks are stored at first: `random` ones, those of the
         `largest` L1 norms, or those that the program's own `mask` keeps, of weights
-        marked with `mask=<names>`.
+        marked with `mask=<names>`. By default random ones, with a warning if that
+        drops what is not zero.
       library: where to keep the shared library; by default it is not kept.
       options: further options of `sparse-compile`.
 
@@ -138,9 +139,9 @@ class Step:
         program: Program | None = None,
         *,
         seed: int = 0,
-        pattern: Choice = "random",
+        pattern: Choice | None = None,
     ) -> None:
-        if pattern not in ("random", "largest", "mask"):
+        if pattern not in (None, "random", "largest", "mask"):
             raise StepError(
                 "expected a pattern that is random, largest or mask, but got"
                 f" '{pattern}'"
@@ -495,7 +496,7 @@ class Step:
         counts = {kind: self._step.num_products(kind) for kind in kinds}
         return {**counts, "left_dense": self._step.num_left_dense}
 
-    def _take_values(self, choice: Choice) -> None:
+    def _take_values(self, choice: Choice | None) -> None:
         """Takes the program's first values, weights before their moments."""
         values = {
             part: entries
@@ -522,6 +523,25 @@ class Step:
         for name, value in values.items():
             if name in self.buffers:
                 self._write_dense(name, value)
+        if choice is None:
+            self._warn_of_dropped(values)
+
+    def _warn_of_dropped(self, values: Mapping[str, Array]) -> None:
+        """Warns of weights that random blocks leave out: they may be trained."""
+        for pattern in self._step.patterns:
+            weight = values.get(pattern.name)
+            if weight is None or not weight.any():
+                continue
+            stored = np.count_nonzero(self.arrays[pattern.name])
+            if stored < np.count_nonzero(weight):
+                warnings.warn(
+                    f"the blocks of '{pattern.name}' that are stored are random, and"
+                    " what its weights hold elsewhere is dropped: say"
+                    " pattern='largest' for trained weights, pattern='random' for new"
+                    " ones",
+                    stacklevel=4,
+                )
+                return
 
     def _split(self, name: str, value: Array) -> Iterator[tuple[str, Array]]:
         """Yields the parts of an argument of the exported step, or itself."""

@@ -604,7 +604,6 @@ def _erase_profiling(module: torch.fx.GraphModule) -> None:
     for node in reversed(list(module.graph.nodes)):
         if getattr(node.target, "namespace", "") == "profiler":
             module.graph.erase_node(node)
-    module.recompile()
 
 
 def _require_equal_runs(module: torch.fx.GraphModule, change: _effects.Change) -> None:
@@ -762,7 +761,6 @@ def _link(
         if not node.users and argument.result is None and not is_input:
             module.graph.erase_node(node)
             arguments.remove(argument)
-    module.recompile()
     return results
 
 

@@ -110,7 +110,11 @@ def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> S
     if any(optimizer.state.values()):
         recorded: Mapping[Any, Mapping[str, Any]] = optimizer.state
     else:
-        with _effects.undone(optimizer), _unchanged(optimizer), _without_updates(optimizer) as is_own:
+        with (
+            _effects.undone(optimizer),
+            _without_updates(optimizer) as is_own,
+            _unchanged(optimizer, writes=not is_own),
+        ):
             state: defaultdict[Any, Any] = defaultdict(
                 dict if is_own else _FirstValues
             )
@@ -186,11 +190,11 @@ class _FirstValues(dict[str, Any]):
 
 
 @contextlib.contextmanager
-def _unchanged(optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Puts parameters, gradients and state back as they were."""
+def _unchanged(optimizer: torch.optim.Optimizer, writes: bool) -> Iterator[None]:
+    """Puts gradients and state back as they were, and what a step writes."""
     state = optimizer.state
     params = [p for group in optimizer.param_groups for p in group["params"]]
-    before = [(p.detach().clone(), p.grad) for p in params]
+    before = [(p.detach().clone() if writes else None, p.grad) for p in params]
     options = [dict(group) for group in optimizer.param_groups]
     try:
         yield
@@ -198,7 +202,8 @@ def _unchanged(optimizer: torch.optim.Optimizer) -> Iterator[None]:
         optimizer.state = state
         with torch.no_grad():
             for p, (value, grad) in zip(params, before):
-                p.copy_(value)
+                if value is not None:
+                    p.copy_(value)
                 p.grad = grad
         for group, old in zip(optimizer.param_groups, options):
             group.clear()

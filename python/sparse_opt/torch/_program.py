@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import math
+import warnings
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -65,6 +67,7 @@ class TorchProgram:
         self._ratios = _optimizer.exported_ratios(optimizer)
         self._parameters = list(model.parameters())
         self._flags = self._state_of_flags()
+        self._watch: _Watch | None = None
 
     def check(self) -> None:
         now = _capture.structure_of(self._model, self._optimizer)
@@ -165,12 +168,19 @@ class TorchProgram:
         return arrays
 
     def outputs(self, arrays: Sequence[Array]) -> Any:
+        if self._watch is None:
+            self._watch = _Watch()
+            handle = self._model.register_forward_pre_hook(self._watch)
+            weakref.finalize(self, handle.remove)
+        self._watch.is_stale = True
         tensors = [
             from_numpy(a.copy(), dtype) for a, dtype in zip(arrays, self._output_types)
         ]
         return pytree.tree_unflatten(tensors, self._returns)
 
     def state(self, read: Callable[[str], Array]) -> dict[str, torch.Tensor]:
+        if self._watch is not None:
+            self._watch.is_stale = False  # The caller has the weights.
         state = {}
         for name, before in self._model.state_dict(keep_vars=True).items():
             first = self._first_names.get(name, name)
@@ -217,6 +227,26 @@ class TorchProgram:
                     if _optimizer.is_number(before):
                         value = _optimizer.as_number(value)
                     self._optimizer.state[p][key] = value
+
+
+class _Watch:
+    """Warns once when a model is called whose weights a compiled step has trained on."""
+
+    def __init__(self) -> None:
+        self.is_stale = False
+
+    def __call__(self, model: torch.nn.Module, arguments: Any) -> None:
+        if self.is_stale and not torch.compiler.is_compiling():
+            self.is_stale = False
+            warnings.warn(
+                "the model has the weights of before the compiled step: call"
+                " step.store() first",
+                stacklevel=4,
+            )
+
+    def __reduce__(self) -> Any:
+        # A copy of the model, in memory or in a file, is nobody's.
+        return _Watch, ()
 
 
 def _array(name: str, leaf: Any, like: torch.Tensor) -> Array:

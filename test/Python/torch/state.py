@@ -5,7 +5,9 @@
 # RUN: %python %s %t.bsr | FileCheck %s
 
 import copy
+import pickle
 import sys
+import warnings
 
 import torch
 from torch import nn
@@ -83,3 +85,33 @@ again.load(sys.argv[1])
 zeros = float((again.state_dict()["2.weight"] == 0).float().mean())
 print("repeated", want == [float(again(batch)) for _ in range(3)], end=", ")
 print("zeros", zeros >= 0.5)
+
+# What is lost, and what is old, warns.
+
+
+def warned(action):
+    with warnings.catch_warnings(record=True) as messages:
+        warnings.simplefilter("always")
+        action()
+    print(", ".join(str(m.message) for m in messages) or "no warning")
+
+
+# CHECK: the blocks of '0.weight' that are stored are random, and what its weights hold elsewhere is dropped: say pattern='largest' for trained weights, pattern='random' for new ones
+# CHECK-NEXT: no warning
+# CHECK-NEXT: no warning
+warned(lambda: sparse_opt.compile(exported, marks, options=["-O", "0"]))
+warned(lambda: sparse_opt.compile(exported, marks, pattern="random", options=["-O", "0"]))
+warned(lambda: sparse_opt.compile(exported, options=["-O", "0"]))
+
+# CHECK-NEXT: no warning
+# CHECK-NEXT: the model has the weights of before the compiled step: call step.store() first
+# CHECK-NEXT: no warning
+# CHECK-NEXT: no warning
+step.store()
+warned(lambda: model(batch))
+step(batch)
+warned(lambda: model(batch))
+step(batch), step.store()
+warned(lambda: model(batch))
+step(batch)
+warned(lambda: pickle.loads(pickle.dumps(copy.deepcopy(model)))(batch))
