@@ -6,9 +6,7 @@ becomes one linalg.generic or several: the style of a program says how likely.
 """
 
 import math
-from dataclasses import dataclass, field
-
-import numpy as np
+from dataclasses import dataclass
 
 from fuzz.rounding import is_float
 
@@ -64,7 +62,7 @@ class Expr:
     def cast(self, kind):
         if kind == self.kind:
             return self
-        wide = list(("bf16", "f16", "f32", "f64"))
+        wide = ["bf16", "f16", "f32", "f64"]
         name = "arith.extf" if wide.index(kind) > wide.index(self.kind) else "arith.truncf"
         return Expr(name, [self], kind)
 
@@ -197,9 +195,8 @@ class Builder:
         if not is_float(kind):
             return str(int(number))
         if math.isinf(number):
-            bits = {"f32": "7F800000", "f16": "7C00", "bf16": "7F80", "f64": "7FF0000000000000"}[kind]
-            sign = {"7": "F"}["7"] if number < 0 else "7"
-            return f"0x{sign}{bits[1:]}"
+            bits = {"f32": "F800000", "f16": "C00", "bf16": "F80", "f64": "FF0000000000000"}[kind]
+            return f"0x{'F' if number < 0 else '7'}{bits}"
         return f"{number:.9e}" if kind != "f64" else f"{number:.17e}"
 
     def scalar(self, number, kind):

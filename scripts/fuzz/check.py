@@ -5,6 +5,8 @@ import dataclasses
 import json
 import math
 import os
+import resource
+import signal
 import subprocess
 import tempfile
 
@@ -15,7 +17,7 @@ from fuzz import parser
 from fuzz.interpreter import Interpreter, Unstable
 from fuzz.rounding import NUM_RUNS, is_float, tolerance
 
-COMPILE_SECONDS = 120
+COMPILE_SECONDS = 60  # of a processor
 
 
 @dataclasses.dataclass
@@ -145,11 +147,11 @@ def compile_step(case, patterns, folder):
             arguments.append(f"--mark=match=^{name}$ block={block} density={mark['density']:.9f}{dims}")
     if case.scores:
         arguments.append(f"--score-norm={case.scores}")
-    try:
-        done = subprocess.run(["sparse-compile", *arguments, "-o", library, "-"], input=case.text, text=True,
-                              capture_output=True, timeout=COMPILE_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise Refused("hang", f"expected to compile within {COMPILE_SECONDS} s") from None
+    done = subprocess.run(
+        ["sparse-compile", *arguments, "-o", library, "-"], input=case.text, text=True, capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (COMPILE_SECONDS, 2 * COMPILE_SECONDS)))
+    if done.returncode == -signal.SIGXCPU:
+        raise Refused("hang", f"expected to compile within {COMPILE_SECONDS} s of a processor")
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if "error:" in line] or done.stderr.splitlines()[:3]
         crashed = done.returncode < 0 or done.returncode >= 128 or "Stack dump" in done.stderr

@@ -8,7 +8,7 @@ their weight's pattern.
 
 import numpy as np
 
-from fuzz.builder import Expr, select
+from fuzz.builder import select
 
 
 def moment(net, weight, name, function, *values, start="normal"):
@@ -155,7 +155,7 @@ def adafactor(net, group):
             means.append(mean)
         columns, rows = means
         extents = w.shape
-        whole = net.plain(lambda s: s / float(len_of(rows)), net.reduce(rows, [0]), extents=())
+        whole = net.plain(lambda s: s / float(rows.shape[0]), net.reduce(rows, [0]), extents=())
         a, r, c, m = (net.read(v, d) for v, d in ((g, (0, 1)), (rows, (0,)), (columns, (1,)), (whole, ())))
         u = net.emit(extents, a * (r / m).math("rsqrt") * c.math("rsqrt"))
         if net.chance(0.6):
@@ -165,10 +165,6 @@ def adafactor(net, group):
             u = net.plain(lambda p, s: p / (s / count).math("sqrt").max(1.0).cast(p.kind), u, size)
         changes.append(u)
     return changes
-
-
-def len_of(value):
-    return value.shape[0]
 
 
 RULES = {rule.__name__: rule for rule in (sgd, momentum, adam, rmsprop, adagrad, adamax, lion, lamb, lars, adafactor)}
@@ -227,6 +223,8 @@ def accumulate(net, pairs):
 
 def update(net, pairs):
     """Next values of weights, by a random optimizer or two groups of them."""
+    if not pairs:
+        return  # all are frozen
     for change, probability in ((accumulate, 0.1), (clip_by_norm, 0.35), (clip_each, 0.15), (centralize, 0.08)):
         if net.chance(probability):
             pairs = change(net, pairs)

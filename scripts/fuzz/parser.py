@@ -274,7 +274,7 @@ class Parser:
         if results:
             self.expect("=")
         op = Op(self.next(), results)
-        prefix, _, rest = op.name.partition(".")
+        prefix = op.name.partition(".")[0]
         method = getattr(self, "parse_" + op.name.replace(".", "_"), None) or getattr(self, "parse_any_" + prefix, None)
         if not method:
             raise ParseError(f"expected an operation of a step, but got {op.name}")

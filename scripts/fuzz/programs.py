@@ -2,12 +2,12 @@
 """Random training steps: a model, its loss, the gradients, an optimizer; which weights are marked; data."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from fuzz import layers, optimizers
-from fuzz.builder import Expr, Style, Value, select
+from fuzz.builder import Expr, Style, Value
 from fuzz.rounding import is_float, round_to
 from fuzz.tape import Tape
 
@@ -15,6 +15,7 @@ from fuzz.tape import Tape
 CLASSES = {
     "unmasked": "gradients that are no products: of joined, sliced, reshaped or repeated weights, positions, conditions",
     "reparameterized": "weights that go through functions or norms in front of their products",
+    "while": "loops that end when a number allows it",
     "special": "zeros, infinities, NaN, subnormal and large numbers in the data",
 }
 
@@ -42,13 +43,11 @@ class Program:
     seed: int
     text: str
     arguments: list
-    results: list  # (name, Value)
     marks: dict  # by weight
     gradients: dict  # weight -> name of its gradient
     features: dict
     classes: set
     special: bool = False
-    entries: dict = field(default_factory=dict)
 
 
 class Net(Tape):
@@ -272,31 +271,41 @@ def pooled(net, x):
 LOSSES = [squared_error, smooth_error, cross_entropy, cross_entropy, cross_entropy, logistic, pooled]
 
 
+def region(net, write):
+    """The lines that `write` writes, and what it returns."""
+    outer, net.lines = net.lines, []
+    result = write()
+    lines, net.lines = net.lines, outer
+    return "".join(f"  {line}\n" for line in lines), result
+
+
 def loops(net, x):
-    """Numbers that a loop computes: a loop of a known count, or one that ends when a number allows it."""
-    kind = "f64" if net.kind == "f64" else "f32"
-    if net.chance(0.5):
-        net.count("control.for")
+    """A number that control flow computes: a loop of a known count, one that ends when a number allows it, a branch."""
+    kind, way = x.kind, net.choose(["for", "while", "if"] if net.chance(0.5) and net.allowed("while") else ["for", "if"])
+    net.count("control." + way)
+    carried = Value(net.name(), (), kind)
+
+    def test(value, limit):
+        number, limit = net.line(f"tensor.extract {value.name}[] : {value.type}"), net.scalar(limit, kind)
+        return net.line(f"arith.cmpf olt, {number}, {limit} : {kind}")
+
+    if way == "for":
         first, last, one = (net.line(f"arith.constant {n} : index") for n in (0, 4, 1))
-        start = net.fill((), 1.0, kind)
-        index, carried = net.name(), net.name()
-        outer, net.lines = net.lines, []
-        inner = net.plain(lambda a, b: a * 0.5 + b, Value(carried, (), kind), x, extents=())
-        body, net.lines = net.lines, outer
-        text = "\n".join(f"  {line}" for line in body)
-        return net.op(f"scf.for {index} = {first} to {last} step {one} iter_args({carried} = {start.name}) -> (TYPE) {{\n"
-                      f"{text}\n    scf.yield {inner.name} : {inner.type}\n  }}", (), kind)
-    net.count("control.if")
-    number = net.line(f"tensor.extract {x.name}[] : {x.type}")
-    limit = net.scalar(0.37, kind)
-    test = net.line(f"arith.cmpf olt, {number}, {limit} : {kind}")
-    branches = []
-    for factor in (2.0, 0.25):
-        outer, net.lines = net.lines, []
-        value = net.plain(lambda a: a * factor, x, extents=())
-        body, net.lines = net.lines, outer
-        branches.append("\n".join(f"  {line}" for line in body) + f"\n    scf.yield {value.name} : {value.type}")
-    return net.op(f"scf.if {test} -> (TYPE) {{\n{branches[0]}\n  }} else {{\n{branches[1]}\n  }}", (), kind)
+        start, index = net.fill((), 1.0, kind), net.name()
+        lines, new = region(net, lambda: net.plain(lambda a, b: a * 0.5 + b, carried, x, extents=()))
+        return net.op(f"scf.for {index} = {first} to {last} step {one} iter_args({carried.name} = {start.name}) -> (TYPE) "
+                      f"{{\n{lines}    scf.yield {new.name} : TYPE\n  }}", (), kind)
+    if way == "while":
+        start, inner = net.plain(lambda a: a.math("absf") + 0.013, x, extents=()), Value(net.name(), (), kind)
+        before, going = region(net, lambda: test(carried, 10.0))
+        after, new = region(net, lambda: net.plain(lambda a: a * 2.0, inner, extents=()))
+        return net.op(f"scf.while ({carried.name} = {start.name}) : (TYPE) -> TYPE {{\n{before}    scf.condition({going}) "
+                      f"{carried.name} : TYPE\n  }} do {{\n  ^bb0({inner.name}: TYPE):\n{after}    scf.yield {new.name} : "
+                      "TYPE\n  }", (), kind)
+    taken = test(x, 0.37)
+    parts = [region(net, lambda: net.plain(lambda a: a * factor, x, extents=())) for factor in (2.0, 0.25)]
+    first, second = (f"{lines}    scf.yield {value.name} : TYPE\n" for lines, value in parts)
+    return net.op(f"scf.if {taken} -> (TYPE) {{\n{first}  }} else {{\n{second}  }}", (), kind)
 
 
 def sprinkle(net):
@@ -361,7 +370,6 @@ def finish(net, seed, gradients, special):
         if argument.carries is not None:
             results.append((None, argument.carries, argument))
     results += [(name, value, None) for name, value in net.outputs]
-    # One value cannot be several results of a name; nor an argument a result.
     signature = []
     for argument in net.arguments:
         attributes = f'bsr.name = "{argument.name}"'
@@ -375,6 +383,4 @@ def finish(net, seed, gradients, special):
     text = "func.func @step(" + ",\n    ".join(signature) + f")\n    -> ({types}) {{\n" + "\n".join(
         "  " + line for line in net.lines) + f"\n  return {', '.join(v.name for _, v, _ in results)} : " + \
         ", ".join(v.type for _, v, _ in results) + "\n}\n"
-    marks = {name: mark for name, mark in net.marks.items()}
-    return Program(seed, text, net.arguments, [(name or c.name, v) for name, v, c in results], marks, gradients,
-                   net.features, net.classes, special)
+    return Program(seed, text, net.arguments, net.marks, gradients, net.features, net.classes, special)

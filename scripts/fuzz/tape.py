@@ -3,7 +3,7 @@
 
 import math
 
-from fuzz.builder import Builder, Expr, Value, derivatives, select
+from fuzz.builder import Builder, Expr, derivatives, select
 
 
 class Tape(Builder):
@@ -262,6 +262,3 @@ class Tape(Builder):
         if scale:
             y = read(lambda a, s: a * s, y, scale)
         return read(lambda a, s: a + s, y, shift) if shift else y
-
-
-__all__ = ["Tape", "Value"]
