@@ -63,12 +63,15 @@ def make_case(program, variant=0):
     marks = {} if variant == 2 else {name: dataclasses.asdict(m) for name, m in program.marks.items()}
     for mark in marks.values():
         mark["density"] = 1.0 if variant == 1 else mark["density"]
-    return Case(
+    case = Case(
         seed=program.seed, text=program.text, arrays={a.name: a.data for a in program.arguments}, marks=marks,
         gradients=program.gradients, follows={a.name: a.follows for a in program.arguments if a.follows},
         options=draw_options(random), threads=[1, int(random.integers(2, 9))], steps=int(random.choice([1, 2, 3])),
         full=variant == 1, special=program.special,
         scores=str(random.choice(["l1", "l2", "linf"])) if random.random() < 0.2 and product and variant == 0 else "")
+    if case.special and case.scores == "l2":
+        case.scores = "l1"  # squares have another range
+    return case
 
 
 # Patterns.
