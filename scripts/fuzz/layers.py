@@ -226,7 +226,8 @@ def experts(net, x):
 def recurrent(net, x):
     """A recurrent layer over the tokens, its steps one after the other."""
     axis, size = len(x.shape) - 2, int(net.choose([2, 4, 8, 12]))
-    if x.shape[axis] > 6:
+    # Of vectors the gradient is a sum of outer products.
+    if x.shape[axis] > 6 or (axis == 0 and not net.allowed("unmasked")):
         return x
     net.count("layer.recurrent")
     w = net.cast(net.weight((size, size)), net.compute)
