@@ -52,9 +52,9 @@ static std::vector<Tensor> listTensors(const bsr_session &session) {
 
 /// What the patterns of a checkpoint are, for programs that have no step: JSON.
 static std::string describeMatrices(const Manifest &manifest) {
-  Json matrices = Json::array();
+  OrderedJson matrices = OrderedJson::array();
   for (const Pattern &pattern : manifest.patterns) {
-    Json values = Json::array();
+    OrderedJson values = OrderedJson::array();
     for (int32_t buffer : pattern.values)
       if (manifest.buffers[buffer].carried)
         values.push_back(manifest.buffers[buffer].name);
@@ -67,7 +67,8 @@ static std::string describeMatrices(const Manifest &manifest) {
   return matrices.dump();
 }
 
-static Json describeSession(const bsr_session &session, const char *metadata) {
+static OrderedJson describeSession(const bsr_session &session,
+                                   const char *metadata) {
   const bsr_counters &counters = session.counters;
   return {{"checksum", ""},
           {"format", "bsr-checkpoint"},
@@ -114,12 +115,25 @@ bsr_status bsr_session_save(const bsr_session *session, const char *path,
   });
 }
 
+/// The most bytes that the tensors of a checkpoint of `session` have.
+static int64_t mostBytes(const bsr_session &session) {
+  int64_t bytes = 0;
+  for (const Buffer &buffer : session.manifest().buffers)
+    bytes += buffer.carried ? buffer.bytes : 0;
+  for (const Pattern &pattern : session.manifest().patterns)
+    bytes += 4 * (pattern.gridRows() + 1) + 8 * pattern.slots +
+             8 * (PatternHistory::everWords(pattern) +
+                  PatternHistory::newestWords(pattern));
+  return bytes;
+}
+
 namespace {
 /// A checkpoint in memory, checked against a session before it is applied.
 class Checkpoint {
 public:
   Checkpoint(const bsr_session &session, const std::string &path)
-      : session(session), file("checkpoint", path), where(file.where()) {
+      : session(session), file("checkpoint", path, mostBytes(session)),
+        where(file.where()) {
     readMetadata();
     readBuffers();
     readPatterns();
@@ -186,21 +200,23 @@ T Checkpoint::readNumber(const JsonObject &object, const char *key) {
 }
 
 /// What of `now`, how the code of a step was made, was another in `then`.
-static std::string listChanges(const Json &now, const Json &then) {
+static std::string listChanges(const OrderedJson &now, const Json &then) {
   std::string changes;
-  auto add = [&](const std::string &key, const Json &value, const Json &old) {
-    auto text = [](const Json &value) {
-      return value.is_string() ? value.get<std::string>() : value.dump();
-    };
-    if (value != old)
-      changes += (changes.empty() ? ": " : "; ") + key + " " + text(value) +
-                 ", was " + text(old);
+  auto text = [](const auto &value) {
+    return value.is_string() ? value.template get<std::string>() : value.dump();
   };
-  for (auto &[key, value] : now.items())
-    add(key, value, then.value(key, Json("unknown")));
-  for (auto &[key, value] : then.items())
-    if (!now.contains(key))
-      add(key, "unknown", value);
+  auto add = [&](const std::string &key, const std::string &value,
+                 const std::string &old) {
+    if (value != old)
+      changes +=
+          (changes.empty() ? ": " : "; ") + key + " " + value + ", was " + old;
+  };
+  for (auto &item : now.items())
+    add(item.key(), text(item.value()),
+        text(then.value(item.key(), Json("unknown"))));
+  for (auto &item : then.items())
+    if (!now.contains(item.key()))
+      add(item.key(), "unknown", text(item.value()));
   return changes;
 }
 
@@ -221,7 +237,8 @@ static std::string describeDifference(const JsonObject &object,
   JsonObject checked(then, BSR_INVALID_CHECKPOINT,
                      "the compilation of " + where);
   return (same ? "other code" : "another manifest") +
-         listChanges(Json::parse(manifest.compilation), checked.members());
+         listChanges(OrderedJson::parse(manifest.compilation),
+                     checked.members());
 }
 
 void Checkpoint::readMetadata() {

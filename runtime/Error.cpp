@@ -27,6 +27,13 @@ bsr_status bsr::keepError(Error error) noexcept {
   return error.status;
 }
 
+bsr_status bsr::keepException(const std::exception &exception) noexcept {
+  return keepError({BSR_INVALID_ARGUMENT,
+                    std::string("expected input that the runtime can read, but "
+                                "got: ") +
+                        exception.what()});
+}
+
 bsr_status bsr::keepOutOfMemory() noexcept {
   lastError = "expected memory for the runtime's own lists, but got none";
   return BSR_OUT_OF_MEMORY;

@@ -6,6 +6,7 @@
 #define BSR_RUNTIME_ERROR_H
 
 #include "bsr/runtime.h"
+#include <exception>
 #include <new>
 #include <sstream>
 #include <string>
@@ -35,6 +36,9 @@ void requireIndex(int64_t index, int64_t size, const char *name);
 /// Keeps `error` for `bsr_last_error`; returns its status.
 bsr_status keepError(Error error) noexcept;
 
+/// Keeps what a library threw; returns a status.
+bsr_status keepException(const std::exception &exception) noexcept;
+
 /// Keeps the failure of an allocation; returns its status.
 bsr_status keepOutOfMemory() noexcept;
 
@@ -49,6 +53,8 @@ bsr_status guarded(Body &&body) noexcept {
     return keepError(std::move(error));
   } catch (const std::bad_alloc &) {
     return keepOutOfMemory();
+  } catch (const std::exception &exception) {
+    return keepException(exception);
   }
 }
 

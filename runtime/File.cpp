@@ -36,24 +36,34 @@ struct Descriptor {
        std::strerror(errno), "'");
 }
 
-static void requireFile(const struct stat &status, const std::string &path) {
-  if (!S_ISREG(status.st_mode))
-    fail(BSR_IO_ERROR, "expected '", path,
-         "' to be a file, but got a folder or a device");
+[[noreturn]] static void refuseKind(const std::string &path) {
+  fail(BSR_IO_ERROR, "expected '", path,
+       "' to be a file, but got a folder or a device");
 }
 
-std::string bsr::readFile(const std::string &path) {
-  Descriptor file(path, O_RDONLY);
+// A pipe that nobody writes is waited for when it is opened, if not by this
+// flag.
+InputFile::InputFile(const std::string &path)
+    : path(path),
+      number(open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
   struct stat status;
-  if (file.number < 0 || fstat(file.number, &status) != 0)
+  if (number < 0)
     failToAccess("read", path);
-  requireFile(status, path);
+  if (fstat(number, &status) != 0 || !S_ISREG(status.st_mode)) {
+    close(number);
+    refuseKind(path);
+  }
+  bytes = uint64_t(status.st_size);
+}
 
-  std::string contents(size_t(status.st_size), '\0');
+InputFile::~InputFile() { close(number); }
+
+std::string InputFile::read(uint64_t count) {
+  std::string contents(size_t(count), '\0');
   size_t done = 0;
   while (done < contents.size()) {
     ssize_t count =
-        read(file.number, contents.data() + done, contents.size() - done);
+        ::read(number, contents.data() + done, contents.size() - done);
     if (count < 0 && errno == EINTR)
       continue;
     if (count < 0)
@@ -64,6 +74,11 @@ std::string bsr::readFile(const std::string &path) {
   }
   contents.resize(done);
   return contents;
+}
+
+std::string bsr::readFile(const std::string &path) {
+  InputFile file(path);
+  return file.read(file.size());
 }
 
 /// Writes all of `piece`; false, with errno set, if the system refuses.
@@ -93,40 +108,68 @@ static bool lock(const Descriptor &file, const std::string &path) {
   return held.st_ino == named.st_ino && held.st_dev == named.st_dev;
 }
 
-/// Writes and flushes `file`; false, with errno set, if the system refuses.
-static bool writeAll(const Descriptor &file,
-                     const std::vector<std::string_view> &pieces) {
-  if (ftruncate(file.number, 0) != 0)
-    return false;
-  for (std::string_view piece : pieces)
-    if (!write(file, piece))
-      return false;
-  return fsync(file.number) == 0;
+/// The folder that `path` lies in.
+static std::string folderOf(const std::string &path) {
+  size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "."
+         : slash == 0               ? "/"
+                                    : path.substr(0, slash);
+}
+
+void bsr::replaceFile(const std::string &path,
+                      const std::function<void(const Sink &)> &write) {
+  // What a file replaces is a file: never, say, /dev/null.
+  struct stat status;
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    refuseKind(path);
+  // Opened now: behind the rename nothing may fail that can fail before it.
+  std::string folder = folderOf(path);
+  Descriptor entry(folder, O_RDONLY | O_DIRECTORY);
+  std::string temporary = path + ".tmp";
+  Descriptor file(temporary, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK);
+  if (file.number < 0 || !lock(file, temporary))
+    failToAccess("write", temporary);
+  if (fstat(file.number, &status) != 0 || !S_ISREG(status.st_mode))
+    refuseKind(temporary);
+  auto require = [&](bool succeeded) {
+    if (!succeeded)
+      failToAccess("write", path);
+  };
+  try {
+    require(ftruncate(file.number, 0) == 0);
+    // Small pieces are gathered.
+    constexpr size_t most = 1 << 20;
+    std::string gathered;
+    auto writeGathered = [&] {
+      require(::write(file, gathered));
+      gathered.clear();
+    };
+    write([&](std::string_view piece) {
+      if (gathered.size() + piece.size() > most)
+        writeGathered();
+      if (piece.size() > most)
+        require(::write(file, piece));
+      else
+        gathered += piece;
+    });
+    writeGathered();
+    require(fsync(file.number) == 0 &&
+            rename(temporary.c_str(), path.c_str()) == 0);
+  } catch (...) {
+    unlink(temporary.c_str());
+    throw;
+  }
+
+  // The rename survives a power cut once the folder is on the device. Some file
+  // systems cannot flush a folder.
+  if (entry.number < 0 || (fsync(entry.number) != 0 && errno != EINVAL))
+    failToAccess("flush", folder);
 }
 
 void bsr::replaceFile(const std::string &path,
                       const std::vector<std::string_view> &pieces) {
-  // What a file replaces is a file: never, say, /dev/null.
-  struct stat status;
-  if (stat(path.c_str(), &status) == 0)
-    requireFile(status, path);
-  std::string temporary = path + ".tmp";
-  Descriptor file(temporary, O_WRONLY | O_CREAT | O_NOFOLLOW);
-  if (file.number < 0 || !lock(file, temporary))
-    failToAccess("write", temporary);
-  if (!writeAll(file, pieces) || rename(temporary.c_str(), path.c_str()) != 0) {
-    int reason = errno;
-    unlink(temporary.c_str());
-    errno = reason;
-    failToAccess("write", path);
-  }
-
-  // The rename survives a power cut once the folder is on the device.
-  size_t slash = path.rfind('/');
-  std::string folder = slash == std::string::npos ? "."
-                       : slash == 0               ? "/"
-                                                  : path.substr(0, slash);
-  Descriptor entry(folder, O_RDONLY | O_DIRECTORY);
-  if (entry.number < 0 || fsync(entry.number) != 0)
-    failToAccess("flush", folder);
+  replaceFile(path, [&](const Sink &sink) {
+    for (std::string_view piece : pieces)
+      sink(piece);
+  });
 }

@@ -3,33 +3,30 @@
 // Checked access to JSON.
 
 #include "Json.h"
-#include <set>
+#include "JsonSyntax.h"
 
 using namespace bsr;
 
 Json bsr::parseJson(std::string_view text, bsr_status status,
                     const std::string &where) {
-  std::vector<std::set<std::string>> keys;
-  auto refuseTwins = [&](int, Json::parse_event_t event, Json &parsed) {
-    if (event == Json::parse_event_t::object_start)
-      keys.emplace_back();
-    else if (event == Json::parse_event_t::object_end)
-      keys.pop_back();
-    else if (event == Json::parse_event_t::key &&
-             !keys.back().insert(parsed.get<std::string>()).second)
-      fail(status, "expected ", where, " to have each key once, but got '",
-           parsed.get<std::string>(), "' twice");
-    return true;
-  };
-  try {
-    return Json::parse(text.begin(), text.end(), refuseTwins);
-  } catch (const Json::parse_error &error) {
+  JsonFault fault(text);
+  switch (fault.kind) {
+  case JsonFault::None:
+    break;
+  case JsonFault::Syntax:
     fail(status, "expected ", where, " to be JSON, but got an error at byte ",
-         error.byte);
-  } catch (const Json::out_of_range &) {
+         fault.byte);
+  case JsonFault::Number:
     fail(status, "expected ", where,
          " to have numbers that a double holds, but got a larger one");
+  case JsonFault::Depth:
+    fail(status, "expected ", where, " to nest values at most ",
+         JsonFault::deepest, " deep, but got deeper ones");
+  case JsonFault::Twin:
+    fail(status, "expected ", where, " to have each key once, but got '",
+         fault.name, "' twice");
   }
+  return Json::parse(text.begin(), text.end());
 }
 
 /// The start of `value` as text, for a message.

@@ -13,9 +13,14 @@
 
 namespace bsr {
 
-using Json = nlohmann::ordered_json;
+/// What is read. Its objects are trees, so that many keys take little time.
+using Json = nlohmann::json;
+/// What is written, in the order in which it is made: of a few keys.
+using OrderedJson = nlohmann::ordered_json;
 
-/// Parses `text`, which `where` names; refuses a key that an object has twice.
+/// Parses `text`, which `where` names; refuses a key that an object has twice,
+/// a number that no double holds, and nesting that no format of ours has: most
+/// of what the library does with a value is recursive.
 Json parseJson(std::string_view text, bsr_status status,
                const std::string &where);
 

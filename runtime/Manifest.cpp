@@ -336,13 +336,18 @@ static void checkMemory(const Manifest &manifest, const std::string &where) {
 
 /// Reads what tells a compilation of a step from another: its code, and how it
 /// was made.
-static void parseCode(const JsonObject &object, Manifest &manifest) {
+static void parseCode(const JsonObject &object, const char *text,
+                      Manifest &manifest) {
+  // The hash and the message are of the order in which the keys stand.
+  OrderedJson rest = OrderedJson::parse(text);
   manifest.targetCpu = object.text("target_cpu");
   if (object.has("target_features"))
     manifest.targetFeatures = object.texts("target_features");
-  Json compilation = {{"target_cpu", manifest.targetCpu}};
-  if (object.has("compiler"))
-    compilation.update(object.object("compiler").members());
+  OrderedJson compilation = {{"target_cpu", manifest.targetCpu}};
+  if (object.has("compiler")) {
+    object.object("compiler");
+    compilation.update(rest["compiler"]);
+  }
   manifest.compilation = compilation.dump();
   if (object.has("code")) {
     manifest.code = object.text("code");
@@ -356,7 +361,6 @@ static void parseCode(const JsonObject &object, Manifest &manifest) {
     if (manifest.code == std::string(16, '0'))
       manifest.code.clear();
   }
-  Json rest = object.members();
   for (const char *key : {"code", "compiler", "target_cpu", "target_features"})
     rest.erase(key);
   manifest.interfaceHash = hashOf(rest.dump());
@@ -379,7 +383,7 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
 
   Manifest manifest;
   manifest.name = object.text("name");
-  parseCode(object, manifest);
+  parseCode(object, text, manifest);
   manifest.arenaBytes = object.integer("arena_bytes", 0, mostBytes);
   if (object.has("live_bytes"))
     object.integer("live_bytes", 0, manifest.arenaBytes);

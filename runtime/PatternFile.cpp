@@ -68,19 +68,20 @@ bsr_status bsr_session_write_pattern(const bsr_session *session, int64_t index,
     bsr_pattern_view view = session->view(index);
     checkPattern(pattern, view, session->scratch);
     auto array = [](const int32_t *data, int64_t size) {
-      return Json(std::vector<int32_t>(data, data + size));
+      return OrderedJson(std::vector<int32_t>(data, data + size));
     };
-    Json json = {{"format", "bsr-pattern"},
-                 {"version", 1},
-                 {"name", pattern.name},
-                 {"shape", {pattern.rows, pattern.cols}},
-                 {"block", {pattern.blockRows, pattern.blockCols}},
-                 {"row_ptr", array(view.row_ptr, pattern.gridRows() + 1)},
-                 {"col_idx", array(view.col_idx, view.blocks)},
-                 {"slot", array(view.slot, view.blocks)},
-                 {"col_ptr", array(view.col_ptr, pattern.gridCols() + 1)},
-                 {"row_idx", array(view.row_idx, view.blocks)},
-                 {"slot_t", array(view.slot_t, view.blocks)}};
+    OrderedJson json = {
+        {"format", "bsr-pattern"},
+        {"version", 1},
+        {"name", pattern.name},
+        {"shape", {pattern.rows, pattern.cols}},
+        {"block", {pattern.blockRows, pattern.blockCols}},
+        {"row_ptr", array(view.row_ptr, pattern.gridRows() + 1)},
+        {"col_idx", array(view.col_idx, view.blocks)},
+        {"slot", array(view.slot, view.blocks)},
+        {"col_ptr", array(view.col_ptr, pattern.gridCols() + 1)},
+        {"row_idx", array(view.row_idx, view.blocks)},
+        {"slot_t", array(view.slot_t, view.blocks)}};
     std::string text = json.dump() + "\n";
     replaceFile(path, {text});
   });

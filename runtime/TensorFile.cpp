@@ -3,7 +3,6 @@
 // Reads safetensors files that anybody may have made, and writes them.
 
 #include "TensorFile.h"
-#include "File.h"
 #include "Hash.h"
 #include <algorithm>
 #include <array>
@@ -27,20 +26,47 @@ static constexpr const char *typeNames[] = {"F16",  "BF16", "F32", "F64",
 
 const char *bsr::tensorType(bsr_type type) { return typeNames[type]; }
 
-TensorFile::TensorFile(const char *noun, const std::string &path)
-    : place(std::string(noun) + " '" + path + "'"), file(readFile(path)) {
+TensorFile::TensorFile(const char *noun, const std::string &path,
+                       int64_t mostBytes)
+    : place(std::string(noun) + " '" + path + "'") {
+  InputFile file(path);
+  head = file.read(std::min<uint64_t>(file.size(), 8));
   uint64_t size = 0;
-  std::memcpy(&size, file.data(), std::min<size_t>(file.size(), 8));
-  if (file.size() < 8 || size > file.size() - 8)
+  std::memcpy(&size, head.data(), head.size());
+  if (head.size() < 8 || size > file.size() - 8)
     fail(BSR_INVALID_CHECKPOINT, "expected the header of ", place,
          " to fit into its ", file.size(), " bytes, but got a length of ",
          size);
   if (size > longestHeader)
     fail(BSR_INVALID_CHECKPOINT, "expected the header of ", place,
          " to have at most ", longestHeader, " bytes, but got ", size);
-  headerEnd = 8 + size_t(size);
-  entries = parseJson(std::string_view(file).substr(8, size),
-                      BSR_INVALID_CHECKPOINT, "the header of " + place);
+  head += file.read(size);
+  entries = parseJson(std::string_view(head).substr(8), BSR_INVALID_CHECKPOINT,
+                      "the header of " + place);
+  requireSize(int64_t(file.size() - head.size()), mostBytes);
+  data = file.read(file.size() - head.size());
+}
+
+/// Fails if there are `bytes` of tensors, and the header speaks of far less, or
+/// they are far more than anybody wants to read. What is nearly right is read,
+/// and refused for what is wrong.
+void TensorFile::requireSize(int64_t bytes, int64_t mostBytes) const {
+  auto isFarMore = [&](int64_t limit) { return bytes / 2 - (1 << 20) > limit; };
+  if (isFarMore(mostBytes))
+    fail(BSR_INVALID_CHECKPOINT, "expected the tensors of ", place,
+         " to have at most ", mostBytes, " bytes, but got ", bytes);
+  if (!entries.is_object())
+    return; // refused where it is read
+  int64_t end = 0;
+  for (const Json &entry : entries)
+    if (entry.is_object() && entry.contains("data_offsets"))
+      for (const Json &offset : entry["data_offsets"])
+        if (offset.is_number_integer())
+          end = std::max(end, offset.get<int64_t>());
+  if (isFarMore(end))
+    fail(BSR_INVALID_CHECKPOINT, "expected the tensors of ", place,
+         " to follow one another to the end, but got one that ends at byte ",
+         end, ", and byte ", bytes, " after it");
 }
 
 JsonObject TensorFile::metadata() const {
@@ -51,15 +77,16 @@ JsonObject TensorFile::metadata() const {
 void TensorFile::requireChecksum() const {
   JsonObject texts = metadata();
   std::string found = texts.text("checksum");
-  size_t digits = file.find(std::string(checksumKey) + found + '"');
-  if (found.size() != noChecksum.size() || digits > headerEnd)
+  size_t digits = head.find(std::string(checksumKey) + found + '"');
+  if (found.size() != noChecksum.size() || digits == std::string::npos)
     texts.refuse("checksum", "16 hexadecimal digits");
   digits += checksumKey.size();
   Hash hash;
-  hash.add(file.data(), digits);
+  hash.add(head.data(), digits);
   hash.add(noChecksum.data(), noChecksum.size());
   digits += noChecksum.size();
-  hash.add(file.data() + digits, file.size() - digits);
+  hash.add(head.data() + digits, head.size() - digits);
+  hash.add(data.data(), data.size());
   if (hexadecimal(hash.value()) != found)
     fail(BSR_INVALID_CHECKPOINT, "expected the contents of ", place,
          " to have the checksum ", found, ", but got ",
@@ -77,13 +104,12 @@ JsonObject TensorFile::entry(const std::string &name) const {
 
 std::string_view TensorFile::dataOf(const JsonObject &entry,
                                     int64_t bytes) const {
-  int64_t room = int64_t(file.size() - headerEnd);
+  int64_t room = int64_t(data.size());
   auto offsets = entry.integers("data_offsets", 0, room);
   if (offsets.size() != 2 || offsets[1] - offsets[0] != bytes)
     entry.refuse("data_offsets",
                  "a start and an end " + std::to_string(bytes) + " bytes on");
-  return std::string_view(file).substr(headerEnd + size_t(offsets[0]),
-                                       size_t(bytes));
+  return std::string_view(data).substr(size_t(offsets[0]), size_t(bytes));
 }
 
 std::string_view TensorFile::read(const std::string &name, bsr_type type,
@@ -130,13 +156,13 @@ void TensorFile::requireCovered() const {
   for (auto &[name, value] : entries.items()) {
     if (name == "__metadata__")
       continue;
-    std::string_view data = read(name).data;
-    int64_t start = data.data() - file.data() - int64_t(headerEnd);
-    parts.push_back({start, start + int64_t(data.size())});
+    std::string_view own = read(name).data;
+    int64_t start = own.data() - data.data();
+    parts.push_back({start, start + int64_t(own.size())});
   }
   int64_t end = 0;
   std::sort(parts.begin(), parts.end());
-  parts.push_back({int64_t(file.size() - headerEnd), 0});
+  parts.push_back({int64_t(data.size()), 0});
   for (auto &[start, next] : parts) {
     if (start != end)
       fail(BSR_INVALID_CHECKPOINT, "expected the tensors of ", place,
@@ -146,44 +172,69 @@ void TensorFile::requireCovered() const {
   }
 }
 
+/// The bytes of `tensor`.
+static int64_t bytesOf(const Tensor &tensor) {
+  int64_t bytes = bsr_type_bytes(tensor.type);
+  for (int64_t size : tensor.shape)
+    bytes *= size;
+  return bytes;
+}
+
+static void writeTensor(const Tensor &tensor, const Sink &sink) {
+  if (tensor.write)
+    tensor.write(sink);
+  else
+    sink(tensor.data);
+}
+
 /// The length and the JSON that precede `tensors`, without the checksum.
-static std::string makeHeader(Json metadata,
+static std::string makeHeader(const std::string &path, OrderedJson metadata,
                               const std::vector<Tensor> &tensors) {
-  Json header;
   if (metadata.contains("checksum"))
     metadata["checksum"] = noChecksum;
-  header["__metadata__"] = std::move(metadata);
+  std::string text = "{\"__metadata__\":" + metadata.dump();
   int64_t offset = 0;
   for (const Tensor &tensor : tensors) {
-    int64_t end = offset + int64_t(tensor.data.size());
-    header[tensor.name] = {{"dtype", tensorType(tensor.type)},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, end}}};
+    int64_t end = offset + bytesOf(tensor);
+    OrderedJson entry = {{"dtype", tensorType(tensor.type)},
+                         {"shape", tensor.shape},
+                         {"data_offsets", {offset, end}}};
+    text += "," + OrderedJson(tensor.name).dump() + ":" + entry.dump();
     offset = end;
   }
-  std::string text = header.dump();
+  text += "}";
   text.resize((text.size() + 7) / 8 * 8, ' ');
   uint64_t size = text.size();
+  if (size > longestHeader)
+    fail(BSR_INVALID_ARGUMENT, "expected names, shapes and metadata for '",
+         path, "' that fit into a header of ", longestHeader,
+         " bytes, but got ", size);
   return std::string(reinterpret_cast<const char *>(&size), 8) + text;
 }
 
-void bsr::writeTensors(const std::string &path, Json metadata,
+void bsr::writeTensors(const std::string &path, OrderedJson metadata,
                        std::vector<Tensor> tensors) {
   std::sort(tensors.begin(), tensors.end(),
             [](const Tensor &a, const Tensor &b) {
-              return std::pair(-bsr_type_bytes(a.type), a.name) <
-                     std::pair(-bsr_type_bytes(b.type), b.name);
+              return bsr_type_bytes(a.type) == bsr_type_bytes(b.type)
+                         ? a.name < b.name
+                         : bsr_type_bytes(a.type) > bsr_type_bytes(b.type);
             });
-  std::string header = makeHeader(std::move(metadata), tensors);
-  std::vector<std::string_view> pieces = {header};
-  for (const Tensor &tensor : tensors)
-    pieces.push_back(tensor.data);
+  std::string header = makeHeader(path, std::move(metadata), tensors);
   if (size_t key = header.find(checksumKey); key != std::string::npos) {
     Hash checksum;
-    for (std::string_view piece : pieces)
-      checksum.add(piece.data(), piece.size());
+    auto add = [&](std::string_view bytes) {
+      checksum.add(bytes.data(), bytes.size());
+    };
+    add(header);
+    for (const Tensor &tensor : tensors)
+      writeTensor(tensor, add);
     hexadecimal(checksum.value())
         .copy(&header[key + checksumKey.size()], noChecksum.size());
   }
-  replaceFile(path, pieces);
+  replaceFile(path, [&](const Sink &sink) {
+    sink(header);
+    for (const Tensor &tensor : tensors)
+      writeTensor(tensor, sink);
+  });
 }

@@ -5,7 +5,9 @@
 #ifndef BSR_RUNTIME_TENSORFILE_H
 #define BSR_RUNTIME_TENSORFILE_H
 
+#include "File.h"
 #include "Json.h"
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,25 +20,31 @@ const char *tensorType(bsr_type type);
 /// A size that a file may choose.
 inline constexpr int64_t anySize = -1;
 
-/// A tensor, and its elements where they lie.
+/// A tensor, and its elements where they lie, or what makes them.
 struct Tensor {
   std::string name;
   bsr_type type;
   std::vector<int64_t> shape;
   std::string_view data;
+  std::function<void(const Sink &)> write = {};
 };
 
 /// A safetensors file in memory. Whatever is wrong with it is an error that
 /// names it, BSR_INVALID_CHECKPOINT.
 class TensorFile {
 public:
-  /// Reads `path` and its header. `noun` is what the file is, in messages.
-  TensorFile(const char *noun, const std::string &path);
+  /// Reads `path`. `noun` is what the file is, in messages. A file that is far
+  /// longer than its header says, or than one of tensors of `mostBytes`, is
+  /// refused before it is read.
+  TensorFile(const char *noun, const std::string &path,
+             int64_t mostBytes = INT64_MAX);
 
   /// The file in messages.
   const std::string &where() const { return place; }
   /// All tensors' names and what is said of them, and "__metadata__".
   const Json &header() const { return entries; }
+  /// The bytes of the file.
+  int64_t size() const { return int64_t(head.size() + data.size()); }
   bool has(const std::string &name) const { return entries.contains(name); }
   /// The texts of the file.
   JsonObject metadata() const;
@@ -56,16 +64,19 @@ private:
   JsonObject entry(const std::string &name) const;
   std::string_view dataOf(const JsonObject &entry, int64_t bytes) const;
 
+  void requireSize(int64_t bytes, int64_t mostBytes) const;
+
   std::string place;
-  std::string file;
-  size_t headerEnd = 0;
+  std::string head, data; // up to the end of the header, and the tensors
   Json entries;
 };
 
 /// Replaces `path` by a file of `tensors`, those of the largest elements first,
 /// so that each is aligned. A "checksum" of `metadata` becomes the file's:
-/// XXH64 of the file in which its own 16 digits are zeros.
-void writeTensors(const std::string &path, Json metadata,
+/// XXH64 of the file in which its own 16 digits are zeros, for which tensors
+/// that are made are made twice. Fails if the header would be too long to be
+/// read.
+void writeTensors(const std::string &path, OrderedJson metadata,
                   std::vector<Tensor> tensors);
 
 } // namespace bsr

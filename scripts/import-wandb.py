@@ -13,9 +13,10 @@ packages `wandb` and `pyyaml` of Python.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
+
+from page import parse, read_lines
 
 
 def read(path):
@@ -24,10 +25,9 @@ def read(path):
 
     try:
         config = yaml.safe_load((path / "config.yaml").read_text())
-        lines = (path / "metrics.jsonl").read_text().splitlines()
-        metrics = [json.loads(line) for line in lines]
+        metrics = read_lines(path / "metrics.jsonl")
         summary = path / "summary.json" # only a finished run has one
-        return config, metrics, json.loads(summary.read_text()) if summary.exists() else {}
+        return config, metrics, parse(summary.read_text()) if summary.exists() else {}
     except (OSError, ValueError) as error:
         sys.exit(f"error: expected '{path}' to hold a run, but got: {error}")
 

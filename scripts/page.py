@@ -46,11 +46,32 @@ p { color: #666; margin: 2px 0 18px; }
 """
 
 
+def finite(text):
+    """Returns the number, or None for one that is not finite, as a run writes it."""
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def parse(text):
+    """Returns what `text`, JSON, says; members that are null say nothing."""
+    def known(members):
+        return {key: value for key, value in members.items() if value is not None}
+
+    try:
+        return json.loads(text, parse_float=finite, parse_constant=lambda name: None,
+                          object_hook=known)
+    except RecursionError:
+        raise ValueError("values that are nested too deep") from None
+
+
 def read_lines(path):
     """Returns the objects of a file of JSON lines, but for a last one that is not
     whole: the run may be writing it."""
-    lines = path.read_text().split("\n")
-    return [json.loads(line) for line in lines[:-1]]
+    lines = [parse(line) for line in path.read_text().split("\n")[:-1]]
+    for number, line in enumerate(lines, 1):
+        if not isinstance(line, dict) or not isinstance(line.get("step"), int):
+            raise ValueError(f"line {number} of {path.name}, which is no object with a step")
+    return lines
 
 
 def thin(points, count=300):
@@ -258,7 +279,7 @@ def page(path):
         pictures = read_lines(path / "patterns.jsonl")
         sessions = read_lines(path / "sessions.jsonl")
         summary = path / "summary.json" # only a finished run has one
-        summary = json.loads(summary.read_text()) if summary.exists() else {}
+        summary = parse(summary.read_text()) if summary.exists() else {}
     except (OSError, ValueError) as error:
         sys.exit(f"error: expected '{path}' to hold a run, but got: {error}")
     steps = int(dict(config)["steps"])

@@ -17,12 +17,11 @@ going on.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from figures import COLORS, Panel, smooth, svg
-from page import page, read_lines
+from page import page, parse, read_lines
 
 # The picture: two panels over one axis of steps, in pixels.
 WIDTH, LEFT, RIGHT = 760, 70, 740
@@ -53,7 +52,7 @@ class Run:
 
     def __init__(self, path):
         try:
-            self.summary = json.loads((path / "summary.json").read_text())
+            self.summary = parse((path / "summary.json").read_text())
             self.metrics = read_lines(path / "metrics.jsonl")
         except (OSError, ValueError) as error:
             sys.exit(f"error: expected '{path}' to hold a finished run, but got: {error}")
@@ -63,12 +62,20 @@ class Run:
         return [(m["step"], m[key] * scale) for m in self.metrics if m.get(key) is not None]
 
 
+def cell(value, summary):
+    """Returns `value(summary)`, where the summary knows it."""
+    try:
+        return value(summary)
+    except KeyError:
+        return "unknown"
+
+
 def table(runs):
     """Returns the comparison as a Markdown table."""
     rows = [["", *(run.name for run in runs)]]
     for label, unit, value in ROWS:
         rows.append([f"{label} ({unit})" if unit else label,
-                     *(value(run.summary) for run in runs)])
+                     *(cell(value, run.summary) for run in runs)])
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = []
     for row in rows:

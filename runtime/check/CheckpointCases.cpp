@@ -654,6 +654,21 @@ CASE(checkpoint_refuses_metadata_that_is_no_utf8) {
   REQUIRE_EQUAL(folder.numFiles(), 0u);
 }
 
+CASE(checkpoint_refuses_metadata_that_no_header_holds) {
+  Step step = loadFake();
+  Session session = start(step);
+  Folder folder;
+  std::string metadata(100'000'000, 'a'), path = folder.file("x");
+  REQUIRE_EQUAL(bsr_session_save(session.get(), path.c_str(), metadata.c_str()),
+                BSR_INVALID_ARGUMENT);
+  std::string expected = "expected names, shapes and metadata for '" + path +
+                         "' that fit into a header of 100000000 bytes, but got "
+                         "1000";
+  REQUIRE_EQUAL(std::string(bsr_last_error()).substr(0, expected.size()),
+                expected);
+  REQUIRE_EQUAL(folder.numFiles(), 0u);
+}
+
 CASE(checkpoint_that_cannot_be_written_leaves_the_old_one) {
   Step step = loadFake();
   Folder folder;

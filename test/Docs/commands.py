@@ -136,6 +136,7 @@ COMMANDS = {
         "sparse-checkpoint reblock": Run(("OUTPUT", "OUTPUT-3")),
         "sparse-checkpoint": Run(),
         "scripts/check-resume.py": Tested("Tools/kill.test"),
+        "scripts/fuzz-files": Skip("a build with sanitizers; Tools/fuzz.test reads its corpora"),
     },
     "docs/graphs.md": {
         "PYTHONPATH=python:test/Python/Inputs": Tested("Python/torch/graphs.py"),

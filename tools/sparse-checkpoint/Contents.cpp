@@ -11,6 +11,10 @@ using namespace bsr;
 /// The most elements of a matrix.
 static constexpr int64_t mostElements = int64_t(1) << 36;
 
+/// The most slots for each byte of a file: without a block or values, a file
+/// need not be longer for them.
+static constexpr int64_t mostSlotsPerByte = 64;
+
 bsr_pattern_view Matrix::view() const {
   return {blocks(), rowPtr().data(), colIdx().data(), slot().data(),
           nullptr,  nullptr,         nullptr};
@@ -18,17 +22,9 @@ bsr_pattern_view Matrix::view() const {
 
 /// Fails unless the row view of `matrix` keeps every invariant.
 static void checkMatrix(const Matrix &matrix, const std::string &where) {
-  std::vector<Pattern> patterns = {matrix.pattern};
-  PatternScratch scratch;
-  int64_t bytes = 0;
-  scratch.forEachPart(patterns, [&](auto *&part, int64_t size) {
-    bytes += Memory::partBytes(size * int64_t(sizeof *part));
-  });
-  Memory memory(bytes, "a check of a pattern");
-  scratch.forEachPart(patterns, [&](auto *&part, int64_t size) {
-    using Pointer = std::remove_reference_t<decltype(part)>;
-    part = static_cast<Pointer>(memory.cut(size * int64_t(sizeof *part)));
-  });
+  std::vector<uint64_t> marks(size_t(matrix.pattern.slots / 64 + 1));
+  PatternScratch scratch = {}; // a row view needs no more
+  scratch.marks = marks.data();
   try {
     checkPattern(matrix.pattern, matrix.view(), scratch);
   } catch (const Error &error) {
@@ -60,7 +56,9 @@ void Contents::readMatrix(const JsonObject &entry) {
   Matrix matrix = {};
   Pattern &pattern = matrix.pattern;
   pattern.name = entry.text("name");
-  pattern.slots = entry.integer("slots", 0, INT32_MAX);
+  int64_t mostSlots = file.size() * mostSlotsPerByte;
+  pattern.slots =
+      entry.integer("slots", 0, std::min<int64_t>(mostSlots, INT32_MAX));
   auto readPair = [&](const char *key, int64_t &first, int64_t &second) {
     auto numbers = entry.integers(key, 1, INT32_MAX);
     if (numbers.size() != 2)
@@ -98,32 +96,29 @@ void Contents::readMatrix(const JsonObject &entry) {
          "' as blocks (", matrix.blocks(), ") in ", file.where(), ", but got ",
          matrix.slot().size());
   checkMatrix(matrix, file.where());
+  patternPlaces.emplace(pattern.name, matrices.size());
+  for (const std::string &values : matrix.values)
+    valuePlaces.emplace(values, matrices.size());
+  for (const char *part :
+       {bsr_kind_name(BSR_ROW_PTR), bsr_kind_name(BSR_COL_IDX),
+        bsr_kind_name(BSR_SLOT), everTensor, newestTensor})
+    patternParts.insert(pattern.tensorName(part));
   matrices.push_back(std::move(matrix));
 }
 
 const Matrix *Contents::findPattern(const std::string &name) const {
-  for (const Matrix &matrix : matrices)
-    if (matrix.pattern.name == name)
-      return &matrix;
-  return nullptr;
+  auto found = patternPlaces.find(name);
+  return found == patternPlaces.end() ? nullptr : &matrices[found->second];
 }
 
 const Matrix *Contents::findValues(const std::string &name) const {
-  for (const Matrix &matrix : matrices)
-    for (const std::string &values : matrix.values)
-      if (isCheckpoint && values == name)
-        return &matrix;
-  return nullptr;
+  auto found = valuePlaces.find(name);
+  return !isCheckpoint || found == valuePlaces.end() ? nullptr
+                                                     : &matrices[found->second];
 }
 
 bool Contents::isOfPattern(const std::string &name) const {
-  for (const Matrix &matrix : matrices)
-    for (const char *part :
-         {bsr_kind_name(BSR_ROW_PTR), bsr_kind_name(BSR_COL_IDX),
-          bsr_kind_name(BSR_SLOT), everTensor, newestTensor})
-      if (name == matrix.pattern.tensorName(part))
-        return true;
-  return false;
+  return patternParts.count(name);
 }
 
 std::string Contents::dense(const std::string &name) const {
@@ -140,6 +135,37 @@ std::string Contents::dense(const std::string &name) const {
                              size_t(bytes));
                });
   return dense;
+}
+
+void Contents::writeDense(const std::string &name, const Sink &sink) const {
+  static constexpr char zeros[1 << 16] = {};
+  Tensor tensor = file.read(name);
+  const Matrix *matrix = findValues(name);
+  if (!matrix)
+    return sink(tensor.data);
+  int64_t elementBytes = bsr_type_bytes(tensor.type), written = 0;
+  auto writeZeros = [&](int64_t end) {
+    while (written < end) {
+      int64_t count = std::min<int64_t>(end - written, sizeof(zeros));
+      sink({zeros, size_t(count)});
+      written += count;
+    }
+  };
+  const Pattern &pattern = matrix->pattern;
+  int64_t bytes = pattern.blockCols * elementBytes;
+  for (int64_t row = 0; row < pattern.rows; ++row) {
+    int64_t gridRow = row / pattern.blockRows, start = row * pattern.cols;
+    for (int32_t k = matrix->rowPtr()[gridRow];
+         k < matrix->rowPtr()[gridRow + 1]; ++k) {
+      int64_t from =
+          matrix->slot()[k] * pattern.blockRows + row % pattern.blockRows;
+      writeZeros((start + matrix->colIdx()[k] * pattern.blockCols) *
+                 elementBytes);
+      sink(tensor.data.substr(size_t(from * bytes), size_t(bytes)));
+      written += bytes;
+    }
+  }
+  writeZeros(pattern.rows * pattern.cols * elementBytes);
 }
 
 void Contents::requireCheckpoint() const {

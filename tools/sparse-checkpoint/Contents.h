@@ -8,6 +8,7 @@
 #include "Step.h"
 #include "TensorFile.h"
 #include <map>
+#include <set>
 
 namespace bsr {
 
@@ -51,14 +52,21 @@ public:
   /// Whether tensor `name` is a part of a pattern, or of its history.
   bool isOfPattern(const std::string &name) const;
 
-  /// Tensor `name`, dense: zeros where no block is stored.
+  /// Tensor `name`, dense: zeros where no block is stored. The second form
+  /// holds no more of it than the file does.
   std::string dense(const std::string &name) const;
+  void writeDense(const std::string &name, const Sink &sink) const;
 
   /// Fails unless the file is a checkpoint that says what its patterns are.
   void requireCheckpoint() const;
 
 private:
   void readMatrix(const JsonObject &entry);
+
+  // Places in `matrices` by the names of patterns and of values, and the names
+  // of tensors that are a part of a pattern.
+  std::map<std::string, size_t> patternPlaces, valuePlaces;
+  std::set<std::string> patternParts;
 };
 
 /// Calls `visit(offset in the matrix, offset in the values, bytes)` for each

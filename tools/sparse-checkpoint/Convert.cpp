@@ -16,20 +16,31 @@ using namespace bsr;
 void bsr::writeDense(const Contents &contents, bool patterns,
                      const std::string &output) {
   contents.requireCheckpoint();
-  std::vector<std::string> memory; // reserved: views of it must stay
-  memory.reserve(contents.file.header().size());
+  // Of what a file of no blocks stands for no disk has enough.
+  constexpr int64_t leastLimit = int64_t(1) << 30, mostPerByte = 10000;
+  int64_t most = std::max(leastLimit, contents.file.size() * mostPerByte);
+  int64_t left = most;
   std::vector<Tensor> tensors;
-  for (auto &[name, entry] : contents.file.header().items()) {
+  for (auto &item : contents.file.header().items()) {
+    const std::string &name = item.key();
     if (name == "__metadata__" || (!patterns && contents.isOfPattern(name)))
       continue;
     Tensor tensor = contents.file.read(name);
     if (const Matrix *matrix = contents.findValues(name)) {
-      tensor.shape = {matrix->pattern.rows, matrix->pattern.cols};
-      tensor.data = memory.emplace_back(contents.dense(name));
+      const Pattern &pattern = matrix->pattern;
+      tensor.shape = {pattern.rows, pattern.cols};
+      tensor.write = [&contents, name](const Sink &sink) {
+        contents.writeDense(name, sink);
+      };
+      left -= pattern.rows * pattern.cols * bsr_type_bytes(tensor.type);
+      if (left < 0)
+        fail(BSR_INVALID_CHECKPOINT, "expected the dense matrices of ",
+             contents.file.where(), " to have at most ", most,
+             " bytes, but got more with '", name, "'");
     }
     tensors.push_back(std::move(tensor));
   }
-  Json texts;
+  OrderedJson texts;
   for (auto &[key, text] : contents.texts)
     if (key != "checksum" && (patterns || key == "seed" || key == "steps"))
       texts[key] = text;

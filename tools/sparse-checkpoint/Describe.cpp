@@ -25,7 +25,12 @@ static std::string size(int64_t rows, int64_t cols) {
 
 /// What sparse-train says of its run, a line for each key.
 static std::string describeConfiguration(const std::string &metadata) {
-  Json said = Json::parse(metadata, nullptr, false);
+  Json said;
+  try {
+    said = parseJson(metadata, BSR_INVALID_CHECKPOINT, "the metadata");
+  } catch (const Error &) {
+    return ""; // another program's
+  }
   if (!said.is_object() || !said["configuration"].is_object())
     return "";
   std::string lines = "configuration:\n";
@@ -100,24 +105,29 @@ static std::string draw(const Matrix &matrix, int64_t &pixelHeight,
     return size_t(row * height / pattern.gridRows() * width +
                   col * width / pattern.gridCols());
   };
-  std::vector<int64_t> all(size_t(height * width)), stored = all;
-  for (int64_t row = 0; row < pattern.gridRows(); ++row)
-    for (int64_t col = 0; col < pattern.gridCols(); ++col)
-      ++all[cellOf(row, col)];
+  // Of `count` rows or columns, those that lie in place `index` of `cells`.
+  auto countIn = [](int64_t index, int64_t cells, int64_t count) {
+    auto begin = [&](int64_t i) { return (i * count + cells - 1) / cells; };
+    return begin(index + 1) - begin(index);
+  };
+  std::vector<int64_t> stored(size_t(height * width));
   matrix.forEachBlock(
       [&](int64_t row, int64_t col, int64_t) { ++stored[cellOf(row, col)]; });
 
   std::string cells =
       format("<rect width=\"%lld\" height=\"%lld\" fill=\"#eef1f5\"/>\n",
              (long long)pixelWidth, (long long)pixelHeight);
-  for (size_t i = 0; i < all.size(); ++i)
+  for (size_t i = 0; i < stored.size(); ++i)
     if (stored[i])
-      cells += format("<rect x=\"%lld\" y=\"%lld\" width=\"%lld\" "
-                      "height=\"%lld\" fill=\"#1f5fa8\" opacity=\"%.3g\"/>\n",
-                      (long long)(int64_t(i) % width * cellPixels),
-                      (long long)(int64_t(i) / width * cellPixels),
-                      (long long)cellPixels, (long long)cellPixels,
-                      double(stored[i]) / double(all[i]));
+      cells += format(
+          "<rect x=\"%lld\" y=\"%lld\" width=\"%lld\" "
+          "height=\"%lld\" fill=\"#1f5fa8\" opacity=\"%.3g\"/>\n",
+          (long long)(int64_t(i) % width * cellPixels),
+          (long long)(int64_t(i) / width * cellPixels), (long long)cellPixels,
+          (long long)cellPixels,
+          double(stored[i]) /
+              double(countIn(int64_t(i) / width, height, pattern.gridRows()) *
+                     countIn(int64_t(i) % width, width, pattern.gridCols())));
   return cells;
 }
 

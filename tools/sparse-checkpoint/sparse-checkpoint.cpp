@@ -218,6 +218,8 @@ int main(int argc, char **argv) {
   } catch (const std::bad_alloc &) {
     std::fprintf(stderr, "error: expected memory for the tensors, but got "
                          "none\n");
+  } catch (const std::exception &error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
   }
   return 1;
 }

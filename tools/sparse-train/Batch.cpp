@@ -149,9 +149,11 @@ void Batcher::fillHeldOut(int64_t index, int64_t count) {
   Random random(seed, heldOutStream, index);
   uint64_t last = heldOut.size() - length;
   for (int64_t row = 0; row < batch; ++row) {
-    int64_t sequence = index * batch + row;
-    fillSequence(row, heldOut,
-                 last * sequence / std::max<int64_t>(1, count * batch - 1),
+    // The product may have more than 64 bits.
+    using Product = unsigned __int128;
+    uint64_t sequence = index * batch + row;
+    uint64_t most = std::max<int64_t>(1, count * batch - 1);
+    fillSequence(row, heldOut, uint64_t(Product(last) * sequence / most),
                  random);
   }
   requirePredictions("held-out", index);

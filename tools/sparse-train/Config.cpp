@@ -14,7 +14,8 @@ static constexpr double infinity = KeyRule::infinity;
 
 static const std::vector<ConfigKey> &keys() {
   const Rule required = {0, infinity, {}, true, true};
-  const Rule positive = {1};
+  // Their products are counted with.
+  const Rule manySteps = {1, 1e15}, many = {1, 1e6};
   const Rule freely = {0, infinity, {}, false, true};
   const Rule positiveFreely = {1, infinity, {}, false, true};
   const Rule share = {0, 1};
@@ -27,11 +28,11 @@ static const std::vector<ConfigKey> &keys() {
        "the token file, made by sparse-train tokenize", required},
       {"run", &Config::run, "the folder that the run writes", required},
       {"seed", &Config::seed, "keys every random number of the run"},
-      {"steps", &Config::steps, "training steps", positive},
+      {"steps", &Config::steps, "training steps", manySteps},
       {"accumulate", &Config::accumulate,
        "micro-batches of a training step: more than one needs a step that sums "
        "gradients, with an argument of role 'apply'",
-       positive},
+       many},
       {"log.every", &Config::logEvery,
        "steps between printed lines where there is no terminal",
        positiveFreely},
@@ -54,7 +55,7 @@ static const std::vector<ConfigKey> &keys() {
       {"held_out.every", &Config::heldOutEvery,
        "steps between held-out losses; 0 for the start and the end only"},
       {"held_out.batches", &Config::heldOutBatches,
-       "batches of a held-out loss", positive},
+       "batches of a held-out loss", many},
       {"checkpoint.every", &Config::checkpointEvery,
        "steps between checkpoints; 0 for the end only", freely},
       {"checkpoint.keep", &Config::checkpointKeep,
@@ -72,6 +73,9 @@ static const std::vector<ConfigKey> &keys() {
 
 /// What the names of the keys of a group of weights begin with.
 static constexpr std::string_view sparsityPrefix = "sparsity.";
+
+/// The most values of a configuration.
+static constexpr int64_t mostValues = 100000;
 
 /// Sets the key called `name` to what `node` holds.
 static void set(Config &config, const std::string &name,
@@ -95,10 +99,32 @@ static bool isText(const std::string &name) {
   return key && key->isText();
 }
 
+/// Fails if `node`, at depth `depth`, is deeper than any configuration, or
+/// stands for more values than are `left`: a few aliases stand for any number
+/// of them, and one that stands for itself has no end.
+static void requireTree(const YAML::Node &node, const std::string &what,
+                        int depth, int64_t &left) {
+  constexpr int deepest = 32;
+  if (depth > deepest || --left < 0)
+    fail("expected ", what, " to hold at most ", mostValues,
+         " values, nested at most ", deepest, " deep, but got more");
+  for (const auto &entry : node) {
+    if (!node.IsMap()) {
+      requireTree(entry, what, depth + 1, left);
+      continue;
+    }
+    requireTree(entry.first, what, depth + 1, left);
+    requireTree(entry.second, what, depth + 1, left);
+  }
+}
+
 /// Parses YAML; `what` names its source in the error.
 static YAML::Node parse(const std::string &text, const std::string &what) {
   try {
-    return YAML::Load(text);
+    YAML::Node root = YAML::Load(text);
+    int64_t left = mostValues;
+    requireTree(root, what, 0, left);
+    return root;
   } catch (const YAML::Exception &error) {
     fail("expected ", what, " to be YAML, but got: ", error.what());
   }
@@ -111,8 +137,8 @@ static void readConfigFile(Config &config, const std::string &path) {
     fail("expected ", what, " to be UTF-8, but got other bytes");
   YAML::Node root = parse(text, what);
   if (!root.IsMap() && !root.IsNull())
-    fail("expected ", what, " to map keys to values, but got '",
-         YAML::Dump(root), "'");
+    fail("expected ", what, " to map keys to values, but got '", excerpt(root),
+         "'");
   std::set<std::string> seen;
   auto requireOnce = [&](const std::string &name) {
     if (!seen.insert(name).second)
@@ -143,13 +169,13 @@ Config bsr::readConfig(const std::string &path,
   for (const std::string &setting : settings) {
     size_t equals = setting.find('=');
     if (equals == std::string::npos)
-      fail("expected --set key=value, but got '", setting, "'");
+      fail("expected --set key=value, but got '", excerpt(setting), "'");
     // A text stands for itself: in YAML a blank and a "#" would end it.
     std::string name = setting.substr(0, equals);
     std::string value = setting.substr(equals + 1);
     set(config, name,
         isText(name) ? YAML::Node(value)
-                     : parse(value, "value of '" + setting + "'"));
+                     : parse(value, "value of '" + excerpt(setting) + "'"));
   }
   for (const ConfigKey &key : keys())
     if (key.rule.required &&

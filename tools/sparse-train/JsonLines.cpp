@@ -11,7 +11,7 @@
 #include <optional>
 
 using namespace bsr;
-using nlohmann::ordered_json;
+using nlohmann::json;
 
 /// What the file is called in messages: "metrics" for "run/metrics.jsonl".
 static std::string nameOf(const std::string &path) {
@@ -19,7 +19,7 @@ static std::string nameOf(const std::string &path) {
 }
 
 /// The step of a line, if it is one.
-static std::optional<int64_t> stepOf(const ordered_json &entry) {
+static std::optional<int64_t> stepOf(const json &entry) {
   if (!entry.is_object())
     return std::nullopt;
   auto step = entry.find("step");
@@ -33,7 +33,7 @@ static std::optional<int64_t> stepOf(const ordered_json &entry) {
 namespace {
 struct Line {
   int64_t step;
-  ordered_json entry;
+  json entry;
   std::string_view text;
 };
 } // namespace
@@ -72,8 +72,8 @@ static void keepCopy(const std::string &path, const std::string &contents,
                place.c_str(), path.c_str(), expected, copy.c_str());
 }
 
-std::vector<ordered_json> JsonLines::open(const std::string &path, int64_t last,
-                                          Kind kind) {
+std::vector<json> JsonLines::open(const std::string &path, int64_t last,
+                                  Kind kind) {
   std::string contents;
   if (std::filesystem::exists(std::filesystem::symlink_status(path)))
     contents = readFile(path, nameOf(path));
@@ -85,7 +85,7 @@ std::vector<ordered_json> JsonLines::open(const std::string &path, int64_t last,
     bool isWhole = end != rest.npos;
     rest.remove_prefix(isWhole ? end + 1 : rest.size());
     ++number;
-    ordered_json entry = parseJson<ordered_json>(text);
+    json entry = parseJson(text);
     std::optional<int64_t> step = stepOf(entry);
     if (!step)
       bad = !bad && isWhole ? number : bad;
@@ -100,7 +100,7 @@ std::vector<ordered_json> JsonLines::open(const std::string &path, int64_t last,
     keepCopy(path, contents, "the steps", "one higher with each line");
 
   std::string text;
-  std::vector<ordered_json> kept;
+  std::vector<json> kept;
   for (Line &line : lines) {
     (text += line.text) += '\n';
     kept.push_back(std::move(line.entry));
@@ -110,6 +110,6 @@ std::vector<ordered_json> JsonLines::open(const std::string &path, int64_t last,
   return kept;
 }
 
-void JsonLines::add(const ordered_json &entry) {
+void JsonLines::add(const nlohmann::ordered_json &entry) {
   file.write(entry.dump() + "\n");
 }

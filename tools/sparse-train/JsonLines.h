@@ -27,8 +27,8 @@ public:
   /// or stand twice, are not dropped: a copy of the file is kept then, as
   /// "<path>.damaged", and a warning says so. The line that a killed run was
   /// writing, which has no end, is none of these.
-  std::vector<nlohmann::ordered_json> open(const std::string &path,
-                                           int64_t last, Kind kind);
+  std::vector<nlohmann::json> open(const std::string &path, int64_t last,
+                                   Kind kind);
   /// Adds a line. Throws `Error` on failure.
   void add(const nlohmann::ordered_json &entry);
   /// Returns once the file is on the device.

@@ -23,15 +23,27 @@ static size_t editDistance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+/// The most characters of a text in a message.
+static constexpr size_t longest = 200;
+
+std::string bsr::excerpt(const std::string &text) {
+  return text.size() > longest ? text.substr(0, longest) + "..." : text;
+}
+
+std::string bsr::excerpt(const YAML::Node &node) {
+  return excerpt(YAML::Dump(node));
+}
+
 void bsr::refuseKey(const std::string &name,
                     const std::vector<std::string> &known) {
+  std::string start = name.substr(0, longest);
   auto nearest =
       std::min_element(known.begin(), known.end(),
                        [&](const std::string &a, const std::string &b) {
-                         return editDistance(name, a) < editDistance(name, b);
+                         return editDistance(start, a) < editDistance(start, b);
                        });
   fail("expected a configuration key (the nearest is '", *nearest,
-       "'), but got '", name, "'");
+       "'), but got '", excerpt(name), "'");
 }
 
 bool bsr::isUTF8(const std::string &text) {

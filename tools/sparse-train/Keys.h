@@ -58,6 +58,10 @@ bool isUTF8(const std::string &text);
 /// 8 and people for 10, is none.
 bool parseInteger(const std::string &text, int64_t &value);
 
+/// The start of a text, and of a value as YAML, for a message.
+std::string excerpt(const std::string &text);
+std::string excerpt(const YAML::Node &node);
+
 /// Throws the error for `name`, which is none of the keys `known`.
 [[noreturn]] void refuseKey(const std::string &name,
                             const std::vector<std::string> &known);
@@ -156,7 +160,7 @@ void setKey(S &section, const Key<S> &key, const std::string &name,
       key.field);
   if (!valid)
     fail("expected configuration key '", name, "' to be ", describeValues(key),
-         ", but got '", YAML::Dump(node), "'");
+         ", but got '", excerpt(node), "'");
 }
 
 /// Prints `value`, which YAML reads back as it was.

@@ -9,13 +9,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <regex>
 
 using namespace bsr;
-
-static bool matches(const std::string &expression, const std::string &name) {
-  return std::regex_search(name, std::regex(expression));
-}
 
 static bsr_norm normOf(const SparsityGroup &group) {
   return group.score == "l1"     ? BSR_L1

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 using namespace bsr;
+using nlohmann::json;
 using nlohmann::ordered_json;
 
 std::string bsr::describeRun(const Config &config, const Tokens &tokens) {
@@ -46,13 +47,13 @@ static std::vector<std::string> findChanges(const Session &session,
                                             const Config &config,
                                             const Tokens &tokens) {
   std::string text = describeRun(config, tokens);
-  ordered_json now = ordered_json::parse(text);
+  json now = json::parse(text);
   // A checkpoint that no run wrote says nothing of one.
   if (!session.metadata().empty())
     text = session.metadata();
-  ordered_json then = parseJson<ordered_json>(text);
+  json then = parseJson(text);
   if (!then.is_object())
-    then = ordered_json::object();
+    then = json::object();
 
   std::vector<std::string> changes;
   if (then["tokens"] != now["tokens"])
@@ -63,15 +64,20 @@ static std::vector<std::string> findChanges(const Session &session,
 
   // Checkpoints of before the configuration was in them say nothing of it. A
   // key that is younger than a checkpoint had what is its default.
-  ordered_json &values = then["configuration"];
+  json &values = then["configuration"];
   if (!values.is_object())
     return changes;
   for (const auto &[key, value] : decidingValues(Config()))
     if (now["configuration"].contains(key)) // not where there are groups
       values.emplace(key, value);
-  for (auto &[key, value] : now["configuration"].items())
-    values.emplace(key, nullptr);
-  for (auto &[key, value] : values.items()) {
+  std::vector<std::string> keys; // in the order of the table
+  for (const auto &[key, value] : decidingValues(config))
+    keys.push_back(key);
+  for (auto &item : values.items())
+    if (!now["configuration"].contains(item.key()))
+      keys.push_back(item.key());
+  for (const std::string &key : keys) {
+    const json &value = values[key];
     auto found = now["configuration"].find(key);
     bool isKnown = found != now["configuration"].end();
     if (!isKnown || *found != value)
@@ -92,7 +98,7 @@ static std::string join(const std::vector<std::string> &words) {
 
 /// The micro-batches of a step of the run that wrote the loaded checkpoint.
 static int64_t accumulateOf(const Session &session) {
-  auto run = parseJson<ordered_json>(session.metadata());
+  auto run = parseJson(session.metadata());
   if (!run.is_object() || !run["configuration"].is_object() ||
       !run["configuration"]["accumulate"].is_string())
     return Config().accumulate;

@@ -30,7 +30,7 @@ Safetensors::Safetensors(const std::string &path)
   uint64_t size = 0;
   std::memcpy(&size, file.data(), std::min<size_t>(file.size(), 8));
   if (file.size() >= 8 && size <= file.size() - 8)
-    header = parseJson<json>(std::string_view(file).substr(8, size));
+    header = parseJson(std::string_view(file).substr(8, size));
   if (!header.is_object())
     fail("expected '", path, "' to be a safetensors file, but got ",
          file.size(), " bytes without such a header");

@@ -60,6 +60,10 @@ void checkSparsity(const std::vector<SparsityGroup> &groups);
 /// Prints the section so that `readSparsity` reads it back.
 void emitSparsity(YAML::Emitter &out, const std::vector<SparsityGroup> &groups);
 
+/// Whether `expression`, a regular one, matches a part of `name`. Throws
+/// `std::regex_error` if it is none.
+bool matches(const std::string &expression, const std::string &name);
+
 /// What group `index` is called in messages: "sparsity", or one of a list.
 std::string groupName(const std::vector<SparsityGroup> &groups, size_t index);
 

@@ -175,6 +175,40 @@ static std::vector<std::string> readDocuments(const TokenizeOptions &options) {
   return documents;
 }
 
+/// The number in `text` behind `words`, or "".
+static std::string numberBehind(const std::string &text,
+                                const std::string &words) {
+  size_t begin = text.find(words);
+  if (begin == text.npos)
+    return "";
+  begin += words.size();
+  return text.substr(begin,
+                     text.find_first_not_of("0123456789", begin) - begin);
+}
+
+/// Throws `Error` unless a vocabulary of `size` tokens was learnt. What
+/// SentencePiece says of it speaks of its own sources and options.
+static void checkLearnt(const sentencepiece::util::Status &status,
+                        int64_t size) {
+  if (status.ok())
+    return;
+  std::string reason = status.ToString();
+  std::string most = numberBehind(reason, "set it to a value <= ");
+  std::string least =
+      numberBehind(reason, "required_chars. " + std::to_string(size) + " vs ");
+  if (!most.empty())
+    fail("expected --vocabulary to be at most ", most,
+         ", what can be learnt of this text, but got ", size);
+  if (!least.empty())
+    fail("expected --vocabulary to be at least ", least,
+         ", the characters of this text, but got ", size);
+  // "<file>(<line>) [<condition>] <sentence>"
+  size_t end = reason.rfind("] ");
+  fail("expected text to learn a vocabulary of ", size,
+       " tokens from, but got: ",
+       end == reason.npos ? reason : reason.substr(end + 2));
+}
+
 /// Throws `Error` unless `status` is one of success.
 static void check(const sentencepiece::util::Status &status,
                   std::string_view what) {
@@ -197,24 +231,24 @@ learnVocabulary(const std::vector<const std::string *> &documents,
 
   std::string model;
   Lines lines(sample);
-  check(sentencepiece::SentencePieceTrainer::Train(
-            {{"model_type", "bpe"},
-             {"vocab_size", std::to_string(size)},
-             {"byte_fallback", "true"},
-             {"normalization_rule_name", "identity"},
-             {"remove_extra_whitespaces", "false"},
-             {"add_dummy_prefix", "false"},
-             {"allow_whitespace_only_pieces", "true"},
-             {"max_sentence_length", std::to_string(maxDocument)},
-             {"num_threads", "1"},
-             {"minloglevel", "2"},
-             {"pad_id", "0"},
-             {"unk_id", "1"},
-             {"bos_id", "2"},
-             {"eos_id", "3"},
-             {"control_symbols", "[MASK]"}},
-            &lines, &model),
-        "learn a vocabulary of " + std::to_string(size) + " tokens");
+  checkLearnt(sentencepiece::SentencePieceTrainer::Train(
+                  {{"model_type", "bpe"},
+                   {"vocab_size", std::to_string(size)},
+                   {"byte_fallback", "true"},
+                   {"normalization_rule_name", "identity"},
+                   {"remove_extra_whitespaces", "false"},
+                   {"add_dummy_prefix", "false"},
+                   {"allow_whitespace_only_pieces", "true"},
+                   {"max_sentence_length", std::to_string(maxDocument)},
+                   {"num_threads", "1"},
+                   {"minloglevel", "2"},
+                   {"pad_id", "0"},
+                   {"unk_id", "1"},
+                   {"bos_id", "2"},
+                   {"eos_id", "3"},
+                   {"control_symbols", "[MASK]"}},
+                  &lines, &model),
+              size);
   return model;
 }
 

@@ -29,6 +29,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 static constexpr char magic[] = "BSRTOKEN";
 static constexpr uint32_t version = 2, versionWithoutWords = 1;
+/// The largest vocabulary that is made.
+static constexpr uint32_t mostTokens = 1 << 24;
 /// Where the part of the header that the checksum covers begins.
 static constexpr size_t checked = offsetof(Header, vocabulary);
 
@@ -81,6 +83,9 @@ Tokens Tokens::read(const std::string &path) {
          head.vocabulary.mask, "), first ordinary token (",
          head.vocabulary.firstOrdinary, ") and vocabulary size (",
          head.vocabulary.size, ")");
+  if (head.vocabulary.size > mostTokens)
+    fail("expected token file '", path, "' to have a vocabulary of at most ",
+         mostTokens, ", but got ", head.vocabulary.size);
   Part all(contents.data() + sizeof(Header), limit, head.width);
   for (uint64_t i = 0; i < limit; ++i)
     if (all[i] >= head.vocabulary.size)

@@ -46,7 +46,7 @@ Tracker::Tracker(const fs::path &folder, const Session &session, int64_t steps,
                  "step %lld\n",
                  (long long)last, path.c_str(), (long long)missing,
                  (long long)first);
-  for (const ordered_json &picture :
+  for (const nlohmann::json &picture :
        pictures.open(folder / patternsName, last, JsonLines::Any))
     nextPicture = int64_t(picture["step"]) * moments / steps + 1;
 

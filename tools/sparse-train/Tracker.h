@@ -32,7 +32,7 @@ public:
           int64_t steps, int64_t done);
 
   /// The lines of the metrics that were there.
-  const std::vector<nlohmann::ordered_json> &kept() const { return lines; }
+  const std::vector<nlohmann::json> &kept() const { return lines; }
 
   /// Adds a line to the metrics.
   void add(const nlohmann::ordered_json &entry);
@@ -55,7 +55,7 @@ private:
 
   const Session &session;
   int64_t steps;
-  std::vector<nlohmann::ordered_json> lines;
+  std::vector<nlohmann::json> lines;
   JsonLines metrics, pictures;
   EventFile events;
   /// Pictures are drawn when another eighth of the run is over.

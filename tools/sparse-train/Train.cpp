@@ -27,6 +27,7 @@
 #include <optional>
 
 using namespace bsr;
+using nlohmann::json;
 using nlohmann::ordered_json;
 
 /// The stream of the random numbers that a step asks for.
@@ -161,7 +162,7 @@ public:
       folder.clear();
     folder.writeConfig(config);
     tracker.emplace(folder.folder(), session, config.steps, done());
-    for (const ordered_json &entry : tracker->kept())
+    for (const json &entry : tracker->kept())
       record(entry);
   }
 
@@ -325,12 +326,13 @@ private:
 
   /// Takes what the summary needs from a line of the metrics, which may be one
   /// of another program: what is no number there is passed over.
-  void record(const ordered_json &entry) {
+  template <typename Json>
+  void record(const Json &entry) {
     auto read = [&](const char *key) -> std::optional<double> {
       auto found = entry.find(key);
       if (found == entry.end() || !found->is_number())
         return std::nullopt;
-      return found->get<double>();
+      return found->template get<double>();
     };
     int64_t step = entry["step"];
     if (std::optional<double> loss = read("loss")) {
