@@ -293,15 +293,66 @@ static Location getArgLoc(FunctionOpInterface func, unsigned index) {
   return body.getArgument(index).getLoc();
 }
 
+static InFlightDiagnostic emitArgError(FunctionOpInterface func,
+                                       unsigned index) {
+  return emitError(getArgLoc(func, index), "'")
+         << func->getName() << "' op argument #" << index << ": ";
+}
+
+/// True if argument `index` is the first of `func` with attribute `name`: what
+/// concerns all of them is verified there, once.
+static bool isFirst(FunctionOpInterface func, unsigned index, StringRef name) {
+  return llvm::none_of(llvm::seq(index), [&](unsigned i) {
+    return func.getArgAttr(i, name) != nullptr;
+  });
+}
+
+/// Checks that no two arguments have the same `bsr.name`, role and kind.
+static LogicalResult verifyOwnNames(FunctionOpInterface func, unsigned first) {
+  if (!isFirst(func, first, "bsr.name"))
+    return success();
+  DenseMap<std::tuple<Attribute, Attribute, Attribute>, unsigned> known;
+  for (unsigned i : llvm::seq(first, func.getNumArguments())) {
+    Attribute name = func.getArgAttr(i, "bsr.name");
+    if (!name)
+      continue;
+    auto [other, isNew] = known.try_emplace(
+        {name, func.getArgAttr(i, "bsr.role"), func.getArgAttr(i, "bsr.kind")},
+        i);
+    if (!isNew)
+      return emitArgError(func, i) << "expected a name of its own, but got "
+                                   << name << ", the name of argument #"
+                                   << other->second << " with the same role";
+  }
+  return success();
+}
+
+/// Checks that no two arguments have the same `bsr.result`.
+static LogicalResult verifyOwnResults(FunctionOpInterface func,
+                                      unsigned first) {
+  if (!isFirst(func, first, "bsr.result"))
+    return success();
+  DenseMap<Attribute, unsigned> known;
+  for (unsigned i : llvm::seq(first, func.getNumArguments())) {
+    auto result = func.getArgAttrOfType<IntegerAttr>(i, "bsr.result");
+    if (!result)
+      continue;
+    auto [other, isNew] = known.try_emplace(result, i);
+    if (!isNew)
+      return emitArgError(func, i)
+             << "expected a result of its own, but got result #"
+             << result.getInt() << ", which carries argument #"
+             << other->second;
+  }
+  return success();
+}
+
 LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                                                    unsigned regionIndex,
                                                    unsigned argIndex,
                                                    NamedAttribute attr) {
   auto func = cast<FunctionOpInterface>(op);
-  auto error = [&] {
-    return emitError(getArgLoc(func, argIndex), "'")
-           << op->getName() << "' op argument #" << argIndex << ": ";
-  };
+  auto error = [&] { return emitArgError(func, argIndex); };
   StringRef name = attr.getName();
   if (name == "bsr.name" || name == "bsr.role") {
     auto string = dyn_cast<StringAttr>(attr.getValue());
@@ -313,16 +364,7 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
     if (name == "bsr.role")
       return success();
     // Frameworks call a moment as its parameter: a name and a role are unique.
-    Attribute role = func.getArgAttr(argIndex, "bsr.role");
-    for (unsigned i = 0; i != argIndex; ++i)
-      if (func.getArgAttr(i, name) == string &&
-          func.getArgAttr(i, "bsr.kind") ==
-              func.getArgAttr(argIndex, "bsr.kind") &&
-          func.getArgAttr(i, "bsr.role") == role)
-        return error() << "expected a name of its own, but got " << string
-                       << ", the name of argument #" << i
-                       << " with the same role";
-    return success();
+    return verifyOwnNames(func, argIndex);
   }
   if (name == "bsr.aliases") {
     auto names = dyn_cast<ArrayAttr>(attr.getValue());
@@ -357,12 +399,7 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                      << " to have the argument's type "
                      << func.getArgumentTypes()[argIndex] << ", but got "
                      << results[result];
-    for (unsigned i = 0; i != argIndex; ++i)
-      if (auto other = func.getArgAttrOfType<IntegerAttr>(i, name))
-        if (other.getInt() == result)
-          return error() << "expected a result of its own, but got result #"
-                         << result << ", which carries argument #" << i;
-    return success();
+    return verifyOwnResults(func, argIndex);
   }
   if (name == "bsr.init") {
     auto string = dyn_cast<StringAttr>(attr.getValue());

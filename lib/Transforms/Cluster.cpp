@@ -5,6 +5,7 @@
 
 #include "Chains.h"
 #include "Kernels.h"
+#include "Order.h"
 #include "Roots.h"
 #include "Work.h"
 #include "bsr/Dialect/BSR.h"
@@ -386,6 +387,7 @@ Clusters::Clusters(Block &block) : roots(block) {
 /// Moves what makes scalars to where its operands are there, so that an update
 /// that needs them (a bias correction, a learning rate) need not wait.
 static void hoistScalars(Block &block) {
+  Order order(block);
   for (Operation &op : llvm::make_early_inc_range(block.without_terminator())) {
     if (!isMemoryEffectFree(&op) || op.getNumResults() == 0 ||
         !llvm::all_of(op.getResultTypes(), [](Type type) {
@@ -399,14 +401,11 @@ static void hoistScalars(Block &block) {
       for (Value operand : inner->getOperands()) {
         Operation *producer = operand.getDefiningOp();
         if (producer && producer->getBlock() == &block &&
-            (!after || after->isBeforeInBlock(producer)))
+            (!after || order.isBefore(after, producer)))
           after = producer;
       }
     });
-    if (after)
-      op.moveAfter(after);
-    else
-      op.moveBefore(&block, block.begin());
+    order.moveAfter(&op, after);
   }
 }
 

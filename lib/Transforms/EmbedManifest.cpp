@@ -228,9 +228,10 @@ static json::Array getMasks(ArrayAttr masks) {
   return array;
 }
 
-/// What the manifest says about pattern `number`; `buffers` are all buffers. A
-/// static pattern has none for its index arrays: the manifest holds it.
-static json::Object getPattern(DictionaryAttr known, int64_t number,
+/// What the manifest says about the pattern `known`, whose are those of
+/// `buffers` that `own` lists. A static pattern has none for its index arrays:
+/// the manifest holds it.
+static json::Object getPattern(DictionaryAttr known, ArrayRef<size_t> own,
                                const json::Array &buffers) {
   auto type = cast<PatternType>(known.getAs<TypeAttr>("type").getValue());
   StringRef name = known.getAs<StringAttr>("name").getValue();
@@ -246,10 +247,8 @@ static json::Object getPattern(DictionaryAttr known, int64_t number,
   if (auto masks = known.getAs<ArrayAttr>("masks"); masks && !masks.empty())
     pattern["masks"] = getMasks(masks);
   json::Object views;
-  for (auto [index, value] : llvm::enumerate(buffers)) {
-    const json::Object &buffer = *value.getAsObject();
-    if (buffer.getInteger("pattern") != number)
-      continue;
+  for (size_t index : own) {
+    const json::Object &buffer = *buffers[index].getAsObject();
     StringRef kind = *buffer.getString("kind");
     if (kind != "values")
       views[kind] = index;
@@ -338,10 +337,16 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       return failure();
     buffers.push_back(std::move(*buffer));
   }
-  if (auto known = step->getAttrOfType<ArrayAttr>("bsr.patterns"))
-    for (auto [number, pattern] :
-         llvm::enumerate(known.getAsRange<DictionaryAttr>()))
-      patterns.push_back(getPattern(pattern, number, buffers));
+  if (auto known = step->getAttrOfType<ArrayAttr>("bsr.patterns")) {
+    SmallVector<SmallVector<size_t>> own(known.size());
+    for (auto [index, buffer] : llvm::enumerate(buffers))
+      if (auto number = buffer.getAsObject()->getInteger("pattern");
+          number && *number >= 0 && *number < int64_t(own.size()))
+        own[*number].push_back(index);
+    for (auto [pattern, indices] :
+         llvm::zip_equal(known.getAsRange<DictionaryAttr>(), own))
+      patterns.push_back(getPattern(pattern, indices, buffers));
+  }
 
   if (auto scores = step->getAttrOfType<ArrayAttr>("bsr.scores"))
     for (auto entry : scores.getAsRange<DictionaryAttr>()) {

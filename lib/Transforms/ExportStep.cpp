@@ -57,9 +57,11 @@ static SmallVector<NamedAttribute> filter(DictionaryAttr attrs) {
 /// Removes what the project says about `func`: the manifest has it now.
 static void removeAttributes(LLVM::LLVMFuncOp func) {
   func->setDiscardableAttrs(filter(func->getDiscardableAttrDictionary()));
-  for (unsigned i = 0, e = func.getNumArguments(); i != e; ++i)
-    if (DictionaryAttr attrs = func.getArgAttrDict(i))
-      func.setArgAttrs(i, filter(attrs));
+  SmallVector<DictionaryAttr> all;
+  func.getAllArgAttrs(all);
+  for (DictionaryAttr &attrs : all)
+    attrs = DictionaryAttr::get(func.getContext(), filter(attrs));
+  func.setAllArgAttrs(all);
 }
 
 namespace {

@@ -440,7 +440,9 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     // all that follow.
     linalg::GenericOp &copy = copies[{value, maps.front()}];
     if (!copy) {
-      remark(value, order);
+      ++numConversions;
+      if (report)
+        remark(value, order);
       SmallVector<utils::IteratorType> kinds(rank,
                                              utils::IteratorType::parallel);
       copy = linalg::GenericOp::create(
@@ -456,12 +458,14 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
 
   /// Says that `value` is copied, its dimensions in `order`.
   void remark(Value value, ArrayRef<int64_t> order) {
-    ++numConversions;
     InFlightDiagnostic diagnostic = emitRemark(value.getLoc());
     diagnostic << "expected one layout for whatever reads " << value.getType()
                << " of ";
     if (Operation *producer = value.getDefiningOp())
       diagnostic << "'" << producer->getName() << "'";
+    else if (Attribute name = getOperation().getArgAttr(
+                 cast<BlockArgument>(value).getArgNumber(), "bsr.name"))
+      diagnostic << "argument " << name;
     else
       diagnostic << "an argument";
     diagnostic << ", but got a copy with dimensions in order ";

@@ -66,10 +66,21 @@ static bool isBufferized(Value pattern) {
   });
 }
 
-/// Replaces argument `index` of `func`, pattern number `number`, by its two
-/// views: six arguments with its name.
-static LogicalResult expandArgument(func::FuncOp func, unsigned index,
-                                    int64_t number) {
+namespace {
+/// The arguments that a function gets, all at once: one by one, each would
+/// rewrite the attributes of all others.
+struct NewArguments {
+  SmallVector<unsigned> places;
+  SmallVector<Type> types;
+  SmallVector<DictionaryAttr> attrs;
+  SmallVector<Location> locs;
+};
+} // namespace
+
+/// Adds to `added` the two views of argument `index` of `func`, pattern number
+/// `number`: six arguments with its name.
+static void addViews(func::FuncOp func, unsigned index, int64_t number,
+                     NewArguments &added) {
   Builder b(func.getContext());
   BlockArgument argument = func.getArgument(index);
   auto type = cast<PatternType>(argument.getType());
@@ -83,22 +94,17 @@ static LogicalResult expandArgument(func::FuncOp func, unsigned index,
       {"row_idx", slots},
       {"slot_t", slots},
   };
-  unsigned at = index + 1;
   for (auto [kind, viewType] : views) {
     NamedAttrList attrs(func.getArgAttrDict(index));
     attrs.erase("bsr.density");
     attrs.erase("bsr.masks");
     attrs.set("bsr.kind", b.getStringAttr(kind));
     attrs.set("bsr.pattern_number", b.getI64IntegerAttr(number));
-    if (failed(func.insertArgument(at++, viewType,
-                                   attrs.getDictionary(func.getContext()),
-                                   argument.getLoc())))
-      return failure();
+    added.places.push_back(index + 1);
+    added.types.push_back(viewType);
+    added.attrs.push_back(attrs.getDictionary(func.getContext()));
+    added.locs.push_back(argument.getLoc());
   }
-  if (failed(replaceIndices(
-          argument, func.getArguments().slice(index + 1, std::size(views)))))
-    return failure();
-  return func.eraseArgument(index);
 }
 
 /// Makes the values in `func` count patterns, from `next` on, which have no
@@ -107,12 +113,18 @@ static void numberPatterns(func::FuncOp func, int64_t next) {
   SmallVector<int64_t> number;
   for (Type type : func.getArgumentTypes())
     number.push_back(isa<PatternType>(type) ? next++ : next);
-  for (unsigned i = 0, e = func.getNumArguments(); i != e; ++i)
-    if (auto pattern =
-            dyn_cast_or_null<IntegerAttr>(func.removeArgAttr(i, "bsr.pattern")))
-      func.setArgAttr(
-          i, "bsr.pattern_number",
-          IntegerAttr::get(pattern.getType(), number[pattern.getInt()]));
+  SmallVector<DictionaryAttr> all;
+  func.getAllArgAttrs(all);
+  for (DictionaryAttr &known : all) {
+    NamedAttrList attrs(known);
+    auto pattern = dyn_cast_or_null<IntegerAttr>(attrs.erase("bsr.pattern"));
+    if (!pattern)
+      continue;
+    attrs.set("bsr.pattern_number",
+              IntegerAttr::get(pattern.getType(), number[pattern.getInt()]));
+    known = attrs.getDictionary(func.getContext());
+  }
+  func.setAllArgAttrs(all);
 }
 
 /// Replaces the pattern arguments of `func` and notes in `bsr.patterns` what
@@ -122,20 +134,35 @@ static LogicalResult expandArguments(func::FuncOp func) {
   if (auto known = func->getAttrOfType<ArrayAttr>("bsr.patterns"))
     patterns.append(known.begin(), known.end()); // static ones
   numberPatterns(func, patterns.size());
-  // Arguments are added on the way.
-  for (unsigned i = 0; i != func.getNumArguments(); ++i) {
-    auto type = dyn_cast<PatternType>(func.getArgument(i).getType());
+  NewArguments added;
+  SmallVector<BlockArgument> arguments;
+  for (BlockArgument argument : func.getArguments()) {
+    auto type = dyn_cast<PatternType>(argument.getType());
     if (!type)
       continue;
+    unsigned index = argument.getArgNumber();
     NamedAttrList pattern;
     pattern.set("type", TypeAttr::get(type));
     for (StringRef key : {"name", "density", "masks"})
-      if (Attribute value = func.getArgAttr(i, ("bsr." + key).str()))
+      if (Attribute value = func.getArgAttr(index, ("bsr." + key).str()))
         pattern.set(key, value);
-    if (failed(expandArgument(func, i, patterns.size())))
-      return failure();
+    addViews(func, index, patterns.size(), added);
+    arguments.push_back(argument);
     patterns.push_back(pattern.getDictionary(func.getContext()));
   }
+  if (failed(func.insertArguments(added.places, added.types, added.attrs,
+                                  added.locs)))
+    return failure();
+  llvm::BitVector erased(func.getNumArguments());
+  for (BlockArgument argument : arguments) {
+    unsigned index = argument.getArgNumber();
+    if (failed(
+            replaceIndices(argument, func.getArguments().slice(index + 1, 6))))
+      return failure();
+    erased.set(index);
+  }
+  if (failed(func.eraseArguments(erased)))
+    return failure();
   if (!patterns.empty())
     func->setAttr("bsr.patterns", ArrayAttr::get(func.getContext(), patterns));
   return success();

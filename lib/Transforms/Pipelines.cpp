@@ -7,7 +7,6 @@
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
-#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Func/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/Passes.h"
@@ -28,11 +27,7 @@ static void addBufferization(OpPassManager &pm,
   pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseState());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseOperands());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRSeparateResults());
-  bufferization::OneShotBufferizePassOptions bufferize;
-  bufferize.bufferizeFunctionBoundaries = true;
-  bufferize.functionBoundaryTypeConversion =
-      bufferization::LayoutMapOption::IdentityLayoutMap;
-  pm.addPass(bufferization::createOneShotBufferizePass(bufferize));
+  pm.addPass(bsr::createBSRBufferize());
   // A copy of a buffer to itself takes two rounds to go away.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
@@ -135,13 +130,13 @@ static void addSparsity(OpPassManager &pm, const bsr::ToCPUOptions &options) {
 }
 
 /// Vectors will run along tokens.
-static void addLayout(OpPassManager &pm) {
+static void addLayout(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addNestedPass<func::FuncOp>(createLinalgGeneralizeNamedOpsPass());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRaise());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRConcatenate());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRWidenSums());
-  pm.addNestedPass<func::FuncOp>(bsr::createBSRLayout());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRLayout({options.report}));
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldBias());
 }
@@ -165,7 +160,7 @@ static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
 void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
   addImport(pm, options);
   addSparsity(pm, options);
-  addLayout(pm);
+  addLayout(pm, options);
   addClusters(pm);
   addKernels(pm, options);
   buildToLLVMPipeline(pm, options);

@@ -3,6 +3,7 @@
 // Lets the kernels that make the next value of an argument write it over the
 // old one.
 
+#include "Order.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
@@ -64,10 +65,11 @@ static void collectReaders(Value value, bool isWhole, LaunchOp launch,
 /// what depends on it. Does nothing and fails if one of them needs the new
 /// value, too.
 static LogicalResult sink(LaunchOp launch,
-                          const SmallPtrSetImpl<Operation *> &readers) {
+                          const SmallPtrSetImpl<Operation *> &readers,
+                          Order &order) {
   Operation *last = launch;
   for (Operation *reader : readers)
-    if (last->isBeforeInBlock(reader))
+    if (order.isBefore(last, reader))
       last = reader;
 
   SetVector<Operation *> moved;
@@ -91,7 +93,7 @@ static LogicalResult sink(LaunchOp launch,
   if (last == launch)
     return success();
   for (Operation *op : moved) {
-    op->moveAfter(last);
+    order.moveAfter(op, last);
     last = op;
   }
   return success();
@@ -158,11 +160,12 @@ struct ReuseState : bsr::impl::BSRReuseStateBase<ReuseState> {
         updates[launch].push_back(std::move(update));
     }
 
+    Order order(step.front());
     for (auto &[launch, made] : updates) {
       SmallPtrSet<Operation *, 8> readers;
       for (const Update &update : made)
         collectReaders(update.argument, /*isWhole=*/true, launch, readers);
-      if (failed(sink(launch, readers)))
+      if (failed(sink(launch, readers, order)))
         continue;
       OpBuilder b(launch);
       for (const Update &update : made)

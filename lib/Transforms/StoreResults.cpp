@@ -23,18 +23,27 @@ static Value getRoot(Value value) {
   return value;
 }
 
-/// Adds an argument for result `index` of `step`.
-static FailureOr<BlockArgument> addOutput(func::FuncOp step, unsigned index) {
+/// Adds an argument for each of the results `indices` of `step`, all at once:
+/// one by one, each would rewrite the attributes of all others.
+static FailureOr<Block::BlockArgListType>
+addOutputs(func::FuncOp step, ArrayRef<unsigned> indices) {
   Builder b(step.getContext());
-  NamedAttrList attrs;
-  if (DictionaryAttr known = step.getResultAttrDict(index))
-    attrs.append(known);
-  attrs.set("bsr.kind", b.getStringAttr("output"));
-  if (failed(step.insertArgument(
-          step.getNumArguments(), step.getResultTypes()[index],
-          attrs.getDictionary(step.getContext()), step.getLoc())))
+  unsigned end = step.getNumArguments();
+  SmallVector<Type> types;
+  SmallVector<DictionaryAttr> allAttrs;
+  for (unsigned index : indices) {
+    NamedAttrList attrs;
+    if (DictionaryAttr known = step.getResultAttrDict(index))
+      attrs.append(known);
+    attrs.set("bsr.kind", b.getStringAttr("output"));
+    types.push_back(step.getResultTypes()[index]);
+    allAttrs.push_back(attrs.getDictionary(step.getContext()));
+  }
+  SmallVector<unsigned> places(indices.size(), end);
+  SmallVector<Location> locs(indices.size(), step.getLoc());
+  if (failed(step.insertArguments(places, types, allAttrs, locs)))
     return failure();
-  return step.getArguments().back();
+  return step.getArguments().drop_front(end);
 }
 
 /// Leaves `buffer`, the scores of weight `name`, in memory of the step.
@@ -54,23 +63,27 @@ static void keepScores(OpBuilder &b, Value buffer, Attribute name) {
 static LogicalResult storeOutputs(func::FuncOp step, func::ReturnOp terminator,
                                   ArrayRef<BlockArgument> carriers) {
   OpBuilder b(terminator);
+  SmallVector<unsigned> indices;
   for (auto [index, carrier] : llvm::enumerate(carriers)) {
     if (carrier)
       continue;
-    if (isScores(step, index)) {
+    if (isScores(step, index))
       keepScores(b, terminator.getOperand(index),
                  step.getResultAttr(index, "bsr.name"));
-      continue;
-    }
-    FailureOr<BlockArgument> output = addOutput(step, index);
-    if (failed(output))
-      return failure();
+    else
+      indices.push_back(index);
+  }
+  FailureOr<Block::BlockArgListType> outputs = addOutputs(step, indices);
+  if (failed(outputs))
+    return failure();
+  for (auto [index, output] : llvm::zip_equal(indices, *outputs)) {
     Value buffer = terminator.getOperand(index);
-    if (auto alloc = buffer.getDefiningOp<memref::AllocOp>()) {
-      buffer.replaceAllUsesWith(*output);
+    auto alloc = buffer.getDefiningOp<memref::AllocOp>();
+    if (alloc && !alloc->hasAttr("bsr.scores")) {
+      buffer.replaceAllUsesWith(output);
       alloc.erase();
     } else {
-      memref::CopyOp::create(b, terminator.getLoc(), buffer, *output);
+      memref::CopyOp::create(b, terminator.getLoc(), buffer, output);
     }
   }
   return success();
@@ -125,10 +138,16 @@ struct StoreResults : bsr::impl::BSRStoreResultsBase<StoreResults> {
     (*terminator)->setOperands({});
     if (failed(step.eraseResults(llvm::BitVector(carriers.size(), true))))
       return signalPassFailure();
-    for (BlockArgument argument : step.getArguments())
-      if (step.removeArgAttr(argument.getArgNumber(), "bsr.result"))
-        step.setArgAttr(argument.getArgNumber(), "bsr.carried",
-                        UnitAttr::get(&getContext()));
+    SmallVector<DictionaryAttr> all;
+    step.getAllArgAttrs(all);
+    for (DictionaryAttr &known : all) {
+      NamedAttrList attrs(known);
+      if (!attrs.erase("bsr.result"))
+        continue;
+      attrs.set("bsr.carried", UnitAttr::get(&getContext()));
+      known = attrs.getDictionary(&getContext());
+    }
+    step.setAllArgAttrs(all);
   }
 };
 } // namespace

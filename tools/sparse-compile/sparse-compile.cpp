@@ -350,6 +350,26 @@ static Error compile(const CommandLine &options, MLIRContext &context,
   return Error::success();
 }
 
+/// What tells a reader where `location` is: a name, or a line of a file that
+/// can be opened; `` if nothing does.
+static std::string describe(Location location) {
+  if (auto name = dyn_cast<NameLoc>(location))
+    return name.getName().str();
+  if (auto line = dyn_cast<FileLineColLoc>(location))
+    return line.getFilename() == "-"
+               ? ""
+               : llvm::formatv("{0}:{1}", line.getFilename().getValue(),
+                               line.getLine())
+                     .str();
+  if (auto call = dyn_cast<CallSiteLoc>(location))
+    return describe(call.getCallee());
+  if (auto fused = dyn_cast<FusedLoc>(location))
+    for (Location part : fused.getLocations())
+      if (std::string place = describe(part); !place.empty())
+        return place;
+  return "";
+}
+
 int main(int argc, char **argv) {
   // What is printed never goes into a file that got a closed stream's number.
   if (llvm::sys::Process::FixupStandardFileDescriptors())
@@ -385,9 +405,12 @@ int main(int argc, char **argv) {
     bool isWarning = diagnostic.getSeverity() == DiagnosticSeverity::Warning;
     if (!isWarning && diagnostic.getSeverity() != DiagnosticSeverity::Remark)
       return failure();
-    if (isWarning || options.report)
-      llvm::errs() << diagnostic.getLocation() << ": "
-                   << (isWarning ? "warning: " : "") << diagnostic << "\n";
+    if (!isWarning && !options.report)
+      return success();
+    std::string place = describe(diagnostic.getLocation());
+    if (!place.empty())
+      llvm::errs() << place << ": ";
+    llvm::errs() << (isWarning ? "warning: " : "") << diagnostic << "\n";
     return success();
   });
 

@@ -155,9 +155,8 @@ def BSRReuseOperands : Pass<"bsr-reuse-operands", "func::FuncOp"> {
 def BSRSeparateResults : Pass<"bsr-separate-results", "func::FuncOp"> {
   let summary = "Give every kernel of a step memory of its own";
   let description = [{
-    Equal empty tensors are one value by now, the init of many launches.
-    Bufferization would compare each of these with all others that write to it, and
-    with all that read those: cubic time, for a step that was a long loop. A result
+    Equal empty tensors are one value by now, the init of many launches: what is
+    written over nothing, and would share a buffer where it can. A result
     that is written over nothing gets a tensor of its own instead; `bsr-plan-memory`
     finds out what may lie in one place.
 
@@ -188,6 +187,53 @@ def BSRSeparateResults : Pass<"bsr-separate-results", "func::FuncOp"> {
     ```
   }];
   let dependentDialects = ["bufferization::BufferizationDialect"];
+}
+
+def BSRBufferize : Pass<"bsr-bufferize", "ModuleOp"> {
+  let summary = "Turn the tensors of steps into buffers";
+  let description = [{
+    One-shot bufferization, with function boundaries of identity layout. Upstream's
+    analysis compares each operand with all reads and writes of what may lie in its
+    buffer: quadratic where a step reads a weight, a rate or a table in many places,
+    as a loop that was unrolled does. A step of launches has a simpler form: one
+    block, in which nothing but launches and insertions writes. Two walks find where
+    each value lies and is read last. A launch that would write over what is read
+    later gets a buffer of its own, without a copy, for it reads no init; an insertion
+    gets a copy. Any other module goes through upstream's analysis.
+
+    Before:
+
+    ```mlir
+    func.func private @double(memref<4xf32>, memref<4xf32>)
+    func.func @step(%x: tensor<4xf32> {bsr.name = "x"})
+        -> (tensor<4xf32> {bsr.name = "y"}, tensor<4xf32> {bsr.name = "z"}) {
+      %y = bsr.launch @double ins(%x : tensor<4xf32>) outs(%x : tensor<4xf32>) in_place = [0]
+          -> tensor<4xf32>
+      %z = bsr.launch @double ins(%y : tensor<4xf32>) outs(%y : tensor<4xf32>) in_place = [0]
+          -> tensor<4xf32>
+      return %y, %z : tensor<4xf32>, tensor<4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func private @double(memref<4xf32>, memref<4xf32>)
+    func.func @step(%x: memref<4xf32> {bsr.name = "x"})
+        -> (memref<4xf32> {bsr.name = "y"}, memref<4xf32> {bsr.name = "z"}) {
+      call @double(%x, %x) : (memref<4xf32>, memref<4xf32>) -> ()
+      %z = memref.alloc() {alignment = 64 : i64} : memref<4xf32>
+      call @double(%x, %z) : (memref<4xf32>, memref<4xf32>) -> ()
+      return %x, %z : memref<4xf32>, memref<4xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numSeparated", "num-separated", "Number of results that get a buffer instead of their init's">,
+  ];
+  let dependentDialects = [
+    "bufferization::BufferizationDialect", "memref::MemRefDialect",
+  ];
 }
 
 def BSRStoreResults : Pass<"bsr-store-results", "func::FuncOp"> {

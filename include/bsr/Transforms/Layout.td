@@ -195,8 +195,8 @@ def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
     products through everything that touches their operands and results: the
     token dimension of each value moves last, its type and the maps of its users
     are permuted, nothing is packed. Arguments and results of the function keep
-    their layout. Where an operation cannot take the layout, one copy converts, and a
-    remark says so.
+    their layout. Where an operation cannot take the layout, one copy converts; with
+    `report`, a remark says so.
     Operations whose results have lanes are marked, `bsr.lanes`, for `bsr-panel`.
     Operations that only move elements vanish into the maps of their users first.
 
@@ -261,6 +261,10 @@ def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
     }
     ```
   }];
+  let options = [
+    Option<"report", "report", "bool", /*default=*/"false",
+           "Say in a remark what is copied from one layout to another">,
+  ];
   let statistics = [
     Statistic<"numLaidOut", "num-laid-out", "Number of values laid out anew">,
     Statistic<"numConversions", "num-conversions",

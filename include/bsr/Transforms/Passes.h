@@ -38,7 +38,8 @@ struct ToCPUOptions : ToLLVMOptions {
   Option<bool> requireSparse{
       *this, "require-sparse", llvm::cl::desc("See `bsr-propagate`"),
       llvm::cl::init(BSRPropagateOptions().requireSparse)};
-  Option<bool> report{*this, "report", llvm::cl::desc("See `bsr-propagate`"),
+  Option<bool> report{*this, "report",
+                      llvm::cl::desc("See `bsr-propagate` and `bsr-layout`"),
                       llvm::cl::init(BSRPropagateOptions().report)};
   Option<std::string> scoreNorm{
       *this, "score-norm",
