@@ -122,6 +122,7 @@ COMMANDS = {
             ("^build/benchmarks/venv/bin/", ""), ("--model base", "--model tiny"),
             ("$", " --impl ours --rounds 1 --patience 0")),
         "benchmarks/steps.py": Tested("Benchmarks/steps.test"),
+        "benchmarks/compile_time.py": Tested("Benchmarks/compile-time.test"),
         "sparse-compile step.mlir": Run(),
         "sparse-train --set step=step.so ...": Run(
             (r"\.\.\.", "--set tokens=text.tokens --set run=timed --set steps=2 --set held_out.batches=1")),
