@@ -483,6 +483,11 @@ LaunchOp::bufferize(RewriterBase &rewriter,
       arguments.push_back(operand.get());
       continue;
     }
+    if (!isa<TensorType>(operand.get().getType()))
+      return emitOpError("expected patterns to be lowered (bsr-lower-patterns) "
+                         "before bufferization, but got operand #")
+             << operand.getOperandNumber() << " of type "
+             << operand.get().getType();
     FailureOr<Value> buffer =
         getBuffer(rewriter, operand.get(), options, state);
     if (failed(buffer))

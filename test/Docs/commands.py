@@ -104,6 +104,7 @@ COMMANDS = {
         "tools/": TEXT,
         "python  ": TEXT,
         "examples  ": TEXT,
+        "fuzz  ": TEXT,
         "scripts  ": TEXT,
         "docs  ": TEXT,
         "benchmarks  ": TEXT,
