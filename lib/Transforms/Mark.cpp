@@ -214,6 +214,20 @@ static llvm::MapVector<BlockArgument, bool> getMasked(BlockArgument mask) {
   return masked;
 }
 
+/// Where `argument` is: its own place in the text, or that of the step in the
+/// user's program, which front ends give the function alone.
+static Location getPlace(BlockArgument argument) {
+  auto getFile = [](Location loc) {
+    auto place = loc->findInstanceOf<FileLineColLoc>();
+    return place ? place.getFilename() : StringAttr();
+  };
+  Operation *func = argument.getOwner()->getParentOp();
+  StringAttr text = getFile(func->getParentOp()->getLoc());
+  return getFile(argument.getLoc()) == text && getFile(func->getLoc()) != text
+             ? func->getLoc()
+             : argument.getLoc();
+}
+
 /// Refuses an escaped letter: in other dialects it is a class like \d, in that
 /// of POSIX the letter itself, which is not what is meant.
 static LogicalResult checkRegex(Location loc, StringRef option,
@@ -386,7 +400,7 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
       StringAttr name = getArgName(func, weight);
       Type type = func.getArgumentTypes()[weight];
       auto error = [&] {
-        return emitError(func.getArgument(weight).getLoc(), "argument ")
+        return emitError(getPlace(func.getArgument(weight)), "argument ")
                << name << ": ";
       };
       auto get = [&](ArrayRef<int32_t> rowPtr, ArrayRef<int32_t> colIdx) {
@@ -450,7 +464,7 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
               isCombined |= read == func.getArgument(weight);
             });
         if (isCombined)
-          emitWarning(func.getArgument(arg).getLoc(), "expected ")
+          emitWarning(getPlace(func.getArgument(arg)), "expected ")
               << getArgName(func, arg)
               << ", which the step combines with the weight "
               << getArgName(func, weight)
