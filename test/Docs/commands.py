@@ -113,7 +113,7 @@ COMMANDS = {
         "sparse-opt --run-reproducer": Run(("^", "! ")),  # what failed fails again
         "sparse-compile step.mlir --timers": Run(("step.mlir", "tiny.mlir")),
         "sparse-train --timers": Run(("$", " --set steps=3 --set held_out.batches=1")),
-        "scripts/check-sanitizers.sh": Skip("builds of minutes, or of an hour; .ci/run runs the first"),
+        "scripts/check-sanitizers.sh": Skip("builds of minutes, or of an hour"),
     },
     "docs/benchmarks.md": {
         "benchmarks/install-peers.sh": Skip("an index, and half an hour"),
