@@ -253,7 +253,7 @@ print("key equal", sparse_opt.compile(keyed, **QUICK)(key) == jax.random.uniform
 # What stays dense names the user's line.
 
 
-# CHECK: loc("{{.*}}jvp(penalty)/{{.*}}"("{{.*}}invalid.py":[[@LINE+3]]:{{[0-9]+}})): expected only stored blocks of "state.params.w", but got
+# CHECK: jvp(penalty){{.*}} at {{.*}}invalid.py:[[@LINE+3]]: expected only stored blocks of "state.params.w", but got
 @jax.named_scope("penalty")
 def penalty(w):
     return jnp.square(w @ w.T).mean()

@@ -350,13 +350,15 @@ static Error compile(const CommandLine &options, MLIRContext &context,
   return Error::success();
 }
 
-/// What tells a reader where `location` is: a name, or a line of a file that
-/// can be opened; `` if nothing does.
+/// What tells a reader where `location` is: a name, a line of a file that can
+/// be opened, or both; "" if nothing does.
 static std::string describe(Location location) {
-  if (auto name = dyn_cast<NameLoc>(location))
-    return name.getName().str();
+  if (auto name = dyn_cast<NameLoc>(location)) {
+    std::string place = describe(name.getChildLoc());
+    return name.getName().str() + (place.empty() ? "" : " at " + place);
+  }
   if (auto line = dyn_cast<FileLineColLoc>(location))
-    return line.getFilename() == "-"
+    return line.getFilename() == "-" || line.getFilename() == "<stdin>"
                ? ""
                : llvm::formatv("{0}:{1}", line.getFilename().getValue(),
                                line.getLine())

@@ -418,7 +418,7 @@ class Penalty(nn.Module):
         self.inner = Model()
 
     def forward(self, x):
-        # CHECK: loc("{{.*}}invalid.py":[[@LINE+1]]:0): expected only stored blocks of "inner.weight", but got
+        # CHECK: {{^.*}}invalid.py:[[@LINE+1]]: expected only stored blocks of "inner.weight", but got
         return self.inner(x).mean() + (self.inner.weight @ self.inner.weight.t()).abs().mean()
 
 
