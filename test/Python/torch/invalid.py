@@ -449,4 +449,4 @@ with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     sparse_opt.compile(exported, ["match=head.weight block=2x2", *marks], options=["-O", "0"])
 # CHECK: expected the step to use the weight "head.weight", which 'head.weight' matches, but got none that does
-print([str(warning.message) for warning in caught if "step to use" in str(warning.message)])
+print(*(str(warning.message) for warning in caught if "step to use" in str(warning.message)))
