@@ -123,72 +123,31 @@ static Interval getNotTaken(arith::CmpFOp compare, Interval x,
   return x;
 }
 
-namespace {
-/// Intervals by value, each computed once.
-class Intervals {
-public:
-  Interval get(Value value);
-
-private:
-  Interval compute(Value value);
-  Interval computeInBody(Operation *op, FloatType type);
-  Interval computeResult(linalg::LinalgOp op, unsigned result);
-
-  DenseMap<Value, Interval> known;
-};
-} // namespace
-
-Interval Intervals::get(Value value) {
-  auto type = dyn_cast<FloatType>(getElementTypeOrSelf(value.getType()));
-  if (!type)
+/// The values that the interval of the results of `op` depends on.
+static SmallVector<Value> getSources(Operation *op) {
+  auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+  if (!linalgOp) {
+    bool isNumber = op->getNumResults() == 1 && op->getNumRegions() == 0 &&
+                    !isa<ShapedType>(op->getResult(0).getType());
+    if (isNumber || isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+                        tensor::SplatOp, tensor::FromElementsOp>(op))
+      return SmallVector<Value>(op->getOperands());
     return {};
-  auto found = known.find(value);
-  if (found != known.end())
-    return found->second;
-  Interval interval = compute(value);
-  known[value] = interval;
-  return interval;
-}
-
-Interval Intervals::compute(Value value) {
-  Attribute constant;
-  if (matchPattern(value, m_Constant(&constant))) {
-    if (auto elements = dyn_cast<SplatElementsAttr>(constant))
-      constant = elements.getSplatValue<Attribute>();
-    auto number = dyn_cast<FloatAttr>(constant);
-    if (!number || !number.getValue().isFinite())
-      return {};
-    return Interval::constant(number.getValueAsDouble());
   }
-  Operation *op = value.getDefiningOp();
-  if (!op)
+  if (!isElementWise(linalgOp))
     return {};
-  return TypeSwitch<Operation *, Interval>(op)
-      .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::SplatOp>(
-          [&](Operation *op) { return get(op->getOperand(0)); })
-      .Case<tensor::ExtractOp, tensor::FromElementsOp>([&](Operation *op) {
-        return op->getNumOperands() == 1 ? get(op->getOperand(0)) : Interval();
-      })
-      .Case([&](linalg::LinalgOp op) {
-        return computeResult(op, cast<OpResult>(value).getResultNumber());
-      })
-      .Default([&](Operation *op) {
-        auto type = dyn_cast<FloatType>(value.getType());
-        return type ? computeInBody(op, type) : Interval();
-      });
-}
-
-Interval Intervals::computeResult(linalg::LinalgOp op, unsigned result) {
-  if (!isElementWise(op))
-    return {};
-  for (OpOperand *input : op.getDpsInputOperands())
-    known[op.getMatchingBlockArgument(input)] = get(input->get());
-  return get(op.getBlock()->getTerminator()->getOperand(result));
+  SmallVector<Value> sources(linalgOp.getDpsInputs());
+  for (Operation &inner : *linalgOp.getBlock())
+    for (Value operand : inner.getOperands())
+      if (operand.getParentBlock() != linalgOp.getBlock())
+        sources.push_back(operand);
+  return sources;
 }
 
 /// The interval of the result, of type `type`, of `op`, which computes numbers
-/// from numbers.
-Interval Intervals::computeInBody(Operation *op, FloatType type) {
+/// from numbers of intervals `get`.
+static Interval computeNumber(Operation *op, FloatType type,
+                              function_ref<Interval(Value)> get) {
   auto operand = [&](unsigned number) { return get(op->getOperand(number)); };
   Interval interval =
       TypeSwitch<Operation *, Interval>(op)
@@ -232,4 +191,91 @@ Interval Intervals::computeInBody(Operation *op, FloatType type) {
   return widen(interval, type);
 }
 
-Interval bsr::getInterval(Value value) { return Intervals().get(value); }
+/// The interval of the constant `attribute`: infinite if it is none.
+static Interval getConstant(Attribute attribute) {
+  if (auto elements = dyn_cast<SplatElementsAttr>(attribute))
+    attribute = elements.getSplatValue<Attribute>();
+  auto number = dyn_cast<FloatAttr>(attribute);
+  if (!number || !number.getValue().isFinite())
+    return {};
+  return Interval::constant(number.getValueAsDouble());
+}
+
+bool Intervals::isKnown(Value value) const {
+  return !value.getDefiningOp() || known.contains(value);
+}
+
+Interval Intervals::get(Value value) {
+  // Sources first, without recursion: chains are as long as programs.
+  SmallVector<Value> worklist = {value};
+  while (!worklist.empty()) {
+    Value next = worklist.back();
+    if (isKnown(next)) {
+      worklist.pop_back();
+      continue;
+    }
+    size_t size = worklist.size();
+    llvm::copy_if(getSources(next.getDefiningOp()),
+                  std::back_inserter(worklist),
+                  [&](Value source) { return !isKnown(source); });
+    if (worklist.size() == size)
+      compute(next.getDefiningOp());
+  }
+  return getKnown(value);
+}
+
+void Intervals::erase(Operation *op) {
+  for (Value result : op->getResults())
+    known.erase(result);
+}
+
+/// Computes the intervals of the results of `op`, whose sources are known.
+void Intervals::compute(Operation *op) {
+  for (Value result : op->getResults())
+    known[result] = {};
+  Attribute constant;
+  if (matchPattern(op, m_Constant(&constant))) {
+    known[op->getResult(0)] = getConstant(constant);
+    return;
+  }
+  if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op)) {
+    if (isElementWise(linalgOp))
+      computeResults(linalgOp);
+    return;
+  }
+  if (op->getNumResults() != 1)
+    return;
+  Interval &interval = known[op->getResult(0)];
+  bool repeats =
+      isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::SplatOp,
+          tensor::ExtractOp, tensor::FromElementsOp>(op);
+  if (repeats && op->getNumOperands() == 1)
+    interval = getKnown(op->getOperand(0));
+  else if (auto type = dyn_cast<FloatType>(op->getResult(0).getType()))
+    interval = computeNumber(op, type,
+                             [&](Value operand) { return getKnown(operand); });
+}
+
+/// Computes the intervals of the results of element-wise `op`.
+void Intervals::computeResults(linalg::LinalgOp op) {
+  DenseMap<Value, Interval> inner;
+  auto get = [&](Value value) {
+    auto found = inner.find(value);
+    return found != inner.end() ? found->second : getKnown(value);
+  };
+  for (OpOperand *input : op.getDpsInputOperands())
+    inner[op.getMatchingBlockArgument(input)] = getKnown(input->get());
+  for (Operation &number : op.getBlock()->without_terminator()) {
+    Attribute constant;
+    if (number.getNumResults() != 1)
+      continue;
+    Value result = number.getResult(0);
+    if (matchPattern(&number, m_Constant(&constant)))
+      inner[result] = getConstant(constant);
+    else if (auto type = dyn_cast<FloatType>(result.getType()))
+      inner[result] = computeNumber(&number, type, get);
+  }
+  for (auto [result, yielded] : llvm::zip_equal(
+           op->getResults(), op.getBlock()->getTerminator()->getOperands()))
+    known[result] = get(yielded);
+}

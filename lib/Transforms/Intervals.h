@@ -5,7 +5,7 @@
 #ifndef BSR_LIB_TRANSFORMS_INTERVALS_H
 #define BSR_LIB_TRANSFORMS_INTERVALS_H
 
-#include "mlir/IR/Value.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include <limits>
 
 namespace mlir::bsr {
@@ -23,9 +23,22 @@ struct Interval {
   bool isFinite() const;
 };
 
-/// The interval of `value`: a scalar, or all entries of a tensor. Looks through
-/// element-wise operations.
-Interval getInterval(Value value);
+/// The intervals of the values of a step: of scalars, and of all entries of
+/// tensors. Looks through element-wise operations. Each is computed once.
+class Intervals {
+public:
+  Interval get(Value value);
+  /// Forgets the results of `op`, which is erased.
+  void erase(Operation *op);
+
+private:
+  void compute(Operation *op);
+  void computeResults(linalg::LinalgOp op);
+  Interval getKnown(Value value) const { return known.lookup(value); }
+  bool isKnown(Value value) const;
+
+  DenseMap<Value, Interval> known;
+};
 
 } // namespace mlir::bsr
 

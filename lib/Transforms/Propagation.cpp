@@ -167,6 +167,7 @@ Propagation::Propagation(Operation *root) : rewriter(root->getContext(), this) {
 
 void Propagation::notifyOperationErased(Operation *op) {
   products.erase(op);
+  intervals.erase(op);
   for (Value result : op->getResults())
     uniforms.erase(result);
 }

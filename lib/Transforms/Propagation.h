@@ -7,6 +7,7 @@
 #define BSR_TRANSFORMS_PROPAGATION_H
 
 #include "ElementWise.h"
+#include "Intervals.h"
 #include "bsr/Dialect/BSR.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -110,6 +111,8 @@ private:
 
   IRRewriter rewriter;
   DenseMap<Value, Value> uniforms;
+  /// Rules are equalities: what was computed before one holds after it.
+  Intervals intervals;
 };
 
 } // namespace mlir::bsr

@@ -2,7 +2,6 @@
 //
 // The rules that push bsr.to_dense down through what reads it.
 
-#include "Intervals.h"
 #include "Propagation.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
@@ -232,9 +231,9 @@ Value Propagation::getZeroProduct(linalg::LinalgOp op, ValueRange backgrounds) {
   Value zero = backgrounds[a.getArgNumber()];
   OpOperand *factor = op.getDpsInputOperand(x.getArgNumber());
   if (!zero || !isa<RankedTensorType>(zero.getType()) ||
-      !getInterval(zero).isZeroOrNaN())
+      !intervals.get(zero).isZeroOrNaN())
     return {};
-  if (getInterval(factor->get()).isFinite())
+  if (intervals.get(factor->get()).isFinite())
     return zero;
   Value vec = getBroadcastVector(rewriter, op, *factor);
   if (!vec || llvm::count(backgrounds, Value()) != 1)
@@ -341,7 +340,8 @@ bool Propagation::pushElementWise(linalg::LinalgOp op) {
   for (auto [result, stored, background] :
        llvm::zip_equal(op->getResults(), values, backgrounds)) {
     bool swapped = !op.getIndexingMapMatchingResult(result).isIdentity();
-    if (matchPattern(background, m_Zero()) || getInterval(background).isZero())
+    if (matchPattern(background, m_Zero()) ||
+        intervals.get(background).isZero())
       background = {};
     results.push_back(ToDenseOp::create(rewriter, op.getLoc(), result.getType(),
                                         inputs->pattern, stored, background,
