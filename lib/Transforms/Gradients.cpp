@@ -176,6 +176,7 @@ private:
   bool reachesData(Operation *op, const DenseSet<Value> &gradients,
                    bool &reachesGradient);
   DenseSet<Value> getOpen(unsigned number);
+  void reportData(unsigned number, const DenseSet<Value> &gradients);
 
   /// True if `value` has entries of other weights where it has some of this, or
   /// entries of this in several ways.
@@ -596,6 +597,95 @@ DenseSet<Value> Finder::getOpen(unsigned number) {
   return open;
 }
 
+/// True for a gather: it looks entries up, and mixes none.
+static bool isGather(Operation *op) {
+  auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+  return linalgOp && linalgOp.getNumReductionLoops() == 0 && !isEntryWise(op);
+}
+
+/// Reports what the weight's space combines with data, entry by entry, if
+/// something outside of the space sees it: there the weight is no factor of
+/// products, its gradient is an element-wise function of data, and nothing says
+/// where that ends and the update begins. With all `gradients` masked, an entry
+/// off the pattern is zero, a constant, or made of data.
+void Finder::reportData(unsigned number, const DenseSet<Value> &gradients) {
+  enum Off { Zero, Constant, Data };
+  const Space &space = spaces[number];
+  DenseMap<Value, Off> offs;
+  auto getOff = [&](Value value) {
+    auto known = offs.find(value);
+    return known == offs.end() ? Constant : known->second;
+  };
+  // Of the body of an element-wise operation: a product with zero is zero.
+  auto getBodyOff = [&](linalg::LinalgOp op, OpResult result) {
+    for (OpOperand &operand : op->getOpOperands())
+      offs[op.getMatchingBlockArgument(&operand)] = getOff(operand.get());
+    for (Operation &inner : op.getBlock()->without_terminator()) {
+      Off most = Zero, least = Data;
+      for (Value operand : inner.getOperands()) {
+        most = std::max(most, getOff(operand));
+        least = std::min(least, getOff(operand));
+      }
+      if (isa<arith::MulFOp>(inner) && least == Zero)
+        most = Zero;
+      else if (isa<arith::DivFOp>(inner) && getOff(inner.getOperand(0)) == Zero)
+        most = Zero;
+      else if (!isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
+                    arith::NegFOp, arith::ExtFOp, arith::TruncFOp,
+                    arith::MaximumFOp, arith::MinimumFOp, arith::SelectOp,
+                    BarrierOp>(inner))
+        most = std::max(most, Constant);
+      for (Value value : inner.getResults())
+        offs[value] = most;
+    }
+    return getOff(
+        op.getBlock()->getTerminator()->getOperand(result.getResultNumber()));
+  };
+  SmallVector<Value> values(llvm::make_first_range(space.entries));
+  llvm::sort(values, [&](Value a, Value b) {
+    auto get = [&](Value value) {
+      return value.getDefiningOp() ? order.lookup(value.getDefiningOp()) + 1
+                                   : 0;
+    };
+    return get(a) < get(b);
+  });
+  for (Value value : values) {
+    Operation *op = value.getDefiningOp();
+    if (gradients.contains(value) || isa_and_nonnull<ToDenseOp>(op)) {
+      offs[value] = Zero;
+    } else if (isNumber(value) || matchPattern(value, m_Constant())) {
+      continue;
+    } else if (!op) {
+      auto arg = cast<BlockArgument>(value);
+      if (arg.getParentRegion() == &func.getBody() &&
+          !func.getArgAttr(arg.getArgNumber(), "bsr.result"))
+        offs[value] = Data;
+    } else if (isGather(op)) {
+      offs[value] = Data;
+    } else if (isEntryWise(op)) {
+      bool wasData = false;
+      if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op)) {
+        offs[value] = getBodyOff(linalgOp, cast<OpResult>(value));
+        wasData = llvm::any_of(op->getOperands(), [&](Value operand) {
+          return getOff(operand) == Data;
+        });
+      } else {
+        Off most = Zero;
+        visitOperands(op, cast<OpResult>(value).getResultNumber(),
+                      space.entries.find(value)->second.front(),
+                      [&](OpOperand &operand, const Entries &) {
+                        most = std::max(most, getOff(operand.get()));
+                      });
+        offs[value] = most;
+      }
+      if (wasData && getOff(value) == Data && opens[number].contains(value)) {
+        report(weights[number], op, "computes it of data, entry by entry");
+        return;
+      }
+    }
+  }
+}
+
 /// Creates `value` with zeros where `entries`, some of it, are off the pattern
 /// of `weight`; null if they are no rectangle of the matrix.
 Value Finder::createMasked(OpBuilder &b, const BoundWeight &weight, Value value,
@@ -778,6 +868,9 @@ bool Finder::mask(unsigned number) {
              "carries entries of its update from step to step of a loop");
       continue;
     }
+    // Data that the weight is used with, entry by entry.
+    if (isGather(op))
+      continue;
     // A factor of the update, such as a matrix that scales the weight.
     if (anyReads && !after.contains(op) && !readsFactor(op, factors, 2))
       continue;
@@ -795,6 +888,8 @@ bool Finder::mask(unsigned number) {
     if (gradients.empty() && reachesData(op, gradients, reachesGradient))
       report(weight, op, "computes it and uses it in one");
   }
+
+  reportData(number, gradients);
 
   const DenseSet<Value> &open = opens[number];
   bool masked = false;

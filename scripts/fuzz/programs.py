@@ -2,6 +2,7 @@
 """Random training steps: a model, its loss, the gradients, an optimizer; which weights are marked; data."""
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -332,6 +333,14 @@ def sprinkle(net):
     argument.data = round_to(data, kind)
 
 
+def own_gradient(net, found, weight):
+    """The gradient of a weight as a value of its own: only there is it masked, and what is added to a weight has
+    the same gradient."""
+    gradient = found[weight.name]
+    shared = any(gradient.name in re.findall(r"%\w+", line.partition("=")[2]) for line in net.lines)
+    return net.plain(lambda g: g, gradient) if shared else gradient
+
+
 def generate(seed, limits=None, without=()):
     """The program of `seed`. Smaller `limits` give other, smaller programs."""
     net = Net(seed, {"features": 128, "tokens": 64, "layers": 4} | (limits or {}), set(without))
@@ -348,7 +357,7 @@ def generate(seed, limits=None, without=()):
         total = wide(net, net.sum(net.apply(lambda a: a * a, weight), list(range(len(weight.shape)))))
         loss = net.apply(lambda a, b: a + b.cast(a.kind) * 0.01, loss, total, extents=())
     found = net.backward(loss)
-    pairs = [(v, found[v.name]) for v in net.weights + net.vectors if v.name in found]
+    pairs = [(v, own_gradient(net, found, v)) for v in net.weights + net.vectors if v.name in found]
     gradients = {v.name[1:]: g.name for v, g in pairs}
     optimizers.update(net, pairs)
     net.output("loss", loss)

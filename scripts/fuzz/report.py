@@ -7,7 +7,7 @@ import collections
 class Report:
     def __init__(self):
         self.features, self.kinds, self.failures = collections.Counter(), collections.Counter(), []
-        self.programs = self.runs = self.left_dense = self.unstable = self.scores = 0
+        self.programs = self.runs = self.left_dense = self.unstable = self.unsure = self.scores = 0
         self.ratios = []
 
     def add(self, result):
@@ -19,6 +19,7 @@ class Report:
         self.kinds[result["kind"]] += 1
         self.left_dense += bool(notes.get("left_dense"))
         self.unstable += bool(notes.get("unstable"))
+        self.unsure += bool(notes.get("unsure"))
         self.scores += notes.get("scores", 0)
         if "worst" in notes and result["kind"] == "ok":
             self.ratios.append(notes["worst"])
@@ -34,7 +35,7 @@ class Report:
             lines.append(f"largest error of a program, of what is allowed: median {at(0.5):.3f}, 99 % {at(0.99):.3f}, "
                          f"most {ratios[-1]:.3f}")
         lines.append(f"{self.left_dense} left something dense, {self.unstable} depend on roundings, "
-                     f"{self.scores} scores of weights compared")
+                     f"{self.unsure} warned of a gradient, {self.scores} scores of weights compared")
         groups = collections.defaultdict(list)
         for feature, count in sorted(self.features.items()):
             group, _, rest = feature.partition(".")

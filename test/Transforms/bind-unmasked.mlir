@@ -4,7 +4,7 @@
 // Gradients that are not found for sure are named, and errors where everything
 // has to be sparse.
 
-// REQUIRE-COUNT-3: error: expected the gradient of "w" to be masked, but got one that was not found for sure
+// REQUIRE-COUNT-4: error: expected the gradient of "w" to be masked, but got one that was not found for sure
 
 // Two parameters' gradient, of which something else takes the norm.
 // CHECK-LABEL: func.func @two(
@@ -71,4 +71,56 @@ func.func @fused(
     linalg.yield %1 : f32
   } -> tensor<8x8xf32>
   return %next : tensor<8x8xf32>
+}
+
+// -----
+
+// A weight that is only used with data, entry by entry: nothing says where its
+// gradient ends and its update begins.
+// CHECK-LABEL: func.func @elementwise(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @elementwise(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.sub', which computes it of data, entry by entry}}
+  %g = linalg.sub ins(%w, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce ins(%g : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+      (%a: f32, %o: f32) {
+        %0 = arith.mulf %a, %a : f32
+        %1 = arith.addf %0, %o : f32
+        linalg.yield %1 : f32
+      }
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %norm : tensor<8x8xf32>, tensor<f32>
+}
+
+// -----
+
+// Data that the gradient is multiplied with leaves zeros where they are.
+// CHECK-LABEL: func.func @factor(
+// CHECK-NOT:     bsr.unmasked
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @factor(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<4x8xf32>, %dy: tensor<4x8xf32>, %kept: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<4x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %y = linalg.matmul ins(%x, %w : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %e = linalg.sub ins(%y, %dy : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %p = linalg.matmul indexing_maps = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+      ins(%x, %e : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %g = linalg.mul ins(%p, %kept : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce ins(%g : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+      (%a: f32, %o: f32) {
+        %0 = arith.mulf %a, %a : f32
+        %1 = arith.addf %0, %o : f32
+        linalg.yield %1 : f32
+      }
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %norm : tensor<8x8xf32>, tensor<f32>
 }

@@ -237,9 +237,12 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     rows and columns, and is nobody else's: the next value depends on it by more
     than numbers (a preconditioned one), or there is no next value. A gradient that
     is several parameters' at once (`x (a + b)`) is masked where each uses it alone.
-    Where this leaves a doubt, a warning names the weight and the operation, and
-    the function's `bsr.unmasked` the weight: `bsr-propagate=require-sparse` makes it an
-    error. `mask-gradients=false` leaves all gradients as they are.
+    The gradient of a weight that is only added to data, say, is an element-wise function
+    of both, which nothing tells from the update.
+
+    Where this leaves a doubt, a warning names the weight and the operation, and the
+    function's `bsr.unmasked` the weight: `bsr-propagate=require-sparse` makes it an error.
+    `mask-gradients=false` leaves all gradients as they are.
 
     Before:
 
