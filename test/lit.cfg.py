@@ -32,6 +32,8 @@ llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
 llvm_config.with_environment("PATH", os.path.join(config.bsr_obj_root, "bin"), append_path=True)
 # Tools of another build come first, where one is asked for: scripts/check-sanitizers.sh.
 other_tools = [path for path in [lit_config.params.get("tools")] if path]
+# In a shell, with KiB. Tools of the address sanitizer reserve terabytes.
+config.substitutions.append(("%limit_memory", "true" if other_tools else "ulimit -v"))
 for path in other_tools:
     llvm_config.with_environment("PATH", path, append_path=True)
 llvm_config.use_default_substitutions()
