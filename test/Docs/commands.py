@@ -177,6 +177,8 @@ COMMANDS = {
         "scripts/fuzz-steps --programs": Tested("Integration/fuzz.test"),
         "scripts/fuzz-steps --replay": Skip("a failure"),
         "scripts/fuzz-ir": Tested("Fuzz/fuzz-ir.test"),
+        "scripts/same-code": Tested("Tools/same-code.test"),
+        "scripts/check-sanitizers.sh": Skip("builds of its own"),
     },
     "docs/training.md": {
         "python3 examples/generate.py": Run(needs={"jax"}),
