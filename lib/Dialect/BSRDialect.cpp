@@ -3,6 +3,7 @@
 // The dialect, its types and attributes, and the attributes of a step's
 // function.
 
+#include "StepAttributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -243,34 +244,6 @@ static bool isKind(StringRef kind) {
                                                 "col_ptr", "row_idx", "slot_t",
                                                 "output", "flag", "arena"},
                             kind);
-}
-
-/// Whether `attr` is a list of dictionaries of which `isEntry` is true.
-static bool isList(Attribute attr, function_ref<bool(DictionaryAttr)> isEntry) {
-  auto list = dyn_cast<ArrayAttr>(attr);
-  return list && llvm::all_of(list, [&](Attribute entry) {
-           auto dictionary = dyn_cast<DictionaryAttr>(entry);
-           return dictionary && isEntry(dictionary);
-         });
-}
-
-/// Whether `attr` says of which argument of the program one is a part.
-static bool isOrigin(Attribute attr) {
-  auto origin = dyn_cast<DictionaryAttr>(attr);
-  return origin && origin.getAs<StringAttr>("name") &&
-         origin.getAs<DenseI64ArrayAttr>("shape");
-}
-
-/// Whether `attr` is what a pattern says of arguments that were its masks.
-static bool isMaskList(Attribute attr) {
-  return isList(attr, [](DictionaryAttr mask) {
-    auto type = mask.getAs<TypeAttr>("type");
-    Attribute transpose = mask.get("transpose"), origin = mask.get("origin");
-    return mask.getAs<StringAttr>("name") && type &&
-           isa<RankedTensorType>(type.getValue()) &&
-           isa_and_present<BoolAttr>(transpose) &&
-           (!origin || isOrigin(origin));
-  });
 }
 
 /// What an argument or a result of a step is for.

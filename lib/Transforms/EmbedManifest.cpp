@@ -22,99 +22,6 @@ namespace json = llvm::json;
 /// The version of the interface of a compiled step (runtime/ has the header).
 static constexpr int32_t abiVersion = 1;
 
-/// Whether `attr` is an integer of 64 bits, 0 or greater.
-static bool isCount(Attribute attr) {
-  auto count = dyn_cast<IntegerAttr>(attr);
-  return count && count.getType().isSignlessInteger(64) && count.getInt() >= 0;
-}
-
-/// Whether `attr` is a list of dictionaries of which `isEntry` is true.
-static bool isList(Attribute attr, function_ref<bool(DictionaryAttr)> isEntry) {
-  auto list = dyn_cast<ArrayAttr>(attr);
-  return list && llvm::all_of(list, [&](Attribute entry) {
-           auto dictionary = dyn_cast<DictionaryAttr>(entry);
-           return dictionary && isEntry(dictionary);
-         });
-}
-
-/// Whether `mask` is an entry of a pattern's `masks`.
-static bool isMask(DictionaryAttr mask) {
-  auto type = mask.getAs<TypeAttr>("type");
-  Attribute origin = mask.get("origin");
-  auto part = dyn_cast_or_null<DictionaryAttr>(origin);
-  return mask.getAs<StringAttr>("name") && mask.getAs<BoolAttr>("transpose") &&
-         type && isa<RankedTensorType>(type.getValue()) &&
-         (!origin || (part && part.getAs<StringAttr>("name") &&
-                      part.getAs<DenseI64ArrayAttr>("shape")));
-}
-
-/// Whether `pattern` is an entry of `bsr.patterns`.
-static bool isPatternEntry(DictionaryAttr pattern) {
-  auto type = pattern.getAs<TypeAttr>("type");
-  if (!pattern.getAs<StringAttr>("name") || !type ||
-      !isa<PatternType>(type.getValue()))
-    return false;
-  Attribute density = pattern.get("density"), masks = pattern.get("masks");
-  if ((density && !isa<FloatAttr>(density)) ||
-      (masks && !isList(masks, isMask)))
-    return false;
-  Attribute rowPtr = pattern.get("row_ptr"), colIdx = pattern.get("col_idx");
-  return (!rowPtr && !colIdx) || (isa_and_present<DenseI32ArrayAttr>(rowPtr) &&
-                                  isa_and_present<DenseI32ArrayAttr>(colIdx));
-}
-
-/// Whether `scores` is an entry of a function's `bsr.scores`.
-static bool isScoresEntry(DictionaryAttr scores) {
-  auto type = scores.getAs<TypeAttr>("type");
-  Attribute offset = scores.get("offset");
-  return scores.getAs<StringAttr>("name") && type &&
-         isa<MemRefType>(type.getValue()) && offset && isCount(offset);
-}
-
-/// Whether `timer` is an entry of `bsr.timers`.
-static bool isTimer(DictionaryAttr timer) {
-  return llvm::all_of(timer, [](NamedAttribute attr) {
-    return isa<StringAttr>(attr.getValue()) || isCount(attr.getValue());
-  });
-}
-
-static bool isPatterns(Attribute attr) { return isList(attr, isPatternEntry); }
-static bool isScoresList(Attribute attr) { return isList(attr, isScoresEntry); }
-static bool isTimers(Attribute attr) { return isList(attr, isTimer); }
-
-/// Checks the attributes of `step` that the manifest is made of.
-static LogicalResult verifyAttributes(func::FuncOp step) {
-  auto isCounts = [](Attribute attr) {
-    auto products = dyn_cast<DictionaryAttr>(attr);
-    return products && llvm::all_of(products, [](NamedAttribute count) {
-             return isCount(count.getValue());
-           });
-  };
-  struct {
-    StringRef name, expected;
-    llvm::function_ref<bool(Attribute)> isValid;
-  } known[] = {
-      {"bsr.arena_bytes", "a 64-bit integer, 0 or greater", isCount},
-      {"bsr.live_bytes", "a 64-bit integer, 0 or greater", isCount},
-      {"bsr.left_dense", "a 64-bit integer, 0 or greater", isCount},
-      {"bsr.patterns",
-       "a list of patterns, each with a name, a type, and its row_ptr and "
-       "col_idx if it is static",
-       isPatterns},
-      {"bsr.scores", "a list of scores, each with a name, an offset and a type",
-       isScoresList},
-      {"bsr.products", "a dictionary of 64-bit integers, 0 or greater",
-       isCounts},
-      {"bsr.timers", "a list of dictionaries of strings and 64-bit integers",
-       isTimers},
-  };
-  for (const auto &[name, expected, isValid] : known)
-    if (Attribute attr = step->getAttr(name); attr && !isValid(attr))
-      return step.emitError("expected ")
-             << name << " to be " << expected << ", but got " << attr;
-  return success();
-}
-
 static json::Array getShape(ArrayRef<int64_t> shape) {
   return json::Array(shape);
 }
@@ -405,8 +312,6 @@ struct EmbedManifest : bsr::impl::BSREmbedManifestBase<EmbedManifest> {
                       "bsr.arena_bytes: run bsr-plan-memory first");
       return signalPassFailure();
     }
-    if (failed(verifyAttributes(*step)))
-      return signalPassFailure();
     FailureOr<std::string> manifest = getManifest(*step, targetCpu);
     if (failed(manifest))
       return signalPassFailure();

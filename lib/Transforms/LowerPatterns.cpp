@@ -5,6 +5,7 @@
 
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
+#include "bsr/Transforms/Step.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
@@ -163,7 +164,8 @@ static LogicalResult expandArguments(func::FuncOp func) {
   }
   if (failed(func.eraseArguments(erased)))
     return failure();
-  if (!patterns.empty())
+  // Only a step has a manifest.
+  if (!patterns.empty() && isStep(func))
     func->setAttr("bsr.patterns", ArrayAttr::get(func.getContext(), patterns));
   return success();
 }

@@ -535,3 +535,137 @@ func.func @spmm_bias(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tens
       : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>, tensor<8x32xf32>, tensor<32xf32> -> tensor<8x64xf32>
   return
 }
+
+// -----
+
+// Attributes of functions and operations: what the dialect does not know, or
+// knows of others, is refused with the names that it knows.
+
+// expected-error @below {{'func.func' op expected bsr.arena_bytes, bsr.flops, bsr.kind, bsr.left_dense, bsr.live_bytes, bsr.patterns, bsr.products, bsr.score_norm, bsr.scores, bsr.timers, bsr.unmasked or bsr.unused, but got bsr.arena}}
+func.func private @function_unknown() attributes {bsr.arena = 64 : i64}
+
+// -----
+
+func.func @operation_unknown(%x: tensor<f32>) {
+  // expected-error @below {{'tensor.extract' op expected bsr.lanes, bsr.peak, bsr.recomputed or bsr.stored, but got bsr.name}}
+  %0 = tensor.extract %x[] {bsr.name = "x"} : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @constant_unknown() {
+  // expected-error @below {{'bsr.constant_pattern' op expected bsr.lanes, bsr.name, bsr.peak, bsr.recomputed or bsr.stored, but got bsr.panels}}
+  %0 = bsr.constant_pattern row_ptr = [0, 1, 1] col_idx = [0] {bsr.panels = array<i64: 0>} : !bsr.pattern<8x8, block = 4x4, slots = 1>
+  return
+}
+
+// -----
+
+// expected-error @below {{but got bsr.nme}}
+module attributes {bsr.nme = "w"} {}
+
+// -----
+
+// expected-error @below {{expected bsr.arena_bytes to be a 64-bit integer, 0 or greater, but got "64"}}
+func.func private @arena_bytes() attributes {bsr.arena_bytes = "64"}
+
+// -----
+
+// expected-error @below {{expected bsr.live_bytes to be a 64-bit integer, 0 or greater, but got 4 : i32}}
+func.func private @live_bytes() attributes {bsr.live_bytes = 4 : i32}
+
+// -----
+
+// expected-error @below {{expected bsr.left_dense to be a 64-bit integer, 0 or greater, but got -1}}
+func.func private @left_dense() attributes {bsr.left_dense = -1 : i64}
+
+// -----
+
+// expected-error @below {{expected bsr.flops to be a 64-bit integer, 0 or greater, but got 1.000000e+00}}
+func.func private @flops() attributes {bsr.flops = 1.0 : f64}
+
+// -----
+
+// expected-error @below {{expected bsr.kind to be a non-empty string, but got ""}}
+func.func private @kind() attributes {bsr.kind = ""}
+
+// -----
+
+// expected-error @below {{expected bsr.patterns to be a list of patterns, each with a name, a type, and its row_ptr and col_idx if it is static, but got [{}]}}
+func.func private @patterns() attributes {bsr.patterns = [{}]}
+
+// -----
+
+// expected-error @below {{expected bsr.patterns to be a list of patterns}}
+func.func private @patterns_static() attributes {
+    bsr.patterns = [{name = "w", type = !bsr.pattern<8x8, block = 4x4, slots = 2>, row_ptr = array<i32: 0, 1, 2>}]}
+
+// -----
+
+// expected-error @below {{expected bsr.patterns to be a list of patterns}}
+func.func private @patterns_masks() attributes {
+    bsr.patterns = [{name = "w", type = !bsr.pattern<8x8, block = 4x4, slots = 2>, masks = ["m"]}]}
+
+// -----
+
+// expected-error @below {{expected bsr.products to be a dictionary of 64-bit integers, 0 or greater, but got {spmm = "x"}}}
+func.func private @products() attributes {bsr.products = {spmm = "x"}}
+
+// -----
+
+// expected-error @below {{expected bsr.score_norm to be l1, l2 or linf, but got "l3"}}
+func.func private @score_norm() attributes {bsr.score_norm = "l3"}
+
+// -----
+
+// expected-error @below {{expected bsr.scores to be a list of scores, each with a name, an offset and a type, but got [{}]}}
+func.func private @scores() attributes {bsr.scores = [{}]}
+
+// -----
+
+// expected-error @below {{expected bsr.timers to be a list of dictionaries of strings and 64-bit integers, but got [1]}}
+func.func private @timers() attributes {bsr.timers = [1]}
+
+// -----
+
+// expected-error @below {{expected bsr.unmasked to be a list of non-empty strings, but got [""]}}
+func.func private @unmasked() attributes {bsr.unmasked = [""]}
+
+// -----
+
+// expected-error @below {{expected bsr.unused to be a list of non-empty strings, but got "w"}}
+func.func private @unused() attributes {bsr.unused = "w"}
+
+// -----
+
+func.func @units(%x: tensor<f32>) {
+  // expected-error @below {{expected bsr.recomputed to be a unit attribute, but got 1}}
+  %0 = tensor.extract %x[] {bsr.recomputed = 1 : i64} : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @constant_name() {
+  // expected-error @below {{expected bsr.name to be a non-empty string, but got unit}}
+  %0 = bsr.constant_pattern row_ptr = [0, 1, 1] col_idx = [0] {bsr.name} : !bsr.pattern<8x8, block = 4x4, slots = 1>
+  return
+}
+
+// -----
+
+func.func private @kernel(%x: memref<4xf32>, %y: memref<4xf32>) { return }
+func.func @panels(%x: tensor<4xf32>, %y: tensor<4xf32>) {
+  // expected-error @below {{expected bsr.panels to be an array of 64-bit integers, but got "x"}}
+  %0 = bsr.launch @kernel ins(%x : tensor<4xf32>) outs(%y : tensor<4xf32>) {bsr.panels = "x"} -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @scores_of() {
+  // expected-error @below {{expected bsr.scores to be a non-empty string, but got []}}
+  %0 = memref.alloc() {bsr.scores = []} : memref<4xf32>
+  return
+}

@@ -68,8 +68,9 @@ def BSR_Dialect : Dialect {
     **Attributes of a step's function.** A training step is one `func.func` whose
     arguments carry `bsr.name` (a dotted path, unique per role), where they are
     updated `bsr.result` (the index of the result that is the argument's next
-    value), and optionally `bsr.role` (`param`, `state`, `batch`, `lr`, `seed`,
-    `step`, `pattern`), `bsr.init` (how a driver may initialise it: `zeros`, `ones`,
+    value), and optionally `bsr.role` (`param`, `state`, `buffer`, `constant`, `batch`,
+    `lr`, `seed`, `step`, `apply`, `pattern`; of results `loss`, `metric`,
+    `scores`), `bsr.init` (how a driver may initialise it: `zeros`, `ones`,
     `constant(x)`, `normal(stddev)`), `bsr.aliases` (other names of a tied weight),
     and, after `bsr-mark`, `bsr.mark` or, on masks, `bsr.mask`. An argument of which the
     step as it was exported had another form, as `bsr-unstack` and `bsr-flatten` leave
@@ -82,14 +83,28 @@ def BSR_Dialect : Dialect {
     `bsr.kind` tells what an argument is that was none before: `row_ptr`, `col_idx`,
     `slot`, `col_ptr`, `row_idx` or `slot_t` of a pattern, an `output`, a `flag`, the `arena`;
     `bsr.pattern_number` tells which pattern of the function's `bsr.patterns` values and
-    index arrays belong to; `bsr.carried` marks the buffers that a step updates in place.
+    index arrays belong to; `bsr.carried` marks the buffers that a step updates in place,
+    `bsr.unsigned` those whose integers the caller takes for unsigned.
     An entry of `bsr.patterns` has the pattern's `name`, `type`, `density` and `masks`, and if it
     is static its `row_ptr` and `col_idx`.
+
+    **Attributes of functions and operations.** Functions carry what their arguments do not
+    tell. For the manifest: `bsr.patterns`, `bsr.arena_bytes` and `bsr.live_bytes`,
+    `bsr.products` and `bsr.left_dense` (how many products of which kind the step runs),
+    `bsr.scores` (where they lie) and `bsr.score_norm`, `bsr.timers`. For warnings:
+    `bsr.unused`, the weights that a program has and its step does not use, and
+    `bsr.unmasked`, those whose gradient was not found. Kernels say in `bsr.kind` and
+    `bsr.flops` what they compute. On operations, `bsr.lanes`, `bsr.peak`, `bsr.recomputed`
+    and `bsr.stored` are notes of one pass for another; a `bsr.constant_pattern` has the
+    `bsr.name` of its weight, a `bsr.launch` in `bsr.panels` the operands that are cut in
+    panels, an allocation in `bsr.scores` the weight whose scores it holds. The dialect
+    verifies these, too, and refuses every other name that begins with `bsr.`.
   }];
 
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;
+  let hasOperationAttrVerify = 1;
   let hasRegionArgAttrVerify = 1;
   let hasRegionResultAttrVerify = 1;
   let dependentDialects = ["::mlir::arith::ArithDialect"];

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The attributes that front doors and passes leave on functions and operations,
+// for passes behind them and for the manifest.
+
+#include "StepAttributes.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static bool isUnit(Attribute attr) { return isa<UnitAttr>(attr); }
+
+static bool isText(Attribute attr) {
+  auto text = dyn_cast<StringAttr>(attr);
+  return text && !text.empty();
+}
+
+static bool isTextList(Attribute attr) {
+  auto list = dyn_cast<ArrayAttr>(attr);
+  return list && llvm::all_of(list, isText);
+}
+
+static bool isNumbers(Attribute attr) { return isa<DenseI64ArrayAttr>(attr); }
+
+static bool isNorm(Attribute attr) {
+  auto text = dyn_cast<StringAttr>(attr);
+  return text && symbolizeNorm(text);
+}
+
+/// Whether `attr` is an integer of 64 bits, 0 or greater.
+static bool isCount(Attribute attr) {
+  auto count = dyn_cast<IntegerAttr>(attr);
+  return count && count.getType().isSignlessInteger(64) && count.getInt() >= 0;
+}
+
+/// Whether `attr` is a list of dictionaries of which `isEntry` is true.
+static bool isList(Attribute attr, function_ref<bool(DictionaryAttr)> isEntry) {
+  auto list = dyn_cast<ArrayAttr>(attr);
+  return list && llvm::all_of(list, [&](Attribute entry) {
+           auto dictionary = dyn_cast<DictionaryAttr>(entry);
+           return dictionary && isEntry(dictionary);
+         });
+}
+
+bool bsr::isOrigin(Attribute attr) {
+  auto origin = dyn_cast<DictionaryAttr>(attr);
+  return origin && origin.getAs<StringAttr>("name") &&
+         origin.getAs<DenseI64ArrayAttr>("shape");
+}
+
+bool bsr::isMaskList(Attribute attr) {
+  return isList(attr, [](DictionaryAttr mask) {
+    auto type = mask.getAs<TypeAttr>("type");
+    Attribute origin = mask.get("origin");
+    return mask.getAs<StringAttr>("name") &&
+           mask.getAs<BoolAttr>("transpose") && type &&
+           isa<RankedTensorType>(type.getValue()) &&
+           (!origin || isOrigin(origin));
+  });
+}
+
+static bool isPatternList(Attribute attr) {
+  return isList(attr, [](DictionaryAttr pattern) {
+    auto type = pattern.getAs<TypeAttr>("type");
+    if (!pattern.getAs<StringAttr>("name") || !type ||
+        !isa<PatternType>(type.getValue()))
+      return false;
+    Attribute density = pattern.get("density"), masks = pattern.get("masks");
+    if ((density && !isa<FloatAttr>(density)) || (masks && !isMaskList(masks)))
+      return false;
+    Attribute rowPtr = pattern.get("row_ptr"), colIdx = pattern.get("col_idx");
+    return (!rowPtr && !colIdx) ||
+           (isa_and_present<DenseI32ArrayAttr>(rowPtr) &&
+            isa_and_present<DenseI32ArrayAttr>(colIdx));
+  });
+}
+
+static bool isScoresList(Attribute attr) {
+  return isList(attr, [](DictionaryAttr scores) {
+    auto type = scores.getAs<TypeAttr>("type");
+    Attribute offset = scores.get("offset");
+    return scores.getAs<StringAttr>("name") && type &&
+           isa<MemRefType>(type.getValue()) && offset && isCount(offset);
+  });
+}
+
+static bool isTimerList(Attribute attr) {
+  return isList(attr, [](DictionaryAttr timer) {
+    return llvm::all_of(timer, [](NamedAttribute attr) {
+      return isa<StringAttr>(attr.getValue()) || isCount(attr.getValue());
+    });
+  });
+}
+
+static bool isCountDictionary(Attribute attr) {
+  auto counts = dyn_cast<DictionaryAttr>(attr);
+  return counts && llvm::all_of(counts, [](NamedAttribute count) {
+           return isCount(count.getValue());
+         });
+}
+
+namespace {
+/// An attribute that the dialect knows.
+struct KnownAttribute {
+  StringRef name;
+  /// Whether operations like this one carry it.
+  bool (*isCarrier)(Operation *);
+  /// What it has to be, and whether an attribute is that.
+  StringRef expected;
+  bool (*isValid)(Attribute);
+};
+} // namespace
+
+static bool isFunction(Operation *op) { return isa<FunctionOpInterface>(op); }
+static bool isNoFunction(Operation *op) { return !isFunction(op); }
+template <typename OpTy>
+static bool isOp(Operation *op) {
+  return isa<OpTy>(op);
+}
+
+/// The attribute `name` as operations like `op` carry it, or null if the
+/// dialect knows none.
+static const KnownAttribute *find(Operation *op, StringRef name,
+                                  SmallVectorImpl<StringRef> &names) {
+  constexpr StringLiteral count = "a 64-bit integer, 0 or greater";
+  constexpr StringLiteral text = "a non-empty string";
+  constexpr StringLiteral texts = "a list of non-empty strings";
+  constexpr StringLiteral unit = "a unit attribute";
+  static const KnownAttribute known[] = {
+      {"bsr.arena_bytes", isFunction, count, isCount},
+      {"bsr.flops", isFunction, count, isCount},
+      {"bsr.kind", isFunction, text, isText},
+      {"bsr.lanes", isNoFunction, unit, isUnit},
+      {"bsr.left_dense", isFunction, count, isCount},
+      {"bsr.live_bytes", isFunction, count, isCount},
+      {"bsr.name", isOp<ConstantPatternOp>, text, isText},
+      {"bsr.panels", isOp<LaunchOp>, "an array of 64-bit integers", isNumbers},
+      {"bsr.patterns", isFunction,
+       "a list of patterns, each with a name, a type, and its row_ptr and "
+       "col_idx if it is static",
+       isPatternList},
+      {"bsr.peak", isNoFunction, unit, isUnit},
+      {"bsr.products", isFunction,
+       "a dictionary of 64-bit integers, 0 or greater", isCountDictionary},
+      {"bsr.recomputed", isNoFunction, unit, isUnit},
+      {"bsr.score_norm", isFunction, "l1, l2 or linf", isNorm},
+      {"bsr.scores", isFunction,
+       "a list of scores, each with a name, an offset and a type",
+       isScoresList},
+      {"bsr.scores", isOp<memref::AllocOp>, text, isText},
+      {"bsr.stored", isNoFunction, unit, isUnit},
+      {"bsr.timers", isFunction,
+       "a list of dictionaries of strings and 64-bit integers", isTimerList},
+      {"bsr.unmasked", isFunction, texts, isTextList},
+      {"bsr.unused", isFunction, texts, isTextList},
+  };
+  for (const KnownAttribute &attribute : known) {
+    if (!attribute.isCarrier(op))
+      continue;
+    if (attribute.name == name)
+      return &attribute;
+    names.push_back(attribute.name);
+  }
+  return nullptr;
+}
+
+LogicalResult BSRDialect::verifyOperationAttribute(Operation *op,
+                                                   NamedAttribute attr) {
+  SmallVector<StringRef> names;
+  const KnownAttribute *known = find(op, attr.getName(), names);
+  if (!known) {
+    InFlightDiagnostic error = op->emitOpError("expected ");
+    llvm::interleaveComma(ArrayRef(names).drop_back(), error);
+    return error << " or " << names.back() << ", but got "
+                 << attr.getName().strref();
+  }
+  if (!known->isValid(attr.getValue()))
+    return op->emitOpError("expected ")
+           << known->name << " to be " << known->expected << ", but got "
+           << attr.getValue();
+  return success();
+}
