@@ -2,21 +2,21 @@
 //
 // Makes unsigned integers signless, as the operations on them are.
 
+#include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
-#include "bsr/Transforms/VerifyStep.h"
 #include "mlir/IR/AttrTypeSubElements.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRDROPSIGNS
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
 
 using namespace mlir;
 using namespace mlir::bsr;
 
 namespace {
-struct DropSigns : PassWrapper<DropSigns, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DropSigns)
-
-  StringRef getArgument() const override { return "bsr-drop-signs"; }
-  StringRef getDescription() const override {
-    return "Make unsigned integers signless";
-  }
+struct DropSigns : bsr::impl::BSRDropSignsBase<DropSigns> {
+  using Base::Base;
 
   void runOnOperation() override {
     AttrTypeReplacer replacer;
@@ -53,15 +53,13 @@ struct DropSigns : PassWrapper<DropSigns, OperationPass<ModuleOp>> {
     };
     Attribute unit = UnitAttr::get(&getContext());
     for (auto [index, type] : llvm::enumerate(step.getArgumentTypes()))
-      if (isUnsigned(type))
+      if (isUnsigned(type)) {
         step.setArgAttr(index, "bsr.unsigned", unit);
+        ++numUnsigned;
+      }
     for (auto [index, type] : llvm::enumerate(step.getResultTypes()))
       if (isUnsigned(type))
         step.setResultAttr(index, "bsr.unsigned", unit);
   }
 };
 } // namespace
-
-std::unique_ptr<Pass> bsr::createDropSigns() {
-  return std::make_unique<DropSigns>();
-}

@@ -3,7 +3,6 @@
 // The pipelines; read top to bottom, the architecture.
 
 #include "bsr/Transforms/Passes.h"
-#include "bsr/Transforms/VerifyStep.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
@@ -22,7 +21,7 @@ using namespace mlir;
 /// else lies in one arena.
 static void addBufferization(OpPassManager &pm,
                              const bsr::ToLLVMOptions &options) {
-  pm.addPass(bsr::createVerifyStep());
+  pm.addPass(bsr::createBSRVerifyStep());
   pm.addPass(bsr::createBSRLowerPatterns({options.maxOperations}));
   pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseState());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseOperands());
@@ -105,8 +104,8 @@ static void addCleanup(OpPassManager &pm) {
 /// What the importers leave becomes one function, each value once, without
 /// loops, every marked weight a matrix.
 static void addImport(OpPassManager &pm, const bsr::ToCPUOptions &options) {
-  pm.addPass(bsr::createVerifyStep());
-  pm.addPass(bsr::createDropSigns());
+  pm.addPass(bsr::createBSRVerifyStep());
+  pm.addPass(bsr::createBSRDropSigns());
   pm.addPass(createInlinerPass());
   pm.addPass(createSymbolDCEPass());
   addCleanup(pm);
@@ -167,7 +166,6 @@ void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
 }
 
 void bsr::registerBSRPipelines() {
-  registerStepPasses();
   PassPipelineRegistration<ToCPUOptions>(
       "bsr-to-cpu", "Lower a marked step to the LLVM dialect, for processors",
       buildToCPUPipeline);

@@ -3,7 +3,6 @@
 // Finds the step of a module and what its arguments carry.
 
 #include "bsr/Transforms/Step.h"
-#include "bsr/Transforms/VerifyStep.h"
 
 using namespace mlir;
 using namespace mlir::bsr;

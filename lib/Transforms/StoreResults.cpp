@@ -4,7 +4,6 @@
 
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
-#include "bsr/Transforms/VerifyStep.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 

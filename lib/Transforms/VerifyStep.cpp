@@ -2,8 +2,8 @@
 //
 // Checks that a module is a step that the pipelines can lower.
 
-#include "bsr/Transforms/VerifyStep.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,6 +17,11 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/UB/IR/UBOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRVERIFYSTEP
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -176,13 +181,8 @@ static LogicalResult verifyOperation(Operation *op) {
 }
 
 namespace {
-struct VerifyStep : PassWrapper<VerifyStep, OperationPass<ModuleOp>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VerifyStep)
-
-  StringRef getArgument() const override { return "bsr-verify-step"; }
-  StringRef getDescription() const override {
-    return "Fail if a module is not a step that the pipelines can lower";
-  }
+struct VerifyStep : bsr::impl::BSRVerifyStepBase<VerifyStep> {
+  using Base::Base;
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
@@ -256,12 +256,3 @@ struct VerifyStep : PassWrapper<VerifyStep, OperationPass<ModuleOp>> {
   DenseSet<func::FuncOp> verified;
 };
 } // namespace
-
-std::unique_ptr<Pass> bsr::createVerifyStep() {
-  return std::make_unique<VerifyStep>();
-}
-
-void bsr::registerStepPasses() {
-  registerPass(createVerifyStep);
-  registerPass(createDropSigns);
-}

@@ -8,6 +8,76 @@
 
 include "mlir/Pass/PassBase.td"
 
+def BSRVerifyStep : Pass<"bsr-verify-step", "ModuleOp"> {
+  let summary = "Fail if a module is not a step that the pipelines can lower";
+  let description = [{
+    The contract at the beginning of a lowering pipeline: what the passes behind it
+    rely on is checked here, once, and told in the program's own terms.
+
+    The module is functions, and one of them the step: the only public one, the only
+    one whose arguments have names (`bsr.name`). Every argument has one, and every
+    result that carries no argument. The step is one block that ends in `func.return`.
+    Its arguments are tensors or patterns, its results tensors: of static shape,
+    without an encoding, with at least one element of a type that the runtime knows. Operations
+    are of dialects that the pipelines lower, work on buffers if they work on tensors, and
+    make tensors that have elements. What the step calls has a body that is one block, too,
+    and does not call itself. What breaks this is reported where it stands: an argument
+    at its own location.
+
+    Before:
+
+    ```mlir
+    func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4xf32> {
+      return %w : tensor<4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4xf32> {
+      return %w : tensor<4xf32>
+    }
+    ```
+  }];
+}
+
+def BSRDropSigns : Pass<"bsr-drop-signs", "ModuleOp"> {
+  let summary = "Make unsigned integers signless";
+  let description = [{
+    What JAX's programs lower to has arguments of unsigned integers, above all the keys
+    of random numbers (`tensor<2xui32>`), with casts between them and the signless
+    integers that `arith` computes with. The operations know what they do (`arith.divui`): the
+    sign in the type says nothing to them, and bufferization does not know the casts. So
+    every unsigned integer becomes signless, bit for bit, and the casts go. What the
+    caller gives and gets stays unsigned in the manifest: arguments and results of the step
+    carry `bsr.unsigned`.
+
+    Before:
+
+    ```mlir
+    func.func @step(%key: tensor<2xui32> {bsr.name = "key", bsr.result = 0 : i64}) -> tensor<2xui32> {
+      %0 = builtin.unrealized_conversion_cast %key : tensor<2xui32> to tensor<2xi32>
+      %1 = linalg.add ins(%0, %0 : tensor<2xi32>, tensor<2xi32>) outs(%0 : tensor<2xi32>) -> tensor<2xi32>
+      %2 = builtin.unrealized_conversion_cast %1 : tensor<2xi32> to tensor<2xui32>
+      return %2 : tensor<2xui32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @step(%key: tensor<2xi32> {bsr.name = "key", bsr.result = 0 : i64, bsr.unsigned}) -> (tensor<2xi32> {bsr.unsigned}) {
+      %0 = linalg.add ins(%key, %key : tensor<2xi32>, tensor<2xi32>) outs(%key : tensor<2xi32>) -> tensor<2xi32>
+      return %0 : tensor<2xi32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numUnsigned", "num-unsigned", "Number of arguments that were unsigned">,
+  ];
+}
+
 def BSRUnroll : Pass<"bsr-unroll"> {
   let summary = "Unroll short loops of tensor operations";
   let description = [{

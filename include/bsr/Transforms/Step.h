@@ -18,8 +18,11 @@ bool isStep(func::FuncOp func);
 LogicalResult forEachBody(ModuleOp module,
                           function_ref<LogicalResult(func::FuncOp)> run);
 
-/// Checks that the arguments of `func` can become others: it has one block, and
-/// nothing in `module` calls it. Reports if not.
+/// The return of `func`. Reports if `func` is not one block that ends in one.
+FailureOr<func::ReturnOp> getReturn(func::FuncOp func);
+
+/// Checks that the arguments of `func` can become others: it has one block that
+/// ends in a return, and nothing in `module` calls it. Reports if not.
 LogicalResult requireOwnSignature(func::FuncOp func, ModuleOp module);
 
 /// The mark of argument `arg` of `func`: its own, or that of the weight it is a
@@ -29,6 +32,12 @@ MarkAttr getMark(func::FuncOp func, unsigned arg);
 /// The only step of `module`. Reports if there is none or several, and if an
 /// argument, or a result that carries no argument, has no `bsr.name`.
 FailureOr<func::FuncOp> getStep(ModuleOp module);
+
+/// Checks what every pass relies on of `step`, a program on tensors: it is
+/// public, has one block that ends in a return, its arguments are tensors of
+/// static shape, with elements of a type that the runtime knows, or patterns,
+/// and its results such tensors. Reports if not.
+LogicalResult verifySignature(func::FuncOp step);
 
 /// The arguments that carry the results of `step`: `carriers[i]` is the
 /// argument whose next value is result `i`, or null.
