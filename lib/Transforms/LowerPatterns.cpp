@@ -192,6 +192,14 @@ namespace {
 struct LowerPatterns : bsr::impl::BSRLowerPatternsBase<LowerPatterns> {
   using Base::Base;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    if (maxOperations > 0)
+      return success();
+    return emitError(UnknownLoc::get(context),
+                     "expected max-operations to be 1 or greater, but got ")
+           << maxOperations.getValue();
+  }
+
   void runOnOperation() override {
     WalkResult result = getOperation().walk([&](Operation *op) {
       if (!llvm::any_of(op->getOperandTypes(), llvm::IsaPred<PatternType>))

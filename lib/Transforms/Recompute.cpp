@@ -475,6 +475,14 @@ namespace {
 struct Recompute : bsr::impl::BSRRecomputeBase<Recompute> {
   using Base::Base;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    if (maxCost >= 0)
+      return success();
+    return emitError(UnknownLoc::get(context),
+                     "expected max-cost to be 0 or greater, but got ")
+           << maxCost.getValue();
+  }
+
   void runOnOperation() override {
     func::FuncOp func = getOperation();
     if (func.isDeclaration() || !func.isPublic() ||

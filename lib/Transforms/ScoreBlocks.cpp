@@ -28,6 +28,8 @@ struct ScoreBlocks : bsr::impl::BSRScoreBlocksBase<ScoreBlocks> {
           << norm << "'";
       return signalPassFailure();
     }
+    if (failed(getReturn(step)))
+      return signalPassFailure();
     for (BlockArgument argument : step.getArguments())
       if (isa<PatternType>(argument.getType()))
         addScores(step, argument, *known);

@@ -56,7 +56,7 @@ struct TimeLaunches : bsr::impl::BSRTimeLaunchesBase<TimeLaunches> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     FailureOr<func::FuncOp> step = getStep(module);
-    if (failed(step))
+    if (failed(step) || failed(getReturn(*step)))
       return signalPassFailure();
     SymbolTable symbols(module);
     OpBuilder b(module.getBodyRegion());

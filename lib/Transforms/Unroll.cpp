@@ -91,6 +91,14 @@ namespace {
 struct Unroll : bsr::impl::BSRUnrollBase<Unroll> {
   using Base::Base;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    if (maxOperations > 0)
+      return success();
+    return emitError(UnknownLoc::get(context),
+                     "expected max-operations to be 1 or greater, but got ")
+           << maxOperations.getValue();
+  }
+
   void runOnOperation() override {
     // A walk in post-order: inner loops first, so their operations count.
     getOperation()->walk([&](scf::ForOp loop) {

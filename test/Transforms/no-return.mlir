@@ -1,6 +1,8 @@
 // RUN: not sparse-opt %s --bsr-reuse-state 2>&1 | FileCheck %s
 // RUN: not sparse-opt %s --bsr-store-results 2>&1 | FileCheck %s
 // RUN: not sparse-opt %s --bsr-plan-memory 2>&1 | FileCheck %s
+// RUN: not sparse-opt %s --bsr-score-blocks 2>&1 | FileCheck %s
+// RUN: not sparse-opt %s --bsr-time-launches 2>&1 | FileCheck %s
 // RUN: not sparse-opt %s --bsr-mark="match=w" 2>&1 | FileCheck %s
 // RUN: not sparse-opt %s --bsr-to-llvm 2>&1 | FileCheck %s
 // RUN: not sparse-opt %s --bsr-to-cpu 2>&1 | FileCheck %s
