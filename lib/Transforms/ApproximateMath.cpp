@@ -188,6 +188,20 @@ struct ExpandNearOne : OpRewritePattern<Op> {
   }
 };
 
+/// Upstream's expansion of MLIR 22 takes the two bounds for each other.
+struct ExpandClamp : OpRewritePattern<math::ClampFOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(math::ClampFOp op,
+                                PatternRewriter &rewriter) const override {
+    Value y = arith::MinimumFOp::create(rewriter, op.getLoc(), op.getValue(),
+                                        op.getMax(), op.getFastmath());
+    rewriter.replaceOpWithNewOp<arith::MaximumFOp>(op, y, op.getMin(),
+                                                   op.getFastmath());
+    return success();
+  }
+};
+
 /// The one classification that upstream does not lower.
 struct ExpandIsInf : OpRewritePattern<math::IsInfOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -311,7 +325,7 @@ struct ApproximateMath : bsr::impl::BSRApproximateMathBase<ApproximateMath> {
     math::populateExpansionPatterns(simple, {"rsqrt"});
     // Small constants are products.
     simple.add<ExpandFPowI>(&getContext(), /*benefit=*/0);
-    simple.add<ExpandIsInf, ExpandNearOne<math::ExpM1Op>,
+    simple.add<ExpandClamp, ExpandIsInf, ExpandNearOne<math::ExpM1Op>,
                ExpandNearOne<math::Log1pOp>>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(simple))))
       return signalPassFailure();

@@ -94,7 +94,8 @@ static void guardDivision(Operation *op) {
   };
   Value isZero = isEqual(y, APInt(width, 0));
   Value isOne = isZero;
-  if (isa<arith::DivSIOp, arith::RemSIOp>(op)) {
+  if (isa<arith::CeilDivSIOp, arith::DivSIOp, arith::FloorDivSIOp,
+          arith::RemSIOp>(op)) {
     Value overflows = arith::AndIOp::create(
         b, loc, isEqual(x, APInt::getSignedMinValue(width)),
         isEqual(y, APInt::getAllOnes(width)));
@@ -105,7 +106,7 @@ static void guardDivision(Operation *op) {
              b, loc, isOne, createConstant(b, loc, type, APInt(width, 1)), y));
   b.setInsertionPointAfter(op);
   Value atZero = x;
-  if (isa<arith::DivSIOp, arith::DivUIOp>(op))
+  if (!isa<arith::RemSIOp, arith::RemUIOp>(op))
     atZero = createConstant(b, loc, type, APInt::getAllOnes(width));
   auto result =
       arith::SelectOp::create(b, loc, isZero, atZero, op->getResult(0));
@@ -144,9 +145,10 @@ struct DefineIntegers : bsr::impl::BSRDefineIntegersBase<DefineIntegers> {
     SmallVector<Operation *> ops;
     getOperation()->walk([&](Operation *op) {
       // The compiler's own indices are in range.
-      if (isa<arith::DivSIOp, arith::DivUIOp, arith::FPToSIOp, arith::FPToUIOp,
-              arith::RemSIOp, arith::RemUIOp, arith::ShLIOp, arith::ShRSIOp,
-              arith::ShRUIOp>(op) &&
+      if (isa<arith::CeilDivSIOp, arith::CeilDivUIOp, arith::DivSIOp,
+              arith::DivUIOp, arith::FloorDivSIOp, arith::FPToSIOp,
+              arith::FPToUIOp, arith::RemSIOp, arith::RemUIOp, arith::ShLIOp,
+              arith::ShRSIOp, arith::ShRUIOp>(op) &&
           !getElementTypeOrSelf(op->getResult(0)).isIndex())
         ops.push_back(op);
     });

@@ -115,26 +115,42 @@ static Value getInit(OpBuilder &b, const Update &update) {
   return init;
 }
 
-/// Makes `loop` leave what it carries to its next round in the buffers in which
-/// it got it. One value may be the old one of another: those are copied first.
-static void carryInPlace(scf::ForOp loop) {
-  Operation *yield = loop.getBody()->getTerminator();
-  OpBuilder b(yield);
-  Location loc = yield->getLoc();
+/// Makes `terminator` pass on values of `carried`, arguments of its block, in
+/// the buffers in which they came: `next` are its operands for them. One value
+/// may be the old one of another: those are copied first.
+static void carryInPlace(Operation *terminator,
+                         MutableArrayRef<OpOperand> operands,
+                         ArrayRef<BlockArgument> carried) {
+  OpBuilder b(terminator);
+  Location loc = terminator->getLoc();
   SmallVector<std::pair<OpOperand &, BlockArgument>> updates;
-  for (auto [next, carried] :
-       llvm::zip_equal(yield->getOpOperands(), loop.getRegionIterArgs()))
-    if (isa<RankedTensorType>(carried.getType()) && next.get() != carried)
-      updates.emplace_back(next, carried);
-  for (auto [next, carried] : updates)
-    if (llvm::is_contained(loop.getRegionIterArgs(), next.get()))
+  for (auto [next, argument] : llvm::zip_equal(operands, carried))
+    if (isa<RankedTensorType>(argument.getType()) && next.get() != argument)
+      updates.emplace_back(next, argument);
+  for (auto [next, argument] : updates)
+    if (llvm::is_contained(carried, next.get()))
       next.set(bufferization::AllocTensorOp::create(
-          b, loc, cast<RankedTensorType>(carried.getType()),
+          b, loc, cast<RankedTensorType>(argument.getType()),
           /*dynamicSizes=*/ValueRange(), /*copy=*/next.get()));
-  for (auto [next, carried] : updates)
+  for (auto [next, argument] : updates)
     next.set(bufferization::MaterializeInDestinationOp::create(
-                 b, loc, next.get(), carried)
+                 b, loc, next.get(), argument)
                  .getResult());
+}
+
+/// Makes `op`, if it is a loop, leave what it carries to its next round in the
+/// buffers in which it got it.
+static void carryInPlace(Operation *op) {
+  if (auto loop = dyn_cast<scf::ForOp>(op)) {
+    Operation *yield = loop.getBody()->getTerminator();
+    carryInPlace(yield, yield->getOpOperands(), loop.getRegionIterArgs());
+  } else if (auto loop = dyn_cast<scf::WhileOp>(op)) {
+    scf::ConditionOp condition = loop.getConditionOp();
+    carryInPlace(condition, condition.getArgsMutable(),
+                 loop.getBeforeArguments());
+    scf::YieldOp yield = loop.getYieldOp();
+    carryInPlace(yield, yield->getOpOperands(), loop.getAfterArguments());
+  }
 }
 
 namespace {
@@ -148,7 +164,7 @@ struct ReuseState : bsr::impl::BSRReuseStateBase<ReuseState> {
     FailureOr<func::ReturnOp> terminator = getReturn(step);
     if (failed(terminator))
       return signalPassFailure();
-    step.walk(carryInPlace);
+    step.walk([](Operation *op) { carryInPlace(op); });
     llvm::MapVector<LaunchOp, SmallVector<Update>> updates;
     for (auto [argument, value] :
          llvm::zip_equal(getCarriers(step), terminator->getOperands())) {

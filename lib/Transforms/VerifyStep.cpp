@@ -151,12 +151,27 @@ static bool isBufferizable(Operation *op) {
          llvm::none_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
 }
 
+/// Checks that `type` of a result of `op` is no float that code cannot compute
+/// with.
+static LogicalResult verifyNumber(Operation *op, Type type) {
+  if (!isa<FloatType>(type) || isElement(type) || type.isF80() || type.isF128())
+    return success();
+  return emitError(op->getLoc(),
+                   "expected numbers of f16, bf16, f32 or f64, but got '")
+         << op->getName() << "' of " << type;
+}
+
 /// Checks the operation `op` of a step.
 static LogicalResult verifyOperation(Operation *op) {
   if (!isKnown(op))
     return emitError(op->getLoc(), "expected operations of arith, linalg, "
                                    "math, scf and tensor, but got '")
            << op->getName() << "'";
+  // What no conversion to LLVM knows.
+  if (isa<math::IPowIOp, math::IsNormalOp>(op))
+    return emitError(op->getLoc(),
+                     "expected an operation that becomes code, but got '")
+           << op->getName() << "': write it in terms of others";
   if (!isBufferizable(op))
     return emitError(op->getLoc(),
                      "expected an operation that works on buffers, too, but "
@@ -170,6 +185,18 @@ static LogicalResult verifyOperation(Operation *op) {
     if (isa<TensorType>(result.getType()) &&
         failed(verifyTensor(error, result.getType())))
       return failure();
+  for (Type type : op->getResultTypes())
+    if (!isa<ShapedType>(type) && failed(verifyNumber(op, type)))
+      return failure();
+  // Values leave a loop, and go to its next round, in the buffers they came in.
+  if (auto loop = dyn_cast<scf::WhileOp>(op);
+      loop &&
+      loop->getOperandTypes() != loop.getConditionOp().getArgs().getTypes())
+    return emitError(op->getLoc(), "expected a loop whose condition passes on "
+                                   "as many values of the same types as it "
+                                   "gets, but got '")
+           << op->getName() << "' of " << loop->getOperandTypes() << " to "
+           << loop->getResultTypes();
   if (auto launch = dyn_cast<LaunchOp>(op)) {
     auto kernel = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
         op, launch.getKernelAttr());

@@ -69,6 +69,8 @@ BODIES = {
        for op, f in {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}.items()},
     "negf": ("%r = arith.negf %a : T", lambda a, b, c, k: -a, 1),
     "fma": ("%r = math.fma %a, %b, %c : T", lambda a, b, c, k: fma(a, b, c), 1),
+    # The smaller number is named first, and applied last.
+    "clampf": ("%r = math.clampf %a to [%b, %c] : T", lambda a, b, c, k: np.maximum(np.minimum(a, c), b), 1),
     "fpowi": ("%r = math.fpowi %a, %k : T, i32", lambda a, b, c, k: power(a, k), 1),
     **{f"fpowi({n})": (f"%n = arith.constant {n} : i32 %r = math.fpowi %a, %n : T, i32",
                         lambda a, b, c, k, n=n: power(a, np.full(k.shape, n)), 1)
@@ -91,7 +93,7 @@ BODIES = {
                    lambda a, b, c, k: np.maximum(a / np.sqrt(b), c / np.sqrt(b)), 2),
 }
 # Either zero is the maximum of both.
-ANY_ZERO = ["arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "twice/sqrt"]
+ANY_ZERO = ["clampf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "twice/sqrt"]
 
 
 def fma(a, b, c):
@@ -208,6 +210,8 @@ def test_integers():
     expected = {
         "divsi": np.where(zero, -1, quotient), "remsi": np.where(zero, x, wide - quotient * divisor),
         "divui": np.where(zero, -1, unsigned // natural), "remui": np.where(zero, unsigned, unsigned % natural),
+        "floordivsi": np.where(zero, -1, wide // divisor), "ceildivsi": np.where(zero, -1, -(-wide // divisor)),
+        "ceildivui": np.where(zero, -1, -(-unsigned.astype(np.int64) // natural)),
         "shli": np.where(far, 0, wide << distance), "shrsi": wide >> distance,
         "shrui": np.where(far, 0, unsigned >> distance),
     }

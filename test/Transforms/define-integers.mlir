@@ -23,6 +23,31 @@ func.func @divsi(%x: i32, %y: i32) -> i32 {
   return %0 : i32
 }
 
+// Divisions that round down or up are guarded as a whole.
+// CHECK-LABEL: func @floordivsi
+// CHECK-SAME:    %[[X:[^:]*]]: i32, %[[Y:[^:]*]]: i32
+// CHECK-DAG:     %[[ZERO:.*]] = arith.cmpi eq, %[[Y]], %{{.*}} : i32
+// CHECK-DAG:     arith.cmpi eq, %[[X]], %{{.*}} : i32
+// CHECK:         %[[SAFE:.*]] = arith.select %{{.*}}, %{{.*}}, %[[Y]]
+// CHECK:         %[[Q:.*]] = arith.floordivsi %[[X]], %[[SAFE]]
+// CHECK:         %[[ALL:.*]] = arith.select %[[ZERO]], %{{.*}}, %[[Q]]
+// CHECK:         return %[[ALL]]
+func.func @floordivsi(%x: i32, %y: i32) -> i32 {
+  %0 = arith.floordivsi %x, %y : i32
+  return %0 : i32
+}
+
+// CHECK-LABEL: func @ceildivui
+// CHECK-SAME:    %[[X:[^:]*]]: i32, %[[Y:[^:]*]]: i32
+// CHECK:         %[[ZERO:.*]] = arith.cmpi eq, %[[Y]]
+// CHECK:         %[[SAFE:.*]] = arith.select %[[ZERO]], %{{.*}}, %[[Y]]
+// CHECK:         %[[Q:.*]] = arith.ceildivui %[[X]], %[[SAFE]]
+// CHECK:         arith.select %[[ZERO]], %{{.*}}, %[[Q]]
+func.func @ceildivui(%x: i32, %y: i32) -> i32 {
+  %0 = arith.ceildivui %x, %y : i32
+  return %0 : i32
+}
+
 // CHECK-LABEL: func @shrsi
 // CHECK-SAME:    %[[X:[^:]*]]: i8, %[[N:[^:]*]]: i8
 // CHECK:         %[[FAR:.*]] = arith.cmpi ugt, %[[N]]

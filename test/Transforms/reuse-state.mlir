@@ -118,3 +118,24 @@ func.func @loop(%w: tensor<8xf32> {bsr.name = "w"}, %lo: index, %hi: index) -> (
   }
   return %0#1 : tensor<8xf32>
 }
+
+// CHECK-LABEL: func @loop_until
+// CHECK:         scf.while (%[[A:.*]] = %{{.*}}, %[[B:.*]] = %{{.*}})
+// CHECK:           %[[OLD:.*]] = bufferization.alloc_tensor() copy(%[[B]])
+// CHECK:           %[[FIRST:.*]] = bufferization.materialize_in_destination %[[OLD]] in %[[A]]
+// CHECK:           scf.condition(%{{.*}}) %[[FIRST]], %{{.*}} :
+// CHECK:         ^bb0(%[[C:.*]]: tensor<8xf32>, %[[D:.*]]: tensor<8xf32>):
+// CHECK-NEXT:      %[[NEXT:.*]] = bsr.launch
+// CHECK-NEXT:      %[[PUT:.*]] = bufferization.materialize_in_destination %[[NEXT]] in %[[C]]
+// CHECK-NEXT:      scf.yield %[[PUT]], %[[D]] :
+func.func @loop_until(%w: tensor<8xf32> {bsr.name = "w"}, %go: i1) -> (tensor<8xf32> {bsr.name = "y"}) {
+  %init = tensor.empty() : tensor<8xf32>
+  %0:2 = scf.while (%a = %w, %b = %w) : (tensor<8xf32>, tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+    scf.condition(%go) %b, %a : tensor<8xf32>, tensor<8xf32>
+  } do {
+  ^bb0(%c: tensor<8xf32>, %d: tensor<8xf32>):
+    %next = bsr.launch @decay ins(%d : tensor<8xf32>) outs(%init : tensor<8xf32>) -> tensor<8xf32>
+    scf.yield %next, %d : tensor<8xf32>, tensor<8xf32>
+  }
+  return %0#1 : tensor<8xf32>
+}

@@ -308,3 +308,57 @@ func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}, %c: te
   }
   return %1 : tensor<4xf32>
 }
+
+// -----
+
+func.func @power(%x: tensor<4xi32> {bsr.name = "x", bsr.result = 0 : i64}) -> tensor<4xi32> {
+  %0 = linalg.map ins(%x, %x : tensor<4xi32>, tensor<4xi32>) outs(%x : tensor<4xi32>)
+    (%a: i32, %b: i32, %out: i32) {
+      // expected-error @below {{expected an operation that becomes code, but got 'math.ipowi': write it in terms of others}}
+      %y = math.ipowi %a, %b : i32
+      linalg.yield %y : i32
+    }
+  return %0 : tensor<4xi32>
+}
+
+// -----
+
+func.func @normal(%x: tensor<4xf32> {bsr.name = "x", bsr.result = 0 : i64}) -> tensor<4xf32> {
+  %0 = linalg.map ins(%x : tensor<4xf32>) outs(%x : tensor<4xf32>)
+    (%a: f32, %out: f32) {
+      // expected-error @below {{expected an operation that becomes code, but got 'math.isnormal': write it in terms of others}}
+      %y = math.isnormal %a : f32
+      %z = arith.uitofp %y : i1 to f32
+      linalg.yield %z : f32
+    }
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @eight_bits(%x: tensor<4xf32> {bsr.name = "x", bsr.result = 0 : i64}) -> tensor<4xf32> {
+  %0 = linalg.map ins(%x : tensor<4xf32>) outs(%x : tensor<4xf32>)
+    (%a: f32, %out: f32) {
+      // expected-error @below {{expected numbers of f16, bf16, f32 or f64, but got 'arith.truncf' of 'f8E4M3FN'}}
+      %y = arith.truncf %a : f32 to f8E4M3FN
+      %z = arith.extf %y : f8E4M3FN to f32
+      linalg.yield %z : f32
+    }
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @loop(%x: tensor<f32> {bsr.name = "x", bsr.result = 0 : i64}, %y: tensor<f32> {bsr.name = "y"}) -> tensor<f32> {
+  // expected-error @below {{expected a loop whose condition passes on as many values of the same types as it gets, but got 'scf.while' of 'tensor<f32>', 'tensor<f32>' to 'tensor<f32>'}}
+  %0 = scf.while (%a = %x, %b = %y) : (tensor<f32>, tensor<f32>) -> tensor<f32> {
+    %n = tensor.extract %a[] : tensor<f32>
+    %m = tensor.extract %b[] : tensor<f32>
+    %go = arith.cmpf olt, %n, %m : f32
+    scf.condition(%go) %a : tensor<f32>
+  } do {
+  ^bb0(%a: tensor<f32>):
+    scf.yield %a, %a : tensor<f32>, tensor<f32>
+  }
+  return %0 : tensor<f32>
+}

@@ -64,8 +64,9 @@ def BSRReuseState : Pass<"bsr-reuse-state", "func::FuncOp"> {
     lies and a step copies no parameter. If the old value is read later, the kernel
     moves behind the last reader, and with it what needs its results; where that
     is not possible because a reader needs the new value too, nothing changes and
-    `bsr-store-results` copies at the end of the step. Loops leave what they carry
-    from round to round in one buffer, too, by a copy where need be.
+    `bsr-store-results` copies at the end of the step. Loops (`scf.for`, `scf.while`)
+    leave what they carry from round to round in one buffer, too, by a copy where need
+    be.
 
     Before:
 

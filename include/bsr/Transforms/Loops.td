@@ -53,8 +53,8 @@ def BSRDefineIntegers : Pass<"bsr-define-integers"> {
     index that comes of it could be anything. In a compiled step, as in XLA,
 
     - a float becomes the nearest number that the integer type has, NaN becomes 0;
-    - `x / 0` has all bits set (-1), `x % 0` is `x`; the least number divided by -1 is
-      itself, with nothing left;
+    - `x / 0`, rounded to zero, up or down, has all bits set (-1), `x % 0` is `x`; the
+      least number divided by -1 is itself, with nothing left;
     - a shift by the width or more leaves 0, or of a number with a sign the sign.
 
     Divisions and shifts by constants, and `index`, with which the compiler counts,
