@@ -76,6 +76,7 @@ struct Forward {
 /// next values.
 struct Space {
   SmallVector<int64_t> shape;
+  SmallVector<Value> roots; // next values
   llvm::MapVector<Value, SmallVector<Entries, 1>> entries;
   /// What enters: results of operations that are not entry-wise, and products
   /// of a column and a row.
@@ -154,10 +155,12 @@ public:
       for (auto &[value, entries] : space.entries)
         claims[value].push_back(number);
     addReaders();
+    addData();
     for (unsigned number : llvm::seq<unsigned>(weights.size())) {
       forwards.push_back(getForward(weights[number]));
       findHidden(number);
       opens.push_back(getOpen(number));
+      activations.push_back(getActivations(number));
     }
   }
 
@@ -173,14 +176,26 @@ private:
   Forward getForward(const BoundWeight &weight);
   void findHidden(unsigned number);
   bool readsFactor(Operation *op, ArrayRef<Factor> factors, unsigned depth);
+  void addData();
+  bool isData(BlockArgument arg);
   bool reachesData(Operation *op, const DenseSet<Value> &gradients,
                    bool &reachesGradient);
+
+  /// True if an operand of `op` depends on data by more than numbers.
+  bool readsData(Operation *op) {
+    return llvm::any_of(op->getOperands(),
+                        [&](Value operand) { return data.contains(operand); });
+  }
+  bool isInside(unsigned number, OpOperand &use);
+  void findOwners();
+  bool reachesOthers(unsigned number, OpOperand &use, bool isOnly);
+  DenseSet<Value> getActivations(unsigned number);
   DenseSet<Value> getOpen(unsigned number);
   void reportData(unsigned number, const DenseSet<Value> &gradients);
 
   /// True if `value` has entries of other weights where it has some of this, or
   /// entries of this in several ways.
-  bool isShared(unsigned number, Value value) {
+  bool isClaimed(unsigned number, Value value) {
     const auto &own = spaces[number].entries.find(value)->second;
     if (own.size() != 1)
       return true;
@@ -193,6 +208,11 @@ private:
     });
   }
 
+  /// True if `value` is more than entries of this weight.
+  bool isShared(unsigned number, Value value) {
+    return isClaimed(number, value) || activations[number].contains(value);
+  }
+
   Value createMasked(OpBuilder &b, const BoundWeight &weight, Value value,
                      const Entries &entries,
                      SmallPtrSetImpl<Operation *> &created);
@@ -202,9 +222,12 @@ private:
   ArrayRef<BoundWeight> weights;
   function_ref<void(const BoundWeight &, Operation *, StringRef)> report;
   DenseMap<Operation *, unsigned> order;
+  DenseSet<Value> data;         // what depends on data by more than numbers
   SmallVector<Space, 0> spaces; // those of the weights, then of others
   SmallVector<Forward, 0> forwards;
-  SmallVector<DenseSet<Value>, 0> opens;
+  SmallVector<DenseSet<Value>, 0> opens, activations;
+  /// The parameters whose next values depend on a value by more than numbers.
+  DenseMap<Value, BitVector> owners;
   DenseMap<Value, SmallVector<unsigned, 1>> claims;
   /// The operands of structured operations by what they are, stripped.
   DenseMap<Value, SmallVector<std::pair<OpOperand *, SmallVector<int64_t>>>>
@@ -309,10 +332,9 @@ void Finder::addSpace(const BoundWeight &weight) {
   Space &space = spaces.emplace_back();
   ToDenseOp dense = weight.dense;
   llvm::append_range(space.shape, dense.getDense().getType().getShape());
-  SmallVector<Value> roots;
   for (SampleOp sample : weight.samples)
-    roots.push_back(sample.getDense());
-  walk(space, roots, Entries::getWhole(space.shape));
+    space.roots.push_back(sample.getDense());
+  walk(space, space.roots, Entries::getWhole(space.shape));
   findOuterProducts(space);
 }
 
@@ -334,8 +356,8 @@ void Finder::addOthers() {
       continue;
     Space space;
     llvm::append_range(space.shape, type.getShape());
-    walk(space, terminator->getOperand(result.getInt()),
-         Entries::getWhole(space.shape));
+    space.roots.push_back(terminator->getOperand(result.getInt()));
+    walk(space, space.roots, Entries::getWhole(space.shape));
     if (!role) {
       SmallVector<Operation *> users(arg.getUsers());
       DenseSet<Operation *> dependents = getDependents(users);
@@ -380,7 +402,8 @@ Forward Finder::getForward(const BoundWeight &weight) {
           continue;
         for (OpResult result : use.getOwner()->getResults()) {
           Lie next = Other;
-          if (op && lie != Other) {
+          // The gradient of what data is added to is the data's as well.
+          if (op && lie != Other && !readsData(op)) {
             Access access =
                 getAccess(op, use, op.getIndexingMapMatchingResult(result));
             if (access == Access::Same)
@@ -520,6 +543,30 @@ void Finder::findHidden(unsigned number) {
   }
 }
 
+/// True for arguments of the step that it neither carries nor stores in blocks.
+bool Finder::isData(BlockArgument arg) {
+  return arg.getParentRegion() == &func.getBody() &&
+         isa<RankedTensorType>(arg.getType()) &&
+         !func.getArgAttr(arg.getArgNumber(), "bsr.result") &&
+         !func.getArgAttr(arg.getArgNumber(), "bsr.pattern") &&
+         !func.getArgAttr(arg.getArgNumber(), "bsr.pattern_number");
+}
+
+void Finder::addData() {
+  SmallVector<Value> worklist;
+  auto reach = [&](Value value) {
+    if (!isNumber(value) && data.insert(value).second)
+      worklist.push_back(value);
+  };
+  for (BlockArgument arg : func.getArguments())
+    if (isData(arg))
+      reach(arg);
+  while (!worklist.empty())
+    for (Operation *user : worklist.pop_back_val().getUsers())
+      for (; user && user != func; user = user->getParentOp())
+        llvm::for_each(user->getResults(), reach);
+}
+
 /// True if `op` depends on arguments that the step does not carry, by more than
 /// numbers and other than through `gradients`.
 bool Finder::reachesData(Operation *op, const DenseSet<Value> &gradients,
@@ -543,52 +590,165 @@ bool Finder::reachesData(Operation *op, const DenseSet<Value> &gradients,
       worklist.push_back(arg.getOwner()->getParentOp());
       return;
     }
-    found |= isa<RankedTensorType>(arg.getType()) &&
-             !func.getArgAttr(arg.getArgNumber(), "bsr.result") &&
-             !func.getArgAttr(arg.getArgNumber(), "bsr.pattern") &&
-             !func.getArgAttr(arg.getArgNumber(), "bsr.pattern_number");
+    found |= isData(arg);
   };
   while (!worklist.empty())
     visitReads(worklist.pop_back_val(), reach);
   return found;
 }
 
+/// True if what `use`, of a value of the weight's space, computes is in the
+/// space too, or does not see its entries.
+bool Finder::isInside(unsigned number, OpOperand &use) {
+  Space &space = spaces[number];
+  Operation *user = use.getOwner();
+  if (auto sample = dyn_cast<SampleOp>(user))
+    return llvm::is_contained(weights[number].samples, sample);
+  if (isa<scf::YieldOp>(user))
+    return space.entries.contains(
+        user->getParentOp()->getResult(use.getOperandNumber()));
+  // A slice of something else does not see it.
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(user);
+      slice && isEntryWise(slice)) {
+    Entries box;
+    llvm::append_range(box.starts, slice.getStaticOffsets());
+    llvm::append_range(box.sizes, slice.getStaticSizes());
+    if (llvm::none_of(space.entries.find(use.get())->second,
+                      [&](const Entries &own) { return own.overlap(box); }))
+      return true;
+  }
+  return isEntryWise(user) &&
+         llvm::all_of(user->getResults(), [&](Value result) {
+           return result.use_empty() || space.entries.contains(result);
+         });
+}
+
+/// Finds which parameters' next values depend on each value by more than
+/// numbers.
+void Finder::findOwners() {
+  if (!owners.empty())
+    return;
+  auto reach = [&](Value value, const BitVector &by) {
+    if (!isNumber(value) && by.any())
+      owners[value] |= by;
+  };
+  for (auto [number, space] : llvm::enumerate(spaces)) {
+    BitVector self(spaces.size());
+    self.set(number);
+    for (Value root : space.roots)
+      reach(root, self);
+  }
+  SmallVector<Operation *> ops;
+  func.walk([&](Operation *op) { ops.push_back(op); });
+  for (Operation *op : llvm::reverse(ops)) {
+    if (auto branch = dyn_cast<scf::IfOp>(op)) {
+      for (Region *region : {&branch.getThenRegion(), &branch.getElseRegion()})
+        if (!region->empty())
+          for (auto [result, yielded] :
+               llvm::zip_equal(branch.getResults(),
+                               region->front().getTerminator()->getOperands()))
+            reach(yielded, owners.lookup(result));
+      continue;
+    }
+    BitVector all(spaces.size());
+    for (Value result : op->getResults())
+      all |= owners.lookup(result);
+    visitReads(op, [&](Value value) { reach(value, all); });
+  }
+}
+
+/// True if what `use` computes outside of the weight's space reaches the next
+/// values of other parameters, by more than numbers; `isOnly`: not this one's.
+bool Finder::reachesOthers(unsigned number, OpOperand &use, bool isOnly) {
+  if (isInside(number, use))
+    return false;
+  Operation *user = use.getOwner();
+  ValueRange results = user->getResults();
+  if (isa<scf::YieldOp>(user))
+    results = user->getParentOp()->getResults();
+  if (llvm::all_of(results, isNumber))
+    return false;
+  findOwners();
+  BitVector all(spaces.size());
+  for (Value result : results)
+    all |= owners.lookup(result);
+  bool isOwn = all.test(number);
+  all.reset(number);
+  return all.any() && !(isOnly && isOwn);
+}
+
+/// The values of the weight's space that are gradients of activations too:
+/// other parameters' are computed from them, and from what does not depend on
+/// them. So is that of a matrix that is added to the activations.
+DenseSet<Value> Finder::getActivations(unsigned number) {
+  Space &space = spaces[number];
+  // What the weight and its moments enter is no gradient any more.
+  DenseSet<Value> updates;
+  SmallVector<Value> worklist;
+  auto reachUpdate = [&](Value value) {
+    if (space.entries.contains(value) && updates.insert(value).second)
+      worklist.push_back(value);
+  };
+  for (auto &known : space.entries)
+    if (known.first.getDefiningOp<ToDenseOp>())
+      reachUpdate(known.first);
+  while (!worklist.empty())
+    for (Operation *user : worklist.pop_back_val().getUsers())
+      if (isEntryWise(user))
+        llvm::for_each(user->getResults(), reachUpdate);
+
+  DenseSet<Value> activations;
+  auto reach = [&](Value value) {
+    if (space.entries.contains(value) && !updates.contains(value) &&
+        activations.insert(value).second)
+      worklist.push_back(value);
+  };
+  for (auto &known : space.entries) {
+    Value value = known.first;
+    Operation *op = value.getDefiningOp();
+    if (!op || isNumber(value) || updates.contains(value) ||
+        matchPattern(value, m_Constant()) || isa<tensor::EmptyOp>(op))
+      continue;
+    std::optional<DenseSet<Operation *>> dependents;
+    for (OpOperand &use : value.getUses()) {
+      if (!reachesOthers(number, use, /*isOnly=*/false))
+        continue;
+      bool isActivation = reachesOthers(number, use, /*isOnly=*/true);
+      if (!isActivation) {
+        if (!dependents)
+          dependents = getDependents(op);
+        visitReads(use.getOwner(), [&](Value other) {
+          isActivation |=
+              other != value && !isNumber(other) &&
+              !isa_and_nonnull<tensor::EmptyOp>(other.getDefiningOp()) &&
+              !matchPattern(other, m_Constant()) &&
+              !dependents->contains(other.getDefiningOp());
+        });
+      }
+      if (isActivation)
+        reach(value);
+    }
+  }
+  while (!worklist.empty())
+    if (Operation *op = worklist.pop_back_val().getDefiningOp();
+        op && isEntryWise(op))
+      visitReads(op, reach);
+  return activations;
+}
+
 /// The values of the weight's space that something outside of it sees.
 DenseSet<Value> Finder::getOpen(unsigned number) {
   Space &space = spaces[number];
-  ArrayRef<SampleOp> samples = weights[number].samples;
   DenseSet<Value> open;
   SmallVector<Value> worklist;
   auto reach = [&](Value value) {
     if (space.entries.contains(value) && open.insert(value).second)
       worklist.push_back(value);
   };
-  auto isInside = [&](Value value, OpOperand &use) {
-    Operation *user = use.getOwner();
-    if (auto sample = dyn_cast<SampleOp>(user))
-      return llvm::is_contained(samples, sample);
-    if (isa<scf::YieldOp>(user))
-      return space.entries.contains(
-          user->getParentOp()->getResult(use.getOperandNumber()));
-    // A slice of something else does not see it.
-    if (auto slice = dyn_cast<tensor::ExtractSliceOp>(user);
-        slice && isEntryWise(slice)) {
-      Entries box;
-      llvm::append_range(box.starts, slice.getStaticOffsets());
-      llvm::append_range(box.sizes, slice.getStaticSizes());
-      if (llvm::none_of(space.entries.find(value)->second,
-                        [&](const Entries &own) { return own.overlap(box); }))
-        return true;
-    }
-    return isEntryWise(user) &&
-           llvm::all_of(user->getResults(), [&](Value result) {
-             return result.use_empty() || space.entries.contains(result);
-           });
-  };
   SmallVector<Value> values(llvm::make_first_range(space.entries));
   for (Value value : values)
     if (llvm::any_of(value.getUses(),
-                     [&](OpOperand &use) { return !isInside(value, use); }))
+                     [&](OpOperand &use) { return !isInside(number, use); }))
       reach(value);
   while (!worklist.empty())
     if (Operation *op = worklist.pop_back_val().getDefiningOp();
@@ -899,7 +1059,8 @@ bool Finder::mask(unsigned number) {
       continue;
     Operation *op = source.getDefiningOp();
     if (!isHidden && isShared(number, source)) {
-      if (llvm::any_of(source.getUses(), [&](OpOperand &use) {
+      if (isClaimed(number, source) &&
+          llvm::any_of(source.getUses(), [&](OpOperand &use) {
             Operation *user = use.getOwner();
             return !isa<SampleOp, scf::YieldOp>(user) &&
                    llvm::none_of(user->getResults(), [&](Value result) {
@@ -931,6 +1092,13 @@ bool Finder::mask(unsigned number) {
   for (auto &known : space.entries) {
     Value value = known.first;
     Operation *op = value.getDefiningOp();
+    if (op && activations[number].contains(value) &&
+        !isClaimed(number, value) &&
+        (gradients.contains(value) || afterGradients.contains(op)))
+      for (OpOperand &use : value.getUses())
+        if (!isInside(number, use) &&
+            !reachesOthers(number, use, /*isOnly=*/false))
+          edges.push_back({&use, known.second.front()});
     if (!op || !open.contains(value) || !isEntryWise(op) ||
         isa<scf::IfOp>(op) || isShared(number, value))
       continue;

@@ -331,6 +331,39 @@ def shared():
     check("shared", text, "a", inputs(a=normal(R, C), b=normal(R, C), k=np.array(0.5)), reference)
 
 
+def position(pieces):
+    """Added to the activations: what is its gradient is theirs as well, from which others' are computed."""
+    p = begin(x=R)
+    p.arg("p", T, R, role="param"), p.arg("a", R, R, role="param"), p.arg("w", R, C, role="param")
+    add = "    %r = arith.addf %a, %b : f32"
+    dps, das, dws = [], [], []
+    for i in range(pieces):
+        # Another batch each, in a step of its own.
+        x = p.slice("x", [0, 0], [T, R]) if i == 0 else p.generic("tr->tr", ["x"], "    %r = arith.negf %a : f32")
+        h = p.generic("tr,tr->tr", [p.dot("tr,rs->ts", x, "a"), "p"], add)
+        dy = p.sub(p.dot("tr,rc->tc", h, "w"), "t")
+        dh = p.dot("tc,rc->tr", dy, "w")
+        dps.append(dh), das.append(p.dot("tr,ts->rs", x, dh)), dws.append(p.dot("tr,tc->rc", h, dy))
+    total = lambda parts: parts[0] if len(parts) == 1 else p.generic("ij,ij->ij", parts, add)
+    g = {n: total(parts) for n, parts in (("p", dps), ("a", das), ("w", dws))}
+    norm = p.inverse_norm(*g.values())
+    text = p.text({n: p.update(n, part, norm, "lr") for n, part in g.items()})
+
+    def reference(s, m):
+        g = {n: 0 for n in "paw"}
+        for sign in (1, -1)[:pieces]:
+            h = sign * s["x"] @ s["a"] + s["p"]
+            dy = h @ s["w"] - s["t"]
+            dh = dy @ s["w"].T
+            g = {"p": g["p"] + dh, "a": g["a"] + sign * s["x"].T @ dh, "w": g["w"] + h.T @ dy}
+        g = {n: v * m.get(n, 1) for n, v in g.items()}
+        return {n: s[n] - 0.1 * scale(*g.values()) * g[n] for n in g}
+
+    arrays = inputs(p=normal(T, R), a=normal(R, R), w=normal(R, C))
+    for weights in ("p", "pa", "pw"):
+        check(f"position {pieces} {weights}", text, weights, arrays, reference)
+
+
 def preconditioned():
     """The update is a product of the gradient: no entry of it is one of the gradient."""
     p = begin()
@@ -384,5 +417,7 @@ selected(False)
 selected(True)
 outer()
 shared()
+position(1)
+position(2)
 preconditioned()
 copies()

@@ -236,7 +236,9 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     the weight was multiplied with, depends on the weight's product, has the weight's
     rows and columns, and is nobody else's: the next value depends on it by more
     than numbers (a preconditioned one), or there is no next value. A gradient that
-    is several parameters' at once (`x (a + b)`) is masked where each uses it alone.
+    is several parameters' at once (`x (a + b)`) is masked where each uses it alone,
+    and so is one that is the activations' gradient too, of which those of other
+    parameters are computed (a matrix of positions, added to what has no batch).
     The gradient of a weight that is only added to data, say, is an element-wise function
     of both, which nothing tells from the update.
 
