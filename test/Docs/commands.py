@@ -145,6 +145,7 @@ COMMANDS = {
         "scripts/programs": Skip("repositories of others"),
     },
     "docs/kernels.md": {
+        "benchmarks/accuracy.py": Run(("accuracy.py", "accuracy.py --model tiny --steps 1")),
         "gzip": Run(TINY),
         "sparse-compile": Run(),
     },
