@@ -69,6 +69,7 @@ class Capture:
     output_types: list[torch.dtype]
     bounds: dict[str, _indices.Bound]  # of the integers of a batch tensor
     computed: _indices.Computed | None  # other indices
+    counters: list[_optimizer.Counter]  # numbers in groups that are arguments
 
 
 def capture(
@@ -83,12 +84,37 @@ def capture(
     With `accumulate` it becomes the step of a micro-batch.
     """
     _require_program(train_step, model, optimizer, batch)
-    arguments = list(_arguments(model, optimizer, batch))
+    try:
+        return _capture(train_step, model, optimizer, batch, accumulate, [])
+    except _Counts as error:
+        # Only a trace tells which numbers are no constants.
+        return _capture(
+            train_step, model, optimizer, batch, accumulate, error.counters
+        )
+
+
+class _Counts(ExportError):
+    """A step changes numbers in an optimizer's groups."""
+
+    def __init__(self, counters: list[_optimizer.Counter]) -> None:
+        super().__init__(f"expected numbers that stay, but got {counters}")
+        self.counters = counters
+
+
+def _capture(
+    train_step: TrainStep,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Any,
+    accumulate: bool,
+    counters: list[_optimizer.Counter],
+) -> Capture:
+    arguments = list(_arguments(model, optimizer, batch, counters))
     if accumulate:
         arguments += _sums(model)
     _require_tensors(arguments)
     _require_distinct(arguments)
-    trace = _Trace(train_step, model, optimizer, batch, arguments)
+    trace = _Trace(train_step, model, optimizer, batch, arguments, counters)
     _private.keep_lines_of(train_step)
     with (
         sdpa_kernel(SDPBackend.MATH),
@@ -122,11 +148,15 @@ def capture(
         trace.output_types,
         bounds,
         computed,
+        counters,
     )
 
 
 def _arguments(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Any
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Any,
+    counters: Sequence[_optimizer.Counter],
 ) -> Iterator[Argument]:
     """Yields what the step reads, in the order of the graph's placeholders."""
     aliases = _aliases(model)
@@ -135,15 +165,49 @@ def _arguments(
     for name, tensors in _optimizer.initial_state(model, optimizer).items():
         for key, value in tensors.items():
             yield Argument(f"optimizer.{name}.{key}", "state", value)
+    for name, value in _optimizer.counters_of(optimizer, counters).items():
+        yield Argument(name, "state", value)
     saved = model.state_dict()
     for name, buffer in model.named_buffers():
         role = "buffer" if name in saved else "constant"
         yield Argument(name, role, buffer.detach())
+    for name, (module, key) in _attributes(model).items():
+        yield Argument(name, "constant", module.__dict__[key].detach())
     for name, value in batch_leaves(batch):
         if isinstance(value, torch.Tensor):
             yield Argument(name, "batch", value.detach())
     yield Argument("lr", "lr", torch.tensor(_optimizer.rate_of(optimizer)))
     yield Argument("seed", "seed", torch.tensor(0, dtype=torch.int32))
+
+
+def _attributes(model: torch.nn.Module) -> dict[str, tuple[torch.nn.Module, str]]:
+    """Returns where tensors are that modules keep in plain attributes.
+
+    A tensor with a gradient is computed, as by `weight_norm` in front of each
+    forward pass; one that is a parameter or a buffer, too, is found as that.
+    """
+    known = {id(t) for t in itertools.chain(model.parameters(), model.buffers())}
+    return {
+        f"{path}.{key}" if path else key: (module, key)
+        for path, module in model.named_modules()
+        for key, value in module.__dict__.items()
+        if type(value) is torch.Tensor
+        and not value.requires_grad
+        and id(value) not in known
+        and value.layout == torch.strided
+        and value.dtype in _DTYPES
+        and not value.is_meta
+        and value.numel()
+    }
+
+
+def unsaved_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Returns the buffers that a `state_dict` leaves out, and plain attributes."""
+    saved = model.state_dict()
+    return {
+        **{n: b for n, b in model.named_buffers() if n not in saved},
+        **{n: m.__dict__[key] for n, (m, key) in _attributes(model).items()},
+    }
 
 
 def _sums(model: torch.nn.Module) -> Iterator[Argument]:
@@ -291,7 +355,8 @@ def _require_distinct(arguments: Sequence[Argument]) -> None:
         if argument.name in seen:
             raise ExportError(
                 f"expected distinct names, but got '{argument.name}' twice: rename"
-                " a parameter, a buffer or a part of the batch"
+                " a parameter, a buffer or another tensor of a module, or a part of"
+                " the batch"
             )
         seen.add(argument.name)
 
@@ -306,6 +371,7 @@ class _Trace:
         optimizer: torch.optim.Optimizer,
         batch: Any,
         arguments: Sequence[Argument],
+        counters: Sequence[_optimizer.Counter],
     ) -> None:
         self.train_step = train_step
         self.model = model
@@ -318,6 +384,17 @@ class _Trace:
         self.counts: list[_effects.Change] = []
         self.returns: Any = None
         self.names = _optimizer.parameter_names(model, optimizer)
+        self.counters = {c: _optimizer.name_of(c) for c in counters}
+        self.attributes = _attributes(model)
+        # Those that are parameters or buffers as well.
+        named = itertools.chain(model.named_parameters(), model.named_buffers())
+        known = {id(tensor): name for name, tensor in named}
+        self.same = [
+            (module, key, known[id(value)])
+            for module in model.modules()
+            for key, value in module.__dict__.items()
+            if id(value) in known
+        ]
 
     def run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         """Runs the step; returns the next values of what it may write, then its
@@ -356,15 +433,32 @@ class _Trace:
         with (
             _private.tensors_of(self.model, {**params, **buffers}),
             _optimizer.swapped(
-                self.optimizer, self.names, params, state, values["lr"]
+                self.optimizer,
+                self.names,
+                params,
+                state,
+                values["lr"],
+                {c: values[name] for c, name in self.counters.items()},
             ),
             _watched(self.model, self.optimizer) as cleared,
             _optimizer.TensorFactors(),
         ):
+            for name, (module, key) in self.attributes.items():
+                module.__dict__[key] = values[name]
+            for module, key, name in self.same:
+                module.__dict__[key] = values[name]
+            groups = [dict(group) for group in self.optimizer.param_groups]
             draws = _effects.random_states()
             before = _effects.Attributes(self.model, self.optimizer)
             returned = self.train_step(self.model, self.optimizer, self._batch(values))
             _effects.require_no_draws(draws)
+            if counters := _optimizer.counted(self.optimizer, groups):
+                raise _Counts(counters)
+            for (i, key), name in self.counters.items():
+                group = self.optimizer.param_groups[i]
+                number = torch.as_tensor(group[key]).to(torch.float64)
+                group[key], values[name] = values[name], number
+            self._read_attributes(values)
             after_all = _effects.Attributes(self.model, self.optimizer)
             self.changes = list(before.changes(after_all))
             self.counts = list(before.counts(after_all))
@@ -405,6 +499,23 @@ class _Trace:
             if a.role in _CARRIED
         ]
         return [*carried, *outputs]
+
+    def _read_attributes(self, values: dict[str, torch.Tensor]) -> None:
+        """Takes the tensors that a step left in attributes for their next values.
+
+        Where it left something else the attribute is none: another run of the
+        step tells whether it reads what the one before it left.
+        """
+        for name, (module, key) in list(self.attributes.items()):
+            old, new = values[name], module.__dict__.get(key)
+            if (
+                isinstance(new, torch.Tensor)
+                and new.shape == old.shape
+                and new.dtype == old.dtype
+            ):
+                module.__dict__[key], values[name] = old, new
+            else:
+                del self.attributes[name]
 
     def _wait(
         self,
@@ -774,11 +885,15 @@ def _uncopied(node: torch.fx.Node) -> torch.fx.Node:
     return node
 
 
-def structure_of(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Any:
+def structure_of(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    counters: Sequence[_optimizer.Counter],
+) -> Any:
     """Returns what must not change after an export, comparable by `==`."""
     tensors = [*model.named_parameters(), *model.named_buffers()]
     return (
         [(n, tuple(t.shape), t.dtype, t.requires_grad) for n, t in tensors],
         [m.training for m in model.modules()],
-        copy.deepcopy(_optimizer.options_of(optimizer)),
+        copy.deepcopy(_optimizer.options_of(optimizer, counters)),
     )

@@ -175,11 +175,11 @@ def _content(value: Any, depth: int = 4) -> Any:
 def require_none(changes: Iterable[Change]) -> None:
     """Raises `ExportError` if a step counts in attributes."""
     for change in changes:
-        where = (
-            "keep it in a tensor of the optimizer's state"
-            if change.owner == "the optimizer" or change.owner.startswith("group ")
-            else "register it as a buffer of the module"
-        )
+        where = "register it as a buffer of the module"
+        if change.owner == "the optimizer":
+            where = "keep it in a tensor of the optimizer's state"
+        elif change.owner.startswith("group "):
+            where = "run the step once before the export"
         raise ExportError(
             f"expected a step that counts in tensors, but got one that changes {change}"
             f"{change.values}: {where}"

@@ -11,7 +11,7 @@ import inspect
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ from sparse_opt.torch import _effects
 
 # State by the name of a parameter and the key of the optimizer.
 State = dict[str, dict[str, torch.Tensor]]
+# A number that an optimizer counts in a group: the group's place and the key.
+Counter = tuple[int, str]
 
 
 def rate_of(optimizer: torch.optim.Optimizer) -> float:
@@ -64,11 +66,17 @@ def exported_ratios(optimizer: torch.optim.Optimizer) -> list[float]:
     return ratios
 
 
-def options_of(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+def options_of(
+    optimizer: torch.optim.Optimizer, counters: Collection[Counter]
+) -> list[dict[str, Any]]:
     """Returns what a step takes from the groups as constants but for the rates."""
     return [
-        {k: v for k, v in group.items() if k not in NOT_OPTIONS}
-        for group in optimizer.param_groups
+        {
+            k: v
+            for k, v in group.items()
+            if k not in NOT_OPTIONS and (i, k) not in counters
+        }
+        for i, group in enumerate(optimizer.param_groups)
     ]
 
 
@@ -138,13 +146,52 @@ def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> S
                 value = torch.zeros_like(p)
             if isinstance(value, torch.Tensor):
                 tensors[key] = value.detach().clone()
-            elif isinstance(value, (int, float)) and not isinstance(value, bool):
-                # Beside a tensor of another type it counts as a number still.
-                tensors[key] = torch.tensor(float(value), dtype=torch.float64)
-                setattr(tensors[key], "number", type(value))
+            elif _counts(value):
+                tensors[key] = _tensor_of(value)
         if tensors:
             result[names[id(p)]] = tensors
     return result
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _tensor_of(number: float) -> torch.Tensor:
+    """Returns what stands for a number: beside a tensor of another type it counts as
+    one still."""
+    tensor = torch.tensor(float(number), dtype=torch.float64)
+    setattr(tensor, "number", type(number))
+    return tensor
+
+
+def counters_of(
+    optimizer: torch.optim.Optimizer, counters: Iterable[Counter]
+) -> dict[str, torch.Tensor]:
+    """Returns the values of counters by the names of their arguments."""
+    groups = optimizer.param_groups
+    return {name_of(c): _tensor_of(groups[c[0]][c[1]]) for c in counters}
+
+
+def name_of(counter: Counter) -> str:
+    return "optimizer.groups.{}.{}".format(*counter)
+
+
+def counted(
+    optimizer: torch.optim.Optimizer, before: Sequence[Mapping[str, Any]]
+) -> list[Counter]:
+    """Returns the numbers in the groups that are not what they were."""
+    return [
+        (i, key)
+        for i, (old, new) in enumerate(zip(before, optimizer.param_groups))
+        for key, value in old.items()
+        if _counts(value)
+        and (
+            new.get(key) != value
+            if _counts(new.get(key))
+            else isinstance(new.get(key), torch.Tensor) and not new[key].dim()
+        )
+    ]
 
 
 def is_number(value: torch.Tensor) -> bool:
@@ -244,6 +291,7 @@ def swapped(
     params: Mapping[str, torch.Tensor],
     state: Mapping[str, Mapping[str, torch.Tensor]],
     rate: torch.Tensor,
+    counters: Mapping[Counter, torch.Tensor],
 ) -> Iterator[None]:
     """Puts traced tensors into an optimizer's groups and state for a while."""
     ratios = exported_ratios(optimizer)
@@ -261,6 +309,8 @@ def swapped(
         for option, value in _TRACED_OPTIONS.items():
             if option in group:
                 group[option] = value
+    for (i, key), number in counters.items():
+        optimizer.param_groups[i][key] = number
     try:
         yield
     finally:

@@ -52,7 +52,8 @@ class TorchProgram:
     ) -> None:
         self._model = model
         self._optimizer = optimizer
-        self._structure = _capture.structure_of(model, optimizer)
+        self._counters = capture.counters
+        self._structure = _capture.structure_of(model, optimizer, self._counters)
         self._leaves = _capture.batch_leaves(batch)
         _, self._tree = _capture.flatten(batch)
         # By name alone: their values are the user's, or as large as the model.
@@ -70,7 +71,7 @@ class TorchProgram:
         self._watch: _Watch | None = None
 
     def check(self) -> None:
-        now = _capture.structure_of(self._model, self._optimizer)
+        now = _capture.structure_of(self._model, self._optimizer, self._counters)
         for before, after, what in zip(self._structure, now, _WHAT):
             if before != after:
                 raise StepError(
@@ -82,6 +83,8 @@ class TorchProgram:
         tensors: dict[str, torch.Tensor] = {
             **dict(self._model.named_parameters()),
             **dict(self._model.named_buffers()),
+            **_capture.unsaved_tensors(self._model),
+            **_optimizer.counters_of(self._optimizer, self._counters),
         }
         for name, state in _optimizer.initial_state(
             self._model, self._optimizer
@@ -110,10 +113,7 @@ class TorchProgram:
 
     def _state_of_flags(self) -> tuple[bool, list[bool], list[dict[str, Any]]]:
         """Returns what changes meaning and is quick to read: before each step."""
-        options = [
-            {k: v for k, v in group.items() if k not in _optimizer.NOT_OPTIONS}
-            for group in self._optimizer.param_groups
-        ]
+        options = _optimizer.options_of(self._optimizer, self._counters)
         return self._model.training, [p.requires_grad for p in self._parameters], options
 
     def _check_cheaply(self) -> None:
@@ -214,6 +214,9 @@ class TorchProgram:
         self.check()
         with torch.no_grad():
             self._model.load_state_dict(self.state(read))
+            for name, tensor in _capture.unsaved_tensors(self._model).items():
+                if name in self._names:
+                    tensor.copy_(from_numpy(read(name), tensor.dtype))
         names = _optimizer.parameter_names(self._model, self._optimizer)
         initial = _optimizer.initial_state(self._model, self._optimizer)
         for group in self._optimizer.param_groups:
@@ -227,6 +230,11 @@ class TorchProgram:
                     if _optimizer.is_number(before):
                         value = _optimizer.as_number(value)
                     self._optimizer.state[p][key] = value
+        for i, key in self._counters:
+            name = _optimizer.name_of((i, key))
+            if name in self._names:
+                number = _optimizer.as_number(torch.from_numpy(read(name)))
+                self._optimizer.param_groups[i][key] = number
 
 
 class _Watch:

@@ -153,7 +153,7 @@ class CountsInGroups(optim.SGD):
 # CHECK: expected a step that counts in tensors, but got one that changes 'count' of the optimizer from 0 to 1: keep it in a tensor of the optimizer's state
 check("Counts", lambda self, y: y, Counts)
 
-# CHECK: expected a step that counts in tensors, but got one that changes 'step' of group 0 from none to 1: keep it in a tensor of the optimizer's state
+# CHECK: expected a step that counts in tensors, but got one that changes 'step' of group 0 from none to 1: run the step once before the export
 check("CountsInGroups", lambda self, y: y, CountsInGroups)
 
 # CHECK: expected random numbers from torch, but got a step that draws from random: draw them outside of the step and put them into the batch, or use torch.rand

@@ -285,7 +285,7 @@ refuse(export, given, right, rule, x[:0])
 # CHECK: expected parameters with shapes, but got 'weight' of a lazy module: run the model on a batch once
 refuse(export, given, nn.LazyLinear(4), rule, x)
 
-# CHECK: expected distinct names, but got 'batch' twice: rename a parameter, a buffer or a part of the batch
+# CHECK: expected distinct names, but got 'batch' twice: rename a parameter, a buffer or another tensor of a module, or a part of the batch
 clash = Clash()
 refuse(export, refuse_loss_step, clash, torch.optim.SGD(clash.parameters()), outside)
 
