@@ -66,10 +66,14 @@ struct Forward {
   SmallVector<Factor> factors;
   /// The entry-wise functions of the weight.
   DenseSet<Value> values;
+  SmallVector<Operation *> products;
   /// What depends on the products.
   DenseSet<Operation *> after;
   /// Gradients that no entry-wise way leads from to a next value.
   SmallVector<Value> hidden;
+  /// What brings entries together before a product reads them, so that they are
+  /// not zero off the pattern; or null.
+  Operation *mixing = nullptr;
 };
 
 /// The entries of a weight, or of another carried argument, on the way to its
@@ -85,6 +89,43 @@ struct Space {
   SmallVector<Operation *> fused;
 };
 } // namespace
+
+/// What a value is off the pattern, if the weight's matrices are zero there.
+enum class Off { Zero, Constant, Data };
+using Offs = DenseMap<Value, Off>;
+
+static Off getOff(const Offs &offs, Value value) {
+  auto known = offs.find(value);
+  return known == offs.end() ? Off::Constant : known->second;
+}
+
+/// What a result of element-wise `op` is off the pattern: a product with zero
+/// is zero.
+static Off getBodyOff(linalg::LinalgOp op, OpResult result, Offs &offs) {
+  for (OpOperand &operand : op->getOpOperands())
+    offs[op.getMatchingBlockArgument(&operand)] = getOff(offs, operand.get());
+  for (Operation &inner : op.getBlock()->without_terminator()) {
+    Off most = Off::Zero, least = Off::Data;
+    for (Value operand : inner.getOperands()) {
+      most = std::max(most, getOff(offs, operand));
+      least = std::min(least, getOff(offs, operand));
+    }
+    if (isa<arith::MulFOp>(inner) && least == Off::Zero)
+      most = Off::Zero;
+    else if (isa<arith::DivFOp>(inner) &&
+             getOff(offs, inner.getOperand(0)) == Off::Zero)
+      most = Off::Zero;
+    else if (!isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
+                  arith::NegFOp, arith::ExtFOp, arith::TruncFOp,
+                  arith::MaximumFOp, arith::MinimumFOp, arith::SelectOp,
+                  BarrierOp>(inner))
+      most = std::max(most, Off::Constant);
+    for (Value value : inner.getResults())
+      offs[value] = most;
+  }
+  return getOff(offs, op.getBlock()->getTerminator()->getOperand(
+                          result.getResultNumber()));
+}
 
 /// True if `op` only rounds, widens or keeps one tensor.
 static bool isRounding(linalg::LinalgOp op) {
@@ -174,7 +215,10 @@ private:
   void findOuterProducts(Space &space);
 
   Forward getForward(const BoundWeight &weight);
+  void findMixing(const BoundWeight &weight, Forward &forward);
+  bool isOnlyOf(Value value, const DenseSet<Value> &values);
   void findHidden(unsigned number);
+  void reportCandidates(unsigned number);
   bool readsFactor(Operation *op, ArrayRef<Factor> factors, unsigned depth);
   void addData();
   bool isData(BlockArgument arg);
@@ -391,7 +435,7 @@ Forward Finder::getForward(const BoundWeight &weight) {
   llvm::MapVector<Value, Lie> lies;
   lies.insert({ToDenseOp(weight.dense).getDense(), Same});
   Forward forward;
-  SmallVector<Operation *> products;
+  SmallVector<Operation *> &products = forward.products;
   for (unsigned i = 0; i != lies.size(); ++i) {
     auto [value, lie] = *(lies.begin() + i);
     forward.values.insert(value);
@@ -442,7 +486,126 @@ Forward Finder::getForward(const BoundWeight &weight) {
     return forward.values.contains(factor.value);
   });
   forward.after = getDependents(products);
+  findMixing(weight, forward);
   return forward;
+}
+
+/// True if `value` depends on `values`, and on no data in another way.
+bool Finder::isOnlyOf(Value value, const DenseSet<Value> &values) {
+  bool isOf = false, isData = false;
+  DenseSet<Value> seen;
+  SmallVector<Operation *> worklist;
+  auto reach = [&](Value next) {
+    if (!seen.insert(next).second)
+      return;
+    auto arg = dyn_cast<BlockArgument>(next);
+    if (values.contains(next))
+      isOf = true;
+    else if (!arg)
+      worklist.push_back(next.getDefiningOp());
+    else
+      isData |= this->isData(arg);
+  };
+  reach(value);
+  while (!worklist.empty() && !isData)
+    visitReads(worklist.pop_back_val(), reach);
+  return isOf && !isData;
+}
+
+/// Finds whether sums of the weight's entries change them in front of
+/// products (weight standardization): entries off the pattern are no zeros
+/// then, and the gradient of what is multiplied is not the weight's.
+void Finder::findMixing(const BoundWeight &weight, Forward &forward) {
+  DenseSet<Value> multiplied;
+  SmallVector<Value> worklist;
+  auto reach = [&](Value value) {
+    if (forward.values.contains(value) && multiplied.insert(value).second)
+      worklist.push_back(value);
+  };
+  for (Operation *product : forward.products)
+    llvm::for_each(product->getOperands(), reach);
+  while (!worklist.empty())
+    if (Operation *op = worklist.pop_back_val().getDefiningOp();
+        op && !isa<ToDenseOp>(op))
+      visitReads(op, reach);
+  SmallVector<Value> values(multiplied.begin(), multiplied.end());
+  llvm::sort(values, [&](Value a, Value b) {
+    return order.lookup(a.getDefiningOp()) < order.lookup(b.getDefiningOp());
+  });
+  Offs offs;
+  offs[ToDenseOp(weight.dense).getDense()] = Off::Zero;
+  for (Value value : values) {
+    auto op = value.getDefiningOp<linalg::LinalgOp>();
+    if (!op || !isElementWise(op))
+      continue;
+    offs[value] = getBodyOff(op, cast<OpResult>(value), offs);
+    if (offs[value] != Off::Zero && !forward.mixing &&
+        llvm::any_of(op.getDpsInputs(), [&](Value input) {
+          return !forward.values.contains(input) &&
+                 isOnlyOf(input, forward.values);
+        }))
+      forward.mixing = op;
+  }
+}
+
+/// Reports what may be the gradient of a weight without a next value, of which
+/// none was found: an operation with results of its shape that mixes entries,
+/// has nothing to do with other parameters, and of which nothing but numbers is
+/// used, such as a norm, in the next values of others.
+void Finder::reportCandidates(unsigned number) {
+  const BoundWeight &weight = weights[number];
+  if (!weight.samples.empty() || !forwards[number].hidden.empty())
+    return;
+  auto type = cast<RankedTensorType>(ToDenseOp(weight.dense).getType());
+  SmallVector<int64_t> shape(type.getShape()), swapped(llvm::reverse(shape));
+  DenseSet<Operation *> before;
+  {
+    SmallVector<Operation *> worklist;
+    auto reach = [&](Value value) {
+      if (Operation *op = value.getDefiningOp(); op && before.insert(op).second)
+        worklist.push_back(op);
+    };
+    for (Operation *op : forwards[number].products)
+      visitReads(op, reach);
+    while (!worklist.empty())
+      visitReads(worklist.pop_back_val(), reach);
+  }
+  func.walk([&](linalg::LinalgOp op) {
+    if (op.getNumReductionLoops() == 0 || op->getNumResults() != 1 ||
+        before.contains(op) || claims.contains(op->getResult(0)))
+      return;
+    auto result = dyn_cast<RankedTensorType>(op->getResult(0).getType());
+    if (!result ||
+        (result.getShape() != ArrayRef(shape) &&
+         result.getShape() != ArrayRef(swapped)) ||
+        llvm::any_of(op->getOperands(), [&](Value operand) {
+          return forwards[number].values.contains(operand);
+        }))
+      return;
+    SmallVector<Value> worklist = {op->getResult(0)};
+    DenseSet<Value> seen;
+    SmallVector<Operation *> numbers;
+    while (!worklist.empty())
+      for (Operation *user : worklist.pop_back_val().getUsers()) {
+        if (llvm::all_of(user->getResults(), isNumber) &&
+            user->getNumResults()) {
+          numbers.push_back(user);
+          continue;
+        }
+        if (!isEntryWise(user) || !isa<linalg::LinalgOp>(user))
+          return;
+        for (Value next : user->getResults())
+          if (seen.insert(next).second)
+            worklist.push_back(next);
+      }
+    DenseSet<Operation *> dependents = getDependents(numbers);
+    if (llvm::any_of(func.getBody().front().getTerminator()->getOperands(),
+                     [&](Value next) {
+                       return !isNumber(next) && next.getDefiningOp() &&
+                              dependents.contains(next.getDefiningOp());
+                     }))
+      report(weight, op, "may be it");
+  });
 }
 
 /// True if `op`, or what it sums up, reads one of `factors`.
@@ -769,38 +932,8 @@ static bool isGather(Operation *op) {
 /// where that ends and the update begins. With all `gradients` masked, an entry
 /// off the pattern is zero, a constant, or made of data.
 void Finder::reportData(unsigned number, const DenseSet<Value> &gradients) {
-  enum Off { Zero, Constant, Data };
   const Space &space = spaces[number];
-  DenseMap<Value, Off> offs;
-  auto getOff = [&](Value value) {
-    auto known = offs.find(value);
-    return known == offs.end() ? Constant : known->second;
-  };
-  // Of the body of an element-wise operation: a product with zero is zero.
-  auto getBodyOff = [&](linalg::LinalgOp op, OpResult result) {
-    for (OpOperand &operand : op->getOpOperands())
-      offs[op.getMatchingBlockArgument(&operand)] = getOff(operand.get());
-    for (Operation &inner : op.getBlock()->without_terminator()) {
-      Off most = Zero, least = Data;
-      for (Value operand : inner.getOperands()) {
-        most = std::max(most, getOff(operand));
-        least = std::min(least, getOff(operand));
-      }
-      if (isa<arith::MulFOp>(inner) && least == Zero)
-        most = Zero;
-      else if (isa<arith::DivFOp>(inner) && getOff(inner.getOperand(0)) == Zero)
-        most = Zero;
-      else if (!isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
-                    arith::NegFOp, arith::ExtFOp, arith::TruncFOp,
-                    arith::MaximumFOp, arith::MinimumFOp, arith::SelectOp,
-                    BarrierOp>(inner))
-        most = std::max(most, Constant);
-      for (Value value : inner.getResults())
-        offs[value] = most;
-    }
-    return getOff(
-        op.getBlock()->getTerminator()->getOperand(result.getResultNumber()));
-  };
+  Offs offs;
   SmallVector<Value> values(llvm::make_first_range(space.entries));
   llvm::sort(values, [&](Value a, Value b) {
     auto get = [&](Value value) {
@@ -812,33 +945,34 @@ void Finder::reportData(unsigned number, const DenseSet<Value> &gradients) {
   for (Value value : values) {
     Operation *op = value.getDefiningOp();
     if (gradients.contains(value) || isa_and_nonnull<ToDenseOp>(op)) {
-      offs[value] = Zero;
+      offs[value] = Off::Zero;
     } else if (isNumber(value) || matchPattern(value, m_Constant())) {
       continue;
     } else if (!op) {
       auto arg = cast<BlockArgument>(value);
       if (arg.getParentRegion() == &func.getBody() &&
           !func.getArgAttr(arg.getArgNumber(), "bsr.result"))
-        offs[value] = Data;
+        offs[value] = Off::Data;
     } else if (isGather(op)) {
-      offs[value] = Data;
+      offs[value] = Off::Data;
     } else if (isEntryWise(op)) {
       bool wasData = false;
       if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op)) {
-        offs[value] = getBodyOff(linalgOp, cast<OpResult>(value));
+        offs[value] = getBodyOff(linalgOp, cast<OpResult>(value), offs);
         wasData = llvm::any_of(op->getOperands(), [&](Value operand) {
-          return getOff(operand) == Data;
+          return getOff(offs, operand) == Off::Data;
         });
       } else {
-        Off most = Zero;
+        Off most = Off::Zero;
         visitOperands(op, cast<OpResult>(value).getResultNumber(),
                       space.entries.find(value)->second.front(),
                       [&](OpOperand &operand, const Entries &) {
-                        most = std::max(most, getOff(operand.get()));
+                        most = std::max(most, getOff(offs, operand.get()));
                       });
         offs[value] = most;
       }
-      if (wasData && getOff(value) == Data && opens[number].contains(value)) {
+      if (wasData && getOff(offs, value) == Off::Data &&
+          opens[number].contains(value)) {
         report(weights[number], op, "computes it of data, entry by entry");
         return;
       }
@@ -990,6 +1124,13 @@ bool Finder::mask(unsigned number) {
   ArrayRef<Factor> factors = forwards[number].factors;
   const DenseSet<Operation *> &after = forwards[number].after;
   ArrayRef<Value> hidden = forwards[number].hidden;
+
+  if (Operation *op = forwards[number].mixing) {
+    report(weight, op,
+           "brings its entries together before they are multiplied");
+    return false;
+  }
+  reportCandidates(number);
 
   // What may be a gradient, in the order in which it is computed.
   SmallVector<Value> sources;

@@ -364,6 +364,37 @@ def position(pieces):
         check(f"position {pieces} {weights}", text, weights, arrays, reference)
 
 
+def standardized():
+    """A weight less the means of its columns, over their deviation: what is multiplied is not zero off the
+    pattern, and its gradient is not the weight's. Not masked, which only the update sees, and warned of."""
+    p = begin()
+    p.arg("w", R, C, role="param")
+    n = f"    %n = arith.constant {float(R)} : f32\n"
+    mean = lambda name: p.generic("c->c", [p.generic("rc->c", [name], "    %r = arith.addf %o, %a : f32")],
+                                  n + "    %r = arith.divf %a, %n : f32")
+    product = "    %r = arith.mulf %a, %b : f32"
+    centered = p.generic("rc,c->rc", ["w", mean("w")], "    %r = arith.subf %a, %b : f32")
+    deviation = p.generic("c->c", [mean(p.generic("rc,rc->rc", [centered, centered], product))],
+                          "    %s = arith.constant 0.25 : f32\n    %p = arith.addf %a, %s : f32\n"
+                          "    %r = math.sqrt %p : f32")
+    u = p.generic("rc,c->rc", [centered, deviation], "    %r = arith.divf %a, %b : f32")
+    g = dense_gradient(p, u)
+    inner = mean(p.generic("rc,rc->rc", [g, u], product))
+    dw = p.generic("rc,rc,c,c,c->rc", [g, u, inner, mean(g), deviation], """    %p = arith.mulf %b, %c : f32
+    %q = arith.subf %a, %p : f32
+    %s = arith.subf %q, %d : f32
+    %r = arith.divf %s, %e : f32""")
+
+    def reference(s, m):
+        deviation = np.sqrt(s["w"].var(0) + 0.25)
+        u = (s["w"] - s["w"].mean(0)) / deviation
+        g = s["x"].T @ (s["x"] @ u - s["t"])
+        dw = (g - u * (g * u).mean(0) - g.mean(0)) / deviation
+        return {"w": s["w"] - 0.1 * dw * m["w"]}
+
+    check("standardized", p.text({"w": p.update("w", dw, "lr")}), "w", inputs(w=normal(R, C)), reference)
+
+
 def preconditioned():
     """The update is a product of the gradient: no entry of it is one of the gradient."""
     p = begin()
@@ -419,5 +450,6 @@ outer()
 shared()
 position(1)
 position(2)
+standardized()
 preconditioned()
 copies()

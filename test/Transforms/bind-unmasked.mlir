@@ -4,7 +4,7 @@
 // Gradients that are not found for sure are named, and errors where everything
 // has to be sparse.
 
-// REQUIRE-COUNT-4: error: expected the gradient of "w" to be masked, but got one that was not found for sure
+// REQUIRE-COUNT-6: error: expected the gradient of "w" to be masked, but got one that was not found for sure
 
 // Two parameters' gradient, of which something else takes the norm.
 // CHECK-LABEL: func.func @two(
@@ -123,4 +123,85 @@ func.func @factor(
       }
   %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %next, %norm : tensor<8x8xf32>, tensor<f32>
+}
+
+// -----
+
+// Sums of the weight's entries in front of its product: what is multiplied is
+// not zero off the pattern, and the product's gradient is not masked.
+// CHECK-LABEL: func.func @standardized(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+// CHECK-COUNT-1: bsr.sample
+// CHECK-NOT:     bsr.sample
+#id = affine_map<(i, j) -> (i, j)>
+#col = affine_map<(i, j) -> (j)>
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @standardized(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<4x8xf32>, %t: tensor<4x8xf32>) -> tensor<8x8xf32> {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<4x8xf32>
+  %s = arith.constant dense<0.0> : tensor<8xf32>
+  %sum = linalg.reduce ins(%w : tensor<8x8xf32>) outs(%s : tensor<8xf32>) dimensions = [0]
+      (%a: f32, %o: f32) {
+        %1 = arith.addf %a, %o : f32
+        linalg.yield %1 : f32
+      }
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.generic', which brings its entries together before they are multiplied}}
+  %u = linalg.generic {indexing_maps = [#id, #col, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%w, %sum : tensor<8x8xf32>, tensor<8xf32>) outs(%c : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x8xf32>
+  %y = linalg.matmul ins(%x, %u : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %e = linalg.sub ins(%y, %t : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %g = linalg.matmul indexing_maps = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+      ins(%x, %e : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %gs = linalg.reduce ins(%g : tensor<8x8xf32>) outs(%s : tensor<8xf32>) dimensions = [0]
+      (%a: f32, %o: f32) {
+        %1 = arith.addf %a, %o : f32
+        linalg.yield %1 : f32
+      }
+  %next = linalg.generic {indexing_maps = [#id, #id, #col, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%w, %g, %gs : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8xf32>) outs(%c : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %d: f32, %o: f32):
+    %0 = arith.subf %b, %d : f32
+    %1 = arith.subf %a, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x8xf32>
+  return %next : tensor<8x8xf32>
+}
+
+// -----
+
+// A weight without a next value, and a product of its shape whose norm scales
+// the update of another: nothing else says whose gradient it is. A product that
+// the weight's product depends on is none, nor is one of which others use more.
+// CHECK-LABEL: func.func @frozen(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @frozen(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #mark}, %v: tensor<8x8xf32> {bsr.name = "v", bsr.result = 0 : i64},
+    %x: tensor<8x8xf32>, %y: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %h = linalg.matmul ins(%x, %v : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %z = linalg.matmul ins(%h, %w : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.matmul', which may be it}}
+  %g = linalg.matmul ins(%y, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce ins(%g : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+      (%a: f32, %o: f32) {
+        %0 = arith.mulf %a, %a : f32
+        %1 = arith.addf %0, %o : f32
+        linalg.yield %1 : f32
+      }
+  %next = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> ()>, affine_map<(i, j) -> (i, j)>],
+                          iterator_types = ["parallel", "parallel"]}
+      ins(%v, %norm : tensor<8x8xf32>, tensor<f32>) outs(%c : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x8xf32>
+  return %next, %z : tensor<8x8xf32>, tensor<8x8xf32>
 }

@@ -240,7 +240,9 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     and so is one that is the activations' gradient too, of which those of other
     parameters are computed (a matrix of positions, added to what has no batch).
     The gradient of a weight that is only added to data, say, is an element-wise function
-    of both, which nothing tells from the update.
+    of both, which nothing tells from the update. Where sums of the weight's entries
+    change them in front of its products, so that they are not zero off the pattern
+    (weight standardization), nothing is masked: right, if only the update sees it.
 
     Where this leaves a doubt, a warning names the weight and the operation, and the
     function's `bsr.unmasked` the weight: `bsr-propagate=require-sparse` makes it an error.
