@@ -253,3 +253,32 @@ func.func @unbounded(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %w: tensor<2
   %5 = linalg.mul ins(%d, %f#5 : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %0, %1, %2, %3, %4, %5 : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+// No product of this dialect has f16 and bf16: such a one stays as it is.
+// CHECK-LABEL: func.func @halves(
+// CHECK:         bsr.to_dense
+// CHECK:         linalg.generic
+// CHECK-NOT:     bsr.spmm
+// CHECK:         return
+!p = !bsr.pattern<8x8, block = 4x4, slots = 2>
+// expected-remark @below {{weight "w": 0 spmm, 0 spmm transposed, 0 sddmm, 1 left dense}}
+// expected-remark @below {{total of 1 weights: 0 spmm, 0 spmm transposed, 0 sddmm, 1 left dense}}
+func.func @halves(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %w: tensor<2x4x4xf16>, %x: tensor<5x8xbf16>) -> tensor<5x8xf32> {
+  %d = bsr.to_dense %p, %w : !p, tensor<2x4x4xf16> -> tensor<8x8xf16>
+  %e = arith.constant dense<0.0> : tensor<5x8xf32>
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.generic', which reads the whole matrix}}
+  %y = linalg.generic {
+      indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>],
+      iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %d : tensor<5x8xbf16>, tensor<8x8xf16>) outs(%e : tensor<5x8xf32>) {
+  ^bb0(%a: bf16, %b: f16, %o: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = arith.extf %b : f16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %o, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<5x8xf32>
+  return %y : tensor<5x8xf32>
+}
