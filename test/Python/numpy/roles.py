@@ -3,8 +3,10 @@
 # A moment that goes by its weight's name is the weight's name and its role, from the
 # step's text to arrays, pattern updates and checkpoints.
 
-# RUN: %numpy_python %s %t.bsr | FileCheck %s
-# RUN: sparse-checkpoint info %t.bsr | FileCheck %s --check-prefix=CHECKPOINT
+# RUN: %numpy_python %s %t.bsr %t.so | FileCheck %s
+# RUN: sparse-checkpoint to-dense --with-patterns %t.bsr %t.safetensors
+# RUN: sparse-checkpoint from-dense --step %t.so %t.safetensors %t.again.bsr
+# RUN: sparse-checkpoint info %t.again.bsr | FileCheck %s --check-prefix=CHECKPOINT
 
 import sys
 
@@ -41,7 +43,7 @@ MARKS = ["match=^w$ block=4x4 density=0.5"]
 
 
 def compiled():
-    return sparse_opt.compile(TEXT, MARKS, seed=3, options=["-O", "1"])
+    return sparse_opt.compile(TEXT, MARKS, seed=3, library=sys.argv[2], options=["-O", "1"])
 
 
 rng = np.random.default_rng(0)
@@ -79,4 +81,4 @@ again = compiled()
 again.load(sys.argv[1])
 print("loaded", [np.array_equal(step.read(n), again.read(n)) for n in ("w", "w.state")])
 
-# CHECKPOINT: w.state
+# CHECKPOINT: w {{.*}} 2 of 4 {{.*}} 2 tensors
