@@ -17,7 +17,7 @@ import numpy as np
 
 # Roundoff, largest finite number plus half a unit, smallest subnormal number.
 KINDS = {
-    "f64": (2.0**-53, np.inf, 2.0**-1074),
+    "f64": (2.0**-51, np.inf, 2.0**-1074),  # four: the interpreter rounds too, and a change of one is rounded away
     "f32": (2.0**-24, 2.0**128 - 2.0**103, 2.0**-149),
     "f16": (2.0**-11, 65520.0, 2.0**-24),
     "bf16": (2.0**-8, 2.0**128 - 2.0**119, 2.0**-133),
