@@ -3,12 +3,14 @@
 // Turns marked arguments of several dimensions of rows or columns into
 // matrices.
 
+#include "ElementWise.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Tensor/Transforms/Transforms.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 #include <set>
@@ -106,33 +108,115 @@ static void sortLoops(IRRewriter &rewriter, linalg::GenericOp op,
     (void)linalg::interchangeGenericOp(rewriter, op, order);
 }
 
-/// Moves the reshapes between `shapes` away from `func`'s arguments and
-/// results.
-static void collapseLoops(func::FuncOp func, const Shapes &shapes) {
-  // PyTorch exports einsum as a batch product of one batch.
-  RewritePatternSet batches(func.getContext());
-  linalg::populateContractionOpRankReducingPatterns(batches);
-  (void)applyPatternsGreedily(func, std::move(batches));
-  IRRewriter rewriter(func.getContext());
-  func.walk([&](linalg::LinalgOp op) {
-    auto *operand = llvm::find_if(op->getOpOperands(), [&](OpOperand &operand) {
-      return shapes.contain(operand.get().getType());
-    });
-    if (isa<linalg::FillOp>(op) || operand == op->getOpOperands().end())
-      return;
-    rewriter.setInsertionPoint(op);
-    // Only loops of generic operations can be collapsed, and sums only if their
-    // loops have the order of the dimensions.
-    unsigned number = operand->getOperandNumber();
-    auto generic = dyn_cast<linalg::GenericOp>(op.getOperation());
-    if (!generic) {
-      auto generalized = linalg::generalizeNamedOp(rewriter, op);
-      if (failed(generalized))
-        return;
-      generic = *generalized;
+/// The loops of `op` that a reshape between `shapes`, of an operand or of its
+/// result, makes one: a list for each dimension of the matrix that has several.
+static SmallVector<SmallVector<unsigned>> getGroups(linalg::GenericOp op,
+                                                    const Shapes &shapes) {
+  auto getLoops = [](AffineMap map, ArrayRef<ReassociationIndices> dims) {
+    SmallVector<SmallVector<unsigned>> groups;
+    for (const ReassociationIndices &group : dims)
+      if (map.isProjectedPermutation() && group.size() > 1)
+        groups.push_back(llvm::map_to_vector(
+            group, [&](int64_t dim) { return map.getDimPosition(dim); }));
+    return groups;
+  };
+  for (OpOperand *operand : op.getDpsInputOperands())
+    if (auto expand = operand->get().getDefiningOp<tensor::ExpandShapeOp>();
+        expand && shapes.contain(expand.getSrcType(), expand.getResultType()))
+      return getLoops(op.getMatchingIndexingMap(operand),
+                      expand.getReassociationIndices());
+  for (OpResult result : op->getResults())
+    for (Operation *user : result.getUsers())
+      if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(user);
+          collapse &&
+          shapes.contain(collapse.getResultType(), collapse.getSrcType()))
+        return getLoops(op.getIndexingMapMatchingResult(result),
+                        collapse.getReassociationIndices());
+  return {};
+}
+
+/// The loops of a tensor's dimensions, `loops`, with those of each group side
+/// by side, where the last of them is; failure if only some of a group are
+/// there.
+static FailureOr<SmallVector<unsigned>>
+gather(SmallVector<unsigned> loops, ArrayRef<SmallVector<unsigned>> groups) {
+  for (ArrayRef<unsigned> group : groups) {
+    unsigned left = llvm::count_if(
+        loops, [&](unsigned loop) { return llvm::is_contained(group, loop); });
+    if (left == 0)
+      continue;
+    if (left != group.size())
+      return failure();
+    SmallVector<unsigned> gathered;
+    for (unsigned loop : loops) {
+      if (!llvm::is_contained(group, loop))
+        gathered.push_back(loop);
+      else if (--left == 0)
+        llvm::append_range(gathered, group);
     }
-    sortLoops(rewriter, generic, generic->getOpOperand(number));
-  });
+    loops = gathered;
+  }
+  return loops;
+}
+
+/// Transposes operands and the result of product `op` so that the loops that a
+/// reshape between `shapes` makes one go through neighbouring dimensions. Heads
+/// in front of tokens are not, say. Returns true if some were not.
+static bool alignOperands(IRRewriter &rewriter, linalg::GenericOp op,
+                          const Shapes &shapes) {
+  if (op.getNumReductionLoops() == 0 || op.getNumDpsInputs() != 2 ||
+      op->getNumResults() != 1 || op.hasIndexSemantics())
+    return false;
+  SmallVector<SmallVector<unsigned>> groups = getGroups(op, shapes);
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  SmallVector<SmallVector<int64_t>> permutations;
+  for (AffineMap &map : maps) {
+    if (!map.isProjectedPermutation())
+      return false;
+    SmallVector<unsigned> loops;
+    for (unsigned dim : llvm::seq(map.getNumResults()))
+      loops.push_back(map.getDimPosition(dim));
+    auto gathered = gather(loops, groups);
+    if (failed(gathered))
+      return false;
+    SmallVector<AffineExpr> exprs;
+    auto &permutation = permutations.emplace_back();
+    for (unsigned loop : *gathered) {
+      exprs.push_back(rewriter.getAffineDimExpr(loop));
+      permutation.push_back(llvm::find(loops, loop) - loops.begin());
+    }
+    map = AffineMap::get(map.getNumDims(), 0, exprs, rewriter.getContext());
+  }
+  if (llvm::all_of(permutations, [](ArrayRef<int64_t> permutation) {
+        return isIdentityPermutation(permutation);
+      }))
+    return false;
+
+  rewriter.setInsertionPoint(op);
+  Location loc = op.getLoc();
+  SmallVector<Value> operands;
+  for (auto [operand, permutation] :
+       llvm::zip_equal(op->getOperands(), permutations))
+    operands.push_back(createTranspose(rewriter, loc, operand, permutation));
+  // Sums start from zeros as a rule.
+  Value init = op.getDpsInits()[0];
+  auto type = cast<RankedTensorType>(operands.back().getType());
+  if (init != operands.back() && isZeros(init))
+    operands.back() =
+        arith::ConstantOp::create(rewriter, loc, rewriter.getZeroAttr(type));
+  auto aligned = linalg::GenericOp::create(
+      rewriter, loc, type, ValueRange(operands).drop_back(), operands.back(),
+      maps, op.getIteratorTypesArray());
+  rewriter.inlineRegionBefore(op.getRegion(), aligned.getRegion(),
+                              aligned.getRegion().begin());
+  rewriter.replaceOp(
+      op, createTranspose(rewriter, loc, aligned.getResult(0),
+                          invertPermutationVector(permutations.back())));
+  return true;
+}
+
+/// Makes operations between reshapes of `shapes` operations on the matrices.
+static void foldReshapes(func::FuncOp func, const Shapes &shapes) {
   RewritePatternSet patterns(func.getContext());
   linalg::populateFoldReshapeOpsByCollapsingPatterns(
       patterns, [&](OpOperand *operand) {
@@ -161,6 +245,42 @@ static void collapseLoops(func::FuncOp func, const Shapes &shapes) {
   linalg::FillOp::getCanonicalizationPatterns(patterns, func.getContext());
   tensor::populateFoldTensorEmptyPatterns(patterns);
   (void)applyPatternsGreedily(func, std::move(patterns));
+}
+
+/// Moves the reshapes between `shapes` away from `func`'s arguments and
+/// results.
+static void collapseLoops(func::FuncOp func, const Shapes &shapes) {
+  // PyTorch exports einsum as a batch product of one batch.
+  RewritePatternSet batches(func.getContext());
+  linalg::populateContractionOpRankReducingPatterns(batches);
+  (void)applyPatternsGreedily(func, std::move(batches));
+  IRRewriter rewriter(func.getContext());
+  func.walk([&](linalg::LinalgOp op) {
+    auto *operand = llvm::find_if(op->getOpOperands(), [&](OpOperand &operand) {
+      return shapes.contain(operand.get().getType());
+    });
+    if (isa<linalg::FillOp>(op) || operand == op->getOpOperands().end())
+      return;
+    rewriter.setInsertionPoint(op);
+    // Only loops of generic operations can be collapsed, and sums only if their
+    // loops have the order of the dimensions.
+    unsigned number = operand->getOperandNumber();
+    auto generic = dyn_cast<linalg::GenericOp>(op.getOperation());
+    if (!generic) {
+      auto generalized = linalg::generalizeNamedOp(rewriter, op);
+      if (failed(generalized))
+        return;
+      generic = *generalized;
+    }
+    sortLoops(rewriter, generic, generic->getOpOperand(number));
+  });
+  foldReshapes(func, shapes);
+  bool aligned = false;
+  func.walk([&](linalg::GenericOp op) {
+    aligned |= alignOperands(rewriter, op, shapes);
+  });
+  if (aligned)
+    foldReshapes(func, shapes);
 }
 
 namespace {

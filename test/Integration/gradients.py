@@ -128,17 +128,19 @@ def mask_of(shape, block):
     return random.random((shape[0] // block[0], shape[1] // block[1])) < 0.5
 
 
-def check(name, text, weights, arrays, reference, steps=2, block=(4, 4), left=None, copies={}, options=()):
+def check(name, text, weights, arrays, reference, steps=2, block=(4, 4), left=None, copies={}, options=(), dims="row,col"):
     """Compiles and runs `text` with the weights masked, compares with `reference`, which
     maps arrays to arrays once a step; `copies` maps states to the weights they follow."""
-    grids = {w: mask_of(arrays[w].shape, block) for w in weights}
-    masks = {w: np.kron(grid, np.ones(block)) for w, grid in grids.items()}
+    rows = dims.count("row")
+    flat = lambda a: a.reshape(np.prod(a.shape[:rows]), -1)
+    grids = {w: mask_of(flat(arrays[w]).shape, block) for w in weights}
+    masks = {w: np.kron(grid, np.ones(block)).reshape(arrays[w].shape) for w, grid in grids.items()}
     state = {n: a * masks.get(n, masks.get(copies.get(n), 1)) for n, a in arrays.items()}
     given = {n: a.astype(np.float32) for n, a in state.items()}
     for n in [*weights, *copies]:
         grid = grids[copies.get(n, n)]
-        given[n] = step.to_values(given[n], grid, block, grid.size)
-    mark = f"--mark=match=^({'|'.join(weights)})$ block={block[0]}x{block[1]} density=1"
+        given[n] = step.to_values(flat(given[n]), grid, block, grid.size)
+    mark = f"--mark=match=^({'|'.join(weights)})$ block={block[0]}x{block[1]} density=1 dims={dims}"
     compiled = step.compile(text, [mark, "-O1", *options])
     got = compiled.run(given, grids, steps=steps)
     for _ in range(steps):
@@ -146,7 +148,7 @@ def check(name, text, weights, arrays, reference, steps=2, block=(4, 4), left=No
     compared = 0
     for n, array in got.items():
         if n in weights or n in copies:
-            array = step.to_dense(array, grids[copies.get(n, n)])
+            array = step.to_dense(array, grids[copies.get(n, n)]).reshape(arrays[n].shape)
         expected = state[n] * masks.get(n, masks.get(copies.get(n), 1))
         np.testing.assert_allclose(array, expected, rtol=2e-5, atol=2e-5 * np.abs(expected).max(), err_msg=f"{name}: {n}")
         compared += 1
@@ -331,6 +333,27 @@ def shared():
     check("shared", text, "a", inputs(a=normal(R, C), b=normal(R, C), k=np.array(0.5)), reference)
 
 
+def heads():
+    """Attention's output projection, which sums over heads that lie in front of the tokens: bhqd,hdo->bqo."""
+    p = Program()
+    p.arg("x", 2, 4, 3, 8), p.arg("t", 2, 3, C), p.arg("lr", role="lr"), p.arg("w", 4, 8, C, role="param")
+    dy = p.sub(p.dot("bhqd,hdo->bqo", "x", "w"), "t")
+    g = p.dot("bhqd,bqo->hdo", "x", dy)
+    norm = p.inverse_norm(g)
+    w = p.generic("hdo,hdo,,->hdo", ["w", g, norm, "lr"], """    %p = arith.mulf %b, %c : f32
+    %q = arith.mulf %p, %d : f32
+    %r = arith.subf %a, %q : f32""")
+    text = p.text({"w": w}, dx=p.dot("bqo,hdo->bhqd", dy, "w"))
+
+    def reference(s, m):
+        dy = np.einsum("bhqd,hdo->bqo", s["x"], s["w"]) - s["t"]
+        g = np.einsum("bhqd,bqo->hdo", s["x"], dy) * m["w"]
+        return {"w": s["w"] - 0.1 * scale(g) * g, "dx": np.einsum("bqo,hdo->bhqd", dy, s["w"])}
+
+    arrays = {"x": normal(2, 4, 3, 8), "t": normal(2, 3, C), "lr": np.array(0.1), "w": normal(4, 8, C)}
+    check("heads", text, "w", arrays, reference, left=0, dims="row,row,col")
+
+
 def position(pieces):
     """Added to the activations: what is its gradient is theirs as well, from which others' are computed."""
     p = begin(x=R)
@@ -448,6 +471,7 @@ selected(False)
 selected(True)
 outer()
 shared()
+heads()
 position(1)
 position(2)
 standardized()

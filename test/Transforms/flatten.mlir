@@ -180,3 +180,46 @@ func.func @cycle(%w: tensor<2x4x3x8xf32> {bsr.name = "w", bsr.mark = #mark}, %x:
   %z2 = tensor.collapse_shape %z [[0], [1, 2]] : tensor<2x4x2xf32> into tensor<2x8xf32>
   return %y, %z2 : tensor<5x8xf32>, tensor<2x8xf32>
 }
+
+// -----
+
+// Heads in front of the tokens are moved behind them, in what is multiplied with
+// the weight and in the product's result.
+
+// CHECK-LABEL: func.func @heads(
+// CHECK-SAME:    %[[W:[^:]*]]: tensor<8x12xf32> {{[^%]*}}%[[X:[^:]*]]: tensor<2x5x4xf32>, %[[DY:[^:]*]]: tensor<5x12xf32>)
+// CHECK-DAG:     %[[XT:.*]] = linalg.transpose ins(%[[X]] {{.*}} permutation = [1, 0, 2]
+// CHECK-DAG:     %[[X2:.*]] = tensor.collapse_shape %[[XT]] {{\[\[}}0], [1, 2]]
+// CHECK-DAG:     %[[Y:.*]] = linalg.generic {{.*}} ins(%[[X2]], %[[W]] : tensor<5x8xf32>, tensor<8x12xf32>)
+// CHECK-DAG:     %[[DX2:.*]] = linalg.generic {{.*}} ins(%[[DY]], %[[W]] : tensor<5x12xf32>, tensor<8x12xf32>) outs(%{{.*}} : tensor<5x8xf32>)
+// CHECK-DAG:     %[[DX3:.*]] = tensor.expand_shape %[[DX2]] {{\[\[}}0], [1, 2]]
+// CHECK-DAG:     %[[DX:.*]] = linalg.transpose ins(%[[DX3]] {{.*}} permutation = [1, 0, 2]
+// CHECK:         return %[[Y]], %[[DX]]
+func.func @heads(
+    %w: tensor<2x4x12xf32> {bsr.name = "w",
+        bsr.mark = #bsr.mark<block = 4x4, density = 0.5, dims = [row, row, col], weight = "w">},
+    %x: tensor<2x5x4xf32>, %dy: tensor<5x12xf32>) -> (tensor<5x12xf32>, tensor<2x5x4xf32>) {
+  %zero_y = arith.constant dense<0.0> : tensor<5x12xf32>
+  %zero_x = arith.constant dense<0.0> : tensor<2x5x4xf32>
+  %y = linalg.generic {
+      indexing_maps = [affine_map<(t, e, h, d) -> (h, t, d)>, affine_map<(t, e, h, d) -> (h, d, e)>,
+                       affine_map<(t, e, h, d) -> (t, e)>],
+      iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %w : tensor<2x5x4xf32>, tensor<2x4x12xf32>) outs(%zero_y : tensor<5x12xf32>) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %out, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<5x12xf32>
+  %dx = linalg.generic {
+      indexing_maps = [affine_map<(h, t, d, e) -> (t, e)>, affine_map<(h, t, d, e) -> (h, d, e)>,
+                       affine_map<(h, t, d, e) -> (h, t, d)>],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%dy, %w : tensor<5x12xf32>, tensor<2x4x12xf32>) outs(%zero_x : tensor<2x5x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %out, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<2x5x4xf32>
+  return %y, %dx : tensor<5x12xf32>, tensor<2x5x4xf32>
+}

@@ -131,7 +131,8 @@ def BSRFlatten : Pass<"bsr-flatten", "func::FuncOp"> {
     Then the reshapes between the matrices and their old shape move away: an operation
     whose operand or result is reshaped so has its loops collapsed instead, if its maps
     allow it, until only what the program has otherwise is reshaped: activations, in
-    front of and behind products. With `w3` the reshaped matrix `w`:
+    front of and behind products. Where a product's other operand or its result has the
+    dimensions apart (heads in front of tokens), it is transposed. With `w3` the reshaped matrix `w`:
 
     | | before | after |
     |---|---|---|
