@@ -1211,7 +1211,7 @@ bool Finder::mask(unsigned number) {
         report(weight, op, "is the gradient of something else as well");
       continue;
     }
-    if (!isa<linalg::LinalgOp>(op))
+    if (!isa<linalg::LinalgOp, ScatterAddOp>(op))
       report(weight, op, "is no product and no sum");
     if (source.use_empty())
       continue;

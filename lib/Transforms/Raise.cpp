@@ -218,6 +218,13 @@ struct Raise : bsr::impl::BSRRaiseBase<Raise> {
       op.erase();
       ++(isScatter ? numScatterAdds : numGathers);
     });
+    getOperation()->walk([&](ScatterAddOp op) {
+      OpBuilder b(op);
+      op.replaceAllUsesWith(createScatterAdd(
+          b, op.getLoc(), op.getRows().getType(), op.getIndices(),
+          op.getUpdates(), op.getFeatureDim()));
+      op.erase();
+    });
     // The one-hot matrices.
     getOperation()->walk<WalkOrder::PostOrder, ReverseIterator>(
         [](Operation *op) {

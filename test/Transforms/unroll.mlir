@@ -87,3 +87,62 @@ func.func @stack(%w: tensor<7x4x4xf32> {bsr.name = "w",
   }
   return %y#0, %z : tensor<4x4xf32>, tensor<4x4xf32>
 }
+
+// A loop that adds rows at indices is one operation, however long.
+// CHECK-LABEL: func @scatter
+// CHECK-SAME:    %[[IDS:.*]]: tensor<64x1xi64>, %[[U:.*]]: tensor<64x1x8xf32>
+// CHECK-DAG:     %[[AT:.*]] = tensor.collapse_shape %[[IDS]] {{\[}}[0, 1]] : tensor<64x1xi64> into tensor<64xi64>
+// CHECK-DAG:     %[[ROWS:.*]] = tensor.collapse_shape %[[U]] {{\[}}[0], [1, 2]] : tensor<64x1x8xf32> into tensor<64x8xf32>
+// CHECK:         %[[G:.*]] = bsr.scatter_add %[[AT]], %[[ROWS]] feature_dim = 1
+// CHECK-NEXT:    return %[[G]]
+func.func @scatter(%ids: tensor<64x1xi64>, %u: tensor<64x1x8xf32>) -> tensor<10x8xf32> {
+  %zeros = arith.constant dense<0.0> : tensor<10x8xf32>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  %g = scf.for %i = %c0 to %c64 step %c1 iter_args(%rows = %zeros) -> tensor<10x8xf32> {
+    %id = tensor.extract %ids[%i, %c0] : tensor<64x1xi64>
+    %at = arith.index_cast %id : i64 to index
+    %new = tensor.extract_slice %u[%i, 0, 0] [1, 1, 8] [1, 1, 1] : tensor<64x1x8xf32> to tensor<8xf32>
+    %old = tensor.extract_slice %rows[%at, 0] [1, 8] [1, 1] : tensor<10x8xf32> to tensor<8xf32>
+    %sum = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
+        ins(%new : tensor<8xf32>) outs(%old : tensor<8xf32>) {
+    ^bb0(%a: f32, %b: f32):
+      %0 = arith.addf %b, %a : f32
+      linalg.yield %0 : f32
+    } -> tensor<8xf32>
+    %next = tensor.insert_slice %sum into %rows[%at, 0] [1, 8] [1, 1] : tensor<8xf32> into tensor<10x8xf32>
+    scf.yield %next : tensor<10x8xf32>
+  }
+  return %g : tensor<10x8xf32>
+}
+
+// Rows that were something before, and a row that is read again, are not.
+// CHECK-LABEL: func @no_scatter
+// CHECK-NOT:     bsr.scatter_add
+// CHECK:         return
+func.func @no_scatter(%ids: tensor<5xi64>, %u: tensor<5x8xf32>, %w: tensor<10x8xf32>) -> (tensor<10x8xf32>, tensor<10x8xf32>) {
+  %zeros = arith.constant dense<0.0> : tensor<10x8xf32>
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c5 = arith.constant 5 : index
+  %f = scf.for %i = %c0 to %c5 step %c1 iter_args(%rows = %w) -> tensor<10x8xf32> {
+    %id = tensor.extract %ids[%i] : tensor<5xi64>
+    %at = arith.index_cast %id : i64 to index
+    %new = tensor.extract_slice %u[%i, 0] [1, 8] [1, 1] : tensor<5x8xf32> to tensor<8xf32>
+    %old = tensor.extract_slice %rows[%at, 0] [1, 8] [1, 1] : tensor<10x8xf32> to tensor<8xf32>
+    %sum = linalg.add ins(%old, %new : tensor<8xf32>, tensor<8xf32>) outs(%old : tensor<8xf32>) -> tensor<8xf32>
+    %next = tensor.insert_slice %sum into %rows[%at, 0] [1, 8] [1, 1] : tensor<8xf32> into tensor<10x8xf32>
+    scf.yield %next : tensor<10x8xf32>
+  }
+  %g = scf.for %i = %c0 to %c5 step %c1 iter_args(%rows = %zeros) -> tensor<10x8xf32> {
+    %id = tensor.extract %ids[%i] : tensor<5xi64>
+    %at = arith.index_cast %id : i64 to index
+    %new = tensor.extract_slice %u[%i, 0] [1, 8] [1, 1] : tensor<5x8xf32> to tensor<8xf32>
+    %old = tensor.extract_slice %rows[%i, 0] [1, 8] [1, 1] : tensor<10x8xf32> to tensor<8xf32>
+    %sum = linalg.add ins(%old, %new : tensor<8xf32>, tensor<8xf32>) outs(%old : tensor<8xf32>) -> tensor<8xf32>
+    %next = tensor.insert_slice %sum into %rows[%at, 0] [1, 8] [1, 1] : tensor<8xf32> into tensor<10x8xf32>
+    scf.yield %next : tensor<10x8xf32>
+  }
+  return %f, %g : tensor<10x8xf32>, tensor<10x8xf32>
+}

@@ -93,6 +93,11 @@ def BSRUnroll : Pass<"bsr-unroll"> {
     whatever it becomes: its steps use different patterns. Where indices went
     through tensors of one entry, as JAX counts, they are scalars then.
 
+    A loop that adds one row of a tensor in each step, to a row of zeros that an
+    index names, is no sequence of operations on the whole but `bsr.scatter_add`: so
+    the gradient of an embedding arrives where scatters were lowered to loops. The
+    sums have the same order.
+
     Before:
 
     ```mlir
@@ -131,7 +136,10 @@ def BSRUnroll : Pass<"bsr-unroll"> {
   ];
   let statistics = [
     Statistic<"numUnrolled", "num-unrolled", "Number of loops unrolled">,
+    Statistic<"numScatterAdds", "num-scatter-adds",
+              "Number of loops made scatter-adds">,
   ];
+  let dependentDialects = ["bsr::BSRDialect"];
 }
 
 def BSRForwardSlices : Pass<"bsr-forward-slices", "func::FuncOp"> {
