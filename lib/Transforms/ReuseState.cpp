@@ -138,6 +138,39 @@ static void carryInPlace(Operation *terminator,
                  .getResult());
 }
 
+/// Makes `loop` carry what its condition passes on, beside what it carries, so
+/// that both have a buffer from round to round.
+static scf::WhileOp carryResults(scf::WhileOp loop) {
+  IRRewriter b(loop);
+  Location loc = loop.getLoc();
+  SmallVector<Value> inits(loop.getInits());
+  size_t numCarried = inits.size();
+  for (Type type : loop.getResultTypes()) {
+    if (auto tensor = dyn_cast<RankedTensorType>(type))
+      inits.push_back(tensor::EmptyOp::create(b, loc, tensor, ValueRange()));
+    else
+      inits.push_back(
+          arith::ConstantOp::create(b, loc, type, b.getZeroAttr(type)));
+  }
+  auto both = scf::WhileOp::create(b, loc, ValueRange(inits).getTypes(), inits,
+                                   /*beforeBuilder=*/nullptr,
+                                   /*afterBuilder=*/nullptr);
+  ValueRange before = both.getBeforeArguments();
+  ValueRange after = both.getAfterArguments();
+  b.mergeBlocks(loop.getBeforeBody(), both.getBeforeBody(),
+                before.take_front(numCarried));
+  b.mergeBlocks(loop.getAfterBody(), both.getAfterBody(),
+                after.drop_front(numCarried));
+  scf::ConditionOp condition = both.getConditionOp();
+  SmallVector<Value> passed(before.take_front(numCarried));
+  llvm::append_range(passed, condition.getArgs());
+  condition.getArgsMutable().assign(passed);
+  scf::YieldOp yield = both.getYieldOp();
+  yield.getResultsMutable().append(after.drop_front(numCarried));
+  b.replaceOp(loop, both.getResults().drop_front(numCarried));
+  return both;
+}
+
 /// Makes `op`, if it is a loop, leave what it carries to its next round in the
 /// buffers in which it got it.
 static void carryInPlace(Operation *op) {
@@ -145,6 +178,8 @@ static void carryInPlace(Operation *op) {
     Operation *yield = loop.getBody()->getTerminator();
     carryInPlace(yield, yield->getOpOperands(), loop.getRegionIterArgs());
   } else if (auto loop = dyn_cast<scf::WhileOp>(op)) {
+    if (loop->getOperandTypes() != loop->getResultTypes())
+      loop = carryResults(loop);
     scf::ConditionOp condition = loop.getConditionOp();
     carryInPlace(condition, condition.getArgsMutable(),
                  loop.getBeforeArguments());
@@ -164,7 +199,7 @@ struct ReuseState : bsr::impl::BSRReuseStateBase<ReuseState> {
     FailureOr<func::ReturnOp> terminator = getReturn(step);
     if (failed(terminator))
       return signalPassFailure();
-    step.walk([](Operation *op) { carryInPlace(op); });
+    step.walk<WalkOrder::PostOrder>([](Operation *op) { carryInPlace(op); });
     llvm::MapVector<LaunchOp, SmallVector<Update>> updates;
     for (auto [argument, value] :
          llvm::zip_equal(getCarriers(step), terminator->getOperands())) {

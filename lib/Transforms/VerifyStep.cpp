@@ -188,15 +188,6 @@ static LogicalResult verifyOperation(Operation *op) {
   for (Type type : op->getResultTypes())
     if (!isa<ShapedType>(type) && failed(verifyNumber(op, type)))
       return failure();
-  // Values leave a loop, and go to its next round, in the buffers they came in.
-  if (auto loop = dyn_cast<scf::WhileOp>(op);
-      loop &&
-      loop->getOperandTypes() != loop.getConditionOp().getArgs().getTypes())
-    return emitError(op->getLoc(), "expected a loop whose condition passes on "
-                                   "as many values of the same types as it "
-                                   "gets, but got '")
-           << op->getName() << "' of " << loop->getOperandTypes() << " to "
-           << loop->getResultTypes();
   if (auto launch = dyn_cast<LaunchOp>(op)) {
     auto kernel = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
         op, launch.getKernelAttr());

@@ -139,3 +139,27 @@ func.func @loop_until(%w: tensor<8xf32> {bsr.name = "w"}, %go: i1) -> (tensor<8x
   }
   return %0#1 : tensor<8xf32>
 }
+
+// What a condition passes on that is not what the loop carries has a buffer, too.
+// CHECK-LABEL: func @loop_passes
+// CHECK:         %[[EMPTY:.*]] = tensor.empty() : tensor<8xf32>
+// CHECK:         %[[R:.*]]:3 = scf.while (%[[N:.*]] = %{{.*}}, %[[OUT:.*]] = %{{.*}}, %[[LAST:.*]] = %{{.*}}) : (index, tensor<8xf32>, index)
+// CHECK:           %[[NEXT:.*]] = bsr.launch
+// CHECK:           %[[PUT:.*]] = bufferization.materialize_in_destination %[[NEXT]] in %[[OUT]]
+// CHECK-NEXT:      scf.condition(%{{.*}}) %[[N]], %[[PUT]], %[[N]] :
+// CHECK:         ^bb0(%{{.*}}: index, %[[PASSED:.*]]: tensor<8xf32>, %[[COUNT:.*]]: index):
+// CHECK-NEXT:      %[[MORE:.*]] = arith.addi %[[COUNT]], %[[COUNT]]
+// CHECK-NEXT:      scf.yield %[[MORE]], %[[PASSED]], %[[COUNT]] :
+// CHECK:         return %[[R]]#1
+func.func @loop_passes(%w: tensor<8xf32> {bsr.name = "w"}, %go: i1, %n: index) -> (tensor<8xf32> {bsr.name = "y"}) {
+  %init = tensor.empty() : tensor<8xf32>
+  %0:2 = scf.while (%a = %n) : (index) -> (tensor<8xf32>, index) {
+    %next = bsr.launch @decay ins(%w : tensor<8xf32>) outs(%init : tensor<8xf32>) -> tensor<8xf32>
+    scf.condition(%go) %next, %a : tensor<8xf32>, index
+  } do {
+  ^bb0(%c: tensor<8xf32>, %d: index):
+    %m = arith.addi %d, %d : index
+    scf.yield %m : index
+  }
+  return %0#0 : tensor<8xf32>
+}

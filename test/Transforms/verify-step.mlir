@@ -346,19 +346,3 @@ func.func @eight_bits(%x: tensor<4xf32> {bsr.name = "x", bsr.result = 0 : i64}) 
     }
   return %0 : tensor<4xf32>
 }
-
-// -----
-
-func.func @loop(%x: tensor<f32> {bsr.name = "x", bsr.result = 0 : i64}, %y: tensor<f32> {bsr.name = "y"}) -> tensor<f32> {
-  // expected-error @below {{expected a loop whose condition passes on as many values of the same types as it gets, but got 'scf.while' of 'tensor<f32>', 'tensor<f32>' to 'tensor<f32>'}}
-  %0 = scf.while (%a = %x, %b = %y) : (tensor<f32>, tensor<f32>) -> tensor<f32> {
-    %n = tensor.extract %a[] : tensor<f32>
-    %m = tensor.extract %b[] : tensor<f32>
-    %go = arith.cmpf olt, %n, %m : f32
-    scf.condition(%go) %a : tensor<f32>
-  } do {
-  ^bb0(%a: tensor<f32>):
-    scf.yield %a, %a : tensor<f32>, tensor<f32>
-  }
-  return %0 : tensor<f32>
-}
