@@ -110,6 +110,9 @@ static void addImport(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addPass(createSymbolDCEPass());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRUnroll({options.maxOperations}));
+  // What loops that stay compute of sparse weights, but not of what they carry,
+  // stands in front of them.
+  pm.addPass(createLoopInvariantCodeMotionPass());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRForwardSlices());
   pm.addPass(bsr::createBSRUnstack());

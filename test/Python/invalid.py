@@ -157,13 +157,6 @@ refuse(export, descend(lambda s, i: windows(s, i).sum()), vector, ids)
 # CHECK: expected a scatter that adds, but got 'stablehlo.maximum' at {{.*}}invalid.py:[[@LINE+1]]{{$}}
 refuse(export, lambda s, i: (s.at[i].max(1.0), 0.0), vector, ids)
 
-# CHECK: expected a loop of a constant number of steps, but got one that depends on data at {{.*}}invalid.py:[[@LINE+3]]: use lax.fori_loop or lax.scan
-refuse(
-    export,
-    lambda s: (jax.lax.while_loop(lambda x: x.sum() < 100, lambda x: 2 * x, s), 0.0),
-    vector,
-)
-
 # CHECK: expected operations that lower to linalg, but got 'stablehlo.sort' at {{.*}}invalid.py:[[@LINE+1]]: write it in terms of others, or do it outside of the step
 refuse(export, lambda s: (jnp.sort(s), 0.0), vector)
 

@@ -123,6 +123,20 @@ show(
     table,
 )
 
+# Another ends when its condition says so.
+
+# CHECK-LABEL: until
+# CHECK: scf.while (%[[X:.*]] = %{{.*}}) : (tensor<7x4xf32>) -> tensor<7x4xf32> {
+# CHECK: %[[GOING:.*]] = tensor.extract %{{.*}}[] : tensor<i1>
+# CHECK: scf.condition(%[[GOING]]) %[[X]] : tensor<7x4xf32>
+# CHECK: } do {
+# CHECK: scf.yield %{{.*}} : tensor<7x4xf32>
+show(
+    "until",
+    lambda s: (jax.lax.while_loop(lambda x: x.sum() < 100, lambda x: 2 * x, s), 0.0),
+    table,
+)
+
 # What checkpointing computes again is not merged with what it repeats.
 
 

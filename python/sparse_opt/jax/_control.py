@@ -1,21 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Lowers concatenations, branches and counted loops.
+# Lowers concatenations, branches and loops.
 
-"""Concatenations, branches and counted loops, in forms that rewrites see through."""
+"""Concatenations, branches and loops, in forms that rewrites see through."""
 
 from __future__ import annotations
 
 from jaxlib.mlir import ir
 
-from sparse_opt._errors import ExportError
 from sparse_opt.jax._build import (
     Value,
     create,
     empty,
     index_type,
     is_unsigned,
-    place_of,
     scalar,
     splat,
     tensor_type,
@@ -99,18 +97,15 @@ def lower_case(operation: ir.Operation) -> list[Value]:
 
 
 def lower_while(operation: ir.Operation) -> list[Value]:
-    """Lowers a counted loop (scan, fori_loop) to `scf.for`.
+    """Lowers a counted loop (scan, fori_loop) to `scf.for`, others to `scf.while`.
 
-    The condition compares one loop value with a constant, which the body
-    increments by a constant.
+    The condition of a counted one compares a loop value with a constant, which
+    the body increments by a constant.
     """
     condition, body = (region.blocks[0] for region in operation.regions)
     counter = _loop_counter(operation, condition, body)
     if counter is None:
-        raise ExportError(
-            "expected a loop of a constant number of steps, but got one that"
-            f" depends on data{place_of(operation)}: use lax.fori_loop or lax.scan"
-        )
+        return _lower_condition(operation)
     place, first, bound, stride = counter
     i64 = ir.IntegerType.get_signless(64)
     bounds = [scalar(index_type(), n) for n in (first, bound, stride)]
@@ -140,6 +135,36 @@ def lower_while(operation: ir.Operation) -> list[Value]:
                 marker = create("tensor.empty", [tensor_type([], i64)], [])
                 child.operation.move_before(marker)
                 marker.erase()
+    return list(loop.results)
+
+
+def _lower_condition(operation: ir.Operation) -> list[Value]:
+    """Lowers a loop that ends when a condition of data says so."""
+    types = [v.type for v in operation.operands]
+    loop = ir.Operation.create(
+        "scf.while", results=types, operands=list(operation.operands), regions=2
+    )
+    for region, (old,) in zip(loop.regions, operation.regions):
+        block = ir.Block.create_at_start(
+            region, types, [ir.Location.current] * len(types)
+        )
+        for argument, new in zip(old.arguments, block.arguments):
+            argument.replace_all_uses_with(new)
+        with ir.InsertionPoint(block):
+            for child in list(old.operations):
+                values = list(child.operands)
+                if child.operation.name != "stablehlo.return":
+                    marker = create("tensor.empty", [tensor_type([], index_type())], [])
+                    child.operation.move_before(marker)
+                    marker.erase()
+                    continue
+                if region == loop.regions[0]:
+                    flag = ir.IntegerType.get_signless(1)
+                    going = create("tensor.extract", [flag], values).result
+                    create("scf.condition", [], [going, *block.arguments])
+                else:
+                    create("scf.yield", [], values)
+                child.operation.erase()
     return list(loop.results)
 
 
