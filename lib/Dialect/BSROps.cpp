@@ -421,6 +421,17 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
       return emitOpError("expected cluster ")
              << getKernelAttr() << " to have type " << expected << ", but got "
              << type;
+    if (kernel.isExternal())
+      return success();
+    if (!llvm::hasSingleElement(kernel.getBody()))
+      return emitOpError("expected cluster ")
+             << getKernelAttr() << " to be one block, but got "
+             << kernel.getBody().getBlocks().size();
+    Operation *last = kernel.getBody().front().getTerminator();
+    if (!isa<func::ReturnOp>(last))
+      return emitOpError("expected cluster ")
+             << getKernelAttr() << " to end in 'func.return', but got '"
+             << last->getName() << "'";
     return success();
   }
   if (type.getNumInputs() != getNumOperands())

@@ -28,6 +28,32 @@ func.func @kernel_results(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 // -----
 
+func.func private @k(%x: tensor<4xf32>) -> tensor<4xf32> {
+  cf.br ^end
+^end:
+  return %x : tensor<4xf32>
+}
+
+func.func @cluster_of_two_blocks(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'bsr.launch' op expected cluster @k to be one block, but got 2}}
+  %y = bsr.launch @k ins(%x : tensor<4xf32>) outs(%x : tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func private @k(%x: tensor<4xf32>) -> tensor<4xf32> {
+  ub.unreachable
+}
+
+func.func @cluster_without_return(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'bsr.launch' op expected cluster @k to end in 'func.return', but got 'ub.unreachable'}}
+  %y = bsr.launch @k ins(%x : tensor<4xf32>) outs(%x : tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
 func.func private @k(memref<4xf32, strided<[1], offset: ?>>)
 
 func.func @kernel_argument(%x: tensor<4xf32>) -> tensor<4xf32> {
