@@ -352,6 +352,19 @@ bool Propagation::pushElementWise(linalg::LinalgOp op) {
   return true;
 }
 
+/// What `op` adds to its init, by the operation `sum` at the end of its body;
+/// null if it does not add something up.
+static Value getTerm(linalg::LinalgOp op, arith::AddFOp &sum) {
+  BlockArgument out = op.getMatchingBlockArgument(op.getDpsInitOperand(0));
+  sum = op.getBlock()
+            ->getTerminator()
+            ->getOperand(0)
+            .getDefiningOp<arith::AddFOp>();
+  if (!sum || !out.hasOneUse() || !llvm::is_contained(sum->getOperands(), out))
+    return {};
+  return sum.getLhs() == out ? sum.getRhs() : sum.getLhs();
+}
+
 /// D4: sum of f(to_dense(p, a), s) over both dimensions
 ///     -> sum of f(a, s) over the live slots + num_absent(p) * f(0, s)
 bool Propagation::pushReduction(linalg::LinalgOp op) {
@@ -365,13 +378,10 @@ bool Propagation::pushReduction(linalg::LinalgOp op) {
                !isPure(&inner);
       }))
     return false;
-  // The body is out + f(inputs).
-  BlockArgument out = op.getMatchingBlockArgument(op.getDpsInitOperand(0));
-  auto sum =
-      body->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
-  if (!sum || !out.hasOneUse() || !llvm::is_contained(sum->getOperands(), out))
+  arith::AddFOp sum;
+  Value term = getTerm(op, sum);
+  if (!term)
     return false;
-  Value term = sum.getLhs() == out ? sum.getRhs() : sum.getLhs();
 
   auto inputs = getStoredInputs(rewriter, op,
                                 [&](Value value) { return getUniform(value); });
@@ -514,12 +524,10 @@ bool Propagation::splitLineSums(linalg::LinalgOp op) {
       op->getNumResults() != 1 || op.hasDynamicShape())
     return false;
   Block *body = op.getBlock();
-  BlockArgument out = op.getMatchingBlockArgument(op.getDpsInitOperand(0));
-  auto sum =
-      body->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
-  if (!sum || !out.hasOneUse() || !llvm::is_contained(sum->getOperands(), out))
+  arith::AddFOp sum;
+  Value term = getTerm(op, sum);
+  if (!term)
     return false;
-  Value term = sum.getLhs() == out ? sum.getRhs() : sum.getLhs();
   if (isa<BlockArgument>(term) && op.getNumDpsInputs() == 1)
     return false;
 
