@@ -182,7 +182,10 @@ def measure(name, size):
         )  # fmt: skip
         after = os.times()
     if done.returncode:
-        sys.exit(f"error: expected step '{name}' to compile, but got '{done.stderr.splitlines()[0]}'")
+        # Remarks come before it; what a signal ends says nothing.
+        errors = [line for line in done.stderr.splitlines() if "error:" in line]
+        got = f"'{errors[0]}'" if errors else f"exit status {done.returncode}"
+        sys.exit(f"error: expected step '{name}' to compile, but got {got}")
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     rows = re.findall(r"^ +[\d.]+ \( *([\d.]+)%\) +(\w+)$", done.stderr, re.MULTILINE)
     shares = [(float(share), pass_) for share, pass_ in rows if pass_ not in ("root", "Total")]
