@@ -132,16 +132,6 @@ getGroups(func::FuncOp func) {
   return groups;
 }
 
-/// Adds `pattern` to the `bsr.patterns` of `func`; returns its place there.
-static int64_t addPattern(func::FuncOp func, DictionaryAttr pattern) {
-  SmallVector<Attribute> patterns;
-  if (auto known = func->getAttrOfType<ArrayAttr>("bsr.patterns"))
-    patterns.append(known.begin(), known.end());
-  patterns.push_back(pattern);
-  func->setAttr("bsr.patterns", ArrayAttr::get(func.getContext(), patterns));
-  return patterns.size() - 1;
-}
-
 /// What a pattern says of its mask, an argument of type `type`: the name, how
 /// it lies, and what of the program's arguments it is.
 static DictionaryAttr describeMask(DictionaryAttr attributes, Type type) {
@@ -156,9 +146,39 @@ static DictionaryAttr describeMask(DictionaryAttr attributes, Type type) {
   return mask.getDictionary(b.getContext());
 }
 
+namespace {
+/// What the attributes of a function become while its arguments are bound: they
+/// are as many as its weights, and set once.
+struct Signature {
+  explicit Signature(func::FuncOp func) {
+    for (unsigned arg : llvm::seq(func.getNumArguments()))
+      arguments.push_back(func.getArgAttrDict(arg));
+    if (auto known = func->getAttrOfType<ArrayAttr>("bsr.patterns"))
+      llvm::append_range(patterns, known);
+  }
+
+  /// Gives `func` these attributes, and the types of its body.
+  void apply(func::FuncOp func) const {
+    Block &body = func.getBody().front();
+    Builder b(func.getContext());
+    func.setType(b.getFunctionType(body.getArgumentTypes(),
+                                   body.getTerminator()->getOperandTypes()));
+    func.setAllArgAttrs(arguments);
+    if (!patterns.empty())
+      func->setAttr("bsr.patterns", b.getArrayAttr(patterns));
+  }
+
+  SmallVector<DictionaryAttr> arguments;
+  /// The static patterns.
+  SmallVector<Attribute> patterns;
+};
+} // namespace
+
 /// Replaces the arguments of `group` by their values and a pattern, which is a
 /// new argument unless it is static.
-static BoundWeight bind(func::FuncOp func, const Group &group) {
+static BoundWeight bind(func::FuncOp func, const Group &group,
+                        Signature &signature) {
+  SmallVectorImpl<DictionaryAttr> &attributes = signature.arguments;
   Block &body = func.getBody().front();
   Operation *terminator = body.getTerminator();
   OpBuilder b = OpBuilder::atBlockBegin(&body);
@@ -167,10 +187,6 @@ static BoundWeight bind(func::FuncOp func, const Group &group) {
   PatternType type = mark.getPatternType(
       cast<RankedTensorType>(body.getArgument(weight).getType()));
   Location loc = body.getArgument(weight).getLoc();
-  SmallVector<DictionaryAttr> attributes;
-  for (unsigned arg : llvm::seq(func.getNumArguments()))
-    attributes.push_back(func.getArgAttrDict(arg));
-
   SmallVector<Attribute> masks;
   for (unsigned arg : group.masks)
     masks.push_back(
@@ -193,10 +209,11 @@ static BoundWeight bind(func::FuncOp func, const Group &group) {
                              {"type", TypeAttr::get(type)}}));
     if (!masks.empty())
       list.set("masks", b.getArrayAttr(masks));
-    index = addPattern(func, list.getDictionary(b.getContext()));
+    index = signature.patterns.size();
+    signature.patterns.push_back(list.getDictionary(b.getContext()));
   } else {
     link = "bsr.pattern";
-    index = func.getNumArguments();
+    index = body.getNumArguments();
     pattern = body.addArgument(type, loc);
     NamedAttrList list(
         b.getDictionaryAttr({{"bsr.density", mark.getDensity()},
@@ -250,9 +267,6 @@ static BoundWeight bind(func::FuncOp func, const Group &group) {
         next.get(), /*transpose=*/false));
     next.set(bound.samples.back());
   }
-  func.setType(b.getFunctionType(body.getArgumentTypes(),
-                                 terminator->getOperandTypes()));
-  func.setAllArgAttrs(attributes);
   return bound;
 }
 
@@ -308,13 +322,15 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
 
     SmallVector<BoundWeight> weights;
     SmallVector<unsigned> masks;
+    Signature signature(func);
     for (auto &[name, group] : *groups) {
-      weights.push_back(bind(func, group));
+      weights.push_back(bind(func, group, signature));
       llvm::append_range(masks, group.masks);
       ++numPatterns;
       numStatic += group.mark.isStatic();
       numValues += group.arguments.size();
     }
+    signature.apply(func);
     llvm::SetVector<Attribute> lost;
     auto report = [&](const BoundWeight &weight, Operation *op,
                       StringRef what) {

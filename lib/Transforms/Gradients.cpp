@@ -34,6 +34,25 @@ static DenseSet<Operation *> getDependents(ArrayRef<Operation *> sources) {
   return dependents;
 }
 
+namespace {
+/// `getDependents` of `sources`, found when first asked for: it may be most of
+/// the step, and few weights ask.
+class Dependents {
+public:
+  explicit Dependents(ArrayRef<Operation *> sources = {}) : sources(sources) {}
+
+  bool contains(Operation *op) const {
+    if (!found)
+      found = getDependents(sources);
+    return found->contains(op);
+  }
+
+private:
+  SmallVector<Operation *> sources;
+  mutable std::optional<DenseSet<Operation *>> found;
+};
+} // namespace
+
 /// Calls `visit` for what `op` reads, and what its regions read of outside.
 static void visitReads(Operation *op, function_ref<void(Value)> visit) {
   llvm::for_each(op->getOperands(), visit);
@@ -68,7 +87,7 @@ struct Forward {
   DenseSet<Value> values;
   SmallVector<Operation *> products;
   /// What depends on the products.
-  DenseSet<Operation *> after;
+  Dependents after;
   /// Gradients that no entry-wise way leads from to a next value.
   SmallVector<Value> hidden;
   /// What brings entries together before a product reads them, so that they are
@@ -485,7 +504,7 @@ Forward Finder::getForward(const BoundWeight &weight) {
   llvm::erase_if(forward.factors, [&](const Factor &factor) {
     return forward.values.contains(factor.value);
   });
-  forward.after = getDependents(products);
+  forward.after = Dependents(products);
   findMixing(weight, forward);
   return forward;
 }
@@ -635,7 +654,7 @@ void Finder::findHidden(unsigned number) {
   Space &space = spaces[number];
   ArrayRef<Factor> factors = forwards[number].factors;
   const DenseSet<Value> &forward = forwards[number].values;
-  const DenseSet<Operation *> &after = forwards[number].after;
+  const Dependents &after = forwards[number].after;
   SmallVector<Value> &hidden = forwards[number].hidden;
   // What the next values depend on by more than numbers.
   std::optional<DenseSet<Value>> read;
@@ -662,8 +681,7 @@ void Finder::findHidden(unsigned number) {
       auto op = cast<linalg::LinalgOp>(operand->getOwner());
       auto place = llvm::find(dims, factor.dim);
       if (op->getNumResults() != 1 || place == dims.end() ||
-          !after.contains(op) || op.getNumDpsInputs() != 2 ||
-          claims.contains(op->getResult(0)))
+          op.getNumDpsInputs() != 2 || claims.contains(op->getResult(0)))
         continue;
       Value result = op->getResult(0);
       auto type = cast<RankedTensorType>(result.getType());
@@ -692,7 +710,7 @@ void Finder::findHidden(unsigned number) {
       if (!sums || type.getDimSize(transposed) != space.shape[0] ||
           type.getDimSize(!transposed) != space.shape[1] ||
           (!weights[number].samples.empty() && !isRead(result)) ||
-          llvm::is_contained(hidden, result))
+          llvm::is_contained(hidden, result) || !after.contains(op))
         continue;
       hidden.push_back(result);
       Entries entries = Entries::getWhole(type.getShape());
@@ -1122,7 +1140,7 @@ bool Finder::mask(unsigned number) {
   const BoundWeight &weight = weights[number];
 
   ArrayRef<Factor> factors = forwards[number].factors;
-  const DenseSet<Operation *> &after = forwards[number].after;
+  const Dependents &after = forwards[number].after;
   ArrayRef<Value> hidden = forwards[number].hidden;
 
   if (Operation *op = forwards[number].mixing) {
@@ -1156,7 +1174,7 @@ bool Finder::mask(unsigned number) {
   for (Value source : sources)
     if (Operation *op = source.getDefiningOp())
       producers.push_back(op);
-  DenseSet<Operation *> dependents = getDependents(producers);
+  Dependents dependents(producers);
   bool anyReads = llvm::any_of(
       producers, [&](Operation *op) { return readsFactor(op, factors, 2); });
 
@@ -1173,9 +1191,9 @@ bool Finder::mask(unsigned number) {
     if (isGather(op))
       continue;
     // A factor of the update, such as a matrix that scales the weight.
-    if (anyReads && !after.contains(op) && !readsFactor(op, factors, 2))
+    if (anyReads && !readsFactor(op, factors, 2) && !after.contains(op))
       continue;
-    if (dependents.contains(op)) {
+    if (producers.size() > 1 && dependents.contains(op)) {
       // What the optimizer computes from gradients alone is its own.
       bool reachesGradient = false;
       if (!reachesData(op, gradients, reachesGradient) && reachesGradient)
@@ -1222,13 +1240,8 @@ bool Finder::mask(unsigned number) {
   }
 
   // What is shared is masked where it becomes this weight's alone.
-  DenseSet<Operation *> afterGradients;
-  {
-    SmallVector<Operation *> ops;
-    for (Value gradient : ordered)
-      ops.push_back(gradient.getDefiningOp());
-    afterGradients = getDependents(ops);
-  }
+  Dependents afterGradients(llvm::map_to_vector(
+      ordered, [](Value gradient) { return gradient.getDefiningOp(); }));
   SmallVector<std::tuple<OpOperand *, Entries>> edges;
   for (auto &known : space.entries) {
     Value value = known.first;

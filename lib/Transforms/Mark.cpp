@@ -73,17 +73,26 @@ static void walkEntries(Value root,
   }
 }
 
-/// True if argument `arg` may be what an optimizer keeps of argument `weight`:
-/// it has its shape, and is no parameter and no mask.
-static bool isState(func::FuncOp func, unsigned arg, unsigned weight,
-                    function_ref<bool(unsigned)> isMask) {
-  auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[arg]);
-  auto weightType = cast<RankedTensorType>(func.getArgumentTypes()[weight]);
-  return arg != weight && type && type.getShape() == weightType.getShape() &&
-         isa<FloatType>(type.getElementType()) && getArgName(func, arg) &&
+/// True if argument `arg` may be what an optimizer keeps of a weight: numbers
+/// that are no parameter and no mask.
+static bool isKept(func::FuncOp func, unsigned arg,
+                   function_ref<bool(unsigned)> isMask) {
+  auto type = dyn_cast<RankedTensorType>(func.getArgument(arg).getType());
+  return type && isa<FloatType>(type.getElementType()) &&
+         getArgName(func, arg) &&
          (func.getArgAttr(arg, "bsr.result") || hasRole(func, arg, "state")) &&
          !hasRole(func, arg, "param") && !isMask(arg) &&
          !func.getArgAttr(arg, "bsr.mask");
+}
+
+/// True if argument `arg` may be what an optimizer keeps of argument `weight`:
+/// it has its shape.
+static bool isState(func::FuncOp func, unsigned arg, unsigned weight,
+                    function_ref<bool(unsigned)> isMask) {
+  auto type = dyn_cast<RankedTensorType>(func.getArgument(arg).getType());
+  auto weightType = cast<RankedTensorType>(func.getArgument(weight).getType());
+  return arg != weight && type && type.getShape() == weightType.getShape() &&
+         isKept(func, arg, isMask);
 }
 
 /// The optimizer moments of argument `weight`: the carried arguments of its
@@ -445,9 +454,15 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
   /// combines with a weight that is neither this nor a moment.
   void markCopies(func::FuncOp func, ArrayRef<unsigned> weights,
                   function_ref<bool(unsigned)> isMask) {
+    auto kept = llvm::filter_to_vector(
+        llvm::seq(func.getNumArguments()), [&](unsigned arg) {
+          return !func.getArgAttr(arg, "bsr.mark") && isKept(func, arg, isMask);
+        });
+    if (kept.empty())
+      return;
     for (unsigned weight : weights) {
       SmallVector<unsigned> moments = getMoments(func, weight, isMask);
-      for (unsigned arg : llvm::seq(func.getNumArguments())) {
+      for (unsigned arg : kept) {
         if (func.getArgAttr(arg, "bsr.mark") ||
             !isState(func, arg, weight, isMask))
           continue;
