@@ -129,6 +129,13 @@ struct StoreResults : bsr::impl::BSRStoreResultsBase<StoreResults> {
     func::FuncOp step = getOperation();
     if (!isStep(step))
       return;
+    for (Type type : step.getResultTypes())
+      if (!isa<MemRefType>(type)) {
+        step.emitError("expected results in buffers, which bsr-bufferize "
+                       "makes, but got ")
+            << type;
+        return signalPassFailure();
+      }
     FailureOr<func::ReturnOp> terminator = getReturn(step);
     SmallVector<BlockArgument> carriers = getCarriers(step);
     if (failed(terminator) || failed(storeOutputs(step, *terminator, carriers)))

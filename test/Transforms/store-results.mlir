@@ -68,3 +68,10 @@ func.func @scores(%x: memref<4xf32> {bsr.name = "x"})
   call @norms(%x, %s) : (memref<4xf32>, memref<2xf32>) -> ()
   return %s, %s : memref<2xf32>, memref<2xf32>
 }
+
+// -----
+
+// expected-error @below {{expected results in buffers, which bsr-bufferize makes, but got 'tensor<4xf32>'}}
+func.func @step_on_tensors(%a: tensor<4xf32> {bsr.name = "a", bsr.result = 0 : i64}) -> tensor<4xf32> {
+  return %a : tensor<4xf32>
+}
