@@ -338,7 +338,10 @@ def own_gradient(net, found, weight):
     the same gradient."""
     gradient = found[weight.name]
     shared = any(gradient.name in re.findall(r"%\w+", line.partition("=")[2]) for line in net.lines)
-    return net.plain(lambda g: g, gradient) if shared else gradient
+    own = gradient
+    while shared and own.name == gradient.name:  # a copy may be left out
+        own = net.plain(lambda g: g, gradient)
+    return own
 
 
 def generate(seed, limits=None, without=()):
