@@ -924,6 +924,15 @@ SmallVector<Value> GradientFinder::getGradients(unsigned number) {
     // Data that the weight is used with, entry by entry.
     if (isGather(op))
       continue;
+    // Of one row or column, products with the weight have its shape: here the
+    // way back went through the gradient into the forward pass.
+    if (llvm::is_contained(space.shape, 1) &&
+        llvm::any_of(op->getOperands(), [&](Value operand) {
+          return forwards[number].values.contains(operand);
+        })) {
+      report(weight, op, "multiplies the weight itself");
+      continue;
+    }
     // A factor of the update, such as a matrix that scales the weight.
     if (anyReads && !readsFactor(op, factors, 2) && !after.contains(op))
       continue;

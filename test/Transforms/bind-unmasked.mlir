@@ -205,3 +205,35 @@ func.func @frozen(
   } -> tensor<8x8xf32>
   return %next, %z : tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+// A weight of one row and one token: the gradient is an element-wise function of
+// the product's result, and so is everything up to it.
+// CHECK-LABEL: func.func @row(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+// CHECK-NOT:     bsr.sample %{{.*}}, %y
+#mark = #bsr.mark<block = 1x4, density = 0.5, weight = "w">
+#entry = affine_map<(i, j) -> (i, j)>
+func.func @row(
+    %w: tensor<1x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<1x1xf32>) -> (tensor<1x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<1x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.matmul', which multiplies the weight itself}}
+  %y = linalg.matmul ins(%x, %w : tensor<1x1xf32>, tensor<1x8xf32>) outs(%c : tensor<1x8xf32>) -> tensor<1x8xf32>
+  %dy = linalg.exp ins(%y : tensor<1x8xf32>) outs(%c : tensor<1x8xf32>) -> tensor<1x8xf32>
+  %g = linalg.generic {indexing_maps = [#entry, #entry, #entry], iterator_types = ["parallel", "parallel"]}
+      ins(%dy, %w : tensor<1x8xf32>, tensor<1x8xf32>) outs(%c : tensor<1x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<1x8xf32>
+  %norm = linalg.reduce ins(%g : tensor<1x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+      (%a: f32, %o: f32) {
+        %0 = arith.addf %a, %o : f32
+        linalg.yield %0 : f32
+      }
+  %next = linalg.sub ins(%w, %g : tensor<1x8xf32>, tensor<1x8xf32>) outs(%c : tensor<1x8xf32>) -> tensor<1x8xf32>
+  return %next, %norm : tensor<1x8xf32>, tensor<f32>
+}
