@@ -235,12 +235,12 @@ def name_of_pattern(buffer, case):
 
 # The reference.
 
-def reference(case, masks):
+def reference(case, masks, seed=0, scale=1.0):
     """The arguments that the steps leave and the results of the last one, by name, with an axis of runs;
     their element types; the gradients before they are masked; all values of the last step."""
     function = parser.parse(case.text)
     of_value = {case.gradients[w]: masks[w] for w in case.marks if w in case.gradients}
-    interpreter = Interpreter(function, of_value, case.seed)
+    interpreter = Interpreter(function, of_value, case.seed + seed, scale)
     state, carried, outputs = {}, {}, {}
     for name, _, attributes in function.arguments:
         state[attributes["bsr.name"]] = case.arrays[attributes["bsr.name"]][None]
@@ -285,6 +285,30 @@ def compare(got, runs, kind, where=None):
     return float(error.max()) if error.size else 0.0
 
 
+def find_errors(case, compiled, patterns, masks, run, wanted, kinds):
+    """How much larger the largest error of each result is than what is allowed, by the buffer's name."""
+    errors = {}
+    for buffer in compiled.step.manifest["buffers"]:
+        kind = buffer["kind"]
+        if not (buffer["carried"] or kind == "output"):
+            continue
+        name, number = split_name(buffer)
+        array = load(run[buffer["name"]], buffer["type"])
+        expected, weight = wanted[name], weight_of(name, case)
+        if kind == "values":
+            mask, order = patterns[weight, number]
+            dense = step.to_dense(np.asarray(array, np.float64), mask, order)
+            stacks, rows, columns = matrix_shape(expected.shape[1:], case.marks[weight]["dims"])
+            expected = expected.reshape(NUM_RUNS, stacks, rows, columns)[:, number]
+            where = np.kron(mask, np.ones(case.marks[weight]["block"])) > 0
+            ratio = compare(dense, expected, kinds[name], where)
+        else:
+            where = masks[weight] if weight else None
+            ratio = compare(array.reshape(expected.shape[1:]), expected, kinds[name], where)
+        errors[buffer["name"]] = ratio
+    return errors
+
+
 def get_bits(array):
     """The bytes of an array with one NaN: which of two operands' a processor hands on is not defined."""
     if array.dtype == np.uint16:  # bf16
@@ -322,31 +346,25 @@ def check(case):
     notes["unsure"] = compiled.is_unsure
     if wanted is None or compiled.is_unsure:
         return None, notes
-    worst, details = 0.0, []
-    for buffer in compiled.step.manifest["buffers"]:
-        kind = buffer["kind"]
-        if not (buffer["carried"] or kind == "output"):
-            continue
-        name, number = split_name(buffer)
-        array = load(runs[0][buffer["name"]], buffer["type"])
-        expected, weight = wanted[name], weight_of(name, case)
-        if kind == "values":
-            mask, order = patterns[weight, number]
-            dense = step.to_dense(np.asarray(array, np.float64), mask, order)
-            stacks, rows, columns = matrix_shape(expected.shape[1:], case.marks[weight]["dims"])
-            expected = expected.reshape(NUM_RUNS, stacks, rows, columns)[:, number]
-            where = np.kron(mask, np.ones(case.marks[weight]["block"])) > 0
-            ratio = compare(dense, expected, kinds[name], where)
-        else:
-            where = masks[weight] if weight else None
-            ratio = compare(array.reshape(expected.shape[1:]), expected, kinds[name], where)
-        if ratio > 1:
-            details.append((buffer["name"], ratio))
-        worst = max(worst, ratio)
+    details = find_errors(case, compiled, patterns, masks, runs[0], wanted, kinds)
+    worst = max(details.values(), default=0.0)
+    # Where a maximum hides what roundings do, runs that change more show it.
+    for trial in range(3):
+        if worst <= 1:
+            break
+        try:
+            wanted, _, _, _ = reference(case, masks, seed=trial + 1, scale=4.0 * 2.0**trial)
+        except Unstable:
+            notes["unstable"] = 1
+            return None, notes
+        again = find_errors(case, compiled, patterns, masks, runs[0], wanted, kinds)
+        details = {name: min(ratio, again[name]) for name, ratio in details.items()}
+        worst = max(details.values())
     notes["worst"] = worst
-    if details:
-        message = ", ".join(f"{name} by {ratio:.3g}" for name, ratio in sorted(details, key=lambda d: -d[1])[:4])
-        return ("wrong", f"errors beyond what is allowed: {message}", {"names": [n for n, _ in details]}), notes
+    wrong = sorted(((ratio, name) for name, ratio in details.items() if ratio > 1), reverse=True)
+    if wrong:
+        message = ", ".join(f"{name} by {ratio:.3g}" for ratio, name in wrong[:4])
+        return ("wrong", f"errors beyond what is allowed: {message}", {"names": [name for _, name in wrong]}), notes
     if scored:
         wrong = check_scores(case, compiled, scored, unmasked, kinds, notes)
         if wrong:

@@ -58,10 +58,11 @@ def wrap(array, kind):
 
 class Interpreter:
     """One step. `masks` maps names of values to arrays of 0 and 1 that they are multiplied by where
-    they are made, as the gradient of w * mask is; what was there before is in `unmasked`."""
+    they are made, as the gradient of w * mask is; what was there before is in `unmasked`. Results are
+    changed by up to `scale` roundoffs."""
 
-    def __init__(self, function, masks=None, seed=0):
-        self.function, self.masks, self.rounding = function, masks or {}, Rounding(seed)
+    def __init__(self, function, masks=None, seed=0, scale=1.0):
+        self.function, self.masks, self.rounding = function, masks or {}, Rounding(seed, scale)
         self.unmasked = {}
 
     def run(self, arguments):

@@ -57,8 +57,9 @@ def _round_to(array, kind):
 class Rounding:
     """What happens to each result of an operation."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, scale=1.0):
         random = np.random.default_rng(seed)
+        self.scale = scale
         self.noise = random.uniform(-1, 1, 1 << 18)
         self.noise[np.abs(self.noise) < 0.25] *= 4
         self.start = 0
@@ -81,6 +82,7 @@ class Rounding:
         size = unit * factor * np.abs(noisy) + (noisy != 0) * tiny
         if magnitude is not None:
             size = size + KINDS[inner or kind][0] * magnitude
+        size *= self.scale
         size[-1] *= 4
         noisy += self.sample(noisy.shape) * size
         if largest < np.inf:
