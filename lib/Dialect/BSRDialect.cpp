@@ -188,6 +188,10 @@ LogicalResult MarkAttr::verifyFits(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected fewer than 2^63 entries, but got " << type;
   RankedTensorType matrix = getMatrixType(tensor);
   int64_t rows = matrix.getDimSize(0), cols = matrix.getDimSize(1);
+  if (rows == 1 && cols == 1)
+    return emitError() << "expected a matrix of more than one entry to mark, "
+                          "but got "
+                       << type;
   if (failed(PatternType::verify(emitError, rows, cols, getBlockRows(),
                                  getBlockCols(), getNumSlots(*this, matrix))))
     return failure();
@@ -383,12 +387,17 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
     return success();
   }
   Type type = func.getArgumentTypes()[argIndex];
+  auto requireName = [&]() -> LogicalResult {
+    if (func.getArgAttr(argIndex, "bsr.name"))
+      return success();
+    return error() << "expected a bsr.name beside " << name << ", but got none";
+  };
   if (name == "bsr.mark") {
     auto mark = dyn_cast<MarkAttr>(attr.getValue());
     if (!mark)
       return error() << "expected bsr.mark to be a #bsr.mark, but got "
                      << attr.getValue();
-    return mark.verifyFits(error, type);
+    return failed(mark.verifyFits(error, type)) ? failure() : requireName();
   }
   if (name == "bsr.mask") {
     if (Attribute mark = func.getArgAttr(argIndex, "bsr.mark"))
@@ -403,7 +412,7 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
       return error() << "expected a mask to be a tensor of numbers of static "
                         "shape, but got "
                      << type;
-    return success();
+    return requireName();
   }
   if (name == "bsr.masks") {
     if (!isMaskList(attr.getValue()))

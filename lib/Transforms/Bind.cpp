@@ -125,10 +125,6 @@ getGroups(func::FuncOp func) {
       return emitError(func.getLoc(), "expected a marked argument named ")
              << mask.getWeight() << ", the weight of mask #" << arg
              << ", but got none";
-    if (!getName(arg))
-      return emitError(func.getLoc(), "expected mask #")
-             << arg << " of weight " << mask.getWeight()
-             << " to have a bsr.name, but got none";
     if (failed(verifyMask(func, arg, mask, group->second)))
       return failure();
     group->second.masks.push_back(arg);

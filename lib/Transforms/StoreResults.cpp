@@ -129,6 +129,9 @@ struct StoreResults : bsr::impl::BSRStoreResultsBase<StoreResults> {
     func::FuncOp step = getOperation();
     if (!isStep(step))
       return;
+    FailureOr<func::ReturnOp> terminator = getReturn(step);
+    if (failed(terminator))
+      return signalPassFailure();
     for (Type type : step.getResultTypes())
       if (!isa<MemRefType>(type)) {
         step.emitError("expected results in buffers, which bsr-bufferize "
@@ -136,9 +139,8 @@ struct StoreResults : bsr::impl::BSRStoreResultsBase<StoreResults> {
             << type;
         return signalPassFailure();
       }
-    FailureOr<func::ReturnOp> terminator = getReturn(step);
     SmallVector<BlockArgument> carriers = getCarriers(step);
-    if (failed(terminator) || failed(storeOutputs(step, *terminator, carriers)))
+    if (failed(storeOutputs(step, *terminator, carriers)))
       return signalPassFailure();
     numCopied += storeUpdates(step, *terminator, carriers);
     (*terminator)->setOperands({});

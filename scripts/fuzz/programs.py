@@ -102,7 +102,8 @@ class Net(Tape):
             self.needed.add(weight.name)
         else:
             self.count("weight.frozen")
-        if self.chance(0.8):
+        entries = math.prod(e for e, d in zip(shape, dims.split(",")) if d != "stack")
+        if self.chance(0.8) and entries > 1:
             self.marks[name] = self.mark(shape, dims)
         else:
             self.count("weight.dense")

@@ -50,7 +50,7 @@ func.func private @mark_block(tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 0x4,
 // -----
 
 // expected-error @below {{argument #0: expected a weight or a mask, but got #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w"> and #bsr.mask<weight = "w">}}
-func.func private @mark_and_mask(tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">,
+func.func private @mark_and_mask(tensor<8x8xf32> {bsr.name = "w", bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">,
                                                   bsr.mask = #bsr.mask<weight = "w">})
 
 // -----
@@ -669,3 +669,18 @@ func.func @scores_of() {
   %0 = memref.alloc() {bsr.scores = []} : memref<4xf32>
   return
 }
+
+// -----
+
+// expected-error @below {{argument #0: expected a matrix of more than one entry to mark, but got 'tensor<3x1x1xf32>'}}
+func.func private @one_entry(tensor<3x1x1xf32> {bsr.name = "w", bsr.mark = #bsr.mark<block = 1x1, density = 1.0, dims = [stack, row, col], weight = "w">})
+
+// -----
+
+// expected-error @below {{argument #0: expected a bsr.name beside bsr.mark, but got none}}
+func.func private @nameless_weight(tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">})
+
+// -----
+
+// expected-error @below {{argument #0: expected a bsr.name beside bsr.mask, but got none}}
+func.func private @nameless_mask(tensor<8x8xi1> {bsr.mask = #bsr.mask<weight = "w">})

@@ -74,12 +74,3 @@ func.func @mask_computed(
   %next = linalg.add ins(%mask, %w : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32> loc(fused["train.py":12:0])
   return %next : tensor<8x8xf32>
 }
-
-// -----
-
-// expected-error @below {{expected mask #1 of weight "w" to have a bsr.name, but got none}}
-func.func @nameless_mask(
-    %w: tensor<4x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">},
-    %m: tensor<4x8xi1> {bsr.mask = #bsr.mask<weight = "w">}) -> (tensor<4x8xf32>, tensor<4x8xi1>) {
-  return %w, %m : tensor<4x8xf32>, tensor<4x8xi1>
-}
