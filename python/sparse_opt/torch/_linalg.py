@@ -25,7 +25,8 @@ from torch_mlir.extras.fx_importer import FxImporter
 from sparse_opt._errors import ExportError
 from sparse_opt._text import shorten_locations
 from sparse_opt.torch import _nodes
-from sparse_opt.torch._capture import Argument, Capture
+from sparse_opt.torch._arguments import Argument
+from sparse_opt.torch._capture import Capture
 
 
 def lower(

@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array
-from sparse_opt.torch import _capture, _optimizer
+from sparse_opt.torch import _arguments, _capture, _optimizer
 
 
 def to_numpy(tensor: torch.Tensor) -> Array:
@@ -53,9 +53,9 @@ class TorchProgram:
         self._model = model
         self._optimizer = optimizer
         self._counters = capture.counters
-        self._structure = _capture.structure_of(model, optimizer, self._counters)
-        self._leaves = _capture.batch_leaves(batch)
-        _, self._tree = _capture.flatten(batch)
+        self._structure = _arguments.structure_of(model, optimizer, self._counters)
+        self._leaves = _arguments.batch_leaves(batch)
+        _, self._tree = _arguments.flatten(batch)
         # By name alone: their values are the user's, or as large as the model.
         self._names = dict.fromkeys(a.name for a in capture.arguments)
         self._first_names = {
@@ -71,7 +71,7 @@ class TorchProgram:
         self._watch: _Watch | None = None
 
     def check(self) -> None:
-        now = _capture.structure_of(self._model, self._optimizer, self._counters)
+        now = _arguments.structure_of(self._model, self._optimizer, self._counters)
         for before, after, what in zip(self._structure, now, _WHAT):
             if before != after:
                 raise StepError(
@@ -83,7 +83,7 @@ class TorchProgram:
         tensors: dict[str, torch.Tensor] = {
             **dict(self._model.named_parameters()),
             **dict(self._model.named_buffers()),
-            **_capture.unsaved_tensors(self._model),
+            **_arguments.unsaved_tensors(self._model),
             **_optimizer.counters_of(self._optimizer, self._counters),
         }
         for name, state in _optimizer.initial_state(
@@ -130,10 +130,10 @@ class TorchProgram:
                 f"expected one batch, but got {len(arguments)} arguments and"
                 f" {len(named)} named ones"
             )
-        leaves, tree = _capture.flatten(arguments[0])
+        leaves, tree = _arguments.flatten(arguments[0])
         if tree != self._tree:
             # Another container or another order is the same batch.
-            given = dict(_capture.batch_leaves(arguments[0]))
+            given = dict(_arguments.batch_leaves(arguments[0]))
             leaves = [given.pop(name, None) for name, _ in self._leaves]
         if tree != self._tree and (given or len(leaves) != tree.num_leaves):
             raise StepError(
@@ -214,7 +214,7 @@ class TorchProgram:
         self.check()
         with torch.no_grad():
             self._model.load_state_dict(self.state(read))
-            for name, tensor in _capture.unsaved_tensors(self._model).items():
+            for name, tensor in _arguments.unsaved_tensors(self._model).items():
                 if name in self._names:
                     tensor.copy_(from_numpy(read(name), tensor.dtype))
         names = _optimizer.parameter_names(self._model, self._optimizer)
