@@ -407,10 +407,15 @@ bool GradientFinder::isOnlyOf(Value value, const DenseSet<Value> &values) {
 /// products (weight standardization): entries off the pattern are no zeros
 /// then, and the gradient of what is multiplied is not the weight's.
 void GradientFinder::findMixing(const BoundWeight &weight, Forward &forward) {
+  // What data enters is activations: they are mixed in every model.
+  DenseSet<Value> functions;
+  for (Value value : forward.values)
+    if (!data.contains(value))
+      functions.insert(value);
   DenseSet<Value> multiplied;
   SmallVector<Value> worklist;
   auto reach = [&](Value value) {
-    if (forward.values.contains(value) && multiplied.insert(value).second)
+    if (functions.contains(value) && multiplied.insert(value).second)
       worklist.push_back(value);
   };
   for (Operation *product : forward.products)
@@ -432,8 +437,7 @@ void GradientFinder::findMixing(const BoundWeight &weight, Forward &forward) {
     offs[value] = getBodyOff(op, cast<OpResult>(value), offs);
     if (offs[value] != Off::Zero && !forward.mixing &&
         llvm::any_of(op.getDpsInputs(), [&](Value input) {
-          return !forward.values.contains(input) &&
-                 isOnlyOf(input, forward.values);
+          return !functions.contains(input) && isOnlyOf(input, functions);
         }))
       forward.mixing = op;
   }

@@ -19,7 +19,8 @@
 // CHECK:         omp.parallel
 
 // A matrix that is added to a dense one stays dense.
-// DENSE:       error: expected only stored blocks of "b", but got 'linalg.add', which reads the whole matrix
+// DENSE-NOT:   warning
+// DENSE:       error: expected only stored blocks of "b", but got 'linalg.generic', which reads the whole matrix
 
 #id = affine_map<(i, j) -> (i, j)>
 #none = affine_map<(i, j) -> ()>
