@@ -25,7 +25,7 @@ bool bsr::isStatic(OffsetSizeAndStrideOpInterface slice) {
                       [](int64_t stride) { return stride == 1; });
 }
 
-/// Whether slice `a` is in `b`, the same, or has nothing in common with it.
+/// Whether slice `a` is in `b`, or the same.
 static bool isInside(OffsetSizeAndStrideOpInterface a,
                      OffsetSizeAndStrideOpInterface b) {
   for (auto [startA, sizeA, startB, sizeB] :
@@ -40,8 +40,8 @@ static bool areEqual(OffsetSizeAndStrideOpInterface a,
   return a.getStaticOffsets() == b.getStaticOffsets() &&
          a.getStaticSizes() == b.getStaticSizes();
 }
-static bool areDisjoint(OffsetSizeAndStrideOpInterface a,
-                        OffsetSizeAndStrideOpInterface b) {
+bool bsr::areDisjoint(OffsetSizeAndStrideOpInterface a,
+                      OffsetSizeAndStrideOpInterface b) {
   for (auto [startA, sizeA, startB, sizeB] :
        llvm::zip_equal(a.getStaticOffsets(), a.getStaticSizes(),
                        b.getStaticOffsets(), b.getStaticSizes()))

@@ -5,6 +5,7 @@
 #ifndef BSR_LIB_TRANSFORMS_SLICES_H
 #define BSR_LIB_TRANSFORMS_SLICES_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
@@ -13,8 +14,16 @@ namespace mlir::bsr {
 /// Whether a slice is known and has no gaps.
 bool isStatic(OffsetSizeAndStrideOpInterface slice);
 
+/// Whether known slices of one tensor have no entry in common.
+bool areDisjoint(OffsetSizeAndStrideOpInterface a,
+                 OffsetSizeAndStrideOpInterface b);
+
 /// Adds the patterns of `bsr-forward-slices`.
 void populateForwardSlicesPatterns(RewritePatternSet &patterns);
+
+/// Computes with each piece of the matrices of `func` that are concatenations
+/// of marked arguments, instead of with all of them; see `bsr-flatten`.
+void splitConcats(func::FuncOp func);
 
 } // namespace mlir::bsr
 

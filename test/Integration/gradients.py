@@ -192,7 +192,38 @@ def concatenated():
         g = {"a": g[:, : C // 2] * m["a"], "b": g[:, C // 2:] * m["b"]}
         return {w: s[w] - 0.1 * scale(*g.values()) * g[w] for w in "ab"} | {"norm": scale(*g.values())}
 
-    check("concatenated", text, "ab", inputs(a=normal(R, C // 2), b=normal(R, C // 2)), reference)
+    check("concatenated", text, "ab", inputs(a=normal(R, C // 2), b=normal(R, C // 2)), reference, left=0)
+
+
+def concatenated_twice():
+    """Two layers whose weights are joined by columns and, transposed, by rows: the second
+    one's input is a sum over both, and so is the gradient of what comes before it."""
+    p = begin()
+    for w in "ab":
+        p.arg(w, R, C // 2, role="param")
+    for w in "cd":
+        p.arg(w, C, C // 2, role="param")
+    joined = p.generic("rc->cr", [p.concat(1, "c", "d")], "    %r = arith.addf %a, %a : f32")
+    h = p.dot("tr,rc->tc", "x", p.concat(1, "a", "b"))
+    dy = p.sub(p.dot("th,hc->tc", h, joined), "t")
+    dh = p.dot("tc,hc->th", dy, joined)
+    g, gj = p.dot("tr,tc->rc", "x", dh), p.dot("th,tc->ch", h, dy)
+    parts = {w: p.slice(g, [0, i * C // 2], [R, C // 2]) for i, w in enumerate("ab")}
+    parts |= {w: p.slice(gj, [0, i * C // 2], [C, C // 2]) for i, w in enumerate("cd")}
+    norm = p.inverse_norm(*parts.values())
+    text = p.text({w: p.update(w, part, norm, "lr") for w, part in parts.items()})
+
+    def reference(s, m):
+        first, second = np.concatenate([s["a"], s["b"]], 1), 2 * np.concatenate([s["c"], s["d"]], 1).T
+        h = s["x"] @ first
+        dy = h @ second - s["t"]
+        g, gj = s["x"].T @ dy @ second.T, dy.T @ h
+        g = dict(zip("abcd", [*np.split(g, 2, 1), *np.split(gj, 2, 1)]))
+        g = {w: g[w] * m[w] for w in g}
+        return {w: s[w] - 0.1 * scale(*g.values()) * g[w] for w in g}
+
+    check("concatenated twice", text, "abcd",
+          inputs(a=normal(R, C // 2), b=normal(R, C // 2), c=normal(C, C // 2), d=normal(C, C // 2)), reference, left=0)
 
 
 def chunked():
@@ -464,6 +495,7 @@ def copies():
 
 
 concatenated()
+concatenated_twice()
 chunked()
 batched()
 flat()

@@ -140,6 +140,25 @@ def BSRFlatten : Pass<"bsr-flatten", "func::FuncOp"> {
     | S3r | `collapse(contraction(a, b))` | `contraction(a', b')`, the weight gradient |
     | R2 | `collapse(f(w3, x, s))` | `f(w, collapse(x), s)`: optimizers, casts, norms |
 
+    Nothing sparse is left of a matrix that the step joins with others before it
+    multiplies, queries with keys and values, say; but each of them can be multiplied by
+    itself. A matrix that is a concatenation (`tensor.concat`, inserted slices) of which
+    one piece at least is a marked argument, or an element-wise function of one (its
+    transpose, a cast), goes away from what reads it. With `x'` and `x"` the slices of
+    `x` that are read with the pieces `v` and `w`:
+
+    | | before | after |
+    |---|---|---|
+    | C1 | `contraction(x, concat(v, w))`, columns joined | `concat(contraction(x, v), contraction(x, w))` |
+    | C2 | `contraction(x, concat(v, w)) + c`, summed rows joined | `contraction(x", w) + (contraction(x', v) + c)` |
+    | C3 | `f(concat(v, w), x)` | `concat(f(v, x'), f(w, x"))` |
+    | C4 | `extract(contraction(a, b))`, the gradient of a piece | `contraction(a', b')` |
+    | C5 | `extract(f(a, b))`, between that product and a piece | `f(a', b')` |
+
+    C4 and C5 apply to slices of the shape of a piece, or of its transpose, if nothing
+    else uses what they are taken of and none has entries of another: no entry is
+    computed twice. A product with a marked weight is sparse as it is and stays whole.
+
     Before:
 
     ```mlir
