@@ -11,8 +11,10 @@ writes values and decomposes its operations.
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +92,7 @@ def _capture(
     )
     _private.keep_lines_of(train_step)
     with (
+        _uncollected(),
         sdpa_kernel(SDPBackend.MATH),
         _private.compiling(),
         _private.visible_buffer_writes(),
@@ -100,7 +103,6 @@ def _capture(
         bounds, computed = _graph.index_bounds(graph, arguments)
         graph = _decomposed(graph, arguments, runs=2 if function.changes else 1)
     graph.graph.eliminate_dead_code()
-    graph = _private.merge_equal_nodes(graph)
     if function.changes:
         _graph.require_equal_runs(graph, function.changes[0])
     _graph.require_lowerable(graph)
@@ -125,6 +127,18 @@ def _capture(
     )
 
 
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keeps the garbage collector from walking over a growing graph again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _traced(
     function: Callable[..., Any],
     arguments: Sequence[_arguments.Argument],
@@ -135,7 +149,8 @@ def _traced(
         function,
         decomposition_table=decompositions,
         tracing_mode="real",
-        record_stack_traces=True,
+        # The nodes of a second trace have the lines of those that they come from.
+        record_stack_traces=decompositions is None,
     )
     with (
         torch.fx.traceback.preserve_node_meta(),

@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
-from torch._functorch.compile_utils import fx_graph_cse
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import proxy
@@ -37,7 +36,6 @@ __all__ = [
     "keep_lines_of",
     "know_mapping",
     "make_fx",
-    "merge_equal_nodes",
     "tensors_of",
     "without_values",
     "visible_buffer_writes",
@@ -155,11 +153,6 @@ def tensors_of(
 ) -> contextlib.AbstractContextManager[Any]:
     """Puts `tensors` in the place of parameters and buffers, ties kept."""
     return stateless._reparametrize_module(module, tensors, tie_weights=True)
-
-
-def merge_equal_nodes(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """Returns the graph with one node for each value."""
-    return torch.fx.GraphModule(module, fx_graph_cse(module.graph))
 
 
 def keep_lines_of(function: Callable[..., Any]) -> None:

@@ -4,6 +4,7 @@
 
 # RUN: %python %s | FileCheck %s --implicit-check-not=apart\ by --implicit-check-not=accepted --implicit-check-not=damaged
 
+import gc
 import random
 
 import numpy as np
@@ -41,6 +42,7 @@ def check(name, forward, make_optimizer=sgd):
     optimizer = make_optimizer(model.parameters())
     before = [dict(m.__dict__) for m in (model, optimizer)]
     drawn, own = random.getstate(), model.generator.bit_generator.state
+    collects = gc.isenabled()
     try:
         sparse_opt.torch.export(mse_step, model, optimizer, data[0])
         compare(name, make, data, make_optimizer)
@@ -48,6 +50,7 @@ def check(name, forward, make_optimizer=sgd):
         print(error)
     same = [dict(m.__dict__) for m in (model, optimizer)] == before
     same &= random.getstate() == drawn and model.generator.bit_generator.state == own
+    same &= gc.isenabled() == collects
     if not same or model.log:
         print("damaged", name)
     mse_step(model, optimizer, data[0])  # in PyTorch itself
@@ -170,3 +173,7 @@ def seeds(self, y):
 
 # CHECK: expected a step that leaves PyTorch's generator alone, but got one that seeds it: give the compiled step a seed, step(batch, seed=...)
 check("seeds", seeds)
+
+gc.disable()
+# CHECK: uncollected: equal
+check("uncollected", lambda self, y: y)
