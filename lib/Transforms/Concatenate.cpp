@@ -2,6 +2,7 @@
 //
 // Turns chains of inserted slices into concatenations.
 
+#include "Slices.h"
 #include "bsr/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -18,23 +19,6 @@ using namespace mlir;
 
 /// Pieces of one concatenation, each of which its kernel has code for.
 static constexpr size_t maxInputs = 16;
-
-/// The only dimension of which `op` does not write everything, if there is one.
-static std::optional<int64_t> getDim(tensor::InsertSliceOp op) {
-  if (!op.hasUnitStride() || !op.getOffsets().empty() ||
-      !op.getSizes().empty() || !op.getType().hasStaticShape() ||
-      op.getSourceType().getRank() != op.getType().getRank())
-    return std::nullopt;
-  std::optional<int64_t> only;
-  for (auto [dim, size] : llvm::enumerate(op.getStaticSizes())) {
-    if (size == op.getType().getDimSize(dim))
-      continue;
-    if (only || size == 0)
-      return std::nullopt;
-    only = dim;
-  }
-  return only;
-}
 
 /// True if all elements of `value` are the same, or none is defined.
 static bool isFilled(Value value) {
@@ -71,13 +55,13 @@ static Value createConcat(OpBuilder &b, Location loc, int64_t dim,
 /// Adds the operations of the chain to `chain`.
 static bool concatenate(tensor::InsertSliceOp last,
                         SetVector<Operation *> &chain) {
-  std::optional<int64_t> dim = getDim(last);
+  std::optional<int64_t> dim = bsr::getCutDim(last);
   if (!dim)
     return false;
   SmallVector<tensor::InsertSliceOp> pieces{last};
   Value base = last.getDest();
   for (auto op = base.getDefiningOp<tensor::InsertSliceOp>();
-       op && op->hasOneUse() && getDim(op) == dim;
+       op && op->hasOneUse() && bsr::getCutDim(op) == dim;
        op = base.getDefiningOp<tensor::InsertSliceOp>()) {
     pieces.push_back(op);
     base = op.getDest();

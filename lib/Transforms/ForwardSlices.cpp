@@ -25,6 +25,21 @@ bool bsr::isStatic(OffsetSizeAndStrideOpInterface slice) {
                       [](int64_t stride) { return stride == 1; });
 }
 
+std::optional<int64_t> bsr::getCutDim(tensor::InsertSliceOp slice) {
+  if (!isStatic(slice) || !slice.getType().hasStaticShape() ||
+      slice.getSourceType().getRank() != slice.getType().getRank())
+    return std::nullopt;
+  std::optional<int64_t> only;
+  for (auto [dim, size] : llvm::enumerate(slice.getStaticSizes())) {
+    if (size == slice.getType().getDimSize(dim))
+      continue;
+    if (only || size == 0)
+      return std::nullopt;
+    only = dim;
+  }
+  return only;
+}
+
 /// Whether slice `a` is in `b`, or the same.
 static bool isInside(OffsetSizeAndStrideOpInterface a,
                      OffsetSizeAndStrideOpInterface b) {

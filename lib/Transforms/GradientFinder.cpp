@@ -201,14 +201,8 @@ void GradientFinder::walk(Space &space, ArrayRef<Value> roots,
   }
 }
 
-/// Adds what is the product of a column and a row of the matrix, entry by
-/// entry, to the sources.
-void GradientFinder::findOuterProducts(Space &space) {
-  enum { Row = 1, Col = 2, Whole = 4 };
-  int64_t cols = space.shape.back();
-  DenseMap<Value, unsigned> varying;
-  // Program order: operands are known first.
-  SmallVector<Value> values(llvm::make_first_range(space.entries));
+/// Sorts values in the order of the program, in which operands are known first.
+void GradientFinder::sortInOrder(SmallVectorImpl<Value> &values) const {
   llvm::sort(values, [&](Value a, Value b) {
     auto get = [&](Value value) {
       return value.getDefiningOp() ? order.lookup(value.getDefiningOp()) + 1
@@ -216,6 +210,16 @@ void GradientFinder::findOuterProducts(Space &space) {
     };
     return get(a) < get(b);
   });
+}
+
+/// Adds what is the product of a column and a row of the matrix, entry by
+/// entry, to the sources.
+void GradientFinder::findOuterProducts(Space &space) {
+  enum { Row = 1, Col = 2, Whole = 4 };
+  int64_t cols = space.shape.back();
+  DenseMap<Value, unsigned> varying;
+  SmallVector<Value> values(llvm::make_first_range(space.entries));
+  sortInOrder(values);
   for (Value value : values) {
     unsigned &vary = varying[value];
     Operation *op = value.getDefiningOp();
@@ -425,9 +429,7 @@ void GradientFinder::findMixing(const BoundWeight &weight, Forward &forward) {
         op && !isa<ToDenseOp>(op))
       visitReads(op, reach);
   SmallVector<Value> values(multiplied.begin(), multiplied.end());
-  llvm::sort(values, [&](Value a, Value b) {
-    return order.lookup(a.getDefiningOp()) < order.lookup(b.getDefiningOp());
-  });
+  sortInOrder(values);
   Offs offs;
   offs[ToDenseOp(weight.dense).getDense()] = Off::Zero;
   for (Value value : values) {
@@ -828,13 +830,7 @@ void GradientFinder::reportData(unsigned number,
   const Space &space = spaces[number];
   Offs offs;
   SmallVector<Value> values(llvm::make_first_range(space.entries));
-  llvm::sort(values, [&](Value a, Value b) {
-    auto get = [&](Value value) {
-      return value.getDefiningOp() ? order.lookup(value.getDefiningOp()) + 1
-                                   : 0;
-    };
-    return get(a) < get(b);
-  });
+  sortInOrder(values);
   for (Value value : values) {
     Operation *op = value.getDefiningOp();
     if (gradients.contains(value) || isa_and_nonnull<ToDenseOp>(op)) {
@@ -901,13 +897,7 @@ SmallVector<Value> GradientFinder::getGradients(unsigned number) {
              "may be the gradient of something else as well");
   }
   llvm::append_range(sources, space.sources);
-  llvm::sort(sources, [&](Value a, Value b) {
-    auto get = [&](Value value) {
-      return value.getDefiningOp() ? order.lookup(value.getDefiningOp()) + 1
-                                   : 0;
-    };
-    return get(a) < get(b);
-  });
+  sortInOrder(sources);
   SmallVector<Operation *> producers;
   for (Value source : sources)
     if (Operation *op = source.getDefiningOp())

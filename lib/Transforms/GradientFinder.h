@@ -129,6 +129,7 @@ private:
   void findOuterProducts(Space &space);
 
   Forward getForward(const BoundWeight &weight);
+  void sortInOrder(SmallVectorImpl<Value> &values) const;
   void findMixing(const BoundWeight &weight, Forward &forward);
   bool isOnlyOf(Value value, const DenseSet<Value> &values);
   void findHidden(unsigned number);

@@ -6,6 +6,7 @@
 #define BSR_LIB_TRANSFORMS_SLICES_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 
@@ -17,6 +18,10 @@ bool isStatic(OffsetSizeAndStrideOpInterface slice);
 /// Whether known slices of one tensor have no entry in common.
 bool areDisjoint(OffsetSizeAndStrideOpInterface a,
                  OffsetSizeAndStrideOpInterface b);
+
+/// The only dimension of which `slice`, static, does not write everything, if
+/// there is one: a concatenation is a chain of such slices.
+std::optional<int64_t> getCutDim(tensor::InsertSliceOp slice);
 
 /// Adds the patterns of `bsr-forward-slices`.
 void populateForwardSlicesPatterns(RewritePatternSet &patterns);

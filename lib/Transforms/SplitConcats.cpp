@@ -30,32 +30,16 @@ struct Concat {
 };
 } // namespace
 
-/// The only dimension of which `op` does not write everything, if there is one.
-static std::optional<int64_t> getDim(tensor::InsertSliceOp op) {
-  if (!isStatic(op) || !op.getType().hasStaticShape() ||
-      op.getSourceType().getRank() != op.getType().getRank())
-    return std::nullopt;
-  std::optional<int64_t> only;
-  for (auto [dim, size] : llvm::enumerate(op.getStaticSizes())) {
-    if (size == op.getType().getDimSize(dim))
-      continue;
-    if (only)
-      return std::nullopt;
-    only = dim;
-  }
-  return only;
-}
-
 /// The concatenation that `value` is, a chain of inserted slices that covers
 /// it, if it is one.
 static std::optional<Concat> getConcat(Value value) {
   auto last = value.getDefiningOp<tensor::InsertSliceOp>();
-  std::optional<int64_t> dim = last ? getDim(last) : std::nullopt;
+  std::optional<int64_t> dim = last ? getCutDim(last) : std::nullopt;
   if (!dim)
     return std::nullopt;
   Concat concat{*dim, {}};
   int64_t extent = last.getType().getDimSize(*dim), covered = 0;
-  for (auto op = last; op && getDim(op) == dim && covered < extent;
+  for (auto op = last; op && getCutDim(op) == dim && covered < extent;
        op = op.getDest().getDefiningOp<tensor::InsertSliceOp>()) {
     concat.pieces.push_back({op.getStaticOffsets()[*dim],
                              op.getStaticSizes()[*dim], op.getSource()});
