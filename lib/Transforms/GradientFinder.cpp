@@ -4,6 +4,8 @@
 
 #include "GradientFinder.h"
 #include "ElementWise.h"
+#include "OffPattern.h"
+#include "Stripped.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -11,142 +13,6 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
-
-/// True for numbers and tensors of one: what they carry from one matrix to
-/// another is no entry.
-static bool isNumber(Value value) {
-  auto type = dyn_cast<ShapedType>(value.getType());
-  return !type || (type.hasStaticShape() && type.getNumElements() == 1);
-}
-
-/// The operations that use a result of `sources`, directly or indirectly, and
-/// those whose bodies do.
-static DenseSet<Operation *> getDependents(ArrayRef<Operation *> sources) {
-  DenseSet<Operation *> dependents;
-  SmallVector<Operation *> worklist(sources);
-  while (!worklist.empty())
-    for (Operation *user : worklist.pop_back_val()->getUsers())
-      for (; user && dependents.insert(user).second; user = user->getParentOp())
-        worklist.push_back(user);
-  return dependents;
-}
-
-bool Dependents::contains(Operation *op) const {
-  if (!found)
-    found = getDependents(sources);
-  return found->contains(op);
-}
-
-/// Calls `visit` for what `op` reads, and what its regions read of outside.
-static void visitReads(Operation *op, function_ref<void(Value)> visit) {
-  llvm::for_each(op->getOperands(), visit);
-  if (!isa<linalg::LinalgOp>(op))
-    for (Region &region : op->getRegions())
-      region.walk([&](Operation *inner) {
-        llvm::for_each(inner->getOperands(), visit);
-      });
-}
-
-namespace {
-/// A tensor without what only reorders, reshapes or rounds it; `dims[i]` is its
-/// dimension that dimension `i` is, or -1.
-struct Stripped {
-  Value value;
-  SmallVector<int64_t> dims;
-};
-} // namespace
-
-/// What a value is off the pattern, if the weight's matrices are zero there.
-enum class Off { Zero, Constant, Data };
-using Offs = DenseMap<Value, Off>;
-
-static Off getOff(const Offs &offs, Value value) {
-  auto known = offs.find(value);
-  return known == offs.end() ? Off::Constant : known->second;
-}
-
-/// What a result of element-wise `op` is off the pattern: a product with zero
-/// is zero.
-static Off getBodyOff(linalg::LinalgOp op, OpResult result, Offs &offs) {
-  for (OpOperand &operand : op->getOpOperands())
-    offs[op.getMatchingBlockArgument(&operand)] = getOff(offs, operand.get());
-  for (Operation &inner : op.getBlock()->without_terminator()) {
-    Off most = Off::Zero, least = Off::Data;
-    for (Value operand : inner.getOperands()) {
-      most = std::max(most, getOff(offs, operand));
-      least = std::min(least, getOff(offs, operand));
-    }
-    if (isa<arith::MulFOp>(inner) && least == Off::Zero)
-      most = Off::Zero;
-    else if (isa<arith::DivFOp>(inner) &&
-             getOff(offs, inner.getOperand(0)) == Off::Zero)
-      most = Off::Zero;
-    else if (!isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,
-                  arith::NegFOp, arith::ExtFOp, arith::TruncFOp,
-                  arith::MaximumFOp, arith::MinimumFOp, arith::SelectOp,
-                  BarrierOp>(inner))
-      most = std::max(most, Off::Constant);
-    for (Value value : inner.getResults())
-      offs[value] = most;
-  }
-  return getOff(offs, op.getBlock()->getTerminator()->getOperand(
-                          result.getResultNumber()));
-}
-
-/// True if `op` only rounds, widens or keeps one tensor.
-static bool isRounding(linalg::LinalgOp op) {
-  if (op.getNumDpsInputs() != 1 || op->getNumResults() != 1 ||
-      !isElementWise(op) ||
-      getAccess(op, *op.getDpsInputOperand(0),
-                op.getIndexingMapMatchingResult(op->getResult(0))) !=
-          Access::Same)
-    return false;
-  return llvm::all_of(
-      op.getBlock()->without_terminator(), [](Operation &inner) {
-        return isa<arith::ExtFOp, arith::TruncFOp, BarrierOp>(inner);
-      });
-}
-
-static Stripped strip(Value value) {
-  Stripped stripped{value, {}};
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type)
-    return stripped;
-  stripped.dims = llvm::to_vector(llvm::seq<int64_t>(type.getRank()));
-  auto renumber = [&](function_ref<int64_t(int64_t)> get) {
-    for (int64_t &dim : stripped.dims)
-      if (dim >= 0)
-        dim = get(dim);
-  };
-  while (Operation *op = stripped.value.getDefiningOp()) {
-    SmallVector<int64_t> permutation;
-    if (Value source = getPermutedSource(stripped.value, permutation)) {
-      renumber([&](int64_t dim) { return permutation[dim]; });
-      stripped.value = source;
-    } else if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
-               linalgOp && isRounding(linalgOp)) {
-      stripped.value = linalgOp.getDpsInputs()[0];
-    } else if (auto reshape = dyn_cast<tensor::CollapseShapeOp>(op)) {
-      auto groups = reshape.getReassociationIndices();
-      renumber([&](int64_t dim) {
-        return groups[dim].size() == 1 ? groups[dim][0] : -1;
-      });
-      stripped.value = reshape.getSrc();
-    } else if (auto reshape = dyn_cast<tensor::ExpandShapeOp>(op)) {
-      auto groups = reshape.getReassociationIndices();
-      renumber([&](int64_t dim) -> int64_t {
-        for (auto [source, group] : llvm::enumerate(groups))
-          if (group.size() == 1 && group[0] == dim)
-            return source;
-        return -1;
-      });
-      stripped.value = reshape.getSrc();
-    } else {
-      break;
-    }
-  }
-  return stripped;
-}
 
 GradientFinder::GradientFinder(
     func::FuncOp func, ArrayRef<BoundWeight> weights,
@@ -734,6 +600,16 @@ bool GradientFinder::reachesOthers(unsigned number, OpOperand &use,
   return all.any() && !(isOnly && isOwn);
 }
 
+/// Calls `reach`, which adds to `worklist`, for what the values there are made
+/// of, entry by entry.
+static void visitEntryWise(SmallVectorImpl<Value> &worklist,
+                           function_ref<void(Value)> reach) {
+  while (!worklist.empty())
+    if (Operation *op = worklist.pop_back_val().getDefiningOp();
+        op && isEntryWise(op))
+      visitReads(op, reach);
+}
+
 /// The values of the weight's space that are gradients of activations too:
 /// other parameters' are computed from them, and from what does not depend on
 /// them. So is that of a matrix that is added to the activations.
@@ -786,10 +662,7 @@ DenseSet<Value> GradientFinder::getActivations(unsigned number) {
         reach(value);
     }
   }
-  while (!worklist.empty())
-    if (Operation *op = worklist.pop_back_val().getDefiningOp();
-        op && isEntryWise(op))
-      visitReads(op, reach);
+  visitEntryWise(worklist, reach);
   return activations;
 }
 
@@ -807,10 +680,7 @@ DenseSet<Value> GradientFinder::getOpen(unsigned number) {
     if (llvm::any_of(value.getUses(),
                      [&](OpOperand &use) { return !isInside(number, use); }))
       reach(value);
-  while (!worklist.empty())
-    if (Operation *op = worklist.pop_back_val().getDefiningOp();
-        op && isEntryWise(op))
-      visitReads(op, reach);
+  visitEntryWise(worklist, reach);
   return open;
 }
 

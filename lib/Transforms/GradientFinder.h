@@ -5,25 +5,12 @@
 #ifndef BSR_TRANSFORMS_GRADIENTFINDER_H
 #define BSR_TRANSFORMS_GRADIENTFINDER_H
 
+#include "Dependents.h"
 #include "Entries.h"
 #include "Gradients.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace mlir::bsr {
-
-/// The operations that use a result of `sources`, directly or indirectly, and
-/// those whose bodies do; found when first asked for: it may be most of the
-/// step, and few weights ask.
-class Dependents {
-public:
-  explicit Dependents(ArrayRef<Operation *> sources = {}) : sources(sources) {}
-
-  bool contains(Operation *op) const;
-
-private:
-  SmallVector<Operation *> sources;
-  mutable std::optional<DenseSet<Operation *>> found;
-};
 
 /// What a product with a weight multiplies it with: a tensor without what only
 /// reorders or rounds it, and the dimension that is summed, of the weight's
