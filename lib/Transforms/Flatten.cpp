@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Turns marked arguments of several dimensions of rows or columns into
-// matrices, and computes with each of those that the step joins.
+// matrices.
 
 #include "ElementWise.h"
-#include "Slices.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
@@ -292,11 +291,6 @@ struct Flatten : bsr::impl::BSRFlattenBase<Flatten> {
     func::FuncOp func = getOperation();
     if (func.isDeclaration() || !func.getBody().hasOneBlock())
       return;
-    flatten(func);
-    splitConcats(func);
-  }
-
-  void flatten(func::FuncOp func) {
     // Masks have the shape of their weight.
     SmallVector<MarkAttr> marks;
     for (unsigned arg : llvm::seq(func.getNumArguments()))
@@ -312,7 +306,7 @@ struct Flatten : bsr::impl::BSRFlattenBase<Flatten> {
         func.setArgAttr(arg, "bsr.mark", mark.withDims({}, mark.getWeight()));
       if (type.getRank() == 2)
         continue;
-      ::flatten(func, arg, mark, shapes);
+      flatten(func, arg, mark, shapes);
       ++numFlattened;
     }
     if (shapes.empty())

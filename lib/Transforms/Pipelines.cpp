@@ -122,6 +122,7 @@ static void addImport(OpPassManager &pm, const bsr::ToCPUOptions &options) {
 /// Marked weights become patterns and values, dense products sparse ones.
 static void addSparsity(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFlatten());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRSplitConcats());
   pm.addPass(bsr::createBSRBind());
   pm.addNestedPass<func::FuncOp>(
       bsr::createBSRPropagate({options.requireSparse, options.report}));

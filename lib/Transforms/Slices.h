@@ -26,10 +26,6 @@ std::optional<int64_t> getCutDim(tensor::InsertSliceOp slice);
 /// Adds the patterns of `bsr-forward-slices`.
 void populateForwardSlicesPatterns(RewritePatternSet &patterns);
 
-/// Computes with each piece of the matrices of `func` that are concatenations
-/// of marked arguments, instead of with all of them; see `bsr-flatten`.
-void splitConcats(func::FuncOp func);
-
 } // namespace mlir::bsr
 
 #endif // BSR_LIB_TRANSFORMS_SLICES_H

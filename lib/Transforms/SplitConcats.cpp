@@ -4,6 +4,7 @@
 
 #include "ElementWise.h"
 #include "Slices.h"
+#include "bsr/Transforms/Passes.h"
 #include "bsr/Transforms/Step.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -13,6 +14,11 @@
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 #include <set>
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRSPLITCONCATS
+#include "bsr/Transforms/Passes.h.inc"
+} // namespace mlir::bsr
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -226,7 +232,7 @@ private:
 };
 } // namespace
 
-void bsr::splitConcats(func::FuncOp func) {
+static void splitConcats(func::FuncOp func) {
   MLIRContext *context = func.getContext();
   // Concatenations have one form.
   SmallVector<tensor::ConcatOp> ops;
@@ -260,3 +266,15 @@ void bsr::splitConcats(func::FuncOp func) {
   linalg::FillOp::getCanonicalizationPatterns(patterns, context);
   (void)applyPatternsGreedily(func, std::move(patterns));
 }
+
+namespace {
+struct SplitConcats : bsr::impl::BSRSplitConcatsBase<SplitConcats> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    if (!func.isDeclaration() && func.getBody().hasOneBlock())
+      splitConcats(func);
+  }
+};
+} // namespace

@@ -1,4 +1,4 @@
-// RUN: sparse-opt %s --split-input-file --bsr-flatten --cse | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --bsr-split-concats --cse | FileCheck %s
 
 // Columns side by side: two products side by side. Of what updates the weights, each
 // takes its own product.

@@ -140,25 +140,6 @@ def BSRFlatten : Pass<"bsr-flatten", "func::FuncOp"> {
     | S3r | `collapse(contraction(a, b))` | `contraction(a', b')`, the weight gradient |
     | R2 | `collapse(f(w3, x, s))` | `f(w, collapse(x), s)`: optimizers, casts, norms |
 
-    Nothing sparse is left of a matrix that the step joins with others before it
-    multiplies, queries with keys and values, say; but each of them can be multiplied by
-    itself. A matrix that is a concatenation (`tensor.concat`, inserted slices) of which
-    one piece at least is a marked argument, or an element-wise function of one (its
-    transpose, a cast), goes away from what reads it. With `x'` and `x"` the slices of
-    `x` that are read with the pieces `v` and `w`:
-
-    | | before | after |
-    |---|---|---|
-    | C1 | `contraction(x, concat(v, w))`, columns joined | `concat(contraction(x, v), contraction(x, w))` |
-    | C2 | `contraction(x, concat(v, w)) + c`, summed rows joined | `contraction(x", w) + (contraction(x', v) + c)` |
-    | C3 | `f(concat(v, w), x)` | `concat(f(v, x'), f(w, x"))` |
-    | C4 | `extract(contraction(a, b))`, the gradient of a piece | `contraction(a', b')` |
-    | C5 | `extract(f(a, b))`, between that product and a piece | `f(a', b')` |
-
-    C4 and C5 apply to slices of the shape of a piece, or of its transpose, if nothing
-    else uses what they are taken of and none has entries of another: no entry is
-    computed twice. A product with a marked weight is sparse as it is and stays whole.
-
     Before:
 
     ```mlir
@@ -213,6 +194,75 @@ def BSRFlatten : Pass<"bsr-flatten", "func::FuncOp"> {
     Statistic<"numFlattened", "num-flattened", "Number of arguments made matrices">,
   ];
   let dependentDialects = ["bsr::BSRDialect", "linalg::LinalgDialect", "tensor::TensorDialect"];
+}
+
+def BSRSplitConcats : Pass<"bsr-split-concats", "func::FuncOp"> {
+  let summary = "Compute with each of concatenated weights, not with all of them";
+  let description = [{
+    Nothing sparse is left of a matrix that the step joins with others before it
+    multiplies, queries with keys and values, say; but each of them can be multiplied by
+    itself. A matrix that is a concatenation (`tensor.concat`, inserted slices) of which
+    one piece at least is a marked argument, or an element-wise function of one (its
+    transpose, a cast), goes away from what reads it. With `x'` and `x"` the slices of
+    `x` that are read with the pieces `v` and `w`:
+
+    | | before | after |
+    |---|---|---|
+    | C1 | `contraction(x, concat(v, w))`, columns joined | `concat(contraction(x, v), contraction(x, w))` |
+    | C2 | `contraction(x, concat(v, w)) + c`, summed rows joined | `contraction(x", w) + (contraction(x', v) + c)` |
+    | C3 | `f(concat(v, w), x)` | `concat(f(v, x'), f(w, x"))` |
+    | C4 | `extract(contraction(a, b))`, the gradient of a piece | `contraction(a', b')` |
+    | C5 | `extract(f(a, b))`, between that product and a piece | `f(a', b')` |
+
+    C4 and C5 apply to slices of the shape of a piece, or of its transpose, if nothing
+    else uses what they are taken of and none has entries of another: no entry is
+    computed twice. A product with a marked weight is sparse as it is and stays whole.
+
+    Before:
+
+    ```mlir
+    func.func @joined(%v: tensor<8x4xf32> {
+                          bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "v">,
+                          bsr.name = "v"},
+                      %w: tensor<8x8xf32> {
+                          bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">,
+                          bsr.name = "w"},
+                      %x: tensor<5x8xf32>) -> tensor<5x12xf32> {
+      %zero = arith.constant dense<0.0> : tensor<5x12xf32>
+      %both = tensor.concat dim(1) %v, %w
+          : (tensor<8x4xf32>, tensor<8x8xf32>) -> tensor<8x12xf32>
+      %y = linalg.matmul ins(%x, %both : tensor<5x8xf32>, tensor<8x12xf32>)
+                         outs(%zero : tensor<5x12xf32>) -> tensor<5x12xf32>
+      return %y : tensor<5x12xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @joined(%v: tensor<8x4xf32> {
+                          bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "v">,
+                          bsr.name = "v"},
+                      %w: tensor<8x8xf32> {
+                          bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">,
+                          bsr.name = "w"},
+                      %x: tensor<5x8xf32>) -> tensor<5x12xf32> {
+      %zw = arith.constant dense<0.0> : tensor<5x8xf32>
+      %zv = arith.constant dense<0.0> : tensor<5x4xf32>
+      %empty = tensor.empty() : tensor<5x12xf32>
+      %xv = linalg.matmul ins(%x, %v : tensor<5x8xf32>, tensor<8x4xf32>)
+                          outs(%zv : tensor<5x4xf32>) -> tensor<5x4xf32>
+      %left = tensor.insert_slice %xv into %empty[0, 0] [5, 4] [1, 1]
+          : tensor<5x4xf32> into tensor<5x12xf32>
+      %xw = linalg.matmul ins(%x, %w : tensor<5x8xf32>, tensor<8x8xf32>)
+                          outs(%zw : tensor<5x8xf32>) -> tensor<5x8xf32>
+      %y = tensor.insert_slice %xw into %left[0, 4] [5, 8] [1, 1]
+          : tensor<5x8xf32> into tensor<5x12xf32>
+      return %y : tensor<5x12xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["arith::ArithDialect", "linalg::LinalgDialect", "tensor::TensorDialect"];
 }
 
 def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
