@@ -69,17 +69,24 @@ compare("own rate", lambda: nn.Linear(8, 8), data, OwnRate)
 
 # PyTorch goes on with the numbers, and a compiled step with PyTorch's.
 
-torch.manual_seed(0)
-model = nn.Linear(8, 8)
-eager = copy.deepcopy(model)
-optimizer, eager_optimizer = Counting(model.parameters()), Counting(eager.parameters())
-for _ in range(2):
-    exported = sparse_opt.torch.export(mse_step, model, optimizer, data[0])
-    step = sparse_opt.compile(exported, options=["-O", "1"])
-    for x in data[:3]:
-        step(x), mse_step(eager, eager_optimizer, x)
-    step.store()
-    mse_step(model, optimizer, data[3]), mse_step(eager, eager_optimizer, data[3])
+
+def go_on(make_optimizer):
+    """A model and its optimizer after steps compiled and eager in turns, and the same after eager ones only."""
+    torch.manual_seed(0)
+    model = nn.Linear(8, 8)
+    eager = copy.deepcopy(model)
+    optimizer, eager_optimizer = make_optimizer(model.parameters()), make_optimizer(eager.parameters())
+    for _ in range(2):
+        exported = sparse_opt.torch.export(mse_step, model, optimizer, data[0])
+        step = sparse_opt.compile(exported, options=["-O", "1"])
+        for x in data[:3]:
+            step(x), mse_step(eager, eager_optimizer, x)
+        step.store()
+        mse_step(model, optimizer, data[3]), mse_step(eager, eager_optimizer, data[3])
+    return model, optimizer, eager, eager_optimizer
+
+
+model, optimizer, eager, eager_optimizer = go_on(Counting)
 
 # CHECK: 8 int True True
 state, want = optimizer.state[model.weight], eager_optimizer.state[eager.weight]
@@ -118,17 +125,7 @@ def two_groups(parameters):
 # CHECK: groups: equal
 compare("groups", lambda: nn.Linear(8, 8), data, two_groups)
 
-torch.manual_seed(0)
-model = nn.Linear(8, 8)
-eager = copy.deepcopy(model)
-optimizer, eager_optimizer = two_groups(model.parameters()), two_groups(eager.parameters())
-for _ in range(2):
-    exported = sparse_opt.torch.export(mse_step, model, optimizer, data[0])
-    step = sparse_opt.compile(exported, options=["-O", "1"])
-    for x in data[:3]:
-        step(x), mse_step(eager, eager_optimizer, x)
-    step.store()
-    mse_step(model, optimizer, data[3]), mse_step(eager, eager_optimizer, data[3])
+model, optimizer, eager, eager_optimizer = go_on(two_groups)
 
 # CHECK: [8, 8] [3, 3] [True, True] True
 got, want = optimizer.param_groups, eager_optimizer.param_groups
