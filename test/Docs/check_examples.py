@@ -53,7 +53,7 @@ def check_dialect(root):
 
 
 def check_passes(root, tool):
-    stages = sorted((root / "include/bsr/Transforms").glob("*.td"))
+    stages = sorted((root / "include/bsr").glob("*/*/Passes.td"))
     for name, text in (definition for stage in stages for definition in definitions(stage)):
         flag = "--" + re.search(r'Pass<"(.*?)"', text)[1]
         if len(examples(text)) != 2:

@@ -4,7 +4,9 @@
 
 #include "../Version.h"
 #include "bsr/Dialect/BSR.h"
-#include "bsr/Transforms/Passes.h"
+#include "bsr/Dialect/TilingInterfaceImpl.h"
+#include "bsr/Pipelines/Pipelines.h"
+#include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
@@ -30,8 +32,7 @@ int main(int argc, char **argv) {
   mlir::bsr::registerBufferizableOpInterfaceExternalModels(registry);
   mlir::bsr::registerTilingInterfaceExternalModels(registry);
   mlir::registerAllPasses();
-  mlir::bsr::registerBSRPasses();
-  mlir::bsr::registerBSRPipelines();
+  mlir::bsr::registerPassesAndPipelines();
   return mlir::asMainReturnCode(mlir::MlirOptMain(
       argc, argv, "Block-sparse training compiler driver\n", registry));
 }

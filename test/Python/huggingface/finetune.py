@@ -4,7 +4,7 @@
 
 # RUN: %python %src_root/examples/finetune_bert.py %src_root/docs/python.md \
 # RUN:   %src_root/docs/kernels.md %src_root/README.md --other \
-# RUN:   %src_root/lib/Transforms/Propagate.cpp %src_root/lib/Transforms/Mark.cpp \
+# RUN:   %src_root/lib/Transforms/Sparsity/Propagate.cpp %src_root/lib/Transforms/Sparsity/Mark.cpp \
 # RUN:   --steps 60 --output %t 2>/dev/null | FileCheck %s
 
 # CHECK: step 20: loss

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which iteration of a parallel loop touches which elements: used by
+// bsr-verify-kernels.
+
+#ifndef BSR_ANALYSIS_ITERATIONS_H
+#define BSR_ANALYSIS_ITERATIONS_H
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include <algorithm>
+#include <map>
+
+namespace mlir::bsr {
+
+/// The arrays of patterns among the arguments of a kernel.
+struct PatternArrays {
+  DenseSet<Value> pointers;
+  /// Pointers and slots of one view.
+  DenseSet<std::pair<Value, Value>> views;
+};
+
+/// A sum of atoms times coefficients, plus something in [low, high]; or
+/// anything.
+struct Sum {
+  bool isKnown = false;
+  std::map<unsigned, int64_t> coefficients; // of atoms, none 0
+  int64_t low = 0, high = 0;
+
+  static Sum constant(int64_t value) { return {true, {}, value, value}; }
+  bool isExactly(int64_t value) const {
+    return isKnown && coefficients.empty() && low == value && high == value;
+  }
+  bool operator==(const Sum &other) const {
+    return isKnown && other.isKnown && coefficients == other.coefficients &&
+           low == other.low && high == other.high;
+  }
+  Sum plus(const Sum &other, int64_t factor = 1) const {
+    Sum sum = *this;
+    sum.isKnown &= other.isKnown;
+    for (auto [atom, coefficient] : other.coefficients)
+      if ((sum.coefficients[atom] += coefficient * factor) == 0)
+        sum.coefficients.erase(atom);
+    auto [least, most] = std::minmax({other.low * factor, other.high * factor});
+    sum.low += least;
+    sum.high += most;
+    return sum;
+  }
+};
+
+/// What sums are made of.
+struct Atom {
+  /// An induction variable of the parallel loop; how far one inside has come,
+  /// in [0, extent); a number in part `of` of a partition that `array` stands
+  /// for, such as a position in a line of a pattern; the slot, in `array`, of
+  /// the block at position `of`; the quotient and the rest of the number `of`
+  /// by `divisor`, of which an access keeps only which one of its numbers it
+  /// is.
+  enum Kind { Iteration, Inner, Position, Slot, Quotient, Rest } kind;
+  /// The value itself; null for any position or slot of its description.
+  Value source;
+  std::optional<int64_t> extent;
+  Value array;
+  Sum of;
+  int64_t divisor = 0;
+
+  bool isDigit() const { return kind == Quotient || kind == Rest; }
+  bool operator==(const Atom &other) const {
+    return kind == other.kind && source == other.source &&
+           extent == other.extent && array == other.array &&
+           divisor == other.divisor && (source || of == other.of);
+  }
+};
+
+/// A load or a store.
+struct Access {
+  Operation *op;
+  Value buffer;
+  /// One for each dimension, then the numbers of which both digits are in what
+  /// is before.
+  SmallVector<Sum> indices;
+  /// The atoms that are the quotient and the rest of each of these numbers.
+  SmallVector<std::pair<unsigned, unsigned>> digits;
+};
+
+/// What the numbers in a parallel loop are made of.
+class Iterations {
+public:
+  Iterations(scf::ForallOp loop, const PatternArrays &arrays)
+      : loop(loop), arrays(arrays) {}
+
+  /// The access of `op`, if it is one.
+  std::optional<Access> getAccess(Operation *op);
+
+  /// True if, whenever two iterations differ, so do the elements that
+  /// `accesses`, all of one buffer, touch in them.
+  bool areApart(ArrayRef<Access> accesses);
+
+private:
+  Sum get(Value value);
+  Sum getVariable(scf::ForOp inner);
+  Sum getPosition(arith::MinUIOp op);
+  std::optional<int64_t> getLength(const Sum &low, Value high);
+  std::optional<Sum> findStep(Value low, Value high);
+  bool isInvariant(Value value);
+  Sum getAtom(Atom atom);
+  Sum getDigit(Atom::Kind kind, const Sum &number, Value divisor);
+  unsigned getDigitOf(size_t number, unsigned digit);
+  Sum forgetInner(const Sum &sum,
+                  ArrayRef<std::pair<unsigned, unsigned>> digits);
+  void addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
+                MutableArrayRef<Sum> indices);
+  void addNumbers(Access &access);
+  void findDetermined(const Sum &sum, DenseSet<unsigned> &determined);
+
+  scf::ForallOp loop;
+  const PatternArrays &arrays;
+  SmallVector<Atom> atoms;
+};
+
+} // namespace mlir::bsr
+
+#endif // BSR_ANALYSIS_ITERATIONS_H

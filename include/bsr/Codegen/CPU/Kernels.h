@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loop nests for the operations that a cluster computes: used by bsr-cluster
+// and bsr-emit.
+
+#ifndef BSR_CODEGEN_CPU_KERNELS_H
+#define BSR_CODEGEN_CPU_KERNELS_H
+
+#include "bsr/Codegen/CPU/Emitter.h"
+
+namespace mlir::bsr {
+
+/// The index arrays of one view of a pattern.
+struct PatternView {
+  Value ptr, idx, slot;
+};
+/// The views of pattern arguments; true is the column view.
+using PatternViews = DenseMap<std::pair<Value, unsigned>, PatternView>;
+
+/// The pattern views that `op` walks: bit 0 rows, bit 1 columns.
+unsigned getViews(Operation *op);
+
+/// True if a nest can be emitted for `op`.
+bool isKernel(Operation *op);
+
+/// True if `op` is an element-wise operation.
+bool isPointwise(Operation *op);
+
+/// True if element-wise operations `a` and `b` go over one space and write the
+/// same element at the same point, so one nest computes both.
+bool isOnePointwiseNest(Operation *a, Operation *b);
+
+/// The operation that computes `piece`, an operand of a concatenation, for
+/// nothing else, and so can write it where it belongs in the whole; or null.
+linalg::GenericOp getProducer(Value piece);
+
+/// The operation that combines elements of result number `result` of `op`, or
+/// null.
+Operation *getCombiner(linalg::GenericOp op, unsigned result);
+
+/// Emits the loops that compute `roots` (one operation, or element-wise ones of
+/// one space) into the buffers `outputs`.
+void emitNest(Emitter &emitter, ArrayRef<Operation *> roots,
+              const DenseMap<Value, Value> &outputs,
+              const PatternViews &patterns);
+
+/// Emits `body` for every point of `extents`, in parallel.
+void emitParallel(Emitter &emitter, ArrayRef<int64_t> extents,
+                  llvm::function_ref<void(ArrayRef<Index>)> body);
+
+/// Work items of a product, at least: enough for every thread to have its
+/// share.
+constexpr int64_t minItems = 32;
+
+/// The largest of `limit` and below that divides `extent`.
+int64_t getDivisor(int64_t extent, int64_t limit);
+
+/// Consecutive tiles of `size` points from `base` on.
+struct Tiles {
+  int64_t base, size, count;
+};
+/// Covers `extent` with tiles of `size` and a smaller one.
+SmallVector<Tiles, 2> cover(int64_t extent, int64_t size);
+/// Covers `extent` with as few tiles of at most `limit` as possible, their
+/// sizes no more than one apart.
+SmallVector<Tiles, 2> spread(int64_t extent, int64_t limit);
+
+/// True if `op` adds up, in floating point, what it reads along its reduced
+/// loops.
+bool isSum(linalg::GenericOp op);
+
+/// What a work item of a product goes on with when it has sums: called for the
+/// place of each vector of them, lanes last; the vectors of all lanes are
+/// numbered.
+using Finish = llvm::function_ref<void(ArrayRef<Index> at, Index number)>;
+
+/// True if a product of two tensors, or of a pattern, can go on so: its vectors
+/// run along the last dimension of its result.
+bool canFinish(Operation *op);
+
+/// The nests of single operations.
+void emitPointwise(Emitter &emitter, ArrayRef<Operation *> roots,
+                   const DenseMap<Value, Value> &outputs);
+void emitReduction(Emitter &emitter, linalg::GenericOp op,
+                   const DenseMap<Value, Value> &outputs);
+/// Emits `op` if it is a product of two tensors that vectors can run along;
+/// false, and nothing emitted, if not.
+bool emitContraction(Emitter &emitter, linalg::GenericOp op,
+                     const DenseMap<Value, Value> &outputs, Finish finish = {});
+/// Emits a product or another operation of the dialect into `output`.
+void emitSparse(Emitter &emitter, Operation *op, Value output,
+                const PatternViews &patterns);
+
+} // namespace mlir::bsr
+
+#endif // BSR_CODEGEN_CPU_KERNELS_H

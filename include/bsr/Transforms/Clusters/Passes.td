@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Operations become clusters, one function per structure.
+
+#ifndef BSR_TRANSFORMS_CLUSTERS_PASSES
+#define BSR_TRANSFORMS_CLUSTERS_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def BSRDropBarriers : Pass<"bsr-drop-barriers", "func::FuncOp"> {
+  let summary = "Drop barriers and keep apart what they kept apart";
+  let description = [{
+    A program that computes a layer again in the backward pass, to keep less, has
+    barriers in front of it (`bsr.barrier`): without them, the second computation and
+    the first would be one. Products and optimizers are rewritten with the barriers
+    in place; here they go, for a kernel need not copy what it reads. What would be
+    equal to an earlier operation now is `bsr.recomputed`, as what `bsr-recompute`
+    computes again, so that it is never merged with it.
+
+    Before:
+
+    ```mlir
+    #map = affine_map<(i) -> (i)>
+    func.func @again(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+      %e = tensor.empty() : tensor<8xf32>
+      %y = math.tanh %x : tensor<8xf32>
+      %again = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+          ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+      ^bb0(%in: f32, %out: f32):
+        %0 = bsr.barrier %in : f32
+        linalg.yield %0 : f32
+      } -> tensor<8xf32>
+      %z = math.tanh %again : tensor<8xf32>
+      return %y, %z : tensor<8xf32>, tensor<8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @again(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+      %e = tensor.empty() : tensor<8xf32>
+      %y = math.tanh %x : tensor<8xf32>
+      %z = math.tanh %x {bsr.recomputed} : tensor<8xf32>
+      return %y, %z : tensor<8xf32>, tensor<8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numDropped", "num-dropped", "Number of barriers dropped">,
+    Statistic<"numKeptApart", "num-kept-apart",
+              "Number of operations kept apart from an equal one">,
+  ];
+}
+
+def BSRRecompute : Pass<"bsr-recompute", "func::FuncOp"> {
+  let summary = "Compute cheap values again instead of keeping them";
+  let description = [{
+    A training step keeps what its backward part reads of its forward part, and
+    that is most of its memory. Where most bytes are live, an element-wise value
+    that is read again later need not be kept if what it was computed from is kept
+    anyway: behind that point (`bsr.peak`) its users get a copy (`bsr.recomputed`),
+    which `bsr-cluster` computes with them. An activation function is computed again
+    from the product before it, a normalised row from the row, probabilities from
+    their exponentials. Where a product reads probabilities q = e / s again, they
+    are in memory anyway, and it is the exponentials that are not kept: what reads
+    e behind that point reads q * s, which differs from e by two roundings.
+
+    Weight gradients, `bsr.sddmm`, move behind the last other use of the activation
+    gradient that they read, so that what they read of the forward part is computed
+    again where other kernels read the same.
+
+    No pass between this one and `bsr-cluster` may merge equal operations.
+
+    Before:
+
+    ```mlir
+    #map = affine_map<(i, j) -> (i, j)>
+    #all = affine_map<(i, j) -> ()>
+    func.func @step(%p: !bsr.pattern<64x16, block = 16x16, slots = 2>, %v: tensor<2x16x16xf32>,
+                    %x: tensor<16x8xf32>) -> tensor<16x8xf32> {
+      %zero = arith.constant dense<0.0> : tensor<f32>
+      %e = tensor.empty() : tensor<16x8xf32>
+      %tanh = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<16x8xf32>) outs(%e : tensor<16x8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = math.tanh %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<16x8xf32>
+      %y = bsr.spmm %p, %v, %tanh transpose feature_dim = 0
+          : !bsr.pattern<64x16, block = 16x16, slots = 2>, tensor<2x16x16xf32>,
+            tensor<16x8xf32> -> tensor<64x8xf32>
+      %sum = linalg.generic {indexing_maps = [#map, #all], iterator_types = ["reduction", "reduction"]}
+          ins(%y : tensor<64x8xf32>) outs(%zero : tensor<f32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.addf %out, %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<f32>
+      %z = linalg.generic {indexing_maps = [#map, #all, #map], iterator_types = ["parallel", "parallel"]}
+          ins(%tanh, %sum : tensor<16x8xf32>, tensor<f32>) outs(%e : tensor<16x8xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.mulf %a, %b : f32
+        linalg.yield %0 : f32
+      } -> tensor<16x8xf32>
+      return %z : tensor<16x8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #map = affine_map<(i, j) -> (i, j)>
+    #all = affine_map<(i, j) -> ()>
+    func.func @step(%p: !bsr.pattern<64x16, block = 16x16, slots = 2>, %v: tensor<2x16x16xf32>,
+                    %x: tensor<16x8xf32>) -> tensor<16x8xf32> {
+      %zero = arith.constant dense<0.0> : tensor<f32>
+      %e = tensor.empty() : tensor<16x8xf32>
+      %tanh = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<16x8xf32>) outs(%e : tensor<16x8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = math.tanh %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<16x8xf32>
+      %y = bsr.spmm %p, %v, %tanh transpose feature_dim = 0
+          : !bsr.pattern<64x16, block = 16x16, slots = 2>, tensor<2x16x16xf32>,
+            tensor<16x8xf32> -> tensor<64x8xf32>
+      %sum = linalg.generic {indexing_maps = [#map, #all], iterator_types = ["reduction", "reduction"]}
+          ins(%y : tensor<64x8xf32>) outs(%zero : tensor<f32>) attrs = {bsr.peak} {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.addf %out, %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<f32>
+      %again = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<16x8xf32>) outs(%e : tensor<16x8xf32>) attrs = {bsr.recomputed} {
+      ^bb0(%a: f32, %out: f32):
+        %0 = math.tanh %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<16x8xf32>
+      %z = linalg.generic {indexing_maps = [#map, #all, #map], iterator_types = ["parallel", "parallel"]}
+          ins(%again, %sum : tensor<16x8xf32>, tensor<f32>) outs(%e : tensor<16x8xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.mulf %a, %b : f32
+        linalg.yield %0 : f32
+      } -> tensor<16x8xf32>
+      return %z : tensor<16x8xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"maxCost", "max-cost", "int64_t", /*default=*/"40",
+           "The most simple operations an element that are done again (an "
+           "exponential counts for 12); 0 keeps everything">,
+  ];
+  let statistics = [
+    Statistic<"numRecomputed", "num-recomputed", "Number of values computed again">,
+    Statistic<"bytesRecomputed", "bytes-recomputed", "Bytes of these values">,
+  ];
+}
+
+def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
+  let summary = "Group operations into clusters, one function per structure";
+  let description = [{
+    A cluster is what one kernel computes: a product, a reduction, element-wise
+    operations over one space (a weight's whole optimizer update), or a chain of
+    element-wise operations and reductions in which every work item, some tokens of
+    a sequence, needs only what it computed itself (softmax, layer norm and their
+    gradients): its sums stay in registers. What follows a product element by element
+    (biases, activations, residuals, scaling, casts and their gradients, sums over
+    tokens) is in its cluster: a work item computes it where the sums of a block row,
+    or of a tile of a dense product, are, in the cache. Each comes with the views, constants and
+    cheap element-wise operations that it reads: these are computed again where they
+    are used and never stored. So is a reduction over loops of one iteration: it is
+    element-wise then. A concatenation is a cluster with what makes pieces of it and
+    nothing else, products included: each piece is computed where it belongs. Each
+    cluster becomes a private function on tensors and a `bsr.launch` of it. Clusters
+    of the same structure, such as those of equal layers, are one function. So are the
+    steps of an unrolled loop that read each a slice of one tensor: of more than 8
+    slices of one shape, an offset at which they have one entry is an argument of the
+    function, an index. The step becomes straight-line code of launches. A function
+    whose arguments have names also gets the number of products of each kind
+    (`bsr.products`) and of clusters that go between a dense matrix and its stored
+    blocks (`bsr.left_dense`). The function of a cluster says what kind of work it does
+    (`bsr.kind`) and how many floating-point operations its products are (`bsr.flops`).
+
+    Before:
+
+    ```mlir
+    #map = affine_map<(d0) -> (d0)>
+    func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %init = tensor.empty() : tensor<8xf32>
+      %y = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+          ins(%x : tensor<8xf32>) outs(%init : tensor<8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.negf %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<8xf32>
+      %z = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+          ins(%y : tensor<8xf32>) outs(%init : tensor<8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = math.exp %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<8xf32>
+      return %z : tensor<8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #map = affine_map<(d0) -> (d0)>
+    func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %init = tensor.empty() : tensor<8xf32>
+      %z = bsr.launch @cluster ins(%x : tensor<8xf32>) outs(%init : tensor<8xf32>)
+          -> tensor<8xf32>
+      return %z : tensor<8xf32>
+    }
+    func.func private @cluster(%x: tensor<8xf32>) -> tensor<8xf32>
+        attributes {bsr.kind = "elementwise"} {
+      %init = tensor.empty() : tensor<8xf32>
+      %y = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+          ins(%x : tensor<8xf32>) outs(%init : tensor<8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.negf %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<8xf32>
+      %z = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+          ins(%y : tensor<8xf32>) outs(%init : tensor<8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = math.exp %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<8xf32>
+      return %z : tensor<8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numClusters", "num-clusters", "Number of clusters">,
+    Statistic<"numStructures", "num-structures",
+              "Number of different clusters: functions to compile">,
+  ];
+  let dependentDialects = [
+    "bsr::BSRDialect", "func::FuncDialect", "tensor::TensorDialect",
+  ];
+}
+
+#endif // BSR_TRANSFORMS_CLUSTERS_PASSES

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a compiled step shows to whoever loads it.
+
+#ifndef BSR_TRANSFORMS_LIBRARY_PASSES
+#define BSR_TRANSFORMS_LIBRARY_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def BSRTimeLaunches : Pass<"bsr-time-launches", "ModuleOp"> {
+  let summary = "Measure the time of each kernel";
+  let description = [{
+    Reads a clock after each call of a kernel in a step, each copy and each
+    operation that is no kernel, and adds the time since the last reading to a
+    table in the library, `bsr_step_timers`: for each timer its nanoseconds and how
+    often it ran. Every nanosecond of a step counts for one timer; the first timer
+    is the step's own and has what comes behind its last kernel, once a run. The
+    row behind the last timer takes the time between two runs. The manifest lists
+    the timers (`bsr.timers`) with what `bsr-cluster` knows of the kernels.
+
+    The clock is the operating system's, `clock_gettime`: nanoseconds that need no
+    calibration, in 20 to 30 ns, on every processor. A cycle counter would be
+    twice as fast and a second unit of time; OpenMP's clock counts microseconds.
+
+    Before:
+
+    ```mlir
+    func.func private @scale(memref<4xf32>) attributes {bsr.kind = "elementwise"}
+    func.func @step(%x: memref<4xf32> {bsr.name = "x"}) {
+      call @scale(%x) : (memref<4xf32>) -> ()
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    memref.global "public" @bsr_step_timers : memref<3x2xi64> = dense<0>
+    memref.global "private" @bsr_lap_time : memref<2xi64> = dense<0>
+    memref.global "private" @bsr_lap_last : memref<i64> = dense<0>
+    func.func private @clock_gettime(i32, memref<2xi64>) -> i32
+    func.func private @bsr_lap(%timer: index) {
+      %0 = memref.get_global @bsr_lap_time : memref<2xi64>
+      %c1_i32 = arith.constant 1 : i32
+      %1 = call @clock_gettime(%c1_i32, %0) : (i32, memref<2xi64>) -> i32
+      %c0 = arith.constant 0 : index
+      %2 = memref.load %0[%c0] : memref<2xi64>
+      %c1000000000_i64 = arith.constant 1000000000 : i64
+      %3 = arith.muli %2, %c1000000000_i64 : i64
+      %c1 = arith.constant 1 : index
+      %4 = memref.load %0[%c1] : memref<2xi64>
+      %5 = arith.addi %3, %4 : i64
+      %6 = memref.get_global @bsr_lap_last : memref<i64>
+      %7 = memref.load %6[] : memref<i64>
+      %8 = arith.subi %5, %7 : i64
+      memref.store %5, %6[] : memref<i64>
+      %9 = memref.get_global @bsr_step_timers : memref<3x2xi64>
+      %c1_i64 = arith.constant 1 : i64
+      %c0_0 = arith.constant 0 : index
+      %10 = memref.load %9[%timer, %c0_0] : memref<3x2xi64>
+      %11 = arith.addi %10, %8 : i64
+      memref.store %11, %9[%timer, %c0_0] : memref<3x2xi64>
+      %c1_1 = arith.constant 1 : index
+      %12 = memref.load %9[%timer, %c1_1] : memref<3x2xi64>
+      %13 = arith.addi %12, %c1_i64 : i64
+      memref.store %13, %9[%timer, %c1_1] : memref<3x2xi64>
+      return
+    }
+    func.func private @scale(memref<4xf32>) attributes {bsr.kind = "elementwise"}
+    func.func @step(%x: memref<4xf32> {bsr.name = "x"}) attributes {bsr.timers = [{kernel = "step", kind = "other"}, {bytes = 16 : i64, kernel = "scale", kind = "elementwise", operands = "4xf32"} ]} {
+      %c2 = arith.constant 2 : index
+      call @bsr_lap(%c2) : (index) -> ()
+      call @scale(%x) : (memref<4xf32>) -> ()
+      %c1 = arith.constant 1 : index
+      call @bsr_lap(%c1) : (index) -> ()
+      %c0 = arith.constant 0 : index
+      call @bsr_lap(%c0) : (index) -> ()
+      return
+    }
+    ```
+  }];
+  let dependentDialects = ["arith::ArithDialect", "memref::MemRefDialect"];
+}
+
+def BSREmbedManifest : Pass<"bsr-embed-manifest", "ModuleOp"> {
+  let summary = "Write the manifest of a step into its module";
+  let description = [{
+    A compiled step describes itself: `bsr_step_manifest`, JSON text, lists its
+    buffers in the order in which `bsr_step_run` takes them, and its patterns. Of
+    arguments with one `bsr.name` the parameter, or the one without a role, has this
+    name; a moment that goes by its weight's is `<name>.<role>`. The manifest also
+    counts what it computes: bytes of the arena, products, functions of kernels and
+    their launches; `bsr_step_abi_version` is the version of both. `sparse-compile`
+    adds what it knows once there is code: its hash (`code`), the features that a
+    processor needs to run it (`target_features`), and the choices that it depends
+    on (`compiler`).
+
+    Before:
+
+    ```mlir
+    func.func @step(%x: memref<4xf32> {bsr.name = "x", bsr.role = "batch"},
+                    %arena: memref<0xi8> {bsr.kind = "arena", bsr.name = "arena"})
+        attributes {bsr.arena_bytes = 0 : i64} {
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    llvm.mlir.global external constant @bsr_step_manifest("{\22arena_bytes\22:0,\22buffers\22:[{\22carried\22:false,\22kind\22:\22dense\22,\22name\22:\22x\22,\22role\22:\22batch\22,\22shape\22:[4],\22type\22:\22f32\22}\5D,\22format\22:\22bsr-step\22,\22kernels\22:{\22functions\22:0,\22launches\22:0},\22left_dense\22:0,\22live_bytes\22:0,\22name\22:\22step\22,\22patterns\22:[],\22products\22:{\22dense\22:0,\22sddmm\22:0,\22spmm\22:0,\22spmm_transposed\22:0},\22target_cpu\22:\22generic\22,\22version\22:1}\00") {addr_space = 0 : i32}
+    llvm.mlir.global external constant @bsr_step_abi_version(1 : i32) {addr_space = 0 : i32} : i32
+    func.func @step(%x: memref<4xf32> {bsr.name = "x", bsr.role = "batch"},
+                    %arena: memref<0xi8> {bsr.kind = "arena", bsr.name = "arena"})
+        attributes {bsr.arena_bytes = 0 : i64} {
+      return
+    }
+    ```
+  }];
+  let options = [
+    Option<"targetCpu", "target-cpu", "std::string", /*default=*/"\"generic\"",
+           "The processor that the step is compiled for">,
+  ];
+  let dependentDialects = ["LLVM::LLVMDialect"];
+}
+
+def BSRExportStep : Pass<"bsr-export-step", "ModuleOp"> {
+  let summary = "Give a lowered step its C entry point";
+  let description = [{
+    `bsr_step_run(buffers, arena)` is the only function that a compiled step
+    exports. It calls the step with the pointers in `buffers`. Everything else
+    becomes internal; kernels are not inlined, since one serves many layers.
+
+    Before:
+
+    ```mlir
+    llvm.func @step(%w: !llvm.ptr {bsr.name = "w"}, %arena: !llvm.ptr {bsr.name = "arena"})
+        attributes {bsr.arena_bytes = 64 : i64} {
+      llvm.return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    llvm.func internal @step(%w: !llvm.ptr, %arena: !llvm.ptr) attributes {no_inline} {
+      llvm.return
+    }
+    llvm.func @bsr_step_run(%buffers: !llvm.ptr, %arena: !llvm.ptr) {
+      %0 = llvm.getelementptr %buffers[0] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+      %1 = llvm.load %0 : !llvm.ptr -> !llvm.ptr
+      llvm.call @step(%1, %arena) : (!llvm.ptr, !llvm.ptr) -> ()
+      llvm.return
+    }
+    ```
+  }];
+  let dependentDialects = ["LLVM::LLVMDialect"];
+}
+
+def BSRVerifyLowered : Pass<"bsr-verify-lowered"> {
+  let summary = "Fail if a lowered step is not what was promised";
+  let description = [{
+    The contract at the end of a lowering pipeline: no `bsr` operation or type is
+    left, and nothing calls `malloc` or one of its kin: all memory of a step is in
+    its buffers and its arena. What breaks it is reported where it stands.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+      return %x : tensor<4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+      return %x : tensor<4xf32>
+    }
+    ```
+  }];
+}
+
+#endif // BSR_TRANSFORMS_LIBRARY_PASSES

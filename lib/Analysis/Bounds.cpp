@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How large indices get.
+
+#include "bsr/Analysis/Bounds.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+std::optional<int64_t> bsr::getLargest(Value value) {
+  if (std::optional<int64_t> constant = getConstantIntValue(value))
+    return constant;
+  auto getBelow = [](std::optional<int64_t> bound) {
+    return bound ? std::optional(*bound - 1) : std::nullopt;
+  };
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    Operation *parent = argument.getOwner()->getParentOp();
+    unsigned number = argument.getArgNumber();
+    if (auto loop = dyn_cast<scf::ForallOp>(parent))
+      return getBelow(getConstantIntValue(loop.getMixedUpperBound()[number]));
+    auto loop = dyn_cast<scf::ForOp>(parent);
+    return loop && value == loop.getInductionVar()
+               ? getBelow(getLargest(loop.getUpperBound()))
+               : std::nullopt;
+  }
+  Operation *op = value.getDefiningOp();
+  if (!isa<arith::AddIOp, arith::MulIOp, arith::MinUIOp>(op))
+    return std::nullopt;
+  std::optional<int64_t> left = getLargest(op->getOperand(0));
+  std::optional<int64_t> right = getLargest(op->getOperand(1));
+  if (isa<arith::MinUIOp>(op) && left.has_value() != right.has_value())
+    return left ? left : right;
+  if (!left || !right)
+    return std::nullopt;
+  return llvm::TypeSwitch<Operation *, int64_t>(op)
+      .Case([&](arith::AddIOp) { return *left + *right; })
+      .Case([&](arith::MulIOp) { return *left * *right; })
+      .Case([&](arith::MinUIOp) { return std::min(*left, *right); });
+}

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Indices as sums whose digits are the iterations of a parallel loop.
+
+#include "bsr/Analysis/Iterations.h"
+#include "bsr/Analysis/Bounds.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <functional>
+#include <numeric>
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+Sum Iterations::getAtom(Atom atom) {
+  auto *known = llvm::find(atoms, atom);
+  unsigned number = known - atoms.begin();
+  if (known == atoms.end())
+    atoms.push_back(std::move(atom));
+  return {true, {{number, 1}}, 0, 0};
+}
+
+/// The array and the index that `bound` is loaded from.
+static memref::LoadOp getLoad(Value bound) {
+  if (auto cast = bound.getDefiningOp<arith::IndexCastOp>())
+    bound = cast.getIn();
+  return bound.getDefiningOp<memref::LoadOp>();
+}
+
+/// How far `high` is above `low`, at the most.
+std::optional<int64_t> Iterations::getLength(const Sum &low, Value high) {
+  if (auto least = high.getDefiningOp<arith::MinUIOp>()) {
+    std::optional<int64_t> length = getLength(low, least.getLhs());
+    return length ? length : getLength(low, least.getRhs());
+  }
+  Sum length = get(high).plus(low, -1);
+  return length.isExactly(length.low) ? std::optional(length.low)
+                                      : std::nullopt;
+}
+
+/// True if `value` is the same in all iterations.
+bool Iterations::isInvariant(Value value) {
+  if (isa<MemRefType>(value.getType()))
+    return arrays.pointers.contains(value);
+  if (loop.isDefinedOutsideOfLoop(value))
+    return true;
+  Operation *op = value.getDefiningOp();
+  return op && op->getNumRegions() == 0 &&
+         llvm::all_of(op->getOperands(),
+                      [&](Value operand) { return isInvariant(operand); });
+}
+
+/// All operands of `op` and of the operations inside.
+static SmallVector<Value> getAllOperands(Operation *op) {
+  SmallVector<Value> operands;
+  op->walk([&](Operation *inner) {
+    llvm::append_range(operands, inner->getOperands());
+  });
+  return operands;
+}
+
+/// The sum `i` if `low` and `high` are f(i) and f(i + 1), computed by the same
+/// operations from the pointers of a pattern: parts of a partition.
+std::optional<Sum> Iterations::findStep(Value low, Value high) {
+  std::optional<Sum> step;
+  DenseMap<Value, Value> same;
+  std::function<LogicalResult(Value, Value)> match = [&](Value a, Value b) {
+    if (same.lookup(a) == b)
+      return success();
+    if (a == b)
+      return success(isInvariant(a));
+    Sum from = get(a);
+    if (!from.coefficients.empty() && get(b).plus(from, -1).isExactly(1)) {
+      bool isOther = step && !(*step == from);
+      step = from;
+      return failure(isOther);
+    }
+    auto x = dyn_cast<OpResult>(a), y = dyn_cast<OpResult>(b);
+    if (!x || !y || x.getResultNumber() != y.getResultNumber() ||
+        !OperationEquivalence::isEquivalentTo(
+            x.getOwner(), y.getOwner(), match,
+            [&](Value a, Value b) { same[a] = b; },
+            OperationEquivalence::IgnoreLocations))
+      return failure();
+    // Equivalence takes one operand of both for granted.
+    return success(llvm::all_of(llvm::zip_equal(getAllOperands(x.getOwner()),
+                                                getAllOperands(y.getOwner())),
+                                [&](auto operands) {
+                                  auto [left, right] = operands;
+                                  return left != right || isInvariant(left);
+                                }));
+  };
+  return succeeded(match(low, high)) ? step : std::nullopt;
+}
+
+/// The induction variable of a loop inside: over the blocks of a line, a number
+/// of steps from a known bound, or over a part of a partition.
+Sum Iterations::getVariable(scf::ForOp inner) {
+  Value variable = inner.getInductionVar();
+  memref::LoadOp first = getLoad(inner.getLowerBound());
+  memref::LoadOp last = getLoad(inner.getUpperBound());
+  if (first && last && first.getMemRef() == last.getMemRef() &&
+      arrays.pointers.contains(first.getMemRef())) {
+    Sum line = get(first.getIndices().front());
+    Sum next = get(last.getIndices().front());
+    if (next.plus(line, -1).isExactly(1))
+      return getAtom(
+          {Atom::Position, variable, std::nullopt, first.getMemRef(), line});
+    return {};
+  }
+  Value lower = inner.getLowerBound(), upper = inner.getUpperBound();
+  Sum low = get(lower);
+  if (std::optional<int64_t> length = getLength(low, upper)) {
+    int64_t step = getConstantIntValue(inner.getStep()).value_or(1);
+    int64_t most = std::max<int64_t>(*length - 1, 0) / step * step;
+    return low.plus(getAtom({Atom::Inner, variable, most + 1, Value(), Sum()}));
+  }
+  if (std::optional<Sum> part = findStep(lower, upper))
+    return getAtom({Atom::Position, variable, std::nullopt, lower, *part});
+  return {};
+}
+
+/// The smaller operand of `op`, if that is a position in a line of a pattern:
+/// one of its positions plus something, and no more than the last.
+Sum Iterations::getPosition(arith::MinUIOp op) {
+  Sum sum = get(op.getLhs());
+  auto last = op.getRhs().getDefiningOp<arith::SubIOp>();
+  if (!last || getConstantIntValue(last.getRhs()) != 1 || sum.low < 0 ||
+      sum.coefficients.size() != 1 || sum.coefficients.begin()->second != 1)
+    return {};
+  Atom atom = atoms[sum.coefficients.begin()->first];
+  memref::LoadOp end = getLoad(last.getLhs());
+  if (atom.kind != Atom::Position || !end || end.getMemRef() != atom.array ||
+      !get(end.getIndices().front()).plus(atom.of, -1).isExactly(1))
+    return {};
+  return getAtom(
+      {Atom::Position, op.getResult(), std::nullopt, atom.array, atom.of});
+}
+
+/// The least and the most that `sum` can be; nothing if there is no most.
+static std::optional<std::pair<int64_t, int64_t>>
+getRange(const Sum &sum, ArrayRef<Atom> atoms) {
+  auto [least, most] = std::pair(sum.low, sum.high);
+  for (auto [atom, coefficient] : sum.coefficients) {
+    if (!atoms[atom].extent)
+      return std::nullopt;
+    int64_t last = coefficient * (*atoms[atom].extent - 1);
+    (last < 0 ? least : most) += last;
+  }
+  return std::pair(least, most);
+}
+
+/// The quotient or the rest of `number` by `divisor`.
+Sum Iterations::getDigit(Atom::Kind kind, const Sum &number, Value divisor) {
+  std::optional<int64_t> size = getConstantIntValue(divisor);
+  if (!size || *size <= 0 || !number.isKnown || number.low != number.high)
+    return {};
+  // A multiple of the divisor plus what is below it has both as they are.
+  Sum quotient = Sum::constant(llvm::divideFloorSigned(number.low, *size));
+  Sum rest = Sum::constant(llvm::mod(number.low, *size));
+  // What divides everything divides out: quotients stay, rests are multiples.
+  int64_t unit = *size;
+  for (auto [atom, coefficient] : number.coefficients) {
+    unit = std::gcd(unit, coefficient);
+    if (coefficient % *size == 0)
+      quotient.coefficients[atom] = coefficient / *size;
+    else
+      rest.coefficients[atom] = coefficient;
+  }
+  auto range = getRange(rest, atoms);
+  if (range && range->first >= 0 && range->second < *size)
+    return kind == Atom::Quotient ? quotient : rest;
+  Sum of = Sum::constant(llvm::divideFloorSigned(number.low, unit));
+  for (auto [atom, coefficient] : number.coefficients)
+    of.coefficients[atom] = coefficient / unit;
+  int64_t count = *size / unit;
+  std::optional<int64_t> extent;
+  if (kind == Atom::Rest)
+    extent = count;
+  else if (auto all = getRange(of, atoms))
+    extent = all->second / count + 1;
+  Sum digit = getAtom({kind, Value(), extent, Value(), of, count});
+  return kind == Atom::Quotient
+             ? digit
+             : Sum::constant(llvm::mod(number.low, unit)).plus(digit, unit);
+}
+
+/// The atom that stands for `digit` of number `number` of an access.
+unsigned Iterations::getDigitOf(size_t number, unsigned digit) {
+  Atom atom = atoms[digit];
+  atom.of = Sum::constant(number);
+  return getAtom(atom).coefficients.begin()->first;
+}
+
+/// `sum` without what differs within an iteration: variables of inner loops
+/// become their ranges, positions and slots those of any block of the line, and
+/// `digits` those of any number.
+Sum Iterations::forgetInner(const Sum &sum,
+                            ArrayRef<std::pair<unsigned, unsigned>> digits) {
+  Sum result{sum.isKnown, {}, sum.low, sum.high};
+  for (auto [number, coefficient] : sum.coefficients) {
+    Atom atom = atoms[number];
+    const auto *pair = llvm::find_if(digits, [number = number](auto pair) {
+      return pair.first == number || pair.second == number;
+    });
+    if (atom.kind == Atom::Inner || (atom.isDigit() && pair == digits.end())) {
+      if (!atom.extent)
+        return {};
+      int64_t range = coefficient * (*atom.extent - 1);
+      result.low += std::min<int64_t>(range, 0);
+      result.high += std::max<int64_t>(range, 0);
+      continue;
+    }
+    Sum any = Sum::constant(0);
+    if (atom.kind == Atom::Iteration)
+      any.coefficients[number] = 1;
+    else if (atom.isDigit())
+      any.coefficients[getDigitOf(pair - digits.begin(), number)] = 1;
+    else
+      any = getAtom({atom.kind, Value(), std::nullopt, atom.array,
+                     forgetInner(atom.of, digits)});
+    // Two positions of one line need not be the same.
+    if (result.coefficients.count(any.coefficients.begin()->first))
+      return {};
+    result = result.plus(any, coefficient);
+  }
+  return result;
+}
+
+Sum Iterations::get(Value value) {
+  if (std::optional<int64_t> constant = getConstantIntValue(value))
+    return Sum::constant(*constant);
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    Operation *parent = argument.getOwner()->getParentOp();
+    unsigned number = argument.getArgNumber();
+    if (parent == loop) {
+      auto low = getConstantIntValue(loop.getMixedLowerBound()[number]);
+      auto high = getConstantIntValue(loop.getMixedUpperBound()[number]);
+      std::optional<int64_t> extent;
+      if (low && high)
+        extent = *high - *low;
+      return getAtom({Atom::Iteration, value, extent, Value(), Sum()});
+    }
+    auto inner = dyn_cast<scf::ForOp>(parent);
+    if (inner && value == inner.getInductionVar())
+      return getVariable(inner);
+    return {};
+  }
+  return llvm::TypeSwitch<Operation *, Sum>(value.getDefiningOp())
+      .Case([&](arith::IndexCastOp op) { return get(op.getIn()); })
+      .Case([&](arith::AddIOp op) {
+        return get(op.getLhs()).plus(get(op.getRhs()));
+      })
+      .Case([&](arith::SubIOp op) {
+        return get(op.getLhs()).plus(get(op.getRhs()), -1);
+      })
+      .Case([&](arith::MulIOp op) {
+        std::optional<int64_t> factor = getConstantIntValue(op.getRhs());
+        return factor ? Sum::constant(0).plus(get(op.getLhs()), *factor)
+                      : Sum();
+      })
+      .Case([&](arith::DivUIOp op) {
+        return getDigit(Atom::Quotient, get(op.getLhs()), op.getRhs());
+      })
+      .Case([&](arith::RemUIOp op) {
+        return getDigit(Atom::Rest, get(op.getLhs()), op.getRhs());
+      })
+      .Case([&](arith::MinUIOp op) { return getPosition(op); })
+      .Case([&](memref::LoadOp op) {
+        if (op.getIndices().size() != 1)
+          return Sum();
+        Sum position = get(op.getIndices().front());
+        if (position.coefficients.size() != 1)
+          return Sum();
+        // Slots differ where positions do, among those of blocks.
+        auto [atom, coefficient] = *position.coefficients.begin();
+        Value pointers = atoms[atom].array;
+        if (coefficient != 1 || position.low != 0 || position.high != 0 ||
+            !arrays.views.contains({pointers, op.getMemRef()}))
+          return Sum();
+        return getAtom(
+            {Atom::Slot, value, std::nullopt, op.getMemRef(), position});
+      })
+      .Default([](Operation *) { return Sum(); });
+}
+
+/// Extends `indices`, of the first of `lanes` elements in a row, to all of
+/// them. A vector that does not fit in the last dimension goes on in the next;
+/// in the first one it fits, for a kernel writes nothing behind a buffer.
+void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
+                          MutableArrayRef<Sum> indices) {
+  bool isView = !type.getLayout().isIdentity();
+  SmallVector<int64_t> strides = type.getStridesAndOffset().first;
+  for (int64_t dim = type.getRank() - 1; dim >= 0 && lanes > 1; --dim) {
+    Sum &index = indices[dim];
+    int64_t extent = type.getDimSize(dim);
+    // A dimension of one element is none.
+    if (extent == 1 && dim != 0) {
+      index = Sum::constant(0);
+      continue;
+    }
+    int64_t last = index.high;
+    for (auto [atom, coefficient] : index.coefficients)
+      last += std::max<int64_t>(0, coefficient) *
+              (atoms[atom].extent.value_or(extent + 1) - 1);
+    if (std::optional<int64_t> most = getLargest(firsts[dim]))
+      last = std::min(last, *most);
+    if (index.isKnown && last + lanes - 1 < extent &&
+        (!isView || strides[dim] == 1)) {
+      index.high += lanes - 1;
+      return;
+    }
+    // In a view, the next element may be anything.
+    if (isView) {
+      for (Sum &any : indices)
+        any = Sum();
+      return;
+    }
+    if (dim == 0) {
+      index.high += lanes - 1;
+      return;
+    }
+    int64_t first = index.isExactly(0) ? 0 : extent - 1;
+    index = {true, {}, 0, extent - 1};
+    lanes = (first + lanes - 1) / extent + 1;
+  }
+}
+
+/// Adds the numbers of which both the quotient and the rest by one divisor are
+/// in the indices of `access`, or in such numbers.
+void Iterations::addNumbers(Access &access) {
+  SmallVector<unsigned> seen;
+  for (size_t next = 0; next != access.indices.size(); ++next) {
+    Sum index = access.indices[next];
+    if (!index.isKnown)
+      continue;
+    for (auto [number, coefficient] : index.coefficients) {
+      const Atom &atom = atoms[number];
+      if (!atom.isDigit() || llvm::is_contained(seen, number))
+        continue;
+      for (unsigned other : seen) {
+        if (atoms[other].kind == atom.kind || !(atoms[other].of == atom.of) ||
+            atoms[other].divisor != atom.divisor)
+          continue;
+        access.digits.push_back({number, other});
+        access.indices.push_back(atom.of);
+      }
+      seen.push_back(number);
+    }
+  }
+}
+
+std::optional<Access> Iterations::getAccess(Operation *op) {
+  auto make = [&](auto access, Type type) -> std::optional<Access> {
+    Value buffer =
+        access->getOperand(isa<memref::StoreOp, vector::StoreOp>(op));
+    auto bufferType = cast<MemRefType>(buffer.getType());
+    Access result{op, buffer, {}, {}};
+    for (Value index : access.getIndices())
+      result.indices.push_back(get(index));
+    auto vector = dyn_cast<VectorType>(type);
+    int64_t lanes = vector ? vector.getNumElements() : 1;
+    if (vector && vector.getRank() > 1)
+      result.indices.assign(bufferType.getRank(), Sum());
+    else
+      addLanes(bufferType, lanes, access.getIndices(), result.indices);
+    addNumbers(result);
+    for (Sum &index : result.indices)
+      index = forgetInner(index, result.digits);
+    for (auto [number, pair] : llvm::enumerate(result.digits))
+      pair = {getDigitOf(number, pair.first), getDigitOf(number, pair.second)};
+    return result;
+  };
+  return llvm::TypeSwitch<Operation *, std::optional<Access>>(op)
+      .Case([&](memref::LoadOp load) { return make(load, load.getType()); })
+      .Case([&](vector::LoadOp load) { return make(load, load.getType()); })
+      .Case([&](memref::StoreOp store) {
+        return make(store, store.getValueToStore().getType());
+      })
+      .Case([&](vector::StoreOp store) {
+        return make(store, store.getValueToStore().getType());
+      })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
+/// Adds the atoms that are the same whenever `sum` is: its digits, each worth
+/// more than all that are lower.
+void Iterations::findDetermined(const Sum &sum,
+                                DenseSet<unsigned> &determined) {
+  if (!sum.isKnown)
+    return;
+  SmallVector<std::pair<int64_t, unsigned>> digits;
+  for (auto [atom, coefficient] : sum.coefficients)
+    digits.push_back({coefficient, atom});
+  llvm::sort(digits);
+  int64_t lower = sum.high - sum.low;
+  for (auto [worth, atom] : digits) {
+    if (lower < 0 || worth <= lower)
+      return;
+    std::optional<int64_t> extent = atoms[atom].extent;
+    lower = extent ? lower + worth * (*extent - 1) : -1; // -1: without end
+  }
+  for (auto [worth, number] : digits) {
+    determined.insert(number);
+    if (Atom atom = atoms[number]; !atom.isDigit())
+      findDetermined(atom.of, determined);
+  }
+}
+
+bool Iterations::areApart(ArrayRef<Access> accesses) {
+  DenseSet<unsigned> determined;
+  auto visit = [&](size_t number) {
+    Sum all = accesses.front().indices[number];
+    for (const Access &access : accesses.drop_front()) {
+      const Sum &index = access.indices[number];
+      all.isKnown &= index.isKnown && index.coefficients == all.coefficients;
+      all.low = std::min(all.low, index.low);
+      all.high = std::max(all.high, index.high);
+    }
+    findDetermined(all, determined);
+  };
+  ArrayRef<std::pair<unsigned, unsigned>> digits = accesses.front().digits;
+  size_t rank = accesses.front().indices.size() - digits.size();
+  for (size_t dim = 0; dim != rank; ++dim)
+    visit(dim);
+  // Two digits make a number.
+  for (auto [number, pair] : llvm::enumerate(digits))
+    if (determined.contains(pair.first) && determined.contains(pair.second))
+      visit(rank + number);
+  return llvm::all_of(llvm::seq(loop.getRank()), [&](unsigned number) {
+    Value variable = loop.getInductionVar(number);
+    return llvm::any_of(
+               determined,
+               [&](unsigned atom) { return atoms[atom].source == variable; }) ||
+           (loop.getStaticLowerBound()[number] == 0 &&
+            loop.getStaticUpperBound()[number] == 1);
+  });
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Finds the step of a module and what its arguments carry.
+
+#include "bsr/Analysis/Step.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+bool bsr::isStep(func::FuncOp func) {
+  if (func.isExternal())
+    return false;
+  for (unsigned i = 0, e = func.getNumArguments(); i != e; ++i)
+    if (func.getArgAttr(i, "bsr.name"))
+      return true;
+  return false;
+}
+
+LogicalResult bsr::forEachBody(ModuleOp module,
+                               function_ref<LogicalResult(func::FuncOp)> run) {
+  for (auto func : module.getOps<func::FuncOp>())
+    if (!func.isDeclaration() && failed(run(func)))
+      return failure();
+  return success();
+}
+
+LogicalResult bsr::requireOwnSignature(func::FuncOp func, ModuleOp module) {
+  if (failed(getReturn(func)))
+    return failure();
+  if (!SymbolTable::symbolKnownUseEmpty(func, module))
+    return emitError(
+        func.getLoc(),
+        "expected no call of a step with marked arguments, but got "
+        "one: inline it first");
+  return success();
+}
+
+MarkAttr bsr::getMark(func::FuncOp func, unsigned arg) {
+  auto mask = func.getArgAttrOfType<MaskAttr>(arg, "bsr.mask");
+  if (!mask)
+    return func.getArgAttrOfType<MarkAttr>(arg, "bsr.mark");
+  for (unsigned weight : llvm::seq(func.getNumArguments()))
+    if (auto mark = func.getArgAttrOfType<MarkAttr>(weight, "bsr.mark");
+        mark && mark.getWeight() == mask.getWeight())
+      return mark;
+  return {};
+}
+
+bool bsr::isScores(func::FuncOp step, unsigned index) {
+  auto role = step.getResultAttrOfType<StringAttr>(index, "bsr.role");
+  return role && role.getValue() == "scores";
+}
+
+SmallVector<BlockArgument> bsr::getCarriers(func::FuncOp step) {
+  SmallVector<BlockArgument> carriers(step.getNumResults());
+  for (BlockArgument argument : step.getArguments())
+    if (auto result = step.getArgAttrOfType<IntegerAttr>(
+            argument.getArgNumber(), "bsr.result"))
+      carriers[result.getInt()] = argument;
+  return carriers;
+}
+
+FailureOr<func::FuncOp> bsr::getStep(ModuleOp module) {
+  func::FuncOp step;
+  for (auto func : module.getOps<func::FuncOp>()) {
+    if (!isStep(func))
+      continue;
+    if (step) {
+      func.emitError("expected one function with bsr.name arguments, but got @")
+          << step.getName() << " and @" << func.getName();
+      return failure();
+    }
+    step = func;
+  }
+  if (!step) {
+    module.emitError(
+        "expected one function with bsr.name arguments, but got none");
+    return failure();
+  }
+  for (unsigned i = 0, e = step.getNumArguments(); i != e; ++i)
+    if (!step.getArgAttr(i, "bsr.name")) {
+      emitError(step.getArgument(i).getLoc(),
+                "expected a bsr.name for every argument, but got none for "
+                "argument #")
+          << i;
+      return failure();
+    }
+  for (auto [i, carrier] : llvm::enumerate(getCarriers(step)))
+    if (!carrier && !step.getResultAttr(i, "bsr.name")) {
+      step.emitError("expected a bsr.name for every result that carries no "
+                     "argument, but got none for result #")
+          << i;
+      return failure();
+    }
+  return step;
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Tensors without what only reorders, reshapes or rounds them.
+
+#include "bsr/Analysis/Stripped.h"
+#include "bsr/Analysis/ElementWise.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// True if `op` only rounds, widens or keeps one tensor.
+static bool isRounding(linalg::LinalgOp op) {
+  if (op.getNumDpsInputs() != 1 || op->getNumResults() != 1 ||
+      !isElementWise(op) ||
+      getAccess(op, *op.getDpsInputOperand(0),
+                op.getIndexingMapMatchingResult(op->getResult(0))) !=
+          Access::Same)
+    return false;
+  return llvm::all_of(
+      op.getBlock()->without_terminator(), [](Operation &inner) {
+        return isa<arith::ExtFOp, arith::TruncFOp, BarrierOp>(inner);
+      });
+}
+
+Stripped bsr::strip(Value value) {
+  Stripped stripped{value, {}};
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type)
+    return stripped;
+  stripped.dims = llvm::to_vector(llvm::seq<int64_t>(type.getRank()));
+  auto renumber = [&](function_ref<int64_t(int64_t)> get) {
+    for (int64_t &dim : stripped.dims)
+      if (dim >= 0)
+        dim = get(dim);
+  };
+  while (Operation *op = stripped.value.getDefiningOp()) {
+    SmallVector<int64_t> permutation;
+    if (Value source = getPermutedSource(stripped.value, permutation)) {
+      renumber([&](int64_t dim) { return permutation[dim]; });
+      stripped.value = source;
+    } else if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+               linalgOp && isRounding(linalgOp)) {
+      stripped.value = linalgOp.getDpsInputs()[0];
+    } else if (auto reshape = dyn_cast<tensor::CollapseShapeOp>(op)) {
+      auto groups = reshape.getReassociationIndices();
+      renumber([&](int64_t dim) {
+        return groups[dim].size() == 1 ? groups[dim][0] : -1;
+      });
+      stripped.value = reshape.getSrc();
+    } else if (auto reshape = dyn_cast<tensor::ExpandShapeOp>(op)) {
+      auto groups = reshape.getReassociationIndices();
+      renumber([&](int64_t dim) -> int64_t {
+        for (auto [source, group] : llvm::enumerate(groups))
+          if (group.size() == 1 && group[0] == dim)
+            return source;
+        return -1;
+      });
+      stripped.value = reshape.getSrc();
+    } else {
+      break;
+    }
+  }
+  return stripped;
+}

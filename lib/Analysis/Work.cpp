@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Tells kinds of work apart and counts floating-point operations.
+
+#include "bsr/Analysis/Work.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// The kinds of work, the one that a cluster is called by first.
+static constexpr StringRef kinds[] = {
+    "spmm",    "spmm_transposed", "sddmm",     "block_scores", "dense",
+    "scatter", "gather",          "reduction", "elementwise",  "copy",
+    "other"};
+
+StringRef bsr::getWorkKind(Operation *op) {
+  if (auto spmm = dyn_cast<SpMMOp>(op))
+    return spmm.getTranspose() ? "spmm_transposed" : "spmm";
+  if (isa<SDDMMOp>(op))
+    return "sddmm";
+  if (isa<BlockScoresOp>(op))
+    return "block_scores";
+  if (isa<ScatterAddOp>(op))
+    return "scatter";
+  if (isa<SampleVecOp>(op))
+    return "gather";
+  if (isa<ReduceVecOp>(op))
+    return "reduction";
+  if (isa<tensor::ConcatOp>(op))
+    return "copy";
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  if (!generic)
+    return "other";
+  if (linalg::isaContractionOpInterface(generic))
+    return "dense";
+  if (!generic.getBody()->getOps<tensor::ExtractOp>().empty())
+    return "gather";
+  if (generic.getNumReductionLoops())
+    return "reduction";
+  return llvm::hasSingleElement(*generic.getBody()) ? "copy" : "elementwise";
+}
+
+/// Elements of `value` for each of its `features`.
+static int64_t getNumTokens(Value value, int64_t features) {
+  return cast<ShapedType>(value.getType()).getNumElements() / features;
+}
+
+/// The floating-point operations of `op` if it is a product, else 0.
+static int64_t getFlops(Operation *op) {
+  auto ofPattern = [](PatternType pattern, int64_t tokens) {
+    return 2 * tokens * pattern.getSlots() * pattern.getBlockRows() *
+           pattern.getBlockCols();
+  };
+  if (auto spmm = dyn_cast<SpMMOp>(op)) {
+    PatternType pattern = spmm.getPattern().getType();
+    int64_t features =
+        spmm.getTranspose() ? pattern.getCols() : pattern.getRows();
+    return ofPattern(pattern, getNumTokens(spmm.getX(), features));
+  }
+  if (auto sddmm = dyn_cast<SDDMMOp>(op)) {
+    PatternType pattern = sddmm.getPattern().getType();
+    return ofPattern(pattern, getNumTokens(sddmm.getA(), pattern.getRows()));
+  }
+  if (auto scores = dyn_cast<BlockScoresOp>(op)) {
+    int64_t rows = scores.getA().getType().getDimSize(scores.getFeatureDim());
+    return 2 * rows * scores.getB().getType().getNumElements();
+  }
+  if (getWorkKind(op) != "dense")
+    return 0;
+  int64_t flops = 2;
+  for (int64_t range : cast<linalg::GenericOp>(op).getStaticLoopRanges())
+    flops *= range;
+  return flops;
+}
+
+void bsr::setWork(func::FuncOp cluster, ArrayRef<Operation *> members) {
+  Builder b(cluster.getContext());
+  StringRef kind = kinds[std::size(kinds) - 1];
+  int64_t flops = 0;
+  for (Operation *op : members) {
+    StringRef other = getWorkKind(op);
+    if (llvm::find(kinds, other) < llvm::find(kinds, kind))
+      kind = other;
+    flops += getFlops(op);
+  }
+  cluster->setAttr("bsr.kind", b.getStringAttr(kind));
+  if (flops)
+    cluster->setAttr("bsr.flops", b.getI64IntegerAttr(flops));
+}

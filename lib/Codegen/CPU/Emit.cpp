@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Turns each cluster into a function on buffers: one level of parallel loops
+// over vectors.
+
+#include "bsr/Codegen/CPU/Chains.h"
+#include "bsr/Codegen/CPU/Emitter.h"
+#include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Codegen/CPU/Passes.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSREMIT
+#include "bsr/Codegen/CPU/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// The tensor `type`, as it is or in panels: what lies in its buffer.
+static RankedTensorType getStoredType(Type type, bool isCut, int64_t panel) {
+  auto tensor = cast<RankedTensorType>(type);
+  return isCut ? getPanelType(tensor, panel) : tensor;
+}
+
+/// What computes pieces of concatenations in `body` where they belong.
+static DenseSet<Operation *> getProducers(Block &body) {
+  DenseSet<Operation *> producers;
+  for (auto concat : body.getOps<tensor::ConcatOp>())
+    for (Value piece : concat.getInputs())
+      if (linalg::GenericOp producer = getProducer(piece))
+        producers.insert(producer);
+  return producers;
+}
+
+/// What is computed before what reads it: results, what computes pieces of
+/// them or is stored where they will be, sparse products and all reductions.
+static SmallVector<Operation *> getRoots(Block &body) {
+  DenseSet<Operation *> producers = getProducers(body);
+  return llvm::map_to_vector(
+      llvm::make_filter_range(
+          body.without_terminator(),
+          [&](Operation &op) {
+            auto generic = dyn_cast<linalg::GenericOp>(op);
+            return llvm::is_contained(op.getUsers(), body.getTerminator()) ||
+                   producers.contains(&op) || canFinish(&op) ||
+                   op.hasAttr("bsr.stored") ||
+                   (generic && !isPointwise(generic));
+          }),
+      [](Operation &op) { return &op; });
+}
+
+/// The chain of `roots`, all roots of a cluster, if they are one.
+static std::optional<Chain> matchChain(ArrayRef<Operation *> roots) {
+  return Chain::match(roots, [&](Value value) {
+    return isa<BlockArgument>(value) ||
+           llvm::is_contained(roots, value.getDefiningOp());
+  });
+}
+
+/// What the chain of `roots` stores, but is no result of `body`.
+static SmallVector<Value> getStored(Block &body, ArrayRef<Operation *> roots) {
+  SmallVector<Value> stored;
+  for (Operation *root : roots)
+    if ((canFinish(root) || root->hasAttr("bsr.stored")) &&
+        !llvm::is_contained(root->getUsers(), body.getTerminator()))
+      stored.push_back(root->getResult(0));
+  return stored;
+}
+
+/// The results of `body` where `values` lie until they have been read.
+static SmallVector<Value> getPlaces(const Chain &chain, ArrayRef<Value> values,
+                                    Block &body) {
+  return chain.getPlaces(values, [&](Value value) {
+    return llvm::is_contained(body.getTerminator()->getOperands(), value);
+  });
+}
+
+/// Checks that `cluster` computes its results, and by operations that kernels
+/// are made of.
+static LogicalResult verifyCluster(func::FuncOp cluster) {
+  if (cluster.isExternal())
+    return cluster.emitError("expected a cluster with a body, but got a "
+                             "declaration");
+  Block &body = cluster.getBody().front();
+  Operation *terminator = body.getTerminator();
+  for (Value result : terminator->getOperands())
+    if (auto argument = dyn_cast<BlockArgument>(result))
+      return cluster.emitError("expected a cluster to compute its results, but "
+                               "got argument #")
+             << argument.getArgNumber();
+  for (Operation &op : body.without_terminator()) {
+    bool isRoot =
+        llvm::is_contained(op.getUsers(), terminator) || canFinish(&op);
+    if (isRoot ? isKernel(&op) : Emitter::isInlinable(&op))
+      continue;
+    return op.emitError("expected an operation that a cluster can compute, "
+                        "but got '")
+           << op.getName() << "'";
+  }
+  // Sums that are no results stay in the registers of a work item, and what is
+  // stored lies where the results will.
+  SmallVector<Operation *> roots = getRoots(body);
+  DenseSet<Operation *> producers = getProducers(body);
+  std::optional<Chain> chain = matchChain(roots);
+  for (Operation *root : roots)
+    if (!llvm::is_contained(root->getUsers(), terminator) &&
+        !producers.contains(root) && !chain)
+      return root->emitError(
+          "expected a sum that is a result or is read by the "
+          "work item that computes it, but got one that is "
+          "neither");
+  if (!chain)
+    return success();
+  SmallVector<Value> stored = getStored(body, roots);
+  for (auto [value, place] :
+       llvm::zip_equal(stored, getPlaces(*chain, stored, body)))
+    if (!place)
+      return value.getDefiningOp()->emitError(
+          "expected a value that is a result or may lie where one of its type "
+          "will, but got neither");
+  return success();
+}
+
+/// Makes every piece of `concat` the result of an operation that can write it
+/// where it belongs: a copy where there is none.
+static void addProducers(tensor::ConcatOp concat) {
+  OpBuilder b(concat);
+  Location loc = concat.getLoc();
+  for (OpOperand &piece : concat->getOpOperands()) {
+    if (getProducer(piece.get()))
+      continue;
+    auto type = cast<RankedTensorType>(piece.get().getType());
+    AffineMap map = b.getMultiDimIdentityMap(type.getRank());
+    SmallVector<utils::IteratorType> kinds(type.getRank(),
+                                           utils::IteratorType::parallel);
+    Value init =
+        tensor::EmptyOp::create(b, loc, type.getShape(), type.getElementType());
+    auto copy = linalg::GenericOp::create(
+        b, loc, type, piece.get(), init, ArrayRef{map, map}, kinds,
+        [](OpBuilder &nested, Location loc, ValueRange args) {
+          linalg::YieldOp::create(nested, loc, args.front());
+        });
+    piece.set(copy.getResult(0));
+  }
+}
+
+/// The part of `whole`, the buffer of a tensor of rank `rank`, that `piece`
+/// is, from `position` on along dimension `dim`: as a buffer of what the
+/// producer of the piece makes, in panels if `whole` is.
+static Value createView(OpBuilder &b, Location loc, Value whole, int64_t rank,
+                        int64_t dim, int64_t position, Value piece) {
+  auto type = cast<MemRefType>(whole.getType());
+  SmallVector<int64_t> strides = type.getStridesAndOffset().first;
+  int64_t panel = 0, panelStride = 0;
+  if (type.getRank() != rank) {
+    panel = type.getShape().back();
+    panelStride = strides[rank - 2];
+    strides.erase(strides.begin() + rank - 2);
+  }
+  int64_t offset = panel && dim == rank - 1 ? position / panel * panelStride
+                                            : position * strides[dim];
+  while (auto collapse = piece.getDefiningOp<tensor::CollapseShapeOp>()) {
+    ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
+    SmallVector<int64_t> split(shape.size());
+    for (auto [group, stride] :
+         llvm::zip_equal(collapse.getReassociationIndices(), strides)) {
+      int64_t next = stride;
+      for (int64_t member : llvm::reverse(group)) {
+        split[member] = next;
+        next *= shape[member];
+      }
+    }
+    strides = split;
+    piece = collapse.getSrc();
+  }
+  SmallVector<int64_t> sizes(
+      cast<RankedTensorType>(piece.getType()).getShape());
+  if (panel) {
+    sizes.insert(sizes.end() - 2, sizes.back() / panel);
+    sizes.back() = panel;
+    strides.insert(strides.end() - 2, panelStride);
+  }
+  auto layout = StridedLayoutAttr::get(b.getContext(), offset, strides);
+  return memref::ReinterpretCastOp::create(
+      b, loc, MemRefType::get(sizes, type.getElementType(), layout), whole,
+      offset, sizes, strides);
+}
+
+/// Emits the body of `cluster` into a function on buffers that takes its place:
+/// inputs, then outputs, then scratch memory; `panels` lists the inputs and
+/// outputs that are cut in panels. Returns, per input, the pattern views that
+/// the body needs (bit 0 rows, bit 1 columns), the inputs that are only read
+/// where the same element is written, and the types of the scratch buffers.
+static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
+                                    ArrayRef<int64_t> panels,
+                                    SmallVector<unsigned> &views,
+                                    SmallVector<int64_t> &inPlace,
+                                    SmallVector<MemRefType> &scratch) {
+  OpBuilder builder(cluster);
+  Location loc = cluster.getLoc();
+  Block &body = cluster.getBody().front();
+  auto returned = cast<func::ReturnOp>(body.getTerminator());
+
+  // Each group of element-wise operations over one space is a nest, so is every
+  // other root; a nest reads what an earlier one wrote from its buffer. If work
+  // items can go through all nests, they do. A concatenation is computed piece
+  // by piece, each in a nest of its own.
+  for (auto concat : body.getOps<tensor::ConcatOp>())
+    addProducers(concat);
+  SmallVector<Operation *> roots = getRoots(body);
+  DenseSet<Operation *> producers = getProducers(body);
+  SmallVector<SmallVector<Operation *>> nests;
+  for (Operation *root : roots) {
+    if (isa<tensor::ConcatOp>(root))
+      continue;
+    if (!nests.empty() && !producers.contains(root) &&
+        !producers.contains(nests.back().front()) &&
+        isOnePointwiseNest(nests.back().front(), root))
+      nests.back().push_back(root);
+    else
+      nests.push_back({root});
+  }
+  std::optional<Chain> chain;
+  if (nests.size() > 1)
+    chain = matchChain(roots);
+  if (chain) {
+    nests.clear();
+    scratch = chain->getScratch(registers);
+  }
+
+  // The signature: a pattern becomes the index arrays of the views in use.
+  SmallVector<Type> types;
+  Type i32 = builder.getI32Type();
+  int64_t operand = 0;
+  auto getBufferType = [&](Type type) {
+    return getDenseBufferType(getStoredType(
+        type, llvm::is_contained(panels, operand), registers.panel()));
+  };
+  for (BlockArgument argument : body.getArguments()) {
+    operand = argument.getArgNumber();
+    views.push_back(0);
+    if (auto pattern = dyn_cast<PatternType>(argument.getType())) {
+      for (Operation *user : argument.getUsers())
+        views.back() |= getViews(user);
+      for (bool transpose : {false, true}) {
+        if (!(views.back() & (transpose ? 2 : 1)))
+          continue;
+        int64_t lines =
+            transpose ? pattern.getGridCols() : pattern.getGridRows();
+        types.push_back(MemRefType::get({lines + 1}, i32));
+        types.append(2, MemRefType::get({pattern.getSlots()}, i32));
+      }
+    } else if (isa<RankedTensorType>(argument.getType())) {
+      types.push_back(getBufferType(argument.getType()));
+    } else {
+      types.push_back(argument.getType());
+    }
+  }
+  operand = body.getNumArguments();
+  for (Type type : returned.getOperandTypes()) {
+    types.push_back(getBufferType(type));
+    ++operand;
+  }
+  llvm::append_range(types, scratch);
+
+  auto kernel = func::FuncOp::create(builder, loc, cluster.getName(),
+                                     builder.getFunctionType(types, {}));
+  kernel.setPrivate();
+  kernel->setDiscardableAttrs(cluster->getDiscardableAttrDictionary());
+  Block *entry = kernel.addEntryBlock();
+  builder.setInsertionPointToStart(entry);
+  Emitter emitter(builder, loc, registers);
+  emitter.hasStack = true;
+  emitter.panel = panels.empty() ? 0 : registers.panel();
+  PatternViews patterns;
+  unsigned next = 0;
+  for (auto [argument, used] : llvm::zip_equal(body.getArguments(), views)) {
+    if (isa<PatternType>(argument.getType())) {
+      for (bool transpose : {false, true}) {
+        if (!(used & (transpose ? 2 : 1)))
+          continue;
+        patterns[{argument, transpose}] = {entry->getArgument(next),
+                                           entry->getArgument(next + 1),
+                                           entry->getArgument(next + 2)};
+        next += 3;
+      }
+    } else {
+      emitter.setBuffer(argument, entry->getArgument(next++));
+    }
+  }
+  DenseMap<Value, Value> outputs;
+  for (Value result : returned.getOperands())
+    outputs[result] = entry->getArgument(next++);
+  for (auto concat : body.getOps<tensor::ConcatOp>()) {
+    int64_t position = 0, dim = concat.getDim();
+    for (Value piece : concat.getInputs()) {
+      outputs[getProducer(piece).getResult(0)] =
+          createView(builder, loc, outputs.lookup(concat.getResult()),
+                     concat.getRank(), dim, position, piece);
+      position += cast<RankedTensorType>(piece.getType()).getDimSize(dim);
+    }
+  }
+  if (chain) {
+    SmallVector<Value> stored = getStored(body, roots);
+    for (auto [value, place] :
+         llvm::zip_equal(stored, getPlaces(*chain, stored, body)))
+      outputs[value] = outputs.lookup(place);
+  }
+  if (chain)
+    chain->emit(emitter, outputs, patterns,
+                entry->getArguments().drop_front(next));
+  for (ArrayRef<Operation *> nest : nests) {
+    emitNest(emitter, nest, outputs, patterns);
+    for (Operation *root : nest)
+      for (Value result : root->getResults())
+        if (Value buffer = outputs.lookup(result))
+          emitter.setBuffer(result, buffer);
+  }
+  builder.setInsertionPointToEnd(entry);
+  func::ReturnOp::create(builder, loc);
+  if (emitter.hasFailed)
+    return failure();
+
+  bool isOneNest = nests.size() == 1 && producers.empty() &&
+                   isOnePointwiseNest(nests[0][0], nests[0][0]);
+  for (BlockArgument argument : body.getArguments()) {
+    Value buffer = emitter.getBuffer(argument);
+    if (!buffer || !isa<MemRefType>(buffer.getType()))
+      continue;
+    if (chain ? chain->isReadFirst(
+                    argument,
+                    [&](Value value) { return outputs.contains(value); })
+              : isOneNest && !emitter.readElsewhere.contains(buffer))
+      inPlace.push_back(argument.getArgNumber());
+  }
+  return kernel;
+}
+
+/// The operands of `launch` that `bsr-panel` chose to cut in panels.
+static SmallVector<int64_t> getPanels(LaunchOp launch) {
+  auto panels = launch->getAttrOfType<DenseI64ArrayAttr>("bsr.panels");
+  return panels ? SmallVector<int64_t>(panels.asArrayRef())
+                : SmallVector<int64_t>();
+}
+
+/// Gives `launch` the operands of the emitted kernel: index arrays for
+/// patterns, results in panels, and results that are scratch memory.
+static void updateLaunch(LaunchOp launch, FlatSymbolRefAttr kernel,
+                         Registers registers, ArrayRef<unsigned> views,
+                         ArrayRef<int64_t> inPlace,
+                         ArrayRef<MemRefType> scratch) {
+  OpBuilder b(launch);
+  launch.setKernelAttr(kernel);
+  SmallVector<int64_t> panels = getPanels(launch);
+  for (auto [number, result, init] :
+       llvm::enumerate(launch.getResults(), launch.getInitsMutable())) {
+    if (!llvm::is_contained(
+            panels, static_cast<int64_t>(launch.getInputs().size() + number)))
+      continue;
+    RankedTensorType type =
+        getStoredType(result.getType(), /*isCut=*/true, registers.panel());
+    result.setType(type);
+    init.set(tensor::EmptyOp::create(b, launch.getLoc(), type.getShape(),
+                                     type.getElementType()));
+  }
+  launch->removeAttr("bsr.panels");
+  Type i32 = b.getI32Type();
+  SmallVector<Value> inputs;
+  SmallVector<int64_t> lockstep;
+  for (auto [number, input, used] :
+       llvm::enumerate(launch.getInputs(), views)) {
+    auto pattern = dyn_cast<PatternType>(input.getType());
+    if (!pattern) {
+      if (llvm::is_contained(inPlace, static_cast<int64_t>(number)))
+        lockstep.push_back(inputs.size());
+      inputs.push_back(input);
+      continue;
+    }
+    for (bool transpose : {false, true}) {
+      if (!(used & (transpose ? 2 : 1)))
+        continue;
+      int64_t lines = transpose ? pattern.getGridCols() : pattern.getGridRows();
+      auto slots = RankedTensorType::get({pattern.getSlots()}, i32);
+      auto indices = IndicesOp::create(b, launch.getLoc(),
+                                       RankedTensorType::get({lines + 1}, i32),
+                                       slots, slots, input, transpose);
+      llvm::append_range(inputs, indices.getResults());
+    }
+  }
+  // A result that is not read is memory for the kernel alone: were its init the
+  // same value as another's, bufferization would let both lie in one place.
+  SmallVector<Value> inits;
+  auto addScratch = [&](ShapedType type) {
+    inits.push_back(bufferization::AllocTensorOp::create(
+        b, launch.getLoc(),
+        RankedTensorType::get(type.getShape(), type.getElementType()),
+        /*dynamicSizes=*/ValueRange()));
+  };
+  for (auto [init, result] :
+       llvm::zip_equal(launch.getInits(), launch.getResults())) {
+    if (result.use_empty())
+      addScratch(cast<ShapedType>(result.getType()));
+    else
+      inits.push_back(init);
+  }
+  for (MemRefType type : scratch)
+    addScratch(type);
+  auto updated = LaunchOp::create(
+      b, launch.getLoc(), TypeRange(ValueRange(inits)), launch.getKernelAttr(),
+      inputs, inits, b.getDenseI64ArrayAttr(lockstep));
+  updated->setDiscardableAttrs(launch->getDiscardableAttrDictionary());
+  launch->replaceAllUsesWith(
+      updated.getResults().take_front(launch->getNumResults()));
+  launch.erase();
+}
+
+namespace {
+struct Emit : bsr::impl::BSREmitBase<Emit> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    // A cluster becomes a kernel for each way its buffers are cut.
+    std::map<SmallVector<int64_t>, SmallVector<LaunchOp>> none;
+    llvm::MapVector<StringRef, decltype(none)> launches;
+    module.walk([&](LaunchOp launch) {
+      launches[launch.getKernel()][getPanels(launch)].push_back(launch);
+    });
+    SymbolTable symbols(module);
+    FailureOr<Registers> registers =
+        getRegisters(module, vectorBits, numRegisters, l1Bytes, l2Bytes);
+    if (failed(registers))
+      return signalPassFailure();
+    for (auto &[name, ways] : launches) {
+      auto cluster = symbols.lookup<func::FuncOp>(name);
+      if (cluster.getNumResults() == 0)
+        continue;
+      if (failed(verifyCluster(cluster)))
+        return signalPassFailure();
+      SmallVector<func::FuncOp> kernels;
+      for (auto &[panels, calls] : ways) {
+        SmallVector<unsigned> views;
+        SmallVector<int64_t> inPlace;
+        SmallVector<MemRefType> scratch;
+        FailureOr<func::FuncOp> kernel =
+            emit(cluster, *registers, panels, views, inPlace, scratch);
+        if (failed(kernel))
+          return signalPassFailure();
+        kernels.push_back(*kernel);
+        if (kernels.size() > 1)
+          symbols.insert(*kernel);
+        for (LaunchOp launch : calls)
+          updateLaunch(launch, FlatSymbolRefAttr::get(*kernel), *registers,
+                       views, inPlace, scratch);
+        ++numKernels;
+      }
+      symbols.remove(cluster);
+      cluster.erase();
+      symbols.insert(kernels.front());
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loop nests for element-wise operations and reductions, contractions included.
+
+#include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Work items above which loops are kept inside of them.
+static constexpr int64_t maxItems = 64;
+/// Elements of a work item that divides lanes.
+static constexpr int64_t itemElements = 2048;
+
+bool bsr::isKernel(Operation *op) {
+  if (isa<linalg::GenericOp>(op))
+    return Emitter::isInlinable(op);
+  if (isa<tensor::ConcatOp>(op))
+    return llvm::all_of(op->getOperandTypes(), [](Type type) {
+      auto piece = cast<RankedTensorType>(type);
+      return piece.hasStaticShape() && piece.getNumElements();
+    });
+  return isa<SpMMOp, SDDMMOp, BlockScoresOp, ToDenseOp, SampleOp, SampleVecOp,
+             ReduceVecOp, LiveOp, NumAbsentOp, ScatterAddOp>(op);
+}
+
+bool bsr::isPointwise(Operation *op) {
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  return generic && generic.getNumReductionLoops() == 0;
+}
+
+/// For each dimension of the results of `op`, its loop, or nothing for a
+/// constant.
+static SmallVector<std::optional<unsigned>>
+getResultLoops(linalg::GenericOp op) {
+  AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs()];
+  return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    return dim ? std::optional<unsigned>(dim.getPosition()) : std::nullopt;
+  });
+}
+
+bool bsr::isOnePointwiseNest(Operation *a, Operation *b) {
+  if (!isPointwise(a) || !isPointwise(b))
+    return false;
+  auto x = cast<linalg::GenericOp>(a), y = cast<linalg::GenericOp>(b);
+  auto shape = [](linalg::GenericOp op) {
+    return cast<RankedTensorType>(op.getResult(0).getType()).getShape();
+  };
+  auto isOneMap = [](linalg::GenericOp op) {
+    SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+    return llvm::all_equal(ArrayRef(maps).drop_front(op.getNumDpsInputs()));
+  };
+  return shape(x) == shape(y) && isOneMap(x) && isOneMap(y) &&
+         llvm::none_of(getResultLoops(x), [](auto l) { return !l; }) &&
+         llvm::none_of(getResultLoops(y), [](auto l) { return !l; });
+}
+
+linalg::GenericOp bsr::getProducer(Value piece) {
+  // Through what merges dimensions, but for the last, which may be cut.
+  while (auto collapse = piece.getDefiningOp<tensor::CollapseShapeOp>()) {
+    auto groups = collapse.getReassociationIndices();
+    if (!piece.hasOneUse() || groups.empty() || groups.back().size() != 1)
+      return nullptr;
+    piece = collapse.getSrc();
+  }
+  auto producer = piece.getDefiningOp<linalg::GenericOp>();
+  return piece.hasOneUse() && producer && producer->getNumResults() == 1
+             ? producer
+             : nullptr;
+}
+
+void bsr::emitParallel(Emitter &e, ArrayRef<int64_t> extents,
+                       llvm::function_ref<void(ArrayRef<Index>)> body) {
+  SmallVector<Index> at(extents.size(), Index::constant(0));
+  SmallVector<int64_t> bounds;
+  for (int64_t extent : extents)
+    if (extent != 1)
+      bounds.push_back(extent);
+  if (bounds.empty())
+    return body(at);
+  auto forall = scf::ForallOp::create(
+      e.b, e.loc, getAsIndexOpFoldResult(e.b.getContext(), bounds),
+      ValueRange(), std::nullopt);
+  e.scope([&] {
+    e.b.setInsertionPointToStart(forall.getBody());
+    unsigned next = 0;
+    for (auto [index, extent] : llvm::zip_equal(at, extents))
+      if (extent != 1)
+        index = Index::of(forall.getInductionVars()[next++]);
+    body(at);
+  });
+}
+
+namespace {
+/// The parallel part of a nest: loops over `dims`, in steps of `tiles`, and
+/// lanes.
+struct Space {
+  SmallVector<unsigned> dims;
+  SmallVector<int64_t> tiles;
+  SmallVector<int64_t> extents;
+  std::optional<unsigned> lanes;
+  int64_t laneExtent = 1;
+  int64_t width = 1;
+};
+} // namespace
+
+/// True if `memref` holds `tensor` in panels.
+static bool isCut(Value memref, Value tensor) {
+  return memref && cast<MemRefType>(memref.getType()).getRank() >
+                       cast<RankedTensorType>(tensor.getType()).getRank();
+}
+
+/// Makes the panels of the lanes a loop of `space`, outside of the rows, if a
+/// buffer of `op` with these lanes is cut in panels: a panel is one run of
+/// memory.
+static void cutLanes(Emitter &e, Space &space, linalg::GenericOp op,
+                     const DenseMap<Value, Value> &outputs) {
+  if (!e.panel || !space.lanes || space.laneExtent % e.panel ||
+      space.laneExtent == e.panel)
+    return;
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  auto hasLanes = [&](AffineMap map) {
+    return map.getNumResults() &&
+           map.getResults().back().isFunctionOfDim(*space.lanes);
+  };
+  bool cut = false;
+  for (OpOperand *input : op.getDpsInputOperands())
+    cut |= isCut(e.getBuffer(input->get()), input->get()) &&
+           hasLanes(maps[input->getOperandNumber()]);
+  for (OpResult result : op->getResults())
+    cut |= isCut(outputs.lookup(result), result) &&
+           hasLanes(maps[op.getNumDpsInputs() + result.getResultNumber()]);
+  if (!cut)
+    return;
+  size_t place = space.dims.empty() ? 0 : space.dims.size() - 1;
+  space.dims.insert(space.dims.begin() + place, *space.lanes);
+  space.tiles.insert(space.tiles.begin() + place, e.panel);
+  space.extents.insert(space.extents.begin() + place, space.laneExtent);
+  space.laneExtent = e.panel;
+  space.width = std::min(space.width, e.panel);
+}
+
+/// Emits `body` at every point of `space`: the leading dimensions in parallel,
+/// enough of them for every thread, the rest in loops, lanes innermost. If
+/// there are few points, the lanes are divided among threads too.
+static void emitSpace(Emitter &e, const Space &space, unsigned numLoops,
+                      llvm::function_ref<void(SmallVector<Index>)> body) {
+  SmallVector<int64_t> counts;
+  for (auto [extent, tile] : llvm::zip_equal(space.extents, space.tiles))
+    counts.push_back(extent / tile);
+  unsigned split = 0;
+  int64_t items = 1;
+  while (split != counts.size() && items < maxItems)
+    items *= counts[split++];
+
+  auto inner = [&](ArrayRef<Index> outer, Value low, int64_t laneExtent) {
+    e.nest(ArrayRef(counts).drop_front(split), {},
+           [&](ArrayRef<Index> ivs, ValueRange) {
+             SmallVector<Index> loops(numLoops, Index::constant(0));
+             for (auto [number, dim] : llvm::enumerate(space.dims)) {
+               Index iv = number < split ? outer[number] : ivs[number - split];
+               loops[dim] =
+                   e.multiplyAdd(iv, space.tiles[number], Index::constant(0));
+             }
+             if (!space.lanes) {
+               body(loops);
+             } else {
+               Index panel = loops[*space.lanes];
+               Value first = panel.isConstant() ? low : e.materialize(panel);
+               e.forLanes(first, laneExtent, space.width, [&](Index lane) {
+                 SmallVector<Index> at(loops);
+                 at[*space.lanes] = lane;
+                 body(at);
+               });
+             }
+             return SmallVector<Value>();
+           });
+  };
+
+  int64_t perPoint = 1;
+  for (int64_t count : ArrayRef(counts).drop_front(split))
+    perPoint *= count;
+  int64_t chunk =
+      llvm::alignTo(std::max<int64_t>(itemElements / perPoint, 1), space.width);
+  bool isDivided = space.lanes && items < minItems / 2 &&
+                   !llvm::is_contained(space.dims, *space.lanes);
+  int64_t chunks = isDivided ? space.laneExtent / chunk : 0;
+  ArrayRef<int64_t> outer = ArrayRef(counts).take_front(split);
+  if (chunks < 2) {
+    emitParallel(e, outer, [&](ArrayRef<Index> at) {
+      inner(at, e.constant(0), space.laneExtent);
+    });
+    return;
+  }
+  SmallVector<int64_t> divided(outer);
+  divided.push_back(chunks);
+  emitParallel(e, divided, [&](ArrayRef<Index> at) {
+    Index low = e.multiplyAdd(at.back(), chunk, Index::constant(0));
+    inner(at.drop_back(), e.materialize(low), chunk);
+  });
+  int64_t rest = space.laneExtent - chunks * chunk;
+  if (rest)
+    emitParallel(e, outer, [&](ArrayRef<Index> at) {
+      inner(at, e.constant(chunks * chunk), rest);
+    });
+}
+
+/// True if elements along loop `dim` of an operand with `map` and `shape` lie
+/// side by side; nothing if the operand does not depend on `dim`.
+static std::optional<bool> isAdjacent(AffineMap map, ArrayRef<int64_t> shape,
+                                      unsigned dim) {
+  bool trailing = true;
+  for (auto [expr, extent] :
+       llvm::reverse(llvm::zip_equal(map.getResults(), shape))) {
+    if (expr.isFunctionOfDim(dim))
+      return trailing;
+    trailing &= extent == 1;
+  }
+  return std::nullopt;
+}
+
+/// The loop to run lanes along: the one with the fewest operands that are not
+/// adjacent along it; the results' last one if equal. `isCandidate` filters.
+static std::optional<unsigned>
+chooseLanes(linalg::GenericOp op,
+            llvm::function_ref<bool(unsigned)> isCandidate) {
+  SmallVector<int64_t> ranges = op.getStaticLoopRanges();
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  SmallVector<std::optional<unsigned>> results = getResultLoops(op);
+  std::optional<unsigned> best;
+  std::tuple<double, int64_t, int64_t> bestCost;
+  for (unsigned dim = 0; dim != ranges.size(); ++dim) {
+    if (ranges[dim] == 1 || !isCandidate(dim))
+      continue;
+    double strided = 0;
+    for (OpOperand &operand : op->getOpOperands()) {
+      auto type = dyn_cast<RankedTensorType>(operand.get().getType());
+      if (!type)
+        continue;
+      std::optional<bool> adjacent =
+          isAdjacent(maps[operand.getOperandNumber()], type.getShape(), dim);
+      if (adjacent && !*adjacent)
+        strided +=
+            op.isDpsInit(&operand) && op.getNumReductionLoops() ? 0.5 : 1;
+    }
+    // Short lanes last; then the innermost loop of the results.
+    int64_t position = -1;
+    for (auto [number, loop] : llvm::enumerate(results))
+      if (loop == dim)
+        position = number;
+    std::tuple<double, int64_t, int64_t> cost{strided, ranges[dim] < 4,
+                                              -position};
+    if (!best || cost < bestCost) {
+      best = dim;
+      bestCost = cost;
+    }
+  }
+  return best;
+}
+
+void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
+                        const DenseMap<Value, Value> &outputs) {
+  auto first = cast<linalg::GenericOp>(roots.front());
+  SmallVector<int64_t> ranges = first.getStaticLoopRanges();
+  SmallVector<std::optional<unsigned>> order = getResultLoops(first);
+  Space space;
+  space.lanes = chooseLanes(first, [](unsigned) { return true; });
+  if (space.lanes) {
+    space.laneExtent = ranges[*space.lanes];
+    space.width = std::min<int64_t>(
+        2 * e.registers.lanes, llvm::bit_floor<uint64_t>(space.laneExtent));
+  }
+  for (std::optional<unsigned> dim : order) {
+    if (!dim || dim == space.lanes)
+      continue;
+    space.dims.push_back(*dim);
+    space.tiles.push_back(1);
+    space.extents.push_back(ranges[*dim]);
+  }
+  cutLanes(e, space, first, outputs);
+  emitSpace(e, space, ranges.size(), [&](SmallVector<Index> loops) {
+    SmallVector<Index> at =
+        applyMap(first.getIndexingMapsArray()[first.getNumDpsInputs()], loops);
+    e.lockstep = at;
+    // Everything is computed before anything is written: an output may lie
+    // where an input lay.
+    SmallVector<std::tuple<Value, Value, SmallVector<Index>>> results;
+    for (Operation *root : roots) {
+      auto op = cast<linalg::GenericOp>(root);
+      SmallVector<Index> point = getLoops(op, 0, at);
+      for (OpResult result : op->getResults()) {
+        Value output = outputs.lookup(result);
+        if (!output)
+          continue;
+        SmallVector<Index> place =
+            applyMap(op.getIndexingMapsArray()[op.getNumDpsInputs() +
+                                               result.getResultNumber()],
+                     point);
+        results.push_back({e.read(result, place), output, place});
+      }
+    }
+    for (const auto &[value, output, place] : results)
+      e.store(value, output, place);
+    e.lockstep.reset();
+  });
+}
+
+Operation *bsr::getCombiner(linalg::GenericOp op, unsigned result) {
+  SmallVector<Operation *> combiners;
+  if (!matchReduction(op.getRegionOutputArgs(), result, combiners) ||
+      combiners.size() != 1)
+    return nullptr;
+  return linalg::getCombinerOpKind(combiners.front()) ? combiners.front()
+                                                      : nullptr;
+}
+
+bool bsr::isSum(linalg::GenericOp op) {
+  return llvm::all_of(llvm::seq(op->getNumResults()), [&](unsigned result) {
+    return isa_and_nonnull<arith::AddFOp>(getCombiner(op, result));
+  });
+}
+
+SmallVector<Tiles, 2> bsr::cover(int64_t extent, int64_t size) {
+  SmallVector<Tiles, 2> result;
+  if (extent / size)
+    result.push_back({0, size, extent / size});
+  if (int64_t rest = extent % size)
+    result.push_back({extent - rest, rest, 1});
+  return result;
+}
+
+SmallVector<Tiles, 2> bsr::spread(int64_t extent, int64_t limit) {
+  int64_t count = llvm::divideCeil(extent, limit);
+  int64_t size = extent / count, larger = extent % count;
+  SmallVector<Tiles, 2> result;
+  if (larger)
+    result.push_back({0, size + 1, larger});
+  result.push_back({larger * (size + 1), size, count - larger});
+  return result;
+}
+
+int64_t bsr::getDivisor(int64_t extent, int64_t limit) {
+  limit = std::min(limit, extent);
+  while (extent % limit)
+    --limit;
+  return limit;
+}
+
+void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
+                        const DenseMap<Value, Value> &outputs) {
+  SmallVector<int64_t> ranges = op.getStaticLoopRanges();
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
+  auto isReduced = [&](unsigned dim) {
+    return kinds[dim] == utils::IteratorType::reduction;
+  };
+  unsigned numResults = op->getNumResults();
+  bool combines = true;
+  for (unsigned result = 0; result != numResults; ++result)
+    combines &= getCombiner(op, result) != nullptr;
+
+  // Lanes along a parallel loop, or along a reduced one that is summed up last.
+  Space space;
+  std::optional<unsigned> lanes = chooseLanes(
+      op, [&](unsigned dim) { return combines || !isReduced(dim); });
+  bool reducedLanes = lanes && isReduced(*lanes);
+  for (std::optional<unsigned> dim : getResultLoops(op)) {
+    if (!dim || dim == lanes)
+      continue;
+    space.dims.push_back(*dim);
+    space.tiles.push_back(1);
+    space.extents.push_back(ranges[*dim]);
+  }
+  // Several registers: as many sums under way.
+  int64_t width = 4 * e.registers.lanes;
+  if (lanes)
+    width = std::min<int64_t>(width, llvm::bit_floor<uint64_t>(ranges[*lanes]));
+  if (lanes && !reducedLanes) {
+    space.lanes = lanes;
+    space.laneExtent = ranges[*lanes];
+    space.width = width;
+  }
+  SmallVector<unsigned> reduced;
+  SmallVector<int64_t> extents;
+  for (unsigned dim = 0; dim != ranges.size(); ++dim) {
+    if (!isReduced(dim) || (reducedLanes && dim == *lanes))
+      continue;
+    reduced.push_back(dim);
+    extents.push_back(ranges[dim]);
+  }
+
+  cutLanes(e, space, op, outputs);
+  emitSpace(e, space, ranges.size(), [&](SmallVector<Index> loops) {
+    auto getPlace = [&](unsigned result) {
+      return applyMap(maps[op.getNumDpsInputs() + result], loops);
+    };
+    auto step = [&](ArrayRef<Index> ivs, std::optional<Index> lane,
+                    ValueRange accumulators) {
+      SmallVector<Index> at(loops);
+      for (auto [dim, iv] : llvm::zip_equal(reduced, ivs))
+        at[dim] = iv;
+      if (lane)
+        at[*lanes] = *lane;
+      return llvm::map_to_vector(
+          e.evaluate(op, at, accumulators),
+          [&](Value value) { return e.broadcast(value); });
+    };
+
+    SmallVector<Value> totals;
+    for (auto [result, init] : llvm::enumerate(op.getDpsInits()))
+      totals.push_back(e.broadcast(e.read(init, getPlace(result))));
+    if (!reducedLanes) {
+      totals = e.nest(extents, totals,
+                      [&](ArrayRef<Index> ivs, ValueRange accumulators) {
+                        return step(ivs, std::nullopt, accumulators);
+                      });
+    } else {
+      // Chunks of the lanes, each summed in vectors and then across lanes.
+      int64_t done = 0, extent = ranges[*lanes];
+      for (int64_t size = width; size; size /= 2) {
+        int64_t chunks = (extent - done) / size;
+        if (!chunks)
+          continue;
+        e.width = size;
+        SmallVector<Value> neutral;
+        for (unsigned result = 0; result != numResults; ++result)
+          neutral.push_back(e.broadcast(arith::ConstantOp::create(
+              e.b, e.loc, *arith::getNeutralElement(getCombiner(op, result)))));
+        SmallVector<Value> sums =
+            e.nest(extents, neutral,
+                   [&](ArrayRef<Index> ivs, ValueRange accumulators) {
+                     return e.loop(chunks, accumulators,
+                                   [&](Index chunk, ValueRange inner) {
+                                     Index lane = e.multiplyAdd(
+                                         chunk, size, Index::constant(done));
+                                     lane.lanes = size > 1;
+                                     return step(ivs, lane, inner);
+                                   });
+                   });
+        e.width = 1;
+        for (auto [result, total] : llvm::enumerate(totals)) {
+          vector::CombiningKind kind =
+              *linalg::getCombinerOpKind(getCombiner(op, result));
+          Value sum = sums[result];
+          if (size > 1)
+            sum = vector::ReductionOp::create(e.b, e.loc, kind, sum,
+                                              arith::FastMathFlags::none);
+          total = vector::makeArithReduction(e.b, e.loc, kind, sum, total);
+        }
+        done += chunks * size;
+      }
+    }
+    for (auto [result, total] : llvm::enumerate(totals))
+      if (Value output = outputs.lookup(op->getResult(result)))
+        e.store(total, output, getPlace(result));
+  });
+}
+
+void bsr::emitNest(Emitter &e, ArrayRef<Operation *> roots,
+                   const DenseMap<Value, Value> &outputs,
+                   const PatternViews &patterns) {
+  Operation *op = roots.front();
+  if (isPointwise(op))
+    emitPointwise(e, roots, outputs);
+  else if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+    if (!emitContraction(e, generic, outputs))
+      emitReduction(e, generic, outputs);
+  } else {
+    emitSparse(e, op, outputs.lookup(op->getResult(0)), patterns);
+  }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Chooses the activations whose buffers are cut in panels.
+
+#include "bsr/Codegen/CPU/Emitter.h"
+#include "bsr/Codegen/CPU/Passes.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRPANEL
+#include "bsr/Codegen/CPU/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// True if `result`, which `cluster` returns as `computed`, is an activation
+/// that panels of `panel` lanes divide, and that kernels alone see.
+static bool isCut(Value result, Value computed, int64_t panel) {
+  Operation *root = computed.getDefiningOp();
+  auto type = cast<RankedTensorType>(result.getType());
+  auto isDivided = [&](Type type) {
+    return cast<RankedTensorType>(type).getShape().back() % panel == 0;
+  };
+  if (auto concat = dyn_cast_or_null<tensor::ConcatOp>(root))
+    if (!llvm::all_of(concat.getInputs().getTypes(), isDivided))
+      return false;
+  return root && root->hasAttr("bsr.lanes") && type.getRank() >= 2 &&
+         isDivided(type) && type.getShape().back() > panel &&
+         llvm::all_of(result.getUsers(), llvm::IsaPred<LaunchOp>);
+}
+
+namespace {
+struct Panel : bsr::impl::BSRPanelBase<Panel> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    SymbolTable symbols(module);
+    FailureOr<Registers> registers =
+        getRegisters(module, vectorBits, numRegisters);
+    if (failed(registers))
+      return signalPassFailure();
+    int64_t panel = registers->panel();
+    DenseSet<Value> cut;
+    SmallVector<LaunchOp> launches;
+    module.walk([&](LaunchOp launch) {
+      auto cluster = symbols.lookup<func::FuncOp>(launch.getKernel());
+      if (cluster.isExternal() || cluster.getNumResults() == 0)
+        return;
+      launches.push_back(launch);
+      Operation *returned = cluster.getBody().front().getTerminator();
+      for (auto [result, computed] :
+           llvm::zip_equal(launch.getResults(), returned->getOperands())) {
+        if (!isCut(result, computed, panel))
+          continue;
+        cut.insert(result);
+        ++numPanels;
+      }
+    });
+    for (LaunchOp launch : launches) {
+      SmallVector<int64_t> operands;
+      for (auto [number, input] : llvm::enumerate(launch.getInputs()))
+        if (cut.contains(input))
+          operands.push_back(number);
+      for (auto [number, result] : llvm::enumerate(launch.getResults()))
+        if (cut.contains(result))
+          operands.push_back(launch.getInputs().size() + number);
+      if (!operands.empty())
+        launch->setAttr("bsr.panels",
+                        Builder(launch).getDenseI64ArrayAttr(operands));
+    }
+  }
+};
+} // namespace

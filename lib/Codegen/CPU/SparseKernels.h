@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the kernels of the dialect's operations share.
+
+#ifndef BSR_CODEGEN_CPU_SPARSEKERNELS_H
+#define BSR_CODEGEN_CPU_SPARSEKERNELS_H
+
+#include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Dialect/BSR.h"
+
+namespace mlir::bsr {
+
+/// Where the dimensions of activations are: features at `featureDim`, lanes
+/// last if that leaves a dimension for them (`bsr-layout` sees to it; without
+/// lanes, products are right and scalar), others leading.
+struct Activations {
+  Activations(ArrayRef<int64_t> shape, int64_t featureDim)
+      : featureDim(featureDim),
+        hasLanes(featureDim + 1 != static_cast<int64_t>(shape.size())),
+        tokens(hasLanes ? shape.back() : 1),
+        leading(hasLanes ? shape.drop_back() : shape) {
+    leading.erase(leading.begin() + featureDim);
+  }
+
+  SmallVector<Index> at(ArrayRef<Index> outer, Index feature,
+                        Index lane) const {
+    SmallVector<Index> position(outer);
+    position.insert(position.begin() + featureDim, feature);
+    if (hasLanes)
+      position.push_back(lane);
+    return position;
+  }
+
+  int64_t featureDim;
+  bool hasLanes;
+  /// The extent of the lanes, and those of the leading token dimensions.
+  int64_t tokens;
+  SmallVector<int64_t> leading;
+};
+
+/// The element type that sums of products of `types` are taken in.
+Type getSumType(OpBuilder &b, TypeRange types);
+
+/// Entry `at` of an array of 32-bit indices, as an index.
+Value loadIndex(Emitter &e, Value array, Index at);
+
+/// Calls `body` for every block of `line` with its slot and its position along
+/// the line, carrying values.
+SmallVector<Value> forBlocks(
+    Emitter &e, const PatternView &view, Index line, ValueRange inits,
+    llvm::function_ref<SmallVector<Value>(Index, Index, ValueRange)> body);
+
+/// Calls `body` for the lines of part `part` of `parts` of a pattern view with
+/// `lines` lines, cut so that blocks and lines together are equally many.
+void forLines(Emitter &e, const PatternView &view, int64_t lines, int64_t parts,
+              Index part, llvm::function_ref<void(Index)> body);
+
+/// How many parts to cut `lines` in, if each is an item for each of `others`.
+int64_t getParts(int64_t lines, int64_t others);
+
+/// `a * c + sum` in the type of `sum`, of scalars and vectors.
+Value multiplyAdd(Emitter &e, Value a, Value c, Value sum);
+
+SmallVector<Value> getZeros(Emitter &e, Type type, int64_t count);
+
+void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
+              Finish finish = {});
+/// True if a kernel goes through the blocks of `op` row by row.
+bool isAlongRows(SDDMMOp op);
+void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
+               const PatternViews &patterns);
+void emitBlockScores(Emitter &e, BlockScoresOp op, Value output);
+void emitSampleVec(Emitter &e, SampleVecOp op, Value output,
+                   const PatternViews &patterns);
+void emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
+                   const PatternViews &patterns);
+
+} // namespace mlir::bsr
+
+#endif // BSR_CODEGEN_CPU_SPARSEKERNELS_H

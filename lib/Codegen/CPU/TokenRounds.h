@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How sums over tokens go through them.
+
+#ifndef BSR_CODEGEN_CPU_TOKENROUNDS_H
+#define BSR_CODEGEN_CPU_TOKENROUNDS_H
+
+#include "SparseKernels.h"
+
+namespace mlir::bsr {
+
+/// A round: where the loops over rounds are, and whether it is the first, which
+/// writes the sums that the others add to (null: the only one).
+struct Round {
+  Round(Emitter &e, ArrayRef<Index> at) : at(at), isFirst(e.areZero(at)) {}
+  SmallVector<Index> at;
+  Value isFirst;
+};
+
+/// Consecutive tokens: the leading indices, the first lane, and how many tokens
+/// of the round precede.
+struct Tokens {
+  SmallVector<Index> leading;
+  Index lane, number;
+};
+
+/// How a sum over tokens goes through them: a round at a time, of `slices` of
+/// the leading dimensions and `chunk` lanes of each.
+struct TokenRounds {
+  TokenRounds(Activations activations) : activations(activations) {}
+  /// Makes rounds of at most `limit` tokens, if divisors of what there is allow
+  /// it.
+  void divide(int64_t limit, int64_t panel);
+  /// The tokens of a round.
+  int64_t size() const;
+  /// A loop over `count` runs of `size` lanes, from lane `first` of `round`'s
+  /// chunk on, in each of its slices.
+  SmallVector<Value>
+  forRuns(Emitter &e, const Round &round, int64_t first, int64_t size,
+          int64_t count, ValueRange inits,
+          llvm::function_ref<SmallVector<Value>(const Tokens &, ValueRange)>
+              body) const;
+
+  Activations activations;
+  SmallVector<int64_t> rounds, slices;
+  int64_t chunk = 0;
+};
+
+/// Tokens of a round, so that a strip of them stays in the cache.
+inline int64_t getStripTokens(int64_t features, Registers registers) {
+  return std::max<int64_t>(registers.sweptBytes() / (4 * features), 1);
+}
+
+/// What is stored in `memref` once `sum` is added to what an earlier round
+/// stored, in its type.
+Value addToStored(Emitter &e, Value sum, Value memref, ArrayRef<Index> place,
+                  const Round &round);
+/// Stores `sum`, or adds it to what an earlier round stored, in `type`.
+void storeSum(Emitter &e, Value sum, Value memref, ArrayRef<Index> place,
+              const Round &round);
+
+} // namespace mlir::bsr
+
+#endif // BSR_CODEGEN_CPU_TOKENROUNDS_H

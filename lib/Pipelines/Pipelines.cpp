@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The pipelines; read top to bottom, the architecture.
+
+#include "bsr/Pipelines/Pipelines.h"
+#include "bsr/Codegen/CPU/Passes.h"
+#include "bsr/Codegen/Common/Passes.h"
+#include "bsr/Transforms/Bufferization/Passes.h"
+#include "bsr/Transforms/Clusters/Passes.h"
+#include "bsr/Transforms/Import/Passes.h"
+#include "bsr/Transforms/Layout/Passes.h"
+#include "bsr/Transforms/Library/Passes.h"
+#include "bsr/Transforms/SparseTensors/Passes.h"
+#include "bsr/Transforms/Sparsity/Passes.h"
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Func/Transforms/Passes.h"
+#include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/Transforms/Passes.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+/// Tensors become buffers: carried state is updated where it lies, everything
+/// else lies in one arena.
+static void addBufferization(OpPassManager &pm,
+                             const bsr::ToLLVMOptions &options) {
+  pm.addPass(bsr::createBSRVerifyStep());
+  pm.addPass(bsr::createBSRLowerPatterns({options.maxOperations}));
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseState());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseOperands());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRSeparateResults());
+  pm.addPass(bsr::createBSRBufferize());
+  // A copy of a buffer to itself takes two rounds to go away.
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRStoreResults());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRGuardScores());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRPlanMemory());
+  // Kernels of equal layers are one function.
+  pm.addPass(func::createDuplicateFunctionEliminationPass());
+}
+
+/// Kernels become parallel loops, everything else sequential ones.
+static void addLoops(OpPassManager &pm) {
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRLowerCopies());
+  pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
+  // What is left of halves is computed in f32: here each operation rounds.
+  pm.addNestedPass<func::FuncOp>(math::createMathExtendToSupportedTypes());
+  arith::ArithEmulateUnsupportedFloatsOptions halves;
+  halves.sourceTypeStrs = {"bf16"};
+  pm.addNestedPass<func::FuncOp>(
+      arith::createArithEmulateUnsupportedFloats(halves));
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRDefineIntegers());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRApproximateMath());
+  pm.addPass(bsr::createBSRExpandBF16());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRFastMath());
+  pm.addNestedPass<func::FuncOp>(createForallToParallelLoopPass());
+  pm.addPass(createConvertSCFToOpenMPPass());
+  pm.addPass(bsr::createBSRHoistMemory());
+  // Removes the scopes around the loops that OpenMP needs no more.
+  pm.addPass(createCanonicalizerPass());
+}
+
+/// Everything becomes the LLVM dialect.
+static void addLLVM(OpPassManager &pm) {
+  pm.addNestedPass<func::FuncOp>(createConvertVectorToSCFPass(
+      VectorTransferToSCFOptions().enableFullUnroll()));
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(memref::createExpandStridedMetadataPass());
+  pm.addPass(createLowerAffinePass());
+  // What LLVM has no intrinsic for takes vectors apart: vectors come after.
+  pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createConvertMathToLibmPass());
+  pm.addPass(createConvertVectorToLLVMPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertIndexToLLVMPass());
+  pm.addPass(createUBToLLVMConversionPass());
+  pm.addPass(createFinalizeMemRefToLLVMConversionPass());
+  // Buffers are dense and of static shape: a pointer says all.
+  ConvertFuncToLLVMPassOptions funcToLLVM;
+  funcToLLVM.useBarePtrCallConv = true;
+  pm.addPass(createConvertFuncToLLVMPass(funcToLLVM));
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createConvertOpenMPToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+}
+
+void bsr::buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options) {
+  addBufferization(pm, options);
+  if (options.timers)
+    pm.addPass(createBSRTimeLaunches());
+  pm.addPass(createBSREmbedManifest({options.targetCpu}));
+  addLoops(pm);
+  addLLVM(pm);
+  pm.addPass(createBSRExportStep());
+  pm.addPass(createBSRVerifyLowered());
+}
+
+static void addCleanup(OpPassManager &pm) {
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+/// What the importers leave becomes one function, each value once, without
+/// loops, every marked weight a matrix.
+static void addImport(OpPassManager &pm, const bsr::ToCPUOptions &options) {
+  pm.addPass(bsr::createBSRVerifyStep());
+  pm.addPass(bsr::createBSRDropSigns());
+  pm.addPass(createInlinerPass());
+  pm.addPass(createSymbolDCEPass());
+  addCleanup(pm);
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRUnroll({options.maxOperations}));
+  // What loops that stay compute of sparse weights, but not of what they carry,
+  // stands in front of them.
+  pm.addPass(createLoopInvariantCodeMotionPass());
+  addCleanup(pm);
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRForwardSlices());
+  pm.addPass(bsr::createBSRUnstack());
+  addCleanup(pm);
+}
+
+/// Marked weights become patterns and values, dense products sparse ones.
+static void addSparsity(OpPassManager &pm, const bsr::ToCPUOptions &options) {
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRFlatten());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRSplitConcats());
+  pm.addPass(bsr::createBSRBind());
+  pm.addNestedPass<func::FuncOp>(
+      bsr::createBSRPropagate({options.requireSparse, options.report}));
+  addCleanup(pm);
+  if (!options.scoreNorm.empty())
+    pm.addNestedPass<func::FuncOp>(
+        bsr::createBSRScoreBlocks({options.scoreNorm}));
+}
+
+/// Vectors will run along tokens.
+static void addLayout(OpPassManager &pm, const bsr::ToCPUOptions &options) {
+  pm.addNestedPass<func::FuncOp>(createLinalgGeneralizeNamedOpsPass());
+  addCleanup(pm);
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRRaise());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRConcatenate());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRWidenSums());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRLayout({options.report}));
+  addCleanup(pm);
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldBias());
+}
+
+/// Operations become clusters, one function per structure.
+static void addClusters(OpPassManager &pm) {
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRDropBarriers());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRRecompute());
+  pm.addPass(bsr::createBSRCluster());
+}
+
+/// Clusters become kernels on buffers.
+static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
+  pm.addPass(bsr::createBSRPanel({options.vectorBits, options.numRegisters}));
+  pm.addPass(bsr::createBSREmit({options.vectorBits, options.numRegisters,
+                                 options.l1Bytes, options.l2Bytes}));
+  pm.addPass(bsr::createBSRVerifyKernels());
+  addCleanup(pm);
+}
+
+void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
+  addImport(pm, options);
+  addSparsity(pm, options);
+  addLayout(pm, options);
+  addClusters(pm);
+  addKernels(pm, options);
+  buildToLLVMPipeline(pm, options);
+}
+
+void bsr::registerPassesAndPipelines() {
+  registerBSRImportPasses();
+  registerBSRSparsityPasses();
+  registerBSRLayoutPasses();
+  registerBSRClustersPasses();
+  registerBSRCodegenCommonPasses();
+  registerBSRCodegenCPUPasses();
+  registerBSRBufferizationPasses();
+  registerBSRLibraryPasses();
+  registerBSRSparseTensorsPasses();
+  PassPipelineRegistration<ToCPUOptions>(
+      "bsr-to-cpu", "Lower a marked step to the LLVM dialect, for processors",
+      buildToCPUPipeline);
+  PassPipelineRegistration<ToLLVMOptions>(
+      "bsr-to-llvm",
+      "Lower a step whose work is in kernels to the LLVM dialect",
+      buildToLLVMPipeline);
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Bufferization of the dialect's operations: each becomes its loops, into a new
+// buffer.
+
+#include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
+#include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bufferization;
+
+/// The buffers of one view of `pattern`.
+static PatternView getView(RewriterBase &rewriter, Location loc, Value pattern,
+                           bool transpose) {
+  auto type = cast<PatternType>(pattern.getType());
+  Type i32 = rewriter.getI32Type();
+  int64_t lines = transpose ? type.getGridCols() : type.getGridRows();
+  auto slots = RankedTensorType::get({type.getSlots()}, i32);
+  SmallVector<Value> arrays;
+  rewriter.createOrFold<IndicesOp>(arrays, loc,
+                                   RankedTensorType::get({lines + 1}, i32),
+                                   slots, slots, pattern, transpose);
+  for (Value &array : arrays)
+    array = ToBufferOp::create(rewriter, loc,
+                               getDenseBufferType(array.getType()), array);
+  return {arrays[0], arrays[1], arrays[2]};
+}
+
+namespace {
+/// An operation that reads its tensors and makes one of its own.
+template <typename OpTy>
+struct KernelModel
+    : BufferizableOpInterface::ExternalModel<KernelModel<OpTy>, OpTy> {
+  bool bufferizesToAllocation(Operation *, Value) const { return true; }
+  bool bufferizesToMemoryRead(Operation *, OpOperand &,
+                              const AnalysisState &) const {
+    return true;
+  }
+  bool bufferizesToMemoryWrite(Operation *, OpOperand &,
+                               const AnalysisState &) const {
+    return false;
+  }
+  AliasingValueList getAliasingValues(Operation *, OpOperand &,
+                                      const AnalysisState &) const {
+    return {};
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    Emitter emitter(rewriter, op->getLoc(), Registers());
+    PatternViews patterns;
+    for (Value operand : op->getOperands()) {
+      if (isa<PatternType>(operand.getType())) {
+        for (unsigned transpose : {0, 1})
+          if (getViews(op) & (1 << transpose))
+            patterns[{operand, transpose}] =
+                getView(rewriter, op->getLoc(), operand, transpose);
+        continue;
+      }
+      FailureOr<Value> buffer = getBuffer(rewriter, operand, options, state);
+      if (failed(buffer))
+        return failure();
+      emitter.setBuffer(operand, *buffer);
+    }
+    FailureOr<Value> output =
+        options.createAlloc(rewriter, op->getLoc(),
+                            getDenseBufferType(op->getResult(0).getType()), {});
+    if (failed(output))
+      return failure();
+    emitSparse(emitter, op, *output, patterns);
+    replaceOpWithBufferizedValues(rewriter, op, *output);
+    return success();
+  }
+};
+
+/// Index arrays are buffers whose owner is the pattern's; nobody writes them.
+struct IndicesModel
+    : BufferizableOpInterface::ExternalModel<IndicesModel, IndicesOp> {
+  bool isWritable(Operation *, Value, const AnalysisState &) const {
+    return false;
+  }
+  AliasingValueList getAliasingValues(Operation *, OpOperand &,
+                                      const AnalysisState &) const {
+    return {};
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &,
+                          BufferizationState &) const {
+    auto indices = cast<IndicesOp>(op);
+    auto buffers = IndicesOp::create(
+        rewriter, op->getLoc(), getDenseBufferType(indices.getPtr().getType()),
+        getDenseBufferType(indices.getIdx().getType()),
+        getDenseBufferType(indices.getSlot().getType()), indices.getPattern(),
+        indices.getTranspose());
+    replaceOpWithBufferizedValues(rewriter, op, buffers->getResults());
+    return success();
+  }
+};
+} // namespace
+
+void bsr::registerBufferizableOpInterfaceExternalModels(
+    DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
+    BlockScoresOp::attachInterface<KernelModel<BlockScoresOp>>(*context);
+    IndicesOp::attachInterface<IndicesModel>(*context);
+    LiveOp::attachInterface<KernelModel<LiveOp>>(*context);
+    NumAbsentOp::attachInterface<KernelModel<NumAbsentOp>>(*context);
+    ReduceVecOp::attachInterface<KernelModel<ReduceVecOp>>(*context);
+    SampleOp::attachInterface<KernelModel<SampleOp>>(*context);
+    SampleVecOp::attachInterface<KernelModel<SampleVecOp>>(*context);
+    ScatterAddOp::attachInterface<KernelModel<ScatterAddOp>>(*context);
+    SDDMMOp::attachInterface<KernelModel<SDDMMOp>>(*context);
+    SpMMOp::attachInterface<KernelModel<SpMMOp>>(*context);
+    ToDenseOp::attachInterface<KernelModel<ToDenseOp>>(*context);
+    context->loadDialect<BufferizationDialect, memref::MemRefDialect,
+                         scf::SCFDialect, vector::VectorDialect>();
+  });
+}

@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Computes cheap values again behind the point where most memory is live.
+
+#include "Roots.h"
+#include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Clusters/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRRECOMPUTE
+#include "bsr/Transforms/Clusters/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// The operation of `block` around `op`, or `op` itself.
+static Operation *getAncestor(Block &block, Operation *op) {
+  return block.findAncestorOpInBlock(*op);
+}
+
+/// Moves each sampled product of `block` behind the last other use of its later
+/// operand, the gradient: no value lives longer for it, and what is computed
+/// again for the other operand can be computed there.
+static void sinkSampledProducts(Block &block) {
+  // Where all else is, which stays.
+  DenseMap<Operation *, size_t> positions;
+  for (auto [position, op] : llvm::enumerate(block))
+    positions[&op] = position;
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+    if (!isa<SDDMMOp, BlockScoresOp>(op))
+      continue;
+    Operation *later = nullptr;
+    for (Value operand : op.getOperands())
+      if (Operation *producer = operand.getDefiningOp();
+          producer && isa<RankedTensorType>(operand.getType()) &&
+          (!later || positions[later] < positions[producer]))
+        later = producer;
+    Operation *after = &op;
+    if (later)
+      for (Operation *user : later->getUsers()) {
+        Operation *at = getAncestor(block, user);
+        if (!isa<SDDMMOp, BlockScoresOp>(at) &&
+            !at->hasTrait<OpTrait::IsTerminator>() &&
+            positions[after] < positions[at])
+          after = at;
+      }
+    if (llvm::all_of(op.getUsers(), [&](Operation *user) {
+          return positions[after] < positions[getAncestor(block, user)];
+        }))
+      op.moveAfter(after);
+  }
+}
+
+namespace {
+/// The values of a block that lie in memory, and when.
+class Memory {
+public:
+  explicit Memory(Block &block);
+
+  /// A value that a root computes: where it is computed and where roots read
+  /// it, rising.
+  struct Stored {
+    int64_t begin;
+    SmallVector<int64_t> reads;
+    int64_t bytes;
+    /// Where it is computed again; something else is computed again from it.
+    std::optional<int64_t> again = {};
+    bool isKept = false;
+  };
+
+  /// The stored values, in program order.
+  llvm::MapVector<Value, Stored> values;
+  const Roots &getRoots() const { return roots; }
+  /// The operation at which most bytes are live.
+  Operation *getPeak() const { return ops[peak]; }
+
+  /// The quotients q = e / s that a product needs behind the peak, and so lie
+  /// in memory there, while e is read by what can compute it from q and s.
+  SmallVector<linalg::GenericOp> getQuotients() const;
+
+  /// Decides which values to compute again behind the peak, at a cost of at
+  /// most `maxCost` simple operations an element, the last ones first.
+  SmallVector<Value> choose(int64_t maxCost);
+
+private:
+  void addReads(Value value, Stored &stored);
+  bool isReadInline(const Stored &stored) const;
+  bool choose(Value value, Stored &stored, int64_t maxCost);
+  bool collectInputs(Operation *op, SetVector<Value> &inputs) const;
+
+  Block &block;
+  Roots roots;
+  SmallVector<Operation *> ops;
+  DenseMap<Operation *, int64_t> positions;
+  int64_t peak = 0;
+};
+} // namespace
+
+static int64_t getBytes(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || !type.hasStaticShape() || !type.getElementType().isIntOrFloat())
+    return 0;
+  return type.getNumElements() *
+         llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+}
+
+/// Where `value` is read, at first hand or by what is inlined.
+void Memory::addReads(Value value, Stored &stored) {
+  for (Operation *user : value.getUsers()) {
+    Operation *at = getAncestor(block, user);
+    if (roots.contains(at) || !Emitter::isInlinable(at))
+      stored.reads.push_back(positions.lookup(at));
+    else
+      for (Value result : at->getResults())
+        addReads(result, stored);
+  }
+}
+
+Memory::Memory(Block &block) : block(block), roots(block) {
+  for (Operation &op : block) {
+    positions[&op] = ops.size();
+    ops.push_back(&op);
+  }
+  SmallVector<int64_t> changes(ops.size() + 1);
+  for (Operation *op : ops) {
+    if (!roots.contains(op))
+      continue;
+    for (Value result : op->getResults()) {
+      Stored stored{positions[op], {}, getBytes(result)};
+      addReads(result, stored);
+      if (stored.bytes == 0 || stored.reads.empty())
+        continue;
+      llvm::sort(stored.reads);
+      changes[stored.begin] += stored.bytes;
+      changes[stored.reads.back() + 1] -= stored.bytes;
+      values.insert({result, stored});
+    }
+  }
+  int64_t live = 0, most = 0;
+  for (auto [at, change] : llvm::enumerate(changes)) {
+    live += change;
+    if (live > most) {
+      most = live;
+      peak = at;
+    }
+  }
+}
+
+/// The stored values that `op` reads through what is inlined; false if that is
+/// more than element-wise operations and views.
+bool Memory::collectInputs(Operation *op, SetVector<Value> &inputs) const {
+  SetVector<Value> operands;
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      if (operand.getParentBlock() == &block)
+        operands.insert(operand);
+  });
+  for (Value operand : operands) {
+    if (roots.isLeaf(operand)) {
+      inputs.insert(operand);
+      continue;
+    }
+    Operation *producer = operand.getDefiningOp();
+    if (isa<linalg::GenericOp>(producer) && !isPointwise(producer))
+      return false;
+    if (!collectInputs(producer, inputs))
+      return false;
+  }
+  return true;
+}
+
+/// True if nothing that reads the value of `stored` behind the peak needs it in
+/// memory, as products do.
+bool Memory::isReadInline(const Stored &stored) const {
+  return llvm::all_of(stored.reads, [&](int64_t at) {
+    auto generic = dyn_cast<linalg::GenericOp>(ops[at]);
+    return at <= peak ||
+           (generic && !linalg::isaContractionOpInterface(generic));
+  });
+}
+
+/// True if `op` does nothing but divide its first input by the second, element
+/// by element.
+static bool isQuotient(linalg::GenericOp op) {
+  if (!isPointwise(op) || op.getNumDpsInputs() != 2 ||
+      op->getNumResults() != 1 ||
+      !llvm::hasSingleElement(op.getBody()->without_terminator()))
+    return false;
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  auto quotient = op.getBody()
+                      ->getTerminator()
+                      ->getOperand(0)
+                      .getDefiningOp<arith::DivFOp>();
+  return quotient && maps[0] == maps[2] &&
+         quotient.getLhs() == op.getBody()->getArgument(0) &&
+         quotient.getRhs() == op.getBody()->getArgument(1) &&
+         op->getOperand(0).getType() == op->getResult(0).getType();
+}
+
+/// The operation that `generic` ends in, if it is one of type `Op`.
+template <typename Op>
+static Op getLastOp(linalg::GenericOp generic) {
+  Value result = generic.getBody()->getTerminator()->getOperand(0);
+  return result.getDefiningOp<Op>();
+}
+
+/// True if a maximum over a dimension has gone into `value`, element by
+/// element.
+static bool hasMaximum(Value value) {
+  SetVector<Value> seen;
+  seen.insert(value);
+  for (size_t next = 0; next != seen.size(); ++next) {
+    Operation *op = seen[next].getDefiningOp();
+    auto generic = dyn_cast_or_null<linalg::GenericOp>(op);
+    if (generic && generic.getNumReductionLoops() != 0) {
+      if (isa_and_nonnull<arith::MaximumFOp, arith::MaxNumFOp>(
+              getCombiner(generic, 0)))
+        return true;
+    } else if (generic) {
+      seen.insert_range(generic.getDpsInputs());
+    } else if (op && isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op)) {
+      seen.insert(op->getOperand(0));
+    }
+  }
+  return false;
+}
+
+/// True if `op`, a quotient e / s, is softmax's: e is the exponential of a
+/// difference to a maximum and s the sum of e. Then s is at least one and
+/// finite, or else all is NaN, and e is (e / s) * s. By another number it is
+/// not: 0 / 0 * 0 is NaN.
+static bool isSoftmax(linalg::GenericOp op) {
+  Value dividend = op->getOperand(0), divisor = op->getOperand(1);
+  auto power = dividend.getDefiningOp<linalg::GenericOp>();
+  if (!power || !isPointwise(power) || !getLastOp<math::ExpOp>(power) ||
+      !hasMaximum(dividend))
+    return false;
+  while (Operation *view = divisor.getDefiningOp()) {
+    if (!isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(view))
+      break;
+    divisor = view->getOperand(0);
+  }
+  auto sum = divisor.getDefiningOp<linalg::GenericOp>();
+  return sum && sum.getNumReductionLoops() != 0 &&
+         isa_and_nonnull<arith::AddFOp>(getCombiner(sum, 0)) &&
+         sum.getDpsInputs().front() == dividend;
+}
+
+SmallVector<linalg::GenericOp> Memory::getQuotients() const {
+  SmallVector<linalg::GenericOp> quotients;
+  for (const auto &[value, stored] : values) {
+    auto op = value.getDefiningOp<linalg::GenericOp>();
+    if (!op || !isQuotient(op) || !isSoftmax(op) || stored.begin >= peak ||
+        stored.reads.back() <= peak || isReadInline(stored))
+      continue;
+    auto dividend = values.find(op->getOperand(0));
+    if (dividend != values.end() && dividend->second.reads.back() > peak &&
+        isReadInline(dividend->second))
+      quotients.push_back(op);
+  }
+  return quotients;
+}
+
+/// Decides whether to compute `value` again.
+bool Memory::choose(Value value, Stored &stored, int64_t maxCost) {
+  Operation *op = value.getDefiningOp();
+  auto *late = llvm::upper_bound(stored.reads, peak);
+  SetVector<Value> inputs;
+  if (stored.isKept || stored.begin >= peak || late == stored.reads.end() ||
+      !isPointwise(op) || op->getNumResults() != 1 ||
+      roots.getCost(op) > maxCost || !collectInputs(op, inputs))
+    return false;
+  // What it takes must be there anyway, but for what is small.
+  int64_t at = *late, extended = 0;
+  for (Value input : inputs) {
+    auto found = values.find(input);
+    if (found == values.end())
+      continue;
+    const Stored &other = found->second;
+    bool isThere = other.again ? *other.again <= at : other.reads.back() > peak;
+    extended += isThere ? 0 : other.bytes;
+  }
+  if (8 * extended > stored.bytes)
+    return false;
+  stored.reads.erase(late, stored.reads.end());
+  stored.again = at;
+  for (Value input : inputs) {
+    auto found = values.find(input);
+    if (found == values.end() || found->second.again)
+      continue;
+    // What is needed earlier than it would be there again is kept.
+    SmallVector<int64_t> &reads = found->second.reads;
+    auto *next = llvm::upper_bound(reads, peak);
+    found->second.isKept |= next == reads.end() || *next > at;
+    reads.insert(llvm::upper_bound(reads, at), at);
+  }
+  return true;
+}
+
+SmallVector<Value> Memory::choose(int64_t maxCost) {
+  SmallVector<Value> chosen;
+  // First what needs no memory of its own when it is computed again.
+  for (bool isInline : {true, false})
+    for (auto &[value, stored] : llvm::reverse(values))
+      if (!stored.again && isReadInline(stored) == isInline &&
+          choose(value, stored, maxCost))
+        chosen.push_back(value);
+  // Users first: copies of them use copies of what they are computed from.
+  llvm::sort(chosen, [](Value a, Value b) {
+    return b.getDefiningOp()->isBeforeInBlock(a.getDefiningOp());
+  });
+  return chosen;
+}
+
+/// True for what kernels compute where it is used, and copies of which make
+/// sense: element-wise operations and views.
+static bool isCopied(Operation *op, const Roots &roots) {
+  return !roots.contains(op) && op->getNumOperands() != 0 &&
+         Emitter::isInlinable(op) &&
+         (!isa<linalg::GenericOp>(op) || isPointwise(op));
+}
+
+/// Calls `callback` with what makes the operands of `op` and of what is in it.
+static void forEachProducer(Operation *op,
+                            llvm::function_ref<void(Operation *)> callback) {
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      if (Operation *producer = operand.getDefiningOp())
+        callback(producer);
+  });
+}
+
+namespace {
+/// Copies what is computed in front of the peak of memory for what is behind.
+class Copies {
+public:
+  Copies(Block &block, const Roots &roots, Operation *peak)
+      : block(block), roots(roots) {
+    for (Operation *op = &block.front(); op != peak; op = op->getNextNode())
+      early.insert({op, early.size()});
+    early.insert({peak, early.size()});
+  }
+
+  /// Gives the users of `op` behind the peak a copy of it, right before the
+  /// first of them. Returns the copy, or null if there is no such user.
+  Operation *copy(Operation *op);
+
+  /// Lets what reads e behind the peak read q * s, where `op` computes
+  /// q = e / s.
+  void multiply(linalg::GenericOp op);
+
+  /// Copies what is inlined into operations behind the peak, into `user` alone
+  /// if there is one.
+  void copyInlined(Operation *user = nullptr);
+
+private:
+  bool isLate(Operation *user) const {
+    return !early.contains(getAncestor(block, user));
+  }
+  Operation *getFirstLate(Operation *op) const;
+
+  Block &block;
+  const Roots &roots;
+  /// The operations up to the peak, and where they are.
+  DenseMap<Operation *, size_t> early;
+};
+} // namespace
+
+/// The first operation behind the peak that uses `op`, or null.
+Operation *Copies::getFirstLate(Operation *op) const {
+  Operation *first = nullptr;
+  for (Operation *user : op->getUsers()) {
+    Operation *at = getAncestor(block, user);
+    if (isLate(at) && (!first || at->isBeforeInBlock(first)))
+      first = at;
+  }
+  return first;
+}
+
+void Copies::multiply(linalg::GenericOp op) {
+  Value dividend = op->getOperand(0);
+  OpBuilder b(getFirstLate(dividend.getDefiningOp()));
+  auto product = cast<linalg::GenericOp>(b.clone(*op));
+  product->setOperand(0, op->getResult(0));
+  Operation *quotient = &product.getBody()->front();
+  b.setInsertionPoint(quotient);
+  Value result = arith::MulFOp::create(
+      b, quotient->getLoc(), quotient->getOperand(0), quotient->getOperand(1));
+  quotient->getResult(0).replaceAllUsesWith(result);
+  quotient->erase();
+  dividend.replaceUsesWithIf(product->getResult(0), [&](OpOperand &use) {
+    return isLate(use.getOwner());
+  });
+}
+
+Operation *Copies::copy(Operation *op) {
+  Operation *first = getFirstLate(op);
+  if (!first)
+    return nullptr;
+  Operation *copy = OpBuilder(first).clone(*op);
+  for (auto [from, to] : llvm::zip_equal(op->getResults(), copy->getResults()))
+    from.replaceUsesWithIf(
+        to, [&](OpOperand &use) { return isLate(use.getOwner()); });
+  return copy;
+}
+
+void Copies::copyInlined(Operation *user) {
+  SetVector<Operation *> ops;
+  if (!user) {
+    for (auto [op, position] : early)
+      if (isCopied(op, roots))
+        ops.insert(op);
+  } else {
+    auto add = [&](Operation *op) {
+      if (early.contains(op) && isCopied(op, roots))
+        ops.insert(op);
+    };
+    forEachProducer(user, add);
+    for (size_t next = 0; next != ops.size(); ++next)
+      forEachProducer(ops[next], add);
+  }
+  // Users first: copies of them use copies of what they are computed from.
+  SmallVector<Operation *> sorted = ops.takeVector();
+  llvm::sort(sorted, [&](Operation *a, Operation *b) {
+    return early.lookup(a) > early.lookup(b);
+  });
+  for (Operation *op : sorted) {
+    copy(op);
+    if (!isOpTriviallyDead(op))
+      continue;
+    early.erase(op);
+    op->erase();
+  }
+}
+
+/// Moves what is inlined to where it is used first.
+static void sinkInlined(Block &block, const Roots &roots) {
+  DenseMap<Operation *, size_t> positions;
+  for (auto [position, op] : llvm::enumerate(block))
+    positions[&op] = position;
+  SmallVector<Operation *> order;
+  DenseSet<Operation *> placed;
+  // The last ones that an operation uses come first.
+  auto place = [&](auto &self, Operation *op) -> void {
+    if (!placed.insert(op).second)
+      return;
+    SmallVector<Operation *> producers;
+    forEachProducer(op, [&](Operation *producer) {
+      if (producer->getBlock() == &block && isCopied(producer, roots))
+        producers.push_back(producer);
+    });
+    llvm::sort(producers, [&](Operation *a, Operation *b) {
+      return positions.lookup(a) > positions.lookup(b);
+    });
+    for (Operation *producer : producers)
+      self(self, producer);
+    order.push_back(op);
+  };
+  for (Operation &op : block)
+    if (!isCopied(&op, roots) || op.use_empty())
+      place(place, &op);
+  for (Operation *op : order)
+    op->moveBefore(&block, block.end());
+}
+
+namespace {
+struct Recompute : bsr::impl::BSRRecomputeBase<Recompute> {
+  using Base::Base;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    if (maxCost >= 0)
+      return success();
+    return emitError(UnknownLoc::get(context),
+                     "expected max-cost to be 0 or greater, but got ")
+           << maxCost.getValue();
+  }
+
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    if (func.isDeclaration() || !func.isPublic() ||
+        !func.getBody().hasOneBlock())
+      return;
+    Block &block = func.getBody().front();
+    sinkSampledProducts(block);
+    {
+      Memory memory(block);
+      if (memory.values.empty())
+        return;
+      Copies(block, memory.getRoots(), memory.getPeak()).copyInlined();
+      sinkInlined(block, memory.getRoots());
+    }
+    {
+      Memory memory(block);
+      Copies copies(block, memory.getRoots(), memory.getPeak());
+      for (linalg::GenericOp quotient : memory.getQuotients())
+        copies.multiply(quotient);
+    }
+    Memory memory(block);
+    Operation *peak = memory.getPeak();
+    peak->setAttr("bsr.peak", UnitAttr::get(&getContext()));
+    Copies copies(block, memory.getRoots(), peak);
+    for (Value value : memory.choose(maxCost)) {
+      Operation *copy = copies.copy(value.getDefiningOp());
+      if (!copy)
+        continue;
+      copy->setAttr("bsr.recomputed", UnitAttr::get(&getContext()));
+      // With what is inlined into it.
+      copies.copyInlined(copy);
+      ++numRecomputed;
+      bytesRecomputed += getBytes(value);
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Decides what is computed before what reads it, and what where it is used.
+
+#include "Roots.h"
+#include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Costs in simple operations: what may be computed again at every use, at a
+/// single use, and in a loop around the one it would be computed in.
+static constexpr int64_t cheapCost = 3;
+static constexpr int64_t singleUseCost = 64;
+static constexpr int64_t broadcastCost = 1;
+
+/// True for what is always computed where it is used: views and constants.
+static bool isView(Operation *op) {
+  return !isa<linalg::GenericOp>(op) && Emitter::isInlinable(op);
+}
+
+/// The cost of the body of `op` per element, in simple operations.
+static int64_t getBodyCost(linalg::GenericOp op) {
+  int64_t cost = 0;
+  for (Operation &inner : op.getBody()->without_terminator()) {
+    if (isa<math::SqrtOp, math::RsqrtOp, arith::DivFOp>(inner))
+      cost += 4;
+    else if (isa<math::MathDialect>(inner.getDialect()))
+      cost += 12;
+    else if (!isa<arith::ConstantOp, linalg::IndexOp>(inner))
+      ++cost;
+  }
+  return cost;
+}
+
+int64_t bsr::getNumPoints(linalg::GenericOp op) {
+  int64_t points = 1;
+  for (int64_t range : op.getStaticLoopRanges())
+    points *= range;
+  return points;
+}
+
+Roots::Roots(Block &block) {
+  for (Operation &op : block.without_terminator()) {
+    if (isView(&op) || !isKernel(&op))
+      continue;
+    if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
+      costs[&op] = getBodyCost(generic) + addInlinedCosts(generic);
+      if (isInlined(generic))
+        continue;
+    }
+    roots.insert(&op);
+  }
+}
+
+bool Roots::isLeaf(Value value) const {
+  Operation *op = value.getDefiningOp();
+  return !op || roots.contains(op) || !Emitter::isInlinable(op);
+}
+
+/// The costs of what is inlined into `op`, each once; what has fewer elements
+/// is computed outside of the innermost loops.
+int64_t Roots::addInlinedCosts(linalg::GenericOp op) const {
+  int64_t cost = 0;
+  SetVector<Operation *> visited;
+  auto add = [&](auto &self, Value value) -> void {
+    Operation *producer = value.getDefiningOp();
+    if (!producer || roots.contains(producer) || !visited.insert(producer))
+      return;
+    auto known = costs.find(producer);
+    if (known != costs.end()) {
+      auto generic = cast<linalg::GenericOp>(producer);
+      if (getNumPoints(generic) >= getNumPoints(op))
+        cost += known->second;
+    } else if (isView(producer)) {
+      for (Value operand : producer->getOperands())
+        self(self, operand);
+    }
+  };
+  for (Value operand : op->getOperands())
+    add(add, operand);
+  return cost;
+}
+
+bool Roots::getConsumers(Value value, SetVector<Operation *> &consumers) const {
+  bool inMemory = false;
+  for (OpOperand &use : value.getUses()) {
+    Operation *user = use.getOwner();
+    if (isView(user)) {
+      inMemory |= getConsumers(user->getResult(0), consumers);
+      continue;
+    }
+    // A use in a body (tensor.extract) belongs to the operation around it.
+    Operation *parent = user;
+    while (parent->getBlock() != value.getParentBlock())
+      parent = parent->getParentOp();
+    consumers.insert(parent);
+    auto generic = dyn_cast<linalg::GenericOp>(parent);
+    bool isElements = generic || isa<tensor::ConcatOp, ReduceVecOp>(parent);
+    bool isInside = parent == user || isa<tensor::ExtractOp>(user);
+    inMemory |= !isInside || !isElements || !isKernel(parent);
+  }
+  return inMemory;
+}
+
+/// True if `op` is a product that is one piece of a concatenation and nothing
+/// else: it is computed where it belongs in the whole.
+static bool isPiece(linalg::GenericOp op) {
+  if (!linalg::isaContractionOpInterface(op))
+    return false;
+  Value value = op->getResult(0);
+  while (value.hasOneUse() && isa<tensor::CollapseShapeOp>(*value.user_begin()))
+    value = value.user_begin()->getResult(0);
+  return value.hasOneUse() && isa<tensor::ConcatOp>(*value.user_begin()) &&
+         isKernel(*value.user_begin()) && getProducer(value) == op;
+}
+
+/// True if `op` rounds the sums of a reduction and does nothing else: halves
+/// are read then, not what they are rounded from.
+static bool isRoundedSum(linalg::GenericOp op) {
+  Block *body = op.getBody();
+  auto sum = op.getNumDpsInputs() == 1
+                 ? op.getDpsInputs().front().getDefiningOp<linalg::GenericOp>()
+                 : linalg::GenericOp();
+  return sum && sum.getNumReductionLoops() &&
+         llvm::hasSingleElement(body->without_terminator()) &&
+         isa<arith::TruncFOp>(body->front());
+}
+
+bool Roots::isInlined(linalg::GenericOp op) {
+  if (isPiece(op))
+    return true;
+  if (!isPointwise(op) || op->getNumResults() != 1 || isRoundedSum(op))
+    return false;
+  SetVector<Operation *> consumers;
+  if (getConsumers(op->getResult(0), consumers))
+    return false;
+  int64_t cost = costs[op];
+  if (cost > (consumers.size() == 1 ? singleUseCost : cheapCost))
+    return false;
+  return llvm::all_of(consumers, [&](Operation *user) {
+    auto consumer = dyn_cast<linalg::GenericOp>(user);
+    if (!consumer || getNumPoints(consumer) <= getNumPoints(op))
+      return true;
+    // In the loops of a product, or broadcast.
+    return cost <= (consumer.getNumReductionLoops() ? 0 : broadcastCost);
+  });
+}

@@ -1,0 +1,675 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Lays activations out feature-major, so that vectors run along tokens.
+
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Layout/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRLAYOUT
+#include "bsr/Transforms/Layout/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+//===----------------------------------------------------------------------===//
+// Copies vanish into the indexing maps of their users
+//===----------------------------------------------------------------------===//
+
+/// If `op` only moves elements (a transpose, a broadcast), the operand that it
+/// moves.
+static OpOperand *getCopied(linalg::GenericOp op) {
+  if (op.getNumReductionLoops() != 0 || op->getNumResults() != 1 ||
+      !op.getBody()->without_terminator().empty() ||
+      !op.getIndexingMapsArray().back().isPermutation())
+    return nullptr;
+  auto yielded =
+      dyn_cast<BlockArgument>(op.getBody()->getTerminator()->getOperand(0));
+  if (!yielded || yielded.getOwner() != op.getBody() ||
+      yielded.getArgNumber() >= op.getNumDpsInputs())
+    return nullptr;
+  return op.getDpsInputOperand(yielded.getArgNumber());
+}
+
+/// True if all elements of what `op` makes are one scalar.
+static bool isFilled(Operation *op) {
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  OpOperand *source = generic ? getCopied(generic) : nullptr;
+  return source && !isa<ShapedType>(source->get().getType());
+}
+
+/// generic(copy(x)) -> generic(x) with the composed map
+static void foldCopies(linalg::GenericOp op) {
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    while (auto producer = input->get().getDefiningOp<linalg::GenericOp>()) {
+      OpOperand *source = getCopied(producer);
+      if (!source)
+        break;
+      SmallVector<AffineMap> from = producer.getIndexingMapsArray();
+      AffineMap &map = maps[input->getOperandNumber()];
+      AffineMap composed = from[source->getOperandNumber()].compose(
+          inversePermutation(from.back()).compose(map));
+      // The loops' extents must still follow from the operands.
+      SmallVector<AffineMap> candidate(maps);
+      candidate[input->getOperandNumber()] = composed;
+      if (!inversePermutation(concatAffineMaps(candidate, op.getContext())))
+        break;
+      map = composed;
+      input->set(source->get());
+    }
+  }
+  op.setIndexingMapsAttr(OpBuilder(op).getAffineMapArrayAttr(maps));
+}
+
+//===----------------------------------------------------------------------===//
+// Which dimension the lanes run along
+//===----------------------------------------------------------------------===//
+
+/// The loop at result `dim` of `map`, if it is one.
+static std::optional<unsigned> getLoop(AffineMap map, unsigned dim) {
+  auto expr = dyn_cast<AffineDimExpr>(map.getResult(dim));
+  return expr ? std::optional<unsigned>(expr.getPosition()) : std::nullopt;
+}
+
+static std::optional<unsigned> getDim(AffineMap map, unsigned loop) {
+  for (unsigned dim = 0; dim != map.getNumResults(); ++dim)
+    if (getLoop(map, dim) == loop)
+      return dim;
+  return std::nullopt;
+}
+
+static ArrayRef<int64_t> getShape(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+/// The dimension of `to` that a reshape makes of dimension `dim` of `from`:
+/// `groups` are of the longer shape, and only units may share the group.
+static std::optional<unsigned>
+mapThroughReshape(ArrayRef<ReassociationIndices> groups,
+                  ArrayRef<int64_t> longer, bool fromLonger, unsigned dim) {
+  for (auto [number, group] : llvm::enumerate(groups)) {
+    if (fromLonger ? !llvm::is_contained(group, static_cast<int64_t>(dim))
+                   : number != dim)
+      continue;
+    std::optional<unsigned> only;
+    for (int64_t member : group) {
+      if (longer[member] == 1)
+        continue;
+      if (only)
+        return std::nullopt;
+      only = member;
+    }
+    if (!only || (fromLonger && *only != dim))
+      return std::nullopt;
+    return fromLonger ? std::optional<unsigned>(number) : only;
+  }
+  return std::nullopt;
+}
+
+namespace {
+/// The lanes of values, a fixpoint over indexing maps from the tokens of the
+/// sparse products.
+class Lanes {
+public:
+  explicit Lanes(Block &block);
+
+  std::optional<unsigned> get(Value value) const {
+    auto found = lanes.find(value);
+    return found == lanes.end() ? std::nullopt
+                                : std::optional<unsigned>(found->second);
+  }
+  /// The dimensions of `value` in their new order: lanes last.
+  SmallVector<int64_t> getOrder(Value value) const;
+
+private:
+  bool set(Value value, std::optional<unsigned> dim);
+  bool link(Value a, Value b,
+            llvm::function_ref<std::optional<unsigned>(bool, unsigned)> map);
+  bool visit(Operation *op);
+  bool visitGeneric(linalg::GenericOp op, bool decide);
+  bool isPinned(Value value) const;
+
+  DenseMap<Value, unsigned> lanes;
+};
+} // namespace
+
+/// True for operations whose results may be laid out anew.
+static bool hasFreeLayout(Operation *op) {
+  return TypeSwitch<Operation *, bool>(op)
+      .Case([](linalg::GenericOp op) { return op.hasPureTensorSemantics(); })
+      .Case([](tensor::ExtractSliceOp op) {
+        return op.hasUnitStride() && op.getOffsets().empty() &&
+               op.getSizes().empty() &&
+               op.getSourceType().getRank() == op.getType().getRank();
+      })
+      .Case<SpMMOp, SDDMMOp, BlockScoresOp, ScatterAddOp, tensor::ConcatOp,
+            tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::EmptyOp>(
+          [](auto) { return true; })
+      .Case([](tensor::ExtractOp op) {
+        return isa<linalg::GenericOp>(op->getParentOp());
+      })
+      .Case([](arith::ConstantOp op) {
+        return isa<SplatElementsAttr>(op.getValue());
+      })
+      .Default(false);
+}
+
+bool Lanes::isPinned(Value value) const {
+  Operation *op = value.getDefiningOp();
+  return !op || !isa<RankedTensorType>(value.getType()) || !hasFreeLayout(op) ||
+         isa<SDDMMOp, BlockScoresOp, ScatterAddOp>(op) ||
+         !llvm::all_of(value.getUsers(), hasFreeLayout);
+}
+
+bool Lanes::set(Value value, std::optional<unsigned> dim) {
+  if (!dim || isPinned(value))
+    return false;
+  return lanes.try_emplace(value, *dim).second;
+}
+
+/// Carries lanes from `a` to `b` and back; `map` maps a dimension of `a` (true)
+/// or of `b` (false) to one of the other.
+bool Lanes::link(
+    Value a, Value b,
+    llvm::function_ref<std::optional<unsigned>(bool, unsigned)> map) {
+  bool changed = false;
+  if (auto lane = get(a))
+    changed |= set(b, map(true, *lane));
+  if (auto lane = get(b))
+    changed |= set(a, map(false, *lane));
+  return changed;
+}
+
+/// Carries lanes through `op` along its loops. Without `decide`, nothing
+/// happens where the operands suggest several loops of the result.
+bool Lanes::visitGeneric(linalg::GenericOp op, bool decide) {
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  SmallVector<std::pair<Value, AffineMap>> values;
+  for (OpOperand &operand : op->getOpOperands())
+    if (isa<RankedTensorType>(operand.get().getType()))
+      values.push_back({operand.get(), maps[operand.getOperandNumber()]});
+  auto carry = [&](unsigned loop) {
+    bool changed = false;
+    for (auto [value, map] : values)
+      changed |= set(value, getDim(map, loop));
+    for (auto [number, result] : llvm::enumerate(op->getResults()))
+      changed |= set(result, getDim(maps[op.getNumDpsInputs() + number], loop));
+    return changed;
+  };
+  // A product reads each operand along other loops than it writes: what its
+  // result wants is a preference.
+  bool product = op.getNumReductionLoops() && op.getNumDpsInputs() > 1;
+  for (auto [number, result] : llvm::enumerate(op->getResults()))
+    if (auto lane = get(result))
+      if (auto loop = getLoop(maps[op.getNumDpsInputs() + number], *lane))
+        return (!product || decide) && carry(*loop);
+  AffineMap resultMap = maps[op.getNumDpsInputs()];
+  SmallVector<unsigned> kept, reduced;
+  for (auto [value, map] : values) {
+    auto lane = get(value);
+    if (!lane)
+      continue;
+    auto loop = getLoop(map, *lane);
+    if (!loop)
+      continue;
+    SmallVector<unsigned> &list = getDim(resultMap, *loop) ? kept : reduced;
+    if (!llvm::is_contained(list, *loop))
+      list.push_back(*loop);
+  }
+  if (kept.size() == 1)
+    return carry(kept.front());
+  if (!decide)
+    return false;
+  if (kept.size() > 1) {
+    // Attention scores: queries come first, and keys are what softmax reduces.
+    llvm::sort(kept, [&](unsigned x, unsigned y) {
+      return *getDim(resultMap, x) < *getDim(resultMap, y);
+    });
+    return carry(kept.front());
+  }
+  return llvm::any_of(reduced, carry);
+}
+
+bool Lanes::visit(Operation *op) {
+  auto same = [](bool, unsigned dim) { return std::optional<unsigned>(dim); };
+  return TypeSwitch<Operation *, bool>(op)
+      .Case([&](linalg::GenericOp op) { return visitGeneric(op, false); })
+      .Case([&](SpMMOp op) { return link(op.getX(), op.getY(), same); })
+      .Case<SDDMMOp, BlockScoresOp>(
+          [&](auto op) { return link(op.getA(), op.getB(), same); })
+      .Case([&](tensor::ExtractSliceOp op) {
+        return link(op.getSource(), op.getResult(), same);
+      })
+      .Case([&](tensor::ConcatOp op) {
+        bool changed = false;
+        for (Value input : op.getInputs())
+          changed |= link(input, op.getResult(), same);
+        return changed;
+      })
+      .Case([&](tensor::ExpandShapeOp op) {
+        auto groups = op.getReassociationIndices();
+        return link(op.getSrc(), op.getResult(),
+                    [&](bool fromSrc, unsigned dim) {
+                      return mapThroughReshape(groups, getShape(op.getResult()),
+                                               !fromSrc, dim);
+                    });
+      })
+      .Case([&](tensor::CollapseShapeOp op) {
+        auto groups = op.getReassociationIndices();
+        return link(op.getSrc(), op.getResult(),
+                    [&](bool fromSrc, unsigned dim) {
+                      return mapThroughReshape(groups, getShape(op.getSrc()),
+                                               fromSrc, dim);
+                    });
+      })
+      .Default(false);
+}
+
+/// The token dimension of `x` to run lanes along: the last one.
+static std::optional<unsigned> getTokenDim(Value x, int64_t featureDim) {
+  ArrayRef<int64_t> shape = getShape(x);
+  for (int64_t dim = shape.size(); dim-- != 0;)
+    if (dim != featureDim && shape[dim] != 1)
+      return dim;
+  return std::nullopt;
+}
+
+Lanes::Lanes(Block &block) {
+  for (Operation &op : block) {
+    if (auto spmm = dyn_cast<SpMMOp>(op)) {
+      set(spmm.getX(), getTokenDim(spmm.getX(), spmm.getFeatureDim()));
+      set(spmm.getY(), getTokenDim(spmm.getY(), spmm.getFeatureDim()));
+    } else if (auto sddmm = dyn_cast<SDDMMOp>(op)) {
+      set(sddmm.getA(), getTokenDim(sddmm.getA(), sddmm.getFeatureDim()));
+      set(sddmm.getB(), getTokenDim(sddmm.getB(), sddmm.getFeatureDim()));
+    }
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (Operation &op : block)
+      changed |= visit(&op);
+    for (Operation &op : llvm::reverse(block))
+      changed |= visit(&op);
+    // Only when nothing else moves: the first operation with a choice.
+    for (auto it = block.begin(); !changed && it != block.end(); ++it)
+      if (auto generic = dyn_cast<linalg::GenericOp>(*it))
+        changed = visitGeneric(generic, true);
+  }
+}
+
+SmallVector<int64_t> Lanes::getOrder(Value value) const {
+  std::optional<unsigned> lane = get(value);
+  SmallVector<int64_t> order;
+  for (int64_t dim = 0; dim != static_cast<int64_t>(getShape(value).size());
+       ++dim)
+    if (dim != lane)
+      order.push_back(dim);
+  if (lane)
+    order.push_back(*lane);
+  return order;
+}
+
+//===----------------------------------------------------------------------===//
+// The new layout
+//===----------------------------------------------------------------------===//
+
+static RankedTensorType permute(RankedTensorType type,
+                                ArrayRef<int64_t> order) {
+  return RankedTensorType::get(applyPermutation(type.getShape(), order),
+                               type.getElementType());
+}
+
+static bool isIdentity(ArrayRef<int64_t> order) {
+  return isIdentityPermutation(order);
+}
+
+namespace {
+struct Layout : bsr::impl::BSRLayoutBase<Layout> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    if (func.isDeclaration() || !func.getBody().hasOneBlock())
+      return;
+    Block &block = func.getBody().front();
+    for (auto op : block.getOps<linalg::GenericOp>())
+      if (op.hasPureTensorSemantics())
+        foldCopies(op);
+    separateInits(block);
+    Lanes found(block);
+    // The old types, by value: results change as we go.
+    for (Operation &op : block)
+      for (Value result : op.getResults())
+        if (found.get(result))
+          orders[result] = found.getOrder(result);
+    for (Operation &op : llvm::make_early_inc_range(block))
+      rewrite(&op);
+    markLanes(block);
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+    orders.clear();
+    copies.clear();
+  }
+
+  static void markLanes(Operation *op) {
+    op->setAttr("bsr.lanes", UnitAttr::get(op->getContext()));
+  }
+
+  /// Marks the operations of the graph whose results have lanes, for
+  /// `bsr-panel`.
+  void markLanes(Block &block) {
+    for (Operation &op : block)
+      if (isa<SpMMOp, linalg::GenericOp, tensor::ConcatOp>(op) &&
+          llvm::all_of(op.getResults(), [&](Value result) {
+            return getLane(result) && getShape(result).size() > 1;
+          }))
+        markLanes(&op);
+  }
+
+  /// Gives every user of an empty, constant or filled tensor one of its own:
+  /// two users may want two layouts. From the bottom up, for a filled tensor is
+  /// a user of an empty one.
+  void separateInits(Block &block) {
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+      if (!isa<tensor::EmptyOp>(op) && !isFilled(&op) &&
+          !(isa<arith::ConstantOp>(op) && hasFreeLayout(&op) &&
+            isa<RankedTensorType>(op.getResult(0).getType())))
+        continue;
+      for (OpOperand &use : llvm::make_early_inc_range(op.getUses())) {
+        if (op.hasOneUse() || use.getOwner()->getBlock() != &block)
+          continue;
+        OpBuilder b(use.getOwner());
+        use.set(b.clone(op)->getResult(0));
+      }
+    }
+  }
+
+  ArrayRef<int64_t> getOrder(Value value) const {
+    auto found = orders.find(value);
+    return found == orders.end() ? ArrayRef<int64_t>() : found->second;
+  }
+  std::optional<unsigned> getLane(Value value) const {
+    ArrayRef<int64_t> order = getOrder(value);
+    return order.empty() ? std::nullopt : std::optional<unsigned>(order.back());
+  }
+  bool isMoved(Value value) const {
+    ArrayRef<int64_t> order = getOrder(value);
+    return !order.empty() && !isIdentity(order);
+  }
+
+  /// `value` with its dimensions in order `to` (empty: as written), by a copy
+  /// if it is laid out otherwise.
+  Value convert(OpBuilder &b, Value value, ArrayRef<int64_t> to) {
+    SmallVector<int64_t> from(getOrder(value));
+    int64_t rank = getShape(value).size();
+    auto identity = llvm::to_vector(llvm::seq<int64_t>(rank));
+    if (from.empty())
+      from = identity;
+    SmallVector<int64_t> target(to.empty() ? ArrayRef<int64_t>(identity) : to);
+    if (from == target)
+      return value;
+    // Dimension i of the result is dimension target[i] as written, which is
+    // where from holds it.
+    SmallVector<int64_t> order;
+    for (int64_t dim : target)
+      order.push_back(llvm::find(from, dim) - from.begin());
+    auto type = permute(cast<RankedTensorType>(value.getType()), order);
+    Location loc = value.getLoc();
+    auto makeEmpty = [&]() -> Value {
+      return tensor::EmptyOp::create(b, loc, type.getShape(),
+                                     type.getElementType());
+    };
+    if (value.getDefiningOp<tensor::EmptyOp>())
+      return makeEmpty();
+    SmallVector<AffineExpr> source(rank);
+    for (auto [position, dim] : llvm::enumerate(order))
+      source[dim] = b.getAffineDimExpr(position);
+    SmallVector<AffineMap> maps{AffineMap::get(rank, 0, source, b.getContext()),
+                                b.getMultiDimIdentityMap(rank)};
+    // Operations are rewritten from top to bottom: the first copy is there for
+    // all that follow.
+    linalg::GenericOp &copy = copies[{value, maps.front()}];
+    if (!copy) {
+      ++numConversions;
+      if (report)
+        remark(value, order);
+      SmallVector<utils::IteratorType> kinds(rank,
+                                             utils::IteratorType::parallel);
+      copy = linalg::GenericOp::create(
+          b, loc, type, value, makeEmpty(), maps, kinds,
+          [](OpBuilder &nested, Location loc, ValueRange args) {
+            linalg::YieldOp::create(nested, loc, args.front());
+          });
+    }
+    if (!to.empty())
+      markLanes(copy);
+    return copy.getResult(0);
+  }
+
+  /// Says that `value` is copied, its dimensions in `order`.
+  void remark(Value value, ArrayRef<int64_t> order) {
+    InFlightDiagnostic diagnostic = emitRemark(value.getLoc());
+    diagnostic << "expected one layout for whatever reads " << value.getType()
+               << " of ";
+    if (Operation *producer = value.getDefiningOp())
+      diagnostic << "'" << producer->getName() << "'";
+    else if (Attribute name = getOperation().getArgAttr(
+                 cast<BlockArgument>(value).getArgNumber(), "bsr.name"))
+      diagnostic << "argument " << name;
+    else
+      diagnostic << "an argument";
+    diagnostic << ", but got a copy with dimensions in order ";
+    llvm::interleaveComma(order, diagnostic);
+  }
+
+  /// Converts operand `operand` to order `to` where it is not in it.
+  void convertOperand(OpOperand &operand, ArrayRef<int64_t> to) {
+    OpBuilder b(operand.getOwner());
+    operand.set(convert(b, operand.get(), to));
+  }
+
+  void setLayout(Value result) {
+    if (isMoved(result)) {
+      result.setType(
+          permute(cast<RankedTensorType>(result.getType()), getOrder(result)));
+      ++numLaidOut;
+    }
+  }
+
+  void rewrite(Operation *op) {
+    TypeSwitch<Operation *>(op)
+        .Case([&](linalg::GenericOp op) { rewriteGeneric(op); })
+        .Case([&](SpMMOp op) { rewriteSpMM(op); })
+        .Case<SDDMMOp, BlockScoresOp>([&](auto op) { rewriteSampled(op); })
+        .Case([&](ScatterAddOp op) { rewriteScatterAdd(op); })
+        .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
+            [&](auto op) { rewriteReshape(op); })
+        .Case([&](tensor::ConcatOp op) { rewriteConcat(op); })
+        .Case([&](tensor::ExtractSliceOp op) { rewriteSlice(op); })
+        .Case([&](tensor::EmptyOp op) { setLayout(op.getResult()); })
+        .Case([&](arith::ConstantOp op) {
+          setLayout(op.getResult());
+          if (isMoved(op.getResult()))
+            op.setValueAttr(cast<SplatElementsAttr>(op.getValue())
+                                .resizeSplat(cast<ShapedType>(op.getType())));
+        });
+  }
+
+  void rewriteGeneric(linalg::GenericOp op) {
+    SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+    auto permuteMap = [&](AffineMap &map, ArrayRef<int64_t> order) {
+      if (!order.empty())
+        map = AffineMap::get(map.getNumDims(), 0,
+                             applyPermutation(map.getResults(), order),
+                             op.getContext());
+    };
+    for (OpOperand *input : op.getDpsInputOperands())
+      permuteMap(maps[input->getOperandNumber()], getOrder(input->get()));
+    for (auto [number, result] : llvm::enumerate(op->getResults())) {
+      OpOperand &init = *op.getDpsInitOperand(number);
+      convertOperand(init, getOrder(result));
+      permuteMap(maps[init.getOperandNumber()], getOrder(result));
+      setLayout(result);
+    }
+    op.setIndexingMapsAttr(OpBuilder(op).getAffineMapArrayAttr(maps));
+    op.walk([&](tensor::ExtractOp extract) {
+      ArrayRef<int64_t> order = getOrder(extract.getTensor());
+      if (order.empty())
+        return;
+      SmallVector<Value> indices(extract.getIndices());
+      extract.getIndicesMutable().assign(applyPermutation(indices, order));
+    });
+  }
+
+  /// The order that puts the last token dimension of `x` last.
+  static SmallVector<int64_t> getLaneOrder(Value x, int64_t featureDim) {
+    SmallVector<int64_t> order;
+    int64_t rank = getShape(x).size();
+    if (rank == 1) // One token: no lanes.
+      return {0};
+    int64_t lane = getTokenDim(x, featureDim).value_or(featureDim ? 0 : 1);
+    for (int64_t dim = 0; dim != rank; ++dim)
+      if (dim != lane)
+        order.push_back(dim);
+    order.push_back(lane);
+    return order;
+  }
+
+  /// The order of `first`, or of `second`, if its lanes are tokens; else the
+  /// last token dimension is last.
+  SmallVector<int64_t> getProductOrder(Value first, Value second,
+                                       int64_t featureDim) const {
+    for (Value value : {first, second})
+      if (ArrayRef<int64_t> order = getOrder(value);
+          !order.empty() && order.back() != featureDim)
+        return SmallVector<int64_t>(order);
+    return getLaneOrder(second, featureDim);
+  }
+
+  void rewriteSpMM(SpMMOp op) {
+    // The lanes of y, or of x, or the last token dimension.
+    SmallVector<int64_t> order =
+        getProductOrder(op.getY(), op.getX(), op.getFeatureDim());
+    SmallVector<int64_t> wanted(getOrder(op.getY()));
+    convertOperand(op.getXMutable(), order);
+    op.setFeatureDim(llvm::find(order, op.getFeatureDim()) - order.begin());
+    Value y = op.getY();
+    y.setType(permute(op.getY().getType(), order));
+    if (wanted == order)
+      return;
+    // Its users want it otherwise.
+    OpBuilder b(op->getContext());
+    b.setInsertionPointAfter(op);
+    orders[y] = order;
+    Value converted = convert(b, y, wanted);
+    if (!wanted.empty())
+      orders[converted] = wanted;
+    y.replaceAllUsesExcept(converted, converted.getDefiningOp());
+  }
+
+  template <typename OpTy>
+  void rewriteSampled(OpTy op) {
+    SmallVector<int64_t> order =
+        getProductOrder(op.getA(), op.getB(), op.getFeatureDim());
+    convertOperand(op.getAMutable(), order);
+    convertOperand(op.getBMutable(), order);
+    op.setFeatureDim(llvm::find(order, op.getFeatureDim()) - order.begin());
+  }
+
+  void rewriteScatterAdd(ScatterAddOp op) {
+    // The tokens must stay in the order of the indices.
+    ArrayRef<int64_t> order = getOrder(op.getUpdates());
+    SmallVector<int64_t> tokens =
+        llvm::filter_to_vector(order, [&](int64_t dim) {
+          return dim != static_cast<int64_t>(op.getFeatureDim());
+        });
+    if (!llvm::is_sorted(tokens))
+      return convertOperand(op.getUpdatesMutable(), {});
+    if (!order.empty())
+      op.setFeatureDim(llvm::find(order, op.getFeatureDim()) - order.begin());
+  }
+
+  template <typename OpTy>
+  void rewriteReshape(OpTy op) {
+    Value source = op.getSrc(), result = op.getResult();
+    if (!isMoved(source) && !isMoved(result))
+      return;
+    auto type = cast<RankedTensorType>(result.getType());
+    SmallVector<int64_t> order(getOrder(result));
+    std::optional<unsigned> laneOfSource = getLane(source);
+    std::optional<unsigned> laneOfResult = getLane(result);
+    bool expands = isa<tensor::ExpandShapeOp>(op);
+    ArrayRef<int64_t> longer = expands ? type.getShape() : ArrayRef<int64_t>();
+    SmallVector<int64_t> written;
+    if (!expands) {
+      // The source may have moved: its shape as written.
+      written.resize(getShape(source).size());
+      ArrayRef<int64_t> from = getOrder(source);
+      for (auto [position, extent] : llvm::enumerate(getShape(source)))
+        written[from.empty() ? position : from[position]] = extent;
+      longer = written;
+    }
+    OpBuilder b(op);
+    Value moved;
+    if (laneOfSource && laneOfResult &&
+        mapThroughReshape(op.getReassociationIndices(), longer,
+                          /*fromLonger=*/!expands,
+                          *laneOfSource) == laneOfResult) {
+      RankedTensorType to = order.empty() ? type : permute(type, order);
+      auto groups = getReassociationIndicesForReshape(
+          cast<ShapedType>(source.getType()), to);
+      if (groups)
+        moved = OpTy::create(b, op.getLoc(), to, source, *groups);
+    }
+    if (!moved) {
+      // As written, between conversions.
+      Value plain = convert(b, source, {});
+      moved = OpTy::create(b, op.getLoc(), type, plain,
+                           op.getReassociationIndices());
+      moved = convert(b, moved, order);
+    }
+    result.replaceAllUsesWith(moved);
+    // The old operation stays until the end, so that no new value takes its
+    // place in the map of orders.
+    orders[moved] = order;
+  }
+
+  void rewriteConcat(tensor::ConcatOp op) {
+    Value result = op.getResult();
+    for (OpOperand &input : op->getOpOperands())
+      convertOperand(input, getOrder(result));
+    if (!isMoved(result))
+      return;
+    op.setDim(llvm::find(getOrder(result), static_cast<int64_t>(op.getDim())) -
+              getOrder(result).begin());
+    setLayout(result);
+  }
+
+  void rewriteSlice(tensor::ExtractSliceOp op) {
+    Value result = op.getResult();
+    convertOperand(op.getSourceMutable(), getOrder(result));
+    if (!isMoved(result))
+      return;
+    ArrayRef<int64_t> order = getOrder(result);
+    op.setStaticOffsets(applyPermutation(op.getStaticOffsets(), order));
+    op.setStaticSizes(applyPermutation(op.getStaticSizes(), order));
+    op.setStaticStrides(applyPermutation(op.getStaticStrides(), order));
+    setLayout(result);
+  }
+
+  /// The dimensions of values in their new order, for those that have lanes.
+  DenseMap<Value, SmallVector<int64_t>> orders;
+  /// The copies of values to other layouts, by the map that reads the value.
+  DenseMap<std::pair<Value, AffineMap>, linalg::GenericOp> copies;
+};
+} // namespace

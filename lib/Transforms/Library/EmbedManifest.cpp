@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Writes the manifest of a step into its module.
+
+#include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Library/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSREMBEDMANIFEST
+#include "bsr/Transforms/Library/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+namespace json = llvm::json;
+
+/// The version of the interface of a compiled step (runtime/ has the header).
+static constexpr int32_t abiVersion = 1;
+
+static json::Array getShape(ArrayRef<int64_t> shape) {
+  return json::Array(shape);
+}
+
+/// What the manifest says of the argument of the program that another is or is
+/// a part of; `suffix` is what the manifest adds to names.
+static json::Object getOrigin(DictionaryAttr origin, StringRef suffix = "") {
+  auto shape = origin.getAs<DenseI64ArrayAttr>("shape");
+  auto name = origin.getAs<StringAttr>("name");
+  return json::Object{{"name", (name.getValue() + suffix).str()},
+                      {"shape", getShape(shape.asArrayRef())}};
+}
+
+/// The name of a buffer's element type, or failure if it has none.
+static FailureOr<std::string> getTypeName(func::FuncOp step, unsigned index) {
+  Type type = cast<MemRefType>(step.getArgumentTypes()[index]).getElementType();
+  if (!type.isInteger(1) && !type.isInteger(8) && !type.isInteger(32) &&
+      !type.isInteger(64) && !type.isF16() && !type.isBF16() && !type.isF32() &&
+      !type.isF64())
+    return step.emitError("expected argument #")
+           << index
+           << " to be of f16, bf16, f32, f64, i1, i8, i32 or i64, but got "
+           << type;
+  std::string name = step.getArgAttr(index, "bsr.unsigned") ? "u" : "";
+  llvm::raw_string_ostream(name) << type;
+  return name;
+}
+
+/// The names of the arguments of `step` in the manifest. Those of one name have
+/// roles of their own: the parameter, or the one without a role, keeps the
+/// name, the others are `<name>.<role>`.
+static FailureOr<SmallVector<std::string>> getNames(func::FuncOp step) {
+  auto getString = [&](unsigned arg, StringRef attribute) {
+    auto attr = step.getArgAttrOfType<StringAttr>(arg, attribute);
+    return attr ? attr.getValue() : StringRef();
+  };
+  llvm::StringMap<unsigned> counts;
+  for (unsigned arg : llvm::seq(step.getNumArguments()))
+    if (getString(arg, "bsr.kind").empty())
+      ++counts[getString(arg, "bsr.name")];
+  SmallVector<std::string> names;
+  llvm::StringMap<unsigned> known;
+  for (unsigned arg : llvm::seq(step.getNumArguments())) {
+    std::string &name = names.emplace_back(getString(arg, "bsr.name").str());
+    if (!getString(arg, "bsr.kind").empty())
+      continue;
+    StringRef role = getString(arg, "bsr.role");
+    if (counts[name] > 1 && !role.empty() && role != "param")
+      name += "." + role.str();
+    if (auto [other, isNew] = known.insert({name, arg}); !isNew)
+      return step.emitError("expected names and roles that tell arguments "
+                            "apart, but got '")
+             << name << "' for argument #" << other->second << " and argument #"
+             << arg;
+  }
+  return names;
+}
+
+/// What the manifest says about argument `index`, which it calls `name`.
+static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index,
+                                         StringRef name) {
+  auto getString = [&](StringRef name) {
+    auto attr = step.getArgAttrOfType<StringAttr>(index, name);
+    return attr ? attr.getValue() : StringRef();
+  };
+  auto pattern =
+      step.getArgAttrOfType<IntegerAttr>(index, "bsr.pattern_number");
+  StringRef kind = getString("bsr.kind");
+  if (kind.empty())
+    kind = pattern ? "values" : "dense";
+  FailureOr<std::string> type = getTypeName(step, index);
+  if (failed(type))
+    return failure();
+
+  json::Object buffer{
+      {"name", name},
+      {"kind", kind},
+      {"type", *type},
+      {"shape",
+       getShape(cast<MemRefType>(step.getArgumentTypes()[index]).getShape())},
+      {"carried", step.getArgAttr(index, "bsr.carried") != nullptr},
+  };
+  if (StringRef role = getString("bsr.role"); !role.empty())
+    buffer["role"] = role;
+  if (StringRef init = getString("bsr.init"); !init.empty())
+    buffer["init"] = init;
+  if (pattern)
+    buffer["pattern"] = pattern.getInt();
+  if (auto origin = step.getArgAttrOfType<DictionaryAttr>(index, "bsr.origin"))
+    buffer["origin"] =
+        getOrigin(origin, name.drop_front(getString("bsr.name").size()));
+  return buffer;
+}
+
+/// What the manifest says about arguments that were masks of a pattern.
+static json::Array getMasks(ArrayAttr masks) {
+  json::Array array;
+  for (auto mask : masks.getAsRange<DictionaryAttr>()) {
+    auto type = cast<RankedTensorType>(mask.getAs<TypeAttr>("type").getValue());
+    std::string element;
+    llvm::raw_string_ostream(element) << type.getElementType();
+    json::Object entry{
+        {"name", mask.getAs<StringAttr>("name").getValue()},
+        {"type", element},
+        {"shape", getShape(type.getShape())},
+        {"transpose", mask.getAs<BoolAttr>("transpose").getValue()}};
+    if (auto origin = mask.getAs<DictionaryAttr>("origin"))
+      entry["origin"] = getOrigin(origin);
+    array.push_back(std::move(entry));
+  }
+  return array;
+}
+
+/// What the manifest says about the pattern `known`, whose are those of
+/// `buffers` that `own` lists. A static pattern has none for its index arrays:
+/// the manifest holds it.
+static json::Object getPattern(DictionaryAttr known, ArrayRef<size_t> own,
+                               const json::Array &buffers) {
+  auto type = cast<PatternType>(known.getAs<TypeAttr>("type").getValue());
+  StringRef name = known.getAs<StringAttr>("name").getValue();
+  json::Object pattern{
+      {"name", name},
+      {"shape", getShape({type.getRows(), type.getCols()})},
+      {"block", getShape({type.getBlockRows(), type.getBlockCols()})},
+      {"slots", type.getSlots()},
+      {"static", known.contains("row_ptr")},
+  };
+  if (auto density = known.getAs<FloatAttr>("density"))
+    pattern["density"] = density.getValueAsDouble();
+  if (auto masks = known.getAs<ArrayAttr>("masks"); masks && !masks.empty())
+    pattern["masks"] = getMasks(masks);
+  json::Object views;
+  for (size_t index : own) {
+    const json::Object &buffer = *buffers[index].getAsObject();
+    StringRef kind = *buffer.getString("kind");
+    if (kind != "values")
+      views[kind] = index;
+    else if (*buffer.getString("name") == name)
+      pattern["weight"] = index;
+  }
+  if (!known.contains("row_ptr")) {
+    pattern["buffers"] = std::move(views);
+    return pattern;
+  }
+  for (StringRef view : {"row_ptr", "col_idx"})
+    pattern[view] =
+        json::Array(known.getAs<DenseI32ArrayAttr>(view).asArrayRef());
+  return pattern;
+}
+
+/// What the manifest says about `scores` of `step`, which lie in the arena.
+static FailureOr<json::Object> getScores(func::FuncOp step,
+                                         DictionaryAttr scores) {
+  auto name = scores.getAs<StringAttr>("name");
+  auto type = cast<MemRefType>(scores.getAs<TypeAttr>("type").getValue());
+  auto known = step->getAttrOfType<ArrayAttr>("bsr.patterns");
+  ArrayRef<Attribute> patterns;
+  if (known)
+    patterns = known.getValue();
+  const auto *pattern = llvm::find_if(patterns, [&](Attribute known) {
+    return cast<DictionaryAttr>(known).get("name") == name;
+  });
+  if (pattern == patterns.end())
+    return step.emitError("expected scores of a weight in bsr.patterns, but "
+                          "got scores of ")
+           << name;
+  return json::Object{
+      {"name", name.getValue()},
+      {"kind", "scores"},
+      {"type", "f32"},
+      {"shape", getShape(type.getShape())},
+      {"carried", false},
+      {"pattern", pattern - patterns.begin()},
+      {"arena_offset", scores.getAs<IntegerAttr>("offset").getInt()}};
+}
+
+/// What the manifest says about a timer.
+static json::Object getTimer(DictionaryAttr known) {
+  json::Object timer{{"bytes", 0}, {"flops", 0}, {"operands", ""}};
+  for (NamedAttribute attr : known) {
+    if (auto text = dyn_cast<StringAttr>(attr.getValue()))
+      timer[attr.getName().strref()] = text.getValue();
+    else
+      timer[attr.getName().strref()] =
+          cast<IntegerAttr>(attr.getValue()).getInt();
+  }
+  return timer;
+}
+
+/// What the manifest says about kernels: how many there are, and how many calls
+/// of them.
+static json::Object getKernels(func::FuncOp step) {
+  SymbolTable symbols(step->getParentOfType<ModuleOp>());
+  DenseSet<Operation *> functions;
+  int64_t launches = 0;
+  step.walk([&](func::CallOp call) {
+    Operation *callee = symbols.lookup(call.getCallee());
+    if (!callee->hasAttr("bsr.kind"))
+      return;
+    functions.insert(callee);
+    ++launches;
+  });
+  return json::Object{{"functions", static_cast<int64_t>(functions.size())},
+                      {"launches", launches}};
+}
+
+/// The manifest of `step` as JSON text.
+static FailureOr<std::string> getManifest(func::FuncOp step,
+                                          StringRef targetCpu) {
+  json::Array buffers, patterns;
+  FailureOr<SmallVector<std::string>> names = getNames(step);
+  if (failed(names))
+    return failure();
+  // The last arguments are a flag, if there are scores, and the arena.
+  for (unsigned i = 0, e = step.getNumArguments() - 1; i != e; ++i) {
+    if (!isa<MemRefType>(step.getArgumentTypes()[i]))
+      continue;
+    FailureOr<json::Object> buffer = getBuffer(step, i, (*names)[i]);
+    if (failed(buffer))
+      return failure();
+    buffers.push_back(std::move(*buffer));
+  }
+  if (auto known = step->getAttrOfType<ArrayAttr>("bsr.patterns")) {
+    SmallVector<SmallVector<size_t>> own(known.size());
+    for (auto [index, buffer] : llvm::enumerate(buffers))
+      if (auto number = buffer.getAsObject()->getInteger("pattern");
+          number && *number >= 0 && *number < int64_t(own.size()))
+        own[*number].push_back(index);
+    for (auto [pattern, indices] :
+         llvm::zip_equal(known.getAsRange<DictionaryAttr>(), own))
+      patterns.push_back(getPattern(pattern, indices, buffers));
+  }
+
+  if (auto scores = step->getAttrOfType<ArrayAttr>("bsr.scores"))
+    for (auto entry : scores.getAsRange<DictionaryAttr>()) {
+      FailureOr<json::Object> buffer = getScores(step, entry);
+      if (failed(buffer))
+        return failure();
+      buffers.push_back(std::move(*buffer));
+    }
+
+  json::Object products{
+      {"spmm", 0}, {"spmm_transposed", 0}, {"sddmm", 0}, {"dense", 0}};
+  if (auto counted = step->getAttrOfType<DictionaryAttr>("bsr.products"))
+    for (NamedAttribute count : counted)
+      products[count.getName().strref()] =
+          cast<IntegerAttr>(count.getValue()).getInt();
+  auto getCount = [&](StringRef name) -> int64_t {
+    auto count = step->getAttrOfType<IntegerAttr>(name);
+    return count ? count.getInt() : 0;
+  };
+  json::Object manifest{
+      {"format", "bsr-step"},
+      {"version", abiVersion},
+      {"name", step.getName()},
+      {"target_cpu", targetCpu},
+      {"arena_bytes", getCount("bsr.arena_bytes")},
+      {"live_bytes", getCount("bsr.live_bytes")},
+      {"buffers", std::move(buffers)},
+      {"patterns", std::move(patterns)},
+      {"products", std::move(products)},
+      {"left_dense", getCount("bsr.left_dense")},
+      {"kernels", getKernels(step)},
+  };
+  if (auto norm = step->getAttrOfType<StringAttr>("bsr.score_norm"))
+    manifest["score_norm"] = norm.getValue();
+  if (auto known = step->getAttrOfType<ArrayAttr>("bsr.timers")) {
+    json::Array timers;
+    for (auto timer : known.getAsRange<DictionaryAttr>())
+      timers.push_back(getTimer(timer));
+    manifest["timers"] = std::move(timers);
+  }
+  std::string text;
+  llvm::raw_string_ostream(text) << json::Value(std::move(manifest));
+  return text;
+}
+
+namespace {
+struct EmbedManifest : bsr::impl::BSREmbedManifestBase<EmbedManifest> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    FailureOr<func::FuncOp> step = getStep(getOperation());
+    if (failed(step))
+      return signalPassFailure();
+    if (!(*step)->hasAttr("bsr.arena_bytes")) {
+      step->emitError("expected a step with planned memory, but got no "
+                      "bsr.arena_bytes: run bsr-plan-memory first");
+      return signalPassFailure();
+    }
+    FailureOr<std::string> manifest = getManifest(*step, targetCpu);
+    if (failed(manifest))
+      return signalPassFailure();
+    manifest->push_back('\0');
+
+    OpBuilder b = OpBuilder::atBlockBegin(getOperation().getBody());
+    Location loc = step->getLoc();
+    LLVM::GlobalOp::create(
+        b, loc, LLVM::LLVMArrayType::get(b.getI8Type(), manifest->size()),
+        /*isConstant=*/true, LLVM::Linkage::External, "bsr_step_manifest",
+        b.getStringAttr(*manifest));
+    LLVM::GlobalOp::create(b, loc, b.getI32Type(), /*isConstant=*/true,
+                           LLVM::Linkage::External, "bsr_step_abi_version",
+                           b.getI32IntegerAttr(abiVersion));
+  }
+};
+} // namespace

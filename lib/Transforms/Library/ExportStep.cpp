@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Gives a lowered step its C entry point and hides everything else.
+
+#include "bsr/Transforms/Library/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSREXPORTSTEP
+#include "bsr/Transforms/Library/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// True if `step` takes a flag that says whether to compute scores, before its
+/// last argument.
+static bool hasFlag(LLVM::LLVMFuncOp step) {
+  ArrayRef<Type> types = step.getArgumentTypes();
+  return types.size() > 1 && types[types.size() - 2].isInteger(1);
+}
+
+/// Writes `name(buffers, arena)`, which calls `step(buffers[0], ..., buffers[n
+/// - 1], flag, arena)`, without `flag` if the step takes none.
+static void emitEntry(LLVM::LLVMFuncOp step, StringRef name, bool flag) {
+  OpBuilder b(step->getContext());
+  b.setInsertionPointAfter(step);
+  Location loc = step.getLoc();
+  Type ptr = LLVM::LLVMPointerType::get(b.getContext());
+  auto entry = LLVM::LLVMFuncOp::create(
+      b, loc, name,
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
+                                  {ptr, ptr}));
+  b.setInsertionPointToStart(entry.addEntryBlock(b));
+  SmallVector<Value> arguments;
+  unsigned numBuffers = step.getNumArguments() - (hasFlag(step) ? 2 : 1);
+  for (unsigned i = 0; i != numBuffers; ++i) {
+    Value at = LLVM::GEPOp::create(b, loc, ptr, ptr, entry.getArgument(0),
+                                   ArrayRef<LLVM::GEPArg>(i));
+    arguments.push_back(LLVM::LoadOp::create(b, loc, ptr, at));
+  }
+  if (hasFlag(step))
+    arguments.push_back(
+        LLVM::ConstantOp::create(b, loc, b.getI1Type(), b.getBoolAttr(flag)));
+  arguments.push_back(entry.getArgument(1));
+  LLVM::CallOp::create(b, loc, step, arguments);
+  LLVM::ReturnOp::create(b, loc, ValueRange());
+}
+
+/// `attrs` without those of this project's dialect.
+static SmallVector<NamedAttribute> filter(DictionaryAttr attrs) {
+  return llvm::filter_to_vector(attrs, [](NamedAttribute attr) {
+    return !attr.getName().strref().starts_with("bsr.");
+  });
+}
+
+/// Removes what the project says about `func`: the manifest has it now.
+static void removeAttributes(LLVM::LLVMFuncOp func) {
+  func->setDiscardableAttrs(filter(func->getDiscardableAttrDictionary()));
+  SmallVector<DictionaryAttr> all;
+  func.getAllArgAttrs(all);
+  for (DictionaryAttr &attrs : all)
+    attrs = DictionaryAttr::get(func.getContext(), filter(attrs));
+  func.setAllArgAttrs(all);
+}
+
+namespace {
+struct ExportStep : bsr::impl::BSRExportStepBase<ExportStep> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    LLVM::LLVMFuncOp step;
+    for (auto func : getOperation().getOps<LLVM::LLVMFuncOp>()) {
+      if (func.isExternal())
+        continue;
+      func.setLinkage(LLVM::Linkage::Internal);
+      // A kernel stays a function: many layers call it.
+      func.setNoInline(true);
+      if (func->hasAttr("bsr.arena_bytes"))
+        step = func;
+      removeAttributes(func);
+    }
+    if (!step) {
+      getOperation().emitError(
+          "expected a function with bsr.arena_bytes, but got none");
+      return signalPassFailure();
+    }
+    if (step.getNumArguments() == 0 ||
+        !isa<LLVM::LLVMPointerType>(step.getArgumentTypes().back())) {
+      step.emitError("expected a step whose last argument is its arena, but "
+                     "got @")
+          << step.getName();
+      return signalPassFailure();
+    }
+    emitEntry(step, "bsr_step_run", false);
+    if (hasFlag(step))
+      emitEntry(step, "bsr_step_run_scores", true);
+  }
+};
+} // namespace

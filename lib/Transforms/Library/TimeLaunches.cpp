@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Makes a step measure the time of each of its kernels.
+
+#include "bsr/Analysis/Step.h"
+#include "bsr/Transforms/Library/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/DataLayoutInterfaces.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRTIMELAUNCHES
+#include "bsr/Transforms/Library/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Linux's number of the clock that never jumps.
+static constexpr int64_t monotonicClock = 1;
+
+/// What the manifest says of a kernel: bytes and types of the buffers of
+/// `call`, and what `bsr-cluster` left on `kernel`.
+static SmallVector<NamedAttribute> describe(func::CallOp call,
+                                            func::FuncOp kernel) {
+  Builder b(call.getContext());
+  DataLayout layout = DataLayout::closest(call);
+  int64_t bytes = 0;
+  std::string operands;
+  llvm::raw_string_ostream os(operands);
+  for (Type type : call.getOperandTypes()) {
+    auto buffer = dyn_cast<MemRefType>(type);
+    if (!buffer)
+      continue;
+    bytes += buffer.getNumElements() *
+             layout.getTypeSize(buffer.getElementType()).getFixedValue();
+    os << (operands.empty() ? "" : " ");
+    for (int64_t extent : buffer.getShape())
+      os << extent << "x";
+    os << buffer.getElementType();
+  }
+  SmallVector<NamedAttribute> attrs{
+      b.getNamedAttr("bytes", b.getI64IntegerAttr(bytes)),
+      b.getNamedAttr("operands", b.getStringAttr(operands))};
+  if (Attribute flops = kernel->getAttr("bsr.flops"))
+    attrs.push_back(b.getNamedAttr("flops", flops));
+  return attrs;
+}
+
+namespace {
+struct TimeLaunches : bsr::impl::BSRTimeLaunchesBase<TimeLaunches> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    FailureOr<func::FuncOp> step = getStep(module);
+    if (failed(step) || failed(getReturn(*step)))
+      return signalPassFailure();
+    SymbolTable symbols(module);
+    OpBuilder b(module.getBodyRegion());
+
+    // The step's own timer is the first.
+    getTimer(step->getName(), "other");
+    SmallVector<std::pair<Operation *, unsigned>> laps;
+    step->walk([&](Operation *op) {
+      if (std::optional<unsigned> timer = getTimer(op, symbols))
+        laps.emplace_back(op, *timer);
+    });
+    func::FuncOp lap = emitLap(b, step->getLoc());
+    symbols.insert(lap);
+
+    auto emitCall = [&](unsigned timer) {
+      Value number = arith::ConstantIndexOp::create(b, step->getLoc(), timer);
+      func::CallOp::create(b, step->getLoc(), lap, number);
+    };
+    // The first lap of a run ends in the time since the last run: it counts for
+    // a timer of its own, behind those that are listed.
+    b.setInsertionPointToStart(&step->front());
+    emitCall(timers.size());
+    for (auto [op, timer] : laps) {
+      b.setInsertionPointAfter(op);
+      emitCall(timer);
+    }
+    b.setInsertionPoint(step->front().getTerminator());
+    emitCall(0);
+
+    SmallVector<Attribute> list;
+    for (auto &[name, attrs] : timers)
+      list.push_back(b.getDictionaryAttr(attrs));
+    (*step)->setAttr("bsr.timers", b.getArrayAttr(list));
+  }
+
+private:
+  /// The number of timer `name`, a new one if there is none.
+  unsigned getTimer(StringRef name, StringRef kind,
+                    ArrayRef<NamedAttribute> attrs = {}) {
+    auto [known, isNew] = timers.try_emplace(name, attrs);
+    if (isNew) {
+      Builder b(&getContext());
+      known->second.push_back(b.getNamedAttr("kernel", b.getStringAttr(name)));
+      known->second.push_back(b.getNamedAttr("kind", b.getStringAttr(kind)));
+    }
+    return known - timers.begin();
+  }
+
+  /// The number of the timer of `op`, or nothing for what is not timed.
+  std::optional<unsigned> getTimer(Operation *op, const SymbolTable &symbols) {
+    if (isa<memref::CopyOp>(op))
+      return getTimer("memref.copy", "copy");
+    if (isa<linalg::LinalgOp>(op))
+      return getTimer(op->getName().getStringRef(), "other");
+    auto call = dyn_cast<func::CallOp>(op);
+    if (!call)
+      return std::nullopt;
+    auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
+    auto kind = kernel->getAttrOfType<StringAttr>("bsr.kind");
+    return getTimer(call.getCallee(), kind ? kind.getValue() : "other",
+                    describe(call, kernel));
+  }
+
+  /// Writes the table, one row of nanoseconds and launches a timer, and the
+  /// function that adds the time since its last call to row `timer`.
+  func::FuncOp emitLap(OpBuilder &b, Location loc) {
+    Type i64 = b.getI64Type(), i32 = b.getI32Type();
+    auto addGlobal = [&](StringRef name, ArrayRef<int64_t> shape,
+                         StringRef visibility) {
+      auto type = MemRefType::get(shape, i64);
+      memref::GlobalOp::create(
+          b, loc, name, b.getStringAttr(visibility), type,
+          DenseElementsAttr::get(RankedTensorType::get(shape, i64),
+                                 b.getZeroAttr(i64)),
+          /*constant=*/false, /*alignment=*/nullptr);
+      return type;
+    };
+    b.setInsertionPointToStart(getOperation().getBody());
+    auto table =
+        addGlobal("bsr_step_timers", {int64_t(timers.size()) + 1, 2}, "public");
+    auto time = addGlobal("bsr_lap_time", {2}, "private");
+    auto last = addGlobal("bsr_lap_last", {}, "private");
+    auto clock = func::FuncOp::create(b, loc, "clock_gettime",
+                                      b.getFunctionType({i32, time}, i32));
+    clock.setPrivate();
+    auto lap = func::FuncOp::create(b, loc, "bsr_lap",
+                                    b.getFunctionType(b.getIndexType(), {}));
+    lap.setPrivate();
+    b.setInsertionPointToStart(lap.addEntryBlock());
+
+    auto constant = [&](Type type, int64_t value) -> Value {
+      return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, value));
+    };
+    auto index = [&](int64_t value) -> Value {
+      return arith::ConstantIndexOp::create(b, loc, value);
+    };
+    Value timeBuffer =
+        memref::GetGlobalOp::create(b, loc, time, "bsr_lap_time");
+    func::CallOp::create(b, loc, clock,
+                         ValueRange{constant(i32, monotonicClock), timeBuffer});
+    auto load = [&](Value buffer, ValueRange at) -> Value {
+      return memref::LoadOp::create(b, loc, buffer, at);
+    };
+    Value seconds = arith::MulIOp::create(b, loc, load(timeBuffer, index(0)),
+                                          constant(i64, 1000000000));
+    Value now =
+        arith::AddIOp::create(b, loc, seconds, load(timeBuffer, index(1)));
+    Value lastBuffer =
+        memref::GetGlobalOp::create(b, loc, last, "bsr_lap_last");
+    Value elapsed =
+        arith::SubIOp::create(b, loc, now, load(lastBuffer, ValueRange()));
+    memref::StoreOp::create(b, loc, now, lastBuffer, ValueRange());
+    Value tableBuffer =
+        memref::GetGlobalOp::create(b, loc, table, "bsr_step_timers");
+    Value row = lap.getArgument(0);
+    Value sums[] = {elapsed, constant(i64, 1)};
+    for (auto [column, more] : llvm::enumerate(sums)) {
+      Value at[] = {row, index(column)};
+      Value sum = arith::AddIOp::create(b, loc, load(tableBuffer, at), more);
+      memref::StoreOp::create(b, loc, sum, tableBuffer, at);
+    }
+    func::ReturnOp::create(b, loc);
+    return lap;
+  }
+
+  /// What the manifest says of each timer, by name.
+  llvm::MapVector<StringRef, SmallVector<NamedAttribute>> timers;
+};
+} // namespace

@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Marks weights of a training step as block-sparse, by name, and their
+// optimizer moments and masks with them.
+
+#include "PatternFile.h"
+#include "bsr/Analysis/ElementWise.h"
+#include "bsr/Analysis/Entries.h"
+#include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Sparsity/Passes.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/Regex.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRMARK
+#include "bsr/Transforms/Sparsity/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static StringAttr getArgName(func::FuncOp func, unsigned arg) {
+  return func.getArgAttrOfType<StringAttr>(arg, "bsr.name");
+}
+
+/// True if the step's author says that argument `arg` has `role`.
+static bool hasRole(func::FuncOp func, unsigned arg, StringRef role) {
+  auto attr = func.getArgAttrOfType<StringAttr>(arg, "bsr.role");
+  return attr && attr == role;
+}
+
+/// The value of argument `arg` after the step: what carries it, or itself.
+static Value getNext(func::FuncOp func, unsigned arg) {
+  auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result");
+  if (!result)
+    return func.getArgument(arg);
+  return func.getBody().front().getTerminator()->getOperand(result.getInt());
+}
+
+/// Visits the values that `root` is a function of, entry by entry, in the
+/// places where `root` has these entries; `isSource` says that a value is none
+/// of others.
+static void walkEntries(Value root,
+                        function_ref<void(Value, bool isSource)> visit) {
+  auto type = cast<RankedTensorType>(root.getType());
+  Entries whole = Entries::getWhole(type.getShape());
+  llvm::MapVector<Value, SmallVector<Entries, 1>> known;
+  SmallVector<std::pair<Value, Entries>> worklist;
+  auto reach = [&](Value value, const Entries &entries) {
+    auto &seen = known[value];
+    if (seen.size() > 2 || llvm::is_contained(seen, entries))
+      return;
+    seen.push_back(entries);
+    worklist.push_back({value, entries});
+  };
+  reach(root, whole);
+  DenseSet<Value> visited;
+  while (!worklist.empty()) {
+    auto [value, entries] = worklist.pop_back_val();
+    auto result = dyn_cast<OpResult>(value);
+    bool isSource = !result || !isEntryWise(result.getOwner());
+    if (entries.offset == 0 && entries.strides == whole.strides &&
+        visited.insert(value).second)
+      visit(value, isSource);
+    if (!isSource)
+      visitOperands(result.getOwner(), result.getResultNumber(), entries,
+                    [&](OpOperand &operand, const Entries &read) {
+                      reach(operand.get(), read);
+                    });
+  }
+}
+
+/// True if argument `arg` may be what an optimizer keeps of a weight: numbers
+/// that are no parameter and no mask.
+static bool isKept(func::FuncOp func, unsigned arg,
+                   function_ref<bool(unsigned)> isMask) {
+  auto type = dyn_cast<RankedTensorType>(func.getArgument(arg).getType());
+  return type && isa<FloatType>(type.getElementType()) &&
+         getArgName(func, arg) &&
+         (func.getArgAttr(arg, "bsr.result") || hasRole(func, arg, "state")) &&
+         !hasRole(func, arg, "param") && !isMask(arg) &&
+         !func.getArgAttr(arg, "bsr.mask");
+}
+
+/// True if argument `arg` may be what an optimizer keeps of argument `weight`:
+/// it has its shape.
+static bool isState(func::FuncOp func, unsigned arg, unsigned weight,
+                    function_ref<bool(unsigned)> isMask) {
+  auto type = dyn_cast<RankedTensorType>(func.getArgument(arg).getType());
+  auto weightType = cast<RankedTensorType>(func.getArgument(weight).getType());
+  return arg != weight && type && type.getShape() == weightType.getShape() &&
+         isKept(func, arg, isMask);
+}
+
+/// The optimizer moments of argument `weight`: the carried arguments of its
+/// shape that its next value depends on entry by entry. What `isMask` says is a
+/// mask is none.
+static SmallVector<unsigned> getMoments(func::FuncOp func, unsigned weight,
+                                        function_ref<bool(unsigned)> isMask) {
+  SmallVector<unsigned> moments;
+  if (!func.getArgAttr(weight, "bsr.result"))
+    return moments;
+  walkEntries(getNext(func, weight), [&](Value value, bool) {
+    auto arg = dyn_cast<BlockArgument>(value);
+    if (arg && arg.getOwner() == &func.getBody().front() &&
+        func.getArgAttr(arg.getArgNumber(), "bsr.result") &&
+        isState(func, arg.getArgNumber(), weight, isMask))
+      moments.push_back(arg.getArgNumber());
+  });
+  return moments;
+}
+
+/// True if something else than the distance to `weight` is computed from
+/// argument `copy`, which the step does not change: entry-wise functions of the
+/// two are only summed up.
+static bool isOnlyCompared(func::FuncOp func, unsigned copy, unsigned weight) {
+  SmallVector<Value> worklist = {func.getArgument(copy)};
+  DenseSet<Value> seen;
+  bool isCompared = false;
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    for (Operation *user : value.getUsers()) {
+      if (isa<func::ReturnOp>(user) && value == func.getArgument(copy))
+        continue;
+      auto op = dyn_cast<linalg::LinalgOp>(user);
+      if (op && op.getNumReductionLoops() && op.getNumDpsInputs() == 1)
+        continue;
+      if (!isEntryWise(user) || user->getNumResults() != 1)
+        return false;
+      Value result = user->getResult(0);
+      bool readsWeight = false;
+      walkEntries(result, [&](Value read, bool) {
+        readsWeight |= read == func.getArgument(weight);
+      });
+      if (!readsWeight)
+        return false;
+      isCompared = true;
+      if (seen.insert(result).second)
+        worklist.push_back(result);
+    }
+  }
+  return isCompared;
+}
+
+/// True if argument `copy` is a copy of argument `weight` with `moments`, as it
+/// was or an average: an entry-wise function of itself and them, or only
+/// compared with the weight.
+static bool isCopy(func::FuncOp func, unsigned copy, unsigned weight,
+                   ArrayRef<unsigned> moments) {
+  Value next = getNext(func, copy);
+  if (next == func.getArgument(copy))
+    return isOnlyCompared(func, copy, weight);
+  DenseSet<Value> known;
+  if (func.getArgAttr(weight, "bsr.result"))
+    walkEntries(getNext(func, weight),
+                [&](Value value, bool) { known.insert(value); });
+  bool readsWeight = false, readsOther = false;
+  walkEntries(next, [&](Value value, bool isSource) {
+    auto arg = dyn_cast<BlockArgument>(value);
+    if (!isSource || known.contains(value)) {
+      readsWeight |=
+          value == func.getArgument(weight) || value == getNext(func, weight);
+      return;
+    }
+    readsWeight |= value == func.getArgument(weight);
+    if (Operation *op = value.getDefiningOp();
+        isa_and_nonnull<tensor::EmptyOp>(op) ||
+        matchPattern(value, m_Constant()))
+      return;
+    readsOther |=
+        !arg || (arg.getArgNumber() != copy && arg.getArgNumber() != weight &&
+                 !llvm::is_contained(moments, arg.getArgNumber()));
+  });
+  return readsWeight && !readsOther;
+}
+
+/// Whether `op` only reads a part of a tensor or gives it another shape, as
+/// loops do with the matrices of a stack.
+static bool isView(Operation *op) {
+  return isa_and_nonnull<tensor::ExtractSliceOp, tensor::CollapseShapeOp,
+                         tensor::ExpandShapeOp>(op);
+}
+
+/// What `value` is a view of.
+static Value getViewed(Value value) {
+  while (isView(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  return value;
+}
+
+/// The arguments that element-wise operations combine with argument `mask`, and
+/// whether `mask` lies as their transpose: what it masks, or the gradient or
+/// update of which it masks.
+static llvm::MapVector<BlockArgument, bool> getMasked(BlockArgument mask) {
+  llvm::MapVector<BlockArgument, bool> masked;
+  SmallVector<Value> worklist = {mask};
+  DenseSet<Value> seen = {mask};
+  while (!worklist.empty()) {
+    Value value = worklist.pop_back_val();
+    SmallVector<std::pair<BlockArgument, bool>> read;
+    bool swapped = false;
+    walkElementWise(value, [&](Value source, bool transposed) {
+      source = getViewed(source);
+      if (source == mask)
+        swapped = transposed;
+      else if (auto argument = dyn_cast<BlockArgument>(source))
+        read.push_back({argument, transposed});
+    });
+    for (auto [argument, transposed] : read)
+      masked.insert({argument, transposed != swapped});
+    for (Operation *user : value.getUsers()) {
+      auto op = dyn_cast<linalg::LinalgOp>(user);
+      if ((op && isElementWise(op)) || isView(user))
+        for (Value result : user->getResults())
+          if (seen.insert(result).second)
+            worklist.push_back(result);
+    }
+  }
+  return masked;
+}
+
+/// Where `argument` is: its own place in the text, or that of the step in the
+/// user's program, which front ends give the function alone.
+static Location getPlace(BlockArgument argument) {
+  auto getFile = [](Location loc) {
+    auto place = loc->findInstanceOf<FileLineColLoc>();
+    return place ? place.getFilename() : StringAttr();
+  };
+  Operation *func = argument.getOwner()->getParentOp();
+  StringAttr text = getFile(func->getParentOp()->getLoc());
+  return getFile(argument.getLoc()) == text && getFile(func->getLoc()) != text
+             ? func->getLoc()
+             : argument.getLoc();
+}
+
+/// Refuses an escaped letter: in other dialects it is a class like \d, in that
+/// of POSIX the letter itself, which is not what is meant.
+static LogicalResult checkRegex(Location loc, StringRef option,
+                                StringRef text) {
+  std::string reason;
+  if (!text.empty() && !llvm::Regex(text).isValid(reason))
+    return emitError(loc) << "expected option " << option
+                          << " to be a regular expression, but got '" << text
+                          << "': " << reason;
+  for (size_t i = 0; i + 1 < text.size(); i += text[i] == '\\' ? 2 : 1)
+    if (text[i] == '\\' && llvm::isAlpha(text[i + 1]))
+      return emitError(loc)
+             << "expected option " << option
+             << " to be an extended regular expression of POSIX, but got '"
+             << text.substr(i, 2) << "': write a set like [0-9] or [a-z_]";
+  return success();
+}
+
+namespace {
+struct Mark : bsr::impl::BSRMarkBase<Mark> {
+  using Base::Base;
+
+  LogicalResult initialize(MLIRContext *context) override {
+    Location loc = UnknownLoc::get(context);
+    if (match.empty())
+      return emitError(loc) << "expected option match to be a regular "
+                               "expression, but got ''";
+    if (failed(checkRegex(loc, "match", match)) ||
+        failed(checkRegex(loc, "mask", mask)))
+      return failure();
+    auto [rows, cols] = StringRef(block).split('x');
+    if (!block.empty() &&
+        (rows.getAsInteger(10, blockRows) || cols.getAsInteger(10, blockCols)))
+      return emitError(loc)
+             << "expected option block to be <rows>x<columns>, but got '"
+             << block << "'";
+    if (!density.empty() && StringRef(density).getAsDouble(share))
+      return emitError(loc) << "expected option density to be a number, but "
+                               "got '"
+                            << density << "'";
+    if (failed(readDims(loc)))
+      return failure();
+    if (!pattern.empty())
+      return readPattern(context);
+    return MarkAttr::verify([&] { return emitError(loc); }, blockRows,
+                            blockCols, Builder(context).getF64FloatAttr(share),
+                            kinds, {}, {}, {});
+  }
+
+  /// Reads the option `dims`.
+  LogicalResult readDims(Location loc) {
+    kinds.clear();
+    if (dims.empty())
+      return success();
+    for (StringRef name : llvm::split(StringRef(dims), ',')) {
+      std::optional<MarkDim> kind = symbolizeMarkDim(name);
+      if (!kind)
+        return emitError(loc) << "expected option dims to list stack, row or "
+                                 "col for each dimension, but got '"
+                              << dims << "'";
+      kinds.push_back(*kind);
+    }
+    return success();
+  }
+
+  /// Takes block and density from the pattern file.
+  LogicalResult readPattern(MLIRContext *context) {
+    auto error = [&]() -> InFlightDiagnostic {
+      return emitError(UnknownLoc::get(context), "pattern file '")
+             << pattern << "': ";
+    };
+    if (!density.empty())
+      return error() << "expected no option density beside it, but got "
+                     << density;
+    auto read = readPatternFile(context, pattern, error);
+    if (failed(read))
+      return failure();
+    PatternType type = read->type;
+    if (!block.empty() &&
+        (type.getBlockRows() != blockRows || type.getBlockCols() != blockCols))
+      return error() << "expected blocks of " << block << ", but got "
+                     << type.getBlockRows() << "x" << type.getBlockCols();
+    blockRows = type.getBlockRows();
+    blockCols = type.getBlockCols();
+    share = static_cast<double>(type.getSlots()) /
+            (type.getGridRows() * type.getGridCols());
+    file = std::move(*read);
+    return MarkAttr::verify(error, blockRows, blockCols,
+                            Builder(context).getF64FloatAttr(share), kinds, {},
+                            {}, {});
+  }
+
+  void runOnOperation() override {
+    SmallVector<StringRef> names;
+    unsigned matches = 0;
+    auto run = [&](func::FuncOp func) { return mark(func, names, matches); };
+    if (failed(forEachBody(getOperation(), run)))
+      return signalPassFailure();
+    if (matches || isUnused())
+      return;
+    InFlightDiagnostic error =
+        emitError(getOperation().getLoc(), "expected '")
+        << match << "' to match the bsr.name of a weight, but got no match in "
+        << names.size() << " names";
+    addNearest(error, names);
+    signalPassFailure();
+  }
+
+  /// True if a step says that the program has a name that matches and the step
+  /// does not use it; warns then.
+  bool isUnused() {
+    bool found = false;
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      auto names = func->getAttrOfType<ArrayAttr>("bsr.unused");
+      if (!names)
+        continue;
+      for (auto name : names.getAsRange<StringAttr>()) {
+        if (!llvm::Regex(match).match(name))
+          continue;
+        emitWarning(func.getLoc(), "expected the step to use the weight ")
+            << name << ", which '" << match
+            << "' matches, but got none that does";
+        found = true;
+      }
+    }
+    return found;
+  }
+
+  /// Adds those of `names` to `error` that are most like the option `match`.
+  void addNearest(InFlightDiagnostic &error, ArrayRef<StringRef> names) {
+    SmallVector<std::pair<unsigned, StringRef>> nearest;
+    for (StringRef name : names)
+      nearest.emplace_back(name.edit_distance(match), name);
+    llvm::sort(nearest);
+    constexpr size_t most = 3;
+    for (auto [index, pair] :
+         llvm::enumerate(ArrayRef(nearest).take_front(most)))
+      error << (index ? ", '" : ": the nearest are '") << pair.second << "'";
+  }
+
+  /// Marks the weights of `func`; adds to the names of arguments that may be
+  /// weights and to the number of those that match.
+  LogicalResult mark(func::FuncOp func, SmallVectorImpl<StringRef> &names,
+                     unsigned &matches) {
+    llvm::Regex regex(match);
+    SmallVector<unsigned> weights;
+    for (unsigned arg : llvm::seq(func.getNumArguments())) {
+      StringAttr name = getArgName(func, arg);
+      if (!name ||
+          (func.getArgAttr(arg, "bsr.role") && !hasRole(func, arg, "param")))
+        continue;
+      names.push_back(name);
+      if (!regex.match(name))
+        continue;
+      ++matches;
+      if (!func.getArgAttr(arg, "bsr.mark") &&
+          !func.getArgAttr(arg, "bsr.mask"))
+        weights.push_back(arg);
+    }
+    if (!weights.empty() && failed(getReturn(func)))
+      return failure();
+
+    llvm::Regex maskRegex(mask);
+    auto isMask = [&](unsigned arg) {
+      StringAttr name = getArgName(func, arg);
+      return !mask.empty() && name && maskRegex.match(name) &&
+             !llvm::is_contained(weights, arg);
+    };
+    for (unsigned weight : weights) {
+      StringAttr name = getArgName(func, weight);
+      Type type = func.getArgumentTypes()[weight];
+      auto error = [&] {
+        return emitError(getPlace(func.getArgument(weight)), "argument ")
+               << name << ": ";
+      };
+      auto get = [&](ArrayRef<int32_t> rowPtr, ArrayRef<int32_t> colIdx) {
+        return MarkAttr::get(&getContext(), blockRows, blockCols,
+                             Builder(&getContext()).getF64FloatAttr(share),
+                             kinds, rowPtr, colIdx, name);
+      };
+      MarkAttr attr = get({}, {});
+      if (failed(attr.verifyFits(error, type)))
+        return failure();
+      if (file.type) {
+        auto matrix = attr.getMatrixType(cast<RankedTensorType>(type));
+        if (matrix != file.type.getDenseType(matrix.getElementType()))
+          return error() << "expected a matrix of " << file.type.getRows()
+                         << "x" << file.type.getCols() << ", as pattern file '"
+                         << pattern << "' says, but got " << type;
+        attr = get(file.rowPtr, file.colIdx);
+      }
+      func.setArgAttr(weight, "bsr.mark", attr);
+      ++numWeights;
+      for (unsigned moment : getMoments(func, weight, isMask)) {
+        if (llvm::is_contained(weights, moment))
+          return emitError(func.getLoc(), "expected '")
+                 << match << "' to match weights only, but got "
+                 << getArgName(func, moment) << ", a moment of " << name
+                 << ": moments follow their weight";
+        if (auto other = func.getArgAttrOfType<MarkAttr>(moment, "bsr.mark"))
+          return emitError(func.getLoc(), "expected moment ")
+                 << getArgName(func, moment)
+                 << " to follow one weight, but got " << other.getWeight()
+                 << " and " << name;
+        func.setArgAttr(moment, "bsr.mark", attr);
+        ++numMoments;
+      }
+    }
+    markCopies(func, weights, isMask);
+    if (weights.empty())
+      return success();
+    return markMasks(func, weights, isMask);
+  }
+
+  /// Marks the copies of `weights` that the optimizer keeps. Warns of what it
+  /// combines with a weight that is neither this nor a moment.
+  void markCopies(func::FuncOp func, ArrayRef<unsigned> weights,
+                  function_ref<bool(unsigned)> isMask) {
+    auto kept = llvm::filter_to_vector(
+        llvm::seq(func.getNumArguments()), [&](unsigned arg) {
+          return !func.getArgAttr(arg, "bsr.mark") && isKept(func, arg, isMask);
+        });
+    if (kept.empty())
+      return;
+    for (unsigned weight : weights) {
+      SmallVector<unsigned> moments = getMoments(func, weight, isMask);
+      for (unsigned arg : kept) {
+        if (func.getArgAttr(arg, "bsr.mark") ||
+            !isState(func, arg, weight, isMask))
+          continue;
+        if (isCopy(func, arg, weight, moments)) {
+          func.setArgAttr(arg, "bsr.mark", func.getArgAttr(weight, "bsr.mark"));
+          ++numMoments;
+          continue;
+        }
+        bool isCombined = false;
+        for (Operation *user : func.getArgument(arg).getUsers())
+          if (isEntryWise(user) && user->getNumResults())
+            walkEntries(user->getResult(0), [&](Value read, bool) {
+              isCombined |= read == func.getArgument(weight);
+            });
+        if (isCombined)
+          emitWarning(getPlace(func.getArgument(arg)), "expected ")
+              << getArgName(func, arg)
+              << ", which the step combines with the weight "
+              << getArgName(func, weight)
+              << " entry by entry, to be a moment, a copy or a mask of it, but "
+                 "got another use: it stays dense";
+      }
+    }
+  }
+
+  /// Marks the masks of `weights`, arguments of `func`; an error if the option
+  /// asks for masks and there are none, or if a mask, of this run or one
+  /// before, is one of several weights.
+  LogicalResult markMasks(func::FuncOp func, ArrayRef<unsigned> weights,
+                          function_ref<bool(unsigned)> isMask) {
+    // A weight is marked with its own name.
+    auto isWeight = [&](BlockArgument arg) {
+      auto mark =
+          func.getArgAttrOfType<MarkAttr>(arg.getArgNumber(), "bsr.mark");
+      return mark && mark.getWeight() == getArgName(func, arg.getArgNumber()) &&
+             (!func.getArgAttr(arg.getArgNumber(), "bsr.role") ||
+              hasRole(func, arg.getArgNumber(), "param"));
+    };
+    unsigned found = 0;
+    for (BlockArgument arg : func.getArguments()) {
+      auto type = dyn_cast<RankedTensorType>(arg.getType());
+      auto known =
+          func.getArgAttrOfType<MaskAttr>(arg.getArgNumber(), "bsr.mask");
+      if (!(known || isMask(arg.getArgNumber())) || !type ||
+          !type.hasStaticShape())
+        continue;
+      BlockArgument weight;
+      bool transpose = false;
+      StringAttr name = known ? known.getWeight() : StringAttr();
+      for (auto [masked, swapped] : getMasked(arg)) {
+        if (masked.getOwner() != arg.getOwner() || !isWeight(masked))
+          continue;
+        StringAttr other = getArgName(func, masked.getArgNumber());
+        if (name && name != other)
+          return emitError(func.getLoc(), "expected mask ")
+                 << getArgName(func, arg.getArgNumber())
+                 << " to go with one weight, but got " << name << " and "
+                 << other;
+        name = other;
+        weight = masked;
+        transpose = swapped;
+      }
+      if (known || !weight ||
+          !llvm::is_contained(weights, weight.getArgNumber()))
+        continue;
+      unsigned stacks = llvm::count(kinds, MarkDim::Stack);
+      auto weightType = cast<RankedTensorType>(weight.getType());
+      if (stacks && (type.getRank() != weightType.getRank() ||
+                     type.getShape().take_front(stacks) !=
+                         weightType.getShape().take_front(stacks)))
+        return emitError(func.getLoc(), "expected mask ")
+               << getArgName(func, arg.getArgNumber())
+               << " to have a matrix for each of the stack " << name << " ("
+               << weightType << "), but got " << type;
+      func.setArgAttr(arg.getArgNumber(), "bsr.mask",
+                      MaskAttr::get(&getContext(), name, transpose));
+      ++numMasks;
+      ++found;
+    }
+    if (mask.empty() || found)
+      return success();
+    return emitError(func.getLoc(), "expected '")
+           << mask
+           << "' to match the bsr.name of an argument that is multiplied with "
+              "a weight entry by entry, but got none";
+  }
+
+  int64_t blockRows = 16, blockCols = 16;
+  double share = 0.1;
+  /// What each dimension is; those of a matrix if empty.
+  SmallVector<MarkDim> kinds;
+  /// What the pattern file holds, if there is one.
+  StaticPattern file;
+};
+} // namespace

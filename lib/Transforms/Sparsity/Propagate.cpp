@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Rewrites a step to touch only stored blocks, and reports what stays dense.
+
+#include "Propagation.h"
+#include "bsr/Transforms/Sparsity/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/Support/FormatVariadic.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRPROPAGATE
+#include "bsr/Transforms/Sparsity/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// The operations of `func` in program order, without the bodies of linalg
+/// operations.
+static SmallVector<Operation *> getOperations(func::FuncOp func) {
+  SmallVector<Operation *> ops;
+  func.getBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
+    ops.push_back(op);
+    return isa<linalg::LinalgOp>(op) ? WalkResult::skip()
+                                     : WalkResult::advance();
+  });
+  return ops;
+}
+
+/// The name of the weight that `pattern` belongs to.
+static std::string getWeightName(func::FuncOp func, Value pattern) {
+  std::string name;
+  llvm::raw_string_ostream os(name);
+  Attribute attr;
+  if (Operation *constant = pattern.getDefiningOp())
+    attr = constant->getAttr("bsr.name");
+  else if (pattern.getParentBlock() == &func.getBody().front())
+    attr = func.getArgAttr(cast<BlockArgument>(pattern).getArgNumber(),
+                           "bsr.name");
+  if (attr)
+    os << attr;
+  else
+    pattern.printAsOperand(os, OpPrintingFlags());
+  return name;
+}
+
+namespace {
+/// What the report says of one pattern.
+struct Summary {
+  unsigned spmm = 0, spmmTransposed = 0, sddmm = 0, leftDense = 0;
+};
+
+struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    if (func.isDeclaration())
+      return;
+    // Constants can be used wherever a sample is pulled to.
+    func.walk([&](ConstantPatternOp op) {
+      op->moveBefore(&func.getBody().front(), func.getBody().front().begin());
+    });
+
+    Propagation propagation(func);
+    bool changed;
+    do {
+      changed = false;
+      SmallVector<Operation *> ops = getOperations(func);
+      for (Operation *op : llvm::reverse(ops))
+        changed |= propagation.pull(op);
+      for (Operation *op : getOperations(func))
+        changed |= propagation.push(op);
+      propagation.eraseDead(func);
+    } while (changed);
+    propagation.eraseDead(func, /*isLast=*/true);
+
+    const PropagationCounts &counts = propagation.counts;
+    numSpMM += counts.spmm;
+    numSpMMTransposed += counts.spmmTransposed;
+    numSDDMM += counts.sddmm;
+    numMet += counts.met;
+    numElementWisePulled += counts.elementWisePulled;
+    numElementWisePushed += counts.elementWisePushed;
+    numReduced += counts.reduced;
+    // What bsr-bind warned of.
+    auto unmasked =
+        dyn_cast_or_null<ArrayAttr>(func->removeAttr("bsr.unmasked"));
+    if (requireSparse && unmasked)
+      for (Attribute weight : unmasked) {
+        emitError(func.getLoc(), "expected the gradient of ")
+            << weight
+            << " to be masked, but got one that was not found for "
+               "sure";
+        signalPassFailure();
+      }
+    summarize(propagation);
+  }
+
+  /// Says that `op` keeps the weight of `pattern` dense.
+  void leaveDense(Operation *op, Value pattern, StringRef reason) {
+    InFlightDiagnostic diagnostic =
+        requireSparse ? emitError(op->getLoc()) : emitRemark(op->getLoc());
+    diagnostic << "expected only stored blocks of "
+               << getWeightName(getOperation(), pattern) << ", but got '"
+               << op->getName() << "', which " << reason;
+    ++summaries[pattern].leftDense;
+    ++numLeftDense;
+    if (requireSparse)
+      signalPassFailure();
+  }
+
+  void summarize(const Propagation &propagation) {
+    func::FuncOp func = getOperation();
+    summaries.clear();
+    for (BlockArgument arg : func.getArguments())
+      if (isa<PatternType>(arg.getType()))
+        summaries[arg];
+    for (Operation *op : getOperations(func)) {
+      if (auto spmm = dyn_cast<SpMMOp>(op))
+        ++(spmm.getTranspose() ? summaries[spmm.getPattern()].spmmTransposed
+                               : summaries[spmm.getPattern()].spmm);
+      if (auto sddmm = dyn_cast<SDDMMOp>(op))
+        ++summaries[sddmm.getPattern()].sddmm;
+      if (auto toDense = dyn_cast<ToDenseOp>(op))
+        for (Operation *user : toDense->getUsers())
+          leaveDense(user, toDense.getPattern(), "reads the whole matrix");
+      if (auto sample = dyn_cast<SampleOp>(op)) {
+        Operation *source = sample.getDense().getDefiningOp();
+        leaveDense(source ? source : op, sample.getPattern(),
+                   source ? "computes the whole matrix"
+                          : "reads a dense argument");
+      }
+    }
+    for (auto [op, pattern] : propagation.products)
+      leaveDense(op, pattern, "computes the whole gradient for another use");
+    if (!report)
+      return;
+    Summary total;
+    for (auto &[pattern, summary] : summaries) {
+      emitRemark(func.getLoc(), "weight ")
+          << getWeightName(func, pattern) << ": " << describe(summary);
+      total.spmm += summary.spmm;
+      total.spmmTransposed += summary.spmmTransposed;
+      total.sddmm += summary.sddmm;
+      total.leftDense += summary.leftDense;
+    }
+    emitRemark(func.getLoc(), "total of ")
+        << summaries.size() << " weights: " << describe(total);
+  }
+
+  static std::string describe(const Summary &summary) {
+    return llvm::formatv("{0} spmm, {1} spmm transposed, {2} sddmm, {3} left "
+                         "dense",
+                         summary.spmm, summary.spmmTransposed, summary.sddmm,
+                         summary.leftDense);
+  }
+
+  llvm::MapVector<Value, Summary> summaries;
+};
+} // namespace

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Checks that rooms know of each other in one direction.
+
+A room is a folder of lib/ with a library of CMake; its headers lie in the folder of
+the same name under include/bsr. It includes headers of its own and of the rooms that
+its library links, no room links itself over others, and what no other room includes
+(a header in lib/) is included in its own folder alone. The runtime includes nothing
+of the compiler.
+
+    check_rooms.py <source root>
+"""
+
+import re
+import sys
+from pathlib import Path
+
+root = Path(sys.argv[1])
+errors = []
+
+
+def includes(path):
+    """The quoted includes of a file, with their lines."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if found := re.match(r'#include "(.*)"', line):
+            yield f"{path.relative_to(root)}:{number}", found[1]
+
+
+# What each library links: its name, then what follows LINK_LIBS PUBLIC.
+rooms, links = {}, {}
+for cmake in sorted((root / "lib").rglob("CMakeLists.txt")):
+    found = re.search(r"^(?:bsr_add|add_mlir)_library\((\w+)(.*?)^\)", cmake.read_text(), re.S | re.M)
+    if found and found[1].startswith("BSR"):
+        rooms[found[1]] = cmake.parent.relative_to(root / "lib").as_posix()
+        links[found[1]] = [word for word in found[2].partition("LINK_LIBS PUBLIC")[2].split() if word.startswith("BSR")]
+
+
+def known(library, way=()):
+    """The rooms that a library may include: its own and what it links, over others too."""
+    if library in way:
+        sys.exit(f"expected libraries to link in one direction, but got {' -> '.join((*way, library))}")
+    return {rooms[library]}.union(*(known(other, (*way, library)) for other in links[library]))
+
+
+if not rooms:
+    sys.exit(f"expected libraries in {root / 'lib'}, but got none")
+for library, room in rooms.items():
+    allowed = known(library)
+    files = [*(root / "lib" / room).glob("*.cpp"), *(root / "lib" / room).glob("*.h"),
+             *(root / "include/bsr" / room).glob("*.h")]
+    for path in files:
+        for where, name in includes(path):
+            if name.startswith("bsr/"):
+                other = name.removeprefix("bsr/").rpartition("/")[0]
+                if other not in allowed:
+                    errors.append(f"{where}: expected {room} to include rooms that {library} links, but got '{name}'")
+            elif "/" not in name and not (path.parent / name).exists():
+                errors.append(f"{where}: expected a header of the same folder, but got '{name}'")
+    for path in (root / "include/bsr" / room).glob("*.h"):
+        if path.name not in ("Passes.h", "BSR.h") and not (root / "lib" / room / f"{path.stem}.cpp").exists():
+            # Without a source, a header holds types, templates and inline functions.
+            text = re.sub(r"//.*", "", path.read_text())
+            if re.search(r"^\w[\w:<>&* ]* \w+\([^;{}]*\);", text, re.M):
+                errors.append(f"{path.relative_to(root)}: expected lib/{room}/{path.stem}.cpp to define its functions")
+for path in (root / "runtime").rglob("*.[hc]*"):
+    for where, name in includes(path):
+        if re.match(r"(mlir|llvm|bsr/(Dialect|Analysis|Codegen|Transforms|Pipelines))/", name):
+            errors.append(f"{where}: expected the runtime without the compiler, but got '{name}'")
+sys.exit("\n".join(errors) or 0)
