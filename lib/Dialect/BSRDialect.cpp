@@ -129,6 +129,27 @@ static LogicalResult verifyDensity(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+LogicalResult CPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                              int64_t vectorBits, int64_t numRegisters,
+                              int64_t l1Bytes, int64_t l2Bytes) {
+  if (vectorBits < 64 || vectorBits > 4096 || !llvm::isPowerOf2_64(vectorBits))
+    return emitError() << "expected vector_bits to be a power of 2 from 64 to "
+                          "4096, but got "
+                       << vectorBits;
+  if (numRegisters < 8 || numRegisters > 256)
+    return emitError() << "expected num_registers to be 8 to 256, but got "
+                       << numRegisters;
+  // Memory of work items is on the stack: there is a limit.
+  constexpr int64_t least = 4096, most = 16 * 1024 * 1024;
+  if (l1Bytes < least || l1Bytes > most)
+    return emitError() << "expected l1_bytes to be " << least << " to " << most
+                       << ", but got " << l1Bytes;
+  if (l2Bytes < l1Bytes || l2Bytes > most)
+    return emitError() << "expected l2_bytes to be from l1_bytes, " << l1Bytes
+                       << ", to " << most << ", but got " << l2Bytes;
+  return success();
+}
+
 LogicalResult MarkAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                int64_t blockRows, int64_t blockCols,
                                FloatAttr density, ArrayRef<MarkDim> dims,

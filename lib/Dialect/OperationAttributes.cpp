@@ -6,6 +6,7 @@
 #include "StepAttributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 
 using namespace mlir;
@@ -24,6 +25,8 @@ static bool isTextList(Attribute attr) {
 }
 
 static bool isNumbers(Attribute attr) { return isa<DenseI64ArrayAttr>(attr); }
+
+static bool isTarget(Attribute attr) { return isa<CPUAttr>(attr); }
 
 static bool isNorm(Attribute attr) {
   auto text = dyn_cast<StringAttr>(attr);
@@ -152,6 +155,7 @@ static const KnownAttribute *find(Operation *op, StringRef name,
        isScoresList},
       {"bsr.scores", isOp<memref::AllocOp>, text, isText},
       {"bsr.stored", isNoFunction, unit, isUnit},
+      {"bsr.target", isOp<ModuleOp>, "a target, such as #bsr.cpu", isTarget},
       {"bsr.timers", isFunction,
        "a list of dictionaries of strings and 64-bit integers", isTimerList},
       {"bsr.unmasked", isFunction, texts, isTextList},

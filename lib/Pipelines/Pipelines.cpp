@@ -161,20 +161,20 @@ static void addClusters(OpPassManager &pm) {
 }
 
 /// Clusters become kernels on buffers.
-static void addKernels(OpPassManager &pm, const bsr::ToCPUOptions &options) {
-  pm.addPass(bsr::createBSRPanel({options.vectorBits, options.numRegisters}));
-  pm.addPass(bsr::createBSREmit({options.vectorBits, options.numRegisters,
-                                 options.l1Bytes, options.l2Bytes}));
+static void addKernels(OpPassManager &pm) {
+  pm.addPass(bsr::createBSRPanel());
+  pm.addPass(bsr::createBSREmit());
   pm.addPass(bsr::createBSRVerifyKernels());
   addCleanup(pm);
 }
 
 void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
+  pm.addPass(createBSRSetTarget({options.target}));
   addImport(pm, options);
   addSparsity(pm, options);
   addLayout(pm, options);
   addClusters(pm);
-  addKernels(pm, options);
+  addKernels(pm);
   buildToLLVMPipeline(pm, options);
 }
 

@@ -546,6 +546,42 @@ func.func private @function_unknown() attributes {bsr.arena = 64 : i64}
 
 // -----
 
+// expected-error @below {{'builtin.module' op expected bsr.lanes, bsr.peak, bsr.recomputed, bsr.stored or bsr.target, but got bsr.tarket}}
+module attributes {bsr.tarket = #bsr.cpu} {
+}
+
+// -----
+
+// expected-error @below {{expected bsr.target to be a target, such as #bsr.cpu, but got "avx"}}
+module attributes {bsr.target = "avx"} {
+}
+
+// -----
+
+// expected-error @below {{expected vector_bits to be a power of 2 from 64 to 4096, but got 96}}
+module attributes {bsr.target = #bsr.cpu<vector_bits = 96>} {
+}
+
+// -----
+
+// expected-error @below {{expected num_registers to be 8 to 256, but got 0}}
+module attributes {bsr.target = #bsr.cpu<num_registers = 0>} {
+}
+
+// -----
+
+// expected-error @below {{expected l1_bytes to be 4096 to 16777216, but got 100}}
+module attributes {bsr.target = #bsr.cpu<l1_bytes = 100>} {
+}
+
+// -----
+
+// expected-error @below {{expected l2_bytes to be from l1_bytes, 32768, to 16777216, but got 4096}}
+module attributes {bsr.target = #bsr.cpu<l2_bytes = 4096>} {
+}
+
+// -----
+
 func.func @operation_unknown(%x: tensor<f32>) {
   // expected-error @below {{'tensor.extract' op expected bsr.lanes, bsr.peak, bsr.recomputed or bsr.stored, but got bsr.name}}
   %0 = tensor.extract %x[] {bsr.name = "x"} : tensor<f32>

@@ -127,6 +127,12 @@ func.func @step(
   return %w : tensor<32x64xf32>
 }
 
+module attributes {bsr.target = #bsr.cpu} {
+}
+module attributes {bsr.target =
+    #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152>} {
+}
+
 func.func private @decay(memref<8x4xf32>, memref<f32>, memref<8x4xf32>)
 func.func private @fill(memref<4xf32>, memref<2xi32>)
 

@@ -187,15 +187,39 @@ static void setPipelineOptions(bsr::ToCPUOptions &pipeline,
   pipeline.scoreNorm = options.scoreNorm.getValue();
   pipeline.timers = options.timers.getValue();
   pipeline.maxOperations = options.maxOperations.getValue();
-  bsr::VectorUnit vectors = bsr::getVectorUnit(machine);
-  bsr::CacheSizes caches = bsr::getCacheSizes(options.targetCpu == "host");
-  auto get = [](const cl::opt<int64_t> &option, int64_t own) {
-    return option.getNumOccurrences() ? option.getValue() : own;
+}
+
+/// The target of kernels: what `module` says it is for, or else `machine`, and
+/// what the options say.
+static Expected<bsr::CPUAttr> getTarget(ModuleOp module,
+                                        const CommandLine &options,
+                                        const llvm::TargetMachine &machine) {
+  auto own = module->getAttrOfType<bsr::CPUAttr>(bsr::getTargetAttrName());
+  bsr::CPUAttr base = own;
+  if (!own) {
+    bsr::VectorUnit vectors = bsr::getVectorUnit(machine);
+    bsr::CacheSizes caches = bsr::getCacheSizes(options.targetCpu == "host");
+    base = bsr::CPUAttr::get(module.getContext(), vectors.bits,
+                             vectors.registers, caches.first, caches.second);
+  }
+  auto get = [](const cl::opt<int64_t> &option, int64_t otherwise) {
+    return option.getNumOccurrences() ? option.getValue() : otherwise;
   };
-  pipeline.vectorBits = get(options.vectorBits, vectors.bits);
-  pipeline.numRegisters = get(options.numRegisters, vectors.registers);
-  pipeline.l1Bytes = get(options.l1Bytes, caches.first);
-  pipeline.l2Bytes = get(options.l2Bytes, caches.second);
+  auto target = bsr::CPUAttr::getChecked(
+      [&] { return mlir::emitError(module.getLoc()); }, module.getContext(),
+      get(options.vectorBits, base.getVectorBits()),
+      get(options.numRegisters, base.getNumRegisters()),
+      get(options.l1Bytes, base.getL1Bytes()),
+      get(options.l2Bytes, base.getL2Bytes()));
+  if (!target)
+    return createStringError("expected a target, but got the errors above");
+  if (!own || own == target)
+    return target;
+  std::string message;
+  llvm::raw_string_ostream(message)
+      << "expected options for the step's target, " << own << ", but got "
+      << target;
+  return createStringError(message);
 }
 
 /// Lowers `module` to the LLVM dialect.
@@ -224,16 +248,16 @@ static Error lower(ModuleOp module, const CommandLine &options,
 
 /// What the code of a step depends on beside the step and the processor.
 static llvm::json::Object getCompiler(const CommandLine &options,
-                                      const bsr::ToCPUOptions &pipeline) {
+                                      bsr::CPUAttr target) {
   return llvm::json::Object{
       {"version", llvm::formatv("sparse-compile {0}, LLVM {1}", tools::version,
                                 LLVM_VERSION_STRING)
                       .str()},
       {"level", static_cast<int64_t>(options.level)},
-      {"vector_bits", pipeline.vectorBits.getValue()},
-      {"num_registers", pipeline.numRegisters.getValue()},
-      {"l1_bytes", pipeline.l1Bytes.getValue()},
-      {"l2_bytes", pipeline.l2Bytes.getValue()}};
+      {"vector_bits", target.getVectorBits()},
+      {"num_registers", target.getNumRegisters()},
+      {"l1_bytes", target.getL1Bytes()},
+      {"l2_bytes", target.getL2Bytes()}};
 }
 
 /// Prints what the manifest in `module` says about memory and products.
@@ -320,6 +344,10 @@ static Error compile(const CommandLine &options, MLIRContext &context,
 
   bsr::ToCPUOptions pipeline;
   setPipelineOptions(pipeline, options, **machine);
+  Expected<bsr::CPUAttr> target = getTarget(**module, options, **machine);
+  if (!target)
+    return target.takeError();
+  (*module)->getOperation()->setAttr(bsr::getTargetAttrName(), *target);
   if (Error error = lower(**module, options, pipeline))
     return error;
   watch.lap("lower");
@@ -339,7 +367,7 @@ static Error compile(const CommandLine &options, MLIRContext &context,
     return createStringError(
         "expected the step to translate to LLVM IR, but got the errors above");
   module->release().erase();
-  bsr::completeManifest(*llvmModule, getCompiler(options, pipeline),
+  bsr::completeManifest(*llvmModule, getCompiler(options, *target),
                         bsr::getRequiredFeatures(**machine));
   watch.lap("translate");
   bsr::optimize(*llvmModule, **machine, options.level);

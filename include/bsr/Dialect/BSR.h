@@ -38,6 +38,9 @@ LogicalResult verifyRowView(function_ref<InFlightDiagnostic()> emitError,
                             PatternType type, ArrayRef<int32_t> rowPtr,
                             ArrayRef<int32_t> colIdx);
 
+/// The name of the attribute of a module that holds what it is compiled for.
+inline StringRef getTargetAttrName() { return "bsr.target"; }
+
 /// The buffer that holds a ranked tensor of type `type`: its shape and
 /// elements, identity layout.
 MemRefType getDenseBufferType(Type type);

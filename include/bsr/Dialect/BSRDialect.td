@@ -88,6 +88,9 @@ def BSR_Dialect : Dialect {
     An entry of `bsr.patterns` has the pattern's `name`, `type`, `density` and `masks`, and if it
     is static its `row_ptr` and `col_idx`.
 
+    **The target.** A module says in `bsr.target` what it is compiled for: a processor
+    with registers and caches, `#bsr.cpu<...>`. A module without it is for `#bsr.cpu`.
+
     **Attributes of functions and operations.** Functions carry what their arguments do not
     tell. For the manifest: `bsr.patterns`, `bsr.arena_bytes` and `bsr.live_bytes`,
     `bsr.products` and `bsr.left_dense` (how many products of which kind the step runs),

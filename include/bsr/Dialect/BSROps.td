@@ -5,6 +5,7 @@
 #ifndef BSR_DIALECT_BSROPS
 #define BSR_DIALECT_BSROPS
 
+include "bsr/Dialect/BSRTargets.td"
 include "bsr/Dialect/BSRTypes.td"
 include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.td"
 include "mlir/IR/SymbolInterfaces.td"

@@ -5,7 +5,6 @@
 #ifndef BSR_PIPELINES_PIPELINES_H
 #define BSR_PIPELINES_PIPELINES_H
 
-#include "bsr/Codegen/CPU/Passes.h"
 #include "bsr/Transforms/Import/Passes.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Pass/PassOptions.h"
@@ -41,16 +40,9 @@ struct ToCPUOptions : ToLLVMOptions {
       *this, "score-norm",
       llvm::cl::desc("Run `bsr-score-blocks` with this norm"),
       llvm::cl::init("")};
-  Option<int64_t> vectorBits{*this, "vector-bits",
-                             llvm::cl::desc("See `bsr-emit`"),
-                             llvm::cl::init(BSREmitOptions().vectorBits)};
-  Option<int64_t> numRegisters{*this, "num-registers",
-                               llvm::cl::desc("See `bsr-emit`"),
-                               llvm::cl::init(BSREmitOptions().numRegisters)};
-  Option<int64_t> l1Bytes{*this, "l1-bytes", llvm::cl::desc("See `bsr-emit`"),
-                          llvm::cl::init(BSREmitOptions().l1Bytes)};
-  Option<int64_t> l2Bytes{*this, "l2-bytes", llvm::cl::desc("See `bsr-emit`"),
-                          llvm::cl::init(BSREmitOptions().l2Bytes)};
+  Option<std::string> target{*this, "target",
+                             llvm::cl::desc("See `bsr-set-target`"),
+                             llvm::cl::init("")};
 };
 
 /// Adds the passes that take a step as the front doors write it, marked, to the

@@ -51,9 +51,9 @@ ScoresEmitter::ScoresEmitter(Emitter &e, BlockScoresOp op, Value output)
           getDivisor(gridRows, std::max<int64_t>(1, maxItemRows / blockRows))),
       itemCols(
           getDivisor(gridCols, std::max<int64_t>(1, maxItemCols / blockCols))),
-      stripCols(OuterProducts::getCols(itemCols * blockCols, e.registers)),
+      stripCols(OuterProducts::getCols(itemCols * blockCols, e.target)),
       sumType(getSumType(e.b, {op.getA().getType(), op.getB().getType()})) {
-  tokens.divide(getStripTokens(stripCols, e.registers), e.registers.panel());
+  tokens.divide(getStripTokens(stripCols, e.target), e.target.panel());
 }
 
 /// The norm of a block so far, with one more element (or vector of them).

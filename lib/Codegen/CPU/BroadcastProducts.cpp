@@ -137,7 +137,7 @@ BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
   for (unsigned dim : c.outer)
     (c.isIn(1 - c.vectors, dim) ? batch : columns).push_back(dim);
   int64_t total = c.getSize(summands);
-  int64_t fitting = e.registers.sweptBytes() / (4 * e.registers.panel());
+  int64_t fitting = e.target.sweptBytes() / (4 * e.target.panel());
   isChunked = total > 2 * fitting;
   if (isChunked) {
     unsigned longest = summands.front();
@@ -155,9 +155,9 @@ BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
   if (isChunked) {
     length = std::max<int64_t>(1, fitting * extent / total);
     // Whole vectors, unless there are many other summands.
-    bool isWhole = c.across || (extent % e.registers.lanes == 0 &&
-                                length >= e.registers.lanes);
-    length = llvm::alignTo(length, isWhole ? e.registers.lanes : unroll);
+    bool isWhole =
+        c.across || (extent % e.target.lanes == 0 && length >= e.target.lanes);
+    length = llvm::alignTo(length, isWhole ? e.target.lanes : unroll);
   }
   numSummands = length * c.getSize(ArrayRef(summands).drop_back());
 }
@@ -197,14 +197,14 @@ bool BroadcastProduct::isScattered() {
   auto type = cast<RankedTensorType>(getVectors().getType());
   return !buffer ||
          (cast<MemRefType>(buffer.getType()).getRank() == type.getRank() &&
-          type.getShape().back() > e.registers.panel());
+          type.getShape().back() > e.target.panel());
 }
 
 /// Fills `memory` with the vectors of `chunk` in the column `at`.
 void BroadcastProduct::packVectors(ArrayRef<Index> at, const Chunk &chunk,
                                    Value memory) {
   AffineMap map = getVectorMap();
-  int64_t lanes = e.registers.lanes;
+  int64_t lanes = e.target.lanes;
   bool isSquare = c.across && e.width % lanes == 0;
   auto getPlace = [&](ArrayRef<Index> steps) {
     SmallVector<Index> place{getNumber(steps), Index::constant(0)};
@@ -259,7 +259,7 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const Chunk &chunk,
                                 const Rows &rows) {
   AffineMap map = getRowMap();
   unsigned operand = 1 - c.vectors;
-  int64_t lanes = e.registers.lanes, size = rows.tiles.size;
+  int64_t lanes = e.target.lanes, size = rows.tiles.size;
   Value buffer = e.getBuffer(getRows());
   bool isCut =
       buffer && cast<MemRefType>(buffer.getType()).getRank() !=
@@ -416,7 +416,7 @@ void BroadcastProduct::finishTile(ArrayRef<Index> at, const Chunk &chunk,
 /// Adds `chunk` to all sums of `item`.
 void BroadcastProduct::emitChunk(const Item &item, const Columns &parts,
                                  const Tiles &lanes, const Chunk &chunk) {
-  int64_t panel = e.registers.panel();
+  int64_t panel = e.target.panel();
   auto emitTiles = [&](ArrayRef<Index> at, const Rows &rows, Index vector) {
     e.loop(e.constant(0), rows.count, 1, {}, [&](Value tile, ValueRange) {
       SmallVector<Index> point(at), packed{getSwept(at), Index::of(tile)};
@@ -484,12 +484,12 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
   }
   int64_t numSwept = c.getSize(c.swept), numBatches = c.getSize(batch);
   int64_t numRows = numTiles * tileRows * numSwept;
-  int64_t numLanes = numPanels * c.getSize(columns) * e.registers.panel();
+  int64_t numLanes = numPanels * c.getSize(columns) * e.target.panel();
   int64_t tileBytes = 4 * numSummands * tileRows * numSwept;
   // A block fits into the cache; what is transposed is for several tiles.
   int64_t most = c.across ? std::max<int64_t>(1, numTiles / 4) : numTiles;
   int64_t least = llvm::divideCeil(
-      numTiles, std::max<int64_t>(1, e.registers.rowBytes() / tileBytes));
+      numTiles, std::max<int64_t>(1, e.target.rowBytes() / tileBytes));
   bool isScattered = c.across || (e.hasStack && this->isScattered());
   std::optional<Division> best;
   int64_t bestCost = 0;
@@ -517,7 +517,7 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
         numPanels, llvm::divideCeil(minItems, numBatches * blocks));
     bool isWidened = c.isWidened(1 - c.vectors);
     division.packsRows = e.hasStack && (isChunked || isWidened) &&
-                         tileBytes <= e.registers.rowBytes() &&
+                         tileBytes <= e.target.rowBytes() &&
                          division.columns.getNumPerItem() >=
                              (isWidened ? minWidenedColumns : minColumns);
     division.packsVectors =
@@ -579,7 +579,7 @@ void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
       item.rows.push_back({tiles, first, count, packed});
     }
     if (division.packsVectors)
-      item.vectors = e.allocate({numSummands, e.registers.panel()},
+      item.vectors = e.allocate({numSummands, e.target.panel()},
                                 c.getFactorType(c.vectors));
     Value extent = e.constant(c.ranges[summands.back()]);
     if (!isChunked)
@@ -603,8 +603,8 @@ void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
 
 void BroadcastProduct::emit() {
   SmallVector<Tiles, 2> rows =
-      spread(c.row ? c.ranges[*c.row] : 1, Registers::tileRows);
-  for (const Tiles &lanes : cover(c.ranges[c.lanes], e.registers.panel())) {
+      spread(c.row ? c.ranges[*c.row] : 1, CPUTarget::tileRows);
+  for (const Tiles &lanes : cover(c.ranges[c.lanes], e.target.panel())) {
     if (std::optional<Division> division = divide(lanes.count, rows)) {
       emitItems(lanes, *division);
       continue;

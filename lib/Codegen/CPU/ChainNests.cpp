@@ -58,7 +58,7 @@ static SmallVector<Value> emitSums(
     SmallVector<Value> totals,
     llvm::function_ref<SmallVector<Value>(ArrayRef<Index>, ValueRange)> step) {
   int64_t extent = extents.back(), done = 0;
-  for (int64_t size = 2 * e.registers.lanes; size; size /= 2) {
+  for (int64_t size = 2 * e.target.lanes; size; size /= 2) {
     int64_t chunks = (extent - done) / size;
     if (!chunks)
       continue;
@@ -110,14 +110,14 @@ emitPieces(Emitter &e, ArrayRef<int64_t> extents, int64_t extent, int64_t size,
     });
 }
 
-static int64_t getPieceSize(Registers registers) {
-  return registers.lanes * registers.tileVectors();
+static int64_t getPieceSize(CPUTarget target) {
+  return target.lanes * target.tileVectors();
 }
 
-SmallVector<int64_t> Chain::getParts(Registers registers) const {
+SmallVector<int64_t> Chain::getParts(CPUTarget target) const {
   SmallVector<int64_t> parts(extents);
   parts.erase(parts.begin() + lanes);
-  int64_t size = getPieceSize(registers);
+  int64_t size = getPieceSize(target);
   parts.push_back(extents[lanes] / size +
                   llvm::popcount<uint64_t>(extents[lanes] % size));
   return parts;
@@ -131,11 +131,11 @@ SmallVector<OpResult> Chain::getTotals(ArrayRef<const Root *> among) const {
   return totals;
 }
 
-SmallVector<MemRefType> Chain::getScratch(Registers registers) const {
+SmallVector<MemRefType> Chain::getScratch(CPUTarget target) const {
   SmallVector<MemRefType> types;
   for (const Nest &nest : getNests()) {
     for (OpResult total : getTotals(nest.roots)) {
-      SmallVector<int64_t> shape = getParts(registers);
+      SmallVector<int64_t> shape = getParts(target);
       llvm::append_range(shape, nest.extents);
       types.push_back(
           MemRefType::get(shape, getElementTypeOrSelf(total.getType())));
@@ -259,16 +259,16 @@ void Chain::emitTotals(Emitter &e, const Nest &nest,
         values.push_back(readInit(e, total, places.back()));
       }
     }
-    values = e.nest(getParts(e.registers), values,
-                    [&](ArrayRef<Index> part, ValueRange sums) {
-                      SmallVector<Index> place(part);
-                      llvm::append_range(place, rows);
-                      SmallVector<Value> next;
-                      for (auto [total, sum] : llvm::zip_equal(totals, sums))
-                        next.push_back(combine(
-                            e, total, e.load(parts.lookup(total), place), sum));
-                      return next;
-                    });
+    values = e.nest(
+        getParts(e.target), values, [&](ArrayRef<Index> part, ValueRange sums) {
+          SmallVector<Index> place(part);
+          llvm::append_range(place, rows);
+          SmallVector<Value> next;
+          for (auto [total, sum] : llvm::zip_equal(totals, sums))
+            next.push_back(
+                combine(e, total, e.load(parts.lookup(total), place), sum));
+          return next;
+        });
     for (auto [total, value, place] : llvm::zip_equal(totals, values, places))
       if (Value output = outputs.lookup(total))
         e.store(value, output, place);
@@ -276,7 +276,7 @@ void Chain::emitTotals(Emitter &e, const Nest &nest,
   if (nest.extents.empty())
     return emitRows({});
   emitPieces(e, ArrayRef(nest.extents).drop_back(), nest.extents.back(),
-             getPieceSize(e.registers), [&](SmallVector<Index> at, Index lane) {
+             getPieceSize(e.target), [&](SmallVector<Index> at, Index lane) {
                at.back() = lane;
                emitRows(at);
              });
@@ -333,7 +333,7 @@ void Chain::emit(Emitter &e, const DenseMap<Value, Value> &outputs,
 
   SmallVector<int64_t> others(extents);
   others.erase(others.begin() + lanes);
-  emitPieces(e, others, extents[lanes], getPieceSize(e.registers),
+  emitPieces(e, others, extents[lanes], getPieceSize(e.target),
              [&](SmallVector<Index> part, Index lane) {
                emitItem(getItem(std::move(part), lane));
              });

@@ -104,7 +104,7 @@ void Contraction::transpose(int64_t size) {
   int64_t numRows = (row ? ranges[*row] : 1) * getSize(swept);
   int64_t others = getSize(reduced);
   if (!dot || others > 32 || ranges[lanes] % size || ranges[*col] < size ||
-      numRows < 4 * Registers::tileRows)
+      numRows < 4 * CPUTarget::tileRows)
     return;
   dot = false;
   across = lanes;
@@ -129,7 +129,7 @@ void bsr::forPoints(Emitter &e, const Contraction &contraction,
 /// A work item is a block of columns. A tile of them stays in the first-level
 /// cache while all rows sweep over it.
 static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
-  int64_t rowTile = c.row ? e.registers.tileVectors() : 1;
+  int64_t rowTile = c.row ? e.target.tileVectors() : 1;
   int64_t rowExtent = c.row ? c.ranges[*c.row] : 1;
   int64_t laneExtent = c.ranges[c.lanes];
   // Long sums: round after round over the leading reduced dimensions.
@@ -158,13 +158,13 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
     Value total;
     int64_t done = 0;
     for (int64_t size = std::min<int64_t>(
-             e.registers.lanes, llvm::bit_floor<uint64_t>(laneExtent));
+             e.target.lanes, llvm::bit_floor<uint64_t>(laneExtent));
          size; size /= 2) {
       int64_t count = (laneExtent - done) / size;
       if (!count)
         continue;
       e.width = size;
-      int64_t unroll = getDivisor(count, e.registers.panel() / size);
+      int64_t unroll = getDivisor(count, e.target.panel() / size);
       SmallVector<Value> zeros(numSums,
                                e.broadcast(arith::ConstantOp::create(
                                    e.b, e.loc, e.b.getZeroAttr(type))));
@@ -212,7 +212,7 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
     e.width = 1;
   };
 
-  for (const Tiles &cols : cover(c.ranges[*c.col], Registers::dotCols)) {
+  for (const Tiles &cols : cover(c.ranges[*c.col], CPUTarget::dotCols)) {
     SmallVector<int64_t> extents = c.getExtents(c.outer);
     int64_t others = 1;
     for (int64_t extent : extents)
@@ -275,7 +275,7 @@ bool bsr::emitContraction(Emitter &e, linalg::GenericOp op,
   if (!contraction || !output)
     return false;
   if (e.hasStack)
-    contraction->transpose(e.registers.lanes);
+    contraction->transpose(e.target.lanes);
   if (contraction->dot)
     emitDotProduct(e, *contraction, output);
   else

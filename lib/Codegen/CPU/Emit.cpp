@@ -200,7 +200,7 @@ static Value createView(OpBuilder &b, Location loc, Value whole, int64_t rank,
 /// outputs that are cut in panels. Returns, per input, the pattern views that
 /// the body needs (bit 0 rows, bit 1 columns), the inputs that are only read
 /// where the same element is written, and the types of the scratch buffers.
-static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
+static FailureOr<func::FuncOp> emit(func::FuncOp cluster, CPUTarget target,
                                     ArrayRef<int64_t> panels,
                                     SmallVector<unsigned> &views,
                                     SmallVector<int64_t> &inPlace,
@@ -234,7 +234,7 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
     chain = matchChain(roots);
   if (chain) {
     nests.clear();
-    scratch = chain->getScratch(registers);
+    scratch = chain->getScratch(target);
   }
 
   // The signature: a pattern becomes the index arrays of the views in use.
@@ -243,7 +243,7 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
   int64_t operand = 0;
   auto getBufferType = [&](Type type) {
     return getDenseBufferType(getStoredType(
-        type, llvm::is_contained(panels, operand), registers.panel()));
+        type, llvm::is_contained(panels, operand), target.panel()));
   };
   for (BlockArgument argument : body.getArguments()) {
     operand = argument.getArgNumber();
@@ -278,9 +278,9 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, Registers registers,
   kernel->setDiscardableAttrs(cluster->getDiscardableAttrDictionary());
   Block *entry = kernel.addEntryBlock();
   builder.setInsertionPointToStart(entry);
-  Emitter emitter(builder, loc, registers);
+  Emitter emitter(builder, loc, target);
   emitter.hasStack = true;
-  emitter.panel = panels.empty() ? 0 : registers.panel();
+  emitter.panel = panels.empty() ? 0 : target.panel();
   PatternViews patterns;
   unsigned next = 0;
   for (auto [argument, used] : llvm::zip_equal(body.getArguments(), views)) {
@@ -355,7 +355,7 @@ static SmallVector<int64_t> getPanels(LaunchOp launch) {
 /// Gives `launch` the operands of the emitted kernel: index arrays for
 /// patterns, results in panels, and results that are scratch memory.
 static void updateLaunch(LaunchOp launch, FlatSymbolRefAttr kernel,
-                         Registers registers, ArrayRef<unsigned> views,
+                         CPUTarget target, ArrayRef<unsigned> views,
                          ArrayRef<int64_t> inPlace,
                          ArrayRef<MemRefType> scratch) {
   OpBuilder b(launch);
@@ -367,7 +367,7 @@ static void updateLaunch(LaunchOp launch, FlatSymbolRefAttr kernel,
             panels, static_cast<int64_t>(launch.getInputs().size() + number)))
       continue;
     RankedTensorType type =
-        getStoredType(result.getType(), /*isCut=*/true, registers.panel());
+        getStoredType(result.getType(), /*isCut=*/true, target.panel());
     result.setType(type);
     init.set(tensor::EmptyOp::create(b, launch.getLoc(), type.getShape(),
                                      type.getElementType()));
@@ -436,10 +436,7 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
       launches[launch.getKernel()][getPanels(launch)].push_back(launch);
     });
     SymbolTable symbols(module);
-    FailureOr<Registers> registers =
-        getRegisters(module, vectorBits, numRegisters, l1Bytes, l2Bytes);
-    if (failed(registers))
-      return signalPassFailure();
+    CPUTarget target = getCPUTarget(module);
     for (auto &[name, ways] : launches) {
       auto cluster = symbols.lookup<func::FuncOp>(name);
       if (cluster.getNumResults() == 0)
@@ -452,15 +449,15 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
         SmallVector<int64_t> inPlace;
         SmallVector<MemRefType> scratch;
         FailureOr<func::FuncOp> kernel =
-            emit(cluster, *registers, panels, views, inPlace, scratch);
+            emit(cluster, target, panels, views, inPlace, scratch);
         if (failed(kernel))
           return signalPassFailure();
         kernels.push_back(*kernel);
         if (kernels.size() > 1)
           symbols.insert(*kernel);
         for (LaunchOp launch : calls)
-          updateLaunch(launch, FlatSymbolRefAttr::get(*kernel), *registers,
-                       views, inPlace, scratch);
+          updateLaunch(launch, FlatSymbolRefAttr::get(*kernel), target, views,
+                       inPlace, scratch);
         ++numKernels;
       }
       symbols.remove(cluster);

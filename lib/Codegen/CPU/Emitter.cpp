@@ -202,27 +202,6 @@ Value Emitter::convert(Value value, Type type) {
   return convert(convert(value, b.getF32Type()), type);
 }
 
-FailureOr<Registers> bsr::getRegisters(Operation *op, int64_t bits,
-                                       int64_t count, int64_t firstCache,
-                                       int64_t secondCache) {
-  if (bits < 64 || bits > 4096 || !llvm::isPowerOf2_64(bits))
-    return op->emitError("expected vector-bits to be a power of 2 from 64 to "
-                         "4096, but got ")
-           << bits;
-  if (count < 8 || count > 256)
-    return op->emitError("expected num-registers to be 8 to 256, but got ")
-           << count;
-  // Memory of work items is on the stack: there is a limit.
-  constexpr int64_t least = 4096, most = 16 * 1024 * 1024;
-  if (firstCache < least || firstCache > most)
-    return op->emitError("expected l1-bytes to be ")
-           << least << " to " << most << ", but got " << firstCache;
-  if (secondCache < firstCache || secondCache > most)
-    return op->emitError("expected l2-bytes to be from l1-bytes, ")
-           << firstCache << ", to " << most << ", but got " << secondCache;
-  return Registers{bits / 32, count, firstCache, secondCache};
-}
-
 RankedTensorType bsr::getPanelType(RankedTensorType tensor, int64_t panel) {
   // A way of a first-level cache, and the quarter of it that a block may take.
   constexpr int64_t way = 4096, share = way / 4;

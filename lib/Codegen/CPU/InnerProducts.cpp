@@ -19,8 +19,8 @@ void InnerProducts::start(const Round &round, Index first) {
   firstFeature = first;
   if (!strip)
     return;
-  int64_t panel = e.registers.panel();
-  int64_t size = tokens.chunk % panel ? e.registers.lanes : panel;
+  int64_t panel = e.target.panel();
+  int64_t size = tokens.chunk % panel ? e.target.lanes : panel;
   e.width = size;
   tokens.forRuns(
       e, round, 0, size, tokens.chunk / size, {},
@@ -49,19 +49,19 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
                                            bool isTransposed, int64_t group) {
   int64_t numRows = rows.size(), numSums = numRows * cols;
   // Few sums are spread over several vectors of tokens.
-  int64_t ways = std::max<int64_t>(1, Registers::dotCols *
-                                          e.registers.tileVectors() / numSums);
+  int64_t ways = std::max<int64_t>(1, CPUTarget::dotCols *
+                                          e.target.tileVectors() / numSums);
   SmallVector<Value> totals;
   int64_t done = 0;
   for (int64_t size = std::min<int64_t>(
-           e.registers.lanes, llvm::bit_floor<uint64_t>(tokens.chunk));
+           e.target.lanes, llvm::bit_floor<uint64_t>(tokens.chunk));
        size; size /= 2) {
     int64_t vectors = (tokens.chunk - done) / size;
     if (!vectors)
       continue;
     // A panel in a row, its vectors summed up in turns.
     int64_t unroll =
-        getDivisor(vectors, std::max(ways, e.registers.panel() / size));
+        getDivisor(vectors, std::max(ways, e.target.panel() / size));
     int64_t spread = getDivisor(unroll, ways);
     e.width = size;
     auto emitRun = [&](const Tokens &at, ValueRange carried) {

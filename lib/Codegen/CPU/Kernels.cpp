@@ -276,7 +276,7 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
   if (space.lanes) {
     space.laneExtent = ranges[*space.lanes];
     space.width = std::min<int64_t>(
-        2 * e.registers.lanes, llvm::bit_floor<uint64_t>(space.laneExtent));
+        2 * e.target.lanes, llvm::bit_floor<uint64_t>(space.laneExtent));
   }
   for (std::optional<unsigned> dim : order) {
     if (!dim || dim == space.lanes)
@@ -380,7 +380,7 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
     space.extents.push_back(ranges[*dim]);
   }
   // Several registers: as many sums under way.
-  int64_t width = 4 * e.registers.lanes;
+  int64_t width = 4 * e.target.lanes;
   if (lanes)
     width = std::min<int64_t>(width, llvm::bit_floor<uint64_t>(ranges[*lanes]));
   if (lanes && !reducedLanes) {

@@ -8,16 +8,16 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-int64_t OuterProducts::getCols(int64_t extent, Registers registers) {
-  int64_t lanes = registers.lanes;
+int64_t OuterProducts::getCols(int64_t extent, CPUTarget target) {
+  int64_t lanes = target.lanes;
   if (extent % lanes == 0)
-    return lanes * getDivisor(extent / lanes, registers.tileVectors());
-  return getDivisor(extent, lanes * registers.tileVectors());
+    return lanes * getDivisor(extent / lanes, target.tileVectors());
+  return getDivisor(extent, lanes * target.tileVectors());
 }
 
 int64_t OuterProducts::maxRows() const {
-  int64_t vectors = llvm::divideCeil(cols, e.registers.lanes);
-  return Registers::tileRows * e.registers.tileVectors() / vectors;
+  int64_t vectors = llvm::divideCeil(cols, e.target.lanes);
+  return CPUTarget::tileRows * e.target.tileVectors() / vectors;
 }
 
 /// Where the strip has its columns, or vectors of them, of a token.
@@ -33,7 +33,7 @@ Value OuterProducts::readB(const Tokens &at, Index col, Index lane) {
 }
 
 void OuterProducts::start(const Round &round, Index firstCol) {
-  int64_t lanes = e.registers.lanes, panel = e.registers.panel();
+  int64_t lanes = e.target.lanes, panel = e.target.panel();
   if (tokens.chunk % lanes || cols % lanes) {
     // No squares: one by one.
     tokens.forRuns(

@@ -25,7 +25,7 @@ public:
 
   /// Columns of a strip where `extent` columns are to be covered: whole
   /// vectors, as many as a row of a register tile has, if they divide `extent`.
-  static int64_t getCols(int64_t extent, Registers registers);
+  static int64_t getCols(int64_t extent, CPUTarget target);
   /// The most rows of a tile.
   int64_t maxRows() const;
 

@@ -39,11 +39,7 @@ struct Panel : bsr::impl::BSRPanelBase<Panel> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
-    FailureOr<Registers> registers =
-        getRegisters(module, vectorBits, numRegisters);
-    if (failed(registers))
-      return signalPassFailure();
-    int64_t panel = registers->panel();
+    int64_t panel = getCPUTarget(module).panel();
     DenseSet<Value> cut;
     SmallVector<LaunchOp> launches;
     module.walk([&](LaunchOp launch) {

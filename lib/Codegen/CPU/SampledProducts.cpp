@@ -29,7 +29,7 @@ namespace {
 /// How a kernel goes through a sampled product: work items, tokens and tiles.
 struct Tiling {
   /// Strips need memory.
-  Tiling(SDDMMOp op, Registers registers, bool hasStack);
+  Tiling(SDDMMOp op, CPUTarget target, bool hasStack);
 
   TokenRounds tokens;
   int64_t blockRows, blockCols;
@@ -61,7 +61,7 @@ class SDDMMEmitter : Tiling {
 public:
   SDDMMEmitter(Emitter &e, SDDMMOp op, Value output,
                const PatternViews &patterns)
-      : Tiling(op, e.registers, e.hasStack), e(e), op(op), output(output),
+      : Tiling(op, e.target, e.hasStack), e(e), op(op), output(output),
         view(patterns.at({op.getPattern(), !alongRows})) {}
   void emit();
 
@@ -91,7 +91,7 @@ private:
 };
 } // namespace
 
-Tiling::Tiling(SDDMMOp op, Registers registers, bool hasStack)
+Tiling::Tiling(SDDMMOp op, CPUTarget target, bool hasStack)
     : tokens(Activations(op.getA().getType().getShape(), op.getFeatureDim())),
       alongRows(isAlongRows(op)) {
   PatternType pattern = op.getPattern().getType();
@@ -102,38 +102,38 @@ Tiling::Tiling(SDDMMOp op, Registers registers, bool hasStack)
   OpBuilder b(op);
   outType = op.getValues().getType().getElementType();
   sumType = getSumType(b, {op.getA().getType(), op.getB().getType(), outType});
-  int64_t lanes = registers.lanes;
+  int64_t lanes = target.lanes;
   // Halves are rounded once: all tokens at a time, more than a strip holds.
   bool isRoundedOnce = sumType != outType;
   hasStrip =
       hasStack && !isRoundedOnce && tokens.activations.tokens % lanes == 0;
   isOuter = hasStrip && !isNarrow(op) && blockCols % lanes == 0;
-  int64_t tileCols = getDivisor(blockCols, Registers::dotCols);
+  int64_t tileCols = getDivisor(blockCols, CPUTarget::dotCols);
   if (isOuter)
-    stripFeatures = OuterProducts::getCols(blockCols, registers);
+    stripFeatures = OuterProducts::getCols(blockCols, target);
   else if (alongRows)
     stripFeatures = getDivisor(blockRows, maxStripFeatures);
   else
     stripFeatures = tileCols * getDivisor(blockCols / tileCols,
                                           maxStripFeatures / tileCols);
-  tokens.divide(isRoundedOnce
-                    ? std::numeric_limits<int64_t>::max() / 2
-                    : getStripTokens(std::max(stripFeatures, maxStripFeatures),
-                                     registers),
-                registers.panel());
+  tokens.divide(
+      isRoundedOnce
+          ? std::numeric_limits<int64_t>::max() / 2
+          : getStripTokens(std::max(stripFeatures, maxStripFeatures), target),
+      target.panel());
 
-  hasStrip &= isOuter ||
-              4 * stripFeatures * tokens.size() <= 4 * registers.sweptBytes();
+  hasStrip &=
+      isOuter || 4 * stripFeatures * tokens.size() <= 4 * target.sweptBytes();
 
   SmallVector<Tiles, 2> cols =
       cover(alongRows ? blockCols : stripFeatures, tileCols);
   SmallVector<Tiles, 2> rows =
-      spread(alongRows ? stripFeatures : blockRows, registers.dotRows());
+      spread(alongRows ? stripFeatures : blockRows, target.dotRows());
   heldBlock = alongRows ? blockRows : blockCols;
   sweptBlock = alongRows ? blockCols : blockRows;
   sweptTiles = alongRows ? cols : rows;
   heldTiles = alongRows ? rows : cols;
-  together = std::max<int64_t>(1, Registers::dotCols / (blockRows * blockCols));
+  together = std::max<int64_t>(1, CPUTarget::dotCols / (blockRows * blockCols));
 }
 
 /// Emits `body` for the first feature of each of `tiles`, and how many it has.

@@ -128,18 +128,18 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
   // The first tile of a line asks for what the next block needs, if the block
   // is worth the instructions.
   bool asks = inBlock * outBlock >= 16;
-  SmallVector<Tiles, 2> tiles = spread(outBlock, Registers::tileRows);
+  SmallVector<Tiles, 2> tiles = spread(outBlock, CPUTarget::tileRows);
   if (tiles.front().count > 1) {
     auto [base, size, count] = tiles.front();
     tiles.front().count = 1;
     tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
   }
-  int64_t panel = e.registers.panel();
+  int64_t panel = e.target.panel();
   // Lines that are too low for a tile of their own take several panels.
   int64_t panels = std::max<int64_t>(1, 4 / outBlock);
   int64_t unroll = getDivisor(inBlock, 4);
   int64_t bytes = 4 * inBlock * (panels * panel + outBlock);
-  int64_t blocks = std::max<int64_t>(1, e.registers.sweptBytes() / bytes);
+  int64_t blocks = std::max<int64_t>(1, e.target.sweptBytes() / bytes);
   // One tile a line reads each block once.
   bool isWidened = sumType != op.getValues().getType().getElementType();
   bool isRounded = sumType != outType;
@@ -187,7 +187,7 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
         Index number =
             Index::of(arith::SubIOp::create(e.b, e.loc, block, from));
         e.loop(pattern.getBlockRows(), {}, [&](Index row, ValueRange) {
-          e.forLanes(e.constant(0), pattern.getBlockCols(), e.registers.lanes,
+          e.forLanes(e.constant(0), pattern.getBlockCols(), e.target.lanes,
                      [&](Index col) {
                        Value value = e.read(op.getValues(), {slot, row, col});
                        e.store(e.convert(value, sumType), wide,
@@ -394,7 +394,7 @@ static void emitToDense(Emitter &e, ToDenseOp op, Value output,
                                         e.b.getZeroAttr(type.getElementType()));
     auto rowOf = [&](Index i) { return e.multiplyAdd(line, height, i); };
     e.loop(height, {}, [&](Index i, ValueRange) {
-      e.forLanes(e.constant(0), type.getDimSize(1), e.registers.lanes,
+      e.forLanes(e.constant(0), type.getDimSize(1), e.target.lanes,
                  [&](Index j) {
                    e.store(background, output, {rowOf(i), j});
                  });
@@ -482,7 +482,7 @@ static void emitScatterAdd(Emitter &e, ScatterAddOp op, Value output) {
   ArrayRef<int64_t> tokens =
       cast<RankedTensorType>(op.getIndices().getType()).getShape();
   int64_t features = rows.getDimSize(1);
-  int64_t chunk = std::min<int64_t>(2 * e.registers.lanes,
+  int64_t chunk = std::min<int64_t>(2 * e.target.lanes,
                                     llvm::bit_floor<uint64_t>(features));
   auto emitChunk = [&](Value low, int64_t extent) {
     Value zero = arith::ConstantOp::create(

@@ -47,8 +47,8 @@ struct TokenRounds {
 };
 
 /// Tokens of a round, so that a strip of them stays in the cache.
-inline int64_t getStripTokens(int64_t features, Registers registers) {
-  return std::max<int64_t>(registers.sweptBytes() / (4 * features), 1);
+inline int64_t getStripTokens(int64_t features, CPUTarget target) {
+  return std::max<int64_t>(target.sweptBytes() / (4 * features), 1);
 }
 
 /// What is stored in `memref` once `sum` is added to what an earlier round

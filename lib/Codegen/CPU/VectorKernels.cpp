@@ -26,7 +26,7 @@ void bsr::emitSampleVec(Emitter &e, SampleVecOp op, Value output,
   int64_t extent = alongCols ? pattern.getBlockCols() : pattern.getBlockRows();
   forAllLines(e, view, pattern.getGridRows(), [&](Index line) {
     forBlocks(e, view, line, {}, [&](Index slot, Index position, ValueRange) {
-      e.forLanes(e.constant(0), extent, e.registers.lanes, [&](Index entry) {
+      e.forLanes(e.constant(0), extent, e.target.lanes, [&](Index entry) {
         Index from = e.multiplyAdd(alongCols ? position : line, extent, entry);
         SmallVector<Index> to{slot, entry, Index::constant(0)};
         if (alongCols)
@@ -90,7 +90,7 @@ void bsr::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
   };
   // Several registers: as many sums under way.
   int64_t width =
-      std::min<int64_t>(4 * e.registers.lanes, llvm::bit_floor<uint64_t>(cols));
+      std::min<int64_t>(4 * e.target.lanes, llvm::bit_floor<uint64_t>(cols));
 
   auto sumCols = [&](Index line) {
     e.forLanes(e.constant(0), cols, width, [&](Index col) {

@@ -55,7 +55,7 @@ struct KernelModel
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
                           BufferizationState &state) const {
-    Emitter emitter(rewriter, op->getLoc(), Registers());
+    Emitter emitter(rewriter, op->getLoc(), getCPUTarget(op));
     PatternViews patterns;
     for (Value operand : op->getOperands()) {
       if (isa<PatternType>(operand.getType())) {

@@ -2,6 +2,7 @@
 //
 // Gives a lowered step its C entry point and hides everything else.
 
+#include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Library/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -69,6 +70,7 @@ struct ExportStep : bsr::impl::BSRExportStepBase<ExportStep> {
   using Base::Base;
 
   void runOnOperation() override {
+    getOperation()->removeAttr(getTargetAttrName());
     LLVM::LLVMFuncOp step;
     for (auto func : getOperation().getOps<LLVM::LLVMFuncOp>()) {
       if (func.isExternal())

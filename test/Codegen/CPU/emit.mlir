@@ -1,5 +1,5 @@
 // RUN: sparse-opt %s --split-input-file --bsr-emit --canonicalize | FileCheck %s
-// RUN: sparse-opt %s --split-input-file --bsr-emit="vector-bits=512 num-registers=32" --canonicalize | FileCheck %s --check-prefix=WIDE
+// RUN: sparse-opt %s --split-input-file --bsr-set-target="target=#bsr.cpu<vector_bits=512,num_registers=32>" --bsr-emit --canonicalize | FileCheck %s --check-prefix=WIDE
 // RUN: sparse-opt %s --split-input-file --bsr-emit --canonicalize | FileCheck %s --check-prefix=NEVER
 
 // One level of parallel loops; nothing is allocated in a kernel.

@@ -59,7 +59,7 @@ public:
   bool isReadFirst(Value tensor, llvm::function_ref<bool(Value)> isKept) const;
 
   /// The types of the buffers that the totals need.
-  SmallVector<MemRefType> getScratch(Registers registers) const;
+  SmallVector<MemRefType> getScratch(CPUTarget target) const;
 
   /// Emits the work items, and the totals after them.
   void emit(Emitter &e, const DenseMap<Value, Value> &outputs,
@@ -117,7 +117,7 @@ private:
   SmallVector<OpResult> getTotals(ArrayRef<const Root *> roots) const;
   /// The extents of the places of parts. Pieces of the lanes are computed at
   /// once, a register tile at most.
-  SmallVector<int64_t> getParts(Registers registers) const;
+  SmallVector<int64_t> getParts(CPUTarget target) const;
   /// A work item: where its shared loops are, and where its parts of totals
   /// lie in the scratch memory of each: at the shared loops but the lanes, and
   /// the number of the piece of these.

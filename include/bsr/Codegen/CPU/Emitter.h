@@ -6,6 +6,7 @@
 #ifndef BSR_CODEGEN_CPU_EMITTER_H
 #define BSR_CODEGEN_CPU_EMITTER_H
 
+#include "bsr/Codegen/CPU/CPUTarget.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Builders.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
@@ -34,50 +35,6 @@ struct Index {
   }
 };
 
-/// Bytes that caches hand over at once.
-constexpr int64_t lineBytes = 64;
-
-/// What the machine offers.
-struct Registers {
-  /// Lanes of one vector register, of 4 bytes each.
-  int64_t lanes = 8;
-  /// Vector registers.
-  int64_t count = 16;
-  /// Bytes of the first- and the second-level cache of a core.
-  int64_t firstCache = 32 * 1024, secondCache = 512 * 1024;
-
-  /// Bytes of operands that a loop may sweep again and again from the
-  /// first-level cache: half of it.
-  int64_t sweptBytes() const { return firstCache / 2; }
-  /// Bytes of rows that a work item reads again and again from the second-level
-  /// cache: three eighths of it, for what streams past and what else there is.
-  int64_t rowBytes() const { return secondCache / 8 * 3; }
-
-  /// Vectors of a row of a register tile of at most 6 rows, so that
-  /// accumulators, one row of operands and a broadcast fit: 6 * 2 + 2 + 1 of 16
-  /// registers, 6 * 4 + 4 + 1 of 32.
-  int64_t tileVectors() const { return count >= 32 ? 4 : 2; }
-  static constexpr int64_t tileRows = 6;
-  /// Columns of a tile of sums of lanes, with as many rows as `tileVectors`:
-  /// accumulators and operands fit, 2 * 4 + 2 + 4 of 16 registers, 4 * 4 + 4 +
-  /// 4 of 32, and sums of 4 columns are a vector.
-  static constexpr int64_t dotCols = 4;
-  /// Rows of such a tile where each column is read once for all rows:
-  /// accumulators, rows and one column fit, 3 * 4 + 3 + 1 of 16 registers,
-  /// 6 * 4 + 6 + 1 of 32.
-  int64_t dotRows() const { return count >= 32 ? 6 : 3; }
-  /// Lanes of a panel of activations: the row of a register tile, so that what
-  /// a tile reads lies side by side.
-  int64_t panel() const { return lanes * tileVectors(); }
-};
-
-/// `count` vector registers of `bits` bits, and caches of these bytes; an error
-/// at `op` if no machine has such.
-FailureOr<Registers>
-getRegisters(Operation *op, int64_t bits, int64_t count,
-             int64_t firstCache = Registers().firstCache,
-             int64_t secondCache = Registers().secondCache);
-
 /// The buffer of `tensor`, `[..., rows, lanes]`, in panels:
 /// `[..., lanes / panel, rows, panel]`. Rows that nobody uses follow where
 /// panels of a power of two of bytes would share the sets of a cache: a block
@@ -90,12 +47,12 @@ RankedTensorType getPanelType(RankedTensorType tensor, int64_t panel);
 /// maps, so that transposes, broadcasts and slices cost nothing.
 class Emitter {
 public:
-  Emitter(OpBuilder &builder, Location loc, Registers registers)
-      : b(builder), loc(loc), registers(registers) {}
+  Emitter(OpBuilder &builder, Location loc, CPUTarget target)
+      : b(builder), loc(loc), target(target) {}
 
   OpBuilder &b;
   Location loc;
-  Registers registers;
+  CPUTarget target;
 
   /// Lanes of the vectors emitted now; 1 emits scalars.
   int64_t width = 1;

@@ -19,7 +19,8 @@ def BSRPanel : Pass<"bsr-panel", "ModuleOp"> {
     nothing else changes and nothing is repacked between layers.
 
     The attribute `bsr.panels` of a launch lists those of its operands that are
-    cut; `bsr-emit` makes their buffers and types so. Results of kernels are cut
+    cut; `bsr-emit` makes their buffers and types so. The module's `bsr.target` says
+    how many registers of which width there are. Results of kernels are cut
     that `bsr-layout` gave lanes (`bsr.lanes`), which the panel divides, and which
     only kernels read: arguments and results of the step stay as they are.
 
@@ -65,15 +66,10 @@ def BSRPanel : Pass<"bsr-panel", "ModuleOp"> {
     }
     ```
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "Width of a vector register in bits">,
-    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "Number of vector registers">,
-  ];
   let statistics = [
     Statistic<"numPanels", "num-panels", "Number of activations cut in panels">,
   ];
+  let dependentDialects = ["BSRDialect"];
 }
 
 def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
@@ -92,6 +88,10 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
     order: no atomics, the same bits for any number of threads. A concatenation is a
     nest for each piece, which writes to a view of the whole. Patterns become the
     index arrays that the kernel walks.
+
+    Vectors and tiles are those of the module's `bsr.target`. Half of its first-level
+    cache holds what a loop goes through again and again, three eighths of its
+    second-level cache the rows of a dense product that a work item does.
 
     Before:
 
@@ -138,24 +138,12 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
     }
     ```
   }];
-  let options = [
-    Option<"vectorBits", "vector-bits", "int64_t", /*default=*/"256",
-           "Width of a vector register in bits">,
-    Option<"numRegisters", "num-registers", "int64_t", /*default=*/"16",
-           "Number of vector registers">,
-    Option<"l1Bytes", "l1-bytes", "int64_t", /*default=*/"32768",
-           "Size of the first-level cache of a core: half of it holds what a loop "
-           "sweeps again and again">,
-    Option<"l2Bytes", "l2-bytes", "int64_t", /*default=*/"524288",
-           "Size of the second-level cache of a core: three eighths of it hold the "
-           "rows of a dense product that a work item reads again and again">,
-  ];
   let statistics = [
     Statistic<"numKernels", "num-kernels", "Number of kernels emitted">,
   ];
   let dependentDialects = [
     "arith::ArithDialect", "bufferization::BufferizationDialect",
-    "linalg::LinalgDialect", "math::MathDialect",
+    "BSRDialect", "linalg::LinalgDialect", "math::MathDialect",
     "memref::MemRefDialect", "scf::SCFDialect", "tensor::TensorDialect",
     "vector::VectorDialect",
   ];

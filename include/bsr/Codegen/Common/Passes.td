@@ -7,6 +7,33 @@
 
 include "mlir/Pass/PassBase.td"
 
+def BSRSetTarget : Pass<"bsr-set-target", "ModuleOp"> {
+  let summary = "Say what a module is compiled for";
+  let description = [{
+    Sets the module's `bsr.target` to `target`, or, without one, to `#bsr.cpu` if the
+    module has none. A module that has another target keeps it, and the pass fails.
+
+    Before (`--bsr-set-target="target=#bsr.cpu<vector_bits=512,num_registers=32>"`):
+
+    ```mlir
+    module {
+    }
+    ```
+
+    After:
+
+    ```mlir
+    module attributes {bsr.target = #bsr.cpu<vector_bits = 512, num_registers = 32>} {
+    }
+    ```
+  }];
+  let options = [
+    Option<"target", "target", "std::string", /*default=*/"",
+           "The target, without spaces">,
+  ];
+  let dependentDialects = ["BSRDialect"];
+}
+
 def BSRVerifyKernels : Pass<"bsr-verify-kernels", "ModuleOp"> {
   let summary = "Fail if a kernel allocates or its parallel loops race";
   let description = [{

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What kernels for processors are made for.
+
+#ifndef BSR_CODEGEN_CPU_CPUTARGET_H
+#define BSR_CODEGEN_CPU_CPUTARGET_H
+
+#include "bsr/Dialect/BSR.h"
+
+namespace mlir::bsr {
+
+/// Bytes that caches hand over at once.
+constexpr int64_t lineBytes = 64;
+
+/// What `#bsr.cpu` offers, and what follows from it for kernels.
+struct CPUTarget {
+  explicit CPUTarget(CPUAttr attr);
+
+  /// Lanes of one vector register, of 4 bytes each.
+  int64_t lanes;
+  /// Vector registers.
+  int64_t count;
+  /// Bytes of the first- and the second-level cache of a core.
+  int64_t firstCache, secondCache;
+
+  /// Bytes of operands that a loop may sweep again and again from the
+  /// first-level cache: half of it.
+  int64_t sweptBytes() const { return firstCache / 2; }
+  /// Bytes of rows that a work item reads again and again from the second-level
+  /// cache: three eighths of it, for what streams past and what else there is.
+  int64_t rowBytes() const { return secondCache / 8 * 3; }
+
+  /// Vectors of a row of a register tile of at most 6 rows, so that
+  /// accumulators, one row of operands and a broadcast fit: 6 * 2 + 2 + 1 of 16
+  /// registers, 6 * 4 + 4 + 1 of 32.
+  int64_t tileVectors() const { return count >= 32 ? 4 : 2; }
+  static constexpr int64_t tileRows = 6;
+  /// Columns of a tile of sums of lanes, with as many rows as `tileVectors`:
+  /// accumulators and operands fit, 2 * 4 + 2 + 4 of 16 registers, 4 * 4 + 4 +
+  /// 4 of 32, and sums of 4 columns are a vector.
+  static constexpr int64_t dotCols = 4;
+  /// Rows of such a tile where each column is read once for all rows:
+  /// accumulators, rows and one column fit, 3 * 4 + 3 + 1 of 16 registers,
+  /// 6 * 4 + 6 + 1 of 32.
+  int64_t dotRows() const { return count >= 32 ? 6 : 3; }
+  /// Lanes of a panel of activations: the row of a register tile, so that what
+  /// a tile reads lies side by side.
+  int64_t panel() const { return lanes * tileVectors(); }
+};
+
+/// The target of the module that `op` is in: its `bsr.target`, or `#bsr.cpu` if
+/// it has none.
+CPUTarget getCPUTarget(Operation *op);
+
+} // namespace mlir::bsr
+
+#endif // BSR_CODEGEN_CPU_CPUTARGET_H

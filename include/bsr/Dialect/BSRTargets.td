@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The targets: what a module is compiled for.
+
+#ifndef BSR_DIALECT_BSRTARGETS
+#define BSR_DIALECT_BSRTARGETS
+
+include "bsr/Dialect/BSRDialect.td"
+include "mlir/IR/AttrTypeBase.td"
+
+// The processor of a module that names none: AVX2.
+defvar vectorBits = "256";
+defvar numRegisters = "16";
+defvar l1Bytes = "32 * 1024";
+defvar l2Bytes = "512 * 1024";
+
+def BSR_CPUAttr : AttrDef<BSR_Dialect, "CPU"> {
+  let mnemonic = "cpu";
+  let summary = "A processor with vector registers and caches";
+  let description = [{
+    What kernels are made for: the width of a vector register in bits, a power of 2
+    from 64 to 4096; the number of vector registers, 8 to 256; the bytes of the
+    first- and of the second-level cache of a core, 4 KiB to 16 MiB. A width that the
+    processor does not have is correct: LLVM takes vectors apart.
+
+    `bsr.target` on a module holds it, as `bsr-set-target` or `sparse-compile` put it
+    there. A module without one is for `#bsr.cpu`.
+
+    Example:
+
+    ```mlir
+    #bsr.cpu
+    ```
+
+    ```mlir
+    #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152>
+    ```
+  }];
+  let parameters = (ins DefaultValuedParameter<"int64_t", vectorBits>:$vector_bits,
+                        DefaultValuedParameter<"int64_t", numRegisters>:$num_registers,
+                        DefaultValuedParameter<"int64_t", l1Bytes>:$l1_bytes,
+                        DefaultValuedParameter<"int64_t", l2Bytes>:$l2_bytes);
+  let builders = [
+    AttrBuilder<(ins), !strconcat("return $_get($_ctxt, ", vectorBits, ", ", numRegisters,
+                                  ", ", l1Bytes, ", ", l2Bytes, ");")>,
+  ];
+  let assemblyFormat = "(`<` struct(params)^ `>`)?";
+  let genVerifyDecl = 1;
+}
+
+#endif // BSR_DIALECT_BSRTARGETS

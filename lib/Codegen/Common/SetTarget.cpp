@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Says what a module is compiled for.
+
+#include "bsr/Codegen/Common/Passes.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRSETTARGET
+#include "bsr/Codegen/Common/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+namespace {
+struct SetTarget : bsr::impl::BSRSetTargetBase<SetTarget> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    Attribute has = module->getAttr(getTargetAttrName());
+    if (target.empty()) {
+      if (!has)
+        module->setAttr(getTargetAttrName(), CPUAttr::get(&getContext()));
+      return;
+    }
+    Attribute wanted = parseAttribute(target, &getContext());
+    if (!wanted) // The parser says why.
+      return signalPassFailure();
+    if (!isa<CPUAttr>(wanted)) {
+      module.emitError("expected a target, such as #bsr.cpu, but got '")
+          << target.getValue() << "'";
+      return signalPassFailure();
+    }
+    if (has && has != wanted) {
+      module.emitError("expected the module's target to be ")
+          << wanted << ", but got " << has;
+      return signalPassFailure();
+    }
+    module->setAttr(getTargetAttrName(), wanted);
+  }
+};
+} // namespace
