@@ -5,10 +5,10 @@
 
 #include "../tools/sparse-checkpoint/Convert.h"
 #include "../tools/sparse-checkpoint/Describe.h"
-#include "File.h"
-#include "Hash.h"
 #include "Session.h"
 #include "Target.h"
+#include "support/File.h"
+#include "support/Hash.h"
 
 #include <cstring>
 
@@ -123,7 +123,7 @@ static void repairChecksum(std::string &bytes) {
     return;
   digits += key.size();
   bytes.replace(digits, 16, 16, '0');
-  Hash hash;
+  XXH64 hash;
   hash.add(bytes.data(), bytes.size());
   bytes.replace(digits, 16, hexadecimal(hash.value()));
 }

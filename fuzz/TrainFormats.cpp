@@ -5,16 +5,18 @@
 
 #include "../tools/sparse-train/Config.h"
 #include "../tools/sparse-train/JsonLines.h"
-#include "../tools/sparse-train/Safetensors.h"
-#include "../tools/sparse-train/Support.h"
 #include "../tools/sparse-train/Tokens.h"
 #include "Target.h"
+#include "support/Error.h"
+#include "support/Hash.h"
+#include "support/TensorFile.h"
 
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 using namespace bsr;
+using namespace bsr::train;
 namespace fs = std::filesystem;
 
 static void fuzzTokens(std::string_view input) {
@@ -22,7 +24,7 @@ static void fuzzTokens(std::string_view input) {
   constexpr size_t place = 16, checked = 24;
   std::string bytes(input);
   if (bytes.size() >= checked) {
-    uint64_t sum = hashBytes(std::string_view(bytes).substr(checked));
+    uint64_t sum = fnv1a(std::string_view(bytes).substr(checked));
     std::memcpy(&bytes[place], &sum, sizeof(sum));
   }
   fuzz::MemoryFile file(bytes);
@@ -67,11 +69,12 @@ static void fuzzConfiguration(std::string_view input) {
 static void fuzzSafetensors(std::string_view input) {
   fuzz::MemoryFile file(input);
   try {
-    Safetensors tensors(file.path());
-    for (bsr_type type : {BSR_F16, BSR_BF16, BSR_F32, BSR_F64})
+    TensorFile tensors("safetensors file", file.path());
+    for (ElementType type : {ElementType::F16, ElementType::BF16,
+                             ElementType::F32, ElementType::F64})
       try {
-        std::string data = tensors.read("state.w", type, {8, 8});
-        fuzz::require(data.size() == size_t(64 * bsr_type_bytes(type)),
+        std::string_view data = tensors.read("state.w", type, {8, 8});
+        fuzz::require(data.size() == size_t(64 * bytesOf(type)),
                       "as many bytes as the tensor has");
       } catch (const Error &) {
         // Of another type or shape.

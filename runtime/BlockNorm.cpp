@@ -4,7 +4,7 @@
 
 #include "BlockNorm.h"
 #include "Element.h"
-#include "Error.h"
+#include "Status.h"
 #include <cmath>
 
 using namespace bsr;

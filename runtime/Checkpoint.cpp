@@ -2,10 +2,11 @@
 //
 // Saves a training run to one safetensors file, and resumes it from there.
 
-#include "Error.h"
-#include "Hash.h"
+#include "Element.h"
 #include "Session.h"
-#include "TensorFile.h"
+#include "Status.h"
+#include "support/Hash.h"
+#include "support/TensorFile.h"
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -23,14 +24,16 @@ static std::vector<Tensor> listTensors(const bsr_session &session) {
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < manifest.buffers.size(); ++i)
     if (const Buffer &buffer = manifest.buffers[i]; buffer.carried)
-      tensors.push_back({buffer.name, buffer.type, buffer.shape,
+      tensors.push_back({buffer.name, elementType(buffer.type), buffer.shape,
                          bytesAt(session.buffers[i], buffer.bytes)});
   for (size_t i = 0; i < manifest.patterns.size(); ++i) {
     const Pattern &pattern = manifest.patterns[i];
     bsr_pattern_view view = session.view(int64_t(i));
     auto add = [&](bsr_kind kind, const int32_t *data, int64_t size) {
-      tensors.push_back(
-          {pattern.tensorName(kind), BSR_I32, {size}, bytesAt(data, 4 * size)});
+      tensors.push_back({pattern.tensorName(kind),
+                         ElementType::I32,
+                         {size},
+                         bytesAt(data, 4 * size)});
     };
     add(BSR_ROW_PTR, view.row_ptr, pattern.gridRows() + 1);
     add(BSR_COL_IDX, view.col_idx, view.blocks);
@@ -39,7 +42,7 @@ static std::vector<Tensor> listTensors(const bsr_session &session) {
       continue;
     auto addBits = [&](const char *what, const uint64_t *bits, int64_t words) {
       tensors.push_back({pattern.tensorName(what),
-                         BSR_I8,
+                         ElementType::I8,
                          {8 * words},
                          bytesAt(bits, 8 * words)});
     };
@@ -85,24 +88,17 @@ static OrderedJson describeSession(const bsr_session &session,
           {"metadata", metadata}};
 }
 
-/// Fails unless `text` is UTF-8, as JSON demands.
-static void requireUTF8(const char *text) {
-  try {
-    (void)Json(text).dump();
-  } catch (const Json::type_error &) {
-    fail(BSR_INVALID_ARGUMENT,
-         "expected the metadata of a checkpoint to be UTF-8, but got '",
-         Json(text).dump(-1, ' ', true, Json::error_handler_t::replace), "'");
-  }
-}
-
 bsr_status bsr_session_save(const bsr_session *session, const char *path,
                             const char *metadata) {
   return guarded([&] {
     requireArgument(session, "session");
     requireArgument(path, "path");
     metadata = metadata ? metadata : "";
-    requireUTF8(metadata);
+    if (!isUTF8(metadata))
+      fail(BSR_INVALID_ARGUMENT,
+           "expected the metadata of a checkpoint to be UTF-8, but got '",
+           Json(metadata).dump(-1, ' ', true, Json::error_handler_t::replace),
+           "'");
     session->checkPatterns();
     // What a step leaves in slots without a block depends on what its memory
     // held before: it is no part of the run.
@@ -172,7 +168,7 @@ private:
   T readNumber(const JsonObject &metadata, const char *key);
 
   /// Checks the entry of tensor `name` and returns its data.
-  std::string_view readTensor(const std::string &name, bsr_type type,
+  std::string_view readTensor(const std::string &name, ElementType type,
                               const std::vector<int64_t> &shape);
 
   const bsr_session &session;
@@ -260,7 +256,8 @@ void Checkpoint::readMetadata() {
   stepDifference = describeDifference(object, where, session.manifest());
 }
 
-std::string_view Checkpoint::readTensor(const std::string &name, bsr_type type,
+std::string_view Checkpoint::readTensor(const std::string &name,
+                                        ElementType type,
                                         const std::vector<int64_t> &shape) {
   known.insert(name);
   return file.read(name, type, shape);
@@ -269,7 +266,8 @@ std::string_view Checkpoint::readTensor(const std::string &name, bsr_type type,
 void Checkpoint::readBuffers() {
   for (const Buffer &buffer : session.manifest().buffers)
     if (buffer.carried)
-      buffers.push_back(readTensor(buffer.name, buffer.type, buffer.shape));
+      buffers.push_back(
+          readTensor(buffer.name, elementType(buffer.type), buffer.shape));
 }
 
 void Checkpoint::readPatterns() {
@@ -277,7 +275,7 @@ void Checkpoint::readPatterns() {
     Rows &rows = patterns.emplace_back();
     auto read = [&](bsr_kind kind, std::vector<int32_t> &array, int64_t size) {
       std::string_view data =
-          readTensor(pattern.tensorName(kind), BSR_I32, {size});
+          readTensor(pattern.tensorName(kind), ElementType::I32, {size});
       array.resize(data.size() / sizeof(int32_t));
       data.copy(reinterpret_cast<char *>(array.data()), data.size());
       array.reserve(1); // an address, even if empty
@@ -306,7 +304,7 @@ void Checkpoint::readHistory(const Pattern &pattern) {
     return;
   auto read = [&](const char *what, int64_t words, int64_t bits) {
     std::string name = pattern.tensorName(what);
-    std::string_view data = readTensor(name, BSR_I8, {8 * words});
+    std::string_view data = readTensor(name, ElementType::I8, {8 * words});
     uint64_t last = 0;
     std::memcpy(&last, data.end() - 8, 8);
     if (bits % 64 && last >> bits % 64)

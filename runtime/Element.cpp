@@ -8,21 +8,13 @@
 
 using namespace bsr;
 
-static constexpr struct {
-  const char *name;
-  int64_t bytes;
-} types[] = {{"f16", 2}, {"bf16", 2}, {"f32", 4}, {"f64", 8},
-             {"i1", 1},  {"i8", 1},   {"i32", 4}, {"i64", 8},
-             {"ui8", 1}, {"ui32", 4}, {"ui64", 8}};
-static constexpr unsigned numTypes = sizeof types / sizeof *types;
-
 // Callers in C may pass any number as a type: C++ has a rule against that.
 [[gnu::no_sanitize("enum")]] const char *bsr_type_name(bsr_type type) {
-  return unsigned(type) < numTypes ? types[type].name : "";
+  return unsigned(type) < numElementTypes ? elementTypes[type].name : "";
 }
 
 [[gnu::no_sanitize("enum")]] int64_t bsr_type_bytes(bsr_type type) {
-  return unsigned(type) < numTypes ? types[type].bytes : 0;
+  return unsigned(type) < numElementTypes ? elementTypes[type].bytes : 0;
 }
 
 /// Rounds a finite `value` to a 16-bit format with `fractionBits` bits of

@@ -6,6 +6,7 @@
 #define BSR_RUNTIME_ELEMENT_H
 
 #include "bsr/runtime.h"
+#include "support/ElementType.h"
 #include <cstring>
 
 namespace bsr {
@@ -18,13 +19,12 @@ struct BFloat {
   uint16_t bits;
 };
 
-/// Whether `type` is one of the floating-point types.
-inline bool isFloat(bsr_type type) { return type <= BSR_F64; }
-
-/// Whether `type` is one of the unsigned integers.
-inline bool isUnsigned(bsr_type type) {
-  return type == BSR_I1 || type >= BSR_UI8;
-}
+/// The type in files, and back.
+inline ElementType elementType(bsr_type type) { return ElementType(type); }
+static_assert(BSR_F16 == int(ElementType::F16) &&
+                  BSR_I1 == int(ElementType::I1) &&
+                  BSR_UI64 == int(ElementType::UI64),
+              "the C interface numbers types as files do");
 
 inline double toDouble(double value) { return value; }
 inline double toDouble(float value) { return value; }

@@ -3,9 +3,9 @@
 // First patterns: how many blocks each matrix gets, and which.
 
 #include "BlockNorm.h"
-#include "Error.h"
 #include "Select.h"
 #include "Session.h"
+#include "Status.h"
 #include <cmath>
 #include <cstring>
 

@@ -3,9 +3,9 @@
 // Parses the manifest of a compiled step and checks all that is relied on.
 
 #include "Element.h"
-#include "Hash.h"
-#include "Json.h"
 #include "Pattern.h"
+#include "support/Hash.h"
+#include "support/Json.h"
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -43,30 +43,28 @@ bool bsr::parseInitRule(const std::string &text, bsr_type type,
   if (name == "zeros" || name == "ones")
     return !hasArgument;
   if (name == "normal")
-    return hasArgument && isFloat(type) && argument >= 0;
+    return hasArgument && isFloat(elementType(type)) && argument >= 0;
   if (name != "constant" || !hasArgument)
     return false;
   // An integer must be one, and fit.
   int bits = type == BSR_I1 ? 1 : int(8 * bsr_type_bytes(type));
-  double least = isUnsigned(type) ? 0 : -std::ldexp(1, bits - 1);
-  double end = std::ldexp(1, isUnsigned(type) ? bits : bits - 1);
-  return isFloat(type) || (std::nearbyint(argument) == argument &&
-                           argument >= least && argument < end);
+  double least = isUnsigned(elementType(type)) ? 0 : -std::ldexp(1, bits - 1);
+  double end = std::ldexp(1, isUnsigned(elementType(type)) ? bits : bits - 1);
+  return isFloat(elementType(type)) || (std::nearbyint(argument) == argument &&
+                                        argument >= least && argument < end);
 }
 
-/// Index of `key`'s text in `names`.
-template <size_t N>
-static int parseName(const JsonObject &object, const char *key,
-                     const char *const (&names)[N]) {
-  std::string text = object.text(key);
-  auto found = std::find(std::begin(names), std::end(names), text);
-  if (found == std::end(names)) {
-    std::string expected = "one of";
-    for (const char *name : names)
-      expected += std::string(" ") + name;
-    object.refuse(key, expected);
+/// Which of the `count` names that `nameAt` gives is `key`'s text.
+template <typename NameAt>
+static int parseName(const JsonObject &object, const char *key, int count,
+                     NameAt nameAt) {
+  std::string text = object.text(key), expected = "one of";
+  for (int i = 0; i < count; ++i) {
+    if (text == nameAt(i))
+      return i;
+    (expected += ' ') += nameAt(i);
   }
-  return int(found - std::begin(names));
+  object.refuse(key, expected);
 }
 
 /// The index of one of `count` things, each of which is `noun`.
@@ -79,16 +77,15 @@ static int32_t parseIndex(const JsonObject &object, const char *key,
 }
 
 static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns) {
-  static constexpr const char *typeNames[] = {"f16", "bf16", "f32", "f64",
-                                              "i1",  "i8",   "i32", "i64",
-                                              "ui8", "ui32", "ui64"};
   Buffer buffer;
   buffer.name = object.text("name");
   if (buffer.name.empty())
     object.refuse("name", "a name");
-  buffer.kind = bsr_kind(parseName(object, "kind", kindNames));
+  buffer.kind = bsr_kind(parseName(object, "kind", std::size(kindNames),
+                                   [](int i) { return kindNames[i]; }));
   buffer.role = object.has("role") ? object.text("role") : "";
-  buffer.type = bsr_type(parseName(object, "type", typeNames));
+  buffer.type = bsr_type(parseName(object, "type", numElementTypes,
+                                   [](int i) { return elementTypes[i].name; }));
   buffer.shape = object.integers("shape", 0, mostBytes);
   buffer.carried = object.boolean("carried");
   if (buffer.carried && buffer.kind != BSR_DENSE && buffer.kind != BSR_VALUES)
@@ -262,7 +259,7 @@ static void checkBuffer(const JsonObject &object, const Manifest &manifest,
   if (buffer.shape != shape)
     object.refuse("shape", describe(shape) + " as its pattern says");
   if (buffer.kind == BSR_VALUES) {
-    if (!isFloat(buffer.type))
+    if (!isFloat(elementType(buffer.type)))
       object.refuse("type", "a floating-point type for the kind values");
     return;
   }
@@ -363,7 +360,7 @@ static void parseCode(const JsonObject &object, const char *text,
   }
   for (const char *key : {"code", "compiler", "target_cpu", "target_features"})
     rest.erase(key);
-  manifest.interfaceHash = hashOf(rest.dump());
+  manifest.interfaceHash = xxh64(rest.dump());
 }
 
 Manifest bsr::parseManifest(const char *text, const std::string &where) {
@@ -404,7 +401,8 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
                                              int64_t(buffers.size()), where));
   if (object.has("score_norm")) {
     static constexpr const char *norms[] = {"l1", "l2", "linf"};
-    manifest.scoreNorm = norms[parseName(object, "score_norm", norms)];
+    manifest.scoreNorm = norms[parseName(object, "score_norm", std::size(norms),
+                                         [](int i) { return norms[i]; })];
   }
   for (size_t i = 0; i < buffers.size(); ++i)
     if (const Buffer &buffer = manifest.buffers[i]; buffer.kind == BSR_SCORES)

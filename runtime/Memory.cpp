@@ -3,7 +3,7 @@
 // Takes memory from the system.
 
 #include "Memory.h"
-#include "Error.h"
+#include "Status.h"
 #include <algorithm>
 #include <cassert>
 #include <sys/mman.h>

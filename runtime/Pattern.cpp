@@ -3,7 +3,7 @@
 // The invariants of a pattern, and its two views.
 
 #include "Pattern.h"
-#include "Error.h"
+#include "Status.h"
 
 using namespace bsr;
 

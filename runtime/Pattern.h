@@ -6,8 +6,8 @@
 #define BSR_RUNTIME_PATTERN_H
 
 #include "Memory.h"
-#include "Random.h"
 #include "Step.h"
+#include "support/Random.h"
 #include <algorithm>
 
 namespace bsr {

@@ -2,10 +2,10 @@
 //
 // Patterns as files.
 
-#include "Error.h"
-#include "File.h"
-#include "Json.h"
 #include "Session.h"
+#include "Status.h"
+#include "support/File.h"
+#include "support/Json.h"
 
 using namespace bsr;
 

@@ -4,7 +4,7 @@
 
 #include "Session.h"
 #include "Element.h"
-#include "Error.h"
+#include "Status.h"
 #include <cstring>
 #include <omp.h>
 

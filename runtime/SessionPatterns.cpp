@@ -2,8 +2,8 @@
 //
 // The patterns of a training run: made, set and checked.
 
-#include "Error.h"
 #include "Session.h"
+#include "Status.h"
 #include <cstring>
 
 using namespace bsr;

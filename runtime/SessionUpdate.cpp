@@ -3,8 +3,8 @@
 // Pattern updates of a training run, and what is known of them.
 
 #include "BlockNorm.h"
-#include "Error.h"
 #include "Session.h"
+#include "Status.h"
 #include <cmath>
 #include <exception>
 #include <omp.h>

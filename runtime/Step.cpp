@@ -3,10 +3,10 @@
 // Loads a compiled step from its shared library.
 
 #include "Step.h"
-#include "Error.h"
-#include "File.h"
-#include "Hash.h"
 #include "Processor.h"
+#include "Status.h"
+#include "support/File.h"
+#include "support/Hash.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -133,7 +133,7 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
     requireFeatures(manifest, path);
     // A step that does not say what its code is: all of the file counts.
     if (manifest.code.empty())
-      manifest.code = hexadecimal(hashOf(contents));
+      manifest.code = hexadecimal(xxh64(contents));
     void *timers = manifest.timers.empty()
                        ? nullptr
                        : findSymbol(library.get(), "bsr_step_timers", path);

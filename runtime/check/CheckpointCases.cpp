@@ -3,7 +3,7 @@
 // Checkpoints: resumed bit for bit, never half-written, never half-read.
 
 #include "Check.h"
-#include "Hash.h"
+#include "support/Hash.h"
 #include <cmath>
 #include <csignal>
 #include <cstring>
@@ -36,7 +36,7 @@ static void save(const Session &session, const std::string &path,
 static std::string sealed(std::string file) {
   size_t place = file.find("\"checksum\":\"") + 12;
   file.replace(place, 16, 16, '0');
-  return file.replace(place, 16, bsr::hexadecimal(bsr::hashOf(file)));
+  return file.replace(place, 16, bsr::hexadecimal(bsr::xxh64(file)));
 }
 
 /// The checkpoint `file` with another header, sealed.
@@ -115,13 +115,13 @@ CASE(checkpoint_is_a_safetensors_file) {
   // A step that does not say what its code is is its library; the manifest
   // without what says so is compared apart.
   REQUIRE_EQUAL(metadata["code"],
-                bsr::hexadecimal(bsr::hashOf(readFile(FAKE_STEP))));
+                bsr::hexadecimal(bsr::xxh64(readFile(FAKE_STEP))));
   REQUIRE_EQUAL(metadata["compilation"], "{\"target_cpu\":\"any\"}");
   auto manifest =
       nlohmann::ordered_json::parse(bsr_step_manifest_text(step.get()));
   manifest.erase("target_cpu");
   REQUIRE_EQUAL(metadata["manifest"],
-                bsr::hexadecimal(bsr::hashOf(manifest.dump())));
+                bsr::hexadecimal(bsr::xxh64(manifest.dump())));
   REQUIRE(sealed(file) == file);
 
   // The tensors follow one another, aligned, to the end.

@@ -3,7 +3,7 @@
 // Prune and regrow, against the definition taken literally.
 
 #include "Check.h"
-#include "Hash.h"
+#include "support/Hash.h"
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -357,7 +357,7 @@ CASE(update_does_not_depend_on_threads) {
     for (auto &[place, slot] : Blocks(session, matrices[i], int64_t(i)).slots)
       blocks << place.first << "," << place.second << "," << slot << " ";
   std::string text = blocks.str();
-  REQUIRE_EQUAL(bsr::hashOf(text), 6674711057174564922u);
+  REQUIRE_EQUAL(bsr::xxh64(text), 6674711057174564922u);
 }
 
 CASE(update_by_scores_needs_those_of_the_last_run) {

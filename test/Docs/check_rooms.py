@@ -5,7 +5,7 @@ A room is a folder of lib/ with a library of CMake; its headers lie in the folde
 the same name under include/bsr. It includes headers of its own and of the rooms that
 its library links, no room links itself over others, and what no other room includes
 (a header in lib/) is included in its own folder alone. The runtime includes nothing
-of the compiler.
+of the compiler, and support/, which all may include, nothing of any other folder.
 
     check_rooms.py <source root>
 """
@@ -65,4 +65,8 @@ for path in (root / "runtime").rglob("*.[hc]*"):
     for where, name in includes(path):
         if re.match(r"(mlir|llvm|bsr/(Dialect|Analysis|Codegen|Transforms|Pipelines))/", name):
             errors.append(f"{where}: expected the runtime without the compiler, but got '{name}'")
+for path in (root / "support").glob("*.[hc]*"):
+    for where, name in includes(path):
+        if not (path.parent / name).exists():
+            errors.append(f"{where}: expected headers of support/, but got '{name}'")
 sys.exit("\n".join(errors) or 0)

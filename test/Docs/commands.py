@@ -100,6 +100,7 @@ COMMANDS = {
         "include/bsr/Dialect": TEXT,
         "include/bsr  ": TEXT,
         "lib/": TEXT,
+        "support  ": TEXT,
         "runtime ": TEXT,
         "tools/": TEXT,
         "python  ": TEXT,

@@ -86,7 +86,7 @@ void Contents::readMatrix(const JsonObject &entry) {
   int64_t sizes[] = {pattern.gridRows() + 1, anySize, anySize};
   for (int i = 0; i < 3; ++i) {
     std::string_view data =
-        file.read(pattern.tensorName(kinds[i]), BSR_I32, {sizes[i]});
+        file.read(pattern.tensorName(kinds[i]), ElementType::I32, {sizes[i]});
     pattern.arrays[i].resize(data.size() / sizeof(int32_t));
     data.copy(reinterpret_cast<char *>(pattern.arrays[i].data()), data.size());
     pattern.arrays[i].reserve(1); // an address, even if empty
@@ -126,7 +126,7 @@ std::string Contents::dense(const std::string &name) const {
   const Matrix *matrix = findValues(name);
   if (!matrix)
     return std::string(tensor.data);
-  int64_t elementBytes = bsr_type_bytes(tensor.type);
+  int64_t elementBytes = bytesOf(tensor.type);
   std::string dense(
       size_t(matrix->pattern.rows * matrix->pattern.cols * elementBytes), '\0');
   forEachPiece(*matrix, elementBytes,
@@ -143,7 +143,7 @@ void Contents::writeDense(const std::string &name, const Sink &sink) const {
   const Matrix *matrix = findValues(name);
   if (!matrix)
     return sink(tensor.data);
-  int64_t elementBytes = bsr_type_bytes(tensor.type), written = 0;
+  int64_t elementBytes = bytesOf(tensor.type), written = 0;
   auto writeZeros = [&](int64_t end) {
     while (written < end) {
       int64_t count = std::min<int64_t>(end - written, sizeof(zeros));

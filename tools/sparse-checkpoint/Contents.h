@@ -6,7 +6,7 @@
 #define BSR_TOOLS_SPARSECHECKPOINT_CONTENTS_H
 
 #include "Step.h"
-#include "TensorFile.h"
+#include "support/TensorFile.h"
 #include <map>
 #include <set>
 

@@ -3,6 +3,7 @@
 // Unpacks blocks, and packs them for a step.
 
 #include "Convert.h"
+#include "Element.h"
 #include "Session.h"
 #include <charconv>
 #include <cmath>
@@ -32,7 +33,7 @@ void bsr::writeDense(const Contents &contents, bool patterns,
       tensor.write = [&contents, name](const Sink &sink) {
         contents.writeDense(name, sink);
       };
-      left -= pattern.rows * pattern.cols * bsr_type_bytes(tensor.type);
+      left -= pattern.rows * pattern.cols * bytesOf(tensor.type);
       if (left < 0)
         fail(BSR_INVALID_CHECKPOINT, "expected the dense matrices of ",
              contents.file.where(), " to have at most ", most,
@@ -50,7 +51,7 @@ void bsr::writeDense(const Contents &contents, bool patterns,
 
 static void check(bsr_status status) {
   if (status != BSR_OK)
-    throw Error{status, bsr_last_error()};
+    throw Error(status, bsr_last_error());
 }
 
 namespace {
@@ -128,9 +129,9 @@ std::string Fit::read(const std::string &name, bsr_type type,
   used.insert(name);
   const Matrix *matrix = contents.findValues(name);
   if (!matrix)
-    return std::string(contents.file.read(name, type, shape));
+    return std::string(contents.file.read(name, elementType(type), shape));
   const Pattern &pattern = matrix->pattern;
-  contents.file.read(name, type,
+  contents.file.read(name, elementType(type),
                      {pattern.slots, pattern.blockRows, pattern.blockCols});
   if (shape != std::vector{pattern.rows, pattern.cols})
     fail(BSR_INVALID_CHECKPOINT, "expected '", name, "' of ",
@@ -295,7 +296,8 @@ void Fit::fitHistory(int64_t index) {
       !contents.file.has(pattern.tensorName(everTensor)))
     return;
   auto bits = [&](const char *what, int64_t words) {
-    return contents.file.read(pattern.tensorName(what), BSR_I8, {8 * words});
+    return contents.file.read(pattern.tensorName(what), ElementType::I8,
+                              {8 * words});
   };
   session->loadHistory(
       index, bits(everTensor, PatternHistory::everWords(pattern)),

@@ -6,7 +6,7 @@
 #include "../Version.h"
 #include "Convert.h"
 #include "Describe.h"
-#include "File.h"
+#include "support/File.h"
 #include <charconv>
 #include <cstdio>
 #include <filesystem>

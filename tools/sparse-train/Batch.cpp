@@ -3,12 +3,14 @@
 // Draws text and hides tokens in it.
 
 #include "Batch.h"
+#include "support/Error.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
 using namespace bsr;
+using namespace bsr::train;
 
 /// The streams of random numbers.
 enum Stream : uint64_t { trainStream, heldOutStream };
@@ -137,7 +139,7 @@ Batcher::Batcher(Session &session, const Tokens &tokens, const Config &config)
 
 void Batcher::fillTrain(int64_t step, int64_t micro) {
   if (micro == 0)
-    stepRandom = Random(seed, trainStream, step);
+    stepRandom = SplitMix64(seed, trainStream, step);
   for (int64_t row = 0; row < batch; ++row) {
     uint64_t begin = stepRandom.below(train.size() - length + 1);
     fillSequence(row, train, begin, stepRandom);
@@ -146,7 +148,7 @@ void Batcher::fillTrain(int64_t step, int64_t micro) {
 }
 
 void Batcher::fillHeldOut(int64_t index, int64_t count) {
-  Random random(seed, heldOutStream, index);
+  SplitMix64 random(seed, heldOutStream, index);
   uint64_t last = heldOut.size() - length;
   for (int64_t row = 0; row < batch; ++row) {
     // The product may have more than 64 bits.
@@ -169,7 +171,7 @@ void Batcher::requirePredictions(const char *part, int64_t index) const {
 
 /// Makes a pair of sentences of the text from `begin` on.
 void Batcher::fillPair(int64_t row, const Tokens::Part &part, uint64_t begin,
-                       Random &random) {
+                       SplitMix64 &random) {
   int64_t text = length - 3;
   int64_t first = text / 4 + random.below(text - 2 * (text / 4) + 1);
   follows[row] = random.below(2);
@@ -192,7 +194,7 @@ void Batcher::fillPair(int64_t row, const Tokens::Part &part, uint64_t begin,
 }
 
 /// Chooses the tokens to predict one by one.
-void Batcher::chooseTokens(const int32_t *rowIds, Random &random) {
+void Batcher::chooseTokens(const int32_t *rowIds, SplitMix64 &random) {
   for (int64_t i = 0; i < length; ++i)
     if (uint32_t(rowIds[i]) >= vocabulary.firstOrdinary)
       chosen.push_back(i);
@@ -204,7 +206,7 @@ void Batcher::chooseTokens(const int32_t *rowIds, Random &random) {
 }
 
 /// Chooses the tokens to predict word by word.
-void Batcher::chooseWords(const int32_t *rowIds, Random &random) {
+void Batcher::chooseWords(const int32_t *rowIds, SplitMix64 &random) {
   std::vector<std::pair<int32_t, int32_t>> words; // [begin, end)
   for (int32_t i = 0; i < length; ++i) {
     if (uint32_t(rowIds[i]) < vocabulary.firstOrdinary)
@@ -227,7 +229,7 @@ void Batcher::chooseWords(const int32_t *rowIds, Random &random) {
 }
 
 void Batcher::fillSequence(int64_t row, const Tokens::Part &part,
-                           uint64_t begin, Random &random) {
+                           uint64_t begin, SplitMix64 &random) {
   int32_t *rowIds = ids + row * length;
   if (segments)
     fillPair(row, part, begin, random);

@@ -8,10 +8,10 @@
 
 #include "Config.h"
 #include "Session.h"
-#include "Support.h"
 #include "Tokens.h"
+#include "support/Random.h"
 
-namespace bsr {
+namespace bsr::train {
 
 /// Fills the batch buffers of a step, which it finds by the last word of their
 /// names:
@@ -58,11 +58,11 @@ public:
 private:
   void requirePredictions(const char *part, int64_t index) const;
   void fillSequence(int64_t row, const Tokens::Part &part, uint64_t begin,
-                    Random &random);
+                    SplitMix64 &random);
   void fillPair(int64_t row, const Tokens::Part &part, uint64_t begin,
-                Random &random);
-  void chooseTokens(const int32_t *rowIds, Random &random);
-  void chooseWords(const int32_t *rowIds, Random &random);
+                SplitMix64 &random);
+  void chooseTokens(const int32_t *rowIds, SplitMix64 &random);
+  void chooseWords(const int32_t *rowIds, SplitMix64 &random);
 
   Vocabulary vocabulary;
   Tokens::Part train, heldOut;
@@ -71,7 +71,7 @@ private:
   bool wholeWords;
   uint64_t seed;
   /// Of the step whose micro-batches are being made.
-  Random stepRandom;
+  SplitMix64 stepRandom;
   /// B, T, P, and how many of P are predicted.
   int64_t batch, length, predictions, predicted;
   int32_t *ids, *positions, *labels;
@@ -81,6 +81,6 @@ private:
   std::vector<int32_t> chosen;
 };
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_BATCH_H

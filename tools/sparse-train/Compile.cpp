@@ -3,8 +3,9 @@
 // Runs sparse-compile and keeps what it makes.
 
 #include "Compile.h"
+#include "Files.h"
 #include "Host.h"
-#include "Support.h"
+#include "support/Hash.h"
 
 #include <cerrno>
 #include <csignal>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 using namespace bsr;
+using namespace bsr::train;
 namespace fs = std::filesystem;
 
 /// Becomes the program `arguments`, which ends when its parent, `parent`, does.
@@ -79,12 +81,12 @@ static uint64_t hashPatternFiles(const std::string &option, uint64_t hash) {
     size_t end = option.find(quote == '{' ? '}' : isQuoted ? quote : ' ', at);
     std::string path = option.substr(at, end - at);
     if (fs::is_regular_file(path))
-      hash = hashBytes(readFile(path, "pattern file"), hash);
+      hash = fnv1a(readFile(path, "pattern file"), hash);
   }
   return hash;
 }
 
-std::string bsr::compileStep(const Config &config) {
+std::string train::compileStep(const Config &config) {
   if (fs::path(config.step).extension() == ".so")
     return config.step;
 
@@ -92,13 +94,13 @@ std::string bsr::compileStep(const Config &config) {
   if (tool.empty())
     tool =
         fs::read_symlink("/proc/self/exe").replace_filename("sparse-compile");
-  uint64_t hash = hashBytes(readFile(tool, "compiler"));
-  hash = hashBytes(readFile(config.step, "step"), hash);
+  uint64_t hash = fnv1a(readFile(tool, "compiler"));
+  hash = fnv1a(readFile(config.step, "step"), hash);
   // Machines may share the cache.
-  hash = hashBytes(identifyProcessor(), hash);
+  hash = fnv1a(identifyProcessor(), hash);
   for (const std::string &option : config.compileOptions)
-    hash = hashPatternFiles(
-        option, hashBytes({option.c_str(), option.size() + 1}, hash));
+    hash = hashPatternFiles(option,
+                            fnv1a({option.c_str(), option.size() + 1}, hash));
   char name[32];
   std::snprintf(name, sizeof(name), "%016llx.so", (unsigned long long)hash);
   fs::path output = fs::path(config.compileCache) / name;

@@ -7,13 +7,13 @@
 
 #include "Config.h"
 
-namespace bsr {
+namespace bsr::train {
 
 /// Returns the path of the compiled step of `config`. A step that is text is
 /// compiled with `config.compileTool` unless the cache has the result of the
 /// same compiler, options and text for this processor already.
 std::string compileStep(const Config &config);
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_COMPILE_H

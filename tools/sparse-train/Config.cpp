@@ -3,9 +3,11 @@
 // The table of configuration keys, and YAML in and out of it.
 
 #include "Config.h"
+#include "Files.h"
 #include "Keys.h"
 
 using namespace bsr;
+using namespace bsr::train;
 
 using Rule = KeyRule;
 using ConfigKey = Key<Config>;
@@ -161,8 +163,8 @@ static void readConfigFile(Config &config, const std::string &path) {
   }
 }
 
-Config bsr::readConfig(const std::string &path,
-                       const std::vector<std::string> &settings) {
+Config train::readConfig(const std::string &path,
+                         const std::vector<std::string> &settings) {
   Config config;
   if (!path.empty())
     readConfigFile(config, path);
@@ -186,7 +188,7 @@ Config bsr::readConfig(const std::string &path,
   return config;
 }
 
-std::string bsr::toYAML(const Config &config) {
+std::string train::toYAML(const Config &config) {
   YAML::Emitter out;
   std::string section;
   out << YAML::BeginMap;
@@ -212,7 +214,7 @@ std::string bsr::toYAML(const Config &config) {
   return std::string(out.c_str()) + "\n";
 }
 
-std::vector<KeyValue> bsr::decidingValues(const Config &config) {
+std::vector<KeyValue> train::decidingValues(const Config &config) {
   std::vector<KeyValue> values;
   for (const ConfigKey &key : keys())
     if (!key.rule.isFree)
@@ -222,7 +224,7 @@ std::vector<KeyValue> bsr::decidingValues(const Config &config) {
   return values;
 }
 
-std::string bsr::describeConfig() {
+std::string train::describeConfig() {
   std::string text;
   for (const ConfigKey &key : keys())
     text += describeKey(key.name, key);

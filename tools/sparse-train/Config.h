@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr {
+namespace bsr::train {
 
 /// A training run. The keys, their meaning and limits are in Config.cpp; the
 /// defaults are here.
@@ -69,6 +69,6 @@ std::vector<KeyValue> decidingValues(const Config &config);
 /// One line for every key: its meaning, values and default.
 std::string describeConfig();
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_CONFIG_H

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 using namespace bsr;
+using namespace bsr::train;
 using nlohmann::ordered_json;
 
 /// What follows the colon in the first line of `path` that begins with `key`.
@@ -26,11 +27,11 @@ static std::string lookUp(const char *path, const std::string &key) {
   return "";
 }
 
-int64_t bsr::peakMemory() {
+int64_t train::peakMemory() {
   return std::atoll(lookUp("/proc/self/status", "VmHWM").c_str()) * 1024;
 }
 
-std::string bsr::identifyProcessor() {
+std::string train::identifyProcessor() {
   std::string text;
   for (const char *key :
        {"vendor_id", "cpu family", "model\t", "stepping", "flags"})
@@ -40,7 +41,7 @@ std::string bsr::identifyProcessor() {
   return text;
 }
 
-ordered_json bsr::describeHost() {
+ordered_json train::describeHost() {
   utsname system = {};
   uname(&system);
   char now[32];

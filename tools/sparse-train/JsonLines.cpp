@@ -3,7 +3,7 @@
 // Reads, truncates and appends to files of JSON lines.
 
 #include "JsonLines.h"
-#include "Json.h"
+#include "support/Json.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -11,6 +11,7 @@
 #include <optional>
 
 using namespace bsr;
+using namespace bsr::train;
 using nlohmann::json;
 
 /// What the file is called in messages: "metrics" for "run/metrics.jsonl".

@@ -5,14 +5,14 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_JSONLINES_H
 #define BSR_TOOLS_SPARSETRAIN_JSONLINES_H
 
-#include "Support.h"
+#include "Files.h"
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-namespace bsr {
+namespace bsr::train {
 
 /// A file of lines, each of which has a "step".
 class JsonLines {
@@ -38,6 +38,6 @@ private:
   OutputFile file;
 };
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_JSONLINES_H

@@ -4,9 +4,8 @@
 
 #include "Keys.h"
 
-#include <nlohmann/json.hpp>
-
 using namespace bsr;
+using namespace bsr::train;
 
 /// Number of insertions, deletions and replacements from `a` to `b`.
 static size_t editDistance(std::string_view a, std::string_view b) {
@@ -26,16 +25,16 @@ static size_t editDistance(std::string_view a, std::string_view b) {
 /// The most characters of a text in a message.
 static constexpr size_t longest = 200;
 
-std::string bsr::excerpt(const std::string &text) {
+std::string train::excerpt(const std::string &text) {
   return text.size() > longest ? text.substr(0, longest) + "..." : text;
 }
 
-std::string bsr::excerpt(const YAML::Node &node) {
+std::string train::excerpt(const YAML::Node &node) {
   return excerpt(YAML::Dump(node));
 }
 
-void bsr::refuseKey(const std::string &name,
-                    const std::vector<std::string> &known) {
+void train::refuseKey(const std::string &name,
+                      const std::vector<std::string> &known) {
   std::string start = name.substr(0, longest);
   auto nearest =
       std::min_element(known.begin(), known.end(),
@@ -46,16 +45,7 @@ void bsr::refuseKey(const std::string &name,
        "'), but got '", excerpt(name), "'");
 }
 
-bool bsr::isUTF8(const std::string &text) {
-  try {
-    (void)nlohmann::json(text).dump();
-    return true;
-  } catch (const nlohmann::json::type_error &) {
-    return false;
-  }
-}
-
-bool bsr::parseInteger(const std::string &text, int64_t &value) {
+bool train::parseInteger(const std::string &text, int64_t &value) {
   const char *begin = text.data(), *end = begin + text.size();
   begin += text.size() > 1 && text[0] == '+';
   auto parsed = std::from_chars(begin, end, value);

@@ -6,7 +6,8 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_KEYS_H
 #define BSR_TOOLS_SPARSETRAIN_KEYS_H
 
-#include "Support.h"
+#include "support/Error.h"
+#include "support/Json.h"
 
 #include <algorithm>
 #include <charconv>
@@ -17,7 +18,7 @@
 #include <vector>
 #include <yaml-cpp/yaml.h>
 
-namespace bsr {
+namespace bsr::train {
 
 /// Which values of a key are valid, beside those of its type.
 struct KeyRule {
@@ -50,9 +51,6 @@ struct Key {
     return std::holds_alternative<std::string S::*>(field);
   }
 };
-
-/// Whether `text` is UTF-8, as YAML and JSON demand.
-bool isUTF8(const std::string &text);
 
 /// Reads a decimal integer; false if `text` is none. 010, which YAML takes for
 /// 8 and people for 10, is none.
@@ -207,6 +205,6 @@ std::string describeKey(const std::string &name, const Key<S> &key) {
          ")\n";
 }
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_KEYS_H

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 using namespace bsr;
+using namespace bsr::train;
 using nlohmann::ordered_json;
 
 namespace {
@@ -39,9 +40,9 @@ static std::vector<Matrix> readMatrices(const Session &session,
   return matrices;
 }
 
-void bsr::describePatterns(const Session &session,
-                           const std::vector<bool> &updated,
-                           ordered_json &entry) {
+void train::describePatterns(const Session &session,
+                             const std::vector<bool> &updated,
+                             ordered_json &entry) {
   std::vector<Matrix> matrices = readMatrices(session, updated);
   if (matrices.empty())
     return;
@@ -96,7 +97,7 @@ void bsr::describePatterns(const Session &session,
   entry["imbalance"] = most;
 }
 
-double bsr::storedShare(const Session &session) {
+double train::storedShare(const Session &session) {
   double stored = 0, all = 0;
   for (const Matrix &matrix : readMatrices(session, {})) {
     stored += matrix.elements(matrix.statistics.blocks);

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace bsr {
+namespace bsr::train {
 
 /// Adds to `entry`, a line of the metrics, of each pattern under
 /// "weight_<what>" and of all under "<what>"
@@ -32,6 +32,6 @@ void describePatterns(const Session &session, const std::vector<bool> &updated,
 /// none.
 double storedShare(const Session &session);
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_PATTERNSTATISTICS_H

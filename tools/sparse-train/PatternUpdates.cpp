@@ -3,14 +3,15 @@
 // When patterns are updated, and by what numbers.
 
 #include "PatternUpdates.h"
-#include "Safetensors.h"
-#include "Support.h"
+#include "support/Error.h"
+#include "support/TensorFile.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 using namespace bsr;
+using namespace bsr::train;
 
 static bsr_norm normOf(const SparsityGroup &group) {
   return group.score == "l1"     ? BSR_L1
@@ -104,7 +105,7 @@ void PatternUpdates::distributeDensities(const SparsityGroup &group,
     }
     if (bsr_erk_densities(int64_t(shared.size()), rows.data(), cols.data(),
                           group.density, densities.data()) != BSR_OK)
-      throw Error(bsr_last_error());
+      fail(bsr_last_error());
   }
   for (size_t i = 0; i < shared.size(); ++i)
     shared[i]->density = densities[i];
@@ -148,9 +149,9 @@ void PatternUpdates::requireSlots(
 
 void PatternUpdates::initialize(Session &session) const {
   for (const SparsityGroup &group : groups) {
-    std::optional<Safetensors> dense;
+    std::optional<TensorFile> dense;
     if (group.init == "largest")
-      dense.emplace(group.file);
+      dense.emplace("safetensors file", group.file);
     for (const Weight &weight : weights) {
       if (weight.group != &group)
         continue;
@@ -160,7 +161,8 @@ void PatternUpdates::initialize(Session &session) const {
         bsr_step_buffer(session.step(), info.weight, &buffer);
         session.takeLargest(
             weight.pattern, weight.firstBlocks, normOf(group), buffer.type,
-            dense->read(info.name, buffer.type, {info.rows, info.cols}));
+            std::string(dense->read(info.name, ElementType(buffer.type),
+                                    {info.rows, info.cols})));
       } else if (group.init == "file") {
         std::string path = group.file;
         const std::string place = "{name}";

@@ -10,7 +10,7 @@
 
 #include <optional>
 
-namespace bsr {
+namespace bsr::train {
 
 /// What happens to the patterns of a session in a run of `steps` steps.
 class PatternUpdates {
@@ -61,6 +61,6 @@ private:
   std::vector<Weight> weights; // those of a group whose pattern can change
 };
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_PATTERNUPDATES_H

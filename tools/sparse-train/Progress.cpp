@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 using namespace bsr;
+using namespace bsr::train;
 
 /// "1:02:03" or "2:03".
 static std::string formatTime(double seconds) {

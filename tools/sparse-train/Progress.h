@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-namespace bsr {
+namespace bsr::train {
 
 /// Progress of a job of `total` units, of which `first` were done before.
 class Progress {
@@ -36,6 +36,6 @@ private:
   Clock::time_point drawn;
 };
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_PROGRESS_H

@@ -8,6 +8,7 @@
 #include <cmath>
 
 using namespace bsr;
+using namespace bsr::train;
 
 /// The share of the peak that step `step` has.
 static double shareOfPeak(const Config &config, int64_t step) {
@@ -22,7 +23,8 @@ static double shareOfPeak(const Config &config, int64_t step) {
   return 1;
 }
 
-double bsr::learningRate(const Config &config, int64_t step, double sparsity) {
+double train::learningRate(const Config &config, int64_t step,
+                           double sparsity) {
   double rate = config.ratePeak * shareOfPeak(config, step);
   if (config.rateSparsityRule)
     rate *= std::exp(1.969 * sparsity * sparsity + 0.2905 * sparsity);

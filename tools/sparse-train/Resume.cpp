@@ -3,8 +3,8 @@
 // Goes on from a checkpoint, but not in silence with another configuration.
 
 #include "Resume.h"
-#include "Json.h"
-#include "Support.h"
+#include "support/Error.h"
+#include "support/Json.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -12,10 +12,11 @@
 #include <nlohmann/json.hpp>
 
 using namespace bsr;
+using namespace bsr::train;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-std::string bsr::describeRun(const Config &config, const Tokens &tokens) {
+std::string train::describeRun(const Config &config, const Tokens &tokens) {
   ordered_json values = ordered_json::object();
   for (const auto &[key, value] : decidingValues(config))
     values[key] = value;
@@ -38,7 +39,7 @@ static std::string loadNewest(Session &session,
     }
     reasons.push_back(reason);
   }
-  throw Error(reasons.front());
+  fail(reasons.front());
 }
 
 /// What differs between the run that wrote the loaded checkpoint, as its
@@ -106,9 +107,9 @@ static int64_t accumulateOf(const Session &session) {
   return std::max(1, std::atoi(text.c_str()));
 }
 
-bool bsr::resume(Session &session, const RunFolder &folder,
-                 const Config &config, const Tokens &tokens,
-                 bool acceptChanges) {
+bool train::resume(Session &session, const RunFolder &folder,
+                   const Config &config, const Tokens &tokens,
+                   bool acceptChanges) {
   std::vector<std::string> checkpoints = folder.checkpoints();
   if (checkpoints.empty()) {
     if (!folder.holdsRun())

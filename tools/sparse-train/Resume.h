@@ -10,7 +10,7 @@
 #include "Session.h"
 #include "Tokens.h"
 
-namespace bsr {
+namespace bsr::train {
 
 /// What a checkpoint says of its run beside the state (JSON):
 ///
@@ -29,6 +29,6 @@ std::string describeRun(const Config &config, const Tokens &tokens);
 bool resume(Session &session, const RunFolder &folder, const Config &config,
             const Tokens &tokens, bool acceptChanges);
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_RESUME_H

@@ -3,7 +3,7 @@
 // Reads and writes the files of a training run.
 
 #include "RunFolder.h"
-#include "Support.h"
+#include "Files.h"
 #include "Tracker.h"
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 using namespace bsr;
+using namespace bsr::train;
 namespace fs = std::filesystem;
 
 static constexpr char configName[] = "config.yaml";

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr {
+namespace bsr::train {
 
 /// See `train` for what the folder holds. Other files may lie in it: only what
 /// a run wrote, by its name, is ever removed or replaced.
@@ -60,6 +60,6 @@ private:
   int descriptor;
 };
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_RUNFOLDER_H

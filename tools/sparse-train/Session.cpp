@@ -3,15 +3,16 @@
 // Calls the runtime, and turns its status codes into exceptions.
 
 #include "Session.h"
-#include "Support.h"
+#include "support/Error.h"
 
 #include <algorithm>
 
 using namespace bsr;
+using namespace bsr::train;
 
 static void check(bsr_status status) {
   if (status != BSR_OK)
-    throw Error(bsr_last_error());
+    fail(bsr_last_error());
 }
 
 Session::Session(const std::string &path, uint64_t seed) {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr {
+namespace bsr::train {
 
 /// A buffer of the step, and its memory.
 struct Buffer {
@@ -73,6 +73,6 @@ private:
   std::vector<Buffer> all;
 };
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_SESSION_H

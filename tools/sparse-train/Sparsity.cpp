@@ -10,6 +10,7 @@
 #include <set>
 
 using namespace bsr;
+using namespace bsr::train;
 
 using Group = SparsityGroup;
 using GroupKey = Key<Group>;
@@ -105,7 +106,7 @@ static const std::map<std::string, const char *> &aliases() {
 /// The share of blocks that are not stored, instead of the one that are.
 static constexpr const char *sparsityAlias = "sparsity";
 
-std::vector<std::string> bsr::sparsityNames() {
+std::vector<std::string> train::sparsityNames() {
   std::vector<std::string> names;
   for (const GroupKey &key : keys())
     names.push_back(std::string("sparsity.") + key.name);
@@ -156,7 +157,7 @@ static void readGroup(Group &group, const std::string &where,
   }
 }
 
-void bsr::readSparsity(std::vector<Group> &groups, const YAML::Node &node) {
+void train::readSparsity(std::vector<Group> &groups, const YAML::Node &node) {
   if (!node.IsMap() && !node.IsSequence())
     fail("expected configuration key 'sparsity' to be a map of keys or a list "
          "of such maps, but got '",
@@ -175,25 +176,25 @@ void bsr::readSparsity(std::vector<Group> &groups, const YAML::Node &node) {
   }
 }
 
-void bsr::setSparsity(std::vector<Group> &groups, const std::string &name,
-                      const YAML::Node &node) {
+void train::setSparsity(std::vector<Group> &groups, const std::string &name,
+                        const YAML::Node &node) {
   for (Group &group : groups)
     set(group, "sparsity", name, node);
 }
 
-bool bsr::isSparsityText(const std::string &name) {
+bool train::isSparsityText(const std::string &name) {
   const GroupKey *key = resolve(name);
   return key && key->isText();
 }
 
-std::string bsr::groupName(const std::vector<Group> &groups, size_t index) {
+std::string train::groupName(const std::vector<Group> &groups, size_t index) {
   return groups.size() == 1 ? "sparsity"
                             : "sparsity[" + std::to_string(index) + "]";
 }
 
 // Without back-references, an expression takes a time that its length and that
 // of the name bound; the library's other way takes exponential time for some.
-bool bsr::matches(const std::string &expression, const std::string &name) {
+bool train::matches(const std::string &expression, const std::string &name) {
   return std::regex_search(
       name, std::regex(expression, std::regex_constants::ECMAScript |
                                        std::regex_constants::__polynomial));
@@ -215,7 +216,7 @@ static void requireRegex(const std::string &key, const std::string &text) {
   }
 }
 
-void bsr::checkSparsity(const std::vector<Group> &groups) {
+void train::checkSparsity(const std::vector<Group> &groups) {
   for (size_t i = 0; i < groups.size(); ++i) {
     const Group &group = groups[i];
     auto key = [&](const char *name) {
@@ -246,7 +247,7 @@ void bsr::checkSparsity(const std::vector<Group> &groups) {
   }
 }
 
-void bsr::emitSparsity(YAML::Emitter &out, const std::vector<Group> &groups) {
+void train::emitSparsity(YAML::Emitter &out, const std::vector<Group> &groups) {
   if (groups.size() > 1)
     out << YAML::BeginSeq;
   for (const Group &group : groups) {
@@ -262,7 +263,7 @@ void bsr::emitSparsity(YAML::Emitter &out, const std::vector<Group> &groups) {
 }
 
 std::vector<std::pair<std::string, std::string>>
-bsr::sparsityValues(const std::vector<Group> &groups) {
+train::sparsityValues(const std::vector<Group> &groups) {
   std::vector<std::pair<std::string, std::string>> values;
   for (size_t i = 0; i < groups.size(); ++i)
     for (const GroupKey &key : keys())
@@ -271,7 +272,7 @@ bsr::sparsityValues(const std::vector<Group> &groups) {
   return values;
 }
 
-std::string bsr::describeSparsity() {
+std::string train::describeSparsity() {
   std::string text;
   for (const GroupKey &key : keys())
     text += describeKey(std::string("sparsity.") + key.name, key);

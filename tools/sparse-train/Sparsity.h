@@ -16,7 +16,7 @@ class Emitter;
 class Node;
 } // namespace YAML
 
-namespace bsr {
+namespace bsr::train {
 
 /// A group. The keys, their meaning and limits are in Sparsity.cpp; the
 /// defaults are here.
@@ -77,6 +77,6 @@ sparsityValues(const std::vector<SparsityGroup> &groups);
 /// One line for every key.
 std::string describeSparsity();
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_SPARSITY_H

@@ -3,7 +3,6 @@
 // Encodes the few fields of TensorBoard's protocol buffers that scalars need.
 
 #include "TensorBoard.h"
-#include "Support.h"
 
 #include <algorithm>
 #include <array>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 using namespace bsr;
+using namespace bsr::train;
 namespace fs = std::filesystem;
 
 static constexpr char prefix[] = "events.out.tfevents.";
@@ -56,7 +56,7 @@ static std::string bytesField(int number, const std::string &bytes) {
 // Records
 //===----------------------------------------------------------------------===//
 
-uint32_t bsr::crc32c(std::string_view bytes) {
+uint32_t train::crc32c(std::string_view bytes) {
   static const std::array<uint32_t, 256> table = [] {
     std::array<uint32_t, 256> entries;
     for (uint32_t i = 0; i < 256; ++i) {

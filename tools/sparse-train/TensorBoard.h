@@ -5,7 +5,7 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_TENSORBOARD_H
 #define BSR_TOOLS_SPARSETRAIN_TENSORBOARD_H
 
-#include "Support.h"
+#include "Files.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace bsr {
+namespace bsr::train {
 
 /// Numbers by their names.
 using Scalars = std::vector<std::pair<std::string, double>>;
@@ -54,6 +54,6 @@ private:
 /// CRC-32C (Castagnoli) of `bytes`.
 uint32_t crc32c(std::string_view bytes);
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TENSORBOARD_H

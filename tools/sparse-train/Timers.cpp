@@ -11,6 +11,7 @@
 #include <sstream>
 
 using namespace bsr;
+using namespace bsr::train;
 
 /// Kernels that are listed one by one.
 static constexpr size_t numKernels = 20;
@@ -64,7 +65,7 @@ static std::string describe(std::vector<Work> works, double total, double runs,
   return text;
 }
 
-std::string bsr::describeTimers(const bsr_step *step) {
+std::string train::describeTimers(const bsr_step *step) {
   std::map<std::string, Work> kinds;
   std::vector<Work> kernels;
   double total = 0, runs = 0;

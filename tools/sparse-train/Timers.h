@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr {
+namespace bsr::train {
 
 /// Tables of what `step`, compiled with timers, took since it was loaded or its
 /// timers were reset: by kind of work, then the kernels that took the most.
@@ -37,6 +37,6 @@ private:
   double before[2] = {};
 };
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TIMERS_H

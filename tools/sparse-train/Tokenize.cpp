@@ -3,8 +3,8 @@
 // Finds text, learns a vocabulary with SentencePiece, and encodes the text.
 
 #include "Tokenize.h"
+#include "Files.h"
 #include "Progress.h"
-#include "Support.h"
 #include "Tokens.h"
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include <thread>
 
 using namespace bsr;
+using namespace bsr::train;
 namespace fs = std::filesystem;
 
 /// The most bytes of a document, and of the text a vocabulary is learnt on.
@@ -316,7 +317,7 @@ wordEndsOf(const sentencepiece::SentencePieceProcessor &processor, int id) {
           !endsWith(piece, std::string(space)) && isWord(piece.back())};
 }
 
-void bsr::tokenize(const TokenizeOptions &options) {
+void train::tokenize(const TokenizeOptions &options) {
   requireVocabulary(vocabularyPath(options));
   std::vector<std::string> documents = readDocuments(options);
   size_t every = std::max<size_t>(2, std::lround(1 / options.heldOut));

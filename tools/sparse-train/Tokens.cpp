@@ -3,12 +3,14 @@
 // Reads and writes token files.
 
 #include "Tokens.h"
-#include "Support.h"
+#include "Files.h"
+#include "support/Hash.h"
 
 #include <cmath>
 #include <cstring>
 
 using namespace bsr;
+using namespace bsr::train;
 
 namespace {
 /// The head of a token file, as it lies on disk.
@@ -74,7 +76,7 @@ Tokens Tokens::read(const std::string &path) {
     fail("expected token file '", path, "' to hold ", head.trainCount, " + ",
          head.heldOutCount, " tokens of ", head.width, " bytes and ", words,
          " bytes on words, but got ", body, " bytes");
-  if (uint64_t sum = hashBytes(contents.substr(checked)); sum != head.checksum)
+  if (uint64_t sum = fnv1a(contents.substr(checked)); sum != head.checksum)
     fail("expected token file '", path, "' to have checksum ", head.checksum,
          ", but got ", sum);
   if (head.vocabulary.mask >= head.vocabulary.firstOrdinary ||
@@ -115,7 +117,7 @@ void Tokens::write(const std::string &path, const Vocabulary &vocabulary,
     body += char(ends.begins | ends.ends << 1);
 
   std::string_view bytes(reinterpret_cast<const char *>(&head), sizeof(head));
-  head.checksum = hashBytes(body, hashBytes(bytes.substr(checked)));
+  head.checksum = fnv1a(body, fnv1a(bytes.substr(checked)));
   writeFile(path, "token file", {bytes, body});
 }
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace bsr {
+namespace bsr::train {
 
 /// What a token file says about its numbers.
 struct Vocabulary {
@@ -92,6 +92,6 @@ private:
   std::string contents;
 };
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TOKENS_H

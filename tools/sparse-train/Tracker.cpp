@@ -5,7 +5,6 @@
 #include "Tracker.h"
 #include "Host.h"
 #include "PatternStatistics.h"
-#include "Support.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include <set>
 
 using namespace bsr;
+using namespace bsr::train;
 using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
@@ -85,7 +85,7 @@ void Tracker::flush() const {
 
 void Tracker::describePatterns(ordered_json &entry,
                                const std::vector<bool> &updated) {
-  bsr::describePatterns(session, updated, entry);
+  train::describePatterns(session, updated, entry);
   int64_t step = entry["step"];
   if (int64_t moment = step * moments / steps; moment >= nextPicture) {
     nextPicture = moment + 1;

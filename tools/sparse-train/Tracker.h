@@ -11,7 +11,7 @@
 
 #include <filesystem>
 
-namespace bsr {
+namespace bsr::train {
 
 /// Writes into the folder of a run
 ///
@@ -62,6 +62,6 @@ private:
   int64_t nextPicture = 0;
 };
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TRACKER_H

@@ -13,10 +13,11 @@
 #include "Resume.h"
 #include "RunFolder.h"
 #include "Session.h"
-#include "Support.h"
 #include "Timers.h"
 #include "Tokens.h"
 #include "Tracker.h"
+#include "support/Error.h"
+#include "support/Random.h"
 
 #include <algorithm>
 #include <chrono>
@@ -27,6 +28,7 @@
 #include <optional>
 
 using namespace bsr;
+using namespace bsr::train;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
@@ -221,9 +223,9 @@ private:
   double runStep(int64_t step, int64_t micro, double stepRate,
                  bool scores = false) {
     rate.set(stepRate);
-    stepSeed.set(int32_t(
-        Random(config.seed, stepSeedStream, step * config.accumulate + micro)
-            .below(uint64_t(1) << 31)));
+    stepSeed.set(int32_t(SplitMix64(config.seed, stepSeedStream,
+                                    step * config.accumulate + micro)
+                             .below(uint64_t(1) << 31)));
     stepNumber.set(step);
     apply.set(micro == config.accumulate - 1);
     if (scores)
@@ -445,7 +447,7 @@ private:
 };
 } // namespace
 
-void bsr::train(const Config &config, Existing existing, bool timers) {
+void train::runTraining(const Config &config, Existing existing, bool timers) {
   RunFolder folder(config.run, /*mustExist=*/isResumed(existing));
   // Written before the step is compiled, which may take long: what is killed
   // meanwhile is a run, and can be resumed.

@@ -7,7 +7,7 @@
 
 #include "Config.h"
 
-namespace bsr {
+namespace bsr::train {
 
 /// What to do with a run folder that holds a run.
 enum class Existing {
@@ -31,8 +31,8 @@ enum class Existing {
 ///
 /// With `timers`, the step is compiled with timers, and where the time of its
 /// runs went, all but the first training step, is printed at the end.
-void train(const Config &config, Existing existing, bool timers);
+void runTraining(const Config &config, Existing existing, bool timers);
 
-} // namespace bsr
+} // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_TRAIN_H

@@ -5,15 +5,16 @@
 #include "../StandardStreams.h"
 #include "../Version.h"
 #include "Config.h"
-#include "Support.h"
 #include "Tokenize.h"
 #include "Train.h"
+#include "support/Error.h"
 
 #include <charconv>
 #include <cstdio>
 #include <filesystem>
 
 using namespace bsr;
+using namespace bsr::train;
 
 static constexpr char usage[] =
     "Trains a compiled step with a sparsity schedule.\n"
@@ -143,7 +144,7 @@ static int runTrain(Words words) {
   Config parsed = readConfig(config, settings);
   if (timers)
     parsed.compileOptions.push_back("--timers");
-  train(parsed, existing, timers);
+  runTraining(parsed, existing, timers);
   return 0;
 }
 

@@ -20,12 +20,6 @@ static constexpr std::string_view noChecksum = "0000000000000000";
 /// else: within a string its quotes would be escaped.
 static constexpr std::string_view checksumKey = "\"checksum\":\"";
 
-static constexpr const char *typeNames[] = {"F16",  "BF16", "F32", "F64",
-                                            "BOOL", "I8",   "I32", "I64",
-                                            "U8",   "U32",  "U64"};
-
-const char *bsr::tensorType(bsr_type type) { return typeNames[type]; }
-
 TensorFile::TensorFile(const char *noun, const std::string &path,
                        int64_t mostBytes)
     : place(std::string(noun) + " '" + path + "'") {
@@ -34,14 +28,13 @@ TensorFile::TensorFile(const char *noun, const std::string &path,
   uint64_t size = 0;
   std::memcpy(&size, head.data(), head.size());
   if (head.size() < 8 || size > file.size() - 8)
-    fail(BSR_INVALID_CHECKPOINT, "expected the header of ", place,
-         " to fit into its ", file.size(), " bytes, but got a length of ",
-         size);
+    fail(InvalidTensors, "expected the header of ", place, " to fit into its ",
+         file.size(), " bytes, but got a length of ", size);
   if (size > longestHeader)
-    fail(BSR_INVALID_CHECKPOINT, "expected the header of ", place,
-         " to have at most ", longestHeader, " bytes, but got ", size);
+    fail(InvalidTensors, "expected the header of ", place, " to have at most ",
+         longestHeader, " bytes, but got ", size);
   head += file.read(size);
-  entries = parseJson(std::string_view(head).substr(8), BSR_INVALID_CHECKPOINT,
+  entries = parseJson(std::string_view(head).substr(8), InvalidTensors,
                       "the header of " + place);
   requireSize(int64_t(file.size() - head.size()), mostBytes);
   data = file.read(file.size() - head.size());
@@ -53,8 +46,8 @@ TensorFile::TensorFile(const char *noun, const std::string &path,
 void TensorFile::requireSize(int64_t bytes, int64_t mostBytes) const {
   auto isFarMore = [&](int64_t limit) { return bytes / 2 - (1 << 20) > limit; };
   if (isFarMore(mostBytes))
-    fail(BSR_INVALID_CHECKPOINT, "expected the tensors of ", place,
-         " to have at most ", mostBytes, " bytes, but got ", bytes);
+    fail(InvalidTensors, "expected the tensors of ", place, " to have at most ",
+         mostBytes, " bytes, but got ", bytes);
   if (!entries.is_object())
     return; // refused where it is read
   int64_t end = 0;
@@ -64,13 +57,13 @@ void TensorFile::requireSize(int64_t bytes, int64_t mostBytes) const {
         if (offset.is_number_integer())
           end = std::max(end, offset.get<int64_t>());
   if (isFarMore(end))
-    fail(BSR_INVALID_CHECKPOINT, "expected the tensors of ", place,
+    fail(InvalidTensors, "expected the tensors of ", place,
          " to follow one another to the end, but got one that ends at byte ",
          end, ", and byte ", bytes, " after it");
 }
 
 JsonObject TensorFile::metadata() const {
-  return JsonObject(entries, BSR_INVALID_CHECKPOINT, "the header of " + place)
+  return JsonObject(entries, InvalidTensors, "the header of " + place)
       .object("__metadata__");
 }
 
@@ -81,14 +74,14 @@ void TensorFile::requireChecksum() const {
   if (found.size() != noChecksum.size() || digits == std::string::npos)
     texts.refuse("checksum", "16 hexadecimal digits");
   digits += checksumKey.size();
-  Hash hash;
+  XXH64 hash;
   hash.add(head.data(), digits);
   hash.add(noChecksum.data(), noChecksum.size());
   digits += noChecksum.size();
   hash.add(head.data() + digits, head.size() - digits);
   hash.add(data.data(), data.size());
   if (hexadecimal(hash.value()) != found)
-    fail(BSR_INVALID_CHECKPOINT, "expected the contents of ", place,
+    fail(InvalidTensors, "expected the contents of ", place,
          " to have the checksum ", found, ", but got ",
          hexadecimal(hash.value()));
 }
@@ -96,9 +89,9 @@ void TensorFile::requireChecksum() const {
 JsonObject TensorFile::entry(const std::string &name) const {
   auto found = entries.find(name);
   if (found == entries.end())
-    fail(BSR_INVALID_CHECKPOINT, "expected tensor '", name, "' in ", place,
+    fail(InvalidTensors, "expected tensor '", name, "' in ", place,
          ", but got none");
-  return JsonObject(*found, BSR_INVALID_CHECKPOINT,
+  return JsonObject(*found, InvalidTensors,
                     "tensor '" + name + "' of " + place);
 }
 
@@ -112,14 +105,14 @@ std::string_view TensorFile::dataOf(const JsonObject &entry,
   return std::string_view(data).substr(size_t(offsets[0]), size_t(bytes));
 }
 
-std::string_view TensorFile::read(const std::string &name, bsr_type type,
+std::string_view TensorFile::read(const std::string &name, ElementType type,
                                   const std::vector<int64_t> &shape) const {
   JsonObject entry = this->entry(name);
-  if (entry.text("dtype") != tensorType(type))
-    entry.refuse("dtype", std::string("\"") + tensorType(type) + "\"");
+  if (entry.text("dtype") != safetensorsNameOf(type))
+    entry.refuse("dtype", std::string("\"") + safetensorsNameOf(type) + "\"");
 
   auto sizes = entry.integers("shape", 0, INT64_MAX);
-  int64_t bytes = bsr_type_bytes(type);
+  int64_t bytes = bytesOf(type);
   bool matches = sizes.size() == shape.size();
   for (size_t i = 0; matches && i < shape.size(); ++i) {
     matches =
@@ -135,15 +128,17 @@ std::string_view TensorFile::read(const std::string &name, bsr_type type,
 Tensor TensorFile::read(const std::string &name) const {
   JsonObject entry = this->entry(name);
   std::string type = entry.text("dtype");
-  auto found = std::find(std::begin(typeNames), std::end(typeNames), type);
-  if (found == std::end(typeNames))
+  auto found = std::find_if(
+      std::begin(elementTypes), std::end(elementTypes),
+      [&](const auto &known) { return type == known.safetensorsName; });
+  if (found == std::end(elementTypes))
     entry.refuse("dtype",
                  "F16, BF16, F32, F64, BOOL, I8, I32, I64, U8, U32 or U64");
   Tensor tensor = {name,
-                   bsr_type(found - typeNames),
+                   ElementType(found - elementTypes),
                    entry.integers("shape", 0, INT64_MAX),
                    {}};
-  int64_t bytes = bsr_type_bytes(tensor.type);
+  int64_t bytes = bytesOf(tensor.type);
   for (int64_t size : tensor.shape)
     if (__builtin_mul_overflow(bytes, size, &bytes))
       entry.refuse("shape", "of a tensor that memory can hold");
@@ -165,7 +160,7 @@ void TensorFile::requireCovered() const {
   parts.push_back({int64_t(data.size()), 0});
   for (auto &[start, next] : parts) {
     if (start != end)
-      fail(BSR_INVALID_CHECKPOINT, "expected the tensors of ", place,
+      fail(InvalidTensors, "expected the tensors of ", place,
            " to follow one another to the end, but got one that ends at byte ",
            end, ", and byte ", start, " after it");
     end = next;
@@ -173,8 +168,8 @@ void TensorFile::requireCovered() const {
 }
 
 /// The bytes of `tensor`.
-static int64_t bytesOf(const Tensor &tensor) {
-  int64_t bytes = bsr_type_bytes(tensor.type);
+static int64_t bytesOfTensor(const Tensor &tensor) {
+  int64_t bytes = bytesOf(tensor.type);
   for (int64_t size : tensor.shape)
     bytes *= size;
   return bytes;
@@ -195,8 +190,8 @@ static std::string makeHeader(const std::string &path, OrderedJson metadata,
   std::string text = "{\"__metadata__\":" + metadata.dump();
   int64_t offset = 0;
   for (const Tensor &tensor : tensors) {
-    int64_t end = offset + bytesOf(tensor);
-    OrderedJson entry = {{"dtype", tensorType(tensor.type)},
+    int64_t end = offset + bytesOfTensor(tensor);
+    OrderedJson entry = {{"dtype", safetensorsNameOf(tensor.type)},
                          {"shape", tensor.shape},
                          {"data_offsets", {offset, end}}};
     text += "," + OrderedJson(tensor.name).dump() + ":" + entry.dump();
@@ -206,9 +201,9 @@ static std::string makeHeader(const std::string &path, OrderedJson metadata,
   text.resize((text.size() + 7) / 8 * 8, ' ');
   uint64_t size = text.size();
   if (size > longestHeader)
-    fail(BSR_INVALID_ARGUMENT, "expected names, shapes and metadata for '",
-         path, "' that fit into a header of ", longestHeader,
-         " bytes, but got ", size);
+    fail(InvalidArgument, "expected names, shapes and metadata for '", path,
+         "' that fit into a header of ", longestHeader, " bytes, but got ",
+         size);
   return std::string(reinterpret_cast<const char *>(&size), 8) + text;
 }
 
@@ -216,13 +211,13 @@ void bsr::writeTensors(const std::string &path, OrderedJson metadata,
                        std::vector<Tensor> tensors) {
   std::sort(tensors.begin(), tensors.end(),
             [](const Tensor &a, const Tensor &b) {
-              return bsr_type_bytes(a.type) == bsr_type_bytes(b.type)
+              return bytesOf(a.type) == bytesOf(b.type)
                          ? a.name < b.name
-                         : bsr_type_bytes(a.type) > bsr_type_bytes(b.type);
+                         : bytesOf(a.type) > bytesOf(b.type);
             });
   std::string header = makeHeader(path, std::move(metadata), tensors);
   if (size_t key = header.find(checksumKey); key != std::string::npos) {
-    Hash checksum;
+    XXH64 checksum;
     auto add = [&](std::string_view bytes) {
       checksum.add(bytes.data(), bytes.size());
     };

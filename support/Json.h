@@ -2,8 +2,8 @@
 //
 // JSON whose every access is checked and fails with a sentence.
 
-#ifndef BSR_RUNTIME_JSON_H
-#define BSR_RUNTIME_JSON_H
+#ifndef BSR_SUPPORT_JSON_H
+#define BSR_SUPPORT_JSON_H
 
 #include "Error.h"
 #include <nlohmann/json.hpp>
@@ -21,13 +21,18 @@ using OrderedJson = nlohmann::ordered_json;
 /// Parses `text`, which `where` names; refuses a key that an object has twice,
 /// a number that no double holds, and nesting that no format of ours has: most
 /// of what the library does with a value is recursive.
-Json parseJson(std::string_view text, bsr_status status,
-               const std::string &where);
+Json parseJson(std::string_view text, int status, const std::string &where);
+
+/// The same, with a discarded value, of no type at all, for what is refused.
+Json parseJson(std::string_view text);
+
+/// Whether `text` is UTF-8, as JSON demands.
+bool isUTF8(const std::string &text);
 
 /// An object of a document. Fails with `status`; `where` names the object.
 class JsonObject {
 public:
-  JsonObject(const Json &value, bsr_status status, std::string where);
+  JsonObject(const Json &value, int status, std::string where);
 
   /// Member `key`, of the kind that the function names.
   int64_t integer(const char *key, int64_t least, int64_t most) const;
@@ -50,10 +55,10 @@ private:
   const Json &member(const char *key, const char *expected) const;
 
   const Json &value;
-  bsr_status status;
+  int status;
   std::string where;
 };
 
 } // namespace bsr
 
-#endif // BSR_RUNTIME_JSON_H
+#endif // BSR_SUPPORT_JSON_H

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// XXH64, the one hash of the runtime: names, manifests and checkpoints.
+// XXH64, of names, manifests, checkpoints; FNV-1a, of token files and of what a
+// step is compiled from: files hold both.
 
-#ifndef BSR_RUNTIME_HASH_H
-#define BSR_RUNTIME_HASH_H
+#ifndef BSR_SUPPORT_HASH_H
+#define BSR_SUPPORT_HASH_H
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace bsr {
 
 /// XXH64 with seed 0 of a sequence of bytes that arrives in pieces (Collet,
 /// "xxHash fast digest algorithm", version 0.1.1).
-class Hash {
+class XXH64 {
 public:
   void add(const void *data, size_t size);
   uint64_t value() const;
@@ -28,12 +29,15 @@ private:
   uint64_t size = 0;
 };
 
-/// The hash of `text`.
-uint64_t hashOf(std::string_view text);
+/// XXH64 of `text`.
+uint64_t xxh64(std::string_view text);
+
+/// 64 bits of FNV-1a over `bytes`, going on from `hash` (Fowler, Noll, Vo).
+uint64_t fnv1a(std::string_view bytes, uint64_t hash = 0xcbf29ce484222325);
 
 /// `hash` as 16 hexadecimal digits.
 std::string hexadecimal(uint64_t hash);
 
 } // namespace bsr
 
-#endif // BSR_RUNTIME_HASH_H
+#endif // BSR_SUPPORT_HASH_H

@@ -23,7 +23,7 @@ std::array<uint32_t, 4> bsr::philox(std::array<uint32_t, 4> counter,
 RandomStream::RandomStream(uint64_t seed, std::string_view what,
                            std::string_view name)
     : seed(seed) {
-  Hash hash;
+  XXH64 hash;
   hash.add(what.data(), what.size());
   hash.add(":", 1);
   hash.add(name.data(), name.size());
@@ -38,8 +38,7 @@ uint64_t RandomStream::bits(uint64_t counter) const {
 }
 
 uint64_t RandomStream::below(uint64_t bound, uint64_t counter) const {
-  __extension__ using Wide = unsigned __int128;
-  return uint64_t((Wide(bits(counter)) * bound) >> 64);
+  return highProduct(bits(counter), bound);
 }
 
 double RandomStream::normal(uint64_t counter) const {

@@ -2,9 +2,10 @@
 //
 // Files that are read whole and replaced whole.
 
-#ifndef BSR_RUNTIME_FILE_H
-#define BSR_RUNTIME_FILE_H
+#ifndef BSR_SUPPORT_FILE_H
+#define BSR_SUPPORT_FILE_H
 
+#include "Error.h"
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -12,6 +13,16 @@
 #include <vector>
 
 namespace bsr {
+
+/// The system refused access to a file, of which `path` is the name.
+struct FileError : Error {
+  FileError(std::string sentence, std::string path, int reason)
+      : Error(IOError, std::move(sentence)), path(std::move(path)),
+        reason(reason) {}
+
+  std::string path;
+  int reason; // of errno; 0 if `path` is no regular file
+};
 
 /// A regular file that is open to be read.
 class InputFile {
@@ -34,6 +45,12 @@ private:
 /// The contents of the regular file `path`.
 std::string readFile(const std::string &path);
 
+/// The contents of the file, the pipe or the device `path`, up to its end.
+std::string readStream(const std::string &path);
+
+/// Writes all of `bytes`; false, with errno set, if the system refuses.
+bool writeBytes(int file, std::string_view bytes);
+
 /// Takes the next bytes of something.
 using Sink = std::function<void(std::string_view)>;
 
@@ -49,4 +66,4 @@ void replaceFile(const std::string &path,
 
 } // namespace bsr
 
-#endif // BSR_RUNTIME_FILE_H
+#endif // BSR_SUPPORT_FILE_H

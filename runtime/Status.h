@@ -1,31 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Failures inside the runtime, and their way through the C interface.
+// How failures inside the runtime get through the C interface.
 
-#ifndef BSR_RUNTIME_ERROR_H
-#define BSR_RUNTIME_ERROR_H
+#ifndef BSR_RUNTIME_STATUS_H
+#define BSR_RUNTIME_STATUS_H
 
 #include "bsr/runtime.h"
-#include <exception>
+#include "support/Error.h"
 #include <new>
-#include <sstream>
-#include <string>
 
 namespace bsr {
-
-/// A failure: one sentence, "expected <thing>, but got <value>".
-struct Error {
-  bsr_status status;
-  std::string sentence;
-};
-
-/// Throws the error whose sentence is `parts`, one after the other.
-template <typename... Parts>
-[[noreturn]] void fail(bsr_status status, const Parts &...parts) {
-  std::ostringstream sentence;
-  (sentence << ... << parts);
-  throw Error{status, sentence.str()};
-}
 
 /// Fails unless `pointer`, the argument called `name`, points somewhere.
 void requireArgument(const void *pointer, const char *name);
@@ -60,4 +44,4 @@ bsr_status guarded(Body &&body) noexcept {
 
 } // namespace bsr
 
-#endif // BSR_RUNTIME_ERROR_H
+#endif // BSR_RUNTIME_STATUS_H

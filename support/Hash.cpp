@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// XXH64, from its specification.
+// XXH64, from its specification, and FNV-1a.
 
 #include "Hash.h"
 #include <algorithm>
@@ -30,12 +30,12 @@ static uint64_t mix(uint64_t lane, uint64_t input) {
   return rotate(lane + input * prime2, 31) * prime1;
 }
 
-void Hash::addStripe(const unsigned char *stripe) {
+void XXH64::addStripe(const unsigned char *stripe) {
   for (int i = 0; i < 4; ++i)
     lanes[i] = mix(lanes[i], read(stripe + 8 * i, 8));
 }
 
-void Hash::add(const void *data, size_t count) {
+void XXH64::add(const void *data, size_t count) {
   const auto *bytes = static_cast<const unsigned char *>(data);
   size_t held = size % 32;
   size += count;
@@ -54,7 +54,7 @@ void Hash::add(const void *data, size_t count) {
     std::memcpy(rest, bytes, count);
 }
 
-uint64_t Hash::value() const {
+uint64_t XXH64::value() const {
   uint64_t hash = prime5;
   if (size >= 32) {
     hash = rotate(lanes[0], 1) + rotate(lanes[1], 7) + rotate(lanes[2], 12) +
@@ -78,10 +78,16 @@ uint64_t Hash::value() const {
   return hash ^ (hash >> 32);
 }
 
-uint64_t bsr::hashOf(std::string_view text) {
-  Hash hash;
+uint64_t bsr::xxh64(std::string_view text) {
+  XXH64 hash;
   hash.add(text.data(), text.size());
   return hash.value();
+}
+
+uint64_t bsr::fnv1a(std::string_view bytes, uint64_t hash) {
+  for (unsigned char byte : bytes)
+    hash = (hash ^ byte) * 0x100000001b3;
+  return hash;
 }
 
 std::string bsr::hexadecimal(uint64_t hash) {

@@ -2,9 +2,10 @@
 //
 // safetensors files: tensors by name, and texts about them.
 
-#ifndef BSR_RUNTIME_TENSORFILE_H
-#define BSR_RUNTIME_TENSORFILE_H
+#ifndef BSR_SUPPORT_TENSORFILE_H
+#define BSR_SUPPORT_TENSORFILE_H
 
+#include "ElementType.h"
 #include "File.h"
 #include "Json.h"
 #include <cstdint>
@@ -14,23 +15,20 @@
 
 namespace bsr {
 
-/// The name of a type in safetensors.
-const char *tensorType(bsr_type type);
-
 /// A size that a file may choose.
 inline constexpr int64_t anySize = -1;
 
 /// A tensor, and its elements where they lie, or what makes them.
 struct Tensor {
   std::string name;
-  bsr_type type;
+  ElementType type;
   std::vector<int64_t> shape;
   std::string_view data;
   std::function<void(const Sink &)> write = {};
 };
 
 /// A safetensors file in memory. Whatever is wrong with it is an error that
-/// names it, BSR_INVALID_CHECKPOINT.
+/// names it, `InvalidTensors`.
 class TensorFile {
 public:
   /// Reads `path`. `noun` is what the file is, in messages. A file that is far
@@ -55,7 +53,7 @@ public:
   void requireCovered() const;
 
   /// The data of tensor `name`; fails unless it has this type and shape.
-  std::string_view read(const std::string &name, bsr_type type,
+  std::string_view read(const std::string &name, ElementType type,
                         const std::vector<int64_t> &shape) const;
   /// Tensor `name`, whatever its type and shape.
   Tensor read(const std::string &name) const;
@@ -81,4 +79,4 @@ void writeTensors(const std::string &path, OrderedJson metadata,
 
 } // namespace bsr
 
-#endif // BSR_RUNTIME_TENSORFILE_H
+#endif // BSR_SUPPORT_TENSORFILE_H

@@ -2,9 +2,14 @@
 //
 // Keeps the sentence of a thread's last failure.
 
-#include "Error.h"
+#include "Status.h"
 
 using namespace bsr;
+
+// The errors of the support library are some of the runtime's.
+static_assert(int(BSR_INVALID_ARGUMENT) == InvalidArgument);
+static_assert(int(BSR_INVALID_CHECKPOINT) == InvalidTensors);
+static_assert(int(BSR_IO_ERROR) == IOError);
 
 static thread_local std::string lastSentence;
 static thread_local const char *lastError = "";
@@ -24,14 +29,14 @@ void bsr::requireIndex(int64_t index, int64_t size, const char *name) {
 bsr_status bsr::keepError(Error error) noexcept {
   lastSentence = std::move(error.sentence);
   lastError = lastSentence.c_str();
-  return error.status;
+  return bsr_status(error.status);
 }
 
 bsr_status bsr::keepException(const std::exception &exception) noexcept {
-  return keepError({BSR_INVALID_ARGUMENT,
-                    std::string("expected input that the runtime can read, but "
-                                "got: ") +
-                        exception.what()});
+  return keepError(
+      Error(BSR_INVALID_ARGUMENT,
+            concatenate("expected input that the runtime can read, but got: ",
+                        exception.what())));
 }
 
 bsr_status bsr::keepOutOfMemory() noexcept {

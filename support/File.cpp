@@ -3,7 +3,6 @@
 // Reads a file, and replaces one so that no half of it is ever seen.
 
 #include "File.h"
-#include "Error.h"
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -21,7 +20,7 @@ struct Descriptor {
   int number;
 
   Descriptor(const std::string &path, int flags)
-      : number(open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
+      : number(open(path.c_str(), flags | O_CLOEXEC, 0666)) {}
   Descriptor(const Descriptor &) = delete;
   ~Descriptor() {
     if (number >= 0)
@@ -32,13 +31,28 @@ struct Descriptor {
 
 [[noreturn]] static void failToAccess(const char *access,
                                       const std::string &path) {
-  fail(BSR_IO_ERROR, "expected to ", access, " '", path, "', but got '",
-       std::strerror(errno), "'");
+  int reason = errno;
+  throw FileError(concatenate("expected to ", access, " '", path,
+                              "', but got '", std::strerror(reason), "'"),
+                  path, reason);
 }
 
 [[noreturn]] static void refuseKind(const std::string &path) {
-  fail(BSR_IO_ERROR, "expected '", path,
-       "' to be a file, but got a folder or a device");
+  throw FileError(concatenate("expected '", path,
+                              "' to be a file, but got a folder or a device"),
+                  path, /*reason=*/0);
+}
+
+/// Reads at most `count` bytes; 0 at the end of the file `path`.
+static size_t readBytes(int file, const std::string &path, char *bytes,
+                        size_t count) {
+  while (true) {
+    ssize_t done = ::read(file, bytes, count);
+    if (done >= 0)
+      return size_t(done);
+    if (errno != EINTR)
+      failToAccess("read", path);
+  }
 }
 
 // A pipe that nobody writes is waited for when it is opened, if not by this
@@ -62,15 +76,11 @@ std::string InputFile::read(uint64_t count) {
   std::string contents(size_t(count), '\0');
   size_t done = 0;
   while (done < contents.size()) {
-    ssize_t count =
-        ::read(number, contents.data() + done, contents.size() - done);
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count < 0)
-      failToAccess("read", path);
-    if (count == 0)
+    size_t part =
+        readBytes(number, path, contents.data() + done, contents.size() - done);
+    if (part == 0)
       break;
-    done += size_t(count);
+    done += part;
   }
   contents.resize(done);
   return contents;
@@ -81,17 +91,27 @@ std::string bsr::readFile(const std::string &path) {
   return file.read(file.size());
 }
 
-/// Writes all of `piece`; false, with errno set, if the system refuses.
-static bool write(const Descriptor &file, std::string_view piece) {
-  while (!piece.empty()) {
+std::string bsr::readStream(const std::string &path) {
+  Descriptor file(path, O_RDONLY);
+  if (file.number < 0)
+    failToAccess("read", path);
+  std::string contents;
+  char buffer[1 << 16];
+  while (size_t count = readBytes(file.number, path, buffer, sizeof buffer))
+    contents.append(buffer, count);
+  return contents;
+}
+
+bool bsr::writeBytes(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
     // Linux writes at most 2^31 - 4096 bytes a call.
-    size_t part = std::min(piece.size(), size_t(1) << 30);
-    ssize_t count = ::write(file.number, piece.data(), part);
+    size_t part = std::min(bytes.size(), size_t(1) << 30);
+    ssize_t count = ::write(file, bytes.data(), part);
     if (count < 0 && errno == EINTR)
       continue;
     if (count < 0)
       return false;
-    piece.remove_prefix(size_t(count));
+    bytes.remove_prefix(size_t(count));
   }
   return true;
 }
@@ -141,14 +161,14 @@ void bsr::replaceFile(const std::string &path,
     constexpr size_t most = 1 << 20;
     std::string gathered;
     auto writeGathered = [&] {
-      require(::write(file, gathered));
+      require(writeBytes(file.number, gathered));
       gathered.clear();
     };
     write([&](std::string_view piece) {
       if (gathered.size() + piece.size() > most)
         writeGathered();
       if (piece.size() > most)
-        require(::write(file, piece));
+        require(writeBytes(file.number, piece));
       else
         gathered += piece;
     });

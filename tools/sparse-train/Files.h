@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The files of a run, called what they are where they fail.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_FILES_H
+#define BSR_TOOLS_SPARSETRAIN_FILES_H
+
+#include "support/Error.h"
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace bsr::train {
+
+/// Returns the contents of the file `path`; `what` names it in the error.
+std::string readFile(const std::string &path, std::string_view what);
+
+/// The same of a file, a pipe or a device that the user names: nothing of what
+/// a folder may hold is waited for.
+std::string readStream(const std::string &path, std::string_view what);
+
+/// Replaces `path` by a file that holds `parts` one after the other, so that a
+/// failure leaves what was there before. Links are not followed.
+void writeFile(const std::string &path, std::string_view what,
+               std::initializer_list<std::string_view> parts);
+
+/// A file that is added to.
+class OutputFile {
+public:
+  OutputFile() = default;
+  ~OutputFile();
+  OutputFile(const OutputFile &) = delete;
+  OutputFile &operator=(const OutputFile &) = delete;
+
+  /// Opens the file `path`, or makes it, which must not be there then. Links
+  /// are not followed. `what` names the file in errors.
+  void open(const std::string &path, std::string_view what);
+  void create(const std::string &path, std::string_view what);
+  void write(std::string_view bytes);
+  /// Returns once the file is on the device.
+  void flush() const;
+
+private:
+  void open(const std::string &path, std::string_view what, int flags);
+  void require(bool succeeded) const;
+
+  std::string path, what;
+  int number = -1;
+};
+
+/// A name for the file `path` when it is set aside: "<path>.<word>", or with a
+/// number behind it where that is taken.
+std::string nameAside(const std::string &path, std::string_view word);
+
+} // namespace bsr::train
+
+#endif // BSR_TOOLS_SPARSETRAIN_FILES_H
