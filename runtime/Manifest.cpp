@@ -7,8 +7,6 @@
 #include "support/Hash.h"
 #include "support/Json.h"
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <set>
 
 using namespace bsr;
@@ -25,33 +23,10 @@ const char *bsr_kind_name(bsr_kind kind) {
   return unsigned(kind) < std::size(kindNames) ? kindNames[kind] : "";
 }
 
-bool bsr::parseInitRule(const std::string &text, bsr_type type,
-                        InitRule &rule) {
-  size_t open = text.find('(');
-  std::string name = text.substr(0, open);
-  bool hasArgument = open != std::string::npos;
-  double argument = name == "ones";
-  if (hasArgument) {
-    const char *end = text.data() + text.size() - 1;
-    auto parsed = std::from_chars(text.data() + open + 1, end, argument);
-    if (*end != ')' || parsed.ec != std::errc() || parsed.ptr != end ||
-        !std::isfinite(argument))
-      return false;
-  }
-
-  rule = {name == "normal" ? InitRule::Normal : InitRule::Constant, argument};
-  if (name == "zeros" || name == "ones")
-    return !hasArgument;
-  if (name == "normal")
-    return hasArgument && isFloat(elementType(type)) && argument >= 0;
-  if (name != "constant" || !hasArgument)
-    return false;
-  // An integer must be one, and fit.
-  int bits = type == BSR_I1 ? 1 : int(8 * bsr_type_bytes(type));
-  double least = isUnsigned(elementType(type)) ? 0 : -std::ldexp(1, bits - 1);
-  double end = std::ldexp(1, isUnsigned(elementType(type)) ? bits : bits - 1);
-  return isFloat(elementType(type)) || (std::nearbyint(argument) == argument &&
-                                        argument >= least && argument < end);
+std::optional<InitRule> bsr::parseInitRule(std::string_view text,
+                                           bsr_type type) {
+  auto rule = parseInitRule(text);
+  return rule && isInitRuleOf(*rule, elementType(type)) ? rule : std::nullopt;
 }
 
 /// Which of the `count` names that `nameAt` gives is `key`'s text.
@@ -110,13 +85,12 @@ static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns) {
     buffer.bytes *= size;
   }
 
-  InitRule rule;
   buffer.init = object.has("init") ? object.text("init") : "";
   if (object.has("init") &&
       (isIndices(buffer.kind) || buffer.kind == BSR_SCORES))
     object.refuse("init", std::string("left out for the kind ") +
                               bsr_kind_name(buffer.kind));
-  if (object.has("init") && !parseInitRule(buffer.init, buffer.type, rule))
+  if (object.has("init") && !parseInitRule(buffer.init, buffer.type))
     object.refuse("init", "zeros, ones, constant(c) or normal(s) for " +
                               std::string(bsr_type_name(buffer.type)));
   buffer.arenaOffset = buffer.kind == BSR_SCORES

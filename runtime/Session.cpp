@@ -78,13 +78,13 @@ void bsr_session::initBuffer(int64_t index, const std::string &rule) {
   if (isIndices(buffer.kind) || buffer.kind == BSR_SCORES)
     fail(BSR_INVALID_ARGUMENT, "expected a buffer of other kind than ",
          bsr_kind_name(buffer.kind), ", but got '", buffer.name, "'");
-  InitRule parsed;
-  if (!parseInitRule(rule, buffer.type, parsed))
+  auto parsed = parseInitRule(rule, buffer.type);
+  if (!parsed)
     fail(BSR_INVALID_ARGUMENT,
          "expected zeros, ones, constant(c) or normal(s) for the ",
          bsr_type_name(buffer.type), " buffer '", buffer.name, "', but got '",
          rule, "'");
-  fill(buffer, buffers[index], parsed, counters.seed);
+  fill(buffer, buffers[index], *parsed, counters.seed);
   if (buffer.kind == BSR_VALUES && hasPattern[buffer.pattern])
     zeroUnusedSlots(buffer.pattern);
 }

@@ -6,6 +6,7 @@
 #define BSR_RUNTIME_STEP_H
 
 #include "bsr/runtime.h"
+#include "support/InitRule.h"
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -14,14 +15,8 @@
 
 namespace bsr {
 
-/// How a buffer starts: "zeros", "ones" and "constant(c)" are constants.
-struct InitRule {
-  enum Kind { Constant, Normal } kind;
-  double argument; // the constant, or the standard deviation
-};
-
-/// Parses `text`; false if it is no rule, or none for elements of `type`.
-bool parseInitRule(const std::string &text, bsr_type type, InitRule &rule);
+/// The rule `text`; nothing if it is none, or none for elements of `type`.
+std::optional<InitRule> parseInitRule(std::string_view text, bsr_type type);
 
 struct Buffer {
   std::string name;

@@ -8,6 +8,7 @@
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "support/InitRule.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/CheckedArithmetic.h"
 
@@ -253,13 +254,26 @@ PatternType MarkAttr::getPatternType(RankedTensorType type) const {
 // Attributes of a step's function
 //===----------------------------------------------------------------------===//
 
-/// `zeros`, `ones`, `constant(<number>)` or `normal(<number>)`.
-static bool isInit(StringRef init) {
-  if (init == "zeros" || init == "ones")
-    return true;
-  double number;
-  return (init.consume_front("constant(") || init.consume_front("normal(")) &&
-         init.consume_back(")") && !init.getAsDouble(number);
+/// Checks that a buffer which is argument `argIndex` can start by the rule that
+/// `init` is: the runtime, which reads it of the compiled step, has the same.
+static LogicalResult verifyInit(FunctionOpInterface func, unsigned argIndex,
+                                Attribute init,
+                                function_ref<InFlightDiagnostic()> error) {
+  std::optional<::bsr::InitRule> rule;
+  if (auto text = dyn_cast<StringAttr>(init))
+    rule = ::bsr::parseInitRule(text.getValue());
+  if (!rule)
+    return error() << "expected bsr.init to be zeros, ones, constant(x) or "
+                      "normal(stddev), but got "
+                   << init;
+  std::string name = func.getArgAttr(argIndex, "bsr.unsigned") ? "u" : "";
+  llvm::raw_string_ostream(name)
+      << getElementTypeOrSelf(func.getArgumentTypes()[argIndex]);
+  auto type = ::bsr::findElementType(name);
+  if (type && !::bsr::isInitRuleOf(*rule, *type))
+    return error() << "expected bsr.init to be a rule for " << name
+                   << ", but got " << init;
+  return success();
 }
 
 /// What an argument of a step is once its patterns are index arrays and its
@@ -399,14 +413,8 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                      << results[result];
     return verifyOwnResults(func, argIndex);
   }
-  if (name == "bsr.init") {
-    auto string = dyn_cast<StringAttr>(attr.getValue());
-    if (!string || !isInit(string))
-      return error() << "expected bsr.init to be zeros, ones, constant(x) or "
-                        "normal(stddev), but got "
-                     << attr.getValue();
-    return success();
-  }
+  if (name == "bsr.init")
+    return verifyInit(func, argIndex, attr.getValue(), error);
   Type type = func.getArgumentTypes()[argIndex];
   auto requireName = [&]() -> LogicalResult {
     if (func.getArgAttr(argIndex, "bsr.name"))

@@ -204,6 +204,41 @@ func.func private @init_number(tensor<f32> {bsr.init = "normal(x)"})
 
 // -----
 
+// expected-error @below {{argument #0: expected bsr.init to be zeros, ones, constant(x) or normal(stddev), but got "normal(-1)"}}
+func.func private @init_negative(tensor<f32> {bsr.init = "normal(-1)"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.init to be zeros, ones, constant(x) or normal(stddev), but got "normal(inf)"}}
+func.func private @init_infinite(tensor<f32> {bsr.init = "normal(inf)"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.init to be zeros, ones, constant(x) or normal(stddev), but got "constant(nan)"}}
+func.func private @init_nan(tensor<f32> {bsr.init = "constant(nan)"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.init to be a rule for i32, but got "constant(0.5)"}}
+func.func private @init_integer(tensor<i32> {bsr.init = "constant(0.5)"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.init to be a rule for i64, but got "normal(1)"}}
+func.func private @init_normal_integer(memref<4xi64> {bsr.init = "normal(1)"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.init to be a rule for ui8, but got "constant(256)"}}
+func.func private @init_range(tensor<4xui8> {bsr.init = "constant(256)"})
+
+// -----
+
+// expected-error @below {{argument #0: expected bsr.init to be a rule for ui8, but got "constant(-1)"}}
+func.func private @init_unsigned(tensor<4xi8> {bsr.unsigned, bsr.init = "constant(-1)"})
+
+// -----
+
 // expected-error @below {{argument #0: expected bsr.density to be a float, but got 1}}
 func.func private @density_kind(!bsr.pattern<8x8, block = 4x4, slots = 1> {bsr.density = 1 : i64})
 
