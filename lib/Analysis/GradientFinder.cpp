@@ -128,7 +128,8 @@ void GradientFinder::findOuterProducts(Space &space) {
     if ((vary & Whole) && lines == (Row | Col))
       space.fused.push_back(op);
     vary |= lines;
-    if (vary == (Row | Col) && isProduct)
+    // What adds a product of its own to another one is a source as well.
+    if (vary == (Row | Col) && (isProduct || lines == (Row | Col)))
       space.sources.push_back(value);
   }
 }

@@ -345,6 +345,27 @@ def outer():
         check("outer" if updates else "result", text, "w", arrays, reference)
 
 
+def outers():
+    """Two tokens apart: a column times a row is added to another."""
+    p = Program()
+    names = ["x0", "x1"], ["t0", "t1"]
+    for x, t in zip(*names):
+        p.arg(x, R), p.arg(t, C)
+    p.arg("lr", role="lr"), p.arg("w", R, C, role="param")
+    dy = [p.sub(p.dot("r,rc->c", x, "w"), t) for x, t in zip(*names)]
+    first = p.generic("r,c->rc", ["x0", dy[0]], "    %r = arith.mulf %a, %b : f32")
+    g = p.generic("r,c,rc->rc", ["x1", dy[1], first],
+                  "    %p = arith.mulf %a, %b : f32\n    %r = arith.addf %p, %c : f32")
+    norm = p.inverse_norm(g)
+
+    def reference(s, m):
+        g = sum(np.outer(s[x], s[x] @ s["w"] - s[t]) for x, t in zip(*names)) * m["w"]
+        return {"norm": scale(g), "w": s["w"] - 0.1 * scale(g) * g}
+
+    arrays = {"lr": np.array(0.1), "w": normal(R, C)} | {x: normal(R) for x in names[0]} | {t: normal(C) for t in names[1]}
+    check("outers", p.text({"w": p.update("w", g, norm, "lr")}, norm=norm), "w", arrays, reference)
+
+
 def shared():
     """x (a + b) with a sparse and a dense weight: one gradient, which a masks for itself."""
     p = begin()
@@ -502,6 +523,7 @@ flat()
 selected(False)
 selected(True)
 outer()
+outers()
 shared()
 heads()
 position(1)
