@@ -5,6 +5,7 @@
 
 #include "StepAttributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -46,6 +47,7 @@ static void printDensity(AsmPrinter &printer, FloatAttr density) {
   printer.printFloat(density.getValue());
 }
 
+#include "bsr/Dialect/BSRAttrInterfaces.cpp.inc"
 #include "bsr/Dialect/BSROpsDialect.cpp.inc"
 #include "bsr/Dialect/BSROpsEnums.cpp.inc"
 
@@ -67,6 +69,8 @@ void BSRDialect::initialize() {
 #define GET_OP_LIST
 #include "bsr/Dialect/BSROps.cpp.inc"
       >();
+  // Each target has its implementation in lib/Codegen.
+  declarePromisedInterface<TargetAttrInterface, CPUAttr>();
 }
 
 Operation *BSRDialect::materializeConstant(OpBuilder &builder, Attribute value,
@@ -128,6 +132,15 @@ static LogicalResult verifyDensity(function_ref<InFlightDiagnostic()> emitError,
   if (!(density > 0) || density > 1)
     return emitError() << "expected density in (0, 1], but got " << density;
   return success();
+}
+
+TargetAttrInterface mlir::bsr::getTarget(Operation *op) {
+  auto module = dyn_cast<ModuleOp>(op);
+  if (!module)
+    module = op->getParentOfType<ModuleOp>();
+  auto target = module->getAttrOfType<TargetAttrInterface>(getTargetAttrName());
+  return target ? target
+                : cast<TargetAttrInterface>(CPUAttr::get(op->getContext()));
 }
 
 LogicalResult CPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,

@@ -26,7 +26,7 @@ static bool isTextList(Attribute attr) {
 
 static bool isNumbers(Attribute attr) { return isa<DenseI64ArrayAttr>(attr); }
 
-static bool isTarget(Attribute attr) { return isa<CPUAttr>(attr); }
+static bool isTarget(Attribute attr) { return isa<TargetAttrInterface>(attr); }
 
 static bool isNorm(Attribute attr) {
   auto text = dyn_cast<StringAttr>(attr);

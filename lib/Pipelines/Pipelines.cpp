@@ -3,8 +3,11 @@
 // The pipelines; read top to bottom, the architecture.
 
 #include "bsr/Pipelines/Pipelines.h"
+#include "bsr/Codegen/CPU/CPUTarget.h"
 #include "bsr/Codegen/CPU/Passes.h"
 #include "bsr/Codegen/Common/Passes.h"
+#include "bsr/Dialect/TilingInterfaceImpl.h"
+#include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
 #include "bsr/Transforms/Clusters/Passes.h"
 #include "bsr/Transforms/Import/Passes.h"
@@ -176,6 +179,13 @@ void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
   addClusters(pm);
   addKernels(pm);
   buildToLLVMPipeline(pm, options);
+}
+
+void bsr::registerDialect(DialectRegistry &registry) {
+  registry.insert<BSRDialect>();
+  registerBufferizableOpInterfaceExternalModels(registry);
+  registerTilingInterfaceExternalModels(registry);
+  registerCPUTargetExternalModels(registry);
 }
 
 void bsr::registerPassesAndPipelines() {

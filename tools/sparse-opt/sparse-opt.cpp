@@ -3,10 +3,7 @@
 // mlir-opt with this project's dialect, passes and pipelines linked in.
 
 #include "../Version.h"
-#include "bsr/Dialect/BSR.h"
-#include "bsr/Dialect/TilingInterfaceImpl.h"
 #include "bsr/Pipelines/Pipelines.h"
-#include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
@@ -28,9 +25,7 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   mlir::registerAllDialects(registry);
   mlir::registerAllExtensions(registry);
-  registry.insert<mlir::bsr::BSRDialect>();
-  mlir::bsr::registerBufferizableOpInterfaceExternalModels(registry);
-  mlir::bsr::registerTilingInterfaceExternalModels(registry);
+  mlir::bsr::registerDialect(registry);
   mlir::registerAllPasses();
   mlir::bsr::registerPassesAndPipelines();
   return mlir::asMainReturnCode(mlir::MlirOptMain(

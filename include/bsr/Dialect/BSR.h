@@ -18,6 +18,9 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "bsr/Dialect/TargetCosts.h"
+
+#include "bsr/Dialect/BSRAttrInterfaces.h.inc"
 #include "bsr/Dialect/BSROpsDialect.h.inc"
 #include "bsr/Dialect/BSROpsEnums.h.inc"
 
@@ -40,6 +43,10 @@ LogicalResult verifyRowView(function_ref<InFlightDiagnostic()> emitError,
 
 /// The name of the attribute of a module that holds what it is compiled for.
 inline StringRef getTargetAttrName() { return "bsr.target"; }
+
+/// The target of the module that `op` is, or is in: its `bsr.target`, or
+/// `#bsr.cpu` if it has none.
+TargetAttrInterface getTarget(Operation *op);
 
 /// The buffer that holds a ranked tensor of type `type`: its shape and
 /// elements, identity layout.

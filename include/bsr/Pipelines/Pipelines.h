@@ -49,6 +49,10 @@ struct ToCPUOptions : ToLLVMOptions {
 /// LLVM dialect.
 void buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options);
 
+/// Adds the dialect with what passes and tools need to know of its operations
+/// and targets.
+void registerDialect(DialectRegistry &registry);
+
 /// Registers every pass and the named pipelines.
 void registerPassesAndPipelines();
 

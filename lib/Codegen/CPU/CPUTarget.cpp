@@ -3,7 +3,7 @@
 // What kernels for processors are made for.
 
 #include "bsr/Codegen/CPU/CPUTarget.h"
-#include "mlir/IR/BuiltinOps.h"
+#include "bsr/Codegen/CPU/Kernels.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -12,10 +12,35 @@ bsr::CPUTarget::CPUTarget(CPUAttr attr)
     : lanes(attr.getVectorBits() / 32), count(attr.getNumRegisters()),
       firstCache(attr.getL1Bytes()), secondCache(attr.getL2Bytes()) {}
 
-CPUTarget bsr::getCPUTarget(Operation *op) {
-  auto module = dyn_cast<ModuleOp>(op);
-  if (!module)
-    module = op->getParentOfType<ModuleOp>();
-  auto target = module->getAttrOfType<CPUAttr>(getTargetAttrName());
-  return CPUTarget(target ? target : CPUAttr::get(op->getContext()));
+FailureOr<CPUTarget> bsr::getCPUTarget(Operation *op) {
+  TargetAttrInterface target = getTarget(op);
+  if (auto cpu = dyn_cast<CPUAttr>(target))
+    return CPUTarget(cpu);
+  return op->emitError("expected a module for a processor, #bsr.cpu, but got ")
+         << target;
+}
+
+namespace {
+struct Model : TargetAttrInterface::ExternalModel<Model, CPUAttr> {
+  TargetCosts getCosts(Attribute) const {
+    TargetCosts costs;
+    costs.everyUse = 3;
+    costs.singleUse = 64;
+    costs.broadcast = 1;
+    costs.stored = 12;
+    costs.maxOutputs = 8;
+    costs.maxRoots = 16;
+    costs.maxSlices = 8;
+    return costs;
+  }
+  bool acceptsEpilogue(Attribute, Operation *op) const {
+    return bsr::acceptsEpilogue(op);
+  }
+};
+} // namespace
+
+void bsr::registerCPUTargetExternalModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
+    CPUAttr::attachInterface<Model>(*context);
+  });
 }

@@ -2,8 +2,8 @@
 //
 // Loop nests for chains of element-wise operations and reductions.
 
+#include "ChainNests.h"
 #include "SparseKernels.h"
-#include "bsr/Codegen/CPU/Chains.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -114,28 +114,32 @@ static int64_t getPieceSize(CPUTarget target) {
   return target.lanes * target.tileVectors();
 }
 
-SmallVector<int64_t> Chain::getParts(CPUTarget target) const {
-  SmallVector<int64_t> parts(extents);
+/// The extents of the places of parts of totals. Pieces of the lanes are
+/// computed at once, a register tile at most.
+static SmallVector<int64_t> getPartExtents(const Chain &chain,
+                                           CPUTarget target) {
+  int64_t lanes = chain.getLanes(), extent = chain.getExtents()[lanes];
+  SmallVector<int64_t> parts(chain.getExtents());
   parts.erase(parts.begin() + lanes);
   int64_t size = getPieceSize(target);
-  parts.push_back(extents[lanes] / size +
-                  llvm::popcount<uint64_t>(extents[lanes] % size));
+  parts.push_back(extent / size + llvm::popcount<uint64_t>(extent % size));
   return parts;
 }
 
-SmallVector<OpResult> Chain::getTotals(ArrayRef<const Root *> among) const {
+/// The results of `nest` that are totals.
+static SmallVector<OpResult> getTotals(const Chain::Nest &nest) {
   SmallVector<OpResult> totals;
-  for (const Root *root : among)
+  for (const Chain::Root *root : nest.roots)
     if (root->isTotal)
       llvm::append_range(totals, root->op->getResults());
   return totals;
 }
 
-SmallVector<MemRefType> Chain::getScratch(CPUTarget target) const {
+SmallVector<MemRefType> bsr::getScratch(const Chain &chain, CPUTarget target) {
   SmallVector<MemRefType> types;
-  for (const Nest &nest : getNests()) {
-    for (OpResult total : getTotals(nest.roots)) {
-      SmallVector<int64_t> shape = getParts(target);
+  for (const Chain::Nest &nest : chain.getNests()) {
+    for (OpResult total : getTotals(nest)) {
+      SmallVector<int64_t> shape = getPartExtents(chain, target);
       llvm::append_range(shape, nest.extents);
       types.push_back(
           MemRefType::get(shape, getElementTypeOrSelf(total.getType())));
@@ -144,25 +148,83 @@ SmallVector<MemRefType> Chain::getScratch(CPUTarget target) const {
   return types;
 }
 
+namespace {
+/// Emits the work items of a chain.
+class ChainEmitter {
+public:
+  using Nest = Chain::Nest;
+  using Root = Chain::Root;
+
+  ChainEmitter(Emitter &e, const Chain &chain,
+               const DenseMap<Value, Value> &outputs, ValueRange scratch);
+
+  /// Emits the work items, and the totals after them.
+  void emit(const PatternViews &patterns);
+
+private:
+  /// A work item: where its shared loops are, and where its parts of totals
+  /// lie in the scratch memory of each: at the shared loops but the lanes, and
+  /// the number of the piece of these.
+  struct Item {
+    SmallVector<Index> at, part;
+  };
+  Item getItem(SmallVector<Index> part, Index lane) const;
+  SmallVector<Index> getPoint(const Root &root, const Item &item,
+                              ArrayRef<Index> rows) const;
+  SmallVector<Value> emitRow(const Nest &nest, const Item &item,
+                             ArrayRef<Index> rows, ValueRange accumulators);
+  void emitNest(const Nest &nest, const Item &item);
+  void emitItem(const Item &item);
+  void emitEpilogue(const PatternViews &patterns);
+  void emitTotals(const Nest &nest);
+
+  Emitter &e;
+  const Chain &chain;
+  const DenseMap<Value, Value> &outputs;
+  SmallVector<Nest> nests;
+  int64_t lanes;
+  /// The scratch memory of each total.
+  DenseMap<Value, Value> parts;
+};
+} // namespace
+
+ChainEmitter::ChainEmitter(Emitter &e, const Chain &chain,
+                           const DenseMap<Value, Value> &outputs,
+                           ValueRange scratch)
+    : e(e), chain(chain), outputs(outputs), nests(chain.getNests()),
+      lanes(chain.getLanes()) {
+  for (const Nest &nest : nests) {
+    for (OpResult total : getTotals(nest)) {
+      parts[total] = scratch.front();
+      scratch = scratch.drop_front();
+    }
+  }
+}
+
+ChainEmitter::Item ChainEmitter::getItem(SmallVector<Index> part,
+                                         Index lane) const {
+  SmallVector<Index> at(ArrayRef(part).drop_back());
+  at.insert(at.begin() + lanes, lane);
+  return Item{std::move(at), std::move(part)};
+}
+
 /// The loops of `root` where a work item is at `rows`; without rows, at the
 /// first of each.
-SmallVector<Index> Chain::getPoint(const Root &root, const Item &item,
-                                   ArrayRef<Index> rows) const {
+SmallVector<Index> ChainEmitter::getPoint(const Root &root, const Item &item,
+                                          ArrayRef<Index> rows) const {
   SmallVector<Index> point(root.op.getNumLoops(), Index::constant(0));
   for (int64_t loop : root.order)
     if (root.shared[loop] >= 0)
       point[loop] = item.at[root.shared[loop]];
-  for (auto [loop, row] : llvm::zip(getRows(root), rows))
+  for (auto [loop, row] : llvm::zip(chain.getRows(root), rows))
     point[loop] = row;
   return point;
 }
 
 /// One step of all sums, and the elements and parts of totals of the same row.
-SmallVector<Value> Chain::emitRow(Emitter &e, const Nest &nest,
-                                  const Item &item, ArrayRef<Index> rows,
-                                  ValueRange accumulators,
-                                  const DenseMap<Value, Value> &outputs,
-                                  const DenseMap<Value, Value> &parts) const {
+SmallVector<Value> ChainEmitter::emitRow(const Nest &nest, const Item &item,
+                                         ArrayRef<Index> rows,
+                                         ValueRange accumulators) {
   SmallVector<Value> next;
   SmallVector<std::tuple<Value, Value, SmallVector<Index>>> stores;
   for (const Root *root : nest.roots) {
@@ -202,9 +264,7 @@ SmallVector<Value> Chain::emitRow(Emitter &e, const Nest &nest,
   return next;
 }
 
-void Chain::emitNest(Emitter &e, const Nest &nest, const Item &item,
-                     const DenseMap<Value, Value> &outputs,
-                     const DenseMap<Value, Value> &parts) const {
+void ChainEmitter::emitNest(const Nest &nest, const Item &item) {
   SmallVector<OpResult> sums;
   SmallVector<SmallVector<Index>> places;
   SmallVector<Value> totals;
@@ -219,7 +279,7 @@ void Chain::emitNest(Emitter &e, const Nest &nest, const Item &item,
   }
 
   auto step = [&](ArrayRef<Index> rows, ValueRange accumulators) {
-    return emitRow(e, nest, item, rows, accumulators, outputs, parts);
+    return emitRow(nest, item, rows, accumulators);
   };
   if (lanes >= 0 || nest.extents.empty())
     totals = e.nest(nest.extents, totals, step);
@@ -239,10 +299,8 @@ void Chain::emitNest(Emitter &e, const Nest &nest, const Item &item,
 
 /// Emits the totals of `nest` from the work items' parts: lanes along the last
 /// row, one work item after the other.
-void Chain::emitTotals(Emitter &e, const Nest &nest,
-                       const DenseMap<Value, Value> &outputs,
-                       const DenseMap<Value, Value> &parts) const {
-  SmallVector<OpResult> totals = getTotals(nest.roots);
+void ChainEmitter::emitTotals(const Nest &nest) {
+  SmallVector<OpResult> totals = getTotals(nest);
   if (totals.empty())
     return;
   auto emitRows = [&](ArrayRef<Index> rows) {
@@ -252,23 +310,23 @@ void Chain::emitTotals(Emitter &e, const Nest &nest,
       if (!root->isTotal)
         continue;
       SmallVector<Index> point(root->op.getNumLoops(), Index::constant(0));
-      for (auto [loop, row] : llvm::zip_equal(getRows(*root), rows))
+      for (auto [loop, row] : llvm::zip_equal(chain.getRows(*root), rows))
         point[loop] = row;
       for (OpResult total : root->op->getResults()) {
         places.push_back(getPlace(total, point));
         values.push_back(readInit(e, total, places.back()));
       }
     }
-    values = e.nest(
-        getParts(e.target), values, [&](ArrayRef<Index> part, ValueRange sums) {
-          SmallVector<Index> place(part);
-          llvm::append_range(place, rows);
-          SmallVector<Value> next;
-          for (auto [total, sum] : llvm::zip_equal(totals, sums))
-            next.push_back(
-                combine(e, total, e.load(parts.lookup(total), place), sum));
-          return next;
-        });
+    values = e.nest(getPartExtents(chain, e.target), values,
+                    [&](ArrayRef<Index> part, ValueRange sums) {
+                      SmallVector<Index> place(part);
+                      llvm::append_range(place, rows);
+                      SmallVector<Value> next;
+                      for (auto [total, sum] : llvm::zip_equal(totals, sums))
+                        next.push_back(combine(
+                            e, total, e.load(parts.lookup(total), place), sum));
+                      return next;
+                    });
     for (auto [total, value, place] : llvm::zip_equal(totals, values, places))
       if (Value output = outputs.lookup(total))
         e.store(value, output, place);
@@ -282,55 +340,46 @@ void Chain::emitTotals(Emitter &e, const Nest &nest,
              });
 }
 
-void Chain::emit(Emitter &e, const DenseMap<Value, Value> &outputs,
-                 const PatternViews &patterns, ValueRange scratch) const {
-  SmallVector<Nest> nests = getNests();
-  DenseMap<Value, Value> parts;
-  for (const Nest &nest : nests) {
-    for (OpResult total : getTotals(nest.roots)) {
-      parts[total] = scratch.front();
-      scratch = scratch.drop_front();
-    }
-  }
-  auto getItem = [&](SmallVector<Index> part, Index lane) {
-    SmallVector<Index> at(ArrayRef(part).drop_back());
-    at.insert(at.begin() + lanes, lane);
-    return Item{std::move(at), std::move(part)};
-  };
-  if (product) {
-    Value buffer = outputs.lookup(product);
-    e.setBuffer(product, buffer);
-    SmallVector<int64_t> dims = getProductRows();
-    auto finish = [&](ArrayRef<Index> place, Index piece) {
-      SmallVector<Index> part(place), rows;
-      for (int64_t dim : dims) {
-        rows.push_back(part[dim]);
-        part[dim] = Index::constant(0);
-      }
-      part.back() = piece;
-      emitRow(e, nests.front(), getItem(std::move(part), place.back()), rows,
-              {}, outputs, parts);
-    };
-    Operation *op = product.getDefiningOp();
-    if (auto spmm = dyn_cast<SpMMOp>(op))
-      emitSpMM(e, spmm, buffer, patterns, finish);
-    else
-      emitContraction(e, cast<linalg::GenericOp>(op), outputs, finish);
-    return emitTotals(e, nests.front(), outputs, parts);
-  }
+void ChainEmitter::emitItem(const Item &item) {
+  for (const Nest &nest : nests)
+    emitNest(nest, item);
   // Every piece of the work starts without buffers of what it makes.
-  auto emitItem = [&](const Item &item) {
-    for (const Nest &nest : nests)
-      emitNest(e, nest, item, outputs, parts);
-    for (const Root &root : roots)
-      for (OpResult result : root.op->getResults())
-        e.setBuffer(result, Value());
+  for (const Root &root : chain.getRoots())
+    for (OpResult result : root.op->getResults())
+      e.setBuffer(result, Value());
+}
+
+/// Emits the product, and the roots as its epilogue.
+void ChainEmitter::emitEpilogue(const PatternViews &patterns) {
+  Value product = chain.getProduct(), buffer = outputs.lookup(product);
+  e.setBuffer(product, buffer);
+  SmallVector<int64_t> dims = chain.getProductRows();
+  auto finish = [&](ArrayRef<Index> place, Index piece) {
+    SmallVector<Index> part(place), rows;
+    for (int64_t dim : dims) {
+      rows.push_back(part[dim]);
+      part[dim] = Index::constant(0);
+    }
+    part.back() = piece;
+    emitRow(nests.front(), getItem(std::move(part), place.back()), rows, {});
   };
+  Operation *op = product.getDefiningOp();
+  if (auto spmm = dyn_cast<SpMMOp>(op))
+    emitSpMM(e, spmm, buffer, patterns, finish);
+  else
+    emitContraction(e, cast<linalg::GenericOp>(op), outputs, finish);
+}
+
+void ChainEmitter::emit(const PatternViews &patterns) {
+  ArrayRef<int64_t> extents = chain.getExtents();
+  if (chain.getProduct()) {
+    emitEpilogue(patterns);
+    return emitTotals(nests.front());
+  }
   if (lanes < 0)
     return emitParallel(e, extents, [&](ArrayRef<Index> at) {
       emitItem({SmallVector<Index>(at), {}});
     });
-
   SmallVector<int64_t> others(extents);
   others.erase(others.begin() + lanes);
   emitPieces(e, others, extents[lanes], getPieceSize(e.target),
@@ -338,5 +387,11 @@ void Chain::emit(Emitter &e, const DenseMap<Value, Value> &outputs,
                emitItem(getItem(std::move(part), lane));
              });
   for (const Nest &nest : nests)
-    emitTotals(e, nest, outputs, parts);
+    emitTotals(nest);
+}
+
+void bsr::emitChain(Emitter &emitter, const Chain &chain,
+                    const DenseMap<Value, Value> &outputs,
+                    const PatternViews &patterns, ValueRange scratch) {
+  ChainEmitter(emitter, chain, outputs, scratch).emit(patterns);
 }

@@ -254,13 +254,13 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
   }
 }
 
-bool bsr::canFinish(Operation *op) {
+bool bsr::acceptsEpilogue(Operation *op) {
   if (auto spmm = dyn_cast<SpMMOp>(op))
     return Activations(spmm.getY().getType().getShape(), spmm.getFeatureDim())
         .hasLanes;
   auto generic = dyn_cast<linalg::GenericOp>(op);
   std::optional<Contraction> product =
-      generic && isKernel(op) ? Contraction::match(generic) : std::nullopt;
+      generic && canCompute(op) ? Contraction::match(generic) : std::nullopt;
   return product && !product->dot &&
          product->maps[2].isProjectedPermutation() &&
          product->maps[2].getResults().back() ==

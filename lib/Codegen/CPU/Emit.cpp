@@ -3,7 +3,7 @@
 // Turns each cluster into a function on buffers: one level of parallel loops
 // over vectors.
 
-#include "bsr/Codegen/CPU/Chains.h"
+#include "ChainNests.h"
 #include "bsr/Codegen/CPU/Emitter.h"
 #include "bsr/Codegen/CPU/Kernels.h"
 #include "bsr/Codegen/CPU/Passes.h"
@@ -51,7 +51,7 @@ static SmallVector<Operation *> getRoots(Block &body) {
           [&](Operation &op) {
             auto generic = dyn_cast<linalg::GenericOp>(op);
             return llvm::is_contained(op.getUsers(), body.getTerminator()) ||
-                   producers.contains(&op) || canFinish(&op) ||
+                   producers.contains(&op) || acceptsEpilogue(&op) ||
                    op.hasAttr("bsr.stored") ||
                    (generic && !isPointwise(generic));
           }),
@@ -60,17 +60,18 @@ static SmallVector<Operation *> getRoots(Block &body) {
 
 /// The chain of `roots`, all roots of a cluster, if they are one.
 static std::optional<Chain> matchChain(ArrayRef<Operation *> roots) {
-  return Chain::match(roots, [&](Value value) {
+  auto isLeaf = [&](Value value) {
     return isa<BlockArgument>(value) ||
            llvm::is_contained(roots, value.getDefiningOp());
-  });
+  };
+  return Chain::match(roots, isLeaf, getTarget(roots.front()));
 }
 
 /// What the chain of `roots` stores, but is no result of `body`.
 static SmallVector<Value> getStored(Block &body, ArrayRef<Operation *> roots) {
   SmallVector<Value> stored;
   for (Operation *root : roots)
-    if ((canFinish(root) || root->hasAttr("bsr.stored")) &&
+    if ((acceptsEpilogue(root) || root->hasAttr("bsr.stored")) &&
         !llvm::is_contained(root->getUsers(), body.getTerminator()))
       stored.push_back(root->getResult(0));
   return stored;
@@ -99,8 +100,8 @@ static LogicalResult verifyCluster(func::FuncOp cluster) {
              << argument.getArgNumber();
   for (Operation &op : body.without_terminator()) {
     bool isRoot =
-        llvm::is_contained(op.getUsers(), terminator) || canFinish(&op);
-    if (isRoot ? isKernel(&op) : Emitter::isInlinable(&op))
+        llvm::is_contained(op.getUsers(), terminator) || acceptsEpilogue(&op);
+    if (isRoot ? canCompute(&op) : isInlinable(&op))
       continue;
     return op.emitError("expected an operation that a cluster can compute, "
                         "but got '")
@@ -234,7 +235,7 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, CPUTarget target,
     chain = matchChain(roots);
   if (chain) {
     nests.clear();
-    scratch = chain->getScratch(target);
+    scratch = getScratch(*chain, target);
   }
 
   // The signature: a pattern becomes the index arrays of the views in use.
@@ -316,8 +317,8 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, CPUTarget target,
       outputs[value] = outputs.lookup(place);
   }
   if (chain)
-    chain->emit(emitter, outputs, patterns,
-                entry->getArguments().drop_front(next));
+    emitChain(emitter, *chain, outputs, patterns,
+              entry->getArguments().drop_front(next));
   for (ArrayRef<Operation *> nest : nests) {
     emitNest(emitter, nest, outputs, patterns);
     for (Operation *root : nest)
@@ -436,7 +437,9 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
       launches[launch.getKernel()][getPanels(launch)].push_back(launch);
     });
     SymbolTable symbols(module);
-    CPUTarget target = getCPUTarget(module);
+    FailureOr<CPUTarget> target = getCPUTarget(module);
+    if (failed(target))
+      return signalPassFailure();
     for (auto &[name, ways] : launches) {
       auto cluster = symbols.lookup<func::FuncOp>(name);
       if (cluster.getNumResults() == 0)
@@ -449,14 +452,14 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
         SmallVector<int64_t> inPlace;
         SmallVector<MemRefType> scratch;
         FailureOr<func::FuncOp> kernel =
-            emit(cluster, target, panels, views, inPlace, scratch);
+            emit(cluster, *target, panels, views, inPlace, scratch);
         if (failed(kernel))
           return signalPassFailure();
         kernels.push_back(*kernel);
         if (kernels.size() > 1)
           symbols.insert(*kernel);
         for (LaunchOp launch : calls)
-          updateLaunch(launch, FlatSymbolRefAttr::get(*kernel), target, views,
+          updateLaunch(launch, FlatSymbolRefAttr::get(*kernel), *target, views,
                        inPlace, scratch);
         ++numKernels;
       }

@@ -19,64 +19,6 @@ static constexpr int64_t maxItems = 64;
 /// Elements of a work item that divides lanes.
 static constexpr int64_t itemElements = 2048;
 
-bool bsr::isKernel(Operation *op) {
-  if (isa<linalg::GenericOp>(op))
-    return Emitter::isInlinable(op);
-  if (isa<tensor::ConcatOp>(op))
-    return llvm::all_of(op->getOperandTypes(), [](Type type) {
-      auto piece = cast<RankedTensorType>(type);
-      return piece.hasStaticShape() && piece.getNumElements();
-    });
-  return isa<SpMMOp, SDDMMOp, BlockScoresOp, ToDenseOp, SampleOp, SampleVecOp,
-             ReduceVecOp, LiveOp, NumAbsentOp, ScatterAddOp>(op);
-}
-
-bool bsr::isPointwise(Operation *op) {
-  auto generic = dyn_cast<linalg::GenericOp>(op);
-  return generic && generic.getNumReductionLoops() == 0;
-}
-
-/// For each dimension of the results of `op`, its loop, or nothing for a
-/// constant.
-static SmallVector<std::optional<unsigned>>
-getResultLoops(linalg::GenericOp op) {
-  AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs()];
-  return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) {
-    auto dim = dyn_cast<AffineDimExpr>(expr);
-    return dim ? std::optional<unsigned>(dim.getPosition()) : std::nullopt;
-  });
-}
-
-bool bsr::isOnePointwiseNest(Operation *a, Operation *b) {
-  if (!isPointwise(a) || !isPointwise(b))
-    return false;
-  auto x = cast<linalg::GenericOp>(a), y = cast<linalg::GenericOp>(b);
-  auto shape = [](linalg::GenericOp op) {
-    return cast<RankedTensorType>(op.getResult(0).getType()).getShape();
-  };
-  auto isOneMap = [](linalg::GenericOp op) {
-    SmallVector<AffineMap> maps = op.getIndexingMapsArray();
-    return llvm::all_equal(ArrayRef(maps).drop_front(op.getNumDpsInputs()));
-  };
-  return shape(x) == shape(y) && isOneMap(x) && isOneMap(y) &&
-         llvm::none_of(getResultLoops(x), [](auto l) { return !l; }) &&
-         llvm::none_of(getResultLoops(y), [](auto l) { return !l; });
-}
-
-linalg::GenericOp bsr::getProducer(Value piece) {
-  // Through what merges dimensions, but for the last, which may be cut.
-  while (auto collapse = piece.getDefiningOp<tensor::CollapseShapeOp>()) {
-    auto groups = collapse.getReassociationIndices();
-    if (!piece.hasOneUse() || groups.empty() || groups.back().size() != 1)
-      return nullptr;
-    piece = collapse.getSrc();
-  }
-  auto producer = piece.getDefiningOp<linalg::GenericOp>();
-  return piece.hasOneUse() && producer && producer->getNumResults() == 1
-             ? producer
-             : nullptr;
-}
-
 void bsr::emitParallel(Emitter &e, ArrayRef<int64_t> extents,
                        llvm::function_ref<void(ArrayRef<Index>)> body) {
   SmallVector<Index> at(extents.size(), Index::constant(0));
@@ -310,21 +252,6 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
     for (const auto &[value, output, place] : results)
       e.store(value, output, place);
     e.lockstep.reset();
-  });
-}
-
-Operation *bsr::getCombiner(linalg::GenericOp op, unsigned result) {
-  SmallVector<Operation *> combiners;
-  if (!matchReduction(op.getRegionOutputArgs(), result, combiners) ||
-      combiners.size() != 1)
-    return nullptr;
-  return linalg::getCombinerOpKind(combiners.front()) ? combiners.front()
-                                                      : nullptr;
-}
-
-bool bsr::isSum(linalg::GenericOp op) {
-  return llvm::all_of(llvm::seq(op->getNumResults()), [&](unsigned result) {
-    return isa_and_nonnull<arith::AddFOp>(getCombiner(op, result));
   });
 }
 

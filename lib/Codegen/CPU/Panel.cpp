@@ -39,7 +39,10 @@ struct Panel : bsr::impl::BSRPanelBase<Panel> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
-    int64_t panel = getCPUTarget(module).panel();
+    FailureOr<CPUTarget> target = getCPUTarget(module);
+    if (failed(target))
+      return signalPassFailure();
+    int64_t panel = target->panel();
     DenseSet<Value> cut;
     SmallVector<LaunchOp> launches;
     module.walk([&](LaunchOp launch) {

@@ -30,7 +30,7 @@ struct SetTarget : bsr::impl::BSRSetTargetBase<SetTarget> {
     Attribute wanted = parseAttribute(target, &getContext());
     if (!wanted) // The parser says why.
       return signalPassFailure();
-    if (!isa<CPUAttr>(wanted)) {
+    if (!isa<TargetAttrInterface>(wanted)) {
       module.emitError("expected a target, such as #bsr.cpu, but got '")
           << target.getValue() << "'";
       return signalPassFailure();

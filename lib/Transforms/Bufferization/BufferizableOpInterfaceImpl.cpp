@@ -55,7 +55,10 @@ struct KernelModel
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
                           BufferizationState &state) const {
-    Emitter emitter(rewriter, op->getLoc(), getCPUTarget(op));
+    FailureOr<CPUTarget> target = getCPUTarget(op);
+    if (failed(target))
+      return failure();
+    Emitter emitter(rewriter, op->getLoc(), *target);
     PatternViews patterns;
     for (Value operand : op->getOperands()) {
       if (isa<PatternType>(operand.getType())) {

@@ -3,11 +3,11 @@
 // Groups the operations of a step into clusters, one private function per
 // structure.
 
-#include "Roots.h"
+#include "bsr/Analysis/Chain.h"
+#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/Materialization.h"
 #include "bsr/Analysis/Order.h"
 #include "bsr/Analysis/Work.h"
-#include "bsr/Codegen/CPU/Chains.h"
-#include "bsr/Codegen/CPU/Kernels.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Clusters/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -28,20 +28,11 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// The cost at which a value is stored for the later nests of its kernel.
-static constexpr int64_t storedCost = 12;
-/// Outputs of one nest, beyond which streams from memory get in each other's
-/// way, and roots of a chain of nests.
-static constexpr unsigned maxOutputs = 8;
-static constexpr unsigned maxRoots = 16;
-/// Slices of one tensor that a kernel may be compiled for, each.
-static constexpr unsigned maxSlices = 8;
-
 namespace {
 /// Groups what is not computed where it is used.
 class Clusters {
 public:
-  explicit Clusters(Block &block);
+  Clusters(Block &block, TargetAttrInterface target);
 
   /// A group of roots that one function computes; the first root's place is
   /// where the launch goes. Empty where all of them went to another one.
@@ -62,7 +53,8 @@ private:
   bool isUsedOutside(Value value, const Group &group) const;
   bool isCheaperThanMemory(Operation *root, const Group &group) const;
   bool isProduct(size_t number) const {
-    return !groups[number].empty() && canFinish(groups[number].front());
+    return !groups[number].empty() &&
+           target.acceptsEpilogue(groups[number].front());
   }
   bool join(size_t number, Operation *root, const SetVector<Value> &inputs);
   bool follow(size_t number, Operation *root, const SetVector<Value> &inputs);
@@ -71,7 +63,9 @@ private:
   void group(Operation *root);
   int64_t getTime(Value value) const;
 
-  Roots roots;
+  TargetAttrInterface target;
+  TargetCosts costs;
+  Materialization roots;
   /// When a value is there: the number of the group or of the other operation
   /// that makes it.
   DenseMap<Operation *, int64_t> times;
@@ -108,9 +102,8 @@ void Clusters::collect(const Group &group, SetVector<Value> &inputs,
       if (value.getParentRegion()->getParentOp() != op->getParentOp())
         return;
       Operation *producer = value.getDefiningOp();
-      if (producer &&
-          (llvm::is_contained(group, producer) ||
-           (!roots.contains(producer) && Emitter::isInlinable(producer))))
+      if (producer && (llvm::is_contained(group, producer) ||
+                       (!roots.contains(producer) && isInlinable(producer))))
         self(self, producer);
       else
         inputs.insert(value);
@@ -168,10 +161,10 @@ bool Clusters::join(size_t number, Operation *root,
                     const SetVector<Value> &inputs) {
   Group &group = groups[number];
   State &state = states[number];
-  bool isOneNest = state.isOneNest && group.size() < maxOutputs &&
+  bool isOneNest = state.isOneNest && group.size() < costs.maxOutputs &&
                    isOnePointwiseNest(group.front(), root);
   bool isChain =
-      state.chain && group.size() < maxRoots && !isUpdate(root, inputs) &&
+      state.chain && group.size() < costs.maxRoots && !isUpdate(root, inputs) &&
       state.chain->add(cast<linalg::GenericOp>(root),
                        [&](Value value) { return roots.isLeaf(value); });
   if (!isOneNest && !isChain)
@@ -209,7 +202,7 @@ bool Clusters::follow(size_t number, Operation *root,
     llvm::append_range(followers, groups[other]);
   }
   followers.push_back(root);
-  if (groups[number].size() + followers.size() > maxRoots ||
+  if (groups[number].size() + followers.size() > costs.maxRoots ||
       isUpdate(root, inputs))
     return false;
   Chain chain = *state.chain;
@@ -270,9 +263,10 @@ void Clusters::group(Operation *root) {
   if (!joined) {
     groups.push_back({root});
     states.push_back({++now, isOnePointwiseNest(root, root), std::nullopt});
-    if (canFinish(root) || (isChainable(root) && !isUpdate(root, inputs)))
+    if (target.acceptsEpilogue(root) ||
+        (isChainable(root) && !isUpdate(root, inputs)))
       states.back().chain = Chain::match(
-          {root}, [&](Value value) { return roots.isLeaf(value); });
+          {root}, [&](Value value) { return roots.isLeaf(value); }, target);
   }
   times[root] = states[number].time;
   groupOf[root] = number;
@@ -289,7 +283,7 @@ bool Clusters::isUsedOutside(Value value, const Group &group) const {
         user = user->getParentOp();
       if (llvm::is_contained(group, user))
         continue;
-      if (roots.contains(user) || !Emitter::isInlinable(user))
+      if (roots.contains(user) || !isInlinable(user))
         return true;
       reached.insert(user->result_begin(), user->result_end());
     }
@@ -302,7 +296,7 @@ bool Clusters::isCheaperThanMemory(Operation *root, const Group &group) const {
   SetVector<Value> inputs;
   SetVector<Operation *> members;
   collect({root}, inputs, members);
-  return roots.getCost(root) < storedCost &&
+  return roots.getCost(root) < costs.stored &&
          llvm::count_if(
              inputs, [&](Value input) { return isLarge(input, root); }) <= 1 &&
          llvm::none_of(inputs, [&](Value input) {
@@ -328,8 +322,9 @@ Clusters::getResults(size_t number,
     for (Value result : root->getResults()) {
       bool isUsed = isUsedOutside(result, group);
       bool isStored =
-          isChain && (canFinish(root) || (stored.contains(result) &&
-                                          !isCheaperThanMemory(root, group)));
+          isChain &&
+          (target.acceptsEpilogue(root) ||
+           (stored.contains(result) && !isCheaperThanMemory(root, group)));
       if (isUsed)
         used.push_back(result);
       else if (isStored)
@@ -348,7 +343,7 @@ Clusters::getResults(size_t number,
   };
   if (!isChain || used.empty())
     return used;
-  std::optional<Chain> chain = Chain::match(seen, isLeafThere);
+  std::optional<Chain> chain = Chain::match(seen, isLeafThere, target);
   if (!chain)
     return all;
   // What nobody else reads lies where a result will, or becomes one.
@@ -363,7 +358,8 @@ Clusters::getResults(size_t number,
   return results;
 }
 
-Clusters::Clusters(Block &block) : roots(block) {
+Clusters::Clusters(Block &block, TargetAttrInterface target)
+    : target(target), costs(target.getCosts()), roots(block, costs) {
   for (Operation &op : block.without_terminator()) {
     // What comes after the peak of memory is not computed before it.
     if (op.hasAttr("bsr.peak"))
@@ -372,7 +368,7 @@ Clusters::Clusters(Block &block) : roots(block) {
       group(&op);
       continue;
     }
-    if (!Emitter::isInlinable(&op)) {
+    if (!isInlinable(&op)) {
       times[&op] = ++now;
       continue;
     }
@@ -435,7 +431,7 @@ static void dropUnitReductions(Block &block) {
 /// Gives slices an offset that is a value along a dimension of which they take
 /// one entry, if there are many of one tensor and shape: what the steps of a
 /// loop read is then an argument of one kernel.
-static void loosenSlices(Block &block) {
+static void loosenSlices(Block &block, unsigned maxSlices) {
   llvm::MapVector<std::pair<Value, Type>, SmallVector<tensor::ExtractSliceOp>>
       slices;
   for (auto op : block.getOps<tensor::ExtractSliceOp>())
@@ -558,8 +554,9 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
     Block &block = step.getBody().front();
     hoistScalars(block);
     dropUnitReductions(block);
-    loosenSlices(block);
-    Clusters clusters(block);
+    TargetAttrInterface target = getTarget(step);
+    loosenSlices(block, target.getCosts().maxSlices);
+    Clusters clusters(block, target);
     if (isStep(step))
       countProducts(step, clusters);
     for (size_t number = 0; number != clusters.groups.size(); ++number) {

@@ -2,8 +2,8 @@
 //
 // Computes cheap values again behind the point where most memory is live.
 
-#include "Roots.h"
-#include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/Materialization.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Clusters/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -63,7 +63,7 @@ namespace {
 /// The values of a block that lie in memory, and when.
 class Memory {
 public:
-  explicit Memory(Block &block);
+  Memory(Block &block, TargetCosts costs);
 
   /// A value that a root computes: where it is computed and where roots read
   /// it, rising.
@@ -78,7 +78,7 @@ public:
 
   /// The stored values, in program order.
   llvm::MapVector<Value, Stored> values;
-  const Roots &getRoots() const { return roots; }
+  const Materialization &getRoots() const { return roots; }
   /// The operation at which most bytes are live.
   Operation *getPeak() const { return ops[peak]; }
 
@@ -97,7 +97,7 @@ private:
   bool collectInputs(Operation *op, SetVector<Value> &inputs) const;
 
   Block &block;
-  Roots roots;
+  Materialization roots;
   SmallVector<Operation *> ops;
   DenseMap<Operation *, int64_t> positions;
   int64_t peak = 0;
@@ -116,7 +116,7 @@ static int64_t getBytes(Value value) {
 void Memory::addReads(Value value, Stored &stored) {
   for (Operation *user : value.getUsers()) {
     Operation *at = getAncestor(block, user);
-    if (roots.contains(at) || !Emitter::isInlinable(at))
+    if (roots.contains(at) || !isInlinable(at))
       stored.reads.push_back(positions.lookup(at));
     else
       for (Value result : at->getResults())
@@ -124,7 +124,8 @@ void Memory::addReads(Value value, Stored &stored) {
   }
 }
 
-Memory::Memory(Block &block) : block(block), roots(block) {
+Memory::Memory(Block &block, TargetCosts costs)
+    : block(block), roots(block, costs) {
   for (Operation &op : block) {
     positions[&op] = ops.size();
     ops.push_back(&op);
@@ -322,9 +323,8 @@ SmallVector<Value> Memory::choose(int64_t maxCost) {
 
 /// True for what kernels compute where it is used, and copies of which make
 /// sense: element-wise operations and views.
-static bool isCopied(Operation *op, const Roots &roots) {
-  return !roots.contains(op) && op->getNumOperands() != 0 &&
-         Emitter::isInlinable(op) &&
+static bool isCopied(Operation *op, const Materialization &roots) {
+  return !roots.contains(op) && op->getNumOperands() != 0 && isInlinable(op) &&
          (!isa<linalg::GenericOp>(op) || isPointwise(op));
 }
 
@@ -342,7 +342,7 @@ namespace {
 /// Copies what is computed in front of the peak of memory for what is behind.
 class Copies {
 public:
-  Copies(Block &block, const Roots &roots, Operation *peak)
+  Copies(Block &block, const Materialization &roots, Operation *peak)
       : block(block), roots(roots) {
     for (Operation *op = &block.front(); op != peak; op = op->getNextNode())
       early.insert({op, early.size()});
@@ -368,7 +368,7 @@ private:
   Operation *getFirstLate(Operation *op) const;
 
   Block &block;
-  const Roots &roots;
+  const Materialization &roots;
   /// The operations up to the peak, and where they are.
   DenseMap<Operation *, size_t> early;
 };
@@ -442,7 +442,7 @@ void Copies::copyInlined(Operation *user) {
 }
 
 /// Moves what is inlined to where it is used first.
-static void sinkInlined(Block &block, const Roots &roots) {
+static void sinkInlined(Block &block, const Materialization &roots) {
   DenseMap<Operation *, size_t> positions;
   for (auto [position, op] : llvm::enumerate(block))
     positions[&op] = position;
@@ -489,21 +489,22 @@ struct Recompute : bsr::impl::BSRRecomputeBase<Recompute> {
         !func.getBody().hasOneBlock())
       return;
     Block &block = func.getBody().front();
+    TargetCosts costs = getTarget(func).getCosts();
     sinkSampledProducts(block);
     {
-      Memory memory(block);
+      Memory memory(block, costs);
       if (memory.values.empty())
         return;
       Copies(block, memory.getRoots(), memory.getPeak()).copyInlined();
       sinkInlined(block, memory.getRoots());
     }
     {
-      Memory memory(block);
+      Memory memory(block, costs);
       Copies copies(block, memory.getRoots(), memory.getPeak());
       for (linalg::GenericOp quotient : memory.getQuotients())
         copies.multiply(quotient);
     }
-    Memory memory(block);
+    Memory memory(block, costs);
     Operation *peak = memory.getPeak();
     peak->setAttr("bsr.peak", UnitAttr::get(&getContext()));
     Copies copies(block, memory.getRoots(), peak);

@@ -3,7 +3,7 @@
 // Takes sums of halves in f32.
 
 #include "bsr/Analysis/ElementWise.h"
-#include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Analysis/Kernels.h"
 #include "bsr/Transforms/Layout/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

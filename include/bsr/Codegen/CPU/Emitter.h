@@ -64,10 +64,6 @@ public:
   void setBuffer(Value tensor, Value memref) { buffers[tensor] = memref; }
   Value getBuffer(Value tensor) const { return buffers.lookup(tensor); }
 
-  /// True if `read` can compute an element of the result of `op` from its
-  /// operands.
-  static bool isInlinable(Operation *op);
-
   /// The element (or `width` elements, if an index has lanes) of `tensor` at
   /// `at`.
   Value read(Value tensor, ArrayRef<Index> at);

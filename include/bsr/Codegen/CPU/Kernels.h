@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Loop nests for the operations that a cluster computes: used by bsr-cluster
-// and bsr-emit.
+// Loop nests for the operations that a cluster computes.
 
 #ifndef BSR_CODEGEN_CPU_KERNELS_H
 #define BSR_CODEGEN_CPU_KERNELS_H
 
+#include "bsr/Analysis/Kernels.h"
 #include "bsr/Codegen/CPU/Emitter.h"
 
 namespace mlir::bsr {
@@ -19,24 +19,6 @@ using PatternViews = DenseMap<std::pair<Value, unsigned>, PatternView>;
 
 /// The pattern views that `op` walks: bit 0 rows, bit 1 columns.
 unsigned getViews(Operation *op);
-
-/// True if a nest can be emitted for `op`.
-bool isKernel(Operation *op);
-
-/// True if `op` is an element-wise operation.
-bool isPointwise(Operation *op);
-
-/// True if element-wise operations `a` and `b` go over one space and write the
-/// same element at the same point, so one nest computes both.
-bool isOnePointwiseNest(Operation *a, Operation *b);
-
-/// The operation that computes `piece`, an operand of a concatenation, for
-/// nothing else, and so can write it where it belongs in the whole; or null.
-linalg::GenericOp getProducer(Value piece);
-
-/// The operation that combines elements of result number `result` of `op`, or
-/// null.
-Operation *getCombiner(linalg::GenericOp op, unsigned result);
 
 /// Emits the loops that compute `roots` (one operation, or element-wise ones of
 /// one space) into the buffers `outputs`.
@@ -65,18 +47,14 @@ SmallVector<Tiles, 2> cover(int64_t extent, int64_t size);
 /// sizes no more than one apart.
 SmallVector<Tiles, 2> spread(int64_t extent, int64_t limit);
 
-/// True if `op` adds up, in floating point, what it reads along its reduced
-/// loops.
-bool isSum(linalg::GenericOp op);
-
 /// What a work item of a product goes on with when it has sums: called for the
 /// place of each vector of them, lanes last; the vectors of all lanes are
 /// numbered.
 using Finish = llvm::function_ref<void(ArrayRef<Index> at, Index number)>;
 
-/// True if a product of two tensors, or of a pattern, can go on so: its vectors
-/// run along the last dimension of its result.
-bool canFinish(Operation *op);
+/// True if an epilogue can run on the sums of the product `op`, of two tensors
+/// or of a pattern: its vectors run along the last dimension of its result.
+bool acceptsEpilogue(Operation *op);
 
 /// The nests of single operations.
 void emitPointwise(Emitter &emitter, ArrayRef<Operation *> roots,

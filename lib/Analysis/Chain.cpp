@@ -2,7 +2,8 @@
 //
 // What chains of element-wise operations and reductions are.
 
-#include "bsr/Codegen/CPU/Chains.h"
+#include "bsr/Analysis/Chain.h"
+#include "bsr/Analysis/Kernels.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include <set>
@@ -175,7 +176,7 @@ std::optional<Chain::Root> Chain::getRoot(linalg::GenericOp op, IsLeaf isLeaf) {
 
 bool bsr::isChainable(Operation *op) {
   auto generic = dyn_cast<linalg::GenericOp>(op);
-  return generic && isKernel(op) && getWalk(generic);
+  return generic && canCompute(op) && getWalk(generic);
 }
 
 const Chain::Root *Chain::getProducer(Value tensor) const {
@@ -213,9 +214,7 @@ bool Chain::add(linalg::GenericOp op, IsLeaf isLeaf) {
   return false;
 }
 
-bool Chain::setProduct(Operation *op) {
-  if (!canFinish(op))
-    return false;
+void Chain::setProduct(Operation *op) {
   product = op->getResult(0);
   auto type = cast<RankedTensorType>(product.getType());
   llvm::append_range(extents, type.getShape());
@@ -223,7 +222,6 @@ bool Chain::setProduct(Operation *op) {
                       llvm::to_vector(llvm::seq<int64_t>(type.getRank())));
   if (auto spmm = dyn_cast<SpMMOp>(op))
     drop(spmm.getFeatureDim());
-  return true;
 }
 
 SmallVector<int64_t> Chain::getProductRows() const {
@@ -370,10 +368,13 @@ bool Chain::setLanes() {
   return llvm::any_of(extents, [](int64_t extent) { return extent != 1; });
 }
 
-std::optional<Chain> Chain::match(ArrayRef<Operation *> roots, IsLeaf isLeaf) {
+std::optional<Chain> Chain::match(ArrayRef<Operation *> roots, IsLeaf isLeaf,
+                                  TargetAttrInterface target) {
   Chain chain;
-  if (chain.setProduct(roots.front()))
+  if (target.acceptsEpilogue(roots.front())) {
+    chain.setProduct(roots.front());
     roots = roots.drop_front();
+  }
   for (Operation *root : roots)
     if (!isChainable(root) || !chain.add(cast<linalg::GenericOp>(root), isLeaf))
       return std::nullopt;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Chains of element-wise operations and reductions that one kernel computes, a
-// work item all of them: used by bsr-cluster and bsr-emit.
+// work item all of them.
 
-#ifndef BSR_CODEGEN_CPU_CHAINS_H
-#define BSR_CODEGEN_CPU_CHAINS_H
+#ifndef BSR_ANALYSIS_CHAIN_H
+#define BSR_ANALYSIS_CHAIN_H
 
-#include "bsr/Codegen/CPU/Kernels.h"
 #include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace mlir::bsr {
 
@@ -41,8 +41,10 @@ public:
   /// Makes `op` the last root, if it fits.
   bool add(linalg::GenericOp op, IsLeaf isLeaf);
 
-  /// The chain of `roots`, if they are one. The first may be a product.
-  static std::optional<Chain> match(ArrayRef<Operation *> roots, IsLeaf isLeaf);
+  /// The chain of `roots`, if they are one. The first may be a product of which
+  /// `target` can run the others as an epilogue.
+  static std::optional<Chain> match(ArrayRef<Operation *> roots, IsLeaf isLeaf,
+                                    TargetAttrInterface target);
 
   /// For each of `values`, the product's result or what a nest stores for later
   /// ones, the result in whose buffer it lies until it has been read: one of
@@ -58,14 +60,6 @@ public:
   /// there, should a result that `isKept` lie in its buffer.
   bool isReadFirst(Value tensor, llvm::function_ref<bool(Value)> isKept) const;
 
-  /// The types of the buffers that the totals need.
-  SmallVector<MemRefType> getScratch(CPUTarget target) const;
-
-  /// Emits the work items, and the totals after them.
-  void emit(Emitter &e, const DenseMap<Value, Value> &outputs,
-            const PatternViews &patterns, ValueRange scratch) const;
-
-private:
   /// What a root reads: `tensor` at its loops `at`, one for each dimension, or
   /// -1 where it is at anything else.
   struct Access {
@@ -92,17 +86,28 @@ private:
     SmallVector<const Root *> roots;
   };
 
+  /// The roots, without the product.
+  ArrayRef<Root> getRoots() const { return roots; }
+  /// The product that the roots follow, or null, and the dimensions of its
+  /// result that are rows.
+  Value getProduct() const { return product; }
+  SmallVector<int64_t> getProductRows() const;
+  /// The extents of the shared loops; 1 for one that is a row now.
+  ArrayRef<int64_t> getExtents() const { return extents; }
+  /// The shared loop of the lanes, or -1 if they run along rows.
+  int64_t getLanes() const { return lanes; }
+  /// The loops of `root` that are rows, outermost first.
+  SmallVector<int64_t> getRows(const Root &root) const;
+  SmallVector<Nest> getNests() const;
+
+private:
   static std::optional<Root> getRoot(linalg::GenericOp op, IsLeaf isLeaf);
   bool add(Root root);
-  bool setProduct(Operation *op);
-  /// The dimensions of the product's result that are rows.
-  SmallVector<int64_t> getProductRows() const;
+  void setProduct(Operation *op);
   /// True if the roots need no more of the product than its work items have.
   bool followsProduct() const;
   /// The root that makes `tensor`, or null.
   const Root *getProducer(Value tensor) const;
-  /// The loops of `root` that are rows, outermost first.
-  SmallVector<int64_t> getRows(const Root &root) const;
   /// Makes the shared loop `number` a row.
   void drop(int64_t number);
   /// Chooses where vectors run; false if the loops do not lie in memory so that
@@ -112,31 +117,6 @@ private:
                  const Root &producer) const;
   bool isOfItem(const Root &reader, const Access &access, const Root &writer,
                 OpResult result, bool isOneRow) const;
-  SmallVector<Nest> getNests() const;
-  /// The results that are totals.
-  SmallVector<OpResult> getTotals(ArrayRef<const Root *> roots) const;
-  /// The extents of the places of parts. Pieces of the lanes are computed at
-  /// once, a register tile at most.
-  SmallVector<int64_t> getParts(CPUTarget target) const;
-  /// A work item: where its shared loops are, and where its parts of totals
-  /// lie in the scratch memory of each: at the shared loops but the lanes, and
-  /// the number of the piece of these.
-  struct Item {
-    SmallVector<Index> at, part;
-  };
-  SmallVector<Index> getPoint(const Root &root, const Item &item,
-                              ArrayRef<Index> rows) const;
-  SmallVector<Value> emitRow(Emitter &e, const Nest &nest, const Item &item,
-                             ArrayRef<Index> rows, ValueRange accumulators,
-                             const DenseMap<Value, Value> &outputs,
-                             const DenseMap<Value, Value> &parts) const;
-  void emitNest(Emitter &e, const Nest &nest, const Item &item,
-                const DenseMap<Value, Value> &outputs,
-                const DenseMap<Value, Value> &parts) const;
-  void emitTotals(Emitter &e, const Nest &nest,
-                  const DenseMap<Value, Value> &outputs,
-                  const DenseMap<Value, Value> &parts) const;
-
   /// The result of the product that the roots follow, if there is one.
   Value product;
   std::vector<Root> roots;
@@ -151,4 +131,4 @@ private:
 
 } // namespace mlir::bsr
 
-#endif // BSR_CODEGEN_CPU_CHAINS_H
+#endif // BSR_ANALYSIS_CHAIN_H

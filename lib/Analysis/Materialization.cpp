@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Decides what is computed before what reads it, and what where it is used.
+// Splits a block into operations with results in memory and operations that
+// are computed at each use.
 
-#include "Roots.h"
-#include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Analysis/Materialization.h"
+#include "bsr/Analysis/Kernels.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -12,15 +13,9 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// Costs in simple operations: what may be computed again at every use, at a
-/// single use, and in a loop around the one it would be computed in.
-static constexpr int64_t cheapCost = 3;
-static constexpr int64_t singleUseCost = 64;
-static constexpr int64_t broadcastCost = 1;
-
 /// True for what is always computed where it is used: views and constants.
 static bool isView(Operation *op) {
-  return !isa<linalg::GenericOp>(op) && Emitter::isInlinable(op);
+  return !isa<linalg::GenericOp>(op) && isInlinable(op);
 }
 
 /// The cost of the body of `op` per element, in simple operations.
@@ -44,12 +39,13 @@ int64_t bsr::getNumPoints(linalg::GenericOp op) {
   return points;
 }
 
-Roots::Roots(Block &block) {
+Materialization::Materialization(Block &block, TargetCosts costs)
+    : limits(costs) {
   for (Operation &op : block.without_terminator()) {
-    if (isView(&op) || !isKernel(&op))
+    if (isView(&op) || !canCompute(&op))
       continue;
     if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
-      costs[&op] = getBodyCost(generic) + addInlinedCosts(generic);
+      this->costs[&op] = getBodyCost(generic) + addInlinedCosts(generic);
       if (isInlined(generic))
         continue;
     }
@@ -57,14 +53,14 @@ Roots::Roots(Block &block) {
   }
 }
 
-bool Roots::isLeaf(Value value) const {
+bool Materialization::isLeaf(Value value) const {
   Operation *op = value.getDefiningOp();
-  return !op || roots.contains(op) || !Emitter::isInlinable(op);
+  return !op || roots.contains(op) || !isInlinable(op);
 }
 
 /// The costs of what is inlined into `op`, each once; what has fewer elements
 /// is computed outside of the innermost loops.
-int64_t Roots::addInlinedCosts(linalg::GenericOp op) const {
+int64_t Materialization::addInlinedCosts(linalg::GenericOp op) const {
   int64_t cost = 0;
   SetVector<Operation *> visited;
   auto add = [&](auto &self, Value value) -> void {
@@ -86,7 +82,8 @@ int64_t Roots::addInlinedCosts(linalg::GenericOp op) const {
   return cost;
 }
 
-bool Roots::getConsumers(Value value, SetVector<Operation *> &consumers) const {
+bool Materialization::getConsumers(Value value,
+                                   SetVector<Operation *> &consumers) const {
   bool inMemory = false;
   for (OpOperand &use : value.getUses()) {
     Operation *user = use.getOwner();
@@ -102,7 +99,7 @@ bool Roots::getConsumers(Value value, SetVector<Operation *> &consumers) const {
     auto generic = dyn_cast<linalg::GenericOp>(parent);
     bool isElements = generic || isa<tensor::ConcatOp, ReduceVecOp>(parent);
     bool isInside = parent == user || isa<tensor::ExtractOp>(user);
-    inMemory |= !isInside || !isElements || !isKernel(parent);
+    inMemory |= !isInside || !isElements || !canCompute(parent);
   }
   return inMemory;
 }
@@ -116,7 +113,7 @@ static bool isPiece(linalg::GenericOp op) {
   while (value.hasOneUse() && isa<tensor::CollapseShapeOp>(*value.user_begin()))
     value = value.user_begin()->getResult(0);
   return value.hasOneUse() && isa<tensor::ConcatOp>(*value.user_begin()) &&
-         isKernel(*value.user_begin()) && getProducer(value) == op;
+         canCompute(*value.user_begin()) && getProducer(value) == op;
 }
 
 /// True if `op` rounds the sums of a reduction and does nothing else: halves
@@ -131,7 +128,7 @@ static bool isRoundedSum(linalg::GenericOp op) {
          isa<arith::TruncFOp>(body->front());
 }
 
-bool Roots::isInlined(linalg::GenericOp op) {
+bool Materialization::isInlined(linalg::GenericOp op) {
   if (isPiece(op))
     return true;
   if (!isPointwise(op) || op->getNumResults() != 1 || isRoundedSum(op))
@@ -140,13 +137,13 @@ bool Roots::isInlined(linalg::GenericOp op) {
   if (getConsumers(op->getResult(0), consumers))
     return false;
   int64_t cost = costs[op];
-  if (cost > (consumers.size() == 1 ? singleUseCost : cheapCost))
+  if (cost > (consumers.size() == 1 ? limits.singleUse : limits.everyUse))
     return false;
   return llvm::all_of(consumers, [&](Operation *user) {
     auto consumer = dyn_cast<linalg::GenericOp>(user);
     if (!consumer || getNumPoints(consumer) <= getNumPoints(op))
       return true;
     // In the loops of a product, or broadcast.
-    return cost <= (consumer.getNumReductionLoops() ? 0 : broadcastCost);
+    return cost <= (consumer.getNumReductionLoops() ? 0 : limits.broadcast);
   });
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Decides what is computed before what reads it, and what where it is used.
+// Splits a block into operations with results in memory and operations that
+// are computed at each use.
 
-#ifndef BSR_TRANSFORMS_CLUSTERS_ROOTS_H
-#define BSR_TRANSFORMS_CLUSTERS_ROOTS_H
+#ifndef BSR_ANALYSIS_MATERIALIZATION_H
+#define BSR_ANALYSIS_MATERIALIZATION_H
 
+#include "bsr/Dialect/TargetCosts.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -16,9 +18,9 @@ int64_t getNumPoints(linalg::GenericOp op);
 /// The roots of a block: the operations that a kernel computes before it reads
 /// their results. Views, constants and cheap or singly used element-wise
 /// operations are none: they are inlined, computed where they are used.
-class Roots {
+class Materialization {
 public:
-  explicit Roots(Block &block);
+  Materialization(Block &block, TargetCosts costs);
 
   bool contains(Operation *op) const { return roots.contains(op); }
 
@@ -36,10 +38,11 @@ private:
   /// them needs the value in memory.
   bool getConsumers(Value value, SetVector<Operation *> &consumers) const;
 
+  TargetCosts limits;
   DenseSet<Operation *> roots;
   DenseMap<Operation *, int64_t> costs;
 };
 
 } // namespace mlir::bsr
 
-#endif // BSR_TRANSFORMS_CLUSTERS_ROOTS_H
+#endif // BSR_ANALYSIS_MATERIALIZATION_H

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a target says about costs.
+
+#ifndef BSR_DIALECT_TARGETCOSTS_H
+#define BSR_DIALECT_TARGETCOSTS_H
+
+#include <cstdint>
+
+namespace mlir::bsr {
+
+/// Costs in simple operations on one element, and limits of one kernel.
+struct TargetCosts {
+  /// What may be computed again at every use, at a single use, and in a loop
+  /// around the one it would be computed in.
+  int64_t everyUse, singleUse, broadcast;
+  /// The cost at which a value is stored for the later nests of its kernel.
+  int64_t stored;
+  /// Outputs of one nest, beyond which streams from memory get in each other's
+  /// way, and roots of a chain of nests.
+  unsigned maxOutputs, maxRoots;
+  /// Slices of one tensor that a kernel may be compiled for, each.
+  unsigned maxSlices;
+};
+
+} // namespace mlir::bsr
+
+#endif // BSR_DIALECT_TARGETCOSTS_H
