@@ -4,6 +4,7 @@
 
 #include "Pattern.h"
 #include "Status.h"
+#include "support/RowView.h"
 
 using namespace bsr;
 
@@ -89,27 +90,27 @@ private:
   }
 
   void checkRows() const {
-    int64_t rows = pattern.gridRows(), cols = pattern.gridCols();
     const int32_t *rowPtr = view.row_ptr, *colIdx = view.col_idx;
-    if (rowPtr[0] != 0)
-      refuse("expected ", element("row_ptr", 0), " to be 0, but got ",
-             rowPtr[0]);
-    for (int64_t r = 0; r < rows; ++r)
-      if (rowPtr[r + 1] < rowPtr[r] || rowPtr[r + 1] > view.blocks)
-        refuse("expected ", element("row_ptr", r + 1), " to be in [", rowPtr[r],
-               ", ", view.blocks, "], but got ", rowPtr[r + 1]);
-    if (rowPtr[rows] != view.blocks)
-      refuse("expected ", element("row_ptr", rows),
+    RowViewFault fault = findFault(pattern.gridRows(), pattern.gridCols(),
+                                   view.blocks, rowPtr, colIdx);
+    int64_t place = fault.place;
+    switch (fault.kind) {
+    case RowViewFault::None:
+      return;
+    case RowViewFault::Start:
+      refuse("expected ", element("row_ptr", place), " to be 0, but got ",
+             rowPtr[place]);
+    case RowViewFault::Pointer:
+      refuse("expected ", element("row_ptr", place), " to be in [", fault.least,
+             ", ", fault.most, "], but got ", rowPtr[place]);
+    case RowViewFault::End:
+      refuse("expected ", element("row_ptr", place),
              " to be the number of blocks ", view.blocks, ", but got ",
-             rowPtr[rows]);
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int32_t k = rowPtr[r]; k < rowPtr[r + 1]; ++k) {
-        int32_t least = k == rowPtr[r] ? 0 : colIdx[k - 1] + 1;
-        if (colIdx[k] < least || colIdx[k] >= cols)
-          refuse("expected ", element("col_idx", k), ", in block row ", r,
-                 ", to be in [", least, ", ", cols - 1, "], but got ",
-                 colIdx[k]);
-      }
+             rowPtr[place]);
+    case RowViewFault::Column:
+      refuse("expected ", element("col_idx", place), ", in block row ",
+             fault.row, ", to be in [", fault.least, ", ", fault.most,
+             "], but got ", colIdx[place]);
     }
   }
 

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "support/RowView.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -119,40 +120,49 @@ static LogicalResult verifyElements(Operation *op) {
 // ConstantPatternOp
 //===----------------------------------------------------------------------===//
 
-LogicalResult bsr::verifyRowView(function_ref<InFlightDiagnostic()> emitError,
-                                 PatternType type, ArrayRef<int32_t> rowPtr,
-                                 ArrayRef<int32_t> colIdx) {
-  int64_t rows = type.getGridRows();
+LogicalResult
+mlir::bsr::verifyRowView(function_ref<InFlightDiagnostic()> emitError,
+                         PatternType type, ArrayRef<int32_t> rowPtr,
+                         ArrayRef<int32_t> colIdx) {
+  int64_t rows = type.getGridRows(), blocks = colIdx.size();
   if (static_cast<int64_t>(rowPtr.size()) != rows + 1)
     return emitError() << "expected " << rows + 1 << " row pointers, but got "
                        << rowPtr.size();
-  if (rowPtr[0] != 0)
-    return emitError() << "expected row_ptr[0] to be 0, but got " << rowPtr[0];
-  for (int64_t i = 0; i != rows; ++i)
-    if (rowPtr[i + 1] < rowPtr[i])
-      return emitError() << "expected row_ptr[" << i + 1 << "] to be at least "
-                         << rowPtr[i] << ", but got " << rowPtr[i + 1];
-  if (rowPtr[rows] != static_cast<int64_t>(colIdx.size()))
-    return emitError() << "expected row_ptr[" << rows
-                       << "] to be the number of blocks (" << colIdx.size()
-                       << "), but got " << rowPtr[rows];
-  if (static_cast<int64_t>(colIdx.size()) > type.getSlots())
+  if (blocks > type.getSlots())
     return emitError() << "expected at most " << type.getSlots()
-                       << " blocks, but got " << colIdx.size();
-  for (int64_t i = 0; i != rows; ++i) {
-    for (int32_t k = rowPtr[i]; k != rowPtr[i + 1]; ++k) {
-      if (colIdx[k] < 0 || colIdx[k] >= type.getGridCols())
-        return emitError() << "expected col_idx[" << k << "] in 0 to "
-                           << type.getGridCols() - 1 << ", but got "
-                           << colIdx[k];
-      if (k != rowPtr[i] && colIdx[k] <= colIdx[k - 1])
-        return emitError() << "expected col_idx[" << k
-                           << "] to be greater than " << colIdx[k - 1]
-                           << " (sorted and unique in block row " << i
-                           << "), but got " << colIdx[k];
-    }
+                       << " blocks, but got " << blocks;
+  using Fault = ::bsr::RowViewFault;
+  Fault fault = ::bsr::findFault(rows, type.getGridCols(), blocks,
+                                 rowPtr.data(), colIdx.data());
+  int64_t place = fault.place;
+  switch (fault.kind) {
+  case Fault::None:
+    return success();
+  case Fault::Start:
+    return emitError() << "expected row_ptr[0] to be 0, but got " << rowPtr[0];
+  case Fault::Pointer:
+    if (rowPtr[place] < fault.least)
+      return emitError() << "expected row_ptr[" << place << "] to be at least "
+                         << fault.least << ", but got " << rowPtr[place];
+    if (place != rows)
+      return emitError() << "expected row_ptr[" << place
+                         << "] to be at most the number of blocks (" << blocks
+                         << "), but got " << rowPtr[place];
+    [[fallthrough]];
+  case Fault::End:
+    return emitError() << "expected row_ptr[" << rows
+                       << "] to be the number of blocks (" << blocks
+                       << "), but got " << rowPtr[rows];
+  case Fault::Column:
+    if (colIdx[place] < 0 || colIdx[place] > fault.most)
+      return emitError() << "expected col_idx[" << place << "] in 0 to "
+                         << fault.most << ", but got " << colIdx[place];
+    return emitError() << "expected col_idx[" << place
+                       << "] to be greater than " << fault.least - 1
+                       << " (sorted and unique in block row " << fault.row
+                       << "), but got " << colIdx[place];
   }
-  return success();
+  llvm_unreachable("all faults of a row view are told");
 }
 
 LogicalResult ConstantPatternOp::verify() {
@@ -392,7 +402,7 @@ LogicalResult BlockScoresOp::verify() {
 // LaunchOp
 //===----------------------------------------------------------------------===//
 
-MemRefType bsr::getDenseBufferType(Type type) {
+MemRefType mlir::bsr::getDenseBufferType(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return MemRefType::get(tensor.getShape(), tensor.getElementType());
 }

@@ -300,6 +300,14 @@ func.func @row_first() {
 
 func.func @row_decreasing() {
   // expected-error @below {{expected row_ptr[2] to be at least 2, but got 1}}
+  %p = bsr.constant_pattern row_ptr = [0, 2, 1] col_idx = [0, 1] : !bsr.pattern<32x32, block = 16x16, slots = 3>
+  return
+}
+
+// -----
+
+func.func @row_beyond() {
+  // expected-error @below {{expected row_ptr[1] to be at most the number of blocks (1), but got 2}}
   %p = bsr.constant_pattern row_ptr = [0, 2, 1] col_idx = [0] : !bsr.pattern<32x32, block = 16x16, slots = 3>
   return
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reads patterns from files. The runtime, which has nothing of LLVM, has a
-// reader of its own: what it checks against the pattern of a compiled step is
-// here what makes a pattern.
+// Reads patterns from files. The runtime has a reader of its own: what it
+// checks against the pattern of a compiled step is here what makes a pattern,
+// and both ask the same of the row view (support/RowView.h).
 
 #include "PatternFile.h"
 #include "llvm/Support/FormatVariadic.h"
