@@ -134,6 +134,18 @@ static LogicalResult verifyDensity(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+std::array<RankedTensorType, 3> PatternType::getIndexTypes(View view) const {
+  Type i32 = IntegerType::get(getContext(), 32);
+  auto slots = RankedTensorType::get({getSlots()}, i32);
+  return {RankedTensorType::get({getNumLines(view) + 1}, i32), slots, slots};
+}
+
+std::array<StringRef, 3> mlir::bsr::getIndexKinds(View view) {
+  if (view == View::Rows)
+    return {"row_ptr", "col_idx", "slot"};
+  return {"col_ptr", "row_idx", "slot_t"};
+}
+
 TargetAttrInterface mlir::bsr::getTarget(Operation *op) {
   auto module = dyn_cast<ModuleOp>(op);
   if (!module)

@@ -174,17 +174,21 @@ LogicalResult ConstantPatternOp::verify() {
 // IndicesOp
 //===----------------------------------------------------------------------===//
 
+void IndicesOp::build(OpBuilder &builder, OperationState &state, Value pattern,
+                      View view) {
+  auto [ptr, idx, slot] =
+      cast<PatternType>(pattern.getType()).getIndexTypes(view);
+  build(builder, state, ptr, idx, slot, pattern, view == View::Columns);
+}
+
 LogicalResult IndicesOp::verify() {
-  PatternType type = getPattern().getType();
-  int64_t lines = getTranspose() ? type.getGridCols() : type.getGridRows();
-  int64_t extents[] = {lines + 1, type.getSlots(), type.getSlots()};
+  std::array types = getPattern().getType().getIndexTypes(getView());
   StringRef names[] = {"ptr", "idx", "slot"};
-  for (auto [name, extent, result] :
-       llvm::zip_equal(names, extents, getResults())) {
-    Type i32 = IntegerType::get(getContext(), 32);
-    Type expected = RankedTensorType::get({extent}, i32);
+  for (auto [name, type, result] :
+       llvm::zip_equal(names, types, getResults())) {
+    Type expected = type;
     if (isa<MemRefType>(result.getType()))
-      expected = MemRefType::get({extent}, i32);
+      expected = getDenseBufferType(type);
     if (result.getType() != expected)
       return emitOpError("expected ") << name << " of type " << expected
                                       << ", but got " << result.getType();

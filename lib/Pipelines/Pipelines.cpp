@@ -31,10 +31,9 @@ using namespace mlir;
 
 /// Tensors become buffers: carried state is updated where it lies, everything
 /// else lies in one arena.
-static void addBufferization(OpPassManager &pm,
-                             const bsr::ToLLVMOptions &options) {
+static void addBufferization(OpPassManager &pm) {
   pm.addPass(bsr::createBSRVerifyStep());
-  pm.addPass(bsr::createBSRLowerPatterns({options.maxOperations}));
+  pm.addPass(bsr::createBSRLowerPatterns());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseState());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseOperands());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRSeparateResults());
@@ -98,7 +97,7 @@ static void addLLVM(OpPassManager &pm) {
 }
 
 void bsr::buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options) {
-  addBufferization(pm, options);
+  addBufferization(pm);
   if (options.timers)
     pm.addPass(createBSRTimeLaunches());
   pm.addPass(createBSREmbedManifest({options.targetCpu}));

@@ -1,5 +1,4 @@
 // RUN: not sparse-opt %s --bsr-unroll=max-operations=0 2>&1 | FileCheck %s --check-prefix=OPERATIONS
-// RUN: not sparse-opt %s --bsr-lower-patterns=max-operations=0 2>&1 | FileCheck %s --check-prefix=OPERATIONS
 // RUN: not sparse-opt %s --bsr-to-cpu=max-operations=0 2>&1 | FileCheck %s --check-prefix=OPERATIONS
 // RUN: not sparse-compile %s --max-operations=0 -o %t.so 2>&1 | FileCheck %s --check-prefix=OPERATIONS
 // RUN: not sparse-opt %s --bsr-recompute=max-cost=-5 2>&1 | FileCheck %s --check-prefix=COST

@@ -20,6 +20,22 @@
 
 #include "bsr/Dialect/TargetCosts.h"
 
+namespace mlir::bsr {
+
+/// How the blocks of a pattern are listed: by block rows, or by block columns.
+/// A line is a block row of one view, a block column of the other.
+enum class View { Rows, Columns };
+constexpr View views[] = {View::Rows, View::Columns};
+inline View getOther(View view) {
+  return view == View::Rows ? View::Columns : View::Rows;
+}
+/// Row-wise for what lies as the matrix, else column-wise.
+inline View getView(bool transpose) {
+  return transpose ? View::Columns : View::Rows;
+}
+
+} // namespace mlir::bsr
+
 #include "bsr/Dialect/BSRAttrInterfaces.h.inc"
 #include "bsr/Dialect/BSROpsDialect.h.inc"
 #include "bsr/Dialect/BSROpsEnums.h.inc"
@@ -47,6 +63,10 @@ inline StringRef getTargetAttrName() { return "bsr.target"; }
 /// The target of the module that `op` is, or is in: its `bsr.target`, or
 /// `#bsr.cpu` if it has none.
 TargetAttrInterface getTarget(Operation *op);
+
+/// The kinds (`bsr.kind`) of arguments that are the index arrays of `view`:
+/// pointers, positions, slots.
+std::array<StringRef, 3> getIndexKinds(View view);
 
 /// The buffer that holds a ranked tensor of type `type`: its shape and
 /// elements, identity layout.

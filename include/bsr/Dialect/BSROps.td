@@ -67,6 +67,13 @@ def BSR_IndicesOp : BSR_Op<"indices", [Pure]> {
     $pattern (`transpose` $transpose^)? attr-dict
     `:` qualified(type($pattern)) `->` type($ptr) `,` type($idx) `,` type($slot)
   }];
+  let builders = [
+    /// The arrays as tensors.
+    OpBuilder<(ins "Value":$pattern, "View":$view)>,
+  ];
+  let extraClassDeclaration = [{
+    View getView() { return ::mlir::bsr::getView(getTranspose()); }
+  }];
   let hasVerifier = 1;
   let hasFolder = 1;
 }

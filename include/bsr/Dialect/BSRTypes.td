@@ -34,6 +34,17 @@ def BSR_PatternType : TypeDef<BSR_Dialect, "Pattern"> {
     /// The number of block rows and of block columns.
     int64_t getGridRows() const { return getRows() / getBlockRows(); }
     int64_t getGridCols() const { return getCols() / getBlockCols(); }
+    /// The number of lines of `view`.
+    int64_t getNumLines(View view) const {
+      return view == View::Rows ? getGridRows() : getGridCols();
+    }
+    /// The extent of a block across the lines of `view`: its rows for block rows.
+    int64_t getBlockExtent(View view) const {
+      return view == View::Rows ? getBlockRows() : getBlockCols();
+    }
+    /// The types of the index arrays of `view`, tensors of i32: a pointer a line and
+    /// one more, positions, and slots.
+    std::array<RankedTensorType, 3> getIndexTypes(View view) const;
 
     /// The type of the dense matrix.
     RankedTensorType getDenseType(Type elementType, bool transpose = false) const;

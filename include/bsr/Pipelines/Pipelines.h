@@ -13,9 +13,6 @@ namespace mlir::bsr {
 
 /// Options of the `bsr-to-llvm` pipeline.
 struct ToLLVMOptions : PassPipelineOptions<ToLLVMOptions> {
-  Option<uint64_t> maxOperations{
-      *this, "max-operations", llvm::cl::desc("See `bsr-unroll`"),
-      llvm::cl::init(BSRUnrollOptions().maxOperations)};
   Option<std::string> targetCpu{*this, "target-cpu",
                                 llvm::cl::desc("See `bsr-embed-manifest`"),
                                 llvm::cl::init("generic")};
@@ -30,6 +27,9 @@ void buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options);
 
 /// Options of the `bsr-to-cpu` pipeline; each is that of the pass it names.
 struct ToCPUOptions : ToLLVMOptions {
+  Option<uint64_t> maxOperations{
+      *this, "max-operations", llvm::cl::desc("See `bsr-unroll`"),
+      llvm::cl::init(BSRUnrollOptions().maxOperations)};
   Option<bool> requireSparse{
       *this, "require-sparse", llvm::cl::desc("See `bsr-propagate`"),
       llvm::cl::init(BSRPropagateOptions().requireSparse)};

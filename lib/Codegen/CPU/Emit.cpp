@@ -199,11 +199,11 @@ static Value createView(OpBuilder &b, Location loc, Value whole, int64_t rank,
 /// Emits the body of `cluster` into a function on buffers that takes its place:
 /// inputs, then outputs, then scratch memory; `panels` lists the inputs and
 /// outputs that are cut in panels. Returns, per input, the pattern views that
-/// the body needs (bit 0 rows, bit 1 columns), the inputs that are only read
-/// where the same element is written, and the types of the scratch buffers.
+/// the body walks, the inputs that are only read where the same element is
+/// written, and the types of the scratch buffers.
 static FailureOr<func::FuncOp> emit(func::FuncOp cluster, CPUTarget target,
                                     ArrayRef<int64_t> panels,
-                                    SmallVector<unsigned> &views,
+                                    SmallVector<SmallVector<View, 2>> &walked,
                                     SmallVector<int64_t> &inPlace,
                                     SmallVector<MemRefType> &scratch) {
   OpBuilder builder(cluster);
@@ -240,7 +240,6 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, CPUTarget target,
 
   // The signature: a pattern becomes the index arrays of the views in use.
   SmallVector<Type> types;
-  Type i32 = builder.getI32Type();
   int64_t operand = 0;
   auto getBufferType = [&](Type type) {
     return getDenseBufferType(getStoredType(
@@ -248,17 +247,16 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, CPUTarget target,
   };
   for (BlockArgument argument : body.getArguments()) {
     operand = argument.getArgNumber();
-    views.push_back(0);
+    walked.emplace_back();
     if (auto pattern = dyn_cast<PatternType>(argument.getType())) {
-      for (Operation *user : argument.getUsers())
-        views.back() |= getViews(user);
-      for (bool transpose : {false, true}) {
-        if (!(views.back() & (transpose ? 2 : 1)))
+      for (View view : views) {
+        if (llvm::none_of(argument.getUsers(), [&](Operation *user) {
+              return getWalkedView(user) == view;
+            }))
           continue;
-        int64_t lines =
-            transpose ? pattern.getGridCols() : pattern.getGridRows();
-        types.push_back(MemRefType::get({lines + 1}, i32));
-        types.append(2, MemRefType::get({pattern.getSlots()}, i32));
+        walked.back().push_back(view);
+        for (Type type : pattern.getIndexTypes(view))
+          types.push_back(getDenseBufferType(type));
       }
     } else if (isa<RankedTensorType>(argument.getType())) {
       types.push_back(getBufferType(argument.getType()));
@@ -284,14 +282,12 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, CPUTarget target,
   emitter.panel = panels.empty() ? 0 : target.panel();
   PatternViews patterns;
   unsigned next = 0;
-  for (auto [argument, used] : llvm::zip_equal(body.getArguments(), views)) {
+  for (auto [argument, used] : llvm::zip_equal(body.getArguments(), walked)) {
     if (isa<PatternType>(argument.getType())) {
-      for (bool transpose : {false, true}) {
-        if (!(used & (transpose ? 2 : 1)))
-          continue;
-        patterns[{argument, transpose}] = {entry->getArgument(next),
-                                           entry->getArgument(next + 1),
-                                           entry->getArgument(next + 2)};
+      for (View view : used) {
+        patterns[{argument, view}] = {entry->getArgument(next),
+                                      entry->getArgument(next + 1),
+                                      entry->getArgument(next + 2)};
         next += 3;
       }
     } else {
@@ -356,7 +352,8 @@ static SmallVector<int64_t> getPanels(LaunchOp launch) {
 /// Gives `launch` the operands of the emitted kernel: index arrays for
 /// patterns, results in panels, and results that are scratch memory.
 static void updateLaunch(LaunchOp launch, FlatSymbolRefAttr kernel,
-                         CPUTarget target, ArrayRef<unsigned> views,
+                         CPUTarget target,
+                         ArrayRef<SmallVector<View, 2>> walked,
                          ArrayRef<int64_t> inPlace,
                          ArrayRef<MemRefType> scratch) {
   OpBuilder b(launch);
@@ -374,28 +371,20 @@ static void updateLaunch(LaunchOp launch, FlatSymbolRefAttr kernel,
                                      type.getElementType()));
   }
   launch->removeAttr("bsr.panels");
-  Type i32 = b.getI32Type();
   SmallVector<Value> inputs;
   SmallVector<int64_t> lockstep;
   for (auto [number, input, used] :
-       llvm::enumerate(launch.getInputs(), views)) {
-    auto pattern = dyn_cast<PatternType>(input.getType());
-    if (!pattern) {
+       llvm::enumerate(launch.getInputs(), walked)) {
+    if (!isa<PatternType>(input.getType())) {
       if (llvm::is_contained(inPlace, static_cast<int64_t>(number)))
         lockstep.push_back(inputs.size());
       inputs.push_back(input);
       continue;
     }
-    for (bool transpose : {false, true}) {
-      if (!(used & (transpose ? 2 : 1)))
-        continue;
-      int64_t lines = transpose ? pattern.getGridCols() : pattern.getGridRows();
-      auto slots = RankedTensorType::get({pattern.getSlots()}, i32);
-      auto indices = IndicesOp::create(b, launch.getLoc(),
-                                       RankedTensorType::get({lines + 1}, i32),
-                                       slots, slots, input, transpose);
-      llvm::append_range(inputs, indices.getResults());
-    }
+    for (View view : used)
+      llvm::append_range(
+          inputs,
+          IndicesOp::create(b, launch.getLoc(), input, view).getResults());
   }
   // A result that is not read is memory for the kernel alone: were its init the
   // same value as another's, bufferization would let both lie in one place.
@@ -448,18 +437,18 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
         return signalPassFailure();
       SmallVector<func::FuncOp> kernels;
       for (auto &[panels, calls] : ways) {
-        SmallVector<unsigned> views;
+        SmallVector<SmallVector<View, 2>> walked;
         SmallVector<int64_t> inPlace;
         SmallVector<MemRefType> scratch;
         FailureOr<func::FuncOp> kernel =
-            emit(cluster, *target, panels, views, inPlace, scratch);
+            emit(cluster, *target, panels, walked, inPlace, scratch);
         if (failed(kernel))
           return signalPassFailure();
         kernels.push_back(*kernel);
         if (kernels.size() > 1)
           symbols.insert(*kernel);
         for (LaunchOp launch : calls)
-          updateLaunch(launch, FlatSymbolRefAttr::get(*kernel), *target, views,
+          updateLaunch(launch, FlatSymbolRefAttr::get(*kernel), *target, walked,
                        inPlace, scratch);
         ++numKernels;
       }

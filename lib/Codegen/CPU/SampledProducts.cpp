@@ -20,9 +20,10 @@ static bool isNarrow(SDDMMOp op) {
 
 /// The operand with fewer features is swept again and again, line by line: it
 /// stays in the nearer cache.
-bool bsr::isAlongRows(SDDMMOp op) {
+View bsr::getWalkedView(SDDMMOp op) {
   PatternType pattern = op.getPattern().getType();
-  return isNarrow(op) && pattern.getRows() > pattern.getCols();
+  return isNarrow(op) && pattern.getRows() > pattern.getCols() ? View::Rows
+                                                               : View::Columns;
 }
 
 namespace {
@@ -62,7 +63,7 @@ public:
   SDDMMEmitter(Emitter &e, SDDMMOp op, Value output,
                const PatternViews &patterns)
       : Tiling(op, e.target, e.hasStack), e(e), op(op), output(output),
-        view(patterns.at({op.getPattern(), !alongRows})) {}
+        view(patterns.at({op.getPattern(), bsr::getWalkedView(op)})) {}
   void emit();
 
 private:
@@ -93,11 +94,11 @@ private:
 
 Tiling::Tiling(SDDMMOp op, CPUTarget target, bool hasStack)
     : tokens(Activations(op.getA().getType().getShape(), op.getFeatureDim())),
-      alongRows(isAlongRows(op)) {
+      alongRows(bsr::getWalkedView(op) == View::Rows) {
   PatternType pattern = op.getPattern().getType();
   blockRows = pattern.getBlockRows();
   blockCols = pattern.getBlockCols();
-  lines = alongRows ? pattern.getGridRows() : pattern.getGridCols();
+  lines = pattern.getNumLines(getView(!alongRows));
   parts = getParts(lines, 1);
   OpBuilder b(op);
   outType = op.getValues().getType().getElementType();

@@ -13,14 +13,15 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-unsigned bsr::getViews(Operation *op) {
-  return TypeSwitch<Operation *, unsigned>(op)
-      .Case([](SpMMOp op) { return op.getTranspose() ? 1 : 2; })
-      .Case([](ToDenseOp op) { return op.getTranspose() ? 2 : 1; })
-      .Case([](SDDMMOp op) { return isAlongRows(op) ? 1 : 2; })
-      .Case([](ReduceVecOp op) { return op.getDim() == 1 ? 2 : 1; })
-      .Case<SampleOp, SampleVecOp, LiveOp, NumAbsentOp>([](auto) { return 1; })
-      .Default(0u);
+std::optional<View> bsr::getWalkedView(Operation *op) {
+  return TypeSwitch<Operation *, std::optional<View>>(op)
+      .Case([](SpMMOp op) { return getView(!op.getTranspose()); })
+      .Case([](ToDenseOp op) { return getView(op.getTranspose()); })
+      .Case([](SDDMMOp op) { return getWalkedView(op); })
+      .Case([](ReduceVecOp op) { return getView(op.getDim() == 1); })
+      .Case<SampleOp, SampleVecOp, LiveOp, NumAbsentOp>(
+          [](auto) { return View::Rows; })
+      .Default(std::nullopt);
 }
 
 Type bsr::getSumType(OpBuilder &b, TypeRange types) {
@@ -115,12 +116,12 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
                    const PatternViews &patterns, Finish finish) {
   PatternType pattern = op.getPattern().getType();
   bool transpose = op.getTranspose();
-  const PatternView &view = patterns.at({op.getPattern(), !transpose});
+  View walked = getView(!transpose);
+  const PatternView &view = patterns.at({op.getPattern(), walked});
   Activations activations(op.getX().getType().getShape(), op.getFeatureDim());
-  int64_t lines = transpose ? pattern.getGridRows() : pattern.getGridCols();
-  int64_t outBlock =
-      transpose ? pattern.getBlockRows() : pattern.getBlockCols();
-  int64_t inBlock = transpose ? pattern.getBlockCols() : pattern.getBlockRows();
+  int64_t lines = pattern.getNumLines(walked);
+  int64_t outBlock = pattern.getBlockExtent(walked);
+  int64_t inBlock = pattern.getBlockExtent(getOther(walked));
   Type sumType = getSumType(e.b, {op.getValues().getType(), op.getX().getType(),
                                   op.getY().getType()});
   Type outType = op.getY().getType().getElementType();
@@ -380,10 +381,11 @@ static void emitToDense(Emitter &e, ToDenseOp op, Value output,
                         const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
   bool transpose = op.getTranspose();
-  const PatternView &view = patterns.at({op.getPattern(), transpose});
-  int64_t lines = transpose ? pattern.getGridCols() : pattern.getGridRows();
-  int64_t height = transpose ? pattern.getBlockCols() : pattern.getBlockRows();
-  int64_t length = transpose ? pattern.getBlockRows() : pattern.getBlockCols();
+  View walked = getView(transpose);
+  const PatternView &view = patterns.at({op.getPattern(), walked});
+  int64_t lines = pattern.getNumLines(walked);
+  int64_t height = pattern.getBlockExtent(walked);
+  int64_t length = pattern.getBlockExtent(getOther(walked));
   RankedTensorType type = op.getDense().getType();
   emitParallel(e, lines, [&](ArrayRef<Index> item) {
     Index line = item.front();
@@ -418,7 +420,7 @@ static void emitToDense(Emitter &e, ToDenseOp op, Value output,
 static void emitSample(Emitter &e, SampleOp op, Value output,
                        const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
-  const PatternView &view = patterns.at({op.getPattern(), false});
+  const PatternView &view = patterns.at({op.getPattern(), View::Rows});
   emitParallel(e, pattern.getGridRows(), [&](ArrayRef<Index> item) {
     forBlocks(
         e, view, item.front(), {}, [&](Index slot, Index position, ValueRange) {
@@ -442,7 +444,7 @@ static void emitSample(Emitter &e, SampleOp op, Value output,
 static void emitLive(Emitter &e, LiveOp op, Value output,
                      const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
-  const PatternView &view = patterns.at({op.getPattern(), false});
+  const PatternView &view = patterns.at({op.getPattern(), View::Rows});
   auto constant = [&](bool value) {
     return arith::ConstantOp::create(e.b, e.loc, e.b.getBoolAttr(value));
   };
@@ -461,7 +463,7 @@ static void emitLive(Emitter &e, LiveOp op, Value output,
 static void emitNumAbsent(Emitter &e, NumAbsentOp op, Value output,
                           const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
-  const PatternView &view = patterns.at({op.getPattern(), false});
+  const PatternView &view = patterns.at({op.getPattern(), View::Rows});
   Value blocks = loadIndex(e, view.ptr, Index::constant(pattern.getGridRows()));
   Value stored = arith::MulIOp::create(
       e.b, e.loc, blocks,

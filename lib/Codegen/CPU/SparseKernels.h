@@ -65,8 +65,8 @@ SmallVector<Value> getZeros(Emitter &e, Type type, int64_t count);
 
 void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               Finish finish = {});
-/// True if a kernel goes through the blocks of `op` row by row.
-bool isAlongRows(SDDMMOp op);
+/// The view in whose order a kernel goes through the blocks of `op`.
+View getWalkedView(SDDMMOp op);
 void emitSDDMM(Emitter &e, SDDMMOp op, Value output,
                const PatternViews &patterns);
 void emitBlockScores(Emitter &e, BlockScoresOp op, Value output);

@@ -21,7 +21,7 @@ static void forAllLines(Emitter &e, const PatternView &view, int64_t lines,
 void bsr::emitSampleVec(Emitter &e, SampleVecOp op, Value output,
                         const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
-  const PatternView &view = patterns.at({op.getPattern(), false});
+  const PatternView &view = patterns.at({op.getPattern(), View::Rows});
   bool alongCols = op.getDim() == 1;
   int64_t extent = alongCols ? pattern.getBlockCols() : pattern.getBlockRows();
   forAllLines(e, view, pattern.getGridRows(), [&](Index line) {
@@ -66,7 +66,8 @@ void bsr::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
                         const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
   bool alongCols = op.getDim() == 1;
-  const PatternView &view = patterns.at({op.getPattern(), alongCols});
+  View walked = getView(alongCols);
+  const PatternView &view = patterns.at({op.getPattern(), walked});
   int64_t rows = pattern.getBlockRows(), cols = pattern.getBlockCols();
   Type outType = op.getVec().getType().getElementType();
   Type sumType = getSumType(e.b, op.getValues().getType());
@@ -137,7 +138,6 @@ void bsr::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
       return SmallVector<Value>();
     });
   };
-  forAllLines(e, view,
-              alongCols ? pattern.getGridCols() : pattern.getGridRows(),
+  forAllLines(e, view, pattern.getNumLines(walked),
               [&](Index line) { alongCols ? sumCols(line) : sumRows(line); });
 }

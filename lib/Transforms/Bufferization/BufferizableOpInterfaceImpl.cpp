@@ -17,16 +17,10 @@ using namespace mlir::bsr;
 using namespace mlir::bufferization;
 
 /// The buffers of one view of `pattern`.
-static PatternView getView(RewriterBase &rewriter, Location loc, Value pattern,
-                           bool transpose) {
-  auto type = cast<PatternType>(pattern.getType());
-  Type i32 = rewriter.getI32Type();
-  int64_t lines = transpose ? type.getGridCols() : type.getGridRows();
-  auto slots = RankedTensorType::get({type.getSlots()}, i32);
+static PatternView createView(RewriterBase &rewriter, Location loc,
+                              Value pattern, View view) {
   SmallVector<Value> arrays;
-  rewriter.createOrFold<IndicesOp>(arrays, loc,
-                                   RankedTensorType::get({lines + 1}, i32),
-                                   slots, slots, pattern, transpose);
+  rewriter.createOrFold<IndicesOp>(arrays, loc, pattern, view);
   for (Value &array : arrays)
     array = ToBufferOp::create(rewriter, loc,
                                getDenseBufferType(array.getType()), array);
@@ -62,10 +56,9 @@ struct KernelModel
     PatternViews patterns;
     for (Value operand : op->getOperands()) {
       if (isa<PatternType>(operand.getType())) {
-        for (unsigned transpose : {0, 1})
-          if (getViews(op) & (1 << transpose))
-            patterns[{operand, transpose}] =
-                getView(rewriter, op->getLoc(), operand, transpose);
+        if (std::optional<View> view = getWalkedView(op))
+          patterns[{operand, *view}] =
+              createView(rewriter, op->getLoc(), operand, *view);
         continue;
       }
       FailureOr<Value> buffer = getBuffer(rewriter, operand, options, state);

@@ -19,8 +19,8 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 /// Checks that `user` of a pattern is in no loop, which `bsr-unroll` left
-/// because it would be more than `maxOperations`.
-static LogicalResult verifyNoLoop(Operation *user, uint64_t maxOperations) {
+/// because it would be too many operations.
+static LogicalResult verifyNoLoop(Operation *user) {
   auto loop = user->getParentOfType<LoopLikeOpInterface>();
   if (!loop || isa<IndicesOp>(user))
     return success();
@@ -31,32 +31,27 @@ static LogicalResult verifyNoLoop(Operation *user, uint64_t maxOperations) {
   std::optional<APInt> steps = loop.getStaticTripCount();
   if (!steps)
     return error << "unknown length: give it a constant number of steps";
-  return error << steps->getLimitedValue() << " steps, which are more than "
-               << maxOperations
-               << " operations: give it fewer, or allow more with "
-                  "'max-operations' (sparse-compile --max-operations)";
+  return error << steps->getLimitedValue()
+               << " steps, which are more operations than bsr-unroll may "
+                  "make: give it fewer, or allow more with 'max-operations' "
+                  "(sparse-compile --max-operations)";
 }
 
 /// Replaces the only users that a pattern may have by now, `bsr.indices`: those
-/// of the row view by `views[0..2]`, those of the column view by `views[3..5]`.
-static LogicalResult replaceIndices(Value pattern, ValueRange views) {
+/// of the row view by the first three of `arrays`, those of the column view by
+/// the others.
+static LogicalResult replaceIndices(Value pattern, ValueRange arrays) {
   for (Operation *user : llvm::make_early_inc_range(pattern.getUsers())) {
     auto indices = dyn_cast<IndicesOp>(user);
     if (!indices)
       return user->emitError("expected patterns to be used by 'bsr.indices' "
                              "only, but got '")
              << user->getName() << "'";
-    indices.replaceAllUsesWith(views.slice(indices.getTranspose() ? 3 : 0, 3));
+    indices.replaceAllUsesWith(
+        arrays.slice(indices.getView() == View::Rows ? 0 : 3, 3));
     indices.erase();
   }
   return success();
-}
-
-/// The type of an index array of `extent` entries.
-static Type getIndexArray(Builder &b, int64_t extent, bool isBuffer = false) {
-  if (isBuffer)
-    return MemRefType::get({extent}, b.getI32Type());
-  return RankedTensorType::get({extent}, b.getI32Type());
 }
 
 /// True if `pattern` is used by bufferized operations.
@@ -86,26 +81,21 @@ static void addViews(func::FuncOp func, unsigned index, int64_t number,
   BlockArgument argument = func.getArgument(index);
   auto type = cast<PatternType>(argument.getType());
   bool isBuffer = isBufferized(argument);
-  Type slots = getIndexArray(b, type.getSlots(), isBuffer);
-  std::pair<StringRef, Type> views[] = {
-      {"row_ptr", getIndexArray(b, type.getGridRows() + 1, isBuffer)},
-      {"col_idx", slots},
-      {"slot", slots},
-      {"col_ptr", getIndexArray(b, type.getGridCols() + 1, isBuffer)},
-      {"row_idx", slots},
-      {"slot_t", slots},
-  };
-  for (auto [kind, viewType] : views) {
+  auto add = [&](StringRef kind, RankedTensorType array) {
     NamedAttrList attrs(func.getArgAttrDict(index));
     attrs.erase("bsr.density");
     attrs.erase("bsr.masks");
     attrs.set("bsr.kind", b.getStringAttr(kind));
     attrs.set("bsr.pattern_number", b.getI64IntegerAttr(number));
     added.places.push_back(index + 1);
-    added.types.push_back(viewType);
+    added.types.push_back(isBuffer ? Type(getDenseBufferType(array)) : array);
     added.attrs.push_back(attrs.getDictionary(func.getContext()));
     added.locs.push_back(argument.getLoc());
-  }
+  };
+  for (View view : views)
+    for (auto [kind, array] :
+         llvm::zip_equal(getIndexKinds(view), type.getIndexTypes(view)))
+      add(kind, array);
 }
 
 /// Makes the values in `func` count patterns, from `next` on, which have no
@@ -173,16 +163,11 @@ static LogicalResult expandArguments(func::FuncOp func) {
 /// Replaces `constant` by the index arrays that `bsr.indices` of it folds to.
 static LogicalResult lowerConstant(ConstantPatternOp constant) {
   OpBuilder b(constant);
-  PatternType type = constant.getPattern().getType();
-  Type slots = getIndexArray(b, type.getSlots());
-  SmallVector<Value> views;
-  for (bool transpose : {false, true}) {
-    int64_t lines = transpose ? type.getGridCols() : type.getGridRows();
-    b.createOrFold<IndicesOp>(views, constant.getLoc(),
-                              getIndexArray(b, lines + 1), slots, slots,
-                              constant.getPattern(), transpose);
-  }
-  if (failed(replaceIndices(constant, views)))
+  SmallVector<Value> arrays;
+  for (View view : views)
+    b.createOrFold<IndicesOp>(arrays, constant.getLoc(), constant.getPattern(),
+                              view);
+  if (failed(replaceIndices(constant, arrays)))
     return failure();
   constant.erase();
   return success();
@@ -192,19 +177,11 @@ namespace {
 struct LowerPatterns : bsr::impl::BSRLowerPatternsBase<LowerPatterns> {
   using Base::Base;
 
-  LogicalResult initialize(MLIRContext *context) override {
-    if (maxOperations > 0)
-      return success();
-    return emitError(UnknownLoc::get(context),
-                     "expected max-operations to be 1 or greater, but got ")
-           << maxOperations.getValue();
-  }
-
   void runOnOperation() override {
     WalkResult result = getOperation().walk([&](Operation *op) {
       if (!llvm::any_of(op->getOperandTypes(), llvm::IsaPred<PatternType>))
         return WalkResult::advance();
-      return WalkResult(verifyNoLoop(op, maxOperations));
+      return WalkResult(verifyNoLoop(op));
     });
     if (result.wasInterrupted())
       return signalPassFailure();

@@ -76,18 +76,11 @@ static void assemble(ToDenseOp op) {
   OpBuilder b(op);
   Location loc = op.getLoc();
   auto pattern = cast<PatternType>(op.getPattern().getType());
-  bool transpose = op.getTranspose();
-  int64_t lines = transpose ? pattern.getGridCols() : pattern.getGridRows();
-  auto array = [&](int64_t extent) {
-    return RankedTensorType::get({extent}, b.getI32Type());
-  };
-  auto indices =
-      IndicesOp::create(b, loc, array(lines + 1), array(pattern.getSlots()),
-                        array(pattern.getSlots()), op.getPattern(), transpose);
-  RankedTensorType type = getSparseType(
-      op.getDense().getType(),
-      transpose ? pattern.getBlockCols() : pattern.getBlockRows(),
-      transpose ? pattern.getBlockRows() : pattern.getBlockCols());
+  View view = getView(op.getTranspose());
+  auto indices = IndicesOp::create(b, loc, op.getPattern(), view);
+  RankedTensorType type =
+      getSparseType(op.getDense().getType(), pattern.getBlockExtent(view),
+                    pattern.getBlockExtent(getOther(view)));
   Value sparse = sparse_tensor::AssembleOp::create(
       b, loc, type, ValueRange{indices.getPtr(), indices.getIdx()},
       sortBlocks(b, op, indices.getSlot()));

@@ -83,7 +83,7 @@ func.func @loop(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 1 : i64},
   %c1 = arith.constant 1 : index
   %n = arith.constant 5000 : index
   %y = scf.for %i = %c0 to %n step %c1 iter_args(%h = %x) -> tensor<3x8xf32> {
-    // expected-error @below {{expected operations on a pattern outside of loops, but got 'bsr.spmm' in a loop of 5000 steps, which are more than 65536 operations: give it fewer, or allow more with 'max-operations' (sparse-compile --max-operations)}}
+    // expected-error @below {{expected operations on a pattern outside of loops, but got 'bsr.spmm' in a loop of 5000 steps, which are more operations than bsr-unroll may make: give it fewer, or allow more with 'max-operations' (sparse-compile --max-operations)}}
     %0 = bsr.spmm %p, %w, %h feature_dim = 1 : !p, tensor<2x4x4xf32>, tensor<3x8xf32> -> tensor<3x8xf32>
     scf.yield %0 : tensor<3x8xf32>
   }

@@ -14,11 +14,11 @@ namespace mlir::bsr {
 struct PatternView {
   Value ptr, idx, slot;
 };
-/// The views of pattern arguments; true is the column view.
-using PatternViews = DenseMap<std::pair<Value, unsigned>, PatternView>;
+/// The views of pattern arguments.
+using PatternViews = DenseMap<std::pair<Value, View>, PatternView>;
 
-/// The pattern views that `op` walks: bit 0 rows, bit 1 columns.
-unsigned getViews(Operation *op);
+/// The view of its pattern that `op` walks, if it has a pattern.
+std::optional<View> getWalkedView(Operation *op);
 
 /// Emits the loops that compute `roots` (one operation, or element-wise ones of
 /// one space) into the buffers `outputs`.

@@ -49,10 +49,6 @@ def BSRLowerPatterns : Pass<"bsr-lower-patterns", "ModuleOp"> {
     }
     ```
   }];
-  let options = [
-    Option<"maxOperations", "max-operations", "uint64_t", /*default=*/"65536",
-           "That of `bsr-unroll`, for the message about a loop that is longer">,
-  ];
   let dependentDialects = ["arith::ArithDialect"];
 }
 
