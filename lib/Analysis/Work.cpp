@@ -76,7 +76,7 @@ static int64_t getFlops(Operation *op) {
   return flops;
 }
 
-void bsr::setWork(func::FuncOp cluster, ArrayRef<Operation *> members) {
+void bsr::setWork(ClusterOp cluster, ArrayRef<Operation *> members) {
   Builder b(cluster.getContext());
   StringRef kind = kinds[std::size(kinds) - 1];
   int64_t flops = 0;

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/TypeUtilities.h"
+#include "mlir/Interfaces/FunctionImplementation.h"
 #include "support/RowView.h"
 
 using namespace mlir;
@@ -403,6 +404,58 @@ LogicalResult BlockScoresOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
+// ClusterOp
+//===----------------------------------------------------------------------===//
+
+void ClusterOp::build(OpBuilder &builder, OperationState &state, StringRef name,
+                      FunctionType type) {
+  state.addAttribute(getSymNameAttrName(state.name),
+                     builder.getStringAttr(name));
+  state.addAttribute(getFunctionTypeAttrName(state.name), TypeAttr::get(type));
+  state.addAttribute(getSymVisibilityAttrName(state.name),
+                     builder.getStringAttr("private"));
+  OpBuilder::InsertionGuard guard(builder);
+  Region *body = state.addRegion();
+  SmallVector<Location> locs(type.getNumInputs(), state.location);
+  builder.createBlock(body, {}, type.getInputs(), locs);
+}
+
+ParseResult ClusterOp::parse(OpAsmParser &parser, OperationState &result) {
+  auto buildType = [](Builder &builder, ArrayRef<Type> inputs,
+                      ArrayRef<Type> results,
+                      function_interface_impl::VariadicFlag, std::string &) {
+    return builder.getFunctionType(inputs, results);
+  };
+  return function_interface_impl::parseFunctionOp(
+      parser, result, /*allowVariadic=*/false,
+      getFunctionTypeAttrName(result.name), buildType,
+      getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
+}
+
+void ClusterOp::print(OpAsmPrinter &printer) {
+  function_interface_impl::printFunctionOp(
+      printer, *this, /*isVariadic=*/false, getFunctionTypeAttrName(),
+      getArgAttrsAttrName(), getResAttrsAttrName());
+}
+
+LogicalResult ClusterOp::verifyRegions() {
+  auto yield = dyn_cast<YieldOp>(getBody().front().getTerminator());
+  if (!yield)
+    return emitOpError("expected to end in 'bsr.yield', but got '")
+           << getBody().front().getTerminator()->getName() << "'";
+  if (getResultTypes().empty())
+    return emitOpError("expected at least 1 result, but got 0");
+  if (TypeRange(getResultTypes()) != yield.getOperandTypes())
+    return yield.emitOpError("expected operands of types ")
+           << getResultTypes() << ", but got " << yield.getOperandTypes();
+  for (Value result : yield.getResults())
+    if (auto argument = dyn_cast<BlockArgument>(result))
+      return emitOpError("expected to compute its results, but got argument #")
+             << argument.getArgNumber();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // LaunchOp
 //===----------------------------------------------------------------------===//
 
@@ -423,31 +476,25 @@ LogicalResult LaunchOp::verify() {
 }
 
 LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
-  auto kernel =
-      symbolTable.lookupNearestSymbolFrom<func::FuncOp>(*this, getKernelAttr());
-  if (!kernel)
-    return emitOpError("expected a function, but got ") << getKernelAttr();
-  FunctionType type = kernel.getFunctionType();
-  if (type.getNumResults() != 0) {
+  Operation *callee =
+      symbolTable.lookupNearestSymbolFrom(*this, getKernelAttr());
+  if (auto cluster = dyn_cast_or_null<ClusterOp>(callee)) {
     auto expected = FunctionType::get(getContext(), getInputs().getTypes(),
                                       getResultTypes());
-    if (type != expected)
+    if (cluster.getFunctionType() != expected)
       return emitOpError("expected cluster ")
              << getKernelAttr() << " to have type " << expected << ", but got "
-             << type;
-    if (kernel.isExternal())
-      return success();
-    if (!llvm::hasSingleElement(kernel.getBody()))
-      return emitOpError("expected cluster ")
-             << getKernelAttr() << " to be one block, but got "
-             << kernel.getBody().getBlocks().size();
-    Operation *last = kernel.getBody().front().getTerminator();
-    if (!isa<func::ReturnOp>(last))
-      return emitOpError("expected cluster ")
-             << getKernelAttr() << " to end in 'func.return', but got '"
-             << last->getName() << "'";
+             << cluster.getFunctionType();
     return success();
   }
+  auto kernel = dyn_cast_or_null<func::FuncOp>(callee);
+  if (!kernel)
+    return emitOpError("expected a cluster or a kernel, but got ")
+           << getKernelAttr();
+  FunctionType type = kernel.getFunctionType();
+  if (type.getNumResults() != 0)
+    return emitOpError("expected kernel ")
+           << getKernelAttr() << " to return nothing, but got " << type;
   if (type.getNumInputs() != getNumOperands())
     return emitOpError("expected kernel ")
            << getKernelAttr() << " to take " << getNumOperands()

@@ -1,9 +1,9 @@
 // RUN: sparse-opt %s --one-shot-bufferize --verify-diagnostics
 
 !p = !bsr.pattern<8x8, block = 4x4, slots = 2>
-func.func private @wide(%p: !p, %w: tensor<2x4x4xf32>, %x: tensor<8x3xf32>) -> tensor<8x3xf32> {
+bsr.cluster private @wide(%p: !p, %w: tensor<2x4x4xf32>, %x: tensor<8x3xf32>) -> tensor<8x3xf32> {
   %y = bsr.spmm %p, %w, %x feature_dim = 0 : !p, tensor<2x4x4xf32>, tensor<8x3xf32> -> tensor<8x3xf32>
-  return %y : tensor<8x3xf32>
+  bsr.yield %y : tensor<8x3xf32>
 }
 
 func.func @pattern(%p: !p, %w: tensor<2x4x4xf32>, %x: tensor<8x3xf32>) -> tensor<8x3xf32> {

@@ -1,7 +1,7 @@
 // RUN: sparse-opt %s --split-input-file --verify-diagnostics
 
 func.func @no_kernel(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{'bsr.launch' op expected a function, but got @k}}
+  // expected-error @below {{'bsr.launch' op expected a cluster or a kernel, but got @k}}
   %y = bsr.launch @k outs(%x : tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
@@ -21,33 +21,20 @@ func.func @number_of_buffers(%x: tensor<4xf32>) -> tensor<4xf32> {
 func.func private @k(memref<4xf32>) -> i32
 
 func.func @kernel_results(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{'bsr.launch' op expected cluster @k to have type}}
+  // expected-error @below {{'bsr.launch' op expected kernel @k to return nothing, but got '(memref<4xf32>) -> i32'}}
   %y = bsr.launch @k outs(%x : tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
 
 // -----
 
-func.func private @k(%x: tensor<4xf32>) -> tensor<4xf32> {
-  cf.br ^end
-^end:
-  return %x : tensor<4xf32>
+bsr.cluster private @k(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %y = arith.negf %x : tensor<8xf32>
+  bsr.yield %y : tensor<8xf32>
 }
 
-func.func @cluster_of_two_blocks(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{'bsr.launch' op expected cluster @k to be one block, but got 2}}
-  %y = bsr.launch @k ins(%x : tensor<4xf32>) outs(%x : tensor<4xf32>) -> tensor<4xf32>
-  return %y : tensor<4xf32>
-}
-
-// -----
-
-func.func private @k(%x: tensor<4xf32>) -> tensor<4xf32> {
-  ub.unreachable
-}
-
-func.func @cluster_without_return(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error @below {{'bsr.launch' op expected cluster @k to end in 'func.return', but got 'ub.unreachable'}}
+func.func @cluster_type(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'bsr.launch' op expected cluster @k to have type '(tensor<4xf32>) -> tensor<4xf32>', but got '(tensor<8xf32>) -> tensor<8xf32>'}}
   %y = bsr.launch @k ins(%x : tensor<4xf32>) outs(%x : tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }

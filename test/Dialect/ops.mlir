@@ -133,6 +133,15 @@ module attributes {bsr.target =
     #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152>} {
 }
 
+bsr.cluster private @sum(%x: tensor<4xf32>, %init: tensor<f32>) -> tensor<f32> {
+  %sum = linalg.reduce ins(%x : tensor<4xf32>) outs(%init : tensor<f32>) dimensions = [0]
+    (%a: f32, %b: f32) {
+      %c = arith.addf %a, %b : f32
+      linalg.yield %c : f32
+    }
+  bsr.yield %sum : tensor<f32>
+}
+
 func.func private @decay(memref<8x4xf32>, memref<f32>, memref<8x4xf32>)
 func.func private @fill(memref<4xf32>, memref<2xi32>)
 

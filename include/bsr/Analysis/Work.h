@@ -5,7 +5,7 @@
 #ifndef BSR_ANALYSIS_WORK_H
 #define BSR_ANALYSIS_WORK_H
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "bsr/Dialect/BSR.h"
 
 namespace mlir::bsr {
 
@@ -17,7 +17,7 @@ StringRef getWorkKind(Operation *op);
 /// Sets `bsr.kind` of `cluster`, which computes `members`, to that of its main
 /// work (a product before all else), and `bsr.flops` to the floating-point
 /// operations of its products, if it has any, with every slot in use.
-void setWork(func::FuncOp cluster, ArrayRef<Operation *> members);
+void setWork(ClusterOp cluster, ArrayRef<Operation *> members);
 
 } // namespace mlir::bsr
 

@@ -96,8 +96,8 @@ def BSR_Dialect : Dialect {
     `bsr.products` and `bsr.left_dense` (how many products of which kind the step runs),
     `bsr.scores` (where they lie) and `bsr.score_norm`, `bsr.timers`. For warnings:
     `bsr.unused`, the weights that a program has and its step does not use, and
-    `bsr.unmasked`, those whose gradient was not found. Kernels say in `bsr.kind` and
-    `bsr.flops` what they compute. On operations, `bsr.lanes`, `bsr.peak`, `bsr.recomputed`
+    `bsr.unmasked`, those whose gradient was not found. Clusters and kernels say in `bsr.kind`
+    and `bsr.flops` what they compute. On operations, `bsr.lanes`, `bsr.peak`, `bsr.recomputed`
     and `bsr.stored` are notes of one pass for another; a `bsr.constant_pattern` has the
     `bsr.name` of its weight, a `bsr.launch` in `bsr.panels` the operands that are cut in
     panels, an allocation in `bsr.scores` the weight whose scores it holds. The dialect

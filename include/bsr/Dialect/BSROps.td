@@ -9,7 +9,9 @@ include "bsr/Dialect/BSRTargets.td"
 include "bsr/Dialect/BSRTypes.td"
 include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/DestinationStyleOpInterface.td"
+include "mlir/Interfaces/FunctionInterfaces.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
@@ -383,6 +385,69 @@ def BSR_BlockScoresOp : BSR_Op<"block_scores", [Pure]> {
 // Kernels
 //===----------------------------------------------------------------------===//
 
+def BSR_ClusterOp : BSR_Op<"cluster",
+    [FunctionOpInterface, IsolatedFromAbove, SingleBlock]> {
+  let summary = "Operations that one kernel computes";
+  let description = [{
+    A function on tensors of one block, which `bsr.launch` calls: what a target
+    computes together. Arguments are tensors of static shape, patterns and indices; an
+    index says where, in a tensor, the slice begins that the cluster reads. `bsr.yield`
+    ends it with the results, each of which an operation of the cluster computes.
+    `bsr-cluster` makes clusters of a step; `bsr-emit` makes kernels of them for the
+    target: functions on buffers.
+
+    Example:
+
+    ```mlir
+    bsr.cluster private @sum(%x: tensor<4xf32>, %init: tensor<f32>) -> tensor<f32> {
+      %sum = linalg.reduce ins(%x : tensor<4xf32>) outs(%init : tensor<f32>) dimensions = [0]
+        (%a: f32, %b: f32) {
+          %c = arith.addf %a, %b : f32
+          linalg.yield %c : f32
+        }
+      bsr.yield %sum : tensor<f32>
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       TypeAttrOf<FunctionType>:$function_type,
+                       OptionalAttr<StrAttr>:$sym_visibility,
+                       OptionalAttr<DictArrayAttr>:$arg_attrs,
+                       OptionalAttr<DictArrayAttr>:$res_attrs);
+  let regions = (region SizedRegion<1>:$body);
+  let builders = [
+    /// A private cluster with an entry block.
+    OpBuilder<(ins "StringRef":$name, "FunctionType":$type)>,
+  ];
+  let skipDefaultBuilders = 1;
+  let extraClassDeclaration = [{
+    ArrayRef<Type> getArgumentTypes() { return getFunctionType().getInputs(); }
+    ArrayRef<Type> getResultTypes() { return getFunctionType().getResults(); }
+    /// A cluster has a body.
+    Region *getCallableRegion() { return &getBody(); }
+    /// The operands of the terminator.
+    OperandRange getYielded() { return getBody().front().getTerminator()->getOperands(); }
+  }];
+  let hasCustomAssemblyFormat = 1;
+  let hasRegionVerifier = 1;
+}
+
+def BSR_YieldOp : BSR_Op<"yield",
+    [Pure, Terminator, ReturnLike, HasParent<"ClusterOp">]> {
+  let summary = "Results of a cluster";
+  let description = [{
+    Ends a `bsr.cluster`.
+
+    Example:
+
+    ```mlir
+    bsr.yield %sum : tensor<f32>
+    ```
+  }];
+  let arguments = (ins Variadic<BSR_StaticTensor>:$results);
+  let assemblyFormat = "$results attr-dict `:` type($results)";
+}
+
 def BSR_LaunchOp : BSR_Op<"launch",
     [Pure, AttrSizedOperandSegments, DestinationStyleOpInterface,
      DeclareOpInterfaceMethods<SymbolUserOpInterface>,
@@ -391,11 +456,10 @@ def BSR_LaunchOp : BSR_Op<"launch",
         "bufferizesToElementwiseAccess", "getAliasingValues", "bufferize"]>]> {
   let summary = "Call of a kernel on tensors";
   let description = [{
-    Runs a cluster: a private function that takes the inputs and returns the
-    results, on tensors. An input that is an index says where, in another one, the
-    slice begins that the cluster reads. `bsr-emit` turns it into a kernel: a function on buffers (memrefs of static shape and identity
-    layout) that takes the buffers of `inputs`, then those of `inits`, and
-    returns nothing. The kernel writes every element of every init and never reads
+    Runs a cluster, which takes the inputs and yields the results, on tensors.
+    `bsr-emit` turns the cluster into a kernel: a function on buffers (memrefs of
+    static shape and identity layout) that takes the buffers of `inputs`, then those of
+    `inits`, and returns nothing. The kernel writes every element of every init and never reads
     one: what an init held does not matter, its buffer does. Bufferization makes
     the operation a `func.call`.
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Turns each cluster into a function on buffers: one level of parallel loops
-// over vectors.
+// Turns each cluster into a kernel, a function on buffers: one level of
+// parallel loops over vectors.
 
 #include "ChainNests.h"
 #include "bsr/Codegen/CPU/Emitter.h"
@@ -85,19 +85,10 @@ static SmallVector<Value> getPlaces(const Chain &chain, ArrayRef<Value> values,
   });
 }
 
-/// Checks that `cluster` computes its results, and by operations that kernels
-/// are made of.
-static LogicalResult verifyCluster(func::FuncOp cluster) {
-  if (cluster.isExternal())
-    return cluster.emitError("expected a cluster with a body, but got a "
-                             "declaration");
+/// Checks that `cluster` has operations that kernels are made of.
+static LogicalResult verifyCluster(ClusterOp cluster) {
   Block &body = cluster.getBody().front();
   Operation *terminator = body.getTerminator();
-  for (Value result : terminator->getOperands())
-    if (auto argument = dyn_cast<BlockArgument>(result))
-      return cluster.emitError("expected a cluster to compute its results, but "
-                               "got argument #")
-             << argument.getArgNumber();
   for (Operation &op : body.without_terminator()) {
     bool isRoot =
         llvm::is_contained(op.getUsers(), terminator) || acceptsEpilogue(&op);
@@ -201,7 +192,7 @@ static Value createView(OpBuilder &b, Location loc, Value whole, int64_t rank,
 /// outputs that are cut in panels. Returns, per input, the pattern views that
 /// the body walks, the inputs that are only read where the same element is
 /// written, and the types of the scratch buffers.
-static FailureOr<func::FuncOp> emit(func::FuncOp cluster, CPUTarget target,
+static FailureOr<func::FuncOp> emit(ClusterOp cluster, CPUTarget target,
                                     ArrayRef<int64_t> panels,
                                     SmallVector<SmallVector<View, 2>> &walked,
                                     SmallVector<int64_t> &inPlace,
@@ -209,7 +200,6 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, CPUTarget target,
   OpBuilder builder(cluster);
   Location loc = cluster.getLoc();
   Block &body = cluster.getBody().front();
-  auto returned = cast<func::ReturnOp>(body.getTerminator());
 
   // Each group of element-wise operations over one space is a nest, so is every
   // other root; a nest reads what an earlier one wrote from its buffer. If work
@@ -265,7 +255,7 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, CPUTarget target,
     }
   }
   operand = body.getNumArguments();
-  for (Type type : returned.getOperandTypes()) {
+  for (Type type : cluster.getResultTypes()) {
     types.push_back(getBufferType(type));
     ++operand;
   }
@@ -295,7 +285,7 @@ static FailureOr<func::FuncOp> emit(func::FuncOp cluster, CPUTarget target,
     }
   }
   DenseMap<Value, Value> outputs;
-  for (Value result : returned.getOperands())
+  for (Value result : cluster.getYielded())
     outputs[result] = entry->getArgument(next++);
   for (auto concat : body.getOps<tensor::ConcatOp>()) {
     int64_t position = 0, dim = concat.getDim();
@@ -430,8 +420,8 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
     if (failed(target))
       return signalPassFailure();
     for (auto &[name, ways] : launches) {
-      auto cluster = symbols.lookup<func::FuncOp>(name);
-      if (cluster.getNumResults() == 0)
+      auto cluster = symbols.lookup<ClusterOp>(name);
+      if (!cluster)
         continue;
       if (failed(verifyCluster(cluster)))
         return signalPassFailure();

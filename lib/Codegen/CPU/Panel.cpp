@@ -46,13 +46,12 @@ struct Panel : bsr::impl::BSRPanelBase<Panel> {
     DenseSet<Value> cut;
     SmallVector<LaunchOp> launches;
     module.walk([&](LaunchOp launch) {
-      auto cluster = symbols.lookup<func::FuncOp>(launch.getKernel());
-      if (cluster.isExternal() || cluster.getNumResults() == 0)
+      auto cluster = symbols.lookup<ClusterOp>(launch.getKernel());
+      if (!cluster)
         return;
       launches.push_back(launch);
-      Operation *returned = cluster.getBody().front().getTerminator();
       for (auto [result, computed] :
-           llvm::zip_equal(launch.getResults(), returned->getOperands())) {
+           llvm::zip_equal(launch.getResults(), cluster.getYielded())) {
         if (!isCut(result, computed, panel))
           continue;
         cut.insert(result);

@@ -137,7 +137,7 @@ struct VerifyKernels : bsr::impl::BSRVerifyKernelsBase<VerifyKernels> {
           launch);
     });
     for (auto &[kernel, launches] : kernels) {
-      if (kernel.isExternal() || kernel.getNumResults() != 0)
+      if (!kernel || kernel.isExternal())
         continue;
       PatternArrays arrays = findArrays(kernel, launches);
       WalkResult result = kernel.walk([&](scf::ForallOp loop) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Groups the operations of a step into clusters, one private function per
-// structure.
+// Groups the operations of a step into clusters, one per structure.
 
 #include "bsr/Analysis/Chain.h"
 #include "bsr/Analysis/Kernels.h"
@@ -460,24 +459,22 @@ static void loosenSlices(Block &block, unsigned maxSlices) {
   }
 }
 
-/// A copy of `group` in a function: inputs in order of first use, then results.
+/// A copy of `group` in a cluster: inputs in order of first use, then results.
 /// Those of `placed` that are element-wise say that they are stored.
-static func::FuncOp outline(const Clusters::Group &group,
-                            const SetVector<Value> &inputs,
-                            const SetVector<Operation *> &members,
-                            ArrayRef<Value> results,
-                            ArrayRef<Operation *> placed) {
+static ClusterOp outline(const Clusters::Group &group,
+                         const SetVector<Value> &inputs,
+                         const SetVector<Operation *> &members,
+                         ArrayRef<Value> results,
+                         ArrayRef<Operation *> placed) {
   Location loc = group.front()->getLoc();
   OpBuilder b(group.front()->getContext());
   auto type = b.getFunctionType(TypeRange(inputs.getArrayRef()),
                                 TypeRange(ValueRange(results)));
-  auto cluster = func::FuncOp::create(b, loc, "cluster", type);
-  cluster.setPrivate();
+  auto cluster = ClusterOp::create(b, loc, "cluster", type);
   setWork(cluster, members.getArrayRef());
-  Block *entry = cluster.addEntryBlock();
-  b.setInsertionPointToStart(entry);
+  b.setInsertionPointToStart(&cluster.getBody().front());
   IRMapping mapping;
-  mapping.map(inputs.getArrayRef(), entry->getArguments());
+  mapping.map(inputs.getArrayRef(), cluster.getArguments());
   for (Operation *member : members) {
     // The init of a result is a tensor of its own, unless it is read.
     if (auto generic = dyn_cast<linalg::GenericOp>(member))
@@ -497,7 +494,7 @@ static func::FuncOp outline(const Clusters::Group &group,
   }
   SmallVector<Value> returned = llvm::map_to_vector(
       results, [&](Value result) { return mapping.lookup(result); });
-  func::ReturnOp::create(b, loc, returned);
+  YieldOp::create(b, loc, returned);
   return cluster;
 }
 
@@ -568,7 +565,7 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
       SmallVector<Value> results = clusters.getResults(number, placed);
       if (results.empty())
         continue;
-      func::FuncOp cluster = outline(group, inputs, members, results, placed);
+      ClusterOp cluster = outline(group, inputs, members, results, placed);
       std::string text;
       llvm::raw_string_ostream(text) << cluster;
       auto [known, isNew] = structures.try_emplace(text);

@@ -35,9 +35,9 @@
 // CHECK-COUNT-5:     vector.store %{{.*}}, %[[Y]]
 // CHECK-NOT:       vector.store
 // CHECK:         return
-func.func private @forward(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48xf32>) -> tensor<64x48xf32> {
+bsr.cluster private @forward(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48xf32>) -> tensor<64x48xf32> {
   %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<5x16x16xf32>, tensor<32x48xf32> -> tensor<64x48xf32>
-  return %y : tensor<64x48xf32>
+  bsr.yield %y : tensor<64x48xf32>
 }
 
 // The transposed product walks the row view.
@@ -45,9 +45,9 @@ func.func private @forward(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x
 // CHECK-SAME:    %[[PTR:[^:]*]]: memref<3xi32>, %{{[^:]*}}: memref<5xi32>, %{{[^:]*}}: memref<5xi32>
 // CHECK:         scf.forall (%{{.*}}, %{{.*}}) in (3, 2) {
 // CHECK:           memref.load %[[PTR]]
-func.func private @backward(%p: !pattern, %w: tensor<5x16x16xf32>, %y: tensor<64x48xf32>) -> tensor<32x48xf32> {
+bsr.cluster private @backward(%p: !pattern, %w: tensor<5x16x16xf32>, %y: tensor<64x48xf32>) -> tensor<32x48xf32> {
   %x = bsr.spmm %p, %w, %y transpose feature_dim = 0 : !pattern, tensor<5x16x16xf32>, tensor<64x48xf32> -> tensor<32x48xf32>
-  return %x : tensor<32x48xf32>
+  bsr.yield %x : tensor<32x48xf32>
 }
 
 // The sampled product: a work item (block column) lays what it reads of y out along its
@@ -70,9 +70,9 @@ func.func private @backward(%p: !pattern, %w: tensor<5x16x16xf32>, %y: tensor<64
 // CHECK:               memref.load %[[X]]
 // CHECK-COUNT-6:   vector.store %{{.*}}, %[[G]]{{.*}} vector<16xf32>
 // CHECK:           scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>)
-func.func private @gradient(%p: !pattern, %x: tensor<32x48xf32>, %y: tensor<64x48xf32>) -> tensor<5x16x16xf32> {
+bsr.cluster private @gradient(%p: !pattern, %x: tensor<32x48xf32>, %y: tensor<64x48xf32>) -> tensor<5x16x16xf32> {
   %g = bsr.sddmm %p, %x, %y feature_dim = 0 : !pattern, tensor<32x48xf32>, tensor<64x48xf32> -> tensor<5x16x16xf32>
-  return %g : tensor<5x16x16xf32>
+  bsr.yield %g : tensor<5x16x16xf32>
 }
 
 // A launch gets the arrays of the view that its kernel walks.
@@ -110,9 +110,9 @@ func.func @products(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48xf32>
 // CHECK:           %[[END:.*]]:2 = scf.for
 // CHECK:           scf.for %[[COLUMN:.*]] = %[[FIRST]]#0 to %[[END]]#0
 // CHECK:           memref.load %[[PTR]][%[[COLUMN]]]
-func.func private @wide(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48xf32>) -> tensor<4096x48xf32> {
+bsr.cluster private @wide(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48xf32>) -> tensor<4096x48xf32> {
   %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<5x16x16xf32>, tensor<32x48xf32> -> tensor<4096x48xf32>
-  return %y : tensor<4096x48xf32>
+  bsr.yield %y : tensor<4096x48xf32>
 }
 
 func.func @many_columns(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48xf32>) -> tensor<4096x48xf32> {
@@ -134,9 +134,9 @@ func.func @many_columns(%p: !pattern, %w: tensor<5x16x16xf32>, %x: tensor<32x48x
 // CHECK:           scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
 // CHECK-COUNT-14:  vector.shuffle
 // CHECK:           vector.store %{{.*}}, %[[G]]{{.*}} vector<4xf32>
-func.func private @ragged_gradient(%p: !pattern, %x: tensor<32x50xf32>, %y: tensor<64x50xf32>) -> tensor<5x16x16xf32> {
+bsr.cluster private @ragged_gradient(%p: !pattern, %x: tensor<32x50xf32>, %y: tensor<64x50xf32>) -> tensor<5x16x16xf32> {
   %g = bsr.sddmm %p, %x, %y feature_dim = 0 : !pattern, tensor<32x50xf32>, tensor<64x50xf32> -> tensor<5x16x16xf32>
-  return %g : tensor<5x16x16xf32>
+  bsr.yield %g : tensor<5x16x16xf32>
 }
 
 func.func @ragged_tokens(%p: !pattern, %x: tensor<32x50xf32>, %y: tensor<64x50xf32>) -> tensor<5x16x16xf32> {
@@ -173,9 +173,9 @@ func.func @ragged_tokens(%p: !pattern, %x: tensor<32x50xf32>, %y: tensor<64x50xf
 // CHECK-COUNT-2:   vector.store %{{.*}}, %[[G]]{{.*}} vector<4xf32>
 // CHECK-NOT:       vector.store
 // CHECK:         return
-func.func private @narrow(%p: !pattern, %x: tensor<32x48xf32>, %y: tensor<64x48xf32>) -> tensor<5x8x8xf32> {
+bsr.cluster private @narrow(%p: !pattern, %x: tensor<32x48xf32>, %y: tensor<64x48xf32>) -> tensor<5x8x8xf32> {
   %g = bsr.sddmm %p, %x, %y feature_dim = 0 : !pattern, tensor<32x48xf32>, tensor<64x48xf32> -> tensor<5x8x8xf32>
-  return %g : tensor<5x8x8xf32>
+  bsr.yield %g : tensor<5x8x8xf32>
 }
 
 func.func @narrow_blocks(%p: !pattern, %x: tensor<32x48xf32>, %y: tensor<64x48xf32>) -> tensor<5x8x8xf32> {
@@ -205,9 +205,9 @@ func.func @narrow_blocks(%p: !pattern, %x: tensor<32x48xf32>, %y: tensor<64x48xf
 // CHECK-COUNT-4:     memref.store %{{.*}}, %[[G]]
 // CHECK-NOT:         memref.store
 // CHECK:         return
-func.func private @single(%p: !pattern, %x: tensor<12x48xf32>, %y: tensor<8x48xf32>) -> tensor<50x1x1xf32> {
+bsr.cluster private @single(%p: !pattern, %x: tensor<12x48xf32>, %y: tensor<8x48xf32>) -> tensor<50x1x1xf32> {
   %g = bsr.sddmm %p, %x, %y feature_dim = 0 : !pattern, tensor<12x48xf32>, tensor<8x48xf32> -> tensor<50x1x1xf32>
-  return %g : tensor<50x1x1xf32>
+  bsr.yield %g : tensor<50x1x1xf32>
 }
 
 func.func @single_weights(%p: !pattern, %x: tensor<12x48xf32>, %y: tensor<8x48xf32>) -> tensor<50x1x1xf32> {
@@ -226,9 +226,9 @@ func.func @single_weights(%p: !pattern, %x: tensor<12x48xf32>, %y: tensor<8x48xf
 // CHECK:         iter_args({{.*}}) -> (vector<16xf32>, vector<16xf32>, vector<16xf32>) {
 // WIDE-LABEL:  func private @three_rows
 // WIDE:          iter_args({{.*}}) -> (vector<64xf32>, vector<64xf32>, vector<64xf32>) {
-func.func private @three_rows(%p: !pattern, %w: tensor<2x3x3xf32>, %x: tensor<6x128xf32>) -> tensor<6x128xf32> {
+bsr.cluster private @three_rows(%p: !pattern, %w: tensor<2x3x3xf32>, %x: tensor<6x128xf32>) -> tensor<6x128xf32> {
   %y = bsr.spmm %p, %w, %x feature_dim = 0 : !pattern, tensor<2x3x3xf32>, tensor<6x128xf32> -> tensor<6x128xf32>
-  return %y : tensor<6x128xf32>
+  bsr.yield %y : tensor<6x128xf32>
 }
 func.func @step(%p: !pattern, %w: tensor<2x3x3xf32>, %x: tensor<6x128xf32>) -> tensor<6x128xf32> {
   %e = tensor.empty() : tensor<6x128xf32>
@@ -249,7 +249,7 @@ func.func @step(%p: !pattern, %w: tensor<2x3x3xf32>, %x: tensor<6x128xf32>) -> t
 // row of %f.
 // CHECK-LABEL: func @in_place
 // CHECK:         bsr.launch @update ins({{.*}}) outs({{.*}}) in_place = [0, 1] ->
-func.func private @update(%w: tensor<8x8xf32>, %m: tensor<8x8xf32>, %g: tensor<8x8xf32>, %b: tensor<8xf32>,
+bsr.cluster private @update(%w: tensor<8x8xf32>, %m: tensor<8x8xf32>, %g: tensor<8x8xf32>, %b: tensor<8xf32>,
                           %f: tensor<8x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
   %e = tensor.empty() : tensor<8x8xf32>
   %m1 = linalg.generic {indexing_maps = [#id, #id, #t, #first, #id], iterator_types = ["parallel", "parallel"]}
@@ -268,7 +268,7 @@ func.func private @update(%w: tensor<8x8xf32>, %m: tensor<8x8xf32>, %g: tensor<8
     %1 = arith.mulf %0, %c : f32
     linalg.yield %1 : f32
   } -> tensor<8x8xf32>
-  return %m1, %w1 : tensor<8x8xf32>, tensor<8x8xf32>
+  bsr.yield %m1, %w1 : tensor<8x8xf32>, tensor<8x8xf32>
 }
 func.func @in_place(%w: tensor<8x8xf32>, %m: tensor<8x8xf32>, %g: tensor<8x8xf32>, %b: tensor<8xf32>, %f: tensor<8x8xf32>)
     -> (tensor<8x8xf32>, tensor<8x8xf32>) {
@@ -292,7 +292,7 @@ func.func @in_place(%w: tensor<8x8xf32>, %m: tensor<8x8xf32>, %g: tensor<8x8xf32
 // CHECK-COUNT-8:   memref.store %{{.*}}, %[[Z]][%{{.*}}, %[[I]]]
 // CHECK-LABEL: func @step
 // CHECK-NOT:     in_place
-func.func private @both_ways(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x4xf32>) {
+bsr.cluster private @both_ways(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x4xf32>) {
   %e = tensor.empty() : tensor<4x8xf32>
   %f = tensor.empty() : tensor<8x4xf32>
   %y:2 = linalg.generic {indexing_maps = [#id, #id, #t], iterator_types = ["parallel", "parallel"]}
@@ -301,7 +301,7 @@ func.func private @both_ways(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x
     %0 = arith.negf %a : f32
     linalg.yield %a, %0 : f32, f32
   } -> (tensor<4x8xf32>, tensor<8x4xf32>)
-  return %y#0, %y#1 : tensor<4x8xf32>, tensor<8x4xf32>
+  bsr.yield %y#0, %y#1 : tensor<4x8xf32>, tensor<8x4xf32>
 }
 func.func @step(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x4xf32>) {
   %e = tensor.empty() : tensor<4x8xf32>
@@ -335,7 +335,7 @@ func.func @step(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x4xf32>) {
 // What a work item reads, it reads before it writes there.
 // CHECK-LABEL: func @step
 // CHECK:         bsr.launch @normalize {{.*}} in_place = [0]
-func.func private @normalize(%x: tensor<4x32xf32>) -> (tensor<4xf32>, tensor<4x32xf32>) {
+bsr.cluster private @normalize(%x: tensor<4x32xf32>) -> (tensor<4xf32>, tensor<4x32xf32>) {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4xf32>
   %i = linalg.fill ins(%zero : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
@@ -352,7 +352,7 @@ func.func private @normalize(%x: tensor<4x32xf32>) -> (tensor<4xf32>, tensor<4x3
     %0 = arith.divf %a, %b : f32
     linalg.yield %0 : f32
   } -> tensor<4x32xf32>
-  return %s, %y : tensor<4xf32>, tensor<4x32xf32>
+  bsr.yield %s, %y : tensor<4xf32>, tensor<4x32xf32>
 }
 func.func @step(%x: tensor<4x32xf32>) -> (tensor<4xf32>, tensor<4x32xf32>) {
   %e = tensor.empty() : tensor<4xf32>
@@ -397,7 +397,7 @@ func.func @step(%x: tensor<4x32xf32>) -> (tensor<4xf32>, tensor<4x32xf32>) {
 // WIDE-COUNT-3:    vector<32xf32>
 // WIDE-NOT:      scf.forall
 // WIDE:          return
-func.func private @softmax(%x: tensor<2x5x36xf32>) -> (tensor<2x5x36xf32>, tensor<2x5x36xf32>) {
+bsr.cluster private @softmax(%x: tensor<2x5x36xf32>) -> (tensor<2x5x36xf32>, tensor<2x5x36xf32>) {
   %zero = arith.constant 0.0 : f32
   %low = arith.constant 0xFF800000 : f32
   %e = tensor.empty() : tensor<2x5x36xf32>
@@ -429,7 +429,7 @@ func.func private @softmax(%x: tensor<2x5x36xf32>) -> (tensor<2x5x36xf32>, tenso
     %0 = arith.divf %a, %b : f32
     linalg.yield %0 : f32
   } -> tensor<2x5x36xf32>
-  return %p, %q : tensor<2x5x36xf32>, tensor<2x5x36xf32>
+  bsr.yield %p, %q : tensor<2x5x36xf32>, tensor<2x5x36xf32>
 }
 // CHECK-LABEL: func @step
 // CHECK:         bsr.launch @softmax {{.*}} in_place = [0]
@@ -449,7 +449,7 @@ func.func @step(%x: tensor<2x5x36xf32>) -> tensor<2x5x36xf32> {
 // CHECK-LABEL: func @read_again
 // CHECK:         bsr.launch @again
 // CHECK-NOT:     in_place
-func.func private @again(%x: tensor<4x32xf32>) -> (tensor<4x32xf32>, tensor<4x32xf32>) {
+bsr.cluster private @again(%x: tensor<4x32xf32>) -> (tensor<4x32xf32>, tensor<4x32xf32>) {
   %zero = arith.constant 0.0 : f32
   %f = tensor.empty() : tensor<4x32xf32>
   %t = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
@@ -472,7 +472,7 @@ func.func private @again(%x: tensor<4x32xf32>) -> (tensor<4x32xf32>, tensor<4x32
     %0 = arith.divf %a, %b : f32
     linalg.yield %0 : f32
   } -> tensor<4x32xf32>
-  return %t, %y : tensor<4x32xf32>, tensor<4x32xf32>
+  bsr.yield %t, %y : tensor<4x32xf32>, tensor<4x32xf32>
 }
 func.func @read_again(%x: tensor<4x32xf32>) -> (tensor<4x32xf32>, tensor<4x32xf32>) {
   %f = tensor.empty() : tensor<4x32xf32>
@@ -491,7 +491,7 @@ func.func @read_again(%x: tensor<4x32xf32>) -> (tensor<4x32xf32>, tensor<4x32xf3
 // CHECK-LABEL: func @other_row
 // CHECK:         bsr.launch @other
 // CHECK-NOT:     in_place
-func.func private @other(%x: tensor<4x32x32xf32>) -> (tensor<4xf32>, tensor<4x32x32xf32>) {
+bsr.cluster private @other(%x: tensor<4x32x32xf32>) -> (tensor<4xf32>, tensor<4x32x32xf32>) {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4xf32>
   %i = linalg.fill ins(%zero : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
@@ -508,7 +508,7 @@ func.func private @other(%x: tensor<4x32x32xf32>) -> (tensor<4xf32>, tensor<4x32
     %0 = arith.divf %a, %b : f32
     linalg.yield %0 : f32
   } -> tensor<4x32x32xf32>
-  return %s, %y : tensor<4xf32>, tensor<4x32x32xf32>
+  bsr.yield %s, %y : tensor<4xf32>, tensor<4x32x32xf32>
 }
 func.func @other_row(%x: tensor<4x32x32xf32>) -> (tensor<4xf32>, tensor<4x32x32xf32>) {
   %e = tensor.empty() : tensor<4xf32>
@@ -543,7 +543,7 @@ func.func @other_row(%x: tensor<4x32x32xf32>) -> (tensor<4xf32>, tensor<4x32x32x
 // CHECK:         vector.store %[[TOTAL]], %[[G]][%c0]
 // CHECK:         scf.for %{{.*}} = %c0 to %c2 {{.*}} -> (vector<8xf32>)
 // CHECK:         return
-func.func private @bias_gradient(%x: tensor<2x24x36xf32>) -> (tensor<2x24x36xf32>, tensor<24xf32>) {
+bsr.cluster private @bias_gradient(%x: tensor<2x24x36xf32>) -> (tensor<2x24x36xf32>, tensor<24xf32>) {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<2x24x36xf32>
   %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
@@ -560,7 +560,7 @@ func.func private @bias_gradient(%x: tensor<2x24x36xf32>) -> (tensor<2x24x36xf32
     %0 = arith.addf %a, %o : f32
     linalg.yield %0 : f32
   } -> tensor<24xf32>
-  return %y, %g : tensor<2x24x36xf32>, tensor<24xf32>
+  bsr.yield %y, %g : tensor<2x24x36xf32>, tensor<24xf32>
 }
 // Memory that nothing reads after the launch is no one else's.
 // CHECK-LABEL: func @step
@@ -600,7 +600,7 @@ func.func @step(%x: tensor<2x24x36xf32>) -> tensor<24xf32> {
 // CHECK:           %[[V:.*]] = vector.load %[[Z]]
 // CHECK:           vector.store %[[V]], %[[THIRD]]
 // CHECK-NOT:     store
-func.func private @concatenation(%x: tensor<2x3x4xf32>, %y: tensor<2x4x8xf32>, %z: tensor<6x8xf32>) -> tensor<6x24xf32> {
+bsr.cluster private @concatenation(%x: tensor<2x3x4xf32>, %y: tensor<2x4x8xf32>, %z: tensor<6x8xf32>) -> tensor<6x24xf32> {
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<2x3x8xf32>
   %f = tensor.empty() : tensor<6x8xf32>
@@ -620,7 +620,7 @@ func.func private @concatenation(%x: tensor<2x3x4xf32>, %y: tensor<2x4x8xf32>, %
   } -> tensor<6x8xf32>
   %merged = tensor.collapse_shape %product [[0, 1], [2]] : tensor<2x3x8xf32> into tensor<6x8xf32>
   %all = tensor.concat dim(1) %merged, %negated, %z : (tensor<6x8xf32>, tensor<6x8xf32>, tensor<6x8xf32>) -> tensor<6x24xf32>
-  return %all : tensor<6x24xf32>
+  bsr.yield %all : tensor<6x24xf32>
 }
 func.func @step(%x: tensor<2x3x4xf32>, %y: tensor<2x4x8xf32>, %z: tensor<6x8xf32>) -> tensor<6x24xf32> {
   %e = tensor.empty() : tensor<6x24xf32>
@@ -660,7 +660,7 @@ func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
 // CHECK-NOT:         vector.load %[[B]]
 // CHECK:             vector.load %[[STRIP]]{{.*}} vector<16xf32>
 // CHECK-COUNT-6:     vector.store %{{.*}}, %[[C]]
-func.func private @packed(%a: tensor<960x32xf32>, %b: tensor<32x64xf32>) -> tensor<960x64xf32> {
+bsr.cluster private @packed(%a: tensor<960x32xf32>, %b: tensor<32x64xf32>) -> tensor<960x64xf32> {
   %zero = arith.constant dense<0.0> : tensor<960x64xf32>
   %c = linalg.generic {indexing_maps = [#rows, #vectors, #result], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : tensor<960x32xf32>, tensor<32x64xf32>) outs(%zero : tensor<960x64xf32>) {
@@ -669,7 +669,7 @@ func.func private @packed(%a: tensor<960x32xf32>, %b: tensor<32x64xf32>) -> tens
     %1 = arith.addf %sum, %0 : f32
     linalg.yield %1 : f32
   } -> tensor<960x64xf32>
-  return %c : tensor<960x64xf32>
+  bsr.yield %c : tensor<960x64xf32>
 }
 
 // ... or columns of which the summands lie side by side, transposed in squares.
@@ -682,7 +682,7 @@ func.func private @packed(%a: tensor<960x32xf32>, %b: tensor<32x64xf32>) -> tens
 // CHECK-COUNT-8:     vector.store %{{.*}}, %[[STRIP]]
 // CHECK-NOT:       vector.reduction
 // CHECK-COUNT-6:   vector.store %{{.*}}, %[[C]]
-func.func private @transposed(%a: tensor<48x32xf32>, %b: tensor<64x32xf32>) -> tensor<48x64xf32> {
+bsr.cluster private @transposed(%a: tensor<48x32xf32>, %b: tensor<64x32xf32>) -> tensor<48x64xf32> {
   %zero = arith.constant dense<0.0> : tensor<48x64xf32>
   %c = linalg.generic {indexing_maps = [#rows, #columns, #result], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : tensor<48x32xf32>, tensor<64x32xf32>) outs(%zero : tensor<48x64xf32>) {
@@ -691,7 +691,7 @@ func.func private @transposed(%a: tensor<48x32xf32>, %b: tensor<64x32xf32>) -> t
     %1 = arith.addf %sum, %0 : f32
     linalg.yield %1 : f32
   } -> tensor<48x64xf32>
-  return %c : tensor<48x64xf32>
+  bsr.yield %c : tensor<48x64xf32>
 }
 
 // A large product packs rows too, if a work item reads them for many columns:
@@ -708,7 +708,7 @@ func.func private @transposed(%a: tensor<48x32xf32>, %b: tensor<64x32xf32>) -> t
 // CHECK:             memref.load %[[ROWS]]
 // CHECK:             vector.load %[[STRIP]]{{.*}} vector<16xf32>
 // CHECK-COUNT-6:     vector.store %{{.*}}, %[[C]]
-func.func private @packed_rows(%a: tensor<7680x528xf32>, %b: tensor<528x160xf32>) -> tensor<7680x160xf32> {
+bsr.cluster private @packed_rows(%a: tensor<7680x528xf32>, %b: tensor<528x160xf32>) -> tensor<7680x160xf32> {
   %zero = arith.constant dense<0.0> : tensor<7680x160xf32>
   %c = linalg.generic {indexing_maps = [#rows, #vectors, #result], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : tensor<7680x528xf32>, tensor<528x160xf32>) outs(%zero : tensor<7680x160xf32>) {
@@ -717,7 +717,7 @@ func.func private @packed_rows(%a: tensor<7680x528xf32>, %b: tensor<528x160xf32>
     %1 = arith.addf %sum, %0 : f32
     linalg.yield %1 : f32
   } -> tensor<7680x160xf32>
-  return %c : tensor<7680x160xf32>
+  bsr.yield %c : tensor<7680x160xf32>
 }
 
 // Few rows are not worth it: sums over lanes.
@@ -725,7 +725,7 @@ func.func private @packed_rows(%a: tensor<7680x528xf32>, %b: tensor<528x160xf32>
 // CHECK-NOT:     memref.alloca
 // CHECK:         scf.forall
 // CHECK:           scf.for {{.*}} -> (vector<8xf32>
-func.func private @few_rows(%a: tensor<12x32xf32>, %b: tensor<64x32xf32>) -> tensor<12x64xf32> {
+bsr.cluster private @few_rows(%a: tensor<12x32xf32>, %b: tensor<64x32xf32>) -> tensor<12x64xf32> {
   %zero = arith.constant dense<0.0> : tensor<12x64xf32>
   %c = linalg.generic {indexing_maps = [#rows, #columns, #result], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : tensor<12x32xf32>, tensor<64x32xf32>) outs(%zero : tensor<12x64xf32>) {
@@ -734,7 +734,7 @@ func.func private @few_rows(%a: tensor<12x32xf32>, %b: tensor<64x32xf32>) -> ten
     %1 = arith.addf %sum, %0 : f32
     linalg.yield %1 : f32
   } -> tensor<12x64xf32>
-  return %c : tensor<12x64xf32>
+  bsr.yield %c : tensor<12x64xf32>
 }
 
 func.func @dense_products(%l: tensor<960x32xf32>, %a: tensor<48x32xf32>, %b: tensor<32x64xf32>, %t: tensor<64x32xf32>, %f: tensor<12x32xf32>,
@@ -769,9 +769,9 @@ func.func @dense_products(%l: tensor<960x32xf32>, %a: tensor<48x32xf32>, %b: ten
 // CHECK:           memref.load %[[B]][]
 // CHECK:           %[[TOTAL:.*]] = arith.select
 // CHECK:           vector.store %[[TOTAL]], %[[SUMS]]
-func.func private @columns(%p: !pattern, %v: tensor<9x16x16xf32>, %b: tensor<f32>) -> tensor<64xf32> {
+bsr.cluster private @columns(%p: !pattern, %v: tensor<9x16x16xf32>, %b: tensor<f32>) -> tensor<64xf32> {
   %0 = bsr.reduce_vec %p, %v background %b dim = 1 : !pattern, tensor<9x16x16xf32>, tensor<f32> -> tensor<64xf32>
-  return %0 : tensor<64xf32>
+  bsr.yield %0 : tensor<64xf32>
 }
 
 // Sums of rows of squares: the squares are computed where they are added. Four rows at a
@@ -785,7 +785,7 @@ func.func private @columns(%p: !pattern, %v: tensor<9x16x16xf32>, %b: tensor<f32
 // CHECK:             arith.addf %{{.*}}, %[[SQUARE]]
 // CHECK-COUNT-4:   vector.reduction <add>
 // CHECK-COUNT-4:   memref.store %{{.*}}, %[[SUMS]]
-func.func private @rows(%p: !pattern, %v: tensor<9x16x16xf32>) -> tensor<1024xf32> {
+bsr.cluster private @rows(%p: !pattern, %v: tensor<9x16x16xf32>) -> tensor<1024xf32> {
   %e = tensor.empty() : tensor<9x16x16xf32>
   %s = linalg.generic {indexing_maps = [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>],
                        iterator_types = ["parallel", "parallel", "parallel"]}
@@ -795,7 +795,7 @@ func.func private @rows(%p: !pattern, %v: tensor<9x16x16xf32>) -> tensor<1024xf3
     linalg.yield %1 : f32
   } -> tensor<9x16x16xf32>
   %0 = bsr.reduce_vec %p, %s dim = 0 : !pattern, tensor<9x16x16xf32> -> tensor<1024xf32>
-  return %0 : tensor<1024xf32>
+  bsr.yield %0 : tensor<1024xf32>
 }
 
 // Entries of a vector: a work item (block rows) writes a column of each of its blocks.
@@ -804,9 +804,9 @@ func.func private @rows(%p: !pattern, %v: tensor<9x16x16xf32>) -> tensor<1024xf3
 // CHECK:         scf.forall (%{{.*}}) in (32) {
 // CHECK:           vector.load %[[X]]
 // CHECK:           vector.store %{{.*}}, %[[Y]]
-func.func private @entries(%p: !pattern, %x: tensor<1024xf32>) -> tensor<9x16x1xf32> {
+bsr.cluster private @entries(%p: !pattern, %x: tensor<1024xf32>) -> tensor<9x16x1xf32> {
   %0 = bsr.sample_vec %p, %x dim = 0 : !pattern, tensor<1024xf32> -> tensor<9x16x1xf32>
-  return %0 : tensor<9x16x1xf32>
+  bsr.yield %0 : tensor<9x16x1xf32>
 }
 
 func.func @launch_vectors(%p: !pattern, %v: tensor<9x16x16xf32>, %b: tensor<f32>, %x: tensor<1024xf32>,
@@ -827,7 +827,7 @@ func.func @launch_vectors(%p: !pattern, %v: tensor<9x16x16xf32>, %b: tensor<f32>
 // CHECK-SAME:    %[[X:[^:]*]]: tensor<8x4xf32>, %[[I:[^:]*]]: index
 // CHECK:         bsr.launch @row ins(%[[X]], %[[I]] : tensor<8x4xf32>, index)
 #map = affine_map<(d0) -> (d0)>
-func.func private @row(%x: tensor<8x4xf32>, %i: index) -> tensor<4xf32> {
+bsr.cluster private @row(%x: tensor<8x4xf32>, %i: index) -> tensor<4xf32> {
   %e = tensor.empty() : tensor<4xf32>
   %0 = tensor.extract_slice %x[%i, 0] [1, 4] [1, 1] : tensor<8x4xf32> to tensor<1x4xf32>
   %1 = tensor.collapse_shape %0 [[0, 1]] : tensor<1x4xf32> into tensor<4xf32>
@@ -837,7 +837,7 @@ func.func private @row(%x: tensor<8x4xf32>, %i: index) -> tensor<4xf32> {
     %3 = arith.negf %a : f32
     linalg.yield %3 : f32
   } -> tensor<4xf32>
-  return %2 : tensor<4xf32>
+  bsr.yield %2 : tensor<4xf32>
 }
 func.func @launch_row(%x: tensor<8x4xf32>, %i: index, %y: tensor<4xf32>) -> tensor<4xf32> {
   %0 = bsr.launch @row ins(%x, %i : tensor<8x4xf32>, index) outs(%y : tensor<4xf32>) -> tensor<4xf32>
@@ -863,7 +863,7 @@ func.func @launch_row(%x: tensor<8x4xf32>, %i: index, %y: tensor<4xf32>) -> tens
 #rows = affine_map<(f, t) -> (f, t)>
 #lane = affine_map<(f, t) -> (t)>
 #all = affine_map<(t) -> (t)>
-func.func private @likelihood(%z: tensor<64x16xf32>, %label: tensor<16xi64>) -> tensor<16xf32> {
+bsr.cluster private @likelihood(%z: tensor<64x16xf32>, %label: tensor<16xi64>) -> tensor<16xf32> {
   %least = arith.constant dense<0xFF800000> : tensor<16xf32>
   %zeros = arith.constant dense<0.0> : tensor<16xf32>
   %rows = tensor.empty() : tensor<64x16xf32>
@@ -902,7 +902,7 @@ func.func private @likelihood(%z: tensor<64x16xf32>, %label: tensor<16xi64>) -> 
     %0 = tensor.extract %logs[%f, %t] : tensor<64x16xf32>
     linalg.yield %0 : f32
   } -> tensor<16xf32>
-  return %picked : tensor<16xf32>
+  bsr.yield %picked : tensor<16xf32>
 }
 
 func.func @launch_likelihood(%z: tensor<64x16xf32>, %label: tensor<16xi64>) -> tensor<16xf32> {

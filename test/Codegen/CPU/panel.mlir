@@ -11,9 +11,9 @@
 // EMIT-SAME:    %{{[^:]*}}: memref<3x785x16xf32>, %{{[^:]*}}: memref<768x48xf32>)
 // EMIT-LABEL: func private @product_0(
 // EMIT-SAME:    %{{[^:]*}}: memref<768x48xf32>, %{{[^:]*}}: memref<3x785x16xf32>)
-func.func private @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<768x48xf32>) -> tensor<768x48xf32> {
+bsr.cluster private @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<768x48xf32>) -> tensor<768x48xf32> {
   %y = bsr.spmm %p, %w, %x feature_dim = 0 {bsr.lanes} : !pattern, tensor<3x16x16xf32>, tensor<768x48xf32> -> tensor<768x48xf32>
-  return %y : tensor<768x48xf32>
+  bsr.yield %y : tensor<768x48xf32>
 }
 
 // CHECK-LABEL: func @chain
@@ -38,13 +38,13 @@ func.func @chain(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<768x48xf32>) 
 
 // No panels: lanes that they do not divide (40), and a value that more than kernels
 // read.
-func.func private @ragged(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x40xf32>) -> tensor<32x40xf32> {
+bsr.cluster private @ragged(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x40xf32>) -> tensor<32x40xf32> {
   %y = bsr.spmm %p, %w, %x feature_dim = 0 {bsr.lanes} : !pattern, tensor<3x16x16xf32>, tensor<32x40xf32> -> tensor<32x40xf32>
-  return %y : tensor<32x40xf32>
+  bsr.yield %y : tensor<32x40xf32>
 }
-func.func private @even(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x32xf32>) -> tensor<32x32xf32> {
+bsr.cluster private @even(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x32xf32>) -> tensor<32x32xf32> {
   %y = bsr.spmm %p, %w, %x feature_dim = 0 {bsr.lanes} : !pattern, tensor<3x16x16xf32>, tensor<32x32xf32> -> tensor<32x32xf32>
-  return %y : tensor<32x32xf32>
+  bsr.yield %y : tensor<32x32xf32>
 }
 // CHECK-LABEL: func @uncut
 // CHECK-NOT: bsr.panels
@@ -72,21 +72,21 @@ func.func @uncut(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x40xf32>, %
 // EMIT-SAME:    %[[ALL:[^:]*]]: memref<3x40x16xf32>)
 // EMIT:         memref.reinterpret_cast %[[ALL]] to offset: [0], sizes: [3, 8, 16], strides: [640, 16, 1]
 // EMIT:         memref.reinterpret_cast %[[ALL]] to offset: [128], sizes: [3, 32, 16], strides: [640, 16, 1]
-func.func private @rows(%x: tensor<8x48xf32>, %y: tensor<32x48xf32>) -> tensor<40x48xf32> {
+bsr.cluster private @rows(%x: tensor<8x48xf32>, %y: tensor<32x48xf32>) -> tensor<40x48xf32> {
   %all = tensor.concat dim(0) %x, %y {bsr.lanes} : (tensor<8x48xf32>, tensor<32x48xf32>) -> tensor<40x48xf32>
-  return %all : tensor<40x48xf32>
+  bsr.yield %all : tensor<40x48xf32>
 }
 // EMIT-LABEL: func private @lanes(
 // EMIT-SAME:    %[[ALL:[^:]*]]: memref<3x8x16xf32>)
 // EMIT:         memref.reinterpret_cast %[[ALL]] to offset: [0], sizes: [2, 8, 16], strides: [128, 16, 1]
 // EMIT:         memref.reinterpret_cast %[[ALL]] to offset: [256], sizes: [1, 8, 16], strides: [128, 16, 1]
-func.func private @lanes(%x: tensor<8x32xf32>, %y: tensor<8x16xf32>) -> tensor<8x48xf32> {
+bsr.cluster private @lanes(%x: tensor<8x32xf32>, %y: tensor<8x16xf32>) -> tensor<8x48xf32> {
   %all = tensor.concat dim(1) %x, %y {bsr.lanes} : (tensor<8x32xf32>, tensor<8x16xf32>) -> tensor<8x48xf32>
-  return %all : tensor<8x48xf32>
+  bsr.yield %all : tensor<8x48xf32>
 }
-func.func private @halves(%x: tensor<8x24xf32>, %y: tensor<8x24xf32>) -> tensor<8x48xf32> {
+bsr.cluster private @halves(%x: tensor<8x24xf32>, %y: tensor<8x24xf32>) -> tensor<8x48xf32> {
   %all = tensor.concat dim(1) %x, %y {bsr.lanes} : (tensor<8x24xf32>, tensor<8x24xf32>) -> tensor<8x48xf32>
-  return %all : tensor<8x48xf32>
+  bsr.yield %all : tensor<8x48xf32>
 }
 // CHECK-LABEL: func @concatenations
 // CHECK: bsr.launch @rows {{.*}} {bsr.panels = array<i64: 2>}
@@ -104,7 +104,7 @@ func.func @concatenations(%a: tensor<8x48xf32>, %b: tensor<32x48xf32>, %c: tenso
       outs(%h : tensor<f32>) -> tensor<f32>
   return %sum : tensor<f32>
 }
-func.func private @sum(%x: tensor<40x48xf32>, %y: tensor<8x48xf32>, %z: tensor<8x48xf32>) -> tensor<f32> {
+bsr.cluster private @sum(%x: tensor<40x48xf32>, %y: tensor<8x48xf32>, %z: tensor<8x48xf32>) -> tensor<f32> {
   %zero = arith.constant dense<0.0> : tensor<f32>
   %s = linalg.generic {indexing_maps = [#rc, #one, #one, #none], iterator_types = ["reduction", "reduction"]}
       ins(%x, %y, %z : tensor<40x48xf32>, tensor<8x48xf32>, tensor<8x48xf32>) outs(%zero : tensor<f32>) {
@@ -114,7 +114,7 @@ func.func private @sum(%x: tensor<40x48xf32>, %y: tensor<8x48xf32>, %z: tensor<8
     %2 = arith.addf %1, %c : f32
     linalg.yield %2 : f32
   } -> tensor<f32>
-  return %s : tensor<f32>
+  bsr.yield %s : tensor<f32>
 }
 
 // -----
@@ -124,7 +124,7 @@ func.func private @sum(%x: tensor<40x48xf32>, %y: tensor<8x48xf32>, %z: tensor<8
 // Without inputs, the first result is operand 0, for the kernel too.
 // EMIT-LABEL: func private @mask(
 // EMIT-SAME:    %{{[^:]*}}: memref<3x8x16xf32>)
-func.func private @mask() -> tensor<8x48xf32> {
+bsr.cluster private @mask() -> tensor<8x48xf32> {
   %one = arith.constant dense<1.0> : tensor<f32>
   %e = tensor.empty() : tensor<8x48xf32>
   %m = linalg.generic {indexing_maps = [affine_map<(r, c) -> ()>, #id], iterator_types = ["parallel", "parallel"]}
@@ -132,9 +132,9 @@ func.func private @mask() -> tensor<8x48xf32> {
   ^bb0(%x: f32, %o: f32):
     linalg.yield %x : f32
   } -> tensor<8x48xf32>
-  return %m : tensor<8x48xf32>
+  bsr.yield %m : tensor<8x48xf32>
 }
-func.func private @double(%m: tensor<8x48xf32>) -> tensor<8x48xf32> {
+bsr.cluster private @double(%m: tensor<8x48xf32>) -> tensor<8x48xf32> {
   %e = tensor.empty() : tensor<8x48xf32>
   %d = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
       ins(%m : tensor<8x48xf32>) outs(%e : tensor<8x48xf32>) {
@@ -142,7 +142,7 @@ func.func private @double(%m: tensor<8x48xf32>) -> tensor<8x48xf32> {
     %0 = arith.addf %x, %x : f32
     linalg.yield %0 : f32
   } -> tensor<8x48xf32>
-  return %d : tensor<8x48xf32>
+  bsr.yield %d : tensor<8x48xf32>
 }
 // CHECK-LABEL: func @no_inputs
 // CHECK:         bsr.launch @mask outs({{.*}}) {bsr.panels = array<i64: 0>}

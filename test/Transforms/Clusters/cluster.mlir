@@ -54,9 +54,9 @@ func.func @optimizer(%p: tensor<4x8x8xf32>, %m: tensor<4x8x8xf32>, %v: tensor<4x
 // CHECK-LABEL: func @layers
 // CHECK:         %[[H:.*]] = bsr.launch @[[LAYER:.*]] ins(%{{.*}}, %{{.*}}, %{{.*}} : !bsr.pattern
 // CHECK:         bsr.launch @[[LAYER]] ins(%{{.*}}, %{{.*}}, %[[H]] : !bsr.pattern
-// CHECK:         func.func private
+// CHECK:         bsr.cluster private
 // CHECK-SAME:    bsr.kind = "spmm"
-// CHECK-NOT:     func.func
+// CHECK-NOT:     bsr.cluster
 func.func @layers(%p: !pattern, %w: tensor<3x16x16xf32>, %q: !pattern, %v: tensor<3x16x16xf32>, %x: tensor<32x48xf32>)
     -> tensor<32x48xf32> {
   %e = tensor.empty() : tensor<32x48xf32>
@@ -91,7 +91,7 @@ func.func @layers(%p: !pattern, %w: tensor<3x16x16xf32>, %q: !pattern, %v: tenso
 // CHECK-SAME:    -> tensor<32x48xf32>, tensor<32xf32>
 // CHECK-NOT:     bsr.launch
 // CHECK:         return %[[R]]#0, %[[R]]#1
-// CHECK:         func.func private @[[F]]
+// CHECK:         bsr.cluster private @[[F]]
 // CHECK-SAME:    bsr.kind = "spmm_transposed"
 func.func @gradient(%p: !pattern, %w: tensor<3x16x16xf32>, %dy: tensor<32x48xf32>, %h: tensor<32x48xf32>)
     -> (tensor<32x48xf32>, tensor<32xf32>) {
@@ -164,7 +164,7 @@ func.func @not_followed(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x32x
 // CHECK:         %[[R:.*]]:2 = bsr.launch @[[F:.*]] ins({{.*}} -> tensor<32x48xf32>, tensor<32xf32>
 // CHECK-NOT:     bsr.launch
 // CHECK:         return %[[R]]#0, %[[R]]#1
-// CHECK:         func.func private @[[F]]
+// CHECK:         bsr.cluster private @[[F]]
 // CHECK-SAME:    bsr.flops = 61440 : i64, bsr.kind = "dense"
 func.func @dense(%w: tensor<20x32xf32>, %x: tensor<20x48xf32>, %b: tensor<32xf32>) -> (tensor<32x48xf32>, tensor<32xf32>) {
   %e = tensor.empty() : tensor<32x48xf32>
@@ -293,7 +293,7 @@ func.func @of_another_type(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x
 // CHECK-SAME:    %[[X:[^:]*]]: tensor<8x16xf32>, %[[B:[^:]*]]: tensor<16xf32>, %[[L:[^:]*]]: tensor<8xi32>, %[[W:[^:]*]]: tensor<8xf32>
 // CHECK-NOT:     outs({{.*}} tensor<8x16xf32>
 // CHECK:         return
-// CHECK:         func.func private
+// CHECK:         bsr.cluster private
 func.func @gathered(%x: tensor<8x16xf32>, %b: tensor<16xf32>, %l: tensor<8xi32>, %w: tensor<8xf32>)
     -> (tensor<16xf32>, tensor<8xf32>, tensor<16xf32>) {
   %zero = arith.constant 0.0 : f32
@@ -406,7 +406,7 @@ func.func @cheap_producer(%x: tensor<8x16xf32>) -> (tensor<8xf32>, tensor<16xf32
 // CHECK:         bsr.launch @[[ROWS:.*]] ins(%arg0, %arg1 :
 // CHECK:         bsr.launch {{.*}} ins(%arg0, %arg1 :
 // CHECK-NOT:     bsr.launch
-// CHECK:         func.func private @[[ROWS]](%[[X:.*]]: tensor<8x1x16xf32>, %[[B:.*]]: tensor<8x16xf32>)
+// CHECK:         bsr.cluster private @[[ROWS]](%[[X:.*]]: tensor<8x1x16xf32>, %[[B:.*]]: tensor<8x16xf32>)
 // CHECK:           linalg.generic {{.*}}["parallel", "parallel", "parallel"]} ins(%[[X]] : tensor<8x1x16xf32>) outs(%[[B]] :
 // CHECK-NEXT:      ^bb0(%[[A:.*]]: f32, %[[INIT:.*]]: f32):
 // CHECK-NEXT:        arith.addf %[[A]], %[[INIT]]
@@ -551,14 +551,14 @@ func.func @not_before_its_operands(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<
 // CHECK:         %[[P:.*]]:2 = bsr.launch @[[CHAIN:.*]] ins(%arg0 :
 // CHECK-NOT:     bsr.launch
 // CHECK:         return %[[P]]#0, %[[P]]#1
-// CHECK:         func.func private @[[CHAIN]](
+// CHECK:         bsr.cluster private @[[CHAIN]](
 // CHECK:           arith.maximumf
 // CHECK:           linalg.generic {{.*}} {bsr.stored}
 // CHECK-NEXT:      ^bb0
 // CHECK:             math.exp
 // CHECK:           arith.addf
 // CHECK:           arith.divf
-// CHECK:           return %{{.*}}, %{{.*}} : tensor<2x5x16xf32>, tensor<5xf32>
+// CHECK:           bsr.yield %{{.*}}, %{{.*}} : tensor<2x5x16xf32>, tensor<5xf32>
 func.func @softmax(%x: tensor<2x5x16xf32>) -> (tensor<2x5x16xf32>, tensor<5xf32>) {
   %zero = arith.constant 0.0 : f32
   %low = arith.constant 0xFF800000 : f32
@@ -670,13 +670,13 @@ func.func @kinds(%p: !pattern, %v: tensor<3x16x16xf32>, %x: tensor<32x8xf32>, %d
                  %l: tensor<4x8xf32>, %r: tensor<8x6xf32>, %i: tensor<8xi32>)
     -> (tensor<64x8xf32>, tensor<32x8xf32>, tensor<3x16x16xf32>, tensor<4x6xf32>, tensor<4xf32>,
         tensor<16x32xf32>, tensor<32x64xf32>) {
-  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "spmm"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "spmm"}
   %0 = bsr.spmm %p, %v, %x feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x8xf32> -> tensor<64x8xf32>
-  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "spmm_transposed"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "spmm_transposed"}
   %1 = bsr.spmm %p, %v, %dy transpose feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<64x8xf32> -> tensor<32x8xf32>
-  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "sddmm"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "sddmm"}
   %2 = bsr.sddmm %p, %x, %dy feature_dim = 0 : !pattern, tensor<32x8xf32>, tensor<64x8xf32> -> tensor<3x16x16xf32>
-  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.flops = 384 : i64, bsr.kind = "dense"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.flops = 384 : i64, bsr.kind = "dense"}
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4x6xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x6xf32>) -> tensor<4x6xf32>
@@ -687,7 +687,7 @@ func.func @kinds(%p: !pattern, %v: tensor<3x16x16xf32>, %x: tensor<32x8xf32>, %d
     %n = arith.addf %o, %m : f32
     linalg.yield %n : f32
   } -> tensor<4x6xf32>
-  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.kind = "reduction"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.kind = "reduction"}
   %e1 = tensor.empty() : tensor<4xf32>
   %f1 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e1 : tensor<4xf32>) {
   ^bb0(%o: f32):
@@ -699,16 +699,16 @@ func.func @kinds(%p: !pattern, %v: tensor<3x16x16xf32>, %x: tensor<32x8xf32>, %d
     %n = arith.addf %o, %s : f32
     linalg.yield %n : f32
   } -> tensor<4xf32>
-  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.kind = "copy"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.kind = "copy"}
   %e2 = tensor.empty() : tensor<8x32xf32>
   %u = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, #at], iterator_types = ["parallel", "parallel"]}
       ins(%x : tensor<32x8xf32>) outs(%e2 : tensor<8x32xf32>) {
   ^bb0(%s: f32, %o: f32):
     linalg.yield %s : f32
   } -> tensor<8x32xf32>
-  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.kind = "scatter"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.kind = "scatter"}
   %5 = bsr.scatter_add %i, %u feature_dim = 1 : tensor<8xi32>, tensor<8x32xf32> -> tensor<16x32xf32>
-  // CHECK-DAG: func.func private @{{.*}} attributes {bsr.kind = "other"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.kind = "other"}
   %6 = bsr.to_dense %p, %v : !pattern, tensor<3x16x16xf32> -> tensor<32x64xf32>
   return %0, %1, %2, %3, %4, %5, %6 : tensor<64x8xf32>, tensor<32x8xf32>, tensor<3x16x16xf32>, tensor<4x6xf32>, tensor<4xf32>, tensor<16x32xf32>, tensor<32x64xf32>
 }
@@ -728,8 +728,8 @@ func.func @kinds(%p: !pattern, %v: tensor<3x16x16xf32>, %x: tensor<32x8xf32>, %d
 // CHECK:         %[[SECOND:.*]] = bsr.launch @[[PRODUCT:.*]] ins(%{{.*}}, %{{.*}} : tensor<2x3x4xf32>, tensor<2x4x8xf32>) {{.*}} -> tensor<2x3x8xf32>
 // CHECK:         %[[ALL:.*]] = bsr.launch @[[CONCATENATION:.*]] ins(%{{.*}}, %{{.*}}, %[[SECOND]], %{{.*}} : tensor<2x3x4xf32>, tensor<2x4x8xf32>, tensor<2x3x8xf32>, tensor<5x8xf32>) {{.*}} -> tensor<17x8xf32>
 // CHECK-NEXT:    return %[[ALL]], %[[SECOND]]
-// CHECK:       func private @[[PRODUCT]]
-// CHECK:       func private @[[CONCATENATION]]({{.*}}bsr.flops = 384 : i64, bsr.kind = "dense"
+// CHECK:       bsr.cluster private @[[PRODUCT]]
+// CHECK:       bsr.cluster private @[[CONCATENATION]]({{.*}}bsr.flops = 384 : i64, bsr.kind = "dense"
 // CHECK:         "reduction"
 // CHECK:         math.exp
 // CHECK:         tensor.concat
@@ -777,7 +777,7 @@ func.func @concatenation(%x: tensor<2x3x4xf32> {bsr.name = "x"}, %y: tensor<2x4x
 // CHECK:         %[[Z:.*]] = bsr.launch @[[NEXT:cluster[0-9_]*]] ins(%[[Y]] :
 // CHECK:         %[[AGAIN:.*]] = bsr.launch @[[TANH]] ins(%{{.*}}) outs({{.*}}) {bsr.recomputed}
 // CHECK:         return %[[Y]], %[[Z]], %[[AGAIN]]
-// CHECK:       func private @[[TANH]]
+// CHECK:       bsr.cluster private @[[TANH]]
 // CHECK-NOT:     bsr.recomputed
 // CHECK-NOT:     bsr.peak
 func.func @peak(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<f32>, tensor<64xf32>) {
@@ -815,9 +815,9 @@ func.func @peak(%x: tensor<64xf32>) -> (tensor<64xf32>, tensor<f32>, tensor<64xf
 // CHECK:         bsr.launch @cluster ins(%{{.*}}, %{{.*}}, %[[X]], %[[I0]] : !bsr.pattern<{{.*}}>, tensor<3x16x16xf32>, tensor<9x32x4xf32>, index)
 // CHECK-COUNT-7: bsr.launch @cluster ins(
 // CHECK:         bsr.launch @cluster ins(%{{.*}}, %{{.*}}, %[[X]], %[[I8]] :
-// CHECK:       func private @cluster({{.*}}, %[[X:.*]]: tensor<9x32x4xf32>, %[[I:.*]]: index) -> tensor<64x4xf32>
+// CHECK:       bsr.cluster private @cluster({{.*}}, %[[X:.*]]: tensor<9x32x4xf32>, %[[I:.*]]: index) -> tensor<64x4xf32>
 // CHECK:         tensor.extract_slice %[[X]][%[[I]], 0, 0] [1, 32, 4] [1, 1, 1]
-// CHECK-NOT:   func private
+// CHECK-NOT:   bsr.cluster private
 !pattern = !bsr.pattern<32x64, block = 16x16, slots = 3>
 !y = tensor<64x4xf32>
 func.func @steps(%x: tensor<9x32x4xf32>, %p: !pattern, %w: tensor<3x16x16xf32>)

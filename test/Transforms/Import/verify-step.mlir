@@ -235,7 +235,7 @@ func.func @add(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name =
 
 // -----
 
-func.func private @kernel(tensor<4xf32>) -> tensor<4xf32>
+func.func private @kernel(memref<4xf32>, memref<4xf32>)
 func.func @launch(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64}) -> tensor<4xf32> {
   %e = tensor.empty() : tensor<4xf32>
   // expected-error @below {{expected a kernel with a body, but got @kernel}}

@@ -28,11 +28,11 @@ def BSRPanel : Pass<"bsr-panel", "ModuleOp"> {
 
     ```mlir
     !pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
-    func.func private @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
+    bsr.cluster private @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
         -> tensor<32x64xf32> {
       %y = bsr.spmm %p, %w, %x feature_dim = 0 {bsr.lanes}
           : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32> -> tensor<32x64xf32>
-      return %y : tensor<32x64xf32>
+      bsr.yield %y : tensor<32x64xf32>
     }
     func.func @step(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
         -> tensor<32x64xf32> {
@@ -49,11 +49,11 @@ def BSRPanel : Pass<"bsr-panel", "ModuleOp"> {
 
     ```mlir
     !pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
-    func.func private @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
+    bsr.cluster private @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
         -> tensor<32x64xf32> {
       %y = bsr.spmm %p, %w, %x feature_dim = 0 {bsr.lanes}
           : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32> -> tensor<32x64xf32>
-      return %y : tensor<32x64xf32>
+      bsr.yield %y : tensor<32x64xf32>
     }
     func.func @step(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
         -> tensor<32x64xf32> {
@@ -75,8 +75,8 @@ def BSRPanel : Pass<"bsr-panel", "ModuleOp"> {
 def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
   let summary = "Turn clusters into kernels on buffers";
   let description = [{
-    Each function that a `bsr.launch` calls, a cluster of tensor operations,
-    becomes a function on buffers of the same name: one level of `scf.forall`
+    Each `bsr.cluster` that a `bsr.launch` calls becomes a function on buffers of the
+    same name: one level of `scf.forall`
     over independent work items, loops, and vectors in them. Accumulators stay in
     registers (`iter_args`), element-wise operations are computed where they are
     used, transposes, broadcasts and slices are index arithmetic. A chain's work item
@@ -96,7 +96,7 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
     Before:
 
     ```mlir
-    func.func private @double(%x: tensor<8xf32>) -> tensor<8xf32> {
+    bsr.cluster private @double(%x: tensor<8xf32>) -> tensor<8xf32> {
       %two = arith.constant dense<2.0> : tensor<8xf32>
       %init = tensor.empty() : tensor<8xf32>
       %y = linalg.generic {
@@ -108,7 +108,7 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
         %0 = arith.mulf %a, %b : f32
         linalg.yield %0 : f32
       } -> tensor<8xf32>
-      return %y : tensor<8xf32>
+      bsr.yield %y : tensor<8xf32>
     }
     func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
       %init = tensor.empty() : tensor<8xf32>

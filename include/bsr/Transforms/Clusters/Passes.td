@@ -158,7 +158,7 @@ def BSRRecompute : Pass<"bsr-recompute", "func::FuncOp"> {
 }
 
 def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
-  let summary = "Group operations into clusters, one function per structure";
+  let summary = "Group operations into clusters, one per structure";
   let description = [{
     A cluster is what one kernel computes: a product, a reduction, element-wise
     operations over one space (a weight's whole optimizer update), or a chain of
@@ -172,14 +172,14 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
     are used and never stored. So is a reduction over loops of one iteration: it is
     element-wise then. A concatenation is a cluster with what makes pieces of it and
     nothing else, products included: each piece is computed where it belongs. Each
-    cluster becomes a private function on tensors and a `bsr.launch` of it. Clusters
-    of the same structure, such as those of equal layers, are one function. So are the
+    becomes a `bsr.cluster` and a `bsr.launch` of it. Clusters of the same structure,
+    such as those of equal layers, are one. So are the
     steps of an unrolled loop that read each a slice of one tensor: of more than 8
     slices of one shape, an offset at which they have one entry is an argument of the
-    function, an index. The step becomes straight-line code of launches. A function
+    cluster, an index. The step becomes straight-line code of launches. A function
     whose arguments have names also gets the number of products of each kind
     (`bsr.products`) and of clusters that go between a dense matrix and its stored
-    blocks (`bsr.left_dense`). The function of a cluster says what kind of work it does
+    blocks (`bsr.left_dense`). A cluster says what kind of work it does
     (`bsr.kind`) and how many floating-point operations its products are (`bsr.flops`).
 
     Before:
@@ -214,7 +214,7 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
           -> tensor<8xf32>
       return %z : tensor<8xf32>
     }
-    func.func private @cluster(%x: tensor<8xf32>) -> tensor<8xf32>
+    bsr.cluster private @cluster(%x: tensor<8xf32>) -> tensor<8xf32>
         attributes {bsr.kind = "elementwise"} {
       %init = tensor.empty() : tensor<8xf32>
       %y = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
@@ -229,7 +229,7 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
         %0 = math.exp %a : f32
         linalg.yield %0 : f32
       } -> tensor<8xf32>
-      return %z : tensor<8xf32>
+      bsr.yield %z : tensor<8xf32>
     }
     ```
   }];
