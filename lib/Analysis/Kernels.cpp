@@ -129,7 +129,7 @@ bool bsr::isOnePointwiseNest(Operation *a, Operation *b) {
          llvm::none_of(getResultLoops(y), [](auto l) { return !l; });
 }
 
-linalg::GenericOp bsr::getProducer(Value piece) {
+linalg::GenericOp bsr::getPieceProducer(Value piece) {
   // Through what merges dimensions, but for the last, which may be cut.
   while (auto collapse = piece.getDefiningOp<tensor::CollapseShapeOp>()) {
     auto groups = collapse.getReassociationIndices();

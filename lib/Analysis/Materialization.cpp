@@ -113,7 +113,7 @@ static bool isPiece(linalg::GenericOp op) {
   while (value.hasOneUse() && isa<tensor::CollapseShapeOp>(*value.user_begin()))
     value = value.user_begin()->getResult(0);
   return value.hasOneUse() && isa<tensor::ConcatOp>(*value.user_begin()) &&
-         canCompute(*value.user_begin()) && getProducer(value) == op;
+         canCompute(*value.user_begin()) && getPieceProducer(value) == op;
 }
 
 /// True if `op` rounds the sums of a reduction and does nothing else: halves

@@ -29,7 +29,7 @@ bool isOnePointwiseNest(Operation *a, Operation *b);
 
 /// The operation that computes `piece`, an operand of a concatenation, for
 /// nothing else, and so can write it where it belongs in the whole; or null.
-linalg::GenericOp getProducer(Value piece);
+linalg::GenericOp getPieceProducer(Value piece);
 
 /// The operation that combines elements of result number `result` of `op`, or
 /// null.

@@ -4,6 +4,7 @@
 // parallel loops over vectors.
 
 #include "ChainNests.h"
+#include "bsr/Analysis/ClusterPlan.h"
 #include "bsr/Codegen/CPU/Emitter.h"
 #include "bsr/Codegen/CPU/Kernels.h"
 #include "bsr/Codegen/CPU/Passes.h"
@@ -31,104 +32,13 @@ static RankedTensorType getStoredType(Type type, bool isCut, int64_t panel) {
   return isCut ? getPanelType(tensor, panel) : tensor;
 }
 
-/// What computes pieces of concatenations in `body` where they belong.
-static DenseSet<Operation *> getProducers(Block &body) {
-  DenseSet<Operation *> producers;
-  for (auto concat : body.getOps<tensor::ConcatOp>())
-    for (Value piece : concat.getInputs())
-      if (linalg::GenericOp producer = getProducer(piece))
-        producers.insert(producer);
-  return producers;
-}
-
-/// What is computed before what reads it: results, what computes pieces of
-/// them or is stored where they will be, sparse products and all reductions.
-static SmallVector<Operation *> getRoots(Block &body) {
-  DenseSet<Operation *> producers = getProducers(body);
-  return llvm::map_to_vector(
-      llvm::make_filter_range(
-          body.without_terminator(),
-          [&](Operation &op) {
-            auto generic = dyn_cast<linalg::GenericOp>(op);
-            return llvm::is_contained(op.getUsers(), body.getTerminator()) ||
-                   producers.contains(&op) || acceptsEpilogue(&op) ||
-                   op.hasAttr("bsr.stored") ||
-                   (generic && !isPointwise(generic));
-          }),
-      [](Operation &op) { return &op; });
-}
-
-/// The chain of `roots`, all roots of a cluster, if they are one.
-static std::optional<Chain> matchChain(ArrayRef<Operation *> roots) {
-  auto isLeaf = [&](Value value) {
-    return isa<BlockArgument>(value) ||
-           llvm::is_contained(roots, value.getDefiningOp());
-  };
-  return Chain::match(roots, isLeaf, getTarget(roots.front()));
-}
-
-/// What the chain of `roots` stores, but is no result of `body`.
-static SmallVector<Value> getStored(Block &body, ArrayRef<Operation *> roots) {
-  SmallVector<Value> stored;
-  for (Operation *root : roots)
-    if ((acceptsEpilogue(root) || root->hasAttr("bsr.stored")) &&
-        !llvm::is_contained(root->getUsers(), body.getTerminator()))
-      stored.push_back(root->getResult(0));
-  return stored;
-}
-
-/// The results of `body` where `values` lie until they have been read.
-static SmallVector<Value> getPlaces(const Chain &chain, ArrayRef<Value> values,
-                                    Block &body) {
-  return chain.getPlaces(values, [&](Value value) {
-    return llvm::is_contained(body.getTerminator()->getOperands(), value);
-  });
-}
-
-/// Checks that `cluster` has operations that kernels are made of.
-static LogicalResult verifyCluster(ClusterOp cluster) {
-  Block &body = cluster.getBody().front();
-  Operation *terminator = body.getTerminator();
-  for (Operation &op : body.without_terminator()) {
-    bool isRoot =
-        llvm::is_contained(op.getUsers(), terminator) || acceptsEpilogue(&op);
-    if (isRoot ? canCompute(&op) : isInlinable(&op))
-      continue;
-    return op.emitError("expected an operation that a cluster can compute, "
-                        "but got '")
-           << op.getName() << "'";
-  }
-  // Sums that are no results stay in the registers of a work item, and what is
-  // stored lies where the results will.
-  SmallVector<Operation *> roots = getRoots(body);
-  DenseSet<Operation *> producers = getProducers(body);
-  std::optional<Chain> chain = matchChain(roots);
-  for (Operation *root : roots)
-    if (!llvm::is_contained(root->getUsers(), terminator) &&
-        !producers.contains(root) && !chain)
-      return root->emitError(
-          "expected a sum that is a result or is read by the "
-          "work item that computes it, but got one that is "
-          "neither");
-  if (!chain)
-    return success();
-  SmallVector<Value> stored = getStored(body, roots);
-  for (auto [value, place] :
-       llvm::zip_equal(stored, getPlaces(*chain, stored, body)))
-    if (!place)
-      return value.getDefiningOp()->emitError(
-          "expected a value that is a result or may lie where one of its type "
-          "will, but got neither");
-  return success();
-}
-
 /// Makes every piece of `concat` the result of an operation that can write it
 /// where it belongs: a copy where there is none.
 static void addProducers(tensor::ConcatOp concat) {
   OpBuilder b(concat);
   Location loc = concat.getLoc();
   for (OpOperand &piece : concat->getOpOperands()) {
-    if (getProducer(piece.get()))
+    if (getPieceProducer(piece.get()))
       continue;
     auto type = cast<RankedTensorType>(piece.get().getType());
     AffineMap map = b.getMultiDimIdentityMap(type.getRank());
@@ -192,8 +102,8 @@ static Value createView(OpBuilder &b, Location loc, Value whole, int64_t rank,
 /// outputs that are cut in panels. Returns, per input, the pattern views that
 /// the body walks, the inputs that are only read where the same element is
 /// written, and the types of the scratch buffers.
-static FailureOr<func::FuncOp> emit(ClusterOp cluster, CPUTarget target,
-                                    ArrayRef<int64_t> panels,
+static FailureOr<func::FuncOp> emit(ClusterOp cluster, const ClusterPlan &plan,
+                                    CPUTarget target, ArrayRef<int64_t> panels,
                                     SmallVector<SmallVector<View, 2>> &walked,
                                     SmallVector<int64_t> &inPlace,
                                     SmallVector<MemRefType> &scratch) {
@@ -201,32 +111,10 @@ static FailureOr<func::FuncOp> emit(ClusterOp cluster, CPUTarget target,
   Location loc = cluster.getLoc();
   Block &body = cluster.getBody().front();
 
-  // Each group of element-wise operations over one space is a nest, so is every
-  // other root; a nest reads what an earlier one wrote from its buffer. If work
-  // items can go through all nests, they do. A concatenation is computed piece
-  // by piece, each in a nest of its own.
-  for (auto concat : body.getOps<tensor::ConcatOp>())
-    addProducers(concat);
-  SmallVector<Operation *> roots = getRoots(body);
-  DenseSet<Operation *> producers = getProducers(body);
-  SmallVector<SmallVector<Operation *>> nests;
-  for (Operation *root : roots) {
-    if (isa<tensor::ConcatOp>(root))
-      continue;
-    if (!nests.empty() && !producers.contains(root) &&
-        !producers.contains(nests.back().front()) &&
-        isOnePointwiseNest(nests.back().front(), root))
-      nests.back().push_back(root);
-    else
-      nests.push_back({root});
-  }
-  std::optional<Chain> chain;
-  if (nests.size() > 1)
-    chain = matchChain(roots);
-  if (chain) {
-    nests.clear();
+  ArrayRef<SmallVector<Operation *>> nests = plan.nests;
+  const std::optional<Chain> &chain = plan.chain;
+  if (chain)
     scratch = getScratch(*chain, target);
-  }
 
   // The signature: a pattern becomes the index arrays of the views in use.
   SmallVector<Type> types;
@@ -290,18 +178,14 @@ static FailureOr<func::FuncOp> emit(ClusterOp cluster, CPUTarget target,
   for (auto concat : body.getOps<tensor::ConcatOp>()) {
     int64_t position = 0, dim = concat.getDim();
     for (Value piece : concat.getInputs()) {
-      outputs[getProducer(piece).getResult(0)] =
+      outputs[getPieceProducer(piece).getResult(0)] =
           createView(builder, loc, outputs.lookup(concat.getResult()),
                      concat.getRank(), dim, position, piece);
       position += cast<RankedTensorType>(piece.getType()).getDimSize(dim);
     }
   }
-  if (chain) {
-    SmallVector<Value> stored = getStored(body, roots);
-    for (auto [value, place] :
-         llvm::zip_equal(stored, getPlaces(*chain, stored, body)))
-      outputs[value] = outputs.lookup(place);
-  }
+  for (auto [value, place] : plan.places)
+    outputs[value] = outputs.lookup(place);
   if (chain)
     emitChain(emitter, *chain, outputs, patterns,
               entry->getArguments().drop_front(next));
@@ -317,7 +201,7 @@ static FailureOr<func::FuncOp> emit(ClusterOp cluster, CPUTarget target,
   if (emitter.hasFailed)
     return failure();
 
-  bool isOneNest = nests.size() == 1 && producers.empty() &&
+  bool isOneNest = nests.size() == 1 && !plan.hasConcatenation &&
                    isOnePointwiseNest(nests[0][0], nests[0][0]);
   for (BlockArgument argument : body.getArguments()) {
     Value buffer = emitter.getBuffer(argument);
@@ -423,7 +307,11 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
       auto cluster = symbols.lookup<ClusterOp>(name);
       if (!cluster)
         continue;
-      if (failed(verifyCluster(cluster)))
+      for (auto concat : cluster.getBody().front().getOps<tensor::ConcatOp>())
+        if (canCompute(concat))
+          addProducers(concat);
+      auto plan = ClusterPlan::get(cluster, getTarget(module));
+      if (failed(plan))
         return signalPassFailure();
       SmallVector<func::FuncOp> kernels;
       for (auto &[panels, calls] : ways) {
@@ -431,7 +319,7 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
         SmallVector<int64_t> inPlace;
         SmallVector<MemRefType> scratch;
         FailureOr<func::FuncOp> kernel =
-            emit(cluster, *target, panels, walked, inPlace, scratch);
+            emit(cluster, *plan, *target, panels, walked, inPlace, scratch);
         if (failed(kernel))
           return signalPassFailure();
         kernels.push_back(*kernel);
