@@ -109,6 +109,7 @@ COMMANDS = {
         "scripts  ": TEXT,
         "docs  ": TEXT,
         "benchmarks  ": TEXT,
+        "unittests  ": TEXT,
         "test  ": TEXT,
         "sparse-opt --bsr-to-cpu": Run(),
         "sparse-opt --run-reproducer": Run(("^", "! ")),  # what failed fails again
@@ -180,6 +181,7 @@ COMMANDS = {
         "scripts/fuzz-steps --replay": Skip("a failure"),
         "scripts/fuzz-ir": Tested("Fuzz/fuzz-ir.test"),
         "scripts/same-code": Tested("Tools/same-code.test"),
+        "build/dev/bin/bsr-unittests": Tested("Unit/unittests.test"),
         "scripts/check-sanitizers.sh": Skip("builds of its own"),
     },
     "docs/training.md": {

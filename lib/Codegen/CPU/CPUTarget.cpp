@@ -12,12 +12,8 @@ bsr::CPUTarget::CPUTarget(CPUAttr attr)
     : lanes(attr.getVectorBits() / 32), count(attr.getNumRegisters()),
       firstCache(attr.getL1Bytes()), secondCache(attr.getL2Bytes()) {}
 
-FailureOr<CPUTarget> bsr::getCPUTarget(Operation *op) {
-  TargetAttrInterface target = getTarget(op);
-  if (auto cpu = dyn_cast<CPUAttr>(target))
-    return CPUTarget(cpu);
-  return op->emitError("expected a module for a processor, #bsr.cpu, but got ")
-         << target;
+CPUTarget bsr::getCPUTarget(Operation *op) {
+  return CPUTarget(cast<CPUAttr>(getTarget(op)));
 }
 
 namespace {

@@ -300,9 +300,7 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
       launches[launch.getKernel()][getPanels(launch)].push_back(launch);
     });
     SymbolTable symbols(module);
-    FailureOr<CPUTarget> target = getCPUTarget(module);
-    if (failed(target))
-      return signalPassFailure();
+    CPUTarget target = getCPUTarget(module);
     for (auto &[name, ways] : launches) {
       auto cluster = symbols.lookup<ClusterOp>(name);
       if (!cluster)
@@ -319,14 +317,14 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
         SmallVector<int64_t> inPlace;
         SmallVector<MemRefType> scratch;
         FailureOr<func::FuncOp> kernel =
-            emit(cluster, *plan, *target, panels, walked, inPlace, scratch);
+            emit(cluster, *plan, target, panels, walked, inPlace, scratch);
         if (failed(kernel))
           return signalPassFailure();
         kernels.push_back(*kernel);
         if (kernels.size() > 1)
           symbols.insert(*kernel);
         for (LaunchOp launch : calls)
-          updateLaunch(launch, FlatSymbolRefAttr::get(*kernel), *target, walked,
+          updateLaunch(launch, FlatSymbolRefAttr::get(*kernel), target, walked,
                        inPlace, scratch);
         ++numKernels;
       }

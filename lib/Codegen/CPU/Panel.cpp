@@ -39,10 +39,7 @@ struct Panel : bsr::impl::BSRPanelBase<Panel> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
-    FailureOr<CPUTarget> target = getCPUTarget(module);
-    if (failed(target))
-      return signalPassFailure();
-    int64_t panel = target->panel();
+    int64_t panel = getCPUTarget(module).panel();
     DenseSet<Value> cut;
     SmallVector<LaunchOp> launches;
     module.walk([&](LaunchOp launch) {

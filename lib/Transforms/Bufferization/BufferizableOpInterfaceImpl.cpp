@@ -49,10 +49,7 @@ struct KernelModel
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
                           BufferizationState &state) const {
-    FailureOr<CPUTarget> target = getCPUTarget(op);
-    if (failed(target))
-      return failure();
-    Emitter emitter(rewriter, op->getLoc(), *target);
+    Emitter emitter(rewriter, op->getLoc(), getCPUTarget(op));
     PatternViews patterns;
     for (Value operand : op->getOperands()) {
       if (isa<PatternType>(operand.getType())) {

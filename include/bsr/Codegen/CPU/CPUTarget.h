@@ -48,9 +48,8 @@ struct CPUTarget {
   int64_t panel() const { return lanes * tileVectors(); }
 };
 
-/// The processor that `op` is compiled for; an error at `op` if its target is
-/// none.
-FailureOr<CPUTarget> getCPUTarget(Operation *op);
+/// The processor that `op` is compiled for.
+CPUTarget getCPUTarget(Operation *op);
 
 /// Implements what passes ask of a target for `#bsr.cpu`.
 void registerCPUTargetExternalModels(DialectRegistry &registry);

@@ -155,6 +155,7 @@ def BSRRecompute : Pass<"bsr-recompute", "func::FuncOp"> {
     Statistic<"numRecomputed", "num-recomputed", "Number of values computed again">,
     Statistic<"bytesRecomputed", "bytes-recomputed", "Bytes of these values">,
   ];
+  let dependentDialects = ["bsr::BSRDialect"];
 }
 
 def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
