@@ -44,6 +44,19 @@ TEST(Tiles, SpreadMakesFewTilesOfAboutOneSize) {
     }
 }
 
+TEST(Tiles, VectorsEndInSmallerPowersOfTwo) {
+  for (int64_t extent = 1; extent != 70; ++extent)
+    for (int64_t width : {1, 2, 8, 16}) {
+      auto vectors = getVectors(extent, width);
+      expectCover(vectors, extent);
+      for (const Tiles &tile : vectors) {
+        EXPECT_TRUE(llvm::isPowerOf2_64(tile.size));
+        EXPECT_TRUE(tile.size == width || tile.count == 1 ||
+                    &tile == &vectors.front());
+      }
+    }
+}
+
 TEST(Tiles, DivisorIsTheLargestWithinTheLimit) {
   EXPECT_EQ(getDivisor(12, 5), 4);
   EXPECT_EQ(getDivisor(13, 5), 1);

@@ -3,6 +3,7 @@
 // Loop nests for chains of element-wise operations and reductions.
 
 #include "ChainNests.h"
+#include "LaneSums.h"
 #include "SparseKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
@@ -10,35 +11,6 @@
 
 using namespace mlir;
 using namespace mlir::bsr;
-
-static Operation *getCombiner(OpResult sum) {
-  return bsr::getCombiner(cast<linalg::GenericOp>(sum.getOwner()),
-                          sum.getResultNumber());
-}
-
-/// What changes nothing when combined, in all lanes.
-static Value createNeutral(Emitter &e, OpResult sum) {
-  Operation *combiner = getCombiner(sum);
-  TypedAttr neutral = *arith::getNeutralElement(combiner);
-  // Adding a negative zero is no operation, adding a positive one is.
-  if (isa<arith::AddFOp>(combiner))
-    neutral = e.b.getFloatAttr(neutral.getType(), -0.0);
-  return e.broadcast(arith::ConstantOp::create(e.b, e.loc, neutral));
-}
-
-static Value combine(Emitter &e, OpResult sum, Value a, Value b) {
-  return vector::makeArithReduction(
-      e.b, e.loc, *linalg::getCombinerOpKind(getCombiner(sum)), a, b);
-}
-
-/// The lanes of `value`, combined.
-static Value combineLanes(Emitter &e, OpResult sum, Value value) {
-  if (!isa<VectorType>(value.getType()))
-    return value;
-  return vector::ReductionOp::create(
-      e.b, e.loc, *linalg::getCombinerOpKind(getCombiner(sum)), value,
-      arith::FastMathFlags::none);
-}
 
 /// Where the element of `result` lies that its operation makes at `point`.
 static SmallVector<Index> getPlace(OpResult result, ArrayRef<Index> point) {
@@ -49,38 +21,6 @@ static SmallVector<Index> getPlace(OpResult result, ArrayRef<Index> point) {
 static Value readInit(Emitter &e, OpResult sum, ArrayRef<Index> place) {
   auto op = cast<linalg::GenericOp>(sum.getOwner());
   return e.broadcast(e.read(op.getDpsInits()[sum.getResultNumber()], place));
-}
-
-/// Takes `sums` over `extents` and the inits `totals`, in vectors along the
-/// last extent: each chunk of it in vectors first, then across lanes.
-static SmallVector<Value> emitSums(
-    Emitter &e, ArrayRef<int64_t> extents, ArrayRef<OpResult> sums,
-    SmallVector<Value> totals,
-    llvm::function_ref<SmallVector<Value>(ArrayRef<Index>, ValueRange)> step) {
-  int64_t extent = extents.back(), done = 0;
-  for (int64_t size = 2 * e.target.lanes; size; size /= 2) {
-    int64_t chunks = (extent - done) / size;
-    if (!chunks)
-      continue;
-    e.width = size;
-    SmallVector<Value> neutral = llvm::map_to_vector(
-        sums, [&](OpResult sum) { return createNeutral(e, sum); });
-    SmallVector<Value> partial = e.nest(
-        extents.drop_back(), neutral,
-        [&](ArrayRef<Index> rows, ValueRange outer) {
-          return e.loop(chunks, outer, [&](Index chunk, ValueRange inner) {
-            SmallVector<Index> at(rows);
-            at.push_back(e.multiplyAdd(chunk, size, Index::constant(done)));
-            at.back().lanes = size > 1;
-            return step(at, inner);
-          });
-        });
-    e.width = 1;
-    for (auto [total, sum, part] : llvm::zip_equal(totals, sums, partial))
-      total = combine(e, sum, combineLanes(e, sum, part), total);
-    done += chunks * size;
-  }
-  return totals;
 }
 
 /// Emits `body` for every point of `extents` and every piece of `extent` lanes:
@@ -284,7 +224,7 @@ void ChainEmitter::emitNest(const Nest &nest, const Item &item) {
   if (lanes >= 0 || nest.extents.empty())
     totals = e.nest(nest.extents, totals, step);
   else
-    totals = emitSums(e, nest.extents, sums, totals, step);
+    totals = emitSums(e, nest.extents, 2 * e.target.lanes, sums, totals, step);
   for (auto [sum, place, total] : llvm::zip_equal(sums, places, totals)) {
     e.remember(sum, place, total);
     if (Value output = outputs.lookup(sum))

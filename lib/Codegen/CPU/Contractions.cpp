@@ -156,13 +156,8 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
       }
     Type type = getElementTypeOrSelf(output.getType());
     Value total;
-    int64_t done = 0;
-    for (int64_t size = std::min<int64_t>(
-             e.target.lanes, llvm::bit_floor<uint64_t>(laneExtent));
-         size; size /= 2) {
-      int64_t count = (laneExtent - done) / size;
-      if (!count)
-        continue;
+    for (const Tiles &vectors : getVectors(laneExtent, e.target.lanes)) {
+      int64_t done = vectors.base, size = vectors.size, count = vectors.count;
       e.width = size;
       int64_t unroll = getDivisor(count, e.target.panel() / size);
       SmallVector<Value> zeros(numSums,
@@ -190,7 +185,6 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
           });
       Value part = e.sumLanes(sums);
       total = total ? arith::AddFOp::create(e.b, e.loc, total, part) : part;
-      done += count * size;
     }
     e.width = cols.size;
     for (int64_t i = 0; i != rows.size; ++i) {

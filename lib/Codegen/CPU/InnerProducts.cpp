@@ -52,13 +52,8 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
   int64_t ways = std::max<int64_t>(1, CPUTarget::dotCols *
                                           e.target.tileVectors() / numSums);
   SmallVector<Value> totals;
-  int64_t done = 0;
-  for (int64_t size = std::min<int64_t>(
-           e.target.lanes, llvm::bit_floor<uint64_t>(tokens.chunk));
-       size; size /= 2) {
-    int64_t vectors = (tokens.chunk - done) / size;
-    if (!vectors)
-      continue;
+  for (const Tiles &run : getVectors(tokens.chunk, e.target.lanes)) {
+    int64_t size = run.size, vectors = run.count;
     // A panel in a row, its vectors summed up in turns.
     int64_t unroll =
         getDivisor(vectors, std::max(ways, e.target.panel() / size));
@@ -108,7 +103,7 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
       return next;
     };
     SmallVector<Value> sums =
-        tokens.forRuns(e, round, done, size * unroll, vectors / unroll,
+        tokens.forRuns(e, round, run.base, size * unroll, vectors / unroll,
                        getZeros(e, sumType, numSums * spread), emitRun);
     SmallVector<Value> merged;
     for (int64_t number = 0; number != numSums; ++number) {
@@ -120,14 +115,13 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
     }
     for (int64_t first = 0; first != numSums; first += group) {
       Value part = e.sumLanes(ArrayRef(merged).slice(first, group));
-      if (!done) {
+      if (!run.base) {
         totals.push_back(part);
         continue;
       }
       Value &total = totals[first / group];
       total = arith::AddFOp::create(e.b, e.loc, total, part);
     }
-    done += vectors * size;
   }
   e.width = 1;
   return totals;

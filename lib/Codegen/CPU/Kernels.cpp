@@ -3,6 +3,7 @@
 // Loop nests for element-wise operations and reductions, contractions included.
 
 #include "bsr/Codegen/CPU/Kernels.h"
+#include "LaneSums.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Analysis/SliceAnalysis.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -264,6 +265,17 @@ SmallVector<Tiles, 2> bsr::cover(int64_t extent, int64_t size) {
   return result;
 }
 
+SmallVector<Tiles, 4> bsr::getVectors(int64_t extent, int64_t width) {
+  SmallVector<Tiles, 4> result;
+  for (int64_t size = width, done = 0; size; size /= 2) {
+    int64_t count = (extent - done) / size;
+    if (count)
+      result.push_back({done, size, count});
+    done += count * size;
+  }
+  return result;
+}
+
 SmallVector<Tiles, 2> bsr::spread(int64_t extent, int64_t limit) {
   int64_t count = llvm::divideCeil(extent, limit);
   int64_t size = extent / count, larger = extent % count;
@@ -289,10 +301,10 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
   auto isReduced = [&](unsigned dim) {
     return kinds[dim] == utils::IteratorType::reduction;
   };
-  unsigned numResults = op->getNumResults();
-  bool combines = true;
-  for (unsigned result = 0; result != numResults; ++result)
-    combines &= getCombiner(op, result) != nullptr;
+  bool combines =
+      llvm::all_of(llvm::seq(op->getNumResults()), [&](unsigned result) {
+        return getCombiner(op, result) != nullptr;
+      });
 
   // Lanes along a parallel loop, or along a reduced one that is summed up last.
   Space space;
@@ -350,40 +362,14 @@ void bsr::emitReduction(Emitter &e, linalg::GenericOp op,
                         return step(ivs, std::nullopt, accumulators);
                       });
     } else {
-      // Chunks of the lanes, each summed in vectors and then across lanes.
-      int64_t done = 0, extent = ranges[*lanes];
-      for (int64_t size = width; size; size /= 2) {
-        int64_t chunks = (extent - done) / size;
-        if (!chunks)
-          continue;
-        e.width = size;
-        SmallVector<Value> neutral;
-        for (unsigned result = 0; result != numResults; ++result)
-          neutral.push_back(e.broadcast(arith::ConstantOp::create(
-              e.b, e.loc, *arith::getNeutralElement(getCombiner(op, result)))));
-        SmallVector<Value> sums =
-            e.nest(extents, neutral,
+      SmallVector<int64_t> all(extents);
+      all.push_back(ranges[*lanes]);
+      SmallVector<OpResult> sums(op->getResults());
+      totals =
+          emitSums(e, all, width, sums, totals,
                    [&](ArrayRef<Index> ivs, ValueRange accumulators) {
-                     return e.loop(chunks, accumulators,
-                                   [&](Index chunk, ValueRange inner) {
-                                     Index lane = e.multiplyAdd(
-                                         chunk, size, Index::constant(done));
-                                     lane.lanes = size > 1;
-                                     return step(ivs, lane, inner);
-                                   });
+                     return step(ivs.drop_back(), ivs.back(), accumulators);
                    });
-        e.width = 1;
-        for (auto [result, total] : llvm::enumerate(totals)) {
-          vector::CombiningKind kind =
-              *linalg::getCombinerOpKind(getCombiner(op, result));
-          Value sum = sums[result];
-          if (size > 1)
-            sum = vector::ReductionOp::create(e.b, e.loc, kind, sum,
-                                              arith::FastMathFlags::none);
-          total = vector::makeArithReduction(e.b, e.loc, kind, sum, total);
-        }
-        done += chunks * size;
-      }
     }
     for (auto [result, total] : llvm::enumerate(totals))
       if (Value output = outputs.lookup(op->getResult(result)))

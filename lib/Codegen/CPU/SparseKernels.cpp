@@ -364,10 +364,11 @@ void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
   if (tokens % tile)
     emitItems(1, [&](Index, auto body) {
       int64_t first = tokens - tokens % tile, number = first / panel;
-      for (int64_t size = panel; size; size /= 2) {
-        for (; tokens - first >= size; first += size) {
-          Index lane = Index::of(e.constant(first), size > 1, size);
-          e.width = size;
+      for (const Tiles &vectors : getVectors(tokens % tile, panel)) {
+        for (int64_t at : llvm::seq(vectors.count)) {
+          Value base = e.constant(first + vectors.base + at * vectors.size);
+          Index lane = Index::of(base, vectors.size > 1, vectors.size);
+          e.width = vectors.size;
           e.scope([&] { body(lane, Index::constant(number++)); });
         }
       }

@@ -109,21 +109,20 @@ void bsr::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
     e.loop(rows / together, {}, [&](Index tile, ValueRange) {
       Index first = e.multiplyAdd(tile, together, Index::constant(0));
       SmallVector<Value> totals(together, zero);
-      int64_t done = 0;
-      for (int64_t size = width; size; size /= 2) {
-        int64_t chunks = (cols - done) / size;
-        if (!chunks)
-          continue;
-        e.width = size;
+      for (const Tiles &vectors : getVectors(cols, width)) {
+        e.width = vectors.size;
         auto addCols = [&](Index slot, Index, ValueRange sums) {
-          return e.loop(chunks, sums, [&](Index chunk, ValueRange sums) {
-            Index col = e.multiplyAdd(chunk, size, Index::constant(done));
-            col.lanes = size > 1;
-            return llvm::map_to_vector(
-                llvm::enumerate(sums), [&](auto sum) -> Value {
-                  return add(sum.value(), slot, first.plus(sum.index()), col);
-                });
-          });
+          return e.loop(
+              vectors.count, sums, [&](Index vector, ValueRange sums) {
+                Index col = e.multiplyAdd(vector, vectors.size,
+                                          Index::constant(vectors.base));
+                col.lanes = vectors.size > 1;
+                return llvm::map_to_vector(
+                    llvm::enumerate(sums), [&](auto sum) -> Value {
+                      return add(sum.value(), slot, first.plus(sum.index()),
+                                 col);
+                    });
+              });
         };
         SmallVector<Value> sums =
             forBlocks(e, view, line,
@@ -131,7 +130,6 @@ void bsr::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
         for (auto [total, sum] : llvm::zip_equal(totals, sums))
           total = arith::AddFOp::create(e.b, e.loc, total, e.sumLanes(sum));
         e.width = 1;
-        done += chunks * size;
       }
       for (auto [row, total] : llvm::enumerate(totals))
         store(total, line, first.plus(row));

@@ -43,6 +43,9 @@ struct Tiles {
 };
 /// Covers `extent` with tiles of `size` and a smaller one.
 SmallVector<Tiles, 2> cover(int64_t extent, int64_t size);
+/// Covers `extent` lanes with vectors of `width`, a power of two, and what is
+/// left with vectors of the powers of two below.
+SmallVector<Tiles, 4> getVectors(int64_t extent, int64_t width);
 /// Covers `extent` with as few tiles of at most `limit` as possible, their
 /// sizes no more than one apart.
 SmallVector<Tiles, 2> spread(int64_t extent, int64_t limit);

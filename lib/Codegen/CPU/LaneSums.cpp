@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reductions along lanes: in vectors first, then across them.
+
+#include "LaneSums.h"
+#include "bsr/Analysis/Kernels.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static Operation *getSumCombiner(OpResult sum) {
+  return bsr::getCombiner(cast<linalg::GenericOp>(sum.getOwner()),
+                          sum.getResultNumber());
+}
+
+Value bsr::createNeutral(Emitter &e, OpResult sum) {
+  Operation *combiner = getSumCombiner(sum);
+  TypedAttr neutral = *arith::getNeutralElement(combiner);
+  // Adding a negative zero is no operation, adding a positive one is.
+  if (isa<arith::AddFOp>(combiner))
+    neutral = e.b.getFloatAttr(neutral.getType(), -0.0);
+  return e.broadcast(arith::ConstantOp::create(e.b, e.loc, neutral));
+}
+
+Value bsr::combine(Emitter &e, OpResult sum, Value a, Value b) {
+  return vector::makeArithReduction(
+      e.b, e.loc, *linalg::getCombinerOpKind(getSumCombiner(sum)), a, b);
+}
+
+Value bsr::combineLanes(Emitter &e, OpResult sum, Value value) {
+  if (!isa<VectorType>(value.getType()))
+    return value;
+  return vector::ReductionOp::create(
+      e.b, e.loc, *linalg::getCombinerOpKind(getSumCombiner(sum)), value,
+      arith::FastMathFlags::none);
+}
+
+SmallVector<Value> bsr::emitSums(
+    Emitter &e, ArrayRef<int64_t> extents, int64_t width,
+    ArrayRef<OpResult> sums, SmallVector<Value> totals,
+    llvm::function_ref<SmallVector<Value>(ArrayRef<Index>, ValueRange)> step) {
+  for (const Tiles &vectors : getVectors(extents.back(), width)) {
+    e.width = vectors.size;
+    SmallVector<Value> neutral = llvm::map_to_vector(
+        sums, [&](OpResult sum) { return createNeutral(e, sum); });
+    SmallVector<Value> partial = e.nest(
+        extents.drop_back(), neutral,
+        [&](ArrayRef<Index> rows, ValueRange outer) {
+          return e.loop(
+              vectors.count, outer, [&](Index vector, ValueRange inner) {
+                SmallVector<Index> at(rows);
+                at.push_back(e.multiplyAdd(vector, vectors.size,
+                                           Index::constant(vectors.base)));
+                at.back().lanes = vectors.size > 1;
+                return step(at, inner);
+              });
+        });
+    e.width = 1;
+    for (auto [total, sum, part] : llvm::zip_equal(totals, sums, partial))
+      total = combine(e, sum, combineLanes(e, sum, part), total);
+  }
+  return totals;
+}
