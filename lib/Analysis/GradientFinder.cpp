@@ -478,15 +478,34 @@ bool GradientFinder::isData(BlockArgument arg) {
          !func.getArgAttr(arg.getArgNumber(), "bsr.pattern_number");
 }
 
+/// True for a gather: it looks entries up, and mixes none.
+static bool isGather(Operation *op) {
+  auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+  return linalgOp && linalgOp.getNumReductionLoops() == 0 && !isEntryWise(op);
+}
+
 void GradientFinder::addData() {
   SmallVector<Value> worklist;
   auto reach = [&](Value value) {
     if (!isNumber(value) && data.insert(value).second)
       worklist.push_back(value);
   };
-  for (BlockArgument arg : func.getArguments())
-    if (isData(arg))
-      reach(arg);
+  // A single integer is data where it looks up what is more than a number.
+  auto reachLookups = [&](auto &self, Value number) -> void {
+    for (Operation *user : number.getUsers()) {
+      if (isGather(user))
+        llvm::for_each(user->getResults(), reach);
+      else if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(user))
+        self(self, user->getResult(0));
+    }
+  };
+  for (BlockArgument arg : func.getArguments()) {
+    if (!isData(arg))
+      continue;
+    reach(arg);
+    if (isNumber(arg) && getElementTypeOrSelf(arg.getType()).isInteger())
+      reachLookups(reachLookups, arg);
+  }
   while (!worklist.empty())
     for (Operation *user : worklist.pop_back_val().getUsers())
       for (; user && user != func; user = user->getParentOp())
@@ -683,12 +702,6 @@ DenseSet<Value> GradientFinder::getOpen(unsigned number) {
       reach(value);
   visitEntryWise(worklist, reach);
   return open;
-}
-
-/// True for a gather: it looks entries up, and mixes none.
-static bool isGather(Operation *op) {
-  auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
-  return linalgOp && linalgOp.getNumReductionLoops() == 0 && !isEntryWise(op);
 }
 
 /// Reports what the weight's space combines with data, entry by entry, if

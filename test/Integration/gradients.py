@@ -136,7 +136,7 @@ def check(name, text, weights, arrays, reference, steps=2, block=(4, 4), left=No
     grids = {w: mask_of(flat(arrays[w]).shape, block) for w in weights}
     masks = {w: np.kron(grid, np.ones(block)).reshape(arrays[w].shape) for w, grid in grids.items()}
     state = {n: a * masks.get(n, masks.get(copies.get(n), 1)) for n, a in arrays.items()}
-    given = {n: a.astype(np.float32) for n, a in state.items()}
+    given = {n: a if a.dtype.kind == "i" else a.astype(np.float32) for n, a in state.items()}
     for n in [*weights, *copies]:
         grid = grids[copies.get(n, n)]
         given[n] = step.to_values(flat(given[n]), grid, block, grid.size)
@@ -366,6 +366,38 @@ def outers():
     check("outers", p.text({"w": p.update("w", g, norm, "lr")}, norm=norm), "w", arrays, reference)
 
 
+def looked_up():
+    """One token: a frozen weight is added to a row that is looked up. The gradient of the
+    sum is the table's, in whole, and nobody masks it."""
+    p = Program()
+    p.args.append('%ids: tensor<1xi32> {bsr.name = "ids", bsr.role = "batch"}')
+    p.arg("hot", 1, R), p.arg("u", C, T), p.arg("t", 1, T), p.arg("lr", role="lr")
+    p.arg("table", R, C, role="param"), p.arg("w", 1, C, role="constant")
+    row = p.line(f"tensor.empty() : {tensor((1, C))}", 1, C)
+    row = p.line(f"""linalg.generic {{
+      indexing_maps = [affine_map<(i, c) -> (i)>, affine_map<(i, c) -> (i, c)>], iterator_types = ["parallel", "parallel"]}}
+      ins(%ids : tensor<1xi32>) outs(%{row} : {p.type(row)}) {{
+    ^bb0(%_a: i32, %_o: f32):
+      %_i = arith.index_cast %_a : i32 to index
+      %_c = linalg.index 1 : index
+      %_r = tensor.extract %table[%_i, %_c] : {p.type("table")}
+      linalg.yield %_r : f32
+    }} -> {p.type(row)}""", 1, C)
+    x = p.generic("ic,ic->ic", [row, "w"], "    %r = arith.addf %a, %b : f32")
+    dy = p.sub(p.dot("ic,ct->it", x, "u"), "t")
+    g = p.dot("ir,ic->rc", "hot", p.dot("it,ct->ic", dy, "u"))
+
+    def reference(s, m):
+        x = s["table"][s["ids"]] + s["w"]
+        g = s["hot"].T @ ((x @ s["u"] - s["t"]) @ s["u"].T)
+        return {"table": s["table"] - 0.1 * g}
+
+    arrays = {"ids": np.array([5], np.int32), "hot": np.eye(R)[[5]], "u": normal(C, T), "t": normal(1, T),
+              "lr": np.array(0.1), "table": normal(R, C), "w": normal(1, C)}
+    text = p.text({"table": p.update("table", g, "lr")})
+    check("looked up", text.replace('bsr.role = "constant"', 'bsr.role = "param"'), "w", arrays, reference, block=(1, 4))
+
+
 def shared():
     """x (a + b) with a sparse and a dense weight: one gradient, which a masks for itself."""
     p = begin()
@@ -524,6 +556,7 @@ selected(False)
 selected(True)
 outer()
 outers()
+looked_up()
 shared()
 heads()
 position(1)
