@@ -14,7 +14,7 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// What may be done with `op`; Loops.td says why.
+/// What may be done with `op`; its Passes.td says why.
 static arith::FastMathFlags getFlags(Operation *op) {
   using arith::FastMathFlags;
   if (isa<vector::ReductionOp>(op))
