@@ -5,8 +5,6 @@
 #include "bsr/Analysis/Chain.h"
 #include "bsr/Analysis/Kernels.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include <set>
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -53,105 +51,6 @@ static std::optional<AffineMap> getWalk(linalg::GenericOp op) {
   return walk;
 }
 
-namespace {
-/// Follows the values that an operation reads up to the leaves.
-class Reads {
-public:
-  Reads(Chain::IsLeaf isLeaf,
-        llvm::function_ref<void(Value, SmallVector<int64_t>)> record)
-      : isLeaf(isLeaf), record(record) {}
-
-  /// Visits what `op` reads at the point `loops`; -1 stands for anything.
-  void visit(linalg::GenericOp op, ArrayRef<int64_t> loops);
-
-private:
-  void visit(Value value, SmallVector<int64_t> at);
-
-  Chain::IsLeaf isLeaf;
-  llvm::function_ref<void(Value, SmallVector<int64_t>)> record;
-  std::set<std::pair<void *, SmallVector<int64_t>>> visited;
-};
-} // namespace
-
-void Reads::visit(linalg::GenericOp op, ArrayRef<int64_t> loops) {
-  for (OpOperand &operand : op->getOpOperands()) {
-    if (!op.payloadUsesValueFromOperand(&operand))
-      continue;
-    SmallVector<int64_t> at;
-    for (AffineExpr expr : op.getMatchingIndexingMap(&operand).getResults()) {
-      auto dim = dyn_cast<AffineDimExpr>(expr);
-      at.push_back(dim ? loops[dim.getPosition()] : -1);
-    }
-    visit(operand.get(), std::move(at));
-  }
-  for (Operation &inner : *op.getBody()) {
-    if (auto extract = dyn_cast<tensor::ExtractOp>(inner)) {
-      SmallVector<int64_t> at;
-      for (Value index : extract.getIndices()) {
-        auto loop = index.getDefiningOp<linalg::IndexOp>();
-        at.push_back(loop ? loops[loop.getDim()] : -1);
-      }
-      visit(extract.getTensor(), std::move(at));
-      continue;
-    }
-    // Scalars from outside.
-    for (Value operand : inner.getOperands())
-      if (operand.getParentBlock() != op.getBody())
-        visit(operand, {});
-  }
-}
-
-void Reads::visit(Value value, SmallVector<int64_t> at) {
-  if (auto scalar = value.getDefiningOp<tensor::ExtractOp>())
-    return visit(scalar.getTensor(), {});
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || !visited.insert({value.getAsOpaquePointer(), at}).second)
-    return;
-  if (isLeaf(value))
-    return record(value, std::move(at));
-  Operation *op = value.getDefiningOp();
-  if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
-    AffineMap map = generic.getIndexingMapMatchingResult(cast<OpResult>(value));
-    SmallVector<int64_t> loops(generic.getNumLoops(), -1);
-    for (auto [expr, loop] : llvm::zip_equal(map.getResults(), at))
-      if (auto dim = dyn_cast<AffineDimExpr>(expr))
-        loops[dim.getPosition()] = loop;
-    return visit(generic, loops);
-  }
-  if (auto fill = dyn_cast<linalg::FillOp>(op))
-    return visit(fill.getInputs()[0], {});
-  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
-    for (auto [loop, extent, whole] :
-         llvm::zip_equal(at, type.getShape(), slice.getSourceType().getShape()))
-      if (extent != whole)
-        loop = -1;
-    return visit(slice.getSource(), std::move(at));
-  }
-  // Dimensions of one element aside, what stays as it is.
-  auto getOnly = [](ArrayRef<int64_t> dims, ArrayRef<int64_t> shape) {
-    SmallVector<int64_t> large = llvm::filter_to_vector(
-        dims, [&](int64_t dim) { return shape[dim] != 1; });
-    return large.size() == 1 ? large.front() : -1;
-  };
-  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
-    SmallVector<int64_t> source;
-    for (ArrayRef<int64_t> group : expand.getReassociationIndices()) {
-      int64_t only = getOnly(group, type.getShape());
-      source.push_back(only < 0 ? -1 : at[only]);
-    }
-    return visit(expand.getSrc(), std::move(source));
-  }
-  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
-    ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
-    SmallVector<int64_t> source(shape.size(), -1);
-    for (auto [loop, group] :
-         llvm::zip_equal(at, collapse.getReassociationIndices()))
-      if (int64_t only = getOnly(group, shape); only >= 0)
-        source[only] = loop;
-    return visit(collapse.getSrc(), std::move(source));
-  }
-}
-
 std::optional<Chain::Root> Chain::getRoot(linalg::GenericOp op, IsLeaf isLeaf) {
   std::optional<AffineMap> walk = getWalk(op);
   if (!walk)
@@ -161,12 +60,7 @@ std::optional<Chain::Root> Chain::getRoot(linalg::GenericOp op, IsLeaf isLeaf) {
     return std::nullopt;
   Root root{op, std::move(*order), {}, {}};
   root.shared.assign(op.getNumLoops(), -1);
-  auto record = [&](Value tensor, SmallVector<int64_t> at) {
-    root.reads.push_back({tensor, std::move(at)});
-  };
-  SmallVector<int64_t> loops =
-      llvm::to_vector(llvm::seq<int64_t>(op.getNumLoops()));
-  Reads(isLeaf, record).visit(op, loops);
+  root.reads = getReads(op, isLeaf);
   return root;
 }
 
@@ -244,7 +138,7 @@ bool Chain::followsProduct() const {
     for (auto [row, dim] : llvm::zip_equal(rows, dims)) {
       if (ranges[row] != shape[dim])
         return false;
-      for (const Access &access : root.reads)
+      for (const Read &access : root.reads)
         if (access.tensor == product && access.at[dim] != row)
           return false;
     }
@@ -285,7 +179,7 @@ bool Chain::add(Root next) {
           root.shared[loop.getPosition()] = number;
   }
   for (bool isMade : {true, false}) {
-    for (const Access &access : root.reads) {
+    for (const Read &access : root.reads) {
       auto known = tensors.find(access.tensor);
       const Root *producer = getProducer(access.tensor);
       if (known == tensors.end() ||
@@ -317,7 +211,7 @@ bool Chain::add(Root next) {
                           return loop < 0 ? -1 : root.shared[loop];
                         }));
   };
-  for (const Access &access : root.reads)
+  for (const Read &access : root.reads)
     remember(access.tensor, access.at);
   for (OpResult result : op->getResults()) {
     SmallVector<int64_t> at;
@@ -387,7 +281,7 @@ std::optional<Chain> Chain::match(ArrayRef<Operation *> roots, IsLeaf isLeaf,
 
 /// True if `reader` needs of `tensor`, which `producer` makes, no more than the
 /// element of the row that it is at itself.
-bool Chain::isAligned(const Root &reader, const Access &access,
+bool Chain::isAligned(const Root &reader, const Read &access,
                       const Root &producer) const {
   SmallVector<int64_t> rows = getRows(reader), made = getRows(producer);
   if (producer.isReduction() || rows.size() != made.size())
@@ -411,7 +305,7 @@ SmallVector<Chain::Nest> Chain::getNests() const {
     SmallVector<int64_t> space = llvm::map_to_vector(
         getRows(root), [&](int64_t row) { return ranges[row]; });
     size_t place = 0;
-    for (const Access &access : root.reads)
+    for (const Read &access : root.reads)
       if (const Root *producer = getProducer(access.tensor))
         place = std::max(place, places[producer] +
                                     !isAligned(root, access, *producer));
@@ -432,7 +326,7 @@ DenseSet<Value> Chain::getStored() const {
   DenseSet<const Root *> done;
   for (const Nest &nest : getNests()) {
     for (const Root *root : nest.roots)
-      for (const Access &access : root->reads)
+      for (const Read &access : root->reads)
         if (const Root *producer = getProducer(access.tensor))
           if (done.contains(producer) && !getRows(*producer).empty() &&
               !producer->isReduction())
@@ -444,8 +338,8 @@ DenseSet<Value> Chain::getStored() const {
 
 /// True if `reader` reads by `access` what the work item that it is in writes
 /// as `result` of `writer`; if `isOneRow`, in the row that it is at.
-bool Chain::isOfItem(const Root &reader, const Access &access,
-                     const Root &writer, OpResult result, bool isOneRow) const {
+bool Chain::isOfItem(const Root &reader, const Read &access, const Root &writer,
+                     OpResult result, bool isOneRow) const {
   SmallVector<int64_t> read = getRows(reader), made = getRows(writer);
   AffineMap map = writer.op.getIndexingMapMatchingResult(result);
   ArrayRef<int64_t> shape = cast<ShapedType>(result.getType()).getShape();
@@ -478,7 +372,7 @@ bool Chain::isReadFirst(Value tensor,
   auto isReadBefore = [&](const Root &writer, OpResult result, size_t place) {
     for (auto [number, nest] : llvm::enumerate(nests))
       for (const Root *reader : nest.roots)
-        for (const Access &access : reader->reads)
+        for (const Read &access : reader->reads)
           if (access.tensor == tensor &&
               (number > place ||
                !isOfItem(*reader, access, writer, result, number == place)))

@@ -13,7 +13,7 @@ namespace {
 /// The operations of a cluster as its plan sees them.
 class Planner {
 public:
-  Planner(ClusterOp cluster, TargetAttrInterface target);
+  Planner(ClusterOp cluster, TargetAttrInterface target, ClusterPlan &plan);
 
   /// Checks that kernels can compute the operations.
   LogicalResult verifyOperations();
@@ -24,7 +24,6 @@ public:
   /// Finds the places of what `chain` stores, but is no result.
   LogicalResult findPlaces(const Chain &chain, ClusterPlan &plan);
   SmallVector<SmallVector<Operation *>> getNests();
-  bool hasConcatenation() const { return !pieces.empty(); }
 
 private:
   bool isResult(Operation *op) const {
@@ -34,18 +33,15 @@ private:
   Block &body;
   Operation *terminator;
   TargetAttrInterface target;
-  /// What computes pieces of concatenations where they belong.
-  DenseSet<Operation *> pieces;
-  /// What is computed before what reads it: results, what computes pieces of
-  /// them or is stored where they will be, products with an epilogue and all
-  /// reductions.
-  SmallVector<Operation *> roots;
+  DenseSet<Operation *> &pieces;
+  SmallVector<Operation *> &roots;
 };
 } // namespace
 
-Planner::Planner(ClusterOp cluster, TargetAttrInterface target)
+Planner::Planner(ClusterOp cluster, TargetAttrInterface target,
+                 ClusterPlan &plan)
     : body(cluster.getBody().front()), terminator(body.getTerminator()),
-      target(target) {
+      target(target), pieces(plan.pieces), roots(plan.roots) {
   for (auto concat : body.getOps<tensor::ConcatOp>())
     for (Value piece : concat.getInputs())
       if (linalg::GenericOp producer = getPieceProducer(piece))
@@ -125,11 +121,10 @@ SmallVector<SmallVector<Operation *>> Planner::getNests() {
 
 FailureOr<ClusterPlan> ClusterPlan::get(ClusterOp cluster,
                                         TargetAttrInterface target) {
-  Planner planner(cluster, target);
+  ClusterPlan plan;
+  Planner planner(cluster, target, plan);
   if (failed(planner.verifyOperations()))
     return failure();
-  ClusterPlan plan;
-  plan.hasConcatenation = planner.hasConcatenation();
   plan.nests = planner.getNests();
   plan.chain = planner.matchChain();
   if (!plan.chain) {

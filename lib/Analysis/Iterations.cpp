@@ -331,7 +331,7 @@ void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
 
 /// Adds the numbers of which both the quotient and the rest by one divisor are
 /// in the indices of `access`, or in such numbers.
-void Iterations::addNumbers(Access &access) {
+void Iterations::addNumbers(MemoryAccess &access) {
   SmallVector<unsigned> seen;
   for (size_t next = 0; next != access.indices.size(); ++next) {
     Sum index = access.indices[next];
@@ -353,12 +353,12 @@ void Iterations::addNumbers(Access &access) {
   }
 }
 
-std::optional<Access> Iterations::getAccess(Operation *op) {
-  auto make = [&](auto access, Type type) -> std::optional<Access> {
+std::optional<MemoryAccess> Iterations::getAccess(Operation *op) {
+  auto make = [&](auto access, Type type) -> std::optional<MemoryAccess> {
     Value buffer =
         access->getOperand(isa<memref::StoreOp, vector::StoreOp>(op));
     auto bufferType = cast<MemRefType>(buffer.getType());
-    Access result{op, buffer, {}, {}};
+    MemoryAccess result{op, buffer, {}, {}};
     for (Value index : access.getIndices())
       result.indices.push_back(get(index));
     auto vector = dyn_cast<VectorType>(type);
@@ -374,7 +374,7 @@ std::optional<Access> Iterations::getAccess(Operation *op) {
       pair = {getDigitOf(number, pair.first), getDigitOf(number, pair.second)};
     return result;
   };
-  return llvm::TypeSwitch<Operation *, std::optional<Access>>(op)
+  return llvm::TypeSwitch<Operation *, std::optional<MemoryAccess>>(op)
       .Case([&](memref::LoadOp load) { return make(load, load.getType()); })
       .Case([&](vector::LoadOp load) { return make(load, load.getType()); })
       .Case([&](memref::StoreOp store) {
@@ -410,11 +410,11 @@ void Iterations::findDetermined(const Sum &sum,
   }
 }
 
-bool Iterations::areApart(ArrayRef<Access> accesses) {
+bool Iterations::areApart(ArrayRef<MemoryAccess> accesses) {
   DenseSet<unsigned> determined;
   auto visit = [&](size_t number) {
     Sum all = accesses.front().indices[number];
-    for (const Access &access : accesses.drop_front()) {
+    for (const MemoryAccess &access : accesses.drop_front()) {
       const Sum &index = access.indices[number];
       all.isKnown &= index.isKnown && index.coefficients == all.coefficients;
       all.low = std::min(all.low, index.low);

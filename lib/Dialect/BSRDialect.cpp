@@ -70,7 +70,7 @@ void BSRDialect::initialize() {
 #include "bsr/Dialect/BSROps.cpp.inc"
       >();
   // Each target has its implementation in lib/Codegen.
-  declarePromisedInterface<TargetAttrInterface, CPUAttr>();
+  declarePromisedInterfaces<TargetAttrInterface, CPUAttr, ScalarAttr>();
 }
 
 Operation *BSRDialect::materializeConstant(OpBuilder &builder, Attribute value,

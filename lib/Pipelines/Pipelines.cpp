@@ -6,6 +6,7 @@
 #include "bsr/Codegen/CPU/CPUTarget.h"
 #include "bsr/Codegen/CPU/Passes.h"
 #include "bsr/Codegen/Common/Passes.h"
+#include "bsr/Codegen/Scalar/ScalarTarget.h"
 #include "bsr/Dialect/TilingInterfaceImpl.h"
 #include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
@@ -185,6 +186,7 @@ void bsr::registerDialect(DialectRegistry &registry) {
   registerBufferizableOpInterfaceExternalModels(registry);
   registerTilingInterfaceExternalModels(registry);
   registerCPUTargetExternalModels(registry);
+  registerScalarTargetExternalModels(registry);
 }
 
 void bsr::registerPassesAndPipelines() {

@@ -129,6 +129,8 @@ func.func @step(
 
 module attributes {bsr.target = #bsr.cpu} {
 }
+module attributes {bsr.target = #bsr.scalar} {
+}
 module attributes {bsr.target =
     #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152>} {
 }

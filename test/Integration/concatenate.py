@@ -99,7 +99,7 @@ def check(axis, sizes, shape, kept=False):
     arrays["w"] = step.to_values(weight, mask, (BLOCK, BLOCK))
     compiled = step.compile(text, ["--timers", f"--mark=match=^w$ block={BLOCK}x{BLOCK} density=0.5"])
     kinds = {timer["kernel"] for timer in compiled.manifest["timers"]}
-    assert "memref.copy" not in kinds, f"{label}: expected no copies between kernels, but got {kinds}"
+    assert step.is_scalar() or "memref.copy" not in kinds, f"{label}: expected no copies between kernels, but got {kinds}"
     one, two = (compiled.run(arrays, {"w": mask}, threads=threads) for threads in (1, 2))
 
     wide = {name: array.astype(np.float64) for name, array in arrays.items()}

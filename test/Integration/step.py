@@ -139,6 +139,11 @@ class Step:
         }
 
 
+def is_scalar():
+    """True if BSR_COMPILE asks for plain loops."""
+    return "--target=scalar" in os.environ.get("BSR_COMPILE", "")
+
+
 def compile(source, arguments=()):
     """Compiles `source`, a path or MLIR text, with sparse-compile; BSR_COMPILE holds more arguments."""
     arguments = [*arguments, *os.environ.get("BSR_COMPILE", "").split()]

@@ -44,6 +44,7 @@ using llvm::Expected;
 
 namespace {
 enum class Emit { MLIR, LLVM, Object, Library };
+enum class Target { CPU, Scalar };
 
 /// What the command line says.
 struct CommandLine {
@@ -64,6 +65,15 @@ struct CommandLine {
       "target-cpu", cl::init("host"),
       cl::desc("The processor to compile for (default: host, this one)"),
       cl::value_desc("name"), cl::cat(category)};
+  cl::opt<Target> target{
+      "target", cl::init(Target::CPU),
+      cl::desc("What kernels are made for (default: cpu)"),
+      cl::values(clEnumValN(Target::CPU, "cpu",
+                            "the vectors, caches and cores of the processor"),
+                 clEnumValN(Target::Scalar, "scalar",
+                            "plain loops, one element after the other: slow, "
+                            "to compare with")),
+      cl::cat(category)};
   cl::opt<int64_t> vectorBits{
       "vector-bits",
       cl::desc("Bits of the vectors that kernels are made of, instead of those "
@@ -188,12 +198,11 @@ static void setPipelineOptions(bsr::ToCPUOptions &pipeline,
   pipeline.maxOperations = options.maxOperations.getValue();
 }
 
-/// The target of kernels: what `module` says it is for, or else `machine`, and
-/// what the options say.
-static Expected<bsr::CPUAttr> getTarget(ModuleOp module,
-                                        const CommandLine &options,
-                                        const llvm::TargetMachine &machine) {
-  auto own = module->getAttrOfType<bsr::CPUAttr>(bsr::getTargetAttrName());
+/// `#bsr.cpu` as `own`, what the step says it is for, or else `machine` has it,
+/// and as the options say.
+static Expected<Attribute> getCPU(ModuleOp module, bsr::CPUAttr own,
+                                  const CommandLine &options,
+                                  const llvm::TargetMachine &machine) {
   bsr::CPUAttr base = own;
   if (!own) {
     bsr::VectorUnit vectors = bsr::getVectorUnit(machine);
@@ -212,12 +221,39 @@ static Expected<bsr::CPUAttr> getTarget(ModuleOp module,
       get(options.l2Bytes, base.getL2Bytes()));
   if (!target)
     return createStringError("expected a target, but got the errors above");
-  if (!own || own == target)
+  return target;
+}
+
+/// The target of kernels: what `module` says it is for, or else what the
+/// options say, which must agree.
+static Expected<Attribute> getTarget(ModuleOp module,
+                                     const CommandLine &options,
+                                     const llvm::TargetMachine &machine) {
+  Attribute own = module->getAttr(bsr::getTargetAttrName());
+  bool isScalar = options.target.getNumOccurrences()
+                      ? options.target == Target::Scalar
+                      : isa_and_nonnull<bsr::ScalarAttr>(own);
+  Expected<Attribute> target = bsr::ScalarAttr::get(module.getContext());
+  if (!isScalar) {
+    target =
+        getCPU(module, dyn_cast_or_null<bsr::CPUAttr>(own), options, machine);
+    if (!target)
+      return target;
+  } else {
+    for (const cl::opt<int64_t> *option :
+         {&options.vectorBits, &options.numRegisters, &options.l1Bytes,
+          &options.l2Bytes})
+      if (option->getNumOccurrences())
+        return createStringError("expected no --" + option->ArgStr +
+                                 " for a target without it, but got one for "
+                                 "#bsr.scalar");
+  }
+  if (!own || own == *target)
     return target;
   std::string message;
   llvm::raw_string_ostream(message)
       << "expected options for the step's target, " << own << ", but got "
-      << target;
+      << *target;
   return createStringError(message);
 }
 
@@ -247,16 +283,21 @@ static Error lower(ModuleOp module, const CommandLine &options,
 
 /// What the code of a step depends on beside the step and the processor.
 static llvm::json::Object getCompiler(const CommandLine &options,
-                                      bsr::CPUAttr target) {
-  return llvm::json::Object{
+                                      Attribute target) {
+  llvm::json::Object compiler{
       {"version", llvm::formatv("sparse-compile {0}, LLVM {1}", tools::version,
                                 LLVM_VERSION_STRING)
                       .str()},
-      {"level", static_cast<int64_t>(options.level)},
-      {"vector_bits", target.getVectorBits()},
-      {"num_registers", target.getNumRegisters()},
-      {"l1_bytes", target.getL1Bytes()},
-      {"l2_bytes", target.getL2Bytes()}};
+      {"level", static_cast<int64_t>(options.level)}};
+  if (auto cpu = dyn_cast<bsr::CPUAttr>(target)) {
+    compiler["vector_bits"] = cpu.getVectorBits();
+    compiler["num_registers"] = cpu.getNumRegisters();
+    compiler["l1_bytes"] = cpu.getL1Bytes();
+    compiler["l2_bytes"] = cpu.getL2Bytes();
+  } else {
+    compiler["target"] = "scalar";
+  }
+  return compiler;
 }
 
 /// Prints what the manifest in `module` says about memory and products.
@@ -343,7 +384,7 @@ static Error compile(const CommandLine &options, MLIRContext &context,
 
   bsr::ToCPUOptions pipeline;
   setPipelineOptions(pipeline, options, **machine);
-  Expected<bsr::CPUAttr> target = getTarget(**module, options, **machine);
+  Expected<Attribute> target = getTarget(**module, options, **machine);
   if (!target)
     return target.takeError();
   (*module)->getOperation()->setAttr(bsr::getTargetAttrName(), *target);

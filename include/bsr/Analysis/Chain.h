@@ -6,6 +6,7 @@
 #ifndef BSR_ANALYSIS_CHAIN_H
 #define BSR_ANALYSIS_CHAIN_H
 
+#include "bsr/Analysis/Reads.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -34,10 +35,6 @@ bool isChainable(Operation *op);
 /// last one the lanes, and there are no sums over rows.
 class Chain {
 public:
-  /// Values that roots read from somewhere else; everything up to them is
-  /// computed where it is used.
-  using IsLeaf = llvm::function_ref<bool(Value)>;
-
   /// Makes `op` the last root, if it fits.
   bool add(linalg::GenericOp op, IsLeaf isLeaf);
 
@@ -60,18 +57,12 @@ public:
   /// there, should a result that `isKept` lie in its buffer.
   bool isReadFirst(Value tensor, llvm::function_ref<bool(Value)> isKept) const;
 
-  /// What a root reads: `tensor` at its loops `at`, one for each dimension, or
-  /// -1 where it is at anything else.
-  struct Access {
-    Value tensor;
-    SmallVector<int64_t> at;
-  };
   struct Root {
     /// (Accessors of operations are not const.)
     mutable linalg::GenericOp op;
     /// The loops of more than one iteration, outermost first.
     SmallVector<int64_t> order;
-    SmallVector<Access> reads;
+    SmallVector<Read> reads;
     /// For each loop, the shared loop that it is, or -1.
     SmallVector<int64_t> shared;
 
@@ -113,9 +104,9 @@ private:
   /// Chooses where vectors run; false if the loops do not lie in memory so that
   /// they can.
   bool setLanes();
-  bool isAligned(const Root &reader, const Access &access,
+  bool isAligned(const Root &reader, const Read &access,
                  const Root &producer) const;
-  bool isOfItem(const Root &reader, const Access &access, const Root &writer,
+  bool isOfItem(const Root &reader, const Read &access, const Root &writer,
                 OpResult result, bool isOneRow) const;
   /// The result of the product that the roots follow, if there is one.
   Value product;

@@ -18,9 +18,12 @@ struct ClusterPlan {
   static FailureOr<ClusterPlan> get(ClusterOp cluster,
                                     TargetAttrInterface target);
 
-  /// True if the only result of `cluster` is a concatenation, which nests
-  /// compute piece by piece.
-  bool hasConcatenation = false;
+  /// What is computed before what reads it: results, what computes pieces of
+  /// them or is stored where they will be, products with an epilogue and all
+  /// reductions. In their order.
+  SmallVector<Operation *> roots;
+  /// The roots that compute pieces of a concatenation where they belong.
+  DenseSet<Operation *> pieces;
   std::optional<Chain> chain;
   /// In their order; none if there is a chain.
   SmallVector<SmallVector<Operation *>> nests;

@@ -73,7 +73,7 @@ struct Atom {
 };
 
 /// A load or a store.
-struct Access {
+struct MemoryAccess {
   Operation *op;
   Value buffer;
   /// One for each dimension, then the numbers of which both digits are in what
@@ -90,11 +90,11 @@ public:
       : loop(loop), arrays(arrays) {}
 
   /// The access of `op`, if it is one.
-  std::optional<Access> getAccess(Operation *op);
+  std::optional<MemoryAccess> getAccess(Operation *op);
 
   /// True if, whenever two iterations differ, so do the elements that
   /// `accesses`, all of one buffer, touch in them.
-  bool areApart(ArrayRef<Access> accesses);
+  bool areApart(ArrayRef<MemoryAccess> accesses);
 
 private:
   Sum get(Value value);
@@ -110,7 +110,7 @@ private:
                   ArrayRef<std::pair<unsigned, unsigned>> digits);
   void addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
                 MutableArrayRef<Sum> indices);
-  void addNumbers(Access &access);
+  void addNumbers(MemoryAccess &access);
   void findDetermined(const Sum &sum, DenseSet<unsigned> &determined);
 
   scf::ForallOp loop;

@@ -48,4 +48,21 @@ def BSR_CPUAttr : AttrDef<BSR_Dialect, "CPU"> {
   let genVerifyDecl = 1;
 }
 
+def BSR_ScalarAttr : AttrDef<BSR_Dialect, "Scalar"> {
+  let mnemonic = "scalar";
+  let summary = "A processor without vectors, caches or threads";
+  let description = [{
+    The plainest target: an operation becomes one nest of loops over its elements, one
+    after the other, and everything has memory of its own. Nothing is fast; a kernel
+    reads like the equation of its operation. Tests compare other targets with it.
+
+    Example:
+
+    ```mlir
+    #bsr.scalar
+    ```
+  }];
+  let assemblyFormat = "";
+}
+
 #endif // BSR_DIALECT_BSRTARGETS

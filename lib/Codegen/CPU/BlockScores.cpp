@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -21,14 +22,10 @@ namespace {
 class ScoresEmitter {
 public:
   ScoresEmitter(Emitter &e, BlockScoresOp op, Value output);
-  void emit() { e.hasStack ? emitTiles() : emitBlocks(); }
+  void emit();
 
 private:
-  Value addToNorm(Value norm, Value element);
-  Value finish(Value norm);
-  void emitTiles();
   void emitNorms(ArrayRef<Index> item, Value sums);
-  void emitBlocks();
 
   Emitter &e;
   BlockScoresOp op;
@@ -56,24 +53,7 @@ ScoresEmitter::ScoresEmitter(Emitter &e, BlockScoresOp op, Value output)
   tokens.divide(getStripTokens(stripCols, e.target), e.target.panel());
 }
 
-/// The norm of a block so far, with one more element (or vector of them).
-Value ScoresEmitter::addToNorm(Value norm, Value element) {
-  if (op.getNorm() == Norm::L2)
-    return multiplyAdd(e, element, element, norm);
-  Value size = math::AbsFOp::create(e.b, e.loc, element);
-  if (op.getNorm() == Norm::L1)
-    return arith::AddFOp::create(e.b, e.loc, norm, size);
-  return arith::MaximumFOp::create(e.b, e.loc, norm, size);
-}
-
-/// The norm of a block, of the sum or the largest of its elements.
-Value ScoresEmitter::finish(Value norm) {
-  if (op.getNorm() == Norm::L2)
-    norm = math::SqrtOp::create(e.b, e.loc, norm);
-  return e.convert(norm, e.b.getF32Type());
-}
-
-void ScoresEmitter::emitTiles() {
+void ScoresEmitter::emit() {
   int64_t rows = itemRows * blockRows, cols = itemCols * blockCols;
   int64_t strips = cols / stripCols;
   OuterProducts products(e, op.getA(), op.getB(), tokens, stripCols, sumType);
@@ -94,13 +74,12 @@ void ScoresEmitter::emitTiles() {
                                           Index::constant(tiles.base));
                 SmallVector<Value> tileSums = products.multiply(
                     round, e.multiplyAdd(row, 1, firstRow), tiles.size);
-                e.width = stripCols;
+                llvm::SaveAndRestore width(e.width, stripCols);
                 for (auto [i, sum] : llvm::enumerate(tileSums)) {
                   SmallVector<Index> place{row.plus(i), col};
                   place.back().lanes = stripCols > 1;
                   storeSum(e, sum, sums, place, round);
                 }
-                e.width = 1;
                 return SmallVector<Value>();
               });
             return SmallVector<Value>();
@@ -114,55 +93,26 @@ void ScoresEmitter::emitTiles() {
 /// The norms of the blocks of a work item, from the `sums` of its tile.
 void ScoresEmitter::emitNorms(ArrayRef<Index> item, Value sums) {
   e.nest({itemRows, itemCols}, {}, [&](ArrayRef<Index> block, ValueRange) {
-    e.width = blockCols;
+    llvm::SaveAndRestore width(e.width, blockCols);
     Value norm = e.loop(
         blockRows, getZeros(e, sumType, 1), [&](Index row, ValueRange norm) {
           SmallVector<Index> place{
               e.multiplyAdd(block[0], blockRows, row),
               e.multiplyAdd(block[1], blockCols, Index::constant(0))};
           place.back().lanes = blockCols > 1;
-          return SmallVector<Value>{addToNorm(norm[0], e.load(sums, place))};
+          return SmallVector<Value>{
+              addToNorm(e, op.getNorm(), norm[0], e.load(sums, place))};
         })[0];
-    e.width = 1;
     if (blockCols > 1)
       norm = op.getNorm() == Norm::LInf
                  ? vector::ReductionOp::create(
                        e.b, e.loc, vector::CombiningKind::MAXIMUMF, norm)
                        .getResult()
                  : e.sumLanes(norm);
-    e.store(finish(norm), output,
+    e.store(finishNorm(e, op.getNorm(), norm), output,
             {e.multiplyAdd(item[0], itemRows, block[0]),
              e.multiplyAdd(item[1], itemCols, block[1])});
     return SmallVector<Value>();
-  });
-}
-
-/// Without memory: block by block, element by element.
-void ScoresEmitter::emitBlocks() {
-  const Activations &activations = tokens.activations;
-  emitParallel(e, {gridRows, gridCols}, [&](ArrayRef<Index> item) {
-    SmallVector<Value> norm =
-        e.nest({blockRows, blockCols}, getZeros(e, sumType, 1),
-               [&](ArrayRef<Index> at, ValueRange norm) {
-                 SmallVector<int64_t> extents(activations.leading);
-                 extents.push_back(activations.tokens);
-                 Value sum = e.nest(
-                     extents, getZeros(e, sumType, 1),
-                     [&](ArrayRef<Index> token, ValueRange sum) {
-                       auto read = [&](Value tensor, int64_t block, int i) {
-                         return e.read(tensor,
-                                       activations.at(
-                                           token.drop_back(),
-                                           e.multiplyAdd(item[i], block, at[i]),
-                                           token.back()));
-                       };
-                       return SmallVector<Value>{
-                           multiplyAdd(e, read(op.getA(), blockRows, 0),
-                                       read(op.getB(), blockCols, 1), sum[0])};
-                     })[0];
-                 return SmallVector<Value>{addToNorm(norm[0], sum)};
-               });
-    e.store(finish(norm[0]), output, item);
   });
 }
 

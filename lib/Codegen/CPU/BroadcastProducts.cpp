@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -226,7 +227,7 @@ void BroadcastProduct::packVectors(ArrayRef<Index> at, const Chunk &chunk,
              }
              // Vectors along the reduced loop, one for each column.
              int64_t width = e.width;
-             e.width = lanes;
+             llvm::SaveAndRestore square(e.width, lanes);
              Index &last = point[summands.back()];
              last.lanes = true;
              last.align = lanes;
@@ -246,7 +247,6 @@ void BroadcastProduct::packVectors(ArrayRef<Index> at, const Chunk &chunk,
                  e.store(vector, memory, place);
                }
              }
-             e.width = width;
              return SmallVector<Value>();
            });
     return SmallVector<Value>();
@@ -296,13 +296,13 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const Chunk &chunk,
                    e.store(value, rows.packed, place);
                  };
                  if (alongRows) {
-                   e.width = size;
+                   llvm::SaveAndRestore width(e.width, size);
                    point[*c.row] = first;
                    point[*c.row].lanes = true;
                    Value value = e.read(getRows(), applyMap(map, point));
                    store(e.broadcast(e.convert(value, type)), 0, 0);
                  } else if (alongSummands) {
-                   e.width = lanes;
+                   llvm::SaveAndRestore width(e.width, lanes);
                    Index &last = point[summands.back()];
                    last.lanes = lanes > 1;
                    last.align = lanes;
@@ -313,7 +313,7 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const Chunk &chunk,
                                   e.broadcast(arith::ConstantOp::create(
                                       e.b, e.loc, e.b.getZeroAttr(type))));
                    SmallVector<Value> columns = e.transpose(vectors);
-                   e.width = size;
+                   llvm::SaveAndRestore column(e.width, size);
                    for (auto [number, column] : llvm::enumerate(columns)) {
                      if (size != lanes)
                        column = vector::ExtractStridedSliceOp::create(
@@ -324,7 +324,6 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const Chunk &chunk,
                    for (int64_t row = 0; row != size; ++row)
                      store(read(row), 0, row);
                  }
-                 e.width = 1;
                  return SmallVector<Value>();
                });
         return SmallVector<Value>();
@@ -490,7 +489,7 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
   int64_t most = c.across ? std::max<int64_t>(1, numTiles / 4) : numTiles;
   int64_t least = llvm::divideCeil(
       numTiles, std::max<int64_t>(1, e.target.rowBytes() / tileBytes));
-  bool isScattered = c.across || (e.hasStack && this->isScattered());
+  bool isScattered = c.across || this->isScattered();
   std::optional<Division> best;
   int64_t bestCost = 0;
   bool isOneSize = rows.size() == 1;
@@ -516,12 +515,12 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
     division.columns = divideColumns(
         numPanels, llvm::divideCeil(minItems, numBatches * blocks));
     bool isWidened = c.isWidened(1 - c.vectors);
-    division.packsRows = e.hasStack && (isChunked || isWidened) &&
+    division.packsRows = (isChunked || isWidened) &&
                          tileBytes <= e.target.rowBytes() &&
                          division.columns.getNumPerItem() >=
                              (isWidened ? minWidenedColumns : minColumns);
     division.packsVectors =
-        c.across || ((isScattered || (e.hasStack && c.isWidened(c.vectors))) &&
+        c.across || ((isScattered || c.isWidened(c.vectors)) &&
                      numTiles * numSwept >= 4 * division.blocks);
     int64_t numParts = llvm::product_of(division.columns.getLeading()) *
                        division.columns.getNumRuns();

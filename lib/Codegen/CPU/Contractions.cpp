@@ -7,6 +7,7 @@
 #include "SparseKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -158,7 +159,7 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
     Value total;
     for (const Tiles &vectors : getVectors(laneExtent, e.target.lanes)) {
       int64_t done = vectors.base, size = vectors.size, count = vectors.count;
-      e.width = size;
+      llvm::SaveAndRestore width(e.width, size);
       int64_t unroll = getDivisor(count, e.target.panel() / size);
       SmallVector<Value> zeros(numSums,
                                e.broadcast(arith::ConstantOp::create(
@@ -186,7 +187,7 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
       Value part = e.sumLanes(sums);
       total = total ? arith::AddFOp::create(e.b, e.loc, total, part) : part;
     }
-    e.width = cols.size;
+    llvm::SaveAndRestore width(e.width, cols.size);
     for (int64_t i = 0; i != rows.size; ++i) {
       SmallVector<Index> loops(points[i * cols.size]);
       loops[*c.col].lanes = cols.size > 1;
@@ -203,7 +204,6 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
       e.store(arith::AddFOp::create(e.b, e.loc, init, sum), output,
               c.getPlace(loops));
     }
-    e.width = 1;
   };
 
   for (const Tiles &cols : cover(c.ranges[*c.col], CPUTarget::dotCols)) {
@@ -268,8 +268,7 @@ bool bsr::emitContraction(Emitter &e, linalg::GenericOp op,
   Value output = outputs.lookup(op->getResult(0));
   if (!contraction || !output)
     return false;
-  if (e.hasStack)
-    contraction->transpose(e.target.lanes);
+  contraction->transpose(e.target.lanes);
   if (contraction->dot)
     emitDotProduct(e, *contraction, output);
   else

@@ -4,6 +4,7 @@
 
 #include "InnerProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -21,7 +22,7 @@ void InnerProducts::start(const Round &round, Index first) {
     return;
   int64_t panel = e.target.panel();
   int64_t size = tokens.chunk % panel ? e.target.lanes : panel;
-  e.width = size;
+  llvm::SaveAndRestore width(e.width, size);
   tokens.forRuns(
       e, round, 0, size, tokens.chunk / size, {},
       [&](const Tokens &at, ValueRange) {
@@ -40,7 +41,6 @@ void InnerProducts::start(const Round &round, Index first) {
         }
         return SmallVector<Value>();
       });
-  e.width = 1;
 }
 
 SmallVector<Value> InnerProducts::multiply(const Round &round,
@@ -58,7 +58,7 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
     int64_t unroll =
         getDivisor(vectors, std::max(ways, e.target.panel() / size));
     int64_t spread = getDivisor(unroll, ways);
-    e.width = size;
+    llvm::SaveAndRestore width(e.width, size);
     auto emitRun = [&](const Tokens &at, ValueRange carried) {
       SmallVector<Value> next(carried);
       for (Index feature : asked)
@@ -123,6 +123,5 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
       total = arith::AddFOp::create(e.b, e.loc, total, part);
     }
   }
-  e.width = 1;
   return totals;
 }

@@ -232,7 +232,6 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
   emitSpace(e, space, ranges.size(), [&](SmallVector<Index> loops) {
     SmallVector<Index> at =
         applyMap(first.getIndexingMapsArray()[first.getNumDpsInputs()], loops);
-    e.lockstep = at;
     // Everything is computed before anything is written: an output may lie
     // where an input lay.
     SmallVector<std::tuple<Value, Value, SmallVector<Index>>> results;
@@ -252,7 +251,6 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
     }
     for (const auto &[value, output, place] : results)
       e.store(value, output, place);
-    e.lockstep.reset();
   });
 }
 

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -43,7 +44,7 @@ SmallVector<Value> bsr::emitSums(
     ArrayRef<OpResult> sums, SmallVector<Value> totals,
     llvm::function_ref<SmallVector<Value>(ArrayRef<Index>, ValueRange)> step) {
   for (const Tiles &vectors : getVectors(extents.back(), width)) {
-    e.width = vectors.size;
+    llvm::SaveAndRestore width(e.width, vectors.size);
     SmallVector<Value> neutral = llvm::map_to_vector(
         sums, [&](OpResult sum) { return createNeutral(e, sum); });
     SmallVector<Value> partial = e.nest(
@@ -58,7 +59,6 @@ SmallVector<Value> bsr::emitSums(
                 return step(at, inner);
               });
         });
-    e.width = 1;
     for (auto [total, sum, part] : llvm::zip_equal(totals, sums, partial))
       total = combine(e, sum, combineLanes(e, sum, part), total);
   }

@@ -4,6 +4,7 @@
 
 #include "OuterProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -47,7 +48,7 @@ void OuterProducts::start(const Round &round, Index firstCol) {
     return;
   }
   int64_t size = tokens.chunk % panel ? lanes : panel;
-  e.width = lanes;
+  llvm::SaveAndRestore width(e.width, lanes);
   tokens.forRuns(
       e, round, 0, size, tokens.chunk / size, {},
       [&](const Tokens &at, ValueRange) {
@@ -71,7 +72,6 @@ void OuterProducts::start(const Round &round, Index firstCol) {
         }
         return SmallVector<Value>();
       });
-  e.width = 1;
 }
 
 SmallVector<Value> OuterProducts::multiply(const Round &round, Index firstRow,
@@ -83,7 +83,7 @@ SmallVector<Value> OuterProducts::multiply(const Round &round, Index firstRow,
   auto place = [&](const Tokens &at, int64_t number, Index token) {
     return tokens.activations.at(at.leading, firstRow.plus(number), token);
   };
-  e.width = cols;
+  llvm::SaveAndRestore width(e.width, cols);
   SmallVector<Value> sums = tokens.forRuns(
       e, round, 0, size, tokens.chunk / size, getZeros(e, sumType, rows),
       [&](const Tokens &at, ValueRange carried) {
@@ -105,6 +105,5 @@ SmallVector<Value> OuterProducts::multiply(const Round &round, Index firstRow,
               return sums;
             });
       });
-  e.width = 1;
   return sums;
 }

@@ -6,6 +6,7 @@
 #include "OuterProducts.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -29,8 +30,7 @@ View bsr::getWalkedView(SDDMMOp op) {
 namespace {
 /// How a kernel goes through a sampled product: work items, tokens and tiles.
 struct Tiling {
-  /// Strips need memory.
-  Tiling(SDDMMOp op, CPUTarget target, bool hasStack);
+  Tiling(SDDMMOp op, CPUTarget target);
 
   TokenRounds tokens;
   int64_t blockRows, blockCols;
@@ -62,7 +62,7 @@ class SDDMMEmitter : Tiling {
 public:
   SDDMMEmitter(Emitter &e, SDDMMOp op, Value output,
                const PatternViews &patterns)
-      : Tiling(op, e.target, e.hasStack), e(e), op(op), output(output),
+      : Tiling(op, e.target), e(e), op(op), output(output),
         view(patterns.at({op.getPattern(), bsr::getWalkedView(op)})) {}
   void emit();
 
@@ -92,7 +92,7 @@ private:
 };
 } // namespace
 
-Tiling::Tiling(SDDMMOp op, CPUTarget target, bool hasStack)
+Tiling::Tiling(SDDMMOp op, CPUTarget target)
     : tokens(Activations(op.getA().getType().getShape(), op.getFeatureDim())),
       alongRows(bsr::getWalkedView(op) == View::Rows) {
   PatternType pattern = op.getPattern().getType();
@@ -106,8 +106,7 @@ Tiling::Tiling(SDDMMOp op, CPUTarget target, bool hasStack)
   int64_t lanes = target.lanes;
   // Halves are rounded once: all tokens at a time, more than a strip holds.
   bool isRoundedOnce = sumType != outType;
-  hasStrip =
-      hasStack && !isRoundedOnce && tokens.activations.tokens % lanes == 0;
+  hasStrip = !isRoundedOnce && tokens.activations.tokens % lanes == 0;
   isOuter = hasStrip && !isNarrow(op) && blockCols % lanes == 0;
   int64_t tileCols = getDivisor(blockCols, CPUTarget::dotCols);
   if (isOuter)
@@ -161,13 +160,12 @@ void SDDMMEmitter::emitOuter(const Round &round, Index line) {
                [&](Index row, int64_t rows) {
                  SmallVector<Value> sums = outer->multiply(
                      round, e.multiplyAdd(position, blockRows, row), rows);
-                 e.width = stripFeatures;
+                 llvm::SaveAndRestore width(e.width, stripFeatures);
                  for (auto [i, sum] : llvm::enumerate(sums)) {
                    SmallVector<Index> place{slot, row.plus(i), col};
                    place.back().lanes = stripFeatures > 1;
                    storeSum(e, sum, output, place, round);
                  }
-                 e.width = 1;
                });
       return SmallVector<Value>();
     });
@@ -186,7 +184,7 @@ void SDDMMEmitter::storeTile(const Round &round, ArrayRef<Index> slots,
                              ArrayRef<Value> sums) {
   SmallVector<std::pair<Value, SmallVector<Index>>> stores;
   int64_t group = rows * cols * slots.size() / sums.size();
-  e.width = cols;
+  llvm::SaveAndRestore width(e.width, cols);
   for (auto [block, slot] : llvm::enumerate(slots))
     for (int64_t i = 0; i != rows; ++i) {
       int64_t entry =
@@ -205,7 +203,6 @@ void SDDMMEmitter::storeTile(const Round &round, ArrayRef<Index> slots,
     }
   for (auto &[sum, place] : stores)
     e.store(sum, output, place);
-  e.width = 1;
 }
 
 /// The blocks from position `first` on that are taken together, of a line that

@@ -38,18 +38,6 @@ struct Activations {
   SmallVector<int64_t> leading;
 };
 
-/// The element type that sums of products of `types` are taken in.
-Type getSumType(OpBuilder &b, TypeRange types);
-
-/// Entry `at` of an array of 32-bit indices, as an index.
-Value loadIndex(Emitter &e, Value array, Index at);
-
-/// Calls `body` for every block of `line` with its slot and its position along
-/// the line, carrying values.
-SmallVector<Value> forBlocks(
-    Emitter &e, const PatternView &view, Index line, ValueRange inits,
-    llvm::function_ref<SmallVector<Value>(Index, Index, ValueRange)> body);
-
 /// Calls `body` for the lines of part `part` of `parts` of a pattern view with
 /// `lines` lines, cut so that blocks and lines together are equally many.
 void forLines(Emitter &e, const PatternView &view, int64_t lines, int64_t parts,
@@ -57,11 +45,6 @@ void forLines(Emitter &e, const PatternView &view, int64_t lines, int64_t parts,
 
 /// How many parts to cut `lines` in, if each is an item for each of `others`.
 int64_t getParts(int64_t lines, int64_t others);
-
-/// `a * c + sum` in the type of `sum`, of scalars and vectors.
-Value multiplyAdd(Emitter &e, Value a, Value c, Value sum);
-
-SmallVector<Value> getZeros(Emitter &e, Type type, int64_t count);
 
 void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
               Finish finish = {});

@@ -4,6 +4,7 @@
 
 #include "SparseKernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -36,28 +37,6 @@ void bsr::emitSampleVec(Emitter &e, SampleVecOp op, Value output,
       return SmallVector<Value>();
     });
   });
-}
-
-/// `sum`, and `background` once for each of the `length` entries of a line that
-/// its blocks, of `blockLength` entries, leave out. Where they leave none out,
-/// nothing is added, not even 0 * NaN.
-static Value addBackground(Emitter &e, Value sum, Value background,
-                           const PatternView &view, Index line, int64_t length,
-                           int64_t blockLength) {
-  Type type = getElementTypeOrSelf(sum.getType());
-  Value blocks =
-      arith::SubIOp::create(e.b, e.loc, loadIndex(e, view.ptr, line.plus(1)),
-                            loadIndex(e, view.ptr, line));
-  Value absent = arith::SubIOp::create(
-      e.b, e.loc, e.constant(length),
-      arith::MulIOp::create(e.b, e.loc, blocks, e.constant(blockLength)));
-  Value none = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq,
-                                     absent, e.constant(0));
-  Value count = arith::SIToFPOp::create(
-      e.b, e.loc, type,
-      arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), absent));
-  Value all = multiplyAdd(e, count, background, sum);
-  return arith::SelectOp::create(e.b, e.loc, none, sum, all);
 }
 
 /// A work item is some lines of blocks, and sums them in their order: columns
@@ -110,7 +89,7 @@ void bsr::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
       Index first = e.multiplyAdd(tile, together, Index::constant(0));
       SmallVector<Value> totals(together, zero);
       for (const Tiles &vectors : getVectors(cols, width)) {
-        e.width = vectors.size;
+        llvm::SaveAndRestore width(e.width, vectors.size);
         auto addCols = [&](Index slot, Index, ValueRange sums) {
           return e.loop(
               vectors.count, sums, [&](Index vector, ValueRange sums) {
@@ -129,7 +108,6 @@ void bsr::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
                       SmallVector<Value>(together, e.broadcast(zero)), addCols);
         for (auto [total, sum] : llvm::zip_equal(totals, sums))
           total = arith::AddFOp::create(e.b, e.loc, total, e.sumLanes(sum));
-        e.width = 1;
       }
       for (auto [row, total] : llvm::enumerate(totals))
         store(total, line, first.plus(row));

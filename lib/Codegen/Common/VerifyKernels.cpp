@@ -42,9 +42,9 @@ static bool isInjective(MemRefType type) {
 static LogicalResult verifyLoop(scf::ForallOp loop,
                                 const PatternArrays &arrays) {
   Iterations iterations(loop, arrays);
-  llvm::MapVector<Value, SmallVector<Access>> accesses;
+  llvm::MapVector<Value, SmallVector<MemoryAccess>> accesses;
   WalkResult result = loop.getBody()->walk([&](Operation *op) {
-    if (std::optional<Access> access = iterations.getAccess(op)) {
+    if (std::optional<MemoryAccess> access = iterations.getAccess(op)) {
       auto buffer = cast<MemrefValue>(access->buffer);
       accesses[memref::skipViewLikeOps(buffer)].push_back(*access);
       return WalkResult::advance();
@@ -62,15 +62,17 @@ static LogicalResult verifyLoop(scf::ForallOp loop,
     return failure();
 
   for (auto &[buffer, uses] : accesses) {
-    const Access *store = llvm::find_if(uses, [](const Access &access) {
-      return isa<memref::StoreOp, vector::StoreOp>(access.op);
-    });
+    const MemoryAccess *store =
+        llvm::find_if(uses, [](const MemoryAccess &access) {
+          return isa<memref::StoreOp, vector::StoreOp>(access.op);
+        });
     // What an iteration makes for itself no other one sees.
     if (store == uses.end() || buffer.getDefiningOp<memref::AllocaOp>())
       continue;
     Value view = uses.front().buffer;
-    bool isOneView = llvm::all_of(
-        uses, [&](const Access &access) { return access.buffer == view; });
+    bool isOneView = llvm::all_of(uses, [&](const MemoryAccess &access) {
+      return access.buffer == view;
+    });
     if (!isOneView || !loop.isDefinedOutsideOfLoop(view) ||
         !isInjective(cast<MemRefType>(view.getType())) ||
         !iterations.areApart(uses)) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Bufferization of the dialect's operations: each becomes its loops, into a new
-// buffer.
+// Bufferization of the dialect's operations outside of clusters: each becomes
+// plain loops, into a new buffer.
 
 #include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
-#include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Codegen/Scalar/Nests.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -49,11 +49,11 @@ struct KernelModel
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
                           BufferizationState &state) const {
-    Emitter emitter(rewriter, op->getLoc(), getCPUTarget(op));
+    Evaluator evaluator(rewriter, op->getLoc());
     PatternViews patterns;
     for (Value operand : op->getOperands()) {
       if (isa<PatternType>(operand.getType())) {
-        if (std::optional<View> view = getWalkedView(op))
+        if (std::optional<View> view = getLineView(op))
           patterns[{operand, *view}] =
               createView(rewriter, op->getLoc(), operand, *view);
         continue;
@@ -61,14 +61,15 @@ struct KernelModel
       FailureOr<Value> buffer = getBuffer(rewriter, operand, options, state);
       if (failed(buffer))
         return failure();
-      emitter.setBuffer(operand, *buffer);
+      evaluator.setBuffer(operand, *buffer);
     }
     FailureOr<Value> output =
         options.createAlloc(rewriter, op->getLoc(),
                             getDenseBufferType(op->getResult(0).getType()), {});
     if (failed(output))
       return failure();
-    emitSparse(emitter, op, *output, patterns);
+    DenseMap<Value, Value> outputs{{op->getResult(0), *output}};
+    emitLoops(evaluator, op, outputs, patterns);
     replaceOpWithBufferizedValues(rewriter, op, *output);
     return success();
   }

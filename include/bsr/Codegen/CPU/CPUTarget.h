@@ -51,6 +51,12 @@ struct CPUTarget {
 /// The processor that `op` is compiled for.
 CPUTarget getCPUTarget(Operation *op);
 
+/// The buffer of `tensor`, `[..., rows, lanes]`, in panels:
+/// `[..., lanes / panel, rows, panel]`. Rows that nobody uses follow where
+/// panels of a power of two of bytes would share the sets of a cache: a block
+/// of rows would push itself out, panel after panel.
+RankedTensorType getPanelType(RankedTensorType tensor, int64_t panel);
+
 /// Implements what passes ask of a target for `#bsr.cpu`.
 void registerCPUTargetExternalModels(DialectRegistry &registry);
 

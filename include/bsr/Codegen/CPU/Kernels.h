@@ -7,17 +7,11 @@
 
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Codegen/CPU/Emitter.h"
+#include "bsr/Codegen/Common/Blocks.h"
 
 namespace mlir::bsr {
 
-/// The index arrays of one view of a pattern.
-struct PatternView {
-  Value ptr, idx, slot;
-};
-/// The views of pattern arguments.
-using PatternViews = DenseMap<std::pair<Value, View>, PatternView>;
-
-/// The view of its pattern that `op` walks, if it has a pattern.
+/// The view of its pattern that the kernel of `op` walks, if it has a pattern.
 std::optional<View> getWalkedView(Operation *op);
 
 /// Emits the loops that compute `roots` (one operation, or element-wise ones of

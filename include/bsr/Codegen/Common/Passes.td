@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What kernels of every target are checked and lowered by.
+// Clusters become kernels, whatever the target; kernels are checked.
 
 #ifndef BSR_CODEGEN_COMMON_PASSES
 #define BSR_CODEGEN_COMMON_PASSES
@@ -32,6 +32,148 @@ def BSRSetTarget : Pass<"bsr-set-target", "ModuleOp"> {
            "The target, without spaces">,
   ];
   let dependentDialects = ["BSRDialect"];
+}
+
+def BSRPanel : Pass<"bsr-panel", "ModuleOp"> {
+  let summary = "Choose the activations whose buffers are cut in panels";
+  let description = [{
+    A product reads a few lanes of many rows of an activation `[..., rows, lanes]`.
+    Cut in panels, `[..., lanes / panel, rows, panel]`, what a register tile reads
+    is one run of memory: no conflicts in the caches, few pages, and a panel stays
+    in the second-level cache while all blocks of a weight stream over it. A panel
+    is as wide as the register tile (16 lanes with 16 registers of 256 bits, 64
+    with 32 of 512). Kernels compute positions from the tensor's own indices, so
+    nothing else changes and nothing is repacked between layers.
+
+    The attribute `bsr.panels` of a launch lists those of its operands that are
+    cut; `bsr-emit` makes their buffers and types so. The module's `bsr.target` says
+    how many registers of which width there are. Results of kernels are cut
+    that `bsr-layout` gave lanes (`bsr.lanes`), which the panel divides, and which
+    only kernels read: arguments and results of the step stay as they are.
+
+    Before:
+
+    ```mlir
+    !pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
+    bsr.cluster private @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
+        -> tensor<32x64xf32> {
+      %y = bsr.spmm %p, %w, %x feature_dim = 0 {bsr.lanes}
+          : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32> -> tensor<32x64xf32>
+      bsr.yield %y : tensor<32x64xf32>
+    }
+    func.func @step(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
+        -> tensor<32x64xf32> {
+      %init = tensor.empty() : tensor<32x64xf32>
+      %h = bsr.launch @product ins(%p, %w, %x : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32>)
+          outs(%init : tensor<32x64xf32>) -> tensor<32x64xf32>
+      %y = bsr.launch @product ins(%p, %w, %h : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32>)
+          outs(%init : tensor<32x64xf32>) -> tensor<32x64xf32>
+      return %y : tensor<32x64xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    !pattern = !bsr.pattern<32x32, block = 16x16, slots = 3>
+    bsr.cluster private @product(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
+        -> tensor<32x64xf32> {
+      %y = bsr.spmm %p, %w, %x feature_dim = 0 {bsr.lanes}
+          : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32> -> tensor<32x64xf32>
+      bsr.yield %y : tensor<32x64xf32>
+    }
+    func.func @step(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<32x64xf32>)
+        -> tensor<32x64xf32> {
+      %init = tensor.empty() : tensor<32x64xf32>
+      %h = bsr.launch @product ins(%p, %w, %x : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32>)
+          outs(%init : tensor<32x64xf32>) {bsr.panels = array<i64: 3>} -> tensor<32x64xf32>
+      %y = bsr.launch @product ins(%p, %w, %h : !pattern, tensor<3x16x16xf32>, tensor<32x64xf32>)
+          outs(%init : tensor<32x64xf32>) {bsr.panels = array<i64: 2>} -> tensor<32x64xf32>
+      return %y : tensor<32x64xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numPanels", "num-panels", "Number of activations cut in panels">,
+  ];
+  let dependentDialects = ["BSRDialect"];
+}
+
+def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
+  let summary = "Turn clusters into kernels on buffers";
+  let description = [{
+    Each `bsr.cluster` that a `bsr.launch` calls becomes a function on buffers of the
+    same name: one level of `scf.forall`
+    over independent work items, loops, and vectors in them. Accumulators stay in
+    registers (`iter_args`), element-wise operations are computed where they are
+    used, transposes, broadcasts and slices are index arithmetic. A chain's work item
+    has the lanes of a register tile and goes through the rows in a loop a stage:
+    sums that do not need each other, and what they are sums of, share a loop; of
+    sums over all tokens it leaves its part in scratch memory. Forward products and
+    input gradients gather over one view of the pattern and write disjointly, the
+    weight gradient writes each block once, a sum over tokens is taken in a fixed
+    order: no atomics, the same bits for any number of threads. A concatenation is a
+    nest for each piece, which writes to a view of the whole. Patterns become the
+    index arrays that the kernel walks.
+
+    Vectors and tiles are those of the module's `bsr.target`. Half of its first-level
+    cache holds what a loop goes through again and again, three eighths of its
+    second-level cache the rows of a dense product that a work item does.
+
+    Before:
+
+    ```mlir
+    bsr.cluster private @double(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %two = arith.constant dense<2.0> : tensor<8xf32>
+      %init = tensor.empty() : tensor<8xf32>
+      %y = linalg.generic {
+          indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>,
+                           affine_map<(d0) -> (d0)>],
+          iterator_types = ["parallel"]}
+          ins(%x, %two : tensor<8xf32>, tensor<8xf32>) outs(%init : tensor<8xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.mulf %a, %b : f32
+        linalg.yield %0 : f32
+      } -> tensor<8xf32>
+      bsr.yield %y : tensor<8xf32>
+    }
+    func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %init = tensor.empty() : tensor<8xf32>
+      %y = bsr.launch @double ins(%x : tensor<8xf32>) outs(%init : tensor<8xf32>)
+          -> tensor<8xf32>
+      return %y : tensor<8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func private @double(%x: memref<8xf32>, %y: memref<8xf32>) {
+      %c0 = arith.constant 0 : index
+      %0 = vector.load %x[%c0] : memref<8xf32>, vector<8xf32>
+      %two = arith.constant 2.0 : f32
+      %1 = vector.broadcast %two : f32 to vector<8xf32>
+      %2 = arith.mulf %0, %1 : vector<8xf32>
+      vector.store %2, %y[%c0] : memref<8xf32>, vector<8xf32>
+      return
+    }
+    func.func @step(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %init = tensor.empty() : tensor<8xf32>
+      %y = bsr.launch @double ins(%x : tensor<8xf32>) outs(%init : tensor<8xf32>) in_place = [0]
+          -> tensor<8xf32>
+      return %y : tensor<8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numKernels", "num-kernels", "Number of kernels emitted">,
+  ];
+  let dependentDialects = [
+    "arith::ArithDialect", "bufferization::BufferizationDialect",
+    "BSRDialect", "linalg::LinalgDialect", "math::MathDialect",
+    "memref::MemRefDialect", "scf::SCFDialect", "tensor::TensorDialect",
+    "vector::VectorDialect",
+  ];
 }
 
 def BSRVerifyKernels : Pass<"bsr-verify-kernels", "ModuleOp"> {

@@ -2,16 +2,17 @@
 //
 // Computes elements of tensors where they are used.
 
-#include "bsr/Codegen/CPU/Emitter.h"
+#include "bsr/Codegen/Common/Evaluator.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/SaveAndRestore.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 
-bool Emitter::Key::operator<(const Key &other) const {
+bool Evaluator::Key::operator<(const Key &other) const {
   auto rank = [](const Index &i) {
     return std::make_tuple(i.base.getAsOpaquePointer(), i.offset, i.lanes);
   };
@@ -24,12 +25,12 @@ bool Emitter::Key::operator<(const Key &other) const {
       [&](const Index &x, const Index &y) { return rank(x) < rank(y); });
 }
 
-Emitter::Key Emitter::getKey(Value tensor, ArrayRef<Index> at) const {
+Evaluator::Key Evaluator::getKey(Value tensor, ArrayRef<Index> at) const {
   bool lanes = llvm::any_of(at, [](const Index &i) { return i.lanes; });
   return {tensor, SmallVector<Index>(at), lanes ? width : 1};
 }
 
-Value Emitter::read(Value tensor, ArrayRef<Index> at) {
+Value Evaluator::read(Value tensor, ArrayRef<Index> at) {
   Key key = getKey(tensor, at);
   auto found = memory.find(key);
   if (found != memory.end())
@@ -43,14 +44,14 @@ Value Emitter::read(Value tensor, ArrayRef<Index> at) {
   return value;
 }
 
-Value Emitter::readScalar(Value scalar) {
+Value Evaluator::readScalar(Value scalar) {
   if (auto constant = scalar.getDefiningOp<arith::ConstantOp>())
     return b.clone(*constant)->getResult(0);
   return read(scalar.getDefiningOp<tensor::ExtractOp>().getTensor(), {});
 }
 
-std::optional<SmallVector<Index>> Emitter::getSource(Operation *view,
-                                                     ArrayRef<Index> at) {
+std::optional<SmallVector<Index>> Evaluator::getSource(Operation *view,
+                                                       ArrayRef<Index> at) {
   SmallVector<Index> source;
   if (auto slice = dyn_cast<tensor::ExtractSliceOp>(view)) {
     for (auto [index, offset] : llvm::zip_equal(at, slice.getMixedOffsets())) {
@@ -105,7 +106,7 @@ static std::optional<int64_t> getDistance(Index from, Index to) {
                               : std::nullopt;
 }
 
-Value Emitter::readSum(OpResult sum, ArrayRef<Index> at) {
+Value Evaluator::readSum(OpResult sum, ArrayRef<Index> at) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(sum.getType()).getShape();
   int64_t count = getKey(sum, at).width;
   for (const auto &[key, value] : memory) {
@@ -141,7 +142,7 @@ Value Emitter::readSum(OpResult sum, ArrayRef<Index> at) {
       b, loc, b.getZeroAttr(getElementTypeOrSelf(sum.getType())));
 }
 
-Value Emitter::readUncached(Value tensor, ArrayRef<Index> at) {
+Value Evaluator::readUncached(Value tensor, ArrayRef<Index> at) {
   if (!isa<RankedTensorType>(tensor.getType()))
     return readScalar(tensor);
   if (Value buffer = getBuffer(tensor))
@@ -167,8 +168,8 @@ Value Emitter::readUncached(Value tensor, ArrayRef<Index> at) {
 }
 
 /// The element of `tensor` at `indices`; `positions` are what is known of them.
-Value Emitter::extract(Value tensor, ArrayRef<Value> indices,
-                       ArrayRef<std::optional<Index>> positions) {
+Value Evaluator::extract(Value tensor, ArrayRef<Value> indices,
+                         ArrayRef<std::optional<Index>> positions) {
   bool known = llvm::all_of(llvm::zip_equal(indices, positions), [](auto it) {
     auto [index, position] = it;
     return position || !isa<VectorType>(index.getType());
@@ -195,17 +196,16 @@ Value Emitter::extract(Value tensor, ArrayRef<Value> indices,
   int64_t lanes = width;
   for (int64_t lane = 0; lane != lanes; ++lane) {
     SmallVector<Index> scalars = at(lane);
-    width = 1;
+    llvm::SaveAndRestore scalar(width, int64_t(1));
     elements.push_back(read(tensor, scalars));
-    width = lanes;
   }
   return vector::FromElementsOp::create(
       b, loc, VectorType::get({lanes}, elements.front().getType()), elements);
 }
 
-SmallVector<Value> Emitter::evaluate(linalg::GenericOp op,
-                                     ArrayRef<Index> loops,
-                                     ValueRange accumulators) {
+SmallVector<Value> Evaluator::evaluate(linalg::GenericOp op,
+                                       ArrayRef<Index> loops,
+                                       ValueRange accumulators) {
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   DenseMap<Value, Value> values;
   DenseMap<Value, Index> positions;

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Turns each cluster into a kernel, a function on buffers: one level of
-// parallel loops over vectors.
+// Turns each cluster into a kernel, a function on buffers whose body the target
+// emits.
 
-#include "ChainNests.h"
-#include "bsr/Analysis/ClusterPlan.h"
-#include "bsr/Codegen/CPU/Emitter.h"
-#include "bsr/Codegen/CPU/Kernels.h"
-#include "bsr/Codegen/CPU/Passes.h"
-#include "bsr/Dialect/BSR.h"
+#include "bsr/Analysis/Kernels.h"
+#include "bsr/Codegen/Common/KernelTarget.h"
+#include "bsr/Codegen/Common/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -20,17 +17,11 @@
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSREMIT
-#include "bsr/Codegen/CPU/Passes.h.inc"
+#include "bsr/Codegen/Common/Passes.h.inc"
 } // namespace mlir::bsr
 
 using namespace mlir;
 using namespace mlir::bsr;
-
-/// The tensor `type`, as it is or in panels: what lies in its buffer.
-static RankedTensorType getStoredType(Type type, bool isCut, int64_t panel) {
-  auto tensor = cast<RankedTensorType>(type);
-  return isCut ? getPanelType(tensor, panel) : tensor;
-}
 
 /// Makes every piece of `concat` the result of an operation that can write it
 /// where it belongs: a copy where there is none.
@@ -97,122 +88,111 @@ static Value createView(OpBuilder &b, Location loc, Value whole, int64_t rank,
       offset, sizes, strides);
 }
 
-/// Emits the body of `cluster` into a function on buffers that takes its place:
-/// inputs, then outputs, then scratch memory; `panels` lists the inputs and
-/// outputs that are cut in panels. Returns, per input, the pattern views that
-/// the body walks, the inputs that are only read where the same element is
-/// written, and the types of the scratch buffers.
-static FailureOr<func::FuncOp> emit(ClusterOp cluster, const ClusterPlan &plan,
-                                    CPUTarget target, ArrayRef<int64_t> panels,
-                                    SmallVector<SmallVector<View, 2>> &walked,
-                                    SmallVector<int64_t> &inPlace,
-                                    SmallVector<MemRefType> &scratch) {
-  OpBuilder builder(cluster);
-  Location loc = cluster.getLoc();
-  Block &body = cluster.getBody().front();
+namespace {
+/// A cluster as a function on buffers: inputs, then outputs, then scratch
+/// memory.
+struct Kernel {
+  func::FuncOp function;
+  /// Per argument of the cluster, the pattern views that the body walks.
+  SmallVector<SmallVector<View, 2>> walked;
+  /// The inputs in whose buffers results may lie.
+  SmallVector<int64_t> inPlace;
+  SmallVector<MemRefType> scratch;
+};
+} // namespace
 
-  ArrayRef<SmallVector<Operation *>> nests = plan.nests;
-  const std::optional<Chain> &chain = plan.chain;
-  if (chain)
-    scratch = getScratch(*chain, target);
-
-  // The signature: a pattern becomes the index arrays of the views in use.
+/// The type of `kernel`, and what its launches must know: `panels` lists the
+/// inputs and outputs of `cluster` that are cut in panels.
+static FunctionType getSignature(ClusterOp cluster, ArrayRef<int64_t> panels,
+                                 KernelTargetAttrInterface target,
+                                 Kernel &kernel) {
   SmallVector<Type> types;
   int64_t operand = 0;
-  auto getBufferType = [&](Type type) {
-    return getDenseBufferType(getStoredType(
-        type, llvm::is_contained(panels, operand), target.panel()));
+  auto addTensor = [&](Type type) {
+    auto tensor = cast<RankedTensorType>(type);
+    if (llvm::is_contained(panels, operand++))
+      tensor = target.getPanelType(tensor);
+    types.push_back(getDenseBufferType(tensor));
   };
-  for (BlockArgument argument : body.getArguments()) {
-    operand = argument.getArgNumber();
-    walked.emplace_back();
-    if (auto pattern = dyn_cast<PatternType>(argument.getType())) {
-      for (View view : views) {
-        if (llvm::none_of(argument.getUsers(), [&](Operation *user) {
-              return getWalkedView(user) == view;
-            }))
-          continue;
-        walked.back().push_back(view);
-        for (Type type : pattern.getIndexTypes(view))
-          types.push_back(getDenseBufferType(type));
-      }
-    } else if (isa<RankedTensorType>(argument.getType())) {
-      types.push_back(getBufferType(argument.getType()));
-    } else {
-      types.push_back(argument.getType());
+  for (BlockArgument argument : cluster.getBody().getArguments()) {
+    kernel.walked.emplace_back();
+    if (isa<RankedTensorType>(argument.getType())) {
+      addTensor(argument.getType());
+      continue;
     }
-  }
-  operand = body.getNumArguments();
-  for (Type type : cluster.getResultTypes()) {
-    types.push_back(getBufferType(type));
     ++operand;
-  }
-  llvm::append_range(types, scratch);
-
-  auto kernel = func::FuncOp::create(builder, loc, cluster.getName(),
-                                     builder.getFunctionType(types, {}));
-  kernel.setPrivate();
-  kernel->setDiscardableAttrs(cluster->getDiscardableAttrDictionary());
-  Block *entry = kernel.addEntryBlock();
-  builder.setInsertionPointToStart(entry);
-  Emitter emitter(builder, loc, target);
-  emitter.hasStack = true;
-  emitter.panel = panels.empty() ? 0 : target.panel();
-  PatternViews patterns;
-  unsigned next = 0;
-  for (auto [argument, used] : llvm::zip_equal(body.getArguments(), walked)) {
-    if (isa<PatternType>(argument.getType())) {
-      for (View view : used) {
-        patterns[{argument, view}] = {entry->getArgument(next),
-                                      entry->getArgument(next + 1),
-                                      entry->getArgument(next + 2)};
-        next += 3;
-      }
-    } else {
-      emitter.setBuffer(argument, entry->getArgument(next++));
+    auto pattern = dyn_cast<PatternType>(argument.getType());
+    if (!pattern) {
+      types.push_back(argument.getType());
+      continue;
+    }
+    // A pattern becomes the index arrays of the views in use.
+    for (View view : views) {
+      if (llvm::none_of(argument.getUsers(), [&](Operation *user) {
+            return target.getWalkedView(user) == view;
+          }))
+        continue;
+      kernel.walked.back().push_back(view);
+      for (Type type : pattern.getIndexTypes(view))
+        types.push_back(getDenseBufferType(type));
     }
   }
-  DenseMap<Value, Value> outputs;
+  for (Type type : cluster.getResultTypes())
+    addTensor(type);
+  llvm::append_range(types, kernel.scratch);
+  return FunctionType::get(cluster.getContext(), types, {});
+}
+
+/// Emits `cluster` as a function that takes its place.
+static FailureOr<Kernel> emit(ClusterOp cluster, const ClusterPlan &plan,
+                              KernelTargetAttrInterface target,
+                              ArrayRef<int64_t> panels) {
+  OpBuilder builder(cluster);
+  Location loc = cluster.getLoc();
+  Block &block = cluster.getBody().front();
+  Kernel kernel;
+  kernel.scratch = target.getScratch(plan);
+  kernel.inPlace = target.getInPlace(cluster, plan);
+  kernel.function =
+      func::FuncOp::create(builder, loc, cluster.getName(),
+                           getSignature(cluster, panels, target, kernel));
+  kernel.function.setPrivate();
+  kernel.function->setDiscardableAttrs(cluster->getDiscardableAttrDictionary());
+  Block *entry = kernel.function.addEntryBlock();
+  builder.setInsertionPointToStart(entry);
+
+  KernelBody body(loc, plan, /*isCut=*/!panels.empty());
+  unsigned next = 0;
+  for (auto [argument, used] :
+       llvm::zip_equal(block.getArguments(), kernel.walked)) {
+    if (!isa<PatternType>(argument.getType())) {
+      body.inputs[argument] = entry->getArgument(next++);
+      continue;
+    }
+    for (View view : used) {
+      body.patterns[{argument, view}] = {entry->getArgument(next),
+                                         entry->getArgument(next + 1),
+                                         entry->getArgument(next + 2)};
+      next += 3;
+    }
+  }
   for (Value result : cluster.getYielded())
-    outputs[result] = entry->getArgument(next++);
-  for (auto concat : body.getOps<tensor::ConcatOp>()) {
+    body.outputs[result] = entry->getArgument(next++);
+  for (auto concat : block.getOps<tensor::ConcatOp>()) {
     int64_t position = 0, dim = concat.getDim();
     for (Value piece : concat.getInputs()) {
-      outputs[getPieceProducer(piece).getResult(0)] =
-          createView(builder, loc, outputs.lookup(concat.getResult()),
+      body.outputs[getPieceProducer(piece).getResult(0)] =
+          createView(builder, loc, body.outputs.lookup(concat.getResult()),
                      concat.getRank(), dim, position, piece);
       position += cast<RankedTensorType>(piece.getType()).getDimSize(dim);
     }
   }
-  for (auto [value, place] : plan.places)
-    outputs[value] = outputs.lookup(place);
-  if (chain)
-    emitChain(emitter, *chain, outputs, patterns,
-              entry->getArguments().drop_front(next));
-  for (ArrayRef<Operation *> nest : nests) {
-    emitNest(emitter, nest, outputs, patterns);
-    for (Operation *root : nest)
-      for (Value result : root->getResults())
-        if (Value buffer = outputs.lookup(result))
-          emitter.setBuffer(result, buffer);
-  }
+  body.scratch = entry->getArguments().drop_front(next);
+  LogicalResult emitted = target.emitBody(builder, body);
   builder.setInsertionPointToEnd(entry);
   func::ReturnOp::create(builder, loc);
-  if (emitter.hasFailed)
+  if (failed(emitted))
     return failure();
-
-  bool isOneNest = nests.size() == 1 && !plan.hasConcatenation &&
-                   isOnePointwiseNest(nests[0][0], nests[0][0]);
-  for (BlockArgument argument : body.getArguments()) {
-    Value buffer = emitter.getBuffer(argument);
-    if (!buffer || !isa<MemRefType>(buffer.getType()))
-      continue;
-    if (chain ? chain->isReadFirst(
-                    argument,
-                    [&](Value value) { return outputs.contains(value); })
-              : isOneNest && !emitter.readElsewhere.contains(buffer))
-      inPlace.push_back(argument.getArgNumber());
-  }
   return kernel;
 }
 
@@ -225,13 +205,10 @@ static SmallVector<int64_t> getPanels(LaunchOp launch) {
 
 /// Gives `launch` the operands of the emitted kernel: index arrays for
 /// patterns, results in panels, and results that are scratch memory.
-static void updateLaunch(LaunchOp launch, FlatSymbolRefAttr kernel,
-                         CPUTarget target,
-                         ArrayRef<SmallVector<View, 2>> walked,
-                         ArrayRef<int64_t> inPlace,
-                         ArrayRef<MemRefType> scratch) {
+static void updateLaunch(LaunchOp launch, const Kernel &kernel,
+                         KernelTargetAttrInterface target) {
   OpBuilder b(launch);
-  launch.setKernelAttr(kernel);
+  launch.setKernelAttr(FlatSymbolRefAttr::get(kernel.function));
   SmallVector<int64_t> panels = getPanels(launch);
   for (auto [number, result, init] :
        llvm::enumerate(launch.getResults(), launch.getInitsMutable())) {
@@ -239,19 +216,19 @@ static void updateLaunch(LaunchOp launch, FlatSymbolRefAttr kernel,
             panels, static_cast<int64_t>(launch.getInputs().size() + number)))
       continue;
     RankedTensorType type =
-        getStoredType(result.getType(), /*isCut=*/true, target.panel());
+        target.getPanelType(cast<RankedTensorType>(result.getType()));
     result.setType(type);
     init.set(tensor::EmptyOp::create(b, launch.getLoc(), type.getShape(),
                                      type.getElementType()));
   }
   launch->removeAttr("bsr.panels");
   SmallVector<Value> inputs;
-  SmallVector<int64_t> lockstep;
+  SmallVector<int64_t> inPlace;
   for (auto [number, input, used] :
-       llvm::enumerate(launch.getInputs(), walked)) {
+       llvm::enumerate(launch.getInputs(), kernel.walked)) {
     if (!isa<PatternType>(input.getType())) {
-      if (llvm::is_contained(inPlace, static_cast<int64_t>(number)))
-        lockstep.push_back(inputs.size());
+      if (llvm::is_contained(kernel.inPlace, static_cast<int64_t>(number)))
+        inPlace.push_back(inputs.size());
       inputs.push_back(input);
       continue;
     }
@@ -276,11 +253,11 @@ static void updateLaunch(LaunchOp launch, FlatSymbolRefAttr kernel,
     else
       inits.push_back(init);
   }
-  for (MemRefType type : scratch)
+  for (MemRefType type : kernel.scratch)
     addScratch(type);
   auto updated = LaunchOp::create(
       b, launch.getLoc(), TypeRange(ValueRange(inits)), launch.getKernelAttr(),
-      inputs, inits, b.getDenseI64ArrayAttr(lockstep));
+      inputs, inits, b.getDenseI64ArrayAttr(inPlace));
   updated->setDiscardableAttrs(launch->getDiscardableAttrDictionary());
   launch->replaceAllUsesWith(
       updated.getResults().take_front(launch->getNumResults()));
@@ -300,7 +277,7 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
       launches[launch.getKernel()][getPanels(launch)].push_back(launch);
     });
     SymbolTable symbols(module);
-    CPUTarget target = getCPUTarget(module);
+    KernelTargetAttrInterface target = getKernelTarget(module);
     for (auto &[name, ways] : launches) {
       auto cluster = symbols.lookup<ClusterOp>(name);
       if (!cluster)
@@ -313,19 +290,14 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
         return signalPassFailure();
       SmallVector<func::FuncOp> kernels;
       for (auto &[panels, calls] : ways) {
-        SmallVector<SmallVector<View, 2>> walked;
-        SmallVector<int64_t> inPlace;
-        SmallVector<MemRefType> scratch;
-        FailureOr<func::FuncOp> kernel =
-            emit(cluster, *plan, target, panels, walked, inPlace, scratch);
+        FailureOr<Kernel> kernel = emit(cluster, *plan, target, panels);
         if (failed(kernel))
           return signalPassFailure();
-        kernels.push_back(*kernel);
+        kernels.push_back(kernel->function);
         if (kernels.size() > 1)
-          symbols.insert(*kernel);
+          symbols.insert(kernel->function);
         for (LaunchOp launch : calls)
-          updateLaunch(launch, FlatSymbolRefAttr::get(*kernel), target, walked,
-                       inPlace, scratch);
+          updateLaunch(launch, *kernel, target);
         ++numKernels;
       }
       symbols.remove(cluster);

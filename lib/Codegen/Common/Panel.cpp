@@ -2,15 +2,14 @@
 //
 // Chooses the activations whose buffers are cut in panels.
 
-#include "bsr/Codegen/CPU/Emitter.h"
-#include "bsr/Codegen/CPU/Passes.h"
-#include "bsr/Dialect/BSR.h"
+#include "bsr/Codegen/Common/KernelTarget.h"
+#include "bsr/Codegen/Common/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSRPANEL
-#include "bsr/Codegen/CPU/Passes.h.inc"
+#include "bsr/Codegen/Common/Passes.h.inc"
 } // namespace mlir::bsr
 
 using namespace mlir;
@@ -39,7 +38,10 @@ struct Panel : bsr::impl::BSRPanelBase<Panel> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     SymbolTable symbols(module);
-    int64_t panel = getCPUTarget(module).panel();
+    KernelTargetAttrInterface target = getKernelTarget(module);
+    int64_t panel = target.getPanel();
+    if (!panel)
+      return;
     DenseSet<Value> cut;
     SmallVector<LaunchOp> launches;
     module.walk([&](LaunchOp launch) {

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loop nests for bsr.spmm.
+
+#include "SparseKernels.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/Support/SaveAndRestore.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+namespace {
+/// How a kernel goes through a product: lines of blocks, tiles of a line, and
+/// rounds of as many blocks as the first-level cache holds.
+struct Schedule {
+  Schedule(SpMMOp op, CPUTarget target);
+
+  PatternType pattern;
+  View walked;
+  int64_t lines;
+  /// Features of a block along the lines, which are made, and across them,
+  /// which are read.
+  int64_t outBlock, inBlock;
+  Type sumType, outType;
+  /// The features of a line; the first of the tiles is a group of its own.
+  SmallVector<Tiles, 2> tiles;
+  /// The first tile of a line asks for what the next block needs.
+  bool prefetches;
+  /// Lanes of a vector of a full tile, and vectors side by side: lines that are
+  /// too low for a tile of their own take several.
+  int64_t panel, panels;
+  /// Features of a block that are read in one step.
+  int64_t unroll;
+  /// Blocks of a round; 0 if all of a line are one round.
+  int64_t blocks;
+  /// Values are converted before they are multiplied; sums are rounded.
+  bool isWidened, isRounded;
+};
+
+/// Gathers: a work item is a row of register tiles of lanes of one token slice,
+/// and lines of blocks of the output. For each line it walks the stored blocks,
+/// with a register tile of `rows` features x `panels` panels of accumulators.
+/// It takes a round of blocks for all tiles of the line; in between the sums
+/// are where they end up.
+class SpMMEmitter : Schedule {
+public:
+  SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
+              Finish finish)
+      : Schedule(op, e.target), e(e), op(op), output(output),
+        view(patterns.at({op.getPattern(), walked})), finish(finish),
+        activations(op.getX().getType().getShape(), op.getFeatureDim()) {}
+  void emit();
+
+private:
+  /// A line of a work item: its token slice, its number and the vectors of
+  /// `e.width` lanes.
+  struct Line {
+    ArrayRef<Index> leading;
+    Index number;
+    ArrayRef<Index> lanes;
+  };
+  /// Features of a line that a tile makes, from `first` on.
+  struct Tile {
+    Index first;
+    int64_t rows;
+    bool prefetches;
+  };
+
+  using LaneBody = llvm::function_ref<void(ArrayRef<Index>, Index)>;
+  void emitItems(int64_t tiles,
+                 llvm::function_ref<void(Index, LaneBody)> forLanes);
+  void emitLine(const Line &line);
+  void emitRound(const Line &line, Value low, Value from, Value to);
+  void forTiles(llvm::function_ref<void(const Tile &)> body);
+  void emitTile(const Line &line, const Tile &tile, Value low, Value high,
+                ValueRange inits);
+  SmallVector<Value> emitBlock(const Line &line, const Tile &tile, Value low,
+                               Value block, ValueRange sums);
+  SmallVector<Value> getStart(const Line &line, const Tile &tile);
+  void widen(Value from, Value to);
+  void roundSums(const Line &line);
+  void emitEpilogue(const Line &line, Index number);
+
+  SmallVector<Index> getOutPlace(const Line &line, Index first, int64_t number);
+  SmallVector<Index> getSumPlace(const Line &line, Index first, int64_t number);
+  Index getEntry(Index row, Index col);
+
+  Emitter &e;
+  SpMMOp op;
+  Value output;
+  PatternView view;
+  Finish finish;
+  Activations activations;
+  /// Of halves, a work item has the values of a round as they are multiplied,
+  /// [blocks, entries], converted once for all tiles, and the sums of a line,
+  /// [features, lanes], rounded once.
+  Value wide, total;
+};
+} // namespace
+
+Schedule::Schedule(SpMMOp op, CPUTarget target)
+    : pattern(op.getPattern().getType()), walked(getView(!op.getTranspose())),
+      lines(pattern.getNumLines(walked)),
+      outBlock(pattern.getBlockExtent(walked)),
+      inBlock(pattern.getBlockExtent(getOther(walked))),
+      outType(op.getY().getType().getElementType()),
+      tiles(spread(outBlock, CPUTarget::tileRows)),
+      // A small block is not worth the instructions.
+      prefetches(inBlock * outBlock >= 16), panel(target.panel()),
+      panels(std::max<int64_t>(1, 4 / outBlock)),
+      unroll(getDivisor(inBlock, 4)) {
+  OpBuilder b(op);
+  sumType = getSumType(
+      b, {op.getValues().getType(), op.getX().getType(), op.getY().getType()});
+  isWidened = sumType != op.getValues().getType().getElementType();
+  isRounded = sumType != outType;
+  if (tiles.front().count > 1) {
+    auto [base, size, count] = tiles.front();
+    tiles.front().count = 1;
+    tiles.insert(tiles.begin() + 1, {base + size, size, count - 1});
+  }
+  // One tile a line reads each block once.
+  int64_t bytes = 4 * inBlock * (panels * panel + outBlock);
+  blocks =
+      tiles.size() == 1 ? 0 : std::max<int64_t>(1, target.sweptBytes() / bytes);
+}
+
+/// The place of sum `number` of a tile from feature `first` of `line` on.
+SmallVector<Index> SpMMEmitter::getOutPlace(const Line &line, Index first,
+                                            int64_t number) {
+  int64_t count = line.lanes.size();
+  Index feature =
+      e.multiplyAdd(line.number, outBlock, first.plus(number / count));
+  return activations.at(line.leading, feature, line.lanes[number % count]);
+}
+
+/// Where this sum is between rounds.
+SmallVector<Index> SpMMEmitter::getSumPlace(const Line &line, Index first,
+                                            int64_t number) {
+  if (!total)
+    return getOutPlace(line, first, number);
+  Index lane = Index::constant(0);
+  lane.lanes = e.width > 1;
+  return {first.plus(number), lane};
+}
+
+/// Entry (row, col) of a block in `wide`.
+Index SpMMEmitter::getEntry(Index row, Index col) {
+  Index entry = e.multiplyAdd(row, pattern.getBlockCols(), col);
+  entry.lanes = col.lanes;
+  return entry;
+}
+
+/// Converts the values of a round.
+void SpMMEmitter::widen(Value from, Value to) {
+  e.loop(from, to, 1, {}, [&](Value block, ValueRange) {
+    Index slot = Index::of(loadIndex(e, view.slot, Index::of(block)));
+    Index number = Index::of(arith::SubIOp::create(e.b, e.loc, block, from));
+    e.loop(pattern.getBlockRows(), {}, [&](Index row, ValueRange) {
+      e.forLanes(e.constant(0), pattern.getBlockCols(), e.target.lanes,
+                 [&](Index col) {
+                   Value value = e.read(op.getValues(), {slot, row, col});
+                   e.store(e.convert(value, sumType), wide,
+                           {number, getEntry(row, col)});
+                 });
+      return SmallVector<Value>();
+    });
+    return SmallVector<Value>();
+  });
+}
+
+/// One block of a tile: a feature that it reads after the other.
+SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
+                                          Value low, Value block,
+                                          ValueRange outer) {
+  auto getPlace = [&](Index feature, Index lane) {
+    return activations.at(line.leading, feature, lane);
+  };
+  Index slot = Index::of(loadIndex(e, view.slot, Index::of(block)));
+  Index position = Index::of(loadIndex(e, view.idx, Index::of(block)));
+  Index nextSlot, nextPosition, number;
+  if (wide)
+    number = Index::of(arith::SubIOp::create(e.b, e.loc, block, low));
+  if (tile.prefetches) {
+    Index next = Index::of(arith::MinUIOp::create(
+        e.b, e.loc, e.materialize(Index::of(block).plus(1)),
+        e.constant(pattern.getSlots() - 1)));
+    nextSlot = Index::of(loadIndex(e, view.slot, next));
+    nextPosition = Index::of(loadIndex(e, view.idx, next));
+  }
+  return e.loop(inBlock / unroll, outer, [&](Index step, ValueRange carried) {
+    SmallVector<Value> sums(carried);
+    Index from = e.multiplyAdd(step, unroll, Index::constant(0));
+    if (tile.prefetches && !wide)
+      e.prefetch(op.getValues(),
+                 {nextSlot, Index::constant(0),
+                  e.multiplyAdd(from, outBlock, Index::constant(0))},
+                 unroll * outBlock);
+    for (int64_t i = 0; i != unroll; ++i) {
+      Index k = from.plus(i);
+      SmallVector<Value> xs;
+      for (Index lane : line.lanes)
+        xs.push_back(e.read(
+            op.getX(), getPlace(e.multiplyAdd(position, inBlock, k), lane)));
+      if (tile.prefetches) {
+        for (Index lane : line.lanes)
+          e.prefetch(
+              op.getX(),
+              getPlace(e.multiplyAdd(nextPosition, inBlock, k), lane.scalar()),
+              e.width);
+      }
+      for (int64_t row = 0; row != tile.rows; ++row) {
+        SmallVector<Index> entry{slot, k, tile.first.plus(row)};
+        if (op.getTranspose())
+          std::swap(entry[1], entry[2]);
+        Value w = wide ? e.load(wide, {number, getEntry(entry[1], entry[2])})
+                       : e.read(op.getValues(), entry);
+        for (auto [vector, x] : llvm::enumerate(xs)) {
+          Value &sum = sums[row * line.lanes.size() + vector];
+          sum = multiplyAdd(e, w, x, sum);
+        }
+      }
+    }
+    return sums;
+  });
+}
+
+/// A register tile over the blocks from `low` to `high`.
+void SpMMEmitter::emitTile(const Line &line, const Tile &tile, Value low,
+                           Value high, ValueRange inits) {
+  SmallVector<Value> sums =
+      e.loop(low, high, 1, inits, [&](Value block, ValueRange sums) {
+        return emitBlock(line, tile, low, block, sums);
+      });
+  for (auto [number, sum] : llvm::enumerate(sums))
+    if (total)
+      e.store(sum, total, getSumPlace(line, tile.first, number));
+    else
+      e.store(e.convert(sum, outType), output,
+              getOutPlace(line, tile.first, number));
+}
+
+void SpMMEmitter::forTiles(llvm::function_ref<void(const Tile &)> body) {
+  for (const Tiles &group : tiles)
+    e.loop(group.count, {}, [&](Index tile, ValueRange) {
+      body({e.multiplyAdd(tile, group.size, Index::constant(group.base)),
+            group.size, group.base == 0 && prefetches});
+      return SmallVector<Value>();
+    });
+}
+
+/// What the sums of a tile start from: the bias, or zeros.
+SmallVector<Value> SpMMEmitter::getStart(const Line &line, const Tile &tile) {
+  int64_t count = line.lanes.size();
+  if (!op.getBias())
+    return getZeros(e, sumType, tile.rows * count);
+  SmallVector<Value> start;
+  for (int64_t row = 0; row != tile.rows; ++row) {
+    Index feature = e.multiplyAdd(line.number, outBlock, tile.first.plus(row));
+    start.append(count, e.broadcast(e.convert(e.read(op.getBias(), {feature}),
+                                              sumType)));
+  }
+  return start;
+}
+
+/// All tiles of a line, over the blocks from `from` to `to`; the line starts at
+/// `low`.
+void SpMMEmitter::emitRound(const Line &line, Value low, Value from, Value to) {
+  Value isFirst =
+      arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, from, low);
+  if (wide)
+    widen(from, to);
+  forTiles([&](const Tile &tile) {
+    SmallVector<Value> inits;
+    for (auto [number, start] : llvm::enumerate(getStart(line, tile)))
+      inits.push_back(arith::SelectOp::create(
+          e.b, e.loc, isFirst, start,
+          e.load(total ? total : output,
+                 getSumPlace(line, tile.first, number))));
+    emitTile(line, tile, from, to, inits);
+  });
+}
+
+void SpMMEmitter::roundSums(const Line &line) {
+  e.loop(outBlock, {}, [&](Index row, ValueRange) {
+    e.store(e.convert(e.load(total, getSumPlace(line, row, 0)), outType),
+            output, getOutPlace(line, row, 0));
+    return SmallVector<Value>();
+  });
+}
+
+void SpMMEmitter::emitLine(const Line &line) {
+  Value low = loadIndex(e, view.ptr, line.number);
+  Value high = loadIndex(e, view.ptr, line.number.plus(1));
+  if (!blocks)
+    return forTiles([&](const Tile &tile) {
+      emitTile(line, tile, low, high, getStart(line, tile));
+    });
+  // A line without blocks is a round as well: it writes what sums start from.
+  Value end = arith::MaxUIOp::create(e.b, e.loc, high,
+                                     e.materialize(Index::of(low).plus(1)));
+  e.loop(low, end, blocks, {}, [&](Value from, ValueRange) {
+    Value to = arith::MinUIOp::create(
+        e.b, e.loc, e.materialize(Index::of(from).plus(blocks)), high);
+    emitRound(line, low, from, to);
+    return SmallVector<Value>();
+  });
+  if (total)
+    roundSums(line);
+}
+
+/// `number` is that of the first vector.
+void SpMMEmitter::emitEpilogue(const Line &line, Index number) {
+  e.loop(outBlock, {}, [&](Index row, ValueRange) {
+    Index feature = e.multiplyAdd(line.number, outBlock, row);
+    for (auto [vector, lane] : llvm::enumerate(line.lanes))
+      finish(activations.at(line.leading, feature, lane), number.plus(vector));
+    return SmallVector<Value>();
+  });
+}
+
+/// Work items of `tiles` tiles of lanes; `forLanes` calls its body with the
+/// vectors of a tile and the number of the first.
+void SpMMEmitter::emitItems(
+    int64_t tiles, llvm::function_ref<void(Index, LaneBody)> forLanes) {
+  SmallVector<int64_t> extents(activations.leading);
+  int64_t others = tiles * llvm::product_of(extents);
+  int64_t parts = getParts(lines, others);
+  extents.append({tiles, parts});
+  emitParallel(e, extents, [&](ArrayRef<Index> at) {
+    if (blocks && isWidened)
+      wide = e.allocate({blocks, inBlock * outBlock}, sumType);
+    if (blocks && isRounded)
+      total = e.allocate({outBlock, panel}, sumType);
+    forLines(e, view, lines, parts, at.back(), [&](Index line) {
+      forLanes(at[at.size() - 2], [&](ArrayRef<Index> lanes, Index number) {
+        emitLine({at.drop_back(2), line, lanes});
+        if (finish)
+          emitEpilogue({at.drop_back(2), line, lanes}, number);
+      });
+    });
+  });
+}
+
+/// Full register tiles of lanes, then what is left, in powers of two.
+void SpMMEmitter::emit() {
+  int64_t tokens = activations.tokens, tile = panels * panel;
+  if (int64_t tiles = tokens / tile)
+    emitItems(tiles, [&](Index item, LaneBody body) {
+      llvm::SaveAndRestore width(e.width, panel);
+      SmallVector<Index> lanes;
+      for (int64_t number = 0; number != panels; ++number) {
+        Index lane = e.multiplyAdd(item, tile, Index::constant(number * panel));
+        lane.lanes = panel > 1;
+        lane.align = panel;
+        lanes.push_back(lane);
+      }
+      body(lanes, e.multiplyAdd(item, panels, Index::constant(0)));
+    });
+  if (tokens % tile)
+    emitItems(1, [&](Index, LaneBody body) {
+      int64_t first = tokens - tokens % tile, number = first / panel;
+      for (const Tiles &vectors : getVectors(tokens % tile, panel)) {
+        llvm::SaveAndRestore width(e.width, vectors.size);
+        for (int64_t at : llvm::seq(vectors.count)) {
+          Value base = e.constant(first + vectors.base + at * vectors.size);
+          Index lane = Index::of(base, vectors.size > 1, vectors.size);
+          e.scope([&] { body(lane, Index::constant(number++)); });
+        }
+      }
+    });
+}
+
+void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
+                   const PatternViews &patterns, Finish finish) {
+  SpMMEmitter(e, op, output, patterns, finish).emit();
+}
