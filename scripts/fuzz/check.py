@@ -71,6 +71,8 @@ def make_case(program, variant=0):
         scores=str(random.choice(["l1", "l2", "linf"])) if random.random() < 0.2 and product and variant == 0 else "")
     if case.special and case.scores == "l2":
         case.scores = "l1"  # squares have another range
+    if len(case.options) == 1 and random.random() < 0.2:
+        case.options.append("--target=scalar")
     return case
 
 

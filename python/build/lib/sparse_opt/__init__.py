@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Front doors of sparse-opt: whole training steps in, compiled steps out.
+
+"""Front doors of `sparse-opt`.
+
+`sparse_opt.torch.export` and `sparse_opt.jax.export` turn a training step into
+the text that the `sparse-opt` tools read; `sparse_opt.compile` makes a step of
+it that runs in the same loop. Neither framework is needed for the other.
+"""
+
+from sparse_opt._errors import ExportError, StepError
+from sparse_opt._program import Export
+from sparse_opt._runtime import Blocks, Buffer, Counters, Pattern
+from sparse_opt._step import Step, compile
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Blocks", "Buffer", "Counters", "Export", "ExportError", "Pattern", "Step", "StepError",
+    "compile",
+]  # fmt: skip

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What an export keeps of the program that it came from.
+
+"""Exports, and the programs behind them.
+
+An export is text. What text cannot hold, the first values and the shape of the
+user's own state and batches, stays with the program that was exported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from sparse_opt._errors import StepError
+
+Array = np.ndarray[Any, Any]
+
+
+class Program(Protocol):
+    """A training step of a framework, as a compiled step sees it."""
+
+    def check(self) -> None:
+        """Raises `StepError` if the program has changed since the export."""
+
+    def values(self) -> Iterable[tuple[str, Array]]:
+        """Returns what arguments hold before the first step, by name."""
+
+    def examples(self) -> Iterable[tuple[str, Array]]:
+        """Returns what the exported call took behind the state, by name."""
+
+    def rate(self) -> float | None:
+        """Returns the learning rate of the next step, if the program has one."""
+
+    def inputs(
+        self, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Iterable[tuple[str, Array]]:
+        """Returns the arrays of one call, by name; raises `StepError`."""
+
+    def outputs(self, arrays: Sequence[Array]) -> Any:
+        """Returns the loss, and metrics if there are any, in the user's form."""
+
+    def state(self, read: Callable[[str], Array]) -> Any:
+        """Returns the state in the user's form."""
+
+    def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
+        """Takes a state apart that `state` has put together."""
+
+    def store(self, read: Callable[[str], Array]) -> None:
+        """Copies the state into the program's own objects, if it has any."""
+
+
+class Export(str):
+    """The text of a step, and the program that it came from."""
+
+    program: Program | None = None
+
+    @classmethod
+    def of(cls, text: str, program: Program) -> Export:
+        export = cls(text)
+        export.program = program
+        return export
+
+
+class NamedArrays:
+    """The program of a step that came as text: everything goes by name."""
+
+    def __init__(self, carried: Sequence[str]) -> None:
+        self._carried = carried
+
+    def check(self) -> None:
+        return None
+
+    def values(self) -> Iterable[tuple[str, Array]]:
+        return ()
+
+    def examples(self) -> Iterable[tuple[str, Array]]:
+        return ()
+
+    def rate(self) -> float | None:
+        return None
+
+    def inputs(
+        self, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Iterable[tuple[str, Array]]:
+        if len(arguments) > 1 or not all(isinstance(a, Mapping) for a in arguments):
+            raise StepError(
+                "expected one mapping from names to arrays, but got"
+                f" {len(arguments)} arguments"
+            )
+        both = {**(arguments[0] if arguments else {}), **named}
+        return [(name, np.asarray(value)) for name, value in both.items()]
+
+    def outputs(self, arrays: Sequence[Array]) -> Any:
+        values = tuple(a.copy()[()] for a in arrays)
+        return values[0] if len(values) == 1 else values
+
+    def state(self, read: Callable[[str], Array]) -> dict[str, Array]:
+        return {name: read(name) for name in self._carried}
+
+    def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
+        for name, value in state.items():
+            write(name, np.asarray(value))
+
+    def store(self, read: Callable[[str], Array]) -> None:
+        raise StepError(
+            "expected a program with objects of its own, but got text: use"
+            " state_dict()"
+        )

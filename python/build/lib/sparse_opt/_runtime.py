@@ -1,0 +1,459 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The C interface of the runtime, through ctypes.
+
+"""`bsr/runtime.h` for Python: steps, sessions, and their memory as arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from sparse_opt._errors import StepError
+
+Array = np.ndarray[Any, Any]
+Scalar: TypeAlias = "type[np.generic[Any]]"
+
+_VERSION = 4
+_FILE = "libbsr_runtime.so.1"
+
+KINDS = (
+    "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",
+    "output", "scores",
+)  # fmt: skip
+NORMS = ("l1", "l2", "linf", "mean")
+METHODS = ("static", "set", "rigl", "gmp")
+TYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64", "ui8", "ui32", "ui64")
+# NumPy has no bf16 of its own: its bits are held in uint16.
+_DTYPES = (
+    np.float16, np.uint16, np.float32, np.float64, np.bool_, np.int8, np.int32,
+    np.int64, np.uint8, np.uint32, np.uint64,
+)  # fmt: skip
+
+
+class _BufferInfo(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("role", ctypes.c_char_p),
+        ("init", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("rank", ctypes.c_int64),
+        ("elements", ctypes.c_int64),
+        ("bytes", ctypes.c_int64),
+        ("kind", ctypes.c_int),
+        ("type", ctypes.c_int),
+        ("carried", ctypes.c_int32),
+        ("pattern", ctypes.c_int32),
+    ]
+
+
+class _PatternInfo(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("rows", ctypes.c_int64),
+        ("cols", ctypes.c_int64),
+        ("block_rows", ctypes.c_int64),
+        ("block_cols", ctypes.c_int64),
+        ("slots", ctypes.c_int64),
+        ("density", ctypes.c_double),
+        ("is_static", ctypes.c_int32),
+        ("weight", ctypes.c_int32),
+    ]
+
+
+class _PatternView(ctypes.Structure):
+    _fields_ = [("blocks", ctypes.c_int64)] + [
+        (name, ctypes.POINTER(ctypes.c_int32))
+        for name in ("row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t")
+    ]
+
+
+class _PatternUpdate(ctypes.Structure):
+    _fields_ = [
+        ("method", ctypes.c_int),
+        ("norm", ctypes.c_int),
+        ("drop", ctypes.c_double),
+        ("blocks", ctypes.c_int64),
+        ("allow_return", ctypes.c_int32),
+    ]
+
+
+class _Counters(ctypes.Structure):
+    _fields_ = [("seed", ctypes.c_uint64)] + [
+        (name, ctypes.c_int64)
+        for name in (
+            "steps", "pattern_updates", "blocks_pruned", "blocks_regrown",
+            "allocations", "reallocations", "recompilations", "bytes",
+        )
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A buffer of a step."""
+
+    index: int
+    name: str
+    role: str
+    init: str
+    shape: tuple[int, ...]
+    kind: str
+    type: str
+    dtype: Scalar
+    carried: bool
+    pattern: int
+
+
+@dataclass(frozen=True)
+class Mask:
+    """An argument of the exported step that a pattern has taken the place of."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: type
+    one: float
+    transpose: bool
+
+    @classmethod
+    def of(cls, entry: Any) -> Mask:
+        type = entry["type"]
+        return cls(
+            entry["name"],
+            tuple(entry["shape"]),
+            _DTYPES[TYPES.index(type)],
+            0x3F80 if type == "bf16" else 1,
+            entry["transpose"],
+        )
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A pattern of a step: which blocks of a matrix are stored."""
+
+    index: int
+    name: str
+    rows: int
+    cols: int
+    block_rows: int
+    block_cols: int
+    slots: int
+    density: float
+    is_static: bool
+    weight: int
+    masks: tuple[Mask, ...] = ()
+
+    @property
+    def blocks(self) -> int:
+        """How many blocks the matrix has."""
+        return (self.rows // self.block_rows) * (self.cols // self.block_cols)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An argument of the exported step that the compiler gave another form.
+
+    The buffers `parts`, one behind the other, are its entries in their order.
+    """
+
+    shape: tuple[int, ...]
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The stored blocks of a matrix, row by row: where they are, in which slot."""
+
+    row_ptr: Array
+    col_idx: Array
+    slot: Array
+
+    @property
+    def rows(self) -> Array:
+        counts = np.diff(self.row_ptr)
+        return np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What a session has done."""
+
+    seed: int
+    steps: int
+    pattern_updates: int
+    blocks_pruned: int
+    blocks_regrown: int
+    allocations: int
+    reallocations: int
+    recompilations: int
+    bytes: int
+
+
+def find_tool(name: str) -> str:
+    """Returns the path of a tool of this project."""
+    path = shutil.which(name)
+    if path is None:
+        raise StepError(
+            f"expected {name} on PATH, but got none: build it, and add build/dev/bin"
+            " to PATH"
+        )
+    return path
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """Loads the runtime that lies beside the tools, or that the system finds."""
+    path = shutil.which("sparse-compile")
+    beside = Path(os.path.realpath(path or "")).parent.parent / "lib" / _FILE
+    try:
+        library = ctypes.CDLL(str(beside) if path and beside.exists() else _FILE)
+    except OSError as error:
+        raise StepError(
+            f"expected {_FILE} beside sparse-compile or on the library path, but got"
+            f" '{error}'"
+        ) from error
+    library.bsr_runtime_version.restype = ctypes.c_uint32
+    version = library.bsr_runtime_version()
+    if version < _VERSION:
+        raise StepError(
+            f"expected a runtime of version {_VERSION} or later, but got {version}:"
+            " build it again"
+        )
+    i64, pointer, text = ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p
+    for name, result in (
+        ("last_error", text), ("step_manifest_text", text), ("step_name", text),
+        ("step_num_buffers", i64), ("step_num_patterns", i64), ("step_num_products", i64),
+        ("step_num_left_dense", i64), ("session_buffer", pointer),
+        ("session_metadata", text), ("session_step_difference", text),
+        ("step_unload", None), ("session_destroy", None),
+    ):  # fmt: skip
+        getattr(library, f"bsr_{name}").restype = result
+    return library
+
+
+def _check(status: int) -> None:
+    if status:
+        raise StepError(_library().bsr_last_error().decode())
+
+
+class Step:
+    """A compiled step in memory."""
+
+    def __init__(self, path: str) -> None:
+        self._handle = ctypes.c_void_p()
+        library = _library()
+        _check(library.bsr_step_load(os.fsencode(path), ctypes.byref(self._handle)))
+        self.buffers = tuple(
+            self._buffer(i) for i in range(library.bsr_step_num_buffers(self._handle))
+        )
+        manifest = json.loads(self.manifest)
+        masks = [entry.get("masks", ()) for entry in manifest["patterns"]]
+        self.patterns = tuple(
+            self._pattern(i, tuple(map(Mask.of, masks[i])))
+            for i in range(library.bsr_step_num_patterns(self._handle))
+        )
+        self.origins: dict[str, Origin] = {}
+        for part in itertools.chain(manifest["buffers"], *masks):
+            if origin := part.get("origin"):
+                known = self.origins.get(origin["name"])
+                self.origins[origin["name"]] = Origin(
+                    tuple(origin["shape"]),
+                    (*(known.parts if known else ()), part["name"]),
+                )
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            _library().bsr_step_unload(self._handle)
+
+    @property
+    def manifest(self) -> str:
+        return str(_library().bsr_step_manifest_text(self._handle).decode())
+
+    @property
+    def name(self) -> str:
+        return str(_library().bsr_step_name(self._handle).decode())
+
+    def num_products(self, kind: str) -> int:
+        return int(_library().bsr_step_num_products(self._handle, kind.encode()))
+
+    @property
+    def num_left_dense(self) -> int:
+        return int(_library().bsr_step_num_left_dense(self._handle))
+
+    def _buffer(self, index: int) -> Buffer:
+        info = _BufferInfo()
+        _check(
+            _library().bsr_step_buffer(
+                self._handle, ctypes.c_int64(index), ctypes.byref(info)
+            )
+        )
+        return Buffer(
+            index,
+            info.name.decode(),
+            info.role.decode(),
+            info.init.decode(),
+            tuple(info.shape[: info.rank]),
+            KINDS[info.kind],
+            TYPES[info.type],
+            _DTYPES[info.type],
+            bool(info.carried),
+            info.pattern,
+        )
+
+    def _pattern(self, index: int, masks: tuple[Mask, ...]) -> Pattern:
+        info = _PatternInfo()
+        _check(
+            _library().bsr_step_pattern(
+                self._handle, ctypes.c_int64(index), ctypes.byref(info)
+            )
+        )
+        return Pattern(
+            index,
+            info.name.decode(),
+            info.rows,
+            info.cols,
+            info.block_rows,
+            info.block_cols,
+            info.slots,
+            info.density,
+            bool(info.is_static),
+            info.weight,
+            masks,
+        )
+
+
+class Session:
+    """The memory of one training run of a step."""
+
+    def __init__(self, step: Step, seed: int) -> None:
+        self.step = step
+        self._handle = ctypes.c_void_p()
+        self._run = _library().bsr_session_run
+        _check(
+            _library().bsr_session_create(
+                step._handle, ctypes.c_uint64(seed), ctypes.byref(self._handle)
+            )
+        )
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            _library().bsr_session_destroy(self._handle)
+
+    def run(self) -> None:
+        _check(self._run(self._handle))
+
+    def initialize(self) -> None:
+        _check(_library().bsr_session_initialize(self._handle))
+
+    def array(self, buffer: Buffer) -> Array:
+        """Returns the memory of a buffer; it lives as long as the array."""
+        address = _library().bsr_session_buffer(
+            self._handle, ctypes.c_int64(buffer.index)
+        )
+        count = int(np.prod(buffer.shape, dtype=np.int64))
+        size = count * np.dtype(buffer.dtype).itemsize
+        memory = (ctypes.c_uint8 * size).from_address(address)
+        memory.session = self  # type: ignore[attr-defined]
+        array: Array = np.frombuffer(memoryview(memory), buffer.dtype)
+        return array.reshape(buffer.shape)
+
+    def blocks(self, pattern: Pattern) -> Blocks:
+        """Returns a copy of the pattern as it stands."""
+        view = _PatternView()
+        _check(
+            _library().bsr_session_get_pattern(
+                self._handle, ctypes.c_int64(pattern.index), ctypes.byref(view)
+            )
+        )
+        lines = pattern.rows // pattern.block_rows + 1
+
+        def copied(pointer: Any, count: int) -> Array:
+            if not count:
+                return np.zeros(0, np.int32)
+            return np.ctypeslib.as_array(pointer, (count,)).copy()
+
+        return Blocks(
+            copied(view.row_ptr, lines),
+            copied(view.col_idx, view.blocks),
+            copied(view.slot, view.blocks),
+        )
+
+    def set_blocks(
+        self, pattern: Pattern, row_ptr: Array, col_idx: Array, slot: Array | None
+    ) -> None:
+        """Makes these blocks the pattern; without slots they are 0, 1, ..."""
+        held = [
+            None if a is None else np.ascontiguousarray(a, np.int32)
+            for a in (row_ptr, col_idx, slot)
+        ]
+        as_pointer = ctypes.POINTER(ctypes.c_int32)
+        pointers = [None if a is None else a.ctypes.data_as(as_pointer) for a in held]
+        view = _PatternView(len(col_idx), *pointers)
+        _check(
+            _library().bsr_session_set_pattern(
+                self._handle, ctypes.c_int64(pattern.index), ctypes.byref(view)
+            )
+        )
+
+    def take_largest(self, pattern: Pattern, dense: Array, type: str) -> None:
+        """Makes the largest blocks of a matrix the pattern and its values."""
+        held = np.ascontiguousarray(dense)
+        _check(
+            _library().bsr_session_take_largest(
+                self._handle,
+                ctypes.c_int64(pattern.index),
+                ctypes.c_int64(pattern.slots),
+                ctypes.c_int(NORMS.index("l1")),
+                ctypes.c_int(TYPES.index(type)),
+                ctypes.c_void_p(held.ctypes.data),
+            )
+        )
+
+    def run_scores(self) -> None:
+        _check(_library().bsr_session_run_scores(self._handle))
+
+    def update(self, updates: Sequence[tuple[str, str, float, int, bool]]) -> None:
+        """Updates each pattern: method, norm, drop, blocks, whether they return."""
+        entries = (_PatternUpdate * max(1, len(updates)))(
+            *(
+                _PatternUpdate(METHODS.index(m), NORMS.index(n), drop, blocks, back)
+                for m, n, drop, blocks, back in updates
+            )
+        )
+        _check(
+            _library().bsr_session_update(
+                self._handle, entries, ctypes.c_int64(len(updates))
+            )
+        )
+
+    def counters(self) -> Counters:
+        counters = _Counters()
+        _check(
+            _library().bsr_session_counters(self._handle, ctypes.byref(counters))
+        )
+        return Counters(*(getattr(counters, f[0]) for f in _Counters._fields_))
+
+    def save(self, path: str, metadata: str) -> None:
+        _check(
+            _library().bsr_session_save(
+                self._handle, os.fsencode(path), metadata.encode()
+            )
+        )
+
+    def load(self, path: str) -> tuple[str, str]:
+        """Reads a checkpoint; returns its metadata, and how its step is another."""
+        library = _library()
+        _check(library.bsr_session_load(self._handle, os.fsencode(path)))
+        return (
+            library.bsr_session_metadata(self._handle).decode(),
+            library.bsr_session_step_difference(self._handle).decode(),
+        )

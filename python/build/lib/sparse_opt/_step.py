@@ -1,0 +1,667 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Compiles steps and runs them in the user's own loop.
+
+"""Compiled training steps.
+
+`compile` makes native code of an export; the `Step` that it returns is called
+once a batch, as the step that was exported was. Weights, patterns and
+optimizer state lie in memory of the runtime, which NumPy arrays look into.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+import numpy as np
+
+from sparse_opt import _blocks, _runtime
+from sparse_opt._errors import StepError
+from sparse_opt._program import Array, Export, NamedArrays, Program
+from sparse_opt._runtime import Blocks, Buffer, Counters, Origin, Pattern
+
+Choice = Literal["random", "largest", "mask"]
+Method = Literal["static", "set", "rigl", "gmp"]
+Norm = Literal["l1", "l2", "linf", "mean"]
+
+
+def compile(
+    export: str,
+    marks: Sequence[str] = (),
+    *,
+    seed: int = 0,
+    pattern: Choice | None = None,
+    library: str | os.PathLike[str] | None = None,
+    options: Sequence[str] = (),
+) -> Step:
+    """Compiles a step and loads it.
+
+    Args:
+      export: what `sparse_opt.torch.export` or `sparse_opt.jax.export` returned;
+        or the text of a step, whose arrays then go by name.
+      marks: which weights are block-sparse, as the options of the pass
+        `bsr-mark`: `"match=dense.weight$ block=16x16 density=0.1"`. The first
+        that matches a name counts.
+      seed: keys every random choice of the run.
+      pattern: which blocks are stored at first: `random` ones, those of the
+        `largest` L1 norms, or those that the program's own `mask` keeps, of weights
+        marked with `mask=<names>`. By default random ones, with a warning if that
+        drops what is not zero.
+      library: where to keep the shared library; by default it is not kept.
+      options: further options of `sparse-compile`.
+
+    Raises:
+      StepError: the compiler refused the step, or the exported program has
+        changed since.
+    """
+    _require_compilable(export, marks, seed)
+    program = export.program if isinstance(export, Export) else None
+    if program is not None:
+        program.check()
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(library) if library else Path(directory) / "step.so"
+        command = [
+            _runtime.find_tool("sparse-compile"), "-", "-o", str(path),
+            *(f"--mark={mark}" for mark in marks), "--print-report", *options,
+        ]  # fmt: skip
+        done = subprocess.run(command, input=export, capture_output=True, text=True)
+        if done.returncode:
+            raise StepError(_sentence(done.stderr))
+        step = Step(path, program, seed=seed, pattern=pattern)
+        step.report = done.stderr
+        for line in done.stderr.splitlines():
+            if "warning: " in line:
+                warnings.warn(_sentence(line, "warning: "), stacklevel=2)
+        return step
+
+
+def _require_compilable(export: Any, marks: Any, seed: Any) -> None:
+    """Raises `StepError` for what is no export, no marks or no seed."""
+    if not isinstance(export, str):
+        raise StepError(
+            "expected what sparse_opt.torch.export or sparse_opt.jax.export returned,"
+            f" but got a {type(export).__name__}"
+        )
+    if isinstance(marks, str):
+        raise StepError(
+            f"expected a list of marks, but got '{marks}': put it into brackets"
+        )
+    if not isinstance(seed, int):
+        raise StepError(f"expected a seed that is an integer, but got {seed!r}")
+    if marks and isinstance(export, Export) and 'bsr.role = "param"' not in export:
+        raise StepError(
+            "expected weights to mark, but got a step without any: call a part of the"
+            " state `params`, or export it with roles={'^state': 'param'}"
+        )
+
+
+_PLACE = re.compile(r'([^"\s]+\.py)"?:(\d+)')
+
+
+def _sentence(output: str, kind: str = "error: ") -> str:
+    """Returns the first error of a tool's output, with the user's line."""
+    lines = output.strip().splitlines()
+    for line in lines:
+        head, found, message = line.partition(kind)
+        if found:
+            place = _PLACE.search(head)
+            return message + (f" at {place[1]}:{place[2]}" if place else "")
+    return lines[0] if lines else "expected sparse-compile to succeed, but it did not"
+
+
+class Step:
+    """A compiled step with its weights, patterns and optimizer state.
+
+    Attributes:
+      arrays: the memory of each argument by its name, without a copy. Writing
+        into it changes the next step. Weights that are stored in blocks have
+        the shape `[slots, block_rows, block_cols]`, and bf16 is held in
+        `uint16`.
+      buffers: what is known of each argument, by its name.
+      patterns: what is known of each pattern, by the name of its weight.
+      origins: the arguments of the exported step that are several arrays, by their
+        names: `w`, matrices stacked over layers, is `w.0`, `w.1`, ...
+      report: what the compiler made sparse, what it left dense, and why.
+    """
+
+    report = ""
+
+    def __init__(
+        self,
+        library: str | os.PathLike[str],
+        program: Program | None = None,
+        *,
+        seed: int = 0,
+        pattern: Choice | None = None,
+    ) -> None:
+        if pattern not in (None, "random", "largest", "mask"):
+            raise StepError(
+                "expected a pattern that is random, largest or mask, but got"
+                f" '{pattern}'"
+            )
+        self._step = _runtime.Step(os.fspath(library))
+        self._session = _runtime.Session(self._step, seed)
+        self._session.initialize()
+        self.buffers: Mapping[str, Buffer] = {
+            b.name: b for b in self._step.buffers if b.kind in ("dense", "values")
+        }
+        self.arrays: Mapping[str, Array] = {
+            name: self._session.array(b) for name, b in self.buffers.items()
+        }
+        self.patterns: Mapping[str, Pattern] = {
+            p.name: p for p in self._step.patterns
+        }
+        self.origins: Mapping[str, Origin] = self._step.origins
+        self._masks = {
+            mask.name: (pattern, mask)
+            for pattern in self._step.patterns
+            for mask in pattern.masks
+        }
+        whole = {part: n for n, o in self.origins.items() for part in o.parts}
+        self._mask_names = {whole.get(name, name) for name in self._masks}
+        self._given_masks: dict[str, Array] = {}
+        self._outputs = [
+            self._session.array(b) for b in self._step.buffers if b.kind == "output"
+        ]
+        self._inputs = {
+            b.name
+            for b in self.buffers.values()
+            if b.role in ("batch", "") and not b.carried
+        }
+        self._rate = self._scalar("lr")
+        self._seed = self._scalar("seed")
+        self._apply = self._scalar("apply")
+        self._steps = 0
+        self._base_seed = seed
+        carried = [b.name for b in self.buffers.values() if b.carried]
+        self._program: Program = program or NamedArrays(
+            list(dict.fromkeys(whole.get(name, name) for name in carried))
+        )
+        self._take_values(pattern)
+
+    def __repr__(self) -> str:
+        name = self._step.name
+        stored = sum(len(self._session.blocks(p).slot) for p in self._step.patterns)
+        blocks = sum(p.blocks for p in self._step.patterns)
+        return (
+            f"<sparse_opt.Step '{name}': {len(self.arrays)} arrays,"
+            f" {len(self.patterns)} patterns with {stored} of {blocks} blocks stored,"
+            f" {self._session.counters().steps} runs>"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise StepError(
+            "expected something that can be copied or pickled, but got a compiled step:"
+            " step.save(path) writes what it has learned, and another step of the same"
+            " export loads it"
+        )
+
+    def __call__(
+        self,
+        *batch: Any,
+        lr: float | None = None,
+        seed: int | None = None,
+        apply: bool | None = None,
+        scores: bool = False,
+        **named: Any,
+    ) -> Any:
+        """Runs the step once, and returns what the exported step returned.
+
+        Args:
+          *batch: what the exported step takes behind its state.
+          lr: the learning rate; by default the optimizer's own, or the last.
+          seed: of dropout; by default it is another one in each step.
+          apply: of a step that sums gradients over micro-batches, whether this one is
+            the last and the weights are updated; by default it is.
+          scores: score the blocks of the gradients, for a step that was compiled
+            with `options=["--score-norm=l1"]`.
+          **named: arguments by name, for a step that came as text.
+
+        Raises:
+          StepError: the batch differs from the exported one in its structure,
+            its shapes or its types.
+        """
+        given = set()
+        for name, value in self._program.inputs(batch, named):
+            if name in self._mask_names:
+                self._require_same_mask(name, value)
+            else:
+                self._write(name, value)
+            given.add(name)
+        if not self._steps and (missing := self._inputs - given):
+            raise StepError(f"expected an array for '{min(missing)}', but got none")
+        for role, number, argument in (
+            ("lr", lr, self._rate),
+            ("seed", seed, self._seed),
+            ("apply", apply, self._apply),
+        ):
+            if number is not None and argument not in self.buffers:
+                raise StepError(
+                    f"expected no {role}, for the step has no argument of that role, but"
+                    f" got {number}"
+                )
+        rate = self._program.rate() if lr is None else lr
+        if self._rate in self.buffers and rate is not None:
+            self.arrays[self._rate][...] = rate
+        if self._seed in self.buffers and (seed is not None or self._seed not in given):
+            number = self._base_seed + self._steps if seed is None else seed
+            self.arrays[self._seed][...] = number & 0x7FFFFFFF
+        if self._apply in self.buffers and (
+            apply is not None or self._apply not in given
+        ):
+            self.arrays[self._apply][...] = apply is None or apply
+        if scores:
+            self._session.run_scores()
+        else:
+            self._session.run()
+        self._steps += 1
+        return self._program.outputs(self._outputs)
+
+    def update_patterns(
+        self,
+        drop: float = 0.3,
+        *,
+        method: Method = "set",
+        norm: Norm = "l1",
+        density: float | None = None,
+        allow_return: bool = False,
+    ) -> int:
+        """Prunes blocks of every pattern, and regrows others.
+
+        Nothing is compiled or allocated, and static patterns stay.
+
+        Args:
+          drop: the share of the blocks of each matrix to prune.
+          method: `set` regrows random blocks; `rigl` those of the largest
+            gradients, after a call of the step with `scores=True`; `gmp` prunes
+            down to `density` and regrows none. Regrown weights and moments are
+            zeros.
+          norm: what blocks are ranked by.
+          density: of `gmp`, the share of all blocks to leave.
+          allow_return: whether a block may be pruned and regrown at once.
+
+        Returns:
+          How many blocks were pruned.
+        """
+        for value, known in ((method, _runtime.METHODS), (norm, _runtime.NORMS)):
+            if value not in known:
+                raise StepError(
+                    f"expected one of {', '.join(known)}, but got '{value}'"
+                )
+        if (density is None) == (method == "gmp"):
+            raise StepError(
+                "expected a density for the method gmp and for no other, but got"
+                f" {density} for {method}"
+            )
+        updates = []
+        for p in self._step.patterns:
+            left = round(p.blocks * density) if density is not None else 0
+            updates.append((method, norm, drop, left, allow_return))
+        before = self.counters.blocks_pruned
+        self._session.update(updates)
+        return self.counters.blocks_pruned - before
+
+    def blocks(self, name: str) -> Blocks:
+        """Returns which blocks of the weight `name` are stored, and where."""
+        return self._session.blocks(self._pattern(name))
+
+    def set_blocks(
+        self, name: str, row_ptr: Array, col_idx: Array, slot: Array | None = None
+    ) -> None:
+        """Makes these blocks of the weight `name` the stored ones."""
+        self._session.set_blocks(self._pattern(name), row_ptr, col_idx, slot)
+
+    def read(self, name: str) -> Array:
+        """Returns a dense copy of an array; absent blocks are zeros.
+
+        A mask of the exported program is what the pattern is now.
+        """
+        if origin := self.origins.get(name):
+            parts = [self._read(part).ravel() for part in origin.parts]
+            return np.concatenate(parts).reshape(origin.shape)
+        return self._read(name)
+
+    def _read(self, name: str) -> Array:
+        """Returns a dense copy of what the step has, or had, under this name."""
+        if name in self._masks:
+            pattern, mask = self._masks[name]
+            return _blocks.to_mask(pattern, self._session.blocks(pattern), mask)
+        buffer = self._buffer(name)
+        array = self.arrays[name]
+        if buffer.kind != "values":
+            return array.copy()
+        pattern = self._step.patterns[buffer.pattern]
+        return _blocks.to_dense(pattern, self._session.blocks(pattern), array)
+
+    def write(self, name: str, value: Array) -> None:
+        """Writes a dense array; what lies in no stored block is dropped.
+
+        A mask of the exported program becomes the pattern.
+        """
+        for part, entries in self._split(name, value):
+            self._write_dense(part, entries)
+
+    def _write_dense(self, name: str, value: Array) -> None:
+        """Writes a dense array into what the step has, or had, under this name."""
+        if name in self._masks:
+            self._write_mask(name, value)
+            return
+        buffer = self._buffer(name)
+        if buffer.kind != "values":
+            self._write(name, value)
+            return
+        pattern = self._step.patterns[buffer.pattern]
+        _require_like(pattern, buffer, value)
+        blocks = self._session.blocks(pattern)
+        _blocks.from_dense(pattern, blocks, value, self.arrays[name])
+
+    def write_weight(
+        self, name: str, value: Array, pattern: Literal["largest", "keep"]
+    ) -> None:
+        """Writes a dense array, and chooses anew which of its blocks are stored."""
+        for part, entries in self._split(name, value):
+            if pattern == "keep":
+                self._write_dense(part, entries)
+            else:
+                self._take_largest(part, entries)
+
+    def _take_largest(self, name: str, value: Array) -> None:
+        """Writes a dense array; the largest of its blocks become the stored ones."""
+        chosen = self.patterns.get(name)
+        if chosen is None or chosen.is_static:
+            self._write_dense(name, value)
+            return
+        weight = self._step.buffers[chosen.weight]
+        _require_like(chosen, weight, value)
+        self._session.take_largest(chosen, value, weight.type)
+
+    def state_dict(self) -> Any:
+        """Returns the state in the form of the exported program.
+
+        For PyTorch the model's `state_dict`, for JAX the arguments of the step
+        that are its state, for text all carried arrays by name. Weights are
+        dense, with zeros where no block is stored.
+        """
+        return self._program.state(self.read)
+
+    def load_state_dict(self, state: Any) -> None:
+        """Takes what `state_dict` returns.
+
+        The patterns stay as they are, but for masks in the state, which they become.
+        """
+        # Weights lie in the blocks that their masks keep.
+        for masks in (True, False):
+
+            def write(name: str, value: Array, masks: bool = masks) -> None:
+                if (name in self._mask_names) == masks:
+                    self.write(name, value)
+
+            self._program.load_state(state, write)
+
+    def store(self) -> None:
+        """Copies weights and optimizer state into the program's own objects.
+
+        Those of PyTorch, which then go on, or are saved, as if they had been
+        trained themselves.
+        """
+        self._program.store(self.read)
+
+    def native_state(self) -> dict[str, Array]:
+        """Returns weights and state as they are stored, by name.
+
+        A weight in blocks is three arrays: `<name>.bsr.row_ptr`,
+        `<name>.bsr.col_idx` and `<name>.bsr.values`, the blocks row by row.
+        """
+        state: dict[str, Array] = {}
+        for name, buffer in self.buffers.items():
+            if not _is_kept(buffer):
+                continue
+            if buffer.kind != "values":
+                state[name] = self.arrays[name].copy()
+                continue
+            blocks = self._session.blocks(self._step.patterns[buffer.pattern])
+            state[f"{name}.bsr.row_ptr"] = blocks.row_ptr
+            state[f"{name}.bsr.col_idx"] = blocks.col_idx
+            state[f"{name}.bsr.values"] = self.arrays[name][blocks.slot]
+        return state
+
+    def load_native_state(self, state: Mapping[str, Array]) -> None:
+        """Takes what `native_state` returns, patterns too."""
+        for pattern in self._step.patterns:
+            row_ptr, col_idx = (
+                state.get(f"{pattern.name}.bsr.{part}")
+                for part in ("row_ptr", "col_idx")
+            )
+            if row_ptr is None or col_idx is None:
+                raise StepError(
+                    f"expected '{pattern.name}.bsr.row_ptr' and '.col_idx' in the"
+                    " state, but got neither"
+                )
+            if not pattern.is_static:
+                self._session.set_blocks(pattern, row_ptr, col_idx, None)
+        for name, buffer in self.buffers.items():
+            if not _is_kept(buffer):
+                continue
+            stored = buffer.kind == "values"
+            key = f"{name}.bsr.values" if stored else name
+            if key not in state:
+                raise StepError(f"expected '{key}' in the state, but got none")
+            if not stored:
+                self._write(name, state[key])
+                continue
+            blocks = self._session.blocks(self._step.patterns[buffer.pattern])
+            shape = (len(blocks.slot), *buffer.shape[1:])
+            _require(key, shape, np.dtype(buffer.dtype), state[key])
+            self.arrays[name][...] = 0
+            self.arrays[name][blocks.slot] = state[key]
+
+    def save(self, path: str | os.PathLike[str], metadata: str = "") -> None:
+        """Writes a checkpoint, from which a run goes on bit for bit."""
+        self._session.save(os.fspath(path), metadata)
+
+    def load(self, path: str | os.PathLike[str]) -> str:
+        """Reads a checkpoint, and returns its metadata.
+
+        Warns if a step with other code wrote it: the run then goes on from there, but
+        not with the bits that it would have had.
+        """
+        metadata, difference = self._session.load(os.fspath(path))
+        if difference:
+            warnings.warn(
+                f"expected a checkpoint of this step, but got '{os.fspath(path)}' of"
+                f" another compilation ({difference}): the run goes on from it, but not"
+                " bit for bit",
+                stacklevel=2,
+            )
+        counters = self._session.counters()
+        self._steps, self._base_seed = counters.steps, counters.seed
+        return metadata
+
+    @property
+    def counters(self) -> Counters:
+        """What the run has done, recompilations and allocations among it."""
+        return self._session.counters()
+
+    @property
+    def products(self) -> dict[str, int]:
+        """How many products of each kind a step computes, and what stayed dense."""
+        kinds = ("spmm", "spmm_transposed", "sddmm", "dense")
+        counts = {kind: self._step.num_products(kind) for kind in kinds}
+        return {**counts, "left_dense": self._step.num_left_dense}
+
+    def _take_values(self, choice: Choice | None) -> None:
+        """Takes the program's first values, weights before their moments."""
+        values = {
+            part: entries
+            for name, value in self._program.values()
+            for part, entries in self._split(name, value)
+        }
+        if choice == "largest":
+            for pattern in self._step.patterns:
+                dense = values.get(pattern.name)
+                if dense is None:
+                    raise StepError(
+                        "expected an export that has values for its weights, but got"
+                        f" none for '{pattern.name}': use pattern='random'"
+                    )
+                self._take_largest(pattern.name, dense)
+        if choice == "mask":
+            examples = {
+                part: entries
+                for name, value in self._program.examples()
+                if name in self._mask_names
+                for part, entries in self._split(name, value)
+            }
+            self._take_masks({**examples, **values})
+        for name, value in values.items():
+            if name in self.buffers:
+                self._write_dense(name, value)
+        if choice is None:
+            self._warn_of_dropped(values)
+
+    def _warn_of_dropped(self, values: Mapping[str, Array]) -> None:
+        """Warns of weights that random blocks leave out: they may be trained."""
+        for pattern in self._step.patterns:
+            weight = values.get(pattern.name)
+            if weight is None or not weight.any():
+                continue
+            stored = np.count_nonzero(self.arrays[pattern.name])
+            if stored < np.count_nonzero(weight):
+                warnings.warn(
+                    f"the blocks of '{pattern.name}' that are stored are random, and"
+                    " what its weights hold elsewhere is dropped: say"
+                    " pattern='largest' for trained weights, pattern='random' for new"
+                    " ones",
+                    stacklevel=4,
+                )
+                return
+
+    def _split(self, name: str, value: Array) -> Iterator[tuple[str, Array]]:
+        """Yields the parts of an argument of the exported step, or itself."""
+        origin = self.origins.get(name)
+        if origin is None:
+            yield name, value
+            return
+        first, _ = self._matrix(origin.parts[0])
+        _require(name, origin.shape, np.dtype(first), value)
+        for part, entries in zip(origin.parts, value.reshape(len(origin.parts), -1)):
+            yield part, entries.reshape(self._matrix(part)[1])
+
+    def _matrix(self, name: str) -> tuple[type, tuple[int, ...]]:
+        """Returns type and shape of a matrix of a pattern, or of its mask."""
+        if name in self._masks:
+            _, mask = self._masks[name]
+            return mask.dtype, mask.shape
+        buffer = self.buffers[name]
+        pattern = self._step.patterns[buffer.pattern]
+        return buffer.dtype, (pattern.rows, pattern.cols)
+
+    def _take_masks(self, values: Mapping[str, Array]) -> None:
+        """Makes the masks that the program has the patterns."""
+        for pattern in self._step.patterns:
+            found = [m for m in pattern.masks if m.name in values]
+            if not found and not pattern.is_static:
+                raise StepError(
+                    f"expected a mask of '{pattern.name}' with values to take its"
+                    " pattern from, but got none: mark it with mask=<names of masks>"
+                )
+            for mask in found:
+                self._write_mask(mask.name, values[mask.name])
+
+    def _write_mask(self, name: str, value: Array) -> None:
+        """Makes a mask the pattern; values stay in their slots."""
+        pattern, mask = self._masks[name]
+        _require(name, mask.shape, np.dtype(mask.dtype), value)
+        row_ptr, col_idx = _blocks.from_mask(pattern, mask, value)
+        if pattern.is_static:
+            blocks = self._session.blocks(pattern)
+            if not np.array_equal(row_ptr, blocks.row_ptr) or not np.array_equal(
+                col_idx, blocks.col_idx
+            ):
+                raise StepError(
+                    f"expected mask '{name}' to be the static pattern of"
+                    f" '{pattern.name}', but got another"
+                )
+            return
+        self._session.set_blocks(pattern, row_ptr, col_idx, None)
+
+    def _require_same_mask(self, name: str, value: Array) -> None:
+        """Raises `StepError` if a call brings a mask that another did not."""
+        for part, entries in self._split(name, value):
+            _, mask = self._masks[part]
+            _require(part, mask.shape, np.dtype(mask.dtype), entries)
+        first = self._given_masks.setdefault(name, value.copy())
+        if not np.array_equal(first, value):
+            raise StepError(
+                f"expected mask '{name}' as the first call had it, but got another:"
+                " update_patterns() updates patterns, write() takes a mask"
+            )
+
+    def _scalar(self, role: str) -> str:
+        """Returns the name of the argument of one element with `role`, or ''."""
+        for name, buffer in self.buffers.items():
+            if buffer.role == role and self.arrays[name].size == 1:
+                return name
+        return ""
+
+    def _buffer(self, name: str) -> Buffer:
+        if name not in self.buffers:
+            raise StepError(
+                f"expected the name of an argument, but got '{name}'; the step has"
+                f" {', '.join(sorted(self.buffers))}"
+            )
+        return self.buffers[name]
+
+    def _pattern(self, name: str) -> Pattern:
+        if name not in self.patterns:
+            raise StepError(
+                f"expected the name of a weight in blocks, but got '{name}'; the step"
+                f" has {', '.join(sorted(self.patterns)) or 'none'}"
+            )
+        return self.patterns[name]
+
+    def _write(self, name: str, value: Array) -> None:
+        target = self.arrays.get(name)
+        if target is None:
+            self._buffer(name)
+            return
+        if value.shape != target.shape or value.dtype != target.dtype:
+            _require(name, target.shape, target.dtype, value)
+        np.copyto(target, value)
+
+
+def _is_kept(buffer: Buffer) -> bool:
+    """Returns whether a buffer is a part of the state: not of one batch."""
+    return buffer.carried or buffer.role in ("param", "buffer")
+
+
+def _require_like(pattern: Pattern, buffer: Buffer, dense: Array) -> None:
+    """Raises `StepError` if `dense` is not the matrix of a pattern."""
+    shape = (pattern.rows, pattern.cols)
+    _require(buffer.name, shape, np.dtype(buffer.dtype), dense)
+
+
+def _require(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], value: Array
+) -> None:
+    """Raises `StepError` if `value` is not of this shape and type."""
+    if value.shape != shape:
+        raise StepError(
+            f"expected '{name}' of shape {list(shape)}, but got {list(value.shape)}:"
+            " a compiled step has one shape, export the step again for another"
+        )
+    if value.dtype != dtype:
+        kind = type(value)
+        if kind.__module__ == "torch":
+            raise StepError(
+                f"expected a NumPy array for '{name}', but got a torch.{kind.__name__}:"
+                " pass tensor.detach().numpy()"
+            )
+        raise StepError(f"expected '{name}' of type {dtype}, but got {value.dtype}")

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Exports JAX training steps to `linalg` on tensors.
+
+"""The JAX front door.
+
+`export` takes a training step as its author wrote it, jitted or not, with any
+optimizer, and returns MLIR text: one public function on tensors whose
+arguments and results carry their names and roles:
+
+    step(state, batch, ...) -> (state, loss)
+
+An argument is linked to the result that holds its next value by its path in
+the state, so two leaves of one shape can never be confused.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from jax import tree_util
+
+from sparse_opt._errors import ExportError
+from sparse_opt._program import Export
+from sparse_opt.jax import _checks
+from sparse_opt.jax._checks import leaf_names
+from sparse_opt.jax._program import JaxProgram
+
+__all__ = ["Export", "ExportError", "export", "leaf_names"]
+
+_INIT = re.compile(r"zeros|ones|(normal|constant)\([-+]?[0-9.]+(e[-+]?[0-9]+)?\)")
+
+# The roles of leaves that no pattern of the caller names.
+_CARRIED_ROLES = {r"(^|\.)params(\.|$)": "param", "": "state"}
+_INPUT_ROLES = {
+    r"^(lr|learning_rate)$": "lr",
+    r"^(seed|key|rng)(\.|$)": "seed",
+    r"^step$": "step",
+    r"^apply$": "apply",
+    "": "batch",
+}
+
+
+def export(
+    step: Callable[..., Any],
+    *args: Any,
+    carried: int = 1,
+    roles: Mapping[str, str] | None = None,
+    inits: Mapping[str, str] | None = None,
+    locations: bool | Literal["scopes"] = True,
+) -> Export:
+    """Returns the MLIR text of one training step.
+
+    Args:
+      step: the step, `step(state, batch, ...) -> (state, loss)`. Results
+        behind the loss are metrics.
+      *args: its arguments, arrays or `jax.ShapeDtypeStruct`s; only shapes and
+        types matter. The names of the parameters of `step` begin the names
+        of the leaves: `state.params.layers.0.w`.
+      carried: how many leading arguments are the state. The first `carried`
+        results are their next values, so that
+        `step(params, opt_state, batch) -> (params, opt_state, loss)` exports
+        with `carried=2`.
+      roles: regular expressions searched for in the name of an argument, and
+        the `bsr.role` it gets; the first that matches decides. By default a
+        carried leaf in `params` is a `param`, other carried leaves are
+        `state`, arguments called `lr`, `seed`, `step` and `apply` have these
+        roles, and all else is `batch`.
+      inits: regular expressions likewise, and the `bsr.init` that tells a
+        driver how to begin: `zeros`, `ones`, `constant(c)` or `normal(sd)`.
+      locations: keep where each operation came from: the path of its
+        `jax.named_scope`s and the line of the program; or `"scopes"` alone,
+        for a text that is the same wherever the program lies.
+
+    Returns:
+      A module with the public function `step`. It needs no dialect but those
+      of upstream MLIR 22.1, and `bsr.barrier` where `jax.checkpoint` computes
+      something again.
+
+    Raises:
+      ExportError: the step is not of this form, or it does something that has
+        no form in `linalg`.
+    """
+    roles = dict(roles or {})
+    inits = dict(inits or {})
+    _checks.require_tested_version()
+    # It needs what another version may not have.
+    from sparse_opt.jax import _stablehlo
+
+    for pattern in (*roles, *inits):
+        _require_pattern(pattern)
+    for init in inits.values():
+        if not _INIT.fullmatch(init):
+            raise ExportError(
+                "expected an init of the form zeros, ones, constant(c) or normal(sd),"
+                f" but got '{init}'"
+            )
+
+    roots = _roots(step, args)
+    names = _checks.names_of(args, roots)
+    _checks.require_distinct(names)
+    _checks.require_arrays(names, tree_util.tree_leaves(args))
+    traced = _checks.traced(step, args)
+    _checks.require_results(traced.out_info, carried)
+    _checks.require_same_state(args[:carried], traced.out_info[:carried], roots)
+    _checks.require_loss(traced.out_info[carried:])
+    results = ["loss"] + [
+        _checks.dotted("metrics", path)
+        for path, _ in tree_util.tree_leaves_with_path(traced.out_info[carried:])[1:]
+    ]
+
+    # Link by path: the leaves of a carried argument and those of its next
+    # value are the same, in the same order.
+    num_carried = len(tree_util.tree_leaves(args[:carried]))
+
+    argument_attributes = []
+    for i, name in enumerate(names):
+        is_carried = i < num_carried
+        attributes: dict[str, str | int] = {"bsr.name": name}
+        if is_carried:
+            attributes["bsr.result"] = i
+        defaults = _CARRIED_ROLES if is_carried else _INPUT_ROLES
+        attributes["bsr.role"] = _first_match({**roles, **defaults}, name)
+        if init := _first_match(inits, name):
+            attributes["bsr.init"] = init
+        argument_attributes.append(attributes)
+
+    result_attributes: list[dict[str, str | int]] = [
+        {"bsr.name": name} for name in names[:num_carried] + results
+    ]
+    result_attributes[num_carried]["bsr.role"] = "loss"
+
+    text = _stablehlo.lower(
+        traced.lower().as_text(debug_info=True),
+        argument_attributes,
+        result_attributes,
+        locations,
+    )
+    program = JaxProgram(args, carried, roots, traced.out_info)
+    return Export.of(text, program)
+
+
+def _roots(step: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
+    """Returns the names of the parameters of `step` that take `args`."""
+    if not callable(step):
+        raise ExportError(
+            f"expected a function to export, but got a {type(step).__name__}:"
+            " export(step, state, batch)"
+        )
+    try:
+        signature = inspect.signature(step)
+        bound = signature.bind(*args)
+    except TypeError as error:
+        raise ExportError(
+            f"expected arguments that the step accepts, but got '{error}'"
+        ) from error
+    roots = []
+    for name, value in bound.arguments.items():
+        is_rest = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+        roots += [f"{name}.{i}" for i in range(len(value))] if is_rest else [name]
+    return roots
+
+
+def _require_pattern(pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ExportError(
+            f"expected a regular expression, but got '{pattern}': {error}"
+        ) from error
+
+
+def _first_match(patterns: Mapping[str, str], name: str) -> str:
+    """Returns the value of the first pattern found in `name`, or ''."""
+    for pattern, value in patterns.items():
+        if re.search(pattern, name):
+            return value
+    return ""

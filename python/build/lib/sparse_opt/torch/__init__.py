@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Exports PyTorch training steps to `linalg` on tensors.
+
+"""The PyTorch front door.
+
+`export` takes a training step as its author wrote it, with `loss.backward()`,
+clipping and `optimizer.step()`, and returns MLIR text: one public function on
+tensors whose arguments and results carry their names and roles. Parameters and
+buffers have their names in the model's `state_dict`; an optimizer's tensor is
+`optimizer.<parameter>.<key>`, a tensor of the batch `batch.<path>`.
+
+    def train_step(model, optimizer, batch):
+        optimizer.zero_grad()
+        loss = model(**batch).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from sparse_opt._errors import ExportError
+from sparse_opt._program import Export
+from sparse_opt.torch import _versions
+
+__all__ = ["Export", "ExportError", "export"]
+
+
+def export(
+    train_step: Any,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Any,
+    *,
+    inits: Mapping[str, str] | None = None,
+    locations: bool = True,
+    accumulate: bool = False,
+) -> Export:
+    """Returns the MLIR text of one training step.
+
+    The step is run once, on tensors without values. The model, the optimizer
+    and the batch are left as they are. Numbers that are no tensors (options of
+    the optimizer, flags in the batch) become constants, except for learning
+    rates: the first group's is the argument `lr`, the others keep their ratio to
+    it. Dropout becomes a hash of the argument `seed`.
+
+    Args:
+      train_step: `train_step(model, optimizer, batch)`, which returns the loss,
+        or a structure that begins with it.
+      model: the model, in training mode.
+      optimizer: any optimizer whose state is tensors and numbers.
+      batch: tensors in lists, tuples and dictionaries; their shapes are those of
+        every later batch.
+      inits: regular expressions searched for in the names of arguments, and the
+        `bsr.init` that tells a driver without Python how to begin: `zeros`,
+        `ones`, `constant(c)` or `normal(sd)`. Without one, what is equal
+        everywhere begins so.
+      locations: keep the line of the program that each operation came from.
+      accumulate: make it the step of a micro-batch: `step(batch, apply=False)` adds
+        to sums of gradients, `step(batch, apply=True)` adds, updates by their mean
+        and begins again. The loss is that of a micro-batch, not divided by their
+        number, which may be any.
+
+    Returns:
+      A module with the public function `step`. It needs no dialect but those
+      of upstream MLIR 22.1.
+
+    Raises:
+      ExportError: the step depends on data, or it does something that has no
+        form in `linalg`; the message names the line and what to do instead.
+    """
+    _versions.require_tested_versions()
+    # They need what another version may not have.
+    from sparse_opt.torch import _capture, _linalg, _program
+
+    with torch.inference_mode(False), torch.enable_grad():
+        captured = _capture.capture(train_step, model, optimizer, batch, accumulate)
+    rules = {}
+    for argument in captured.arguments:
+        rule = _init(argument.name, argument.role, argument.value, inits or {})
+        if rule:
+            rules[argument.name] = rule
+    text = _linalg.lower(captured, rules, locations)
+    program = _program.TorchProgram(model, optimizer, batch, captured)
+    return Export.of(text, program)
+
+
+_INIT = re.compile(r"zeros|ones|(normal|constant)\([-+]?[0-9.]+(e[-+]?[0-9]+)?\)")
+
+
+def _init(
+    name: str, role: str, value: torch.Tensor, inits: Mapping[str, str]
+) -> str | None:
+    """Returns how a driver begins an argument."""
+    for pattern, rule in inits.items():
+        if not _INIT.fullmatch(rule):
+            raise ExportError(
+                "expected an init of the form zeros, ones, constant(c) or normal(sd),"
+                f" but got '{rule}'"
+            )
+        if re.search(pattern, name):
+            return rule
+    if role in ("batch", "lr", "seed", "apply") or not value.numel():
+        return None
+    first = value.flatten()[0]
+    # Most differ at once; the whole of a large weight takes a while.
+    for part in (value.flatten()[:64], value):
+        if not bool((part == first).all()):
+            return None
+    number = float(first)
+    if number in (0.0, 1.0):
+        return "ones" if number else "zeros"
+    return f"constant({number!r})"

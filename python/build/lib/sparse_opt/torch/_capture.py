@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Traces one whole training step into one functional graph.
+
+"""One training step as one graph without side effects.
+
+The user's own step runs once on tensors without values, with traced tensors in
+the place of parameters, buffers and optimizer state. A second trace makes its
+writes values and decomposes its operations.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.func import functionalize
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from sparse_opt import _source
+from sparse_opt._errors import ExportError
+from sparse_opt.torch import (
+    _arguments,
+    _decompositions,
+    _effects,
+    _function,
+    _graph,
+    _indices,
+    _nodes,
+    _optimizer,
+    _private,
+    _random,
+)
+
+
+@dataclass
+class Capture:
+    """A step as a graph, with what its arguments and results are."""
+
+    graph: torch.fx.GraphModule
+    arguments: list[_arguments.Argument]
+    results: list[tuple[str, str]]  # name and role
+    unused: list[str]  # parameters that the step does not use
+    returns: Any  # the structure of what the step returned
+    output_types: list[torch.dtype]
+    bounds: dict[str, _indices.Bound]  # of the integers of a batch tensor
+    computed: _indices.Computed | None  # other indices
+    counters: list[_optimizer.Counter]  # numbers in groups that are arguments
+
+
+def capture(
+    train_step: _function.TrainStep,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Any,
+    accumulate: bool = False,
+) -> Capture:
+    """Traces `train_step(model, optimizer, batch)`; changes none of the three.
+
+    With `accumulate` it becomes the step of a micro-batch.
+    """
+    _arguments.require_program(train_step, model, optimizer, batch)
+    try:
+        return _capture(train_step, model, optimizer, batch, accumulate, [])
+    except _function.Counted as error:
+        # Only a trace tells which numbers are no constants.
+        return _capture(
+            train_step, model, optimizer, batch, accumulate, error.counters
+        )
+
+
+def _capture(
+    train_step: _function.TrainStep,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Any,
+    accumulate: bool,
+    counters: list[_optimizer.Counter],
+) -> Capture:
+    arguments = list(_arguments.arguments_of(model, optimizer, batch, counters))
+    if accumulate:
+        arguments += _arguments.sums_of(model)
+    _arguments.require_tensors(arguments)
+    _arguments.require_distinct(arguments)
+    function = _function.StepFunction(
+        train_step, model, optimizer, batch, arguments, counters
+    )
+    _private.keep_lines_of(train_step)
+    with (
+        _uncollected(),
+        sdpa_kernel(SDPBackend.MATH),
+        _private.compiling(),
+        _private.visible_buffer_writes(),
+        _effects.undone(*model.modules(), optimizer),
+    ):
+        graph = _traced(function.run, arguments)
+        _graph.erase_profiling(graph)
+        bounds, computed = _graph.index_bounds(graph, arguments)
+        graph = _decomposed(graph, arguments, runs=2 if function.changes else 1)
+    graph.graph.eliminate_dead_code()
+    if function.changes:
+        _graph.require_equal_runs(graph, function.changes[0])
+    _graph.require_lowerable(graph)
+    parameters = [a.name for a in arguments if a.role == "param"]
+    results = _graph.link(graph, arguments, len(function.output_types))
+    used = {a.name for a in arguments}
+    if not any(role == "param" for _, role in results):
+        raise ExportError(
+            "expected a step that changes a parameter, but got one that changes none:"
+            " call loss.backward() and optimizer.step() in it"
+        )
+    return Capture(
+        graph,
+        arguments,
+        results,
+        [name for name in parameters if name not in used],
+        function.returns,
+        function.output_types,
+        bounds,
+        computed,
+        counters,
+    )
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keeps the garbage collector from walking over a growing graph again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _traced(
+    function: Callable[..., Any],
+    arguments: Sequence[_arguments.Argument],
+    decompositions: Mapping[Any, Callable[..., Any]] | None = None,
+) -> torch.fx.GraphModule:
+    """Traces `function` of the arguments; errors name the user's line."""
+    trace = _private.make_fx(
+        function,
+        decomposition_table=decompositions,
+        tracing_mode="real",
+        # The nodes of a second trace have the lines of those that they come from.
+        record_stack_traces=decompositions is None,
+    )
+    with (
+        torch.fx.traceback.preserve_node_meta(),
+        _private.without_values([a.value for a in arguments]) as tensors,
+    ):
+        try:
+            return trace(*tensors)
+        except ExportError:
+            raise
+        except Exception as error:
+            raise ExportError(_explain(error)) from error
+
+
+def _functional(module: torch.fx.GraphModule) -> Callable[..., Any]:
+    """Returns `module` with values for its writes, each node's line kept."""
+    return functionalize(torch.fx.Interpreter(module).run, remove="mutations")
+
+
+# Parts of a message of PyTorch's, what it means, and what to do instead.
+_EXPLANATIONS = (
+    (
+        (
+            "aten._local_scalar_dense", "data-dependent", "aten.equal", "item()",
+            "__format__", ".numpy() is not supported",
+        ),
+        "a step whose control flow does not depend on data",
+        "a tensor read as a number",
+        "keep it a tensor (torch.where instead of if, loss.detach() instead of"
+        " loss.item())",
+    ),
+    (
+        ("nonzero", "dynamic shape", "DynamicOutputShape", "masked_select", "unique"),
+        "shapes that do not depend on data",
+        "an operation whose result depends on values",
+        "use torch.where on the whole tensor",
+    ),
+    (
+        ("does not require grad",),
+        "a loss that depends on trained parameters",
+        "one without a gradient",
+        "take no_grad() and detach() away from it",
+    ),
+    (
+        ("found at least two devices",),
+        "all tensors on one device",
+        "two",
+        "move the model and the example of a batch there before the export, and"
+        " nothing in the step",
+    ),
+    (
+        ("convert all Tensors to FakeTensors",),
+        "a step that reads only its model, optimizer and batch",
+        "another tensor",
+        "register it as a buffer of the model (another model, as a teacher or an"
+        " average of weights, as a submodule) or put it into the batch",
+    ),
+)
+
+
+def _explain(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}"
+    line = _source.line_of_error(error.__traceback__)
+    for parts, expected, got, instead in _EXPLANATIONS:
+        if any(part in text for part in parts):
+            return f"expected {expected}, but got {got}{line}: {instead}"
+    first = text.splitlines()[0]
+    return f"expected a step that PyTorch can trace, but got '{first}'{line}"
+
+
+def _decomposed(
+    module: torch.fx.GraphModule, arguments: Sequence[_arguments.Argument], runs: int
+) -> torch.fx.GraphModule:
+    """Makes writes values, and decomposes operations: random ones into arithmetic on
+    the seed, equal in each of the runs of the step."""
+    place = next(i for i, a in enumerate(arguments) if a.role == "seed")
+    per_run = sum(map(_random.is_random, module.graph.nodes)) // runs
+    numbers = [*range(1, per_run + 1)] * runs if runs > 1 else itertools.count(1)
+    sites = iter(numbers)
+    random = _random.decompositions(arguments[place].value, sites)
+
+    # Random numbers need the traced seed, which exists only inside the trace.
+    traced: dict[Any, Callable[..., Any]] = {}
+
+    def run(*tensors: torch.Tensor) -> Any:
+        traced.update(_random.decompositions(tensors[place], sites))
+        return _functional(module)(*tensors)
+
+    def deferred(operation: Any) -> Callable[..., Any]:
+        return lambda *args, **options: traced[operation](*args, **options)
+
+    table = {**_decompositions.table(), **{op: deferred(op) for op in random}}
+    graph = _traced(run, arguments, table)
+    for node in graph.graph.nodes:
+        if _random.is_random(node):
+            raise ExportError(
+                "expected random numbers from dropout, bernoulli, rand or randn,"
+                f" but got '{node.target}'{_nodes.line_of_node(node)}:"
+                " make them outside of the step and put them into the batch"
+            )
+    return graph

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# What a step changes outside of tensors: seen, and put back.
+
+"""Side effects of a traced step.
+
+A trace runs the step once and keeps its tensors alone. Numbers that a module or
+an optimizer counts would stay what they were, and tensors that it writes into
+attributes would stay there, without values.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from sparse_opt._errors import ExportError
+
+# What a module keeps its tensors and children in, and what says how a step runs.
+_NOT_COUNTED = {"_parameters", "_buffers", "_modules", "training"}
+# Of an optimizer: its state and groups are looked at by themselves; schedulers
+# note that it ran.
+_NOT_COUNTED |= {"state", "param_groups", "_opt_called", "zero_grad"}
+
+
+@contextlib.contextmanager
+def undone(*objects: Any) -> Iterator[None]:
+    """Puts back attributes of objects, what their lists and dictionaries hold, and
+    the states of random generators."""
+    saved: dict[int, Callable[[], Any]] = {}
+    for thing in objects:
+        _save(thing.__dict__, saved)
+    states = random_states()
+    try:
+        yield
+    finally:
+        for put_back in saved.values():
+            put_back()
+        random.setstate(states["random"])
+        np.random.set_state(states["numpy.random"])
+        torch.set_rng_state(states["torch"])
+
+
+def _save(value: Any, saved: dict[int, Callable[[], Any]]) -> None:
+    """Notes how to put back what lists, dictionaries and sets hold, inner ones too, and
+    the states of generators."""
+    if id(value) in saved:
+        return
+    if type(value) in (list, dict, OrderedDict, defaultdict, set, deque):
+        content = dict(value) if isinstance(value, dict) else list(value)
+        saved[id(value)] = functools.partial(_fill, value, content)
+    elif isinstance(value, random.Random):
+        saved[id(value)] = functools.partial(value.setstate, value.getstate())
+    elif isinstance(value, torch.Generator):
+        saved[id(value)] = functools.partial(value.set_state, value.get_state())
+    elif isinstance(value, np.random.Generator):
+        bits = value.bit_generator
+        saved[id(value)] = functools.partial(setattr, bits, "state", bits.state)
+    if isinstance(value, (list, dict, set, deque, tuple)):
+        for item in list(value.values() if isinstance(value, dict) else value):
+            _save(item, saved)
+
+
+def _fill(container: Any, content: Any) -> None:
+    container.clear()
+    (container.update if hasattr(container, "update") else container.extend)(content)
+
+
+def random_states() -> dict[str, Any]:
+    """Returns the states of the generators that a step may draw from."""
+    return {
+        "random": random.getstate(),
+        "numpy.random": np.random.get_state(),
+        "torch": torch.get_rng_state(),
+    }
+
+
+def require_no_draws(before: dict[str, Any]) -> None:
+    """Raises `ExportError` if random numbers were drawn outside of the trace."""
+    after = random_states()
+    for name in ("random", "numpy.random"):
+        if repr(before[name]) != repr(after[name]):
+            raise ExportError(
+                f"expected random numbers from torch, but got a step that draws from"
+                f" {name}: draw them outside of the step and put them into the batch,"
+                " or use torch.rand"
+            )
+    if not torch.equal(before["torch"], after["torch"]):
+        raise ExportError(
+            "expected a step that leaves PyTorch's generator alone, but got one that"
+            " seeds it: give the compiled step a seed, step(batch, seed=...)"
+        )
+
+
+@dataclass(frozen=True)
+class Change:
+    """An attribute that a step changed."""
+
+    name: str
+    owner: str
+    values: str  # before and after
+    is_tensor: bool
+
+    def __str__(self) -> str:
+        return f"'{self.name}' of {self.owner}"
+
+
+class Attributes:
+    """The attributes of modules and of an optimizer at one time."""
+
+    def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        # What an attribute is, what it holds, and both for people.
+        self._values: dict[tuple[str, str], tuple[Any, Any, str]] = {}
+        for path, module in model.named_modules():
+            owner = f"'{path}'" if path else "the model"
+            self._add(owner, module.__dict__)
+        self._add("the optimizer", optimizer.__dict__)
+        for i, group in enumerate(optimizer.param_groups):
+            self._add(f"group {i}", {k: v for k, v in group.items() if k != "params"})
+
+    def _add(self, owner: str, attributes: dict[str, Any]) -> None:
+        for name, value in attributes.items():
+            if name not in _NOT_COUNTED:
+                self._values[owner, name] = value, _content(value), _shown(value)
+
+    def changes(self, after: Attributes) -> Iterable[Change]:
+        """Yields what another time has otherwise."""
+        for key in {**self._values, **after._values}:
+            old, was, old_text = self._values.get(key, (None, None, "none"))
+            new, now, new_text = after._values.get(key, (None, None, "none"))
+            is_tensor = isinstance(new, torch.Tensor)
+            if was != now or (is_tensor and old is not new):
+                owner, name = key
+                values = f" from {old_text} to {new_text}"
+                yield Change(
+                    name, owner, values if old_text != new_text else "", is_tensor
+                )
+
+    def counts(self, after: Attributes) -> Iterable[Change]:
+        """Yields what differs in more than the tensors' identity."""
+        return (change for change in self.changes(after) if not change.is_tensor)
+
+
+def _content(value: Any, depth: int = 4) -> Any:
+    """Returns what of a value can be compared later: numbers, text, containers."""
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        return type(value).__name__, repr(value)
+    if isinstance(value, torch.Tensor):
+        return "tensor"
+    if isinstance(value, np.ndarray):
+        return "array", value.shape, value.tobytes() if value.nbytes < 1 << 20 else b""
+    if isinstance(value, random.Random):
+        return repr(value.getstate())
+    if isinstance(value, np.random.Generator):
+        return repr(value.bit_generator.state)
+    if isinstance(value, torch.Generator):
+        return bytes(value.get_state().numpy())
+    if depth and isinstance(value, dict):
+        return [(repr(k), _content(v, depth - 1)) for k, v in value.items()]
+    if depth and isinstance(value, (list, tuple, deque)):
+        return [_content(v, depth - 1) for v in value]
+    if isinstance(value, (set, frozenset)):
+        return len(value)
+    return type(value).__name__
+
+
+def require_none(changes: Iterable[Change]) -> None:
+    """Raises `ExportError` if a step counts in attributes."""
+    for change in changes:
+        where = "register it as a buffer of the module"
+        if change.owner == "the optimizer":
+            where = "keep it in a tensor of the optimizer's state"
+        elif change.owner.startswith("group "):
+            where = "run the step once before the export"
+        raise ExportError(
+            f"expected a step that counts in tensors, but got one that changes {change}"
+            f"{change.values}: {where}"
+        )
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return "a tensor"
+    if isinstance(value, (list, tuple, dict, deque, set)):
+        return f"a {type(value).__name__} of {len(value)}"
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The user's step as a function of tensors.
+
+"""A step without side effects.
+
+It runs on the tensors that it is given, in the place of parameters, buffers and
+optimizer state, and returns the next values of what it may write. What Python
+counts meanwhile becomes values as well, or is refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from sparse_opt._errors import ExportError
+from sparse_opt.torch import _arguments, _effects, _optimizer, _private
+
+TrainStep = Callable[[torch.nn.Module, torch.optim.Optimizer, Any], Any]
+
+
+class Counted(ExportError):
+    """A step changes numbers in an optimizer's groups."""
+
+    def __init__(self, counters: list[_optimizer.Counter]) -> None:
+        super().__init__(f"expected numbers that stay, but got {counters}")
+        self.counters = counters
+
+
+class StepFunction:
+    """The user's step as a function of a flat list of tensors."""
+
+    def __init__(
+        self,
+        train_step: TrainStep,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        batch: Any,
+        arguments: Sequence[_arguments.Argument],
+        counters: Sequence[_optimizer.Counter],
+    ) -> None:
+        self.train_step = train_step
+        self.model = model
+        self.optimizer = optimizer
+        self.batch = batch
+        self.arguments = arguments
+        self.numbers = {a.name for a in arguments if _optimizer.is_number(a.value)}
+        self.output_types: list[torch.dtype] = []
+        self.changes: list[_effects.Change] = []
+        self.counts: list[_effects.Change] = []
+        self.returns: Any = None
+        self.names = _optimizer.parameter_names(model, optimizer)
+        self.counters = {c: _optimizer.name_of(c) for c in counters}
+        self.attributes = _arguments.attributes_of(model)
+        # Those that are parameters or buffers as well.
+        named = itertools.chain(model.named_parameters(), model.named_buffers())
+        known = {id(tensor): name for name, tensor in named}
+        self.same = [
+            (module, key, known[id(value)])
+            for module in model.modules()
+            for key, value in module.__dict__.items()
+            if id(value) in known
+        ]
+
+    def run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        """Runs the step; returns the next values of what it may write, then its
+        outputs.
+
+        A step that changes attributes runs twice: the results of the second time,
+        behind the others, tell whether it depends on them.
+        """
+        results = self._run_once(tensors)
+        if not self.changes:
+            return results
+        changes = self.changes
+        again = self._run_once(tensors)
+        counts = {str(change) for change in self.counts}
+        _effects.require_none([c for c in changes if str(c) in counts] or self.counts)
+        self.changes = changes
+        return [*results, *again]
+
+    def _run_once(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        # A write must not reach an argument: the copy takes it.
+        values = {
+            a.name: t if a.role in _arguments.INPUTS else t.clone()
+            for a, t in zip(self.arguments, tensors)
+        }
+        given = {a.name: t for a, t in zip(self.arguments, tensors)}
+        named = {
+            role: {a.name: values[a.name] for a in self.arguments if a.role == role}
+            for role in ("param", "buffer", "constant")
+        }
+        params = named["param"]
+        buffers = {**named["buffer"], **named["constant"]}
+        for name, p in self.model.named_parameters():
+            _take_place(params[name], p)
+        totals = _summed(params, values) if "apply" in values else {}
+        state = self._state(values)
+        with (
+            _private.tensors_of(self.model, {**params, **buffers}),
+            _optimizer.swapped(
+                self.optimizer,
+                self.names,
+                params,
+                state,
+                values["lr"],
+                {c: values[name] for c, name in self.counters.items()},
+            ),
+            _watched(self.model, self.optimizer) as cleared,
+            _optimizer.TensorFactors(),
+        ):
+            for name, (module, key) in self.attributes.items():
+                module.__dict__[key] = values[name]
+            for module, key, name in self.same:
+                module.__dict__[key] = values[name]
+            groups = [dict(group) for group in self.optimizer.param_groups]
+            draws = _effects.random_states()
+            before = _effects.Attributes(self.model, self.optimizer)
+            returned = self.train_step(self.model, self.optimizer, self._batch(values))
+            _effects.require_no_draws(draws)
+            if counters := _optimizer.counted(self.optimizer, groups):
+                raise Counted(counters)
+            for (i, key), name in self.counters.items():
+                group = self.optimizer.param_groups[i]
+                number = torch.as_tensor(group[key]).to(torch.float64)
+                group[key], values[name] = values[name], number
+            self._read_attributes(values)
+            after_all = _effects.Attributes(self.model, self.optimizer)
+            self.changes = list(before.changes(after_all))
+            self.counts = list(before.counts(after_all))
+            after = {
+                name: dict(self.optimizer.state[params[name]])
+                for name in state
+            }
+            # A buffer may be written, or another tensor put in its place.
+            for name, buffer in self.model.named_buffers(remove_duplicate=False):
+                if name in buffers:
+                    values[name] = buffer
+            left = [n for n, p in params.items() if p.grad is not None]
+        if left and not cleared:
+            raise ExportError(
+                "expected a step that clears the gradients, but got those of"
+                f" '{left[0]}' left over: call optimizer.zero_grad() in it"
+            )
+        if values["lr"]._version:
+            raise ExportError(
+                "expected a step that leaves the learning rate alone, but got one that"
+                " changes it: call scheduler.step() behind the step"
+            )
+        outputs = self._outputs(returned)
+        self.output_types = [output.dtype for output in outputs]
+        next_values = dict(values)
+        for name, tensors_after in after.items():
+            for key, value in tensors_after.items():
+                full = f"optimizer.{name}.{key}"
+                if full in self.numbers:
+                    value = torch.as_tensor(value).to(torch.float64)
+                if full in values:
+                    next_values[full] = value
+        if "apply" in values:
+            self._wait(given, next_values, totals)
+        carried = [
+            next_values[a.name].detach()
+            for a in self.arguments
+            if a.role in _arguments.CARRIED
+        ]
+        return [*carried, *outputs]
+
+    def _read_attributes(self, values: dict[str, torch.Tensor]) -> None:
+        """Takes the tensors that a step left in attributes for their next values.
+
+        Where it left something else the attribute is none: another run of the
+        step tells whether it reads what the one before it left.
+        """
+        for name, (module, key) in list(self.attributes.items()):
+            old, new = values[name], module.__dict__.get(key)
+            if (
+                isinstance(new, torch.Tensor)
+                and new.shape == old.shape
+                and new.dtype == old.dtype
+            ):
+                module.__dict__[key], values[name] = old, new
+            else:
+                del self.attributes[name]
+
+    def _wait(
+        self,
+        given: Mapping[str, torch.Tensor],
+        next_values: dict[str, torch.Tensor],
+        totals: Mapping[str, torch.Tensor],
+    ) -> None:
+        """Leaves what an optimizer changes alone until the last micro-batch."""
+        apply = given["apply"]
+        for argument in self.arguments:
+            name = argument.name
+            if argument.role not in ("param", "state"):
+                continue
+            if name == _arguments.COUNT:
+                new, old = torch.zeros_like(given[name]), given[name] + 1
+            elif (
+                name.startswith(_arguments.SUM)
+                and name.removeprefix(_arguments.SUM) in totals
+            ):
+                old = totals[name.removeprefix(_arguments.SUM)]
+                new = torch.zeros_like(old)
+            else:
+                new, old = next_values[name].detach(), given[name]
+            next_values[name] = torch.where(apply, new, old)
+
+    def _state(self, values: Mapping[str, torch.Tensor]) -> _optimizer.State:
+        state: _optimizer.State = {}
+        for name in self.names.values():
+            prefix = f"optimizer.{name}."
+            tensors = {
+                key: value
+                for full, value in values.items()
+                if full.startswith(prefix)
+                and "." not in (key := full.removeprefix(prefix))
+            }
+            if tensors:
+                state[name] = tensors
+        return state
+
+    def _batch(self, values: Mapping[str, torch.Tensor]) -> Any:
+        named = _arguments.batch_leaves(self.batch)
+        leaves = [values.get(name, leaf) for name, leaf in named]
+        return pytree.tree_unflatten(leaves, pytree.tree_structure(self.batch))
+
+    def _outputs(self, returned: Any) -> list[torch.Tensor]:
+        """Checks what the step returned: a loss, and perhaps metrics."""
+        leaves, self.returns = pytree.tree_flatten(returned)
+        for leaf in leaves or [None]:
+            if not isinstance(leaf, torch.Tensor):
+                raise ExportError(
+                    "expected a step that returns its loss as a tensor, but got"
+                    f" {type(leaf).__name__}: return loss.detach()"
+                )
+        if leaves[0].numel() != 1:
+            raise ExportError(
+                "expected a loss of shape (), but got"
+                f" {tuple(leaves[0].shape)}: return its mean"
+            )
+        return [leaf.detach() for leaf in leaves]
+
+
+def _summed(
+    params: Mapping[str, Any], values: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """Makes gradients the means over micro-batches; returns their sums, once they are
+    known."""
+    totals: dict[str, torch.Tensor] = {}
+    count = values[_arguments.COUNT] + 1
+
+    def add(name: str, p: torch.Tensor) -> None:
+        if name in totals:
+            raise ExportError(
+                "expected one backward() in the step of a micro-batch, but got another"
+                f" that reaches '{name}': add the losses"
+            )
+        assert p.grad is not None
+        totals[name] = values[f"{_arguments.SUM}{name}"] + p.grad
+        p.grad = (totals[name] / count).to(p.dtype)
+
+    for name, p in params.items():
+        if p.requires_grad:
+            p.register_post_accumulate_grad_hook(functools.partial(add, name))
+    return totals
+
+
+def _take_place(traced: Any, p: torch.Tensor) -> None:
+    """Gives a traced tensor what the parameter `p` has, its hooks too."""
+    traced.requires_grad_(p.requires_grad)
+    traced.__dict__.update(p.__dict__)
+    for hook in (p._backward_hooks or {}).values():
+        traced.register_hook(hook)
+    for hook in (p._post_accumulate_grad_hooks or {}).values():
+        traced.register_post_accumulate_grad_hook(hook)
+
+
+class _watched:
+    """Tells whether gradients were cleared while a step ran."""
+
+    def __init__(self, *objects: Any) -> None:
+        self.objects = objects
+        self.calls: list[str] = []
+
+    def __enter__(self) -> list[str]:
+        for thing in self.objects:
+            clear = thing.zero_grad
+
+            def noted(*args: Any, _clear: Any = clear, **options: Any) -> None:
+                self.calls.append("zero_grad")
+                _clear(*args, **options)
+
+            thing.__dict__["zero_grad"] = noted
+        return self.calls
+
+    def __exit__(self, *error: Any) -> None:
+        for thing in self.objects:
+            del thing.__dict__["zero_grad"]

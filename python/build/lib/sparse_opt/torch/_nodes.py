@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Finds the line of the user's program that a node came from.
+
+"""Source lines of traced nodes."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from sparse_opt._source import is_user_file
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def line_of_node(node: torch.fx.Node) -> str:
+    """Returns ` at FILE:LINE` for the user's innermost frame, or ``."""
+    place = place_of_node(node)
+    return f" at {place[0]}:{place[1]}" if place else ""
+
+
+def place_of_node(node: torch.fx.Node) -> tuple[str, int] | None:
+    """Returns the user's innermost file and line that made `node`."""
+    for file, line in reversed(_FRAME.findall(node.stack_trace or "")):
+        if is_user_file(file):
+            return file, int(line)
+    return None

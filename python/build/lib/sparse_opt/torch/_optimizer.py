@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# An optimizer's state: created without a step, and swapped for traced tensors.
+
+"""The state of a `torch.optim` optimizer, by the names of its parameters."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import math
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from sparse_opt import _source
+from sparse_opt._errors import ExportError
+from sparse_opt.torch import _effects
+
+# State by the name of a parameter and the key of the optimizer.
+State = dict[str, dict[str, torch.Tensor]]
+# A number that an optimizer counts in a group: the group's place and the key.
+Counter = tuple[int, str]
+
+
+def rate_of(optimizer: torch.optim.Optimizer) -> float:
+    """Returns the learning rate of the first group; the others are ratios of it."""
+    return _rate(optimizer.param_groups[0])
+
+
+def _rate(group: Mapping[str, Any]) -> float:
+    """Returns a group's learning rate; that of an optimizer which makes its own is 0."""
+    return 0.0 if group["lr"] is None else float(group["lr"])
+
+
+def ratios_of(optimizer: torch.optim.Optimizer) -> list[float] | None:
+    """Returns the groups' learning rates as ratios of the first one.
+
+    A warm-up from 0 has the ratios of the rates that its scheduler began with.
+    None: all rates are 0, and there is no scheduler.
+    """
+    groups = optimizer.param_groups
+    rates = [_rate(g) for g in groups]
+    if not any(rates):
+        rates = [float(g.get("initial_lr") or 0.0) for g in groups]
+    if not any(rates):
+        is_one = len(rates) == 1 or all(g["lr"] is None for g in groups)
+        return [1.0] * len(rates) if is_one else None
+    return [rate / rates[0] if rates[0] else math.inf for rate in rates]
+
+
+def exported_ratios(optimizer: torch.optim.Optimizer) -> list[float]:
+    """Returns the ratios that a step takes as constants."""
+    ratios = ratios_of(optimizer)
+    if ratios is None or not all(map(math.isfinite, ratios)):
+        rates = [_rate(g) for g in optimizer.param_groups]
+        raise ExportError(
+            "expected a first group with a learning rate above 0, of which the other"
+            f" groups' are multiples, but got the rates {rates}: export the step with"
+            " those of the first step that has one"
+        )
+    return ratios
+
+
+def options_of(
+    optimizer: torch.optim.Optimizer, counters: Collection[Counter]
+) -> list[dict[str, Any]]:
+    """Returns what a step takes from the groups as constants but for the rates."""
+    return [
+        {
+            k: v
+            for k, v in group.items()
+            if k not in NOT_OPTIONS and (i, k) not in counters
+        }
+        for i, group in enumerate(optimizer.param_groups)
+    ]
+
+
+# A scheduler writes `initial_lr`; the rest says how a step runs, not what it is.
+NOT_OPTIONS = {
+    "params", "param_names", "lr", "initial_lr", "foreach", "fused", "capturable",
+}  # fmt: skip
+
+
+def parameter_names(
+    model: torch.nn.Module, optimizer: torch.optim.Optimizer
+) -> dict[int, str]:
+    """Returns the name of each parameter by its identity.
+
+    Raises:
+      ExportError: the optimizer steps a tensor that the model does not have.
+    """
+    names = {id(p): name for name, p in model.named_parameters()}
+    for i, group in enumerate(optimizer.param_groups):
+        for p in group["params"]:
+            if id(p) not in names:
+                raise ExportError(
+                    "expected an optimizer of the model's parameters, but got a"
+                    f" tensor of shape {tuple(p.shape)} in group {i} that the model"
+                    " does not have: make the optimizer of model.parameters()"
+                )
+    return names
+
+
+def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State:
+    """Returns the optimizer's tensors as the next step will find them.
+
+    Optimizers create their state in their first step. A copy of that step runs
+    with gradients of zero; what it first assigns is the initial state. The
+    update functions of `torch.optim` are left out of it, for they create
+    momentum from a gradient. Nothing of the user's is changed.
+    """
+    names = parameter_names(model, optimizer)
+    if any(optimizer.state.values()):
+        recorded: Mapping[Any, Mapping[str, Any]] = optimizer.state
+    else:
+        with (
+            _effects.undone(optimizer),
+            _without_updates(optimizer) as is_own,
+            _unchanged(optimizer, writes=not is_own),
+        ):
+            state: defaultdict[Any, Any] = defaultdict(
+                dict if is_own else _FirstValues
+            )
+            optimizer.state = state
+            for group in optimizer.param_groups:
+                for p in group["params"]:
+                    p.grad = torch.zeros_like(p) if p.requires_grad else None
+            try:
+                optimizer.step()
+            except Exception as error:
+                raise ExportError(_explain(optimizer, error)) from error
+            recorded = {
+                p: values.first if isinstance(values, _FirstValues) else values
+                for p, values in state.items()
+            }
+    result: State = {}
+    for p, values in recorded.items():
+        tensors = {}
+        for key, value in values.items():
+            if value is None:  # momentum of SGD before its first step
+                value = torch.zeros_like(p)
+            if isinstance(value, torch.Tensor):
+                tensors[key] = value.detach().clone()
+            elif _counts(value):
+                tensors[key] = _tensor_of(value)
+        if tensors:
+            result[names[id(p)]] = tensors
+    return result
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _tensor_of(number: float) -> torch.Tensor:
+    """Returns what stands for a number: beside a tensor of another type it counts as
+    one still."""
+    tensor = torch.tensor(float(number), dtype=torch.float64)
+    setattr(tensor, "number", type(number))
+    return tensor
+
+
+def counters_of(
+    optimizer: torch.optim.Optimizer, counters: Iterable[Counter]
+) -> dict[str, torch.Tensor]:
+    """Returns the values of counters by the names of their arguments."""
+    groups = optimizer.param_groups
+    return {name_of(c): _tensor_of(groups[c[0]][c[1]]) for c in counters}
+
+
+def name_of(counter: Counter) -> str:
+    return "optimizer.groups.{}.{}".format(*counter)
+
+
+def counted(
+    optimizer: torch.optim.Optimizer, before: Sequence[Mapping[str, Any]]
+) -> list[Counter]:
+    """Returns the numbers in the groups that are not what they were."""
+    return [
+        (i, key)
+        for i, (old, new) in enumerate(zip(before, optimizer.param_groups))
+        for key, value in old.items()
+        if _counts(value)
+        and (
+            new.get(key) != value
+            if _counts(new.get(key))
+            else isinstance(new.get(key), torch.Tensor) and not new[key].dim()
+        )
+    ]
+
+
+def is_number(value: torch.Tensor) -> bool:
+    """Returns whether a tensor of the state is a number in the optimizer's own."""
+    return hasattr(value, "number")
+
+
+def as_number(value: torch.Tensor) -> int | float:
+    """Returns the number that the optimizer goes on with."""
+    number = float(value)
+    return int(number) if number.is_integer() else number
+
+
+def _explain(optimizer: torch.optim.Optimizer, error: Exception) -> str:
+    """Returns what a first step that failed asks for."""
+    name = type(optimizer).__name__
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    if closure is not None and closure.default is closure.empty:
+        return (
+            "expected an optimizer that steps without a closure, but got"
+            f" {name}: '{error}'"
+        )
+    first = f"{type(error).__name__}: {error}".splitlines()[0]
+    return (
+        f"expected {name} to make its state in a step with gradients of zero, but got"
+        f" '{first}'{_source.line_of_error(error.__traceback__)}: run the step once"
+        " before the export"
+    )
+
+
+class _FirstValues(dict[str, Any]):
+    """A parameter's state that remembers what was first assigned to each key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: dict[str, Any] = {}
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key not in self.first:
+            is_tensor = isinstance(value, torch.Tensor)
+            self.first[key] = value.detach().clone() if is_tensor else value
+        super().__setitem__(key, value)
+
+
+@contextlib.contextmanager
+def _unchanged(optimizer: torch.optim.Optimizer, writes: bool) -> Iterator[None]:
+    """Puts gradients and state back as they were, and what a step writes."""
+    state = optimizer.state
+    params = [p for group in optimizer.param_groups for p in group["params"]]
+    before = [(p.detach().clone() if writes else None, p.grad) for p in params]
+    options = [dict(group) for group in optimizer.param_groups]
+    try:
+        yield
+    finally:
+        optimizer.state = state
+        with torch.no_grad():
+            for p, (value, grad) in zip(params, before):
+                if value is not None:
+                    p.copy_(value)
+                p.grad = grad
+        for group, old in zip(optimizer.param_groups, options):
+            group.clear()
+            group.update(old)
+
+
+@contextlib.contextmanager
+def _without_updates(optimizer: torch.optim.Optimizer) -> Iterator[bool]:
+    """Yields whether the optimizer is PyTorch's own, its update replaced by none."""
+    found = []
+    for cls in type(optimizer).__mro__:
+        module = sys.modules[cls.__module__]
+        name = cls.__name__.lower()
+        if cls.__module__.startswith("torch.optim.") and callable(
+            getattr(module, name, None)
+        ):
+            found.append((module, name, getattr(module, name)))
+        elif cls.__module__ == "torch.optim":
+            # Public names are re-exported: the function lies in their file.
+            place = sys.modules.get(f"torch.optim.{name}") or sys.modules.get(
+                f"torch.optim._{name}"
+            )
+            if place is not None and callable(getattr(place, name, None)):
+                found.append((place, name, getattr(place, name)))
+    for module, name, _ in found:
+        setattr(module, name, lambda *args, **options: None)
+    try:
+        yield bool(found)
+    finally:
+        for module, name, function in found:
+            setattr(module, name, function)
+
+
+@contextlib.contextmanager
+def swapped(
+    optimizer: torch.optim.Optimizer,
+    names: Mapping[int, str],
+    params: Mapping[str, torch.Tensor],
+    state: Mapping[str, Mapping[str, torch.Tensor]],
+    rate: torch.Tensor,
+    counters: Mapping[Counter, torch.Tensor],
+) -> Iterator[None]:
+    """Puts traced tensors into an optimizer's groups and state for a while."""
+    ratios = exported_ratios(optimizer)
+    before = [dict(group) for group in optimizer.param_groups]
+    state_before = optimizer.state
+    optimizer.state = defaultdict(dict)
+    for group, old, ratio in zip(optimizer.param_groups, before, ratios):
+        group["params"] = [params[names[id(p)]] for p in old["params"]]
+        for p, user_p in zip(group["params"], old["params"]):
+            tensors = state.get(names[id(user_p)])
+            if tensors:
+                optimizer.state[p] = dict(tensors)
+        if group["lr"] is not None:
+            group["lr"] = rate if ratio == 1.0 else rate * ratio
+        for option, value in _TRACED_OPTIONS.items():
+            if option in group:
+                group[option] = value
+    for (i, key), number in counters.items():
+        optimizer.param_groups[i][key] = number
+    try:
+        yield
+    finally:
+        optimizer.state = state_before
+        for group, old in zip(optimizer.param_groups, before):
+            group.clear()
+            group.update(old)
+
+
+# One tensor at a time, the step count a tensor too.
+_TRACED_OPTIONS = {"capturable": True, "foreach": False, "fused": False}
+
+
+class TensorFactors(TorchFunctionMode):
+    """Lets a tensor be the `alpha` or the `value` of an update.
+
+    PyTorch reads it as a number, which a traced learning rate does not have.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        name = getattr(function, "__name__", "")
+        if isinstance(kwargs.get("alpha"), torch.Tensor) and name in _SCALED_SUMS:
+            x, y = args
+            return getattr(x, name)(y * kwargs["alpha"])
+        if isinstance(kwargs.get("value"), torch.Tensor) and name in _SCALED_PRODUCTS:
+            x, y, z = args
+            y = kwargs["value"] * y
+            product = y * z if "mul" in name else y / z
+            return x.add_(product) if name.endswith("_") else x.add(product)
+        return function(*args, **kwargs)
+
+
+_SCALED_SUMS = {"add", "add_", "sub", "sub_"}
+_SCALED_PRODUCTS = {"addcmul", "addcmul_", "addcdiv", "addcdiv_"}
+

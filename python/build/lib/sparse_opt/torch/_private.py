@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Names of PyTorch and torch-mlir that promise nothing, in one place.
+
+"""What the front door leans on without a promise.
+
+Nothing else in this package touches a private name of PyTorch or torch-mlir.
+Whoever moves to another version runs the tests, mends this file and widens
+`TESTED` in `_versions.py`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._dispatch.python import enable_python_dispatcher
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import proxy
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.modules import transformer as torch_transformer
+from torch.nn.utils import stateless
+from torch.optim import _adafactor as torch_adafactor
+from torch.utils import _pytree as pytree
+
+from sparse_opt.torch import _adafactor
+
+__all__ = [
+    "compiling",
+    "keep_lines_of",
+    "know_mapping",
+    "make_fx",
+    "tensors_of",
+    "without_values",
+    "visible_buffer_writes",
+]
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """Makes optimizers and models take their paths without data-dependence.
+
+    Under it an optimizer keeps its step count a tensor, and Hugging Face's
+    models do not look into their padding masks. Adafactor and the masks of
+    `nn.Transformer` have no such path, and an LSTM is one operation of oneDNN
+    where its input needs no gradient.
+    """
+    # A model that was compiled runs as it was written.
+    stance = torch.compiler.set_stance("force_eager")
+    before = torch.compiler._is_compiling_flag
+    update = torch_adafactor._single_tensor_adafactor
+    detect = torch_transformer._detect_is_causal_mask
+    torch.compiler._is_compiling_flag = True
+    setattr(torch_adafactor, "_single_tensor_adafactor", _adafactor.update)
+    setattr(torch_transformer, "_detect_is_causal_mask", _is_said_to_be_causal)
+    has_onednn = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        with stance, _functions_of_tensors():
+            yield
+    finally:
+        torch.compiler._is_compiling_flag = before
+        setattr(torch_adafactor, "_single_tensor_adafactor", update)
+        setattr(torch_transformer, "_detect_is_causal_mask", detect)
+        torch._C._set_mkldnn_enabled(has_onednn)
+
+
+@contextlib.contextmanager
+def _functions_of_tensors() -> Iterator[None]:
+    """Makes Python's functions of numbers take tensors without dimensions.
+
+    Optimizers call them with what they count, which is a tensor in a trace.
+    """
+    replaced = [
+        (module, name, getattr(module, name), function)
+        for module, functions in _FUNCTIONS.items()
+        for name, function in functions.items()
+    ]
+    for module, name, own, function in replaced:
+        setattr(module, name, _for_tensors(own, function))
+    try:
+        yield
+    finally:
+        for module, name, own, _ in replaced:
+            setattr(module, name, own)
+
+
+def _for_tensors(own: Callable[..., Any], function: Any) -> Callable[..., Any]:
+    def call(*args: Any, **options: Any) -> Any:
+        if options or not any(isinstance(a, torch.Tensor) for a in args):
+            return own(*args, **options)
+        if len(args) != (2 if function in _OF_TWO else 1) or any(
+            isinstance(a, torch.Tensor) and a.dim() for a in args
+        ):
+            return own(*args)
+        # A number takes the type of the tensor beside it.
+        dtype = next(a.dtype for a in args if isinstance(a, torch.Tensor))
+        dtype = dtype if dtype.is_floating_point else torch.float64
+        return function(
+            *(a if isinstance(a, torch.Tensor) else torch.tensor(a, dtype=dtype) for a in args)
+        )
+
+    return call
+
+
+_OF_TWO = (torch.maximum, torch.minimum, torch.pow)
+_FUNCTIONS: dict[Any, dict[str, Any]] = {
+    builtins: {"max": torch.maximum, "min": torch.minimum},
+    math: {
+        **{name: getattr(torch, name) for name in ("sqrt", "exp", "log", "cos", "sin")},
+        "pow": torch.pow,
+    },
+}
+
+
+def _is_said_to_be_causal(
+    mask: Any, is_causal: bool | None = None, size: Any = None
+) -> bool:
+    """Leaves a mask a mask, whatever it holds: the values are the same."""
+    return is_causal is True
+
+
+def know_mapping(cls: type) -> None:
+    """Makes a mapping, such as a `UserDict`, a structure of its values."""
+
+    def flatten(mapping: Any) -> tuple[list[Any], Any]:
+        return list(mapping.values()), list(mapping)
+
+    def flatten_with_keys(mapping: Any) -> tuple[list[Any], Any]:
+        return [(pytree.MappingKey(k), v) for k, v in mapping.items()], list(mapping)
+
+    pytree.register_pytree_node(
+        cls,
+        flatten,
+        lambda values, keys: cls(dict(zip(keys, values))),
+        flatten_with_keys_fn=flatten_with_keys,
+    )
+
+
+def visible_buffer_writes() -> contextlib.AbstractContextManager[Any]:
+    """Makes what BatchNorm writes into its buffers visible to a tracer."""
+    return enable_python_dispatcher()
+
+
+def tensors_of(
+    module: torch.nn.Module, tensors: dict[str, torch.Tensor]
+) -> contextlib.AbstractContextManager[Any]:
+    """Puts `tensors` in the place of parameters and buffers, ties kept."""
+    return stateless._reparametrize_module(module, tensors, tie_weights=True)
+
+
+def keep_lines_of(function: Callable[..., Any]) -> None:
+    """Makes traced nodes remember lines of `function`, not only of modules."""
+    proxy._register_stack_trace_anchor(function)
+
+
+@contextlib.contextmanager
+def without_values(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Yields tensors of the same shapes and types that hold nothing.
+
+    What would need their values is an error at once: they have no symbols.
+    Tensors made meanwhile hold nothing either.
+    """
+    log = logging.getLogger(fake_tensor.__name__)
+    before = log.disabled
+    log.disabled = True  # An error becomes one sentence, without a page before it.
+    try:
+        with FakeTensorMode() as mode:
+            fakes: list[torch.Tensor] = [mode.from_tensor(t) for t in tensors]
+            for fake in fakes:
+                # A single element keeps its value, which would become a constant.
+                setattr(fake, "constant", None)
+                setattr(fake, "item_memo", None)
+            yield fakes
+    finally:
+        log.disabled = before

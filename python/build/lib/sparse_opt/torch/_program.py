@@ -1,0 +1,308 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# An exported PyTorch program: its model, its optimizer and its batches.
+
+"""What a compiled step takes from a PyTorch program, and gives back."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from sparse_opt._errors import StepError
+from sparse_opt._program import Array
+from sparse_opt.torch import _arguments, _capture, _optimizer
+
+
+def to_numpy(tensor: torch.Tensor) -> Array:
+    """Returns the tensor's memory as the runtime holds it."""
+    tensor = tensor.detach().cpu().resolve_neg()
+    held = _HELD_AS.get(tensor.dtype)
+    return (tensor if held is None else tensor.view(held)).numpy()
+
+
+def from_numpy(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """Returns a tensor on the array's memory."""
+    tensor = torch.from_numpy(array)
+    return tensor.view(dtype) if dtype in _HELD_AS else tensor
+
+
+# What the runtime holds as bits of another type: NumPy has no bf16, and MLIR no
+# unsigned integers.
+_HELD_AS = {torch.bfloat16: torch.uint16, torch.uint8: torch.int8}
+
+
+class TorchProgram:
+    """An exported step with the model and the optimizer that it trains."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        batch: Any,
+        capture: _capture.Capture,
+    ) -> None:
+        self._model = model
+        self._optimizer = optimizer
+        self._counters = capture.counters
+        self._structure = _arguments.structure_of(model, optimizer, self._counters)
+        self._leaves = _arguments.batch_leaves(batch)
+        _, self._tree = _arguments.flatten(batch)
+        # By name alone: their values are the user's, or as large as the model.
+        self._names = dict.fromkeys(a.name for a in capture.arguments)
+        self._first_names = {
+            alias: a.name for a in capture.arguments for alias in a.aliases
+        }
+        self._returns = capture.returns
+        self._output_types = capture.output_types
+        self._bounds = capture.bounds
+        self._computed = capture.computed
+        self._ratios = _optimizer.exported_ratios(optimizer)
+        self._parameters = list(model.parameters())
+        self._flags = self._state_of_flags()
+        self._watch: _Watch | None = None
+
+    def check(self) -> None:
+        now = _arguments.structure_of(self._model, self._optimizer, self._counters)
+        for before, after, what in zip(self._structure, now, _WHAT):
+            if before != after:
+                raise StepError(
+                    f"expected {what} as they were exported, but got"
+                    f" {_difference(before, after)}: export the step again"
+                )
+
+    def values(self) -> Iterable[tuple[str, Array]]:
+        tensors: dict[str, torch.Tensor] = {
+            **dict(self._model.named_parameters()),
+            **dict(self._model.named_buffers()),
+            **_arguments.unsaved_tensors(self._model),
+            **_optimizer.counters_of(self._optimizer, self._counters),
+        }
+        for name, state in _optimizer.initial_state(
+            self._model, self._optimizer
+        ).items():
+            for key, value in state.items():
+                tensors[f"optimizer.{name}.{key}"] = value
+        for name in self._names:
+            if name in tensors:
+                yield name, to_numpy(tensors[name])
+
+    def examples(self) -> Iterable[tuple[str, Array]]:
+        for name, leaf in self._leaves:
+            if isinstance(leaf, torch.Tensor):
+                yield name, to_numpy(leaf)
+
+    def rate(self) -> float | None:
+        self._check_cheaply()
+        ratios = _optimizer.ratios_of(self._optimizer)
+        if ratios is not None and not _same_ratios(ratios, self._ratios):
+            raise StepError(
+                "expected learning rates in the ratios"
+                f" {_shown_ratios(self._ratios)} of the exported groups, but got"
+                f" {_shown_ratios(ratios)}: export the step again"
+            )
+        return _optimizer.rate_of(self._optimizer)
+
+    def _state_of_flags(self) -> tuple[bool, list[bool], list[dict[str, Any]]]:
+        """Returns what changes meaning and is quick to read: before each step."""
+        options = _optimizer.options_of(self._optimizer, self._counters)
+        return self._model.training, [p.requires_grad for p in self._parameters], options
+
+    def _check_cheaply(self) -> None:
+        if self._state_of_flags() != self._flags:
+            self.check()
+            # Options that were written in place look new, but are equal.
+            self._flags = self._state_of_flags()
+
+    def inputs(
+        self, arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Iterable[tuple[str, Array]]:
+        if len(arguments) != 1 or named:
+            raise StepError(
+                f"expected one batch, but got {len(arguments)} arguments and"
+                f" {len(named)} named ones"
+            )
+        leaves, tree = _arguments.flatten(arguments[0])
+        if tree != self._tree:
+            # Another container or another order is the same batch.
+            given = dict(_arguments.batch_leaves(arguments[0]))
+            leaves = [given.pop(name, None) for name, _ in self._leaves]
+        if tree != self._tree and (given or len(leaves) != tree.num_leaves):
+            raise StepError(
+                f"expected a batch of structure {_shown(self._tree)}, but got"
+                f" {_shown(tree)}"
+            )
+        arrays = []
+        for (name, exported), leaf in zip(self._leaves, leaves):
+            if not isinstance(exported, torch.Tensor):
+                if exported != leaf:
+                    raise StepError(
+                        f"expected '{name}' to be {exported!r}, but got {leaf!r}: a"
+                        " value that is no tensor is a constant of the step, export it"
+                        " again"
+                    )
+                continue
+            array = _array(name, leaf, exported)
+            bound = self._bounds.get(name)
+            index = None if bound is None else bound.first_outside(array)
+            if index is not None:
+                raise StepError(f"expected {bound} in '{name}', but got {index}")
+            if name in self._names:
+                arrays.append((name, array))
+        if self._computed is not None:
+            tensors = {
+                name: torch.as_tensor(leaf)
+                for (name, exported), leaf in zip(self._leaves, leaves)
+                if isinstance(exported, torch.Tensor)
+            }
+            if wrong := self._computed.first_outside(tensors):
+                raise StepError(wrong)
+        return arrays
+
+    def outputs(self, arrays: Sequence[Array]) -> Any:
+        if self._watch is None:
+            self._watch = _Watch()
+            handle = self._model.register_forward_pre_hook(self._watch)
+            weakref.finalize(self, handle.remove)
+        self._watch.is_stale = True
+        tensors = [
+            from_numpy(a.copy(), dtype) for a, dtype in zip(arrays, self._output_types)
+        ]
+        return pytree.tree_unflatten(tensors, self._returns)
+
+    def state(self, read: Callable[[str], Array]) -> dict[str, torch.Tensor]:
+        if self._watch is not None:
+            self._watch.is_stale = False  # The caller has the weights.
+        state = {}
+        for name, before in self._model.state_dict(keep_vars=True).items():
+            first = self._first_names.get(name, name)
+            state[name] = (
+                from_numpy(read(first), before.dtype)
+                if first in self._names
+                else before.detach().clone()
+            )
+        return state
+
+    def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
+        if not isinstance(state, Mapping):
+            raise StepError(
+                f"expected a state_dict of the exported model, but got a"
+                f" {type(state).__name__}"
+            )
+        expected = set(self._model.state_dict())
+        if set(state) != expected:
+            odd = min(set(state) ^ expected)
+            got = "one too many" if odd in state else "none"
+            raise StepError(
+                f"expected a state_dict of the exported model, but got {got}: '{odd}'"
+            )
+        for name, value in state.items():
+            if name in self._names:
+                is_tensor = isinstance(value, torch.Tensor)
+                write(name, to_numpy(value) if is_tensor else np.asarray(value))
+
+    def store(self, read: Callable[[str], Array]) -> None:
+        """Copies weights and optimizer state into the user's objects."""
+        self.check()
+        with torch.no_grad():
+            self._model.load_state_dict(self.state(read))
+            for name, tensor in _arguments.unsaved_tensors(self._model).items():
+                if name in self._names:
+                    tensor.copy_(from_numpy(read(name), tensor.dtype))
+        names = _optimizer.parameter_names(self._model, self._optimizer)
+        initial = _optimizer.initial_state(self._model, self._optimizer)
+        for group in self._optimizer.param_groups:
+            for p in group["params"]:
+                name = names[id(p)]
+                for key, before in initial.get(name, {}).items():
+                    full = f"optimizer.{name}.{key}"
+                    value: Any = before
+                    if full in self._names:
+                        value = from_numpy(read(full), before.dtype)
+                    if _optimizer.is_number(before):
+                        value = _optimizer.as_number(value)
+                    self._optimizer.state[p][key] = value
+        for i, key in self._counters:
+            name = _optimizer.name_of((i, key))
+            if name in self._names:
+                number = _optimizer.as_number(torch.from_numpy(read(name)))
+                self._optimizer.param_groups[i][key] = number
+
+
+class _Watch:
+    """Warns once when a model is called whose weights a compiled step has trained on."""
+
+    def __init__(self) -> None:
+        self.is_stale = False
+
+    def __call__(self, model: torch.nn.Module, arguments: Any) -> None:
+        if self.is_stale and not torch.compiler.is_compiling():
+            self.is_stale = False
+            warnings.warn(
+                "the model has the weights of before the compiled step: call"
+                " step.store() first",
+                stacklevel=4,
+            )
+
+    def __reduce__(self) -> Any:
+        # A copy of the model, in memory or in a file, is nobody's.
+        return _Watch, ()
+
+
+def _array(name: str, leaf: Any, like: torch.Tensor) -> Array:
+    """Returns the memory of a part of a batch."""
+    if not isinstance(leaf, torch.Tensor):
+        return np.asarray(leaf)
+    if leaf.dtype != like.dtype:
+        raise StepError(
+            f"expected '{name}' of type {_type(like)}, but got {_type(leaf)}: convert"
+            " it with .to()"
+        )
+    try:
+        return to_numpy(leaf)
+    except (NotImplementedError, RuntimeError, TypeError) as error:
+        raise StepError(
+            f"expected '{name}' to be a dense tensor with values, but got"
+            f" '{str(error).splitlines()[0]}'"
+        ) from error
+
+
+def _type(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+_WHAT = ("parameters and buffers", "modules in training mode", "optimizer options")
+
+
+def _difference(before: Sequence[Any], after: Sequence[Any]) -> str:
+    """Returns what differs first."""
+    for old, new in zip(before, after):
+        if old != new:
+            if isinstance(old, dict):
+                key = min(k for k in {*old, *new} if old.get(k) != new.get(k))
+                return f"{key} {new.get(key)} instead of {old.get(key)}"
+            return f"{new} instead of {old}"
+    return f"{len(after)} of them instead of {len(before)}"
+
+
+def _shown(tree: Any) -> str:
+    """Returns a structure without its leaves' names, for people."""
+    text = str(pytree.tree_unflatten(["*"] * tree.num_leaves, tree)).replace("'*'", "*")
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _same_ratios(ratios: Sequence[float], exported: Sequence[float]) -> bool:
+    """Returns whether they differ by no more than rounding."""
+    return all(map(functools.partial(math.isclose, rel_tol=1e-6), ratios, exported))
+
+
+def _shown_ratios(ratios: Sequence[float]) -> list[float]:
+    return [float(f"{ratio:.9g}") for ratio in ratios]

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Random numbers as arithmetic on a seed argument.
+
+"""Dropout without a generator: numbers are a hash of their place and a seed.
+
+Element `i` of the `n`-th random tensor of a step with seed `s` is
+`hash(i + hash(s + n * 0x9E3779B9))`, where `hash` is the finalizer of
+MurmurHash3 on 32 bits. The upper 24 bits make a number in [0, 1). A normal
+one is made of two of them (Box and Muller 1958).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+aten = torch.ops.aten
+
+_BITS = 24
+_ANGLES = 1 << 31
+
+
+def decompositions(
+    seed: torch.Tensor, sites: Iterator[int]
+) -> Mapping[Any, Callable[..., Any]]:
+    """Returns what replaces the random operations of one step.
+
+    Each takes its number from `sites`.
+    """
+
+    def bits(like: torch.Tensor, site: int | None = None) -> torch.Tensor:
+        site = next(sites) if site is None else site
+        place = torch.arange(like.numel(), dtype=torch.int32).view(like.shape)
+        start = _hash(seed + _signed(site * 0x9E3779B9))
+        return _shifted(_hash(place + start), 32 - _BITS)
+
+    def bernoulli(
+        self: torch.Tensor, p: float = 0.5, generator: Any = None
+    ) -> torch.Tensor:
+        return (bits(self) < round(p * (1 << _BITS))).to(self.dtype)
+
+    def rand_like(self: torch.Tensor, **options: Any) -> torch.Tensor:
+        dtype = options.get("dtype") or self.dtype
+        return bits(self).to(dtype) * (1.0 / (1 << _BITS))
+
+    def rand(size: list[int], **options: Any) -> torch.Tensor:
+        dtype = options.get("dtype") or torch.get_default_dtype()
+        return rand_like(torch.empty(size, dtype=dtype))
+
+    def randn_like(self: torch.Tensor, **options: Any) -> torch.Tensor:
+        dtype = options.get("dtype") or self.dtype
+        site = next(sites)
+        unit = 1.0 / (1 << _BITS)
+        # Above 0, for the logarithm; the sites of radius and angle are no others'.
+        radius = (-2.0 * ((bits(self, site) + 1).float() * unit).log()).sqrt()
+        angle = bits(self, site + _ANGLES).float() * (2.0 * math.pi * unit)
+        return (radius * angle.cos()).to(dtype)
+
+    def randn(size: list[int], **options: Any) -> torch.Tensor:
+        dtype = options.get("dtype") or torch.get_default_dtype()
+        return randn_like(torch.empty(size, dtype=dtype))
+
+    def normal(
+        self: torch.Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None
+    ) -> torch.Tensor:
+        return randn_like(self) * std + mean
+
+    def native_dropout(
+        input: torch.Tensor, p: float, train: bool | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if train is False or p == 0.0:
+            return input, torch.ones_like(input, dtype=torch.bool)
+        kept = bits(input) < round((1.0 - p) * (1 << _BITS))
+        scale = 0.0 if p == 1.0 else 1.0 / (1.0 - p)
+        return torch.where(kept, input * scale, torch.zeros_like(input)), kept
+
+    return {
+        aten.bernoulli.p: bernoulli,
+        aten.rand_like.default: rand_like,
+        aten.rand.default: rand,
+        aten.randn_like.default: randn_like,
+        aten.randn.default: randn,
+        aten.normal_functional.default: normal,
+        aten.native_dropout.default: native_dropout,
+    }
+
+
+def is_random(node: torch.fx.Node) -> bool:
+    """Returns whether a node draws from PyTorch's generator."""
+    return (
+        isinstance(node.target, torch._ops.OpOverload)
+        and torch.Tag.nondeterministic_seeded in node.target.tags
+    )
+
+
+def _signed(value: int) -> int:
+    value &= 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+def _shifted(x: torch.Tensor, count: int) -> torch.Tensor:
+    """Returns `x` shifted to the right, with zeros from the left."""
+    return (x >> count) & ((1 << (32 - count)) - 1)
+
+
+def _hash(x: torch.Tensor) -> torch.Tensor:
+    x = x ^ _shifted(x, 16)
+    x = x * _signed(0x85EBCA6B)
+    x = x ^ _shifted(x, 13)
+    x = x * _signed(0xC2B2AE35)
+    return x ^ _shifted(x, 16)
