@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Parses the manifest of a compiled step and checks all that is relied on.
+// Parses the manifest of a compiled step: the schema is checked first
+// (support/Manifest.h), then what one key says of another.
 
+#include "support/Manifest.h"
 #include "Element.h"
 #include "Pattern.h"
 #include "support/Hash.h"
@@ -11,35 +13,17 @@
 
 using namespace bsr;
 
-static constexpr const char *kindNames[] = {
-    "dense",   "values",  "row_ptr", "col_idx", "slot",
-    "col_ptr", "row_idx", "slot_t",  "output",  "scores"};
-
-/// No address space is larger, and no sum of a few of these overflows.
-static constexpr int64_t mostBytes = int64_t(1) << 47;
+static constexpr int64_t mostBytes = mostManifestBytes;
 static constexpr int64_t mostBlocks = int64_t(1) << 47;
 
 const char *bsr_kind_name(bsr_kind kind) {
-  return unsigned(kind) < std::size(kindNames) ? kindNames[kind] : "";
+  return unsigned(kind) < std::size(bufferKinds) ? bufferKinds[kind] : "";
 }
 
 std::optional<InitRule> bsr::parseInitRule(std::string_view text,
                                            bsr_type type) {
   auto rule = parseInitRule(text);
   return rule && isInitRuleOf(*rule, elementType(type)) ? rule : std::nullopt;
-}
-
-/// Which of the `count` names that `nameAt` gives is `key`'s text.
-template <typename NameAt>
-static int parseName(const JsonObject &object, const char *key, int count,
-                     NameAt nameAt) {
-  std::string text = object.text(key), expected = "one of";
-  for (int i = 0; i < count; ++i) {
-    if (text == nameAt(i))
-      return i;
-    (expected += ' ') += nameAt(i);
-  }
-  object.refuse(key, expected);
 }
 
 /// The index of one of `count` things, each of which is `noun`.
@@ -54,14 +38,12 @@ static int32_t parseIndex(const JsonObject &object, const char *key,
 static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns) {
   Buffer buffer;
   buffer.name = object.text("name");
-  if (buffer.name.empty())
-    object.refuse("name", "a name");
-  buffer.kind = bsr_kind(parseName(object, "kind", std::size(kindNames),
-                                   [](int i) { return kindNames[i]; }));
+  buffer.kind = bsr_kind(std::find(std::begin(bufferKinds),
+                                   std::end(bufferKinds), object.text("kind")) -
+                         std::begin(bufferKinds));
   buffer.role = object.has("role") ? object.text("role") : "";
-  buffer.type = bsr_type(parseName(object, "type", numElementTypes,
-                                   [](int i) { return elementTypes[i].name; }));
-  buffer.shape = object.integers("shape", 0, mostBytes);
+  buffer.type = bsr_type(*findElementType(object.text("type")));
+  buffer.shape = object.integers("shape");
   buffer.carried = object.boolean("carried");
   if (buffer.carried && buffer.kind != BSR_DENSE && buffer.kind != BSR_VALUES)
     object.refuse("carried", std::string("false for the kind ") +
@@ -120,7 +102,7 @@ static std::vector<int64_t> shapeOf(const Pattern &pattern, bsr_kind kind) {
 static void parseArrays(const JsonObject &object, const std::string &where,
                         Pattern &pattern) {
   auto parse = [&](bsr_kind kind) {
-    auto numbers = object.integers(bsr_kind_name(kind), INT32_MIN, INT32_MAX);
+    auto numbers = object.integers(bsr_kind_name(kind));
     return std::vector<int32_t>(numbers.begin(), numbers.end());
   };
   std::vector<int32_t> rowPtr = parse(BSR_ROW_PTR), colIdx = parse(BSR_COL_IDX);
@@ -152,10 +134,8 @@ static Pattern parsePattern(const JsonObject &object, int64_t numBuffers,
                             const std::string &where) {
   Pattern pattern;
   pattern.name = object.text("name");
-  if (pattern.name.empty())
-    object.refuse("name", "a name");
-  auto shape = object.integers("shape", 1, INT32_MAX);
-  auto block = object.integers("block", 1, INT32_MAX);
+  auto shape = object.integers("shape");
+  auto block = object.integers("block");
   if (shape.size() != 2)
     object.refuse("shape", "two sizes");
   if (block.size() != 2)
@@ -170,7 +150,7 @@ static Pattern parsePattern(const JsonObject &object, int64_t numBuffers,
   pattern.blockCols = block[1];
   if (pattern.allBlocks() > mostBlocks)
     object.refuse("shape", "of at most 2^47 blocks");
-  pattern.slots = object.integer("slots", 1, INT32_MAX);
+  pattern.slots = object.integer("slots");
   pattern.density = object.number("density");
   if (!(pattern.density > 0 && pattern.density <= 1))
     object.refuse("density", "in (0, 1]");
@@ -190,8 +170,7 @@ static Pattern parsePattern(const JsonObject &object, int64_t numBuffers,
 
 static Timer parseTimer(const JsonObject &object) {
   return {object.text("kernel"), object.text("kind"), object.text("operands"),
-          object.integer("flops", 0, INT64_MAX),
-          object.integer("bytes", 0, INT64_MAX)};
+          object.integer("flops"), object.integer("bytes")};
 }
 
 static std::string describe(const std::vector<int64_t> &shape) {
@@ -315,18 +294,11 @@ static void parseCode(const JsonObject &object, const char *text,
   if (object.has("target_features"))
     manifest.targetFeatures = object.texts("target_features");
   OrderedJson compilation = {{"target_cpu", manifest.targetCpu}};
-  if (object.has("compiler")) {
-    object.object("compiler");
+  if (object.has("compiler"))
     compilation.update(rest["compiler"]);
-  }
   manifest.compilation = compilation.dump();
   if (object.has("code")) {
     manifest.code = object.text("code");
-    bool isHash = manifest.code.size() == 16 &&
-                  manifest.code.find_first_not_of("0123456789abcdef") ==
-                      std::string::npos;
-    if (!isHash)
-      object.refuse("code", "16 hexadecimal digits");
     // That of LLVM IR or assembly that was printed: another program made the
     // code of it.
     if (manifest.code == std::string(16, '0'))
@@ -339,11 +311,8 @@ static void parseCode(const JsonObject &object, const char *text,
 
 Manifest bsr::parseManifest(const char *text, const std::string &where) {
   Json json = parseJson(text, BSR_INVALID_STEP, where);
+  checkManifest(json, BSR_INVALID_STEP, where);
   JsonObject object(json, BSR_INVALID_STEP, where);
-  if (object.text("format") != "bsr-step")
-    object.refuse("format", "\"bsr-step\"");
-  object.integer("version", 1, 1);
-
   auto element = [&](const Json &array, const char *name, size_t index) {
     return JsonObject(array[index], BSR_INVALID_STEP,
                       std::string(name) + " " + std::to_string(index) + " of " +
@@ -355,29 +324,21 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
   Manifest manifest;
   manifest.name = object.text("name");
   parseCode(object, text, manifest);
-  manifest.arenaBytes = object.integer("arena_bytes", 0, mostBytes);
+  manifest.arenaBytes = object.integer("arena_bytes");
   if (object.has("live_bytes"))
     object.integer("live_bytes", 0, manifest.arenaBytes);
-  if (object.has("kernels")) {
-    JsonObject kernels = object.object("kernels");
-    for (const char *count : {"functions", "launches"})
-      kernels.integer(count, 0, INT32_MAX);
-  }
-  manifest.leftDense = object.integer("left_dense", 0, INT32_MAX);
+  manifest.leftDense = object.integer("left_dense");
   JsonObject products = object.object("products");
   for (auto &[kind, count] : products.members().items())
-    manifest.products[kind] = products.integer(kind.c_str(), 0, INT32_MAX);
+    manifest.products[kind] = count;
   for (size_t i = 0; i < buffers.size(); ++i)
     manifest.buffers.push_back(
         parseBuffer(element(buffers, "buffer", i), int64_t(patterns.size())));
   for (size_t i = 0; i < patterns.size(); ++i)
     manifest.patterns.push_back(parsePattern(element(patterns, "pattern", i),
                                              int64_t(buffers.size()), where));
-  if (object.has("score_norm")) {
-    static constexpr const char *norms[] = {"l1", "l2", "linf"};
-    manifest.scoreNorm = norms[parseName(object, "score_norm", std::size(norms),
-                                         [](int i) { return norms[i]; })];
-  }
+  if (object.has("score_norm"))
+    manifest.scoreNorm = object.text("score_norm");
   for (size_t i = 0; i < buffers.size(); ++i)
     if (const Buffer &buffer = manifest.buffers[i]; buffer.kind == BSR_SCORES)
       if (int32_t &own = manifest.patterns[buffer.pattern].scores; own < 0)

@@ -35,12 +35,13 @@ public:
   JsonObject(const Json &value, int status, std::string where);
 
   /// Member `key`, of the kind that the function names.
-  int64_t integer(const char *key, int64_t least, int64_t most) const;
+  int64_t integer(const char *key, int64_t least = INT64_MIN,
+                  int64_t most = INT64_MAX) const;
   double number(const char *key) const;
   bool boolean(const char *key) const;
   std::string text(const char *key) const;
-  std::vector<int64_t> integers(const char *key, int64_t least,
-                                int64_t most) const;
+  std::vector<int64_t> integers(const char *key, int64_t least = INT64_MIN,
+                                int64_t most = INT64_MAX) const;
   std::vector<std::string> texts(const char *key) const;
   const Json &array(const char *key) const;
   JsonObject object(const char *key) const;

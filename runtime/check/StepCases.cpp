@@ -446,7 +446,26 @@ CASE(step_refuses_wrong_manifests) {
        "expected 'buffers' of pattern 0 of @ to be an object, but got nothing"},
       {"/patterns/0/buffers/slot", nullptr,
        "expected 'slot' of 'buffers' of pattern 0 of @ to be an integer in [0, "
-       "12], but got nothing"},
+       "2147483647], but got nothing"},
+      {"/patterns/0/buffers/slots", "8",
+       "expected a key of docs/manifest.md in 'buffers' of pattern 0 of @, but "
+       "got 'slots'"},
+      {"/arena_byte", "8",
+       "expected a key of docs/manifest.md in @, but got 'arena_byte'"},
+      {"/buffers/0/origin", "7",
+       "expected 'origin' of buffer 0 of @ to be an object, but got 7"},
+      {"/buffers/0/origin", "{\"shape\": [4]}",
+       "expected 'name' of 'origin' of buffer 0 of @ to be a string, but got "
+       "nothing"},
+      {"/patterns/0/masks", "{}",
+       "expected 'masks' of pattern 0 of @ to be an array, but got {}"},
+      {"/patterns/0/masks",
+       "[{\"name\": \"m\", \"type\": \"i16\", \"shape\": [4], "
+       "\"transpose\": false}]",
+       "expected 'type' of mask 0 of pattern 0 of @ to be one of f16 bf16 f32 "
+       "f64 i1 i8 i32 i64 ui8 ui32 ui64, but got \"i16\""},
+      {"/score_norm", "\"l3\"",
+       "expected 'score_norm' of @ to be one of l1 l2 linf, but got \"l3\""},
       {"/patterns/0/buffers/slot", "13",
        "expected 'slot' of 'buffers' of pattern 0 of @ to be an integer in [0, "
        "12], but got 13"},

@@ -3,6 +3,7 @@
 // Hashes the code of an object file.
 
 #include "Identity.h"
+#include "support/Manifest.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/BinaryFormat/ELF.h"
 #include "llvm/IR/Constants.h"
@@ -21,8 +22,8 @@ using object::ELFSectionRef;
 static constexpr StringRef manifestSection = ".rodata.bsr_manifest";
 static constexpr StringRef noHash = "0000000000000000";
 
-void bsr::completeManifest(Module &module, json::Object compiler,
-                           ArrayRef<StringRef> features) {
+Error mlir::bsr::completeManifest(Module &module, json::Object compiler,
+                                  ArrayRef<StringRef> features) {
   GlobalVariable *old = module.getNamedGlobal("bsr_step_manifest");
   auto *data = cast<ConstantDataArray>(old->getInitializer());
   json::Value manifest = cantFail(json::parse(data->getAsCString()));
@@ -31,14 +32,18 @@ void bsr::completeManifest(Module &module, json::Object compiler,
   object["target_features"] = json::Array(features);
   object["code"] = noHash;
 
-  Constant *text = ConstantDataArray::getString(module.getContext(),
-                                                formatv("{0}", manifest).str());
+  std::string complete = formatv("{0}", manifest).str();
+  if (std::string error = ::bsr::findManifestError(complete, "the manifest");
+      !error.empty())
+    return createStringError(error);
+  Constant *text = ConstantDataArray::getString(module.getContext(), complete);
   auto *global =
       new GlobalVariable(module, text->getType(), /*isConstant=*/true,
                          GlobalValue::ExternalLinkage, text);
   global->takeName(old);
   global->setSection(manifestSection);
   old->eraseFromParent();
+  return Error::success();
 }
 
 namespace {
@@ -111,7 +116,7 @@ static uint64_t hashCode(const ELFObjectFileBase &file) {
   return contents.hash();
 }
 
-void bsr::writeCodeHash(MutableArrayRef<char> object) {
+void mlir::bsr::writeCodeHash(MutableArrayRef<char> object) {
   // The object is this program's own: nothing about it can be wrong.
   auto file = cantFail(object::ObjectFile::createObjectFile(
       MemoryBufferRef(toStringRef(object), "step")));

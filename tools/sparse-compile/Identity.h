@@ -7,6 +7,7 @@
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Support/Error.h"
 #include "llvm/Support/JSON.h"
 
 namespace mlir::bsr {
@@ -15,8 +16,9 @@ namespace mlir::bsr {
 ///   "compiler": `compiler`, the choices that the code depends on;
 ///   "target_features": what a processor must have to run the code;
 ///   "code": the hash of the code, zeros until `writeCodeHash`.
-void completeManifest(llvm::Module &module, llvm::json::Object compiler,
-                      llvm::ArrayRef<llvm::StringRef> features);
+/// An error if the manifest is then none (support/Manifest.h).
+llvm::Error completeManifest(llvm::Module &module, llvm::json::Object compiler,
+                             llvm::ArrayRef<llvm::StringRef> features);
 
 /// Writes the hash of the code of `object`, an ELF file, into its manifest. All
 /// that a step loads into memory counts, with its relocations and symbols, but

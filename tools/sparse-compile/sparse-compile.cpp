@@ -407,8 +407,10 @@ static Error compile(const CommandLine &options, MLIRContext &context,
     return createStringError(
         "expected the step to translate to LLVM IR, but got the errors above");
   module->release().erase();
-  bsr::completeManifest(*llvmModule, getCompiler(options, *target),
-                        bsr::getRequiredFeatures(**machine));
+  if (Error error =
+          bsr::completeManifest(*llvmModule, getCompiler(options, *target),
+                                bsr::getRequiredFeatures(**machine)))
+    return error;
   watch.lap("translate");
   bsr::optimize(*llvmModule, **machine, options.level);
   watch.lap("optimize");

@@ -6,6 +6,7 @@
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Library/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "support/Manifest.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
@@ -296,11 +297,15 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
   }
   std::string text;
   llvm::raw_string_ostream(text) << json::Value(std::move(manifest));
+  std::string error = ::bsr::findManifestError(
+      text, ("the manifest of @" + step.getName()).str());
+  if (!error.empty())
+    return step.emitError(error);
   return text;
 }
 
 namespace {
-struct EmbedManifest : bsr::impl::BSREmbedManifestBase<EmbedManifest> {
+struct EmbedManifest : mlir::bsr::impl::BSREmbedManifestBase<EmbedManifest> {
   using Base::Base;
 
   void runOnOperation() override {

@@ -7,9 +7,10 @@
 // CHECK-SAME: {\22carried\22:true,\22init\22:\22zeros\22,\22kind\22:\22values\22,\22name\22:\22w.m\22,\22pattern\22:0,\22role\22:\22state\22,\22shape\22:[3,2,2],\22type\22:\22f32\22},
 // CHECK-SAME: {\22carried\22:true,\22kind\22:\22values\22,\22name\22:\22w\22,\22pattern\22:0,\22shape\22:[3,2,2],\22type\22:\22bf16\22},
 // CHECK-SAME: {\22carried\22:false,\22kind\22:\22row_ptr\22,\22name\22:\22w\22,\22pattern\22:0,\22role\22:\22pattern\22,\22shape\22:[3],\22type\22:\22i32\22},
+// CHECK-SAME: {\22carried\22:false,\22kind\22:\22slot_t\22,\22name\22:\22w\22,\22pattern\22:0,\22shape\22:[3],\22type\22:\22i32\22},
 // CHECK-SAME: {\22carried\22:false,\22kind\22:\22output\22,\22name\22:\22loss\22,\22role\22:\22loss\22,\22shape\22:[],\22type\22:\22f32\22}],
 // CHECK-SAME: \22format\22:\22bsr-step\22,\22kernels\22:{\22functions\22:2,\22launches\22:3},\22left_dense\22:1,\22live_bytes\22:48,\22name\22:\22train\22,
-// CHECK-SAME: \22patterns\22:[{\22block\22:[2,2],\22buffers\22:{\22row_ptr\22:2},\22density\22:0.375,\22name\22:\22w\22,\22shape\22:[4,8],\22slots\22:3,\22static\22:false,\22weight\22:1}],
+// CHECK-SAME: \22patterns\22:[{\22block\22:[2,2],\22buffers\22:{\22col_idx\22:3,\22col_ptr\22:5,\22row_idx\22:6,\22row_ptr\22:2,\22slot\22:4,\22slot_t\22:7},\22density\22:0.375,\22name\22:\22w\22,\22shape\22:[4,8],\22slots\22:3,\22static\22:false,\22weight\22:1}],
 // CHECK-SAME: \22products\22:{\22dense\22:0,\22sddmm\22:0,\22spmm\22:2,\22spmm_transposed\22:0},
 // CHECK-SAME: \22target_cpu\22:\22znver4\22,\22version\22:1}\00
 // CHECK:      llvm.mlir.global external constant @bsr_step_abi_version(1 : i32)
@@ -20,6 +21,11 @@ func.func @train(
     %m: memref<3x2x2xf32> {bsr.carried, bsr.init = "zeros", bsr.name = "w.m", bsr.pattern_number = 0 : i64, bsr.role = "state"},
     %w: memref<3x2x2xbf16> {bsr.carried, bsr.name = "w", bsr.pattern_number = 0 : i64},
     %ptr: memref<3xi32> {bsr.kind = "row_ptr", bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "pattern"},
+    %col_idx: memref<3xi32> {bsr.kind = "col_idx", bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %slot: memref<3xi32> {bsr.kind = "slot", bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %col_ptr: memref<5xi32> {bsr.kind = "col_ptr", bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %row_idx: memref<3xi32> {bsr.kind = "row_idx", bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %slot_t: memref<3xi32> {bsr.kind = "slot_t", bsr.name = "w", bsr.pattern_number = 0 : i64},
     %loss: memref<f32> {bsr.kind = "output", bsr.name = "loss", bsr.role = "loss"},
     %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
     attributes {bsr.arena_bytes = 64 : i64, bsr.left_dense = 1 : i64, bsr.live_bytes = 48 : i64,
@@ -121,6 +127,12 @@ func.func @result(%x: tensor<4xf32> {bsr.name = "x", bsr.result = 0 : i64}) -> (
 // CHECK-SAME: \22score_norm\22:\22l1\22
 func.func @scores(
     %w: memref<3x2x2xf32> {bsr.carried, bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %row_ptr: memref<3xi32> {bsr.kind = "row_ptr", bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %col_idx: memref<3xi32> {bsr.kind = "col_idx", bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %slot: memref<3xi32> {bsr.kind = "slot", bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %col_ptr: memref<5xi32> {bsr.kind = "col_ptr", bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %row_idx: memref<3xi32> {bsr.kind = "row_idx", bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %slot_t: memref<3xi32> {bsr.kind = "slot_t", bsr.name = "w", bsr.pattern_number = 0 : i64},
     %flag: i1 {bsr.kind = "flag", bsr.name = "scores"},
     %arena: memref<256xi8> {bsr.kind = "arena", bsr.name = "arena"})
     attributes {bsr.arena_bytes = 256 : i64, bsr.score_norm = "l1",
@@ -144,5 +156,27 @@ func.func @scores_alone(%x: memref<4xf32> {bsr.name = "x"}, %arena: memref<64xi8
 func.func @unsigned(%key: memref<2xi32> {bsr.carried, bsr.name = "key", bsr.unsigned},
                     %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
     attributes {bsr.arena_bytes = 64 : i64} {
+  return
+}
+
+// -----
+
+// A manifest that is none is the compiler's own mistake: nothing is written.
+// expected-error @below {{expected 'col_idx' of 'buffers' of pattern 0 of the manifest of @incomplete to be an integer in [0, 2147483647], but got nothing}}
+func.func @incomplete(
+    %w: memref<3x2x2xf32> {bsr.carried, bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %row_ptr: memref<3xi32> {bsr.kind = "row_ptr", bsr.name = "w", bsr.pattern_number = 0 : i64},
+    %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64,
+                bsr.patterns = [{density = 0.375, name = "w", type = !bsr.pattern<4x8, block = 2x2, slots = 3>}]} {
+  return
+}
+
+// -----
+
+// Nor is a key written that no page has.
+// expected-error @below {{expected a key of docs/manifest.md in timer 0 of the manifest of @unknown, but got 'cycles'}}
+func.func @unknown(%x: memref<4xf32> {bsr.name = "x"}, %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
+    attributes {bsr.arena_bytes = 64 : i64, bsr.timers = [{cycles = 1 : i64, kernel = "k", kind = "other"}]} {
   return
 }
