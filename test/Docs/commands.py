@@ -142,6 +142,10 @@ COMMANDS = {
         "scripts/check-resume.py": Tested("Tools/kill.test"),
         "scripts/fuzz-files": Skip("a build with sanitizers; Tools/fuzz.test reads its corpora"),
     },
+    "docs/experiments.md": {
+        "benchmarks/kernels.py": LIST,
+        "benchmarks/steps.py": Tested("Benchmarks/steps.test"),
+    },
     "docs/graphs.md": {
         "PYTHONPATH=python:test/Python/Inputs": Tested("Python/torch/graphs.py"),
         "scripts/programs": Skip("repositories of others"),
