@@ -58,18 +58,27 @@ bsr::Access bsr::getAccess(linalg::LinalgOp op, OpOperand &operand,
   return *along == 0 ? Access::Row : Access::Column;
 }
 
+OpOperand *bsr::getYieldedInput(linalg::LinalgOp op) {
+  if (op.getNumDpsInits() != 1)
+    return nullptr;
+  auto yielded =
+      dyn_cast<BlockArgument>(op.getBlock()->getTerminator()->getOperand(0));
+  return yielded && yielded.getOwner() == op.getBlock() &&
+                 yielded.getArgNumber() < op.getNumDpsInputs()
+             ? op.getDpsInputOperand(yielded.getArgNumber())
+             : nullptr;
+}
+
 Value bsr::getPermutedSource(Value value,
                              SmallVectorImpl<int64_t> &permutation) {
   auto op = value.getDefiningOp<linalg::LinalgOp>();
-  if (!op || op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1 ||
-      !isElementWise(op))
+  if (!op || op.getNumDpsInputs() != 1 || !isElementWise(op))
     return {};
-  OpOperand *input = op.getDpsInputOperand(0);
-  auto yielded =
-      dyn_cast<BlockArgument>(op.getBlock()->getTerminator()->getOperand(0));
+  OpOperand *input = getYieldedInput(op);
+  if (!input)
+    return {};
   AffineMap map = op.getMatchingIndexingMap(input);
-  if (!yielded || yielded.getOwner() != op.getBlock() ||
-      yielded.getArgNumber() != 0 || !map.isPermutation())
+  if (!map.isPermutation())
     return {};
   AffineMap source = op.getMatchingIndexingMap(op.getDpsInitOperand(0))
                          .compose(inversePermutation(map));

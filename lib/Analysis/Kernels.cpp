@@ -96,8 +96,7 @@ bool bsr::canCompute(Operation *op) {
       auto piece = cast<RankedTensorType>(type);
       return piece.hasStaticShape() && piece.getNumElements();
     });
-  return isa<SpMMOp, SDDMMOp, BlockScoresOp, ToDenseOp, SampleOp, SampleVecOp,
-             ReduceVecOp, LiveOp, NumAbsentOp, ScatterAddOp>(op);
+  return isa<KernelOpInterface>(op);
 }
 
 bool bsr::isPointwise(Operation *op) {

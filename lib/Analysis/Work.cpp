@@ -17,18 +17,8 @@ static constexpr StringRef kinds[] = {
     "other"};
 
 StringRef bsr::getWorkKind(Operation *op) {
-  if (auto spmm = dyn_cast<SpMMOp>(op))
-    return spmm.getTranspose() ? "spmm_transposed" : "spmm";
-  if (isa<SDDMMOp>(op))
-    return "sddmm";
-  if (isa<BlockScoresOp>(op))
-    return "block_scores";
-  if (isa<ScatterAddOp>(op))
-    return "scatter";
-  if (isa<SampleVecOp>(op))
-    return "gather";
-  if (isa<ReduceVecOp>(op))
-    return "reduction";
+  if (auto kernel = dyn_cast<KernelOpInterface>(op))
+    return kernel.getWorkKind();
   if (isa<tensor::ConcatOp>(op))
     return "copy";
   auto generic = dyn_cast<linalg::GenericOp>(op);
@@ -43,31 +33,10 @@ StringRef bsr::getWorkKind(Operation *op) {
   return llvm::hasSingleElement(*generic.getBody()) ? "copy" : "elementwise";
 }
 
-/// Elements of `value` for each of its `features`.
-static int64_t getNumTokens(Value value, int64_t features) {
-  return cast<ShapedType>(value.getType()).getNumElements() / features;
-}
-
 /// The floating-point operations of `op` if it is a product, else 0.
 static int64_t getFlops(Operation *op) {
-  auto ofPattern = [](PatternType pattern, int64_t tokens) {
-    return 2 * tokens * pattern.getSlots() * pattern.getBlockRows() *
-           pattern.getBlockCols();
-  };
-  if (auto spmm = dyn_cast<SpMMOp>(op)) {
-    PatternType pattern = spmm.getPattern().getType();
-    int64_t features =
-        spmm.getTranspose() ? pattern.getCols() : pattern.getRows();
-    return ofPattern(pattern, getNumTokens(spmm.getX(), features));
-  }
-  if (auto sddmm = dyn_cast<SDDMMOp>(op)) {
-    PatternType pattern = sddmm.getPattern().getType();
-    return ofPattern(pattern, getNumTokens(sddmm.getA(), pattern.getRows()));
-  }
-  if (auto scores = dyn_cast<BlockScoresOp>(op)) {
-    int64_t rows = scores.getA().getType().getDimSize(scores.getFeatureDim());
-    return 2 * rows * scores.getB().getType().getNumElements();
-  }
+  if (auto kernel = dyn_cast<KernelOpInterface>(op))
+    return kernel.getFlops();
   if (getWorkKind(op) != "dense")
     return 0;
   int64_t flops = 2;

@@ -47,7 +47,6 @@ static void printDensity(AsmPrinter &printer, FloatAttr density) {
   printer.printFloat(density.getValue());
 }
 
-#include "bsr/Dialect/BSRAttrInterfaces.cpp.inc"
 #include "bsr/Dialect/BSROpsDialect.cpp.inc"
 #include "bsr/Dialect/BSROpsEnums.cpp.inc"
 

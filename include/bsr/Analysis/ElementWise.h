@@ -30,6 +30,10 @@ bool isElementWise(linalg::LinalgOp op);
 /// The access of `operand` seen from a result with map `resultMap`.
 Access getAccess(linalg::LinalgOp op, OpOperand &operand, AffineMap resultMap);
 
+/// The input whose elements the body of `op` yields as they are, as its only
+/// result, or null: `op` copies, transposes or broadcasts it.
+OpOperand *getYieldedInput(linalg::LinalgOp op);
+
 /// The source of `value` if a permutation of dimensions defines it
 /// (`linalg.transpose` or a copying `linalg.generic`), or null; dimension `i`
 /// of `value` is dimension `permutation[i]` of the source.

@@ -39,6 +39,7 @@ inline View getView(bool transpose) {
 } // namespace mlir::bsr
 
 #include "bsr/Dialect/BSRAttrInterfaces.h.inc"
+#include "bsr/Dialect/BSROpInterfaces.h.inc"
 #include "bsr/Dialect/BSROpsDialect.h.inc"
 #include "bsr/Dialect/BSROpsEnums.h.inc"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What passes ask of targets, without knowing which there are.
+// What passes ask of targets and of operations, without knowing which there are.
 
 #ifndef BSR_DIALECT_BSRINTERFACES
 #define BSR_DIALECT_BSRINTERFACES
@@ -24,6 +24,52 @@ def BSR_TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       item has them: element-wise operations and sums over all tokens, which then read
       no product from memory.
     }], "bool", "acceptsEpilogue", (ins "::mlir::Operation *":$op)>,
+  ];
+}
+
+def BSR_KernelOpInterface : OpInterface<"KernelOpInterface"> {
+  let description = [{
+    An operation that a kernel computes: each target has loops for it. It is what its
+    cluster is called by in reports, and its operations are counted there.
+  }];
+  let cppNamespace = "::mlir::bsr";
+  let methods = [
+    InterfaceMethod<[{
+      The kind of work, as `bsr.kind` of a cluster has it: spmm, spmm_transposed, sddmm,
+      block_scores, dense, scatter, gather, reduction, elementwise, copy or other.
+    }], "::llvm::StringRef", "getWorkKind", (ins), "", [{ return "other"; }]>,
+    InterfaceMethod<[{
+      The floating-point operations of a product, all slots of its pattern counted; else
+      0.
+    }], "int64_t", "getFlops", (ins), "", [{ return 0; }]>,
+    InterfaceMethod<[{
+      The view of its pattern whose lines are written, or gathered, one after the other;
+      nothing if there is no pattern.
+    }], "std::optional<::mlir::bsr::View>", "getLineView", (ins), "",
+        [{ return std::nullopt; }]>,
+  ];
+}
+
+def BSR_ActivationsOpInterface : OpInterface<"ActivationsOpInterface"> {
+  let description = [{
+    An operation on activations: tensors of any rank with one dimension of features,
+    the same one in all of them. The other dimensions are tokens, and may be permuted:
+    in all activations of the operation alike.
+  }];
+  let cppNamespace = "::mlir::bsr";
+  let methods = [
+    InterfaceMethod<"The dimension of the features.", "uint64_t", "getFeatureDim">,
+    InterfaceMethod<"Makes `dim` the dimension of the features.", "void",
+                    "setFeatureDim", (ins "uint64_t":$dim)>,
+    InterfaceMethod<"The operands that are activations.",
+                    "::llvm::SmallVector<::mlir::OpOperand *, 2>",
+                    "getReadActivations">,
+    InterfaceMethod<"The result that is activations, or null.", "::mlir::Value",
+                    "getMadeActivations", (ins), "", [{ return {}; }]>,
+    InterfaceMethod<[{
+      True if another operand has the tokens in the same order, so that the features
+      alone may move among them.
+    }], "bool", "keepsTokenOrder", (ins), "", [{ return false; }]>,
   ];
 }
 

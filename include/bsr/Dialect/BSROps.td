@@ -5,6 +5,7 @@
 #ifndef BSR_DIALECT_BSROPS
 #define BSR_DIALECT_BSROPS
 
+include "bsr/Dialect/BSRInterfaces.td"
 include "bsr/Dialect/BSRTargets.td"
 include "bsr/Dialect/BSRTypes.td"
 include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.td"
@@ -80,7 +81,8 @@ def BSR_IndicesOp : BSR_Op<"indices", [Pure]> {
   let hasFolder = 1;
 }
 
-def BSR_LiveOp : BSR_Op<"live", [Pure]> {
+def BSR_LiveOp : BSR_Op<"live",
+    [Pure, DeclareOpInterfaceMethods<BSR_KernelOpInterface, ["getLineView"]>]> {
   let summary = "Which slots hold a block";
   let description = [{
     `live[s]` is true if slot `s` holds a block of the pattern. Slots that no
@@ -99,7 +101,8 @@ def BSR_LiveOp : BSR_Op<"live", [Pure]> {
   let hasVerifier = 1;
 }
 
-def BSR_NumAbsentOp : BSR_Op<"num_absent", [Pure]> {
+def BSR_NumAbsentOp : BSR_Op<"num_absent",
+    [Pure, DeclareOpInterfaceMethods<BSR_KernelOpInterface, ["getLineView"]>]> {
   let summary = "Number of matrix entries outside the pattern";
   let description = [{
     The number of entries (not blocks) of the matrix that are not stored, as a
@@ -145,7 +148,8 @@ def BSR_BarrierOp : BSR_Op<"barrier", [Pure, SameOperandsAndResultType]> {
 // Between dense and sparse
 //===----------------------------------------------------------------------===//
 
-def BSR_ToDenseOp : BSR_Op<"to_dense", [Pure]> {
+def BSR_ToDenseOp : BSR_Op<"to_dense",
+    [Pure, DeclareOpInterfaceMethods<BSR_KernelOpInterface, ["getLineView"]>]> {
   let summary = "Dense matrix of stored blocks";
   let description = [{
     `dense[i, j]` is the stored entry where `pattern` stores the block of `(i,
@@ -177,7 +181,8 @@ def BSR_ToDenseOp : BSR_Op<"to_dense", [Pure]> {
   let hasCanonicalizeMethod = 1;
 }
 
-def BSR_SampleOp : BSR_Op<"sample", [Pure]> {
+def BSR_SampleOp : BSR_Op<"sample",
+    [Pure, DeclareOpInterfaceMethods<BSR_KernelOpInterface, ["getLineView"]>]> {
   let summary = "Stored blocks of a dense matrix";
   let description = [{
     The blocks of `dense` (of its transpose, with `transpose`) that the pattern
@@ -206,7 +211,8 @@ def BSR_SampleOp : BSR_Op<"sample", [Pure]> {
 // Vectors along a matrix
 //===----------------------------------------------------------------------===//
 
-def BSR_SampleVecOp : BSR_Op<"sample_vec", [Pure]> {
+def BSR_SampleVecOp : BSR_Op<"sample_vec",
+    [Pure, DeclareOpInterfaceMethods<BSR_KernelOpInterface, ["getWorkKind", "getLineView"]>]> {
   let summary = "Entries of a vector along the rows or columns of stored blocks";
   let description = [{
     What an element-wise operation on stored blocks reads of a vector that is
@@ -233,7 +239,8 @@ def BSR_SampleVecOp : BSR_Op<"sample_vec", [Pure]> {
   let hasVerifier = 1;
 }
 
-def BSR_ReduceVecOp : BSR_Op<"reduce_vec", [Pure]> {
+def BSR_ReduceVecOp : BSR_Op<"reduce_vec",
+    [Pure, DeclareOpInterfaceMethods<BSR_KernelOpInterface, ["getWorkKind", "getLineView"]>]> {
   let summary = "Sums of the rows or columns of a matrix of stored blocks";
   let description = [{
     `vec[i] = sum_j dense[i, j]`, or with `dim = 1` `vec[j] = sum_i dense[i, j]`, where
@@ -271,7 +278,9 @@ def BSR_ReduceVecOp : BSR_Op<"reduce_vec", [Pure]> {
 // Products
 //===----------------------------------------------------------------------===//
 
-def BSR_SpMMOp : BSR_Op<"spmm", [Pure]> {
+def BSR_SpMMOp : BSR_Op<"spmm",
+    [Pure, DeclareOpInterfaceMethods<BSR_KernelOpInterface, ["getWorkKind", "getFlops", "getLineView"]>,
+     DeclareOpInterfaceMethods<BSR_ActivationsOpInterface, ["getReadActivations", "getMadeActivations"]>]> {
   let summary = "Product of activations and a block-sparse matrix";
   let description = [{
     `y[t, c] = sum_r x[t, r] W[r, c]`, or with `transpose`
@@ -314,7 +323,9 @@ def BSR_SpMMOp : BSR_Op<"spmm", [Pure]> {
   let hasVerifier = 1;
 }
 
-def BSR_SDDMMOp : BSR_Op<"sddmm", [Pure]> {
+def BSR_SDDMMOp : BSR_Op<"sddmm",
+    [Pure, DeclareOpInterfaceMethods<BSR_KernelOpInterface, ["getWorkKind", "getFlops", "getLineView"]>,
+     DeclareOpInterfaceMethods<BSR_ActivationsOpInterface, ["getReadActivations"]>]> {
   let summary = "Stored blocks of a product of activations";
   let description = [{
     `values[r, c] = sum_t a[t, r] b[t, c]` for the stored blocks only: the weight
@@ -340,7 +351,9 @@ def BSR_SDDMMOp : BSR_Op<"sddmm", [Pure]> {
   let hasVerifier = 1;
 }
 
-def BSR_BlockScoresOp : BSR_Op<"block_scores", [Pure]> {
+def BSR_BlockScoresOp : BSR_Op<"block_scores",
+    [Pure, DeclareOpInterfaceMethods<BSR_KernelOpInterface, ["getWorkKind", "getFlops"]>,
+     DeclareOpInterfaceMethods<BSR_ActivationsOpInterface, ["getReadActivations"]>]> {
   let summary = "Norms of all blocks of a product of activations";
   let description = [{
     `scores[i, j]` is a norm of block (i, j) of the matrix
@@ -490,7 +503,9 @@ def BSR_LaunchOp : BSR_Op<"launch",
   let hasVerifier = 1;
 }
 
-def BSR_ScatterAddOp : BSR_Op<"scatter_add", [Pure]> {
+def BSR_ScatterAddOp : BSR_Op<"scatter_add",
+    [Pure, DeclareOpInterfaceMethods<BSR_KernelOpInterface, ["getWorkKind"]>,
+     DeclareOpInterfaceMethods<BSR_ActivationsOpInterface, ["getReadActivations", "keepsTokenOrder"]>]> {
   let summary = "Sum of rows by index";
   let description = [{
     `rows[i, f] = sum of updates[t, f] over all t with indices[t] = i`: the

@@ -6,19 +6,13 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 
 std::optional<View> bsr::getLineView(Operation *op) {
-  return TypeSwitch<Operation *, std::optional<View>>(op)
-      .Case([](SpMMOp op) { return getView(!op.getTranspose()); })
-      .Case([](ToDenseOp op) { return getView(op.getTranspose()); })
-      .Case([](ReduceVecOp op) { return getView(op.getDim() == 1); })
-      .Case<SDDMMOp, SampleOp, SampleVecOp, LiveOp, NumAbsentOp>(
-          [](auto) { return View::Rows; })
-      .Default(std::nullopt);
+  auto kernel = dyn_cast<KernelOpInterface>(op);
+  return kernel ? kernel.getLineView() : std::nullopt;
 }
 
 Type bsr::getSumType(OpBuilder &b, TypeRange types) {

@@ -2,6 +2,8 @@
 //
 // Lays activations out feature-major, so that vectors run along tokens.
 
+#include "bsr/Analysis/ElementWise.h"
+#include "bsr/Analysis/PassOrder.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Layout/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -27,16 +29,10 @@ using namespace mlir::bsr;
 /// If `op` only moves elements (a transpose, a broadcast), the operand that it
 /// moves.
 static OpOperand *getCopied(linalg::GenericOp op) {
-  if (op.getNumReductionLoops() != 0 || op->getNumResults() != 1 ||
-      !op.getBody()->without_terminator().empty() ||
-      !op.getIndexingMapsArray().back().isPermutation())
-    return nullptr;
-  auto yielded =
-      dyn_cast<BlockArgument>(op.getBody()->getTerminator()->getOperand(0));
-  if (!yielded || yielded.getOwner() != op.getBody() ||
-      yielded.getArgNumber() >= op.getNumDpsInputs())
-    return nullptr;
-  return op.getDpsInputOperand(yielded.getArgNumber());
+  bool moves = op.getNumReductionLoops() == 0 &&
+               op.getBody()->without_terminator().empty() &&
+               op.getIndexingMapsArray().back().isPermutation();
+  return moves ? getYieldedInput(op) : nullptr;
 }
 
 /// True if all elements of what `op` makes are one scalar.
@@ -142,6 +138,16 @@ private:
 };
 } // namespace
 
+/// What `op` reads and makes that are activations.
+static SmallVector<Value, 2> getActivations(ActivationsOpInterface op) {
+  SmallVector<Value, 2> values;
+  for (OpOperand *operand : op.getReadActivations())
+    values.push_back(operand->get());
+  if (Value made = op.getMadeActivations())
+    values.push_back(made);
+  return values;
+}
+
 /// True for operations whose results may be laid out anew.
 static bool hasFreeLayout(Operation *op) {
   return TypeSwitch<Operation *, bool>(op)
@@ -151,9 +157,8 @@ static bool hasFreeLayout(Operation *op) {
                op.getSizes().empty() &&
                op.getSourceType().getRank() == op.getType().getRank();
       })
-      .Case<SpMMOp, SDDMMOp, BlockScoresOp, ScatterAddOp, tensor::ConcatOp,
-            tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::EmptyOp>(
-          [](auto) { return true; })
+      .Case<ActivationsOpInterface, tensor::ConcatOp, tensor::ExpandShapeOp,
+            tensor::CollapseShapeOp, tensor::EmptyOp>([](auto) { return true; })
       .Case([](tensor::ExtractOp op) {
         return isa<linalg::GenericOp>(op->getParentOp());
       })
@@ -165,8 +170,10 @@ static bool hasFreeLayout(Operation *op) {
 
 bool Lanes::isPinned(Value value) const {
   Operation *op = value.getDefiningOp();
-  return !op || !isa<RankedTensorType>(value.getType()) || !hasFreeLayout(op) ||
-         isa<SDDMMOp, BlockScoresOp, ScatterAddOp>(op) ||
+  if (!op || !isa<RankedTensorType>(value.getType()) || !hasFreeLayout(op))
+    return true;
+  auto onActivations = dyn_cast<ActivationsOpInterface>(op);
+  return (onActivations && onActivations.getMadeActivations() != value) ||
          !llvm::all_of(value.getUsers(), hasFreeLayout);
 }
 
@@ -243,9 +250,13 @@ bool Lanes::visit(Operation *op) {
   auto same = [](bool, unsigned dim) { return std::optional<unsigned>(dim); };
   return TypeSwitch<Operation *, bool>(op)
       .Case([&](linalg::GenericOp op) { return visitGeneric(op, false); })
-      .Case([&](SpMMOp op) { return link(op.getX(), op.getY(), same); })
-      .Case<SDDMMOp, BlockScoresOp>(
-          [&](auto op) { return link(op.getA(), op.getB(), same); })
+      .Case([&](ActivationsOpInterface op) {
+        bool changed = false;
+        SmallVector<Value, 2> all = getActivations(op);
+        for (auto [a, b] : llvm::zip(all, ArrayRef(all).drop_front()))
+          changed |= link(a, b, same);
+        return changed;
+      })
       .Case([&](tensor::ExtractSliceOp op) {
         return link(op.getSource(), op.getResult(), same);
       })
@@ -285,13 +296,13 @@ static std::optional<unsigned> getTokenDim(Value x, int64_t featureDim) {
 
 Lanes::Lanes(Block &block) {
   for (Operation &op : block) {
-    if (auto spmm = dyn_cast<SpMMOp>(op)) {
-      set(spmm.getX(), getTokenDim(spmm.getX(), spmm.getFeatureDim()));
-      set(spmm.getY(), getTokenDim(spmm.getY(), spmm.getFeatureDim()));
-    } else if (auto sddmm = dyn_cast<SDDMMOp>(op)) {
-      set(sddmm.getA(), getTokenDim(sddmm.getA(), sddmm.getFeatureDim()));
-      set(sddmm.getB(), getTokenDim(sddmm.getB(), sddmm.getFeatureDim()));
-    }
+    // Sparse products: what else is on activations goes along.
+    auto kernel = dyn_cast<KernelOpInterface>(op);
+    auto product = dyn_cast<ActivationsOpInterface>(op);
+    if (!product || !kernel || !kernel.getLineView())
+      continue;
+    for (Value value : getActivations(product))
+      set(value, getTokenDim(value, product.getFeatureDim()));
   }
   for (bool changed = true; changed;) {
     changed = false;
@@ -340,6 +351,10 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     func::FuncOp func = getOperation();
     if (func.isDeclaration() || !func.getBody().hasOneBlock())
       return;
+    // A product that is no generic operation would keep its layout.
+    if (failed(requireBefore<linalg::ContractionOpInterface>(
+            "linalg-generalize-named-ops", getArgument(), func)))
+      return signalPassFailure();
     Block &block = func.getBody().front();
     for (auto op : block.getOps<linalg::GenericOp>())
       if (op.hasPureTensorSemantics())
@@ -368,12 +383,16 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
   /// Marks the operations of the graph whose results have lanes, for
   /// `bsr-panel`.
   void markLanes(Block &block) {
-    for (Operation &op : block)
-      if (isa<SpMMOp, linalg::GenericOp, tensor::ConcatOp>(op) &&
-          llvm::all_of(op.getResults(), [&](Value result) {
+    for (Operation &op : block) {
+      auto onActivations = dyn_cast<ActivationsOpInterface>(op);
+      bool isComputed = onActivations
+                            ? onActivations.getMadeActivations() != nullptr
+                            : isa<linalg::GenericOp, tensor::ConcatOp>(op);
+      if (isComputed && llvm::all_of(op.getResults(), [&](Value result) {
             return getLane(result) && getShape(result).size() > 1;
           }))
         markLanes(&op);
+    }
   }
 
   /// Gives every user of an empty, constant or filled tensor one of its own:
@@ -489,9 +508,9 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
   void rewrite(Operation *op) {
     TypeSwitch<Operation *>(op)
         .Case([&](linalg::GenericOp op) { rewriteGeneric(op); })
-        .Case([&](SpMMOp op) { rewriteSpMM(op); })
-        .Case<SDDMMOp, BlockScoresOp>([&](auto op) { rewriteSampled(op); })
-        .Case([&](ScatterAddOp op) { rewriteScatterAdd(op); })
+        .Case([&](ActivationsOpInterface op) {
+          op.keepsTokenOrder() ? moveFeatures(op) : permuteTokens(op);
+        })
         .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
             [&](auto op) { rewriteReshape(op); })
         .Case([&](tensor::ConcatOp op) { rewriteConcat(op); })
@@ -545,58 +564,65 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     return order;
   }
 
-  /// The order of `first`, or of `second`, if its lanes are tokens; else the
-  /// last token dimension is last.
-  SmallVector<int64_t> getProductOrder(Value first, Value second,
+  /// The order of the first of `values` whose lanes are tokens; else the last
+  /// token dimension is last.
+  SmallVector<int64_t> getProductOrder(ArrayRef<Value> values,
                                        int64_t featureDim) const {
-    for (Value value : {first, second})
+    for (Value value : values)
       if (ArrayRef<int64_t> order = getOrder(value);
           !order.empty() && order.back() != featureDim)
         return SmallVector<int64_t>(order);
-    return getLaneOrder(second, featureDim);
+    return getLaneOrder(values.back(), featureDim);
   }
 
-  void rewriteSpMM(SpMMOp op) {
-    // The lanes of y, or of x, or the last token dimension.
-    SmallVector<int64_t> order =
-        getProductOrder(op.getY(), op.getX(), op.getFeatureDim());
-    SmallVector<int64_t> wanted(getOrder(op.getY()));
-    convertOperand(op.getXMutable(), order);
-    op.setFeatureDim(llvm::find(order, op.getFeatureDim()) - order.begin());
-    Value y = op.getY();
-    y.setType(permute(op.getY().getType(), order));
+  static void moveFeatureDim(ActivationsOpInterface op,
+                             ArrayRef<int64_t> order) {
+    int64_t dim = op.getFeatureDim();
+    op.setFeatureDim(llvm::find(order, dim) - order.begin());
+  }
+
+  /// Gives all activations of `op` the lanes of the result, or of an operand,
+  /// or the last token dimension.
+  void permuteTokens(ActivationsOpInterface op) {
+    SmallVector<OpOperand *, 2> reads = op.getReadActivations();
+    Value made = op.getMadeActivations();
+    SmallVector<Value> values;
+    if (made)
+      values.push_back(made);
+    for (OpOperand *read : reads)
+      values.push_back(read->get());
+    SmallVector<int64_t> order = getProductOrder(values, op.getFeatureDim());
+    for (OpOperand *read : reads)
+      convertOperand(*read, order);
+    moveFeatureDim(op, order);
+    if (!made)
+      return;
+    SmallVector<int64_t> wanted(getOrder(made));
+    made.setType(permute(cast<RankedTensorType>(made.getType()), order));
     if (wanted == order)
       return;
     // Its users want it otherwise.
     OpBuilder b(op->getContext());
     b.setInsertionPointAfter(op);
-    orders[y] = order;
-    Value converted = convert(b, y, wanted);
+    orders[made] = order;
+    Value converted = convert(b, made, wanted);
     if (!wanted.empty())
       orders[converted] = wanted;
-    y.replaceAllUsesExcept(converted, converted.getDefiningOp());
+    made.replaceAllUsesExcept(converted, converted.getDefiningOp());
   }
 
-  template <typename OpTy>
-  void rewriteSampled(OpTy op) {
-    SmallVector<int64_t> order =
-        getProductOrder(op.getA(), op.getB(), op.getFeatureDim());
-    convertOperand(op.getAMutable(), order);
-    convertOperand(op.getBMutable(), order);
-    op.setFeatureDim(llvm::find(order, op.getFeatureDim()) - order.begin());
-  }
-
-  void rewriteScatterAdd(ScatterAddOp op) {
-    // The tokens must stay in the order of the indices.
-    ArrayRef<int64_t> order = getOrder(op.getUpdates());
+  /// Takes the one operand of `op` as it lies if its tokens are in their order.
+  void moveFeatures(ActivationsOpInterface op) {
+    OpOperand &read = *op.getReadActivations().front();
+    ArrayRef<int64_t> order = getOrder(read.get());
     SmallVector<int64_t> tokens =
         llvm::filter_to_vector(order, [&](int64_t dim) {
           return dim != static_cast<int64_t>(op.getFeatureDim());
         });
     if (!llvm::is_sorted(tokens))
-      return convertOperand(op.getUpdatesMutable(), {});
+      return convertOperand(read, {});
     if (!order.empty())
-      op.setFeatureDim(llvm::find(order, op.getFeatureDim()) - order.begin());
+      moveFeatureDim(op, order);
   }
 
   template <typename OpTy>

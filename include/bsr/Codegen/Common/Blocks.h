@@ -17,8 +17,7 @@ struct PatternView {
 /// The views of pattern arguments.
 using PatternViews = DenseMap<std::pair<Value, View>, PatternView>;
 
-/// The view of its pattern whose lines `op` writes, or gathers, one after the
-/// other; nothing if it has no pattern.
+/// `KernelOpInterface::getLineView` of `op`; nothing if it has no pattern.
 std::optional<View> getLineView(Operation *op);
 
 /// The element type that sums of products of `types` are taken in.
