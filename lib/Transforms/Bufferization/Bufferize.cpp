@@ -2,6 +2,7 @@
 //
 // Turns tensors into buffers; those of a step of launches in linear time.
 
+#include "bsr/Analysis/PassOrder.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
@@ -210,6 +211,9 @@ struct Bufferize : bsr::impl::BSRBufferizeBase<Bufferize> {
 
   void runOnOperation() override {
     using namespace bufferization;
+    if (failed(requireBefore<ClusterOp>("bsr-emit", getArgument(),
+                                        getOperation())))
+      return signalPassFailure();
     OneShotBufferizationOptions options;
     options.bufferizeFunctionBoundaries = true;
     options.setFunctionBoundaryTypeConversion(

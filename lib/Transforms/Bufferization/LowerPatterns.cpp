@@ -18,6 +18,17 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
+/// Checks that no argument of `func` still waits for its pattern: a weight that
+/// is only marked would be trained dense.
+static LogicalResult verifyBound(func::FuncOp func) {
+  for (unsigned i : llvm::seq(func.getNumArguments()))
+    if (Attribute mark = func.getArgAttr(i, "bsr.mark"))
+      return func.emitError("expected bsr-bind before bsr-lower-patterns, but "
+                            "got argument ")
+             << func.getArgAttr(i, "bsr.name") << " with " << mark;
+  return success();
+}
+
 /// Checks that `user` of a pattern is in no loop, which `bsr-unroll` left
 /// because it would be too many operations.
 static LogicalResult verifyNoLoop(Operation *user) {
@@ -192,7 +203,8 @@ struct LowerPatterns : bsr::impl::BSRLowerPatternsBase<LowerPatterns> {
       if (failed(lowerConstant(constant)))
         return signalPassFailure();
     for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() && failed(expandArguments(func)))
+      if (!func.isExternal() &&
+          (failed(verifyBound(func)) || failed(expandArguments(func))))
         return signalPassFailure();
   }
 };

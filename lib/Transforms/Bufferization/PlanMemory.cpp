@@ -2,11 +2,13 @@
 //
 // Places the buffers of a step in one arena.
 
+#include "bsr/Analysis/LiveRanges.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/Transforms/BufferViewFlowAnalysis.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -17,6 +19,17 @@ namespace mlir::bsr {
 
 using namespace mlir;
 using namespace mlir::bsr;
+
+/// Checks that the scores in `alloc` are computed when they are asked for, and
+/// not in every step.
+static LogicalResult verifyGuarded(memref::AllocOp alloc) {
+  for (Operation *user : alloc->getUsers())
+    if (isa<CallOpInterface>(user) && user->getBlock() == alloc->getBlock())
+      return user->emitError("expected bsr-guard-scores before "
+                             "bsr-plan-memory, but got scores of ")
+             << alloc->getAttr("bsr.scores") << " in every step";
+  return success();
+}
 
 /// Every buffer starts on a cache line.
 static constexpr int64_t alignment = 64;
@@ -72,8 +85,11 @@ static FailureOr<SmallVector<Buffer>> collectBuffers(func::FuncOp step) {
       }
     }
     // Scores are read when the step is over.
-    if (alloc->hasAttr("bsr.scores"))
+    if (alloc->hasAttr("bsr.scores")) {
+      if (failed(verifyGuarded(alloc)))
+        return WalkResult::interrupt();
       last = position[body.getTerminator()];
+    }
     buffers.push_back(
         {alloc, getSize(alloc.getType(), layout), std::min(first, last), last});
     return WalkResult::advance();
@@ -83,33 +99,11 @@ static FailureOr<SmallVector<Buffer>> collectBuffers(func::FuncOp step) {
   return buffers;
 }
 
-namespace {
-/// Where the most bytes are live, and how many: no arena can be smaller.
-struct Peak {
-  int64_t at = 0, bytes = 0;
-
-  bool isLive(const Buffer &buffer) const {
-    return buffer.begin <= at && at <= buffer.end;
-  }
-};
-} // namespace
-
 static Peak findPeak(ArrayRef<Buffer> buffers) {
-  SmallVector<std::pair<int64_t, int64_t>> changes;
-  for (const Buffer &buffer : buffers) {
-    changes.emplace_back(buffer.begin, buffer.size);
-    changes.emplace_back(buffer.end + 1, -buffer.size);
-  }
-  // What ends at a position ends before what begins there.
-  llvm::sort(changes);
-  Peak peak;
-  int64_t live = 0;
-  for (auto [at, change] : changes) {
-    live += change;
-    if (live > peak.bytes)
-      peak = {at, live};
-  }
-  return peak;
+  return bsr::findPeak(
+      llvm::map_to_vector(buffers, [](const Buffer &buffer) -> LiveRange {
+        return {buffer.begin, buffer.end, buffer.size};
+      }));
 }
 
 /// What is placed first: a larger rank.
@@ -157,7 +151,7 @@ static int64_t place(MutableArrayRef<Buffer> buffers,
 /// does the nearer to the peak, the earlier.
 static int64_t placeBuffers(MutableArrayRef<Buffer> buffers, const Peak &peak) {
   auto byLife = [&](const Buffer &buffer) -> Rank {
-    bool live = peak.isLive(buffer);
+    bool live = buffer.begin <= peak.at && peak.at <= buffer.end;
     return {live, live ? buffer.end - buffer.begin : 0, buffer.size};
   };
   auto byDistance = [&](const Buffer &buffer) -> Rank {

@@ -5,6 +5,7 @@
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace mlir::bsr {
@@ -58,6 +59,18 @@ static unsigned reuse(LaunchOp launch, DenseMap<Value, unsigned> &writes) {
   return count;
 }
 
+/// Checks that results that are read do not have memory of their own yet.
+static LogicalResult verifyTogether(func::FuncOp step) {
+  for (auto launch : step.front().getOps<LaunchOp>())
+    for (OpOperand &init : launch.getInitsMutable())
+      if (init.get().getDefiningOp<bufferization::AllocTensorOp>() &&
+          !launch.getTiedOpResult(&init).use_empty())
+        return launch.emitError("expected bsr-reuse-operands before "
+                                "bsr-separate-results, but got a result with "
+                                "memory of its own");
+  return success();
+}
+
 namespace {
 struct ReuseOperands : bsr::impl::BSRReuseOperandsBase<ReuseOperands> {
   using Base::Base;
@@ -66,6 +79,8 @@ struct ReuseOperands : bsr::impl::BSRReuseOperandsBase<ReuseOperands> {
     func::FuncOp step = getOperation();
     if (!isStep(step))
       return;
+    if (failed(verifyTogether(step)))
+      return signalPassFailure();
     DenseMap<Value, unsigned> writes;
     for (auto launch : step.front().getOps<LaunchOp>())
       numReused += reuse(launch, writes);

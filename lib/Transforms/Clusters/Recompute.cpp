@@ -3,6 +3,7 @@
 // Computes cheap values again behind the point where most memory is live.
 
 #include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/LiveRanges.h"
 #include "bsr/Analysis/Materialization.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Clusters/Passes.h"
@@ -130,7 +131,7 @@ Memory::Memory(Block &block, TargetCosts costs)
     positions[&op] = ops.size();
     ops.push_back(&op);
   }
-  SmallVector<int64_t> changes(ops.size() + 1);
+  SmallVector<LiveRange> ranges;
   for (Operation *op : ops) {
     if (!roots.contains(op))
       continue;
@@ -140,19 +141,11 @@ Memory::Memory(Block &block, TargetCosts costs)
       if (stored.bytes == 0 || stored.reads.empty())
         continue;
       llvm::sort(stored.reads);
-      changes[stored.begin] += stored.bytes;
-      changes[stored.reads.back() + 1] -= stored.bytes;
+      ranges.push_back({stored.begin, stored.reads.back(), stored.bytes});
       values.insert({result, stored});
     }
   }
-  int64_t live = 0, most = 0;
-  for (auto [at, change] : llvm::enumerate(changes)) {
-    live += change;
-    if (live > most) {
-      most = live;
-      peak = at;
-    }
-  }
+  peak = findPeak(ranges).at;
 }
 
 /// The stored values that `op` reads through what is inlined; false if that is

@@ -3,6 +3,7 @@
 // Replaces slices of what was inserted by what was inserted.
 
 #include "bsr/Transforms/Import/ForwardSlices.h"
+#include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Slices.h"
 #include "bsr/Transforms/Import/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -126,10 +127,7 @@ struct Expand : OpRewritePattern<linalg::GenericOp> {
 
   LogicalResult matchAndRewrite(linalg::GenericOp op,
                                 PatternRewriter &rewriter) const override {
-    if (op.getNumDpsInputs() != 1 || op->getNumResults() != 1 ||
-        !llvm::hasSingleElement(*op.getBody()) ||
-        op.getBody()->getTerminator()->getOperand(0) !=
-            op.getBody()->getArgument(0))
+    if (op.getNumDpsInputs() != 1 || !getYieldedInput(op))
       return failure();
     auto from = dyn_cast<RankedTensorType>(op.getDpsInputs()[0].getType());
     auto to = dyn_cast<RankedTensorType>(op->getResult(0).getType());

@@ -3,6 +3,7 @@
 // Takes stacks of matrices apart.
 
 #include "Stacks.h"
+#include "bsr/Analysis/ElementWise.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
 #include "mlir/IR/IRMapping.h"
@@ -364,13 +365,12 @@ SmallVector<Value> Stacks::createStep(linalg::LinalgOp op, unsigned loop,
     maps.push_back(dropLoop(op.getMatchingIndexingMap(&init), loop));
   if (isa<linalg::FillOp>(op))
     return linalg::FillOp::create(b, op.getLoc(), inputs, inits)->getResults();
-  auto yielded =
-      dyn_cast<BlockArgument>(op.getBlock()->getTerminator()->getOperand(0));
-  if (inits.size() == 1 && yielded && yielded.getOwner() == op.getBlock() &&
-      yielded.getArgNumber() < inputs.size() &&
-      maps[yielded.getArgNumber()].isIdentity() && maps.back().isIdentity() &&
-      inputs[yielded.getArgNumber()].getType() == inits[0].getType())
-    return {inputs[yielded.getArgNumber()]};
+  if (OpOperand *yielded = getYieldedInput(op)) {
+    unsigned number = yielded->getOperandNumber();
+    if (maps[number].isIdentity() && maps.back().isIdentity() &&
+        inputs[number].getType() == inits[0].getType())
+      return {inputs[number]};
+  }
 
   SmallVector<utils::IteratorType> iterators = op.getIteratorTypesArray();
   iterators.erase(iterators.begin() + loop);

@@ -204,12 +204,10 @@ static Value getBroadcastVector(RewriterBase &rewriter, linalg::LinalgOp op,
     return operand.get();
   // What is broadcast by an operation of its own.
   auto copy = operand.get().getDefiningOp<linalg::LinalgOp>();
-  if (!copy || copy.getNumLoops() != 2 || copy.getNumDpsInputs() != 1 ||
-      copy->getNumResults() != 1 || !isElementWise(copy) ||
-      copy.getBlock()->getTerminator()->getOperand(0) !=
-          copy.getBlock()->getArgument(0))
+  if (!copy || copy.getNumLoops() != 2 || !isElementWise(copy))
     return {};
-  return getBroadcastVector(rewriter, copy, *copy.getDpsInputOperand(0));
+  OpOperand *source = getYieldedInput(copy);
+  return source ? getBroadcastVector(rewriter, copy, *source) : Value();
 }
 
 /// D3c: what `a * x` is off the pattern, where `a` is 0 there or, as 0 times a

@@ -106,9 +106,11 @@ func.func private @use(memref<16xf32>)
 // CHECK-SAME:    bsr.scores = [{name = "w", offset = [[OFFSET:[0-9]+]] : i64, type = memref<16xf32>}]
 // CHECK:         %[[O:[^ ]*]] = arith.constant [[OFFSET]]
 // CHECK:         memref.view %{{.*}}[%[[O]]][] : memref<128xi8> to memref<16xf32>
-func.func @scores(%x: memref<16xf32> {bsr.name = "x"}) {
+func.func @scores(%x: memref<16xf32> {bsr.name = "x"}, %flag: i1) {
   %s = memref.alloc() {bsr.scores = "w"} : memref<16xf32>
-  call @use(%s) : (memref<16xf32>) -> ()
+  scf.if %flag {
+    func.call @use(%s) : (memref<16xf32>) -> ()
+  }
   %a = memref.alloc() : memref<16xf32>
   call @use(%a) : (memref<16xf32>) -> ()
   return

@@ -92,7 +92,7 @@ def BSRHoistMemory : Pass<"bsr-hoist-memory"> {
     Kernels pack operands into memory on the stack of a work item. Inside of a
     parallel region of OpenMP, each thread allocates that memory once, before its
     first work item: a work item does not read what another left there, and the
-    scope around its body has nothing to free.
+    scope around its body has nothing to free. Requires `convert-scf-to-openmp`.
 
     Before:
 

@@ -17,7 +17,7 @@ def BSRLowerPatterns : Pass<"bsr-lower-patterns", "ModuleOp"> {
     pattern. The types of the patterns stay on the function (`bsr.patterns`, behind the
     static ones); `bsr.pattern_number` of values and index arrays is the place in that
     list. A use in a loop is an error: `bsr-unroll` with `max-operations` did not
-    unroll it.
+    unroll it. Requires `bsr-bind`, where arguments are marked.
 
     Before:
 
@@ -155,7 +155,8 @@ def BSRSeparateResults : Pass<"bsr-separate-results", "func::FuncOp"> {
     Equal empty tensors are one value by now, the init of many launches: what is
     written over nothing, and would share a buffer where it can. A result
     that is written over nothing gets a tensor of its own instead; `bsr-plan-memory`
-    finds out what may lie in one place.
+    finds out what may lie in one place. `bsr-reuse-operands` requires that it has not
+    run yet.
 
     Before:
 
@@ -196,7 +197,8 @@ def BSRBufferize : Pass<"bsr-bufferize", "ModuleOp"> {
     block, in which nothing but launches and insertions writes. Two walks find where
     each value lies and is read last. A launch that would write over what is read
     later gets a buffer of its own, without a copy, for it reads no init; an insertion
-    gets a copy. Any other module goes through upstream's analysis.
+    gets a copy. Any other module goes through upstream's analysis. Requires
+    `bsr-emit`, where there are clusters.
 
     Before:
 
@@ -323,7 +325,7 @@ def BSRPlanMemory : Pass<"bsr-plan-memory", "func::FuncOp"> {
     not live at the same time share memory; no arena can be smaller than what is
     live at one operation (`bsr.live_bytes`). Every buffer starts on a cache line.
     Scores live to the end of the step: whoever ran it finds them there
-    (`bsr.scores`).
+    (`bsr.scores`). Requires `bsr-guard-scores`, where there are scores.
 
     Before:
 

@@ -191,6 +191,9 @@ def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
     the forward one does, and layer norm and softmax reduce across rows
     without one horizontal sum.
 
+    Requires `linalg-generalize-named-ops`: a product that is no `linalg.generic` is an
+    error.
+
     The layout is a fixpoint over indexing maps, from the token dimension of the
     products through everything that touches their operands and results: the
     token dimension of each value moves last, its type and the maps of its users
