@@ -151,6 +151,7 @@ static void addLayout(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRaise());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRConcatenate());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRWidenSums());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldCopies());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRLayout({options.report}));
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldBias());
@@ -160,6 +161,9 @@ static void addLayout(OpPassManager &pm, const bsr::ToCPUOptions &options) {
 static void addClusters(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRDropBarriers());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRecompute());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRHoistScalars());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRDropUnitReductions());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRLoosenSlices());
   pm.addPass(bsr::createBSRCluster());
 }
 

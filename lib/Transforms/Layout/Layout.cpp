@@ -23,50 +23,6 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 //===----------------------------------------------------------------------===//
-// Copies vanish into the indexing maps of their users
-//===----------------------------------------------------------------------===//
-
-/// If `op` only moves elements (a transpose, a broadcast), the operand that it
-/// moves.
-static OpOperand *getCopied(linalg::GenericOp op) {
-  bool moves = op.getNumReductionLoops() == 0 &&
-               op.getBody()->without_terminator().empty() &&
-               op.getIndexingMapsArray().back().isPermutation();
-  return moves ? getYieldedInput(op) : nullptr;
-}
-
-/// True if all elements of what `op` makes are one scalar.
-static bool isFilled(Operation *op) {
-  auto generic = dyn_cast<linalg::GenericOp>(op);
-  OpOperand *source = generic ? getCopied(generic) : nullptr;
-  return source && !isa<ShapedType>(source->get().getType());
-}
-
-/// generic(copy(x)) -> generic(x) with the composed map
-static void foldCopies(linalg::GenericOp op) {
-  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
-  for (OpOperand *input : op.getDpsInputOperands()) {
-    while (auto producer = input->get().getDefiningOp<linalg::GenericOp>()) {
-      OpOperand *source = getCopied(producer);
-      if (!source)
-        break;
-      SmallVector<AffineMap> from = producer.getIndexingMapsArray();
-      AffineMap &map = maps[input->getOperandNumber()];
-      AffineMap composed = from[source->getOperandNumber()].compose(
-          inversePermutation(from.back()).compose(map));
-      // The loops' extents must still follow from the operands.
-      SmallVector<AffineMap> candidate(maps);
-      candidate[input->getOperandNumber()] = composed;
-      if (!inversePermutation(concatAffineMaps(candidate, op.getContext())))
-        break;
-      map = composed;
-      input->set(source->get());
-    }
-  }
-  op.setIndexingMapsAttr(OpBuilder(op).getAffineMapArrayAttr(maps));
-}
-
-//===----------------------------------------------------------------------===//
 // Which dimension the lanes run along
 //===----------------------------------------------------------------------===//
 
@@ -343,6 +299,13 @@ static bool isIdentity(ArrayRef<int64_t> order) {
   return isIdentityPermutation(order);
 }
 
+/// True if all elements of what `op` makes are one scalar.
+static bool isFilled(Operation *op) {
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  OpOperand *source = generic ? getYieldedInput(generic) : nullptr;
+  return source && !isa<ShapedType>(source->get().getType());
+}
+
 namespace {
 struct Layout : bsr::impl::BSRLayoutBase<Layout> {
   using Base::Base;
@@ -356,9 +319,6 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
             "linalg-generalize-named-ops", getArgument(), func)))
       return signalPassFailure();
     Block &block = func.getBody().front();
-    for (auto op : block.getOps<linalg::GenericOp>())
-      if (op.hasPureTensorSemantics())
-        foldCopies(op);
     separateInits(block);
     Lanes found(block);
     // The old types, by value: results change as we go.

@@ -1,4 +1,5 @@
-// RUN: sparse-opt %s --split-input-file --bsr-cluster | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --bsr-hoist-scalars --bsr-drop-unit-reductions --bsr-loosen-slices --bsr-cluster \
+// RUN:   | FileCheck %s
 
 #id = affine_map<(s, r, c) -> (s, r, c)>
 #scalar = affine_map<(s, r, c) -> ()>

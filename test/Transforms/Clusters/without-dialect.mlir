@@ -1,6 +1,7 @@
 // Passes run on a module in which nothing is of the dialect.
 //
 // RUN: sparse-opt %s --bsr-recompute | FileCheck %s
+// RUN: sparse-opt %s --bsr-loosen-slices | FileCheck %s
 // RUN: sparse-opt %s --bsr-cluster | FileCheck %s
 // RUN: sparse-opt %s --bsr-panel | FileCheck %s
 // RUN: sparse-opt %s --bsr-emit | FileCheck %s

@@ -1,4 +1,4 @@
-// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-layout=report --canonicalize --cse | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-fold-copies --bsr-layout=report --canonicalize --cse | FileCheck %s
 
 !pattern = !bsr.pattern<32x64, block = 16x16, slots = 3>
 

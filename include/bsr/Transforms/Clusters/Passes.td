@@ -158,6 +158,125 @@ def BSRRecompute : Pass<"bsr-recompute", "func::FuncOp"> {
   let dependentDialects = ["bsr::BSRDialect"];
 }
 
+def BSRHoistScalars : Pass<"bsr-hoist-scalars", "func::FuncOp"> {
+  let summary = "Compute scalars as soon as their operands are there";
+  let description = [{
+    Moves what makes numbers and tensors of one element to the last of its operands, so
+    that an update that needs them (a bias correction, a learning rate) need not wait,
+    and can be part of an earlier cluster.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: tensor<8xf32>, %rate: tensor<f32>) -> (tensor<8xf32>, f32) {
+      %init = tensor.empty() : tensor<8xf32>
+      %y = linalg.exp ins(%x : tensor<8xf32>) outs(%init : tensor<8xf32>) -> tensor<8xf32>
+      %r = tensor.extract %rate[] : tensor<f32>
+      return %y, %r : tensor<8xf32>, f32
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: tensor<8xf32>, %rate: tensor<f32>) -> (tensor<8xf32>, f32) {
+      %r = tensor.extract %rate[] : tensor<f32>
+      %init = tensor.empty() : tensor<8xf32>
+      %y = linalg.exp ins(%x : tensor<8xf32>) outs(%init : tensor<8xf32>) -> tensor<8xf32>
+      return %y, %r : tensor<8xf32>, f32
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numHoisted", "num-hoisted", "Number of operations that make scalars">,
+  ];
+}
+
+def BSRDropUnitReductions : Pass<"bsr-drop-unit-reductions", "func::FuncOp"> {
+  let summary = "Make sums of one summand element-wise";
+  let description = [{
+    The reduced loops of an operation become parallel if each has one iteration: what is
+    reduced is one element then, which joins the init where it is used. A product stays
+    one. (Upstream's `linalg-fold-unit-extent-dims` takes the dimension away as well, and
+    reshapes all that reads it.)
+
+    Before:
+
+    ```mlir
+    #row = affine_map<(d0, d1) -> (d0)>
+    #id = affine_map<(d0, d1) -> (d0, d1)>
+    func.func @f(%x: tensor<8x1xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {
+      %y = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+          ins(%x : tensor<8x1xf32>) outs(%b : tensor<8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.addf %a, %out : f32
+        linalg.yield %0 : f32
+      } -> tensor<8xf32>
+      return %y : tensor<8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #id = affine_map<(d0, d1) -> (d0, d1)>
+    #row = affine_map<(d0, d1) -> (d0)>
+    func.func @f(%x: tensor<8x1xf32>, %b: tensor<8xf32>) -> tensor<8xf32> {
+      %y = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<8x1xf32>) outs(%b : tensor<8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.addf %a, %out : f32
+        linalg.yield %0 : f32
+      } -> tensor<8xf32>
+      return %y : tensor<8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numDropped", "num-dropped", "Number of sums of one summand">,
+  ];
+}
+
+def BSRLoosenSlices : Pass<"bsr-loosen-slices", "func::FuncOp"> {
+  let summary = "Make offsets of slices values";
+  let description = [{
+    The steps of an unrolled loop read each a slice of one tensor. If there are more of
+    one tensor and shape than the target compiles a kernel for, each (8 for `#bsr.cpu`, 1
+    for `#bsr.scalar`), the offset along a dimension of which they take one entry becomes
+    a value: an argument of one cluster.
+
+    Before:
+
+    ```mlir
+    module attributes {bsr.target = #bsr.scalar} {
+      func.func @f(%x: tensor<9x4xf32>) -> (tensor<1x4xf32>, tensor<1x4xf32>) {
+        %s = tensor.extract_slice %x[3, 0] [1, 4] [1, 1] : tensor<9x4xf32> to tensor<1x4xf32>
+        %t = tensor.extract_slice %x[7, 0] [1, 4] [1, 1] : tensor<9x4xf32> to tensor<1x4xf32>
+        return %s, %t : tensor<1x4xf32>, tensor<1x4xf32>
+      }
+    }
+    ```
+
+    After:
+
+    ```mlir
+    module attributes {bsr.target = #bsr.scalar} {
+      func.func @f(%x: tensor<9x4xf32>) -> (tensor<1x4xf32>, tensor<1x4xf32>) {
+        %c7 = arith.constant 7 : index
+        %c3 = arith.constant 3 : index
+        %s = tensor.extract_slice %x[%c3, 0] [1, 4] [1, 1] : tensor<9x4xf32> to tensor<1x4xf32>
+        %t = tensor.extract_slice %x[%c7, 0] [1, 4] [1, 1] : tensor<9x4xf32> to tensor<1x4xf32>
+        return %s, %t : tensor<1x4xf32>, tensor<1x4xf32>
+      }
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numLoosened", "num-loosened", "Number of slices with a value for an offset">,
+  ];
+  let dependentDialects = ["arith::ArithDialect", "bsr::BSRDialect"];
+}
+
 def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
   let summary = "Group operations into clusters, one per structure";
   let description = [{
@@ -170,14 +289,11 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
     tokens) is in its cluster: a work item computes it where the sums of a block row,
     or of a tile of a dense product, are, in the cache. Each comes with the views, constants and
     cheap element-wise operations that it reads: these are computed again where they
-    are used and never stored. So is a reduction over loops of one iteration: it is
-    element-wise then. A concatenation is a cluster with what makes pieces of it and
+    are used and never stored. A concatenation is a cluster with what makes pieces of it and
     nothing else, products included: each piece is computed where it belongs. Each
     becomes a `bsr.cluster` and a `bsr.launch` of it. Clusters of the same structure,
-    such as those of equal layers, are one. So are the
-    steps of an unrolled loop that read each a slice of one tensor: of more than 8
-    slices of one shape, an offset at which they have one entry is an argument of the
-    cluster, an index. The step becomes straight-line code of launches. A function
+    such as those of equal layers, are one. The step becomes straight-line code of
+    launches. A function
     whose arguments have names also gets the number of products of each kind
     (`bsr.products`) and of clusters that go between a dense matrix and its stored
     blocks (`bsr.left_dense`). A cluster says what kind of work it does

@@ -182,6 +182,63 @@ def BSRWidenSums : Pass<"bsr-widen-sums", "func::FuncOp"> {
   let dependentDialects = ["arith::ArithDialect", "linalg::LinalgDialect", "tensor::TensorDialect"];
 }
 
+def BSRFoldCopies : Pass<"bsr-fold-copies", "func::FuncOp"> {
+  let summary = "Fold transposes and broadcasts into the maps of what reads them";
+  let description = [{
+    An element-wise operation, a reduction or a product reads a transposed or broadcast
+    tensor through its indexing maps as well as the tensor itself: `generic(copy(x))`
+    becomes `generic(x)` with the composed map, where the extents of all loops still
+    follow from the operands. Copies that nobody reads any longer are dead.
+
+    Before:
+
+    ```mlir
+    #id = affine_map<(d0, d1) -> (d0, d1)>
+    #t = affine_map<(d0, d1) -> (d1, d0)>
+    func.func @f(%x: tensor<8x4xf32>) -> tensor<4x8xf32> {
+      %init = tensor.empty() : tensor<4x8xf32>
+      %xt = linalg.generic {indexing_maps = [#t, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<8x4xf32>) outs(%init : tensor<4x8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        linalg.yield %a : f32
+      } -> tensor<4x8xf32>
+      %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%xt : tensor<4x8xf32>) outs(%init : tensor<4x8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = math.exp %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<4x8xf32>
+      return %y : tensor<4x8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #t = affine_map<(d0, d1) -> (d1, d0)>
+    #id = affine_map<(d0, d1) -> (d0, d1)>
+    func.func @f(%x: tensor<8x4xf32>) -> tensor<4x8xf32> {
+      %init = tensor.empty() : tensor<4x8xf32>
+      %xt = linalg.generic {indexing_maps = [#t, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<8x4xf32>) outs(%init : tensor<4x8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        linalg.yield %a : f32
+      } -> tensor<4x8xf32>
+      %y = linalg.generic {indexing_maps = [#t, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<8x4xf32>) outs(%init : tensor<4x8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = math.exp %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<4x8xf32>
+      return %y : tensor<4x8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numFolded", "num-folded", "Number of reads of copies folded">,
+  ];
+}
+
 def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
   let summary = "Lay activations out feature-major, lanes along tokens";
   let description = [{
@@ -192,7 +249,8 @@ def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
     without one horizontal sum.
 
     Requires `linalg-generalize-named-ops`: a product that is no `linalg.generic` is an
-    error.
+    error. `bsr-fold-copies` before it leaves fewer operations that only move elements,
+    which have a layout on each side.
 
     The layout is a fixpoint over indexing maps, from the token dimension of the
     products through everything that touches their operands and results: the
@@ -201,7 +259,6 @@ def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
     their layout. Where an operation cannot take the layout, one copy converts; with
     `report`, a remark says so.
     Operations whose results have lanes are marked, `bsr.lanes`, for `bsr-panel`.
-    Operations that only move elements vanish into the maps of their users first.
 
     Before:
 

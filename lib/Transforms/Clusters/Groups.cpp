@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which operations of a step one kernel computes.
+
+#include "Groups.h"
+#include "bsr/Analysis/Kernels.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+int64_t Groups::getTime(Value value) const {
+  Operation *op = value.getDefiningOp();
+  return op ? times.lookup(op) : -1;
+}
+
+void Groups::collect(const Group &group, SetVector<Value> &inputs,
+                     SetVector<Operation *> &members) const {
+  SmallVector<Operation *> sorted;
+  DenseSet<Operation *> visited;
+  auto visit = [&](auto &self, Operation *op) -> void {
+    if (!visited.insert(op).second)
+      return;
+    auto visitValue = [&](Value value) {
+      if (value.getParentRegion()->getParentOp() != op->getParentOp())
+        return;
+      Operation *producer = value.getDefiningOp();
+      if (producer && (llvm::is_contained(group, producer) ||
+                       (!roots.contains(producer) && isInlinable(producer))))
+        self(self, producer);
+      else
+        inputs.insert(value);
+    };
+    for (auto [number, operand] : llvm::enumerate(op->getOperands())) {
+      // An init that is not read is not an input.
+      auto generic = dyn_cast<linalg::GenericOp>(op);
+      if (generic && generic.isDpsInit(&op->getOpOperand(number)) &&
+          !generic.payloadUsesValueFromOperand(&op->getOpOperand(number)) &&
+          !operand.getDefiningOp<tensor::EmptyOp>())
+        continue;
+      // The offset of a slice is an input: see loosenSlices.
+      if (isa<tensor::ExtractSliceOp>(op) && operand.getType().isIndex())
+        inputs.insert(operand);
+      else
+        visitValue(operand);
+    }
+    op->walk([&](Operation *inner) {
+      if (inner != op)
+        for (Value operand : inner->getOperands())
+          if (operand.getParentRegion() == op->getParentRegion())
+            visitValue(operand);
+    });
+    members.insert(op);
+  };
+  for (Operation *root : group)
+    visit(visit, root);
+}
+
+/// True if `input` has an element for each point of `root`.
+static bool isLarge(Value input, Operation *root) {
+  auto type = dyn_cast<RankedTensorType>(input.getType());
+  auto generic = dyn_cast<linalg::GenericOp>(root);
+  return type && generic && type.getNumElements() >= getNumPoints(generic);
+}
+
+/// True if `root` makes the next value of an argument that it reads: an
+/// element-wise update that happens where the argument lies, and therefore in a
+/// kernel that writes nothing before.
+static bool isUpdate(Operation *root, const SetVector<Value> &inputs) {
+  auto step = cast<func::FuncOp>(root->getParentOp());
+  Operation *terminator = root->getBlock()->getTerminator();
+  return llvm::any_of(inputs, [&](Value input) {
+    auto argument = dyn_cast<BlockArgument>(input);
+    if (!argument)
+      return false;
+    auto next = step.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(),
+                                                   "bsr.result");
+    return next &&
+           terminator->getOperand(next.getInt()).getDefiningOp() == root;
+  });
+}
+
+bool Groups::join(size_t number, Operation *root,
+                  const SetVector<Value> &inputs) {
+  Group &group = groups[number];
+  State &state = states[number];
+  bool isOneNest = state.isOneNest && group.size() < costs.maxOutputs &&
+                   isOnePointwiseNest(group.front(), root);
+  bool isChain =
+      state.chain && group.size() < costs.maxRoots && !isUpdate(root, inputs) &&
+      state.chain->add(cast<linalg::GenericOp>(root),
+                       [&](Value value) { return roots.isLeaf(value); });
+  if (!isOneNest && !isChain)
+    return false;
+  if (!isChain)
+    state.chain.reset();
+  state.isOneNest = isOneNest;
+  group.push_back(root);
+  return true;
+}
+
+/// Lets `root` follow the product that group `number` is, together with the
+/// groups that make what is not there yet when the product runs.
+bool Groups::follow(size_t number, Operation *root,
+                    const SetVector<Value> &inputs) {
+  State &state = states[number];
+  SetVector<size_t> late;
+  for (Value input : inputs) {
+    if (getTime(input) <= state.time)
+      continue;
+    auto made = groupOf.find(input.getDefiningOp());
+    if (made == groupOf.end() || !states[made->second].chain ||
+        isProduct(made->second))
+      return false;
+    late.insert(made->second);
+  }
+  Group followers;
+  for (size_t other : late) {
+    SetVector<Value> needed;
+    SetVector<Operation *> members;
+    collect(groups[other], needed, members);
+    if (llvm::any_of(needed,
+                     [&](Value value) { return getTime(value) > state.time; }))
+      return false;
+    llvm::append_range(followers, groups[other]);
+  }
+  followers.push_back(root);
+  if (groups[number].size() + followers.size() > costs.maxRoots ||
+      isUpdate(root, inputs))
+    return false;
+  Chain chain = *state.chain;
+  for (Operation *follower : followers)
+    if (!chain.add(cast<linalg::GenericOp>(follower),
+                   [&](Value value) { return roots.isLeaf(value); }))
+      return false;
+  state.chain = std::move(chain);
+  llvm::append_range(groups[number], followers);
+  for (size_t other : late)
+    groups[other].clear();
+  for (Operation *follower : followers) {
+    times[follower] = state.time;
+    groupOf[follower] = number;
+  }
+  return true;
+}
+
+/// Lets `root` join a group that makes or reads one of its inputs: a product
+/// that it can follow, or else the last one that runs when all of the inputs
+/// are there.
+std::optional<size_t> Groups::findGroup(Operation *root,
+                                        const SetVector<Value> &inputs) {
+  if (!isChainable(root))
+    return std::nullopt;
+  int64_t ready = -1;
+  SmallVector<size_t> candidates;
+  for (Value input : inputs) {
+    ready = std::max(ready, getTime(input));
+    auto made = groupOf.find(input.getDefiningOp());
+    if (made != groupOf.end())
+      candidates.push_back(made->second);
+  }
+  llvm::sort(candidates, std::greater<>());
+  for (size_t number : candidates)
+    if (number >= firstOpen && isProduct(number) && states[number].chain &&
+        follow(number, root, inputs))
+      return number;
+  for (Value input : inputs)
+    if (isLarge(input, root))
+      llvm::append_range(candidates, readers.lookup(input));
+  llvm::sort(candidates, std::greater<>());
+  candidates.erase(llvm::unique(candidates), candidates.end());
+  auto joined = llvm::find_if(candidates, [&](size_t number) {
+    return number >= firstOpen && states[number].time >= ready &&
+           !groups[number].empty() && !isProduct(number) &&
+           join(number, root, inputs);
+  });
+  return joined == candidates.end() ? std::nullopt : std::optional(*joined);
+}
+
+void Groups::group(Operation *root) {
+  SetVector<Value> inputs;
+  SetVector<Operation *> members;
+  collect({root}, inputs, members);
+  std::optional<size_t> joined = findGroup(root, inputs);
+  size_t number = joined.value_or(groups.size());
+  if (!joined) {
+    groups.push_back({root});
+    states.push_back({++now, isOnePointwiseNest(root, root), std::nullopt});
+    if (target.acceptsEpilogue(root) ||
+        (isChainable(root) && !isUpdate(root, inputs)))
+      states.back().chain = Chain::match(
+          {root}, [&](Value value) { return roots.isLeaf(value); }, target);
+  }
+  times[root] = states[number].time;
+  groupOf[root] = number;
+  for (Value input : inputs)
+    readers[input].push_back(number);
+}
+
+bool Groups::isUsedOutside(Value value, const Group &group) const {
+  SetVector<Value> reached;
+  reached.insert(value);
+  for (size_t next = 0; next != reached.size(); ++next) {
+    for (Operation *user : reached[next].getUsers()) {
+      while (user->getBlock() != value.getParentBlock())
+        user = user->getParentOp();
+      if (llvm::is_contained(group, user))
+        continue;
+      if (roots.contains(user) || !isInlinable(user))
+        return true;
+      reached.insert(user->result_begin(), user->result_end());
+    }
+  }
+  return false;
+}
+
+/// True if computing `root` again reads no more than reading its result would.
+bool Groups::isCheaperThanMemory(Operation *root, const Group &group) const {
+  SetVector<Value> inputs;
+  SetVector<Operation *> members;
+  collect({root}, inputs, members);
+  return roots.getCost(root) < costs.stored &&
+         llvm::count_if(
+             inputs, [&](Value input) { return isLarge(input, root); }) <= 1 &&
+         llvm::none_of(inputs, [&](Value input) {
+           return isLarge(input, root) &&
+                  llvm::is_contained(group, input.getDefiningOp());
+         });
+}
+
+SmallVector<Value>
+Groups::getResults(size_t number, SmallVectorImpl<Operation *> &placed) const {
+  const Group &group = groups[number];
+  const State &state = states[number];
+  bool isChain = group.size() > 1 && !state.isOneNest;
+  DenseSet<Value> stored;
+  if (isChain)
+    stored = state.chain->getStored();
+  SmallVector<Value> all, used, inside;
+  SmallVector<Operation *> seen;
+  for (Operation *root : group) {
+    llvm::append_range(all, root->getResults());
+    bool isSeen = !isPointwise(root);
+    for (Value result : root->getResults()) {
+      bool isUsed = isUsedOutside(result, group);
+      bool isStored =
+          isChain &&
+          (target.acceptsEpilogue(root) ||
+           (stored.contains(result) && !isCheaperThanMemory(root, group)));
+      if (isUsed)
+        used.push_back(result);
+      else if (isStored)
+        inside.push_back(result);
+      isSeen |= isUsed || isStored;
+    }
+    if (isSeen)
+      seen.push_back(root);
+  }
+  // bsr-emit sees no more than the results and the reductions: what is only
+  // computed on the way must not be what makes them a chain.
+  auto isLeafThere = [&](Value value) {
+    return roots.isLeaf(value) &&
+           (!llvm::is_contained(group, value.getDefiningOp()) ||
+            llvm::is_contained(seen, value.getDefiningOp()));
+  };
+  if (!isChain || used.empty())
+    return used;
+  std::optional<Chain> chain = Chain::match(seen, isLeafThere, target);
+  if (!chain)
+    return all;
+  // What nobody else reads lies where a result will, or becomes one.
+  auto isUsed = [&](Value value) { return llvm::is_contained(used, value); };
+  SmallVector<Value> results(used);
+  for (auto [value, place] :
+       llvm::zip_equal(inside, chain->getPlaces(inside, isUsed)))
+    if (place)
+      placed.push_back(value.getDefiningOp());
+    else
+      results.push_back(value);
+  return results;
+}
+
+Groups::Groups(Block &block, TargetAttrInterface target)
+    : target(target), costs(target.getCosts()), roots(block, costs) {
+  for (Operation &op : block.without_terminator()) {
+    // What comes after the peak of memory is not computed before it.
+    if (op.hasAttr("bsr.peak"))
+      firstOpen = groups.size();
+    if (roots.contains(&op)) {
+      group(&op);
+      continue;
+    }
+    if (!isInlinable(&op)) {
+      times[&op] = ++now;
+      continue;
+    }
+    // What stays outside as well is there when its operands are.
+    int64_t time = -1;
+    for (Value operand : op.getOperands())
+      time = std::max(time, getTime(operand));
+    times[&op] = time;
+  }
+}
