@@ -131,12 +131,29 @@ void *bsr_session_buffer(bsr_session *session, int64_t index) {
   return exists ? session->buffers[index] : nullptr;
 }
 
+void bsr_session::run(bsr_step::Run *entry) {
+  const std::string &name = manifest().name;
+  switch (int32_t status = entry(&context, buffers.data(), arena)) {
+  case BSR_STEP_RAN:
+    hasScores = false;
+    ++counters.steps;
+    return;
+  case BSR_STEP_OTHER_VERSION:
+    fail(BSR_INVALID_STEP, "expected a context of version ", context.error,
+         " for step '", name, "', but got one of version ", context.version);
+  case BSR_STEP_OTHER_DEVICE:
+    fail(BSR_INVALID_STEP, "expected device ", context.error, " for step '",
+         name, "', but got device ", context.device);
+  default:
+    fail(BSR_INVALID_STEP, "expected a status from 0 to ",
+         int(BSR_STEP_OTHER_DEVICE), " of step '", name, "', but got ", status);
+  }
+}
+
 bsr_status bsr_session_run(bsr_session *session) {
   return guarded([&] {
     requireArgument(session, "session");
-    session->step.run(session->buffers.data(), session->arena);
-    session->hasScores = false;
-    ++session->counters.steps;
+    session->run(session->step.run);
   });
 }
 
@@ -148,9 +165,8 @@ bsr_status bsr_session_run_scores(bsr_session *session) {
       fail(BSR_INVALID_ARGUMENT,
            "expected a step that was compiled with scores of blocks, but got '",
            step.manifest.name, "', whose manifest has no score_norm");
-    step.runScores(session->buffers.data(), session->arena);
+    session->run(step.runScores);
     session->hasScores = true;
-    ++session->counters.steps;
   });
 }
 

@@ -53,6 +53,9 @@ struct bsr_session {
   void checkPatterns() const;
   void updatePatterns(const bsr_pattern_update *updates);
 
+  /// Runs the step once by `entry`, one of its entry points, and counts it.
+  void run(bsr_step::Run *entry);
+
   /// Fails unless `pattern` is the index of a pattern that is not static.
   void requireDynamic(int64_t pattern) const;
 
@@ -87,6 +90,7 @@ struct bsr_session {
   const std::shared_ptr<const bsr_step>
       owner; // of `step`, which may be unloaded
   const bsr_step &step;
+  bsr_context context = {BSR_CONTEXT_VERSION, BSR_HOST, nullptr, 0};
   bsr::Memory area;
   std::vector<void *> buffers;
   void *arena;

@@ -121,12 +121,11 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
 
     auto version = *static_cast<const uint32_t *>(
         findSymbol(library.get(), "bsr_step_abi_version", path));
-    if (version != 1)
-      fail(BSR_INVALID_STEP, "expected interface version 1 in '", path,
-           "', but got ", version);
+    if (version != BSR_STEP_ABI_VERSION)
+      fail(BSR_INVALID_STEP, "expected interface version ",
+           BSR_STEP_ABI_VERSION, " in '", path, "', but got ", version);
     auto *text = static_cast<const char *>(
         findSymbol(library.get(), "bsr_step_manifest", path));
-    using Run = void (*)(void *const *, void *);
     void *run = findSymbol(library.get(), "bsr_step_run", path);
     Manifest manifest =
         parseManifest(text, "the manifest of '" + std::string(path) + "'");
@@ -141,10 +140,11 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
         manifest.scoreNorm.empty()
             ? nullptr
             : findSymbol(library.get(), "bsr_step_run_scores", path);
-    std::shared_ptr<bsr_step> made(new bsr_step{
-        nullptr, std::move(manifest), text, reinterpret_cast<Run>(run),
-        reinterpret_cast<Run>(runScores), static_cast<int64_t(*)[2]>(timers),
-        std::move(library)});
+    std::shared_ptr<bsr_step> made(
+        new bsr_step{nullptr, std::move(manifest), text,
+                     reinterpret_cast<bsr_step::Run *>(run),
+                     reinterpret_cast<bsr_step::Run *>(runScores),
+                     static_cast<int64_t(*)[2]>(timers), std::move(library)});
     *step = made.get();
     made->self = std::move(made);
     ++loaded;

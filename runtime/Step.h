@@ -108,9 +108,10 @@ struct bsr_step {
   std::shared_ptr<bsr_step> self;
   bsr::Manifest manifest;
   const char *manifestText;
-  void (*run)(void *const *buffers, void *arena);
+  using Run = int32_t(bsr_context *context, void *const *buffers, void *arena);
+  Run *run;
   /// The same with scores of blocks; null if there are none.
-  void (*runScores)(void *const *buffers, void *arena);
+  Run *runScores;
   /// Of each timer, nanoseconds and launches; null if there are none.
   int64_t (*timers)[2];
   std::unique_ptr<void, int (*)(void *)> library;

@@ -42,7 +42,7 @@ class Bench:
         if model == "unigram":
             step = folder / "step.so"
             self.call(os.environ.get("CC", "cc"), "-shared", "-fPIC", "-O1",
-                      INPUTS / "unigram-step.c", "-o", step, "-lm")
+                      "-I", ROOT / "runtime" / "include", INPUTS / "unigram-step.c", "-o", step, "-lm")
             self.train_command += ["--config", INPUTS / "train.yaml"]
             settings |= {"step": step, "sparsity.every": 2, "held_out.every": 5}
         else:

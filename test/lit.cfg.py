@@ -18,13 +18,14 @@ config.substitutions.append(("%bsr_obj_root", config.bsr_obj_root))
 # Debian's Python has Debian's numpy; the first one on PATH may have JAX.
 config.substitutions.append(("%numpy_python", "/usr/bin/python3"))
 config.substitutions.append(("%python", "python3"))
+interface = "-I" + os.path.join(config.bsr_src_root, "runtime", "include")
 unigram_step = os.path.join(config.test_source_root, "Tools", "Inputs", "unigram-step.c")
 config.substitutions.append(
-    ("%build_step", f"{config.c_compiler} -shared -fPIC -O1 {unigram_step} -lm")
+    ("%build_step", f"{config.c_compiler} -shared -fPIC -O1 {interface} {unigram_step} -lm")
 )
 record_step = os.path.join(config.test_source_root, "Tools", "Inputs", "record-step.c")
 config.substitutions.append(
-    ("%build_record_step", f"{config.c_compiler} -shared -fPIC -O1 {record_step}")
+    ("%build_record_step", f"{config.c_compiler} -shared -fPIC -O1 {interface} {record_step}")
 )
 config.substitutions.append(("%build_library", f"{config.c_compiler} -shared -fPIC"))
 

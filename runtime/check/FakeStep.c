@@ -3,10 +3,21 @@
 // A compiled step written by hand: SGD with momentum towards nothing. It
 // follows the row view, so that it is wrong where the pattern is.
 
-#include <stdint.h>
+#include "bsr/step.h"
 
+// The macros make steps that are refused: of another interface, for another
+// context or device, and one that returns what no step does.
 #ifndef ABI_VERSION
-#define ABI_VERSION 1
+#define ABI_VERSION BSR_STEP_ABI_VERSION
+#endif
+#ifndef CONTEXT_VERSION
+#define CONTEXT_VERSION BSR_CONTEXT_VERSION
+#endif
+#ifndef DEVICE
+#define DEVICE BSR_HOST
+#endif
+#ifndef STATUS
+#define STATUS BSR_STEP_RAN
 #endif
 
 const uint32_t bsr_step_abi_version = ABI_VERSION;
@@ -54,15 +65,23 @@ const char bsr_step_manifest[131072] =
     " \"products\": {\"spmm\": 1, \"sddmm\": 2}, \"left_dense\": 3}";
 
 // Counts its runs in front of the scores, which the checks write themselves.
-void bsr_step_run_scores(void *const *buffers, void *arena) {
+int32_t bsr_step_run_scores(bsr_context *context, void *const *buffers,
+                            void *arena) {
   (void)buffers;
+  int32_t status = bsr_check_context(context, CONTEXT_VERSION, DEVICE);
+  if (status != BSR_STEP_RAN)
+    return status;
   ++*(int32_t *)arena;
+  return BSR_STEP_RAN;
 }
 
 // The step's own timer, one more, and the time between runs.
 int64_t bsr_step_timers[3][2];
 
-void bsr_step_run(void *const *buffers, void *arena) {
+int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
+  int32_t status = bsr_check_context(context, CONTEXT_VERSION, DEVICE);
+  if (status != BSR_STEP_RAN)
+    return status;
   float *w = buffers[0], *m = buffers[1], *b = buffers[2];
   int32_t *t = buffers[3];
   const float *lr = buffers[5];
@@ -87,4 +106,5 @@ void bsr_step_run(void *const *buffers, void *arena) {
     bsr_step_timers[i][0] += 1000 << i;
     bsr_step_timers[i][1] += 1 + i;
   }
+  return STATUS;
 }

@@ -224,8 +224,31 @@ CASE(step_refuses_every_truncated_library) {
 }
 
 CASE(step_refuses_another_interface_version) {
-  refuses(FAKE_STEP_2, BSR_INVALID_STEP,
-          "expected interface version 1 in '" FAKE_STEP_2 "', but got 2");
+  // Version 1 had no context: its steps would take it for their buffers.
+  refuses(FAKE_STEP_ABI_1, BSR_INVALID_STEP,
+          "expected interface version 2 in '" FAKE_STEP_ABI_1 "', but got 1");
+  refuses(FAKE_STEP_ABI_3, BSR_INVALID_STEP,
+          "expected interface version 2 in '" FAKE_STEP_ABI_3 "', but got 3");
+}
+
+CASE(step_refuses_another_context) {
+  std::pair<const char *, const char *> others[] = {
+      {FAKE_STEP_VERSION, "expected a context of version 2 for step 'fake', "
+                          "but got one of version 1"},
+      {FAKE_STEP_DEVICE, "expected device 7 for step 'fake', but got device 0"},
+      {FAKE_STEP_STATUS,
+       "expected a status from 0 to 2 of step 'fake', but got 9"}};
+  for (auto [path, sentence] : others) {
+    bsr_step *loaded = nullptr;
+    REQUIRE_OK(bsr_step_load(path, &loaded));
+    Step step(loaded, bsr_step_unload);
+    Session session = start(step);
+    std::string before = contentsOf(session, step);
+    REQUIRE_FAILS(bsr_session_run(session.get()), BSR_INVALID_STEP, sentence);
+    REQUIRE_EQUAL(countersOf(session).steps, 0);
+    if (path != others[2].first)
+      REQUIRE(contentsOf(session, step) == before);
+  }
 }
 
 CASE(step_refuses_a_missing_symbol) {

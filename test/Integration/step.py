@@ -87,6 +87,15 @@ def to_values(dense, mask, block, slots=None, order=None):
     return values
 
 
+class Context(ctypes.Structure):
+    """bsr_context of bsr/step.h, for a run on the host."""
+    _fields_ = [("version", ctypes.c_int32), ("device", ctypes.c_int32), ("communicator", ctypes.c_void_p),
+                ("error", ctypes.c_int32)]
+
+    def __init__(self, version=1, device=0):
+        super().__init__(version, device)
+
+
 class Step:
     """A compiled step: a shared library with its manifest."""
 
@@ -94,7 +103,7 @@ class Step:
         self.library = ctypes.CDLL(os.path.abspath(path))
         self.manifest = json.loads(ctypes.string_at(
             ctypes.addressof(ctypes.c_char.in_dll(self.library, "bsr_step_manifest"))))
-        assert ctypes.c_uint32.in_dll(self.library, "bsr_step_abi_version").value == 1
+        assert ctypes.c_uint32.in_dll(self.library, "bsr_step_abi_version").value == 2
 
     def bind(self, arrays, patterns={}, orders={}, entry="bsr_step_run"):
         """Copies `arrays` into buffers. `patterns` maps the names of patterns to block
@@ -121,7 +130,9 @@ class Step:
                 array[...] = given
             buffers.append(array)
         pointers = (ctypes.c_void_p * len(buffers))(*[b.ctypes.data for b in buffers])
-        return buffers, lambda: getattr(self.library, entry)(pointers, ctypes.c_void_p(arena.ctypes.data))
+        function = getattr(self.library, entry)
+        return buffers, lambda context=Context(): function(
+            ctypes.byref(context), pointers, ctypes.c_void_p(arena.ctypes.data))
 
     def run(self, arrays, patterns={}, orders={}, threads=None, steps=1, entry="bsr_step_run"):
         """Runs `steps` times on copies of `arrays` (see bind). Returns the carried
@@ -131,7 +142,7 @@ class Step:
         if threads is not None and hasattr(self.library, "omp_set_num_threads"):
             self.library.omp_set_num_threads(threads)
         for _ in range(steps):
-            run_once()
+            assert run_once() == 0
         return {
             ("scores." if described["kind"] == "scores" else "") + described["name"]: buffer
             for described, buffer in zip(self.manifest["buffers"], buffers)

@@ -5,6 +5,7 @@
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Library/Passes.h"
+#include "bsr/step.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "support/Manifest.h"
 #include "llvm/ADT/StringMap.h"
@@ -19,9 +20,6 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 namespace json = llvm::json;
-
-/// The version of the interface of a compiled step (runtime/ has the header).
-static constexpr int32_t abiVersion = 1;
 
 static json::Array getShape(ArrayRef<int64_t> shape) {
   return json::Array(shape);
@@ -276,7 +274,7 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
   };
   json::Object manifest{
       {"format", "bsr-step"},
-      {"version", abiVersion},
+      {"version", 1},
       {"name", step.getName()},
       {"target_cpu", targetCpu},
       {"arena_bytes", getCount("bsr.arena_bytes")},
@@ -330,7 +328,7 @@ struct EmbedManifest : mlir::bsr::impl::BSREmbedManifestBase<EmbedManifest> {
         b.getStringAttr(*manifest));
     LLVM::GlobalOp::create(b, loc, b.getI32Type(), /*isConstant=*/true,
                            LLVM::Linkage::External, "bsr_step_abi_version",
-                           b.getI32IntegerAttr(abiVersion));
+                           b.getI32IntegerAttr(BSR_STEP_ABI_VERSION));
   }
 };
 } // namespace

@@ -4,6 +4,7 @@
 
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Library/Passes.h"
+#include "bsr/step.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
 namespace mlir::bsr {
@@ -21,8 +22,50 @@ static bool hasFlag(LLVM::LLVMFuncOp step) {
   return types.size() > 1 && types[types.size() - 2].isInteger(1);
 }
 
-/// Writes `name(buffers, arena)`, which calls `step(buffers[0], ..., buffers[n
-/// - 1], flag, arena)`, without `flag` if the step takes none.
+/// The address of a field of `bsr_context` at `context`.
+static Value getField(OpBuilder &b, Location loc, Value context,
+                      size_t offset) {
+  return LLVM::GEPOp::create(b, loc, context.getType(), b.getI8Type(), context,
+                             ArrayRef<LLVM::GEPArg>(int32_t(offset)));
+}
+
+/// Writes into `entry` what `bsr_check_context` (bsr/step.h) does. The builder
+/// is then where the context is that of the step, on the host.
+static void emitContextCheck(OpBuilder &b, LLVM::LLVMFuncOp entry) {
+  Location loc = entry.getLoc();
+  Type i32 = b.getI32Type();
+  Value context = entry.getArgument(0);
+  auto constant = [&](int32_t value) -> Value {
+    return LLVM::ConstantOp::create(b, loc, i32, b.getI32IntegerAttr(value));
+  };
+  Block *checks = b.getInsertionBlock();
+  Block *refuse = b.createBlock(&entry.getBody(), entry.getBody().end(),
+                                {i32, i32}, {loc, loc});
+  LLVM::StoreOp::create(
+      b, loc, refuse->getArgument(1),
+      getField(b, loc, context, offsetof(bsr_context, error)));
+  LLVM::ReturnOp::create(b, loc, refuse->getArgument(0));
+
+  b.setInsertionPointToEnd(checks);
+  auto require = [&](size_t offset, int32_t expected, bsr_step_status status) {
+    Value got =
+        LLVM::LoadOp::create(b, loc, i32, getField(b, loc, context, offset));
+    Value known = constant(expected);
+    Value isKnown =
+        LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::eq, got, known);
+    Value refusal[] = {constant(status), known};
+    Block *next = b.getInsertionBlock()->splitBlock(b.getInsertionPoint());
+    LLVM::CondBrOp::create(b, loc, isKnown, next, refuse, refusal);
+    b.setInsertionPointToEnd(next);
+  };
+  require(offsetof(bsr_context, version), BSR_CONTEXT_VERSION,
+          BSR_STEP_OTHER_VERSION);
+  require(offsetof(bsr_context, device), BSR_HOST, BSR_STEP_OTHER_DEVICE);
+}
+
+/// Writes `name(context, buffers, arena)`, which checks the context and calls
+/// `step(buffers[0], ..., buffers[n - 1], flag, arena)`, without `flag` if the
+/// step takes none.
 static void emitEntry(LLVM::LLVMFuncOp step, StringRef name, bool flag) {
   OpBuilder b(step->getContext());
   b.setInsertionPointAfter(step);
@@ -30,22 +73,24 @@ static void emitEntry(LLVM::LLVMFuncOp step, StringRef name, bool flag) {
   Type ptr = LLVM::LLVMPointerType::get(b.getContext());
   auto entry = LLVM::LLVMFuncOp::create(
       b, loc, name,
-      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
-                                  {ptr, ptr}));
+      LLVM::LLVMFunctionType::get(b.getI32Type(), {ptr, ptr, ptr}));
   b.setInsertionPointToStart(entry.addEntryBlock(b));
+  emitContextCheck(b, entry);
   SmallVector<Value> arguments;
   unsigned numBuffers = step.getNumArguments() - (hasFlag(step) ? 2 : 1);
   for (unsigned i = 0; i != numBuffers; ++i) {
-    Value at = LLVM::GEPOp::create(b, loc, ptr, ptr, entry.getArgument(0),
+    Value at = LLVM::GEPOp::create(b, loc, ptr, ptr, entry.getArgument(1),
                                    ArrayRef<LLVM::GEPArg>(i));
     arguments.push_back(LLVM::LoadOp::create(b, loc, ptr, at));
   }
   if (hasFlag(step))
     arguments.push_back(
         LLVM::ConstantOp::create(b, loc, b.getI1Type(), b.getBoolAttr(flag)));
-  arguments.push_back(entry.getArgument(1));
+  arguments.push_back(entry.getArgument(2));
   LLVM::CallOp::create(b, loc, step, arguments);
-  LLVM::ReturnOp::create(b, loc, ValueRange());
+  Value ran = LLVM::ConstantOp::create(b, loc, b.getI32Type(),
+                                       b.getI32IntegerAttr(BSR_STEP_RAN));
+  LLVM::ReturnOp::create(b, loc, ran);
 }
 
 /// `attrs` without those of this project's dialect.

@@ -6,6 +6,7 @@
 #ifndef BSR_RUNTIME_H
 #define BSR_RUNTIME_H
 
+#include "bsr/step.h"
 #include <stddef.h>
 #include <stdint.h>
 

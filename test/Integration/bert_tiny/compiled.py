@@ -123,10 +123,13 @@ def load(path: str) -> tuple[dict[str, Any], Callable[[list[Buffer]], None]]:
     text = ctypes.c_char.in_dll(library, "bsr_step_manifest")
     manifest = json.loads(ctypes.string_at(ctypes.addressof(text)))
     arena = Buffer(manifest["arena_bytes"])
+    # bsr_context of bsr/step.h: version, device, communicator (of two words), error.
+    context = (ctypes.c_int32 * 6)(1, 0, 0, 0, 0, 0)
 
     def run(buffers: list[Buffer]) -> None:
         addresses = (ctypes.c_void_p * len(buffers))(*(b.address for b in buffers))
-        library.bsr_step_run(addresses, ctypes.c_void_p(arena.address))
+        if library.bsr_step_run(context, addresses, ctypes.c_void_p(arena.address)):
+            raise RuntimeError("expected the step to run on the host")
 
     return manifest, run
 

@@ -4,7 +4,7 @@
 // its state, so that checkpoints show batches. With PAIRS these are pairs of
 // sentences; PAIRS is what it calls the label.
 
-#include <stdint.h>
+#include "bsr/step.h"
 #include <string.h>
 
 enum { B = 4, T = 32, P = 8 };
@@ -28,7 +28,7 @@ enum { N = 6 };
 enum { N = 4 };
 #endif
 
-const uint32_t bsr_step_abi_version = 1;
+const uint32_t bsr_step_abi_version = BSR_STEP_ABI_VERSION;
 const char bsr_step_manifest[] =
     "{\"format\": \"bsr-step\", \"version\": 1, \"name\": \"record\","
     "\"target_cpu\": \"any\", \"arena_bytes\": 0, \"buffers\": ["
@@ -42,10 +42,14 @@ const char bsr_step_manifest[] =
     "\"products\": {\"dense\": 0}, \"left_dense\": 0}";
 // clang-format on
 
-void bsr_step_run(void *const *buffers, void *arena) {
+int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
   static const int elements[] = {B * T, B * P, B * P, B * P, B * T, B};
   (void)arena;
+  int32_t status = bsr_check_context(context, BSR_CONTEXT_VERSION, BSR_HOST);
+  if (status != BSR_STEP_RAN)
+    return status;
   for (int i = 0; i < N; ++i)
     memcpy(buffers[i], buffers[N + i], 4 * elements[i]);
   *(float *)buffers[2 * N + 1] = 1;
+  return BSR_STEP_RAN;
 }

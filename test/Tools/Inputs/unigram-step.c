@@ -9,8 +9,8 @@
 //
 // The macros make steps that a driver must refuse, and one with scores.
 
+#include "bsr/step.h"
 #include <math.h>
-#include <stdint.h>
 
 #ifndef IDS_NAME
 #define IDS_NAME "batch.ids"
@@ -65,7 +65,7 @@ enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, BLOCK = SIDE * SIDE };
 #define EXTRA_BUFFER
 #endif
 
-const uint32_t bsr_step_abi_version = 1;
+const uint32_t bsr_step_abi_version = BSR_STEP_ABI_VERSION;
 const char bsr_step_manifest[] =
     "{\"format\": \"bsr-step\", \"version\": 1, \"name\": \"unigram" VERSION "\","
     "\"target_cpu\": \"any\", \"arena_bytes\": 64, \"buffers\": ["
@@ -97,8 +97,11 @@ const char bsr_step_manifest[] =
     "\"left_dense\": 0" SCORES_ENTRY "}";
 // clang-format on
 
-void bsr_step_run(void *const *buffers, void *arena) {
+int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
   (void)arena;
+  int32_t status = bsr_check_context(context, BSR_CONTEXT_VERSION, BSR_HOST);
+  if (status != BSR_STEP_RAN)
+    return status;
   float *bias = buffers[0], *w = buffers[2], *m = buffers[3];
   const int32_t *ids = buffers[4], *positions = buffers[5],
                 *labels = buffers[6];
@@ -150,14 +153,19 @@ void bsr_step_run(void *const *buffers, void *arena) {
     int32_t id = ids[i / P * T + positions[i]];
     counts[id == MASK ? 0 : id == labels[i] ? 1 : 2] += weights[i];
   }
+  return BSR_STEP_RAN;
 }
 
 #ifdef SCORES
 // Scores that come in every order, with ties, and are known to the tests.
-void bsr_step_run_scores(void *const *buffers, void *arena) {
-  bsr_step_run(buffers, arena);
+int32_t bsr_step_run_scores(bsr_context *context, void *const *buffers,
+                            void *arena) {
+  int32_t status = bsr_step_run(context, buffers, arena);
+  if (status != BSR_STEP_RAN)
+    return status;
   int64_t step = *(const int64_t *)buffers[10];
   for (int block = 0; block < 16; ++block)
     ((float *)arena)[block] = (float)((step * 5 + block * 7) % 11);
+  return BSR_STEP_RAN;
 }
 #endif

@@ -4,13 +4,32 @@
 // CHECK:       llvm.func internal @kernel(%{{.*}}: !llvm.ptr) attributes {no_inline}
 // CHECK:       llvm.func internal @step
 // CHECK-NOT:     bsr.
-// CHECK:       llvm.func @bsr_step_run(%[[BUFFERS:.*]]: !llvm.ptr, %[[ARENA:.*]]: !llvm.ptr) {
+// CHECK:       llvm.func @bsr_step_run(%[[CONTEXT:.*]]: !llvm.ptr, %[[BUFFERS:.*]]: !llvm.ptr, %[[ARENA:.*]]: !llvm.ptr) -> i32 {
+// CHECK-NEXT:    %[[VERSION_AT:.*]] = llvm.getelementptr %[[CONTEXT]][0] : (!llvm.ptr) -> !llvm.ptr, i8
+// CHECK-NEXT:    %[[VERSION:.*]] = llvm.load %[[VERSION_AT]] : !llvm.ptr -> i32
+// CHECK-NEXT:    %[[V:.*]] = llvm.mlir.constant(1 : i32)
+// CHECK-NEXT:    %[[IS_VERSION:.*]] = llvm.icmp "eq" %[[VERSION]], %[[V]]
+// CHECK-NEXT:    %[[OTHER_VERSION:.*]] = llvm.mlir.constant(1 : i32)
+// CHECK-NEXT:    llvm.cond_br %[[IS_VERSION]], ^[[NEXT:.*]], ^[[REFUSE:.*]](%[[OTHER_VERSION]], %[[V]] : i32, i32)
+// CHECK-NEXT:  ^[[NEXT]]:
+// CHECK-NEXT:    %[[DEVICE_AT:.*]] = llvm.getelementptr %[[CONTEXT]][4] : (!llvm.ptr) -> !llvm.ptr, i8
+// CHECK-NEXT:    %[[DEVICE:.*]] = llvm.load %[[DEVICE_AT]] : !llvm.ptr -> i32
+// CHECK-NEXT:    %[[HOST:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-NEXT:    %[[IS_HOST:.*]] = llvm.icmp "eq" %[[DEVICE]], %[[HOST]]
+// CHECK-NEXT:    %[[OTHER_DEVICE:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK-NEXT:    llvm.cond_br %[[IS_HOST]], ^[[CALL:.*]], ^[[REFUSE]](%[[OTHER_DEVICE]], %[[HOST]] : i32, i32)
+// CHECK-NEXT:  ^[[CALL]]:
 // CHECK-NEXT:    %[[P0:.*]] = llvm.getelementptr %[[BUFFERS]][0]
 // CHECK-NEXT:    %[[A0:.*]] = llvm.load %[[P0]]
 // CHECK-NEXT:    %[[P1:.*]] = llvm.getelementptr %[[BUFFERS]][1]
 // CHECK-NEXT:    %[[A1:.*]] = llvm.load %[[P1]]
 // CHECK-NEXT:    llvm.call @step(%[[A0]], %[[A1]], %[[ARENA]])
-// CHECK-NEXT:    llvm.return
+// CHECK-NEXT:    %[[RAN:.*]] = llvm.mlir.constant(0 : i32)
+// CHECK-NEXT:    llvm.return %[[RAN]]
+// CHECK-NEXT:  ^[[REFUSE]](%[[STATUS:.*]]: i32, %[[COMPILED_FOR:.*]]: i32):
+// CHECK-NEXT:    %[[ERROR_AT:.*]] = llvm.getelementptr %[[CONTEXT]][16] : (!llvm.ptr) -> !llvm.ptr, i8
+// CHECK-NEXT:    llvm.store %[[COMPILED_FOR]], %[[ERROR_AT]] : i32, !llvm.ptr
+// CHECK-NEXT:    llvm.return %[[STATUS]]
 llvm.func @memcpy(!llvm.ptr, !llvm.ptr, i64)
 llvm.func @kernel(%x: !llvm.ptr) {
   llvm.return

@@ -90,8 +90,9 @@ def BSREmbedManifest : Pass<"bsr-embed-manifest", "ModuleOp"> {
     arguments with one `bsr.name` the parameter, or the one without a role, has this
     name; a moment that goes by its weight's is `<name>.<role>`. The manifest also
     counts what it computes: bytes of the arena, products, functions of kernels and
-    their launches; `bsr_step_abi_version` is the version of both. `sparse-compile`
-    adds what it knows once there is code: its hash (`code`), the features that a
+    their launches; `docs/manifest.md` has every key, and a manifest that is not as
+    it says is an error. `bsr_step_abi_version` is the version of `bsr/step.h`, which
+    has the interface of a step. `sparse-compile` adds what it knows once there is code: its hash (`code`), the features that a
     processor needs to run it (`target_features`), and the choices that it depends
     on (`compiler`).
 
@@ -109,7 +110,7 @@ def BSREmbedManifest : Pass<"bsr-embed-manifest", "ModuleOp"> {
 
     ```mlir
     llvm.mlir.global external constant @bsr_step_manifest("{\22arena_bytes\22:0,\22buffers\22:[{\22carried\22:false,\22kind\22:\22dense\22,\22name\22:\22x\22,\22role\22:\22batch\22,\22shape\22:[4],\22type\22:\22f32\22}\5D,\22format\22:\22bsr-step\22,\22kernels\22:{\22functions\22:0,\22launches\22:0},\22left_dense\22:0,\22live_bytes\22:0,\22name\22:\22step\22,\22patterns\22:[],\22products\22:{\22dense\22:0,\22sddmm\22:0,\22spmm\22:0,\22spmm_transposed\22:0},\22target_cpu\22:\22generic\22,\22version\22:1}\00") {addr_space = 0 : i32}
-    llvm.mlir.global external constant @bsr_step_abi_version(1 : i32) {addr_space = 0 : i32} : i32
+    llvm.mlir.global external constant @bsr_step_abi_version(2 : i32) {addr_space = 0 : i32} : i32
     func.func @step(%x: memref<4xf32> {bsr.name = "x", bsr.role = "batch"},
                     %arena: memref<0xi8> {bsr.kind = "arena", bsr.name = "arena"})
         attributes {bsr.arena_bytes = 0 : i64} {
@@ -127,9 +128,12 @@ def BSREmbedManifest : Pass<"bsr-embed-manifest", "ModuleOp"> {
 def BSRExportStep : Pass<"bsr-export-step", "ModuleOp"> {
   let summary = "Give a lowered step its C entry point";
   let description = [{
-    `bsr_step_run(buffers, arena)` is the only function that a compiled step
-    exports. It calls the step with the pointers in `buffers`. Everything else
-    becomes internal; kernels are not inlined, since one serves many layers.
+    `bsr_step_run(context, buffers, arena)` is the only function that a compiled
+    step exports, with `bsr_step_run_scores` if there are scores. It calls the step
+    with the pointers in `buffers`, if the context (`bsr/step.h`) is of the version
+    and the device that the step was compiled for; if not, it touches no buffer, says
+    in the context what it expected, and returns a status. Everything else becomes
+    internal; kernels are not inlined, since one serves many layers.
 
     Before:
 
@@ -146,11 +150,30 @@ def BSRExportStep : Pass<"bsr-export-step", "ModuleOp"> {
     llvm.func internal @step(%w: !llvm.ptr, %arena: !llvm.ptr) attributes {no_inline} {
       llvm.return
     }
-    llvm.func @bsr_step_run(%buffers: !llvm.ptr, %arena: !llvm.ptr) {
-      %0 = llvm.getelementptr %buffers[0] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
-      %1 = llvm.load %0 : !llvm.ptr -> !llvm.ptr
-      llvm.call @step(%1, %arena) : (!llvm.ptr, !llvm.ptr) -> ()
-      llvm.return
+    llvm.func @bsr_step_run(%context: !llvm.ptr, %buffers: !llvm.ptr, %arena: !llvm.ptr) -> i32 {
+      %0 = llvm.getelementptr %context[0] : (!llvm.ptr) -> !llvm.ptr, i8
+      %1 = llvm.load %0 : !llvm.ptr -> i32
+      %2 = llvm.mlir.constant(1 : i32) : i32
+      %3 = llvm.icmp "eq" %1, %2 : i32
+      %4 = llvm.mlir.constant(1 : i32) : i32
+      llvm.cond_br %3, ^device, ^refuse(%4, %2 : i32, i32)
+    ^device:
+      %5 = llvm.getelementptr %context[4] : (!llvm.ptr) -> !llvm.ptr, i8
+      %6 = llvm.load %5 : !llvm.ptr -> i32
+      %7 = llvm.mlir.constant(0 : i32) : i32
+      %8 = llvm.icmp "eq" %6, %7 : i32
+      %9 = llvm.mlir.constant(2 : i32) : i32
+      llvm.cond_br %8, ^run, ^refuse(%9, %7 : i32, i32)
+    ^run:
+      %10 = llvm.getelementptr %buffers[0] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+      %11 = llvm.load %10 : !llvm.ptr -> !llvm.ptr
+      llvm.call @step(%11, %arena) : (!llvm.ptr, !llvm.ptr) -> ()
+      %12 = llvm.mlir.constant(0 : i32) : i32
+      llvm.return %12 : i32
+    ^refuse(%status: i32, %expected: i32):
+      %13 = llvm.getelementptr %context[16] : (!llvm.ptr) -> !llvm.ptr, i8
+      llvm.store %expected, %13 : i32, !llvm.ptr
+      llvm.return %status : i32
     }
     ```
   }];

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The C interface of a compiled step: what its library exports, and what the
+// caller of its entry point hands over. The compiler, the runtime and steps
+// written by hand share this header.
+
+#ifndef BSR_STEP_H
+#define BSR_STEP_H
+
+#include <stdint.h>
+
+// The library of a step exports:
+//   const uint32_t bsr_step_abi_version: BSR_STEP_ABI_VERSION;
+//   const char bsr_step_manifest[]: JSON text (docs/manifest.md);
+//   int32_t bsr_step_run(bsr_context *context, void *const *buffers,
+//                        void *arena): runs the step once;
+//   int32_t bsr_step_run_scores(...): the same with scores of blocks, if the
+//     manifest has "score_norm";
+//   int64_t bsr_step_timers[][2]: nanoseconds and launches, if it has "timers".
+//
+// `buffers` holds the addresses of the manifest's buffers in its order, and
+// `arena` is memory of "arena_bytes" bytes. All are aligned to 64 bytes and
+// are memory of the context's device. The entry returns a `bsr_step_status`;
+// with another than BSR_STEP_RAN it has touched neither buffers nor arena.
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// The version of what is above. 1: no context, and nothing returned.
+#define BSR_STEP_ABI_VERSION 2
+
+/// The version of `bsr_context`.
+#define BSR_CONTEXT_VERSION 1
+
+/// Whose memory buffers are, and what runs the kernels.
+typedef enum bsr_device {
+  BSR_HOST = 0 // the processor that the caller runs on
+} bsr_device;
+
+/// What a run of a step depends on beside its buffers. The caller owns it, and
+/// no two runs have one at the same time. Fields are added behind those here.
+typedef struct bsr_context {
+  int32_t version;    // BSR_CONTEXT_VERSION. The caller writes it; the step
+                      // reads it first, and nothing else if it is another one
+                      // than the step was compiled for.
+  int32_t device;     // bsr_device. The caller writes it; the step reads it.
+  void *communicator; // What reaches the other processes of a run; null for a
+                      // run of one process. The caller writes it; no step
+                      // for BSR_HOST reads it.
+  int32_t error;      // What the step was compiled for, where it finds another
+                      // version or device. The step writes it, and only then;
+                      // the caller reads it.
+} bsr_context;
+
+/// What became of a run.
+typedef enum bsr_step_status {
+  BSR_STEP_RAN = 0,
+  BSR_STEP_OTHER_VERSION = 1, // of the context
+  BSR_STEP_OTHER_DEVICE = 2
+} bsr_step_status;
+
+/// What every entry point does first: returns BSR_STEP_RAN if a step that was
+/// compiled for `version` and `device` can run in `context`, or else its
+/// status, and sets the context's error.
+static inline int32_t bsr_check_context(bsr_context *context, int32_t version,
+                                        int32_t device) {
+  if (context->version != version) {
+    context->error = version;
+    return BSR_STEP_OTHER_VERSION;
+  }
+  if (context->device != device) {
+    context->error = device;
+    return BSR_STEP_OTHER_DEVICE;
+  }
+  return BSR_STEP_RAN;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // BSR_STEP_H
