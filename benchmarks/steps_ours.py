@@ -19,7 +19,6 @@ def load_runtime():
     build = pathlib.Path(harness.find_tool("sparse-compile")).resolve().parent.parent
     library = ctypes.CDLL(str(build / "lib" / "libbsr_runtime.so"))
     library.bsr_last_error.restype = ctypes.c_char_p
-    library.bsr_session_buffer.restype = ctypes.c_void_p
     for name in ("bsr_step_find_role", "bsr_step_find_buffer"):
         getattr(library, name).restype = ctypes.c_int64
     return library
@@ -42,20 +41,20 @@ def make_step(model, batch, rate, threads, name, density, block="16x16"):
     check(runtime.bsr_session_create(step, ctypes.c_uint64(1), ctypes.byref(session)))
     check(runtime.bsr_session_initialize(session))
 
-    def buffer(index):
-        if index < 0:
-            raise RuntimeError("expected the step to have the buffers of examples/generate.py, but got others")
-        return runtime.bsr_session_buffer(session, ctypes.c_int64(index))
+    def copy(function, index, values, size):
+        check(function(session, ctypes.c_int64(index), ctypes.c_int64(0), ctypes.c_int64(size), values))
 
     for key, rows in batch.items():
         values = array.array("f" if isinstance(rows[0][0], float) else "i", itertools.chain(*rows))
         index = runtime.bsr_step_find_buffer(step, DENSE_BUFFER, f"batch.{key}".encode())
-        ctypes.memmove(buffer(index), values.buffer_info()[0], len(values) * values.itemsize)
-    ctypes.c_float.from_address(buffer(runtime.bsr_step_find_role(step, b"lr"))).value = rate
-    loss = ctypes.c_float.from_address(buffer(runtime.bsr_step_find_role(step, b"loss")))
+        copy(runtime.bsr_session_write, index, ctypes.c_void_p(values.buffer_info()[0]),
+             len(values) * values.itemsize)
+    copy(runtime.bsr_session_write, runtime.bsr_step_find_role(step, b"lr"), ctypes.byref(ctypes.c_float(rate)), 4)
+    loss, loss_index = ctypes.c_float(), runtime.bsr_step_find_role(step, b"loss")
 
     def run():
         check(runtime.bsr_session_run(session))
+        copy(runtime.bsr_session_read, loss_index, ctypes.byref(loss), 4)
         return loss.value
 
     return run

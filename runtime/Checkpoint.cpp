@@ -18,14 +18,28 @@ static std::string_view bytesAt(const void *data, int64_t size) {
   return {static_cast<const char *>(data), size_t(size)};
 }
 
-/// All tensors of a checkpoint of `session`.
-static std::vector<Tensor> listTensors(const bsr_session &session) {
+/// The contents of buffer `index`: where they lie, or a copy in `copy` of what
+/// lies on a device.
+static std::string_view contentsOf(const bsr_session &session, size_t index,
+                                   std::string &copy) {
+  int64_t bytes = session.manifest().buffers[index].bytes;
+  if (session.device.isHost())
+    return bytesAt(session.buffers[index], bytes);
+  copy.resize(size_t(bytes));
+  session.device.read(copy.data(), session.buffers[index], bytes);
+  return copy;
+}
+
+/// All tensors of a checkpoint of `session`; `copies`, one for each buffer,
+/// hold those of another device.
+static std::vector<Tensor> listTensors(const bsr_session &session,
+                                       std::vector<std::string> &copies) {
   const Manifest &manifest = session.manifest();
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < manifest.buffers.size(); ++i)
     if (const Buffer &buffer = manifest.buffers[i]; buffer.carried)
       tensors.push_back({buffer.name, elementType(buffer.type), buffer.shape,
-                         bytesAt(session.buffers[i], buffer.bytes)});
+                         contentsOf(session, i, copies[i])});
   for (size_t i = 0; i < manifest.patterns.size(); ++i) {
     const Pattern &pattern = manifest.patterns[i];
     bsr_pattern_view view = session.view(int64_t(i));
@@ -106,8 +120,9 @@ bsr_status bsr_session_save(const bsr_session *session, const char *path,
       if (const Pattern &pattern = session->manifest().patterns[i];
           !pattern.isStatic && session->view(int64_t(i)).blocks < pattern.slots)
         session->zeroUnusedSlots(int64_t(i));
+    std::vector<std::string> copies(session->buffers.size());
     writeTensors(path, describeSession(*session, metadata),
-                 listTensors(*session));
+                 listTensors(*session, copies));
   });
 }
 
@@ -333,7 +348,8 @@ void Checkpoint::apply(bsr_session &target) {
   for (size_t i = 0; i < target.buffers.size(); ++i) {
     if (!target.manifest().buffers[i].carried)
       continue;
-    buffer->copy(static_cast<char *>(target.buffers[i]), buffer->size());
+    target.device.write(target.buffers[i], buffer->data(),
+                        int64_t(buffer->size()));
     ++buffer;
   }
   for (size_t i = 0; i < patterns.size(); ++i) {

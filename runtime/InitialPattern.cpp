@@ -83,16 +83,18 @@ void bsr_session::takeLargest(int64_t index, int64_t blocks, bsr_norm norm,
   buildViews(pattern, scratch.kept, blocks, indices(index));
 
   for (int32_t values : pattern.values)
-    std::memset(buffers[values], 0, size_t(manifest().buffers[values].bytes));
+    device.zero(buffers[values], manifest().buffers[values].bytes);
   int64_t elementBytes = bsr_type_bytes(type);
-  char *values = static_cast<char *>(buffers[pattern.weight]);
-  for (int64_t k = 0; k < blocks; ++k)
-    forEachRowOfBlock(pattern, scratch.kept[k] / pattern.gridCols(),
-                      scratch.kept[k] % pattern.gridCols(), dense, elementBytes,
-                      [&](int64_t, const char *data, int64_t bytes) {
-                        std::memcpy(values, data, size_t(bytes));
-                        values += bytes;
-                      });
+  fillBuffer(pattern.weight, [&](char *values) {
+    for (int64_t k = 0; k < blocks; ++k)
+      forEachRowOfBlock(pattern, scratch.kept[k] / pattern.gridCols(),
+                        scratch.kept[k] % pattern.gridCols(), dense,
+                        elementBytes,
+                        [&](int64_t, const char *data, int64_t bytes) {
+                          std::memcpy(values, data, size_t(bytes));
+                          values += bytes;
+                        });
+  });
   patternMade(index);
 }
 

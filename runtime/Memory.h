@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// One area of zeroed memory, cut into aligned parts.
+// One area of zeroed memory of a device, cut into aligned parts.
 
 #ifndef BSR_RUNTIME_MEMORY_H
 #define BSR_RUNTIME_MEMORY_H
 
-#include <cstddef>
-#include <cstdint>
+#include "Device.h"
 
 namespace bsr {
 
-/// Memory from the system, zero until it is written. The only way in which a
+/// Memory of a device, zero until it is written. The only way in which a
 /// session takes memory for its data, so that `areasTaken` counts all of it.
 class Memory {
 public:
   Memory() = default;
 
-  /// Takes `bytes` of memory for what `purpose` names.
-  Memory(int64_t bytes, const char *purpose);
+  /// Takes `bytes` of memory of `device` for what `purpose` names.
+  Memory(Device &device, int64_t bytes, const char *purpose);
   Memory(const Memory &) = delete;
   Memory &operator=(Memory &&other) noexcept;
   ~Memory();
@@ -34,6 +33,7 @@ public:
   static int64_t areasTaken();
 
 private:
+  Device *device = nullptr;
   char *start = nullptr;
   int64_t size = 0;
   int64_t used = 0;

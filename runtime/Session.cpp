@@ -5,7 +5,6 @@
 #include "Session.h"
 #include "Element.h"
 #include "Status.h"
-#include <cstring>
 #include <omp.h>
 
 using namespace bsr;
@@ -21,6 +20,10 @@ static size_t numUpdateThreads(const Manifest &manifest) {
 template <typename Take>
 static void forEachPart(bsr_session &session, Take take) {
   const std::vector<Pattern> &patterns = session.manifest().patterns;
+  for (size_t i = 0; i < session.buffers.size(); ++i)
+    if (const Buffer &buffer = session.manifest().buffers[i];
+        isIndices(buffer.kind) && !session.device.isHost())
+      take(session.hostIndices[i], buffer.elements);
   for (size_t thread = 0; thread <= session.moreScratch.size(); ++thread)
     session.scratchOf(int(thread)).forEachPart(patterns, take);
   for (size_t i = 0; i < patterns.size(); ++i) {
@@ -29,8 +32,10 @@ static void forEachPart(bsr_session &session, Take take) {
   }
 }
 
-bsr_session::bsr_session(const bsr_step &step, uint64_t seed)
-    : owner(step.self), step(step), hasPattern(step.manifest.patterns.size()) {
+bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device)
+    : owner(step.self), step(step),
+      device(device), context{BSR_CONTEXT_VERSION, device.number(), nullptr, 0},
+      hasPattern(step.manifest.patterns.size()) {
   int64_t bytes = Memory::partBytes(manifest().arenaBytes);
   for (const Buffer &buffer : manifest().buffers)
     if (buffer.kind != BSR_SCORES)
@@ -38,33 +43,43 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed)
   moreScratch.resize(numUpdateThreads(manifest()) - 1);
   histories.resize(manifest().patterns.size());
   plainUpdates.resize(manifest().patterns.size());
-  forEachPart(*this, [&](auto *&part, int64_t size) {
-    bytes += Memory::partBytes(size * int64_t(sizeof *part));
-  });
 
   int64_t areas = Memory::areasTaken();
-  area = Memory(bytes, "the buffers of the step");
+  area = Memory(device, bytes, "the buffers of the step");
   arena = area.cut(manifest().arenaBytes);
   for (const Buffer &buffer : manifest().buffers)
     buffers.push_back(buffer.kind == BSR_SCORES
                           ? static_cast<char *>(arena) + buffer.arenaOffset
                           : area.cut(buffer.bytes));
+
+  hostIndices.resize(buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i)
+    if (device.isHost() && isIndices(manifest().buffers[i].kind))
+      hostIndices[i] = static_cast<int32_t *>(buffers[i]);
+  int64_t ownBytes = 0;
+  forEachPart(*this, [&](auto *&part, int64_t size) {
+    ownBytes += Memory::partBytes(size * int64_t(sizeof *part));
+  });
+  ownArea = Memory(hostDevice(), ownBytes, "the updates of patterns");
   forEachPart(*this, [&](auto *&part, int64_t size) {
     using Pointer = std::remove_reference_t<decltype(part)>;
-    part = static_cast<Pointer>(area.cut(size * int64_t(sizeof *part)));
+    part = static_cast<Pointer>(ownArea.cut(size * int64_t(sizeof *part)));
   });
   counters.seed = seed;
-  counters.bytes = bytes;
+  counters.bytes = bytes + ownBytes;
   counters.allocations = Memory::areasTaken() - areas;
+}
+
+void bsr_session::requireHost() const {
+  if (!device.isHost())
+    fail(BSR_INVALID_ARGUMENT,
+         "expected a session in the host's memory, but got one on device ",
+         device.number());
 }
 
 /// Fills `data`, the memory of `buffer`, by `rule`.
 static void fill(const Buffer &buffer, void *data, const InitRule &rule,
                  uint64_t seed) {
-  if (rule.kind == InitRule::Constant && rule.argument == 0) {
-    std::memset(data, 0, buffer.bytes);
-    return;
-  }
   RandomStream random(seed, "init", buffer.name);
   for (int64_t i = 0; i < buffer.elements; ++i)
     storeElement(buffer.type, data, i,
@@ -84,7 +99,11 @@ void bsr_session::initBuffer(int64_t index, const std::string &rule) {
          "expected zeros, ones, constant(c) or normal(s) for the ",
          bsr_type_name(buffer.type), " buffer '", buffer.name, "', but got '",
          rule, "'");
-  fill(buffer, buffers[index], *parsed, counters.seed);
+  if (parsed->kind == InitRule::Constant && parsed->argument == 0)
+    device.zero(buffers[index], buffer.bytes);
+  else
+    fillBuffer(index,
+               [&](char *data) { fill(buffer, data, *parsed, counters.seed); });
   if (buffer.kind == BSR_VALUES && hasPattern[buffer.pattern])
     zeroUnusedSlots(buffer.pattern);
 }
@@ -125,10 +144,50 @@ bsr_status bsr_session_init_buffer(bsr_session *session, int64_t index,
   });
 }
 
-void *bsr_session_buffer(bsr_session *session, int64_t index) {
-  bool exists =
-      session && index >= 0 && index < int64_t(session->buffers.size());
-  return exists ? session->buffers[index] : nullptr;
+/// The address of `bytes` bytes from `offset` of buffer `index`; fails unless
+/// the buffer has them.
+static char *requireRange(const bsr_session *session, int64_t index,
+                          int64_t offset, int64_t bytes, const void *data) {
+  requireArgument(session, "session");
+  requireArgument(data, "data");
+  requireIndex(index, int64_t(session->buffers.size()), "buffers");
+  const Buffer &buffer = session->manifest().buffers[index];
+  if (offset < 0 || bytes < 0 || offset > buffer.bytes ||
+      bytes > buffer.bytes - offset)
+    fail(BSR_INVALID_ARGUMENT, "expected a part of the ", buffer.bytes,
+         " bytes of buffer '", buffer.name, "', but got ", bytes,
+         " bytes from ", offset);
+  return static_cast<char *>(session->buffers[index]) + offset;
+}
+
+bsr_status bsr_session_read(const bsr_session *session, int64_t index,
+                            int64_t offset, int64_t bytes, void *data) {
+  return guarded([&] {
+    const char *memory = requireRange(session, index, offset, bytes, data);
+    session->device.read(data, memory, bytes);
+  });
+}
+
+bsr_status bsr_session_write(bsr_session *session, int64_t index,
+                             int64_t offset, int64_t bytes, const void *data) {
+  return guarded([&] {
+    char *memory = requireRange(session, index, offset, bytes, data);
+    const Buffer &buffer = session->manifest().buffers[index];
+    if (isIndices(buffer.kind))
+      fail(BSR_INVALID_ARGUMENT, "expected a buffer of other kind than ",
+           bsr_kind_name(buffer.kind), ", but got '", buffer.name, "'");
+    session->device.write(memory, data, bytes);
+  });
+}
+
+bsr_status bsr_session_host_data(bsr_session *session, int64_t index,
+                                 void **data) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireArgument(data, "data");
+    requireIndex(index, int64_t(session->buffers.size()), "buffers");
+    *data = session->hostData(index);
+  });
 }
 
 void bsr_session::run(bsr_step::Run *entry) {
@@ -186,7 +245,8 @@ static void allocateCopies(bsr_session &session) {
   for (const Buffer &buffer : session.manifest().buffers)
     if (buffer.carried)
       bytes += Memory::partBytes(buffer.bytes);
-  session.copyArea = Memory(bytes, "a copy of the carried buffers");
+  session.copyArea =
+      Memory(session.device, bytes, "a copy of the carried buffers");
   for (const Buffer &buffer : session.manifest().buffers)
     if (buffer.carried)
       session.copies.push_back(session.copyArea.cut(buffer.bytes));
@@ -199,8 +259,8 @@ bsr_status bsr_session_snapshot(bsr_session *session) {
     requireArgument(session, "session");
     if (!session->copyArea.bytes())
       allocateCopies(*session);
-    forEachCopy(*session, [](const Buffer &buffer, void *memory, void *copy) {
-      std::memcpy(copy, memory, buffer.bytes);
+    forEachCopy(*session, [&](const Buffer &buffer, void *memory, void *copy) {
+      session->device.copy(copy, memory, buffer.bytes);
     });
     session->copiedSteps = session->counters.steps;
     session->copiedVersion = session->patternVersion;
@@ -216,8 +276,8 @@ bsr_status bsr_session_restore(bsr_session *session) {
     if (session->copiedVersion != session->patternVersion)
       fail(BSR_INVALID_ARGUMENT, "expected the patterns of the snapshot, but "
                                  "got patterns that changed after it");
-    forEachCopy(*session, [](const Buffer &buffer, void *memory, void *copy) {
-      std::memcpy(memory, copy, buffer.bytes);
+    forEachCopy(*session, [&](const Buffer &buffer, void *memory, void *copy) {
+      session->device.copy(memory, copy, buffer.bytes);
     });
     session->counters.steps = session->copiedSteps;
     session->hasScores = false;

@@ -37,9 +37,35 @@ struct PatternHistory {
 } // namespace bsr
 
 struct bsr_session {
-  bsr_session(const bsr_step &step, uint64_t seed);
+  bsr_session(const bsr_step &step, uint64_t seed,
+              bsr::Device &device = bsr::hostDevice());
 
   const bsr::Manifest &manifest() const { return step.manifest; }
+
+  /// Fails unless the processor may touch the buffers.
+  void requireHost() const;
+
+  /// The memory of buffer `index`; fails as `requireHost`.
+  void *hostData(int64_t index) const {
+    requireHost();
+    return buffers[index];
+  }
+
+  /// Calls `fill(data)`, which writes all of buffer `index` to `data`: to the
+  /// buffer, or to a copy that is then written to the device.
+  template <typename Fill>
+  void fillBuffer(int64_t index, Fill fill) {
+    if (device.isHost()) {
+      fill(static_cast<char *>(buffers[index]));
+      return;
+    }
+    std::vector<char> copy(size_t(manifest().buffers[index].bytes));
+    fill(copy.data());
+    device.write(buffers[index], copy.data(), int64_t(copy.size()));
+  }
+
+  /// Writes the indices of a pattern to the device, if that is not the host.
+  void storeIndices(int64_t pattern);
 
   bsr::PatternIndices indices(int64_t pattern) const;
   bsr_pattern_view view(int64_t pattern) const;
@@ -90,10 +116,15 @@ struct bsr_session {
   const std::shared_ptr<const bsr_step>
       owner; // of `step`, which may be unloaded
   const bsr_step &step;
-  bsr_context context = {BSR_CONTEXT_VERSION, BSR_HOST, nullptr, 0};
-  bsr::Memory area;
-  std::vector<void *> buffers;
+  bsr::Device &device;
+  bsr_context context;
+  bsr::Memory area;            // of the device: what the step knows of
+  std::vector<void *> buffers; // in it
   void *arena;
+  bsr::Memory ownArea; // of the host: what the step does not know of
+  /// Index buffers as the host sees them, null for others: the buffers
+  /// themselves, or copies of what `storeIndices` writes.
+  std::vector<int32_t *> hostIndices;
   mutable bsr::PatternScratch scratch;
   mutable std::vector<bsr::PatternScratch> moreScratch; // of further threads
   std::vector<bsr::PatternHistory> histories;           // of all patterns

@@ -11,10 +11,19 @@ using namespace bsr;
 PatternIndices bsr_session::indices(int64_t pattern) const {
   auto at = [&](bsr_kind kind) {
     int32_t buffer = manifest().patterns[pattern].indices[kind - BSR_ROW_PTR];
-    return static_cast<int32_t *>(buffers[buffer]);
+    return hostIndices[buffer];
   };
   return {at(BSR_ROW_PTR), at(BSR_COL_IDX), at(BSR_SLOT),
           at(BSR_COL_PTR), at(BSR_ROW_IDX), at(BSR_SLOT_T)};
+}
+
+void bsr_session::storeIndices(int64_t pattern) {
+  const Pattern &known = manifest().patterns[pattern];
+  if (device.isHost() || known.isStatic)
+    return;
+  for (int32_t index : known.indices)
+    device.write(buffers[index], hostIndices[index],
+                 manifest().buffers[index].bytes);
 }
 
 bsr_pattern_view bsr_session::view(int64_t pattern) const {
@@ -48,6 +57,11 @@ void bsr_session::zeroSlots(const Pattern &pattern, const int32_t *slots,
   for (int32_t index : pattern.values) {
     int64_t bytes = manifest().buffers[index].bytes / pattern.slots;
     char *data = static_cast<char *>(buffers[index]);
+    if (!device.isHost()) {
+      for (int64_t k = 0; k < count; ++k)
+        device.zero(data + slots[k] * bytes, bytes);
+      continue;
+    }
     auto zero = [&](auto size) {
       for (int64_t k = 0; k < count; ++k)
         std::memset(data + slots[k] * bytes, 0, size_t(size));

@@ -91,15 +91,16 @@ static void forEachUpdated(const bsr_session &session,
 void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
   auto scoresOf = [&](const Pattern &pattern) {
     return pattern.scores < 0 ? nullptr
-                              : static_cast<float *>(buffers[pattern.scores]);
+                              : static_cast<float *>(hostData(pattern.scores));
   };
   auto rank = [&](int64_t i, PatternScratch &scratch) {
     const Pattern &pattern = manifest().patterns[i];
     computeNorms(pattern, updates[i].norm,
                  manifest().buffers[pattern.weight].type,
-                 buffers[pattern.weight], indices(i), scratch.norms);
+                 hostData(pattern.weight), indices(i), scratch.norms);
   };
   // Whatever can fail does so before the first change.
+  requireHost();
   for (size_t i = 0; i < manifest().patterns.size(); ++i)
     if (!manifest().patterns[i].isStatic)
       checkRule(*this, int64_t(i), updates[i]);
@@ -150,6 +151,7 @@ void PatternHistory::record(const Pattern &pattern, const PatternChange &change,
 }
 
 void bsr_session::patternMade(int64_t index) {
+  storeIndices(index);
   hasPattern[index] = true;
   patternsChanged();
   const Pattern &pattern = manifest().patterns[index];

@@ -24,8 +24,8 @@ from sparse_opt._errors import StepError
 Array = np.ndarray[Any, Any]
 Scalar: TypeAlias = "type[np.generic[Any]]"
 
-_VERSION = 4
-_FILE = "libbsr_runtime.so.1"
+_VERSION = 5
+_FILE = "libbsr_runtime.so.2"
 
 KINDS = (
     "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",
@@ -228,12 +228,11 @@ def _library() -> ctypes.CDLL:
             f"expected a runtime of version {_VERSION} or later, but got {version}:"
             " build it again"
         )
-    i64, pointer, text = ctypes.c_int64, ctypes.c_void_p, ctypes.c_char_p
+    i64, text = ctypes.c_int64, ctypes.c_char_p
     for name, result in (
         ("last_error", text), ("step_manifest_text", text), ("step_name", text),
         ("step_num_buffers", i64), ("step_num_patterns", i64), ("step_num_products", i64),
-        ("step_num_left_dense", i64), ("session_buffer", pointer),
-        ("session_metadata", text), ("session_step_difference", text),
+        ("step_num_left_dense", i64), ("session_metadata", text), ("session_step_difference", text),
         ("step_unload", None), ("session_destroy", None),
     ):  # fmt: skip
         getattr(library, f"bsr_{name}").restype = result
@@ -356,12 +355,15 @@ class Session:
 
     def array(self, buffer: Buffer) -> Array:
         """Returns the memory of a buffer; it lives as long as the array."""
-        address = _library().bsr_session_buffer(
-            self._handle, ctypes.c_int64(buffer.index)
+        address = ctypes.c_void_p()
+        _check(
+            _library().bsr_session_host_data(
+                self._handle, ctypes.c_int64(buffer.index), ctypes.byref(address)
+            )
         )
         count = int(np.prod(buffer.shape, dtype=np.int64))
         size = count * np.dtype(buffer.dtype).itemsize
-        memory = (ctypes.c_uint8 * size).from_address(address)
+        memory = (ctypes.c_uint8 * size).from_address(address.value)
         memory.session = self  # type: ignore[attr-defined]
         array: Array = np.frombuffer(memoryview(memory), buffer.dtype)
         return array.reshape(buffer.shape)

@@ -162,6 +162,12 @@ bsr_pattern_view check::viewOf(const Session &session, int64_t pattern) {
   return view;
 }
 
+void *check::dataOf(const Session &session, int64_t buffer) {
+  void *data = nullptr;
+  REQUIRE_OK(bsr_session_host_data(session.get(), buffer, &data));
+  return data;
+}
+
 bsr_counters check::countersOf(const Session &session) {
   bsr_counters counters;
   REQUIRE_OK(bsr_session_counters(session.get(), &counters));
@@ -177,9 +183,9 @@ std::string check::contentsOf(const Session &session, const Step &step) {
     if (info.kind >= BSR_ROW_PTR && info.kind <= BSR_SLOT_T &&
         info.kind != BSR_ROW_PTR && info.kind != BSR_COL_PTR)
       bytes = 4 * viewOf(session, info.pattern).blocks;
-    contents.append(
-        static_cast<const char *>(bsr_session_buffer(session.get(), i)),
-        size_t(bytes));
+    size_t size = contents.size();
+    contents.resize(size + size_t(bytes));
+    REQUIRE_OK(bsr_session_read(session.get(), i, 0, bytes, &contents[size]));
   }
   return contents;
 }

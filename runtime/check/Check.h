@@ -91,6 +91,7 @@ Step load(const Json &manifest);
 Session start(const Step &step, uint64_t seed = 1);
 
 bsr_pattern_view viewOf(const Session &session, int64_t pattern = 0);
+void *dataOf(const Session &session, int64_t buffer);
 bsr_counters countersOf(const Session &session);
 
 /// All buffers of `session`, arrays of patterns only up to their blocks.

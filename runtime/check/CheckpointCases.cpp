@@ -19,7 +19,7 @@ using namespace check;
 static Session trained(const Step &step, int updates, uint64_t seed = 5) {
   Session session = start(step, seed);
   REQUIRE_OK(bsr_session_initialize(session.get()));
-  *static_cast<float *>(bsr_session_buffer(session.get(), 5)) = 0.05f;
+  *static_cast<float *>(dataOf(session, 5)) = 0.05f;
   for (int i = 0; i < updates; ++i) {
     REQUIRE_OK(bsr_session_run(session.get()));
     REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
@@ -67,7 +67,7 @@ CASE(checkpoint_resumes_bit_for_bit) {
     REQUIRE_EQUAL(std::string(bsr_session_metadata(rest.get())),
                   "{\"cursor\": 17}");
     REQUIRE_EQUAL(bsr_session_same_step(rest.get()), 1);
-    *static_cast<float *>(bsr_session_buffer(rest.get(), 5)) = 0.05f;
+    *static_cast<float *>(dataOf(rest, 5)) = 0.05f;
     for (int i = saved; i < 6; ++i) {
       REQUIRE_OK(bsr_session_run(rest.get()));
       REQUIRE_OK(bsr_session_update_patterns(rest.get(), 0.5, nullptr));
@@ -148,8 +148,7 @@ CASE(checkpoint_is_a_safetensors_file) {
     REQUIRE_EQUAL(entry["data_offsets"], Json({offset, offset + bytes}));
     if (buffer >= 0)
       REQUIRE(std::memcmp(file.data() + 8 + size + offset,
-                          bsr_session_buffer(session.get(), buffer),
-                          size_t(bytes)) == 0);
+                          dataOf(session, buffer), size_t(bytes)) == 0);
     offset += bytes;
   }
   REQUIRE_EQUAL(8 + size + uint64_t(offset), file.size());
@@ -190,8 +189,7 @@ CASE(checkpoint_holds_zeros_in_slots_without_a_block) {
     REQUIRE_OK(bsr_session_make_pattern(each->get(), 0, 4));
   }
   // Slots 4 and 5 are left; a step may write there.
-  std::fill_n(static_cast<float *>(bsr_session_buffer(session.get(), 1)) + 24,
-              12, std::nanf(""));
+  std::fill_n(static_cast<float *>(dataOf(session, 1)) + 24, 12, std::nanf(""));
   save(session, folder.file("a"));
   save(clean, folder.file("b"));
   REQUIRE(readFile(folder.file("a")) == readFile(folder.file("b")));

@@ -88,9 +88,9 @@ CASE(pattern_is_read_back_as_it_was_set) {
   REQUIRE_OK(bsr_session_check_patterns(session.get()));
   // The buffers are those of the manifest.
   REQUIRE_EQUAL(static_cast<const void *>(viewOf(session).row_ptr),
-                bsr_session_buffer(session.get(), 6));
+                dataOf(session, 6));
   REQUIRE_EQUAL(static_cast<const void *>(viewOf(session).slot_t),
-                bsr_session_buffer(session.get(), 11));
+                dataOf(session, 11));
   // Setting it to itself changes nothing.
   bsr_pattern_view own = viewOf(session);
   REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &own));
@@ -230,7 +230,7 @@ CASE(pattern_that_was_written_over_is_found_out) {
   Session session = start(step);
   Folder folder;
   REQUIRE_OK(bsr_session_initialize(session.get()));
-  static_cast<int32_t *>(bsr_session_buffer(session.get(), 6))[4] = 1 << 30;
+  static_cast<int32_t *>(dataOf(session, 6))[4] = 1 << 30;
   std::string sentence = "expected the blocks of pattern 'state.p.w' to be in "
                          "[0, 6], but got 1073741824";
   REQUIRE_FAILS(bsr_session_check_patterns(session.get()), BSR_INVALID_PATTERN,
@@ -401,7 +401,7 @@ static void checkLargest(const char *type, bsr_type id, Numbers &numbers) {
       bsr_pattern_view view = viewOf(session);
       requireValid(view, rows, cols, m.slots);
       REQUIRE_EQUAL(view.blocks, blocks);
-      auto *values = static_cast<T *>(bsr_session_buffer(session.get(), 0));
+      auto *values = static_cast<T *>(dataOf(session, 0));
       int64_t k = 0;
       for (int64_t block : expected) {
         int64_t r = block / cols;
@@ -412,7 +412,7 @@ static void checkLargest(const char *type, bsr_type id, Numbers &numbers) {
           REQUIRE_EQUAL(values[k * size + i], element(block, i));
         ++k;
       }
-      auto *moments = static_cast<T *>(bsr_session_buffer(session.get(), 1));
+      auto *moments = static_cast<T *>(dataOf(session, 1));
       for (int64_t i = 0; i < m.slots * size; ++i)
         REQUIRE(moments[i] == 0 && (i < k * size || values[i] == 0));
     }

@@ -70,8 +70,8 @@ static void print(int64_t block, double stepMilliseconds) {
       std::printf("  %7d  %-32s %8.1f\n", threads, part, time);
     };
     // The scores lie one after the other.
-    auto *scores = static_cast<float *>(bsr_session_buffer(
-        session.get(), bsr_step_find_buffer(step.get(), BSR_SCORES, "w0")));
+    auto *scores = static_cast<float *>(
+        dataOf(session, bsr_step_find_buffer(step.get(), BSR_SCORES, "w0")));
     auto fillScores = [&] {
       for (int64_t i = 0; i < all; ++i)
         scores[i] = float(numbers.below(1 << 24));

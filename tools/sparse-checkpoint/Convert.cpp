@@ -250,21 +250,24 @@ void Fit::takeLargest(int64_t index) {
 
 void Fit::fitBuffer(int64_t index) {
   const Buffer &buffer = session->manifest().buffers[index];
-  char *data = static_cast<char *>(session->buffers[index]);
-  if (buffer.kind != BSR_VALUES) {
-    read(buffer.name, buffer.type, buffer.shape).copy(data, buffer.bytes);
-    return;
-  }
+  auto write = [&](const std::string &data) {
+    check(bsr_session_write(session.get(), index, 0, int64_t(data.size()),
+                            data.data()));
+  };
+  if (buffer.kind != BSR_VALUES)
+    return write(read(buffer.name, buffer.type, buffer.shape));
   const Pattern &pattern = session->manifest().patterns[buffer.pattern];
   std::string dense =
       read(buffer.name, buffer.type, {pattern.rows, pattern.cols});
   if (dense.empty())
     return;
-  std::memset(data, 0, size_t(buffer.bytes));
+  std::string values(size_t(buffer.bytes), '\0');
   forEachPiece(fitted(buffer.pattern), bsr_type_bytes(buffer.type),
                [&](int64_t from, int64_t to, int64_t bytes) {
-                 std::memcpy(data + to, &dense[size_t(from)], size_t(bytes));
+                 std::memcpy(&values[size_t(to)], &dense[size_t(from)],
+                             size_t(bytes));
                });
+  write(values);
 }
 
 /// Makes the session go on where the contents stopped, if they say where.

@@ -56,7 +56,7 @@ static const Buffer *findBatch(const Session &session, std::string_view word) {
 /// The memory of the batch buffer `kind`. Its extents are those in `known`, by
 /// their letters; new ones are added.
 template <typename T>
-static T *takeBatch(const Session &session, const Kind &kind,
+static T *takeBatch(Session &session, const Kind &kind,
                     std::map<char, int64_t> &known) {
   const Buffer *buffer = findBatch(session, kind.word);
   if (!buffer)
@@ -78,7 +78,7 @@ static T *takeBatch(const Session &session, const Kind &kind,
     fail("expected batch buffer '", buffer->name, "' to be ",
          describe(buffer->type, expected), ", but got ",
          describe(buffer->type, buffer->shape));
-  return static_cast<T *>(buffer->data);
+  return static_cast<T *>(session.hostData(*buffer));
 }
 
 Batcher::Batcher(Session &session, const Tokens &tokens, const Config &config)

@@ -29,12 +29,12 @@ Session::Session(const std::string &path, uint64_t seed) {
     if (info.kind != BSR_DENSE && info.kind != BSR_VALUES &&
         info.kind != BSR_OUTPUT)
       continue;
-    all.push_back({info.name,
+    all.push_back({i,
+                   info.name,
                    info.role,
                    info.type,
                    {info.shape, info.shape + info.rank},
-                   info.elements,
-                   bsr_session_buffer(newSession, i)});
+                   info.elements});
   }
 }
 
@@ -48,6 +48,22 @@ const Buffer *Session::findRole(const std::string &role) const {
   auto found = std::find_if(all.begin(), all.end(),
                             [&](const Buffer &b) { return b.role == role; });
   return found == all.end() ? nullptr : &*found;
+}
+
+void Session::read(const Buffer &buffer, void *data) const {
+  check(bsr_session_read(session.get(), buffer.index, 0,
+                         buffer.elements * bsr_type_bytes(buffer.type), data));
+}
+
+void Session::write(const Buffer &buffer, const void *data) {
+  check(bsr_session_write(session.get(), buffer.index, 0,
+                          buffer.elements * bsr_type_bytes(buffer.type), data));
+}
+
+void *Session::hostData(const Buffer &buffer) {
+  void *data;
+  check(bsr_session_host_data(session.get(), buffer.index, &data));
+  return data;
 }
 
 bsr_pattern_view Session::pattern(int64_t index) const {

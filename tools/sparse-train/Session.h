@@ -13,13 +13,13 @@
 
 namespace bsr::train {
 
-/// A buffer of the step, and its memory.
+/// A buffer of the step.
 struct Buffer {
+  int64_t index; // among all of the step
   std::string name, role;
   bsr_type type;
   std::vector<int64_t> shape;
   int64_t elements;
-  void *data;
 };
 
 /// A compiled step and the memory of one run. See bsr/runtime.h for what the
@@ -35,6 +35,13 @@ public:
   const Buffer *find(const std::string &name) const;
   /// The first buffer with this role, or null.
   const Buffer *findRole(const std::string &role) const;
+
+  /// Copies all of a buffer to `data`, and from there.
+  void read(const Buffer &buffer, void *data) const;
+  void write(const Buffer &buffer, const void *data);
+  /// The memory of a buffer, in which batches are made. Throws `Error` where
+  /// buffers lie on a device.
+  void *hostData(const Buffer &buffer);
 
   /// Pattern `index` as it stands.
   bsr_pattern_view pattern(int64_t index) const;

@@ -80,8 +80,9 @@ namespace {
 /// may choose for it.
 class Scalar {
 public:
-  /// `buffer` may be null, where the step has no such argument.
-  explicit Scalar(const Buffer *buffer) : buffer(buffer) {
+  /// `buffer`, of `session`, may be null, where the step has no such argument.
+  Scalar(Session &session, const Buffer *buffer)
+      : session(session), buffer(buffer) {
     if (!buffer)
       return;
     bool isNumber = buffer->type == BSR_F32 || buffer->type == BSR_F64 ||
@@ -97,36 +98,44 @@ public:
   template <typename T>
   void set(T value) const {
     if (buffer)
-      visit([&](auto &element) { element = value; });
+      visit([&](auto element) {
+        element = value;
+        session.write(*buffer, &element);
+      });
   }
 
   double get() const {
     double value;
-    visit([&](auto &element) { value = element; });
+    visit([&](auto element) {
+      session.read(*buffer, &element);
+      value = element;
+    });
     return value;
   }
 
 private:
+  /// Calls `access` with an element of the buffer's type.
   template <typename F>
   void visit(F access) const {
     switch (buffer->type) {
     case BSR_F32:
-      return access(*static_cast<float *>(buffer->data));
+      return access(float());
     case BSR_F64:
-      return access(*static_cast<double *>(buffer->data));
+      return access(double());
     case BSR_I32:
-      return access(*static_cast<int32_t *>(buffer->data));
+      return access(int32_t());
     case BSR_UI32:
-      return access(*static_cast<uint32_t *>(buffer->data));
+      return access(uint32_t());
     case BSR_UI64:
-      return access(*static_cast<uint64_t *>(buffer->data));
+      return access(uint64_t());
     case BSR_I1:
-      return access(*static_cast<bool *>(buffer->data));
+      return access(bool());
     default:
-      return access(*static_cast<int64_t *>(buffer->data));
+      return access(int64_t());
     }
   }
 
+  Session &session;
   const Buffer *buffer;
 };
 
@@ -137,10 +146,11 @@ public:
       bool timers)
       : config(config), folder(folder), tokens(Tokens::read(config.tokens)),
         session(compileStep(config), config.seed),
-        batcher(session, tokens, config), rate(session.findRole("lr")),
-        stepSeed(session.findRole("seed")),
-        stepNumber(session.findRole("step")), apply(session.findRole("apply")),
-        loss(session.findRole("loss")), phases(session),
+        batcher(session, tokens, config), rate(session, session.findRole("lr")),
+        stepSeed(session, session.findRole("seed")),
+        stepNumber(session, session.findRole("step")),
+        apply(session, session.findRole("apply")),
+        loss(session, session.findRole("loss")), phases(session),
         patternUpdates(config.sparsity, config.steps, session) {
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");
@@ -154,7 +164,8 @@ public:
     for (const Buffer &buffer : session.buffers())
       if (constexpr std::string_view prefix = "metrics.";
           buffer.elements == 1 && buffer.name.rfind(prefix, 0) == 0)
-        results.emplace(buffer.name.substr(prefix.size()), Scalar(&buffer));
+        results.emplace(buffer.name.substr(prefix.size()),
+                        Scalar(session, &buffer));
     if (!isResumed(existing) || !resume(session, folder, config, tokens,
                                         existing == Existing::ResumeChanged)) {
       session.initialize();

@@ -44,13 +44,16 @@ extern "C" {
 
 #define BSR_API __attribute__((visibility("default")))
 
-/// Version of this interface. Functions are added, never changed:
+/// Version of this interface. Functions are added; where one is changed or
+/// taken away, the number in the library's name rises too:
 ///   2: bsr_step_num_timers, bsr_step_timer, bsr_step_reset_timers;
 ///   3: bsr_step_score_norm, bsr_session_run_scores, bsr_session_update,
 ///      bsr_session_statistics, bsr_session_take_largest, bsr_erk_densities,
 ///      bsr_gmp_density;
-///   4: bsr_session_step_difference.
-#define BSR_RUNTIME_VERSION 4
+///   4: bsr_session_step_difference;
+///   5, libbsr_runtime.so.2: bsr_session_read, bsr_session_write and
+///      bsr_session_host_data instead of bsr_session_buffer.
+#define BSR_RUNTIME_VERSION 5
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -218,9 +221,9 @@ BSR_API void bsr_step_reset_timers(const bsr_step *step);
 /// The buffers, patterns and counters of one run of a step.
 typedef struct bsr_session bsr_session;
 
-/// Allocates every buffer and the arena, once, as one area of zeros. Every
-/// pattern is empty. `seed` keys all random numbers of the session. The caller
-/// releases the session with `bsr_session_destroy`.
+/// Allocates every buffer and the arena, once, as one area of zeros in the
+/// host's memory. Every pattern is empty. `seed` keys all random numbers of the
+/// session. The caller releases the session with `bsr_session_destroy`.
 BSR_API bsr_status bsr_session_create(const bsr_step *step, uint64_t seed,
                                       bsr_session **session);
 
@@ -244,10 +247,21 @@ BSR_API bsr_status bsr_session_initialize(bsr_session *session);
 BSR_API bsr_status bsr_session_init_buffer(bsr_session *session, int64_t index,
                                            const char *rule);
 
-/// The memory of buffer `index`, which the caller may read and write; null if
-/// there is no such buffer. The address never changes. Index buffers are for
-/// reading: `bsr_session_set_pattern` changes them and keeps them valid.
-BSR_API void *bsr_session_buffer(bsr_session *session, int64_t index);
+/// Copy `bytes` bytes from `offset` of buffer `index` to `data`, and from
+/// `data` to the buffer, on whatever device it lies. Fail unless the buffer has
+/// them, and to write indices: `bsr_session_set_pattern` keeps these valid.
+BSR_API bsr_status bsr_session_read(const bsr_session *session, int64_t index,
+                                    int64_t offset, int64_t bytes, void *data);
+BSR_API bsr_status bsr_session_write(bsr_session *session, int64_t index,
+                                     int64_t offset, int64_t bytes,
+                                     const void *data);
+
+/// The memory of buffer `index`, which the caller may read and write without a
+/// copy: arrays of Python are this memory, and batches are made in it. The
+/// address never changes. Fails for a session whose buffers lie on a device
+/// other than the host. Index buffers are for reading.
+BSR_API bsr_status bsr_session_host_data(bsr_session *session, int64_t index,
+                                         void **data);
 
 /// Runs the step once, on OMP_NUM_THREADS threads, and counts it.
 BSR_API bsr_status bsr_session_run(bsr_session *session);
@@ -274,8 +288,8 @@ typedef struct bsr_counters {
   int64_t pattern_updates; // calls of bsr_session_update_patterns
   int64_t blocks_pruned;
   int64_t blocks_regrown;
-  int64_t
-      allocations; // memory areas taken: 1, and 1 more by the first snapshot
+  int64_t allocations; // memory areas taken: 1 for the step and 1 for updates,
+                       // and 1 more by the first snapshot
   int64_t reallocations;  // those taken while patterns were updated: 0
   int64_t recompilations; // steps loaded while patterns were updated: 0
   int64_t bytes;          // memory that the session holds now

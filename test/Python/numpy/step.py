@@ -6,7 +6,7 @@
 # RUN: touch %t/none/bin/sparse-compile %t/old/bin/sparse-compile
 # RUN: chmod +x %t/none/bin/sparse-compile %t/old/bin/sparse-compile
 # RUN: echo 'unsigned bsr_runtime_version(void) { return 2; }' > %t/old.c
-# RUN: %build_library -o %t/old/lib/libbsr_runtime.so.1 %t/old.c
+# RUN: %build_library -o %t/old/lib/libbsr_runtime.so.2 %t/old.c
 # RUN: %numpy_python -u %s %t.bsr %t/none %t/old | FileCheck %s
 
 import copy
@@ -94,7 +94,7 @@ step.write("w", w)
 
 # An update moves blocks without compiling or allocating.
 
-# CHECK: pruned 4 of 8, allocations 1, recompilations 0, changed True
+# CHECK: pruned 4 of 8, allocations 2, recompilations 0, changed True
 before = step.blocks("w")
 pruned = step.update_patterns(0.5)
 after = step.blocks("w")
@@ -233,8 +233,8 @@ path, os.environ["PATH"] = os.environ["PATH"], "/nowhere"
 refuse(sparse_opt.compile, TEXT)
 
 # A process of its own meets another runtime, or none.
-# CHECK: expected libbsr_runtime.so.1 beside sparse-compile or on the library path, but got '{{.*}}'
-# CHECK: expected a runtime of version 4 or later, but got 2: build it again
+# CHECK: expected libbsr_runtime.so.2 beside sparse-compile or on the library path, but got '{{.*}}'
+# CHECK: expected a runtime of version 5 or later, but got 2: build it again
 LOAD = """
 import sparse_opt
 try:
