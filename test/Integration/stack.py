@@ -107,7 +107,10 @@ got = static.run(arrays, steps=STEPS)
 dynamic = step.compile(sys.argv[1], [f"{MARK} block=4x4 density=0.375"])
 same = dynamic.run(arrays, {f"w.{i}": chosen for i in range(LAYERS)}, steps=STEPS)
 for name in got:
-    assert same[name].tobytes() == got[name].tobytes(), name
+    if step.is_scalar():  # LLVM contracts other products of plain loops whose bounds it knows.
+        np.testing.assert_allclose(same[name], got[name], rtol=1e-6, atol=1e-7, err_msg=name)
+    else:
+        assert same[name].tobytes() == got[name].tobytes(), name
 masks = np.stack([np.kron(chosen, np.ones(BLOCK))] * LAYERS)
 for _ in range(STEPS):
     start["w"], start["m"], loss, _ = reference(start, masks)

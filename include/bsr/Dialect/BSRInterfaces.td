@@ -24,6 +24,10 @@ def BSR_TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       item has them: element-wise operations and sums over all tokens, which then read
       no product from memory.
     }], "bool", "acceptsEpilogue", (ins "::mlir::Operation *":$op)>,
+    InterfaceMethod<[{
+      True if vectors run along the last dimension of tensors: tokens belong there, and
+      `bsr-layout` moves them.
+    }], "bool", "wantsTokensLast">,
   ];
 }
 

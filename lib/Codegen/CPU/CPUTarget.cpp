@@ -51,6 +51,7 @@ struct Model : TargetAttrInterface::ExternalModel<Model, CPUAttr> {
   bool acceptsEpilogue(Attribute, Operation *op) const {
     return bsr::acceptsEpilogue(op);
   }
+  bool wantsTokensLast(Attribute) const { return true; }
 };
 
 struct KernelModel

@@ -125,23 +125,42 @@ static Value emitDot(Evaluator &e, Value a, Index row, Value b, Index col,
       .front();
 }
 
+/// Calls `body` for every block of every line of `view`: the line, the slot and
+/// the position along the line.
+static void forAllBlocks(Evaluator &e, const PatternView &view, int64_t lines,
+                         llvm::function_ref<void(Index, Index, Index)> body) {
+  e.loop(lines, {}, [&](Index line, ValueRange) {
+    return forBlocks(e, view, line, {},
+                     [&](Index slot, Index position, ValueRange) {
+                       body(line, slot, position);
+                       return SmallVector<Value>();
+                     });
+  });
+}
+
+/// Calls `body` for every point of `extents`.
+static void forPoints(Evaluator &e, ArrayRef<int64_t> extents,
+                      llvm::function_ref<void(ArrayRef<Index>)> body) {
+  e.nest(extents, {}, [&](ArrayRef<Index> at, ValueRange) {
+    body(at);
+    return SmallVector<Value>();
+  });
+}
+
 /// Calls `body` for every entry of every block, by rows: its slot, its place in
 /// the block and in the matrix.
 static void forEntries(
     Evaluator &e, PatternType pattern, const PatternView &view,
     llvm::function_ref<void(Index, ArrayRef<Index>, ArrayRef<Index>)> body) {
   int64_t rows = pattern.getBlockRows(), cols = pattern.getBlockCols();
-  e.loop(pattern.getGridRows(), {}, [&](Index line, ValueRange) {
-    return forBlocks(
-        e, view, line, {}, [&](Index slot, Index position, ValueRange) {
-          return e.nest({rows, cols}, {}, [&](ArrayRef<Index> at, ValueRange) {
-            body(slot, at,
-                 {e.multiplyAdd(line, rows, at[0]),
-                  e.multiplyAdd(position, cols, at[1])});
-            return SmallVector<Value>();
-          });
-        });
-  });
+  forAllBlocks(e, view, pattern.getGridRows(),
+               [&](Index line, Index slot, Index position) {
+                 forPoints(e, {rows, cols}, [&](ArrayRef<Index> at) {
+                   body(slot, at,
+                        {e.multiplyAdd(line, rows, at[0]),
+                         e.multiplyAdd(position, cols, at[1])});
+                 });
+               });
 }
 
 static void emitSDDMM(Evaluator &e, SDDMMOp op, Value output,
@@ -173,23 +192,20 @@ static void emitSample(Evaluator &e, SampleOp op, Value output,
 static void emitSampleVec(Evaluator &e, SampleVecOp op, Value output,
                           const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
-  const PatternView &view = patterns.at({op.getPattern(), View::Rows});
   bool alongCols = op.getDim() == 1;
   int64_t extent = alongCols ? pattern.getBlockCols() : pattern.getBlockRows();
-  e.loop(pattern.getGridRows(), {}, [&](Index line, ValueRange) {
-    return forBlocks(
-        e, view, line, {}, [&](Index slot, Index position, ValueRange) {
-          return e.loop(extent, {}, [&](Index entry, ValueRange) {
-            Index number = alongCols ? position : line;
-            SmallVector<Index> place{slot, entry, Index::constant(0)};
-            if (alongCols)
-              std::swap(place[1], place[2]);
-            e.store(e.read(op.getVec(), e.multiplyAdd(number, extent, entry)),
-                    output, place);
-            return SmallVector<Value>();
-          });
+  forAllBlocks(
+      e, patterns.at({op.getPattern(), View::Rows}), pattern.getGridRows(),
+      [&](Index line, Index slot, Index position) {
+        Index number = alongCols ? position : line;
+        forPoints(e, extent, [&](ArrayRef<Index> at) {
+          SmallVector<Index> place{slot, at[0], Index::constant(0)};
+          if (alongCols)
+            std::swap(place[1], place[2]);
+          e.store(e.read(op.getVec(), e.multiplyAdd(number, extent, at[0])),
+                  output, place);
         });
-  });
+      });
 }
 
 static void emitBlockScores(Evaluator &e, BlockScoresOp op, Value output) {
@@ -218,32 +234,27 @@ static void emitToDense(Evaluator &e, ToDenseOp op, Value output,
                         const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
   View lines = *getLineView(op);
-  const PatternView &view = patterns.at({op.getPattern(), lines});
   int64_t height = pattern.getBlockExtent(lines);
   int64_t length = pattern.getBlockExtent(getOther(lines));
   RankedTensorType type = op.getDense().getType();
-  e.nest(type.getShape(), {}, [&](ArrayRef<Index> at, ValueRange) {
+  forPoints(e, type.getShape(), [&](ArrayRef<Index> at) {
     Value background = op.getBackground()
                            ? e.read(op.getBackground(), {})
                            : getZeros(e, type.getElementType(), 1).front();
     e.store(background, output, at);
-    return SmallVector<Value>();
   });
-  e.loop(pattern.getNumLines(lines), {}, [&](Index line, ValueRange) {
-    return forBlocks(
-        e, view, line, {}, [&](Index slot, Index position, ValueRange) {
-          return e.nest({height, length}, {},
-                        [&](ArrayRef<Index> at, ValueRange) {
-                          SmallVector<Index> entry{slot, at[0], at[1]};
-                          if (op.getTranspose())
-                            std::swap(entry[1], entry[2]);
-                          e.store(e.read(op.getValues(), entry), output,
-                                  {e.multiplyAdd(line, height, at[0]),
-                                   e.multiplyAdd(position, length, at[1])});
-                          return SmallVector<Value>();
-                        });
-        });
-  });
+  forAllBlocks(e, patterns.at({op.getPattern(), lines}),
+               pattern.getNumLines(lines),
+               [&](Index line, Index slot, Index position) {
+                 forPoints(e, {height, length}, [&](ArrayRef<Index> at) {
+                   SmallVector<Index> entry{slot, at[0], at[1]};
+                   if (op.getTranspose())
+                     std::swap(entry[1], entry[2]);
+                   e.store(e.read(op.getValues(), entry), output,
+                           {e.multiplyAdd(line, height, at[0]),
+                            e.multiplyAdd(position, length, at[1])});
+                 });
+               });
 }
 
 static void emitReduceVec(Evaluator &e, ReduceVecOp op, Value output,
@@ -284,9 +295,8 @@ static void emitReduceVec(Evaluator &e, ReduceVecOp op, Value output,
 static void emitScatterAdd(Evaluator &e, ScatterAddOp op, Value output) {
   RankedTensorType rows = op.getRows().getType();
   int64_t features = rows.getDimSize(1);
-  e.nest(rows.getShape(), {}, [&](ArrayRef<Index> at, ValueRange) {
+  forPoints(e, rows.getShape(), [&](ArrayRef<Index> at) {
     e.store(getZeros(e, rows.getElementType(), 1).front(), output, at);
-    return SmallVector<Value>();
   });
   forTokens(e, op.getUpdates().getType(), op.getFeatureDim(), {},
             [&](ArrayRef<Index> tokens, ValueRange) {

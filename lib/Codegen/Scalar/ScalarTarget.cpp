@@ -33,6 +33,7 @@ struct Model : TargetAttrInterface::ExternalModel<Model, ScalarAttr> {
     return costs;
   }
   bool acceptsEpilogue(Attribute, Operation *) const { return false; }
+  bool wantsTokensLast(Attribute) const { return false; }
 };
 
 struct KernelModel

@@ -318,6 +318,8 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     if (failed(requireBefore<linalg::ContractionOpInterface>(
             "linalg-generalize-named-ops", getArgument(), func)))
       return signalPassFailure();
+    if (!getTarget(func).wantsTokensLast())
+      return;
     Block &block = func.getBody().front();
     separateInits(block);
     Lanes found(block);

@@ -264,3 +264,20 @@ func.func @shared_zeros(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<48x48x
   } -> tensor<48x48xf32>
   return %z, %s : tensor<48x48xf32>, tensor<48x48xf32>
 }
+
+// -----
+
+!pattern = !bsr.pattern<32x64, block = 16x16, slots = 3>
+
+// A target without vectors takes activations as they are.
+// CHECK-LABEL: func @scalar
+// CHECK-NEXT:    bsr.spmm %{{.*}}, %{{.*}}, %{{.*}} feature_dim = 1 :
+// CHECK-SAME:      tensor<48x32xf32> -> tensor<48x64xf32>
+// CHECK-NEXT:    return
+module attributes {bsr.target = #bsr.scalar} {
+  func.func @scalar(%p: !pattern, %w: tensor<3x16x16xf32>, %x: tensor<48x32xf32>) -> tensor<48x64xf32> {
+    %y = bsr.spmm %p, %w, %x feature_dim = 1
+        : !pattern, tensor<3x16x16xf32>, tensor<48x32xf32> -> tensor<48x64xf32>
+    return %y : tensor<48x64xf32>
+  }
+}

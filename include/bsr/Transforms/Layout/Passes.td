@@ -249,8 +249,9 @@ def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
     without one horizontal sum.
 
     Requires `linalg-generalize-named-ops`: a product that is no `linalg.generic` is an
-    error. `bsr-fold-copies` before it leaves fewer operations that only move elements,
-    which have a layout on each side.
+    error. Does nothing for a target without vectors (`#bsr.scalar`). `bsr-fold-copies`
+    before it leaves fewer operations that only move elements, which have a layout on
+    each side.
 
     The layout is a fixpoint over indexing maps, from the token dimension of the
     products through everything that touches their operands and results: the
@@ -330,7 +331,9 @@ def BSRLayout : Pass<"bsr-layout", "func::FuncOp"> {
     Statistic<"numConversions", "num-conversions",
               "Number of copies from one layout to another">,
   ];
-  let dependentDialects = ["linalg::LinalgDialect", "tensor::TensorDialect"];
+  let dependentDialects = [
+    "bsr::BSRDialect", "linalg::LinalgDialect", "tensor::TensorDialect",
+  ];
 }
 
 def BSRFoldBias : Pass<"bsr-fold-bias", "func::FuncOp"> {
