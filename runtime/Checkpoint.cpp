@@ -368,7 +368,6 @@ void Checkpoint::apply(bsr_session &target) {
     if (!target.manifest().patterns[i].isStatic)
       target.loadHistory(int64_t(i), histories[i][0], histories[i][1]);
   target.metadata.swap(metadata);
-  target.loaded = true;
   target.stepDifference.swap(stepDifference);
 }
 
@@ -382,10 +381,6 @@ bsr_status bsr_session_load(bsr_session *session, const char *path) {
 
 const char *bsr_session_metadata(const bsr_session *session) {
   return session ? session->metadata.c_str() : "";
-}
-
-int32_t bsr_session_same_step(const bsr_session *session) {
-  return session && session->loaded && session->stepDifference.empty();
 }
 
 const char *bsr_session_step_difference(const bsr_session *session) {

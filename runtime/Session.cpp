@@ -42,7 +42,6 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device)
       bytes += Memory::partBytes(buffer.bytes);
   moreScratch.resize(numUpdateThreads(manifest()) - 1);
   histories.resize(manifest().patterns.size());
-  plainUpdates.resize(manifest().patterns.size());
 
   int64_t areas = Memory::areasTaken();
   area = Memory(device, bytes, "the buffers of the step");
@@ -131,16 +130,6 @@ bsr_status bsr_session_initialize(bsr_session *session) {
     for (size_t i = 0; i < manifest.buffers.size(); ++i)
       if (!manifest.buffers[i].init.empty())
         session->initBuffer(int64_t(i), manifest.buffers[i].init);
-  });
-}
-
-bsr_status bsr_session_init_buffer(bsr_session *session, int64_t index,
-                                   const char *rule) {
-  return guarded([&] {
-    requireArgument(session, "session");
-    requireIndex(index, int64_t(session->buffers.size()), "buffers");
-    session->initBuffer(index,
-                        rule ? rule : session->manifest().buffers[index].init);
   });
 }
 

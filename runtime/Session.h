@@ -128,8 +128,6 @@ struct bsr_session {
   mutable bsr::PatternScratch scratch;
   mutable std::vector<bsr::PatternScratch> moreScratch; // of further threads
   std::vector<bsr::PatternHistory> histories;           // of all patterns
-  std::vector<bsr_pattern_update>
-      plainUpdates;             // of bsr_session_update_patterns
   bool hasScores = false;       // whether those of the arena are the last run's
   std::vector<bool> hasPattern; // whether each pattern was made or set
 
@@ -144,7 +142,6 @@ struct bsr_session {
 
   bsr_counters counters = {};
   std::string metadata;
-  bool loaded = false;        // whether a checkpoint was
   std::string stepDifference; // between the step and that of the checkpoint
 };
 

@@ -146,10 +146,3 @@ bsr_status bsr_session_get_pattern(const bsr_session *session, int64_t pattern,
     *view = session->view(pattern);
   });
 }
-
-bsr_status bsr_session_check_patterns(const bsr_session *session) {
-  return guarded([&] {
-    requireArgument(session, "session");
-    session->checkPatterns();
-  });
-}

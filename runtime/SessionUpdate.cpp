@@ -204,22 +204,6 @@ bsr_status bsr_session_update(bsr_session *session,
   });
 }
 
-bsr_status bsr_session_update_patterns(bsr_session *session, double drop,
-                                       int64_t *pruned) {
-  return guarded([&] {
-    requireArgument(session, "session");
-    if (!(drop >= 0 && drop <= 1))
-      fail(BSR_INVALID_ARGUMENT, "expected a drop fraction in [0, 1], but got ",
-           drop);
-    int64_t before = session->counters.blocks_pruned;
-    std::fill(session->plainUpdates.begin(), session->plainUpdates.end(),
-              bsr_pattern_update{BSR_SET, BSR_L1, drop, 0, 0});
-    session->updatePatterns(session->plainUpdates.data());
-    if (pruned)
-      *pruned = session->counters.blocks_pruned - before;
-  });
-}
-
 bsr_status bsr_session_statistics(const bsr_session *session, int64_t index,
                                   bsr_pattern_statistics *statistics) {
   return guarded([&] {

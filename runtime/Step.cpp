@@ -177,14 +177,6 @@ int64_t bsr_step_num_patterns(const bsr_step *step) {
   return step ? int64_t(step->manifest.patterns.size()) : 0;
 }
 
-int64_t bsr_step_arena_bytes(const bsr_step *step) {
-  return step ? step->manifest.arenaBytes : 0;
-}
-
-const char *bsr_step_score_norm(const bsr_step *step) {
-  return step ? step->manifest.scoreNorm.c_str() : "";
-}
-
 int64_t bsr_step_num_products(const bsr_step *step, const char *kind) {
   if (!step || !kind)
     return 0;
@@ -275,10 +267,4 @@ int64_t bsr_step_find_buffer(const bsr_step *step, bsr_kind kind,
 int64_t bsr_step_find_role(const bsr_step *step, const char *role) {
   return findFirst(step, role, &Manifest::buffers,
                    [&](const Buffer &buffer) { return buffer.role == role; });
-}
-
-int64_t bsr_step_find_pattern(const bsr_step *step, const char *name) {
-  return findFirst(
-      step, name, &Manifest::patterns,
-      [&](const Pattern &pattern) { return pattern.name == name; });
 }

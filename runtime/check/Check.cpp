@@ -3,6 +3,8 @@
 // Demands, files, manifests and sessions of the checks.
 
 #include "Check.h"
+#include "Session.h"
+#include "Status.h"
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -166,6 +168,27 @@ void *check::dataOf(const Session &session, int64_t buffer) {
   void *data = nullptr;
   REQUIRE_OK(bsr_session_host_data(session.get(), buffer, &data));
   return data;
+}
+
+bsr_status check::initBuffer(const Session &session, int64_t buffer,
+                             const std::string &rule) {
+  return bsr::guarded([&] { session->initBuffer(buffer, rule); });
+}
+
+bsr_status check::checkPatterns(const Session &session) {
+  return bsr::guarded([&] { session->checkPatterns(); });
+}
+
+bsr_status check::updatePatterns(const Session &session, double drop,
+                                 int64_t *pruned) {
+  int64_t before = session->counters.blocks_pruned;
+  std::vector<bsr_pattern_update> updates(session->manifest().patterns.size(),
+                                          {BSR_SET, BSR_L1, drop, 0, 0});
+  bsr_status status = bsr_session_update(session.get(), updates.data(),
+                                         int64_t(updates.size()));
+  if (status == BSR_OK && pruned)
+    *pruned = session->counters.blocks_pruned - before;
+  return status;
 }
 
 bsr_counters check::countersOf(const Session &session) {

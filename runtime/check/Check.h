@@ -92,6 +92,18 @@ Session start(const Step &step, uint64_t seed = 1);
 
 bsr_pattern_view viewOf(const Session &session, int64_t pattern = 0);
 void *dataOf(const Session &session, int64_t buffer);
+
+/// Fills a buffer by `rule`, as bsr_session_initialize does by the manifest's.
+bsr_status initBuffer(const Session &session, int64_t buffer,
+                      const std::string &rule);
+
+/// Validates the patterns of a session where they lie.
+bsr_status checkPatterns(const Session &session);
+
+/// Updates every pattern by set with norm L1 and no return; `pruned`, if not
+/// null, receives the number of blocks pruned.
+bsr_status updatePatterns(const Session &session, double drop, int64_t *pruned);
+
 bsr_counters countersOf(const Session &session);
 
 /// All buffers of `session`, arrays of patterns only up to their blocks.

@@ -75,7 +75,7 @@ CASE(pattern_of_a_new_session_is_empty) {
   Step step = loadFake();
   Session session = start(step);
   REQUIRE_EQUAL(viewOf(session).blocks, 0);
-  REQUIRE_OK(bsr_session_check_patterns(session.get()));
+  REQUIRE_OK(checkPatterns(session));
 }
 
 CASE(pattern_is_read_back_as_it_was_set) {
@@ -85,7 +85,7 @@ CASE(pattern_is_read_back_as_it_was_set) {
   bsr_pattern_view view = arrays.view();
   REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
   REQUIRE(equal(viewOf(session), view, 4, 4));
-  REQUIRE_OK(bsr_session_check_patterns(session.get()));
+  REQUIRE_OK(checkPatterns(session));
   // The buffers are those of the manifest.
   REQUIRE_EQUAL(static_cast<const void *>(viewOf(session).row_ptr),
                 dataOf(session, 6));
@@ -125,7 +125,7 @@ CASE(pattern_refuses_what_breaks_an_invariant) {
   Arrays whole = example();
   bsr_pattern_view view = whole.view();
   REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
-  REQUIRE_OK(bsr_session_init_buffer(session.get(), 0, "ones"));
+  REQUIRE_OK(initBuffer(session, 0, "ones"));
   std::string before = contentsOf(session, step);
   struct {
     std::vector<int32_t> Arrays::*array;
@@ -233,10 +233,9 @@ CASE(pattern_that_was_written_over_is_found_out) {
   static_cast<int32_t *>(dataOf(session, 6))[4] = 1 << 30;
   std::string sentence = "expected the blocks of pattern 'state.p.w' to be in "
                          "[0, 6], but got 1073741824";
-  REQUIRE_FAILS(bsr_session_check_patterns(session.get()), BSR_INVALID_PATTERN,
+  REQUIRE_FAILS(checkPatterns(session), BSR_INVALID_PATTERN, sentence);
+  REQUIRE_FAILS(updatePatterns(session, 0.5, nullptr), BSR_INVALID_PATTERN,
                 sentence);
-  REQUIRE_FAILS(bsr_session_update_patterns(session.get(), 0.5, nullptr),
-                BSR_INVALID_PATTERN, sentence);
   REQUIRE_FAILS(
       bsr_session_save(session.get(), folder.file("saved").c_str(), ""),
       BSR_INVALID_PATTERN, sentence);
@@ -259,7 +258,7 @@ CASE(pattern_made_is_valid_for_every_block_and_count) {
         requireValid(view, 7, 5, 20);
         for (int64_t k = 0; k < view.blocks; ++k)
           REQUIRE_EQUAL(view.slot[k], k);
-        REQUIRE_OK(bsr_session_check_patterns(session.get()));
+        REQUIRE_OK(checkPatterns(session));
       }
     }
 }
@@ -529,7 +528,7 @@ CASE(pattern_that_is_static_stays) {
   REQUIRE_OK(bsr_session_initialize(session.get()));
   std::string before = contentsOf(session, step);
   int64_t pruned = -1;
-  REQUIRE_OK(bsr_session_update_patterns(session.get(), 1, &pruned));
+  REQUIRE_OK(updatePatterns(session, 1, &pruned));
   REQUIRE_EQUAL(pruned, 0);
   REQUIRE(before == contentsOf(session, step));
   REQUIRE(equal(viewOf(session), arrays.view(), 4, 4));

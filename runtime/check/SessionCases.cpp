@@ -110,8 +110,6 @@ CASE(session_refuses_null) {
        {bsr_session_initialize, bsr_session_run, bsr_session_snapshot,
         bsr_session_restore})
     REQUIRE_FAILS(function(nullptr), BSR_INVALID_ARGUMENT, nothing("session"));
-  REQUIRE_FAILS(bsr_session_init_buffer(nullptr, 0, "ones"),
-                BSR_INVALID_ARGUMENT, nothing("session"));
   REQUIRE_FAILS(bsr_session_counters(session.get(), nullptr),
                 BSR_INVALID_ARGUMENT, nothing("counters"));
   REQUIRE_FAILS(bsr_session_get_pattern(session.get(), 0, nullptr),
@@ -160,7 +158,7 @@ CASE(session_initializes_by_the_manifest) {
 CASE(session_normal_values_are_the_same_everywhere) {
   Step step = loadFake();
   Session session = start(step, 42);
-  REQUIRE_OK(bsr_session_init_buffer(session.get(), 2, "normal(0.02)"));
+  REQUIRE_OK(initBuffer(session, 2, "normal(0.02)"));
   const float expected[] = {-0x1.94b4f8p-10f, -0x1.b37d64p-7f, -0x1.42549p-6f,
                             0x1.1ea9a2p-5f};
   for (int i = 0; i < 4; ++i)
@@ -171,7 +169,7 @@ CASE(session_normal_values_are_normal) {
   Json manifest = makeManifest({{400, 400, 4, 4, 10000, "f64"}});
   Step step = load(manifest);
   Session session = start(step);
-  REQUIRE_OK(bsr_session_init_buffer(session.get(), 0, "normal(2)"));
+  REQUIRE_OK(initBuffer(session, 0, "normal(2)"));
   double mean = 0, variance = 0, kurtosis = 0;
   for (int i = 0; i < 160000; ++i) {
     double x = at<double>(session, 0)[i] / 2;
@@ -227,7 +225,7 @@ CASE(session_rounds_to_nearest_even) {
     Session session = start(step);
     for (auto &[value, half, bfloat] : rounded) {
       std::string rule = "constant(" + std::string(value) + ")";
-      REQUIRE_OK(bsr_session_init_buffer(session.get(), 2, rule.c_str()));
+      REQUIRE_OK(initBuffer(session, 2, rule.c_str()));
       REQUIRE_EQUAL(value + std::to_string(at<uint16_t>(session, 2)[11]),
                     value + std::to_string(*type == 'f' ? half : bfloat));
     }
@@ -255,14 +253,13 @@ CASE(session_constants_of_every_type) {
   REQUIRE_EQUAL(at<int32_t>(session, 17)[2], 1);
   REQUIRE_EQUAL(at<int64_t>(session, 18)[2], 1);
   REQUIRE_EQUAL(at<uint64_t>(session, 21)[2], uint64_t(1));
-  REQUIRE_OK(bsr_session_init_buffer(session.get(), 19, "constant(255)"));
+  REQUIRE_OK(initBuffer(session, 19, "constant(255)"));
   REQUIRE_EQUAL(int(at<uint8_t>(session, 19)[2]), 255);
-  REQUIRE_OK(
-      bsr_session_init_buffer(session.get(), 20, "constant(4294967295)"));
+  REQUIRE_OK(initBuffer(session, 20, "constant(4294967295)"));
   REQUIRE_EQUAL(at<uint32_t>(session, 20)[2], UINT32_MAX);
-  REQUIRE_OK(bsr_session_init_buffer(session.get(), 16, "constant(-128)"));
+  REQUIRE_OK(initBuffer(session, 16, "constant(-128)"));
   REQUIRE_EQUAL(int(at<int8_t>(session, 16)[2]), -128);
-  REQUIRE_OK(bsr_session_init_buffer(session.get(), 14, "constant(-1.5e-3)"));
+  REQUIRE_OK(initBuffer(session, 14, "constant(-1.5e-3)"));
   REQUIRE_EQUAL(at<double>(session, 14)[2], -1.5e-3);
   for (auto [buffer, rule] : {std::pair{15, "constant(2)"},
                               {16, "constant(128)"},
@@ -282,8 +279,7 @@ CASE(session_constants_of_every_type) {
                               {13, "gamma(1)"},
                               {13, ""},
                               {13, "("}})
-    REQUIRE_FAILS(bsr_session_init_buffer(session.get(), buffer, rule),
-                  BSR_INVALID_ARGUMENT,
+    REQUIRE_FAILS(initBuffer(session, buffer, rule), BSR_INVALID_ARGUMENT,
                   "expected zeros, ones, constant(c) or normal(s) for the " +
                       std::string(types[buffer - 13]) + " buffer '" +
                       types[buffer - 13] + "', but got '" + rule + "'");
@@ -293,13 +289,9 @@ CASE(session_constants_of_every_type) {
 CASE(session_refuses_to_initialize_indices) {
   Step step = loadFake();
   Session session = start(step);
-  REQUIRE_FAILS(bsr_session_init_buffer(session.get(), 6, "ones"),
-                BSR_INVALID_ARGUMENT,
+  REQUIRE_FAILS(initBuffer(session, 6, "ones"), BSR_INVALID_ARGUMENT,
                 "expected a buffer of other kind than row_ptr, but got "
                 "'state.p.w'");
-  REQUIRE_FAILS(bsr_session_init_buffer(session.get(), -1, "ones"),
-                BSR_INVALID_ARGUMENT,
-                "expected the index of one of 13 buffers, but got -1");
 }
 
 CASE(session_unused_slots_hold_zeros_in_either_order) {
@@ -313,7 +305,7 @@ CASE(session_unused_slots_hold_zeros_in_either_order) {
       if (part)
         REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
       else
-        REQUIRE_OK(bsr_session_init_buffer(session.get(), 0, nullptr));
+        REQUIRE_OK(initBuffer(session, 0, "normal(0.5)"));
     for (int i = 0; i < 36; ++i)
       REQUIRE_EQUAL(at<float>(session, 0)[i] != 0, i / 6 == 4 || i / 6 == 1);
     contents[order] = contentsOf(session, step);
@@ -325,7 +317,7 @@ CASE(session_unused_slots_of_a_made_pattern_hold_zeros) {
   Step step = loadFake();
   Session session = start(step);
   for (int64_t buffer : {0, 1})
-    REQUIRE_OK(bsr_session_init_buffer(session.get(), buffer, "ones"));
+    REQUIRE_OK(initBuffer(session, buffer, "ones"));
   REQUIRE_OK(bsr_session_make_pattern(session.get(), 0, 4));
   for (int64_t buffer : {0, 1})
     for (int i = 0; i < 36; ++i)
@@ -374,7 +366,7 @@ CASE(session_snapshot_takes_runs_back) {
   // 144 bytes of w and of m, 48 of b, 4 of t, 3 of flags, each to 64.
   REQUIRE_EQUAL(countersOf(session).bytes, bytes + 192 + 192 + 64 + 64 + 64);
 
-  REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
+  REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
   std::string after = contentsOf(session, step);
   REQUIRE_FAILS(bsr_session_restore(session.get()), BSR_INVALID_ARGUMENT,
                 "expected the patterns of the snapshot, but got patterns that "
@@ -404,7 +396,7 @@ CASE(session_outlives_its_step) {
   bsr_step_unload(handle);
   for (const Session *each : {&whole, &session}) {
     REQUIRE_OK(bsr_session_run(each->get()));
-    REQUIRE_OK(bsr_session_update_patterns(each->get(), 0.5, nullptr));
+    REQUIRE_OK(updatePatterns(*each, 0.5, nullptr));
   }
   REQUIRE_EQUAL(countersOf(session).steps, 1);
   // The handle is there as long as a session is; but it is no step any more.
@@ -418,6 +410,5 @@ CASE(session_outlives_its_step) {
 CASE(session_of_null_has_nothing) {
   REQUIRE_EQUAL(std::string(bsr_session_metadata(nullptr)), "");
   REQUIRE_EQUAL(std::string(bsr_session_step_difference(nullptr)), "");
-  REQUIRE_EQUAL(bsr_session_same_step(nullptr), 0);
   bsr_session_destroy(nullptr);
 }

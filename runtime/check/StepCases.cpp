@@ -16,7 +16,6 @@ CASE(step_manifest_is_what_the_queries_say) {
   REQUIRE_EQUAL(std::string(bsr_step_target_cpu(step.get())), "any");
   REQUIRE_EQUAL(bsr_step_num_buffers(step.get()), 13);
   REQUIRE_EQUAL(bsr_step_num_patterns(step.get()), 1);
-  REQUIRE_EQUAL(bsr_step_arena_bytes(step.get()), 100);
   REQUIRE_EQUAL(bsr_step_num_products(step.get(), "spmm"), 1);
   REQUIRE_EQUAL(bsr_step_num_products(step.get(), "sddmm"), 2);
   REQUIRE_EQUAL(bsr_step_num_products(step.get(), "dense"), 0);
@@ -62,8 +61,6 @@ CASE(step_manifest_is_what_the_queries_say) {
   REQUIRE_EQUAL(bsr_step_find_buffer(step.get(), BSR_DENSE, "state.p.w"), -1);
   REQUIRE_EQUAL(bsr_step_find_role(step.get(), "loss"), 12);
   REQUIRE_EQUAL(bsr_step_find_role(step.get(), "batch"), -1);
-  REQUIRE_EQUAL(bsr_step_find_pattern(step.get(), "state.p.w"), 0);
-  REQUIRE_EQUAL(bsr_step_find_pattern(step.get(), "w"), -1);
 }
 
 CASE(step_timers_are_what_the_step_measured) {
@@ -150,11 +147,11 @@ CASE(step_refuses_null_and_indices_out_of_range) {
 CASE(step_of_null_has_nothing) {
   for (const char *text :
        {bsr_step_manifest_text(nullptr), bsr_step_name(nullptr),
-        bsr_step_target_cpu(nullptr), bsr_step_score_norm(nullptr)})
+        bsr_step_target_cpu(nullptr)})
     REQUIRE_EQUAL(std::string(text), "");
   for (int64_t number :
        {bsr_step_num_buffers(nullptr), bsr_step_num_patterns(nullptr),
-        bsr_step_arena_bytes(nullptr), bsr_step_num_products(nullptr, "spmm"),
+        bsr_step_num_products(nullptr, "spmm"),
         bsr_step_num_left_dense(nullptr), bsr_step_num_timers(nullptr)})
     REQUIRE_EQUAL(number, 0);
   Step step = loadFake();
@@ -162,9 +159,7 @@ CASE(step_of_null_has_nothing) {
   for (int64_t index : {bsr_step_find_buffer(nullptr, BSR_DENSE, "lr"),
                         bsr_step_find_buffer(step.get(), BSR_DENSE, nullptr),
                         bsr_step_find_role(nullptr, "lr"),
-                        bsr_step_find_role(step.get(), nullptr),
-                        bsr_step_find_pattern(nullptr, "w"),
-                        bsr_step_find_pattern(step.get(), nullptr)})
+                        bsr_step_find_role(step.get(), nullptr)})
     REQUIRE_EQUAL(index, -1);
   bsr_step_reset_timers(nullptr);
 }

@@ -58,7 +58,7 @@ static void fillSmall(const Session &session, const Matrix &matrix,
 
 using Rules = std::vector<bsr_pattern_update>;
 
-/// An update by set, as `bsr_session_update_patterns` does.
+/// An update by set, as `updatePatterns` does.
 static bsr_pattern_update setOf(double drop) {
   return {BSR_SET, BSR_L1, drop, 0, 0};
 }
@@ -117,7 +117,7 @@ public:
     bsr_counters old = countersOf(session);
     REQUIRE_OK(
         bsr_session_update(session.get(), rules.data(), int64_t(rules.size())));
-    REQUIRE_OK(bsr_session_check_patterns(session.get()));
+    REQUIRE_OK(checkPatterns(session));
     int64_t pruned = 0, regrown = 0;
     for (size_t p = 0; p < matrices.size(); ++p)
       compare(p, rules[p], before[p], pruned, regrown);
@@ -324,8 +324,8 @@ CASE(update_is_the_same_everywhere) {
   Step step = loadFake();
   Session session = start(step, 42);
   REQUIRE_OK(bsr_session_initialize(session.get()));
-  REQUIRE_OK(bsr_session_init_buffer(session.get(), 0, "ones"));
-  REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
+  REQUIRE_OK(initBuffer(session, 0, "ones"));
+  REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
   std::ostringstream blocks;
   Matrix matrix = {8, 12, 2, 3, 6};
   for (auto &[place, slot] : Blocks(session, matrix, 0).slots)
@@ -367,7 +367,6 @@ CASE(update_by_scores_needs_those_of_the_last_run) {
   std::vector<Matrix> matrices = {{8, 8, 2, 2, 8, "f32", 0.5, true}};
   Step step = load(makeManifest(matrices));
   Session session = start(step);
-  REQUIRE_EQUAL(std::string(bsr_step_score_norm(step.get())), "l1");
   REQUIRE_OK(bsr_session_initialize(session.get()));
   bsr_pattern_update rigl = {BSR_RIGL, BSR_L1, 0.5, 0, 0};
   auto update = [&] { return bsr_session_update(session.get(), &rigl, 1); };
@@ -421,7 +420,6 @@ CASE(update_by_scores_needs_those_of_the_last_run) {
 CASE(update_by_scores_needs_a_step_with_scores) {
   Step step = loadFake();
   Session session = start(step);
-  REQUIRE_EQUAL(std::string(bsr_step_score_norm(step.get())), "");
   REQUIRE_OK(bsr_session_initialize(session.get()));
   REQUIRE_FAILS(bsr_session_run_scores(session.get()), BSR_INVALID_ARGUMENT,
                 "expected a step that was compiled with scores of blocks, but "
@@ -543,9 +541,9 @@ CASE(update_of_equal_norms_prunes_the_first) {
   Step step = load(makeManifest(matrices));
   Session session = start(step);
   REQUIRE_OK(bsr_session_initialize(session.get()));
-  REQUIRE_OK(bsr_session_init_buffer(session.get(), 0, "constant(-2)"));
+  REQUIRE_OK(initBuffer(session, 0, "constant(-2)"));
   Blocks before(session, matrices[0], 0);
-  REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
+  REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
   Blocks after(session, matrices[0], 0);
   int64_t index = 0;
   for (auto &[place, slot] : before.slots)
@@ -559,7 +557,7 @@ CASE(update_is_capped_by_the_absent_blocks) {
     Session session = start(step);
     REQUIRE_OK(bsr_session_initialize(session.get()));
     int64_t pruned;
-    REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, &pruned));
+    REQUIRE_OK(updatePatterns(session, 0.5, &pruned));
     REQUIRE_EQUAL(pruned, std::max<int64_t>(64 - slots, 0));
   }
 }
@@ -570,10 +568,10 @@ CASE(update_of_nothing_changes_nothing) {
   REQUIRE_OK(bsr_session_initialize(session.get()));
   std::string before = contentsOf(session, step);
   int64_t pruned = -1;
-  REQUIRE_OK(bsr_session_update_patterns(session.get(), 0, &pruned));
+  REQUIRE_OK(updatePatterns(session, 0, &pruned));
   REQUIRE_EQUAL(pruned, 0);
   REQUIRE(before == contentsOf(session, step));
-  REQUIRE_OK(bsr_session_update_patterns(empty.get(), 1, &pruned));
+  REQUIRE_OK(updatePatterns(empty, 1, &pruned));
   REQUIRE_EQUAL(pruned, 0);
   REQUIRE_EQUAL(countersOf(empty).pattern_updates, 1);
 }
@@ -583,10 +581,9 @@ CASE(update_refuses_fractions_out_of_range) {
   Session session = start(step);
   for (auto [drop, text] :
        {std::pair{-0.1, "-0.1"}, {1.5, "1.5"}, {std::nan(""), "nan"}})
-    REQUIRE_FAILS(bsr_session_update_patterns(session.get(), drop, nullptr),
-                  BSR_INVALID_ARGUMENT,
+    REQUIRE_FAILS(updatePatterns(session, drop, nullptr), BSR_INVALID_ARGUMENT,
                   "expected a drop fraction in [0, 1], but got " +
-                      std::string(text));
+                      std::string(text) + " for pattern 'state.p.w'");
 }
 
 template <typename T>
@@ -606,8 +603,7 @@ static void checkNaN(const char *type, T nan, T infinity, T one) {
   valuesOf<T>(session, 9)[5] = nan;
   valuesOf<T>(session, 1)[0] = nan;
   std::string before = contentsOf(session, step);
-  REQUIRE_FAILS(bsr_session_update_patterns(session.get(), 0.5, nullptr),
-                BSR_NOT_A_NUMBER,
+  REQUIRE_FAILS(updatePatterns(session, 0.5, nullptr), BSR_NOT_A_NUMBER,
                 "expected numbers in block (2, 0) of 'w1', but got NaN");
   for (int norm = BSR_L1; norm <= BSR_MEAN; ++norm) {
     bsr_pattern_update rule = {BSR_SET, bsr_norm(norm), 0.5, 0, 0};
@@ -619,7 +615,7 @@ static void checkNaN(const char *type, T nan, T infinity, T one) {
   REQUIRE(before == contentsOf(session, step));
   REQUIRE_EQUAL(countersOf(session).pattern_updates, 0);
   valuesOf<T>(session, 9)[5] = infinity;
-  REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.75, nullptr));
+  REQUIRE_OK(updatePatterns(session, 0.75, nullptr));
   Blocks after(session, matrices[1], 1);
   REQUIRE_EQUAL(after.slots.count({2, 0}), 1u);
 }
@@ -650,8 +646,7 @@ CASE(update_ranks_every_type_by_value) {
         valuesOf<uint16_t>(session, 0)[3 * k % 8] =
             (isHalf ? halves : bfloats)[k];
       Blocks before(session, matrices[0], 0);
-      REQUIRE_OK(
-          bsr_session_update_patterns(session.get(), count / 8.0, nullptr));
+      REQUIRE_OK(updatePatterns(session, count / 8.0, nullptr));
       Blocks after(session, matrices[0], 0);
       for (auto &[place, slot] : before.slots)
         REQUIRE_EQUAL(after.slots.count(place), size_t(slot * 3 % 8 >= count));
@@ -670,7 +665,7 @@ CASE(update_norms_are_exact_enough_to_order) {
   REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
   const float values[] = {16777216, 1, 16777216, 0};
   std::copy_n(values, 4, valuesOf<float>(session, 0));
-  REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
+  REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
   Blocks after(session, matrices[0], 0);
   REQUIRE_EQUAL(after.slots.count({0, 0}), 1u);
   REQUIRE_EQUAL(after.slots.count({0, 1}), 0u);
@@ -690,7 +685,7 @@ CASE(update_choices_are_even) {
     REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
     for (auto &[place, slot] : Blocks(session, matrices[0], 0).slots)
       initial[4 * place.first + place.second] = true;
-    REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
+    REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
     for (auto &[place, slot] : Blocks(session, matrices[0], 0).slots)
       ++counts[4 * place.first + place.second];
   }
@@ -714,10 +709,10 @@ CASE(update_is_keyed_by_seed_name_and_number) {
     for (int u = 0; u < updates; ++u)
       for (int64_t p : {0, 1}) {
         if (p == 0 && u)
-          REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
+          REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
         REQUIRE_OK(bsr_session_set_pattern(session.get(), p, &view));
       }
-    REQUIRE_OK(bsr_session_update_patterns(session.get(), 0.5, nullptr));
+    REQUIRE_OK(updatePatterns(session, 0.5, nullptr));
     return std::pair{Blocks(session, matrices[0], 0).slots,
                      Blocks(session, matrices[1], 1).slots};
   };
@@ -735,10 +730,10 @@ CASE(update_is_counted_and_allocates_nothing) {
   std::vector<void *> addresses;
   for (int64_t i = 0; i < bsr_step_num_buffers(step.get()); ++i)
     addresses.push_back(dataOf(session, i));
+  Rules rules = {setOf(0.25), setOf(0.25)};
   int64_t before = allocations;
   for (int i = 0; i < 10; ++i)
-    REQUIRE(bsr_session_update_patterns(session.get(), 0.25, nullptr) ==
-            BSR_OK);
+    REQUIRE(bsr_session_update(session.get(), rules.data(), 2) == BSR_OK);
   REQUIRE_EQUAL(allocations, before);
   bsr_counters counters = countersOf(session);
   REQUIRE_EQUAL(counters.pattern_updates, 10);

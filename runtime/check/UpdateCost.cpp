@@ -62,8 +62,7 @@ static void print(int64_t block, double stepMilliseconds) {
     for (size_t i = 0; i < matrices.size(); ++i) {
       REQUIRE_OK(
           bsr_session_make_pattern(session.get(), int64_t(i), BSR_MOST_BLOCKS));
-      REQUIRE_OK(bsr_session_init_buffer(session.get(), int64_t(9 * i),
-                                         "normal(0.02)"));
+      REQUIRE_OK(initBuffer(session, int64_t(9 * i), "normal(0.02)"));
     }
     Numbers numbers(1);
     auto line = [&](const char *part, double time) {

@@ -52,7 +52,8 @@ extern "C" {
 ///      bsr_gmp_density;
 ///   4: bsr_session_step_difference;
 ///   5, libbsr_runtime.so.2: bsr_session_read, bsr_session_write and
-///      bsr_session_host_data instead of bsr_session_buffer.
+///      bsr_session_host_data instead of bsr_session_buffer; what only tests
+///      called is gone.
 #define BSR_RUNTIME_VERSION 5
 
 /// The version of the library that is running.
@@ -115,7 +116,7 @@ typedef struct bsr_buffer_info {
                     // pattern share one
   const char *role; // "param", "state", "batch", "lr", "seed", "step",
                     // "pattern", "loss", or ""
-  const char *init; // rule of bsr_session_init_buffer, or ""
+  const char *init; // rule of bsr_session_initialize, or ""
   const int64_t *shape;
   int64_t rank;
   int64_t elements;
@@ -155,11 +156,6 @@ BSR_API const char *bsr_step_target_cpu(const bsr_step *step);
 
 BSR_API int64_t bsr_step_num_buffers(const bsr_step *step);
 BSR_API int64_t bsr_step_num_patterns(const bsr_step *step);
-BSR_API int64_t bsr_step_arena_bytes(const bsr_step *step);
-
-/// The norm of a block's dense gradient that is its score ("l1", "l2",
-/// "linf"), or "" for a step that was compiled without scores.
-BSR_API const char *bsr_step_score_norm(const bsr_step *step);
 
 /// How many products the step computes of one kind ("spmm", "spmm_transposed",
 /// "sddmm", "dense"), or 0 for a kind that its manifest does not list.
@@ -174,12 +170,11 @@ BSR_API bsr_status bsr_step_buffer(const bsr_step *step, int64_t index,
 BSR_API bsr_status bsr_step_pattern(const bsr_step *step, int64_t index,
                                     bsr_pattern_info *info);
 
-/// Index of the buffer of this kind and name, of the first one with this role,
-/// of the pattern with this name; or -1.
+/// Index of the buffer of this kind and name, of the first one with this role;
+/// or -1.
 BSR_API int64_t bsr_step_find_buffer(const bsr_step *step, bsr_kind kind,
                                      const char *name);
 BSR_API int64_t bsr_step_find_role(const bsr_step *step, const char *role);
-BSR_API int64_t bsr_step_find_pattern(const bsr_step *step, const char *name);
 
 /// Name of a type ("bf16") and of a kind ("row_ptr"), bytes of an element;
 /// "" and 0 for a number that is none.
@@ -231,21 +226,16 @@ BSR_API bsr_status bsr_session_create(const bsr_step *step, uint64_t seed,
 BSR_API void bsr_session_destroy(bsr_session *session);
 
 /// Makes every pattern with `bsr_session_make_pattern(p, BSR_MOST_BLOCKS)`,
-/// then initialises every buffer that has a rule; the rest is left as it is.
-/// This is all that a new run needs; the functions below do one at a time.
-BSR_API bsr_status bsr_session_initialize(bsr_session *session);
-
-/// Fills buffer `index` by `rule`, or by the manifest's rule if `rule` is null:
+/// then fills every buffer that has a rule; the rest is left as it is. This is
+/// all that a new run needs. The rules are
 ///   "zeros", "ones", "constant(c)"; "normal(s)": normally distributed with
 ///   mean 0 and standard deviation s, for floating-point types.
 /// Element e of a normal buffer is s * ppnd16((2 u + 1) / 2^53), where u is the
 /// upper 52 bits of the random number keyed by (seed, buffer name, e) and
 /// ppnd16 is the normal quantile of Wichura (Algorithm AS 241, 1988), computed
 /// in f64 and rounded once, to nearest even. A values buffer is filled slot by
-/// slot; once its pattern is made or set, slots in which no block lies hold
-/// zeros.
-BSR_API bsr_status bsr_session_init_buffer(bsr_session *session, int64_t index,
-                                           const char *rule);
+/// slot; slots in which no block lies hold zeros.
+BSR_API bsr_status bsr_session_initialize(bsr_session *session);
 
 /// Copy `bytes` bytes from `offset` of buffer `index` to `data`, and from
 /// `data` to the buffer, on whatever device it lies. Fail unless the buffer has
@@ -285,7 +275,7 @@ BSR_API bsr_status bsr_session_restore(bsr_session *session);
 typedef struct bsr_counters {
   uint64_t seed;
   int64_t steps;           // runs, less those taken back
-  int64_t pattern_updates; // calls of bsr_session_update_patterns
+  int64_t pattern_updates; // calls of bsr_session_update
   int64_t blocks_pruned;
   int64_t blocks_regrown;
   int64_t allocations; // memory areas taken: 1 for the step and 1 for updates,
@@ -379,10 +369,6 @@ BSR_API bsr_status bsr_session_read_pattern(bsr_session *session,
 BSR_API bsr_status bsr_session_write_pattern(const bsr_session *session,
                                              int64_t pattern, const char *path);
 
-/// Validates the index buffers of every pattern where they lie: a step, or a
-/// caller, that wrote into them is found out.
-BSR_API bsr_status bsr_session_check_patterns(const bsr_session *session);
-
 /// What an update does to a pattern (docs/sparsity.md has the sources):
 ///   static: nothing;
 ///   set: prunes, and regrows at random (Mocanu et al. 2018; on blocks, as
@@ -427,12 +413,6 @@ typedef struct bsr_pattern_update {
 BSR_API bsr_status bsr_session_update(bsr_session *session,
                                       const bsr_pattern_update *updates,
                                       int64_t count);
-
-/// Updates every pattern by set with norm L1, the drop fraction `drop` and no
-/// return. `pruned`, if not null, receives the number of blocks pruned, which
-/// is that of regrown ones.
-BSR_API bsr_status bsr_session_update_patterns(bsr_session *session,
-                                               double drop, int64_t *pruned);
 
 /// What became of a pattern.
 typedef struct bsr_pattern_statistics {
@@ -514,14 +494,10 @@ BSR_API bsr_status bsr_session_load(bsr_session *session, const char *path);
 /// next load.
 BSR_API const char *bsr_session_metadata(const bsr_session *session);
 
-/// 1 if the checkpoint last loaded was saved by a step of this same manifest
-/// and code: only then is the run that goes on the same bit for bit. 0 before a
-/// load.
-BSR_API int32_t bsr_session_same_step(const bsr_session *session);
-
 /// What tells the step from that which saved the checkpoint last loaded, as
-/// "other code: level 0, was 3"; "" if it is the same, and before a load. Valid
-/// until the next load.
+/// "other code: level 0, was 3"; "" if it is the same, and before a load: only
+/// then is the run that goes on the same bit for bit. Valid until the next
+/// load.
 BSR_API const char *bsr_session_step_difference(const bsr_session *session);
 
 #ifdef __cplusplus
