@@ -19,20 +19,20 @@ static void expectCover(llvm::ArrayRef<Tiles> tiles, int64_t extent) {
   EXPECT_EQ(next, extent);
 }
 
-TEST(Tiles, CoverEndsInOneSmallerTile) {
+TEST(Tiles, RemainderIsOneSmallerTile) {
   for (int64_t extent = 1; extent != 40; ++extent)
     for (int64_t size = 1; size != 9; ++size) {
-      auto tiles = cover(extent, size);
+      auto tiles = tileWithRemainder(extent, size);
       expectCover(tiles, extent);
       for (const Tiles &tile : tiles)
         EXPECT_TRUE(tile.size == size || (tile.size < size && tile.count == 1));
     }
 }
 
-TEST(Tiles, SpreadMakesFewTilesOfAboutOneSize) {
+TEST(Tiles, EvenTilesAreFewAndOfAboutOneSize) {
   for (int64_t extent = 1; extent != 40; ++extent)
     for (int64_t limit = 1; limit != 9; ++limit) {
-      auto tiles = spread(extent, limit);
+      auto tiles = tileEvenly(extent, limit);
       expectCover(tiles, extent);
       int64_t count = 0;
       for (const Tiles &tile : tiles) {

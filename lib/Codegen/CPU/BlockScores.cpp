@@ -68,7 +68,7 @@ void ScoresEmitter::emit() {
           e.loop(strips, {}, [&](Index number, ValueRange) {
             Index col = e.multiplyAdd(number, stripCols, Index::constant(0));
             products.start(round, e.multiplyAdd(col, 1, firstCol));
-            for (const Tiles &tiles : spread(rows, products.maxRows()))
+            for (const Tiles &tiles : tileEvenly(rows, products.maxRows()))
               e.loop(tiles.count, {}, [&](Index tile, ValueRange) {
                 Index row = e.multiplyAdd(tile, tiles.size,
                                           Index::constant(tiles.base));

@@ -30,16 +30,16 @@ namespace {
 /// the parallel loops of the operand of the vectors. A work item has a block of
 /// rows and some columns, and takes so many summands at a time that what the
 /// vectors of a column are loaded from stays in the first-level cache while all
-/// rows sweep over it; in between the sums are where they end up.
+/// rows sweep over it; between k-blocks, partial sums are kept in the output.
 class BroadcastProduct {
 public:
   BroadcastProduct(Emitter &e, const Contraction &c, Value output,
-                   Finish finish);
+                   Epilogue epilogue);
   void emit();
 
 private:
-  /// The summands that are taken together.
-  struct Chunk {
+  /// A k-block: the summands that are taken together.
+  struct KBlock {
     Value from, count;
     /// True at run time for the first and the last; null if there is one.
     Value isFirst, isLast;
@@ -97,14 +97,14 @@ private:
   Columns divideColumns(int64_t numPanels, int64_t numParts) const;
   std::optional<Division> divide(int64_t numPanels, ArrayRef<Tiles> rows);
   void emitItems(const Tiles &lanes, const Division &division);
-  void emitChunk(const Item &item, const Columns &parts, const Tiles &lanes,
-                 const Chunk &chunk);
-  void emitTile(ArrayRef<Index> at, const Chunk &chunk, const Rows &rows,
+  void emitKBlock(const Item &item, const Columns &parts, const Tiles &lanes,
+                  const KBlock &kBlock);
+  void emitTile(ArrayRef<Index> at, const KBlock &kBlock, const Rows &rows,
                 ArrayRef<Index> packed, Value vectors);
-  void finishTile(ArrayRef<Index> at, const Chunk &chunk, int64_t numRows,
-                  Index number);
-  void packVectors(ArrayRef<Index> at, const Chunk &chunk, Value memory);
-  void packRows(ArrayRef<Index> at, const Chunk &chunk, const Rows &rows);
+  void emitEpilogue(ArrayRef<Index> at, const KBlock &kBlock, int64_t numRows,
+                    Index number);
+  void packVectors(ArrayRef<Index> at, const KBlock &kBlock, Value memory);
+  void packRows(ArrayRef<Index> at, const KBlock &kBlock, const Rows &rows);
 
   Value getVectors() const { return c.op->getOperand(c.vectors); }
   Value getRows() const { return c.op->getOperand(1 - c.vectors); }
@@ -115,32 +115,32 @@ private:
   Index getNumber(ArrayRef<Index> steps);
   Index getSwept(ArrayRef<Index> at);
   SmallVector<Index> getPoint(ArrayRef<Index> at, ArrayRef<Index> steps,
-                              const Chunk &chunk);
+                              const KBlock &kBlock);
 
   Emitter &e;
   const Contraction &c;
   Value output;
-  Finish finish;
+  Epilogue epilogue;
   /// The parallel loops of both operands, and of that of the vectors only.
   SmallVector<unsigned> batch, columns;
-  /// The reduced loops; a chunk takes `length` steps of the last one, which
-  /// needs more than one chunk if `isChunked`.
+  /// The reduced loops; a k-block takes `length` steps of the last one, which
+  /// needs more than one k-block if `hasKBlocks`.
   SmallVector<unsigned> summands;
   int64_t length;
-  bool isChunked;
+  bool hasKBlocks;
   int64_t numSummands, unroll;
 };
 } // namespace
 
 BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
-                                   Value output, Finish finish)
-    : e(e), c(c), output(output), finish(finish), summands(c.reduced) {
+                                   Value output, Epilogue epilogue)
+    : e(e), c(c), output(output), epilogue(epilogue), summands(c.reduced) {
   for (unsigned dim : c.outer)
     (c.isIn(1 - c.vectors, dim) ? batch : columns).push_back(dim);
   int64_t total = c.getSize(summands);
   int64_t fitting = e.target.sweptBytes() / (4 * e.target.panel());
-  isChunked = total > 2 * fitting;
-  if (isChunked) {
+  hasKBlocks = total > 2 * fitting;
+  if (hasKBlocks) {
     unsigned longest = summands.front();
     for (unsigned dim : summands)
       if (c.ranges[dim] >= c.ranges[longest])
@@ -153,7 +153,7 @@ BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
   int64_t extent = c.ranges[summands.back()];
   unroll = getDivisor(extent, unrollFactor);
   length = extent;
-  if (isChunked) {
+  if (hasKBlocks) {
     length = std::max<int64_t>(1, fitting * extent / total);
     // Whole vectors, unless there are many other summands.
     bool isWhole =
@@ -163,7 +163,7 @@ BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
   numSummands = length * c.getSize(ArrayRef(summands).drop_back());
 }
 
-/// The number of the summand at `steps` of a chunk.
+/// The number of the summand at `steps` of a k-block.
 Index BroadcastProduct::getNumber(ArrayRef<Index> steps) {
   Index number = Index::constant(0);
   for (auto [dim, step] : llvm::zip_equal(summands, steps))
@@ -180,19 +180,19 @@ Index BroadcastProduct::getSwept(ArrayRef<Index> at) {
   return number;
 }
 
-/// The point `at` of the parallel loops, at `steps` of `chunk`.
+/// The point `at` of the parallel loops, at `steps` of `kBlock`.
 SmallVector<Index> BroadcastProduct::getPoint(ArrayRef<Index> at,
                                               ArrayRef<Index> steps,
-                                              const Chunk &chunk) {
+                                              const KBlock &kBlock) {
   SmallVector<Index> point(at);
   for (auto [dim, step] : llvm::zip_equal(summands, steps))
     point[dim] = step;
   Index &last = point[summands.back()];
-  last = e.multiplyAdd(Index::of(chunk.from), 1, last);
+  last = e.multiplyAdd(Index::of(kBlock.from), 1, last);
   return point;
 }
 
-/// True if the vectors of a chunk do not lie side by side as they are.
+/// True if the vectors of a k-block are not contiguous in memory.
 bool BroadcastProduct::isScattered() {
   Value buffer = e.getBuffer(getVectors());
   auto type = cast<RankedTensorType>(getVectors().getType());
@@ -201,8 +201,8 @@ bool BroadcastProduct::isScattered() {
           type.getShape().back() > e.target.panel());
 }
 
-/// Fills `memory` with the vectors of `chunk` in the column `at`.
-void BroadcastProduct::packVectors(ArrayRef<Index> at, const Chunk &chunk,
+/// Fills `memory` with the vectors of `kBlock` in the column `at`.
+void BroadcastProduct::packVectors(ArrayRef<Index> at, const KBlock &kBlock,
                                    Value memory) {
   AffineMap map = getVectorMap();
   int64_t lanes = e.target.lanes;
@@ -214,11 +214,11 @@ void BroadcastProduct::packVectors(ArrayRef<Index> at, const Chunk &chunk,
   };
   SmallVector<int64_t> extents = c.getExtents(ArrayRef(summands).drop_back());
   e.nest(extents, {}, [&](ArrayRef<Index> outer, ValueRange) {
-    e.loop(e.constant(0), chunk.count, isSquare ? lanes : 1, {},
+    e.loop(e.constant(0), kBlock.count, isSquare ? lanes : 1, {},
            [&](Value step, ValueRange) {
              SmallVector<Index> steps(outer);
              steps.push_back(Index::of(step));
-             SmallVector<Index> point = getPoint(at, steps, chunk);
+             SmallVector<Index> point = getPoint(at, steps, kBlock);
              if (!isSquare) {
                e.store(e.convert(e.read(getVectors(), applyMap(map, point)),
                                  c.getFactorType(c.vectors)),
@@ -253,9 +253,9 @@ void BroadcastProduct::packVectors(ArrayRef<Index> at, const Chunk &chunk,
   });
 }
 
-/// Packs `rows` of `chunk`: what a register tile reads, summand by summand,
+/// Packs `rows` of `kBlock`: what a register tile reads, summand by summand,
 /// lies side by side.
-void BroadcastProduct::packRows(ArrayRef<Index> at, const Chunk &chunk,
+void BroadcastProduct::packRows(ArrayRef<Index> at, const KBlock &kBlock,
                                 const Rows &rows) {
   AffineMap map = getRowMap();
   unsigned operand = 1 - c.vectors;
@@ -277,11 +277,11 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const Chunk &chunk,
       SmallVector<int64_t> extents =
           c.getExtents(ArrayRef(summands).drop_back());
       e.nest(extents, {}, [&](ArrayRef<Index> outer, ValueRange) {
-        e.loop(e.constant(0), chunk.count, alongSummands ? lanes : 1, {},
+        e.loop(e.constant(0), kBlock.count, alongSummands ? lanes : 1, {},
                [&](Value step, ValueRange) {
                  SmallVector<Index> steps(outer);
                  steps.push_back(Index::of(step));
-                 SmallVector<Index> point = getPoint(at, steps, chunk);
+                 SmallVector<Index> point = getPoint(at, steps, kBlock);
                  auto read = [&](int64_t row) {
                    if (c.row)
                      point[*c.row] = first.plus(row);
@@ -333,9 +333,9 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const Chunk &chunk,
   });
 }
 
-/// Adds `chunk` to the sums of a tile of `rows` at `at`; `packed` is its place
+/// Adds `kBlock` to the sums of a tile of `rows` at `at`; `packed` is its place
 /// there.
-void BroadcastProduct::emitTile(ArrayRef<Index> at, const Chunk &chunk,
+void BroadcastProduct::emitTile(ArrayRef<Index> at, const KBlock &kBlock,
                                 const Rows &rows, ArrayRef<Index> packed,
                                 Value vectors) {
   SmallVector<SmallVector<Index>> points(rows.tiles.size,
@@ -345,14 +345,14 @@ void BroadcastProduct::emitTile(ArrayRef<Index> at, const Chunk &chunk,
     if (c.row)
       point[*c.row] = point[*c.row].plus(number);
     Value init = e.broadcast(e.read(c.init, c.getPlace(point)));
-    if (chunk.isFirst)
-      init = arith::SelectOp::create(e.b, e.loc, chunk.isFirst, init,
+    if (kBlock.isFirst)
+      init = arith::SelectOp::create(e.b, e.loc, kBlock.isFirst, init,
                                      e.load(output, c.getPlace(point)));
     sums.push_back(init);
   }
   auto addSummand = [&](ArrayRef<Index> steps, MutableArrayRef<Value> sums) {
     Index summand = getNumber(steps);
-    SmallVector<Index> first = getPoint(at, steps, chunk);
+    SmallVector<Index> first = getPoint(at, steps, kBlock);
     for (auto [number, point] : llvm::enumerate(points)) {
       SmallVector<Index> loops(point);
       for (unsigned dim : summands)
@@ -374,7 +374,7 @@ void BroadcastProduct::emitTile(ArrayRef<Index> at, const Chunk &chunk,
   };
   SmallVector<int64_t> extents = c.getExtents(ArrayRef(summands).drop_back());
   sums = e.nest(extents, sums, [&](ArrayRef<Index> outer, ValueRange carried) {
-    return e.loop(e.constant(0), chunk.count, unroll, carried,
+    return e.loop(e.constant(0), kBlock.count, unroll, carried,
                   [&](Value iv, ValueRange carried) {
                     SmallVector<Value> next(carried);
                     SmallVector<Index> steps(outer);
@@ -390,31 +390,31 @@ void BroadcastProduct::emitTile(ArrayRef<Index> at, const Chunk &chunk,
     e.store(sum, output, c.getPlace(point));
 }
 
-/// Goes on with the sums of a tile at `at`, if `chunk` is the last; `number` is
-/// that of its vectors.
-void BroadcastProduct::finishTile(ArrayRef<Index> at, const Chunk &chunk,
-                                  int64_t numRows, Index number) {
+/// Emits the epilogue of the sums of a tile at `at`, if `kBlock` is the last;
+/// `number` is that of its vectors.
+void BroadcastProduct::emitEpilogue(ArrayRef<Index> at, const KBlock &kBlock,
+                                    int64_t numRows, Index number) {
   auto emitRows = [&] {
     e.loop(numRows, {}, [&](Index row, ValueRange) {
       SmallVector<Index> point(at);
       if (c.row)
         point[*c.row] = e.multiplyAdd(point[*c.row], 1, row);
-      finish(c.getPlace(point), number);
+      epilogue(c.getPlace(point), number);
       return SmallVector<Value>();
     });
   };
-  if (!chunk.isLast)
+  if (!kBlock.isLast)
     return emitRows();
-  auto guard = scf::IfOp::create(e.b, e.loc, chunk.isLast);
+  auto guard = scf::IfOp::create(e.b, e.loc, kBlock.isLast);
   e.scope([&] {
     e.b.setInsertionPointToStart(guard.thenBlock());
     emitRows();
   });
 }
 
-/// Adds `chunk` to all sums of `item`.
-void BroadcastProduct::emitChunk(const Item &item, const Columns &parts,
-                                 const Tiles &lanes, const Chunk &chunk) {
+/// Adds `kBlock` to all sums of `item`.
+void BroadcastProduct::emitKBlock(const Item &item, const Columns &parts,
+                                  const Tiles &lanes, const KBlock &kBlock) {
   int64_t panel = e.target.panel();
   auto emitTiles = [&](ArrayRef<Index> at, const Rows &rows, Index vector) {
     e.loop(e.constant(0), rows.count, 1, {}, [&](Value tile, ValueRange) {
@@ -422,15 +422,15 @@ void BroadcastProduct::emitChunk(const Item &item, const Columns &parts,
       if (c.row)
         point[*c.row] =
             e.multiplyAdd(Index::of(tile), rows.tiles.size, rows.first);
-      emitTile(point, chunk, rows, packed, item.vectors);
-      if (finish)
-        finishTile(point, chunk, rows.tiles.size, vector);
+      emitTile(point, kBlock, rows, packed, item.vectors);
+      if (epilogue)
+        emitEpilogue(point, kBlock, rows.tiles.size, vector);
       return SmallVector<Value>();
     });
   };
   for (const Rows &rows : item.rows)
     if (rows.packed)
-      packRows(item.at, chunk, rows);
+      packRows(item.at, kBlock, rows);
   e.loop(item.lowColumn, item.highColumn, 1, {}, [&](Value number, ValueRange) {
     e.nest(parts.getInner(), {}, [&](ArrayRef<Index> inner, ValueRange) {
       SmallVector<Index> numbers(item.leading);
@@ -446,7 +446,7 @@ void BroadcastProduct::emitChunk(const Item &item, const Columns &parts,
       e.forLanes(e.materialize(lane), lanes.size, panel, [&](Index lane) {
         at[c.lanes] = lane;
         if (item.vectors)
-          packVectors(at, chunk, item.vectors);
+          packVectors(at, kBlock, item.vectors);
         forPoints(e, c, c.swept, at, [&](ArrayRef<Index> at) {
           for (const Rows &rows : item.rows)
             emitTiles(at, rows, vector);
@@ -509,13 +509,13 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
     } else {
       if (blocks > 1 && (extent % blocks || division.height < 2 * tileRows))
         continue;
-      division.tiles = spread(division.height, tileRows);
+      division.tiles = tileEvenly(division.height, tileRows);
       division.lastTiles = division.tiles.front().count;
     }
     division.columns = divideColumns(
         numPanels, llvm::divideCeil(minItems, numBatches * blocks));
     bool isWidened = c.isWidened(1 - c.vectors);
-    division.packsRows = (isChunked || isWidened) &&
+    division.packsRows = (hasKBlocks || isWidened) &&
                          tileBytes <= e.target.rowBytes() &&
                          division.columns.getNumPerItem() >=
                              (isWidened ? minWidenedColumns : minColumns);
@@ -581,9 +581,9 @@ void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
       item.vectors = e.allocate({numSummands, e.target.panel()},
                                 c.getFactorType(c.vectors));
     Value extent = e.constant(c.ranges[summands.back()]);
-    if (!isChunked)
-      return emitChunk(item, parts, lanes,
-                       {e.constant(0), extent, Value(), Value()});
+    if (!hasKBlocks)
+      return emitKBlock(item, parts, lanes,
+                        {e.constant(0), extent, Value(), Value()});
     e.loop(e.constant(0), extent, length, {}, [&](Value from, ValueRange) {
       Value rest = arith::SubIOp::create(e.b, e.loc, extent, from);
       Value count =
@@ -592,7 +592,7 @@ void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
         return arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, a,
                                      b);
       };
-      emitChunk(
+      emitKBlock(
           item, parts, lanes,
           {from, count, isEqual(from, e.constant(0)), isEqual(count, rest)});
       return SmallVector<Value>();
@@ -602,8 +602,9 @@ void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
 
 void BroadcastProduct::emit() {
   SmallVector<Tiles, 2> rows =
-      spread(c.row ? c.ranges[*c.row] : 1, CPUTarget::tileRows);
-  for (const Tiles &lanes : cover(c.ranges[c.lanes], e.target.panel())) {
+      tileEvenly(c.row ? c.ranges[*c.row] : 1, CPUTarget::tileRows);
+  for (const Tiles &lanes :
+       tileWithRemainder(c.ranges[c.lanes], e.target.panel())) {
     if (std::optional<Division> division = divide(lanes.count, rows)) {
       emitItems(lanes, *division);
       continue;
@@ -614,6 +615,6 @@ void BroadcastProduct::emit() {
 }
 
 void bsr::emitBroadcastProduct(Emitter &e, const Contraction &c, Value output,
-                               Finish finish) {
-  BroadcastProduct(e, c, output, finish).emit();
+                               Epilogue epilogue) {
+  BroadcastProduct(e, c, output, epilogue).emit();
 }

@@ -115,7 +115,7 @@ private:
                              ArrayRef<Index> rows, ValueRange accumulators);
   void emitNest(const Nest &nest, const Item &item);
   void emitItem(const Item &item);
-  void emitEpilogue(const PatternViews &patterns);
+  void emitProduct(const PatternViews &patterns);
   void emitTotals(const Nest &nest);
 
   Emitter &e;
@@ -290,11 +290,11 @@ void ChainEmitter::emitItem(const Item &item) {
 }
 
 /// Emits the product, and the roots as its epilogue.
-void ChainEmitter::emitEpilogue(const PatternViews &patterns) {
+void ChainEmitter::emitProduct(const PatternViews &patterns) {
   Value product = chain.getProduct(), buffer = outputs.lookup(product);
   e.setBuffer(product, buffer);
   SmallVector<int64_t> dims = chain.getProductRows();
-  auto finish = [&](ArrayRef<Index> place, Index piece) {
+  auto epilogue = [&](ArrayRef<Index> place, Index piece) {
     SmallVector<Index> part(place), rows;
     for (int64_t dim : dims) {
       rows.push_back(part[dim]);
@@ -305,15 +305,15 @@ void ChainEmitter::emitEpilogue(const PatternViews &patterns) {
   };
   Operation *op = product.getDefiningOp();
   if (auto spmm = dyn_cast<SpMMOp>(op))
-    emitSpMM(e, spmm, buffer, patterns, finish);
+    emitSpMM(e, spmm, buffer, patterns, epilogue);
   else
-    emitContraction(e, cast<linalg::GenericOp>(op), outputs, finish);
+    emitContraction(e, cast<linalg::GenericOp>(op), outputs, epilogue);
 }
 
 void ChainEmitter::emit(const PatternViews &patterns) {
   ArrayRef<int64_t> extents = chain.getExtents();
   if (chain.getProduct()) {
-    emitEpilogue(patterns);
+    emitProduct(patterns);
     return emitTotals(nests.front());
   }
   if (lanes < 0)

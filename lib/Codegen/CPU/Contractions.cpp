@@ -206,7 +206,8 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
     }
   };
 
-  for (const Tiles &cols : cover(c.ranges[*c.col], CPUTarget::dotCols)) {
+  for (const Tiles &cols :
+       tileWithRemainder(c.ranges[*c.col], CPUTarget::dotCols)) {
     SmallVector<int64_t> extents = c.getExtents(c.outer);
     int64_t others = 1;
     for (int64_t extent : extents)
@@ -231,7 +232,7 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
           point[*c.col] = e.multiplyAdd(Index::of(tile), cols.size,
                                         Index::constant(cols.base));
           forPoints(e, c, c.swept, point, [&](ArrayRef<Index> at) {
-            for (const Tiles &rows : cover(rowExtent, rowTile))
+            for (const Tiles &rows : tileWithRemainder(rowExtent, rowTile))
               e.loop(rows.count, {}, [&](Index tile, ValueRange) {
                 SmallVector<Index> point(at);
                 if (c.row)
@@ -263,7 +264,7 @@ bool bsr::acceptsEpilogue(Operation *op) {
 
 bool bsr::emitContraction(Emitter &e, linalg::GenericOp op,
                           const DenseMap<Value, Value> &outputs,
-                          Finish finish) {
+                          Epilogue epilogue) {
   std::optional<Contraction> contraction = Contraction::match(op);
   Value output = outputs.lookup(op->getResult(0));
   if (!contraction || !output)
@@ -272,6 +273,6 @@ bool bsr::emitContraction(Emitter &e, linalg::GenericOp op,
   if (contraction->dot)
     emitDotProduct(e, *contraction, output);
   else
-    emitBroadcastProduct(e, *contraction, output, finish);
+    emitBroadcastProduct(e, *contraction, output, epilogue);
   return true;
 }

@@ -66,10 +66,9 @@ void forPoints(Emitter &e, const Contraction &contraction,
                ArrayRef<unsigned> dims, ArrayRef<Index> at,
                llvm::function_ref<void(ArrayRef<Index>)> body);
 
-/// Emits a product that is no `dot` into `output`; work items end with
-/// `finish`.
+/// Emits a product that is no `dot` into `output`, with `epilogue` on its sums.
 void emitBroadcastProduct(Emitter &e, const Contraction &contraction,
-                          Value output, Finish finish);
+                          Value output, Epilogue epilogue);
 
 } // namespace mlir::bsr
 

@@ -11,7 +11,7 @@ using namespace mlir::bsr;
 
 namespace {
 /// How a kernel goes through a product: lines of blocks, tiles of a line, and
-/// rounds of as many blocks as the first-level cache holds.
+/// k-blocks, each as many stored blocks as the first-level cache holds.
 struct Schedule {
   Schedule(SpMMOp op, CPUTarget target);
 
@@ -24,14 +24,14 @@ struct Schedule {
   Type sumType, outType;
   /// The features of a line; the first of the tiles is a group of its own.
   SmallVector<Tiles, 2> tiles;
-  /// The first tile of a line asks for what the next block needs.
+  /// The first tile of a line prefetches what the next block needs.
   bool prefetches;
   /// Lanes of a vector of a full tile, and vectors side by side: lines that are
   /// too low for a tile of their own take several.
   int64_t panel, panels;
   /// Features of a block that are read in one step.
   int64_t unroll;
-  /// Blocks of a round; 0 if all of a line are one round.
+  /// Stored blocks of a k-block; 0 if all of a line are one k-block.
   int64_t blocks;
   /// Values are converted before they are multiplied; sums are rounded.
   bool isWidened, isRounded;
@@ -40,14 +40,14 @@ struct Schedule {
 /// Gathers: a work item is a row of register tiles of lanes of one token slice,
 /// and lines of blocks of the output. For each line it walks the stored blocks,
 /// with a register tile of `rows` features x `panels` panels of accumulators.
-/// It takes a round of blocks for all tiles of the line; in between the sums
-/// are where they end up.
+/// It takes a k-block for all tiles of the line; between k-blocks, partial sums
+/// are kept in the output.
 class SpMMEmitter : Schedule {
 public:
   SpMMEmitter(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
-              Finish finish)
+              Epilogue epilogue)
       : Schedule(op, e.target), e(e), op(op), output(output),
-        view(patterns.at({op.getPattern(), walked})), finish(finish),
+        view(patterns.at({op.getPattern(), walked})), epilogue(epilogue),
         activations(op.getX().getType().getShape(), op.getFeatureDim()) {}
   void emit();
 
@@ -70,7 +70,7 @@ private:
   void emitItems(int64_t tiles,
                  llvm::function_ref<void(Index, LaneBody)> forLanes);
   void emitLine(const Line &line);
-  void emitRound(const Line &line, Value low, Value from, Value to);
+  void emitKBlock(const Line &line, Value low, Value from, Value to);
   void forTiles(llvm::function_ref<void(const Tile &)> body);
   void emitTile(const Line &line, const Tile &tile, Value low, Value high,
                 ValueRange inits);
@@ -89,11 +89,11 @@ private:
   SpMMOp op;
   Value output;
   PatternView view;
-  Finish finish;
+  Epilogue epilogue;
   Activations activations;
-  /// Of halves, a work item has the values of a round as they are multiplied,
-  /// [blocks, entries], converted once for all tiles, and the sums of a line,
-  /// [features, lanes], rounded once.
+  /// For 16-bit floats, a work item converts the values of a k-block,
+  /// [blocks, entries], once for all tiles, and keeps the sums of a line,
+  /// [features, lanes], which it rounds once.
   Value wide, total;
 };
 } // namespace
@@ -104,7 +104,7 @@ Schedule::Schedule(SpMMOp op, CPUTarget target)
       outBlock(pattern.getBlockExtent(walked)),
       inBlock(pattern.getBlockExtent(getOther(walked))),
       outType(op.getY().getType().getElementType()),
-      tiles(spread(outBlock, CPUTarget::tileRows)),
+      tiles(tileEvenly(outBlock, CPUTarget::tileRows)),
       // A small block is not worth the instructions.
       prefetches(inBlock * outBlock >= 16), panel(target.panel()),
       panels(std::max<int64_t>(1, 4 / outBlock)),
@@ -134,7 +134,7 @@ SmallVector<Index> SpMMEmitter::getOutPlace(const Line &line, Index first,
   return activations.at(line.leading, feature, line.lanes[number % count]);
 }
 
-/// Where this sum is between rounds.
+/// Where this sum is between k-blocks.
 SmallVector<Index> SpMMEmitter::getSumPlace(const Line &line, Index first,
                                             int64_t number) {
   if (!total)
@@ -151,7 +151,7 @@ Index SpMMEmitter::getEntry(Index row, Index col) {
   return entry;
 }
 
-/// Converts the values of a round.
+/// Converts the values of a k-block.
 void SpMMEmitter::widen(Value from, Value to) {
   e.loop(from, to, 1, {}, [&](Value block, ValueRange) {
     Index slot = Index::of(loadIndex(e, view.slot, Index::of(block)));
@@ -265,7 +265,8 @@ SmallVector<Value> SpMMEmitter::getStart(const Line &line, const Tile &tile) {
 
 /// All tiles of a line, over the blocks from `from` to `to`; the line starts at
 /// `low`.
-void SpMMEmitter::emitRound(const Line &line, Value low, Value from, Value to) {
+void SpMMEmitter::emitKBlock(const Line &line, Value low, Value from,
+                             Value to) {
   Value isFirst =
       arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, from, low);
   if (wide)
@@ -296,13 +297,13 @@ void SpMMEmitter::emitLine(const Line &line) {
     return forTiles([&](const Tile &tile) {
       emitTile(line, tile, low, high, getStart(line, tile));
     });
-  // A line without blocks is a round as well: it writes what sums start from.
+  // A line without blocks is a k-block as well: it writes what sums start from.
   Value end = arith::MaxUIOp::create(e.b, e.loc, high,
                                      e.materialize(Index::of(low).plus(1)));
   e.loop(low, end, blocks, {}, [&](Value from, ValueRange) {
     Value to = arith::MinUIOp::create(
         e.b, e.loc, e.materialize(Index::of(from).plus(blocks)), high);
-    emitRound(line, low, from, to);
+    emitKBlock(line, low, from, to);
     return SmallVector<Value>();
   });
   if (total)
@@ -314,7 +315,8 @@ void SpMMEmitter::emitEpilogue(const Line &line, Index number) {
   e.loop(outBlock, {}, [&](Index row, ValueRange) {
     Index feature = e.multiplyAdd(line.number, outBlock, row);
     for (auto [vector, lane] : llvm::enumerate(line.lanes))
-      finish(activations.at(line.leading, feature, lane), number.plus(vector));
+      epilogue(activations.at(line.leading, feature, lane),
+               number.plus(vector));
     return SmallVector<Value>();
   });
 }
@@ -335,7 +337,7 @@ void SpMMEmitter::emitItems(
     forLines(e, view, lines, parts, at.back(), [&](Index line) {
       forLanes(at[at.size() - 2], [&](ArrayRef<Index> lanes, Index number) {
         emitLine({at.drop_back(2), line, lanes});
-        if (finish)
+        if (epilogue)
           emitEpilogue({at.drop_back(2), line, lanes}, number);
       });
     });
@@ -372,6 +374,6 @@ void SpMMEmitter::emit() {
 }
 
 void bsr::emitSpMM(Emitter &e, SpMMOp op, Value output,
-                   const PatternViews &patterns, Finish finish) {
-  SpMMEmitter(e, op, output, patterns, finish).emit();
+                   const PatternViews &patterns, Epilogue epilogue) {
+  SpMMEmitter(e, op, output, patterns, epilogue).emit();
 }

@@ -21,10 +21,10 @@ void InnerProducts::start(const Round &round, Index first) {
   if (!strip)
     return;
   int64_t panel = e.target.panel();
-  int64_t size = tokens.chunk % panel ? e.target.lanes : panel;
+  int64_t size = tokens.sliceLanes % panel ? e.target.lanes : panel;
   llvm::SaveAndRestore width(e.width, size);
   tokens.forRuns(
-      e, round, 0, size, tokens.chunk / size, {},
+      e, round, 0, size, tokens.sliceLanes / size, {},
       [&](const Tokens &at, ValueRange) {
         for (int64_t number = 0; number != features; ++number) {
           Index feature = first.plus(number);
@@ -45,14 +45,15 @@ void InnerProducts::start(const Round &round, Index first) {
 
 SmallVector<Value> InnerProducts::multiply(const Round &round,
                                            ArrayRef<Index> rows, Index col,
-                                           int64_t cols, ArrayRef<Index> asked,
+                                           int64_t cols,
+                                           ArrayRef<Index> prefetched,
                                            bool isTransposed, int64_t group) {
   int64_t numRows = rows.size(), numSums = numRows * cols;
   // Few sums are spread over several vectors of tokens.
   int64_t ways = std::max<int64_t>(1, CPUTarget::dotCols *
                                           e.target.tileVectors() / numSums);
   SmallVector<Value> totals;
-  for (const Tiles &run : getVectors(tokens.chunk, e.target.lanes)) {
+  for (const Tiles &run : getVectors(tokens.sliceLanes, e.target.lanes)) {
     int64_t size = run.size, vectors = run.count;
     // A panel in a row, its vectors summed up in turns.
     int64_t unroll =
@@ -61,7 +62,7 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
     llvm::SaveAndRestore width(e.width, size);
     auto emitRun = [&](const Tokens &at, ValueRange carried) {
       SmallVector<Value> next(carried);
-      for (Index feature : asked)
+      for (Index feature : prefetched)
         e.prefetch(swept, tokens.activations.at(at.leading, feature, at.lane),
                    size * unroll);
       for (int64_t step = 0; step != unroll; ++step) {

@@ -29,11 +29,12 @@ public:
   void start(const Round &round, Index first);
   /// The sums of products of features `rows` of `swept` and `cols` features of
   /// the strip from `col` on, in this order, or if `isTransposed` all rows of a
-  /// column side by side: `group` in a vector. On the way it asks for features
-  /// `asked` of `swept`.
+  /// column side by side: `group` in a vector. On the way it prefetches
+  /// features `prefetched` of `swept`.
   SmallVector<Value> multiply(const Round &round, ArrayRef<Index> rows,
-                              Index col, int64_t cols, ArrayRef<Index> asked,
-                              bool isTransposed, int64_t group);
+                              Index col, int64_t cols,
+                              ArrayRef<Index> prefetched, bool isTransposed,
+                              int64_t group);
 
 private:
   Emitter &e;

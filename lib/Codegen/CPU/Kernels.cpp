@@ -254,7 +254,7 @@ void bsr::emitPointwise(Emitter &e, ArrayRef<Operation *> roots,
   });
 }
 
-SmallVector<Tiles, 2> bsr::cover(int64_t extent, int64_t size) {
+SmallVector<Tiles, 2> bsr::tileWithRemainder(int64_t extent, int64_t size) {
   SmallVector<Tiles, 2> result;
   if (extent / size)
     result.push_back({0, size, extent / size});
@@ -274,7 +274,7 @@ SmallVector<Tiles, 4> bsr::getVectors(int64_t extent, int64_t width) {
   return result;
 }
 
-SmallVector<Tiles, 2> bsr::spread(int64_t extent, int64_t limit) {
+SmallVector<Tiles, 2> bsr::tileEvenly(int64_t extent, int64_t limit) {
   int64_t count = llvm::divideCeil(extent, limit);
   int64_t size = extent / count, larger = extent % count;
   SmallVector<Tiles, 2> result;

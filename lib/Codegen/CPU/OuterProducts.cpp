@@ -35,22 +35,23 @@ Value OuterProducts::readB(const Tokens &at, Index col, Index lane) {
 
 void OuterProducts::start(const Round &round, Index firstCol) {
   int64_t lanes = e.target.lanes, panel = e.target.panel();
-  if (tokens.chunk % lanes || cols % lanes) {
+  if (tokens.sliceLanes % lanes || cols % lanes) {
     // No squares: one by one.
-    tokens.forRuns(
-        e, round, 0, 1, tokens.chunk, {}, [&](const Tokens &at, ValueRange) {
-          return e.loop(cols, {}, [&](Index col, ValueRange) {
-            e.store(readB(at, e.multiplyAdd(col, 1, firstCol), at.lane), strip,
-                    {at.number, col});
-            return SmallVector<Value>();
-          });
-        });
+    tokens.forRuns(e, round, 0, 1, tokens.sliceLanes, {},
+                   [&](const Tokens &at, ValueRange) {
+                     return e.loop(cols, {}, [&](Index col, ValueRange) {
+                       e.store(
+                           readB(at, e.multiplyAdd(col, 1, firstCol), at.lane),
+                           strip, {at.number, col});
+                       return SmallVector<Value>();
+                     });
+                   });
     return;
   }
-  int64_t size = tokens.chunk % panel ? lanes : panel;
+  int64_t size = tokens.sliceLanes % panel ? lanes : panel;
   llvm::SaveAndRestore width(e.width, lanes);
   tokens.forRuns(
-      e, round, 0, size, tokens.chunk / size, {},
+      e, round, 0, size, tokens.sliceLanes / size, {},
       [&](const Tokens &at, ValueRange) {
         for (int64_t col = 0; col != cols; ++col)
           e.prefetch(b,
@@ -76,16 +77,16 @@ void OuterProducts::start(const Round &round, Index firstCol) {
 
 SmallVector<Value> OuterProducts::multiply(const Round &round, Index firstRow,
                                            int64_t rows) {
-  // A cache line of tokens at a time, asked for long enough before.
+  // A cache line of tokens at a time, prefetched early enough.
   int64_t bytes = getElementTypeOrSelf(a.getType()).getIntOrFloatBitWidth() / 8;
-  int64_t size = getDivisor(tokens.chunk, lineBytes / bytes);
+  int64_t size = getDivisor(tokens.sliceLanes, lineBytes / bytes);
   int64_t unroll = getDivisor(size, 4);
   auto place = [&](const Tokens &at, int64_t number, Index token) {
     return tokens.activations.at(at.leading, firstRow.plus(number), token);
   };
   llvm::SaveAndRestore width(e.width, cols);
   SmallVector<Value> sums = tokens.forRuns(
-      e, round, 0, size, tokens.chunk / size, getZeros(e, sumType, rows),
+      e, round, 0, size, tokens.sliceLanes / size, getZeros(e, sumType, rows),
       [&](const Tokens &at, ValueRange carried) {
         for (int64_t number = 0; number != rows; ++number)
           e.prefetch(a, place(at, number, at.lane.plus(linesAhead * size)), 1);

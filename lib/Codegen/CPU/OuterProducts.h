@@ -9,8 +9,8 @@
 
 namespace mlir::bsr {
 
-/// Lines of tokens from one that is read to one that is asked for: the next
-/// line of a row is a panel away, where no processor expects it.
+/// Lines of tokens between one that is read and the one that is prefetched
+/// then: the next line of a row is a panel away, where no processor expects it.
 constexpr int64_t linesAhead = 3;
 
 /// Register tiles of `sum_t a[t, r] b[t, c]`: for each token elements of `a`

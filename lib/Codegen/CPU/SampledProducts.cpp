@@ -104,7 +104,8 @@ Tiling::Tiling(SDDMMOp op, CPUTarget target)
   outType = op.getValues().getType().getElementType();
   sumType = getSumType(b, {op.getA().getType(), op.getB().getType(), outType});
   int64_t lanes = target.lanes;
-  // Halves are rounded once: all tokens at a time, more than a strip holds.
+  // Sums of 16-bit floats are rounded once: all tokens at a time, more than a
+  // strip holds.
   bool isRoundedOnce = sumType != outType;
   hasStrip = !isRoundedOnce && tokens.activations.tokens % lanes == 0;
   isOuter = hasStrip && !isNarrow(op) && blockCols % lanes == 0;
@@ -126,9 +127,9 @@ Tiling::Tiling(SDDMMOp op, CPUTarget target)
       isOuter || 4 * stripFeatures * tokens.size() <= 4 * target.sweptBytes();
 
   SmallVector<Tiles, 2> cols =
-      cover(alongRows ? blockCols : stripFeatures, tileCols);
+      tileWithRemainder(alongRows ? blockCols : stripFeatures, tileCols);
   SmallVector<Tiles, 2> rows =
-      spread(alongRows ? stripFeatures : blockRows, target.dotRows());
+      tileEvenly(alongRows ? stripFeatures : blockRows, target.dotRows());
   heldBlock = alongRows ? blockRows : blockCols;
   sweptBlock = alongRows ? blockCols : blockRows;
   sweptTiles = alongRows ? cols : rows;
@@ -156,7 +157,7 @@ void SDDMMEmitter::emitOuter(const Round &round, Index line) {
     Index col = e.multiplyAdd(number, stripFeatures, Index::constant(0));
     outer->start(round, e.multiplyAdd(line, blockCols, col));
     forBlocks(e, view, line, {}, [&](Index slot, Index position, ValueRange) {
-      forTiles(e, spread(blockRows, outer->maxRows()),
+      forTiles(e, tileEvenly(blockRows, outer->maxRows()),
                [&](Index row, int64_t rows) {
                  SmallVector<Value> sums = outer->multiply(
                      round, e.multiplyAdd(position, blockRows, row), rows);
@@ -233,7 +234,7 @@ SDDMMEmitter::Blocks SDDMMEmitter::getBlocks(Value first, Value end) {
 /// the strip that begins at feature `strip` of the blocks.
 void SDDMMEmitter::emitInnerTiles(const Round &round, const Blocks &blocks,
                                   Index first, int64_t size, Index strip) {
-  SmallVector<Index> swept, asked;
+  SmallVector<Index> swept, prefetched;
   for (auto [feature, next] : llvm::zip_equal(blocks.features, blocks.next)) {
     for (int64_t i = 0; i != size; ++i)
       swept.push_back(e.multiplyAdd(first.plus(i), 1, feature));
@@ -246,7 +247,7 @@ void SDDMMEmitter::emitInnerTiles(const Round &round, const Blocks &blocks,
       Value base =
           arith::SelectOp::create(e.b, e.loc, isInside, e.materialize(feature),
                                   e.materialize(next.plus(-sweptBlock)));
-      asked.push_back(
+      prefetched.push_back(
           Index::of(arith::AddIOp::create(e.b, e.loc, base, number)));
     }
   }
@@ -254,8 +255,8 @@ void SDDMMEmitter::emitInnerTiles(const Round &round, const Blocks &blocks,
     int64_t rows = alongRows ? heldSize : size;
     int64_t cols = alongRows ? size : heldSize;
     int64_t group = together > 1 ? together * rows * cols : cols;
-    SmallVector<Value> sums =
-        inner->multiply(round, swept, held, heldSize, asked, alongRows, group);
+    SmallVector<Value> sums = inner->multiply(round, swept, held, heldSize,
+                                              prefetched, alongRows, group);
     Index inBlock = e.multiplyAdd(held, 1, strip);
     storeTile(round, blocks.slots, alongRows ? inBlock : first, rows,
               alongRows ? first : inBlock, cols, sums);

@@ -126,8 +126,8 @@ static void emitSample(Emitter &e, SampleOp op, Value output,
   });
 }
 
-/// A work item is a chunk of features: it clears its columns of all rows, then
-/// adds the updates in order.
+/// A work item is some features side by side: it clears its columns of all
+/// rows, then adds the updates in order.
 static void emitScatterAdd(Emitter &e, ScatterAddOp op, Value output) {
   RankedTensorType rows = op.getRows().getType();
   ArrayRef<int64_t> tokens =

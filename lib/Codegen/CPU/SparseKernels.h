@@ -47,7 +47,7 @@ void forLines(Emitter &e, const PatternView &view, int64_t lines, int64_t parts,
 int64_t getParts(int64_t lines, int64_t others);
 
 void emitSpMM(Emitter &e, SpMMOp op, Value output, const PatternViews &patterns,
-              Finish finish = {});
+              Epilogue epilogue = {});
 /// The view in whose order a kernel goes through the blocks of `op`.
 View getWalkedView(SDDMMOp op);
 void emitSDDMM(Emitter &e, SDDMMOp op, Value output,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How sums over tokens go through them.
+// Blocking of the token dimensions for sums over tokens.
 
 #include "TokenRounds.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,19 +16,19 @@ void TokenRounds::divide(int64_t limit, int64_t panel) {
     rounds.insert(rounds.begin(), extent / inner);
     taken = inner == extent ? taken * inner : limit + 1;
   }
-  chunk = activations.tokens;
-  if (chunk > limit && chunk % panel == 0) {
+  sliceLanes = activations.tokens;
+  if (sliceLanes > limit && sliceLanes % panel == 0) {
     // Rounds that are much shorter than they might be are not worth it.
-    int64_t divisor =
-        panel * getDivisor(chunk / panel, std::max<int64_t>(1, limit / panel));
+    int64_t divisor = panel * getDivisor(sliceLanes / panel,
+                                         std::max<int64_t>(1, limit / panel));
     if (4 * divisor > limit)
-      chunk = divisor;
+      sliceLanes = divisor;
   }
-  rounds.push_back(activations.tokens / chunk);
+  rounds.push_back(activations.tokens / sliceLanes);
 }
 
 int64_t TokenRounds::size() const {
-  int64_t size = chunk;
+  int64_t size = sliceLanes;
   for (int64_t extent : slices)
     size *= extent;
   return size;
@@ -50,8 +50,8 @@ SmallVector<Value> TokenRounds::forRuns(
       slice = e.multiplyAdd(slice, extent, iv);
     }
     Index lane = e.multiplyAdd(ivs.back(), size, Index::constant(first));
-    at.lane = e.multiplyAdd(round.at.back(), chunk, lane);
-    at.number = e.multiplyAdd(slice, chunk, lane);
+    at.lane = e.multiplyAdd(round.at.back(), sliceLanes, lane);
+    at.number = e.multiplyAdd(slice, sliceLanes, lane);
     return body(at, carried);
   });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How sums over tokens go through them.
+// Blocking of the token dimensions for sums over tokens.
 
 #ifndef BSR_CODEGEN_CPU_TOKENROUNDS_H
 #define BSR_CODEGEN_CPU_TOKENROUNDS_H
@@ -24,8 +24,8 @@ struct Tokens {
   Index lane, number;
 };
 
-/// How a sum over tokens goes through them: a round at a time, of `slices` of
-/// the leading dimensions and `chunk` lanes of each.
+/// How a sum over tokens is blocked: in rounds, each of `slices` of the leading
+/// dimensions and `sliceLanes` lanes of each slice.
 struct TokenRounds {
   TokenRounds(Activations activations) : activations(activations) {}
   /// Makes rounds of at most `limit` tokens, if divisors of what there is allow
@@ -33,8 +33,8 @@ struct TokenRounds {
   void divide(int64_t limit, int64_t panel);
   /// The tokens of a round.
   int64_t size() const;
-  /// A loop over `count` runs of `size` lanes, from lane `first` of `round`'s
-  /// chunk on, in each of its slices.
+  /// A loop over `count` runs of `size` lanes, from lane `first` of
+  /// each slice of `round` on.
   SmallVector<Value>
   forRuns(Emitter &e, const Round &round, int64_t first, int64_t size,
           int64_t count, ValueRange inits,
@@ -43,7 +43,7 @@ struct TokenRounds {
 
   Activations activations;
   SmallVector<int64_t> rounds, slices;
-  int64_t chunk = 0;
+  int64_t sliceLanes = 0;
 };
 
 /// Tokens of a round, so that a strip of them stays in the cache.

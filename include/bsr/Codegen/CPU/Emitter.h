@@ -21,14 +21,14 @@ public:
   /// Lanes of the panels that buffers are cut in; 0 if none is.
   int64_t panel = 0;
 
-  /// Covers `[low, high)` with chunks: as many of `lanes` elements as fit, in a
-  /// loop, then powers of two below. `body` runs with `width` set. `high - low`
-  /// is `extent`; `low` is a multiple of `lanes`.
+  /// Covers `[low, high)` with vectors: as many of `lanes` elements as fit, in
+  /// a loop, then powers of two below. `body` runs with `width` set. `high -
+  /// low` is `extent`; `low` is a multiple of `lanes`.
   void forLanes(Value low, int64_t extent, int64_t lanes,
                 llvm::function_ref<void(Index)> body);
 
-  /// Asks for the cache lines of `count` elements of `tensor` from `at` on, if
-  /// the tensor has a buffer or is a view of one that has.
+  /// Prefetches the cache lines of `count` elements of `tensor` from `at` on,
+  /// if the tensor has a buffer or is a view of one that has.
   void prefetch(Value tensor, ArrayRef<Index> at, int64_t count);
 
   /// Memory of a work item.

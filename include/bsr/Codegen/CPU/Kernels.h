@@ -35,19 +35,19 @@ int64_t getDivisor(int64_t extent, int64_t limit);
 struct Tiles {
   int64_t base, size, count;
 };
-/// Covers `extent` with tiles of `size` and a smaller one.
-SmallVector<Tiles, 2> cover(int64_t extent, int64_t size);
+/// Covers `extent` with tiles of `size` and a smaller one for what is left.
+SmallVector<Tiles, 2> tileWithRemainder(int64_t extent, int64_t size);
 /// Covers `extent` lanes with vectors of `width`, a power of two, and what is
 /// left with vectors of the powers of two below.
 SmallVector<Tiles, 4> getVectors(int64_t extent, int64_t width);
 /// Covers `extent` with as few tiles of at most `limit` as possible, their
 /// sizes no more than one apart.
-SmallVector<Tiles, 2> spread(int64_t extent, int64_t limit);
+SmallVector<Tiles, 2> tileEvenly(int64_t extent, int64_t limit);
 
-/// What a work item of a product goes on with when it has sums: called for the
-/// place of each vector of them, lanes last; the vectors of all lanes are
-/// numbered.
-using Finish = llvm::function_ref<void(ArrayRef<Index> at, Index number)>;
+/// The epilogue of a product, emitted once for each vector of finished sums,
+/// with its index in the result, lanes last, and its number among the vectors
+/// of all lanes.
+using Epilogue = llvm::function_ref<void(ArrayRef<Index> at, Index number)>;
 
 /// True if an epilogue can run on the sums of the product `op`, of two tensors
 /// or of a pattern: its vectors run along the last dimension of its result.
@@ -61,7 +61,8 @@ void emitReduction(Emitter &emitter, linalg::GenericOp op,
 /// Emits `op` if it is a product of two tensors that vectors can run along;
 /// false, and nothing emitted, if not.
 bool emitContraction(Emitter &emitter, linalg::GenericOp op,
-                     const DenseMap<Value, Value> &outputs, Finish finish = {});
+                     const DenseMap<Value, Value> &outputs,
+                     Epilogue epilogue = {});
 /// Emits a product or another operation of the dialect into `output`.
 void emitSparse(Emitter &emitter, Operation *op, Value output,
                 const PatternViews &patterns);
