@@ -16,6 +16,10 @@ import sys
 from pathlib import Path
 
 root = Path(sys.argv[1])
+sys.path.insert(0, str(root / "scripts"))
+from rooms import read_libraries  # noqa: E402: found by the line above
+
+rooms, links = read_libraries(root)
 errors = []
 
 
@@ -24,15 +28,6 @@ def includes(path):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if found := re.match(r'#include "(.*)"', line):
             yield f"{path.relative_to(root)}:{number}", found[1]
-
-
-# What each library links: its name, then what follows LINK_LIBS PUBLIC.
-rooms, links = {}, {}
-for cmake in sorted((root / "lib").rglob("CMakeLists.txt")):
-    found = re.search(r"^(?:bsr_add|add_mlir)_library\((\w+)(.*?)^\)", cmake.read_text(), re.S | re.M)
-    if found and found[1].startswith("BSR"):
-        rooms[found[1]] = cmake.parent.relative_to(root / "lib").as_posix()
-        links[found[1]] = [word for word in found[2].partition("LINK_LIBS PUBLIC")[2].split() if word.startswith("BSR")]
 
 
 def known(library, way=()):
