@@ -41,6 +41,6 @@ OMP_NUM_THREADS=4 OMP_TOOL_LIBRARIES=/usr/lib/llvm-22/lib/libarcher.so \
 if [[ $compiler ]]; then
   build sanitize
   /usr/lib/llvm-22/bin/lit --verbose \
-    --filter '^bsr :: ((Dialect|Codegen|Transforms|Pipelines)/|Tools/sparse-compile)' \
+    --filter '^bsr :: ((Dialect|Codegen|Transforms|Pipelines|Unit)/|Tools/sparse-compile)' \
     "$@" build/sanitize/test
 fi
