@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Interval arithmetic on the bodies of element-wise operations.
+// Interval arithmetic on the bodies of element-wise operations. Upstream has
+// ranges of integers only (IntegerRangeAnalysis).
 
 #include "bsr/Analysis/Intervals.h"
 #include "bsr/Analysis/ElementWise.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Indices as sums whose digits are the iterations of a parallel loop.
+// Indices as sums whose digits are the iterations of a parallel loop. Not a
+// presburger::IntegerRelation: what matters here, that lines of a pattern have
+// blocks of their own and blocks slots of their own, is no affine constraint.
 
 #include "bsr/Analysis/Iterations.h"
 #include "bsr/Analysis/Bounds.h"

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the emitter does across the lanes of vectors: sums and transpositions.
+// What the emitter does across the lanes of vectors: sums and transpositions,
+// by trees of shuffles. Upstream's vector.multi_reduction and vector.transpose
+// are on vectors of two dimensions, which these rows, each in a register, are
+// not.
 
 #include "bsr/Codegen/CPU/Emitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Positions of kernels in loops and tensors, and their arithmetic.
+// Positions of kernels in loops and tensors, and their arithmetic. Not
+// affine.linearize_index and its inverse: the number that divides an index,
+// which decides on vectors, is known here while the index is built.
 
 #include "bsr/Codegen/Common/IndexBuilder.h"
 #include "bsr/Analysis/Bounds.h"

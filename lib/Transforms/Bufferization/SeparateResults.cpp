@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Gives every kernel of a step memory of its own.
+// Gives every kernel of a step memory of its own. Upstream's
+// empty-tensor-to-alloc-tensor makes one tensor of an empty one, for all users.
 
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/BSR.h"

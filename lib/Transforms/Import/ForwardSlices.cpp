@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Replaces slices of what was inserted by what was inserted.
+// Replaces slices of what was inserted by what was inserted. Upstream's
+// folder takes only a slice that is exactly what its source inserted.
 
 #include "bsr/Transforms/Import/ForwardSlices.h"
 #include "bsr/Analysis/ElementWise.h"

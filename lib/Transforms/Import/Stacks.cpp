@@ -350,7 +350,9 @@ void Stacks::rewriteReshape(Operation *op) {
   }
 }
 
-/// Step `index` of loop `loop` of `op`, without what is a copy then.
+/// Step `index` of loop `loop` of `op`; an operation that only copies then is
+/// left out. (Upstream's tiling would slice the operands; a matrix of a stack
+/// has to be the value itself here.)
 SmallVector<Value> Stacks::createStep(linalg::LinalgOp op, unsigned loop,
                                       int64_t index, ValueRange inits) {
   SmallVector<Value> inputs;
