@@ -4,6 +4,7 @@
 
 #include "bsr/Analysis/ClusterPlan.h"
 #include "bsr/Analysis/Kernels.h"
+#include "bsr/Dialect/AttributeNames.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -49,7 +50,7 @@ Planner::Planner(ClusterOp cluster, TargetAttrInterface target,
   for (Operation &op : body.without_terminator()) {
     auto generic = dyn_cast<linalg::GenericOp>(op);
     if (isResult(&op) || pieces.contains(&op) || target.acceptsEpilogue(&op) ||
-        op.hasAttr("bsr.stored") || (generic && !isPointwise(generic)))
+        op.hasAttr(attrs::stored) || (generic && !isPointwise(generic)))
       roots.push_back(&op);
   }
 }
@@ -87,7 +88,7 @@ LogicalResult Planner::findPlaces(const Chain &chain, ClusterPlan &plan) {
   SmallVector<Value> stored;
   for (Operation *root : roots)
     if (!isResult(root) &&
-        (target.acceptsEpilogue(root) || root->hasAttr("bsr.stored")))
+        (target.acceptsEpilogue(root) || root->hasAttr(attrs::stored)))
       stored.push_back(root->getResult(0));
   SmallVector<Value> places = chain.getPlaces(stored, [&](Value value) {
     return llvm::is_contained(terminator->getOperands(), value);

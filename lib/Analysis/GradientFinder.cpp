@@ -6,6 +6,7 @@
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/OffPattern.h"
 #include "bsr/Analysis/Stripped.h"
+#include "bsr/Dialect/AttributeNames.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -151,13 +152,13 @@ void GradientFinder::addOthers() {
   Operation *terminator = func.getBody().front().getTerminator();
   for (BlockArgument arg : func.getArguments()) {
     unsigned number = arg.getArgNumber();
-    auto result = func.getArgAttrOfType<IntegerAttr>(number, "bsr.result");
+    auto result = func.getArgAttrOfType<IntegerAttr>(number, attrs::result);
     auto type = dyn_cast<RankedTensorType>(arg.getType());
-    auto role = func.getArgAttrOfType<StringAttr>(number, "bsr.role");
+    auto role = func.getArgAttrOfType<StringAttr>(number, attrs::role);
     if (!result || !type || !type.hasStaticShape() || type.getRank() == 0 ||
         !isa<FloatType>(type.getElementType()) ||
-        func.getArgAttr(number, "bsr.pattern") ||
-        func.getArgAttr(number, "bsr.pattern_number") ||
+        func.getArgAttr(number, attrs::pattern) ||
+        func.getArgAttr(number, attrs::patternNumber) ||
         (role && role != "param"))
       continue;
     Space space;
@@ -473,9 +474,9 @@ void GradientFinder::findHidden(unsigned number) {
 bool GradientFinder::isData(BlockArgument arg) {
   return arg.getParentRegion() == &func.getBody() &&
          isa<RankedTensorType>(arg.getType()) &&
-         !func.getArgAttr(arg.getArgNumber(), "bsr.result") &&
-         !func.getArgAttr(arg.getArgNumber(), "bsr.pattern") &&
-         !func.getArgAttr(arg.getArgNumber(), "bsr.pattern_number");
+         !func.getArgAttr(arg.getArgNumber(), attrs::result) &&
+         !func.getArgAttr(arg.getArgNumber(), attrs::pattern) &&
+         !func.getArgAttr(arg.getArgNumber(), attrs::patternNumber);
 }
 
 /// True for a gather: it looks entries up, and mixes none.
@@ -724,7 +725,7 @@ void GradientFinder::reportData(unsigned number,
     } else if (!op) {
       auto arg = cast<BlockArgument>(value);
       if (arg.getParentRegion() == &func.getBody() &&
-          !func.getArgAttr(arg.getArgNumber(), "bsr.result"))
+          !func.getArgAttr(arg.getArgNumber(), attrs::result))
         offs[value] = Off::Data;
     } else if (isGather(op)) {
       offs[value] = Off::Data;

@@ -3,6 +3,7 @@
 // Finds the step of a module and what its arguments carry.
 
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/AttributeNames.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -11,7 +12,7 @@ bool bsr::isStep(func::FuncOp func) {
   if (func.isExternal())
     return false;
   for (unsigned i = 0, e = func.getNumArguments(); i != e; ++i)
-    if (func.getArgAttr(i, "bsr.name"))
+    if (func.getArgAttr(i, attrs::name))
       return true;
   return false;
 }
@@ -36,18 +37,18 @@ LogicalResult bsr::requireOwnSignature(func::FuncOp func, ModuleOp module) {
 }
 
 MarkAttr bsr::getMark(func::FuncOp func, unsigned arg) {
-  auto mask = func.getArgAttrOfType<MaskAttr>(arg, "bsr.mask");
+  auto mask = func.getArgAttrOfType<MaskAttr>(arg, attrs::mask);
   if (!mask)
-    return func.getArgAttrOfType<MarkAttr>(arg, "bsr.mark");
+    return func.getArgAttrOfType<MarkAttr>(arg, attrs::mark);
   for (unsigned weight : llvm::seq(func.getNumArguments()))
-    if (auto mark = func.getArgAttrOfType<MarkAttr>(weight, "bsr.mark");
+    if (auto mark = func.getArgAttrOfType<MarkAttr>(weight, attrs::mark);
         mark && mark.getWeight() == mask.getWeight())
       return mark;
   return {};
 }
 
 bool bsr::isScores(func::FuncOp step, unsigned index) {
-  auto role = step.getResultAttrOfType<StringAttr>(index, "bsr.role");
+  auto role = step.getResultAttrOfType<StringAttr>(index, attrs::role);
   return role && role.getValue() == "scores";
 }
 
@@ -55,7 +56,7 @@ SmallVector<BlockArgument> bsr::getCarriers(func::FuncOp step) {
   SmallVector<BlockArgument> carriers(step.getNumResults());
   for (BlockArgument argument : step.getArguments())
     if (auto result = step.getArgAttrOfType<IntegerAttr>(
-            argument.getArgNumber(), "bsr.result"))
+            argument.getArgNumber(), attrs::result))
       carriers[result.getInt()] = argument;
   return carriers;
 }
@@ -78,7 +79,7 @@ FailureOr<func::FuncOp> bsr::getStep(ModuleOp module) {
     return failure();
   }
   for (unsigned i = 0, e = step.getNumArguments(); i != e; ++i)
-    if (!step.getArgAttr(i, "bsr.name")) {
+    if (!step.getArgAttr(i, attrs::name)) {
       emitError(step.getArgument(i).getLoc(),
                 "expected a bsr.name for every argument, but got none for "
                 "argument #")
@@ -86,7 +87,7 @@ FailureOr<func::FuncOp> bsr::getStep(ModuleOp module) {
       return failure();
     }
   for (auto [i, carrier] : llvm::enumerate(getCarriers(step)))
-    if (!carrier && !step.getResultAttr(i, "bsr.name")) {
+    if (!carrier && !step.getResultAttr(i, attrs::name)) {
       step.emitError("expected a bsr.name for every result that carries no "
                      "argument, but got none for result #")
           << i;

@@ -55,7 +55,7 @@ void bsr::setWork(ClusterOp cluster, ArrayRef<Operation *> members) {
       kind = other;
     flops += getFlops(op);
   }
-  cluster->setAttr("bsr.kind", b.getStringAttr(kind));
+  cluster->setAttr(attrs::kind, b.getStringAttr(kind));
   if (flops)
-    cluster->setAttr("bsr.flops", b.getI64IntegerAttr(flops));
+    cluster->setAttr(attrs::flops, b.getI64IntegerAttr(flops));
 }

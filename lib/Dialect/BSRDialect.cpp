@@ -290,7 +290,7 @@ static LogicalResult verifyInit(FunctionOpInterface func, unsigned argIndex,
     return error() << "expected bsr.init to be zeros, ones, constant(x) or "
                       "normal(stddev), but got "
                    << init;
-  std::string name = func.getArgAttr(argIndex, "bsr.unsigned") ? "u" : "";
+  std::string name = func.getArgAttr(argIndex, attrs::isUnsigned) ? "u" : "";
   llvm::raw_string_ostream(name)
       << getElementTypeOrSelf(func.getArgumentTypes()[argIndex]);
   auto type = ::bsr::findElementType(name);
@@ -345,16 +345,17 @@ static bool isFirst(FunctionOpInterface func, unsigned index, StringRef name) {
 
 /// Checks that no two arguments have the same `bsr.name`, role and kind.
 static LogicalResult verifyOwnNames(FunctionOpInterface func, unsigned first) {
-  if (!isFirst(func, first, "bsr.name"))
+  if (!isFirst(func, first, attrs::name))
     return success();
   DenseMap<std::tuple<Attribute, Attribute, Attribute>, unsigned> known;
   for (unsigned i : llvm::seq(first, func.getNumArguments())) {
-    Attribute name = func.getArgAttr(i, "bsr.name");
+    Attribute name = func.getArgAttr(i, attrs::name);
     if (!name)
       continue;
-    auto [other, isNew] = known.try_emplace(
-        {name, func.getArgAttr(i, "bsr.role"), func.getArgAttr(i, "bsr.kind")},
-        i);
+    auto [other, isNew] =
+        known.try_emplace({name, func.getArgAttr(i, attrs::role),
+                           func.getArgAttr(i, attrs::kind)},
+                          i);
     if (!isNew)
       return emitArgError(func, i) << "expected a name of its own, but got "
                                    << name << ", the name of argument #"
@@ -366,11 +367,11 @@ static LogicalResult verifyOwnNames(FunctionOpInterface func, unsigned first) {
 /// Checks that no two arguments have the same `bsr.result`.
 static LogicalResult verifyOwnResults(FunctionOpInterface func,
                                       unsigned first) {
-  if (!isFirst(func, first, "bsr.result"))
+  if (!isFirst(func, first, attrs::result))
     return success();
   DenseMap<Attribute, unsigned> known;
   for (unsigned i : llvm::seq(first, func.getNumArguments())) {
-    auto result = func.getArgAttrOfType<IntegerAttr>(i, "bsr.result");
+    auto result = func.getArgAttrOfType<IntegerAttr>(i, attrs::result);
     if (!result)
       continue;
     auto [other, isNew] = known.try_emplace(result, i);
@@ -390,19 +391,19 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
   auto func = cast<FunctionOpInterface>(op);
   auto error = [&] { return emitArgError(func, argIndex); };
   StringRef name = attr.getName();
-  if (name == "bsr.name" || name == "bsr.role") {
+  if (name == attrs::name || name == attrs::role) {
     auto string = dyn_cast<StringAttr>(attr.getValue());
     if (!string || string.empty())
       return error() << "expected " << name << " to be a non-empty string, "
                      << "but got " << attr.getValue();
-    if (name == "bsr.role" && !isRole(string))
+    if (name == attrs::role && !isRole(string))
       return error() << unknownRole << string;
-    if (name == "bsr.role")
+    if (name == attrs::role)
       return success();
     // Frameworks call a moment as its parameter: a name and a role are unique.
     return verifyOwnNames(func, argIndex);
   }
-  if (name == "bsr.aliases") {
+  if (name == attrs::aliases) {
     auto names = dyn_cast<ArrayAttr>(attr.getValue());
     if (!names || !llvm::all_of(names, [](Attribute alias) {
           return isa<StringAttr>(alias);
@@ -412,14 +413,14 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
              << attr.getValue();
     return success();
   }
-  if (name == "bsr.origin") {
+  if (name == attrs::origin) {
     if (!isOrigin(attr.getValue()))
       return error()
              << "expected bsr.origin to have a name and a shape, but got "
              << attr.getValue();
     return success();
   }
-  if (name == "bsr.result") {
+  if (name == attrs::result) {
     auto index = dyn_cast<IntegerAttr>(attr.getValue());
     if (!index)
       return error() << "expected bsr.result to be an integer, but got "
@@ -437,23 +438,23 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                      << results[result];
     return verifyOwnResults(func, argIndex);
   }
-  if (name == "bsr.init")
+  if (name == attrs::init)
     return verifyInit(func, argIndex, attr.getValue(), error);
   Type type = func.getArgumentTypes()[argIndex];
   auto requireName = [&]() -> LogicalResult {
-    if (func.getArgAttr(argIndex, "bsr.name"))
+    if (func.getArgAttr(argIndex, attrs::name))
       return success();
     return error() << "expected a bsr.name beside " << name << ", but got none";
   };
-  if (name == "bsr.mark") {
+  if (name == attrs::mark) {
     auto mark = dyn_cast<MarkAttr>(attr.getValue());
     if (!mark)
       return error() << "expected bsr.mark to be a #bsr.mark, but got "
                      << attr.getValue();
     return failed(mark.verifyFits(error, type)) ? failure() : requireName();
   }
-  if (name == "bsr.mask") {
-    if (Attribute mark = func.getArgAttr(argIndex, "bsr.mark"))
+  if (name == attrs::mask) {
+    if (Attribute mark = func.getArgAttr(argIndex, attrs::mark))
       return error() << "expected a weight or a mask, but got " << mark
                      << " and " << attr.getValue();
     if (!isa<MaskAttr>(attr.getValue()))
@@ -467,21 +468,21 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                      << type;
     return requireName();
   }
-  if (name == "bsr.masks") {
+  if (name == attrs::masks) {
     if (!isMaskList(attr.getValue()))
       return error() << "expected bsr.masks to be an array of dictionaries "
                         "with a name, a type and transpose, but got "
                      << attr.getValue();
     return success();
   }
-  if (name == "bsr.density") {
+  if (name == attrs::density) {
     auto density = dyn_cast<FloatAttr>(attr.getValue());
     if (!density)
       return error() << "expected bsr.density to be a float, but got "
                      << attr.getValue();
     return verifyDensity(error, density.getValueAsDouble());
   }
-  if (name == "bsr.pattern") {
+  if (name == attrs::pattern) {
     auto index = dyn_cast<IntegerAttr>(attr.getValue());
     if (!index)
       return error() << "expected bsr.pattern to be an integer, but got "
@@ -500,19 +501,19 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                      << type;
     return success();
   }
-  if (name == "bsr.pattern_number") {
+  if (name == attrs::patternNumber) {
     if (!isa<IntegerAttr>(attr.getValue()))
       return error() << "expected bsr.pattern_number to be an integer, but got "
                      << attr.getValue();
     return success();
   }
-  if (name == "bsr.carried" || name == "bsr.unsigned") {
+  if (name == attrs::carried || name == attrs::isUnsigned) {
     if (!isa<UnitAttr>(attr.getValue()))
       return error() << "expected " << name
                      << " to be a unit attribute, but got " << attr.getValue();
     return success();
   }
-  if (name == "bsr.kind") {
+  if (name == attrs::kind) {
     auto string = dyn_cast<StringAttr>(attr.getValue());
     if (!string || !isKind(string))
       return error()
@@ -534,9 +535,9 @@ LogicalResult BSRDialect::verifyRegionResultAttribute(Operation *op,
                                                       unsigned resultIndex,
                                                       NamedAttribute attr) {
   StringRef name = attr.getName();
-  if (name == "bsr.unsigned" && isa<UnitAttr>(attr.getValue()))
+  if (name == attrs::isUnsigned && isa<UnitAttr>(attr.getValue()))
     return success();
-  if (name != "bsr.name" && name != "bsr.role")
+  if (name != attrs::name && name != attrs::role)
     return op->emitOpError("result #")
            << resultIndex
            << ": expected bsr.name, bsr.role or the unit attribute "
@@ -547,7 +548,7 @@ LogicalResult BSRDialect::verifyRegionResultAttribute(Operation *op,
     return op->emitOpError("result #")
            << resultIndex << ": expected " << name
            << " to be a non-empty string, but got " << attr.getValue();
-  if (name == "bsr.role" && !isRole(string))
+  if (name == attrs::role && !isRole(string))
     return op->emitOpError("result #")
            << resultIndex << ": " << unknownRole << string;
   return success();

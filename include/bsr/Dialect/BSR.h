@@ -20,6 +20,7 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
+#include "bsr/Dialect/AttributeNames.h"
 #include "bsr/Dialect/TargetCosts.h"
 
 namespace mlir::bsr {

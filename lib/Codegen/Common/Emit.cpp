@@ -6,6 +6,7 @@
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/Common/Passes.h"
+#include "bsr/Dialect/AttributeNames.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -198,7 +199,7 @@ static FailureOr<Kernel> emit(ClusterOp cluster, const ClusterPlan &plan,
 
 /// The operands of `launch` that `bsr-panel` chose to cut in panels.
 static SmallVector<int64_t> getPanels(LaunchOp launch) {
-  auto panels = launch->getAttrOfType<DenseI64ArrayAttr>("bsr.panels");
+  auto panels = launch->getAttrOfType<DenseI64ArrayAttr>(attrs::panels);
   return panels ? SmallVector<int64_t>(panels.asArrayRef())
                 : SmallVector<int64_t>();
 }
@@ -221,7 +222,7 @@ static void updateLaunch(LaunchOp launch, const Kernel &kernel,
     init.set(tensor::EmptyOp::create(b, launch.getLoc(), type.getShape(),
                                      type.getElementType()));
   }
-  launch->removeAttr("bsr.panels");
+  launch->removeAttr(attrs::panels);
   SmallVector<Value> inputs;
   SmallVector<int64_t> inPlace;
   for (auto [number, input, used] :

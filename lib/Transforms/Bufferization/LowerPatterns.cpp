@@ -22,10 +22,10 @@ using namespace mlir::bsr;
 /// is only marked would be trained dense.
 static LogicalResult verifyBound(func::FuncOp func) {
   for (unsigned i : llvm::seq(func.getNumArguments()))
-    if (Attribute mark = func.getArgAttr(i, "bsr.mark"))
+    if (Attribute mark = func.getArgAttr(i, attrs::mark))
       return func.emitError("expected bsr-bind before bsr-lower-patterns, but "
                             "got argument ")
-             << func.getArgAttr(i, "bsr.name") << " with " << mark;
+             << func.getArgAttr(i, attrs::name) << " with " << mark;
   return success();
 }
 
@@ -94,10 +94,10 @@ static void addViews(func::FuncOp func, unsigned index, int64_t number,
   bool isBuffer = isBufferized(argument);
   auto add = [&](StringRef kind, RankedTensorType array) {
     NamedAttrList attrs(func.getArgAttrDict(index));
-    attrs.erase("bsr.density");
-    attrs.erase("bsr.masks");
-    attrs.set("bsr.kind", b.getStringAttr(kind));
-    attrs.set("bsr.pattern_number", b.getI64IntegerAttr(number));
+    attrs.erase(attrs::density);
+    attrs.erase(attrs::masks);
+    attrs.set(attrs::kind, b.getStringAttr(kind));
+    attrs.set(attrs::patternNumber, b.getI64IntegerAttr(number));
     added.places.push_back(index + 1);
     added.types.push_back(isBuffer ? Type(getDenseBufferType(array)) : array);
     added.attrs.push_back(attrs.getDictionary(func.getContext()));
@@ -119,10 +119,10 @@ static void numberPatterns(func::FuncOp func, int64_t next) {
   func.getAllArgAttrs(all);
   for (DictionaryAttr &known : all) {
     NamedAttrList attrs(known);
-    auto pattern = dyn_cast_or_null<IntegerAttr>(attrs.erase("bsr.pattern"));
+    auto pattern = dyn_cast_or_null<IntegerAttr>(attrs.erase(attrs::pattern));
     if (!pattern)
       continue;
-    attrs.set("bsr.pattern_number",
+    attrs.set(attrs::patternNumber,
               IntegerAttr::get(pattern.getType(), number[pattern.getInt()]));
     known = attrs.getDictionary(func.getContext());
   }
@@ -133,7 +133,7 @@ static void numberPatterns(func::FuncOp func, int64_t next) {
 /// the index arrays do not tell.
 static LogicalResult expandArguments(func::FuncOp func) {
   SmallVector<Attribute> patterns;
-  if (auto known = func->getAttrOfType<ArrayAttr>("bsr.patterns"))
+  if (auto known = func->getAttrOfType<ArrayAttr>(attrs::patterns))
     patterns.append(known.begin(), known.end()); // static ones
   numberPatterns(func, patterns.size());
   NewArguments added;
@@ -167,7 +167,7 @@ static LogicalResult expandArguments(func::FuncOp func) {
     return failure();
   // Only a step has a manifest.
   if (!patterns.empty() && isStep(func))
-    func->setAttr("bsr.patterns", ArrayAttr::get(func.getContext(), patterns));
+    func->setAttr(attrs::patterns, ArrayAttr::get(func.getContext(), patterns));
   return success();
 }
 

@@ -3,6 +3,7 @@
 // Makes a bufferized step leave its results in buffers of the caller.
 
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/AttributeNames.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
@@ -34,7 +35,7 @@ addOutputs(func::FuncOp step, ArrayRef<unsigned> indices) {
     NamedAttrList attrs;
     if (DictionaryAttr known = step.getResultAttrDict(index))
       attrs.append(known);
-    attrs.set("bsr.kind", b.getStringAttr("output"));
+    attrs.set(attrs::kind, b.getStringAttr("output"));
     types.push_back(step.getResultTypes()[index]);
     allAttrs.push_back(attrs.getDictionary(step.getContext()));
   }
@@ -48,12 +49,12 @@ addOutputs(func::FuncOp step, ArrayRef<unsigned> indices) {
 /// Leaves `buffer`, the scores of weight `name`, in memory of the step.
 static void keepScores(OpBuilder &b, Value buffer, Attribute name) {
   auto alloc = buffer.getDefiningOp<memref::AllocOp>();
-  if (!alloc || alloc->hasAttr("bsr.scores")) {
+  if (!alloc || alloc->hasAttr(attrs::scores)) {
     alloc = memref::AllocOp::create(b, buffer.getLoc(),
                                     cast<MemRefType>(buffer.getType()));
     memref::CopyOp::create(b, buffer.getLoc(), buffer, alloc);
   }
-  alloc->setAttr("bsr.scores", name);
+  alloc->setAttr(attrs::scores, name);
 }
 
 /// Gives every result of `step` that carries no argument a buffer of the
@@ -68,7 +69,7 @@ static LogicalResult storeOutputs(func::FuncOp step, func::ReturnOp terminator,
       continue;
     if (isScores(step, index))
       keepScores(b, terminator.getOperand(index),
-                 step.getResultAttr(index, "bsr.name"));
+                 step.getResultAttr(index, attrs::name));
     else
       indices.push_back(index);
   }
@@ -78,7 +79,7 @@ static LogicalResult storeOutputs(func::FuncOp step, func::ReturnOp terminator,
   for (auto [index, output] : llvm::zip_equal(indices, *outputs)) {
     Value buffer = terminator.getOperand(index);
     auto alloc = buffer.getDefiningOp<memref::AllocOp>();
-    if (alloc && !alloc->hasAttr("bsr.scores")) {
+    if (alloc && !alloc->hasAttr(attrs::scores)) {
       buffer.replaceAllUsesWith(output);
       alloc.erase();
     } else {
@@ -102,7 +103,7 @@ static unsigned storeUpdates(func::FuncOp step, func::ReturnOp terminator,
       continue;
     emitRemark(buffer.getLoc())
         << "expected the next value of "
-        << step.getArgAttr(carrier.getArgNumber(), "bsr.name")
+        << step.getArgAttr(carrier.getArgNumber(), attrs::name)
         << " to be computed in place, but got a copy at the end of the step";
     updated.push_back(carrier);
     sources.push_back(buffer);
@@ -150,9 +151,9 @@ struct StoreResults : bsr::impl::BSRStoreResultsBase<StoreResults> {
     step.getAllArgAttrs(all);
     for (DictionaryAttr &known : all) {
       NamedAttrList attrs(known);
-      if (!attrs.erase("bsr.result"))
+      if (!attrs.erase(attrs::result))
         continue;
-      attrs.set("bsr.carried", UnitAttr::get(&getContext()));
+      attrs.set(attrs::carried, UnitAttr::get(&getContext()));
       known = attrs.getDictionary(&getContext());
     }
     step.setAllArgAttrs(all);

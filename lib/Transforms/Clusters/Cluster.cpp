@@ -49,10 +49,10 @@ static ClusterOp outline(const Groups::Group &group,
                           .getResult());
         }
     Operation *copy = b.clone(*member, mapping);
-    copy->removeAttr("bsr.recomputed");
-    copy->removeAttr("bsr.peak");
+    copy->removeAttr(attrs::recomputed);
+    copy->removeAttr(attrs::peak);
     if (isPointwise(member) && llvm::is_contained(placed, member))
-      copy->setAttr("bsr.stored", b.getUnitAttr());
+      copy->setAttr(attrs::stored, b.getUnitAttr());
   }
   SmallVector<Value> returned = llvm::map_to_vector(
       results, [&](Value result) { return mapping.lookup(result); });
@@ -83,14 +83,14 @@ static void countProducts(func::FuncOp step, const Groups &groups) {
   SmallVector<NamedAttribute> products;
   for (auto [name, count] : counts)
     products.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(count)));
-  step->setAttr("bsr.products", b.getDictionaryAttr(products));
-  step->setAttr("bsr.left_dense", b.getI64IntegerAttr(leftDense));
+  step->setAttr(attrs::products, b.getDictionaryAttr(products));
+  step->setAttr(attrs::leftDense, b.getI64IntegerAttr(leftDense));
 }
 
 /// True if `func` is a step as the front doors write it.
 static bool isStep(func::FuncOp func) {
   return llvm::any_of(llvm::seq(func.getNumArguments()), [&](unsigned arg) {
-    return func.getArgAttr(arg, "bsr.name") != nullptr;
+    return func.getArgAttr(arg, attrs::name) != nullptr;
   });
 }
 
@@ -148,9 +148,9 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
                            b.getDenseI64ArrayAttr({}));
       // What is computed again must not be merged with the first time.
       if (llvm::any_of(group, [](Operation *root) {
-            return root->hasAttr("bsr.recomputed");
+            return root->hasAttr(attrs::recomputed);
           }))
-        launch->setAttr("bsr.recomputed", b.getUnitAttr());
+        launch->setAttr(attrs::recomputed, b.getUnitAttr());
       for (auto [result, value] : llvm::zip_equal(results, launch.getResults()))
         replacements.insert({result, value});
       ++numClusters;

@@ -90,7 +90,7 @@ struct DropBarriers : bsr::impl::BSRDropBarriersBase<DropBarriers> {
       for (auto [a, b] :
            llvm::zip_equal((*first)->getResults(), op.getResults()))
         same[b] = get(a);
-      op.setAttr("bsr.recomputed", UnitAttr::get(&getContext()));
+      op.setAttr(attrs::recomputed, UnitAttr::get(&getContext()));
       ++numKeptApart;
     }
     for (auto [op, source] : barriers) {

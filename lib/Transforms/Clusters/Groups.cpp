@@ -4,6 +4,7 @@
 
 #include "Groups.h"
 #include "bsr/Analysis/Kernels.h"
+#include "bsr/Dialect/AttributeNames.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -75,7 +76,7 @@ static bool isUpdate(Operation *root, const SetVector<Value> &inputs) {
     if (!argument)
       return false;
     auto next = step.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(),
-                                                   "bsr.result");
+                                                   attrs::result);
     return next &&
            terminator->getOperand(next.getInt()).getDefiningOp() == root;
   });
@@ -285,7 +286,7 @@ Groups::Groups(Block &block, TargetAttrInterface target)
     : target(target), costs(target.getCosts()), roots(block, costs) {
   for (Operation &op : block.without_terminator()) {
     // What comes after the peak of memory is not computed before it.
-    if (op.hasAttr("bsr.peak"))
+    if (op.hasAttr(attrs::peak))
       firstOpen = groups.size();
     if (roots.contains(&op)) {
       group(&op);

@@ -499,13 +499,13 @@ struct Recompute : bsr::impl::BSRRecomputeBase<Recompute> {
     }
     Memory memory(block, costs);
     Operation *peak = memory.getPeak();
-    peak->setAttr("bsr.peak", UnitAttr::get(&getContext()));
+    peak->setAttr(attrs::peak, UnitAttr::get(&getContext()));
     Copies copies(block, memory.getRoots(), peak);
     for (Value value : memory.choose(maxCost)) {
       Operation *copy = copies.copy(value.getDefiningOp());
       if (!copy)
         continue;
-      copy->setAttr("bsr.recomputed", UnitAttr::get(&getContext()));
+      copy->setAttr(attrs::recomputed, UnitAttr::get(&getContext()));
       // With what is inlined into it.
       copies.copyInlined(copy);
       ++numRecomputed;

@@ -3,6 +3,7 @@
 // Makes unsigned integers signless, as the operations on them are.
 
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/AttributeNames.h"
 #include "bsr/Transforms/Import/Passes.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 
@@ -54,12 +55,12 @@ struct DropSigns : bsr::impl::BSRDropSignsBase<DropSigns> {
     Attribute unit = UnitAttr::get(&getContext());
     for (auto [index, type] : llvm::enumerate(step.getArgumentTypes()))
       if (isUnsigned(type)) {
-        step.setArgAttr(index, "bsr.unsigned", unit);
+        step.setArgAttr(index, attrs::isUnsigned, unit);
         ++numUnsigned;
       }
     for (auto [index, type] : llvm::enumerate(step.getResultTypes()))
       if (isUnsigned(type))
-        step.setResultAttr(index, "bsr.unsigned", unit);
+        step.setResultAttr(index, attrs::isUnsigned, unit);
   }
 };
 } // namespace

@@ -55,9 +55,9 @@ static bool countsMatrices(scf::ForOp loop) {
     auto stack = dyn_cast<BlockArgument>(slice.getSource());
     auto func = stack ? dyn_cast<func::FuncOp>(stack.getOwner()->getParentOp())
                       : func::FuncOp();
-    auto mark =
-        func ? func.getArgAttrOfType<MarkAttr>(stack.getArgNumber(), "bsr.mark")
-             : MarkAttr();
+    auto mark = func ? func.getArgAttrOfType<MarkAttr>(stack.getArgNumber(),
+                                                       attrs::mark)
+                     : MarkAttr();
     if (!mark || !mark.getNumDims(MarkDim::Stack) || !slice.isDynamicOffset(0))
       return WalkResult::advance();
     Value index = slice.getDynamicOffset(0);

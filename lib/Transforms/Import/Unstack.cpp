@@ -157,32 +157,32 @@ static DictionaryAttr getMatrixAttributes(DictionaryAttr attributes,
                                           int64_t result) {
   Builder b(attributes.getContext());
   NamedAttrList list(attributes);
-  auto name = attributes.getAs<StringAttr>("bsr.name");
-  list.set("bsr.name", getMatrixName(name, index));
-  if (!attributes.contains("bsr.origin"))
-    list.set("bsr.origin",
+  auto name = attributes.getAs<StringAttr>(attrs::name);
+  list.set(attrs::name, getMatrixName(name, index));
+  if (!attributes.contains(attrs::origin))
+    list.set(attrs::origin,
              b.getDictionaryAttr(
                  {{"name", name},
                   {"shape", b.getDenseI64ArrayAttr(type.getShape())}}));
-  if (auto aliases = attributes.getAs<ArrayAttr>("bsr.aliases")) {
+  if (auto aliases = attributes.getAs<ArrayAttr>(attrs::aliases)) {
     SmallVector<Attribute> names;
     for (auto alias : aliases.getAsRange<StringAttr>())
       names.push_back(getMatrixName(alias, index));
-    list.set("bsr.aliases", b.getArrayAttr(names));
+    list.set(attrs::aliases, b.getArrayAttr(names));
   }
-  if (auto mark = attributes.getAs<MarkAttr>("bsr.mark")) {
+  if (auto mark = attributes.getAs<MarkAttr>(attrs::mark)) {
     ArrayRef<MarkDim> dims = mark.getDims().drop_front();
     if (dims == ArrayRef({MarkDim::Row, MarkDim::Col}))
       dims = {};
-    list.set("bsr.mark",
+    list.set(attrs::mark,
              mark.withDims(dims, getMatrixName(mark.getWeight(), index)));
   }
-  if (auto mask = attributes.getAs<MaskAttr>("bsr.mask"))
-    list.set("bsr.mask", MaskAttr::get(b.getContext(),
-                                       getMatrixName(mask.getWeight(), index),
-                                       mask.getTranspose()));
-  if (attributes.contains("bsr.result"))
-    list.set("bsr.result", b.getI64IntegerAttr(result));
+  if (auto mask = attributes.getAs<MaskAttr>(attrs::mask))
+    list.set(attrs::mask, MaskAttr::get(b.getContext(),
+                                        getMatrixName(mask.getWeight(), index),
+                                        mask.getTranspose()));
+  if (attributes.contains(attrs::result))
+    list.set(attrs::result, b.getI64IntegerAttr(result));
   return list.getDictionary(b.getContext());
 }
 
@@ -214,7 +214,7 @@ static unsigned splitArguments(func::FuncOp func, Stacks &stacks) {
                 : 1;
     arguments.push_back({next, count, isApart});
     next += count;
-    if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result"))
+    if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result))
       isStackResult[result.getInt()] = isApart;
   }
   next = 0;
@@ -229,13 +229,13 @@ static unsigned splitArguments(func::FuncOp func, Stacks &stacks) {
   for (unsigned arg : llvm::seq(numArguments)) {
     BlockArgument old = body.getArgument(arg);
     DictionaryAttr attributes = func.getArgAttrDict(arg);
-    auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result");
+    auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result);
     unsigned first = result ? results[result.getInt()].first : 0;
     if (!arguments[arg].isStack) {
       old.replaceAllUsesWith(body.addArgument(old.getType(), old.getLoc()));
       NamedAttrList list(attributes);
       if (result)
-        list.set("bsr.result", b.getI64IntegerAttr(first));
+        list.set(attrs::result, b.getI64IntegerAttr(first));
       argumentAttributes.push_back(list.getDictionary(b.getContext()));
       continue;
     }
@@ -270,8 +270,8 @@ static unsigned splitArguments(func::FuncOp func, Stacks &stacks) {
     for (unsigned index : llvm::seq(results[i].count)) {
       returned.push_back(createSlice(b, operand.getLoc(), operand, index));
       NamedAttrList list(attributes);
-      if (auto name = attributes.getAs<StringAttr>("bsr.name"))
-        list.set("bsr.name", getMatrixName(name, index));
+      if (auto name = attributes.getAs<StringAttr>(attrs::name))
+        list.set(attrs::name, getMatrixName(name, index));
       resultAttributes.push_back(list.getDictionary(b.getContext()));
     }
   }
@@ -322,15 +322,15 @@ struct Unstack : bsr::impl::BSRUnstackBase<Unstack> {
     for (unsigned arg : llvm::seq(func.getNumArguments())) {
       if (!isStack(func, arg))
         continue;
-      auto name = func.getArgAttrOfType<StringAttr>(arg, "bsr.name");
+      auto name = func.getArgAttrOfType<StringAttr>(arg, attrs::name);
       int64_t size =
           cast<ShapedType>(func.getArgumentTypes()[arg]).getDimSize(0);
       for (unsigned other : llvm::seq(func.getNumArguments())) {
-        auto taken = func.getArgAttrOfType<StringAttr>(other, "bsr.name");
+        auto taken = func.getArgAttrOfType<StringAttr>(other, attrs::name);
         for (int64_t index : llvm::seq(size))
           if (taken && taken == getMatrixName(name, index) &&
-              func.getArgAttr(arg, "bsr.role") ==
-                  func.getArgAttr(other, "bsr.role"))
+              func.getArgAttr(arg, attrs::role) ==
+                  func.getArgAttr(other, attrs::role))
             return emitError(func.getLoc(), "expected no argument named ")
                    << taken << " beside the stack " << name
                    << ", which has a matrix of that name, but got argument #"

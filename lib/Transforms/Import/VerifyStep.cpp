@@ -90,7 +90,7 @@ LogicalResult bsr::verifySignature(func::FuncOp step) {
   for (BlockArgument argument : step.getArguments()) {
     auto error = [&] {
       return emitError(argument.getLoc(), "expected argument ")
-             << step.getArgAttr(argument.getArgNumber(), "bsr.name")
+             << step.getArgAttr(argument.getArgNumber(), attrs::name)
              << " to have ";
     };
     if (!isa<PatternType>(argument.getType()) &&

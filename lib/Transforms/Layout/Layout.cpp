@@ -339,7 +339,7 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
   }
 
   static void markLanes(Operation *op) {
-    op->setAttr("bsr.lanes", UnitAttr::get(op->getContext()));
+    op->setAttr(attrs::lanes, UnitAttr::get(op->getContext()));
   }
 
   /// Marks the operations of the graph whose results have lanes, for
@@ -445,7 +445,7 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     if (Operation *producer = value.getDefiningOp())
       diagnostic << "'" << producer->getName() << "'";
     else if (Attribute name = getOperation().getArgAttr(
-                 cast<BlockArgument>(value).getArgNumber(), "bsr.name"))
+                 cast<BlockArgument>(value).getArgNumber(), attrs::name))
       diagnostic << "argument " << name;
     else
       diagnostic << "an argument";

@@ -44,7 +44,7 @@ static FailureOr<std::string> getTypeName(func::FuncOp step, unsigned index) {
            << index
            << " to be of f16, bf16, f32, f64, i1, i8, i32 or i64, but got "
            << type;
-  std::string name = step.getArgAttr(index, "bsr.unsigned") ? "u" : "";
+  std::string name = step.getArgAttr(index, attrs::isUnsigned) ? "u" : "";
   llvm::raw_string_ostream(name) << type;
   return name;
 }
@@ -59,15 +59,15 @@ static FailureOr<SmallVector<std::string>> getNames(func::FuncOp step) {
   };
   llvm::StringMap<unsigned> counts;
   for (unsigned arg : llvm::seq(step.getNumArguments()))
-    if (getString(arg, "bsr.kind").empty())
-      ++counts[getString(arg, "bsr.name")];
+    if (getString(arg, attrs::kind).empty())
+      ++counts[getString(arg, attrs::name)];
   SmallVector<std::string> names;
   llvm::StringMap<unsigned> known;
   for (unsigned arg : llvm::seq(step.getNumArguments())) {
-    std::string &name = names.emplace_back(getString(arg, "bsr.name").str());
-    if (!getString(arg, "bsr.kind").empty())
+    std::string &name = names.emplace_back(getString(arg, attrs::name).str());
+    if (!getString(arg, attrs::kind).empty())
       continue;
-    StringRef role = getString(arg, "bsr.role");
+    StringRef role = getString(arg, attrs::role);
     if (counts[name] > 1 && !role.empty() && role != "param")
       name += "." + role.str();
     if (auto [other, isNew] = known.insert({name, arg}); !isNew)
@@ -87,8 +87,8 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index,
     return attr ? attr.getValue() : StringRef();
   };
   auto pattern =
-      step.getArgAttrOfType<IntegerAttr>(index, "bsr.pattern_number");
-  StringRef kind = getString("bsr.kind");
+      step.getArgAttrOfType<IntegerAttr>(index, attrs::patternNumber);
+  StringRef kind = getString(attrs::kind);
   if (kind.empty())
     kind = pattern ? "values" : "dense";
   FailureOr<std::string> type = getTypeName(step, index);
@@ -101,17 +101,17 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index,
       {"type", *type},
       {"shape",
        getShape(cast<MemRefType>(step.getArgumentTypes()[index]).getShape())},
-      {"carried", step.getArgAttr(index, "bsr.carried") != nullptr},
+      {"carried", step.getArgAttr(index, attrs::carried) != nullptr},
   };
-  if (StringRef role = getString("bsr.role"); !role.empty())
+  if (StringRef role = getString(attrs::role); !role.empty())
     buffer["role"] = role;
-  if (StringRef init = getString("bsr.init"); !init.empty())
+  if (StringRef init = getString(attrs::init); !init.empty())
     buffer["init"] = init;
   if (pattern)
     buffer["pattern"] = pattern.getInt();
-  if (auto origin = step.getArgAttrOfType<DictionaryAttr>(index, "bsr.origin"))
+  if (auto origin = step.getArgAttrOfType<DictionaryAttr>(index, attrs::origin))
     buffer["origin"] =
-        getOrigin(origin, name.drop_front(getString("bsr.name").size()));
+        getOrigin(origin, name.drop_front(getString(attrs::name).size()));
   return buffer;
 }
 
@@ -176,7 +176,7 @@ static FailureOr<json::Object> getScores(func::FuncOp step,
                                          DictionaryAttr scores) {
   auto name = scores.getAs<StringAttr>("name");
   auto type = cast<MemRefType>(scores.getAs<TypeAttr>("type").getValue());
-  auto known = step->getAttrOfType<ArrayAttr>("bsr.patterns");
+  auto known = step->getAttrOfType<ArrayAttr>(attrs::patterns);
   ArrayRef<Attribute> patterns;
   if (known)
     patterns = known.getValue();
@@ -218,7 +218,7 @@ static json::Object getKernels(func::FuncOp step) {
   int64_t launches = 0;
   step.walk([&](func::CallOp call) {
     Operation *callee = symbols.lookup(call.getCallee());
-    if (!callee->hasAttr("bsr.kind"))
+    if (!callee->hasAttr(attrs::kind))
       return;
     functions.insert(callee);
     ++launches;
@@ -243,7 +243,7 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       return failure();
     buffers.push_back(std::move(*buffer));
   }
-  if (auto known = step->getAttrOfType<ArrayAttr>("bsr.patterns")) {
+  if (auto known = step->getAttrOfType<ArrayAttr>(attrs::patterns)) {
     SmallVector<SmallVector<size_t>> own(known.size());
     for (auto [index, buffer] : llvm::enumerate(buffers))
       if (auto number = buffer.getAsObject()->getInteger("pattern");
@@ -254,7 +254,7 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       patterns.push_back(getPattern(pattern, indices, buffers));
   }
 
-  if (auto scores = step->getAttrOfType<ArrayAttr>("bsr.scores"))
+  if (auto scores = step->getAttrOfType<ArrayAttr>(attrs::scores))
     for (auto entry : scores.getAsRange<DictionaryAttr>()) {
       FailureOr<json::Object> buffer = getScores(step, entry);
       if (failed(buffer))
@@ -264,7 +264,7 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
 
   json::Object products{
       {"spmm", 0}, {"spmm_transposed", 0}, {"sddmm", 0}, {"dense", 0}};
-  if (auto counted = step->getAttrOfType<DictionaryAttr>("bsr.products"))
+  if (auto counted = step->getAttrOfType<DictionaryAttr>(attrs::products))
     for (NamedAttribute count : counted)
       products[count.getName().strref()] =
           cast<IntegerAttr>(count.getValue()).getInt();
@@ -277,17 +277,17 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       {"version", 1},
       {"name", step.getName()},
       {"target_cpu", targetCpu},
-      {"arena_bytes", getCount("bsr.arena_bytes")},
-      {"live_bytes", getCount("bsr.live_bytes")},
+      {"arena_bytes", getCount(attrs::arenaBytes)},
+      {"live_bytes", getCount(attrs::liveBytes)},
       {"buffers", std::move(buffers)},
       {"patterns", std::move(patterns)},
       {"products", std::move(products)},
-      {"left_dense", getCount("bsr.left_dense")},
+      {"left_dense", getCount(attrs::leftDense)},
       {"kernels", getKernels(step)},
   };
-  if (auto norm = step->getAttrOfType<StringAttr>("bsr.score_norm"))
+  if (auto norm = step->getAttrOfType<StringAttr>(attrs::scoreNorm))
     manifest["score_norm"] = norm.getValue();
-  if (auto known = step->getAttrOfType<ArrayAttr>("bsr.timers")) {
+  if (auto known = step->getAttrOfType<ArrayAttr>(attrs::timers)) {
     json::Array timers;
     for (auto timer : known.getAsRange<DictionaryAttr>())
       timers.push_back(getTimer(timer));
@@ -310,7 +310,7 @@ struct EmbedManifest : mlir::bsr::impl::BSREmbedManifestBase<EmbedManifest> {
     FailureOr<func::FuncOp> step = getStep(getOperation());
     if (failed(step))
       return signalPassFailure();
-    if (!(*step)->hasAttr("bsr.arena_bytes")) {
+    if (!(*step)->hasAttr(attrs::arenaBytes)) {
       step->emitError("expected a step with planned memory, but got no "
                       "bsr.arena_bytes: run bsr-plan-memory first");
       return signalPassFailure();

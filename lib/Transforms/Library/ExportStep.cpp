@@ -123,7 +123,7 @@ struct ExportStep : bsr::impl::BSRExportStepBase<ExportStep> {
       func.setLinkage(LLVM::Linkage::Internal);
       // A kernel stays a function: many layers call it.
       func.setNoInline(true);
-      if (func->hasAttr("bsr.arena_bytes"))
+      if (func->hasAttr(attrs::arenaBytes))
         step = func;
       removeAttributes(func);
     }

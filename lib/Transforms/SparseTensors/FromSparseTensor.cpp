@@ -60,7 +60,7 @@ struct FromSparseTensor : bsr::impl::BSRFromSparseTensorBase<FromSparseTensor> {
     auto dense =
         RankedTensorType::get(sparse.getShape(), sparse.getElementType());
     OpBuilder b(func.getContext());
-    auto name = func.getArgAttrOfType<StringAttr>(arg, "bsr.name");
+    auto name = func.getArgAttrOfType<StringAttr>(arg, attrs::name);
     FloatAttr share = b.getF64FloatAttr(density);
     auto mark =
         MarkAttr::get(func.getContext(), block.first, block.second, share, {},
@@ -71,9 +71,9 @@ struct FromSparseTensor : bsr::impl::BSRFromSparseTensorBase<FromSparseTensor> {
     PatternType type = mark.getPatternType(dense);
     NamedAttrList attrs;
     if (name) {
-      attrs.set("bsr.name", name);
-      attrs.set("bsr.role", b.getStringAttr("pattern"));
-      attrs.set("bsr.density", share);
+      attrs.set(attrs::name, name);
+      attrs.set(attrs::role, b.getStringAttr("pattern"));
+      attrs.set(attrs::density, share);
     }
     unsigned last = func.getNumArguments();
     if (failed(func.insertArgument(last, type,
@@ -82,7 +82,7 @@ struct FromSparseTensor : bsr::impl::BSRFromSparseTensorBase<FromSparseTensor> {
       return failure();
     argument.setType(type.getValuesType(dense.getElementType()));
     if (name)
-      func.setArgAttr(arg, "bsr.pattern", b.getI64IntegerAttr(last));
+      func.setArgAttr(arg, attrs::pattern, b.getI64IntegerAttr(last));
     func.setType(b.getFunctionType(func.getBody().getArgumentTypes(),
                                    func.getResultTypes()));
     b.setInsertionPointToStart(&func.getBody().front());

@@ -46,7 +46,7 @@ static std::string describe(Value value) {
 /// shape of its weight, and the step does not change it.
 static LogicalResult verifyMask(func::FuncOp func, unsigned arg, MaskAttr mask,
                                 const Group &group) {
-  Attribute name = func.getArgAttr(arg, "bsr.name");
+  Attribute name = func.getArgAttr(arg, attrs::name);
   auto weight =
       cast<RankedTensorType>(func.getArgumentTypes()[group.arguments[0]]);
   SmallVector<int64_t> shape(weight.getShape());
@@ -58,7 +58,7 @@ static LogicalResult verifyMask(func::FuncOp func, unsigned arg, MaskAttr mask,
            << name << " to have the shape of "
            << (mask.getTranspose() ? "the transpose of " : "") << "its weight "
            << mask.getWeight() << " (" << weight << "), but got " << type;
-  auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result");
+  auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result);
   if (!result)
     return success();
   Value next =
@@ -77,20 +77,20 @@ static FailureOr<llvm::MapVector<StringAttr, Group>>
 getGroups(func::FuncOp func) {
   llvm::MapVector<StringAttr, Group> groups;
   for (auto [arg, type] : llvm::enumerate(func.getArgumentTypes()))
-    if (func.getArgAttr(arg, "bsr.mark") &&
+    if (func.getArgAttr(arg, attrs::mark) &&
         cast<RankedTensorType>(type).getRank() != 2)
       return emitError(func.getLoc(), "expected argument #")
              << arg << " to be a matrix, but got " << type
              << ": run bsr-unstack before";
   auto getMark = [&](unsigned arg) {
-    return func.getArgAttrOfType<MarkAttr>(arg, "bsr.mark");
+    return func.getArgAttrOfType<MarkAttr>(arg, attrs::mark);
   };
   auto getName = [&](unsigned arg) {
-    return func.getArgAttrOfType<StringAttr>(arg, "bsr.name");
+    return func.getArgAttrOfType<StringAttr>(arg, attrs::name);
   };
   // A moment may have the name of its weight, but not its role.
   auto isWeight = [&](unsigned arg) {
-    auto role = func.getArgAttrOfType<StringAttr>(arg, "bsr.role");
+    auto role = func.getArgAttrOfType<StringAttr>(arg, attrs::role);
     return getName(arg) == getMark(arg).getWeight() &&
            (!role || role == "param");
   };
@@ -117,7 +117,7 @@ getGroups(func::FuncOp func) {
     group.arguments.push_back(arg);
   }
   for (unsigned arg : llvm::seq(func.getNumArguments())) {
-    auto mask = func.getArgAttrOfType<MaskAttr>(arg, "bsr.mask");
+    auto mask = func.getArgAttrOfType<MaskAttr>(arg, attrs::mask);
     if (!mask)
       continue;
     auto *group = groups.find(mask.getWeight());
@@ -136,12 +136,12 @@ getGroups(func::FuncOp func) {
 /// it lies, and what of the program's arguments it is.
 static DictionaryAttr describeMask(DictionaryAttr attributes, Type type) {
   Builder b(type.getContext());
-  bool transpose = attributes.getAs<MaskAttr>("bsr.mask").getTranspose();
+  bool transpose = attributes.getAs<MaskAttr>(attrs::mask).getTranspose();
   NamedAttrList mask;
-  mask.set("name", attributes.get("bsr.name"));
+  mask.set("name", attributes.get(attrs::name));
   mask.set("transpose", b.getBoolAttr(transpose));
   mask.set("type", TypeAttr::get(type));
-  if (Attribute origin = attributes.get("bsr.origin"))
+  if (Attribute origin = attributes.get(attrs::origin))
     mask.set("origin", origin);
   return mask.getDictionary(b.getContext());
 }
@@ -153,7 +153,7 @@ struct Signature {
   explicit Signature(func::FuncOp func) {
     for (unsigned arg : llvm::seq(func.getNumArguments()))
       arguments.push_back(func.getArgAttrDict(arg));
-    if (auto known = func->getAttrOfType<ArrayAttr>("bsr.patterns"))
+    if (auto known = func->getAttrOfType<ArrayAttr>(attrs::patterns))
       llvm::append_range(patterns, known);
   }
 
@@ -165,7 +165,7 @@ struct Signature {
                                    body.getTerminator()->getOperandTypes()));
     func.setAllArgAttrs(arguments);
     if (!patterns.empty())
-      func->setAttr("bsr.patterns", b.getArrayAttr(patterns));
+      func->setAttr(attrs::patterns, b.getArrayAttr(patterns));
   }
 
   SmallVector<DictionaryAttr> arguments;
@@ -198,9 +198,9 @@ static BoundWeight bind(func::FuncOp func, const Group &group,
   if (mark.isStatic()) {
     auto constant = ConstantPatternOp::create(b, loc, type, mark.getRowPtr(),
                                               mark.getColIdx());
-    constant->setAttr("bsr.name", mark.getWeight());
+    constant->setAttr(attrs::name, mark.getWeight());
     pattern = constant;
-    link = "bsr.pattern_number";
+    link = attrs::patternNumber;
     NamedAttrList list(
         b.getDictionaryAttr({{"col_idx", constant.getColIdxAttr()},
                              {"density", mark.getDensity()},
@@ -212,15 +212,15 @@ static BoundWeight bind(func::FuncOp func, const Group &group,
     index = signature.patterns.size();
     signature.patterns.push_back(list.getDictionary(b.getContext()));
   } else {
-    link = "bsr.pattern";
+    link = attrs::pattern;
     index = body.getNumArguments();
     pattern = body.addArgument(type, loc);
     NamedAttrList list(
-        b.getDictionaryAttr({{"bsr.density", mark.getDensity()},
-                             {"bsr.name", mark.getWeight()},
-                             {"bsr.role", b.getStringAttr("pattern")}}));
+        b.getDictionaryAttr({{attrs::density, mark.getDensity()},
+                             {attrs::name, mark.getWeight()},
+                             {attrs::role, b.getStringAttr("pattern")}}));
     if (!masks.empty())
-      list.set("bsr.masks", b.getArrayAttr(masks));
+      list.set(attrs::masks, b.getArrayAttr(masks));
     attributes.push_back(list.getDictionary(b.getContext()));
   }
 
@@ -239,7 +239,7 @@ static BoundWeight bind(func::FuncOp func, const Group &group,
       bound = {mark.getWeight(), toDense, {}};
 
     NamedAttrList list(attributes[arg]);
-    list.erase("bsr.mark");
+    list.erase(attrs::mark);
     list.set(link, b.getI64IntegerAttr(index));
     attributes[arg] = list.getDictionary(b.getContext());
   }
@@ -253,12 +253,12 @@ static BoundWeight bind(func::FuncOp func, const Group &group,
     mask.replaceAllUsesWith(ToDenseOp::create(
         b, loc, dense, pattern, arith::ConstantOp::create(b, loc, ones),
         /*background=*/Value(),
-        cast<MaskAttr>(attributes[arg].get("bsr.mask")).getTranspose()));
+        cast<MaskAttr>(attributes[arg].get(attrs::mask)).getTranspose()));
   }
   b.setInsertionPoint(terminator);
   for (unsigned arg : group.arguments) {
     auto result =
-        dyn_cast_or_null<IntegerAttr>(attributes[arg].get("bsr.result"));
+        dyn_cast_or_null<IntegerAttr>(attributes[arg].get(attrs::result));
     if (!result)
       continue;
     OpOperand &next = terminator->getOpOperand(result.getInt());
@@ -277,7 +277,7 @@ static void eraseArguments(func::FuncOp func, ArrayRef<unsigned> masks) {
   BitVector arguments(func.getNumArguments()), results(func.getNumResults());
   for (unsigned arg : masks) {
     arguments.set(arg);
-    if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result"))
+    if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result))
       results.set(result.getInt());
   }
   auto renumber = [&](unsigned arg, StringRef name, const BitVector &erased) {
@@ -293,8 +293,8 @@ static void eraseArguments(func::FuncOp func, ArrayRef<unsigned> masks) {
   // The verifier runs later: indices are of the new signature from here on.
   for (unsigned arg : llvm::seq(func.getNumArguments()))
     if (!arguments[arg]) {
-      renumber(arg, "bsr.result", results);
-      renumber(arg, "bsr.pattern", arguments);
+      renumber(arg, attrs::result, results);
+      renumber(arg, attrs::pattern, arguments);
     }
   terminator->eraseOperands(results);
   (void)func.eraseResults(results);
@@ -342,7 +342,7 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
     unsigned masked =
         maskGradients ? bsr::maskGradients(func, weights, report) : 0;
     if (!lost.empty())
-      func->setAttr("bsr.unmasked",
+      func->setAttr(attrs::unmasked,
                     ArrayAttr::get(func.getContext(), lost.getArrayRef()));
     eraseArguments(func, masks);
     numMasks += masks.size();

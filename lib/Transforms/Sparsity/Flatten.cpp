@@ -74,16 +74,16 @@ static void flatten(func::FuncOp func, unsigned arg, MarkAttr mark,
   auto expanded = tensor::ExpandShapeOp::create(b, argument.getLoc(), type,
                                                 argument, groups);
   argument.replaceAllUsesExcept(expanded, expanded);
-  if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result")) {
+  if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result)) {
     OpOperand &next = body.getTerminator()->getOpOperand(result.getInt());
     b.setInsertionPoint(body.getTerminator());
     next.set(tensor::CollapseShapeOp::create(b, next.get().getLoc(), matrix,
                                              next.get(), groups));
   }
-  if (!func.getArgAttr(arg, "bsr.origin"))
-    func.setArgAttr(arg, "bsr.origin",
+  if (!func.getArgAttr(arg, attrs::origin))
+    func.setArgAttr(arg, attrs::origin,
                     b.getDictionaryAttr(
-                        {{"name", func.getArgAttr(arg, "bsr.name")},
+                        {{"name", func.getArgAttr(arg, attrs::name)},
                          {"shape", b.getDenseI64ArrayAttr(type.getShape())}}));
 }
 
@@ -302,8 +302,8 @@ struct Flatten : bsr::impl::BSRFlattenBase<Flatten> {
       if (!mark || !type || mark.getNumDims(MarkDim::Stack) ||
           type.getRank() != static_cast<int64_t>(mark.getDims().size()))
         continue;
-      if (func.getArgAttr(arg, "bsr.mark"))
-        func.setArgAttr(arg, "bsr.mark", mark.withDims({}, mark.getWeight()));
+      if (func.getArgAttr(arg, attrs::mark))
+        func.setArgAttr(arg, attrs::mark, mark.withDims({}, mark.getWeight()));
       if (type.getRank() == 2)
         continue;
       flatten(func, arg, mark, shapes);

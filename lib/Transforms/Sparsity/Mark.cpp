@@ -23,18 +23,18 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 static StringAttr getArgName(func::FuncOp func, unsigned arg) {
-  return func.getArgAttrOfType<StringAttr>(arg, "bsr.name");
+  return func.getArgAttrOfType<StringAttr>(arg, attrs::name);
 }
 
 /// True if the step's author says that argument `arg` has `role`.
 static bool hasRole(func::FuncOp func, unsigned arg, StringRef role) {
-  auto attr = func.getArgAttrOfType<StringAttr>(arg, "bsr.role");
+  auto attr = func.getArgAttrOfType<StringAttr>(arg, attrs::role);
   return attr && attr == role;
 }
 
 /// The value of argument `arg` after the step: what carries it, or itself.
 static Value getNext(func::FuncOp func, unsigned arg) {
-  auto result = func.getArgAttrOfType<IntegerAttr>(arg, "bsr.result");
+  auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result);
   if (!result)
     return func.getArgument(arg);
   return func.getBody().front().getTerminator()->getOperand(result.getInt());
@@ -80,9 +80,9 @@ static bool isKept(func::FuncOp func, unsigned arg,
   auto type = dyn_cast<RankedTensorType>(func.getArgument(arg).getType());
   return type && isa<FloatType>(type.getElementType()) &&
          getArgName(func, arg) &&
-         (func.getArgAttr(arg, "bsr.result") || hasRole(func, arg, "state")) &&
+         (func.getArgAttr(arg, attrs::result) || hasRole(func, arg, "state")) &&
          !hasRole(func, arg, "param") && !isMask(arg) &&
-         !func.getArgAttr(arg, "bsr.mask");
+         !func.getArgAttr(arg, attrs::mask);
 }
 
 /// True if argument `arg` may be what an optimizer keeps of argument `weight`:
@@ -101,12 +101,12 @@ static bool isState(func::FuncOp func, unsigned arg, unsigned weight,
 static SmallVector<unsigned> getMoments(func::FuncOp func, unsigned weight,
                                         function_ref<bool(unsigned)> isMask) {
   SmallVector<unsigned> moments;
-  if (!func.getArgAttr(weight, "bsr.result"))
+  if (!func.getArgAttr(weight, attrs::result))
     return moments;
   walkEntries(getNext(func, weight), [&](Value value, bool) {
     auto arg = dyn_cast<BlockArgument>(value);
     if (arg && arg.getOwner() == &func.getBody().front() &&
-        func.getArgAttr(arg.getArgNumber(), "bsr.result") &&
+        func.getArgAttr(arg.getArgNumber(), attrs::result) &&
         isState(func, arg.getArgNumber(), weight, isMask))
       moments.push_back(arg.getArgNumber());
   });
@@ -154,7 +154,7 @@ static bool isCopy(func::FuncOp func, unsigned copy, unsigned weight,
   if (next == func.getArgument(copy))
     return isOnlyCompared(func, copy, weight);
   DenseSet<Value> known;
-  if (func.getArgAttr(weight, "bsr.result"))
+  if (func.getArgAttr(weight, attrs::result))
     walkEntries(getNext(func, weight),
                 [&](Value value, bool) { known.insert(value); });
   bool readsWeight = false, readsOther = false;
@@ -349,7 +349,7 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
   bool isUnused() {
     bool found = false;
     for (auto func : getOperation().getOps<func::FuncOp>()) {
-      auto names = func->getAttrOfType<ArrayAttr>("bsr.unused");
+      auto names = func->getAttrOfType<ArrayAttr>(attrs::unused);
       if (!names)
         continue;
       for (auto name : names.getAsRange<StringAttr>()) {
@@ -385,14 +385,14 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
     for (unsigned arg : llvm::seq(func.getNumArguments())) {
       StringAttr name = getArgName(func, arg);
       if (!name ||
-          (func.getArgAttr(arg, "bsr.role") && !hasRole(func, arg, "param")))
+          (func.getArgAttr(arg, attrs::role) && !hasRole(func, arg, "param")))
         continue;
       names.push_back(name);
       if (!regex.match(name))
         continue;
       ++matches;
-      if (!func.getArgAttr(arg, "bsr.mark") &&
-          !func.getArgAttr(arg, "bsr.mask"))
+      if (!func.getArgAttr(arg, attrs::mark) &&
+          !func.getArgAttr(arg, attrs::mask))
         weights.push_back(arg);
     }
     if (!weights.empty() && failed(getReturn(func)))
@@ -427,7 +427,7 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
                          << pattern << "' says, but got " << type;
         attr = get(file.rowPtr, file.colIdx);
       }
-      func.setArgAttr(weight, "bsr.mark", attr);
+      func.setArgAttr(weight, attrs::mark, attr);
       ++numWeights;
       for (unsigned moment : getMoments(func, weight, isMask)) {
         if (llvm::is_contained(weights, moment))
@@ -435,12 +435,12 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
                  << match << "' to match weights only, but got "
                  << getArgName(func, moment) << ", a moment of " << name
                  << ": moments follow their weight";
-        if (auto other = func.getArgAttrOfType<MarkAttr>(moment, "bsr.mark"))
+        if (auto other = func.getArgAttrOfType<MarkAttr>(moment, attrs::mark))
           return emitError(func.getLoc(), "expected moment ")
                  << getArgName(func, moment)
                  << " to follow one weight, but got " << other.getWeight()
                  << " and " << name;
-        func.setArgAttr(moment, "bsr.mark", attr);
+        func.setArgAttr(moment, attrs::mark, attr);
         ++numMoments;
       }
     }
@@ -456,18 +456,20 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
                   function_ref<bool(unsigned)> isMask) {
     auto kept = llvm::filter_to_vector(
         llvm::seq(func.getNumArguments()), [&](unsigned arg) {
-          return !func.getArgAttr(arg, "bsr.mark") && isKept(func, arg, isMask);
+          return !func.getArgAttr(arg, attrs::mark) &&
+                 isKept(func, arg, isMask);
         });
     if (kept.empty())
       return;
     for (unsigned weight : weights) {
       SmallVector<unsigned> moments = getMoments(func, weight, isMask);
       for (unsigned arg : kept) {
-        if (func.getArgAttr(arg, "bsr.mark") ||
+        if (func.getArgAttr(arg, attrs::mark) ||
             !isState(func, arg, weight, isMask))
           continue;
         if (isCopy(func, arg, weight, moments)) {
-          func.setArgAttr(arg, "bsr.mark", func.getArgAttr(weight, "bsr.mark"));
+          func.setArgAttr(arg, attrs::mark,
+                          func.getArgAttr(weight, attrs::mark));
           ++numMoments;
           continue;
         }
@@ -496,16 +498,16 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
     // A weight is marked with its own name.
     auto isWeight = [&](BlockArgument arg) {
       auto mark =
-          func.getArgAttrOfType<MarkAttr>(arg.getArgNumber(), "bsr.mark");
+          func.getArgAttrOfType<MarkAttr>(arg.getArgNumber(), attrs::mark);
       return mark && mark.getWeight() == getArgName(func, arg.getArgNumber()) &&
-             (!func.getArgAttr(arg.getArgNumber(), "bsr.role") ||
+             (!func.getArgAttr(arg.getArgNumber(), attrs::role) ||
               hasRole(func, arg.getArgNumber(), "param"));
     };
     unsigned found = 0;
     for (BlockArgument arg : func.getArguments()) {
       auto type = dyn_cast<RankedTensorType>(arg.getType());
       auto known =
-          func.getArgAttrOfType<MaskAttr>(arg.getArgNumber(), "bsr.mask");
+          func.getArgAttrOfType<MaskAttr>(arg.getArgNumber(), attrs::mask);
       if (!(known || isMask(arg.getArgNumber())) || !type ||
           !type.hasStaticShape())
         continue;
@@ -537,7 +539,7 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
                << getArgName(func, arg.getArgNumber())
                << " to have a matrix for each of the stack " << name << " ("
                << weightType << "), but got " << type;
-      func.setArgAttr(arg.getArgNumber(), "bsr.mask",
+      func.setArgAttr(arg.getArgNumber(), attrs::mask,
                       MaskAttr::get(&getContext(), name, transpose));
       ++numMasks;
       ++found;

@@ -3,6 +3,7 @@
 // Rewrites a step to touch only stored blocks, and reports what stays dense.
 
 #include "Propagation.h"
+#include "bsr/Dialect/AttributeNames.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -34,10 +35,10 @@ static std::string getWeightName(func::FuncOp func, Value pattern) {
   llvm::raw_string_ostream os(name);
   Attribute attr;
   if (Operation *constant = pattern.getDefiningOp())
-    attr = constant->getAttr("bsr.name");
+    attr = constant->getAttr(attrs::name);
   else if (pattern.getParentBlock() == &func.getBody().front())
     attr = func.getArgAttr(cast<BlockArgument>(pattern).getArgNumber(),
-                           "bsr.name");
+                           attrs::name);
   if (attr)
     os << attr;
   else
@@ -86,7 +87,7 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
     numReduced += counts.reduced;
     // What bsr-bind warned of.
     auto unmasked =
-        dyn_cast_or_null<ArrayAttr>(func->removeAttr("bsr.unmasked"));
+        dyn_cast_or_null<ArrayAttr>(func->removeAttr(attrs::unmasked));
     if (requireSparse && unmasked)
       for (Attribute weight : unmasked) {
         emitError(func.getLoc(), "expected the gradient of ")

@@ -38,7 +38,7 @@ struct ScoreBlocks : bsr::impl::BSRScoreBlocksBase<ScoreBlocks> {
   /// Makes the scores of the weight of `pattern` a result of `step`.
   void addScores(func::FuncOp step, BlockArgument pattern, Norm norm) {
     auto name =
-        step.getArgAttrOfType<StringAttr>(pattern.getArgNumber(), "bsr.name");
+        step.getArgAttrOfType<StringAttr>(pattern.getArgNumber(), attrs::name);
     SmallVector<SDDMMOp> products;
     for (Operation *user : pattern.getUsers())
       if (auto product = dyn_cast<SDDMMOp>(user))
@@ -66,9 +66,9 @@ struct ScoreBlocks : bsr::impl::BSRScoreBlocksBase<ScoreBlocks> {
     (void)step.insertResult(
         step.getNumResults(), scores.getType(),
         b.getDictionaryAttr(
-            {{b.getStringAttr("bsr.name"), name},
-             {b.getStringAttr("bsr.role"), b.getStringAttr("scores")}}));
-    step->setAttr("bsr.score_norm", b.getStringAttr(stringifyNorm(norm)));
+            {{b.getStringAttr(attrs::name), name},
+             {b.getStringAttr(attrs::role), b.getStringAttr("scores")}}));
+    step->setAttr(attrs::scoreNorm, b.getStringAttr(stringifyNorm(norm)));
     ++numScores;
   }
 };
