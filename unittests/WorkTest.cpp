@@ -36,9 +36,11 @@ protected:
     return flops ? flops.getInt() : 0;
   }
 };
+constexpr StringRef negate = "%n = arith.negf %a : f32\nlinalg.yield %n : f32";
+} // namespace
 
 /// Element-wise `operation` of %0, into %y.
-std::string follow(StringRef operation) {
+static std::string follow(StringRef operation) {
   return ("%e = tensor.empty() : tensor<64x48xf32>\n"
           "%y = linalg.generic {indexing_maps = [#id, #id], "
           "iterator_types = [\"parallel\", \"parallel\"]} "
@@ -47,8 +49,6 @@ std::string follow(StringRef operation) {
           operation + "\n} -> tensor<64x48xf32>")
       .str();
 }
-constexpr StringRef negate = "%n = arith.negf %a : f32\nlinalg.yield %n : f32";
-} // namespace
 
 TEST_F(WorkTest, AProductIsItsClustersWork) {
   ClusterOp cluster = mark(

@@ -21,14 +21,13 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 using arith::CmpFPredicate;
-using arith::CmpIPredicate;
 
 namespace {
 /// Numbers, or vectors of them: what is written below is written once for both.
 /// Products and sums become one operation later, where the processor has it.
 class Writer : public ImplicitLocOpBuilder {
 public:
-  /// Writes in front of `op`, in the shape of its result.
+  /// Writes before `op`, in the shape of its result.
   explicit Writer(Operation *op)
       : ImplicitLocOpBuilder(op->getLoc(), op),
         shape(op->getResult(0).getType()) {}
@@ -81,12 +80,14 @@ public:
 private:
   Type shape;
 };
+} // namespace
 
 /// True if `op` computes f32, or vectors of them.
-bool isF32(Operation *op) {
+static bool isF32(Operation *op) {
   return getElementTypeOrSelf(op->getResult(0)).isF32();
 }
 
+namespace {
 /// exp(x) = 2^n * exp(r), where |r| <= log(2) / 2. Results are rounded once,
 /// subnormal ones too: upstream's are zero.
 struct ApproximateExp : OpRewritePattern<math::ExpOp> {

@@ -19,6 +19,7 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
+namespace {
 /// The next value of an argument, made by a kernel.
 struct Update {
   /// The argument whose next value it is.
@@ -28,6 +29,7 @@ struct Update {
   /// The reshapes between that result and the step's, last one first.
   SmallVector<Operation *> reshapes;
 };
+} // namespace
 
 /// Finds the launch behind `value`, the next value of `update.argument`; null
 /// if something else makes it.

@@ -220,7 +220,8 @@ static bool hasMaximum(Value value) {
         return true;
     } else if (generic) {
       seen.insert_range(generic.getDpsInputs());
-    } else if (op && isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op)) {
+    } else if (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(
+                   op)) {
       seen.insert(op->getOperand(0));
     }
   }
