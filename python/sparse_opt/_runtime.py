@@ -363,7 +363,8 @@ class Session:
         )
         count = int(np.prod(buffer.shape, dtype=np.int64))
         size = count * np.dtype(buffer.dtype).itemsize
-        memory = (ctypes.c_uint8 * size).from_address(address.value)
+        # A buffer of no elements may be nowhere.
+        memory = (ctypes.c_uint8 * size).from_address(address.value or 0)
         memory.session = self  # type: ignore[attr-defined]
         array: Array = np.frombuffer(memoryview(memory), buffer.dtype)
         return array.reshape(buffer.shape)
