@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Makes a bufferized step leave its results in buffers of the caller. Upstream's
-// buffer-results-to-out-params knows no arguments that carry a result.
+// Makes a bufferized step leave its results in buffers of the caller.
+// Upstream's buffer-results-to-out-params knows no arguments that carry a
+// result.
 
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/AttributeNames.h"
