@@ -143,7 +143,7 @@ ChainEmitter::ChainEmitter(Emitter &e, const Chain &chain,
 
 ChainEmitter::Item ChainEmitter::getItem(SmallVector<Index> part,
                                          Index lane) const {
-  SmallVector<Index> at(ArrayRef(part).drop_back());
+  SmallVector<Index> at(ArrayRef<Index>(part).drop_back());
   at.insert(at.begin() + lanes, lane);
   return Item{std::move(at), std::move(part)};
 }
