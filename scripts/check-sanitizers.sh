@@ -24,7 +24,7 @@ build() { # PRESET [TARGET...]
 
 # The tests' other tools, such as sparse-compile, are those of build/dev.
 scripts/setup.sh
-build dev sparse-compile sparse-opt
+build dev sparse-compile sparse-opt bsr_runtime
 build address
 # Left out: runs of minutes, and programs that take no file from elsewhere.
 /usr/lib/llvm-22/bin/lit --verbose --param "tools=$PWD/build/address/bin" \

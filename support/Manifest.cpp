@@ -60,6 +60,8 @@ struct Schema {
 static constexpr Key originKeys[] = {
     {"name", Holds::Name},
     {"shape", Holds::Integers, Required, 0, mostManifestBytes},
+    {"offsets", Holds::Integers, Required, 0, mostManifestBytes},
+    {"sizes", Holds::Integers, Required, 0, mostManifestBytes},
 };
 static constexpr Schema origin = originKeys;
 

@@ -631,6 +631,15 @@ static void visitEntryWise(SmallVectorImpl<Value> &worklist,
       visitReads(op, reach);
 }
 
+/// True if `value` is what the sums of `op` start with, and nothing else of it:
+/// it is added to them.
+static bool isStart(Operation *op, Value value) {
+  auto sum = dyn_cast<linalg::LinalgOp>(op);
+  return sum && sum.getNumReductionLoops() &&
+         llvm::is_contained(sum.getDpsInits(), value) &&
+         !llvm::is_contained(sum.getDpsInputs(), value);
+}
+
 /// The values of the weight's space that are gradients of activations too:
 /// other parameters' are computed from them, and from what does not depend on
 /// them. So is that of a matrix that is added to the activations.
@@ -674,6 +683,7 @@ DenseSet<Value> GradientFinder::getActivations(unsigned number) {
         visitReads(use.getOwner(), [&](Value other) {
           isActivation |=
               other != value && !isNumber(other) &&
+              !isStart(use.getOwner(), other) &&
               !isa_and_nonnull<tensor::EmptyOp>(other.getDefiningOp()) &&
               !matchPattern(other, m_Constant()) &&
               !dependents->contains(other.getDefiningOp());

@@ -47,6 +47,23 @@ MarkAttr bsr::getMark(func::FuncOp func, unsigned arg) {
   return {};
 }
 
+bool bsr::isMarkedWeight(func::FuncOp func, unsigned arg) {
+  auto mark = func.getArgAttrOfType<MarkAttr>(arg, attrs::mark);
+  auto role = func.getArgAttrOfType<StringAttr>(arg, attrs::role);
+  return mark && func.getArgAttr(arg, attrs::name) == mark.getWeight() &&
+         (!role || role == "param");
+}
+
+DictionaryAttr bsr::createOrigin(StringAttr name, RankedTensorType type) {
+  Builder b(name.getContext());
+  Attribute shape = b.getDenseI64ArrayAttr(type.getShape());
+  SmallVector<int64_t> zeros(type.getRank(), 0);
+  return b.getDictionaryAttr({{"name", name},
+                              {"shape", shape},
+                              {"offsets", b.getDenseI64ArrayAttr(zeros)},
+                              {"sizes", shape}});
+}
+
 bool bsr::isScores(func::FuncOp step, unsigned index) {
   auto role = step.getResultAttrOfType<StringAttr>(index, attrs::role);
   return role && role.getValue() == "scores";

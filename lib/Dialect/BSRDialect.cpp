@@ -415,9 +415,9 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
   }
   if (name == attrs::origin) {
     if (!isOrigin(attr.getValue()))
-      return error()
-             << "expected bsr.origin to have a name and a shape, but got "
-             << attr.getValue();
+      return error() << "expected bsr.origin to have a name, a shape, and the "
+                        "offsets and sizes of a slice of it, but got "
+                     << attr.getValue();
     return success();
   }
   if (name == attrs::result) {

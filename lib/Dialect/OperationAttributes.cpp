@@ -50,8 +50,17 @@ static bool isList(Attribute attr, function_ref<bool(DictionaryAttr)> isEntry) {
 
 bool bsr::isOrigin(Attribute attr) {
   auto origin = dyn_cast<DictionaryAttr>(attr);
-  return origin && origin.getAs<StringAttr>("name") &&
-         origin.getAs<DenseI64ArrayAttr>("shape");
+  if (!origin || !origin.getAs<StringAttr>("name"))
+    return false;
+  auto shape = origin.getAs<DenseI64ArrayAttr>("shape");
+  auto offsets = origin.getAs<DenseI64ArrayAttr>("offsets");
+  auto sizes = origin.getAs<DenseI64ArrayAttr>("sizes");
+  return shape && offsets && sizes && offsets.size() == shape.size() &&
+         sizes.size() == shape.size() &&
+         llvm::all_of(llvm::seq(shape.size()), [&](int64_t dim) {
+           return offsets[dim] >= 0 && sizes[dim] > 0 &&
+                  offsets[dim] <= shape[dim] - sizes[dim];
+         });
 }
 
 bool bsr::isMaskList(Attribute attr) {

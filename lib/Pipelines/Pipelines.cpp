@@ -129,6 +129,8 @@ static void addImport(OpPassManager &pm, const bsr::ToCPUOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRForwardSlices());
   pm.addPass(bsr::createBSRUnstack());
   addCleanup(pm);
+  pm.addPass(bsr::createBSRSplitWeights());
+  addCleanup(pm);
 }
 
 /// Marked weights become patterns and values, dense products sparse ones.

@@ -12,7 +12,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -162,11 +162,28 @@ class Pattern:
 class Origin:
     """An argument of the exported step that the compiler gave another form.
 
-    The buffers `parts`, one behind the other, are its entries in their order.
+    Attributes:
+      shape: what the program knows.
+      parts: the buffers that it is in, each with the slice of it that the entries
+        of the buffer's matrix are, row by row.
     """
 
     shape: tuple[int, ...]
-    parts: tuple[str, ...]
+    parts: Mapping[str, tuple[slice, ...]]
+
+    def join(self, arrays: Mapping[str, Array]) -> Array:
+        """Returns the argument; `arrays` are its parts as matrices."""
+        first = arrays[next(iter(self.parts))]
+        whole = np.zeros(self.shape, first.dtype)
+        for name, place in self.parts.items():
+            part = whole[place]
+            part[...] = arrays[name].reshape(part.shape)
+        return whole
+
+    def split(self, whole: Array) -> Iterator[tuple[str, Array]]:
+        """Yields the parts of the argument, in its dimensions."""
+        for name, place in self.parts.items():
+            yield name, whole[place]
 
 
 @dataclass(frozen=True)
@@ -264,9 +281,11 @@ class Step:
         for part in itertools.chain(manifest["buffers"], *masks):
             if origin := part.get("origin"):
                 known = self.origins.get(origin["name"])
+                places = zip(origin["offsets"], origin["sizes"])
+                place = tuple(slice(at, at + size) for at, size in places)
                 self.origins[origin["name"]] = Origin(
                     tuple(origin["shape"]),
-                    (*(known.parts if known else ()), part["name"]),
+                    {**(known.parts if known else {}), part["name"]: place},
                 )
 
     def __del__(self) -> None:

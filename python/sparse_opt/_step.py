@@ -127,7 +127,8 @@ class Step:
       buffers: what is known of each argument, by its name.
       patterns: what is known of each pattern, by the name of its weight.
       origins: the arguments of the exported step that are several arrays, by their
-        names: `w`, matrices stacked over layers, is `w.0`, `w.1`, ...
+        names: `w`, matrices stacked over layers or one that the step takes slices of,
+        is `w.0`, `w.1`, ...
       report: what the compiler made sparse, what it left dense, and why.
     """
 
@@ -324,8 +325,7 @@ class Step:
         A mask of the exported program is what the pattern is now.
         """
         if origin := self.origins.get(name):
-            parts = [self._read(part).ravel() for part in origin.parts]
-            return np.concatenate(parts).reshape(origin.shape)
+            return origin.join({part: self._read(part) for part in origin.parts})
         return self._read(name)
 
     def _read(self, name: str) -> Array:
@@ -549,9 +549,9 @@ class Step:
         if origin is None:
             yield name, value
             return
-        first, _ = self._matrix(origin.parts[0])
+        first, _ = self._matrix(next(iter(origin.parts)))
         _require(name, origin.shape, np.dtype(first), value)
-        for part, entries in zip(origin.parts, value.reshape(len(origin.parts), -1)):
+        for part, entries in origin.split(value):
             yield part, entries.reshape(self._matrix(part)[1])
 
     def _matrix(self, name: str) -> tuple[type, tuple[int, ...]]:

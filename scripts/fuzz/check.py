@@ -78,11 +78,39 @@ def make_case(program, variant=0):
 
 # Patterns.
 
-def matrix_shape(shape, dims):
-    """Stacks, rows and columns of a weight."""
-    parts = dims.split(",")
-    size = lambda kind: math.prod(e for e, d in zip(shape, parts) if d == kind)
-    return size("stack"), size("row"), size("col")
+@dataclasses.dataclass
+class Stored:
+    """Which blocks of a matrix are stored, and in which slots; `place` is where in its weight it lies."""
+
+    weight: str
+    place: tuple
+    block: tuple
+    mask: np.ndarray
+    order: np.ndarray
+
+
+def place_of(buffer):
+    """The argument of the program that a buffer is of, and where in it."""
+    origin = buffer.get("origin") or {"name": buffer["name"], "offsets": [], "sizes": []}
+    return origin["name"], tuple(slice(at, at + size) for at, size in zip(origin["offsets"], origin["sizes"]))
+
+
+def whole_patterns(case):
+    """The patterns of a step that takes no slices of its weights, as its manifest would have them."""
+    for name, mark in case.marks.items():
+        dims, shape = mark["dims"].split(","), case.arrays[name].shape
+        extents = lambda kind: [e for e, d in zip(shape, dims) if d == kind]
+        rows, columns = math.prod(extents("row")), math.prod(extents("col"))
+        total = rows * columns // math.prod(mark["block"])
+        for i, at in enumerate(np.ndindex(*extents("stack"))):
+            yield {"name": f"{name}.{i}" if at else name, "shape": [rows, columns],
+                   "slots": min(total, max(1, round(mark["density"] * total)))}, (name, tuple(slice(j, j + 1) for j in at))
+
+
+def known_patterns(manifest):
+    """The patterns of a compiled step, with the places of their weights."""
+    for i, pattern in enumerate(manifest["patterns"]):
+        yield pattern, place_of(next(b for b in manifest["buffers"] if b["kind"] == "values" and b["pattern"] == i))
 
 
 def draw_pattern(random, grid, slots, full):
@@ -102,46 +130,43 @@ def draw_pattern(random, grid, slots, full):
     return mask, random.permutation(slots)[:int(mask.sum())]
 
 
-def draw_patterns(case):
-    """The block masks and slots of each matrix, by (weight, number in its stack)."""
+def draw_patterns(case, manifest=None):
+    """The stored blocks of each pattern of the compiled step, by its name; without one, of each marked matrix."""
     patterns = {}
-    for name, mark in sorted(case.marks.items()):
-        random = np.random.default_rng([case.seed, 13, *name.encode()])
-        shape = case.arrays[name].shape
-        stacks, rows, columns = matrix_shape(shape, mark["dims"])
-        grid = rows // mark["block"][0], columns // mark["block"][1]
-        total = grid[0] * grid[1]
-        slots = min(total, max(1, round(mark["density"] * total)))
-        for i in range(stacks):
-            mask, order = draw_pattern(random, grid, slots, case.full)
-            if mark["static"] and not mask.any():
-                mask[0, 0], order = True, np.arange(1)
-            patterns[name, i] = (mask, np.arange(len(order)) if mark["static"] else order)
+    for pattern, (weight, place) in known_patterns(manifest) if manifest else whole_patterns(case):
+        mark = case.marks[weight]
+        random = np.random.default_rng([case.seed, 13, *pattern["name"].encode()])
+        grid = tuple(extent // size for extent, size in zip(pattern["shape"], mark["block"]))
+        # A static pattern is compiled in: its slots are the blocks that are drawn here.
+        slots = max(1, round(mark["density"] * math.prod(grid))) if mark["static"] else pattern["slots"]
+        mask, order = draw_pattern(random, grid, slots, case.full)
+        if mark["static"]:
+            mask[0, 0] |= not mask.any()
+            order = np.arange(mask.sum())
+        patterns[pattern["name"]] = Stored(weight, place, tuple(mark["block"]), mask, order)
     return patterns
 
 
 def element_masks(case, patterns):
     """For each marked weight the mask of its entries."""
-    masks = {}
-    for name, mark in case.marks.items():
-        shape = case.arrays[name].shape
-        stacks = matrix_shape(shape, mark["dims"])[0]
-        block = np.ones(mark["block"])
-        masks[name] = np.stack([np.kron(patterns[name, i][0], block) for i in range(stacks)]).reshape(shape) > 0
+    masks = {name: np.zeros(case.arrays[name].shape, bool) for name in case.marks}
+    for stored in patterns.values():
+        part = masks[stored.weight][stored.place]
+        part[...] = (np.kron(stored.mask, np.ones(stored.block)) > 0).reshape(part.shape)
     return masks
 
 
 # The compiled step.
 
-def compile_step(case, patterns, folder):
+def compile_step(case, folder):
     """The library of a case, and whether the compiler warns that it did not find a gradient for sure."""
     arguments, library = list(case.options), os.path.join(folder, "step.so")
+    patterns = draw_patterns(case)
     for name, mark in case.marks.items():
         block = "x".join(map(str, mark["block"]))
         if mark["static"]:
-            mask = patterns[name, 0][0]
             path = os.path.join(folder, f"{name}.json")
-            arrays = step.views(mask)
+            arrays = step.views(patterns[name].mask)
             with open(path, "w") as file:
                 json.dump({"format": "bsr-pattern", "version": 1, "shape": list(case.arrays[name].shape),
                            "block": list(mark["block"]), "row_ptr": arrays["row_ptr"].tolist(),
@@ -179,60 +204,44 @@ def load(array, kind):
     return step.from_bf16(array).astype(np.float64) if kind == "bf16" else array
 
 
-def split_name(buffer):
-    """The argument that a buffer is of, and its number in a stack."""
-    origin = buffer.get("origin")
-    if not origin:
-        return buffer["name"], 0
-    name = origin["name"]
-    rest = buffer["name"][len(name):]
-    return name, int(rest[1:]) if rest else 0
-
-
 class Compiled:
     """The library of a case, and its inputs."""
 
-    def __init__(self, case, patterns, masks, folder):
-        self.case, self.patterns = case, patterns
-        library, self.is_unsure = compile_step(case, patterns, folder)
-        self.step = step.Step(library)
+    def __init__(self, case, folder):
+        library, self.is_unsure = compile_step(case, folder)
+        self.step, self.steps = step.Step(library), case.steps
+        self.manifest = self.step.manifest
+        self.patterns = draw_patterns(case, self.manifest)
+        self.element_masks = element_masks(case, self.patterns)
         self.masks, self.orders, self.arrays = {}, {}, {}
-        for buffer in self.step.manifest["buffers"]:
-            name, number = split_name(buffer)
+        for buffer in self.manifest["buffers"]:
             if buffer["kind"] in step.VIEWS:
-                self.masks[buffer["name"]], self.orders[buffer["name"]] = patterns[name_of_pattern(buffer, case)]
+                stored = self.patterns[buffer["name"]]
+                self.masks[buffer["name"]], self.orders[buffer["name"]] = stored.mask, stored.order
             elif buffer["kind"] in ("output", "scores"):
                 continue
             elif buffer["kind"] == "values":
-                weight = weight_of(name, case)
-                self.arrays[buffer["name"]] = self.to_values(buffer, weight, number, case.arrays[name])
+                self.arrays[buffer["name"]] = self.to_values(buffer, case)
             else:
-                data, weight = case.arrays[name], weight_of(name, case)
+                name, weight = buffer["name"], weight_of(buffer["name"], case)
+                data = case.arrays[name]
                 if weight:
-                    data = np.where(masks[weight], data, 0.0)
+                    data = np.where(self.element_masks[weight], data, 0.0)
                 self.arrays[name] = store(data, buffer["type"]).reshape(buffer["shape"])
 
-    def matrix(self, weight, number, array):
-        stacks, rows, columns = matrix_shape(array.shape, self.case.marks[weight]["dims"])
-        return array.reshape(stacks, rows, columns)[number]
+    def pattern_of(self, buffer):
+        return self.patterns[self.manifest["patterns"][buffer["pattern"]]["name"]]
 
-    def to_values(self, buffer, weight, number, array):
-        mask, order = self.patterns[weight, number]
-        values = step.to_values(self.matrix(weight, number, array), mask, tuple(self.case.marks[weight]["block"]),
-                                buffer["shape"][0], order)
+    def to_values(self, buffer, case):
+        name, place = place_of(buffer)
+        stored = self.pattern_of(buffer)
+        rows, columns = self.manifest["patterns"][buffer["pattern"]]["shape"]
+        values = step.to_values(case.arrays[name][place].reshape(rows, columns), stored.mask, stored.block,
+                                buffer["shape"][0], stored.order)
         return store(values, buffer["type"])
 
     def run(self, threads, entry="bsr_step_run"):
-        return self.step.run(self.arrays, self.masks, self.orders, threads=threads, steps=self.case.steps, entry=entry)
-
-
-def name_of_pattern(buffer, case):
-    """The weight and the number in its stack of a pattern's buffer."""
-    name = buffer["name"]
-    if name in case.marks:
-        return name, 0
-    weight, _, number = name.rpartition(".")
-    return weight, int(number)
+        return self.step.run(self.arrays, self.masks, self.orders, threads=threads, steps=self.steps, entry=entry)
 
 
 # The reference.
@@ -287,25 +296,23 @@ def compare(got, runs, kind, where=None):
     return float(error.max()) if error.size else 0.0
 
 
-def find_errors(case, compiled, patterns, masks, run, wanted, kinds):
+def find_errors(case, compiled, run, wanted, kinds):
     """How much larger the largest error of each result is than what is allowed, by the buffer's name."""
     errors = {}
-    for buffer in compiled.step.manifest["buffers"]:
+    for buffer in compiled.manifest["buffers"]:
         kind = buffer["kind"]
         if not (buffer["carried"] or kind == "output"):
             continue
-        name, number = split_name(buffer)
+        name, place = place_of(buffer)
         array = load(run[buffer["name"]], buffer["type"])
         expected, weight = wanted[name], weight_of(name, case)
         if kind == "values":
-            mask, order = patterns[weight, number]
-            dense = step.to_dense(np.asarray(array, np.float64), mask, order)
-            stacks, rows, columns = matrix_shape(expected.shape[1:], case.marks[weight]["dims"])
-            expected = expected.reshape(NUM_RUNS, stacks, rows, columns)[:, number]
-            where = np.kron(mask, np.ones(case.marks[weight]["block"])) > 0
-            ratio = compare(dense, expected, kinds[name], where)
+            stored = compiled.pattern_of(buffer)
+            dense = step.to_dense(np.asarray(array, np.float64), stored.mask, stored.order)
+            expected = expected[(slice(None), *place)].reshape(NUM_RUNS, *dense.shape)
+            ratio = compare(dense, expected, kinds[name], np.kron(stored.mask, np.ones(stored.block)) > 0)
         else:
-            where = masks[weight] if weight else None
+            where = compiled.element_masks[weight] if weight else None
             ratio = compare(array.reshape(expected.shape[1:]), expected, kinds[name], where)
         errors[buffer["name"]] = ratio
     return errors
@@ -321,23 +328,21 @@ def get_bits(array):
 
 def check(case):
     """What is wrong with a case, as (kind, message, details), or None; and notes."""
-    patterns = draw_patterns(case)
-    masks = element_masks(case, patterns)
     notes = {}
-    try:
-        wanted, kinds, unmasked, _ = reference(case, masks)
-    except Unstable:
-        wanted = None
-        notes["unstable"] = 1
     with tempfile.TemporaryDirectory() as folder:
         try:
-            compiled = Compiled(case, patterns, masks, folder)
+            compiled = Compiled(case, folder)
         except Refused as refused:
             return (refused.kind, str(refused), {}), notes
+        try:
+            wanted, kinds, unmasked, _ = reference(case, compiled.element_masks)
+        except Unstable:
+            wanted = None
+            notes["unstable"] = 1
         runs = [compiled.run(threads) for threads in case.threads]
-        has_scores = any(b["kind"] == "scores" for b in compiled.step.manifest["buffers"])
+        has_scores = any(b["kind"] == "scores" for b in compiled.manifest["buffers"])
         scored = compiled.run(case.threads[0], "bsr_step_run_scores") if has_scores else None
-    notes["left_dense"] = compiled.step.manifest["left_dense"]
+    notes["left_dense"] = compiled.manifest["left_dense"]
     for name, array in runs[0].items():
         if name.startswith("scores."):
             continue  # not written
@@ -348,18 +353,18 @@ def check(case):
     notes["unsure"] = compiled.is_unsure
     if wanted is None or compiled.is_unsure:
         return None, notes
-    details = find_errors(case, compiled, patterns, masks, runs[0], wanted, kinds)
+    details = find_errors(case, compiled, runs[0], wanted, kinds)
     worst = max(details.values(), default=0.0)
     # Where a maximum hides what roundings do, runs that change more show it.
     for trial in range(3):
         if worst <= 1:
             break
         try:
-            wanted, _, _, _ = reference(case, masks, seed=trial + 1, scale=4.0 * 2.0**trial)
+            wanted, _, _, _ = reference(case, compiled.element_masks, seed=trial + 1, scale=4.0 * 2.0**trial)
         except Unstable:
             notes["unstable"] = 1
             return None, notes
-        again = find_errors(case, compiled, patterns, masks, runs[0], wanted, kinds)
+        again = find_errors(case, compiled, runs[0], wanted, kinds)
         details = {name: min(ratio, again[name]) for name, ratio in details.items()}
         worst = max(details.values())
     notes["worst"] = worst
@@ -376,18 +381,17 @@ def check(case):
 
 def check_scores(case, compiled, scored, unmasked, kinds, notes):
     """The norms of the blocks of the last step's gradients."""
-    for buffer in compiled.step.manifest["buffers"]:
+    for buffer in compiled.manifest["buffers"]:
         if buffer["kind"] != "scores":
             continue
-        weight, number = name_of_pattern(buffer, case)
-        gradient = unmasked.get(weight)
+        stored = compiled.patterns[buffer["name"]]
+        weight, gradient = stored.weight, unmasked.get(stored.weight)
         if gradient is None:
             continue
         gradient = np.broadcast_to(gradient, (NUM_RUNS,) + gradient.shape[1:])
-        mark = case.marks[weight]
-        stacks, rows, columns = matrix_shape(gradient.shape[1:], mark["dims"])
-        br, bc = mark["block"]
-        blocks = np.abs(gradient.reshape(NUM_RUNS, stacks, rows // br, br, columns // bc, bc)[:, number])
+        (br, bc), (grid_rows, grid_cols) = stored.block, stored.mask.shape
+        gradient = gradient[(slice(None), *stored.place)]
+        blocks = np.abs(gradient.reshape(NUM_RUNS, grid_rows, br, grid_cols, bc))
         norms = {"l1": lambda b: b.sum((2, 4)), "l2": lambda b: np.sqrt((b * b).sum((2, 4))),
                  "linf": lambda b: b.max((2, 4))}[case.scores](blocks)
         notes["scores"] = notes.get("scores", 0) + 1

@@ -300,6 +300,29 @@ def sliced(net, x):
     return net.cast(net.einsum(f"{t}d,de->{t}e", x, net.cast(w, net.compute), net.sums()), net.compute)
 
 
+def chunked(net, x):
+    """Products with all parts of a weight, of different things: queries of one sequence, keys of another."""
+    width, t, out = x.shape[-1], letters(x), features(net)
+    count, axis = int(net.choose([2, 3])), int(net.random.integers(2))
+    net.count("layer.chunked")
+    shape = (width, count * out) if axis else (count * width, out)
+    w = net.weight(shape)
+    if net.chance(0.5):
+        w = net.cast(w, net.compute)
+    total = None
+    for i in range(count):
+        part = net.cast(net.part(w, axis, i * shape[axis] // count, shape[axis] // count), net.compute)
+        y = net.cast(net.einsum(f"{t}d,de->{t}e", x, part, net.sums()), net.compute)
+        total = y if total is None else net.apply(lambda a, b: a + b.math("tanh"), total, y)
+    if axis == 0 and net.chance(0.3):
+        # All of it as well.
+        whole = net.apply(lambda a: a * 0.5, net.cast(w, net.compute))
+        wide = net.join([x] * count, len(x.shape) - 1)
+        y = net.cast(net.einsum(f"{t}d,de->{t}e", wide, whole, net.sums()), net.compute)
+        total = net.apply(lambda a, b: a + b, total, y)
+    return total
+
+
 def split_heads(net, x):
     """A product with a matrix that is reshaped to heads in front of it."""
     width, t = x.shape[-1], letters(x)
@@ -352,7 +375,7 @@ def normed_weight(net, x):
 LAYERS = {
     mlp: 3, residual: 3, linear: 3, activation: 1, norm: 3, gated: 2, attention: 3, heads: 1.5, mixer: 1, rotary: 1,
     stack: 1, experts: 1, recurrent: 1, pieces: 1, shifted: 0.5, dropout: 0.5, normed_weight: 1,
-    joined: 0.7, sliced: 0.7, split_heads: 0.7, repeated: 0.7, outer: 0.7,
+    joined: 0.7, sliced: 0.7, chunked: 1.2, split_heads: 0.7, repeated: 0.7, outer: 0.7,
 }
-CLASS_OF = {layer: "unmasked" for layer in (joined, sliced, split_heads, repeated, outer, experts)}
+CLASS_OF = {layer: "unmasked" for layer in (joined, sliced, chunked, split_heads, repeated, outer, experts)}
 CLASS_OF[normed_weight] = "reparameterized"

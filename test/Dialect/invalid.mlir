@@ -110,8 +110,20 @@ func.func private @masks_strings(!bsr.pattern<8x8, block = 4x4, slots = 2> {bsr.
 
 // -----
 
-// expected-error @below {{argument #0: expected bsr.origin to have a name and a shape, but got {name = "w"}}}
+// expected-error @below {{argument #0: expected bsr.origin to have a name, a shape, and the offsets and sizes of a slice of it, but got {name = "w"}}}
 func.func private @origin(tensor<8x8xf32> {bsr.origin = {name = "w"}})
+
+// -----
+
+// expected-error @below {{to have a name, a shape, and the offsets and sizes of a slice of it, but got {name = "w", offsets = array<i64: 8, 0>, shape = array<i64: 12, 8>, sizes = array<i64: 8, 8>}}}
+func.func private @origin_outside(tensor<8x8xf32> {
+    bsr.origin = {name = "w", offsets = array<i64: 8, 0>, shape = array<i64: 12, 8>, sizes = array<i64: 8, 8>}})
+
+// -----
+
+// expected-error @below {{to have a name, a shape, and the offsets and sizes of a slice of it, but got {name = "w", offsets = array<i64: 0>, shape = array<i64: 12, 8>, sizes = array<i64: 8, 8>}}}
+func.func private @origin_rank(tensor<8x8xf32> {
+    bsr.origin = {name = "w", offsets = array<i64: 0>, shape = array<i64: 12, 8>, sizes = array<i64: 8, 8>}})
 
 // -----
 

@@ -130,29 +130,37 @@ def mask_of(shape, block):
 
 def check(name, text, weights, arrays, reference, steps=2, block=(4, 4), left=None, copies={}, options=(), dims="row,col"):
     """Compiles and runs `text` with the weights masked, compares with `reference`, which
-    maps arrays to arrays once a step; `copies` maps states to the weights they follow."""
+    maps arrays to arrays once a step; `copies` maps states to the weights they follow.
+    Slices of weights that became matrices have the blocks that are there in the whole."""
     rows = dims.count("row")
     flat = lambda a: a.reshape(np.prod(a.shape[:rows]), -1)
     grids = {w: mask_of(flat(arrays[w]).shape, block) for w in weights}
     masks = {w: np.kron(grid, np.ones(block)).reshape(arrays[w].shape) for w, grid in grids.items()}
-    state = {n: a * masks.get(n, masks.get(copies.get(n), 1)) for n, a in arrays.items()}
+    masks |= {copy: masks[w] for copy, w in copies.items()}
+    state = {n: a * masks.get(n, 1) for n, a in arrays.items()}
     given = {n: a if a.dtype.kind == "i" else a.astype(np.float32) for n, a in state.items()}
-    for n in [*weights, *copies]:
-        grid = grids[copies.get(n, n)]
-        given[n] = step.to_values(flat(given[n]), grid, block, grid.size)
     mark = f"--mark=match=^({'|'.join(weights)})$ block={block[0]}x{block[1]} density=1 dims={dims}"
     compiled = step.compile(text, [mark, "-O1", *options])
-    got = compiled.run(given, grids, steps=steps)
+    places = {}
+    for buffer in compiled.manifest["buffers"]:
+        if buffer["kind"] != "values":
+            continue
+        origin = buffer.get("origin") or {"name": buffer["name"], "offsets": [], "sizes": []}
+        place = tuple(slice(at, at + size) for at, size in zip(origin["offsets"], origin["sizes"]))
+        grid = flat(masks[origin["name"]][place])[::block[0], ::block[1]] > 0
+        places[buffer["name"]] = origin["name"], place, grid
+        given[buffer["name"]] = step.to_values(flat(state[origin["name"]][place]).astype(np.float32), grid, block, grid.size)
+    got = compiled.run(given, {n: grid for n, (_, _, grid) in places.items()}, steps=steps)
     for _ in range(steps):
         state |= reference(state, masks)
-    compared = 0
     for n, array in got.items():
-        if n in weights or n in copies:
-            array = step.to_dense(array, grids[copies.get(n, n)]).reshape(arrays[n].shape)
-        expected = state[n] * masks.get(n, masks.get(copies.get(n), 1))
+        expected = state.get(n)
+        if n in places:
+            whole, place, grid = places[n]
+            expected = (state[whole] * masks[whole])[place]
+            array = step.to_dense(array, grid).reshape(expected.shape)
         np.testing.assert_allclose(array, expected, rtol=2e-5, atol=2e-5 * np.abs(expected).max(), err_msg=f"{name}: {n}")
-        compared += 1
-    assert compared >= len(weights)
+    assert {whole for whole, _, _ in places.values()} == {*weights, *copies}
     found = compiled.manifest["left_dense"]
     assert left is None or found == left, (name, found)
     print(f"{name}: {found} left dense")
@@ -235,7 +243,7 @@ def chunked():
     dys = [p.sub(y, p.slice("t", [0, i * C // 2], [T, C // 2])) for i, y in enumerate(ys)]
     g = p.concat(1, *(p.dot("tr,tc->rc", "x", dy) for dy in dys))
     text = p.text({"w": p.update("w", g, p.inverse_norm(g), "lr")})
-    check("chunked", text, "w", inputs(w=normal(R, C)), sgd)
+    check("chunked", text, "w", inputs(w=normal(R, C)), sgd, left=0)
     # Each chunk is scaled by its own norm: the whole gradient never exists.
     p = begin()
     p.arg("w", R, C, role="param")
@@ -251,7 +259,49 @@ def chunked():
         halves = [h * scale(h) for h in np.split(g, 2, 1)]
         return {"w": s["w"] - 0.1 * np.concatenate(halves, 1)}
 
-    check("chunks", p.text({"w": p.concat(1, *parts)}), "w", inputs(w=normal(R, C)), reference)
+    check("chunks", p.text({"w": p.concat(1, *parts)}), "w", inputs(w=normal(R, C)), reference, left=0)
+
+
+def padded(whole, centralized):
+    """A weight whose rows are three in products, and perhaps one in another, with a moment; its
+    gradient is a sum of those of its parts, each in zeros, perhaps without the means of columns."""
+    p = begin(t=R, x=C)
+    p.arg("w", R, C, role="param"), p.arg("m", R, C, role="state")
+    starts = [0, 4, 12, R]
+    zeros = p.line(f"arith.constant dense<0.0> : {tensor([R, C])}", R, C)
+    total = None
+    for at, end in zip(starts, starts[1:]):
+        y = p.dot("tc,rc->tr", "x", p.slice("w", [at, 0], [end - at, C]))
+        dy = p.sub(y, p.slice("t", [0, at], [T, end - at]))
+        g = p.dot("tr,tc->rc", dy, "x")
+        g = p.line(f"tensor.insert_slice %{g} into %{zeros}[{at}, 0] [{end - at}, {C}] [1, 1] "
+                   f": {p.type(g)} into {tensor([R, C])}", R, C)
+        total = g if total is None else p.generic("ij,ij->ij", [total, g], "    %r = arith.addf %a, %b : f32")
+    if whole:
+        g = p.dot("tr,tc->rc", p.dot("tc,rc->tr", "x", "w"), "x")
+        total = p.generic("ij,ij->ij", [total, g], "    %r = arith.addf %a, %b : f32")
+    if centralized:
+        sums = p.generic("ij->j", [total], "    %r = arith.addf %o, %a : f32")
+        total = p.generic("ij,j->ij", [total, sums], f"""    %n = arith.constant {R}.0 : f32
+    %m = arith.divf %b, %n : f32
+    %r = arith.subf %a, %m : f32""")
+    norm = p.inverse_norm(total)
+    moment = p.generic("ij,ij,->ij", ["m", total, norm], """    %half = arith.constant 0.5 : f32
+    %p = arith.mulf %a, %half : f32
+    %q = arith.mulf %b, %c : f32
+    %r = arith.addf %p, %q : f32""")
+    text = p.text({"w": p.update("w", moment, "lr"), "m": moment}, norm=norm)
+
+    def reference(s, m):
+        y = s["x"] @ s["w"].T
+        g = (y - s["t"]).T @ s["x"] + whole * y.T @ s["x"]
+        g *= m["w"]
+        g -= centralized * g.mean(0)
+        moment = s["m"] / 2 + scale(g) * g * m["w"]
+        return {"w": s["w"] - 0.1 * moment, "m": moment, "norm": scale(g)}
+
+    arrays = {"x": normal(T, C), "t": normal(T, R), "lr": np.array(0.1), "w": normal(R, C), "m": normal(R, C)}
+    check(f"padded {whole} {centralized}", text, "w", arrays, reference, left=3 * centralized, copies={"m": "w"})
 
 
 def sgd(s, m):
@@ -550,6 +600,10 @@ def copies():
 concatenated()
 concatenated_twice()
 chunked()
+padded(False, False)
+padded(True, False)
+padded(False, True)
+padded(True, True)
 batched()
 flat()
 selected(False)

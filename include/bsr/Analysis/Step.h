@@ -29,6 +29,14 @@ LogicalResult requireOwnSignature(func::FuncOp func, ModuleOp module);
 /// mask of; null if it has none.
 MarkAttr getMark(func::FuncOp func, unsigned arg);
 
+/// Whether argument `arg` of `func` is a marked weight itself. A moment may
+/// have the name of its weight, but not its role.
+bool isMarkedWeight(func::FuncOp func, unsigned arg);
+
+/// The origin of the whole argument `name` of type `type`: the name and shape
+/// that the program knows, and where in it the argument lies.
+DictionaryAttr createOrigin(StringAttr name, RankedTensorType type);
+
 /// The only step of `module`. Reports if there is none or several, and if an
 /// argument, or a result that carries no argument, has no `bsr.name`.
 FailureOr<func::FuncOp> getStep(ModuleOp module);

@@ -73,9 +73,9 @@ def BSR_Dialect : Dialect {
     `scores`), `bsr.init` (how a driver may initialise it: `zeros`, `ones`,
     `constant(x)`, `normal(stddev)`), `bsr.aliases` (other names of a tied weight),
     and, after `bsr-mark`, `bsr.mark` or, on masks, `bsr.mask`. An argument of which the
-    step as it was exported had another form, as `bsr-unstack` and `bsr-flatten` leave
-    it, carries `bsr.origin`: the `name` and `shape` of what it is a part of; the parts
-    in their order, one behind the other, are its entries in theirs. After `bsr-bind` a
+    step as it was exported had another form, as `bsr-unstack`, `bsr-split-weights`
+    and `bsr-flatten` leave it, carries `bsr.origin`: the `name` and `shape` of what it is a part of, and the
+    `offsets` and `sizes` of the slice of it whose entries, row-major, are its own. After `bsr-bind` a
     pattern argument carries `bsr.density` and, of arguments that were its masks, names
     and types in `bsr.masks`; a values argument `bsr.pattern` (the index of its pattern
     argument) or, if its pattern is static, `bsr.pattern_number`. Results carry `bsr.name` and `bsr.role`; one

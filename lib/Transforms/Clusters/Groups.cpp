@@ -38,7 +38,7 @@ void Groups::collect(const Group &group, SetVector<Value> &inputs,
       auto generic = dyn_cast<linalg::GenericOp>(op);
       if (generic && generic.isDpsInit(&op->getOpOperand(number)) &&
           !generic.payloadUsesValueFromOperand(&op->getOpOperand(number)) &&
-          !operand.getDefiningOp<tensor::EmptyOp>())
+          !isa_and_nonnull<tensor::EmptyOp>(operand.getDefiningOp()))
         continue;
       // The offset of a slice is an input: see loosenSlices.
       if (isa<tensor::ExtractSliceOp>(op) && operand.getType().isIndex())

@@ -3,6 +3,7 @@
 // Takes stacks of matrices apart.
 
 #include "Stacks.h"
+#include "Arguments.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
@@ -417,7 +418,7 @@ Value Stacks::createMatrix(Value stack, int64_t index) {
                         {tensor::EmptyOp::create(b, loc, type.getShape(),
                                                  type.getElementType())})[0];
   }
-  return createSlice(b, loc, stack, index);
+  return Partition::ofStack(getSize(stack)).extract(b, loc, stack, index);
 }
 
 /// `value` as one tensor, if it is a stack that was taken apart.
@@ -428,37 +429,7 @@ Value Stacks::getWhole(Value value) {
   if (stack)
     return stack;
   Location loc = (*b.getInsertionPoint()).getLoc();
-  stack = createStack(b, loc, matrices.lookup(value));
+  stack =
+      Partition::ofStack(getSize(value)).join(b, loc, matrices.lookup(value));
   return stack;
-}
-
-/// Inserts `matrix` into `stack` at `index`, or without `matrix` extracts it.
-static Value createAccess(OpBuilder &b, Location loc, Value matrix, Value stack,
-                          int64_t index) {
-  ArrayRef<int64_t> shape = getType(stack).getShape();
-  SmallVector<OpFoldResult> offsets(shape.size(), b.getIndexAttr(0));
-  SmallVector<OpFoldResult> strides(shape.size(), b.getIndexAttr(1));
-  SmallVector<OpFoldResult> sizes =
-      getAsIndexOpFoldResult(b.getContext(), shape);
-  offsets[0] = b.getIndexAttr(index);
-  sizes[0] = b.getIndexAttr(1);
-  if (matrix)
-    return tensor::InsertSliceOp::create(b, loc, matrix, stack, offsets, sizes,
-                                         strides);
-  return tensor::ExtractSliceOp::create(b, loc, dropFront(getType(stack)),
-                                        stack, offsets, sizes, strides);
-}
-
-Value bsr::createStack(OpBuilder &b, Location loc, ArrayRef<Value> matrices) {
-  RankedTensorType type = getType(matrices[0]);
-  SmallVector<int64_t> shape(type.getShape());
-  shape.insert(shape.begin(), matrices.size());
-  Value stack = tensor::EmptyOp::create(b, loc, shape, type.getElementType());
-  for (auto [i, matrix] : llvm::enumerate(matrices))
-    stack = createAccess(b, loc, matrix, stack, i);
-  return stack;
-}
-
-Value bsr::createSlice(OpBuilder &b, Location loc, Value stack, int64_t index) {
-  return createAccess(b, loc, /*matrix=*/Value(), stack, index);
 }

@@ -11,12 +11,6 @@
 
 namespace mlir::bsr {
 
-/// The stack of `matrices`, all of one type.
-Value createStack(OpBuilder &b, Location loc, ArrayRef<Value> matrices);
-
-/// Matrix `index` of `stack`, as a slice of it.
-Value createSlice(OpBuilder &b, Location loc, Value stack, int64_t index);
-
 /// Whether an operation that only joins or only splits dimensions leads from
 /// one type to another.
 bool canReshape(RankedTensorType from, RankedTensorType to);

@@ -2,6 +2,7 @@
 //
 // Turns each argument that is a stack of marked matrices into its matrices.
 
+#include "Arguments.h"
 #include "Stacks.h"
 #include "bsr/Analysis/Slices.h"
 #include "bsr/Analysis/Step.h"
@@ -138,149 +139,23 @@ static void simplifySlices(func::FuncOp func) {
 // Arguments
 //===----------------------------------------------------------------------===//
 
-/// Whether argument `arg` is a stack of marked matrices or of their masks.
-static bool isStack(func::FuncOp func, unsigned arg) {
-  MarkAttr mark = getMark(func, arg);
-  return mark && mark.getNumDims(MarkDim::Stack);
+using Partitions = SmallVector<std::optional<Partition>>;
+
+/// How the arguments of `func` are apart: those that are stacks of marked
+/// matrices or of their masks.
+static Partitions getPartitions(func::FuncOp func) {
+  Partitions partitions(func.getNumArguments());
+  for (auto [arg, type] : llvm::enumerate(func.getArgumentTypes()))
+    if (MarkAttr mark = getMark(func, arg);
+        mark && mark.getNumDims(MarkDim::Stack))
+      partitions[arg] =
+          Partition::ofStack(cast<ShapedType>(type).getDimSize(0));
+  return partitions;
 }
 
-/// What is called `name`, of the matrix `index`.
-static StringAttr getMatrixName(StringAttr name, int64_t index) {
-  return StringAttr::get(name.getContext(),
-                         name.getValue() + "." + Twine(index));
-}
-
-/// The attributes of matrix `index` of the argument of type `type` with
-/// `attributes`; its result is number `result`.
-static DictionaryAttr getMatrixAttributes(DictionaryAttr attributes,
-                                          RankedTensorType type, int64_t index,
-                                          int64_t result) {
-  Builder b(attributes.getContext());
-  NamedAttrList list(attributes);
-  auto name = attributes.getAs<StringAttr>(attrs::name);
-  list.set(attrs::name, getMatrixName(name, index));
-  if (!attributes.contains(attrs::origin))
-    list.set(attrs::origin,
-             b.getDictionaryAttr(
-                 {{"name", name},
-                  {"shape", b.getDenseI64ArrayAttr(type.getShape())}}));
-  if (auto aliases = attributes.getAs<ArrayAttr>(attrs::aliases)) {
-    SmallVector<Attribute> names;
-    for (auto alias : aliases.getAsRange<StringAttr>())
-      names.push_back(getMatrixName(alias, index));
-    list.set(attrs::aliases, b.getArrayAttr(names));
-  }
-  if (auto mark = attributes.getAs<MarkAttr>(attrs::mark)) {
-    ArrayRef<MarkDim> dims = mark.getDims().drop_front();
-    if (dims == ArrayRef({MarkDim::Row, MarkDim::Col}))
-      dims = {};
-    list.set(attrs::mark,
-             mark.withDims(dims, getMatrixName(mark.getWeight(), index)));
-  }
-  if (auto mask = attributes.getAs<MaskAttr>(attrs::mask))
-    list.set(attrs::mask, MaskAttr::get(b.getContext(),
-                                        getMatrixName(mask.getWeight(), index),
-                                        mask.getTranspose()));
-  if (attributes.contains(attrs::result))
-    list.set(attrs::result, b.getI64IntegerAttr(result));
-  return list.getDictionary(b.getContext());
-}
-
-namespace {
-/// What an argument or a result becomes: itself, or the matrices of a stack.
-struct Parts {
-  unsigned first, count;
-  bool isStack;
-};
-} // namespace
-
-/// Gives `func` a matrix for each of the stacks among its arguments, and for
-/// each of their next values; the stacks are put together from the ones and the
-/// others sliced from the next stacks. Says so to `stacks`; returns the number
-/// of matrices.
-static unsigned splitArguments(func::FuncOp func, Stacks &stacks) {
-  Block &body = func.getBody().front();
-  Operation *terminator = body.getTerminator();
-  OpBuilder b = OpBuilder::atBlockBegin(&body);
-  unsigned numArguments = func.getNumArguments();
-
-  SmallVector<Parts> arguments, results;
-  SmallVector<bool> isStackResult(func.getNumResults());
-  unsigned next = 0;
-  for (unsigned arg : llvm::seq(numArguments)) {
-    bool isApart = isStack(func, arg);
-    unsigned count =
-        isApart ? cast<ShapedType>(func.getArgumentTypes()[arg]).getDimSize(0)
-                : 1;
-    arguments.push_back({next, count, isApart});
-    next += count;
-    if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result))
-      isStackResult[result.getInt()] = isApart;
-  }
-  next = 0;
-  for (auto [type, isApart] : llvm::zip(func.getResultTypes(), isStackResult)) {
-    unsigned count = isApart ? cast<ShapedType>(type).getDimSize(0) : 1;
-    results.push_back({next, count, isApart});
-    next += count;
-  }
-
-  SmallVector<DictionaryAttr> argumentAttributes, resultAttributes;
-  unsigned numMatrices = 0;
-  for (unsigned arg : llvm::seq(numArguments)) {
-    BlockArgument old = body.getArgument(arg);
-    DictionaryAttr attributes = func.getArgAttrDict(arg);
-    auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result);
-    unsigned first = result ? results[result.getInt()].first : 0;
-    if (!arguments[arg].isStack) {
-      old.replaceAllUsesWith(body.addArgument(old.getType(), old.getLoc()));
-      NamedAttrList list(attributes);
-      if (result)
-        list.set(attrs::result, b.getI64IntegerAttr(first));
-      argumentAttributes.push_back(list.getDictionary(b.getContext()));
-      continue;
-    }
-    auto type = cast<RankedTensorType>(old.getType());
-    auto matrix = RankedTensorType::get(type.getShape().drop_front(),
-                                        type.getElementType());
-    SmallVector<Value> matrices;
-    for (unsigned i : llvm::seq(arguments[arg].count)) {
-      matrices.push_back(body.addArgument(matrix, old.getLoc()));
-      argumentAttributes.push_back(
-          getMatrixAttributes(attributes, type, i, first + i));
-    }
-    Value stack = createStack(b, old.getLoc(), matrices);
-    old.replaceAllUsesWith(stack);
-    stacks.add(stack, matrices);
-    numMatrices += matrices.size();
-  }
-  body.eraseArguments(0, numArguments);
-
-  b.setInsertionPoint(terminator);
-  SmallVector<Value> returned;
-  for (auto [i, operand] : llvm::enumerate(terminator->getOperands())) {
-    DictionaryAttr attributes = func.getResultAttrDict(i);
-    if (!attributes)
-      attributes = b.getDictionaryAttr({});
-    if (!results[i].isStack) {
-      returned.push_back(operand);
-      resultAttributes.push_back(attributes);
-      continue;
-    }
-    stacks.want(operand);
-    for (unsigned index : llvm::seq(results[i].count)) {
-      returned.push_back(createSlice(b, operand.getLoc(), operand, index));
-      NamedAttrList list(attributes);
-      if (auto name = attributes.getAs<StringAttr>(attrs::name))
-        list.set(attrs::name, getMatrixName(name, index));
-      resultAttributes.push_back(list.getDictionary(b.getContext()));
-    }
-  }
-  terminator->setOperands(returned);
-  func.setType(b.getFunctionType(body.getArgumentTypes(),
-                                 ValueRange(returned).getTypes()));
-  func.setAllArgAttrs(argumentAttributes);
-  func.setAllResultAttrs(resultAttributes);
-  return numMatrices;
+static bool hasStacks(const Partitions &partitions) {
+  return llvm::any_of(partitions,
+                      [](const auto &stack) { return stack.has_value(); });
 }
 
 namespace {
@@ -294,49 +169,30 @@ struct Unstack : bsr::impl::BSRUnstackBase<Unstack> {
   }
 
   LogicalResult run(func::FuncOp func) {
-    auto hasStacks = [&] {
-      return llvm::any_of(llvm::seq(func.getNumArguments()),
-                          [&](unsigned arg) { return isStack(func, arg); });
-    };
-    if (!hasStacks())
+    Partitions partitions = getPartitions(func);
+    if (!hasStacks(partitions))
       return success();
     if (failed(requireOwnSignature(func, getOperation())) ||
-        failed(verifyNames(func)))
+        failed(verifyPartNames(func, partitions)))
       return failure();
     simplifySlices(func);
     // Stacks of stacks are taken apart from the outside in.
-    while (hasStacks()) {
+    do {
       Stacks stacks(func.getBody().front());
-      numMatrices += splitArguments(func, stacks);
+      splitArguments(
+          func, partitions,
+          [&](Value stack, ArrayRef<Value> matrices) {
+            stacks.add(stack, matrices);
+            numMatrices += matrices.size();
+          },
+          [&](Value next) { stacks.want(next); });
       stacks.takeApart();
-    }
+      partitions = getPartitions(func);
+    } while (hasStacks(partitions));
     for (Operation &op :
          llvm::make_early_inc_range(llvm::reverse(func.getBody().front())))
       if (isOpTriviallyDead(&op))
         op.erase();
-    return success();
-  }
-
-  /// Checks that the names of the matrices are new.
-  LogicalResult verifyNames(func::FuncOp func) {
-    for (unsigned arg : llvm::seq(func.getNumArguments())) {
-      if (!isStack(func, arg))
-        continue;
-      auto name = func.getArgAttrOfType<StringAttr>(arg, attrs::name);
-      int64_t size =
-          cast<ShapedType>(func.getArgumentTypes()[arg]).getDimSize(0);
-      for (unsigned other : llvm::seq(func.getNumArguments())) {
-        auto taken = func.getArgAttrOfType<StringAttr>(other, attrs::name);
-        for (int64_t index : llvm::seq(size))
-          if (taken && taken == getMatrixName(name, index) &&
-              func.getArgAttr(arg, attrs::role) ==
-                  func.getArgAttr(other, attrs::role))
-            return emitError(func.getLoc(), "expected no argument named ")
-                   << taken << " beside the stack " << name
-                   << ", which has a matrix of that name, but got argument #"
-                   << other;
-      }
-    }
     return success();
   }
 };

@@ -28,10 +28,14 @@ static json::Array getShape(ArrayRef<int64_t> shape) {
 /// What the manifest says of the argument of the program that another is or is
 /// a part of; `suffix` is what the manifest adds to names.
 static json::Object getOrigin(DictionaryAttr origin, StringRef suffix = "") {
-  auto shape = origin.getAs<DenseI64ArrayAttr>("shape");
+  auto get = [&](StringRef key) {
+    return getShape(origin.getAs<DenseI64ArrayAttr>(key).asArrayRef());
+  };
   auto name = origin.getAs<StringAttr>("name");
   return json::Object{{"name", (name.getValue() + suffix).str()},
-                      {"shape", getShape(shape.asArrayRef())}};
+                      {"shape", get("shape")},
+                      {"offsets", get("offsets")},
+                      {"sizes", get("sizes")}};
 }
 
 /// The name of a buffer's element type, or failure if it has none.

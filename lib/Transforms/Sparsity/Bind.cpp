@@ -85,21 +85,12 @@ getGroups(func::FuncOp func) {
   auto getMark = [&](unsigned arg) {
     return func.getArgAttrOfType<MarkAttr>(arg, attrs::mark);
   };
-  auto getName = [&](unsigned arg) {
-    return func.getArgAttrOfType<StringAttr>(arg, attrs::name);
-  };
-  // A moment may have the name of its weight, but not its role.
-  auto isWeight = [&](unsigned arg) {
-    auto role = func.getArgAttrOfType<StringAttr>(arg, attrs::role);
-    return getName(arg) == getMark(arg).getWeight() &&
-           (!role || role == "param");
-  };
   for (unsigned arg : llvm::seq(func.getNumArguments()))
-    if (MarkAttr mark = getMark(arg); mark && isWeight(arg))
-      groups[mark.getWeight()] = {mark, {arg}, {}};
+    if (isMarkedWeight(func, arg))
+      groups[getMark(arg).getWeight()] = {getMark(arg), {arg}, {}};
   for (unsigned arg : llvm::seq(func.getNumArguments())) {
     MarkAttr mark = getMark(arg);
-    if (!mark || isWeight(arg))
+    if (!mark || isMarkedWeight(func, arg))
       continue;
     Group &group = groups[mark.getWeight()];
     if (!group.mark)

@@ -81,10 +81,10 @@ static void flatten(func::FuncOp func, unsigned arg, MarkAttr mark,
                                              next.get(), groups));
   }
   if (!func.getArgAttr(arg, attrs::origin))
-    func.setArgAttr(arg, attrs::origin,
-                    b.getDictionaryAttr(
-                        {{"name", func.getArgAttr(arg, attrs::name)},
-                         {"shape", b.getDenseI64ArrayAttr(type.getShape())}}));
+    func.setArgAttr(
+        arg, attrs::origin,
+        createOrigin(func.getArgAttrOfType<StringAttr>(arg, attrs::name),
+                     type));
 }
 
 /// Exchanges sums of `op` so that those that go through `operand` follow its

@@ -15,6 +15,7 @@
 #include "mlir/Interfaces/TilingInterface.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
+#include <map>
 #include <set>
 
 namespace mlir::bsr {
@@ -36,6 +37,9 @@ struct Concat {
   int64_t dim;
   SmallVector<Piece> pieces;
 };
+
+/// The concatenations of marked weights, by their dimension and the shape.
+using Concats = std::map<std::pair<int64_t, std::vector<int64_t>>, Concat>;
 } // namespace
 
 /// The concatenation that `value` is, a chain of inserted slices that covers
@@ -92,6 +96,27 @@ static std::optional<Concat> getMarkedConcat(Value value) {
   return concat;
 }
 
+/// How `value`, read by an entry-wise operation or a sum, is cut: it has the
+/// shape of concatenated weights or of their transpose, and is put together
+/// along that dimension as well. So is a gradient.
+static std::optional<Concat> getLikeConcat(Value value,
+                                           const Concats &concats) {
+  auto insert = value.getDefiningOp<tensor::InsertSliceOp>();
+  std::optional<int64_t> dim = insert ? getCutDim(insert) : std::nullopt;
+  if (!dim)
+    return std::nullopt;
+  auto known = concats.find({*dim, insert.getType().getShape().vec()});
+  if (known == concats.end())
+    return std::nullopt;
+  return known->second;
+}
+
+/// Whether each point of `op` reads an entry of `operand` of its own: there is
+/// no product of it with something else.
+static bool isReadOnce(linalg::LinalgOp op, OpOperand &operand) {
+  return op.getMatchingIndexingMap(&operand).isPermutation();
+}
+
 /// Whether the operation is one of known extents that upstream tiles.
 static bool canTile(linalg::LinalgOp op) {
   return op.hasPureTensorSemantics() && !op.hasDynamicShape() &&
@@ -115,18 +140,23 @@ namespace {
 /// x' and x" are the slices of x, or x, that the loop of the concatenation
 /// reads with v and with w.
 struct SplitOperand : OpInterfaceRewritePattern<linalg::LinalgOp> {
-  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+  SplitOperand(MLIRContext *context, const Concats &concats)
+      : OpInterfaceRewritePattern(context), concats(concats) {}
 
   LogicalResult matchAndRewrite(linalg::LinalgOp op,
                                 PatternRewriter &rewriter) const override {
     if (!canTile(op))
       return failure();
-    for (OpOperand *operand : op.getDpsInputOperands())
-      if (auto concat = getMarkedConcat(operand->get())) {
+    for (OpOperand *operand : op.getDpsInputOperands()) {
+      auto concat = getMarkedConcat(operand->get());
+      if (!concat && isReadOnce(op, *operand))
+        concat = getLikeConcat(operand->get(), concats);
+      if (concat) {
         unsigned loop =
             op.getMatchingIndexingMap(operand).getDimPosition(concat->dim);
         return split(op, *concat, loop, rewriter);
       }
+    }
     return failure();
   }
 
@@ -181,6 +211,9 @@ struct SplitOperand : OpInterfaceRewritePattern<linalg::LinalgOp> {
     rewriter.replaceOp(op, results);
     return success();
   }
+
+private:
+  const Concats &concats;
 };
 
 /// extract(f(x, y), at i) -> f(x', y'), if nothing but such slices is used of
@@ -234,33 +267,51 @@ private:
 };
 } // namespace
 
-static void splitConcats(func::FuncOp func) {
-  MLIRContext *context = func.getContext();
-  // Concatenations have one form.
+/// Makes inserted slices of the concatenations of matrices that `filter` is
+/// true of: what follows knows one form.
+static void insertConcats(func::FuncOp func,
+                          function_ref<bool(tensor::ConcatOp)> filter) {
   SmallVector<tensor::ConcatOp> ops;
   func.walk([&](tensor::ConcatOp op) {
     auto type = dyn_cast<RankedTensorType>(op.getType());
-    if (type && type.getRank() == 2 && type.hasStaticShape() &&
-        llvm::any_of(op.getInputs(), isMarked))
+    if (type && type.getRank() == 2 && type.hasStaticShape() && filter(op))
       ops.push_back(op);
   });
-  IRRewriter rewriter(context);
+  IRRewriter rewriter(func.getContext());
   for (tensor::ConcatOp op : ops) {
     rewriter.setInsertionPoint(op);
     if (auto inserted = op.decomposeOperation(rewriter); succeeded(inserted))
       rewriter.replaceOp(op, *inserted);
   }
+}
+
+static void splitConcats(func::FuncOp func) {
+  MLIRContext *context = func.getContext();
+  insertConcats(func, [](tensor::ConcatOp op) {
+    return llvm::any_of(op.getInputs(), isMarked);
+  });
   std::set<Extents> shapes;
+  Concats concats;
   func.walk([&](tensor::InsertSliceOp op) {
-    if (auto concat = getMarkedConcat(op))
-      for (const Concat::Piece &piece : concat->pieces)
-        if (isMarked(piece.value))
-          shapes.insert(getExtents(piece.value.getType()));
+    auto concat = getMarkedConcat(op);
+    if (!concat)
+      return;
+    std::vector<int64_t> shape = op.getType().getShape().vec();
+    concats.insert({{concat->dim, shape}, *concat});
+    Concat transpose{1 - concat->dim, concat->pieces};
+    concats.insert({{transpose.dim, {shape[1], shape[0]}}, transpose});
+    for (const Concat::Piece &piece : concat->pieces)
+      if (isMarked(piece.value))
+        shapes.insert(getExtents(piece.value.getType()));
   });
   if (shapes.empty())
     return;
+  insertConcats(func, [&](tensor::ConcatOp op) {
+    auto type = cast<RankedTensorType>(op.getType());
+    return concats.count({op.getDim(), type.getShape().vec()});
+  });
   RewritePatternSet patterns(context);
-  patterns.add<SplitOperand>(context);
+  patterns.add<SplitOperand>(context, concats);
   patterns.add<SplitResult>(context, shapes);
   populateForwardSlicesPatterns(patterns);
   tensor::ExtractSliceOp::getCanonicalizationPatterns(patterns, context);

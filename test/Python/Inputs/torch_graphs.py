@@ -231,6 +231,29 @@ def heads() -> tuple[nn.Module, Any, str]:
     return Heads(), batch, r"^[qkv]$ dims=row,col,col"
 
 
+class Translation(nn.Module):
+    """Two layers that read another sequence: of `in_proj_weight` there they take slices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(VOCABULARY, 32)
+        layer = nn.TransformerDecoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+        self.decoder = nn.TransformerDecoder(layer, 2)
+        self.head = nn.Linear(32, VOCABULARY)
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        read = self.decoder(self.embed(target[:, :-1]), self.embed(source))
+        return nn.functional.cross_entropy(
+            self.head(read).flatten(0, 1), target[:, 1:].flatten()
+        )
+
+
+def decoder() -> tuple[nn.Module, Any, str]:
+    tokens = torch.randint(0, VOCABULARY, (4, 25))
+    batch = {"source": tokens[:, :16], "target": tokens[:, 16:]}
+    return Translation(), batch, r"(_proj\.|_proj_|linear.\.)weight$"
+
+
 MODELS: dict[str, Callable[[], tuple[nn.Module, Any, str]]] = {
     "BERT": bert,
     "GPT-2": gpt2,
@@ -238,6 +261,7 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Any, str]]] = {
     "ViT": vit,
     "LSTM": lambda: recurrent(nn.LSTM),
     "GRU": lambda: recurrent(nn.GRU),
+    "decoder": decoder,
     "MLP": mlp,
     "heads": heads,
     "checkpoint": checkpointed,

@@ -1,7 +1,7 @@
 // RUN: sparse-opt %s --split-input-file --bsr-unstack --verify-diagnostics
 
 #mark = #bsr.mark<block = 4x4, density = 0.5, dims = [stack, row, col], weight = "w">
-// expected-error @below {{expected no argument named "w.1" beside the stack "w", which has a matrix of that name, but got argument #1}}
+// expected-error @below {{expected no argument named "w.1" beside "w", which has a part of that name, but got argument #1}}
 func.func @taken(%w: tensor<2x8x8xf32> {bsr.name = "w", bsr.mark = #mark}, %x: tensor<8xf32> {bsr.name = "w.1"}) {
   return
 }

@@ -5,9 +5,9 @@
 
 // CHECK-LABEL: func.func @optimizer(
 // CHECK-SAME:    %[[X:[^:]*]]: tensor<4x8xf32> {bsr.name = "x"},
-// CHECK-SAME:    %[[W0:[^:]*]]: tensor<8x8xf32> {bsr.aliases = ["t.0"], bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w.0">, bsr.name = "w.0", bsr.origin = {name = "w", shape = array<i64: 2, 8, 8>}, bsr.result = 1 : i64},
-// CHECK-SAME:    %[[W1:[^:]*]]: tensor<8x8xf32> {bsr.aliases = ["t.1"], bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w.1">, bsr.name = "w.1", bsr.origin = {name = "w", shape = array<i64: 2, 8, 8>}, bsr.result = 2 : i64},
-// CHECK-SAME:    %[[M0:[^:]*]]: tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w.0">, bsr.name = "m.0", bsr.origin = {name = "m", shape = array<i64: 2, 8, 8>}, bsr.result = 4 : i64},
+// CHECK-SAME:    %[[W0:[^:]*]]: tensor<8x8xf32> {bsr.aliases = ["t.0"], bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w.0">, bsr.name = "w.0", bsr.origin = {name = "w", offsets = array<i64: 0, 0, 0>, shape = array<i64: 2, 8, 8>, sizes = array<i64: 1, 8, 8>}, bsr.result = 1 : i64},
+// CHECK-SAME:    %[[W1:[^:]*]]: tensor<8x8xf32> {bsr.aliases = ["t.1"], bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w.1">, bsr.name = "w.1", bsr.origin = {name = "w", offsets = array<i64: 1, 0, 0>, shape = array<i64: 2, 8, 8>, sizes = array<i64: 1, 8, 8>}, bsr.result = 2 : i64},
+// CHECK-SAME:    %[[M0:[^:]*]]: tensor<8x8xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w.0">, bsr.name = "m.0", bsr.origin = {name = "m", offsets = array<i64: 0, 0, 0>, shape = array<i64: 2, 8, 8>, sizes = array<i64: 1, 8, 8>}, bsr.result = 4 : i64},
 // CHECK-SAME:    %[[M1:[^:]*]]: tensor<8x8xf32> {{.*}} bsr.name = "m.1", {{.*}} bsr.result = 5 : i64},
 // CHECK-SAME:    %[[S:[^:]*]]: tensor<f32> {bsr.name = "s", bsr.result = 0 : i64},
 // CHECK-SAME:    %[[B:[^:]*]]: tensor<2x8xf32> {bsr.name = "b", bsr.result = 3 : i64})
@@ -196,8 +196,8 @@ func.func @whole(%w: !s {bsr.name = "w", bsr.mark = #mark, bsr.result = 0 : i64}
 // the columns. The shape is that of the whole.
 
 // CHECK-LABEL: func.func @nested(
-// CHECK-SAME:    tensor<8x2x4xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, dims = [row, col, col], weight = "w.0.0">, bsr.name = "w.0.0", bsr.origin = {name = "w", shape = array<i64: 2, 1, 8, 2, 4>}, bsr.result = 0 : i64}
-// CHECK-SAME:    tensor<8x2x4xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, dims = [row, col, col], weight = "w.1.0">, bsr.name = "w.1.0", bsr.origin = {name = "w", shape = array<i64: 2, 1, 8, 2, 4>}, bsr.result = 1 : i64}
+// CHECK-SAME:    tensor<8x2x4xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, dims = [row, col, col], weight = "w.0.0">, bsr.name = "w.0.0", bsr.origin = {name = "w", offsets = array<i64: 0, 0, 0, 0, 0>, shape = array<i64: 2, 1, 8, 2, 4>, sizes = array<i64: 1, 1, 8, 2, 4>}, bsr.result = 0 : i64}
+// CHECK-SAME:    tensor<8x2x4xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, dims = [row, col, col], weight = "w.1.0">, bsr.name = "w.1.0", bsr.origin = {name = "w", offsets = array<i64: 1, 0, 0, 0, 0>, shape = array<i64: 2, 1, 8, 2, 4>, sizes = array<i64: 1, 1, 8, 2, 4>}, bsr.result = 1 : i64}
 // CHECK:         return %{{.*}}, %{{.*}} : tensor<8x2x4xf32>, tensor<8x2x4xf32>
 !s = tensor<2x1x8x2x4xf32>
 #mark = #bsr.mark<block = 4x4, density = 0.5, dims = [stack, stack, row, col, col], weight = "w">
@@ -247,7 +247,7 @@ func.func @saved(%x: !x {bsr.name = "x"}, %w: !s {bsr.name = "w", bsr.mark = #ma
 // The masks of a stack are a mask for each of its matrices.
 
 // CHECK-LABEL: func.func @masks(
-// CHECK-SAME:    tensor<8x8xi1> {bsr.mask = #bsr.mask<weight = "w.0", transpose = true>, bsr.name = "mask.0", bsr.origin = {name = "mask", shape = array<i64: 2, 8, 8>}, bsr.result = 0 : i64},
+// CHECK-SAME:    tensor<8x8xi1> {bsr.mask = #bsr.mask<weight = "w.0", transpose = true>, bsr.name = "mask.0", bsr.origin = {name = "mask", offsets = array<i64: 0, 0, 0>, shape = array<i64: 2, 8, 8>, sizes = array<i64: 1, 8, 8>}, bsr.result = 0 : i64},
 // CHECK-SAME:    %[[K1:[^:]*]]: tensor<8x8xi1> {bsr.mask = #bsr.mask<weight = "w.1", transpose = true>, bsr.name = "mask.1", {{.*}}bsr.result = 1 : i64},
 // CHECK-SAME:    tensor<8x8xf32> {{.*}}bsr.name = "w.0", {{.*}}bsr.result = 2 : i64},
 // CHECK-SAME:    %[[W1:[^:]*]]: tensor<8x8xf32> {{.*}}bsr.name = "w.1", {{.*}}bsr.result = 3 : i64}

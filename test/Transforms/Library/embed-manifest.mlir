@@ -57,12 +57,12 @@ func.func @static(
 // parameter is the pattern's weight.
 // CHECK:      \22kind\22:\22values\22,\22name\22:\22w.state\22
 // CHECK-SAME: \22kind\22:\22values\22,\22name\22:\22w\22
-// CHECK-SAME: \22kind\22:\22dense\22,\22name\22:\22w.buffer\22,\22origin\22:{\22name\22:\22all.buffer\22
+// CHECK-SAME: \22kind\22:\22dense\22,\22name\22:\22w.buffer\22,\22origin\22:{\22name\22:\22all.buffer\22,\22offsets\22:[1,0],\22shape\22:[2,4],\22sizes\22:[1,4]}
 // CHECK-SAME: \22weight\22:1}
 func.func @roles(
     %m: memref<2x2x2xf32> {bsr.carried, bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "state"},
     %w: memref<2x2x2xf32> {bsr.carried, bsr.name = "w", bsr.pattern_number = 0 : i64, bsr.role = "param"},
-    %r: memref<4xf32> {bsr.carried, bsr.name = "w", bsr.role = "buffer", bsr.origin = {name = "all", shape = array<i64: 2, 4>}},
+    %r: memref<4xf32> {bsr.carried, bsr.name = "w", bsr.role = "buffer", bsr.origin = {name = "all", shape = array<i64: 2, 4>, offsets = array<i64: 1, 0>, sizes = array<i64: 1, 4>}},
     %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
     attributes {bsr.arena_bytes = 64 : i64,
                 bsr.patterns = [{col_idx = array<i32: 3, 0>, density = 0.25, name = "w",

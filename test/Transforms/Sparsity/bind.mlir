@@ -226,12 +226,12 @@ func.func @masks(
 
 // CHECK-LABEL: func.func @static_mask(
 // CHECK-SAME:    bsr.patterns = [{col_idx = array<i32: 1>, density = 2.500000e-01 : f64,
-// CHECK-SAME:      masks = [{name = "mask", origin = {name = "m", shape = array<i64: 8, 2, 4>}, transpose = false, type = tensor<8x8xf32>}], name = "w",
+// CHECK-SAME:      masks = [{name = "mask", origin = {name = "m", offsets = array<i64: 0, 0, 0>, shape = array<i64: 8, 2, 4>, sizes = array<i64: 8, 2, 4>}, transpose = false, type = tensor<8x8xf32>}], name = "w",
 func.func @static_mask(
     %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #bsr.mark<block = 4x4, density = 0.25, row_ptr = [0, 0, 1],
                                                                col_idx = [1], weight = "w">},
     %mask: tensor<8x8xf32> {bsr.name = "mask", bsr.mask = #bsr.mask<weight = "w">,
-                            bsr.origin = {name = "m", shape = array<i64: 8, 2, 4>}}) {
+                            bsr.origin = {name = "m", offsets = array<i64: 0, 0, 0>, shape = array<i64: 8, 2, 4>, sizes = array<i64: 8, 2, 4>}}) {
   return
 }
 

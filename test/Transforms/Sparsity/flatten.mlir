@@ -5,8 +5,8 @@
 // activations are reshaped.
 
 // CHECK-LABEL: func.func @query(
-// CHECK-SAME:    %[[W:[^:]*]]: tensor<12x16xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w">, bsr.name = "w", bsr.origin = {name = "w", shape = array<i64: 12, 2, 8>}, bsr.result = 0 : i64},
-// CHECK-SAME:    %[[M:[^:]*]]: tensor<12x16xf32> {bsr.mark = {{.*}}, bsr.name = "m", bsr.origin = {name = "m", shape = array<i64: 12, 2, 8>}, bsr.result = 1 : i64},
+// CHECK-SAME:    %[[W:[^:]*]]: tensor<12x16xf32> {bsr.mark = #bsr.mark<block = 4x4, density = 5.000000e-01, weight = "w">, bsr.name = "w", bsr.origin = {name = "w", offsets = array<i64: 0, 0, 0>, shape = array<i64: 12, 2, 8>, sizes = array<i64: 12, 2, 8>}, bsr.result = 0 : i64},
+// CHECK-SAME:    %[[M:[^:]*]]: tensor<12x16xf32> {bsr.mark = {{.*}}, bsr.name = "m", bsr.origin = {name = "m", offsets = array<i64: 0, 0, 0>, shape = array<i64: 12, 2, 8>, sizes = array<i64: 12, 2, 8>}, bsr.result = 1 : i64},
 // CHECK-SAME:    %[[X:[^:]*]]: tensor<3x5x12xf32>, %[[DY:[^:]*]]: tensor<3x5x2x8xf32>)
 // CHECK-SAME:    -> (tensor<12x16xf32>, tensor<12x16xf32>, tensor<3x5x2x8xf32>, tensor<f32>)
 // CHECK:         %[[Y:.*]] = linalg.generic {{.*}} ins(%[[X]], %[[W]] : tensor<3x5x12xf32>, tensor<12x16xf32>) outs(%{{.*}} : tensor<3x5x16xf32>)
@@ -71,8 +71,8 @@ func.func @query(
 // of matrices, and the carried mask is still unchanged.
 
 // CHECK-LABEL: func.func @output(
-// CHECK-SAME:    %[[W:[^:]*]]: tensor<16x12xf32> {{{.*}}bsr.origin = {name = "w", shape = array<i64: 2, 8, 12>}},
-// CHECK-SAME:    %[[MASK:[^:]*]]: tensor<16x12xi1> {bsr.mask = #bsr.mask<weight = "w">, bsr.name = "mask", bsr.origin = {name = "mask", shape = array<i64: 2, 8, 12>}, bsr.result = 0 : i64},
+// CHECK-SAME:    %[[W:[^:]*]]: tensor<16x12xf32> {{{.*}}bsr.origin = {name = "w", offsets = array<i64: 0, 0, 0>, shape = array<i64: 2, 8, 12>, sizes = array<i64: 2, 8, 12>}},
+// CHECK-SAME:    %[[MASK:[^:]*]]: tensor<16x12xi1> {bsr.mask = #bsr.mask<weight = "w">, bsr.name = "mask", bsr.origin = {name = "mask", offsets = array<i64: 0, 0, 0>, shape = array<i64: 2, 8, 12>, sizes = array<i64: 2, 8, 12>}, bsr.result = 0 : i64},
 // CHECK-SAME:    %[[X:[^:]*]]: tensor<5x2x8xbf16>)
 // CHECK:         %[[V:.*]] = linalg.generic {{.*}} ins(%[[W]], %[[MASK]] : tensor<16x12xf32>, tensor<16x12xi1>)
 // CHECK:         %[[X2:.*]] = tensor.collapse_shape %[[X]] {{\[\[}}0], [1, 2]]

@@ -184,7 +184,7 @@ def BSRUnstack : Pass<"bsr-unstack", "ModuleOp"> {
     argument whose mark has a dimension `stack` becomes as many arguments as it has
     matrices: `w` becomes `w.0`, `w.1` and so on, moments and masks likewise, and so
     do the results that carry their next values. `bsr.origin` has the name and the shape
-    of what they come from. All else (one pattern a matrix, methods, checkpoints,
+    of what they come from, and where in it they lie. All else (one pattern a matrix, methods, checkpoints,
     equal layers in one function) is then as for weights that were apart.
 
     What the step computes with stacks it computes matrix by matrix. With `s` a
@@ -239,12 +239,14 @@ def BSRUnstack : Pass<"bsr-unstack", "ModuleOp"> {
     func.func @step(%w0: tensor<8x8xf32> {
                         bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w.0">,
                         bsr.name = "w.0",
-                        bsr.origin = {name = "w", shape = array<i64: 2, 8, 8>},
+                        bsr.origin = {name = "w", shape = array<i64: 2, 8, 8>,
+                                      offsets = array<i64: 0, 0, 0>, sizes = array<i64: 1, 8, 8>},
                         bsr.result = 0 : i64},
                     %w1: tensor<8x8xf32> {
                         bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w.1">,
                         bsr.name = "w.1",
-                        bsr.origin = {name = "w", shape = array<i64: 2, 8, 8>},
+                        bsr.origin = {name = "w", shape = array<i64: 2, 8, 8>,
+                                      offsets = array<i64: 1, 0, 0>, sizes = array<i64: 1, 8, 8>},
                         bsr.result = 1 : i64},
                     %x: tensor<4x8xf32> {bsr.name = "x"})
         -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<4x8xf32> {bsr.name = "y"}) {
@@ -275,6 +277,69 @@ def BSRUnstack : Pass<"bsr-unstack", "ModuleOp"> {
     Statistic<"numMatrices", "num-matrices", "Number of matrices made of arguments">,
   ];
   let dependentDialects = ["bsr::BSRDialect", "linalg::LinalgDialect", "tensor::TensorDialect"];
+}
+
+def BSRSplitWeights : Pass<"bsr-split-weights", "ModuleOp"> {
+  let summary = "Turn marked matrices of which the step takes slices into these";
+  let description = [{
+    Queries, keys and values come as one matrix of which a model takes slices
+    (`nn.MultiheadAttention` between two sequences, `chunk`, `split`). A product with a
+    slice is none with the matrix: it would be dense. So an argument that is a
+    marked matrix, or a moment or a mask of one, becomes its parts, cut where slices
+    of its rows, or of its columns, begin and end: `w` becomes `w.0`, `w.1` and so on, as
+    for `bsr-unstack`, each with a pattern of its own, which a warning says. Where
+    the step reads the whole matrix, the parts are joined; `bsr-split-concats` computes
+    with each of them.
+
+    A slice may be taken of what is computed of the weight entry by entry: a cast,
+    its transpose. A matrix stays as it is, and what is computed with its slices
+    dense, if these cut rows and columns, are vectors, or cut blocks, which a
+    warning says, or if the pattern is static.
+
+    Before:
+
+    ```mlir
+    func.func @step(%w: tensor<8x12xf32> {
+                        bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">,
+                        bsr.name = "w", bsr.result = 0 : i64},
+                    %x: tensor<5x8xf32> {bsr.name = "x"})
+        -> (tensor<8x12xf32>, tensor<5x4xf32> {bsr.name = "y"}) {
+      %zero = arith.constant dense<0.0> : tensor<5x4xf32>
+      %v = tensor.extract_slice %w[0, 8] [8, 4] [1, 1] : tensor<8x12xf32> to tensor<8x4xf32>
+      %y = linalg.matmul ins(%x, %v : tensor<5x8xf32>, tensor<8x4xf32>)
+                         outs(%zero : tensor<5x4xf32>) -> tensor<5x4xf32>
+      return %w, %y : tensor<8x12xf32>, tensor<5x4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @step(%w0: tensor<8x8xf32> {
+                        bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w.0">,
+                        bsr.name = "w.0",
+                        bsr.origin = {name = "w", shape = array<i64: 8, 12>,
+                                      offsets = array<i64: 0, 0>, sizes = array<i64: 8, 8>},
+                        bsr.result = 0 : i64},
+                    %w1: tensor<8x4xf32> {
+                        bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w.1">,
+                        bsr.name = "w.1",
+                        bsr.origin = {name = "w", shape = array<i64: 8, 12>,
+                                      offsets = array<i64: 0, 8>, sizes = array<i64: 8, 4>},
+                        bsr.result = 1 : i64},
+                    %x: tensor<5x8xf32> {bsr.name = "x"})
+        -> (tensor<8x8xf32>, tensor<8x4xf32>, tensor<5x4xf32> {bsr.name = "y"}) {
+      %zero = arith.constant dense<0.0> : tensor<5x4xf32>
+      %y = linalg.matmul ins(%x, %w1 : tensor<5x8xf32>, tensor<8x4xf32>)
+                         outs(%zero : tensor<5x4xf32>) -> tensor<5x4xf32>
+      return %w0, %w1, %y : tensor<8x8xf32>, tensor<8x4xf32>, tensor<5x4xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numParts", "num-parts", "Number of matrices made of arguments">,
+  ];
+  let dependentDialects = ["bsr::BSRDialect", "tensor::TensorDialect"];
 }
 
 #endif // BSR_TRANSFORMS_IMPORT_PASSES

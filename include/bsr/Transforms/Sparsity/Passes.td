@@ -173,7 +173,9 @@ def BSRFlatten : Pass<"bsr-flatten", "func::FuncOp"> {
     func.func @query(%w: tensor<16x16xf32> {
                          bsr.mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">,
                          bsr.name = "w",
-                         bsr.origin = {name = "w", shape = array<i64: 16, 2, 8>}},
+                         bsr.origin = {name = "w", shape = array<i64: 16, 2, 8>,
+                                       offsets = array<i64: 0, 0, 0>,
+                                       sizes = array<i64: 16, 2, 8>}},
                      %x: tensor<5x16xf32>) -> tensor<5x2x8xf32> {
       %zero = arith.constant dense<0.0> : tensor<5x16xf32>
       %y = linalg.generic {indexing_maps = [#x, #w, #y],
@@ -214,7 +216,9 @@ def BSRSplitConcats : Pass<"bsr-split-concats", "func::FuncOp"> {
     | C4 | `extract(contraction(a, b))`, the gradient of a piece | `contraction(a', b')` |
     | C5 | `extract(f(a, b))`, between that product and a piece | `f(a', b')` |
 
-    C4 and C5 apply to slices of the shape of a piece, or of its transpose, if nothing
+    C3, and C2 without `x`, also apply to what is concatenated along the same dimension
+    of a matrix of the shape of joined weights or of their transpose, cut as these are:
+    a gradient whose parts are put together. C4 and C5 apply to slices of the shape of a piece, or of its transpose, if nothing
     else uses what they are taken of and none has entries of another: no entry is
     computed twice. A product with a marked weight is sparse as it is and stays whole.
 
