@@ -142,8 +142,9 @@ struct ExpandFPowI : OpRewritePattern<math::FPowIOp> {
       x = arith::ExtFOp::create(b, wide, x);
     if (getElementTypeOrSelf(n).isIndex())
       n = arith::IndexCastOp::create(b, b.as(b.getI64Type()), n);
-    Value y = math::PowFOp::create(b, math::AbsFOp::create(b, x),
-                                   arith::SIToFPOp::create(b, wide, n));
+    Value magnitude = math::AbsFOp::create(b, x);
+    Value power = arith::SIToFPOp::create(b, wide, n);
+    Value y = math::PowFOp::create(b, magnitude, power);
     Value isOdd = n;
     if (!getElementTypeOrSelf(n).isInteger(1))
       isOdd = arith::TruncIOp::create(b, b.as(b.getI1Type()), n);
@@ -216,10 +217,10 @@ struct ExpandIsInf : OpRewritePattern<math::IsInfOp> {
     if (auto vector = dyn_cast<VectorType>(type))
       infinity = DenseElementsAttr::get(vector, infinity);
     Location loc = op.getLoc();
-    rewriter.replaceOpWithNewOp<arith::CmpFOp>(
-        op, CmpFPredicate::OEQ,
-        math::AbsFOp::create(rewriter, loc, op.getOperand()),
-        arith::ConstantOp::create(rewriter, loc, infinity));
+    Value magnitude = math::AbsFOp::create(rewriter, loc, op.getOperand());
+    Value limit = arith::ConstantOp::create(rewriter, loc, infinity);
+    rewriter.replaceOpWithNewOp<arith::CmpFOp>(op, CmpFPredicate::OEQ,
+                                               magnitude, limit);
     return success();
   }
 };

@@ -220,9 +220,9 @@ void BroadcastProduct::packVectors(ArrayRef<Index> at, const KBlock &kBlock,
              steps.push_back(Index::of(step));
              SmallVector<Index> point = getPoint(at, steps, kBlock);
              if (!isSquare) {
-               e.store(e.convert(e.read(getVectors(), applyMap(map, point)),
-                                 c.getFactorType(c.vectors)),
-                       memory, getPlace(steps));
+               Value x = e.convert(e.read(getVectors(), applyMap(map, point)),
+                                   c.getFactorType(c.vectors));
+               e.store(x, memory, getPlace(steps));
                return SmallVector<Value>();
              }
              // Vectors along the reduced loop, one for each column.
@@ -360,14 +360,14 @@ void BroadcastProduct::emitTile(ArrayRef<Index> at, const KBlock &kBlock,
       if (vectors && number == 0) {
         SmallVector<Index> place{summand, Index::constant(0)};
         place.back().lanes = e.width > 1;
-        e.remember(getVectors(), applyMap(getVectorMap(), loops),
-                   e.load(vectors, place));
+        SmallVector<Index> entry = applyMap(getVectorMap(), loops);
+        e.remember(getVectors(), entry, e.load(vectors, place));
       }
       if (rows.packed) {
         SmallVector<Index> place(packed);
         place.append({summand, Index::constant(number)});
-        e.remember(getRows(), applyMap(getRowMap(), loops),
-                   e.load(rows.packed, place));
+        SmallVector<Index> entry = applyMap(getRowMap(), loops);
+        e.remember(getRows(), entry, e.load(rows.packed, place));
       }
       sums[number] = e.broadcast(e.evaluate(c.op, loops, sums[number]).front());
     }

@@ -201,8 +201,8 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
       if (isFirst)
         init = arith::SelectOp::create(e.b, e.loc, isFirst, init,
                                        e.load(output, c.getPlace(loops)));
-      e.store(arith::AddFOp::create(e.b, e.loc, init, sum), output,
-              c.getPlace(loops));
+      Value all = arith::AddFOp::create(e.b, e.loc, init, sum);
+      e.store(all, output, c.getPlace(loops));
     }
   };
 
@@ -221,9 +221,9 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
       for (auto [dim, iv] : llvm::zip_equal(c.outer, item.drop_back()))
         at[dim] = iv;
       Index low = e.multiplyAdd(item.back(), perBlock, Index::constant(0));
+      Value end = e.materialize(low.plus(perBlock));
       Value high =
-          arith::MinUIOp::create(e.b, e.loc, e.materialize(low.plus(perBlock)),
-                                 e.constant(cols.count));
+          arith::MinUIOp::create(e.b, e.loc, end, e.constant(cols.count));
       forPoints(e, c, rounds, at, [&](ArrayRef<Index> at) {
         Value isFirst = e.areZero(
             llvm::map_to_vector(rounds, [&](unsigned dim) { return at[dim]; }));

@@ -95,14 +95,14 @@ struct TruncateTwice : OpRewritePattern<arith::TruncFOp> {
     // stays as it is.
     Value isOther = arith::CmpFOp::create(rewriter, loc,
                                           arith::CmpFPredicate::ONE, back, x);
-    Value isLarge =
-        arith::CmpFOp::create(rewriter, loc, arith::CmpFPredicate::OGT,
-                              math::AbsFOp::create(rewriter, loc, back),
-                              math::AbsFOp::create(rewriter, loc, x));
-    Value isEven =
-        arith::CmpIOp::create(rewriter, loc, arith::CmpIPredicate::eq,
-                              arith::AndIOp::create(rewriter, loc, bits, one),
-                              createConstant(rewriter, loc, i32, 0));
+    Value magnitude = math::AbsFOp::create(rewriter, loc, back);
+    Value exact = math::AbsFOp::create(rewriter, loc, x);
+    Value isLarge = arith::CmpFOp::create(
+        rewriter, loc, arith::CmpFPredicate::OGT, magnitude, exact);
+    Value last = arith::AndIOp::create(rewriter, loc, bits, one);
+    Value zero = createConstant(rewriter, loc, i32, 0);
+    Value isEven = arith::CmpIOp::create(rewriter, loc,
+                                         arith::CmpIPredicate::eq, last, zero);
     Value odd = arith::AddIOp::create(
         rewriter, loc, bits,
         arith::SelectOp::create(rewriter, loc, isLarge,

@@ -160,8 +160,8 @@ void SpMMEmitter::widen(Value from, Value to) {
       e.forLanes(e.constant(0), pattern.getBlockCols(), e.target.lanes,
                  [&](Index col) {
                    Value value = e.read(op.getValues(), {slot, row, col});
-                   e.store(e.convert(value, sumType), wide,
-                           {number, getEntry(row, col)});
+                   value = e.convert(value, sumType);
+                   e.store(value, wide, {number, getEntry(row, col)});
                  });
       return SmallVector<Value>();
     });
@@ -182,9 +182,9 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
   if (wide)
     number = Index::of(arith::SubIOp::create(e.b, e.loc, block, low));
   if (tile.prefetches) {
+    Value behind = e.materialize(Index::of(block).plus(1));
     Index next = Index::of(arith::MinUIOp::create(
-        e.b, e.loc, e.materialize(Index::of(block).plus(1)),
-        e.constant(pattern.getSlots() - 1)));
+        e.b, e.loc, behind, e.constant(pattern.getSlots() - 1)));
     nextSlot = Index::of(loadIndex(e, view.slot, next));
     nextPosition = Index::of(loadIndex(e, view.idx, next));
   }
@@ -232,12 +232,14 @@ void SpMMEmitter::emitTile(const Line &line, const Tile &tile, Value low,
       e.loop(low, high, 1, inits, [&](Value block, ValueRange sums) {
         return emitBlock(line, tile, low, block, sums);
       });
-  for (auto [number, sum] : llvm::enumerate(sums))
-    if (total)
+  for (auto [number, sum] : llvm::enumerate(sums)) {
+    if (total) {
       e.store(sum, total, getSumPlace(line, tile.first, number));
-    else
-      e.store(e.convert(sum, outType), output,
-              getOutPlace(line, tile.first, number));
+      continue;
+    }
+    Value rounded = e.convert(sum, outType);
+    e.store(rounded, output, getOutPlace(line, tile.first, number));
+  }
 }
 
 void SpMMEmitter::forTiles(llvm::function_ref<void(const Tile &)> body) {
@@ -284,8 +286,8 @@ void SpMMEmitter::emitKBlock(const Line &line, Value low, Value from,
 
 void SpMMEmitter::roundSums(const Line &line) {
   e.loop(outBlock, {}, [&](Index row, ValueRange) {
-    e.store(e.convert(e.load(total, getSumPlace(line, row, 0)), outType),
-            output, getOutPlace(line, row, 0));
+    Value sum = e.convert(e.load(total, getSumPlace(line, row, 0)), outType);
+    e.store(sum, output, getOutPlace(line, row, 0));
     return SmallVector<Value>();
   });
 }

@@ -244,9 +244,9 @@ void SDDMMEmitter::emitInnerTiles(const Round &round, const Blocks &blocks,
       Value isInside =
           arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, number,
                                 e.constant(sweptBlock));
-      Value base =
-          arith::SelectOp::create(e.b, e.loc, isInside, e.materialize(feature),
-                                  e.materialize(next.plus(-sweptBlock)));
+      Value here = e.materialize(feature);
+      Value there = e.materialize(next.plus(-sweptBlock));
+      Value base = arith::SelectOp::create(e.b, e.loc, isInside, here, there);
       prefetched.push_back(
           Index::of(arith::AddIOp::create(e.b, e.loc, base, number)));
     }

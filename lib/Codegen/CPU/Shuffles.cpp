@@ -31,9 +31,9 @@ Value Emitter::sumLanes(ArrayRef<Value> values) {
   }
   auto add = [&](Value x, Value y, ArrayRef<int64_t> low,
                  ArrayRef<int64_t> high) -> Value {
-    return arith::AddFOp::create(b, loc,
-                                 vector::ShuffleOp::create(b, loc, x, y, low),
-                                 vector::ShuffleOp::create(b, loc, x, y, high));
+    Value lower = vector::ShuffleOp::create(b, loc, x, y, low);
+    Value upper = vector::ShuffleOp::create(b, loc, x, y, high);
+    return arith::AddFOp::create(b, loc, lower, upper);
   };
   // Each round adds halves of the lanes of two vectors and keeps both sums:
   // lanes whose number has the bit hold the second one's.

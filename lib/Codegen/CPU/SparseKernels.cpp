@@ -32,13 +32,12 @@ void bsr::forLines(Emitter &e, const PatternView &view, int64_t lines,
   Value total = work(e.constant(lines));
   // The first line that has at least a share of `number` parts before it.
   auto find = [&](Index number) {
-    Value goal = arith::DivUIOp::create(
-        e.b, e.loc,
-        arith::MulIOp::create(e.b, e.loc, total, e.materialize(number)),
-        e.constant(parts));
+    Value goal =
+        arith::MulIOp::create(e.b, e.loc, total, e.materialize(number));
+    goal = arith::DivUIOp::create(e.b, e.loc, goal, e.constant(parts));
     return e.loop(
-        e.constant(0), e.constant(llvm::Log2_64_Ceil(lines + 1)), 1,
-        {e.constant(0), e.constant(lines)}, [&](Value, ValueRange range) {
+        llvm::Log2_64_Ceil(lines + 1), {e.constant(0), e.constant(lines)},
+        [&](Index, ValueRange range) {
           Value sum = arith::AddIOp::create(e.b, e.loc, range[0], range[1]);
           Value middle = arith::DivUIOp::create(e.b, e.loc, sum, e.constant(2));
           Value above =
@@ -50,7 +49,8 @@ void bsr::forLines(Emitter &e, const PatternView &view, int64_t lines,
               arith::SelectOp::create(e.b, e.loc, less, range[1], middle)};
         })[0];
   };
-  e.loop(find(part), find(part.plus(1)), 1, {}, [&](Value line, ValueRange) {
+  Value first = find(part), end = find(part.plus(1));
+  e.loop(first, end, 1, {}, [&](Value line, ValueRange) {
     body(Index::of(line));
     return SmallVector<Value>();
   });

@@ -40,9 +40,9 @@ SmallVector<Value> bsr::forBlocks(
 
 Value bsr::multiplyAdd(Evaluator &e, Value a, Value c, Value sum) {
   Type type = getElementTypeOrSelf(sum.getType());
-  Value product =
-      arith::MulFOp::create(e.b, e.loc, e.broadcast(e.convert(a, type)),
-                            e.broadcast(e.convert(c, type)));
+  a = e.broadcast(e.convert(a, type));
+  c = e.broadcast(e.convert(c, type));
+  Value product = arith::MulFOp::create(e.b, e.loc, a, c);
   return arith::AddFOp::create(e.b, e.loc, product, sum);
 }
 
@@ -55,12 +55,12 @@ Value bsr::addBackground(Evaluator &e, Value sum, Value background,
                          const PatternView &view, Index line, int64_t length,
                          int64_t blockLength) {
   Type type = getElementTypeOrSelf(sum.getType());
+  Value end = loadIndex(e, view.ptr, line.plus(1));
   Value blocks =
-      arith::SubIOp::create(e.b, e.loc, loadIndex(e, view.ptr, line.plus(1)),
-                            loadIndex(e, view.ptr, line));
-  Value absent = arith::SubIOp::create(
-      e.b, e.loc, e.constant(length),
-      arith::MulIOp::create(e.b, e.loc, blocks, e.constant(blockLength)));
+      arith::SubIOp::create(e.b, e.loc, end, loadIndex(e, view.ptr, line));
+  Value present =
+      arith::MulIOp::create(e.b, e.loc, blocks, e.constant(blockLength));
+  Value absent = arith::SubIOp::create(e.b, e.loc, e.constant(length), present);
   Value none = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq,
                                      absent, e.constant(0));
   Value count = arith::SIToFPOp::create(

@@ -62,9 +62,9 @@ static void saturate(Operation *op) {
       createConstant(b, loc, x.getType(), std::ldexp(1.0, width - isSigned));
   Value isLow = arith::CmpFOp::create(b, loc, CmpFPredicate::OLT, x, low);
   Value isHigh = arith::CmpFOp::create(b, loc, CmpFPredicate::OGE, x, high);
-  Value isInside = arith::AndIOp::create(
-      b, loc, arith::CmpFOp::create(b, loc, CmpFPredicate::OGE, x, low),
-      arith::CmpFOp::create(b, loc, CmpFPredicate::OLT, x, high));
+  Value isAbove = arith::CmpFOp::create(b, loc, CmpFPredicate::OGE, x, low);
+  Value isBelow = arith::CmpFOp::create(b, loc, CmpFPredicate::OLT, x, high);
+  Value isInside = arith::AndIOp::create(b, loc, isAbove, isBelow);
   op->setOperand(
       0, arith::SelectOp::create(b, loc, isInside, x,
                                  createConstant(b, loc, x.getType(), 0.0)));
@@ -96,9 +96,9 @@ static void guardDivision(Operation *op) {
   Value isOne = isZero;
   if (isa<arith::CeilDivSIOp, arith::DivSIOp, arith::FloorDivSIOp,
           arith::RemSIOp>(op)) {
-    Value overflows = arith::AndIOp::create(
-        b, loc, isEqual(x, APInt::getSignedMinValue(width)),
-        isEqual(y, APInt::getAllOnes(width)));
+    Value isLeast = isEqual(x, APInt::getSignedMinValue(width));
+    Value isMinusOne = isEqual(y, APInt::getAllOnes(width));
+    Value overflows = arith::AndIOp::create(b, loc, isLeast, isMinusOne);
     isOne = arith::OrIOp::create(b, loc, isZero, overflows);
   }
   op->setOperand(

@@ -40,10 +40,10 @@ SmallVector<Value> Evaluator::loop(
     results = body(Index::constant(0), inits);
     return results;
   }
-  return loop(constant(0), constant(extent), 1, inits,
-              [&](Value iv, ValueRange carried) {
-                return body(Index::of(iv), carried);
-              });
+  Value first = constant(0), end = constant(extent);
+  return loop(first, end, 1, inits, [&](Value iv, ValueRange carried) {
+    return body(Index::of(iv), carried);
+  });
 }
 
 SmallVector<Value> Evaluator::nest(

@@ -60,8 +60,9 @@ Value IndexBuilder::areZero(ArrayRef<Index> indices) {
   for (Index index : indices) {
     if (index.isConstant())
       continue;
+    Value value = materialize(index);
     Value isZero = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                         materialize(index), constant(0));
+                                         value, constant(0));
     all = all ? arith::AndIOp::create(b, loc, all, isZero).getResult() : isZero;
   }
   return all;

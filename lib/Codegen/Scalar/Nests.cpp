@@ -213,17 +213,16 @@ static void emitBlockScores(Evaluator &e, BlockScoresOp op, Value output) {
   int64_t rows = op.getBlockRows(), cols = op.getBlockCols();
   Type sumType = getSumType(e.b, {op.getA().getType(), op.getB().getType()});
   e.nest(grid, {}, [&](ArrayRef<Index> block, ValueRange) {
-    Value norm =
-        e.nest({rows, cols}, getZeros(e, sumType, 1),
-               [&](ArrayRef<Index> at, ValueRange norm) {
-                 Value sum =
-                     emitDot(e, op.getA(), e.multiplyAdd(block[0], rows, at[0]),
-                             op.getB(), e.multiplyAdd(block[1], cols, at[1]),
-                             op.getFeatureDim(), sumType);
-                 return SmallVector<Value>{
-                     addToNorm(e, op.getNorm(), norm.front(), sum)};
-               })
-            .front();
+    Value norm = e.nest({rows, cols}, getZeros(e, sumType, 1),
+                        [&](ArrayRef<Index> at, ValueRange norm) {
+                          Index row = e.multiplyAdd(block[0], rows, at[0]);
+                          Index col = e.multiplyAdd(block[1], cols, at[1]);
+                          Value sum = emitDot(e, op.getA(), row, op.getB(), col,
+                                              op.getFeatureDim(), sumType);
+                          return SmallVector<Value>{
+                              addToNorm(e, op.getNorm(), norm.front(), sum)};
+                        })
+                     .front();
     e.store(finishNorm(e, op.getNorm(), norm), output, block);
     return SmallVector<Value>();
   });

@@ -63,11 +63,14 @@ static void fillBody(linalg::GenericOp old, Block &body) {
   for (auto [add, before] : llvm::zip_equal(adds, old.getRegionOutputArgs())) {
     Value term = add->getOperand(add->getOperand(0) == before ? 1 : 0);
     auto product = mapping.lookup(term).getDefiningOp<arith::MulFOp>();
-    Value wide =
-        product ? arith::MulFOp::create(b, loc, widen(b, loc, product.getLhs()),
-                                        widen(b, loc, product.getRhs()))
-                      .getResult()
-                : widen(b, loc, mapping.lookup(term));
+    Value wide;
+    if (product) {
+      Value x = widen(b, loc, product.getLhs());
+      Value y = widen(b, loc, product.getRhs());
+      wide = arith::MulFOp::create(b, loc, x, y);
+    } else {
+      wide = widen(b, loc, mapping.lookup(term));
+    }
     if (product && product->use_empty())
       product->erase();
     sums.push_back(arith::AddFOp::create(b, loc, mapping.lookup(before), wide));

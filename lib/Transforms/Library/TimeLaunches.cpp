@@ -161,8 +161,8 @@ private:
     auto load = [&](Value buffer, ValueRange at) -> Value {
       return memref::LoadOp::create(b, loc, buffer, at);
     };
-    Value seconds = arith::MulIOp::create(b, loc, load(timeBuffer, index(0)),
-                                          constant(i64, 1000000000));
+    Value seconds = load(timeBuffer, index(0));
+    seconds = arith::MulIOp::create(b, loc, seconds, constant(i64, 1000000000));
     Value now =
         arith::AddIOp::create(b, loc, seconds, load(timeBuffer, index(1)));
     Value lastBuffer =
