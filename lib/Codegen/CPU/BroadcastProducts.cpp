@@ -68,7 +68,7 @@ private:
     Tiles tiles;
     Index first;
     Value count;
-    /// [swept, tiles, summands, rows of a tile], or null if rows are read where
+    /// [inner, tiles, summands, rows of a tile], or null if rows are read where
     /// they lie.
     Value packed;
   };
@@ -113,7 +113,7 @@ private:
 
   bool isScattered();
   Index getNumber(ArrayRef<Index> steps);
-  Index getSwept(ArrayRef<Index> at);
+  Index getInner(ArrayRef<Index> at);
   SmallVector<Index> getPoint(ArrayRef<Index> at, ArrayRef<Index> steps,
                               const KBlock &kBlock);
 
@@ -138,7 +138,7 @@ BroadcastProduct::BroadcastProduct(Emitter &e, const Contraction &c,
   for (unsigned dim : c.outer)
     (c.isIn(1 - c.vectors, dim) ? batch : columns).push_back(dim);
   int64_t total = c.getSize(summands);
-  int64_t fitting = e.target.sweptBytes() / (4 * e.target.panel());
+  int64_t fitting = e.target.streamedBytes() / (4 * e.target.panel());
   hasKBlocks = total > 2 * fitting;
   if (hasKBlocks) {
     unsigned longest = summands.front();
@@ -172,10 +172,10 @@ Index BroadcastProduct::getNumber(ArrayRef<Index> steps) {
   return number;
 }
 
-/// The number of the point `at` of the swept loops.
-Index BroadcastProduct::getSwept(ArrayRef<Index> at) {
+/// The number of the point `at` of the inner loops.
+Index BroadcastProduct::getInner(ArrayRef<Index> at) {
   Index number = Index::constant(0);
-  for (unsigned dim : c.swept)
+  for (unsigned dim : c.inner)
     number = e.multiplyAdd(number, c.ranges[dim], at[dim]);
   return number;
 }
@@ -270,8 +270,8 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const KBlock &kBlock,
       !alongRows && size <= lanes && c.isLast(operand, summands.back()) &&
       c.ranges[summands.back()] % lanes == 0 && length % lanes == 0;
   Type type = c.getFactorType(operand);
-  forPoints(e, c, c.swept, at, [&](ArrayRef<Index> at) {
-    Index swept = getSwept(at);
+  forPoints(e, c, c.inner, at, [&](ArrayRef<Index> at) {
+    Index inner = getInner(at);
     e.loop(e.constant(0), rows.count, 1, {}, [&](Value tile, ValueRange) {
       Index first = e.multiplyAdd(Index::of(tile), size, rows.first);
       SmallVector<int64_t> extents =
@@ -289,7 +289,7 @@ void BroadcastProduct::packRows(ArrayRef<Index> at, const KBlock &kBlock,
                                     type);
                  };
                  auto store = [&](Value value, int64_t step, int64_t row) {
-                   SmallVector<Index> place{swept, Index::of(tile),
+                   SmallVector<Index> place{inner, Index::of(tile),
                                             getNumber(steps).plus(step),
                                             Index::constant(row)};
                    place.back().lanes = isa<VectorType>(value.getType());
@@ -418,7 +418,7 @@ void BroadcastProduct::emitKBlock(const Item &item, const Columns &parts,
   int64_t panel = e.target.panel();
   auto emitTiles = [&](ArrayRef<Index> at, const Rows &rows, Index vector) {
     e.loop(e.constant(0), rows.count, 1, {}, [&](Value tile, ValueRange) {
-      SmallVector<Index> point(at), packed{getSwept(at), Index::of(tile)};
+      SmallVector<Index> point(at), packed{getInner(at), Index::of(tile)};
       if (c.row)
         point[*c.row] =
             e.multiplyAdd(Index::of(tile), rows.tiles.size, rows.first);
@@ -447,7 +447,7 @@ void BroadcastProduct::emitKBlock(const Item &item, const Columns &parts,
         at[c.lanes] = lane;
         if (item.vectors)
           packVectors(at, kBlock, item.vectors);
-        forPoints(e, c, c.swept, at, [&](ArrayRef<Index> at) {
+        forPoints(e, c, c.inner, at, [&](ArrayRef<Index> at) {
           for (const Rows &rows : item.rows)
             emitTiles(at, rows, vector);
         });
@@ -481,10 +481,10 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
     numTiles += tiles.count;
     extent += tiles.count * tiles.size;
   }
-  int64_t numSwept = c.getSize(c.swept), numBatches = c.getSize(batch);
-  int64_t numRows = numTiles * tileRows * numSwept;
+  int64_t numInner = c.getSize(c.inner), numBatches = c.getSize(batch);
+  int64_t numRows = numTiles * tileRows * numInner;
   int64_t numLanes = numPanels * c.getSize(columns) * e.target.panel();
-  int64_t tileBytes = 4 * numSummands * tileRows * numSwept;
+  int64_t tileBytes = 4 * numSummands * tileRows * numInner;
   // A block fits into the cache; what is transposed is for several tiles.
   int64_t most = c.across ? std::max<int64_t>(1, numTiles / 4) : numTiles;
   int64_t least = llvm::divideCeil(
@@ -521,7 +521,7 @@ BroadcastProduct::divide(int64_t numPanels, ArrayRef<Tiles> rows) {
                              (isWidened ? minWidenedColumns : minColumns);
     division.packsVectors =
         c.across || ((isScattered || c.isWidened(c.vectors)) &&
-                     numTiles * numSwept >= 4 * division.blocks);
+                     numTiles * numInner >= 4 * division.blocks);
     int64_t numParts = llvm::product_of(division.columns.getLeading()) *
                        division.columns.getNumRuns();
     int64_t cost = numRows * numParts * (division.packsRows ? packingCost : 1) +
@@ -571,7 +571,7 @@ void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
       Value packed;
       if (division.packsRows)
         packed = e.allocate(
-            {c.getSize(c.swept), tiles.count, numSummands, tiles.size},
+            {c.getSize(c.inner), tiles.count, numSummands, tiles.size},
             c.getFactorType(1 - c.vectors));
       Index first =
           e.multiplyAdd(block, division.height, Index::constant(tiles.base));

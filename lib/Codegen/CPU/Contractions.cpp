@@ -91,18 +91,18 @@ std::optional<Contraction> Contraction::match(linalg::GenericOp op) {
     if (dim == lanes || dim == result.col)
       continue;
     bool isRow = isIn(1 - result.vectors, dim) && !isIn(result.vectors, dim);
-    (isRow ? result.swept : result.outer).push_back(dim);
+    (isRow ? result.inner : result.outer).push_back(dim);
   }
-  for (unsigned dim : result.swept)
+  for (unsigned dim : result.inner)
     if (!result.row || result.ranges[dim] >= result.ranges[*result.row])
       result.row = dim;
   if (result.row)
-    llvm::erase(result.swept, *result.row);
+    llvm::erase(result.inner, *result.row);
   return result;
 }
 
 void Contraction::transpose(int64_t size) {
-  int64_t numRows = (row ? ranges[*row] : 1) * getSize(swept);
+  int64_t numRows = (row ? ranges[*row] : 1) * getSize(inner);
   int64_t others = getSize(reduced);
   if (!dot || others > 32 || ranges[lanes] % size || ranges[*col] < size ||
       numRows < 4 * CPUTarget::tileRows)
@@ -231,7 +231,7 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
           SmallVector<Index> point(at);
           point[*c.col] = e.multiplyAdd(Index::of(tile), cols.size,
                                         Index::constant(cols.base));
-          forPoints(e, c, c.swept, point, [&](ArrayRef<Index> at) {
+          forPoints(e, c, c.inner, point, [&](ArrayRef<Index> at) {
             for (const Tiles &rows : tileWithRemainder(rowExtent, rowTile))
               e.loop(rows.count, {}, [&](Index tile, ValueRange) {
                 SmallVector<Index> point(at);

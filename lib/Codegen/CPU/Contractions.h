@@ -56,9 +56,9 @@ struct Contraction {
   /// The dimensions that register tiles take several points of: `row` of m, and
   /// `col` of n where lanes are summed up.
   std::optional<unsigned> row, col;
-  /// Loops outside of tiles: parallel ones, those that sweep what a tile of
-  /// columns has loaded, and the reduced ones but `lanes`.
-  SmallVector<unsigned> outer, swept, reduced;
+  /// Loops outside of tiles: parallel ones, those inside of them that go on with
+  /// what a tile of columns has loaded, and the reduced ones but `lanes`.
+  SmallVector<unsigned> outer, inner, reduced;
 };
 
 /// Nested loops over `dims` of `contraction`, at the point `at` of the others.

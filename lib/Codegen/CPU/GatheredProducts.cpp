@@ -122,7 +122,7 @@ Schedule::Schedule(SpMMOp op, CPUTarget target)
   // One tile a line reads each block once.
   int64_t bytes = 4 * inBlock * (panels * panel + outBlock);
   blocks =
-      tiles.size() == 1 ? 0 : std::max<int64_t>(1, target.sweptBytes() / bytes);
+      tiles.size() == 1 ? 0 : std::max<int64_t>(1, target.streamedBytes() / bytes);
 }
 
 /// The place of sum `number` of a tile from feature `first` of `line` on.

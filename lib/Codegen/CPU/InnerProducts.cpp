@@ -29,13 +29,13 @@ void InnerProducts::start(const Round &round, Index first) {
         for (int64_t number = 0; number != features; ++number) {
           Index feature = first.plus(number);
           // What the next line begins with.
-          e.prefetch(held,
+          e.prefetch(stationary,
                      tokens.activations.at(at.leading, feature.plus(features),
                                            at.lane),
                      size);
-          Value value =
-              e.read(held, tokens.activations.at(at.leading, feature,
-                                                 asVector(at.lane, size)));
+          Value value = e.read(stationary,
+                               tokens.activations.at(at.leading, feature,
+                                                     asVector(at.lane, size)));
           e.store(e.convert(value, sumType), strip,
                   {Index::constant(number), asVector(at.number, size)});
         }
@@ -63,7 +63,8 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
     auto emitRun = [&](const Tokens &at, ValueRange carried) {
       SmallVector<Value> next(carried);
       for (Index feature : prefetched)
-        e.prefetch(swept, tokens.activations.at(at.leading, feature, at.lane),
+        e.prefetch(streamed,
+                   tokens.activations.at(at.leading, feature, at.lane),
                    size * unroll);
       for (int64_t step = 0; step != unroll; ++step) {
         Index lane = asVector(at.lane.plus(step * size), size);
@@ -73,8 +74,9 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
                         tokens.activations.at(at.leading, feature, lane));
         };
         auto readHeld = [&](Index place) {
-          return strip ? e.load(strip, {place, number})
-                       : read(held, e.multiplyAdd(place, 1, firstFeature));
+          return strip
+                     ? e.load(strip, {place, number})
+                     : read(stationary, e.multiplyAdd(place, 1, firstFeature));
         };
         auto add = [&](int64_t i, int64_t j, Value x, Value y) {
           int64_t entry = isTransposed ? j * numRows + i : i * cols + j;
@@ -85,7 +87,7 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
         SmallVector<Value> factors;
         if (numRows <= cols) {
           for (Index row : rows)
-            factors.push_back(read(swept, row));
+            factors.push_back(read(streamed, row));
           for (int64_t j = 0; j != cols; ++j) {
             Value factor = readHeld(col.plus(j));
             for (int64_t i = 0; i != numRows; ++i)
@@ -95,7 +97,7 @@ SmallVector<Value> InnerProducts::multiply(const Round &round,
           for (int64_t j = 0; j != cols; ++j)
             factors.push_back(readHeld(col.plus(j)));
           for (int64_t i = 0; i != numRows; ++i) {
-            Value factor = read(swept, rows[i]);
+            Value factor = read(streamed, rows[i]);
             for (int64_t j = 0; j != cols; ++j)
               add(i, j, factor, factors[j]);
           }

@@ -9,28 +9,28 @@
 
 namespace mlir::bsr {
 
-/// Register tiles of `sum_t swept[t, i] held[t, j]`: vectors along tokens,
-/// whose lanes are added up at last. A strip, if there is one, holds features
-/// of `held` for many tiles.
+/// Register tiles of `sum_t streamed[t, i] stationary[t, j]`: vectors along
+/// tokens, whose lanes are added up at last. A strip, if there is one, holds
+/// features of `stationary` for many tiles.
 class InnerProducts {
 public:
-  /// `swept` and `held` are activations as `tokens` describes; strips are of
-  /// `features` features, sums in `sumType`.
-  InnerProducts(Emitter &e, Value swept, Value held, const TokenRounds &tokens,
-                int64_t features, Type sumType)
-      : e(e), swept(swept), held(held), tokens(tokens), features(features),
-        sumType(sumType) {}
+  /// `streamed` and `stationary` are activations as `tokens` describes; strips
+  /// are of `features` features, sums in `sumType`.
+  InnerProducts(Emitter &e, Value streamed, Value stationary,
+                const TokenRounds &tokens, int64_t features, Type sumType)
+      : e(e), streamed(streamed), stationary(stationary), tokens(tokens),
+        features(features), sumType(sumType) {}
 
-  /// Makes memory for a round of a strip; without it, tiles read `held`.
+  /// Makes memory for a round of a strip; without it, tiles read `stationary`.
   void allocateStrip() {
     strip = e.allocate({features, tokens.size()}, sumType);
   }
   /// Begins with the strip of features from `first` on.
   void start(const Round &round, Index first);
-  /// The sums of products of features `rows` of `swept` and `cols` features of
-  /// the strip from `col` on, in this order, or if `isTransposed` all rows of a
-  /// column side by side: `group` in a vector. On the way it prefetches
-  /// features `prefetched` of `swept`.
+  /// The sums of products of features `rows` of `streamed` and `cols` features
+  /// of the strip from `col` on, in this order, or if `isTransposed` all rows
+  /// of a column side by side: `group` in a vector. On the way it prefetches
+  /// features `prefetched` of `streamed`.
   SmallVector<Value> multiply(const Round &round, ArrayRef<Index> rows,
                               Index col, int64_t cols,
                               ArrayRef<Index> prefetched, bool isTransposed,
@@ -38,7 +38,7 @@ public:
 
 private:
   Emitter &e;
-  Value swept, held;
+  Value streamed, stationary;
   const TokenRounds &tokens;
   int64_t features;
   Type sumType;

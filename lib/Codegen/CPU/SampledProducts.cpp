@@ -19,8 +19,8 @@ static bool isNarrow(SDDMMOp op) {
   return op.getPattern().getType().getBlockCols() < 16;
 }
 
-/// The operand with fewer features is swept again and again, line by line: it
-/// stays in the nearer cache.
+/// The operand with fewer features is streamed again and again, line by line:
+/// it stays in the nearer cache.
 View bsr::getWalkedView(SDDMMOp op) {
   PatternType pattern = op.getPattern().getType();
   return isNarrow(op) && pattern.getRows() > pattern.getCols() ? View::Rows
@@ -47,10 +47,11 @@ struct Tiling {
   bool hasStrip;
 
   // Inner products.
-  /// Features of a block: what all blocks of a line share is held, the others
-  /// are swept. Tiles are of a block's swept features and of a strip.
-  int64_t heldBlock, sweptBlock;
-  SmallVector<Tiles, 2> sweptTiles, heldTiles;
+  /// Features of a block: what all blocks of a line share is stationary, the
+  /// others are streamed. Tiles are of a block's streamed features and of a
+  /// strip.
+  int64_t stationaryBlock, streamedBlock;
+  SmallVector<Tiles, 2> streamedTiles, stationaryTiles;
   /// Blocks of a line that are taken at once, so that there are enough sums.
   int64_t together;
 };
@@ -72,8 +73,8 @@ private:
 
   // Vectors along tokens, summed up at last.
   void emitInner(const Round &round, Index line);
-  /// Slots of blocks, their first swept features, and those of the blocks that
-  /// follow.
+  /// Slots of blocks, their first streamed features, and those of the blocks
+  /// that follow.
   struct Blocks {
     SmallVector<Index> slots, features, next;
   };
@@ -124,16 +125,16 @@ Tiling::Tiling(SDDMMOp op, CPUTarget target)
       target.panel());
 
   hasStrip &=
-      isOuter || 4 * stripFeatures * tokens.size() <= 4 * target.sweptBytes();
+      isOuter || 4 * stripFeatures * tokens.size() <= 4 * target.streamedBytes();
 
   SmallVector<Tiles, 2> cols =
       tileWithRemainder(alongRows ? blockCols : stripFeatures, tileCols);
   SmallVector<Tiles, 2> rows =
       tileEvenly(alongRows ? stripFeatures : blockRows, target.dotRows());
-  heldBlock = alongRows ? blockRows : blockCols;
-  sweptBlock = alongRows ? blockCols : blockRows;
-  sweptTiles = alongRows ? cols : rows;
-  heldTiles = alongRows ? rows : cols;
+  stationaryBlock = alongRows ? blockRows : blockCols;
+  streamedBlock = alongRows ? blockCols : blockRows;
+  streamedTiles = alongRows ? cols : rows;
+  stationaryTiles = alongRows ? rows : cols;
   together = std::max<int64_t>(1, CPUTarget::dotCols / (blockRows * blockCols));
 }
 
@@ -217,7 +218,7 @@ SDDMMEmitter::Blocks SDDMMEmitter::getBlocks(Value first, Value end) {
   };
   auto getFeature = [&](Value position) {
     return e.multiplyAdd(Index::of(loadIndex(e, view.idx, Index::of(position))),
-                         sweptBlock, Index::constant(0));
+                         streamedBlock, Index::constant(0));
   };
   Blocks blocks;
   for (int64_t number = 0; number != together; ++number) {
@@ -230,34 +231,35 @@ SDDMMEmitter::Blocks SDDMMEmitter::getBlocks(Value first, Value end) {
   return blocks;
 }
 
-/// Multiplies `size` swept features of `blocks`, from `first` on in each, by
+/// Multiplies `size` streamed features of `blocks`, from `first` on in each, by
 /// the strip that begins at feature `strip` of the blocks.
 void SDDMMEmitter::emitInnerTiles(const Round &round, const Blocks &blocks,
                                   Index first, int64_t size, Index strip) {
-  SmallVector<Index> swept, prefetched;
+  SmallVector<Index> streamed, prefetched;
   for (auto [feature, next] : llvm::zip_equal(blocks.features, blocks.next)) {
     for (int64_t i = 0; i != size; ++i)
-      swept.push_back(e.multiplyAdd(first.plus(i), 1, feature));
+      streamed.push_back(e.multiplyAdd(first.plus(i), 1, feature));
     // What the next tile begins with, of this block or the next.
-    for (int64_t i = 0; i != sweptTiles.front().size; ++i) {
+    for (int64_t i = 0; i != streamedTiles.front().size; ++i) {
       Value number = e.materialize(first.plus(size + i));
       Value isInside =
           arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, number,
-                                e.constant(sweptBlock));
+                                e.constant(streamedBlock));
       Value here = e.materialize(feature);
-      Value there = e.materialize(next.plus(-sweptBlock));
+      Value there = e.materialize(next.plus(-streamedBlock));
       Value base = arith::SelectOp::create(e.b, e.loc, isInside, here, there);
       prefetched.push_back(
           Index::of(arith::AddIOp::create(e.b, e.loc, base, number)));
     }
   }
-  forTiles(e, heldTiles, [&](Index held, int64_t heldSize) {
-    int64_t rows = alongRows ? heldSize : size;
-    int64_t cols = alongRows ? size : heldSize;
+  forTiles(e, stationaryTiles, [&](Index stationary, int64_t stationarySize) {
+    int64_t rows = alongRows ? stationarySize : size;
+    int64_t cols = alongRows ? size : stationarySize;
     int64_t group = together > 1 ? together * rows * cols : cols;
-    SmallVector<Value> sums = inner->multiply(round, swept, held, heldSize,
-                                              prefetched, alongRows, group);
-    Index inBlock = e.multiplyAdd(held, 1, strip);
+    SmallVector<Value> sums =
+        inner->multiply(round, streamed, stationary, stationarySize, prefetched,
+                        alongRows, group);
+    Index inBlock = e.multiplyAdd(stationary, 1, strip);
     storeTile(round, blocks.slots, alongRows ? inBlock : first, rows,
               alongRows ? first : inBlock, cols, sums);
   });
@@ -266,12 +268,12 @@ void SDDMMEmitter::emitInnerTiles(const Round &round, const Blocks &blocks,
 void SDDMMEmitter::emitInner(const Round &round, Index line) {
   Value low = loadIndex(e, view.ptr, line);
   Value high = loadIndex(e, view.ptr, line.plus(1));
-  e.loop(heldBlock / stripFeatures, {}, [&](Index number, ValueRange) {
+  e.loop(stationaryBlock / stripFeatures, {}, [&](Index number, ValueRange) {
     Index strip = e.multiplyAdd(number, stripFeatures, Index::constant(0));
-    inner->start(round, e.multiplyAdd(line, heldBlock, strip));
+    inner->start(round, e.multiplyAdd(line, stationaryBlock, strip));
     e.loop(low, high, together, {}, [&](Value first, ValueRange) {
       Blocks blocks = getBlocks(first, high);
-      forTiles(e, sweptTiles, [&](Index first, int64_t size) {
+      forTiles(e, streamedTiles, [&](Index first, int64_t size) {
         emitInnerTiles(round, blocks, first, size, strip);
       });
       return SmallVector<Value>();

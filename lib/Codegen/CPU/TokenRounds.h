@@ -48,7 +48,7 @@ struct TokenRounds {
 
 /// Tokens of a round, so that a strip of them stays in the cache.
 inline int64_t getStripTokens(int64_t features, CPUTarget target) {
-  return std::max<int64_t>(target.sweptBytes() / (4 * features), 1);
+  return std::max<int64_t>(target.streamedBytes() / (4 * features), 1);
 }
 
 /// What is stored in `memref` once `sum` is added to what an earlier round

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Groups the operations of a step into clusters, one per structure.
+// Groups the operations of a step into clusters, one per structure. (Upstream's
+// elimination of duplicate functions compares func.func only, and pair by
+// pair.)
 
 #include "Groups.h"
 #include "bsr/Analysis/Kernels.h"

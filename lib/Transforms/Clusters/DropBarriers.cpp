@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Drops barriers; what is computed again stays apart from the first time.
+// (Upstream's CSE is kept apart from that by the barriers, and would merge both
+// without them.)
 
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Dialect/BSR.h"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Folds transposes and broadcasts into the maps of what reads them.
+// Folds transposes and broadcasts into the maps of what reads them. (Upstream's
+// fusion of element-wise operations takes what computes along as well, which
+// the clusters decide here.)
 
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Transforms/Layout/Passes.h"

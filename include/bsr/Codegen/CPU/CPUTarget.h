@@ -25,7 +25,7 @@ struct CPUTarget {
 
   /// Bytes of operands that a loop may sweep again and again from the
   /// first-level cache: half of it.
-  int64_t sweptBytes() const { return firstCache / 2; }
+  int64_t streamedBytes() const { return firstCache / 2; }
   /// Bytes of rows that a work item reads again and again from the second-level
   /// cache: three eighths of it, for what streams past and what else there is.
   int64_t rowBytes() const { return secondCache / 8 * 3; }
