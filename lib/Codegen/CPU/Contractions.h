@@ -15,6 +15,9 @@ namespace mlir::bsr {
 /// dimension of c, which is one of operand number `vectors`, and elements of
 /// the other operand are broadcast.
 struct Contraction {
+  /// How `op` is run as one, or nothing if no tile fits its maps. What is a
+  /// product is upstream's to say (`isaContractionOpInterface`); here its body
+  /// may be any sum of what is computed of the two.
   static std::optional<Contraction> match(linalg::GenericOp op);
   /// Takes vectors along columns instead of `dot`, if that is worth the
   /// transposition of squares of `size` elements.

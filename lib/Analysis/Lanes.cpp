@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which dimension of tensors the lanes run along.
+
+#include "bsr/Analysis/Lanes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// The loop at result `dim` of `map`, if it is one.
+static std::optional<unsigned> getLoop(AffineMap map, unsigned dim) {
+  auto expr = dyn_cast<AffineDimExpr>(map.getResult(dim));
+  return expr ? std::optional<unsigned>(expr.getPosition()) : std::nullopt;
+}
+
+static std::optional<unsigned> getDim(AffineMap map, unsigned loop) {
+  for (unsigned dim = 0; dim != map.getNumResults(); ++dim)
+    if (getLoop(map, dim) == loop)
+      return dim;
+  return std::nullopt;
+}
+
+static ArrayRef<int64_t> getShape(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+std::optional<unsigned>
+bsr::mapThroughReshape(ArrayRef<ReassociationIndices> groups,
+                       ArrayRef<int64_t> longer, bool fromLonger,
+                       unsigned dim) {
+  for (auto [number, group] : llvm::enumerate(groups)) {
+    if (fromLonger ? !llvm::is_contained(group, static_cast<int64_t>(dim))
+                   : number != dim)
+      continue;
+    std::optional<unsigned> only;
+    for (int64_t member : group) {
+      if (longer[member] == 1)
+        continue;
+      if (only)
+        return std::nullopt;
+      only = member;
+    }
+    if (!only || (fromLonger && *only != dim))
+      return std::nullopt;
+    return fromLonger ? std::optional<unsigned>(number) : only;
+  }
+  return std::nullopt;
+}
+
+/// What `op` reads and makes that are activations.
+static SmallVector<Value, 2> getActivations(ActivationsOpInterface op) {
+  SmallVector<Value, 2> values;
+  for (OpOperand *operand : op.getReadActivations())
+    values.push_back(operand->get());
+  if (Value made = op.getMadeActivations())
+    values.push_back(made);
+  return values;
+}
+
+bool bsr::hasFreeLayout(Operation *op) {
+  return TypeSwitch<Operation *, bool>(op)
+      .Case([](linalg::GenericOp op) { return op.hasPureTensorSemantics(); })
+      .Case([](tensor::ExtractSliceOp op) {
+        return op.hasUnitStride() && op.getOffsets().empty() &&
+               op.getSizes().empty() &&
+               op.getSourceType().getRank() == op.getType().getRank();
+      })
+      .Case<ActivationsOpInterface, tensor::ConcatOp, tensor::ExpandShapeOp,
+            tensor::CollapseShapeOp, tensor::EmptyOp>([](auto) { return true; })
+      .Case([](tensor::ExtractOp op) {
+        return isa<linalg::GenericOp>(op->getParentOp());
+      })
+      .Case([](arith::ConstantOp op) {
+        return isa<SplatElementsAttr>(op.getValue());
+      })
+      .Default(false);
+}
+
+bool Lanes::isPinned(Value value) const {
+  Operation *op = value.getDefiningOp();
+  if (!op || !isa<RankedTensorType>(value.getType()) || !hasFreeLayout(op))
+    return true;
+  auto onActivations = dyn_cast<ActivationsOpInterface>(op);
+  return (onActivations && onActivations.getMadeActivations() != value) ||
+         !llvm::all_of(value.getUsers(), hasFreeLayout);
+}
+
+bool Lanes::set(Value value, std::optional<unsigned> dim) {
+  if (!dim || isPinned(value))
+    return false;
+  return lanes.try_emplace(value, *dim).second;
+}
+
+/// Carries lanes from `a` to `b` and back; `map` maps a dimension of `a` (true)
+/// or of `b` (false) to one of the other.
+bool Lanes::link(
+    Value a, Value b,
+    llvm::function_ref<std::optional<unsigned>(bool, unsigned)> map) {
+  bool changed = false;
+  if (auto lane = get(a))
+    changed |= set(b, map(true, *lane));
+  if (auto lane = get(b))
+    changed |= set(a, map(false, *lane));
+  return changed;
+}
+
+/// Carries lanes through `op` along its loops. Without `decide`, nothing
+/// happens where the operands suggest several loops of the result.
+bool Lanes::visitGeneric(linalg::GenericOp op, bool decide) {
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  SmallVector<std::pair<Value, AffineMap>> values;
+  for (OpOperand &operand : op->getOpOperands())
+    if (isa<RankedTensorType>(operand.get().getType()))
+      values.push_back({operand.get(), maps[operand.getOperandNumber()]});
+  auto carry = [&](unsigned loop) {
+    bool changed = false;
+    for (auto [value, map] : values)
+      changed |= set(value, getDim(map, loop));
+    for (auto [number, result] : llvm::enumerate(op->getResults()))
+      changed |= set(result, getDim(maps[op.getNumDpsInputs() + number], loop));
+    return changed;
+  };
+  // A product reads each operand along other loops than it writes: what its
+  // result wants is a preference.
+  bool product = op.getNumReductionLoops() && op.getNumDpsInputs() > 1;
+  for (auto [number, result] : llvm::enumerate(op->getResults()))
+    if (auto lane = get(result))
+      if (auto loop = getLoop(maps[op.getNumDpsInputs() + number], *lane))
+        return (!product || decide) && carry(*loop);
+  AffineMap resultMap = maps[op.getNumDpsInputs()];
+  SmallVector<unsigned> kept, reduced;
+  for (auto [value, map] : values) {
+    auto lane = get(value);
+    if (!lane)
+      continue;
+    auto loop = getLoop(map, *lane);
+    if (!loop)
+      continue;
+    SmallVector<unsigned> &list = getDim(resultMap, *loop) ? kept : reduced;
+    if (!llvm::is_contained(list, *loop))
+      list.push_back(*loop);
+  }
+  if (kept.size() == 1)
+    return carry(kept.front());
+  if (!decide)
+    return false;
+  if (kept.size() > 1) {
+    // Attention scores: queries come first, and keys are what softmax reduces.
+    llvm::sort(kept, [&](unsigned x, unsigned y) {
+      return *getDim(resultMap, x) < *getDim(resultMap, y);
+    });
+    return carry(kept.front());
+  }
+  return llvm::any_of(reduced, carry);
+}
+
+bool Lanes::visit(Operation *op) {
+  auto same = [](bool, unsigned dim) { return std::optional<unsigned>(dim); };
+  return TypeSwitch<Operation *, bool>(op)
+      .Case([&](linalg::GenericOp op) { return visitGeneric(op, false); })
+      .Case([&](ActivationsOpInterface op) {
+        bool changed = false;
+        SmallVector<Value, 2> all = getActivations(op);
+        for (auto [a, b] : llvm::zip(all, ArrayRef(all).drop_front()))
+          changed |= link(a, b, same);
+        return changed;
+      })
+      .Case([&](tensor::ExtractSliceOp op) {
+        return link(op.getSource(), op.getResult(), same);
+      })
+      .Case([&](tensor::ConcatOp op) {
+        bool changed = false;
+        for (Value input : op.getInputs())
+          changed |= link(input, op.getResult(), same);
+        return changed;
+      })
+      .Case([&](tensor::ExpandShapeOp op) {
+        auto groups = op.getReassociationIndices();
+        return link(op.getSrc(), op.getResult(),
+                    [&](bool fromSrc, unsigned dim) {
+                      return mapThroughReshape(groups, getShape(op.getResult()),
+                                               !fromSrc, dim);
+                    });
+      })
+      .Case([&](tensor::CollapseShapeOp op) {
+        auto groups = op.getReassociationIndices();
+        return link(op.getSrc(), op.getResult(),
+                    [&](bool fromSrc, unsigned dim) {
+                      return mapThroughReshape(groups, getShape(op.getSrc()),
+                                               fromSrc, dim);
+                    });
+      })
+      .Default(false);
+}
+
+std::optional<unsigned> bsr::getTokenDim(Value x, int64_t featureDim) {
+  ArrayRef<int64_t> shape = getShape(x);
+  for (int64_t dim = shape.size(); dim-- != 0;)
+    if (dim != featureDim && shape[dim] != 1)
+      return dim;
+  return std::nullopt;
+}
+
+Lanes::Lanes(Block &block) {
+  for (Operation &op : block) {
+    // Sparse products: what else is on activations goes along.
+    auto kernel = dyn_cast<KernelOpInterface>(op);
+    auto product = dyn_cast<ActivationsOpInterface>(op);
+    if (!product || !kernel || !kernel.getLineView())
+      continue;
+    for (Value value : getActivations(product))
+      set(value, getTokenDim(value, product.getFeatureDim()));
+  }
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (Operation &op : block)
+      changed |= visit(&op);
+    for (Operation &op : llvm::reverse(block))
+      changed |= visit(&op);
+    // Only when nothing else moves: the first operation with a choice.
+    for (auto it = block.begin(); !changed && it != block.end(); ++it)
+      if (auto generic = dyn_cast<linalg::GenericOp>(*it))
+        changed = visitGeneric(generic, true);
+  }
+}
+
+SmallVector<int64_t> Lanes::getOrder(Value value) const {
+  std::optional<unsigned> lane = get(value);
+  SmallVector<int64_t> order;
+  for (int64_t dim = 0; dim != static_cast<int64_t>(getShape(value).size());
+       ++dim)
+    if (dim != lane)
+      order.push_back(dim);
+  if (lane)
+    order.push_back(*lane);
+  return order;
+}
