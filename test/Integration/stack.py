@@ -48,7 +48,8 @@ described = {b["name"]: b for b in library.manifest["buffers"] if b["kind"] == "
 assert {p["name"] for p in library.manifest["patterns"]} == {"w.0", "w.1", "w.2"}
 for i in range(LAYERS):
     for name in ("w", "m"):
-        assert described[f"{name}.{i}"]["origin"] == {"name": name, "shape": [3, 16, 16]}
+        assert described[f"{name}.{i}"]["origin"] == {
+            "name": name, "shape": [3, 16, 16], "offsets": [i, 0, 0], "sizes": [1, 16, 16]}
 # What the layers save is values, not copies into a stack of them.
 assert library.manifest["arena_bytes"] < 3 * 3 * 4 * 16 * 4 + 4096, library.manifest["arena_bytes"]
 
