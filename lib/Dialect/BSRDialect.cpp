@@ -69,7 +69,8 @@ void BSRDialect::initialize() {
 #include "bsr/Dialect/BSROps.cpp.inc"
       >();
   // Each target has its implementation in lib/Codegen.
-  declarePromisedInterfaces<TargetAttrInterface, CPUAttr, ScalarAttr>();
+  declarePromisedInterfaces<TargetAttrInterface, CPUAttr, GPUAttr,
+                            ScalarAttr>();
 }
 
 Operation *BSRDialect::materializeConstant(OpBuilder &builder, Attribute value,
@@ -173,6 +174,31 @@ LogicalResult CPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected l2_bytes to be from l1_bytes, " << l1Bytes
                        << ", to " << most << ", but got " << l2Bytes;
   return success();
+}
+
+/// The chips that kernels are made for, and the first version of PTX that LLVM
+/// has each in (NVPTX.td of LLVM 22).
+static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral> chips[] = {
+    {"sm_80", "+ptx70"}, {"sm_86", "+ptx71"},  {"sm_89", "+ptx78"},
+    {"sm_90", "+ptx78"}, {"sm_90a", "+ptx80"}, {"sm_100a", "+ptx86"}};
+
+LogicalResult GPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                              StringRef chip) {
+  if (llvm::is_contained(llvm::make_first_range(chips), chip))
+    return success();
+  InFlightDiagnostic diagnostic = emitError();
+  diagnostic << "expected chip to be ";
+  llvm::interleaveComma(llvm::make_first_range(ArrayRef(chips).drop_back()),
+                        diagnostic);
+  return diagnostic << " or " << chips[std::size(chips) - 1].first
+                    << ", but got '" << chip << "'";
+}
+
+StringRef GPUAttr::getPTXFeature() const {
+  for (auto [chip, feature] : chips)
+    if (chip == getChip())
+      return feature;
+  llvm_unreachable("a chip is verified");
 }
 
 LogicalResult MarkAttr::verify(function_ref<InFlightDiagnostic()> emitError,

@@ -6,6 +6,8 @@
 #include "bsr/Codegen/CPU/CPUTarget.h"
 #include "bsr/Codegen/CPU/Passes.h"
 #include "bsr/Codegen/Common/Passes.h"
+#include "bsr/Codegen/GPU/GPUTarget.h"
+#include "bsr/Codegen/GPU/Passes.h"
 #include "bsr/Codegen/Scalar/ScalarTarget.h"
 #include "bsr/Dialect/TilingInterfaceImpl.h"
 #include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
@@ -21,14 +23,26 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Func/Transforms/Passes.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Dialect/SCF/Transforms/Passes.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Target/LLVM/NVVM/Target.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
+
+static void addCleanup(OpPassManager &pm) {
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
 
 /// Tensors become buffers: carried state is updated where it lies, everything
 /// else lies in one arena.
@@ -50,8 +64,8 @@ static void addBufferization(OpPassManager &pm) {
   pm.addPass(func::createDuplicateFunctionEliminationPass());
 }
 
-/// Kernels become parallel loops, everything else sequential ones.
-static void addLoops(OpPassManager &pm) {
+/// Everything becomes loops, of operations that each processor has.
+static void addScalars(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRLowerCopies());
   pm.addNestedPass<func::FuncOp>(createConvertLinalgToLoopsPass());
   // What is left of halves is computed in f32: here each operation rounds.
@@ -62,9 +76,13 @@ static void addLoops(OpPassManager &pm) {
       arith::createArithEmulateUnsupportedFloats(halves));
   pm.addNestedPass<func::FuncOp>(bsr::createBSRDefineIntegers());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRApproximateMath());
+}
+
+/// Kernels become parallel loops, everything else sequential ones.
+static void addLoops(OpPassManager &pm) {
+  addScalars(pm);
   pm.addPass(bsr::createBSRExpandBF16());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
+  addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFastMath());
   pm.addNestedPass<func::FuncOp>(createForallToParallelLoopPass());
   pm.addPass(createConvertSCFToOpenMPPass());
@@ -108,14 +126,9 @@ void bsr::buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options) {
   pm.addPass(createBSRVerifyLowered());
 }
 
-static void addCleanup(OpPassManager &pm) {
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
-}
-
 /// What the importers leave becomes one function, each value once, without
 /// loops, every marked weight a matrix.
-static void addImport(OpPassManager &pm, const bsr::ToCPUOptions &options) {
+static void addImport(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addPass(bsr::createBSRVerifyStep());
   pm.addPass(bsr::createBSRDropSigns());
   pm.addPass(createInlinerPass());
@@ -134,7 +147,7 @@ static void addImport(OpPassManager &pm, const bsr::ToCPUOptions &options) {
 }
 
 /// Marked weights become patterns and values, dense products sparse ones.
-static void addSparsity(OpPassManager &pm, const bsr::ToCPUOptions &options) {
+static void addSparsity(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFlatten());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRSplitConcats());
   pm.addPass(bsr::createBSRBind());
@@ -147,7 +160,7 @@ static void addSparsity(OpPassManager &pm, const bsr::ToCPUOptions &options) {
 }
 
 /// Vectors will run along tokens.
-static void addLayout(OpPassManager &pm, const bsr::ToCPUOptions &options) {
+static void addLayout(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addNestedPass<func::FuncOp>(createLinalgGeneralizeNamedOpsPass());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRaise());
@@ -177,14 +190,53 @@ static void addKernels(OpPassManager &pm) {
   addCleanup(pm);
 }
 
-void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
-  pm.addPass(createBSRSetTarget({options.target}));
+/// A marked step becomes one whose work is in kernels for `target`.
+static void addStep(OpPassManager &pm, const bsr::StepOptions &options,
+                    const std::string &target) {
+  pm.addPass(bsr::createBSRSetTarget({target}));
   addImport(pm, options);
   addSparsity(pm, options);
   addLayout(pm, options);
   addClusters(pm);
   addKernels(pm);
+}
+
+void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
+  addStep(pm, options.step, options.step.target);
   buildToLLVMPipeline(pm, options);
+}
+
+/// Parallel loops of kernels become launches of functions in PTX.
+static void addLaunches(OpPassManager &pm) {
+  addScalars(pm);
+  addCleanup(pm);
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRFastMath());
+  pm.addPass(bsr::createBSROutlineLaunches());
+  // What is left of a kernel is its launches.
+  pm.addPass(createInlinerPass());
+  pm.addPass(createSymbolDCEPass());
+  addCleanup(pm);
+  OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
+  kernels.addPass(memref::createExpandStridedMetadataPass());
+  kernels.addPass(createLowerAffinePass());
+  kernels.addPass(createSCFToControlFlowPass());
+  kernels.addPass(bsr::createBSRCallIntrinsics());
+  ConvertGpuOpsToNVVMOpsOptions toNVVM;
+  toNVVM.useBarePtrCallConv = true;
+  toNVVM.indexBitwidth = 32;
+  kernels.addPass(createConvertGpuOpsToNVVMOps(toNVVM));
+  addCleanup(kernels);
+  kernels.addPass(createReconcileUnrealizedCastsPass());
+  GpuModuleToBinaryPassOptions toPTX;
+  toPTX.compilationTarget = "isa";
+  pm.addPass(createGpuModuleToBinaryPass(toPTX));
+}
+
+void bsr::buildToGPUPipeline(OpPassManager &pm, const ToGPUOptions &options) {
+  const std::string &target = options.step.target;
+  addStep(pm, options.step, target.empty() ? "#bsr.gpu" : target);
+  addBufferization(pm);
+  addLaunches(pm);
 }
 
 void bsr::registerDialect(DialectRegistry &registry) {
@@ -192,7 +244,13 @@ void bsr::registerDialect(DialectRegistry &registry) {
   registerBufferizableOpInterfaceExternalModels(registry);
   registerTilingInterfaceExternalModels(registry);
   registerCPUTargetExternalModels(registry);
+  registerGPUTargetExternalModels(registry);
   registerScalarTargetExternalModels(registry);
+  NVVM::registerNVVMTargetInterfaceExternalModels(registry);
+  registerBuiltinDialectTranslation(registry);
+  registerGPUDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
 }
 
 void bsr::registerPassesAndPipelines() {
@@ -202,12 +260,16 @@ void bsr::registerPassesAndPipelines() {
   registerBSRClustersPasses();
   registerBSRCodegenCommonPasses();
   registerBSRCodegenCPUPasses();
+  registerBSRCodegenGPUPasses();
   registerBSRBufferizationPasses();
   registerBSRLibraryPasses();
   registerBSRSparseTensorsPasses();
   PassPipelineRegistration<ToCPUOptions>(
       "bsr-to-cpu", "Lower a marked step to the LLVM dialect, for processors",
       buildToCPUPipeline);
+  PassPipelineRegistration<ToGPUOptions>(
+      "bsr-to-gpu", "Lower a marked step to launches of PTX, for GPUs",
+      buildToGPUPipeline);
   PassPipelineRegistration<ToLLVMOptions>(
       "bsr-to-llvm",
       "Lower a step whose work is in kernels to the LLVM dialect",

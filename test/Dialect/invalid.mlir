@@ -613,6 +613,12 @@ module attributes {bsr.target = "avx"} {
 
 // -----
 
+// expected-error @below {{expected chip to be sm_80, sm_86, sm_89, sm_90, sm_90a or sm_100a, but got 'sm_70'}}
+module attributes {bsr.target = #bsr.gpu<chip = "sm_70">} {
+}
+
+// -----
+
 // expected-error @below {{expected vector_bits to be a power of 2 from 64 to 4096, but got 96}}
 module attributes {bsr.target = #bsr.cpu<vector_bits = 96>} {
 }

@@ -146,6 +146,9 @@ COMMANDS = {
         "benchmarks/kernels.py": LIST,
         "benchmarks/steps.py": Tested("Benchmarks/steps.test"),
     },
+    "docs/gpu.md": {
+        "sparse-opt step.mlir": Tested("Pipelines/to-gpu.mlir"),
+    },
     "docs/graphs.md": {
         "PYTHONPATH=python:test/Python/Inputs": Tested("Python/torch/graphs.py"),
         "scripts/programs": Skip("repositories of others"),

@@ -155,9 +155,21 @@ def is_scalar():
     return "--target=scalar" in os.environ.get("BSR_COMPILE", "")
 
 
+def is_gpu():
+    """True if BSR_COMPILE asks for kernels of a GPU, which gpu.py interprets."""
+    return "--target=gpu" in os.environ.get("BSR_COMPILE", "")
+
+
 def compile(source, arguments=()):
     """Compiles `source`, a path or MLIR text, with sparse-compile; BSR_COMPILE holds more arguments."""
-    arguments = [*arguments, *os.environ.get("BSR_COMPILE", "").split()]
+    more = os.environ.get("BSR_COMPILE", "").split()
+    if is_gpu():
+        import gpu  # which imports this
+        library = os.path.join(tempfile.mkdtemp(), "step.so")
+        subprocess.run(["sparse-compile", *arguments, "-o", library, source if os.path.exists(source) else "-"],
+                       input=None if os.path.exists(source) else source, text=True, check=True)
+        return gpu.Step(library, gpu.lower(source, arguments))
+    arguments = [*arguments, *more]
     with tempfile.TemporaryDirectory() as directory:
         library = os.path.join(directory, "step.so")
         text = None if os.path.exists(source) else source

@@ -191,11 +191,11 @@ static void setPipelineOptions(bsr::ToCPUOptions &pipeline,
                                const CommandLine &options,
                                const llvm::TargetMachine &machine) {
   pipeline.targetCpu = machine.getTargetCPU().str();
-  pipeline.report = options.report.getValue();
-  pipeline.requireSparse = options.requireSparse.getValue();
-  pipeline.scoreNorm = options.scoreNorm.getValue();
+  pipeline.step.report = options.report.getValue();
+  pipeline.step.requireSparse = options.requireSparse.getValue();
+  pipeline.step.scoreNorm = options.scoreNorm.getValue();
   pipeline.timers = options.timers.getValue();
-  pipeline.maxOperations = options.maxOperations.getValue();
+  pipeline.step.maxOperations = options.maxOperations.getValue();
 }
 
 /// `#bsr.cpu` as `own`, what the step says it is for, or else `machine` has it,

@@ -65,4 +65,31 @@ def BSR_ScalarAttr : AttrDef<BSR_Dialect, "Scalar"> {
   let assemblyFormat = "";
 }
 
+def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
+  let mnemonic = "gpu";
+  let summary = "An NVIDIA GPU";
+  let description = [{
+    A chip as PTX names it: `sm_80`, `sm_86`, `sm_89`, `sm_90`, `sm_90a` or `sm_100a`. Kernels are
+    `gpu.func`s; a step launches them.
+
+    Example:
+
+    ```mlir
+    #bsr.gpu
+    ```
+
+    ```mlir
+    #bsr.gpu<chip = "sm_80">
+    ```
+  }];
+  let parameters = (ins StringRefParameter<"the chip", [{"sm_90a"}]>:$chip);
+  let assemblyFormat = "(`<` struct(params)^ `>`)?";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The feature of LLVM that is the first version of PTX that knows the chip,
+    /// such as "+ptx80".
+    StringRef getPTXFeature() const;
+  }];
+}
+
 #endif // BSR_DIALECT_BSRTARGETS

@@ -25,29 +25,48 @@ struct ToLLVMOptions : PassPipelineOptions<ToLLVMOptions> {
 /// dialect.
 void buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options);
 
-/// Options of the `bsr-to-cpu` pipeline; each is that of the pass it names.
-struct ToCPUOptions : ToLLVMOptions {
-  Option<uint64_t> maxOperations{
-      *this, "max-operations", llvm::cl::desc("See `bsr-unroll`"),
+/// What pipelines that lower a marked step have in common; each option is that
+/// of the pass it names.
+struct StepOptions {
+  using PassOptions = ::mlir::detail::PassOptions;
+  explicit StepOptions(PassOptions &parent) : parent(parent) {}
+
+  PassOptions &parent;
+  PassOptions::Option<uint64_t> maxOperations{
+      parent, "max-operations", llvm::cl::desc("See `bsr-unroll`"),
       llvm::cl::init(BSRUnrollOptions().maxOperations)};
-  Option<bool> requireSparse{
-      *this, "require-sparse", llvm::cl::desc("See `bsr-propagate`"),
+  PassOptions::Option<bool> requireSparse{
+      parent, "require-sparse", llvm::cl::desc("See `bsr-propagate`"),
       llvm::cl::init(BSRPropagateOptions().requireSparse)};
-  Option<bool> report{*this, "report",
-                      llvm::cl::desc("See `bsr-propagate` and `bsr-layout`"),
-                      llvm::cl::init(BSRPropagateOptions().report)};
-  Option<std::string> scoreNorm{
-      *this, "score-norm",
+  PassOptions::Option<bool> report{
+      parent, "report", llvm::cl::desc("See `bsr-propagate` and `bsr-layout`"),
+      llvm::cl::init(BSRPropagateOptions().report)};
+  PassOptions::Option<std::string> scoreNorm{
+      parent, "score-norm",
       llvm::cl::desc("Run `bsr-score-blocks` with this norm"),
       llvm::cl::init("")};
-  Option<std::string> target{*this, "target",
-                             llvm::cl::desc("See `bsr-set-target`"),
-                             llvm::cl::init("")};
+  PassOptions::Option<std::string> target{
+      parent, "target", llvm::cl::desc("See `bsr-set-target`"),
+      llvm::cl::init("")};
+};
+
+/// Options of the `bsr-to-cpu` pipeline.
+struct ToCPUOptions : ToLLVMOptions {
+  StepOptions step{*this};
 };
 
 /// Adds the passes that take a step as the front doors write it, marked, to the
 /// LLVM dialect.
 void buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options);
+
+/// Options of the `bsr-to-gpu` pipeline.
+struct ToGPUOptions : PassPipelineOptions<ToGPUOptions> {
+  StepOptions step{*this};
+};
+
+/// Adds the passes that take such a step to launches of kernels in PTX. Its
+/// target is `#bsr.gpu` if neither the module nor an option says another chip.
+void buildToGPUPipeline(OpPassManager &pm, const ToGPUOptions &options);
 
 /// Adds the dialect with what passes and tools need to know of its operations
 /// and targets.

@@ -57,8 +57,8 @@ void ScoresEmitter::emit() {
   int64_t rows = itemRows * blockRows, cols = itemCols * blockCols;
   int64_t strips = cols / stripCols;
   OuterProducts products(e, op.getA(), op.getB(), tokens, stripCols, sumType);
-  emitParallel(
-      e, {gridRows / itemRows, gridCols / itemCols}, [&](ArrayRef<Index> item) {
+  e.forall(
+      {gridRows / itemRows, gridCols / itemCols}, [&](ArrayRef<Index> item) {
         Index firstRow = e.multiplyAdd(item[0], rows, Index::constant(0));
         Index firstCol = e.multiplyAdd(item[1], cols, Index::constant(0));
         products.allocateStrip();

@@ -542,7 +542,7 @@ void BroadcastProduct::emitItems(const Tiles &lanes, const Division &division) {
   SmallVector<int64_t> extents = c.getExtents(batch);
   llvm::append_range(extents, parts.getLeading());
   extents.append({division.blocks, parts.getNumRuns()});
-  emitParallel(e, extents, [&](ArrayRef<Index> ivs) {
+  e.forall(extents, [&](ArrayRef<Index> ivs) {
     Item item;
     item.at.assign(c.ranges.size(), Index::constant(0));
     for (auto [dim, iv] : llvm::zip(batch, ivs))

@@ -33,13 +33,13 @@ emitPieces(Emitter &e, ArrayRef<int64_t> extents, int64_t extent, int64_t size,
   SmallVector<int64_t> counts(extents);
   counts.push_back(whole);
   if (whole)
-    emitParallel(e, counts, [&](ArrayRef<Index> at) {
+    e.forall(counts, [&](ArrayRef<Index> at) {
       Index low = e.multiplyAdd(at.back(), size, Index::constant(0));
       e.forLanes(e.materialize(low), size, size,
                  [&](Index lane) { body(SmallVector<Index>(at), lane); });
     });
   if (extent % size)
-    emitParallel(e, extents, [&](ArrayRef<Index> at) {
+    e.forall(extents, [&](ArrayRef<Index> at) {
       int64_t number = whole;
       Value low = e.constant(whole * size);
       e.forLanes(low, extent % size, size, [&](Index lane) {
@@ -317,7 +317,7 @@ void ChainEmitter::emit(const PatternViews &patterns) {
     return emitTotals(nests.front());
   }
   if (lanes < 0)
-    return emitParallel(e, extents, [&](ArrayRef<Index> at) {
+    return e.forall(extents, [&](ArrayRef<Index> at) {
       emitItem({SmallVector<Index>(at), {}});
     });
   SmallVector<int64_t> others(extents);

@@ -216,7 +216,7 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
         std::min<int64_t>(cols.count, llvm::divideCeil(minItems, others));
     int64_t perBlock = llvm::divideCeil(cols.count, blocks);
     extents.push_back(blocks);
-    emitParallel(e, extents, [&](ArrayRef<Index> item) {
+    e.forall(extents, [&](ArrayRef<Index> item) {
       SmallVector<Index> at(c.ranges.size(), Index::constant(0));
       for (auto [dim, iv] : llvm::zip_equal(c.outer, item.drop_back()))
         at[dim] = iv;

@@ -59,8 +59,8 @@ struct Contraction {
   /// The dimensions that register tiles take several points of: `row` of m, and
   /// `col` of n where lanes are summed up.
   std::optional<unsigned> row, col;
-  /// Loops outside of tiles: parallel ones, those inside of them that go on with
-  /// what a tile of columns has loaded, and the reduced ones but `lanes`.
+  /// Loops outside of tiles: parallel ones, those inside of them that go on
+  /// with what a tile of columns has loaded, and the reduced ones but `lanes`.
   SmallVector<unsigned> outer, inner, reduced;
 };
 

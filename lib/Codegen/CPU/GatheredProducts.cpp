@@ -121,8 +121,9 @@ Schedule::Schedule(SpMMOp op, CPUTarget target)
   }
   // One tile a line reads each block once.
   int64_t bytes = 4 * inBlock * (panels * panel + outBlock);
-  blocks =
-      tiles.size() == 1 ? 0 : std::max<int64_t>(1, target.streamedBytes() / bytes);
+  blocks = tiles.size() == 1
+               ? 0
+               : std::max<int64_t>(1, target.streamedBytes() / bytes);
 }
 
 /// The place of sum `number` of a tile from feature `first` of `line` on.
@@ -331,7 +332,7 @@ void SpMMEmitter::emitItems(
   int64_t others = tiles * llvm::product_of(extents);
   int64_t parts = getParts(lines, others);
   extents.append({tiles, parts});
-  emitParallel(e, extents, [&](ArrayRef<Index> at) {
+  e.forall(extents, [&](ArrayRef<Index> at) {
     if (blocks && isWidened)
       wide = e.allocate({blocks, inBlock * outBlock}, sumType);
     if (blocks && isRounded)

@@ -20,28 +20,6 @@ static constexpr int64_t maxItems = 64;
 /// Elements of a work item that divides lanes.
 static constexpr int64_t itemElements = 2048;
 
-void bsr::emitParallel(Emitter &e, ArrayRef<int64_t> extents,
-                       llvm::function_ref<void(ArrayRef<Index>)> body) {
-  SmallVector<Index> at(extents.size(), Index::constant(0));
-  SmallVector<int64_t> bounds;
-  for (int64_t extent : extents)
-    if (extent != 1)
-      bounds.push_back(extent);
-  if (bounds.empty())
-    return body(at);
-  auto forall = scf::ForallOp::create(
-      e.b, e.loc, getAsIndexOpFoldResult(e.b.getContext(), bounds),
-      ValueRange(), std::nullopt);
-  e.scope([&] {
-    e.b.setInsertionPointToStart(forall.getBody());
-    unsigned next = 0;
-    for (auto [index, extent] : llvm::zip_equal(at, extents))
-      if (extent != 1)
-        index = Index::of(forall.getInductionVars()[next++]);
-    body(at);
-  });
-}
-
 namespace {
 /// The parallel part of a nest: loops over `dims`, in steps of `tiles`, and
 /// lanes.
@@ -138,20 +116,20 @@ static void emitSpace(Emitter &e, const Space &space, unsigned numLoops,
   int64_t chunks = isDivided ? space.laneExtent / chunk : 0;
   ArrayRef<int64_t> outer = ArrayRef(counts).take_front(split);
   if (chunks < 2) {
-    emitParallel(e, outer, [&](ArrayRef<Index> at) {
+    e.forall(outer, [&](ArrayRef<Index> at) {
       inner(at, e.constant(0), space.laneExtent);
     });
     return;
   }
   SmallVector<int64_t> divided(outer);
   divided.push_back(chunks);
-  emitParallel(e, divided, [&](ArrayRef<Index> at) {
+  e.forall(divided, [&](ArrayRef<Index> at) {
     Index low = e.multiplyAdd(at.back(), chunk, Index::constant(0));
     inner(at.drop_back(), e.materialize(low), chunk);
   });
   int64_t rest = space.laneExtent - chunks * chunk;
   if (rest)
-    emitParallel(e, outer, [&](ArrayRef<Index> at) {
+    e.forall(outer, [&](ArrayRef<Index> at) {
       inner(at, e.constant(chunks * chunk), rest);
     });
 }

@@ -124,8 +124,8 @@ Tiling::Tiling(SDDMMOp op, CPUTarget target)
           : getStripTokens(std::max(stripFeatures, maxStripFeatures), target),
       target.panel());
 
-  hasStrip &=
-      isOuter || 4 * stripFeatures * tokens.size() <= 4 * target.streamedBytes();
+  hasStrip &= isOuter ||
+              4 * stripFeatures * tokens.size() <= 4 * target.streamedBytes();
 
   SmallVector<Tiles, 2> cols =
       tileWithRemainder(alongRows ? blockCols : stripFeatures, tileCols);
@@ -283,7 +283,7 @@ void SDDMMEmitter::emitInner(const Round &round, Index line) {
 }
 
 void SDDMMEmitter::emit() {
-  emitParallel(e, parts, [&](ArrayRef<Index> item) {
+  e.forall(parts, [&](ArrayRef<Index> item) {
     if (isOuter) {
       outer.emplace(e, op.getA(), op.getB(), tokens, stripFeatures, sumType);
       outer->allocateStrip();

@@ -72,7 +72,7 @@ static void emitToDense(Emitter &e, ToDenseOp op, Value output,
   int64_t height = pattern.getBlockExtent(walked);
   int64_t length = pattern.getBlockExtent(getOther(walked));
   RankedTensorType type = op.getDense().getType();
-  emitParallel(e, lines, [&](ArrayRef<Index> item) {
+  e.forall(lines, [&](ArrayRef<Index> item) {
     Index line = item.front();
     Value background =
         op.getBackground()
@@ -106,7 +106,7 @@ static void emitSample(Emitter &e, SampleOp op, Value output,
                        const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
   const PatternView &view = patterns.at({op.getPattern(), View::Rows});
-  emitParallel(e, pattern.getGridRows(), [&](ArrayRef<Index> item) {
+  e.forall(pattern.getGridRows(), [&](ArrayRef<Index> item) {
     forBlocks(
         e, view, item.front(), {}, [&](Index slot, Index position, ValueRange) {
           e.nest(
@@ -166,7 +166,7 @@ static void emitScatterAdd(Emitter &e, ScatterAddOp op, Value output) {
       return SmallVector<Value>();
     });
   };
-  emitParallel(e, features / chunk, [&](ArrayRef<Index> item) {
+  e.forall(features / chunk, [&](ArrayRef<Index> item) {
     Index low = e.multiplyAdd(item.front(), chunk, Index::constant(0));
     emitChunk(e.materialize(low), chunk);
   });

@@ -13,7 +13,7 @@ using namespace mlir::bsr;
 static void forAllLines(Emitter &e, const PatternView &view, int64_t lines,
                         llvm::function_ref<void(Index)> body) {
   int64_t parts = getParts(lines, /*others=*/1);
-  emitParallel(e, parts, [&](ArrayRef<Index> item) {
+  e.forall(parts, [&](ArrayRef<Index> item) {
     forLines(e, view, lines, parts, item.front(), body);
   });
 }

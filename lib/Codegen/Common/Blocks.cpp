@@ -92,12 +92,11 @@ void bsr::emitLive(Evaluator &e, LiveOp op, Value output,
   auto constant = [&](bool value) {
     return arith::ConstantOp::create(e.b, e.loc, e.b.getBoolAttr(value));
   };
-  e.loop(pattern.getSlots(), {}, [&](Index slot, ValueRange) {
+  e.forEach(pattern.getSlots(), [&](ArrayRef<Index> slot) {
     e.store(constant(false), output, slot);
-    return SmallVector<Value>();
   });
-  e.loop(pattern.getGridRows(), {}, [&](Index line, ValueRange) {
-    return forBlocks(e, view, line, {}, [&](Index slot, Index, ValueRange) {
+  e.forEach(pattern.getGridRows(), [&](ArrayRef<Index> line) {
+    forBlocks(e, view, line.front(), {}, [&](Index slot, Index, ValueRange) {
       e.store(constant(true), output, slot);
       return SmallVector<Value>();
     });
@@ -108,15 +107,18 @@ void bsr::emitNumAbsent(Evaluator &e, NumAbsentOp op, Value output,
                         const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
   const PatternView &view = patterns.at({op.getPattern(), View::Rows});
-  Value blocks = loadIndex(e, view.ptr, Index::constant(pattern.getGridRows()));
-  Value stored = arith::MulIOp::create(
-      e.b, e.loc, blocks,
-      e.constant(pattern.getBlockRows() * pattern.getBlockCols()));
-  Value absent = arith::SubIOp::create(
-      e.b, e.loc, e.constant(pattern.getRows() * pattern.getCols()), stored);
-  Value integer =
-      arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), absent);
-  Value count = arith::SIToFPOp::create(
-      e.b, e.loc, op.getCount().getType().getElementType(), integer);
-  e.store(count, output, {});
+  e.forEach({}, [&](ArrayRef<Index>) {
+    Value blocks =
+        loadIndex(e, view.ptr, Index::constant(pattern.getGridRows()));
+    Value stored = arith::MulIOp::create(
+        e.b, e.loc, blocks,
+        e.constant(pattern.getBlockRows() * pattern.getBlockCols()));
+    Value absent = arith::SubIOp::create(
+        e.b, e.loc, e.constant(pattern.getRows() * pattern.getCols()), stored);
+    Value integer =
+        arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), absent);
+    Value count = arith::SIToFPOp::create(
+        e.b, e.loc, op.getCount().getType().getElementType(), integer);
+    e.store(count, output, {});
+  });
 }

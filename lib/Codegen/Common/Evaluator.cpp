@@ -64,6 +64,36 @@ SmallVector<Value> Evaluator::nest(
   return recurse(inits);
 }
 
+void Evaluator::forEach(ArrayRef<int64_t> extents,
+                        llvm::function_ref<void(ArrayRef<Index>)> body) {
+  nest(extents, {}, [&](ArrayRef<Index> at, ValueRange) {
+    body(at);
+    return SmallVector<Value>();
+  });
+}
+
+void Evaluator::forall(ArrayRef<int64_t> extents,
+                       llvm::function_ref<void(ArrayRef<Index>)> body) {
+  SmallVector<Index> at(extents.size(), Index::constant(0));
+  SmallVector<int64_t> bounds;
+  for (int64_t extent : extents)
+    if (extent != 1)
+      bounds.push_back(extent);
+  if (bounds.empty())
+    return body(at);
+  auto forall = scf::ForallOp::create(
+      b, loc, getAsIndexOpFoldResult(b.getContext(), bounds), ValueRange(),
+      std::nullopt);
+  scope([&] {
+    b.setInsertionPointToStart(forall.getBody());
+    unsigned next = 0;
+    for (auto [index, extent] : llvm::zip_equal(at, extents))
+      if (extent != 1)
+        index = Index::of(forall.getInductionVars()[next++]);
+    body(at);
+  });
+}
+
 Value Evaluator::broadcast(Value value) {
   if (width == 1 || isa<VectorType>(value.getType()))
     return value;

@@ -4,7 +4,7 @@
 // plain loops, into a new buffer.
 
 #include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
-#include "bsr/Codegen/Scalar/Nests.h"
+#include "bsr/Codegen/Common/Nests.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"

@@ -9,9 +9,9 @@
 // CHECK-LABEL: func private @product(
 // CHECK-SAME:    %[[PTR:.*]]: memref<5xi32>, %[[IDX:.*]]: memref<3xi32>, %[[SLOT:.*]]: memref<3xi32>,
 // CHECK-SAME:    %[[W:.*]]: memref<3x16x16xf32>, %[[X:.*]]: memref<32x5xf32>, %[[B:.*]]: memref<64xf32>, %[[Y:.*]]: memref<64x5xf32>)
-// CHECK:         scf.for %[[T:.*]] = %c0 to %c5
-// CHECK:           scf.for %[[LINE:.*]] = %c0 to %c4
-// CHECK:             scf.for %[[ROW:.*]] = %c0 to %c16
+// CHECK:         scf.for %[[LINE:.*]] = %c0 to %c4
+// CHECK:           scf.for %[[ROW:.*]] = %c0 to %c16
+// CHECK:             scf.for %[[T:.*]] = %c0 to %c5
 // CHECK:               %[[BASE:.*]] = arith.muli %[[LINE]], %c16
 // CHECK:               %[[F:.*]] = arith.addi %[[BASE]], %[[ROW]]
 // CHECK:               %[[START:.*]] = memref.load %[[B]][%[[F]]]

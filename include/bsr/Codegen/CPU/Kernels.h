@@ -20,10 +20,6 @@ void emitNest(Emitter &emitter, ArrayRef<Operation *> roots,
               const DenseMap<Value, Value> &outputs,
               const PatternViews &patterns);
 
-/// Emits `body` for every point of `extents`, in parallel.
-void emitParallel(Emitter &emitter, ArrayRef<int64_t> extents,
-                  llvm::function_ref<void(ArrayRef<Index>)> body);
-
 /// Work items of a product, at least: enough for every thread to have its
 /// share.
 constexpr int64_t minItems = 32;

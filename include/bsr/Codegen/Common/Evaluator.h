@@ -18,6 +18,7 @@ namespace mlir::bsr {
 class Evaluator : public IndexBuilder {
 public:
   using IndexBuilder::IndexBuilder;
+  virtual ~Evaluator() = default;
 
   /// Lanes of the vectors emitted now; 1 emits scalars.
   int64_t width = 1;
@@ -60,6 +61,14 @@ public:
   SmallVector<Value> nest(
       ArrayRef<int64_t> extents, ValueRange inits,
       llvm::function_ref<SmallVector<Value>(ArrayRef<Index>, ValueRange)> body);
+
+  /// Calls `body` for every point of `extents`; none depends on another one.
+  /// Here they are taken one after the other; a target may take them at once.
+  virtual void forEach(ArrayRef<int64_t> extents,
+                       llvm::function_ref<void(ArrayRef<Index>)> body);
+  /// Calls `body` for every point of `extents`, in a parallel loop.
+  void forall(ArrayRef<int64_t> extents,
+              llvm::function_ref<void(ArrayRef<Index>)> body);
 
   /// Emits `body` with memories of its own of what was computed.
   void scope(llvm::function_ref<void()> body);

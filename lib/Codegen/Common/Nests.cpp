@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Plain loops: one element after the other.
+// Plain loops over the elements of an operation.
 
-#include "bsr/Codegen/Scalar/Nests.h"
+#include "bsr/Codegen/Common/Nests.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -27,7 +28,7 @@ static void emitGeneric(Evaluator &e, linalg::GenericOp op,
     for (auto [dim, iv] : llvm::zip_equal(dims, ivs))
       loops[dim] = iv;
   };
-  e.nest(getExtents(parallel), {}, [&](ArrayRef<Index> ivs, ValueRange) {
+  e.forEach(getExtents(parallel), [&](ArrayRef<Index> ivs) {
     SmallVector<Index> loops(ranges.size(), Index::constant(0));
     setLoops(parallel, ivs, loops);
     auto getPlace = [&](OpResult result) {
@@ -50,7 +51,6 @@ static void emitGeneric(Evaluator &e, linalg::GenericOp op,
     for (auto [result, value] : llvm::zip_equal(op->getResults(), values))
       if (Value output = outputs.lookup(result))
         e.store(value, output, getPlace(result));
-    return SmallVector<Value>();
   });
 }
 
@@ -62,13 +62,11 @@ static SmallVector<Index> addFeature(ArrayRef<Index> tokens, int64_t dim,
   return place;
 }
 
-/// A loop for each dimension of `activations` but its features.
-static SmallVector<Value> forTokens(
-    Evaluator &e, Type activations, int64_t featureDim, ValueRange inits,
-    llvm::function_ref<SmallVector<Value>(ArrayRef<Index>, ValueRange)> body) {
+/// The extents of `activations` but that of its features.
+static SmallVector<int64_t> getTokens(Type activations, int64_t featureDim) {
   SmallVector<int64_t> extents(cast<RankedTensorType>(activations).getShape());
   extents.erase(extents.begin() + featureDim);
-  return e.nest(extents, inits, body);
+  return extents;
 }
 
 static void emitSpMM(Evaluator &e, SpMMOp op, Value output,
@@ -81,69 +79,59 @@ static void emitSpMM(Evaluator &e, SpMMOp op, Value output,
   int64_t featureDim = op.getFeatureDim();
   Type sumType = getSumType(e.b, {op.getValues().getType(), op.getX().getType(),
                                   op.getY().getType()});
-  forTokens(
-      e, op.getY().getType(), featureDim, {},
-      [&](ArrayRef<Index> tokens, ValueRange) {
-        return e.nest(
-            {pattern.getNumLines(lines), outBlock}, {},
-            [&](ArrayRef<Index> at, ValueRange) {
-              Index feature = e.multiplyAdd(at[0], outBlock, at[1]);
-              Value start =
-                  op.getBias()
+  SmallVector<int64_t> extents{pattern.getNumLines(lines), outBlock};
+  llvm::append_range(extents, getTokens(op.getY().getType(), featureDim));
+  e.forEach(extents, [&](ArrayRef<Index> at) {
+    ArrayRef<Index> tokens = at.drop_front(2);
+    Index feature = e.multiplyAdd(at[0], outBlock, at[1]);
+    Value start = op.getBias()
                       ? e.convert(e.read(op.getBias(), feature), sumType)
                       : getZeros(e, sumType, 1).front();
-              auto addBlock = [&](Index slot, Index position, ValueRange sum) {
-                return e.loop(inBlock, sum, [&](Index k, ValueRange sum) {
-                  SmallVector<Index> entry{slot, k, at[1]};
-                  if (op.getTranspose())
-                    std::swap(entry[1], entry[2]);
-                  Index from = e.multiplyAdd(position, inBlock, k);
-                  Value w = e.read(op.getValues(), entry);
-                  Value x =
-                      e.read(op.getX(), addFeature(tokens, featureDim, from));
-                  return SmallVector<Value>{multiplyAdd(e, w, x, sum.front())};
-                });
-              };
-              Value sum = forBlocks(e, view, at[0], start, addBlock).front();
-              e.store(e.convert(sum, op.getY().getType().getElementType()),
-                      output, addFeature(tokens, featureDim, feature));
-              return SmallVector<Value>();
-            });
+    auto addBlock = [&](Index slot, Index position, ValueRange sum) {
+      return e.loop(inBlock, sum, [&](Index k, ValueRange sum) {
+        SmallVector<Index> entry{slot, k, at[1]};
+        if (op.getTranspose())
+          std::swap(entry[1], entry[2]);
+        Index from = e.multiplyAdd(position, inBlock, k);
+        Value w = e.read(op.getValues(), entry);
+        Value x = e.read(op.getX(), addFeature(tokens, featureDim, from));
+        return SmallVector<Value>{multiplyAdd(e, w, x, sum.front())};
       });
+    };
+    Value sum = forBlocks(e, view, at[0], start, addBlock).front();
+    Value y = e.convert(sum, op.getY().getType().getElementType());
+    e.store(y, output, addFeature(tokens, featureDim, feature));
+  });
 }
 
 /// The sum over tokens of `a` at feature `row` times `b` at feature `col`.
 static Value emitDot(Evaluator &e, Value a, Index row, Value b, Index col,
                      int64_t featureDim, Type sumType) {
-  return forTokens(e, a.getType(), featureDim, getZeros(e, sumType, 1),
-                   [&](ArrayRef<Index> tokens, ValueRange sum) {
-                     Value x = e.read(a, addFeature(tokens, featureDim, row));
-                     Value y = e.read(b, addFeature(tokens, featureDim, col));
-                     return SmallVector<Value>{
-                         multiplyAdd(e, x, y, sum.front())};
-                   })
+  return e
+      .nest(getTokens(a.getType(), featureDim), getZeros(e, sumType, 1),
+            [&](ArrayRef<Index> tokens, ValueRange sum) {
+              Value x = e.read(a, addFeature(tokens, featureDim, row));
+              Value y = e.read(b, addFeature(tokens, featureDim, col));
+              return SmallVector<Value>{multiplyAdd(e, x, y, sum.front())};
+            })
       .front();
 }
 
-/// Calls `body` for every block of every line of `view`: the line, the slot and
-/// the position along the line.
-static void forAllBlocks(Evaluator &e, const PatternView &view, int64_t lines,
-                         llvm::function_ref<void(Index, Index, Index)> body) {
-  e.loop(lines, {}, [&](Index line, ValueRange) {
-    return forBlocks(e, view, line, {},
-                     [&](Index slot, Index position, ValueRange) {
-                       body(line, slot, position);
-                       return SmallVector<Value>();
-                     });
-  });
-}
-
-/// Calls `body` for every point of `extents`.
-static void forPoints(Evaluator &e, ArrayRef<int64_t> extents,
-                      llvm::function_ref<void(ArrayRef<Index>)> body) {
-  e.nest(extents, {}, [&](ArrayRef<Index> at, ValueRange) {
-    body(at);
-    return SmallVector<Value>();
+/// Calls `body` for the points of `extents` of every block of `view`: the line,
+/// the slot, the position along the line, and the point. Those of one block of
+/// each line do not depend on each other.
+static void forBlockPoints(
+    Evaluator &e, const PatternView &view, int64_t lines,
+    ArrayRef<int64_t> extents,
+    llvm::function_ref<void(Index, Index, Index, ArrayRef<Index>)> body) {
+  SmallVector<int64_t> all(extents);
+  all.insert(all.begin(), lines);
+  e.forEach(all, [&](ArrayRef<Index> at) {
+    forBlocks(e, view, at.front(), {},
+              [&](Index slot, Index position, ValueRange) {
+                body(at.front(), slot, position, at.drop_front());
+                return SmallVector<Value>();
+              });
   });
 }
 
@@ -153,14 +141,12 @@ static void forEntries(
     Evaluator &e, PatternType pattern, const PatternView &view,
     llvm::function_ref<void(Index, ArrayRef<Index>, ArrayRef<Index>)> body) {
   int64_t rows = pattern.getBlockRows(), cols = pattern.getBlockCols();
-  forAllBlocks(e, view, pattern.getGridRows(),
-               [&](Index line, Index slot, Index position) {
-                 forPoints(e, {rows, cols}, [&](ArrayRef<Index> at) {
-                   body(slot, at,
-                        {e.multiplyAdd(line, rows, at[0]),
-                         e.multiplyAdd(position, cols, at[1])});
-                 });
-               });
+  forBlockPoints(
+      e, view, pattern.getGridRows(), {rows, cols},
+      [&](Index line, Index slot, Index position, ArrayRef<Index> at) {
+        Index row = e.multiplyAdd(line, rows, at[0]);
+        body(slot, at, {row, e.multiplyAdd(position, cols, at[1])});
+      });
 }
 
 static void emitSDDMM(Evaluator &e, SDDMMOp op, Value output,
@@ -194,17 +180,15 @@ static void emitSampleVec(Evaluator &e, SampleVecOp op, Value output,
   PatternType pattern = op.getPattern().getType();
   bool alongCols = op.getDim() == 1;
   int64_t extent = alongCols ? pattern.getBlockCols() : pattern.getBlockRows();
-  forAllBlocks(
+  forBlockPoints(
       e, patterns.at({op.getPattern(), View::Rows}), pattern.getGridRows(),
-      [&](Index line, Index slot, Index position) {
+      extent, [&](Index line, Index slot, Index position, ArrayRef<Index> at) {
         Index number = alongCols ? position : line;
-        forPoints(e, extent, [&](ArrayRef<Index> at) {
-          SmallVector<Index> place{slot, at[0], Index::constant(0)};
-          if (alongCols)
-            std::swap(place[1], place[2]);
-          e.store(e.read(op.getVec(), e.multiplyAdd(number, extent, at[0])),
-                  output, place);
-        });
+        SmallVector<Index> place{slot, at[0], Index::constant(0)};
+        if (alongCols)
+          std::swap(place[1], place[2]);
+        Value value = e.read(op.getVec(), e.multiplyAdd(number, extent, at[0]));
+        e.store(value, output, place);
       });
 }
 
@@ -212,7 +196,7 @@ static void emitBlockScores(Evaluator &e, BlockScoresOp op, Value output) {
   ArrayRef<int64_t> grid = op.getScores().getType().getShape();
   int64_t rows = op.getBlockRows(), cols = op.getBlockCols();
   Type sumType = getSumType(e.b, {op.getA().getType(), op.getB().getType()});
-  e.nest(grid, {}, [&](ArrayRef<Index> block, ValueRange) {
+  e.forEach(grid, [&](ArrayRef<Index> block) {
     Value norm = e.nest({rows, cols}, getZeros(e, sumType, 1),
                         [&](ArrayRef<Index> at, ValueRange norm) {
                           Index row = e.multiplyAdd(block[0], rows, at[0]);
@@ -224,7 +208,6 @@ static void emitBlockScores(Evaluator &e, BlockScoresOp op, Value output) {
                         })
                      .front();
     e.store(finishNorm(e, op.getNorm(), norm), output, block);
-    return SmallVector<Value>();
   });
 }
 
@@ -236,24 +219,26 @@ static void emitToDense(Evaluator &e, ToDenseOp op, Value output,
   int64_t height = pattern.getBlockExtent(lines);
   int64_t length = pattern.getBlockExtent(getOther(lines));
   RankedTensorType type = op.getDense().getType();
-  forPoints(e, type.getShape(), [&](ArrayRef<Index> at) {
+  e.forEach(type.getShape(), [&](ArrayRef<Index> at) {
     Value background = op.getBackground()
                            ? e.read(op.getBackground(), {})
                            : getZeros(e, type.getElementType(), 1).front();
     e.store(background, output, at);
   });
-  forAllBlocks(e, patterns.at({op.getPattern(), lines}),
-               pattern.getNumLines(lines),
-               [&](Index line, Index slot, Index position) {
-                 forPoints(e, {height, length}, [&](ArrayRef<Index> at) {
-                   SmallVector<Index> entry{slot, at[0], at[1]};
-                   if (op.getTranspose())
-                     std::swap(entry[1], entry[2]);
-                   e.store(e.read(op.getValues(), entry), output,
-                           {e.multiplyAdd(line, height, at[0]),
-                            e.multiplyAdd(position, length, at[1])});
-                 });
-               });
+  // A row of the result is one point's: where blocks lie is not known.
+  forBlockPoints(
+      e, patterns.at({op.getPattern(), lines}), pattern.getNumLines(lines),
+      height, [&](Index line, Index slot, Index position, ArrayRef<Index> at) {
+        Index row = e.multiplyAdd(line, height, at[0]);
+        e.loop(length, {}, [&](Index k, ValueRange) {
+          SmallVector<Index> entry{slot, at[0], k};
+          if (op.getTranspose())
+            std::swap(entry[1], entry[2]);
+          Value value = e.read(op.getValues(), entry);
+          e.store(value, output, {row, e.multiplyAdd(position, length, k)});
+          return SmallVector<Value>();
+        });
+      });
 }
 
 static void emitReduceVec(Evaluator &e, ReduceVecOp op, Value output,
@@ -265,63 +250,59 @@ static void emitReduceVec(Evaluator &e, ReduceVecOp op, Value output,
   int64_t length = pattern.getBlockExtent(getOther(lines));
   bool alongCols = op.getDim() == 1;
   Type sumType = getSumType(e.b, op.getValues().getType());
-  e.nest({pattern.getNumLines(lines), height}, {},
-         [&](ArrayRef<Index> at, ValueRange) {
-           auto addBlock = [&](Index slot, Index, ValueRange sum) {
-             return e.loop(length, sum, [&](Index k, ValueRange sum) {
-               SmallVector<Index> entry{slot, at[1], k};
-               if (alongCols)
-                 std::swap(entry[1], entry[2]);
-               Value value = e.convert(e.read(op.getValues(), entry), sumType);
-               return SmallVector<Value>{
-                   arith::AddFOp::create(e.b, e.loc, sum.front(), value)};
-             });
-           };
-           Value sum =
-               forBlocks(e, view, at[0], getZeros(e, sumType, 1), addBlock)
-                   .front();
-           if (op.getBackground())
-             sum = addBackground(
-                 e, sum, e.read(op.getBackground(), {}), view, at[0],
-                 alongCols ? pattern.getRows() : pattern.getCols(), length);
-           e.store(e.convert(sum, op.getVec().getType().getElementType()),
-                   output, e.multiplyAdd(at[0], height, at[1]));
-           return SmallVector<Value>();
-         });
+  e.forEach({pattern.getNumLines(lines), height}, [&](ArrayRef<Index> at) {
+    auto addBlock = [&](Index slot, Index, ValueRange sum) {
+      return e.loop(length, sum, [&](Index k, ValueRange sum) {
+        SmallVector<Index> entry{slot, at[1], k};
+        if (alongCols)
+          std::swap(entry[1], entry[2]);
+        Value value = e.convert(e.read(op.getValues(), entry), sumType);
+        return SmallVector<Value>{
+            arith::AddFOp::create(e.b, e.loc, sum.front(), value)};
+      });
+    };
+    Value sum =
+        forBlocks(e, view, at[0], getZeros(e, sumType, 1), addBlock).front();
+    if (op.getBackground())
+      sum = addBackground(e, sum, e.read(op.getBackground(), {}), view, at[0],
+                          alongCols ? pattern.getRows() : pattern.getCols(),
+                          length);
+    Value total = e.convert(sum, op.getVec().getType().getElementType());
+    e.store(total, output, e.multiplyAdd(at[0], height, at[1]));
+  });
 }
 
-/// Zeros everywhere, then each update in its order.
+/// Zeros, then each update in its order; features do not depend on each other.
 static void emitScatterAdd(Evaluator &e, ScatterAddOp op, Value output) {
   RankedTensorType rows = op.getRows().getType();
-  int64_t features = rows.getDimSize(1);
-  forPoints(e, rows.getShape(), [&](ArrayRef<Index> at) {
-    e.store(getZeros(e, rows.getElementType(), 1).front(), output, at);
-  });
-  forTokens(e, op.getUpdates().getType(), op.getFeatureDim(), {},
-            [&](ArrayRef<Index> tokens, ValueRange) {
-              Value row =
-                  arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(),
+  e.forEach(rows.getDimSize(1), [&](ArrayRef<Index> at) {
+    Index feature = at.front();
+    e.loop(rows.getDimSize(0), {}, [&](Index row, ValueRange) {
+      Value zero = getZeros(e, rows.getElementType(), 1).front();
+      e.store(zero, output, {row, feature});
+      return SmallVector<Value>();
+    });
+    auto add = [&](ArrayRef<Index> tokens, ValueRange) {
+      Value row = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(),
                                              e.read(op.getIndices(), tokens));
-              // Unsigned: a negative index is too large as well.
-              Value inside =
-                  arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult,
-                                        row, e.constant(rows.getDimSize(0)));
-              auto guard = scf::IfOp::create(e.b, e.loc, inside);
-              e.scope([&] {
-                e.b.setInsertionPointToStart(guard.thenBlock());
-                e.loop(features, {}, [&](Index feature, ValueRange) {
-                  Value update =
-                      e.read(op.getUpdates(),
-                             addFeature(tokens, op.getFeatureDim(), feature));
-                  SmallVector<Index> place{Index::of(row), feature};
-                  Value sum = e.load(output, place);
-                  e.store(arith::AddFOp::create(e.b, e.loc, sum, update),
-                          output, place);
-                  return SmallVector<Value>();
-                });
-              });
-              return SmallVector<Value>();
-            });
+      // Unsigned: a negative index is too large as well.
+      Value inside =
+          arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, row,
+                                e.constant(rows.getDimSize(0)));
+      auto guard = scf::IfOp::create(e.b, e.loc, inside);
+      e.scope([&] {
+        e.b.setInsertionPointToStart(guard.thenBlock());
+        Value update = e.read(op.getUpdates(),
+                              addFeature(tokens, op.getFeatureDim(), feature));
+        SmallVector<Index> place{Index::of(row), feature};
+        Value sum = e.load(output, place);
+        sum = arith::AddFOp::create(e.b, e.loc, sum, update);
+        e.store(sum, output, place);
+      });
+      return SmallVector<Value>();
+    };
+    e.nest(getTokens(op.getUpdates().getType(), op.getFeatureDim()), {}, add);
+  });
 }
 
 void bsr::emitLoops(Evaluator &e, Operation *op,
@@ -340,4 +321,43 @@ void bsr::emitLoops(Evaluator &e, Operation *op,
       .Case([&](LiveOp op) { emitLive(e, op, output, patterns); })
       .Case([&](NumAbsentOp op) { emitNumAbsent(e, op, output, patterns); })
       .Case([&](ScatterAddOp op) { emitScatterAdd(e, op, output); });
+}
+
+/// True if an operation reads `result`, what a root of a cluster makes, and
+/// neither the cluster nor a concatenation has it.
+static bool needsScratch(const ClusterPlan &plan, OpResult result) {
+  return !result.use_empty() && !plan.pieces.contains(result.getOwner()) &&
+         !isa<tensor::ConcatOp>(result.getOwner()) &&
+         llvm::none_of(result.getUsers(), llvm::IsaPred<YieldOp>);
+}
+
+SmallVector<MemRefType> bsr::getNestScratch(const ClusterPlan &plan) {
+  SmallVector<MemRefType> types;
+  for (Operation *root : plan.roots)
+    for (OpResult result : root->getResults())
+      if (needsScratch(plan, result))
+        types.push_back(getDenseBufferType(result.getType()));
+  return types;
+}
+
+LogicalResult bsr::emitNests(Evaluator &e, KernelBody &kernel) {
+  for (auto [argument, buffer] : kernel.inputs)
+    e.setBuffer(argument, buffer);
+  DenseMap<Value, Value> &outputs = kernel.outputs;
+  ValueRange scratch = kernel.scratch;
+  for (Operation *root : kernel.plan.roots) {
+    if (isa<tensor::ConcatOp>(root))
+      continue;
+    for (OpResult result : root->getResults()) {
+      if (!needsScratch(kernel.plan, result))
+        continue;
+      outputs[result] = scratch.front();
+      scratch = scratch.drop_front();
+    }
+    emitLoops(e, root, outputs, kernel.patterns);
+    for (Value result : root->getResults())
+      if (Value buffer = outputs.lookup(result))
+        e.setBuffer(result, buffer);
+  }
+  return failure(e.hasFailed);
 }

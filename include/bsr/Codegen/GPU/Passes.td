@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Kernels become functions of a GPU, and launches of them.
+
+#ifndef BSR_CODEGEN_GPU_PASSES
+#define BSR_CODEGEN_GPU_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def BSROutlineLaunches : Pass<"bsr-outline-launches", "ModuleOp"> {
+  let summary = "Run the parallel loops of kernels on a GPU";
+  let description = [{
+    Each parallel loop of a kernel becomes a `gpu.func` of the module `@kernels`, and a launch
+    of it. A thread has one iteration: blocks are of 128 threads, neighbours of which
+    have neighbours along the last dimension of the loop, so that what lies side by
+    side is read and written together. Kernels of a step are shared by its launches
+    as before; what is constant goes into them.
+
+    (Upstream's `gpu-map-parallel-loops` gives such loops blocks of one thread, and
+    `gpu-kernel-outlining` a module to each launch; the outlining itself is upstream's.)
+
+    Before:
+
+    ```mlir
+    module attributes {bsr.target = #bsr.gpu} {
+      func.func private @copy(%x: memref<64x32xf32>, %y: memref<64x32xf32>) {
+        scf.forall (%i, %j) in (64, 32) {
+          %0 = memref.load %x[%i, %j] : memref<64x32xf32>
+          memref.store %0, %y[%i, %j] : memref<64x32xf32>
+        }
+        return
+      }
+    }
+    ```
+
+    After:
+
+    ```mlir
+    module attributes {bsr.target = #bsr.gpu, gpu.container_module} {
+      func.func private @copy(%x: memref<64x32xf32>, %y: memref<64x32xf32>) {
+        %c1 = arith.constant 1 : index
+        %c16 = arith.constant 16 : index
+        %c128 = arith.constant 128 : index
+        gpu.launch_func @kernels::@copy blocks in (%c16, %c1, %c1) threads in (%c128, %c1, %c1)
+            args(%x : memref<64x32xf32>, %y : memref<64x32xf32>)
+        return
+      }
+      gpu.module @kernels [#nvvm.target<O = 3, chip = "sm_90a", features = "+ptx80">] {
+        gpu.func @copy(%x: memref<64x32xf32>, %y: memref<64x32xf32>) kernel
+            attributes {known_block_size = array<i32: 128, 1, 1>, known_grid_size = array<i32: 16, 1, 1>} {
+          %block = gpu.block_id x
+          %thread = gpu.thread_id x
+          %c128 = arith.constant 128 : index
+          %0 = arith.muli %block, %c128 : index
+          %1 = arith.addi %0, %thread : index
+          %c32 = arith.constant 32 : index
+          %j = arith.remui %1, %c32 : index
+          %i = arith.divui %1, %c32 : index
+          %2 = memref.load %x[%i, %j] : memref<64x32xf32>
+          memref.store %2, %y[%i, %j] : memref<64x32xf32>
+          gpu.return
+        }
+      }
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numLaunches", "num-launches", "Number of parallel loops outlined">,
+  ];
+  let dependentDialects = ["arith::ArithDialect", "bsr::BSRDialect", "gpu::GPUDialect",
+                           "NVVM::NVVMDialect", "scf::SCFDialect"];
+}
+
+def BSRCallIntrinsics : Pass<"bsr-call-intrinsics", "gpu::GPUModuleOp"> {
+  let summary = "Call LLVM's intrinsics for mathematical functions";
+  let description = [{
+    Functions that a GPU computes as IEEE 754 says become calls of LLVM's intrinsics by
+    their names. (Upstream's conversion of kernels calls CUDA's libdevice for them: results
+    would depend on whether, and which, CUDA is installed.) All others are an error:
+    `bsr-approximate-math` comes before.
+
+    Before:
+
+    ```mlir
+    gpu.module @kernels {
+      gpu.func @f(%x: memref<1xf32>) kernel {
+        %c0 = arith.constant 0 : index
+        %0 = memref.load %x[%c0] : memref<1xf32>
+        %1 = math.sqrt %0 : f32
+        memref.store %1, %x[%c0] : memref<1xf32>
+        gpu.return
+      }
+    }
+    ```
+
+    After:
+
+    ```mlir
+    gpu.module @kernels {
+      gpu.func @f(%x: memref<1xf32>) kernel {
+        %c0 = arith.constant 0 : index
+        %0 = memref.load %x[%c0] : memref<1xf32>
+        %1 = llvm.call_intrinsic "llvm.sqrt.f32"(%0) : (f32) -> f32
+        memref.store %1, %x[%c0] : memref<1xf32>
+        gpu.return
+      }
+    }
+    ```
+  }];
+  let dependentDialects = ["LLVM::LLVMDialect"];
+}
+
+#endif // BSR_CODEGEN_GPU_PASSES

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// GPUs: every element of a result is a thread's.
+
+#include "bsr/Codegen/GPU/GPUTarget.h"
+#include "bsr/Analysis/InPlace.h"
+#include "bsr/Codegen/Common/Nests.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+namespace {
+/// An evaluator whose points are those of parallel loops, one point too: the
+/// host has none.
+class ThreadEvaluator : public Evaluator {
+public:
+  using Evaluator::Evaluator;
+
+  void forEach(ArrayRef<int64_t> extents,
+               llvm::function_ref<void(ArrayRef<Index>)> body) override {
+    if (llvm::any_of(extents, [](int64_t extent) { return extent != 1; }))
+      return forall(extents, body);
+    SmallVector<OpFoldResult> one{b.getIndexAttr(1)};
+    auto once = scf::ForallOp::create(b, loc, one, ValueRange(), std::nullopt);
+    scope([&] {
+      b.setInsertionPointToStart(once.getBody());
+      body(SmallVector<Index>(extents.size(), Index::constant(0)));
+    });
+  }
+};
+
+struct Model : TargetAttrInterface::ExternalModel<Model, GPUAttr> {
+  TargetCosts getCosts(Attribute) const {
+    TargetCosts costs;
+    costs.everyUse = 3;
+    costs.singleUse = 64;
+    costs.broadcast = 1;
+    costs.stored = 12;
+    costs.maxOutputs = 1;
+    costs.maxRoots = 1;
+    costs.maxSlices = 1;
+    return costs;
+  }
+  bool acceptsEpilogue(Attribute, Operation *) const { return false; }
+  bool wantsTokensLast(Attribute) const { return true; }
+};
+
+struct KernelModel
+    : KernelTargetAttrInterface::ExternalModel<KernelModel, GPUAttr> {
+  std::optional<View> getWalkedView(Attribute, Operation *op) const {
+    return getLineView(op);
+  }
+  SmallVector<MemRefType> getScratch(Attribute, const ClusterPlan &plan) const {
+    return getNestScratch(plan);
+  }
+  SmallVector<int64_t> getInPlace(Attribute, ClusterOp cluster,
+                                  const ClusterPlan &plan) const {
+    // The loops of a chain are launches of their own here: none has read what
+    // the next one writes.
+    return plan.chain ? SmallVector<int64_t>()
+                      : getInPlaceArguments(cluster, plan);
+  }
+  LogicalResult emitBody(Attribute, OpBuilder &builder,
+                         KernelBody &kernel) const {
+    ThreadEvaluator evaluator(builder, kernel.loc);
+    return emitNests(evaluator, kernel);
+  }
+};
+} // namespace
+
+void bsr::registerGPUTargetExternalModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
+    GPUAttr::attachInterface<Model, KernelModel>(*context);
+  });
+}

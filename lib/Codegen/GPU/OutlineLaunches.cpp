@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Turns the parallel loops of kernels into functions of a GPU and launches.
+
+#include "bsr/Codegen/GPU/Passes.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/GPU/Utils/GPUUtils.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSROUTLINELAUNCHES
+#include "bsr/Codegen/GPU/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Threads of a block: a multiple of a warp, of which an SM holds 16.
+static constexpr int64_t blockThreads = 128;
+
+/// Checks that `step` does nothing on the host but call kernels.
+static LogicalResult verifyHost(func::FuncOp step) {
+  WalkResult result = step.walk([](Operation *op) {
+    if (isa<func::CallOp, func::FuncOp, func::ReturnOp>(op) ||
+        op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
+        op->hasTrait<OpTrait::IsTerminator>() || isMemoryEffectFree(op))
+      return WalkResult::advance();
+    op->emitError("expected a step for a GPU to touch memory in kernels only, "
+                  "but got '")
+        << op->getName() << "' outside of them";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// The indices of iteration `number` of a loop nest over `extents`, the last
+/// dimension fastest.
+static SmallVector<Value> split(OpBuilder &b, Location loc, Value number,
+                                ArrayRef<int64_t> extents) {
+  SmallVector<Value> indices(extents.size());
+  for (int64_t dim = extents.size() - 1; dim > 0; --dim) {
+    Value extent = arith::ConstantIndexOp::create(b, loc, extents[dim]);
+    indices[dim] = arith::RemUIOp::create(b, loc, number, extent);
+    number = arith::DivUIOp::create(b, loc, number, extent);
+  }
+  indices.front() = number;
+  return indices;
+}
+
+/// Puts what `kernel` does outside of parallel loops in loops of one iteration.
+static LogicalResult wrapRest(func::FuncOp kernel) {
+  SmallVector<Operation *> run;
+  auto wrap = [&]() -> LogicalResult {
+    while (!run.empty() && isMemoryEffectFree(run.back()))
+      run.pop_back();
+    if (run.empty())
+      return success();
+    OpBuilder b(run.front());
+    SmallVector<OpFoldResult> one{b.getIndexAttr(1)};
+    auto loop = scf::ForallOp::create(b, run.front()->getLoc(), one,
+                                      ValueRange(), std::nullopt);
+    for (Operation *op : run)
+      op->moveBefore(loop.getBody()->getTerminator());
+    for (Operation *op : run)
+      for (Operation *user : op->getUsers())
+        if (!loop->isProperAncestor(user))
+          return op->emitError("expected a kernel to hand nothing from what "
+                               "one thread does to others but by memory, but "
+                               "got a use by '")
+                 << user->getName() << "'";
+    run.clear();
+    return success();
+  };
+  for (Operation &op : llvm::make_early_inc_range(
+           kernel.getBody().front().without_terminator()))
+    if (isa<scf::ForallOp>(op)) {
+      if (failed(wrap()))
+        return failure();
+    } else if (!run.empty() || !isMemoryEffectFree(&op)) {
+      run.push_back(&op);
+    }
+  return wrap();
+}
+
+/// Replaces `loop`, over `extents`, by a launch with a thread for each of its
+/// `count` iterations.
+static gpu::LaunchOp createLaunch(scf::ForallOp loop, ArrayRef<int64_t> extents,
+                                  int64_t count) {
+  OpBuilder b(loop);
+  Location loc = loop.getLoc();
+  Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value blocks = arith::ConstantIndexOp::create(
+      b, loc, llvm::divideCeil(count, blockThreads));
+  Value threads = arith::ConstantIndexOp::create(b, loc, blockThreads);
+  auto launch =
+      gpu::LaunchOp::create(b, loc, blocks, one, one, threads, one, one);
+  b.setInsertionPointToStart(&launch.getBody().front());
+  Value first = arith::MulIOp::create(b, loc, launch.getBlockIds().x, threads);
+  Value number = arith::AddIOp::create(b, loc, first, launch.getThreadIds().x);
+  Operation *last = gpu::TerminatorOp::create(b, loc);
+  b.setInsertionPoint(last);
+  if (count % blockThreads) {
+    Value end = arith::ConstantIndexOp::create(b, loc, count);
+    Value isInside =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, number, end);
+    auto guard = scf::IfOp::create(b, loc, isInside);
+    last = guard.thenBlock()->getTerminator();
+    b.setInsertionPoint(last);
+  }
+  SmallVector<Value> indices = split(b, loc, number, extents);
+  Block *body = loop.getBody();
+  body->getTerminator()->erase();
+  for (auto [iv, index] : llvm::zip_equal(loop.getInductionVars(), indices))
+    iv.replaceAllUsesWith(index);
+  last->getBlock()->getOperations().splice(last->getIterator(),
+                                           body->getOperations());
+  loop.erase();
+  return launch;
+}
+
+namespace {
+struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!func.isExternal() &&
+          failed(func.isPrivate() ? wrapRest(func) : verifyHost(func)))
+        return signalPassFailure();
+    SmallVector<scf::ForallOp> loops;
+    getOperation().walk([&](scf::ForallOp loop) {
+      if (isa<func::FuncOp>(loop->getParentOp()))
+        loops.push_back(loop);
+    });
+    if (loops.empty())
+      return;
+    OpBuilder b = OpBuilder::atBlockEnd(getOperation().getBody());
+    auto chip = dyn_cast<GPUAttr>(getTarget(getOperation()));
+    if (!chip) {
+      getOperation().emitError("expected the module's target to be a GPU, such "
+                               "as #bsr.gpu, but got ")
+          << Attribute(getTarget(getOperation()));
+      return signalPassFailure();
+    }
+    auto target = NVVM::NVVMTargetAttr::get(
+        &getContext(), /*optLevel=*/3, "nvptx64-nvidia-cuda", chip.getChip(),
+        chip.getPTXFeature());
+    auto kernels = gpu::GPUModuleOp::create(b, getOperation().getLoc(),
+                                            "kernels", b.getArrayAttr(target));
+    SymbolTable symbols(getOperation());
+    symbols.insert(kernels);
+    SymbolTable functions(kernels);
+    getOperation()->setAttr(gpu::GPUDialect::getContainerModuleAttrName(),
+                            b.getUnitAttr());
+    for (scf::ForallOp loop : loops)
+      if (failed(outline(loop, kernels, functions)))
+        return signalPassFailure();
+  }
+
+  LogicalResult outline(scf::ForallOp loop, gpu::GPUModuleOp kernels,
+                        SymbolTable &functions) {
+    SmallVector<int64_t> extents;
+    int64_t count = 1;
+    for (OpFoldResult bound : loop.getMixedUpperBound()) {
+      std::optional<int64_t> extent = getConstantIntValue(bound);
+      if (!extent || !loop.isNormalized())
+        return loop.emitError(
+            "expected a parallel loop from 0 to a constant, by 1");
+      extents.push_back(*extent);
+      count *= *extent;
+    }
+    // Threads count in 32 bits.
+    if (count > INT32_MAX - blockThreads)
+      return loop.emitError("expected fewer than 2^31 - 128 iterations, one a "
+                            "thread, but got ")
+             << count;
+    auto kernel = loop->getParentOfType<func::FuncOp>();
+    gpu::LaunchOp launch = createLaunch(loop, extents, count);
+    if (failed(sinkOperationsIntoLaunchOp(launch, isMemoryEffectFree)))
+      return failure();
+    SmallVector<Value> operands;
+    gpu::GPUFuncOp function =
+        outlineKernelFunc(launch, kernel.getName(), operands);
+    functions.insert(function);
+    // Of the places of a thread few are read.
+    for (Operation &op : llvm::make_early_inc_range(
+             function.getBody().front().without_terminator()))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+    OpBuilder b(launch);
+    gpu::LaunchFuncOp::create(
+        b, launch.getLoc(), function, launch.getGridSizeOperandValues(),
+        launch.getBlockSizeOperandValues(), Value(), operands);
+    launch.erase();
+    ++numLaunches;
+    return success();
+  }
+};
+} // namespace

@@ -1,0 +1,115 @@
+// RUN: sparse-opt %s --split-input-file --bsr-outline-launches --canonicalize --verify-diagnostics | FileCheck %s
+
+// A thread has one iteration, neighbours along the last dimension; the last block has threads without one. What stands
+// outside of loops is one thread's.
+
+// CHECK-LABEL: func private @kernel(
+// CHECK-SAME:    %[[X:.*]]: memref<10x33xf32>, %[[Y:.*]]: memref<10x33xf32>, %[[S:.*]]: memref<f32>)
+// CHECK-NOT:     memref.load
+// CHECK:         gpu.launch_func @kernels::@kernel blocks in (%c3, %c1, %c1) threads in (%c128, %c1, %c1) args(%[[X]] : memref<10x33xf32>, %[[Y]] : memref<10x33xf32>)
+// CHECK-NEXT:    gpu.launch_func @kernels::@kernel_0 blocks in (%c1, %c1, %c1) threads in (%c128, %c1, %c1) args(%[[Y]] : memref<10x33xf32>, %[[S]] : memref<f32>)
+// CHECK-NEXT:    return
+// CHECK-LABEL: gpu.module @kernels [#nvvm.target<O = 3, chip = "sm_80", features = "+ptx70">]
+// CHECK:         gpu.func @kernel(%[[X:.*]]: memref<10x33xf32>, %[[Y:.*]]: memref<10x33xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_grid_size = array<i32: 3, 1, 1>}
+// CHECK-DAG:       %[[BLOCK:.*]] = gpu.block_id x
+// CHECK-DAG:       %[[THREAD:.*]] = gpu.thread_id x
+// CHECK:           %[[FIRST:.*]] = arith.muli %[[BLOCK]], %c128
+// CHECK:           %[[NUMBER:.*]] = arith.addi %[[FIRST]], %[[THREAD]]
+// CHECK:           %[[INSIDE:.*]] = arith.cmpi ult, %[[NUMBER]], %c330
+// CHECK:           scf.if %[[INSIDE]] {
+// CHECK-DAG:         %[[J:.*]] = arith.remui %[[NUMBER]], %c33
+// CHECK-DAG:         %[[I:.*]] = arith.divui %[[NUMBER]], %c33
+// CHECK:             %[[V:.*]] = memref.load %[[X]][%[[I]], %[[J]]]
+// CHECK:             memref.store %[[V]], %[[Y]][%[[I]], %[[J]]]
+// CHECK:         gpu.func @kernel_0(
+// CHECK:           %[[ONE:.*]] = arith.cmpi {{.*}}, %c1
+// CHECK:           scf.if
+// CHECK:             memref.load
+// CHECK:             memref.store
+module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
+  func.func private @kernel(%x: memref<10x33xf32>, %y: memref<10x33xf32>, %s: memref<f32>) {
+    %c3 = arith.constant 3 : index
+    scf.forall (%i, %j) in (10, 33) {
+      %0 = memref.load %x[%i, %j] : memref<10x33xf32>
+      memref.store %0, %y[%i, %j] : memref<10x33xf32>
+    }
+    %1 = memref.load %y[%c3, %c3] : memref<10x33xf32>
+    memref.store %1, %s[] : memref<f32>
+    return
+  }
+  func.func @step(%x: memref<10x33xf32>, %y: memref<10x33xf32>, %s: memref<f32>) {
+    call @kernel(%x, %y, %s) : (memref<10x33xf32>, memref<10x33xf32>, memref<f32>) -> ()
+    return
+  }
+}
+
+// -----
+
+// Without kernels nothing happens, whatever the target.
+// CHECK-LABEL: func @nothing
+func.func @nothing() {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected the module's target to be a GPU, such as #bsr.gpu, but got #bsr.cpu}}
+module {
+  func.func private @kernel(%y: memref<4xf32>) {
+    %z = arith.constant 0.0 : f32
+    scf.forall (%i) in (4) {
+      memref.store %z, %y[%i] : memref<4xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {bsr.target = #bsr.gpu} {
+  func.func private @kernel(%y: memref<4xf32>, %n: index) {
+    %z = arith.constant 0.0 : f32
+    // expected-error @below {{expected a parallel loop from 0 to a constant, by 1}}
+    scf.forall (%i) in (%n) {
+      memref.store %z, %y[%i] : memref<4xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {bsr.target = #bsr.gpu} {
+  func.func private @kernel(%y: memref<65536x65536xi8>) {
+    %z = arith.constant 0 : i8
+    // expected-error @below {{expected fewer than 2^31 - 128 iterations, one a thread, but got 4294967296}}
+    scf.forall (%i, %j) in (65536, 65536) {
+      memref.store %z, %y[%i, %j] : memref<65536x65536xi8>
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {bsr.target = #bsr.gpu} {
+  func.func private @kernel(%x: memref<f32>, %y: memref<4xf32>) {
+    // expected-error @below {{expected a kernel to hand nothing from what one thread does to others but by memory, but got a use by 'memref.store'}}
+    %z = memref.load %x[] : memref<f32>
+    scf.forall (%i) in (4) {
+      memref.store %z, %y[%i] : memref<4xf32>
+    }
+    return
+  }
+}
+
+// -----
+
+module attributes {bsr.target = #bsr.gpu} {
+  func.func @step(%x: memref<f32>, %y: memref<f32>) {
+    // expected-error @below {{expected a step for a GPU to touch memory in kernels only, but got 'memref.load' outside of them}}
+    %z = memref.load %x[] : memref<f32>
+    memref.store %z, %y[] : memref<f32>
+    return
+  }
+}
