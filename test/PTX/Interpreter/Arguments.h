@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Arguments of a kernel on a command line.
+
+#ifndef PTX_ARGUMENTS_H
+#define PTX_ARGUMENTS_H
+
+#include "Interpreter.h"
+#include <string>
+#include <vector>
+
+namespace ptx {
+
+extern const char *const argumentHelp;
+
+/// One `--arg`: the bytes of a parameter, and the buffer behind it.
+struct Argument {
+  std::vector<uint8_t> bytes;
+  uint64_t address = 0; ///< of a buffer
+  uint64_t count = 0;
+  unsigned type = 0; ///< an index of the table of types
+  bool printed = false;
+};
+
+/// Reads `text`, and makes its buffer in `memory`.
+Argument readArgument(const std::string &text, Memory &memory);
+
+/// The values of a buffer after the run, 16 a line.
+std::string printArgument(const Argument &argument, unsigned number,
+                          const Memory &memory);
+
+} // namespace ptx
+
+#endif // PTX_ARGUMENTS_H

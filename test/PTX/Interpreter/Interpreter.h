@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// An interpreter of PTX: a module of text, memory, and launches that check
+// every access. docs/ptx-interpreter.md says what it executes and what it
+// checks. Every failure is a bsr::Error with one sentence.
+
+#ifndef PTX_INTERPRETER_H
+#define PTX_INTERPRETER_H
+
+#include "Chip.h"
+#include "Counts.h"
+#include "Memory.h"
+#include "TensorMap.h"
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ptx {
+
+struct Program;
+
+struct Dim {
+  unsigned x = 1, y = 1, z = 1;
+  uint64_t count() const { return uint64_t(x) * y * z; }
+};
+
+/// A parameter of an entry, and its place in the bytes of a launch.
+struct Parameter {
+  std::string name;
+  unsigned offset, size;
+};
+
+/// What an entry declares.
+struct EntryInfo {
+  std::string name;
+  std::vector<Parameter> parameters;
+  unsigned parameterBytes = 0;
+  unsigned staticShared = 0;
+  unsigned maxRegisters = 0;    ///< .maxnreg; 0 where there is none
+  unsigned maxThreads = 0;      ///< .maxntid; 0 where there is none
+  Dim requiredBlock{0, 0, 0};   ///< .reqntid; 0 where there is none
+  Dim requiredCluster{0, 0, 0}; ///< .reqnctapercluster; 0 where there is none
+};
+
+/// Text of PTX, decoded. A copy shares what it holds.
+class Module {
+public:
+  /// Parses and decodes `text`; refuses what the interpreter does not know.
+  explicit Module(std::string_view text);
+
+  const std::string &target() const;
+  std::vector<EntryInfo> entries() const;
+  /// Fails where there is no entry of this name; an empty name stands for the
+  /// only one.
+  EntryInfo entry(std::string_view name) const;
+  /// The address of a variable of the module in `memory`, where the first call,
+  /// or the first launch, allocates it.
+  uint64_t address(std::string_view variable, Memory &memory) const;
+
+  const Program &program() const { return *held; }
+
+private:
+  std::shared_ptr<const Program> held;
+};
+
+struct LaunchOptions {
+  Dim grid, block, cluster;
+  unsigned dynamicShared = 0;
+  std::vector<uint8_t> parameters;
+  const Chip *chip = nullptr; ///< null: the chip of the module's target
+  unsigned threads = 0;       ///< of the processor; 0: one a core
+  unsigned registers = 0;     ///< a thread, as ptxas would say; 0: unknown
+  uint64_t limit = uint64_t(1) << 32; ///< warp instructions of one block
+};
+
+/// Runs an entry on every block, and checks every access.
+Counts launch(const Module &module, std::string_view entry,
+              const LaunchOptions &options, Memory &memory);
+
+} // namespace ptx
+
+#endif // PTX_INTERPRETER_H

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a launch may ask for, and its blocks on all cores.
+
+#include "Machine.h"
+#include <algorithm>
+#include <mutex>
+#include <thread>
+
+using namespace ptx;
+
+static void checkBlock(const Launch &launch) {
+  const EntryInfo &info = launch.kernel->info;
+  const Chip &chip = *launch.chip;
+  const Dim &block = launch.block;
+  uint64_t threads = block.count();
+  if (threads == 0 || threads > chip.maxThreads || block.x > 1024 ||
+      block.y > 1024 || block.z > 64)
+    bsr::fail("expected blocks of 1 to ", chip.maxThreads, " threads on ",
+              chip.name, ", but got ", block.x, "x", block.y, "x", block.z);
+  if (info.maxThreads && threads > info.maxThreads)
+    bsr::fail("expected blocks of at most ", info.maxThreads,
+              " threads, which is the .maxntid of '", info.name, "', but got ",
+              threads);
+  const Dim &required = info.requiredBlock;
+  if (required.x &&
+      (required.x != block.x || required.y != block.y || required.z != block.z))
+    bsr::fail("expected blocks of ", required.x, "x", required.y, "x",
+              required.z, ", which is the .reqntid of '", info.name,
+              "', but got ", block.x, "x", block.y, "x", block.z);
+  unsigned registers = std::max(launch.options->registers, info.maxRegisters);
+  if (registers > chip.maxRegisters)
+    bsr::fail("expected at most ", chip.maxRegisters, " registers a thread on ",
+              chip.name, ", but got ", registers);
+  uint64_t rounded = (threads + 31) / 32 * 32 * ((registers + 7) / 8 * 8);
+  if (rounded > chip.registersInAll)
+    bsr::fail("expected at most ", chip.registersInAll,
+              " registers a block on ", chip.name, ", but got ", rounded);
+}
+
+static void checkCluster(const Launch &launch) {
+  const EntryInfo &info = launch.kernel->info;
+  const Dim &size = launch.cluster, &grid = launch.grid,
+            &required = info.requiredCluster;
+  if (required.x &&
+      (required.x != size.x || required.y != size.y || required.z != size.z))
+    bsr::fail("expected clusters of ", required.x, "x", required.y, "x",
+              required.z, ", which is the .reqnctapercluster of '", info.name,
+              "', but got ", size.x, "x", size.y, "x", size.z);
+  if (size.count() == 0 || size.x > 16 || size.y > 16 || size.z > 16 ||
+      size.count() > launch.chip->maxCluster)
+    bsr::fail("expected clusters of at most ", launch.chip->maxCluster,
+              " blocks on ", launch.chip->name, ", but got ", size.x, "x",
+              size.y, "x", size.z);
+  if (grid.count() == 0 || grid.x > 0x7fffffff || grid.y > 65535 ||
+      grid.z > 65535)
+    bsr::fail(
+        "expected a grid of 1 to 2147483647 x 65535 x 65535 blocks, but got ",
+        grid.x, "x", grid.y, "x", grid.z);
+  if (grid.x % size.x || grid.y % size.y || grid.z % size.z)
+    bsr::fail("expected a grid of whole clusters, but got ", grid.x, "x",
+              grid.y, "x", grid.z, " blocks in clusters of ", size.x, "x",
+              size.y, "x", size.z);
+}
+
+static void checkShared(Launch &launch) {
+  unsigned align = launch.kernel->dynamicAlign;
+  uint64_t begin =
+      (uint64_t(sharedBase) + launch.kernel->info.staticShared + align - 1) /
+      align * align;
+  uint64_t end = begin + launch.options->dynamicShared;
+  if (end - sharedBase > launch.chip->maxShared)
+    bsr::fail("expected at most ", launch.chip->maxShared,
+              " bytes of shared memory on ", launch.chip->name, ", but got ",
+              end - sharedBase);
+  if (launch.kernel->info.staticShared > 48 * 1024)
+    bsr::fail("expected at most 49152 bytes of static shared memory, but got ",
+              launch.kernel->info.staticShared);
+  launch.dynamicBegin = uint32_t(begin);
+  launch.sharedEnd = uint32_t(end);
+}
+
+Counts ptx::launch(const Module &module, std::string_view entry,
+                   const LaunchOptions &options, Memory &memory) {
+  const Program &program = module.program();
+  const Kernel &kernel = program.kernel(entry);
+  Launch launch{&program,
+                &kernel,
+                &options,
+                options.chip ? options.chip : program.chip,
+                &memory,
+                options.grid,
+                options.block,
+                options.cluster,
+                {},
+                0,
+                0};
+  if (!runsOn(*program.chip, *launch.chip))
+    bsr::fail("expected a module for ", launch.chip->name, ", but got target ",
+              program.target);
+  checkBlock(launch);
+  checkCluster(launch);
+  checkShared(launch);
+  if (options.parameters.size() != kernel.info.parameterBytes)
+    bsr::fail("expected ", kernel.info.parameterBytes,
+              " bytes of parameters of '", kernel.info.name, "', but got ",
+              options.parameters.size());
+  for (const auto &address : kernel.addresses)
+    launch.addresses.push_back(module.address(address.second, memory));
+  memory.beginLaunch(kernel.globalShift);
+
+  uint64_t clusters = launch.grid.count() / launch.cluster.count();
+  unsigned threads = options.threads
+                         ? options.threads
+                         : std::max(1u, std::thread::hardware_concurrency());
+  // The order of atomic operations can be seen in what they return, and in sums
+  // of floating-point numbers.
+  if (kernel.globalAtomics)
+    threads = 1;
+  threads = unsigned(std::min<uint64_t>(threads, clusters));
+  std::atomic<uint64_t> next{0}, stop{clusters};
+  std::mutex mutex;
+  Counts counts;
+  std::string sentence;
+  auto work = [&] {
+    Cluster cluster(launch);
+    uint64_t number = 0;
+    try {
+      while ((number = next++) < stop.load()) {
+        cluster.start(number);
+        cluster.run();
+      }
+    } catch (const bsr::Error &error) {
+      // The first block that fails is reported, whoever gets there first.
+      std::lock_guard<std::mutex> lock(mutex);
+      if (number < stop.load()) {
+        stop = number;
+        sentence = error.sentence;
+      }
+    }
+    std::lock_guard<std::mutex> lock(mutex);
+    counts.add(cluster.counts);
+  };
+  std::vector<std::thread> others;
+  for (unsigned i = 1; i < threads; ++i)
+    others.emplace_back(work);
+  work();
+  for (std::thread &other : others)
+    other.join();
+  if (!sentence.empty())
+    throw bsr::Error(bsr::InvalidArgument, sentence);
+  return counts;
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loads and stores. PTX ISA, "ld", "ld.global.nc", "st".
+
+#include "Lanes.h"
+
+using namespace ptx;
+
+namespace {
+/// Bits of Insn::aux: bytes of an element, whether it is signed, whether its
+/// registers have 64 bits, and the space.
+constexpr uint32_t signedBit = 16, wideBit = 32, spaceShift = 8;
+
+Space spaceOf(const Insn &insn) { return Space(insn.aux >> spaceShift & 7); }
+
+void checkAlignment(Warp &warp, const Insn &insn, unsigned lane,
+                    uint64_t address, unsigned bytes) {
+  if (address % bytes)
+    warp.fail(insn, lane, "expected an address that is a multiple of ", bytes,
+              ", but got ", address);
+}
+
+uint8_t *accessLocal(Warp &warp, const Insn &insn, unsigned lane,
+                     uint64_t address, unsigned bytes, bool writes) {
+  uint32_t size = warp.kernel->localBytes;
+  if (address >= size || bytes > size - address)
+    warp.fail(insn, lane, "expected ", bytes,
+              " bytes of local memory, which has ", size, ", but got address ",
+              address);
+  size_t at = size_t(lane) * size + address;
+  for (unsigned i = 0; i < bytes; ++i) {
+    if (!writes && !warp.localWritten[at + i])
+      warp.fail(insn, lane,
+                "expected bytes with a value, but got local address ",
+                address + i, ", which nobody wrote");
+    if (writes)
+      warp.localWritten[at + i] = 1;
+  }
+  return &warp.local[at];
+}
+
+const uint8_t *readParameter(Warp &warp, const Insn &insn, unsigned lane,
+                             uint64_t address, unsigned bytes) {
+  const auto &parameters = warp.block->cluster->launch->options->parameters;
+  if (address >= parameters.size() || bytes > parameters.size() - address)
+    warp.fail(insn, lane, "expected ", bytes,
+              " bytes of parameters, which have ", parameters.size(),
+              ", but got offset ", address);
+  return &parameters[address];
+}
+
+/// The space of an address, and what it is there.
+Space resolve(const Insn &insn, uint64_t &address) {
+  Space space = spaceOf(insn);
+  if (space != Space::Generic)
+    return space;
+  uint64_t window = address >> windowShift;
+  if (window == 0 || window > 3)
+    return Space::Global;
+  address -= window << windowShift;
+  return window == 1   ? Space::Shared
+         : window == 2 ? Space::Local
+                       : Space::Param;
+}
+
+/// Where the bytes of a lane lie, after every check. `address` becomes that in
+/// its space.
+uint8_t *access(Warp &warp, const Insn &insn, unsigned lane, uint64_t &address,
+                unsigned bytes, bool writes, Space &space) {
+  space = resolve(insn, address);
+  checkAlignment(warp, insn, lane, address, bytes);
+  switch (space) {
+  case Space::Shared: {
+    Block &block = blockOf(warp, insn, lane, address, bytes);
+    if (writes)
+      block.shared.write(warp, insn, lane, uint32_t(address), bytes);
+    else
+      block.shared.read(warp, insn, lane, uint32_t(address), bytes);
+    return block.shared.at(uint32_t(address));
+  }
+  case Space::Local:
+    return accessLocal(warp, insn, lane, address, bytes, writes);
+  case Space::Param:
+    if (writes)
+      warp.fail(insn, lane,
+                "expected memory that may be written, but got a parameter");
+    return const_cast<uint8_t *>(
+        readParameter(warp, insn, lane, address, bytes));
+  default:
+    return accessGlobal(warp, insn, lane, address, bytes,
+                        writes ? Access::Write : Access::Read);
+  }
+}
+
+void count(Warp &warp, const uint64_t *addresses, uint32_t mask, unsigned bytes,
+           Space space) {
+  Counts &counts = warp.block->cluster->counts;
+  if (space == Space::Shared)
+    countShared(counts, addresses, mask, bytes);
+  else if (space == Space::Global)
+    countGlobal(counts, addresses, mask, bytes);
+}
+
+uint64_t extend(const Insn &insn, const uint8_t *from, unsigned bytes) {
+  uint64_t value = 0;
+  std::memcpy(&value, from, bytes);
+  if ((insn.aux & signedBit) && (value >> (8 * bytes - 1) & 1))
+    value |= ~uint64_t(0) << (8 * bytes - 1);
+  return value;
+}
+
+void load(Warp &warp, const Insn &insn, uint32_t mask) {
+  const uint32_t *slots = warp.list(insn);
+  unsigned size = insn.aux & 15, bytes = size * insn.count;
+  uint64_t addresses[32];
+  Space space = Space::Global;
+  bool plain = size == 4 && !(insn.aux & wideBit);
+  forLanes(mask, [&](unsigned lane) {
+    uint64_t address = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
+    const uint8_t *from =
+        access(warp, insn, lane, address, bytes, false, space);
+    addresses[lane] = address;
+    for (uint32_t i = 0; i < insn.count; ++i) {
+      if (plain) {
+        std::memcpy(&warp.lanes<uint32_t>(slots[i])[lane], from + 4 * i, 4);
+        continue;
+      }
+      uint64_t value = extend(insn, from + i * size, size);
+      if (insn.aux & wideBit)
+        warp.lanes<uint64_t>(slots[i])[lane] = value;
+      else
+        warp.lanes<uint32_t>(slots[i])[lane] = uint32_t(value);
+    }
+  });
+  count(warp, addresses, mask, bytes, space);
+}
+
+void store(Warp &warp, const Insn &insn, uint32_t mask) {
+  const uint32_t *slots = warp.list(insn);
+  unsigned size = insn.aux & 15, bytes = size * insn.count;
+  uint64_t addresses[32];
+  Space space = Space::Global;
+  forLanes(mask, [&](unsigned lane) {
+    uint64_t address = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
+    uint8_t *to = access(warp, insn, lane, address, bytes, true, space);
+    addresses[lane] = address;
+    for (uint32_t i = 0; i < insn.count; ++i) {
+      uint64_t value = insn.aux & wideBit
+                           ? warp.lanes<uint64_t>(slots[i])[lane]
+                           : warp.lanes<uint32_t>(slots[i])[lane];
+      std::memcpy(to + i * size, &value, size);
+    }
+  });
+  count(warp, addresses, mask, bytes, space);
+}
+
+/// All lanes read the same parameter.
+void loadParameter(Warp &warp, const Insn &insn, uint32_t mask) {
+  const uint32_t *slots = warp.list(insn);
+  unsigned size = insn.aux & 15, bytes = size * insn.count;
+  forLanes(mask, [&](unsigned lane) {
+    uint64_t address = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
+    checkAlignment(warp, insn, lane, address, bytes);
+    const uint8_t *from = readParameter(warp, insn, lane, address, bytes);
+    for (uint32_t i = 0; i < insn.count; ++i) {
+      uint64_t value = extend(insn, from + i * size, size);
+      if (insn.aux & wideBit)
+        warp.lanes<uint64_t>(slots[i])[lane] = value;
+      else
+        warp.lanes<uint32_t>(slots[i])[lane] = uint32_t(value);
+    }
+  });
+}
+} // namespace
+
+/// Cache hints change nothing here; each may stand once.
+static void decodeHints(Decoder &d, bool loads) {
+  int order = d.choose({"weak", "relaxed", "volatile", "acquire", "release"});
+  if (order == 1 || order >= 3) {
+    if (d.choose({"cta", "cluster", "gpu", "sys"}) < 0)
+      d.fail("expected a scope, but got '", d.statement.opcode, "'");
+    if ((order == 3) != loads && order != 1)
+      d.fail("expected an order of '", d.name, "', but got '",
+             d.statement.opcode, "'");
+  }
+  d.choose({"ca", "cg", "cs", "lu", "cv", "wb", "wt"});
+  d.choose({"L1::evict_normal", "L1::evict_unchanged", "L1::evict_first",
+            "L1::evict_last", "L1::no_allocate"});
+  d.choose({"L2::64B", "L2::128B", "L2::256B"});
+}
+
+bool ptx::decodeLoadStore(Decoder &d) {
+  bool loads = d.name == "ld" || d.name == "ldu";
+  if (!loads && d.name != "st")
+    return false;
+  d.insn.kind = Class::LoadStore;
+  int place = d.choose({"param", "global", "shared", "local", "const",
+                        "shared::cta", "shared::cluster"});
+  static constexpr Space spaces[] = {Space::Param, Space::Global, Space::Shared,
+                                     Space::Local, Space::Global, Space::Shared,
+                                     Space::Shared};
+  Space space = place < 0 ? Space::Generic : spaces[place];
+  if (!loads && (place == 0 || place == 4))
+    d.fail("expected a space that is written, but got '", d.statement.opcode,
+           "'");
+  if (loads && place == 1)
+    d.take("nc");
+  decodeHints(d, loads);
+  int vector = d.choose({"v2", "v4"});
+  unsigned count = vector < 0 ? 1 : vector ? 4 : 2;
+  Type type = d.type();
+  unsigned size = sizeOf(type);
+  if (!size || size * count > 16 || type == Type::F16 || type == Type::BF16 ||
+      type == Type::F16x2 || type == Type::BF16x2 || type == Type::TF32)
+    d.fail("expected a type of at most 16 bytes in memory, but got '",
+           d.statement.opcode, "'");
+  d.expectOperands(2);
+  const Operand &values = d.operand(loads ? 0 : 1),
+                &at = d.operand(loads ? 1 : 0);
+  std::vector<Operand> one{values};
+  const std::vector<Operand> &elements =
+      values.kind == Operand::Vector ? values.elements : one;
+  if (elements.size() != count)
+    d.fail("expected ", count, " registers, but got ", elements.size());
+  bool wide = false;
+  for (const Operand &element : elements) {
+    d.list(loads ? d.define(element, type, true) : d.use(element, type, true));
+    unsigned bytes = element.name == "_" || element.kind == Operand::Number
+                         ? size
+                         : d.bytesOf(element);
+    if (&element != &elements[0] && element.name != "_" && (bytes == 8) != wide)
+      d.fail("expected registers of one size, but got others");
+    wide |= bytes == 8;
+  }
+  d.address(at, 0, space, d.insn.imm);
+  d.insn.aux = size | (isSigned(type) ? signedBit : 0) | (wide ? wideBit : 0) |
+               uint32_t(space) << spaceShift;
+  d.insn.handler = space == Space::Param ? loadParameter : loads ? load : store;
+  if (!loads && (space == Space::Shared || space == Space::Generic))
+    d.storesShared(size * count);
+  if (!loads && (space == Space::Global || space == Space::Generic))
+    d.storesGlobal(size * count);
+  return true;
+}

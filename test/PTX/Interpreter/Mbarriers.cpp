@@ -1,0 +1,2 @@
+#include "Lanes.h"
+bool ptx::decodeMbarrier(Decoder &) { return false; }

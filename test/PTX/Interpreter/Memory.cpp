@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+#include "Memory.h"
+#include "support/Error.h"
+#include <algorithm>
+#include <cstring>
+
+using namespace ptx;
+
+uint64_t Memory::allocate(uint64_t size) {
+  if (size == 0 || size > uint64_t(1) << 36)
+    bsr::fail("expected an allocation of 1 byte to 64 GiB, but got ", size,
+              " bytes");
+  auto made = std::make_unique<Allocation>();
+  made->address = next;
+  made->size = size;
+  made->bytes.reset(new uint8_t[size]);
+  std::memset(made->bytes.get(), 0xff, size);
+  made->written.reset(new uint8_t[size]());
+  // A gap of at least 4 KiB: an overrun meets no neighbour.
+  next = (next + size + 4096 + 255) & ~uint64_t(255);
+  allocations.push_back(std::move(made));
+  return allocations.back()->address;
+}
+
+void Memory::release(uint64_t address) {
+  for (auto it = allocations.begin(); it != allocations.end(); ++it)
+    if ((*it)->address == address) {
+      allocations.erase(it);
+      return;
+    }
+  bsr::fail("expected the address of an allocation, but got ", address);
+}
+
+Allocation *Memory::find(uint64_t address) const {
+  auto after = std::upper_bound(
+      allocations.begin(), allocations.end(), address,
+      [](uint64_t value, const auto &entry) { return value < entry->address; });
+  if (after == allocations.begin())
+    return nullptr;
+  Allocation *found = std::prev(after)->get();
+  return address - found->address < found->size ? found : nullptr;
+}
+
+Allocation &Memory::owner(uint64_t address, uint64_t size) const {
+  Allocation *found = find(address);
+  if (!found || size > found->size - (address - found->address))
+    bsr::fail("expected an address inside of an allocation, but got ", address,
+              " with ", size, " bytes");
+  return *found;
+}
+
+void Memory::write(uint64_t address, const void *from, uint64_t size) {
+  if (!size)
+    return;
+  Allocation &to = owner(address, size);
+  std::memcpy(&to.bytes[address - to.address], from, size);
+  std::memset(&to.written[address - to.address], 1, size);
+}
+
+void Memory::readAny(uint64_t address, void *to, uint64_t size) const {
+  if (!size)
+    return;
+  const Allocation &from = owner(address, size);
+  std::memcpy(to, &from.bytes[address - from.address], size);
+}
+
+void Memory::read(uint64_t address, void *to, uint64_t size) const {
+  readAny(address, to, size);
+  const Allocation *from = find(address);
+  for (uint64_t i = 0; i < size; ++i)
+    if (!from->written[address - from->address + i])
+      bsr::fail("expected every byte to have a value, but got byte ",
+                address - from->address + i, " of an allocation of ",
+                from->size, ", which nobody wrote");
+}
+
+void Memory::beginLaunch(unsigned granuleShift) {
+  bool clear = granuleShift != shift || (++launches & 0xffff) == 0;
+  if (clear && (launches & 0xffff) == 0)
+    ++launches; // 0 is the number of no launch
+  shift = granuleShift;
+  for (auto &allocation : allocations)
+    if (clear || !allocation->shadow)
+      allocation->shadow.reset(new Shadow[(allocation->size >> shift) + 1]);
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// ptx-run: runs one kernel of a file of PTX and prints its results.
+
+#include "Arguments.h"
+#include "support/Error.h"
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+using namespace ptx;
+
+static const char *const help =
+    R"(ptx-run FILE [--entry NAME] --grid X[,Y,Z] --block X[,Y,Z] [OPTION]... [--arg ARGUMENT]...
+
+Runs a kernel of a file of PTX on the processor, checks every access, and prints
+the outputs.
+
+  --cluster X[,Y,Z] blocks of a cluster (1)
+  --shared BYTES    dynamic shared memory (0)
+  --chip NAME       sm_80, sm_86, sm_89, sm_90, sm_90a or sm_100a (the file's target)
+  --threads N       threads of the processor (one a core)
+  --registers N     registers a thread, as ptxas would say
+  --limit N         warp instructions of one block (4294967296)
+  --repeat N        runs the kernel N times
+  --counts          prints what the kernel did
+  --speed           prints warp instructions a second
+  --entries         prints the entries of the file and their parameters
+
+ARGUMENT is one of
+
+)";
+
+namespace {
+struct CommandLine {
+  std::string file, entry;
+  LaunchOptions options;
+  std::vector<std::string> arguments;
+  bool hasGrid = false, hasBlock = false, counts = false, speed = false,
+       entries = false;
+  unsigned repeat = 1;
+};
+} // namespace
+
+static uint64_t readWhole(const std::string &option, const std::string &text,
+                          uint64_t most) {
+  char *end = nullptr;
+  errno = 0;
+  uint64_t value = std::strtoull(text.c_str(), &end, 10);
+  if (text.empty() || text[0] < '0' || text[0] > '9' || *end || errno ||
+      value > most)
+    bsr::fail("expected ", option, " to be a number up to ", most,
+              ", but got '", text, "'");
+  return value;
+}
+
+static Dim readDim(const std::string &option, const std::string &text) {
+  Dim dim;
+  unsigned *extents[] = {&dim.x, &dim.y, &dim.z};
+  size_t begin = 0;
+  for (unsigned i = 0;; ++i) {
+    size_t end = text.find(',', begin);
+    if (i == 3)
+      bsr::fail("expected ", option, " to have at most 3 extents, but got '",
+                text, "'");
+    *extents[i] = unsigned(
+        readWhole(option, text.substr(begin, end - begin), 0x7fffffff));
+    if (end == std::string::npos)
+      return dim;
+    begin = end + 1;
+  }
+}
+
+static CommandLine readCommandLine(int argc, char **argv) {
+  CommandLine line;
+  LaunchOptions &options = line.options;
+  for (int i = 1; i < argc; ++i) {
+    std::string option = argv[i];
+    auto value = [&]() -> std::string {
+      if (i + 1 == argc)
+        bsr::fail("expected a value of ", option, ", but got none");
+      return argv[++i];
+    };
+    if (option == "--entry")
+      line.entry = value();
+    else if (option == "--grid")
+      options.grid = readDim(option, value()), line.hasGrid = true;
+    else if (option == "--block")
+      options.block = readDim(option, value()), line.hasBlock = true;
+    else if (option == "--cluster")
+      options.cluster = readDim(option, value());
+    else if (option == "--shared")
+      options.dynamicShared = unsigned(readWhole(option, value(), 1 << 20));
+    else if (option == "--threads")
+      options.threads = unsigned(readWhole(option, value(), 1024));
+    else if (option == "--registers")
+      options.registers = unsigned(readWhole(option, value(), 65536));
+    else if (option == "--limit")
+      options.limit = readWhole(option, value(), uint64_t(1) << 62);
+    else if (option == "--repeat")
+      line.repeat = unsigned(readWhole(option, value(), 1000000));
+    else if (option == "--arg")
+      line.arguments.push_back(value());
+    else if (option == "--counts")
+      line.counts = true;
+    else if (option == "--speed")
+      line.speed = true;
+    else if (option == "--entries")
+      line.entries = true;
+    else if (option == "--chip") {
+      std::string name = value();
+      options.chip = findChip(name);
+      if (!options.chip)
+        bsr::fail("expected a chip of ", chipNames(), ", but got '", name, "'");
+    } else if (option.size() > 1 && option[0] == '-')
+      bsr::fail("expected an option of ptx-run --help, but got '", option, "'");
+    else if (line.file.empty())
+      line.file = option;
+    else
+      bsr::fail("expected one file, but got '", line.file, "' and '", option,
+                "'");
+  }
+  if (line.file.empty())
+    bsr::fail("expected a file of PTX, but got none");
+  if (!line.entries && (!line.hasGrid || !line.hasBlock))
+    bsr::fail("expected --grid and --block, but got ",
+              line.hasGrid ? "no --block" : "no --grid");
+  return line;
+}
+
+static void printEntries(const Module &module) {
+  for (const EntryInfo &info : module.entries()) {
+    std::printf("%s: %u bytes of shared memory", info.name.c_str(),
+                info.staticShared);
+    if (info.maxThreads)
+      std::printf(", at most %u threads", info.maxThreads);
+    std::printf("\n");
+    for (const Parameter &parameter : info.parameters)
+      std::printf("  %s: %u bytes at %u\n", parameter.name.c_str(),
+                  parameter.size, parameter.offset);
+  }
+}
+
+static int run(int argc, char **argv) {
+  CommandLine line = readCommandLine(argc, argv);
+  std::ifstream file(line.file, std::ios::binary);
+  if (!file)
+    bsr::fail("expected file '", line.file, "' to be readable, but got none");
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  Module module(text);
+  if (line.entries) {
+    printEntries(module);
+    return 0;
+  }
+  Memory memory;
+  std::vector<Argument> arguments;
+  for (const std::string &argument : line.arguments)
+    arguments.push_back(readArgument(argument, memory));
+  EntryInfo info = module.entry(line.entry);
+  if (arguments.size() != info.parameters.size())
+    bsr::fail("expected ", info.parameters.size(), " arguments of '", info.name,
+              "', but got ", arguments.size());
+  line.options.parameters.resize(info.parameterBytes);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Parameter &parameter = info.parameters[i];
+    if (arguments[i].bytes.size() != parameter.size)
+      bsr::fail("expected ", parameter.size, " bytes as argument ", i, " of '",
+                info.name, "', but got ", arguments[i].bytes.size());
+    std::copy(arguments[i].bytes.begin(), arguments[i].bytes.end(),
+              line.options.parameters.begin() + parameter.offset);
+  }
+  Counts counts;
+  auto begin = std::chrono::steady_clock::now();
+  for (unsigned i = 0; i < line.repeat; ++i)
+    counts.add(launch(module, info.name, line.options, memory));
+  double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i].printed)
+      std::fputs(printArgument(arguments[i], unsigned(i), memory).c_str(),
+                 stdout);
+  if (line.counts)
+    std::fputs(counts.text().c_str(), stdout);
+  if (line.speed)
+    std::printf("%.2f million warp instructions a second, %.3f s\n",
+                double(counts.total()) / seconds / 1e6, seconds);
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  for (int i = 1; i < argc; ++i)
+    if (std::string(argv[i]) == "--help") {
+      std::printf("%s%s", help, argumentHelp);
+      return 0;
+    }
+  try {
+    return run(argc, argv);
+  } catch (const bsr::Error &error) {
+    std::fprintf(stderr, "error: %s\n", error.what());
+    return 1;
+  }
+}

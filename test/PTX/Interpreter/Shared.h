@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The shared memory of a block, and who touched which granule of it when.
+
+#ifndef PTX_SHARED_H
+#define PTX_SHARED_H
+
+#include <cstdint>
+#include <vector>
+
+namespace ptx {
+
+struct Insn;
+struct Warp;
+
+/// Stands for a lane where all lanes of a warp access at once.
+constexpr unsigned anyLane = 63;
+
+class Shared {
+public:
+  /// Forgets everything; `end` is the first address behind it.
+  void reset(uint32_t end, unsigned shift, unsigned warps);
+  uint32_t end() const { return last; }
+  uint8_t *at(uint32_t address) { return &bytes[address - first]; }
+
+  // Each checks the access of a lane that is inside of the memory, and notes
+  // it.
+  void read(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
+            unsigned size);
+  void write(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
+             unsigned size);
+  void atomic(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
+              unsigned size);
+  /// A cp.async into it begins, and ends.
+  void beginCopy(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
+                 unsigned size);
+  void endCopy(Warp &warp, unsigned lane, uint32_t address, unsigned size);
+  /// A bulk copy into it begins, and ends.
+  void beginBulk(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
+                 unsigned size);
+  void endBulk(uint32_t address, unsigned size, uint32_t clock);
+  /// An asynchronous operation reads it until endAsyncRead().
+  void beginAsyncRead(Warp &warp, const Insn &insn, unsigned lane,
+                      uint32_t address, unsigned size);
+  void endAsyncRead(Warp &warp, unsigned lane, uint32_t address, unsigned size);
+  /// The 8 bytes are an mbarrier, or bytes again.
+  void beginBarrier(Warp &warp, const Insn &insn, unsigned lane,
+                    uint32_t address);
+  void useBarrier(Warp &warp, const Insn &insn, unsigned lane,
+                  uint32_t address);
+  void endBarrier(uint32_t address);
+
+private:
+  enum : uint8_t {
+    Written = 1,
+    Copying = 2,  ///< by cp.async
+    Arriving = 4, ///< by a bulk copy
+    IsBarrier = 8,
+    HasReaders = 16,
+    ByAsync = 32,  ///< written by the asynchronous proxy
+    ByAtomic = 64, ///< written by an atomic operation
+  };
+  struct Cell {
+    uint32_t clock = 0; ///< of the last write
+    uint16_t writer =
+        0; ///< warp * 32 + lane; a bulk copy has a warp of its own
+    uint8_t flags = 0;
+    uint8_t asyncReaders = 0;
+  };
+  bool isAfterWrite(const Warp &warp, unsigned lane, const Cell &cell) const;
+  void checkWrite(Warp &warp, const Insn &insn, unsigned lane, size_t cell);
+  [[noreturn]] void explainRead(Warp &warp, const Insn &insn, unsigned lane,
+                                size_t cell);
+  template <typename Body>
+  void forCells(uint32_t address, unsigned size, Body body) {
+    size_t end = (address - first + size - 1) >> shift;
+    for (size_t i = (address - first) >> shift; i <= end; ++i)
+      body(i);
+  }
+
+  uint32_t first = 0, last = 0;
+  unsigned shift = 2, numWarps = 1;
+  std::vector<uint8_t> bytes;
+  std::vector<Cell> cells;
+  std::vector<uint32_t> readers; ///< by cell and warp: clock * 64 + lane
+};
+
+} // namespace ptx
+
+#endif // PTX_SHARED_H

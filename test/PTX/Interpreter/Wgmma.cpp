@@ -1,0 +1,2 @@
+#include "Lanes.h"
+bool ptx::decodeWgmma(Decoder &) { return false; }
