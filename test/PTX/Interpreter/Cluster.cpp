@@ -213,6 +213,7 @@ void Cluster::run() {
   // order alone is a race, but its effects should differ as well.
   uint64_t limit = launch->options->limit;
   unsigned all = numWarps(), perBlock = unsigned(blocks[0].warps.size());
+  uint64_t chance = 0;
   for (unsigned round = 0;; round += 3) {
     bool progress = false, done = true;
     for (unsigned i = 0; i < all; ++i) {
@@ -241,8 +242,13 @@ void Cluster::run() {
     if (progress)
       continue;
     // Everybody waits: a bulk copy arrives as late as it can.
-    if (bulkCopies.empty())
-      failDeadlock(*this);
+    if (bulkCopies.empty()) {
+      // A wait that fails may be followed by work: all get one more chance.
+      if (version == chance)
+        failDeadlock(*this);
+      chance = ++version;
+      continue;
+    }
     land(*this, bulkCopies.front());
     bulkCopies.pop_front();
     ++version;

@@ -57,7 +57,8 @@ struct WgmmaState {
   std::vector<Pending> pending;
   uint64_t group = 0;
   bool fenced = false;
-  std::vector<uint8_t> unfenced, busy; ///< by slot
+  std::vector<uint8_t> unfenced; ///< by slot
+  std::vector<uint32_t> busy;    ///< by slot: products that write it
 };
 
 /// A bulk copy from shared memory that no wait has completed.

@@ -1,2 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Products of matrices in shared memory by four warps. PTX ISA, "Asynchronous
+// Warpgroup Level Matrix Multiply-Accumulate Instructions". With W bytes of a
+// swizzle (16 without one), E bytes of an element and T = 16 / E, the
+// descriptor with the offsets LBO and SBO puts element (mn, k) at
+//
+//   K-major   (mn % 8) W + (mn / 8) SBO + k E          with a swizzle
+//             (mn % 8) 16 + (mn / 8) SBO + (k % T) E + (k / T) LBO   without
+//   MN-major  (mn % (W/E)) E + (mn / (W/E)) LBO + (k % 8) W + (k / 8) SBO
+//             (mn % T) E + (mn / T) SBO + (k % 8) 16 + (k / 8) LBO   without
+//
+// from its start, and the swizzle is that of the address. The layouts are those
+// of CUTLASS's mma_traits_sm90_gmma.hpp, "canonical layouts".
+
 #include "Lanes.h"
-bool ptx::decodeWgmma(Decoder &) { return false; }
+#include <algorithm>
+
+using namespace ptx;
+
+namespace {
+enum class Element : uint8_t { BFloat, Half, TF32 };
+/// Bits of Insn::aux above N, which is in the lower 9.
+enum : uint32_t {
+  ElementShift = 9,
+  TransposeA = 1 << 11,
+  TransposeB = 1 << 12,
+  NegateA = 1 << 13,
+  NegateB = 1 << 14,
+  RegistersA = 1 << 15,
+};
+
+struct Descriptor {
+  uint32_t start, leading, stride;
+  Swizzle swizzle;
+  uint32_t width;
+
+  explicit Descriptor(uint64_t bits)
+      : start(uint32_t(bits & 0x3fff) << 4),
+        leading(uint32_t(bits >> 16 & 0x3fff) << 4),
+        stride(uint32_t(bits >> 32 & 0x3fff) << 4) {
+    static constexpr Swizzle modes[] = {Swizzle::None, Swizzle::Bytes128,
+                                        Swizzle::Bytes64, Swizzle::Bytes32};
+    swizzle = modes[bits >> 62];
+    width = 16u << unsigned(swizzle);
+  }
+
+  /// Where element (mn, k) of `size` bytes lies, without swizzle.
+  uint32_t place(unsigned mn, unsigned k, unsigned size, bool mnMajor) const {
+    unsigned inChunk = 16 / size, inSpan = width / size;
+    bool plain = swizzle == Swizzle::None;
+    if (!mnMajor)
+      return start + mn % 8 * width + mn / 8 * stride +
+             (plain ? k % inChunk * size + k / inChunk * leading : k * size);
+    if (plain)
+      return start + mn % inChunk * size + mn / inChunk * stride + k % 8 * 16 +
+             k / 8 * leading;
+    return start + mn % inSpan * size + mn / inSpan * leading + k % 8 * width +
+           k / 8 * stride;
+  }
+};
+
+float widen(Element element, const uint8_t *from) {
+  uint32_t bits = 0;
+  std::memcpy(&bits, from, element == Element::TF32 ? 4 : 2);
+  switch (element) {
+  case Element::BFloat:
+    return toFloat(BFloat{uint16_t(bits)});
+  case Element::Half:
+    return toFloat(Half{uint16_t(bits)});
+  case Element::TF32:
+    return floatOf(bits & 0xffffe000u);
+  }
+  return 0;
+}
+
+/// Reads `count` rows (of mn) from `first` on, all k of them, 16 bytes at a
+/// time.
+void readOperand(Warp &warp, const Insn &insn, uint64_t bits, bool mnMajor,
+                 unsigned first, unsigned count, Element element, float *into,
+                 WgmmaState::Pending &pending) {
+  unsigned size = element == Element::TF32 ? 4 : 2, depth = 32 / size;
+  unsigned inChunk = 16 / size;
+  Descriptor descriptor(bits);
+  unsigned stepMn = mnMajor ? inChunk : 1, stepK = mnMajor ? 1 : inChunk;
+  for (unsigned mn = first; mn < first + count; mn += stepMn)
+    for (unsigned k = 0; k < depth; k += stepK) {
+      uint64_t address =
+          swizzled(descriptor.swizzle, descriptor.place(mn, k, size, mnMajor));
+      Block &block = blockOf(warp, insn, 0, address, 16);
+      block.shared.beginAsyncRead(warp, insn, anyLane, uint32_t(address), 16);
+      pending.reads.push_back({&block, uint32_t(address), 16});
+      const uint8_t *from = block.shared.at(uint32_t(address));
+      for (unsigned i = 0; i < inChunk; ++i) {
+        unsigned row = mn - first + (mnMajor ? i : 0);
+        unsigned col = k + (mnMajor ? 0 : i);
+        into[row * depth + col] = widen(element, from + i * size);
+      }
+    }
+}
+
+void checkAccumulators(Warp &warp, const Insn &insn, const uint32_t *slots,
+                       uint32_t count, bool accumulates) {
+  WgmmaState &state = warp.wgmma;
+  if (!state.fenced)
+    warp.fail(insn, 0, "expected wgmma.fence before wgmma, but got none");
+  for (uint32_t i = 0; i < count; ++i) {
+    if (state.unfenced[slots[i]])
+      warp.fail(insn, 0,
+                "expected wgmma.fence between a write of a register and wgmma, "
+                "but got none");
+    if (accumulates && !state.busy[slots[i]] &&
+        warp.initialised[slots[i]] != 0xffffffffu)
+      warp.fail(insn, 0,
+                "expected registers with a value, but got one that nobody "
+                "wrote");
+  }
+}
+
+uint64_t uniform(Warp &warp, const Insn &insn, uint32_t slot) {
+  const uint64_t *lanes = warp.lanes<uint64_t>(slot);
+  for (unsigned lane = 1; lane < 32; ++lane)
+    if (lanes[lane] != lanes[0])
+      warp.fail(insn, lane,
+                "expected one descriptor in all lanes, but got two");
+  return lanes[0];
+}
+
+/// The list is the accumulators and, where A is in registers, those.
+void multiply(Warp &warp, const Insn &insn, uint32_t) {
+  const uint32_t *slots = warp.list(insn);
+  unsigned columns = insn.aux & 511, count = columns / 2;
+  Element element = Element(insn.aux >> ElementShift & 3);
+  unsigned depth = element == Element::TF32 ? 8 : 16;
+  if (warp.index / 4 * 4 + 4 > warp.block->warps.size())
+    warp.fail(insn, 0, "expected whole groups of 4 warps, but got ",
+              warp.block->warps.size(), " warps");
+  uint32_t scale = warp.predicate(insn, insn.op[2], 0xffffffffu);
+  if (scale != 0 && scale != 0xffffffffu)
+    warp.fail(insn, 0, "expected one scale-d in all lanes, but got two");
+  checkAccumulators(warp, insn, slots, count, scale != 0);
+  WgmmaState::Pending pending;
+  pending.group = warp.wgmma.group;
+  std::vector<float> a(size_t(16) * depth), b(size_t(columns) * depth);
+  if (insn.aux & RegistersA) {
+    checkAccumulators(warp, insn, slots + count, insn.count - count, true);
+    for (unsigned lane = 0; lane < 32; ++lane)
+      for (unsigned r = 0; r < 4; ++r) {
+        uint32_t bits = warp.lanes<uint32_t>(slots[count + r])[lane];
+        unsigned row = lane / 4 + r % 2 * 8;
+        uint8_t bytes[4];
+        std::memcpy(bytes, &bits, 4);
+        if (depth == 8)
+          a[row * depth + lane % 4 + r / 2 * 4] = widen(element, bytes);
+        else
+          for (unsigned j = 0; j < 2; ++j)
+            a[row * depth + lane % 4 * 2 + j + r / 2 * 8] =
+                widen(element, bytes + 2 * j);
+      }
+  } else {
+    readOperand(warp, insn, uniform(warp, insn, insn.op[0]),
+                insn.aux & TransposeA, warp.index % 4 * 16, 16, element,
+                a.data(), pending);
+  }
+  readOperand(warp, insn, uniform(warp, insn, insn.op[1]),
+              insn.aux & TransposeB, 0, columns, element, b.data(), pending);
+  bool negates = bool(insn.aux & NegateA) != bool(insn.aux & NegateB);
+  for (unsigned i = 0; i < count; ++i) {
+    uint32_t *d = warp.lanes<uint32_t>(slots[i]);
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      unsigned row = lane / 4 + i / 2 % 2 * 8;
+      unsigned col = i / 4 * 8 + lane % 4 * 2 + i % 2;
+      double sum = 0;
+      for (unsigned k = 0; k < depth; ++k)
+        sum += double(a[row * depth + k]) * double(b[col * depth + k]);
+      float value =
+          float((scale ? floatOf(d[lane]) : 0) + (negates ? -sum : sum));
+      d[lane] = value == value ? bitsOf(value) : canonicalNaN;
+    }
+    // Nobody may look before the wait.
+    ++warp.wgmma.busy[slots[i]];
+    warp.initialised[slots[i]] = 0;
+    pending.accumulators.push_back(slots[i]);
+  }
+  warp.wgmma.pending.push_back(std::move(pending));
+  ++warp.block->cluster->counts.wgmma;
+}
+
+void fence(Warp &warp, const Insn &, uint32_t) {
+  warp.wgmma.fenced = true;
+  warp.wgmma.unfenced.assign(warp.kernel->numSlots, 0);
+  warp.wgmma.busy.resize(warp.kernel->numSlots);
+}
+
+void commit(Warp &warp, const Insn &, uint32_t) { ++warp.wgmma.group; }
+
+void wait(Warp &warp, const Insn &insn, uint32_t) {
+  auto &all = warp.wgmma.pending;
+  size_t kept = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (int64_t(all[i].group) >= int64_t(warp.wgmma.group) - insn.imm) {
+      if (kept != i)
+        all[kept] = std::move(all[i]);
+      ++kept;
+      continue;
+    }
+    for (const WgmmaState::Use &use : all[i].reads)
+      use.block->shared.endAsyncRead(warp, anyLane, use.address, use.bytes);
+    for (uint32_t slot : all[i].accumulators)
+      if (--warp.wgmma.busy[slot] == 0)
+        warp.initialised[slot] = 0xffffffffu;
+  }
+  all.resize(kept);
+}
+} // namespace
+
+static bool decodeProduct(Decoder &d) {
+  unsigned columns = 0;
+  std::string_view shape = d.takeAny();
+  size_t k = shape.find('k');
+  if (shape.substr(0, 4) == "m64n" && k != std::string_view::npos && k < 8)
+    for (char c : shape.substr(4, k - 4))
+      columns = c >= '0' && c <= '9' ? columns * 10 + unsigned(c - '0') : 999;
+  Type result = d.type(), typeA = d.type(), typeB = d.type();
+  bool narrow = typeA == Type::BF16 || typeA == Type::F16;
+  std::string_view depth = k == std::string_view::npos ? "" : shape.substr(k);
+  if (columns < 8 || columns > 256 || columns % 8 || result != Type::F32 ||
+      typeA != typeB || !(narrow || typeA == Type::TF32) ||
+      depth != (narrow ? "k16" : "k8"))
+    d.fail("expected m64nNk16 of bf16 or f16, or m64nNk8 of tf32, with sums in "
+           "f32, but got '",
+           d.statement.opcode, "'");
+  const Operand &sums = d.operand(0), &first = d.operand(1);
+  bool registers = first.kind == Operand::Vector;
+  size_t numbers = 2 + (narrow ? (registers ? 1 : 2) : 0);
+  d.expectOperands(4 + numbers);
+  if (sums.elements.size() != columns / 2)
+    d.fail("expected ", columns / 2, " accumulators, but got ",
+           sums.elements.size());
+  // The handler itself says which of these have a value.
+  Decoder quiet(d.builder, d.statement);
+  auto &marked = d.builder.kernel.accumulators;
+  auto mark = [&](uint32_t slot) {
+    d.list(slot);
+    marked.resize(std::max<size_t>(marked.size(), slot + 1));
+    marked[slot] = true;
+  };
+  for (const Operand &element : sums.elements)
+    mark(quiet.define(element, Type::F32));
+  Element element = typeA == Type::BF16  ? Element::BFloat
+                    : typeA == Type::F16 ? Element::Half
+                                         : Element::TF32;
+  uint32_t &aux = d.insn.aux;
+  aux = columns | uint32_t(element) << ElementShift;
+  if (registers) {
+    if (first.elements.size() != 4)
+      d.fail("expected 4 registers of A, but got ", first.elements.size());
+    for (const Operand &part : first.elements)
+      mark(quiet.use(part, Type::B32));
+    aux |= RegistersA;
+  } else {
+    d.insn.op[0] = d.use(1, Type::B64);
+  }
+  d.insn.op[1] = d.use(2, Type::B64);
+  d.insn.op[2] = d.predicate(d.operand(3));
+  for (size_t i = 4; i < 6; ++i) {
+    int64_t scale = d.number(i);
+    if (scale != 1 && scale != -1)
+      d.fail("expected a scale of 1 or -1, but got ", scale);
+    if (scale == -1)
+      aux |= i == 4 ? NegateA : NegateB;
+  }
+  for (size_t i = 6; i < d.size(); ++i) {
+    int64_t transposed = d.number(i);
+    if (transposed != 0 && transposed != 1)
+      d.fail("expected a transposition of 0 or 1, but got ", transposed);
+    if (transposed)
+      aux |= registers || i == 7 ? TransposeB : TransposeA;
+  }
+  d.insn.handler = multiply;
+  return true;
+}
+
+bool ptx::decodeWgmma(Decoder &d) {
+  if (d.name != "wgmma")
+    return false;
+  d.require(90, true);
+  int action = d.choose({"mma_async", "fence", "commit_group", "wait_group"});
+  d.expect("sync");
+  d.expect("aligned");
+  d.insn.kind = Class::Matrix;
+  d.insn.flags |= Converges;
+  if (action == 0)
+    return decodeProduct(d);
+  d.expectOperands(action == 3 ? 1 : 0);
+  if (action == 3 && ((d.insn.imm = d.number(0)) < 0 || d.insn.imm > 7))
+    d.fail("expected 0 to 7 groups, but got ", d.insn.imm);
+  d.insn.handler = action == 1 ? fence : action == 2 ? commit : wait;
+  if (action < 0)
+    d.fail("expected an instruction of wgmma, but got '", d.statement.opcode,
+           "'");
+  return true;
+}
