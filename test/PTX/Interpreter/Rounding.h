@@ -89,6 +89,8 @@ inline BFloat toBFloat(double value, Round mode) {
   return {uint16_t(roundTo(bfloatFormat, value, mode))};
 }
 inline float toSingle(double value, Round mode) {
+  if (std::isnan(value))
+    return floatOf(canonicalNaN);
   return mode == Round::Nearest ? float(value)
                                 : floatOf(roundTo(singleFormat, value, mode));
 }
