@@ -98,6 +98,7 @@ static uint64_t valueOf(Special special, const Warp &warp, unsigned lane) {
   case Special::NSmId:
     return 1;
   case Special::DynamicShared:
+  case Special::DynamicShared32:
     return launch.dynamicBegin;
   }
   return 0;

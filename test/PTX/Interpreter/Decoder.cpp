@@ -171,8 +171,10 @@ uint32_t Decoder::use(const Operand &operand, Type type, bool wider) {
     if (operand.offset)
       fail("expected a variable without an offset, but got '", operand.name,
            "'");
-    // The lower half of a slot comes first.
-    return builder.addressOf(operand.name, *place).slot;
+    bool wide = sizeOf(type) == 8;
+    if (!wide && place->space == Place::Module)
+      fail("expected an address of 64 bits, but got '", operand.name, "'");
+    return builder.addressOf(operand.name, *place, wide).slot;
   }
   fail("expected a register, but got '", operand.name, "'");
 }
@@ -241,7 +243,7 @@ void Decoder::address(const Operand &operand, unsigned index, Space space,
   if (spaces[place->space] != space)
     fail("expected a variable of the space of '", statement.opcode,
          "', but got '", operand.name, "'");
-  insn.op[index] = builder.addressOf(operand.name, *place).slot;
+  insn.op[index] = builder.addressOf(operand.name, *place, true).slot;
 }
 
 int64_t Decoder::number(size_t index) {

@@ -136,7 +136,8 @@ uint32_t KernelBuilder::carry() {
   return *carryPredicate;
 }
 
-Register KernelBuilder::addressOf(std::string_view name, const Place &place) {
+Register KernelBuilder::addressOf(std::string_view name, const Place &place,
+                                  bool wide) {
   switch (place.space) {
   case Place::Shared:
     return {constant(sharedBase + place.offset, true), 8};
@@ -144,12 +145,13 @@ Register KernelBuilder::addressOf(std::string_view name, const Place &place) {
   case Place::Param:
     return {constant(place.offset, true), 8};
   case Place::DynamicShared: {
-    auto [it, made] = specials.try_emplace(unsigned(Special::DynamicShared), 0);
+    Special which = wide ? Special::DynamicShared : Special::DynamicShared32;
+    auto [it, made] = specials.try_emplace(unsigned(which), 0);
     if (made) {
-      it->second = makeSlots(1, 8, 0);
-      kernel.specials.emplace_back(it->second, Special::DynamicShared);
+      it->second = makeSlots(1, wide ? 8 : 4, 0);
+      kernel.specials.emplace_back(it->second, which);
     }
-    return {it->second, 8};
+    return {it->second, uint8_t(wide ? 8 : 4)};
   }
   case Place::Module:
     break;

@@ -60,7 +60,7 @@ public:
   /// A slot that nobody reads.
   uint32_t scratch();
   /// A slot of the address of a variable, as `mov` reads it.
-  Register addressOf(std::string_view name, const Place &place);
+  Register addressOf(std::string_view name, const Place &place, bool wide);
   std::optional<Register> special(std::string_view name);
   /// The instruction that is decoded jumps to the label.
   void jump(std::string_view label, int line);

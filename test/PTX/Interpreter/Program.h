@@ -98,6 +98,7 @@ enum class Special : uint8_t {
   SmId,
   NSmId,
   DynamicShared, ///< the address of .extern .shared
+  DynamicShared32,
 };
 
 struct Kernel {
