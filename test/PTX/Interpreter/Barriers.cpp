@@ -125,9 +125,8 @@ void proxyFence(Warp &warp, const Insn &, uint32_t) {
         continue;
       const Group &group = warp.groups[0];
       unsigned lane = unsigned(__builtin_ctz(group.mask));
-      // A warp at a barrier is already behind its instruction.
-      bool behind = warp.status != Status::Polling && group.pc;
-      const Insn &insn = warp.kernel->code[behind ? group.pc - 1 : group.pc];
+      // Whoever waits is already behind the instruction.
+      const Insn &insn = warp.kernel->code[group.pc ? group.pc - 1 : 0];
       if (warp.status == Status::AtBarrier) {
         const Barrier &barrier = block.barriers[warp.barrierId];
         warp.fail(insn, lane, "expected ", barrier.expected,

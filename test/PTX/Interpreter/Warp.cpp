@@ -216,7 +216,8 @@ void Warp::run(uint64_t slice) {
               break;
             continue;
           }
-          if (insn.flags != Converges || mask != 0xffffffffu)
+          if (insn.flags != Converges || mask != 0xffffffffu ||
+              insn.members != allLanes)
             break;
         }
         if (mask) {
