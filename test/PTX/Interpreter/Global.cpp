@@ -42,29 +42,32 @@ static bool isAfter(const Warp &warp, unsigned lane, uint32_t stamp) {
 static void note(Warp &warp, const Insn &insn, unsigned lane, uint64_t address,
                  Shadow &shadow, Access access) {
   Cluster &cluster = *warp.block->cluster;
-  uint64_t launch = cluster.launch->memory->launchNumber() & 0xffff;
+  uint64_t launch = cluster.launch->memory->launchNumber() & 0x7fff;
   uint64_t me = (cluster.index & 0x7fffff) + 1;
   uint32_t stamp = std::min(warp.now(), maxClock) << 14 | (warp.id * 32 + lane);
   uint64_t old = shadow.blocks.load(std::memory_order_relaxed), wanted;
   uint64_t threads = shadow.threads.load(std::memory_order_relaxed);
   do {
-    if (old >> 48 != launch)
+    bool known = old >> 49 == launch;
+    if (!known)
       threads = 0;
-    uint64_t state = old >> 48 == launch ? old & 0xffffffffffff : 0;
+    uint64_t state = known ? old & 0xffffffffffff : 0;
     uint64_t writer = state >> 24, reader = state & several;
+    bool allAtomic = !writer || (known && (old >> 48 & 1));
     if (access == Access::Read) {
       if (writer && writer != me)
         failRace(warp, insn, lane, address, "write and read", writer);
       reader = reader == 0 || reader == me ? me : several;
     } else {
-      bool both = access == Access::Atomic && writer == atomics;
-      if (writer && writer != me && !both)
+      bool atomic = access == Access::Atomic;
+      if (writer && writer != me && !(atomic && allAtomic))
         failRace(warp, insn, lane, address, "write", writer);
       if (reader && reader != me)
         failRace(warp, insn, lane, address, "read and write", reader);
-      writer = access == Access::Atomic ? atomics : me;
+      writer = writer && writer != me ? atomics : me;
+      allAtomic &= atomic;
     }
-    wanted = launch << 48 | writer << 24 | reader;
+    wanted = launch << 49 | uint64_t(allAtomic) << 48 | writer << 24 | reader;
   } while (wanted != old && !shadow.blocks.compare_exchange_weak(
                                 old, wanted, std::memory_order_relaxed));
   uint32_t wrote = uint32_t(threads >> 32), readIt = uint32_t(threads);

@@ -76,8 +76,8 @@ void Memory::read(uint64_t address, void *to, uint64_t size) const {
 }
 
 void Memory::beginLaunch(unsigned granuleShift) {
-  bool clear = granuleShift != shift || (++launches & 0xffff) == 0;
-  if (clear && (launches & 0xffff) == 0)
+  bool clear = granuleShift != shift || (++launches & 0x7fff) == 0;
+  if (clear && (launches & 0x7fff) == 0)
     ++launches; // 0 is the number of no launch
   shift = granuleShift;
   for (auto &allocation : allocations)
