@@ -158,6 +158,12 @@ COMMANDS = {
         "gzip": Run(TINY),
         "sparse-compile": Run(),
     },
+    "docs/ptx-interpreter.md": {
+        "ptx-run test/PTX/Inputs/norm.ptx": Run(),
+        "build/dev/bin/ptx-run --help": Run(),
+        "/usr/bin/python3 test/PTX/kernels.py": Run(),
+        "scripts/mutate-ptx": Run(("$", " --sample 20")),
+    },
     "docs/python.md": {
         "pip install": Skip("an index; check-python.sh installs the extras"),
         "step = ": TEXT,
