@@ -39,7 +39,7 @@ for path in other_tools:
     llvm_config.with_environment("PATH", path, append_path=True)
 llvm_config.use_default_substitutions()
 llvm_config.add_tool_substitutions(
-    ["bsr-unittests", "fuzz-runtime", "fuzz-train", "ptx-run", "sparse-checkpoint", "sparse-compile", "sparse-opt", "sparse-train", "mlir-translate",
+    ["bsr-unittests", "fuzz-runtime", "fuzz-train", "ptx-api-check", "ptx-run", "sparse-checkpoint", "sparse-compile", "sparse-opt", "sparse-train", "mlir-translate",
      "mlir-runner", "runtime-check"],
     [*other_tools, os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
 )

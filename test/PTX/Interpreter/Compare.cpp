@@ -236,7 +236,8 @@ static bool decodeComparison(Decoder &d) {
         d.predicateNamed(target.second.empty() ? target.name : target.second));
     if (combines >= 0) {
       d.list(d.predicate(d.operand(3)));
-      aux |= d.operand(3).negated ? Negated : 0;
+      if (d.operand(3).negated)
+        aux |= Negated;
     }
   } else {
     d.insn.op[0] = d.define(size_t(0), target);

@@ -231,7 +231,8 @@ static bool isBFloat(Type type) {
 }
 
 static bool decodeSign(Decoder &d) {
-  d.insn.aux = d.take("ftz") ? Ftz : 0;
+  if (d.take("ftz"))
+    d.insn.aux = Ftz;
   Type type = d.type();
   if (!isFloat(type) || type == Type::TF32 || (d.insn.aux && type != Type::F32))
     failType(d);

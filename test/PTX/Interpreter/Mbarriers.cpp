@@ -205,7 +205,10 @@ bool ptx::decodeMbarrier(Decoder &d) {
   uint32_t given = d.size() == first + 2 ? d.use(first + 1, Type::U32) : one;
   d.insn.op[2] = expects ? one : given;
   d.insn.op[3] = given;
-  d.insn.aux = (arrives ? Arrives : 0) | (expects ? Expects : 0);
+  if (arrives)
+    d.insn.aux |= Arrives;
+  if (expects)
+    d.insn.aux |= Expects;
   d.insn.handler = arrive;
   return true;
 }
