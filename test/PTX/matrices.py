@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Checks which element of a matrix each lane has, by a second reading of the manual.
 
-    matrices.py mma | ldmatrix | stmatrix | wgmma | tensor
+    matrices.py mma | ldmatrix | stmatrix | wgmma | tensor | boxes
 
 Elements are small whole numbers, so that every sum is exact. The formulas:
 - mma: PTX ISA, "Matrix Fragments for mma.m16n8k16" and ".m16n8k8", element by
@@ -275,7 +275,45 @@ def check_tensor():
         expect(f"tensor swizzle {mode} height {height}", np.array(found, np.uint16), wanted.ravel())
 
 
-checks = {"mma": check_mma, "ldmatrix": lambda: check_ldmatrix(False), "stmatrix": lambda: check_ldmatrix(True),
+def check_boxes():
+    """Boxes of 1 to 3 dimensions, partly outside, in and out again."""
+    for sizes, box, at in [((40,), (16,), (32,)), ((40,), (16,), (-8,)), ((16, 6, 3), (8, 4, 2), (8, 3, 2)),
+                           ((16, 6, 3), (16, 2, 2), (0, -1, -1)), ((24, 9), (8, 8), (16, -2))]:
+        whole = np.arange(np.prod(sizes), dtype=np.uint16).reshape(sizes[::-1]) + 1
+        moved = np.zeros(box[::-1], np.uint16)
+        stored = np.zeros_like(whole)
+        for place in itertools.product(*(range(extent) for extent in box[::-1])):
+            source = tuple(x + offset for x, offset in zip(place, at[::-1]))
+            if all(0 <= x < size for x, size in zip(source, sizes[::-1])):
+                moved[place] = whole[source]
+                stored[source] = whole[source]
+        total, rank = moved.nbytes, len(sizes)
+        coordinates = ", ".join(map(str, at))
+        head = (".reg .pred %t; .reg .pred %done; .reg .b32 %b; .reg .b16 %v; .reg .b64 %k;\nld.param.u64 %q, [p1];\n"
+                f"mov.u32 %s, dynamic;\nadd.s32 %b, %s, {total};\nsetp.eq.u32 %t, %lane, 0;\nmov.b64 %p, p0;\n"
+                "cvta.param.u64 %p, %p;\n@!%t ret;\nmbarrier.init.shared.b64 [%b], 1;\n"
+                f"mbarrier.arrive.expect_tx.shared.b64 %k, [%b], {total};\n"
+                f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                f"[%s], [%p, {{{coordinates}}}], [%b];\nwait: mbarrier.try_wait.parity.shared.b64 %done, [%b], 0;\n"
+                "@!%done bra wait;\n")
+        body = head + "".join(f"ld.shared.b16 %v, [%s+{i}];\nst.global.b16 [%q+{i}], %v;\n" for i in range(0, total, 2))
+        values = ",".join(map(str, whole.ravel()))
+        shapes = "x".join(map(str, sizes)) + ":" + "x".join(map(str, box))
+        parameters = ".param .align 64 .b8 p0[128], .param .u64 p1"
+        found = run("box", body, [f"map:u16:{shapes}:0:{values}", f"out:u16:{total // 2}"], total + 8, parameters=parameters)
+        expect(f"box {sizes} {at}", np.array(found, np.uint16), moved.ravel())
+        # The same box to a tensor of zeros, whose bytes a plain parameter has as well.
+        body = (head + "mov.b64 %k, p2;\ncvta.param.u64 %k, %k;\n"
+                f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%k, {{{coordinates}}}], [%s];\n"
+                "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\nld.param.u64 %k, [p2+8];\n" +
+                "".join(f"ld.global.b16 %v, [%k+{i}];\nst.global.b16 [%q+{i}], %v;\n" for i in range(0, whole.nbytes, 2)))
+        zeros = ",".join("0" * whole.size)
+        found = run("box", body, [f"map:u16:{shapes}:0:{values}", f"out:u16:{whole.size}", f"map:u16:{shapes}:0:{zeros}"],
+                    total + 8, parameters=parameters + ", .param .align 64 .b8 p2[128]")
+        expect(f"stored box {sizes} {at}", np.array(found, np.uint16), stored.ravel())
+
+
+checks = {"boxes": check_boxes, "mma": check_mma, "ldmatrix": lambda: check_ldmatrix(False), "stmatrix": lambda: check_ldmatrix(True),
           "wgmma": check_wgmma, "tensor": check_tensor}
 checks[sys.argv[1]]()
 print(f"{sys.argv[1]}: {checked} layouts are right")

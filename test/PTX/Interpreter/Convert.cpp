@@ -294,7 +294,7 @@ bool ptx::decodeConvert(Decoder &d) {
   if (to == Type::TF32)
     d.require(mode == 4 ? 80 : 90);
   else if (to == Type::BF16 || from == Type::BF16)
-    d.require((to == Type::BF16 && from == Type::F32) ? 80 : 90);
+    d.require(to == Type::F32 || from == Type::F32 ? 80 : 90);
   d.expectOperands(2);
   // Both may lie in wider registers.
   const Operand &target = d.operand(0), &source = d.operand(1);

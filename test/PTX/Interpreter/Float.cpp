@@ -203,6 +203,15 @@ void sign(Warp &warp, const Insn &insn, uint32_t mask) {
   });
 }
 
+/// The sign of the first source, the rest of the second.
+struct CopySign {
+  template <typename T>
+  T operator()(T a, T b) const {
+    constexpr T sign = T(1) << (8 * sizeof(T) - 1);
+    return T((a & sign) | (b & ~sign));
+  }
+};
+
 template <typename F, unsigned sources>
 Handler *handlerOf(const Decoder &d, Type type) {
   switch (type) {
@@ -270,7 +279,20 @@ static bool decodeDouble(Decoder &d, unsigned sources, int mode, bool plain) {
   return true;
 }
 
+static bool decodeCopySign(Decoder &d) {
+  d.insn.kind = Class::Float;
+  Type type = d.type();
+  if (type != Type::F32 && type != Type::F64)
+    failType(d);
+  operands(d, type, 2);
+  d.insn.handler = type == Type::F64 ? binary<uint64_t, CopySign>
+                                     : binary<uint32_t, CopySign>;
+  return true;
+}
+
 bool ptx::decodeFloat(Decoder &d) {
+  if (d.name == "copysign")
+    return decodeCopySign(d);
   std::string_view name = d.name, opcode = d.statement.opcode;
   static constexpr std::string_view known[] = {"add", "sub", "mul", "fma",
                                                "mad", "div", "rcp", "sqrt",
