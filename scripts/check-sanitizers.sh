@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Runs tests under sanitizers (clang's): what reads files and holds memory, the
-# runtime, sparse-train and sparse-checkpoint, under those of addresses and of
-# undefined behaviour; the runtime's threads under that of threads. With
-# --compiler also sparse-opt and sparse-compile under the first two, every pass
-# and pipeline (built with g++; an hour on two cores). Other arguments go to lit.
+# runtime, sparse-train, sparse-checkpoint and the PTX interpreter, under those of
+# addresses and of undefined behaviour; the threads of the runtime and of the
+# interpreter under that of threads. With --compiler also sparse-opt and
+# sparse-compile under the first two, every pass and pipeline (built with g++; an
+# hour on two cores). Other arguments go to lit.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,15 +29,18 @@ build dev sparse-compile sparse-opt bsr_runtime
 build address
 # Left out: runs of minutes, and programs that take no file from elsewhere.
 /usr/lib/llvm-22/bin/lit --verbose --param "tools=$PWD/build/address/bin" \
-  --filter '^bsr :: (Runtime|Tools)/' \
+  --filter '^bsr :: (Runtime|Tools|PTX)/' \
   --filter-out 'Tools/(kill|resume-everywhere|schedules|science|setup|sweep|sweep-.*|train-bert|wandb|import-wandb)\.' \
   "$@" build/dev/test
 
 # LLVM's OpenMP runtime tells the sanitizer of its barriers through Archer.
-build thread runtime-check
+build thread runtime-check ptx-run
 OMP_NUM_THREADS=4 OMP_TOOL_LIBRARIES=/usr/lib/llvm-22/lib/libarcher.so \
   TSAN_OPTIONS="ignore_noninstrumented_modules=1 halt_on_error=1" \
   build/thread/bin/runtime-check | grep --invert-match '^ok '
+
+/usr/lib/llvm-22/bin/lit --verbose --param "tools=$PWD/build/thread/bin" \
+  --filter '^bsr :: PTX/(threads|kernels)\.' "$@" build/dev/test
 
 if [[ $compiler ]]; then
   build sanitize sparse-opt sparse-compile bsr-unittests

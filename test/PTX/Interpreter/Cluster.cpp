@@ -165,6 +165,7 @@ void Cluster::start(uint64_t number) {
                    first.z + block.rank / size.x / size.y};
     block.shared.reset(launch->sharedEnd, kernel.sharedShift, all);
     block.mbarriers.clear();
+    block.wgmma.assign((block.warps.size() + 3) / 4, {});
     for (Barrier &barrier : block.barriers)
       barrier = Barrier();
     for (Warp &warp : block.warps) {
@@ -238,8 +239,10 @@ void Cluster::run() {
       }
       done &= warp.status == Status::Done;
     }
-    if (done)
+    if (done) {
+      checkIssued(*this);
       break;
+    }
     if (progress)
       continue;
     // Everybody waits: a bulk copy arrives as late as it can.

@@ -55,7 +55,7 @@ struct WgmmaState {
     std::vector<uint32_t> accumulators;
   };
   std::vector<Pending> pending;
-  uint64_t group = 0;
+  uint64_t group = 0, issued = 0;
   bool fenced = false;
   std::vector<uint8_t> unfenced; ///< by slot
   std::vector<uint32_t> busy;    ///< by slot: products that write it
@@ -167,6 +167,12 @@ struct Mbarrier {
   std::vector<uint32_t> doneClock, doneFenced;
 };
 
+/// A wgmma that a warp of a group has issued: the others issue the same.
+struct IssuedWgmma {
+  const Insn *insn;
+  uint64_t a, b;
+};
+
 struct Block {
   Cluster *cluster = nullptr;
   unsigned rank = 0;
@@ -175,6 +181,7 @@ struct Block {
   std::vector<Warp> warps;
   Barrier barriers[16];
   std::unordered_map<uint32_t, Mbarrier> mbarriers;
+  std::vector<std::vector<IssuedWgmma>> wgmma; ///< by groups of 4 warps
 };
 
 /// A bulk copy into shared memory that has not arrived.
@@ -217,9 +224,11 @@ struct Cluster {
   }
 };
 
-// Barrier.cpp
+// Wgmma.cpp: all warps of a group have issued the same.
+void checkIssued(Cluster &cluster);
+// Barriers.cpp
 [[noreturn]] void failDeadlock(Cluster &cluster);
-// BulkCopy.cpp
+// BulkCopies.cpp
 void land(Cluster &cluster, BulkCopy &copy);
 // Global.cpp: returns where the bytes lie after every check.
 enum class Access : uint8_t { Read, Write, Atomic };

@@ -126,6 +126,24 @@ uint64_t uniform(Warp &warp, const Insn &insn, uint32_t slot) {
   return lanes[0];
 }
 
+/// Compares a product with the same one of the other warps of the group.
+void noteIssued(Warp &warp, const Insn &insn) {
+  bool registers = insn.aux & RegistersA;
+  IssuedWgmma made{&insn, registers ? 0 : uniform(warp, insn, insn.op[0]),
+                   uniform(warp, insn, insn.op[1])};
+  auto &all = warp.block->wgmma[warp.index / 4];
+  size_t number = warp.wgmma.issued++;
+  if (number == all.size()) {
+    all.push_back(made);
+    return;
+  }
+  const IssuedWgmma &first = all[number];
+  if (first.insn != made.insn || first.a != made.a || first.b != made.b)
+    warp.fail(insn, 0,
+              "expected one wgmma with the same descriptors in the 4 warps of "
+              "a group, but got another one");
+}
+
 /// The list is the accumulators and, where A is in registers, those.
 void multiply(Warp &warp, const Insn &insn, uint32_t) {
   const uint32_t *slots = warp.list(insn);
@@ -135,6 +153,7 @@ void multiply(Warp &warp, const Insn &insn, uint32_t) {
   if (warp.index / 4 * 4 + 4 > warp.block->warps.size())
     warp.fail(insn, 0, "expected whole groups of 4 warps, but got ",
               warp.block->warps.size(), " warps");
+  noteIssued(warp, insn);
   uint32_t scale = warp.predicate(insn, insn.op[2], 0xffffffffu);
   if (scale != 0 && scale != 0xffffffffu)
     warp.fail(insn, 0, "expected one scale-d in all lanes, but got two");
@@ -213,6 +232,17 @@ void wait(Warp &warp, const Insn &insn, uint32_t) {
   all.resize(kept);
 }
 } // namespace
+
+void ptx::checkIssued(Cluster &cluster) {
+  for (Block &block : cluster.blocks)
+    for (Warp &warp : block.warps) {
+      const auto &all = block.wgmma[warp.index / 4];
+      if (warp.wgmma.issued < all.size())
+        warp.fail(*all[warp.wgmma.issued].insn, 0,
+                  "expected every warp of a group to issue wgmma, but got a "
+                  "warp that has ended");
+    }
+}
 
 static bool decodeProduct(Decoder &d) {
   unsigned columns = 0;
