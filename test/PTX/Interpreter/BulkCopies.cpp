@@ -24,10 +24,23 @@ void ptx::land(Cluster &cluster, BulkCopy &copy) {
   completePhase(cluster, barrier);
 }
 
+void ptx::checkCopies(Cluster &cluster) {
+  for (BulkCopy &copy : cluster.bulkCopies)
+    copy.warp->fail(*copy.insn, copy.lane,
+                    "expected a wait for every bulk copy before a block ends, "
+                    "but got none");
+  for (Block &block : cluster.blocks)
+    for (Warp &warp : block.warps)
+      for (const BulkStore &store : warp.bulkStores)
+        warp.fail(*store.insn, store.lane,
+                  "expected a wait for every bulk copy before a block ends, "
+                  "but got none");
+}
+
 namespace {
 /// Bits of Insn::aux above the number of dimensions, which is 0 for plain
 /// bytes.
-enum : uint32_t { Multicast = 8, Stores = 16 };
+enum : uint32_t { Multicast = 8 };
 
 /// What a tensor copy moves: for each 16 bytes of the box in shared memory,
 /// where it is in global memory; an address of 0 is outside of the tensor.
@@ -140,6 +153,9 @@ void copyIn(Warp &warp, const Insn &insn, uint32_t mask) {
     checkShared(warp, insn, lane, to);
     Box box = readBox(warp, insn, lane, global);
     BulkCopy copy{};
+    copy.warp = &warp;
+    copy.insn = &insn;
+    copy.lane = lane;
     copy.bytes = uint32_t(16 * box.from.size());
     copy.data.resize(copy.bytes);
     for (size_t i = 0; i < box.from.size(); ++i)
@@ -196,7 +212,7 @@ void copyOut(Warp &warp, const Insn &insn, uint32_t mask) {
       uint32_t place = swizzled(box.swizzle, uint32_t(from + 16 * i));
       block.shared.beginAsyncRead(warp, insn, lane, place, 16);
       warp.bulkStores.push_back(
-          {&block, place, 16, warp.bulkGroup[lane], uint8_t(lane), false});
+          {&block, &insn, place, 16, warp.bulkGroup[lane], uint8_t(lane)});
       if (box.valid[i])
         std::memcpy(accessGlobal(warp, insn, lane, box.from[i], box.valid[i],
                                  Access::Write),
@@ -290,7 +306,6 @@ bool ptx::decodeBulkCopy(Decoder &d) {
     d.address(d.operand(1), 1, Space::Shared, d.insn.imm2);
     if (!tensor)
       d.list(d.use(2, Type::U32));
-    d.insn.aux |= Stores;
     d.storesGlobal(2);
     d.insn.handler = copyOut;
   } else {

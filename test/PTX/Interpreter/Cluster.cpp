@@ -4,7 +4,6 @@
 
 #include "Machine.h"
 #include <algorithm>
-#include <chrono>
 
 using namespace ptx;
 
@@ -241,7 +240,8 @@ void Cluster::run() {
     }
     if (done) {
       checkIssued(*this);
-      break;
+      checkCopies(*this);
+      return;
     }
     if (progress)
       continue;
@@ -256,9 +256,5 @@ void Cluster::run() {
     land(*this, bulkCopies.front());
     bulkCopies.pop_front();
     ++version;
-  }
-  while (!bulkCopies.empty()) {
-    land(*this, bulkCopies.front());
-    bulkCopies.pop_front();
   }
 }

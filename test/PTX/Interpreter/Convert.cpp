@@ -251,7 +251,7 @@ bool ptx::decodeConvert(Decoder &d) {
   int mode = d.choose({"rn", "rz", "rm", "rp", "rna"});
   int whole = d.choose({"rni", "rzi", "rmi", "rpi"});
   uint32_t &aux = d.insn.aux;
-  aux = mode >= 0    ? uint32_t(mode) | HasRound
+  aux = mode >= 0    ? uint32_t(mode)
         : whole >= 0 ? uint32_t(whole) | ToInteger
                      : 0;
   if (d.take("ftz"))

@@ -259,7 +259,7 @@ static bool decodeSign(Decoder &d) {
   return true;
 }
 
-static bool decodeDouble(Decoder &d, unsigned sources, int mode, bool plain) {
+static bool decodeDouble(Decoder &d, unsigned sources, int mode) {
   // Of f64 only what is rounded to nearest, or not at all.
   if (mode > 0 || d.insn.aux)
     d.fail("expected modifier '.rn' of f64, but got '", d.statement.opcode,
@@ -275,7 +275,6 @@ static bool decodeDouble(Decoder &d, unsigned sources, int mode, bool plain) {
                    : name == "rcp"  ? unary<double, Rcp64>
                    : name == "sqrt" ? unary<double, Sqrt64>
                                     : ternary<double, Fma64>;
-  (void)plain;
   return true;
 }
 
@@ -325,7 +324,7 @@ bool ptx::decodeFloat(Decoder &d) {
     d.insn.aux |= PropagateNaN;
   Type type = d.type();
   if (type == Type::F64)
-    return decodeDouble(d, sources, mode, true);
+    return decodeDouble(d, sources, mode);
   if (isHalf(type)) {
     bool arithmetic = name == "add" || name == "sub" || name == "mul" ||
                       name == "fma" || extreme;

@@ -52,7 +52,7 @@ void KernelBuilder::jump(std::string_view label, int line) {
   jumps.push_back({kernel.code.size(), scopes.size(), label, line});
 }
 
-void KernelBuilder::close(int line) {
+void KernelBuilder::close() {
   Scope &scope = scopes.back();
   std::vector<Jump> open;
   for (Jump &jump : jumps) {
@@ -68,7 +68,6 @@ void KernelBuilder::close(int line) {
   }
   jumps = std::move(open);
   scopes.pop_back();
-  (void)line;
 }
 
 std::optional<Register> KernelBuilder::find(std::string_view name) {
@@ -242,7 +241,7 @@ void KernelBuilder::statement(const Statement &statement) {
 }
 
 void KernelBuilder::finish(int line) {
-  close(line);
+  close();
   // A kernel that ends without an instruction returns.
   Statement last;
   last.line = line;

@@ -38,7 +38,7 @@ public:
 
   /// A scope in braces.
   void open() { scopes.emplace_back(); }
-  void close(int line);
+  void close();
   void finish(int line);
 
   void declare(std::string_view name, Type type, int line);

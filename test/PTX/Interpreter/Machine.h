@@ -64,9 +64,9 @@ struct WgmmaState {
 /// A bulk copy from shared memory that no wait has completed.
 struct BulkStore {
   Block *block;
+  const Insn *insn;
   uint32_t address, bytes, group;
   uint8_t lane;
-  bool landed;
 };
 
 struct Warp {
@@ -186,6 +186,9 @@ struct Block {
 
 /// A bulk copy into shared memory that has not arrived.
 struct BulkCopy {
+  Warp *warp; ///< that issued it
+  const Insn *insn;
+  unsigned lane;
   Block *block;
   uint32_t to, bytes, barrier;
   std::vector<uint8_t> data;
@@ -230,6 +233,7 @@ void checkIssued(Cluster &cluster);
 [[noreturn]] void failDeadlock(Cluster &cluster);
 // BulkCopies.cpp
 void land(Cluster &cluster, BulkCopy &copy);
+void checkCopies(Cluster &cluster); ///< all of them were waited for
 // Global.cpp: returns where the bytes lie after every check.
 enum class Access : uint8_t { Read, Write, Atomic };
 uint8_t *accessGlobal(Warp &warp, const Insn &insn, unsigned lane,

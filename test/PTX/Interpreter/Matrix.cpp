@@ -87,8 +87,6 @@ void loadMatrix(Warp &warp, const Insn &insn, uint32_t) {
   uint32_t used = numRows == 32 ? 0xffffffffu : (1u << numRows) - 1;
   for (unsigned lane = 0; lane < numRows; ++lane) {
     uint64_t address = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
-    if (insn.aux)
-      address &= 0xffffffff;
     if (address % 16)
       warp.fail(insn, lane,
                 "expected an address that is a multiple of 16, but got ",

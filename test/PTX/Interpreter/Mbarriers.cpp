@@ -73,7 +73,10 @@ void initialise(Warp &warp, const Insn &insn, uint32_t mask) {
 void invalidate(Warp &warp, const Insn &insn, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) {
     uint64_t address = placeOf(warp, insn, lane);
-    objectAt(warp, insn, lane, address);
+    if (int64_t bytes = objectAt(warp, insn, lane, address).bytes)
+      warp.fail(insn, lane,
+                "expected an mbarrier that waits for no bytes, but got ",
+                bytes);
     Block &block = blockOf(warp, insn, lane, address, 8);
     block.mbarriers.erase(uint32_t(address));
     block.shared.endBarrier(uint32_t(address));

@@ -192,7 +192,7 @@ void Parser::parseBody(KernelBuilder &builder) {
       builder.open();
     } else if (accept("}")) {
       if (--depth)
-        builder.close(token.line);
+        builder.close();
       else
         builder.finish(token.line);
     } else if (accept(".reg")) {

@@ -118,7 +118,6 @@ struct Kernel {
   unsigned dynamicAlign = 16;
   unsigned globalShift = 2, sharedShift = 2; ///< granules of the race checks
   bool globalAtomics = false;
-  bool clusterInstructions = false;
 };
 
 /// A variable of .global or .const.
