@@ -125,8 +125,38 @@ def rounded(name, number, mode):
     return sign | away
 
 
+def whole(number, width, signed):
+    """The nearest bound of an integer type, or the number itself, in its bits."""
+    low, high = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+    return min(max(number, low), high) % (1 << width)
+
+
+def random_conversion(rng):
+    """A conversion of a random number that is not 0, or None."""
+    mode = rng.choice(["rn", "rz", "rm", "rp"])
+    if rng.random() < 0.4:  # from an integer
+        width, signed = rng.choice([32, 64]), rng.random() < 0.5
+        bits = rng.getrandbits(rng.randint(1, width))
+        number = bits - (1 << width) if signed and bits >> width - 1 else bits
+        name = "f32"
+        source = f"{'s' if signed else 'u'}{width}"
+        result = number and f"{rounded(name, Fraction(number), mode):#010x}"
+        return number and (f"cvt.{mode}.{name}.{source}", [f"{bits:#0{width // 4 + 2}x}"], result)
+    bits = rng.getrandbits(1) << 31 | rng.randint(80, 200) << 23 | rng.choice([0, rng.getrandbits(23), 0x400000, 0x1000])
+    number, text = exact("f32", bits), f"{bits:#010x}"
+    if rng.random() < 0.5:  # to an integer
+        width, signed = rng.choice([32, 64]), rng.random() < 0.5
+        to = {"rn": round, "rz": int, "rm": lambda x: x.__floor__(), "rp": lambda x: x.__ceil__()}[mode](number)
+        return (f"cvt.{mode}i.{'s' if signed else 'u'}{width}.f32", [text], f"{whole(to, width, signed):#0{width // 4 + 2}x}")
+    name = rng.choice(["f16", "bf16"])
+    return f"cvt.{mode}.{name}.f32", [text], f"{rounded(name, number, mode):#06x}"
+
+
 def random_rows(seed):
     rng, rows = random.Random(int(seed)), []
+    while len(rows) < 700:
+        if row := random_conversion(rng):
+            rows.append(row)
     while len(rows) < 1500:
         name = rng.choice(["f32", "f32", "f32", "f16", "bf16"])
         width, exponents, fractions = BINARY[name]
