@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs the kernels of Inputs against float64.
 
-    kernels.py NAME PTX [OPTION]...    spmm, wgmma or norm; options go to ptx-run
+    kernels.py NAME PTX [OPTION]...    spmm, wgmma, norm or pipeline; options go to ptx-run
 
 Data and `NAME.args`, the arguments of ptx-run behind the file, are left in the current
 folder. A kernel of products takes a plan: for each group of R block rows of y the
@@ -65,7 +65,19 @@ def norm():
     return ["--grid", "3", "--block", "128"], [buffer("x", "f32", x), "out:f32:600", "u32:200"], y, 1e-6
 
 
+def pipeline(steps=5):
+    rng = np.random.default_rng(7)
+    a, b = (narrow(rng.standard_normal((rows, 64 * steps))) for rows in (128, 64))
+    maps = []
+    for name, matrix, rows in (("a", a, 64), ("b", b, 32)):
+        place = buffer(name, "bf16", matrix).removeprefix("in:bf16:")
+        maps.append(f"map:bf16:{64 * steps}x{len(matrix)}:64x{rows}:128:{place}")
+    options = ["--grid", "2", "--cluster", "2", "--block", "160", "--shared", "32768"]
+    return options, [*maps, "out:f32:8192", f"u32:{steps}"], widen(a) @ widen(b).T, 1e-3
+
+
 KERNELS = {
+    "pipeline": pipeline,
     "spmm": lambda: product(16, 4, 64, 128, 3 * (16 * 64 * 2 + 4 * 512), (9, 9), 88, 0.4),
     "wgmma": lambda: product(64, 2, 64, 256, 73728, (3, 3), 72, 0.5),
     "norm": norm,

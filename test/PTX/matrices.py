@@ -291,7 +291,7 @@ def check_boxes():
         coordinates = ", ".join(map(str, at))
         head = (".reg .pred %t; .reg .pred %done; .reg .b32 %b; .reg .b16 %v; .reg .b64 %k;\nld.param.u64 %q, [p1];\n"
                 f"mov.u32 %s, dynamic;\nadd.s32 %b, %s, {total};\nsetp.eq.u32 %t, %lane, 0;\nmov.b64 %p, p0;\n"
-                "cvta.param.u64 %p, %p;\n@!%t ret;\nmbarrier.init.shared.b64 [%b], 1;\n"
+                "cvta.param.u64 %p, %p;\n@!%t ret;\nmbarrier.init.shared.b64 [%b], 1;\nfence.proxy.async;\n"
                 f"mbarrier.arrive.expect_tx.shared.b64 %k, [%b], {total};\n"
                 f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
                 f"[%s], [%p, {{{coordinates}}}], [%b];\nwait: mbarrier.try_wait.parity.shared.b64 %done, [%b], 0;\n"

@@ -4,6 +4,7 @@
 // "barrier.cluster", "membar / fence".
 
 #include "Lanes.h"
+#include "Mbarriers.h"
 #include <algorithm>
 #include <cstdlib>
 
@@ -110,9 +111,12 @@ void clusterBarrier(Warp &warp, const Insn &insn, uint32_t mask) {
 
 void fence(Warp &, const Insn &, uint32_t) {}
 
+void initFence(Warp &warp, const Insn &, uint32_t) { publish(warp); }
+
 /// What this warp did, and what it comes after, is visible to the asynchronous
 /// proxy from here on.
 void proxyFence(Warp &warp, const Insn &, uint32_t) {
+  publish(warp);
   for (size_t i = 0; i < warp.clock.size(); ++i)
     warp.fenced[i] = std::max(warp.fenced[i], warp.clock[i]);
   warp.tick();
@@ -175,7 +179,7 @@ bool ptx::decodeBarrier(Decoder &d) {
       d.require(90);
       d.expect("release");
       d.expect("cluster");
-      d.insn.handler = fence;
+      d.insn.handler = initFence;
       return true;
     }
     d.choose({"sc", "acq_rel", "acquire", "release"});

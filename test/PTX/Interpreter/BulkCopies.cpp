@@ -181,6 +181,10 @@ void copyIn(Warp &warp, const Insn &insn, uint32_t mask) {
       if (targets ? !(targets >> block.rank & 1) : &block != own)
         continue;
       block.shared.useBarrier(warp, insn, lane, uint32_t(barrier));
+      if (!block.mbarriers[uint32_t(barrier)].published)
+        warp.fail(insn, lane,
+                  "expected fence.mbarrier_init or fence.proxy.async between "
+                  "mbarrier.init and a bulk copy, but got none");
       copy.block = &block;
       copy.to = uint32_t(to);
       copy.barrier = uint32_t(barrier);

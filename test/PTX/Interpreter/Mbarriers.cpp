@@ -42,6 +42,12 @@ void ptx::completePhase(Cluster &cluster, Mbarrier &barrier) {
   ++cluster.version;
 }
 
+void ptx::publish(Warp &warp) {
+  for (Block &block : warp.block->cluster->blocks)
+    for (auto &entry : block.mbarriers)
+      entry.second.published |= entry.second.maker == warp.id;
+}
+
 namespace {
 /// The address of an mbarrier, of a generic address too.
 uint64_t placeOf(Warp &warp, const Insn &insn, unsigned lane) {
@@ -66,6 +72,7 @@ void initialise(Warp &warp, const Insn &insn, uint32_t mask) {
     block.shared.beginBarrier(warp, insn, lane, uint32_t(address));
     Mbarrier made;
     made.count = made.pending = counts[lane];
+    made.maker = warp.id;
     block.mbarriers[uint32_t(address)] = made;
   });
 }
