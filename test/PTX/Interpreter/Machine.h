@@ -163,8 +163,9 @@ struct Mbarrier {
   uint32_t count = 0, pending = 0;
   int64_t bytes = 0; ///< expected minus complete
   uint64_t phase = 0;
-  unsigned maker = 0;     ///< the warp that initialised it
-  bool published = false; ///< to the asynchronous proxy, by a fence of the maker
+  unsigned maker = 0; ///< the warp that initialised it
+  bool published =
+      false; ///< to the asynchronous proxy, by a fence of the maker
   std::vector<uint32_t> clock, fenced; ///< of arrivals in this phase
   std::vector<uint32_t> doneClock, doneFenced;
 };

@@ -3,7 +3,9 @@
 #include "Memory.h"
 #include "support/Error.h"
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 
 using namespace ptx;
 
@@ -76,11 +78,20 @@ void Memory::read(uint64_t address, void *to, uint64_t size) const {
 }
 
 void Memory::beginLaunch(unsigned granuleShift) {
-  bool clear = granuleShift != shift || (++launches & 0x7fff) == 0;
-  if (clear && (launches & 0x7fff) == 0)
-    ++launches; // 0 is the number of no launch
-  shift = granuleShift;
+  // Granules only become smaller: most launches clear nothing, since a shadow
+  // says of which launch it is.
+  // Numbers come again after 32767 launches; 0 is that of none.
+  bool again = (++launches & 0x7fff) == 0;
+  launches += again;
+  bool clear = again || granuleShift < shift;
+  shift = std::min(shift, granuleShift);
   for (auto &allocation : allocations)
-    if (clear || !allocation->shadow)
-      allocation->shadow.reset(new Shadow[(allocation->size >> shift) + 1]);
+    if (clear || !allocation->shadow) {
+      // Pages of zeros that nobody touches take no memory.
+      size_t count = size_t(allocation->size >> shift) + 1;
+      allocation->shadow.reset(
+          static_cast<Shadow *>(std::calloc(count, sizeof(Shadow))));
+      if (!allocation->shadow)
+        throw std::bad_alloc();
+    }
 }

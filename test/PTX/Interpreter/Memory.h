@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -21,11 +22,16 @@ struct Shadow {
   std::atomic<uint64_t> threads{0}; ///< writing and reading thread, and when
 };
 
+struct FreeShadow {
+  void operator()(Shadow *shadow) const { std::free(shadow); }
+};
+
 struct Allocation {
   uint64_t address, size;
   std::unique_ptr<uint8_t[]> bytes;
   std::unique_ptr<uint8_t[]> written; ///< 1 for each byte with a value
-  std::unique_ptr<Shadow[]> shadow;   ///< by granules; made by the first launch
+  /// By granules; made by the first launch.
+  std::unique_ptr<Shadow[], FreeShadow> shadow;
 };
 
 /// Memory of a device. Bytes of an allocation have no value before the first
@@ -51,8 +57,8 @@ public:
   uint64_t launchNumber() const { return launches; }
   unsigned granuleShift() const { return shift; }
 
-  /// The addresses of modules' variables, by program and name.
-  std::map<std::pair<const void *, std::string>, uint64_t> variables;
+  /// The addresses of modules' variables, by the program's number and name.
+  std::map<std::pair<uint64_t, std::string>, uint64_t> variables;
 
 private:
   Allocation &owner(uint64_t address, uint64_t size) const;

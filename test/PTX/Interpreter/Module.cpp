@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "Parser.h"
+#include <atomic>
 
 using namespace ptx;
 
 Module::Module(std::string_view text) {
+  static std::atomic<uint64_t> programs{0};
   auto made = std::make_shared<Program>();
+  made->number = ++programs;
   Parser(text, *made).parseModule();
   held = std::move(made);
 }
@@ -38,7 +41,7 @@ uint64_t Module::address(std::string_view name, Memory &memory) const {
     if (variable.name != name)
       continue;
     auto [it, made] =
-        memory.variables.try_emplace({held.get(), variable.name}, 0);
+        memory.variables.try_emplace({held->number, variable.name}, 0);
     if (made) {
       it->second = memory.allocate(variable.bytes.size());
       // Variables without an initialiser begin as zeros.

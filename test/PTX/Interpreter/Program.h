@@ -129,6 +129,7 @@ struct Variable {
 };
 
 struct Program {
+  uint64_t number = 0; ///< no other program has it
   std::string target;
   const Chip *chip = nullptr;
   std::vector<Kernel> kernels;
