@@ -39,7 +39,8 @@ void copyAsync(Warp &warp, const Insn &insn, uint32_t mask) {
       reading |= 1u << lane;
     }
     warp.copies.push_back({from[lane], uint32_t(to[lane]), warp.copyGroup[lane],
-                           uint8_t(lane), uint8_t(bytes), uint8_t(valid)});
+                           warp.copySerial++, uint8_t(lane), uint8_t(bytes),
+                           uint8_t(valid)});
   });
   Counts &counts = warp.block->cluster->counts;
   ++counts.asyncCopies;
@@ -51,9 +52,46 @@ void commit(Warp &warp, const Insn &, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) { ++warp.copyGroup[lane]; });
 }
 
+/// Brings the bytes of a copy.
+void finish(Warp &warp, const AsyncCopy &copy) {
+  uint8_t *to = warp.block->shared.at(copy.to);
+  std::memset(to, 0, copy.bytes);
+  if (!copy.valid)
+    return;
+  const Allocation *from = warp.block->cluster->launch->memory->find(copy.from);
+  std::memcpy(to, &from->bytes[copy.from - from->address], copy.valid);
+}
+
+/// cp.async.mbarrier.arrive: an arrival when the copies so far are there. With
+/// `aux` it is one of those that the mbarrier expects.
+void arriveAfter(Warp &warp, const Insn &insn, uint32_t mask) {
+  forLanes(mask, [&](unsigned lane) {
+    uint64_t address = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
+    if (address % 8)
+      warp.fail(insn, lane,
+                "expected an address that is a multiple of 8, but got ",
+                address);
+    Block &block = blockOf(warp, insn, lane, address, 8);
+    block.shared.useBarrier(warp, insn, lane, uint32_t(address));
+    Mbarrier &barrier = block.mbarriers[uint32_t(address)];
+    if (insn.aux && !barrier.pending)
+      warp.fail(insn, lane,
+                "expected an mbarrier that waits for an arrival, but got none");
+    barrier.pending += !insn.aux;
+    BulkCopy copy{};
+    copy.warp = &warp;
+    copy.insn = &insn;
+    copy.lane = lane;
+    copy.block = &block;
+    copy.barrier = uint32_t(address);
+    copy.arrives = true;
+    copy.serial = warp.copySerial;
+    warp.block->cluster->bulkCopies.push_back(std::move(copy));
+  });
+}
+
 /// Ends the copies of all groups of a lane but the last `imm`.
 void wait(Warp &warp, const Insn &insn, uint32_t mask) {
-  Memory &memory = *warp.block->cluster->launch->memory;
   Shared &shared = warp.block->shared;
   size_t kept = 0;
   for (const AsyncCopy &copy : warp.copies) {
@@ -65,19 +103,25 @@ void wait(Warp &warp, const Insn &insn, uint32_t mask) {
       warp.copies[kept++] = copy;
       continue;
     }
-    uint8_t *to = shared.at(copy.to);
-    std::memset(to, 0, copy.bytes);
-    if (copy.valid) {
-      Allocation *found = warp.lastAllocation;
-      if (!found || copy.from - found->address >= found->size)
-        found = memory.find(copy.from);
-      std::memcpy(to, &found->bytes[copy.from - found->address], copy.valid);
-    }
+    finish(warp, copy);
     shared.endCopy(warp, lane, copy.to, copy.bytes);
   }
   warp.copies.resize(kept);
 }
 } // namespace
+
+void ptx::landCopies(Warp &warp, unsigned lane, uint32_t serial, uint32_t now) {
+  size_t kept = 0;
+  for (const AsyncCopy &copy : warp.copies) {
+    if (copy.lane != lane || copy.serial >= serial) {
+      warp.copies[kept++] = copy;
+      continue;
+    }
+    finish(warp, copy);
+    warp.block->shared.endCopyAt(copy.to, copy.bytes, now);
+  }
+  warp.copies.resize(kept);
+}
 
 bool ptx::decodeAsyncCopy(Decoder &d) {
   if (d.name != "cp" ||
@@ -89,6 +133,16 @@ bool ptx::decodeAsyncCopy(Decoder &d) {
   if (d.take("commit_group")) {
     d.expectOperands(0);
     d.insn.handler = commit;
+    return true;
+  }
+  if (d.take("mbarrier")) {
+    d.expect("arrive");
+    d.insn.aux = d.take("noinc");
+    d.choose({"shared", "shared::cta"});
+    d.expect("b64");
+    d.expectOperands(1);
+    d.address(d.operand(0), 0, Space::Shared, d.insn.imm);
+    d.insn.handler = arriveAfter;
     return true;
   }
   if (d.take("wait_all")) {

@@ -39,7 +39,8 @@ enum class Status : uint8_t {
 struct AsyncCopy {
   uint64_t from;
   uint32_t to;
-  uint32_t group; ///< of its lane
+  uint32_t group;  ///< of its lane
+  uint32_t serial; ///< in the warp
   uint8_t lane, bytes, valid;
 };
 
@@ -91,7 +92,7 @@ struct Warp {
   std::vector<uint32_t> clock, fenced;
 
   std::vector<AsyncCopy> copies;
-  uint32_t copyGroup[32] = {};
+  uint32_t copyGroup[32] = {}, copySerial = 0;
   std::vector<BulkStore> bulkStores;
   uint32_t bulkGroup[32] = {};
   WgmmaState wgmma;
@@ -196,6 +197,10 @@ struct BulkCopy {
   uint32_t to, bytes, barrier;
   std::vector<uint8_t> data;
   std::vector<uint32_t> places; ///< the shared address of each 16 bytes
+  /// No bytes of its own, but an arrival when the copies of the lane before
+  /// `serial` are there: cp.async.mbarrier.arrive.
+  bool arrives;
+  uint32_t serial;
 };
 
 struct Launch {
@@ -236,6 +241,8 @@ void checkIssued(Cluster &cluster);
 [[noreturn]] void failDeadlock(Cluster &cluster);
 // BulkCopies.cpp
 void land(Cluster &cluster, BulkCopy &copy);
+// AsyncCopies.cpp: ends copies of a lane at a time of those without a warp.
+void landCopies(Warp &warp, unsigned lane, uint32_t serial, uint32_t now);
 void checkCopies(Cluster &cluster); ///< all of them were waited for
 // Global.cpp: returns where the bytes lie after every check.
 enum class Access : uint8_t { Read, Write, Atomic };

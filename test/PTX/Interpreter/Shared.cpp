@@ -22,7 +22,7 @@ static std::string threadOf(Warp &warp, unsigned writer) {
   size_t perBlock = cluster.blocks[0].warps.size();
   unsigned id = writer / 32;
   if (id == cluster.numWarps())
-    return "a bulk copy";
+    return "an asynchronous copy";
   Block &block = cluster.blocks[id / perBlock];
   std::string name = "thread " + block.warps[id % perBlock].thread(writer % 32);
   if (&block != warp.block)
@@ -167,6 +167,14 @@ void Shared::endCopy(Warp &warp, unsigned lane, uint32_t address,
     cell.flags = Written;
     cell.clock = warp.now();
     cell.writer = uint16_t(warp.id * 32 + lane);
+  });
+}
+
+void Shared::endCopyAt(uint32_t address, unsigned size, uint32_t clock) {
+  forCells(address, size, [&](size_t i) {
+    cells[i].flags = Written;
+    cells[i].clock = clock;
+    cells[i].writer = uint16_t(numWarps * 32);
   });
 }
 

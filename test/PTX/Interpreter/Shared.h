@@ -35,6 +35,8 @@ public:
   void beginCopy(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
                  unsigned size);
   void endCopy(Warp &warp, unsigned lane, uint32_t address, unsigned size);
+  /// The same at a time of the copies that have no warp.
+  void endCopyAt(uint32_t address, unsigned size, uint32_t clock);
   /// A bulk copy into it begins, and ends.
   void beginBulk(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
                  unsigned size);
