@@ -12,27 +12,35 @@ namespace {
 struct Ex2 {
   static double run(double a, double) { return std::exp2(a); }
 };
+
 struct Lg2 {
   static double run(double a, double) { return a < 0 ? NAN : std::log2(a); }
 };
+
 struct Sin {
   static double run(double a, double) { return std::sin(a); }
 };
+
 struct Cos {
   static double run(double a, double) { return std::cos(a); }
 };
+
 struct Tanh {
   static double run(double a, double) { return std::tanh(a); }
 };
+
 struct Rcp {
   static double run(double a, double) { return 1 / a; }
 };
+
 struct Sqrt {
   static double run(double a, double) { return std::sqrt(a); }
 };
+
 struct Rsqrt {
   static double run(double a, double) { return 1 / std::sqrt(a); }
 };
+
 struct Div {
   // Of divisors beyond 2^126 the manual says 0, or NaN for an infinite
   // dividend.
@@ -43,12 +51,14 @@ struct Div {
     return a / b;
   }
 };
+
 struct DivFull {
   static double run(double a, double b) { return a / b; }
 };
+} // namespace
 
 template <typename F, unsigned sources>
-void single(Warp &warp, const Insn &insn, uint32_t mask) {
+static void single(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t *d = warp.lanes<uint32_t>(insn.op[0]);
   const uint32_t *a = warp.lanes<uint32_t>(insn.op[1]),
                  *b = warp.lanes<uint32_t>(insn.op[sources]);
@@ -65,7 +75,7 @@ void single(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 template <typename T, typename F, unsigned parts>
-void halves(Warp &warp, const Insn &insn, uint32_t mask) {
+static void halves(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t *d = warp.lanes<uint32_t>(insn.op[0]);
   const uint32_t *a = warp.lanes<uint32_t>(insn.op[1]);
   forLanes(mask, [&](unsigned i) {
@@ -84,7 +94,7 @@ void halves(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 template <typename F>
-Handler *halfHandler(Decoder &d, Type type) {
+static Handler *halfHandler(Decoder &d, Type type) {
   d.require(type == Type::F16 || type == Type::F16x2 ? 75 : 90);
   switch (type) {
   case Type::F16:
@@ -99,7 +109,6 @@ Handler *halfHandler(Decoder &d, Type type) {
     failType(d);
   }
 }
-} // namespace
 
 bool ptx::decodeApproximate(Decoder &d) {
   std::string_view name = d.name;

@@ -34,6 +34,7 @@ printed in hexadecimal. VALUES is one of
 
 namespace {
 enum Kind { Unsigned, Signed, Bits, Half16, Brain16, Single32, Double64 };
+
 struct TypeEntry {
   const char *name;
   Kind kind;

@@ -7,10 +7,9 @@
 
 using namespace ptx;
 
-namespace {
 /// `aux` is the number of bytes; op[2] says how many of them are read, where
 /// there is such an operand (imm2's upper half).
-void copyAsync(Warp &warp, const Insn &insn, uint32_t mask) {
+static void copyAsync(Warp &warp, const Insn &insn, uint32_t mask) {
   unsigned bytes = insn.aux & 31;
   uint64_t from[32], to[32];
   uint32_t reading = 0;
@@ -48,12 +47,12 @@ void copyAsync(Warp &warp, const Insn &insn, uint32_t mask) {
   countShared(counts, to, mask, bytes);
 }
 
-void commit(Warp &warp, const Insn &, uint32_t mask) {
+static void commit(Warp &warp, const Insn &, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) { ++warp.copyGroup[lane]; });
 }
 
 /// Brings the bytes of a copy.
-void finish(Warp &warp, const AsyncCopy &copy) {
+static void finish(Warp &warp, const AsyncCopy &copy) {
   uint8_t *to = warp.block->shared.at(copy.to);
   std::memset(to, 0, copy.bytes);
   if (!copy.valid)
@@ -64,7 +63,7 @@ void finish(Warp &warp, const AsyncCopy &copy) {
 
 /// cp.async.mbarrier.arrive: an arrival when the copies so far are there. With
 /// `aux` it is one of those that the mbarrier expects.
-void arriveAfter(Warp &warp, const Insn &insn, uint32_t mask) {
+static void arriveAfter(Warp &warp, const Insn &insn, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) {
     uint64_t address = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
     if (address % 8)
@@ -91,7 +90,7 @@ void arriveAfter(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 /// Ends the copies of all groups of a lane but the last `imm`.
-void wait(Warp &warp, const Insn &insn, uint32_t mask) {
+static void wait(Warp &warp, const Insn &insn, uint32_t mask) {
   Shared &shared = warp.block->shared;
   size_t kept = 0;
   for (const AsyncCopy &copy : warp.copies) {
@@ -108,7 +107,6 @@ void wait(Warp &warp, const Insn &insn, uint32_t mask) {
   }
   warp.copies.resize(kept);
 }
-} // namespace
 
 void ptx::landCopies(Warp &warp, unsigned lane, uint32_t serial, uint32_t now) {
   size_t kept = 0;

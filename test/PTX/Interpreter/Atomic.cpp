@@ -8,9 +8,10 @@ using namespace ptx;
 
 namespace {
 enum Operation { Add, Min, Max, And, Or, Xor, Exch, Cas, Inc, Dec };
+} // namespace
 
 template <typename T>
-T combine(Operation operation, T old, T b, T c) {
+static T combine(Operation operation, T old, T b, T c) {
   switch (operation) {
   case Add:
     if constexpr (std::is_integral_v<T>)
@@ -49,7 +50,7 @@ T combine(Operation operation, T old, T b, T c) {
 /// The list is the target (or nobody's slot), b and c. `aux` is the operation
 /// and, from bit 8 on, the space.
 template <typename T>
-void atomic(Warp &warp, const Insn &insn, uint32_t mask) {
+static void atomic(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *slots = warp.list(insn);
   auto *d = warp.lanes<T>(slots[0]);
   const auto *b = warp.lanes<T>(slots[1]), *c = warp.lanes<T>(slots[2]);
@@ -89,7 +90,6 @@ void atomic(Warp &warp, const Insn &insn, uint32_t mask) {
   else
     countGlobal(counts, addresses, mask, sizeof(T));
 }
-} // namespace
 
 bool ptx::decodeAtomic(Decoder &d) {
   bool returns = d.name == "atom";

@@ -10,8 +10,8 @@
 
 using namespace ptx;
 
-namespace {
-void join(std::vector<uint32_t> &into, const std::vector<uint32_t> &from) {
+static void join(std::vector<uint32_t> &into,
+                 const std::vector<uint32_t> &from) {
   into.resize(from.size());
   for (size_t i = 0; i < from.size(); ++i)
     into[i] = std::max(into[i], from[i]);
@@ -19,7 +19,7 @@ void join(std::vector<uint32_t> &into, const std::vector<uint32_t> &from) {
 
 /// op[0] is the number, op[1] the count of threads where there is one; `aux`
 /// says that the warp only arrives.
-void barrier(Warp &warp, const Insn &insn, uint32_t mask) {
+static void barrier(Warp &warp, const Insn &insn, uint32_t mask) {
   unsigned lane = unsigned(__builtin_ctz(mask));
   uint32_t number = warp.lanes<uint32_t>(insn.op[0])[lane];
   Block &block = *warp.block;
@@ -63,7 +63,7 @@ void barrier(Warp &warp, const Insn &insn, uint32_t mask) {
 
 /// `aux`: 1 arrives, 2 waits. A phase is over where all warps have arrived; the
 /// next one cannot be before each of them has waited.
-void clusterBarrier(Warp &warp, const Insn &insn, uint32_t mask) {
+static void clusterBarrier(Warp &warp, const Insn &insn, uint32_t mask) {
   Cluster &cluster = *warp.block->cluster;
   unsigned lane = unsigned(__builtin_ctz(mask));
   if (insn.aux == 1) {
@@ -109,19 +109,18 @@ void clusterBarrier(Warp &warp, const Insn &insn, uint32_t mask) {
   warp.clusterArrived = false;
 }
 
-void fence(Warp &, const Insn &, uint32_t) {}
+static void fence(Warp &, const Insn &, uint32_t) {}
 
-void initFence(Warp &warp, const Insn &, uint32_t) { publish(warp); }
+static void initFence(Warp &warp, const Insn &, uint32_t) { publish(warp); }
 
 /// What this warp did, and what it comes after, is visible to the asynchronous
 /// proxy from here on.
-void proxyFence(Warp &warp, const Insn &, uint32_t) {
+static void proxyFence(Warp &warp, const Insn &, uint32_t) {
   publish(warp);
   for (size_t i = 0; i < warp.clock.size(); ++i)
     warp.fenced[i] = std::max(warp.fenced[i], warp.clock[i]);
   warp.tick();
 }
-} // namespace
 
 [[noreturn]] void ptx::failDeadlock(Cluster &cluster) {
   for (Block &block : cluster.blocks)

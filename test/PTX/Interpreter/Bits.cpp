@@ -15,35 +15,40 @@ struct And {
     return T(a & b);
   }
 };
+
 struct Or {
   template <typename T>
   T operator()(T a, T b) const {
     return T(a | b);
   }
 };
+
 struct Xor {
   template <typename T>
   T operator()(T a, T b) const {
     return T(a ^ b);
   }
 };
+
 struct Not {
   template <typename T>
   T operator()(T a) const {
     return T(~a);
   }
 };
+
 struct Cnot {
   template <typename T>
   T operator()(T a) const {
     return a == 0;
   }
 };
+} // namespace
 
 /// Shifts by a register of 32 bits; a shift by the width or more leaves the
 /// sign or nothing.
 template <typename T, bool left>
-void shift(Warp &warp, const Insn &insn, uint32_t mask) {
+static void shift(Warp &warp, const Insn &insn, uint32_t mask) {
   auto *d = warp.lanes<T>(insn.op[0]);
   const auto *a = warp.lanes<T>(insn.op[1]);
   const uint32_t *b = warp.lanes<uint32_t>(insn.op[2]);
@@ -61,7 +66,7 @@ void shift(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 template <bool left, bool wraps>
-void funnel(Warp &warp, const Insn &insn, uint32_t mask) {
+static void funnel(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *a = warp.lanes<uint32_t>(insn.op[1]),
                  *b = warp.lanes<uint32_t>(insn.op[2]);
   const uint32_t *c = warp.lanes<uint32_t>(insn.op[3]);
@@ -74,7 +79,7 @@ void funnel(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 /// Byte by byte of 8: 3 bits choose one, the fourth spreads its sign.
-void permute(Warp &warp, const Insn &insn, uint32_t mask) {
+static void permute(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *a = warp.lanes<uint32_t>(insn.op[1]),
                  *b = warp.lanes<uint32_t>(insn.op[2]);
   const uint32_t *c = warp.lanes<uint32_t>(insn.op[3]);
@@ -94,7 +99,7 @@ void permute(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 /// The special modes of prmt; the selector is 2 bits.
-void permuteMode(Warp &warp, const Insn &insn, uint32_t mask) {
+static void permuteMode(Warp &warp, const Insn &insn, uint32_t mask) {
   static constexpr uint16_t selectors[6][4] = {
       {0x3210, 0x4321, 0x5432, 0x6543}, // f4e
       {0x5670, 0x6701, 0x7012, 0x0123}, // b4e
@@ -118,7 +123,7 @@ void permuteMode(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 template <typename T>
-void extractField(Warp &warp, const Insn &insn, uint32_t mask) {
+static void extractField(Warp &warp, const Insn &insn, uint32_t mask) {
   using Unsigned = std::make_unsigned_t<T>;
   constexpr uint32_t width = 8 * sizeof(T);
   auto *d = warp.lanes<T>(insn.op[0]);
@@ -139,7 +144,7 @@ void extractField(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 template <typename T>
-void insertField(Warp &warp, const Insn &insn, uint32_t mask) {
+static void insertField(Warp &warp, const Insn &insn, uint32_t mask) {
   constexpr uint32_t width = 8 * sizeof(T);
   const uint32_t *slots = warp.list(insn);
   auto *d = warp.lanes<T>(slots[0]);
@@ -155,12 +160,14 @@ void insertField(Warp &warp, const Insn &insn, uint32_t mask) {
   });
 }
 
+namespace {
 struct Popc {
   template <typename T>
   uint32_t operator()(T a) const {
     return uint32_t(__builtin_popcountll(std::make_unsigned_t<T>(a)));
   }
 };
+
 struct Clz {
   template <typename T>
   uint32_t operator()(T a) const {
@@ -169,6 +176,7 @@ struct Clz {
              : 8 * sizeof(T);
   }
 };
+
 struct Bfind {
   template <typename T>
   uint32_t operator()(T a) const {
@@ -177,6 +185,7 @@ struct Bfind {
     return value ? 63 - uint32_t(__builtin_clzll(value)) : 0xffffffffu;
   }
 };
+
 struct BfindShift {
   template <typename T>
   uint32_t operator()(T a) const {
@@ -184,14 +193,17 @@ struct BfindShift {
     return found == 0xffffffffu ? found : uint32_t(8 * sizeof(T) - 1) - found;
   }
 };
+} // namespace
+
 /// d of 32 bits, a of type T.
 template <typename T, typename F>
-void toWord(Warp &warp, const Insn &insn, uint32_t mask) {
+static void toWord(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t *d = warp.lanes<uint32_t>(insn.op[0]);
   const auto *a = warp.lanes<T>(insn.op[1]);
   forLanes(mask, [&](unsigned i) { d[i] = F()(T(a[i])); });
 }
 
+namespace {
 struct Brev {
   template <typename T>
   T operator()(T a) const {
@@ -201,9 +213,10 @@ struct Brev {
     return result;
   }
 };
+} // namespace
 
 /// Bit by bit: the table is the immediate.
-void lop3(Warp &warp, const Insn &insn, uint32_t mask) {
+static void lop3(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *a = warp.lanes<uint32_t>(insn.op[1]),
                  *b = warp.lanes<uint32_t>(insn.op[2]);
   const uint32_t *c = warp.lanes<uint32_t>(insn.op[3]);
@@ -219,8 +232,11 @@ void lop3(Warp &warp, const Insn &insn, uint32_t mask) {
   });
 }
 
+namespace {
 enum Logic { LogicAnd, LogicOr, LogicXor, LogicNot };
-void predicateLogic(Warp &warp, const Insn &insn, uint32_t mask) {
+} // namespace
+
+static void predicateLogic(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t a = warp.predicate(insn, insn.op[1], mask);
   uint32_t b =
       insn.aux == LogicNot ? 0 : warp.predicate(insn, insn.op[2], mask);
@@ -230,7 +246,6 @@ void predicateLogic(Warp &warp, const Insn &insn, uint32_t mask) {
                     : insn.aux == LogicXor ? a ^ b
                                            : ~a);
 }
-} // namespace
 
 static bool decodeLogic(Decoder &d, Logic logic) {
   Type type = d.type();

@@ -57,9 +57,10 @@ struct Box {
   std::vector<uint16_t> valid;   ///< bytes of each 16 that are in the tensor
   std::vector<uint16_t> skipped; ///< bytes before those
 };
+} // namespace
 
-TensorMap readMap(Warp &warp, const Insn &insn, unsigned lane,
-                  uint64_t address) {
+static TensorMap readMap(Warp &warp, const Insn &insn, unsigned lane,
+                         uint64_t address) {
   const auto &parameters = warp.block->cluster->launch->options->parameters;
   try {
     if (address >> windowShift == 3) {
@@ -80,7 +81,7 @@ TensorMap readMap(Warp &warp, const Insn &insn, unsigned lane,
   }
 }
 
-Box boxOf(const TensorMap &map, const int32_t *at) {
+static Box boxOf(const TensorMap &map, const int32_t *at) {
   Box box;
   box.swizzle = map.swizzle;
   unsigned size = map.elementBytes;
@@ -112,7 +113,8 @@ Box boxOf(const TensorMap &map, const int32_t *at) {
 
 /// The slots of a copy: list[0] is the size or the first coordinate, and so on;
 /// the mask of blocks comes last.
-Box readBox(Warp &warp, const Insn &insn, unsigned lane, uint64_t global) {
+static Box readBox(Warp &warp, const Insn &insn, unsigned lane,
+                   uint64_t global) {
   const uint32_t *slots = warp.list(insn);
   unsigned dimensions = insn.aux & 7;
   if (dimensions) {
@@ -140,8 +142,8 @@ Box readBox(Warp &warp, const Insn &insn, unsigned lane, uint64_t global) {
   return box;
 }
 
-void checkShared(Warp &warp, const Insn &insn, unsigned lane,
-                 uint64_t address) {
+static void checkShared(Warp &warp, const Insn &insn, unsigned lane,
+                        uint64_t address) {
   unsigned align = insn.aux & 7 ? 128 : 16;
   if (address % align)
     warp.fail(insn, lane, "expected a shared address that is a multiple of ",
@@ -149,7 +151,7 @@ void checkShared(Warp &warp, const Insn &insn, unsigned lane,
 }
 
 /// op[0] is the target, op[1] the source, op[2] the mbarrier.
-void copyIn(Warp &warp, const Insn &insn, uint32_t mask) {
+static void copyIn(Warp &warp, const Insn &insn, uint32_t mask) {
   Cluster &cluster = *warp.block->cluster;
   const uint32_t *slots = warp.list(insn);
   forLanes(mask, [&](unsigned lane) {
@@ -210,7 +212,7 @@ void copyIn(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 /// op[0] is the target, op[1] the source in shared memory.
-void copyOut(Warp &warp, const Insn &insn, uint32_t mask) {
+static void copyOut(Warp &warp, const Insn &insn, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) {
     uint64_t global = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
     uint64_t from = warp.addressOf(insn, 1, lane) + uint64_t(insn.imm2);
@@ -232,11 +234,11 @@ void copyOut(Warp &warp, const Insn &insn, uint32_t mask) {
   });
 }
 
-void commit(Warp &warp, const Insn &, uint32_t mask) {
+static void commit(Warp &warp, const Insn &, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) { ++warp.bulkGroup[lane]; });
 }
 
-void wait(Warp &warp, const Insn &insn, uint32_t mask) {
+static void wait(Warp &warp, const Insn &insn, uint32_t mask) {
   size_t kept = 0;
   for (const BulkStore &store : warp.bulkStores) {
     bool due =
@@ -251,7 +253,6 @@ void wait(Warp &warp, const Insn &insn, uint32_t mask) {
   warp.bulkStores.erase(warp.bulkStores.begin() + long(kept),
                         warp.bulkStores.end());
 }
-} // namespace
 
 static bool decodeGroups(Decoder &d) {
   if (d.take("commit_group")) {

@@ -8,6 +8,7 @@ using namespace ptx;
 
 namespace {
 enum Relation : uint8_t { Eq, Ne, Lt, Le, Gt, Ge, Num, Nan };
+
 /// Bits of Insn::aux above the relation.
 enum : uint32_t {
   Unordered = 16,
@@ -37,9 +38,10 @@ struct Test {
     }
   }
 };
+} // namespace
 
 template <typename T, Relation relation>
-uint32_t compareWhole(Warp &warp, const Insn &insn, uint32_t mask) {
+static uint32_t compareWhole(Warp &warp, const Insn &insn, uint32_t mask) {
   const auto *a = warp.lanes<T>(insn.op[2]), *b = warp.lanes<T>(insn.op[3]);
   uint32_t result = 0;
   (void)mask;
@@ -48,13 +50,18 @@ uint32_t compareWhole(Warp &warp, const Insn &insn, uint32_t mask) {
   return result;
 }
 
-double exactOf(float value, bool ftz) { return ftz ? flush(value) : value; }
-double exactOf(double value, bool) { return value; }
-double exactOf(Half value, bool) { return toFloat(value); }
-double exactOf(BFloat value, bool) { return toFloat(value); }
+static double exactOf(float value, bool ftz) {
+  return ftz ? flush(value) : value;
+}
+
+static double exactOf(double value, bool) { return value; }
+
+static double exactOf(Half value, bool) { return toFloat(value); }
+
+static double exactOf(BFloat value, bool) { return toFloat(value); }
 
 template <typename T>
-uint32_t compareFloat(Warp &warp, const Insn &insn, uint32_t mask) {
+static uint32_t compareFloat(Warp &warp, const Insn &insn, uint32_t mask) {
   const auto *a = warp.lanes<T>(insn.op[2]), *b = warp.lanes<T>(insn.op[3]);
   uint32_t result = 0;
   Relation relation = Relation(insn.aux & 15);
@@ -94,12 +101,14 @@ uint32_t compareFloat(Warp &warp, const Insn &insn, uint32_t mask) {
   return result;
 }
 
+namespace {
 using Comparison = uint32_t(Warp &, const Insn &, uint32_t);
+} // namespace
 
 /// setp: a predicate and its complement, combined with a third. The predicates
 /// are the list: p, q or p again, c.
 template <Comparison compare>
-void setPredicates(Warp &warp, const Insn &insn, uint32_t mask) {
+static void setPredicates(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *slots = warp.list(insn);
   uint32_t value = compare(warp, insn, mask), other = ~value;
   if (insn.count > 2) {
@@ -121,23 +130,26 @@ void setPredicates(Warp &warp, const Insn &insn, uint32_t mask) {
 
 /// set: all ones, or 1.0, in a register.
 template <Comparison compare>
-void setRegister(Warp &warp, const Insn &insn, uint32_t mask) {
+static void setRegister(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t value = compare(warp, insn, mask);
   uint32_t *d = warp.lanes<uint32_t>(insn.op[0]);
   forLanes(mask,
            [&](unsigned i) { d[i] = value >> i & 1 ? uint32_t(insn.imm) : 0; });
 }
 
+namespace {
 struct Pair {
   Handler *predicates, *registers;
 };
+} // namespace
+
 template <Comparison compare>
-constexpr Pair pairOf() {
+static constexpr Pair pairOf() {
   return {setPredicates<compare>, setRegister<compare>};
 }
 
 template <typename T>
-Pair wholePair(Relation relation) {
+static Pair wholePair(Relation relation) {
   switch (relation) {
   case Eq:
     return pairOf<compareWhole<T, Eq>>();
@@ -155,14 +167,14 @@ Pair wholePair(Relation relation) {
 }
 
 template <typename T>
-void select(Warp &warp, const Insn &insn, uint32_t mask) {
+static void select(Warp &warp, const Insn &insn, uint32_t mask) {
   auto *d = warp.lanes<T>(insn.op[0]);
   const auto *a = warp.lanes<T>(insn.op[1]), *b = warp.lanes<T>(insn.op[2]);
   uint32_t chosen = warp.predicate(insn, insn.op[3], mask);
   forLanes(mask, [&](unsigned i) { d[i] = chosen >> i & 1 ? a[i] : b[i]; });
 }
 
-void selectPredicate(Warp &warp, const Insn &insn, uint32_t mask) {
+static void selectPredicate(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t a = warp.predicate(insn, insn.op[1], mask),
            b = warp.predicate(insn, insn.op[2], mask);
   uint32_t c = warp.predicate(insn, insn.op[3], mask);
@@ -170,7 +182,7 @@ void selectPredicate(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 /// testp of f32.
-void testNumber(Warp &warp, const Insn &insn, uint32_t mask) {
+static void testNumber(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *a = warp.lanes<uint32_t>(insn.op[1]);
   uint32_t result = 0;
   forLanes(mask, [&](unsigned i) {
@@ -182,7 +194,6 @@ void testNumber(Warp &warp, const Insn &insn, uint32_t mask) {
   });
   warp.setPredicate(insn.op[0], mask, result);
 }
-} // namespace
 
 static Relation decodeRelation(Decoder &d, Type type, uint32_t &aux) {
   std::string_view name = d.takeAny();

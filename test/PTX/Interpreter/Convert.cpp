@@ -24,8 +24,9 @@ struct Value {
   uint64_t magnitude;
   double number;
 };
+} // namespace
 
-Value read(Type type, uint64_t bits) {
+static Value read(Type type, uint64_t bits) {
   auto whole = [](int64_t value) {
     return Value{false, value < 0,
                  value < 0 ? 0 - uint64_t(value) : uint64_t(value), 0};
@@ -58,7 +59,7 @@ Value read(Type type, uint64_t bits) {
   }
 }
 
-double roundWhole(double value, Round mode) {
+static double roundWhole(double value, Round mode) {
   switch (mode) {
   case Round::Zero:
     return std::trunc(value);
@@ -76,7 +77,7 @@ double roundWhole(double value, Round mode) {
 }
 
 /// A number to the bits of an integer type. Out of range is the nearest bound.
-uint64_t toWhole(double value, Type type, Type from) {
+static uint64_t toWhole(double value, Type type, Type from) {
   unsigned width = 8 * sizeOf(type);
   if (std::isnan(
           value)) // "cvt": zero, or the highest bit alone for f64 and 64 bits
@@ -94,7 +95,7 @@ uint64_t toWhole(double value, Type type, Type from) {
 }
 
 /// An integer of up to 64 bits as f64, rounded to odd.
-double toOddNumber(const Value &value) {
+static double toOddNumber(const Value &value) {
   uint64_t magnitude = value.magnitude;
   int dropped = 0;
   while (magnitude >> 53) {
@@ -105,7 +106,7 @@ double toOddNumber(const Value &value) {
   return value.negative ? -number : number;
 }
 
-uint64_t saturate(const Value &value, Type type) {
+static uint64_t saturate(const Value &value, Type type) {
   unsigned width = 8 * sizeOf(type);
   if (isSigned(type)) {
     uint64_t most = (uint64_t(1) << (width - 1)) - 1;
@@ -118,7 +119,7 @@ uint64_t saturate(const Value &value, Type type) {
              : std::min(value.magnitude, ~uint64_t(0) >> (64 - width));
 }
 
-uint64_t convert(const Insn &insn, Type to, Type from, uint64_t bits) {
+static uint64_t convert(const Insn &insn, Type to, Type from, uint64_t bits) {
   Value value = read(from, bits);
   Round mode = Round(insn.aux & 7);
   if (value.isFloat && (insn.aux & Ftz) && std::fabs(value.number) < 0x1p-126)
@@ -163,7 +164,7 @@ uint64_t convert(const Insn &insn, Type to, Type from, uint64_t bits) {
 }
 
 template <bool wideTo, bool wideFrom>
-void general(Warp &warp, const Insn &insn, uint32_t mask) {
+static void general(Warp &warp, const Insn &insn, uint32_t mask) {
   using To = std::conditional_t<wideTo, uint64_t, uint32_t>;
   using From = std::conditional_t<wideFrom, uint64_t, uint32_t>;
   auto *d = warp.lanes<To>(insn.op[0]);
@@ -174,7 +175,7 @@ void general(Warp &warp, const Insn &insn, uint32_t mask) {
 
 /// Between integers, without saturation.
 template <typename To, typename From>
-void whole(Warp &warp, const Insn &insn, uint32_t mask) {
+static void whole(Warp &warp, const Insn &insn, uint32_t mask) {
   auto *d = warp.lanes<To>(insn.op[0]);
   const auto *a = warp.lanes<From>(insn.op[1]);
   // An s8 fills a register of 16 bits, so that the lanes of all have 32.
@@ -184,7 +185,7 @@ void whole(Warp &warp, const Insn &insn, uint32_t mask) {
 
 /// Two f32 to a pair of 16 bits; the first source is the upper half.
 template <bool half>
-void pack(Warp &warp, const Insn &insn, uint32_t mask) {
+static void pack(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t *d = warp.lanes<uint32_t>(insn.op[0]);
   const uint32_t *a = warp.lanes<uint32_t>(insn.op[1]),
                  *b = warp.lanes<uint32_t>(insn.op[2]);
@@ -202,7 +203,7 @@ void pack(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 template <typename To>
-Handler *wholeFrom(Type from) {
+static Handler *wholeFrom(Type from) {
   switch (from) {
   case Type::S8:
     return whole<To, int8_t>;
@@ -222,7 +223,8 @@ Handler *wholeFrom(Type from) {
     return whole<To, uint64_t>;
   }
 }
-Handler *wholeHandler(Type to, Type from) {
+
+static Handler *wholeHandler(Type to, Type from) {
   switch (to) {
   case Type::S8:
     return wholeFrom<int8_t>(from);
@@ -242,7 +244,6 @@ Handler *wholeHandler(Type to, Type from) {
     return wholeFrom<uint64_t>(from);
   }
 }
-} // namespace
 
 bool ptx::decodeConvert(Decoder &d) {
   if (d.name != "cvt")

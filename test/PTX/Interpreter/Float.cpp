@@ -10,35 +10,42 @@ using namespace ptx;
 namespace {
 /// Bits of Insn::aux; the lower three are a Round.
 enum : uint32_t { Ftz = 8, Sat = 16, Relu = 32, PropagateNaN = 64 };
+} // namespace
 
-Round modeOf(const Insn &insn) { return Round(insn.aux & 7); }
+static Round modeOf(const Insn &insn) { return Round(insn.aux & 7); }
 
 // Operations on exact values: the result is exact, or rounded to odd.
-double addMode(double a, double b, Round mode) {
+static double addMode(double a, double b, Round mode) {
   double sum = addOdd(a, b);
   if (sum == 0 && mode == Round::Down &&
       !(a == 0 && b == 0 && !std::signbit(a) && !std::signbit(b)))
     return -0.0;
   return sum;
 }
+
+namespace {
 struct AddF {
   static double run(double a, double b, double, Round mode) {
     return addMode(a, b, mode);
   }
 };
+
 struct SubF {
   static double run(double a, double b, double, Round mode) {
     return addMode(a, -b, mode);
   }
 };
+
 struct MulF {
   static double run(double a, double b, double, Round) { return a * b; }
 };
+
 struct FmaF {
   static double run(double a, double b, double c, Round mode) {
     return addMode(a * b, c, mode);
   }
 };
+
 struct DivF {
   static double run(double a, double b, double, Round) {
     double quotient = a / b;
@@ -48,21 +55,26 @@ struct DivF {
     return toOdd(quotient, b < 0 ? -rest : rest);
   }
 };
+
 struct SqrtF {
   static double run(double a, double, double, Round) {
     double root = std::sqrt(a);
     return std::isfinite(root) ? toOdd(root, std::fma(-root, root, a)) : root;
   }
 };
+
 struct RcpF {
   static double run(double a, double, double, Round mode) {
     return DivF::run(1, a, 0, mode);
   }
 };
+} // namespace
 
-bool less(double a, double b) {
+static bool less(double a, double b) {
   return a < b || (a == b && std::signbit(a) && !std::signbit(b));
 }
+
+namespace {
 template <bool maximum>
 struct Extreme {
   static double run(double a, double b, double, Round) {
@@ -73,23 +85,34 @@ struct Extreme {
     return less(a, b) == maximum ? b : a;
   }
 };
+} // namespace
 
-double exactOf(float value) { return value; }
-double exactOf(Half value) { return toFloat(value); }
-double exactOf(BFloat value) { return toFloat(value); }
-float roundedTo(double value, Round mode, float) {
+static double exactOf(float value) { return value; }
+
+static double exactOf(Half value) { return toFloat(value); }
+
+static double exactOf(BFloat value) { return toFloat(value); }
+
+static float roundedTo(double value, Round mode, float) {
   return toSingle(value, mode);
 }
-Half roundedTo(double value, Round mode, Half) { return toHalf(value, mode); }
-BFloat roundedTo(double value, Round mode, BFloat) {
+
+static Half roundedTo(double value, Round mode, Half) {
+  return toHalf(value, mode);
+}
+
+static BFloat roundedTo(double value, Round mode, BFloat) {
   return toBFloat(value, mode);
 }
-constexpr double smallestNormal(float) { return 0x1p-126; }
-constexpr double smallestNormal(BFloat) { return 0x1p-126; }
-constexpr double smallestNormal(Half) { return 0x1p-14; }
+
+static constexpr double smallestNormal(float) { return 0x1p-126; }
+
+static constexpr double smallestNormal(BFloat) { return 0x1p-126; }
+
+static constexpr double smallestNormal(Half) { return 0x1p-14; }
 
 template <typename T, typename F>
-T compute(T a, T b, T c, const Insn &insn) {
+static T compute(T a, T b, T c, const Insn &insn) {
   uint32_t aux = insn.aux;
   auto input = [&](T value) {
     double exact = exactOf(value);
@@ -117,7 +140,7 @@ T compute(T a, T b, T c, const Insn &insn) {
 
 /// Sources beyond what the operation has are its first again.
 template <typename T, typename F, unsigned sources, unsigned parts>
-void scalar(Warp &warp, const Insn &insn, uint32_t mask) {
+static void scalar(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t *d = warp.lanes<uint32_t>(insn.op[0]);
   const uint32_t *a = warp.lanes<uint32_t>(insn.op[1]);
   const uint32_t *b = warp.lanes<uint32_t>(insn.op[sources > 1 ? 2 : 1]);
@@ -136,18 +159,23 @@ void scalar(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 // The common case of f32: round to nearest, nothing flushed or saturated.
-float canonical(float value) {
+static float canonical(float value) {
   return value == value ? value : floatOf(canonicalNaN);
 }
+
+namespace {
 struct FastAdd {
   float operator()(float a, float b) const { return canonical(a + b); }
 };
+
 struct FastSub {
   float operator()(float a, float b) const { return canonical(a - b); }
 };
+
 struct FastMul {
   float operator()(float a, float b) const { return canonical(a * b); }
 };
+
 struct FastFma {
   float operator()(float a, float b, float c) const {
     return canonical(std::fma(a, b, c));
@@ -158,40 +186,49 @@ struct FastFma {
 struct Add64 {
   double operator()(double a, double b) const { return a + b; }
 };
+
 struct Sub64 {
   double operator()(double a, double b) const { return a - b; }
 };
+
 struct Mul64 {
   double operator()(double a, double b) const { return a * b; }
 };
+
 struct Fma64 {
   double operator()(double a, double b, double c) const {
     return std::fma(a, b, c);
   }
 };
+
 struct Div64 {
   double operator()(double a, double b) const { return a / b; }
 };
+
 struct Rcp64 {
   double operator()(double a) const { return 1 / a; }
 };
+
 struct Sqrt64 {
   double operator()(double a) const { return std::sqrt(a); }
 };
+
 struct Min64 {
   double operator()(double a, double b) const {
     return Extreme<false>::run(a, b, 0, Round::Nearest);
   }
 };
+
 struct Max64 {
   double operator()(double a, double b) const {
     return Extreme<true>::run(a, b, 0, Round::Nearest);
   }
 };
+} // namespace
 
 /// neg and abs change the sign, and with .ftz flush.
 template <typename T, bool absolute>
-void sign(Warp &warp, const Insn &insn, uint32_t mask) {
+static void sign(Warp &warp, const Insn &insn, uint32_t mask) {
   auto *d = warp.lanes<T>(insn.op[0]);
   const auto *a = warp.lanes<T>(insn.op[1]);
   T bits = T(insn.imm);
@@ -203,6 +240,7 @@ void sign(Warp &warp, const Insn &insn, uint32_t mask) {
   });
 }
 
+namespace {
 /// The sign of the first source, the rest of the second.
 struct CopySign {
   template <typename T>
@@ -211,9 +249,10 @@ struct CopySign {
     return T((a & sign) | (b & ~sign));
   }
 };
+} // namespace
 
 template <typename F, unsigned sources>
-Handler *handlerOf(const Decoder &d, Type type) {
+static Handler *handlerOf(const Decoder &d, Type type) {
   switch (type) {
   case Type::F32:
     return scalar<float, F, sources, 1>;
@@ -229,7 +268,6 @@ Handler *handlerOf(const Decoder &d, Type type) {
     failType(d);
   }
 }
-} // namespace
 
 static bool isHalf(Type type) {
   return type == Type::F16 || type == Type::F16x2 || type == Type::BF16 ||

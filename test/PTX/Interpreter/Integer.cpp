@@ -15,18 +15,21 @@ struct Add {
     return T(uint64_t(a) + uint64_t(b));
   }
 };
+
 struct Sub {
   template <typename T>
   T operator()(T a, T b) const {
     return T(uint64_t(a) - uint64_t(b));
   }
 };
+
 struct MulLow {
   template <typename T>
   T operator()(T a, T b) const {
     return T(uint64_t(a) * uint64_t(b));
   }
 };
+
 struct MulHigh {
   template <typename T>
   T operator()(T a, T b) const {
@@ -35,6 +38,7 @@ struct MulHigh {
     return T(Wide(a) * Wide(b) >> (8 * sizeof(T)));
   }
 };
+
 struct Mul24 {
   template <typename T>
   T operator()(T a, T b) const {
@@ -47,18 +51,21 @@ struct Mul24 {
     return T(uint64_t(low(a)) * uint64_t(low(b)));
   }
 };
+
 struct MadLow {
   template <typename T>
   T operator()(T a, T b, T c) const {
     return T(uint64_t(a) * uint64_t(b) + uint64_t(c));
   }
 };
+
 struct MadHigh {
   template <typename T>
   T operator()(T a, T b, T c) const {
     return Add()(MulHigh()(a, b), c);
   }
 };
+
 struct Div {
   // The result of a division by zero is not specified; this is the hardware's.
   template <typename T>
@@ -70,6 +77,7 @@ struct Div {
     return T(a / b);
   }
 };
+
 struct Rem {
   template <typename T>
   T operator()(T a, T b) const {
@@ -80,30 +88,35 @@ struct Rem {
     return T(a % b);
   }
 };
+
 struct Neg {
   template <typename T>
   T operator()(T a) const {
     return T(0 - uint64_t(a));
   }
 };
+
 struct Abs {
   template <typename T>
   T operator()(T a) const {
     return a < 0 ? Neg()(a) : a;
   }
 };
+
 struct Min {
   template <typename T>
   T operator()(T a, T b) const {
     return a < b ? a : b;
   }
 };
+
 struct Max {
   template <typename T>
   T operator()(T a, T b) const {
     return a > b ? a : b;
   }
 };
+
 struct AddSat {
   int32_t operator()(int32_t a, int32_t b) const { return cut(int64_t(a) + b); }
   static int32_t cut(int64_t value) {
@@ -112,11 +125,13 @@ struct AddSat {
                                        : value);
   }
 };
+
 struct SubSat {
   int32_t operator()(int32_t a, int32_t b) const {
     return AddSat::cut(int64_t(a) - b);
   }
 };
+
 struct Sad {
   template <typename T>
   T operator()(T a, T b, T c) const {
@@ -124,10 +139,11 @@ struct Sad {
              (a < b ? uint64_t(b) - uint64_t(a) : uint64_t(a) - uint64_t(b)));
   }
 };
+} // namespace
 
 /// d = a * b (+ c), d of twice the width.
 template <typename T, typename Wide, bool adds>
-void multiplyWide(Warp &warp, const Insn &insn, uint32_t mask) {
+static void multiplyWide(Warp &warp, const Insn &insn, uint32_t mask) {
   auto *d = warp.lanes<Wide>(insn.op[0]);
   const auto *a = warp.lanes<T>(insn.op[1]);
   const auto *b = warp.lanes<T>(insn.op[2]);
@@ -142,7 +158,7 @@ void multiplyWide(Warp &warp, const Insn &insn, uint32_t mask) {
 
 /// a + b + carry in, with or without a carry out. The carry is a predicate.
 template <typename T, bool subtracts>
-void withCarry(Warp &warp, const Insn &insn, uint32_t mask) {
+static void withCarry(Warp &warp, const Insn &insn, uint32_t mask) {
   auto *d = warp.lanes<T>(insn.op[0]);
   const auto *a = warp.lanes<T>(insn.op[1]);
   const auto *b = warp.lanes<T>(insn.op[2]);
@@ -158,7 +174,6 @@ void withCarry(Warp &warp, const Insn &insn, uint32_t mask) {
   if (insn.imm2)
     warp.setPredicate(insn.op[3], mask, out);
 }
-} // namespace
 
 static bool isWhole(Type type) { return isUnsigned(type) || isSigned(type); }
 

@@ -10,18 +10,21 @@ namespace {
 /// Bits of Insn::aux: bytes of an element, whether it is signed, whether its
 /// registers have 64 bits, and the space.
 constexpr uint32_t signedBit = 16, wideBit = 32, spaceShift = 8;
+} // namespace
 
-Space spaceOf(const Insn &insn) { return Space(insn.aux >> spaceShift & 7); }
+static Space spaceOf(const Insn &insn) {
+  return Space(insn.aux >> spaceShift & 7);
+}
 
-void checkAlignment(Warp &warp, const Insn &insn, unsigned lane,
-                    uint64_t address, unsigned bytes) {
+static void checkAlignment(Warp &warp, const Insn &insn, unsigned lane,
+                           uint64_t address, unsigned bytes) {
   if (address % bytes)
     warp.fail(insn, lane, "expected an address that is a multiple of ", bytes,
               ", but got ", address);
 }
 
-uint8_t *accessLocal(Warp &warp, const Insn &insn, unsigned lane,
-                     uint64_t address, unsigned bytes, bool writes) {
+static uint8_t *accessLocal(Warp &warp, const Insn &insn, unsigned lane,
+                            uint64_t address, unsigned bytes, bool writes) {
   uint32_t size = warp.kernel->localBytes;
   if (address >= size || bytes > size - address)
     warp.fail(insn, lane, "expected ", bytes,
@@ -39,8 +42,8 @@ uint8_t *accessLocal(Warp &warp, const Insn &insn, unsigned lane,
   return &warp.local[at];
 }
 
-const uint8_t *readParameter(Warp &warp, const Insn &insn, unsigned lane,
-                             uint64_t address, unsigned bytes) {
+static const uint8_t *readParameter(Warp &warp, const Insn &insn, unsigned lane,
+                                    uint64_t address, unsigned bytes) {
   const auto &parameters = warp.block->cluster->launch->options->parameters;
   if (address >= parameters.size() || bytes > parameters.size() - address)
     warp.fail(insn, lane, "expected ", bytes,
@@ -50,7 +53,7 @@ const uint8_t *readParameter(Warp &warp, const Insn &insn, unsigned lane,
 }
 
 /// The space of an address, and what it is there.
-Space resolve(const Insn &insn, uint64_t &address) {
+static Space resolve(const Insn &insn, uint64_t &address) {
   Space space = spaceOf(insn);
   if (space != Space::Generic)
     return space;
@@ -65,8 +68,9 @@ Space resolve(const Insn &insn, uint64_t &address) {
 
 /// Where the bytes of a lane lie, after every check. `address` becomes that in
 /// its space.
-uint8_t *access(Warp &warp, const Insn &insn, unsigned lane, uint64_t &address,
-                unsigned bytes, bool writes, Space &space) {
+static uint8_t *access(Warp &warp, const Insn &insn, unsigned lane,
+                       uint64_t &address, unsigned bytes, bool writes,
+                       Space &space) {
   space = resolve(insn, address);
   checkAlignment(warp, insn, lane, address, bytes);
   switch (space) {
@@ -92,8 +96,8 @@ uint8_t *access(Warp &warp, const Insn &insn, unsigned lane, uint64_t &address,
   }
 }
 
-void count(Warp &warp, const uint64_t *addresses, uint32_t mask, unsigned bytes,
-           Space space) {
+static void count(Warp &warp, const uint64_t *addresses, uint32_t mask,
+                  unsigned bytes, Space space) {
   Counts &counts = warp.block->cluster->counts;
   if (space == Space::Shared)
     countShared(counts, addresses, mask, bytes);
@@ -101,7 +105,7 @@ void count(Warp &warp, const uint64_t *addresses, uint32_t mask, unsigned bytes,
     countGlobal(counts, addresses, mask, bytes);
 }
 
-uint64_t extend(const Insn &insn, const uint8_t *from, unsigned bytes) {
+static uint64_t extend(const Insn &insn, const uint8_t *from, unsigned bytes) {
   uint64_t value = 0;
   std::memcpy(&value, from, bytes);
   if ((insn.aux & signedBit) && (value >> (8 * bytes - 1) & 1))
@@ -109,7 +113,7 @@ uint64_t extend(const Insn &insn, const uint8_t *from, unsigned bytes) {
   return value;
 }
 
-void load(Warp &warp, const Insn &insn, uint32_t mask) {
+static void load(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *slots = warp.list(insn);
   unsigned size = insn.aux & 15, bytes = size * insn.count;
   uint64_t addresses[32];
@@ -135,7 +139,7 @@ void load(Warp &warp, const Insn &insn, uint32_t mask) {
   count(warp, addresses, mask, bytes, space);
 }
 
-void store(Warp &warp, const Insn &insn, uint32_t mask) {
+static void store(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *slots = warp.list(insn);
   unsigned size = insn.aux & 15, bytes = size * insn.count;
   uint64_t addresses[32];
@@ -155,7 +159,7 @@ void store(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 /// All lanes read the same parameter.
-void loadParameter(Warp &warp, const Insn &insn, uint32_t mask) {
+static void loadParameter(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *slots = warp.list(insn);
   unsigned size = insn.aux & 15, bytes = size * insn.count;
   forLanes(mask, [&](unsigned lane) {
@@ -171,7 +175,6 @@ void loadParameter(Warp &warp, const Insn &insn, uint32_t mask) {
     }
   });
 }
-} // namespace
 
 /// Cache hints change nothing here; each may stand once.
 static void decodeHints(Decoder &d, bool loads) {

@@ -16,8 +16,9 @@ using namespace ptx;
 
 namespace {
 enum class Element : uint8_t { BFloat, Half, TF32 };
+} // namespace
 
-float widen(Element element, uint32_t bits) {
+static float widen(Element element, uint32_t bits) {
   switch (element) {
   case Element::BFloat:
     return toFloat(BFloat{uint16_t(bits)});
@@ -32,7 +33,7 @@ float widen(Element element, uint32_t bits) {
 /// D = A B + C. Each sum is in f64, over k in order, and rounded once. The list
 /// is D, A, B, C.
 template <Element element, unsigned depth>
-void multiply(Warp &warp, const Insn &insn, uint32_t) {
+static void multiply(Warp &warp, const Insn &insn, uint32_t) {
   constexpr bool narrow = element != Element::TF32;
   constexpr unsigned numA = narrow ? depth / 4 : depth / 2, numB = numA / 2;
   const uint32_t *slots = warp.list(insn);
@@ -79,7 +80,7 @@ void multiply(Warp &warp, const Insn &insn, uint32_t) {
 /// Lane 8 i + j has the address of row j of matrix i; lane l gets elements 2 (l
 /// % 4) and the next of row l / 4, or of that column.
 template <bool transposed>
-void loadMatrix(Warp &warp, const Insn &insn, uint32_t) {
+static void loadMatrix(Warp &warp, const Insn &insn, uint32_t) {
   const uint32_t *slots = warp.list(insn);
   const uint8_t *rows[32];
   uint64_t addresses[32];
@@ -115,7 +116,7 @@ void loadMatrix(Warp &warp, const Insn &insn, uint32_t) {
 }
 
 template <bool transposed>
-void storeMatrix(Warp &warp, const Insn &insn, uint32_t) {
+static void storeMatrix(Warp &warp, const Insn &insn, uint32_t) {
   const uint32_t *slots = warp.list(insn);
   uint64_t addresses[32];
   unsigned numRows = 8 * insn.count;
@@ -144,7 +145,6 @@ void storeMatrix(Warp &warp, const Insn &insn, uint32_t) {
   }
   countShared(warp.block->cluster->counts, addresses, used, 16);
 }
-} // namespace
 
 static bool decodeMma(Decoder &d) {
   d.expect("sync");

@@ -48,16 +48,15 @@ void ptx::publish(Warp &warp) {
       entry.second.published |= entry.second.maker == warp.id;
 }
 
-namespace {
 /// The address of an mbarrier, of a generic address too.
-uint64_t placeOf(Warp &warp, const Insn &insn, unsigned lane) {
+static uint64_t placeOf(Warp &warp, const Insn &insn, unsigned lane) {
   uint64_t address = warp.addressOf(insn, 0, lane) + uint64_t(insn.imm);
   if (address >> windowShift == 1)
     address -= sharedWindow;
   return address;
 }
 
-void initialise(Warp &warp, const Insn &insn, uint32_t mask) {
+static void initialise(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *counts = warp.lanes<uint32_t>(insn.op[1]);
   forLanes(mask, [&](unsigned lane) {
     uint64_t address = placeOf(warp, insn, lane);
@@ -77,7 +76,7 @@ void initialise(Warp &warp, const Insn &insn, uint32_t mask) {
   });
 }
 
-void invalidate(Warp &warp, const Insn &insn, uint32_t mask) {
+static void invalidate(Warp &warp, const Insn &insn, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) {
     uint64_t address = placeOf(warp, insn, lane);
     if (int64_t bytes = objectAt(warp, insn, lane, address).bytes)
@@ -90,10 +89,13 @@ void invalidate(Warp &warp, const Insn &insn, uint32_t mask) {
   });
 }
 
+namespace {
 enum : uint32_t { Arrives = 1, Expects = 2 };
+} // namespace
+
 /// `aux` says what it does; op[1] is the token, op[2] the count of arrivals,
 /// op[3] that of bytes.
-void arrive(Warp &warp, const Insn &insn, uint32_t mask) {
+static void arrive(Warp &warp, const Insn &insn, uint32_t mask) {
   uint64_t *token = warp.lanes<uint64_t>(insn.op[1]);
   const uint32_t *arrivals = warp.lanes<uint32_t>(insn.op[2]);
   const uint32_t *bytes = warp.lanes<uint32_t>(insn.op[3]);
@@ -123,7 +125,7 @@ void arrive(Warp &warp, const Insn &insn, uint32_t mask) {
 
 /// op[1] is the predicate, op[2] the parity or token; `aux` says that it is a
 /// parity.
-void wait(Warp &warp, const Insn &insn, uint32_t mask) {
+static void wait(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *parity = warp.lanes<uint32_t>(insn.op[2]);
   const uint64_t *token = warp.lanes<uint64_t>(insn.op[2]);
   uint32_t complete = 0;
@@ -150,7 +152,6 @@ void wait(Warp &warp, const Insn &insn, uint32_t mask) {
   warp.setPredicate(insn.op[1], mask, complete);
   warp.polledNow = complete != mask;
 }
-} // namespace
 
 static void decodeScope(Decoder &d) {
   d.choose({"release", "acquire", "relaxed"});

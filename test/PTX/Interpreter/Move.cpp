@@ -6,29 +6,28 @@
 
 using namespace ptx;
 
-namespace {
 /// A copy of a register without a value has none either: it is a use of it that
 /// is an error.
-void copyState(Warp &warp, uint32_t to, uint32_t value, uint32_t mask) {
+static void copyState(Warp &warp, uint32_t to, uint32_t value, uint32_t mask) {
   warp.initialised[to] = (warp.initialised[to] & ~mask) | (value & mask);
 }
 
 template <typename T>
-void move(Warp &warp, const Insn &insn, uint32_t mask) {
+static void move(Warp &warp, const Insn &insn, uint32_t mask) {
   auto *d = warp.lanes<T>(insn.op[0]);
   const auto *a = warp.lanes<T>(insn.op[1]);
   forLanes(mask, [&](unsigned i) { d[i] = a[i]; });
   copyState(warp, insn.op[0], warp.initialised[insn.op[1]], mask);
 }
 
-void movePredicate(Warp &warp, const Insn &insn, uint32_t mask) {
+static void movePredicate(Warp &warp, const Insn &insn, uint32_t mask) {
   warp.setPredicate(insn.op[0], mask, warp.predicate(insn, insn.op[1], mask));
 }
 
 /// {a, b} to one register: the list is the target and the parts, `aux` the bits
 /// of a part.
 template <typename T, typename Part>
-void join(Warp &warp, const Insn &insn, uint32_t mask) {
+static void join(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *slots = warp.list(insn);
   auto *d = warp.lanes<T>(slots[0]);
   uint64_t low = insn.aux == 32 ? 0xffffffff : (uint64_t(1) << insn.aux) - 1;
@@ -47,7 +46,7 @@ void join(Warp &warp, const Insn &insn, uint32_t mask) {
 
 /// One register to {a, b}: the list is the parts and the source.
 template <typename T, typename Part>
-void split(Warp &warp, const Insn &insn, uint32_t mask) {
+static void split(Warp &warp, const Insn &insn, uint32_t mask) {
   const uint32_t *slots = warp.list(insn);
   uint32_t parts = insn.count - 1;
   const auto *a = warp.lanes<T>(slots[parts]);
@@ -65,12 +64,13 @@ void split(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 /// cvta: adds the window of a space, or takes it away.
-void toGeneric(Warp &warp, const Insn &insn, uint32_t mask) {
+static void toGeneric(Warp &warp, const Insn &insn, uint32_t mask) {
   auto *d = warp.lanes<uint64_t>(insn.op[0]);
   const auto *a = warp.lanes<uint64_t>(insn.op[1]);
   forLanes(mask, [&](unsigned i) { d[i] = a[i] | uint64_t(insn.imm); });
 }
-void fromGeneric(Warp &warp, const Insn &insn, uint32_t mask) {
+
+static void fromGeneric(Warp &warp, const Insn &insn, uint32_t mask) {
   auto *d = warp.lanes<uint64_t>(insn.op[0]);
   const auto *a = warp.lanes<uint64_t>(insn.op[1]);
   forLanes(mask, [&](unsigned i) {
@@ -81,7 +81,7 @@ void fromGeneric(Warp &warp, const Insn &insn, uint32_t mask) {
   });
 }
 
-void isInSpace(Warp &warp, const Insn &insn, uint32_t mask) {
+static void isInSpace(Warp &warp, const Insn &insn, uint32_t mask) {
   const auto *a = warp.lanes<uint64_t>(insn.op[1]);
   uint32_t result = 0;
   forLanes(mask, [&](unsigned i) {
@@ -93,7 +93,7 @@ void isInSpace(Warp &warp, const Insn &insn, uint32_t mask) {
 
 /// mapa: an address of this block as one of another block of the cluster.
 template <typename T>
-void mapToBlock(Warp &warp, const Insn &insn, uint32_t mask) {
+static void mapToBlock(Warp &warp, const Insn &insn, uint32_t mask) {
   auto *d = warp.lanes<T>(insn.op[0]);
   const auto *a = warp.lanes<T>(insn.op[1]);
   const uint32_t *rank = warp.lanes<uint32_t>(insn.op[2]);
@@ -107,8 +107,9 @@ void mapToBlock(Warp &warp, const Insn &insn, uint32_t mask) {
     d[i] = T(window | (uint64_t(rank[i]) + 1) << rankShift | (a[i] & inside));
   });
 }
+
 template <typename T>
-void rankOf(Warp &warp, const Insn &insn, uint32_t mask) {
+static void rankOf(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t *d = warp.lanes<uint32_t>(insn.op[0]);
   const auto *a = warp.lanes<T>(insn.op[1]);
   forLanes(mask, [&](unsigned i) {
@@ -116,7 +117,6 @@ void rankOf(Warp &warp, const Insn &insn, uint32_t mask) {
     d[i] = rank ? rank - 1 : warp.block->rank;
   });
 }
-} // namespace
 
 static bool decodeParts(Decoder &d, Type type) {
   bool joins = d.operand(1).kind == Operand::Vector;

@@ -10,9 +10,10 @@ using namespace ptx;
 
 namespace {
 enum ShuffleMode { Bfly, Down, Up, Idx };
+} // namespace
 
 /// The list is d and, where there is one, the predicate behind it.
-void shuffle(Warp &warp, const Insn &insn, uint32_t mask) {
+static void shuffle(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t *d = warp.lanes<uint32_t>(insn.op[0]);
   const uint32_t *a = warp.lanes<uint32_t>(insn.op[1]),
                  *b = warp.lanes<uint32_t>(insn.op[2]);
@@ -55,8 +56,11 @@ void shuffle(Warp &warp, const Insn &insn, uint32_t mask) {
     warp.setPredicate(uint32_t(insn.imm2), mask, valid);
 }
 
+namespace {
 enum VoteMode { All, Any, Uni, Ballot };
-void vote(Warp &warp, const Insn &insn, uint32_t mask) {
+} // namespace
+
+static void vote(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t value = warp.predicate(insn, insn.op[1], mask);
   if (insn.imm)
     value = ~value & mask;
@@ -72,7 +76,7 @@ void vote(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 template <typename T, bool all>
-void match(Warp &warp, const Insn &insn, uint32_t mask) {
+static void match(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t *d = warp.lanes<uint32_t>(insn.op[0]);
   const auto *a = warp.lanes<T>(insn.op[1]);
   uint32_t results[32], same = mask;
@@ -90,9 +94,12 @@ void match(Warp &warp, const Insn &insn, uint32_t mask) {
     warp.setPredicate(uint32_t(insn.imm2), mask, same == mask ? mask : 0);
 }
 
+namespace {
 enum Reduction { RAdd, RMin, RMax, RAnd, ROr, RXor };
+} // namespace
+
 template <typename T>
-void reduce(Warp &warp, const Insn &insn, uint32_t mask) {
+static void reduce(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t *d = warp.lanes<uint32_t>(insn.op[0]);
   const uint32_t *a = warp.lanes<uint32_t>(insn.op[1]);
   T result = T(a[__builtin_ctz(mask)]);
@@ -122,13 +129,13 @@ void reduce(Warp &warp, const Insn &insn, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) { d[lane] = uint32_t(result); });
 }
 
-void activeMask(Warp &warp, const Insn &insn, uint32_t mask) {
+static void activeMask(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t *d = warp.lanes<uint32_t>(insn.op[0]);
   forLanes(mask, [&](unsigned lane) { d[lane] = mask; });
 }
 
 /// Elects the lowest lane, as the hardware does; the manual leaves it open.
-void elect(Warp &warp, const Insn &insn, uint32_t mask) {
+static void elect(Warp &warp, const Insn &insn, uint32_t mask) {
   uint32_t *d = warp.lanes<uint32_t>(insn.op[0]);
   unsigned leader = unsigned(__builtin_ctz(mask));
   forLanes(mask, [&](unsigned lane) { d[lane] = leader; });
@@ -136,8 +143,7 @@ void elect(Warp &warp, const Insn &insn, uint32_t mask) {
 }
 
 /// What the lanes did before comes before what they do next.
-void synchronise(Warp &warp, const Insn &, uint32_t) { warp.tick(); }
-} // namespace
+static void synchronise(Warp &warp, const Insn &, uint32_t) { warp.tick(); }
 
 static void useMembers(Decoder &d, size_t index) {
   d.insn.flags |= Converges;

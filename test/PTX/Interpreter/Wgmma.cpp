@@ -20,6 +20,7 @@ using namespace ptx;
 
 namespace {
 enum class Element : uint8_t { BFloat, Half, TF32 };
+
 /// Bits of Insn::aux above N, which is in the lower 9.
 enum : uint32_t {
   ElementShift = 9,
@@ -59,8 +60,9 @@ struct Descriptor {
            k / 8 * stride;
   }
 };
+} // namespace
 
-float widen(Element element, const uint8_t *from) {
+static float widen(Element element, const uint8_t *from) {
   uint32_t bits = 0;
   std::memcpy(&bits, from, element == Element::TF32 ? 4 : 2);
   switch (element) {
@@ -76,9 +78,10 @@ float widen(Element element, const uint8_t *from) {
 
 /// Reads `count` rows (of mn) from `first` on, all k of them, 16 bytes at a
 /// time.
-void readOperand(Warp &warp, const Insn &insn, uint64_t bits, bool mnMajor,
-                 unsigned first, unsigned count, Element element, float *into,
-                 WgmmaState::Pending &pending) {
+static void readOperand(Warp &warp, const Insn &insn, uint64_t bits,
+                        bool mnMajor, unsigned first, unsigned count,
+                        Element element, float *into,
+                        WgmmaState::Pending &pending) {
   unsigned size = element == Element::TF32 ? 4 : 2, depth = 32 / size;
   unsigned inChunk = 16 / size;
   Descriptor descriptor(bits);
@@ -99,8 +102,9 @@ void readOperand(Warp &warp, const Insn &insn, uint64_t bits, bool mnMajor,
     }
 }
 
-void checkAccumulators(Warp &warp, const Insn &insn, const uint32_t *slots,
-                       uint32_t count, bool accumulates) {
+static void checkAccumulators(Warp &warp, const Insn &insn,
+                              const uint32_t *slots, uint32_t count,
+                              bool accumulates) {
   WgmmaState &state = warp.wgmma;
   if (!state.fenced)
     warp.fail(insn, 0, "expected wgmma.fence before wgmma, but got none");
@@ -117,7 +121,7 @@ void checkAccumulators(Warp &warp, const Insn &insn, const uint32_t *slots,
   }
 }
 
-uint64_t uniform(Warp &warp, const Insn &insn, uint32_t slot) {
+static uint64_t uniform(Warp &warp, const Insn &insn, uint32_t slot) {
   const uint64_t *lanes = warp.lanes<uint64_t>(slot);
   for (unsigned lane = 1; lane < 32; ++lane)
     if (lanes[lane] != lanes[0])
@@ -127,7 +131,7 @@ uint64_t uniform(Warp &warp, const Insn &insn, uint32_t slot) {
 }
 
 /// Compares a product with the same one of the other warps of the group.
-void noteIssued(Warp &warp, const Insn &insn) {
+static void noteIssued(Warp &warp, const Insn &insn) {
   bool registers = insn.aux & RegistersA;
   IssuedWgmma made{&insn, registers ? 0 : uniform(warp, insn, insn.op[0]),
                    uniform(warp, insn, insn.op[1])};
@@ -145,7 +149,7 @@ void noteIssued(Warp &warp, const Insn &insn) {
 }
 
 /// The list is the accumulators and, where A is in registers, those.
-void multiply(Warp &warp, const Insn &insn, uint32_t) {
+static void multiply(Warp &warp, const Insn &insn, uint32_t) {
   const uint32_t *slots = warp.list(insn);
   unsigned columns = insn.aux & 511, count = columns / 2;
   Element element = Element(insn.aux >> ElementShift & 3);
@@ -205,15 +209,15 @@ void multiply(Warp &warp, const Insn &insn, uint32_t) {
   ++warp.block->cluster->counts.wgmma;
 }
 
-void fence(Warp &warp, const Insn &, uint32_t) {
+static void fence(Warp &warp, const Insn &, uint32_t) {
   warp.wgmma.fenced = true;
   warp.wgmma.unfenced.assign(warp.kernel->numSlots, 0);
   warp.wgmma.busy.resize(warp.kernel->numSlots);
 }
 
-void commit(Warp &warp, const Insn &, uint32_t) { ++warp.wgmma.group; }
+static void commit(Warp &warp, const Insn &, uint32_t) { ++warp.wgmma.group; }
 
-void wait(Warp &warp, const Insn &insn, uint32_t) {
+static void wait(Warp &warp, const Insn &insn, uint32_t) {
   auto &all = warp.wgmma.pending;
   size_t kept = 0;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -231,7 +235,6 @@ void wait(Warp &warp, const Insn &insn, uint32_t) {
   }
   all.resize(kept);
 }
-} // namespace
 
 void ptx::checkIssued(Cluster &cluster) {
   for (Block &block : cluster.blocks)
