@@ -43,6 +43,22 @@ bool ptx::decodeControl(Decoder &d) {
     d.insn.kind = Class::Control;
     return true;
   }
+  if (name == "brx") {
+    d.expect("idx");
+    d.take("uni");
+    d.expectOperands(2);
+    d.insn.op[0] = d.use(size_t(0), Type::U32);
+    const auto *labels = d.builder.targets(d.operand(1).name);
+    if (!labels)
+      d.fail("expected a list of targets, but got '", d.operand(1).name, "'");
+    for (size_t i = 0; i < labels->size(); ++i) {
+      d.builder.jump((*labels)[i], d.statement.line, int(i));
+      d.list(0);
+    }
+    d.insn.flags |= Branches;
+    d.insn.kind = Class::Control;
+    return true;
+  }
   if (name == "ret" || name == "exit") {
     d.take("uni");
     d.expectOperands(0);

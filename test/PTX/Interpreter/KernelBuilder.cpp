@@ -48,8 +48,21 @@ void KernelBuilder::declareLabel(std::string_view name, int line) {
     failAt(line, "expected one label '", name, "', but got two");
 }
 
-void KernelBuilder::jump(std::string_view label, int line) {
-  jumps.push_back({kernel.code.size(), scopes.size(), label, line});
+void KernelBuilder::declareTargets(std::string_view name,
+                                   std::vector<std::string_view> labels,
+                                   int line) {
+  if (!targetLists.emplace(name, std::move(labels)).second)
+    failAt(line, "expected one list of targets '", name, "', but got two");
+}
+
+const std::vector<std::string_view> *
+KernelBuilder::targets(std::string_view name) const {
+  auto found = targetLists.find(name);
+  return found == targetLists.end() ? nullptr : &found->second;
+}
+
+void KernelBuilder::jump(std::string_view label, int line, int place) {
+  jumps.push_back({kernel.code.size(), scopes.size(), label, line, place});
 }
 
 void KernelBuilder::close() {
@@ -57,14 +70,19 @@ void KernelBuilder::close() {
   std::vector<Jump> open;
   for (Jump &jump : jumps) {
     auto found = scope.labels.find(jump.label);
-    if (jump.depth == scopes.size() && found != scope.labels.end())
-      kernel.code[jump.insn].target = found->second;
-    else if (scopes.size() == 1)
+    if (jump.depth == scopes.size() && found != scope.labels.end()) {
+      Insn &insn = kernel.code[jump.insn];
+      if (jump.place < 0)
+        insn.target = found->second;
+      else
+        kernel.slots[insn.list + unsigned(jump.place)] = found->second;
+    } else if (scopes.size() == 1) {
       failAt(jump.line, "expected a label of the kernel, but got '", jump.label,
              "'");
-    else
+    } else {
       open.push_back({jump.insn, std::min(jump.depth, scopes.size() - 1),
-                      jump.label, jump.line});
+                      jump.label, jump.line, jump.place});
+    }
   }
   jumps = std::move(open);
   scopes.pop_back();

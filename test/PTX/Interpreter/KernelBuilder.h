@@ -47,6 +47,9 @@ public:
                    int line);
   void declarePlace(std::string_view name, Place place, int line);
   void declareLabel(std::string_view name, int line);
+  /// The labels that brx.idx chooses from.
+  void declareTargets(std::string_view name,
+                      std::vector<std::string_view> labels, int line);
   void statement(const Statement &statement);
 
   // For decoders.
@@ -62,8 +65,10 @@ public:
   /// A slot of the address of a variable, as `mov` reads it.
   Register addressOf(std::string_view name, const Place &place, bool wide);
   std::optional<Register> special(std::string_view name);
-  /// The instruction that is decoded jumps to the label.
-  void jump(std::string_view label, int line);
+  /// The instruction that is decoded jumps to the label; `place` is that of the
+  /// target in its list, or -1.
+  void jump(std::string_view label, int line, int place = -1);
+  const std::vector<std::string_view> *targets(std::string_view name) const;
 
   Program &program;
   Kernel &kernel;
@@ -78,7 +83,7 @@ private:
   struct Jump {
     size_t insn, depth;
     std::string_view label;
-    int line;
+    int line, place;
   };
   /// `%r<8>` without eight entries.
   struct Range {
@@ -94,6 +99,7 @@ private:
   std::vector<Scope> scopes;
   std::vector<Range> ranges;
   std::vector<Jump> jumps;
+  std::map<std::string_view, std::vector<std::string_view>> targetLists;
   std::map<std::pair<uint64_t, bool>, uint32_t> constants;
   std::map<unsigned, uint32_t> specials;
   std::map<std::string, uint32_t, std::less<>> addresses;

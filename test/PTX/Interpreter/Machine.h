@@ -148,6 +148,7 @@ private:
   bool converge(const Insn &insn, Group &group, uint32_t mask);
   void checkUses(const Insn &insn, uint32_t mask);
   void noteAccumulators(const Insn &insn);
+  void choose(const Insn &insn, size_t from, uint32_t mask);
   int pick();
   void merge();
 };

@@ -205,9 +205,18 @@ void Parser::parseBody(KernelBuilder &builder) {
       skipLine();
     } else if (accept(";")) {
     } else if (token.kind == Token::Word && peek(1).is(":")) {
-      builder.declareLabel(token.text, token.line);
       take();
       take();
+      if (accept(".branchtargets")) {
+        std::vector<std::string_view> labels;
+        do
+          labels.push_back(expectWord("a label"));
+        while (accept(","));
+        expect(";");
+        builder.declareTargets(token.text, std::move(labels), token.line);
+      } else {
+        builder.declareLabel(token.text, token.line);
+      }
     } else {
       builder.statement(parseStatement());
     }

@@ -120,6 +120,26 @@ bool Warp::converge(const Insn &insn, Group &group, uint32_t mask) {
   return false;
 }
 
+/// brx.idx: each lane goes to the target of its index.
+void Warp::choose(const Insn &insn, size_t from, uint32_t mask) {
+  checkUses(insn, mask);
+  const uint32_t *index = lanes<uint32_t>(insn.op[0]);
+  std::vector<uint32_t> masks(insn.count);
+  forLanes(mask, [&](unsigned lane) {
+    if (index[lane] >= insn.count)
+      fail(insn, lane, "expected an index below ", insn.count, ", but got ",
+           index[lane]);
+    masks[index[lane]] |= 1u << lane;
+  });
+  groups[from].mask &= ~mask;
+  ++groups[from].pc;
+  if (!groups[from].mask)
+    groups.erase(groups.begin() + long(from));
+  for (uint32_t i = 0; i < insn.count; ++i)
+    if (masks[i])
+      groups.push_back({list(insn)[i], masks[i]});
+}
+
 void Warp::step() {
   int chosen = pick();
   if (chosen < 0) {
@@ -147,7 +167,9 @@ void Warp::step() {
     ++cluster.counts.instructions[unsigned(insn.kind)];
     ++cluster.executed;
     uint32_t rest = group.mask & ~mask;
-    if (insn.flags & Exits) {
+    if (insn.count) {
+      choose(insn, size_t(chosen), mask);
+    } else if (insn.flags & Exits) {
       exited |= mask;
       if (rest) {
         group.mask = rest;
@@ -209,7 +231,8 @@ void Warp::run(uint64_t slice) {
           mask = insn.guardNegated ? mask & ~value : value;
         }
         if (insn.flags & (Branches | Exits | MayWait | Converges)) {
-          if (insn.flags == Branches && (mask == lanes || !mask)) {
+          if (insn.flags == Branches && !insn.count &&
+              (mask == lanes || !mask)) {
             pc = mask ? insn.target : pc + 1;
             ++cluster.counts.instructions[unsigned(insn.kind)];
             if (++executed > 4096)
