@@ -281,14 +281,17 @@ Insn Decoder::finish() {
 Insn ptx::decode(KernelBuilder &builder, const Statement &statement) {
   Decoder d(builder, statement);
   for (auto known :
-       {decodeMove, decodeInteger, decodeBits, decodeFloat, decodeApproximate,
-        decodeConvert, decodeCompare, decodeControl, decodeLoadStore,
-        decodeAtomic, decodeWarp, decodeMatrix, decodeAsyncCopy, decodeBarrier,
-        decodeMbarrier, decodeBulkCopy, decodeWgmma})
+       {decodeMove, decodeInteger, decodeBits, decodeFields, decodeSigns,
+        decodeFloat, decodeApproximate, decodeConvert, decodeCompare,
+        decodeControl, decodeLoadStore, decodeAtomic, decodeWarp, decodeMatrix,
+        decodeAsyncCopy, decodeBarrier, decodeMbarrier, decodeBulkCopy,
+        decodeWgmma}) {
+    d.insn.kind = Class::Other;
     if (known(d)) {
       d.done();
       return d.finish();
     }
+  }
   d.fail("expected an instruction that the interpreter knows, but got '",
          statement.opcode, "'");
 }

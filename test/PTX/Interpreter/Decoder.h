@@ -85,6 +85,8 @@ private:
 bool decodeMove(Decoder &d);
 bool decodeInteger(Decoder &d);
 bool decodeBits(Decoder &d);
+bool decodeFields(Decoder &d);
+bool decodeSigns(Decoder &d);
 bool decodeFloat(Decoder &d);
 bool decodeApproximate(Decoder &d);
 bool decodeConvert(Decoder &d);

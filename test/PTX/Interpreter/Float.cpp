@@ -226,31 +226,6 @@ struct Max64 {
 };
 } // namespace
 
-/// neg and abs change the sign, and with .ftz flush.
-template <typename T, bool absolute>
-static void sign(Warp &warp, const Insn &insn, uint32_t mask) {
-  auto *d = warp.lanes<T>(insn.op[0]);
-  const auto *a = warp.lanes<T>(insn.op[1]);
-  T bits = T(insn.imm);
-  forLanes(mask, [&](unsigned i) {
-    T value = T(a[i]);
-    if ((insn.aux & Ftz) && !(value & 0x7f800000))
-      value &= T(0x80000000u);
-    d[i] = T(absolute ? value & ~bits : value ^ bits);
-  });
-}
-
-namespace {
-/// The sign of the first source, the rest of the second.
-struct CopySign {
-  template <typename T>
-  T operator()(T a, T b) const {
-    constexpr T sign = T(1) << (8 * sizeof(T) - 1);
-    return T((a & sign) | (b & ~sign));
-  }
-};
-} // namespace
-
 template <typename F, unsigned sources>
 static Handler *handlerOf(const Decoder &d, Type type) {
   switch (type) {
@@ -277,26 +252,6 @@ static bool isBFloat(Type type) {
   return type == Type::BF16 || type == Type::BF16x2;
 }
 
-static bool decodeSign(Decoder &d) {
-  if (d.take("ftz"))
-    d.insn.aux = Ftz;
-  Type type = d.type();
-  if (!isFloat(type) || type == Type::TF32 || (d.insn.aux && type != Type::F32))
-    failType(d);
-  operands(d, type, 1);
-  bool absolute = d.name == "abs";
-  if (type == Type::F64) {
-    d.insn.imm = INT64_MIN;
-    d.insn.handler = absolute ? sign<uint64_t, true> : sign<uint64_t, false>;
-  } else {
-    d.insn.imm = type == Type::F32   ? 0x80000000
-                 : sizeOf(type) == 4 ? 0x80008000
-                                     : 0x8000;
-    d.insn.handler = absolute ? sign<uint32_t, true> : sign<uint32_t, false>;
-  }
-  return true;
-}
-
 static bool decodeDouble(Decoder &d, unsigned sources, int mode) {
   // Of f64 only what is rounded to nearest, or not at all.
   if (mode > 0 || d.insn.aux)
@@ -316,24 +271,10 @@ static bool decodeDouble(Decoder &d, unsigned sources, int mode) {
   return true;
 }
 
-static bool decodeCopySign(Decoder &d) {
-  d.insn.kind = Class::Float;
-  Type type = d.type();
-  if (type != Type::F32 && type != Type::F64)
-    failType(d);
-  operands(d, type, 2);
-  d.insn.handler = type == Type::F64 ? binary<uint64_t, CopySign>
-                                     : binary<uint32_t, CopySign>;
-  return true;
-}
-
 bool ptx::decodeFloat(Decoder &d) {
-  if (d.name == "copysign")
-    return decodeCopySign(d);
   std::string_view name = d.name, opcode = d.statement.opcode;
-  static constexpr std::string_view known[] = {"add", "sub", "mul", "fma",
-                                               "mad", "div", "rcp", "sqrt",
-                                               "min", "max", "neg", "abs"};
+  static constexpr std::string_view known[] = {
+      "add", "sub", "mul", "fma", "mad", "div", "rcp", "sqrt", "min", "max"};
   bool mine = false;
   for (std::string_view other : known)
     mine |= name == other;
@@ -341,8 +282,6 @@ bool ptx::decodeFloat(Decoder &d) {
       opcode.find(".full") != std::string_view::npos)
     return false;
   d.insn.kind = Class::Float;
-  if (name == "neg" || name == "abs")
-    return decodeSign(d);
   bool extreme = name == "min" || name == "max";
   unsigned sources = name == "fma" || name == "mad"    ? 3
                      : name == "rcp" || name == "sqrt" ? 1
