@@ -209,6 +209,7 @@ void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
 /// Parallel loops of kernels become launches of functions in PTX.
 static void addLaunches(OpPassManager &pm) {
   addScalars(pm);
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRExpandPowers());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFastMath());
   pm.addPass(bsr::createBSROutlineLaunches());

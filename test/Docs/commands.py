@@ -148,6 +148,9 @@ COMMANDS = {
     },
     "docs/gpu.md": {
         "sparse-opt step.mlir": Tested("Pipelines/to-gpu.mlir"),
+        "gzip": Run(TINY),
+        "sparse-opt base.mlir": Run(),
+        "grep": Run(),
     },
     "docs/graphs.md": {
         "PYTHONPATH=python:test/Python/Inputs": Tested("Python/torch/graphs.py"),

@@ -71,6 +71,36 @@ def BSROutlineLaunches : Pass<"bsr-outline-launches", "ModuleOp"> {
                            "NVVM::NVVMDialect", "scf::SCFDialect"];
 }
 
+def BSRExpandPowers : Pass<"bsr-expand-powers"> {
+  let summary = "Compute powers of f32 without a C library";
+  let description = [{
+    `math.powf` of f32, which a processor's C library computes, becomes 2^(y log2 |x|) in
+    f64, with the special values of C: the logarithm by the series of atanh, the power by
+    Taylor's, both to 2^-50, so that what is rounded to f32 is wrong by half a unit in the
+    last place and hardly more. GPUs have no C library; `bsr-call-intrinsics` refuses what is
+    left, powers of f64 among it, which stay as they are here.
+
+    Before:
+
+    ```mlir
+    func.func @power(%x: f64) -> f64 {
+      %y = math.powf %x, %x : f64
+      return %y : f64
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @power(%x: f64) -> f64 {
+      %y = math.powf %x, %x : f64
+      return %y : f64
+    }
+    ```
+  }];
+  let dependentDialects = ["arith::ArithDialect", "math::MathDialect"];
+}
+
 def BSRCallIntrinsics : Pass<"bsr-call-intrinsics", "gpu::GPUModuleOp"> {
   let summary = "Call LLVM's intrinsics for mathematical functions";
   let description = [{

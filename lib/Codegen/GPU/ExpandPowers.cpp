@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Computes powers of f32 without a C library: 2^(y log2 |x|) in f64.
+
+#include "bsr/Codegen/GPU/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include <cmath>
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSREXPANDPOWERS
+#include "bsr/Codegen/GPU/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+using arith::CmpFPredicate;
+
+namespace {
+/// Operations on f64 and its bits.
+class Writer : public ImplicitLocOpBuilder {
+public:
+  using ImplicitLocOpBuilder::ImplicitLocOpBuilder;
+
+  Value f64(double value) {
+    return arith::ConstantOp::create(*this, getF64FloatAttr(value));
+  }
+  Value i64(int64_t value) {
+    return arith::ConstantOp::create(*this, getI64IntegerAttr(value));
+  }
+  Value add(Value x, Value y) { return arith::AddFOp::create(*this, x, y); }
+  Value sub(Value x, Value y) { return arith::SubFOp::create(*this, x, y); }
+  Value mul(Value x, Value y) { return arith::MulFOp::create(*this, x, y); }
+  Value compare(CmpFPredicate predicate, Value x, double y) {
+    return arith::CmpFOp::create(*this, predicate, x, f64(y));
+  }
+  Value both(Value x, Value y) { return arith::AndIOp::create(*this, x, y); }
+  Value select(Value condition, Value x, Value y) {
+    return arith::SelectOp::create(*this, condition, x, y);
+  }
+  Value select(Value condition, double x, Value y) {
+    return select(condition, f64(x), y);
+  }
+  /// The sum of `coefficients[i] x^i`.
+  Value polynomial(Value x, ArrayRef<double> coefficients) {
+    Value sum = f64(coefficients.back());
+    for (double coefficient : llvm::reverse(coefficients.drop_back()))
+      sum = math::FmaOp::create(*this, sum, x, f64(coefficient));
+    return sum;
+  }
+};
+} // namespace
+
+/// log2(x) of an f32 x >= 0, to 2^-50 of the larger of it and 1: x = 2^e m with
+/// m from sqrt(1/2) to sqrt(2), and log(m) = 2 atanh((m - 1) / (m + 1)).
+static Value log2(Writer &b, Value x) {
+  Type i64 = b.getI64Type();
+  Value bits = arith::BitcastOp::create(b, i64, x);
+  // What is added to the bits of sqrt(1/2) is 0 or more: e counts from there.
+  constexpr int64_t root = 0x3FE6A09E667F3BCD;
+  Value above = arith::SubIOp::create(b, bits, b.i64(root));
+  Value e = arith::ShRSIOp::create(b, above, b.i64(52));
+  Value shifted = arith::ShLIOp::create(b, e, b.i64(52));
+  Value m = arith::BitcastOp::create(
+      b, x.getType(), arith::SubIOp::create(b, bits, shifted).getResult());
+  Value numerator = b.sub(m, b.f64(1));
+  Value s = arith::DivFOp::create(b, numerator, b.add(m, b.f64(1))).getResult();
+  SmallVector<double> coefficients; // of atanh(s) / s in s^2
+  for (int i = 0; i != 11; ++i)
+    coefficients.push_back(2 / std::log(2.0) / (2 * i + 1));
+  Value log = b.mul(s, b.polynomial(b.mul(s, s), coefficients));
+  log = b.add(arith::SIToFPOp::create(b, x.getType(), e), log);
+  log = b.select(b.compare(CmpFPredicate::OEQ, x, 0), -INFINITY, log);
+  return b.select(b.compare(CmpFPredicate::OEQ, x, INFINITY), INFINITY, log);
+}
+
+/// 2^x, to 2^-50 of it, for what is rounded to f32: infinite or zero there if
+/// it is beyond 2^1000 or 2^-1000.
+static Value exp2(Writer &b, Value x) {
+  x = b.select(b.compare(CmpFPredicate::OGT, x, 1000), 1000, x);
+  x = b.select(b.compare(CmpFPredicate::OLT, x, -1000), -1000, x);
+  Value n = math::RoundEvenOp::create(b, x);
+  SmallVector<double> coefficients; // of 2^f in f, from -1/2 to 1/2
+  double term = 1;
+  for (int i = 0; i != 14; ++i) {
+    coefficients.push_back(term);
+    term *= std::log(2.0) / (i + 1);
+  }
+  Value power = b.polynomial(b.sub(x, n), coefficients);
+  // Of NaN some number: the sum keeps it.
+  Value isNumber = arith::CmpFOp::create(b, CmpFPredicate::ORD, n, n);
+  Value whole = arith::FPToSIOp::create(b, b.getI64Type(),
+                                        b.select(isNumber, n, b.f64(0)));
+  Value exponent = arith::AddIOp::create(b, whole, b.i64(1023));
+  Value scale = arith::ShLIOp::create(b, exponent, b.i64(52));
+  return b.mul(power, arith::BitcastOp::create(b, x.getType(), scale));
+}
+
+/// x^y with the special values of C.
+static Value pow(Writer &b, Value x, Value y) {
+  Value size = math::AbsFOp::create(b, x), ySize = math::AbsFOp::create(b, y);
+  Value power = exp2(b, b.mul(y, log2(b, size)));
+  // |x| is 1 where the product is of infinity and zero.
+  Value isOne = b.compare(CmpFPredicate::OEQ, size, 1);
+  Value isEndless = b.compare(CmpFPredicate::OEQ, ySize, INFINITY);
+  power = b.select(b.both(isOne, isEndless), 1, power);
+
+  // Below zero: numbers have no powers but whole ones, odd ones are negative.
+  Value floor = math::FloorOp::create(b, y);
+  Value isWhole = arith::CmpFOp::create(b, CmpFPredicate::OEQ, floor, y);
+  Value half = b.mul(y, b.f64(0.5)), halfFloor = math::FloorOp::create(b, half);
+  Value isHalf = arith::CmpFOp::create(b, CmpFPredicate::ONE, halfFloor, half);
+  Value isOdd = b.both(isWhole, isHalf);
+  Value isBelow = b.both(b.compare(CmpFPredicate::OLT, x, 0),
+                         b.compare(CmpFPredicate::OGT, x, -INFINITY));
+  Value isFraction =
+      arith::CmpFOp::create(b, CmpFPredicate::ONE, floor, y).getResult();
+  power = b.select(b.both(isBelow, isFraction), NAN, power);
+  power = b.select(isOdd, math::CopySignOp::create(b, power, x), power);
+
+  Value isNaN = arith::CmpFOp::create(b, CmpFPredicate::UNO, x, y);
+  power = b.select(isNaN, NAN, power);
+  power = b.select(b.compare(CmpFPredicate::OEQ, x, 1), 1, power);
+  return b.select(b.compare(CmpFPredicate::OEQ, y, 0), 1, power);
+}
+
+namespace {
+struct ExpandPowers : bsr::impl::BSRExpandPowersBase<ExpandPowers> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    getOperation()->walk([](math::PowFOp op) {
+      if (!op.getType().isF32())
+        return;
+      Writer b(op.getLoc(), op);
+      Type f64 = b.getF64Type();
+      Value x = arith::ExtFOp::create(b, f64, op.getLhs());
+      Value y = arith::ExtFOp::create(b, f64, op.getRhs());
+      Value power = pow(b, x, y);
+      op.replaceAllUsesWith(
+          arith::TruncFOp::create(b, op.getType(), power).getResult());
+      op.erase();
+    });
+  }
+};
+} // namespace

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs steps that bsr-to-gpu lowered: the host's launches here, kernels in the PTX interpreter.
+
+`step.compile` takes it where BSR_COMPILE has --target=gpu. The library of the processor's step says
+what the buffers are; memory that nothing was written to holds NaN.
+"""
+
+import math
+import os
+import re
+import subprocess
+import tempfile
+
+import numpy as np
+import step
+
+WORDS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i8": 8, "i1": 8}
+
+
+def lower(source, arguments):
+    """The module that bsr-to-gpu makes with what of sparse-compile's `arguments` is not of processors."""
+    marks = [a.replace("--mark=", "--bsr-mark=", 1) for a in arguments if a.startswith("--mark=")]
+    return subprocess.run(["sparse-opt", *marks, "--bsr-to-gpu", source if os.path.exists(source) else "-"],
+                          input=None if os.path.exists(source) else source,
+                          text=True, check=True, capture_output=True).stdout
+
+
+def shape_of(text):
+    """The shape of `memref<2x3xf32>` and the bits of an element."""
+    *extents, kind = re.match(r"memref<([^,>]*)", text)[1].split("x")
+    return tuple(map(int, extents)), WORDS[kind]
+
+
+class Host:
+    """The function of a step: constants, views of the arena, and launches."""
+
+    def __init__(self, text):
+        self.body = re.search(r"func\.func @\w+\((.*?)\n  }\n", text, re.S)[0].splitlines()
+        self.arguments = re.findall(r"(%arg\d+): (memref<[^>]*>)", self.body[0])
+        binary = re.search(r'assembly = "((?:[^"\\]|\\.)*)"', text)
+        self.ptx = re.sub(r"\\([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), binary[1]) if binary else ""
+
+    def run(self, buffers, arena, folder):
+        """Runs the step on flat arrays of bytes, in the order of its arguments."""
+        path = os.path.join(folder, "kernels.ptx")
+        with open(path, "w") as file:
+            file.write(self.ptx)
+        values = {name: buffer for (name, _), buffer in zip(self.arguments, [*buffers, arena])}
+        for line in self.body[1:]:
+            if match := re.match(r"\s+(%\w+) = arith\.constant (-?\d+) : index", line):
+                values[match[1]] = int(match[2])
+            elif match := re.match(r"\s+(%\w+) = memref\.view (%\w+)\[(%\w+)\]\[\] : .* to (memref<.*>)", line):
+                shape, bits = shape_of(match[4])
+                start = values[match[3]]
+                values[match[1]] = values[match[2]][start:start + math.prod(shape) * bits // 8]
+            elif match := re.match(r"\s+(%\w+) = memref\.reinterpret_cast (%\w+) to offset", line):
+                values[match[1]] = values[match[2]]  # the kernel knows offset and strides
+            elif match := re.match(
+                    r"\s+gpu\.launch_func\s+@kernels::@(\w+) blocks in \((.*?)\) threads in \((.*?)\)\s+args\((.*)\)", line):
+                extents = [",".join(str(values[v.strip()]) for v in match[i].split(",")) for i in (2, 3)]
+                self.launch(path, match[1], extents, re.findall(r"(%\w+) : (memref<.*?>+)", match[4]), values, folder)
+            elif not re.match(r"\s+(return$|%\w+ = arith\.constant |}$)", line) and line.strip():
+                raise ValueError(f"expected launches, but got {line.strip()}")
+
+    def launch(self, path, entry, extents, arguments, values, folder):
+        command = ["ptx-run", path, "--entry", entry, "--grid", extents[0], "--block", extents[1]]
+        for i, (name, type) in enumerate(arguments):
+            file = os.path.join(folder, f"argument-{i}")
+            values[name].tofile(file)
+            command += ["--arg", f"inout:b{shape_of(type)[1]}:@{file}"]
+        done = subprocess.run(command, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        results = re.split(r"argument \d+:", done.stdout)[1:]
+        before = {name: values[name].copy() for name, _ in arguments}
+        for (name, type), result in zip(arguments, results, strict=True):
+            bits = shape_of(type)[1]
+            words = [int(word, 16) for word in result.split()]
+            after = np.array(words, f"u{bits // 8}").view(np.uint8)
+            # One buffer may be several arguments, in place: what was written counts.
+            changed = after != before[name]
+            values[name][changed] = after[changed]
+
+
+class Step(step.Step):
+    """A step whose kernels the interpreter runs."""
+
+    def __init__(self, library, text):
+        super().__init__(library)
+        self.host = Host(text)
+
+    def bind(self, arrays, patterns={}, orders={}, entry="bsr_step_run"):
+        buffers, _ = super().bind(arrays, patterns, orders, entry)
+        arena = np.full(shape_of(self.host.arguments[-1][1])[0], 0xFF, np.uint8)
+
+        def run_once():
+            with tempfile.TemporaryDirectory() as folder:
+                self.host.run([b.reshape(-1).view(np.uint8) for b in buffers], arena, folder)
+            return 0
+
+        return buffers, run_once
