@@ -141,7 +141,6 @@ static void addImport(OpPassManager &pm, const bsr::StepOptions &options) {
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRForwardSlices());
   pm.addPass(bsr::createBSRUnstack());
-  addCleanup(pm);
   pm.addPass(bsr::createBSRSplitWeights());
   addCleanup(pm);
 }

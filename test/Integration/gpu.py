@@ -35,7 +35,7 @@ class Host:
     """The function of a step: constants, views of the arena, and launches."""
 
     def __init__(self, text):
-        self.body = re.search(r"func\.func @\w+\((.*?)\n  }\n", text, re.S)[0].splitlines()
+        self.body = re.search(r"func\.func (?:public )?@\w+\((.*?)\n  }\n", text, re.S)[0].splitlines()
         self.arguments = re.findall(r"(%arg\d+): (memref<[^>]*>)", self.body[0])
         binary = re.search(r'assembly = "((?:[^"\\]|\\.)*)"', text)
         self.ptx = re.sub(r"\\([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), binary[1]) if binary else ""
