@@ -199,6 +199,7 @@ COMMANDS = {
         "scripts/same-code": Tested("Tools/same-code.test"),
         "build/dev/bin/bsr-unittests": Tested("Unit/unittests.test"),
         "scripts/check-sanitizers.sh": Skip("builds of its own"),
+        "cmake": Skip("a build of its own"),
     },
     "docs/training.md": {
         "python3 examples/generate.py": Run(needs={"jax"}),
