@@ -319,6 +319,11 @@ struct EmbedManifest : mlir::bsr::impl::BSREmbedManifestBase<EmbedManifest> {
                       "bsr.arena_bytes: run bsr-plan-memory first");
       return signalPassFailure();
     }
+    if (isa<GPUAttr>(getTarget(*step))) {
+      step->emitError("expected a step for processors, but got one for ")
+          << Attribute(getTarget(*step)) << ": bsr-to-gpu lowers it";
+      return signalPassFailure();
+    }
     FailureOr<std::string> manifest = getManifest(*step, targetCpu);
     if (failed(manifest))
       return signalPassFailure();
