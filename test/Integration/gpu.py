@@ -19,6 +19,7 @@ WORDS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i8"
 
 def lower(source, arguments):
     """The module that bsr-to-gpu makes with what of sparse-compile's `arguments` is not of processors."""
+    assert not any(a.startswith("--score-norm") for a in arguments), "expected no scores: the host asks for them"
     marks = [a.replace("--mark=", "--bsr-mark=", 1) for a in arguments if a.startswith("--mark=")]
     return subprocess.run(["sparse-opt", *marks, "--bsr-to-gpu", source if os.path.exists(source) else "-"],
                           input=None if os.path.exists(source) else source,
@@ -58,19 +59,23 @@ class Host:
             elif match := re.match(
                     r"\s+gpu\.launch_func\s+@kernels::@(\w+) blocks in \((.*?)\) threads in \((.*?)\)\s+args\((.*)\)", line):
                 extents = [",".join(str(values[v.strip()]) for v in match[i].split(",")) for i in (2, 3)]
-                self.launch(path, match[1], extents, re.findall(r"(%\w+) : (memref<.*?>+)", match[4]), values, folder)
+                self.launch(path, match[1], extents, re.findall(r"(%\w+) : (memref<.*?>+(?=,|$)|\w+)", match[4]), values, folder)
             elif not re.match(r"\s+(return$|%\w+ = arith\.constant |}$)", line) and line.strip():
                 raise ValueError(f"expected launches, but got {line.strip()}")
 
     def launch(self, path, entry, extents, arguments, values, folder):
         command = ["ptx-run", path, "--entry", entry, "--grid", extents[0], "--block", extents[1]]
         for i, (name, type) in enumerate(arguments):
+            if type == "index":
+                command += ["--arg", f"u32:{values[name]}"]
+                continue
             file = os.path.join(folder, f"argument-{i}")
             values[name].tofile(file)
             command += ["--arg", f"inout:b{shape_of(type)[1]}:@{file}"]
         done = subprocess.run(command, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
         results = re.split(r"argument \d+:", done.stdout)[1:]
+        arguments = [(name, type) for name, type in arguments if type != "index"]
         before = {name: values[name].copy() for name, _ in arguments}
         for (name, type), result in zip(arguments, results, strict=True):
             bits = shape_of(type)[1]

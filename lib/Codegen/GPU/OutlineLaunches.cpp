@@ -9,6 +9,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/GPU/Utils/GPUUtils.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -29,7 +30,8 @@ static LogicalResult verifyHost(func::FuncOp step) {
   WalkResult result = step.walk([](Operation *op) {
     if (isa<func::CallOp, func::FuncOp, func::ReturnOp>(op) ||
         op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
-        op->hasTrait<OpTrait::IsTerminator>() || isMemoryEffectFree(op))
+        op->hasTrait<OpTrait::IsTerminator>() ||
+        (isMemoryEffectFree(op) && !isa<memref::GetGlobalOp>(op)))
       return WalkResult::advance();
     op->emitError("expected a step for a GPU to touch memory in kernels only, "
                   "but got '")

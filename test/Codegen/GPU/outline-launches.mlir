@@ -113,3 +113,19 @@ module attributes {bsr.target = #bsr.gpu} {
     return
   }
 }
+
+// -----
+
+// A constant of the host is no memory of the GPU.
+module attributes {bsr.target = #bsr.gpu} {
+  memref.global "private" constant @ptr : memref<2xi32> = dense<[0, 1]>
+  func.func private @kernel(%x: memref<2xi32>) {
+    return
+  }
+  func.func @step() {
+    // expected-error @below {{expected a step for a GPU to touch memory in kernels only, but got 'memref.get_global' outside of them}}
+    %0 = memref.get_global @ptr : memref<2xi32>
+    call @kernel(%0) : (memref<2xi32>) -> ()
+    return
+  }
+}
