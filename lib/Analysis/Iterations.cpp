@@ -17,6 +17,40 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
+Iterations::Iterations(scf::ForallOp loop, const PatternArrays &arrays)
+    : body(loop.getRegion()), arrays(arrays) {
+  for (auto [variable, first, end] :
+       llvm::zip_equal(loop.getInductionVars(), loop.getMixedLowerBound(),
+                       loop.getMixedUpperBound())) {
+    std::optional<int64_t> low = getConstantIntValue(first);
+    std::optional<int64_t> high = getConstantIntValue(end);
+    variables[variable] =
+        low && high ? std::optional(*high - *low) : std::nullopt;
+  }
+}
+
+Iterations::Iterations(gpu::LaunchOp launch, const PatternArrays &arrays)
+    : body(launch.getBody()), arrays(arrays) {
+  auto getAll = [](gpu::KernelDim3 dims) {
+    return SmallVector<Value>{dims.x, dims.y, dims.z};
+  };
+  SmallVector<Value> blocks = getAll(launch.getGridSizeOperandValues());
+  SmallVector<Value> size = getAll(launch.getBlockSizeOperandValues());
+  for (auto [block, count] :
+       llvm::zip_equal(getAll(launch.getBlockIds()), blocks))
+    variables[block] = getConstantIntValue(count);
+  for (auto [thread, count] :
+       llvm::zip_equal(getAll(launch.getThreadIds()), size))
+    if (std::optional<int64_t> extent = getConstantIntValue(count))
+      threads[thread] = *extent;
+  for (auto [argument, value] :
+       llvm::zip_equal(getAll(launch.getGridSize()), blocks))
+    sizes[argument] = value;
+  for (auto [argument, value] :
+       llvm::zip_equal(getAll(launch.getBlockSize()), size))
+    sizes[argument] = value;
+}
+
 Sum Iterations::getAtom(Atom atom) {
   auto *known = llvm::find(atoms, atom);
   unsigned number = known - atoms.begin();
@@ -47,7 +81,7 @@ std::optional<int64_t> Iterations::getLength(const Sum &low, Value high) {
 bool Iterations::isInvariant(Value value) {
   if (isa<MemRefType>(value.getType()))
     return arrays.pointers.contains(value);
-  if (loop.isDefinedOutsideOfLoop(value))
+  if (isOutside(value))
     return true;
   Operation *op = value.getDefiningOp();
   return op && op->getNumRegions() == 0 &&
@@ -157,7 +191,7 @@ getRange(const Sum &sum, ArrayRef<Atom> atoms) {
 
 /// The quotient or the rest of `number` by `divisor`.
 Sum Iterations::getDigit(Atom::Kind kind, const Sum &number, Value divisor) {
-  std::optional<int64_t> size = getConstantIntValue(divisor);
+  std::optional<int64_t> size = getConstant(divisor);
   if (!size || *size <= 0 || !number.isKnown || number.low != number.high)
     return {};
   // A multiple of the divisor plus what is below it has both as they are.
@@ -232,21 +266,22 @@ Sum Iterations::forgetInner(const Sum &sum,
   return result;
 }
 
+std::optional<int64_t> Iterations::getConstant(Value value) {
+  Sum sum = get(value);
+  return sum.isExactly(sum.low) ? std::optional(sum.low) : std::nullopt;
+}
+
 Sum Iterations::get(Value value) {
   if (std::optional<int64_t> constant = getConstantIntValue(value))
     return Sum::constant(*constant);
   if (auto argument = dyn_cast<BlockArgument>(value)) {
-    Operation *parent = argument.getOwner()->getParentOp();
-    unsigned number = argument.getArgNumber();
-    if (parent == loop) {
-      auto low = getConstantIntValue(loop.getMixedLowerBound()[number]);
-      auto high = getConstantIntValue(loop.getMixedUpperBound()[number]);
-      std::optional<int64_t> extent;
-      if (low && high)
-        extent = *high - *low;
-      return getAtom({Atom::Iteration, value, extent, Value(), Sum()});
-    }
-    auto inner = dyn_cast<scf::ForOp>(parent);
+    if (auto found = variables.find(value); found != variables.end())
+      return getAtom({Atom::Iteration, value, found->second, Value(), Sum()});
+    if (auto found = threads.find(value); found != threads.end())
+      return getAtom({Atom::Inner, value, found->second, Value(), Sum()});
+    if (Value size = sizes.lookup(value))
+      return get(size);
+    auto inner = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
     if (inner && value == inner.getInductionVar())
       return getVariable(inner);
     return {};
@@ -260,7 +295,7 @@ Sum Iterations::get(Value value) {
         return get(op.getLhs()).plus(get(op.getRhs()), -1);
       })
       .Case([&](arith::MulIOp op) {
-        std::optional<int64_t> factor = getConstantIntValue(op.getRhs());
+        std::optional<int64_t> factor = getConstant(op.getRhs());
         return factor ? Sum::constant(0).plus(get(op.getLhs()), *factor)
                       : Sum();
       })
@@ -432,12 +467,11 @@ bool Iterations::areApart(ArrayRef<MemoryAccess> accesses) {
   for (auto [number, pair] : llvm::enumerate(digits))
     if (determined.contains(pair.first) && determined.contains(pair.second))
       visit(rank + number);
-  return llvm::all_of(llvm::seq(loop.getRank()), [&](unsigned number) {
-    Value variable = loop.getInductionVar(number);
-    return llvm::any_of(
-               determined,
-               [&](unsigned atom) { return atoms[atom].source == variable; }) ||
-           (loop.getStaticLowerBound()[number] == 0 &&
-            loop.getStaticUpperBound()[number] == 1);
+  return llvm::all_of(variables, [&](auto &entry) {
+    auto &[variable, extent] = entry;
+    return extent == 1 ||
+           llvm::any_of(determined, [&, variable = variable](unsigned atom) {
+             return atoms[atom].source == variable;
+           });
   });
 }

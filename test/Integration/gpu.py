@@ -48,7 +48,7 @@ class Host:
             file.write(self.ptx)
         values = {name: buffer for (name, _), buffer in zip(self.arguments, [*buffers, arena])}
         for line in self.body[1:]:
-            if match := re.match(r"\s+(%\w+) = arith\.constant (-?\d+) : index", line):
+            if match := re.match(r"\s+(%\w+) = arith\.constant (-?\d+) : (?:index|i32)$", line):
                 values[match[1]] = int(match[2])
             elif match := re.match(r"\s+(%\w+) = memref\.view (%\w+)\[(%\w+)\]\[\] : .* to (memref<.*>)", line):
                 shape, bits = shape_of(match[4])
@@ -57,14 +57,19 @@ class Host:
             elif match := re.match(r"\s+(%\w+) = memref\.reinterpret_cast (%\w+) to offset", line):
                 values[match[1]] = values[match[2]]  # the kernel knows offset and strides
             elif match := re.match(
-                    r"\s+gpu\.launch_func\s+@kernels::@(\w+) blocks in \((.*?)\) threads in \((.*?)\)\s+args\((.*)\)", line):
+                    r"\s+gpu\.launch_func\s+@kernels::@(\w+) blocks in \((.*?)\) threads in \((.*?)\)\s+"
+                    r"(?:dynamic_shared_memory_size (%\w+)\s+)?args\((.*)\)", line):
                 extents = [",".join(str(values[v.strip()]) for v in match[i].split(",")) for i in (2, 3)]
-                self.launch(path, match[1], extents, re.findall(r"(%\w+) : (memref<.*?>+(?=,|$)|\w+)", match[4]), values, folder)
+                shared = values[match[4]] if match[4] else 0
+                arguments = re.findall(r"(%\w+) : (memref<.*?>+(?=,|$)|\w+)", match[5])
+                self.launch(path, match[1], [*extents, str(shared)], arguments, values, folder)
             elif not re.match(r"\s+(return$|%\w+ = arith\.constant |}$)", line) and line.strip():
                 raise ValueError(f"expected launches, but got {line.strip()}")
 
     def launch(self, path, entry, extents, arguments, values, folder):
-        command = ["ptx-run", path, "--entry", entry, "--grid", extents[0], "--block", extents[1]]
+        command = ["ptx-run", path, "--entry", entry]
+        for option, extent in zip(("--grid", "--block", "--shared"), extents, strict=True):
+            command += [option, extent]
         for i, (name, type) in enumerate(arguments):
             if type == "index":
                 command += ["--arg", f"u32:{values[name]}"]

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Which iteration of a parallel loop touches which elements: used by
-// bsr-verify-kernels.
+// Which iteration of a parallel loop, or block of a launch, touches which
+// elements: used by bsr-verify-kernels.
 
 #ifndef BSR_ANALYSIS_ITERATIONS_H
 #define BSR_ANALYSIS_ITERATIONS_H
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include <algorithm>
 #include <map>
@@ -51,11 +52,11 @@ struct Sum {
 /// What sums are made of.
 struct Atom {
   /// An induction variable of the parallel loop; how far one inside has come,
-  /// in [0, extent); a number in part `of` of a partition that `array` stands
-  /// for, such as a position in a line of a pattern; the slot, in `array`, of
-  /// the block at position `of`; the quotient and the rest of the number `of`
-  /// by `divisor`, of which an access keeps only which one of its numbers it
-  /// is.
+  /// or a thread of a block, in [0, extent); a number in part `of` of a
+  /// partition that `array` stands for, such as a position in a line of a
+  /// pattern; the slot, in `array`, of the block at position `of`; the quotient
+  /// and the rest of the number `of` by `divisor`, of which an access keeps
+  /// only which one of its numbers it is.
   enum Kind { Iteration, Inner, Position, Slot, Quotient, Rest } kind;
   /// The value itself; null for any position or slot of its description.
   Value source;
@@ -83,11 +84,18 @@ struct MemoryAccess {
   SmallVector<std::pair<unsigned, unsigned>> digits;
 };
 
-/// What the numbers in a parallel loop are made of.
+/// What the numbers in a parallel loop are made of. The iterations of a launch
+/// are its blocks; the threads of one are like a loop inside, for barriers put
+/// in order what they do.
 class Iterations {
 public:
-  Iterations(scf::ForallOp loop, const PatternArrays &arrays)
-      : loop(loop), arrays(arrays) {}
+  Iterations(scf::ForallOp loop, const PatternArrays &arrays);
+  Iterations(gpu::LaunchOp launch, const PatternArrays &arrays);
+
+  /// True if `value` is one for all iterations.
+  bool isOutside(Value value) const {
+    return !body.isAncestor(value.getParentRegion());
+  }
 
   /// The access of `op`, if it is one.
   std::optional<MemoryAccess> getAccess(Operation *op);
@@ -98,6 +106,7 @@ public:
 
 private:
   Sum get(Value value);
+  std::optional<int64_t> getConstant(Value value);
   Sum getVariable(scf::ForOp inner);
   Sum getPosition(arith::MinUIOp op);
   std::optional<int64_t> getLength(const Sum &low, Value high);
@@ -113,7 +122,15 @@ private:
   void addNumbers(MemoryAccess &access);
   void findDetermined(const Sum &sum, DenseSet<unsigned> &determined);
 
-  scf::ForallOp loop;
+  /// What an iteration does.
+  Region &body;
+  /// What tells iterations apart, and how many values each of these has, if
+  /// that is known.
+  llvm::MapVector<Value, std::optional<int64_t>> variables;
+  /// The threads of a block, with how many there are; the sizes of a launch,
+  /// with what they are.
+  DenseMap<Value, int64_t> threads;
+  DenseMap<Value, Value> sizes;
   const PatternArrays &arrays;
   SmallVector<Atom> atoms;
 };

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Fails if a kernel allocates or the iterations of a parallel loop may race.
+// Fails if a kernel allocates or the iterations of a parallel loop, or the
+// blocks of a launch, may race.
 
 #include "bsr/Analysis/Iterations.h"
 #include "bsr/Codegen/Common/Passes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -37,25 +40,60 @@ static bool isInjective(MemRefType type) {
   return true;
 }
 
-/// Checks that no two iterations of `loop` touch an element that one of them
-/// writes.
-static LogicalResult verifyLoop(scf::ForallOp loop,
-                                const PatternArrays &arrays) {
+/// True if `buffer` lies in memory that only the threads of one block share.
+static bool isOfBlock(Value buffer) {
+  return gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(
+      cast<MemRefType>(buffer.getType()));
+}
+
+/// True if `op`, an instruction of a GPU, writes no memory that blocks share:
+/// it gets no address there, or only reads from it.
+static bool isOfThreads(Operation *op) {
+  StringRef dialect = op->getName().getDialectNamespace();
+  if (dialect == gpu::GPUDialect::getDialectNamespace())
+    return llvm::none_of(op->getOperandTypes(), llvm::IsaPred<MemRefType>);
+  if (isa<NVVM::CpAsyncOp>(op))
+    return true;
+  return dialect == NVVM::NVVMDialect::getDialectNamespace() &&
+         !isa<NVVM::InlinePtxOp>(op) &&
+         llvm::all_of(op->getOperandTypes(), [](Type type) {
+           auto pointer = dyn_cast<LLVM::LLVMPointerType>(type);
+           return !pointer ||
+                  pointer.getAddressSpace() ==
+                      static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
+         });
+}
+
+/// Checks that no two iterations of `loop`, a parallel loop, or blocks of a
+/// launch, touch an element that one of them writes.
+template <typename LoopOp>
+static LogicalResult verifyLoop(LoopOp loop, const PatternArrays &arrays) {
+  constexpr bool isLaunch = std::is_same_v<LoopOp, gpu::LaunchOp>;
   Iterations iterations(loop, arrays);
   llvm::MapVector<Value, SmallVector<MemoryAccess>> accesses;
-  WalkResult result = loop.getBody()->walk([&](Operation *op) {
-    if (std::optional<MemoryAccess> access = iterations.getAccess(op)) {
+  WalkResult result = loop.getRegion().walk([&](Operation *op) {
+    std::optional<MemoryAccess> access = iterations.getAccess(op);
+    // What has an address may read anything.
+    if (auto address = dyn_cast<memref::ExtractAlignedPointerAsIndexOp>(op))
+      access = MemoryAccess{
+          op,
+          address.getSource(),
+          SmallVector<Sum>(address.getSource().getType().getRank()),
+          {}};
+    if (access && !isOfBlock(access->buffer)) {
       auto buffer = cast<MemrefValue>(access->buffer);
       accesses[memref::skipViewLikeOps(buffer)].push_back(*access);
       return WalkResult::advance();
     }
-    if (isa<scf::InParallelOp, memref::AllocaOp, memref::PrefetchOp>(op) ||
+    if (access ||
+        isa<scf::InParallelOp, memref::AllocaOp, memref::PrefetchOp>(op) ||
         op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
-        isMemoryEffectFree(op))
+        isMemoryEffectFree(op) || isOfThreads(op))
       return WalkResult::advance();
-    op->emitError("expected a parallel loop to touch memory by loads and "
-                  "stores, but got '")
-        << op->getName() << "'";
+    op->emitError("expected ")
+        << (isLaunch ? "a launch" : "a parallel loop")
+        << " to touch memory by loads and stores, but got '" << op->getName()
+        << "'";
     return WalkResult::interrupt();
   });
   if (result.wasInterrupted())
@@ -73,14 +111,16 @@ static LogicalResult verifyLoop(scf::ForallOp loop,
     bool isOneView = llvm::all_of(uses, [&](const MemoryAccess &access) {
       return access.buffer == view;
     });
-    if (!isOneView || !loop.isDefinedOutsideOfLoop(view) ||
+    if (!isOneView || !iterations.isOutside(view) ||
         !isInjective(cast<MemRefType>(view.getType())) ||
         !iterations.areApart(uses)) {
       InFlightDiagnostic diagnostic =
-          store->op->emitError("expected iterations of a parallel loop to "
-                               "write different elements, but got a store "
-                               "whose indices do not tell them apart");
-      diagnostic.attachNote(loop.getLoc()) << "this is the loop";
+          store->op->emitError("expected ")
+          << (isLaunch ? "blocks of a launch" : "iterations of a parallel loop")
+          << " to write different elements, but got a store whose indices do "
+             "not tell them apart";
+      diagnostic.attachNote(loop.getLoc())
+          << "this is the " << (isLaunch ? "launch" : "loop");
       return diagnostic;
     }
   }
@@ -88,9 +128,16 @@ static LogicalResult verifyLoop(scf::ForallOp loop,
 }
 
 /// Checks that nothing in `kernel` allocates but the stack, as much as is known
-/// when it is compiled.
-static LogicalResult verifyAllocations(func::FuncOp kernel) {
+/// when it is compiled, and that addresses are taken where it is known what
+/// they are for.
+static LogicalResult verifyOperations(func::FuncOp kernel) {
   WalkResult result = kernel.walk([](Operation *op) {
+    if (isa<memref::ExtractAlignedPointerAsIndexOp>(op) &&
+        !op->getParentOfType<gpu::LaunchOp>()) {
+      op->emitError("expected a kernel to take the addresses of buffers in "
+                    "launches, but got one outside");
+      return WalkResult::interrupt();
+    }
     auto alloca = dyn_cast<memref::AllocaOp>(op);
     if (!hasEffect<MemoryEffects::Allocate>(op) ||
         (alloca && alloca.getType().hasStaticShape()))
@@ -142,11 +189,14 @@ struct VerifyKernels : bsr::impl::BSRVerifyKernelsBase<VerifyKernels> {
       if (!kernel || kernel.isExternal())
         continue;
       PatternArrays arrays = findArrays(kernel, launches);
-      WalkResult result = kernel.walk([&](scf::ForallOp loop) {
-        return failed(verifyLoop(loop, arrays)) ? WalkResult::interrupt()
-                                                : WalkResult::advance();
+      WalkResult result = kernel.walk([&](Operation *op) {
+        if (auto loop = dyn_cast<scf::ForallOp>(op))
+          return WalkResult(verifyLoop(loop, arrays));
+        if (auto launch = dyn_cast<gpu::LaunchOp>(op))
+          return WalkResult(verifyLoop(launch, arrays));
+        return WalkResult::advance();
       });
-      if (result.wasInterrupted() || failed(verifyAllocations(kernel)))
+      if (result.wasInterrupted() || failed(verifyOperations(kernel)))
         return signalPassFailure();
     }
   }

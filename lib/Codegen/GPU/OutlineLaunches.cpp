@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Turns the parallel loops of kernels into functions of a GPU and launches.
+// Turns the parallel loops and the launches of kernels into functions of a GPU
+// and calls of them.
 
 #include "bsr/Codegen/GPU/Passes.h"
 #include "bsr/Dialect/BSR.h"
@@ -55,7 +56,8 @@ static SmallVector<Value> split(OpBuilder &b, Location loc, Value number,
   return indices;
 }
 
-/// Puts what `kernel` does outside of parallel loops in loops of one iteration.
+/// Puts what `kernel` does outside of parallel loops and launches in loops of
+/// one iteration.
 static LogicalResult wrapRest(func::FuncOp kernel) {
   SmallVector<Operation *> run;
   auto wrap = [&]() -> LogicalResult {
@@ -81,7 +83,7 @@ static LogicalResult wrapRest(func::FuncOp kernel) {
   };
   for (Operation &op : llvm::make_early_inc_range(
            kernel.getBody().front().without_terminator()))
-    if (isa<scf::ForallOp>(op)) {
+    if (isa<scf::ForallOp, gpu::LaunchOp>(op)) {
       if (failed(wrap()))
         return failure();
     } else if (!run.empty() || !isMemoryEffectFree(&op)) {
@@ -90,10 +92,23 @@ static LogicalResult wrapRest(func::FuncOp kernel) {
   return wrap();
 }
 
-/// Replaces `loop`, over `extents`, by a launch with a thread for each of its
-/// `count` iterations.
-static gpu::LaunchOp createLaunch(scf::ForallOp loop, ArrayRef<int64_t> extents,
-                                  int64_t count) {
+/// Replaces `loop` by a launch with a thread for each of its iterations.
+static FailureOr<gpu::LaunchOp> createLaunch(scf::ForallOp loop) {
+  SmallVector<int64_t> extents;
+  int64_t count = 1;
+  for (OpFoldResult bound : loop.getMixedUpperBound()) {
+    std::optional<int64_t> extent = getConstantIntValue(bound);
+    if (!extent || !loop.isNormalized())
+      return loop.emitError(
+          "expected a parallel loop from 0 to a constant, by 1");
+    extents.push_back(*extent);
+    count *= *extent;
+  }
+  // Threads count in 32 bits.
+  if (count > INT32_MAX - blockThreads)
+    return loop.emitError("expected fewer than 2^31 - 128 iterations, one a "
+                          "thread, but got ")
+           << count;
   OpBuilder b(loop);
   Location loc = loop.getLoc();
   Value one = arith::ConstantIndexOp::create(b, loc, 1);
@@ -135,10 +150,11 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
       if (!func.isExternal() &&
           failed(func.isPrivate() ? wrapRest(func) : verifyHost(func)))
         return signalPassFailure();
-    SmallVector<scf::ForallOp> loops;
-    getOperation().walk([&](scf::ForallOp loop) {
-      if (isa<func::FuncOp>(loop->getParentOp()))
-        loops.push_back(loop);
+    SmallVector<Operation *> loops;
+    getOperation().walk([&](Operation *op) {
+      if (isa<scf::ForallOp, gpu::LaunchOp>(op) &&
+          isa<func::FuncOp>(op->getParentOp()))
+        loops.push_back(op);
     });
     if (loops.empty())
       return;
@@ -160,30 +176,23 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
     SymbolTable functions(kernels);
     getOperation()->setAttr(gpu::GPUDialect::getContainerModuleAttrName(),
                             b.getUnitAttr());
-    for (scf::ForallOp loop : loops)
-      if (failed(outline(loop, kernels, functions)))
+    for (Operation *op : loops) {
+      auto launch = dyn_cast<gpu::LaunchOp>(op);
+      if (!launch) {
+        FailureOr<gpu::LaunchOp> created =
+            createLaunch(cast<scf::ForallOp>(op));
+        if (failed(created))
+          return signalPassFailure();
+        launch = *created;
+      }
+      if (failed(outline(launch, kernels, functions)))
         return signalPassFailure();
+    }
   }
 
-  LogicalResult outline(scf::ForallOp loop, gpu::GPUModuleOp kernels,
+  LogicalResult outline(gpu::LaunchOp launch, gpu::GPUModuleOp kernels,
                         SymbolTable &functions) {
-    SmallVector<int64_t> extents;
-    int64_t count = 1;
-    for (OpFoldResult bound : loop.getMixedUpperBound()) {
-      std::optional<int64_t> extent = getConstantIntValue(bound);
-      if (!extent || !loop.isNormalized())
-        return loop.emitError(
-            "expected a parallel loop from 0 to a constant, by 1");
-      extents.push_back(*extent);
-      count *= *extent;
-    }
-    // Threads count in 32 bits.
-    if (count > INT32_MAX - blockThreads)
-      return loop.emitError("expected fewer than 2^31 - 128 iterations, one a "
-                            "thread, but got ")
-             << count;
-    auto kernel = loop->getParentOfType<func::FuncOp>();
-    gpu::LaunchOp launch = createLaunch(loop, extents, count);
+    auto kernel = launch->getParentOfType<func::FuncOp>();
     if (failed(sinkOperationsIntoLaunchOp(launch, isMemoryEffectFree)))
       return failure();
     SmallVector<Value> operands;
@@ -198,7 +207,10 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
     OpBuilder b(launch);
     gpu::LaunchFuncOp::create(
         b, launch.getLoc(), function, launch.getGridSizeOperandValues(),
-        launch.getBlockSizeOperandValues(), Value(), operands);
+        launch.getBlockSizeOperandValues(), launch.getDynamicSharedMemorySize(),
+        operands,
+        /*asyncTokenType=*/Type(), /*asyncDependencies=*/ValueRange(),
+        launch.getClusterSizeOperandValues());
     launch.erase();
     ++numLaunches;
     return success();

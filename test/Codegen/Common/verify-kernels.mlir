@@ -973,3 +973,238 @@ func.func @launch_beyond(%y: tensor<8x8xf32>) {
   %0 = bsr.launch @beyond outs(%y : tensor<8x8xf32>) -> tensor<8x8xf32>
   return
 }
+
+// -----
+
+// The blocks of a launch are iterations, its threads a loop inside: four rows and 16 columns are a block's. Shared
+// memory is its own.
+func.func private @rows(%x: memref<12x64xf32>, %y: memref<12x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c12 = arith.constant 12 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  gpu.launch blocks(%group, %tile, %bz) in (%gx = %c3, %gy = %c4, %gz = %c1)
+      threads(%t, %ty, %tz) in (%sx = %c64, %sy = %c1, %sz = %c1)
+      workgroup(%part: memref<64xf32, #gpu.address_space<workgroup>>) {
+    %zero = arith.constant 0.0 : f32
+    memref.store %zero, %part[%t] : memref<64xf32, #gpu.address_space<workgroup>>
+    gpu.barrier
+    %row0 = arith.muli %group, %gy : index
+    %quarter = arith.constant 16 : index
+    %row1 = arith.divui %t, %quarter : index
+    %row = arith.addi %row0, %row1 : index
+    %column0 = arith.muli %tile, %quarter : index
+    %column1 = arith.remui %t, %quarter : index
+    %column = arith.addi %column0, %column1 : index
+    %1 = memref.load %x[%row, %column] : memref<12x64xf32>
+    memref.store %1, %y[%row, %column] : memref<12x64xf32>
+    gpu.terminator
+  }
+  return
+}
+
+func.func @launch_rows(%x: tensor<12x64xf32>, %y: tensor<12x64xf32>) {
+  %0 = bsr.launch @rows ins(%x : tensor<12x64xf32>) outs(%y : tensor<12x64xf32>) -> tensor<12x64xf32>
+  return
+}
+
+// -----
+
+// A column of threads more than a block has for its own.
+func.func private @one_more(%x: memref<12x64xf32>, %y: memref<12x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c12 = arith.constant 12 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  // expected-note @below {{this is the launch}}
+  gpu.launch blocks(%group, %tile, %bz) in (%gx = %c3, %gy = %c4, %gz = %c1)
+      threads(%t, %ty, %tz) in (%sx = %c64, %sy = %c1, %sz = %c1)
+      workgroup(%part: memref<64xf32, #gpu.address_space<workgroup>>) {
+    %zero = arith.constant 0.0 : f32
+    memref.store %zero, %part[%t] : memref<64xf32, #gpu.address_space<workgroup>>
+    gpu.barrier
+    %row0 = arith.muli %group, %gy : index
+    %many = arith.constant 12 : index
+    %row1 = arith.divui %t, %many : index
+    %row = arith.addi %row0, %row1 : index
+    %column0 = arith.muli %tile, %many : index
+    %column1 = arith.remui %t, %many : index
+    %column = arith.addi %column0, %column1 : index
+    // expected-error @below {{expected blocks of a launch to write different elements, but got a store whose indices do not tell them apart}}
+    memref.store %zero, %y[%row, %column] : memref<12x64xf32>
+    gpu.terminator
+  }
+  return
+}
+
+func.func @launch_one_more(%x: tensor<12x64xf32>, %y: tensor<12x64xf32>) {
+  %0 = bsr.launch @one_more ins(%x : tensor<12x64xf32>) outs(%y : tensor<12x64xf32>) -> tensor<12x64xf32>
+  return
+}
+
+// -----
+
+// Blocks of one group that each write all of its rows.
+func.func private @no_tile(%x: memref<12x64xf32>, %y: memref<12x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c12 = arith.constant 12 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  // expected-note @below {{this is the launch}}
+  gpu.launch blocks(%group, %tile, %bz) in (%gx = %c3, %gy = %c4, %gz = %c1)
+      threads(%t, %ty, %tz) in (%sx = %c64, %sy = %c1, %sz = %c1)
+      workgroup(%part: memref<64xf32, #gpu.address_space<workgroup>>) {
+    %zero = arith.constant 0.0 : f32
+    memref.store %zero, %part[%t] : memref<64xf32, #gpu.address_space<workgroup>>
+    gpu.barrier
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    memref.store %zero, %y[%group, %t] : memref<12x64xf32>
+    gpu.terminator
+  }
+  return
+}
+
+func.func @launch_no_tile(%x: tensor<12x64xf32>, %y: tensor<12x64xf32>) {
+  %0 = bsr.launch @no_tile ins(%x : tensor<12x64xf32>) outs(%y : tensor<12x64xf32>) -> tensor<12x64xf32>
+  return
+}
+
+// -----
+
+// What has the address of a buffer may read all of it, but that of another one.
+func.func private @addresses(%x: memref<12x64xf32>, %y: memref<12x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c12 = arith.constant 12 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  gpu.launch blocks(%group, %tile, %bz) in (%gx = %c3, %gy = %c4, %gz = %c1)
+      threads(%t, %ty, %tz) in (%sx = %c64, %sy = %c1, %sz = %c1)
+      workgroup(%part: memref<64xf32, #gpu.address_space<workgroup>>) {
+    %zero = arith.constant 0.0 : f32
+    memref.store %zero, %part[%t] : memref<64xf32, #gpu.address_space<workgroup>>
+    gpu.barrier
+    %1 = memref.extract_aligned_pointer_as_index %x : memref<12x64xf32> -> index
+    %row = arith.muli %group, %c4 : index
+    %2 = arith.addi %row, %tile : index
+    memref.store %zero, %y[%2, %t] : memref<12x64xf32>
+    gpu.terminator
+  }
+  return
+}
+
+func.func @launch_addresses(%x: tensor<12x64xf32>, %y: tensor<12x64xf32>) {
+  %0 = bsr.launch @addresses ins(%x : tensor<12x64xf32>) outs(%y : tensor<12x64xf32>) -> tensor<12x64xf32>
+  return
+}
+
+// -----
+
+// The same of the buffer that is written.
+func.func private @address(%x: memref<12x64xf32>, %y: memref<12x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c12 = arith.constant 12 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  // expected-note @below {{this is the launch}}
+  gpu.launch blocks(%group, %tile, %bz) in (%gx = %c3, %gy = %c4, %gz = %c1)
+      threads(%t, %ty, %tz) in (%sx = %c64, %sy = %c1, %sz = %c1)
+      workgroup(%part: memref<64xf32, #gpu.address_space<workgroup>>) {
+    %zero = arith.constant 0.0 : f32
+    memref.store %zero, %part[%t] : memref<64xf32, #gpu.address_space<workgroup>>
+    gpu.barrier
+    %1 = memref.extract_aligned_pointer_as_index %y : memref<12x64xf32> -> index
+    %row = arith.muli %group, %c4 : index
+    %2 = arith.addi %row, %tile : index
+    // expected-error @below {{but got a store whose indices do not tell them apart}}
+    memref.store %zero, %y[%2, %t] : memref<12x64xf32>
+    gpu.terminator
+  }
+  return
+}
+
+func.func @launch_address(%x: tensor<12x64xf32>, %y: tensor<12x64xf32>) {
+  %0 = bsr.launch @address ins(%x : tensor<12x64xf32>) outs(%y : tensor<12x64xf32>) -> tensor<12x64xf32>
+  return
+}
+
+// -----
+
+// An address that a launch only uses.
+func.func private @address_outside(%x: memref<12x64xf32>, %y: memref<12x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c12 = arith.constant 12 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  // expected-error @below {{expected a kernel to take the addresses of buffers in launches, but got one outside}}
+  %1 = memref.extract_aligned_pointer_as_index %x : memref<12x64xf32> -> index
+  gpu.launch blocks(%group, %tile, %bz) in (%gx = %c3, %gy = %c4, %gz = %c1)
+      threads(%t, %ty, %tz) in (%sx = %c64, %sy = %c1, %sz = %c1)
+      workgroup(%part: memref<64xf32, #gpu.address_space<workgroup>>) {
+    %zero = arith.constant 0.0 : f32
+    memref.store %zero, %part[%t] : memref<64xf32, #gpu.address_space<workgroup>>
+    gpu.barrier
+    gpu.terminator
+  }
+  return
+}
+
+func.func @launch_address_outside(%x: tensor<12x64xf32>, %y: tensor<12x64xf32>) {
+  %0 = bsr.launch @address_outside ins(%x : tensor<12x64xf32>) outs(%y : tensor<12x64xf32>) -> tensor<12x64xf32>
+  return
+}
+
+// -----
+
+// Copies into shared memory read by an address; anything else that has one may write.
+func.func private @copies(%x: memref<12x64xf32>, %y: memref<12x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c12 = arith.constant 12 : index
+  %c64 = arith.constant 64 : index
+  %c256 = arith.constant 256 : index
+  gpu.launch blocks(%group, %tile, %bz) in (%gx = %c3, %gy = %c4, %gz = %c1)
+      threads(%t, %ty, %tz) in (%sx = %c64, %sy = %c1, %sz = %c1)
+      workgroup(%part: memref<64xf32, #gpu.address_space<workgroup>>) {
+    %zero = arith.constant 0.0 : f32
+    memref.store %zero, %part[%t] : memref<64xf32, #gpu.address_space<workgroup>>
+    gpu.barrier
+    %1 = memref.extract_aligned_pointer_as_index %x : memref<12x64xf32> -> index
+    %2 = arith.index_cast %1 : index to i64
+    %from = llvm.inttoptr %2 : i64 to !llvm.ptr<1>
+    %3 = memref.extract_aligned_pointer_as_index %part : memref<64xf32, #gpu.address_space<workgroup>> -> index
+    %4 = arith.index_cast %3 : index to i64
+    %to = llvm.inttoptr %4 : i64 to !llvm.ptr<3>
+    nvvm.cp.async.shared.global %to, %from, 16, cache = cg : !llvm.ptr<3>, !llvm.ptr<1>
+    nvvm.cp.async.commit.group
+    nvvm.cp.async.wait.group 0
+    // expected-error @below {{expected a launch to touch memory by loads and stores, but got 'nvvm.prefetch'}}
+    nvvm.prefetch level = L2, %from : !llvm.ptr<1>
+    gpu.terminator
+  }
+  return
+}
+
+func.func @launch_copies(%x: tensor<12x64xf32>, %y: tensor<12x64xf32>) {
+  %0 = bsr.launch @copies ins(%x : tensor<12x64xf32>) outs(%y : tensor<12x64xf32>) -> tensor<12x64xf32>
+  return
+}

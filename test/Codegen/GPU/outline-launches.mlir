@@ -45,6 +45,53 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
 
 // -----
 
+// Launches that a kernel has already keep their blocks, threads and shared memory.
+
+// CHECK-LABEL: func private @reversed(
+// CHECK-SAME:    %[[X:.*]]: memref<8x64xf32>, %[[Y:.*]]: memref<8x64xf32>, %[[S:.*]]: memref<f32>)
+// CHECK-DAG:     %[[BYTES:.*]] = arith.constant 256 : i32
+// CHECK:         gpu.launch_func @kernels::@reversed blocks in (%c8, %c1, %c1) threads in (%c64, %c1, %c1) dynamic_shared_memory_size %[[BYTES]] args(%[[X]] : memref<8x64xf32>, %[[Y]] : memref<8x64xf32>)
+// CHECK-NEXT:    gpu.launch_func @kernels::@reversed_0 blocks in (%c1, %c1, %c1) threads in (%c128, %c1, %c1) args(%[[Y]] : memref<8x64xf32>, %[[S]] : memref<f32>)
+// CHECK-NEXT:    return
+// CHECK:         gpu.func @reversed(%[[X:.*]]: memref<8x64xf32>, %[[Y:.*]]: memref<8x64xf32>) workgroup(%[[OTHER:.*]] : memref<64xf32, #gpu.address_space<workgroup>>) kernel attributes {known_block_size = array<i32: 64, 1, 1>, known_grid_size = array<i32: 8, 1, 1>}
+// CHECK:           gpu.dynamic_shared_memory
+// CHECK:           gpu.barrier
+module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
+  func.func private @reversed(%x: memref<8x64xf32>, %y: memref<8x64xf32>, %s: memref<f32>) {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c8 = arith.constant 8 : index
+    %c63 = arith.constant 63 : index
+    %c64 = arith.constant 64 : index
+    %bytes = arith.constant 256 : i32
+    gpu.launch blocks(%row, %by, %bz) in (%gx = %c8, %gy = %c1, %gz = %c1)
+        threads(%t, %ty, %tz) in (%bx = %c64, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %bytes
+        workgroup(%other: memref<64xf32, #gpu.address_space<workgroup>>) {
+      %all = gpu.dynamic_shared_memory : memref<?xi8, #gpu.address_space<workgroup>>
+      %line = memref.view %all[%c0][] : memref<?xi8, #gpu.address_space<workgroup>> to memref<64xf32, #gpu.address_space<workgroup>>
+      %0 = memref.load %x[%row, %t] : memref<8x64xf32>
+      memref.store %0, %line[%t] : memref<64xf32, #gpu.address_space<workgroup>>
+      memref.store %0, %other[%t] : memref<64xf32, #gpu.address_space<workgroup>>
+      gpu.barrier
+      %from = arith.subi %c63, %t : index
+      %1 = memref.load %line[%from] : memref<64xf32, #gpu.address_space<workgroup>>
+      %2 = memref.load %other[%from] : memref<64xf32, #gpu.address_space<workgroup>>
+      %3 = arith.addf %1, %2 : f32
+      memref.store %3, %y[%row, %t] : memref<8x64xf32>
+      gpu.terminator
+    }
+    %4 = memref.load %y[%c0, %c0] : memref<8x64xf32>
+    memref.store %4, %s[] : memref<f32>
+    return
+  }
+  func.func @step(%x: memref<8x64xf32>, %y: memref<8x64xf32>, %s: memref<f32>) {
+    call @reversed(%x, %y, %s) : (memref<8x64xf32>, memref<8x64xf32>, memref<f32>) -> ()
+    return
+  }
+}
+
+// -----
+
 // Without kernels nothing happens, whatever the target.
 // CHECK-LABEL: func @nothing
 func.func @nothing() {

@@ -177,7 +177,7 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
 }
 
 def BSRVerifyKernels : Pass<"bsr-verify-kernels", "ModuleOp"> {
-  let summary = "Fail if a kernel allocates or its parallel loops race";
+  let summary = "Fail if a kernel allocates or its parallel loops or launches race";
   let description = [{
     The contract of kernels. A kernel allocates nothing but stack of a size that is
     known at compile time. No two iterations of a `scf.forall` touch an element that
@@ -195,6 +195,11 @@ def BSRVerifyKernels : Pass<"bsr-verify-kernels", "ModuleOp"> {
     position `k` belongs to line `i`, and `slot[k]` is the slot of no other block.
     So does a loop from `f(i)` to `f(i + 1)`, where the same operations compute both
     from nothing but pointers: the lines of one part of a balanced division.
+
+    Of a `gpu.launch`, the iterations are the blocks. What the threads of one block do is like
+    a loop inside: barriers put it in order, which is not checked here, and memory in the
+    address space `workgroup` is the block's own. An instruction that is given the
+    address of a buffer may read all of it; only stores write.
 
     What is assumed: the invariants of a pattern, which the runtime checks where one
     enters; that such an `f` does not decrease; that buffers which are different

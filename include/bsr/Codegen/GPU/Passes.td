@@ -14,7 +14,8 @@ def BSROutlineLaunches : Pass<"bsr-outline-launches", "ModuleOp"> {
     of it. A thread has one iteration: blocks are of 128 threads, neighbours of which
     have neighbours along the last dimension of the loop, so that what lies side by
     side is read and written together. Kernels of a step are shared by its launches
-    as before; what is constant goes into them.
+    as before; what is constant goes into them. A `gpu.launch` of a kernel keeps its blocks, threads
+    and shared memory.
 
     (Upstream's `gpu-map-parallel-loops` gives such loops blocks of one thread, and
     `gpu-kernel-outlining` a module to each launch; the outlining itself is upstream's.)
@@ -65,7 +66,7 @@ def BSROutlineLaunches : Pass<"bsr-outline-launches", "ModuleOp"> {
     ```
   }];
   let statistics = [
-    Statistic<"numLaunches", "num-launches", "Number of parallel loops outlined">,
+    Statistic<"numLaunches", "num-launches", "Number of parallel loops and launches outlined">,
   ];
   let dependentDialects = ["arith::ArithDialect", "bsr::BSRDialect", "gpu::GPUDialect",
                            "NVVM::NVVMDialect", "scf::SCFDialect"];
