@@ -64,6 +64,22 @@ protected:
                         .str(),
                     hasPattern);
   }
+  /// The same of a store at the slot of the block at %q, by threads %j below 9,
+  /// in a branch on %is.
+  bool isGuardedApart(StringRef q, StringRef is) {
+    return areApart(("%n = arith.addi %i, %c1 : index\n"
+                     "%a = memref.load %ptr[%i] : memref<5xi32>\n"
+                     "%b = memref.load %ptr[%n] : memref<5xi32>\n"
+                     "%start = arith.index_cast %a : i32 to index\n"
+                     "%end = arith.index_cast %b : i32 to index\n"
+                     "scf.for %j = %c0 to %c9 step %c1 {\n" +
+                     q + "\n" + is +
+                     "\nscf.if %is {\n"
+                     "%s = memref.load %slot[%q] : memref<9xi32>\n"
+                     "%at = arith.index_cast %s : i32 to index\n"
+                     "memref.store %v, %m[%at] : memref<64xf32>\n}\n}")
+                        .str());
+  }
   static constexpr StringRef next = "%end = arith.addi %i, %c1 : index";
   static constexpr StringRef slot =
       "%s = memref.load %slot[%k] : memref<9xi32>\n"
@@ -128,4 +144,39 @@ TEST_F(IterationsTest, TheNextSlotMayBeAnothersBlock) {
   EXPECT_FALSE(isSlotApart(next, "%0 = arith.addi %k, %c1 : index\n"
                                  "%s = memref.load %slot[%0] : memref<9xi32>\n"
                                  "%at = arith.index_cast %s : i32 to index"));
+}
+
+TEST_F(IterationsTest, PositionsBelowTheNextLineAreOfThisOne) {
+  StringRef q = "%q = arith.addi %start, %j : index";
+  EXPECT_TRUE(isGuardedApart(q, "%is = arith.cmpi ult, %q, %end : index"));
+  EXPECT_TRUE(isGuardedApart(q, "%is = arith.cmpi slt, %q, %end : index"));
+  // The first one of the next line, anything, another line, another number.
+  EXPECT_FALSE(isGuardedApart(q, "%is = arith.cmpi ule, %q, %end : index"));
+  EXPECT_FALSE(isGuardedApart(q, "%is = arith.cmpi ult, %j, %end : index"));
+  EXPECT_FALSE(isGuardedApart(q, "%is = arith.cmpi ult, %q, %start : index"));
+  EXPECT_FALSE(isGuardedApart("%q = arith.subi %start, %j : index",
+                              "%is = arith.cmpi ult, %q, %end : index"));
+}
+
+TEST_F(IterationsTest, AnEmptyLineBeginsWhereTheNextOneDoes) {
+  EXPECT_FALSE(areApart("%a = memref.load %ptr[%i] : memref<5xi32>\n"
+                        "%at = arith.index_cast %a : i32 to index\n"
+                        "memref.store %v, %m[%at] : memref<64xf32>"));
+}
+
+TEST_F(IterationsTest, DigitsBelowWhatIsAddedDoNotCount) {
+  // i8 + j + 0 and i8 + j + 3, for j below 4: above, %i tells them apart.
+  auto stores = [](StringRef more) {
+    return ("%c4 = arith.constant 4 : index\n"
+            "scf.for %j = %c0 to %c4 step %c1 {\n"
+            "%x = arith.addi %i8, %j : index\n"
+            "%d = arith.constant " +
+            more +
+            " : index\n%y = arith.addi %x, %d : index\n"
+            "memref.store %v, %m[%x] : memref<64xf32>\n"
+            "memref.store %v, %m[%y] : memref<64xf32>\n}")
+        .str();
+  };
+  EXPECT_TRUE(areApart(stores("4")));
+  EXPECT_FALSE(areApart(stores("5")));
 }

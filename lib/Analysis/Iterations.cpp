@@ -266,6 +266,59 @@ Sum Iterations::forgetInner(const Sum &sum,
   return result;
 }
 
+/// True if `op` runs only where `position`, its index, which is a number from
+/// the first position of a line on, is below that of the next line: where a
+/// branch compares them. `start` stands for the first position.
+bool Iterations::isInLine(memref::LoadOp op, const Sum &position,
+                          unsigned start) {
+  Sum offset = position;
+  offset.coefficients.erase(start);
+  auto range = getRange(offset, atoms);
+  if (!range || range->first < 0)
+    return false;
+  Value index = op.getIndices().front();
+  if (auto cast = index.getDefiningOp<arith::IndexCastOp>())
+    index = cast.getIn();
+  Operation *inner = op;
+  for (auto branch = op->getParentOfType<scf::IfOp>(); branch;
+       branch = branch->getParentOfType<scf::IfOp>()) {
+    auto compared = branch.getCondition().getDefiningOp<arith::CmpIOp>();
+    if (!compared ||
+        !branch.getThenRegion().isAncestor(inner->getParentRegion()) ||
+        (compared.getPredicate() != arith::CmpIPredicate::slt &&
+         compared.getPredicate() != arith::CmpIPredicate::ult) ||
+        compared.getLhs() != index)
+      continue;
+    memref::LoadOp end = getLoad(compared.getRhs());
+    const Atom &first = atoms[start];
+    Sum line = first.of;
+    if (end && end.getMemRef() == first.array &&
+        get(end.getIndices().front()).plus(line, -1).isExactly(1))
+      return true;
+  }
+  return false;
+}
+
+/// What `op` loads, if it is the slot of a block: slots differ where positions
+/// do.
+Sum Iterations::getSlot(memref::LoadOp op) {
+  Sum position = get(op.getIndices().front());
+  Sum slot = getAtom(
+      {Atom::Slot, op.getResult(), std::nullopt, op.getMemRef(), position});
+  for (auto [atom, coefficient] : position.coefficients) {
+    Atom::Kind kind = atoms[atom].kind;
+    if (coefficient != 1 || (kind != Atom::Position && kind != Atom::Start) ||
+        !arrays.views.contains({atoms[atom].array, op.getMemRef()}))
+      continue;
+    if (kind == Atom::Start)
+      return isInLine(op, position, atom) ? slot : Sum();
+    bool isAll = position.coefficients.size() == 1 && position.low == 0 &&
+                 position.high == 0;
+    return isAll ? slot : Sum();
+  }
+  return {};
+}
+
 std::optional<int64_t> Iterations::getConstant(Value value) {
   Sum sum = get(value);
   return sum.isExactly(sum.low) ? std::optional(sum.low) : std::nullopt;
@@ -309,17 +362,12 @@ Sum Iterations::get(Value value) {
       .Case([&](memref::LoadOp op) {
         if (op.getIndices().size() != 1)
           return Sum();
-        Sum position = get(op.getIndices().front());
-        if (position.coefficients.size() != 1)
-          return Sum();
-        // Slots differ where positions do, among those of blocks.
-        auto [atom, coefficient] = *position.coefficients.begin();
-        Value pointers = atoms[atom].array;
-        if (coefficient != 1 || position.low != 0 || position.high != 0 ||
-            !arrays.views.contains({pointers, op.getMemRef()}))
-          return Sum();
-        return getAtom(
-            {Atom::Slot, value, std::nullopt, op.getMemRef(), position});
+        if (!arrays.pointers.contains(op.getMemRef()))
+          return getSlot(op);
+        Sum line = get(op.getIndices().front());
+        return line.isKnown ? getAtom({Atom::Start, Value(), std::nullopt,
+                                       op.getMemRef(), line})
+                            : Sum();
       })
       .Default([](Operation *) { return Sum(); });
 }
@@ -423,40 +471,72 @@ std::optional<MemoryAccess> Iterations::getAccess(Operation *op) {
       .Default([](Operation *) { return std::nullopt; });
 }
 
-/// Adds the atoms that are the same whenever `sum` is: its digits, each worth
-/// more than all that are lower.
+/// Adds the atoms that are the same whenever `sum` is: its highest digits, as
+/// far as each is worth more than all that are lower together.
 void Iterations::findDetermined(const Sum &sum,
                                 DenseSet<unsigned> &determined) {
   if (!sum.isKnown)
     return;
   SmallVector<std::pair<int64_t, unsigned>> digits;
   for (auto [atom, coefficient] : sum.coefficients)
-    digits.push_back({coefficient, atom});
+    digits.push_back({std::abs(coefficient), atom});
   llvm::sort(digits);
-  int64_t lower = sum.high - sum.low;
+  SmallVector<int64_t> lower{sum.high - sum.low};
   for (auto [worth, atom] : digits) {
-    if (lower < 0 || worth <= lower)
-      return;
     std::optional<int64_t> extent = atoms[atom].extent;
-    lower = extent ? lower + worth * (*extent - 1) : -1; // -1: without end
+    bool hasEnd = extent && lower.back() >= 0;
+    lower.push_back(hasEnd ? lower.back() + worth * (*extent - 1) : -1);
   }
-  for (auto [worth, number] : digits) {
-    determined.insert(number);
-    if (Atom atom = atoms[number]; !atom.isDigit())
-      findDetermined(atom.of, determined);
+  for (size_t number = digits.size(); number-- != 0;) {
+    auto [worth, atom] = digits[number];
+    if (lower[number] < 0 || worth <= lower[number])
+      return;
+    determined.insert(atom);
+    Atom known = atoms[atom];
+    // An empty line begins where the next one does.
+    if (known.isDigit() || known.kind == Atom::Start)
+      continue;
+    // The slot of a block tells its position, and so its line and its distance
+    // from the first block there.
+    Sum position = known.of;
+    for (auto [start, coefficient] : known.of.coefficients)
+      if (known.kind == Atom::Slot && atoms[start].kind == Atom::Start) {
+        position.coefficients.erase(start);
+        findDetermined(Sum(atoms[start].of), determined);
+      }
+    findDetermined(position, determined);
   }
+}
+
+/// A sum that is what `a` is and what `b` is.
+Sum Iterations::getUnion(const Sum &a, const Sum &b) {
+  Sum all = a;
+  all.low = std::min(a.low, b.low);
+  all.high = std::max(a.high, b.high);
+  all.isKnown &= b.isKnown;
+  if (a.coefficients == b.coefficients || !all.isKnown)
+    return all;
+  // The slots of two blocks: that of one of them.
+  auto getOnly = [&](const Sum &sum) -> std::optional<Atom> {
+    if (sum.coefficients.size() != 1 || sum.coefficients.begin()->second != 1)
+      return std::nullopt;
+    return atoms[sum.coefficients.begin()->first];
+  };
+  std::optional<Atom> x = getOnly(a), y = getOnly(b);
+  if (!x || !y || x->kind != Atom::Slot || y->kind != Atom::Slot ||
+      x->array != y->array || x->source || y->source ||
+      x->of.coefficients != y->of.coefficients)
+    return {};
+  x->of = getUnion(x->of, y->of);
+  return Sum{true, {}, all.low, all.high}.plus(getAtom(*x));
 }
 
 bool Iterations::areApart(ArrayRef<MemoryAccess> accesses) {
   DenseSet<unsigned> determined;
   auto visit = [&](size_t number) {
     Sum all = accesses.front().indices[number];
-    for (const MemoryAccess &access : accesses.drop_front()) {
-      const Sum &index = access.indices[number];
-      all.isKnown &= index.isKnown && index.coefficients == all.coefficients;
-      all.low = std::min(all.low, index.low);
-      all.high = std::max(all.high, index.high);
-    }
+    for (const MemoryAccess &access : accesses.drop_front())
+      all = getUnion(all, access.indices[number]);
     findDetermined(all, determined);
   };
   ArrayRef<std::pair<unsigned, unsigned>> digits = accesses.front().digits;
@@ -464,8 +544,11 @@ bool Iterations::areApart(ArrayRef<MemoryAccess> accesses) {
   for (size_t dim = 0; dim != rank; ++dim)
     visit(dim);
   // Two digits make a number.
+  bool isAlike = llvm::all_of(accesses, [&](const MemoryAccess &access) {
+    return ArrayRef(access.digits) == digits;
+  });
   for (auto [number, pair] : llvm::enumerate(digits))
-    if (determined.contains(pair.first) && determined.contains(pair.second))
+    if (isAlike && determined.contains(pair.first) && determined.contains(pair.second))
       visit(rank + number);
   return llvm::all_of(variables, [&](auto &entry) {
     auto &[variable, extent] = entry;

@@ -8,6 +8,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include <algorithm>
 #include <map>
@@ -54,10 +55,11 @@ struct Atom {
   /// An induction variable of the parallel loop; how far one inside has come,
   /// or a thread of a block, in [0, extent); a number in part `of` of a
   /// partition that `array` stands for, such as a position in a line of a
-  /// pattern; the slot, in `array`, of the block at position `of`; the quotient
-  /// and the rest of the number `of` by `divisor`, of which an access keeps
-  /// only which one of its numbers it is.
-  enum Kind { Iteration, Inner, Position, Slot, Quotient, Rest } kind;
+  /// pattern; the first position, by `array`, of line `of`, which the next line
+  /// shares if this one is empty; the slot, in `array`, of the block at position
+  /// `of`; the quotient and the rest of the number `of` by `divisor`, of which an
+  /// access keeps only which one of its numbers it is.
+  enum Kind { Iteration, Inner, Position, Start, Slot, Quotient, Rest } kind;
   /// The value itself; null for any position or slot of its description.
   Value source;
   std::optional<int64_t> extent;
@@ -109,6 +111,8 @@ private:
   std::optional<int64_t> getConstant(Value value);
   Sum getVariable(scf::ForOp inner);
   Sum getPosition(arith::MinUIOp op);
+  Sum getSlot(memref::LoadOp op);
+  bool isInLine(memref::LoadOp op, const Sum &position, unsigned start);
   std::optional<int64_t> getLength(const Sum &low, Value high);
   std::optional<Sum> findStep(Value low, Value high);
   bool isInvariant(Value value);
@@ -120,6 +124,7 @@ private:
   void addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
                 MutableArrayRef<Sum> indices);
   void addNumbers(MemoryAccess &access);
+  Sum getUnion(const Sum &a, const Sum &b);
   void findDetermined(const Sum &sum, DenseSet<unsigned> &determined);
 
   /// What an iteration does.

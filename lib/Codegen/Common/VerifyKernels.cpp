@@ -46,21 +46,35 @@ static bool isOfBlock(Value buffer) {
       cast<MemRefType>(buffer.getType()));
 }
 
+static bool isShared(Type pointer) {
+  return cast<LLVM::LLVMPointerType>(pointer).getAddressSpace() ==
+         static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
+}
+
+/// The buffer whose address `op` takes: what has an address may read anything.
+static Value getAddressed(Operation *op) {
+  if (auto address = dyn_cast<memref::ExtractAlignedPointerAsIndexOp>(op))
+    return address.getSource();
+  if (isa<UnrealizedConversionCastOp>(op) && op->getNumOperands() == 1 &&
+      isa<MemRefType>(op->getOperand(0).getType()))
+    return op->getOperand(0);
+  return Value();
+}
+
 /// True if `op`, an instruction of a GPU, writes no memory that blocks share:
 /// it gets no address there, or only reads from it.
 static bool isOfThreads(Operation *op) {
   StringRef dialect = op->getName().getDialectNamespace();
   if (dialect == gpu::GPUDialect::getDialectNamespace())
     return llvm::none_of(op->getOperandTypes(), llvm::IsaPred<MemRefType>);
-  if (isa<NVVM::CpAsyncOp>(op))
+  if (isa<NVVM::CpAsyncOp, LLVM::LoadOp>(op))
     return true;
+  if (auto store = dyn_cast<LLVM::StoreOp>(op))
+    return isShared(store.getAddr().getType());
   return dialect == NVVM::NVVMDialect::getDialectNamespace() &&
          !isa<NVVM::InlinePtxOp>(op) &&
          llvm::all_of(op->getOperandTypes(), [](Type type) {
-           auto pointer = dyn_cast<LLVM::LLVMPointerType>(type);
-           return !pointer ||
-                  pointer.getAddressSpace() ==
-                      static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
+           return !isa<LLVM::LLVMPointerType>(type) || isShared(type);
          });
 }
 
@@ -73,12 +87,11 @@ static LogicalResult verifyLoop(LoopOp loop, const PatternArrays &arrays) {
   llvm::MapVector<Value, SmallVector<MemoryAccess>> accesses;
   WalkResult result = loop.getRegion().walk([&](Operation *op) {
     std::optional<MemoryAccess> access = iterations.getAccess(op);
-    // What has an address may read anything.
-    if (auto address = dyn_cast<memref::ExtractAlignedPointerAsIndexOp>(op))
+    if (Value buffer = getAddressed(op))
       access = MemoryAccess{
           op,
-          address.getSource(),
-          SmallVector<Sum>(address.getSource().getType().getRank()),
+          buffer,
+          SmallVector<Sum>(cast<MemRefType>(buffer.getType()).getRank()),
           {}};
     if (access && !isOfBlock(access->buffer)) {
       auto buffer = cast<MemrefValue>(access->buffer);
@@ -132,8 +145,7 @@ static LogicalResult verifyLoop(LoopOp loop, const PatternArrays &arrays) {
 /// they are for.
 static LogicalResult verifyOperations(func::FuncOp kernel) {
   WalkResult result = kernel.walk([](Operation *op) {
-    if (isa<memref::ExtractAlignedPointerAsIndexOp>(op) &&
-        !op->getParentOfType<gpu::LaunchOp>()) {
+    if (getAddressed(op) && !op->getParentOfType<gpu::LaunchOp>()) {
       op->emitError("expected a kernel to take the addresses of buffers in "
                     "launches, but got one outside");
       return WalkResult::interrupt();

@@ -1208,3 +1208,114 @@ func.func @launch_copies(%x: tensor<12x64xf32>, %y: tensor<12x64xf32>) {
   %0 = bsr.launch @copies ins(%x : tensor<12x64xf32>) outs(%y : tensor<12x64xf32>) -> tensor<12x64xf32>
   return
 }
+
+// -----
+
+// Blocks of threads that share a line have positions of their own.
+!pattern = !bsr.pattern<64x96, block = 8x8, slots = 12>
+
+func.func private @parts_of_lines(%ptr: memref<9xi32>, %slot: memref<12xi32>, %y: memref<12xf32>) {
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c8 = arith.constant 8 : index
+  gpu.launch blocks(%line, %part, %bz) in (%gx = %c8, %gy = %c3, %gz = %c1)
+      threads(%t, %ty, %tz) in (%sx = %c4, %sy = %c1, %sz = %c1) {
+    %next = arith.addi %line, %c1 : index
+    %start = memref.load %ptr[%line] : memref<9xi32>
+    %end = memref.load %ptr[%next] : memref<9xi32>
+    %zero = arith.constant 0.0 : f32
+    %size = arith.constant 4 : index
+    %first = arith.muli %part, %size : index
+    %0 = arith.addi %first, %t : index
+    %1 = arith.index_cast %0 : index to i32
+    %position = arith.addi %start, %1 : i32
+    %isInside = arith.cmpi slt, %position, %end : i32
+    scf.if %isInside {
+      %2 = arith.index_cast %position : i32 to index
+      %3 = memref.load %slot[%2] : memref<12xi32>
+      %4 = arith.index_cast %3 : i32 to index
+      memref.store %zero, %y[%4] : memref<12xf32>
+    }
+    gpu.terminator
+  }
+  return
+}
+
+func.func @launch_parts_of_lines(%p: !pattern, %y: tensor<12xf32>) {
+  %ptr, %idx, %slot = bsr.indices %p : !pattern -> tensor<9xi32>, tensor<12xi32>, tensor<12xi32>
+  %0 = bsr.launch @parts_of_lines ins(%ptr, %slot : tensor<9xi32>, tensor<12xi32>) outs(%y : tensor<12xf32>) -> tensor<12xf32>
+  return
+}
+
+// -----
+
+// The last thread of one has the first position of the next one.
+!pattern = !bsr.pattern<64x96, block = 8x8, slots = 12>
+
+func.func private @shared_parts(%ptr: memref<9xi32>, %slot: memref<12xi32>, %y: memref<12xf32>) {
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c4 = arith.constant 4 : index
+  %c8 = arith.constant 8 : index
+  // expected-note @below {{this is the launch}}
+  gpu.launch blocks(%line, %part, %bz) in (%gx = %c8, %gy = %c3, %gz = %c1)
+      threads(%t, %ty, %tz) in (%sx = %c4, %sy = %c1, %sz = %c1) {
+    %next = arith.addi %line, %c1 : index
+    %start = memref.load %ptr[%line] : memref<9xi32>
+    %end = memref.load %ptr[%next] : memref<9xi32>
+    %zero = arith.constant 0.0 : f32
+    %size = arith.constant 3 : index
+    %first = arith.muli %part, %size : index
+    %0 = arith.addi %first, %t : index
+    %1 = arith.index_cast %0 : index to i32
+    %position = arith.addi %start, %1 : i32
+    %isInside = arith.cmpi slt, %position, %end : i32
+    scf.if %isInside {
+      %2 = arith.index_cast %position : i32 to index
+      %3 = memref.load %slot[%2] : memref<12xi32>
+      %4 = arith.index_cast %3 : i32 to index
+      // expected-error @below {{expected blocks of a launch to write different elements}}
+      memref.store %zero, %y[%4] : memref<12xf32>
+    }
+    gpu.terminator
+  }
+  return
+}
+
+func.func @launch_shared_parts(%p: !pattern, %y: tensor<12xf32>) {
+  %ptr, %idx, %slot = bsr.indices %p : !pattern -> tensor<9xi32>, tensor<12xi32>, tensor<12xi32>
+  %0 = bsr.launch @shared_parts ins(%ptr, %slot : tensor<9xi32>, tensor<12xi32>) outs(%y : tensor<12xf32>) -> tensor<12xf32>
+  return
+}
+
+// -----
+
+// A pointer is read, and of the memory of the block written.
+func.func private @pointers(%x: memref<12x64xi32>, %y: memref<3x64xi32>) {
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %c64 = arith.constant 64 : index
+  gpu.launch blocks(%block, %by, %bz) in (%gx = %c3, %gy = %c1, %gz = %c1)
+      threads(%t, %ty, %tz) in (%sx = %c64, %sy = %c1, %sz = %c1) {
+    %0 = builtin.unrealized_conversion_cast %x
+        : memref<12x64xi32> to !llvm.struct<(ptr, ptr, i32, array<2 x i32>, array<2 x i32>)>
+    %1 = llvm.extractvalue %0[1] : !llvm.struct<(ptr, ptr, i32, array<2 x i32>, array<2 x i32>)>
+    %2 = llvm.load %1 : !llvm.ptr -> i32
+    %bytes = gpu.dynamic_shared_memory : memref<?xi8, #gpu.address_space<workgroup>>
+    %3 = builtin.unrealized_conversion_cast %bytes
+        : memref<?xi8, #gpu.address_space<workgroup>> to !llvm.struct<(ptr<3>, ptr<3>, i32, array<1 x i32>, array<1 x i32>)>
+    %4 = llvm.extractvalue %3[1] : !llvm.struct<(ptr<3>, ptr<3>, i32, array<1 x i32>, array<1 x i32>)>
+    llvm.store %2, %4 : i32, !llvm.ptr<3>
+    memref.store %2, %y[%block, %t] : memref<3x64xi32>
+    // expected-error @below {{expected a launch to touch memory by loads and stores, but got 'llvm.store'}}
+    llvm.store %2, %1 : i32, !llvm.ptr
+    gpu.terminator
+  }
+  return
+}
+
+func.func @launch_pointers(%x: tensor<12x64xi32>, %y: tensor<3x64xi32>) {
+  %0 = bsr.launch @pointers ins(%x : tensor<12x64xi32>) outs(%y : tensor<3x64xi32>) -> tensor<3x64xi32>
+  return
+}
