@@ -21,7 +21,9 @@ def lower(source, arguments):
     """The module that bsr-to-gpu makes with what of sparse-compile's `arguments` is not of processors."""
     assert not any(a.startswith("--score-norm") for a in arguments), "expected no scores: the host asks for them"
     marks = [a.replace("--mark=", "--bsr-mark=", 1) for a in arguments if a.startswith("--mark=")]
-    return subprocess.run(["sparse-opt", *marks, "--bsr-to-gpu", source if os.path.exists(source) else "-"],
+    chip = re.search(r"--chip=(\w+)", os.environ["BSR_COMPILE"])
+    target = f"=target='#bsr.gpu<chip=\"{chip[1]}\">'" if chip else ""
+    return subprocess.run(["sparse-opt", *marks, f"--bsr-to-gpu{target}", source if os.path.exists(source) else "-"],
                           input=None if os.path.exists(source) else source,
                           text=True, check=True, capture_output=True).stdout
 

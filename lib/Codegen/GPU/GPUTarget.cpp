@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// GPUs: every element of a result is a thread's.
+// GPUs: products on tensor cores where they fit; else every element of a result
+// is a thread's.
 
 #include "bsr/Codegen/GPU/GPUTarget.h"
+#include "SampledProduct.h"
+#include "SparseProduct.h"
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Codegen/Common/Nests.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
@@ -51,7 +55,10 @@ struct KernelModel
   std::optional<View> getWalkedView(Attribute, Operation *op) const {
     return getLineView(op);
   }
-  SmallVector<MemRefType> getScratch(Attribute, const ClusterPlan &plan) const {
+  SmallVector<MemRefType> getScratch(Attribute chip,
+                                     const ClusterPlan &plan) const {
+    if (auto product = SparseProduct::match(plan, cast<GPUAttr>(chip)))
+      return product->getScratch();
     return getNestScratch(plan);
   }
   SmallVector<int64_t> getInPlace(Attribute, ClusterOp cluster,
@@ -61,8 +68,17 @@ struct KernelModel
     return plan.chain ? SmallVector<int64_t>()
                       : getInPlaceArguments(cluster, plan);
   }
-  LogicalResult emitBody(Attribute, OpBuilder &builder,
+  LogicalResult emitBody(Attribute chip, OpBuilder &builder,
                          KernelBody &kernel) const {
+    if (auto product = SparseProduct::match(kernel.plan, cast<GPUAttr>(chip))) {
+      product->emit(builder, kernel);
+      return success();
+    }
+    if (auto product =
+            SampledProduct::match(kernel.plan, cast<GPUAttr>(chip))) {
+      product->emit(builder, kernel);
+      return success();
+    }
     ThreadEvaluator evaluator(builder, kernel.loc);
     return emitNests(evaluator, kernel);
   }
@@ -72,5 +88,8 @@ struct KernelModel
 void bsr::registerGPUTargetExternalModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
     GPUAttr::attachInterface<Model, KernelModel>(*context);
+    // What is emitted is theirs.
+    context
+        ->loadDialect<gpu::GPUDialect, LLVM::LLVMDialect, NVVM::NVVMDialect>();
   });
 }

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// In which order a block of threads goes through the blocks of several lines.
+
+#include "LinePlan.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static constexpr int64_t threads = 256;
+
+int64_t LinePlan::getMaxChunks() const {
+  int64_t stored = std::min(lines * length, slots);
+  // A chunk that is full of blocks has more than `blocks - lines`, and with the
+  // next one's more than `blocks`.
+  int64_t full =
+      std::min(stored / (blocks - lines + 1), 2 * stored / (blocks + 1) + 1);
+  return length / slabs + full + 1;
+}
+
+SmallVector<MemRefType> LinePlan::getTypes(MLIRContext *context) const {
+  Type i32 = IntegerType::get(context, 32);
+  int64_t groups = getNumGroups(), chunks = getMaxChunks();
+  return {MemRefType::get(groups, i32),
+          MemRefType::get({groups, chunks * slabs}, i32),
+          MemRefType::get({groups, chunks * lines}, i32),
+          MemRefType::get({groups, chunks * blocks}, i32)};
+}
+
+namespace {
+/// The launch that makes a plan: a block of threads makes that of a group.
+class Planner {
+public:
+  Planner(const LinePlan &plan, BlockBuilder &b, const PatternView &view,
+          ValueRange arrays)
+      : plan(plan), b(b), i32(b.b.getI32Type()), group(b.block[0]),
+        ptr(b.getPointer(view.ptr)), idx(b.getPointer(view.idx)),
+        slot(b.getPointer(view.slot)), numChunks(arrays[0]),
+        positions(arrays[1]), words(arrays[2]), slots(arrays[3]) {}
+
+  void emit() {
+    clear();
+    b.barrier();
+    markLines();
+    b.when(b.equal(b.thread, b.constant(0)), [&] { cutChunks(); });
+    b.barrier();
+    countBlocks();
+    b.barrier();
+    placeBlocks();
+  }
+
+private:
+  /// An entry of an index array of the pattern.
+  Value readPattern(Value array, Value at) {
+    return b.load(b.at(array, at, i32), i32);
+  }
+  /// An entry of an array of the plan.
+  Value read(Value array, Value at) {
+    return b.load(array, ValueRange{group, at});
+  }
+  void write(Value value, Value array, Value at) {
+    b.store(value, array, ValueRange{group, at});
+  }
+  /// In shared memory: the lines that store a block at `position`, a bit each;
+  /// and the place of the position, the number of its chunk times `1 <<
+  /// slabBits` plus that of its slab.
+  Value getLines(Value position) { return b.at(b.mul(position, 4)); }
+  Value getPlace(Value position) {
+    return b.at(b.add(b.mul(position, 4), 4 * plan.length));
+  }
+  /// Calls `body` for the numbers below `count`, each in one thread.
+  void forEach(Value count, llvm::function_ref<void(Value)> body) {
+    b.loop(b.thread, count, threads, {}, [&](Value at, ValueRange) {
+      body(at);
+      return SmallVector<Value>();
+    });
+  }
+  /// Calls `body` for each line of the group and its blocks, each in one
+  /// thread.
+  void forBlocks(llvm::function_ref<void(Value, Value)> body,
+                 llvm::function_ref<void()> afterLine) {
+    b.loop(b.constant(0), b.constant(plan.lines), 1, {},
+           [&](Value line, ValueRange) {
+             Value number = b.multiplyAdd(group, plan.lines, line);
+             b.when(b.less(number, b.constant(plan.numLines)), [&] {
+               Value low = readPattern(ptr, number);
+               Value high = readPattern(ptr, b.add(number, 1));
+               b.loop(b.add(low, b.thread), high, threads, {},
+                      [&](Value at, ValueRange) {
+                        body(line, at);
+                        return SmallVector<Value>();
+                      });
+             });
+             afterLine();
+             return SmallVector<Value>();
+           });
+  }
+
+  void clear() {
+    Value zero = b.constant(0), none = b.constant(-1);
+    int64_t chunks = plan.getMaxChunks();
+    forEach(b.constant(plan.length), [&](Value at) {
+      b.storeShared(zero, getLines(at));
+      b.storeShared(none, getPlace(at));
+    });
+    forEach(b.constant(chunks * plan.slabs),
+            [&](Value at) { write(zero, positions, at); });
+    forEach(b.constant(chunks * plan.blocks),
+            [&](Value at) { write(none, slots, at); });
+  }
+
+  /// One line after the other: no two threads have one position.
+  void markLines() {
+    forBlocks(
+        [&](Value line, Value at) {
+          Value lines = getLines(readPattern(idx, at));
+          Value bit = b.shiftLeft(b.constant(1), line);
+          b.storeShared(b.bitOr(b.load(lines, i32), bit), lines);
+        },
+        [&] { b.barrier(); });
+  }
+
+  /// One thread: which positions are in which chunk depends on those before.
+  void cutChunks() {
+    Value zero = b.constant(0);
+    SmallVector<Value> last = b.loop(
+        zero, b.constant(plan.length), 1, {zero, zero, zero},
+        [&](Value position, ValueRange carried) {
+          Value lines = b.load(getLines(position), i32);
+          Value count = b.countOnes(lines);
+          Value chunk = carried[0], slabs = carried[1], blocks = carried[2];
+          Value hasSlab = b.less(slabs, b.constant(plan.slabs));
+          Value hasBlocks =
+              b.less(b.add(blocks, count), b.constant(plan.blocks + 1));
+          Value fits = b.bitAnd(hasSlab, hasBlocks);
+          chunk = b.select(fits, chunk, b.add(chunk, 1));
+          slabs = b.select(fits, slabs, zero);
+          blocks = b.select(fits, blocks, zero);
+          return b.when(
+              b.less(zero, lines), carried, [&]() -> SmallVector<Value> {
+                Value scaled = b.mul(chunk, int64_t(1) << LinePlan::slabBits);
+                b.storeShared(b.add(scaled, slabs), getPlace(position));
+                write(position, positions,
+                      b.multiplyAdd(chunk, plan.slabs, slabs));
+                return {chunk, b.add(slabs, 1), b.add(blocks, count)};
+              });
+        });
+    // A group without blocks has no chunk.
+    Value isEmpty = b.equal(last[2], zero);
+    b.store(b.select(isEmpty, zero, b.add(last[0], 1)), numChunks, group);
+  }
+
+  /// The words: of each line and chunk.
+  void countBlocks() {
+    Value count = b.mul(b.load(numChunks, group), plan.lines);
+    forEach(count, [&](Value at) {
+      Value chunk = b.div(at, plan.lines), line = b.rem(at, plan.lines);
+      Value below = b.sub(b.shiftLeft(b.constant(1), line), b.constant(1));
+      Value slabs = b.constant(0), first = b.constant(0);
+      for (int64_t slab = 0; slab != plan.slabs; ++slab) {
+        Value position = read(positions, b.add(b.mul(chunk, plan.slabs), slab));
+        // A slab that the chunk lacks has position 0, which another may be.
+        Value lines = b.load(getLines(position), i32);
+        Value place = b.load(getPlace(position), i32);
+        Value here =
+            b.add(b.mul(chunk, int64_t(1) << LinePlan::slabBits), slab);
+        lines = b.select(b.equal(place, here), lines, b.constant(0));
+        Value bit = b.bitAnd(b.shiftRight(lines, line), b.constant(1));
+        slabs = b.bitOr(slabs, b.shiftLeft(bit, b.constant(slab)));
+        first = b.add(first, b.countOnes(b.bitAnd(lines, below)));
+      }
+      Value word =
+          b.bitOr(slabs, b.shiftLeft(first, b.constant(LinePlan::slabBits)));
+      write(word, words, at);
+    });
+  }
+
+  void placeBlocks() {
+    forBlocks(
+        [&](Value line, Value at) {
+          Value place = b.load(getPlace(readPattern(idx, at)), i32);
+          Value chunk = b.div(place, int64_t(1) << LinePlan::slabBits);
+          Value slab = b.rem(place, int64_t(1) << LinePlan::slabBits);
+          Value word = read(words, b.multiplyAdd(chunk, plan.lines, line));
+          Value below = b.sub(b.shiftLeft(b.constant(1), slab), b.constant(1));
+          Value before =
+              b.countOnes(b.bitAnd(LinePlan::getSlabs(b, word), below));
+          Value number = b.add(LinePlan::getFirstBlock(b, word), before);
+          write(readPattern(slot, at), slots,
+                b.multiplyAdd(chunk, plan.blocks, number));
+        },
+        [] {});
+  }
+
+  const LinePlan &plan;
+  BlockBuilder &b;
+  Type i32;
+  Value group;
+  Value ptr, idx, slot;
+  Value numChunks, positions, words, slots;
+};
+} // namespace
+
+void LinePlan::emit(OpBuilder &b, Location loc, const PatternView &view,
+                    ValueRange arrays) const {
+  assert(slabs <= slabBits && blocks >= lines);
+  BlockBuilder::launch(
+      b, loc, {getNumGroups(), 1}, threads, /*sharedBytes=*/8 * length,
+      [&](BlockBuilder &block) { Planner(*this, block, view, arrays).emit(); });
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// In which order a block of threads goes through the blocks of several lines.
+
+#ifndef BSR_LIB_CODEGEN_GPU_LINEPLAN_H
+#define BSR_LIB_CODEGEN_GPU_LINEPLAN_H
+
+#include "BlockBuilder.h"
+#include "bsr/Codegen/Common/Blocks.h"
+
+namespace mlir::bsr {
+
+/// The blocks of `numLines` lines, each of `length` positions, of which at most
+/// `slots` are stored. Lines are taken in groups of `lines`; a group in chunks,
+/// which are what is in shared memory at one time: at most `slabs` positions at
+/// which a line of the group stores a block, in increasing order, and at most
+/// `blocks` blocks there, sorted by line and then by position. A launch makes
+/// the plan of a pattern in four arrays.
+struct LinePlan {
+  int64_t numLines, length, slots;
+  int64_t lines, slabs, blocks;
+
+  int64_t getNumGroups() const { return llvm::divideCeil(numLines, lines); }
+  /// The most chunks that a group can have.
+  int64_t getMaxChunks() const;
+  /// The arrays, of 32-bit integers: chunks of a group, `[groups]`; positions,
+  /// `[groups, chunks, slabs]`, those that a chunk lacks are 0; words,
+  /// `[groups, chunks, lines]`, which `getSlabs` and `getFirstBlock` take
+  /// apart; slots,
+  /// `[groups, chunks, blocks]`, those that a chunk lacks are -1.
+  SmallVector<MemRefType> getTypes(MLIRContext *context) const;
+
+  /// Emits the launch that fills `arrays` from the blocks of `view`.
+  void emit(OpBuilder &b, Location loc, const PatternView &view,
+            ValueRange arrays) const;
+
+  /// Of a word: a bit for each slab of the chunk at which the line stores a
+  /// block, and the first of these blocks.
+  static Value getSlabs(BlockBuilder &b, Value word) {
+    return b.bitAnd(word, b.constant((1 << slabBits) - 1));
+  }
+  static Value getFirstBlock(BlockBuilder &b, Value word) {
+    return b.shiftRight(word, b.constant(slabBits));
+  }
+
+  static constexpr int64_t slabBits = 8;
+};
+
+} // namespace mlir::bsr
+
+#endif // BSR_LIB_CODEGEN_GPU_LINEPLAN_H

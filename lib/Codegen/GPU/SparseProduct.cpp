@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Products of activations and a block-sparse matrix on tensor cores.
+//
+// A block of threads owns 256 output features, or the lines that have as many,
+// and up to 128 tokens. It goes through the chunks of its plan: a stage of
+// shared memory holds the activations of a chunk's positions and its blocks,
+// while copies for the next stages are under way. A warp owns lines and tokens,
+// keeps their sums in 128 registers a thread, and finds its blocks in the chunk
+// by a word. Rows of shared memory are 16 bytes longer than what they hold: 8
+// rows of a matrix lie in different banks, and all offsets but one are
+// constants.
+
+#include "SparseProduct.h"
+#include "bsr/Codegen/GPU/Model.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+namespace {
+/// Where things lie in a stage, in bytes.
+struct StageLayout {
+  StageLayout(const ProductTile &tile, int64_t inBlock, int64_t rows,
+              int64_t cols)
+      : slabPitch(getPitch(tile.tokens)), slab(inBlock * slabPitch),
+        blockPitch(getPitch(cols)), block(rows * blockPitch),
+        blocks(tile.slabs * slab), size(blocks + tile.blocks * block) {}
+
+  int64_t slabPitch, slab, blockPitch, block;
+  /// Where the first block lies.
+  int64_t blocks;
+  int64_t size;
+};
+} // namespace
+
+/// The tile for a product of `tokens` a batch; without stages if there is none
+/// that `sharedBytes` hold.
+static ProductTile chooseTile(int64_t outBlock, int64_t inBlock, int64_t rows,
+                              int64_t cols, int64_t tokens,
+                              int64_t sharedBytes) {
+  ProductTile tile;
+  // 8 warps: 256 outputs, and as many tokens as there are, up to 128.
+  tile.lines = 256 / outBlock;
+  tile.tokens = std::clamp<int64_t>(llvm::PowerOf2Ceil(tokens), 32, 128);
+  tile.warpLines = std::max<int64_t>(1, tile.lines / 8);
+  tile.warpTokens = outBlock == 64 ? tile.tokens / 2 : tile.tokens;
+  for (int64_t features : {128, 64}) {
+    tile.slabs = std::max<int64_t>(1, features / inBlock);
+    tile.blocks = std::max(tile.lines, features * 64 / (outBlock * inBlock));
+    int64_t stage = StageLayout(tile, inBlock, rows, cols).size;
+    tile.stages = std::min<int64_t>(4, sharedBytes / stage);
+    if (tile.stages >= 2)
+      return tile;
+  }
+  tile.stages = 0;
+  return tile;
+}
+
+std::optional<SparseProduct> SparseProduct::match(const ClusterPlan &plan,
+                                                  GPUAttr chip) {
+  if (plan.roots.size() != 1)
+    return std::nullopt;
+  SparseProduct product;
+  product.op = dyn_cast<SpMMOp>(plan.roots.front());
+  if (!product.op)
+    return std::nullopt;
+  SpMMOp op = product.op;
+  Type type = op.getX().getType().getElementType();
+  auto activations = Activations::match(op.getX(), op.getFeatureDim());
+  product.pattern = op.getPattern().getType();
+  product.view = *getLineView(op);
+  product.outBlock = product.pattern.getBlockExtent(product.view);
+  product.inBlock = product.pattern.getBlockExtent(getOther(product.view));
+  if (!activations || !isMultiplied(type) ||
+      op.getValues().getType().getElementType() != type ||
+      !isStored(op.getY().getType().getElementType(), type) ||
+      !isa<BlockArgument>(op.getValues()) || !isCovered(product.outBlock) ||
+      !isCovered(product.inBlock) ||
+      op.getY().getType().getNumElements() > INT32_MAX)
+    return std::nullopt;
+  product.activations = *activations;
+  product.tile = chooseTile(
+      product.outBlock, product.inBlock, product.pattern.getBlockRows(),
+      product.pattern.getBlockCols(), product.activations.tokens,
+      findChip(chip.getChip())->sharedLimit);
+  if (!product.tile.stages)
+    return std::nullopt;
+  product.plan = {product.pattern.getNumLines(product.view),
+                  product.pattern.getNumLines(getOther(product.view)),
+                  product.pattern.getSlots(),
+                  product.tile.lines,
+                  product.tile.slabs,
+                  product.tile.blocks};
+  return product;
+}
+
+SmallVector<MemRefType> SparseProduct::getScratch() {
+  return plan.getTypes(op->getContext());
+}
+
+namespace mlir::bsr {
+/// What a thread does.
+class SparseProductEmitter {
+public:
+  /// `y` is the buffer of the result, `[batches, features, pairs of tokens,
+  /// 2]`.
+  SparseProductEmitter(SparseProduct &product, KernelBody &kernel, Value y,
+                       BlockBuilder &b);
+  void emit();
+
+private:
+  /// What a thread copies of a chunk: where it lies along the line, or which
+  /// slot it is.
+  struct Sources {
+    SmallVector<Value> positions, slots;
+  };
+
+  /// The sources of `chunk`, or of the last one that there is memory for.
+  Sources loadSources(Value chunk);
+  /// The words of the warp's lines.
+  SmallVector<Value> loadWords(Value chunk);
+  Value clampChunk(Value chunk) {
+    return b.min(chunk, b.constant(product.plan.getMaxChunks() - 1));
+  }
+  void copySlabs(Value stage, ArrayRef<Value> positions);
+  void copyBlocks(Value stage, ArrayRef<Value> slots);
+  /// Begins to copy `chunk`, if the group has it.
+  void copy(Value chunk, Value stage, const Sources &sources);
+  Value getNext(Value stage);
+
+  SmallVector<Value> getInitialSums();
+  /// Adds the blocks of one line, `word`, to `sums`.
+  SmallVector<Value> multiplyLine(Value stage, Value word, ValueRange sums);
+  SmallVector<Value> multiplyBlock(Value slab, Value block, ValueRange sums);
+  void store(ValueRange sums);
+
+  /// The number of a sum: of a line of the warp, of 16 outputs, of 8 tokens.
+  int64_t getSum(int64_t line, int64_t outputs, int64_t tokens) const {
+    return ((line * rowTiles + outputs) * tokenTiles + tokens) * 4;
+  }
+  /// The thread's pair of tokens in the fragments of sums of 8 tokens, the
+  /// `tokens`-th of the warp.
+  Value getPair(int64_t tokens) {
+    Value first = b.mul(tileNumber, tile.tokens / 2);
+    first = b.multiplyAdd(warpToken, tile.warpTokens / 2, first);
+    return b.add(b.add(b.rem(b.lane, 4), first), tokens * fragmentCols / 2);
+  }
+  Value getLine(int64_t line) {
+    Value first = b.multiplyAdd(warpLine, tile.warpLines, b.constant(line));
+    return b.multiplyAdd(b.block[0], tile.lines, first);
+  }
+  /// Calls `body` where `line` is one of the matrix.
+  void whenInside(Value line, llvm::function_ref<void()> body) {
+    if (product.plan.numLines % tile.lines == 0)
+      return body();
+    b.when(b.less(line, b.constant(product.plan.numLines)), body);
+  }
+
+  SparseProduct &product;
+  const ProductTile &tile;
+  KernelBody &kernel;
+  BlockBuilder &b;
+  Value y;
+  StageLayout layout;
+  Type type, i32;
+  int64_t rowTiles, tokenTiles;
+  /// A block has its inputs as rows: its matrices are transposed when loaded.
+  bool isTransposed;
+
+  Value batch;
+  /// Of the block of threads: its tile of tokens, and the first of them.
+  Value tileNumber, tokenTile;
+  Value warpLine, warpToken;
+  /// Null if each piece that a thread copies is inside: the number of bytes.
+  Value tokenBytes;
+  Value x, values;
+  /// The plan of the group.
+  Value numChunks, positions, words, slots;
+  /// Where the thread's rows of matrices begin in a slab and in a block.
+  Value slabRow, blockRow;
+};
+} // namespace mlir::bsr
+
+SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
+                                           KernelBody &kernel, Value y,
+                                           BlockBuilder &b)
+    : product(product), tile(product.tile), kernel(kernel), b(b), y(y),
+      layout(tile, product.inBlock, product.pattern.getBlockRows(),
+             product.pattern.getBlockCols()),
+      i32(b.b.getI32Type()), rowTiles(product.outBlock / fragmentRows),
+      tokenTiles(tile.warpTokens / fragmentCols),
+      isTransposed(!product.op.getTranspose()) {
+  SpMMOp op = product.op;
+  type = op.getX().getType().getElementType();
+  int64_t tilesPerBatch =
+      llvm::divideCeil(product.activations.tokens, tile.tokens);
+  batch = b.constant(0);
+  tileNumber = b.block[1];
+  if (product.activations.batches != 1) {
+    batch = b.div(tileNumber, tilesPerBatch);
+    tileNumber = b.rem(tileNumber, tilesPerBatch);
+  }
+  tokenTile = b.mul(tileNumber, tile.tokens);
+  int64_t warpsAlong = tile.tokens / tile.warpTokens;
+  warpToken = b.rem(b.warp, warpsAlong);
+  warpLine = b.div(b.warp, warpsAlong);
+
+  // What a thread copies: one piece of a row of activations, of several rows.
+  int64_t piecesPerRow = tile.tokens / copiedElements;
+  Value token =
+      b.multiplyAdd(b.rem(b.thread, piecesPerRow), copiedElements, tokenTile);
+  if (product.activations.tokens % tile.tokens) {
+    Value isInside = b.less(token, b.constant(product.activations.tokens));
+    tokenBytes = b.select(isInside, b.constant(16), b.constant(0));
+    token = b.select(isInside, token, b.constant(0));
+  }
+  Value row = b.rem(b.div(b.thread, piecesPerRow), product.inBlock);
+  ArrayRef<int64_t> xShape = op.getX().getType().getShape().take_back(2);
+  x = b.atFar(b.getPointer(kernel.inputs.lookup(op.getX())), batch,
+              xShape[0] * xShape[1], type);
+  x = b.at(x, b.multiplyAdd(row, product.activations.tokens, token), type);
+  int64_t rows = product.pattern.getBlockRows();
+  Value pieceOfBlock =
+      b.rem(b.thread, rows * product.pattern.getBlockCols() / copiedElements);
+  Value blockElement =
+      b.multiplyAdd(b.rem(pieceOfBlock, rows), product.pattern.getBlockCols(),
+                    b.mul(b.div(pieceOfBlock, rows), copiedElements));
+  values = b.at(b.getPointer(kernel.inputs.lookup(op.getValues())),
+                blockElement, type);
+  int64_t chunks = product.plan.getMaxChunks();
+  numChunks =
+      b.load(b.at(b.getPointer(kernel.scratch[0]), b.block[0], i32), i32);
+  auto ofGroup = [&](Value array, int64_t each) {
+    return b.atFar(b.getPointer(array), b.block[0], chunks * each, i32);
+  };
+  positions = ofGroup(kernel.scratch[1], tile.slabs);
+  words = ofGroup(kernel.scratch[2], tile.lines);
+  slots = ofGroup(kernel.scratch[3], tile.blocks);
+
+  // A slab has inputs as rows: both operands are transposed when loaded, or
+  // none.
+  slabRow = b.add(getMatrixRow(b, layout.slabPitch, /*rowsLast=*/false),
+                  b.mul(warpToken, tile.warpTokens * elementBytes));
+  blockRow = getMatrixRow(b, layout.blockPitch, /*rowsLast=*/isTransposed);
+}
+
+SparseProductEmitter::Sources SparseProductEmitter::loadSources(Value chunk) {
+  chunk = clampChunk(chunk);
+  Sources sources;
+  int64_t rowsPerPass = blockThreads * copiedElements / tile.tokens;
+  Value first = b.at(positions, b.mul(chunk, tile.slabs), i32);
+  if (rowsPerPass <= product.inBlock) {
+    sources.positions = b.loadIntegers(first, tile.slabs);
+  } else {
+    // A pass is of several slabs.
+    Value row = b.div(b.thread, tile.tokens / copiedElements);
+    Value slab = b.div(row, product.inBlock);
+    for (int64_t pass = 0; pass * rowsPerPass < tile.slabs * product.inBlock;
+         ++pass)
+      sources.positions.push_back(b.load(
+          b.at(first, b.add(slab, pass * rowsPerPass / product.inBlock), i32),
+          i32));
+  }
+  int64_t piecesPerBlock = product.outBlock * product.inBlock / copiedElements;
+  int64_t blocksPerPass = std::max<int64_t>(1, blockThreads / piecesPerBlock);
+  Value block = b.add(b.mul(chunk, tile.blocks),
+                      b.div(b.thread, std::min(piecesPerBlock, blockThreads)));
+  for (int64_t pass = 0; pass != tile.blocks / blocksPerPass; ++pass)
+    sources.slots.push_back(
+        b.load(b.at(b.at(slots, block, i32), pass * blocksPerPass, i32), i32));
+  return sources;
+}
+
+SmallVector<Value> SparseProductEmitter::loadWords(Value chunk) {
+  Value first = b.multiplyAdd(clampChunk(chunk), tile.lines,
+                              b.mul(warpLine, tile.warpLines));
+  return b.loadIntegers(b.at(words, first, i32), tile.warpLines);
+}
+
+void SparseProductEmitter::copySlabs(Value stage, ArrayRef<Value> positions) {
+  int64_t piecesPerRow = tile.tokens / copiedElements;
+  int64_t rowsPerPass = blockThreads / piecesPerRow;
+  Value row = b.div(b.thread, piecesPerRow);
+  Value to = b.add(stage, b.multiplyAdd(row, layout.slabPitch,
+                                        b.mul(b.rem(b.thread, piecesPerRow),
+                                              copiedElements * elementBytes)));
+  to = b.at(to);
+  int64_t height = tile.slabs * product.inBlock;
+  for (int64_t pass = 0; pass * rowsPerPass < height; ++pass) {
+    int64_t first = pass * rowsPerPass;
+    bool isOneSlab = rowsPerPass <= product.inBlock;
+    Value position = positions[isOneSlab ? first / product.inBlock : pass];
+    Value from = b.atFar(x, position,
+                         product.inBlock * product.activations.tokens, type);
+    if (isOneSlab)
+      from = b.at(from, first % product.inBlock * product.activations.tokens,
+                  type);
+    b.copyAsync(b.at(to, first * layout.slabPitch, b.b.getI8Type()), from,
+                tokenBytes);
+  }
+}
+
+void SparseProductEmitter::copyBlocks(Value stage, ArrayRef<Value> slots) {
+  int64_t rows = product.pattern.getBlockRows();
+  int64_t size = rows * product.pattern.getBlockCols();
+  int64_t piecesPerBlock = size / copiedElements;
+  int64_t passes = std::max<int64_t>(1, piecesPerBlock / blockThreads);
+  int64_t blocksPerPass = std::max<int64_t>(1, blockThreads / piecesPerBlock);
+  Value number = b.rem(b.thread, piecesPerBlock);
+  Value to =
+      b.multiplyAdd(b.rem(number, rows), layout.blockPitch,
+                    b.mul(b.div(number, rows), copiedElements * elementBytes));
+  to = b.multiplyAdd(b.div(b.thread, piecesPerBlock), layout.block, to);
+  to = b.at(b.add(b.add(stage, to), layout.blocks));
+  int64_t first = 0;
+  for (Value slot : slots) {
+    b.when(b.less(b.constant(-1), slot), [&] {
+      Value from = b.atFar(values, slot, size, type);
+      for (int64_t pass = 0; pass != passes; ++pass) {
+        // Pieces along a column are neighbours, and lie in different banks.
+        int64_t column = pass * blockThreads / rows * copiedElements;
+        b.copyAsync(b.at(to, first + column * elementBytes, b.b.getI8Type()),
+                    b.at(from, column, type), Value());
+      }
+    });
+    first += blocksPerPass * layout.block;
+  }
+}
+
+void SparseProductEmitter::copy(Value chunk, Value stage,
+                                const Sources &sources) {
+  b.when(b.less(chunk, numChunks), [&] {
+    copySlabs(stage, sources.positions);
+    copyBlocks(stage, sources.slots);
+  });
+  b.commitCopies();
+}
+
+Value SparseProductEmitter::getNext(Value stage) {
+  Value next = b.add(stage, layout.size);
+  Value isLast = b.equal(next, b.constant(tile.stages * layout.size));
+  return b.select(isLast, b.constant(0), next);
+}
+
+SmallVector<Value> SparseProductEmitter::getInitialSums() {
+  Type f32 = b.b.getF32Type();
+  Value zero = arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(f32));
+  SmallVector<Value> sums(getSum(tile.warpLines, 0, 0), zero);
+  Value bias = product.op.getBias();
+  if (!bias)
+    return sums;
+  Type biasType = cast<ShapedType>(bias.getType()).getElementType();
+  Value pointer = b.getPointer(kernel.inputs.lookup(bias));
+  for (int64_t line = 0; line != tile.warpLines; ++line) {
+    // Lines beyond the matrix have no bias: that of the last one.
+    Value number = b.min(getLine(line), b.constant(product.plan.numLines - 1));
+    Value first = b.multiplyAdd(number, product.outBlock, b.div(b.lane, 4));
+    for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
+      for (int64_t half = 0; half != 2; ++half) {
+        Value at = b.at(b.at(pointer, first, biasType),
+                        outputs * fragmentRows + half * 8, biasType);
+        Value start = b.load(at, biasType);
+        if (biasType != f32)
+          start = arith::ExtFOp::create(b.b, b.loc, f32, start);
+        for (int64_t tokens = 0; tokens != tokenTiles; ++tokens)
+          for (int64_t i = 0; i != 2; ++i)
+            sums[getSum(line, outputs, tokens) + 2 * half + i] = start;
+      }
+  }
+  return sums;
+}
+
+SmallVector<Value> SparseProductEmitter::multiplyBlock(Value slab, Value block,
+                                                       ValueRange sums) {
+  SmallVector<Value> next(sums);
+  Type i8 = b.b.getI8Type();
+  for (int64_t input = 0; input != product.inBlock; input += fragmentRows) {
+    SmallVector<SmallVector<Value, 4>> activations;
+    for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
+      activations.push_back(b.loadMatrices(
+          b.at(slab, input * layout.slabPitch + token * elementBytes, i8),
+          /*transpose=*/true));
+    for (int64_t outputs = 0; outputs != rowTiles; ++outputs) {
+      int64_t row = isTransposed ? input : outputs * fragmentRows;
+      int64_t column = isTransposed ? outputs * fragmentRows : input;
+      SmallVector<Value, 4> matrix = b.loadMatrices(
+          b.at(block, row * layout.blockPitch + column * elementBytes, i8),
+          isTransposed);
+      for (int64_t tokens = 0; tokens != tokenTiles; ++tokens) {
+        MutableArrayRef<Value> sum =
+            MutableArrayRef(next).slice(getSum(0, outputs, tokens), 4);
+        ArrayRef<Value> right =
+            ArrayRef(activations[tokens / 2]).slice(tokens % 2 * 2, 2);
+        llvm::copy(b.multiply(type, matrix, right, sum), sum.begin());
+      }
+    }
+  }
+  return next;
+}
+
+SmallVector<Value> SparseProductEmitter::multiplyLine(Value stage, Value word,
+                                                      ValueRange sums) {
+  Value slabs = LinePlan::getSlabs(b, word);
+  Value first = LinePlan::getFirstBlock(b, word);
+  Value block =
+      b.add(b.add(b.multiplyAdd(first, layout.block, stage), blockRow),
+            layout.blocks);
+  Value firstSlab = b.add(stage, slabRow);
+  SmallVector<Value> carried(sums);
+  carried.append({slabs, block});
+  SmallVector<Value> next = b.loop(
+      b.constant(0), b.countOnes(slabs), 1, carried,
+      [&](Value, ValueRange carried) {
+        Value left = carried[sums.size()], block = carried[sums.size() + 1];
+        Value slab =
+            b.multiplyAdd(b.countTrailingZeros(left), layout.slab, firstSlab);
+        SmallVector<Value> next = multiplyBlock(
+            b.at(slab), b.at(block), carried.take_front(sums.size()));
+        next.push_back(b.bitAnd(left, b.add(left, -1)));
+        next.push_back(b.add(block, layout.block));
+        return next;
+      });
+  next.truncate(sums.size());
+  return next;
+}
+
+void SparseProductEmitter::store(ValueRange sums) {
+  for (int64_t line = 0; line != tile.warpLines; ++line) {
+    Value number = getLine(line);
+    whenInside(number, [&] {
+      Value feature = b.multiplyAdd(number, product.outBlock, b.div(b.lane, 4));
+      for (int64_t tokens = 0; tokens != tokenTiles; ++tokens) {
+        Value pair = getPair(tokens);
+        auto storeTokens = [&] {
+          for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
+            for (int64_t half = 0; half != 2; ++half) {
+              int64_t at = getSum(line, outputs, tokens) + 2 * half;
+              Value row = b.add(feature, outputs * fragmentRows + half * 8);
+              storePair(b, sums.slice(at, 2), y, {batch, row, pair});
+            }
+        };
+        if (!tokenBytes)
+          storeTokens();
+        else
+          b.when(b.less(pair, b.constant(product.activations.tokens / 2)),
+                 storeTokens);
+      }
+    });
+  }
+}
+
+void SparseProductEmitter::emit() {
+  // In front of the first iteration, copies of all stages but one are under
+  // way; what the next one copies is known an iteration before.
+  int64_t ahead = tile.stages - 1;
+  for (int64_t chunk = 0; chunk != ahead; ++chunk)
+    copy(b.constant(chunk), b.constant(chunk * layout.size),
+         loadSources(b.constant(chunk)));
+  Sources sources = loadSources(b.constant(ahead));
+  int64_t numPositions = sources.positions.size();
+
+  SmallVector<Value> carried = getInitialSums();
+  int64_t numSums = carried.size(), numSumsOfLine = getSum(1, 0, 0);
+  carried.append({b.constant(0), b.constant(ahead * layout.size)});
+  llvm::append_range(carried, loadWords(b.constant(0)));
+  llvm::append_range(carried, sources.positions);
+  llvm::append_range(carried, sources.slots);
+  SmallVector<Value> last = b.loop(
+      b.constant(0), numChunks, 1, carried,
+      [&](Value chunk, ValueRange carried) {
+        ValueRange sums = carried.take_front(numSums);
+        carried = carried.drop_front(numSums);
+        Value stage = carried[0], copied = carried[1];
+        ValueRange words = carried.slice(2, tile.warpLines);
+        carried = carried.drop_front(2 + tile.warpLines);
+        Sources sources{SmallVector<Value>(carried.take_front(numPositions)),
+                        SmallVector<Value>(carried.drop_front(numPositions))};
+        b.waitForCopies(ahead - 1);
+        b.barrier();
+        Value next = b.add(chunk, ahead);
+        copy(next, copied, sources);
+        Sources later = loadSources(b.add(next, 1));
+        SmallVector<Value> laterWords = loadWords(b.add(chunk, 1));
+        SmallVector<Value> result;
+        for (int64_t line = 0; line != tile.warpLines; ++line)
+          llvm::append_range(
+              result,
+              multiplyLine(stage, words[line],
+                           sums.slice(line * numSumsOfLine, numSumsOfLine)));
+        result.append({getNext(stage), getNext(copied)});
+        llvm::append_range(result, laterWords);
+        llvm::append_range(result, later.positions);
+        llvm::append_range(result, later.slots);
+        return result;
+      });
+  store(ValueRange(last).take_front(numSums));
+}
+
+void SparseProduct::emit(OpBuilder &b, KernelBody &kernel) {
+  plan.emit(b, kernel.loc, kernel.patterns.at({op.getPattern(), view}),
+            kernel.scratch);
+  StageLayout layout(tile, inBlock, pattern.getBlockRows(),
+                     pattern.getBlockCols());
+  int64_t tiles =
+      activations.batches * llvm::divideCeil(activations.tokens, tile.tokens);
+  Value y = kernel.outputs.lookup(op.getY());
+  int64_t features = plan.numLines * outBlock;
+  y = createPairs(b, kernel.loc, y,
+                  {activations.batches, features, activations.tokens / 2});
+  BlockBuilder::launch(b, kernel.loc, {plan.getNumGroups(), tiles},
+                       blockThreads, tile.stages * layout.size,
+                       [&](BlockBuilder &block) {
+                         SparseProductEmitter(*this, kernel, y, block).emit();
+                       });
+}

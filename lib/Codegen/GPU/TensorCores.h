@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What kernels on tensor cores share: shapes of fragments, rows in shared
+// memory.
+
+#ifndef BSR_LIB_CODEGEN_GPU_TENSORCORES_H
+#define BSR_LIB_CODEGEN_GPU_TENSORCORES_H
+
+#include "BlockBuilder.h"
+#include <optional>
+
+namespace mlir::bsr {
+
+/// Of a block; 8 warps.
+constexpr int64_t blockThreads = 256;
+/// A fragment of the left operand is 16 by 16, one of the right operand 16 by
+/// 8, of sums 16 by 8.
+constexpr int64_t fragmentRows = 16, fragmentCols = 8;
+/// Elements have 16 bits; a copy is of 8 of them.
+constexpr int64_t elementBytes = 2, copiedElements = 8;
+
+/// Bytes of a row of `length` elements in shared memory, an odd multiple of 16:
+/// the first 16 bytes of 8 rows lie in different banks.
+inline int64_t getPitch(int64_t length) {
+  return (length + copiedElements) * elementBytes;
+}
+
+/// Tokens last: `[batches, features, tokens]`.
+struct Activations {
+  int64_t batches = 1, features, tokens;
+
+  /// The extents of `tensor`, whose features are dimension `featureDim`, if it
+  /// is a buffer that copies of 16 bytes can read.
+  static std::optional<Activations> match(Value tensor, int64_t featureDim);
+};
+
+/// True if tensor cores multiply numbers of `type` here.
+inline bool isMultiplied(Type type) { return type.isBF16() || type.isF16(); }
+
+/// True if sums are stored as `type`, by kernels for operands of `operandType`.
+inline bool isStored(Type type, Type operandType) {
+  return type == operandType || type.isF32();
+}
+
+/// True if fragments cover blocks with `extent` rows or columns.
+inline bool isCovered(int64_t extent) {
+  return extent == 16 || extent == 32 || extent == 64;
+}
+
+/// Where the lane's row of four 8x8 matrices begins, in bytes, which are the
+/// quarters of one of 16x16: the second is below the first, or, with
+/// `rowsLast`, beside it.
+Value getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast);
+
+/// `[..., n, 2]` for a buffer `[..., 2n]` as `[sizes..., 2]`: pairs of elements
+/// are vectors. `sizes` may merge leading dimensions.
+Value createPairs(OpBuilder &b, Location loc, Value memref,
+                  ArrayRef<int64_t> sizes);
+
+/// Stores two neighbouring sums in f32 at `at` of a buffer of `createPairs`.
+void storePair(BlockBuilder &b, ValueRange sums, Value memref, ValueRange at);
+
+} // namespace mlir::bsr
+
+#endif // BSR_LIB_CODEGEN_GPU_TENSORCORES_H

@@ -1,0 +1,123 @@
+// Products of 16-bit numbers with blocks of 16, 32 or 64 run on tensor cores: a launch makes a plan of the
+// pattern, another one follows it.
+//
+// RUN: sparse-opt %s --split-input-file --bsr-panel --bsr-emit --bsr-verify-kernels --canonicalize --cse | FileCheck %s
+
+!pattern = !bsr.pattern<64x320, block = 16x16, slots = 30>
+
+// 20 block columns are two groups of 16. A chunk has 8 slabs and 32 blocks; a group has at most 2 chunks.
+// CHECK-LABEL: func private @product(
+// CHECK-SAME:    %[[PTR:.*]]: memref<21xi32>, %[[IDX:.*]]: memref<30xi32>, %[[SLOT:.*]]: memref<30xi32>,
+// CHECK-SAME:    %[[W:.*]]: memref<30x16x16xbf16>, %[[X:.*]]: memref<64x200xbf16>, %[[Y:.*]]: memref<320x200xbf16>,
+// CHECK-SAME:    %[[CHUNKS:.*]]: memref<2xi32>, %[[SLABS:.*]]: memref<2x16xi32>, %[[WORDS:.*]]: memref<2x32xi32>,
+// CHECK-SAME:    %[[SLOTS:.*]]: memref<2x64xi32>)
+// Two integers for each of 4 positions along a line.
+// CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
+// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c32_i32
+// CHECK:           memref.store %{{.*}}, %[[CHUNKS]]
+// CHECK:           memref.store %{{.*}}, %[[WORDS]]
+// CHECK:           memref.store %{{.*}}, %[[SLOTS]]
+// CHECK:           gpu.terminator
+// Groups and tiles of 128 tokens; three stages of 8 slabs of 16 x 136 elements and 32 blocks of 16 x 24.
+// CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1)
+// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c178176_i32
+// CHECK:           nvvm.cp.async.shared.global
+// CHECK:           scf.for {{.*}} iter_args
+// CHECK:             nvvm.cp.async.wait.group 1
+// CHECK-NEXT:        gpu.barrier
+// CHECK:             scf.for {{.*}} iter_args
+// CHECK-COUNT-8:       nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
+// A block has inputs as rows: it is transposed on the way.
+// CHECK:               nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
+// CHECK-COUNT-16:      nvvm.mma.sync
+// The warp's other line.
+// CHECK:             scf.for {{.*}} iter_args
+// CHECK-COUNT-16:      nvvm.mma.sync
+// CHECK-NOT:           nvvm.mma.sync
+// CHECK:           vector.store %{{.*}}, %{{.*}} {alignment = 4 : i64} : memref<1x320x100x2xbf16>, vector<2xbf16>
+module attributes {bsr.target = #bsr.gpu} {
+  bsr.cluster private @product(%p: !pattern, %w: tensor<30x16x16xbf16>, %x: tensor<64x200xbf16>) -> tensor<320x200xbf16> {
+    %y = bsr.spmm %p, %w, %x feature_dim = 0
+        : !pattern, tensor<30x16x16xbf16>, tensor<64x200xbf16> -> tensor<320x200xbf16>
+    bsr.yield %y : tensor<320x200xbf16>
+  }
+  func.func @step(%p: !pattern, %w: tensor<30x16x16xbf16>, %x: tensor<64x200xbf16>) -> tensor<320x200xbf16> {
+    %init = tensor.empty() : tensor<320x200xbf16>
+    %y = bsr.launch @product ins(%p, %w, %x : !pattern, tensor<30x16x16xbf16>, tensor<64x200xbf16>)
+        outs(%init : tensor<320x200xbf16>) -> tensor<320x200xbf16>
+    return %y : tensor<320x200xbf16>
+  }
+}
+
+// -----
+
+!pattern = !bsr.pattern<128x192, block = 64x64, slots = 5>
+
+// The other view, and blocks as they are.
+// CHECK-LABEL: func private @transposed(
+// CHECK-SAME:    %{{.*}}: memref<3xi32>, %{{.*}}: memref<5xi32>, %{{.*}}: memref<5xi32>, %{{.*}}: memref<5x64x64xf16>,
+// CHECK:           nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<row>
+// CHECK:           nvvm.mma.sync {{.*}}vector<2xf16>
+// CHECK:           vector.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : memref<6x128x16x2xf32>, vector<2xf32>
+module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
+  bsr.cluster private @transposed(%p: !pattern, %w: tensor<5x64x64xf16>, %dy: tensor<2x3x192x32xf16>) -> tensor<2x3x128x32xf32> {
+    %dx = bsr.spmm %p, %w, %dy transpose feature_dim = 2
+        : !pattern, tensor<5x64x64xf16>, tensor<2x3x192x32xf16> -> tensor<2x3x128x32xf32>
+    bsr.yield %dx : tensor<2x3x128x32xf32>
+  }
+  func.func @step(%p: !pattern, %w: tensor<5x64x64xf16>, %dy: tensor<2x3x192x32xf16>) -> tensor<2x3x128x32xf32> {
+    %init = tensor.empty() : tensor<2x3x128x32xf32>
+    %dx = bsr.launch @transposed ins(%p, %w, %dy : !pattern, tensor<5x64x64xf16>, tensor<2x3x192x32xf16>)
+        outs(%init : tensor<2x3x128x32xf32>) -> tensor<2x3x128x32xf32>
+    return %dx : tensor<2x3x128x32xf32>
+  }
+}
+
+// -----
+
+!pattern = !bsr.pattern<96x1088, block = 32x32, slots = 20>
+
+// A block of threads has up to 16 blocks of a block row, which has 34.
+// CHECK-LABEL: func private @gradient(
+// CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c3, %{{[^ ]+}} = %c3, %{{[^ ]+}} = %c1)
+// CHECK:           scf.if
+// CHECK:             nvvm.cp.async.shared.global
+// Tokens lie side by side in both operands.
+// CHECK-NOT:         mma_layout<col>}
+// CHECK:             nvvm.mma.sync
+// CHECK:             memref.load %{{.*}} : memref<20xi32>
+// CHECK:             vector.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : memref<20x32x16x2xf32>, vector<2xf32>
+module attributes {bsr.target = #bsr.gpu} {
+  bsr.cluster private @gradient(%p: !pattern, %a: tensor<96x72xbf16>, %b: tensor<1088x72xbf16>) -> tensor<20x32x32xf32> {
+    %g = bsr.sddmm %p, %a, %b feature_dim = 0 : !pattern, tensor<96x72xbf16>, tensor<1088x72xbf16> -> tensor<20x32x32xf32>
+    bsr.yield %g : tensor<20x32x32xf32>
+  }
+  func.func @step(%p: !pattern, %a: tensor<96x72xbf16>, %b: tensor<1088x72xbf16>) -> tensor<20x32x32xf32> {
+    %init = tensor.empty() : tensor<20x32x32xf32>
+    %g = bsr.launch @gradient ins(%p, %a, %b : !pattern, tensor<96x72xbf16>, tensor<1088x72xbf16>)
+        outs(%init : tensor<20x32x32xf32>) -> tensor<20x32x32xf32>
+    return %g : tensor<20x32x32xf32>
+  }
+}
+
+// -----
+
+!pattern = !bsr.pattern<64x320, block = 16x16, slots = 30>
+
+// Rows that do not begin at multiples of 16 bytes are plain kernels'.
+// CHECK-LABEL: func private @ragged(
+// CHECK-NOT:     gpu.launch
+// CHECK:         scf.forall
+module attributes {bsr.target = #bsr.gpu} {
+  bsr.cluster private @ragged(%p: !pattern, %w: tensor<30x16x16xbf16>, %x: tensor<64x20xbf16>) -> tensor<320x20xbf16> {
+    %y = bsr.spmm %p, %w, %x feature_dim = 0
+        : !pattern, tensor<30x16x16xbf16>, tensor<64x20xbf16> -> tensor<320x20xbf16>
+    bsr.yield %y : tensor<320x20xbf16>
+  }
+  func.func @step(%p: !pattern, %w: tensor<30x16x16xbf16>, %x: tensor<64x20xbf16>) -> tensor<320x20xbf16> {
+    %init = tensor.empty() : tensor<320x20xbf16>
+    %y = bsr.launch @ragged ins(%p, %w, %x : !pattern, tensor<30x16x16xbf16>, tensor<64x20xbf16>)
+        outs(%init : tensor<320x20xbf16>) -> tensor<320x20xbf16>
+    return %y : tensor<320x20xbf16>
+  }
+}
