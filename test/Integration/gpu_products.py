@@ -13,9 +13,7 @@ import os
 import sys
 
 import numpy as np
-
-os.environ["BSR_COMPILE"] = f"--target=gpu --chip={sys.argv[1]}"
-import step  # noqa: E402
+import step
 
 ROUNDOFF = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24}
 # Type, type of results, block, grid of blocks, tokens with batches.
@@ -126,6 +124,7 @@ def run_case(kind, out, block, grid, tokens, random):
 
 
 if __name__ == "__main__":
+    os.environ["BSR_COMPILE"] = f"--target=gpu --chip={sys.argv[1]}"
     random = np.random.default_rng(0)
     for case in CASES[:int(sys.argv[2]) if len(sys.argv) > 2 else None]:
         run_case(*case, random)

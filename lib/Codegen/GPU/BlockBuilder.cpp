@@ -249,9 +249,12 @@ void BlockBuilder::store(Value value, Value memref, ValueRange at) {
 
 void BlockBuilder::barrier() { gpu::BarrierOp::create(b, loc); }
 
-void BlockBuilder::copyAsync(Value shared, Value global, Value size) {
-  NVVM::CpAsyncOp::create(b, loc, shared, global, /*size=*/16,
-                          NVVM::LoadCacheModifierKind::CG, size);
+void BlockBuilder::copyAsync(Value shared, Value global, Value size,
+                             int64_t bytes) {
+  // Copies of 16 bytes pass by the first-level cache.
+  auto cache = bytes == 16 ? NVVM::LoadCacheModifierKind::CG
+                           : NVVM::LoadCacheModifierKind::CA;
+  NVVM::CpAsyncOp::create(b, loc, shared, global, bytes, cache, size);
 }
 
 void BlockBuilder::commitCopies() {

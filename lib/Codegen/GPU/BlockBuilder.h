@@ -90,8 +90,9 @@ public:
 
   /// Waits for all threads of the block.
   void barrier();
-  /// Copies 16 bytes to shared memory; zeros where `size` is 0. Null: all 16.
-  void copyAsync(Value shared, Value global, Value size);
+  /// Copies 4, 8 or 16 bytes to shared memory: `size` of them, and then zeros;
+  /// all where it is null.
+  void copyAsync(Value shared, Value global, Value size, int64_t bytes = 16);
   /// Ends a group of copies.
   void commitCopies();
   /// Waits for this thread's copies but those of the last `groups` groups.

@@ -4,6 +4,7 @@
 // is a thread's.
 
 #include "bsr/Codegen/GPU/GPUTarget.h"
+#include "DenseProduct.h"
 #include "SampledProduct.h"
 #include "SparseProduct.h"
 #include "bsr/Analysis/InPlace.h"
@@ -50,6 +51,15 @@ struct Model : TargetAttrInterface::ExternalModel<Model, GPUAttr> {
   bool wantsTokensLast(Attribute) const { return true; }
 };
 
+/// Emits `kernel` as a `Product`; false if it is none.
+template <typename Product>
+bool emitAs(OpBuilder &b, KernelBody &kernel, GPUAttr chip) {
+  std::optional<Product> product = Product::match(kernel.plan, chip);
+  if (product)
+    product->emit(b, kernel);
+  return product.has_value();
+}
+
 struct KernelModel
     : KernelTargetAttrInterface::ExternalModel<KernelModel, GPUAttr> {
   std::optional<View> getWalkedView(Attribute, Operation *op) const {
@@ -57,7 +67,10 @@ struct KernelModel
   }
   SmallVector<MemRefType> getScratch(Attribute chip,
                                      const ClusterPlan &plan) const {
-    if (auto product = SparseProduct::match(plan, cast<GPUAttr>(chip)))
+    auto gpu = cast<GPUAttr>(chip);
+    if (auto product = SparseProduct::match(plan, gpu))
+      return product->getScratch();
+    if (auto product = DenseProduct::match(plan, gpu))
       return product->getScratch();
     return getNestScratch(plan);
   }
@@ -70,15 +83,11 @@ struct KernelModel
   }
   LogicalResult emitBody(Attribute chip, OpBuilder &builder,
                          KernelBody &kernel) const {
-    if (auto product = SparseProduct::match(kernel.plan, cast<GPUAttr>(chip))) {
-      product->emit(builder, kernel);
+    auto gpu = cast<GPUAttr>(chip);
+    if (emitAs<SparseProduct>(builder, kernel, gpu) ||
+        emitAs<SampledProduct>(builder, kernel, gpu) ||
+        emitAs<DenseProduct>(builder, kernel, gpu))
       return success();
-    }
-    if (auto product =
-            SampledProduct::match(kernel.plan, cast<GPUAttr>(chip))) {
-      product->emit(builder, kernel);
-      return success();
-    }
     ThreadEvaluator evaluator(builder, kernel.loc);
     return emitNests(evaluator, kernel);
   }
