@@ -23,6 +23,7 @@ CASES = [
     ("f16", "bhqk,bhdk->bhqd", dict(b=1, h=2, d=16, q=200, k=32), 1),
     ("f16", "btf,fo->bto", dict(b=2, t=20, f=96, o=200), 1),
     ("bf16", "btf,of->bto", dict(b=3, t=11, f=40, o=66), 1),
+    ("bf16", "btf,fo->bto", dict(b=8, t=20, f=40, o=264), 1),
     # A vocabulary that is even, and not a multiple of 4.
     ("bf16", "bto,btf->of", dict(b=2, t=20, f=136, o=150), 1),
     ("bf16", "bto,of->btf", dict(b=2, t=20, f=64, o=150), 1),

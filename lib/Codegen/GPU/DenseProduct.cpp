@@ -79,6 +79,23 @@ bool DenseProduct::setSide(Side &side, Value tensor, AffineMap map,
   return false;
 }
 
+bool DenseProduct::setResultOrder(AffineMap map) {
+  for (unsigned dim = 0; dim != map.getNumResults();) {
+    const auto *group =
+        llvm::find_if(ArrayRef(resultGroups), [&](Group DenseProduct::*group) {
+          ArrayRef<unsigned> loops = (this->*group).loops;
+          return !loops.empty() && loops.front() == map.getDimPosition(dim);
+        });
+    if (group == std::end(resultGroups))
+      return false;
+    for (unsigned loop : (this->**group).loops)
+      if (dim == map.getNumResults() || map.getDimPosition(dim++) != loop)
+        return false;
+    resultOrder.push_back(*group);
+  }
+  return true;
+}
+
 /// True if the body of `op` adds the product of two widened elements.
 static bool hasProductBody(linalg::GenericOp op) {
   Block *body = op.getBody();
@@ -157,6 +174,10 @@ std::optional<DenseProduct> DenseProduct::match(const ClusterPlan &plan,
   // One order of inner numbers has to do for both.
   if (product.left.isInnerLast &&
       product.left.strides[product.inner.loops.back()] != 1)
+    return std::nullopt;
+
+  // In the result each group is one dimension.
+  if (!product.setResultOrder(maps[2]))
     return std::nullopt;
 
   product.left.tile = product.rows.size <= 64 ? 64 : 128;
@@ -255,26 +276,17 @@ DenseProductEmitter::DenseProductEmitter(DenseProduct &product,
   right = getPointer(product.right);
 }
 
-SmallVector<Value> DenseProductEmitter::getDigits(const Group &group,
-                                                  Value number, int64_t unit) {
-  SmallVector<Value> digits(group.loops.size());
-  for (int64_t digit = digits.size() - 1; digit > 0; --digit) {
-    int64_t extent = product.extents[group.loops[digit]] / unit;
-    digits[digit] = b.rem(number, extent);
-    number = b.div(number, extent);
-    unit = 1;
-  }
-  if (!digits.empty())
-    digits.front() = number;
-  return digits;
-}
-
 Value DenseProductEmitter::getOffset(const Side &side, const Group &group,
                                      Value number) {
   Value offset = b.constant(0);
-  for (auto [loop, digit] :
-       llvm::zip_equal(group.loops, getDigits(group, number)))
+  for (unsigned loop : llvm::reverse(group.loops)) {
+    bool isFirst = loop == group.loops.front();
+    int64_t extent = product.extents[loop];
+    Value digit = isFirst ? number : b.rem(number, extent);
     offset = b.multiplyAdd(digit, side.strides[loop], offset);
+    if (!isFirst)
+      number = b.div(number, extent);
+  }
   return offset;
 }
 
@@ -378,21 +390,14 @@ SmallVector<Value> DenseProductEmitter::multiply(Value stage, ValueRange sums) {
 }
 
 void DenseProductEmitter::store(ValueRange sums) {
-  AffineMap map = product.op.getIndexingMapsArray()[2];
   auto storeAt = [&](Value row, Value pair, ValueRange sum) {
-    SmallVector<Value> loops(product.extents.size());
-    auto setLoops = [&](const Group &group, ArrayRef<Value> digits) {
-      for (auto [loop, digit] : llvm::zip_equal(group.loops, digits))
-        loops[loop] = digit;
-    };
-    setLoops(product.batch, getDigits(product.batch, batch));
-    setLoops(product.rows, getDigits(product.rows, row));
-    setLoops(product.cols, getDigits(product.cols, pair, /*unit=*/2));
     SmallVector<Value> at;
     if (product.parts != 1)
       at.push_back(part);
-    for (AffineExpr expr : map.getResults())
-      at.push_back(loops[cast<AffineDimExpr>(expr).getPosition()]);
+    for (Group DenseProduct::*group : product.resultOrder)
+      at.push_back(group == &DenseProduct::batch  ? batch
+                   : group == &DenseProduct::rows ? row
+                                                  : pair);
     storePair(b, sum, result, at);
   };
   auto whenInside = [&](const Group &group, int64_t tile, int64_t unit,
@@ -471,7 +476,11 @@ static void emitSum(OpBuilder &b, Location loc, int64_t parts, Value scratch,
 void DenseProduct::emit(OpBuilder &b, KernelBody &kernel) {
   Value output = kernel.outputs.lookup(op.getResult(0));
   Value result = parts == 1 ? output : kernel.scratch[0];
-  SmallVector<int64_t> shape(cast<MemRefType>(result.getType()).getShape());
+  SmallVector<int64_t> shape;
+  if (parts != 1)
+    shape.push_back(parts);
+  for (Group DenseProduct::*group : resultOrder)
+    shape.push_back((this->*group).size);
   shape.back() /= 2;
   Value pairs = createPairs(b, kernel.loc, result, shape);
   int64_t tiles = llvm::divideCeil(rows.size, left.tile) *

@@ -52,11 +52,17 @@ private:
   Group makeGroup(llvm::function_ref<bool(unsigned)> isIn) const;
   /// Makes `loop` the lowest digit of `group`; false if it is not in there.
   static bool makeLast(Group &group, unsigned loop);
+  /// Finds the groups in the dimensions of the result, each of them as one run;
+  /// false if they are not.
+  bool setResultOrder(AffineMap map);
   int64_t getStageBytes() const;
 
   linalg::GenericOp op;
   SmallVector<int64_t> extents;
   Group batch, rows, cols, inner;
+  static constexpr Group DenseProduct::*resultGroups[] = {
+      &DenseProduct::batch, &DenseProduct::rows, &DenseProduct::cols};
+  SmallVector<Group DenseProduct::*> resultOrder;
   Side left, right;
   /// Into how many parts the inner numbers are cut, and how long they are.
   int64_t parts, partLength;
