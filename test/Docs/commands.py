@@ -148,6 +148,8 @@ COMMANDS = {
     },
     "docs/gpu.md": {
         "sparse-opt step.mlir": Tested("Pipelines/to-gpu.mlir"),
+        "sparse-compile step.mlir": Tested("Tools/sparse-compile-gpu.test"),
+        "python3 test/Codegen/GPU/predict_kernels.py": Tested("Codegen/GPU/predict-kernels.test"),
         "gzip": Run(TINY),
         "sparse-opt base.mlir": Run(),
         "grep": Run(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Compiles a training step to a shared library.
+// Compiles a training step to a shared library, or to kernels in PTX.
 
 #include "../Version.h"
 #include "Codegen.h"
@@ -8,8 +8,10 @@
 #include "Linker.h"
 #include "Output.h"
 #include "bsr/Analysis/Step.h"
+#include "bsr/Codegen/GPU/PredictKernels.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Pipelines/Pipelines.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/InitAllDialects.h"
@@ -35,6 +37,7 @@
 #include "llvm/Support/WithColor.h"
 
 #include <chrono>
+#include <cmath>
 
 namespace cl = llvm::cl;
 using namespace mlir;
@@ -43,8 +46,7 @@ using llvm::Error;
 using llvm::Expected;
 
 namespace {
-enum class Emit { MLIR, LLVM, Object, Library };
-enum class Target { CPU, Scalar };
+enum class Emit { MLIR, LLVM, PTX, Object, Library };
 
 /// What the command line says.
 struct CommandLine {
@@ -65,15 +67,16 @@ struct CommandLine {
       "target-cpu", cl::init("host"),
       cl::desc("The processor to compile for (default: host, this one)"),
       cl::value_desc("name"), cl::cat(category)};
-  cl::opt<Target> target{
-      "target", cl::init(Target::CPU),
-      cl::desc("What kernels are made for (default: cpu)"),
-      cl::values(clEnumValN(Target::CPU, "cpu",
-                            "the vectors, caches and cores of the processor"),
-                 clEnumValN(Target::Scalar, "scalar",
-                            "plain loops, one element after the other: slow, "
-                            "to compare with")),
-      cl::cat(category)};
+  cl::opt<std::string> target{
+      "target", cl::init("cpu"),
+      cl::desc("What kernels are made for (default: cpu): cpu, the vectors, "
+               "caches and cores of the processor; scalar, plain loops, one "
+               "element after the other: slow, to compare with; or an NVIDIA "
+               "GPU, sm_80, sm_86, sm_89, sm_90, sm_90a or sm_100a, for which "
+               "no shared library is made yet: the output is the kernels, "
+               "-o <file>.ptx, or the module that launches them, -o "
+               "<file>.mlir"),
+      cl::value_desc("name"), cl::cat(category)};
   cl::opt<int64_t> vectorBits{
       "vector-bits",
       cl::desc("Bits of the vectors that kernels are made of, instead of those "
@@ -94,6 +97,30 @@ struct CommandLine {
       cl::desc("Bytes of a core's second-level cache, instead of those of the "
                "processor"),
       cl::value_desc("bytes"), cl::cat(category)};
+  cl::opt<double> mmaRate{
+      "mma-rate",
+      cl::desc("What mma.sync reaches of the tensor cores' rate, in the report "
+               "for a GPU, instead of what the chip is taken to reach"),
+      cl::value_desc("share"), cl::cat(category)};
+  cl::opt<double> l2Bandwidth{
+      "l2-bandwidth",
+      cl::desc(
+          "Bytes a second that a GPU's second-level cache delivers, in the "
+          "report, instead of the chip's"),
+      cl::value_desc("bytes"), cl::cat(category)};
+  cl::opt<double> memoryBandwidth{
+      "memory-bandwidth",
+      cl::desc(
+          "Bytes a second of a GPU's memory, in the report, instead of the "
+          "chip's"),
+      cl::value_desc("bytes"), cl::cat(category)};
+  cl::opt<double> overlap{
+      "overlap",
+      cl::desc(
+          "How far a launch uses a GPU's resources at one time, in the "
+          "report: 1, it takes as long as the busiest one (default); 0, as "
+          "all of them one after the other"),
+      cl::value_desc("share"), cl::cat(category)};
   cl::opt<unsigned> level{"O",
                           cl::Prefix,
                           cl::init(3),
@@ -101,14 +128,19 @@ struct CommandLine {
                           cl::value_desc("level"),
                           cl::cat(category)};
   cl::opt<Emit> emit{
-      "emit", cl::init(Emit::Library), cl::desc("What to write (default: so)"),
-      cl::values(clEnumValN(Emit::MLIR, "mlir", "the LLVM dialect"),
+      "emit", cl::init(Emit::Library),
+      cl::desc("What to write (default: so; for a GPU, what -o ends in)"),
+      cl::values(clEnumValN(Emit::MLIR, "mlir",
+                            "the LLVM dialect; for a GPU, launches of kernels"),
                  clEnumValN(Emit::LLVM, "llvm", "optimized LLVM IR"),
+                 clEnumValN(Emit::PTX, "ptx", "kernels for a GPU"),
                  clEnumValN(Emit::Object, "obj", "an object file"),
                  clEnumValN(Emit::Library, "so", "a shared library")),
       cl::cat(category)};
   cl::opt<bool> report{"print-report",
-                       cl::desc("Print what was made sparse and what was not"),
+                       cl::desc("Print what was made sparse and what was not; "
+                                "for a GPU, how long each kernel takes at "
+                                "least, as a model predicts it"),
                        cl::cat(category)};
   cl::opt<bool> requireSparse{
       "require-sparse",
@@ -186,16 +218,12 @@ parse(StringRef path, llvm::SourceMgr &sources, MLIRContext &context) {
   return std::move(module);
 }
 
-/// Sets the options of the pipeline that lowers a step for `machine`.
-static void setPipelineOptions(bsr::ToCPUOptions &pipeline,
-                               const CommandLine &options,
-                               const llvm::TargetMachine &machine) {
-  pipeline.targetCpu = machine.getTargetCPU().str();
-  pipeline.step.report = options.report.getValue();
-  pipeline.step.requireSparse = options.requireSparse.getValue();
-  pipeline.step.scoreNorm = options.scoreNorm.getValue();
-  pipeline.timers = options.timers.getValue();
-  pipeline.step.maxOperations = options.maxOperations.getValue();
+/// Sets the options of a pipeline that all targets have.
+static void setStepOptions(bsr::StepOptions &step, const CommandLine &options) {
+  step.report = options.report.getValue();
+  step.requireSparse = options.requireSparse.getValue();
+  step.scoreNorm = options.scoreNorm.getValue();
+  step.maxOperations = options.maxOperations.getValue();
 }
 
 /// `#bsr.cpu` as `own`, what the step says it is for, or else `machine` has it,
@@ -224,42 +252,82 @@ static Expected<Attribute> getCPU(ModuleOp module, bsr::CPUAttr own,
   return target;
 }
 
+/// `attribute` as its text.
+static std::string print(Attribute attribute) {
+  std::string text;
+  llvm::raw_string_ostream(text) << attribute;
+  return text;
+}
+
+/// Checks that none of `given` is on the command line: `target` has no use for
+/// them.
+static Error verifyAbsent(ArrayRef<const cl::Option *> given,
+                          Attribute target) {
+  for (const cl::Option *option : given)
+    if (option->getNumOccurrences())
+      return createStringError(
+          llvm::Twine("expected no ") +
+          (option->ArgStr.size() == 1 ? "-" : "--") + option->ArgStr +
+          " for a target without it, but got one for " + print(target));
+  return Error::success();
+}
+
+/// The chips of NVIDIA's that `--target` takes.
+static std::string listChips() {
+  auto names = llvm::map_range(
+      bsr::getChips(), [](const bsr::Chip &chip) { return chip.name.str(); });
+  return llvm::join(ArrayRef(llvm::to_vector(names)).drop_back(), ", ") +
+         " or " + bsr::getChips().back().name.str();
+}
+
+/// What the options name as target; null for processors.
+static Expected<Attribute> getNamedTarget(MLIRContext *context,
+                                          const CommandLine &options) {
+  if (options.target == "cpu")
+    return Attribute();
+  if (options.target == "scalar")
+    return bsr::ScalarAttr::get(context);
+  if (bsr::findChip(options.target))
+    return bsr::GPUAttr::get(context, options.target);
+  return createStringError("expected --target to be cpu, scalar, " +
+                           listChips() + ", but got '" + options.target + "'");
+}
+
 /// The target of kernels: what `module` says it is for, or else what the
 /// options say, which must agree.
 static Expected<Attribute> getTarget(ModuleOp module,
                                      const CommandLine &options,
                                      const llvm::TargetMachine &machine) {
   Attribute own = module->getAttr(bsr::getTargetAttrName());
-  bool isScalar = options.target.getNumOccurrences()
-                      ? options.target == Target::Scalar
-                      : isa_and_nonnull<bsr::ScalarAttr>(own);
-  Expected<Attribute> target = bsr::ScalarAttr::get(module.getContext());
-  if (!isScalar) {
-    target =
-        getCPU(module, dyn_cast_or_null<bsr::CPUAttr>(own), options, machine);
-    if (!target)
-      return target;
-  } else {
-    for (const cl::opt<int64_t> *option :
-         {&options.vectorBits, &options.numRegisters, &options.l1Bytes,
-          &options.l2Bytes})
-      if (option->getNumOccurrences())
-        return createStringError("expected no --" + option->ArgStr +
-                                 " for a target without it, but got one for "
-                                 "#bsr.scalar");
-  }
-  if (!own || own == *target)
+  Expected<Attribute> target = getNamedTarget(module.getContext(), options);
+  if (!target)
     return target;
-  std::string message;
-  llvm::raw_string_ostream(message)
-      << "expected options for the step's target, " << own << ", but got "
-      << *target;
-  return createStringError(message);
+  if (!options.target.getNumOccurrences() &&
+      isa_and_nonnull<bsr::ScalarAttr, bsr::GPUAttr>(own))
+    target = own;
+  SmallVector<const cl::Option *> absent;
+  if (*target)
+    absent.append({&options.vectorBits, &options.numRegisters, &options.l1Bytes,
+                   &options.l2Bytes});
+  else if (!(target = getCPU(module, dyn_cast_or_null<bsr::CPUAttr>(own),
+                             options, machine)))
+    return target;
+  if (isa<bsr::GPUAttr>(*target))
+    absent.append({&options.targetCpu, &options.level, &options.timers});
+  else
+    absent.append({&options.mmaRate, &options.l2Bandwidth,
+                   &options.memoryBandwidth, &options.overlap});
+  if (Error error = verifyAbsent(absent, *target))
+    return error;
+  if (own && own != *target)
+    return createStringError("expected options for the step's target, " +
+                             print(own) + ", but got " + print(*target));
+  return target;
 }
 
-/// Lowers `module` to the LLVM dialect.
+/// Marks weights of `module` and runs the pipeline that `build` adds.
 static Error lower(ModuleOp module, const CommandLine &options,
-                   const bsr::ToCPUOptions &pipeline) {
+                   llvm::function_ref<void(OpPassManager &)> build) {
   PassManager pm(module.getContext());
   for (const std::string &mark : options.marks) {
     std::unique_ptr<Pass> pass = bsr::createBSRMark();
@@ -274,7 +342,7 @@ static Error lower(ModuleOp module, const CommandLine &options,
           (reason.empty() ? "" : " (" + reason + ")"));
     pm.addPass(std::move(pass));
   }
-  bsr::buildToCPUPipeline(pm, pipeline);
+  build(pm);
   if (failed(pm.run(module)))
     return createStringError(
         "expected the step to compile, but got the errors above");
@@ -327,6 +395,14 @@ static void printReport(ModuleOp module) {
       *step.getInteger("left_dense"));
 }
 
+/// Writes the text of `module` to `path`.
+static Error writeModule(ModuleOp module, StringRef path) {
+  return bsr::writeFile(path, [&](llvm::raw_pwrite_stream &os) -> Error {
+    module->print(os);
+    return Error::success();
+  });
+}
+
 /// Compiles `module`, LLVM IR, to the file that the command line asks for.
 static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
                   const CommandLine &options, Stopwatch &watch) {
@@ -362,6 +438,162 @@ static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
   });
 }
 
+/// Compiles `module` to a library, or what comes before it, for processors.
+static Error compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
+                           llvm::TargetMachine &machine,
+                           const CommandLine &options, Stopwatch &watch) {
+  if (options.emit == Emit::PTX)
+    return createStringError("expected --emit=ptx for a GPU, such as "
+                             "--target=sm_90a, but got it for " +
+                             print(target));
+  bsr::ToCPUOptions pipeline;
+  setStepOptions(pipeline.step, options);
+  pipeline.targetCpu = machine.getTargetCPU().str();
+  pipeline.timers = options.timers.getValue();
+  if (Error error = lower(*module, options, [&](OpPassManager &pm) {
+        bsr::buildToCPUPipeline(pm, pipeline);
+      }))
+    return error;
+  watch.lap("lower");
+  if (options.report)
+    printReport(*module);
+  if (options.emit == Emit::MLIR)
+    return writeModule(*module, options.output);
+
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> llvmModule =
+      translateModuleToLLVMIR(*module, llvmContext, options.input);
+  if (!llvmModule)
+    return createStringError(
+        "expected the step to translate to LLVM IR, but got the errors above");
+  module.release().erase();
+  if (Error error =
+          bsr::completeManifest(*llvmModule, getCompiler(options, target),
+                                bsr::getRequiredFeatures(machine)))
+    return error;
+  watch.lap("translate");
+  bsr::optimize(*llvmModule, machine, options.level);
+  watch.lap("optimize");
+  if (Error error = emit(*llvmModule, machine, options, watch))
+    return error;
+  watch.lap("write");
+  return Error::success();
+}
+
+/// What to write for a GPU: what `--emit` says, or else what the output's name
+/// ends in.
+static Expected<Emit> getEmitForGPU(const CommandLine &options) {
+  StringRef output = options.output;
+  std::string got = "-o '" + output.str() + "'";
+  if (options.emit.getNumOccurrences()) {
+    if (options.emit == Emit::PTX || options.emit == Emit::MLIR)
+      return options.emit.getValue();
+    got = options.emit == Emit::LLVM     ? "--emit=llvm"
+          : options.emit == Emit::Object ? "--emit=obj"
+                                         : "--emit=so";
+  } else if (output.ends_with(".ptx")) {
+    return Emit::PTX;
+  } else if (output.ends_with(".mlir")) {
+    return Emit::MLIR;
+  }
+  return createStringError("expected -o with a name in .ptx or .mlir, "
+                           "--emit=ptx or --emit=mlir for a GPU, for which "
+                           "nothing else is made yet, but got " +
+                           got);
+}
+
+/// Refuses option `given` if it is there and not `isValid`, which is `range`.
+static Error verify(const cl::opt<double> &given, bool isValid,
+                    StringRef range) {
+  if (!given.getNumOccurrences() || isValid)
+    return Error::success();
+  return createStringError(
+      llvm::formatv("expected --{0} to be {1}, but got {2}", given.ArgStr,
+                    range, given.getValue()));
+}
+
+/// What the model of a GPU takes from the command line.
+static Expected<bsr::ModelParameters>
+getModelParameters(const CommandLine &options) {
+  double rate = options.mmaRate, overlap = options.overlap;
+  if (Error error =
+          verify(options.mmaRate, rate > 0 && rate <= 1, "above 0, at most 1"))
+    return error;
+  if (Error error =
+          verify(options.overlap, overlap >= 0 && overlap <= 1, "0 to 1"))
+    return error;
+  for (const auto *bandwidth : {&options.l2Bandwidth, &options.memoryBandwidth})
+    if (Error error = verify(
+            *bandwidth, *bandwidth > 0 && std::isfinite(*bandwidth), "above 0"))
+      return error;
+  auto get = [](const cl::opt<double> &option) {
+    return option.getNumOccurrences() ? std::optional<double>(option.getValue())
+                                      : std::nullopt;
+  };
+  bsr::ModelParameters parameters;
+  parameters.mmaRate = get(options.mmaRate);
+  parameters.l2Bandwidth = get(options.l2Bandwidth);
+  parameters.memoryBandwidth = get(options.memoryBandwidth);
+  parameters.overlap = get(options.overlap).value_or(parameters.overlap);
+  return parameters;
+}
+
+/// Takes how long it took to make kernels out of `module`: the same step
+/// compiles to the same bytes.
+static void dropTimes(ModuleOp module) {
+  for (auto binary : module.getOps<gpu::BinaryOp>())
+    binary.setObjectsAttr(Builder(module).getArrayAttr(llvm::map_to_vector(
+        binary.getObjects(), [](Attribute attribute) -> Attribute {
+          auto object = cast<gpu::ObjectAttr>(attribute);
+          NamedAttrList properties(object.getProperties());
+          for (StringRef name : {"LLVMIRToISATimeInMs", "ISAToBinaryTimeInMs"})
+            properties.erase(name);
+          return gpu::ObjectAttr::get(
+              object.getContext(), object.getTarget(), object.getFormat(),
+              object.getObject(), properties.getDictionary(object.getContext()),
+              object.getKernels());
+        })));
+}
+
+/// Compiles `module` to kernels in PTX and launches for GPU `target`.
+static Error compileForGPU(ModuleOp module, bsr::GPUAttr target,
+                           const CommandLine &options, Stopwatch &watch) {
+  Expected<Emit> emit = getEmitForGPU(options);
+  if (!emit)
+    return emit.takeError();
+  Expected<bsr::ModelParameters> parameters = getModelParameters(options);
+  if (!parameters)
+    return parameters.takeError();
+  bsr::ToGPUOptions pipeline;
+  setStepOptions(pipeline.step, options);
+  pipeline.step.target = print(target);
+  if (Error error = lower(module, options, [&](OpPassManager &pm) {
+        bsr::buildToGPUPipeline(pm, pipeline);
+      }))
+    return error;
+  dropTimes(module);
+  watch.lap("lower");
+  if (options.report) {
+    auto kernels = bsr::predictKernels(module, *parameters);
+    if (failed(kernels))
+      return createStringError(
+          "expected kernels that the model knows, but got the errors above");
+    bsr::print(*kernels, *bsr::findChip(target.getChip()), llvm::errs());
+    watch.lap("predict");
+  }
+  if (*emit == Emit::MLIR)
+    return writeModule(module, options.output);
+  FailureOr<StringRef> text = bsr::getPTX(module);
+  if (failed(text))
+    return createStringError(
+        "expected the step to have kernels, but got the error above");
+  return bsr::writeFile(options.output,
+                        [&](llvm::raw_pwrite_stream &os) -> Error {
+                          os << *text;
+                          return Error::success();
+                        });
+}
+
 /// Runs all phases.
 static Error compile(const CommandLine &options, MLIRContext &context,
                      llvm::SourceMgr &sources) {
@@ -382,42 +614,13 @@ static Error compile(const CommandLine &options, MLIRContext &context,
     return module.takeError();
   watch.lap("parse");
 
-  bsr::ToCPUOptions pipeline;
-  setPipelineOptions(pipeline, options, **machine);
   Expected<Attribute> target = getTarget(**module, options, **machine);
   if (!target)
     return target.takeError();
   (*module)->getOperation()->setAttr(bsr::getTargetAttrName(), *target);
-  if (Error error = lower(**module, options, pipeline))
-    return error;
-  watch.lap("lower");
-  if (options.report)
-    printReport(**module);
-  if (options.emit == Emit::MLIR)
-    return bsr::writeFile(options.output,
-                          [&](llvm::raw_pwrite_stream &os) -> Error {
-                            (*module)->print(os);
-                            return Error::success();
-                          });
-
-  llvm::LLVMContext llvmContext;
-  std::unique_ptr<llvm::Module> llvmModule =
-      translateModuleToLLVMIR(**module, llvmContext, options.input);
-  if (!llvmModule)
-    return createStringError(
-        "expected the step to translate to LLVM IR, but got the errors above");
-  module->release().erase();
-  if (Error error =
-          bsr::completeManifest(*llvmModule, getCompiler(options, *target),
-                                bsr::getRequiredFeatures(**machine)))
-    return error;
-  watch.lap("translate");
-  bsr::optimize(*llvmModule, **machine, options.level);
-  watch.lap("optimize");
-  if (Error error = emit(*llvmModule, **machine, options, watch))
-    return error;
-  watch.lap("write");
-  return Error::success();
+  if (auto gpu = dyn_cast<bsr::GPUAttr>(*target))
+    return compileForGPU(**module, gpu, options, watch);
+  return compileForCPU(std::move(*module), *target, **machine, options, watch);
 }
 
 /// What tells a reader where `location` is: a name, a line of a file that can
@@ -455,7 +658,8 @@ int main(int argc, char **argv) {
   CommandLine options;
   cl::HideUnrelatedOptions(options.category);
   cl::ParseCommandLineOptions(argc, argv,
-                              "Compiles a training step to a shared library\n");
+                              "Compiles a training step to a shared library, "
+                              "or to kernels for a GPU\n");
 
   DialectRegistry registry;
   registerAllDialects(registry);

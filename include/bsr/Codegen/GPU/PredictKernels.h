@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How long the kernels of a step take at least, by the model.
+
+#ifndef BSR_CODEGEN_GPU_PREDICTKERNELS_H
+#define BSR_CODEGEN_GPU_PREDICTKERNELS_H
+
+#include "bsr/Codegen/GPU/Profile.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mlir::bsr {
+
+/// One kernel, all launches of which do the same.
+struct KernelPrediction {
+  std::string name;
+  int64_t launches = 0; ///< in a step
+  Profile profile;      ///< of one launch
+  Prediction prediction;
+};
+
+/// The text of PTX of the kernels of `module`, which `bsr-to-gpu` has lowered.
+/// An error, which is emitted, if it has none.
+FailureOr<StringRef> getPTX(ModuleOp module);
+
+/// Predicts the kernels of `module`, in the order of their first launches, for
+/// the chip that it is for. The arrays of its patterns are taken to be those of
+/// random patterns with as many blocks as they have slots. Errors are emitted.
+FailureOr<SmallVector<KernelPrediction>>
+predictKernels(ModuleOp module, const ModelParameters &parameters);
+
+/// Prints a table, the kernels first that take longest in all, and the total.
+void print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
+           llvm::raw_ostream &os);
+
+} // namespace mlir::bsr
+
+#endif // BSR_CODEGEN_GPU_PREDICTKERNELS_H

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How long the kernels of a step take at least, by the model.
+
+#include "bsr/Codegen/GPU/PredictKernels.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <cmath>
+#include <random>
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+FailureOr<StringRef> bsr::getPTX(ModuleOp module) {
+  auto binaries = module.getOps<gpu::BinaryOp>();
+  if (binaries.empty()) {
+    module.emitError("expected a step with kernels in PTX, but got none");
+    return failure();
+  }
+  auto object = cast<gpu::ObjectAttr>((*binaries.begin()).getObjects()[0]);
+  return object.getObject().getValue();
+}
+
+/// The smallest k such that of `count` blocks, each there with probability
+/// `density`, at most k are there with probability `part` or more.
+static int64_t getQuantile(int64_t count, double density, double part) {
+  if (density >= 1)
+    return count;
+  double sum = 0;
+  for (int64_t k = 0; k != count; ++k) {
+    double logarithm = std::lgamma(count + 1) - std::lgamma(k + 1) -
+                       std::lgamma(count - k + 1) + k * std::log(density) +
+                       (count - k) * std::log1p(-density);
+    sum += std::exp(logarithm);
+    if (sum >= part)
+      return k;
+  }
+  return count;
+}
+
+namespace {
+/// The arrays of one view of a pattern: where lines begin, the other coordinate
+/// of each block, and its slot.
+using ViewArrays = std::array<std::shared_ptr<const std::vector<int32_t>>, 3>;
+
+/// Hands out the contents of index arrays.
+class Patterns {
+public:
+  explicit Patterns(func::FuncOp step) : step(step) {}
+
+  /// The contents of argument `index` of the step, or null if it is no index
+  /// array.
+  std::shared_ptr<const std::vector<int32_t>> getWords(unsigned index);
+
+private:
+  StringRef getKind(unsigned index) {
+    auto kind = step.getArgAttrOfType<StringAttr>(index, attrs::kind);
+    return kind ? kind.getValue() : "";
+  }
+
+  func::FuncOp step;
+  llvm::MapVector<std::pair<int64_t, View>, ViewArrays> known;
+};
+} // namespace
+
+/// One view of a pattern with `slots` blocks in `lines` lines of `extent`.
+/// Lines have as many blocks as those of a random pattern: quantiles of the
+/// binomial distribution, at multiples of the golden ratio, so that any evenly
+/// spaced lines are like all. Blocks of a line lie evenly.
+static ViewArrays makeView(int64_t lines, int64_t extent, int64_t slots) {
+  constexpr double ratio = 0.6180339887498949;
+  auto part = [](double x) { return x - std::floor(x); };
+  double density = double(slots) / (double(lines) * extent);
+  std::vector<int64_t> counts(lines);
+  int64_t total = 0;
+  for (int64_t line = 0; line != lines; ++line)
+    total += counts[line] =
+        getQuantile(extent, density, part(.5 + line * ratio));
+  // Few are missing or too many.
+  for (int64_t i = 0; total != slots; ++i) {
+    int64_t &count = counts[int64_t(part(i * ratio) * lines)];
+    if (total < slots && count != extent)
+      ++count, ++total;
+    else if (total > slots && count != 0)
+      --count, --total;
+  }
+  auto starts = std::make_shared<std::vector<int32_t>>(1, 0);
+  auto others = std::make_shared<std::vector<int32_t>>();
+  auto places = std::make_shared<std::vector<int32_t>>();
+  std::minstd_rand random;
+  for (int64_t count : counts) {
+    // Each place is taken as likely as what is left of blocks to what is left
+    // of places.
+    for (int64_t place = 0; count != 0; ++place)
+      if (int64_t(random() % (extent - place)) < count) {
+        others->push_back(place);
+        places->push_back(places->size());
+        --count;
+      }
+    starts->push_back(others->size());
+  }
+  return {starts, others, places};
+}
+
+std::shared_ptr<const std::vector<int32_t>> Patterns::getWords(unsigned index) {
+  StringRef kind = getKind(index);
+  auto number = step.getArgAttrOfType<IntegerAttr>(index, attrs::patternNumber);
+  for (View view : views) {
+    auto kinds = getIndexKinds(view);
+    const auto *found = llvm::find(kinds, kind);
+    if (!number || found == kinds.end())
+      continue;
+    ViewArrays &arrays = known[{number.getInt(), view}];
+    if (!arrays[0]) {
+      // The arguments of one pattern: the first array of each view has a line
+      // more than there are.
+      std::array<int64_t, 2> lines{};
+      int64_t slots = 0;
+      for (unsigned i : llvm::seq(step.getNumArguments())) {
+        if (step.getArgAttrOfType<IntegerAttr>(i, attrs::patternNumber) !=
+            number)
+          continue;
+        int64_t extent =
+            cast<ShapedType>(step.getArgumentTypes()[i]).getNumElements();
+        for (View other : views)
+          if (getKind(i) == getIndexKinds(other)[0])
+            lines[other == view ? 0 : 1] = extent - 1;
+        if (i == index - (found - kinds.begin()) + 1)
+          slots = extent;
+      }
+      arrays = makeView(lines[0], lines[1], slots);
+    }
+    return arrays[found - kinds.begin()];
+  }
+  return nullptr;
+}
+
+/// The bytes of the elements of `type`.
+static int64_t getBytes(MemRefType type) {
+  return type.getNumElements() *
+         llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+}
+
+/// What kernels get of `launch`. `buffers` numbers what they point to.
+static LogicalResult getLaunch(gpu::LaunchFuncOp op, Patterns &patterns,
+                               llvm::MapVector<Value, unsigned> &buffers,
+                               Launch &launch) {
+  auto getExtents = [&](gpu::KernelDim3 from,
+                        std::array<int64_t, 3> &extents) -> LogicalResult {
+    std::array<Value, 3> values = {from.x, from.y, from.z};
+    for (auto [extent, value] : llvm::zip_equal(extents, values)) {
+      std::optional<int64_t> constant = getConstantIntValue(value);
+      if (!constant)
+        return op.emitError("expected a launch of constant size");
+      extent = *constant;
+    }
+    return success();
+  };
+  if (failed(getExtents(op.getGridSizeOperandValues(), launch.grid)) ||
+      failed(getExtents(op.getBlockSizeOperandValues(), launch.block)))
+    return failure();
+  for (Value operand : op.getKernelOperands()) {
+    LaunchArgument &argument = launch.arguments.emplace_back();
+    auto type = dyn_cast<MemRefType>(operand.getType());
+    if (!type) {
+      // A number that is none here is data.
+      std::optional<int64_t> number = getConstantIntValue(operand);
+      argument.isNumber = number.has_value();
+      argument.number = number.value_or(0);
+      continue;
+    }
+    Value root = operand;
+    while (auto view = root.getDefiningOp<ViewLikeOpInterface>()) {
+      if (isa<memref::ViewOp>(view))
+        break;
+      root = view.getViewSource();
+    }
+    argument.buffer =
+        buffers.try_emplace(root, unsigned(buffers.size())).first->second;
+    argument.bytes = getBytes(type);
+    if (auto block = dyn_cast<BlockArgument>(root);
+        block && isa<func::FuncOp>(block.getOwner()->getParentOp()))
+      argument.words = patterns.getWords(block.getArgNumber());
+  }
+  return success();
+}
+
+FailureOr<SmallVector<KernelPrediction>>
+bsr::predictKernels(ModuleOp module, const ModelParameters &parameters) {
+  FailureOr<StringRef> text = getPTX(module);
+  if (failed(text))
+    return failure();
+  llvm::Expected<std::vector<ptx::Kernel>> kernels = ptx::parse(*text);
+  if (!kernels) {
+    module.emitError() << llvm::toString(kernels.takeError());
+    return failure();
+  }
+  llvm::StringMap<const ptx::Kernel *> byName;
+  for (const ptx::Kernel &kernel : *kernels)
+    byName[kernel.name] = &kernel;
+  const Chip &chip = *findChip(cast<GPUAttr>(getTarget(module)).getChip());
+
+  llvm::MapVector<StringRef, KernelPrediction> predictions;
+  for (auto step : module.getOps<func::FuncOp>()) {
+    Patterns patterns(step);
+    llvm::MapVector<Value, unsigned> buffers;
+    WalkResult result = step.walk([&](gpu::LaunchFuncOp op) {
+      StringRef name = op.getKernelName().getValue();
+      KernelPrediction &prediction = predictions[name];
+      if (++prediction.launches != 1)
+        return WalkResult::advance();
+      prediction.name = name.str();
+      Launch launch;
+      if (failed(getLaunch(op, patterns, buffers, launch)))
+        return WalkResult::interrupt();
+      const ptx::Kernel *kernel = byName.lookup(name);
+      if (!kernel) {
+        op.emitError("expected a launch of a kernel in PTX, but got '")
+            << name << "'";
+        return WalkResult::interrupt();
+      }
+      llvm::Expected<Profile> counted = profile(*kernel, launch);
+      if (!counted) {
+        op.emitError() << llvm::toString(counted.takeError());
+        return WalkResult::interrupt();
+      }
+      prediction.profile = *counted;
+      prediction.prediction = bound(counted->work, chip, parameters);
+      return WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      return failure();
+  }
+  return llvm::map_to_vector(
+      predictions, [](auto &entry) { return std::move(entry.second); });
+}
+
+void bsr::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
+                llvm::raw_ostream &os) {
+  auto getTotal = [](const KernelPrediction &kernel) {
+    return kernel.launches * kernel.prediction.seconds;
+  };
+  SmallVector<const KernelPrediction *> order;
+  int64_t launches = 0;
+  double seconds = 0;
+  size_t width = StringRef("kernel").size();
+  for (const KernelPrediction &kernel : kernels) {
+    order.push_back(&kernel);
+    launches += kernel.launches;
+    seconds += getTotal(kernel);
+    width = std::max(width, kernel.name.size());
+  }
+  llvm::sort(order, [&](const auto *a, const auto *b) {
+    return std::pair(-getTotal(*a), a) < std::pair(-getTotal(*b), b);
+  });
+  os << "predicted for " << chip.name << " (" << chip.product
+     << "), not run on a device; clocks of each resource, warp instructions "
+        "and KiB a launch\n"
+     << llvm::left_justify("kernel", width)
+     << llvm::formatv("{0,9}{1,12}  {2,-11}", "launches", "us each",
+                      "bound by");
+  for (unsigned resource = 0; resource != numResources; ++resource)
+    os << llvm::right_justify(stringify(static_cast<Resource>(resource)), 11);
+  for (StringRef count : {"instructions", "L1 KiB", "L2 KiB", "memory KiB"})
+    os << llvm::right_justify(count, 14);
+  os << "  depends on data\n";
+  for (const KernelPrediction *kernel : order) {
+    const Prediction &prediction = kernel->prediction;
+    const Profile &profile = kernel->profile;
+    os << llvm::left_justify(kernel->name, width)
+       << llvm::formatv("{0,9}{1,12:f2}  {2,-11}", kernel->launches,
+                        prediction.seconds * 1e6,
+                        stringify(prediction.binding));
+    for (double clocks : prediction.clocks)
+      os << llvm::formatv("{0,11:f0}", clocks);
+    os << llvm::formatv("{0,14:f0}", profile.work.instructions);
+    for (double bytes : {profile.work.sharedBytes, profile.work.l2Bytes,
+                         profile.work.memoryBytes})
+      os << llvm::formatv("{0,14:f2}", bytes / 1024);
+    SmallVector<StringRef> assumed;
+    if (profile.hasDataBranches)
+      assumed.push_back("branches");
+    if (profile.hasDataAddresses)
+      assumed.push_back("addresses");
+    os << (assumed.empty() ? "" : "  ") << llvm::join(assumed, ", ") << "\n";
+  }
+  os << llvm::left_justify("total", width)
+     << llvm::formatv("{0,9}{1,12:f2}", launches, seconds * 1e6) << "\n";
+}

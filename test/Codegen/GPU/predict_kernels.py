@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compares what the model counts in kernels with what the PTX interpreter counts when it runs them.
+
+    predict_kernels.py <tolerance> <least kernels> <step.mlir> [<argument of sparse-compile>]...
+
+Patterns are random, all other data zero. Warp instructions and bytes of first-level memory (whole
+sectors, and wavefronts of shared memory) of each kernel may differ by the tolerance, 0.1 for 10 %.
+Kernels whose control or addresses the model says depend on other data are bounds: they may do less.
+"""
+
+import re
+import subprocess
+import sys
+import tempfile
+
+import gpu
+import numpy as np
+
+
+def read_report(text):
+    """The rows of the table of --print-report, by the name of the kernel."""
+    lines = text.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("predicted for"))
+    rows = {}
+    for line in lines[start + 2:]:
+        if line.startswith("total"):
+            return rows
+        name, launches, _, _, *numbers = line.split()
+        instructions, l1 = float(numbers[6]), float(numbers[7]) * 1024
+        rows[name] = {"launches": int(launches), "instructions": instructions, "bytes": l1, "is_bound": len(numbers) > 10}
+    raise ValueError("expected a total")
+
+
+class CountingHost(gpu.Host):
+    """Runs each kernel once and keeps what it counts."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.counts = {}
+
+    def launch(self, path, entry, extents, arguments, values, folder):
+        if entry in self.counts:
+            return
+        command = ["ptx-run", path, "--entry", entry, "--grid", extents[0], "--block", extents[1], "--counts"]
+        for i, (name, type) in enumerate(arguments):
+            if type == "index":
+                command += ["--arg", f"u32:{values[name]}"]
+                continue
+            file = f"{folder}/argument-{i}"
+            values[name].tofile(file)
+            command += ["--arg", f"in:b{gpu.shape_of(type)[1]}:@{file}"]
+        done = subprocess.run(command, text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        found = dict(re.findall(r"^([a-z .]+): (\d+)$", done.stdout, re.M))
+        self.counts[entry] = {
+            "instructions": int(found["warp instructions"]),
+            "bytes": 32 * int(found.get("global sectors", 0)) + 128 * int(found.get("shared wavefronts", 0)),
+        }
+
+
+def index_arrays(types, random):
+    """The six arrays of a pattern of these sizes, random."""
+    rows, cols, slots = types["row_ptr"] - 1, types["col_ptr"] - 1, types["col_idx"]
+    mask = np.zeros((rows, cols), bool)
+    mask.reshape(-1)[random.permutation(mask.size)[:slots]] = True
+    arrays = {}
+    for pointers, others, places, matrix in (("row_ptr", "col_idx", "slot", mask), ("col_ptr", "row_idx", "slot_t", mask.T)):
+        arrays[pointers] = np.concatenate([[0], np.cumsum(matrix.sum(1))])
+        arrays[others] = np.nonzero(matrix)[1]
+        arrays[places] = np.arange(slots)
+    return {kind: array.astype(np.int32) for kind, array in arrays.items()}
+
+
+def main():
+    tolerance, least, source, *arguments = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        module = f"{folder}/module.mlir"
+        done = subprocess.run(["sparse-compile", source, *arguments, "-o", module, "--print-report"], text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        rows = read_report(done.stderr)
+        host = CountingHost(open(module).read())
+        given = [(f"%arg{number}", type, dict(re.findall(r'bsr\.(kind|pattern_number) = "?(\w+)', attributes)))
+                 for number, type, attributes in re.findall(r"%arg(\d+): (memref<[^>]*>)(?: \{(.*?)\})?(?=, %|\))", host.body[0])]
+        assert [name for name, _, _ in given] == [name for name, _ in host.arguments]
+        sizes = {}
+        for name, type, attributes in given:
+            if len(attributes) == 2:
+                sizes.setdefault(attributes["pattern_number"], {})[attributes["kind"]] = int(np.prod(gpu.shape_of(type)[0]))
+        random = np.random.default_rng(0)
+        patterns = {number: index_arrays(types, random) for number, types in sizes.items()}
+        buffers = []
+        for name, type, attributes in given[:-1]:
+            shape, bits = gpu.shape_of(type)
+            array = patterns[attributes["pattern_number"]][attributes["kind"]] if len(attributes) == 2 else \
+                np.zeros(int(np.prod(shape)) * bits // 8, np.uint8)
+            buffers.append(array.view(np.uint8))
+        arena = np.zeros(gpu.shape_of(given[-1][1])[0], np.uint8)
+        host.run(buffers, arena, folder)
+
+    assert rows.keys() == host.counts.keys(), rows.keys() ^ host.counts.keys()
+    launches = sum("gpu.launch_func" in line for line in host.body)
+    assert sum(row["launches"] for row in rows.values()) == launches
+    assert len(rows) >= int(least), len(rows)
+    wrong, worst, exact = [], 0.0, 0
+    for name, counted in host.counts.items():
+        for what, number in counted.items():
+            predicted = rows[name][what]
+            error = (predicted - number) / max(number, 1)
+            exact += abs(error) < 1e-3
+            if rows[name]["is_bound"]:
+                if error < -float(tolerance):
+                    wrong.append((name, what, predicted, number))
+                continue
+            worst = max(worst, abs(error))
+            if abs(error) > float(tolerance):
+                wrong.append((name, what, predicted, number))
+    for name, what, predicted, number in wrong:
+        print(f"{name}: predicted {predicted:.0f} {what}, but counted {number}")
+    print(f"{len(rows)} kernels, {exact} of {2 * len(rows)} counts within 0.1 %, differences of at most {worst:.2%}")
+    sys.exit(bool(wrong))
+
+
+main()
