@@ -1,6 +1,7 @@
 """The test suite: which files are tests, which tools they call."""
 
 import os
+import shutil
 import subprocess
 import tomllib
 
@@ -43,6 +44,21 @@ llvm_config.add_tool_substitutions(
      "mlir-runner", "runtime-check"],
     [*other_tools, os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
 )
+
+
+def find_cuda(tool):
+    """The path of a program of CUDA: where the environment says (PTXAS, NVDISASM), on PATH, in CUDA's folder; or None."""
+    folder = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "bin")
+    return os.environ.get(tool.upper()) or shutil.which(tool) or shutil.which(tool, path=folder)
+
+
+ptxas = find_cuda("ptxas")
+if ptxas:
+    config.available_features.add("ptxas")
+    config.substitutions.append(("%ptxas", ptxas))
+else:
+    lit_config.note("no ptxas: kernels for GPUs are not assembled (scripts/check-ptxas.sh installs it)")
+llvm_config.with_environment("NVDISASM", find_cuda("nvdisasm") or "")
 
 
 def has_extra(requirements):
