@@ -37,13 +37,12 @@ static std::string fail(llvm::StringRef body, Launch launch = {}) {
   return found ? "no error" : llvm::toString(found.takeError());
 }
 
-static Launch withBuffer(std::vector<int32_t> words = {}) {
+static Launch withBuffer(KnownWords words = {}) {
   Launch launch;
   launch.arguments.resize(1);
   launch.arguments[0].bytes = 1 << 20;
   if (!words.empty())
-    launch.arguments[0].words =
-        std::make_shared<const std::vector<int32_t>>(std::move(words));
+    launch.arguments[0].words = std::make_shared<KnownWords>(std::move(words));
   return launch;
 }
 
@@ -172,6 +171,46 @@ $L2:)";
   profile = count(body, launch);
   EXPECT_EQ(profile.work.instructions, 3 * (10 + 3));
   EXPECT_TRUE(profile.hasDataBranches);
+}
+
+TEST(Profile, PlansAreMadeByWholeBlocks) {
+  // Thread i of 64 puts word i in shared memory and writes what thread i + 1
+  // put there, of the other warp too; what is read of other data is not known.
+  Launch launch = withBuffer();
+  launch.block[0] = 64;
+  launch.arguments.resize(3);
+  for (LaunchArgument &argument : launch.arguments)
+    argument.words = std::make_shared<KnownWords>(64);
+  for (uint32_t i = 0; i != 64; ++i)
+    (*launch.arguments[0].words)[i] = 100 + i;
+  (*launch.arguments[0].words)[9] = std::nullopt;
+  const char *body = R"(ld.param.b64 %rd1, [p0];
+  ld.param.b64 %rd2, [p1];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd3, %r1, 4;
+  add.s64 %rd4, %rd1, %rd3;
+  add.s64 %rd5, %rd2, %rd3;
+  ld.global.b32 %r2, [%rd4];
+  shl.b32 %r3, %r1, 2;
+  st.shared.b32 [%r3], %r2;
+  bar.sync 0;
+  add.s32 %r3, %r3, 4;
+  and.b32 %r3, %r3, 255;
+  ld.shared.b32 %r4, [%r3];
+  st.global.b32 [%rd5], %r4;)";
+  std::string text = ".entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2)"
+                     ".maxntid 64\n{" +
+                     std::string(body) + "ret;}";
+  auto kernels = llvm::cantFail(ptx::parse(text));
+  Profile counted = llvm::cantFail(fillWords(kernels[0], launch));
+  EXPECT_EQ(counted.work.instructions, 2 * 15);
+  EXPECT_EQ(counted.sharedWavefronts, 2 + 2);
+  for (uint32_t i = 0; i != 64; ++i) {
+    uint32_t next = (i + 1) % 64;
+    EXPECT_EQ((*launch.arguments[1].words)[i],
+              next == 9 ? std::nullopt : std::optional<uint32_t>(100 + next));
+    EXPECT_EQ((*launch.arguments[2].words)[i], std::nullopt);
+  }
 }
 
 TEST(Profile, AddressesBecomeSectors) {

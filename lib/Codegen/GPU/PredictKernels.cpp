@@ -48,7 +48,7 @@ static int64_t getQuantile(int64_t count, double density, double part) {
 namespace {
 /// The arrays of one view of a pattern: where lines begin, the other coordinate
 /// of each block, and its slot.
-using ViewArrays = std::array<std::shared_ptr<const std::vector<int32_t>>, 3>;
+using ViewArrays = std::array<std::shared_ptr<KnownWords>, 3>;
 
 /// Hands out the contents of index arrays.
 class Patterns {
@@ -57,7 +57,7 @@ public:
 
   /// The contents of argument `index` of the step, or null if it is no index
   /// array.
-  std::shared_ptr<const std::vector<int32_t>> getWords(unsigned index);
+  std::shared_ptr<KnownWords> getWords(unsigned index);
 
 private:
   StringRef getKind(unsigned index) {
@@ -91,9 +91,9 @@ static ViewArrays makeView(int64_t lines, int64_t extent, int64_t slots) {
     else if (total > slots && count != 0)
       --count, --total;
   }
-  auto starts = std::make_shared<std::vector<int32_t>>(1, 0);
-  auto others = std::make_shared<std::vector<int32_t>>();
-  auto places = std::make_shared<std::vector<int32_t>>();
+  auto starts = std::make_shared<KnownWords>(1, 0);
+  auto others = std::make_shared<KnownWords>();
+  auto places = std::make_shared<KnownWords>();
   std::minstd_rand random;
   for (int64_t count : counts) {
     // Each place is taken as likely as what is left of blocks to what is left
@@ -109,7 +109,7 @@ static ViewArrays makeView(int64_t lines, int64_t extent, int64_t slots) {
   return {starts, others, places};
 }
 
-std::shared_ptr<const std::vector<int32_t>> Patterns::getWords(unsigned index) {
+std::shared_ptr<KnownWords> Patterns::getWords(unsigned index) {
   StringRef kind = getKind(index);
   auto number = step.getArgAttrOfType<IntegerAttr>(index, attrs::patternNumber);
   for (View view : views) {
@@ -148,10 +148,83 @@ static int64_t getBytes(MemRefType type) {
          llvm::divideCeil(type.getElementTypeBitWidth(), 8);
 }
 
-/// What kernels get of `launch`. `buffers` numbers what they point to.
-static LogicalResult getLaunch(gpu::LaunchFuncOp op, Patterns &patterns,
-                               llvm::MapVector<Value, unsigned> &buffers,
-                               Launch &launch) {
+/// What a kernel's operand is part of: an argument of the step, or a buffer in
+/// its arena.
+static Value getRoot(Value operand) {
+  while (auto view = operand.getDefiningOp<ViewLikeOpInterface>()) {
+    if (isa<memref::ViewOp>(view))
+      break;
+    operand = view.getViewSource();
+  }
+  return operand;
+}
+
+namespace {
+/// Predicts the launches of one step.
+class StepPredictor {
+public:
+  StepPredictor(func::FuncOp step,
+                const llvm::StringMap<const ptx::Kernel *> &kernels)
+      : patterns(step), kernels(kernels) {}
+
+  /// Counts what `op` does, the next launch in their order.
+  FailureOr<Profile> count(gpu::LaunchFuncOp op);
+  /// Notes that `op` comes next, without a count.
+  void pass(gpu::LaunchFuncOp op) {
+    if (isPlan(op))
+      for (Value operand : op.getKernelOperands())
+        plans[getRoot(operand)] = op;
+  }
+
+private:
+  std::shared_ptr<KnownWords> getIndexArray(Value operand) {
+    auto argument = dyn_cast<BlockArgument>(getRoot(operand));
+    return argument ? patterns.getWords(argument.getArgNumber()) : nullptr;
+  }
+  /// True if `op` makes the plan of a pattern: it has index arrays, and nothing
+  /// else but integers of 32 bits that are the step's own.
+  bool isPlan(gpu::LaunchFuncOp op);
+  FailureOr<Launch> getLaunch(gpu::LaunchFuncOp op);
+  FailureOr<const ptx::Kernel *> getKernel(gpu::LaunchFuncOp op);
+  /// Makes the words known that launch `op` of a plan writes.
+  FailureOr<Profile> makePlan(gpu::LaunchFuncOp op);
+
+  Patterns patterns;
+  const llvm::StringMap<const ptx::Kernel *> &kernels;
+  /// Numbers of buffers.
+  DenseMap<Value, unsigned> buffers;
+  /// The launch that has last written a plan's array, until its words are
+  /// needed; and then these.
+  DenseMap<Value, gpu::LaunchFuncOp> plans;
+  DenseMap<Value, std::shared_ptr<KnownWords>> planWords;
+};
+} // namespace
+
+bool StepPredictor::isPlan(gpu::LaunchFuncOp op) {
+  bool hasPattern = false, hasOwn = false;
+  for (Value operand : op.getKernelOperands()) {
+    auto type = dyn_cast<MemRefType>(operand.getType());
+    if (!type || !type.getElementType().isInteger(32))
+      return false;
+    bool isPattern = getIndexArray(operand) != nullptr;
+    if (!isPattern && isa<BlockArgument>(getRoot(operand)))
+      return false;
+    hasPattern |= isPattern;
+    hasOwn |= !isPattern;
+  }
+  return hasPattern && hasOwn;
+}
+
+FailureOr<const ptx::Kernel *> StepPredictor::getKernel(gpu::LaunchFuncOp op) {
+  StringRef name = op.getKernelName().getValue();
+  if (const ptx::Kernel *kernel = kernels.lookup(name))
+    return kernel;
+  return op.emitError("expected a launch of a kernel in PTX, but got '")
+         << name << "'";
+}
+
+FailureOr<Launch> StepPredictor::getLaunch(gpu::LaunchFuncOp op) {
+  Launch launch;
   auto getExtents = [&](gpu::KernelDim3 from,
                         std::array<int64_t, 3> &extents) -> LogicalResult {
     std::array<Value, 3> values = {from.x, from.y, from.z};
@@ -176,20 +249,50 @@ static LogicalResult getLaunch(gpu::LaunchFuncOp op, Patterns &patterns,
       argument.number = number.value_or(0);
       continue;
     }
-    Value root = operand;
-    while (auto view = root.getDefiningOp<ViewLikeOpInterface>()) {
-      if (isa<memref::ViewOp>(view))
-        break;
-      root = view.getViewSource();
-    }
+    Value root = getRoot(operand);
     argument.buffer =
         buffers.try_emplace(root, unsigned(buffers.size())).first->second;
     argument.bytes = getBytes(type);
-    if (auto block = dyn_cast<BlockArgument>(root);
-        block && isa<func::FuncOp>(block.getOwner()->getParentOp()))
-      argument.words = patterns.getWords(block.getArgNumber());
+    argument.words = getIndexArray(operand);
+    if (!argument.words)
+      argument.words = planWords.lookup(root);
   }
-  return success();
+  return launch;
+}
+
+FailureOr<Profile> StepPredictor::makePlan(gpu::LaunchFuncOp op) {
+  for (Value operand : op.getKernelOperands())
+    if (!getIndexArray(operand)) {
+      Value root = getRoot(operand);
+      auto type = cast<MemRefType>(operand.getType());
+      planWords[root] = std::make_shared<KnownWords>(type.getNumElements());
+      plans.erase(root);
+    }
+  FailureOr<const ptx::Kernel *> kernel = getKernel(op);
+  FailureOr<Launch> launch = getLaunch(op);
+  if (failed(kernel) || failed(launch))
+    return failure();
+  llvm::Expected<Profile> counted = fillWords(**kernel, *launch);
+  if (!counted)
+    return op.emitError() << llvm::toString(counted.takeError());
+  return *counted;
+}
+
+FailureOr<Profile> StepPredictor::count(gpu::LaunchFuncOp op) {
+  if (isPlan(op))
+    return makePlan(op);
+  for (Value operand : op.getKernelOperands())
+    if (gpu::LaunchFuncOp plan = plans.lookup(getRoot(operand)))
+      if (failed(makePlan(plan)))
+        return failure();
+  FailureOr<const ptx::Kernel *> kernel = getKernel(op);
+  FailureOr<Launch> launch = getLaunch(op);
+  if (failed(kernel) || failed(launch))
+    return failure();
+  llvm::Expected<Profile> counted = profile(**kernel, *launch);
+  if (!counted)
+    return op.emitError() << llvm::toString(counted.takeError());
+  return *counted;
 }
 
 FailureOr<SmallVector<KernelPrediction>>
@@ -198,10 +301,8 @@ bsr::predictKernels(ModuleOp module, const ModelParameters &parameters) {
   if (failed(text))
     return failure();
   llvm::Expected<std::vector<ptx::Kernel>> kernels = ptx::parse(*text);
-  if (!kernels) {
-    module.emitError() << llvm::toString(kernels.takeError());
-    return failure();
-  }
+  if (!kernels)
+    return module.emitError() << llvm::toString(kernels.takeError());
   llvm::StringMap<const ptx::Kernel *> byName;
   for (const ptx::Kernel &kernel : *kernels)
     byName[kernel.name] = &kernel;
@@ -209,28 +310,18 @@ bsr::predictKernels(ModuleOp module, const ModelParameters &parameters) {
 
   llvm::MapVector<StringRef, KernelPrediction> predictions;
   for (auto step : module.getOps<func::FuncOp>()) {
-    Patterns patterns(step);
-    llvm::MapVector<Value, unsigned> buffers;
+    StepPredictor predictor(step, byName);
     WalkResult result = step.walk([&](gpu::LaunchFuncOp op) {
       StringRef name = op.getKernelName().getValue();
       KernelPrediction &prediction = predictions[name];
-      if (++prediction.launches != 1)
+      if (++prediction.launches != 1) {
+        predictor.pass(op);
         return WalkResult::advance();
+      }
+      FailureOr<Profile> counted = predictor.count(op);
+      if (failed(counted))
+        return WalkResult::interrupt();
       prediction.name = name.str();
-      Launch launch;
-      if (failed(getLaunch(op, patterns, buffers, launch)))
-        return WalkResult::interrupt();
-      const ptx::Kernel *kernel = byName.lookup(name);
-      if (!kernel) {
-        op.emitError("expected a launch of a kernel in PTX, but got '")
-            << name << "'";
-        return WalkResult::interrupt();
-      }
-      llvm::Expected<Profile> counted = profile(*kernel, launch);
-      if (!counted) {
-        op.emitError() << llvm::toString(counted.takeError());
-        return WalkResult::interrupt();
-      }
       prediction.profile = *counted;
       prediction.prediction = bound(counted->work, chip, parameters);
       return WalkResult::advance();

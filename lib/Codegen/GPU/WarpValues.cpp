@@ -117,6 +117,10 @@ static Function getFunction(const Instruction &instruction) {
             [](auto &in, auto &c) {
               return uint64_t(llvm::countl_zero(in[0])) - (64 - c.from.bits);
             })
+      .Case("brev",
+            [](auto &in, auto &c) {
+              return llvm::reverseBits(in[0]) >> (64 - c.from.bits);
+            })
       .Case("bfe", instruction.type().starts_with("s") ? nullptr : extractBits)
       .Default(nullptr);
 }

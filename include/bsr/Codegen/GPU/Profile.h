@@ -11,15 +11,18 @@
 
 namespace mlir::bsr {
 
+using KnownWords = std::vector<std::optional<uint32_t>>;
+
 /// What a parameter of a kernel is in a launch.
 struct LaunchArgument {
   unsigned buffer = 0;   ///< parameters of one buffer have one number
   int64_t bytes = 0;     ///< of the buffer that the kernel may touch
   bool isNumber = false; ///< then `number` is all it is
   int64_t number = 0;
-  /// Where control depends on what is in the buffer, its first words of 32
-  /// bits: the index arrays of patterns. Null elsewhere.
-  std::shared_ptr<const std::vector<int32_t>> words = {};
+  /// The words of 32 bits in the buffer, as far as they are known: those of
+  /// index arrays of patterns, and what `fillWords` makes of them. Null if none
+  /// is.
+  std::shared_ptr<KnownWords> words = {};
 };
 
 struct Launch {
@@ -51,6 +54,13 @@ struct Profile {
 /// the warp itself read last, 4 KiB; memory gives and takes each buffer once.
 llvm::Expected<Profile> profile(const ptx::Kernel &kernel,
                                 const Launch &launch);
+
+/// Counts what `launch` does as well, but follows all of its warps, from barrier
+/// to barrier, and keeps the words that they write to buffers with known words,
+/// as far as these follow from such words: for launches that make the plans of
+/// others, without atomic operations.
+llvm::Expected<Profile> fillWords(const ptx::Kernel &kernel,
+                                  const Launch &launch);
 
 } // namespace mlir::bsr
 
