@@ -182,8 +182,23 @@ static constexpr std::pair<llvm::StringLiteral, llvm::StringLiteral> chips[] = {
     {"sm_80", "+ptx70"}, {"sm_86", "+ptx71"},  {"sm_89", "+ptx78"},
     {"sm_90", "+ptx78"}, {"sm_90a", "+ptx80"}, {"sm_100a", "+ptx86"}};
 
+/// Checks that `value` is 0 or a power of 2 from `least` to `most`.
+static LogicalResult verifyTile(function_ref<InFlightDiagnostic()> emitError,
+                                StringRef name, int64_t value, int64_t least,
+                                int64_t most) {
+  if (value == 0 ||
+      (value >= least && value <= most && llvm::isPowerOf2_64(value)))
+    return success();
+  return emitError() << "expected " << name << " to be 0 or a power of 2 from "
+                     << least << " to " << most << ", but got " << value;
+}
+
 LogicalResult GPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                              StringRef chip) {
+                              StringRef chip, int64_t tileOutputs,
+                              int64_t tileTokens) {
+  if (failed(verifyTile(emitError, "tile_outputs", tileOutputs, 64, 512)) ||
+      failed(verifyTile(emitError, "tile_tokens", tileTokens, 32, 256)))
+    return failure();
   if (llvm::is_contained(llvm::make_first_range(chips), chip))
     return success();
   InFlightDiagnostic diagnostic = emitError();

@@ -619,6 +619,18 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_70">} {
 
 // -----
 
+// expected-error @below {{expected tile_outputs to be 0 or a power of 2 from 64 to 512, but got 96}}
+module attributes {bsr.target = #bsr.gpu<tile_outputs = 96>} {
+}
+
+// -----
+
+// expected-error @below {{expected tile_tokens to be 0 or a power of 2 from 32 to 256, but got 512}}
+module attributes {bsr.target = #bsr.gpu<tile_tokens = 512>} {
+}
+
+// -----
+
 // expected-error @below {{expected vector_bits to be a power of 2 from 64 to 4096, but got 96}}
 module attributes {bsr.target = #bsr.cpu<vector_bits = 96>} {
 }

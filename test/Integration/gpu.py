@@ -22,7 +22,9 @@ def lower(source, arguments):
     assert not any(a.startswith("--score-norm") for a in arguments), "expected no scores: the host asks for them"
     marks = [a.replace("--mark=", "--bsr-mark=", 1) for a in arguments if a.startswith("--mark=")]
     chip = re.search(r"--chip=(\w+)", os.environ["BSR_COMPILE"])
-    target = f"=target='#bsr.gpu<chip=\"{chip[1]}\">'" if chip else ""
+    tile = re.search(r"--tile=(\d+)x(\d+)", os.environ["BSR_COMPILE"])
+    sizes = f", tile_outputs = {tile[1]}, tile_tokens = {tile[2]}" if tile else ""
+    target = f"=target='#bsr.gpu<chip = \"{chip[1]}\"{sizes}>'" if chip else ""
     return subprocess.run(["sparse-opt", *marks, f"--bsr-to-gpu{target}", source if os.path.exists(source) else "-"],
                           input=None if os.path.exists(source) else source,
                           text=True, check=True, capture_output=True).stdout

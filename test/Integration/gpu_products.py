@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Products with sparse weights on tensor cores, in the PTX interpreter, against float64.
 
-    gpu_products.py <chip> [<number of cases>]
+    gpu_products.py <chip> [<outputs>x<tokens> <case>...]
+
+The tile of a block of threads is the model's choice, or the given one; the cases are all, or those
+of the given numbers.
 
 A step holds the forward product with and without a bias, the input gradient and the weight
 gradient; it runs on patterns without blocks, with one, with empty and full lines, and with all. An
@@ -124,8 +127,10 @@ def run_case(kind, out, block, grid, tokens, random):
 
 
 if __name__ == "__main__":
-    os.environ["BSR_COMPILE"] = f"--target=gpu --chip={sys.argv[1]}"
+    chip, tile, *numbers = [*sys.argv[1:], "0x0"] if len(sys.argv) == 2 else sys.argv[1:]
+    os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={tile}"
     random = np.random.default_rng(0)
-    for case in CASES[:int(sys.argv[2]) if len(sys.argv) > 2 else None]:
-        run_case(*case, random)
-        print(*case, "ok", flush=True)
+    for number, case in enumerate(CASES):
+        if not numbers or str(number) in numbers:
+            run_case(*case, random)
+            print(number, *case, "ok", flush=True)

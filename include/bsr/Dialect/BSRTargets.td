@@ -72,6 +72,11 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     A chip as PTX names it: `sm_80`, `sm_86`, `sm_89`, `sm_90`, `sm_90a` or `sm_100a`. Kernels are
     `gpu.func`s; a step launches them.
 
+    A block of threads computes `tile_outputs` (64, 128, 256 or 512) output features of
+    `tile_tokens` (32, 64, 128 or 256) tokens of a product with a sparse weight on
+    tensor cores; 0, the default, lets the model of the chip choose. A product that
+    such a tile does not fit is computed by plain kernels.
+
     Example:
 
     ```mlir
@@ -81,8 +86,14 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     ```mlir
     #bsr.gpu<chip = "sm_80">
     ```
+
+    ```mlir
+    #bsr.gpu<chip = "sm_90a", tile_outputs = 256, tile_tokens = 128>
+    ```
   }];
-  let parameters = (ins StringRefParameter<"the chip", [{"sm_90a"}]>:$chip);
+  let parameters = (ins StringRefParameter<"the chip", [{"sm_90a"}]>:$chip,
+                        DefaultValuedParameter<"int64_t", "0">:$tile_outputs,
+                        DefaultValuedParameter<"int64_t", "0">:$tile_tokens);
   let assemblyFormat = "(`<` struct(params)^ `>`)?";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{

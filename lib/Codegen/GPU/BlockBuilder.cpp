@@ -247,6 +247,12 @@ void BlockBuilder::store(Value value, Value memref, ValueRange at) {
                           /*nontemporal=*/false, llvm::MaybeAlign(bytes));
 }
 
+Value BlockBuilder::exchange(Value value, int64_t mask) {
+  return gpu::ShuffleOp::create(b, loc, value, constant(mask),
+                                constant(warpThreads), gpu::ShuffleMode::XOR)
+      .getShuffleResult();
+}
+
 void BlockBuilder::barrier() { gpu::BarrierOp::create(b, loc); }
 
 void BlockBuilder::copyAsync(Value shared, Value global, Value size,

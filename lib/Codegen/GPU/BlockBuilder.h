@@ -88,6 +88,8 @@ public:
   Value load(Value memref, ValueRange at);
   void store(Value value, Value memref, ValueRange at);
 
+  /// What the lane has whose number differs in the bits of `mask`.
+  Value exchange(Value value, int64_t mask);
   /// Waits for all threads of the block.
   void barrier();
   /// Copies 4, 8 or 16 bytes to shared memory: `size` of them, and then zeros;

@@ -212,8 +212,8 @@ class DenseProductEmitter {
 public:
   /// `result` is the buffer of the result, or of those of the parts, one after
   /// the other, in pairs of columns.
-  DenseProductEmitter(DenseProduct &product, KernelBody &kernel, Value result,
-                      BlockBuilder &b);
+  DenseProductEmitter(DenseProduct &product, KernelBody &kernel,
+                      const StoredRows &result, BlockBuilder &b);
   void emit();
 
 private:
@@ -240,7 +240,7 @@ private:
   }
 
   DenseProduct &product;
-  Value result;
+  const StoredRows &result;
   BlockBuilder &b;
   Type type;
   /// Fragments of a warp.
@@ -253,7 +253,8 @@ private:
 } // namespace mlir::bsr
 
 DenseProductEmitter::DenseProductEmitter(DenseProduct &product,
-                                         KernelBody &kernel, Value result,
+                                         KernelBody &kernel,
+                                         const StoredRows &result,
                                          BlockBuilder &b)
     : product(product), result(result), b(b),
       type(getElementTypeOrSelf(product.left.tensor.getType())),
@@ -390,35 +391,28 @@ SmallVector<Value> DenseProductEmitter::multiply(Value stage, ValueRange sums) {
 }
 
 void DenseProductEmitter::store(ValueRange sums) {
-  auto storeAt = [&](Value row, Value pair, ValueRange sum) {
-    SmallVector<Value> at;
-    if (product.parts != 1)
-      at.push_back(part);
-    for (Group DenseProduct::*group : product.resultOrder)
-      at.push_back(group == &DenseProduct::batch  ? batch
-                   : group == &DenseProduct::rows ? row
-                                                  : pair);
-    storePair(b, sum, result, at);
-  };
-  auto whenInside = [&](const Group &group, int64_t tile, int64_t unit,
-                        Value number, llvm::function_ref<void()> body) {
-    if (group.size % tile == 0)
-      return body();
-    b.when(b.less(number, b.constant(group.size / unit)), body);
-  };
   Value lastRow = b.add(b.add(firstRow, warpRow), b.div(b.lane, 4));
-  Value firstPair = b.add(b.div(b.add(firstCol, warpCol), 2), b.rem(b.lane, 4));
+  Value first = b.add(firstCol, warpCol);
+  bool isRagged = product.cols.size % product.right.tile;
   for (int64_t row = 0; row != rowTiles; ++row)
     for (int64_t half = 0; half != 2; ++half) {
       Value number = b.add(lastRow, row * fragmentRows + half * 8);
-      whenInside(product.rows, product.left.tile, 1, number, [&] {
-        for (int64_t col = 0; col != colTiles; ++col) {
-          Value pair = b.add(firstPair, col * fragmentCols / 2);
-          whenInside(product.cols, product.right.tile, 2, pair, [&] {
-            storeAt(number, pair, sums.slice(getSum(row, col) + 2 * half, 2));
-          });
-        }
-      });
+      SmallVector<Value> at;
+      if (product.parts != 1)
+        at.push_back(part);
+      for (Group DenseProduct::*group :
+           ArrayRef(product.resultOrder).drop_back())
+        at.push_back(group == &DenseProduct::batch ? batch : number);
+      auto storeRow = [&] {
+        for (int64_t col = 0; col != colTiles; col += 2)
+          storeSums(b, sums.slice(getSum(row, col) + 2 * half, 2),
+                    sums.slice(getSum(row, col + 1) + 2 * half, 2), result, at,
+                    b.add(first, col * fragmentCols), isRagged);
+      };
+      if (product.rows.size % product.left.tile == 0)
+        storeRow();
+      else
+        b.when(b.less(number, b.constant(product.rows.size)), storeRow);
     }
 }
 
@@ -450,25 +444,22 @@ void DenseProductEmitter::emit() {
 static void emitSum(OpBuilder &b, Location loc, int64_t parts, Value scratch,
                     Value result) {
   int64_t count = cast<MemRefType>(result.getType()).getNumElements();
-  scratch = createPairs(b, loc, scratch, {parts, count / 2});
-  result = createPairs(b, loc, result, count / 2);
+  Value terms = createRows(b, loc, scratch, parts, count).vectors;
+  Value sums = createRows(b, loc, result, {}, count).vectors;
+  int64_t blocks = llvm::divideCeil(count / 2, blockThreads);
   BlockBuilder::launch(
-      b, loc,
-      {static_cast<int64_t>(llvm::divideCeil(count / 2, blockThreads)), 1},
-      blockThreads, /*sharedBytes=*/0, [&](BlockBuilder &b) {
-        Value pair = b.multiplyAdd(b.block[0], blockThreads, b.thread);
-        b.when(b.less(pair, b.constant(count / 2)), [&] {
-          SmallVector<Value> sums;
+      b, loc, {blocks, 1}, blockThreads, /*sharedBytes=*/0,
+      [&](BlockBuilder &b) {
+        Value number = b.multiplyAdd(b.block[0], blockThreads, b.thread);
+        b.when(b.less(number, b.constant(count / 2)), [&] {
           for (int64_t i = 0; i != 2; ++i) {
-            Value sum;
-            for (int64_t part = 0; part != parts; ++part) {
-              Value next =
-                  b.load(scratch, {b.constant(part), pair, b.constant(i)});
-              sum = sum ? arith::AddFOp::create(b.b, b.loc, sum, next) : next;
-            }
-            sums.push_back(sum);
+            Value sum = b.load(terms, {b.constant(0), number, b.constant(i)});
+            for (int64_t part = 1; part != parts; ++part)
+              sum = arith::AddFOp::create(
+                  b.b, b.loc, sum,
+                  b.load(terms, {b.constant(part), number, b.constant(i)}));
+            b.store(sum, sums, {number, b.constant(i)});
           }
-          storePair(b, sums, result, pair);
         });
       });
 }
@@ -476,19 +467,18 @@ static void emitSum(OpBuilder &b, Location loc, int64_t parts, Value scratch,
 void DenseProduct::emit(OpBuilder &b, KernelBody &kernel) {
   Value output = kernel.outputs.lookup(op.getResult(0));
   Value result = parts == 1 ? output : kernel.scratch[0];
-  SmallVector<int64_t> shape;
+  SmallVector<int64_t> sizes;
   if (parts != 1)
-    shape.push_back(parts);
-  for (Group DenseProduct::*group : resultOrder)
-    shape.push_back((this->*group).size);
-  shape.back() /= 2;
-  Value pairs = createPairs(b, kernel.loc, result, shape);
+    sizes.push_back(parts);
+  for (Group DenseProduct::*group : ArrayRef(resultOrder).drop_back())
+    sizes.push_back((this->*group).size);
+  StoredRows stored = createRows(b, kernel.loc, result, sizes, cols.size);
   int64_t tiles = llvm::divideCeil(rows.size, left.tile) *
                   llvm::divideCeil(cols.size, right.tile);
   BlockBuilder::launch(
       b, kernel.loc, {tiles, batch.size * parts}, blockThreads,
       stages * getStageBytes(), [&](BlockBuilder &block) {
-        DenseProductEmitter(*this, kernel, pairs, block).emit();
+        DenseProductEmitter(*this, kernel, stored, block).emit();
       });
   if (parts != 1)
     emitSum(b, kernel.loc, parts, result, output);

@@ -137,7 +137,7 @@ private:
           slabs = b.select(fits, slabs, zero);
           blocks = b.select(fits, blocks, zero);
           return b.when(
-              b.less(zero, lines), carried, [&]() -> SmallVector<Value> {
+              b.less(zero, count), carried, [&]() -> SmallVector<Value> {
                 Value scaled = b.mul(chunk, int64_t(1) << LinePlan::slabBits);
                 b.storeShared(b.add(scaled, slabs), getPlace(position));
                 write(position, positions,

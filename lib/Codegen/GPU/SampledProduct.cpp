@@ -65,7 +65,7 @@ public:
   /// `values` is the buffer of the result, `[slots, rows, pairs of columns,
   /// 2]`.
   SampledProductEmitter(SampledProduct &product, KernelBody &kernel,
-                        Value values, BlockBuilder &b);
+                        const StoredRows &values, BlockBuilder &b);
   void emit();
 
 private:
@@ -92,7 +92,7 @@ private:
 
   SampledProduct &product;
   KernelBody &kernel;
-  Value values;
+  const StoredRows &values;
   BlockBuilder &b;
   Type type;
   int64_t blockRows, blockCols, rowTiles, colTiles;
@@ -111,7 +111,8 @@ private:
 } // namespace mlir::bsr
 
 SampledProductEmitter::SampledProductEmitter(SampledProduct &product,
-                                             KernelBody &kernel, Value values,
+                                             KernelBody &kernel,
+                                             const StoredRows &values,
                                              BlockBuilder &b)
     : product(product), kernel(kernel), values(values), b(b),
       type(product.op.getA().getType().getElementType()),
@@ -266,13 +267,14 @@ void SampledProductEmitter::store(ValueRange sums) {
     b.when(isStored[block], [&] {
       Value slot = b.load(view.slot, positions[block]);
       for (int64_t rows = 0; rows != rowTiles; ++rows)
-        for (int64_t half = 0; half != 2; ++half)
-          for (int64_t cols = 0; cols != colTiles; ++cols) {
-            Value row = b.add(b.div(b.lane, 4), rows * fragmentRows + half * 8);
-            Value pair = b.add(b.rem(b.lane, 4), cols * fragmentCols / 2);
-            storePair(b, sums.slice(getSum(block, rows, cols) + 2 * half, 2),
-                      values, {slot, row, pair});
-          }
+        for (int64_t half = 0; half != 2; ++half) {
+          Value row = b.add(b.div(b.lane, 4), rows * fragmentRows + half * 8);
+          for (int64_t cols = 0; cols != colTiles; cols += 2)
+            storeSums(b, sums.slice(getSum(block, rows, cols) + 2 * half, 2),
+                      sums.slice(getSum(block, rows, cols + 1) + 2 * half, 2),
+                      values, {slot, row}, b.constant(cols * fragmentCols),
+                      /*isRagged=*/false);
+        }
     });
 }
 
@@ -322,9 +324,9 @@ void SampledProductEmitter::emit() {
 }
 
 void SampledProduct::emit(OpBuilder &b, KernelBody &kernel) {
-  Value values = createPairs(
+  StoredRows values = createRows(
       b, kernel.loc, kernel.outputs.lookup(op.getValues()),
-      {pattern.getSlots(), pattern.getBlockRows(), pattern.getBlockCols() / 2});
+      {pattern.getSlots(), pattern.getBlockRows()}, pattern.getBlockCols());
   int64_t parts = llvm::divideCeil(pattern.getGridCols(), getBlocks());
   BlockBuilder::launch(
       b, kernel.loc, {pattern.getGridRows(), parts}, blockThreads,

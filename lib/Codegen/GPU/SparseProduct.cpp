@@ -2,8 +2,8 @@
 //
 // Products of activations and a block-sparse matrix on tensor cores.
 //
-// A block of threads owns 256 output features, or the lines that have as many,
-// and up to 128 tokens. It goes through the chunks of its plan: a stage of
+// A block of threads owns lines of output features, and tokens: how many, the
+// model says (ProductTile). It goes through the chunks of its plan: a stage of
 // shared memory holds the activations of a chunk's positions and its blocks,
 // while copies for the next stages are under way. A warp owns lines and tokens,
 // keeps their sums in 128 registers a thread, and finds its blocks in the chunk
@@ -12,50 +12,10 @@
 // constants.
 
 #include "SparseProduct.h"
-#include "bsr/Codegen/GPU/Model.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
-
-namespace {
-/// Where things lie in a stage, in bytes.
-struct StageLayout {
-  StageLayout(const ProductTile &tile, int64_t inBlock, int64_t rows,
-              int64_t cols)
-      : slabPitch(getPitch(tile.tokens)), slab(inBlock * slabPitch),
-        blockPitch(getPitch(cols)), block(rows * blockPitch),
-        blocks(tile.slabs * slab), size(blocks + tile.blocks * block) {}
-
-  int64_t slabPitch, slab, blockPitch, block;
-  /// Where the first block lies.
-  int64_t blocks;
-  int64_t size;
-};
-} // namespace
-
-/// The tile for a product of `tokens` a batch; without stages if there is none
-/// that `sharedBytes` hold.
-static ProductTile chooseTile(int64_t outBlock, int64_t inBlock, int64_t rows,
-                              int64_t cols, int64_t tokens,
-                              int64_t sharedBytes) {
-  ProductTile tile;
-  // 8 warps: 256 outputs, and as many tokens as there are, up to 128.
-  tile.lines = 256 / outBlock;
-  tile.tokens = std::clamp<int64_t>(llvm::PowerOf2Ceil(tokens), 32, 128);
-  tile.warpLines = std::max<int64_t>(1, tile.lines / 8);
-  tile.warpTokens = outBlock == 64 ? tile.tokens / 2 : tile.tokens;
-  for (int64_t features : {128, 64}) {
-    tile.slabs = std::max<int64_t>(1, features / inBlock);
-    tile.blocks = std::max(tile.lines, features * 64 / (outBlock * inBlock));
-    int64_t stage = StageLayout(tile, inBlock, rows, cols).size;
-    tile.stages = std::min<int64_t>(4, sharedBytes / stage);
-    if (tile.stages >= 2)
-      return tile;
-  }
-  tile.stages = 0;
-  return tile;
-}
 
 std::optional<SparseProduct> SparseProduct::match(const ClusterPlan &plan,
                                                   GPUAttr chip) {
@@ -68,30 +28,37 @@ std::optional<SparseProduct> SparseProduct::match(const ClusterPlan &plan,
   SpMMOp op = product.op;
   Type type = op.getX().getType().getElementType();
   auto activations = Activations::match(op.getX(), op.getFeatureDim());
-  product.pattern = op.getPattern().getType();
+  PatternType pattern = op.getPattern().getType();
   product.view = *getLineView(op);
-  product.outBlock = product.pattern.getBlockExtent(product.view);
-  product.inBlock = product.pattern.getBlockExtent(getOther(product.view));
+  View across = getOther(product.view);
+  Type yType = op.getY().getType().getElementType();
   if (!activations || !isMultiplied(type) ||
       op.getValues().getType().getElementType() != type ||
-      !isStored(op.getY().getType().getElementType(), type) ||
-      !isa<BlockArgument>(op.getValues()) || !isCovered(product.outBlock) ||
-      !isCovered(product.inBlock) ||
+      !isStored(yType, type) || !isa<BlockArgument>(op.getValues()) ||
+      !isCovered(pattern.getBlockRows()) ||
+      !isCovered(pattern.getBlockCols()) ||
       op.getY().getType().getNumElements() > INT32_MAX)
     return std::nullopt;
-  product.activations = *activations;
-  product.tile = chooseTile(
-      product.outBlock, product.inBlock, product.pattern.getBlockRows(),
-      product.pattern.getBlockCols(), product.activations.tokens,
-      findChip(chip.getChip())->sharedLimit);
-  if (!product.tile.stages)
+  product.shape = {pattern.getBlockExtent(product.view),
+                   pattern.getBlockExtent(across),
+                   pattern.getBlockRows(),
+                   pattern.getBlockCols(),
+                   pattern.getNumLines(product.view),
+                   pattern.getNumLines(across),
+                   pattern.getSlots(),
+                   *activations,
+                   yType.getIntOrFloatBitWidth() / 8};
+  auto tile = ProductTile::choose(product.shape, *findChip(chip.getChip()),
+                                  chip.getTileOutputs(), chip.getTileTokens());
+  if (!tile)
     return std::nullopt;
-  product.plan = {product.pattern.getNumLines(product.view),
-                  product.pattern.getNumLines(getOther(product.view)),
-                  product.pattern.getSlots(),
-                  product.tile.lines,
-                  product.tile.slabs,
-                  product.tile.blocks};
+  product.tile = *tile;
+  product.plan = {product.shape.numLines,
+                  product.shape.length,
+                  product.shape.slots,
+                  tile->lines,
+                  tile->slabs,
+                  tile->blocks};
   return product;
 }
 
@@ -103,10 +70,9 @@ namespace mlir::bsr {
 /// What a thread does.
 class SparseProductEmitter {
 public:
-  /// `y` is the buffer of the result, `[batches, features, pairs of tokens,
-  /// 2]`.
-  SparseProductEmitter(SparseProduct &product, KernelBody &kernel, Value y,
-                       BlockBuilder &b);
+  /// `y` is the buffer of the result, `[batches, features, tokens]`.
+  SparseProductEmitter(SparseProduct &product, KernelBody &kernel,
+                       const StoredRows &y, BlockBuilder &b);
   void emit();
 
 private:
@@ -116,6 +82,10 @@ private:
     SmallVector<Value> positions, slots;
   };
 
+  /// The row and the first column of the piece of a block that the thread
+  /// copies: two neighbours are a sector of 32 bytes of global memory, 8 lie in
+  /// different banks of shared memory.
+  std::pair<Value, Value> getPiece();
   /// The sources of `chunk`, or of the last one that there is memory for.
   Sources loadSources(Value chunk);
   /// The words of the warp's lines.
@@ -139,13 +109,6 @@ private:
   int64_t getSum(int64_t line, int64_t outputs, int64_t tokens) const {
     return ((line * rowTiles + outputs) * tokenTiles + tokens) * 4;
   }
-  /// The thread's pair of tokens in the fragments of sums of 8 tokens, the
-  /// `tokens`-th of the warp.
-  Value getPair(int64_t tokens) {
-    Value first = b.mul(tileNumber, tile.tokens / 2);
-    first = b.multiplyAdd(warpToken, tile.warpTokens / 2, first);
-    return b.add(b.add(b.rem(b.lane, 4), first), tokens * fragmentCols / 2);
-  }
   Value getLine(int64_t line) {
     Value first = b.multiplyAdd(warpLine, tile.warpLines, b.constant(line));
     return b.multiplyAdd(b.block[0], tile.lines, first);
@@ -161,7 +124,7 @@ private:
   const ProductTile &tile;
   KernelBody &kernel;
   BlockBuilder &b;
-  Value y;
+  const StoredRows &y;
   StageLayout layout;
   Type type, i32;
   int64_t rowTiles, tokenTiles;
@@ -169,8 +132,8 @@ private:
   bool isTransposed;
 
   Value batch;
-  /// Of the block of threads: its tile of tokens, and the first of them.
-  Value tileNumber, tokenTile;
+  /// The first token of the block of threads.
+  Value tokenTile;
   Value warpLine, warpToken;
   /// Null if each piece that a thread copies is inside: the number of bytes.
   Value tokenBytes;
@@ -178,26 +141,25 @@ private:
   /// The plan of the group.
   Value numChunks, positions, words, slots;
   /// Where the thread's rows of matrices begin in a slab and in a block.
-  Value slabRow, blockRow;
+  Value slabRow, matrixRow;
 };
 } // namespace mlir::bsr
 
 SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
-                                           KernelBody &kernel, Value y,
-                                           BlockBuilder &b)
+                                           KernelBody &kernel,
+                                           const StoredRows &y, BlockBuilder &b)
     : product(product), tile(product.tile), kernel(kernel), b(b), y(y),
-      layout(tile, product.inBlock, product.pattern.getBlockRows(),
-             product.pattern.getBlockCols()),
-      i32(b.b.getI32Type()), rowTiles(product.outBlock / fragmentRows),
+      layout(tile, product.shape), i32(b.b.getI32Type()),
+      rowTiles(product.shape.outBlock / fragmentRows),
       tokenTiles(tile.warpTokens / fragmentCols),
       isTransposed(!product.op.getTranspose()) {
   SpMMOp op = product.op;
   type = op.getX().getType().getElementType();
   int64_t tilesPerBatch =
-      llvm::divideCeil(product.activations.tokens, tile.tokens);
+      llvm::divideCeil(product.shape.activations.tokens, tile.tokens);
   batch = b.constant(0);
-  tileNumber = b.block[1];
-  if (product.activations.batches != 1) {
+  Value tileNumber = b.block[1];
+  if (product.shape.activations.batches != 1) {
     batch = b.div(tileNumber, tilesPerBatch);
     tileNumber = b.rem(tileNumber, tilesPerBatch);
   }
@@ -210,22 +172,21 @@ SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
   int64_t piecesPerRow = tile.tokens / copiedElements;
   Value token =
       b.multiplyAdd(b.rem(b.thread, piecesPerRow), copiedElements, tokenTile);
-  if (product.activations.tokens % tile.tokens) {
-    Value isInside = b.less(token, b.constant(product.activations.tokens));
+  if (product.shape.activations.tokens % tile.tokens) {
+    Value isInside =
+        b.less(token, b.constant(product.shape.activations.tokens));
     tokenBytes = b.select(isInside, b.constant(16), b.constant(0));
     token = b.select(isInside, token, b.constant(0));
   }
-  Value row = b.rem(b.div(b.thread, piecesPerRow), product.inBlock);
+  Value row = b.rem(b.div(b.thread, piecesPerRow), product.shape.inBlock);
   ArrayRef<int64_t> xShape = op.getX().getType().getShape().take_back(2);
   x = b.atFar(b.getPointer(kernel.inputs.lookup(op.getX())), batch,
               xShape[0] * xShape[1], type);
-  x = b.at(x, b.multiplyAdd(row, product.activations.tokens, token), type);
-  int64_t rows = product.pattern.getBlockRows();
-  Value pieceOfBlock =
-      b.rem(b.thread, rows * product.pattern.getBlockCols() / copiedElements);
+  x = b.at(x, b.multiplyAdd(row, product.shape.activations.tokens, token),
+           type);
+  auto [blockRow, blockColumn] = getPiece();
   Value blockElement =
-      b.multiplyAdd(b.rem(pieceOfBlock, rows), product.pattern.getBlockCols(),
-                    b.mul(b.div(pieceOfBlock, rows), copiedElements));
+      b.multiplyAdd(blockRow, product.shape.blockCols, blockColumn);
   values = b.at(b.getPointer(kernel.inputs.lookup(op.getValues())),
                 blockElement, type);
   int64_t chunks = product.plan.getMaxChunks();
@@ -242,7 +203,19 @@ SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
   // none.
   slabRow = b.add(getMatrixRow(b, layout.slabPitch, /*rowsLast=*/false),
                   b.mul(warpToken, tile.warpTokens * elementBytes));
-  blockRow = getMatrixRow(b, layout.blockPitch, /*rowsLast=*/isTransposed);
+  matrixRow = getMatrixRow(b, layout.blockPitch, /*rowsLast=*/isTransposed);
+}
+
+std::pair<Value, Value> SparseProductEmitter::getPiece() {
+  int64_t rows = product.shape.blockRows;
+  Value number =
+      b.rem(b.thread, rows * product.shape.blockCols / copiedElements);
+  Value upper = b.div(number, 16);
+  Value row =
+      b.multiplyAdd(b.rem(b.div(number, 2), 4), 2, b.rem(b.div(number, 8), 2));
+  row = b.multiplyAdd(b.rem(upper, rows / 8), 8, row);
+  Value column = b.multiplyAdd(b.div(upper, rows / 8), 2, b.rem(number, 2));
+  return {row, b.mul(column, copiedElements)};
 }
 
 SparseProductEmitter::Sources SparseProductEmitter::loadSources(Value chunk) {
@@ -250,19 +223,21 @@ SparseProductEmitter::Sources SparseProductEmitter::loadSources(Value chunk) {
   Sources sources;
   int64_t rowsPerPass = blockThreads * copiedElements / tile.tokens;
   Value first = b.at(positions, b.mul(chunk, tile.slabs), i32);
-  if (rowsPerPass <= product.inBlock) {
+  if (rowsPerPass <= product.shape.inBlock) {
     sources.positions = b.loadIntegers(first, tile.slabs);
   } else {
     // A pass is of several slabs.
     Value row = b.div(b.thread, tile.tokens / copiedElements);
-    Value slab = b.div(row, product.inBlock);
-    for (int64_t pass = 0; pass * rowsPerPass < tile.slabs * product.inBlock;
-         ++pass)
+    Value slab = b.div(row, product.shape.inBlock);
+    for (int64_t pass = 0;
+         pass * rowsPerPass < tile.slabs * product.shape.inBlock; ++pass)
       sources.positions.push_back(b.load(
-          b.at(first, b.add(slab, pass * rowsPerPass / product.inBlock), i32),
+          b.at(first, b.add(slab, pass * rowsPerPass / product.shape.inBlock),
+               i32),
           i32));
   }
-  int64_t piecesPerBlock = product.outBlock * product.inBlock / copiedElements;
+  int64_t piecesPerBlock =
+      product.shape.outBlock * product.shape.inBlock / copiedElements;
   int64_t blocksPerPass = std::max<int64_t>(1, blockThreads / piecesPerBlock);
   Value block = b.add(b.mul(chunk, tile.blocks),
                       b.div(b.thread, std::min(piecesPerBlock, blockThreads)));
@@ -286,31 +261,33 @@ void SparseProductEmitter::copySlabs(Value stage, ArrayRef<Value> positions) {
                                         b.mul(b.rem(b.thread, piecesPerRow),
                                               copiedElements * elementBytes)));
   to = b.at(to);
-  int64_t height = tile.slabs * product.inBlock;
+  int64_t height = tile.slabs * product.shape.inBlock;
   for (int64_t pass = 0; pass * rowsPerPass < height; ++pass) {
     int64_t first = pass * rowsPerPass;
-    bool isOneSlab = rowsPerPass <= product.inBlock;
-    Value position = positions[isOneSlab ? first / product.inBlock : pass];
-    Value from = b.atFar(x, position,
-                         product.inBlock * product.activations.tokens, type);
+    bool isOneSlab = rowsPerPass <= product.shape.inBlock;
+    Value position =
+        positions[isOneSlab ? first / product.shape.inBlock : pass];
+    Value from =
+        b.atFar(x, position,
+                product.shape.inBlock * product.shape.activations.tokens, type);
     if (isOneSlab)
-      from = b.at(from, first % product.inBlock * product.activations.tokens,
-                  type);
+      from =
+          b.at(from,
+               first % product.shape.inBlock * product.shape.activations.tokens,
+               type);
     b.copyAsync(b.at(to, first * layout.slabPitch, b.b.getI8Type()), from,
                 tokenBytes);
   }
 }
 
 void SparseProductEmitter::copyBlocks(Value stage, ArrayRef<Value> slots) {
-  int64_t rows = product.pattern.getBlockRows();
-  int64_t size = rows * product.pattern.getBlockCols();
+  int64_t rows = product.shape.blockRows;
+  int64_t size = rows * product.shape.blockCols;
   int64_t piecesPerBlock = size / copiedElements;
   int64_t passes = std::max<int64_t>(1, piecesPerBlock / blockThreads);
   int64_t blocksPerPass = std::max<int64_t>(1, blockThreads / piecesPerBlock);
-  Value number = b.rem(b.thread, piecesPerBlock);
-  Value to =
-      b.multiplyAdd(b.rem(number, rows), layout.blockPitch,
-                    b.mul(b.div(number, rows), copiedElements * elementBytes));
+  auto [row, column] = getPiece();
+  Value to = b.multiplyAdd(row, layout.blockPitch, b.mul(column, elementBytes));
   to = b.multiplyAdd(b.div(b.thread, piecesPerBlock), layout.block, to);
   to = b.at(b.add(b.add(stage, to), layout.blocks));
   int64_t first = 0;
@@ -318,7 +295,6 @@ void SparseProductEmitter::copyBlocks(Value stage, ArrayRef<Value> slots) {
     b.when(b.less(b.constant(-1), slot), [&] {
       Value from = b.atFar(values, slot, size, type);
       for (int64_t pass = 0; pass != passes; ++pass) {
-        // Pieces along a column are neighbours, and lie in different banks.
         int64_t column = pass * blockThreads / rows * copiedElements;
         b.copyAsync(b.at(to, first + column * elementBytes, b.b.getI8Type()),
                     b.at(from, column, type), Value());
@@ -355,7 +331,8 @@ SmallVector<Value> SparseProductEmitter::getInitialSums() {
   for (int64_t line = 0; line != tile.warpLines; ++line) {
     // Lines beyond the matrix have no bias: that of the last one.
     Value number = b.min(getLine(line), b.constant(product.plan.numLines - 1));
-    Value first = b.multiplyAdd(number, product.outBlock, b.div(b.lane, 4));
+    Value first =
+        b.multiplyAdd(number, product.shape.outBlock, b.div(b.lane, 4));
     for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
       for (int64_t half = 0; half != 2; ++half) {
         Value at = b.at(b.at(pointer, first, biasType),
@@ -375,7 +352,8 @@ SmallVector<Value> SparseProductEmitter::multiplyBlock(Value slab, Value block,
                                                        ValueRange sums) {
   SmallVector<Value> next(sums);
   Type i8 = b.b.getI8Type();
-  for (int64_t input = 0; input != product.inBlock; input += fragmentRows) {
+  for (int64_t input = 0; input != product.shape.inBlock;
+       input += fragmentRows) {
     SmallVector<SmallVector<Value, 4>> activations;
     for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
       activations.push_back(b.loadMatrices(
@@ -404,7 +382,7 @@ SmallVector<Value> SparseProductEmitter::multiplyLine(Value stage, Value word,
   Value slabs = LinePlan::getSlabs(b, word);
   Value first = LinePlan::getFirstBlock(b, word);
   Value block =
-      b.add(b.add(b.multiplyAdd(first, layout.block, stage), blockRow),
+      b.add(b.add(b.multiplyAdd(first, layout.block, stage), matrixRow),
             layout.blocks);
   Value firstSlab = b.add(stage, slabRow);
   SmallVector<Value> carried(sums);
@@ -426,26 +404,22 @@ SmallVector<Value> SparseProductEmitter::multiplyLine(Value stage, Value word,
 }
 
 void SparseProductEmitter::store(ValueRange sums) {
+  Value first = b.multiplyAdd(warpToken, tile.warpTokens, tokenTile);
   for (int64_t line = 0; line != tile.warpLines; ++line) {
     Value number = getLine(line);
     whenInside(number, [&] {
-      Value feature = b.multiplyAdd(number, product.outBlock, b.div(b.lane, 4));
-      for (int64_t tokens = 0; tokens != tokenTiles; ++tokens) {
-        Value pair = getPair(tokens);
-        auto storeTokens = [&] {
-          for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
-            for (int64_t half = 0; half != 2; ++half) {
-              int64_t at = getSum(line, outputs, tokens) + 2 * half;
-              Value row = b.add(feature, outputs * fragmentRows + half * 8);
-              storePair(b, sums.slice(at, 2), y, {batch, row, pair});
-            }
-        };
-        if (!tokenBytes)
-          storeTokens();
-        else
-          b.when(b.less(pair, b.constant(product.activations.tokens / 2)),
-                 storeTokens);
-      }
+      Value feature =
+          b.multiplyAdd(number, product.shape.outBlock, b.div(b.lane, 4));
+      for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
+        for (int64_t half = 0; half != 2; ++half) {
+          Value row = b.add(feature, outputs * fragmentRows + half * 8);
+          for (int64_t tokens = 0; tokens != tokenTiles; tokens += 2)
+            storeSums(
+                b, sums.slice(getSum(line, outputs, tokens) + 2 * half, 2),
+                sums.slice(getSum(line, outputs, tokens + 1) + 2 * half, 2), y,
+                {batch, row}, b.add(first, tokens * fragmentCols),
+                /*isRagged=*/bool(tokenBytes));
+        }
     });
   }
 }
@@ -500,14 +474,12 @@ void SparseProductEmitter::emit() {
 void SparseProduct::emit(OpBuilder &b, KernelBody &kernel) {
   plan.emit(b, kernel.loc, kernel.patterns.at({op.getPattern(), view}),
             kernel.scratch);
-  StageLayout layout(tile, inBlock, pattern.getBlockRows(),
-                     pattern.getBlockCols());
-  int64_t tiles =
-      activations.batches * llvm::divideCeil(activations.tokens, tile.tokens);
-  Value y = kernel.outputs.lookup(op.getY());
-  int64_t features = plan.numLines * outBlock;
-  y = createPairs(b, kernel.loc, y,
-                  {activations.batches, features, activations.tokens / 2});
+  StageLayout layout(tile, shape);
+  const Activations &x = shape.activations;
+  StoredRows y =
+      createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
+                 {x.batches, shape.numLines * shape.outBlock}, x.tokens);
+  int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
   BlockBuilder::launch(b, kernel.loc, {plan.getNumGroups(), tiles},
                        blockThreads, tile.stages * layout.size,
                        [&](BlockBuilder &block) {

@@ -6,20 +6,10 @@
 #define BSR_LIB_CODEGEN_GPU_SPARSEPRODUCT_H
 
 #include "LinePlan.h"
-#include "TensorCores.h"
+#include "ProductTile.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
 
 namespace mlir::bsr {
-
-/// What a block of threads computes of a product at a time, and what it keeps
-/// in shared memory.
-struct ProductTile {
-  /// Of the block of threads and of a warp: lines of the matrix, tokens.
-  int64_t lines, tokens, warpLines, warpTokens;
-  /// Of a stage: positions with activations, and blocks of the matrix.
-  int64_t slabs, blocks;
-  int64_t stages;
-};
 
 /// A `bsr.spmm` that tensor cores compute: 16-bit elements of one type, sums in
 /// f32, blocks of 16, 32 or 64 rows and columns, tokens last.
@@ -37,11 +27,9 @@ private:
   friend class SparseProductEmitter;
 
   SpMMOp op;
-  PatternType pattern;
+  /// The view whose lines are of outputs.
   View view;
-  /// Outputs and inputs of a block.
-  int64_t outBlock, inBlock;
-  Activations activations;
+  ProductShape shape;
   ProductTile tile;
   LinePlan plan;
 };

@@ -5,6 +5,7 @@
 
 #include "TensorCores.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -37,27 +38,64 @@ Value bsr::getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast) {
   return b.multiplyAdd(row, pitch, b.mul(column, elementBytes));
 }
 
-Value bsr::createPairs(OpBuilder &b, Location loc, Value memref,
-                       ArrayRef<int64_t> sizes) {
+StoredRows bsr::createRows(OpBuilder &b, Location loc, Value memref,
+                           ArrayRef<int64_t> sizes, int64_t columns) {
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
+  int64_t length = 64 / element.getIntOrFloatBitWidth();
   SmallVector<int64_t> shape(sizes);
-  shape.push_back(2);
+  shape.append({columns / length, length});
   SmallVector<int64_t> strides(shape.size(), 1);
   for (int64_t dim = shape.size() - 1; dim != 0; --dim)
     strides[dim - 1] = strides[dim] * shape[dim];
-  Type element = cast<MemRefType>(memref.getType()).getElementType();
-  return memref::ReinterpretCastOp::create(
-      b, loc, MemRefType::get(shape, element), memref, /*offset=*/0, shape,
-      strides);
+  Value vectors =
+      memref::ReinterpretCastOp::create(b, loc, MemRefType::get(shape, element),
+                                        memref, /*offset=*/0, shape, strides);
+  return {vectors, columns, length};
 }
 
-void bsr::storePair(BlockBuilder &b, ValueRange sums, Value memref,
-                    ValueRange at) {
-  Type type = cast<MemRefType>(memref.getType()).getElementType();
+/// Two sums as one register of 16-bit elements of `type`.
+static Value pack(BlockBuilder &b, ValueRange sums, Type type) {
   Value pair = vector::FromElementsOp::create(
       b.b, b.loc, VectorType::get(2, b.b.getF32Type()), sums);
-  if (!type.isF32())
-    pair = arith::TruncFOp::create(b.b, b.loc, VectorType::get(2, type), pair);
-  SmallVector<Value> first(at);
-  first.push_back(b.constant(0));
-  b.store(pair, memref, first);
+  pair = arith::TruncFOp::create(b.b, b.loc, VectorType::get(2, type), pair);
+  return LLVM::BitcastOp::create(b.b, b.loc, b.b.getI32Type(), pair);
+}
+
+void bsr::storeSums(BlockBuilder &b, ValueRange first, ValueRange second,
+                    const StoredRows &rows, ValueRange row, Value column,
+                    bool isRagged) {
+  Type type = cast<MemRefType>(rows.vectors.getType()).getElementType();
+  auto store = [&](Value vector, Value number) {
+    SmallVector<Value> at(row);
+    at.append({number, b.constant(0)});
+    auto body = [&] { b.store(vector, rows.vectors, at); };
+    if (!isRagged)
+      return body();
+    b.when(b.less(number, b.constant(rows.columns / rows.length)), body);
+  };
+  Value inRow = b.rem(b.lane, 4);
+  if (type.isF32()) {
+    Value number = b.add(b.div(column, 2), inRow);
+    for (ValueRange sums : {first, second}) {
+      store(vector::FromElementsOp::create(b.b, b.loc, VectorType::get(2, type),
+                                           sums),
+            number);
+      number = b.add(number, fragmentCols / 2);
+    }
+    return;
+  }
+  // Of two neighbouring lanes, one gets four columns of the first fragment, and
+  // the other one of the second.
+  Value left = pack(b, first, type), right = pack(b, second, type);
+  Value isSecond = b.equal(b.rem(b.lane, 2), b.constant(1));
+  Value other = b.exchange(b.select(isSecond, left, right), 1);
+  Value words = vector::FromElementsOp::create(
+      b.b, b.loc, VectorType::get(2, b.b.getI32Type()),
+      ValueRange{b.select(isSecond, other, left),
+                 b.select(isSecond, right, other)});
+  Value quad =
+      LLVM::BitcastOp::create(b.b, b.loc, VectorType::get(4, type), words);
+  Value number =
+      b.multiplyAdd(b.rem(b.lane, 2), fragmentCols / 4, b.div(column, 4));
+  store(quad, b.add(number, b.div(inRow, 2)));
 }

@@ -52,13 +52,28 @@ inline bool isCovered(int64_t extent) {
 /// `rowsLast`, beside it.
 Value getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast);
 
-/// `[..., n, 2]` for a buffer `[..., 2n]` as `[sizes..., 2]`: pairs of elements
-/// are vectors. `sizes` may merge leading dimensions.
-Value createPairs(OpBuilder &b, Location loc, Value memref,
-                  ArrayRef<int64_t> sizes);
+/// Where kernels store sums of fragments: a buffer whose rows are cut in
+/// vectors that a lane stores at once, `[..., columns / length, length]`.
+struct StoredRows {
+  Value vectors;
+  /// Of a row.
+  int64_t columns;
+  /// Elements of a vector: 8 bytes.
+  int64_t length;
+};
 
-/// Stores two neighbouring sums in f32 at `at` of a buffer of `createPairs`.
-void storePair(BlockBuilder &b, ValueRange sums, Value memref, ValueRange at);
+/// `memref` as `[sizes..., columns]`, where `sizes` may merge dimensions;
+/// 16-bit elements have a multiple of 4 columns, f32 an even number.
+StoredRows createRows(OpBuilder &b, Location loc, Value memref,
+                      ArrayRef<int64_t> sizes, int64_t columns);
+
+/// Stores the row of the lane in two neighbouring fragments of sums, of each of
+/// which `first` and `second` are two, from `column` on, which 16 divides. Of
+/// columns beyond the last, if `isRagged`, none. 16-bit elements are exchanged
+/// between lanes, so that whole sectors of 32 bytes are written.
+void storeSums(BlockBuilder &b, ValueRange first, ValueRange second,
+               const StoredRows &rows, ValueRange row, Value column,
+               bool isRagged);
 
 } // namespace mlir::bsr
 

@@ -34,8 +34,8 @@
 // CHECK:             scf.for {{.*}} iter_args
 // CHECK-COUNT-16:      nvvm.mma.sync
 // CHECK-NOT:           nvvm.mma.sync
-// CHECK:           vector.store %{{.*}}, %{{.*}} {alignment = 4 : i64} : memref<1x320x100x2xbf16>, vector<2xbf16>
-module attributes {bsr.target = #bsr.gpu} {
+// CHECK:           vector.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : memref<1x320x50x4xbf16>, vector<4xbf16>
+module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", tile_outputs = 256, tile_tokens = 128>} {
   bsr.cluster private @product(%p: !pattern, %w: tensor<30x16x16xbf16>, %x: tensor<64x200xbf16>) -> tensor<320x200xbf16> {
     %y = bsr.spmm %p, %w, %x feature_dim = 0
         : !pattern, tensor<30x16x16xbf16>, tensor<64x200xbf16> -> tensor<320x200xbf16>
