@@ -12,31 +12,14 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-static Operation *getSumCombiner(OpResult sum) {
-  return bsr::getCombiner(cast<linalg::GenericOp>(sum.getOwner()),
-                          sum.getResultNumber());
-}
-
-Value bsr::createNeutral(Emitter &e, OpResult sum) {
-  Operation *combiner = getSumCombiner(sum);
-  TypedAttr neutral = *arith::getNeutralElement(combiner);
-  // Adding a negative zero is no operation, adding a positive one is.
-  if (isa<arith::AddFOp>(combiner))
-    neutral = e.b.getFloatAttr(neutral.getType(), -0.0);
-  return e.broadcast(arith::ConstantOp::create(e.b, e.loc, neutral));
-}
-
-Value bsr::combine(Emitter &e, OpResult sum, Value a, Value b) {
-  return vector::makeArithReduction(
-      e.b, e.loc, *linalg::getCombinerOpKind(getSumCombiner(sum)), a, b);
-}
-
 Value bsr::combineLanes(Emitter &e, OpResult sum, Value value) {
   if (!isa<VectorType>(value.getType()))
     return value;
-  return vector::ReductionOp::create(
-      e.b, e.loc, *linalg::getCombinerOpKind(getSumCombiner(sum)), value,
-      arith::FastMathFlags::none);
+  Operation *combiner = bsr::getCombiner(
+      cast<linalg::GenericOp>(sum.getOwner()), sum.getResultNumber());
+  return vector::ReductionOp::create(e.b, e.loc,
+                                     *linalg::getCombinerOpKind(combiner),
+                                     value, arith::FastMathFlags::none);
 }
 
 SmallVector<Value> bsr::emitSums(

@@ -6,15 +6,9 @@
 #define BSR_LIB_CODEGEN_CPU_LANESUMS_H
 
 #include "bsr/Codegen/CPU/Kernels.h"
+#include "bsr/Codegen/Common/Combine.h"
 
 namespace mlir::bsr {
-
-/// What changes nothing when combined with `sum`, a result of a reduction, in
-/// all lanes.
-Value createNeutral(Emitter &e, OpResult sum);
-
-/// `a` and `b` combined as `sum` combines.
-Value combine(Emitter &e, OpResult sum, Value a, Value b);
 
 /// The lanes of `value`, combined.
 Value combineLanes(Emitter &e, OpResult sum, Value value);

@@ -340,7 +340,8 @@ SmallVector<MemRefType> bsr::getNestScratch(const ClusterPlan &plan) {
   return types;
 }
 
-LogicalResult bsr::emitNests(Evaluator &e, KernelBody &kernel) {
+LogicalResult bsr::emitNests(Evaluator &e, KernelBody &kernel,
+                             EmitRoot emitRoot) {
   for (auto [argument, buffer] : kernel.inputs)
     e.setBuffer(argument, buffer);
   DenseMap<Value, Value> &outputs = kernel.outputs;
@@ -354,7 +355,7 @@ LogicalResult bsr::emitNests(Evaluator &e, KernelBody &kernel) {
       outputs[result] = scratch.front();
       scratch = scratch.drop_front();
     }
-    emitLoops(e, root, outputs, kernel.patterns);
+    emitRoot(e, root, outputs, kernel.patterns);
     for (Value result : root->getResults())
       if (Value buffer = outputs.lookup(result))
         e.setBuffer(result, buffer);

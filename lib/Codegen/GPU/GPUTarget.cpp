@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // GPUs: products on tensor cores where they fit; else every element of a result
-// is a thread's.
+// is a thread's, or, where it is a long sum, of several.
 
 #include "bsr/Codegen/GPU/GPUTarget.h"
 #include "DenseProduct.h"
+#include "Reductions.h"
 #include "SampledProduct.h"
 #include "SparseProduct.h"
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Codegen/Common/Nests.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -72,7 +74,9 @@ struct KernelModel
       return product->getScratch();
     if (auto product = DenseProduct::match(plan, gpu))
       return product->getScratch();
-    return getNestScratch(plan);
+    SmallVector<MemRefType> scratch = getNestScratch(plan);
+    llvm::append_range(scratch, getReductionScratch(plan));
+    return scratch;
   }
   SmallVector<int64_t> getInPlace(Attribute, ClusterOp cluster,
                                   const ClusterPlan &plan) const {
@@ -89,7 +93,15 @@ struct KernelModel
         emitAs<DenseProduct>(builder, kernel, gpu))
       return success();
     ThreadEvaluator evaluator(builder, kernel.loc);
-    return emitNests(evaluator, kernel);
+    ValueRange parts =
+        kernel.scratch.drop_front(getNestScratch(kernel.plan).size());
+    auto emitRoot = [&](Evaluator &e, Operation *root,
+                        const DenseMap<Value, Value> &outputs,
+                        const PatternViews &patterns) {
+      if (!emitReduction(e, root, outputs, patterns, parts))
+        emitLoops(e, root, outputs, patterns);
+    };
+    return emitNests(evaluator, kernel, emitRoot);
   }
 };
 } // namespace

@@ -23,9 +23,15 @@ void emitLoops(Evaluator &evaluator, Operation *op,
 /// read has its results there.
 SmallVector<MemRefType> getNestScratch(const ClusterPlan &plan);
 
-/// Emits `kernel` as the loops of its operations, one after the other. What
-/// cannot be emitted is reported.
-LogicalResult emitNests(Evaluator &evaluator, KernelBody &kernel);
+/// Emits an operation, as `emitLoops` does.
+using EmitRoot = llvm::function_ref<void(Evaluator &, Operation *,
+                                         const DenseMap<Value, Value> &,
+                                         const PatternViews &)>;
+
+/// Emits `kernel` as its operations, one after the other. What cannot be
+/// emitted is reported.
+LogicalResult emitNests(Evaluator &evaluator, KernelBody &kernel,
+                        EmitRoot emitRoot = emitLoops);
 
 } // namespace mlir::bsr
 

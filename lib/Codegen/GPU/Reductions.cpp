@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reductions that many threads share: each takes some of the terms of a result,
+// so that neighbours read neighbouring elements; what they have is combined by
+// shuffles and in shared memory, or, where a sum is so long that several blocks
+// share it, by a second launch.
+
+#include "Reductions.h"
+#include "bsr/Analysis/Kernels.h"
+#include "bsr/Analysis/Reads.h"
+#include "bsr/Codegen/Common/Combine.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static constexpr int64_t warp = 32;
+/// Threads of a block.
+static constexpr int64_t blockThreads = 256;
+/// Blocks that keep a GPU busy: an H100 has 132 SMs.
+static constexpr int64_t busyBlocks = 128;
+/// Results beyond which a thread for each is enough, if neighbours read
+/// neighbouring elements then.
+static constexpr int64_t manyResults = 1 << 16;
+/// Terms that a thread should have at least.
+static constexpr int64_t fewTerms = 4;
+
+namespace {
+/// Who takes which terms of which results. Threads of one block take `results`
+/// results, `segments` threads each; `parts` blocks take the same ones.
+struct Division {
+  Division(int64_t numResults, int64_t numTerms, bool areTermsAdjacent);
+
+  int64_t numResults;
+  /// Neighbouring threads have neighbouring terms of one result, not one term
+  /// of neighbouring results.
+  bool areTermsAdjacent;
+  int64_t results, segments, parts = 1;
+
+  int64_t getNumGroups() const { return llvm::divideCeil(numResults, results); }
+  /// Values of a result that are combined in shared memory: those of warps, or
+  /// of threads.
+  int64_t getNumShared() const {
+    return areTermsAdjacent ? llvm::divideCeil(segments, warp) : segments;
+  }
+};
+} // namespace
+
+Division::Division(int64_t numResults, int64_t numTerms, bool areTermsAdjacent)
+    : numResults(numResults), areTermsAdjacent(areTermsAdjacent) {
+  if (areTermsAdjacent) {
+    segments = warp;
+    while (segments < blockThreads && segments * 2 * fewTerms <= numTerms &&
+           numResults * segments < busyBlocks * blockThreads)
+      segments *= 2;
+    results = blockThreads / segments;
+    while (results > 1 && results / 2 >= numResults)
+      results /= 2;
+  } else {
+    // 8 floats are a sector of 32 bytes: fewer would waste what is read.
+    results = warp;
+    while (results > 8 && getNumGroups() < busyBlocks)
+      results /= 2;
+    segments = blockThreads / results;
+    while (segments * results > warp && segments * fewTerms > numTerms)
+      segments /= 2;
+  }
+  int64_t terms = numTerms / segments;
+  while (getNumGroups() * parts < busyBlocks &&
+         terms / (parts * 2) >= 2 * fewTerms)
+    parts *= 2;
+}
+
+namespace {
+/// A reduction: its loops, outermost first, and how it is divided.
+struct Plan {
+  SmallVector<unsigned> parallel, reduced;
+  SmallVector<int64_t> results, terms;
+  Division division;
+};
+} // namespace
+
+static int64_t getProduct(ArrayRef<int64_t> extents) {
+  int64_t product = 1;
+  for (int64_t extent : extents)
+    product *= extent;
+  return product;
+}
+
+/// The loops of `op` in the order in which the largest tensor that it reads
+/// lies in memory; loops that do not go over it are outermost.
+static SmallVector<unsigned> getOrder(linalg::GenericOp op,
+                                      ArrayRef<int64_t> ranges) {
+  SmallVector<int64_t> walk;
+  int64_t most = 0;
+  auto isLeaf = [](Value value) {
+    Operation *producer = value.getDefiningOp();
+    return !producer || !isInlinable(producer) ||
+           (isa<linalg::GenericOp>(producer) && !isPointwise(producer));
+  };
+  for (const Read &access : getReads(op, isLeaf)) {
+    int64_t size = 1;
+    for (int64_t loop : access.at)
+      size *= loop < 0 ? 1 : ranges[loop];
+    if (size <= most)
+      continue;
+    most = size;
+    walk = access.at;
+  }
+  SmallVector<unsigned> order;
+  for (unsigned loop : llvm::seq(op.getNumLoops()))
+    if (!llvm::is_contained(walk, loop))
+      order.push_back(loop);
+  for (int64_t loop : walk)
+    if (loop >= 0 && !llvm::is_contained(order, loop))
+      order.push_back(loop);
+  return order;
+}
+
+/// The plan of `root`, if several threads should share each of its results.
+static std::optional<Plan> getPlan(Operation *root) {
+  auto op = dyn_cast<linalg::GenericOp>(root);
+  if (!op || op.getNumReductionLoops() == 0)
+    return std::nullopt;
+  for (unsigned result : llvm::seq(op->getNumResults()))
+    if (!getCombiner(op, result))
+      return std::nullopt;
+  SmallVector<int64_t> ranges = op.getStaticLoopRanges();
+  SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
+  SmallVector<unsigned> parallel, reduced;
+  bool areTermsAdjacent = false;
+  for (unsigned loop : getOrder(op, ranges)) {
+    if (ranges[loop] == 1)
+      continue;
+    areTermsAdjacent = kinds[loop] == utils::IteratorType::reduction;
+    (areTermsAdjacent ? reduced : parallel).push_back(loop);
+  }
+  auto getExtents = [&](ArrayRef<unsigned> loops) {
+    return llvm::map_to_vector(loops,
+                               [&](unsigned loop) { return ranges[loop]; });
+  };
+  SmallVector<int64_t> results = getExtents(parallel);
+  SmallVector<int64_t> terms = getExtents(reduced);
+  int64_t numResults = getProduct(results), numTerms = getProduct(terms);
+  if (numTerms < warp || numResults == 0 ||
+      (numResults >= manyResults && !areTermsAdjacent))
+    return std::nullopt;
+  // Products of matrices read what their results share.
+  if (linalg::isaContractionOpInterface(op) &&
+      numResults >= busyBlocks * blockThreads)
+    return std::nullopt;
+  return Plan{parallel, reduced, results, terms,
+              Division(numResults, numTerms, areTermsAdjacent)};
+}
+
+/// `value` of the thread `distance` lanes up in its warp.
+static Value shuffleDown(Evaluator &e, Value value, int64_t distance) {
+  OpBuilder &b = e.b;
+  Type type = value.getType(), word = b.getI32Type();
+  unsigned bits = type.getIntOrFloatBitWidth();
+  if (bits == 32)
+    return gpu::ShuffleOp::create(b, e.loc, value, distance, warp,
+                                  gpu::ShuffleMode::DOWN)
+        .getShuffleResult();
+  Type integer = b.getIntegerType(bits);
+  if (type != integer)
+    value = arith::BitcastOp::create(b, e.loc, integer, value);
+  if (bits < 32) {
+    value = arith::ExtUIOp::create(b, e.loc, word, value);
+    value = shuffleDown(e, value, distance);
+    value = arith::TruncIOp::create(b, e.loc, integer, value);
+  } else {
+    assert(bits == 64 && "expected numbers of at most 64 bits");
+    Value half =
+        arith::ConstantOp::create(b, e.loc, b.getIntegerAttr(integer, 32));
+    Value high = arith::ShRUIOp::create(b, e.loc, value, half);
+    auto move = [&](Value part) -> Value {
+      part = arith::TruncIOp::create(b, e.loc, word, part);
+      part = shuffleDown(e, part, distance);
+      return arith::ExtUIOp::create(b, e.loc, integer, part);
+    };
+    Value low = move(value);
+    high = arith::ShLIOp::create(b, e.loc, move(high), half);
+    value = arith::OrIOp::create(b, e.loc, low, high);
+  }
+  return type == integer ? value
+                         : arith::BitcastOp::create(b, e.loc, type, value);
+}
+
+namespace {
+/// A launch that takes reductions.
+class SharedReduction {
+public:
+  SharedReduction(Evaluator &e, const Division &division, TypeRange types)
+      : e(e), division(division), types(types) {}
+
+  /// Combines what two threads have.
+  using Combine =
+      llvm::function_ref<SmallVector<Value>(ValueRange, ValueRange)>;
+  /// What a thread has of result `n`: of its terms `first`, `first` + `step`
+  /// and so on.
+  using TakeTerms = llvm::function_ref<SmallVector<Value>(Index n, Index first,
+                                                          int64_t step)>;
+  /// Stores what there is of result `n` in all threads of a block, which is
+  /// part `part` of it.
+  using Finish = llvm::function_ref<void(Index n, Index part, ValueRange)>;
+
+  void emit(TakeTerms takeTerms, Combine combine, Finish finish);
+
+private:
+  void store(ValueRange values, Index number, Index result);
+  SmallVector<Value> load(Index number, Index result);
+  void ifTrue(Value condition, llvm::function_ref<void()> body);
+
+  Evaluator &e;
+  const Division &division;
+  TypeRange types;
+  /// Shared memory, for each type the values of all results.
+  SmallVector<Value> shared;
+};
+} // namespace
+
+void SharedReduction::store(ValueRange values, Index number, Index result) {
+  Index at = e.multiplyAdd(number, division.results, result);
+  for (auto [value, memory] : llvm::zip_equal(values, shared))
+    memref::StoreOp::create(e.b, e.loc, value, memory, e.materialize(at));
+}
+
+SmallVector<Value> SharedReduction::load(Index number, Index result) {
+  Index at = e.multiplyAdd(number, division.results, result);
+  return llvm::map_to_vector(shared, [&](Value memory) -> Value {
+    return memref::LoadOp::create(e.b, e.loc, memory, e.materialize(at));
+  });
+}
+
+void SharedReduction::ifTrue(Value condition, llvm::function_ref<void()> body) {
+  if (!condition)
+    return body();
+  auto guard = scf::IfOp::create(e.b, e.loc, condition);
+  e.scope([&] {
+    e.b.setInsertionPointToStart(guard.thenBlock());
+    body();
+  });
+}
+
+void SharedReduction::emit(TakeTerms takeTerms, Combine combine,
+                           Finish finish) {
+  OpBuilder &b = e.b;
+  int64_t results = division.results, segments = division.segments;
+  int64_t numShared = division.getNumShared();
+  SmallVector<Type> attributions;
+  if (numShared > 1)
+    for (Type type : types)
+      attributions.push_back(
+          MemRefType::get({numShared * results}, type, AffineMap(),
+                          gpu::AddressSpaceAttr::get(
+                              b.getContext(), gpu::AddressSpace::Workgroup)));
+  Value one = e.constant(1);
+  auto launch = gpu::LaunchOp::create(
+      b, e.loc, e.constant(division.getNumGroups()), e.constant(division.parts),
+      one, e.constant(results * segments), one, one,
+      /*dynamicSharedMemorySize=*/Value(), /*asyncTokenType=*/Type(),
+      /*asyncDependencies=*/ValueRange(), attributions);
+  llvm::append_range(shared, launch.getWorkgroupAttributions());
+  e.scope([&] {
+    b.setInsertionPointToStart(&launch.getBody().front());
+    gpu::TerminatorOp::create(b, e.loc);
+    b.setInsertionPointToStart(&launch.getBody().front());
+    Index thread = Index::of(launch.getThreadIds().x);
+    Index group = Index::of(launch.getBlockIds().x);
+    Index part = Index::constant(0);
+    if (division.parts > 1)
+      part = Index::of(launch.getBlockIds().y);
+    Index result = Index::constant(0), segment = thread;
+    if (division.areTermsAdjacent && results != 1)
+      std::tie(result, segment) = e.split(thread, segments);
+    else if (results != 1)
+      std::tie(segment, result) = e.split(thread, results);
+    Index n = e.multiplyAdd(group, results, result);
+    // All threads come to barriers: those beyond the last result take it again.
+    Value isInside;
+    Index taken = n;
+    if (division.numResults % results) {
+      Value number = e.materialize(n);
+      isInside = arith::CmpIOp::create(b, e.loc, arith::CmpIPredicate::ult,
+                                       number, e.constant(division.numResults));
+      taken = Index::of(arith::MinUIOp::create(
+          b, e.loc, number, e.constant(division.numResults - 1)));
+    }
+    SmallVector<Value> values =
+        takeTerms(taken, e.multiplyAdd(part, segments, segment),
+                  segments * division.parts);
+    Value isFirst = e.areZero(segment);
+    if (division.areTermsAdjacent) {
+      for (int64_t distance = std::min(warp, segments) / 2; distance;
+           distance /= 2) {
+        SmallVector<Value> others = llvm::map_to_vector(
+            values, [&](Value v) { return shuffleDown(e, v, distance); });
+        values = combine(values, others);
+      }
+      if (numShared > 1) {
+        auto [number, lane] = e.split(segment, warp);
+        ifTrue(e.areZero(lane),
+               [&, number = number] { store(values, number, result); });
+      }
+    } else if (numShared > 1) {
+      store(values, segment, result);
+    }
+    if (numShared > 1)
+      gpu::BarrierOp::create(b, e.loc);
+    if (isInside)
+      isFirst =
+          isFirst
+              ? arith::AndIOp::create(b, e.loc, isFirst, isInside).getResult()
+              : isInside;
+    ifTrue(isFirst, [&] {
+      if (numShared > 1)
+        values = e.loop(e.constant(1), e.constant(numShared), 1, values,
+                        [&](Value number, ValueRange sums) {
+                          return combine(sums, load(Index::of(number), result));
+                        });
+      finish(n, part, values);
+    });
+  });
+}
+
+/// `number` as the indices of loops of `extents`.
+static SmallVector<Index> splitAll(Evaluator &e, Index number,
+                                   ArrayRef<int64_t> extents) {
+  SmallVector<Index> indices(extents.size());
+  for (int64_t dim = extents.size() - 1; dim > 0; --dim)
+    std::tie(number, indices[dim]) = e.split(number, extents[dim]);
+  if (!indices.empty())
+    indices.front() = number;
+  return indices;
+}
+
+static SmallVector<Value> getNeutral(Evaluator &e, linalg::GenericOp op) {
+  return llvm::map_to_vector(
+      op->getResults(), [&](OpResult sum) { return createNeutral(e, sum); });
+}
+
+/// Emits `op` as `plan` says.
+static void emit(Evaluator &e, linalg::GenericOp op, const Plan &plan,
+                 const DenseMap<Value, Value> &outputs, ValueRange scratch) {
+  SmallVector<Type> types = llvm::map_to_vector(
+      op->getResultTypes(), [](Type t) { return getElementTypeOrSelf(t); });
+  auto combineAll = [&](ValueRange a, ValueRange b) {
+    return llvm::map_to_vector(op->getResults(), [&](OpResult sum) {
+      unsigned number = sum.getResultNumber();
+      return combine(e, sum, a[number], b[number]);
+    });
+  };
+  auto setLoops = [&](ArrayRef<unsigned> loops, Index number,
+                      ArrayRef<int64_t> extents, SmallVector<Index> &point) {
+    for (auto [loop, index] :
+         llvm::zip_equal(loops, splitAll(e, number, extents)))
+      point[loop] = index;
+  };
+  auto finish = [&](Index n, ValueRange values) {
+    SmallVector<Index> point(op.getNumLoops(), Index::constant(0));
+    setLoops(plan.parallel, n, plan.results, point);
+    for (OpResult result : op->getResults()) {
+      Value output = outputs.lookup(result);
+      if (!output)
+        continue;
+      SmallVector<Index> place =
+          applyMap(op.getIndexingMapMatchingResult(result), point);
+      unsigned number = result.getResultNumber();
+      Value start = e.read(op.getDpsInits()[number], place);
+      e.store(combine(e, result, start, values[number]), output, place);
+    }
+  };
+  auto takeTerms = [&](Index n, Index first, int64_t step) {
+    SmallVector<Index> point(op.getNumLoops(), Index::constant(0));
+    setLoops(plan.parallel, n, plan.results, point);
+    return e.loop(e.materialize(first), e.constant(getProduct(plan.terms)),
+                  step, getNeutral(e, op), [&](Value k, ValueRange sums) {
+                    SmallVector<Index> inner(point);
+                    setLoops(plan.reduced, Index::of(k), plan.terms, inner);
+                    return e.evaluate(op, inner, sums);
+                  });
+  };
+  const Division &division = plan.division;
+  SharedReduction(e, division, types)
+      .emit(takeTerms, combineAll, [&](Index n, Index part, ValueRange values) {
+        if (division.parts == 1)
+          return finish(n, values);
+        for (auto [value, memory] : llvm::zip_equal(values, scratch))
+          e.store(value, memory, {part, n});
+      });
+  if (division.parts == 1)
+    return;
+  Division rest(division.numResults, division.parts,
+                /*areTermsAdjacent=*/division.numResults == 1);
+  rest.parts = 1;
+  SharedReduction(e, rest, types)
+      .emit(
+          [&](Index n, Index first, int64_t step) {
+            return e.loop(e.materialize(first), e.constant(division.parts),
+                          step, getNeutral(e, op),
+                          [&](Value part, ValueRange sums) {
+                            SmallVector<Value> more =
+                                llvm::map_to_vector(scratch, [&](Value memory) {
+                                  return e.load(memory, {Index::of(part), n});
+                                });
+                            return combineAll(sums, more);
+                          });
+          },
+          combineAll,
+          [&](Index n, Index, ValueRange values) { finish(n, values); });
+}
+
+SmallVector<MemRefType> bsr::getReductionScratch(const ClusterPlan &plan) {
+  SmallVector<MemRefType> types;
+  for (Operation *root : plan.roots)
+    if (std::optional<Plan> reduction = getPlan(root);
+        reduction && reduction->division.parts > 1)
+      for (Type type : root->getResultTypes())
+        types.push_back(MemRefType::get(
+            {reduction->division.parts, reduction->division.numResults},
+            getElementTypeOrSelf(type)));
+  return types;
+}
+
+bool bsr::emitReduction(Evaluator &e, Operation *op,
+                        const DenseMap<Value, Value> &outputs,
+                        const PatternViews &patterns, ValueRange &scratch) {
+  std::optional<Plan> plan = getPlan(op);
+  if (!plan)
+    return false;
+  unsigned numParts = plan->division.parts > 1 ? op->getNumResults() : 0;
+  emit(e, cast<linalg::GenericOp>(op), *plan, outputs,
+       scratch.take_front(numParts));
+  scratch = scratch.drop_front(numParts);
+  return true;
+}
