@@ -161,4 +161,66 @@ count += check([("fi->f", {"f": 3, "i": 100003}, "f64", "sum", False)], expected
 count += check([("fi->f", {"f": 3, "i": 100003}, "bf16", "sum", True)])
 # So many results that each is a thread's.
 count += check([("fi->i", {"f": 33, "i": 70000}, "f32", "sum", False)], expected_launches=1)
+
+
+def check_lines(rows, cols, block, mask, type):
+    """Sums of the rows and columns of a sparse weight, of its squares, and of what its absent entries have, too."""
+    matrix, unit = f"tensor<{rows}x{cols}x{type}>", FLOATS[type]
+    maps = ['affine_map<(i, j) -> (i, j)>', 'affine_map<(i, j) -> (i)>', 'affine_map<(i, j) -> (j)>']
+    lines, outs = [], []
+    bodies = {"square": "    %r = arith.mulf %a, %a", "more": f"    %one = arith.constant 1.5 : {type}\n    %r = arith.addf %a, %one"}
+    for name, body in bodies.items():
+        lines.append(f"""  %{name} = linalg.generic {{indexing_maps = [{maps[0]}, {maps[0]}], iterator_types = ["parallel", "parallel"]}}
+      ins(%w : {matrix}) outs(%w : {matrix}) {{
+  ^bb0(%a: {type}, %o: {type}):
+{body} : {type}
+    linalg.yield %r : {type}
+  }} -> {matrix}""")
+        for dim, extent in enumerate((rows, cols)):
+            out = f"tensor<{extent}x{type}>"
+            lines.append(f"""  %z{name}{dim} = arith.constant dense<0.0> : {out}
+  %y{name}{dim} = linalg.generic {{indexing_maps = [{maps[0]}, {maps[1 + dim]}],
+      iterator_types = ["{"parallel" if dim == 0 else "reduction"}", "{"parallel" if dim == 1 else "reduction"}"]}}
+      ins(%{name} : {matrix}) outs(%z{name}{dim} : {out}) {{
+  ^bb0(%a: {type}, %o: {type}):
+    %0 = arith.addf %o, %a : {type}
+    linalg.yield %0 : {type}
+  }} -> {out}""")
+            outs.append((f"%y{name}{dim}", out, f"{name}{dim}"))
+    text = (f'func.func @step(%w: {matrix} {{bsr.name = "w", bsr.result = 0 : i64}})\n    -> ({matrix}, '
+            + ", ".join(f'{out} {{bsr.name = "{name}"}}' for _, out, name in outs) + ") {\n" + "\n".join(lines)
+            + "\n  return %w, " + ", ".join(value for value, *_ in outs)
+            + f" : {matrix}, " + ", ".join(out for _, out, _ in outs) + "\n}")
+    density = min((mask.sum() + 0.5) / mask.size, 1)
+    compiled = step.compile(text, [f"--mark=match=w block={block[0]}x{block[1]} density={density}"])
+    if block == (16, 16):  # 64 terms a row or so, and a column
+        assert "shfl.sync" in compiled.host.ptx and "bar.sync" in compiled.host.ptx
+    w = random.standard_normal((rows, cols)) * np.kron(mask, np.ones(block))
+    w = (step.from_bf16(step.to_bf16(w)) if type == "bf16" else w.astype(step.TYPES[type])).astype(np.float64)
+    slots, = (p["slots"] for p in compiled.manifest["patterns"])
+    order = random.permutation(slots)[:mask.sum()]
+    stored = step.to_values(w, mask, block, slots, order)
+    if type == "bf16":
+        stored = np.where(np.isnan(stored), 0x7FC0, step.to_bf16(stored)).astype(np.uint16)
+    got = compiled.run({"w": stored.astype(step.TYPES[type])}, {"w": mask}, {"w": order})
+    for _, _, name in outs:
+        dense = w * w if name.startswith("square") else w + 1.5
+        want = dense.sum(1 - int(name[-1]))
+        y = exact(got[name], type)
+        # Element by element, and once more at the end, what is no f32 or f64 rounds.
+        bound = (2 if type in ("f16", "bf16") else 64) * unit * np.abs(dense).sum(1 - int(name[-1])) + 1e-30
+        assert (np.abs(y - want) <= bound).all(), (name, type, block, np.abs(y - want).max())
+    return len(outs)
+
+
+for type in FLOATS:
+    mask = random.random((9, 7)) < 0.4
+    mask[2], mask[:, 3], mask[5] = False, False, True
+    count += check_lines(9 * 16, 7 * 16, (16, 16), mask, type)
+mask = random.random((5, 60)) < 0.5
+mask[1] = False
+count += check_lines(5 * 4, 60 * 8, (4, 8), mask, "f32")
+count += check_lines(60 * 8, 5 * 4, (8, 4), mask.T, "f32")
+count += check_lines(60, 33, (1, 1), random.random((60, 33)) < 0.7, "f32")
+count += check_lines(64, 64, (64, 64), np.ones((1, 1), bool), "f32")
 print(f"{count} reductions")

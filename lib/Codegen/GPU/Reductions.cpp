@@ -414,6 +414,66 @@ static void emit(Evaluator &e, linalg::GenericOp op, const Plan &plan,
           [&](Index n, Index, ValueRange values) { finish(n, values); });
 }
 
+/// How many threads take the sums of `op` along the lines of its pattern, if
+/// several should share each.
+static std::optional<Division> getDivision(ReduceVecOp op) {
+  PatternType pattern = op.getPattern().getType();
+  View lines = *getLineView(op);
+  int64_t numLines = pattern.getNumLines(lines);
+  int64_t length = pattern.getBlockExtent(getOther(lines));
+  int64_t numTerms = llvm::divideCeil(pattern.getSlots(), numLines) * length;
+  if (numTerms < warp)
+    return std::nullopt;
+  Division division(numLines * pattern.getBlockExtent(lines), numTerms,
+                    /*areTermsAdjacent=*/op.getDim() == 0);
+  division.parts = 1;
+  return division;
+}
+
+/// Emits the sums of `op` along the lines of its pattern.
+static void emit(Evaluator &e, ReduceVecOp op, const Division &division,
+                 Value output, const PatternViews &patterns) {
+  PatternType pattern = op.getPattern().getType();
+  View lines = *getLineView(op);
+  const PatternView &view = patterns.at({op.getPattern(), lines});
+  int64_t height = pattern.getBlockExtent(lines);
+  int64_t length = pattern.getBlockExtent(getOther(lines));
+  Type type = getSumType(e.b, op.getValues().getType());
+  auto add = [&](ValueRange a, ValueRange b) -> SmallVector<Value> {
+    return {arith::AddFOp::create(e.b, e.loc, a.front(), b.front())};
+  };
+  auto takeTerms = [&](Index n, Index first, int64_t step) {
+    auto [line, row] = e.split(n, height);
+    Value low = loadIndex(e, view.ptr, line);
+    Value high = loadIndex(e, view.ptr, line.plus(1));
+    Value count = arith::MulIOp::create(
+        e.b, e.loc, arith::SubIOp::create(e.b, e.loc, high, low),
+        e.constant(length));
+    return e.loop(e.materialize(first), count, step, getZeros(e, type, 1),
+                  [&, row = row](Value k, ValueRange sum) {
+                    auto [block, place] = e.split(Index::of(k), length);
+                    Index at = e.multiplyAdd(Index::of(low), 1, block);
+                    SmallVector<Index> entry{
+                        Index::of(loadIndex(e, view.slot, at)), row, place};
+                    if (op.getDim() == 1)
+                      std::swap(entry[1], entry[2]);
+                    Value value =
+                        e.convert(e.read(op.getValues(), entry), type);
+                    return add(sum, value);
+                  });
+  };
+  auto finish = [&](Index n, Index, ValueRange values) {
+    Value sum = values.front();
+    if (op.getBackground())
+      sum = addBackground(
+          e, sum, e.read(op.getBackground(), {}), view,
+          e.split(n, height).first,
+          op.getDim() == 1 ? pattern.getRows() : pattern.getCols(), length);
+    e.store(e.convert(sum, op.getVec().getType().getElementType()), output, n);
+  };
+  SharedReduction(e, division, type).emit(takeTerms, add, finish);
+}
+
 SmallVector<MemRefType> bsr::getReductionScratch(const ClusterPlan &plan) {
   SmallVector<MemRefType> types;
   for (Operation *root : plan.roots)
@@ -429,6 +489,12 @@ SmallVector<MemRefType> bsr::getReductionScratch(const ClusterPlan &plan) {
 bool bsr::emitReduction(Evaluator &e, Operation *op,
                         const DenseMap<Value, Value> &outputs,
                         const PatternViews &patterns, ValueRange &scratch) {
+  if (auto sums = dyn_cast<ReduceVecOp>(op)) {
+    std::optional<Division> division = getDivision(sums);
+    if (division)
+      emit(e, sums, *division, outputs.lookup(sums.getVec()), patterns);
+    return division.has_value();
+  }
   std::optional<Plan> plan = getPlan(op);
   if (!plan)
     return false;
