@@ -211,6 +211,7 @@ static void addLaunches(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRExpandPowers());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFastMath());
+  pm.addPass(bsr::createBSRMoveConstants());
   pm.addPass(bsr::createBSROutlineLaunches());
   // What is left of a kernel is its launches.
   pm.addPass(createInlinerPass());

@@ -185,12 +185,12 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
           return signalPassFailure();
         launch = *created;
       }
-      if (failed(outline(launch, kernels, functions)))
+      if (failed(outline(launch, symbols, functions)))
         return signalPassFailure();
     }
   }
 
-  LogicalResult outline(gpu::LaunchOp launch, gpu::GPUModuleOp kernels,
+  LogicalResult outline(gpu::LaunchOp launch, const SymbolTable &host,
                         SymbolTable &functions) {
     auto kernel = launch->getParentOfType<func::FuncOp>();
     if (failed(sinkOperationsIntoLaunchOp(launch, isMemoryEffectFree)))
@@ -199,6 +199,12 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
     gpu::GPUFuncOp function =
         outlineKernelFunc(launch, kernel.getName(), operands);
     functions.insert(function);
+    // What is constant goes into the GPU's memory.
+    function.walk([&](memref::GetGlobalOp array) {
+      StringAttr name = array.getNameAttr().getAttr();
+      if (!functions.lookup(name))
+        functions.insert(host.lookup<memref::GlobalOp>(name)->clone());
+    });
     // Of the places of a thread few are read.
     for (Operation &op : llvm::make_early_inc_range(
              function.getBody().front().without_terminator()))

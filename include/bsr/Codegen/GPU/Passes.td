@@ -72,6 +72,53 @@ def BSROutlineLaunches : Pass<"bsr-outline-launches", "ModuleOp"> {
                            "NVVM::NVVMDialect", "scf::SCFDialect"];
 }
 
+def BSRMoveConstants : Pass<"bsr-move-constants", "ModuleOp"> {
+  let summary = "Give kernels the constant arrays that they are called with";
+  let description = [{
+    A constant array is the host's memory. A kernel that is called with some becomes
+    one that has them itself, one for each set of arrays; `bsr-outline-launches` puts them into the
+    GPU's module. These are the index arrays of static patterns, above all.
+
+    Before:
+
+    ```mlir
+    memref.global "private" constant @ptr : memref<2xi32> = dense<[0, 3]>
+    func.func private @first(%ptr: memref<2xi32>, %y: memref<i32>) {
+      %c1 = arith.constant 1 : index
+      %0 = memref.load %ptr[%c1] : memref<2xi32>
+      memref.store %0, %y[] : memref<i32>
+      return
+    }
+    func.func @step(%y: memref<i32>) {
+      %0 = memref.get_global @ptr : memref<2xi32>
+      func.call @first(%0, %y) : (memref<2xi32>, memref<i32>) -> ()
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    memref.global "private" constant @ptr : memref<2xi32> = dense<[0, 3]>
+    func.func @step(%y: memref<i32>) {
+      func.call @first_0(%y) : (memref<i32>) -> ()
+      return
+    }
+    func.func private @first_0(%y: memref<i32>) {
+      %ptr = memref.get_global @ptr : memref<2xi32>
+      %c1 = arith.constant 1 : index
+      %0 = memref.load %ptr[%c1] : memref<2xi32>
+      memref.store %0, %y[] : memref<i32>
+      return
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numKernels", "num-kernels", "Number of kernels with constant arrays of their own">,
+  ];
+  let dependentDialects = ["memref::MemRefDialect"];
+}
+
 def BSRExpandPowers : Pass<"bsr-expand-powers"> {
   let summary = "Compute powers of f32 without a C library";
   let description = [{
