@@ -89,6 +89,13 @@ static void countProducts(func::FuncOp step, const Groups &groups) {
   step->setAttr(attrs::leftDense, b.getI64IntegerAttr(leftDense));
 }
 
+/// Erases the operations of `block` that nothing needs.
+static void eraseDead(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
 /// True if `func` is a step as the front doors write it.
 static bool isStep(func::FuncOp func) {
   return llvm::any_of(llvm::seq(func.getNumArguments()), [&](unsigned arg) {
@@ -113,6 +120,9 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
 
   void run(func::FuncOp step, SymbolTable &symbols) {
     Block &block = step.getBody().front();
+    // What bsr-recompute computes again everywhere is left where it was: it
+    // would be a cluster that nothing launches.
+    eraseDead(block);
     Groups groups(block, getTarget(step));
     if (isStep(step))
       countProducts(step, groups);
@@ -161,9 +171,7 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
     for (auto [from, to] : replacements)
       from.replaceAllUsesWith(to);
     replacements.clear();
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+    eraseDead(block);
   }
 
   llvm::StringMap<StringAttr> structures;

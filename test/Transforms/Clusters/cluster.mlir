@@ -950,3 +950,28 @@ func.func @dead(%x: tensor<64xf32>) -> tensor<64xf32> {
   } -> tensor<64xf32>
   return %x : tensor<64xf32>
 }
+
+// -----
+
+// What nothing needs is in no cluster.
+// CHECK-LABEL: func @dead(
+// CHECK-NOT:     bsr.launch
+// CHECK:         return
+// CHECK-NOT:     bsr.cluster
+func.func @dead(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %e = tensor.empty() : tensor<8xf32>
+  %0 = linalg.exp ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+  %1 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %3 = math.exp %a : f32
+    linalg.yield %3 : f32
+  } -> tensor<8xf32>
+  %2 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%1 : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %3 = math.exp %a : f32
+    linalg.yield %3 : f32
+  } -> tensor<8xf32>
+  return %x : tensor<8xf32>
+}
