@@ -189,12 +189,15 @@ static void addKernels(OpPassManager &pm) {
   addCleanup(pm);
 }
 
-/// A marked step becomes one whose work is in kernels for `target`.
+/// A marked step becomes one whose work is in kernels for `target`. If
+/// `isHostApart`, numbers that it computes stay where its tensors are.
 static void addStep(OpPassManager &pm, const bsr::StepOptions &options,
-                    const std::string &target) {
+                    const std::string &target, bool isHostApart = false) {
   pm.addPass(bsr::createBSRSetTarget({target}));
   addImport(pm, options);
   addSparsity(pm, options);
+  if (isHostApart)
+    pm.addNestedPass<func::FuncOp>(bsr::createBSRLiftNumbers());
   addLayout(pm, options);
   addClusters(pm);
   addKernels(pm);
@@ -235,7 +238,8 @@ static void addLaunches(OpPassManager &pm) {
 
 void bsr::buildToGPUPipeline(OpPassManager &pm, const ToGPUOptions &options) {
   const std::string &target = options.step.target;
-  addStep(pm, options.step, target.empty() ? "#bsr.gpu" : target);
+  addStep(pm, options.step, target.empty() ? "#bsr.gpu" : target,
+          /*isHostApart=*/true);
   addBufferization(pm);
   addLaunches(pm);
 }

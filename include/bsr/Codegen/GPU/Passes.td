@@ -72,6 +72,65 @@ def BSROutlineLaunches : Pass<"bsr-outline-launches", "ModuleOp"> {
                            "NVVM::NVVMDialect", "scf::SCFDialect"];
 }
 
+def BSRLiftNumbers : Pass<"bsr-lift-numbers", "func::FuncOp"> {
+  let summary = "Keep numbers that a step computes where its tensors are";
+  let description = [{
+    A step may take a number out of a tensor, such as the norm of its gradients, compute with it, and
+    decide by it. A GPU's host would have to wait for the number. Here it becomes a tensor of
+    rank 0, and so does what is computed of it: what takes such a number (a body, a fill, a
+    selection of two tensors) reads a tensor, and a branch becomes both of its sides and a
+    selection. Numbers that the step is called with stay as they are, and so do branches
+    with loops or effects in them.
+
+    Before:
+
+    ```mlir
+    func.func @clip(%norm: tensor<f32>, %g: tensor<8xf32>, %h: tensor<8xf32>) -> tensor<8xf32> {
+      %one = arith.constant 1.0 : f32
+      %0 = tensor.extract %norm[] : tensor<f32>
+      %1 = arith.cmpf ogt, %0, %one : f32
+      %2 = scf.if %1 -> (tensor<8xf32>) {
+        scf.yield %h : tensor<8xf32>
+      } else {
+        scf.yield %g : tensor<8xf32>
+      }
+      return %2 : tensor<8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @clip(%norm: tensor<f32>, %g: tensor<8xf32>, %h: tensor<8xf32>) -> tensor<8xf32> {
+      %one = arith.constant dense<1.0> : tensor<f32>
+      %0 = tensor.empty() : tensor<i1>
+      %1 = linalg.generic {indexing_maps = [affine_map<() -> ()>, affine_map<() -> ()>, affine_map<() -> ()>],
+                           iterator_types = []}
+          ins(%norm, %one : tensor<f32>, tensor<f32>) outs(%0 : tensor<i1>) {
+      ^bb0(%a: f32, %b: f32, %out: i1):
+        %4 = arith.cmpf ogt, %a, %b : f32
+        linalg.yield %4 : i1
+      } -> tensor<i1>
+      %2 = tensor.empty() : tensor<8xf32>
+      %3 = linalg.generic {indexing_maps = [affine_map<(i) -> ()>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>,
+                                            affine_map<(i) -> (i)>],
+                           iterator_types = ["parallel"]}
+          ins(%1, %h, %g : tensor<i1>, tensor<8xf32>, tensor<8xf32>) outs(%2 : tensor<8xf32>) {
+      ^bb0(%c: i1, %a: f32, %b: f32, %out: f32):
+        %4 = arith.select %c, %a, %b : f32
+        linalg.yield %4 : f32
+      } -> tensor<8xf32>
+      return %3 : tensor<8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numBranches", "num-branches", "Number of branches that became selections">,
+    Statistic<"numLifted", "num-lifted", "Number of operations that read a tensor now">,
+  ];
+  let dependentDialects = ["arith::ArithDialect", "linalg::LinalgDialect", "tensor::TensorDialect"];
+}
+
 def BSRMoveConstants : Pass<"bsr-move-constants", "ModuleOp"> {
   let summary = "Give kernels the constant arrays that they are called with";
   let description = [{
