@@ -231,8 +231,12 @@ SmallVector<Value> Evaluator::evaluate(linalg::GenericOp op,
       positions[result] = position;
       Value scalar = materialize(position);
       if (position.lanes) {
-        Value step = vector::StepOp::create(
-            b, loc, VectorType::get({width}, b.getIndexType()));
+        // No vector.step, which upstream lowers for processors only.
+        Value step = arith::ConstantOp::create(
+            b, loc,
+            DenseIntElementsAttr::get(
+                VectorType::get({width}, b.getIndexType()),
+                llvm::to_vector(llvm::seq<int64_t>(width))));
         scalar = arith::AddIOp::create(b, loc, broadcast(scalar), step);
       }
       values[result] = scalar;

@@ -167,9 +167,12 @@ Value Evaluator::load(Value memref, ArrayRef<Index> at) {
   };
   if (!hasLanes(at))
     return memref::LoadOp::create(b, loc, memref, indices(at));
-  if (areAdjacent(memref, at))
-    return vector::LoadOp::create(b, loc, VectorType::get({width}, type),
-                                  memref, indices(at));
+  if (areAdjacent(memref, at)) {
+    auto load = vector::LoadOp::create(b, loc, VectorType::get({width}, type),
+                                       memref, indices(at));
+    load.setAlignment(getAlignment(memref, at));
+    return load;
+  }
   SmallVector<Value> elements;
   for (int64_t lane = 0; lane != width; ++lane)
     elements.push_back(
@@ -189,7 +192,8 @@ void Evaluator::store(Value value, Value memref, ArrayRef<Index> at) {
   }
   value = broadcast(value);
   if (areAdjacent(memref, at)) {
-    vector::StoreOp::create(b, loc, value, memref, indices(at));
+    vector::StoreOp::create(b, loc, value, memref, indices(at))
+        .setAlignment(getAlignment(memref, at));
     return;
   }
   for (int64_t lane = 0; lane != width; ++lane) {

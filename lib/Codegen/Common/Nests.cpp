@@ -12,7 +12,8 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 /// Element-wise operations and reductions: a loop for each parallel dimension,
-/// and for each reduced one inside.
+/// in the order in which results lie in memory, and for each reduced one
+/// inside.
 static void emitGeneric(Evaluator &e, linalg::GenericOp op,
                         const DenseMap<Value, Value> &outputs) {
   SmallVector<int64_t> ranges = op.getStaticLoopRanges();
@@ -20,6 +21,14 @@ static void emitGeneric(Evaluator &e, linalg::GenericOp op,
   for (auto [dim, kind] : llvm::enumerate(op.getIteratorTypesArray()))
     (kind == utils::IteratorType::reduction ? reduced : parallel)
         .push_back(dim);
+  AffineMap written = op.getIndexingMapMatchingResult(op->getResult(0));
+  llvm::sort(parallel, [&](unsigned x, unsigned y) {
+    auto getPlace = [&](unsigned dim) {
+      AffineExpr expr = getAffineDimExpr(dim, op.getContext());
+      return std::pair(written.getResultPosition(expr).value_or(0), dim);
+    };
+    return getPlace(x) < getPlace(y);
+  });
   auto getExtents = [&](ArrayRef<unsigned> dims) {
     return llvm::map_to_vector(dims, [&](unsigned dim) { return ranges[dim]; });
   };

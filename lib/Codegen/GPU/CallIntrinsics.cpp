@@ -6,6 +6,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::bsr {
@@ -42,15 +43,20 @@ struct CallIntrinsics : bsr::impl::BSRCallIntrinsicsBase<CallIntrinsics> {
         return WalkResult::advance();
       StringRef name = getIntrinsic(op);
       Type type = op->getResult(0).getType();
-      if (name.empty() || isa<ShapedType>(type)) {
-        op->emitError("expected a function of a number that a GPU computes, "
-                      "but got '")
+      auto vector = dyn_cast<VectorType>(type);
+      if (name.empty() || (vector && vector.getRank() != 1)) {
+        op->emitError("expected a function that a GPU computes, of a number or "
+                      "a vector, but got '")
             << op->getName() << "' of " << type;
         return WalkResult::interrupt();
       }
       OpBuilder b(op);
       std::string suffixed;
-      llvm::raw_string_ostream(suffixed) << name << "." << type;
+      llvm::raw_string_ostream stream(suffixed);
+      stream << name << ".";
+      if (vector)
+        stream << "v" << vector.getNumElements();
+      stream << getElementTypeOrSelf(type);
       auto call = LLVM::CallIntrinsicOp::create(
           b, op->getLoc(), type, b.getStringAttr(suffixed), op->getOperands());
       op->getResult(0).replaceAllUsesWith(call.getResults());

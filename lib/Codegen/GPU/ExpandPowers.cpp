@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include <cmath>
 
@@ -132,15 +133,27 @@ struct ExpandPowers : bsr::impl::BSRExpandPowersBase<ExpandPowers> {
 
   void runOnOperation() override {
     getOperation()->walk([](math::PowFOp op) {
-      if (!op.getType().isF32())
+      auto vector = dyn_cast<VectorType>(op.getType());
+      if (!getElementTypeOrSelf(op.getType()).isF32() ||
+          (vector && vector.getRank() != 1))
         return;
       Writer b(op.getLoc(), op);
-      Type f64 = b.getF64Type();
-      Value x = arith::ExtFOp::create(b, f64, op.getLhs());
-      Value y = arith::ExtFOp::create(b, f64, op.getRhs());
-      Value power = pow(b, x, y);
-      op.replaceAllUsesWith(
-          arith::TruncFOp::create(b, op.getType(), power).getResult());
+      auto expand = [&](Value lhs, Value rhs) -> Value {
+        Value x = arith::ExtFOp::create(b, b.getF64Type(), lhs);
+        Value y = arith::ExtFOp::create(b, b.getF64Type(), rhs);
+        Value power = pow(b, x, y);
+        return arith::TruncFOp::create(b, b.getF32Type(), power);
+      };
+      SmallVector<Value> powers;
+      for (int64_t lane : llvm::seq(vector ? vector.getNumElements() : 0)) {
+        Value x = vector::ExtractOp::create(b, op.getLhs(), lane);
+        powers.push_back(
+            expand(x, vector::ExtractOp::create(b, op.getRhs(), lane)));
+      }
+      Value result =
+          vector ? vector::FromElementsOp::create(b, vector, powers).getResult()
+                 : expand(op.getLhs(), op.getRhs());
+      op.replaceAllUsesWith(result);
       op.erase();
     });
   }

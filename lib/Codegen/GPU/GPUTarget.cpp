@@ -8,6 +8,7 @@
 #include "Reductions.h"
 #include "SampledProduct.h"
 #include "SparseProduct.h"
+#include "Vectors.h"
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Codegen/Common/Nests.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -34,6 +35,21 @@ public:
       b.setInsertionPointToStart(once.getBody());
       body(SmallVector<Index>(extents.size(), Index::constant(0)));
     });
+  }
+
+  /// That of a whole vector, if it begins a multiple of its size behind the
+  /// begin of a buffer, which is one of 64 bytes or more.
+  std::optional<int64_t> getAlignment(Value memref,
+                                      ArrayRef<Index> at) const override {
+    auto type = cast<MemRefType>(memref.getType());
+    auto [strides, offset] = type.getStridesAndOffset();
+    bool isWhole = offset % width == 0 && at.back().align % width == 0 &&
+                   llvm::all_of(llvm::drop_end(strides), [&](int64_t stride) {
+                     return stride % width == 0;
+                   });
+    int64_t bytes = width * type.getElementTypeBitWidth() / 8;
+    return isWhole && llvm::isPowerOf2_64(bytes) ? std::optional(bytes)
+                                                 : std::nullopt;
   }
 };
 
@@ -98,7 +114,8 @@ struct KernelModel
     auto emitRoot = [&](Evaluator &e, Operation *root,
                         const DenseMap<Value, Value> &outputs,
                         const PatternViews &patterns) {
-      if (!emitReduction(e, root, outputs, patterns, parts))
+      if (!emitReduction(e, root, outputs, patterns, parts) &&
+          !emitVectors(e, root, outputs))
         emitLoops(e, root, outputs, patterns);
     };
     return emitNests(evaluator, kernel, emitRoot);

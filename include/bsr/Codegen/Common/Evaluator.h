@@ -70,6 +70,13 @@ public:
   void forall(ArrayRef<int64_t> extents,
               llvm::function_ref<void(ArrayRef<Index>)> body);
 
+  /// The bytes that divide the address of the lanes at `at`, which lie side by
+  /// side in `memref`, if the target's loads and stores need to know.
+  virtual std::optional<int64_t> getAlignment(Value memref,
+                                              ArrayRef<Index> at) const {
+    return std::nullopt;
+  }
+
   /// Emits `body` with memories of its own of what was computed.
   void scope(llvm::function_ref<void()> body);
 

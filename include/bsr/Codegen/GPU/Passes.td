@@ -205,7 +205,7 @@ def BSRExpandPowers : Pass<"bsr-expand-powers"> {
     }
     ```
   }];
-  let dependentDialects = ["arith::ArithDialect", "math::MathDialect"];
+  let dependentDialects = ["arith::ArithDialect", "math::MathDialect", "vector::VectorDialect"];
 }
 
 def BSRCallIntrinsics : Pass<"bsr-call-intrinsics", "gpu::GPUModuleOp"> {
