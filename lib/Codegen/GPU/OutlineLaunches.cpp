@@ -26,9 +26,34 @@ using namespace mlir::bsr;
 /// Threads of a block: a multiple of a warp, of which an SM holds 16.
 static constexpr int64_t blockThreads = 128;
 
-/// Checks that `step` does nothing on the host but call kernels.
+/// Makes what `step` copies from buffer to buffer parallel loops.
+static void copyInLoops(func::FuncOp step) {
+  step.walk([](memref::CopyOp copy) {
+    auto type = cast<MemRefType>(copy.getSource().getType());
+    if (!type.hasStaticShape())
+      return;
+    OpBuilder b(copy);
+    SmallVector<OpFoldResult> extents =
+        getAsIndexOpFoldResult(b.getContext(), type.getShape());
+    if (extents.empty())
+      extents.push_back(b.getIndexAttr(1));
+    auto loop = scf::ForallOp::create(b, copy.getLoc(), extents, ValueRange(),
+                                      std::nullopt);
+    b.setInsertionPointToStart(loop.getBody());
+    auto at = ValueRange(loop.getInductionVars()).take_front(type.getRank());
+    Value element =
+        memref::LoadOp::create(b, copy.getLoc(), copy.getSource(), at);
+    memref::StoreOp::create(b, copy.getLoc(), element, copy.getTarget(), at);
+    copy.erase();
+  });
+}
+
+/// Checks that `step` does nothing on the host but call kernels and launch
+/// loops.
 static LogicalResult verifyHost(func::FuncOp step) {
-  WalkResult result = step.walk([](Operation *op) {
+  WalkResult result = step.walk<WalkOrder::PreOrder>([](Operation *op) {
+    if (isa<scf::ForallOp>(op))
+      return WalkResult::skip();
     if (isa<func::CallOp, func::FuncOp, func::ReturnOp>(op) ||
         op->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
         op->hasTrait<OpTrait::IsTerminator>() ||
@@ -146,10 +171,14 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
   using Base::Base;
 
   void runOnOperation() override {
-    for (auto func : getOperation().getOps<func::FuncOp>())
-      if (!func.isExternal() &&
-          failed(func.isPrivate() ? wrapRest(func) : verifyHost(func)))
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      if (func.isExternal())
+        continue;
+      if (!func.isPrivate())
+        copyInLoops(func);
+      if (failed(func.isPrivate() ? wrapRest(func) : verifyHost(func)))
         return signalPassFailure();
+    }
     SmallVector<Operation *> loops;
     getOperation().walk([&](Operation *op) {
       if (isa<scf::ForallOp, gpu::LaunchOp>(op) &&

@@ -92,6 +92,27 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
 
 // -----
 
+// What the step copies, threads copy.
+
+// CHECK-LABEL: func @copies(
+// CHECK-SAME:    %[[X:.*]]: memref<3x4xf32>, %[[Y:.*]]: memref<3x4xf32>, %[[S:.*]]: memref<f32>, %[[T:.*]]: memref<f32>)
+// CHECK-NOT:     memref.copy
+// CHECK:         gpu.launch_func @kernels::@copies blocks in (%c1, %c1, %c1) threads in (%c128, %c1, %c1) args(%[[X]] : memref<3x4xf32>, %[[Y]] : memref<3x4xf32>)
+// CHECK-NEXT:    gpu.launch_func @kernels::@copies_0 {{.*}} args(%[[S]] : memref<f32>, %[[T]] : memref<f32>)
+// CHECK-NEXT:    return
+// CHECK:         gpu.func @copies(
+// CHECK:           memref.load
+// CHECK:           memref.store
+module attributes {bsr.target = #bsr.gpu} {
+  func.func @copies(%x: memref<3x4xf32>, %y: memref<3x4xf32>, %s: memref<f32>, %t: memref<f32>) {
+    memref.copy %x, %y : memref<3x4xf32> to memref<3x4xf32>
+    memref.copy %s, %t : memref<f32> to memref<f32>
+    return
+  }
+}
+
+// -----
+
 // Without kernels nothing happens, whatever the target.
 // CHECK-LABEL: func @nothing
 func.func @nothing() {
