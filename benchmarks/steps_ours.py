@@ -38,7 +38,7 @@ def make_step(model, batch, rate, threads, name, density, block="16x16"):
         subprocess.run([harness.find_tool("sparse-compile"), "-", "-o", f"{folder}/step.so",
                         rf"--mark=match=layers\..*_w$ block={block} density={density}"], input=source, check=True)
         check(runtime.bsr_step_load(f"{folder}/step.so".encode(), ctypes.byref(step)))
-    check(runtime.bsr_session_create(step, ctypes.c_uint64(1), ctypes.byref(session)))
+    check(runtime.bsr_session_create(step, b"cpu", ctypes.c_uint64(1), ctypes.byref(session)))
     check(runtime.bsr_session_initialize(session))
 
     def copy(function, index, values, size):

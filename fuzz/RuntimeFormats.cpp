@@ -39,7 +39,7 @@ public:
 
   /// Whether there is a session in its first state.
   bool begin() {
-    return bsr_session_create(step, 1, &session) == BSR_OK &&
+    return bsr_session_create(step, "cpu", 1, &session) == BSR_OK &&
            bsr_session_initialize(session) == BSR_OK;
   }
 

@@ -1,49 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The processor as a device.
+// The devices that there are.
 
 #include "Device.h"
-#include <cstring>
-#include <sys/mman.h>
+#include "Status.h"
 
 using namespace bsr;
 
-namespace {
-class HostDevice : public Device {
-public:
-  int32_t number() const override { return BSR_HOST; }
-  bool isHost() const override { return true; }
-
-  void *allocate(int64_t bytes) override {
-    void *memory = mmap(nullptr, size_t(bytes), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-      return nullptr;
-    // Large pages spare address translations; a system without them refuses.
-    (void)madvise(memory, size_t(bytes), MADV_HUGEPAGE);
-    return memory;
-  }
-  void free(void *memory, int64_t bytes) override {
-    munmap(memory, size_t(bytes));
-  }
-
-  void read(void *callers, const void *memory, int64_t bytes) override {
-    copy(callers, memory, bytes);
-  }
-  void write(void *memory, const void *callers, int64_t bytes) override {
-    copy(memory, callers, bytes);
-  }
-  void copy(void *to, const void *from, int64_t bytes) override {
-    if (bytes)
-      std::memcpy(to, from, size_t(bytes));
-  }
-  void zero(void *memory, int64_t bytes) override {
-    std::memset(memory, 0, size_t(bytes));
-  }
-};
-} // namespace
-
-Device &bsr::hostDevice() {
-  static HostDevice device;
-  return device;
+Device &bsr::findDevice(const std::string &name) {
+  if (name == "cpu")
+    return hostDevice();
+  fail(BSR_INVALID_ARGUMENT, "expected device 'cpu', but got '", name, "'");
 }

@@ -8,6 +8,7 @@
 #include "bsr/step.h"
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace bsr {
 
@@ -44,6 +45,10 @@ public:
 
 /// The processor and its memory.
 Device &hostDevice();
+
+/// The device that callers name `name`: "cpu" is the host. Fails for another
+/// one.
+Device &findDevice(const std::string &name);
 
 } // namespace bsr
 

@@ -107,15 +107,16 @@ void bsr_session::initBuffer(int64_t index, const std::string &rule) {
     zeroUnusedSlots(buffer.pattern);
 }
 
-bsr_status bsr_session_create(const bsr_step *step, uint64_t seed,
-                              bsr_session **session) {
+bsr_status bsr_session_create(const bsr_step *step, const char *device,
+                              uint64_t seed, bsr_session **session) {
   return guarded([&] {
     requireArgument(step, "step");
+    requireArgument(device, "device");
     requireArgument(session, "session");
     if (!step->self)
       fail(BSR_INVALID_ARGUMENT, "expected a step that is loaded, but got '",
            step->manifest.name, "', which was unloaded");
-    *session = new bsr_session(*step, seed);
+    *session = new bsr_session(*step, seed, findDevice(device));
   });
 }
 

@@ -24,8 +24,8 @@ from sparse_opt._errors import StepError
 Array = np.ndarray[Any, Any]
 Scalar: TypeAlias = "type[np.generic[Any]]"
 
-_VERSION = 5
-_FILE = "libbsr_runtime.so.2"
+_VERSION = 6
+_FILE = "libbsr_runtime.so.3"
 
 KINDS = (
     "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",
@@ -352,13 +352,16 @@ class Step:
 class Session:
     """The memory of one training run of a step."""
 
-    def __init__(self, step: Step, seed: int) -> None:
+    def __init__(self, step: Step, device: str, seed: int) -> None:
         self.step = step
         self._handle = ctypes.c_void_p()
         self._run = _library().bsr_session_run
         _check(
             _library().bsr_session_create(
-                step._handle, ctypes.c_uint64(seed), ctypes.byref(self._handle)
+                step._handle,
+                device.encode(),
+                ctypes.c_uint64(seed),
+                ctypes.byref(self._handle),
             )
         )
 

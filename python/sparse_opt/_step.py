@@ -36,6 +36,7 @@ def compile(
     export: str,
     marks: Sequence[str] = (),
     *,
+    device: str = "cpu",
     seed: int = 0,
     pattern: Choice | None = None,
     library: str | os.PathLike[str] | None = None,
@@ -49,6 +50,7 @@ def compile(
       marks: which weights are block-sparse, as the options of the pass
         `bsr-mark`: `"match=dense.weight$ block=16x16 density=0.1"`. The first
         that matches a name counts.
+      device: what runs the step and has its arrays: `cpu`.
       seed: keys every random choice of the run.
       pattern: which blocks are stored at first: `random` ones, those of the
         `largest` L1 norms, or those that the program's own `mask` keeps, of weights
@@ -74,7 +76,7 @@ def compile(
         done = subprocess.run(command, input=export, capture_output=True, text=True)
         if done.returncode:
             raise StepError(_sentence(done.stderr))
-        step = Step(path, program, seed=seed, pattern=pattern)
+        step = Step(path, program, device=device, seed=seed, pattern=pattern)
         step.report = done.stderr
         for line in done.stderr.splitlines():
             if "warning: " in line:
@@ -139,6 +141,7 @@ class Step:
         library: str | os.PathLike[str],
         program: Program | None = None,
         *,
+        device: str = "cpu",
         seed: int = 0,
         pattern: Choice | None = None,
     ) -> None:
@@ -147,8 +150,10 @@ class Step:
                 "expected a pattern that is random, largest or mask, but got"
                 f" '{pattern}'"
             )
+        if not isinstance(device, str):
+            raise StepError(f"expected a device that is a string, but got {device!r}")
         self._step = _runtime.Step(os.fspath(library))
-        self._session = _runtime.Session(self._step, seed)
+        self._session = _runtime.Session(self._step, device, seed)
         self._session.initialize()
         self.buffers: Mapping[str, Buffer] = {
             b.name: b for b in self._step.buffers if b.kind in ("dense", "values")

@@ -154,7 +154,7 @@ Step check::load(const Json &manifest) {
 
 Session check::start(const Step &step, uint64_t seed) {
   bsr_session *session = nullptr;
-  REQUIRE_OK(bsr_session_create(step.get(), seed, &session));
+  REQUIRE_OK(bsr_session_create(step.get(), "cpu", seed, &session));
   return Session(session, bsr_session_destroy);
 }
 

@@ -88,9 +88,19 @@ CASE(session_refuses_more_memory_than_there_is) {
   manifest["arena_bytes"] = int64_t(1) << 46;
   Step step = load(manifest);
   bsr_session *session = nullptr;
-  REQUIRE_FAILS(bsr_session_create(step.get(), 1, &session), BSR_OUT_OF_MEMORY,
+  REQUIRE_FAILS(bsr_session_create(step.get(), "cpu", 1, &session), BSR_OUT_OF_MEMORY,
                 "expected 70368744178752 bytes of memory for the buffers of "
                 "the step, but got none");
+  REQUIRE(!session);
+}
+
+CASE(session_refuses_a_device_that_there_is_not) {
+  Step step = loadFake();
+  bsr_session *session = nullptr;
+  for (const std::string name : {"cuda:0", "CPU", "cpu:0", ""})
+    REQUIRE_FAILS(bsr_session_create(step.get(), name.c_str(), 1, &session),
+                  BSR_INVALID_ARGUMENT,
+                  "expected device 'cpu', but got '" + name + "'");
   REQUIRE(!session);
 }
 
@@ -102,9 +112,11 @@ CASE(session_refuses_null) {
            "' to point somewhere, but got null";
   };
   bsr_session *created;
-  REQUIRE_FAILS(bsr_session_create(nullptr, 1, &created), BSR_INVALID_ARGUMENT,
-                nothing("step"));
-  REQUIRE_FAILS(bsr_session_create(step.get(), 1, nullptr),
+  REQUIRE_FAILS(bsr_session_create(nullptr, "cpu", 1, &created),
+                BSR_INVALID_ARGUMENT, nothing("step"));
+  REQUIRE_FAILS(bsr_session_create(step.get(), nullptr, 1, &created),
+                BSR_INVALID_ARGUMENT, nothing("device"));
+  REQUIRE_FAILS(bsr_session_create(step.get(), "cpu", 1, nullptr),
                 BSR_INVALID_ARGUMENT, nothing("session"));
   for (bsr_status (*function)(bsr_session *) :
        {bsr_session_initialize, bsr_session_run, bsr_session_snapshot,
@@ -401,7 +413,7 @@ CASE(session_outlives_its_step) {
   REQUIRE_EQUAL(countersOf(session).steps, 1);
   // The handle is there as long as a session is; but it is no step any more.
   bsr_session *late = nullptr;
-  REQUIRE_FAILS(bsr_session_create(handle, 1, &late), BSR_INVALID_ARGUMENT,
+  REQUIRE_FAILS(bsr_session_create(handle, "cpu", 1, &late), BSR_INVALID_ARGUMENT,
                 "expected a step that is loaded, but got 'fake', which was "
                 "unloaded");
   REQUIRE(!late);

@@ -102,7 +102,8 @@ Fit::Fit(const Contents &contents, const FitOptions &options)
   check(bsr_step_load(options.step.c_str(), &newStep));
   step.reset(newStep);
   bsr_session *newSession;
-  check(bsr_session_create(newStep, options.seed, &newSession));
+  // Blocks are read and written where the processor has them.
+  check(bsr_session_create(newStep, "cpu", options.seed, &newSession));
   session.reset(newSession);
   if (!options.patterns.empty()) {
     patterns = std::make_unique<Contents>(options.patterns);

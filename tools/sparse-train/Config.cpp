@@ -29,6 +29,8 @@ static const std::vector<ConfigKey> &keys() {
       {"tokens", &Config::tokens,
        "the token file, made by sparse-train tokenize", required},
       {"run", &Config::run, "the folder that the run writes", required},
+      {"device", &Config::device,
+       "what runs the step and has its buffers: cpu"},
       {"seed", &Config::seed, "keys every random number of the run"},
       {"steps", &Config::steps, "training steps", manySteps},
       {"accumulate", &Config::accumulate,

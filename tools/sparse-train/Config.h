@@ -20,6 +20,7 @@ struct Config {
   std::string step;
   std::string tokens;
   std::string run;
+  std::string device = "cpu";
   int64_t seed = 0;
   int64_t steps = 1000;
   int64_t accumulate = 1;

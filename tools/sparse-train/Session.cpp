@@ -15,12 +15,13 @@ static void check(bsr_status status) {
     fail(bsr_last_error());
 }
 
-Session::Session(const std::string &path, uint64_t seed) {
+Session::Session(const std::string &path, const std::string &device,
+                 uint64_t seed) {
   bsr_step *newStep;
   check(bsr_step_load(path.c_str(), &newStep));
   loaded.reset(newStep);
   bsr_session *newSession;
-  check(bsr_session_create(newStep, seed, &newSession));
+  check(bsr_session_create(newStep, device.c_str(), seed, &newSession));
   session.reset(newSession);
 
   for (int64_t i = 0; i < bsr_step_num_buffers(newStep); ++i) {

@@ -26,7 +26,9 @@ struct Buffer {
 /// calls do; here a failure throws `Error`.
 class Session {
 public:
-  Session(const std::string &path, uint64_t seed);
+  /// A session of the step in the library `path`, on `device` as
+  /// bsr_session_create names it.
+  Session(const std::string &path, const std::string &device, uint64_t seed);
 
   const bsr_step *step() const { return loaded.get(); }
   /// The arguments and results of the step: all but index buffers.

@@ -145,7 +145,7 @@ public:
   Run(const Config &config, const RunFolder &folder, Existing existing,
       bool timers)
       : config(config), folder(folder), tokens(Tokens::read(config.tokens)),
-        session(compileStep(config), config.seed),
+        session(compileStep(config), config.device, config.seed),
         batcher(session, tokens, config), rate(session, session.findRole("lr")),
         stepSeed(session, session.findRole("seed")),
         stepNumber(session, session.findRole("step")),

@@ -53,8 +53,9 @@ extern "C" {
 ///   4: bsr_session_step_difference;
 ///   5, libbsr_runtime.so.2: bsr_session_read, bsr_session_write and
 ///      bsr_session_host_data instead of bsr_session_buffer; what only tests
-///      called is gone.
-#define BSR_RUNTIME_VERSION 5
+///      called is gone;
+///   6, libbsr_runtime.so.3: bsr_session_create takes a device.
+#define BSR_RUNTIME_VERSION 6
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -217,10 +218,12 @@ BSR_API void bsr_step_reset_timers(const bsr_step *step);
 typedef struct bsr_session bsr_session;
 
 /// Allocates every buffer and the arena, once, as one area of zeros in the
-/// host's memory. Every pattern is empty. `seed` keys all random numbers of the
-/// session. The caller releases the session with `bsr_session_destroy`.
-BSR_API bsr_status bsr_session_create(const bsr_step *step, uint64_t seed,
-                                      bsr_session **session);
+/// memory of `device`, which runs the step: "cpu", the processor that the
+/// caller runs on; another name is BSR_INVALID_ARGUMENT. Every pattern is
+/// empty. `seed` keys all random numbers of the session. The caller releases
+/// the session with `bsr_session_destroy`.
+BSR_API bsr_status bsr_session_create(const bsr_step *step, const char *device,
+                                      uint64_t seed, bsr_session **session);
 
 /// Releases a session. Null is allowed.
 BSR_API void bsr_session_destroy(bsr_session *session);

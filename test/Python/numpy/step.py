@@ -6,7 +6,7 @@
 # RUN: touch %t/none/bin/sparse-compile %t/old/bin/sparse-compile
 # RUN: chmod +x %t/none/bin/sparse-compile %t/old/bin/sparse-compile
 # RUN: echo 'unsigned bsr_runtime_version(void) { return 2; }' > %t/old.c
-# RUN: %build_library -o %t/old/lib/libbsr_runtime.so.2 %t/old.c
+# RUN: %build_library -o %t/old/lib/libbsr_runtime.so.3 %t/old.c
 # RUN: %numpy_python -u %s %t.bsr %t/none %t/old | FileCheck %s
 
 import copy
@@ -225,6 +225,11 @@ refuse(sparse_opt.compile, TEXT, seed="one")
 # CHECK: Unknown command line argument '--fast'
 refuse(sparse_opt.compile, TEXT, options=["--fast"])
 
+# CHECK: expected device 'cpu', but got 'cuda:0'
+# CHECK: expected a device that is a string, but got 0
+refuse(sparse_opt.compile, TEXT, device="cuda:0")
+refuse(sparse_opt.compile, TEXT, device=0)
+
 # CHECK: expected no seed, for the step has no argument of that role, but got 1
 refuse(step, x=x, seed=1)
 
@@ -233,8 +238,8 @@ path, os.environ["PATH"] = os.environ["PATH"], "/nowhere"
 refuse(sparse_opt.compile, TEXT)
 
 # A process of its own meets another runtime, or none.
-# CHECK: expected libbsr_runtime.so.2 beside sparse-compile or on the library path, but got '{{.*}}'
-# CHECK: expected a runtime of version 5 or later, but got 2: build it again
+# CHECK: expected libbsr_runtime.so.3 beside sparse-compile or on the library path, but got '{{.*}}'
+# CHECK: expected a runtime of version 6 or later, but got 2: build it again
 LOAD = """
 import sparse_opt
 try:
