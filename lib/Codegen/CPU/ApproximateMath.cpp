@@ -3,12 +3,11 @@
 // Computes mathematical functions by polynomials, which run in vectors.
 
 #include "bsr/Codegen/CPU/Passes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "bsr/Codegen/Common/NumberBuilder.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include <cmath>
@@ -23,52 +22,11 @@ using namespace mlir::bsr;
 using arith::CmpFPredicate;
 
 namespace {
-/// Numbers, or vectors of them: what is written below is written once for both.
 /// Products and sums become one operation later, where the processor has it.
-class Writer : public ImplicitLocOpBuilder {
+class Writer : public NumberBuilder {
 public:
-  /// Writes before `op`, in the shape of its result.
-  explicit Writer(Operation *op)
-      : ImplicitLocOpBuilder(op->getLoc(), op),
-        shape(op->getResult(0).getType()) {}
+  using NumberBuilder::NumberBuilder;
 
-  /// `element`, or a vector of it.
-  Type as(Type element) const {
-    auto vector = dyn_cast<VectorType>(shape);
-    return vector ? Type(vector.clone(element)) : element;
-  }
-  Value constant(TypedAttr value) {
-    if (auto vector = dyn_cast<VectorType>(shape))
-      value = DenseElementsAttr::get(vector.clone(value.getType()), value);
-    return arith::ConstantOp::create(*this, value);
-  }
-  Value f32(double value) { return constant(getF32FloatAttr(value)); }
-  Value f64(double value) { return constant(getF64FloatAttr(value)); }
-  Value i32(int32_t value) { return constant(getI32IntegerAttr(value)); }
-
-  Value add(Value x, Value y) {
-    if (isa<FloatType>(getElementTypeOrSelf(x)))
-      return arith::AddFOp::create(*this, x, y);
-    return arith::AddIOp::create(*this, x, y);
-  }
-  Value sub(Value x, Value y) {
-    if (isa<FloatType>(getElementTypeOrSelf(x)))
-      return arith::SubFOp::create(*this, x, y);
-    return arith::SubIOp::create(*this, x, y);
-  }
-  Value mul(Value x, Value y) { return arith::MulFOp::create(*this, x, y); }
-  Value shl(Value x, int32_t bits) {
-    return arith::ShLIOp::create(*this, x, i32(bits));
-  }
-  Value bitcast(Value x, Type element) {
-    return arith::BitcastOp::create(*this, as(element), x);
-  }
-  Value compare(CmpFPredicate kind, Value x, Value y) {
-    return arith::CmpFOp::create(*this, kind, x, y);
-  }
-  Value select(Value condition, Value x, Value y) {
-    return arith::SelectOp::create(*this, condition, x, y);
-  }
   /// The polynomial of f32 `coefficients`, that of the constant first.
   Value polynomial(Value x, ArrayRef<double> coefficients) {
     Value y = f32(coefficients.back());
@@ -76,9 +34,6 @@ public:
       y = add(mul(y, x), f32(coefficient));
     return y;
   }
-
-private:
-  Type shape;
 };
 } // namespace
 

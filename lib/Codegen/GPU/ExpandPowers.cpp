@@ -2,12 +2,11 @@
 //
 // Computes powers of f32 without a C library: 2^(y log2 |x|) in f64.
 
+#include "bsr/Codegen/Common/NumberBuilder.h"
 #include "bsr/Codegen/GPU/Passes.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include <cmath>
 
 namespace mlir::bsr {
@@ -21,26 +20,16 @@ using arith::CmpFPredicate;
 
 namespace {
 /// Operations on f64 and its bits.
-class Writer : public ImplicitLocOpBuilder {
+class Writer : public NumberBuilder {
 public:
-  using ImplicitLocOpBuilder::ImplicitLocOpBuilder;
+  using NumberBuilder::compare;
+  using NumberBuilder::NumberBuilder;
+  using NumberBuilder::select;
 
-  Value f64(double value) {
-    return arith::ConstantOp::create(*this, getF64FloatAttr(value));
-  }
-  Value i64(int64_t value) {
-    return arith::ConstantOp::create(*this, getI64IntegerAttr(value));
-  }
-  Value add(Value x, Value y) { return arith::AddFOp::create(*this, x, y); }
-  Value sub(Value x, Value y) { return arith::SubFOp::create(*this, x, y); }
-  Value mul(Value x, Value y) { return arith::MulFOp::create(*this, x, y); }
   Value compare(CmpFPredicate predicate, Value x, double y) {
-    return arith::CmpFOp::create(*this, predicate, x, f64(y));
+    return compare(predicate, x, f64(y));
   }
   Value both(Value x, Value y) { return arith::AndIOp::create(*this, x, y); }
-  Value select(Value condition, Value x, Value y) {
-    return arith::SelectOp::create(*this, condition, x, y);
-  }
   Value select(Value condition, double x, Value y) {
     return select(condition, f64(x), y);
   }
@@ -57,15 +46,13 @@ public:
 /// log2(x) of an f32 x >= 0, to 2^-50 of the larger of it and 1: x = 2^e m with
 /// m from sqrt(1/2) to sqrt(2), and log(m) = 2 atanh((m - 1) / (m + 1)).
 static Value log2(Writer &b, Value x) {
-  Type i64 = b.getI64Type();
-  Value bits = arith::BitcastOp::create(b, i64, x);
+  Value bits = b.bitcast(x, b.getI64Type());
   // What is added to the bits of sqrt(1/2) is 0 or more: e counts from there.
   constexpr int64_t root = 0x3FE6A09E667F3BCD;
-  Value above = arith::SubIOp::create(b, bits, b.i64(root));
+  Value above = b.sub(bits, b.i64(root));
   Value e = arith::ShRSIOp::create(b, above, b.i64(52));
-  Value shifted = arith::ShLIOp::create(b, e, b.i64(52));
-  Value m = arith::BitcastOp::create(
-      b, x.getType(), arith::SubIOp::create(b, bits, shifted).getResult());
+  Value shifted = b.shl(e, 52);
+  Value m = b.bitcast(b.sub(bits, shifted), b.getF64Type());
   Value numerator = b.sub(m, b.f64(1));
   Value s = arith::DivFOp::create(b, numerator, b.add(m, b.f64(1))).getResult();
   SmallVector<double> coefficients; // of atanh(s) / s in s^2
@@ -91,12 +78,11 @@ static Value exp2(Writer &b, Value x) {
   }
   Value power = b.polynomial(b.sub(x, n), coefficients);
   // Of NaN some number: the sum keeps it.
-  Value isNumber = arith::CmpFOp::create(b, CmpFPredicate::ORD, n, n);
+  Value isNumber = b.compare(CmpFPredicate::ORD, n, n);
   Value whole = arith::FPToSIOp::create(b, b.getI64Type(),
                                         b.select(isNumber, n, b.f64(0)));
-  Value exponent = arith::AddIOp::create(b, whole, b.i64(1023));
-  Value scale = arith::ShLIOp::create(b, exponent, b.i64(52));
-  return b.mul(power, arith::BitcastOp::create(b, x.getType(), scale));
+  Value scale = b.shl(b.add(whole, b.i64(1023)), 52);
+  return b.mul(power, b.bitcast(scale, b.getF64Type()));
 }
 
 /// x^y with the special values of C.
@@ -110,18 +96,17 @@ static Value pow(Writer &b, Value x, Value y) {
 
   // Below zero: numbers have no powers but whole ones, odd ones are negative.
   Value floor = math::FloorOp::create(b, y);
-  Value isWhole = arith::CmpFOp::create(b, CmpFPredicate::OEQ, floor, y);
+  Value isWhole = b.compare(CmpFPredicate::OEQ, floor, y);
   Value half = b.mul(y, b.f64(0.5)), halfFloor = math::FloorOp::create(b, half);
-  Value isHalf = arith::CmpFOp::create(b, CmpFPredicate::ONE, halfFloor, half);
+  Value isHalf = b.compare(CmpFPredicate::ONE, halfFloor, half);
   Value isOdd = b.both(isWhole, isHalf);
   Value isBelow = b.both(b.compare(CmpFPredicate::OLT, x, 0),
                          b.compare(CmpFPredicate::OGT, x, -INFINITY));
-  Value isFraction =
-      arith::CmpFOp::create(b, CmpFPredicate::ONE, floor, y).getResult();
+  Value isFraction = b.compare(CmpFPredicate::ONE, floor, y);
   power = b.select(b.both(isBelow, isFraction), NAN, power);
   power = b.select(isOdd, math::CopySignOp::create(b, power, x), power);
 
-  Value isNaN = arith::CmpFOp::create(b, CmpFPredicate::UNO, x, y);
+  Value isNaN = b.compare(CmpFPredicate::UNO, x, y);
   power = b.select(isNaN, NAN, power);
   power = b.select(b.compare(CmpFPredicate::OEQ, x, 1), 1, power);
   return b.select(b.compare(CmpFPredicate::OEQ, y, 0), 1, power);
@@ -137,7 +122,7 @@ struct ExpandPowers : bsr::impl::BSRExpandPowersBase<ExpandPowers> {
       if (!getElementTypeOrSelf(op.getType()).isF32() ||
           (vector && vector.getRank() != 1))
         return;
-      Writer b(op.getLoc(), op);
+      Writer b(op);
       auto expand = [&](Value lhs, Value rhs) -> Value {
         Value x = arith::ExtFOp::create(b, b.getF64Type(), lhs);
         Value y = arith::ExtFOp::create(b, b.getF64Type(), rhs);
