@@ -9,18 +9,20 @@
 
 namespace mlir::bsr {
 
-/// Costs in simple operations on one element, and limits of one kernel.
+/// Costs in simple operations on one element, and limits of one kernel. The
+/// costs here suit memory that is much slower than arithmetic, the limits a
+/// kernel of one operation.
 struct TargetCosts {
   /// What may be computed again at every use, at a single use, and in a loop
   /// around the one it would be computed in.
-  int64_t everyUse, singleUse, broadcast;
+  int64_t everyUse = 3, singleUse = 64, broadcast = 1;
   /// The cost at which a value is stored for the later nests of its kernel.
-  int64_t stored;
+  int64_t stored = 12;
   /// Outputs of one nest, beyond which streams from memory get in each other's
   /// way, and roots of a chain of nests.
-  unsigned maxOutputs, maxRoots;
+  unsigned maxOutputs = 1, maxRoots = 1;
   /// Slices of one tensor that a kernel may be compiled for, each.
-  unsigned maxSlices;
+  unsigned maxSlices = 1;
 };
 
 } // namespace mlir::bsr

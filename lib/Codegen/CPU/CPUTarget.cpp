@@ -39,10 +39,6 @@ namespace {
 struct Model : TargetAttrInterface::ExternalModel<Model, CPUAttr> {
   TargetCosts getCosts(Attribute) const {
     TargetCosts costs;
-    costs.everyUse = 3;
-    costs.singleUse = 64;
-    costs.broadcast = 1;
-    costs.stored = 12;
     costs.maxOutputs = 8;
     costs.maxRoots = 16;
     costs.maxSlices = 8;

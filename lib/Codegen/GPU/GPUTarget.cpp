@@ -54,17 +54,8 @@ public:
 };
 
 struct Model : TargetAttrInterface::ExternalModel<Model, GPUAttr> {
-  TargetCosts getCosts(Attribute) const {
-    TargetCosts costs;
-    costs.everyUse = 3;
-    costs.singleUse = 64;
-    costs.broadcast = 1;
-    costs.stored = 12;
-    costs.maxOutputs = 1;
-    costs.maxRoots = 1;
-    costs.maxSlices = 1;
-    return costs;
-  }
+  // Not measured on a device.
+  TargetCosts getCosts(Attribute) const { return {}; }
   bool acceptsEpilogue(Attribute, Operation *) const { return false; }
   bool wantsTokensLast(Attribute) const { return true; }
 };

@@ -17,9 +17,6 @@ struct Model : TargetAttrInterface::ExternalModel<Model, ScalarAttr> {
     costs.singleUse = 0;
     costs.broadcast = 0;
     costs.stored = 0;
-    costs.maxOutputs = 1;
-    costs.maxRoots = 1;
-    costs.maxSlices = 1;
     return costs;
   }
   bool acceptsEpilogue(Attribute, Operation *) const { return false; }
