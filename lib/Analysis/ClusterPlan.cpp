@@ -4,7 +4,7 @@
 
 #include "bsr/Analysis/ClusterPlan.h"
 #include "bsr/Analysis/Kernels.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;

@@ -6,7 +6,7 @@
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/OffPattern.h"
 #include "bsr/Analysis/Stripped.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"

@@ -3,7 +3,7 @@
 // Finds the step of a module and what its arguments carry.
 
 #include "bsr/Analysis/Step.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -12,7 +12,7 @@ bool bsr::isStep(func::FuncOp func) {
   if (func.isExternal())
     return false;
   for (unsigned i = 0, e = func.getNumArguments(); i != e; ++i)
-    if (func.getArgAttr(i, attrs::name))
+    if (attrs::name.ofArg(func, i))
       return true;
   return false;
 }
@@ -37,20 +37,20 @@ LogicalResult bsr::requireOwnSignature(func::FuncOp func, ModuleOp module) {
 }
 
 MarkAttr bsr::getMark(func::FuncOp func, unsigned arg) {
-  auto mask = func.getArgAttrOfType<MaskAttr>(arg, attrs::mask);
+  auto mask = attrs::mask.ofArg(func, arg);
   if (!mask)
-    return func.getArgAttrOfType<MarkAttr>(arg, attrs::mark);
+    return attrs::mark.ofArg(func, arg);
   for (unsigned weight : llvm::seq(func.getNumArguments()))
-    if (auto mark = func.getArgAttrOfType<MarkAttr>(weight, attrs::mark);
+    if (auto mark = attrs::mark.ofArg(func, weight);
         mark && mark.getWeight() == mask.getWeight())
       return mark;
   return {};
 }
 
 bool bsr::isMarkedWeight(func::FuncOp func, unsigned arg) {
-  auto mark = func.getArgAttrOfType<MarkAttr>(arg, attrs::mark);
-  auto role = func.getArgAttrOfType<StringAttr>(arg, attrs::role);
-  return mark && func.getArgAttr(arg, attrs::name) == mark.getWeight() &&
+  auto mark = attrs::mark.ofArg(func, arg);
+  auto role = attrs::role.ofArg(func, arg);
+  return mark && attrs::name.ofArg(func, arg) == mark.getWeight() &&
          (!role || role == "param");
 }
 
@@ -65,15 +65,14 @@ DictionaryAttr bsr::createOrigin(StringAttr name, RankedTensorType type) {
 }
 
 bool bsr::isScores(func::FuncOp step, unsigned index) {
-  auto role = step.getResultAttrOfType<StringAttr>(index, attrs::role);
+  auto role = attrs::role.ofResult(step, index);
   return role && role.getValue() == "scores";
 }
 
 SmallVector<BlockArgument> bsr::getCarriers(func::FuncOp step) {
   SmallVector<BlockArgument> carriers(step.getNumResults());
   for (BlockArgument argument : step.getArguments())
-    if (auto result = step.getArgAttrOfType<IntegerAttr>(
-            argument.getArgNumber(), attrs::result))
+    if (auto result = attrs::result.ofArg(step, argument.getArgNumber()))
       carriers[result.getInt()] = argument;
   return carriers;
 }
@@ -96,7 +95,7 @@ FailureOr<func::FuncOp> bsr::getStep(ModuleOp module) {
     return failure();
   }
   for (unsigned i = 0, e = step.getNumArguments(); i != e; ++i)
-    if (!step.getArgAttr(i, attrs::name)) {
+    if (!attrs::name.ofArg(step, i)) {
       emitError(step.getArgument(i).getLoc(),
                 "expected a bsr.name for every argument, but got none for "
                 "argument #")
@@ -104,7 +103,7 @@ FailureOr<func::FuncOp> bsr::getStep(ModuleOp module) {
       return failure();
     }
   for (auto [i, carrier] : llvm::enumerate(getCarriers(step)))
-    if (!carrier && !step.getResultAttr(i, attrs::name)) {
+    if (!carrier && !attrs::name.ofResult(step, i)) {
       step.emitError("expected a bsr.name for every result that carries no "
                      "argument, but got none for result #")
           << i;

@@ -3,6 +3,7 @@
 // Tells kinds of work apart and counts floating-point operations.
 
 #include "bsr/Analysis/Work.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -55,7 +56,7 @@ void bsr::setWork(ClusterOp cluster, ArrayRef<Operation *> members) {
       kind = other;
     flops += getFlops(op);
   }
-  cluster->setAttr(attrs::kind, b.getStringAttr(kind));
+  attrs::kind.set(cluster, b.getStringAttr(kind));
   if (flops)
-    cluster->setAttr(attrs::flops, b.getI64IntegerAttr(flops));
+    attrs::flops.set(cluster, b.getI64IntegerAttr(flops));
 }

@@ -4,6 +4,7 @@
 // for passes behind them and for the manifest.
 
 #include "StepAttributes.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -164,7 +165,7 @@ static const KnownAttribute *find(Operation *op, StringRef name,
        isScoresList},
       {attrs::scores, isOp<memref::AllocOp>, text, isText},
       {attrs::stored, isNoFunction, unit, isUnit},
-      {"bsr.target", isOp<ModuleOp>, "a target, such as #bsr.cpu", isTarget},
+      {attrs::target, isOp<ModuleOp>, "a target, such as #bsr.cpu", isTarget},
       {attrs::timers, isFunction,
        "a list of dictionaries of strings and 64-bit integers", isTimerList},
       {attrs::unmasked, isFunction, texts, isTextList},

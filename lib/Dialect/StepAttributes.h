@@ -6,8 +6,13 @@
 #define LIB_DIALECT_STEPATTRIBUTES_H
 
 #include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Diagnostics.h"
 
 namespace mlir::bsr {
+
+/// Checks that `density` is in (0, 1].
+LogicalResult verifyDensity(function_ref<InFlightDiagnostic()> emitError,
+                            double density);
 
 /// Whether `attr` says of which argument of the program one is a part: a name
 /// and a shape.

@@ -9,6 +9,7 @@
 #include "Output.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Codegen/GPU/PredictKernels.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Pipelines/Pipelines.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -298,7 +299,7 @@ static Expected<Attribute> getNamedTarget(MLIRContext *context,
 static Expected<Attribute> getTarget(ModuleOp module,
                                      const CommandLine &options,
                                      const llvm::TargetMachine &machine) {
-  Attribute own = module->getAttr(bsr::getTargetAttrName());
+  Attribute own = bsr::attrs::target.get(module);
   Expected<Attribute> target = getNamedTarget(module.getContext(), options);
   if (!target)
     return target;
@@ -617,7 +618,7 @@ static Error compile(const CommandLine &options, MLIRContext &context,
   Expected<Attribute> target = getTarget(**module, options, **machine);
   if (!target)
     return target.takeError();
-  (*module)->getOperation()->setAttr(bsr::getTargetAttrName(), *target);
+  bsr::attrs::target.set(**module, cast<bsr::TargetAttrInterface>(*target));
   if (auto gpu = dyn_cast<bsr::GPUAttr>(*target))
     return compileForGPU(**module, gpu, options, watch);
   return compileForCPU(std::move(*module), *target, **machine, options, watch);

@@ -20,7 +20,6 @@
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
-#include "bsr/Dialect/AttributeNames.h"
 #include "bsr/Dialect/TargetCosts.h"
 
 namespace mlir::bsr {
@@ -41,13 +40,14 @@ inline View getView(bool transpose) {
 
 #include "bsr/Dialect/BSRAttrInterfaces.h.inc"
 #include "bsr/Dialect/BSROpInterfaces.h.inc"
-#include "bsr/Dialect/BSROpsDialect.h.inc"
 #include "bsr/Dialect/BSROpsEnums.h.inc"
 
 #define GET_TYPEDEF_CLASSES
 #include "bsr/Dialect/BSROpsTypes.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "bsr/Dialect/BSROpsAttributes.h.inc"
+// The dialect's own attributes have these types.
+#include "bsr/Dialect/BSROpsDialect.h.inc"
 #define GET_OP_CLASSES
 #include "bsr/Dialect/BSROps.h.inc"
 
@@ -60,9 +60,6 @@ namespace mlir::bsr {
 LogicalResult verifyRowView(function_ref<InFlightDiagnostic()> emitError,
                             PatternType type, ArrayRef<int32_t> rowPtr,
                             ArrayRef<int32_t> colIdx);
-
-/// The name of the attribute of a module that holds what it is compiled for.
-inline StringRef getTargetAttrName() { return "bsr.target"; }
 
 /// The target of the module that `op` is, or is in: its `bsr.target`, or
 /// `#bsr.cpu` if it has none.

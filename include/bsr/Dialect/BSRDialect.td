@@ -104,6 +104,77 @@ def BSR_Dialect : Dialect {
     verifies these, too, and refuses every other name that begins with `bsr.`.
   }];
 
+  // Attributes that front doors and passes leave on functions, arguments, results and
+  // operations: their names and types. The verifiers say where each may stand and what
+  // it has to hold. `attrs` (Attributes.h) reads and writes them.
+  let discardableAttrs = (ins
+    // Of an argument: other names of a tied weight.
+    "::mlir::ArrayAttr":$aliases,
+    // Of a step: the bytes of its arena.
+    "::mlir::IntegerAttr":$arena_bytes,
+    // Of an argument: a buffer that the step updates in place.
+    "::mlir::UnitAttr":$carried,
+    // Of a pattern argument: the share of blocks that it starts with.
+    "::mlir::FloatAttr":$density,
+    // Of a cluster or a kernel: the floating-point operations of its products.
+    "::mlir::IntegerAttr":$flops,
+    // Of an argument: how a driver may initialise it.
+    "::mlir::StringAttr":$init,
+    // Of an argument: what it is that was none before; of a cluster or a kernel: the
+    // kind of its work.
+    "::mlir::StringAttr":$kind,
+    // Of an operation: its results have tokens last.
+    "::mlir::UnitAttr":$lanes,
+    // Of a step: the clusters that go between a dense matrix and its stored blocks.
+    "::mlir::IntegerAttr":$left_dense,
+    // Of a step: the bytes that are live at once.
+    "::mlir::IntegerAttr":$live_bytes,
+    // Of an argument: it is to be block-sparse.
+    "::mlir::bsr::MarkAttr":$mark,
+    // Of an argument: it is the mask of a weight.
+    "::mlir::bsr::MaskAttr":$mask,
+    // Of a pattern argument: the arguments that were its masks.
+    "::mlir::ArrayAttr":$masks,
+    // Of an argument or a result: its path; of a constant pattern: its weight.
+    "::mlir::StringAttr":$name,
+    // Of an argument: what it is a part of.
+    "::mlir::DictionaryAttr":$origin,
+    // Of a launch: the operands that are cut in panels.
+    "::mlir::DenseI64ArrayAttr":$panels,
+    // Of an argument of values: the index of its pattern.
+    "::mlir::IntegerAttr":$pattern,
+    // Of an argument: the entry of the step's patterns that it belongs to.
+    "::mlir::IntegerAttr":$pattern_number,
+    // Of a step: its patterns.
+    "::mlir::ArrayAttr":$patterns,
+    // Of an operation: most bytes are live there.
+    "::mlir::UnitAttr":$peak,
+    // Of a step: how many products of each kind its clusters compute.
+    "::mlir::DictionaryAttr":$products,
+    // Of an operation: it is computed a second time.
+    "::mlir::UnitAttr":$recomputed,
+    // Of an argument: the index of the result that is its next value.
+    "::mlir::IntegerAttr":$result,
+    // Of an argument or a result: what it is for.
+    "::mlir::StringAttr":$role,
+    // Of a step: the norm that its scores are.
+    "::mlir::StringAttr":$score_norm,
+    // Of a step: where its scores lie; of an allocation: whose scores it holds.
+    "::mlir::Attribute":$scores,
+    // Of an operation in a cluster: its result is kept for later nests.
+    "::mlir::UnitAttr":$stored,
+    // Of a module: what it is compiled for.
+    "::mlir::bsr::TargetAttrInterface":$target,
+    // Of a step: what its timers measure.
+    "::mlir::ArrayAttr":$timers,
+    // Of a step: the weights whose gradient was not found.
+    "::mlir::ArrayAttr":$unmasked,
+    // Of an argument or a result: the caller takes its integers for unsigned.
+    "::mlir::UnitAttr":$unsigned,
+    // Of a step: the weights that the program has and the step does not use.
+    "::mlir::ArrayAttr":$unused
+  );
+
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;

@@ -6,7 +6,7 @@
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/Common/Passes.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -4,7 +4,7 @@
 
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/Common/Passes.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -27,7 +27,7 @@ static bool isCut(Value result, Value computed, int64_t panel) {
   if (auto concat = dyn_cast_or_null<tensor::ConcatOp>(root))
     if (!llvm::all_of(concat.getInputs().getTypes(), isDivided))
       return false;
-  return root && root->hasAttr(attrs::lanes) && type.getRank() >= 2 &&
+  return root && attrs::lanes.isOn(root) && type.getRank() >= 2 &&
          isDivided(type) && type.getShape().back() > panel &&
          llvm::all_of(result.getUsers(), llvm::IsaPred<LaunchOp>);
 }
@@ -67,8 +67,8 @@ struct Panel : bsr::impl::BSRPanelBase<Panel> {
         if (cut.contains(result))
           operands.push_back(launch.getInputs().size() + number);
       if (!operands.empty())
-        launch->setAttr(attrs::panels,
-                        Builder(launch).getDenseI64ArrayAttr(operands));
+        attrs::panels.set(launch,
+                          Builder(launch).getDenseI64ArrayAttr(operands));
     }
   }
 };

@@ -3,6 +3,7 @@
 // Says what a module is compiled for.
 
 #include "bsr/Codegen/Common/Passes.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -21,16 +22,17 @@ struct SetTarget : bsr::impl::BSRSetTargetBase<SetTarget> {
 
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    Attribute has = module->getAttr(getTargetAttrName());
+    Attribute has = attrs::target.get(module);
     if (target.empty()) {
       if (!has)
-        module->setAttr(getTargetAttrName(), CPUAttr::get(&getContext()));
+        attrs::target.set(module, getTarget(module));
       return;
     }
     Attribute wanted = parseAttribute(target, &getContext());
     if (!wanted) // The parser says why.
       return signalPassFailure();
-    if (!isa<TargetAttrInterface>(wanted)) {
+    auto known = dyn_cast<TargetAttrInterface>(wanted);
+    if (!known) {
       module.emitError("expected a target, such as #bsr.cpu, but got '")
           << target.getValue() << "'";
       return signalPassFailure();
@@ -40,7 +42,7 @@ struct SetTarget : bsr::impl::BSRSetTargetBase<SetTarget> {
           << wanted << ", but got " << has;
       return signalPassFailure();
     }
-    module->setAttr(getTargetAttrName(), wanted);
+    attrs::target.set(module, known);
   }
 };
 } // namespace

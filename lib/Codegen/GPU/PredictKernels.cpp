@@ -3,6 +3,7 @@
 // How long the kernels of a step take at least, by the model.
 
 #include "bsr/Codegen/GPU/PredictKernels.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -61,7 +62,7 @@ public:
 
 private:
   StringRef getKind(unsigned index) {
-    auto kind = step.getArgAttrOfType<StringAttr>(index, attrs::kind);
+    auto kind = attrs::kind.ofArg(step, index);
     return kind ? kind.getValue() : "";
   }
 
@@ -111,7 +112,7 @@ static ViewArrays makeView(int64_t lines, int64_t extent, int64_t slots) {
 
 std::shared_ptr<KnownWords> Patterns::getWords(unsigned index) {
   StringRef kind = getKind(index);
-  auto number = step.getArgAttrOfType<IntegerAttr>(index, attrs::patternNumber);
+  auto number = attrs::patternNumber.ofArg(step, index);
   for (View view : views) {
     auto kinds = getIndexKinds(view);
     const auto *found = llvm::find(kinds, kind);
@@ -124,8 +125,7 @@ std::shared_ptr<KnownWords> Patterns::getWords(unsigned index) {
       std::array<int64_t, 2> lines{};
       int64_t slots = 0;
       for (unsigned i : llvm::seq(step.getNumArguments())) {
-        if (step.getArgAttrOfType<IntegerAttr>(i, attrs::patternNumber) !=
-            number)
+        if (attrs::patternNumber.ofArg(step, i) != number)
           continue;
         int64_t extent =
             cast<ShapedType>(step.getArgumentTypes()[i]).getNumElements();

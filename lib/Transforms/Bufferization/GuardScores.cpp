@@ -3,7 +3,7 @@
 // Makes a step compute scores only when asked to.
 
 #include "bsr/Analysis/Step.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -20,7 +20,7 @@ using namespace mlir::bsr;
 static bool computesScores(func::CallOp call) {
   return llvm::any_of(call.getOperands(), [](Value operand) {
     auto alloc = operand.getDefiningOp<memref::AllocOp>();
-    return alloc && alloc->hasAttr(attrs::scores);
+    return alloc && attrs::scores.isOn(alloc);
   });
 }
 
@@ -42,9 +42,8 @@ struct GuardScores : bsr::impl::BSRGuardScoresBase<GuardScores> {
     OpBuilder b(&getContext());
     if (failed(step.insertArgument(
             step.getNumArguments(), b.getI1Type(),
-            b.getDictionaryAttr(
-                {b.getNamedAttr(attrs::kind, b.getStringAttr("flag")),
-                 b.getNamedAttr(attrs::name, b.getStringAttr("scores"))}),
+            b.getDictionaryAttr({attrs::kind.with(b.getStringAttr("flag")),
+                                 attrs::name.with(b.getStringAttr("scores"))}),
             step.getLoc())))
       return signalPassFailure();
     for (func::CallOp call : calls) {

@@ -4,6 +4,7 @@
 // constants.
 
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -22,10 +23,10 @@ using namespace mlir::bsr;
 /// is only marked would be trained dense.
 static LogicalResult verifyBound(func::FuncOp func) {
   for (unsigned i : llvm::seq(func.getNumArguments()))
-    if (Attribute mark = func.getArgAttr(i, attrs::mark))
+    if (Attribute mark = attrs::mark.ofArg(func, i))
       return func.emitError("expected bsr-bind before bsr-lower-patterns, but "
                             "got argument ")
-             << func.getArgAttr(i, attrs::name) << " with " << mark;
+             << attrs::name.ofArg(func, i) << " with " << mark;
   return success();
 }
 
@@ -94,10 +95,10 @@ static void addViews(func::FuncOp func, unsigned index, int64_t number,
   bool isBuffer = isBufferized(argument);
   auto add = [&](StringRef kind, RankedTensorType array) {
     NamedAttrList attrs(func.getArgAttrDict(index));
-    attrs.erase(attrs::density);
-    attrs.erase(attrs::masks);
-    attrs.set(attrs::kind, b.getStringAttr(kind));
-    attrs.set(attrs::patternNumber, b.getI64IntegerAttr(number));
+    attrs::density.remove(attrs);
+    attrs::masks.remove(attrs);
+    attrs::kind.set(attrs, b.getStringAttr(kind));
+    attrs::patternNumber.set(attrs, b.getI64IntegerAttr(number));
     added.places.push_back(index + 1);
     added.types.push_back(isBuffer ? Type(getDenseBufferType(array)) : array);
     added.attrs.push_back(attrs.getDictionary(func.getContext()));
@@ -122,8 +123,8 @@ static void numberPatterns(func::FuncOp func, int64_t next) {
     auto pattern = dyn_cast_or_null<IntegerAttr>(attrs.erase(attrs::pattern));
     if (!pattern)
       continue;
-    attrs.set(attrs::patternNumber,
-              IntegerAttr::get(pattern.getType(), number[pattern.getInt()]));
+    attrs::patternNumber.set(
+        attrs, IntegerAttr::get(pattern.getType(), number[pattern.getInt()]));
     known = attrs.getDictionary(func.getContext());
   }
   func.setAllArgAttrs(all);
@@ -133,7 +134,7 @@ static void numberPatterns(func::FuncOp func, int64_t next) {
 /// the index arrays do not tell.
 static LogicalResult expandArguments(func::FuncOp func) {
   SmallVector<Attribute> patterns;
-  if (auto known = func->getAttrOfType<ArrayAttr>(attrs::patterns))
+  if (auto known = attrs::patterns.get(func))
     patterns.append(known.begin(), known.end()); // static ones
   numberPatterns(func, patterns.size());
   NewArguments added;
@@ -145,9 +146,13 @@ static LogicalResult expandArguments(func::FuncOp func) {
     unsigned index = argument.getArgNumber();
     NamedAttrList pattern;
     pattern.set("type", TypeAttr::get(type));
-    for (StringRef key : {"name", "density", "masks"})
-      if (Attribute value = func.getArgAttr(index, ("bsr." + key).str()))
+    auto copy = [&](StringRef key, Attribute value) {
+      if (value)
         pattern.set(key, value);
+    };
+    copy("name", attrs::name.ofArg(func, index));
+    copy("density", attrs::density.ofArg(func, index));
+    copy("masks", attrs::masks.ofArg(func, index));
     addViews(func, index, patterns.size(), added);
     arguments.push_back(argument);
     patterns.push_back(pattern.getDictionary(func.getContext()));
@@ -167,7 +172,7 @@ static LogicalResult expandArguments(func::FuncOp func) {
     return failure();
   // Only a step has a manifest.
   if (!patterns.empty() && isStep(func))
-    func->setAttr(attrs::patterns, ArrayAttr::get(func.getContext(), patterns));
+    attrs::patterns.set(func, ArrayAttr::get(func.getContext(), patterns));
   return success();
 }
 

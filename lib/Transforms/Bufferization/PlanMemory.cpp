@@ -4,7 +4,7 @@
 
 #include "bsr/Analysis/LiveRanges.h"
 #include "bsr/Analysis/Step.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/Transforms/BufferViewFlowAnalysis.h"
@@ -28,7 +28,7 @@ static LogicalResult verifyGuarded(memref::AllocOp alloc) {
     if (isa<CallOpInterface>(user) && user->getBlock() == alloc->getBlock())
       return user->emitError("expected bsr-guard-scores before "
                              "bsr-plan-memory, but got scores of ")
-             << alloc->getAttr(attrs::scores) << " in every step";
+             << attrs::scores.get(alloc) << " in every step";
   return success();
 }
 
@@ -86,7 +86,7 @@ static FailureOr<SmallVector<Buffer>> collectBuffers(func::FuncOp step) {
       }
     }
     // Scores are read when the step is over.
-    if (alloc->hasAttr(attrs::scores)) {
+    if (attrs::scores.isOn(alloc)) {
       if (failed(verifyGuarded(alloc)))
         return WalkResult::interrupt();
       last = position[body.getTerminator()];
@@ -172,7 +172,7 @@ static ArrayAttr describeScores(Builder &b, ArrayRef<Buffer> buffers) {
   SmallVector<Attribute> scores;
   for (const Buffer &buffer : buffers) {
     memref::AllocOp alloc = buffer.alloc;
-    if (Attribute name = alloc->getAttr(attrs::scores))
+    if (Attribute name = attrs::scores.get(alloc))
       scores.push_back(b.getDictionaryAttr(
           {b.getNamedAttr("name", name),
            b.getNamedAttr("offset", b.getI64IntegerAttr(buffer.offset)),
@@ -212,18 +212,18 @@ struct PlanMemory : bsr::impl::BSRPlanMemoryBase<PlanMemory> {
 
     Builder b(&getContext());
     NamedAttribute attrs[] = {
-        b.getNamedAttr(attrs::name, b.getStringAttr("arena")),
-        b.getNamedAttr(attrs::kind, b.getStringAttr("arena")),
+        attrs::name.with(b.getStringAttr("arena")),
+        attrs::kind.with(b.getStringAttr("arena")),
     };
     if (failed(step.insertArgument(step.getNumArguments(),
                                    MemRefType::get({bytes}, b.getI8Type()),
                                    b.getDictionaryAttr(attrs), step.getLoc())))
       return signalPassFailure();
     if (ArrayAttr scores = describeScores(b, *buffers); !scores.empty())
-      step->setAttr(attrs::scores, scores);
+      attrs::scores.set(step, scores);
     replaceAllocations(*buffers, step.getArguments().back());
-    step->setAttr(attrs::arenaBytes, b.getI64IntegerAttr(bytes));
-    step->setAttr(attrs::liveBytes, b.getI64IntegerAttr(peak.bytes));
+    attrs::arenaBytes.set(step, b.getI64IntegerAttr(bytes));
+    attrs::liveBytes.set(step, b.getI64IntegerAttr(peak.bytes));
 
     numBuffers += buffers->size();
     peakLive += peak.bytes;

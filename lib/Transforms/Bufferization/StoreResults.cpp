@@ -5,7 +5,7 @@
 // result.
 
 #include "bsr/Analysis/Step.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
@@ -37,7 +37,7 @@ addOutputs(func::FuncOp step, ArrayRef<unsigned> indices) {
     NamedAttrList attrs;
     if (DictionaryAttr known = step.getResultAttrDict(index))
       attrs.append(known);
-    attrs.set(attrs::kind, b.getStringAttr("output"));
+    attrs::kind.set(attrs, b.getStringAttr("output"));
     types.push_back(step.getResultTypes()[index]);
     allAttrs.push_back(attrs.getDictionary(step.getContext()));
   }
@@ -51,12 +51,12 @@ addOutputs(func::FuncOp step, ArrayRef<unsigned> indices) {
 /// Leaves `buffer`, the scores of weight `name`, in memory of the step.
 static void keepScores(OpBuilder &b, Value buffer, Attribute name) {
   auto alloc = buffer.getDefiningOp<memref::AllocOp>();
-  if (!alloc || alloc->hasAttr(attrs::scores)) {
+  if (!alloc || attrs::scores.isOn(alloc)) {
     alloc = memref::AllocOp::create(b, buffer.getLoc(),
                                     cast<MemRefType>(buffer.getType()));
     memref::CopyOp::create(b, buffer.getLoc(), buffer, alloc);
   }
-  alloc->setAttr(attrs::scores, name);
+  attrs::scores.set(alloc, name);
 }
 
 /// Gives every result of `step` that carries no argument a buffer of the
@@ -71,7 +71,7 @@ static LogicalResult storeOutputs(func::FuncOp step, func::ReturnOp terminator,
       continue;
     if (isScores(step, index))
       keepScores(b, terminator.getOperand(index),
-                 step.getResultAttr(index, attrs::name));
+                 attrs::name.ofResult(step, index));
     else
       indices.push_back(index);
   }
@@ -81,7 +81,7 @@ static LogicalResult storeOutputs(func::FuncOp step, func::ReturnOp terminator,
   for (auto [index, output] : llvm::zip_equal(indices, *outputs)) {
     Value buffer = terminator.getOperand(index);
     auto alloc = buffer.getDefiningOp<memref::AllocOp>();
-    if (alloc && !alloc->hasAttr(attrs::scores)) {
+    if (alloc && !attrs::scores.isOn(alloc)) {
       buffer.replaceAllUsesWith(output);
       alloc.erase();
     } else {
@@ -105,7 +105,7 @@ static unsigned storeUpdates(func::FuncOp step, func::ReturnOp terminator,
       continue;
     emitRemark(buffer.getLoc())
         << "expected the next value of "
-        << step.getArgAttr(carrier.getArgNumber(), attrs::name)
+        << attrs::name.ofArg(step, carrier.getArgNumber())
         << " to be computed in place, but got a copy at the end of the step";
     updated.push_back(carrier);
     sources.push_back(buffer);
@@ -155,7 +155,7 @@ struct StoreResults : bsr::impl::BSRStoreResultsBase<StoreResults> {
       NamedAttrList attrs(known);
       if (!attrs.erase(attrs::result))
         continue;
-      attrs.set(attrs::carried, UnitAttr::get(&getContext()));
+      attrs::carried.set(attrs, UnitAttr::get(&getContext()));
       known = attrs.getDictionary(&getContext());
     }
     step.setAllArgAttrs(all);

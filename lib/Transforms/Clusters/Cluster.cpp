@@ -7,6 +7,7 @@
 #include "Groups.h"
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Analysis/Work.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Clusters/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -5,6 +5,7 @@
 // without them.)
 
 #include "bsr/Analysis/ElementWise.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Clusters/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -92,7 +93,7 @@ struct DropBarriers : bsr::impl::BSRDropBarriersBase<DropBarriers> {
       for (auto [a, b] :
            llvm::zip_equal((*first)->getResults(), op.getResults()))
         same[b] = get(a);
-      op.setAttr(attrs::recomputed, UnitAttr::get(&getContext()));
+      attrs::recomputed.set(&op, UnitAttr::get(&getContext()));
       ++numKeptApart;
     }
     for (auto [op, source] : barriers) {

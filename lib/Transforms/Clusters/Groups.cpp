@@ -4,7 +4,7 @@
 
 #include "Groups.h"
 #include "bsr/Analysis/Kernels.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 

@@ -5,6 +5,7 @@
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Analysis/LiveRanges.h"
 #include "bsr/Analysis/Materialization.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Clusters/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -500,13 +501,13 @@ struct Recompute : bsr::impl::BSRRecomputeBase<Recompute> {
     }
     Memory memory(block, costs);
     Operation *peak = memory.getPeak();
-    peak->setAttr(attrs::peak, UnitAttr::get(&getContext()));
+    attrs::peak.set(peak, UnitAttr::get(&getContext()));
     Copies copies(block, memory.getRoots(), peak);
     for (Value value : memory.choose(maxCost)) {
       Operation *copy = copies.copy(value.getDefiningOp());
       if (!copy)
         continue;
-      copy->setAttr(attrs::recomputed, UnitAttr::get(&getContext()));
+      attrs::recomputed.set(copy, UnitAttr::get(&getContext()));
       // With what is inlined into it.
       copies.copyInlined(copy);
       ++numRecomputed;

@@ -4,7 +4,7 @@
 
 #include "Arguments.h"
 #include "bsr/Analysis/Step.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -87,13 +87,12 @@ bsr::verifyPartNames(func::FuncOp func,
   for (auto [arg, partition] : llvm::enumerate(partitions)) {
     if (!partition)
       continue;
-    auto name = func.getArgAttrOfType<StringAttr>(arg, attrs::name);
+    auto name = attrs::name.ofArg(func, arg);
     for (unsigned other : llvm::seq(func.getNumArguments())) {
-      auto taken = func.getArgAttrOfType<StringAttr>(other, attrs::name);
+      auto taken = attrs::name.ofArg(func, other);
       for (int64_t index : llvm::seq(partition->size()))
         if (taken && taken == getPartName(name, index) &&
-            func.getArgAttr(arg, attrs::role) ==
-                func.getArgAttr(other, attrs::role))
+            attrs::role.ofArg(func, arg) == attrs::role.ofArg(func, other))
           return emitError(func.getLoc(), "expected no argument named ")
                  << taken << " beside " << name
                  << ", which has a part of that name, but got argument #"
@@ -112,9 +111,9 @@ static DictionaryAttr getPartOrigin(DictionaryAttr attributes,
   auto get = [&](DictionaryAttr origin, StringRef key) {
     return llvm::to_vector(origin.getAs<DenseI64ArrayAttr>(key).asArrayRef());
   };
-  auto known = attributes.getAs<DictionaryAttr>(attrs::origin);
+  auto known = attrs::origin.get(attributes);
   if (!known)
-    known = createOrigin(attributes.getAs<StringAttr>(attrs::name), type);
+    known = createOrigin(attrs::name.get(attributes), type);
   SmallVector<int64_t> offsets = get(known, "offsets"),
                        sizes = get(known, "sizes");
   int64_t dim = sizes.size() - type.getRank() + partition.dim;
@@ -134,28 +133,27 @@ static DictionaryAttr getPartAttributes(DictionaryAttr attributes,
                                         int64_t index, int64_t result) {
   Builder b(attributes.getContext());
   NamedAttrList list(attributes);
-  list.set(attrs::name,
-           getPartName(attributes.getAs<StringAttr>(attrs::name), index));
-  list.set(attrs::origin, getPartOrigin(attributes, type, partition, index));
-  if (auto aliases = attributes.getAs<ArrayAttr>(attrs::aliases)) {
+  attrs::name.set(list, getPartName(attrs::name.get(attributes), index));
+  attrs::origin.set(list, getPartOrigin(attributes, type, partition, index));
+  if (auto aliases = attrs::aliases.get(attributes)) {
     SmallVector<Attribute> names;
     for (auto alias : aliases.getAsRange<StringAttr>())
       names.push_back(getPartName(alias, index));
-    list.set(attrs::aliases, b.getArrayAttr(names));
+    attrs::aliases.set(list, b.getArrayAttr(names));
   }
-  if (auto mark = attributes.getAs<MarkAttr>(attrs::mark)) {
+  if (auto mark = attrs::mark.get(attributes)) {
     ArrayRef<MarkDim> dims = mark.getDims().drop_front(partition.isStack);
     if (dims == ArrayRef({MarkDim::Row, MarkDim::Col}))
       dims = {};
-    list.set(attrs::mark,
-             mark.withDims(dims, getPartName(mark.getWeight(), index)));
+    attrs::mark.set(list,
+                    mark.withDims(dims, getPartName(mark.getWeight(), index)));
   }
-  if (auto mask = attributes.getAs<MaskAttr>(attrs::mask))
-    list.set(attrs::mask,
-             MaskAttr::get(b.getContext(), getPartName(mask.getWeight(), index),
-                           mask.getTranspose()));
+  if (auto mask = attrs::mask.get(attributes))
+    attrs::mask.set(list, MaskAttr::get(b.getContext(),
+                                        getPartName(mask.getWeight(), index),
+                                        mask.getTranspose()));
   if (attributes.contains(attrs::result))
-    list.set(attrs::result, b.getI64IntegerAttr(result));
+    attrs::result.set(list, b.getI64IntegerAttr(result));
   return list.getDictionary(b.getContext());
 }
 
@@ -179,7 +177,7 @@ void bsr::splitArguments(func::FuncOp func,
   // The partitions of results, and their first numbers.
   SmallVector<std::optional<Partition>> nexts(func.getNumResults());
   for (auto [arg, partition] : llvm::enumerate(partitions))
-    if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result))
+    if (auto result = attrs::result.ofArg(func, arg))
       nexts[result.getInt()] = partition;
   SmallVector<int64_t> firsts;
   int64_t first = 0;
@@ -192,13 +190,13 @@ void bsr::splitArguments(func::FuncOp func,
   for (auto [arg, partition] : llvm::enumerate(partitions)) {
     BlockArgument old = body.getArgument(arg);
     DictionaryAttr attributes = func.getArgAttrDict(arg);
-    auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result);
+    auto result = attrs::result.ofArg(func, arg);
     int64_t next = result ? firsts[result.getInt()] : 0;
     if (!partition) {
       old.replaceAllUsesWith(body.addArgument(old.getType(), old.getLoc()));
       NamedAttrList list(attributes);
       if (result)
-        list.set(attrs::result, b.getI64IntegerAttr(next));
+        attrs::result.set(list, b.getI64IntegerAttr(next));
       argumentAttributes.push_back(list.getDictionary(b.getContext()));
       continue;
     }
@@ -232,8 +230,8 @@ void bsr::splitArguments(func::FuncOp func,
       returned.push_back(
           nexts[i]->extract(b, operand.getLoc(), operand, index));
       NamedAttrList list(attributes);
-      if (auto name = attributes.getAs<StringAttr>(attrs::name))
-        list.set(attrs::name, getPartName(name, index));
+      if (auto name = attrs::name.get(attributes))
+        attrs::name.set(list, getPartName(name, index));
       resultAttributes.push_back(list.getDictionary(b.getContext()));
     }
   }

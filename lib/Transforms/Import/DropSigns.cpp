@@ -3,7 +3,7 @@
 // Makes unsigned integers signless, as the operations on them are.
 
 #include "bsr/Analysis/Step.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Transforms/Import/Passes.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 
@@ -52,15 +52,15 @@ struct DropSigns : bsr::impl::BSRDropSignsBase<DropSigns> {
     auto isUnsigned = [](Type type) {
       return getElementTypeOrSelf(type).isUnsignedInteger();
     };
-    Attribute unit = UnitAttr::get(&getContext());
+    auto unit = UnitAttr::get(&getContext());
     for (auto [index, type] : llvm::enumerate(step.getArgumentTypes()))
       if (isUnsigned(type)) {
-        step.setArgAttr(index, attrs::isUnsigned, unit);
+        attrs::isUnsigned.setOfArg(step, index, unit);
         ++numUnsigned;
       }
     for (auto [index, type] : llvm::enumerate(step.getResultTypes()))
       if (isUnsigned(type))
-        step.setResultAttr(index, attrs::isUnsigned, unit);
+        attrs::isUnsigned.setOfResult(step, index, unit);
   }
 };
 } // namespace

@@ -6,6 +6,7 @@
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Slices.h"
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Import/ForwardSlices.h"
 #include "bsr/Transforms/Import/Passes.h"
@@ -96,7 +97,7 @@ static std::pair<StringAttr, bool> getWeight(func::FuncOp func, unsigned arg) {
   auto type = dyn_cast<RankedTensorType>(func.getArgumentTypes()[arg]);
   if (!mark || !type || type.getRank() != 2 || mark.getNumDims(MarkDim::Stack))
     return {};
-  auto mask = func.getArgAttrOfType<MaskAttr>(arg, attrs::mask);
+  auto mask = attrs::mask.ofArg(func, arg);
   return {mark.getWeight(), mask && mask.getTranspose()};
 }
 

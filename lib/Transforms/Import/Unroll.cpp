@@ -4,6 +4,7 @@
 // index.
 
 #include "bsr/Analysis/ElementWise.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Import/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -55,9 +56,8 @@ static bool countsMatrices(scf::ForOp loop) {
     auto stack = dyn_cast<BlockArgument>(slice.getSource());
     auto func = stack ? dyn_cast<func::FuncOp>(stack.getOwner()->getParentOp())
                       : func::FuncOp();
-    auto mark = func ? func.getArgAttrOfType<MarkAttr>(stack.getArgNumber(),
-                                                       attrs::mark)
-                     : MarkAttr();
+    auto mark =
+        func ? attrs::mark.ofArg(func, stack.getArgNumber()) : MarkAttr();
     if (!mark || !mark.getNumDims(MarkDim::Stack) || !slice.isDynamicOffset(0))
       return WalkResult::advance();
     Value index = slice.getDynamicOffset(0);

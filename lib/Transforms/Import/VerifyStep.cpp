@@ -3,6 +3,7 @@
 // Checks that a module is a step that the pipelines can lower.
 
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Import/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -90,8 +91,7 @@ LogicalResult bsr::verifySignature(func::FuncOp step) {
   for (BlockArgument argument : step.getArguments()) {
     auto error = [&] {
       return emitError(argument.getLoc(), "expected argument ")
-             << step.getArgAttr(argument.getArgNumber(), attrs::name)
-             << " to have ";
+             << attrs::name.ofArg(step, argument.getArgNumber()) << " to have ";
     };
     if (!isa<PatternType>(argument.getType()) &&
         failed(verifyTensor(error, argument.getType(), /*isBuffer=*/true)))

@@ -5,6 +5,7 @@
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Lanes.h"
 #include "bsr/Analysis/PassOrder.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Layout/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -77,7 +78,7 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
   }
 
   static void markLanes(Operation *op) {
-    op->setAttr(attrs::lanes, UnitAttr::get(op->getContext()));
+    attrs::lanes.set(op, UnitAttr::get(op->getContext()));
   }
 
   /// Marks the operations of the graph whose results have lanes, for
@@ -182,8 +183,8 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
                << " of ";
     if (Operation *producer = value.getDefiningOp())
       diagnostic << "'" << producer->getName() << "'";
-    else if (Attribute name = getOperation().getArgAttr(
-                 cast<BlockArgument>(value).getArgNumber(), attrs::name))
+    else if (Attribute name = attrs::name.ofArg(
+                 getOperation(), cast<BlockArgument>(value).getArgNumber()))
       diagnostic << "argument " << name;
     else
       diagnostic << "an argument";

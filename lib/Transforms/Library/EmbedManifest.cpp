@@ -3,6 +3,7 @@
 // Writes the manifest of a step into its module.
 
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Library/Passes.h"
 #include "bsr/step.h"
@@ -48,7 +49,7 @@ static FailureOr<std::string> getTypeName(func::FuncOp step, unsigned index) {
            << index
            << " to be of f16, bf16, f32, f64, i1, i8, i32 or i64, but got "
            << type;
-  std::string name = step.getArgAttr(index, attrs::isUnsigned) ? "u" : "";
+  std::string name = attrs::isUnsigned.ofArg(step, index) ? "u" : "";
   llvm::raw_string_ostream(name) << type;
   return name;
 }
@@ -57,8 +58,8 @@ static FailureOr<std::string> getTypeName(func::FuncOp step, unsigned index) {
 /// roles of their own: the parameter, or the one without a role, keeps the
 /// name, the others are `<name>.<role>`.
 static FailureOr<SmallVector<std::string>> getNames(func::FuncOp step) {
-  auto getString = [&](unsigned arg, StringRef attribute) {
-    auto attr = step.getArgAttrOfType<StringAttr>(arg, attribute);
+  auto getString = [&](unsigned arg, auto attribute) {
+    StringAttr attr = attribute.ofArg(step, arg);
     return attr ? attr.getValue() : StringRef();
   };
   llvm::StringMap<unsigned> counts;
@@ -86,12 +87,11 @@ static FailureOr<SmallVector<std::string>> getNames(func::FuncOp step) {
 /// What the manifest says about argument `index`, which it calls `name`.
 static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index,
                                          StringRef name) {
-  auto getString = [&](StringRef name) {
-    auto attr = step.getArgAttrOfType<StringAttr>(index, name);
+  auto getString = [&](auto attribute) {
+    StringAttr attr = attribute.ofArg(step, index);
     return attr ? attr.getValue() : StringRef();
   };
-  auto pattern =
-      step.getArgAttrOfType<IntegerAttr>(index, attrs::patternNumber);
+  auto pattern = attrs::patternNumber.ofArg(step, index);
   StringRef kind = getString(attrs::kind);
   if (kind.empty())
     kind = pattern ? "values" : "dense";
@@ -105,7 +105,7 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index,
       {"type", *type},
       {"shape",
        getShape(cast<MemRefType>(step.getArgumentTypes()[index]).getShape())},
-      {"carried", step.getArgAttr(index, attrs::carried) != nullptr},
+      {"carried", attrs::carried.ofArg(step, index) != nullptr},
   };
   if (StringRef role = getString(attrs::role); !role.empty())
     buffer["role"] = role;
@@ -113,7 +113,7 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index,
     buffer["init"] = init;
   if (pattern)
     buffer["pattern"] = pattern.getInt();
-  if (auto origin = step.getArgAttrOfType<DictionaryAttr>(index, attrs::origin))
+  if (auto origin = attrs::origin.ofArg(step, index))
     buffer["origin"] =
         getOrigin(origin, name.drop_front(getString(attrs::name).size()));
   return buffer;
@@ -180,7 +180,7 @@ static FailureOr<json::Object> getScores(func::FuncOp step,
                                          DictionaryAttr scores) {
   auto name = scores.getAs<StringAttr>("name");
   auto type = cast<MemRefType>(scores.getAs<TypeAttr>("type").getValue());
-  auto known = step->getAttrOfType<ArrayAttr>(attrs::patterns);
+  auto known = attrs::patterns.get(step);
   ArrayRef<Attribute> patterns;
   if (known)
     patterns = known.getValue();
@@ -222,7 +222,7 @@ static json::Object getKernels(func::FuncOp step) {
   int64_t launches = 0;
   step.walk([&](func::CallOp call) {
     Operation *callee = symbols.lookup(call.getCallee());
-    if (!callee->hasAttr(attrs::kind))
+    if (!attrs::kind.isOn(callee))
       return;
     functions.insert(callee);
     ++launches;
@@ -247,7 +247,7 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       return failure();
     buffers.push_back(std::move(*buffer));
   }
-  if (auto known = step->getAttrOfType<ArrayAttr>(attrs::patterns)) {
+  if (auto known = attrs::patterns.get(step)) {
     SmallVector<SmallVector<size_t>> own(known.size());
     for (auto [index, buffer] : llvm::enumerate(buffers))
       if (auto number = buffer.getAsObject()->getInteger("pattern");
@@ -258,7 +258,7 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       patterns.push_back(getPattern(pattern, indices, buffers));
   }
 
-  if (auto scores = step->getAttrOfType<ArrayAttr>(attrs::scores))
+  if (auto scores = dyn_cast_or_null<ArrayAttr>(attrs::scores.get(step)))
     for (auto entry : scores.getAsRange<DictionaryAttr>()) {
       FailureOr<json::Object> buffer = getScores(step, entry);
       if (failed(buffer))
@@ -268,12 +268,12 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
 
   json::Object products{
       {"spmm", 0}, {"spmm_transposed", 0}, {"sddmm", 0}, {"dense", 0}};
-  if (auto counted = step->getAttrOfType<DictionaryAttr>(attrs::products))
+  if (auto counted = attrs::products.get(step))
     for (NamedAttribute count : counted)
       products[count.getName().strref()] =
           cast<IntegerAttr>(count.getValue()).getInt();
-  auto getCount = [&](StringRef name) -> int64_t {
-    auto count = step->getAttrOfType<IntegerAttr>(name);
+  auto getCount = [&](auto attribute) -> int64_t {
+    IntegerAttr count = attribute.get(step);
     return count ? count.getInt() : 0;
   };
   json::Object manifest{
@@ -289,9 +289,9 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       {"left_dense", getCount(attrs::leftDense)},
       {"kernels", getKernels(step)},
   };
-  if (auto norm = step->getAttrOfType<StringAttr>(attrs::scoreNorm))
+  if (auto norm = attrs::scoreNorm.get(step))
     manifest["score_norm"] = norm.getValue();
-  if (auto known = step->getAttrOfType<ArrayAttr>(attrs::timers)) {
+  if (auto known = attrs::timers.get(step)) {
     json::Array timers;
     for (auto timer : known.getAsRange<DictionaryAttr>())
       timers.push_back(getTimer(timer));
@@ -314,7 +314,7 @@ struct EmbedManifest : mlir::bsr::impl::BSREmbedManifestBase<EmbedManifest> {
     FailureOr<func::FuncOp> step = getStep(getOperation());
     if (failed(step))
       return signalPassFailure();
-    if (!(*step)->hasAttr(attrs::arenaBytes)) {
+    if (!attrs::arenaBytes.isOn((*step))) {
       step->emitError("expected a step with planned memory, but got no "
                       "bsr.arena_bytes: run bsr-plan-memory first");
       return signalPassFailure();

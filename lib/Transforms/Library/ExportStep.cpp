@@ -2,6 +2,7 @@
 //
 // Gives a lowered step its C entry point and hides everything else.
 
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Library/Passes.h"
 #include "bsr/step.h"
@@ -115,7 +116,7 @@ struct ExportStep : bsr::impl::BSRExportStepBase<ExportStep> {
   using Base::Base;
 
   void runOnOperation() override {
-    getOperation()->removeAttr(getTargetAttrName());
+    attrs::target.remove(getOperation());
     LLVM::LLVMFuncOp step;
     for (auto func : getOperation().getOps<LLVM::LLVMFuncOp>()) {
       if (func.isExternal())
@@ -123,7 +124,7 @@ struct ExportStep : bsr::impl::BSRExportStepBase<ExportStep> {
       func.setLinkage(LLVM::Linkage::Internal);
       // A kernel stays a function: many layers call it.
       func.setNoInline(true);
-      if (func->hasAttr(attrs::arenaBytes))
+      if (attrs::arenaBytes.isOn(func))
         step = func;
       removeAttributes(func);
     }

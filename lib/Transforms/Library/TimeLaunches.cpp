@@ -3,7 +3,7 @@
 // Makes a step measure the time of each of its kernels.
 
 #include "bsr/Analysis/Step.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Transforms/Library/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -45,7 +45,7 @@ static SmallVector<NamedAttribute> describe(func::CallOp call,
   SmallVector<NamedAttribute> attrs{
       b.getNamedAttr("bytes", b.getI64IntegerAttr(bytes)),
       b.getNamedAttr("operands", b.getStringAttr(operands))};
-  if (Attribute flops = kernel->getAttr(attrs::flops))
+  if (Attribute flops = attrs::flops.get(kernel))
     attrs.push_back(b.getNamedAttr("flops", flops));
   return attrs;
 }
@@ -90,7 +90,7 @@ struct TimeLaunches : bsr::impl::BSRTimeLaunchesBase<TimeLaunches> {
     SmallVector<Attribute> list;
     for (auto &[name, attrs] : timers)
       list.push_back(b.getDictionaryAttr(attrs));
-    (*step)->setAttr(attrs::timers, b.getArrayAttr(list));
+    attrs::timers.set((*step), b.getArrayAttr(list));
   }
 
 private:
@@ -116,7 +116,7 @@ private:
     if (!call)
       return std::nullopt;
     auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
-    auto kind = kernel->getAttrOfType<StringAttr>(attrs::kind);
+    auto kind = attrs::kind.get(kernel);
     return getTimer(call.getCallee(), kind ? kind.getValue() : "other",
                     describe(call, kernel));
   }

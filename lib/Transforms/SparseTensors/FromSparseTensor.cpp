@@ -3,6 +3,7 @@
 // Makes patterns and values of sparse tensors that a function takes.
 
 #include "SparseTensors.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/SparseTensors/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -60,7 +61,7 @@ struct FromSparseTensor : bsr::impl::BSRFromSparseTensorBase<FromSparseTensor> {
     auto dense =
         RankedTensorType::get(sparse.getShape(), sparse.getElementType());
     OpBuilder b(func.getContext());
-    auto name = func.getArgAttrOfType<StringAttr>(arg, attrs::name);
+    auto name = attrs::name.ofArg(func, arg);
     FloatAttr share = b.getF64FloatAttr(density);
     auto mark =
         MarkAttr::get(func.getContext(), block.first, block.second, share, {},
@@ -71,9 +72,9 @@ struct FromSparseTensor : bsr::impl::BSRFromSparseTensorBase<FromSparseTensor> {
     PatternType type = mark.getPatternType(dense);
     NamedAttrList attrs;
     if (name) {
-      attrs.set(attrs::name, name);
-      attrs.set(attrs::role, b.getStringAttr("pattern"));
-      attrs.set(attrs::density, share);
+      attrs::name.set(attrs, name);
+      attrs::role.set(attrs, b.getStringAttr("pattern"));
+      attrs::density.set(attrs, share);
     }
     unsigned last = func.getNumArguments();
     if (failed(func.insertArgument(last, type,
@@ -82,7 +83,7 @@ struct FromSparseTensor : bsr::impl::BSRFromSparseTensorBase<FromSparseTensor> {
       return failure();
     argument.setType(type.getValuesType(dense.getElementType()));
     if (name)
-      func.setArgAttr(arg, attrs::pattern, b.getI64IntegerAttr(last));
+      attrs::pattern.setOfArg(func, arg, b.getI64IntegerAttr(last));
     func.setType(b.getFunctionType(func.getBody().getArgumentTypes(),
                                    func.getResultTypes()));
     b.setInsertionPointToStart(&func.getBody().front());

@@ -4,6 +4,7 @@
 
 #include "Gradients.h"
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -46,7 +47,7 @@ static std::string describe(Value value) {
 /// shape of its weight, and the step does not change it.
 static LogicalResult verifyMask(func::FuncOp func, unsigned arg, MaskAttr mask,
                                 const Group &group) {
-  Attribute name = func.getArgAttr(arg, attrs::name);
+  Attribute name = attrs::name.ofArg(func, arg);
   auto weight =
       cast<RankedTensorType>(func.getArgumentTypes()[group.arguments[0]]);
   SmallVector<int64_t> shape(weight.getShape());
@@ -58,7 +59,7 @@ static LogicalResult verifyMask(func::FuncOp func, unsigned arg, MaskAttr mask,
            << name << " to have the shape of "
            << (mask.getTranspose() ? "the transpose of " : "") << "its weight "
            << mask.getWeight() << " (" << weight << "), but got " << type;
-  auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result);
+  auto result = attrs::result.ofArg(func, arg);
   if (!result)
     return success();
   Value next =
@@ -77,14 +78,12 @@ static FailureOr<llvm::MapVector<StringAttr, Group>>
 getGroups(func::FuncOp func) {
   llvm::MapVector<StringAttr, Group> groups;
   for (auto [arg, type] : llvm::enumerate(func.getArgumentTypes()))
-    if (func.getArgAttr(arg, attrs::mark) &&
+    if (attrs::mark.ofArg(func, arg) &&
         cast<RankedTensorType>(type).getRank() != 2)
       return emitError(func.getLoc(), "expected argument #")
              << arg << " to be a matrix, but got " << type
              << ": run bsr-unstack before";
-  auto getMark = [&](unsigned arg) {
-    return func.getArgAttrOfType<MarkAttr>(arg, attrs::mark);
-  };
+  auto getMark = [&](unsigned arg) { return attrs::mark.ofArg(func, arg); };
   for (unsigned arg : llvm::seq(func.getNumArguments()))
     if (isMarkedWeight(func, arg))
       groups[getMark(arg).getWeight()] = {getMark(arg), {arg}, {}};
@@ -108,7 +107,7 @@ getGroups(func::FuncOp func) {
     group.arguments.push_back(arg);
   }
   for (unsigned arg : llvm::seq(func.getNumArguments())) {
-    auto mask = func.getArgAttrOfType<MaskAttr>(arg, attrs::mask);
+    auto mask = attrs::mask.ofArg(func, arg);
     if (!mask)
       continue;
     auto *group = groups.find(mask.getWeight());
@@ -127,7 +126,7 @@ getGroups(func::FuncOp func) {
 /// it lies, and what of the program's arguments it is.
 static DictionaryAttr describeMask(DictionaryAttr attributes, Type type) {
   Builder b(type.getContext());
-  bool transpose = attributes.getAs<MaskAttr>(attrs::mask).getTranspose();
+  bool transpose = attrs::mask.get(attributes).getTranspose();
   NamedAttrList mask;
   mask.set("name", attributes.get(attrs::name));
   mask.set("transpose", b.getBoolAttr(transpose));
@@ -144,7 +143,7 @@ struct Signature {
   explicit Signature(func::FuncOp func) {
     for (unsigned arg : llvm::seq(func.getNumArguments()))
       arguments.push_back(func.getArgAttrDict(arg));
-    if (auto known = func->getAttrOfType<ArrayAttr>(attrs::patterns))
+    if (auto known = attrs::patterns.get(func))
       llvm::append_range(patterns, known);
   }
 
@@ -156,7 +155,7 @@ struct Signature {
                                    body.getTerminator()->getOperandTypes()));
     func.setAllArgAttrs(arguments);
     if (!patterns.empty())
-      func->setAttr(attrs::patterns, b.getArrayAttr(patterns));
+      attrs::patterns.set(func, b.getArrayAttr(patterns));
   }
 
   SmallVector<DictionaryAttr> arguments;
@@ -189,7 +188,7 @@ static BoundWeight bind(func::FuncOp func, const Group &group,
   if (mark.isStatic()) {
     auto constant = ConstantPatternOp::create(b, loc, type, mark.getRowPtr(),
                                               mark.getColIdx());
-    constant->setAttr(attrs::name, mark.getWeight());
+    attrs::name.set(constant, mark.getWeight());
     pattern = constant;
     link = attrs::patternNumber;
     NamedAttrList list(
@@ -207,11 +206,11 @@ static BoundWeight bind(func::FuncOp func, const Group &group,
     index = body.getNumArguments();
     pattern = body.addArgument(type, loc);
     NamedAttrList list(
-        b.getDictionaryAttr({{attrs::density, mark.getDensity()},
-                             {attrs::name, mark.getWeight()},
-                             {attrs::role, b.getStringAttr("pattern")}}));
+        b.getDictionaryAttr({attrs::density.with(mark.getDensity()),
+                             attrs::name.with(mark.getWeight()),
+                             attrs::role.with(b.getStringAttr("pattern"))}));
     if (!masks.empty())
-      list.set(attrs::masks, b.getArrayAttr(masks));
+      attrs::masks.set(list, b.getArrayAttr(masks));
     attributes.push_back(list.getDictionary(b.getContext()));
   }
 
@@ -230,7 +229,7 @@ static BoundWeight bind(func::FuncOp func, const Group &group,
       bound = {mark.getWeight(), toDense, {}};
 
     NamedAttrList list(attributes[arg]);
-    list.erase(attrs::mark);
+    attrs::mark.remove(list);
     list.set(link, b.getI64IntegerAttr(index));
     attributes[arg] = list.getDictionary(b.getContext());
   }
@@ -268,7 +267,7 @@ static void eraseArguments(func::FuncOp func, ArrayRef<unsigned> masks) {
   BitVector arguments(func.getNumArguments()), results(func.getNumResults());
   for (unsigned arg : masks) {
     arguments.set(arg);
-    if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result))
+    if (auto result = attrs::result.ofArg(func, arg))
       results.set(result.getInt());
   }
   auto renumber = [&](unsigned arg, StringRef name, const BitVector &erased) {
@@ -333,8 +332,8 @@ struct Bind : bsr::impl::BSRBindBase<Bind> {
     unsigned masked =
         maskGradients ? bsr::maskGradients(func, weights, report) : 0;
     if (!lost.empty())
-      func->setAttr(attrs::unmasked,
-                    ArrayAttr::get(func.getContext(), lost.getArrayRef()));
+      attrs::unmasked.set(
+          func, ArrayAttr::get(func.getContext(), lost.getArrayRef()));
     eraseArguments(func, masks);
     numMasks += masks.size();
     numMasked += masked;

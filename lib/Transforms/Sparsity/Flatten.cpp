@@ -5,6 +5,7 @@
 
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
@@ -74,17 +75,15 @@ static void flatten(func::FuncOp func, unsigned arg, MarkAttr mark,
   auto expanded = tensor::ExpandShapeOp::create(b, argument.getLoc(), type,
                                                 argument, groups);
   argument.replaceAllUsesExcept(expanded, expanded);
-  if (auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result)) {
+  if (auto result = attrs::result.ofArg(func, arg)) {
     OpOperand &next = body.getTerminator()->getOpOperand(result.getInt());
     b.setInsertionPoint(body.getTerminator());
     next.set(tensor::CollapseShapeOp::create(b, next.get().getLoc(), matrix,
                                              next.get(), groups));
   }
-  if (!func.getArgAttr(arg, attrs::origin))
-    func.setArgAttr(
-        arg, attrs::origin,
-        createOrigin(func.getArgAttrOfType<StringAttr>(arg, attrs::name),
-                     type));
+  if (!attrs::origin.ofArg(func, arg))
+    attrs::origin.setOfArg(func, arg,
+                           createOrigin(attrs::name.ofArg(func, arg), type));
 }
 
 /// Exchanges sums of `op` so that those that go through `operand` follow its
@@ -302,8 +301,8 @@ struct Flatten : bsr::impl::BSRFlattenBase<Flatten> {
       if (!mark || !type || mark.getNumDims(MarkDim::Stack) ||
           type.getRank() != static_cast<int64_t>(mark.getDims().size()))
         continue;
-      if (func.getArgAttr(arg, attrs::mark))
-        func.setArgAttr(arg, attrs::mark, mark.withDims({}, mark.getWeight()));
+      if (attrs::mark.ofArg(func, arg))
+        attrs::mark.setOfArg(func, arg, mark.withDims({}, mark.getWeight()));
       if (type.getRank() == 2)
         continue;
       flatten(func, arg, mark, shapes);

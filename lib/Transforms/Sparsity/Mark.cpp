@@ -7,6 +7,7 @@
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Entries.h"
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -23,18 +24,18 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 static StringAttr getArgName(func::FuncOp func, unsigned arg) {
-  return func.getArgAttrOfType<StringAttr>(arg, attrs::name);
+  return attrs::name.ofArg(func, arg);
 }
 
 /// True if the step's author says that argument `arg` has `role`.
 static bool hasRole(func::FuncOp func, unsigned arg, StringRef role) {
-  auto attr = func.getArgAttrOfType<StringAttr>(arg, attrs::role);
+  auto attr = attrs::role.ofArg(func, arg);
   return attr && attr == role;
 }
 
 /// The value of argument `arg` after the step: what carries it, or itself.
 static Value getNext(func::FuncOp func, unsigned arg) {
-  auto result = func.getArgAttrOfType<IntegerAttr>(arg, attrs::result);
+  auto result = attrs::result.ofArg(func, arg);
   if (!result)
     return func.getArgument(arg);
   return func.getBody().front().getTerminator()->getOperand(result.getInt());
@@ -80,9 +81,9 @@ static bool isKept(func::FuncOp func, unsigned arg,
   auto type = dyn_cast<RankedTensorType>(func.getArgument(arg).getType());
   return type && isa<FloatType>(type.getElementType()) &&
          getArgName(func, arg) &&
-         (func.getArgAttr(arg, attrs::result) || hasRole(func, arg, "state")) &&
+         (attrs::result.ofArg(func, arg) || hasRole(func, arg, "state")) &&
          !hasRole(func, arg, "param") && !isMask(arg) &&
-         !func.getArgAttr(arg, attrs::mask);
+         !attrs::mask.ofArg(func, arg);
 }
 
 /// True if argument `arg` may be what an optimizer keeps of argument `weight`:
@@ -101,12 +102,12 @@ static bool isState(func::FuncOp func, unsigned arg, unsigned weight,
 static SmallVector<unsigned> getMoments(func::FuncOp func, unsigned weight,
                                         function_ref<bool(unsigned)> isMask) {
   SmallVector<unsigned> moments;
-  if (!func.getArgAttr(weight, attrs::result))
+  if (!attrs::result.ofArg(func, weight))
     return moments;
   walkEntries(getNext(func, weight), [&](Value value, bool) {
     auto arg = dyn_cast<BlockArgument>(value);
     if (arg && arg.getOwner() == &func.getBody().front() &&
-        func.getArgAttr(arg.getArgNumber(), attrs::result) &&
+        attrs::result.ofArg(func, arg.getArgNumber()) &&
         isState(func, arg.getArgNumber(), weight, isMask))
       moments.push_back(arg.getArgNumber());
   });
@@ -154,7 +155,7 @@ static bool isCopy(func::FuncOp func, unsigned copy, unsigned weight,
   if (next == func.getArgument(copy))
     return isOnlyCompared(func, copy, weight);
   DenseSet<Value> known;
-  if (func.getArgAttr(weight, attrs::result))
+  if (attrs::result.ofArg(func, weight))
     walkEntries(getNext(func, weight),
                 [&](Value value, bool) { known.insert(value); });
   bool readsWeight = false, readsOther = false;
@@ -349,7 +350,7 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
   bool isUnused() {
     bool found = false;
     for (auto func : getOperation().getOps<func::FuncOp>()) {
-      auto names = func->getAttrOfType<ArrayAttr>(attrs::unused);
+      auto names = attrs::unused.get(func);
       if (!names)
         continue;
       for (auto name : names.getAsRange<StringAttr>()) {
@@ -385,14 +386,13 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
     for (unsigned arg : llvm::seq(func.getNumArguments())) {
       StringAttr name = getArgName(func, arg);
       if (!name ||
-          (func.getArgAttr(arg, attrs::role) && !hasRole(func, arg, "param")))
+          (attrs::role.ofArg(func, arg) && !hasRole(func, arg, "param")))
         continue;
       names.push_back(name);
       if (!regex.match(name))
         continue;
       ++matches;
-      if (!func.getArgAttr(arg, attrs::mark) &&
-          !func.getArgAttr(arg, attrs::mask))
+      if (!attrs::mark.ofArg(func, arg) && !attrs::mask.ofArg(func, arg))
         weights.push_back(arg);
     }
     if (!weights.empty() && failed(getReturn(func)))
@@ -427,7 +427,7 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
                          << pattern << "' says, but got " << type;
         attr = get(file.rowPtr, file.colIdx);
       }
-      func.setArgAttr(weight, attrs::mark, attr);
+      attrs::mark.setOfArg(func, weight, attr);
       ++numWeights;
       for (unsigned moment : getMoments(func, weight, isMask)) {
         if (llvm::is_contained(weights, moment))
@@ -435,12 +435,12 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
                  << match << "' to match weights only, but got "
                  << getArgName(func, moment) << ", a moment of " << name
                  << ": moments follow their weight";
-        if (auto other = func.getArgAttrOfType<MarkAttr>(moment, attrs::mark))
+        if (auto other = attrs::mark.ofArg(func, moment))
           return emitError(func.getLoc(), "expected moment ")
                  << getArgName(func, moment)
                  << " to follow one weight, but got " << other.getWeight()
                  << " and " << name;
-        func.setArgAttr(moment, attrs::mark, attr);
+        attrs::mark.setOfArg(func, moment, attr);
         ++numMoments;
       }
     }
@@ -456,20 +456,17 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
                   function_ref<bool(unsigned)> isMask) {
     auto kept = llvm::filter_to_vector(
         llvm::seq(func.getNumArguments()), [&](unsigned arg) {
-          return !func.getArgAttr(arg, attrs::mark) &&
-                 isKept(func, arg, isMask);
+          return !attrs::mark.ofArg(func, arg) && isKept(func, arg, isMask);
         });
     if (kept.empty())
       return;
     for (unsigned weight : weights) {
       SmallVector<unsigned> moments = getMoments(func, weight, isMask);
       for (unsigned arg : kept) {
-        if (func.getArgAttr(arg, attrs::mark) ||
-            !isState(func, arg, weight, isMask))
+        if (attrs::mark.ofArg(func, arg) || !isState(func, arg, weight, isMask))
           continue;
         if (isCopy(func, arg, weight, moments)) {
-          func.setArgAttr(arg, attrs::mark,
-                          func.getArgAttr(weight, attrs::mark));
+          attrs::mark.setOfArg(func, arg, attrs::mark.ofArg(func, weight));
           ++numMoments;
           continue;
         }
@@ -497,17 +494,15 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
                           function_ref<bool(unsigned)> isMask) {
     // A weight is marked with its own name.
     auto isWeight = [&](BlockArgument arg) {
-      auto mark =
-          func.getArgAttrOfType<MarkAttr>(arg.getArgNumber(), attrs::mark);
+      auto mark = attrs::mark.ofArg(func, arg.getArgNumber());
       return mark && mark.getWeight() == getArgName(func, arg.getArgNumber()) &&
-             (!func.getArgAttr(arg.getArgNumber(), attrs::role) ||
+             (!attrs::role.ofArg(func, arg.getArgNumber()) ||
               hasRole(func, arg.getArgNumber(), "param"));
     };
     unsigned found = 0;
     for (BlockArgument arg : func.getArguments()) {
       auto type = dyn_cast<RankedTensorType>(arg.getType());
-      auto known =
-          func.getArgAttrOfType<MaskAttr>(arg.getArgNumber(), attrs::mask);
+      auto known = attrs::mask.ofArg(func, arg.getArgNumber());
       if (!(known || isMask(arg.getArgNumber())) || !type ||
           !type.hasStaticShape())
         continue;
@@ -539,8 +534,8 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
                << getArgName(func, arg.getArgNumber())
                << " to have a matrix for each of the stack " << name << " ("
                << weightType << "), but got " << type;
-      func.setArgAttr(arg.getArgNumber(), attrs::mask,
-                      MaskAttr::get(&getContext(), name, transpose));
+      attrs::mask.setOfArg(func, arg.getArgNumber(),
+                           MaskAttr::get(&getContext(), name, transpose));
       ++numMasks;
       ++found;
     }

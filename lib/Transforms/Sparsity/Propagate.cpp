@@ -3,7 +3,7 @@
 // Rewrites a step to touch only stored blocks, and reports what stays dense.
 
 #include "Propagation.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -35,10 +35,9 @@ static std::string getWeightName(func::FuncOp func, Value pattern) {
   llvm::raw_string_ostream os(name);
   Attribute attr;
   if (Operation *constant = pattern.getDefiningOp())
-    attr = constant->getAttr(attrs::name);
+    attr = attrs::name.get(constant);
   else if (pattern.getParentBlock() == &func.getBody().front())
-    attr = func.getArgAttr(cast<BlockArgument>(pattern).getArgNumber(),
-                           attrs::name);
+    attr = attrs::name.ofArg(func, cast<BlockArgument>(pattern).getArgNumber());
   if (attr)
     os << attr;
   else
@@ -86,8 +85,8 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
     numElementWisePushed += counts.elementWisePushed;
     numReduced += counts.reduced;
     // What bsr-bind warned of.
-    auto unmasked =
-        dyn_cast_or_null<ArrayAttr>(func->removeAttr(attrs::unmasked));
+    ArrayAttr unmasked = attrs::unmasked.get(func);
+    attrs::unmasked.remove(func);
     if (requireSparse && unmasked)
       for (Attribute weight : unmasked) {
         emitError(func.getLoc(), "expected the gradient of ")

@@ -3,6 +3,7 @@
 // Adds the scores of all blocks of each weight's gradient to a step.
 
 #include "bsr/Analysis/Step.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 
@@ -37,8 +38,7 @@ struct ScoreBlocks : bsr::impl::BSRScoreBlocksBase<ScoreBlocks> {
 
   /// Makes the scores of the weight of `pattern` a result of `step`.
   void addScores(func::FuncOp step, BlockArgument pattern, Norm norm) {
-    auto name =
-        step.getArgAttrOfType<StringAttr>(pattern.getArgNumber(), attrs::name);
+    auto name = attrs::name.ofArg(step, pattern.getArgNumber());
     SmallVector<SDDMMOp> products;
     for (Operation *user : pattern.getUsers())
       if (auto product = dyn_cast<SDDMMOp>(user))
@@ -65,10 +65,9 @@ struct ScoreBlocks : bsr::impl::BSRScoreBlocksBase<ScoreBlocks> {
                                scores.getScores());
     (void)step.insertResult(
         step.getNumResults(), scores.getType(),
-        b.getDictionaryAttr(
-            {{b.getStringAttr(attrs::name), name},
-             {b.getStringAttr(attrs::role), b.getStringAttr("scores")}}));
-    step->setAttr(attrs::scoreNorm, b.getStringAttr(stringifyNorm(norm)));
+        b.getDictionaryAttr({attrs::name.with(name),
+                             attrs::role.with(b.getStringAttr("scores"))}));
+    attrs::scoreNorm.set(step, b.getStringAttr(stringifyNorm(norm)));
     ++numScores;
   }
 };

@@ -5,7 +5,7 @@
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Slices.h"
 #include "bsr/Analysis/Step.h"
-#include "bsr/Dialect/AttributeNames.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Transforms/Import/ForwardSlices.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -78,7 +78,7 @@ static bool isMarked(Value value) {
     auto arg = dyn_cast<BlockArgument>(source);
     auto func = arg ? dyn_cast<func::FuncOp>(arg.getOwner()->getParentOp())
                     : func::FuncOp();
-    found |= func && func.getArgAttr(arg.getArgNumber(), attrs::mark);
+    found |= func && attrs::mark.ofArg(func, arg.getArgNumber());
   });
   return found;
 }
