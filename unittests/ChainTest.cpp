@@ -3,8 +3,8 @@
 // Chains of element-wise operations and reductions, and what may be overwritten
 // in them.
 
-#include "bsr/Analysis/Chain.h"
 #include "Parse.h"
+#include "bsr/Analysis/ChainMatcher.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -22,7 +22,7 @@ protected:
       return isa<BlockArgument>(value) ||
              llvm::is_contained(roots, value.getDefiningOp());
     };
-    return Chain::match(roots, isLeaf, getTarget(*module));
+    return ChainMatcher::match(roots, isLeaf, getTarget(*module));
   }
 };
 } // namespace

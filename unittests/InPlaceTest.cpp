@@ -35,8 +35,9 @@ protected:
             .str();
     parse(text);
     auto cluster = find<ClusterOp>();
-    FailureOr<ClusterPlan> plan = ClusterPlan::get(cluster, getTarget(*module));
-    EXPECT_TRUE(succeeded(plan));
+    std::optional<ClusterPlan> plan = ClusterPlan::match(
+        cluster, getTarget(*module), /*stored=*/{}, emitReport);
+    EXPECT_TRUE(plan);
     return getInPlaceArguments(cluster, *plan);
   }
 };
@@ -91,7 +92,8 @@ TEST_F(InPlaceTest, AReadByAnIndexFromDataForbidsIt) {
       bsr.yield %z : tensor<4xf32>
     })");
   auto cluster = find<ClusterOp>();
-  FailureOr<ClusterPlan> plan = ClusterPlan::get(cluster, getTarget(*module));
-  ASSERT_TRUE(succeeded(plan));
+  std::optional<ClusterPlan> plan = ClusterPlan::match(
+      cluster, getTarget(*module), /*stored=*/{}, emitReport);
+  ASSERT_TRUE(plan);
   EXPECT_EQ(getInPlaceArguments(cluster, *plan), SmallVector<int64_t>{1});
 }

@@ -4,10 +4,15 @@
 
 #include "bsr/Analysis/Chain.h"
 #include "bsr/Analysis/Kernels.h"
+#include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
+
+void bsr::emitReport(Operation *op, const Twine &sentence) {
+  op->emitError(sentence);
+}
 
 //===----------------------------------------------------------------------===//
 // What roots read
@@ -65,7 +70,7 @@ std::optional<Chain::Root> Chain::getRoot(linalg::GenericOp op, IsLeaf isLeaf) {
 }
 
 //===----------------------------------------------------------------------===//
-// Shared loops
+// Loops
 //===----------------------------------------------------------------------===//
 
 bool bsr::isChainable(Operation *op) {
@@ -85,37 +90,23 @@ SmallVector<int64_t> Chain::getRows(const Root &root) const {
       root.order, [&](int64_t loop) { return root.shared[loop] < 0; });
 }
 
-void Chain::drop(int64_t number) {
-  extents[number] = 1;
-  for (Root &root : roots)
-    llvm::replace(root.shared, number, int64_t(-1));
-  for (auto &[tensor, shared] : tensors)
-    llvm::replace(shared, number, int64_t(-1));
-}
-
-bool Chain::add(linalg::GenericOp op, IsLeaf isLeaf) {
-  std::optional<Root> root = getRoot(op, isLeaf);
-  if (!root)
-    return false;
-  for (bool isTotal : {false, true}) {
-    Chain next = *this;
-    root->isTotal = isTotal;
-    if (!next.add(*root))
-      continue;
-    *this = std::move(next);
-    return true;
-  }
-  return false;
-}
-
 void Chain::setProduct(Operation *op) {
   product = op->getResult(0);
   auto type = cast<RankedTensorType>(product.getType());
   llvm::append_range(extents, type.getShape());
-  tensors.try_emplace(product,
-                      llvm::to_vector(llvm::seq<int64_t>(type.getRank())));
   if (auto spmm = dyn_cast<SpMMOp>(op))
-    drop(spmm.getFeatureDim());
+    extents[spmm.getFeatureDim()] = 1;
+}
+
+SmallVector<int64_t> Chain::getSharedLoops(const Root &root,
+                                           OpResult result) const {
+  linalg::GenericOp op = root.op;
+  return llvm::map_to_vector(
+      op.getIndexingMapMatchingResult(result).getResults(),
+      [&](AffineExpr expr) -> int64_t {
+        auto dim = dyn_cast<AffineDimExpr>(expr);
+        return dim ? root.shared[dim.getPosition()] : -1;
+      });
 }
 
 SmallVector<int64_t> Chain::getProductRows() const {
@@ -125,107 +116,11 @@ SmallVector<int64_t> Chain::getProductRows() const {
       [&](int64_t dim) { return extents[dim] != shape[dim]; });
 }
 
-bool Chain::followsProduct() const {
-  ArrayRef<int64_t> shape = cast<ShapedType>(product.getType()).getShape();
-  SmallVector<int64_t> dims = getProductRows();
-  if (lanes + 1 != static_cast<int64_t>(shape.size()))
-    return false;
-  for (const Root &root : roots) {
-    SmallVector<int64_t> rows = getRows(root);
-    if (root.isSum() || rows.size() != dims.size())
-      return false;
-    SmallVector<int64_t> ranges = root.op.getStaticLoopRanges();
-    for (auto [row, dim] : llvm::zip_equal(rows, dims)) {
-      if (ranges[row] != shape[dim])
-        return false;
-      for (const Read &access : root.reads)
-        if (access.tensor == product && access.at[dim] != row)
-          return false;
-    }
-  }
-  return getNests().size() == 1;
-}
+//===----------------------------------------------------------------------===//
+// What work items can do
+//===----------------------------------------------------------------------===//
 
-bool Chain::add(Root next) {
-  bool isFirst = roots.empty() && !product;
-  roots.push_back(std::move(next));
-  Root &root = roots.back();
-  linalg::GenericOp op = root.op;
-  SmallVector<int64_t> ranges = op.getStaticLoopRanges();
-  SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
-  auto canShare = [&](int64_t loop) {
-    return (kinds[loop] == utils::IteratorType::parallel) != root.isTotal;
-  };
-
-  // Loops are shared through what roots read of each other, and beyond that
-  // through what several of them read.
-  if (isFirst) {
-    for (int64_t loop : root.order) {
-      if (!canShare(loop))
-        continue;
-      root.shared[loop] = extents.size();
-      extents.push_back(ranges[loop]);
-    }
-  }
-  // What follows a product element by element goes over its tokens, whatever it
-  // reads.
-  if (product && !root.isReduction()) {
-    ArrayRef<int64_t> at = tensors.find(product)->second;
-    AffineMap map = op.getIndexingMapsArray()[op.getNumDpsInputs()];
-    if (cast<ShapedType>(op->getResult(0).getType()).getShape() ==
-        cast<ShapedType>(product.getType()).getShape())
-      for (auto [expr, number] : llvm::zip_equal(map.getResults(), at))
-        if (auto loop = dyn_cast<AffineDimExpr>(expr); loop && number >= 0)
-          root.shared[loop.getPosition()] = number;
-  }
-  for (bool isMade : {true, false}) {
-    for (const Read &access : root.reads) {
-      auto known = tensors.find(access.tensor);
-      const Root *producer = getProducer(access.tensor);
-      if (known == tensors.end() ||
-          isMade != (producer || access.tensor == product))
-        continue;
-      if (producer && producer->isTotal)
-        return false;
-      for (auto [loop, number] : llvm::zip_equal(access.at, known->second)) {
-        if (number < 0)
-          continue;
-        bool isFree = loop >= 0 && root.shared[loop] < 0 && canShare(loop) &&
-                      ranges[loop] == extents[number] &&
-                      !llvm::is_contained(root.shared, number);
-        if (isFree)
-          root.shared[loop] = number;
-        else if (isMade && (loop < 0 || root.shared[loop] != number))
-          drop(number);
-      }
-    }
-  }
-  for (int64_t number = 0; number != static_cast<int64_t>(extents.size());
-       ++number)
-    if (!llvm::is_contained(root.shared, number))
-      drop(number);
-
-  auto remember = [&](Value tensor, ArrayRef<int64_t> at) {
-    tensors.try_emplace(tensor,
-                        llvm::map_to_vector(at, [&](int64_t loop) -> int64_t {
-                          return loop < 0 ? -1 : root.shared[loop];
-                        }));
-  };
-  for (const Read &access : root.reads)
-    remember(access.tensor, access.at);
-  for (OpResult result : op->getResults()) {
-    SmallVector<int64_t> at;
-    for (AffineExpr expr :
-         op.getIndexingMapMatchingResult(result).getResults()) {
-      auto dim = dyn_cast<AffineDimExpr>(expr);
-      at.push_back(dim ? static_cast<int64_t>(dim.getPosition()) : -1);
-    }
-    remember(result, at);
-  }
-  return setLanes() && (!product || followsProduct());
-}
-
-bool Chain::setLanes() {
+bool Chain::setLanes(Report report) {
   auto getLast = [](const Root &root) {
     return root.order.empty() ? -1 : root.shared[root.order.back()];
   };
@@ -239,40 +134,77 @@ bool Chain::setLanes() {
     bool inRows = false;
     for (int64_t loop : root.order) {
       int64_t shared = root.shared[loop];
-      if (shared >= 0 && shared != lanes && inRows && !product)
+      if (shared >= 0 && shared != lanes && inRows && !product) {
+        report(root.op, "expected shared loops outside of rows, but got loop " +
+                            Twine(loop) + " inside of one");
         return false;
+      }
       inRows |= shared < 0;
     }
-    if (!root.isReduction())
-      continue;
-    // A work item makes all of a root's sums, or its part of totals for all
-    // rows.
-    SmallVector<utils::IteratorType> kinds = root.op.getIteratorTypesArray();
-    for (int64_t row : getRows(root))
-      if ((kinds[row] == utils::IteratorType::parallel) != root.isTotal)
-        return false;
-    if (root.isTotal && lanes < 0)
+    if (root.isReduction() && !verifyReduction(root, report))
       return false;
-    // Sums across lanes.
-    if (root.isTotal || lanes < 0)
-      for (unsigned result = 0; result != root.op->getNumResults(); ++result)
-        if (!getCombiner(root.op, result))
-          return false;
   }
-  return llvm::any_of(extents, [](int64_t extent) { return extent != 1; });
+  if (llvm::any_of(extents, [](int64_t extent) { return extent != 1; }))
+    return true;
+  report(roots.front().op,
+         "expected a shared loop of more than one iteration, but got none");
+  return false;
 }
 
-std::optional<Chain> Chain::match(ArrayRef<Operation *> roots, IsLeaf isLeaf,
-                                  TargetAttrInterface target) {
-  Chain chain;
-  if (target.acceptsEpilogue(roots.front())) {
-    chain.setProduct(roots.front());
-    roots = roots.drop_front();
+bool Chain::verifyReduction(const Root &root, Report report) const {
+  // A work item makes all of a root's sums, or its part of totals for all rows.
+  SmallVector<utils::IteratorType> kinds = root.op.getIteratorTypesArray();
+  for (int64_t row : getRows(root))
+    if ((kinds[row] == utils::IteratorType::parallel) != root.isTotal) {
+      report(root.op, "expected rows of a " +
+                          Twine(root.isTotal ? "total" : "sum") + " to be " +
+                          (root.isTotal ? "parallel" : "reduced") +
+                          ", but got loop " + Twine(row));
+      return false;
+    }
+  if (root.isTotal && lanes < 0) {
+    report(root.op, "expected lanes for a total, a shared loop that is the "
+                    "last one of every root, but got none");
+    return false;
   }
-  for (Operation *root : roots)
-    if (!isChainable(root) || !chain.add(cast<linalg::GenericOp>(root), isLeaf))
-      return std::nullopt;
-  return chain;
+  // Sums across lanes.
+  if (root.isTotal || lanes < 0)
+    for (unsigned result = 0; result != root.op->getNumResults(); ++result)
+      if (!getCombiner(root.op, result)) {
+        report(root.op, "expected one operation to combine lanes, but got "
+                        "another body");
+        return false;
+      }
+  return true;
+}
+
+bool Chain::followsProduct(Report report) const {
+  if (!product)
+    return true;
+  ArrayRef<int64_t> shape = cast<ShapedType>(product.getType()).getShape();
+  SmallVector<int64_t> dims = getProductRows();
+  auto follows = [&](const Root &root) {
+    SmallVector<int64_t> rows = getRows(root);
+    if (root.nest || root.isSum() || rows.size() != dims.size())
+      return false;
+    SmallVector<int64_t> ranges = root.op.getStaticLoopRanges();
+    for (auto [row, dim] : llvm::zip_equal(rows, dims)) {
+      if (ranges[row] != shape[dim])
+        return false;
+      for (const Read &access : root.reads)
+        if (access.tensor == product && access.at[dim] != row)
+          return false;
+    }
+    return true;
+  };
+  for (const Root &root : roots) {
+    if (lanes + 1 == static_cast<int64_t>(shape.size()) && follows(root))
+      continue;
+    report(root.op, "expected an epilogue that goes with lanes over the rows "
+                    "of its product, but got other loops");
+    return false;
+  }
+  return true;
 }
 
 //===----------------------------------------------------------------------===//
@@ -297,26 +229,18 @@ bool Chain::isAligned(const Root &reader, const Read &access,
   return true;
 }
 
+SmallVector<int64_t> Chain::getRowExtents(const Root &root) const {
+  SmallVector<int64_t> ranges = root.op.getStaticLoopRanges();
+  return llvm::map_to_vector(getRows(root),
+                             [&](int64_t row) { return ranges[row]; });
+}
+
 SmallVector<Chain::Nest> Chain::getNests() const {
   SmallVector<Nest> nests;
-  DenseMap<const Root *, size_t> places;
   for (const Root &root : roots) {
-    SmallVector<int64_t> ranges = root.op.getStaticLoopRanges();
-    SmallVector<int64_t> space = llvm::map_to_vector(
-        getRows(root), [&](int64_t row) { return ranges[row]; });
-    size_t place = 0;
-    for (const Read &access : root.reads)
-      if (const Root *producer = getProducer(access.tensor))
-        place = std::max(place, places[producer] +
-                                    !isAligned(root, access, *producer));
-    while (place < nests.size() && nests[place].extents != space)
-      ++place;
-    if (place >= nests.size()) {
-      place = nests.size();
-      nests.push_back({std::move(space), {}});
-    }
-    nests[place].roots.push_back(&root);
-    places[&root] = place;
+    if (root.nest == static_cast<int64_t>(nests.size()))
+      nests.push_back({getRowExtents(root), {}});
+    nests[root.nest].roots.push_back(&root);
   }
   return nests;
 }
@@ -392,25 +316,11 @@ bool Chain::isReadFirst(Value tensor,
   return true;
 }
 
-SmallVector<Value>
-Chain::getPlaces(ArrayRef<Value> values,
-                 llvm::function_ref<bool(Value)> isResult) const {
-  DenseSet<Value> taken;
-  auto isPlace = [&](Value value, const Root &root, Value result) {
-    if (root.isReduction() || taken.contains(result) || !isResult(result) ||
-        result.getType() != value.getType())
-      return false;
-    // What follows a product and has its type is written where it is read.
-    return product ||
-           isReadFirst(value, [&](Value other) { return other == result; });
-  };
-  return llvm::map_to_vector(values, [&](Value value) -> Value {
-    for (const Root &root : roots)
-      for (Value result : root.op->getResults())
-        if (isPlace(value, root, result)) {
-          taken.insert(result);
-          return result;
-        }
-    return {};
-  });
+bool Chain::canLieAt(Value value, Value place) const {
+  const Root *writer = getProducer(place);
+  if (!writer || writer->isReduction() || place.getType() != value.getType())
+    return false;
+  // What follows a product and has its type is written where it is read.
+  return product ||
+         isReadFirst(value, [&](Value other) { return other == place; });
 }

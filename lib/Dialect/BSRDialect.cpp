@@ -5,6 +5,7 @@
 #include "StepAttributes.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/ClusterVerifier.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -68,6 +69,8 @@ void BSRDialect::initialize() {
   // Each target has its implementation in lib/Codegen.
   declarePromisedInterfaces<TargetAttrInterface, CPUAttr, GPUAttr,
                             ScalarAttr>();
+  // lib/Analysis has it.
+  declarePromisedInterface<ClusterVerifierInterface, BSRDialect>();
 }
 
 Operation *BSRDialect::materializeConstant(OpBuilder &builder, Attribute value,
@@ -117,6 +120,41 @@ RankedTensorType PatternType::getDenseType(Type elementType,
 RankedTensorType PatternType::getValuesType(Type elementType) const {
   return RankedTensorType::get({getSlots(), getBlockRows(), getBlockCols()},
                                elementType);
+}
+
+//===----------------------------------------------------------------------===//
+// PlanAttr, RootAttr
+//===----------------------------------------------------------------------===//
+
+LogicalResult PlanAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               ClusterKind kind, ArrayRef<int64_t> shared) {
+  bool isChain = kind == ClusterKind::Chain;
+  if (isChain == shared.empty())
+    return emitError() << "expected shared loops of a chain and of nothing "
+                          "else, but got "
+                       << shared.size();
+  for (int64_t extent : shared)
+    if (extent < 1)
+      return emitError()
+             << "expected shared loops of at least 1 iteration, but got "
+             << extent;
+  return success();
+}
+
+LogicalResult RootAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                               int64_t nest, ArrayRef<int64_t> loops, bool,
+                               std::optional<int64_t> place) {
+  if (nest < 0)
+    return emitError() << "expected a nest of 0 or greater, but got " << nest;
+  for (int64_t loop : loops)
+    if (loop < -1)
+      return emitError() << "expected shared loops of 0 or greater, or -1, but "
+                            "got "
+                         << loop;
+  if (place && *place < 0)
+    return emitError() << "expected a place of 0 or greater, but got "
+                       << *place;
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

@@ -2,7 +2,9 @@
 //
 // Verifiers, folders and canonicalisation of the operations, in .td order.
 
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/ClusterVerifier.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
@@ -438,6 +440,12 @@ void ClusterOp::print(OpAsmPrinter &printer) {
       getArgAttrsAttrName(), getResAttrsAttrName());
 }
 
+void ClusterOp::setYielded(ValueRange values) {
+  setFunctionType(
+      FunctionType::get(getContext(), getArgumentTypes(), values.getTypes()));
+  getBody().front().getTerminator()->setOperands(values);
+}
+
 LogicalResult ClusterOp::verifyRegions() {
   auto yield = dyn_cast<YieldOp>(getBody().front().getTerminator());
   if (!yield)
@@ -452,7 +460,16 @@ LogicalResult ClusterOp::verifyRegions() {
     if (auto argument = dyn_cast<BlockArgument>(result))
       return emitOpError("expected to compute its results, but got argument #")
              << argument.getArgNumber();
-  return success();
+  if (!getPlan()) {
+    for (Operation &op : getBody().front())
+      if (attrs::root.isOn(&op))
+        return op.emitError("expected a plan of the cluster around a "
+                            "#bsr.root, but got none");
+    return success();
+  }
+  auto *verifier =
+      (*this)->getDialect()->getRegisteredInterface<ClusterVerifierInterface>();
+  return success(!verifier || succeeded(verifier->verifyPlan(*this)));
 }
 
 //===----------------------------------------------------------------------===//

@@ -29,6 +29,8 @@ static bool isNumbers(Attribute attr) { return isa<DenseI64ArrayAttr>(attr); }
 
 static bool isTarget(Attribute attr) { return isa<TargetAttrInterface>(attr); }
 
+static bool isRoot(Attribute attr) { return isa<RootAttr>(attr); }
+
 static bool isNorm(Attribute attr) {
   auto text = dyn_cast<StringAttr>(attr);
   return text && symbolizeNorm(text);
@@ -129,6 +131,9 @@ struct KnownAttribute {
 
 static bool isFunction(Operation *op) { return isa<FunctionOpInterface>(op); }
 static bool isNoFunction(Operation *op) { return !isFunction(op); }
+static bool isInCluster(Operation *op) {
+  return isa_and_present<ClusterOp>(op->getParentOp());
+}
 template <typename OpTy>
 static bool isOp(Operation *op) {
   return isa<OpTy>(op);
@@ -159,12 +164,12 @@ static const KnownAttribute *find(Operation *op, StringRef name,
       {attrs::products, isFunction,
        "a dictionary of 64-bit integers, 0 or greater", isCountDictionary},
       {attrs::recomputed, isNoFunction, unit, isUnit},
+      {attrs::root, isInCluster, "a #bsr.root", isRoot},
       {attrs::scoreNorm, isFunction, "l1, l2 or linf", isNorm},
       {attrs::scores, isFunction,
        "a list of scores, each with a name, an offset and a type",
        isScoresList},
       {attrs::scores, isOp<memref::AllocOp>, text, isText},
-      {attrs::stored, isNoFunction, unit, isUnit},
       {attrs::target, isOp<ModuleOp>, "a target, such as #bsr.cpu", isTarget},
       {attrs::timers, isFunction,
        "a list of dictionaries of strings and 64-bit integers", isTimerList},

@@ -3,6 +3,7 @@
 // The pipelines; read top to bottom, the architecture.
 
 #include "bsr/Pipelines/Pipelines.h"
+#include "bsr/Analysis/ClusterPlan.h"
 #include "bsr/Codegen/CPU/CPUTarget.h"
 #include "bsr/Codegen/CPU/Passes.h"
 #include "bsr/Codegen/Common/Passes.h"
@@ -246,6 +247,7 @@ void bsr::buildToGPUPipeline(OpPassManager &pm, const ToGPUOptions &options) {
 
 void bsr::registerDialect(DialectRegistry &registry) {
   registry.insert<BSRDialect>();
+  registerClusterPlanVerifier(registry);
   registerBufferizableOpInterfaceExternalModels(registry);
   registerTilingInterfaceExternalModels(registry);
   registerCPUTargetExternalModels(registry);

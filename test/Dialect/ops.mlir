@@ -139,6 +139,57 @@ module attributes {bsr.target =
     #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152>} {
 }
 
+#item = affine_map<(f, t) -> (f, t)>
+#token = affine_map<(f, t) -> (t)>
+#feature = affine_map<(f, t) -> (f)>
+bsr.cluster private @planned_nests(%x: tensor<8x128xf32>, %i: tensor<128xf32>, %e: tensor<8x128xf32>)
+    -> (tensor<8x128xf32>, tensor<128xf32>) attributes {plan = #bsr.plan<nests>} {
+  %y = linalg.generic {indexing_maps = [#item, #item], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x128xf32>) outs(%e : tensor<8x128xf32>) attrs = {bsr.root = #bsr.root<nest = 0>} {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.exp %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x128xf32>
+  %s = linalg.generic {indexing_maps = [#item, #token], iterator_types = ["reduction", "parallel"]}
+      ins(%y : tensor<8x128xf32>) outs(%i : tensor<128xf32>) attrs = {bsr.root = #bsr.root<nest = 1>} {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<128xf32>
+  bsr.yield %y, %s : tensor<8x128xf32>, tensor<128xf32>
+}
+bsr.cluster private @planned_chain(%x: tensor<8x128xf32>, %i: tensor<128xf32>, %j: tensor<8xf32>, %e: tensor<8x128xf32>)
+    -> (tensor<8x128xf32>, tensor<8xf32>) attributes {plan = #bsr.plan<chain, shared = [128]>} {
+  %y = linalg.generic {indexing_maps = [#item, #item], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<8x128xf32>) outs(%e : tensor<8x128xf32>)
+      attrs = {bsr.root = #bsr.root<nest = 0 loops = [-1, 0] place = 0>} {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.exp %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x128xf32>
+  %s = linalg.generic {indexing_maps = [#item, #token], iterator_types = ["reduction", "parallel"]}
+      ins(%y : tensor<8x128xf32>) outs(%i : tensor<128xf32>) attrs = {bsr.root = #bsr.root<nest = 0 loops = [-1, 0]>} {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<128xf32>
+  %z = linalg.generic {indexing_maps = [#item, #token, #item], iterator_types = ["parallel", "parallel"]}
+      ins(%y, %s : tensor<8x128xf32>, tensor<128xf32>) outs(%e : tensor<8x128xf32>)
+      attrs = {bsr.root = #bsr.root<nest = 1 loops = [-1, 0]>} {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.divf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x128xf32>
+  %t = linalg.generic {indexing_maps = [#item, #feature], iterator_types = ["parallel", "reduction"]}
+      ins(%z : tensor<8x128xf32>) outs(%j : tensor<8xf32>)
+      attrs = {bsr.root = #bsr.root<nest = 1 loops = [-1, 0] total = true>} {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %o : f32
+    linalg.yield %0 : f32
+  } -> tensor<8xf32>
+  bsr.yield %z, %t : tensor<8x128xf32>, tensor<8xf32>
+}
+
 bsr.cluster private @sum(%x: tensor<4xf32>, %init: tensor<f32>) -> tensor<f32> {
   %sum = linalg.reduce ins(%x : tensor<4xf32>) outs(%init : tensor<f32>) dimensions = [0]
     (%a: f32, %b: f32) {

@@ -10,6 +10,9 @@
 // PARALLEL: error: expected convert-scf-to-openmp before bsr-hoist-memory, but got 'scf.parallel'
 // RUN: not sparse-opt %t/cluster.mlir --bsr-bufferize 2>&1 | FileCheck %s --check-prefix=CLUSTER
 // CLUSTER: error: expected bsr-emit before bsr-bufferize, but got 'bsr.cluster'
+// RUN: not sparse-opt %t/plan.mlir --bsr-emit 2>&1 | FileCheck %s --check-prefix=PLAN
+// PLAN: plan.mlir:1:{{.*}}: error: expected a plan, as bsr-cluster and bsr-plan-clusters write it, but got none
+// RUN: sparse-opt %t/plan.mlir --bsr-plan-clusters --bsr-emit
 // RUN: not sparse-opt %t/marked.mlir --bsr-lower-patterns 2>&1 | FileCheck %s --check-prefix=MARKED
 // MARKED: error: expected bsr-bind before bsr-lower-patterns, but got argument "w" with #bsr.mark<
 // RUN: not sparse-opt %t/scores.mlir --bsr-plan-memory 2>&1 | FileCheck %s --check-prefix=SCORES
@@ -36,6 +39,20 @@ func.func @f(%m: memref<8xf32>) {
 bsr.cluster private @c(%x: tensor<4xf32>, %e: tensor<4xf32>) -> tensor<4xf32> {
   %y = linalg.exp ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
   bsr.yield %y : tensor<4xf32>
+}
+//--- plan.mlir
+bsr.cluster private @copy(%x: tensor<4xf32>, %e: tensor<4xf32>) -> tensor<4xf32> {
+  %y = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<4xf32>
+  bsr.yield %y : tensor<4xf32>
+}
+func.func @step(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %e = tensor.empty() : tensor<4xf32>
+  %y = bsr.launch @copy ins(%x, %e : tensor<4xf32>, tensor<4xf32>) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
 }
 //--- marked.mlir
 func.func @step(%w: tensor<32x64xf32> {bsr.name = "w", bsr.mark = #bsr.mark<block = 16x16, density = 0.5, weight = "w">}) {

@@ -16,6 +16,11 @@ namespace mlir::bsr {
 /// tensor.
 bool isChainable(Operation *op);
 
+/// Says in a sentence what is wrong with an operation.
+using Report = llvm::function_ref<void(Operation *, const Twine &)>;
+/// A report as an error.
+void emitReport(Operation *op, const Twine &sentence);
+
 /// Roots over one space of work items: the parallel loops that all of them
 /// share, at which each reads what the others make. The other loops are rows,
 /// which a work item goes through in nests, one after the other: sums over rows
@@ -35,20 +40,10 @@ bool isChainable(Operation *op);
 /// last one the lanes, and there are no sums over rows.
 class Chain {
 public:
-  /// Makes `op` the last root, if it fits.
-  bool add(linalg::GenericOp op, IsLeaf isLeaf);
-
-  /// The chain of `roots`, if they are one. The first may be a product of which
-  /// `target` can run the others as an epilogue.
-  static std::optional<Chain> match(ArrayRef<Operation *> roots, IsLeaf isLeaf,
-                                    TargetAttrInterface target);
-
-  /// For each of `values`, the product's result or what a nest stores for later
-  /// ones, the result in whose buffer it lies until it has been read: one of
-  /// its type, that is written where the value is read last, and nobody else's
-  /// place. Null if there is none.
-  SmallVector<Value> getPlaces(ArrayRef<Value> values,
-                               llvm::function_ref<bool(Value)> isResult) const;
+  /// True if `value`, the product's result or what a nest stores for later
+  /// ones, may lie in the buffer of the result `place` until it has been read:
+  /// it has its type and is written where the value is read last.
+  bool canLieAt(Value value, Value place) const;
   /// The results that a nest reads after the one that makes them: they need
   /// buffers.
   DenseSet<Value> getStored() const;
@@ -67,6 +62,8 @@ public:
     SmallVector<int64_t> shared;
 
     bool isTotal = false;
+    /// The nest that it is in.
+    int64_t nest = 0;
 
     bool isReduction() const { return op.getNumReductionLoops() != 0; }
     bool isSum() const { return isReduction() && !isTotal; }
@@ -91,23 +88,26 @@ public:
   SmallVector<int64_t> getRows(const Root &root) const;
   SmallVector<Nest> getNests() const;
 
-private:
+protected:
   static std::optional<Root> getRoot(linalg::GenericOp op, IsLeaf isLeaf);
-  bool add(Root root);
+  /// Makes the result of `op` the product: all of its dimensions but the
+  /// features of a sparse one are shared loops.
   void setProduct(Operation *op);
-  /// True if the roots need no more of the product than its work items have.
-  bool followsProduct() const;
+  /// For each dimension of `result`, which `root` makes, its shared loop, or
+  /// -1.
+  SmallVector<int64_t> getSharedLoops(const Root &root, OpResult result) const;
+  SmallVector<int64_t> getRowExtents(const Root &root) const;
   /// The root that makes `tensor`, or null.
   const Root *getProducer(Value tensor) const;
-  /// Makes the shared loop `number` a row.
-  void drop(int64_t number);
-  /// Chooses where vectors run; false if the loops do not lie in memory so that
-  /// they can.
-  bool setLanes();
   bool isAligned(const Root &reader, const Read &access,
                  const Root &producer) const;
-  bool isOfItem(const Root &reader, const Read &access, const Root &writer,
-                OpResult result, bool isOneRow) const;
+
+  /// Chooses where vectors run; false, and a report, if the loops do not lie in
+  /// memory so that they can, or a work item has not all that it needs.
+  bool setLanes(Report report);
+  /// Reports a root that needs more of the product than its work items have.
+  bool followsProduct(Report report) const;
+
   /// The result of the product that the roots follow, if there is one.
   Value product;
   std::vector<Root> roots;
@@ -115,9 +115,11 @@ private:
   SmallVector<int64_t> extents;
   /// The shared loop of the lanes, or -1 if they run along rows.
   int64_t lanes = -1;
-  /// For each dimension of what the roots read and make, its shared loop, or
-  /// -1.
-  DenseMap<Value, SmallVector<int64_t>> tensors;
+
+private:
+  bool verifyReduction(const Root &root, Report report) const;
+  bool isOfItem(const Root &reader, const Read &access, const Root &writer,
+                OpResult result, bool isOneRow) const;
 };
 
 } // namespace mlir::bsr

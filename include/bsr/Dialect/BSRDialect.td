@@ -97,10 +97,11 @@ def BSR_Dialect : Dialect {
     `bsr.scores` (where they lie) and `bsr.score_norm`, `bsr.timers`. For warnings:
     `bsr.unused`, the weights that a program has and its step does not use, and
     `bsr.unmasked`, those whose gradient was not found. Clusters and kernels say in `bsr.kind`
-    and `bsr.flops` what they compute. On operations, `bsr.lanes`, `bsr.peak`, `bsr.recomputed`
-    and `bsr.stored` are notes of one pass for another; a `bsr.constant_pattern` has the
-    `bsr.name` of its weight, a `bsr.launch` in `bsr.panels` the operands that are cut in
-    panels, an allocation in `bsr.scores` the weight whose scores it holds. The dialect
+    and `bsr.flops` what they compute. On operations, `bsr.lanes`, `bsr.peak` and
+    `bsr.recomputed` are notes of one pass for another; on those of a cluster, `bsr.root` is
+    a part of its plan. A `bsr.constant_pattern` has the `bsr.name` of its weight, a
+    `bsr.launch` in `bsr.panels` the operands that are cut in panels, an allocation in
+    `bsr.scores` the weight whose scores it holds. The dialect
     verifies these, too, and refuses every other name that begins with `bsr.`.
   }];
 
@@ -157,12 +158,12 @@ def BSR_Dialect : Dialect {
     "::mlir::IntegerAttr":$result,
     // Of an argument or a result: what it is for.
     "::mlir::StringAttr":$role,
+    // Of an operation in a cluster: what the plan of the cluster says of it.
+    "::mlir::bsr::RootAttr":$root,
     // Of a step: the norm that its scores are.
     "::mlir::StringAttr":$score_norm,
     // Of a step: where its scores lie; of an allocation: whose scores it holds.
     "::mlir::Attribute":$scores,
-    // Of an operation in a cluster: its result is kept for later nests.
-    "::mlir::UnitAttr":$stored,
     // Of a module: what it is compiled for.
     "::mlir::bsr::TargetAttrInterface":$target,
     // Of a step: what its timers measure.

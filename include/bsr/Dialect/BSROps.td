@@ -6,6 +6,7 @@
 #define BSR_DIALECT_BSROPS
 
 include "bsr/Dialect/BSRInterfaces.td"
+include "bsr/Dialect/BSRPlans.td"
 include "bsr/Dialect/BSRTargets.td"
 include "bsr/Dialect/BSRTypes.td"
 include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.td"
@@ -409,6 +410,10 @@ def BSR_ClusterOp : BSR_Op<"cluster",
     `bsr-cluster` makes clusters of a step; `bsr-emit` makes kernels of them for the
     target: functions on buffers.
 
+    `plan` says how a kernel goes through the operations, and `bsr.root` on each
+    what of it concerns that operation. `bsr-cluster` plans what it makes, and
+    `bsr-plan-clusters` plans clusters that have no plan. It is verified.
+
     Example:
 
     ```mlir
@@ -426,7 +431,8 @@ def BSR_ClusterOp : BSR_Op<"cluster",
                        TypeAttrOf<FunctionType>:$function_type,
                        OptionalAttr<StrAttr>:$sym_visibility,
                        OptionalAttr<DictArrayAttr>:$arg_attrs,
-                       OptionalAttr<DictArrayAttr>:$res_attrs);
+                       OptionalAttr<DictArrayAttr>:$res_attrs,
+                       OptionalAttr<BSR_PlanAttr>:$plan);
   let regions = (region SizedRegion<1>:$body);
   let builders = [
     /// A private cluster with an entry block.
@@ -440,6 +446,8 @@ def BSR_ClusterOp : BSR_Op<"cluster",
     Region *getCallableRegion() { return &getBody(); }
     /// The operands of the terminator.
     OperandRange getYielded() { return getBody().front().getTerminator()->getOperands(); }
+    /// Makes `values` the results.
+    void setYielded(ValueRange values);
   }];
   let hasCustomAssemblyFormat = 1;
   let hasRegionVerifier = 1;

@@ -24,29 +24,6 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// Makes every piece of `concat` the result of an operation that can write it
-/// where it belongs: a copy where there is none.
-static void addProducers(tensor::ConcatOp concat) {
-  OpBuilder b(concat);
-  Location loc = concat.getLoc();
-  for (OpOperand &piece : concat->getOpOperands()) {
-    if (getPieceProducer(piece.get()))
-      continue;
-    auto type = cast<RankedTensorType>(piece.get().getType());
-    AffineMap map = b.getMultiDimIdentityMap(type.getRank());
-    SmallVector<utils::IteratorType> kinds(type.getRank(),
-                                           utils::IteratorType::parallel);
-    Value init =
-        tensor::EmptyOp::create(b, loc, type.getShape(), type.getElementType());
-    auto copy = linalg::GenericOp::create(
-        b, loc, type, piece.get(), init, ArrayRef{map, map}, kinds,
-        [](OpBuilder &nested, Location loc, ValueRange args) {
-          linalg::YieldOp::create(nested, loc, args.front());
-        });
-    piece.set(copy.getResult(0));
-  }
-}
-
 /// The part of `whole`, the buffer of a tensor of rank `rank`, that `piece`
 /// is, from `position` on along dimension `dim`: as a buffer of what the
 /// producer of the piece makes, in panels if `whole` is.
@@ -199,7 +176,7 @@ static FailureOr<Kernel> emit(ClusterOp cluster, const ClusterPlan &plan,
 
 /// The operands of `launch` that `bsr-panel` chose to cut in panels.
 static SmallVector<int64_t> getPanels(LaunchOp launch) {
-  auto panels = launch->getAttrOfType<DenseI64ArrayAttr>(attrs::panels);
+  auto panels = attrs::panels.get(launch);
   return panels ? SmallVector<int64_t>(panels.asArrayRef())
                 : SmallVector<int64_t>();
 }
@@ -222,7 +199,7 @@ static void updateLaunch(LaunchOp launch, const Kernel &kernel,
     init.set(tensor::EmptyOp::create(b, launch.getLoc(), type.getShape(),
                                      type.getElementType()));
   }
-  launch->removeAttr(attrs::panels);
+  attrs::panels.remove(launch);
   SmallVector<Value> inputs;
   SmallVector<int64_t> inPlace;
   for (auto [number, input, used] :
@@ -283,11 +260,8 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
       auto cluster = symbols.lookup<ClusterOp>(name);
       if (!cluster)
         continue;
-      for (auto concat : cluster.getBody().front().getOps<tensor::ConcatOp>())
-        if (canCompute(concat))
-          addProducers(concat);
-      auto plan = ClusterPlan::get(cluster, getTarget(module));
-      if (failed(plan))
+      auto plan = ClusterPlan::get(cluster, getTarget(module), emitReport);
+      if (!plan)
         return signalPassFailure();
       SmallVector<func::FuncOp> kernels;
       for (auto &[panels, calls] : ways) {

@@ -5,7 +5,8 @@
 // pair.)
 
 #include "Groups.h"
-#include "bsr/Analysis/Kernels.h"
+#include "Pieces.h"
+#include "bsr/Analysis/ClusterPlan.h"
 #include "bsr/Analysis/Work.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -24,21 +25,17 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// A copy of `group` in a cluster: inputs in order of first use, then results.
-/// Those of `placed` that are element-wise say that they are stored.
+/// A copy of `group` in a cluster without results: its arguments are `inputs`.
 static ClusterOp outline(const Groups::Group &group,
                          const SetVector<Value> &inputs,
                          const SetVector<Operation *> &members,
-                         ArrayRef<Value> results,
-                         ArrayRef<Operation *> placed) {
+                         IRMapping &mapping) {
   Location loc = group.front()->getLoc();
   OpBuilder b(group.front()->getContext());
-  auto type = b.getFunctionType(TypeRange(inputs.getArrayRef()),
-                                TypeRange(ValueRange(results)));
+  auto type = b.getFunctionType(TypeRange(inputs.getArrayRef()), {});
   auto cluster = ClusterOp::create(b, loc, "cluster", type);
   setWork(cluster, members.getArrayRef());
   b.setInsertionPointToStart(&cluster.getBody().front());
-  IRMapping mapping;
   mapping.map(inputs.getArrayRef(), cluster.getArguments());
   for (Operation *member : members) {
     // The init of a result is a tensor of its own, unless it is read.
@@ -52,15 +49,45 @@ static ClusterOp outline(const Groups::Group &group,
                           .getResult());
         }
     Operation *copy = b.clone(*member, mapping);
-    copy->removeAttr(attrs::recomputed);
-    copy->removeAttr(attrs::peak);
-    if (isPointwise(member) && llvm::is_contained(placed, member))
-      copy->setAttr(attrs::stored, b.getUnitAttr());
+    attrs::recomputed.remove(copy);
+    attrs::peak.remove(copy);
   }
-  SmallVector<Value> returned = llvm::map_to_vector(
-      results, [&](Value result) { return mapping.lookup(result); });
-  YieldOp::create(b, loc, returned);
+  YieldOp::create(b, loc, ValueRange());
+  addPieceProducers(cluster);
   return cluster;
+}
+
+/// The plan of `cluster`, a copy of `group` by `mapping`, whose `results`
+/// become those that it must have: what `kept` says that others read, and what
+/// has no other place. If no work item can do all of the rest, each root's.
+static std::optional<ClusterPlan>
+plan(ClusterOp cluster, const Groups::Group &group, const Groups::Kept &kept,
+     const IRMapping &mapping, TargetAttrInterface target,
+     SmallVector<Value> &results) {
+  auto yield = [&] {
+    cluster.setYielded(llvm::map_to_vector(
+        results, [&](Value result) { return mapping.lookup(result); }));
+  };
+  results = kept.used;
+  yield();
+  DenseSet<Operation *> stored;
+  for (Operation *root : kept.stored)
+    stored.insert(mapping.lookup(root));
+  std::optional<ClusterPlan> plan = ClusterPlan::match(
+      cluster, target, stored, [](Operation *, const Twine &) {});
+  if (!plan) {
+    results.clear();
+    for (Operation *root : group)
+      llvm::append_range(results, root->getResults());
+    yield();
+    return ClusterPlan::match(cluster, target, /*stored=*/{}, emitReport);
+  }
+  for (Operation *root : group)
+    for (Value result : root->getResults())
+      if (llvm::is_contained(plan->unplaced, mapping.lookup(result)))
+        results.push_back(result);
+  yield();
+  return plan;
 }
 
 /// Leaves on `step` how many products of each kind its clusters compute
@@ -86,8 +113,8 @@ static void countProducts(func::FuncOp step, const Groups &groups) {
   SmallVector<NamedAttribute> products;
   for (auto [name, count] : counts)
     products.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(count)));
-  step->setAttr(attrs::products, b.getDictionaryAttr(products));
-  step->setAttr(attrs::leftDense, b.getI64IntegerAttr(leftDense));
+  attrs::products.set(step, b.getDictionaryAttr(products));
+  attrs::leftDense.set(step, b.getI64IntegerAttr(leftDense));
 }
 
 /// Erases the operations of `block` that nothing needs.
@@ -100,7 +127,7 @@ static void eraseDead(Block &block) {
 /// True if `func` is a step as the front doors write it.
 static bool isStep(func::FuncOp func) {
   return llvm::any_of(llvm::seq(func.getNumArguments()), [&](unsigned arg) {
-    return func.getArgAttr(arg, attrs::name) != nullptr;
+    return attrs::name.ofArg(func, arg) != nullptr;
   });
 }
 
@@ -116,27 +143,36 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
           func.isPublic())
         steps.push_back(func);
     for (func::FuncOp step : steps)
-      run(step, symbols);
+      if (failed(run(step, symbols)))
+        return signalPassFailure();
   }
 
-  void run(func::FuncOp step, SymbolTable &symbols) {
+  LogicalResult run(func::FuncOp step, SymbolTable &symbols) {
     Block &block = step.getBody().front();
     // What bsr-recompute computes again everywhere is left where it was: it
     // would be a cluster that nothing launches.
     eraseDead(block);
-    Groups groups(block, getTarget(step));
+    TargetAttrInterface target = getTarget(step);
+    Groups groups(block, target);
     if (isStep(step))
       countProducts(step, groups);
     for (size_t number = 0; number != groups.groups.size(); ++number) {
       const Groups::Group &group = groups.groups[number];
+      Groups::Kept kept = groups.getKept(number);
+      if (kept.used.empty())
+        continue;
       SetVector<Value> inputs;
       SetVector<Operation *> members;
       groups.collect(group, inputs, members);
-      SmallVector<Operation *> placed;
-      SmallVector<Value> results = groups.getResults(number, placed);
-      if (results.empty())
-        continue;
-      ClusterOp cluster = outline(group, inputs, members, results, placed);
+      IRMapping mapping;
+      ClusterOp cluster = outline(group, inputs, members, mapping);
+      SmallVector<Value> results;
+      auto chosen = plan(cluster, group, kept, mapping, target, results);
+      if (!chosen) {
+        cluster.erase();
+        return failure();
+      }
+      chosen->write(cluster);
       std::string text;
       llvm::raw_string_ostream(text) << cluster;
       auto [known, isNew] = structures.try_emplace(text);
@@ -161,9 +197,9 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
                            b.getDenseI64ArrayAttr({}));
       // What is computed again must not be merged with the first time.
       if (llvm::any_of(group, [](Operation *root) {
-            return root->hasAttr(attrs::recomputed);
+            return attrs::recomputed.isOn(root);
           }))
-        launch->setAttr(attrs::recomputed, b.getUnitAttr());
+        attrs::recomputed.set(launch, b.getUnitAttr());
       for (auto [result, value] : llvm::zip_equal(results, launch.getResults()))
         replacements.insert({result, value});
       ++numClusters;
@@ -173,6 +209,7 @@ struct Cluster : bsr::impl::BSRClusterBase<Cluster> {
       from.replaceAllUsesWith(to);
     replacements.clear();
     eraseDead(block);
+    return success();
   }
 
   llvm::StringMap<StringAttr> structures;

@@ -75,8 +75,7 @@ static bool isUpdate(Operation *root, const SetVector<Value> &inputs) {
     auto argument = dyn_cast<BlockArgument>(input);
     if (!argument)
       return false;
-    auto next = step.getArgAttrOfType<IntegerAttr>(argument.getArgNumber(),
-                                                   attrs::result);
+    auto next = attrs::result.ofArg(step, argument.getArgNumber());
     return next &&
            terminator->getOperand(next.getInt()).getDefiningOp() == root;
   });
@@ -130,7 +129,7 @@ bool Groups::follow(size_t number, Operation *root,
   if (groups[number].size() + followers.size() > costs.maxRoots ||
       isUpdate(root, inputs))
     return false;
-  Chain chain = *state.chain;
+  ChainMatcher chain = *state.chain;
   for (Operation *follower : followers)
     if (!chain.add(cast<linalg::GenericOp>(follower),
                    [&](Value value) { return roots.isLeaf(value); }))
@@ -190,7 +189,7 @@ void Groups::group(Operation *root) {
     states.push_back({++now, isOnePointwiseNest(root, root), std::nullopt});
     if (target.acceptsEpilogue(root) ||
         (isChainable(root) && !isUpdate(root, inputs)))
-      states.back().chain = Chain::match(
+      states.back().chain = ChainMatcher::match(
           {root}, [&](Value value) { return roots.isLeaf(value); }, target);
   }
   times[root] = states[number].time;
@@ -230,63 +229,30 @@ bool Groups::isCheaperThanMemory(Operation *root, const Group &group) const {
          });
 }
 
-SmallVector<Value>
-Groups::getResults(size_t number, SmallVectorImpl<Operation *> &placed) const {
+Groups::Kept Groups::getKept(size_t number) const {
   const Group &group = groups[number];
   const State &state = states[number];
   bool isChain = group.size() > 1 && !state.isOneNest;
   DenseSet<Value> stored;
   if (isChain)
     stored = state.chain->getStored();
-  SmallVector<Value> all, used, inside;
-  SmallVector<Operation *> seen;
-  for (Operation *root : group) {
-    llvm::append_range(all, root->getResults());
-    bool isSeen = !isPointwise(root);
+  Kept kept;
+  for (Operation *root : group)
     for (Value result : root->getResults()) {
-      bool isUsed = isUsedOutside(result, group);
-      bool isStored =
-          isChain &&
-          (target.acceptsEpilogue(root) ||
-           (stored.contains(result) && !isCheaperThanMemory(root, group)));
-      if (isUsed)
-        used.push_back(result);
-      else if (isStored)
-        inside.push_back(result);
-      isSeen |= isUsed || isStored;
+      if (isUsedOutside(result, group))
+        kept.used.push_back(result);
+      else if (stored.contains(result) && isPointwise(root) &&
+               !isCheaperThanMemory(root, group))
+        kept.stored.push_back(root);
     }
-    if (isSeen)
-      seen.push_back(root);
-  }
-  // bsr-emit sees no more than the results and the reductions: what is only
-  // computed on the way must not be what makes them a chain.
-  auto isLeafThere = [&](Value value) {
-    return roots.isLeaf(value) &&
-           (!llvm::is_contained(group, value.getDefiningOp()) ||
-            llvm::is_contained(seen, value.getDefiningOp()));
-  };
-  if (!isChain || used.empty())
-    return used;
-  std::optional<Chain> chain = Chain::match(seen, isLeafThere, target);
-  if (!chain)
-    return all;
-  // What nobody else reads lies where a result will, or becomes one.
-  auto isUsed = [&](Value value) { return llvm::is_contained(used, value); };
-  SmallVector<Value> results(used);
-  for (auto [value, place] :
-       llvm::zip_equal(inside, chain->getPlaces(inside, isUsed)))
-    if (place)
-      placed.push_back(value.getDefiningOp());
-    else
-      results.push_back(value);
-  return results;
+  return kept;
 }
 
 Groups::Groups(Block &block, TargetAttrInterface target)
     : target(target), costs(target.getCosts()), roots(block, costs) {
   for (Operation &op : block.without_terminator()) {
     // What comes after the peak of memory is not computed before it.
-    if (op.hasAttr(attrs::peak))
+    if (attrs::peak.isOn(&op))
       firstOpen = groups.size();
     if (roots.contains(&op)) {
       group(&op);

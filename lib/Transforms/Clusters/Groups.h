@@ -5,7 +5,7 @@
 #ifndef BSR_LIB_TRANSFORMS_CLUSTERS_GROUPS_H
 #define BSR_LIB_TRANSFORMS_CLUSTERS_GROUPS_H
 
-#include "bsr/Analysis/Chain.h"
+#include "bsr/Analysis/ChainMatcher.h"
 #include "bsr/Analysis/Materialization.h"
 #include "llvm/ADT/SetVector.h"
 
@@ -26,10 +26,15 @@ public:
   void collect(const Group &group, SetVector<Value> &inputs,
                SetVector<Operation *> &members) const;
 
-  /// The results of group `number` that are kept in memory; `placed` become the
-  /// roots whose results are, too, but where one of the others will be.
-  SmallVector<Value> getResults(size_t number,
-                                SmallVectorImpl<Operation *> &placed) const;
+  /// What a group makes that lies in memory.
+  struct Kept {
+    /// Results that others read.
+    SmallVector<Value> used;
+    /// Element-wise roots that later nests of a chain read, rather than compute
+    /// them again.
+    SmallVector<Operation *> stored;
+  };
+  Kept getKept(size_t number) const;
 
 private:
   bool isUsedOutside(Value value, const Group &group) const;
@@ -59,7 +64,7 @@ private:
     /// All roots are element-wise, of one space.
     bool isOneNest;
     /// The roots, if a work item can compute all of them.
-    std::optional<Chain> chain;
+    std::optional<ChainMatcher> chain;
   };
   /// What is known of each group; the groups of roots; those that read a value.
   std::vector<State> states;

@@ -1,5 +1,5 @@
-// RUN: sparse-opt %s --split-input-file --bsr-emit --canonicalize | FileCheck %s
-// RUN: sparse-opt %s --split-input-file --bsr-emit --canonicalize | FileCheck %s --check-prefix=NEVER
+// RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-emit --canonicalize | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-emit --canonicalize | FileCheck %s --check-prefix=NEVER
 
 // What kernels are made of; emit-tuning.test has how large tiles, panels and packed strips are.
 // One level of parallel loops; nothing is allocated in a kernel.

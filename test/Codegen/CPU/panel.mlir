@@ -1,5 +1,5 @@
 // RUN: sparse-opt %s --split-input-file --bsr-panel | FileCheck %s
-// RUN: sparse-opt %s --split-input-file --bsr-panel --bsr-emit --canonicalize | FileCheck %s --check-prefix=EMIT
+// RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-panel --bsr-emit --canonicalize | FileCheck %s --check-prefix=EMIT
 // RUN: sparse-opt %s --split-input-file --bsr-set-target="target=#bsr.cpu<vector_bits=512,num_registers=32>" --bsr-panel | FileCheck %s --check-prefix=WIDE
 
 !pattern = !bsr.pattern<768x768, block = 16x16, slots = 3>

@@ -1,6 +1,6 @@
 // Every element of a result is an iteration of a parallel loop, tokens last.
 //
-// RUN: sparse-opt %s --split-input-file --bsr-panel --bsr-emit --bsr-verify-kernels --canonicalize --cse \
+// RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-panel --bsr-emit --bsr-verify-kernels --canonicalize --cse \
 // RUN:   | FileCheck %s
 
 !pattern = !bsr.pattern<32x64, block = 16x16, slots = 3>

@@ -1,7 +1,7 @@
 // Products of 16-bit numbers with blocks of 16, 32 or 64 run on tensor cores: a launch makes a plan of the
 // pattern, another one follows it.
 //
-// RUN: sparse-opt %s --split-input-file --bsr-panel --bsr-emit --bsr-verify-kernels --canonicalize --cse | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-panel --bsr-emit --bsr-verify-kernels --canonicalize --cse | FileCheck %s
 
 !pattern = !bsr.pattern<64x320, block = 16x16, slots = 30>
 

@@ -1,6 +1,6 @@
 // Plain loops: an operation after the other, an element after the other.
 //
-// RUN: sparse-opt %s --split-input-file --bsr-panel --bsr-emit --bsr-verify-kernels --canonicalize --cse \
+// RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-panel --bsr-emit --bsr-verify-kernels --canonicalize --cse \
 // RUN:   | FileCheck %s --implicit-check-not=vector. --implicit-check-not=scf.forall
 
 !pattern = !bsr.pattern<32x64, block = 16x16, slots = 3>

@@ -554,7 +554,7 @@ func.func @not_before_its_operands(%x: tensor<8xf32>) -> (tensor<8xf32>, tensor<
 // CHECK:         return %[[P]]#0, %[[P]]#1
 // CHECK:         bsr.cluster private @[[CHAIN]](
 // CHECK:           arith.maximumf
-// CHECK:           linalg.generic {{.*}} {bsr.stored}
+// CHECK:           linalg.generic {{.*}} {bsr.root = #bsr.root<nest = 1 loops = [0, -1, 1] place = 0>}
 // CHECK-NEXT:      ^bb0
 // CHECK:             math.exp
 // CHECK:           arith.addf
@@ -671,13 +671,13 @@ func.func @kinds(%p: !pattern, %v: tensor<3x16x16xf32>, %x: tensor<32x8xf32>, %d
                  %l: tensor<4x8xf32>, %r: tensor<8x6xf32>, %i: tensor<8xi32>)
     -> (tensor<64x8xf32>, tensor<32x8xf32>, tensor<3x16x16xf32>, tensor<4x6xf32>, tensor<4xf32>,
         tensor<16x32xf32>, tensor<32x64xf32>) {
-  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "spmm"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "spmm", plan = #bsr.plan<nests>}
   %0 = bsr.spmm %p, %v, %x feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<32x8xf32> -> tensor<64x8xf32>
-  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "spmm_transposed"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "spmm_transposed", plan = #bsr.plan<nests>}
   %1 = bsr.spmm %p, %v, %dy transpose feature_dim = 0 : !pattern, tensor<3x16x16xf32>, tensor<64x8xf32> -> tensor<32x8xf32>
-  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "sddmm"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.flops = 12288 : i64, bsr.kind = "sddmm", plan = #bsr.plan<nests>}
   %2 = bsr.sddmm %p, %x, %dy feature_dim = 0 : !pattern, tensor<32x8xf32>, tensor<64x8xf32> -> tensor<3x16x16xf32>
-  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.flops = 384 : i64, bsr.kind = "dense"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.flops = 384 : i64, bsr.kind = "dense", plan = #bsr.plan<nests>}
   %zero = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<4x6xf32>
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<4x6xf32>) -> tensor<4x6xf32>
@@ -688,7 +688,7 @@ func.func @kinds(%p: !pattern, %v: tensor<3x16x16xf32>, %x: tensor<32x8xf32>, %d
     %n = arith.addf %o, %m : f32
     linalg.yield %n : f32
   } -> tensor<4x6xf32>
-  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.kind = "reduction"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.kind = "reduction", plan = #bsr.plan<nests>}
   %e1 = tensor.empty() : tensor<4xf32>
   %f1 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} outs(%e1 : tensor<4xf32>) {
   ^bb0(%o: f32):
@@ -700,16 +700,16 @@ func.func @kinds(%p: !pattern, %v: tensor<3x16x16xf32>, %x: tensor<32x8xf32>, %d
     %n = arith.addf %o, %s : f32
     linalg.yield %n : f32
   } -> tensor<4xf32>
-  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.kind = "copy"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.kind = "copy", plan = #bsr.plan<nests>}
   %e2 = tensor.empty() : tensor<8x32xf32>
   %u = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, #at], iterator_types = ["parallel", "parallel"]}
       ins(%x : tensor<32x8xf32>) outs(%e2 : tensor<8x32xf32>) {
   ^bb0(%s: f32, %o: f32):
     linalg.yield %s : f32
   } -> tensor<8x32xf32>
-  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.kind = "scatter"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.kind = "scatter", plan = #bsr.plan<nests>}
   %5 = bsr.scatter_add %i, %u feature_dim = 1 : tensor<8xi32>, tensor<8x32xf32> -> tensor<16x32xf32>
-  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.kind = "other"}
+  // CHECK-DAG: bsr.cluster private @{{.*}} attributes {bsr.kind = "other", plan = #bsr.plan<nests>}
   %6 = bsr.to_dense %p, %v : !pattern, tensor<3x16x16xf32> -> tensor<32x64xf32>
   return %0, %1, %2, %3, %4, %5, %6 : tensor<64x8xf32>, tensor<32x8xf32>, tensor<3x16x16xf32>, tensor<4x6xf32>, tensor<4xf32>, tensor<16x32xf32>, tensor<32x64xf32>
 }

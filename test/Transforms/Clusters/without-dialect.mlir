@@ -3,6 +3,7 @@
 // RUN: sparse-opt %s --bsr-recompute | FileCheck %s
 // RUN: sparse-opt %s --bsr-loosen-slices | FileCheck %s
 // RUN: sparse-opt %s --bsr-cluster | FileCheck %s
+// RUN: sparse-opt %s --bsr-plan-clusters | FileCheck %s
 // RUN: sparse-opt %s --bsr-panel | FileCheck %s
 // RUN: sparse-opt %s --bsr-emit | FileCheck %s
 

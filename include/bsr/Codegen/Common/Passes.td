@@ -102,7 +102,7 @@ def BSRPanel : Pass<"bsr-panel", "ModuleOp"> {
 def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
   let summary = "Turn clusters into kernels on buffers";
   let description = [{
-    Each `bsr.cluster` that a `bsr.launch` calls becomes a function on buffers of the
+    Each `bsr.cluster` that a `bsr.launch` calls becomes, by its plan, a function on buffers of the
     same name: one level of `scf.forall`
     over independent work items, loops, and vectors in them. Accumulators stay in
     registers (`iter_args`), element-wise operations are computed where they are
@@ -123,14 +123,16 @@ def BSREmit : Pass<"bsr-emit", "ModuleOp"> {
     Before:
 
     ```mlir
-    bsr.cluster private @double(%x: tensor<8xf32>) -> tensor<8xf32> {
+    bsr.cluster private @double(%x: tensor<8xf32>) -> tensor<8xf32>
+        attributes {plan = #bsr.plan<nests>} {
       %two = arith.constant dense<2.0> : tensor<8xf32>
       %init = tensor.empty() : tensor<8xf32>
       %y = linalg.generic {
           indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>,
                            affine_map<(d0) -> (d0)>],
           iterator_types = ["parallel"]}
-          ins(%x, %two : tensor<8xf32>, tensor<8xf32>) outs(%init : tensor<8xf32>) {
+          ins(%x, %two : tensor<8xf32>, tensor<8xf32>) outs(%init : tensor<8xf32>)
+          attrs = {bsr.root = #bsr.root<nest = 0>} {
       ^bb0(%a: f32, %b: f32, %out: f32):
         %0 = arith.mulf %a, %b : f32
         linalg.yield %0 : f32

@@ -298,6 +298,9 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
     (`bsr.products`) and of clusters that go between a dense matrix and its stored
     blocks (`bsr.left_dense`). A cluster says what kind of work it does
     (`bsr.kind`) and how many floating-point operations its products are (`bsr.flops`).
+    Operations stay together if there is a plan of how one kernel goes through them, for the
+    module's target. It is written in the cluster: what work items share in `plan`, what is
+    computed before it is read in `bsr.root`.
 
     Before:
 
@@ -332,7 +335,7 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
       return %z : tensor<8xf32>
     }
     bsr.cluster private @cluster(%x: tensor<8xf32>) -> tensor<8xf32>
-        attributes {bsr.kind = "elementwise"} {
+        attributes {bsr.kind = "elementwise", plan = #bsr.plan<nests>} {
       %init = tensor.empty() : tensor<8xf32>
       %y = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
           ins(%x : tensor<8xf32>) outs(%init : tensor<8xf32>) {
@@ -341,7 +344,7 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
         linalg.yield %0 : f32
       } -> tensor<8xf32>
       %z = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
-          ins(%y : tensor<8xf32>) outs(%init : tensor<8xf32>) {
+          ins(%y : tensor<8xf32>) outs(%init : tensor<8xf32>) attrs = {bsr.root = #bsr.root<nest = 0>} {
       ^bb0(%a: f32, %out: f32):
         %0 = math.exp %a : f32
         linalg.yield %0 : f32
@@ -357,6 +360,56 @@ def BSRCluster : Pass<"bsr-cluster", "ModuleOp"> {
   ];
   let dependentDialects = [
     "bsr::BSRDialect", "func::FuncDialect", "tensor::TensorDialect",
+  ];
+}
+
+def BSRPlanClusters : Pass<"bsr-plan-clusters", "ModuleOp"> {
+  let summary = "Plan clusters that have no plan";
+  let description = [{
+    `bsr-emit` makes a kernel of a cluster by the plan that is written in it. `bsr-cluster` writes
+    plans of the clusters that it makes; this pass does the same for others, such as those
+    written by hand: it chooses how one kernel goes through their operations, for the
+    module's target. A cluster that no kernel can compute is an error. A piece of a
+    concatenation that nothing computes for it alone becomes a copy.
+
+    Before:
+
+    ```mlir
+    #map = affine_map<(d0) -> (d0)>
+    bsr.cluster private @negate(%x: tensor<8xf32>) -> tensor<8xf32> {
+      %init = tensor.empty() : tensor<8xf32>
+      %y = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+          ins(%x : tensor<8xf32>) outs(%init : tensor<8xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.negf %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<8xf32>
+      bsr.yield %y : tensor<8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #map = affine_map<(d0) -> (d0)>
+    bsr.cluster private @negate(%x: tensor<8xf32>) -> tensor<8xf32>
+        attributes {plan = #bsr.plan<nests>} {
+      %init = tensor.empty() : tensor<8xf32>
+      %y = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]}
+          ins(%x : tensor<8xf32>) outs(%init : tensor<8xf32>) attrs = {bsr.root = #bsr.root<nest = 0>} {
+      ^bb0(%a: f32, %out: f32):
+        %0 = arith.negf %a : f32
+        linalg.yield %0 : f32
+      } -> tensor<8xf32>
+      bsr.yield %y : tensor<8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numPlanned", "num-planned", "Number of clusters planned">,
+  ];
+  let dependentDialects = [
+    "bsr::BSRDialect", "linalg::LinalgDialect", "tensor::TensorDialect",
   ];
 }
 

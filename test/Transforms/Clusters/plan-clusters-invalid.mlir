@@ -1,4 +1,4 @@
-// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-emit
+// RUN: sparse-opt %s --split-input-file --verify-diagnostics --bsr-plan-clusters
 
 bsr.cluster private @cluster(%x: tensor<4xf32>) -> tensor<8xf32> {
   %zero = arith.constant 0.0 : f32
