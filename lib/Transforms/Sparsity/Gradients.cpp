@@ -154,7 +154,7 @@ bool Masker::maskUses(unsigned number, Value value, const Entries &entries) {
       if (!box.overlap(entries))
         return true;
       slices.push_back(slice);
-      return finder.getSpace(number).entries.contains(slice) &&
+      return finder.getSpaces()[number].entries.contains(slice) &&
              ArrayRef(box.starts) == ArrayRef(entries.starts) &&
              ArrayRef(box.sizes) == ArrayRef(entries.sizes);
     });
@@ -162,7 +162,7 @@ bool Masker::maskUses(unsigned number, Value value, const Entries &entries) {
       return llvm::all_of(slices, [&](tensor::ExtractSliceOp slice) {
         return maskUses(
             number, slice,
-            finder.getSpace(number).entries.find(slice)->second.front());
+            finder.getSpaces()[number].entries.find(slice)->second.front());
       });
   }
   OpBuilder b(func.getContext());
@@ -175,7 +175,7 @@ bool Masker::maskUses(unsigned number, Value value, const Entries &entries) {
 }
 
 bool Masker::mask(unsigned number) {
-  const Space &space = finder.getSpace(number);
+  const Space &space = finder.getSpaces()[number];
   const BoundWeight &weight = weights[number];
   SmallVector<Value> ordered = finder.getGradients(number);
   DenseSet<Value> gradients(ordered.begin(), ordered.end());
@@ -186,12 +186,12 @@ bool Masker::mask(unsigned number) {
       continue;
     Operation *op = source.getDefiningOp();
     if (!isHidden && finder.isShared(number, source)) {
-      if (finder.isClaimed(number, source) &&
+      if (finder.getSpaces().isClaimed(number, source) &&
           llvm::any_of(source.getUses(), [&](OpOperand &use) {
             Operation *user = use.getOwner();
             return !isa<SampleOp, scf::YieldOp>(user) &&
                    llvm::none_of(user->getResults(), [&](Value result) {
-                     return finder.isInSpace(result);
+                     return finder.getSpaces().contains(result);
                    });
           }))
         report(weight, op, "is the gradient of something else as well");
@@ -215,11 +215,11 @@ bool Masker::mask(unsigned number) {
     Value value = known.first;
     Operation *op = value.getDefiningOp();
     if (op && finder.isActivation(number, value) &&
-        !finder.isClaimed(number, value) &&
+        !finder.getSpaces().isClaimed(number, value) &&
         (gradients.contains(value) || afterGradients.contains(op)))
       for (OpOperand &use : value.getUses())
-        if (!finder.isInside(number, use) &&
-            !finder.reachesOthers(number, use, /*isOnly=*/false))
+        if (!finder.getSpaces().isInside(number, use) &&
+            !finder.reachesOthers(number, use))
           edges.push_back({&use, known.second.front()});
     if (!op || !finder.isOpen(number, value) || !isEntryWise(op) ||
         isa<scf::IfOp>(op) || finder.isShared(number, value))

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What in a step depends on its data.
+
+#include "bsr/Analysis/StepData.h"
+#include "bsr/Analysis/Dependents.h"
+#include "bsr/Analysis/ElementWise.h"
+#include "bsr/Analysis/Entries.h"
+#include "bsr/Dialect/Attributes.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+bool StepData::isData(BlockArgument arg) const {
+  func::FuncOp func = this->func;
+  return arg.getParentRegion() == &func.getBody() &&
+         isa<RankedTensorType>(arg.getType()) &&
+         !attrs::result.ofArg(func, arg.getArgNumber()) &&
+         !attrs::pattern.ofArg(func, arg.getArgNumber()) &&
+         !attrs::patternNumber.ofArg(func, arg.getArgNumber());
+}
+
+bool bsr::isGather(Operation *op) {
+  auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+  return linalgOp && linalgOp.getNumReductionLoops() == 0 && !isEntryWise(op);
+}
+
+StepData::StepData(func::FuncOp func) : func(func) {
+  SmallVector<Value> worklist;
+  auto reach = [&](Value value) {
+    if (!isNumber(value) && data.insert(value).second)
+      worklist.push_back(value);
+  };
+  // A single integer is data where it looks up what is more than a number.
+  auto reachLookups = [&](auto &self, Value number) -> void {
+    for (Operation *user : number.getUsers()) {
+      if (isGather(user))
+        llvm::for_each(user->getResults(), reach);
+      else if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(user))
+        self(self, user->getResult(0));
+    }
+  };
+  for (BlockArgument arg : func.getArguments()) {
+    if (!isData(arg))
+      continue;
+    reach(arg);
+    if (isNumber(arg) && getElementTypeOrSelf(arg.getType()).isInteger())
+      reachLookups(reachLookups, arg);
+  }
+  while (!worklist.empty())
+    for (Operation *user : worklist.pop_back_val().getUsers())
+      for (; user && user != func; user = user->getParentOp())
+        llvm::for_each(user->getResults(), reach);
+}
+
+bool StepData::isOnlyOf(Value value, const DenseSet<Value> &values) const {
+  bool isOf = false, isData = false;
+  DenseSet<Value> seen;
+  SmallVector<Operation *> worklist;
+  auto reach = [&](Value next) {
+    if (!seen.insert(next).second)
+      return;
+    auto arg = dyn_cast<BlockArgument>(next);
+    if (values.contains(next))
+      isOf = true;
+    else if (!arg)
+      worklist.push_back(next.getDefiningOp());
+    else
+      isData |= this->isData(arg);
+  };
+  reach(value);
+  while (!worklist.empty() && !isData)
+    visitReads(worklist.pop_back_val(), reach);
+  return isOf && !isData;
+}
+
+bool StepData::reaches(Operation *op, const DenseSet<Value> &gradients,
+                       bool &reachesGradient) const {
+  func::FuncOp func = this->func;
+  bool found = false;
+  DenseSet<Value> seen;
+  SmallVector<Operation *> worklist = {op};
+  auto reach = [&](Value value) {
+    if (isNumber(value) || !seen.insert(value).second)
+      return;
+    if (gradients.contains(value)) {
+      reachesGradient = true;
+      return;
+    }
+    if (Operation *producer = value.getDefiningOp()) {
+      worklist.push_back(producer);
+      return;
+    }
+    auto arg = cast<BlockArgument>(value);
+    if (arg.getParentRegion() != &func.getBody()) {
+      worklist.push_back(arg.getOwner()->getParentOp());
+      return;
+    }
+    found |= isData(arg);
+  };
+  while (!worklist.empty())
+    visitReads(worklist.pop_back_val(), reach);
+  return found;
+}
