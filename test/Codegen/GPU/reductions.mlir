@@ -1,6 +1,6 @@
 // Sums that several threads share, as launches of blocks.
 //
-// RUN: sparse-opt %s --split-input-file --bsr-emit --bsr-verify-kernels --canonicalize --cse | FileCheck %s
+// RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-emit --bsr-verify-kernels --canonicalize --cse | FileCheck %s
 
 #in = affine_map<(i, f) -> (f, i)>
 #out = affine_map<(i, f) -> (i)>
