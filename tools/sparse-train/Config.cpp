@@ -125,7 +125,11 @@ static void requireTree(const YAML::Node &node, const std::string &what,
 /// Parses YAML; `what` names its source in the error.
 static YAML::Node parse(const std::string &text, const std::string &what) {
   try {
-    YAML::Node root = YAML::Load(text);
+    std::vector<YAML::Node> documents = YAML::LoadAll(text);
+    if (documents.size() > 1)
+      fail("expected ", what, " to be one document of YAML, but got ",
+           documents.size());
+    YAML::Node root = documents.empty() ? YAML::Node() : documents.front();
     int64_t left = mostValues;
     requireTree(root, what, 0, left);
     return root;

@@ -204,10 +204,10 @@ static void checkLearnt(const sentencepiece::util::Status &status,
     fail("expected --vocabulary to be at least ", least,
          ", the characters of this text, but got ", size);
   // "<file>(<line>) [<condition>] <sentence>"
-  size_t end = reason.rfind("] ");
+  if (size_t end = reason.rfind("] "); end != reason.npos)
+    reason.erase(0, end + 2);
   fail("expected text to learn a vocabulary of ", size,
-       " tokens from, but got: ",
-       end == reason.npos ? reason : reason.substr(end + 2));
+       " tokens from, but got: ", reason.empty() ? "none" : reason);
 }
 
 /// Throws `Error` unless `status` is one of success.
