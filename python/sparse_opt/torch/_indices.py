@@ -209,9 +209,17 @@ def _writes(module: torch.fx.GraphModule) -> dict[torch.fx.Node, list[torch.fx.N
             written = node.args[0]
             while isinstance(written, torch.fx.Node):
                 writes.setdefault(written, []).append(node)
-                is_view = written.op == "call_function" and written.args
-                written = written.args[0] if is_view else None
+                written = written.args[0] if _is_view(written) else None
     return writes
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """Returns whether a node may share the memory of its first argument."""
+    if node.target in (operator.getitem, aten._unsafe_view.default):
+        return True
+    return isinstance(node.target, torch._ops.OpOverload) and any(
+        result.alias_info is not None for result in node.target._schema.returns
+    )
 
 
 def _sources(
