@@ -26,6 +26,7 @@ def table() -> Mapping[Any, Callable[..., Any]]:
         **get_decomposition_table(),
         aten.nll_loss_backward.default: _nll_loss_backward,
         aten.var_mean.correction: _var_mean,
+        aten.select_backward.default: _select_backward,
         aten.scatter_add.default: _scatter_add,
         aten.scatter.src: _scatter,
         aten.scatter.value: _scatter_value,
@@ -76,6 +77,15 @@ def _stable_sort(
     x: torch.Tensor, *, stable: bool | None, dim: int = -1, descending: bool = False
 ) -> Any:
     return _sort(x, dim, descending)
+
+
+def _select_backward(
+    gradient: torch.Tensor, sizes: list[int], dim: int, index: int
+) -> Any:
+    """A slice of zeros is written, where PyTorch's own compares with an iota."""
+    index = index % sizes[dim]
+    line = gradient.unsqueeze(dim)
+    return aten.slice_backward(line, sizes, dim, index, index + 1, 1)
 
 
 def _nll_loss_backward(

@@ -89,6 +89,22 @@ class Experts(nn.Module):
 compare("experts", Experts, data)
 
 
+class Indexed(nn.Module):
+    """Takes matrices out of stacks, from the end too."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Parameter(torch.randn(3, 8, 8) / 3)
+        self.last = nn.Parameter(torch.randn(8, 8, 3) / 3)
+
+    def forward(self, x):
+        return x @ self.first[0] @ self.first[-1] @ self.last[..., 1] @ self.last[..., -3]
+
+
+# CHECK: indexed: equal
+compare("indexed", Indexed, data)
+
+
 class Sorted(nn.Linear):
     def forward(self, x):
         y = super().forward(x)
