@@ -12,11 +12,12 @@ writes values and decomposes its operations.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.func import functionalize
@@ -26,6 +27,7 @@ from sparse_opt import _source
 from sparse_opt._errors import ExportError
 from sparse_opt.torch import (
     _arguments,
+    _branches,
     _decompositions,
     _effects,
     _function,
@@ -65,13 +67,65 @@ def capture(
     With `accumulate` it becomes the step of a micro-batch.
     """
     _arguments.require_program(train_step, model, optimizer, batch)
-    try:
-        return _capture(train_step, model, optimizer, batch, accumulate, [])
-    except _function.Counted as error:
-        # Only a trace tells which numbers are no constants.
-        return _capture(
-            train_step, model, optimizer, batch, accumulate, error.counters
-        )
+    known = _Known([], False)
+    if not type(optimizer).__module__.startswith("torch.optim"):
+        # A trace of the whole step takes longer than what the optimizer does.
+        known = _settled(functools.partial(_try, model, optimizer, batch), known)[1]
+    trace = functools.partial(_capture, train_step, model, optimizer, batch, accumulate)
+    return _settled(trace, known)[0]
+
+
+@dataclass
+class _Known:
+    """What only a run of a step tells."""
+
+    counters: list[_optimizer.Counter]  # numbers that are no constants
+    branches: bool
+
+
+T = TypeVar("T")
+
+
+def _settled(run: Callable[[_Known], T], known: _Known) -> tuple[T, _Known]:
+    """Runs until nothing more comes to be known."""
+    while True:
+        try:
+            return run(known), known
+        except _function.Counted as error:
+            known = _Known([*known.counters, *error.counters], known.branches)
+        except _branches.Branched:
+            known = _Known(known.counters, True)
+
+
+def _try(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Any,
+    known: _Known,
+) -> None:
+    """Runs what an optimizer does, without a trace; a later one says what fails."""
+
+    def train_step(
+        model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Any
+    ) -> torch.Tensor:
+        optimizer.zero_grad()
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                p.grad = torch.zeros_like(p) if p.requires_grad else None
+        optimizer.step()
+        return torch.zeros(())
+
+    arguments = list(_arguments.arguments_of(model, optimizer, batch, known.counters))
+    function = _function.StepFunction(
+        train_step, model, optimizer, batch, arguments, known.counters, known.branches
+    )
+    with (
+        _suppressed(),
+        _private.compiling(),
+        _effects.undone(*model.modules(), optimizer),
+        _private.without_values([a.value for a in arguments]) as tensors,
+    ):
+        function.run(*tensors)
 
 
 def _capture(
@@ -80,15 +134,16 @@ def _capture(
     optimizer: torch.optim.Optimizer,
     batch: Any,
     accumulate: bool,
-    counters: list[_optimizer.Counter],
+    known: _Known,
 ) -> Capture:
+    counters = known.counters
     arguments = list(_arguments.arguments_of(model, optimizer, batch, counters))
     if accumulate:
         arguments += _arguments.sums_of(model)
     _arguments.require_tensors(arguments)
     _arguments.require_distinct(arguments)
     function = _function.StepFunction(
-        train_step, model, optimizer, batch, arguments, counters
+        train_step, model, optimizer, batch, arguments, counters, known.branches
     )
     _private.keep_lines_of(train_step)
     with (
@@ -125,6 +180,17 @@ def _capture(
         computed,
         counters,
     )
+
+
+@contextlib.contextmanager
+def _suppressed() -> Iterator[None]:
+    """Ends quietly in an error that says nothing of numbers."""
+    try:
+        yield
+    except _function.Counted:
+        raise
+    except Exception:
+        pass
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from sparse_opt._errors import ExportError
-from sparse_opt.torch import _arguments, _effects, _optimizer, _private
+from sparse_opt.torch import _arguments, _branches, _effects, _numbers, _optimizer, _private
 
 TrainStep = Callable[[torch.nn.Module, torch.optim.Optimizer, Any], Any]
 
@@ -44,8 +44,10 @@ class StepFunction:
         batch: Any,
         arguments: Sequence[_arguments.Argument],
         counters: Sequence[_optimizer.Counter],
+        branches: bool,
     ) -> None:
         self.train_step = train_step
+        self.branches = branches
         self.model = model
         self.optimizer = optimizer
         self.batch = batch
@@ -56,6 +58,9 @@ class StepFunction:
         self.counts: list[_effects.Change] = []
         self.returns: Any = None
         self.names = _optimizer.parameter_names(model, optimizer)
+        self.has_tensor_rate = any(
+            isinstance(group["lr"], torch.Tensor) for group in optimizer.param_groups
+        )
         self.counters = {c: _optimizer.name_of(c) for c in counters}
         self.attributes = _arguments.attributes_of(model)
         # Those that are parameters or buffers as well.
@@ -102,6 +107,9 @@ class StepFunction:
             _take_place(params[name], p)
         totals = _summed(params, values) if "apply" in values else {}
         state = self._state(values)
+        numbers = _numbers.Numbers()
+        for name in self.numbers:
+            numbers.add(values[name])
         with (
             _private.tensors_of(self.model, {**params, **buffers}),
             _optimizer.swapped(
@@ -113,8 +121,13 @@ class StepFunction:
                 {c: values[name] for c, name in self.counters.items()},
             ),
             _watched(self.model, self.optimizer) as cleared,
+            _branches.followed(self.model, self.optimizer, numbers, self.branches),
             _optimizer.TensorFactors(),
+            numbers,
         ):
+            for group in self.optimizer.param_groups:
+                if group["lr"] is not None and not self.has_tensor_rate:
+                    numbers.add(group["lr"])
             for name, (module, key) in self.attributes.items():
                 module.__dict__[key] = values[name]
             for module, key, name in self.same:

@@ -335,6 +335,14 @@ class TensorFactors(TorchFunctionMode):
     ) -> Any:
         kwargs = dict(kwargs or {})
         name = getattr(function, "__name__", "")
+        if name in ("lerp", "lerp_"):
+            weight = kwargs.get("weight", args[-1])
+            if isinstance(weight, torch.Tensor) and not weight.dim():
+                weight = weight.to(args[0].dtype)  # as a number would count
+                if "weight" in kwargs:
+                    kwargs["weight"] = weight
+                else:
+                    args = (*args[:-1], weight)
         if isinstance(kwargs.get("alpha"), torch.Tensor) and name in _SCALED_SUMS:
             x, y = args
             return getattr(x, name)(y * kwargs["alpha"])

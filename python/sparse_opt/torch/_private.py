@@ -23,13 +23,16 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import proxy
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.proxy_tensor import (
+    disable_proxy_modes_tracing,
+    make_fx,
+)
 from torch.nn.modules import transformer as torch_transformer
 from torch.nn.utils import stateless
 from torch.optim import _adafactor as torch_adafactor
 from torch.utils import _pytree as pytree
 
-from sparse_opt.torch import _adafactor
+from sparse_opt.torch import _adafactor, _numbers
 
 __all__ = [
     "compiling",
@@ -37,6 +40,7 @@ __all__ = [
     "know_mapping",
     "make_fx",
     "tensors_of",
+    "untraced",
     "without_values",
     "visible_buffer_writes",
 ]
@@ -103,7 +107,7 @@ def _for_tensors(own: Callable[..., Any], function: Any) -> Callable[..., Any]:
         dtype = next(a.dtype for a in args if isinstance(a, torch.Tensor))
         dtype = dtype if dtype.is_floating_point else torch.float64
         return function(
-            *(a if isinstance(a, torch.Tensor) else torch.tensor(a, dtype=dtype) for a in args)
+            *(a if isinstance(a, torch.Tensor) else _numbers.literal(a, dtype) for a in args)
         )
 
     return call
@@ -124,6 +128,11 @@ def _is_said_to_be_causal(
 ) -> bool:
     """Leaves a mask a mask, whatever it holds: the values are the same."""
     return is_causal is True
+
+
+def untraced() -> contextlib.AbstractContextManager[Any]:
+    """Lets tensors without values be computed without a trace of it."""
+    return disable_proxy_modes_tracing()
 
 
 def know_mapping(cls: type) -> None:
