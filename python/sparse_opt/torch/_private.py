@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Names of PyTorch and torch-mlir that promise nothing, in one place.
+# Names of PyTorch, torch-mlir and transformers that promise nothing, in one place.
 
 """What the front door leans on without a promise.
 
-Nothing else in this package touches a private name of PyTorch or torch-mlir.
+Nothing else in this package touches a private name of PyTorch, torch-mlir or
+transformers.
 Whoever moves to another version runs the tests, mends this file and widens
 `TESTED` in `_versions.py`.
 """
@@ -15,6 +16,7 @@ import builtins
 import contextlib
 import logging
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -32,7 +34,7 @@ from torch.nn.utils import stateless
 from torch.optim import _adafactor as torch_adafactor
 from torch.utils import _pytree as pytree
 
-from sparse_opt.torch import _adafactor, _numbers
+from sparse_opt.torch import _adafactor, _experts, _numbers
 
 __all__ = [
     "compiling",
@@ -51,9 +53,9 @@ def compiling() -> Iterator[None]:
     """Makes optimizers and models take their paths without data-dependence.
 
     Under it an optimizer keeps its step count a tensor, and Hugging Face's
-    models do not look into their padding masks. Adafactor and the masks of
-    `nn.Transformer` have no such path, and an LSTM is one operation of oneDNN
-    where its input needs no gradient.
+    models do not look into their padding masks. Adafactor, the masks of
+    `nn.Transformer` and mixtures of experts have no such path, and an LSTM is one
+    operation of oneDNN where its input needs no gradient.
     """
     # A model that was compiled runs as it was written.
     stance = torch.compiler.set_stance("force_eager")
@@ -66,13 +68,40 @@ def compiling() -> Iterator[None]:
     has_onednn = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
-        with stance, _functions_of_tensors():
+        with stance, _functions_of_tensors(), _experts_on_all_tokens():
             yield
     finally:
         torch.compiler._is_compiling_flag = before
         setattr(torch_adafactor, "_single_tensor_adafactor", update)
         setattr(torch_transformer, "_detect_is_causal_mask", detect)
         torch._C._set_mkldnn_enabled(has_onednn)
+
+
+@contextlib.contextmanager
+def _experts_on_all_tokens() -> Iterator[None]:
+    """Makes the experts of transformers compute shapes that do not depend on data.
+
+    What the user chose besides the defaults stays.
+    """
+    module = sys.modules.get("transformers.integrations.moe")
+    interface: Any = getattr(module, "ALL_EXPERTS_FUNCTIONS", None)
+    if interface is None:
+        yield
+        return
+    own = interface.get_interface
+
+    def get_interface(name: str | None, default: Callable[..., Any]) -> Any:
+        return _experts.forward if name in _GROUPING else own(name, default)
+
+    interface.__dict__["get_interface"] = get_interface
+    try:
+        yield
+    finally:
+        del interface.__dict__["get_interface"]
+
+
+# A loop over experts, and a product of groups of tokens.
+_GROUPING = (None, "eager", "grouped_mm")
 
 
 @contextlib.contextmanager

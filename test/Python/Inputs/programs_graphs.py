@@ -170,14 +170,15 @@ DECODER = r"layers\..*_proj\.weight$"
 ENCODER = r"(query|key|value|dense|dense_act)\.weight$"
 
 
-def transformers(config: str, model: str, match: str, **sizes: Any) -> tuple[nn.Module, Any, str]:
+def transformers(
+    config: str, model: str, match: str, experts: str = "", **sizes: Any
+) -> tuple[nn.Module, Any, str]:
     """A model of transformers, by the names of its classes."""
     package = importlib.import_module("transformers")
     made = getattr(package, model)(getattr(package, config)(**sizes))
     made.config.use_cache = False
-    if "num_local_experts" in sizes:
-        # Its default groups tokens by expert: shapes that depend on data.
-        made.set_experts_implementation("batched_mm")
+    if experts:
+        made.set_experts_implementation(experts)
     ids = torch.randint(3, VOCABULARY, TOKENS)
     return made, {"input_ids": ids, "labels": ids}, match
 
@@ -200,8 +201,12 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Any, str]]] = {
     "Mistral": lambda: transformers("MistralConfig", "MistralForCausalLM", DECODER, **GROUPED),
     "Qwen2": lambda: transformers("Qwen2Config", "Qwen2ForCausalLM", DECODER, **GROUPED),
     "Gemma 2": lambda: transformers("Gemma2Config", "Gemma2ForCausalLM", DECODER, **GROUPED),
+    "Mixtral": lambda: transformers(
+        "MixtralConfig", "MixtralForCausalLM", r"experts\..*_proj$ dims=stack,row,col",
+        num_local_experts=4, **GROUPED
+    ),
     "Mixtral, experts in batches": lambda: transformers(
-        "MixtralConfig", "MixtralForCausalLM", r"self_attn\..*_proj\.weight$",
+        "MixtralConfig", "MixtralForCausalLM", r"self_attn\..*_proj\.weight$", "batched_mm",
         num_local_experts=4, **GROUPED
     ),
     "GPT-NeoX": lambda: transformers(
