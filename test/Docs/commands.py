@@ -168,7 +168,9 @@ COMMANDS = {
         "ptx-run test/PTX/Inputs/norm.ptx": Run(),
         "build/dev/bin/ptx-run --help": Run(),
         "/usr/bin/python3 test/PTX/kernels.py": Run(),
-        "scripts/mutate-ptx": Run(("$", " --sample 20")),
+        "scripts/mutate-ptx test/": Run(("$", " --sample 20")),
+        "/usr/bin/python3 test/Codegen/GPU/kernel_cases.py": Tested("Codegen/GPU/mutants.test"),
+        "scripts/mutate-ptx sddmm.ptx": Tested("Codegen/GPU/mutants.test"),
     },
     "docs/python.md": {
         "pip install": Skip("an index; check-python.sh installs the extras"),

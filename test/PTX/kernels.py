@@ -3,9 +3,10 @@
 
     kernels.py NAME PTX [OPTION]...    spmm, wgmma, norm or pipeline; options go to ptx-run
 
-Data and `NAME.args`, the arguments of ptx-run behind the file, are left in the current
-folder. A kernel of products takes a plan: for each group of R block rows of y the
-features that any of them needs, and which of them have a block there.
+Each kernel has several cases, on whose data mistakes in it show. Data and the arguments of
+ptx-run behind the file, `NAME.args`, `NAME-1.args` and so on, are left in the current folder. A
+kernel of products takes a plan: for each group of R block rows of y the features that any of
+them needs, and which of them have a block there.
 """
 
 import subprocess
@@ -24,18 +25,35 @@ def widen(bits):
 
 
 def buffer(name, kind, values):
-    path = f"{sys.argv[1]}-{name}.bin"
+    path = f"{NAME}-{name}.bin"
     np.ascontiguousarray(values).tofile(path)
     return f"in:{kind}:@{path}"
 
 
-def product(block, rows, tile, threads, shared, shape, tokens, density):
+def scattered(ins, outs, density):
+    """A random pattern with a block row of all, and as the last one, which is a group, one of none."""
+    present = np.random.default_rng(5).random((outs, ins)) < density
+    present[outs - 1] = False
+    present[0] = True
+    return present
+
+
+def stepped(ins, outs, rows, steps):
+    """A pattern whose first group begins behind the first feature, whose last group has `steps`, the numbers of blocks
+    in each of its steps, and whose groups between have none."""
+    present = np.zeros((outs, ins), bool)
+    present[:rows, 1:] = np.random.default_rng(6).random((rows, ins - 1)) < 0.6
+    present[0, 1:] = True
+    last = (outs - 1) // rows * rows
+    for step, count in enumerate(steps):
+        present[last:last + count, ins - len(steps) + step] = True
+    return present
+
+
+def product(block, rows, tile, threads, shared, present, tokens):
     """y = W^T x of blocks, features in rows and tokens in columns."""
     rng = np.random.default_rng(5)
-    ins, outs = shape
-    present = rng.random((outs, ins)) < density
-    present[outs - 1] = False  # a group without a block, and a block row of all
-    present[0] = True
+    outs, ins = present.shape
     slot = np.full((outs, ins), -1)
     slot[present] = rng.permutation(int(present.sum()))
     values = narrow(rng.standard_normal((present.sum(), block, block)))
@@ -59,10 +77,12 @@ def product(block, rows, tile, threads, shared, shape, tokens, density):
     return ["--grid", grid, "--block", str(threads), "--shared", str(shared)], arguments, y, 2.0 ** -8
 
 
-def norm():
-    x = np.random.default_rng(6).standard_normal((3, 200)).astype(np.float32)
+def norm(columns):
+    # Of all sizes: the order of sums shows.
+    rng = np.random.default_rng(6)
+    x = (rng.standard_normal((3, columns)) * np.exp(2 * rng.standard_normal((3, columns)))).astype(np.float32)
     y = x / np.sqrt((x.astype(np.float64) ** 2).mean(1, keepdims=True) + 1 / 1024)
-    return ["--grid", "3", "--block", "128"], [buffer("x", "f32", x), "out:f32:600", "u32:200"], y, 1e-6
+    return ["--grid", "3", "--block", "128"], [buffer("x", "f32", x), f"out:f32:{x.size}", f"u32:{columns}"], y, 2e-6
 
 
 def pipeline(steps=5):
@@ -76,24 +96,41 @@ def pipeline(steps=5):
     return options, [*maps, "out:f32:8192", f"u32:{steps}"], widen(a) @ widen(b).T, 1e-3
 
 
-KERNELS = {
-    "pipeline": pipeline,
-    "spmm": lambda: product(16, 4, 64, 128, 3 * (16 * 64 * 2 + 4 * 512), (9, 9), 88, 0.4),
-    "wgmma": lambda: product(64, 2, 64, 256, 73728, (3, 3), 72, 0.5),
-    "norm": norm,
+def spmm(present, tokens):
+    return lambda: product(16, 4, 64, 128, 3 * (16 * 64 * 2 + 4 * 512), present, tokens)
+
+
+def wgmma(present, tokens):
+    return lambda: product(64, 2, 64, 256, 73728, present, tokens)
+
+
+# Tokens end behind each of the columns that a thread writes; the last group of block rows, behind whose slots there
+# are none, has from no to more steps than there are stages.
+CASES = {
+    "pipeline": [pipeline],
+    "spmm": [spmm(scattered(9, 9, 0.4), 88), spmm(stepped(6, 12, 4, [1]), 96), spmm(stepped(5, 10, 4, [2, 1]), 72),
+             spmm(stepped(7, 8, 4, [3, 2, 1]), 80), spmm(stepped(6, 7, 4, [1, 2, 3, 1]), 104)],
+    "wgmma": [wgmma(scattered(3, 3, 0.5), 72), wgmma(stepped(6, 5, 2, [1]), 80), wgmma(stepped(4, 4, 2, [2, 1]), 88),
+              wgmma(stepped(5, 4, 2, [1, 2, 1]), 96), wgmma(stepped(6, 4, 2, [1, 2, 2, 1, 1]), 104), wgmma(stepped(3, 3, 2, [1]), 112),
+              wgmma(stepped(3, 6, 2, [1, 1]), 120)],
+    "norm": [lambda: norm(200), lambda: norm(100), lambda: norm(40)],
 }
-options, arguments, wanted, error = KERNELS[sys.argv[1]]()
-command = options + [word for argument in arguments for word in ("--arg", argument)]
-with open(f"{sys.argv[1]}.args", "w") as file:
-    file.write("\n".join(command) + "\n")
-done = subprocess.run(["ptx-run", sys.argv[2], *command, *sys.argv[3:]], capture_output=True, text=True)
-if done.returncode:
-    sys.exit(done.stderr)
-lines = done.stdout.splitlines()
-values = [line for line in lines if line.startswith("argument") or (line.startswith(" ") and ":" not in line)]
-words = [word for line in values for word in line.split(": ")[-1].split()][:wanted.size]
-found = np.array([float("nan") if word == "?" else float(word) for word in words]).reshape(wanted.shape)
-wrong = ~(np.abs(found - wanted) <= error * np.abs(wanted) + error / 64)
-print("\n".join(line for line in lines if line not in values))
-print(f"{sys.argv[1]}: {wanted.size} values, {int(wrong.sum())} wrong")
-sys.exit(bool(wrong.any()))
+failed = False
+for number, case in enumerate(CASES[sys.argv[1]]):
+    NAME = f"{sys.argv[1]}-{number}" if number else sys.argv[1]
+    options, arguments, wanted, error = case()
+    command = options + [word for argument in arguments for word in ("--arg", argument)]
+    with open(f"{NAME}.args", "w") as file:
+        file.write("\n".join(command) + "\n")
+    done = subprocess.run(["ptx-run", sys.argv[2], *command, *sys.argv[3:]], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    lines = done.stdout.splitlines()
+    values = [line for line in lines if line.startswith("argument") or (line.startswith(" ") and ":" not in line)]
+    words = [word for line in values for word in line.split(": ")[-1].split()][:wanted.size]
+    found = np.array([float("nan") if word == "?" else float(word) for word in words]).reshape(wanted.shape)
+    wrong = ~(np.abs(found - wanted) <= error * np.abs(wanted) + error / 64)
+    print("\n".join(line for line in lines if line not in values))
+    print(f"{NAME}: {wanted.size} values, {int(wrong.sum())} wrong")
+    failed |= bool(wrong.any())
+sys.exit(failed)

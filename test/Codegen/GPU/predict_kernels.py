@@ -63,17 +63,52 @@ class CountingHost(gpu.Host):
         }
 
 
-def index_arrays(types, random):
-    """The six arrays of a pattern of these sizes, random."""
+def index_arrays(types, random, part):
+    """The six arrays of a pattern of these sizes, random, of which `part` chooses blocks; other slots have none."""
     rows, cols, slots = types["row_ptr"] - 1, types["col_ptr"] - 1, types["col_idx"]
     mask = np.zeros((rows, cols), bool)
     mask.reshape(-1)[random.permutation(mask.size)[:slots]] = True
+    mask &= part(mask.shape)
+    slot = np.full(mask.shape, -1)
+    slot[mask] = random.permutation(slots)[:mask.sum()]
     arrays = {}
-    for pointers, others, places, matrix in (("row_ptr", "col_idx", "slot", mask), ("col_ptr", "row_idx", "slot_t", mask.T)):
-        arrays[pointers] = np.concatenate([[0], np.cumsum(matrix.sum(1))])
-        arrays[others] = np.nonzero(matrix)[1]
-        arrays[places] = np.arange(slots)
+    for pointers, others, places, of in (("row_ptr", "col_idx", "slot", slot), ("col_ptr", "row_idx", "slot_t", slot.T)):
+        arrays[pointers] = np.concatenate([[0], np.cumsum((of >= 0).sum(1))])
+        arrays[others], arrays[places] = np.zeros(slots), np.full(slots, -1)
+        arrays[others][:mask.sum()] = np.nonzero(of >= 0)[1]
+        arrays[places][:mask.sum()] = of[of >= 0]
     return {kind: array.astype(np.int32) for kind, array in arrays.items()}
+
+
+def read_arguments(host):
+    """The arguments of the step: their names, types, and what they are of a pattern."""
+    given = [(f"%arg{number}", type, dict(re.findall(r'bsr\.(kind|pattern_number) = "?(\w+)', attributes)))
+             for number, type, attributes in re.findall(r"%arg(\d+): (memref<[^>]*>)(?: \{(.*?)\})?(?=, %|\))", host.body[0])]
+    assert [name for name, _, _ in given] == [name for name, _ in host.arguments]
+    return given
+
+
+def make_buffers(given, random, is_random, part=lambda shape: True):
+    """The buffers of these arguments, as bytes, and the arena: random patterns, and random numbers or zeros."""
+    sizes = {}
+    for _, type, attributes in given:
+        if len(attributes) == 2:
+            sizes.setdefault(attributes["pattern_number"], {})[attributes["kind"]] = int(np.prod(gpu.shape_of(type)[0]))
+    patterns = {number: index_arrays(types, random, part) for number, types in sizes.items()}
+    buffers = []
+    for _, type, attributes in given:
+        shape, bits = gpu.shape_of(type)
+        if len(attributes) == 2:
+            array = patterns[attributes["pattern_number"]][attributes["kind"]]
+        elif is_random and re.search(r"[x<]b?f(16|32)", type):
+            array = random.standard_normal(shape).astype(np.float32)
+            # A bf16 is the upper half of an f32.
+            array = array.view(np.uint32) >> 16 if "bf16" in type else array.astype(f"f{bits // 8}")
+            array = array.astype(np.uint16) if "bf16" in type else array
+        else:
+            array = np.zeros(int(np.prod(shape)) * bits // 8, np.uint8)
+        buffers.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return buffers[:-1], buffers[-1]
 
 
 def main():
@@ -83,24 +118,9 @@ def main():
         done = subprocess.run(["sparse-compile", source, *arguments, "-o", module, "--print-report"], text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
         rows = read_report(done.stderr)
-        host = CountingHost(open(module).read())
-        given = [(f"%arg{number}", type, dict(re.findall(r'bsr\.(kind|pattern_number) = "?(\w+)', attributes)))
-                 for number, type, attributes in re.findall(r"%arg(\d+): (memref<[^>]*>)(?: \{(.*?)\})?(?=, %|\))", host.body[0])]
-        assert [name for name, _, _ in given] == [name for name, _ in host.arguments]
-        sizes = {}
-        for name, type, attributes in given:
-            if len(attributes) == 2:
-                sizes.setdefault(attributes["pattern_number"], {})[attributes["kind"]] = int(np.prod(gpu.shape_of(type)[0]))
-        random = np.random.default_rng(0)
-        patterns = {number: index_arrays(types, random) for number, types in sizes.items()}
-        buffers = []
-        for name, type, attributes in given[:-1]:
-            shape, bits = gpu.shape_of(type)
-            array = patterns[attributes["pattern_number"]][attributes["kind"]] if len(attributes) == 2 else \
-                np.zeros(int(np.prod(shape)) * bits // 8, np.uint8)
-            buffers.append(array.view(np.uint8))
-        arena = np.zeros(gpu.shape_of(given[-1][1])[0], np.uint8)
-        host.run(buffers, arena, folder)
+        with open(module) as file:
+            host = CountingHost(file.read())
+        host.run(*make_buffers(read_arguments(host), np.random.default_rng(0), is_random=False), folder)
 
     assert rows.keys() == host.counts.keys(), rows.keys() ^ host.counts.keys()
     launches = sum("gpu.launch_func" in line for line in host.body)
@@ -125,4 +145,5 @@ def main():
     sys.exit(bool(wrong))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Takes a kernel of a step out of it, with data to run it alone: for scripts/mutate-ptx.
+
+    kernel_cases.py <name> <number> <pattern in the kernel's text> <step.mlir> [<argument of sparse-compile>]...
+
+writes the first kernel whose text the pattern is found in to `name.ptx`, and the arguments of
+ptx-run for its first launch, in so many steps on random data and random patterns, whole ones and
+parts, to `name-0.args` and so on, in the current folder.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import gpu
+import numpy as np
+import predict_kernels
+
+
+def whole(shape):
+    return np.ones(shape, bool)
+
+
+def end(shape):
+    """The last rows and columns: groups of lines before them have no block."""
+    mask = np.zeros(shape, bool)
+    mask[shape[0] * 3 // 4:, shape[1] * 4 // 5:] = True
+    return mask
+
+
+def begin(shape):
+    return np.logical_not(end(shape)) & (np.add.outer(np.arange(shape[0]), np.arange(shape[1])) < sum(shape) // 3)
+
+
+def last(shape):
+    """The last row that has a block in each column."""
+    return np.arange(shape[0])[:, None] >= shape[0] - 2
+
+
+PARTS = [whole, end, begin, last]
+
+
+class CaseHost(gpu.Host):
+    """Runs launches up to the one of the kernel, whose arguments it writes."""
+
+    def __init__(self, text, pattern):
+        super().__init__(text)
+        head, *entries = re.split(r"(?=^\.visible \.entry)", self.ptx, flags=re.M)
+        # Declarations of what entries share stand anywhere.
+        shared = "".join(re.findall(r"^\.extern .*\n", self.ptx, re.M))
+        self.head = re.sub(r"^\.extern .*\n", "", head, flags=re.M) + shared
+        self.entry = next(entry for entry in entries if re.search(pattern, entry))
+        self.name = re.search(r"\.entry (\w+)", self.entry)[1]
+        self.path = None
+
+    def launch(self, path, entry, extents, arguments, values, folder):
+        if entry != self.name or not self.path:
+            if self.path:
+                super().launch(path, entry, extents, arguments, values, folder)
+            return
+        words = [word for pair in zip(("--grid", "--block", "--shared"), extents, strict=True) for word in pair]
+        written = self.written()
+        for i, (name, type) in enumerate(arguments):
+            bits = gpu.shape_of(type)[1]
+            kind = re.match(r"memref<(?:\d+x)*(\w+)", type)[1].replace("i", "s")
+            file = f"{self.path}-{i}.bin"
+            values[name].tofile(file)
+            size = len(values[name]) * 8 // bits
+            words += ["--arg", f"out:{kind}:{size}" if i in written and not self.reads(i) else
+                      f"{'inout' if i in written else 'in'}:{kind}:@{file}"]
+        with open(f"{self.path}.args", "w") as file:
+            file.write("\n".join(words) + "\n")
+        self.path = None
+
+    def pointers(self, opcode):
+        """The parameters that instructions of `opcode` may reach, by the registers that come from them."""
+        code = re.findall(r"^\s+(?:@\S+\s+)?([a-z][\w.:]*)\s+(.*?);", self.entry, re.M)
+        reach = {}
+        for _ in range(8):
+            for name, operands in code:
+                words = re.findall(r"%\w+|\w+_param_\d+", operands)
+                if name.startswith("ld.param"):
+                    reach[words[0]] = {int(words[1].rsplit("_", 1)[1])}
+                elif re.match(r"(add|cvta|mov|mad|sub|selp)", name) and words:
+                    reach[words[0]] = reach.get(words[0], set()).union(*(reach.get(word, set()) for word in words[1:]))
+        return set().union(*(reach.get(word, set()) for name, operands in code if re.match(opcode, name)
+                             for word in re.findall(r"\[(%\w+)", operands)))
+
+    def written(self):
+        return self.pointers(r"(st|red|atom)\.global")
+
+    def reads(self, parameter):
+        return parameter in self.pointers(r"ld\.global|cp\.async")
+
+
+def main():
+    name, number, pattern, source, *arguments = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        module = f"{folder}/module.mlir"
+        done = subprocess.run(["sparse-compile", source, *arguments, "-o", module], text=True, capture_output=True)
+        assert done.returncode == 0, done.stderr
+        with open(module) as file:
+            host = CaseHost(file.read(), pattern)
+        with open(f"{name}.ptx", "w") as file:
+            file.write(host.head + host.entry)
+        given = predict_kernels.read_arguments(host)
+        for case in range(int(number)):
+            random = np.random.default_rng(case)
+            host.path = os.path.abspath(f"{name}-{case}")
+            host.run(*predict_kernels.make_buffers(given, random, is_random=True, part=PARTS[case % len(PARTS)]), folder)
+            assert host.path is None, f"expected a launch of {host.name}"
+
+
+main()
