@@ -101,8 +101,9 @@ Profile Sum::get() const {
   all.globalSectors = count(sectorCount);
   all.sharedWavefronts = count(wavefrontCount);
   all.matrixInstructions = count(matrixCount);
-  work.sharedBytes =
-      all.globalSectors * sectorBytes + all.sharedWavefronts * sharedBytes;
+  // What passes L1 goes to shared memory alone.
+  work.sharedBytes = (all.globalSectors - count(passedCount)) * sectorBytes +
+                     all.sharedWavefronts * sharedBytes;
   work.l2Bytes = count(missCount) * sectorBytes;
   // Of each buffer what is touched, once.
   llvm::MapVector<unsigned, std::array<double, 2>> touched;

@@ -335,9 +335,13 @@ void Warp::copyAsync(const Instruction &instruction, Mask lanes) {
       if (size.known >> lane & 1 && uint32_t(size.lanes[lane]) == 0)
         reads &= ~(1u << lane);
   }
-  if (reads)
-    countGlobal(getAddress(instruction.operands[1]), bytes, reads,
-                /*isWrite=*/false);
+  if (!reads)
+    return;
+  double sectors = counts[sectorCount];
+  countGlobal(getAddress(instruction.operands[1]), bytes, reads,
+              /*isWrite=*/false);
+  if (instruction.has("cg"))
+    counts[passedCount] += counts[sectorCount] - sectors;
 }
 
 /// The product of the extents in `m16n8k16`, or 0.

@@ -24,6 +24,8 @@ enum Count {
   wavefrontCount = tensorCount + numTensorTypes,
   sectorCount,
   missCount,
+  /// Sectors that copies to shared memory bring past L1.
+  passedCount,
   matrixCount,
   numCounts
 };

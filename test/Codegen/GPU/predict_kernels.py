@@ -59,7 +59,7 @@ class CountingHost(gpu.Host):
         found = dict(re.findall(r"^([a-z .]+): (\d+)$", done.stdout, re.M))
         self.counts[entry] = {
             "instructions": int(found["warp instructions"]),
-            "bytes": 32 * int(found.get("global sectors", 0)) + 128 * int(found.get("shared wavefronts", 0)),
+            "bytes": 32 * (int(found.get("global sectors", 0)) - int(found.get("global sectors past L1", 0))) + 128 * int(found.get("shared wavefronts", 0)),
         }
 
 

@@ -7,8 +7,10 @@
 
 using namespace ptx;
 
-/// `aux` is the number of bytes; op[2] says how many of them are read, where
-/// there is such an operand (imm2's upper half).
+static constexpr uint32_t passesL1 = 32;
+
+/// `aux` has the number of bytes and whether they pass L1; op[2] says how many
+/// of them are read, where there is such an operand (imm2's upper half).
 static void copyAsync(Warp &warp, const Insn &insn, uint32_t mask) {
   unsigned bytes = insn.aux & 31;
   uint64_t from[32], to[32];
@@ -43,7 +45,10 @@ static void copyAsync(Warp &warp, const Insn &insn, uint32_t mask) {
   });
   Counts &counts = warp.block->cluster->counts;
   ++counts.asyncCopies;
+  uint64_t sectors = counts.globalSectors;
   countGlobal(counts, from, reading, bytes);
+  if (insn.aux & passesL1)
+    counts.passedSectors += counts.globalSectors - sectors;
   countShared(counts, to, mask, bytes);
 }
 
@@ -171,7 +176,7 @@ bool ptx::decodeAsyncCopy(Decoder &d) {
            " bytes, but got ", bytes);
   if (d.size() == 4)
     d.list(d.use(3, Type::U32));
-  d.insn.aux = uint32_t(bytes);
+  d.insn.aux = uint32_t(bytes) | (cache == 1 ? passesL1 : 0);
   d.insn.handler = copyAsync;
   return true;
 }

@@ -27,7 +27,8 @@ static const Field fields[] = {
     {"shared wavefronts without conflicts", &Counts::sharedIdeal},
     {"global requests", &Counts::globalRequests},
     {"global sectors", &Counts::globalSectors},
-    {"global lines", &Counts::globalLines}};
+    {"global lines", &Counts::globalLines},
+    {"global sectors past L1", &Counts::passedSectors}};
 
 uint64_t Counts::total() const {
   uint64_t sum = 0;

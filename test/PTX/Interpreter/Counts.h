@@ -37,6 +37,7 @@ struct Counts {
   uint64_t barriers = 0;    ///< warp instructions that wait for a block
   uint64_t sharedWavefronts = 0, sharedIdeal = 0;
   uint64_t globalRequests = 0, globalSectors = 0, globalLines = 0;
+  uint64_t passedSectors = 0; ///< of globalSectors: copied past L1
 
   uint64_t total() const;
   void add(const Counts &other);
