@@ -14,6 +14,7 @@ chooses between the tensors that the ways leave behind.
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType
@@ -114,13 +115,17 @@ _DIVISORS = {
 
 
 def _site() -> Site:
+    """Returns where the step of the optimizer is."""
     places = []
     frame: Any = sys._getframe(1)
-    while frame and frame.f_code is not _Explorer.run_way.__code__:
+    while frame and (frame.f_code.co_filename, frame.f_code.co_name) != _FOLLOW:
         if _source.is_user_file(frame.f_code.co_filename):
             places.append((frame.f_code, frame.f_lasti))
         frame = frame.f_back
     return tuple(places)
+
+
+_FOLLOW = (__file__, "follow")
 
 
 class _Calls:
@@ -188,6 +193,7 @@ def followed(
     step: Any = optimizer.step
     own = optimizer.__dict__.get("step")
 
+    @functools.wraps(step)
     def follow(*args: Any, **options: Any) -> Any:
         if not explores:
             with _Way(numbers, None, set()):
@@ -263,7 +269,7 @@ class _Explorer:
     def _explore(self, step: Callable[[], Any], prefix: list[bool]) -> Outcome | None:
         """Runs the ways whose first answers are `prefix`. None: all of them end in a
         division by zero."""
-        way, outcome = self.run_way(step, prefix)
+        way, outcome = self._run_way(step, prefix)
         if outcome is not None and self.answers is None:
             self.answers = way.answers
         for place in reversed(range(len(prefix), len(way.answers))):
@@ -276,7 +282,7 @@ class _Explorer:
                 outcome = self._chosen(way.conditions[place], outcome, other)
         return outcome
 
-    def run_way(
+    def _run_way(
         self, step: Callable[[], Any], prefix: list[bool]
     ) -> tuple[_Way, Outcome | None]:
         self.ways += 1

@@ -133,10 +133,17 @@ class StepFunction:
             for module, key, name in self.same:
                 module.__dict__[key] = values[name]
             groups = [dict(group) for group in self.optimizer.param_groups]
+            rates = [(group["lr"], getattr(group["lr"], "_version", 0)) for group in groups]
             draws = _effects.random_states()
             before = _effects.Attributes(self.model, self.optimizer)
             returned = self.train_step(self.model, self.optimizer, self._batch(values))
             _effects.require_no_draws(draws)
+            for group, (rate, version) in zip(self.optimizer.param_groups, rates):
+                if group["lr"] is not rate or getattr(rate, "_version", 0) != version:
+                    raise ExportError(
+                        "expected a step that leaves the learning rate alone, but got"
+                        " one that changes it: call scheduler.step() behind the step"
+                    )
             if counters := _optimizer.counted(self.optimizer, groups):
                 raise Counted(counters)
             for (i, key), name in self.counters.items():
@@ -160,11 +167,6 @@ class StepFunction:
             raise ExportError(
                 "expected a step that clears the gradients, but got those of"
                 f" '{left[0]}' left over: call optimizer.zero_grad() in it"
-            )
-        if values["lr"]._version:
-            raise ExportError(
-                "expected a step that leaves the learning rate alone, but got one that"
-                " changes it: call scheduler.step() behind the step"
             )
         outputs = self._outputs(returned)
         self.output_types = [output.dtype for output in outputs]

@@ -11,6 +11,9 @@ expressions are.
 
 from __future__ import annotations
 
+import dis
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -94,17 +97,36 @@ class Numbers(TorchFunctionMode):
         known = self.key_of(function, args, kwargs)
         if known is None:
             return function(*args, **kwargs)
+        name = getattr(function, "__name__", "")
+        in_place = name != _out_of_place(name)
+        if in_place and not _is_operator():
+            # Code that knows that it has a tensor.
+            result = function(*args, **kwargs)
+            self.add(args[0])
+            return result
         if known in self._values:
             return self._values[known]
-        name = getattr(function, "__name__", "")
-        if name != _out_of_place(name):
-            # What `+=` calls; a number has no other operation in place.
+        if in_place:
             function = getattr(torch.Tensor, _out_of_place(name))
         result = function(*args, **kwargs)
         if isinstance(result, torch.Tensor) and not result.dim():
             setattr(result, _KEY, known)
             self._values[known] = result
         return result
+
+
+def _is_operator() -> bool:
+    """Returns whether it is `+=`, or another operator, that changes a number, and not
+    the method of a tensor."""
+    frame: Any = sys._getframe(1)
+    while frame and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return bool(frame) and dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith(
+        ("BINARY_OP", "INPLACE_")
+    )
+
+
+_HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def _out_of_place(name: str) -> str:

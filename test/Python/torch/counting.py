@@ -200,6 +200,22 @@ got, want = optimizer.param_groups[0], eager_optimizer.param_groups[0]
 print(got["step"], want["step"], torch.allclose(model.weight, eager.weight, atol=1e-5))
 
 
+class Either(CountingInGroups):
+    """Counts in a tensor in place, where it has one."""
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            if torch.is_tensor(group["step"]):
+                group["step"].add_(1)
+            else:
+                group["step"] += 1
+        super().step()
+
+
+# CHECK: either: equal
+compare("either", lambda: nn.Linear(8, 8), data, Either)
+
+
 class Clipping(optim.SGD):
     """Looks at each gradient."""
 
@@ -282,6 +298,18 @@ class Forgetting(FirstSteps):
 
 # CHECK: expected Forgetting.step() to leave a number, or a tensor of one shape and type, on each way through it, but got None and a tensor of shape (8, 8) and type torch.float32 for its 'm': run the step once before the export, or use torch.where instead of if
 refused(Forgetting)
+
+
+class Rating(FirstSteps):
+    """Changes its rate."""
+
+    def step(self, closure=None):
+        super().step()
+        self.param_groups[0]["lr"] *= 0.9
+
+
+# CHECK: expected a step that leaves the learning rate alone, but got one that changes it: call scheduler.step() behind the step
+refused(Rating)
 
 
 class Reading(FirstSteps):
