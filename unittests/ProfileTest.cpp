@@ -213,6 +213,38 @@ TEST(Profile, PlansAreMadeByWholeBlocks) {
   }
 }
 
+TEST(Profile, LanesWaitForTheirWarpAtABarrier) {
+  // Some lanes of the second warp come to the barrier later, by code behind it;
+  // the first warp reads what they write.
+  Launch launch = withBuffer();
+  launch.block[0] = 64;
+  launch.arguments[0].words = std::make_shared<KnownWords>(64);
+  auto kernels = llvm::cantFail(ptx::parse(R"(.entry k(.param .u64 p0) {
+  ld.param.b64 %rd1, [p0];
+  mov.u32 %r1, %tid.x;
+  mul.wide.u32 %rd2, %r1, 4;
+  add.s64 %rd3, %rd1, %rd2;
+  mov.b32 %r4, 0;
+  add.s32 %r2, %r1, -32;
+  setp.lt.u32 %p1, %r2, 8;
+  @%p1 bra $L2;
+$L1:
+  bar.sync 0;
+  bra.uni $L3;
+$L2:
+  st.shared.b32 [%r4], 7;
+  bra.uni $L1;
+$L3:
+  ld.shared.b32 %r3, [%r4];
+  st.global.b32 [%rd3], %r3;
+  ret;
+})"));
+  Profile counted = llvm::cantFail(fillWords(kernels[0], launch));
+  EXPECT_FALSE(counted.hasDataBranches);
+  for (const std::optional<uint32_t> &word : *launch.arguments[0].words)
+    EXPECT_EQ(word, 7u);
+}
+
 TEST(Profile, AddressesBecomeSectors) {
   auto access = [](const std::string &offset, const std::string &then) {
     return "ld.param.b64 %rd1, [p0];\nmov.u32 %r1, %tid.x;\n"
@@ -298,6 +330,13 @@ TEST(Profile, TensorInstructionsAreWork) {
                   withBuffer());
   EXPECT_EQ(profile.globalSectors, 16);
   EXPECT_EQ(profile.sharedWavefronts, 4);
+  // Past L1 (cg) or through it (ca).
+  std::string twice = std::string(copy) + ";\n" +
+                      llvm::StringRef(copy).rsplit('\n').second.str() + ";";
+  EXPECT_EQ(count(twice, withBuffer()).work.l2Bytes, 2 * 512);
+  twice.replace(twice.rfind(".cg."), 4, ".ca.");
+  twice.replace(twice.rfind(".cg."), 4, ".ca.");
+  EXPECT_EQ(count(twice, withBuffer()).work.l2Bytes, 512);
   profile = count(std::string(copy) + ", 0;", withBuffer());
   EXPECT_EQ(profile.globalSectors, 0);
   EXPECT_EQ(profile.sharedWavefronts, 4);

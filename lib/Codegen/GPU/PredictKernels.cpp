@@ -359,7 +359,8 @@ void bsr::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
                       "bound by");
   for (unsigned resource = 0; resource != numResources; ++resource)
     os << llvm::right_justify(stringify(static_cast<Resource>(resource)), 11);
-  for (StringRef count : {"instructions", "L1 KiB", "L2 KiB", "memory KiB"})
+  for (StringRef count :
+       {"tensor MFLOP", "instructions", "L1 KiB", "L2 KiB", "memory KiB"})
     os << llvm::right_justify(count, 14);
   os << "  depends on data\n";
   for (const KernelPrediction *kernel : order) {
@@ -371,7 +372,9 @@ void bsr::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
                         stringify(prediction.binding));
     for (double clocks : prediction.clocks)
       os << llvm::formatv("{0,11:f0}", clocks);
-    os << llvm::formatv("{0,14:f0}", profile.work.instructions);
+    double flops = llvm::sum_of(profile.work.tensorFlops, 0.0);
+    os << llvm::formatv("{0,14:f3}{1,14:f0}", flops / 1e6,
+                        profile.work.instructions);
     for (double bytes : {profile.work.sharedBytes, profile.work.l2Bytes,
                          profile.work.memoryBytes})
       os << llvm::formatv("{0,14:f2}", bytes / 1024);

@@ -177,7 +177,7 @@ void Warp::touch(uint64_t sector) {
 }
 
 void Warp::countGlobal(const WarpValue &address, unsigned bytes, Mask lanes,
-                       bool isWrite) {
+                       bool isWrite, bool isCached) {
   SmallVector<uint64_t, 2 * numLanes> sectors;
   for (unsigned lane = 0; lane != numLanes; ++lane)
     if ((lanes & address.known) >> lane & 1)
@@ -190,9 +190,8 @@ void Warp::countGlobal(const WarpValue &address, unsigned bytes, Mask lanes,
   hasDataAddresses |= numUnknown != 0;
   double all = sectors.size() + numUnknown;
   counts[sectorCount] += all;
-  // Writes go through to L2.
-  counts[missCount] += isWrite ? all : numUnknown;
-  if (!isWrite)
+  counts[missCount] += isCached ? numUnknown : all;
+  if (isCached)
     for (uint64_t sector : sectors)
       touch(sector);
   for (uint64_t sector : sectors) {
@@ -253,7 +252,8 @@ void Warp::access(const Instruction &instruction, Mask lanes) {
   if (isShared)
     countShared(address, bytes, lanes);
   else if (!instruction.has("local") && !instruction.has("const"))
-    countGlobal(address, bytes, lanes, !isLoad);
+    // Writes go through to L2.
+    countGlobal(address, bytes, lanes, !isLoad, /*isCached=*/isLoad);
 
   // What is known of memory are words of 32 bits.
   bool isWord =
@@ -337,10 +337,11 @@ void Warp::copyAsync(const Instruction &instruction, Mask lanes) {
   }
   if (!reads)
     return;
+  bool isCached = instruction.has("ca");
   double sectors = counts[sectorCount];
   countGlobal(getAddress(instruction.operands[1]), bytes, reads,
-              /*isWrite=*/false);
-  if (instruction.has("cg"))
+              /*isWrite=*/false, isCached);
+  if (!isCached)
     counts[passedCount] += counts[sectorCount] - sectors;
 }
 

@@ -117,8 +117,9 @@ private:
   void copyAsync(const ptx::Instruction &instruction, Mask lanes);
   void multiply(const ptx::Instruction &instruction);
   void countShared(const WarpValue &address, unsigned bytes, Mask lanes);
+  /// `isCached`: L1 may have it.
   void countGlobal(const WarpValue &address, unsigned bytes, Mask lanes,
-                   bool isWrite);
+                   bool isWrite, bool isCached);
   void touch(uint64_t sector);
 
   /// Goes from `pc` by branch `number`.
@@ -136,7 +137,7 @@ private:
   std::array<int64_t, 3> blockId;
   std::array<std::array<int64_t, 3>, numLanes> threadId{};
   Mask alive = 0;
-  Mask waiting = 0; ///< at a barrier, for the others
+  Mask waiting = 0;       ///< at a barrier, for the others
   bool isTogether = true; ///< `place` is the place of all
   std::array<unsigned, numLanes> places{};
   unsigned place = 0;

@@ -26,8 +26,8 @@ def read_report(text):
         if line.startswith("total"):
             return rows
         name, launches, _, _, *numbers = line.split()
-        instructions, l1 = float(numbers[6]), float(numbers[7]) * 1024
-        rows[name] = {"launches": int(launches), "instructions": instructions, "bytes": l1, "is_bound": len(numbers) > 10}
+        instructions, l1 = float(numbers[7]), float(numbers[8]) * 1024
+        rows[name] = {"launches": int(launches), "instructions": instructions, "bytes": l1, "is_bound": len(numbers) > 11}
     raise ValueError("expected a total")
 
 

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the model of GPUs predicts of products with a block-sparse weight; nothing is run.
+
+    benchmarks/gpu_bounds.py [--chip NAME] [--rows N] [--cols N] [--tokens N] [--density D] [--type bf16|f16]
+                             [--blocks N,...] [-- <argument of sparse-compile>...]
+
+Compiles a step with the three products (forward, transposed, sampled) for each block, and prints of each kernel how many
+warp instructions it has for an mma, what binds it, the time of a launch at least, and E: its FLOP/s on stored blocks over the
+FLOP/s of the best dense product that was measured on that chip (--dense, TFLOP/s; 790 is cuBLAS on an H200).
+"""
+
+import argparse
+import re
+import subprocess
+
+STEP = """#x = affine_map<(i, j, k) -> (i, k)>
+#w = affine_map<(i, j, k) -> (j, k)>
+#xt = affine_map<(i, j, k) -> (k, i)>
+#dy = affine_map<(i, j, k) -> (k, j)>
+#out = affine_map<(i, j, k) -> (i, j)>
+!w = tensor<{rows}x{cols}x{type}>
+!x = tensor<{tokens}x{rows}x{type}>
+!y = tensor<{tokens}x{cols}x{type}>
+func.func @step(%w: !w {{bsr.name = "w", bsr.result = 0 : i64}}, %x: !x {{bsr.name = "x"}}, %dy: !y {{bsr.name = "dy"}})
+    -> (!w, !y {{bsr.name = "y"}}, !x {{bsr.name = "dx"}}) {{
+  %0 = arith.constant dense<0.0> : !w
+  %1 = arith.constant dense<0.0> : !x
+  %2 = arith.constant dense<0.0> : !y
+  %y = linalg.matmul ins(%x, %w : !x, !w) outs(%2 : !y) -> !y
+  %dx = linalg.matmul indexing_maps = [#x, #w, #out] ins(%dy, %w : !y, !w) outs(%1 : !x) -> !x
+  %dw = linalg.matmul indexing_maps = [#xt, #dy, #out] ins(%x, %dy : !x, !y) outs(%0 : !w) -> !w
+  %next = linalg.sub ins(%w, %dw : !w, !w) outs(%w : !w) -> !w
+  return %next, %y, %dx : !w, !y, !x
+}}
+"""
+MMA = 2 * 16 * 8 * 16  # FLOP
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--chip", default="sm_90a")
+    parser.add_argument("--rows", type=int, default=4096)
+    parser.add_argument("--cols", type=int, default=4096)
+    parser.add_argument("--tokens", type=int, default=8192)
+    parser.add_argument("--density", type=float, default=0.1)
+    parser.add_argument("--type", default="bf16")
+    parser.add_argument("--blocks", default="64,32,16", type=lambda text: [int(block) for block in text.split(",")])
+    parser.add_argument("--dense", type=float, default=790)
+    parser.add_argument("more", nargs="*", help="arguments of sparse-compile, behind --")
+    options = parser.parse_args()
+    source = STEP.format(**vars(options))
+    print(f"predicted for {options.chip}, not run on a device: {options.rows} x {options.cols}, {options.tokens} tokens, "
+          f"{options.density:g} of the blocks, {options.type}")
+    print(f"{'block':>6} {'kernel':<14}{'instructions/mma':>17}{'us':>9}{'bound by':>12}{'E':>7}")
+    for block in options.blocks:
+        done = subprocess.run(["sparse-compile", "-", f"--mark=match=w block={block}x{block} density={options.density}",
+                               f"--target={options.chip}", "-o", "-", "--emit=mlir", "--print-report", *options.more],
+                              input=source, text=True, capture_output=True)
+        if done.returncode:
+            raise SystemExit(done.stderr)
+        blocks = round(options.density * (options.rows // block) * (options.cols // block))
+        flops = 2 * blocks * block * block * options.tokens
+        for line in done.stderr.splitlines():
+            if not (row := re.match(r"(\w+) +1 +([\d.]+)  (\w+) +(?:\d+ +){6}([\d.]+) +(\d+) ", line)) or float(row[4]) == 0:
+                continue
+            name, us, binding, mflops, instructions = row[1], float(row[2]), row[3], float(row[4]), int(row[5])
+            speed = flops / (us * 1e-6) / (options.dense * 1e12)
+            print(f"{block:>6} {name:<14}{instructions / (mflops * 1e6 / MMA):>17.2f}{us:>9.1f}{binding:>12}{speed:>7.2f}")
+
+
+main()
