@@ -251,6 +251,11 @@ struct LiftNumbers : bsr::impl::BSRLiftNumbersBase<LiftNumbers> {
                (!isa<tensor::FromElementsOp>(op) || op->getNumOperands() == 1))
         numLifted += liftSplat(lifter, op);
     }
+    // Numbers that nothing takes any more.
+    for (Block &block : getOperation().getBody())
+      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+        if (isOpTriviallyDead(&op))
+          op.erase();
   }
 };
 } // namespace
