@@ -213,6 +213,7 @@ void bsr::buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options) {
 static void addLaunches(OpPassManager &pm) {
   addScalars(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRExpandPowers());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRExpandSines());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFastMath());
   pm.addPass(bsr::createBSRMoveConstants());

@@ -208,6 +208,34 @@ def BSRExpandPowers : Pass<"bsr-expand-powers"> {
   let dependentDialects = ["arith::ArithDialect", "math::MathDialect", "vector::VectorDialect"];
 }
 
+def BSRExpandSines : Pass<"bsr-expand-sines"> {
+  let summary = "Compute sines and cosines of f32 without a C library";
+  let description = [{
+    `math.sin` and `math.cos` of f32, which `bsr-approximate-math` leaves to a C library beyond 2^22,
+    are computed for all numbers: the multiple of pi / 2 in integers, with as many bits of 2 / pi as
+    matter for the exponent, and the rest by Taylor's series in f64, rounded to f32. Those of f64 stay as they are.
+
+    Before:
+
+    ```mlir
+    func.func @sine(%x: f64) -> f64 {
+      %y = math.sin %x : f64
+      return %y : f64
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @sine(%x: f64) -> f64 {
+      %y = math.sin %x : f64
+      return %y : f64
+    }
+    ```
+  }];
+  let dependentDialects = ["arith::ArithDialect", "math::MathDialect", "vector::VectorDialect"];
+}
+
 def BSRCallIntrinsics : Pass<"bsr-call-intrinsics", "gpu::GPUModuleOp"> {
   let summary = "Call LLVM's intrinsics for mathematical functions";
   let description = [{

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Functions of f32 that are computed in f64.
+
+#ifndef BSR_LIB_CODEGEN_GPU_DOUBLES_H
+#define BSR_LIB_CODEGEN_GPU_DOUBLES_H
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/TypeUtilities.h"
+
+namespace mlir::bsr {
+
+/// Operations on f64 and its bits.
+class Doubles : public ImplicitLocOpBuilder {
+public:
+  using ImplicitLocOpBuilder::ImplicitLocOpBuilder;
+
+  Value f64(double value) {
+    return arith::ConstantOp::create(*this, getF64FloatAttr(value));
+  }
+  Value i64(int64_t value) {
+    return arith::ConstantOp::create(*this, getI64IntegerAttr(value));
+  }
+  Value add(Value x, Value y) { return arith::AddFOp::create(*this, x, y); }
+  Value sub(Value x, Value y) { return arith::SubFOp::create(*this, x, y); }
+  Value mul(Value x, Value y) { return arith::MulFOp::create(*this, x, y); }
+  Value compare(arith::CmpFPredicate predicate, Value x, double y) {
+    return arith::CmpFOp::create(*this, predicate, x, f64(y));
+  }
+  Value both(Value x, Value y) { return arith::AndIOp::create(*this, x, y); }
+  Value select(Value condition, Value x, Value y) {
+    return arith::SelectOp::create(*this, condition, x, y);
+  }
+  Value select(Value condition, double x, Value y) {
+    return select(condition, f64(x), y);
+  }
+  /// The sum of `coefficients[i] x^i`.
+  Value polynomial(Value x, ArrayRef<double> coefficients) {
+    Value sum = f64(coefficients.back());
+    for (double coefficient : llvm::reverse(coefficients.drop_back()))
+      sum = math::FmaOp::create(*this, sum, x, f64(coefficient));
+    return sum;
+  }
+  /// What `compute` makes of the operands of `op` in f64, rounded to f32: of a
+  /// number or of each lane of a vector. Null if `op` is of anything else.
+  Value expand(Operation *op, llvm::function_ref<Value(ValueRange)> compute) {
+    Type type = op->getResult(0).getType();
+    auto vector = dyn_cast<VectorType>(type);
+    if (!getElementTypeOrSelf(type).isF32() ||
+        (vector && vector.getRank() != 1))
+      return nullptr;
+    auto getLane = [&](int64_t lane) -> Value {
+      SmallVector<Value> operands;
+      for (Value operand : op->getOperands()) {
+        Value number =
+            vector ? vector::ExtractOp::create(*this, operand, lane).getResult()
+                   : operand;
+        operands.push_back(arith::ExtFOp::create(*this, getF64Type(), number));
+      }
+      return arith::TruncFOp::create(*this, getF32Type(), compute(operands));
+    };
+    if (!vector)
+      return getLane(0);
+    SmallVector<Value> lanes;
+    for (int64_t lane : llvm::seq(vector.getNumElements()))
+      lanes.push_back(getLane(lane));
+    return vector::FromElementsOp::create(*this, vector, lanes);
+  }
+};
+
+} // namespace mlir::bsr
+
+#endif // BSR_LIB_CODEGEN_GPU_DOUBLES_H
