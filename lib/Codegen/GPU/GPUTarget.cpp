@@ -7,6 +7,7 @@
 #include "DenseProduct.h"
 #include "Reductions.h"
 #include "SampledProduct.h"
+#include "ScatterAdds.h"
 #include "SparseProduct.h"
 #include "Vectors.h"
 #include "bsr/Analysis/InPlace.h"
@@ -105,8 +106,10 @@ struct KernelModel
     auto emitRoot = [&](Evaluator &e, Operation *root,
                         const DenseMap<Value, Value> &outputs,
                         const PatternViews &patterns) {
-      if (!emitReduction(e, root, outputs, patterns, parts) &&
-          !emitVectors(e, root, outputs))
+      if (auto scatter = dyn_cast<ScatterAddOp>(root))
+        emitScatterAdd(e, scatter, outputs.lookup(scatter.getRows()));
+      else if (!emitReduction(e, root, outputs, patterns, parts) &&
+               !emitVectors(e, root, outputs))
         emitLoops(e, root, outputs, patterns);
     };
     return emitNests(evaluator, kernel, emitRoot);
