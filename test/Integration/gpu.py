@@ -19,13 +19,14 @@ WORDS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i8"
 
 def lower(source, arguments):
     """The module that bsr-to-gpu makes with what of sparse-compile's `arguments` is not of processors."""
-    assert not any(a.startswith("--score-norm") for a in arguments), "expected no scores: the host asks for them"
     marks = [a.replace("--mark=", "--bsr-mark=", 1) for a in arguments if a.startswith("--mark=")]
     chip = re.search(r"--chip=(\w+)", os.environ["BSR_COMPILE"])
     tile = re.search(r"--tile=(\d+)x(\d+)", os.environ["BSR_COMPILE"])
     sizes = f", tile_outputs = {tile[1]}, tile_tokens = {tile[2]}" if tile else ""
-    target = f"=target='#bsr.gpu<chip = \"{chip[1]}\"{sizes}>'" if chip else ""
-    return subprocess.run(["sparse-opt", *marks, f"--bsr-to-gpu{target}", source if os.path.exists(source) else "-"],
+    options = [f"target='#bsr.gpu<chip = \"{chip[1]}\"{sizes}>'"] if chip else []
+    options += [a.removeprefix("--") for a in arguments if a.startswith("--score-norm=")]
+    pipeline = "--bsr-to-gpu" + ("=" + " ".join(options) if options else "")
+    return subprocess.run(["sparse-opt", *marks, pipeline, source if os.path.exists(source) else "-"],
                           input=None if os.path.exists(source) else source,
                           text=True, check=True, capture_output=True).stdout
 
@@ -45,14 +46,19 @@ class Host:
         binary = re.search(r'assembly = "((?:[^"\\]|\\.)*)"', text)
         self.ptx = re.sub(r"\\([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), binary[1]) if binary else ""
 
-    def run(self, buffers, arena, folder):
-        """Runs the step on flat arrays of bytes, in the order of its arguments."""
+    def run(self, buffers, arena, folder, hasScores=False):
+        """Runs the step on flat arrays of bytes, in the order of its arguments; all of it if it `hasScores`."""
         path = os.path.join(folder, "kernels.ptx")
         with open(path, "w") as file:
             file.write(self.ptx)
         values = {name: buffer for (name, _), buffer in zip(self.arguments, [*buffers, arena])}
+        isSkipped = False
         for line in self.body[1:]:
-            if match := re.match(r"\s+(%\w+) = arith\.constant (-?\d+) : (?:index|i32)$", line):
+            if re.match(r"\s+scf\.if %arg\d+ {$", line):  # what computes scores
+                isSkipped = not hasScores
+            elif isSkipped:
+                isSkipped = line.strip() != "}"
+            elif match := re.match(r"\s+(%\w+) = arith\.constant (-?\d+) : (?:index|i32)$", line):
                 values[match[1]] = int(match[2])
             elif match := re.match(r"\s+(%\w+) = memref\.view (%\w+)\[(%\w+)\]\[\] : .* to (memref<.*>)", line):
                 shape, bits = shape_of(match[4])
@@ -101,6 +107,9 @@ class Step(step.Step):
     def __init__(self, library, text):
         super().__init__(library)
         self.host = Host(text)
+        # Where the scores of a weight are in the arena.
+        self.scores = {name: int(offset) for name, offset in
+                       re.findall(r'name = "([^"]*)", offset = (\d+)', self.host.body[0])}
 
     def bind(self, arrays, patterns={}, orders={}, entry="bsr_step_run"):
         buffers, _ = super().bind(arrays, patterns, orders, entry)
@@ -108,7 +117,13 @@ class Step(step.Step):
 
         def run_once():
             with tempfile.TemporaryDirectory() as folder:
-                self.host.run([b.reshape(-1).view(np.uint8) for b in buffers], arena, folder)
+                described = list(zip(self.manifest["buffers"], buffers))
+                self.host.run([b.reshape(-1).view(np.uint8) for d, b in described if d["kind"] != "scores"], arena, folder,
+                              hasScores=entry == "bsr_step_run_scores")
+                for buffer, scores in described:
+                    if buffer["kind"] == "scores":
+                        start = self.scores[buffer["name"]]
+                        scores[...] = arena[start:start + scores.nbytes].view(np.float32).reshape(scores.shape)
             return 0
 
         return buffers, run_once

@@ -474,6 +474,58 @@ static void emit(Evaluator &e, ReduceVecOp op, const Division &division,
   SharedReduction(e, division, type).emit(takeTerms, add, finish);
 }
 
+/// Emits the norms of all blocks of a product that is not stored: a block of
+/// threads has one, of whose entries each takes some.
+static void emit(Evaluator &e, BlockScoresOp op, Value output) {
+  ArrayRef<int64_t> grid = op.getScores().getType().getShape();
+  int64_t rows = op.getBlockRows(), cols = op.getBlockCols();
+  int64_t featureDim = op.getFeatureDim();
+  Type type = getSumType(e.b, {op.getA().getType(), op.getB().getType()});
+  SmallVector<int64_t> tokens(op.getA().getType().getShape());
+  tokens.erase(tokens.begin() + featureDim);
+  auto read = [&](Value x, ArrayRef<Index> at, Index feature) {
+    SmallVector<Index> place(at);
+    place.insert(place.begin() + featureDim, feature);
+    return e.read(x, place);
+  };
+  auto takeTerms = [&](Index n, Index first, int64_t step) {
+    auto [blockRow, blockCol] = e.split(n, grid[1]);
+    return e.loop(e.materialize(first), e.constant(rows * cols), step,
+                  getZeros(e, type, 1),
+                  [&, blockRow = blockRow,
+                   blockCol = blockCol](Value k, ValueRange norm) {
+                    auto [i, j] = e.split(Index::of(k), cols);
+                    Index row = e.multiplyAdd(blockRow, rows, i);
+                    Index col = e.multiplyAdd(blockCol, cols, j);
+                    Value sum =
+                        e.nest(tokens, getZeros(e, type, 1),
+                               [&](ArrayRef<Index> at, ValueRange sum) {
+                                 return SmallVector<Value>{multiplyAdd(
+                                     e, read(op.getA(), at, row),
+                                     read(op.getB(), at, col), sum.front())};
+                               })
+                            .front();
+                    return SmallVector<Value>{
+                        addToNorm(e, op.getNorm(), norm.front(), sum)};
+                  });
+  };
+  auto combineNorms = [&](ValueRange a, ValueRange b) -> SmallVector<Value> {
+    if (op.getNorm() == Norm::LInf)
+      return {arith::MaximumFOp::create(e.b, e.loc, a.front(), b.front())};
+    return {arith::AddFOp::create(e.b, e.loc, a.front(), b.front())};
+  };
+  auto finish = [&](Index n, Index, ValueRange values) {
+    auto [blockRow, blockCol] = e.split(n, grid[1]);
+    e.store(finishNorm(e, op.getNorm(), values.front()), output,
+            {blockRow, blockCol});
+  };
+  // A term is a sum itself: one is enough for a thread.
+  Division division(getProduct(grid), rows * cols * fewTerms,
+                    /*areTermsAdjacent=*/true);
+  division.parts = 1;
+  SharedReduction(e, division, type).emit(takeTerms, combineNorms, finish);
+}
+
 SmallVector<MemRefType> bsr::getReductionScratch(const ClusterPlan &plan) {
   SmallVector<MemRefType> types;
   for (Operation *root : plan.roots)
@@ -494,6 +546,12 @@ bool bsr::emitReduction(Evaluator &e, Operation *op,
     if (division)
       emit(e, sums, *division, outputs.lookup(sums.getVec()), patterns);
     return division.has_value();
+  }
+  if (auto scores = dyn_cast<BlockScoresOp>(op)) {
+    if (scores.getBlockRows() * scores.getBlockCols() < warp)
+      return false;
+    emit(e, scores, outputs.lookup(scores.getScores()));
+    return true;
   }
   std::optional<Plan> plan = getPlan(op);
   if (!plan)

@@ -154,3 +154,30 @@ module attributes {bsr.target = #bsr.gpu} {
     return %y : tensor<64xf32>
   }
 }
+
+// -----
+
+// A block of threads has the norm of a block of a product that is not stored; largest entries are compared.
+// CHECK-LABEL: func private @scores(
+// CHECK-SAME:    %[[A:.*]]: memref<10x64xf32>, %[[B:.*]]: memref<10x48xf32>, %[[Y:.*]]: memref<4x3xf32>)
+// CHECK:         gpu.launch blocks({{.*}}) in (%{{.*}} = %c12,
+// CHECK:           scf.for %{{.*}} = %{{.*}} to %c256 step %c256
+// CHECK:             scf.for %{{.*}} = %c0 to %c10
+// CHECK:               memref.load %[[A]]
+// CHECK:               memref.load %[[B]]
+// CHECK:             math.absf
+// CHECK:             arith.maximumf
+// CHECK:           gpu.shuffle down
+// CHECK:           arith.maximumf
+// CHECK:           memref.store %{{.*}}, %[[Y]]
+module attributes {bsr.target = #bsr.gpu} {
+  bsr.cluster private @scores(%a: tensor<10x64xf32>, %b: tensor<10x48xf32>) -> tensor<4x3xf32> {
+    %0 = bsr.block_scores linf %a, %b feature_dim = 1 : tensor<10x64xf32>, tensor<10x48xf32> -> tensor<4x3xf32>
+    bsr.yield %0 : tensor<4x3xf32>
+  }
+  func.func @step(%a: tensor<10x64xf32>, %b: tensor<10x48xf32>) -> tensor<4x3xf32> {
+    %e = tensor.empty() : tensor<4x3xf32>
+    %y = bsr.launch @scores ins(%a, %b : tensor<10x64xf32>, tensor<10x48xf32>) outs(%e : tensor<4x3xf32>) -> tensor<4x3xf32>
+    return %y : tensor<4x3xf32>
+  }
+}
