@@ -32,7 +32,8 @@ TEST(Model, EachChipOfTheTargetHasFigures) {
   ScopedDiagnosticHandler silent(&context, [](Diagnostic &) {});
   auto verify = [&](StringRef chip) {
     return GPUAttr::getChecked(
-        [&] { return emitError(UnknownLoc::get(&context)); }, &context, chip);
+        [&] { return emitError(UnknownLoc::get(&context)); }, &context, chip,
+        /*tileOutputs=*/int64_t(0), /*tileTokens=*/int64_t(0));
   };
   std::string known;
   for (const Chip &chip : getChips()) {

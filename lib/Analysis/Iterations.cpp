@@ -548,7 +548,8 @@ bool Iterations::areApart(ArrayRef<MemoryAccess> accesses) {
     return ArrayRef(access.digits) == digits;
   });
   for (auto [number, pair] : llvm::enumerate(digits))
-    if (isAlike && determined.contains(pair.first) && determined.contains(pair.second))
+    if (isAlike && determined.contains(pair.first) &&
+        determined.contains(pair.second))
       visit(rank + number);
   return llvm::all_of(variables, [&](auto &entry) {
     auto &[variable, extent] = entry;

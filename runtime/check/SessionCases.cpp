@@ -88,7 +88,8 @@ CASE(session_refuses_more_memory_than_there_is) {
   manifest["arena_bytes"] = int64_t(1) << 46;
   Step step = load(manifest);
   bsr_session *session = nullptr;
-  REQUIRE_FAILS(bsr_session_create(step.get(), "cpu", 1, &session), BSR_OUT_OF_MEMORY,
+  REQUIRE_FAILS(bsr_session_create(step.get(), "cpu", 1, &session),
+                BSR_OUT_OF_MEMORY,
                 "expected 70368744178752 bytes of memory for the buffers of "
                 "the step, but got none");
   REQUIRE(!session);
@@ -413,7 +414,8 @@ CASE(session_outlives_its_step) {
   REQUIRE_EQUAL(countersOf(session).steps, 1);
   // The handle is there as long as a session is; but it is no step any more.
   bsr_session *late = nullptr;
-  REQUIRE_FAILS(bsr_session_create(handle, "cpu", 1, &late), BSR_INVALID_ARGUMENT,
+  REQUIRE_FAILS(bsr_session_create(handle, "cpu", 1, &late),
+                BSR_INVALID_ARGUMENT,
                 "expected a step that is loaded, but got 'fake', which was "
                 "unloaded");
   REQUIRE(!late);

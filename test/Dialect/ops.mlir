@@ -133,7 +133,9 @@ module attributes {bsr.target = #bsr.scalar} {
 }
 module attributes {bsr.target = #bsr.gpu} {
 }
-module attributes {bsr.target = #bsr.gpu<chip = "sm_80", tile_outputs = 256, tile_tokens = 128>} {
+module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
+}
+module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", tile_outputs = 256, tile_tokens = 128>} {
 }
 module attributes {bsr.target =
     #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152>} {

@@ -9,7 +9,7 @@
 // CHECK-SAME:    %[[X:[^:]*]]: memref<12x16xf32> {bsr.name = "x"}
 // CHECK-SAME:    %[[ARENA:[^:]*]]: memref<{{[0-9]+}}xi8>
 // CHECK:         %[[XT:.*]] = memref.view %[[ARENA]]
-// CHECK:         gpu.launch_func  @kernels::@[[COPY:[a-z0-9_]+]] blocks in (%c2, %c1, %c1) threads in (%c128, %c1, %c1) args(%[[X]] : memref<12x16xf32>, %[[XT]] : memref<16x12xf32>)
+// CHECK:         gpu.launch_func  @kernels::@[[COPY:[a-z0-9_]+]] blocks in (%c1, %c1, %c1) threads in (%c128, %c1, %c1) args(%[[X]] : memref<12x16xf32>, %[[XT]] : memref<16x12xf32>)
 // CHECK:         gpu.launch_func  @kernels::@[[PRODUCT:[a-z0-9_]+]] blocks in (%c3, %c1, %c1)
 // CHECK:         gpu.launch_func  @kernels::
 // CHECK-NOT:     {{memref\.(load|store|copy)|scf\.|linalg\.}}

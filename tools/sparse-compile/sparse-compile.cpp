@@ -289,7 +289,8 @@ static Expected<Attribute> getNamedTarget(MLIRContext *context,
   if (options.target == "scalar")
     return bsr::ScalarAttr::get(context);
   if (bsr::findChip(options.target))
-    return bsr::GPUAttr::get(context, options.target);
+    return bsr::GPUAttr::get(context, options.target, /*tileOutputs=*/0,
+                             /*tileTokens=*/0);
   return createStringError("expected --target to be cpu, scalar, " +
                            listChips() + ", but got '" + options.target + "'");
 }

@@ -56,9 +56,9 @@ struct Atom {
   /// or a thread of a block, in [0, extent); a number in part `of` of a
   /// partition that `array` stands for, such as a position in a line of a
   /// pattern; the first position, by `array`, of line `of`, which the next line
-  /// shares if this one is empty; the slot, in `array`, of the block at position
-  /// `of`; the quotient and the rest of the number `of` by `divisor`, of which an
-  /// access keeps only which one of its numbers it is.
+  /// shares if this one is empty; the slot, in `array`, of the block at
+  /// position `of`; the quotient and the rest of the number `of` by `divisor`,
+  /// of which an access keeps only which one of its numbers it is.
   enum Kind { Iteration, Inner, Position, Start, Slot, Quotient, Rest } kind;
   /// The value itself; null for any position or slot of its description.
   Value source;

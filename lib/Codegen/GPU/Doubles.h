@@ -5,35 +5,26 @@
 #ifndef BSR_LIB_CODEGEN_GPU_DOUBLES_H
 #define BSR_LIB_CODEGEN_GPU_DOUBLES_H
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "bsr/Codegen/Common/NumberBuilder.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/IR/TypeUtilities.h"
 
 namespace mlir::bsr {
 
-/// Operations on f64 and its bits.
-class Doubles : public ImplicitLocOpBuilder {
+/// Operations on a number of f64 and on its bits.
+class Doubles : public NumberBuilder {
 public:
-  using ImplicitLocOpBuilder::ImplicitLocOpBuilder;
+  /// Writes before `op`.
+  explicit Doubles(Operation *op)
+      : NumberBuilder(op, Float64Type::get(op->getContext())) {}
+  using NumberBuilder::compare;
+  using NumberBuilder::select;
 
-  Value f64(double value) {
-    return arith::ConstantOp::create(*this, getF64FloatAttr(value));
-  }
-  Value i64(int64_t value) {
-    return arith::ConstantOp::create(*this, getI64IntegerAttr(value));
-  }
-  Value add(Value x, Value y) { return arith::AddFOp::create(*this, x, y); }
-  Value sub(Value x, Value y) { return arith::SubFOp::create(*this, x, y); }
-  Value mul(Value x, Value y) { return arith::MulFOp::create(*this, x, y); }
   Value compare(arith::CmpFPredicate predicate, Value x, double y) {
-    return arith::CmpFOp::create(*this, predicate, x, f64(y));
+    return compare(predicate, x, f64(y));
   }
   Value both(Value x, Value y) { return arith::AndIOp::create(*this, x, y); }
-  Value select(Value condition, Value x, Value y) {
-    return arith::SelectOp::create(*this, condition, x, y);
-  }
   Value select(Value condition, double x, Value y) {
     return select(condition, f64(x), y);
   }

@@ -2,11 +2,9 @@
 //
 // Computes powers of f32 without a C library: 2^(y log2 |x|) in f64.
 
-#include "bsr/Codegen/Common/NumberBuilder.h"
+#include "Doubles.h"
 #include "bsr/Codegen/GPU/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <cmath>
 
 namespace mlir::bsr {
@@ -18,34 +16,9 @@ using namespace mlir;
 using namespace mlir::bsr;
 using arith::CmpFPredicate;
 
-namespace {
-/// Operations on f64 and its bits.
-class Writer : public NumberBuilder {
-public:
-  using NumberBuilder::compare;
-  using NumberBuilder::NumberBuilder;
-  using NumberBuilder::select;
-
-  Value compare(CmpFPredicate predicate, Value x, double y) {
-    return compare(predicate, x, f64(y));
-  }
-  Value both(Value x, Value y) { return arith::AndIOp::create(*this, x, y); }
-  Value select(Value condition, double x, Value y) {
-    return select(condition, f64(x), y);
-  }
-  /// The sum of `coefficients[i] x^i`.
-  Value polynomial(Value x, ArrayRef<double> coefficients) {
-    Value sum = f64(coefficients.back());
-    for (double coefficient : llvm::reverse(coefficients.drop_back()))
-      sum = math::FmaOp::create(*this, sum, x, f64(coefficient));
-    return sum;
-  }
-};
-} // namespace
-
 /// log2(x) of an f32 x >= 0, to 2^-50 of the larger of it and 1: x = 2^e m with
 /// m from sqrt(1/2) to sqrt(2), and log(m) = 2 atanh((m - 1) / (m + 1)).
-static Value log2(Writer &b, Value x) {
+static Value log2(Doubles &b, Value x) {
   Value bits = b.bitcast(x, b.getI64Type());
   // What is added to the bits of sqrt(1/2) is 0 or more: e counts from there.
   constexpr int64_t root = 0x3FE6A09E667F3BCD;
@@ -66,7 +39,7 @@ static Value log2(Writer &b, Value x) {
 
 /// 2^x, to 2^-50 of it, for what is rounded to f32: infinite or zero there if
 /// it is beyond 2^1000 or 2^-1000.
-static Value exp2(Writer &b, Value x) {
+static Value exp2(Doubles &b, Value x) {
   x = b.select(b.compare(CmpFPredicate::OGT, x, 1000), 1000, x);
   x = b.select(b.compare(CmpFPredicate::OLT, x, -1000), -1000, x);
   Value n = math::RoundEvenOp::create(b, x);
@@ -86,7 +59,7 @@ static Value exp2(Writer &b, Value x) {
 }
 
 /// x^y with the special values of C.
-static Value pow(Writer &b, Value x, Value y) {
+static Value pow(Doubles &b, Value x, Value y) {
   Value size = math::AbsFOp::create(b, x), ySize = math::AbsFOp::create(b, y);
   Value power = exp2(b, b.mul(y, log2(b, size)));
   // |x| is 1 where the product is of infinity and zero.
@@ -118,27 +91,12 @@ struct ExpandPowers : bsr::impl::BSRExpandPowersBase<ExpandPowers> {
 
   void runOnOperation() override {
     getOperation()->walk([](math::PowFOp op) {
-      auto vector = dyn_cast<VectorType>(op.getType());
-      if (!getElementTypeOrSelf(op.getType()).isF32() ||
-          (vector && vector.getRank() != 1))
+      Doubles b(op);
+      Value power =
+          b.expand(op, [&](ValueRange x) { return pow(b, x[0], x[1]); });
+      if (!power)
         return;
-      Writer b(op);
-      auto expand = [&](Value lhs, Value rhs) -> Value {
-        Value x = arith::ExtFOp::create(b, b.getF64Type(), lhs);
-        Value y = arith::ExtFOp::create(b, b.getF64Type(), rhs);
-        Value power = pow(b, x, y);
-        return arith::TruncFOp::create(b, b.getF32Type(), power);
-      };
-      SmallVector<Value> powers;
-      for (int64_t lane : llvm::seq(vector ? vector.getNumElements() : 0)) {
-        Value x = vector::ExtractOp::create(b, op.getLhs(), lane);
-        powers.push_back(
-            expand(x, vector::ExtractOp::create(b, op.getRhs(), lane)));
-      }
-      Value result =
-          vector ? vector::FromElementsOp::create(b, vector, powers).getResult()
-                 : expand(op.getLhs(), op.getRhs());
-      op.replaceAllUsesWith(result);
+      op.replaceAllUsesWith(power);
       op.erase();
     });
   }

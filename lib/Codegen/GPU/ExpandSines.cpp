@@ -122,7 +122,7 @@ struct ExpandSines : bsr::impl::BSRExpandSinesBase<ExpandSines> {
     getOperation()->walk([](Operation *op) {
       if (!isa<math::SinOp, math::CosOp>(op))
         return;
-      Doubles b(op->getLoc(), op);
+      Doubles b(op);
       Value y = b.expand(op, [&](ValueRange operands) {
         return sine(b, operands.front(), isa<math::CosOp>(op));
       });

@@ -119,15 +119,16 @@ std::optional<ProductTile> ProductTile::choose(const ProductShape &shape,
   std::optional<ProductTile> best;
   double least = 0;
   int64_t most = llvm::PowerOf2Ceil(shape.activations.tokens);
-  auto consider = [&](int64_t outputs, int64_t tokens) {
+  auto consider = [&](int64_t someOutputs, int64_t someTokens) {
     ProductTile tile;
-    tile.lines = outputs / shape.outBlock;
-    tile.tokens = tokens;
+    tile.lines = someOutputs / shape.outBlock;
+    tile.tokens = someTokens;
     int64_t across = std::min(numWarps, tile.lines);
-    if (across == 0)
+    // Lines beyond the last are computed for nothing, too.
+    if (across == 0 || (best && tile.lines / 2 >= shape.numLines))
       return;
     tile.warpLines = tile.lines / across;
-    tile.warpTokens = tokens * across / numWarps;
+    tile.warpTokens = someTokens * across / numWarps;
     int64_t sums = tile.warpLines * shape.outBlock * tile.warpTokens /
                    BlockBuilder::warpThreads;
     if (tile.warpTokens < fragmentRows || sums > mostSums ||

@@ -35,9 +35,9 @@ struct ProductTile {
   int64_t slabs, blocks;
   int64_t stages;
 
-  /// The tile that takes least time on `chip`, as the model has it, for a random
-  /// pattern whose slots all hold a block; none if no tile fits. `outputs` and
-  /// `tokens` are those that it has, if they are not 0.
+  /// The tile that takes least time on `chip`, as the model has it, for a
+  /// random pattern whose slots all hold a block; none if no tile fits.
+  /// `outputs` and `tokens` are those that it has, if they are not 0.
   static std::optional<ProductTile> choose(const ProductShape &shape,
                                            const Chip &chip, int64_t outputs,
                                            int64_t tokens);

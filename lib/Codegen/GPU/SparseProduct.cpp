@@ -228,7 +228,8 @@ SparseProductEmitter::Sources SparseProductEmitter::loadSources(Value chunk) {
   } else {
     // A pass is of several slabs.
     Value row = b.div(b.thread, tile.tokens / copiedElements);
-    Value slab = b.div(row, product.shape.inBlock);
+    Value slab =
+        b.min(b.div(row, product.shape.inBlock), b.constant(tile.slabs - 1));
     for (int64_t pass = 0;
          pass * rowsPerPass < tile.slabs * product.shape.inBlock; ++pass)
       sources.positions.push_back(b.load(
@@ -256,28 +257,31 @@ SmallVector<Value> SparseProductEmitter::loadWords(Value chunk) {
 void SparseProductEmitter::copySlabs(Value stage, ArrayRef<Value> positions) {
   int64_t piecesPerRow = tile.tokens / copiedElements;
   int64_t rowsPerPass = blockThreads / piecesPerRow;
+  int64_t height = tile.slabs * product.shape.inBlock;
+  int64_t tokens = product.shape.activations.tokens;
+  bool isOneSlab = rowsPerPass <= product.shape.inBlock;
   Value row = b.div(b.thread, piecesPerRow);
   Value to = b.add(stage, b.multiplyAdd(row, layout.slabPitch,
                                         b.mul(b.rem(b.thread, piecesPerRow),
                                               copiedElements * elementBytes)));
   to = b.at(to);
-  int64_t height = tile.slabs * product.shape.inBlock;
-  for (int64_t pass = 0; pass * rowsPerPass < height; ++pass) {
-    int64_t first = pass * rowsPerPass;
-    bool isOneSlab = rowsPerPass <= product.shape.inBlock;
-    Value position =
-        positions[isOneSlab ? first / product.shape.inBlock : pass];
-    Value from =
-        b.atFar(x, position,
-                product.shape.inBlock * product.shape.activations.tokens, type);
-    if (isOneSlab)
-      from =
-          b.at(from,
-               first % product.shape.inBlock * product.shape.activations.tokens,
-               type);
-    b.copyAsync(b.at(to, first * layout.slabPitch, b.b.getI8Type()), from,
-                tokenBytes);
-  }
+  auto copyRows = [&] {
+    for (int64_t pass = 0; pass * rowsPerPass < height; ++pass) {
+      int64_t first = pass * rowsPerPass;
+      Value position =
+          positions[isOneSlab ? first / product.shape.inBlock : pass];
+      Value from = b.atFar(x, position, product.shape.inBlock * tokens, type);
+      if (isOneSlab)
+        from = b.at(from, first % product.shape.inBlock * tokens, type);
+      b.copyAsync(b.at(to, first * layout.slabPitch, b.b.getI8Type()), from,
+                  tokenBytes);
+    }
+  };
+  // Of small stages, some threads copy nothing.
+  if (height >= rowsPerPass)
+    copyRows();
+  else
+    b.when(b.less(row, b.constant(height)), copyRows);
 }
 
 void SparseProductEmitter::copyBlocks(Value stage, ArrayRef<Value> slots) {

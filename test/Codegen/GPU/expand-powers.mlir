@@ -26,3 +26,13 @@ func.func @double(%x: f64, %y: f64) -> f64 {
   %0 = math.powf %x, %y : f64
   return %0 : f64
 }
+
+// Each lane by itself.
+// CHECK-LABEL: func @vector(
+// CHECK-COUNT-2: arith.truncf %{{.*}} : f64 to f32
+// CHECK-NOT:     math.powf
+// CHECK:         vector.from_elements
+func.func @vector(%x: vector<2xf32>, %y: vector<2xf32>) -> vector<2xf32> {
+  %0 = math.powf %x, %y : vector<2xf32>
+  return %0 : vector<2xf32>
+}

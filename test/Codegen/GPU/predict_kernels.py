@@ -56,7 +56,7 @@ class CountingHost(gpu.Host):
             command += ["--arg", f"in:b{gpu.shape_of(type)[1]}:@{file}"]
         done = subprocess.run(command, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
-        found = dict(re.findall(r"^([a-z .]+): (\d+)$", done.stdout, re.M))
+        found = dict(re.findall(r"^([\w .]+): (\d+)$", done.stdout, re.M))
         self.counts[entry] = {
             "instructions": int(found["warp instructions"]),
             "bytes": 32 * (int(found.get("global sectors", 0)) - int(found.get("global sectors past L1", 0))) + 128 * int(found.get("shared wavefronts", 0)),

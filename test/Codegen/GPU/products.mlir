@@ -5,12 +5,12 @@
 
 !pattern = !bsr.pattern<64x320, block = 16x16, slots = 30>
 
-// 20 block columns are two groups of 16. A chunk has 8 slabs and 32 blocks; a group has at most 2 chunks.
+// 20 block columns are two groups of 16. A chunk has up to 4 slabs and 40 blocks; a group has at most 3 chunks.
 // CHECK-LABEL: func private @product(
 // CHECK-SAME:    %[[PTR:.*]]: memref<21xi32>, %[[IDX:.*]]: memref<30xi32>, %[[SLOT:.*]]: memref<30xi32>,
 // CHECK-SAME:    %[[W:.*]]: memref<30x16x16xbf16>, %[[X:.*]]: memref<64x200xbf16>, %[[Y:.*]]: memref<320x200xbf16>,
-// CHECK-SAME:    %[[CHUNKS:.*]]: memref<2xi32>, %[[SLABS:.*]]: memref<2x16xi32>, %[[WORDS:.*]]: memref<2x32xi32>,
-// CHECK-SAME:    %[[SLOTS:.*]]: memref<2x64xi32>)
+// CHECK-SAME:    %[[CHUNKS:.*]]: memref<2xi32>, %[[SLABS:.*]]: memref<2x12xi32>, %[[WORDS:.*]]: memref<2x48xi32>,
+// CHECK-SAME:    %[[SLOTS:.*]]: memref<2x120xi32>)
 // Two integers for each of 4 positions along a line.
 // CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c32_i32
@@ -18,12 +18,12 @@
 // CHECK:           memref.store %{{.*}}, %[[WORDS]]
 // CHECK:           memref.store %{{.*}}, %[[SLOTS]]
 // CHECK:           gpu.terminator
-// Groups and tiles of 128 tokens; three stages of 8 slabs of 16 x 136 elements and 32 blocks of 16 x 24.
+// Groups and tiles of 128 tokens; four stages of 4 slabs of 16 x 136 elements and 40 blocks of 16 x 24.
 // CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1)
-// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c178176_i32
+// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c192512_i32
 // CHECK:           nvvm.cp.async.shared.global
 // CHECK:           scf.for {{.*}} iter_args
-// CHECK:             nvvm.cp.async.wait.group 1
+// CHECK:             nvvm.cp.async.wait.group 2
 // CHECK-NEXT:        gpu.barrier
 // CHECK:             scf.for {{.*}} iter_args
 // CHECK-COUNT-8:       nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>

@@ -1,4 +1,4 @@
-// RUN: sparse-opt %s --bsr-emit --bsr-verify-kernels --canonicalize --cse | FileCheck %s
+// RUN: sparse-opt %s --bsr-plan-clusters --bsr-emit --bsr-verify-kernels --canonicalize --cse | FileCheck %s
 
 // A block of 128 threads has a row: each thread looks at a token in turn, and adds to its own feature the updates of those
 // that are of the row.

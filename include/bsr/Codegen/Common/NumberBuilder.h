@@ -15,8 +15,10 @@ class NumberBuilder : public ImplicitLocOpBuilder {
 public:
   /// Writes before `op`, in the shape of its result.
   explicit NumberBuilder(Operation *op)
-      : ImplicitLocOpBuilder(op->getLoc(), op),
-        shape(op->getResult(0).getType()) {}
+      : NumberBuilder(op, op->getResult(0).getType()) {}
+  /// Writes before `op`, in `shape`: numbers, or vectors as this one.
+  NumberBuilder(Operation *op, Type shape)
+      : ImplicitLocOpBuilder(op->getLoc(), op), shape(shape) {}
 
   /// `element`, or a vector of it.
   Type as(Type element) const;

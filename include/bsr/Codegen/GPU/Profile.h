@@ -55,10 +55,10 @@ struct Profile {
 llvm::Expected<Profile> profile(const ptx::Kernel &kernel,
                                 const Launch &launch);
 
-/// Counts what `launch` does as well, but follows all of its warps, from barrier
-/// to barrier, and keeps the words that they write to buffers with known words,
-/// as far as these follow from such words: for launches that make the plans of
-/// others, without atomic operations.
+/// Counts what `launch` does as well, but follows all of its warps, from
+/// barrier to barrier, and keeps the words that they write to buffers with
+/// known words, as far as these follow from such words: for launches that make
+/// the plans of others, without atomic operations.
 llvm::Expected<Profile> fillWords(const ptx::Kernel &kernel,
                                   const Launch &launch);
 
