@@ -19,6 +19,15 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
+/// Emits `kernel` as a `Product`; false if it is none.
+template <typename Product>
+static bool emitAs(OpBuilder &b, KernelBody &kernel, GPUAttr chip) {
+  std::optional<Product> product = Product::match(kernel.plan, chip);
+  if (product)
+    product->emit(b, kernel);
+  return product.has_value();
+}
+
 namespace {
 /// An evaluator whose points are those of parallel loops, one point too: the
 /// host has none.
@@ -60,15 +69,6 @@ struct Model : TargetAttrInterface::ExternalModel<Model, GPUAttr> {
   bool acceptsEpilogue(Attribute, Operation *) const { return false; }
   bool wantsTokensLast(Attribute) const { return true; }
 };
-
-/// Emits `kernel` as a `Product`; false if it is none.
-template <typename Product>
-bool emitAs(OpBuilder &b, KernelBody &kernel, GPUAttr chip) {
-  std::optional<Product> product = Product::match(kernel.plan, chip);
-  if (product)
-    product->emit(b, kernel);
-  return product.has_value();
-}
 
 struct KernelModel
     : KernelTargetAttrInterface::ExternalModel<KernelModel, GPUAttr> {
