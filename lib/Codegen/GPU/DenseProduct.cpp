@@ -231,7 +231,6 @@ private:
   void copySide(const Side &side, const Group &own, Value pointer, Value first,
                 Value inner, Value stage);
   void copy(Value step, Value stage);
-  Value getNext(Value stage);
   SmallVector<Value> multiply(Value stage, ValueRange sums);
   void store(ValueRange sums);
 
@@ -337,12 +336,6 @@ void DenseProductEmitter::copy(Value step, Value stage) {
   b.commitCopies();
 }
 
-Value DenseProductEmitter::getNext(Value stage) {
-  Value next = b.add(stage, stageBytes);
-  Value isLast = b.equal(next, b.constant(product.stages * stageBytes));
-  return b.select(isLast, b.constant(0), next);
-}
-
 SmallVector<Value> DenseProductEmitter::multiply(Value stage, ValueRange sums) {
   SmallVector<Value> next(sums);
   // A fragment of a side, `own` and `inner` numbers into it.
@@ -425,18 +418,18 @@ void DenseProductEmitter::emit() {
   int64_t numSums = getSum(rowTiles, 0);
   SmallVector<Value> carried(numSums, zero);
   carried.append({b.constant(0), b.constant(ahead * stageBytes)});
-  SmallVector<Value> last =
-      b.loop(b.constant(0), b.constant(product.partLength / innerTile), 1,
-             carried, [&](Value step, ValueRange carried) {
-               Value stage = carried[numSums], copied = carried[numSums + 1];
-               b.waitForCopies(ahead - 1);
-               b.barrier();
-               copy(b.add(step, ahead), copied);
-               SmallVector<Value> next =
-                   multiply(stage, carried.take_front(numSums));
-               next.append({getNext(stage), getNext(copied)});
-               return next;
-             });
+  SmallVector<Value> last = b.loop(
+      b.constant(0), b.constant(product.partLength / innerTile), 1, carried,
+      [&](Value step, ValueRange carried) {
+        Value stage = carried[numSums], copied = carried[numSums + 1];
+        b.waitForCopies(ahead - 1);
+        b.barrier();
+        copy(b.add(step, ahead), copied);
+        SmallVector<Value> next = multiply(stage, carried.take_front(numSums));
+        next.append({getNextStage(b, stage, stageBytes, product.stages),
+                     getNextStage(b, copied, stageBytes, product.stages)});
+        return next;
+      });
   store(ValueRange(last).take_front(numSums));
 }
 

@@ -84,7 +84,6 @@ private:
   SmallVector<Value> multiplyBlock(ArrayRef<SmallVector<Value, 4>> left,
                                    Value columns, ArrayRef<Value> sums);
   void store(ValueRange sums);
-  Value getNext(Value stage);
 
   int64_t getSum(int64_t block, int64_t rows, int64_t cols) const {
     return ((block * rowTiles + rows) * colTiles + cols) * 4;
@@ -195,12 +194,6 @@ void SampledProductEmitter::copy(Value step, Value stage) {
   b.commitCopies();
 }
 
-Value SampledProductEmitter::getNext(Value stage) {
-  Value next = b.add(stage, stageBytes);
-  Value isLast = b.equal(next, b.constant(product.stages * stageBytes));
-  return b.select(isLast, b.constant(0), next);
-}
-
 SmallVector<Value> SampledProductEmitter::multiply(Value stage,
                                                    ValueRange sums) {
   SmallVector<Value> next(sums);
@@ -307,18 +300,19 @@ void SampledProductEmitter::emit() {
     int64_t numSums = getSum(product.warpBlocks, 0, 0);
     SmallVector<Value> carried(numSums, zero);
     carried.append({b.constant(0), b.constant(ahead * stageBytes)});
-    SmallVector<Value> last =
-        b.loop(b.constant(0), b.constant(steps), 1, carried,
-               [&](Value step, ValueRange carried) {
-                 Value stage = carried[numSums], copied = carried[numSums + 1];
-                 b.waitForCopies(ahead - 1);
-                 b.barrier();
-                 copy(b.add(step, ahead), copied);
-                 SmallVector<Value> next =
-                     multiply(stage, carried.take_front(numSums));
-                 next.append({getNext(stage), getNext(copied)});
-                 return next;
-               });
+    SmallVector<Value> last = b.loop(
+        b.constant(0), b.constant(steps), 1, carried,
+        [&](Value step, ValueRange carried) {
+          Value stage = carried[numSums], copied = carried[numSums + 1];
+          b.waitForCopies(ahead - 1);
+          b.barrier();
+          copy(b.add(step, ahead), copied);
+          SmallVector<Value> next =
+              multiply(stage, carried.take_front(numSums));
+          next.append({getNextStage(b, stage, stageBytes, product.stages),
+                       getNextStage(b, copied, stageBytes, product.stages)});
+          return next;
+        });
     store(ValueRange(last).take_front(numSums));
   });
 }

@@ -97,7 +97,6 @@ private:
   void copyBlocks(Value stage, ArrayRef<Value> slots);
   /// Begins to copy `chunk`, if the group has it.
   void copy(Value chunk, Value stage, const Sources &sources);
-  Value getNext(Value stage);
 
   SmallVector<Value> getInitialSums();
   /// Adds the blocks of one line, `word`, to `sums`.
@@ -317,12 +316,6 @@ void SparseProductEmitter::copy(Value chunk, Value stage,
   b.commitCopies();
 }
 
-Value SparseProductEmitter::getNext(Value stage) {
-  Value next = b.add(stage, layout.size);
-  Value isLast = b.equal(next, b.constant(tile.stages * layout.size));
-  return b.select(isLast, b.constant(0), next);
-}
-
 SmallVector<Value> SparseProductEmitter::getInitialSums() {
   Type f32 = b.b.getF32Type();
   Value zero = arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(f32));
@@ -466,7 +459,8 @@ void SparseProductEmitter::emit() {
               result,
               multiplyLine(stage, words[line],
                            sums.slice(line * numSumsOfLine, numSumsOfLine)));
-        result.append({getNext(stage), getNext(copied)});
+        result.append({getNextStage(b, stage, layout.size, tile.stages),
+                       getNextStage(b, copied, layout.size, tile.stages)});
         llvm::append_range(result, laterWords);
         llvm::append_range(result, later.positions);
         llvm::append_range(result, later.slots);

@@ -38,6 +38,13 @@ Value bsr::getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast) {
   return b.multiplyAdd(row, pitch, b.mul(column, elementBytes));
 }
 
+Value bsr::getNextStage(BlockBuilder &b, Value stage, int64_t bytes,
+                        int64_t stages) {
+  Value next = b.add(stage, bytes);
+  Value isLast = b.equal(next, b.constant(stages * bytes));
+  return b.select(isLast, b.constant(0), next);
+}
+
 StoredRows bsr::createRows(OpBuilder &b, Location loc, Value memref,
                            ArrayRef<int64_t> sizes, int64_t columns) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();

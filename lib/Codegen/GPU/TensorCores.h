@@ -52,6 +52,10 @@ inline bool isCovered(int64_t extent) {
 /// `rowsLast`, beside it.
 Value getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast);
 
+/// Where the stage behind `stage` begins in shared memory, of `stages` of
+/// `bytes` each that follow each other in a ring.
+Value getNextStage(BlockBuilder &b, Value stage, int64_t bytes, int64_t stages);
+
 /// Where kernels store sums of fragments: a buffer whose rows are cut in
 /// vectors that a lane stores at once, `[..., columns / length, length]`.
 struct StoredRows {
