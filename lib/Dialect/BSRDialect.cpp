@@ -231,10 +231,22 @@ static LogicalResult verifyTile(function_ref<InFlightDiagnostic()> emitError,
 
 LogicalResult GPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                               StringRef chip, int64_t tileOutputs,
-                              int64_t tileTokens) {
+                              int64_t tileTokens, int64_t shareOutputs,
+                              int64_t shareTokens) {
   if (failed(verifyTile(emitError, "tile_outputs", tileOutputs, 64, 512)) ||
-      failed(verifyTile(emitError, "tile_tokens", tileTokens, 32, 256)))
+      failed(verifyTile(emitError, "tile_tokens", tileTokens, 32, 256)) ||
+      failed(verifyTile(emitError, "share_outputs", shareOutputs, 1, 4)) ||
+      failed(verifyTile(emitError, "share_tokens", shareTokens, 1, 4)))
     return failure();
+  int64_t shared = shareOutputs * shareTokens;
+  if (shared > 4 || (shared == 0 && shareOutputs + shareTokens != 0))
+    return emitError() << "expected share_outputs and share_tokens to be both 0 "
+                          "or at most 4 together, but got "
+                       << shareOutputs << " and " << shareTokens;
+  if (shared != 0 && chip != "sm_90a")
+    return emitError() << "expected share_outputs and share_tokens on sm_90a "
+                          "alone, but got '"
+                       << chip << "'";
   if (llvm::is_contained(llvm::make_first_range(chips), chip))
     return success();
   InFlightDiagnostic diagnostic = emitError();

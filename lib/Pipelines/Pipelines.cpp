@@ -231,6 +231,8 @@ static void addLaunches(OpPassManager &pm) {
   toNVVM.useBarePtrCallConv = true;
   toNVVM.indexBitwidth = 32;
   kernels.addPass(createConvertGpuOpsToNVVMOps(toNVVM));
+  kernels.addPass(bsr::createBSRPassTensorMaps());
+  kernels.addPass(createConvertNVVMToLLVMPass());
   addCleanup(kernels);
   kernels.addPass(createReconcileUnrealizedCastsPass());
   GpuModuleToBinaryPassOptions toPTX;

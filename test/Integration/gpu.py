@@ -14,6 +14,7 @@ import tempfile
 import numpy as np
 import step
 
+LAUNCH_OPTIONS = "--cluster", "--grid", "--block", "--shared"
 WORDS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i8": 8, "i1": 8}
 
 
@@ -22,7 +23,9 @@ def lower(source, arguments):
     marks = [a.replace("--mark=", "--bsr-mark=", 1) for a in arguments if a.startswith("--mark=")]
     chip = re.search(r"--chip=(\w+)", os.environ["BSR_COMPILE"])
     tile = re.search(r"--tile=(\d+)x(\d+)", os.environ["BSR_COMPILE"])
+    share = re.search(r"--share=(\d+)x(\d+)", os.environ["BSR_COMPILE"])
     sizes = f", tile_outputs = {tile[1]}, tile_tokens = {tile[2]}" if tile else ""
+    sizes += f", share_outputs = {share[1]}, share_tokens = {share[2]}" if share else ""
     options = [f"target='#bsr.gpu<chip = \"{chip[1]}\"{sizes}>'"] if chip else []
     options += [a.removeprefix("--") for a in arguments if a.startswith("--score-norm=")]
     pipeline = "--bsr-to-gpu" + ("=" + " ".join(options) if options else "")
@@ -35,6 +38,19 @@ def shape_of(text):
     """The shape of `memref<2x3xf32>` and the bits of an element."""
     *extents, kind = re.match(r"memref<([^,>]*)", text)[1].split("x")
     return tuple(map(int, extents)), WORDS[kind]
+
+
+class TensorMap:
+    """What copies of boxes are told of a matrix in a buffer."""
+
+    def __init__(self, buffer, matrix, box, swizzle):
+        self.buffer, (self.matrix, self.bits), self.box, self.swizzle = buffer, matrix, box, swizzle
+
+    def write(self, file):
+        """The argument of ptx-run, whose buffer is written to `file`."""
+        self.buffer.tofile(file)
+        matrix, box = ("x".join(map(str, reversed(extents))) for extents in (self.matrix, self.box))
+        return f"map:u{self.bits}:{matrix}:{box}:{self.swizzle}:@{file}"
 
 
 class Host:
@@ -66,31 +82,41 @@ class Host:
                 values[match[1]] = values[match[2]][start:start + math.prod(shape) * bits // 8]
             elif match := re.match(r"\s+(%\w+) = memref\.reinterpret_cast (%\w+) to offset", line):
                 values[match[1]] = values[match[2]]  # the kernel knows offset and strides
+            elif match := re.match(r"\s+(%\w+) = memref\.cast (%\w+) : (memref<.*>) to memref<\*", line):
+                values[match[1]] = values[match[2]], shape_of(match[3])  # for a tensor map
+            elif match := re.match(r"\s+(%\w+) = nvgpu\.tma\.create\.descriptor (%\w+) box.* -> "
+                                   r"<tensor = (memref<.*?>), swizzle = swizzle_(\d+)b", line):
+                values[match[1]] = TensorMap(*values[match[2]], shape_of(match[3])[0], match[4])
+            elif match := re.match(r"\s+(%\w+) = builtin\.unrealized_conversion_cast (%\w+) : .* to !llvm\.ptr", line):
+                values[match[1]] = values[match[2]]
             elif match := re.match(
-                    r"\s+gpu\.launch_func\s+@kernels::@(\w+) blocks in \((.*?)\) threads in \((.*?)\)\s+"
+                    r"\s+gpu\.launch_func\s+@kernels::@(\w+)(?: clusters in \((.*?)\))? blocks in \((.*?)\) threads in \((.*?)\)\s+"
                     r"(?:dynamic_shared_memory_size (%\w+)\s+)?args\((.*)\)", line):
-                extents = [",".join(str(values[v.strip()]) for v in match[i].split(",")) for i in (2, 3)]
-                shared = values[match[4]] if match[4] else 0
-                arguments = re.findall(r"(%\w+) : (memref<.*?>+(?=,|$)|\w+)", match[5])
+                extents = [",".join(str(values[v.strip()]) for v in match[i].split(",")) if match[i] else "1" for i in (2, 3, 4)]
+                shared = values[match[5]] if match[5] else 0
+                arguments = re.findall(r"(%\w+) : (memref<.*?>+(?=,|$)|!llvm\.ptr|\w+)", match[6])
                 self.launch(path, match[1], [*extents, str(shared)], arguments, values, folder)
             elif not re.match(r"\s+(return$|%\w+ = arith\.constant |}$)", line) and line.strip():
                 raise ValueError(f"expected launches, but got {line.strip()}")
 
     def launch(self, path, entry, extents, arguments, values, folder):
         command = ["ptx-run", path, "--entry", entry]
-        for option, extent in zip(("--grid", "--block", "--shared"), extents, strict=True):
+        for option, extent in zip(LAUNCH_OPTIONS, extents, strict=True):
             command += [option, extent]
         for i, (name, type) in enumerate(arguments):
             if type == "index":
                 command += ["--arg", f"u32:{values[name]}"]
                 continue
             file = os.path.join(folder, f"argument-{i}")
+            if type == "!llvm.ptr":
+                command += ["--arg", values[name].write(file)]
+                continue
             values[name].tofile(file)
             command += ["--arg", f"inout:b{shape_of(type)[1]}:@{file}"]
         done = subprocess.run(command, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
         results = re.split(r"argument \d+:", done.stdout)[1:]
-        arguments = [(name, type) for name, type in arguments if type != "index"]
+        arguments = [(name, type) for name, type in arguments if type.startswith("memref")]
         before = {name: values[name].copy() for name, _ in arguments}
         for (name, type), result in zip(arguments, results, strict=True):
             bits = shape_of(type)[1]

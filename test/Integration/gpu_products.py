@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Products with sparse weights on tensor cores, in the PTX interpreter, against float64.
 
-    gpu_products.py <chip> [<outputs>x<tokens> <case>...]
+    gpu_products.py <chip> [<outputs>x<tokens>[/<blocks>x<blocks>] <case>...]
 
-The tile of a block of threads is the model's choice, or the given one; the cases are all, or those
-of the given numbers.
+The tile of a block of threads is the model's choice, or the given one, and so are the blocks of
+threads that share copies along outputs and tokens; the cases are all, or those of the given numbers.
 
 A step holds the forward product with and without a bias, the input gradient and the weight
 gradient; it runs on patterns without blocks, with one, with empty and full lines, and with all. An
@@ -13,6 +13,7 @@ and one rounding to the result's type.
 """
 
 import os
+import re
 import sys
 
 import numpy as np
@@ -101,8 +102,10 @@ def check(name, got, want, magnitudes, terms, out):
 def run_case(kind, out, block, grid, tokens, random):
     compiled = step.compile(text(kind, out, block, grid, tokens))
     # Not the plain kernels: those of products multiply matrices.
-    kernels = [part for part in compiled.host.ptx.split(".entry") if "mma.sync" in part]
+    kernels = [part for part in compiled.host.ptx.split(".entry") if re.search(r"\bw?g?mma(_async)?\.", part)]
     assert len(kernels) == 4, f"expected 4 kernels on tensor cores, but got {len(kernels)}"
+    warpgroups = sum("wgmma" in part for part in kernels)
+    assert warpgroups == 3 or "--share" not in os.environ["BSR_COMPILE"], f"expected 3 kernels of warpgroups, but got {warpgroups}"
     shape = tuple(g * b for g, b in zip(grid, block))
     for name, mask in masks(random, grid):
         order = random.permutation(grid[0] * grid[1])[:mask.sum()]
@@ -128,7 +131,8 @@ def run_case(kind, out, block, grid, tokens, random):
 
 if __name__ == "__main__":
     chip, tile, *numbers = [*sys.argv[1:], "0x0"] if len(sys.argv) == 2 else sys.argv[1:]
-    os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={tile}"
+    tile, _, share = tile.partition("/")
+    os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={tile}" + (f" --share={share}" if share else "")
     random = np.random.default_rng(0)
     for number, case in enumerate(CASES):
         if not numbers or str(number) in numbers:

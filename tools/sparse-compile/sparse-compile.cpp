@@ -290,7 +290,8 @@ static Expected<Attribute> getNamedTarget(MLIRContext *context,
     return bsr::ScalarAttr::get(context);
   if (bsr::findChip(options.target))
     return bsr::GPUAttr::get(context, options.target, /*tileOutputs=*/0,
-                             /*tileTokens=*/0);
+                             /*tileTokens=*/0, /*shareOutputs=*/0,
+                             /*shareTokens=*/0);
   return createStringError("expected --target to be cpu, scalar, " +
                            listChips() + ", but got '" + options.target + "'");
 }

@@ -77,6 +77,12 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     tensor cores; 0, the default, lets the model of the chip choose. A product that
     such a tile does not fit is computed by plain kernels.
 
+    On `sm_90a`, `share_outputs` by `share_tokens` (1, 2 or 4 each, together at most 4) blocks of
+    threads, neighbours along outputs and tokens, are a thread block cluster: tensor copies bring
+    activations to all those of the same tokens, and blocks of the weight to all those of
+    the same outputs, and warpgroups multiply (`wgmma`). 0, the default, lets the model
+    choose, such kernels or others; both are given or none.
+
     Example:
 
     ```mlir
@@ -90,10 +96,16 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     ```mlir
     #bsr.gpu<chip = "sm_90a", tile_outputs = 256, tile_tokens = 128>
     ```
+
+    ```mlir
+    #bsr.gpu<chip = "sm_90a", share_outputs = 2, share_tokens = 2>
+    ```
   }];
   let parameters = (ins StringRefParameter<"the chip", [{"sm_90a"}]>:$chip,
                         DefaultValuedParameter<"int64_t", "0">:$tile_outputs,
-                        DefaultValuedParameter<"int64_t", "0">:$tile_tokens);
+                        DefaultValuedParameter<"int64_t", "0">:$tile_tokens,
+                        DefaultValuedParameter<"int64_t", "0">:$share_outputs,
+                        DefaultValuedParameter<"int64_t", "0">:$share_tokens);
   let assemblyFormat = "(`<` struct(params)^ `>`)?";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{

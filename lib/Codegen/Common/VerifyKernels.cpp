@@ -10,6 +10,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -46,9 +47,24 @@ static bool isOfBlock(Value buffer) {
       cast<MemRefType>(buffer.getType()));
 }
 
+/// True if `pointer` points to memory of a block of threads, or of a cluster.
 static bool isShared(Type pointer) {
-  return cast<LLVM::LLVMPointerType>(pointer).getAddressSpace() ==
-         static_cast<unsigned>(NVVM::NVVMMemorySpace::Shared);
+  unsigned space = cast<LLVM::LLVMPointerType>(pointer).getAddressSpace();
+  return llvm::is_contained({NVVM::NVVMMemorySpace::Shared,
+                             NVVM::NVVMMemorySpace::SharedCluster},
+                            static_cast<NVVM::NVVMMemorySpace>(space));
+}
+
+/// The buffer that copies by tensor map `map` read.
+static Value getMapped(Value map) {
+  auto pointer = map.getDefiningOp<UnrealizedConversionCastOp>();
+  auto descriptor =
+      pointer ? pointer.getOperand(0).getDefiningOp<nvgpu::TmaCreateDescriptorOp>()
+              : nullptr;
+  auto unranked = descriptor
+                      ? descriptor.getTensor().getDefiningOp<memref::CastOp>()
+                      : nullptr;
+  return unranked ? unranked.getSource() : Value();
 }
 
 /// The buffer whose address `op` takes: what has an address may read anything.
@@ -58,6 +74,8 @@ static Value getAddressed(Operation *op) {
   if (isa<UnrealizedConversionCastOp>(op) && op->getNumOperands() == 1 &&
       isa<MemRefType>(op->getOperand(0).getType()))
     return op->getOperand(0);
+  if (auto copy = dyn_cast<NVVM::CpAsyncBulkTensorGlobalToSharedClusterOp>(op))
+    return getMapped(copy.getTmaDescriptor());
   return Value();
 }
 

@@ -39,14 +39,24 @@ static Value extractPointer(OpBuilder &b, Location loc, Value memref,
 void BlockBuilder::launch(OpBuilder &b, Location loc,
                           std::array<int64_t, 2> grid, int64_t threads,
                           int64_t sharedBytes,
-                          llvm::function_ref<void(BlockBuilder &)> body) {
+                          llvm::function_ref<void(BlockBuilder &)> body,
+                          std::array<int64_t, 2> cluster) {
   auto index = [&](int64_t value) {
     return arith::ConstantIndexOp::create(b, loc, value).getResult();
   };
   Value one = index(1);
+  std::array<Value, 3> blocks;
+  if (cluster[0] * cluster[1] != 1)
+    blocks = {index(cluster[0]), index(cluster[1]), one};
   auto launch = gpu::LaunchOp::create(
       b, loc, index(grid[0]), index(grid[1]), one, index(threads), one, one,
-      arith::ConstantIntOp::create(b, loc, sharedBytes, 32));
+      arith::ConstantIntOp::create(b, loc, sharedBytes, 32),
+      /*asyncTokenType=*/Type(), /*asyncDependencies=*/{},
+      /*workgroupAttributions=*/{}, /*privateAttributions=*/{}, blocks[0],
+      blocks[1], blocks[2]);
+  // The builder leaves out the places in the cluster and its extents.
+  for (int64_t i = 0; blocks[0] && i != 6; ++i)
+    launch.getBody().front().addArgument(b.getIndexType(), loc);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(&launch.getBody().front());
   Operation *last = gpu::TerminatorOp::create(b, loc);

@@ -19,10 +19,12 @@ public:
   static constexpr int64_t warpThreads = 32;
 
   /// Launches `grid` blocks of `threads` threads, which share `sharedBytes`,
-  /// and calls `body` for what a thread does.
+  /// and calls `body` for what a thread does. Neighbours in the grid, `cluster`
+  /// of them, which divides it, are a thread block cluster.
   static void launch(OpBuilder &b, Location loc, std::array<int64_t, 2> grid,
                      int64_t threads, int64_t sharedBytes,
-                     llvm::function_ref<void(BlockBuilder &)> body);
+                     llvm::function_ref<void(BlockBuilder &)> body,
+                     std::array<int64_t, 2> cluster = {1, 1});
 
   OpBuilder &b;
   Location loc;

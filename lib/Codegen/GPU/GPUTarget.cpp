@@ -10,11 +10,14 @@
 #include "ScatterAdds.h"
 #include "SparseProduct.h"
 #include "Vectors.h"
+#include "WarpgroupProduct.h"
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Codegen/Common/Nests.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Transforms/InliningUtils.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -78,6 +81,8 @@ struct KernelModel
   SmallVector<MemRefType> getScratch(Attribute chip,
                                      const ClusterPlan &plan) const {
     auto gpu = cast<GPUAttr>(chip);
+    if (auto product = WarpgroupProduct::match(plan, gpu))
+      return product->getScratch();
     if (auto product = SparseProduct::match(plan, gpu))
       return product->getScratch();
     if (auto product = DenseProduct::match(plan, gpu))
@@ -96,7 +101,8 @@ struct KernelModel
   LogicalResult emitBody(Attribute chip, OpBuilder &builder,
                          KernelBody &kernel) const {
     auto gpu = cast<GPUAttr>(chip);
-    if (emitAs<SparseProduct>(builder, kernel, gpu) ||
+    if (emitAs<WarpgroupProduct>(builder, kernel, gpu) ||
+        emitAs<SparseProduct>(builder, kernel, gpu) ||
         emitAs<SampledProduct>(builder, kernel, gpu) ||
         emitAs<DenseProduct>(builder, kernel, gpu))
       return success();
@@ -117,11 +123,26 @@ struct KernelModel
 };
 } // namespace
 
+namespace {
+/// Lets functions that make tensor maps be inlined.
+struct TensorMapInliner : DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+
+  bool isLegalToInline(Operation *op, Region *, bool,
+                       IRMapping &) const override {
+    return isa<nvgpu::TmaCreateDescriptorOp>(op);
+  }
+};
+} // namespace
+
 void bsr::registerGPUTargetExternalModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *, nvgpu::NVGPUDialect *dialect) {
+    dialect->addInterfaces<TensorMapInliner>();
+  });
   registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
     GPUAttr::attachInterface<Model, KernelModel>(*context);
     // What is emitted is theirs.
-    context
-        ->loadDialect<gpu::GPUDialect, LLVM::LLVMDialect, NVVM::NVVMDialect>();
+    context->loadDialect<gpu::GPUDialect, LLVM::LLVMDialect,
+                         nvgpu::NVGPUDialect, NVVM::NVVMDialect>();
   });
 }

@@ -11,6 +11,8 @@ static constexpr int64_t threads = 256;
 
 int64_t LinePlan::getMaxChunks() const {
   int64_t stored = std::min(lines * length, slots);
+  if (isByLine)
+    return std::max<int64_t>(1, std::min(length, stored));
   // A chunk that is full of blocks has more than `blocks - lines`, and with the
   // next one's more than `blocks`.
   int64_t full =
@@ -21,10 +23,12 @@ int64_t LinePlan::getMaxChunks() const {
 SmallVector<MemRefType> LinePlan::getTypes(MLIRContext *context) const {
   Type i32 = IntegerType::get(context, 32);
   int64_t groups = getNumGroups(), chunks = getMaxChunks();
-  return {MemRefType::get(groups, i32),
-          MemRefType::get({groups, chunks * slabs}, i32),
-          MemRefType::get({groups, chunks * lines}, i32),
-          MemRefType::get({groups, chunks * blocks}, i32)};
+  SmallVector<MemRefType> types{MemRefType::get(groups, i32)};
+  for (int64_t extent : {slabs, lines, blocks})
+    types.push_back(MemRefType::get({groups, chunks * extent}, i32));
+  if (isByLine)
+    types.erase(types.begin() + 2);
+  return types;
 }
 
 namespace {
@@ -36,7 +40,8 @@ public:
       : plan(plan), b(b), i32(b.b.getI32Type()), group(b.block[0]),
         ptr(b.getPointer(view.ptr)), idx(b.getPointer(view.idx)),
         slot(b.getPointer(view.slot)), numChunks(arrays[0]),
-        positions(arrays[1]), words(arrays[2]), slots(arrays[3]) {}
+        positions(arrays[1]), words(plan.isByLine ? Value() : arrays[2]),
+        slots(arrays.back()) {}
 
   void emit() {
     clear();
@@ -44,8 +49,10 @@ public:
     markLines();
     b.when(b.equal(b.thread, b.constant(0)), [&] { cutChunks(); });
     b.barrier();
-    countBlocks();
-    b.barrier();
+    if (!plan.isByLine) {
+      countBlocks();
+      b.barrier();
+    }
     placeBlocks();
   }
 
@@ -97,11 +104,12 @@ private:
   }
 
   void clear() {
-    Value zero = b.constant(0), none = b.constant(-1);
+    Value zero = b.constant(0), noPlace = b.constant(-1);
+    Value none = b.constant(plan.isByLine ? plan.slots : -1);
     int64_t chunks = plan.getMaxChunks();
     forEach(b.constant(plan.length), [&](Value at) {
       b.storeShared(zero, getLines(at));
-      b.storeShared(none, getPlace(at));
+      b.storeShared(noPlace, getPlace(at));
     });
     forEach(b.constant(chunks * plan.slabs),
             [&](Value at) { write(zero, positions, at); });
@@ -175,19 +183,25 @@ private:
     });
   }
 
+  /// The number in its chunk of the block of `line` at slab `slab`.
+  Value getNumber(Value line, Value chunk, Value slab) {
+    if (plan.isByLine)
+      return line;
+    Value word = read(words, b.multiplyAdd(chunk, plan.lines, line));
+    Value below = b.sub(b.shiftLeft(b.constant(1), slab), b.constant(1));
+    Value before = b.countOnes(b.bitAnd(LinePlan::getSlabs(b, word), below));
+    return b.add(LinePlan::getFirstBlock(b, word), before);
+  }
+
   void placeBlocks() {
     forBlocks(
         [&](Value line, Value at) {
           Value place = b.load(getPlace(readPattern(idx, at)), i32);
           Value chunk = b.div(place, int64_t(1) << LinePlan::slabBits);
           Value slab = b.rem(place, int64_t(1) << LinePlan::slabBits);
-          Value word = read(words, b.multiplyAdd(chunk, plan.lines, line));
-          Value below = b.sub(b.shiftLeft(b.constant(1), slab), b.constant(1));
-          Value before =
-              b.countOnes(b.bitAnd(LinePlan::getSlabs(b, word), below));
-          Value number = b.add(LinePlan::getFirstBlock(b, word), before);
-          write(readPattern(slot, at), slots,
-                b.multiplyAdd(chunk, plan.blocks, number));
+          write(
+              readPattern(slot, at), slots,
+              b.multiplyAdd(chunk, plan.blocks, getNumber(line, chunk, slab)));
         },
         [] {});
   }

@@ -16,9 +16,20 @@ namespace mlir::bsr {
 /// which a line of the group stores a block, in increasing order, and at most
 /// `blocks` blocks there, sorted by line and then by position. A launch makes
 /// the plan of a pattern in four arrays.
+///
+/// Or, `isByLine`, a chunk is one position, and its slots lie by line: it has
+/// no words.
 struct LinePlan {
   int64_t numLines, length, slots;
   int64_t lines, slabs, blocks;
+  bool isByLine = false;
+
+  /// A plan by line.
+  static LinePlan getByLine(int64_t numLines, int64_t length, int64_t slots,
+                            int64_t lines) {
+    return {numLines, length,          slots, lines, /*slabs=*/1,
+            /*blocks=*/lines, /*isByLine=*/true};
+  }
 
   int64_t getNumGroups() const { return llvm::divideCeil(numLines, lines); }
   /// The most chunks that a group can have.
@@ -27,7 +38,8 @@ struct LinePlan {
   /// `[groups, chunks, slabs]`, those that a chunk lacks are 0; words,
   /// `[groups, chunks, lines]`, which `getSlabs` and `getFirstBlock` take
   /// apart; slots,
-  /// `[groups, chunks, blocks]`, those that a chunk lacks are -1.
+  /// `[groups, chunks, blocks]`, those that a chunk lacks are -1, or, by line,
+  /// `slots`, one more than the last.
   SmallVector<MemRefType> getTypes(MLIRContext *context) const;
 
   /// Emits the launch that fills `arrays` from the blocks of `view`.

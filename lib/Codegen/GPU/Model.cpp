@@ -24,7 +24,8 @@ static constexpr Chip chips[] = {
      163 * kibibyte,
      5.4 * tera,
      2.039 * tera,
-     1},
+     1,
+     0},
     {"sm_86",
      "A40",
      84,
@@ -34,7 +35,8 @@ static constexpr Chip chips[] = {
      99 * kibibyte,
      2.1 * tera,
      .696 * tera,
-     1},
+     1,
+     0},
     {"sm_89",
      "L40",
      142,
@@ -44,7 +46,8 @@ static constexpr Chip chips[] = {
      99 * kibibyte,
      5.2 * tera,
      .864 * tera,
-     1},
+     1,
+     0},
     {"sm_90",
      "H100 SXM",
      132,
@@ -54,7 +57,8 @@ static constexpr Chip chips[] = {
      227 * kibibyte,
      9.7 * tera,
      3.35 * tera,
-     .63},
+     .63,
+     0},
     {"sm_90a",
      "H100 SXM",
      132,
@@ -64,7 +68,8 @@ static constexpr Chip chips[] = {
      227 * kibibyte,
      9.7 * tera,
      3.35 * tera,
-     .63},
+     .63,
+     .85},
     {"sm_100a",
      "B200",
      148,
@@ -74,7 +79,8 @@ static constexpr Chip chips[] = {
      227 * kibibyte,
      11 * tera,
      8 * tera,
-     .31},
+     .31,
+     0},
 };
 
 llvm::ArrayRef<Chip> mlir::bsr::getChips() { return chips; }
@@ -102,8 +108,13 @@ Prediction mlir::bsr::bound(const KernelWork &work, const Chip &chip,
   double share = work.blocks ? rounds / work.blocks : 0;
 
   double mmaRate = parameters.mmaRate.value_or(chip.mmaRate);
-  for (auto [flops, rate] : llvm::zip_equal(work.tensorFlops, chip.tensor))
+  double wgmmaRate = parameters.wgmmaRate.value_or(chip.wgmmaRate);
+  for (auto [flops, together, rate] :
+       llvm::zip_equal(work.tensorFlops, work.warpgroupFlops, chip.tensor)) {
     clocks(Resource::Tensor) += share * flops / (rate * mmaRate);
+    if (together != 0)
+      clocks(Resource::Tensor) += share * together / (rate * wgmmaRate);
+  }
   // A warp issues one instruction a clock.
   clocks(Resource::Issue) =
       std::max(share * work.instructions / issueSlots, work.longestWarp);

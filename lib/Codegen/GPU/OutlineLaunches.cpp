@@ -11,6 +11,7 @@
 #include "mlir/Dialect/GPU/Utils/GPUUtils.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -108,7 +109,7 @@ static LogicalResult wrapRest(func::FuncOp kernel) {
   };
   for (Operation &op : llvm::make_early_inc_range(
            kernel.getBody().front().without_terminator()))
-    if (isa<scf::ForallOp, gpu::LaunchOp>(op)) {
+    if (isa<scf::ForallOp, gpu::LaunchOp, nvgpu::TmaCreateDescriptorOp>(op)) {
       if (failed(wrap()))
         return failure();
     } else if (!run.empty() || !isMemoryEffectFree(&op)) {
@@ -164,6 +165,12 @@ static FailureOr<gpu::LaunchOp> createLaunch(scf::ForallOp loop) {
                                            body->getOperations());
   loop.erase();
   return launch;
+}
+
+/// True if `op` is the same wherever it is computed, on the host too, where
+/// tensor maps are made.
+static bool isSunk(Operation *op) {
+  return isMemoryEffectFree(op) && !isa<UnrealizedConversionCastOp>(op);
 }
 
 namespace {
@@ -222,7 +229,7 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
   LogicalResult outline(gpu::LaunchOp launch, const SymbolTable &host,
                         SymbolTable &functions) {
     auto kernel = launch->getParentOfType<func::FuncOp>();
-    if (failed(sinkOperationsIntoLaunchOp(launch, isMemoryEffectFree)))
+    if (failed(sinkOperationsIntoLaunchOp(launch, isSunk)))
       return failure();
     SmallVector<Value> operands;
     gpu::GPUFuncOp function =

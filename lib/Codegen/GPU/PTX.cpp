@@ -169,9 +169,9 @@ Error BodyReader::read(StringRef statement) {
   StringRef operands = statement.drop_front(opcode.size()).trim();
   if (instruction.isBranch()) {
     branches.emplace_back(kernel.instructions.size(), operands);
-  } else if (llvm::is_contained({"call", "brx", "wgmma", "tcgen05"},
+  } else if (llvm::is_contained({"call", "brx", "tcgen05"},
                                 instruction.name()) ||
-             (instruction.name() == "cp" && instruction.has("bulk"))) {
+             (instruction.has("bulk") && !instruction.has("tensor"))) {
     return refuse("instructions that the model knows", opcode);
   } else {
     if (Error error = readOperands(operands, instruction))
@@ -179,7 +179,8 @@ Error BodyReader::read(StringRef statement) {
     // What these name first they read.
     if (llvm::is_contained({"st", "stmatrix", "red", "bar", "barrier", "cp",
                             "membar", "fence", "prefetch", "mbarrier"},
-                           instruction.name()))
+                           instruction.name()) &&
+        !instruction.has("try_wait"))
       instruction.numResults = 0;
   }
   kernel.instructions.push_back(std::move(instruction));

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/ViewLikeInterface.h"
 #include "llvm/ADT/MapVector.h"
@@ -148,9 +149,18 @@ static int64_t getBytes(MemRefType type) {
          llvm::divideCeil(type.getElementTypeBitWidth(), 8);
 }
 
+/// The operation that makes `operand`, if it is a tensor map.
+static nvgpu::TmaCreateDescriptorOp getTensorMap(Value operand) {
+  auto cast = operand.getDefiningOp<UnrealizedConversionCastOp>();
+  return cast ? cast.getOperand(0).getDefiningOp<nvgpu::TmaCreateDescriptorOp>()
+              : nullptr;
+}
+
 /// What a kernel's operand is part of: an argument of the step, or a buffer in
 /// its arena.
 static Value getRoot(Value operand) {
+  if (nvgpu::TmaCreateDescriptorOp map = getTensorMap(operand))
+    operand = map.getTensor();
   while (auto view = operand.getDefiningOp<ViewLikeOpInterface>()) {
     if (isa<memref::ViewOp>(view))
       break;
@@ -241,7 +251,16 @@ FailureOr<Launch> StepPredictor::getLaunch(gpu::LaunchFuncOp op) {
     return failure();
   for (Value operand : op.getKernelOperands()) {
     LaunchArgument &argument = launch.arguments.emplace_back();
+    nvgpu::TmaCreateDescriptorOp map = getTensorMap(operand);
+    if (map)
+      operand = map.getTensor().getDefiningOp<memref::CastOp>().getSource();
     auto type = dyn_cast<MemRefType>(operand.getType());
+    if (map) {
+      ArrayRef<int64_t> matrix = type.getShape();
+      ArrayRef<int64_t> box = map.getType().getTensor().getShape();
+      argument.box = TensorBox{matrix[0], matrix[1], box[0], box[1],
+                               type.getElementTypeBitWidth() / 8};
+    }
     if (!type) {
       // A number that is none here is data.
       std::optional<int64_t> number = getConstantIntValue(operand);
@@ -372,7 +391,8 @@ void bsr::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
                         stringify(prediction.binding));
     for (double clocks : prediction.clocks)
       os << llvm::formatv("{0,11:f0}", clocks);
-    double flops = llvm::sum_of(profile.work.tensorFlops, 0.0);
+    double flops = llvm::sum_of(profile.work.tensorFlops, 0.0) +
+                   llvm::sum_of(profile.work.warpgroupFlops, 0.0);
     os << llvm::formatv("{0,14:f3}{1,14:f0}", flops / 1e6,
                         profile.work.instructions);
     for (double bytes : {profile.work.sharedBytes, profile.work.l2Bytes,

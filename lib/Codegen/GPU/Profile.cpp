@@ -98,6 +98,8 @@ Profile Sum::get() const {
     work.arithmetic[unit] = count(arithmeticCount + unit);
   for (unsigned type = 0; type != numTensorTypes; ++type)
     work.tensorFlops[type] = count(tensorCount + type);
+  for (unsigned type = 0; type != numTensorTypes; ++type)
+    work.warpgroupFlops[type] = count(warpgroupCount + type);
   all.globalSectors = count(sectorCount);
   all.sharedWavefronts = count(wavefrontCount);
   all.matrixInstructions = count(matrixCount);

@@ -17,20 +17,16 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-std::optional<SparseProduct> SparseProduct::match(const ClusterPlan &plan,
-                                                  GPUAttr chip) {
+std::optional<SparseOperands> SparseOperands::match(const ClusterPlan &plan) {
   if (plan.roots.size() != 1)
     return std::nullopt;
-  SparseProduct product;
-  product.op = dyn_cast<SpMMOp>(plan.roots.front());
-  if (!product.op)
+  auto op = dyn_cast<SpMMOp>(plan.roots.front());
+  if (!op)
     return std::nullopt;
-  SpMMOp op = product.op;
   Type type = op.getX().getType().getElementType();
   auto activations = Activations::match(op.getX(), op.getFeatureDim());
   PatternType pattern = op.getPattern().getType();
-  product.view = *getLineView(op);
-  View across = getOther(product.view);
+  View view = *getLineView(op), across = getOther(view);
   Type yType = op.getY().getType().getElementType();
   if (!activations || !isMultiplied(type) ||
       op.getValues().getType().getElementType() != type ||
@@ -39,15 +35,27 @@ std::optional<SparseProduct> SparseProduct::match(const ClusterPlan &plan,
       !isCovered(pattern.getBlockCols()) ||
       op.getY().getType().getNumElements() > INT32_MAX)
     return std::nullopt;
-  product.shape = {pattern.getBlockExtent(product.view),
-                   pattern.getBlockExtent(across),
-                   pattern.getBlockRows(),
-                   pattern.getBlockCols(),
-                   pattern.getNumLines(product.view),
-                   pattern.getNumLines(across),
-                   pattern.getSlots(),
-                   *activations,
-                   yType.getIntOrFloatBitWidth() / 8};
+  ProductShape shape{pattern.getBlockExtent(view),
+                     pattern.getBlockExtent(across),
+                     pattern.getBlockRows(),
+                     pattern.getBlockCols(),
+                     pattern.getNumLines(view),
+                     pattern.getNumLines(across),
+                     pattern.getSlots(),
+                     *activations,
+                     yType.getIntOrFloatBitWidth() / 8};
+  return SparseOperands{op, view, shape};
+}
+
+std::optional<SparseProduct> SparseProduct::match(const ClusterPlan &plan,
+                                                  GPUAttr chip) {
+  auto operands = SparseOperands::match(plan);
+  if (!operands)
+    return std::nullopt;
+  SparseProduct product;
+  product.op = operands->op;
+  product.view = operands->view;
+  product.shape = operands->shape;
   auto tile = ProductTile::choose(product.shape, *findChip(chip.getChip()),
                                   chip.getTileOutputs(), chip.getTileTokens());
   if (!tile)

@@ -11,8 +11,18 @@
 
 namespace mlir::bsr {
 
-/// A `bsr.spmm` that tensor cores compute: 16-bit elements of one type, sums in
-/// f32, blocks of 16, 32 or 64 rows and columns, tokens last.
+/// A `bsr.spmm` that tensor cores can compute: 16-bit elements of one type, sums
+/// in f32, blocks of 16, 32 or 64 rows and columns, tokens last.
+struct SparseOperands {
+  static std::optional<SparseOperands> match(const ClusterPlan &plan);
+
+  SpMMOp op;
+  /// The view whose lines are of outputs.
+  View view;
+  ProductShape shape;
+};
+
+/// Such a product by warps.
 class SparseProduct {
 public:
   /// The product that `plan` is, if it is one that `chip` runs here.
@@ -27,7 +37,6 @@ private:
   friend class SparseProductEmitter;
 
   SpMMOp op;
-  /// The view whose lines are of outputs.
   View view;
   ProductShape shape;
   ProductTile tile;

@@ -22,9 +22,11 @@ static constexpr uint64_t maxSteps = 4'000'000;
 /// The unit that computes `instruction`, or none for those that only move.
 static std::optional<Unit> getUnit(const Instruction &instruction) {
   StringRef name = instruction.name(), type = instruction.type();
-  if (llvm::is_contained({"mov", "ld", "st", "bra", "ret", "exit", "bar", "cp",
-                          "mma", "ldmatrix", "stmatrix", "cvta", "atom", "red",
-                          "barrier", "membar", "fence", "shfl", "vote"},
+  if (llvm::is_contained({"mov",      "ld",    "st",   "bra",  "ret",
+                          "exit",     "bar",   "cp",   "mma",  "ldmatrix",
+                          "stmatrix", "cvta",  "atom", "red",  "barrier",
+                          "membar",   "fence", "shfl", "vote", "wgmma",
+                          "mbarrier", "mapa"},
                          name))
     return std::nullopt;
   if (llvm::is_contained(
@@ -40,6 +42,15 @@ static std::optional<Unit> getUnit(const Instruction &instruction) {
 }
 
 static StepKind getKind(const Instruction &instruction) {
+  if (instruction.has("tensor"))
+    return StepKind::BoxCopy;
+  if (instruction.has("mma_async"))
+    return StepKind::WarpgroupMultiply;
+  if (instruction.has("try_wait"))
+    return StepKind::Wait;
+  // Who arrives goes on.
+  if (instruction.name() == "barrier" && instruction.has("arrive"))
+    return StepKind::Other;
   return StringSwitch<StepKind>(instruction.name())
       .Cases({"ld", "st", "atom", "red"}, StepKind::Access)
       .Case("cp", StepKind::AsyncCopy)
@@ -357,13 +368,62 @@ static double getVolume(StringRef shape) {
   return volume;
 }
 
-void Warp::multiply(const Instruction &instruction) {
+void Warp::multiply(const Instruction &instruction, bool isWarpgroup) {
   ++counts[matrixCount];
   double volume = 0;
   for (StringRef part : instruction.parts)
     volume = std::max(volume, getVolume(part));
   auto type = instruction.has("tf32") ? TensorType::TF32 : TensorType::Half;
-  counts[tensorCount + static_cast<unsigned>(type)] += 2 * volume;
+  if (!isWarpgroup) {
+    counts[tensorCount + static_cast<unsigned>(type)] += 2 * volume;
+    return;
+  }
+  // A warp has a quarter. Operands are 32 bytes of each row and column, which
+  // tensor cores read in shared memory.
+  constexpr double warps = 4, rows = 64, bytes = 32;
+  double depth = type == TensorType::TF32 ? 8 : 16;
+  double columns = volume / (rows * depth);
+  counts[warpgroupCount + static_cast<unsigned>(type)] += 2 * volume / warps;
+  counts[wavefrontCount] += (rows + columns) * bytes / (sharedBytes * warps);
+}
+
+/// How much of `extent` from `first` on is below `end`.
+static int64_t getInside(int64_t first, int64_t extent, int64_t end) {
+  return std::clamp<int64_t>(end - first, 0, first < 0 ? 0 : extent);
+}
+
+void Warp::copyBox(const Instruction &instruction, Mask lanes) {
+  // `[to], [map, {column, row}], [barrier], blocks`.
+  WarpValue map = read(instruction.operands[1]);
+  WarpValue column = read(instruction.operands[2]);
+  WarpValue row = read(instruction.operands[3]);
+  for (unsigned lane = 0; lane != numLanes; ++lane) {
+    uint64_t parameter = map.lanes[lane] >> addressBits;
+    if (!((lanes & map.known) >> lane & 1) || parameter == 0 ||
+        parameter > kernel().parameters.size() ||
+        !flow.launch.arguments[parameter - 1].box)
+      continue;
+    const TensorBox &box = *flow.launch.arguments[parameter - 1].box;
+    bool isKnown = (column.known & row.known) >> lane & 1;
+    hasDataAddresses |= !isKnown;
+    int64_t rows = box.boxRows, columns = box.boxColumns;
+    if (isKnown) {
+      rows = getInside(int32_t(row.lanes[lane]), rows, box.rows);
+      columns = getInside(int32_t(column.lanes[lane]), columns, box.columns);
+    }
+    double bytes = double(rows * columns * box.elementBytes);
+    double filled = double(box.boxRows * box.boxColumns * box.elementBytes);
+    double blocks = 1;
+    if (instruction.operands.size() > 5)
+      if (WarpValue mask = read(instruction.operands[5]);
+          mask.known >> lane & 1)
+        blocks = llvm::popcount(uint16_t(mask.lanes[lane]));
+    counts[sectorCount] += bytes / sectorBytes;
+    counts[passedCount] += bytes / sectorBytes;
+    counts[missCount] += bytes / sectorBytes;
+    counts[wavefrontCount] += blocks * filled / sharedBytes;
+    counts[numCounts + 2 * (parameter - 1)] += bytes;
+  }
 }
 
 void Warp::execute(unsigned number, Mask lanes) {
@@ -374,9 +434,17 @@ void Warp::execute(unsigned number, Mask lanes) {
     return access(instruction, lanes);
   case StepKind::AsyncCopy:
     return copyAsync(instruction, lanes);
+  case StepKind::BoxCopy:
+    return copyBox(instruction, lanes);
   case StepKind::Multiply:
-    multiply(instruction);
+  case StepKind::WarpgroupMultiply:
+    multiply(instruction, step.kind == StepKind::WarpgroupMultiply);
     break;
+  case StepKind::Wait:
+    // It comes back when the phase is over.
+    write(instruction.operands[0].index,
+          WarpValue::get([](unsigned) { return 1; }), lanes);
+    return;
   case StepKind::Matrix:
     ++counts[matrixCount];
     counts[wavefrontCount] += instruction.has("x4")   ? 4

@@ -21,7 +21,8 @@ enum Count {
   instructionCount,
   arithmeticCount,
   tensorCount = arithmeticCount + numUnits,
-  wavefrontCount = tensorCount + numTensorTypes,
+  warpgroupCount = tensorCount + numTensorTypes,
+  wavefrontCount = warpgroupCount + numTensorTypes,
   sectorCount,
   missCount,
   /// Sectors that copies to shared memory bring past L1.
@@ -42,7 +43,17 @@ struct Loop {
   bool isSimple = true;
 };
 
-enum class StepKind { Access, AsyncCopy, Multiply, Matrix, Barrier, Other };
+enum class StepKind {
+  Access,
+  AsyncCopy,
+  BoxCopy,
+  Multiply,
+  WarpgroupMultiply,
+  Matrix,
+  Barrier,
+  Wait,
+  Other
+};
 
 /// What an instruction is to a warp.
 struct Step {
@@ -115,7 +126,8 @@ private:
   void execute(unsigned number, Mask lanes);
   void access(const ptx::Instruction &instruction, Mask lanes);
   void copyAsync(const ptx::Instruction &instruction, Mask lanes);
-  void multiply(const ptx::Instruction &instruction);
+  void copyBox(const ptx::Instruction &instruction, Mask lanes);
+  void multiply(const ptx::Instruction &instruction, bool isWarpgroup);
   void countShared(const WarpValue &address, unsigned bytes, Mask lanes);
   /// `isCached`: L1 may have it.
   void countGlobal(const WarpValue &address, unsigned bytes, Mask lanes,

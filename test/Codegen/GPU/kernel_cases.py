@@ -60,9 +60,12 @@ class CaseHost(gpu.Host):
             if self.path:
                 super().launch(path, entry, extents, arguments, values, folder)
             return
-        words = [word for pair in zip(("--grid", "--block", "--shared"), extents, strict=True) for word in pair]
+        words = [word for pair in zip(gpu.LAUNCH_OPTIONS, extents, strict=True) for word in pair]
         written = self.written()
         for i, (name, type) in enumerate(arguments):
+            if type == "!llvm.ptr":
+                words += ["--arg", values[name].write(f"{self.path}-{i}.bin")]
+                continue
             bits = gpu.shape_of(type)[1]
             kind = re.match(r"memref<(?:\d+x)*(\w+)", type)[1].replace("i", "s")
             file = f"{self.path}-{i}.bin"

@@ -37,6 +37,7 @@ struct Chip {
   double l2Bandwidth;     ///< bytes a second, to all SMs together
   double memoryBandwidth; ///< bytes a second
   double mmaRate;         ///< what `mma.sync` reaches of `tensor`
+  double wgmmaRate;       ///< what `wgmma` does; 0 where there is none
 };
 
 /// What each chip has alike (CUDA C++ Programming Guide, technical
@@ -56,6 +57,7 @@ const Chip *findChip(llvm::StringRef name);
 /// What only a device can settle, where it is to be other than the chip's.
 struct ModelParameters {
   std::optional<double> mmaRate;         ///< see `Chip`
+  std::optional<double> wgmmaRate;       ///< see `Chip`
   std::optional<double> l2Bandwidth;     ///< bytes a second
   std::optional<double> memoryBandwidth; ///< bytes a second
   /// How far a launch uses its resources at one time: 1, it takes as long as
@@ -71,6 +73,8 @@ struct KernelWork {
   double instructions = 0; ///< that are issued, of all units
   std::array<double, numUnits> arithmetic{}; ///< instructions of each unit
   std::array<double, numTensorTypes> tensorFlops{};
+  /// Of warpgroups, whose tensor cores read shared memory themselves.
+  std::array<double, numTensorTypes> warpgroupFlops{};
   /// Bytes that pass between multiprocessors and their first-level memory: in
   /// shared memory 128 a wavefront, in global memory those of whole sectors.
   double sharedBytes = 0;

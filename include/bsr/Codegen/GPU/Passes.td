@@ -236,6 +236,41 @@ def BSRExpandSines : Pass<"bsr-expand-sines"> {
   let dependentDialects = ["arith::ArithDialect", "math::MathDialect", "vector::VectorDialect"];
 }
 
+def BSRPassTensorMaps : Pass<"bsr-pass-tensor-maps", "gpu::GPUModuleOp"> {
+  let summary = "Pass tensor maps to kernels by value";
+  let description = [{
+    An argument of a kernel by which it copies boxes of a tensor, a pointer, becomes the 128 bytes that
+    lie there: a tensor map is passed by value, and read in the memory of the
+    parameters (`nvvm.grid_constant`). What launches the kernel hands it the tensor map that
+    `nvgpu.tma.create.descriptor` made on the host. (The attributes are those of functions of LLVM: it
+    comes after `convert-gpu-to-nvvm`.)
+
+    Before:
+
+    ```mlir
+    gpu.module @kernels {
+      llvm.func @f(%map: !llvm.ptr, %to: !llvm.ptr<7>, %barrier: !llvm.ptr<3>, %i: i32) attributes {nvvm.kernel} {
+        nvvm.cp.async.bulk.tensor.shared.cluster.global %to, %map, %barrier, box[%i, %i] : !llvm.ptr<7>, !llvm.ptr
+        llvm.return
+      }
+    }
+    ```
+
+    After:
+
+    ```mlir
+    gpu.module @kernels {
+      llvm.func @f(%map: !llvm.ptr {llvm.align = 64 : i64, llvm.byval = !llvm.array<128 x i8>, nvvm.grid_constant},
+                   %to: !llvm.ptr<7>, %barrier: !llvm.ptr<3>, %i: i32) attributes {nvvm.kernel} {
+        nvvm.cp.async.bulk.tensor.shared.cluster.global %to, %map, %barrier, box[%i, %i] : !llvm.ptr<7>, !llvm.ptr
+        llvm.return
+      }
+    }
+    ```
+  }];
+  let dependentDialects = ["NVVM::NVVMDialect"];
+}
+
 def BSRCallIntrinsics : Pass<"bsr-call-intrinsics", "gpu::GPUModuleOp"> {
   let summary = "Call LLVM's intrinsics for mathematical functions";
   let description = [{

@@ -13,6 +13,13 @@ namespace mlir::bsr {
 
 using KnownWords = std::vector<std::optional<uint32_t>>;
 
+/// What a tensor map describes: a matrix, and the boxes that are copied of it.
+struct TensorBox {
+  int64_t rows, columns;       ///< of the matrix
+  int64_t boxRows, boxColumns; ///< of a box
+  int64_t elementBytes;
+};
+
 /// What a parameter of a kernel is in a launch.
 struct LaunchArgument {
   unsigned buffer = 0;   ///< parameters of one buffer have one number
@@ -23,6 +30,8 @@ struct LaunchArgument {
   /// index arrays of patterns, and what `fillWords` makes of them. Null if none
   /// is.
   std::shared_ptr<KnownWords> words = {};
+  /// Of a tensor map of the buffer.
+  std::optional<TensorBox> box = {};
 };
 
 struct Launch {
@@ -35,7 +44,7 @@ struct Profile {
   KernelWork work;
   double globalSectors = 0;      ///< of 32 bytes, requested by warps
   double sharedWavefronts = 0;   ///< of 128 bytes
-  double matrixInstructions = 0; ///< `mma` and `ldmatrix`
+  double matrixInstructions = 0; ///< `mma`, `wgmma` and `ldmatrix`
   bool hasDataBranches = false;  ///< what a branch may skip is counted
   bool hasDataAddresses = false; ///< each lane has a sector of its own
 };

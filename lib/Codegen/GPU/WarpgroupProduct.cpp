@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Products of activations and a block-sparse matrix by warpgroups.
+//
+// The blocks of threads of a cluster go through the positions at which one of
+// their lines stores a block, together. One thread of each copies: its part of
+// the activations there, which go to all blocks of threads with the same
+// tokens, and its part of the blocks of the weight, which go to all with the
+// same outputs. A stage is full when its bytes are there; it is empty when all
+// that it was copied to have multiplied it. Warpgroups multiply out of shared
+// memory and keep their sums in registers.
+
+#include "WarpgroupProduct.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Rows of activations in shared memory, 64 tokens.
+static constexpr int64_t rowBytes = 128, rowTokens = rowBytes / elementBytes;
+
+std::optional<WarpgroupProduct> WarpgroupProduct::match(const ClusterPlan &plan,
+                                                        GPUAttr target) {
+  const Chip &chip = *findChip(target.getChip());
+  bool isGiven = target.getShareOutputs() != 0;
+  // A tile that is given alone is one of warps.
+  bool isOther =
+      !isGiven && (target.getTileOutputs() || target.getTileTokens());
+  auto operands = SparseOperands::match(plan);
+  if (!operands || isOther)
+    return std::nullopt;
+  const ProductShape &shape = operands->shape;
+  auto tile = WarpgroupTile::choose(
+      shape, chip, target.getTileOutputs(), target.getTileTokens(),
+      target.getShareOutputs(), target.getShareTokens());
+  if (!tile)
+    return std::nullopt;
+  auto warps = ProductTile::choose(shape, chip, /*outputs=*/0, /*tokens=*/0);
+  if (!isGiven && warps &&
+      bound(warps->getWork(shape), chip).seconds <=
+          bound(tile->getWork(shape), chip).seconds)
+    return std::nullopt;
+  WarpgroupProduct product;
+  product.operands = *operands;
+  product.tile = *tile;
+  product.plan = LinePlan::getByLine(shape.numLines, shape.length, shape.slots,
+                                     tile->getClusterLines(shape));
+  return product;
+}
+
+SmallVector<MemRefType> WarpgroupProduct::getScratch() {
+  return plan.getTypes(operands.op->getContext());
+}
+
+namespace mlir::bsr {
+/// What a thread does.
+class WarpgroupProductEmitter {
+public:
+  /// `y` is the buffer of the result, `[batches, features, tokens]`; `xMap` and
+  /// `valuesMap` are tensor maps of the operands.
+  WarpgroupProductEmitter(WarpgroupProduct &product, KernelBody &kernel,
+                          const StoredRows &y, Value xMap, Value valuesMap,
+                          BlockBuilder &b);
+  void emit();
+
+private:
+  /// A stage of the ring and what the phases of its mbarriers are.
+  struct Stage {
+    Value number, parity;
+  };
+  Value getBegin(Stage stage) {
+    return b.multiplyAdd(stage.number, tile.getStageBytes(shape), begin);
+  }
+  /// The mbarriers of a stage.
+  Value getFull(Stage stage) {
+    return b.at(b.multiplyAdd(stage.number, 8, barriers));
+  }
+  Value getEmpty(Stage stage) {
+    return b.at(
+        b.add(b.multiplyAdd(stage.number, 8, barriers), 8 * tile.stages));
+  }
+  Stage getNext(Stage stage);
+
+  void initBarriers();
+  void waitForAll();
+  /// The slots of `count` lines of the cluster from `first` on.
+  SmallVector<Value> loadSlots(Value chunk, Value first, int64_t count);
+  Value loadPosition(Value chunk);
+  Value clampChunk(Value chunk) {
+    return b.min(chunk, b.constant(product.plan.getMaxChunks() - 1));
+  }
+  /// True if one of the lines of a unit has a block.
+  Value isPresent(ValueRange slots);
+
+  void produce();
+  void copyChunk(Stage stage, Value position, ValueRange slots);
+  void copySlab(Value to, Value position, Value barrier);
+  void copyUnit(Value to, ValueRange slots, Value barrier);
+
+  void consume();
+  SmallVector<Value> getInitialSums();
+  SmallVector<Value> multiplyChunk(Stage stage, ValueRange slots,
+                                   ValueRange sums);
+  /// Tells all that copy to this block of threads that the stage is empty.
+  void release(Stage stage);
+  void store(ValueRange sums);
+
+  /// The first output of unit `unit` of the warpgroup, and that of the thread
+  /// in it.
+  Value getFirstOutput(int64_t unit);
+  Value getOutput(int64_t unit);
+
+  WarpgroupProduct &product;
+  const ProductShape &shape;
+  const WarpgroupTile &tile;
+  KernelBody &kernel;
+  const StoredRows &y;
+  Value xMap, valuesMap;
+  BlockBuilder &b;
+  Type type, i32;
+  int64_t unitLines;
+
+  /// The cluster along outputs, the block of threads in it, along outputs and
+  /// along tokens.
+  Value group, rankOutputs, rankTokens;
+  /// The block of threads along tokens: its batch and first token.
+  Value batch, tokenTile;
+  Value warpgroup;
+  /// Where stages begin in shared memory, and mbarriers: first those of full
+  /// stages.
+  Value begin, barriers;
+  /// The plan of the group.
+  Value numChunks, positions, slots;
+};
+} // namespace mlir::bsr
+
+WarpgroupProductEmitter::WarpgroupProductEmitter(WarpgroupProduct &product,
+                                                 KernelBody &kernel,
+                                                 const StoredRows &y,
+                                                 Value xMap, Value valuesMap,
+                                                 BlockBuilder &b)
+    : product(product), shape(product.operands.shape), tile(product.tile),
+      kernel(kernel), y(y), xMap(xMap), valuesMap(valuesMap), b(b),
+      type(product.operands.op.getX().getType().getElementType()),
+      i32(b.b.getI32Type()), unitLines(WarpgroupTile::getUnitLines(shape)) {
+  group = b.div(b.block[0], tile.shareOutputs);
+  rankOutputs = b.rem(b.block[0], tile.shareOutputs);
+  rankTokens = b.rem(b.block[1], tile.shareTokens);
+  const Activations &x = shape.activations;
+  int64_t tilesPerBatch = llvm::divideCeil(x.tokens, tile.tokens);
+  batch = b.div(b.block[1], tilesPerBatch);
+  tokenTile = b.mul(b.rem(b.block[1], tilesPerBatch), tile.tokens);
+  // What bsr-verify-kernels knows of threads is how many there are.
+  warpgroup =
+      b.rem(b.div(b.thread, warpgroupThreads), WarpgroupTile::warpgroups);
+  begin = getAlignedBegin(b);
+  barriers = b.add(begin, tile.stages * tile.getStageBytes(shape));
+
+  int64_t chunks = product.plan.getMaxChunks();
+  numChunks = b.load(b.at(b.getPointer(kernel.scratch[0]), group, i32), i32);
+  auto ofGroup = [&](Value array, int64_t each) {
+    return b.atFar(b.getPointer(array), group, chunks * each, i32);
+  };
+  positions = ofGroup(kernel.scratch[1], 1);
+  slots = ofGroup(kernel.scratch[2], product.plan.lines);
+}
+
+WarpgroupProductEmitter::Stage WarpgroupProductEmitter::getNext(Stage stage) {
+  Value next = b.add(stage.number, 1);
+  Value isLast = b.equal(next, b.constant(tile.stages));
+  Value other = b.sub(b.constant(1), stage.parity);
+  return {b.select(isLast, b.constant(0), next),
+          b.select(isLast, other, stage.parity)};
+}
+
+void WarpgroupProductEmitter::initBarriers() {
+  // Who copies to this block of threads, and who it copies to, are as many.
+  int64_t partners = tile.shareOutputs + tile.shareTokens - 1;
+  int64_t warps =
+      WarpgroupTile::warpgroups * warpgroupThreads / BlockBuilder::warpThreads;
+  b.when(b.equal(b.thread, b.constant(0)), [&] {
+    for (int64_t number = 0; number != tile.stages; ++number) {
+      Stage stage{b.constant(number), Value()};
+      initBarrier(b, getFull(stage), /*arrivals=*/1);
+      initBarrier(b, getEmpty(stage), partners * warps);
+    }
+    publishBarriers(b);
+  });
+  waitForAll();
+}
+
+void WarpgroupProductEmitter::waitForAll() {
+  if (tile.getClusterBlocks() == 1)
+    b.barrier();
+  else
+    waitForCluster(b);
+}
+
+SmallVector<Value> WarpgroupProductEmitter::loadSlots(Value chunk, Value first,
+                                                      int64_t count) {
+  Value at = b.multiplyAdd(clampChunk(chunk), product.plan.lines, first);
+  return b.loadIntegers(b.at(slots, at, i32), count);
+}
+
+Value WarpgroupProductEmitter::loadPosition(Value chunk) {
+  return b.load(b.at(positions, clampChunk(chunk), i32), i32);
+}
+
+Value WarpgroupProductEmitter::isPresent(ValueRange slots) {
+  // Slots that are none are one number, the largest.
+  Value least = slots.front();
+  for (Value slot : slots.drop_front())
+    least = b.min(least, slot);
+  return b.less(least, b.constant(shape.slots));
+}
+
+void WarpgroupProductEmitter::copySlab(Value to, Value position,
+                                       Value barrier) {
+  int64_t boxes = tile.tokens / rowTokens / tile.shareOutputs;
+  int64_t features = shape.length * shape.inBlock;
+  Value row = b.multiplyAdd(position, shape.inBlock, b.mul(batch, features));
+  Value blocks;
+  if (tile.shareOutputs != 1)
+    blocks = b.shiftLeft(b.constant((1 << tile.shareOutputs) - 1),
+                         b.mul(rankTokens, tile.shareOutputs));
+  for (int64_t box = 0; box != boxes; ++box) {
+    Value number = b.multiplyAdd(rankOutputs, boxes, b.constant(box));
+    copyBox(b, b.at(b.multiplyAdd(number, shape.inBlock * rowBytes, to)), xMap,
+            row, b.multiplyAdd(number, rowTokens, tokenTile), barrier, blocks);
+  }
+}
+
+void WarpgroupProductEmitter::copyUnit(Value to, ValueRange slots,
+                                       Value barrier) {
+  int64_t rows = shape.blockRows / tile.shareTokens;
+  int64_t partBytes = rows * shape.blockCols * elementBytes;
+  Value part = b.mul(rankTokens, rows);
+  Value blocks;
+  if (tile.shareTokens != 1) {
+    int64_t bits = 0;
+    for (int64_t rank = 0; rank != tile.shareTokens; ++rank)
+      bits |= int64_t(1) << (rank * tile.shareOutputs);
+    blocks = b.shiftLeft(b.constant(bits), rankOutputs);
+  }
+  to = b.multiplyAdd(rankTokens, partBytes, to);
+  for (auto [line, slot] : llvm::enumerate(slots)) {
+    int64_t offset = int64_t(line) * tile.shareTokens * partBytes;
+    copyBox(b, b.at(b.add(to, offset)), valuesMap,
+            b.multiplyAdd(slot, shape.blockRows, part), b.constant(0), barrier,
+            blocks);
+  }
+}
+
+void WarpgroupProductEmitter::copyChunk(Stage stage, Value position,
+                                        ValueRange slots) {
+  waitForPhase(b, getEmpty(stage), b.sub(b.constant(1), stage.parity));
+  Value full = getFull(stage);
+  Value bytes = b.constant(tile.getSlabBytes(shape));
+  int64_t unitBytes = WarpgroupTile::getUnitBytes(shape);
+  SmallVector<Value> present;
+  for (int64_t unit = 0; unit != tile.units; ++unit) {
+    present.push_back(isPresent(slots.slice(unit * unitLines, unitLines)));
+    bytes = b.add(
+        bytes, b.select(present.back(), b.constant(unitBytes), b.constant(0)));
+  }
+  expectBytes(b, full, bytes);
+  Value to = getBegin(stage);
+  copySlab(to, position, full);
+  to = b.add(to, tile.getSlabBytes(shape));
+  for (int64_t unit = 0; unit != tile.units; ++unit)
+    b.when(present[unit], [&] {
+      copyUnit(b.add(to, unit * unitBytes),
+               slots.slice(unit * unitLines, unitLines), full);
+    });
+}
+
+void WarpgroupProductEmitter::produce() {
+  int64_t lines = tile.getLines(shape);
+  Value first = b.mul(rankOutputs, lines), zero = b.constant(0);
+  SmallVector<Value> carried{zero, zero, loadPosition(zero)};
+  llvm::append_range(carried, loadSlots(zero, first, lines));
+  b.loop(zero, numChunks, 1, carried, [&](Value chunk, ValueRange carried) {
+    Stage stage{carried[0], carried[1]};
+    Value later = b.add(chunk, 1);
+    Value position = loadPosition(later);
+    SmallVector<Value> slots = loadSlots(later, first, lines);
+    copyChunk(stage, carried[2], carried.drop_front(3));
+    Stage next = getNext(stage);
+    SmallVector<Value> result{next.number, next.parity, position};
+    llvm::append_range(result, slots);
+    return result;
+  });
+}
+
+Value WarpgroupProductEmitter::getFirstOutput(int64_t unit) {
+  Value first = b.mul(b.block[0], tile.units);
+  if (tile.groupUnits != tile.units)
+    first = b.multiplyAdd(warpgroup, tile.groupUnits, first);
+  return b.mul(b.add(first, unit), warpgroupRows);
+}
+
+Value WarpgroupProductEmitter::getOutput(int64_t unit) {
+  Value warp = b.rem(b.warp, warpgroupThreads / BlockBuilder::warpThreads);
+  Value inUnit = b.multiplyAdd(warp, fragmentRows, b.div(b.lane, 4));
+  return b.add(getFirstOutput(unit), inUnit);
+}
+
+SmallVector<Value> WarpgroupProductEmitter::getInitialSums() {
+  Type f32 = b.b.getF32Type();
+  Value zero = arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(f32));
+  SmallVector<Value> sums;
+  Value bias = product.operands.op.getBias();
+  for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
+    std::array<Value, 2> starts{zero, zero};
+    for (int64_t half = 0; bias && half != 2; ++half) {
+      Type biasType = cast<ShapedType>(bias.getType()).getElementType();
+      // Outputs beyond the matrix have no bias: that of the last one.
+      Value output = b.min(b.add(getOutput(unit), 8 * half),
+                           b.constant(shape.numLines * shape.outBlock - 1));
+      Value pointer = b.getPointer(kernel.inputs.lookup(bias));
+      starts[half] = b.load(b.at(pointer, output, biasType), biasType);
+      if (biasType != f32)
+        starts[half] = arith::ExtFOp::create(b.b, b.loc, f32, starts[half]);
+    }
+    sums.push_back(createSums(b, tile.groupTokens, starts));
+  }
+  return sums;
+}
+
+SmallVector<Value> WarpgroupProductEmitter::multiplyChunk(Stage stage,
+                                                          ValueRange slots,
+                                                          ValueRange sums) {
+  waitForPhase(b, getFull(stage), stage.parity);
+  Value slab = getBegin(stage);
+  int64_t boxBytes = shape.inBlock * rowBytes;
+  Value units = b.add(slab, tile.getSlabBytes(shape));
+  bool hasOwnUnits = tile.groupUnits != tile.units;
+  int64_t unitBytes = WarpgroupTile::getUnitBytes(shape);
+  if (hasOwnUnits)
+    units = b.multiplyAdd(warpgroup, tile.groupUnits * unitBytes, units);
+  else
+    slab =
+        b.multiplyAdd(warpgroup, tile.groupTokens / rowTokens * boxBytes, slab);
+  constexpr int64_t rowsTogether = 8;
+  int64_t blockRowBytes = shape.blockCols * elementBytes;
+  WarpgroupOperand activations{b.at(slab), rowBytes, /*isTransposed=*/true,
+                               rowsTogether * rowBytes, boxBytes};
+  SmallVector<Value> next;
+  for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
+    WarpgroupOperand weight{
+        b.at(b.add(units, unit * unitBytes)), blockRowBytes,
+        /*isTransposed=*/!product.operands.op.getTranspose(),
+        rowsTogether * blockRowBytes, shape.blockRows * blockRowBytes};
+    Value isThere = isPresent(slots.slice(unit * unitLines, unitLines));
+    llvm::append_range(
+        next, b.when(isThere, sums[unit], [&]() -> SmallVector<Value> {
+          return {multiplyAdd(b, type, weight, activations, tile.groupTokens,
+                              shape.inBlock / warpgroupDepth, sums[unit])};
+        }));
+  }
+  return next;
+}
+
+void WarpgroupProductEmitter::release(Stage stage) {
+  Value barrier = getEmpty(stage);
+  b.when(b.equal(b.lane, b.constant(0)), [&] {
+    Value row = b.mul(rankTokens, tile.shareOutputs);
+    for (int64_t other = 0; other != tile.shareOutputs; ++other)
+      arriveAt(b, barrier, b.add(row, other));
+    for (int64_t by = 1; by != tile.shareTokens; ++by) {
+      Value other = b.rem(b.add(rankTokens, by), tile.shareTokens);
+      arriveAt(b, barrier,
+               b.multiplyAdd(other, tile.shareOutputs, rankOutputs));
+    }
+  });
+}
+
+void WarpgroupProductEmitter::consume() {
+  int64_t lines = tile.groupUnits * unitLines;
+  Value first = b.mul(rankOutputs, tile.getLines(shape)), zero = b.constant(0);
+  if (tile.groupUnits != tile.units)
+    first = b.multiplyAdd(warpgroup, lines, first);
+  SmallVector<Value> carried = getInitialSums();
+  size_t numSums = carried.size();
+  carried.append({zero, zero});
+  llvm::append_range(carried, loadSlots(zero, first, lines));
+  SmallVector<Value> last =
+      b.loop(zero, numChunks, 1, carried, [&](Value chunk, ValueRange carried) {
+        Stage stage{carried[numSums], carried[numSums + 1]};
+        SmallVector<Value> slots = loadSlots(b.add(chunk, 1), first, lines);
+        SmallVector<Value> result =
+            multiplyChunk(stage, carried.drop_front(numSums + 2),
+                          carried.take_front(numSums));
+        release(stage);
+        Stage next = getNext(stage);
+        result.append({next.number, next.parity});
+        llvm::append_range(result, slots);
+        return result;
+      });
+  store(ValueRange(last).take_front(numSums));
+}
+
+void WarpgroupProductEmitter::store(ValueRange sums) {
+  Value column = tokenTile;
+  if (tile.groupUnits == tile.units)
+    column = b.multiplyAdd(warpgroup, tile.groupTokens, column);
+  int64_t outputs = shape.numLines * shape.outBlock;
+  // Of clusters, some blocks of threads may lie beyond the last batch.
+  Value isInside = b.less(batch, b.constant(shape.activations.batches));
+  bool isRagged = shape.activations.tokens % tile.tokens != 0;
+  auto get = [&](Value sums, int64_t fragment, int64_t half) {
+    SmallVector<Value> pair;
+    for (int64_t i = 0; i != 2; ++i)
+      pair.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, sums,
+                                                  fragment * 4 + 2 * half + i));
+    return pair;
+  };
+  for (int64_t unit = 0; unit != tile.groupUnits; ++unit)
+    for (int64_t half = 0; half != 2; ++half) {
+      Value output = b.add(getOutput(unit), half * 8);
+      Value isStored = b.less(output, b.constant(outputs));
+      b.when(b.bitAnd(isStored, isInside), [&] {
+        int64_t fragments = tile.groupTokens / fragmentCols;
+        for (int64_t fragment = 0; fragment != fragments; fragment += 2)
+          storeSums(b, get(sums[unit], fragment, half),
+                    get(sums[unit], fragment + 1, half), y, {batch, output},
+                    b.add(column, fragment * fragmentCols), isRagged);
+      });
+    }
+}
+
+void WarpgroupProductEmitter::emit() {
+  initBarriers();
+  int64_t consumers = WarpgroupTile::warpgroups * warpgroupThreads;
+  Value isConsumer = b.less(b.thread, b.constant(consumers));
+  b.when(isConsumer, [&] { consume(); });
+  b.when(b.equal(b.thread, b.constant(consumers)), [&] { produce(); });
+  // Others copy to this block of threads, and arrive at its mbarriers.
+  waitForAll();
+}
+
+void WarpgroupProduct::emit(OpBuilder &b, KernelBody &kernel) {
+  SpMMOp op = operands.op;
+  const ProductShape &shape = operands.shape;
+  const Activations &x = shape.activations;
+  plan.emit(b, kernel.loc, kernel.patterns.at({op.getPattern(), operands.view}),
+            kernel.scratch);
+  StoredRows y =
+      createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
+                 {x.batches, shape.numLines * shape.outBlock}, x.tokens);
+  Value xMap = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getX()),
+                               x.tokens, {shape.inBlock, rowTokens});
+  Value valuesMap = createTensorMap(
+      b, kernel.loc, kernel.inputs.lookup(op.getValues()), shape.blockCols,
+      {shape.blockRows / tile.shareTokens, shape.blockCols});
+  int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
+  BlockBuilder::launch(b, kernel.loc,
+                       {plan.getNumGroups() * tile.shareOutputs,
+                        int64_t(llvm::alignTo(tiles, tile.shareTokens))},
+                       WarpgroupTile::threads, tile.getSharedBytes(shape),
+                       [&](BlockBuilder &block) {
+                         WarpgroupProductEmitter(*this, kernel, y, xMap,
+                                                 valuesMap, block)
+                             .emit();
+                       },
+                       {tile.shareOutputs, tile.shareTokens});
+}
