@@ -60,8 +60,9 @@ static StepKind getKind(const Instruction &instruction) {
       .Default(StepKind::Other);
 }
 
-Flow::Flow(const Kernel &kernel, const Launch &launch)
-    : kernel(kernel), launch(launch), loopOf(kernel.instructions.size()) {
+Flow::Flow(const Kernel &given, const Launch &launch)
+    : laidOut(given), kernel(laidOut.kernel), launch(launch),
+      loopOf(kernel.instructions.size()) {
   for (auto [number, instruction] : llvm::enumerate(kernel.instructions)) {
     steps.push_back({getKind(instruction), getUnit(instruction),
                      Computation::get(instruction)});
@@ -536,10 +537,11 @@ void Warp::skipIterations(const Loop &loop) {
 
 void Warp::branch(unsigned number, Mask lanes, Mask taken) {
   const Instruction &instruction = kernel().instructions[number];
-  unsigned next = taken ? instruction.target : number + 1;
+  unsigned behind = flow.laidOut.next[number];
+  unsigned next = taken ? instruction.target : behind;
   if (taken && taken != lanes) {
     if (isTogether)
-      places.fill(number + 1);
+      places.fill(behind);
     isTogether = false;
   }
   if (isTogether) {
@@ -550,7 +552,7 @@ void Warp::branch(unsigned number, Mask lanes, Mask taken) {
   }
   for (unsigned lane = 0; lane != numLanes; ++lane)
     if (lanes >> lane & 1)
-      places[lane] = taken >> lane & 1 ? instruction.target : number + 1;
+      places[lane] = taken >> lane & 1 ? instruction.target : behind;
 }
 
 Expected<bool> Warp::resume() {
@@ -600,11 +602,11 @@ Expected<bool> Warp::resume() {
       alive &= ~guarded;
     else if (guarded)
       execute(number, guarded);
-    place = number + 1;
+    place = flow.laidOut.next[number];
     if (!isTogether)
       for (unsigned lane = 0; lane != numLanes; ++lane)
         if (lanes >> lane & 1)
-          places[lane] = number + 1;
+          places[lane] = place;
     if (flow.steps[number].kind == StepKind::Barrier)
       waiting |= lanes;
     if (waiting && (waiting & alive) == alive) {

@@ -5,6 +5,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_WARP_H
 #define BSR_LIB_CODEGEN_GPU_WARP_H
 
+#include "Layout.h"
 #include "WarpValues.h"
 #include "bsr/Codegen/GPU/Profile.h"
 #include "llvm/ADT/DenseMap.h"
@@ -77,6 +78,7 @@ public:
   }
   const Loop &getLoop(unsigned latch) const { return loops[loopOf[latch]]; }
 
+  const LaidOutKernel laidOut;
   const ptx::Kernel &kernel;
   const Launch &launch;
   std::vector<Step> steps;
