@@ -366,10 +366,61 @@ TEST(Profile, ManyWarpsAreLikeSome) {
   EXPECT_EQ(profile.work.longestWarp, 15);
 }
 
+TEST(Profile, LanesMeetWhereTheirWaysDo) {
+  // What one lane does lies behind the loop: the others wait for it.
+  Profile profile =
+      count("mov.u32 %r1, %tid.x;\nsetp.eq.u32 %p1, %r1, 0;\n"
+            "mov.b32 %r2, 0;\n$L1:\n@%p1 bra $L3;\n$L2:\n"
+            "add.s32 %r2, %r2, 1;\nsetp.ne.b32 %p2, %r2, 3;\n"
+            "@%p2 bra $L1;\nbra.uni $L4;\n$L3:\nadd.s32 %r3, %r3, 1;\n"
+            "bra.uni $L2;\n$L4:");
+  EXPECT_EQ(profile.work.instructions, 3 + 3 * (1 + 2 + 3) + 1 + 1);
+}
+
+TEST(Profile, BoxesAreReadOnceAndFillEachBlock) {
+  Launch launch = withBuffer();
+  // A matrix of 100 rows; the second box begins at row 96.
+  launch.arguments[0].box = TensorBox{100, 64, 32, 64, 2};
+  const std::string copy =
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_"
+      "tx::bytes";
+  Profile profile = count(
+      "mov.b64 %rd1, p0;\nmov.u32 %r1, %tid.x;\nsetp.ne.u32 %p1, %r1, 0;\n"
+      "@%p1 bra $L1;\nmov.b32 %r2, 0;\nmov.b32 %r3, 96;\nmov.b16 %rs1, 5;\n" +
+          copy + " [%r4], [%rd1, {%r2, %r2}], [%r5];\n" + copy +
+          ".multicast::cluster [%r4], [%rd1, {%r2, %r3}], [%r5], %rs1;\n$L1:",
+      launch);
+  constexpr double row = 128, rows = 32, inside = 4;
+  EXPECT_EQ(profile.work.l2Bytes, (rows + inside) * row);
+  EXPECT_EQ(profile.work.memoryBytes, (rows + inside) * row);
+  EXPECT_EQ(profile.work.sharedBytes, (1 + 2) * rows * row);
+}
+
+TEST(Profile, WarpgroupsReadSharedMemory) {
+  Launch launch;
+  launch.block[0] = 128;
+  Profile profile = count(
+      "$L1:\nmbarrier.try_wait.parity.shared.b64 %p1, [%r1], %r2;\n"
+      "not.pred %p2, %p1;\n@%p2 bra $L1;\n"
+      "wgmma.fence.sync.aligned;\n"
+      "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%r3, %r4}, %rd1, "
+      "%rd2, p, 1, 1, 1, 1;\n}\n",
+      launch);
+  EXPECT_EQ(profile.work.instructions, 4 * (3 + 1 + 2 + 1));
+  EXPECT_EQ(profile.work.warpgroupFlops[0], 2.0 * 64 * 128 * 16);
+  EXPECT_EQ(profile.work.tensorFlops[0], 0);
+  EXPECT_EQ(profile.work.sharedBytes, (64 + 128) * 32);
+  EXPECT_FALSE(profile.hasDataBranches);
+}
+
 TEST(Profile, WhatCannotBeCountedIsAnError) {
-  EXPECT_EQ(fail("wgmma.fence.sync.aligned;"),
+  EXPECT_EQ(fail("tcgen05.fence;"),
             "expected instructions that the model knows in PTX, but got "
-            "'wgmma.fence.sync.aligned'");
+            "'tcgen05.fence'");
+  EXPECT_EQ(fail("cp.async.bulk.commit_group;"),
+            "expected instructions that the model knows in PTX, but got "
+            "'cp.async.bulk.commit_group'");
   EXPECT_EQ(fail("bra $L9;"),
             "expected the label of a branch in PTX, but got '$L9'");
   EXPECT_EQ(fail("add.s32 %r1, %r1, 0f00zz;"),

@@ -631,6 +631,36 @@ module attributes {bsr.target = #bsr.gpu<tile_tokens = 512>} {
 
 // -----
 
+// expected-error @below {{expected share_outputs to be 0 or a power of 2 from 1 to 4, but got 3}}
+module attributes {bsr.target = #bsr.gpu<share_outputs = 3, share_tokens = 1>} {
+}
+
+// -----
+
+// expected-error @below {{expected share_tokens to be 0 or a power of 2 from 1 to 4, but got 8}}
+module attributes {bsr.target = #bsr.gpu<share_outputs = 1, share_tokens = 8>} {
+}
+
+// -----
+
+// expected-error @below {{expected share_outputs and share_tokens to be both 0 or at most 4 together, but got 4 and 2}}
+module attributes {bsr.target = #bsr.gpu<share_outputs = 4, share_tokens = 2>} {
+}
+
+// -----
+
+// expected-error @below {{expected share_outputs and share_tokens to be both 0 or at most 4 together, but got 0 and 2}}
+module attributes {bsr.target = #bsr.gpu<share_tokens = 2>} {
+}
+
+// -----
+
+// expected-error @below {{expected share_outputs and share_tokens on sm_90a alone, but got 'sm_90'}}
+module attributes {bsr.target = #bsr.gpu<chip = "sm_90", share_outputs = 2, share_tokens = 1>} {
+}
+
+// -----
+
 // expected-error @below {{expected vector_bits to be a power of 2 from 64 to 4096, but got 96}}
 module attributes {bsr.target = #bsr.cpu<vector_bits = 96>} {
 }

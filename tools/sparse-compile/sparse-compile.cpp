@@ -103,6 +103,12 @@ struct CommandLine {
       cl::desc("What mma.sync reaches of the tensor cores' rate, in the report "
                "for a GPU, instead of what the chip is taken to reach"),
       cl::value_desc("share"), cl::cat(category)};
+  cl::opt<double> wgmmaRate{
+      "wgmma-rate",
+      cl::desc(
+          "What wgmma reaches of the tensor cores' rate, in the report for "
+          "a GPU, instead of what the chip is taken to reach"),
+      cl::value_desc("share"), cl::cat(category)};
   cl::opt<double> l2Bandwidth{
       "l2-bandwidth",
       cl::desc(
@@ -318,7 +324,7 @@ static Expected<Attribute> getTarget(ModuleOp module,
   if (isa<bsr::GPUAttr>(*target))
     absent.append({&options.targetCpu, &options.level, &options.timers});
   else
-    absent.append({&options.mmaRate, &options.l2Bandwidth,
+    absent.append({&options.mmaRate, &options.wgmmaRate, &options.l2Bandwidth,
                    &options.memoryBandwidth, &options.overlap});
   if (Error error = verifyAbsent(absent, *target))
     return error;
@@ -518,10 +524,11 @@ static Error verify(const cl::opt<double> &given, bool isValid,
 /// What the model of a GPU takes from the command line.
 static Expected<bsr::ModelParameters>
 getModelParameters(const CommandLine &options) {
-  double rate = options.mmaRate, overlap = options.overlap;
-  if (Error error =
-          verify(options.mmaRate, rate > 0 && rate <= 1, "above 0, at most 1"))
-    return error;
+  double overlap = options.overlap;
+  for (const auto *rate : {&options.mmaRate, &options.wgmmaRate})
+    if (Error error =
+            verify(*rate, *rate > 0 && *rate <= 1, "above 0, at most 1"))
+      return error;
   if (Error error =
           verify(options.overlap, overlap >= 0 && overlap <= 1, "0 to 1"))
     return error;
@@ -535,6 +542,7 @@ getModelParameters(const CommandLine &options) {
   };
   bsr::ModelParameters parameters;
   parameters.mmaRate = get(options.mmaRate);
+  parameters.wgmmaRate = get(options.wgmmaRate);
   parameters.l2Bandwidth = get(options.l2Bandwidth);
   parameters.memoryBandwidth = get(options.memoryBandwidth);
   parameters.overlap = get(options.overlap).value_or(parameters.overlap);

@@ -10,8 +10,8 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace mlir::bsr {
@@ -50,17 +50,18 @@ static bool isOfBlock(Value buffer) {
 /// True if `pointer` points to memory of a block of threads, or of a cluster.
 static bool isShared(Type pointer) {
   unsigned space = cast<LLVM::LLVMPointerType>(pointer).getAddressSpace();
-  return llvm::is_contained({NVVM::NVVMMemorySpace::Shared,
-                             NVVM::NVVMMemorySpace::SharedCluster},
-                            static_cast<NVVM::NVVMMemorySpace>(space));
+  return llvm::is_contained(
+      {NVVM::NVVMMemorySpace::Shared, NVVM::NVVMMemorySpace::SharedCluster},
+      static_cast<NVVM::NVVMMemorySpace>(space));
 }
 
 /// The buffer that copies by tensor map `map` read.
 static Value getMapped(Value map) {
   auto pointer = map.getDefiningOp<UnrealizedConversionCastOp>();
   auto descriptor =
-      pointer ? pointer.getOperand(0).getDefiningOp<nvgpu::TmaCreateDescriptorOp>()
-              : nullptr;
+      pointer
+          ? pointer.getOperand(0).getDefiningOp<nvgpu::TmaCreateDescriptorOp>()
+          : nullptr;
   auto unranked = descriptor
                       ? descriptor.getTensor().getDefiningOp<memref::CastOp>()
                       : nullptr;

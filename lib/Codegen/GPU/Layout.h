@@ -10,9 +10,9 @@
 namespace mlir::bsr {
 
 /// A kernel whose instructions are in an order such that what comes before
-/// another on each way lies before it, and loops lie in one piece: of lanes that
-/// have parted, those with the lowest place go on, and all meet where their ways
-/// do. (In PTX, blocks of instructions may lie anywhere.)
+/// another on each way lies before it, and loops lie in one piece: of lanes
+/// that have parted, those with the lowest place go on, and all meet where
+/// their ways do. (In PTX, blocks of instructions may lie anywhere.)
 struct LaidOutKernel {
   explicit LaidOutKernel(const ptx::Kernel &kernel);
 

@@ -24,7 +24,6 @@ constexpr int64_t swizzlePeriod = 1024;
 Value createTensorMap(OpBuilder &b, Location loc, Value memref, int64_t columns,
                       std::array<int64_t, 2> box);
 
-
 /// Where the first multiple of `swizzlePeriod` in shared memory lies, in bytes
 /// from its begin.
 Value getAlignedBegin(BlockBuilder &b);
@@ -43,8 +42,8 @@ void expectBytes(BlockBuilder &b, Value barrier, Value bytes);
 /// Waits until a phase of an mbarrier has ended: `parity` is 0 for the first,
 /// third ... one, 1 for the others.
 void waitForPhase(BlockBuilder &b, Value barrier, Value parity);
-/// Arrives at the mbarrier that lies where `barrier` does in block `rank` of the
-/// cluster.
+/// Arrives at the mbarrier that lies where `barrier` does in block `rank` of
+/// the cluster.
 void arriveAt(BlockBuilder &b, Value barrier, Value rank);
 
 /// Copies the box of `map` from row `row` and element `column` on to shared
@@ -69,8 +68,9 @@ struct WarpgroupOperand {
 };
 
 /// Sums of zero, or of what rows of `starts` begin with: of a fragment of
-/// `warpgroupRows` and `columns`, a warp has 16 rows, and a thread of each 8 columns two
-/// neighbours in one row, `starts[0]`, and two 8 rows below, `starts[1]`.
+/// `warpgroupRows` and `columns`, a warp has 16 rows, and a thread of each 8
+/// columns two neighbours in one row, `starts[0]`, and two 8 rows below,
+/// `starts[1]`.
 Value createSums(BlockBuilder &b, int64_t columns, std::array<Value, 2> starts);
 
 /// `sums` plus the product of `count * 16` columns of `lhs` and as many rows

@@ -45,13 +45,16 @@ class CountingHost(gpu.Host):
         if entry in self.counts:
             return
         command = ["ptx-run", path, "--entry", entry, "--counts"]
-        for option, extent in zip(("--grid", "--block", "--shared"), extents, strict=True):
+        for option, extent in zip(gpu.LAUNCH_OPTIONS, extents, strict=True):
             command += [option, extent]
         for i, (name, type) in enumerate(arguments):
             if type == "index":
                 command += ["--arg", f"u32:{values[name]}"]
                 continue
             file = f"{folder}/argument-{i}"
+            if type == "!llvm.ptr":
+                command += ["--arg", values[name].write(file)]
+                continue
             values[name].tofile(file)
             command += ["--arg", f"in:b{gpu.shape_of(type)[1]}:@{file}"]
         done = subprocess.run(command, text=True, capture_output=True)
@@ -59,7 +62,9 @@ class CountingHost(gpu.Host):
         found = dict(re.findall(r"^([\w .]+): (\d+)$", done.stdout, re.M))
         self.counts[entry] = {
             "instructions": int(found["warp instructions"]),
-            "bytes": 32 * (int(found.get("global sectors", 0)) - int(found.get("global sectors past L1", 0))) + 128 * int(found.get("shared wavefronts", 0)),
+            "bytes": 32 * (int(found.get("global sectors", 0)) - int(found.get("global sectors past L1", 0)))
+                     + 128 * int(found.get("shared wavefronts", 0))
+                     + int(found.get("shared bytes of bulk copies", 0)) + int(found.get("shared bytes of wgmma", 0)),
         }
 
 

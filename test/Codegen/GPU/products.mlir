@@ -121,3 +121,55 @@ module attributes {bsr.target = #bsr.gpu} {
     return %y : tensor<320x20xbf16>
   }
 }
+
+// -----
+
+!pattern = !bsr.pattern<256x320, block = 64x64, slots = 9>
+
+// By warpgroups: the plan has the slots of 4 lines of a cluster, 2 of each block of threads, by line.
+// CHECK-LABEL: func private @shared(
+// CHECK-SAME:    %[[PTR:.*]]: memref<6xi32>, %[[IDX:.*]]: memref<9xi32>, %[[SLOT:.*]]: memref<9xi32>,
+// CHECK-SAME:    %[[W:.*]]: memref<9x64x64xbf16>, %[[X:.*]]: memref<256x520xbf16>, %[[Y:.*]]: memref<320x520xbf16>,
+// CHECK-SAME:    %[[CHUNKS:.*]]: memref<2xi32>, %[[SLABS:.*]]: memref<2x4xi32>, %[[SLOTS:.*]]: memref<2x16xi32>)
+// CHECK:         gpu.launch blocks
+// Boxes of 64 tokens of a slab, and half of the rows of a block of the weight.
+// CHECK:         %[[XROWS:.*]] = memref.cast %[[X]]
+// CHECK:         %[[XMAP:.*]] = nvgpu.tma.create.descriptor %[[XROWS]] box[%c64{{.*}}, %c64{{.*}}] : memref<*xbf16> -> <tensor = memref<64x64xbf16, 3>, swizzle = swizzle_128b,
+// CHECK:         %[[XP:.*]] = builtin.unrealized_conversion_cast %[[XMAP]]
+// CHECK:         %[[WMAP:.*]] = nvgpu.tma.create.descriptor %{{.*}} box[%c32{{.*}}, %c64{{.*}}] : memref<*xbf16> -> <tensor = memref<32x64xbf16, 3>, swizzle = swizzle_128b,
+// CHECK:         %[[WP:.*]] = builtin.unrealized_conversion_cast %[[WMAP]]
+// Of 3 tiles of 256 tokens, the fourth is computed for nothing.
+// CHECK:         gpu.launch clusters({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1)
+// CHECK-SAME:      blocks({{[^)]+}}) in (%{{[^ ]+}} = %c4, %{{[^ ]+}} = %c4, %{{[^ ]+}} = %c1)
+// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c288, {{[^)]+}}) dynamic_shared_memory_size %c197696_i32
+// Three blocks of threads, of 8 warps each, empty a stage together.
+// CHECK:           nvvm.mbarrier.init %{{.*}}, %c1_i32
+// CHECK:           nvvm.mbarrier.init %{{.*}}, %c24_i32
+// CHECK:           nvvm.fence.mbarrier.init
+// CHECK:           nvvm.cluster.arrive
+// CHECK-NEXT:      nvvm.cluster.wait
+// CHECK:             nvvm.mbarrier.try_wait
+// CHECK:             nvvm.wgmma.fence.aligned
+// CHECK-COUNT-4:     nvvm.wgmma.mma_async {{.*}} <m = 64, n = 256, k = 16>, D[<f32>, <one>], A[<bf16>, <one>, <col>], B[<bf16>, <one>, <row>]
+// CHECK:             nvvm.wgmma.commit.group.sync.aligned
+// CHECK-NEXT:        nvvm.wgmma.wait.group.sync.aligned 0
+// CHECK-COUNT-3:     nvvm.mbarrier.arrive %{{.*}} {scope = #nvvm.mem_scope<cluster>} : !llvm.ptr<7>
+// CHECK:           vector.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : memref<1x320x130x4xbf16>, vector<4xbf16>
+// Four boxes of a slab are two of each of two blocks of threads.
+// CHECK:             nvvm.mbarrier.arrive.expect_tx
+// CHECK-COUNT-2:     nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[XP]], %{{.*}} multicast_mask =
+// CHECK-COUNT-2:     nvvm.cp.async.bulk.tensor.shared.cluster.global %{{.*}}, %[[WP]], %{{.*}} multicast_mask =
+// CHECK:           nvvm.cluster.wait
+module attributes {bsr.target = #bsr.gpu<tile_outputs = 128, tile_tokens = 256, share_outputs = 2, share_tokens = 2>} {
+  bsr.cluster private @shared(%p: !pattern, %w: tensor<9x64x64xbf16>, %x: tensor<256x520xbf16>) -> tensor<320x520xbf16> {
+    %y = bsr.spmm %p, %w, %x feature_dim = 0
+        : !pattern, tensor<9x64x64xbf16>, tensor<256x520xbf16> -> tensor<320x520xbf16>
+    bsr.yield %y : tensor<320x520xbf16>
+  }
+  func.func @step(%p: !pattern, %w: tensor<9x64x64xbf16>, %x: tensor<256x520xbf16>) -> tensor<320x520xbf16> {
+    %init = tensor.empty() : tensor<320x520xbf16>
+    %y = bsr.launch @shared ins(%p, %w, %x : !pattern, tensor<9x64x64xbf16>, tensor<256x520xbf16>)
+        outs(%init : tensor<320x520xbf16>) -> tensor<320x520xbf16>
+    return %y : tensor<320x520xbf16>
+  }
+}

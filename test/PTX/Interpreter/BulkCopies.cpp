@@ -6,6 +6,7 @@
 
 #include "Lanes.h"
 #include "Mbarriers.h"
+#include <set>
 
 using namespace ptx;
 
@@ -207,7 +208,16 @@ static void copyIn(Warp &warp, const Insn &insn, uint32_t mask) {
       }
       cluster.bulkCopies.push_back(copy);
       ++cluster.counts.bulkCopies;
+      cluster.counts.bulkBytes += copy.bytes;
     }
+    // What a copy reads, it reads once for all.
+    constexpr uint64_t sectorBytes = 32;
+    std::set<uint64_t> sectors;
+    for (size_t i = 0; i < box.from.size(); ++i)
+      if (box.valid[i])
+        sectors.insert(box.from[i] / sectorBytes);
+    cluster.counts.globalSectors += sectors.size();
+    cluster.counts.passedSectors += sectors.size();
   });
 }
 

@@ -22,6 +22,8 @@ static const Field fields[] = {
     {"ldmatrix", &Counts::loadMatrix},
     {"cp.async", &Counts::asyncCopies},
     {"bulk copies", &Counts::bulkCopies},
+    {"shared bytes of bulk copies", &Counts::bulkBytes},
+    {"shared bytes of wgmma", &Counts::wgmmaBytes},
     {"barriers", &Counts::barriers},
     {"shared wavefronts", &Counts::sharedWavefronts},
     {"shared wavefronts without conflicts", &Counts::sharedIdeal},

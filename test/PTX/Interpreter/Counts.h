@@ -33,7 +33,10 @@ struct Counts {
   std::array<uint64_t, numClasses> instructions{}; ///< of warps
   uint64_t mma = 0, wgmma = 0, loadMatrix = 0;     ///< warp instructions
   uint64_t asyncCopies = 0; ///< warp instructions cp.async
-  uint64_t bulkCopies = 0;  ///< copies
+  uint64_t bulkCopies = 0;  ///< copies, one a block of threads
+  uint64_t bulkBytes = 0;   ///< of shared memory that these fill
+  /// Of shared memory that wgmma reads, a quarter of the operands a warp.
+  uint64_t wgmmaBytes = 0;
   uint64_t barriers = 0;    ///< warp instructions that wait for a block
   uint64_t sharedWavefronts = 0, sharedIdeal = 0;
   uint64_t globalRequests = 0, globalSectors = 0, globalLines = 0;

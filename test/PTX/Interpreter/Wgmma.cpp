@@ -205,8 +205,14 @@ static void multiply(Warp &warp, const Insn &insn, uint32_t) {
     warp.initialised[slots[i]] = 0;
     pending.accumulators.push_back(slots[i]);
   }
+  Counts &counts = warp.block->cluster->counts;
+  ++counts.wgmma;
+  // Rows and columns are 32 bytes. A warp has 16 rows; the four of a warpgroup
+  // read the columns together.
+  constexpr unsigned bytes = 32, rows = 16, warps = 4;
+  counts.wgmmaBytes +=
+      bytes * (columns / warps + (insn.aux & RegistersA ? 0 : rows));
   warp.wgmma.pending.push_back(std::move(pending));
-  ++warp.block->cluster->counts.wgmma;
 }
 
 static void fence(Warp &warp, const Insn &, uint32_t) {
