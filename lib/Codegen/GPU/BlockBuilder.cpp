@@ -101,6 +101,10 @@ Value BlockBuilder::bitOr(Value x, Value y) {
   return b.createOrFold<arith::OrIOp>(loc, x, y);
 }
 
+Value BlockBuilder::bitXor(Value x, Value y) {
+  return b.createOrFold<arith::XOrIOp>(loc, x, y);
+}
+
 Value BlockBuilder::shiftLeft(Value x, Value y) {
   return b.createOrFold<arith::ShLIOp>(loc, x, y);
 }
@@ -221,8 +225,8 @@ SmallVector<Value> BlockBuilder::loadIntegers(Value pointer, int64_t count) {
   return result;
 }
 
-void BlockBuilder::storeShared(Value value, Value pointer) {
-  LLVM::StoreOp::create(b, loc, value, pointer, /*alignment=*/4);
+void BlockBuilder::storeShared(Value value, Value pointer, int64_t bytes) {
+  LLVM::StoreOp::create(b, loc, value, pointer, /*alignment=*/bytes);
 }
 
 SmallVector<Value> BlockBuilder::toIndices(ValueRange at) {

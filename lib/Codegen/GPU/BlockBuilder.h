@@ -45,6 +45,7 @@ public:
   Value rem(Value x, int64_t y);
   Value bitAnd(Value x, Value y);
   Value bitOr(Value x, Value y);
+  Value bitXor(Value x, Value y);
   Value shiftLeft(Value x, Value y);
   Value shiftRight(Value x, Value y);
   Value min(Value x, Value y);
@@ -80,8 +81,8 @@ public:
   Value load(Value pointer, Type type);
   /// The 32-bit integers from `pointer` on, which `count * 4` divides.
   SmallVector<Value> loadIntegers(Value pointer, int64_t count);
-  /// Stores 32 bits in shared memory.
-  void storeShared(Value value, Value pointer);
+  /// Stores `bytes` in shared memory, as many as `value` has.
+  void storeShared(Value value, Value pointer, int64_t bytes = 4);
   /// The element of a buffer of the kernel at 32-bit indices, or the vector of
   /// elements that begins there. What a launch writes it names by indices:
   /// bsr-verify-kernels proves that no two blocks write one element.

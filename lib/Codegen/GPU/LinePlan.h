@@ -16,18 +16,27 @@ namespace mlir::bsr {
 /// which a line of the group stores a block, in increasing order, and at most
 /// `blocks` blocks there, sorted by line and then by position. A launch makes
 /// the plan of a pattern in four arrays.
+///
+/// Small blocks are packed: a line is `packedLines` neighbouring lines of the
+/// pattern, a position `packedPositions` neighbouring ones, and a block has the
+/// pattern's blocks there as its parts, of which one or more are stored.
 struct LinePlan {
   int64_t numLines, length, slots;
   int64_t lines, slabs, blocks;
+  int64_t packedLines = 1, packedPositions = 1;
+  /// The blocks of a line in a chunk begin at a multiple of this, 1 or 2.
+  int64_t alignment = 1;
 
   int64_t getNumGroups() const { return llvm::divideCeil(numLines, lines); }
+  int64_t getParts() const { return packedLines * packedPositions; }
   /// The most chunks that a group can have.
   int64_t getMaxChunks() const;
   /// The arrays, of 32-bit integers: chunks of a group, `[groups]`; positions,
   /// `[groups, chunks, slabs]`, those that a chunk lacks are 0; words,
   /// `[groups, chunks, lines]`, which `getSlabs` and `getFirstBlock` take
   /// apart; slots,
-  /// `[groups, chunks, blocks]`, those that a chunk lacks are -1.
+  /// `[groups, chunks, blocks, parts]`, those that a chunk lacks are -1; parts
+  /// are in the order of lines, and then of positions.
   SmallVector<MemRefType> getTypes(MLIRContext *context) const;
 
   /// Emits the launch that fills `arrays` from the blocks of `view`.
@@ -43,7 +52,13 @@ struct LinePlan {
     return b.shiftRight(word, b.constant(slabBits));
   }
 
-  static constexpr int64_t slabBits = 8;
+  /// The most slabs of a chunk.
+  static constexpr int64_t slabBits = 16;
+
+private:
+  /// The blocks of a chunk if lines of the group had to begin anywhere.
+  int64_t getRoom() const { return blocks - lines * (alignment - 1); }
+  friend class LinePlanner;
 };
 
 } // namespace mlir::bsr

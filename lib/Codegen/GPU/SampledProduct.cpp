@@ -41,7 +41,7 @@ std::optional<SampledProduct> SampledProduct::match(const ClusterPlan &plan,
   if (!rows || !cols || !isMultiplied(type) ||
       op.getB().getType().getElementType() != type ||
       !isStored(op.getValues().getType().getElementType(), type) ||
-      !isCovered(blockRows) || !isCovered(blockCols) ||
+      !isCovered(blockRows) || !isCovered(blockCols) || blockRows < 16 || blockCols < 16 ||
       op.getValues().getType().getNumElements() > INT32_MAX)
     return std::nullopt;
   product.rows = *rows;

@@ -27,8 +27,6 @@ private:
   friend class SparseProductEmitter;
 
   SpMMOp op;
-  /// The view whose lines are of outputs.
-  View view;
   ProductShape shape;
   ProductTile tile;
   LinePlan plan;
