@@ -81,6 +81,9 @@ public:
   Value load(Value pointer, Type type);
   /// The 32-bit integers from `pointer` on, which `count * 4` divides.
   SmallVector<Value> loadIntegers(Value pointer, int64_t count);
+  /// The `count` numbers of `type` from `pointer` on, which their bytes divide,
+  /// in f32.
+  SmallVector<Value> loadFloats(Value pointer, Type type, int64_t count);
   /// Stores `bytes` in shared memory, as many as `value` has.
   void storeShared(Value value, Value pointer, int64_t bytes = 4);
   /// The element of a buffer of the kernel at 32-bit indices, or the vector of

@@ -241,6 +241,34 @@ void ChunkWalk::whenInside(Value line, llvm::function_ref<void()> body) {
   b.when(b.less(line, b.constant(plan.numLines)), body);
 }
 
+SmallVector<Value> ChunkWalk::addBlocks(
+    Value stage, Value word, Value slabOffset, Value blockOffset,
+    ValueRange sums,
+    llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> multiply) {
+  Value slabs = LinePlan::getSlabs(b, word);
+  Value first = LinePlan::getFirstBlock(b, word);
+  Value block =
+      b.add(b.add(b.multiplyAdd(first, layout.block, stage), blockOffset),
+            layout.blocks);
+  Value firstSlab = b.add(stage, slabOffset);
+  SmallVector<Value> carried(sums);
+  carried.append({slabs, block});
+  SmallVector<Value> next = b.loop(
+      b.constant(0), b.countOnes(slabs), 1, carried,
+      [&](Value, ValueRange carried) {
+        Value left = carried[sums.size()], block = carried[sums.size() + 1];
+        Value slab =
+            b.multiplyAdd(b.countTrailingZeros(left), layout.slab, firstSlab);
+        SmallVector<Value> next =
+            multiply(b.at(slab), b.at(block), carried.take_front(sums.size()));
+        next.push_back(b.bitAnd(left, b.add(left, -1)));
+        next.push_back(b.add(block, layout.block));
+        return next;
+      });
+  next.truncate(sums.size());
+  return next;
+}
+
 SmallVector<Value> ChunkWalk::run(
     ValueRange sums,
     llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> multiply) {

@@ -29,6 +29,16 @@ public:
                                             ValueRange sums)>
           multiply);
 
+  /// Calls `multiply` for each block of a line's `word` with where it and its
+  /// slab are in shared memory, at `blockOffset` and `slabOffset`: it adds to
+  /// the sums.
+  SmallVector<Value>
+  addBlocks(Value stage, Value word, Value slabOffset, Value blockOffset,
+            ValueRange sums,
+            llvm::function_ref<SmallVector<Value>(Value slab, Value block,
+                                                  ValueRange sums)>
+                multiply);
+
   /// The number of the warp's `line`, which may be beyond the last.
   Value getLine(int64_t line);
   /// Calls `body` where `line` is one of the matrix.

@@ -5,6 +5,7 @@
 
 #include "bsr/Codegen/GPU/GPUTarget.h"
 #include "DenseProduct.h"
+#include "LaneProduct.h"
 #include "Reductions.h"
 #include "SampledProduct.h"
 #include "ScatterAdds.h"
@@ -80,6 +81,8 @@ struct KernelModel
     auto gpu = cast<GPUAttr>(chip);
     if (auto product = SparseProduct::match(plan, gpu))
       return product->getScratch();
+    if (auto product = LaneProduct::match(plan, gpu))
+      return product->getScratch();
     if (auto product = DenseProduct::match(plan, gpu))
       return product->getScratch();
     SmallVector<MemRefType> scratch = getNestScratch(plan);
@@ -97,6 +100,7 @@ struct KernelModel
                          KernelBody &kernel) const {
     auto gpu = cast<GPUAttr>(chip);
     if (emitAs<SparseProduct>(builder, kernel, gpu) ||
+        emitAs<LaneProduct>(builder, kernel, gpu) ||
         emitAs<SampledProduct>(builder, kernel, gpu) ||
         emitAs<DenseProduct>(builder, kernel, gpu))
       return success();

@@ -12,6 +12,8 @@ static constexpr int64_t numWarps = blockThreads / BlockBuilder::warpThreads;
 /// Sums that a thread keeps in registers; with as many again for operands and
 /// addresses, 256 threads use all of a multiprocessor.
 static constexpr int64_t mostSums = 128;
+/// Tokens of a lane, without tensor cores.
+static constexpr int64_t mostLaneTokens = 8;
 /// How much more blocks a stage holds than a random pattern has in its slabs.
 static constexpr double spareBlocks = 1.5;
 /// Stages that hide the latency of copies; with 2, a copy has the time of one
@@ -103,6 +105,28 @@ static BlockWork getFragmentWork(const ProductTile &tile,
           copyBytes * loads};
 }
 
+/// What lanes do with `stored` blocks.
+static BlockWork getLaneWork(const ProductTile &tile, const ProductShape &shape,
+                             double stored) {
+  double warpsAlong = double(tile.tokens) / tile.warpTokens;
+  double products = stored * double(shape.outBlock * shape.inBlock) *
+                    double(tile.tokens) / BlockBuilder::warpThreads;
+  double outputs = double(tile.getLaneOutputs(shape));
+  double tokens = double(tile.getLaneTokens());
+  // Of a load, a lane has 16 bytes at most; a wavefront brings 4 for each.
+  double inputs = stored * double(shape.inBlock) * warpsAlong;
+  double bytes = double(shape.elementBytes);
+  double loads = inputs * (std::max(1.0, outputs * bytes / copiedBytes) +
+                           std::max(1.0, tokens * bytes / copiedBytes));
+  double wavefronts = inputs * (std::max(1.0, outputs * bytes / 4) +
+                                std::max(1.0, tokens * bytes / 4));
+  double conversions =
+      shape.elementBytes == 4 ? 0 : inputs * (outputs + tokens);
+  constexpr double perBlock = 12;
+  return {products + loads + conversions + perBlock * stored * warpsAlong,
+          products, 0, wavefronts * sharedBytes};
+}
+
 KernelWork ProductTile::getWork(const ProductShape &shape) const {
   double density = shape.getDensity();
   double share = getUnion(density, lines);
@@ -119,7 +143,9 @@ KernelWork ProductTile::getWork(const ProductShape &shape) const {
   double chunks = std::ceil(shape.length * share / chunkSlabs);
   double stored = double(shape.numLines) * shape.length * density / groups;
   double gaps = double(shape.getGathered() - 1) * chunks * lines / 2;
-  BlockWork products = getFragmentWork(*this, shape, stored, gaps);
+  BlockWork products = shape.isOnTensorCores
+                           ? getFragmentWork(*this, shape, stored, gaps)
+                           : getLaneWork(*this, shape, stored);
   double slabCopies =
       double(slabs * shape.inBlock * tokens) * shape.elementBytes / copyBytes;
   double pieces = double(shape.getPieces());
@@ -188,6 +214,32 @@ static bool setStages(ProductTile &tile, const ProductShape &shape,
   return false;
 }
 
+/// The tile of so many outputs and tokens a block of threads, if there is one.
+static std::optional<ProductTile> getTile(const ProductShape &shape,
+                                          const Chip &chip, int64_t outputs,
+                                          int64_t tokens, int64_t groups) {
+  ProductTile tile;
+  tile.lines = outputs / shape.outBlock;
+  tile.tokens = tokens;
+  tile.groups = groups;
+  int64_t across = std::min(numWarps, tile.lines);
+  // A plan has a bit for each line.
+  if (across == 0 || tile.lines > 32)
+    return std::nullopt;
+  tile.warpLines = tile.lines / across;
+  tile.warpTokens = tokens * across / numWarps;
+  bool isWhole = shape.isOnTensorCores
+                     ? tile.warpTokens >= fragmentRows
+                     : shape.outBlock % groups == 0 &&
+                           tile.getLaneTokens() >= 1 &&
+                           tile.getLaneTokens() <= mostLaneTokens;
+  if (!isWhole || tile.getSums(shape) > mostSums ||
+      (!setStages(tile, shape, chip.sharedLimit, wantedStages) &&
+       !setStages(tile, shape, chip.sharedLimit, leastStages)))
+    return std::nullopt;
+  return tile;
+}
+
 std::optional<ProductTile> ProductTile::choose(const ProductShape &shape,
                                                const Chip &chip,
                                                int64_t outputs,
@@ -195,35 +247,29 @@ std::optional<ProductTile> ProductTile::choose(const ProductShape &shape,
   std::optional<ProductTile> best;
   double least = 0;
   int64_t most = llvm::PowerOf2Ceil(shape.activations.tokens);
-  auto consider = [&](int64_t someOutputs, int64_t someTokens) {
-    ProductTile tile;
-    tile.lines = someOutputs / shape.outBlock;
-    tile.tokens = someTokens;
-    int64_t across = std::min(numWarps, tile.lines);
+  auto consider = [&](int64_t someOutputs, int64_t someTokens, int64_t groups) {
+    auto tile = getTile(shape, chip, someOutputs, someTokens, groups);
     // Lines beyond the last are computed for nothing, too.
-    if (across == 0 || (best && tile.lines / 2 >= shape.numLines))
+    if (!tile || (best && tile->lines / 2 >= shape.numLines))
       return;
-    tile.warpLines = tile.lines / across;
-    tile.warpTokens = someTokens * across / numWarps;
-    int64_t sums = tile.warpLines * shape.outBlock * tile.warpTokens /
-                   BlockBuilder::warpThreads;
-    if (tile.warpTokens < fragmentRows || sums > mostSums ||
-        (!setStages(tile, shape, chip.sharedLimit, wantedStages) &&
-         !setStages(tile, shape, chip.sharedLimit, leastStages)))
-      return;
-    double seconds = bound(tile.getWork(shape), chip).seconds;
+    double seconds = bound(tile->getWork(shape), chip).seconds;
     if (best && least <= seconds)
       return;
     best = tile;
     least = seconds;
   };
-  for (int64_t someOutputs : {64, 128, 256, 512})
+  for (int64_t someOutputs : {32, 64, 128, 256, 512})
     for (int64_t someTokens : {256, 128, 64, 32}) {
       // Tokens beyond the last are computed for nothing.
       bool isWanted = tokens ? someTokens == tokens
                              : someTokens <= std::max<int64_t>(most, 32);
-      if (isWanted && (outputs == 0 || someOutputs == outputs))
-        consider(someOutputs, someTokens);
+      if (!isWanted || (outputs && someOutputs != outputs))
+        continue;
+      if (shape.isOnTensorCores && someOutputs >= 64)
+        consider(someOutputs, someTokens, 1);
+      for (int64_t groups : {1, 2, 4})
+        if (!shape.isOnTensorCores)
+          consider(someOutputs, someTokens, groups);
     }
   return best;
 }

@@ -71,6 +71,24 @@ struct ProductTile {
   /// Of a stage: positions with activations, and blocks of the weight.
   int64_t slabs, blocks;
   int64_t stages;
+  /// Groups of lanes that share the outputs of a line, without tensor cores.
+  int64_t groups = 1;
+
+  /// Of a lane: outputs of a line, and tokens, of which so many lie side by
+  /// side.
+  int64_t getLaneOutputs(const ProductShape &shape) const {
+    return shape.outBlock / groups;
+  }
+  int64_t getLaneTokens() const {
+    return warpTokens * groups / BlockBuilder::warpThreads;
+  }
+  int64_t getLaneSide(const ProductShape &shape) const {
+    return std::min(getLaneTokens(), copiedBytes / shape.elementBytes);
+  }
+  /// Sums that a thread keeps.
+  int64_t getSums(const ProductShape &shape) const {
+    return warpLines * shape.outBlock * warpTokens / BlockBuilder::warpThreads;
+  }
 
   /// The tile that takes least time on `chip`, as the model has it, for a
   /// random pattern whose slots all hold a block; none if no tile fits.

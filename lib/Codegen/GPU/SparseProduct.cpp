@@ -66,9 +66,8 @@ public:
 
 private:
   SmallVector<Value> getInitialSums();
-  /// Adds the blocks of one line, `word`, to `sums`.
-  SmallVector<Value> multiplyLine(Value stage, Value word, ValueRange sums);
-  /// The same for blocks of 8 inputs, two at a time, which lie side by side.
+  /// Adds the blocks of one line, `word`, to `sums`: blocks of 8 inputs, two at
+  /// a time, which lie side by side.
   SmallVector<Value> multiplyGathered(Value stage, Value word, ValueRange sums);
   SmallVector<Value> multiplyBlock(Value slab, Value block, ValueRange sums);
   void store(ValueRange sums);
@@ -183,32 +182,6 @@ SmallVector<Value> SparseProductEmitter::multiplyBlock(Value slab, Value block,
   return next;
 }
 
-SmallVector<Value> SparseProductEmitter::multiplyLine(Value stage, Value word,
-                                                      ValueRange sums) {
-  Value slabs = LinePlan::getSlabs(b, word);
-  Value first = LinePlan::getFirstBlock(b, word);
-  Value block =
-      b.add(b.add(b.multiplyAdd(first, layout.block, stage), matrixRow),
-            layout.blocks);
-  Value firstSlab = b.add(stage, slabRow);
-  SmallVector<Value> carried(sums);
-  carried.append({slabs, block});
-  SmallVector<Value> next = b.loop(
-      b.constant(0), b.countOnes(slabs), 1, carried,
-      [&](Value, ValueRange carried) {
-        Value left = carried[sums.size()], block = carried[sums.size() + 1];
-        Value slab =
-            b.multiplyAdd(b.countTrailingZeros(left), layout.slab, firstSlab);
-        SmallVector<Value> next = multiplyBlock(
-            b.at(slab), b.at(block), carried.take_front(sums.size()));
-        next.push_back(b.bitAnd(left, b.add(left, -1)));
-        next.push_back(b.add(block, layout.block));
-        return next;
-      });
-  next.truncate(sums.size());
-  return next;
-}
-
 SmallVector<Value> SparseProductEmitter::multiplyGathered(Value stage,
                                                           Value word,
                                                           ValueRange sums) {
@@ -276,11 +249,14 @@ void SparseProductEmitter::clearZeros() {
 void SparseProductEmitter::emit() {
   if (half)
     clearZeros();
-  store(
-      walk.run(getInitialSums(), [&](Value stage, Value word, ValueRange sums) {
-        return half ? multiplyGathered(stage, word, sums)
-                    : multiplyLine(stage, word, sums);
-      }));
+  store(walk.run(getInitialSums(), [&](Value stage, Value word,
+                                       ValueRange sums) {
+    return half ? multiplyGathered(stage, word, sums)
+                : walk.addBlocks(stage, word, slabRow, matrixRow, sums,
+                                 [&](Value slab, Value block, ValueRange sums) {
+                                   return multiplyBlock(slab, block, sums);
+                                 });
+  }));
 }
 
 void SparseProduct::emit(OpBuilder &b, KernelBody &kernel) {
