@@ -6,6 +6,7 @@
 #include "bsr/Codegen/GPU/GPUTarget.h"
 #include "DenseProduct.h"
 #include "LaneProduct.h"
+#include "LaneSampledProduct.h"
 #include "Reductions.h"
 #include "SampledProduct.h"
 #include "ScatterAdds.h"
@@ -102,6 +103,7 @@ struct KernelModel
     if (emitAs<SparseProduct>(builder, kernel, gpu) ||
         emitAs<LaneProduct>(builder, kernel, gpu) ||
         emitAs<SampledProduct>(builder, kernel, gpu) ||
+        emitAs<LaneSampledProduct>(builder, kernel, gpu) ||
         emitAs<DenseProduct>(builder, kernel, gpu))
       return success();
     ThreadEvaluator evaluator(builder, kernel.loc);

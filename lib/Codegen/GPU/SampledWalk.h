@@ -21,6 +21,8 @@ struct SampledTile {
   int64_t warpBlocks;
   /// Blocks of a warp, side by side, of which all are brought if one is.
   int64_t united = 1;
+  /// Bytes behind each row: those of 16 let 8 rows begin in different banks.
+  int64_t padding = copiedBytes;
   /// Tokens of a stage, and stages.
   int64_t tokens = 0, stages = 0;
 
@@ -33,8 +35,8 @@ struct SampledTile {
   int64_t getBlocks() const { return blockThreads / 32 * warpBlocks; }
   /// Elements of 16 bytes.
   int64_t getElements() const { return copiedBytes / elementBytes; }
-  /// Of a row in shared memory: an odd multiple of 16 bytes.
-  int64_t getPitch() const { return tokens * elementBytes + copiedBytes; }
+  /// Of a row in shared memory.
+  int64_t getPitch() const { return tokens * elementBytes + padding; }
   /// The rows of the block row, and behind them the columns of its blocks.
   int64_t getRowBytes() const { return pattern.getBlockRows() * getPitch(); }
   int64_t getStageBytes() const {
