@@ -12,6 +12,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -25,6 +26,8 @@ using namespace mlir::bsr;
 
 /// Threads of a block: a multiple of a warp, of which an SM holds 16.
 static constexpr int64_t blockThreads = 128;
+/// Bytes of shared memory of which few blocks of threads can have more.
+static constexpr int64_t muchShared = 64 * 1024;
 
 /// Makes what `step` copies from buffer to buffer parallel loops.
 static void copyInLoops(func::FuncOp step) {
@@ -228,6 +231,16 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
     gpu::GPUFuncOp function =
         outlineKernelFunc(launch, kernel.getName(), operands);
     functions.insert(function);
+    // Blocks of threads that share much memory are few on a multiprocessor:
+    // ptxas is not to save registers for more, and spill.
+    std::optional<int64_t> shared =
+        launch.getDynamicSharedMemorySize()
+            ? getConstantIntValue(launch.getDynamicSharedMemorySize())
+            : std::nullopt;
+    OpBuilder b(launch);
+    if (shared && *shared > muchShared)
+      function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                        b.getI32IntegerAttr(1));
     // What is constant goes into the GPU's memory.
     function.walk([&](memref::GetGlobalOp array) {
       StringAttr name = array.getNameAttr().getAttr();
@@ -239,7 +252,6 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
              function.getBody().front().without_terminator()))
       if (isOpTriviallyDead(&op))
         op.erase();
-    OpBuilder b(launch);
     gpu::LaunchFuncOp::create(
         b, launch.getLoc(), function, launch.getGridSizeOperandValues(),
         launch.getBlockSizeOperandValues(), launch.getDynamicSharedMemorySize(),
