@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products with sparse weights on tensor cores, in the PTX interpreter, against float64.
+"""Products with sparse weights, in the PTX interpreter, against float64.
 
     gpu_products.py <chip> [<outputs>x<tokens> <case>...]
 
@@ -9,7 +9,7 @@ of the given numbers.
 A step holds the forward product with and without a bias, the input gradient and the weight
 gradient; it runs on patterns without blocks, with one, with empty and full lines, and with all. An
 element is wrong if it is off by more than rounding allows: sums of n products of magnitude m in f32,
-and one rounding to the result's type.
+or f64, and one rounding to the result's type.
 """
 
 import os
@@ -18,9 +18,9 @@ import sys
 import numpy as np
 import step
 
-ROUNDOFF = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24}
+ROUNDOFF = {"bf16": 2.0**-8, "f16": 2.0**-11, "f32": 2.0**-24, "f64": 2.0**-53}
 # Half of the distance of the smallest numbers.
-LEAST = {"bf16": 0, "f16": 2.0**-25, "f32": 0}
+LEAST = {"bf16": 0, "f16": 2.0**-25, "f32": 0, "f64": 0}
 # Type, type of results, block, grid of blocks, tokens with batches.
 CASES = [
     ("bf16", "bf16", (16, 16), (20, 35), (200,)),
@@ -63,6 +63,13 @@ CASES = [
     ("f32", "f32", (32, 8), (5, 9), (72,)),
     ("bf16", "f32", (2, 8), (17, 9), (72,)),
     ("f16", "f16", (64, 1), (2, 37), (264,)),
+    # Lines that do not fill those of tensor cores.
+    ("bf16", "bf16", (8, 8), (5, 7), (72,)),
+    ("f16", "f32", (4, 4), (9, 11), (2, 40)),
+    # Plain kernels: f64, rows that copies cannot read, blocks that are no power of two.
+    ("f64", "f64", (16, 16), (5, 4), (40,)),
+    ("f32", "f32", (8, 8), (5, 4), (30,)),
+    ("f32", "f32", (3, 5), (7, 6), (24,)),
 ]
 
 
@@ -122,19 +129,27 @@ def masks(random, grid):
 
 
 def check(name, got, want, magnitudes, terms, out):
-    u = ROUNDOFF["f32"]
+    u = min(ROUNDOFF["f32"], ROUNDOFF[out])
     bound = terms * u / (1 - terms * u) * magnitudes
     bound += ROUNDOFF[out] * (np.abs(want) + bound) + LEAST[out] + 1e-30
     error = np.abs(got - want)
     assert np.isfinite(got).all() and (error <= bound).all(), f"{name}: off by {np.max(error - bound)} more than rounding"
 
 
+def what_is_expected(kind, block, grid, tokens):
+    """What tells the kernels of products from plain ones, and how many have it."""
+    powers = all(extent in (1, 2, 4, 8, 16, 32, 64) for extent in block)
+    if kind == "f64" or not powers or tokens[-1] % (4 if kind == "f32" else 8):
+        return "cp.async", 0
+    is_filled = all(extent * g % 16 == 0 for extent, g in zip(block, grid))
+    return ("mma.sync" if kind != "f32" and min(block) >= 4 and is_filled else "cp.async"), 4
+
+
 def run_case(kind, out, block, grid, tokens, random):
     compiled = step.compile(text(kind, out, block, grid, tokens))
-    # Not the plain kernels: those of products multiply matrices, or copy what they multiply.
-    sign = "mma.sync" if kind != "f32" and min(block) >= 4 else "cp.async"
+    sign, count = what_is_expected(kind, block, grid, tokens)
     kernels = [part for part in compiled.host.ptx.split(".entry") if sign in part]
-    assert len(kernels) == 4, f"expected 4 kernels with {sign}, but got {len(kernels)}"
+    assert len(kernels) == count, f"expected {count} kernels with {sign}, but got {len(kernels)}"
     shape = tuple(g * b for g, b in zip(grid, block))
     for name, mask in masks(random, grid):
         order = random.permutation(grid[0] * grid[1])[:mask.sum()]
