@@ -17,6 +17,9 @@ namespace mlir::bsr {
 class BlockBuilder {
 public:
   static constexpr int64_t warpThreads = 32;
+  /// Bytes that a launch has of a block's shared memory beside those that it
+  /// asks for: the symbol that names them has an element.
+  static constexpr int64_t sharedSymbolBytes = 16;
 
   /// Launches `grid` blocks of `threads` threads, which share `sharedBytes`,
   /// and calls `body` for what a thread does.

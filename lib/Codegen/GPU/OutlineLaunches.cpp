@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/GPU/Utils/GPUUtils.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -241,6 +242,10 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
     if (shared && *shared > muchShared)
       function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                         b.getI32IntegerAttr(1));
+    // LLVM loads vectors of what the threads of a block share.
+    for (unsigned i = 0; i != function.getNumWorkgroupAttributions(); ++i)
+      function.setWorkgroupAttributionAttr(
+          i, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(16));
     // What is constant goes into the GPU's memory.
     function.walk([&](memref::GetGlobalOp array) {
       StringAttr name = array.getNameAttr().getAttr();

@@ -193,6 +193,7 @@ KernelWork ProductTile::getWork(const ProductShape &shape) const {
 /// holds; false if there are fewer than `least`.
 static bool setStages(ProductTile &tile, const ProductShape &shape,
                       int64_t sharedBytes, int64_t least) {
+  sharedBytes -= BlockBuilder::sharedSymbolBytes;
   double density = shape.getDensity();
   int64_t blocksPerPass =
       std::max<int64_t>(1, blockThreads / shape.getPieces());

@@ -26,9 +26,10 @@ std::optional<SampledTile> SampledTile::match(SDDMMOp op) {
 }
 
 bool SampledTile::setStages(const Chip &chip, ArrayRef<int64_t> choices) {
+  int64_t limit = chip.sharedLimit - BlockBuilder::sharedSymbolBytes;
   for (int64_t choice : choices) {
     tokens = choice;
-    stages = std::min<int64_t>(4, chip.sharedLimit / getStageBytes());
+    stages = std::min<int64_t>(4, limit / getStageBytes());
     if (stages >= 2)
       return true;
   }
