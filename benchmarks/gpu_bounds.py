@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the model of GPUs predicts of products with a block-sparse weight; nothing is run.
 
-    benchmarks/gpu_bounds.py [--chip NAME] [--rows N] [--cols N] [--tokens N] [--density D] [--type bf16|f16]
+    benchmarks/gpu_bounds.py [--chip NAME] [--rows N] [--cols N] [--tokens N] [--density D] [--type bf16|f16|f32]
                              [--blocks N,...] [-- <argument of sparse-compile>...]
 
 Compiles a step with the three products (forward, transposed, sampled) for each block, and prints of each kernel how many
-warp instructions it has for an mma, what binds it, the time of a launch at least, and E: its FLOP/s on stored blocks over the
-FLOP/s of the best dense product that was measured on that chip (--dense, TFLOP/s; 790 is cuBLAS on an H200).
+warp instructions it has for an mma, or without tensor cores for an FMA of 32 lanes on stored blocks, what binds it, the time
+of a launch at least, and E: its FLOP/s on stored blocks over the FLOP/s of the best dense product (--dense, TFLOP/s: 790, which
+is cuBLAS on an H200, measured; for f32 61.8, which is what an H100 has at the most).
 """
 
 import argparse
@@ -34,7 +35,7 @@ func.func @step(%w: !w {{bsr.name = "w", bsr.result = 0 : i64}}, %x: !x {{bsr.na
   return %next, %y, %dx : !w, !y, !x
 }}
 """
-MMA = 2 * 16 * 8 * 16  # FLOP
+MMA, FMA = 2 * 16 * 8 * 16, 2 * 32  # FLOP
 
 
 def main():
@@ -46,13 +47,14 @@ def main():
     parser.add_argument("--density", type=float, default=0.1)
     parser.add_argument("--type", default="bf16")
     parser.add_argument("--blocks", default="64,32,16", type=lambda text: [int(block) for block in text.split(",")])
-    parser.add_argument("--dense", type=float, default=790)
+    parser.add_argument("--dense", type=float)
     parser.add_argument("more", nargs="*", help="arguments of sparse-compile, behind --")
     options = parser.parse_args()
     source = STEP.format(**vars(options))
+    dense = options.dense or (61.8 if options.type == "f32" else 790)
     print(f"predicted for {options.chip}, not run on a device: {options.rows} x {options.cols}, {options.tokens} tokens, "
           f"{options.density:g} of the blocks, {options.type}")
-    print(f"{'block':>6} {'kernel':<14}{'instructions/mma':>17}{'us':>9}{'bound by':>12}{'E':>7}")
+    print(f"{'block':>6} {'kernel':<14}{'instructions':>17}{'us':>9}{'bound by':>12}{'E':>7}")
     for block in options.blocks:
         done = subprocess.run(["sparse-compile", "-", f"--mark=match=w block={block}x{block} density={options.density}",
                                f"--target={options.chip}", "-o", "-", "--emit=mlir", "--print-report", *options.more],
@@ -61,12 +63,15 @@ def main():
             raise SystemExit(done.stderr)
         blocks = round(options.density * (options.rows // block) * (options.cols // block))
         flops = 2 * blocks * block * block * options.tokens
+        products = {re.match(r"\w+", kernel)[0] for kernel in done.stdout.split(".visible .entry ")[1:] if "cp.async" in kernel}
         for line in done.stderr.splitlines():
-            if not (row := re.match(r"(\w+) +1 +([\d.]+)  (\w+) +(?:\d+ +){6}([\d.]+) +(\d+) ", line)) or float(row[4]) == 0:
+            row = re.match(r"(\w+) +1 +([\d.]+)  (\w+) +(?:\d+ +){6}([\d.]+) +(\d+) ", line)
+            if not row or row[1] not in products:
                 continue
             name, us, binding, mflops, instructions = row[1], float(row[2]), row[3], float(row[4]), int(row[5])
-            speed = flops / (us * 1e-6) / (options.dense * 1e12)
-            print(f"{block:>6} {name:<14}{instructions / (mflops * 1e6 / MMA):>17.2f}{us:>9.1f}{binding:>12}{speed:>7.2f}")
+            each, unit = (mflops * 1e6 / MMA, "mma") if mflops else (flops / FMA, "FMA")
+            speed = flops / (us * 1e-6) / (dense * 1e12)
+            print(f"{block:>6} {name:<14}{instructions / each:>9.2f} / {unit:<5}{us:>9.1f}{binding:>12}{speed:>7.2f}")
 
 
 main()

@@ -111,6 +111,10 @@ Value BlockBuilder::bitOr(Value x, Value y) {
   return b.createOrFold<arith::OrIOp>(loc, x, y);
 }
 
+Value BlockBuilder::bitXor(Value x, Value y) {
+  return b.createOrFold<arith::XOrIOp>(loc, x, y);
+}
+
 Value BlockBuilder::shiftLeft(Value x, Value y) {
   return b.createOrFold<arith::ShLIOp>(loc, x, y);
 }
@@ -231,8 +235,26 @@ SmallVector<Value> BlockBuilder::loadIntegers(Value pointer, int64_t count) {
   return result;
 }
 
-void BlockBuilder::storeShared(Value value, Value pointer) {
-  LLVM::StoreOp::create(b, loc, value, pointer, /*alignment=*/4);
+SmallVector<Value> BlockBuilder::loadFloats(Value pointer, Type type,
+                                            int64_t count) {
+  int64_t bytes = count * type.getIntOrFloatBitWidth() / 8;
+  Type loadedType = count == 1 ? type : VectorType::get(count, type);
+  Value loaded = LLVM::LoadOp::create(b, loc, loadedType, pointer,
+                                      /*alignment=*/bytes);
+  SmallVector<Value> result;
+  for (int64_t i = 0; i != count; ++i) {
+    Value number = count == 1 ? loaded
+                              : LLVM::ExtractElementOp::create(b, loc, loaded,
+                                                               constant(i));
+    if (!type.isF32())
+      number = arith::ExtFOp::create(b, loc, b.getF32Type(), number);
+    result.push_back(number);
+  }
+  return result;
+}
+
+void BlockBuilder::storeShared(Value value, Value pointer, int64_t bytes) {
+  LLVM::StoreOp::create(b, loc, value, pointer, /*alignment=*/bytes);
 }
 
 SmallVector<Value> BlockBuilder::toIndices(ValueRange at) {

@@ -17,6 +17,9 @@ namespace mlir::bsr {
 class BlockBuilder {
 public:
   static constexpr int64_t warpThreads = 32;
+  /// Bytes that a launch has of a block's shared memory beside those that it
+  /// asks for: the symbol that names them has an element.
+  static constexpr int64_t sharedSymbolBytes = 16;
 
   /// Launches `grid` blocks of `threads` threads, which share `sharedBytes`,
   /// and calls `body` for what a thread does. Neighbours in the grid, `cluster`
@@ -47,6 +50,7 @@ public:
   Value rem(Value x, int64_t y);
   Value bitAnd(Value x, Value y);
   Value bitOr(Value x, Value y);
+  Value bitXor(Value x, Value y);
   Value shiftLeft(Value x, Value y);
   Value shiftRight(Value x, Value y);
   Value min(Value x, Value y);
@@ -82,8 +86,11 @@ public:
   Value load(Value pointer, Type type);
   /// The 32-bit integers from `pointer` on, which `count * 4` divides.
   SmallVector<Value> loadIntegers(Value pointer, int64_t count);
-  /// Stores 32 bits in shared memory.
-  void storeShared(Value value, Value pointer);
+  /// The `count` numbers of `type` from `pointer` on, which their bytes divide,
+  /// in f32.
+  SmallVector<Value> loadFloats(Value pointer, Type type, int64_t count);
+  /// Stores `bytes` in shared memory, as many as `value` has.
+  void storeShared(Value value, Value pointer, int64_t bytes = 4);
   /// The element of a buffer of the kernel at 32-bit indices, or the vector of
   /// elements that begins there. What a launch writes it names by indices:
   /// bsr-verify-kernels proves that no two blocks write one element.

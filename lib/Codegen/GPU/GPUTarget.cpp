@@ -5,6 +5,8 @@
 
 #include "bsr/Codegen/GPU/GPUTarget.h"
 #include "DenseProduct.h"
+#include "LaneProduct.h"
+#include "LaneSampledProduct.h"
 #include "Reductions.h"
 #include "SampledProduct.h"
 #include "ScatterAdds.h"
@@ -85,6 +87,8 @@ struct KernelModel
       return product->getScratch();
     if (auto product = SparseProduct::match(plan, gpu))
       return product->getScratch();
+    if (auto product = LaneProduct::match(plan, gpu))
+      return product->getScratch();
     if (auto product = DenseProduct::match(plan, gpu))
       return product->getScratch();
     SmallVector<MemRefType> scratch = getNestScratch(plan);
@@ -103,7 +107,9 @@ struct KernelModel
     auto gpu = cast<GPUAttr>(chip);
     if (emitAs<WarpgroupProduct>(builder, kernel, gpu) ||
         emitAs<SparseProduct>(builder, kernel, gpu) ||
+        emitAs<LaneProduct>(builder, kernel, gpu) ||
         emitAs<SampledProduct>(builder, kernel, gpu) ||
+        emitAs<LaneSampledProduct>(builder, kernel, gpu) ||
         emitAs<DenseProduct>(builder, kernel, gpu))
       return success();
     ThreadEvaluator evaluator(builder, kernel.loc);

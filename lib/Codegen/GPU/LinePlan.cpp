@@ -13,10 +13,11 @@ int64_t LinePlan::getMaxChunks() const {
   int64_t stored = std::min(lines * length, slots);
   if (isByLine)
     return std::max<int64_t>(1, std::min(length, stored));
-  // A chunk that is full of blocks has more than `blocks - lines`, and with the
-  // next one's more than `blocks`.
+  // A chunk that is full of blocks has more than `room - lines`, and with the
+  // next one's more than `room`.
+  int64_t room = getRoom();
   int64_t full =
-      std::min(stored / (blocks - lines + 1), 2 * stored / (blocks + 1) + 1);
+      std::min(stored / (room - lines + 1), 2 * stored / (room + 1) + 1);
   return length / slabs + full + 1;
 }
 
@@ -24,19 +25,19 @@ SmallVector<MemRefType> LinePlan::getTypes(MLIRContext *context) const {
   Type i32 = IntegerType::get(context, 32);
   int64_t groups = getNumGroups(), chunks = getMaxChunks();
   SmallVector<MemRefType> types{MemRefType::get(groups, i32)};
-  for (int64_t extent : {slabs, lines, blocks})
+  for (int64_t extent : {slabs, lines, blocks * getParts()})
     types.push_back(MemRefType::get({groups, chunks * extent}, i32));
   if (isByLine)
     types.erase(types.begin() + 2);
   return types;
 }
 
-namespace {
+namespace mlir::bsr {
 /// The launch that makes a plan: a block of threads makes that of a group.
-class Planner {
+class LinePlanner {
 public:
-  Planner(const LinePlan &plan, BlockBuilder &b, const PatternView &view,
-          ValueRange arrays)
+  LinePlanner(const LinePlan &plan, BlockBuilder &b, const PatternView &view,
+              ValueRange arrays)
       : plan(plan), b(b), i32(b.b.getI32Type()), group(b.block[0]),
         ptr(b.getPointer(view.ptr)), idx(b.getPointer(view.idx)),
         slot(b.getPointer(view.slot)), numChunks(arrays[0]),
@@ -68,12 +69,21 @@ private:
   void write(Value value, Value array, Value at) {
     b.store(value, array, ValueRange{group, at});
   }
-  /// In shared memory: the lines that store a block at `position`, a bit each;
-  /// and the place of the position, the number of its chunk times `1 <<
-  /// slabBits` plus that of its slab.
-  Value getLines(Value position) { return b.at(b.mul(position, 4)); }
+  /// In shared memory: the lines that store a block at a position of the
+  /// pattern, a bit each; and the place of `position`, the number of its chunk
+  /// times `1 << slabBits` plus that of its slab.
+  Value getMark(Value position) { return b.at(b.mul(position, 4)); }
   Value getPlace(Value position) {
-    return b.at(b.add(b.mul(position, 4), 4 * plan.length));
+    return b.at(b.add(b.mul(position, 4), 4 * getNumMarks()));
+  }
+  int64_t getNumMarks() const { return plan.length * plan.packedPositions; }
+  /// The lines that store a block at `position`.
+  Value loadLines(Value position) {
+    Value first = b.mul(position, plan.packedPositions);
+    Value lines = b.load(getMark(first), i32);
+    for (int64_t part = 1; part != plan.packedPositions; ++part)
+      lines = b.bitOr(lines, b.load(getMark(b.add(first, part)), i32));
+    return lines;
   }
   /// Calls `body` for the numbers below `count`, each in one thread.
   void forEach(Value count, llvm::function_ref<void(Value)> body) {
@@ -82,14 +92,16 @@ private:
       return SmallVector<Value>();
     });
   }
-  /// Calls `body` for each line of the group and its blocks, each in one
-  /// thread.
+  /// Calls `body` for each line of the pattern in the group and its blocks,
+  /// each in one thread.
   void forBlocks(llvm::function_ref<void(Value, Value)> body,
                  llvm::function_ref<void()> afterLine) {
-    b.loop(b.constant(0), b.constant(plan.lines), 1, {},
+    int64_t lines = plan.lines * plan.packedLines;
+    int64_t numLines = plan.numLines * plan.packedLines;
+    b.loop(b.constant(0), b.constant(lines), 1, {},
            [&](Value line, ValueRange) {
-             Value number = b.multiplyAdd(group, plan.lines, line);
-             b.when(b.less(number, b.constant(plan.numLines)), [&] {
+             Value number = b.multiplyAdd(group, lines, line);
+             b.when(b.less(number, b.constant(numLines)), [&] {
                Value low = readPattern(ptr, number);
                Value high = readPattern(ptr, b.add(number, 1));
                b.loop(b.add(low, b.thread), high, threads, {},
@@ -107,13 +119,13 @@ private:
     Value zero = b.constant(0), noPlace = b.constant(-1);
     Value none = b.constant(plan.isByLine ? plan.slots : -1);
     int64_t chunks = plan.getMaxChunks();
-    forEach(b.constant(plan.length), [&](Value at) {
-      b.storeShared(zero, getLines(at));
-      b.storeShared(noPlace, getPlace(at));
-    });
+    forEach(b.constant(getNumMarks()),
+            [&](Value at) { b.storeShared(zero, getMark(at)); });
+    forEach(b.constant(plan.length),
+            [&](Value at) { b.storeShared(noPlace, getPlace(at)); });
     forEach(b.constant(chunks * plan.slabs),
             [&](Value at) { write(zero, positions, at); });
-    forEach(b.constant(chunks * plan.blocks),
+    forEach(b.constant(chunks * plan.blocks * plan.getParts()),
             [&](Value at) { write(none, slots, at); });
   }
 
@@ -121,9 +133,9 @@ private:
   void markLines() {
     forBlocks(
         [&](Value line, Value at) {
-          Value lines = getLines(readPattern(idx, at));
-          Value bit = b.shiftLeft(b.constant(1), line);
-          b.storeShared(b.bitOr(b.load(lines, i32), bit), lines);
+          Value mark = getMark(readPattern(idx, at));
+          Value bit = b.shiftLeft(b.constant(1), b.div(line, plan.packedLines));
+          b.storeShared(b.bitOr(b.load(mark, i32), bit), mark);
         },
         [&] { b.barrier(); });
   }
@@ -134,12 +146,12 @@ private:
     SmallVector<Value> last = b.loop(
         zero, b.constant(plan.length), 1, {zero, zero, zero},
         [&](Value position, ValueRange carried) {
-          Value lines = b.load(getLines(position), i32);
+          Value lines = loadLines(position);
           Value count = b.countOnes(lines);
           Value chunk = carried[0], slabs = carried[1], blocks = carried[2];
           Value hasSlab = b.less(slabs, b.constant(plan.slabs));
           Value hasBlocks =
-              b.less(b.add(blocks, count), b.constant(plan.blocks + 1));
+              b.less(b.add(blocks, count), b.constant(plan.getRoom() + 1));
           Value fits = b.bitAnd(hasSlab, hasBlocks);
           chunk = b.select(fits, chunk, b.add(chunk, 1));
           slabs = b.select(fits, slabs, zero);
@@ -164,11 +176,11 @@ private:
     forEach(count, [&](Value at) {
       Value chunk = b.div(at, plan.lines), line = b.rem(at, plan.lines);
       Value below = b.sub(b.shiftLeft(b.constant(1), line), b.constant(1));
-      Value slabs = b.constant(0), first = b.constant(0);
+      Value slabs = b.constant(0), first = b.constant(0), odd = first;
       for (int64_t slab = 0; slab != plan.slabs; ++slab) {
         Value position = read(positions, b.add(b.mul(chunk, plan.slabs), slab));
         // A slab that the chunk lacks has position 0, which another may be.
-        Value lines = b.load(getLines(position), i32);
+        Value lines = loadLines(position);
         Value place = b.load(getPlace(position), i32);
         Value here =
             b.add(b.mul(chunk, int64_t(1) << LinePlan::slabBits), slab);
@@ -176,7 +188,11 @@ private:
         Value bit = b.bitAnd(b.shiftRight(lines, line), b.constant(1));
         slabs = b.bitOr(slabs, b.shiftLeft(bit, b.constant(slab)));
         first = b.add(first, b.countOnes(b.bitAnd(lines, below)));
+        odd = b.bitXor(odd, lines);
       }
+      // Lines with an odd number of blocks are followed by a gap.
+      if (plan.alignment == 2)
+        first = b.add(first, b.countOnes(b.bitAnd(odd, below)));
       Value word =
           b.bitOr(slabs, b.shiftLeft(first, b.constant(LinePlan::slabBits)));
       write(word, words, at);
@@ -187,7 +203,8 @@ private:
   Value getNumber(Value line, Value chunk, Value slab) {
     if (plan.isByLine)
       return line;
-    Value word = read(words, b.multiplyAdd(chunk, plan.lines, line));
+    Value word = read(words, b.multiplyAdd(chunk, plan.lines,
+                                           b.div(line, plan.packedLines)));
     Value below = b.sub(b.shiftLeft(b.constant(1), slab), b.constant(1));
     Value before = b.countOnes(b.bitAnd(LinePlan::getSlabs(b, word), below));
     return b.add(LinePlan::getFirstBlock(b, word), before);
@@ -196,12 +213,18 @@ private:
   void placeBlocks() {
     forBlocks(
         [&](Value line, Value at) {
-          Value place = b.load(getPlace(readPattern(idx, at)), i32);
+          Value position = readPattern(idx, at);
+          Value place =
+              b.load(getPlace(b.div(position, plan.packedPositions)), i32);
           Value chunk = b.div(place, int64_t(1) << LinePlan::slabBits);
           Value slab = b.rem(place, int64_t(1) << LinePlan::slabBits);
-          write(
-              readPattern(slot, at), slots,
-              b.multiplyAdd(chunk, plan.blocks, getNumber(line, chunk, slab)));
+          Value number = b.multiplyAdd(chunk, plan.blocks,
+                                       getNumber(line, chunk, slab));
+          number = b.multiplyAdd(number, plan.packedLines,
+                                 b.rem(line, plan.packedLines));
+          number = b.multiplyAdd(number, plan.packedPositions,
+                                 b.rem(position, plan.packedPositions));
+          write(readPattern(slot, at), slots, number);
         },
         [] {});
   }
@@ -213,12 +236,14 @@ private:
   Value ptr, idx, slot;
   Value numChunks, positions, words, slots;
 };
-} // namespace
+} // namespace mlir::bsr
 
 void LinePlan::emit(OpBuilder &b, Location loc, const PatternView &view,
                     ValueRange arrays) const {
-  assert(slabs <= slabBits && blocks >= lines);
-  BlockBuilder::launch(
-      b, loc, {getNumGroups(), 1}, threads, /*sharedBytes=*/8 * length,
-      [&](BlockBuilder &block) { Planner(*this, block, view, arrays).emit(); });
+  assert(slabs <= slabBits && getRoom() >= lines);
+  BlockBuilder::launch(b, loc, {getNumGroups(), 1}, threads,
+                       /*sharedBytes=*/4 * length * (packedPositions + 1),
+                       [&](BlockBuilder &block) {
+                         LinePlanner(*this, block, view, arrays).emit();
+                       });
 }

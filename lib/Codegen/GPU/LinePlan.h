@@ -17,29 +17,40 @@ namespace mlir::bsr {
 /// `blocks` blocks there, sorted by line and then by position. A launch makes
 /// the plan of a pattern in four arrays.
 ///
+/// Small blocks are packed: a line is `packedLines` neighbouring lines of the
+/// pattern, a position `packedPositions` neighbouring ones, and a block has the
+/// pattern's blocks there as its parts, of which one or more are stored.
+///
 /// Or, `isByLine`, a chunk is one position, and its slots lie by line: it has
 /// no words.
 struct LinePlan {
   int64_t numLines, length, slots;
   int64_t lines, slabs, blocks;
+  int64_t packedLines = 1, packedPositions = 1;
+  /// The blocks of a line in a chunk begin at a multiple of this, 1 or 2.
+  int64_t alignment = 1;
   bool isByLine = false;
 
   /// A plan by line.
   static LinePlan getByLine(int64_t numLines, int64_t length, int64_t slots,
                             int64_t lines) {
-    return {numLines, length,          slots, lines, /*slabs=*/1,
-            /*blocks=*/lines, /*isByLine=*/true};
+    LinePlan plan{numLines, length, slots, lines, /*slabs=*/1,
+                  /*blocks=*/lines};
+    plan.isByLine = true;
+    return plan;
   }
 
   int64_t getNumGroups() const { return llvm::divideCeil(numLines, lines); }
+  int64_t getParts() const { return packedLines * packedPositions; }
   /// The most chunks that a group can have.
   int64_t getMaxChunks() const;
   /// The arrays, of 32-bit integers: chunks of a group, `[groups]`; positions,
   /// `[groups, chunks, slabs]`, those that a chunk lacks are 0; words,
   /// `[groups, chunks, lines]`, which `getSlabs` and `getFirstBlock` take
   /// apart; slots,
-  /// `[groups, chunks, blocks]`, those that a chunk lacks are -1, or, by line,
-  /// `slots`, one more than the last.
+  /// `[groups, chunks, blocks, parts]`, those that a chunk lacks are -1, or, by
+  /// line, `slots`, one more than the last; parts are in the order of lines, and
+  /// then of positions.
   SmallVector<MemRefType> getTypes(MLIRContext *context) const;
 
   /// Emits the launch that fills `arrays` from the blocks of `view`.
@@ -55,7 +66,13 @@ struct LinePlan {
     return b.shiftRight(word, b.constant(slabBits));
   }
 
-  static constexpr int64_t slabBits = 8;
+  /// The most slabs of a chunk.
+  static constexpr int64_t slabBits = 16;
+
+private:
+  /// The blocks of a chunk if lines of the group had to begin anywhere.
+  int64_t getRoom() const { return blocks - lines * (alignment - 1); }
+  friend class LinePlanner;
 };
 
 } // namespace mlir::bsr

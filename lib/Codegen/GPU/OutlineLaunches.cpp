@@ -9,10 +9,12 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/GPU/Utils/GPUUtils.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/SymbolTable.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
@@ -26,6 +28,8 @@ using namespace mlir::bsr;
 
 /// Threads of a block: a multiple of a warp, of which an SM holds 16.
 static constexpr int64_t blockThreads = 128;
+/// Bytes of shared memory of which few blocks of threads can have more.
+static constexpr int64_t muchShared = 64 * 1024;
 
 /// Makes what `step` copies from buffer to buffer parallel loops.
 static void copyInLoops(func::FuncOp step) {
@@ -235,6 +239,20 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
     gpu::GPUFuncOp function =
         outlineKernelFunc(launch, kernel.getName(), operands);
     functions.insert(function);
+    // Blocks of threads that share much memory are few on a multiprocessor:
+    // ptxas is not to save registers for more, and spill.
+    std::optional<int64_t> shared =
+        launch.getDynamicSharedMemorySize()
+            ? getConstantIntValue(launch.getDynamicSharedMemorySize())
+            : std::nullopt;
+    OpBuilder b(launch);
+    if (shared && *shared > muchShared)
+      function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                        b.getI32IntegerAttr(1));
+    // LLVM loads vectors of what the threads of a block share.
+    for (unsigned i = 0; i != function.getNumWorkgroupAttributions(); ++i)
+      function.setWorkgroupAttributionAttr(
+          i, LLVM::LLVMDialect::getAlignAttrName(), b.getI64IntegerAttr(16));
     // What is constant goes into the GPU's memory.
     function.walk([&](memref::GetGlobalOp array) {
       StringAttr name = array.getNameAttr().getAttr();
@@ -246,7 +264,6 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
              function.getBody().front().without_terminator()))
       if (isOpTriviallyDead(&op))
         op.erase();
-    OpBuilder b(launch);
     gpu::LaunchFuncOp::create(
         b, launch.getLoc(), function, launch.getGridSizeOperandValues(),
         launch.getBlockSizeOperandValues(), launch.getDynamicSharedMemorySize(),

@@ -5,25 +5,62 @@
 #ifndef BSR_LIB_CODEGEN_GPU_PRODUCTTILE_H
 #define BSR_LIB_CODEGEN_GPU_PRODUCTTILE_H
 
+#include "LinePlan.h"
 #include "TensorCores.h"
 #include "bsr/Codegen/GPU/Model.h"
+#include "bsr/Dialect/BSR.h"
 
 namespace mlir::bsr {
 
 /// The sizes of a product with a sparse weight.
 struct ProductShape {
-  /// Outputs and inputs of a block, and its rows and columns as they are
-  /// stored.
-  int64_t outBlock, inBlock, blockRows, blockCols;
+  /// Outputs and inputs of a block: of a packed one (`LinePlan`), if tensor
+  /// cores multiply small blocks.
+  int64_t outBlock, inBlock;
+  /// Rows and columns of a block of the pattern, as they are stored, and which
+  /// of both its inputs are.
+  int64_t blockRows, blockCols;
+  bool inputsAreRows;
   /// Lines, which are of outputs, the positions along one, and blocks stored.
   int64_t numLines, length, slots;
   Activations activations;
-  /// Of an output.
-  int64_t outputBytes;
+  /// Of an operand, and of an output.
+  int64_t elementBytes, outputBytes;
+  /// Tensor cores multiply fragments; else a lane has tokens of its own.
+  bool isOnTensorCores;
 
-  double getDensity() const {
-    return double(slots) / double(numLines * length);
+  /// The shape of `op`, whose blocks are packed for tensor cores where they are
+  /// small; none if they do not fill packed ones.
+  static std::optional<ProductShape>
+  get(SpMMOp op, const Activations &activations, bool isOnTensorCores);
+
+  /// Of a block, which may be packed.
+  int64_t getRows() const { return inputsAreRows ? inBlock : outBlock; }
+  int64_t getCols() const { return inputsAreRows ? outBlock : inBlock; }
+  int64_t getParts() const {
+    return outBlock * inBlock / (blockRows * blockCols);
   }
+  /// Lines of the pattern that are one.
+  int64_t getPackedLines() const {
+    return outBlock / (inputsAreRows ? blockCols : blockRows);
+  }
+  /// The inputs that a fragment takes are those of so many blocks.
+  int64_t getGathered() const {
+    return isOnTensorCores && inBlock < fragmentRows ? fragmentRows / inBlock
+                                                     : 1;
+  }
+  /// Rows of shared memory are longer than what they hold.
+  bool isPadded() const { return isOnTensorCores; }
+  /// Elements of a block that a thread copies at once, and how many such pieces
+  /// a block has.
+  int64_t getPieceElements() const {
+    int64_t most = isPadded() ? blockCols : blockRows * blockCols;
+    return std::min(most, copiedBytes / elementBytes);
+  }
+  int64_t getPieces() const { return outBlock * inBlock / getPieceElements(); }
+  /// The share of blocks of which a part is stored, in a random pattern whose
+  /// slots all hold a block.
+  double getDensity() const;
 };
 
 /// What a block of threads computes of a product at a time, and what it keeps
@@ -34,6 +71,24 @@ struct ProductTile {
   /// Of a stage: positions with activations, and blocks of the weight.
   int64_t slabs, blocks;
   int64_t stages;
+  /// Groups of lanes that share the outputs of a line, without tensor cores.
+  int64_t groups = 1;
+
+  /// Of a lane: outputs of a line, and tokens, of which so many lie side by
+  /// side.
+  int64_t getLaneOutputs(const ProductShape &shape) const {
+    return shape.outBlock / groups;
+  }
+  int64_t getLaneTokens() const {
+    return warpTokens * groups / BlockBuilder::warpThreads;
+  }
+  int64_t getLaneSide(const ProductShape &shape) const {
+    return std::min(getLaneTokens(), copiedBytes / shape.elementBytes);
+  }
+  /// Sums that a thread keeps.
+  int64_t getSums(const ProductShape &shape) const {
+    return warpLines * shape.outBlock * warpTokens / BlockBuilder::warpThreads;
+  }
 
   /// The tile that takes least time on `chip`, as the model has it, for a
   /// random pattern whose slots all hold a block; none if no tile fits.
@@ -44,15 +99,30 @@ struct ProductTile {
 
   /// What a launch does for such a pattern, about.
   KernelWork getWork(const ProductShape &shape) const;
+  /// The plan that a launch of this tile follows.
+  LinePlan getPlan(const ProductShape &shape) const;
 };
 
 /// Where things lie in a stage, in bytes.
 struct StageLayout {
   StageLayout(const ProductTile &tile, const ProductShape &shape)
-      : slabPitch(getPitch(tile.tokens)), slab(shape.inBlock * slabPitch),
-        blockPitch(getPitch(shape.blockCols)),
-        block(shape.blockRows * blockPitch), blocks(tile.slabs * slab),
-        size(blocks + tile.blocks * block) {}
+      : slabPitch(getPitchOf(shape, tile.tokens)),
+        slab(shape.inBlock * slabPitch),
+        blockPitch(getPitchOf(shape, shape.getCols())),
+        block(shape.getRows() * blockPitch), blocks(tile.slabs * slab),
+        size(blocks + llvm::alignTo(tile.blocks * block, copiedBytes)) {}
+
+  static int64_t getPitchOf(const ProductShape &shape, int64_t length) {
+    return shape.isPadded() ? getPitch(length) : length * shape.elementBytes;
+  }
+  /// Bytes of all stages, and of a row of zeros behind them, which blocks that
+  /// are missing have as activations.
+  int64_t getSharedBytes(const ProductTile &tile,
+                         const ProductShape &shape) const {
+    return getZeros(tile) + (shape.getGathered() == 1 ? 0 : slabPitch);
+  }
+  /// Where the zeros begin.
+  int64_t getZeros(const ProductTile &tile) const { return tile.stages * size; }
 
   int64_t slabPitch, slab, blockPitch, block;
   /// Where the first block lies.

@@ -5,13 +5,12 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SAMPLEDPRODUCT_H
 #define BSR_LIB_CODEGEN_GPU_SAMPLEDPRODUCT_H
 
-#include "TensorCores.h"
-#include "bsr/Codegen/Common/KernelTarget.h"
+#include "SampledWalk.h"
 
 namespace mlir::bsr {
 
 /// A `bsr.sddmm` that tensor cores compute: 16-bit elements of one type, sums
-/// in f32, blocks of 16, 32 or 64 rows and columns, tokens last.
+/// in f32, blocks of 4 to 64 rows and columns, tokens last.
 class SampledProduct {
 public:
   /// The product that `plan` is, if it is one that `chip` runs here.
@@ -22,18 +21,18 @@ public:
 
 private:
   friend class SampledProductEmitter;
+  friend class SmallSampledProductEmitter;
 
-  /// Blocks of one block row that a block of threads computes.
-  int64_t getBlocks() const { return blockThreads / 32 * warpBlocks; }
-  /// Bytes of a stage: the rows of the block row, and the columns of its
-  /// blocks.
-  int64_t getStageBytes() const;
+  /// Fragments have columns of several blocks as rows.
+  bool isSmall() const {
+    return tile.pattern.getBlockRows() < fragmentRows ||
+           tile.pattern.getBlockCols() < fragmentRows;
+  }
+  /// Emits what a thread does where it `isSmall`.
+  void emitSmall(KernelBody &kernel, BlockBuilder &b);
 
   SDDMMOp op;
-  PatternType pattern;
-  Activations rows, cols;
-  /// Blocks of a warp; tokens of a stage, and stages.
-  int64_t warpBlocks, tokens, stages;
+  SampledTile tile;
 };
 
 } // namespace mlir::bsr

@@ -12,6 +12,7 @@
 // constants.
 
 #include "SparseProduct.h"
+#include "ChunkWalk.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -26,7 +27,6 @@ std::optional<SparseOperands> SparseOperands::match(const ClusterPlan &plan) {
   Type type = op.getX().getType().getElementType();
   auto activations = Activations::match(op.getX(), op.getFeatureDim());
   PatternType pattern = op.getPattern().getType();
-  View view = *getLineView(op), across = getOther(view);
   Type yType = op.getY().getType().getElementType();
   if (!activations || !isMultiplied(type) ||
       op.getValues().getType().getElementType() != type ||
@@ -35,16 +35,10 @@ std::optional<SparseOperands> SparseOperands::match(const ClusterPlan &plan) {
       !isCovered(pattern.getBlockCols()) ||
       op.getY().getType().getNumElements() > INT32_MAX)
     return std::nullopt;
-  ProductShape shape{pattern.getBlockExtent(view),
-                     pattern.getBlockExtent(across),
-                     pattern.getBlockRows(),
-                     pattern.getBlockCols(),
-                     pattern.getNumLines(view),
-                     pattern.getNumLines(across),
-                     pattern.getSlots(),
-                     *activations,
-                     yType.getIntOrFloatBitWidth() / 8};
-  return SparseOperands{op, view, shape};
+  auto shape = ProductShape::get(op, *activations, /*isOnTensorCores=*/true);
+  if (!shape)
+    return std::nullopt;
+  return SparseOperands{op, *shape};
 }
 
 std::optional<SparseProduct> SparseProduct::match(const ClusterPlan &plan,
@@ -54,19 +48,13 @@ std::optional<SparseProduct> SparseProduct::match(const ClusterPlan &plan,
     return std::nullopt;
   SparseProduct product;
   product.op = operands->op;
-  product.view = operands->view;
   product.shape = operands->shape;
   auto tile = ProductTile::choose(product.shape, *findChip(chip.getChip()),
                                   chip.getTileOutputs(), chip.getTileTokens());
   if (!tile)
     return std::nullopt;
   product.tile = *tile;
-  product.plan = {product.shape.numLines,
-                  product.shape.length,
-                  product.shape.slots,
-                  tile->lines,
-                  tile->slabs,
-                  tile->blocks};
+  product.plan = tile->getPlan(*shape);
   return product;
 }
 
@@ -84,47 +72,17 @@ public:
   void emit();
 
 private:
-  /// What a thread copies of a chunk: where it lies along the line, or which
-  /// slot it is.
-  struct Sources {
-    SmallVector<Value> positions, slots;
-  };
-
-  /// The row and the first column of the piece of a block that the thread
-  /// copies: two neighbours are a sector of 32 bytes of global memory, 8 lie in
-  /// different banks of shared memory.
-  std::pair<Value, Value> getPiece();
-  /// The sources of `chunk`, or of the last one that there is memory for.
-  Sources loadSources(Value chunk);
-  /// The words of the warp's lines.
-  SmallVector<Value> loadWords(Value chunk);
-  Value clampChunk(Value chunk) {
-    return b.min(chunk, b.constant(product.plan.getMaxChunks() - 1));
-  }
-  void copySlabs(Value stage, ArrayRef<Value> positions);
-  void copyBlocks(Value stage, ArrayRef<Value> slots);
-  /// Begins to copy `chunk`, if the group has it.
-  void copy(Value chunk, Value stage, const Sources &sources);
-
   SmallVector<Value> getInitialSums();
-  /// Adds the blocks of one line, `word`, to `sums`.
-  SmallVector<Value> multiplyLine(Value stage, Value word, ValueRange sums);
+  /// Adds the blocks of one line, `word`, to `sums`: blocks of 8 inputs, two at
+  /// a time, which lie side by side.
+  SmallVector<Value> multiplyGathered(Value stage, Value word, ValueRange sums);
   SmallVector<Value> multiplyBlock(Value slab, Value block, ValueRange sums);
   void store(ValueRange sums);
+  void clearZeros();
 
   /// The number of a sum: of a line of the warp, of 16 outputs, of 8 tokens.
   int64_t getSum(int64_t line, int64_t outputs, int64_t tokens) const {
     return ((line * rowTiles + outputs) * tokenTiles + tokens) * 4;
-  }
-  Value getLine(int64_t line) {
-    Value first = b.multiplyAdd(warpLine, tile.warpLines, b.constant(line));
-    return b.multiplyAdd(b.block[0], tile.lines, first);
-  }
-  /// Calls `body` where `line` is one of the matrix.
-  void whenInside(Value line, llvm::function_ref<void()> body) {
-    if (product.plan.numLines % tile.lines == 0)
-      return body();
-    b.when(b.less(line, b.constant(product.plan.numLines)), body);
   }
 
   SparseProduct &product;
@@ -132,23 +90,14 @@ private:
   KernelBody &kernel;
   BlockBuilder &b;
   const StoredRows &y;
-  StageLayout layout;
-  Type type, i32;
+  ChunkWalk walk;
+  const StageLayout &layout;
+  Type type;
   int64_t rowTiles, tokenTiles;
-  /// A block has its inputs as rows: its matrices are transposed when loaded.
-  bool isTransposed;
-
-  Value batch;
-  /// The first token of the block of threads.
-  Value tokenTile;
-  Value warpLine, warpToken;
-  /// Null if each piece that a thread copies is inside: the number of bytes.
-  Value tokenBytes;
-  Value x, values;
-  /// The plan of the group.
-  Value numChunks, positions, words, slots;
-  /// Where the thread's rows of matrices begin in a slab and in a block.
+  /// Where the lane's rows of matrices begin in a slab and in a block.
   Value slabRow, matrixRow;
+  /// Which of two gathered blocks the lane's rows of activations belong to.
+  Value half;
 };
 } // namespace mlir::bsr
 
@@ -156,172 +105,28 @@ SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
                                            KernelBody &kernel,
                                            const StoredRows &y, BlockBuilder &b)
     : product(product), tile(product.tile), kernel(kernel), b(b), y(y),
-      layout(tile, product.shape), i32(b.b.getI32Type()),
+      walk(product.op, product.shape, product.tile, product.plan, kernel, b),
+      layout(walk.layout), type(product.op.getX().getType().getElementType()),
       rowTiles(product.shape.outBlock / fragmentRows),
-      tokenTiles(tile.warpTokens / fragmentCols),
-      isTransposed(!product.op.getTranspose()) {
-  SpMMOp op = product.op;
-  type = op.getX().getType().getElementType();
-  int64_t tilesPerBatch =
-      llvm::divideCeil(product.shape.activations.tokens, tile.tokens);
-  batch = b.constant(0);
-  Value tileNumber = b.block[1];
-  if (product.shape.activations.batches != 1) {
-    batch = b.div(tileNumber, tilesPerBatch);
-    tileNumber = b.rem(tileNumber, tilesPerBatch);
+      tokenTiles(tile.warpTokens / fragmentCols) {
+  Value tokens = b.mul(walk.warpToken, elementBytes);
+  bool inputsAreRows = product.shape.inputsAreRows;
+  if (product.shape.getGathered() == 1) {
+    // A slab has inputs as rows: both operands are transposed when loaded, or
+    // none.
+    slabRow =
+        b.add(getMatrixRow(b, layout.slabPitch, /*rowsLast=*/false), tokens);
+    matrixRow = getMatrixRow(b, layout.blockPitch, /*rowsLast=*/inputsAreRows);
+    return;
   }
-  tokenTile = b.mul(tileNumber, tile.tokens);
-  int64_t warpsAlong = tile.tokens / tile.warpTokens;
-  warpToken = b.rem(b.warp, warpsAlong);
-  warpLine = b.div(b.warp, warpsAlong);
-
-  // What a thread copies: one piece of a row of activations, of several rows.
-  int64_t piecesPerRow = tile.tokens / copiedElements;
-  Value token =
-      b.multiplyAdd(b.rem(b.thread, piecesPerRow), copiedElements, tokenTile);
-  if (product.shape.activations.tokens % tile.tokens) {
-    Value isInside =
-        b.less(token, b.constant(product.shape.activations.tokens));
-    tokenBytes = b.select(isInside, b.constant(16), b.constant(0));
-    token = b.select(isInside, token, b.constant(0));
-  }
-  Value row = b.rem(b.div(b.thread, piecesPerRow), product.shape.inBlock);
-  ArrayRef<int64_t> xShape = op.getX().getType().getShape().take_back(2);
-  x = b.atFar(b.getPointer(kernel.inputs.lookup(op.getX())), batch,
-              xShape[0] * xShape[1], type);
-  x = b.at(x, b.multiplyAdd(row, product.shape.activations.tokens, token),
-           type);
-  auto [blockRow, blockColumn] = getPiece();
-  Value blockElement =
-      b.multiplyAdd(blockRow, product.shape.blockCols, blockColumn);
-  values = b.at(b.getPointer(kernel.inputs.lookup(op.getValues())),
-                blockElement, type);
-  int64_t chunks = product.plan.getMaxChunks();
-  numChunks =
-      b.load(b.at(b.getPointer(kernel.scratch[0]), b.block[0], i32), i32);
-  auto ofGroup = [&](Value array, int64_t each) {
-    return b.atFar(b.getPointer(array), b.block[0], chunks * each, i32);
-  };
-  positions = ofGroup(kernel.scratch[1], tile.slabs);
-  words = ofGroup(kernel.scratch[2], tile.lines);
-  slots = ofGroup(kernel.scratch[3], tile.blocks);
-
-  // A slab has inputs as rows: both operands are transposed when loaded, or
-  // none.
-  slabRow = b.add(getMatrixRow(b, layout.slabPitch, /*rowsLast=*/false),
-                  b.mul(warpToken, tile.warpTokens * elementBytes));
-  matrixRow = getMatrixRow(b, layout.blockPitch, /*rowsLast=*/isTransposed);
-}
-
-std::pair<Value, Value> SparseProductEmitter::getPiece() {
-  int64_t rows = product.shape.blockRows;
-  Value number =
-      b.rem(b.thread, rows * product.shape.blockCols / copiedElements);
-  Value upper = b.div(number, 16);
-  Value row =
-      b.multiplyAdd(b.rem(b.div(number, 2), 4), 2, b.rem(b.div(number, 8), 2));
-  row = b.multiplyAdd(b.rem(upper, rows / 8), 8, row);
-  Value column = b.multiplyAdd(b.div(upper, rows / 8), 2, b.rem(number, 2));
-  return {row, b.mul(column, copiedElements)};
-}
-
-SparseProductEmitter::Sources SparseProductEmitter::loadSources(Value chunk) {
-  chunk = clampChunk(chunk);
-  Sources sources;
-  int64_t rowsPerPass = blockThreads * copiedElements / tile.tokens;
-  Value first = b.at(positions, b.mul(chunk, tile.slabs), i32);
-  if (rowsPerPass <= product.shape.inBlock) {
-    sources.positions = b.loadIntegers(first, tile.slabs);
-  } else {
-    // A pass is of several slabs.
-    Value row = b.div(b.thread, tile.tokens / copiedElements);
-    Value slab =
-        b.min(b.div(row, product.shape.inBlock), b.constant(tile.slabs - 1));
-    for (int64_t pass = 0;
-         pass * rowsPerPass < tile.slabs * product.shape.inBlock; ++pass)
-      sources.positions.push_back(b.load(
-          b.at(first, b.add(slab, pass * rowsPerPass / product.shape.inBlock),
-               i32),
-          i32));
-  }
-  int64_t piecesPerBlock =
-      product.shape.outBlock * product.shape.inBlock / copiedElements;
-  int64_t blocksPerPass = std::max<int64_t>(1, blockThreads / piecesPerBlock);
-  Value block = b.add(b.mul(chunk, tile.blocks),
-                      b.div(b.thread, std::min(piecesPerBlock, blockThreads)));
-  for (int64_t pass = 0; pass != tile.blocks / blocksPerPass; ++pass)
-    sources.slots.push_back(
-        b.load(b.at(b.at(slots, block, i32), pass * blocksPerPass, i32), i32));
-  return sources;
-}
-
-SmallVector<Value> SparseProductEmitter::loadWords(Value chunk) {
-  Value first = b.multiplyAdd(clampChunk(chunk), tile.lines,
-                              b.mul(warpLine, tile.warpLines));
-  return b.loadIntegers(b.at(words, first, i32), tile.warpLines);
-}
-
-void SparseProductEmitter::copySlabs(Value stage, ArrayRef<Value> positions) {
-  int64_t piecesPerRow = tile.tokens / copiedElements;
-  int64_t rowsPerPass = blockThreads / piecesPerRow;
-  int64_t height = tile.slabs * product.shape.inBlock;
-  int64_t tokens = product.shape.activations.tokens;
-  bool isOneSlab = rowsPerPass <= product.shape.inBlock;
-  Value row = b.div(b.thread, piecesPerRow);
-  Value to = b.add(stage, b.multiplyAdd(row, layout.slabPitch,
-                                        b.mul(b.rem(b.thread, piecesPerRow),
-                                              copiedElements * elementBytes)));
-  to = b.at(to);
-  auto copyRows = [&] {
-    for (int64_t pass = 0; pass * rowsPerPass < height; ++pass) {
-      int64_t first = pass * rowsPerPass;
-      Value position =
-          positions[isOneSlab ? first / product.shape.inBlock : pass];
-      Value from = b.atFar(x, position, product.shape.inBlock * tokens, type);
-      if (isOneSlab)
-        from = b.at(from, first % product.shape.inBlock * tokens, type);
-      b.copyAsync(b.at(to, first * layout.slabPitch, b.b.getI8Type()), from,
-                  tokenBytes);
-    }
-  };
-  // Of small stages, some threads copy nothing.
-  if (height >= rowsPerPass)
-    copyRows();
-  else
-    b.when(b.less(row, b.constant(height)), copyRows);
-}
-
-void SparseProductEmitter::copyBlocks(Value stage, ArrayRef<Value> slots) {
-  int64_t rows = product.shape.blockRows;
-  int64_t size = rows * product.shape.blockCols;
-  int64_t piecesPerBlock = size / copiedElements;
-  int64_t passes = std::max<int64_t>(1, piecesPerBlock / blockThreads);
-  int64_t blocksPerPass = std::max<int64_t>(1, blockThreads / piecesPerBlock);
-  auto [row, column] = getPiece();
-  Value to = b.multiplyAdd(row, layout.blockPitch, b.mul(column, elementBytes));
-  to = b.multiplyAdd(b.div(b.thread, piecesPerBlock), layout.block, to);
-  to = b.at(b.add(b.add(stage, to), layout.blocks));
-  int64_t first = 0;
-  for (Value slot : slots) {
-    b.when(b.less(b.constant(-1), slot), [&] {
-      Value from = b.atFar(values, slot, size, type);
-      for (int64_t pass = 0; pass != passes; ++pass) {
-        int64_t column = pass * blockThreads / rows * copiedElements;
-        b.copyAsync(b.at(to, first + column * elementBytes, b.b.getI8Type()),
-                    b.at(from, column, type), Value());
-      }
-    });
-    first += blocksPerPass * layout.block;
-  }
-}
-
-void SparseProductEmitter::copy(Value chunk, Value stage,
-                                const Sources &sources) {
-  b.when(b.less(chunk, numChunks), [&] {
-    copySlabs(stage, sources.positions);
-    copyBlocks(stage, sources.slots);
-  });
-  b.commitCopies();
+  // Of the four matrices, the inputs of two are those of one slab and block.
+  Value row = b.rem(b.lane, 8), last = b.div(b.lane, 16);
+  half = b.rem(b.div(b.lane, 8), 2);
+  slabRow = b.multiplyAdd(row, layout.slabPitch,
+                          b.multiplyAdd(last, copiedBytes, tokens));
+  int64_t outputs = inputsAreRows ? copiedBytes : 8 * layout.blockPitch;
+  matrixRow = b.multiplyAdd(row, layout.blockPitch, b.mul(half, outputs));
+  matrixRow = b.multiplyAdd(last, layout.block, matrixRow);
 }
 
 SmallVector<Value> SparseProductEmitter::getInitialSums() {
@@ -335,7 +140,8 @@ SmallVector<Value> SparseProductEmitter::getInitialSums() {
   Value pointer = b.getPointer(kernel.inputs.lookup(bias));
   for (int64_t line = 0; line != tile.warpLines; ++line) {
     // Lines beyond the matrix have no bias: that of the last one.
-    Value number = b.min(getLine(line), b.constant(product.plan.numLines - 1));
+    Value number =
+        b.min(walk.getLine(line), b.constant(product.plan.numLines - 1));
     Value first =
         b.multiplyAdd(number, product.shape.outBlock, b.div(b.lane, 4));
     for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
@@ -357,7 +163,8 @@ SmallVector<Value> SparseProductEmitter::multiplyBlock(Value slab, Value block,
                                                        ValueRange sums) {
   SmallVector<Value> next(sums);
   Type i8 = b.b.getI8Type();
-  for (int64_t input = 0; input != product.shape.inBlock;
+  bool inputsAreRows = product.shape.inputsAreRows;
+  for (int64_t input = 0; input < product.shape.inBlock;
        input += fragmentRows) {
     SmallVector<SmallVector<Value, 4>> activations;
     for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
@@ -365,11 +172,11 @@ SmallVector<Value> SparseProductEmitter::multiplyBlock(Value slab, Value block,
           b.at(slab, input * layout.slabPitch + token * elementBytes, i8),
           /*transpose=*/true));
     for (int64_t outputs = 0; outputs != rowTiles; ++outputs) {
-      int64_t row = isTransposed ? input : outputs * fragmentRows;
-      int64_t column = isTransposed ? outputs * fragmentRows : input;
+      int64_t row = inputsAreRows ? input : outputs * fragmentRows;
+      int64_t column = inputsAreRows ? outputs * fragmentRows : input;
       SmallVector<Value, 4> matrix = b.loadMatrices(
           b.at(block, row * layout.blockPitch + column * elementBytes, i8),
-          isTransposed);
+          /*transpose=*/inputsAreRows);
       for (int64_t tokens = 0; tokens != tokenTiles; ++tokens) {
         MutableArrayRef<Value> sum =
             MutableArrayRef(next).slice(getSum(0, outputs, tokens), 4);
@@ -382,26 +189,34 @@ SmallVector<Value> SparseProductEmitter::multiplyBlock(Value slab, Value block,
   return next;
 }
 
-SmallVector<Value> SparseProductEmitter::multiplyLine(Value stage, Value word,
-                                                      ValueRange sums) {
+SmallVector<Value> SparseProductEmitter::multiplyGathered(Value stage,
+                                                          Value word,
+                                                          ValueRange sums) {
   Value slabs = LinePlan::getSlabs(b, word);
   Value first = LinePlan::getFirstBlock(b, word);
   Value block =
       b.add(b.add(b.multiplyAdd(first, layout.block, stage), matrixRow),
             layout.blocks);
   Value firstSlab = b.add(stage, slabRow);
+  // Any lane of a matrix of zeros may have the address of all of them.
+  Value zeros = b.add(b.sub(slabRow, b.mul(b.rem(b.lane, 8), layout.slabPitch)),
+                      layout.getZeros(tile));
+  auto dropFirst = [&](Value left) { return b.bitAnd(left, b.add(left, -1)); };
+  Value isFirst = b.equal(half, b.constant(0));
+  Value mine = b.select(isFirst, slabs, dropFirst(slabs));
   SmallVector<Value> carried(sums);
-  carried.append({slabs, block});
-  SmallVector<Value> next = b.loop(
-      b.constant(0), b.countOnes(slabs), 1, carried,
-      [&](Value, ValueRange carried) {
+  carried.append({mine, block});
+  Value steps = b.div(b.add(b.countOnes(slabs), 1), 2);
+  SmallVector<Value> next =
+      b.loop(b.constant(0), steps, 1, carried, [&](Value, ValueRange carried) {
         Value left = carried[sums.size()], block = carried[sums.size() + 1];
         Value slab =
             b.multiplyAdd(b.countTrailingZeros(left), layout.slab, firstSlab);
+        slab = b.select(b.equal(left, b.constant(0)), zeros, slab);
         SmallVector<Value> next = multiplyBlock(
             b.at(slab), b.at(block), carried.take_front(sums.size()));
-        next.push_back(b.bitAnd(left, b.add(left, -1)));
-        next.push_back(b.add(block, layout.block));
+        next.push_back(dropFirst(dropFirst(left)));
+        next.push_back(b.add(block, 2 * layout.block));
         return next;
       });
   next.truncate(sums.size());
@@ -409,10 +224,9 @@ SmallVector<Value> SparseProductEmitter::multiplyLine(Value stage, Value word,
 }
 
 void SparseProductEmitter::store(ValueRange sums) {
-  Value first = b.multiplyAdd(warpToken, tile.warpTokens, tokenTile);
   for (int64_t line = 0; line != tile.warpLines; ++line) {
-    Value number = getLine(line);
-    whenInside(number, [&] {
+    Value number = walk.getLine(line);
+    walk.whenInside(number, [&] {
       Value feature =
           b.multiplyAdd(number, product.shape.outBlock, b.div(b.lane, 4));
       for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
@@ -422,63 +236,39 @@ void SparseProductEmitter::store(ValueRange sums) {
             storeSums(
                 b, sums.slice(getSum(line, outputs, tokens) + 2 * half, 2),
                 sums.slice(getSum(line, outputs, tokens + 1) + 2 * half, 2), y,
-                {batch, row}, b.add(first, tokens * fragmentCols),
-                /*isRagged=*/bool(tokenBytes));
+                {walk.batch, row},
+                b.add(walk.firstToken, tokens * fragmentCols), walk.isRagged);
         }
     });
   }
 }
 
-void SparseProductEmitter::emit() {
-  // In front of the first iteration, copies of all stages but one are under
-  // way; what the next one copies is known an iteration before.
-  int64_t ahead = tile.stages - 1;
-  for (int64_t chunk = 0; chunk != ahead; ++chunk)
-    copy(b.constant(chunk), b.constant(chunk * layout.size),
-         loadSources(b.constant(chunk)));
-  Sources sources = loadSources(b.constant(ahead));
-  int64_t numPositions = sources.positions.size();
+void SparseProductEmitter::clearZeros() {
+  int64_t words = layout.slabPitch / 4;
+  b.loop(b.thread, b.constant(words), blockThreads, {},
+         [&](Value word, ValueRange) {
+           Value at = b.add(b.mul(word, 4), layout.getZeros(tile));
+           b.storeShared(b.constant(0), b.at(at));
+           return SmallVector<Value>();
+         });
+}
 
-  SmallVector<Value> carried = getInitialSums();
-  int64_t numSums = carried.size(), numSumsOfLine = getSum(1, 0, 0);
-  carried.append({b.constant(0), b.constant(ahead * layout.size)});
-  llvm::append_range(carried, loadWords(b.constant(0)));
-  llvm::append_range(carried, sources.positions);
-  llvm::append_range(carried, sources.slots);
-  SmallVector<Value> last = b.loop(
-      b.constant(0), numChunks, 1, carried,
-      [&](Value chunk, ValueRange carried) {
-        ValueRange sums = carried.take_front(numSums);
-        carried = carried.drop_front(numSums);
-        Value stage = carried[0], copied = carried[1];
-        ValueRange words = carried.slice(2, tile.warpLines);
-        carried = carried.drop_front(2 + tile.warpLines);
-        Sources sources{SmallVector<Value>(carried.take_front(numPositions)),
-                        SmallVector<Value>(carried.drop_front(numPositions))};
-        b.waitForCopies(ahead - 1);
-        b.barrier();
-        Value next = b.add(chunk, ahead);
-        copy(next, copied, sources);
-        Sources later = loadSources(b.add(next, 1));
-        SmallVector<Value> laterWords = loadWords(b.add(chunk, 1));
-        SmallVector<Value> result;
-        for (int64_t line = 0; line != tile.warpLines; ++line)
-          llvm::append_range(
-              result,
-              multiplyLine(stage, words[line],
-                           sums.slice(line * numSumsOfLine, numSumsOfLine)));
-        result.append({getNextStage(b, stage, layout.size, tile.stages),
-                       getNextStage(b, copied, layout.size, tile.stages)});
-        llvm::append_range(result, laterWords);
-        llvm::append_range(result, later.positions);
-        llvm::append_range(result, later.slots);
-        return result;
-      });
-  store(ValueRange(last).take_front(numSums));
+void SparseProductEmitter::emit() {
+  if (half)
+    clearZeros();
+  store(walk.run(getInitialSums(), [&](Value stage, Value word,
+                                       ValueRange sums) {
+    return half ? multiplyGathered(stage, word, sums)
+                : walk.addBlocks(stage, word, slabRow, matrixRow, sums,
+                                 [&](Value slab, Value block, ValueRange sums) {
+                                   return multiplyBlock(slab, block, sums);
+                                 });
+  }));
 }
 
 void SparseProduct::emit(OpBuilder &b, KernelBody &kernel) {
-  plan.emit(b, kernel.loc, kernel.patterns.at({op.getPattern(), view}),
+  plan.emit(b, kernel.loc,
+            kernel.patterns.at({op.getPattern(), *op.getLineView()}),
             kernel.scratch);
   StageLayout layout(tile, shape);
   const Activations &x = shape.activations;
@@ -487,7 +277,7 @@ void SparseProduct::emit(OpBuilder &b, KernelBody &kernel) {
                  {x.batches, shape.numLines * shape.outBlock}, x.tokens);
   int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
   BlockBuilder::launch(b, kernel.loc, {plan.getNumGroups(), tiles},
-                       blockThreads, tile.stages * layout.size,
+                       blockThreads, layout.getSharedBytes(tile, shape),
                        [&](BlockBuilder &block) {
                          SparseProductEmitter(*this, kernel, y, block).emit();
                        });

@@ -17,8 +17,6 @@ struct SparseOperands {
   static std::optional<SparseOperands> match(const ClusterPlan &plan);
 
   SpMMOp op;
-  /// The view whose lines are of outputs.
-  View view;
   ProductShape shape;
 };
 
@@ -37,7 +35,6 @@ private:
   friend class SparseProductEmitter;
 
   SpMMOp op;
-  View view;
   ProductShape shape;
   ProductTile tile;
   LinePlan plan;

@@ -20,7 +20,7 @@ std::optional<Activations> Activations::match(Value tensor,
   // and rows begin at multiples of 16 bytes.
   if (!isa<BlockArgument>(tensor) || featureDim != rank - 2 ||
       type.getNumElements() > INT32_MAX ||
-      type.getDimSize(rank - 1) % copiedElements)
+      type.getDimSize(rank - 1) * type.getElementTypeBitWidth() % 128)
     return std::nullopt;
   Activations result;
   result.tokens = type.getDimSize(rank - 1);
@@ -46,9 +46,11 @@ Value bsr::getNextStage(BlockBuilder &b, Value stage, int64_t bytes,
 }
 
 StoredRows bsr::createRows(OpBuilder &b, Location loc, Value memref,
-                           ArrayRef<int64_t> sizes, int64_t columns) {
+                           ArrayRef<int64_t> sizes, int64_t columns,
+                           int64_t length) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
-  int64_t length = 64 / element.getIntOrFloatBitWidth();
+  if (length == 0)
+    length = 64 / element.getIntOrFloatBitWidth();
   SmallVector<int64_t> shape(sizes);
   shape.append({columns / length, length});
   SmallVector<int64_t> strides(shape.size(), 1);
@@ -66,6 +68,23 @@ static Value pack(BlockBuilder &b, ValueRange sums, Type type) {
       b.b, b.loc, VectorType::get(2, b.b.getF32Type()), sums);
   pair = arith::TruncFOp::create(b.b, b.loc, VectorType::get(2, type), pair);
   return LLVM::BitcastOp::create(b.b, b.loc, b.b.getI32Type(), pair);
+}
+
+void bsr::storeVector(BlockBuilder &b, ValueRange sums, const StoredRows &rows,
+                      ValueRange row, Value column, bool isRagged) {
+  Type type = cast<MemRefType>(rows.vectors.getType()).getElementType();
+  Value vector = vector::FromElementsOp::create(
+      b.b, b.loc, VectorType::get(rows.length, b.b.getF32Type()), sums);
+  if (!type.isF32())
+    vector = arith::TruncFOp::create(
+        b.b, b.loc, VectorType::get(rows.length, type), vector);
+  Value number = b.div(column, rows.length);
+  SmallVector<Value> at(row);
+  at.append({number, b.constant(0)});
+  auto store = [&] { b.store(vector, rows.vectors, at); };
+  if (!isRagged)
+    return store();
+  b.when(b.less(number, b.constant(rows.columns / rows.length)), store);
 }
 
 void bsr::storeSums(BlockBuilder &b, ValueRange first, ValueRange second,

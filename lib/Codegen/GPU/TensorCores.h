@@ -17,12 +17,13 @@ constexpr int64_t blockThreads = 256;
 /// 8, of sums 16 by 8.
 constexpr int64_t fragmentRows = 16, fragmentCols = 8;
 /// Elements have 16 bits; a copy is of 8 of them.
-constexpr int64_t elementBytes = 2, copiedElements = 8;
+constexpr int64_t elementBytes = 2, copiedElements = 8, copiedBytes = 16;
 
 /// Bytes of a row of `length` elements in shared memory, an odd multiple of 16:
 /// the first 16 bytes of 8 rows lie in different banks.
 inline int64_t getPitch(int64_t length) {
-  return (length + copiedElements) * elementBytes;
+  return length == copiedElements ? copiedBytes
+                                  : (length + copiedElements) * elementBytes;
 }
 
 /// Tokens last: `[batches, features, tokens]`.
@@ -42,9 +43,16 @@ inline bool isStored(Type type, Type operandType) {
   return type == operandType || type.isF32();
 }
 
-/// True if fragments cover blocks with `extent` rows or columns.
+/// True if fragments cover blocks with `extent` rows or columns, one or several
+/// beside each other.
 inline bool isCovered(int64_t extent) {
-  return extent == 16 || extent == 32 || extent == 64;
+  return extent >= 4 && extent <= 64 && llvm::isPowerOf2_64(extent);
+}
+
+/// True if blocks with `extent` rows or columns are multiplied element by
+/// element.
+inline bool isLane(int64_t extent) {
+  return extent <= 64 && llvm::isPowerOf2_64(extent);
 }
 
 /// Where the lane's row of four 8x8 matrices begins, in bytes, which are the
@@ -62,14 +70,20 @@ struct StoredRows {
   Value vectors;
   /// Of a row.
   int64_t columns;
-  /// Elements of a vector: 8 bytes.
+  /// Elements of a vector.
   int64_t length;
 };
 
-/// `memref` as `[sizes..., columns]`, where `sizes` may merge dimensions;
-/// 16-bit elements have a multiple of 4 columns, f32 an even number.
+/// `memref` as `[sizes..., columns]`, where `sizes` may merge dimensions, in
+/// vectors of `length`, or of 8 bytes, which divides rows.
 StoredRows createRows(OpBuilder &b, Location loc, Value memref,
-                      ArrayRef<int64_t> sizes, int64_t columns);
+                      ArrayRef<int64_t> sizes, int64_t columns,
+                      int64_t length = 0);
+
+/// Stores `sums`, a vector, from `column` on, which its length divides; if
+/// `isRagged`, none beyond the last column.
+void storeVector(BlockBuilder &b, ValueRange sums, const StoredRows &rows,
+                 ValueRange row, Value column, bool isRagged);
 
 /// Stores the row of the lane in two neighbouring fragments of sums, of each of
 /// which `first` and `second` are two, from `column` on, which 16 divides. Of

@@ -444,7 +444,7 @@ void WarpgroupProduct::emit(OpBuilder &b, KernelBody &kernel) {
   SpMMOp op = operands.op;
   const ProductShape &shape = operands.shape;
   const Activations &x = shape.activations;
-  plan.emit(b, kernel.loc, kernel.patterns.at({op.getPattern(), operands.view}),
+  plan.emit(b, kernel.loc, kernel.patterns.at({op.getPattern(), *op.getLineView()}),
             kernel.scratch);
   StoredRows y =
       createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),

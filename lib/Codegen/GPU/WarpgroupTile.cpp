@@ -135,7 +135,9 @@ std::optional<WarpgroupTile>
 WarpgroupTile::choose(const ProductShape &shape, const Chip &chip,
                       int64_t outputs, int64_t tokens, int64_t shareOutputs,
                       int64_t shareTokens) {
-  if (chip.wgmmaRate == 0)
+  // Small blocks are those of warps.
+  if (chip.wgmmaRate == 0 || shape.getParts() != 1 ||
+      shape.inBlock % warpgroupDepth)
     return std::nullopt;
   Chooser chooser(shape, chip);
   auto isWanted = [](int64_t given, int64_t value) {

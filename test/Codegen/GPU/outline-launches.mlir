@@ -45,15 +45,16 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
 
 // -----
 
-// Launches that a kernel has already keep their blocks, threads and shared memory.
+// Launches that a kernel has already keep their blocks, threads and shared memory. What threads share is aligned for vectors; of
+// blocks of threads that share much, ptxas is told that there are few.
 
 // CHECK-LABEL: func private @reversed(
 // CHECK-SAME:    %[[X:.*]]: memref<8x64xf32>, %[[Y:.*]]: memref<8x64xf32>, %[[S:.*]]: memref<f32>)
-// CHECK-DAG:     %[[BYTES:.*]] = arith.constant 256 : i32
+// CHECK-DAG:     %[[BYTES:.*]] = arith.constant 70000 : i32
 // CHECK:         gpu.launch_func @kernels::@reversed blocks in (%c8, %c1, %c1) threads in (%c64, %c1, %c1) dynamic_shared_memory_size %[[BYTES]] args(%[[X]] : memref<8x64xf32>, %[[Y]] : memref<8x64xf32>)
 // CHECK-NEXT:    gpu.launch_func @kernels::@reversed_0 blocks in (%c1, %c1, %c1) threads in (%c128, %c1, %c1) args(%[[Y]] : memref<8x64xf32>, %[[S]] : memref<f32>)
 // CHECK-NEXT:    return
-// CHECK:         gpu.func @reversed(%[[X:.*]]: memref<8x64xf32>, %[[Y:.*]]: memref<8x64xf32>) workgroup(%[[OTHER:.*]] : memref<64xf32, #gpu.address_space<workgroup>>) kernel attributes {known_block_size = array<i32: 64, 1, 1>, known_grid_size = array<i32: 8, 1, 1>}
+// CHECK:         gpu.func @reversed(%[[X:.*]]: memref<8x64xf32>, %[[Y:.*]]: memref<8x64xf32>) workgroup(%[[OTHER:.*]] : memref<64xf32, #gpu.address_space<workgroup>> {llvm.align = 16 : i64}) kernel attributes {known_block_size = array<i32: 64, 1, 1>, known_grid_size = array<i32: 8, 1, 1>, nvvm.minctasm = 1 : i32}
 // CHECK:           gpu.dynamic_shared_memory
 // CHECK:           gpu.barrier
 module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
@@ -63,7 +64,7 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
     %c8 = arith.constant 8 : index
     %c63 = arith.constant 63 : index
     %c64 = arith.constant 64 : index
-    %bytes = arith.constant 256 : i32
+    %bytes = arith.constant 70000 : i32
     gpu.launch blocks(%row, %by, %bz) in (%gx = %c8, %gy = %c1, %gz = %c1)
         threads(%t, %ty, %tz) in (%bx = %c64, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %bytes
         workgroup(%other: memref<64xf32, #gpu.address_space<workgroup>>) {

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Products of activations and a block-sparse matrix on arithmetic units.
+
+#ifndef BSR_LIB_CODEGEN_GPU_LANEPRODUCT_H
+#define BSR_LIB_CODEGEN_GPU_LANEPRODUCT_H
+
+#include "LinePlan.h"
+#include "ProductTile.h"
+#include "bsr/Codegen/Common/KernelTarget.h"
+
+namespace mlir::bsr {
+
+/// A `bsr.spmm` whose terms are multiplied and added one by one, in f32: of
+/// elements of f32, or of 16-bit ones that tensor cores do not take, in blocks
+/// of 1 to 64 rows and columns, tokens last.
+class LaneProduct {
+public:
+  /// The product that `plan` is, if it is one that `chip` runs here.
+  static std::optional<LaneProduct> match(const ClusterPlan &plan,
+                                          GPUAttr chip);
+
+  /// The memory for the plan of its pattern.
+  SmallVector<MemRefType> getScratch();
+  void emit(OpBuilder &b, KernelBody &kernel);
+
+private:
+  friend class LaneProductEmitter;
+
+  SpMMOp op;
+  ProductShape shape;
+  ProductTile tile;
+  LinePlan plan;
+};
+
+} // namespace mlir::bsr
+
+#endif // BSR_LIB_CODEGEN_GPU_LANEPRODUCT_H

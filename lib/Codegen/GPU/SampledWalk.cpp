@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How a block of threads brings rows and columns of activations to shared
+// memory, token after token.
+
+#include "SampledWalk.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+std::optional<SampledTile> SampledTile::match(SDDMMOp op) {
+  Type type = op.getA().getType().getElementType();
+  auto rows = Activations::match(op.getA(), op.getFeatureDim());
+  auto cols = Activations::match(op.getB(), op.getFeatureDim());
+  if (!rows || !cols || op.getB().getType().getElementType() != type ||
+      !isStored(op.getValues().getType().getElementType(), type) ||
+      op.getValues().getType().getNumElements() > INT32_MAX)
+    return std::nullopt;
+  SampledTile tile;
+  tile.pattern = op.getPattern().getType();
+  tile.rows = *rows;
+  tile.cols = *cols;
+  tile.elementBytes = type.getIntOrFloatBitWidth() / 8;
+  return tile;
+}
+
+bool SampledTile::setStages(const Chip &chip, ArrayRef<int64_t> choices) {
+  int64_t limit = chip.sharedLimit - BlockBuilder::sharedSymbolBytes;
+  for (int64_t choice : choices) {
+    tokens = choice;
+    stages = std::min<int64_t>(4, limit / getStageBytes());
+    if (stages >= 2)
+      return true;
+  }
+  return false;
+}
+
+void SampledTile::launch(OpBuilder &b, Location loc,
+                         llvm::function_ref<void(BlockBuilder &)> body) const {
+  int64_t parts = llvm::divideCeil(pattern.getGridCols(), getBlocks());
+  BlockBuilder::launch(b, loc, {pattern.getGridRows(), parts}, blockThreads,
+                       stages * getStageBytes(), body);
+}
+
+SampledWalk::Tokens SampledWalk::getTokens(Value step, Value offset) {
+  Tokens tokens;
+  tokens.batch = b.constant(0);
+  if (tile.rows.batches != 1) {
+    tokens.batch = b.div(step, stepsPerBatch);
+    step = b.rem(step, stepsPerBatch);
+  }
+  tokens.first = b.multiplyAdd(step, tile.tokens, offset);
+  if (tile.rows.tokens % tile.tokens) {
+    Value isInside = b.less(tokens.first, b.constant(tile.rows.tokens));
+    tokens.bytes = b.select(isInside, b.constant(copiedBytes), b.constant(0));
+    tokens.first = b.select(isInside, tokens.first, b.constant(0));
+  }
+  return tokens;
+}
+
+void SampledWalk::copyRows(Value step, Value stage) {
+  int64_t blockRows = tile.pattern.getBlockRows();
+  int64_t perRow = tile.tokens / tile.getElements();
+  int64_t rowsPerPass = blockThreads / perRow;
+  Value row = b.div(b.thread, perRow), piece = b.rem(b.thread, perRow);
+  auto copy = [&] {
+    Tokens tokens = getTokens(step, b.mul(piece, tile.getElements()));
+    Value from =
+        b.atFar(a, tokens.batch, tile.rows.features * tile.rows.tokens, type);
+    from = b.at(from, b.multiplyAdd(row, tile.rows.tokens, tokens.first), type);
+    Value to = b.at(
+        b.add(stage, b.multiplyAdd(row, pitch, b.mul(piece, copiedBytes))));
+    for (int64_t first = 0; first < blockRows; first += rowsPerPass)
+      b.copyAsync(b.at(to, first * pitch, b.b.getI8Type()),
+                  b.at(from, first * tile.rows.tokens, type), tokens.bytes);
+  };
+  if (rowsPerPass <= blockRows)
+    copy();
+  else
+    b.when(b.less(row, b.constant(blockRows)), copy);
+}
+
+void SampledWalk::copyColumns(Value step, Value stage) {
+  int64_t blockCols = tile.pattern.getBlockCols();
+  int64_t perRow = tile.tokens / tile.getElements();
+  int64_t rowsPerPass = BlockBuilder::warpThreads / perRow;
+  Value row = b.div(b.lane, perRow), piece = b.rem(b.lane, perRow);
+  Tokens tokens = getTokens(step, b.mul(piece, tile.getElements()));
+  Value to = b.multiplyAdd(b.warp, tile.warpBlocks * blockCols * pitch,
+                           b.mul(piece, copiedBytes));
+  to = b.at(
+      b.add(b.add(b.multiplyAdd(row, pitch, stage), to), tile.getRowBytes()));
+  auto copyBlock = [&](int64_t block) {
+    Value from = b.atFar(columns[block], tokens.batch,
+                         tile.cols.features * tile.cols.tokens, type);
+    from = b.at(from, b.multiplyAdd(row, tile.cols.tokens, tokens.first), type);
+    for (int64_t first = 0; first < blockCols; first += rowsPerPass)
+      b.copyAsync(
+          b.at(to, (block * blockCols + first) * pitch, b.b.getI8Type()),
+          b.at(from, first * tile.cols.tokens, type), tokens.bytes);
+  };
+  for (int64_t first = 0; first != tile.warpBlocks; first += tile.united)
+    b.when(isStored[first], [&] {
+      auto copyAll = [&] {
+        for (int64_t block = first; block != first + tile.united; ++block)
+          copyBlock(block);
+      };
+      // Of small blocks, some lanes copy nothing.
+      if (blockCols >= rowsPerPass)
+        copyAll();
+      else
+        b.when(b.less(row, b.constant(blockCols)), copyAll);
+    });
+}
+
+void SampledWalk::copy(Value step, Value stage) {
+  b.when(b.less(step, b.constant(steps)), [&] {
+    copyRows(step, stage);
+    copyColumns(step, stage);
+  });
+  b.commitCopies();
+}
+
+void SampledWalk::findBlocks() {
+  const PatternView &view = kernel.patterns.at({op.getPattern(), View::Rows});
+  first = b.add(firstOfBlock, b.mul(b.warp, tile.warpBlocks));
+  a = b.atFar(b.getPointer(kernel.inputs.lookup(op.getA())), line,
+              tile.pattern.getBlockRows() * tile.rows.tokens, type);
+  Value all = b.getPointer(kernel.inputs.lookup(op.getB()));
+  for (int64_t block = 0; block != tile.warpBlocks; ++block) {
+    Value position = b.add(first, block);
+    isStored.push_back(b.less(position, end));
+    // Of one that is not stored, any columns will do.
+    Value column =
+        b.load(view.idx, b.select(isStored.back(), position, firstOfBlock));
+    columns.push_back(b.atFar(
+        all, column, tile.pattern.getBlockCols() * tile.cols.tokens, type));
+  }
+}
+
+void SampledWalk::withSlot(Value number, llvm::function_ref<void(Value)> body) {
+  const PatternView &view = kernel.patterns.at({op.getPattern(), View::Rows});
+  Value position = b.add(first, number);
+  b.when(b.less(position, end), [&] { body(b.load(view.slot, position)); });
+}
+
+void SampledWalk::run(
+    int64_t numSums,
+    llvm::function_ref<SmallVector<Value>(Value, ValueRange)> multiply,
+    llvm::function_ref<void(ValueRange)> store) {
+  const PatternView &view = kernel.patterns.at({op.getPattern(), View::Rows});
+  Value start = b.load(view.ptr, line);
+  end = b.load(view.ptr, b.add(line, 1));
+  firstOfBlock = b.add(start, b.mul(b.block[1], tile.getBlocks()));
+  b.when(b.less(firstOfBlock, end), [&] {
+    findBlocks();
+    int64_t ahead = tile.stages - 1, bytes = tile.getStageBytes();
+    for (int64_t step = 0; step != ahead; ++step)
+      copy(b.constant(step), b.constant(step * bytes));
+    Type f32 = b.b.getF32Type();
+    Value zero = arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(f32));
+    SmallVector<Value> carried(numSums, zero);
+    carried.append({b.constant(0), b.constant(ahead * bytes)});
+    SmallVector<Value> last =
+        b.loop(b.constant(0), b.constant(steps), 1, carried,
+               [&](Value step, ValueRange carried) {
+                 Value stage = carried[numSums], copied = carried[numSums + 1];
+                 b.waitForCopies(ahead - 1);
+                 b.barrier();
+                 copy(b.add(step, ahead), copied);
+                 SmallVector<Value> next =
+                     multiply(stage, carried.take_front(numSums));
+                 next.append({getNextStage(b, stage, bytes, tile.stages),
+                              getNextStage(b, copied, bytes, tile.stages)});
+                 return next;
+               });
+    store(ValueRange(last).take_front(numSums));
+  });
+}
