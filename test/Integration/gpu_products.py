@@ -146,6 +146,20 @@ def what_is_expected(kind, block, grid, tokens):
     return (r"mma(\.sync|_async)" if kind != "f32" and min(block) >= 4 and is_filled else r"cp\.async"), 4
 
 
+def check_infinity(run, before, x, mask, block):
+    """An infinity in an input reaches no output but those of a packed line that stores a block there."""
+    rows, cols = max(1, 8 // block[0]), max(1, 16 // block[1])
+    row = np.flatnonzero(mask.any(1))[0] // rows * rows
+    x = x.copy()
+    x[..., row * block[0], :] = np.inf
+    with np.errstate(invalid="ignore"):
+        after = run(x)
+    reached = mask[row:row + rows].any(0).reshape(-1, cols).any(1).repeat(cols * block[1])
+    assert (before[..., ~reached, :] == after[..., ~reached, :]).all(), "expected an infinity to stay where blocks are"
+    own = mask[row].repeat(block[1])
+    assert not np.isfinite(after[..., own, :]).any(), "expected an infinity to reach what is multiplied by it"
+
+
 def run_case(kind, out, block, grid, tokens, random):
     compiled = step.compile(text(kind, out, block, grid, tokens))
     sign, count = what_is_expected(kind, block, grid, tokens)
@@ -160,9 +174,15 @@ def run_case(kind, out, block, grid, tokens, random):
         x, g = (round_to(kind, random.standard_normal((*tokens[:-1], extent, tokens[-1]))) for extent in shape)
         b = round_to(out, random.standard_normal(shape[1]))
         values = step.to_values(dense, mask, block, grid[0] * grid[1], order)
-        got = compiled.run({"w": store(kind, values), "x": store(kind, x), "g": store(kind, g), "b": store(out, b)},
-                           {"w": mask}, {"w": order})
-        got = {key: load(out, array) for key, array in got.items()}
+
+        def run(x):
+            got = compiled.run({"w": store(kind, values), "x": store(kind, x), "g": store(kind, g), "b": store(out, b)},
+                               {"w": mask}, {"w": order})
+            return {key: load(out, array) for key, array in got.items()}
+
+        got = run(x)
+        if name == "random" and sign == "mma.sync" and min(block) < 16 and mask.any():
+            check_infinity(lambda x: run(x)["y"], got["y"], x, mask, block)
         y, size = dense.T @ x, np.abs(dense).T @ np.abs(x)
         check(f"{name} y", got["y"], y, size, shape[0], out)
         start = b[:, None]

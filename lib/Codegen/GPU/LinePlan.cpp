@@ -21,6 +21,12 @@ int64_t LinePlan::getMaxChunks() const {
   return length / slabs + full + 1;
 }
 
+bool LinePlan::fits(int64_t sharedBytes) const {
+  int64_t most = std::max(slabs, blocks * getParts());
+  return getSharedBytes() + BlockBuilder::sharedSymbolBytes <= sharedBytes &&
+         getNumGroups() * getMaxChunks() <= INT32_MAX / most;
+}
+
 SmallVector<MemRefType> LinePlan::getTypes(MLIRContext *context) const {
   Type i32 = IntegerType::get(context, 32);
   int64_t groups = getNumGroups(), chunks = getMaxChunks();
@@ -241,8 +247,7 @@ private:
 void LinePlan::emit(OpBuilder &b, Location loc, const PatternView &view,
                     ValueRange arrays) const {
   assert(slabs <= slabBits && getRoom() >= lines);
-  BlockBuilder::launch(b, loc, {getNumGroups(), 1}, threads,
-                       /*sharedBytes=*/4 * length * (packedPositions + 1),
+  BlockBuilder::launch(b, loc, {getNumGroups(), 1}, threads, getSharedBytes(),
                        [&](BlockBuilder &block) {
                          LinePlanner(*this, block, view, arrays).emit();
                        });

@@ -44,6 +44,9 @@ struct LinePlan {
   int64_t getParts() const { return packedLines * packedPositions; }
   /// The most chunks that a group can have.
   int64_t getMaxChunks() const;
+  /// True if a block of threads with `sharedBytes` can make the plan, and its
+  /// offsets have 32 bits.
+  bool fits(int64_t sharedBytes) const;
   /// The arrays, of 32-bit integers: chunks of a group, `[groups]`; positions,
   /// `[groups, chunks, slabs]`, those that a chunk lacks are 0; words,
   /// `[groups, chunks, lines]`, which `getSlabs` and `getFirstBlock` take
@@ -70,6 +73,8 @@ struct LinePlan {
   static constexpr int64_t slabBits = 16;
 
 private:
+  /// What the launch that makes the plan shares.
+  int64_t getSharedBytes() const { return 4 * length * (packedPositions + 1); }
   /// The blocks of a chunk if lines of the group had to begin anywhere.
   int64_t getRoom() const { return blocks - lines * (alignment - 1); }
   friend class LinePlanner;

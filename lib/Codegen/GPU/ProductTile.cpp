@@ -236,7 +236,8 @@ static std::optional<ProductTile> getTile(const ProductShape &shape,
                            tile.getLaneTokens() <= mostLaneTokens;
   if (!isWhole || tile.getSums(shape) > mostSums ||
       (!setStages(tile, shape, chip.sharedLimit, wantedStages) &&
-       !setStages(tile, shape, chip.sharedLimit, leastStages)))
+       !setStages(tile, shape, chip.sharedLimit, leastStages)) ||
+      !tile.getPlan(shape).fits(chip.sharedLimit))
     return std::nullopt;
   return tile;
 }

@@ -134,3 +134,25 @@ module attributes {bsr.target = #bsr.gpu} {
     return %y : tensor<320x200xf64>
   }
 }
+
+// -----
+
+!pattern = !bsr.pattern<65536x64, block = 1x1, slots = 90>
+
+// A plan of so many positions no block of threads can make.
+// CHECK-LABEL: func private @long(
+// CHECK-NOT:     gpu.launch
+// CHECK:         scf.forall
+module attributes {bsr.target = #bsr.gpu} {
+  bsr.cluster private @long(%p: !pattern, %w: tensor<90x1x1xf32>, %x: tensor<65536x32xf32>) -> tensor<64x32xf32> {
+    %y = bsr.spmm %p, %w, %x feature_dim = 0
+        : !pattern, tensor<90x1x1xf32>, tensor<65536x32xf32> -> tensor<64x32xf32>
+    bsr.yield %y : tensor<64x32xf32>
+  }
+  func.func @step(%p: !pattern, %w: tensor<90x1x1xf32>, %x: tensor<65536x32xf32>) -> tensor<64x32xf32> {
+    %init = tensor.empty() : tensor<64x32xf32>
+    %y = bsr.launch @long ins(%p, %w, %x : !pattern, tensor<90x1x1xf32>, tensor<65536x32xf32>)
+        outs(%init : tensor<64x32xf32>) -> tensor<64x32xf32>
+    return %y : tensor<64x32xf32>
+  }
+}
