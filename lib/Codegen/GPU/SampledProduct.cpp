@@ -23,12 +23,10 @@ int64_t SampledProduct::getStageBytes() const {
   return features * getPitch(tokens);
 }
 
-std::optional<SampledProduct> SampledProduct::match(const ClusterPlan &plan,
+std::optional<SampledProduct> SampledProduct::match(Operation *root,
                                                     GPUAttr chip) {
-  if (plan.roots.size() != 1)
-    return std::nullopt;
   SampledProduct product;
-  product.op = dyn_cast<SDDMMOp>(plan.roots.front());
+  product.op = dyn_cast<SDDMMOp>(root);
   if (!product.op)
     return std::nullopt;
   SDDMMOp op = product.op;
@@ -317,7 +315,8 @@ void SampledProductEmitter::emit() {
   });
 }
 
-void SampledProduct::emit(OpBuilder &b, KernelBody &kernel) {
+LogicalResult SampledProduct::emit(OpBuilder &b, KernelBody &kernel,
+                                   ValueRange) {
   StoredRows values = createRows(
       b, kernel.loc, kernel.outputs.lookup(op.getValues()),
       {pattern.getSlots(), pattern.getBlockRows()}, pattern.getBlockCols());
@@ -327,4 +326,5 @@ void SampledProduct::emit(OpBuilder &b, KernelBody &kernel) {
       stages * getStageBytes(), [&](BlockBuilder &block) {
         SampledProductEmitter(*this, kernel, values, block).emit();
       });
+  return success();
 }

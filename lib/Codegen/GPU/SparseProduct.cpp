@@ -17,12 +17,10 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-std::optional<SparseProduct> SparseProduct::match(const ClusterPlan &plan,
+std::optional<SparseProduct> SparseProduct::match(Operation *root,
                                                   GPUAttr chip) {
-  if (plan.roots.size() != 1)
-    return std::nullopt;
   SparseProduct product;
-  product.op = dyn_cast<SpMMOp>(plan.roots.front());
+  product.op = dyn_cast<SpMMOp>(root);
   if (!product.op)
     return std::nullopt;
   SpMMOp op = product.op;
@@ -34,7 +32,7 @@ std::optional<SparseProduct> SparseProduct::match(const ClusterPlan &plan,
   Type yType = op.getY().getType().getElementType();
   if (!activations || !isMultiplied(type) ||
       op.getValues().getType().getElementType() != type ||
-      !isStored(yType, type) || !isa<BlockArgument>(op.getValues()) ||
+      !isStored(yType, type) || !isLoaded(op.getValues()) ||
       !isCovered(pattern.getBlockRows()) ||
       !isCovered(pattern.getBlockCols()) ||
       op.getY().getType().getNumElements() > INT32_MAX)
@@ -62,17 +60,29 @@ std::optional<SparseProduct> SparseProduct::match(const ClusterPlan &plan,
   return product;
 }
 
+std::optional<ResultSpace> SparseProduct::getSpace() {
+  int64_t rank = op.getY().getType().getRank();
+  SmallVector<int64_t, 2> batches = llvm::to_vector<2>(llvm::seq(rank - 2));
+  return ResultSpace{
+      {batches, {rank - 2}, {rank - 1}}, /*row=*/1, tile.warpTokens};
+}
+
 SmallVector<MemRefType> SparseProduct::getScratch() {
-  return plan.getTypes(op->getContext());
+  SmallVector<MemRefType> types = plan.getTypes(op->getContext());
+  if (epilogue)
+    llvm::append_range(types, epilogue->getScratch());
+  return types;
 }
 
 namespace mlir::bsr {
 /// What a thread does.
 class SparseProductEmitter {
 public:
-  /// `y` is the buffer of the result, `[batches, features, tokens]`.
+  /// `y` is the buffer of the result, `[batches, features, tokens]`, if there
+  /// is no epilogue.
   SparseProductEmitter(SparseProduct &product, KernelBody &kernel,
-                       const StoredRows &y, BlockBuilder &b);
+                       ValueRange scratch, const StoredRows &y,
+                       BlockBuilder &b);
   void emit();
 
 private:
@@ -103,6 +113,7 @@ private:
   SmallVector<Value> multiplyLine(Value stage, Value word, ValueRange sums);
   SmallVector<Value> multiplyBlock(Value slab, Value block, ValueRange sums);
   void store(ValueRange sums);
+  void emitEpilogue(ValueRange sums);
 
   /// The number of a sum: of a line of the warp, of 16 outputs, of 8 tokens.
   int64_t getSum(int64_t line, int64_t outputs, int64_t tokens) const {
@@ -146,6 +157,7 @@ private:
 
 SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
                                            KernelBody &kernel,
+                                           ValueRange scratch,
                                            const StoredRows &y, BlockBuilder &b)
     : product(product), tile(product.tile), kernel(kernel), b(b), y(y),
       layout(tile, product.shape), i32(b.b.getI32Type()),
@@ -189,14 +201,13 @@ SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
   values = b.at(b.getPointer(kernel.inputs.lookup(op.getValues())),
                 blockElement, type);
   int64_t chunks = product.plan.getMaxChunks();
-  numChunks =
-      b.load(b.at(b.getPointer(kernel.scratch[0]), b.block[0], i32), i32);
+  numChunks = b.load(b.at(b.getPointer(scratch[0]), b.block[0], i32), i32);
   auto ofGroup = [&](Value array, int64_t each) {
     return b.atFar(b.getPointer(array), b.block[0], chunks * each, i32);
   };
-  positions = ofGroup(kernel.scratch[1], tile.slabs);
-  words = ofGroup(kernel.scratch[2], tile.lines);
-  slots = ofGroup(kernel.scratch[3], tile.blocks);
+  positions = ofGroup(scratch[1], tile.slabs);
+  words = ofGroup(scratch[2], tile.lines);
+  slots = ofGroup(scratch[3], tile.blocks);
 
   // A slab has inputs as rows: both operands are transposed when loaded, or
   // none.
@@ -421,6 +432,26 @@ void SparseProductEmitter::store(ValueRange sums) {
   }
 }
 
+void SparseProductEmitter::emitEpilogue(ValueRange sums) {
+  WarpSums warp;
+  for (int64_t line = 0; line != tile.warpLines; ++line)
+    for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
+      for (int64_t half = 0; half != 2; ++half)
+        for (int64_t tokens = 0; tokens != tokenTiles; ++tokens)
+          llvm::append_range(
+              warp.sums,
+              sums.slice(getSum(line, outputs, tokens) + 2 * half, 2));
+  // Lines of a warp follow each other.
+  warp.numRows = tile.warpLines * rowTiles * 2;
+  warp.at = {batch, b.multiplyAdd(getLine(0), product.shape.outBlock,
+                                  b.div(b.lane, 4))};
+  warp.column = b.multiplyAdd(warpToken, tile.warpTokens, tokenTile);
+  warp.warpNumber = b.div(warp.column, tile.warpTokens);
+  warp.areRowsRagged = product.plan.numLines % tile.lines;
+  warp.areColumnsRagged = bool(tokenBytes);
+  product.epilogue->emit(b, warp);
+}
+
 void SparseProductEmitter::emit() {
   // In front of the first iteration, copies of all stages but one are under
   // way; what the next one copies is known an iteration before.
@@ -466,21 +497,31 @@ void SparseProductEmitter::emit() {
         llvm::append_range(result, later.slots);
         return result;
       });
-  store(ValueRange(last).take_front(numSums));
+  ValueRange sums = ValueRange(last).take_front(numSums);
+  if (product.epilogue)
+    emitEpilogue(sums);
+  else
+    store(sums);
 }
 
-void SparseProduct::emit(OpBuilder &b, KernelBody &kernel) {
+LogicalResult SparseProduct::emit(OpBuilder &b, KernelBody &kernel,
+                                  ValueRange scratch) {
+  size_t numArrays = plan.getTypes(op->getContext()).size();
   plan.emit(b, kernel.loc, kernel.patterns.at({op.getPattern(), view}),
-            kernel.scratch);
+            scratch.take_front(numArrays));
   StageLayout layout(tile, shape);
   const Activations &x = shape.activations;
-  StoredRows y =
-      createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
-                 {x.batches, shape.numLines * shape.outBlock}, x.tokens);
+  StoredRows y;
+  if (epilogue)
+    epilogue->begin(b, kernel, scratch.drop_front(numArrays));
+  else
+    y = createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
+                   {x.batches, shape.numLines * shape.outBlock}, x.tokens);
   int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
-  BlockBuilder::launch(b, kernel.loc, {plan.getNumGroups(), tiles},
-                       blockThreads, tile.stages * layout.size,
-                       [&](BlockBuilder &block) {
-                         SparseProductEmitter(*this, kernel, y, block).emit();
-                       });
+  BlockBuilder::launch(
+      b, kernel.loc, {plan.getNumGroups(), tiles}, blockThreads,
+      tile.stages * layout.size, [&](BlockBuilder &block) {
+        SparseProductEmitter(*this, kernel, scratch, y, block).emit();
+      });
+  return epilogue ? epilogue->end(b) : success();
 }

@@ -34,6 +34,10 @@ struct Activations {
   static std::optional<Activations> match(Value tensor, int64_t featureDim);
 };
 
+/// True if `tensor`, which a product reads in a step or in a cluster, is in
+/// memory then: what is computed where it is used is not.
+bool isLoaded(Value tensor);
+
 /// True if tensor cores multiply numbers of `type` here.
 inline bool isMultiplied(Type type) { return type.isBF16() || type.isF16(); }
 
@@ -62,14 +66,20 @@ struct StoredRows {
   Value vectors;
   /// Of a row.
   int64_t columns;
-  /// Elements of a vector: 8 bytes.
+  /// Elements of a vector.
   int64_t length;
 };
 
-/// `memref` as `[sizes..., columns]`, where `sizes` may merge dimensions;
-/// 16-bit elements have a multiple of 4 columns, f32 an even number.
+/// `memref`, whose elements follow each other, as a buffer of shape `sizes`.
+Value createView(OpBuilder &b, Location loc, Value memref,
+                 ArrayRef<int64_t> sizes);
+
+/// `memref` as `[sizes..., columns]`, where `sizes` may merge dimensions, in
+/// vectors of `length`, which divides the columns; without, in vectors of 8
+/// bytes.
 StoredRows createRows(OpBuilder &b, Location loc, Value memref,
-                      ArrayRef<int64_t> sizes, int64_t columns);
+                      ArrayRef<int64_t> sizes, int64_t columns,
+                      int64_t length = 0);
 
 /// Stores the row of the lane in two neighbouring fragments of sums, of each of
 /// which `first` and `second` are two, from `column` on, which 16 divides. Of
