@@ -4,6 +4,7 @@
 // is a thread's, or, where it is a long sum, of several.
 
 #include "bsr/Codegen/GPU/GPUTarget.h"
+#include "ChainRows.h"
 #include "Product.h"
 #include "Reductions.h"
 #include "ScatterAdds.h"
@@ -89,6 +90,8 @@ struct KernelModel
     auto gpu = cast<GPUAttr>(chip);
     if (std::unique_ptr<Product> product = matchProduct(plan, gpu))
       return product->getScratch();
+    if (std::optional<ChainRows> rows = ChainRows::match(plan))
+      return rows->getScratch();
     SmallVector<MemRefType> scratch = getNestScratch(plan);
     for (Operation *root : plan.roots)
       llvm::append_range(scratch, getRootScratch(plan, root, gpu));
@@ -96,17 +99,18 @@ struct KernelModel
   }
   SmallVector<int64_t> getInPlace(Attribute, ClusterOp cluster,
                                   const ClusterPlan &plan) const {
-    // The loops of a chain are launches of their own here: none has read what
-    // the next one writes.
+    // A chain may be several launches: none has read what the next one writes.
     return plan.chain ? SmallVector<int64_t>()
                       : getInPlaceArguments(cluster, plan);
   }
   LogicalResult emitBody(Attribute chip, OpBuilder &builder,
                          KernelBody &kernel) const {
     auto gpu = cast<GPUAttr>(chip);
-    std::unique_ptr<Product> product = matchProduct(kernel.plan, gpu);
-    return product ? product->emit(builder, kernel, kernel.scratch)
-                   : emitRoots(builder, kernel, gpu);
+    if (std::unique_ptr<Product> product = matchProduct(kernel.plan, gpu))
+      return product->emit(builder, kernel, kernel.scratch);
+    if (std::optional<ChainRows> rows = ChainRows::match(kernel.plan))
+      return rows->emit(builder, kernel);
+    return emitRoots(builder, kernel, gpu);
   }
 };
 } // namespace

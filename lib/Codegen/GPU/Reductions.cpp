@@ -157,21 +157,20 @@ static std::optional<Plan> getPlan(Operation *root) {
               Division(numResults, numTerms, areTermsAdjacent)};
 }
 
-/// `value` of the thread `distance` lanes up in its warp.
-static Value shuffleDown(Evaluator &e, Value value, int64_t distance) {
+Value bsr::shuffle(Evaluator &e, Value value, int64_t distance,
+                   gpu::ShuffleMode mode) {
   OpBuilder &b = e.b;
   Type type = value.getType(), word = b.getI32Type();
   unsigned bits = type.getIntOrFloatBitWidth();
   if (bits == 32)
-    return gpu::ShuffleOp::create(b, e.loc, value, distance, warp,
-                                  gpu::ShuffleMode::DOWN)
+    return gpu::ShuffleOp::create(b, e.loc, value, distance, warp, mode)
         .getShuffleResult();
   Type integer = b.getIntegerType(bits);
   if (type != integer)
     value = arith::BitcastOp::create(b, e.loc, integer, value);
   if (bits < 32) {
     value = arith::ExtUIOp::create(b, e.loc, word, value);
-    value = shuffleDown(e, value, distance);
+    value = shuffle(e, value, distance, mode);
     value = arith::TruncIOp::create(b, e.loc, integer, value);
   } else {
     assert(bits == 64 && "expected numbers of at most 64 bits");
@@ -180,7 +179,7 @@ static Value shuffleDown(Evaluator &e, Value value, int64_t distance) {
     Value high = arith::ShRUIOp::create(b, e.loc, value, half);
     auto move = [&](Value part) -> Value {
       part = arith::TruncIOp::create(b, e.loc, word, part);
-      part = shuffleDown(e, part, distance);
+      part = shuffle(e, part, distance, mode);
       return arith::ExtUIOp::create(b, e.loc, integer, part);
     };
     Value low = move(value);
@@ -298,8 +297,9 @@ void SharedReduction::emit(TakeTerms takeTerms, Combine combine,
     if (division.areTermsAdjacent) {
       for (int64_t distance = std::min(warp, segments) / 2; distance;
            distance /= 2) {
-        SmallVector<Value> others = llvm::map_to_vector(
-            values, [&](Value v) { return shuffleDown(e, v, distance); });
+        SmallVector<Value> others = llvm::map_to_vector(values, [&](Value v) {
+          return shuffle(e, v, distance, gpu::ShuffleMode::DOWN);
+        });
         values = combine(values, others);
       }
       if (numShared > 1) {
@@ -328,9 +328,8 @@ void SharedReduction::emit(TakeTerms takeTerms, Combine combine,
   });
 }
 
-/// `number` as the indices of loops of `extents`.
-static SmallVector<Index> splitAll(Evaluator &e, Index number,
-                                   ArrayRef<int64_t> extents) {
+SmallVector<Index> bsr::splitAll(Evaluator &e, Index number,
+                                 ArrayRef<int64_t> extents) {
   SmallVector<Index> indices(extents.size());
   for (int64_t dim = extents.size() - 1; dim > 0; --dim)
     std::tie(number, indices[dim]) = e.split(number, extents[dim]);

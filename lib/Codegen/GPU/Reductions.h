@@ -6,6 +6,7 @@
 #define BSR_LIB_CODEGEN_GPU_REDUCTIONS_H
 
 #include "bsr/Codegen/Common/KernelTarget.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 namespace mlir::bsr {
 
@@ -27,6 +28,14 @@ bool emitReduction(Evaluator &evaluator, Operation *op,
 void emitSumOfParts(Evaluator &evaluator, const Chain &chain,
                     const Chain::Root &root, ValueRange parts,
                     const DenseMap<Value, Value> &outputs);
+
+/// `value` of the lane that is `distance` from this one, as `mode` has it.
+Value shuffle(Evaluator &evaluator, Value value, int64_t distance,
+              gpu::ShuffleMode mode);
+
+/// `number` as the indices of loops of `extents`.
+SmallVector<Index> splitAll(Evaluator &evaluator, Index number,
+                            ArrayRef<int64_t> extents);
 
 } // namespace mlir::bsr
 
