@@ -9,6 +9,7 @@
 #include "bsr/Codegen/Common/ChainPoints.h"
 #include "bsr/Codegen/Common/Combine.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -19,6 +20,8 @@ using namespace mlir::bsr;
 /// instructions of many copies would not fit their cache, and moving sums costs
 /// little beside.
 static constexpr int64_t fewOperations = 16;
+/// Operations of a function such as the exponential.
+static constexpr int64_t functionLength = 12;
 
 Epilogue::Epilogue(const Chain &chain, const ResultSpace &space)
     : chain(&chain), space(space) {
@@ -81,9 +84,10 @@ std::optional<Epilogue> Epilogue::match(const Chain &chain,
 
 bool Epilogue::isLong() const {
   int64_t count = 0;
-  chain->getProduct().getParentBlock()->walk([&](linalg::GenericOp op) {
-    count += op.getBody()->getOperations().size() - 1;
-  });
+  for (auto op :
+       chain->getProduct().getParentBlock()->getOps<linalg::GenericOp>())
+    for (Operation &inner : op.getBody()->without_terminator())
+      count += isa<math::MathDialect>(inner.getDialect()) ? functionLength : 1;
   return count > fewOperations;
 }
 
@@ -295,7 +299,11 @@ void Epilogue::Lane::takeRow(const WarpSums &warp, Value row, ValueRange sums) {
          exchange(sums.slice(4 * pair, 2), sums.slice(4 * pair + 2, 2)),
          both(isRow, isColumn), totals);
   }
-  Value isFirst;
+  // Of the lanes of a row, the first one stores its part; warps beyond the last
+  // column have none.
+  Value isFirst, isPart;
+  if (warp.areColumnsRagged && epilogue.hasTotals())
+    isPart = b.less(warp.column, b.constant(sizes.back()));
   for (auto [total, sum] : llvm::zip_equal(epilogue.totals, totals)) {
     SmallVector<Value> part(warp.at);
     part.erase(part.begin() + space.row);
@@ -303,7 +311,7 @@ void Epilogue::Lane::takeRow(const WarpSums &warp, Value row, ValueRange sums) {
     if (!isFirst)
       isFirst = b.equal(b.rem(b.lane, 4), b.constant(0));
     stores.push_back({addLanes(total, sum), epilogue.parts.lookup(total),
-                      std::move(part), both(isFirst, isRow)});
+                      std::move(part), both(isFirst, both(isRow, isPart))});
   }
 }
 
