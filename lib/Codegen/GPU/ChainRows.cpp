@@ -18,6 +18,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -46,36 +47,34 @@ std::optional<ChainRows> ChainRows::match(const ClusterPlan &plan) {
   rows.nests = rows.chain->getNests();
   rows.areRowsAdjacent = rows.chain->getLanes() < 0;
   rows.numItems = getProduct(rows.chain->getExtents());
-  int64_t most = 1;
-  for (const Chain::Nest &nest : rows.nests)
-    most = std::max(most, getProduct(nest.extents));
-  rows.segments = 1;
-  auto divide = [&](int64_t items) {
-    while (rows.segments * items < mostThreads &&
-           (rows.segments * fewRows < most || rows.segments * items < warp))
-      rows.segments *= 2;
-  };
+  // Parts of totals are combined where all threads are: each takes as many
+  // rows.
+  int64_t most = 1, divided = 0;
+  for (const Chain::Nest &nest : rows.nests) {
+    int64_t count = getProduct(nest.extents);
+    most = std::max(most, count);
+    if (count != 1 && llvm::any_of(nest.roots, [](const Chain::Root *root) {
+          return root->isTotal;
+        }))
+      divided = std::gcd(divided, count);
+  }
+  rows.segments = rows.areRowsAdjacent ? warp : 1;
+  rows.items = rows.areRowsAdjacent ? 1 : warp;
+  // 8 floats are a sector of 32 bytes: fewer would waste what is read.
+  while (rows.items > 8 && rows.getNumGroups() < busyBlocks)
+    rows.items /= 2;
+  while (rows.getNumThreads() < mostThreads && rows.segments * fewRows < most &&
+         divided % (2 * rows.segments) == 0)
+    rows.segments *= 2;
   if (rows.areRowsAdjacent) {
-    divide(1);
     rows.items = std::max<int64_t>(1, blockThreads / rows.segments);
     while (rows.items > 1 && rows.items / 2 >= rows.numItems)
       rows.items /= 2;
-  } else {
-    // 8 floats are a sector of 32 bytes: fewer would waste what is read.
-    rows.items = warp;
-    while (rows.items > 8 && rows.getNumGroups() < busyBlocks)
-      rows.items /= 2;
-    divide(rows.items);
   }
+  while (rows.getNumThreads() < warp)
+    rows.items *= 2;
   if (rows.getNumGroups() < busyBlocks / 4 && rows.getNumTaken(most) > mostRows)
     return std::nullopt;
-  // Parts of totals are combined where all threads are.
-  for (const Chain::Nest &nest : rows.nests) {
-    int64_t count = getProduct(nest.extents);
-    for (const Chain::Root *root : nest.roots)
-      if (root->isTotal && count != 1 && count % rows.segments)
-        return std::nullopt;
-  }
   for (const Chain::Root &root : rows.chain->getRoots())
     for (Type type : root.op->getResultTypes()) {
       Type element = getElementTypeOrSelf(type);
