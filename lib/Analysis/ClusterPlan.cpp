@@ -61,10 +61,11 @@ static bool isOfNest(const ClusterPlan &plan, ArrayRef<Operation *> nest,
          isOnePointwiseNest(nest.front(), root);
 }
 
-/// True if what `root`, which is no result, makes lies in a buffer: sums are in
-/// registers.
+/// True if what `root`, which is no result, makes lies in a buffer: sums over
+/// rows are in registers, and for some targets everything is.
 static bool isStored(Operation *root, TargetAttrInterface target) {
-  return target.acceptsEpilogue(root) || isPointwise(root);
+  return !target.keepsInRegisters() &&
+         (target.acceptsEpilogue(root) || isPointwise(root));
 }
 
 std::optional<ClusterPlan>

@@ -414,6 +414,15 @@ void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
   }
 }
 
+/// True if `sum` says nothing of iterations: it is of what differs within one.
+static bool isInner(const Sum &sum, ArrayRef<Atom> atoms) {
+  return llvm::all_of(sum.coefficients, [&](auto term) {
+    const Atom &atom = atoms[term.first];
+    return atom.kind == Atom::Inner ||
+           (atom.isDigit() && isInner(atom.of, atoms));
+  });
+}
+
 /// Adds the numbers of which both the quotient and the rest by one divisor are
 /// in the indices of `access`, or in such numbers.
 void Iterations::addNumbers(MemoryAccess &access) {
@@ -424,7 +433,8 @@ void Iterations::addNumbers(MemoryAccess &access) {
       continue;
     for (auto [number, coefficient] : index.coefficients) {
       const Atom &atom = atoms[number];
-      if (!atom.isDigit() || llvm::is_contained(seen, number))
+      if (!atom.isDigit() || llvm::is_contained(seen, number) ||
+          isInner(atom.of, atoms))
         continue;
       for (unsigned other : seen) {
         if (atoms[other].kind == atom.kind || !(atoms[other].of == atom.of) ||

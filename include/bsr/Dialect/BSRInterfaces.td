@@ -25,6 +25,11 @@ def BSR_TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       no product from memory.
     }], "bool", "acceptsEpilogue", (ins "::mlir::Operation *":$op)>,
     InterfaceMethod<[{
+      True if work items keep in registers what an epilogue, or later nests of a chain,
+      read of what they made: it is not stored for these, and computed again where
+      registers do not have it.
+    }], "bool", "keepsInRegisters", (ins), "", [{ return false; }]>,
+    InterfaceMethod<[{
       True if vectors run along the last dimension of tensors: tokens belong there, and
       `bsr-layout` moves them.
     }], "bool", "wantsTokensLast">,

@@ -5,23 +5,13 @@
 #include "ChainNests.h"
 #include "LaneSums.h"
 #include "SparseKernels.h"
+#include "bsr/Codegen/Common/ChainPoints.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
-
-/// Where the element of `result` lies that its operation makes at `point`.
-static SmallVector<Index> getPlace(OpResult result, ArrayRef<Index> point) {
-  auto op = cast<linalg::GenericOp>(result.getOwner());
-  return applyMap(op.getIndexingMapMatchingResult(result), point);
-}
-
-static Value readInit(Emitter &e, OpResult sum, ArrayRef<Index> place) {
-  auto op = cast<linalg::GenericOp>(sum.getOwner());
-  return e.broadcast(e.read(op.getDpsInits()[sum.getResultNumber()], place));
-}
 
 /// Emits `body` for every point of `extents` and every piece of `extent` lanes:
 /// the point with the number of the piece, and the lanes. Pieces of `size`
@@ -110,7 +100,9 @@ private:
   };
   Item getItem(SmallVector<Index> part, Index lane) const;
   SmallVector<Index> getPoint(const Root &root, const Item &item,
-                              ArrayRef<Index> rows) const;
+                              ArrayRef<Index> rows) const {
+    return bsr::getPoint(chain, root, item.at, rows);
+  }
   SmallVector<Value> emitRow(const Nest &nest, const Item &item,
                              ArrayRef<Index> rows, ValueRange accumulators);
   void emitNest(const Nest &nest, const Item &item);
@@ -146,19 +138,6 @@ ChainEmitter::Item ChainEmitter::getItem(SmallVector<Index> part,
   SmallVector<Index> at(ArrayRef<Index>(part).drop_back());
   at.insert(at.begin() + lanes, lane);
   return Item{std::move(at), std::move(part)};
-}
-
-/// The loops of `root` where a work item is at `rows`; without rows, at the
-/// first of each.
-SmallVector<Index> ChainEmitter::getPoint(const Root &root, const Item &item,
-                                          ArrayRef<Index> rows) const {
-  SmallVector<Index> point(root.op.getNumLoops(), Index::constant(0));
-  for (int64_t loop : root.order)
-    if (root.shared[loop] >= 0)
-      point[loop] = item.at[root.shared[loop]];
-  for (auto [loop, row] : llvm::zip(chain.getRows(root), rows))
-    point[loop] = row;
-  return point;
 }
 
 /// One step of all sums, and the elements and parts of totals of the same row.

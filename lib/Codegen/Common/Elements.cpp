@@ -3,6 +3,7 @@
 // Computes elements of tensors where they are used.
 
 #include "bsr/Codegen/Common/Evaluator.h"
+#include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -30,14 +31,20 @@ Evaluator::Key Evaluator::getKey(Value tensor, ArrayRef<Index> at) const {
   return {tensor, SmallVector<Index>(at), lanes ? width : 1};
 }
 
+/// True if `tensor` is what a reduction or a sparse product makes.
+static bool isSum(Value tensor) {
+  Operation *op = tensor.getDefiningOp();
+  auto generic = dyn_cast_or_null<linalg::GenericOp>(op);
+  return generic ? generic.getNumReductionLoops() != 0
+                 : isa_and_nonnull<SpMMOp>(op);
+}
+
 Value Evaluator::read(Value tensor, ArrayRef<Index> at) {
   Key key = getKey(tensor, at);
   auto found = memory.find(key);
   if (found != memory.end())
     return found->second;
-  Operation *op = tensor.getDefiningOp();
-  Value value = isa_and_nonnull<linalg::GenericOp>(op) && !getBuffer(tensor) &&
-                        cast<linalg::GenericOp>(op).getNumReductionLoops()
+  Value value = isSum(tensor) && !getBuffer(tensor)
                     ? readSum(cast<OpResult>(tensor), at)
                     : readUncached(tensor, at);
   memory[key] = value;

@@ -349,23 +349,39 @@ SmallVector<MemRefType> bsr::getNestScratch(const ClusterPlan &plan) {
   return types;
 }
 
+static void emitAllLoops(Evaluator &e, ArrayRef<Operation *> nest,
+                         const DenseMap<Value, Value> &outputs,
+                         const PatternViews &patterns) {
+  for (Operation *root : nest)
+    emitLoops(e, root, outputs, patterns);
+}
+
+LogicalResult bsr::emitNests(Evaluator &e, KernelBody &kernel) {
+  return emitNests(e, kernel, emitAllLoops);
+}
+
 LogicalResult bsr::emitNests(Evaluator &e, KernelBody &kernel,
-                             EmitRoot emitRoot) {
+                             EmitNest emitNest) {
   for (auto [argument, buffer] : kernel.inputs)
     e.setBuffer(argument, buffer);
   DenseMap<Value, Value> &outputs = kernel.outputs;
   ValueRange scratch = kernel.scratch;
-  for (Operation *root : kernel.plan.roots) {
-    if (isa<tensor::ConcatOp>(root))
-      continue;
-    for (OpResult result : root->getResults()) {
+  SmallVector<SmallVector<Operation *>> nests = kernel.plan.nests;
+  if (kernel.plan.chain)
+    for (Operation *root : kernel.plan.roots)
+      nests.push_back({root});
+  for (ArrayRef<Operation *> nest : nests) {
+    SmallVector<OpResult> results;
+    for (Operation *root : nest)
+      llvm::append_range(results, root->getResults());
+    for (OpResult result : results) {
       if (!needsScratch(kernel.plan, result))
         continue;
       outputs[result] = scratch.front();
       scratch = scratch.drop_front();
     }
-    emitRoot(e, root, outputs, kernel.patterns);
-    for (Value result : root->getResults())
+    emitNest(e, nest, outputs, kernel.patterns);
+    for (Value result : results)
       if (Value buffer = outputs.lookup(result))
         e.setBuffer(result, buffer);
   }

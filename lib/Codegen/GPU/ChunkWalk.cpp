@@ -9,7 +9,7 @@ using namespace mlir::bsr;
 
 ChunkWalk::ChunkWalk(SpMMOp op, const ProductShape &shape,
                      const ProductTile &tile, const LinePlan &plan,
-                     KernelBody &kernel, BlockBuilder &b)
+                     KernelBody &kernel, ValueRange scratch, BlockBuilder &b)
     : layout(tile, shape), shape(shape), tile(tile), plan(plan), b(b),
       type(op.getX().getType().getElementType()), i32(b.b.getI32Type()),
       elements(copiedBytes / shape.elementBytes),
@@ -48,13 +48,13 @@ ChunkWalk::ChunkWalk(SpMMOp op, const ProductShape &shape,
 
   int64_t chunks = plan.getMaxChunks();
   numChunks =
-      b.load(b.at(b.getPointer(kernel.scratch[0]), b.block[0], i32), i32);
+      b.load(b.at(b.getPointer(scratch[0]), b.block[0], i32), i32);
   auto ofGroup = [&](Value array, int64_t each) {
     return b.atFar(b.getPointer(array), b.block[0], chunks * each, i32);
   };
-  positions = ofGroup(kernel.scratch[1], tile.slabs);
-  words = ofGroup(kernel.scratch[2], tile.lines);
-  slots = ofGroup(kernel.scratch[3], tile.blocks * plan.getParts());
+  positions = ofGroup(scratch[1], tile.slabs);
+  words = ofGroup(scratch[2], tile.lines);
+  slots = ofGroup(scratch[3], tile.blocks * plan.getParts());
 }
 
 std::pair<Value, Value> ChunkWalk::getPlace() {

@@ -17,8 +17,10 @@ namespace mlir::bsr {
 /// and tokens.
 class ChunkWalk {
 public:
+  /// `scratch` begins with the arrays of `plan`.
   ChunkWalk(SpMMOp op, const ProductShape &shape, const ProductTile &tile,
-            const LinePlan &plan, KernelBody &kernel, BlockBuilder &b);
+            const LinePlan &plan, KernelBody &kernel, ValueRange scratch,
+            BlockBuilder &b);
 
   /// What comes of `sums`, as many for each line of the warp, when `multiply`
   /// has added to those of each line what is in the stage, at the slabs and

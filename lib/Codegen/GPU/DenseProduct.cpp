@@ -53,7 +53,7 @@ bool DenseProduct::makeLast(Group &group, unsigned loop) {
 bool DenseProduct::setSide(Side &side, Value tensor, AffineMap map,
                            Group &own) {
   auto type = cast<RankedTensorType>(tensor.getType());
-  if (!isa<BlockArgument>(tensor) || type.getNumElements() > INT32_MAX ||
+  if (!isLoaded(tensor) || type.getNumElements() > INT32_MAX ||
       type.getRank() == 0)
     return false;
   side.tensor = tensor;
@@ -123,11 +123,8 @@ static bool isZero(Value tensor) {
   return matchPattern(tensor, m_AnyZeroFloat());
 }
 
-std::optional<DenseProduct> DenseProduct::match(const ClusterPlan &plan,
-                                                GPUAttr chip) {
-  if (plan.roots.size() != 1 || !plan.pieces.empty())
-    return std::nullopt;
-  auto op = dyn_cast<linalg::GenericOp>(plan.roots.front());
+std::optional<DenseProduct> DenseProduct::match(Operation *root, GPUAttr chip) {
+  auto op = dyn_cast<linalg::GenericOp>(root);
   if (!op || op.getNumDpsInputs() != 2 || op->getNumResults() != 1 ||
       !hasProductBody(op) || !isZero(op.getDpsInits()[0]) ||
       !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) {
@@ -197,13 +194,35 @@ std::optional<DenseProduct> DenseProduct::match(const ClusterPlan &plan,
   return product;
 }
 
+std::optional<ResultSpace> DenseProduct::getSpace() {
+  if (!Epilogue::accepts(getType()) || rows.loops.empty())
+    return std::nullopt;
+  // An epilogue is behind the sum of parts, without fragments.
+  if (parts != 1)
+    return ResultSpace{
+        {llvm::to_vector<2>(llvm::seq(getType().getRank()))}, 0, 0};
+  ResultSpace space{{}, 0, right.tile / colWarps};
+  int64_t dim = 0;
+  for (auto [number, group] : llvm::enumerate(resultOrder)) {
+    if (group == &DenseProduct::rows)
+      space.row = number;
+    int64_t end = dim + int64_t((this->*group).loops.size());
+    space.dims.push_back(llvm::to_vector<2>(llvm::seq(dim, end)));
+    dim = end;
+  }
+  return space;
+}
+
 SmallVector<MemRefType> DenseProduct::getScratch() {
-  if (parts == 1)
-    return {};
-  auto type = cast<RankedTensorType>(op.getResult(0).getType());
-  SmallVector<int64_t> shape(type.getShape());
-  shape.insert(shape.begin(), parts);
-  return {MemRefType::get(shape, type.getElementType())};
+  SmallVector<MemRefType> types;
+  if (parts != 1) {
+    SmallVector<int64_t> shape(getType().getShape());
+    shape.insert(shape.begin(), parts);
+    types.push_back(MemRefType::get(shape, getType().getElementType()));
+  }
+  if (epilogue)
+    llvm::append_range(types, epilogue->getScratch());
+  return types;
 }
 
 namespace mlir::bsr {
@@ -233,6 +252,10 @@ private:
   void copy(Value step, Value stage);
   SmallVector<Value> multiply(Value stage, ValueRange sums);
   void store(ValueRange sums);
+  void emitEpilogue(ValueRange sums);
+  /// The coordinates of the result but the columns, at number `row` of its
+  /// rows.
+  SmallVector<Value> getCoordinates(Value row);
 
   int64_t getSum(int64_t row, int64_t col) const {
     return (row * colTiles + col) * 4;
@@ -383,6 +406,30 @@ SmallVector<Value> DenseProductEmitter::multiply(Value stage, ValueRange sums) {
   return next;
 }
 
+SmallVector<Value> DenseProductEmitter::getCoordinates(Value row) {
+  return llvm::map_to_vector(ArrayRef(product.resultOrder).drop_back(),
+                             [&](Group DenseProduct::*group) {
+                               return group == &DenseProduct::batch ? batch
+                                                                    : row;
+                             });
+}
+
+void DenseProductEmitter::emitEpilogue(ValueRange sums) {
+  WarpSums warp;
+  for (int64_t row = 0; row != rowTiles; ++row)
+    for (int64_t half = 0; half != 2; ++half)
+      for (int64_t col = 0; col != colTiles; ++col)
+        llvm::append_range(warp.sums,
+                           sums.slice(getSum(row, col) + 2 * half, 2));
+  warp.numRows = 2 * rowTiles;
+  warp.at = getCoordinates(b.add(b.add(firstRow, warpRow), b.div(b.lane, 4)));
+  warp.column = b.add(firstCol, warpCol);
+  warp.warpNumber = b.div(warp.column, colTiles * fragmentCols);
+  warp.areRowsRagged = product.rows.size % product.left.tile;
+  warp.areColumnsRagged = product.cols.size % product.right.tile;
+  product.epilogue->emit(b, warp);
+}
+
 void DenseProductEmitter::store(ValueRange sums) {
   Value lastRow = b.add(b.add(firstRow, warpRow), b.div(b.lane, 4));
   Value first = b.add(firstCol, warpCol);
@@ -390,12 +437,9 @@ void DenseProductEmitter::store(ValueRange sums) {
   for (int64_t row = 0; row != rowTiles; ++row)
     for (int64_t half = 0; half != 2; ++half) {
       Value number = b.add(lastRow, row * fragmentRows + half * 8);
-      SmallVector<Value> at;
+      SmallVector<Value> at = getCoordinates(number);
       if (product.parts != 1)
-        at.push_back(part);
-      for (Group DenseProduct::*group :
-           ArrayRef(product.resultOrder).drop_back())
-        at.push_back(group == &DenseProduct::batch ? batch : number);
+        at.insert(at.begin(), part);
       auto storeRow = [&] {
         for (int64_t col = 0; col != colTiles; col += 2)
           storeSums(b, sums.slice(getSum(row, col) + 2 * half, 2),
@@ -430,49 +474,76 @@ void DenseProductEmitter::emit() {
                      getNextStage(b, copied, stageBytes, product.stages)});
         return next;
       });
-  store(ValueRange(last).take_front(numSums));
+  ValueRange sums = ValueRange(last).take_front(numSums);
+  if (product.epilogue && product.parts == 1)
+    emitEpilogue(sums);
+  else
+    store(sums);
 }
 
-/// Emits the launch that adds `parts` results in `scratch`, in order.
-static void emitSum(OpBuilder &b, Location loc, int64_t parts, Value scratch,
-                    Value result) {
-  int64_t count = cast<MemRefType>(result.getType()).getNumElements();
-  Value terms = createRows(b, loc, scratch, parts, count).vectors;
-  Value sums = createRows(b, loc, result, {}, count).vectors;
-  int64_t blocks = llvm::divideCeil(count / 2, blockThreads);
+/// Emits the launch that adds `parts` of `count` sums in `scratch`, in order: a
+/// thread takes `length` of them, which `finish` gets with their number.
+static void
+emitSum(OpBuilder &b, Location loc, int64_t parts, int64_t count,
+        int64_t length, Value scratch,
+        llvm::function_ref<void(BlockBuilder &, Value, ValueRange)> finish) {
+  Value terms = createRows(b, loc, scratch, parts, count, length).vectors;
+  int64_t threads = count / length;
+  int64_t blocks = llvm::divideCeil(threads, blockThreads);
   BlockBuilder::launch(
-      b, loc, {blocks, 1}, blockThreads, /*sharedBytes=*/0,
-      [&](BlockBuilder &b) {
+      b, loc, {blocks, 1}, blockThreads,
+      /*sharedBytes=*/0, [&](BlockBuilder &b) {
         Value number = b.multiplyAdd(b.block[0], blockThreads, b.thread);
-        b.when(b.less(number, b.constant(count / 2)), [&] {
-          for (int64_t i = 0; i != 2; ++i) {
-            Value sum = b.load(terms, {b.constant(0), number, b.constant(i)});
+        b.when(b.less(number, b.constant(threads)), [&] {
+          SmallVector<Value> sums;
+          for (int64_t i = 0; i != length; ++i) {
+            sums.push_back(
+                b.load(terms, {b.constant(0), number, b.constant(i)}));
             for (int64_t part = 1; part != parts; ++part)
-              sum = arith::AddFOp::create(
-                  b.b, b.loc, sum,
+              sums.back() = arith::AddFOp::create(
+                  b.b, b.loc, sums.back(),
                   b.load(terms, {b.constant(part), number, b.constant(i)}));
-            b.store(sum, sums, {number, b.constant(i)});
           }
+          finish(b, number, sums);
         });
       });
 }
 
-void DenseProduct::emit(OpBuilder &b, KernelBody &kernel) {
+LogicalResult DenseProduct::emit(OpBuilder &b, KernelBody &kernel,
+                                 ValueRange scratch) {
+  Location loc = kernel.loc;
   Value output = kernel.outputs.lookup(op.getResult(0));
-  Value result = parts == 1 ? output : kernel.scratch[0];
+  Value result = parts == 1 ? output : scratch[0];
+  if (epilogue)
+    epilogue->begin(b, kernel, scratch.drop_front(parts == 1 ? 0 : 1));
   SmallVector<int64_t> sizes;
   if (parts != 1)
     sizes.push_back(parts);
   for (Group DenseProduct::*group : ArrayRef(resultOrder).drop_back())
     sizes.push_back((this->*group).size);
-  StoredRows stored = createRows(b, kernel.loc, result, sizes, cols.size);
+  StoredRows stored;
+  if (!epilogue || parts != 1)
+    stored = createRows(b, loc, result, sizes, cols.size);
   int64_t tiles = llvm::divideCeil(rows.size, left.tile) *
                   llvm::divideCeil(cols.size, right.tile);
   BlockBuilder::launch(
-      b, kernel.loc, {tiles, batch.size * parts}, blockThreads,
+      b, loc, {tiles, batch.size * parts}, blockThreads,
       stages * getStageBytes(), [&](BlockBuilder &block) {
         DenseProductEmitter(*this, kernel, stored, block).emit();
       });
-  if (parts != 1)
-    emitSum(b, kernel.loc, parts, result, output);
+  int64_t count = getType().getNumElements();
+  if (parts != 1 && epilogue) {
+    emitSum(b, loc, parts, count, Epilogue::length, result,
+            [&](BlockBuilder &b, Value number, ValueRange sums) {
+              epilogue->emit(b, number, sums);
+            });
+  } else if (parts != 1) {
+    Value vectors = createRows(b, loc, output, {}, count).vectors;
+    emitSum(b, loc, parts, count, /*length=*/2, result,
+            [&](BlockBuilder &b, Value number, ValueRange sums) {
+              for (auto [i, sum] : llvm::enumerate(sums))
+                b.store(sum, vectors, {number, b.constant(i)});
+            });
+  }
+  return epilogue ? epilogue->end(b) : success();
 }

@@ -5,8 +5,8 @@
 #ifndef BSR_LIB_CODEGEN_GPU_DENSEPRODUCT_H
 #define BSR_LIB_CODEGEN_GPU_DENSEPRODUCT_H
 
+#include "Product.h"
 #include "TensorCores.h"
-#include "bsr/Codegen/Common/KernelTarget.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace mlir::bsr {
@@ -15,15 +15,17 @@ namespace mlir::bsr {
 /// rows, inner] * right[batch, cols, inner]` that tensor cores compute: 16-bit
 /// elements of one type, sums in f32 that start from 0. Each group is of any
 /// number of loops, which lie anywhere in memory.
-class DenseProduct {
+class DenseProduct : public Product {
 public:
-  /// The product that `plan` is, if it is one that `chip` runs here.
-  static std::optional<DenseProduct> match(const ClusterPlan &plan,
-                                           GPUAttr chip);
+  /// The product that `op` is, if it is one that `chip` runs here.
+  static std::optional<DenseProduct> match(Operation *op, GPUAttr chip);
 
-  /// Sums of parts of the inner loops, if these are taken in parts.
-  SmallVector<MemRefType> getScratch();
-  void emit(OpBuilder &b, KernelBody &kernel);
+  std::optional<ResultSpace> getSpace() override;
+  /// Sums of parts of the inner loops, if these are taken in parts, and memory
+  /// for the epilogue.
+  SmallVector<MemRefType> getScratch() override;
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
 
 private:
   friend class DenseProductEmitter;
@@ -56,6 +58,9 @@ private:
   /// false if they are not.
   bool setResultOrder(AffineMap map);
   int64_t getStageBytes() const;
+  RankedTensorType getType() {
+    return cast<RankedTensorType>(op.getResult(0).getType());
+  }
 
   linalg::GenericOp op;
   SmallVector<int64_t> extents;

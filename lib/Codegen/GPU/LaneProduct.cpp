@@ -17,12 +17,9 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-std::optional<LaneProduct> LaneProduct::match(const ClusterPlan &plan,
-                                              GPUAttr chip) {
-  if (plan.roots.size() != 1)
-    return std::nullopt;
+std::optional<LaneProduct> LaneProduct::match(Operation *root, GPUAttr chip) {
   LaneProduct product;
-  product.op = dyn_cast<SpMMOp>(plan.roots.front());
+  product.op = dyn_cast<SpMMOp>(root);
   if (!product.op)
     return std::nullopt;
   SpMMOp op = product.op;
@@ -32,7 +29,7 @@ std::optional<LaneProduct> LaneProduct::match(const ClusterPlan &plan,
   if (!activations || (!type.isF32() && !isMultiplied(type)) ||
       op.getValues().getType().getElementType() != type ||
       !isStored(op.getY().getType().getElementType(), type) ||
-      !isa<BlockArgument>(op.getValues()) || !isLane(pattern.getBlockRows()) ||
+      !isLoaded(op.getValues()) || !isLane(pattern.getBlockRows()) ||
       !isLane(pattern.getBlockCols()) ||
       op.getY().getType().getNumElements() > INT32_MAX)
     return std::nullopt;
@@ -57,7 +54,7 @@ class LaneProductEmitter {
 public:
   /// `y` is the buffer of the result, `[batches, features, tokens]`.
   LaneProductEmitter(LaneProduct &product, KernelBody &kernel,
-                     const StoredRows &y, BlockBuilder &b);
+                     ValueRange scratch, const StoredRows &y, BlockBuilder &b);
   void emit();
 
 private:
@@ -99,10 +96,12 @@ private:
 } // namespace mlir::bsr
 
 LaneProductEmitter::LaneProductEmitter(LaneProduct &product, KernelBody &kernel,
-                                       const StoredRows &y, BlockBuilder &b)
+                                       ValueRange scratch, const StoredRows &y,
+                                       BlockBuilder &b)
     : product(product), tile(product.tile), shape(product.shape),
       kernel(kernel), b(b), y(y),
-      walk(product.op, product.shape, product.tile, product.plan, kernel, b),
+      walk(product.op, product.shape, product.tile, product.plan, kernel,
+           scratch, b),
       type(product.op.getX().getType().getElementType()),
       outputs(tile.getLaneOutputs(shape)), tokens(tile.getLaneTokens()),
       side(tile.getLaneSide(shape)) {
@@ -243,10 +242,11 @@ void LaneProductEmitter::emit() {
       }));
 }
 
-void LaneProduct::emit(OpBuilder &b, KernelBody &kernel) {
+LogicalResult LaneProduct::emit(OpBuilder &b, KernelBody &kernel,
+                                ValueRange scratch) {
   plan.emit(b, kernel.loc,
             kernel.patterns.at({op.getPattern(), *op.getLineView()}),
-            kernel.scratch);
+            scratch);
   StageLayout layout(tile, shape);
   const Activations &x = shape.activations;
   int64_t length =
@@ -258,6 +258,7 @@ void LaneProduct::emit(OpBuilder &b, KernelBody &kernel) {
   BlockBuilder::launch(b, kernel.loc, {plan.getNumGroups(), tiles},
                        blockThreads, layout.getSharedBytes(tile, shape),
                        [&](BlockBuilder &block) {
-                         LaneProductEmitter(*this, kernel, y, block).emit();
+                         LaneProductEmitter(*this, kernel, scratch, y, block).emit();
                        });
+  return success();
 }

@@ -6,23 +6,23 @@
 #define BSR_LIB_CODEGEN_GPU_LANEPRODUCT_H
 
 #include "LinePlan.h"
+#include "Product.h"
 #include "ProductTile.h"
-#include "bsr/Codegen/Common/KernelTarget.h"
 
 namespace mlir::bsr {
 
 /// A `bsr.spmm` whose terms are multiplied and added one by one, in f32: of
 /// elements of f32, or of 16-bit ones that tensor cores do not take, in blocks
 /// of 1 to 64 rows and columns, tokens last.
-class LaneProduct {
+class LaneProduct : public Product {
 public:
-  /// The product that `plan` is, if it is one that `chip` runs here.
-  static std::optional<LaneProduct> match(const ClusterPlan &plan,
-                                          GPUAttr chip);
+  /// The product that `op` is, if it is one that `chip` runs here.
+  static std::optional<LaneProduct> match(Operation *op, GPUAttr chip);
 
   /// The memory for the plan of its pattern.
-  SmallVector<MemRefType> getScratch();
-  void emit(OpBuilder &b, KernelBody &kernel);
+  SmallVector<MemRefType> getScratch() override;
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
 
 private:
   friend class LaneProductEmitter;

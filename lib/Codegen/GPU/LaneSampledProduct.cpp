@@ -16,11 +16,9 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 std::optional<LaneSampledProduct>
-LaneSampledProduct::match(const ClusterPlan &plan, GPUAttr chip) {
-  if (plan.roots.size() != 1)
-    return std::nullopt;
+LaneSampledProduct::match(Operation *root, GPUAttr chip) {
   LaneSampledProduct product;
-  product.op = dyn_cast<SDDMMOp>(plan.roots.front());
+  product.op = dyn_cast<SDDMMOp>(root);
   if (!product.op)
     return std::nullopt;
   Type type = product.op.getA().getType().getElementType();
@@ -216,8 +214,10 @@ void LaneSampledProductEmitter::emit() {
       [&](ValueRange sums) { store(sums); });
 }
 
-void LaneSampledProduct::emit(OpBuilder &b, KernelBody &kernel) {
+LogicalResult LaneSampledProduct::emit(OpBuilder &b, KernelBody &kernel,
+                                       ValueRange) {
   tile.launch(b, kernel.loc, [&](BlockBuilder &block) {
     LaneSampledProductEmitter(*this, kernel, block).emit();
   });
+  return success();
 }

@@ -5,6 +5,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_LANESAMPLEDPRODUCT_H
 #define BSR_LIB_CODEGEN_GPU_LANESAMPLEDPRODUCT_H
 
+#include "Product.h"
 #include "SampledWalk.h"
 
 namespace mlir::bsr {
@@ -12,13 +13,14 @@ namespace mlir::bsr {
 /// A `bsr.sddmm` whose terms are multiplied and added one by one, in f32: of
 /// elements of f32, or of 16-bit ones that tensor cores do not take, in blocks
 /// of 1 to 64 rows and columns, tokens last.
-class LaneSampledProduct {
+class LaneSampledProduct : public Product {
 public:
-  /// The product that `plan` is, if it is one that `chip` runs here.
-  static std::optional<LaneSampledProduct> match(const ClusterPlan &plan,
-                                                 GPUAttr chip);
+  /// The product that `op` is, if it is one that `chip` runs here.
+  static std::optional<LaneSampledProduct> match(Operation *op, GPUAttr chip);
 
-  void emit(OpBuilder &b, KernelBody &kernel);
+  SmallVector<MemRefType> getScratch() override { return {}; }
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
 
 private:
   friend class LaneSampledProductEmitter;

@@ -8,6 +8,7 @@
 #include "Reductions.h"
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Analysis/Reads.h"
+#include "bsr/Codegen/Common/ChainPoints.h"
 #include "bsr/Codegen/Common/Combine.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -156,21 +157,20 @@ static std::optional<Plan> getPlan(Operation *root) {
               Division(numResults, numTerms, areTermsAdjacent)};
 }
 
-/// `value` of the thread `distance` lanes up in its warp.
-static Value shuffleDown(Evaluator &e, Value value, int64_t distance) {
+Value bsr::shuffle(Evaluator &e, Value value, int64_t distance,
+                   gpu::ShuffleMode mode) {
   OpBuilder &b = e.b;
   Type type = value.getType(), word = b.getI32Type();
   unsigned bits = type.getIntOrFloatBitWidth();
   if (bits == 32)
-    return gpu::ShuffleOp::create(b, e.loc, value, distance, warp,
-                                  gpu::ShuffleMode::DOWN)
+    return gpu::ShuffleOp::create(b, e.loc, value, distance, warp, mode)
         .getShuffleResult();
   Type integer = b.getIntegerType(bits);
   if (type != integer)
     value = arith::BitcastOp::create(b, e.loc, integer, value);
   if (bits < 32) {
     value = arith::ExtUIOp::create(b, e.loc, word, value);
-    value = shuffleDown(e, value, distance);
+    value = shuffle(e, value, distance, mode);
     value = arith::TruncIOp::create(b, e.loc, integer, value);
   } else {
     assert(bits == 64 && "expected numbers of at most 64 bits");
@@ -179,7 +179,7 @@ static Value shuffleDown(Evaluator &e, Value value, int64_t distance) {
     Value high = arith::ShRUIOp::create(b, e.loc, value, half);
     auto move = [&](Value part) -> Value {
       part = arith::TruncIOp::create(b, e.loc, word, part);
-      part = shuffleDown(e, part, distance);
+      part = shuffle(e, part, distance, mode);
       return arith::ExtUIOp::create(b, e.loc, integer, part);
     };
     Value low = move(value);
@@ -297,8 +297,9 @@ void SharedReduction::emit(TakeTerms takeTerms, Combine combine,
     if (division.areTermsAdjacent) {
       for (int64_t distance = std::min(warp, segments) / 2; distance;
            distance /= 2) {
-        SmallVector<Value> others = llvm::map_to_vector(
-            values, [&](Value v) { return shuffleDown(e, v, distance); });
+        SmallVector<Value> others = llvm::map_to_vector(values, [&](Value v) {
+          return shuffle(e, v, distance, gpu::ShuffleMode::DOWN);
+        });
         values = combine(values, others);
       }
       if (numShared > 1) {
@@ -327,9 +328,8 @@ void SharedReduction::emit(TakeTerms takeTerms, Combine combine,
   });
 }
 
-/// `number` as the indices of loops of `extents`.
-static SmallVector<Index> splitAll(Evaluator &e, Index number,
-                                   ArrayRef<int64_t> extents) {
+SmallVector<Index> bsr::splitAll(Evaluator &e, Index number,
+                                 ArrayRef<int64_t> extents) {
   SmallVector<Index> indices(extents.size());
   for (int64_t dim = extents.size() - 1; dim > 0; --dim)
     std::tie(number, indices[dim]) = e.split(number, extents[dim]);
@@ -343,75 +343,114 @@ static SmallVector<Value> getNeutral(Evaluator &e, linalg::GenericOp op) {
       op->getResults(), [&](OpResult sum) { return createNeutral(e, sum); });
 }
 
+/// The point of `op` at which `loops`, of `extents`, are number `number`.
+static SmallVector<Index> getPoint(Evaluator &e, linalg::GenericOp op,
+                                   ArrayRef<unsigned> loops, Index number,
+                                   ArrayRef<int64_t> extents) {
+  SmallVector<Index> point(op.getNumLoops(), Index::constant(0));
+  for (auto [loop, index] :
+       llvm::zip_equal(loops, splitAll(e, number, extents)))
+    point[loop] = index;
+  return point;
+}
+
+static SmallVector<Value> combineAll(Evaluator &e, linalg::GenericOp op,
+                                     ValueRange a, ValueRange b) {
+  return llvm::map_to_vector(op->getResults(), [&](OpResult sum) {
+    unsigned number = sum.getResultNumber();
+    return combine(e, sum, a[number], b[number]);
+  });
+}
+
+/// Stores `values`, the results of `op` at `point` but for what they start
+/// from.
+static void finish(Evaluator &e, linalg::GenericOp op, ArrayRef<Index> point,
+                   ValueRange values, const DenseMap<Value, Value> &outputs) {
+  for (auto [result, value] : llvm::zip_equal(op->getResults(), values)) {
+    Value output = outputs.lookup(result);
+    if (!output)
+      continue;
+    SmallVector<Index> place = getPlace(result, point);
+    Value start = readInit(e, result, place);
+    e.store(combine(e, result, start, value), output, place);
+  }
+}
+
+static SmallVector<Type> getElementTypes(TypeRange types) {
+  return llvm::map_to_vector(types,
+                             [](Type t) { return getElementTypeOrSelf(t); });
+}
+
+/// Emits the launch that adds `parts` of the results of `op`, which `loops`, of
+/// `extents`, go over.
+static void emitParts(Evaluator &e, linalg::GenericOp op,
+                      ArrayRef<unsigned> loops, ArrayRef<int64_t> extents,
+                      ValueRange parts, const DenseMap<Value, Value> &outputs) {
+  ArrayRef<int64_t> shape = cast<MemRefType>(parts[0].getType()).getShape();
+  int64_t count = shape[0], numResults = shape[1];
+  Division division(numResults, count, /*areTermsAdjacent=*/numResults == 1);
+  division.parts = 1;
+  auto add = [&](ValueRange a, ValueRange b) {
+    return combineAll(e, op, a, b);
+  };
+  auto takeTerms = [&](Index n, Index first, int64_t step) {
+    return e.loop(e.materialize(first), e.constant(count), step,
+                  getNeutral(e, op), [&](Value part, ValueRange sums) {
+                    return add(sums,
+                               llvm::map_to_vector(parts, [&](Value memory) {
+                                 return e.load(memory, {Index::of(part), n});
+                               }));
+                  });
+  };
+  SmallVector<Type> types = getElementTypes(op->getResultTypes());
+  SharedReduction(e, division, types)
+      .emit(takeTerms, add, [&](Index n, Index, ValueRange values) {
+        finish(e, op, getPoint(e, op, loops, n, extents), values, outputs);
+      });
+}
+
+void bsr::emitSumOfParts(Evaluator &e, const Chain &chain,
+                         const Chain::Root &root, ValueRange parts,
+                         const DenseMap<Value, Value> &outputs) {
+  SmallVector<unsigned> loops;
+  SmallVector<int64_t> ranges = root.op.getStaticLoopRanges(), extents;
+  for (int64_t loop : chain.getRows(root)) {
+    loops.push_back(loop);
+    extents.push_back(ranges[loop]);
+  }
+  emitParts(e, root.op, loops, extents, parts, outputs);
+}
+
 /// Emits `op` as `plan` says.
 static void emit(Evaluator &e, linalg::GenericOp op, const Plan &plan,
                  const DenseMap<Value, Value> &outputs, ValueRange scratch) {
-  SmallVector<Type> types = llvm::map_to_vector(
-      op->getResultTypes(), [](Type t) { return getElementTypeOrSelf(t); });
-  auto combineAll = [&](ValueRange a, ValueRange b) {
-    return llvm::map_to_vector(op->getResults(), [&](OpResult sum) {
-      unsigned number = sum.getResultNumber();
-      return combine(e, sum, a[number], b[number]);
-    });
-  };
-  auto setLoops = [&](ArrayRef<unsigned> loops, Index number,
-                      ArrayRef<int64_t> extents, SmallVector<Index> &point) {
-    for (auto [loop, index] :
-         llvm::zip_equal(loops, splitAll(e, number, extents)))
-      point[loop] = index;
-  };
-  auto finish = [&](Index n, ValueRange values) {
-    SmallVector<Index> point(op.getNumLoops(), Index::constant(0));
-    setLoops(plan.parallel, n, plan.results, point);
-    for (OpResult result : op->getResults()) {
-      Value output = outputs.lookup(result);
-      if (!output)
-        continue;
-      SmallVector<Index> place =
-          applyMap(op.getIndexingMapMatchingResult(result), point);
-      unsigned number = result.getResultNumber();
-      Value start = e.read(op.getDpsInits()[number], place);
-      e.store(combine(e, result, start, values[number]), output, place);
-    }
-  };
   auto takeTerms = [&](Index n, Index first, int64_t step) {
-    SmallVector<Index> point(op.getNumLoops(), Index::constant(0));
-    setLoops(plan.parallel, n, plan.results, point);
+    SmallVector<Index> point = getPoint(e, op, plan.parallel, n, plan.results);
     return e.loop(e.materialize(first), e.constant(getProduct(plan.terms)),
                   step, getNeutral(e, op), [&](Value k, ValueRange sums) {
                     SmallVector<Index> inner(point);
-                    setLoops(plan.reduced, Index::of(k), plan.terms, inner);
+                    for (auto [loop, index] :
+                         llvm::zip_equal(plan.reduced,
+                                         splitAll(e, Index::of(k), plan.terms)))
+                      inner[loop] = index;
                     return e.evaluate(op, inner, sums);
                   });
   };
+  auto add = [&](ValueRange a, ValueRange b) {
+    return combineAll(e, op, a, b);
+  };
   const Division &division = plan.division;
+  SmallVector<Type> types = getElementTypes(op->getResultTypes());
   SharedReduction(e, division, types)
-      .emit(takeTerms, combineAll, [&](Index n, Index part, ValueRange values) {
+      .emit(takeTerms, add, [&](Index n, Index part, ValueRange values) {
         if (division.parts == 1)
-          return finish(n, values);
+          return finish(e, op, getPoint(e, op, plan.parallel, n, plan.results),
+                        values, outputs);
         for (auto [value, memory] : llvm::zip_equal(values, scratch))
           e.store(value, memory, {part, n});
       });
-  if (division.parts == 1)
-    return;
-  Division rest(division.numResults, division.parts,
-                /*areTermsAdjacent=*/division.numResults == 1);
-  rest.parts = 1;
-  SharedReduction(e, rest, types)
-      .emit(
-          [&](Index n, Index first, int64_t step) {
-            return e.loop(e.materialize(first), e.constant(division.parts),
-                          step, getNeutral(e, op),
-                          [&](Value part, ValueRange sums) {
-                            SmallVector<Value> more =
-                                llvm::map_to_vector(scratch, [&](Value memory) {
-                                  return e.load(memory, {Index::of(part), n});
-                                });
-                            return combineAll(sums, more);
-                          });
-          },
-          combineAll,
-          [&](Index n, Index, ValueRange values) { finish(n, values); });
+  if (division.parts != 1)
+    emitParts(e, op, plan.parallel, plan.results, scratch, outputs);
 }
 
 /// How many threads take the sums of `op` along the lines of its pattern, if
@@ -526,21 +565,18 @@ static void emit(Evaluator &e, BlockScoresOp op, Value output) {
   SharedReduction(e, division, type).emit(takeTerms, combineNorms, finish);
 }
 
-SmallVector<MemRefType> bsr::getReductionScratch(const ClusterPlan &plan) {
+SmallVector<MemRefType> bsr::getReductionScratch(Operation *op) {
   SmallVector<MemRefType> types;
-  for (Operation *root : plan.roots)
-    if (std::optional<Plan> reduction = getPlan(root);
-        reduction && reduction->division.parts > 1)
-      for (Type type : root->getResultTypes())
-        types.push_back(MemRefType::get(
-            {reduction->division.parts, reduction->division.numResults},
-            getElementTypeOrSelf(type)));
+  if (std::optional<Plan> plan = getPlan(op); plan && plan->division.parts > 1)
+    for (Type type : getElementTypes(op->getResultTypes()))
+      types.push_back(MemRefType::get(
+          {plan->division.parts, plan->division.numResults}, type));
   return types;
 }
 
 bool bsr::emitReduction(Evaluator &e, Operation *op,
                         const DenseMap<Value, Value> &outputs,
-                        const PatternViews &patterns, ValueRange &scratch) {
+                        const PatternViews &patterns, ValueRange scratch) {
   if (auto sums = dyn_cast<ReduceVecOp>(op)) {
     std::optional<Division> division = getDivision(sums);
     if (division)
@@ -556,9 +592,6 @@ bool bsr::emitReduction(Evaluator &e, Operation *op,
   std::optional<Plan> plan = getPlan(op);
   if (!plan)
     return false;
-  unsigned numParts = plan->division.parts > 1 ? op->getNumResults() : 0;
-  emit(e, cast<linalg::GenericOp>(op), *plan, outputs,
-       scratch.take_front(numParts));
-  scratch = scratch.drop_front(numParts);
+  emit(e, cast<linalg::GenericOp>(op), *plan, outputs, scratch);
   return true;
 }

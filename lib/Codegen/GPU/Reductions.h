@@ -6,20 +6,36 @@
 #define BSR_LIB_CODEGEN_GPU_REDUCTIONS_H
 
 #include "bsr/Codegen/Common/KernelTarget.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 namespace mlir::bsr {
 
-/// The memory that `emitReduction` needs for the operations of a cluster, in
-/// their order: parts of sums that several blocks of threads share.
-SmallVector<MemRefType> getReductionScratch(const ClusterPlan &plan);
+/// The memory that `emitReduction` needs for `op`: parts of sums that several
+/// blocks of threads share.
+SmallVector<MemRefType> getReductionScratch(Operation *op);
 
 /// Emits `op` into `outputs`, if it is a reduction that several threads should
-/// share, as launches; takes of `scratch` what `getReductionScratch` says. The
+/// share, as launches; `scratch` is what `getReductionScratch` says. The
 /// same bits come out from run to run: who takes which terms, and in which
 /// order they are combined, is fixed.
 bool emitReduction(Evaluator &evaluator, Operation *op,
                    const DenseMap<Value, Value> &outputs,
-                   const PatternViews &patterns, ValueRange &scratch);
+                   const PatternViews &patterns, ValueRange scratch);
+
+/// Emits the launch that adds, in order, the parts of the results of `root`, a
+/// total of `chain`: those of result i are `parts[i]`, of shape `[count,
+/// rows]`, where the rows are those of `root`, merged.
+void emitSumOfParts(Evaluator &evaluator, const Chain &chain,
+                    const Chain::Root &root, ValueRange parts,
+                    const DenseMap<Value, Value> &outputs);
+
+/// `value` of the lane that is `distance` from this one, as `mode` has it.
+Value shuffle(Evaluator &evaluator, Value value, int64_t distance,
+              gpu::ShuffleMode mode);
+
+/// `number` as the indices of loops of `extents`.
+SmallVector<Index> splitAll(Evaluator &evaluator, Index number,
+                            ArrayRef<int64_t> extents);
 
 } // namespace mlir::bsr
 

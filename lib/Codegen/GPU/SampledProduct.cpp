@@ -10,12 +10,10 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-std::optional<SampledProduct> SampledProduct::match(const ClusterPlan &plan,
+std::optional<SampledProduct> SampledProduct::match(Operation *root,
                                                     GPUAttr chip) {
-  if (plan.roots.size() != 1)
-    return std::nullopt;
   SampledProduct product;
-  product.op = dyn_cast<SDDMMOp>(plan.roots.front());
+  product.op = dyn_cast<SDDMMOp>(root);
   if (!product.op ||
       !isMultiplied(product.op.getA().getType().getElementType()))
     return std::nullopt;
@@ -157,10 +155,13 @@ void SampledProductEmitter::emit() {
       [&](ValueRange sums) { store(sums); });
 }
 
-void SampledProduct::emit(OpBuilder &b, KernelBody &kernel) {
-  if (isSmall())
-    return tile.launch(b, kernel.loc,
-                       [&](BlockBuilder &block) { emitSmall(kernel, block); });
+LogicalResult SampledProduct::emit(OpBuilder &b, KernelBody &kernel,
+                                   ValueRange) {
+  if (isSmall()) {
+    tile.launch(b, kernel.loc,
+                [&](BlockBuilder &block) { emitSmall(kernel, block); });
+    return success();
+  }
   StoredRows values =
       createRows(b, kernel.loc, kernel.outputs.lookup(op.getValues()),
                  {tile.pattern.getSlots(), tile.pattern.getBlockRows()},
@@ -168,4 +169,5 @@ void SampledProduct::emit(OpBuilder &b, KernelBody &kernel) {
   tile.launch(b, kernel.loc, [&](BlockBuilder &block) {
     SampledProductEmitter(*this, kernel, values, block).emit();
   });
+  return success();
 }

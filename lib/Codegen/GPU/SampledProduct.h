@@ -5,19 +5,21 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SAMPLEDPRODUCT_H
 #define BSR_LIB_CODEGEN_GPU_SAMPLEDPRODUCT_H
 
+#include "Product.h"
 #include "SampledWalk.h"
 
 namespace mlir::bsr {
 
 /// A `bsr.sddmm` that tensor cores compute: 16-bit elements of one type, sums
 /// in f32, blocks of 4 to 64 rows and columns, tokens last.
-class SampledProduct {
+class SampledProduct : public Product {
 public:
-  /// The product that `plan` is, if it is one that `chip` runs here.
-  static std::optional<SampledProduct> match(const ClusterPlan &plan,
-                                             GPUAttr chip);
+  /// The product that `op` is, if it is one that `chip` runs here.
+  static std::optional<SampledProduct> match(Operation *op, GPUAttr chip);
 
-  void emit(OpBuilder &b, KernelBody &kernel);
+  SmallVector<MemRefType> getScratch() override { return {}; }
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
 
 private:
   friend class SampledProductEmitter;

@@ -18,10 +18,8 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-std::optional<SparseOperands> SparseOperands::match(const ClusterPlan &plan) {
-  if (plan.roots.size() != 1)
-    return std::nullopt;
-  auto op = dyn_cast<SpMMOp>(plan.roots.front());
+std::optional<SparseOperands> SparseOperands::match(Operation *root) {
+  auto op = dyn_cast<SpMMOp>(root);
   if (!op)
     return std::nullopt;
   Type type = op.getX().getType().getElementType();
@@ -30,7 +28,7 @@ std::optional<SparseOperands> SparseOperands::match(const ClusterPlan &plan) {
   Type yType = op.getY().getType().getElementType();
   if (!activations || !isMultiplied(type) ||
       op.getValues().getType().getElementType() != type ||
-      !isStored(yType, type) || !isa<BlockArgument>(op.getValues()) ||
+      !isStored(yType, type) || !isLoaded(op.getValues()) ||
       !isCovered(pattern.getBlockRows()) ||
       !isCovered(pattern.getBlockCols()) ||
       op.getY().getType().getNumElements() > INT32_MAX)
@@ -41,34 +39,48 @@ std::optional<SparseOperands> SparseOperands::match(const ClusterPlan &plan) {
   return SparseOperands{op, *shape};
 }
 
-std::optional<SparseProduct> SparseProduct::match(const ClusterPlan &plan,
+std::optional<SparseProduct> SparseProduct::match(Operation *root,
                                                   GPUAttr chip) {
-  auto operands = SparseOperands::match(plan);
+  auto operands = SparseOperands::match(root);
   if (!operands)
     return std::nullopt;
   SparseProduct product;
-  product.op = operands->op;
-  product.shape = operands->shape;
-  auto tile = ProductTile::choose(product.shape, *findChip(chip.getChip()),
+  product.operands = *operands;
+  const ProductShape &shape = operands->shape;
+  auto tile = ProductTile::choose(shape, *findChip(chip.getChip()),
                                   chip.getTileOutputs(), chip.getTileTokens());
   if (!tile)
     return std::nullopt;
   product.tile = *tile;
-  product.plan = tile->getPlan(*shape);
+  product.plan = tile->getPlan(shape);
   return product;
 }
 
+ResultSpace SparseOperands::getSpace(int64_t warpTokens) {
+  int64_t rank = op.getY().getType().getRank();
+  SmallVector<int64_t, 2> batches = llvm::to_vector<2>(llvm::seq(rank - 2));
+  return {{batches, {rank - 2}, {rank - 1}}, /*row=*/1, warpTokens};
+}
+
+std::optional<ResultSpace> SparseProduct::getSpace() {
+  return operands.getSpace(tile.warpTokens);
+}
+
 SmallVector<MemRefType> SparseProduct::getScratch() {
-  return plan.getTypes(op->getContext());
+  SmallVector<MemRefType> types = plan.getTypes(operands.op->getContext());
+  if (epilogue)
+    llvm::append_range(types, epilogue->getScratch());
+  return types;
 }
 
 namespace mlir::bsr {
 /// What a thread does.
 class SparseProductEmitter {
 public:
-  /// `y` is the buffer of the result, `[batches, features, tokens]`.
+  /// `scratch` is that of the product; without an epilogue, `y` is its result.
   SparseProductEmitter(SparseProduct &product, KernelBody &kernel,
-                       const StoredRows &y, BlockBuilder &b);
+                       ValueRange scratch, const StoredRows &y,
+                       BlockBuilder &b);
   void emit();
 
 private:
@@ -78,6 +90,7 @@ private:
   SmallVector<Value> multiplyGathered(Value stage, Value word, ValueRange sums);
   SmallVector<Value> multiplyBlock(Value slab, Value block, ValueRange sums);
   void store(ValueRange sums);
+  void emitEpilogue(ValueRange sums);
   void clearZeros();
 
   /// The number of a sum: of a line of the warp, of 16 outputs, of 8 tokens.
@@ -86,6 +99,7 @@ private:
   }
 
   SparseProduct &product;
+  const ProductShape &shape;
   const ProductTile &tile;
   KernelBody &kernel;
   BlockBuilder &b;
@@ -103,15 +117,18 @@ private:
 
 SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
                                            KernelBody &kernel,
+                                           ValueRange scratch,
                                            const StoredRows &y, BlockBuilder &b)
-    : product(product), tile(product.tile), kernel(kernel), b(b), y(y),
-      walk(product.op, product.shape, product.tile, product.plan, kernel, b),
-      layout(walk.layout), type(product.op.getX().getType().getElementType()),
-      rowTiles(product.shape.outBlock / fragmentRows),
+    : product(product), shape(product.operands.shape), tile(product.tile),
+      kernel(kernel), b(b), y(y),
+      walk(product.operands.op, product.operands.shape, tile, product.plan,
+           kernel, scratch, b),
+      layout(walk.layout), type(product.operands.op.getX().getType().getElementType()),
+      rowTiles(shape.outBlock / fragmentRows),
       tokenTiles(tile.warpTokens / fragmentCols) {
   Value tokens = b.mul(walk.warpToken, elementBytes);
-  bool inputsAreRows = product.shape.inputsAreRows;
-  if (product.shape.getGathered() == 1) {
+  bool inputsAreRows = shape.inputsAreRows;
+  if (shape.getGathered() == 1) {
     // A slab has inputs as rows: both operands are transposed when loaded, or
     // none.
     slabRow =
@@ -133,7 +150,7 @@ SmallVector<Value> SparseProductEmitter::getInitialSums() {
   Type f32 = b.b.getF32Type();
   Value zero = arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(f32));
   SmallVector<Value> sums(getSum(tile.warpLines, 0, 0), zero);
-  Value bias = product.op.getBias();
+  Value bias = product.operands.op.getBias();
   if (!bias)
     return sums;
   Type biasType = cast<ShapedType>(bias.getType()).getElementType();
@@ -143,7 +160,7 @@ SmallVector<Value> SparseProductEmitter::getInitialSums() {
     Value number =
         b.min(walk.getLine(line), b.constant(product.plan.numLines - 1));
     Value first =
-        b.multiplyAdd(number, product.shape.outBlock, b.div(b.lane, 4));
+        b.multiplyAdd(number, shape.outBlock, b.div(b.lane, 4));
     for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
       for (int64_t half = 0; half != 2; ++half) {
         Value at = b.at(b.at(pointer, first, biasType),
@@ -163,8 +180,8 @@ SmallVector<Value> SparseProductEmitter::multiplyBlock(Value slab, Value block,
                                                        ValueRange sums) {
   SmallVector<Value> next(sums);
   Type i8 = b.b.getI8Type();
-  bool inputsAreRows = product.shape.inputsAreRows;
-  for (int64_t input = 0; input < product.shape.inBlock;
+  bool inputsAreRows = shape.inputsAreRows;
+  for (int64_t input = 0; input < shape.inBlock;
        input += fragmentRows) {
     SmallVector<SmallVector<Value, 4>> activations;
     for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
@@ -228,7 +245,7 @@ void SparseProductEmitter::store(ValueRange sums) {
     Value number = walk.getLine(line);
     walk.whenInside(number, [&] {
       Value feature =
-          b.multiplyAdd(number, product.shape.outBlock, b.div(b.lane, 4));
+          b.multiplyAdd(number, shape.outBlock, b.div(b.lane, 4));
       for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
         for (int64_t half = 0; half != 2; ++half) {
           Value row = b.add(feature, outputs * fragmentRows + half * 8);
@@ -253,32 +270,65 @@ void SparseProductEmitter::clearZeros() {
          });
 }
 
+void SparseProductEmitter::emitEpilogue(ValueRange sums) {
+  WarpSums warp;
+  for (int64_t line = 0; line != tile.warpLines; ++line)
+    for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
+      for (int64_t half = 0; half != 2; ++half)
+        for (int64_t tokens = 0; tokens != tokenTiles; ++tokens)
+          llvm::append_range(
+              warp.sums,
+              sums.slice(getSum(line, outputs, tokens) + 2 * half, 2));
+  // Lines of a warp follow each other.
+  warp.numRows = tile.warpLines * rowTiles * 2;
+  warp.at = {walk.batch, b.multiplyAdd(walk.getLine(0), shape.outBlock,
+                                       b.div(b.lane, 4))};
+  warp.column = walk.firstToken;
+  warp.warpNumber = b.div(warp.column, tile.warpTokens);
+  warp.areRowsRagged = shape.numLines % tile.lines;
+  warp.areColumnsRagged = walk.isRagged;
+  product.epilogue->emit(b, warp);
+}
+
 void SparseProductEmitter::emit() {
   if (half)
     clearZeros();
-  store(walk.run(getInitialSums(), [&](Value stage, Value word,
-                                       ValueRange sums) {
-    return half ? multiplyGathered(stage, word, sums)
-                : walk.addBlocks(stage, word, slabRow, matrixRow, sums,
-                                 [&](Value slab, Value block, ValueRange sums) {
-                                   return multiplyBlock(slab, block, sums);
-                                 });
-  }));
+  SmallVector<Value> sums = walk.run(
+      getInitialSums(), [&](Value stage, Value word, ValueRange sums) {
+        return half ? multiplyGathered(stage, word, sums)
+                    : walk.addBlocks(
+                          stage, word, slabRow, matrixRow, sums,
+                          [&](Value slab, Value block, ValueRange sums) {
+                            return multiplyBlock(slab, block, sums);
+                          });
+      });
+  if (product.epilogue)
+    emitEpilogue(sums);
+  else
+    store(sums);
 }
 
-void SparseProduct::emit(OpBuilder &b, KernelBody &kernel) {
+LogicalResult SparseProduct::emit(OpBuilder &b, KernelBody &kernel,
+                                  ValueRange scratch) {
+  SpMMOp op = operands.op;
+  const ProductShape &shape = operands.shape;
+  size_t numArrays = plan.getTypes(op->getContext()).size();
   plan.emit(b, kernel.loc,
             kernel.patterns.at({op.getPattern(), *op.getLineView()}),
-            kernel.scratch);
+            scratch.take_front(numArrays));
   StageLayout layout(tile, shape);
   const Activations &x = shape.activations;
-  StoredRows y =
-      createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
-                 {x.batches, shape.numLines * shape.outBlock}, x.tokens);
+  StoredRows y;
+  if (epilogue)
+    epilogue->begin(b, kernel, scratch.drop_front(numArrays));
+  else
+    y = createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
+                   {x.batches, shape.numLines * shape.outBlock}, x.tokens);
   int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
-  BlockBuilder::launch(b, kernel.loc, {plan.getNumGroups(), tiles},
-                       blockThreads, layout.getSharedBytes(tile, shape),
-                       [&](BlockBuilder &block) {
-                         SparseProductEmitter(*this, kernel, y, block).emit();
-                       });
+  BlockBuilder::launch(
+      b, kernel.loc, {plan.getNumGroups(), tiles}, blockThreads,
+      layout.getSharedBytes(tile, shape), [&](BlockBuilder &block) {
+        SparseProductEmitter(*this, kernel, scratch, y, block).emit();
+      });
+  return epilogue ? epilogue->end(b) : success();
 }

@@ -6,36 +6,39 @@
 #define BSR_LIB_CODEGEN_GPU_SPARSEPRODUCT_H
 
 #include "LinePlan.h"
+#include "Product.h"
 #include "ProductTile.h"
-#include "bsr/Codegen/Common/KernelTarget.h"
 
 namespace mlir::bsr {
 
 /// A `bsr.spmm` that tensor cores can compute: 16-bit elements of one type, sums
-/// in f32, blocks of 16, 32 or 64 rows and columns, tokens last.
+/// in f32, blocks of 4 to 64 rows and columns, tokens last.
 struct SparseOperands {
-  static std::optional<SparseOperands> match(const ClusterPlan &plan);
+  static std::optional<SparseOperands> match(Operation *root);
+
+  /// The result, of whose tokens a warp has some.
+  ResultSpace getSpace(int64_t warpTokens);
 
   SpMMOp op;
   ProductShape shape;
 };
 
 /// Such a product by warps.
-class SparseProduct {
+class SparseProduct : public Product {
 public:
-  /// The product that `plan` is, if it is one that `chip` runs here.
-  static std::optional<SparseProduct> match(const ClusterPlan &plan,
-                                            GPUAttr chip);
+  /// The product that `op` is, if it is one that `chip` runs here.
+  static std::optional<SparseProduct> match(Operation *op, GPUAttr chip);
 
-  /// The memory for the plan of its pattern.
-  SmallVector<MemRefType> getScratch();
-  void emit(OpBuilder &b, KernelBody &kernel);
+  std::optional<ResultSpace> getSpace() override;
+  /// The memory for the plan of its pattern, and for the epilogue.
+  SmallVector<MemRefType> getScratch() override;
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
 
 private:
   friend class SparseProductEmitter;
 
-  SpMMOp op;
-  ProductShape shape;
+  SparseOperands operands;
   ProductTile tile;
   LinePlan plan;
 };

@@ -4,6 +4,8 @@
 // memory.
 
 #include "TensorCores.h"
+#include "bsr/Analysis/Kernels.h"
+#include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -12,13 +14,29 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
+bool bsr::isLoaded(Value tensor) {
+  Operation *op = tensor.getDefiningOp();
+  if (!op)
+    return true;
+  if (isa<ClusterOp>(op->getParentOp()))
+    return false;
+  // In a step, an element-wise operation may be computed where it is used if it
+  // costs nothing there.
+  if (isPointwise(op))
+    return llvm::any_of(
+        cast<linalg::GenericOp>(op).getBody()->without_terminator(),
+        [](Operation &inner) {
+          return !isa<arith::ConstantOp, linalg::IndexOp>(inner);
+        });
+  return isa<linalg::GenericOp>(op) || !isInlinable(op);
+}
+
 std::optional<Activations> Activations::match(Value tensor,
                                               int64_t featureDim) {
   auto type = cast<RankedTensorType>(tensor.getType());
   int64_t rank = type.getRank();
-  // What is computed where it is used is not in memory. Offsets have 32 bits,
-  // and rows begin at multiples of 16 bytes.
-  if (!isa<BlockArgument>(tensor) || featureDim != rank - 2 ||
+  // Offsets have 32 bits, and rows begin at multiples of 16 bytes.
+  if (!isLoaded(tensor) || featureDim != rank - 2 ||
       type.getNumElements() > INT32_MAX ||
       type.getDimSize(rank - 1) * type.getElementTypeBitWidth() % 128)
     return std::nullopt;
@@ -45,21 +63,26 @@ Value bsr::getNextStage(BlockBuilder &b, Value stage, int64_t bytes,
   return b.select(isLast, b.constant(0), next);
 }
 
+Value bsr::createView(OpBuilder &b, Location loc, Value memref,
+                      ArrayRef<int64_t> sizes) {
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
+  SmallVector<int64_t> strides(sizes.size(), 1);
+  for (int64_t dim = sizes.size() - 1; dim > 0; --dim)
+    strides[dim - 1] = strides[dim] * sizes[dim];
+  return memref::ReinterpretCastOp::create(
+      b, loc, MemRefType::get(sizes, element), memref, /*offset=*/0, sizes,
+      strides);
+}
+
 StoredRows bsr::createRows(OpBuilder &b, Location loc, Value memref,
                            ArrayRef<int64_t> sizes, int64_t columns,
                            int64_t length) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
-  if (length == 0)
+  if (!length)
     length = 64 / element.getIntOrFloatBitWidth();
   SmallVector<int64_t> shape(sizes);
   shape.append({columns / length, length});
-  SmallVector<int64_t> strides(shape.size(), 1);
-  for (int64_t dim = shape.size() - 1; dim != 0; --dim)
-    strides[dim - 1] = strides[dim] * shape[dim];
-  Value vectors =
-      memref::ReinterpretCastOp::create(b, loc, MemRefType::get(shape, element),
-                                        memref, /*offset=*/0, shape, strides);
-  return {vectors, columns, length};
+  return {createView(b, loc, memref, shape), columns, length};
 }
 
 /// Two sums as one register of 16-bit elements of `type`.

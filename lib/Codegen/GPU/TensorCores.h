@@ -35,6 +35,10 @@ struct Activations {
   static std::optional<Activations> match(Value tensor, int64_t featureDim);
 };
 
+/// True if `tensor`, which a product reads in a step or in a cluster, is in
+/// memory then: what is computed where it is used is not.
+bool isLoaded(Value tensor);
+
 /// True if tensor cores multiply numbers of `type` here.
 inline bool isMultiplied(Type type) { return type.isBF16() || type.isF16(); }
 
@@ -74,8 +78,13 @@ struct StoredRows {
   int64_t length;
 };
 
+/// `memref`, whose elements follow each other, as a buffer of shape `sizes`.
+Value createView(OpBuilder &b, Location loc, Value memref,
+                 ArrayRef<int64_t> sizes);
+
 /// `memref` as `[sizes..., columns]`, where `sizes` may merge dimensions, in
-/// vectors of `length`, or of 8 bytes, which divides rows.
+/// vectors of `length`, which divides the columns; without, in vectors of 8
+/// bytes.
 StoredRows createRows(OpBuilder &b, Location loc, Value memref,
                       ArrayRef<int64_t> sizes, int64_t columns,
                       int64_t length = 0);

@@ -9,10 +9,12 @@
 
 namespace mlir::bsr {
 
-/// Emits `op` into `outputs`, if it is element-wise and threads can take
-/// vectors of up to 16 bytes of its results, which lie side by side.
-bool emitVectors(Evaluator &evaluator, Operation *op,
-                 const DenseMap<Value, Value> &outputs);
+/// Emits `roots`, a nest of a cluster, into `outputs`, if they are
+/// element-wise: a thread takes up to 16 bytes of a result, which lie side by
+/// side, and reads everything before it writes. False, and nothing emitted,
+/// where a single root is better off with plain loops.
+bool emitPointwise(Evaluator &evaluator, ArrayRef<Operation *> roots,
+                   const DenseMap<Value, Value> &outputs);
 
 } // namespace mlir::bsr
 

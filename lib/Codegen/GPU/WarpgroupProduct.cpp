@@ -20,14 +20,13 @@ using namespace mlir::bsr;
 /// Rows of activations in shared memory, 64 tokens.
 static constexpr int64_t rowBytes = 128, rowTokens = rowBytes / elementBytes;
 
-std::optional<WarpgroupProduct> WarpgroupProduct::match(const ClusterPlan &plan,
-                                                        GPUAttr target) {
+std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root, GPUAttr target) {
   const Chip &chip = *findChip(target.getChip());
   bool isGiven = target.getShareOutputs() != 0;
   // A tile that is given alone is one of warps.
   bool isOther =
       !isGiven && (target.getTileOutputs() || target.getTileTokens());
-  auto operands = SparseOperands::match(plan);
+  auto operands = SparseOperands::match(root);
   if (!operands || isOther)
     return std::nullopt;
   const ProductShape &shape = operands->shape;
@@ -49,19 +48,27 @@ std::optional<WarpgroupProduct> WarpgroupProduct::match(const ClusterPlan &plan,
   return product;
 }
 
+std::optional<ResultSpace> WarpgroupProduct::getSpace() {
+  return operands.getSpace(tile.groupTokens);
+}
+
 SmallVector<MemRefType> WarpgroupProduct::getScratch() {
-  return plan.getTypes(operands.op->getContext());
+  SmallVector<MemRefType> types = plan.getTypes(operands.op->getContext());
+  if (epilogue)
+    llvm::append_range(types, epilogue->getScratch());
+  return types;
 }
 
 namespace mlir::bsr {
 /// What a thread does.
 class WarpgroupProductEmitter {
 public:
-  /// `y` is the buffer of the result, `[batches, features, tokens]`; `xMap` and
-  /// `valuesMap` are tensor maps of the operands.
+  /// `scratch` is that of the product; without an epilogue, `y` is its result,
+  /// `[batches, features, tokens]`. `xMap` and `valuesMap` are tensor maps of the
+  /// operands.
   WarpgroupProductEmitter(WarpgroupProduct &product, KernelBody &kernel,
-                          const StoredRows &y, Value xMap, Value valuesMap,
-                          BlockBuilder &b);
+                          ValueRange scratch, const StoredRows &y, Value xMap,
+                          Value valuesMap, BlockBuilder &b);
   void emit();
 
 private:
@@ -104,7 +111,13 @@ private:
                                    ValueRange sums);
   /// Tells all that copy to this block of threads that the stage is empty.
   void release(Stage stage);
-  void store(ValueRange sums);
+  /// Two sums of each fragment of a struct: those of the lane's first row, or of
+  /// that 8 below.
+  SmallVector<Value> getRow(Value sums, int64_t half);
+  /// Stores sums, or has the epilogue take them.
+  void finish(ValueRange sums);
+  void store(int64_t unit, Value column, Value sums);
+  void emitEpilogue(int64_t unit, Value column, Value sums);
 
   /// The first output of unit `unit` of the warpgroup, and that of the thread
   /// in it.
@@ -158,12 +171,12 @@ WarpgroupProductEmitter::WarpgroupProductEmitter(WarpgroupProduct &product,
   barriers = b.add(begin, tile.stages * tile.getStageBytes(shape));
 
   int64_t chunks = product.plan.getMaxChunks();
-  numChunks = b.load(b.at(b.getPointer(kernel.scratch[0]), group, i32), i32);
+  numChunks = b.load(b.at(b.getPointer(scratch[0]), group, i32), i32);
   auto ofGroup = [&](Value array, int64_t each) {
     return b.atFar(b.getPointer(array), group, chunks * each, i32);
   };
-  positions = ofGroup(kernel.scratch[1], 1);
-  slots = ofGroup(kernel.scratch[2], product.plan.lines);
+  positions = ofGroup(scratch[1], 1);
+  slots = ofGroup(scratch[2], product.plan.lines);
 }
 
 WarpgroupProductEmitter::Stage WarpgroupProductEmitter::getNext(Stage stage) {
@@ -398,36 +411,68 @@ void WarpgroupProductEmitter::consume() {
         llvm::append_range(result, slots);
         return result;
       });
-  store(ValueRange(last).take_front(numSums));
+  finish(ValueRange(last).take_front(numSums));
 }
 
-void WarpgroupProductEmitter::store(ValueRange sums) {
+SmallVector<Value> WarpgroupProductEmitter::getRow(Value sums, int64_t half) {
+  SmallVector<Value> row;
+  for (int64_t fragment = 0; fragment != tile.groupTokens / fragmentCols;
+       ++fragment)
+    for (int64_t i = 0; i != 2; ++i)
+      row.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, sums,
+                                                 fragment * 4 + 2 * half + i));
+  return row;
+}
+
+void WarpgroupProductEmitter::finish(ValueRange sums) {
   Value column = tokenTile;
   if (tile.groupUnits == tile.units)
     column = b.multiplyAdd(warpgroup, tile.groupTokens, column);
-  int64_t outputs = shape.numLines * shape.outBlock;
-  // Of clusters, some blocks of threads may lie beyond the last batch.
-  Value isInside = b.less(batch, b.constant(shape.activations.batches));
-  bool isRagged = shape.activations.tokens % tile.tokens != 0;
-  auto get = [&](Value sums, int64_t fragment, int64_t half) {
-    SmallVector<Value> pair;
-    for (int64_t i = 0; i != 2; ++i)
-      pair.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, sums,
-                                                  fragment * 4 + 2 * half + i));
-    return pair;
+  auto finishAll = [&] {
+    for (int64_t unit = 0; unit != tile.groupUnits; ++unit)
+      if (product.epilogue)
+        emitEpilogue(unit, column, sums[unit]);
+      else
+        store(unit, column, sums[unit]);
   };
-  for (int64_t unit = 0; unit != tile.groupUnits; ++unit)
-    for (int64_t half = 0; half != 2; ++half) {
-      Value output = b.add(getOutput(unit), half * 8);
-      Value isStored = b.less(output, b.constant(outputs));
-      b.when(b.bitAnd(isStored, isInside), [&] {
-        int64_t fragments = tile.groupTokens / fragmentCols;
-        for (int64_t fragment = 0; fragment != fragments; fragment += 2)
-          storeSums(b, get(sums[unit], fragment, half),
-                    get(sums[unit], fragment + 1, half), y, {batch, output},
-                    b.add(column, fragment * fragmentCols), isRagged);
-      });
-    }
+  // Of a cluster, some blocks of threads may lie beyond the last batch.
+  const Activations &x = shape.activations;
+  int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
+  if (tiles % tile.shareTokens == 0)
+    finishAll();
+  else
+    b.when(b.less(batch, b.constant(x.batches)), finishAll);
+}
+
+void WarpgroupProductEmitter::store(int64_t unit, Value column, Value sums) {
+  int64_t outputs = shape.numLines * shape.outBlock;
+  bool isRagged = shape.activations.tokens % tile.tokens != 0;
+  for (int64_t half = 0; half != 2; ++half) {
+    Value output = b.add(getOutput(unit), half * 8);
+    SmallVector<Value> row = getRow(sums, half);
+    b.when(b.less(output, b.constant(outputs)), [&] {
+      for (int64_t token = 0; token != tile.groupTokens;
+           token += 2 * fragmentCols) {
+        auto pair = ValueRange(row).slice(token / 4, 4);
+        storeSums(b, pair.take_front(2), pair.drop_front(2), y,
+                  {batch, output}, b.add(column, token), isRagged);
+      }
+    });
+  }
+}
+
+void WarpgroupProductEmitter::emitEpilogue(int64_t unit, Value column,
+                                           Value sums) {
+  WarpSums warp;
+  warp.numRows = 2;
+  for (int64_t half = 0; half != warp.numRows; ++half)
+    llvm::append_range(warp.sums, getRow(sums, half));
+  warp.at = {batch, getOutput(unit)};
+  warp.column = column;
+  warp.warpNumber = b.div(column, tile.groupTokens);
+  warp.areRowsRagged = shape.numLines % tile.getClusterLines(shape);
+  warp.areColumnsRagged = shape.activations.tokens % tile.tokens;
+  product.epilogue->emit(b, warp);
 }
 
 void WarpgroupProductEmitter::emit() {
@@ -440,29 +485,38 @@ void WarpgroupProductEmitter::emit() {
   waitForAll();
 }
 
-void WarpgroupProduct::emit(OpBuilder &b, KernelBody &kernel) {
+LogicalResult WarpgroupProduct::emit(OpBuilder &b, KernelBody &kernel,
+                                     ValueRange scratch) {
   SpMMOp op = operands.op;
   const ProductShape &shape = operands.shape;
   const Activations &x = shape.activations;
-  plan.emit(b, kernel.loc, kernel.patterns.at({op.getPattern(), *op.getLineView()}),
-            kernel.scratch);
-  StoredRows y =
-      createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
-                 {x.batches, shape.numLines * shape.outBlock}, x.tokens);
-  Value xMap = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getX()),
-                               x.tokens, {shape.inBlock, rowTokens});
+  size_t numArrays = plan.getTypes(op->getContext()).size();
+  plan.emit(b, kernel.loc,
+            kernel.patterns.at({op.getPattern(), *op.getLineView()}),
+            scratch.take_front(numArrays));
+  StoredRows y;
+  if (epilogue)
+    epilogue->begin(b, kernel, scratch.drop_front(numArrays));
+  else
+    y = createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
+                   {x.batches, shape.numLines * shape.outBlock}, x.tokens);
+  Value xMap =
+      createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getX()), x.tokens,
+                      {shape.inBlock, rowTokens});
   Value valuesMap = createTensorMap(
       b, kernel.loc, kernel.inputs.lookup(op.getValues()), shape.blockCols,
       {shape.blockRows / tile.shareTokens, shape.blockCols});
   int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
-  BlockBuilder::launch(b, kernel.loc,
-                       {plan.getNumGroups() * tile.shareOutputs,
-                        int64_t(llvm::alignTo(tiles, tile.shareTokens))},
-                       WarpgroupTile::threads, tile.getSharedBytes(shape),
-                       [&](BlockBuilder &block) {
-                         WarpgroupProductEmitter(*this, kernel, y, xMap,
-                                                 valuesMap, block)
-                             .emit();
-                       },
-                       {tile.shareOutputs, tile.shareTokens});
+  BlockBuilder::launch(
+      b, kernel.loc,
+      {plan.getNumGroups() * tile.shareOutputs,
+       int64_t(llvm::alignTo(tiles, tile.shareTokens))},
+      WarpgroupTile::threads, tile.getSharedBytes(shape),
+      [&](BlockBuilder &block) {
+        WarpgroupProductEmitter(*this, kernel, scratch, y, xMap, valuesMap,
+                                block)
+            .emit();
+      },
+      {tile.shareOutputs, tile.shareTokens});
+  return epilogue ? epilogue->end(b) : success();
 }

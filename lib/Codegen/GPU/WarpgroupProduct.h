@@ -12,14 +12,16 @@ namespace mlir::bsr {
 
 /// A `SparseProduct` that takes less time with `wgmma` and tensor copies, as
 /// the model has it.
-class WarpgroupProduct {
+class WarpgroupProduct : public Product {
 public:
-  static std::optional<WarpgroupProduct> match(const ClusterPlan &plan,
-                                               GPUAttr chip);
+  /// The product that `op` is, if it is one that `chip` runs here.
+  static std::optional<WarpgroupProduct> match(Operation *op, GPUAttr chip);
 
-  /// The memory for the plan of its pattern.
-  SmallVector<MemRefType> getScratch();
-  void emit(OpBuilder &b, KernelBody &kernel);
+  std::optional<ResultSpace> getSpace() override;
+  /// The memory for the plan of its pattern, and for the epilogue.
+  SmallVector<MemRefType> getScratch() override;
+  LogicalResult emit(OpBuilder &b, KernelBody &kernel,
+                     ValueRange scratch) override;
 
 private:
   friend class WarpgroupProductEmitter;

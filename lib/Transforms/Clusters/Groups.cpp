@@ -234,7 +234,7 @@ Groups::Kept Groups::getKept(size_t number) const {
   const State &state = states[number];
   bool isChain = group.size() > 1 && !state.isOneNest;
   DenseSet<Value> stored;
-  if (isChain)
+  if (isChain && !target.keepsInRegisters())
     stored = state.chain->getStored();
   Kept kept;
   for (Operation *root : group)

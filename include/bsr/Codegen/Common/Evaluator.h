@@ -98,8 +98,8 @@ protected:
 
 private:
   Value readUncached(Value tensor, ArrayRef<Index> at);
-  /// What a reduction made: the lanes at `at` of what `remember` was told. A
-  /// reduction is never computed where it is used.
+  /// What a reduction or a product made: the lanes at `at` of what `remember`
+  /// was told. Neither is ever computed where it is used.
   Value readSum(OpResult sum, ArrayRef<Index> at);
   /// True if the lanes at `at`, a position in `memref`, lie side by side.
   bool areAdjacent(Value memref, ArrayRef<Index> at) const;

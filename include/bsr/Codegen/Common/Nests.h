@@ -23,15 +23,16 @@ void emitLoops(Evaluator &evaluator, Operation *op,
 /// read has its results there.
 SmallVector<MemRefType> getNestScratch(const ClusterPlan &plan);
 
-/// Emits an operation, as `emitLoops` does.
-using EmitRoot = llvm::function_ref<void(Evaluator &, Operation *,
+/// Emits the operations of a nest, as `emitLoops` does one.
+using EmitNest = llvm::function_ref<void(Evaluator &, ArrayRef<Operation *>,
                                          const DenseMap<Value, Value> &,
                                          const PatternViews &)>;
 
-/// Emits `kernel` as its operations, one after the other. What cannot be
-/// emitted is reported.
+/// Emits `kernel` as its nests, one after the other; each root of a chain is
+/// one. What cannot be emitted is reported.
+LogicalResult emitNests(Evaluator &evaluator, KernelBody &kernel);
 LogicalResult emitNests(Evaluator &evaluator, KernelBody &kernel,
-                        EmitRoot emitRoot = emitLoops);
+                        EmitNest emitNest);
 
 } // namespace mlir::bsr
 
