@@ -29,6 +29,7 @@ config.substitutions.append(
     ("%build_record_step", f"{config.c_compiler} -shared -fPIC -O1 {interface} {record_step}")
 )
 config.substitutions.append(("%build_library", f"{config.c_compiler} -shared -fPIC"))
+config.substitutions.append(("%fake_driver", os.path.join(config.bsr_obj_root, "lib", "fake-driver")))
 
 llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
 llvm_config.with_environment("PATH", os.path.join(config.bsr_obj_root, "bin"), append_path=True)
