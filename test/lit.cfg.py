@@ -1,6 +1,7 @@
 """The test suite: which files are tests, which tools they call."""
 
 import os
+import re
 import shutil
 import subprocess
 import tomllib
@@ -60,6 +61,27 @@ if ptxas:
 else:
     lit_config.note("no ptxas: kernels for GPUs are not assembled (scripts/check-ptxas.sh installs it)")
 llvm_config.with_environment("NVDISASM", find_cuda("nvdisasm") or "")
+
+
+def find_gpu():
+    """What ptx-run says of the first NVIDIA GPU, or None."""
+    path = [*other_tools, os.path.join(config.bsr_obj_root, "bin")][0]
+    try:
+        done = subprocess.run([os.path.join(path, "ptx-run"), "--device-name"], capture_output=True, text=True)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+gpu = find_gpu()
+if gpu:
+    config.available_features.add("nvidia-gpu")
+    version = re.search(r"sm_\d+", gpu)[0]
+    # The instructions of these chips alone are in programs for them alone.
+    config.substitutions.append(("%gpu_chip", version + "a" * (version in ("sm_90", "sm_100"))))
+llvm_config.with_system_environment(["CUDA_VISIBLE_DEVICES", "PTX_RUN_DEVICE"])
+if os.environ.get("PTX_RUN_DEVICE") == "1":
+    lit_config.note(f"kernels run on {gpu or 'a GPU, but there is none'}: nothing checks what they do; tests of the interpreter are not run")
 
 
 def has_extra(requirements):
