@@ -60,7 +60,11 @@ if ptxas:
     config.substitutions.append(("%ptxas", ptxas))
 else:
     lit_config.note("no ptxas: kernels for GPUs are not assembled (scripts/check-ptxas.sh installs it)")
-llvm_config.with_environment("NVDISASM", find_cuda("nvdisasm") or "")
+nvdisasm = find_cuda("nvdisasm")
+if nvdisasm:
+    config.available_features.add("nvdisasm")
+llvm_config.with_environment("PTXAS", ptxas or "")
+llvm_config.with_environment("NVDISASM", nvdisasm or "")
 
 
 def find_gpu():

@@ -33,7 +33,8 @@ TEST(Model, EachChipOfTheTargetHasFigures) {
   auto verify = [&](StringRef chip) {
     return GPUAttr::getChecked(
         [&] { return emitError(UnknownLoc::get(&context)); }, &context, chip,
-        /*tileOutputs=*/int64_t(0), /*tileTokens=*/int64_t(0));
+        /*tileOutputs=*/int64_t(0), /*tileTokens=*/int64_t(0),
+        /*shareOutputs=*/int64_t(0), /*shareTokens=*/int64_t(0));
   };
   std::string known;
   for (const Chip &chip : getChips()) {
