@@ -33,7 +33,7 @@ check() { # PRESET FILTER OUT [ARGUMENT...]
 }
 
 scripts/setup.sh
-build dev sparse-compile sparse-opt bsr_runtime
+build dev sparse-compile sparse-opt bsr_runtime fake-driver
 if [[ $part == --quick ]]; then
   build address runtime-check sparse-checkpoint sparse-train
   check address '(Runtime/|Tools/(bad-text|closed-streams|config|hostile-files|own-input|safetensors|sparse-checkpoint|token-file)\.)' '^$' "$@"

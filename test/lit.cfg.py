@@ -1,6 +1,7 @@
 """The test suite: which files are tests, which tools they call."""
 
 import os
+import re
 import shutil
 import subprocess
 import tomllib
@@ -29,6 +30,7 @@ config.substitutions.append(
     ("%build_record_step", f"{config.c_compiler} -shared -fPIC -O1 {interface} {record_step}")
 )
 config.substitutions.append(("%build_library", f"{config.c_compiler} -shared -fPIC"))
+config.substitutions.append(("%fake_driver", os.path.join(config.bsr_obj_root, "lib", "fake-driver")))
 
 llvm_config.with_environment("PATH", config.llvm_tools_dir, append_path=True)
 llvm_config.with_environment("PATH", os.path.join(config.bsr_obj_root, "bin"), append_path=True)
@@ -58,7 +60,32 @@ if ptxas:
     config.substitutions.append(("%ptxas", ptxas))
 else:
     lit_config.note("no ptxas: kernels for GPUs are not assembled (scripts/check-ptxas.sh installs it)")
-llvm_config.with_environment("NVDISASM", find_cuda("nvdisasm") or "")
+nvdisasm = find_cuda("nvdisasm")
+if nvdisasm:
+    config.available_features.add("nvdisasm")
+llvm_config.with_environment("PTXAS", ptxas or "")
+llvm_config.with_environment("NVDISASM", nvdisasm or "")
+
+
+def find_gpu():
+    """What ptx-run says of the first NVIDIA GPU, or None."""
+    path = [*other_tools, os.path.join(config.bsr_obj_root, "bin")][0]
+    try:
+        done = subprocess.run([os.path.join(path, "ptx-run"), "--device-name"], capture_output=True, text=True)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+gpu = find_gpu()
+if gpu:
+    config.available_features.add("nvidia-gpu")
+    version = re.search(r"sm_\d+", gpu)[0]
+    # The instructions of these chips alone are in programs for them alone.
+    config.substitutions.append(("%gpu_chip", version + "a" * (version in ("sm_90", "sm_100"))))
+llvm_config.with_system_environment(["CUDA_VISIBLE_DEVICES", "PTX_RUN_DEVICE"])
+if os.environ.get("PTX_RUN_DEVICE") == "1":
+    lit_config.note(f"kernels run on {gpu or 'a GPU, but there is none'}: nothing checks what they do; tests of the interpreter are not run")
 
 
 def has_extra(requirements):

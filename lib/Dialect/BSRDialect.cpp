@@ -240,9 +240,10 @@ LogicalResult GPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return failure();
   int64_t shared = shareOutputs * shareTokens;
   if (shared > 4 || (shared == 0 && shareOutputs + shareTokens != 0))
-    return emitError() << "expected share_outputs and share_tokens to be both 0 "
-                          "or at most 4 together, but got "
-                       << shareOutputs << " and " << shareTokens;
+    return emitError()
+           << "expected share_outputs and share_tokens to be both 0 "
+              "or at most 4 together, but got "
+           << shareOutputs << " and " << shareTokens;
   if (shared != 0 && chip != "sm_90a")
     return emitError() << "expected share_outputs and share_tokens on sm_90a "
                           "alone, but got '"

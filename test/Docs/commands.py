@@ -168,6 +168,7 @@ COMMANDS = {
     "docs/ptx-interpreter.md": {
         "ptx-run test/PTX/Inputs/norm.ptx": Run(),
         "build/dev/bin/ptx-run --help": Run(),
+        "PTX_RUN_DEVICE=1 scripts/check.sh": Skip("an NVIDIA GPU"),
         "/usr/bin/python3 test/PTX/kernels.py": Run(),
         "scripts/mutate-ptx test/": Run(("$", " --sample 20")),
         "/usr/bin/python3 test/Codegen/GPU/kernel_cases.py": Tested("Codegen/GPU/mutants.test"),

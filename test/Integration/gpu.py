@@ -99,20 +99,24 @@ class Host:
             elif not re.match(r"\s+(return$|%\w+ = arith\.constant |}$)", line) and line.strip():
                 raise ValueError(f"expected launches, but got {line.strip()}")
 
-    def launch(self, path, entry, extents, arguments, values, folder):
+    def command(self, path, entry, extents, arguments, values, folder, kind="inout"):
+        """What runs a kernel, whose buffers are of this kind, in the interpreter."""
         command = ["ptx-run", path, "--entry", entry]
         for option, extent in zip(LAUNCH_OPTIONS, extents, strict=True):
             command += [option, extent]
         for i, (name, type) in enumerate(arguments):
+            file = os.path.join(folder, f"argument-{i}")
             if type == "index":
                 command += ["--arg", f"u32:{values[name]}"]
-                continue
-            file = os.path.join(folder, f"argument-{i}")
-            if type == "!llvm.ptr":
+            elif type == "!llvm.ptr":
                 command += ["--arg", values[name].write(file)]
-                continue
-            values[name].tofile(file)
-            command += ["--arg", f"inout:b{shape_of(type)[1]}:@{file}"]
+            else:
+                values[name].tofile(file)
+                command += ["--arg", f"{kind}:b{shape_of(type)[1]}:@{file}"]
+        return command
+
+    def launch(self, path, entry, extents, arguments, values, folder):
+        command = self.command(path, entry, extents, arguments, values, folder)
         done = subprocess.run(command, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
         results = re.split(r"argument \d+:", done.stdout)[1:]

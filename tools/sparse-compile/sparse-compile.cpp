@@ -3,6 +3,7 @@
 // Compiles a training step to a shared library, or to kernels in PTX.
 
 #include "../Version.h"
+#include "Assembler.h"
 #include "Codegen.h"
 #include "Identity.h"
 #include "Linker.h"
@@ -149,6 +150,13 @@ struct CommandLine {
                                 "for a GPU, how long each kernel takes at "
                                 "least, as a model predicts it"),
                        cl::cat(category)};
+  cl::opt<bool> assemble{
+      "assemble",
+      cl::desc(
+          "Let the model of a GPU count instructions of the machine, which "
+          "ptxas and nvdisasm make of PTX (PTXAS, NVDISASM, PATH, "
+          "CUDA_HOME), and print registers and spills"),
+      cl::cat(category)};
   cl::opt<bool> requireSparse{
       "require-sparse",
       cl::desc("Fail if a product with a marked weight or its gradient stays "
@@ -325,7 +333,8 @@ static Expected<Attribute> getTarget(ModuleOp module,
     absent.append({&options.targetCpu, &options.level, &options.timers});
   else
     absent.append({&options.mmaRate, &options.wgmmaRate, &options.l2Bandwidth,
-                   &options.memoryBandwidth, &options.overlap});
+                   &options.memoryBandwidth, &options.overlap,
+                   &options.assemble});
   if (Error error = verifyAbsent(absent, *target))
     return error;
   if (own && own != *target)
@@ -566,6 +575,26 @@ static void dropTimes(ModuleOp module) {
         })));
 }
 
+/// What ptxas makes of the kernels of `module`; nothing, of which it warns,
+/// where the tools are not installed.
+static Expected<std::optional<llvm::StringMap<bsr::MachineKernel>>>
+assemble(ModuleOp module, bsr::GPUAttr target) {
+  Expected<bsr::Assembler> assembler = bsr::findAssembler();
+  if (!assembler) {
+    llvm::WithColor::warning(llvm::errs(), "sparse-compile")
+        << llvm::toString(assembler.takeError())
+        << ": instructions are those of PTX\n";
+    return std::nullopt;
+  }
+  FailureOr<StringRef> text = bsr::getPTX(module);
+  if (failed(text))
+    return std::nullopt; // predictKernels says so
+  auto machine = bsr::assemble(*assembler, *text, target.getChip());
+  if (!machine)
+    return machine.takeError();
+  return std::move(*machine);
+}
+
 /// Compiles `module` to kernels in PTX and launches for GPU `target`.
 static Error compileForGPU(ModuleOp module, bsr::GPUAttr target,
                            const CommandLine &options, Stopwatch &watch) {
@@ -575,6 +604,9 @@ static Error compileForGPU(ModuleOp module, bsr::GPUAttr target,
   Expected<bsr::ModelParameters> parameters = getModelParameters(options);
   if (!parameters)
     return parameters.takeError();
+  if (options.assemble && !options.report)
+    return createStringError(
+        "expected --print-report with --assemble, but got none");
   bsr::ToGPUOptions pipeline;
   setStepOptions(pipeline.step, options);
   pipeline.step.target = print(target);
@@ -585,7 +617,15 @@ static Error compileForGPU(ModuleOp module, bsr::GPUAttr target,
   dropTimes(module);
   watch.lap("lower");
   if (options.report) {
-    auto kernels = bsr::predictKernels(module, *parameters);
+    std::optional<llvm::StringMap<bsr::MachineKernel>> machine;
+    if (options.assemble) {
+      auto made = assemble(module, target);
+      if (!made)
+        return made.takeError();
+      machine = std::move(*made);
+    }
+    auto kernels =
+        bsr::predictKernels(module, *parameters, machine ? &*machine : nullptr);
     if (failed(kernels))
       return createStringError(
           "expected kernels that the model knows, but got the errors above");

@@ -47,8 +47,7 @@ ChunkWalk::ChunkWalk(SpMMOp op, const ProductShape &shape,
                 type);
 
   int64_t chunks = plan.getMaxChunks();
-  numChunks =
-      b.load(b.at(b.getPointer(scratch[0]), b.block[0], i32), i32);
+  numChunks = b.load(b.at(b.getPointer(scratch[0]), b.block[0], i32), i32);
   auto ofGroup = [&](Value array, int64_t each) {
     return b.atFar(b.getPointer(array), b.block[0], chunks * each, i32);
   };

@@ -99,9 +99,8 @@ LaneProductEmitter::LaneProductEmitter(LaneProduct &product, KernelBody &kernel,
                                        ValueRange scratch, const StoredRows &y,
                                        BlockBuilder &b)
     : product(product), tile(product.tile), shape(product.shape),
-      kernel(kernel), b(b), y(y),
-      walk(product.op, product.shape, product.tile, product.plan, kernel,
-           scratch, b),
+      kernel(kernel), b(b), y(y), walk(product.op, product.shape, product.tile,
+                                       product.plan, kernel, scratch, b),
       type(product.op.getX().getType().getElementType()),
       outputs(tile.getLaneOutputs(shape)), tokens(tile.getLaneTokens()),
       side(tile.getLaneSide(shape)) {
@@ -245,8 +244,7 @@ void LaneProductEmitter::emit() {
 LogicalResult LaneProduct::emit(OpBuilder &b, KernelBody &kernel,
                                 ValueRange scratch) {
   plan.emit(b, kernel.loc,
-            kernel.patterns.at({op.getPattern(), *op.getLineView()}),
-            scratch);
+            kernel.patterns.at({op.getPattern(), *op.getLineView()}), scratch);
   StageLayout layout(tile, shape);
   const Activations &x = shape.activations;
   int64_t length =
@@ -255,10 +253,10 @@ LogicalResult LaneProduct::emit(OpBuilder &b, KernelBody &kernel,
                             {x.batches, shape.numLines * shape.outBlock},
                             x.tokens, length);
   int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
-  BlockBuilder::launch(b, kernel.loc, {plan.getNumGroups(), tiles},
-                       blockThreads, layout.getSharedBytes(tile, shape),
-                       [&](BlockBuilder &block) {
-                         LaneProductEmitter(*this, kernel, scratch, y, block).emit();
-                       });
+  BlockBuilder::launch(
+      b, kernel.loc, {plan.getNumGroups(), tiles}, blockThreads,
+      layout.getSharedBytes(tile, shape), [&](BlockBuilder &block) {
+        LaneProductEmitter(*this, kernel, scratch, y, block).emit();
+      });
   return success();
 }

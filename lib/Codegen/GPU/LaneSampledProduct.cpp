@@ -15,8 +15,8 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-std::optional<LaneSampledProduct>
-LaneSampledProduct::match(Operation *root, GPUAttr chip) {
+std::optional<LaneSampledProduct> LaneSampledProduct::match(Operation *root,
+                                                            GPUAttr chip) {
   LaneSampledProduct product;
   product.op = dyn_cast<SDDMMOp>(root);
   if (!product.op)

@@ -209,8 +209,8 @@ private:
   Value getNumber(Value line, Value chunk, Value slab) {
     if (plan.isByLine)
       return line;
-    Value word = read(words, b.multiplyAdd(chunk, plan.lines,
-                                           b.div(line, plan.packedLines)));
+    Value word = read(
+        words, b.multiplyAdd(chunk, plan.lines, b.div(line, plan.packedLines)));
     Value below = b.sub(b.shiftLeft(b.constant(1), slab), b.constant(1));
     Value before = b.countOnes(b.bitAnd(LinePlan::getSlabs(b, word), below));
     return b.add(LinePlan::getFirstBlock(b, word), before);
@@ -224,8 +224,8 @@ private:
               b.load(getPlace(b.div(position, plan.packedPositions)), i32);
           Value chunk = b.div(place, int64_t(1) << LinePlan::slabBits);
           Value slab = b.rem(place, int64_t(1) << LinePlan::slabBits);
-          Value number = b.multiplyAdd(chunk, plan.blocks,
-                                       getNumber(line, chunk, slab));
+          Value number =
+              b.multiplyAdd(chunk, plan.blocks, getNumber(line, chunk, slab));
           number = b.multiplyAdd(number, plan.packedLines,
                                  b.rem(line, plan.packedLines));
           number = b.multiplyAdd(number, plan.packedPositions,

@@ -34,7 +34,7 @@ struct LinePlan {
   /// A plan by line.
   static LinePlan getByLine(int64_t numLines, int64_t length, int64_t slots,
                             int64_t lines) {
-    LinePlan plan{numLines, length, slots, lines, /*slabs=*/1,
+    LinePlan plan{numLines,        length, slots, lines, /*slabs=*/1,
                   /*blocks=*/lines};
     plan.isByLine = true;
     return plan;
@@ -52,8 +52,8 @@ struct LinePlan {
   /// `[groups, chunks, lines]`, which `getSlabs` and `getFirstBlock` take
   /// apart; slots,
   /// `[groups, chunks, blocks, parts]`, those that a chunk lacks are -1, or, by
-  /// line, `slots`, one more than the last; parts are in the order of lines, and
-  /// then of positions.
+  /// line, `slots`, one more than the last; parts are in the order of lines,
+  /// and then of positions.
   SmallVector<MemRefType> getTypes(MLIRContext *context) const;
 
   /// Emits the launch that fills `arrays` from the blocks of `view`.

@@ -314,8 +314,20 @@ FailureOr<Profile> StepPredictor::count(gpu::LaunchFuncOp op) {
   return *counted;
 }
 
-FailureOr<SmallVector<KernelPrediction>>
-bsr::predictKernels(ModuleOp module, const ModelParameters &parameters) {
+/// Makes the instructions that `work` counts those of the machine.
+static MachineUse useMachine(KernelWork &work, const ptx::Kernel &kernel,
+                             const MachineKernel &machine) {
+  double ratio = getMachineRatio(kernel, machine);
+  work.instructions *= ratio;
+  work.longestWarp *= ratio;
+  for (double &count : work.arithmetic)
+    count *= ratio;
+  return {machine.registers, machine.spilledBytes, ratio};
+}
+
+FailureOr<SmallVector<KernelPrediction, 0>>
+bsr::predictKernels(ModuleOp module, const ModelParameters &parameters,
+                    const llvm::StringMap<MachineKernel> *machine) {
   FailureOr<StringRef> text = getPTX(module);
   if (failed(text))
     return failure();
@@ -342,13 +354,24 @@ bsr::predictKernels(ModuleOp module, const ModelParameters &parameters) {
         return WalkResult::interrupt();
       prediction.name = name.str();
       prediction.profile = *counted;
-      prediction.prediction = bound(counted->work, chip, parameters);
+      KernelWork &work = prediction.profile.work;
+      if (machine) {
+        auto found = machine->find(name);
+        if (found == machine->end()) {
+          op.emitError("expected machine code of '")
+              << name << "', but got none";
+          return WalkResult::interrupt();
+        }
+        prediction.machine =
+            useMachine(work, *byName.lookup(name), found->second);
+      }
+      prediction.prediction = bound(work, chip, parameters);
       return WalkResult::advance();
     });
     if (result.wasInterrupted())
       return failure();
   }
-  return llvm::map_to_vector(
+  return llvm::map_to_vector<0>(
       predictions, [](auto &entry) { return std::move(entry.second); });
 }
 
@@ -370,9 +393,10 @@ void bsr::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
   llvm::sort(order, [&](const auto *a, const auto *b) {
     return std::pair(-getTotal(*a), a) < std::pair(-getTotal(*b), b);
   });
+  bool hasMachine = !kernels.empty() && kernels.front().machine;
   os << "predicted for " << chip.name << " (" << chip.product
      << "), not run on a device; clocks of each resource, warp instructions "
-        "and KiB a launch\n"
+     << (hasMachine ? "of machine code " : "") << "and KiB a launch\n"
      << llvm::left_justify("kernel", width)
      << llvm::formatv("{0,9}{1,12}  {2,-11}", "launches", "us each",
                       "bound by");
@@ -381,6 +405,9 @@ void bsr::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
   for (StringRef count :
        {"tensor MFLOP", "instructions", "L1 KiB", "L2 KiB", "memory KiB"})
     os << llvm::right_justify(count, 14);
+  if (hasMachine)
+    os << llvm::formatv("{0,12}{1,12}{2,13}", "registers", "spill bytes",
+                        "machine/PTX");
   os << "  depends on data\n";
   for (const KernelPrediction *kernel : order) {
     const Prediction &prediction = kernel->prediction;
@@ -398,6 +425,9 @@ void bsr::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
     for (double bytes : {profile.work.sharedBytes, profile.work.l2Bytes,
                          profile.work.memoryBytes})
       os << llvm::formatv("{0,14:f2}", bytes / 1024);
+    if (const std::optional<MachineUse> &machine = kernel->machine)
+      os << llvm::formatv("{0,12}{1,12}{2,13:f2}", machine->registers,
+                          machine->spilledBytes, machine->ratio);
     SmallVector<StringRef> assumed;
     if (profile.hasDataBranches)
       assumed.push_back("branches");

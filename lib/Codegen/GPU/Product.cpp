@@ -27,8 +27,8 @@ static std::unique_ptr<Product> matchFirst(Operation *op, GPUAttr chip) {
 }
 
 std::unique_ptr<Product> bsr::matchProduct(Operation *op, GPUAttr chip) {
-  return matchFirst<WarpgroupProduct, SparseProduct, LaneProduct, SampledProduct,
-                    LaneSampledProduct, DenseProduct>(op, chip);
+  return matchFirst<WarpgroupProduct, SparseProduct, LaneProduct,
+                    SampledProduct, LaneSampledProduct, DenseProduct>(op, chip);
 }
 
 std::unique_ptr<Product> bsr::matchProduct(const ClusterPlan &plan,

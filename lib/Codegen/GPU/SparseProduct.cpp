@@ -123,7 +123,8 @@ SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
       kernel(kernel), b(b), y(y),
       walk(product.operands.op, product.operands.shape, tile, product.plan,
            kernel, scratch, b),
-      layout(walk.layout), type(product.operands.op.getX().getType().getElementType()),
+      layout(walk.layout),
+      type(product.operands.op.getX().getType().getElementType()),
       rowTiles(shape.outBlock / fragmentRows),
       tokenTiles(tile.warpTokens / fragmentCols) {
   Value tokens = b.mul(walk.warpToken, elementBytes);
@@ -159,8 +160,7 @@ SmallVector<Value> SparseProductEmitter::getInitialSums() {
     // Lines beyond the matrix have no bias: that of the last one.
     Value number =
         b.min(walk.getLine(line), b.constant(product.plan.numLines - 1));
-    Value first =
-        b.multiplyAdd(number, shape.outBlock, b.div(b.lane, 4));
+    Value first = b.multiplyAdd(number, shape.outBlock, b.div(b.lane, 4));
     for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
       for (int64_t half = 0; half != 2; ++half) {
         Value at = b.at(b.at(pointer, first, biasType),
@@ -181,8 +181,7 @@ SmallVector<Value> SparseProductEmitter::multiplyBlock(Value slab, Value block,
   SmallVector<Value> next(sums);
   Type i8 = b.b.getI8Type();
   bool inputsAreRows = shape.inputsAreRows;
-  for (int64_t input = 0; input < shape.inBlock;
-       input += fragmentRows) {
+  for (int64_t input = 0; input < shape.inBlock; input += fragmentRows) {
     SmallVector<SmallVector<Value, 4>> activations;
     for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
       activations.push_back(b.loadMatrices(
@@ -244,8 +243,7 @@ void SparseProductEmitter::store(ValueRange sums) {
   for (int64_t line = 0; line != tile.warpLines; ++line) {
     Value number = walk.getLine(line);
     walk.whenInside(number, [&] {
-      Value feature =
-          b.multiplyAdd(number, shape.outBlock, b.div(b.lane, 4));
+      Value feature = b.multiplyAdd(number, shape.outBlock, b.div(b.lane, 4));
       for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
         for (int64_t half = 0; half != 2; ++half) {
           Value row = b.add(feature, outputs * fragmentRows + half * 8);
@@ -281,8 +279,8 @@ void SparseProductEmitter::emitEpilogue(ValueRange sums) {
               sums.slice(getSum(line, outputs, tokens) + 2 * half, 2));
   // Lines of a warp follow each other.
   warp.numRows = tile.warpLines * rowTiles * 2;
-  warp.at = {walk.batch, b.multiplyAdd(walk.getLine(0), shape.outBlock,
-                                       b.div(b.lane, 4))};
+  warp.at = {walk.batch,
+             b.multiplyAdd(walk.getLine(0), shape.outBlock, b.div(b.lane, 4))};
   warp.column = walk.firstToken;
   warp.warpNumber = b.div(warp.column, tile.warpTokens);
   warp.areRowsRagged = shape.numLines % tile.lines;
@@ -293,8 +291,8 @@ void SparseProductEmitter::emitEpilogue(ValueRange sums) {
 void SparseProductEmitter::emit() {
   if (half)
     clearZeros();
-  SmallVector<Value> sums = walk.run(
-      getInitialSums(), [&](Value stage, Value word, ValueRange sums) {
+  SmallVector<Value> sums =
+      walk.run(getInitialSums(), [&](Value stage, Value word, ValueRange sums) {
         return half ? multiplyGathered(stage, word, sums)
                     : walk.addBlocks(
                           stage, word, slabRow, matrixRow, sums,

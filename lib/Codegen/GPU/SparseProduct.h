@@ -11,8 +11,8 @@
 
 namespace mlir::bsr {
 
-/// A `bsr.spmm` that tensor cores can compute: 16-bit elements of one type, sums
-/// in f32, blocks of 4 to 64 rows and columns, tokens last.
+/// A `bsr.spmm` that tensor cores can compute: 16-bit elements of one type,
+/// sums in f32, blocks of 4 to 64 rows and columns, tokens last.
 struct SparseOperands {
   static std::optional<SparseOperands> match(Operation *root);
 

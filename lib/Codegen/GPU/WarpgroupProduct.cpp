@@ -20,7 +20,8 @@ using namespace mlir::bsr;
 /// Rows of activations in shared memory, 64 tokens.
 static constexpr int64_t rowBytes = 128, rowTokens = rowBytes / elementBytes;
 
-std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root, GPUAttr target) {
+std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root,
+                                                        GPUAttr target) {
   const Chip &chip = *findChip(target.getChip());
   bool isGiven = target.getShareOutputs() != 0;
   // A tile that is given alone is one of warps.
@@ -64,8 +65,8 @@ namespace mlir::bsr {
 class WarpgroupProductEmitter {
 public:
   /// `scratch` is that of the product; without an epilogue, `y` is its result,
-  /// `[batches, features, tokens]`. `xMap` and `valuesMap` are tensor maps of the
-  /// operands.
+  /// `[batches, features, tokens]`. `xMap` and `valuesMap` are tensor maps of
+  /// the operands.
   WarpgroupProductEmitter(WarpgroupProduct &product, KernelBody &kernel,
                           ValueRange scratch, const StoredRows &y, Value xMap,
                           Value valuesMap, BlockBuilder &b);
@@ -111,8 +112,8 @@ private:
                                    ValueRange sums);
   /// Tells all that copy to this block of threads that the stage is empty.
   void release(Stage stage);
-  /// Two sums of each fragment of a struct: those of the lane's first row, or of
-  /// that 8 below.
+  /// Two sums of each fragment of a struct: those of the lane's first row, or
+  /// of that 8 below.
   SmallVector<Value> getRow(Value sums, int64_t half);
   /// Stores sums, or has the epilogue take them.
   void finish(ValueRange sums);
@@ -148,11 +149,9 @@ private:
 };
 } // namespace mlir::bsr
 
-WarpgroupProductEmitter::WarpgroupProductEmitter(WarpgroupProduct &product,
-                                                 KernelBody &kernel,
-                                                 const StoredRows &y,
-                                                 Value xMap, Value valuesMap,
-                                                 BlockBuilder &b)
+WarpgroupProductEmitter::WarpgroupProductEmitter(
+    WarpgroupProduct &product, KernelBody &kernel, ValueRange scratch,
+    const StoredRows &y, Value xMap, Value valuesMap, BlockBuilder &b)
     : product(product), shape(product.operands.shape), tile(product.tile),
       kernel(kernel), y(y), xMap(xMap), valuesMap(valuesMap), b(b),
       type(product.operands.op.getX().getType().getElementType()),
@@ -454,8 +453,8 @@ void WarpgroupProductEmitter::store(int64_t unit, Value column, Value sums) {
       for (int64_t token = 0; token != tile.groupTokens;
            token += 2 * fragmentCols) {
         auto pair = ValueRange(row).slice(token / 4, 4);
-        storeSums(b, pair.take_front(2), pair.drop_front(2), y,
-                  {batch, output}, b.add(column, token), isRagged);
+        storeSums(b, pair.take_front(2), pair.drop_front(2), y, {batch, output},
+                  b.add(column, token), isRagged);
       }
     });
   }
@@ -500,23 +499,21 @@ LogicalResult WarpgroupProduct::emit(OpBuilder &b, KernelBody &kernel,
   else
     y = createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
                    {x.batches, shape.numLines * shape.outBlock}, x.tokens);
-  Value xMap =
-      createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getX()), x.tokens,
-                      {shape.inBlock, rowTokens});
+  Value xMap = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getX()),
+                               x.tokens, {shape.inBlock, rowTokens});
   Value valuesMap = createTensorMap(
       b, kernel.loc, kernel.inputs.lookup(op.getValues()), shape.blockCols,
       {shape.blockRows / tile.shareTokens, shape.blockCols});
   int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
-  BlockBuilder::launch(
-      b, kernel.loc,
-      {plan.getNumGroups() * tile.shareOutputs,
-       int64_t(llvm::alignTo(tiles, tile.shareTokens))},
-      WarpgroupTile::threads, tile.getSharedBytes(shape),
-      [&](BlockBuilder &block) {
-        WarpgroupProductEmitter(*this, kernel, scratch, y, xMap, valuesMap,
-                                block)
-            .emit();
-      },
-      {tile.shareOutputs, tile.shareTokens});
+  BlockBuilder::launch(b, kernel.loc,
+                       {plan.getNumGroups() * tile.shareOutputs,
+                        int64_t(llvm::alignTo(tiles, tile.shareTokens))},
+                       WarpgroupTile::threads, tile.getSharedBytes(shape),
+                       [&](BlockBuilder &block) {
+                         WarpgroupProductEmitter(*this, kernel, scratch, y,
+                                                 xMap, valuesMap, block)
+                             .emit();
+                       },
+                       {tile.shareOutputs, tile.shareTokens});
   return epilogue ? epilogue->end(b) : success();
 }

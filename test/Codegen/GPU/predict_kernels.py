@@ -8,6 +8,7 @@ sectors, and wavefronts of shared memory) of each kernel may differ by the toler
 Kernels whose control or addresses the model says depend on other data are bounds: they may do less.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -44,19 +45,7 @@ class CountingHost(gpu.Host):
             super().launch(path, entry, extents, arguments, values, folder)
         if entry in self.counts:
             return
-        command = ["ptx-run", path, "--entry", entry, "--counts"]
-        for option, extent in zip(gpu.LAUNCH_OPTIONS, extents, strict=True):
-            command += [option, extent]
-        for i, (name, type) in enumerate(arguments):
-            if type == "index":
-                command += ["--arg", f"u32:{values[name]}"]
-                continue
-            file = f"{folder}/argument-{i}"
-            if type == "!llvm.ptr":
-                command += ["--arg", values[name].write(file)]
-                continue
-            values[name].tofile(file)
-            command += ["--arg", f"in:b{gpu.shape_of(type)[1]}:@{file}"]
+        command = self.command(path, entry, extents, arguments, values, folder, kind="in") + ["--counts"]
         done = subprocess.run(command, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
         found = dict(re.findall(r"^([\w .]+): (\d+)$", done.stdout, re.M))
@@ -118,6 +107,7 @@ def make_buffers(given, random, is_random, part=lambda shape: True):
 
 def main():
     tolerance, least, source, *arguments = sys.argv[1:]
+    os.environ["PTX_RUN_DEVICE"] = "0"  # a GPU counts nothing
     with tempfile.TemporaryDirectory() as folder:
         module = f"{folder}/module.mlir"
         done = subprocess.run(["sparse-compile", source, *arguments, "-o", module, "--print-report"], text=True, capture_output=True)

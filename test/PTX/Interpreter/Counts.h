@@ -37,7 +37,7 @@ struct Counts {
   uint64_t bulkBytes = 0;   ///< of shared memory that these fill
   /// Of shared memory that wgmma reads, a quarter of the operands a warp.
   uint64_t wgmmaBytes = 0;
-  uint64_t barriers = 0;    ///< warp instructions that wait for a block
+  uint64_t barriers = 0; ///< warp instructions that wait for a block
   uint64_t sharedWavefronts = 0, sharedIdeal = 0;
   uint64_t globalRequests = 0, globalSectors = 0, globalLines = 0;
   uint64_t passedSectors = 0; ///< of globalSectors: copied past L1

@@ -75,6 +75,10 @@ struct LaunchOptions {
   uint64_t limit = uint64_t(1) << 32; ///< warp instructions of one block
 };
 
+/// Refuses what launch() refuses before it runs anything.
+void checkLaunch(const Module &module, std::string_view entry,
+                 const LaunchOptions &options);
+
 /// Runs an entry on every block, and checks every access.
 Counts launch(const Module &module, std::string_view entry,
               const LaunchOptions &options, Memory &memory);

@@ -80,15 +80,16 @@ static void checkShared(Launch &launch) {
   launch.sharedEnd = uint32_t(end);
 }
 
-Counts ptx::launch(const Module &module, std::string_view entry,
-                   const LaunchOptions &options, Memory &memory) {
+/// The launch that `options` ask for; refuses what its chip does not do.
+static Launch prepare(const Module &module, std::string_view entry,
+                      const LaunchOptions &options) {
   const Program &program = module.program();
   const Kernel &kernel = program.kernel(entry);
   Launch launch{&program,
                 &kernel,
                 &options,
                 options.chip ? options.chip : program.chip,
-                &memory,
+                nullptr,
                 options.grid,
                 options.block,
                 options.cluster,
@@ -105,6 +106,19 @@ Counts ptx::launch(const Module &module, std::string_view entry,
     bsr::fail("expected ", kernel.info.parameterBytes,
               " bytes of parameters of '", kernel.info.name, "', but got ",
               options.parameters.size());
+  return launch;
+}
+
+void ptx::checkLaunch(const Module &module, std::string_view entry,
+                      const LaunchOptions &options) {
+  prepare(module, entry, options);
+}
+
+Counts ptx::launch(const Module &module, std::string_view entry,
+                   const LaunchOptions &options, Memory &memory) {
+  Launch launch = prepare(module, entry, options);
+  const Kernel &kernel = *launch.kernel;
+  launch.memory = &memory;
   for (const auto &address : kernel.addresses)
     launch.addresses.push_back(module.address(address.second, memory));
   memory.beginLaunch(kernel.globalShift);

@@ -3,6 +3,7 @@
 // ptx-run: runs one kernel of a file of PTX and prints its results.
 
 #include "Arguments.h"
+#include "Device.h"
 #include "support/Error.h"
 #include <cerrno>
 #include <chrono>
@@ -29,6 +30,10 @@ the outputs.
   --counts          prints what the kernel did
   --speed           prints warp instructions a second
   --entries         prints the entries of the file and their parameters
+  --device          runs the kernel on the first NVIDIA GPU instead, where nothing
+                    is checked: no --chip, --threads, --registers, --limit, --counts,
+                    --speed. PTX_RUN_DEVICE=1 does the same, and these have no effect
+  --device-name     prints the GPU's name and version, and nothing else
 
 ARGUMENT is one of
 
@@ -40,7 +45,9 @@ struct CommandLine {
   LaunchOptions options;
   std::vector<std::string> arguments;
   bool hasGrid = false, hasBlock = false, counts = false, speed = false,
-       entries = false;
+       entries = false, device = false, deviceName = false;
+  /// One of the options that only the interpreter has.
+  std::string checked;
   unsigned repeat = 1;
 };
 } // namespace
@@ -74,6 +81,15 @@ static Dim readDim(const std::string &option, const std::string &text) {
   }
 }
 
+/// Says whether the environment wants kernels on a GPU.
+static bool asksForDevice() {
+  const char *value = std::getenv("PTX_RUN_DEVICE");
+  std::string text = value ? value : "";
+  if (!text.empty() && text != "0" && text != "1")
+    bsr::fail("expected PTX_RUN_DEVICE to be 0 or 1, but got '", text, "'");
+  return text == "1";
+}
+
 static CommandLine readCommandLine(int argc, char **argv) {
   CommandLine line;
   LaunchOptions &options = line.options;
@@ -84,6 +100,10 @@ static CommandLine readCommandLine(int argc, char **argv) {
         bsr::fail("expected a value of ", option, ", but got none");
       return argv[++i];
     };
+    for (const char *checked : {"--chip", "--threads", "--registers", "--limit",
+                                "--counts", "--speed"})
+      if (option == checked)
+        line.checked = option;
     if (option == "--entry")
       line.entry = value();
     else if (option == "--grid")
@@ -110,6 +130,10 @@ static CommandLine readCommandLine(int argc, char **argv) {
       line.speed = true;
     else if (option == "--entries")
       line.entries = true;
+    else if (option == "--device")
+      line.device = true;
+    else if (option == "--device-name")
+      line.deviceName = true;
     else if (option == "--chip") {
       std::string name = value();
       options.chip = findChip(name);
@@ -123,11 +147,18 @@ static CommandLine readCommandLine(int argc, char **argv) {
       bsr::fail("expected one file, but got '", line.file, "' and '", option,
                 "'");
   }
+  if (line.deviceName)
+    return line;
   if (line.file.empty())
     bsr::fail("expected a file of PTX, but got none");
   if (!line.entries && (!line.hasGrid || !line.hasBlock))
     bsr::fail("expected --grid and --block, but got ",
               line.hasGrid ? "no --block" : "no --grid");
+  if (line.device && !line.checked.empty())
+    bsr::fail("expected --device without what only the interpreter does, but "
+              "got ",
+              line.checked);
+  line.device |= asksForDevice();
   return line;
 }
 
@@ -144,12 +175,61 @@ static void printEntries(const Module &module) {
   }
 }
 
+static std::string readFile(const std::string &name) {
+  std::ifstream file(name, std::ios::binary);
+  if (!file)
+    bsr::fail("expected file '", name, "' to be readable, but got none");
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+/// The bytes of all parameters of an entry.
+static std::vector<uint8_t>
+layParameters(const EntryInfo &info, const std::vector<Argument> &arguments) {
+  if (arguments.size() != info.parameters.size())
+    bsr::fail("expected ", info.parameters.size(), " arguments of '", info.name,
+              "', but got ", arguments.size());
+  std::vector<uint8_t> bytes(info.parameterBytes);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Parameter &parameter = info.parameters[i];
+    if (arguments[i].bytes.size() != parameter.size)
+      bsr::fail("expected ", parameter.size, " bytes as argument ", i, " of '",
+                info.name, "', but got ", arguments[i].bytes.size());
+    std::copy(arguments[i].bytes.begin(), arguments[i].bytes.end(),
+              bytes.begin() + parameter.offset);
+  }
+  return bytes;
+}
+
+/// Runs the kernel in the interpreter; returns what there is to print of that.
+static std::string interpret(const CommandLine &line, const Module &module,
+                             const EntryInfo &info, Memory &memory) {
+  Counts counts;
+  auto begin = std::chrono::steady_clock::now();
+  for (unsigned i = 0; i < line.repeat; ++i)
+    counts.add(launch(module, info.name, line.options, memory));
+  double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  std::string text = line.counts ? counts.text() : "";
+  char speed[100];
+  std::snprintf(speed, sizeof(speed),
+                "%.2f million warp instructions a second, %.3f s\n",
+                double(counts.total()) / seconds / 1e6, seconds);
+  return line.speed ? text + speed : text;
+}
+
 static int run(int argc, char **argv) {
   CommandLine line = readCommandLine(argc, argv);
-  std::ifstream file(line.file, std::ios::binary);
-  if (!file)
-    bsr::fail("expected file '", line.file, "' to be readable, but got none");
-  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (line.deviceName) {
+    std::printf("%s\n", Device().name().c_str());
+    return 0;
+  }
+  std::string text = readFile(line.file);
+  std::unique_ptr<Device> device;
+  if (line.device && !line.entries) {
+    device = std::make_unique<Device>();
+    device->load(text); // what the driver says of it comes first
+  }
   Module module(text);
   if (line.entries) {
     printEntries(module);
@@ -160,34 +240,21 @@ static int run(int argc, char **argv) {
   for (const std::string &argument : line.arguments)
     arguments.push_back(readArgument(argument, memory));
   EntryInfo info = module.entry(line.entry);
-  if (arguments.size() != info.parameters.size())
-    bsr::fail("expected ", info.parameters.size(), " arguments of '", info.name,
-              "', but got ", arguments.size());
-  line.options.parameters.resize(info.parameterBytes);
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const Parameter &parameter = info.parameters[i];
-    if (arguments[i].bytes.size() != parameter.size)
-      bsr::fail("expected ", parameter.size, " bytes as argument ", i, " of '",
-                info.name, "', but got ", arguments[i].bytes.size());
-    std::copy(arguments[i].bytes.begin(), arguments[i].bytes.end(),
-              line.options.parameters.begin() + parameter.offset);
+  line.options.parameters = layParameters(info, arguments);
+  std::string done;
+  if (device) {
+    line.options.chip = nullptr;
+    line.options.registers = 0;
+    checkLaunch(module, info.name, line.options);
+    device->run(info, line.options, arguments, line.repeat, memory);
+  } else {
+    done = interpret(line, module, info, memory);
   }
-  Counts counts;
-  auto begin = std::chrono::steady_clock::now();
-  for (unsigned i = 0; i < line.repeat; ++i)
-    counts.add(launch(module, info.name, line.options, memory));
-  double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
-          .count();
   for (size_t i = 0; i < arguments.size(); ++i)
     if (arguments[i].printed)
       std::fputs(printArgument(arguments[i], unsigned(i), memory).c_str(),
                  stdout);
-  if (line.counts)
-    std::fputs(counts.text().c_str(), stdout);
-  if (line.speed)
-    std::printf("%.2f million warp instructions a second, %.3f s\n",
-                double(counts.total()) / seconds / 1e6, seconds);
+  std::fputs(done.c_str(), stdout);
   return 0;
 }
 

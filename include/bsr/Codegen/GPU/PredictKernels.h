@@ -5,10 +5,17 @@
 #ifndef BSR_CODEGEN_GPU_PREDICTKERNELS_H
 #define BSR_CODEGEN_GPU_PREDICTKERNELS_H
 
+#include "bsr/Codegen/GPU/Machine.h"
 #include "bsr/Codegen/GPU/Profile.h"
 #include "mlir/IR/BuiltinOps.h"
 
 namespace mlir::bsr {
+
+/// What the assembler made of a kernel.
+struct MachineUse {
+  unsigned registers, spilledBytes; ///< a thread
+  double ratio;                     ///< machine instructions for one of PTX
+};
 
 /// One kernel, all launches of which do the same.
 struct KernelPrediction {
@@ -16,6 +23,7 @@ struct KernelPrediction {
   int64_t launches = 0; ///< in a step
   Profile profile;      ///< of one launch
   Prediction prediction;
+  std::optional<MachineUse> machine;
 };
 
 /// The text of PTX of the kernels of `module`, which `bsr-to-gpu` has lowered.
@@ -24,9 +32,12 @@ FailureOr<StringRef> getPTX(ModuleOp module);
 
 /// Predicts the kernels of `module`, in the order of their first launches, for
 /// the chip that it is for. The arrays of its patterns are taken to be those of
-/// random patterns with as many blocks as they have slots. Errors are emitted.
-FailureOr<SmallVector<KernelPrediction>>
-predictKernels(ModuleOp module, const ModelParameters &parameters);
+/// random patterns with as many blocks as they have slots. With `machine`, what
+/// is issued and computed is not the instructions of PTX but as many as there
+/// are of the machine for these. Errors are emitted.
+FailureOr<SmallVector<KernelPrediction, 0>>
+predictKernels(ModuleOp module, const ModelParameters &parameters,
+               const llvm::StringMap<MachineKernel> *machine = nullptr);
 
 /// Prints a table, the kernels first that take longest in all, and the total.
 void print(ArrayRef<KernelPrediction> kernels, const Chip &chip,

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Launches: what is asked for is checked at once, and runs when somebody waits,
+// so that who does not wait reads old bytes.
+
+#include "State.h"
+#include <cstring>
+
+using namespace ptx::cuda;
+using ptx::Dim;
+
+static bool isKnown(Function function) {
+  for (const auto &module : state().modules)
+    for (const auto &entry : module.second->functions)
+      if (entry.second.get() == function)
+        return true;
+  return false;
+}
+
+Result cuFuncSetAttribute(Function function, FunctionAttribute which,
+                          int value) {
+  return inContext([&] {
+    if (!isKnown(function))
+      return InvalidHandle;
+    switch (which) {
+    case MaxDynamicShared:
+      if (value < 0 ||
+          unsigned(value) + function->info.staticShared > chip().maxShared)
+        return InvalidValue;
+      function->maxDynamicShared = unsigned(value);
+      return Success;
+    case LargeClusterAllowed:
+      function->isLargeClusterAllowed = value;
+      return Success;
+    }
+    return NotSupported;
+  });
+}
+
+static Result checkCluster(const FunctionState &function, const Dim &grid,
+                           const Dim &cluster) {
+  const Dim &required = function.info.requiredCluster;
+  bool isRequired =
+      !required.x || (required.x == cluster.x && required.y == cluster.y &&
+                      required.z == cluster.z);
+  unsigned most = function.isLargeClusterAllowed ? chip().maxCluster : 8;
+  if (!isRequired || cluster.count() == 0 || cluster.count() > most ||
+      grid.x % cluster.x || grid.y % cluster.y || grid.z % cluster.z)
+    return InvalidClusterSize;
+  return Success;
+}
+
+static Result launch(Function function, const LaunchConfig &config,
+                     const Dim &cluster, void **parameters, void **extra) {
+  if (!isKnown(function) || config.stream)
+    return InvalidHandle;
+  if (extra)
+    return NotSupported;
+  const ptx::EntryInfo &info = function->info;
+  if (config.sharedBytes > function->maxDynamicShared ||
+      (!parameters && !info.parameters.empty()))
+    return InvalidValue;
+  ptx::LaunchOptions options;
+  options.grid = {config.grid[0], config.grid[1], config.grid[2]};
+  options.block = {config.block[0], config.block[1], config.block[2]};
+  options.cluster = cluster;
+  options.dynamicShared = config.sharedBytes;
+  options.chip = &chip();
+  if (Result result = checkCluster(*function, options.grid, cluster))
+    return result;
+  options.parameters.resize(info.parameterBytes);
+  for (size_t i = 0; i < info.parameters.size(); ++i)
+    std::memcpy(&options.parameters[info.parameters[i].offset], parameters[i],
+                info.parameters[i].size);
+  const ptx::Module &module = function->module->module;
+  ptx::checkLaunch(module, info.name, options);
+  state().pending.push_back({module, info.name, std::move(options)});
+  return Success;
+}
+
+Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
+                      unsigned gridZ, unsigned blockX, unsigned blockY,
+                      unsigned blockZ, unsigned sharedBytes, Stream stream,
+                      void **parameters, void **extra) {
+  LaunchConfig config{{gridX, gridY, gridZ},
+                      {blockX, blockY, blockZ},
+                      sharedBytes,
+                      stream,
+                      nullptr,
+                      0};
+  return cuLaunchKernelEx(&config, function, parameters, extra);
+}
+
+Result cuLaunchKernelEx(const LaunchConfig *config, Function function,
+                        void **parameters, void **extra) {
+  return inContext([&] {
+    if (!config || (config->attributeCount && !config->attributes))
+      return InvalidValue;
+    if (!isKnown(function))
+      return InvalidHandle;
+    // A cluster that the kernel declares needs no attribute.
+    const Dim &required = function->info.requiredCluster;
+    Dim cluster = required.x ? required : Dim();
+    for (unsigned i = 0; i < config->attributeCount; ++i) {
+      const LaunchAttribute &attribute = config->attributes[i];
+      if (attribute.id != LaunchAttribute::cluster)
+        return NotSupported;
+      cluster = {attribute.extents[0], attribute.extents[1],
+                 attribute.extents[2]};
+    }
+    return launch(function, *config, cluster, parameters, extra);
+  });
+}
+
+Result ptx::cuda::finish() {
+  DriverState &now = state();
+  std::vector<PendingLaunch> pending;
+  pending.swap(now.pending);
+  for (const PendingLaunch &launch : pending) {
+    if (now.failure)
+      break;
+    try {
+      ptx::launch(launch.module, launch.entry, launch.options, now.memory);
+    } catch (const bsr::Error &error) {
+      report(error.sentence);
+      bool isAddress =
+          error.sentence.find("inside of an allocation") != std::string::npos;
+      now.failure = isAddress ? IllegalAddress : LaunchFailed;
+    }
+  }
+  return now.failure;
+}
