@@ -366,6 +366,21 @@ TEST(Profile, ManyWarpsAreLikeSome) {
   EXPECT_EQ(profile.work.longestWarp, 15);
 }
 
+TEST(Profile, PartsOfWordsAreKnown) {
+  auto countTo = [](const std::string &load) {
+    return count("mov.b64 %rd1, p0;\n" + load +
+                     "\nmov.b32 %r2, 0;\n$L1:\nadd.s32 %r2, %r2, 1;\n"
+                     "setp.lt.s32 %p1, %r2, %r1;\n@%p1 bra $L1;",
+                 withBuffer({0x00500007, 0xfffffffe}))
+        .work.instructions;
+  };
+  EXPECT_EQ(countTo("ld.global.u16 %r1, [%rd1];"), 3 + 3 * 7 + 1);
+  EXPECT_EQ(countTo("ld.global.u16 %r1, [%rd1+2];"), 3 + 3 * 0x50 + 1);
+  EXPECT_EQ(countTo("ld.global.u8 %r1, [%rd1+2];"), 3 + 3 * 0x50 + 1);
+  EXPECT_EQ(countTo("ld.global.s8 %r1, [%rd1+4];"), 3 + 3 * 1 + 1);
+  EXPECT_EQ(countTo("ld.global.u8 %r1, [%rd1+4];"), 3 + 3 * 0xfe + 1);
+}
+
 TEST(Profile, LanesMeetWhereTheirWaysDo) {
   // What one lane does lies behind the loop: the others wait for it.
   Profile profile =

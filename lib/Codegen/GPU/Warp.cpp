@@ -267,9 +267,11 @@ void Warp::access(const Instruction &instruction, Mask lanes) {
     // Writes go through to L2.
     countGlobal(address, bytes, lanes, !isLoad, /*isCached=*/isLoad);
 
-  // What is known of memory are words of 32 bits.
-  bool isWord =
-      width == 4 && (instruction.name() == "ld" || instruction.name() == "st");
+  // What is known of memory are words of 32 bits, and parts of them.
+  constexpr unsigned wordBytes = 4;
+  Extension part{8 * width, instruction.type().starts_with("s")};
+  bool isKnown = width <= wordBytes &&
+                 (instruction.name() == "ld" || instruction.name() == "st");
   unsigned first = isLoad ? 0 : instruction.operands.size() - vector;
   for (unsigned i = 0; i != vector; ++i) {
     const Operand &operand = instruction.operands[first + i];
@@ -277,20 +279,24 @@ void Warp::access(const Instruction &instruction, Mask lanes) {
       WarpValue value = read(operand);
       for (unsigned lane = 0; shared && lane != numLanes; ++lane)
         if ((lanes & address.known) >> lane & 1)
-          writeWord(address.lanes[lane] + width * i, isShared,
-                    isWord && value.known >> lane & 1
+          writeWord(llvm::alignDown(address.lanes[lane] + width * i, wordBytes),
+                    isShared,
+                    isKnown && width == wordBytes && value.known >> lane & 1
                         ? std::optional<uint32_t>(value.lanes[lane])
                         : std::nullopt);
       continue;
     }
     WarpValue value;
     value.isData = true;
-    for (unsigned lane = 0; isWord && lane != numLanes; ++lane)
-      if ((lanes & address.known) >> lane & 1)
-        if (auto word = readWord(address.lanes[lane] + width * i, isShared)) {
+    for (unsigned lane = 0; isKnown && lane != numLanes; ++lane)
+      if ((lanes & address.known) >> lane & 1) {
+        uint64_t at = address.lanes[lane] + width * i;
+        uint64_t first = llvm::alignDown(at, wordBytes);
+        if (auto word = readWord(first, isShared)) {
           value.known |= Mask(1) << lane;
-          value.lanes[lane] = *word;
+          value.lanes[lane] = part(*word >> (8 * (at - first)));
         }
+      }
     if (operand.kind == Operand::Kind::Register)
       write(operand.index, value, lanes);
   }
