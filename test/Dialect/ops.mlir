@@ -137,7 +137,7 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
 }
 module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", tile_outputs = 256, tile_tokens = 128>} {
 }
-module attributes {bsr.target = #bsr.gpu<share_outputs = 2, share_tokens = 2>} {
+module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", share_outputs = 2, share_tokens = 2>} {
 }
 module attributes {bsr.target =
     #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152>} {

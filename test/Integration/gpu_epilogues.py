@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Products whose sums go through an epilogue on tensor cores, in the PTX interpreter, against float64.
 
-    gpu_epilogues.py <chip> [<outputs>x<tokens>]
+    gpu_epilogues.py <chip> [<outputs>x<tokens>[/<blocks>x<blocks>]]
 
 Behind a product with a sparse weight there are a bias, an activation, a residual and a mask of the
 tokens, and the gradient of the bias; behind its transpose, which is not kept, a factor and a
@@ -120,7 +120,7 @@ func.func @step(%p: {p} {{bsr.name = "w", bsr.role = "pattern"}}, %w: {v} {{bsr.
 
 
 def count_launches(compiled, products, launches):
-    found = sum("mma.sync" in part for part in compiled.host.ptx.split(".entry"))
+    found = sum("mma.sync" in part or "mma_async" in part for part in compiled.host.ptx.split(".entry"))
     assert found == products, f"expected {products} kernels on tensor cores, but got {found}"
     found = sum("gpu.launch_func" in line for line in compiled.host.body)
     assert found == launches, f"expected {launches} launches, but got {found}"
@@ -206,7 +206,8 @@ def run_dense(kind, equation, extents, kept, launches, random):
 
 if __name__ == "__main__":
     chip, tile = [*sys.argv[1:], "0x0"][:2]
-    os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={tile}"
+    size, _, share = tile.partition("/")
+    os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={size}" + (f" --share={share}" if share else "")
     random = np.random.default_rng(0)
     for case in SPARSE:
         run_sparse(*case, random)

@@ -10,7 +10,7 @@
 // CHECK-SAME:    %[[ARENA:[^:]*]]: memref<{{[0-9]+}}xi8>
 // CHECK:         %[[XT:.*]] = memref.view %[[ARENA]]
 // CHECK:         gpu.launch_func  @kernels::@[[COPY:[a-z0-9_]+]] blocks in (%c1, %c1, %c1) threads in (%c128, %c1, %c1) args(%[[X]] : memref<12x16xf32>, %[[XT]] : memref<16x12xf32>)
-// CHECK:         gpu.launch_func  @kernels::@[[PRODUCT:[a-z0-9_]+]] blocks in (%c3, %c1, %c1)
+// CHECK:         gpu.launch_func  @kernels::@[[PRODUCT:[a-z0-9_]+]] blocks in (%c1, %c1, %c1) threads in (%c256, %c1, %c1)  dynamic_shared_memory_size %c65536_i32
 // CHECK:         gpu.launch_func  @kernels::
 // CHECK-NOT:     {{memref\.(load|store|copy)|scf\.|linalg\.}}
 // CHECK:         return
@@ -19,10 +19,11 @@
 // CHECK:       .visible .entry [[COPY]](
 // CHECK:       .maxntid 128, 1, 1
 // CHECK:       .visible .entry [[PRODUCT]](
-// CHECK:         ld.global.b32
+// CHECK:         cp.async
+// CHECK:         ld.shared
 // CHECK:         fma.rn.f32
-// CHECK:         st.global.b32
-// CHECK-NOT:   .extern
+// CHECK:         st.global
+// CHECK-NOT:   .extern .func
 // CHECK-NOT:   call
 
 // CHIP: .version 7.0

@@ -189,7 +189,8 @@ std::optional<DenseProduct> DenseProduct::match(Operation *root, GPUAttr chip) {
   product.partLength =
       llvm::alignTo(llvm::divideCeil(product.inner.size, parts), innerTile);
   product.parts = llvm::divideCeil(product.inner.size, product.partLength);
-  product.stages = std::min<int64_t>(4, findChip(chip.getChip())->sharedLimit /
+  product.stages = std::min<int64_t>(4, (findChip(chip.getChip())->sharedLimit -
+                                         BlockBuilder::sharedSymbolBytes) /
                                             product.getStageBytes());
   return product;
 }

@@ -44,8 +44,7 @@ std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root,
   WarpgroupProduct product;
   product.operands = *operands;
   product.tile = *tile;
-  product.plan = LinePlan::getByLine(shape.numLines, shape.length, shape.slots,
-                                     tile->getClusterLines(shape));
+  product.plan = tile->getPlan(shape);
   return product;
 }
 

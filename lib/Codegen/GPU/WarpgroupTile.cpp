@@ -80,6 +80,11 @@ KernelWork WarpgroupTile::getWork(const ProductShape &shape) const {
   return work;
 }
 
+LinePlan WarpgroupTile::getPlan(const ProductShape &shape) const {
+  return LinePlan::getByLine(shape.numLines, shape.length, shape.slots,
+                             getClusterLines(shape));
+}
+
 namespace {
 /// Goes through the tiles that fit.
 class Chooser {
@@ -107,15 +112,17 @@ void Chooser::consider(WarpgroupTile tile) {
       tile.groupUnits * tile.groupTokens * warpgroupRows / warpgroupThreads;
   tile.stages = 1;
   int64_t perStage = tile.getSharedBytes(shape) - swizzlePeriod;
-  tile.stages =
-      std::min(mostStages, (chip.sharedLimit - swizzlePeriod) / perStage);
+  int64_t limit =
+      chip.sharedLimit - BlockBuilder::sharedSymbolBytes - swizzlePeriod;
+  tile.stages = std::min(mostStages, limit / perStage);
   // A copy is of a box of tokens, and of 8 rows of a block or more.
   constexpr int64_t leastRows = 8;
   if (tile.groupTokens % boxTokens || sums > mostSums ||
       tile.stages < leastStages || tile.getClusterBlocks() > mostShared ||
       tile.getClusterLines(shape) > mostLines ||
       tile.tokens / boxTokens % tile.shareOutputs ||
-      shape.blockRows / tile.shareTokens < leastRows)
+      shape.blockRows / tile.shareTokens < leastRows ||
+      !tile.getPlan(shape).fits(chip.sharedLimit))
     return;
   // A few tokens or lines beyond the last are computed for nothing, no whole
   // blocks of threads.

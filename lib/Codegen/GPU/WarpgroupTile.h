@@ -6,6 +6,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_WARPGROUPTILE_H
 #define BSR_LIB_CODEGEN_GPU_WARPGROUPTILE_H
 
+#include "LinePlan.h"
 #include "ProductTile.h"
 #include "Warpgroups.h"
 
@@ -36,6 +37,10 @@ struct WarpgroupTile {
   /// What a launch does for a random pattern whose slots all hold a block,
   /// about.
   KernelWork getWork(const ProductShape &shape) const;
+
+  /// The plan that a launch of this tile follows: a group has the lines of a
+  /// cluster.
+  LinePlan getPlan(const ProductShape &shape) const;
 
   static int64_t getUnitLines(const ProductShape &shape) {
     return warpgroupRows / shape.outBlock;

@@ -56,9 +56,7 @@ static Value getAddress(BlockBuilder &b, Value shared) {
 
 Value bsr::getAlignedBegin(BlockBuilder &b) {
   Value begin = getAddress(b, b.shared);
-  Value within =
-      b.bitAnd(b.sub(b.constant(0), begin), b.constant(swizzlePeriod - 1));
-  return within;
+  return b.bitAnd(b.sub(b.constant(0), begin), b.constant(swizzlePeriod - 1));
 }
 
 void bsr::initBarrier(BlockBuilder &b, Value barrier, int64_t arrivals) {
