@@ -238,13 +238,12 @@ LogicalResult GPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
       failed(verifyTile(emitError, "share_outputs", shareOutputs, 1, 4)) ||
       failed(verifyTile(emitError, "share_tokens", shareTokens, 1, 4)))
     return failure();
-  int64_t shared = shareOutputs * shareTokens;
-  if (shared > 4 || (shared == 0 && shareOutputs + shareTokens != 0))
+  if (shareOutputs * shareTokens > 4 || (shareOutputs == 0 && shareTokens != 0))
     return emitError()
-           << "expected share_outputs and share_tokens to be both 0 "
-              "or at most 4 together, but got "
+           << "expected share_outputs and share_tokens to be at most 4 "
+              "together, and share_tokens 0 where share_outputs is, but got "
            << shareOutputs << " and " << shareTokens;
-  if (shared != 0 && chip != "sm_90a")
+  if (shareOutputs != 0 && chip != "sm_90a")
     return emitError() << "expected share_outputs and share_tokens on sm_90a "
                           "alone, but got '"
                        << chip << "'";

@@ -137,6 +137,8 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
 }
 module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", tile_outputs = 256, tile_tokens = 128>} {
 }
+module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", share_outputs = 2>} {
+}
 module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", share_outputs = 2, share_tokens = 2>} {
 }
 module attributes {bsr.target =

@@ -23,9 +23,9 @@ def lower(source, arguments):
     marks = [a.replace("--mark=", "--bsr-mark=", 1) for a in arguments if a.startswith("--mark=")]
     chip = re.search(r"--chip=(\w+)", os.environ["BSR_COMPILE"])
     tile = re.search(r"--tile=(\d+)x(\d+)", os.environ["BSR_COMPILE"])
-    share = re.search(r"--share=(\d+)x(\d+)", os.environ["BSR_COMPILE"])
+    share = re.search(r"--share=(\d+)(?:x(\d+))?", os.environ["BSR_COMPILE"])
     sizes = f", tile_outputs = {tile[1]}, tile_tokens = {tile[2]}" if tile else ""
-    sizes += f", share_outputs = {share[1]}, share_tokens = {share[2]}" if share else ""
+    sizes += f", share_outputs = {share[1]}, share_tokens = {share[2] or 0}" if share else ""
     options = [f"target='#bsr.gpu<chip = \"{chip[1]}\"{sizes}>'"] if chip else []
     options += [a.removeprefix("--") for a in arguments if a.startswith("--score-norm=")]
     pipeline = "--bsr-to-gpu" + ("=" + " ".join(options) if options else "")

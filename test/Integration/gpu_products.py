@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Products with sparse weights, in the PTX interpreter, against float64.
 
-    gpu_products.py <chip> [<outputs>x<tokens>[/<blocks>x<blocks>] <case>...]
+    gpu_products.py <chip> [<outputs>x<tokens>[/<blocks>[x<blocks>]][@<density>] <case>...]
 
 The tile of a block of threads is the model's choice, or the given one, and so are the blocks of
-threads that share copies along outputs and tokens; the cases are all, or those of the given numbers.
+threads that share copies along outputs (by warps) or along outputs and tokens (by warpgroups);
+patterns have slots for all blocks, or for a share of them, of which kernels may depend; the cases are
+all, or those of the given numbers.
 
 A step holds the forward product with and without a bias, the input gradient and the weight
 gradient; it runs on patterns without blocks, with one, with empty and full lines, and with all. An
@@ -88,11 +90,10 @@ def load(kind, array):
     return step.from_bf16(array).astype(np.float64) if kind == "bf16" else array.astype(np.float64)
 
 
-def text(kind, out, block, grid, tokens):
+def text(kind, out, block, grid, tokens, slots):
     rows, cols = (g * b for g, b in zip(grid, block))
     lead = "".join(f"{extent}x" for extent in tokens[:-1])
     dim = len(tokens) - 1
-    slots = grid[0] * grid[1]
     return f"""
 !p = !bsr.pattern<{rows}x{cols}, block = {block[0]}x{block[1]}, slots = {slots}>
 !v = tensor<{slots}x{block[0]}x{block[1]}x{kind}>
@@ -114,19 +115,18 @@ func.func @step(%p: !p {{bsr.name = "w", bsr.role = "pattern"}}, %w: !v {{bsr.na
 }}"""
 
 
-def masks(random, grid):
-    """Patterns: name and mask."""
+def masks(random, grid, slots):
+    """Patterns of at most so many blocks: name and mask."""
     full = np.ones(grid, bool)
     one = np.zeros(grid, bool)
     one[grid[0] // 2, -1] = True
     lines = random.random(grid) < 0.2
     lines[0], lines[-1] = False, True
     lines[:, 0], lines[1:, 1] = True, False
-    yield "random", random.random(grid) < 0.15
-    yield "lines", lines
-    yield "one", one
-    yield "all", full
-    yield "none", ~full
+    for name, mask in ("random", random.random(grid) < 0.15), ("lines", lines), ("one", one), ("all", full), ("none", ~full):
+        blocks = random.permutation(np.flatnonzero(mask))
+        mask.flat[blocks[slots:]] = False
+        yield name, mask
 
 
 def check(name, got, want, magnitudes, terms, out):
@@ -161,19 +161,24 @@ def check_infinity(run, before, x, mask, block):
 
 
 def run_case(kind, out, block, grid, tokens, random):
-    compiled = step.compile(text(kind, out, block, grid, tokens))
+    slots = max(1, round(float(os.environ["DENSITY"]) * grid[0] * grid[1]))
+    compiled = step.compile(text(kind, out, block, grid, tokens, slots))
     sign, count = what_is_expected(kind, block, grid, tokens)
     kernels = [part for part in compiled.host.ptx.split(".entry") if re.search(sign, part)]
     assert len(kernels) == count, f"expected {count} kernels with {sign}, but got {len(kernels)}"
-    warpgroups = sum("wgmma" in part for part in kernels)
-    assert warpgroups == 3 or "--share" not in os.environ["BSR_COMPILE"], f"expected 3 kernels of warpgroups, but got {warpgroups}"
+    share = re.search(r"--share=\d+(x\d+)?", os.environ["BSR_COMPILE"])
+    if share:
+        warpgroups, boxes = (sum(text in part for part in kernels) for text in ("wgmma", "bulk.tensor"))
+        expected = 3 if share[1] else 0
+        assert warpgroups == expected, f"expected {expected} kernels of warpgroups, but got {warpgroups}"
+        assert boxes == 3, f"expected 3 kernels of tensor copies, but got {boxes}"
     shape = tuple(g * b for g, b in zip(grid, block))
-    for name, mask in masks(random, grid):
-        order = random.permutation(grid[0] * grid[1])[:mask.sum()]
+    for name, mask in masks(random, grid, slots):
+        order = random.permutation(slots)[:mask.sum()]
         dense = round_to(kind, random.standard_normal(shape)) * np.kron(mask, np.ones(block))
         x, g = (round_to(kind, random.standard_normal((*tokens[:-1], extent, tokens[-1]))) for extent in shape)
         b = round_to(out, random.standard_normal(shape[1]))
-        values = step.to_values(dense, mask, block, grid[0] * grid[1], order)
+        values = step.to_values(dense, mask, block, slots, order)
 
         def run(x):
             got = compiled.run({"w": store(kind, values), "x": store(kind, x), "g": store(kind, g), "b": store(out, b)},
@@ -198,6 +203,8 @@ def run_case(kind, out, block, grid, tokens, random):
 
 if __name__ == "__main__":
     chip, tile, *numbers = [*sys.argv[1:], "0x0"] if len(sys.argv) == 2 else sys.argv[1:]
+    tile, _, density = tile.partition("@")
+    os.environ["DENSITY"] = density or "1"
     tile, _, share = tile.partition("/")
     os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={tile}" + (f" --share={share}" if share else "")
     random = np.random.default_rng(0)

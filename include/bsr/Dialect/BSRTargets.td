@@ -80,8 +80,9 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     On `sm_90a`, `share_outputs` by `share_tokens` (1, 2 or 4 each, together at most 4) blocks of
     threads, neighbours along outputs and tokens, are a thread block cluster: tensor copies bring
     activations to all those of the same tokens, and blocks of the weight to all those of
-    the same outputs, and warpgroups multiply (`wgmma`). 0, the default, lets the model
-    choose, such kernels or others; both are given or none.
+    the same outputs, and warpgroups multiply (`wgmma`). With `share_outputs` alone, tensor copies
+    bring activations to all those of the same tokens, and warps multiply (`mma.sync`). 0, the
+    default, lets the model choose, such kernels or others.
 
     Example:
 
@@ -95,6 +96,10 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
 
     ```mlir
     #bsr.gpu<chip = "sm_90a", tile_outputs = 256, tile_tokens = 128>
+    ```
+
+    ```mlir
+    #bsr.gpu<chip = "sm_90a", share_outputs = 2>
     ```
 
     ```mlir

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a block of threads brings the chunks of a plan to shared memory.
+// How a block of threads goes through the chunks of a plan.
 
 #include "ChunkWalk.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 
-ChunkWalk::ChunkWalk(SpMMOp op, const ProductShape &shape,
-                     const ProductTile &tile, const LinePlan &plan,
-                     KernelBody &kernel, ValueRange scratch, BlockBuilder &b)
+ChunkWalk::ChunkWalk(const ProductShape &shape, const ProductTile &tile,
+                     const LinePlan &plan, ValueRange scratch, BlockBuilder &b,
+                     Value warp)
     : layout(tile, shape), shape(shape), tile(tile), plan(plan), b(b),
-      type(op.getX().getType().getElementType()), i32(b.b.getI32Type()),
-      elements(copiedBytes / shape.elementBytes),
-      piecesPerRow(tile.tokens / elements), piecesPerBlock(shape.getPieces()) {
+      i32(b.b.getI32Type()), group(b.div(b.block[0], tile.getShares())) {
   const Activations &activations = shape.activations;
   int64_t tilesPerBatch = llvm::divideCeil(activations.tokens, tile.tokens);
   batch = b.constant(0);
@@ -22,234 +20,60 @@ ChunkWalk::ChunkWalk(SpMMOp op, const ProductShape &shape,
     batch = b.div(tileNumber, tilesPerBatch);
     tileNumber = b.rem(tileNumber, tilesPerBatch);
   }
-  Value tokenTile = b.mul(tileNumber, tile.tokens);
+  tokenTile = b.mul(tileNumber, tile.tokens);
   int64_t warpsAlong = tile.tokens / tile.warpTokens;
-  warpToken = b.mul(b.rem(b.warp, warpsAlong), tile.warpTokens);
+  warpToken = b.mul(b.rem(warp, warpsAlong), tile.warpTokens);
   firstToken = b.add(tokenTile, warpToken);
-  warpLine = b.div(b.warp, warpsAlong);
-
-  // What a thread copies: one piece of a row of activations, of several rows.
-  Value token =
-      b.multiplyAdd(b.rem(b.thread, piecesPerRow), elements, tokenTile);
+  warpLine = b.mul(b.div(warp, warpsAlong), tile.warpLines);
   isRagged = activations.tokens % tile.tokens != 0;
-  if (isRagged) {
-    Value isInside = b.less(token, b.constant(activations.tokens));
-    tokenBytes = b.select(isInside, b.constant(copiedBytes), b.constant(0));
-    token = b.select(isInside, token, b.constant(0));
-  }
-  Value row = b.rem(b.div(b.thread, piecesPerRow), shape.inBlock);
-  ArrayRef<int64_t> xShape = op.getX().getType().getShape().take_back(2);
-  x = b.atFar(b.getPointer(kernel.inputs.lookup(op.getX())), batch,
-              xShape[0] * xShape[1], type);
-  x = b.at(x, b.multiplyAdd(row, activations.tokens, token), type);
-  piece = getPiece();
-  values = b.at(b.getPointer(kernel.inputs.lookup(op.getValues())), piece.from,
-                type);
 
   int64_t chunks = plan.getMaxChunks();
-  numChunks = b.load(b.at(b.getPointer(scratch[0]), b.block[0], i32), i32);
+  numChunks = b.load(b.at(b.getPointer(scratch[0]), group, i32), i32);
   auto ofGroup = [&](Value array, int64_t each) {
-    return b.atFar(b.getPointer(array), b.block[0], chunks * each, i32);
+    return b.atFar(b.getPointer(array), group, chunks * each, i32);
   };
   positions = ofGroup(scratch[1], tile.slabs);
-  words = ofGroup(scratch[2], tile.lines);
+  words = ofGroup(scratch[2], plan.lines);
   slots = ofGroup(scratch[3], tile.blocks * plan.getParts());
 }
 
-std::pair<Value, Value> ChunkWalk::getPlace() {
-  int64_t rows = shape.getRows();
-  Value number = b.rem(b.thread, piecesPerBlock);
-  if (shape.blockCols >= 2 * elements) {
-    // Two neighbours are a sector of 32 bytes of global memory, 8 lie in
-    // different banks of shared memory.
-    Value upper = b.div(number, 16);
-    Value row = b.multiplyAdd(b.rem(b.div(number, 2), 4), 2,
-                              b.rem(b.div(number, 8), 2));
-    row = b.multiplyAdd(b.rem(upper, rows / 8), 8, row);
-    return {row, b.multiplyAdd(b.div(upper, rows / 8), 2, b.rem(number, 2))};
-  }
-  // Rows of a part lie side by side in global memory; what 128 bytes of copies
-  // write lies in different banks: pieces of 16 bytes of 8 rows, or of 8 bytes
-  // in 2 columns of 4 to 8 rows.
-  int64_t low = shape.getPieceElements() == elements
-                    ? 8
-                    : std::min<int64_t>(shape.blockRows, 8);
-  int64_t columns = shape.getCols() / shape.getPieceElements();
-  int64_t side = std::min<int64_t>(columns, 2);
-  Value upper = b.div(number, low * side);
-  Value row = b.multiplyAdd(b.rem(upper, rows / low), low, b.rem(number, low));
-  Value column = b.rem(b.div(number, low), side);
-  return {row, b.multiplyAdd(b.div(upper, rows / low), side, column)};
-}
-
-ChunkWalk::Piece ChunkWalk::getPiece() {
-  if (!shape.isPadded()) {
-    // A block lies in shared memory as it does in global memory.
-    Value number = b.rem(b.thread, piecesPerBlock);
-    Value from = b.mul(number, shape.getPieceElements());
-    return {b.constant(0), from, b.mul(from, shape.elementBytes)};
-  }
-  int64_t length = shape.getPieceElements();
-  auto [row, piece] = getPlace();
-  Value column = b.mul(piece, length);
-  Value to =
-      b.multiplyAdd(row, layout.blockPitch, b.mul(column, shape.elementBytes));
-  int64_t across = shape.getCols() / shape.blockCols;
-  Value down = b.div(row, shape.blockRows);
-  Value side = b.div(column, shape.blockCols);
-  // Parts are in the order of lines.
-  Value part =
-      shape.inputsAreRows
-          ? b.multiplyAdd(side, shape.getRows() / shape.blockRows, down)
-          : b.multiplyAdd(down, across, side);
-  Value from = b.multiplyAdd(b.rem(row, shape.blockRows), shape.blockCols,
-                             b.rem(column, shape.blockCols));
-  return {part, from, to};
-}
-
-SmallVector<Value> ChunkWalk::loadPositions(Value chunk) {
-  int64_t rowsPerPass = blockThreads / piecesPerRow;
-  Value first = b.at(positions, b.mul(chunk, tile.slabs), i32);
-  if (rowsPerPass <= shape.inBlock)
-    return b.loadIntegers(first, tile.slabs);
-  // A pass is of several slabs.
-  SmallVector<Value> result;
-  Value row = b.div(b.thread, piecesPerRow);
-  Value slab = b.min(b.div(row, shape.inBlock), b.constant(tile.slabs - 1));
-  for (int64_t pass = 0; pass * rowsPerPass < tile.slabs * shape.inBlock;
-       ++pass)
-    result.push_back(b.load(
-        b.at(first, b.add(slab, pass * rowsPerPass / shape.inBlock), i32),
-        i32));
-  return result;
-}
-
-ChunkWalk::Sources ChunkWalk::loadSources(Value chunk) {
-  chunk = clampChunk(chunk);
-  Sources sources;
-  sources.positions = loadPositions(chunk);
-  int64_t blocksPerPass = std::max<int64_t>(1, blockThreads / piecesPerBlock);
-  Value number = b.div(b.thread, std::min(piecesPerBlock, blockThreads));
-  Value block = b.add(b.mul(chunk, tile.blocks), number);
-  block = b.multiplyAdd(block, plan.getParts(), piece.part);
-  for (int64_t first = 0; first < tile.blocks; first += blocksPerPass) {
-    auto load = [&]() -> SmallVector<Value> {
-      return {b.load(
-          b.at(b.at(slots, block, i32), first * plan.getParts(), i32), i32)};
-    };
-    // Of the last pass, some threads copy nothing.
-    sources.slots.push_back(
-        first + blocksPerPass <= tile.blocks
-            ? load()[0]
-            : b.when(b.less(number, b.constant(tile.blocks - first)),
-                     b.constant(-1), load)[0]);
-  }
-  return sources;
-}
-
 SmallVector<Value> ChunkWalk::loadWords(Value chunk) {
-  Value first = b.multiplyAdd(clampChunk(chunk), tile.lines,
-                              b.mul(warpLine, tile.warpLines));
+  Value first = b.multiplyAdd(clampChunk(chunk), plan.lines,
+                              b.add(getFirstLine(), warpLine));
   return b.loadIntegers(b.at(words, first, i32), tile.warpLines);
 }
 
-void ChunkWalk::copySlabs(Value stage, ArrayRef<Value> positions) {
-  int64_t rowsPerPass = blockThreads / piecesPerRow;
-  int64_t height = tile.slabs * shape.inBlock;
-  int64_t tokens = shape.activations.tokens;
-  bool isOneSlab = rowsPerPass <= shape.inBlock;
-  Value row = b.div(b.thread, piecesPerRow);
-  Value to = b.add(
-      stage, b.multiplyAdd(row, layout.slabPitch,
-                           b.mul(b.rem(b.thread, piecesPerRow), copiedBytes)));
-  to = b.at(to);
-  auto copyRows = [&] {
-    for (int64_t pass = 0; pass * rowsPerPass < height; ++pass) {
-      int64_t first = pass * rowsPerPass;
-      Value position = positions[isOneSlab ? first / shape.inBlock : pass];
-      Value from = b.atFar(x, position, shape.inBlock * tokens, type);
-      if (isOneSlab)
-        from = b.at(from, first % shape.inBlock * tokens, type);
-      b.copyAsync(b.at(to, first * layout.slabPitch, b.b.getI8Type()), from,
-                  tokenBytes);
-    }
-  };
-  // Of small stages, some threads copy nothing.
-  if (height >= rowsPerPass)
-    copyRows();
-  else
-    b.when(b.less(row, b.constant(height)), copyRows);
-}
-
-void ChunkWalk::copyBlock(Value to, Value slot) {
-  int64_t bytes = shape.getPieceElements() * shape.elementBytes;
-  int64_t passes = std::max<int64_t>(1, piecesPerBlock / blockThreads);
-  // A pass is of whole columns where rows are padded.
-  int64_t step =
-      (shape.isPadded() ? blockThreads / shape.getRows() : blockThreads) *
-      elements;
-  auto copyFrom = [&](Value slot, Value size) {
-    Value block =
-        b.atFar(values, slot, shape.blockRows * shape.blockCols, type);
-    for (int64_t pass = 0; pass != passes; ++pass) {
-      Value from = b.at(block, pass * step, type);
-      Value shared =
-          b.at(to, pass * step * shape.elementBytes, b.b.getI8Type());
-      if (bytes >= 4)
-        b.copyAsync(shared, from, size, bytes);
-      else
-        b.storeShared(b.load(from, type), shared, bytes);
-    }
-  };
-  Value isStored = b.less(b.constant(-1), slot);
-  if (plan.getParts() == 1 && plan.alignment == 1)
-    return b.when(isStored, [&] { copyFrom(slot, Value()); });
-  // Where a part or a block is missing there are zeros.
-  copyFrom(b.select(isStored, slot, b.constant(0)),
-           b.select(isStored, b.constant(bytes), b.constant(0)));
-}
-
-void ChunkWalk::copyBlocks(Value stage, ArrayRef<Value> slots) {
-  int64_t blocksPerPass = std::max<int64_t>(1, blockThreads / piecesPerBlock);
-  Value to =
-      b.multiplyAdd(b.div(b.thread, piecesPerBlock), layout.block, piece.to);
-  to = b.at(b.add(b.add(stage, to), layout.blocks));
-  int64_t first = 0;
-  for (Value slot : slots) {
-    copyBlock(b.at(to, first, b.b.getI8Type()), slot);
-    first += blocksPerPass * layout.block;
-  }
-}
-
-void ChunkWalk::copy(Value chunk, Value stage, const Sources &sources) {
-  b.when(b.less(chunk, numChunks), [&] {
-    copySlabs(stage, sources.positions);
-    copyBlocks(stage, sources.slots);
-  });
-  b.commitCopies();
+Value ChunkWalk::getFirstLine() {
+  return b.mul(b.rem(b.block[0], tile.getShares()), tile.lines);
 }
 
 Value ChunkWalk::getLine(int64_t line) {
-  Value first = b.multiplyAdd(warpLine, tile.warpLines, b.constant(line));
-  return b.multiplyAdd(b.block[0], tile.lines, first);
+  return b.multiplyAdd(b.block[0], tile.lines, b.add(warpLine, line));
 }
 
 void ChunkWalk::whenInside(Value line, llvm::function_ref<void()> body) {
-  if (plan.numLines % tile.lines == 0)
+  if (plan.numLines % plan.lines == 0)
     return body();
   b.when(b.less(line, b.constant(plan.numLines)), body);
 }
 
-SmallVector<Value> ChunkWalk::addBlocks(
-    Value stage, Value word, Value slabOffset, Value blockOffset,
-    ValueRange sums,
-    llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> multiply) {
+SmallVector<Value> ChunkWalk::addBlocks(Value stage, Value word,
+                                        Value slabOffset, Value blockOffset,
+                                        ValueRange sums,
+                                        MultiplyBlock multiply) {
   Value slabs = LinePlan::getSlabs(b, word);
   Value first = LinePlan::getFirstBlock(b, word);
   Value block =
       b.add(b.add(b.multiplyAdd(first, layout.block, stage), blockOffset),
             layout.blocks);
   Value firstSlab = b.add(stage, slabOffset);
+  return tile.isScanned ? addScanned(slabs, firstSlab, block, sums, multiply)
+                        : addListed(slabs, firstSlab, block, sums, multiply);
+}
+
+SmallVector<Value> ChunkWalk::addListed(Value slabs, Value firstSlab,
+                                        Value block, ValueRange sums,
+                                        MultiplyBlock multiply) {
   SmallVector<Value> carried(sums);
   carried.append({slabs, block});
   SmallVector<Value> next = b.loop(
@@ -268,52 +92,34 @@ SmallVector<Value> ChunkWalk::addBlocks(
   return next;
 }
 
-SmallVector<Value> ChunkWalk::run(
-    ValueRange sums,
-    llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)> multiply) {
-  // In front of the first iteration, copies of all stages but one are under
-  // way; what the next one copies is known an iteration before.
-  int64_t ahead = tile.stages - 1;
-  for (int64_t chunk = 0; chunk != ahead; ++chunk)
-    copy(b.constant(chunk), b.constant(chunk * layout.size),
-         loadSources(b.constant(chunk)));
-  Sources sources = loadSources(b.constant(ahead));
-  int64_t numPositions = sources.positions.size();
+SmallVector<Value> ChunkWalk::addScanned(Value slabs, Value firstSlab,
+                                         Value block, ValueRange sums,
+                                         MultiplyBlock multiply) {
+  SmallVector<Value> next(sums);
+  next.push_back(block);
+  Value first = b.at(firstSlab);
+  for (int64_t slab = 0; slab != tile.slabs; ++slab) {
+    Value bit = b.bitAnd(slabs, b.constant(int64_t(1) << slab));
+    SmallVector<Value> before = next;
+    next = b.when(b.less(b.constant(0), bit), before, [&] {
+      SmallVector<Value> after = multiply(
+          b.at(first, slab * layout.slab, b.b.getI8Type()), b.at(before.back()),
+          ValueRange(before).take_front(sums.size()));
+      after.push_back(b.add(before.back(), layout.block));
+      return after;
+    });
+  }
+  next.truncate(sums.size());
+  return next;
+}
 
-  SmallVector<Value> carried(sums);
-  int64_t numSums = sums.size(), numSumsOfLine = numSums / tile.warpLines;
-  carried.append({b.constant(0), b.constant(ahead * layout.size)});
-  llvm::append_range(carried, loadWords(b.constant(0)));
-  llvm::append_range(carried, sources.positions);
-  llvm::append_range(carried, sources.slots);
-  SmallVector<Value> last = b.loop(
-      b.constant(0), numChunks, 1, carried,
-      [&](Value chunk, ValueRange carried) {
-        ValueRange sums = carried.take_front(numSums);
-        carried = carried.drop_front(numSums);
-        Value stage = carried[0], copied = carried[1];
-        ValueRange words = carried.slice(2, tile.warpLines);
-        carried = carried.drop_front(2 + tile.warpLines);
-        Sources sources{SmallVector<Value>(carried.take_front(numPositions)),
-                        SmallVector<Value>(carried.drop_front(numPositions))};
-        b.waitForCopies(ahead - 1);
-        b.barrier();
-        Value next = b.add(chunk, ahead);
-        copy(next, copied, sources);
-        Sources later = loadSources(b.add(next, 1));
-        SmallVector<Value> laterWords = loadWords(b.add(chunk, 1));
-        SmallVector<Value> result;
-        for (int64_t line = 0; line != tile.warpLines; ++line)
-          llvm::append_range(result, multiply(stage, words[line],
-                                              sums.slice(line * numSumsOfLine,
-                                                         numSumsOfLine)));
-        result.append({getNextStage(b, stage, layout.size, tile.stages),
-                       getNextStage(b, copied, layout.size, tile.stages)});
-        llvm::append_range(result, laterWords);
-        llvm::append_range(result, later.positions);
-        llvm::append_range(result, later.slots);
-        return result;
-      });
-  last.truncate(numSums);
-  return last;
+SmallVector<Value> ChunkWalk::multiplyLines(Value stage, ValueRange words,
+                                            ValueRange sums,
+                                            Multiply multiply) {
+  size_t count = sums.size() / words.size();
+  SmallVector<Value> result;
+  for (auto [line, word] : llvm::enumerate(words))
+    llvm::append_range(result,
+                       multiply(stage, word, sums.slice(line * count, count)));
+  return result;
 }

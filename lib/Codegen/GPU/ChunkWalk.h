@@ -1,45 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a block of threads brings the chunks of a plan to shared memory.
+// How a block of threads goes through the chunks of a plan.
 
 #ifndef BSR_LIB_CODEGEN_GPU_CHUNKWALK_H
 #define BSR_LIB_CODEGEN_GPU_CHUNKWALK_H
 
 #include "LinePlan.h"
 #include "ProductTile.h"
-#include "bsr/Codegen/Common/KernelTarget.h"
 
 namespace mlir::bsr {
 
 /// The walk of a block of threads through the chunks of its group of lines: a
 /// stage of shared memory holds the activations of a chunk's positions and its
 /// blocks, while copies for the next stages are under way. A warp owns lines
-/// and tokens.
+/// and tokens. Classes that derive from it say who copies, and how.
 class ChunkWalk {
 public:
-  /// `scratch` begins with the arrays of `plan`.
-  ChunkWalk(SpMMOp op, const ProductShape &shape, const ProductTile &tile,
-            const LinePlan &plan, KernelBody &kernel, ValueRange scratch,
-            BlockBuilder &b);
+  virtual ~ChunkWalk() = default;
 
-  /// What comes of `sums`, as many for each line of the warp, when `multiply`
-  /// has added to those of each line what is in the stage, at the slabs and
-  /// blocks that a word of the plan says.
-  SmallVector<Value>
-  run(ValueRange sums,
-      llvm::function_ref<SmallVector<Value>(Value stage, Value word,
-                                            ValueRange sums)>
-          multiply);
+  /// Adds to sums what is in a stage, for one line, at the slabs and blocks
+  /// that a word of the plan says.
+  using Multiply = llvm::function_ref<SmallVector<Value>(
+      Value stage, Value word, ValueRange sums)>;
 
-  /// Calls `multiply` for each block of a line's `word` with where it and its
-  /// slab are in shared memory, at `blockOffset` and `slabOffset`: it adds to
-  /// the sums.
-  SmallVector<Value>
-  addBlocks(Value stage, Value word, Value slabOffset, Value blockOffset,
-            ValueRange sums,
-            llvm::function_ref<SmallVector<Value>(Value slab, Value block,
-                                                  ValueRange sums)>
-                multiply);
+  /// In the warps that multiply: the sums that `begin` returns, as many for
+  /// each line of the warp, go to `finish` when `multiply` has added to them
+  /// what is in all stages.
+  virtual void run(llvm::function_ref<SmallVector<Value>()> begin,
+                   Multiply multiply,
+                   llvm::function_ref<void(ValueRange sums)> finish) = 0;
+
+  /// Adds a block to sums, where it and its slab are in shared memory.
+  using MultiplyBlock = llvm::function_ref<SmallVector<Value>(
+      Value slab, Value block, ValueRange sums)>;
+
+  /// Calls `multiply` for each block of a line's `word`, `blockOffset` and
+  /// `slabOffset` bytes from where it and its slab begin.
+  SmallVector<Value> addBlocks(Value stage, Value word, Value slabOffset,
+                               Value blockOffset, ValueRange sums,
+                               MultiplyBlock multiply);
 
   /// The number of the warp's `line`, which may be beyond the last.
   Value getLine(int64_t line);
@@ -54,49 +53,39 @@ public:
   /// Tokens may be beyond the last.
   bool isRagged;
 
-private:
-  /// What a thread copies of a chunk: where it lies along the line, or which
-  /// slot it is.
-  struct Sources {
-    SmallVector<Value> positions, slots;
-  };
-  /// Which piece of a block the thread copies: its part, where it begins there,
-  /// in elements, and where in shared memory, in bytes.
-  struct Piece {
-    Value part, from, to;
-  };
+protected:
+  /// `scratch` begins with the arrays of `plan`; `warp` is the number of this
+  /// one among those that multiply.
+  ChunkWalk(const ProductShape &shape, const ProductTile &tile,
+            const LinePlan &plan, ValueRange scratch, BlockBuilder &b,
+            Value warp);
 
-  Piece getPiece();
-  /// The row and the column, in pieces, of a block that has rows and columns in
-  /// shared memory.
-  std::pair<Value, Value> getPlace();
-  /// The sources of `chunk`, or of the last one that there is memory for.
-  Sources loadSources(Value chunk);
-  SmallVector<Value> loadPositions(Value chunk);
-  /// The words of the warp's lines.
-  SmallVector<Value> loadWords(Value chunk);
+  /// Goes from one slab with a block to the next.
+  SmallVector<Value> addListed(Value slabs, Value firstSlab, Value block,
+                               ValueRange sums, MultiplyBlock multiply);
+  /// Asks of each slab whether it has a block.
+  SmallVector<Value> addScanned(Value slabs, Value firstSlab, Value block,
+                                ValueRange sums, MultiplyBlock multiply);
   Value clampChunk(Value chunk) {
     return b.min(chunk, b.constant(plan.getMaxChunks() - 1));
   }
-  void copySlabs(Value stage, ArrayRef<Value> positions);
-  void copyBlocks(Value stage, ArrayRef<Value> slots);
-  void copyBlock(Value to, Value slot);
-  /// Begins to copy `chunk`, if the group has it.
-  void copy(Value chunk, Value stage, const Sources &sources);
+  /// The words of the warp's lines.
+  SmallVector<Value> loadWords(Value chunk);
+  /// The first line of the block of threads in its group.
+  Value getFirstLine();
+  /// `sums`, with what `multiply` adds to those of each line.
+  SmallVector<Value> multiplyLines(Value stage, ValueRange words,
+                                   ValueRange sums, Multiply multiply);
 
   const ProductShape &shape;
   const ProductTile &tile;
   const LinePlan &plan;
   BlockBuilder &b;
-  Type type, i32;
-  /// Elements of 16 bytes; pieces of a row of a slab, and of a block.
-  int64_t elements, piecesPerRow, piecesPerBlock;
-
-  Value warpLine;
-  /// Null if each piece that a thread copies is inside: the number of bytes.
-  Value tokenBytes;
-  Value x, values;
-  Piece piece;
+  Type i32;
+  Value group;
+  /// The first token of the block of threads in its batch, and the first line
+  /// of the warp among those of the block of threads.
+  Value tokenTile, warpLine;
   /// The plan of the group.
   Value numChunks, positions, words, slots;
 };

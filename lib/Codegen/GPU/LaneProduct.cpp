@@ -2,14 +2,14 @@
 //
 // Products of activations and a block-sparse matrix on arithmetic units.
 //
-// A block of threads goes through the chunks of its plan (ChunkWalk). The lanes
+// A block of threads goes through the chunks of its plan (PieceWalk). The lanes
 // of a warp are in groups: each has its part of the outputs of a line, and all
 // of the warp's tokens. A lane keeps the sums of some outputs and tokens in
 // registers: what it reads of a block, all lanes of its group read at once, and
 // what it reads of activations, all groups.
 
 #include "LaneProduct.h"
-#include "ChunkWalk.h"
+#include "PieceWalk.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -36,7 +36,8 @@ std::optional<LaneProduct> LaneProduct::match(Operation *root, GPUAttr chip) {
   product.shape =
       *ProductShape::get(op, *activations, /*isOnTensorCores=*/false);
   auto tile = ProductTile::choose(product.shape, *findChip(chip.getChip()),
-                                  chip.getTileOutputs(), chip.getTileTokens());
+                                  chip.getTileOutputs(), chip.getTileTokens(),
+                                  /*shareOutputs=*/0);
   if (!tile)
     return std::nullopt;
   product.tile = *tile;
@@ -83,7 +84,7 @@ private:
   KernelBody &kernel;
   BlockBuilder &b;
   const StoredRows &y;
-  ChunkWalk walk;
+  PieceWalk walk;
   Type type;
   /// Of a lane: outputs of each line, and tokens, of which `side` lie side by
   /// side; the tokens of a group lie so in turns.
@@ -232,20 +233,21 @@ void LaneProductEmitter::emit() {
       b.mul(b.multiplyAdd(member, side, walk.warpToken), shape.elementBytes);
   int64_t stride = shape.inputsAreRows ? 1 : shape.inBlock;
   Value blockOffset = b.mul(group, outputs * stride * shape.elementBytes);
-  store(
-      walk.run(getInitialSums(), [&](Value stage, Value word, ValueRange sums) {
-        return walk.addBlocks(stage, word, slabOffset, blockOffset, sums,
-                              [&](Value slab, Value block, ValueRange sums) {
-                                return multiplyBlock(slab, block, sums);
-                              });
-      }));
+  walk.run([&] { return getInitialSums(); },
+           [&](Value stage, Value word, ValueRange sums) {
+             return walk.addBlocks(
+                 stage, word, slabOffset, blockOffset, sums,
+                 [&](Value slab, Value block, ValueRange sums) {
+                   return multiplyBlock(slab, block, sums);
+                 });
+           },
+           [&](ValueRange sums) { store(sums); });
 }
 
 LogicalResult LaneProduct::emit(OpBuilder &b, KernelBody &kernel,
                                 ValueRange scratch) {
   plan.emit(b, kernel.loc,
             kernel.patterns.at({op.getPattern(), *op.getLineView()}), scratch);
-  StageLayout layout(tile, shape);
   const Activations &x = shape.activations;
   int64_t length =
       std::min(tile.getLaneSide(shape), copiedBytes / shape.outputBytes);
@@ -255,7 +257,7 @@ LogicalResult LaneProduct::emit(OpBuilder &b, KernelBody &kernel,
   int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
   BlockBuilder::launch(
       b, kernel.loc, {plan.getNumGroups(), tiles}, blockThreads,
-      layout.getSharedBytes(tile, shape), [&](BlockBuilder &block) {
+      StageLayout(tile, shape).sharedBytes, [&](BlockBuilder &block) {
         LaneProductEmitter(*this, kernel, scratch, y, block).emit();
       });
   return success();

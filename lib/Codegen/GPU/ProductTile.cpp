@@ -3,6 +3,8 @@
 // How a product with a sparse weight is cut for blocks of threads and warps.
 
 #include "ProductTile.h"
+#include "StageRing.h"
+#include "Warpgroups.h"
 #include <cmath>
 
 using namespace mlir;
@@ -64,12 +66,31 @@ double ProductShape::getDensity() const {
   return getUnion(double(slots) / blocks, getParts());
 }
 
+StageLayout::StageLayout(const ProductTile &tile, const ProductShape &shape) {
+  bool areBoxes = tile.shareOutputs != 0;
+  auto getPitchOf = [&](int64_t length) {
+    return shape.isPadded() && !areBoxes ? getPitch(length)
+                                         : length * shape.elementBytes;
+  };
+  slabPitch = areBoxes ? boxBytes : getPitchOf(tile.tokens);
+  int64_t boxes = areBoxes ? tile.tokens / boxTokens : 1;
+  slab = boxes * shape.inBlock * slabPitch;
+  blockPitch = getPitchOf(shape.getCols());
+  block = shape.getRows() * blockPitch;
+  blocks = tile.slabs * slab;
+  int64_t alignment = areBoxes ? swizzlePeriod : copiedBytes;
+  size = llvm::alignTo(blocks + tile.blocks * block, alignment);
+  zeros = tile.stages * size;
+  sharedBytes = areBoxes ? StageRing::getSharedBytes(tile.stages, size)
+                         : zeros + (shape.getGathered() == 1 ? 0 : slabPitch);
+}
+
 LinePlan ProductTile::getPlan(const ProductShape &shape) const {
   int64_t packed = shape.getPackedLines();
   return {shape.numLines,
           shape.length,
           shape.slots,
-          lines,
+          getShares() * lines,
           slabs,
           blocks,
           packed,
@@ -87,20 +108,28 @@ struct BlockWork {
 
 static constexpr double copyBytes = copiedBytes * BlockBuilder::warpThreads;
 
-/// What tensor cores do with `stored` blocks, of which `gaps` are zeros.
+/// What tensor cores do with `stored` blocks, of which `gaps` are zeros, of
+/// `chunks` chunks.
 static BlockWork getFragmentWork(const ProductTile &tile,
                                  const ProductShape &shape, double stored,
-                                 double gaps) {
+                                 double gaps, double chunks) {
   double warpsAlong = double(tile.tokens) / tile.warpTokens;
   double rows = double(shape.outBlock / fragmentRows);
   double steps = (stored + gaps) * double(shape.inBlock) / fragmentRows;
   double products = steps * rows * double(tile.tokens) / fragmentCols;
   double loads =
       steps * warpsAlong * (rows + double(tile.warpTokens) / fragmentRows);
-  // Counted in kernels that were emitted: of a block, or of a step that gathers
-  // blocks.
-  double perBlock = shape.getGathered() == 1 ? 11 * stored : 18 * steps;
-  return {products + loads + perBlock * warpsAlong, 0,
+  // Counted in kernels that were emitted, without what boxes need: of a block,
+  // of a slab that a line is asked for, or of a step that gathers blocks.
+  constexpr double perListed = 11, perScanned = 3, perSlab = 3, perStep = 18;
+  double overhead = perListed * stored;
+  if (shape.getGathered() != 1)
+    overhead = perStep * steps;
+  else if (tile.isScanned)
+    overhead = perScanned * stored +
+               perSlab * chunks * double(tile.slabs) * double(tile.lines);
+  double instructions = products + loads + overhead * warpsAlong;
+  return {instructions, overhead * warpsAlong,
           products * 2 * fragmentRows * fragmentCols * fragmentRows,
           copyBytes * loads};
 }
@@ -129,9 +158,13 @@ static BlockWork getLaneWork(const ProductTile &tile, const ProductShape &shape,
 
 KernelWork ProductTile::getWork(const ProductShape &shape) const {
   double density = shape.getDensity();
-  double share = getUnion(density, lines);
-  double perSlab = lines * density / share;
-  double groups = double(llvm::divideCeil(shape.numLines, lines));
+  // Of the positions, those of the cluster and of the block of threads.
+  double share = getUnion(density, getShares() * lines);
+  double ownShare = getUnion(density, lines);
+  double perSlab = double(getShares() * lines) * density / share;
+  double groups =
+      double(llvm::divideCeil(shape.numLines, getShares() * lines)) *
+      double(getShares());
   const Activations &x = shape.activations;
   double tiles = double(x.batches * llvm::divideCeil(x.tokens, tokens));
   KernelWork work;
@@ -144,33 +177,44 @@ KernelWork ProductTile::getWork(const ProductShape &shape) const {
   double stored = double(shape.numLines) * shape.length * density / groups;
   double gaps = double(shape.getGathered() - 1) * chunks * lines / 2;
   BlockWork products = shape.isOnTensorCores
-                           ? getFragmentWork(*this, shape, stored, gaps)
+                           ? getFragmentWork(*this, shape, stored, gaps, chunks)
                            : getLaneWork(*this, shape, stored);
-  double slabCopies =
-      double(slabs * shape.inBlock * tokens) * shape.elementBytes / copyBytes;
-  double pieces = double(shape.getPieces());
-  double blockCopies = stored * pieces / BlockBuilder::warpThreads;
-  double blockChecks =
-      std::max<double>(1, double(blocks) * pieces / blockThreads);
+  double slabBytes =
+      double(slabs * shape.inBlock * tokens) * double(shape.elementBytes);
   // Instructions of PTX, counted in kernels that were emitted.
-  constexpr double perChunk = 45, perSlabCopy = 3, perBlockCopy = 3,
-                   perCheck = 2, perSum = 3;
-  work.instructions = products.instructions +
-                      chunks * (numWarps * (perChunk + perCheck * blockChecks) +
-                                perSlabCopy * slabCopies) +
-                      perBlockCopy * blockCopies + numWarps * perSum * mostSums;
-  double slabBytes = copyBytes * chunks * slabCopies;
+  constexpr double perSum = 3;
+  work.instructions = products.instructions + numWarps * perSum * mostSums;
+  work.longestWarp = work.instructions / numWarps;
+  double consumer, copies = 0, producer = 0;
+  if (shareOutputs != 0) {
+    constexpr double perChunk = 40, perCopyChunk = 150;
+    consumer = chunks * perChunk;
+    producer = chunks * perCopyChunk;
+  } else {
+    constexpr double perChunk = 45, perSlabCopy = 3, perBlockCopy = 3,
+                     perCheck = 2;
+    double pieces = double(shape.getPieces());
+    double blockChecks =
+        std::max<double>(1, double(blocks) * pieces / blockThreads);
+    consumer = chunks * (perChunk + perCheck * blockChecks);
+    copies = perSlabCopy * chunks * slabBytes / copyBytes +
+             perBlockCopy * stored * pieces / BlockBuilder::warpThreads;
+  }
+  work.instructions += numWarps * consumer + copies + producer;
+  work.longestWarp += std::max(consumer + copies / numWarps, producer);
   double partBytes =
       double(shape.blockRows * shape.blockCols) * double(shape.elementBytes);
   double stores = double(lines * shape.outBlock) * double(tokens) *
                   double(shape.outputBytes);
-  work.longestWarp = work.instructions / numWarps;
-  work.arithmetic[static_cast<unsigned>(Unit::Float)] = products.arithmetic;
+  Unit unit = shape.isOnTensorCores ? Unit::Integer : Unit::Float;
+  work.arithmetic[static_cast<unsigned>(unit)] = products.arithmetic;
   work.tensorFlops[static_cast<unsigned>(TensorType::Half)] =
       products.tensorFlops;
-  work.sharedBytes = products.sharedBytes + slabBytes +
+  double copied = chunks * slabBytes;
+  work.sharedBytes = products.sharedBytes + copied * ownShare / share +
                      stored * shape.getParts() * partBytes + stores;
-  work.l2Bytes = slabBytes + double(shape.slots) / groups * partBytes + stores;
+  work.l2Bytes = copied / double(getShares()) +
+                 double(shape.slots) / groups * partBytes + stores;
 
   // Of all.
   work.instructions *= work.blocks;
@@ -195,42 +239,50 @@ static bool setStages(ProductTile &tile, const ProductShape &shape,
                       int64_t sharedBytes, int64_t least) {
   sharedBytes -= BlockBuilder::sharedSymbolBytes;
   double density = shape.getDensity();
+  int64_t lines = tile.getShares() * tile.lines;
   int64_t blocksPerPass =
       std::max<int64_t>(1, blockThreads / shape.getPieces());
   for (int64_t features : {128, 64, 32}) {
     tile.slabs =
         std::clamp<int64_t>(features / shape.inBlock, 1, LinePlan::slabBits);
+    // Those who share activations copy equal parts of them.
+    if (tile.slabs * tile.tokens / StageLayout::boxTokens % tile.getShares())
+      continue;
     double expected =
-        tile.slabs * tile.lines * density / getUnion(density, tile.lines);
+        double(tile.slabs * lines) * density / getUnion(density, lines);
     int64_t wanted = std::max<int64_t>(
-        tile.lines, std::min<int64_t>(std::ceil(spareBlocks * expected),
-                                      tile.slabs * tile.lines));
-    wanted += (shape.getGathered() - 1) * tile.lines;
+        lines, std::min<int64_t>(std::ceil(spareBlocks * expected),
+                                 tile.slabs * lines));
+    wanted += (shape.getGathered() - 1) * lines;
     tile.blocks = llvm::alignTo(wanted, blocksPerPass);
-    StageLayout layout(tile, shape);
     for (tile.stages = mostStages; tile.stages >= least; --tile.stages)
-      if (layout.getSharedBytes(tile, shape) <= sharedBytes)
+      if (StageLayout(tile, shape).sharedBytes <= sharedBytes)
         return true;
   }
   return false;
 }
 
 /// The tile of so many outputs and tokens a block of threads, if there is one.
-static std::optional<ProductTile> getTile(const ProductShape &shape,
-                                          const Chip &chip, int64_t outputs,
-                                          int64_t tokens, int64_t groups) {
+static std::optional<ProductTile>
+getTile(const ProductShape &shape, const Chip &chip, int64_t outputs,
+        int64_t tokens, int64_t groups, int64_t shareOutputs, bool isScanned) {
   ProductTile tile;
   tile.lines = outputs / shape.outBlock;
   tile.tokens = tokens;
   tile.groups = groups;
+  tile.shareOutputs = shareOutputs;
+  tile.isScanned = isScanned;
   int64_t across = std::min(numWarps, tile.lines);
   // A plan has a bit for each line.
-  if (across == 0 || tile.lines > 32)
+  if (across == 0 || tile.getShares() * tile.lines > 32)
     return std::nullopt;
   tile.warpLines = tile.lines / across;
   tile.warpTokens = tokens * across / numWarps;
+  // A warp's tokens are those of whole boxes.
+  int64_t leastTokens =
+      shareOutputs != 0 ? StageLayout::boxTokens : fragmentRows;
   bool isWhole = shape.isOnTensorCores
-                     ? tile.warpTokens >= fragmentRows
+                     ? tile.warpTokens >= leastTokens
                      : shape.outBlock % groups == 0 &&
                            tile.getLaneTokens() >= 1 &&
                            tile.getLaneTokens() <= mostLaneTokens;
@@ -244,15 +296,21 @@ static std::optional<ProductTile> getTile(const ProductShape &shape,
 
 std::optional<ProductTile> ProductTile::choose(const ProductShape &shape,
                                                const Chip &chip,
-                                               int64_t outputs,
-                                               int64_t tokens) {
+                                               int64_t outputs, int64_t tokens,
+                                               int64_t shareOutputs) {
   std::optional<ProductTile> best;
   double least = 0;
   int64_t most = llvm::PowerOf2Ceil(shape.activations.tokens);
-  auto consider = [&](int64_t someOutputs, int64_t someTokens, int64_t groups) {
-    auto tile = getTile(shape, chip, someOutputs, someTokens, groups);
+  // Tensor copies bring blocks as they are, and their rows of 32 bytes or more.
+  bool areBoxes =
+      chip.wgmmaRate != 0 && shape.getParts() == 1 && shape.getGathered() == 1;
+  auto consider = [&](int64_t someOutputs, int64_t someTokens, int64_t groups,
+                      int64_t shares, bool isScanned) {
+    auto tile = getTile(shape, chip, someOutputs, someTokens, groups, shares,
+                        isScanned);
     // Lines beyond the last are computed for nothing, too.
-    if (!tile || (best && tile->lines / 2 >= shape.numLines))
+    int64_t lines = tile ? tile->getShares() * tile->lines : 0;
+    if (!tile || (best && lines / 2 >= shape.numLines))
       return;
     double seconds = bound(tile->getWork(shape), chip).seconds;
     if (best && least <= seconds)
@@ -267,11 +325,18 @@ std::optional<ProductTile> ProductTile::choose(const ProductShape &shape,
                              : someTokens <= std::max<int64_t>(most, 32);
       if (!isWanted || (outputs && someOutputs != outputs))
         continue;
-      if (shape.isOnTensorCores && someOutputs >= 64)
-        consider(someOutputs, someTokens, 1);
+      for (int64_t shares : {0, 1, 2, 4})
+        if (shape.isOnTensorCores && someOutputs >= 64 &&
+            (!areBoxes ? shares == 0
+                       : shareOutputs == 0 || shares == shareOutputs))
+          for (bool isScanned : {false, true})
+            if (!isScanned || shape.getGathered() == 1)
+              consider(someOutputs, someTokens, /*groups=*/1, shares,
+                       isScanned);
       for (int64_t groups : {1, 2, 4})
         if (!shape.isOnTensorCores)
-          consider(someOutputs, someTokens, groups);
+          consider(someOutputs, someTokens, groups, /*shares=*/0,
+                   /*isScanned=*/false);
     }
   return best;
 }

@@ -73,6 +73,20 @@ struct ProductTile {
   int64_t stages;
   /// Groups of lanes that share the outputs of a line, without tensor cores.
   int64_t groups = 1;
+  /// Blocks of threads of a cluster, neighbours along outputs, which get the
+  /// same activations by tensor copies of a warp that does nothing else; 0 if
+  /// all threads copy for themselves.
+  int64_t shareOutputs = 0;
+  /// A warp asks of each slab whether its line has a block there, which is
+  /// faster where many have; else it goes from one such slab to the next.
+  bool isScanned = false;
+
+  /// Blocks of threads that follow the plan of one group of lines.
+  int64_t getShares() const { return std::max<int64_t>(1, shareOutputs); }
+  /// Those of a block, with the warp that copies.
+  int64_t getThreads() const {
+    return blockThreads + (shareOutputs != 0 ? BlockBuilder::warpThreads : 0);
+  }
 
   /// Of a lane: outputs of a line, and tokens, of which so many lie side by
   /// side.
@@ -92,10 +106,12 @@ struct ProductTile {
 
   /// The tile that takes least time on `chip`, as the model has it, for a
   /// random pattern whose slots all hold a block; none if no tile fits.
-  /// `outputs` and `tokens` are those that it has, if they are not 0.
+  /// `outputs`, `tokens` and `shareOutputs` are those that it has, if they are
+  /// not 0.
   static std::optional<ProductTile> choose(const ProductShape &shape,
                                            const Chip &chip, int64_t outputs,
-                                           int64_t tokens);
+                                           int64_t tokens,
+                                           int64_t shareOutputs);
 
   /// What a launch does for such a pattern, about.
   KernelWork getWork(const ProductShape &shape) const;
@@ -105,29 +121,21 @@ struct ProductTile {
 
 /// Where things lie in a stage, in bytes.
 struct StageLayout {
-  StageLayout(const ProductTile &tile, const ProductShape &shape)
-      : slabPitch(getPitchOf(shape, tile.tokens)),
-        slab(shape.inBlock * slabPitch),
-        blockPitch(getPitchOf(shape, shape.getCols())),
-        block(shape.getRows() * blockPitch), blocks(tile.slabs * slab),
-        size(blocks + llvm::alignTo(tile.blocks * block, copiedBytes)) {}
+  StageLayout(const ProductTile &tile, const ProductShape &shape);
 
-  static int64_t getPitchOf(const ProductShape &shape, int64_t length) {
-    return shape.isPadded() ? getPitch(length) : length * shape.elementBytes;
-  }
-  /// Bytes of all stages, and of a row of zeros behind them, which blocks that
-  /// are missing have as activations.
-  int64_t getSharedBytes(const ProductTile &tile,
-                         const ProductShape &shape) const {
-    return getZeros(tile) + (shape.getGathered() == 1 ? 0 : slabPitch);
-  }
-  /// Where the zeros begin.
-  int64_t getZeros(const ProductTile &tile) const { return tile.stages * size; }
+  /// Bytes of a row of activations that tensor copies bring, 64 tokens.
+  static constexpr int64_t boxBytes = 128, boxTokens = boxBytes / elementBytes;
 
-  int64_t slabPitch, slab, blockPitch, block;
+  /// Of a row of a slab, or of 64 tokens of it, and of a slab.
+  int64_t slabPitch, slab;
+  /// Of a row of a block, and of a block.
+  int64_t blockPitch, block;
   /// Where the first block lies.
   int64_t blocks;
   int64_t size;
+  /// Where a row of zeros lies behind all stages, which blocks that are missing
+  /// have as activations, and what all is together.
+  int64_t zeros, sharedBytes;
 };
 
 } // namespace mlir::bsr

@@ -45,8 +45,8 @@ public:
       : launch(launch), counts(numCounts + 2 * launch.arguments.size()) {}
 
   void add(const Warp &warp) {
-    for (auto [squares, index] : llvm::zip_equal(squares, watched))
-      squares += warp.counts[index] * warp.counts[index];
+    for (auto [part, index] : llvm::zip_equal(round, watched))
+      part += warp.counts[index];
     for (auto [total, count] : llvm::zip_equal(counts, warp.counts))
       total += count;
     ++numWarps;
@@ -56,7 +56,15 @@ public:
     profile.work.longestWarp =
         std::max(profile.work.longestWarp, warp.counts[instructionCount]);
   }
-  /// True if what warps do on average is known to 1 %, as far as these tell.
+  /// Ends a round of warps, of which each has another place in its block.
+  void endRound() {
+    for (auto [squares, part] : llvm::zip_equal(squares, round)) {
+      squares += part * part;
+      part = 0;
+    }
+    ++numRounds;
+  }
+  /// True if what rounds do on average is known to 1 %, as far as these tell.
   bool isSettled() const;
   /// What all warps do, if they are like these.
   Profile get() const;
@@ -70,13 +78,14 @@ private:
 
   const Launch &launch;
   Counts counts;
-  std::array<double, std::size(watched)> squares{};
+  int64_t numRounds = 0;
+  std::array<double, std::size(watched)> round{}, squares{};
   Profile profile;
 };
 } // namespace
 
 bool Sum::isSettled() const {
-  double n = numWarps;
+  double n = double(numRounds);
   return llvm::all_of(llvm::zip_equal(squares, watched), [&](auto entry) {
     auto [squares, index] = entry;
     double mean = counts[index] / n;
@@ -158,30 +167,36 @@ Expected<Profile> mlir::bsr::profile(const Kernel &kernel,
                                      const Launch &launch) {
   if (Error error = verifyArguments(kernel, launch))
     return error;
-  int64_t warps = getWarps(launch), all = getBlocks(launch) * warps;
+  int64_t warps = getWarps(launch), blocks = getBlocks(launch);
   constexpr int64_t fewFollowed = 64, maxFollowed = 2048;
 
   // Multiples of the golden ratio, without their whole parts, lie evenly
-  // however many they are; such a stride that comes to all warps.
+  // however many they are; such a stride that comes to all blocks. Warps of a
+  // block may have different tasks: a round is of as many as a block has, each
+  // of another block, if there are enough.
   constexpr double ratio = 0.6180339887498949;
-  auto stride = std::max<int64_t>(all * ratio, 1);
-  while (std::gcd(stride, all) != 1)
+  auto stride = std::max<int64_t>(int64_t(double(blocks) * ratio), 1);
+  while (std::gcd(stride, blocks) != 1)
     ++stride;
 
   Flow flow(kernel, launch);
   Sum sum(launch);
-  while (sum.numWarps != std::min(all, maxFollowed) &&
-         (sum.numWarps < fewFollowed || !sum.isSettled()) &&
-         sum.numSteps <= enoughSteps) {
-    int64_t number = sum.numWarps * stride % all;
-    Warp warp(flow, number / warps, number % warps);
-    for (bool isAlive = true; isAlive;) {
-      Expected<bool> isWaiting = warp.resume();
-      if (!isWaiting)
-        return isWaiting.takeError();
-      isAlive = *isWaiting;
+  for (int64_t round = 0; round != blocks; ++round) {
+    bool isEnough = sum.numWarps >= fewFollowed && sum.isSettled();
+    if (isEnough || sum.numWarps >= maxFollowed || sum.numSteps > enoughSteps)
+      break;
+    for (int64_t number = 0; number != warps; ++number) {
+      int64_t block = (round * stride + number * blocks / warps) % blocks;
+      Warp warp(flow, block, number);
+      for (bool isAlive = true; isAlive;) {
+        Expected<bool> isWaiting = warp.resume();
+        if (!isWaiting)
+          return isWaiting.takeError();
+        isAlive = *isWaiting;
+      }
+      sum.add(warp);
     }
-    sum.add(warp);
+    sum.endRound();
   }
   return sum.get();
 }

@@ -5,14 +5,16 @@
 // A block of threads owns lines of output features, and tokens: how many, the
 // model says (ProductTile). It goes through the chunks of its plan: a stage of
 // shared memory holds the activations of a chunk's positions and its blocks,
-// while copies for the next stages are under way. A warp owns lines and tokens,
-// keeps their sums in 128 registers a thread, and finds its blocks in the chunk
-// by a word. Rows of shared memory are 16 bytes longer than what they hold: 8
-// rows of a matrix lie in different banks, and all offsets but one are
-// constants.
+// while copies for the next stages are under way, of all threads (PieceWalk) or
+// of a warp (BoxWalk). A warp owns lines and tokens, keeps their sums in 128
+// registers a thread, and finds its blocks in the chunk by a word. What threads
+// copy lies in rows that are 16 bytes longer than what they hold, what tensor
+// copies bring is swizzled: 8 rows of a matrix lie in different banks.
 
 #include "SparseProduct.h"
-#include "ChunkWalk.h"
+#include "BoxWalk.h"
+#include "PieceWalk.h"
+#include "Warpgroups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -48,7 +50,8 @@ std::optional<SparseProduct> SparseProduct::match(Operation *root,
   product.operands = *operands;
   const ProductShape &shape = operands->shape;
   auto tile = ProductTile::choose(shape, *findChip(chip.getChip()),
-                                  chip.getTileOutputs(), chip.getTileTokens());
+                                  chip.getTileOutputs(), chip.getTileTokens(),
+                                  chip.getShareOutputs());
   if (!tile)
     return std::nullopt;
   product.tile = *tile;
@@ -77,10 +80,9 @@ namespace mlir::bsr {
 /// What a thread does.
 class SparseProductEmitter {
 public:
-  /// `scratch` is that of the product; without an epilogue, `y` is its result.
+  /// Without an epilogue, `y` is the result.
   SparseProductEmitter(SparseProduct &product, KernelBody &kernel,
-                       ValueRange scratch, const StoredRows &y,
-                       BlockBuilder &b);
+                       const StoredRows &y, ChunkWalk &walk, BlockBuilder &b);
   void emit();
 
 private:
@@ -104,11 +106,13 @@ private:
   KernelBody &kernel;
   BlockBuilder &b;
   const StoredRows &y;
-  ChunkWalk walk;
+  ChunkWalk &walk;
   const StageLayout &layout;
   Type type;
   int64_t rowTiles, tokenTiles;
-  /// Where the lane's rows of matrices begin in a slab and in a block.
+  /// The lane's rows of matrices in a slab and in a block, and where the first
+  /// begin.
+  MatrixRows slabRows, blockRows;
   Value slabRow, matrixRow;
   /// Which of two gathered blocks the lane's rows of activations belong to.
   Value half;
@@ -117,24 +121,34 @@ private:
 
 SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
                                            KernelBody &kernel,
-                                           ValueRange scratch,
-                                           const StoredRows &y, BlockBuilder &b)
+                                           const StoredRows &y, ChunkWalk &walk,
+                                           BlockBuilder &b)
     : product(product), shape(product.operands.shape), tile(product.tile),
-      kernel(kernel), b(b), y(y),
-      walk(product.operands.op, product.operands.shape, tile, product.plan,
-           kernel, scratch, b),
-      layout(walk.layout),
+      kernel(kernel), b(b), y(y), walk(walk), layout(walk.layout),
       type(product.operands.op.getX().getType().getElementType()),
       rowTiles(shape.outBlock / fragmentRows),
       tokenTiles(tile.warpTokens / fragmentCols) {
-  Value tokens = b.mul(walk.warpToken, elementBytes);
   bool inputsAreRows = shape.inputsAreRows;
+  // A slab has inputs as rows: both operands are transposed when loaded, or
+  // none.
+  if (tile.shareOutputs != 0) {
+    int64_t partBytes = shape.inBlock * layout.slabPitch;
+    slabRows = MatrixRows::getSwizzled(b, layout.slabPitch, partBytes,
+                                       /*rowsLast=*/false);
+    blockRows = MatrixRows::getSwizzled(b, layout.blockPitch, /*partBytes=*/0,
+                                        /*rowsLast=*/inputsAreRows);
+    Value part = b.div(walk.warpToken, StageLayout::boxTokens);
+    slabRow = b.multiplyAdd(part, partBytes, slabRows.getFirst());
+    matrixRow = blockRows.getFirst();
+    return;
+  }
+  slabRows = MatrixRows::getPadded(b, layout.slabPitch, /*rowsLast=*/false);
+  blockRows =
+      MatrixRows::getPadded(b, layout.blockPitch, /*rowsLast=*/inputsAreRows);
+  Value tokens = b.mul(walk.warpToken, elementBytes);
   if (shape.getGathered() == 1) {
-    // A slab has inputs as rows: both operands are transposed when loaded, or
-    // none.
-    slabRow =
-        b.add(getMatrixRow(b, layout.slabPitch, /*rowsLast=*/false), tokens);
-    matrixRow = getMatrixRow(b, layout.blockPitch, /*rowsLast=*/inputsAreRows);
+    slabRow = b.add(slabRows.getFirst(), tokens);
+    matrixRow = blockRows.getFirst();
     return;
   }
   // Of the four matrices, the inputs of two are those of one slab and block.
@@ -179,20 +193,18 @@ SmallVector<Value> SparseProductEmitter::getInitialSums() {
 SmallVector<Value> SparseProductEmitter::multiplyBlock(Value slab, Value block,
                                                        ValueRange sums) {
   SmallVector<Value> next(sums);
-  Type i8 = b.b.getI8Type();
   bool inputsAreRows = shape.inputsAreRows;
   for (int64_t input = 0; input < shape.inBlock; input += fragmentRows) {
     SmallVector<SmallVector<Value, 4>> activations;
     for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
-      activations.push_back(b.loadMatrices(
-          b.at(slab, input * layout.slabPitch + token * elementBytes, i8),
-          /*transpose=*/true));
+      activations.push_back(b.loadMatrices(slabRows.at(b, slab, input, token),
+                                           /*transpose=*/true));
     for (int64_t outputs = 0; outputs != rowTiles; ++outputs) {
-      int64_t row = inputsAreRows ? input : outputs * fragmentRows;
-      int64_t column = inputsAreRows ? outputs * fragmentRows : input;
-      SmallVector<Value, 4> matrix = b.loadMatrices(
-          b.at(block, row * layout.blockPitch + column * elementBytes, i8),
-          /*transpose=*/inputsAreRows);
+      int64_t output = outputs * fragmentRows;
+      Value at = inputsAreRows ? blockRows.at(b, block, input, output)
+                               : blockRows.at(b, block, output, input);
+      SmallVector<Value, 4> matrix =
+          b.loadMatrices(at, /*transpose=*/inputsAreRows);
       for (int64_t tokens = 0; tokens != tokenTiles; ++tokens) {
         MutableArrayRef<Value> sum =
             MutableArrayRef(next).slice(getSum(0, outputs, tokens), 4);
@@ -216,7 +228,7 @@ SmallVector<Value> SparseProductEmitter::multiplyGathered(Value stage,
   Value firstSlab = b.add(stage, slabRow);
   // Any lane of a matrix of zeros may have the address of all of them.
   Value zeros = b.add(b.sub(slabRow, b.mul(b.rem(b.lane, 8), layout.slabPitch)),
-                      layout.getZeros(tile));
+                      layout.zeros);
   auto dropFirst = [&](Value left) { return b.bitAnd(left, b.add(left, -1)); };
   Value isFirst = b.equal(half, b.constant(0));
   Value mine = b.select(isFirst, slabs, dropFirst(slabs));
@@ -262,7 +274,7 @@ void SparseProductEmitter::clearZeros() {
   int64_t words = layout.slabPitch / 4;
   b.loop(b.thread, b.constant(words), blockThreads, {},
          [&](Value word, ValueRange) {
-           Value at = b.add(b.mul(word, 4), layout.getZeros(tile));
+           Value at = b.add(b.mul(word, 4), layout.zeros);
            b.storeShared(b.constant(0), b.at(at));
            return SmallVector<Value>();
          });
@@ -283,7 +295,7 @@ void SparseProductEmitter::emitEpilogue(ValueRange sums) {
              b.multiplyAdd(walk.getLine(0), shape.outBlock, b.div(b.lane, 4))};
   warp.column = walk.firstToken;
   warp.warpNumber = b.div(warp.column, tile.warpTokens);
-  warp.areRowsRagged = shape.numLines % tile.lines;
+  warp.areRowsRagged = shape.numLines % product.plan.lines;
   warp.areColumnsRagged = walk.isRagged;
   product.epilogue->emit(b, warp);
 }
@@ -291,19 +303,23 @@ void SparseProductEmitter::emitEpilogue(ValueRange sums) {
 void SparseProductEmitter::emit() {
   if (half)
     clearZeros();
-  SmallVector<Value> sums =
-      walk.run(getInitialSums(), [&](Value stage, Value word, ValueRange sums) {
-        return half ? multiplyGathered(stage, word, sums)
-                    : walk.addBlocks(
-                          stage, word, slabRow, matrixRow, sums,
+  auto addBlocks = [&](Value stage, Value word, ValueRange sums) {
+    return walk.addBlocks(stage, word, slabRow, matrixRow, sums,
                           [&](Value slab, Value block, ValueRange sums) {
                             return multiplyBlock(slab, block, sums);
                           });
-      });
-  if (product.epilogue)
-    emitEpilogue(sums);
-  else
-    store(sums);
+  };
+  walk.run([&] { return getInitialSums(); },
+           [&](Value stage, Value word, ValueRange sums) {
+             return half ? multiplyGathered(stage, word, sums)
+                         : addBlocks(stage, word, sums);
+           },
+           [&](ValueRange sums) {
+             if (product.epilogue)
+               emitEpilogue(sums);
+             else
+               store(sums);
+           });
 }
 
 LogicalResult SparseProduct::emit(OpBuilder &b, KernelBody &kernel,
@@ -314,7 +330,6 @@ LogicalResult SparseProduct::emit(OpBuilder &b, KernelBody &kernel,
   plan.emit(b, kernel.loc,
             kernel.patterns.at({op.getPattern(), *op.getLineView()}),
             scratch.take_front(numArrays));
-  StageLayout layout(tile, shape);
   const Activations &x = shape.activations;
   StoredRows y;
   if (epilogue)
@@ -322,11 +337,30 @@ LogicalResult SparseProduct::emit(OpBuilder &b, KernelBody &kernel,
   else
     y = createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
                    {x.batches, shape.numLines * shape.outBlock}, x.tokens);
+  Value xMap, valuesMap;
+  if (tile.shareOutputs != 0) {
+    xMap = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getX()),
+                           x.tokens, {shape.inBlock, StageLayout::boxTokens});
+    valuesMap =
+        createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getValues()),
+                        shape.blockCols, {shape.blockRows, shape.blockCols});
+  }
   int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
+  auto emitThread = [&](ChunkWalk &&walk, BlockBuilder &block) {
+    SparseProductEmitter(*this, kernel, y, walk, block).emit();
+  };
   BlockBuilder::launch(
-      b, kernel.loc, {plan.getNumGroups(), tiles}, blockThreads,
-      layout.getSharedBytes(tile, shape), [&](BlockBuilder &block) {
-        SparseProductEmitter(*this, kernel, scratch, y, block).emit();
-      });
+      b, kernel.loc, {plan.getNumGroups() * tile.getShares(), tiles},
+      tile.getThreads(), StageLayout(tile, shape).sharedBytes,
+      [&](BlockBuilder &block) {
+        if (tile.shareOutputs != 0)
+          emitThread(
+              BoxWalk(shape, tile, plan, scratch, xMap, valuesMap, block),
+              block);
+        else
+          emitThread(PieceWalk(op, shape, tile, plan, kernel, scratch, block),
+                     block);
+      },
+      {tile.getShares(), 1});
   return epilogue ? epilogue->end(b) : success();
 }

@@ -48,12 +48,57 @@ std::optional<Activations> Activations::match(Value tensor,
   return result;
 }
 
-Value bsr::getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast) {
+/// The lane's row of four 8x8 matrices, and which 8 columns it is in.
+static std::pair<Value, Value> getMatrixPlace(BlockBuilder &b, bool rowsLast) {
   Value within = b.rem(b.lane, 8);
   Value second = b.rem(b.div(b.lane, 8), 2), fourth = b.div(b.lane, 16);
-  Value row = b.multiplyAdd(rowsLast ? fourth : second, 8, within);
-  Value column = b.mul(rowsLast ? second : fourth, 8);
-  return b.multiplyAdd(row, pitch, b.mul(column, elementBytes));
+  return {b.multiplyAdd(rowsLast ? fourth : second, 8, within),
+          rowsLast ? second : fourth};
+}
+
+Value bsr::getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast) {
+  auto [row, column] = getMatrixPlace(b, rowsLast);
+  return b.multiplyAdd(row, pitch, b.mul(column, copiedBytes));
+}
+
+MatrixRows MatrixRows::getPadded(BlockBuilder &b, int64_t pitch,
+                                 bool rowsLast) {
+  MatrixRows rows;
+  rows.pitch = pitch;
+  rows.offsets = {getMatrixRow(b, pitch, rowsLast)};
+  return rows;
+}
+
+MatrixRows MatrixRows::getSwizzled(BlockBuilder &b, int64_t rowBytes,
+                                   int64_t partBytes, bool rowsLast) {
+  // 128 bytes follow each other as they are; the next 128 have the bits of
+  // their number flipped in those of each 16 bytes.
+  constexpr int64_t lineBytes = 128;
+  MatrixRows rows;
+  rows.pitch = rowBytes;
+  rows.partBytes = partBytes;
+  auto [row, half] = getMatrixPlace(b, rowsLast);
+  Value flipped =
+      b.rem(b.div(b.mul(row, rowBytes), lineBytes), rowBytes / copiedBytes);
+  Value begin = b.mul(row, rowBytes);
+  for (int64_t piece = 0; piece != rowBytes / copiedBytes; piece += 2) {
+    Value number = b.bitXor(b.add(half, piece), flipped);
+    rows.offsets.push_back(b.multiplyAdd(number, copiedBytes, begin));
+    rows.steps.push_back(b.sub(rows.offsets.back(), rows.getFirst()));
+  }
+  return rows;
+}
+
+Value MatrixRows::at(BlockBuilder &b, Value first, int64_t row,
+                     int64_t column) const {
+  Type i8 = b.b.getI8Type();
+  int64_t bytes = column * elementBytes;
+  if (steps.empty())
+    return b.at(first, row * pitch + bytes, i8);
+  int64_t piece = bytes % pitch / (2 * copiedBytes);
+  if (piece != 0)
+    first = b.at(first, steps[piece], i8);
+  return b.at(first, row * pitch + bytes / pitch * partBytes, i8);
 }
 
 Value bsr::getNextStage(BlockBuilder &b, Value stage, int64_t bytes,

@@ -64,6 +64,31 @@ inline bool isLane(int64_t extent) {
 /// `rowsLast`, beside it.
 Value getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast);
 
+/// A matrix in shared memory, of which a lane loads fragments of 16 by 16:
+/// where its row of each begins.
+class MatrixRows {
+public:
+  /// Rows are `pitch` bytes apart, an odd multiple of 16.
+  static MatrixRows getPadded(BlockBuilder &b, int64_t pitch, bool rowsLast);
+  /// Rows have 32, 64 or 128 bytes and are swizzled as tensor copies do it;
+  /// what follows in a row lies `partBytes` further on.
+  static MatrixRows getSwizzled(BlockBuilder &b, int64_t rowBytes,
+                                int64_t partBytes, bool rowsLast);
+
+  /// The first fragment, in bytes from where the matrix begins.
+  Value getFirst() const { return offsets.front(); }
+  /// That of 16 rows and columns from `row` and `column` on, which 16 divides;
+  /// `first` is the address of the first one.
+  Value at(BlockBuilder &b, Value first, int64_t row, int64_t column) const;
+
+private:
+  int64_t pitch = 0, partBytes = 0;
+  /// Of the fragments side by side that begin in different banks.
+  SmallVector<Value, 4> offsets;
+  /// From the first to the others.
+  SmallVector<Value, 4> steps;
+};
+
 /// Where the stage behind `stage` begins in shared memory, of `stages` of
 /// `bytes` each that follow each other in a ring.
 Value getNextStage(BlockBuilder &b, Value stage, int64_t bytes, int64_t stages);

@@ -57,6 +57,7 @@ static StepKind getKind(const Instruction &instruction) {
       .Case("mma", StepKind::Multiply)
       .Cases({"ldmatrix", "stmatrix"}, StepKind::Matrix)
       .Cases({"bar", "barrier"}, StepKind::Barrier)
+      .Case("shfl", StepKind::Exchange)
       .Default(StepKind::Other);
 }
 
@@ -433,6 +434,25 @@ void Warp::copyBox(const Instruction &instruction, Mask lanes) {
   }
 }
 
+void Warp::exchange(const Instruction &instruction, Mask lanes) {
+  // `shfl.sync.bfly.b32 result, value, mask, ...`, alone or with a predicate.
+  unsigned first = instruction.numResults;
+  WarpValue value = read(instruction.operands[first]), result;
+  WarpValue mask = read(instruction.operands[first + 1]);
+  result.isData = value.isData;
+  for (unsigned lane = 0; lane != numLanes; ++lane) {
+    unsigned other = (lane ^ mask.lanes[lane]) % numLanes;
+    bool isKnown = instruction.has("bfly") && (mask.known >> lane & 1) &&
+                   (value.known >> other & 1);
+    result.known |= Mask(isKnown) << lane;
+    result.lanes[lane] = value.lanes[other];
+  }
+  for (unsigned i = 0; i != instruction.numResults; ++i)
+    if (const Operand &operand = instruction.operands[i];
+        operand.kind == Operand::Kind::Register)
+      write(operand.index, i ? WarpValue() : result, lanes);
+}
+
 void Warp::execute(unsigned number, Mask lanes) {
   const Instruction &instruction = kernel().instructions[number];
   const Step &step = flow.steps[number];
@@ -447,6 +467,8 @@ void Warp::execute(unsigned number, Mask lanes) {
   case StepKind::WarpgroupMultiply:
     multiply(instruction, step.kind == StepKind::WarpgroupMultiply);
     break;
+  case StepKind::Exchange:
+    return exchange(instruction, lanes);
   case StepKind::Wait:
     // It comes back when the phase is over.
     write(instruction.operands[0].index,

@@ -51,6 +51,7 @@ enum class StepKind {
   Multiply,
   WarpgroupMultiply,
   Matrix,
+  Exchange,
   Barrier,
   Wait,
   Other
@@ -129,6 +130,7 @@ private:
   void access(const ptx::Instruction &instruction, Mask lanes);
   void copyAsync(const ptx::Instruction &instruction, Mask lanes);
   void copyBox(const ptx::Instruction &instruction, Mask lanes);
+  void exchange(const ptx::Instruction &instruction, Mask lanes);
   void multiply(const ptx::Instruction &instruction, bool isWarpgroup);
   void countShared(const WarpValue &address, unsigned bytes, Mask lanes);
   /// `isCached`: L1 may have it.

@@ -23,10 +23,11 @@ static constexpr int64_t rowBytes = 128, rowTokens = rowBytes / elementBytes;
 std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root,
                                                         GPUAttr target) {
   const Chip &chip = *findChip(target.getChip());
-  bool isGiven = target.getShareOutputs() != 0;
+  bool isGiven = target.getShareTokens() != 0;
   // A tile that is given alone is one of warps.
   bool isOther =
-      !isGiven && (target.getTileOutputs() || target.getTileTokens());
+      !isGiven && (target.getTileOutputs() || target.getTileTokens() ||
+                   target.getShareOutputs());
   auto operands = SparseOperands::match(root);
   if (!operands || isOther)
     return std::nullopt;
@@ -36,9 +37,13 @@ std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root,
       target.getShareOutputs(), target.getShareTokens());
   if (!tile)
     return std::nullopt;
-  auto warps = ProductTile::choose(shape, chip, /*outputs=*/0, /*tokens=*/0);
+  auto warps = ProductTile::choose(shape, chip, /*outputs=*/0, /*tokens=*/0,
+                                   /*shareOutputs=*/0);
+  // Warps issue more instructions: what both are predicted in is not known to
+  // more than this.
+  constexpr double leastGain = 1.05;
   if (!isGiven && warps &&
-      bound(warps->getWork(shape), chip).seconds <=
+      bound(warps->getWork(shape), chip).seconds * leastGain <=
           bound(tile->getWork(shape), chip).seconds)
     return std::nullopt;
   WarpgroupProduct product;
@@ -72,25 +77,8 @@ public:
   void emit();
 
 private:
-  /// A stage of the ring and what the phases of its mbarriers are.
-  struct Stage {
-    Value number, parity;
-  };
-  Value getBegin(Stage stage) {
-    return b.multiplyAdd(stage.number, tile.getStageBytes(shape), begin);
-  }
-  /// The mbarriers of a stage.
-  Value getFull(Stage stage) {
-    return b.at(b.multiplyAdd(stage.number, 8, barriers));
-  }
-  Value getEmpty(Stage stage) {
-    return b.at(
-        b.add(b.multiplyAdd(stage.number, 8, barriers), 8 * tile.stages));
-  }
-  Stage getNext(Stage stage);
+  using Stage = StageRing::Stage;
 
-  void initBarriers();
-  void waitForAll();
   /// The slots of `count` lines of the cluster from `first` on.
   SmallVector<Value> loadSlots(Value chunk, Value first, int64_t count);
   Value loadPosition(Value chunk);
@@ -140,9 +128,7 @@ private:
   /// The block of threads along tokens: its batch and first token.
   Value batch, tokenTile;
   Value warpgroup;
-  /// Where stages begin in shared memory, and mbarriers: first those of full
-  /// stages.
-  Value begin, barriers;
+  StageRing ring;
   /// The plan of the group.
   Value numChunks, positions, slots;
 };
@@ -154,7 +140,8 @@ WarpgroupProductEmitter::WarpgroupProductEmitter(
     : product(product), shape(product.operands.shape), tile(product.tile),
       kernel(kernel), y(y), xMap(xMap), valuesMap(valuesMap), b(b),
       type(product.operands.op.getX().getType().getElementType()),
-      i32(b.b.getI32Type()), unitLines(WarpgroupTile::getUnitLines(shape)) {
+      i32(b.b.getI32Type()), unitLines(WarpgroupTile::getUnitLines(shape)),
+      ring(b, tile.stages, tile.getStageBytes(shape)) {
   group = b.div(b.block[0], tile.shareOutputs);
   rankOutputs = b.rem(b.block[0], tile.shareOutputs);
   rankTokens = b.rem(b.block[1], tile.shareTokens);
@@ -165,8 +152,6 @@ WarpgroupProductEmitter::WarpgroupProductEmitter(
   // What bsr-verify-kernels knows of threads is how many there are.
   warpgroup =
       b.rem(b.div(b.thread, warpgroupThreads), WarpgroupTile::warpgroups);
-  begin = getAlignedBegin(b);
-  barriers = b.add(begin, tile.stages * tile.getStageBytes(shape));
 
   int64_t chunks = product.plan.getMaxChunks();
   numChunks = b.load(b.at(b.getPointer(scratch[0]), group, i32), i32);
@@ -175,37 +160,6 @@ WarpgroupProductEmitter::WarpgroupProductEmitter(
   };
   positions = ofGroup(scratch[1], 1);
   slots = ofGroup(scratch[2], product.plan.lines);
-}
-
-WarpgroupProductEmitter::Stage WarpgroupProductEmitter::getNext(Stage stage) {
-  Value next = b.add(stage.number, 1);
-  Value isLast = b.equal(next, b.constant(tile.stages));
-  Value other = b.sub(b.constant(1), stage.parity);
-  return {b.select(isLast, b.constant(0), next),
-          b.select(isLast, other, stage.parity)};
-}
-
-void WarpgroupProductEmitter::initBarriers() {
-  // Who copies to this block of threads, and who it copies to, are as many.
-  int64_t partners = tile.shareOutputs + tile.shareTokens - 1;
-  int64_t warps =
-      WarpgroupTile::warpgroups * warpgroupThreads / BlockBuilder::warpThreads;
-  b.when(b.equal(b.thread, b.constant(0)), [&] {
-    for (int64_t number = 0; number != tile.stages; ++number) {
-      Stage stage{b.constant(number), Value()};
-      initBarrier(b, getFull(stage), /*arrivals=*/1);
-      initBarrier(b, getEmpty(stage), partners * warps);
-    }
-    publishBarriers(b);
-  });
-  waitForAll();
-}
-
-void WarpgroupProductEmitter::waitForAll() {
-  if (tile.getClusterBlocks() == 1)
-    b.barrier();
-  else
-    waitForCluster(b);
 }
 
 SmallVector<Value> WarpgroupProductEmitter::loadSlots(Value chunk, Value first,
@@ -265,8 +219,8 @@ void WarpgroupProductEmitter::copyUnit(Value to, ValueRange slots,
 
 void WarpgroupProductEmitter::copyChunk(Stage stage, Value position,
                                         ValueRange slots) {
-  waitForPhase(b, getEmpty(stage), b.sub(b.constant(1), stage.parity));
-  Value full = getFull(stage);
+  ring.waitForEmpty(stage);
+  Value full = ring.getFull(stage);
   Value bytes = b.constant(tile.getSlabBytes(shape));
   int64_t unitBytes = WarpgroupTile::getUnitBytes(shape);
   SmallVector<Value> present;
@@ -276,7 +230,7 @@ void WarpgroupProductEmitter::copyChunk(Stage stage, Value position,
         bytes, b.select(present.back(), b.constant(unitBytes), b.constant(0)));
   }
   expectBytes(b, full, bytes);
-  Value to = getBegin(stage);
+  Value to = ring.getBegin(stage);
   copySlab(to, position, full);
   to = b.add(to, tile.getSlabBytes(shape));
   for (int64_t unit = 0; unit != tile.units; ++unit)
@@ -297,7 +251,7 @@ void WarpgroupProductEmitter::produce() {
     Value position = loadPosition(later);
     SmallVector<Value> slots = loadSlots(later, first, lines);
     copyChunk(stage, carried[2], carried.drop_front(3));
-    Stage next = getNext(stage);
+    Stage next = ring.getNext(stage);
     SmallVector<Value> result{next.number, next.parity, position};
     llvm::append_range(result, slots);
     return result;
@@ -342,8 +296,8 @@ SmallVector<Value> WarpgroupProductEmitter::getInitialSums() {
 SmallVector<Value> WarpgroupProductEmitter::multiplyChunk(Stage stage,
                                                           ValueRange slots,
                                                           ValueRange sums) {
-  waitForPhase(b, getFull(stage), stage.parity);
-  Value slab = getBegin(stage);
+  ring.waitForFull(stage);
+  Value slab = ring.getBegin(stage);
   int64_t boxBytes = shape.inBlock * rowBytes;
   Value units = b.add(slab, tile.getSlabBytes(shape));
   bool hasOwnUnits = tile.groupUnits != tile.units;
@@ -374,7 +328,7 @@ SmallVector<Value> WarpgroupProductEmitter::multiplyChunk(Stage stage,
 }
 
 void WarpgroupProductEmitter::release(Stage stage) {
-  Value barrier = getEmpty(stage);
+  Value barrier = ring.getEmpty(stage);
   b.when(b.equal(b.lane, b.constant(0)), [&] {
     Value row = b.mul(rankTokens, tile.shareOutputs);
     for (int64_t other = 0; other != tile.shareOutputs; ++other)
@@ -404,7 +358,7 @@ void WarpgroupProductEmitter::consume() {
             multiplyChunk(stage, carried.drop_front(numSums + 2),
                           carried.take_front(numSums));
         release(stage);
-        Stage next = getNext(stage);
+        Stage next = ring.getNext(stage);
         result.append({next.number, next.parity});
         llvm::append_range(result, slots);
         return result;
@@ -474,13 +428,17 @@ void WarpgroupProductEmitter::emitEpilogue(int64_t unit, Value column,
 }
 
 void WarpgroupProductEmitter::emit() {
-  initBarriers();
+  // Who copies to this block of threads, and who it copies to, are as many.
+  int64_t partners = tile.shareOutputs + tile.shareTokens - 1;
+  int64_t warps =
+      WarpgroupTile::warpgroups * warpgroupThreads / BlockBuilder::warpThreads;
+  ring.init(partners * warps, tile.getClusterBlocks());
   int64_t consumers = WarpgroupTile::warpgroups * warpgroupThreads;
   Value isConsumer = b.less(b.thread, b.constant(consumers));
   b.when(isConsumer, [&] { consume(); });
   b.when(b.equal(b.thread, b.constant(consumers)), [&] { produce(); });
   // Others copy to this block of threads, and arrive at its mbarriers.
-  waitForAll();
+  ring.waitForAll(tile.getClusterBlocks());
 }
 
 LogicalResult WarpgroupProduct::emit(OpBuilder &b, KernelBody &kernel,

@@ -110,11 +110,8 @@ void Chooser::consider(WarpgroupTile tile) {
   tile.groupTokens = isAlongUnits ? tile.tokens : tile.tokens / groups;
   int64_t sums =
       tile.groupUnits * tile.groupTokens * warpgroupRows / warpgroupThreads;
-  tile.stages = 1;
-  int64_t perStage = tile.getSharedBytes(shape) - swizzlePeriod;
-  int64_t limit =
-      chip.sharedLimit - BlockBuilder::sharedSymbolBytes - swizzlePeriod;
-  tile.stages = std::min(mostStages, limit / perStage);
+  tile.stages = StageRing::getStages(chip.sharedLimit,
+                                     tile.getStageBytes(shape), mostStages);
   // A copy is of a box of tokens, and of 8 rows of a block or more.
   constexpr int64_t leastRows = 8;
   if (tile.groupTokens % boxTokens || sums > mostSums ||

@@ -8,6 +8,7 @@
 
 #include "LinePlan.h"
 #include "ProductTile.h"
+#include "StageRing.h"
 #include "Warpgroups.h"
 
 namespace mlir::bsr {
@@ -65,10 +66,8 @@ struct WarpgroupTile {
   int64_t getStageBytes(const ProductShape &shape) const {
     return getSlabBytes(shape) + units * getUnitBytes(shape);
   }
-  /// Of shared memory, with mbarriers and what aligns stages.
   int64_t getSharedBytes(const ProductShape &shape) const {
-    constexpr int64_t barrierBytes = 16;
-    return stages * (getStageBytes(shape) + barrierBytes) + swizzlePeriod;
+    return StageRing::getSharedBytes(stages, getStageBytes(shape));
   }
 };
 

@@ -30,7 +30,7 @@
 // CHECK:         gpu.launch
 // CHECK:           memref.load %[[PARTS]]
 // CHECK:           memref.store %{{.*}}, %[[SUM]]
-module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", tile_outputs = 64, tile_tokens = 256>} {
+module attributes {bsr.target = #bsr.gpu<chip = "sm_90", tile_outputs = 64, tile_tokens = 256>} {
   bsr.cluster private @bias(%p: !pattern, %w: tensor<8x16x16xbf16>, %x: tensor<64x200xbf16>, %b: tensor<128xf32>,
                             %r: tensor<128x200xbf16>) -> (tensor<128x200xbf16>, tensor<128xf32>) {
     %y = bsr.spmm %p, %w, %x feature_dim = 0

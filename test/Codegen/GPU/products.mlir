@@ -35,7 +35,7 @@
 // CHECK-COUNT-16:      nvvm.mma.sync
 // CHECK-NOT:           nvvm.mma.sync
 // CHECK:           vector.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : memref<1x320x50x4xbf16>, vector<4xbf16>
-module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", tile_outputs = 256, tile_tokens = 128>} {
+module attributes {bsr.target = #bsr.gpu<chip = "sm_90", tile_outputs = 256, tile_tokens = 128>} {
   bsr.cluster private @product(%p: !pattern, %w: tensor<30x16x16xbf16>, %x: tensor<64x200xbf16>) -> tensor<320x200xbf16> {
     %y = bsr.spmm %p, %w, %x feature_dim = 0
         : !pattern, tensor<30x16x16xbf16>, tensor<64x200xbf16> -> tensor<320x200xbf16>
@@ -171,5 +171,74 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 128, tile_tokens = 256, 
     %y = bsr.launch @shared ins(%p, %w, %x : !pattern, tensor<9x64x64xbf16>, tensor<256x520xbf16>)
         outs(%init : tensor<320x520xbf16>) -> tensor<320x520xbf16>
     return %y : tensor<320x520xbf16>
+  }
+}
+
+// -----
+
+!pattern = !bsr.pattern<64x640, block = 16x16, slots = 16>
+
+// Warps multiply what a warp of its own copies, 64 tokens of a position or a block at a time; activations go to those of
+// two blocks of threads of 16 lines each that store a block there.
+// CHECK-LABEL: func private @boxes(
+// CHECK:         gpu.launch
+// CHECK:         gpu.launch clusters({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
+// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c288,
+// Each of 8 warps of two blocks of threads says when a stage is empty.
+// CHECK:           nvvm.mbarrier.init %{{.*}}, %c1_i32
+// CHECK:           nvvm.mbarrier.init %{{.*}}, %c16_i32
+// CHECK:           nvvm.cluster.wait
+// CHECK:             nvvm.mbarrier.try_wait
+// CHECK:             scf.for {{.*}} iter_args
+// CHECK-COUNT-8:       nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
+// CHECK:               nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
+// CHECK-COUNT-16:      nvvm.mma.sync
+// CHECK-COUNT-2:     nvvm.mbarrier.arrive %{{.*}} {scope = #nvvm.mem_scope<cluster>} : !llvm.ptr<7>
+// CHECK:           vector.store
+// The lines of one block of threads are those of half of a warp's lanes.
+// CHECK:             gpu.shuffle xor
+// CHECK:             nvvm.mbarrier.arrive.expect_tx
+// CHECK:             nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}} multicast_mask =
+// CHECK:             nvvm.cp.async.bulk.tensor.shared.cluster.global
+// CHECK-NOT:         multicast_mask
+// CHECK:           nvvm.cluster.wait
+module attributes {bsr.target = #bsr.gpu<tile_outputs = 256, tile_tokens = 128, share_outputs = 2>} {
+  bsr.cluster private @boxes(%p: !pattern, %w: tensor<16x16x16xbf16>, %x: tensor<64x520xbf16>) -> tensor<640x520xbf16> {
+    %y = bsr.spmm %p, %w, %x feature_dim = 0
+        : !pattern, tensor<16x16x16xbf16>, tensor<64x520xbf16> -> tensor<640x520xbf16>
+    bsr.yield %y : tensor<640x520xbf16>
+  }
+  func.func @step(%p: !pattern, %w: tensor<16x16x16xbf16>, %x: tensor<64x520xbf16>) -> tensor<640x520xbf16> {
+    %init = tensor.empty() : tensor<640x520xbf16>
+    %y = bsr.launch @boxes ins(%p, %w, %x : !pattern, tensor<16x16x16xbf16>, tensor<64x520xbf16>)
+        outs(%init : tensor<640x520xbf16>) -> tensor<640x520xbf16>
+    return %y : tensor<640x520xbf16>
+  }
+}
+
+// -----
+
+!pattern = !bsr.pattern<64x320, block = 16x16, slots = 80>
+
+// Where all blocks may be stored, each slab is asked whether a line has a block there.
+// CHECK-LABEL: func private @scanned(
+// CHECK:           nvvm.cp.async.wait.group
+// CHECK:             scf.if
+// CHECK:               nvvm.ldmatrix
+// CHECK-COUNT-16:      nvvm.mma.sync
+// CHECK:             scf.if
+// CHECK:               nvvm.ldmatrix
+// CHECK-COUNT-16:      nvvm.mma.sync
+module attributes {bsr.target = #bsr.gpu<chip = "sm_80", tile_outputs = 256, tile_tokens = 128>} {
+  bsr.cluster private @scanned(%p: !pattern, %w: tensor<80x16x16xbf16>, %x: tensor<64x200xbf16>) -> tensor<320x200xbf16> {
+    %y = bsr.spmm %p, %w, %x feature_dim = 0
+        : !pattern, tensor<80x16x16xbf16>, tensor<64x200xbf16> -> tensor<320x200xbf16>
+    bsr.yield %y : tensor<320x200xbf16>
+  }
+  func.func @step(%p: !pattern, %w: tensor<80x16x16xbf16>, %x: tensor<64x200xbf16>) -> tensor<320x200xbf16> {
+    %init = tensor.empty() : tensor<320x200xbf16>
+    %y = bsr.launch @scanned ins(%p, %w, %x : !pattern, tensor<80x16x16xbf16>, tensor<64x200xbf16>)
+        outs(%init : tensor<320x200xbf16>) -> tensor<320x200xbf16>
+    return %y : tensor<320x200xbf16>
   }
 }
