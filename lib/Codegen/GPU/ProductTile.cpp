@@ -299,7 +299,8 @@ std::optional<ProductTile> ProductTile::choose(const ProductShape &shape,
                                                int64_t outputs, int64_t tokens,
                                                int64_t shareOutputs) {
   std::optional<ProductTile> best;
-  double least = 0;
+  // Seconds, and of tiles that take as long, instructions.
+  std::pair<double, double> least;
   int64_t most = llvm::PowerOf2Ceil(shape.activations.tokens);
   // Tensor copies bring blocks as they are, and their rows of 32 bytes or more.
   bool areBoxes =
@@ -312,11 +313,13 @@ std::optional<ProductTile> ProductTile::choose(const ProductShape &shape,
     int64_t lines = tile ? tile->getShares() * tile->lines : 0;
     if (!tile || (best && lines / 2 >= shape.numLines))
       return;
-    double seconds = bound(tile->getWork(shape), chip).seconds;
-    if (best && least <= seconds)
+    KernelWork work = tile->getWork(shape);
+    std::pair<double, double> time{bound(work, chip).seconds,
+                                   work.instructions};
+    if (best && least <= time)
       return;
     best = tile;
-    least = seconds;
+    least = time;
   };
   for (int64_t someOutputs : {32, 64, 128, 256, 512})
     for (int64_t someTokens : {256, 128, 64, 32}) {
