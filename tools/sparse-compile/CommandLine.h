@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the command line of sparse-compile says.
+
+#ifndef BSR_TOOLS_SPARSE_COMPILE_COMMANDLINE_H
+#define BSR_TOOLS_SPARSE_COMPILE_COMMANDLINE_H
+
+#include "bsr/Pipelines/Pipelines.h"
+#include "llvm/Support/CommandLine.h"
+
+namespace mlir::bsr {
+
+/// What is written.
+enum class Emit { MLIR, LLVM, PTX, Object, Library };
+
+/// What the command line says.
+struct CommandLine {
+  llvm::cl::OptionCategory category{"Options"};
+  llvm::cl::opt<std::string> input{llvm::cl::Positional, llvm::cl::init("-"),
+                                   llvm::cl::desc("<step.mlir>"),
+                                   llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> output{
+      "o", llvm::cl::desc("The file to write (-: the standard output)"),
+      llvm::cl::value_desc("file"), llvm::cl::Required,
+      llvm::cl::cat(category)};
+  llvm::cl::list<std::string> marks{
+      "mark",
+      llvm::cl::desc(
+          "Make weights block-sparse: the options of the pass bsr-mark, "
+          "such as \"match=.*_w$ block=16x16 density=0.1\", or "
+          "\"match=.*_w$ pattern=file.json\" for a pattern that never "
+          "changes (repeatable)"),
+      llvm::cl::value_desc("options"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> targetCpu{
+      "target-cpu", llvm::cl::init("host"),
+      llvm::cl::desc("The processor to compile for (default: host, this one)"),
+      llvm::cl::value_desc("name"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> target{
+      "target", llvm::cl::init("cpu"),
+      llvm::cl::desc(
+          "What kernels are made for (default: cpu): cpu, the vectors, "
+          "caches and cores of the processor; scalar, plain loops, one "
+          "element after the other: slow, to compare with; or an NVIDIA "
+          "GPU, sm_80, sm_86, sm_89, sm_90, sm_90a or sm_100a, for which "
+          "no shared library is made yet: the output is the kernels, "
+          "-o <file>.ptx, or the module that launches them, -o "
+          "<file>.mlir"),
+      llvm::cl::value_desc("name"), llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> vectorBits{
+      "vector-bits",
+      llvm::cl::desc(
+          "Bits of the vectors that kernels are made of, instead of those "
+          "of the processor's registers"),
+      llvm::cl::value_desc("bits"), llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> numRegisters{
+      "num-registers",
+      llvm::cl::desc(
+          "Vector registers that kernels are made for, instead of those "
+          "of the processor"),
+      llvm::cl::value_desc("number"), llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> l1Bytes{
+      "l1-bytes",
+      llvm::cl::desc(
+          "Bytes of a core's first-level cache, instead of those of the "
+          "processor"),
+      llvm::cl::value_desc("bytes"), llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> l2Bytes{
+      "l2-bytes",
+      llvm::cl::desc(
+          "Bytes of a core's second-level cache, instead of those of the "
+          "processor"),
+      llvm::cl::value_desc("bytes"), llvm::cl::cat(category)};
+  llvm::cl::opt<double> mmaRate{
+      "mma-rate",
+      llvm::cl::desc(
+          "What mma.sync reaches of the tensor cores' rate, in the report "
+          "for a GPU, instead of what the chip is taken to reach"),
+      llvm::cl::value_desc("share"), llvm::cl::cat(category)};
+  llvm::cl::opt<double> wgmmaRate{
+      "wgmma-rate",
+      llvm::cl::desc(
+          "What wgmma reaches of the tensor cores' rate, in the report for "
+          "a GPU, instead of what the chip is taken to reach"),
+      llvm::cl::value_desc("share"), llvm::cl::cat(category)};
+  llvm::cl::opt<double> l2Bandwidth{
+      "l2-bandwidth",
+      llvm::cl::desc(
+          "Bytes a second that a GPU's second-level cache delivers, in the "
+          "report, instead of the chip's"),
+      llvm::cl::value_desc("bytes"), llvm::cl::cat(category)};
+  llvm::cl::opt<double> memoryBandwidth{
+      "memory-bandwidth",
+      llvm::cl::desc(
+          "Bytes a second of a GPU's memory, in the report, instead of the "
+          "chip's"),
+      llvm::cl::value_desc("bytes"), llvm::cl::cat(category)};
+  llvm::cl::opt<double> overlap{
+      "overlap",
+      llvm::cl::desc(
+          "How far a launch uses a GPU's resources at one time, in the "
+          "report: 1, it takes as long as the busiest one (default); 0, as "
+          "all of them one after the other"),
+      llvm::cl::value_desc("share"), llvm::cl::cat(category)};
+  llvm::cl::opt<unsigned> level{
+      "O",
+      llvm::cl::Prefix,
+      llvm::cl::init(3),
+      llvm::cl::desc("Optimization level, 0 to 3 (default: 3)"),
+      llvm::cl::value_desc("level"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<Emit> emit{
+      "emit", llvm::cl::init(Emit::Library),
+      llvm::cl::desc("What to write (default: so; for a GPU, what -o ends in)"),
+      llvm::cl::values(
+          clEnumValN(Emit::MLIR, "mlir",
+                     "the LLVM dialect; for a GPU, launches of kernels"),
+          clEnumValN(Emit::LLVM, "llvm", "optimized LLVM IR"),
+          clEnumValN(Emit::PTX, "ptx", "kernels for a GPU"),
+          clEnumValN(Emit::Object, "obj", "an object file"),
+          clEnumValN(Emit::Library, "so", "a shared library")),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> report{
+      "print-report",
+      llvm::cl::desc("Print what was made sparse and what was not; "
+                     "for a GPU, how long each kernel takes at "
+                     "least, as a model predicts it"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> assemble{
+      "assemble",
+      llvm::cl::desc(
+          "Let the model of a GPU count instructions of the machine, which "
+          "ptxas and nvdisasm make of PTX (PTXAS, NVDISASM, PATH, "
+          "CUDA_HOME), and print registers and spills"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> requireSparse{
+      "require-sparse",
+      llvm::cl::desc(
+          "Fail if a product with a marked weight or its gradient stays "
+          "dense, or its gradient is not found, with a sentence for each"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<bool> timers{
+      "timers",
+      llvm::cl::desc("Let the step measure the time of each of its kernels "
+                     "(sparse-train --timers prints it)"),
+      llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> scoreNorm{
+      "score-norm",
+      llvm::cl::desc(
+          "Let the step compute scores of all blocks of the gradients of "
+          "marked weights, when asked to, for pattern updates by gradient "
+          "(RigL): norms of the blocks"),
+      llvm::cl::value_desc("l1|l2|linf"), llvm::cl::cat(category)};
+  llvm::cl::opt<uint64_t> maxOperations{
+      "max-operations", llvm::cl::init(BSRUnrollOptions().maxOperations),
+      llvm::cl::desc(
+          "The most operations that a loop over time may become (default: "
+          "65536)"),
+      llvm::cl::value_desc("number"), llvm::cl::cat(category)};
+  llvm::cl::opt<bool> time{"time",
+                           llvm::cl::desc("Print the time of each phase"),
+                           llvm::cl::cat(category)};
+};
+
+} // namespace mlir::bsr
+
+#endif // BSR_TOOLS_SPARSE_COMPILE_COMMANDLINE_H

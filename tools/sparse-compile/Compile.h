@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compiles a step for a target.
+
+#ifndef BSR_TOOLS_SPARSE_COMPILE_COMPILE_H
+#define BSR_TOOLS_SPARSE_COMPILE_COMPILE_H
+
+#include "Phases.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace llvm {
+class TargetMachine;
+} // namespace llvm
+
+namespace mlir::bsr {
+
+/// Compiles `module` to a library, or what comes before it, for processors.
+llvm::Error compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
+                          llvm::TargetMachine &machine,
+                          const CommandLine &options, Stopwatch &watch);
+/// Compiles `module` to kernels in PTX and launches for GPU `target`.
+llvm::Error compileForGPU(ModuleOp module, GPUAttr target,
+                          const CommandLine &options, Stopwatch &watch);
+
+} // namespace mlir::bsr
+
+#endif // BSR_TOOLS_SPARSE_COMPILE_COMPILE_H

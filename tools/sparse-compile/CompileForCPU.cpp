@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compiles a step for processors.
+
+#include "../Version.h"
+#include "Codegen.h"
+#include "Compile.h"
+#include "Identity.h"
+#include "Linker.h"
+#include "Output.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using llvm::createStringError;
+using llvm::Error;
+
+/// What the code of a step depends on beside the step and the processor.
+static llvm::json::Object getCompiler(const CommandLine &options,
+                                      Attribute target) {
+  llvm::json::Object compiler{
+      {"version", llvm::formatv("sparse-compile {0}, LLVM {1}", tools::version,
+                                LLVM_VERSION_STRING)
+                      .str()},
+      {"level", static_cast<int64_t>(options.level)}};
+  if (auto cpu = dyn_cast<CPUAttr>(target)) {
+    compiler["vector_bits"] = cpu.getVectorBits();
+    compiler["num_registers"] = cpu.getNumRegisters();
+    compiler["l1_bytes"] = cpu.getL1Bytes();
+    compiler["l2_bytes"] = cpu.getL2Bytes();
+  } else {
+    compiler["target"] = "scalar";
+  }
+  return compiler;
+}
+
+/// Prints what the manifest in `module` says about memory and products.
+static void printReport(ModuleOp module) {
+  auto global = module.lookupSymbol<LLVM::GlobalOp>("bsr_step_manifest");
+  StringRef text = cast<StringAttr>(global.getValueAttr()).getValue();
+  auto manifest = llvm::cantFail(llvm::json::parse(text.drop_back()));
+  const llvm::json::Object &step = *manifest.getAsObject();
+  const llvm::json::Object &products = *step.getObject("products");
+  const llvm::json::Object &kernels = *step.getObject("kernels");
+  auto mebibytes = [&](StringRef name) {
+    return *step.getInteger(name) / 1048576.0;
+  };
+  llvm::errs() << llvm::formatv(
+      "buffers           {0}\n"
+      "patterns          {1}\n"
+      "arena             {2:f1} MiB; {3:f1} MiB live at once\n"
+      "kernels           {4}; {5} launches\n"
+      "sparse products   {6} forward, {7} transposed, {8} sampled\n"
+      "dense products    {9}\n"
+      "left dense        {10}\n",
+      step.getArray("buffers")->size(), step.getArray("patterns")->size(),
+      mebibytes("arena_bytes"), mebibytes("live_bytes"),
+      *kernels.getInteger("functions"), *kernels.getInteger("launches"),
+      *products.getInteger("spmm"), *products.getInteger("spmm_transposed"),
+      *products.getInteger("sddmm"), *products.getInteger("dense"),
+      *step.getInteger("left_dense"));
+}
+
+/// Compiles `module`, LLVM IR, to the file that the command line asks for.
+static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
+                  const CommandLine &options, Stopwatch &watch) {
+  StringRef output = options.output;
+  auto emitObject = [&](llvm::raw_pwrite_stream &os) -> Error {
+    SmallVector<char, 0> object;
+    llvm::raw_svector_ostream bytes(object);
+    if (Error error = bsr::emitObject(module, machine, bytes))
+      return error;
+    writeCodeHash(object);
+    os << bytes.str();
+    return Error::success();
+  };
+  if (options.emit == Emit::LLVM)
+    return writeFile(output, [&](llvm::raw_pwrite_stream &os) -> Error {
+      module.print(os, /*AAW=*/nullptr);
+      return Error::success();
+    });
+  if (options.emit == Emit::Object)
+    return writeFile(output, emitObject);
+
+  SmallString<128> object;
+  if (std::error_code error =
+          llvm::sys::fs::createTemporaryFile("sparse-compile", "o", object))
+    return createStringError("expected to write a temporary file, but got '" +
+                             error.message() + "'");
+  llvm::FileRemover remover(object);
+  if (Error error = writeFile(object, emitObject))
+    return error;
+  watch.lap("code");
+  return createFile(output, [&](StringRef temporary) {
+    return linkLibrary(object, temporary);
+  });
+}
+
+Error bsr::compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
+                         llvm::TargetMachine &machine,
+                         const CommandLine &options, Stopwatch &watch) {
+  if (options.emit == Emit::PTX)
+    return createStringError("expected --emit=ptx for a GPU, such as "
+                             "--target=sm_90a, but got it for " +
+                             print(target));
+  ToCPUOptions pipeline;
+  setStepOptions(pipeline.step, options);
+  pipeline.targetCpu = machine.getTargetCPU().str();
+  pipeline.timers = options.timers.getValue();
+  if (Error error = lower(*module, options, [&](OpPassManager &pm) {
+        buildToCPUPipeline(pm, pipeline);
+      }))
+    return error;
+  watch.lap("lower");
+  if (options.report)
+    printReport(*module);
+  if (options.emit == Emit::MLIR)
+    return writeModule(*module, options.output);
+
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> llvmModule =
+      translateModuleToLLVMIR(*module, llvmContext, options.input);
+  if (!llvmModule)
+    return createStringError(
+        "expected the step to translate to LLVM IR, but got the errors above");
+  module.release().erase();
+  if (Error error = completeManifest(*llvmModule, getCompiler(options, target),
+                                     getRequiredFeatures(machine)))
+    return error;
+  watch.lap("translate");
+  optimize(*llvmModule, machine, options.level);
+  watch.lap("optimize");
+  if (Error error = emit(*llvmModule, machine, options, watch))
+    return error;
+  watch.lap("write");
+  return Error::success();
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Compiles a step to kernels for GPUs, and predicts how long they take.
+
+#include "Assembler.h"
+#include "Compile.h"
+#include "Output.h"
+#include "bsr/Codegen/GPU/PredictKernels.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/WithColor.h"
+#include <cmath>
+
+namespace cl = llvm::cl;
+using namespace mlir;
+using namespace mlir::bsr;
+using llvm::createStringError;
+using llvm::Error;
+using llvm::Expected;
+
+/// What to write for a GPU: what `--emit` says, or else what the output's name
+/// ends in.
+static Expected<Emit> getEmitForGPU(const CommandLine &options) {
+  StringRef output = options.output;
+  std::string got = "-o '" + output.str() + "'";
+  if (options.emit.getNumOccurrences()) {
+    if (options.emit == Emit::PTX || options.emit == Emit::MLIR)
+      return options.emit.getValue();
+    got = options.emit == Emit::LLVM     ? "--emit=llvm"
+          : options.emit == Emit::Object ? "--emit=obj"
+                                         : "--emit=so";
+  } else if (output.ends_with(".ptx")) {
+    return Emit::PTX;
+  } else if (output.ends_with(".mlir")) {
+    return Emit::MLIR;
+  }
+  return createStringError("expected -o with a name in .ptx or .mlir, "
+                           "--emit=ptx or --emit=mlir for a GPU, for which "
+                           "nothing else is made yet, but got " +
+                           got);
+}
+
+/// Refuses option `given` if it is there and not `isValid`, which is `range`.
+static Error verify(const cl::opt<double> &given, bool isValid,
+                    StringRef range) {
+  if (!given.getNumOccurrences() || isValid)
+    return Error::success();
+  return createStringError(
+      llvm::formatv("expected --{0} to be {1}, but got {2}", given.ArgStr,
+                    range, given.getValue()));
+}
+
+/// What the model of a GPU takes from the command line.
+static Expected<ModelParameters>
+getModelParameters(const CommandLine &options) {
+  double overlap = options.overlap;
+  for (const auto *rate : {&options.mmaRate, &options.wgmmaRate})
+    if (Error error =
+            verify(*rate, *rate > 0 && *rate <= 1, "above 0, at most 1"))
+      return error;
+  if (Error error =
+          verify(options.overlap, overlap >= 0 && overlap <= 1, "0 to 1"))
+    return error;
+  for (const auto *bandwidth : {&options.l2Bandwidth, &options.memoryBandwidth})
+    if (Error error = verify(
+            *bandwidth, *bandwidth > 0 && std::isfinite(*bandwidth), "above 0"))
+      return error;
+  auto get = [](const cl::opt<double> &option) {
+    return option.getNumOccurrences() ? std::optional<double>(option.getValue())
+                                      : std::nullopt;
+  };
+  ModelParameters parameters;
+  parameters.mmaRate = get(options.mmaRate);
+  parameters.wgmmaRate = get(options.wgmmaRate);
+  parameters.l2Bandwidth = get(options.l2Bandwidth);
+  parameters.memoryBandwidth = get(options.memoryBandwidth);
+  parameters.overlap = get(options.overlap).value_or(parameters.overlap);
+  return parameters;
+}
+
+/// Takes how long it took to make kernels out of `module`: the same step
+/// compiles to the same bytes.
+static void dropTimes(ModuleOp module) {
+  for (auto binary : module.getOps<gpu::BinaryOp>())
+    binary.setObjectsAttr(Builder(module).getArrayAttr(llvm::map_to_vector(
+        binary.getObjects(), [](Attribute attribute) -> Attribute {
+          auto object = cast<gpu::ObjectAttr>(attribute);
+          NamedAttrList properties(object.getProperties());
+          for (StringRef name : {"LLVMIRToISATimeInMs", "ISAToBinaryTimeInMs"})
+            properties.erase(name);
+          return gpu::ObjectAttr::get(
+              object.getContext(), object.getTarget(), object.getFormat(),
+              object.getObject(), properties.getDictionary(object.getContext()),
+              object.getKernels());
+        })));
+}
+
+/// What ptxas makes of the kernels of `module`; nothing, of which it warns,
+/// where the tools are not installed.
+static Expected<std::optional<llvm::StringMap<MachineKernel>>>
+assembleKernels(ModuleOp module, GPUAttr target) {
+  Expected<Assembler> assembler = findAssembler();
+  if (!assembler) {
+    llvm::WithColor::warning(llvm::errs(), "sparse-compile")
+        << llvm::toString(assembler.takeError())
+        << ": instructions are those of PTX\n";
+    return std::nullopt;
+  }
+  FailureOr<StringRef> text = getPTX(module);
+  if (failed(text))
+    return std::nullopt; // predictKernels says so
+  auto machine = bsr::assemble(*assembler, *text, target.getChip());
+  if (!machine)
+    return machine.takeError();
+  return std::move(*machine);
+}
+
+Error bsr::compileForGPU(ModuleOp module, GPUAttr target,
+                         const CommandLine &options, Stopwatch &watch) {
+  Expected<Emit> emit = getEmitForGPU(options);
+  if (!emit)
+    return emit.takeError();
+  Expected<ModelParameters> parameters = getModelParameters(options);
+  if (!parameters)
+    return parameters.takeError();
+  if (options.assemble && !options.report)
+    return createStringError(
+        "expected --print-report with --assemble, but got none");
+  ToGPUOptions pipeline;
+  setStepOptions(pipeline.step, options);
+  pipeline.step.target = print(target);
+  if (Error error = lower(module, options, [&](OpPassManager &pm) {
+        buildToGPUPipeline(pm, pipeline);
+      }))
+    return error;
+  dropTimes(module);
+  watch.lap("lower");
+  if (options.report) {
+    std::optional<llvm::StringMap<MachineKernel>> machine;
+    if (options.assemble) {
+      auto made = assembleKernels(module, target);
+      if (!made)
+        return made.takeError();
+      machine = std::move(*made);
+    }
+    auto kernels =
+        predictKernels(module, *parameters, machine ? &*machine : nullptr);
+    if (failed(kernels))
+      return createStringError(
+          "expected kernels that the model knows, but got the errors above");
+    bsr::print(*kernels, *findChip(target.getChip()), llvm::errs());
+    watch.lap("predict");
+  }
+  if (*emit == Emit::MLIR)
+    return writeModule(module, options.output);
+  FailureOr<StringRef> text = getPTX(module);
+  if (failed(text))
+    return createStringError(
+        "expected the step to have kernels, but got the error above");
+  return writeFile(options.output, [&](llvm::raw_pwrite_stream &os) -> Error {
+    os << *text;
+    return Error::success();
+  });
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What sparse-compile does for processors and for GPUs alike.
+
+#include "Phases.h"
+#include "Output.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using llvm::createStringError;
+using llvm::Error;
+
+void Stopwatch::lap(StringRef phase) {
+  auto now = std::chrono::steady_clock::now();
+  std::chrono::duration<double> seconds = now - last;
+  last = now;
+  if (isOn)
+    llvm::errs() << llvm::formatv("{0,8:f2} s  {1}\n", seconds.count(), phase);
+}
+
+std::string bsr::print(Attribute attribute) {
+  std::string text;
+  llvm::raw_string_ostream(text) << attribute;
+  return text;
+}
+
+void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
+  step.report = options.report.getValue();
+  step.requireSparse = options.requireSparse.getValue();
+  step.scoreNorm = options.scoreNorm.getValue();
+  step.maxOperations = options.maxOperations.getValue();
+}
+
+Error bsr::lower(ModuleOp module, const CommandLine &options,
+                 llvm::function_ref<void(OpPassManager &)> build) {
+  PassManager pm(module.getContext());
+  for (const std::string &mark : options.marks) {
+    std::unique_ptr<Pass> pass = createBSRMark();
+    std::string reason;
+    auto onError = [&](const llvm::Twine &message) {
+      reason = message.str();
+      return failure();
+    };
+    if (failed(pass->initializeOptions(mark, onError)))
+      return createStringError(
+          "expected --mark to be options of bsr-mark, but got '" + mark + "'" +
+          (reason.empty() ? "" : " (" + reason + ")"));
+    pm.addPass(std::move(pass));
+  }
+  build(pm);
+  if (failed(pm.run(module)))
+    return createStringError(
+        "expected the step to compile, but got the errors above");
+  return Error::success();
+}
+
+Error bsr::writeModule(ModuleOp module, StringRef path) {
+  return writeFile(path, [&](llvm::raw_pwrite_stream &os) -> Error {
+    module->print(os);
+    return Error::success();
+  });
+}

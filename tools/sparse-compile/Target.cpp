@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What sparse-compile makes kernels for.
+
+#include "Target.h"
+#include "Codegen.h"
+#include "Phases.h"
+#include "bsr/Codegen/GPU/Model.h"
+#include "bsr/Dialect/Attributes.h"
+#include "bsr/Dialect/BSR.h"
+#include "llvm/ADT/StringExtras.h"
+
+namespace cl = llvm::cl;
+using namespace mlir;
+using namespace mlir::bsr;
+using llvm::createStringError;
+using llvm::Error;
+using llvm::Expected;
+
+/// `#bsr.cpu` as `own`, what the step says it is for, or else `machine` has it,
+/// and as the options say.
+static Expected<Attribute> getCPU(ModuleOp module, CPUAttr own,
+                                  const CommandLine &options,
+                                  const llvm::TargetMachine &machine) {
+  CPUAttr base = own;
+  if (!own) {
+    VectorUnit vectors = getVectorUnit(machine);
+    CacheSizes caches = getCacheSizes(options.targetCpu == "host");
+    base = CPUAttr::get(module.getContext(), vectors.bits, vectors.registers,
+                        caches.first, caches.second);
+  }
+  auto get = [](const cl::opt<int64_t> &option, int64_t otherwise) {
+    return option.getNumOccurrences() ? option.getValue() : otherwise;
+  };
+  auto target = CPUAttr::getChecked(
+      [&] { return mlir::emitError(module.getLoc()); }, module.getContext(),
+      get(options.vectorBits, base.getVectorBits()),
+      get(options.numRegisters, base.getNumRegisters()),
+      get(options.l1Bytes, base.getL1Bytes()),
+      get(options.l2Bytes, base.getL2Bytes()));
+  if (!target)
+    return createStringError("expected a target, but got the errors above");
+  return target;
+}
+
+/// Checks that none of `given` is on the command line: `target` has no use for
+/// them.
+static Error verifyAbsent(ArrayRef<const cl::Option *> given,
+                          Attribute target) {
+  for (const cl::Option *option : given)
+    if (option->getNumOccurrences())
+      return createStringError(
+          llvm::Twine("expected no ") +
+          (option->ArgStr.size() == 1 ? "-" : "--") + option->ArgStr +
+          " for a target without it, but got one for " + print(target));
+  return Error::success();
+}
+
+/// The chips of NVIDIA's that `--target` takes.
+static std::string listChips() {
+  auto names = llvm::map_range(
+      getChips(), [](const Chip &chip) { return chip.name.str(); });
+  return llvm::join(ArrayRef(llvm::to_vector(names)).drop_back(), ", ") +
+         " or " + getChips().back().name.str();
+}
+
+/// What the options name as target; null for processors.
+static Expected<Attribute> getNamedTarget(MLIRContext *context,
+                                          const CommandLine &options) {
+  if (options.target == "cpu")
+    return Attribute();
+  if (options.target == "scalar")
+    return ScalarAttr::get(context);
+  if (findChip(options.target))
+    return GPUAttr::get(context, options.target, /*tileOutputs=*/0,
+                        /*tileTokens=*/0, /*shareOutputs=*/0,
+                        /*shareTokens=*/0);
+  return createStringError("expected --target to be cpu, scalar, " +
+                           listChips() + ", but got '" + options.target + "'");
+}
+
+Expected<Attribute> bsr::getTarget(ModuleOp module, const CommandLine &options,
+                                   const llvm::TargetMachine &machine) {
+  Attribute own = attrs::target.get(module);
+  Expected<Attribute> target = getNamedTarget(module.getContext(), options);
+  if (!target)
+    return target;
+  if (!options.target.getNumOccurrences() &&
+      isa_and_nonnull<ScalarAttr, GPUAttr>(own))
+    target = own;
+  SmallVector<const cl::Option *> absent;
+  if (*target)
+    absent.append({&options.vectorBits, &options.numRegisters, &options.l1Bytes,
+                   &options.l2Bytes});
+  else if (!(target = getCPU(module, dyn_cast_or_null<CPUAttr>(own), options,
+                             machine)))
+    return target;
+  if (isa<GPUAttr>(*target))
+    absent.append({&options.targetCpu, &options.level, &options.timers});
+  else
+    absent.append({&options.mmaRate, &options.wgmmaRate, &options.l2Bandwidth,
+                   &options.memoryBandwidth, &options.overlap,
+                   &options.assemble});
+  if (Error error = verifyAbsent(absent, *target))
+    return error;
+  if (own && own != *target)
+    return createStringError("expected options for the step's target, " +
+                             print(own) + ", but got " + print(*target));
+  return target;
+}
