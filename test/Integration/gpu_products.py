@@ -90,10 +90,11 @@ def load(kind, array):
     return step.from_bf16(array).astype(np.float64) if kind == "bf16" else array.astype(np.float64)
 
 
-def text(kind, out, block, grid, tokens, slots):
+def text(kind, out, block, grid, tokens, slots=None):
     rows, cols = (g * b for g, b in zip(grid, block))
     lead = "".join(f"{extent}x" for extent in tokens[:-1])
     dim = len(tokens) - 1
+    slots = slots or grid[0] * grid[1]
     return f"""
 !p = !bsr.pattern<{rows}x{cols}, block = {block[0]}x{block[1]}, slots = {slots}>
 !v = tensor<{slots}x{block[0]}x{block[1]}x{kind}>
@@ -115,8 +116,8 @@ func.func @step(%p: !p {{bsr.name = "w", bsr.role = "pattern"}}, %w: !v {{bsr.na
 }}"""
 
 
-def masks(random, grid, slots):
-    """Patterns of at most so many blocks: name and mask."""
+def masks(random, grid, slots=None):
+    """Patterns, of at most so many blocks: name and mask."""
     full = np.ones(grid, bool)
     one = np.zeros(grid, bool)
     one[grid[0] // 2, -1] = True
@@ -125,7 +126,7 @@ def masks(random, grid, slots):
     lines[:, 0], lines[1:, 1] = True, False
     for name, mask in ("random", random.random(grid) < 0.15), ("lines", lines), ("one", one), ("all", full), ("none", ~full):
         blocks = random.permutation(np.flatnonzero(mask))
-        mask.flat[blocks[slots:]] = False
+        mask.flat[blocks[slots or mask.size:]] = False
         yield name, mask
 
 

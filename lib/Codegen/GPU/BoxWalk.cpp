@@ -11,10 +11,11 @@ using namespace mlir::bsr;
 static constexpr int64_t numWarps = blockThreads / BlockBuilder::warpThreads;
 
 BoxWalk::BoxWalk(const ProductShape &shape, const ProductTile &tile,
-                 const LinePlan &plan, ValueRange scratch, Value xMap,
-                 Value valuesMap, BlockBuilder &b)
+                 const LinePlan &plan, ValueRange scratch,
+                 const ChunkRange &range, Value xMap, Value valuesMap,
+                 BlockBuilder &b)
     // What bsr-verify-kernels knows of warps is how many there are.
-    : ChunkWalk(shape, tile, plan, scratch, b, b.rem(b.warp, numWarps)),
+    : ChunkWalk(shape, tile, plan, scratch, range, b, b.rem(b.warp, numWarps)),
       xMap(xMap), valuesMap(valuesMap), ring(b, tile.stages, layout.size),
       rank(b.rem(b.block[0], tile.shareOutputs)) {}
 
@@ -154,21 +155,20 @@ void BoxWalk::copyChunk(Stage stage, const Sources &sources) {
 
 void BoxWalk::produce() {
   Stage start = ring.getFirst();
-  Sources sources = loadSources(b.constant(0));
+  Sources sources = loadSources(range.first);
   int64_t numPositions = sources.positions.size();
   SmallVector<Value> carried{start.number, start.parity};
   llvm::append_range(carried, sources.pack());
-  b.loop(b.constant(0), numChunks, 1, carried,
-         [&](Value chunk, ValueRange carried) {
-           Stage stage{carried[0], carried[1]};
-           Sources later = loadSources(b.add(chunk, 1));
-           copyChunk(stage,
-                     Sources::unpack(carried.drop_front(2), numPositions));
-           Stage next = ring.getNext(stage);
-           SmallVector<Value> result{next.number, next.parity};
-           llvm::append_range(result, later.pack());
-           return result;
-         });
+  b.loop(
+      range.first, range.end, 1, carried, [&](Value chunk, ValueRange carried) {
+        Stage stage{carried[0], carried[1]};
+        Sources later = loadSources(b.add(chunk, 1));
+        copyChunk(stage, Sources::unpack(carried.drop_front(2), numPositions));
+        Stage next = ring.getNext(stage);
+        SmallVector<Value> result{next.number, next.parity};
+        llvm::append_range(result, later.pack());
+        return result;
+      });
 }
 
 void BoxWalk::release(Stage stage) {
@@ -186,22 +186,21 @@ void BoxWalk::consume(llvm::function_ref<SmallVector<Value>()> begin,
   SmallVector<Value> carried = begin();
   size_t numSums = carried.size();
   carried.append({start.number, start.parity});
-  llvm::append_range(carried, loadWords(b.constant(0)));
-  SmallVector<Value> last =
-      b.loop(b.constant(0), numChunks, 1, carried,
-             [&](Value chunk, ValueRange carried) {
-               Stage stage{carried[numSums], carried[numSums + 1]};
-               SmallVector<Value> later = loadWords(b.add(chunk, 1));
-               ring.waitForFull(stage);
-               SmallVector<Value> result = multiplyLines(
-                   ring.getBegin(stage), carried.drop_front(numSums + 2),
-                   carried.take_front(numSums), multiply);
-               release(stage);
-               Stage next = ring.getNext(stage);
-               result.append({next.number, next.parity});
-               llvm::append_range(result, later);
-               return result;
-             });
+  llvm::append_range(carried, loadWords(range.first));
+  SmallVector<Value> last = b.loop(
+      range.first, range.end, 1, carried, [&](Value chunk, ValueRange carried) {
+        Stage stage{carried[numSums], carried[numSums + 1]};
+        SmallVector<Value> later = loadWords(b.add(chunk, 1));
+        ring.waitForFull(stage);
+        SmallVector<Value> result =
+            multiplyLines(ring.getBegin(stage), carried.drop_front(numSums + 2),
+                          carried.take_front(numSums), multiply);
+        release(stage);
+        Stage next = ring.getNext(stage);
+        result.append({next.number, next.parity});
+        llvm::append_range(result, later);
+        return result;
+      });
   finish(ValueRange(last).take_front(numSums));
 }
 

@@ -8,10 +8,10 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 ChunkWalk::ChunkWalk(const ProductShape &shape, const ProductTile &tile,
-                     const LinePlan &plan, ValueRange scratch, BlockBuilder &b,
-                     Value warp)
-    : layout(tile, shape), shape(shape), tile(tile), plan(plan), b(b),
-      i32(b.b.getI32Type()), group(b.div(b.block[0], tile.getShares())) {
+                     const LinePlan &plan, ValueRange scratch,
+                     const ChunkRange &range, BlockBuilder &b, Value warp)
+    : layout(tile, shape), range(range), shape(shape), tile(tile), plan(plan),
+      b(b), i32(b.b.getI32Type()) {
   const Activations &activations = shape.activations;
   int64_t tilesPerBatch = llvm::divideCeil(activations.tokens, tile.tokens);
   batch = b.constant(0);
@@ -28,9 +28,8 @@ ChunkWalk::ChunkWalk(const ProductShape &shape, const ProductTile &tile,
   isRagged = activations.tokens % tile.tokens != 0;
 
   int64_t chunks = plan.getMaxChunks();
-  numChunks = b.load(b.at(b.getPointer(scratch[0]), group, i32), i32);
   auto ofGroup = [&](Value array, int64_t each) {
-    return b.atFar(b.getPointer(array), group, chunks * each, i32);
+    return b.atFar(b.getPointer(array), range.group, chunks * each, i32);
   };
   positions = ofGroup(scratch[1], tile.slabs);
   words = ofGroup(scratch[2], plan.lines);
@@ -48,7 +47,8 @@ Value ChunkWalk::getFirstLine() {
 }
 
 Value ChunkWalk::getLine(int64_t line) {
-  return b.multiplyAdd(b.block[0], tile.lines, b.add(warpLine, line));
+  return b.multiplyAdd(range.whole, plan.lines,
+                       b.add(getFirstLine(), b.add(warpLine, line)));
 }
 
 void ChunkWalk::whenInside(Value line, llvm::function_ref<void()> body) {

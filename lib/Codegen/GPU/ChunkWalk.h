@@ -46,6 +46,7 @@ public:
   void whenInside(Value line, llvm::function_ref<void()> body);
 
   const StageLayout layout;
+  const ChunkRange range;
   /// The batch, and the first token of the warp in it.
   Value batch, firstToken;
   /// The warp's first token among those of the block of threads.
@@ -54,11 +55,12 @@ public:
   bool isRagged;
 
 protected:
-  /// `scratch` begins with the arrays of `plan`; `warp` is the number of this
-  /// one among those that multiply.
+  /// `scratch` begins with the arrays of `plan`; the block of threads goes
+  /// through `range`; `warp` is the number of this one among those that
+  /// multiply.
   ChunkWalk(const ProductShape &shape, const ProductTile &tile,
-            const LinePlan &plan, ValueRange scratch, BlockBuilder &b,
-            Value warp);
+            const LinePlan &plan, ValueRange scratch, const ChunkRange &range,
+            BlockBuilder &b, Value warp);
 
   /// Goes from one slab with a block to the next.
   SmallVector<Value> addListed(Value slabs, Value firstSlab, Value block,
@@ -82,12 +84,11 @@ protected:
   const LinePlan &plan;
   BlockBuilder &b;
   Type i32;
-  Value group;
   /// The first token of the block of threads in its batch, and the first line
   /// of the warp among those of the block of threads.
   Value tokenTile, warpLine;
   /// The plan of the group.
-  Value numChunks, positions, words, slots;
+  Value positions, words, slots;
 };
 
 } // namespace mlir::bsr

@@ -9,8 +9,9 @@ using namespace mlir::bsr;
 
 PieceWalk::PieceWalk(SpMMOp op, const ProductShape &shape,
                      const ProductTile &tile, const LinePlan &plan,
-                     KernelBody &kernel, ValueRange scratch, BlockBuilder &b)
-    : ChunkWalk(shape, tile, plan, scratch, b, b.warp),
+                     KernelBody &kernel, ValueRange scratch,
+                     const ChunkRange &range, BlockBuilder &b)
+    : ChunkWalk(shape, tile, plan, scratch, range, b, b.warp),
       type(op.getX().getType().getElementType()),
       elements(copiedBytes / shape.elementBytes),
       piecesPerRow(tile.tokens / elements), piecesPerBlock(shape.getPieces()) {
@@ -193,7 +194,7 @@ void PieceWalk::copyBlocks(Value stage, ArrayRef<Value> slots) {
 }
 
 void PieceWalk::copy(Value chunk, Value stage, const Sources &sources) {
-  b.when(b.less(chunk, numChunks), [&] {
+  b.when(b.less(chunk, range.end), [&] {
     copySlabs(stage, sources.positions);
     copyBlocks(stage, sources.slots);
   });
@@ -206,21 +207,21 @@ void PieceWalk::run(llvm::function_ref<SmallVector<Value>()> begin,
   // In front of the first iteration, copies of all stages but one are under
   // way; what the next one copies is known an iteration before.
   int64_t ahead = tile.stages - 1;
-  for (int64_t chunk = 0; chunk != ahead; ++chunk)
-    copy(b.constant(chunk), b.constant(chunk * layout.size),
-         loadSources(b.constant(chunk)));
-  Sources sources = loadSources(b.constant(ahead));
+  for (int64_t number = 0; number != ahead; ++number) {
+    Value chunk = b.add(range.first, number);
+    copy(chunk, b.constant(number * layout.size), loadSources(chunk));
+  }
+  Sources sources = loadSources(b.add(range.first, ahead));
   int64_t numPositions = sources.positions.size();
 
   SmallVector<Value> carried = begin();
   int64_t numSums = carried.size();
   carried.append({b.constant(0), b.constant(ahead * layout.size)});
-  llvm::append_range(carried, loadWords(b.constant(0)));
+  llvm::append_range(carried, loadWords(range.first));
   llvm::append_range(carried, sources.positions);
   llvm::append_range(carried, sources.slots);
   SmallVector<Value> last = b.loop(
-      b.constant(0), numChunks, 1, carried,
-      [&](Value chunk, ValueRange carried) {
+      range.first, range.end, 1, carried, [&](Value chunk, ValueRange carried) {
         ValueRange sums = carried.take_front(numSums);
         carried = carried.drop_front(numSums);
         Value stage = carried[0], copied = carried[1];

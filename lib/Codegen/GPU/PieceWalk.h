@@ -13,10 +13,11 @@ namespace mlir::bsr {
 /// A walk whose threads all copy, up to 16 bytes at a time, and multiply.
 class PieceWalk : public ChunkWalk {
 public:
-  /// `scratch` begins with the arrays of `plan`.
+  /// `scratch` begins with the arrays of `plan`; the block of threads goes
+  /// through `range`.
   PieceWalk(SpMMOp op, const ProductShape &shape, const ProductTile &tile,
             const LinePlan &plan, KernelBody &kernel, ValueRange scratch,
-            BlockBuilder &b);
+            const ChunkRange &range, BlockBuilder &b);
 
   void run(llvm::function_ref<SmallVector<Value>()> begin, Multiply multiply,
            llvm::function_ref<void(ValueRange)> finish) override;
@@ -43,7 +44,7 @@ private:
   void copySlabs(Value stage, ArrayRef<Value> positions);
   void copyBlocks(Value stage, ArrayRef<Value> slots);
   void copyBlock(Value to, Value slot);
-  /// Begins to copy `chunk`, if the group has it.
+  /// Begins to copy `chunk`, if it is in the range.
   void copy(Value chunk, Value stage, const Sources &sources);
 
   Type type;

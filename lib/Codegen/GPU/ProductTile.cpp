@@ -156,52 +156,108 @@ static BlockWork getLaneWork(const ProductTile &tile, const ProductShape &shape,
           products, 0, wavefronts * sharedBytes};
 }
 
+static double getSlabBytes(const ProductTile &tile, const ProductShape &shape) {
+  return double(tile.slabs * shape.inBlock * tile.tokens) *
+         double(shape.elementBytes);
+}
+
+double ProductTile::getChunkInstructions(const ProductShape &shape) const {
+  // Instructions of PTX, counted in kernels that were emitted.
+  constexpr double perChunk = 45, perSlabCopy = 3, perCheck = 2,
+                   perBoxChunk = 40;
+  if (shareOutputs != 0)
+    return numWarps * perBoxChunk;
+  double blockChecks =
+      std::max<double>(1, double(blocks * shape.getPieces()) / blockThreads);
+  return numWarps * (perChunk + perCheck * blockChecks) +
+         perSlabCopy * getSlabBytes(*this, shape) / copyBytes;
+}
+
+double ProductTile::getChunks(const ProductShape &shape) const {
+  double density = shape.getDensity();
+  double together = double(getShares() * lines);
+  double share = getUnion(density, together);
+  double perSlab = together * density / share;
+  double chunkSlabs = std::min<double>(slabs, blocks / perSlab);
+  return std::ceil(shape.length * share / chunkSlabs);
+}
+
+LinePlan ProductTile::getCutPlan(const ProductShape &shape,
+                                 const Chip &chip) const {
+  auto getProductWork = [&](double stored, double chunks) {
+    return shape.isOnTensorCores
+               ? getFragmentWork(*this, shape, stored, /*gaps=*/0, chunks)
+               : getLaneWork(*this, shape, stored);
+  };
+  // Of a warp: instructions of a chunk, and of a block.
+  double ofChunk = (getChunkInstructions(shape) +
+                    getProductWork(/*stored=*/0, /*chunks=*/1).instructions) /
+                   numWarps;
+  BlockWork block = getProductWork(/*stored=*/1, /*chunks=*/0);
+  double ofBlock = block.instructions * double(warpTokens) / double(tokens);
+  double density = shape.getDensity();
+  double all = double(shape.numLines * shape.length) * density;
+  LinePlan plan = getPlan(shape);
+  plan.warpLines = warpLines;
+  plan.warpsAtOnce *= getShares();
+  // Whole numbers; the pattern's blocks are counted, of which several may be
+  // in one.
+  plan.chunkCost = 8;
+  double ofStored = ofBlock * all / double(std::max<int64_t>(1, shape.slots));
+  plan.blockCost = std::max<int64_t>(
+      1, std::lround(double(plan.chunkCost) * ofStored / ofChunk));
+  auto getCost = [&](double chunks, double blocks, double ofWarp) {
+    double fair = blocks / double(plan.warpsAtOnce);
+    return chunks * ofChunk + std::max(fair, ofWarp) * ofBlock;
+  };
+  double ofLine = double(shape.length) * double(warpLines);
+  double mean =
+      getCost(getChunks(shape), double(shape.length * plan.lines) * density,
+              ofLine * density);
+  double stored =
+      std::min(double(shape.length * plan.lines), double(shape.slots));
+  double full = getCost(double(plan.getFullChunks()), stored,
+                        std::min(ofLine, double(shape.slots)));
+  plan.cutLongGroups(chip, getShares() * getTokenTiles(shape), full / mean);
+  return plan;
+}
+
 KernelWork ProductTile::getWork(const ProductShape &shape) const {
   double density = shape.getDensity();
   // Of the positions, those of the cluster and of the block of threads.
   double share = getUnion(density, getShares() * lines);
   double ownShare = getUnion(density, lines);
-  double perSlab = double(getShares() * lines) * density / share;
   double groups =
       double(llvm::divideCeil(shape.numLines, getShares() * lines)) *
       double(getShares());
   const Activations &x = shape.activations;
-  double tiles = double(x.batches * llvm::divideCeil(x.tokens, tokens));
   KernelWork work;
-  work.blocks = groups * tiles;
+  work.blocks = groups * double(getTokenTiles(shape));
   work.warps = numWarps;
 
   // Of a block of threads.
-  double chunkSlabs = std::min<double>(slabs, blocks / perSlab);
-  double chunks = std::ceil(shape.length * share / chunkSlabs);
+  double chunks = getChunks(shape);
   double stored = double(shape.numLines) * shape.length * density / groups;
   double gaps = double(shape.getGathered() - 1) * chunks * lines / 2;
   BlockWork products = shape.isOnTensorCores
                            ? getFragmentWork(*this, shape, stored, gaps, chunks)
                            : getLaneWork(*this, shape, stored);
-  double slabBytes =
-      double(slabs * shape.inBlock * tokens) * double(shape.elementBytes);
   // Instructions of PTX, counted in kernels that were emitted.
-  constexpr double perSum = 3;
+  constexpr double perSum = 3, perBlockCopy = 3;
+  double blockCopies =
+      stored * double(shape.getPieces()) / BlockBuilder::warpThreads;
   work.instructions = products.instructions + numWarps * perSum * mostSums;
   work.longestWarp = work.instructions / numWarps;
-  double consumer, copies = 0, producer = 0;
+  double consumers = chunks * getChunkInstructions(shape), producer = 0;
   if (shareOutputs != 0) {
-    constexpr double perChunk = 40, perCopyChunk = 150;
-    consumer = chunks * perChunk;
+    constexpr double perCopyChunk = 150;
     producer = chunks * perCopyChunk;
   } else {
-    constexpr double perChunk = 45, perSlabCopy = 3, perBlockCopy = 3,
-                     perCheck = 2;
-    double pieces = double(shape.getPieces());
-    double blockChecks =
-        std::max<double>(1, double(blocks) * pieces / blockThreads);
-    consumer = chunks * (perChunk + perCheck * blockChecks);
-    copies = perSlabCopy * chunks * slabBytes / copyBytes +
-             perBlockCopy * stored * pieces / BlockBuilder::warpThreads;
+    consumers += perBlockCopy * blockCopies;
   }
-  work.instructions += numWarps * consumer + copies + producer;
-  work.longestWarp += std::max(consumer + copies / numWarps, producer);
+  work.instructions += consumers + producer;
+  work.longestWarp += std::max(consumers / numWarps, producer);
+  double copied = chunks * getSlabBytes(*this, shape);
   double partBytes =
       double(shape.blockRows * shape.blockCols) * double(shape.elementBytes);
   double stores = double(lines * shape.outBlock) * double(tokens) *
@@ -210,7 +266,6 @@ KernelWork ProductTile::getWork(const ProductShape &shape) const {
   work.arithmetic[static_cast<unsigned>(unit)] = products.arithmetic;
   work.tensorFlops[static_cast<unsigned>(TensorType::Half)] =
       products.tensorFlops;
-  double copied = chunks * slabBytes;
   work.sharedBytes = products.sharedBytes + copied * ownShare / share +
                      stored * shape.getParts() * partBytes + stores;
   work.l2Bytes = copied / double(getShares()) +

@@ -47,42 +47,25 @@ std::optional<SparseProduct> SparseProduct::match(Operation *root,
   if (!operands)
     return std::nullopt;
   SparseProduct product;
-  product.operands = *operands;
-  const ProductShape &shape = operands->shape;
-  auto tile = ProductTile::choose(shape, *findChip(chip.getChip()),
-                                  chip.getTileOutputs(), chip.getTileTokens(),
-                                  chip.getShareOutputs());
-  if (!tile)
+  product.op = operands->op;
+  product.shape = operands->shape;
+  if (!product.chooseTile(product.tile, chip))
     return std::nullopt;
-  product.tile = *tile;
-  product.plan = tile->getPlan(shape);
   return product;
 }
 
-ResultSpace SparseOperands::getSpace(int64_t warpTokens) {
-  int64_t rank = op.getY().getType().getRank();
-  SmallVector<int64_t, 2> batches = llvm::to_vector<2>(llvm::seq(rank - 2));
-  return {{batches, {rank - 2}, {rank - 1}}, /*row=*/1, warpTokens};
-}
-
 std::optional<ResultSpace> SparseProduct::getSpace() {
-  return operands.getSpace(tile.warpTokens);
-}
-
-SmallVector<MemRefType> SparseProduct::getScratch() {
-  SmallVector<MemRefType> types = plan.getTypes(operands.op->getContext());
-  if (epilogue)
-    llvm::append_range(types, epilogue->getScratch());
-  return types;
+  return getRows(tile.warpTokens);
 }
 
 namespace mlir::bsr {
 /// What a thread does.
 class SparseProductEmitter {
 public:
-  /// Without an epilogue, `y` is the result.
+  /// `scratch` is that of the product; without an epilogue, `y` is its result.
   SparseProductEmitter(SparseProduct &product, KernelBody &kernel,
-                       const StoredRows &y, ChunkWalk &walk, BlockBuilder &b);
+                       ValueRange scratch, const StoredRows &y, ChunkWalk &walk,
+                       BlockBuilder &b);
   void emit();
 
 private:
@@ -108,6 +91,7 @@ private:
   const StoredRows &y;
   ChunkWalk &walk;
   const StageLayout &layout;
+  ValueRange scratch;
   Type type;
   int64_t rowTiles, tokenTiles;
   /// The lane's rows of matrices in a slab and in a block, and where the first
@@ -121,11 +105,12 @@ private:
 
 SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
                                            KernelBody &kernel,
+                                           ValueRange scratch,
                                            const StoredRows &y, ChunkWalk &walk,
                                            BlockBuilder &b)
-    : product(product), shape(product.operands.shape), tile(product.tile),
+    : product(product), shape(product.shape), tile(product.tile),
       kernel(kernel), b(b), y(y), walk(walk), layout(walk.layout),
-      type(product.operands.op.getX().getType().getElementType()),
+      scratch(scratch), type(product.op.getX().getType().getElementType()),
       rowTiles(shape.outBlock / fragmentRows),
       tokenTiles(tile.warpTokens / fragmentCols) {
   bool inputsAreRows = shape.inputsAreRows;
@@ -162,26 +147,14 @@ SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
 }
 
 SmallVector<Value> SparseProductEmitter::getInitialSums() {
-  Type f32 = b.b.getF32Type();
-  Value zero = arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(f32));
-  SmallVector<Value> sums(getSum(tile.warpLines, 0, 0), zero);
-  Value bias = product.operands.op.getBias();
-  if (!bias)
-    return sums;
-  Type biasType = cast<ShapedType>(bias.getType()).getElementType();
-  Value pointer = b.getPointer(kernel.inputs.lookup(bias));
+  SmallVector<Value> sums(getSum(tile.warpLines, 0, 0));
   for (int64_t line = 0; line != tile.warpLines; ++line) {
-    // Lines beyond the matrix have no bias: that of the last one.
-    Value number =
-        b.min(walk.getLine(line), b.constant(product.plan.numLines - 1));
-    Value first = b.multiplyAdd(number, shape.outBlock, b.div(b.lane, 4));
+    Value first =
+        b.multiplyAdd(walk.getLine(line), shape.outBlock, b.div(b.lane, 4));
     for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
       for (int64_t half = 0; half != 2; ++half) {
-        Value at = b.at(b.at(pointer, first, biasType),
-                        outputs * fragmentRows + half * 8, biasType);
-        Value start = b.load(at, biasType);
-        if (biasType != f32)
-          start = arith::ExtFOp::create(b.b, b.loc, f32, start);
+        Value output = b.add(first, outputs * fragmentRows + half * 8);
+        Value start = product.loadStart(b, kernel, walk.range, output);
         for (int64_t tokens = 0; tokens != tokenTiles; ++tokens)
           for (int64_t i = 0; i != 2; ++i)
             sums[getSum(line, outputs, tokens) + 2 * half + i] = start;
@@ -301,6 +274,22 @@ void SparseProductEmitter::emitEpilogue(ValueRange sums) {
 }
 
 void SparseProductEmitter::emit() {
+  auto finish = [&](ValueRange sums) {
+    Value rank = b.rem(b.block[0], tile.getShares());
+    product.finish(b, walk.range, scratch, rank, sums, [&](ValueRange sums) {
+      if (product.epilogue)
+        emitEpilogue(sums);
+      else
+        store(sums);
+    });
+  };
+  if (walk.range.numParts) {
+    // What copies has no sums.
+    Value hasSums = b.less(b.thread, b.constant(blockThreads));
+    if (tile.getThreads() == blockThreads)
+      return finish(getInitialSums());
+    return b.when(hasSums, [&] { finish(getInitialSums()); });
+  }
   if (half)
     clearZeros();
   auto addBlocks = [&](Value stage, Value word, ValueRange sums) {
@@ -314,53 +303,36 @@ void SparseProductEmitter::emit() {
              return half ? multiplyGathered(stage, word, sums)
                          : addBlocks(stage, word, sums);
            },
-           [&](ValueRange sums) {
-             if (product.epilogue)
-               emitEpilogue(sums);
-             else
-               store(sums);
-           });
+           finish);
 }
 
 LogicalResult SparseProduct::emit(OpBuilder &b, KernelBody &kernel,
                                   ValueRange scratch) {
-  SpMMOp op = operands.op;
-  const ProductShape &shape = operands.shape;
-  size_t numArrays = plan.getTypes(op->getContext()).size();
-  plan.emit(b, kernel.loc,
-            kernel.patterns.at({op.getPattern(), *op.getLineView()}),
-            scratch.take_front(numArrays));
-  const Activations &x = shape.activations;
-  StoredRows y;
-  if (epilogue)
-    epilogue->begin(b, kernel, scratch.drop_front(numArrays));
-  else
-    y = createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
-                   {x.batches, shape.numLines * shape.outBlock}, x.tokens);
+  StoredRows y = begin(b, kernel, scratch);
   Value xMap, valuesMap;
   if (tile.shareOutputs != 0) {
     xMap = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getX()),
-                           x.tokens, {shape.inBlock, StageLayout::boxTokens});
+                           shape.activations.tokens,
+                           {shape.inBlock, StageLayout::boxTokens});
     valuesMap =
         createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getValues()),
                         shape.blockCols, {shape.blockRows, shape.blockCols});
   }
-  int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
   auto emitThread = [&](ChunkWalk &&walk, BlockBuilder &block) {
-    SparseProductEmitter(*this, kernel, y, walk, block).emit();
+    SparseProductEmitter(*this, kernel, scratch, y, walk, block).emit();
   };
-  BlockBuilder::launch(
-      b, kernel.loc, {plan.getNumGroups() * tile.getShares(), tiles},
-      tile.getThreads(), StageLayout(tile, shape).sharedBytes,
-      [&](BlockBuilder &block) {
-        if (tile.shareOutputs != 0)
-          emitThread(
-              BoxWalk(shape, tile, plan, scratch, xMap, valuesMap, block),
-              block);
-        else
-          emitThread(PieceWalk(op, shape, tile, plan, kernel, scratch, block),
-                     block);
-      },
-      {tile.getShares(), 1});
+  launch(b, kernel.loc, scratch, tile.getThreads(),
+         StageLayout(tile, shape).sharedBytes,
+         [&](BlockBuilder &block, const ChunkRange &range) {
+           if (tile.shareOutputs != 0)
+             emitThread(BoxWalk(shape, tile, plan, scratch, range, xMap,
+                                valuesMap, block),
+                        block);
+           else
+             emitThread(PieceWalk(op, shape, tile, plan, kernel, scratch, range,
+                                  block),
+                        block);
+         },
+         {tile.getShares(), 1});
   return epilogue ? epilogue->end(b) : success();
 }
