@@ -193,8 +193,8 @@ void BoxWalk::consume(llvm::function_ref<SmallVector<Value>()> begin,
         SmallVector<Value> later = loadWords(b.add(chunk, 1));
         ring.waitForFull(stage);
         SmallVector<Value> result =
-            multiplyLines(ring.getBegin(stage), carried.drop_front(numSums + 2),
-                          carried.take_front(numSums), multiply);
+            multiply(ring.getBegin(stage), carried.drop_front(numSums + 2),
+                     carried.take_front(numSums));
         release(stage);
         Stage next = ring.getNext(stage);
         result.append({next.number, next.parity});

@@ -57,23 +57,32 @@ void ChunkWalk::whenInside(Value line, llvm::function_ref<void()> body) {
   b.when(b.less(line, b.constant(plan.numLines)), body);
 }
 
-SmallVector<Value> ChunkWalk::addBlocks(Value stage, Value word,
-                                        Value slabOffset, Value blockOffset,
-                                        ValueRange sums,
-                                        MultiplyBlock multiply) {
-  Value slabs = LinePlan::getSlabs(b, word);
+Value ChunkWalk::getBlock(Value stage, Value word, Value blockOffset) {
   Value first = LinePlan::getFirstBlock(b, word);
-  Value block =
-      b.add(b.add(b.multiplyAdd(first, layout.block, stage), blockOffset),
-            layout.blocks);
-  Value firstSlab = b.add(stage, slabOffset);
-  return tile.isScanned ? addScanned(slabs, firstSlab, block, sums, multiply)
-                        : addListed(slabs, firstSlab, block, sums, multiply);
+  return b.add(b.add(b.multiplyAdd(first, layout.block, stage), blockOffset),
+               layout.blocks);
 }
 
-SmallVector<Value> ChunkWalk::addListed(Value slabs, Value firstSlab,
-                                        Value block, ValueRange sums,
+SmallVector<Value> ChunkWalk::addBlocks(Value stage, ValueRange words,
+                                        Value slabOffset, Value blockOffset,
+                                        ValueRange sums, Load load,
                                         MultiplyBlock multiply) {
+  Value firstSlab = b.add(stage, slabOffset);
+  if (!tile.isScanned)
+    return multiplyLines(words, sums, [&](Value word, ValueRange sums) {
+      return addListed(word, firstSlab, getBlock(stage, word, blockOffset),
+                       sums, load, multiply);
+    });
+  SmallVector<Value> blocks;
+  for (Value word : words)
+    blocks.push_back(getBlock(stage, word, blockOffset));
+  return addScanned(words, firstSlab, blocks, sums, load, multiply);
+}
+
+SmallVector<Value> ChunkWalk::addListed(Value word, Value firstSlab,
+                                        Value block, ValueRange sums, Load load,
+                                        MultiplyBlock multiply) {
+  Value slabs = LinePlan::getSlabs(b, word);
   SmallVector<Value> carried(sums);
   carried.append({slabs, block});
   SmallVector<Value> next = b.loop(
@@ -82,8 +91,8 @@ SmallVector<Value> ChunkWalk::addListed(Value slabs, Value firstSlab,
         Value left = carried[sums.size()], block = carried[sums.size() + 1];
         Value slab =
             b.multiplyAdd(b.countTrailingZeros(left), layout.slab, firstSlab);
-        SmallVector<Value> next =
-            multiply(b.at(slab), b.at(block), carried.take_front(sums.size()));
+        SmallVector<Value> next = multiply(load(b.at(slab)), b.at(block),
+                                           carried.take_front(sums.size()));
         next.push_back(b.bitAnd(left, b.add(left, -1)));
         next.push_back(b.add(block, layout.block));
         return next;
@@ -92,20 +101,40 @@ SmallVector<Value> ChunkWalk::addListed(Value slabs, Value firstSlab,
   return next;
 }
 
-SmallVector<Value> ChunkWalk::addScanned(Value slabs, Value firstSlab,
-                                         Value block, ValueRange sums,
-                                         MultiplyBlock multiply) {
+SmallVector<Value> ChunkWalk::addScanned(ValueRange words, Value firstSlab,
+                                         ValueRange blocks, ValueRange sums,
+                                         Load load, MultiplyBlock multiply) {
+  // Behind the sums of all lines, their next blocks.
+  size_t lines = words.size(), count = sums.size() / lines;
   SmallVector<Value> next(sums);
-  next.push_back(block);
-  Value first = b.at(firstSlab);
+  llvm::append_range(next, blocks);
+  Value first = b.at(firstSlab), all = words.front();
+  for (Value word : words.drop_front())
+    all = b.bitOr(all, word);
   for (int64_t slab = 0; slab != tile.slabs; ++slab) {
-    Value bit = b.bitAnd(slabs, b.constant(int64_t(1) << slab));
+    auto hasBlock = [&](Value word) {
+      Value bit = b.constant(int64_t(1) << slab);
+      return b.less(b.constant(0), b.bitAnd(word, bit));
+    };
     SmallVector<Value> before = next;
-    next = b.when(b.less(b.constant(0), bit), before, [&] {
-      SmallVector<Value> after = multiply(
-          b.at(first, slab * layout.slab, b.b.getI8Type()), b.at(before.back()),
-          ValueRange(before).take_front(sums.size()));
-      after.push_back(b.add(before.back(), layout.block));
+    next = b.when(hasBlock(all), before, [&] {
+      SmallVector<Value> operands =
+          load(b.at(first, slab * layout.slab, b.b.getI8Type()));
+      SmallVector<Value> after = before;
+      for (size_t line = 0; line != lines; ++line) {
+        SmallVector<Value> own(ValueRange(after).slice(line * count, count));
+        Value block = after[lines * count + line];
+        own.push_back(block);
+        auto add = [&] {
+          SmallVector<Value> added =
+              multiply(operands, b.at(block), ValueRange(own).drop_back());
+          added.push_back(b.add(block, layout.block));
+          return added;
+        };
+        own = lines == 1 ? add() : b.when(hasBlock(words[line]), own, add);
+        after[lines * count + line] = own.pop_back_val();
+        llvm::copy(own, after.begin() + line * count);
+      }
       return after;
     });
   }
@@ -113,13 +142,12 @@ SmallVector<Value> ChunkWalk::addScanned(Value slabs, Value firstSlab,
   return next;
 }
 
-SmallVector<Value> ChunkWalk::multiplyLines(Value stage, ValueRange words,
-                                            ValueRange sums,
-                                            Multiply multiply) {
+SmallVector<Value> ChunkWalk::multiplyLines(
+    ValueRange words, ValueRange sums,
+    llvm::function_ref<SmallVector<Value>(Value, ValueRange)> multiply) {
   size_t count = sums.size() / words.size();
   SmallVector<Value> result;
   for (auto [line, word] : llvm::enumerate(words))
-    llvm::append_range(result,
-                       multiply(stage, word, sums.slice(line * count, count)));
+    llvm::append_range(result, multiply(word, sums.slice(line * count, count)));
   return result;
 }

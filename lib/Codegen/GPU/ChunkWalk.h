@@ -18,10 +18,10 @@ class ChunkWalk {
 public:
   virtual ~ChunkWalk() = default;
 
-  /// Adds to sums what is in a stage, for one line, at the slabs and blocks
-  /// that a word of the plan says.
+  /// Adds to the sums of the warp's lines what is in a stage, at the slabs and
+  /// blocks that the lines' words of the plan say.
   using Multiply = llvm::function_ref<SmallVector<Value>(
-      Value stage, Value word, ValueRange sums)>;
+      Value stage, ValueRange words, ValueRange sums)>;
 
   /// In the warps that multiply: the sums that `begin` returns, as many for
   /// each line of the warp, go to `finish` when `multiply` has added to them
@@ -30,15 +30,24 @@ public:
                    Multiply multiply,
                    llvm::function_ref<void(ValueRange sums)> finish) = 0;
 
-  /// Adds a block to sums, where it and its slab are in shared memory.
+  /// What is multiplied of a slab in shared memory.
+  using Load = llvm::function_ref<SmallVector<Value>(Value slab)>;
+  /// Adds the product of `operands`, which `Load` returned, and a block in
+  /// shared memory to the sums of one line.
   using MultiplyBlock = llvm::function_ref<SmallVector<Value>(
-      Value slab, Value block, ValueRange sums)>;
+      ValueRange operands, Value block, ValueRange sums)>;
 
-  /// Calls `multiply` for each block of a line's `word`, `blockOffset` and
-  /// `slabOffset` bytes from where it and its slab begin.
-  SmallVector<Value> addBlocks(Value stage, Value word, Value slabOffset,
-                               Value blockOffset, ValueRange sums,
+  /// Adds all blocks of lines to their sums; a slab is loaded `slabOffset`
+  /// bytes from where it begins, a block multiplied `blockOffset` bytes from
+  /// there.
+  SmallVector<Value> addBlocks(Value stage, ValueRange words, Value slabOffset,
+                               Value blockOffset, ValueRange sums, Load load,
                                MultiplyBlock multiply);
+  /// `sums`, with what `multiply` adds to those of each line.
+  static SmallVector<Value> multiplyLines(
+      ValueRange words, ValueRange sums,
+      llvm::function_ref<SmallVector<Value>(Value word, ValueRange sums)>
+          multiply);
 
   /// The number of the warp's `line`, which may be beyond the last.
   Value getLine(int64_t line);
@@ -62,12 +71,16 @@ protected:
             const LinePlan &plan, ValueRange scratch, const ChunkRange &range,
             BlockBuilder &b, Value warp);
 
-  /// Goes from one slab with a block to the next.
-  SmallVector<Value> addListed(Value slabs, Value firstSlab, Value block,
-                               ValueRange sums, MultiplyBlock multiply);
-  /// Asks of each slab whether it has a block.
-  SmallVector<Value> addScanned(Value slabs, Value firstSlab, Value block,
-                                ValueRange sums, MultiplyBlock multiply);
+  /// Where the first block of a line in the stage is multiplied.
+  Value getBlock(Value stage, Value word, Value blockOffset);
+  /// Goes from one slab with a block of the line to the next.
+  SmallVector<Value> addListed(Value word, Value firstSlab, Value block,
+                               ValueRange sums, Load load,
+                               MultiplyBlock multiply);
+  /// Asks of each slab which lines have a block there; it is loaded once.
+  SmallVector<Value> addScanned(ValueRange words, Value firstSlab,
+                                ValueRange blocks, ValueRange sums, Load load,
+                                MultiplyBlock multiply);
   Value clampChunk(Value chunk) {
     return b.min(chunk, b.constant(plan.getMaxChunks() - 1));
   }
@@ -75,9 +88,6 @@ protected:
   SmallVector<Value> loadWords(Value chunk);
   /// The first line of the block of threads in its group.
   Value getFirstLine();
-  /// `sums`, with what `multiply` adds to those of each line.
-  SmallVector<Value> multiplyLines(Value stage, ValueRange words,
-                                   ValueRange sums, Multiply multiply);
 
   const ProductShape &shape;
   const ProductTile &tile;

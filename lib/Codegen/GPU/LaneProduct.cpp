@@ -218,11 +218,12 @@ void LaneProductEmitter::emit() {
   if (walk.range.numParts)
     return finish(getInitialSums());
   walk.run([&] { return getInitialSums(); },
-           [&](Value stage, Value word, ValueRange sums) {
+           [&](Value stage, ValueRange words, ValueRange sums) {
              return walk.addBlocks(
-                 stage, word, slabOffset, blockOffset, sums,
-                 [&](Value slab, Value block, ValueRange sums) {
-                   return multiplyBlock(slab, block, sums);
+                 stage, words, slabOffset, blockOffset, sums,
+                 [](Value slab) { return SmallVector<Value>{slab}; },
+                 [&](ValueRange slab, Value block, ValueRange sums) {
+                   return multiplyBlock(slab.front(), block, sums);
                  });
            },
            finish);

@@ -235,7 +235,7 @@ void PieceWalk::run(llvm::function_ref<SmallVector<Value>()> begin,
         copy(next, copied, sources);
         Sources later = loadSources(b.add(next, 1));
         SmallVector<Value> laterWords = loadWords(b.add(chunk, 1));
-        SmallVector<Value> result = multiplyLines(stage, words, sums, multiply);
+        SmallVector<Value> result = multiply(stage, words, sums);
         result.append({getNextStage(b, stage, layout.size, tile.stages),
                        getNextStage(b, copied, layout.size, tile.stages)});
         llvm::append_range(result, laterWords);

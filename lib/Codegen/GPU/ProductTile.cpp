@@ -24,7 +24,7 @@ static constexpr int64_t wantedStages = 3, leastStages = 2, mostStages = 4;
 
 /// Of the positions along a line, the share at which one of `lines` has a
 /// block.
-static double getUnion(double density, int64_t lines) {
+static double getUnion(double density, double lines) {
   return 1 - std::pow(1 - density, lines);
 }
 
@@ -117,8 +117,13 @@ static BlockWork getFragmentWork(const ProductTile &tile,
   double rows = double(shape.outBlock / fragmentRows);
   double steps = (stored + gaps) * double(shape.inBlock) / fragmentRows;
   double products = steps * rows * double(tile.tokens) / fragmentCols;
-  double loads =
-      steps * warpsAlong * (rows + double(tile.warpTokens) / fragmentRows);
+  // Lines that share activations load them once.
+  double lines = double(tile.warpLines), density = shape.getDensity();
+  double loaded = tile.areActivationsShared(shape)
+                      ? getUnion(density, lines) / (lines * density)
+                      : 1;
+  double loads = steps * warpsAlong *
+                 (rows + loaded * double(tile.warpTokens) / fragmentRows);
   // Counted in kernels that were emitted, without what boxes need: of a block,
   // of a slab that a line is asked for, or of a step that gathers blocks.
   constexpr double perListed = 11, perScanned = 3, perSlab = 3, perStep = 18;

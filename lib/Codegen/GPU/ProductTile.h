@@ -81,6 +81,13 @@ struct ProductTile {
   /// faster where many have; else it goes from one such slab to the next.
   bool isScanned = false;
 
+  /// Lines of a warp load the activations of a slab once: those of 16 inputs
+  /// have room in registers, of which a thread of 8 warps has 255, one of 9 has
+  /// 168.
+  bool areActivationsShared(const ProductShape &shape) const {
+    return isScanned && warpLines != 1 && shape.inBlock == fragmentRows &&
+           shareOutputs == 0;
+  }
   /// Blocks of threads that follow the plan of one group of lines.
   int64_t getShares() const { return std::max<int64_t>(1, shareOutputs); }
   /// Those of a block, with the warp that copies.

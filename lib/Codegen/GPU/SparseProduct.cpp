@@ -73,7 +73,13 @@ private:
   /// Adds the blocks of one line, `word`, to `sums`: blocks of 8 inputs, two at
   /// a time, which lie side by side.
   SmallVector<Value> multiplyGathered(Value stage, Value word, ValueRange sums);
-  SmallVector<Value> multiplyBlock(Value slab, Value block, ValueRange sums);
+  /// What warps multiply of a slab from input `input` on, of 16 inputs: of all
+  /// of its tokens.
+  SmallVector<Value> loadActivations(Value slab, int64_t input);
+  /// Adds a block to the sums of one line: `operands` are its slab, or its
+  /// activations, if lines share them.
+  SmallVector<Value> multiplyBlock(ValueRange operands, Value block,
+                                   ValueRange sums);
   void store(ValueRange sums);
   void emitEpilogue(ValueRange sums);
   void clearZeros();
@@ -163,15 +169,25 @@ SmallVector<Value> SparseProductEmitter::getInitialSums() {
   return sums;
 }
 
-SmallVector<Value> SparseProductEmitter::multiplyBlock(Value slab, Value block,
+SmallVector<Value> SparseProductEmitter::loadActivations(Value slab,
+                                                         int64_t input) {
+  SmallVector<Value> result;
+  for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
+    llvm::append_range(result,
+                       b.loadMatrices(slabRows.at(b, slab, input, token),
+                                      /*transpose=*/true));
+  return result;
+}
+
+SmallVector<Value> SparseProductEmitter::multiplyBlock(ValueRange operands,
+                                                       Value block,
                                                        ValueRange sums) {
   SmallVector<Value> next(sums);
   bool inputsAreRows = shape.inputsAreRows;
   for (int64_t input = 0; input < shape.inBlock; input += fragmentRows) {
-    SmallVector<SmallVector<Value, 4>> activations;
-    for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
-      activations.push_back(b.loadMatrices(slabRows.at(b, slab, input, token),
-                                           /*transpose=*/true));
+    SmallVector<Value> activations(operands);
+    if (operands.size() == 1)
+      activations = loadActivations(operands.front(), input);
     for (int64_t outputs = 0; outputs != rowTiles; ++outputs) {
       int64_t output = outputs * fragmentRows;
       Value at = inputsAreRows ? blockRows.at(b, block, input, output)
@@ -181,8 +197,7 @@ SmallVector<Value> SparseProductEmitter::multiplyBlock(Value slab, Value block,
       for (int64_t tokens = 0; tokens != tokenTiles; ++tokens) {
         MutableArrayRef<Value> sum =
             MutableArrayRef(next).slice(getSum(0, outputs, tokens), 4);
-        ArrayRef<Value> right =
-            ArrayRef(activations[tokens / 2]).slice(tokens % 2 * 2, 2);
+        ArrayRef<Value> right = ArrayRef(activations).slice(tokens * 2, 2);
         llvm::copy(b.multiply(type, matrix, right, sum), sum.begin());
       }
     }
@@ -214,8 +229,9 @@ SmallVector<Value> SparseProductEmitter::multiplyGathered(Value stage,
         Value slab =
             b.multiplyAdd(b.countTrailingZeros(left), layout.slab, firstSlab);
         slab = b.select(b.equal(left, b.constant(0)), zeros, slab);
-        SmallVector<Value> next = multiplyBlock(
-            b.at(slab), b.at(block), carried.take_front(sums.size()));
+        SmallVector<Value> next =
+            multiplyBlock(ValueRange{b.at(slab)}, b.at(block),
+                          carried.take_front(sums.size()));
         next.push_back(dropFirst(dropFirst(left)));
         next.push_back(b.add(block, 2 * layout.block));
         return next;
@@ -292,16 +308,28 @@ void SparseProductEmitter::emit() {
   }
   if (half)
     clearZeros();
-  auto addBlocks = [&](Value stage, Value word, ValueRange sums) {
-    return walk.addBlocks(stage, word, slabRow, matrixRow, sums,
-                          [&](Value slab, Value block, ValueRange sums) {
-                            return multiplyBlock(slab, block, sums);
-                          });
+  auto addBlocks = [&](Value stage, ValueRange words, ValueRange sums) {
+    return walk.addBlocks(
+        stage, words, slabRow, matrixRow, sums,
+        [&](Value slab) {
+          return tile.areActivationsShared(shape)
+                     ? loadActivations(slab, /*input=*/0)
+                     : SmallVector<Value>{slab};
+        },
+        [&](ValueRange operands, Value block, ValueRange sums) {
+          return multiplyBlock(operands, block, sums);
+        });
+  };
+  auto addGathered = [&](Value stage, ValueRange words, ValueRange sums) {
+    return ChunkWalk::multiplyLines(
+        words, sums, [&](Value word, ValueRange sums) {
+          return multiplyGathered(stage, word, sums);
+        });
   };
   walk.run([&] { return getInitialSums(); },
-           [&](Value stage, Value word, ValueRange sums) {
-             return half ? multiplyGathered(stage, word, sums)
-                         : addBlocks(stage, word, sums);
+           [&](Value stage, ValueRange words, ValueRange sums) {
+             return half ? addGathered(stage, words, sums)
+                         : addBlocks(stage, words, sums);
            },
            finish);
 }
