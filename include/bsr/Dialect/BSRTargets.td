@@ -77,6 +77,9 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     tensor cores; 0, the default, lets the model of the chip choose. A product that
     such a tile does not fit is computed by plain kernels.
 
+    A dense product of f32 has `tile_outputs` rows and `tile_tokens` columns of the result
+    if these are 128 by 256, 128 by 128, 64 by 128 or 64 by 64; else the model chooses.
+
     On `sm_90a`, `share_outputs` by `share_tokens` (1, 2 or 4 each, together at most 4) blocks of
     threads, neighbours along outputs and tokens, are a thread block cluster: tensor copies bring
     activations to all those of the same tokens, and blocks of the weight to all those of
