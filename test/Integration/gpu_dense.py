@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Dense products, of 16-bit numbers on tensor cores, of f32 on arithmetic units, in the PTX interpreter, against float64.
 
-    gpu_dense.py <chip> [<rows>x<columns> [<case>...]]
+    gpu_dense.py <chip> [<rows>x<columns>[/tf32] [<case>...]]
 
 A case is an einsum: batches, either operand either way round, sums over several dimensions, lengths
 that no tile divides, rows that begin at multiples of 4 or 8 bytes only, and sums taken in parts.
 The tile of products of f32 is 64x64, or the given one; the cases are all, or those of
-the given numbers.
+the given numbers. With tf32, those of f32 with an even number of columns are on tensor cores.
 """
 
 import os
@@ -15,10 +15,10 @@ import sys
 
 import numpy as np
 import step
-from gpu_products import check, load, round_to, store
+from gpu_products import check, is_tf32, load, round_to, round_to_tf32, store
 
 chip, tile, *numbers = [*sys.argv[1:], "64x64"] if len(sys.argv) == 2 else sys.argv[1:]
-os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={tile}"
+os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={tile.replace('/', ' --')}"
 
 # Type, operands and result by their dimensions, extents, launches.
 CASES = [
@@ -80,13 +80,16 @@ for number, (kind, equation, extents, launches) in enumerate(CASES):
         continue
     random = np.random.default_rng(0)
     compiled = step.compile(text(kind, equation, extents))
-    sign = "cp.async" if kind == "f32" else "mma.sync"
+    isRounded = is_tf32(kind) and extents[equation[-1]] % 2 == 0
+    sign = "cp.async" if kind == "f32" and not isRounded else "mma.sync"
     assert sign in compiled.host.ptx, f"{equation}: expected {sign}"
     found = sum("gpu.launch_func" in line for line in compiled.host.body)
     assert found == launches, f"{equation}: expected {launches} launches, but got {found}"
     left, right, result = equation.replace("->", ",").split(",")
     a, b = (round_to(kind, random.standard_normal([extents[d] for d in part])) for part in (left, right))
     got = compiled.run({"a": store(kind, a), "b": store(kind, b)})["c"]
+    if isRounded:
+        a, b = round_to_tf32(a), round_to_tf32(b)
     terms = int(np.prod([extents[d] for d in set(left) - set(result)]))
     check(equation, load("f32", got), np.einsum(equation, a, b), np.einsum(equation, abs(a), abs(b)), terms, "f32")
     print(number, kind, equation, extents, "ok", flush=True)
@@ -121,6 +124,8 @@ if not numbers:
     random = np.random.default_rng(0)
     a, b = (round_to("f32", random.standard_normal(shape)) for shape in ((2, 3, 40, 24), (2, 96, 24)))
     got = compiled.run({"a": store("f32", a), "b": store("f32", b)})["c"]
+    if is_tf32("f32"):
+        a, b = round_to_tf32(a), round_to_tf32(b)
 
     def multiply(a, b):
         parts = (b[:, 48:].reshape(2, 3, 16, 24), b[:, :48].reshape(2, 3, 16, 24))

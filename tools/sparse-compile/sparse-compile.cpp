@@ -162,6 +162,11 @@ struct CommandLine {
       cl::desc("Fail if a product with a marked weight or its gradient stays "
                "dense, or its gradient is not found, with a sentence for each"),
       cl::cat(category)};
+  cl::opt<bool> tf32{
+      "tf32",
+      cl::desc("For a GPU, round what products of f32 read to tf32, which "
+               "tensor cores multiply"),
+      cl::cat(category)};
   cl::opt<bool> timers{
       "timers",
       cl::desc("Let the step measure the time of each of its kernels "
@@ -305,7 +310,7 @@ static Expected<Attribute> getNamedTarget(MLIRContext *context,
   if (bsr::findChip(options.target))
     return bsr::GPUAttr::get(context, options.target, /*tileOutputs=*/0,
                              /*tileTokens=*/0, /*shareOutputs=*/0,
-                             /*shareTokens=*/0);
+                             /*shareTokens=*/0, options.tf32);
   return createStringError("expected --target to be cpu, scalar, " +
                            listChips() + ", but got '" + options.target + "'");
 }
@@ -334,7 +339,7 @@ static Expected<Attribute> getTarget(ModuleOp module,
   else
     absent.append({&options.mmaRate, &options.wgmmaRate, &options.l2Bandwidth,
                    &options.memoryBandwidth, &options.overlap,
-                   &options.assemble});
+                   &options.assemble, &options.tf32});
   if (Error error = verifyAbsent(absent, *target))
     return error;
   if (own && own != *target)

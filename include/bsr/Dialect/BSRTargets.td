@@ -86,6 +86,10 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     the same outputs, and warpgroups multiply (`wgmma`). 0, the default, lets the model
     choose, such kernels or others; both are given or none.
 
+    With `tf32`, tensor cores multiply f32, too: operands are rounded to tf32, which has 10
+    bits of mantissa (to nearest, ties away from zero), and sums are of f32. Without, the
+    default, f32 is multiplied as it is.
+
     Example:
 
     ```mlir
@@ -103,12 +107,17 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     ```mlir
     #bsr.gpu<chip = "sm_90a", share_outputs = 2, share_tokens = 2>
     ```
+
+    ```mlir
+    #bsr.gpu<tf32 = true>
+    ```
   }];
   let parameters = (ins StringRefParameter<"the chip", [{"sm_90a"}]>:$chip,
                         DefaultValuedParameter<"int64_t", "0">:$tile_outputs,
                         DefaultValuedParameter<"int64_t", "0">:$tile_tokens,
                         DefaultValuedParameter<"int64_t", "0">:$share_outputs,
-                        DefaultValuedParameter<"int64_t", "0">:$share_tokens);
+                        DefaultValuedParameter<"int64_t", "0">:$share_tokens,
+                        DefaultValuedParameter<"bool", "false">:$tf32);
   let assemblyFormat = "(`<` struct(params)^ `>`)?";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{

@@ -15,7 +15,7 @@ using namespace mlir::bsr;
 std::optional<DenseProduct> DenseProduct::match(Operation *root, GPUAttr chip) {
   auto operands = DenseOperands::match(root);
   // Sums are stored in pairs.
-  if (!operands || !isMultiplied(operands->type) ||
+  if (!operands || !isMultiplied(operands->type, chip.getTf32()) ||
       operands->getType().getShape().back() % 2)
     return std::nullopt;
   DenseProduct product;
@@ -23,7 +23,10 @@ std::optional<DenseProduct> DenseProduct::match(Operation *root, GPUAttr chip) {
   product.tile =
       DenseTile::get(*operands, operands->rows.size <= 64 ? 64 : 128,
                      operands->cols.size <= 64 ? 64 : 128, /*isSwizzled=*/false,
-                     [](int64_t length, bool) { return getPitch(length); });
+                     [&](int64_t length, bool isInnerLast) {
+                       return Fragments::getPitch(
+                           length, operands->getElementBytes(), isInnerLast);
+                     });
   product.tile.setParts(*operands);
   if (!product.tile.setStages(*operands, *findChip(chip.getChip())))
     return std::nullopt;
@@ -53,6 +56,7 @@ private:
   const StoredRows &result;
   BlockBuilder &b;
   DenseWalk walk;
+  Fragments fragments;
   /// Fragments of a warp.
   int64_t rowTiles, colTiles;
   /// The lane's first row.
@@ -66,54 +70,48 @@ DenseProductEmitter::DenseProductEmitter(DenseProduct &product,
                                          BlockBuilder &b)
     : product(product), operands(product.operands), tile(product.tile),
       result(result), b(b), walk(operands, tile, kernel, b),
-      rowTiles(tile.getWarpRows() / fragmentRows),
+      fragments(operands.type), rowTiles(tile.getWarpRows() / fragmentRows),
       colTiles(tile.getWarpCols() / fragmentCols),
       firstRow(b.add(walk.firstRow, b.div(b.lane, 4))) {}
 
 SmallVector<Value> DenseProductEmitter::multiply(Value left, Value right,
                                                  ValueRange sums) {
   SmallVector<Value> next(sums);
-  // A fragment of a side, `own` and `inner` numbers into it.
+  // Where the lane's numbers of a side begin.
+  auto getFirst = [&](const DenseTile::Side &side, bool isInnerLast,
+                      bool isLeft, Value warpFirst, Value at) {
+    int64_t unit = isInnerLast ? side.pitch : fragments.elementBytes;
+    Value place = fragments.getLanePlace(b, side.pitch, isInnerLast, isLeft);
+    return b.at(b.add(b.multiplyAdd(warpFirst, unit, at), place));
+  };
+  // A unit of a side, `own` and `inner` numbers into it.
   auto load = [&](const DenseTile::Side &side, Value first, int64_t own,
-                  int64_t inner, bool isLeft, bool isInnerLast) {
+                  int64_t inner, bool isInnerLast, bool isLeft) {
     int64_t row = isInnerLast ? own : inner;
     int64_t column = isInnerLast ? inner : own;
-    // The left one goes through its own numbers before the inner ones, the
-    // right one the other way round.
-    Value at = b.add(first, getMatrixRow(b, side.pitch,
-                                         /*rowsLast=*/isLeft != isInnerLast));
-    return b.loadMatrices(b.at(b.at(at),
-                               row * side.pitch + column * elementBytes,
-                               b.b.getI8Type()),
-                          /*transpose=*/!isInnerLast);
-  };
-  auto getFirst = [&](const DenseTile::Side &side, bool isInnerLast,
-                      Value warpFirst, Value at) {
-    int64_t unit = isInnerLast ? side.pitch : int64_t(elementBytes);
-    return b.multiplyAdd(warpFirst, unit, at);
+    int64_t offset = row * side.pitch + column * fragments.elementBytes;
+    return fragments.load(b, b.at(first, offset, b.b.getI8Type()), side.pitch,
+                          isInnerLast, isLeft);
   };
   bool isLeftInner = operands.left.isInnerLast;
   bool isRightInner = operands.right.isInnerLast;
-  Value leftFirst = getFirst(tile.left, isLeftInner, walk.warpRow, left);
-  Value rightFirst = getFirst(tile.right, isRightInner, walk.warpCol, right);
+  Value leftFirst =
+      getFirst(tile.left, isLeftInner, /*isLeft=*/true, walk.warpRow, left);
+  Value rightFirst =
+      getFirst(tile.right, isRightInner, /*isLeft=*/false, walk.warpCol, right);
   for (int64_t inner = 0; inner != DenseTile::innerTile;
        inner += fragmentRows) {
-    SmallVector<SmallVector<Value, 4>> rightFragments;
+    SmallVector<SmallVector<Value, 8>> rightUnits;
     for (int64_t col = 0; col != colTiles; col += 2)
-      rightFragments.push_back(load(tile.right, rightFirst, col * fragmentCols,
-                                    inner, /*isLeft=*/false, isRightInner));
+      rightUnits.push_back(load(tile.right, rightFirst, col * fragmentCols,
+                                inner, isRightInner, /*isLeft=*/false));
     for (int64_t row = 0; row != rowTiles; ++row) {
-      SmallVector<Value, 4> leftFragment =
-          load(tile.left, leftFirst, row * fragmentRows, inner,
-               /*isLeft=*/true, isLeftInner);
-      for (int64_t col = 0; col != colTiles; ++col) {
-        MutableArrayRef<Value> sum =
-            MutableArrayRef(next).slice(getSum(row, col), 4);
-        ArrayRef<Value> right =
-            ArrayRef(rightFragments[col / 2]).slice(col % 2 * 2, 2);
-        llvm::copy(b.multiply(operands.type, leftFragment, right, sum),
-                   sum.begin());
-      }
+      SmallVector<Value, 8> leftUnit =
+          load(tile.left, leftFirst, row * fragmentRows, inner, isLeftInner,
+               /*isLeft=*/true);
+      for (int64_t col = 0; col != colTiles; ++col)
+        fragments.multiplyAdd(b, leftUnit, rightUnits[col / 2], col % 2,
+                              MutableArrayRef(next).slice(getSum(row, col), 4));
     }
   }
   return next;

@@ -9,7 +9,8 @@
 
 namespace mlir::bsr {
 
-/// A dense product of 16-bit elements by warps on tensor cores.
+/// A dense product by warps on tensor cores, of 16-bit elements or of f32
+/// rounded to tf32.
 class DenseProduct : public DenseTileProduct {
 public:
   /// The product that `op` is, if it is one that `chip` runs here.

@@ -95,14 +95,26 @@ static BlockWork getFragmentWork(const ProductTile &tile,
   double rows = double(shape.outBlock / fragmentRows);
   double steps = (stored + gaps) * double(shape.inBlock) / fragmentRows;
   double products = steps * rows * double(tile.tokens) / fragmentCols;
-  double loads =
+  double units =
       steps * warpsAlong * (rows + double(tile.warpTokens) / fragmentRows);
+  // A unit of f32 is two fragments, whose words are loaded one by one, where
+  // `ldmatrix` cannot transpose them, and rounded.
+  bool isTF32 = shape.elementBytes == 4;
+  constexpr double unitWords = 8;
+  double transposed =
+      shape.inputsAreRows
+          ? units
+          : steps * warpsAlong * double(tile.warpTokens) / fragmentRows;
+  double loads =
+      isTF32 ? transposed * unitWords + (units - transposed) * 2 : units;
+  double roundings = isTF32 ? units * unitWords : 0;
   // Counted in kernels that were emitted: of a block, or of a step that gathers
   // blocks.
   double perBlock = shape.getGathered() == 1 ? 11 * stored : 18 * steps;
-  return {products + loads + perBlock * warpsAlong, 0,
-          products * 2 * fragmentRows * fragmentCols * fragmentRows,
-          copyBytes * loads};
+  return {products * (isTF32 ? 2 : 1) + loads + roundings +
+              perBlock * warpsAlong,
+          0, products * 2 * fragmentRows * fragmentCols * fragmentRows,
+          copyBytes * units * (isTF32 ? 2 : 1)};
 }
 
 /// What lanes do with `stored` blocks.
@@ -166,8 +178,9 @@ KernelWork ProductTile::getWork(const ProductShape &shape) const {
                   double(shape.outputBytes);
   work.longestWarp = work.instructions / numWarps;
   work.arithmetic[static_cast<unsigned>(Unit::Float)] = products.arithmetic;
-  work.tensorFlops[static_cast<unsigned>(TensorType::Half)] =
-      products.tensorFlops;
+  TensorType type =
+      shape.elementBytes == 4 ? TensorType::TF32 : TensorType::Half;
+  work.tensorFlops[static_cast<unsigned>(type)] = products.tensorFlops;
   work.sharedBytes = products.sharedBytes + slabBytes +
                      stored * shape.getParts() * partBytes + stores;
   work.l2Bytes = slabBytes + double(shape.slots) / groups * partBytes + stores;

@@ -106,14 +106,17 @@ struct ProductTile {
 /// Where things lie in a stage, in bytes.
 struct StageLayout {
   StageLayout(const ProductTile &tile, const ProductShape &shape)
-      : slabPitch(getPitchOf(shape, tile.tokens)),
+      : slabPitch(getPitchOf(shape, tile.tokens, /*isInnerLast=*/false)),
         slab(shape.inBlock * slabPitch),
-        blockPitch(getPitchOf(shape, shape.getCols())),
+        blockPitch(getPitchOf(shape, shape.getCols(), !shape.inputsAreRows)),
         block(shape.getRows() * blockPitch), blocks(tile.slabs * slab),
         size(blocks + llvm::alignTo(tile.blocks * block, copiedBytes)) {}
 
-  static int64_t getPitchOf(const ProductShape &shape, int64_t length) {
-    return shape.isPadded() ? getPitch(length) : length * shape.elementBytes;
+  static int64_t getPitchOf(const ProductShape &shape, int64_t length,
+                            bool isInnerLast) {
+    return shape.isPadded()
+               ? Fragments::getPitch(length, shape.elementBytes, isInnerLast)
+               : length * shape.elementBytes;
   }
   /// Bytes of all stages, and of a row of zeros behind them, which blocks that
   /// are missing have as activations.

@@ -18,7 +18,8 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-std::optional<SparseOperands> SparseOperands::match(Operation *root) {
+std::optional<SparseOperands> SparseOperands::match(Operation *root,
+                                                    bool tf32) {
   auto op = dyn_cast<SpMMOp>(root);
   if (!op)
     return std::nullopt;
@@ -26,11 +27,11 @@ std::optional<SparseOperands> SparseOperands::match(Operation *root) {
   auto activations = Activations::match(op.getX(), op.getFeatureDim());
   PatternType pattern = op.getPattern().getType();
   Type yType = op.getY().getType().getElementType();
-  if (!activations || !isMultiplied(type) ||
+  if (!activations || !isMultiplied(type, tf32) ||
       op.getValues().getType().getElementType() != type ||
       !isStored(yType, type) || !isLoaded(op.getValues()) ||
-      !isCovered(pattern.getBlockRows()) ||
-      !isCovered(pattern.getBlockCols()) ||
+      !isCovered(pattern.getBlockRows(), type) ||
+      !isCovered(pattern.getBlockCols(), type) ||
       op.getY().getType().getNumElements() > INT32_MAX)
     return std::nullopt;
   auto shape = ProductShape::get(op, *activations, /*isOnTensorCores=*/true);
@@ -41,7 +42,7 @@ std::optional<SparseOperands> SparseOperands::match(Operation *root) {
 
 std::optional<SparseProduct> SparseProduct::match(Operation *root,
                                                   GPUAttr chip) {
-  auto operands = SparseOperands::match(root);
+  auto operands = SparseOperands::match(root, chip.getTf32());
   if (!operands)
     return std::nullopt;
   SparseProduct product;
@@ -106,7 +107,7 @@ private:
   const StoredRows &y;
   ChunkWalk walk;
   const StageLayout &layout;
-  Type type;
+  Fragments fragments;
   int64_t rowTiles, tokenTiles;
   /// Where the lane's rows of matrices begin in a slab and in a block.
   Value slabRow, matrixRow;
@@ -124,17 +125,20 @@ SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
       walk(product.operands.op, product.operands.shape, tile, product.plan,
            kernel, scratch, b),
       layout(walk.layout),
-      type(product.operands.op.getX().getType().getElementType()),
+      fragments(product.operands.op.getX().getType().getElementType()),
       rowTiles(shape.outBlock / fragmentRows),
       tokenTiles(tile.warpTokens / fragmentCols) {
-  Value tokens = b.mul(walk.warpToken, elementBytes);
+  Value tokens = b.mul(walk.warpToken, fragments.elementBytes);
   bool inputsAreRows = shape.inputsAreRows;
   if (shape.getGathered() == 1) {
     // A slab has inputs as rows: both operands are transposed when loaded, or
     // none.
-    slabRow =
-        b.add(getMatrixRow(b, layout.slabPitch, /*rowsLast=*/false), tokens);
-    matrixRow = getMatrixRow(b, layout.blockPitch, /*rowsLast=*/inputsAreRows);
+    slabRow = b.add(fragments.getLanePlace(b, layout.slabPitch,
+                                           /*isInnerLast=*/false,
+                                           /*isLeft=*/false),
+                    tokens);
+    matrixRow = fragments.getLanePlace(
+        b, layout.blockPitch, /*isInnerLast=*/!inputsAreRows, /*isLeft=*/true);
     return;
   }
   // Of the four matrices, the inputs of two are those of one slab and block.
@@ -182,24 +186,27 @@ SmallVector<Value> SparseProductEmitter::multiplyBlock(Value slab, Value block,
   Type i8 = b.b.getI8Type();
   bool inputsAreRows = shape.inputsAreRows;
   for (int64_t input = 0; input < shape.inBlock; input += fragmentRows) {
-    SmallVector<SmallVector<Value, 4>> activations;
-    for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
-      activations.push_back(b.loadMatrices(
-          b.at(slab, input * layout.slabPitch + token * elementBytes, i8),
-          /*transpose=*/true));
+    SmallVector<SmallVector<Value, 8>> activations;
+    for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows) {
+      int64_t offset =
+          input * layout.slabPitch + token * fragments.elementBytes;
+      activations.push_back(fragments.load(b, b.at(slab, offset, i8),
+                                           layout.slabPitch,
+                                           /*isInnerLast=*/false,
+                                           /*isLeft=*/false));
+    }
     for (int64_t outputs = 0; outputs != rowTiles; ++outputs) {
       int64_t row = inputsAreRows ? input : outputs * fragmentRows;
       int64_t column = inputsAreRows ? outputs * fragmentRows : input;
-      SmallVector<Value, 4> matrix = b.loadMatrices(
-          b.at(block, row * layout.blockPitch + column * elementBytes, i8),
-          /*transpose=*/inputsAreRows);
-      for (int64_t tokens = 0; tokens != tokenTiles; ++tokens) {
-        MutableArrayRef<Value> sum =
-            MutableArrayRef(next).slice(getSum(0, outputs, tokens), 4);
-        ArrayRef<Value> right =
-            ArrayRef(activations[tokens / 2]).slice(tokens % 2 * 2, 2);
-        llvm::copy(b.multiply(type, matrix, right, sum), sum.begin());
-      }
+      int64_t offset =
+          row * layout.blockPitch + column * fragments.elementBytes;
+      SmallVector<Value, 8> matrix =
+          fragments.load(b, b.at(block, offset, i8), layout.blockPitch,
+                         /*isInnerLast=*/!inputsAreRows, /*isLeft=*/true);
+      for (int64_t tokens = 0; tokens != tokenTiles; ++tokens)
+        fragments.multiplyAdd(
+            b, matrix, activations[tokens / 2], tokens % 2,
+            MutableArrayRef(next).slice(getSum(0, outputs, tokens), 4));
     }
   }
   return next;

@@ -19,13 +19,6 @@ constexpr int64_t fragmentRows = 16, fragmentCols = 8;
 /// Elements have 16 bits; a copy is of 8 of them.
 constexpr int64_t elementBytes = 2, copiedElements = 8, copiedBytes = 16;
 
-/// Bytes of a row of `length` elements in shared memory, an odd multiple of 16:
-/// the first 16 bytes of 8 rows lie in different banks.
-inline int64_t getPitch(int64_t length) {
-  return length == copiedElements ? copiedBytes
-                                  : (length + copiedElements) * elementBytes;
-}
-
 /// Tokens last: `[batches, features, tokens]`.
 struct Activations {
   int64_t batches = 1, features, tokens;
@@ -39,18 +32,22 @@ struct Activations {
 /// memory then: what is computed where it is used is not.
 bool isLoaded(Value tensor);
 
-/// True if tensor cores multiply numbers of `type` here.
-inline bool isMultiplied(Type type) { return type.isBF16() || type.isF16(); }
+/// True if tensor cores multiply numbers of `type` here; with `tf32` rounded
+/// ones, too.
+inline bool isMultiplied(Type type, bool tf32 = false) {
+  return type.isBF16() || type.isF16() || (tf32 && type.isF32());
+}
 
 /// True if sums are stored as `type`, by kernels for operands of `operandType`.
 inline bool isStored(Type type, Type operandType) {
   return type == operandType || type.isF32();
 }
 
-/// True if fragments cover blocks with `extent` rows or columns, one or several
-/// beside each other.
-inline bool isCovered(int64_t extent) {
-  return extent >= 4 && extent <= 64 && llvm::isPowerOf2_64(extent);
+/// True if fragments cover blocks of `type` with `extent` rows or columns, of
+/// 16-bit elements one or several beside each other.
+inline bool isCovered(int64_t extent, Type type) {
+  return extent >= (type.isF32() ? fragmentRows : 4) && extent <= 64 &&
+         llvm::isPowerOf2_64(extent);
 }
 
 /// True if blocks with `extent` rows or columns are multiplied element by
@@ -63,6 +60,40 @@ inline bool isLane(int64_t extent) {
 /// quarters of one of 16x16: the second is below the first, or, with
 /// `rowsLast`, beside it.
 Value getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast);
+
+/// How tensor cores multiply elements of a type, 16-bit ones or f32, which is
+/// rounded to tf32. They go through shared memory in units of 16 by 16
+/// elements, of numbers of an operand's own and of inner numbers, which lie
+/// side by side if it `isInnerLast`; else its own do. A unit of the left
+/// operand is one or two fragments along inner numbers, of the right one as
+/// many for 8 of its own numbers each.
+class Fragments {
+public:
+  explicit Fragments(Type type)
+      : elementBytes(type.getIntOrFloatBitWidth() / 8), type(type) {}
+
+  /// Bytes of a row of `length` elements in shared memory, so that what is
+  /// loaded at one time lies in different banks.
+  static int64_t getPitch(int64_t length, int64_t elementBytes,
+                          bool isInnerLast);
+  /// How far behind the first element of a unit what the lane loads begins, in
+  /// bytes, in rows `pitch` apart.
+  Value getLanePlace(BlockBuilder &b, int64_t pitch, bool isInnerLast,
+                     bool isLeft) const;
+  /// The lane's registers of the unit whose first element is at `pointer`,
+  /// which is moved by the lane's place.
+  SmallVector<Value, 8> load(BlockBuilder &b, Value pointer, int64_t pitch,
+                             bool isInnerLast, bool isLeft) const;
+  /// Adds to `sum`, a fragment, the product of a unit of the left operand and
+  /// of half `half` of one of the right.
+  void multiplyAdd(BlockBuilder &b, ArrayRef<Value> left, ArrayRef<Value> right,
+                   int64_t half, MutableArrayRef<Value> sum) const;
+
+  const int64_t elementBytes;
+
+private:
+  Type type;
+};
 
 /// Where the stage behind `stage` begins in shared memory, of `stages` of
 /// `bytes` each that follow each other in a ring.

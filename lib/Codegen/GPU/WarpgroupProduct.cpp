@@ -27,7 +27,7 @@ std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root,
   // A tile that is given alone is one of warps.
   bool isOther =
       !isGiven && (target.getTileOutputs() || target.getTileTokens());
-  auto operands = SparseOperands::match(root);
+  auto operands = SparseOperands::match(root, /*tf32=*/false);
   if (!operands || isOther)
     return std::nullopt;
   const ProductShape &shape = operands->shape;

@@ -75,3 +75,39 @@ module attributes {bsr.target = #bsr.gpu} {
     return %c : tensor<16x2x40xf32>
   }
 }
+
+// -----
+
+#left = affine_map<(m, n, k) -> (k, m)>
+#right = affine_map<(m, n, k) -> (n, k)>
+#out = affine_map<(m, n, k) -> (m, n)>
+
+// Rounded to tf32: inner numbers of the right operand lie side by side, which ldmatrix loads, those of the left one do not.
+// CHECK-LABEL: func private @rounded(
+// CHECK:         gpu.launch
+// CHECK:             nvvm.cp.async.wait.group 2
+// CHECK:             nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<row>
+// CHECK:             nvvm.convert.float.to.tf32 %{{.*}} {rnd = #nvvm.fp_rnd_mode<rna>}
+// CHECK:             llvm.load %{{.*}} : !llvm.ptr<3> -> f32
+// CHECK-NEXT:        nvvm.convert.float.to.tf32 %{{.*}} {rnd = #nvvm.fp_rnd_mode<rna>}
+// CHECK:             nvvm.mma.sync {{.*}} shape = #nvvm.shape<m = 16, n = 8, k = 8>
+// CHECK-NOT:         math.fma
+module attributes {bsr.target = #bsr.gpu<chip = "sm_80", tf32 = true>} {
+  bsr.cluster private @rounded(%a: tensor<256x512xf32>, %b: tensor<512x256xf32>) -> tensor<512x512xf32> {
+    %zero = arith.constant dense<0.0> : tensor<512x512xf32>
+    %c = linalg.generic {indexing_maps = [#left, #right, #out], iterator_types = ["parallel", "parallel", "reduction"]}
+        ins(%a, %b : tensor<256x512xf32>, tensor<512x256xf32>) outs(%zero : tensor<512x512xf32>) {
+    ^bb0(%x: f32, %y: f32, %sum: f32):
+      %0 = arith.mulf %x, %y : f32
+      %1 = arith.addf %sum, %0 : f32
+      linalg.yield %1 : f32
+    } -> tensor<512x512xf32>
+    bsr.yield %c : tensor<512x512xf32>
+  }
+  func.func @step(%a: tensor<256x512xf32>, %b: tensor<512x256xf32>) -> tensor<512x512xf32> {
+    %init = tensor.empty() : tensor<512x512xf32>
+    %c = bsr.launch @rounded ins(%a, %b : tensor<256x512xf32>, tensor<512x256xf32>)
+        outs(%init : tensor<512x512xf32>) -> tensor<512x512xf32>
+    return %c : tensor<512x512xf32>
+  }
+}
