@@ -310,7 +310,7 @@ static Expected<Attribute> getNamedTarget(MLIRContext *context,
   if (bsr::findChip(options.target))
     return bsr::GPUAttr::get(context, options.target, /*tileOutputs=*/0,
                              /*tileTokens=*/0, /*shareOutputs=*/0,
-                             /*shareTokens=*/0, options.tf32);
+                             /*shareTokens=*/0, /*tf32=*/false);
   return createStringError("expected --target to be cpu, scalar, " +
                            listChips() + ", but got '" + options.target + "'");
 }
@@ -327,6 +327,11 @@ static Expected<Attribute> getTarget(ModuleOp module,
   if (!options.target.getNumOccurrences() &&
       isa_and_nonnull<bsr::ScalarAttr, bsr::GPUAttr>(own))
     target = own;
+  if (auto gpu = dyn_cast_or_null<bsr::GPUAttr>(*target); gpu && options.tf32)
+    target = bsr::GPUAttr::get(gpu.getContext(), gpu.getChip(),
+                               gpu.getTileOutputs(), gpu.getTileTokens(),
+                               gpu.getShareOutputs(), gpu.getShareTokens(),
+                               /*tf32=*/true);
   SmallVector<const cl::Option *> absent;
   if (*target)
     absent.append({&options.vectorBits, &options.numRegisters, &options.l1Bytes,
