@@ -5,7 +5,7 @@
     benchmarks/gpu_bounds.py [--chip NAME] [--rows N] [--cols N] [--tokens N] [--density D] [--type bf16|f16|f32]
                              [--blocks N,...] [-- <argument of sparse-compile>...]
 
-Compiles a step with the three products (forward, transposed, sampled) for each block, and prints of each kernel how many
+Compiles a step with the three products (forward, transposed, sampled) for each block, or for 0 with a dense weight, and prints of each kernel how many
 warp instructions it has for an mma, or without tensor cores for an FMA of 32 lanes on stored blocks, what binds it, the time
 of a launch at least, and E: its FLOP/s on stored blocks over the FLOP/s of the best dense product (--dense, TFLOP/s: 790, which
 is cuBLAS on an H200, measured; for f32 61.8, which is what an H100 has at the most).
@@ -56,13 +56,16 @@ def main():
           f"{options.density:g} of the blocks, {options.type}")
     print(f"{'block':>6} {'kernel':<14}{'instructions':>17}{'us':>9}{'bound by':>12}{'E':>7}")
     for block in options.blocks:
-        done = subprocess.run(["sparse-compile", "-", f"--mark=match=w block={block}x{block} density={options.density}",
-                               f"--target={options.chip}", "-o", "-", "--emit=mlir", "--print-report", *options.more],
+        mark = [f"--mark=match=w block={block}x{block} density={options.density}"] if block else []
+        done = subprocess.run(["sparse-compile", "-", *mark, f"--target={options.chip}", "-o", "-", "--emit=mlir",
+                               "--print-report", *options.more],
                               input=source, text=True, capture_output=True)
         if done.returncode:
             raise SystemExit(done.stderr)
-        blocks = round(options.density * (options.rows // block) * (options.cols // block))
-        flops = 2 * blocks * block * block * options.tokens
+        stored = options.rows * options.cols
+        if block:
+            stored = round(options.density * (options.rows // block) * (options.cols // block)) * block * block
+        flops = 2 * stored * options.tokens
         products = {re.match(r"\w+", kernel)[0] for kernel in done.stdout.split(".visible .entry ")[1:] if "cp.async" in kernel}
         for line in done.stderr.splitlines():
             row = re.match(r"(\w+) +1 +([\d.]+)  (\w+) +(?:\d+ +){6}([\d.]+) +(\d+) ", line)
@@ -71,7 +74,7 @@ def main():
             name, us, binding, mflops, instructions = row[1], float(row[2]), row[3], float(row[4]), int(row[5])
             each, unit = (mflops * 1e6 / MMA, "mma") if mflops else (flops / FMA, "FMA")
             speed = flops / (us * 1e-6) / (dense * 1e12)
-            print(f"{block:>6} {name:<14}{instructions / each:>9.2f} / {unit:<5}{us:>9.1f}{binding:>12}{speed:>7.2f}")
+            print(f"{block or 'dense':>6} {name:<14}{instructions / each:>9.2f} / {unit:<5}{us:>9.1f}{binding:>12}{speed:>7.2f}")
 
 
 main()

@@ -232,7 +232,7 @@ static LogicalResult verifyTile(function_ref<InFlightDiagnostic()> emitError,
 LogicalResult GPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                               StringRef chip, int64_t tileOutputs,
                               int64_t tileTokens, int64_t shareOutputs,
-                              int64_t shareTokens) {
+                              int64_t shareTokens, bool /*tf32*/) {
   if (failed(verifyTile(emitError, "tile_outputs", tileOutputs, 64, 512)) ||
       failed(verifyTile(emitError, "tile_tokens", tileTokens, 32, 256)) ||
       failed(verifyTile(emitError, "share_outputs", shareOutputs, 1, 4)) ||

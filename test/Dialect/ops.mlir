@@ -141,6 +141,8 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", share_outputs = 2>} {
 }
 module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", share_outputs = 2, share_tokens = 2>} {
 }
+module attributes {bsr.target = #bsr.gpu<chip = "sm_80", tf32 = true>} {
+}
 module attributes {bsr.target =
     #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152, l2_bytes = 2097152>} {
 }

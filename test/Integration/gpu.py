@@ -26,6 +26,7 @@ def lower(source, arguments):
     share = re.search(r"--share=(\d+)(?:x(\d+))?", os.environ["BSR_COMPILE"])
     sizes = f", tile_outputs = {tile[1]}, tile_tokens = {tile[2]}" if tile else ""
     sizes += f", share_outputs = {share[1]}, share_tokens = {share[2] or 0}" if share else ""
+    sizes += ", tf32 = true" if "--tf32" in os.environ["BSR_COMPILE"] else ""
     options = [f"target='#bsr.gpu<chip = \"{chip[1]}\"{sizes}>'"] if chip else []
     options += [a.removeprefix("--") for a in arguments if a.startswith("--score-norm=")]
     pipeline = "--bsr-to-gpu" + ("=" + " ".join(options) if options else "")

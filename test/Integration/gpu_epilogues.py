@@ -3,6 +3,7 @@
 
     gpu_epilogues.py <chip> [<outputs>x<tokens>[/<blocks>x<blocks>]]
 
+With tiles of dense products, these are of f32, on arithmetic units.
 Behind a product with a sparse weight there are a bias, an activation, a residual and a mask of the
 tokens, and the gradient of the bias; behind its transpose, which is not kept, a factor and a
 residual; behind einsums a factor, a mask and a cast. Patterns and bounds are those of
@@ -45,6 +46,15 @@ DENSE = [
     # Not in fours: a product, and loops behind it.
     ("bf16", "btf,of->bto", dict(b=3, t=11, f=40, o=66), None, 2),
 ]
+# On arithmetic units, where the tile is given.
+LANES = [
+    ("f32", "bhdq,bhdk->bhqk", dict(b=2, h=3, d=64, q=40, k=136), None, 1),
+    ("f32", "bof,bft->bot", dict(b=3, t=84, f=40, o=72), "o", 2),
+    ("f32", "boq,bkq->obk", dict(b=3, o=20, q=64, k=140), "o", 2),
+    ("f32", "bto,of->btf", dict(b=2, t=20, f=72, o=1100), None, 2),
+    ("f32", "btf,of->bto", dict(b=3, t=11, f=40, o=66), None, 2),
+]
+DENSE_TILES = "64x64", "128x256"
 
 
 # What needs most memory is at the end: nothing joins a kernel across that.
@@ -126,9 +136,9 @@ func.func @step(%p: {p} {{bsr.name = "w", bsr.role = "pattern"}}, %w: {v} {{bsr.
         + f"  return %y, %h, %db, %dx, %n : {y}, {y}, {b}, {x}, {LARGE}\n}}"
 
 
-def count_launches(compiled, products, launches):
-    found = sum("mma.sync" in part or "mma_async" in part for part in compiled.host.ptx.split(".entry"))
-    assert found == products, f"expected {products} kernels on tensor cores, but got {found}"
+def count_launches(compiled, products, launches, signs=("mma.sync", "mma_async")):
+    found = sum(any(sign in part for sign in signs) for part in compiled.host.ptx.split(".entry"))
+    assert found == products, f"expected {products} kernels with {signs}, but got {found}"
     found = sum("gpu.launch_func" in line for line in compiled.host.body)
     assert found == launches, f"expected {launches} launches, but got {found}"
 
@@ -203,7 +213,7 @@ func.func @step(%a: {a} {{bsr.name = "a", bsr.role = "batch"}}, %b: {b} {{bsr.na
 
 def run_dense(kind, equation, extents, kept, launches, random):
     compiled = step.compile(dense_text(kind, equation, extents, kept))
-    count_launches(compiled, 1, launches + 1)
+    count_launches(compiled, 1, launches + 1, *[("cp.async",)] * (kind == "f32"))
     left, right, result = equation.replace("->", ",").split(",")
     a, b = (round_to(kind, random.standard_normal([extents[d] for d in part])) for part in (left, right))
     m = round_to("f32", random.standard_normal(extents[result[-1]]))
@@ -222,9 +232,10 @@ if __name__ == "__main__":
     size, _, share = tile.partition("/")
     os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={size}" + (f" --share={share}" if share else "")
     random = np.random.default_rng(0)
-    for case in [(*case, 1) for case in SPARSE] + (LONG if tile in ("0x0", "0x0/1x1") else []):
+    cases = [(*case, 1) for case in SPARSE] + (LONG if tile in ("0x0", "0x0/1x1") else [])
+    for case in cases if tile not in DENSE_TILES else []:
         run_sparse(*case, random)
         print(*case, "ok", flush=True)
-    for case in DENSE if tile == "0x0" else []:
+    for case in DENSE if tile == "0x0" else LANES if tile in DENSE_TILES else []:
         run_dense(*case, random)
         print(*case, "ok", flush=True)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Products with sparse weights, in the PTX interpreter, against float64.
 
-    gpu_products.py <chip> [<outputs>x<tokens>[/<blocks>[x<blocks>]][@<density>] <case>...]
+    gpu_products.py <chip> [<outputs>x<tokens>[/<blocks>[x<blocks>]|/tf32][@<density>] <case>...]
 
 The tile of a block of threads is the model's choice, or the given one, and so are the blocks of
 threads that share copies along outputs (by warps) or along outputs and tokens (by warpgroups);
 patterns have slots for all blocks, or for a share of them, of which kernels may depend; the cases are
-all, or those of the given numbers.
+all, or those of the given numbers. With tf32, f32 in blocks of 16 to 64 is rounded and multiplied on
+tensor cores.
 
 A step holds the forward product with and without a bias, the input gradient and the weight
 gradient; it runs on patterns without blocks, with one, with empty and full lines, and with all. An
@@ -73,6 +74,9 @@ CASES = [
     ("f64", "f64", (16, 16), (5, 4), (40,)),
     ("f32", "f32", (8, 8), (5, 4), (30,)),
     ("f32", "f32", (3, 5), (7, 6), (24,)),
+    ("f32", "f32", (16, 64), (9, 4), (2, 40)),
+    ("f32", "f32", (64, 16), (3, 9), (72,)),
+    ("f32", "f32", (32, 16), (4, 9), (3, 64)),
 ]
 
 
@@ -80,6 +84,17 @@ def round_to(kind, array):
     if kind == "bf16":
         return step.from_bf16(step.to_bf16(array)).astype(np.float64)
     return array.astype(step.TYPES[kind]).astype(np.float64)
+
+
+def round_to_tf32(array):
+    """Rounds f32 to 10 bits of mantissa, ties away from zero."""
+    bits = array.astype(np.float32).view(np.uint32)
+    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+
+
+def is_tf32(kind, block=(16,)):
+    """True if products of this kind are rounded to tf32."""
+    return kind == "f32" and "--tf32" in os.environ["BSR_COMPILE"] and min(block) >= 16
 
 
 def store(kind, array):
@@ -144,7 +159,8 @@ def what_is_expected(kind, block, grid, tokens):
     if kind == "f64" or not powers or tokens[-1] % (4 if kind == "f32" else 8):
         return r"cp\.async", 0
     is_filled = all(extent * g % 16 == 0 for extent, g in zip(block, grid))
-    return (r"mma(\.sync|_async)" if kind != "f32" and min(block) >= 4 and is_filled else r"cp\.async"), 4
+    isOnTensorCores = is_tf32(kind, block) or (kind != "f32" and min(block) >= 4 and is_filled)
+    return (r"mma(\.sync|_async)" if isOnTensorCores else r"cp\.async"), 4
 
 
 def check_infinity(run, before, x, mask, block):
@@ -187,6 +203,8 @@ def run_case(kind, out, block, grid, tokens, random):
             return {key: load(out, array) for key, array in got.items()}
 
         got = run(x)
+        if is_tf32(kind, block):
+            dense, x, g = (round_to_tf32(array) for array in (dense, x, g))
         if name == "random" and sign == "mma.sync" and min(block) < 16 and mask.any():
             check_infinity(lambda x: run(x)["y"], got["y"], x, mask, block)
         y, size = dense.T @ x, np.abs(dense).T @ np.abs(x)
@@ -207,7 +225,8 @@ if __name__ == "__main__":
     tile, _, density = tile.partition("@")
     os.environ["DENSITY"] = density or "1"
     tile, _, share = tile.partition("/")
-    os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={tile}" + (f" --share={share}" if share else "")
+    more = " --tf32" if share == "tf32" else f" --share={share}" if share else ""
+    os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={tile}{more}"
     random = np.random.default_rng(0)
     for number, case in enumerate(CASES):
         if not numbers or str(number) in numbers:

@@ -138,6 +138,12 @@ struct CommandLine {
           "Fail if a product with a marked weight or its gradient stays "
           "dense, or its gradient is not found, with a sentence for each"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> tf32{
+      "tf32",
+      llvm::cl::desc(
+          "For a GPU, round what products of f32 read to tf32, which "
+          "tensor cores multiply"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> timers{
       "timers",
       llvm::cl::desc("Let the step measure the time of each of its kernels "

@@ -74,7 +74,7 @@ static Expected<Attribute> getNamedTarget(MLIRContext *context,
   if (findChip(options.target))
     return GPUAttr::get(context, options.target, /*tileOutputs=*/0,
                         /*tileTokens=*/0, /*shareOutputs=*/0,
-                        /*shareTokens=*/0);
+                        /*shareTokens=*/0, options.tf32);
   return createStringError("expected --target to be cpu, scalar, " +
                            listChips() + ", but got '" + options.target + "'");
 }
@@ -100,7 +100,7 @@ Expected<Attribute> bsr::getTarget(ModuleOp module, const CommandLine &options,
   else
     absent.append({&options.mmaRate, &options.wgmmaRate, &options.l2Bandwidth,
                    &options.memoryBandwidth, &options.overlap,
-                   &options.assemble});
+                   &options.assemble, &options.tf32});
   if (Error error = verifyAbsent(absent, *target))
     return error;
   if (own && own != *target)

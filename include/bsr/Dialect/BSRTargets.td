@@ -77,12 +77,19 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     tensor cores; 0, the default, lets the model of the chip choose. A product that
     such a tile does not fit is computed by plain kernels.
 
+    A dense product of f32 has `tile_outputs` rows and `tile_tokens` columns of the result
+    if these are 128 by 256, 128 by 128, 64 by 128 or 64 by 64; else the model chooses.
+
     On `sm_90a`, `share_outputs` by `share_tokens` (1, 2 or 4 each, together at most 4) blocks of
     threads, neighbours along outputs and tokens, are a thread block cluster: tensor copies bring
     activations to all those of the same tokens, and blocks of the weight to all those of
     the same outputs, and warpgroups multiply (`wgmma`). With `share_outputs` alone, tensor copies
     bring activations to all those of the same tokens, and warps multiply (`mma.sync`). 0, the
     default, lets the model choose, such kernels or others.
+
+    With `tf32`, tensor cores multiply f32, too: operands are rounded to tf32, which has 10
+    bits of mantissa (to nearest, ties away from zero), and sums are of f32. Without, the
+    default, f32 is multiplied as it is.
 
     Example:
 
@@ -105,12 +112,17 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     ```mlir
     #bsr.gpu<chip = "sm_90a", share_outputs = 2, share_tokens = 2>
     ```
+
+    ```mlir
+    #bsr.gpu<tf32 = true>
+    ```
   }];
   let parameters = (ins StringRefParameter<"the chip", [{"sm_90a"}]>:$chip,
                         DefaultValuedParameter<"int64_t", "0">:$tile_outputs,
                         DefaultValuedParameter<"int64_t", "0">:$tile_tokens,
                         DefaultValuedParameter<"int64_t", "0">:$share_outputs,
-                        DefaultValuedParameter<"int64_t", "0">:$share_tokens);
+                        DefaultValuedParameter<"int64_t", "0">:$share_tokens,
+                        DefaultValuedParameter<"bool", "false">:$tf32);
   let assemblyFormat = "(`<` struct(params)^ `>`)?";
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{

@@ -322,11 +322,18 @@ SmallVector<Value, 4> BlockBuilder::loadMatrices(Value shared, bool transpose) {
   return result;
 }
 
+Value BlockBuilder::roundToTF32(Value value) {
+  return NVVM::ConvertFloatToTF32Op::create(b, loc, b.getI32Type(), value,
+                                            NVVM::FPRoundingMode::RNA);
+}
+
 SmallVector<Value, 4> BlockBuilder::multiply(Type type, ArrayRef<Value> lhs,
                                              ArrayRef<Value> rhs,
                                              ArrayRef<Value> sums) {
   SmallVector<Value> a(lhs), c(rhs);
-  NVVM::MMATypes kind = NVVM::MMATypes::bf16;
+  NVVM::MMATypes kind =
+      type.isF32() ? NVVM::MMATypes::tf32 : NVVM::MMATypes::bf16;
+  int64_t depth = type.isF32() ? 8 : 16;
   if (type.isF16()) {
     kind = NVVM::MMATypes::f16;
     for (SmallVector<Value> *fragment : {&a, &c})
@@ -336,7 +343,7 @@ SmallVector<Value, 4> BlockBuilder::multiply(Type type, ArrayRef<Value> lhs,
   Type registers = LLVM::LLVMStructType::getLiteral(
       b.getContext(), SmallVector<Type>(4, b.getF32Type()));
   Value product = NVVM::MmaOp::create(
-      b, loc, registers, a, c, sums, /*shape=*/{16, 8, 16},
+      b, loc, registers, a, c, sums, /*shape=*/{16, 8, depth},
       /*b1Op=*/std::nullopt, /*intOverflow=*/std::nullopt,
       std::array{kind, kind},
       std::array{NVVM::MMALayout::row, NVVM::MMALayout::col});

@@ -113,8 +113,11 @@ public:
   /// Four 8x8 matrices of 16-bit elements, as 32-bit registers: lanes 8i to
   /// 8i + 7 have the addresses of the rows of matrix i.
   SmallVector<Value, 4> loadMatrices(Value shared, bool transpose);
+  /// `value`, an f32, rounded to tf32 (to nearest, ties away from zero), as a
+  /// 32-bit register.
+  Value roundToTF32(Value value);
   /// `sums`, a fragment of 16x8, plus the product of fragments of 16x16 and
-  /// 16x8 of `type`, f16 or bf16.
+  /// 16x8 of `type`, f16 or bf16, or of 16x8 and 8x8 of tf32 if it is f32.
   SmallVector<Value, 4> multiply(Type type, ArrayRef<Value> lhs,
                                  ArrayRef<Value> rhs, ArrayRef<Value> sums);
 

@@ -171,7 +171,7 @@ private:
   };
   SmallVector<Index> getPlace(ArrayRef<Value> at);
   SmallVector<Value> exchange(ValueRange first, ValueRange second);
-  Value addLanes(OpResult total, Value sums);
+  Value addLanes(const SumLayout &layout, OpResult total, Value sums);
   Value both(Value x, Value y) { return x && y ? b.bitAnd(x, y) : x ? x : y; }
 
   const Epilogue &epilogue;
@@ -256,14 +256,15 @@ void Epilogue::Lane::take(ArrayRef<Value> at, ArrayRef<Value> clamped,
   }
 }
 
-/// Combines `sums`, vectors of the four lanes of a row.
-Value Epilogue::Lane::addLanes(OpResult total, Value sums) {
+/// Combines `sums`, vectors of the lanes of a row.
+Value Epilogue::Lane::addLanes(const SumLayout &layout, OpResult total,
+                               Value sums) {
   SmallVector<Value> elements;
   for (int64_t i = 0; i != length; ++i)
     elements.push_back(vector::ExtractOp::create(b.b, b.loc, sums, i));
   Value sum = combine(e, total, combine(e, total, elements[0], elements[1]),
                       combine(e, total, elements[2], elements[3]));
-  for (int64_t mask : {1, 2})
+  for (int64_t mask = 1; mask != layout.rowLanes; mask *= 2)
     sum = combine(e, total, sum, b.exchange(sum, mask));
   return sum;
 }
@@ -271,9 +272,12 @@ Value Epilogue::Lane::addLanes(OpResult total, Value sums) {
 void Epilogue::Lane::takeRow(const WarpSums &warp, Value row, ValueRange sums) {
   const ResultSpace &space = epilogue.space;
   SmallVector<int64_t> sizes = epilogue.getSizes();
-  constexpr int64_t rowDistance = 8;
+  const SumLayout &layout = warp.layout;
   SmallVector<Value> at(warp.at);
-  at[space.row] = b.multiplyAdd(row, rowDistance, at[space.row]);
+  Value within =
+      b.multiplyAdd(b.div(row, layout.rowsTogether), layout.rowDistance,
+                    b.rem(row, layout.rowsTogether));
+  at[space.row] = b.add(at[space.row], within);
   Value number = at[space.row], isRow;
   SmallVector<Value> clamped(at);
   if (warp.areRowsRagged) {
@@ -282,22 +286,26 @@ void Epilogue::Lane::takeRow(const WarpSums &warp, Value row, ValueRange sums) {
   }
   SmallVector<Value> totals = llvm::map_to_vector(
       epilogue.totals, [&](OpResult total) { return createNeutral(e, total); });
-  Value within = b.multiplyAdd(b.rem(b.lane, 2), fragmentCols / length,
-                               b.div(b.rem(b.lane, 4), 2));
+  // Two fragments are four columns of each of four lanes, too.
+  Value four = b.rem(b.lane, layout.rowLanes);
+  if (!layout.isInFours)
+    four =
+        b.multiplyAdd(b.rem(b.lane, 2), fragmentCols / length, b.div(four, 2));
   at.push_back({});
   clamped.push_back({});
-  for (int64_t pair = 0; pair != int64_t(sums.size()) / 4; ++pair) {
-    Value column = b.add(warp.column, pair * 2 * fragmentCols);
-    column = b.mul(b.add(within, b.div(column, length)), length);
+  for (int64_t first = 0; first != int64_t(sums.size()); first += length) {
+    Value column = b.add(warp.column, first * layout.rowLanes);
+    column = b.mul(b.add(four, b.div(column, length)), length);
     Value isColumn;
     at.back() = clamped.back() = column;
     if (warp.areColumnsRagged) {
       isColumn = b.less(column, b.constant(sizes.back()));
       clamped.back() = b.min(column, b.constant(sizes.back() - length));
     }
-    take(at, clamped,
-         exchange(sums.slice(4 * pair, 2), sums.slice(4 * pair + 2, 2)),
-         both(isRow, isColumn), totals);
+    SmallVector<Value> columns(sums.slice(first, length));
+    if (!layout.isInFours)
+      columns = exchange(sums.slice(first, 2), sums.slice(first + 2, 2));
+    take(at, clamped, columns, both(isRow, isColumn), totals);
   }
   // Of the lanes of a row, the first one stores its part; warps beyond the last
   // column have none.
@@ -309,9 +317,10 @@ void Epilogue::Lane::takeRow(const WarpSums &warp, Value row, ValueRange sums) {
     part.erase(part.begin() + space.row);
     part.append({warp.warpNumber, number});
     if (!isFirst)
-      isFirst = b.equal(b.rem(b.lane, 4), b.constant(0));
-    stores.push_back({addLanes(total, sum), epilogue.parts.lookup(total),
-                      std::move(part), both(isFirst, both(isRow, isPart))});
+      isFirst = b.equal(b.rem(b.lane, layout.rowLanes), b.constant(0));
+    stores.push_back({addLanes(layout, total, sum),
+                      epilogue.parts.lookup(total), std::move(part),
+                      both(isFirst, both(isRow, isPart))});
   }
 }
 

@@ -22,10 +22,22 @@ struct ResultSpace {
   int64_t warpColumns;
 };
 
-/// Sums that a warp has, as fragments of 8 columns: a lane has two neighbouring
-/// columns of each, of rows that are 8 apart.
+/// Where a warp's sums are. Of tensor cores: in fragments of 8 columns, of each
+/// of which a lane has two neighbours, in rows that are 8 apart. Or lanes have
+/// four neighbouring columns, and rows that are neighbours themselves.
+struct SumLayout {
+  bool isInFours = false;
+  /// Lanes that have one row.
+  int64_t rowLanes = 4;
+  /// The rows of a lane that are neighbours, and how far behind the first of
+  /// them the next ones begin.
+  int64_t rowsTogether = 1, rowDistance = 8;
+};
+
+/// Sums that a warp has.
 struct WarpSums {
-  /// Row by row, two of each fragment.
+  SumLayout layout;
+  /// Row by row, two of each fragment, or four of each `4 * rowLanes` columns.
   SmallVector<Value> sums;
   int64_t numRows;
   /// The coordinates but the columns; along the rows, the first one of the

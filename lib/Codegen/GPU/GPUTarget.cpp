@@ -15,17 +15,34 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/InliningUtils.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 
+/// True if `root` makes a piece of a concatenation along rows, which are then
+/// longer than those of the piece.
+static bool isPartOfRows(Operation *root) {
+  Value piece = root->getResult(0);
+  while (auto collapse =
+             dyn_cast<tensor::CollapseShapeOp>(*piece.getUsers().begin()))
+    piece = collapse.getResult();
+  auto concat = dyn_cast<tensor::ConcatOp>(*piece.getUsers().begin());
+  return !concat ||
+         int64_t(concat.getDim()) == concat.getResultType().getRank() - 1;
+}
+
 /// `root`, which is computed by launches of its own, as a product on tensor
 /// cores; null if it is none.
 static std::unique_ptr<Product> matchRoot(const ClusterPlan &plan,
                                           Operation *root, GPUAttr chip) {
+  std::unique_ptr<Product> product = matchProduct(root, chip);
   // Pieces lie in a larger buffer.
-  return plan.pieces.contains(root) ? nullptr : matchProduct(root, chip);
+  if (product && plan.pieces.contains(root) &&
+      (!product->acceptsPieces() || isPartOfRows(root)))
+    return nullptr;
+  return product;
 }
 
 /// The memory for the launches of `root`.

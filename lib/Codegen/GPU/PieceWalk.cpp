@@ -39,10 +39,13 @@ std::pair<Value, Value> PieceWalk::getPlace() {
   Value number = b.rem(b.thread, piecesPerBlock);
   if (shape.blockCols >= 2 * elements) {
     // Two neighbours are a sector of 32 bytes of global memory, 8 lie in
-    // different banks of shared memory.
+    // different banks of shared memory: in every other row, or, where rows are
+    // an even multiple of 16 bytes apart, in every one.
     Value upper = b.div(number, 16);
     Value row = b.multiplyAdd(b.rem(b.div(number, 2), 4), 2,
                               b.rem(b.div(number, 8), 2));
+    if (layout.blockPitch / copiedBytes % 2 == 0)
+      row = b.rem(b.div(number, 2), 8);
     row = b.multiplyAdd(b.rem(upper, rows / 8), 8, row);
     return {row, b.multiplyAdd(b.div(upper, rows / 8), 2, b.rem(number, 2))};
   }

@@ -4,6 +4,7 @@
 
 #include "Product.h"
 #include "DenseProduct.h"
+#include "LaneDenseProduct.h"
 #include "LaneProduct.h"
 #include "LaneSampledProduct.h"
 #include "SampledProduct.h"
@@ -28,7 +29,8 @@ static std::unique_ptr<Product> matchFirst(Operation *op, GPUAttr chip) {
 
 std::unique_ptr<Product> bsr::matchProduct(Operation *op, GPUAttr chip) {
   return matchFirst<WarpgroupProduct, SparseProduct, LaneProduct,
-                    SampledProduct, LaneSampledProduct, DenseProduct>(op, chip);
+                    SampledProduct, LaneSampledProduct, DenseProduct,
+                    LaneDenseProduct>(op, chip);
 }
 
 std::unique_ptr<Product> bsr::matchProduct(const ClusterPlan &plan,

@@ -23,6 +23,9 @@ public:
                              ValueRange scratch) = 0;
   /// Its result, if its sums can go through an epilogue.
   virtual std::optional<ResultSpace> getSpace() { return std::nullopt; }
+  /// True if its result may be a part of a buffer whose rows, along the last
+  /// dimension, are as long.
+  virtual bool acceptsPieces() { return false; }
 
   std::optional<Epilogue> epilogue;
 };

@@ -68,14 +68,16 @@ double ProductShape::getDensity() const {
 
 StageLayout::StageLayout(const ProductTile &tile, const ProductShape &shape) {
   bool areBoxes = tile.shareOutputs != 0;
-  auto getPitchOf = [&](int64_t length) {
-    return shape.isPadded() && !areBoxes ? getPitch(length)
-                                         : length * shape.elementBytes;
+  auto getPitchOf = [&](int64_t length, bool isInnerLast) {
+    return shape.isPadded() && !areBoxes
+               ? Fragments::getPitch(length, shape.elementBytes, isInnerLast)
+               : length * shape.elementBytes;
   };
-  slabPitch = areBoxes ? boxBytes : getPitchOf(tile.tokens);
+  slabPitch =
+      areBoxes ? boxBytes : getPitchOf(tile.tokens, /*isInnerLast=*/false);
   int64_t boxes = areBoxes ? tile.tokens / boxTokens : 1;
   slab = boxes * shape.inBlock * slabPitch;
-  blockPitch = getPitchOf(shape.getCols());
+  blockPitch = getPitchOf(shape.getCols(), !shape.inputsAreRows);
   block = shape.getRows() * blockPitch;
   blocks = tile.slabs * slab;
   int64_t alignment = areBoxes ? swizzlePeriod : copiedBytes;
@@ -122,8 +124,16 @@ static BlockWork getFragmentWork(const ProductTile &tile,
   double loaded = tile.areActivationsShared(shape)
                       ? getUnion(density, lines) / (lines * density)
                       : 1;
-  double loads = steps * warpsAlong *
-                 (rows + loaded * double(tile.warpTokens) / fragmentRows);
+  double across = loaded * double(tile.warpTokens) / fragmentRows;
+  double units = steps * warpsAlong * (rows + across);
+  // A unit of f32 is two fragments, whose words are loaded one by one, where
+  // `ldmatrix` cannot transpose them, and rounded.
+  bool isTF32 = shape.elementBytes == 4;
+  constexpr double unitWords = 8;
+  double transposed = shape.inputsAreRows ? units : steps * warpsAlong * across;
+  double loads =
+      isTF32 ? transposed * unitWords + (units - transposed) * 2 : units;
+  double roundings = isTF32 ? units * unitWords : 0;
   // Counted in kernels that were emitted, without what boxes need: of a block,
   // of a slab that a line is asked for, or of a step that gathers blocks.
   constexpr double perListed = 11, perScanned = 3, perSlab = 3, perStep = 18;
@@ -133,10 +143,11 @@ static BlockWork getFragmentWork(const ProductTile &tile,
   else if (tile.isScanned)
     overhead = perScanned * stored +
                perSlab * chunks * double(tile.slabs) * double(tile.lines);
-  double instructions = products + loads + overhead * warpsAlong;
-  return {instructions, overhead * warpsAlong,
+  return {products * (isTF32 ? 2 : 1) + loads + roundings +
+              overhead * warpsAlong,
+          overhead * warpsAlong,
           products * 2 * fragmentRows * fragmentCols * fragmentRows,
-          copyBytes * loads};
+          copyBytes * units * (isTF32 ? 2 : 1)};
 }
 
 /// What lanes do with `stored` blocks.
@@ -269,8 +280,9 @@ KernelWork ProductTile::getWork(const ProductShape &shape) const {
                   double(shape.outputBytes);
   Unit unit = shape.isOnTensorCores ? Unit::Integer : Unit::Float;
   work.arithmetic[static_cast<unsigned>(unit)] = products.arithmetic;
-  work.tensorFlops[static_cast<unsigned>(TensorType::Half)] =
-      products.tensorFlops;
+  TensorType type =
+      shape.elementBytes == 4 ? TensorType::TF32 : TensorType::Half;
+  work.tensorFlops[static_cast<unsigned>(type)] = products.tensorFlops;
   work.sharedBytes = products.sharedBytes + copied * ownShare / share +
                      stored * shape.getParts() * partBytes + stores;
   work.l2Bytes = copied / double(getShares()) +

@@ -86,7 +86,7 @@ struct ProductTile {
   /// 168.
   bool areActivationsShared(const ProductShape &shape) const {
     return isScanned && warpLines != 1 && shape.inBlock == fragmentRows &&
-           shareOutputs == 0;
+           shape.elementBytes == elementBytes && shareOutputs == 0;
   }
   /// Blocks of threads that follow the plan of one group of lines.
   int64_t getShares() const { return std::max<int64_t>(1, shareOutputs); }

@@ -14,19 +14,23 @@ std::optional<SampledProduct> SampledProduct::match(Operation *root,
                                                     GPUAttr chip) {
   SampledProduct product;
   product.op = dyn_cast<SDDMMOp>(root);
-  if (!product.op ||
-      !isMultiplied(product.op.getA().getType().getElementType()))
+  if (!product.op)
+    return std::nullopt;
+  Type type = product.op.getA().getType().getElementType();
+  if (!isMultiplied(type, chip.getTf32()))
     return std::nullopt;
   auto tile = SampledTile::match(product.op);
-  if (!tile || !isCovered(tile->pattern.getBlockRows()) ||
-      !isCovered(tile->pattern.getBlockCols()))
+  if (!tile || !isCovered(tile->pattern.getBlockRows(), type) ||
+      !isCovered(tile->pattern.getBlockCols(), type))
     return std::nullopt;
   // At most 128 sums a thread.
   int64_t blockCols = tile->pattern.getBlockCols();
   tile->warpBlocks = 64 / blockCols;
   tile->united = std::max<int64_t>(1, fragmentRows / blockCols);
   product.tile = *tile;
-  if (!product.tile.setStages(*findChip(chip.getChip()), {64, 32}))
+  // As many bytes of each row, whatever its elements.
+  int64_t most = 128 / tile->elementBytes;
+  if (!product.tile.setStages(*findChip(chip.getChip()), {most, most / 2}))
     return std::nullopt;
   return product;
 }
@@ -44,7 +48,7 @@ public:
 private:
   SmallVector<Value> multiply(Value stage, ValueRange sums);
   /// Adds the products of rows, `left`, and one block's columns to `sums`.
-  SmallVector<Value> multiplyBlock(ArrayRef<SmallVector<Value, 4>> left,
+  SmallVector<Value> multiplyBlock(ArrayRef<SmallVector<Value, 8>> left,
                                    Value columns, ArrayRef<Value> sums);
   void store(ValueRange sums);
 
@@ -56,7 +60,7 @@ private:
   const StoredRows &values;
   BlockBuilder &b;
   SampledWalk walk;
-  Type type;
+  Fragments fragments;
   int64_t blockRows, blockCols, rowTiles, colTiles, pitch;
 };
 } // namespace mlir::bsr
@@ -67,7 +71,7 @@ SampledProductEmitter::SampledProductEmitter(SampledProduct &product,
                                              BlockBuilder &b)
     : tile(product.tile), values(values), b(b),
       walk(product.op, product.tile, kernel, b),
-      type(product.op.getA().getType().getElementType()),
+      fragments(product.op.getA().getType().getElementType()),
       blockRows(tile.pattern.getBlockRows()),
       blockCols(tile.pattern.getBlockCols()),
       rowTiles(blockRows / fragmentRows), colTiles(blockCols / fragmentCols),
@@ -78,23 +82,26 @@ SmallVector<Value> SampledProductEmitter::multiply(Value stage,
   SmallVector<Value> next(sums);
   Type i8 = b.b.getI8Type();
   // Tokens are summed: they lie side by side for both operands.
-  Value rows = b.at(b.add(stage, getMatrixRow(b, pitch, /*rowsLast=*/false)));
+  auto getPlace = [&](bool isLeft) {
+    return fragments.getLanePlace(b, pitch, /*isInnerLast=*/true, isLeft);
+  };
+  Value rows = b.at(b.add(stage, getPlace(/*isLeft=*/true)));
   Value warpStage =
       b.multiplyAdd(b.warp, tile.warpBlocks * blockCols * pitch, stage);
-  Value cols =
-      b.at(b.add(b.add(warpStage, getMatrixRow(b, pitch, /*rowsLast=*/true)),
-                 tile.getRowBytes()));
+  Value cols = b.at(
+      b.add(b.add(warpStage, getPlace(/*isLeft=*/false)), tile.getRowBytes()));
   auto loadRows = [&] {
-    SmallVector<SmallVector<Value, 4>> fragments;
+    SmallVector<SmallVector<Value, 8>> units;
     for (int64_t token = 0; token != tile.tokens; token += fragmentRows)
-      for (int64_t row = 0; row != blockRows; row += fragmentRows)
-        fragments.push_back(
-            b.loadMatrices(b.at(rows, row * pitch + token * elementBytes, i8),
-                           /*transpose=*/false));
-    return fragments;
+      for (int64_t row = 0; row != blockRows; row += fragmentRows) {
+        int64_t offset = row * pitch + token * fragments.elementBytes;
+        units.push_back(fragments.load(b, b.at(rows, offset, i8), pitch,
+                                       /*isInnerLast=*/true, /*isLeft=*/true));
+      }
+    return units;
   };
   // All blocks of a warp share its rows, whose registers one block has not.
-  SmallVector<SmallVector<Value, 4>> left;
+  SmallVector<SmallVector<Value, 8>> left;
   if (tile.warpBlocks != 1)
     left = loadRows();
   int64_t count = getSum(1, 0, 0);
@@ -112,23 +119,21 @@ SmallVector<Value> SampledProductEmitter::multiply(Value stage,
 }
 
 SmallVector<Value>
-SampledProductEmitter::multiplyBlock(ArrayRef<SmallVector<Value, 4>> left,
+SampledProductEmitter::multiplyBlock(ArrayRef<SmallVector<Value, 8>> left,
                                      Value columns, ArrayRef<Value> sums) {
   SmallVector<Value> next(sums);
   for (int64_t token = 0; token != tile.tokens; token += fragmentRows)
     for (int64_t col = 0; col != colTiles; col += 2) {
-      int64_t offset = col * fragmentCols * pitch + token * elementBytes;
-      SmallVector<Value, 4> right = b.loadMatrices(
-          b.at(columns, offset, b.b.getI8Type()), /*transpose=*/false);
+      int64_t offset =
+          col * fragmentCols * pitch + token * fragments.elementBytes;
+      SmallVector<Value, 8> right =
+          fragments.load(b, b.at(columns, offset, b.b.getI8Type()), pitch,
+                         /*isInnerLast=*/true, /*isLeft=*/false);
       for (int64_t row = 0; row != rowTiles; ++row)
-        for (int64_t half = 0; half != 2; ++half) {
-          MutableArrayRef<Value> sum =
-              MutableArrayRef(next).slice(getSum(0, row, col + half), 4);
-          llvm::copy(b.multiply(type,
-                                left[token / fragmentRows * rowTiles + row],
-                                ArrayRef(right).slice(2 * half, 2), sum),
-                     sum.begin());
-        }
+        for (int64_t half = 0; half != 2; ++half)
+          fragments.multiplyAdd(
+              b, left[token / fragmentRows * rowTiles + row], right, half,
+              MutableArrayRef(next).slice(getSum(0, row, col + half), 4));
     }
   return next;
 }

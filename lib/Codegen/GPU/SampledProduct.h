@@ -11,7 +11,8 @@
 namespace mlir::bsr {
 
 /// A `bsr.sddmm` that tensor cores compute: 16-bit elements of one type, sums
-/// in f32, blocks of 4 to 64 rows and columns, tokens last.
+/// in f32, blocks of 4 to 64 rows and columns, tokens last; or f32 rounded to
+/// tf32 in blocks of 16 to 64.
 class SampledProduct : public Product {
 public:
   /// The product that `op` is, if it is one that `chip` runs here.

@@ -20,7 +20,8 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-std::optional<SparseOperands> SparseOperands::match(Operation *root) {
+std::optional<SparseOperands> SparseOperands::match(Operation *root,
+                                                    bool tf32) {
   auto op = dyn_cast<SpMMOp>(root);
   if (!op)
     return std::nullopt;
@@ -28,11 +29,11 @@ std::optional<SparseOperands> SparseOperands::match(Operation *root) {
   auto activations = Activations::match(op.getX(), op.getFeatureDim());
   PatternType pattern = op.getPattern().getType();
   Type yType = op.getY().getType().getElementType();
-  if (!activations || !isMultiplied(type) ||
+  if (!activations || !isMultiplied(type, tf32) ||
       op.getValues().getType().getElementType() != type ||
       !isStored(yType, type) || !isLoaded(op.getValues()) ||
-      !isCovered(pattern.getBlockRows()) ||
-      !isCovered(pattern.getBlockCols()) ||
+      !isCovered(pattern.getBlockRows(), type) ||
+      !isCovered(pattern.getBlockCols(), type) ||
       op.getY().getType().getNumElements() > INT32_MAX)
     return std::nullopt;
   auto shape = ProductShape::get(op, *activations, /*isOnTensorCores=*/true);
@@ -43,7 +44,7 @@ std::optional<SparseOperands> SparseOperands::match(Operation *root) {
 
 std::optional<SparseProduct> SparseProduct::match(Operation *root,
                                                   GPUAttr chip) {
-  auto operands = SparseOperands::match(root);
+  auto operands = SparseOperands::match(root, chip.getTf32());
   if (!operands)
     return std::nullopt;
   SparseProduct product;
@@ -98,7 +99,7 @@ private:
   ChunkWalk &walk;
   const StageLayout &layout;
   ValueRange scratch;
-  Type type;
+  Fragments fragments;
   int64_t rowTiles, tokenTiles;
   /// The lane's rows of matrices in a slab and in a block, and where the first
   /// begin.
@@ -116,7 +117,8 @@ SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
                                            BlockBuilder &b)
     : product(product), shape(product.shape), tile(product.tile),
       kernel(kernel), b(b), y(y), walk(walk), layout(walk.layout),
-      scratch(scratch), type(product.op.getX().getType().getElementType()),
+      scratch(scratch),
+      fragments(product.op.getX().getType().getElementType()),
       rowTiles(shape.outBlock / fragmentRows),
       tokenTiles(tile.warpTokens / fragmentCols) {
   bool inputsAreRows = shape.inputsAreRows;
@@ -133,10 +135,12 @@ SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
     matrixRow = blockRows.getFirst();
     return;
   }
-  slabRows = MatrixRows::getPadded(b, layout.slabPitch, /*rowsLast=*/false);
-  blockRows =
-      MatrixRows::getPadded(b, layout.blockPitch, /*rowsLast=*/inputsAreRows);
-  Value tokens = b.mul(walk.warpToken, elementBytes);
+  slabRows = MatrixRows::getPadded(b, fragments, layout.slabPitch,
+                                   /*isInnerLast=*/false, /*isLeft=*/false);
+  blockRows = MatrixRows::getPadded(b, fragments, layout.blockPitch,
+                                    /*isInnerLast=*/!inputsAreRows,
+                                    /*isLeft=*/true);
+  Value tokens = b.mul(walk.warpToken, fragments.elementBytes);
   if (shape.getGathered() == 1) {
     slabRow = b.add(slabRows.getFirst(), tokens);
     matrixRow = blockRows.getFirst();
@@ -174,8 +178,9 @@ SmallVector<Value> SparseProductEmitter::loadActivations(Value slab,
   SmallVector<Value> result;
   for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
     llvm::append_range(result,
-                       b.loadMatrices(slabRows.at(b, slab, input, token),
-                                      /*transpose=*/true));
+                       fragments.load(b, slabRows.at(b, slab, input, token),
+                                      layout.slabPitch, /*isInnerLast=*/false,
+                                      /*isLeft=*/false));
   return result;
 }
 
@@ -188,18 +193,22 @@ SmallVector<Value> SparseProductEmitter::multiplyBlock(ValueRange operands,
     SmallVector<Value> activations(operands);
     if (operands.size() == 1)
       activations = loadActivations(operands.front(), input);
+    // Of 16 tokens.
+    int64_t registers =
+        int64_t(activations.size()) * fragmentRows / tile.warpTokens;
     for (int64_t outputs = 0; outputs != rowTiles; ++outputs) {
       int64_t output = outputs * fragmentRows;
       Value at = inputsAreRows ? blockRows.at(b, block, input, output)
                                : blockRows.at(b, block, output, input);
-      SmallVector<Value, 4> matrix =
-          b.loadMatrices(at, /*transpose=*/inputsAreRows);
-      for (int64_t tokens = 0; tokens != tokenTiles; ++tokens) {
-        MutableArrayRef<Value> sum =
-            MutableArrayRef(next).slice(getSum(0, outputs, tokens), 4);
-        ArrayRef<Value> right = ArrayRef(activations).slice(tokens * 2, 2);
-        llvm::copy(b.multiply(type, matrix, right, sum), sum.begin());
-      }
+      SmallVector<Value, 8> matrix =
+          fragments.load(b, at, layout.blockPitch,
+                         /*isInnerLast=*/!inputsAreRows, /*isLeft=*/true);
+      for (int64_t tokens = 0; tokens != tokenTiles; ++tokens)
+        fragments.multiplyAdd(
+            b, matrix,
+            ArrayRef(activations).slice(tokens / 2 * registers, registers),
+            tokens % 2,
+            MutableArrayRef(next).slice(getSum(0, outputs, tokens), 4));
     }
   }
   return next;

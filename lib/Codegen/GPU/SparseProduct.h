@@ -11,9 +11,10 @@
 namespace mlir::bsr {
 
 /// A `bsr.spmm` that tensor cores can compute: 16-bit elements of one type,
-/// sums in f32, blocks of 4 to 64 rows and columns, tokens last.
+/// sums in f32, blocks of 4 to 64 rows and columns, tokens last; or, rounded to
+/// `tf32`, f32 in blocks of 16 to 64.
 struct SparseOperands {
-  static std::optional<SparseOperands> match(Operation *root);
+  static std::optional<SparseOperands> match(Operation *root, bool tf32);
 
   SpMMOp op;
   ProductShape shape;

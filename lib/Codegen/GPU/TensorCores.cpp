@@ -61,11 +61,12 @@ Value bsr::getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast) {
   return b.multiplyAdd(row, pitch, b.mul(column, copiedBytes));
 }
 
-MatrixRows MatrixRows::getPadded(BlockBuilder &b, int64_t pitch,
-                                 bool rowsLast) {
+MatrixRows MatrixRows::getPadded(BlockBuilder &b, const Fragments &fragments,
+                                 int64_t pitch, bool isInnerLast, bool isLeft) {
   MatrixRows rows;
+  rows.elementBytes = fragments.elementBytes;
   rows.pitch = pitch;
-  rows.offsets = {getMatrixRow(b, pitch, rowsLast)};
+  rows.offsets = {fragments.getLanePlace(b, pitch, isInnerLast, isLeft)};
   return rows;
 }
 
@@ -75,6 +76,7 @@ MatrixRows MatrixRows::getSwizzled(BlockBuilder &b, int64_t rowBytes,
   // their number flipped in those of each 16 bytes.
   constexpr int64_t lineBytes = 128;
   MatrixRows rows;
+  rows.elementBytes = bsr::elementBytes;
   rows.pitch = rowBytes;
   rows.partBytes = partBytes;
   auto [row, half] = getMatrixPlace(b, rowsLast);
@@ -99,6 +101,74 @@ Value MatrixRows::at(BlockBuilder &b, Value first, int64_t row,
   if (piece != 0)
     first = b.at(first, steps[piece], i8);
   return b.at(first, row * pitch + bytes / pitch * partBytes, i8);
+}
+
+/// Registers of a fragment of the left operand; one of the right has half.
+static constexpr int64_t fragmentRegisters = 4;
+/// Inner numbers of a fragment of tf32.
+static constexpr int64_t tf32Depth = 8;
+
+int64_t Fragments::getPitch(int64_t length, int64_t elementBytes,
+                            bool isInnerLast) {
+  constexpr int64_t wordBytes = 4;
+  // Lanes load words: 8 neighbours of each of 4 rows.
+  if (elementBytes == wordBytes && !isInnerLast)
+    return (length + 8) * wordBytes;
+  // Of each of 8 rows they load 16 bytes, which an odd multiple of 16 is apart.
+  int64_t bytes = length * elementBytes;
+  return bytes == copiedBytes ? bytes : bytes + copiedBytes;
+}
+
+Value Fragments::getLanePlace(BlockBuilder &b, int64_t pitch, bool isInnerLast,
+                              bool isLeft) const {
+  // Matrices of `ldmatrix` are 16 bytes wide: those of f32 have 4 inner
+  // numbers.
+  if (!type.isF32() || isInnerLast)
+    return getMatrixRow(b, pitch, /*rowsLast=*/isLeft != isInnerLast);
+  return b.multiplyAdd(b.rem(b.lane, 4), pitch,
+                       b.mul(b.div(b.lane, 4), elementBytes));
+}
+
+SmallVector<Value, 8> Fragments::load(BlockBuilder &b, Value pointer,
+                                      int64_t pitch, bool isInnerLast,
+                                      bool isLeft) const {
+  SmallVector<Value, 8> registers;
+  Type i8 = b.b.getI8Type(), f32 = b.b.getF32Type();
+  if (!type.isF32()) {
+    llvm::append_range(registers,
+                       b.loadMatrices(pointer, /*transpose=*/!isInnerLast));
+    return registers;
+  }
+  for (int64_t inner = 0; inner != fragmentRows; inner += tf32Depth) {
+    if (isInnerLast) {
+      Value matrices = b.at(pointer, inner * elementBytes, i8);
+      for (Value word : b.loadMatrices(matrices, /*transpose=*/false))
+        registers.push_back(
+            b.roundToTF32(LLVM::BitcastOp::create(b.b, b.loc, f32, word)));
+      continue;
+    }
+    // What `ldmatrix` does not transpose: 8 of its own numbers are apart, or 4
+    // inner ones.
+    for (int64_t i = 0; i != fragmentRegisters; ++i) {
+      int64_t own = (isLeft ? i % 2 : i / 2) * 8;
+      int64_t row = inner + (isLeft ? i / 2 : i % 2) * 4;
+      Value word = b.at(pointer, row * pitch + own * elementBytes, i8);
+      registers.push_back(b.roundToTF32(b.load(word, f32)));
+    }
+  }
+  return registers;
+}
+
+void Fragments::multiplyAdd(BlockBuilder &b, ArrayRef<Value> left,
+                            ArrayRef<Value> right, int64_t half,
+                            MutableArrayRef<Value> sum) const {
+  constexpr int64_t halfRegisters = fragmentRegisters / 2;
+  for (size_t first = 0; first != left.size(); first += fragmentRegisters)
+    llvm::copy(
+        b.multiply(type, left.slice(first, fragmentRegisters),
+                   right.slice(first + half * halfRegisters, halfRegisters),
+                   sum),
+        sum.begin());
 }
 
 Value bsr::getNextStage(BlockBuilder &b, Value stage, int64_t bytes,

@@ -19,13 +19,6 @@ constexpr int64_t fragmentRows = 16, fragmentCols = 8;
 /// Elements have 16 bits; a copy is of 8 of them.
 constexpr int64_t elementBytes = 2, copiedElements = 8, copiedBytes = 16;
 
-/// Bytes of a row of `length` elements in shared memory, an odd multiple of 16:
-/// the first 16 bytes of 8 rows lie in different banks.
-inline int64_t getPitch(int64_t length) {
-  return length == copiedElements ? copiedBytes
-                                  : (length + copiedElements) * elementBytes;
-}
-
 /// Tokens last: `[batches, features, tokens]`.
 struct Activations {
   int64_t batches = 1, features, tokens;
@@ -39,18 +32,22 @@ struct Activations {
 /// memory then: what is computed where it is used is not.
 bool isLoaded(Value tensor);
 
-/// True if tensor cores multiply numbers of `type` here.
-inline bool isMultiplied(Type type) { return type.isBF16() || type.isF16(); }
+/// True if tensor cores multiply numbers of `type` here; with `tf32` rounded
+/// ones, too.
+inline bool isMultiplied(Type type, bool tf32 = false) {
+  return type.isBF16() || type.isF16() || (tf32 && type.isF32());
+}
 
 /// True if sums are stored as `type`, by kernels for operands of `operandType`.
 inline bool isStored(Type type, Type operandType) {
   return type == operandType || type.isF32();
 }
 
-/// True if fragments cover blocks with `extent` rows or columns, one or several
-/// beside each other.
-inline bool isCovered(int64_t extent) {
-  return extent >= 4 && extent <= 64 && llvm::isPowerOf2_64(extent);
+/// True if fragments cover blocks of `type` with `extent` rows or columns, of
+/// 16-bit elements one or several beside each other.
+inline bool isCovered(int64_t extent, Type type) {
+  return extent >= (type.isF32() ? fragmentRows : 4) && extent <= 64 &&
+         llvm::isPowerOf2_64(extent);
 }
 
 /// True if blocks with `extent` rows or columns are multiplied element by
@@ -64,26 +61,61 @@ inline bool isLane(int64_t extent) {
 /// `rowsLast`, beside it.
 Value getMatrixRow(BlockBuilder &b, int64_t pitch, bool rowsLast);
 
-/// A matrix in shared memory, of which a lane loads fragments of 16 by 16:
-/// where its row of each begins.
+/// How tensor cores multiply elements of a type, 16-bit ones or f32, which is
+/// rounded to tf32. They go through shared memory in units of 16 by 16
+/// elements, of numbers of an operand's own and of inner numbers, which lie
+/// side by side if it `isInnerLast`; else its own do. A unit of the left
+/// operand is one or two fragments along inner numbers, of the right one as
+/// many for 8 of its own numbers each.
+class Fragments {
+public:
+  explicit Fragments(Type type)
+      : elementBytes(type.getIntOrFloatBitWidth() / 8), type(type) {}
+
+  /// Bytes of a row of `length` elements in shared memory, so that what is
+  /// loaded at one time lies in different banks.
+  static int64_t getPitch(int64_t length, int64_t elementBytes,
+                          bool isInnerLast);
+  /// How far behind the first element of a unit what the lane loads begins, in
+  /// bytes, in rows `pitch` apart.
+  Value getLanePlace(BlockBuilder &b, int64_t pitch, bool isInnerLast,
+                     bool isLeft) const;
+  /// The lane's registers of the unit whose first element is at `pointer`,
+  /// which is moved by the lane's place.
+  SmallVector<Value, 8> load(BlockBuilder &b, Value pointer, int64_t pitch,
+                             bool isInnerLast, bool isLeft) const;
+  /// Adds to `sum`, a fragment, the product of a unit of the left operand and
+  /// of half `half` of one of the right.
+  void multiplyAdd(BlockBuilder &b, ArrayRef<Value> left, ArrayRef<Value> right,
+                   int64_t half, MutableArrayRef<Value> sum) const;
+
+  const int64_t elementBytes;
+
+private:
+  Type type;
+};
+
+/// A matrix in shared memory, of which a lane loads units of 16 by 16: where
+/// its part of each begins.
 class MatrixRows {
 public:
-  /// Rows are `pitch` bytes apart, an odd multiple of 16.
-  static MatrixRows getPadded(BlockBuilder &b, int64_t pitch, bool rowsLast);
-  /// Rows have 32, 64 or 128 bytes and are swizzled as tensor copies do it;
-  /// what follows in a row lies `partBytes` further on.
+  /// Rows are `pitch` bytes apart, for `Fragments::load`.
+  static MatrixRows getPadded(BlockBuilder &b, const Fragments &fragments,
+                              int64_t pitch, bool isInnerLast, bool isLeft);
+  /// Rows of 16-bit elements have 32, 64 or 128 bytes and are swizzled as
+  /// tensor copies do it; what follows in a row lies `partBytes` further on.
   static MatrixRows getSwizzled(BlockBuilder &b, int64_t rowBytes,
                                 int64_t partBytes, bool rowsLast);
 
-  /// The first fragment, in bytes from where the matrix begins.
+  /// The first unit, in bytes from where the matrix begins.
   Value getFirst() const { return offsets.front(); }
   /// That of 16 rows and columns from `row` and `column` on, which 16 divides;
   /// `first` is the address of the first one.
   Value at(BlockBuilder &b, Value first, int64_t row, int64_t column) const;
 
 private:
-  int64_t pitch = 0, partBytes = 0;
-  /// Of the fragments side by side that begin in different banks.
+  int64_t elementBytes = 0, pitch = 0, partBytes = 0;
+  /// Of the units side by side that begin in different banks.
   SmallVector<Value, 4> offsets;
   /// From the first to the others.
   SmallVector<Value, 4> steps;

@@ -28,7 +28,7 @@ std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root,
   bool isOther =
       !isGiven && (target.getTileOutputs() || target.getTileTokens() ||
                    target.getShareOutputs());
-  auto operands = SparseOperands::match(root);
+  auto operands = SparseOperands::match(root, /*tf32=*/false);
   if (!operands || isOther)
     return std::nullopt;
   const ProductShape &shape = operands->shape;

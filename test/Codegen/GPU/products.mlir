@@ -260,3 +260,28 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80", tile_outputs = 256, til
     return %y : tensor<320x200xbf16>
   }
 }
+
+// -----
+
+!pattern = !bsr.pattern<64x320, block = 16x16, slots = 30>
+
+// f32 rounded to tf32: inputs are rows in both operands, whose words are loaded one by one.
+// CHECK-LABEL: func private @rounded(
+// CHECK:           nvvm.cp.async.shared.global
+// CHECK:             llvm.load %{{.*}} : !llvm.ptr<3> -> f32
+// CHECK-NEXT:        nvvm.convert.float.to.tf32 %{{.*}} {rnd = #nvvm.fp_rnd_mode<rna>}
+// CHECK-NOT:         nvvm.ldmatrix
+// CHECK:             nvvm.mma.sync {{.*}} shape = #nvvm.shape<m = 16, n = 8, k = 8>
+module attributes {bsr.target = #bsr.gpu<tf32 = true>} {
+  bsr.cluster private @rounded(%p: !pattern, %w: tensor<30x16x16xf32>, %x: tensor<64x200xf32>) -> tensor<320x200xf32> {
+    %y = bsr.spmm %p, %w, %x feature_dim = 0
+        : !pattern, tensor<30x16x16xf32>, tensor<64x200xf32> -> tensor<320x200xf32>
+    bsr.yield %y : tensor<320x200xf32>
+  }
+  func.func @step(%p: !pattern, %w: tensor<30x16x16xf32>, %x: tensor<64x200xf32>) -> tensor<320x200xf32> {
+    %init = tensor.empty() : tensor<320x200xf32>
+    %y = bsr.launch @rounded ins(%p, %w, %x : !pattern, tensor<30x16x16xf32>, tensor<64x200xf32>)
+        outs(%init : tensor<320x200xf32>) -> tensor<320x200xf32>
+    return %y : tensor<320x200xf32>
+  }
+}

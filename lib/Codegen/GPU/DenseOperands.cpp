@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Dense products, as matrices whose rows and columns lie anywhere in memory.
+
+#include "DenseOperands.h"
+#include "TensorCores.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+DenseOperands::Group
+DenseOperands::makeGroup(llvm::function_ref<bool(unsigned)> isIn) const {
+  Group group;
+  for (auto [loop, extent] : llvm::enumerate(extents))
+    if (isIn(loop)) {
+      group.loops.push_back(loop);
+      group.size *= extent;
+    }
+  return group;
+}
+
+bool DenseOperands::makeLast(Group &group, unsigned loop) {
+  auto *found = llvm::find(group.loops, loop);
+  if (found == group.loops.end())
+    return false;
+  std::rotate(found, found + 1, group.loops.end());
+  return true;
+}
+
+namespace {
+/// Where a tensor lies in the buffer of another one, which it is a part of or
+/// has other dimensions than: its first element, and how far apart its elements
+/// are along each dimension.
+struct BufferView {
+  Value buffer;
+  int64_t offset = 0;
+  SmallVector<int64_t> strides;
+};
+} // namespace
+
+/// The strides of dimensions of `sizes` that follow each other, the last of
+/// which has `stride`.
+static SmallVector<int64_t> getStrides(ArrayRef<int64_t> sizes,
+                                       int64_t stride = 1) {
+  SmallVector<int64_t> strides(sizes.size());
+  for (int64_t dim = sizes.size() - 1; dim >= 0; --dim) {
+    strides[dim] = stride;
+    stride *= sizes[dim];
+  }
+  return strides;
+}
+
+/// Looks through slices and dimensions that were cut; what else `tensor` is, is
+/// a buffer of its own.
+static BufferView getBufferView(Value tensor) {
+  if (auto slice = tensor.getDefiningOp<tensor::ExtractSliceOp>()) {
+    ArrayRef<int64_t> offsets = slice.getStaticOffsets();
+    if (slice.getType().getRank() == slice.getSourceType().getRank() &&
+        !ShapedType::isDynamicShape(offsets) && slice.hasUnitStride()) {
+      BufferView view = getBufferView(slice.getSource());
+      for (auto [offset, stride] : llvm::zip_equal(offsets, view.strides))
+        view.offset += offset * stride;
+      return view;
+    }
+  }
+  auto type = cast<RankedTensorType>(tensor.getType());
+  if (auto expand = tensor.getDefiningOp<tensor::ExpandShapeOp>()) {
+    BufferView view = getBufferView(expand.getSrc());
+    SmallVector<int64_t> strides;
+    for (auto [dims, stride] :
+         llvm::zip_equal(expand.getReassociationIndices(), view.strides))
+      llvm::append_range(
+          strides,
+          getStrides(type.getShape().slice(dims.front(), dims.size()), stride));
+    if (strides.size() == size_t(type.getRank())) {
+      view.strides = std::move(strides);
+      return view;
+    }
+  }
+  return {tensor, 0, getStrides(type.getShape())};
+}
+
+bool DenseOperands::setSide(Side &side, Value tensor, AffineMap map,
+                            Group &own) {
+  BufferView view = getBufferView(tensor);
+  if (!isLoaded(view.buffer) ||
+      cast<RankedTensorType>(view.buffer.getType()).getNumElements() >
+          INT32_MAX ||
+      view.strides.empty() || view.strides.back() != 1)
+    return false;
+  side.tensor = view.buffer;
+  side.offset = view.offset;
+  side.strides.assign(extents.size(), 0);
+  for (auto [dim, stride] : llvm::enumerate(view.strides))
+    side.strides[map.getDimPosition(dim)] = stride;
+  unsigned last = map.getDimPosition(view.strides.size() - 1);
+  side.isInnerLast = makeLast(inner, last);
+  if (!side.isInnerLast && !makeLast(own, last))
+    return false;
+  // Copies begin at multiples of their size.
+  for (int64_t bytes : {16, 8, 4}) {
+    side.copied = bytes / getElementBytes();
+    if (side.offset % side.copied == 0 &&
+        llvm::all_of(llvm::enumerate(side.strides), [&](auto it) {
+          return it.index() == last ? extents[last] % side.copied == 0
+                                    : it.value() % side.copied == 0;
+        }))
+      return true;
+  }
+  return false;
+}
+
+bool DenseOperands::setResultOrder(AffineMap map) {
+  for (unsigned dim = 0; dim != map.getNumResults();) {
+    const auto *group =
+        llvm::find_if(ArrayRef(resultGroups), [&](Group DenseOperands::*group) {
+          ArrayRef<unsigned> loops = (this->*group).loops;
+          return !loops.empty() && loops.front() == map.getDimPosition(dim);
+        });
+    if (group == std::end(resultGroups))
+      return false;
+    for (unsigned loop : (this->**group).loops)
+      if (dim == map.getNumResults() || map.getDimPosition(dim++) != loop)
+        return false;
+    resultOrder.push_back(*group);
+  }
+  return true;
+}
+
+/// True if the body of `op` adds the product of two elements, which are widened
+/// if they are no f32.
+static bool hasProductBody(linalg::GenericOp op) {
+  Block *body = op.getBody();
+  auto sum =
+      body->getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+  if (!sum)
+    return false;
+  Value accumulator = body->getArgument(2);
+  Value term = sum.getLhs() == accumulator ? sum.getRhs() : sum.getLhs();
+  auto product = term.getDefiningOp<arith::MulFOp>();
+  if (!product || (sum.getLhs() != accumulator && sum.getRhs() != accumulator))
+    return false;
+  auto isElement = [&](Value value, unsigned operand) {
+    if (auto widened = value.getDefiningOp<arith::ExtFOp>())
+      value = widened.getIn();
+    return value == body->getArgument(operand);
+  };
+  return (isElement(product.getLhs(), 0) && isElement(product.getRhs(), 1)) ||
+         (isElement(product.getLhs(), 1) && isElement(product.getRhs(), 0));
+}
+
+/// True if `value` is zero, or a tensor of zeros.
+static bool isZero(Value value) {
+  // Operations that fill a tensor with what they read.
+  while (auto fill = value.getDefiningOp<linalg::LinalgOp>()) {
+    Value filled = fill.getBlock()->getTerminator()->getOperand(0);
+    auto argument = dyn_cast<BlockArgument>(filled);
+    if (fill->getNumResults() != 1 || !argument ||
+        argument.getOwner() != fill.getBlock() ||
+        argument.getArgNumber() >= fill.getNumDpsInputs())
+      return false;
+    value = fill->getOperand(argument.getArgNumber());
+  }
+  return matchPattern(value, m_AnyZeroFloat());
+}
+
+std::optional<DenseOperands> DenseOperands::match(Operation *root) {
+  auto op = dyn_cast<linalg::GenericOp>(root);
+  if (!op || op.getNumDpsInputs() != 2 || op->getNumResults() != 1 ||
+      !hasProductBody(op) || !isZero(op.getDpsInits()[0]) ||
+      !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) {
+        return map.getNumResults() != 0 && map.isProjectedPermutation();
+      }))
+    return std::nullopt;
+  auto getElement = [&](unsigned operand) {
+    return getElementTypeOrSelf(op->getOperand(operand).getType());
+  };
+  auto result = cast<RankedTensorType>(op.getResult(0).getType());
+  DenseOperands operands;
+  operands.op = op;
+  operands.type = getElement(0);
+  if ((!isMultiplied(operands.type) && !operands.type.isF32()) ||
+      getElement(1) != operands.type || !result.getElementType().isF32() ||
+      result.getNumElements() > INT32_MAX)
+    return std::nullopt;
+  operands.extents = op.getStaticLoopRanges();
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  // Sums are stored in vectors along the last dimension of the result, which is
+  // the right operand's.
+  unsigned last = maps[2].getDimPosition(maps[2].getNumResults() - 1);
+  unsigned right = maps[1].isFunctionOfDim(last) ? 1 : 0, left = 1 - right;
+  auto makeGroup = [&](bool isLeft, bool isRight, bool isResult) {
+    return operands.makeGroup([&](unsigned loop) {
+      return maps[left].isFunctionOfDim(loop) == isLeft &&
+             maps[right].isFunctionOfDim(loop) == isRight &&
+             maps[2].isFunctionOfDim(loop) == isResult;
+    });
+  };
+  operands.batch = makeGroup(true, true, true);
+  operands.rows = makeGroup(true, false, true);
+  operands.cols = makeGroup(false, true, true);
+  operands.inner = makeGroup(true, true, false);
+  size_t numLoops = operands.batch.loops.size() + operands.rows.loops.size() +
+                    operands.cols.loops.size() + operands.inner.loops.size();
+  if (numLoops != operands.extents.size() ||
+      !operands.makeLast(operands.cols, last) ||
+      !operands.setSide(operands.left, op->getOperand(left), maps[left],
+                        operands.rows) ||
+      !operands.setSide(operands.right, op->getOperand(right), maps[right],
+                        operands.cols) ||
+      operands.cols.loops.back() != last)
+    return std::nullopt;
+  // One order of inner numbers has to do for both.
+  if (operands.left.isInnerLast &&
+      operands.left.strides[operands.inner.loops.back()] != 1)
+    return std::nullopt;
+  // In the result each group is one dimension.
+  if (!operands.setResultOrder(maps[2]))
+    return std::nullopt;
+  return operands;
+}
+
+std::optional<ResultSpace> DenseOperands::getSpace(int64_t warpColumns) const {
+  if (!Epilogue::accepts(getType()) || rows.loops.empty())
+    return std::nullopt;
+  ResultSpace space{{}, 0, warpColumns};
+  int64_t dim = 0;
+  for (auto [number, group] : llvm::enumerate(resultOrder)) {
+    if (group == &DenseOperands::rows)
+      space.row = number;
+    int64_t end = dim + int64_t((this->*group).loops.size());
+    space.dims.push_back(llvm::to_vector<2>(llvm::seq(dim, end)));
+    dim = end;
+  }
+  return space;
+}
