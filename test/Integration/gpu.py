@@ -125,8 +125,8 @@ class Host:
         before = {name: values[name].copy() for name, _ in arguments}
         for (name, type), result in zip(arguments, results, strict=True):
             bits = shape_of(type)[1]
-            words = [int(word, 16) for word in result.split()]
-            after = np.array(words, f"u{bits // 8}").view(np.uint8)
+            words = "".join(word.removeprefix("0x") for word in result.split())
+            after = np.frombuffer(bytes.fromhex(words), f">u{bits // 8}").astype(f"u{bits // 8}").view(np.uint8)
             # One buffer may be several arguments, in place: what was written counts.
             changed = after != before[name]
             values[name][changed] = after[changed]

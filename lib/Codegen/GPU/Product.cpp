@@ -8,6 +8,7 @@
 #include "LaneProduct.h"
 #include "LaneSampledProduct.h"
 #include "SampledProduct.h"
+#include "SmallSampledProduct.h"
 #include "WarpgroupProduct.h"
 
 using namespace mlir;
@@ -29,8 +30,8 @@ static std::unique_ptr<Product> matchFirst(Operation *op, GPUAttr chip) {
 
 std::unique_ptr<Product> bsr::matchProduct(Operation *op, GPUAttr chip) {
   return matchFirst<WarpgroupProduct, SparseProduct, LaneProduct,
-                    SampledProduct, LaneSampledProduct, DenseProduct,
-                    LaneDenseProduct>(op, chip);
+                    SampledProduct, SmallSampledProduct, LaneSampledProduct,
+                    DenseProduct, LaneDenseProduct>(op, chip);
 }
 
 std::unique_ptr<Product> bsr::matchProduct(const ClusterPlan &plan,

@@ -2,10 +2,21 @@
 //
 // Stored blocks of products of activations on tensor cores.
 //
-// A block of threads walks through all tokens (SampledWalk); a warp owns up to
-// 4 blocks, whose sums it keeps in registers.
+// A launch before finds the windows of the pattern (SampledWindows). All steps
+// of all windows are shared evenly among as many blocks of threads as the chip
+// has multiprocessors, in their order: a block of threads has the last steps of
+// a window, whole windows, and the first steps of another one. A stage of
+// shared memory holds what a step has of the rows of all lines of the group and
+// of the columns of all positions of the window, while copies for the next
+// steps are under way. A warp has as many of the window's blocks as the others,
+// one after the other, keeps their sums in 128 or 160 registers a thread, and
+// reads rows again where the line changes. What is in registers is left in
+// memory; a last launch adds what there is of a block, in the order of steps.
 
 #include "SampledProduct.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -16,163 +27,540 @@ std::optional<SampledProduct> SampledProduct::match(Operation *root,
   product.op = dyn_cast<SDDMMOp>(root);
   if (!product.op)
     return std::nullopt;
-  Type type = product.op.getA().getType().getElementType();
-  if (!isMultiplied(type, chip.getTf32()))
+  SDDMMOp op = product.op;
+  Type type = op.getA().getType().getElementType();
+  Type resultType = op.getValues().getType().getElementType();
+  PatternType pattern = op.getPattern().getType();
+  auto rows = Activations::match(op.getA(), op.getFeatureDim());
+  auto cols = Activations::match(op.getB(), op.getFeatureDim());
+  auto isWhole = [&](int64_t extent) {
+    return isCovered(extent, type) && extent >= fragmentRows;
+  };
+  if (!rows || !cols || !isMultiplied(type, chip.getTf32()) ||
+      op.getB().getType().getElementType() != type ||
+      !isStored(resultType, type) || !isWhole(pattern.getBlockRows()) ||
+      !isWhole(pattern.getBlockCols()) ||
+      op.getValues().getType().getNumElements() > INT32_MAX)
     return std::nullopt;
-  auto tile = SampledTile::match(product.op);
-  if (!tile || !isCovered(tile->pattern.getBlockRows(), type) ||
-      !isCovered(tile->pattern.getBlockCols(), type))
+  product.shape = {pattern, *rows, *cols, type.getIntOrFloatBitWidth() / 8,
+                   resultType.getIntOrFloatBitWidth() / 8};
+  auto tile = WindowTile::choose(product.shape, *findChip(chip.getChip()),
+                                 chip.getTileOutputs());
+  if (!tile)
     return std::nullopt;
-  // At most 128 sums a thread.
-  int64_t blockCols = tile->pattern.getBlockCols();
-  tile->warpBlocks = 64 / blockCols;
-  tile->united = std::max<int64_t>(1, fragmentRows / blockCols);
   product.tile = *tile;
-  // As many bytes of each row, whatever its elements.
-  int64_t most = 128 / tile->elementBytes;
-  if (!product.tile.setStages(*findChip(chip.getChip()), {most, most / 2}))
-    return std::nullopt;
+  product.windows = tile->getWindows(product.shape);
   return product;
 }
 
+SmallVector<MemRefType> SampledProduct::getScratch() {
+  MLIRContext *context = op->getContext();
+  SmallVector<MemRefType> types = windows.getTypes(context);
+  types.push_back(
+      MemRefType::get({tile.grid, tile.getParts(shape), windows.blocks,
+                       getFragments(), BlockBuilder::warpThreads, fragmentSums},
+                      Float32Type::get(context)));
+  return types;
+}
+
+/// `x / y` and `x * y` of numbers that are not negative.
+static Value divide(BlockBuilder &b, Value x, Value y) {
+  return arith::DivUIOp::create(b.b, b.loc, x, y);
+}
+static Value multiply(BlockBuilder &b, Value x, Value y) {
+  return arith::MulIOp::create(b.b, b.loc, x, y);
+}
+
+static Value max(BlockBuilder &b, Value x, Value y) {
+  return b.select(b.less(x, y), y, x);
+}
+
+/// The steps of each block of threads, of those of `count` windows.
+static Value getShare(BlockBuilder &b, const WindowTile &tile,
+                      const SampledShape &shape, Value count) {
+  int64_t unit = tile.getUnit(shape), steps = tile.getSteps(shape);
+  Value units = b.mul(count, steps / unit);
+  Value share = b.div(b.add(units, tile.grid - 1), tile.grid);
+  int64_t least = std::min(WindowTile::leastSteps, steps);
+  return max(b, b.mul(share, unit), b.constant(least));
+}
+
 namespace mlir::bsr {
-/// What a thread does.
+/// What a thread does that multiplies.
 class SampledProductEmitter {
 public:
-  /// `values` is the buffer of the result, `[slots, rows, pairs of columns,
-  /// 2]`.
   SampledProductEmitter(SampledProduct &product, KernelBody &kernel,
-                        const StoredRows &values, BlockBuilder &b);
+                        ValueRange scratch, BlockBuilder &b);
   void emit();
 
 private:
+  /// Where the tokens of a step are in activations, and how many bytes of them
+  /// a copy of the thread brings; null for all.
+  struct Tokens {
+    Value batch, first, bytes;
+  };
+  /// What a block of threads has of a window: its group, its number there, its
+  /// positions, how many they are, its blocks, and the steps from `low` to
+  /// below `high`.
+  struct Window {
+    Value group, number, positions, slabs, blocks, low, high;
+  };
+
+  void emitWindow(Value number, Value part, Value begin, Value end);
+  Tokens getTokens(Value step);
+  /// Copies a step to `stage`, if it is one of `window`.
+  void copy(Value step, Value stage, const Window &window);
+  void copyRows(Value stage, const Tokens &tokens, Value group);
+  void copyColumns(Value stage, const Tokens &tokens, const Window &window);
+  void loadBlocks(const Window &window);
   SmallVector<Value> multiply(Value stage, ValueRange sums);
-  /// Adds the products of rows, `left`, and one block's columns to `sums`.
-  SmallVector<Value> multiplyBlock(ArrayRef<SmallVector<Value, 8>> left,
-                                   Value columns, ArrayRef<Value> sums);
-  void store(ValueRange sums);
+  /// The fragments of a line's rows: of all tokens, and then of all rows.
+  SmallVector<Value> loadRows(Value stage, Value line);
+  SmallVector<Value> multiplyBlock(Value stage, Value slab, ValueRange left,
+                                   ValueRange sums);
+  void store(Value part, ValueRange sums);
 
-  int64_t getSum(int64_t block, int64_t rows, int64_t cols) const {
-    return ((block * rowTiles + rows) * colTiles + cols) * 4;
+  /// Where lanes read four matrices of product `depth` on, in bytes.
+  Value getMatrixOffset(int64_t depth, bool rowsLast);
+  /// Pieces of 16 bytes of a row, which lie in another order in every other
+  /// row, or two: those of 8 rows lie in different banks.
+  int64_t getPieces() const { return tile.getPitch() / copiedBytes; }
+  Value getSwizzle(Value row) {
+    return b.rem(b.div(row, 8 / getPieces()), getPieces());
   }
+  int64_t getRowsPerPass() const { return blockThreads / getPieces(); }
+  /// Products along the tokens of a step.
+  int64_t getDepth() const { return tile.getPitch() / fragmentBytes; }
+  /// Four matrices, rounded to what is multiplied.
+  SmallVector<Value, 4> loadMatrices(Value at);
 
-  const SampledTile &tile;
-  const StoredRows &values;
+  SampledProduct &product;
+  const SampledShape &shape;
+  const WindowTile &tile;
+  const SampledWindows &windows;
+  ValueRange arrays;
   BlockBuilder &b;
-  SampledWalk walk;
-  Fragments fragments;
-  int64_t blockRows, blockCols, rowTiles, colTiles, pitch;
+  Type type, i8, i32;
+  int64_t warpBlocks, steps;
+  Value rows, cols, parts;
+  /// Of what the thread copies: the row of a pass, the first token in a step,
+  /// and where that lies in a stage.
+  Value copiedRow, copiedToken, copiedTo;
+  /// Of the warp, in the window: its first block, and each one's line and
+  /// position, and whether it is there.
+  Value firstBlock;
+  SmallVector<Value> lines, slabs, isThere;
 };
 } // namespace mlir::bsr
 
 SampledProductEmitter::SampledProductEmitter(SampledProduct &product,
                                              KernelBody &kernel,
-                                             const StoredRows &values,
+                                             ValueRange scratch,
                                              BlockBuilder &b)
-    : tile(product.tile), values(values), b(b),
-      walk(product.op, product.tile, kernel, b),
-      fragments(product.op.getA().getType().getElementType()),
-      blockRows(tile.pattern.getBlockRows()),
-      blockCols(tile.pattern.getBlockCols()),
-      rowTiles(blockRows / fragmentRows), colTiles(blockCols / fragmentCols),
-      pitch(tile.getPitch()) {}
+    : product(product), shape(product.shape), tile(product.tile),
+      windows(product.windows), arrays(scratch.drop_back()), b(b),
+      type(product.op.getA().getType().getElementType()), i8(b.b.getI8Type()),
+      i32(b.b.getI32Type()), warpBlocks(WindowTile::getWarpBlocks(shape)),
+      steps(tile.getSteps(shape)),
+      rows(b.getPointer(kernel.inputs.lookup(product.op.getA()))),
+      cols(b.getPointer(kernel.inputs.lookup(product.op.getB()))),
+      parts(scratch.back()) {
+  copiedRow = b.div(b.thread, getPieces());
+  Value piece = b.rem(b.thread, getPieces());
+  copiedToken = b.mul(piece, copiedBytes / shape.elementBytes);
+  Value place = b.bitXor(piece, getSwizzle(copiedRow));
+  copiedTo =
+      b.multiplyAdd(copiedRow, tile.getPitch(), b.mul(place, copiedBytes));
+}
+
+SampledProductEmitter::Tokens SampledProductEmitter::getTokens(Value step) {
+  Tokens tokens;
+  tokens.batch = b.constant(0);
+  if (shape.rows.batches != 1) {
+    int64_t ofBatch = tile.getStepsOfBatch(shape);
+    tokens.batch = b.div(step, ofBatch);
+    step = b.rem(step, ofBatch);
+  }
+  tokens.first = b.multiplyAdd(step, tile.tokens, copiedToken);
+  if (shape.rows.tokens % tile.tokens) {
+    Value isInside = b.less(tokens.first, b.constant(shape.rows.tokens));
+    tokens.bytes = b.select(isInside, b.constant(copiedBytes), b.constant(0));
+    tokens.first = b.select(isInside, tokens.first, b.constant(0));
+  }
+  return tokens;
+}
+
+void SampledProductEmitter::copyRows(Value stage, const Tokens &tokens,
+                                     Value group) {
+  const Activations &x = shape.rows;
+  int64_t count = tile.lines * shape.getBlockRows();
+  int64_t numRows = windows.numLines * shape.getBlockRows();
+  Value firstRow = b.multiplyAdd(tokens.batch, numRows, b.mul(group, count));
+  Value to = b.at(b.add(stage, copiedTo));
+  auto copyAll = [&] {
+    for (int64_t pass = 0; pass < count; pass += getRowsPerPass()) {
+      Value row = b.add(copiedRow, pass);
+      // Of rows beyond the last, which no block has, any will do.
+      if (windows.numLines % tile.lines) {
+        Value last = b.constant(numRows - 1);
+        row = b.sub(b.min(b.add(b.mul(group, count), row), last),
+                    b.mul(group, count));
+      }
+      Value from = b.multiplyAdd(b.add(firstRow, row), x.tokens, tokens.first);
+      b.copyAsync(b.at(to, pass * tile.getPitch(), i8), b.at(rows, from, type),
+                  tokens.bytes);
+    }
+  };
+  if (count >= getRowsPerPass())
+    copyAll();
+  else
+    b.when(b.less(copiedRow, b.constant(count)), copyAll);
+}
+
+void SampledProductEmitter::copyColumns(Value stage, const Tokens &tokens,
+                                        const Window &window) {
+  const Activations &y = shape.cols;
+  int64_t blockCols = shape.getBlockCols();
+  Value from = b.multiplyAdd(tokens.batch, y.features * y.tokens, tokens.first);
+  Value to = b.add(b.add(stage, tile.getRowBytes(shape)),
+                   b.sub(copiedTo, b.mul(copiedRow, tile.getPitch())));
+  b.loop(copiedRow, b.mul(window.slabs, blockCols), getRowsPerPass(), {},
+         [&](Value row, ValueRange) {
+           Value slab = b.div(row, blockCols);
+           Value position = b.load(b.at(window.positions, slab, i32), i32);
+           Value column =
+               b.multiplyAdd(position, blockCols, b.rem(row, blockCols));
+           b.copyAsync(b.at(b.multiplyAdd(row, tile.getPitch(), to)),
+                       b.at(cols, b.multiplyAdd(column, y.tokens, from), type),
+                       tokens.bytes);
+           return SmallVector<Value>();
+         });
+}
+
+void SampledProductEmitter::copy(Value step, Value stage,
+                                 const Window &window) {
+  b.when(b.less(step, window.high), [&] {
+    Tokens tokens = getTokens(step);
+    copyRows(stage, tokens, window.group);
+    copyColumns(stage, tokens, window);
+  });
+  b.commitCopies();
+}
+
+void SampledProductEmitter::loadBlocks(const Window &window) {
+  constexpr int64_t warps = blockThreads / BlockBuilder::warpThreads;
+  Value ofWarp = b.div(b.add(window.blocks, warps - 1), warps);
+  firstBlock = ::multiply(b, b.warp, ofWarp);
+  Value count = b.min(ofWarp, b.sub(window.blocks, firstBlock));
+  // The last of a window for those that are not there.
+  Value first = b.mul(window.number, windows.blocks);
+  for (int64_t block = 0; block != warpBlocks; ++block) {
+    Value number =
+        b.min(b.add(firstBlock, block), b.constant(windows.blocks - 1));
+    Value word = b.load(arrays[SampledWindows::Words],
+                        ValueRange{window.group, b.add(first, number)});
+    isThere.push_back(b.less(b.constant(block), count));
+    lines.push_back(SampledWindows::getLine(b, word));
+    slabs.push_back(SampledWindows::getSlab(b, word));
+  }
+}
+
+Value SampledProductEmitter::getMatrixOffset(int64_t depth, bool rowsLast) {
+  Value within = b.rem(b.lane, 8);
+  Value second = b.rem(b.div(b.lane, 8), 2), fourth = b.div(b.lane, 16);
+  Value row = b.multiplyAdd(rowsLast ? fourth : second, 8, within);
+  Value piece = b.add(rowsLast ? second : fourth, 2 * depth);
+  piece = b.bitXor(piece, getSwizzle(within));
+  return b.multiplyAdd(row, tile.getPitch(), b.mul(piece, copiedBytes));
+}
+
+SmallVector<Value, 4> SampledProductEmitter::loadMatrices(Value at) {
+  SmallVector<Value, 4> matrices = b.loadMatrices(at, /*transpose=*/false);
+  if (type.isF32())
+    for (Value &word : matrices)
+      word = b.roundToTF32(LLVM::BitcastOp::create(b.b, b.loc, type, word));
+  return matrices;
+}
+
+SmallVector<Value> SampledProductEmitter::loadRows(Value stage, Value line) {
+  Value begin =
+      b.multiplyAdd(line, shape.getBlockRows() * tile.getPitch(), stage);
+  SmallVector<Value> fragments;
+  for (int64_t depth = 0; depth != getDepth(); ++depth) {
+    Value at = b.at(b.add(begin, getMatrixOffset(depth, /*rowsLast=*/false)));
+    for (int64_t row = 0; row != product.getRowTiles(); ++row)
+      llvm::append_range(
+          fragments,
+          loadMatrices(b.at(at, row * fragmentRows * tile.getPitch(), i8)));
+  }
+  return fragments;
+}
+
+SmallVector<Value> SampledProductEmitter::multiplyBlock(Value stage, Value slab,
+                                                        ValueRange left,
+                                                        ValueRange sums) {
+  SmallVector<Value> next(sums);
+  SmallVector<Value> fragments(left);
+  int64_t rowTiles = product.getRowTiles(), colTiles = product.getColTiles();
+  Value begin = b.multiplyAdd(slab, tile.getSlabBytes(shape),
+                              b.add(stage, tile.getRowBytes(shape)));
+  for (int64_t depth = 0; depth != getDepth(); ++depth) {
+    Value at = b.at(b.add(begin, getMatrixOffset(depth, /*rowsLast=*/true)));
+    for (int64_t col = 0; col != colTiles; col += 2) {
+      SmallVector<Value, 4> right =
+          loadMatrices(b.at(at, col * fragmentCols * tile.getPitch(), i8));
+      for (int64_t row = 0; row != rowTiles; ++row)
+        for (int64_t half = 0; half != 2; ++half) {
+          int64_t fragment = row * colTiles + col + half;
+          MutableArrayRef<Value> sum = MutableArrayRef(next).slice(
+              fragment * SampledProduct::fragmentSums,
+              SampledProduct::fragmentSums);
+          llvm::copy(b.multiply(type,
+                                ArrayRef(fragments).slice(
+                                    (depth * rowTiles + row) * 4, 4),
+                                ArrayRef(right).slice(2 * half, 2), sum),
+                     sum.begin());
+        }
+    }
+  }
+  return next;
+}
 
 SmallVector<Value> SampledProductEmitter::multiply(Value stage,
                                                    ValueRange sums) {
-  SmallVector<Value> next(sums);
-  Type i8 = b.b.getI8Type();
-  // Tokens are summed: they lie side by side for both operands.
-  auto getPlace = [&](bool isLeft) {
-    return fragments.getLanePlace(b, pitch, /*isInnerLast=*/true, isLeft);
-  };
-  Value rows = b.at(b.add(stage, getPlace(/*isLeft=*/true)));
-  Value warpStage =
-      b.multiplyAdd(b.warp, tile.warpBlocks * blockCols * pitch, stage);
-  Value cols = b.at(
-      b.add(b.add(warpStage, getPlace(/*isLeft=*/false)), tile.getRowBytes()));
-  auto loadRows = [&] {
-    SmallVector<SmallVector<Value, 8>> units;
-    for (int64_t token = 0; token != tile.tokens; token += fragmentRows)
-      for (int64_t row = 0; row != blockRows; row += fragmentRows) {
-        int64_t offset = row * pitch + token * fragments.elementBytes;
-        units.push_back(fragments.load(b, b.at(rows, offset, i8), pitch,
-                                       /*isInnerLast=*/true, /*isLeft=*/true));
-      }
-    return units;
-  };
-  // All blocks of a warp share its rows, whose registers one block has not.
-  SmallVector<SmallVector<Value, 8>> left;
-  if (tile.warpBlocks != 1)
-    left = loadRows();
-  int64_t count = getSum(1, 0, 0);
-  for (int64_t block = 0; block != tile.warpBlocks; ++block) {
-    ArrayRef<Value> before = ArrayRef(next).slice(getSum(block, 0, 0), count);
-    SmallVector<Value> after = b.when(walk.isStored[block], before, [&] {
-      if (tile.warpBlocks == 1)
-        left = loadRows();
-      Value columns = b.at(cols, block * blockCols * pitch, i8);
-      return multiplyBlock(left, columns, before);
+  SmallVector<Value> next;
+  size_t ofBlock = sums.size() / warpBlocks;
+  // The rows of the block before; zeros where none has been there.
+  SmallVector<Value> left(4 * getDepth() * product.getRowTiles(),
+                          b.constant(0));
+  for (int64_t block = 0; block != warpBlocks; ++block) {
+    bool isLast = block == warpBlocks - 1;
+    SmallVector<Value> before(sums.slice(block * ofBlock, ofBlock));
+    if (!isLast)
+      llvm::append_range(before, left);
+    SmallVector<Value> after = b.when(isThere[block], before, [&] {
+      auto load = [&] { return loadRows(stage, lines[block]); };
+      SmallVector<Value> rows =
+          block == 0
+              ? load()
+              : b.when(b.less(lines[block - 1], lines[block]), left, load);
+      SmallVector<Value> result = multiplyBlock(
+          stage, slabs[block], rows, sums.slice(block * ofBlock, ofBlock));
+      if (!isLast)
+        llvm::append_range(result, rows);
+      return result;
     });
-    llvm::copy(after, next.begin() + getSum(block, 0, 0));
+    next.append(after.begin(), after.begin() + ofBlock);
+    left.assign(after.begin() + ofBlock, after.end());
   }
   return next;
 }
 
-SmallVector<Value>
-SampledProductEmitter::multiplyBlock(ArrayRef<SmallVector<Value, 8>> left,
-                                     Value columns, ArrayRef<Value> sums) {
-  SmallVector<Value> next(sums);
-  for (int64_t token = 0; token != tile.tokens; token += fragmentRows)
-    for (int64_t col = 0; col != colTiles; col += 2) {
-      int64_t offset =
-          col * fragmentCols * pitch + token * fragments.elementBytes;
-      SmallVector<Value, 8> right =
-          fragments.load(b, b.at(columns, offset, b.b.getI8Type()), pitch,
-                         /*isInnerLast=*/true, /*isLeft=*/false);
-      for (int64_t row = 0; row != rowTiles; ++row)
-        for (int64_t half = 0; half != 2; ++half)
-          fragments.multiplyAdd(
-              b, left[token / fragmentRows * rowTiles + row], right, half,
-              MutableArrayRef(next).slice(getSum(0, row, col + half), 4));
-    }
-  return next;
+void SampledProductEmitter::store(Value part, ValueRange sums) {
+  constexpr int64_t length = SampledProduct::fragmentSums;
+  int64_t fragments = product.getFragments();
+  auto vector = VectorType::get(length, b.b.getF32Type());
+  for (int64_t block = 0; block != warpBlocks; ++block)
+    b.when(isThere[block], [&] {
+      for (int64_t fragment = 0; fragment != fragments; ++fragment) {
+        auto four = sums.slice((block * fragments + fragment) * length, length);
+        b.store(vector::FromElementsOp::create(b.b, b.loc, vector, four), parts,
+                ValueRange{b.block[0], part, b.add(firstBlock, block),
+                           b.constant(fragment), b.lane, b.constant(0)});
+      }
+    });
 }
 
-void SampledProductEmitter::store(ValueRange sums) {
-  for (int64_t block = 0; block != tile.warpBlocks; ++block)
-    walk.withSlot(b.constant(block), [&](Value slot) {
-      for (int64_t rows = 0; rows != rowTiles; ++rows)
-        for (int64_t half = 0; half != 2; ++half) {
-          Value row = b.add(b.div(b.lane, 4), rows * fragmentRows + half * 8);
-          for (int64_t cols = 0; cols != colTiles; cols += 2)
-            storeSums(b, sums.slice(getSum(block, rows, cols) + 2 * half, 2),
-                      sums.slice(getSum(block, rows, cols + 1) + 2 * half, 2),
-                      values, {slot, row}, b.constant(cols * fragmentCols),
-                      /*isRagged=*/false);
-        }
-    });
+void SampledProductEmitter::emitWindow(Value number, Value part, Value begin,
+                                       Value end) {
+  auto found = windows.findGroup(b, arrays[SampledWindows::Counts], number);
+  Value group = found.first, zero = b.constant(0);
+  Value inGroup = b.sub(number, found.second);
+  auto getSize = [&](int64_t i) {
+    return b.load(arrays[SampledWindows::Sizes],
+                  ValueRange{group, b.add(b.mul(inGroup, 2), i)});
+  };
+  Value before = b.mul(number, steps);
+  Value positions =
+      b.atFar(b.getPointer(arrays[SampledWindows::Positions]), group,
+              windows.getMaxOfGroup() * windows.slabs, i32);
+  Window window{group,
+                inGroup,
+                b.at(positions, b.mul(inGroup, windows.slabs), i32),
+                getSize(0),
+                getSize(1),
+                max(b, b.sub(begin, before), zero),
+                b.min(b.sub(end, before), b.constant(steps))};
+  loadBlocks(window);
+  // All have read what is in shared memory of the window before.
+  b.barrier();
+  int64_t ahead = tile.stages - 1, bytes = tile.getStageBytes(shape);
+  for (int64_t step = 0; step != ahead; ++step)
+    copy(b.add(window.low, step), b.constant(step * bytes), window);
+  int64_t numSums = WindowTile::getSums(shape);
+  SmallVector<Value> carried(
+      numSums,
+      arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type())));
+  carried.append({zero, b.constant(ahead * bytes)});
+  SmallVector<Value> last = b.loop(
+      window.low, window.high, 1, carried, [&](Value step, ValueRange carried) {
+        Value stage = carried[numSums];
+        Value copied = carried[numSums + 1];
+        b.waitForCopies(ahead - 1);
+        b.barrier();
+        copy(b.add(step, ahead), copied, window);
+        SmallVector<Value> next = multiply(stage, carried.take_front(numSums));
+        next.append({getNextStage(b, stage, bytes, tile.stages),
+                     getNextStage(b, copied, bytes, tile.stages)});
+        return next;
+      });
+  store(part, ValueRange(last).take_front(numSums));
 }
 
 void SampledProductEmitter::emit() {
-  walk.run(
-      getSum(tile.warpBlocks, 0, 0),
-      [&](Value stage, ValueRange sums) { return multiply(stage, sums); },
-      [&](ValueRange sums) { store(sums); });
+  Value all = windows.countBefore(b, arrays[SampledWindows::Counts],
+                                  b.constant(windows.getNumGroups()));
+  Value share = getShare(b, tile, shape, all);
+  Value begin = ::multiply(b, b.block[0], share);
+  Value end = b.min(b.add(begin, share), b.mul(all, steps));
+  Value first = b.div(begin, steps);
+  b.loop(first, b.div(b.add(end, steps - 1), steps), 1, {},
+         [&](Value window, ValueRange) {
+           emitWindow(window, b.sub(window, first), begin, end);
+           return SmallVector<Value>();
+         });
+}
+
+namespace mlir::bsr {
+/// What a thread does that adds up sums: a warp has 16 rows of one block after
+/// the other.
+class SampledSumEmitter {
+public:
+  SampledSumEmitter(SampledProduct &product, const PatternView &view,
+                    ValueRange scratch, const StoredRows &values,
+                    BlockBuilder &b)
+      : product(product), windows(product.windows), view(view),
+        arrays(scratch.drop_back()), parts(scratch.back()), values(values),
+        b(b), steps(product.tile.getSteps(product.shape)) {}
+
+  void emit();
+
+private:
+  void addBlock(Value slot, Value place);
+  /// `sums` plus those that block of threads `owner` has left of the window.
+  SmallVector<Value> addPart(Value owner, Value window, Value block,
+                             ValueRange sums);
+  void store(Value slot, ValueRange sums);
+
+  SampledProduct &product;
+  const SampledWindows &windows;
+  const PatternView &view;
+  ValueRange arrays;
+  Value parts;
+  const StoredRows &values;
+  BlockBuilder &b;
+  int64_t steps;
+  /// The number of the first window of the group, and the steps of a block of
+  /// threads.
+  Value firstWindow, share;
+};
+} // namespace mlir::bsr
+
+SmallVector<Value> SampledSumEmitter::addPart(Value owner, Value window,
+                                              Value block, ValueRange sums) {
+  constexpr int64_t length = SampledProduct::fragmentSums;
+  Value first = b.div(::multiply(b, owner, share), steps);
+  Type f32 = b.b.getF32Type();
+  auto getOffset = [&](ValueRange at) {
+    auto shape = cast<MemRefType>(parts.getType()).getShape();
+    Value offset = at[0];
+    for (auto [number, extent] :
+         llvm::zip_equal(at.drop_front(), shape.slice(1, at.size() - 1)))
+      offset = b.multiplyAdd(offset, extent, number);
+    return offset;
+  };
+  int64_t colTiles = product.getColTiles();
+  Value fragment = b.mul(b.block[1], colTiles);
+  Value offset =
+      getOffset({owner, b.sub(window, first), block, fragment, b.lane});
+  Value begin = b.at(b.getPointer(parts), b.mul(offset, length), f32);
+  SmallVector<Value> next;
+  for (int64_t col = 0; col != colTiles; ++col) {
+    SmallVector<Value> terms =
+        b.loadFloats(b.at(begin, col * BlockBuilder::warpThreads * length, f32),
+                     f32, length);
+    for (auto [sum, term] :
+         llvm::zip_equal(sums.slice(col * length, length), terms))
+      next.push_back(arith::AddFOp::create(b.b, b.loc, sum, term));
+  }
+  return next;
+}
+
+void SampledSumEmitter::store(Value slot, ValueRange sums) {
+  constexpr int64_t length = SampledProduct::fragmentSums;
+  for (int64_t half = 0; half != 2; ++half) {
+    Value row = b.multiplyAdd(b.block[1], fragmentRows,
+                              b.add(b.div(b.lane, 4), half * 8));
+    for (int64_t col = 0; col != product.getColTiles(); col += 2)
+      storeSums(b, sums.slice(col * length + 2 * half, 2),
+                sums.slice((col + 1) * length + 2 * half, 2), values,
+                {slot, row}, b.constant(col * fragmentCols),
+                /*isRagged=*/false);
+  }
+}
+
+void SampledSumEmitter::addBlock(Value slot, Value place) {
+  Value window = b.add(firstWindow, b.div(place, windows.blocks));
+  Value block = b.rem(place, windows.blocks);
+  Value begin = b.mul(window, steps);
+  Value first = divide(b, begin, share);
+  Value last = divide(b, b.add(begin, steps - 1), share);
+  SmallVector<Value> zeros(
+      product.getColTiles() * SampledProduct::fragmentSums,
+      arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type())));
+  store(slot, b.loop(first, b.add(last, 1), 1, zeros,
+                     [&](Value owner, ValueRange sums) {
+                       return addPart(owner, window, block, sums);
+                     }));
+}
+
+void SampledSumEmitter::emit() {
+  constexpr int64_t warps = blockThreads / BlockBuilder::warpThreads;
+  Value counts = arrays[SampledWindows::Counts], line = b.block[0];
+  Value all =
+      windows.countBefore(b, counts, b.constant(windows.getNumGroups()));
+  share = getShare(b, product.tile, product.shape, all);
+  firstWindow = windows.countBefore(b, counts, b.div(line, windows.lines));
+  Value start = b.load(view.ptr, line), end = b.load(view.ptr, b.add(line, 1));
+  int64_t passes = llvm::divideCeil(windows.length, warps);
+  b.loop(b.constant(0), b.constant(passes), 1, {}, [&](Value pass, ValueRange) {
+    Value inLine = b.multiplyAdd(pass, warps, b.warp);
+    Value position = b.add(start, inLine);
+    b.when(b.less(position, end), [&] {
+      addBlock(
+          b.load(view.slot, position),
+          b.load(arrays[SampledWindows::Places], ValueRange{line, inLine}));
+    });
+    return SmallVector<Value>();
+  });
 }
 
 LogicalResult SampledProduct::emit(OpBuilder &b, KernelBody &kernel,
-                                   ValueRange) {
-  if (isSmall()) {
-    tile.launch(b, kernel.loc,
-                [&](BlockBuilder &block) { emitSmall(kernel, block); });
-    return success();
-  }
-  StoredRows values =
-      createRows(b, kernel.loc, kernel.outputs.lookup(op.getValues()),
-                 {tile.pattern.getSlots(), tile.pattern.getBlockRows()},
-                 tile.pattern.getBlockCols());
-  tile.launch(b, kernel.loc, [&](BlockBuilder &block) {
-    SampledProductEmitter(*this, kernel, values, block).emit();
-  });
+                                   ValueRange scratch) {
+  const PatternView &view = kernel.patterns.at({op.getPattern(), View::Rows});
+  windows.emit(b, kernel.loc, view, scratch.drop_back());
+  BlockBuilder::launch(
+      b, kernel.loc, {tile.grid, 1}, blockThreads, tile.getSharedBytes(shape),
+      [&](BlockBuilder &block) {
+        SampledProductEmitter(*this, kernel, scratch, block).emit();
+      });
+  StoredRows values = createRows(
+      b, kernel.loc, kernel.outputs.lookup(op.getValues()),
+      {shape.pattern.getSlots(), shape.getBlockRows()}, shape.getBlockCols());
+  BlockBuilder::launch(
+      b, kernel.loc, {windows.numLines, getRowTiles()}, blockThreads,
+      /*sharedBytes=*/0, [&](BlockBuilder &block) {
+        SampledSumEmitter(*this, view, scratch, values, block).emit();
+      });
   return success();
 }

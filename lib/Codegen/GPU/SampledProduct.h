@@ -6,36 +6,39 @@
 #define BSR_LIB_CODEGEN_GPU_SAMPLEDPRODUCT_H
 
 #include "Product.h"
-#include "SampledWalk.h"
+#include "WindowTile.h"
 
 namespace mlir::bsr {
 
 /// A `bsr.sddmm` that tensor cores compute: 16-bit elements of one type, sums
-/// in f32, blocks of 4 to 64 rows and columns, tokens last; or f32 rounded to
-/// tf32 in blocks of 16 to 64.
+/// in f32, blocks of 16 to 64 rows and columns, tokens last; or f32 rounded to
+/// tf32.
 class SampledProduct : public Product {
 public:
   /// The product that `op` is, if it is one that `chip` runs here.
   static std::optional<SampledProduct> match(Operation *op, GPUAttr chip);
 
-  SmallVector<MemRefType> getScratch() override { return {}; }
+  /// The memory for its windows, and for the sums of blocks of threads, each of
+  /// which has steps of several windows: `[grid, parts, blocks, sums of a lane
+  /// / 4, lanes, 4]`.
+  SmallVector<MemRefType> getScratch() override;
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;
 
 private:
   friend class SampledProductEmitter;
-  friend class SmallSampledProductEmitter;
+  friend class SampledSumEmitter;
 
-  /// Fragments have columns of several blocks as rows.
-  bool isSmall() const {
-    return tile.pattern.getBlockRows() < fragmentRows ||
-           tile.pattern.getBlockCols() < fragmentRows;
-  }
-  /// Emits what a thread does where it `isSmall`.
-  void emitSmall(KernelBody &kernel, BlockBuilder &b);
+  /// Fragments of 16 by 8 of a block, and sums of a lane in one.
+  static constexpr int64_t fragmentSums = 4;
+  int64_t getRowTiles() const { return shape.getBlockRows() / fragmentRows; }
+  int64_t getColTiles() const { return shape.getBlockCols() / fragmentCols; }
+  int64_t getFragments() const { return getRowTiles() * getColTiles(); }
 
   SDDMMOp op;
-  SampledTile tile;
+  SampledShape shape;
+  WindowTile tile;
+  SampledWindows windows;
 };
 
 } // namespace mlir::bsr

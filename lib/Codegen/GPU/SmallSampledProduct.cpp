@@ -8,17 +8,43 @@
 // blocks lie below each other in shared memory, so that 16 of them are those of
 // 4, 2 or 1 blocks.
 
-#include "SampledProduct.h"
+#include "SmallSampledProduct.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 
+std::optional<SmallSampledProduct> SmallSampledProduct::match(Operation *root,
+                                                              GPUAttr chip) {
+  SmallSampledProduct product;
+  product.op = dyn_cast<SDDMMOp>(root);
+  if (!product.op)
+    return std::nullopt;
+  Type type = product.op.getA().getType().getElementType();
+  if (!isMultiplied(type))
+    return std::nullopt;
+  auto tile = SampledTile::match(product.op);
+  if (!tile)
+    return std::nullopt;
+  int64_t blockRows = tile->pattern.getBlockRows();
+  int64_t blockCols = tile->pattern.getBlockCols();
+  if (!isCovered(blockRows, type) || !isCovered(blockCols, type) ||
+      std::min(blockRows, blockCols) >= fragmentRows)
+    return std::nullopt;
+  // At most 128 sums a thread.
+  tile->warpBlocks = 64 / blockCols;
+  tile->united = std::max<int64_t>(1, fragmentRows / blockCols);
+  product.tile = *tile;
+  if (!product.tile.setStages(*findChip(chip.getChip()), {64, 32}))
+    return std::nullopt;
+  return product;
+}
+
 namespace mlir::bsr {
 /// What a thread does.
 class SmallSampledProductEmitter {
 public:
-  SmallSampledProductEmitter(SampledProduct &product, KernelBody &kernel,
+  SmallSampledProductEmitter(SmallSampledProduct &product, KernelBody &kernel,
                              BlockBuilder &b);
   void emit();
 
@@ -57,9 +83,8 @@ private:
 };
 } // namespace mlir::bsr
 
-SmallSampledProductEmitter::SmallSampledProductEmitter(SampledProduct &product,
-                                                       KernelBody &kernel,
-                                                       BlockBuilder &b)
+SmallSampledProductEmitter::SmallSampledProductEmitter(
+    SmallSampledProduct &product, KernelBody &kernel, BlockBuilder &b)
     : tile(product.tile), b(b), walk(product.op, product.tile, kernel, b),
       values(kernel.outputs.lookup(product.op.getValues())),
       type(product.op.getA().getType().getElementType()),
@@ -159,6 +184,10 @@ void SmallSampledProductEmitter::emit() {
       [&](ValueRange sums) { store(sums); });
 }
 
-void SampledProduct::emitSmall(KernelBody &kernel, BlockBuilder &b) {
-  SmallSampledProductEmitter(*this, kernel, b).emit();
+LogicalResult SmallSampledProduct::emit(OpBuilder &b, KernelBody &kernel,
+                                        ValueRange) {
+  tile.launch(b, kernel.loc, [&](BlockBuilder &block) {
+    SmallSampledProductEmitter(*this, kernel, block).emit();
+  });
+  return success();
 }

@@ -117,8 +117,7 @@ SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
                                            BlockBuilder &b)
     : product(product), shape(product.shape), tile(product.tile),
       kernel(kernel), b(b), y(y), walk(walk), layout(walk.layout),
-      scratch(scratch),
-      fragments(product.op.getX().getType().getElementType()),
+      scratch(scratch), fragments(product.op.getX().getType().getElementType()),
       rowTiles(shape.outBlock / fragmentRows),
       tokenTiles(tile.warpTokens / fragmentCols) {
   bool inputsAreRows = shape.inputsAreRows;

@@ -16,6 +16,8 @@ constexpr int64_t blockThreads = 256;
 /// A fragment of the left operand is 16 by 16, one of the right operand 16 by
 /// 8, of sums 16 by 8.
 constexpr int64_t fragmentRows = 16, fragmentCols = 8;
+/// Of a row of a fragment of the left operand, whatever its elements.
+constexpr int64_t fragmentBytes = 32;
 /// Elements have 16 bits; a copy is of 8 of them.
 constexpr int64_t elementBytes = 2, copiedElements = 8, copiedBytes = 16;
 

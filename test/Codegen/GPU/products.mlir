@@ -95,17 +95,52 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
 
 !pattern = !bsr.pattern<96x1088, block = 32x32, slots = 20>
 
-// A block of threads has up to 16 blocks of a block row, which has 34.
+// 3 block rows of 34 blocks are 2 groups of 2, of which one is not full. A group has at most one window, of 34 positions
+// and 40 blocks, whose 3 steps of 32 tokens are one block of threads'.
 // CHECK-LABEL: func private @gradient(
-// CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c3, %{{[^ ]+}} = %c3, %{{[^ ]+}} = %c1)
-// CHECK:           scf.if
+// CHECK-SAME:    %[[PTR:.*]]: memref<4xi32>, %[[IDX:.*]]: memref<20xi32>, %[[SLOT:.*]]: memref<20xi32>,
+// CHECK-SAME:    %[[A:.*]]: memref<96x72xbf16>, %[[B:.*]]: memref<1088x72xbf16>, %[[W:.*]]: memref<20x32x32xf32>,
+// CHECK-SAME:    %[[COUNTS:.*]]: memref<2xi32>, %[[SIZES:.*]]: memref<2x2xi32>, %[[POSITIONS:.*]]: memref<2x34xi32>,
+// CHECK-SAME:    %[[WORDS:.*]]: memref<2x40xi32>, %{{.*}}: memref<2x2xi32>, %{{.*}}: memref<2x2xi32>,
+// CHECK-SAME:    %[[PLACES:.*]]: memref<3x34xi32>, %[[PARTS:.*]]: memref<2x1x40x8x32x4xf32>)
+// Four words for each of 34 positions and 2 more.
+// CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
+// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c576_i32
+// CHECK:           memref.store %{{.*}}, %[[COUNTS]]
+// CHECK:           memref.store %{{.*}}, %[[POSITIONS]]
+// CHECK:           memref.store %{{.*}}, %[[WORDS]]
+// CHECK:           memref.store %{{.*}}, %[[PLACES]]
+// CHECK:           gpu.terminator
+// Three stages of 64 rows and 34 x 32 columns.
+// CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
+// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c221184_i32
+// The windows of the block of threads, and their steps.
+// CHECK:           scf.for
 // CHECK:             nvvm.cp.async.shared.global
-// Tokens lie side by side in both operands.
-// CHECK-NOT:         mma_layout<col>}
-// CHECK:             nvvm.mma.sync
-// CHECK:             memref.load %{{.*}} : memref<20xi32>
-// CHECK:             vector.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : memref<20x32x16x2xf32>, vector<2xf32>
-module attributes {bsr.target = #bsr.gpu} {
+// CHECK:             scf.for {{.*}} iter_args
+// CHECK:               nvvm.cp.async.wait.group 1
+// CHECK-NEXT:          gpu.barrier
+// Five blocks of a warp, tokens side by side in both operands; rows of the first, and then of others where the line changes.
+// CHECK-NOT:           mma_layout<col>}
+// CHECK:               scf.if
+// CHECK-COUNT-4:         nvvm.ldmatrix
+// CHECK-COUNT-16:        nvvm.mma.sync
+// CHECK:               scf.if
+// CHECK:                 scf.if
+// CHECK-COUNT-4:           nvvm.ldmatrix
+// CHECK:                 else
+// CHECK-COUNT-16:        nvvm.mma.sync
+// CHECK-COUNT-48:        nvvm.mma.sync
+// CHECK-NOT:           nvvm.mma.sync
+// CHECK:             vector.store %{{.*}}, %[[PARTS]]{{.*}} {alignment = 16 : i64}
+// What is there of a block, in order: 16 rows a block of threads.
+// CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c3, %{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1)
+// CHECK:           memref.load %[[SLOT]]
+// CHECK:           memref.load %[[PLACES]]
+// CHECK:           scf.for
+// CHECK:             arith.addf
+// CHECK:           vector.store %{{.*}} {alignment = 8 : i64} : memref<20x32x16x2xf32>, vector<2xf32>
+module attributes {bsr.target = #bsr.gpu<tile_outputs = 64>} {
   bsr.cluster private @gradient(%p: !pattern, %a: tensor<96x72xbf16>, %b: tensor<1088x72xbf16>) -> tensor<20x32x32xf32> {
     %g = bsr.sddmm %p, %a, %b feature_dim = 0 : !pattern, tensor<96x72xbf16>, tensor<1088x72xbf16> -> tensor<20x32x32xf32>
     bsr.yield %g : tensor<20x32x32xf32>

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which stored blocks of a pattern a block of threads computes at one time.
+
+#include "SampledWindows.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static constexpr int64_t threads = 256;
+static constexpr int64_t warps = threads / BlockBuilder::warpThreads;
+/// Shared memory that a block has on every chip.
+static constexpr int64_t leastShared = 48 * 1024;
+
+/// The most windows that are full of blocks, of `stored` blocks.
+static int64_t getMostFull(const SampledWindows &windows, int64_t stored) {
+  // One that is full has more than `blocks - lines`, and with the next one's
+  // more than `blocks`.
+  return std::min(stored / (windows.blocks - windows.lines + 1),
+                  2 * stored / (windows.blocks + 1) + 1);
+}
+
+int64_t SampledWindows::getMaxOfGroup() const {
+  int64_t stored = std::min(lines * length, slots);
+  return std::min(length, stored) / slabs + getMostFull(*this, stored) + 1;
+}
+
+int64_t SampledWindows::getMax() const {
+  int64_t groups = getNumGroups();
+  int64_t united = std::min(groups * length, slots);
+  int64_t full =
+      std::min(slots / (blocks - lines + 1), 2 * slots / (blocks + 1) + groups);
+  return std::min(groups * getMaxOfGroup(), united / slabs + full + groups);
+}
+
+int64_t SampledWindows::getMarkers(int64_t sharedBytes) const {
+  for (int64_t markers = std::min(warps, lines); markers > 1; markers /= 2)
+    if (getSharedBytes(markers) + BlockBuilder::sharedSymbolBytes <=
+        sharedBytes)
+      return markers;
+  return 1;
+}
+
+bool SampledWindows::fits(int64_t sharedBytes) const {
+  int64_t windows = getMaxOfGroup();
+  int64_t most = std::max({slabs, blocks, lines});
+  return lines <= mostLines && lines <= blocks && slabs < wordBase &&
+         getSharedBytes(/*markers=*/1) + BlockBuilder::sharedSymbolBytes <=
+             sharedBytes &&
+         windows < wordBase / 2 &&
+         getNumGroups() * windows <= INT32_MAX / most &&
+         numLines * length <= INT32_MAX;
+}
+
+SmallVector<MemRefType> SampledWindows::getTypes(MLIRContext *context) const {
+  Type i32 = IntegerType::get(context, 32);
+  int64_t groups = getNumGroups(), windows = getMaxOfGroup();
+  SmallVector<MemRefType> types{MemRefType::get(groups, i32)};
+  for (int64_t extent : {int64_t(2), slabs, blocks, lines, lines})
+    types.push_back(MemRefType::get({groups, windows * extent}, i32));
+  types.push_back(MemRefType::get({numLines, length}, i32));
+  return types;
+}
+
+Value SampledWindows::countBefore(BlockBuilder &b, Value counts, Value group) {
+  Value zero = b.constant(0);
+  return b.loop(zero, group, 1, zero, [&](Value at, ValueRange carried) {
+    return SmallVector<Value>{
+        b.add(carried[0], b.load(counts, ValueRange{at}))};
+  })[0];
+}
+
+std::pair<Value, Value> SampledWindows::findGroup(BlockBuilder &b, Value counts,
+                                                  Value number) const {
+  Value zero = b.constant(0);
+  SmallVector<Value> last =
+      b.loop(zero, b.constant(getNumGroups()), 1, {zero, zero, zero},
+             [&](Value at, ValueRange carried) {
+               Value end = b.add(carried[0], b.load(counts, ValueRange{at}));
+               Value isBefore = b.less(end, b.add(number, 1));
+               return SmallVector<Value>{
+                   end, b.select(isBefore, b.add(at, 1), carried[1]),
+                   b.select(isBefore, end, carried[2])};
+             });
+  return {last[1], last[2]};
+}
+
+namespace mlir::bsr {
+/// The launch that finds windows: a block of threads finds those of a group.
+class WindowFinder {
+public:
+  WindowFinder(const SampledWindows &windows, int64_t markers, BlockBuilder &b,
+               const PatternView &view, ValueRange arrays)
+      : windows(windows), markers(markers), b(b), i32(b.b.getI32Type()),
+        group(b.block[0]), ptr(b.getPointer(view.ptr)),
+        idx(b.getPointer(view.idx)), arrays(arrays),
+        padded(llvm::alignTo(windows.length, 4)) {}
+
+  void emit() {
+    clear();
+    b.barrier();
+    markLines();
+    uniteMarks();
+    b.barrier();
+    b.when(b.equal(b.thread, b.constant(0)), [&] { cutWindows(); });
+    b.barrier();
+    numWindows = b.load(arrays[SampledWindows::Counts], group);
+    listPositions();
+    b.barrier();
+    countBlocks();
+    b.barrier();
+    addBlocks();
+    b.barrier();
+    listBlocks();
+  }
+
+private:
+  Value readPattern(Value array, Value at) {
+    return b.load(b.at(array, at, i32), i32);
+  }
+  Value read(SampledWindows::Array array, Value at) {
+    return b.load(arrays[array], ValueRange{group, at});
+  }
+  void write(Value value, SampledWindows::Array array, Value at) {
+    b.store(value, arrays[array], ValueRange{group, at});
+  }
+  /// In shared memory, of each position: the lines that store a block there, a
+  /// bit each; how many they are, and then the number of its window times
+  /// `wordBase` plus its number in it; and the lines that a marker has noted.
+  Value getLines(Value position) { return b.at(b.mul(position, 4)); }
+  Value getPlace(Value position) {
+    return b.at(b.add(b.mul(position, 4), 4 * padded));
+  }
+  Value getMark(Value marker, Value position) {
+    Value begin = b.multiplyAdd(marker, 4 * padded, b.constant(8 * padded));
+    return b.at(b.multiplyAdd(position, 4, begin));
+  }
+  /// Calls `body` for the numbers below `count`, each in one thread.
+  void forEach(Value count, llvm::function_ref<void(Value)> body) {
+    b.loop(b.thread, count, threads, {}, [&](Value at, ValueRange) {
+      body(at);
+      return SmallVector<Value>();
+    });
+  }
+  void forEach(int64_t count, llvm::function_ref<void(Value)> body) {
+    forEach(b.constant(count), body);
+  }
+  /// Calls `body` for each line of the group, which is a marker's, its number
+  /// in all, and its blocks, each in one lane: where a block lies in the index
+  /// arrays, and where the line begins there.
+  void forBlocks(
+      llvm::function_ref<void(Value line, Value number, Value at, Value low)>
+          body) {
+    Value marker = b.div(b.thread, threads / markers);
+    Value lane = b.rem(b.thread, threads / markers);
+    int64_t passes = windows.lines / markers;
+    b.loop(b.constant(0), b.constant(passes), 1, {},
+           [&](Value pass, ValueRange) {
+             Value line = b.multiplyAdd(pass, markers, marker);
+             Value number = b.multiplyAdd(group, windows.lines, line);
+             b.when(b.less(number, b.constant(windows.numLines)), [&] {
+               Value low = readPattern(ptr, number);
+               Value high = readPattern(ptr, b.add(number, 1));
+               b.loop(b.add(low, lane), high, threads / markers, {},
+                      [&](Value at, ValueRange) {
+                        body(line, number, at, low);
+                        return SmallVector<Value>();
+                      });
+             });
+             b.barrier();
+             return SmallVector<Value>();
+           });
+  }
+
+  void clear() {
+    Value zero = b.constant(0);
+    forEach(padded * markers,
+            [&](Value at) { b.storeShared(zero, getMark(zero, at)); });
+  }
+
+  /// A marker notes one line after the other: no two threads have one word.
+  void markLines() {
+    Value marker = b.div(b.thread, threads / markers);
+    forBlocks([&](Value line, Value, Value at, Value) {
+      Value mark = getMark(marker, readPattern(idx, at));
+      Value bit = b.shiftLeft(b.constant(1), line);
+      b.storeShared(b.bitOr(b.load(mark, i32), bit), mark);
+    });
+  }
+
+  void uniteMarks() {
+    forEach(padded, [&](Value position) {
+      Value lines = b.load(getMark(b.constant(0), position), i32);
+      for (int64_t marker = 1; marker != markers; ++marker)
+        lines =
+            b.bitOr(lines, b.load(getMark(b.constant(marker), position), i32));
+      b.storeShared(lines, getLines(position));
+      b.storeShared(b.countOnes(lines), getPlace(position));
+    });
+  }
+
+  /// One thread: which window a position is in depends on those before.
+  void cutWindows() {
+    constexpr int64_t together = 4;
+    Value zero = b.constant(0);
+    SmallVector<Value> last =
+        b.loop(zero, b.constant(padded), together, {zero, zero, zero},
+               [&](Value first, ValueRange carried) {
+                 SmallVector<Value> counts =
+                     b.loadIntegers(getPlace(first), together);
+                 SmallVector<Value> next(carried);
+                 for (auto [i, count] : llvm::enumerate(counts))
+                   next = addPosition(b.add(first, i), count, next);
+                 return next;
+               });
+    // A group without blocks has no window.
+    Value isEmpty = b.equal(last[2], zero);
+    b.store(b.select(isEmpty, zero, b.add(last[0], 1)),
+            arrays[SampledWindows::Counts], group);
+  }
+
+  /// Adds `position`, with `count` blocks, to the last window or to the next:
+  /// `state` has its number, and the positions and blocks in it.
+  SmallVector<Value> addPosition(Value position, Value count,
+                                 ValueRange state) {
+    Value zero = b.constant(0);
+    Value window = state[0], slabs = state[1], blocks = state[2];
+    Value fits =
+        b.bitAnd(b.less(slabs, b.constant(windows.slabs)),
+                 b.less(b.add(blocks, count), b.constant(windows.blocks + 1)));
+    window = b.select(fits, window, b.add(window, 1));
+    slabs = b.select(fits, slabs, zero);
+    blocks = b.add(b.select(fits, blocks, zero), count);
+    return b.when(b.less(zero, count), state, [&]() -> SmallVector<Value> {
+      b.storeShared(b.multiplyAdd(window, SampledWindows::wordBase, slabs),
+                    getPlace(position));
+      Value after = b.add(slabs, 1);
+      write(after, SampledWindows::Sizes, b.mul(window, 2));
+      write(blocks, SampledWindows::Sizes, b.add(b.mul(window, 2), 1));
+      return {window, after, blocks};
+    });
+  }
+
+  void listPositions() {
+    forEach(windows.length, [&](Value position) {
+      Value lines = b.load(getLines(position), i32);
+      b.when(b.less(b.constant(0), b.countOnes(lines)), [&] {
+        Value place = b.load(getPlace(position), i32);
+        Value at =
+            b.multiplyAdd(SampledWindows::getLine(b, place), windows.slabs,
+                          SampledWindows::getSlab(b, place));
+        write(position, SampledWindows::Positions, at);
+      });
+    });
+    forEach(b.mul(numWindows, windows.blocks),
+            [&](Value at) { write(b.constant(0), SampledWindows::Words, at); });
+  }
+
+  /// Of each window and line: its blocks, and the blocks of lines before it.
+  void countBlocks() {
+    forEach(b.mul(numWindows, windows.lines), [&](Value at) {
+      Value window = b.div(at, windows.lines), line = b.rem(at, windows.lines);
+      Value one = b.constant(1), zero = b.constant(0);
+      Value below = b.sub(b.shiftLeft(one, line), one);
+      SmallVector<Value> counts =
+          b.loop(zero, read(SampledWindows::Sizes, b.mul(window, 2)), 1,
+                 {zero, zero}, [&](Value slab, ValueRange carried) {
+                   Value position =
+                       read(SampledWindows::Positions,
+                            b.multiplyAdd(window, windows.slabs, slab));
+                   Value lines = b.load(getLines(position), i32);
+                   Value own = b.bitAnd(b.shiftRight(lines, line), one);
+                   Value before = b.countOnes(b.bitAnd(lines, below));
+                   return SmallVector<Value>{b.add(carried[0], before),
+                                             b.add(carried[1], own)};
+                 });
+      write(counts[0], SampledWindows::Firsts, at);
+      write(counts[1], SampledWindows::Owned, at);
+    });
+  }
+
+  /// Where a window has blocks of a line, there are some of it in windows
+  /// before.
+  void addBlocks() {
+    forEach(windows.lines, [&](Value line) {
+      b.loop(b.constant(0), numWindows, 1, b.constant(0),
+             [&](Value window, ValueRange carried) {
+               Value at = b.multiplyAdd(window, windows.lines, line);
+               Value first = read(SampledWindows::Firsts, at);
+               write(b.sub(first, carried[0]), SampledWindows::Firsts, at);
+               return SmallVector<Value>{
+                   b.add(carried[0], read(SampledWindows::Owned, at))};
+             });
+    });
+  }
+
+  void listBlocks() {
+    forBlocks([&](Value line, Value number, Value at, Value low) {
+      Value place = b.load(getPlace(readPattern(idx, at)), i32);
+      Value window = SampledWindows::getLine(b, place);
+      Value slab = SampledWindows::getSlab(b, place);
+      Value first = read(SampledWindows::Firsts,
+                         b.multiplyAdd(window, windows.lines, line));
+      Value inLine = b.sub(at, low);
+      Value block = b.multiplyAdd(window, windows.blocks, b.add(first, inLine));
+      write(b.multiplyAdd(line, SampledWindows::wordBase, slab),
+            SampledWindows::Words, block);
+      b.store(block, arrays[SampledWindows::Places],
+              ValueRange{number, inLine});
+    });
+  }
+
+  const SampledWindows &windows;
+  int64_t markers;
+  BlockBuilder &b;
+  Type i32;
+  Value group;
+  Value ptr, idx;
+  ValueRange arrays;
+  /// Positions, and a few more that no line has.
+  int64_t padded;
+  Value numWindows;
+};
+} // namespace mlir::bsr
+
+void SampledWindows::emit(OpBuilder &b, Location loc, const PatternView &view,
+                          ValueRange arrays) const {
+  int64_t markers = getMarkers(leastShared);
+  BlockBuilder::launch(
+      b, loc, {getNumGroups(), 1}, threads, getSharedBytes(markers),
+      [&](BlockBuilder &block) {
+        WindowFinder(*this, markers, block, view, arrays).emit();
+      });
+}

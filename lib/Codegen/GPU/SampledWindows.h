@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Which stored blocks of a pattern a block of threads computes at one time.
+
+#ifndef BSR_LIB_CODEGEN_GPU_SAMPLEDWINDOWS_H
+#define BSR_LIB_CODEGEN_GPU_SAMPLEDWINDOWS_H
+
+#include "BlockBuilder.h"
+#include "bsr/Codegen/Common/Blocks.h"
+
+namespace mlir::bsr {
+
+/// The blocks of `numLines` block rows, here lines, of `length` positions, of
+/// which at most `slots` are stored. Lines are taken in groups of `lines`; a
+/// group in windows, which have at most `slabs` positions at which a line of
+/// the group stores a block, in increasing order, and at most `blocks` blocks
+/// there, sorted by line and then by position. A launch finds the windows of a
+/// pattern and leaves them in arrays.
+struct SampledWindows {
+  int64_t numLines, length, slots;
+  /// A power of 2, and the others.
+  int64_t lines, slabs, blocks;
+
+  int64_t getNumGroups() const { return llvm::divideCeil(numLines, lines); }
+  /// The most windows that a group can have, and all together.
+  int64_t getMaxOfGroup() const;
+  int64_t getMax() const;
+  /// True if a block of threads with `sharedBytes` can find the windows, and
+  /// offsets have 32 bits.
+  bool fits(int64_t sharedBytes) const;
+
+  /// The arrays, of 32-bit integers; a window is that of a group.
+  enum Array {
+    Counts,    ///< windows of a group, `[groups]`
+    Sizes,     ///< positions and blocks of a window, `[groups, windows, 2]`
+    Positions, ///< `[groups, windows, slabs]`
+    Words,     ///< blocks, as `getLine` and `getSlab` take them apart, 0 where
+               ///< a window has fewer, `[groups, windows, blocks]`
+    Firsts,    ///< the number that the first block of a line would have in a
+               ///< window, `[groups, windows, lines]`
+    Owned,     ///< blocks of a line in a window, `[groups, windows, lines]`
+    Places,    ///< of each block of a line, the number of its window times
+               ///< `blocks`, plus its own there, `[numLines, length]`
+    NumArrays
+  };
+  SmallVector<MemRefType> getTypes(MLIRContext *context) const;
+
+  /// Emits the launch that fills `arrays` from `view`, the block rows.
+  void emit(OpBuilder &b, Location loc, const PatternView &view,
+            ValueRange arrays) const;
+
+  /// Of a word, the line in the group and the position in the window.
+  static Value getLine(BlockBuilder &b, Value word) {
+    return b.div(word, wordBase);
+  }
+  static Value getSlab(BlockBuilder &b, Value word) {
+    return b.rem(word, wordBase);
+  }
+
+  /// The windows of the groups before `group`.
+  static Value countBefore(BlockBuilder &b, Value counts, Value group);
+  /// The group of window `number`, of all, and the number of the first window
+  /// that it has.
+  std::pair<Value, Value> findGroup(BlockBuilder &b, Value counts,
+                                    Value number) const;
+
+private:
+  static constexpr int64_t wordBase = 1 << 16;
+  static constexpr int64_t mostLines = 32;
+
+  /// How many warps note lines side by side, as far as shared memory lasts.
+  int64_t getMarkers(int64_t sharedBytes) const;
+  int64_t getSharedBytes(int64_t markers) const {
+    return 4 * llvm::alignTo(length, 4) * (markers + 2);
+  }
+  friend class WindowFinder;
+};
+
+} // namespace mlir::bsr
+
+#endif // BSR_LIB_CODEGEN_GPU_SAMPLEDWINDOWS_H

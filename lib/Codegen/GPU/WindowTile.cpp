@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How stored blocks of products of activations are cut for blocks of threads
+// and warps.
+
+#include "WindowTile.h"
+#include <cmath>
+#include <tuple>
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static constexpr int64_t wantedStages = 3, leastStages = 2, mostStages = 4;
+static constexpr int64_t numWarps = blockThreads / BlockBuilder::warpThreads;
+/// Positions of a window beyond what is expected.
+static constexpr double spareSlabs = 1.1;
+
+static double getDensity(const SampledShape &shape) {
+  const PatternType &pattern = shape.pattern;
+  return double(pattern.getSlots()) /
+         (double(pattern.getGridRows()) * double(pattern.getGridCols()));
+}
+
+/// The share of positions at which one of `lines` has a block.
+static double getUnion(const SampledShape &shape, int64_t lines) {
+  return 1 - std::pow(1 - getDensity(shape), double(lines));
+}
+
+SampledWindows WindowTile::getWindows(const SampledShape &shape) const {
+  const PatternType &pattern = shape.pattern;
+  return {/*numLines=*/pattern.getGridRows(),
+          /*length=*/pattern.getGridCols(),
+          pattern.getSlots(),
+          lines,
+          slabs,
+          getBlocks(shape)};
+}
+
+KernelWork WindowTile::getWork(const SampledShape &shape) const {
+  double numLines = double(shape.pattern.getGridRows());
+  double length = double(shape.pattern.getGridCols());
+  double stored = double(shape.pattern.getSlots());
+  double groups = std::ceil(numLines / double(lines));
+  double ofPosition = getDensity(shape) * std::min(double(lines), numLines) /
+                      getUnion(shape, lines);
+  // A window ends before the position that does not fit.
+  double full = std::max(1.0, double(getBlocks(shape)) - ofPosition / 2);
+  double most = std::min(full, double(slabs) * ofPosition);
+  double windows = groups * std::max(1.0, std::ceil(stored / groups / most));
+  double ofWindow = stored / windows;
+  double positions = groups * length * getUnion(shape, lines);
+  double steps = double(getSteps(shape));
+
+  KernelWork work;
+  work.blocks = double(grid);
+  work.warps = double(numWarps);
+  double blockFlops = 2.0 * double(shape.getBlockElements() * tokens);
+  bool isTF32 = elementBytes == 4;
+  TensorType type = isTF32 ? TensorType::TF32 : TensorType::Half;
+  work.tensorFlops[static_cast<unsigned>(type)] = stored * blockFlops * steps;
+
+  // Rows are read again for each line of a warp's blocks.
+  double rowsOfLine = double(shape.getBlockRows());
+  double linesOfWindow =
+      double(lines) * (1 - std::exp(-ofWindow / double(lines)));
+  double changes = std::min(ofWindow, linesOfWindow + numWarps - 1) * windows;
+  double depth = double(getPitch()) / double(fragmentBytes);
+  double multiplied = double(shape.getBlockElements()) /
+                      double(fragmentRows * fragmentCols) * depth;
+  double colMatrices = double(shape.getBlockCols() / fragmentRows) * depth;
+  double rowMatrices = rowsOfLine / double(fragmentRows) * depth;
+  double filled = windows * double(lines) * rowsOfLine +
+                  positions * double(shape.getBlockCols());
+  double copies = filled * double(getPitch() / copiedBytes) /
+                  double(BlockBuilder::warpThreads);
+  // Instructions of PTX, counted in kernels that were emitted.
+  constexpr double perBlock = 9, perCopy = 8, perStep = 60;
+  double perWindow = perStep * numWarps;
+  // Four words of each are rounded.
+  double perMatrices = isTF32 ? 5 : 1;
+  work.instructions =
+      steps * (stored * (multiplied + colMatrices * perMatrices + perBlock) +
+               changes * (rowMatrices * perMatrices + 2) + copies * perCopy +
+               windows * perWindow);
+  work.longestWarp = work.instructions / work.blocks / numWarps;
+
+  double rowBytes = double(getPitch());
+  double parts = windows + double(grid);
+  double elements = stored * double(shape.getBlockElements());
+  // What is left, and read again, and the result.
+  double sums = parts * ofWindow * double(shape.getBlockElements()) * 8 +
+                elements * double(shape.outputBytes);
+  work.sharedBytes = steps * rowBytes *
+                         (filled + stored * double(shape.getBlockCols()) +
+                          changes * rowsOfLine) +
+                     sums;
+  work.l2Bytes = steps * rowBytes * filled + sums;
+  work.memoryBytes = double(shape.rows.batches * shape.rows.tokens) *
+                         double(shape.rows.features + shape.cols.features) *
+                         double(elementBytes) +
+                     elements * double(shape.outputBytes);
+  return work;
+}
+
+/// The tile of so many lines and bytes of tokens, if it fits.
+static std::optional<WindowTile> getTile(const SampledShape &shape,
+                                         const Chip &chip, int64_t lines,
+                                         int64_t rowBytes) {
+  WindowTile tile;
+  tile.lines = lines;
+  tile.elementBytes = shape.elementBytes;
+  tile.tokens = rowBytes / tile.elementBytes;
+  int64_t blocks = WindowTile::getBlocks(shape);
+  double expected = double(blocks) * getUnion(shape, lines) / double(lines) /
+                    getDensity(shape);
+  tile.slabs = std::min({int64_t(std::ceil(spareSlabs * expected)), blocks,
+                         shape.pattern.getGridCols()});
+  int64_t limit = chip.sharedLimit - BlockBuilder::sharedSymbolBytes;
+  for (tile.stages = mostStages; tile.stages >= leastStages; --tile.stages)
+    if (tile.getSharedBytes(shape) <= limit)
+      break;
+  if (tile.stages < leastStages)
+    return std::nullopt;
+  int64_t shares =
+      llvm::divideCeil(tile.getWindows(shape).getMax() * tile.getSteps(shape),
+                       std::min(WindowTile::leastSteps, tile.getSteps(shape)));
+  tile.grid = std::min(chip.multiprocessors, shares);
+  SampledWindows windows = tile.getWindows(shape);
+  if (!windows.fits(chip.sharedLimit) ||
+      tile.grid * tile.getParts(shape) >
+          INT32_MAX / (blocks * shape.getBlockElements()))
+    return std::nullopt;
+  return tile;
+}
+
+std::optional<WindowTile> WindowTile::choose(const SampledShape &shape,
+                                             const Chip &chip, int64_t rows) {
+  std::optional<WindowTile> best;
+  // What is given comes before what hides latencies, and that before time.
+  std::tuple<bool, bool, double> least;
+  for (int64_t lines : {1, 2, 4, 8, 16, 32})
+    for (int64_t rowBytes : {128, 64}) {
+      // Lines beyond the last take room for nothing.
+      if (best && lines / 2 >= shape.pattern.getGridRows())
+        continue;
+      auto tile = getTile(shape, chip, lines, rowBytes);
+      if (!tile)
+        continue;
+      std::tuple cost(rows != 0 && lines * shape.getBlockRows() != rows,
+                      tile->stages < wantedStages,
+                      bound(tile->getWork(shape), chip).seconds);
+      if (best && least <= cost)
+        continue;
+      best = tile;
+      least = cost;
+    }
+  return best;
+}
