@@ -180,20 +180,23 @@ public:
   /// Counts what `op` does, the next launch in their order.
   FailureOr<Profile> count(gpu::LaunchFuncOp op);
   /// Notes that `op` comes next, without a count.
-  void pass(gpu::LaunchFuncOp op) {
-    if (isPlan(op))
-      for (Value operand : op.getKernelOperands())
-        plans[getRoot(operand)] = op;
-  }
+  void pass(gpu::LaunchFuncOp op);
 
 private:
   std::shared_ptr<KnownWords> getIndexArray(Value operand) {
     auto argument = dyn_cast<BlockArgument>(getRoot(operand));
     return argument ? patterns.getWords(argument.getArgNumber()) : nullptr;
   }
-  /// True if `op` makes the plan of a pattern: it has index arrays, and nothing
-  /// else but integers of 32 bits that are the step's own.
+  bool hasIndexArray(gpu::LaunchFuncOp op) {
+    return llvm::any_of(op.getKernelOperands(),
+                        [&](Value operand) { return getIndexArray(operand); });
+  }
+  /// True if `op` makes the plan of a pattern, or goes on with it: it has index
+  /// arrays, or a plan's, and nothing else but integers of 32 bits that are the
+  /// step's own.
   bool isPlan(gpu::LaunchFuncOp op);
+  /// Makes those plans that `op` reads and that are not made yet.
+  LogicalResult makePlansFor(gpu::LaunchFuncOp op);
   FailureOr<Launch> getLaunch(gpu::LaunchFuncOp op);
   FailureOr<const ptx::Kernel *> getKernel(gpu::LaunchFuncOp op);
   /// Makes the words known that launch `op` of a plan writes.
@@ -203,9 +206,9 @@ private:
   const llvm::StringMap<const ptx::Kernel *> &kernels;
   /// Numbers of buffers.
   DenseMap<Value, unsigned> buffers;
-  /// The launch that has last written a plan's array, until its words are
-  /// needed; and then these.
-  DenseMap<Value, gpu::LaunchFuncOp> plans;
+  /// The launches that have written a plan's array, until its words are needed;
+  /// and then these.
+  DenseMap<Value, SmallVector<gpu::LaunchFuncOp, 2>> plans;
   DenseMap<Value, std::shared_ptr<KnownWords>> planWords;
 };
 } // namespace
@@ -217,12 +220,41 @@ bool StepPredictor::isPlan(gpu::LaunchFuncOp op) {
     if (!type || !type.getElementType().isInteger(32))
       return false;
     bool isPattern = getIndexArray(operand) != nullptr;
-    if (!isPattern && isa<BlockArgument>(getRoot(operand)))
+    Value root = getRoot(operand);
+    if (!isPattern && isa<BlockArgument>(root))
       return false;
-    hasPattern |= isPattern;
+    hasPattern |= isPattern || plans.contains(root) || planWords.contains(root);
     hasOwn |= !isPattern;
   }
   return hasPattern && hasOwn;
+}
+
+void StepPredictor::pass(gpu::LaunchFuncOp op) {
+  if (!isPlan(op))
+    return;
+  bool isFirst = hasIndexArray(op);
+  for (Value operand : op.getKernelOperands()) {
+    if (getIndexArray(operand))
+      continue;
+    SmallVector<gpu::LaunchFuncOp, 2> &launches = plans[getRoot(operand)];
+    if (isFirst)
+      launches.clear();
+    launches.push_back(op);
+  }
+}
+
+LogicalResult StepPredictor::makePlansFor(gpu::LaunchFuncOp op) {
+  for (Value operand : op.getKernelOperands()) {
+    auto found = plans.find(getRoot(operand));
+    if (found == plans.end())
+      continue;
+    SmallVector<gpu::LaunchFuncOp, 2> launches = std::move(found->second);
+    plans.erase(found);
+    for (gpu::LaunchFuncOp plan : launches)
+      if (plan != op && failed(makePlan(plan)))
+        return failure();
+  }
+  return success();
 }
 
 FailureOr<const ptx::Kernel *> StepPredictor::getKernel(gpu::LaunchFuncOp op) {
@@ -280,12 +312,19 @@ FailureOr<Launch> StepPredictor::getLaunch(gpu::LaunchFuncOp op) {
 }
 
 FailureOr<Profile> StepPredictor::makePlan(gpu::LaunchFuncOp op) {
+  bool isFirst = hasIndexArray(op);
+  // What was in memory before does not count.
+  for (Value operand : op.getKernelOperands())
+    if (isFirst)
+      plans.erase(getRoot(operand));
+  if (failed(makePlansFor(op)))
+    return failure();
   for (Value operand : op.getKernelOperands())
     if (!getIndexArray(operand)) {
-      Value root = getRoot(operand);
+      std::shared_ptr<KnownWords> &words = planWords[getRoot(operand)];
       auto type = cast<MemRefType>(operand.getType());
-      planWords[root] = std::make_shared<KnownWords>(type.getNumElements());
-      plans.erase(root);
+      if (isFirst || !words)
+        words = std::make_shared<KnownWords>(type.getNumElements());
     }
   FailureOr<const ptx::Kernel *> kernel = getKernel(op);
   FailureOr<Launch> launch = getLaunch(op);
@@ -300,10 +339,8 @@ FailureOr<Profile> StepPredictor::makePlan(gpu::LaunchFuncOp op) {
 FailureOr<Profile> StepPredictor::count(gpu::LaunchFuncOp op) {
   if (isPlan(op))
     return makePlan(op);
-  for (Value operand : op.getKernelOperands())
-    if (gpu::LaunchFuncOp plan = plans.lookup(getRoot(operand)))
-      if (failed(makePlan(plan)))
-        return failure();
+  if (failed(makePlansFor(op)))
+    return failure();
   FailureOr<const ptx::Kernel *> kernel = getKernel(op);
   FailureOr<Launch> launch = getLaunch(op);
   if (failed(kernel) || failed(launch))

@@ -508,6 +508,11 @@ void Warp::skipIterations(const Loop &loop) {
   for (auto [now, before, earlier] :
        llvm::zip_equal(record.values[0], record.values[1], record.values[2]))
     progress.push_back(Progress::get(now, before, earlier, alive));
+  // What is followed for its results needs all numbers.
+  if (shared && !llvm::all_of(progress, [](const Progress &steps) {
+        return steps.isLinear;
+      }))
+    return;
   auto find = [&](unsigned index) -> size_t {
     return llvm::lower_bound(loop.written, index) - loop.written.begin();
   };

@@ -74,6 +74,23 @@ static uint64_t extractBits(const Inputs &in, const Computation &) {
   return from >= 64 ? 0 : in[0] >> from & maskTrailingOnes<uint64_t>(length);
 }
 
+/// Operands are extended with their sign, which is above the highest bit.
+static uint64_t extractSigned(const Inputs &in, const Computation &) {
+  unsigned from = std::min<unsigned>(uint8_t(in[1]), 63);
+  unsigned length = std::min<unsigned>(uint8_t(in[2]), 64);
+  auto number = uint64_t(int64_t(in[0]) >> from);
+  return length == 0 ? 0 : uint64_t(llvm::SignExtend64(number, length));
+}
+
+static uint64_t getLarger(const Inputs &in, const Computation &c) {
+  return c.isLess(in[0], in[1]) ? in[1] : in[0];
+}
+
+/// The larger one, or zero if that is negative.
+static uint64_t getPositive(const Inputs &in, const Computation &c) {
+  return std::max<int64_t>(int64_t(getLarger(in, c)), 0);
+}
+
 /// How `instruction` on integers, bits or predicates is computed, or null.
 static Function getFunction(const Instruction &instruction) {
   bool isHigh = instruction.has("hi");
@@ -104,10 +121,7 @@ static Function getFunction(const Instruction &instruction) {
             [](auto &in, auto &c) {
               return c.isLess(in[1], in[0]) ? in[1] : in[0];
             })
-      .Case("max",
-            [](auto &in, auto &c) {
-              return c.isLess(in[0], in[1]) ? in[1] : in[0];
-            })
+      .Case("max", instruction.has("relu") ? getPositive : getLarger)
       .Case("div", divide)
       .Case("rem",
             [](auto &in, auto &c) { return in[0] - divide(in, c) * in[1]; })
@@ -121,7 +135,8 @@ static Function getFunction(const Instruction &instruction) {
             [](auto &in, auto &c) {
               return llvm::reverseBits(in[0]) >> (64 - c.from.bits);
             })
-      .Case("bfe", instruction.type().starts_with("s") ? nullptr : extractBits)
+      .Case("bfe",
+            instruction.type().starts_with("s") ? extractSigned : extractBits)
       .Default(nullptr);
 }
 
