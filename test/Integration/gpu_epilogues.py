@@ -6,12 +6,13 @@
 Behind a product with a sparse weight there are a bias, an activation, a residual and a mask of the
 tokens, and the gradient of the bias; behind its transpose, which is not kept, a factor and a
 residual; behind einsums a factor, a mask and a cast. Patterns and bounds are those of
-gpu_products.py; what is element by element is compared with what the step has of the product.
+gpu_products.py, and, of groups that are cut, those of gpu_long_groups.py; what is element by element is compared with what the step has of the product.
 """
 
 import os
 import sys
 
+import gpu_long_groups
 import numpy as np
 import step
 from gpu_products import ROUNDOFF, check, load, masks, round_to, store
@@ -24,6 +25,12 @@ SPARSE = [
     ("bf16", "bf16", (32, 32), (9, 10), (2, 136)),
     ("bf16", "bf16", (64, 64), (5, 6), (264,)),
     ("f16", "f32", (32, 16), (6, 9), (3, 64)),
+]
+# The same, with slots for one in how many blocks: long groups are cut.
+LONG = [
+    ("bf16", "bf16", (16, 16), (40, 44), (72,), 5),
+    ("f16", "f32", (32, 32), (24, 20), (2, 40), 5),
+    ("bf16", "bf16", (64, 64), (20, 18), (136,), 5),
 ]
 # Type, operands and result by their dimensions, extents, the dimension that sums keep, launches.
 DENSE = [
@@ -87,10 +94,10 @@ NEGATE = "    %out = arith.negf %i0 : f32\n"
 SUM = "    %out = arith.addf %o, %i0 : f32\n"
 
 
-def sparse_text(kind, out, block, grid, tokens):
+def sparse_text(kind, out, block, grid, tokens, slots):
     rows, cols = (g * b for g, b in zip(grid, block))
     lead = "".join(f"{extent}x" for extent in tokens[:-1])
-    dim, slots = len(tokens) - 1, grid[0] * grid[1]
+    dim = len(tokens) - 1
     p = f"!bsr.pattern<{rows}x{cols}, block = {block[0]}x{block[1]}, slots = {slots}>"
     v = f"tensor<{slots}x{block[0]}x{block[1]}x{kind}>"
     x, dx = (f"tensor<{lead}{rows}x{tokens[-1]}x{t}>" for t in (kind, out))
@@ -126,13 +133,18 @@ def count_launches(compiled, products, launches):
     assert found == launches, f"expected {launches} launches, but got {found}"
 
 
-def run_sparse(kind, out, block, grid, tokens, random):
-    compiled = step.compile(sparse_text(kind, out, block, grid, tokens))
-    # Two plans of patterns, two products, the sum of the parts of db, and n.
-    count_launches(compiled, 2, 6)
+def run_sparse(kind, out, block, grid, tokens, inverse, random):
+    slots = grid[0] * grid[1] // inverse
+    compiled = step.compile(sparse_text(kind, out, block, grid, tokens, slots))
+    isCut = inverse > 1
+    compiled.host.__class__ = gpu_long_groups.PlanHost
+    gpu_long_groups.PlanHost.numCut = 0
+    # Two plans of patterns, two products, the sum of the parts of db, and n; of groups that are cut
+    # which ones are, and the sums of their parts.
+    count_launches(compiled, 2, 10 if isCut else 6)
     shape = tuple(g * b for g, b in zip(grid, block))
-    for name, mask in masks(random, grid):
-        order = random.permutation(mask.size)[:mask.sum()]
+    for name, mask in gpu_long_groups.masks(random, grid, inverse) if isCut else masks(random, grid):
+        order = random.permutation(slots)[:mask.sum()]
         dense = round_to(kind, random.standard_normal(shape)) * np.kron(mask, np.ones(block))
         draw = lambda kind, *shape: round_to(kind, random.standard_normal(shape))
         x, q = (draw(kind, *tokens[:-1], shape[0], tokens[-1]) for _ in range(2))
@@ -140,7 +152,7 @@ def run_sparse(kind, out, block, grid, tokens, random):
         b, m = draw("f32", shape[1]), draw("f32", *tokens)
         inputs = {"x": (kind, x), "q": (kind, q), "g": (kind, g), "r": (kind, r), "b": ("f32", b), "m": ("f32", m),
                   "l": ("f32", np.zeros((256, 512)))}
-        values = step.to_values(dense, mask, block, mask.size, order)
+        values = step.to_values(dense, mask, block, slots, order)
         arrays = {"w": store(kind, values)} | {key: store(*array) for key, array in inputs.items()}
         got = compiled.run(arrays, {"w": mask}, {"w": order})
         again = compiled.run(arrays, {"w": mask}, {"w": order})
@@ -157,6 +169,7 @@ def run_sparse(kind, out, block, grid, tokens, random):
         want, size = dense @ g, np.abs(dense) @ np.abs(g)
         size = size / 2 + np.abs(q) + np.abs(want) * ROUNDOFF[out] / ROUNDOFF["f32"] / shape[1]
         check(f"{name} dx", dx, want / 2 + q, size, shape[1] + 4, kind)
+    assert isCut == (gpu_long_groups.PlanHost.numCut > 0), "expected groups to be cut"
 
 
 def dense_text(kind, equation, extents, kept):
@@ -209,7 +222,7 @@ if __name__ == "__main__":
     size, _, share = tile.partition("/")
     os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={size}" + (f" --share={share}" if share else "")
     random = np.random.default_rng(0)
-    for case in SPARSE:
+    for case in [(*case, 1) for case in SPARSE] + (LONG if tile in ("0x0", "0x0/1x1") else []):
         run_sparse(*case, random)
         print(*case, "ok", flush=True)
     for case in DENSE if tile == "0x0" else []:

@@ -88,11 +88,11 @@ def load(kind, array):
     return step.from_bf16(array).astype(np.float64) if kind == "bf16" else array.astype(np.float64)
 
 
-def text(kind, out, block, grid, tokens):
+def text(kind, out, block, grid, tokens, slots=None):
     rows, cols = (g * b for g, b in zip(grid, block))
     lead = "".join(f"{extent}x" for extent in tokens[:-1])
     dim = len(tokens) - 1
-    slots = grid[0] * grid[1]
+    slots = slots or grid[0] * grid[1]
     return f"""
 !p = !bsr.pattern<{rows}x{cols}, block = {block[0]}x{block[1]}, slots = {slots}>
 !v = tensor<{slots}x{block[0]}x{block[1]}x{kind}>

@@ -127,6 +127,10 @@ Value BlockBuilder::min(Value x, Value y) {
   return b.createOrFold<arith::MinSIOp>(loc, x, y);
 }
 
+Value BlockBuilder::max(Value x, Value y) {
+  return b.createOrFold<arith::MaxSIOp>(loc, x, y);
+}
+
 Value BlockBuilder::less(Value x, Value y) {
   return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y);
 }

@@ -54,6 +54,7 @@ public:
   Value shiftLeft(Value x, Value y);
   Value shiftRight(Value x, Value y);
   Value min(Value x, Value y);
+  Value max(Value x, Value y);
   Value less(Value x, Value y);
   Value equal(Value x, Value y);
   Value select(Value condition, Value x, Value y);

@@ -9,9 +9,10 @@ using namespace mlir::bsr;
 
 ChunkWalk::ChunkWalk(SpMMOp op, const ProductShape &shape,
                      const ProductTile &tile, const LinePlan &plan,
-                     KernelBody &kernel, ValueRange scratch, BlockBuilder &b)
-    : layout(tile, shape), shape(shape), tile(tile), plan(plan), b(b),
-      type(op.getX().getType().getElementType()), i32(b.b.getI32Type()),
+                     KernelBody &kernel, ValueRange scratch,
+                     const ChunkRange &range, BlockBuilder &b)
+    : layout(tile, shape), range(range), shape(shape), tile(tile), plan(plan),
+      b(b), type(op.getX().getType().getElementType()), i32(b.b.getI32Type()),
       elements(copiedBytes / shape.elementBytes),
       piecesPerRow(tile.tokens / elements), piecesPerBlock(shape.getPieces()) {
   const Activations &activations = shape.activations;
@@ -47,9 +48,8 @@ ChunkWalk::ChunkWalk(SpMMOp op, const ProductShape &shape,
                 type);
 
   int64_t chunks = plan.getMaxChunks();
-  numChunks = b.load(b.at(b.getPointer(scratch[0]), b.block[0], i32), i32);
   auto ofGroup = [&](Value array, int64_t each) {
-    return b.atFar(b.getPointer(array), b.block[0], chunks * each, i32);
+    return b.atFar(b.getPointer(array), range.group, chunks * each, i32);
   };
   positions = ofGroup(scratch[1], tile.slabs);
   words = ofGroup(scratch[2], tile.lines);
@@ -222,7 +222,7 @@ void ChunkWalk::copyBlocks(Value stage, ArrayRef<Value> slots) {
 }
 
 void ChunkWalk::copy(Value chunk, Value stage, const Sources &sources) {
-  b.when(b.less(chunk, numChunks), [&] {
+  b.when(b.less(chunk, range.end), [&] {
     copySlabs(stage, sources.positions);
     copyBlocks(stage, sources.slots);
   });
@@ -231,7 +231,7 @@ void ChunkWalk::copy(Value chunk, Value stage, const Sources &sources) {
 
 Value ChunkWalk::getLine(int64_t line) {
   Value first = b.multiplyAdd(warpLine, tile.warpLines, b.constant(line));
-  return b.multiplyAdd(b.block[0], tile.lines, first);
+  return b.multiplyAdd(range.whole, tile.lines, first);
 }
 
 void ChunkWalk::whenInside(Value line, llvm::function_ref<void()> body) {
@@ -274,21 +274,21 @@ SmallVector<Value> ChunkWalk::run(
   // In front of the first iteration, copies of all stages but one are under
   // way; what the next one copies is known an iteration before.
   int64_t ahead = tile.stages - 1;
-  for (int64_t chunk = 0; chunk != ahead; ++chunk)
-    copy(b.constant(chunk), b.constant(chunk * layout.size),
-         loadSources(b.constant(chunk)));
-  Sources sources = loadSources(b.constant(ahead));
+  for (int64_t number = 0; number != ahead; ++number) {
+    Value chunk = b.add(range.first, number);
+    copy(chunk, b.constant(number * layout.size), loadSources(chunk));
+  }
+  Sources sources = loadSources(b.add(range.first, ahead));
   int64_t numPositions = sources.positions.size();
 
   SmallVector<Value> carried(sums);
   int64_t numSums = sums.size(), numSumsOfLine = numSums / tile.warpLines;
   carried.append({b.constant(0), b.constant(ahead * layout.size)});
-  llvm::append_range(carried, loadWords(b.constant(0)));
+  llvm::append_range(carried, loadWords(range.first));
   llvm::append_range(carried, sources.positions);
   llvm::append_range(carried, sources.slots);
   SmallVector<Value> last = b.loop(
-      b.constant(0), numChunks, 1, carried,
-      [&](Value chunk, ValueRange carried) {
+      range.first, range.end, 1, carried, [&](Value chunk, ValueRange carried) {
         ValueRange sums = carried.take_front(numSums);
         carried = carried.drop_front(numSums);
         Value stage = carried[0], copied = carried[1];

@@ -17,10 +17,11 @@ namespace mlir::bsr {
 /// and tokens.
 class ChunkWalk {
 public:
-  /// `scratch` begins with the arrays of `plan`.
+  /// `scratch` begins with the arrays of `plan`; the block of threads goes
+  /// through `range`.
   ChunkWalk(SpMMOp op, const ProductShape &shape, const ProductTile &tile,
             const LinePlan &plan, KernelBody &kernel, ValueRange scratch,
-            BlockBuilder &b);
+            const ChunkRange &range, BlockBuilder &b);
 
   /// What comes of `sums`, as many for each line of the warp, when `multiply`
   /// has added to those of each line what is in the stage, at the slabs and
@@ -47,6 +48,7 @@ public:
   void whenInside(Value line, llvm::function_ref<void()> body);
 
   const StageLayout layout;
+  const ChunkRange range;
   /// The batch, and the first token of the warp in it.
   Value batch, firstToken;
   /// The warp's first token among those of the block of threads.
@@ -81,7 +83,7 @@ private:
   void copySlabs(Value stage, ArrayRef<Value> positions);
   void copyBlocks(Value stage, ArrayRef<Value> slots);
   void copyBlock(Value to, Value slot);
-  /// Begins to copy `chunk`, if the group has it.
+  /// Begins to copy `chunk`, if it is in the range.
   void copy(Value chunk, Value stage, const Sources &sources);
 
   const ProductShape &shape;
@@ -98,7 +100,7 @@ private:
   Value x, values;
   Piece piece;
   /// The plan of the group.
-  Value numChunks, positions, words, slots;
+  Value positions, words, slots;
 };
 
 } // namespace mlir::bsr

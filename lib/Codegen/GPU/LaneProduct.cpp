@@ -10,7 +10,6 @@
 
 #include "LaneProduct.h"
 #include "ChunkWalk.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -35,17 +34,9 @@ std::optional<LaneProduct> LaneProduct::match(Operation *root, GPUAttr chip) {
     return std::nullopt;
   product.shape =
       *ProductShape::get(op, *activations, /*isOnTensorCores=*/false);
-  auto tile = ProductTile::choose(product.shape, *findChip(chip.getChip()),
-                                  chip.getTileOutputs(), chip.getTileTokens());
-  if (!tile)
+  if (!product.chooseTile(product.tile, chip))
     return std::nullopt;
-  product.tile = *tile;
-  product.plan = tile->getPlan(product.shape);
   return product;
-}
-
-SmallVector<MemRefType> LaneProduct::getScratch() {
-  return plan.getTypes(op->getContext());
 }
 
 namespace mlir::bsr {
@@ -54,7 +45,8 @@ class LaneProductEmitter {
 public:
   /// `y` is the buffer of the result, `[batches, features, tokens]`.
   LaneProductEmitter(LaneProduct &product, KernelBody &kernel,
-                     ValueRange scratch, const StoredRows &y, BlockBuilder &b);
+                     ValueRange scratch, const StoredRows &y,
+                     const ChunkRange &range, BlockBuilder &b);
   void emit();
 
 private:
@@ -84,6 +76,7 @@ private:
   BlockBuilder &b;
   const StoredRows &y;
   ChunkWalk walk;
+  ValueRange scratch;
   Type type;
   /// Of a lane: outputs of each line, and tokens, of which `side` lie side by
   /// side; the tokens of a group lie so in turns.
@@ -97,11 +90,11 @@ private:
 
 LaneProductEmitter::LaneProductEmitter(LaneProduct &product, KernelBody &kernel,
                                        ValueRange scratch, const StoredRows &y,
-                                       BlockBuilder &b)
+                                       const ChunkRange &range, BlockBuilder &b)
     : product(product), tile(product.tile), shape(product.shape),
       kernel(kernel), b(b), y(y), walk(product.op, product.shape, product.tile,
-                                       product.plan, kernel, scratch, b),
-      type(product.op.getX().getType().getElementType()),
+                                       product.plan, kernel, scratch, range, b),
+      scratch(scratch), type(product.op.getX().getType().getElementType()),
       outputs(tile.getLaneOutputs(shape)), tokens(tile.getLaneTokens()),
       side(tile.getLaneSide(shape)) {
   int64_t most = copiedBytes / shape.elementBytes;
@@ -112,27 +105,13 @@ LaneProductEmitter::LaneProductEmitter(LaneProduct &product, KernelBody &kernel,
 }
 
 SmallVector<Value> LaneProductEmitter::getInitialSums() {
-  Type f32 = b.b.getF32Type();
-  Value zero = arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(f32));
-  SmallVector<Value> sums(tile.warpLines * getSum(outputs, 0), zero);
-  Value bias = product.op.getBias();
-  if (!bias)
-    return sums;
-  Type biasType = cast<ShapedType>(bias.getType()).getElementType();
-  Value pointer = b.getPointer(kernel.inputs.lookup(bias));
+  SmallVector<Value> sums;
   for (int64_t line = 0; line != tile.warpLines; ++line) {
-    // Lines beyond the matrix have no bias: that of the last one.
-    Value number =
-        b.min(walk.getLine(line), b.constant(product.plan.numLines - 1));
-    Value first = b.multiplyAdd(number, shape.outBlock, b.mul(group, outputs));
-    for (int64_t output = 0; output != outputs; ++output) {
-      Value start = b.load(
-          b.at(b.at(pointer, first, biasType), output, biasType), biasType);
-      if (biasType != f32)
-        start = arith::ExtFOp::create(b.b, b.loc, f32, start);
-      for (int64_t token = 0; token != tokens; ++token)
-        sums[getSum(line * outputs + output, token)] = start;
-    }
+    Value first = b.multiplyAdd(walk.getLine(line), shape.outBlock,
+                                b.mul(group, outputs));
+    for (int64_t output = 0; output != outputs; ++output)
+      sums.append(tokens, product.loadStart(b, kernel, walk.range,
+                                            b.add(first, output)));
   }
   return sums;
 }
@@ -232,31 +211,28 @@ void LaneProductEmitter::emit() {
       b.mul(b.multiplyAdd(member, side, walk.warpToken), shape.elementBytes);
   int64_t stride = shape.inputsAreRows ? 1 : shape.inBlock;
   Value blockOffset = b.mul(group, outputs * stride * shape.elementBytes);
-  store(
-      walk.run(getInitialSums(), [&](Value stage, Value word, ValueRange sums) {
-        return walk.addBlocks(stage, word, slabOffset, blockOffset, sums,
-                              [&](Value slab, Value block, ValueRange sums) {
-                                return multiplyBlock(slab, block, sums);
-                              });
-      }));
+  SmallVector<Value> sums = getInitialSums();
+  if (!walk.range.numParts)
+    sums = walk.run(sums, [&](Value stage, Value word, ValueRange sums) {
+      return walk.addBlocks(stage, word, slabOffset, blockOffset, sums,
+                            [&](Value slab, Value block, ValueRange sums) {
+                              return multiplyBlock(slab, block, sums);
+                            });
+    });
+  product.finish(b, walk.range, scratch, /*rank=*/b.constant(0), sums,
+                 [&](ValueRange sums) { store(sums); });
 }
 
 LogicalResult LaneProduct::emit(OpBuilder &b, KernelBody &kernel,
                                 ValueRange scratch) {
-  plan.emit(b, kernel.loc,
-            kernel.patterns.at({op.getPattern(), *op.getLineView()}), scratch);
-  StageLayout layout(tile, shape);
-  const Activations &x = shape.activations;
   int64_t length =
       std::min(tile.getLaneSide(shape), copiedBytes / shape.outputBytes);
-  StoredRows y = createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
-                            {x.batches, shape.numLines * shape.outBlock},
-                            x.tokens, length);
-  int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
-  BlockBuilder::launch(
-      b, kernel.loc, {plan.getNumGroups(), tiles}, blockThreads,
-      layout.getSharedBytes(tile, shape), [&](BlockBuilder &block) {
-        LaneProductEmitter(*this, kernel, scratch, y, block).emit();
-      });
+  StoredRows y = begin(b, kernel, scratch, length);
+  StageLayout layout(tile, shape);
+  launch(b, kernel.loc, scratch, blockThreads,
+         layout.getSharedBytes(tile, shape),
+         [&](BlockBuilder &block, const ChunkRange &range) {
+           LaneProductEmitter(*this, kernel, scratch, y, range, block).emit();
+         });
   return success();
 }

@@ -3,6 +3,8 @@
 // In which order a block of threads goes through the blocks of several lines.
 
 #include "LinePlan.h"
+#include "LineParts.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -21,6 +23,12 @@ int64_t LinePlan::getMaxChunks() const {
   return length / slabs + full + 1;
 }
 
+int64_t LinePlan::getFullChunks() const {
+  int64_t stored = std::min(lines * length, slots);
+  return std::max(std::min<int64_t>(length / slabs, stored),
+                  stored / std::max<int64_t>(1, getRoom()));
+}
+
 bool LinePlan::fits(int64_t sharedBytes) const {
   int64_t most = std::max(slabs, blocks * getParts());
   return getSharedBytes() + BlockBuilder::sharedSymbolBytes <= sharedBytes &&
@@ -35,7 +43,65 @@ SmallVector<MemRefType> LinePlan::getTypes(MLIRContext *context) const {
     types.push_back(MemRefType::get({groups, chunks * extent}, i32));
   if (isByLine)
     types.erase(types.begin() + 2);
+  if (numParts)
+    types.append({MemRefType::get(groups, i32),
+                  MemRefType::get({groups + numParts, LineParts::fields}, i32),
+                  MemRefType::get({groups, LineParts::fields}, i32)});
   return types;
+}
+
+void LinePlan::cutLongGroups(const Chip &chip, int64_t blocks,
+                             double fullRatio) {
+  int64_t groups = getNumGroups();
+  itemsAtOnce = chip.multiprocessors / blocks;
+  double others = double(groups * blocks) / double(chip.multiprocessors);
+  turns = std::lround(others * turnUnits);
+  if (groups <= itemsAtOnce)
+    others = 0;
+  // A launch that all blocks of threads share alike, and one with a full group.
+  constexpr double noticeable = 1.25;
+  if (groups == 1 || others + fullRatio < noticeable * (others + 1))
+    return;
+  constexpr int64_t groupsOfPart = 2;
+  int64_t count = groups / groupsOfPart + 1;
+  // All numbers that LineParts comes to have 32 bits, those of costs 30.
+  int64_t chunks = getMaxChunks();
+  int64_t all = chunkCost * groups * chunks + blockCost * slots;
+  if (all < INT32_MAX / 4 && all / groups * turns < INT32_MAX &&
+      chunks * count < INT32_MAX)
+    numParts = count;
+}
+
+std::pair<ChunkRange, Value> LinePlan::getItem(BlockBuilder &b, Value number,
+                                               ValueRange arrays) const {
+  ChunkRange range;
+  range.group = range.whole = number;
+  if (!numParts) {
+    range.first = b.constant(0);
+    range.end = b.load(b.at(b.getPointer(arrays[0]), number, b.b.getI32Type()),
+                       b.b.getI32Type());
+    return {range, Value()};
+  }
+  SmallVector<Value> row =
+      LineParts::loadRow(b, arrays[getNumChunkArrays() + 1], number);
+  range.group = row[0];
+  range.first = row[1];
+  range.end = row[2];
+  range.isPart = b.less(b.constant(getNumGroups() - 1), number);
+  range.part = b.add(number, -getNumGroups());
+  return {range, b.equal(row[3], b.constant(1))};
+}
+
+std::pair<ChunkRange, Value> LinePlan::getSum(BlockBuilder &b, Value number,
+                                              ValueRange arrays) const {
+  SmallVector<Value> row =
+      LineParts::loadRow(b, arrays[getNumChunkArrays() + 2], number);
+  ChunkRange range;
+  range.group = range.whole = number;
+  range.first = range.end = b.constant(0);
+  range.firstPart = row[0];
+  range.numParts = row[1];
+  return {range, b.less(b.constant(0), range.numParts)};
 }
 
 namespace mlir::bsr {
@@ -48,13 +114,14 @@ public:
         ptr(b.getPointer(view.ptr)), idx(b.getPointer(view.idx)),
         slot(b.getPointer(view.slot)), numChunks(arrays[0]),
         positions(arrays[1]), words(plan.isByLine ? Value() : arrays[2]),
-        slots(arrays.back()) {}
+        slots(arrays[plan.getNumChunkArrays() - 1]),
+        costs(plan.numParts ? arrays[plan.getNumChunkArrays()] : Value()) {}
 
   void emit() {
     clear();
     b.barrier();
-    markLines();
-    b.when(b.equal(b.thread, b.constant(0)), [&] { cutChunks(); });
+    Value longest = markLines();
+    b.when(b.equal(b.thread, b.constant(0)), [&] { cutChunks(longest); });
     b.barrier();
     if (!plan.isByLine) {
       countBlocks();
@@ -99,26 +166,33 @@ private:
     });
   }
   /// Calls `body` for each line of the pattern in the group and its blocks,
-  /// each in one thread.
-  void forBlocks(llvm::function_ref<void(Value, Value)> body,
-                 llvm::function_ref<void()> afterLine) {
+  /// each in one thread; after each line `afterLine`, with how many blocks it
+  /// has and what is carried on, which is returned in the end.
+  SmallVector<Value>
+  forBlocks(llvm::function_ref<void(Value, Value)> body, ValueRange carried,
+            llvm::function_ref<SmallVector<Value>(Value, Value, ValueRange)>
+                afterLine) {
     int64_t lines = plan.lines * plan.packedLines;
     int64_t numLines = plan.numLines * plan.packedLines;
-    b.loop(b.constant(0), b.constant(lines), 1, {},
-           [&](Value line, ValueRange) {
-             Value number = b.multiplyAdd(group, lines, line);
-             b.when(b.less(number, b.constant(numLines)), [&] {
-               Value low = readPattern(ptr, number);
-               Value high = readPattern(ptr, b.add(number, 1));
-               b.loop(b.add(low, b.thread), high, threads, {},
-                      [&](Value at, ValueRange) {
-                        body(line, at);
-                        return SmallVector<Value>();
-                      });
-             });
-             afterLine();
-             return SmallVector<Value>();
-           });
+    Value zero = b.constant(0);
+    return b.loop(zero, b.constant(lines), 1, carried,
+                  [&](Value line, ValueRange carried) {
+                    Value number = b.multiplyAdd(group, lines, line);
+                    SmallVector<Value> count =
+                        b.when(b.less(number, b.constant(numLines)), zero,
+                               [&]() -> SmallVector<Value> {
+                                 Value low = readPattern(ptr, number);
+                                 Value high =
+                                     readPattern(ptr, b.add(number, 1));
+                                 b.loop(b.add(low, b.thread), high, threads, {},
+                                        [&](Value at, ValueRange) {
+                                          body(line, at);
+                                          return SmallVector<Value>();
+                                        });
+                                 return {b.sub(high, low)};
+                               });
+                    return afterLine(line, count.front(), carried);
+                  });
   }
 
   void clear() {
@@ -135,19 +209,31 @@ private:
             [&](Value at) { write(none, slots, at); });
   }
 
-  /// One line after the other: no two threads have one position.
-  void markLines() {
-    forBlocks(
+  /// One line after the other: no two threads have one position. Returns how
+  /// many blocks take longest.
+  Value markLines() {
+    Value zero = b.constant(0);
+    SmallVector<Value> counts = forBlocks(
         [&](Value line, Value at) {
           Value mark = getMark(readPattern(idx, at));
           Value bit = b.shiftLeft(b.constant(1), b.div(line, plan.packedLines));
           b.storeShared(b.bitOr(b.load(mark, i32), bit), mark);
         },
-        [&] { b.barrier(); });
+        {zero, zero, zero},
+        [&](Value line, Value count, ValueRange carried) -> SmallVector<Value> {
+          b.barrier();
+          Value inWarp = b.rem(line, plan.warpLines * plan.packedLines);
+          Value ofWarp = b.select(b.equal(inWarp, zero), zero, carried[0]);
+          ofWarp = b.add(ofWarp, count);
+          return {ofWarp, b.max(carried[1], ofWarp), b.add(carried[2], count)};
+        });
+    // Warps share what issues instructions.
+    Value fair = b.div(counts[2], static_cast<int64_t>(issueSlots));
+    return b.max(counts[1], fair);
   }
 
   /// One thread: which positions are in which chunk depends on those before.
-  void cutChunks() {
+  void cutChunks(Value longest) {
     Value zero = b.constant(0);
     SmallVector<Value> last = b.loop(
         zero, b.constant(plan.length), 1, {zero, zero, zero},
@@ -173,7 +259,12 @@ private:
         });
     // A group without blocks has no chunk.
     Value isEmpty = b.equal(last[2], zero);
-    b.store(b.select(isEmpty, zero, b.add(last[0], 1)), numChunks, group);
+    Value count = b.select(isEmpty, zero, b.add(last[0], 1));
+    b.store(count, numChunks, group);
+    if (costs)
+      b.store(
+          b.multiplyAdd(count, plan.chunkCost, b.mul(longest, plan.blockCost)),
+          costs, group);
   }
 
   /// The words: of each line and chunk.
@@ -232,7 +323,7 @@ private:
                                  b.rem(position, plan.packedPositions));
           write(readPattern(slot, at), slots, number);
         },
-        [] {});
+        {}, [](Value, Value, ValueRange) { return SmallVector<Value>(); });
   }
 
   const LinePlan &plan;
@@ -240,7 +331,7 @@ private:
   Type i32;
   Value group;
   Value ptr, idx, slot;
-  Value numChunks, positions, words, slots;
+  Value numChunks, positions, words, slots, costs;
 };
 } // namespace mlir::bsr
 
@@ -251,4 +342,6 @@ void LinePlan::emit(OpBuilder &b, Location loc, const PatternView &view,
                        [&](BlockBuilder &block) {
                          LinePlanner(*this, block, view, arrays).emit();
                        });
+  if (numParts)
+    LineParts(*this, arrays).emit(b, loc);
 }

@@ -7,8 +7,24 @@
 
 #include "BlockBuilder.h"
 #include "bsr/Codegen/Common/Blocks.h"
+#include "bsr/Codegen/GPU/Model.h"
 
 namespace mlir::bsr {
+
+/// What a block of threads does: the chunks of a group that it goes through, or
+/// the parts of one whose sums it adds.
+struct ChunkRange {
+  /// The number of the group; as far as a kernel knows it by itself, that of a
+  /// whole one.
+  Value group, whole;
+  /// Numbers of chunks: the first one, and the one behind the last.
+  Value first, end;
+  /// Where groups may be cut: true if it is a part, which leaves its sums for
+  /// others, and the number of the part.
+  Value isPart, part;
+  /// Parts that are added, `numParts` from `firstPart` on, instead of chunks.
+  Value firstPart, numParts;
+};
 
 /// The blocks of `numLines` lines, each of `length` positions, of which at most
 /// `slots` are stored. Lines are taken in groups of `lines`; a group in chunks,
@@ -23,6 +39,10 @@ namespace mlir::bsr {
 ///
 /// Or, `isByLine`, a chunk is one position, and its slots lie by line: it has
 /// no words.
+///
+/// Groups that have much more to do than others may be cut (`cutLongGroups`):
+/// blocks of threads behind those of groups go through their parts, and leave
+/// sums, which another launch adds in order.
 struct LinePlan {
   int64_t numLines, length, slots;
   int64_t lines, slabs, blocks;
@@ -30,6 +50,16 @@ struct LinePlan {
   /// The blocks of a line in a chunk begin at a multiple of this, 1 or 2.
   int64_t alignment = 1;
   bool isByLine = false;
+  /// What a group has to do, about: its chunks times `chunkCost`, and, times
+  /// `blockCost`, those of its blocks that take longest: the ones of one warp,
+  /// of `warpLines`, or a fair share of them all.
+  int64_t chunkCost = 1, blockCost = 0, warpLines = 1;
+  /// Parts that there are at most; if 0, groups are not cut.
+  int64_t numParts = 0;
+  /// Of a launch, groups or parts that run at one time, and how often as many
+  /// as the groups do so, in units.
+  static constexpr int64_t turnUnits = 16;
+  int64_t itemsAtOnce = 0, turns = 0;
 
   /// A plan by line.
   static LinePlan getByLine(int64_t numLines, int64_t length, int64_t slots,
@@ -44,6 +74,8 @@ struct LinePlan {
   int64_t getParts() const { return packedLines * packedPositions; }
   /// The most chunks that a group can have.
   int64_t getMaxChunks() const;
+  /// About how many chunks a group has that is full of blocks.
+  int64_t getFullChunks() const;
   /// True if a block of threads with `sharedBytes` can make the plan, and its
   /// offsets have 32 bits.
   bool fits(int64_t sharedBytes) const;
@@ -53,10 +85,28 @@ struct LinePlan {
   /// apart; slots,
   /// `[groups, chunks, blocks, parts]`, those that a chunk lacks are -1, or, by
   /// line, `slots`, one more than the last; parts are in the order of lines,
-  /// and then of positions.
+  /// and then of positions. If groups may be cut, also what each has to do,
+  /// `[groups]`, and what LineParts writes, `[groups + parts, 4]` and `[groups,
+  /// 4]`.
   SmallVector<MemRefType> getTypes(MLIRContext *context) const;
+  int64_t getNumArrays() const {
+    return getNumChunkArrays() + (numParts ? 3 : 0);
+  }
 
-  /// Emits the launch that fills `arrays` from the blocks of `view`.
+  /// Has groups cut, if one of them can have so much to do that a launch with
+  /// `blocks` blocks of threads a group takes noticeably longer: a group that
+  /// is full of blocks has `fullRatio` times as much to do as the mean.
+  void cutLongGroups(const Chip &chip, int64_t blocks, double fullRatio);
+
+  /// What a block of threads does, by its number in a launch of groups and
+  /// parts, or in a launch of groups that adds parts. The last value is true if
+  /// it does something; it is null if all do.
+  std::pair<ChunkRange, Value> getItem(BlockBuilder &b, Value number,
+                                       ValueRange arrays) const;
+  std::pair<ChunkRange, Value> getSum(BlockBuilder &b, Value number,
+                                      ValueRange arrays) const;
+
+  /// Emits the launches that fill `arrays` from the blocks of `view`.
   void emit(OpBuilder &b, Location loc, const PatternView &view,
             ValueRange arrays) const;
 
@@ -77,6 +127,8 @@ private:
   int64_t getSharedBytes() const { return 4 * length * (packedPositions + 1); }
   /// The blocks of a chunk if lines of the group had to begin anywhere.
   int64_t getRoom() const { return blocks - lines * (alignment - 1); }
+  /// The arrays of groups and chunks alone.
+  int64_t getNumChunkArrays() const { return isByLine ? 3 : 4; }
   friend class LinePlanner;
 };
 

@@ -127,39 +127,84 @@ static BlockWork getLaneWork(const ProductTile &tile, const ProductShape &shape,
           products, 0, wavefronts * sharedBytes};
 }
 
+static double getSlabCopies(const ProductTile &tile,
+                            const ProductShape &shape) {
+  return double(tile.slabs * shape.inBlock * tile.tokens) * shape.elementBytes /
+         copyBytes;
+}
+
+double ProductTile::getChunkInstructions(const ProductShape &shape) const {
+  double blockChecks =
+      std::max<double>(1, double(blocks * shape.getPieces()) / blockThreads);
+  // Instructions of PTX, counted in kernels that were emitted.
+  constexpr double perChunk = 45, perSlabCopy = 3, perCheck = 2;
+  return numWarps * (perChunk + perCheck * blockChecks) +
+         perSlabCopy * getSlabCopies(*this, shape);
+}
+
+double ProductTile::getChunks(const ProductShape &shape) const {
+  double density = shape.getDensity(), share = getUnion(density, lines);
+  double perSlab = lines * density / share;
+  double chunkSlabs = std::min<double>(slabs, blocks / perSlab);
+  return std::ceil(shape.length * share / chunkSlabs);
+}
+
+LinePlan ProductTile::getCutPlan(const ProductShape &shape,
+                                 const Chip &chip) const {
+  // Of a warp: instructions of a chunk, and of a block.
+  double ofChunk = getChunkInstructions(shape) / numWarps;
+  BlockWork block =
+      shape.isOnTensorCores
+          ? getFragmentWork(*this, shape, /*stored=*/1, /*gaps=*/0)
+          : getLaneWork(*this, shape, /*stored=*/1);
+  double ofBlock = block.instructions * double(warpTokens) / double(tokens);
+  double density = shape.getDensity();
+  double all = double(shape.numLines * shape.length) * density;
+  LinePlan plan = getPlan(shape);
+  plan.warpLines = warpLines;
+  // Whole numbers; the pattern's blocks are counted, of which several may be
+  // in one.
+  plan.chunkCost = 8;
+  double ofStored = ofBlock * all / double(std::max<int64_t>(1, shape.slots));
+  plan.blockCost = std::max<int64_t>(
+      1, std::lround(double(plan.chunkCost) * ofStored / ofChunk));
+  auto getCost = [&](double chunks, double blocks, double ofWarp) {
+    return chunks * ofChunk + std::max(blocks / issueSlots, ofWarp) * ofBlock;
+  };
+  double ofLine = double(shape.length) * double(warpLines);
+  double mean =
+      getCost(getChunks(shape), double(shape.length * lines) * density,
+              ofLine * density);
+  double stored = std::min(double(shape.length * lines), double(shape.slots));
+  double full = getCost(double(plan.getFullChunks()), stored,
+                        std::min(ofLine, double(shape.slots)));
+  plan.cutLongGroups(chip, getTokenTiles(shape), full / mean);
+  return plan;
+}
+
 KernelWork ProductTile::getWork(const ProductShape &shape) const {
   double density = shape.getDensity();
-  double share = getUnion(density, lines);
-  double perSlab = lines * density / share;
   double groups = double(llvm::divideCeil(shape.numLines, lines));
   const Activations &x = shape.activations;
-  double tiles = double(x.batches * llvm::divideCeil(x.tokens, tokens));
   KernelWork work;
-  work.blocks = groups * tiles;
+  work.blocks = groups * double(getTokenTiles(shape));
   work.warps = numWarps;
 
   // Of a block of threads.
-  double chunkSlabs = std::min<double>(slabs, blocks / perSlab);
-  double chunks = std::ceil(shape.length * share / chunkSlabs);
+  double chunks = getChunks(shape);
   double stored = double(shape.numLines) * shape.length * density / groups;
   double gaps = double(shape.getGathered() - 1) * chunks * lines / 2;
   BlockWork products = shape.isOnTensorCores
                            ? getFragmentWork(*this, shape, stored, gaps)
                            : getLaneWork(*this, shape, stored);
-  double slabCopies =
-      double(slabs * shape.inBlock * tokens) * shape.elementBytes / copyBytes;
-  double pieces = double(shape.getPieces());
-  double blockCopies = stored * pieces / BlockBuilder::warpThreads;
-  double blockChecks =
-      std::max<double>(1, double(blocks) * pieces / blockThreads);
+  double blockCopies =
+      stored * double(shape.getPieces()) / BlockBuilder::warpThreads;
   // Instructions of PTX, counted in kernels that were emitted.
-  constexpr double perChunk = 45, perSlabCopy = 3, perBlockCopy = 3,
-                   perCheck = 2, perSum = 3;
+  constexpr double perBlockCopy = 3, perSum = 3;
   work.instructions = products.instructions +
-                      chunks * (numWarps * (perChunk + perCheck * blockChecks) +
-                                perSlabCopy * slabCopies) +
+                      chunks * getChunkInstructions(shape) +
                       perBlockCopy * blockCopies + numWarps * perSum * mostSums;
-  double slabBytes = copyBytes * chunks * slabCopies;
+  double slabBytes = copyBytes * chunks * getSlabCopies(*this, shape);
   double partBytes =
       double(shape.blockRows * shape.blockCols) * double(shape.elementBytes);
   double stores = double(lines * shape.outBlock) * double(tokens) *

@@ -101,6 +101,18 @@ struct ProductTile {
   KernelWork getWork(const ProductShape &shape) const;
   /// The plan that a launch of this tile follows.
   LinePlan getPlan(const ProductShape &shape) const;
+  /// That plan; long groups may be cut if a launch on `chip` gains by it.
+  LinePlan getCutPlan(const ProductShape &shape, const Chip &chip) const;
+  /// Tiles along tokens of all batches.
+  int64_t getTokenTiles(const ProductShape &shape) const {
+    const Activations &x = shape.activations;
+    return x.batches * llvm::divideCeil(x.tokens, tokens);
+  }
+
+private:
+  double getChunkInstructions(const ProductShape &shape) const;
+  /// Chunks of a group of a random pattern.
+  double getChunks(const ProductShape &shape) const;
 };
 
 /// Where things lie in a stage, in bytes.

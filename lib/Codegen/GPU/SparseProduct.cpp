@@ -45,32 +45,15 @@ std::optional<SparseProduct> SparseProduct::match(Operation *root,
   if (!operands)
     return std::nullopt;
   SparseProduct product;
-  product.operands = *operands;
-  const ProductShape &shape = operands->shape;
-  auto tile = ProductTile::choose(shape, *findChip(chip.getChip()),
-                                  chip.getTileOutputs(), chip.getTileTokens());
-  if (!tile)
+  product.op = operands->op;
+  product.shape = operands->shape;
+  if (!product.chooseTile(product.tile, chip))
     return std::nullopt;
-  product.tile = *tile;
-  product.plan = tile->getPlan(shape);
   return product;
 }
 
-ResultSpace SparseOperands::getSpace(int64_t warpTokens) {
-  int64_t rank = op.getY().getType().getRank();
-  SmallVector<int64_t, 2> batches = llvm::to_vector<2>(llvm::seq(rank - 2));
-  return {{batches, {rank - 2}, {rank - 1}}, /*row=*/1, warpTokens};
-}
-
 std::optional<ResultSpace> SparseProduct::getSpace() {
-  return operands.getSpace(tile.warpTokens);
-}
-
-SmallVector<MemRefType> SparseProduct::getScratch() {
-  SmallVector<MemRefType> types = plan.getTypes(operands.op->getContext());
-  if (epilogue)
-    llvm::append_range(types, epilogue->getScratch());
-  return types;
+  return getRows(tile.warpTokens);
 }
 
 namespace mlir::bsr {
@@ -80,7 +63,7 @@ public:
   /// `scratch` is that of the product; without an epilogue, `y` is its result.
   SparseProductEmitter(SparseProduct &product, KernelBody &kernel,
                        ValueRange scratch, const StoredRows &y,
-                       BlockBuilder &b);
+                       const ChunkRange &range, BlockBuilder &b);
   void emit();
 
 private:
@@ -106,6 +89,7 @@ private:
   const StoredRows &y;
   ChunkWalk walk;
   const StageLayout &layout;
+  ValueRange scratch;
   Type type;
   int64_t rowTiles, tokenTiles;
   /// Where the lane's rows of matrices begin in a slab and in a block.
@@ -115,16 +99,14 @@ private:
 };
 } // namespace mlir::bsr
 
-SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
-                                           KernelBody &kernel,
-                                           ValueRange scratch,
-                                           const StoredRows &y, BlockBuilder &b)
-    : product(product), shape(product.operands.shape), tile(product.tile),
+SparseProductEmitter::SparseProductEmitter(
+    SparseProduct &product, KernelBody &kernel, ValueRange scratch,
+    const StoredRows &y, const ChunkRange &range, BlockBuilder &b)
+    : product(product), shape(product.shape), tile(product.tile),
       kernel(kernel), b(b), y(y),
-      walk(product.operands.op, product.operands.shape, tile, product.plan,
-           kernel, scratch, b),
-      layout(walk.layout),
-      type(product.operands.op.getX().getType().getElementType()),
+      walk(product.op, shape, tile, product.plan, kernel, scratch, range, b),
+      layout(walk.layout), scratch(scratch),
+      type(product.op.getX().getType().getElementType()),
       rowTiles(shape.outBlock / fragmentRows),
       tokenTiles(tile.warpTokens / fragmentCols) {
   Value tokens = b.mul(walk.warpToken, elementBytes);
@@ -148,26 +130,14 @@ SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
 }
 
 SmallVector<Value> SparseProductEmitter::getInitialSums() {
-  Type f32 = b.b.getF32Type();
-  Value zero = arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(f32));
-  SmallVector<Value> sums(getSum(tile.warpLines, 0, 0), zero);
-  Value bias = product.operands.op.getBias();
-  if (!bias)
-    return sums;
-  Type biasType = cast<ShapedType>(bias.getType()).getElementType();
-  Value pointer = b.getPointer(kernel.inputs.lookup(bias));
+  SmallVector<Value> sums(getSum(tile.warpLines, 0, 0));
   for (int64_t line = 0; line != tile.warpLines; ++line) {
-    // Lines beyond the matrix have no bias: that of the last one.
-    Value number =
-        b.min(walk.getLine(line), b.constant(product.plan.numLines - 1));
-    Value first = b.multiplyAdd(number, shape.outBlock, b.div(b.lane, 4));
+    Value first =
+        b.multiplyAdd(walk.getLine(line), shape.outBlock, b.div(b.lane, 4));
     for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
       for (int64_t half = 0; half != 2; ++half) {
-        Value at = b.at(b.at(pointer, first, biasType),
-                        outputs * fragmentRows + half * 8, biasType);
-        Value start = b.load(at, biasType);
-        if (biasType != f32)
-          start = arith::ExtFOp::create(b.b, b.loc, f32, start);
+        Value output = b.add(first, outputs * fragmentRows + half * 8);
+        Value start = product.loadStart(b, kernel, walk.range, output);
         for (int64_t tokens = 0; tokens != tokenTiles; ++tokens)
           for (int64_t i = 0; i != 2; ++i)
             sums[getSum(line, outputs, tokens) + 2 * half + i] = start;
@@ -289,44 +259,35 @@ void SparseProductEmitter::emitEpilogue(ValueRange sums) {
 }
 
 void SparseProductEmitter::emit() {
-  if (half)
+  if (half && !walk.range.numParts)
     clearZeros();
-  SmallVector<Value> sums =
-      walk.run(getInitialSums(), [&](Value stage, Value word, ValueRange sums) {
-        return half ? multiplyGathered(stage, word, sums)
-                    : walk.addBlocks(
-                          stage, word, slabRow, matrixRow, sums,
-                          [&](Value slab, Value block, ValueRange sums) {
-                            return multiplyBlock(slab, block, sums);
-                          });
-      });
-  if (product.epilogue)
-    emitEpilogue(sums);
-  else
-    store(sums);
+  SmallVector<Value> sums = getInitialSums();
+  if (!walk.range.numParts)
+    sums = walk.run(sums, [&](Value stage, Value word, ValueRange sums) {
+      return half ? multiplyGathered(stage, word, sums)
+                  : walk.addBlocks(
+                        stage, word, slabRow, matrixRow, sums,
+                        [&](Value slab, Value block, ValueRange sums) {
+                          return multiplyBlock(slab, block, sums);
+                        });
+    });
+  product.finish(b, walk.range, scratch, /*rank=*/b.constant(0), sums,
+                 [&](ValueRange sums) {
+                   if (product.epilogue)
+                     emitEpilogue(sums);
+                   else
+                     store(sums);
+                 });
 }
 
 LogicalResult SparseProduct::emit(OpBuilder &b, KernelBody &kernel,
                                   ValueRange scratch) {
-  SpMMOp op = operands.op;
-  const ProductShape &shape = operands.shape;
-  size_t numArrays = plan.getTypes(op->getContext()).size();
-  plan.emit(b, kernel.loc,
-            kernel.patterns.at({op.getPattern(), *op.getLineView()}),
-            scratch.take_front(numArrays));
+  StoredRows y = begin(b, kernel, scratch);
   StageLayout layout(tile, shape);
-  const Activations &x = shape.activations;
-  StoredRows y;
-  if (epilogue)
-    epilogue->begin(b, kernel, scratch.drop_front(numArrays));
-  else
-    y = createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
-                   {x.batches, shape.numLines * shape.outBlock}, x.tokens);
-  int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
-  BlockBuilder::launch(
-      b, kernel.loc, {plan.getNumGroups(), tiles}, blockThreads,
-      layout.getSharedBytes(tile, shape), [&](BlockBuilder &block) {
-        SparseProductEmitter(*this, kernel, scratch, y, block).emit();
-      });
+  launch(b, kernel.loc, scratch, blockThreads,
+         layout.getSharedBytes(tile, shape),
+         [&](BlockBuilder &block, const ChunkRange &range) {
+           SparseProductEmitter(*this, kernel, scratch, y, range, block).emit();
+         });
   return epilogue ? epilogue->end(b) : success();
 }

@@ -5,8 +5,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SPARSEPRODUCT_H
 #define BSR_LIB_CODEGEN_GPU_SPARSEPRODUCT_H
 
-#include "LinePlan.h"
-#include "Product.h"
+#include "PlannedProduct.h"
 #include "ProductTile.h"
 
 namespace mlir::bsr {
@@ -16,31 +15,24 @@ namespace mlir::bsr {
 struct SparseOperands {
   static std::optional<SparseOperands> match(Operation *root);
 
-  /// The result, of whose tokens a warp has some.
-  ResultSpace getSpace(int64_t warpTokens);
-
   SpMMOp op;
   ProductShape shape;
 };
 
 /// Such a product by warps.
-class SparseProduct : public Product {
+class SparseProduct : public PlannedProduct {
 public:
   /// The product that `op` is, if it is one that `chip` runs here.
   static std::optional<SparseProduct> match(Operation *op, GPUAttr chip);
 
   std::optional<ResultSpace> getSpace() override;
-  /// The memory for the plan of its pattern, and for the epilogue.
-  SmallVector<MemRefType> getScratch() override;
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;
 
 private:
   friend class SparseProductEmitter;
 
-  SparseOperands operands;
   ProductTile tile;
-  LinePlan plan;
 };
 
 } // namespace mlir::bsr

@@ -42,21 +42,18 @@ std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root,
           bound(tile->getWork(shape), chip).seconds)
     return std::nullopt;
   WarpgroupProduct product;
-  product.operands = *operands;
+  product.op = operands->op;
+  product.shape = shape;
   product.tile = *tile;
-  product.plan = tile->getPlan(shape);
+  product.plan = tile->getCutPlan(shape, chip);
+  product.parts = {
+      product.plan.numParts, tile->shareOutputs, tile->getTokenTiles(shape),
+      WarpgroupTile::warpgroups * warpgroupThreads, tile->getSums()};
   return product;
 }
 
 std::optional<ResultSpace> WarpgroupProduct::getSpace() {
-  return operands.getSpace(tile.groupTokens);
-}
-
-SmallVector<MemRefType> WarpgroupProduct::getScratch() {
-  SmallVector<MemRefType> types = plan.getTypes(operands.op->getContext());
-  if (epilogue)
-    llvm::append_range(types, epilogue->getScratch());
-  return types;
+  return getRows(tile.groupTokens);
 }
 
 namespace mlir::bsr {
@@ -68,7 +65,8 @@ public:
   /// the operands.
   WarpgroupProductEmitter(WarpgroupProduct &product, KernelBody &kernel,
                           ValueRange scratch, const StoredRows &y, Value xMap,
-                          Value valuesMap, BlockBuilder &b);
+                          Value valuesMap, const ChunkRange &range,
+                          BlockBuilder &b);
   void emit();
 
 private:
@@ -109,13 +107,17 @@ private:
   SmallVector<Value> getInitialSums();
   SmallVector<Value> multiplyChunk(Stage stage, ValueRange slots,
                                    ValueRange sums);
+  /// The sums of all units, and such sums as the units that they are of.
+  SmallVector<Value> takeApart(ValueRange units);
+  SmallVector<Value> putTogether(ValueRange sums);
   /// Tells all that copy to this block of threads that the stage is empty.
   void release(Stage stage);
   /// Two sums of each fragment of a struct: those of the lane's first row, or
   /// of that 8 below.
   SmallVector<Value> getRow(Value sums, int64_t half);
-  /// Stores sums, or has the epilogue take them.
+  /// Stores sums, or has the epilogue or parts take them.
   void finish(ValueRange sums);
+  void finishWhole(ValueRange sums);
   void store(int64_t unit, Value column, Value sums);
   void emitEpilogue(int64_t unit, Value column, Value sums);
 
@@ -130,13 +132,14 @@ private:
   KernelBody &kernel;
   const StoredRows &y;
   Value xMap, valuesMap;
+  const ChunkRange &range;
+  ValueRange scratch;
   BlockBuilder &b;
   Type type, i32;
   int64_t unitLines;
 
-  /// The cluster along outputs, the block of threads in it, along outputs and
-  /// along tokens.
-  Value group, rankOutputs, rankTokens;
+  /// The block of threads in its cluster, along outputs and along tokens.
+  Value rankOutputs, rankTokens;
   /// The block of threads along tokens: its batch and first token.
   Value batch, tokenTile;
   Value warpgroup;
@@ -144,18 +147,19 @@ private:
   /// stages.
   Value begin, barriers;
   /// The plan of the group.
-  Value numChunks, positions, slots;
+  Value positions, slots;
 };
 } // namespace mlir::bsr
 
 WarpgroupProductEmitter::WarpgroupProductEmitter(
     WarpgroupProduct &product, KernelBody &kernel, ValueRange scratch,
-    const StoredRows &y, Value xMap, Value valuesMap, BlockBuilder &b)
-    : product(product), shape(product.operands.shape), tile(product.tile),
-      kernel(kernel), y(y), xMap(xMap), valuesMap(valuesMap), b(b),
-      type(product.operands.op.getX().getType().getElementType()),
-      i32(b.b.getI32Type()), unitLines(WarpgroupTile::getUnitLines(shape)) {
-  group = b.div(b.block[0], tile.shareOutputs);
+    const StoredRows &y, Value xMap, Value valuesMap, const ChunkRange &range,
+    BlockBuilder &b)
+    : product(product), shape(product.shape), tile(product.tile),
+      kernel(kernel), y(y), xMap(xMap), valuesMap(valuesMap), range(range),
+      scratch(scratch), b(b),
+      type(product.op.getX().getType().getElementType()), i32(b.b.getI32Type()),
+      unitLines(WarpgroupTile::getUnitLines(shape)) {
   rankOutputs = b.rem(b.block[0], tile.shareOutputs);
   rankTokens = b.rem(b.block[1], tile.shareTokens);
   const Activations &x = shape.activations;
@@ -169,9 +173,8 @@ WarpgroupProductEmitter::WarpgroupProductEmitter(
   barriers = b.add(begin, tile.stages * tile.getStageBytes(shape));
 
   int64_t chunks = product.plan.getMaxChunks();
-  numChunks = b.load(b.at(b.getPointer(scratch[0]), group, i32), i32);
   auto ofGroup = [&](Value array, int64_t each) {
-    return b.atFar(b.getPointer(array), group, chunks * each, i32);
+    return b.atFar(b.getPointer(array), range.group, chunks * each, i32);
   };
   positions = ofGroup(scratch[1], 1);
   slots = ofGroup(scratch[2], product.plan.lines);
@@ -289,19 +292,20 @@ void WarpgroupProductEmitter::copyChunk(Stage stage, Value position,
 void WarpgroupProductEmitter::produce() {
   int64_t lines = tile.getLines(shape);
   Value first = b.mul(rankOutputs, lines), zero = b.constant(0);
-  SmallVector<Value> carried{zero, zero, loadPosition(zero)};
-  llvm::append_range(carried, loadSlots(zero, first, lines));
-  b.loop(zero, numChunks, 1, carried, [&](Value chunk, ValueRange carried) {
-    Stage stage{carried[0], carried[1]};
-    Value later = b.add(chunk, 1);
-    Value position = loadPosition(later);
-    SmallVector<Value> slots = loadSlots(later, first, lines);
-    copyChunk(stage, carried[2], carried.drop_front(3));
-    Stage next = getNext(stage);
-    SmallVector<Value> result{next.number, next.parity, position};
-    llvm::append_range(result, slots);
-    return result;
-  });
+  SmallVector<Value> carried{zero, zero, loadPosition(range.first)};
+  llvm::append_range(carried, loadSlots(range.first, first, lines));
+  b.loop(range.first, range.end, 1, carried,
+         [&](Value chunk, ValueRange carried) {
+           Stage stage{carried[0], carried[1]};
+           Value later = b.add(chunk, 1);
+           Value position = loadPosition(later);
+           SmallVector<Value> slots = loadSlots(later, first, lines);
+           copyChunk(stage, carried[2], carried.drop_front(3));
+           Stage next = getNext(stage);
+           SmallVector<Value> result{next.number, next.parity, position};
+           llvm::append_range(result, slots);
+           return result;
+         });
 }
 
 Value WarpgroupProductEmitter::getFirstOutput(int64_t unit) {
@@ -318,22 +322,12 @@ Value WarpgroupProductEmitter::getOutput(int64_t unit) {
 }
 
 SmallVector<Value> WarpgroupProductEmitter::getInitialSums() {
-  Type f32 = b.b.getF32Type();
-  Value zero = arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(f32));
   SmallVector<Value> sums;
-  Value bias = product.operands.op.getBias();
   for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
-    std::array<Value, 2> starts{zero, zero};
-    for (int64_t half = 0; bias && half != 2; ++half) {
-      Type biasType = cast<ShapedType>(bias.getType()).getElementType();
-      // Outputs beyond the matrix have no bias: that of the last one.
-      Value output = b.min(b.add(getOutput(unit), 8 * half),
-                           b.constant(shape.numLines * shape.outBlock - 1));
-      Value pointer = b.getPointer(kernel.inputs.lookup(bias));
-      starts[half] = b.load(b.at(pointer, output, biasType), biasType);
-      if (biasType != f32)
-        starts[half] = arith::ExtFOp::create(b.b, b.loc, f32, starts[half]);
-    }
+    std::array<Value, 2> starts;
+    for (int64_t half = 0; half != 2; ++half)
+      starts[half] =
+          product.loadStart(b, kernel, range, b.add(getOutput(unit), 8 * half));
     sums.push_back(createSums(b, tile.groupTokens, starts));
   }
   return sums;
@@ -359,10 +353,10 @@ SmallVector<Value> WarpgroupProductEmitter::multiplyChunk(Stage stage,
                                rowsTogether * rowBytes, boxBytes};
   SmallVector<Value> next;
   for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
-    WarpgroupOperand weight{
-        b.at(b.add(units, unit * unitBytes)), blockRowBytes,
-        /*isTransposed=*/!product.operands.op.getTranspose(),
-        rowsTogether * blockRowBytes, shape.blockRows * blockRowBytes};
+    WarpgroupOperand weight{b.at(b.add(units, unit * unitBytes)), blockRowBytes,
+                            /*isTransposed=*/!product.op.getTranspose(),
+                            rowsTogether * blockRowBytes,
+                            shape.blockRows * blockRowBytes};
     Value isThere = isPresent(slots.slice(unit * unitLines, unitLines));
     llvm::append_range(
         next, b.when(isThere, sums[unit], [&]() -> SmallVector<Value> {
@@ -395,9 +389,9 @@ void WarpgroupProductEmitter::consume() {
   SmallVector<Value> carried = getInitialSums();
   size_t numSums = carried.size();
   carried.append({zero, zero});
-  llvm::append_range(carried, loadSlots(zero, first, lines));
-  SmallVector<Value> last =
-      b.loop(zero, numChunks, 1, carried, [&](Value chunk, ValueRange carried) {
+  llvm::append_range(carried, loadSlots(range.first, first, lines));
+  SmallVector<Value> last = b.loop(
+      range.first, range.end, 1, carried, [&](Value chunk, ValueRange carried) {
         Stage stage{carried[numSums], carried[numSums + 1]};
         SmallVector<Value> slots = loadSlots(b.add(chunk, 1), first, lines);
         SmallVector<Value> result =
@@ -409,7 +403,31 @@ void WarpgroupProductEmitter::consume() {
         llvm::append_range(result, slots);
         return result;
       });
-  finish(ValueRange(last).take_front(numSums));
+  last.truncate(numSums);
+  finish(last);
+}
+
+SmallVector<Value> WarpgroupProductEmitter::takeApart(ValueRange units) {
+  SmallVector<Value> sums;
+  for (Value unit : units)
+    for (int64_t i = 0; i != tile.groupTokens / 2; ++i)
+      sums.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, unit, i));
+  return sums;
+}
+
+SmallVector<Value> WarpgroupProductEmitter::putTogether(ValueRange sums) {
+  Value zero =
+      arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type()));
+  SmallVector<Value> units;
+  int64_t count = tile.groupTokens / 2;
+  for (int64_t unit = 0; unit != tile.groupUnits; ++unit) {
+    Value all = createSums(b, tile.groupTokens, {zero, zero});
+    for (int64_t i = 0; i != count; ++i)
+      all = LLVM::InsertValueOp::create(b.b, b.loc, all, sums[unit * count + i],
+                                        i);
+    units.push_back(all);
+  }
+  return units;
 }
 
 SmallVector<Value> WarpgroupProductEmitter::getRow(Value sums, int64_t half) {
@@ -423,6 +441,13 @@ SmallVector<Value> WarpgroupProductEmitter::getRow(Value sums, int64_t half) {
 }
 
 void WarpgroupProductEmitter::finish(ValueRange sums) {
+  if (!product.plan.numParts)
+    return finishWhole(sums);
+  product.finish(b, range, scratch, rankOutputs, takeApart(sums),
+                 [&](ValueRange sums) { finishWhole(putTogether(sums)); });
+}
+
+void WarpgroupProductEmitter::finishWhole(ValueRange sums) {
   Value column = tokenTile;
   if (tile.groupUnits == tile.units)
     column = b.multiplyAdd(warpgroup, tile.groupTokens, column);
@@ -474,9 +499,11 @@ void WarpgroupProductEmitter::emitEpilogue(int64_t unit, Value column,
 }
 
 void WarpgroupProductEmitter::emit() {
-  initBarriers();
   int64_t consumers = WarpgroupTile::warpgroups * warpgroupThreads;
   Value isConsumer = b.less(b.thread, b.constant(consumers));
+  if (range.numParts)
+    return b.when(isConsumer, [&] { finish(getInitialSums()); });
+  initBarriers();
   b.when(isConsumer, [&] { consume(); });
   b.when(b.equal(b.thread, b.constant(consumers)), [&] { produce(); });
   // Others copy to this block of threads, and arrive at its mbarriers.
@@ -485,34 +512,20 @@ void WarpgroupProductEmitter::emit() {
 
 LogicalResult WarpgroupProduct::emit(OpBuilder &b, KernelBody &kernel,
                                      ValueRange scratch) {
-  SpMMOp op = operands.op;
-  const ProductShape &shape = operands.shape;
   const Activations &x = shape.activations;
-  size_t numArrays = plan.getTypes(op->getContext()).size();
-  plan.emit(b, kernel.loc,
-            kernel.patterns.at({op.getPattern(), *op.getLineView()}),
-            scratch.take_front(numArrays));
-  StoredRows y;
-  if (epilogue)
-    epilogue->begin(b, kernel, scratch.drop_front(numArrays));
-  else
-    y = createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
-                   {x.batches, shape.numLines * shape.outBlock}, x.tokens);
+  StoredRows y = begin(b, kernel, scratch);
   Value xMap = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getX()),
                                x.tokens, {shape.inBlock, rowTokens});
   Value valuesMap = createTensorMap(
       b, kernel.loc, kernel.inputs.lookup(op.getValues()), shape.blockCols,
       {shape.blockRows / tile.shareTokens, shape.blockCols});
-  int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tile.tokens);
-  BlockBuilder::launch(b, kernel.loc,
-                       {plan.getNumGroups() * tile.shareOutputs,
-                        int64_t(llvm::alignTo(tiles, tile.shareTokens))},
-                       WarpgroupTile::threads, tile.getSharedBytes(shape),
-                       [&](BlockBuilder &block) {
-                         WarpgroupProductEmitter(*this, kernel, scratch, y,
-                                                 xMap, valuesMap, block)
-                             .emit();
-                       },
-                       {tile.shareOutputs, tile.shareTokens});
+  launch(b, kernel.loc, scratch, WarpgroupTile::threads,
+         tile.getSharedBytes(shape),
+         [&](BlockBuilder &block, const ChunkRange &range) {
+           WarpgroupProductEmitter(*this, kernel, scratch, y, xMap, valuesMap,
+                                   range, block)
+               .emit();
+         },
+         {tile.shareOutputs, tile.shareTokens});
   return epilogue ? epilogue->end(b) : success();
 }

@@ -12,23 +12,19 @@ namespace mlir::bsr {
 
 /// A `SparseProduct` that takes less time with `wgmma` and tensor copies, as
 /// the model has it.
-class WarpgroupProduct : public Product {
+class WarpgroupProduct : public PlannedProduct {
 public:
   /// The product that `op` is, if it is one that `chip` runs here.
   static std::optional<WarpgroupProduct> match(Operation *op, GPUAttr chip);
 
   std::optional<ResultSpace> getSpace() override;
-  /// The memory for the plan of its pattern, and for the epilogue.
-  SmallVector<MemRefType> getScratch() override;
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;
 
 private:
   friend class WarpgroupProductEmitter;
 
-  SparseOperands operands;
   WarpgroupTile tile;
-  LinePlan plan;
 };
 
 } // namespace mlir::bsr

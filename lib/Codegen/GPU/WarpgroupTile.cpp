@@ -27,11 +27,10 @@ static double getUnion(const ProductShape &shape, int64_t lines) {
 
 KernelWork WarpgroupTile::getWork(const ProductShape &shape) const {
   const Activations &x = shape.activations;
-  int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tokens);
   KernelWork work;
   work.blocks =
       double(llvm::divideCeil(shape.numLines, getClusterLines(shape)) *
-             shareOutputs * llvm::alignTo(tiles, shareTokens));
+             shareOutputs * getTokenTiles(shape));
   work.warps = double(threads) / BlockBuilder::warpThreads;
 
   // Of a block of threads.
@@ -85,6 +84,15 @@ LinePlan WarpgroupTile::getPlan(const ProductShape &shape) const {
                              getClusterLines(shape));
 }
 
+LinePlan WarpgroupTile::getCutPlan(const ProductShape &shape,
+                                   const Chip &chip) const {
+  LinePlan plan = getPlan(shape);
+  double mean = double(shape.length) * getUnion(shape, getClusterLines(shape));
+  plan.cutLongGroups(chip, shareOutputs * getTokenTiles(shape),
+                     double(plan.getFullChunks()) / mean);
+  return plan;
+}
+
 namespace {
 /// Goes through the tiles that fit.
 class Chooser {
@@ -108,8 +116,6 @@ void Chooser::consider(WarpgroupTile tile) {
   bool isAlongUnits = tile.units % groups == 0;
   tile.groupUnits = isAlongUnits ? tile.units / groups : tile.units;
   tile.groupTokens = isAlongUnits ? tile.tokens : tile.tokens / groups;
-  int64_t sums =
-      tile.groupUnits * tile.groupTokens * warpgroupRows / warpgroupThreads;
   tile.stages = 1;
   int64_t perStage = tile.getSharedBytes(shape) - swizzlePeriod;
   int64_t limit =
@@ -117,7 +123,7 @@ void Chooser::consider(WarpgroupTile tile) {
   tile.stages = std::min(mostStages, limit / perStage);
   // A copy is of a box of tokens, and of 8 rows of a block or more.
   constexpr int64_t leastRows = 8;
-  if (tile.groupTokens % boxTokens || sums > mostSums ||
+  if (tile.groupTokens % boxTokens || tile.getSums() > mostSums ||
       tile.stages < leastStages || tile.getClusterBlocks() > mostShared ||
       tile.getClusterLines(shape) > mostLines ||
       tile.tokens / boxTokens % tile.shareOutputs ||

@@ -41,6 +41,18 @@ struct WarpgroupTile {
   /// The plan that a launch of this tile follows: a group has the lines of a
   /// cluster.
   LinePlan getPlan(const ProductShape &shape) const;
+  /// That plan; long groups may be cut if a launch on `chip` gains by it.
+  LinePlan getCutPlan(const ProductShape &shape, const Chip &chip) const;
+  /// Tiles along tokens of all batches, those of whole clusters.
+  int64_t getTokenTiles(const ProductShape &shape) const {
+    const Activations &x = shape.activations;
+    int64_t tiles = x.batches * llvm::divideCeil(x.tokens, tokens);
+    return llvm::alignTo(tiles, shareTokens);
+  }
+  /// Sums of a thread.
+  int64_t getSums() const {
+    return groupUnits * groupTokens * warpgroupRows / warpgroupThreads;
+  }
 
   static int64_t getUnitLines(const ProductShape &shape) {
     return warpgroupRows / shape.outBlock;

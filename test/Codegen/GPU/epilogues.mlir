@@ -3,15 +3,15 @@
 //
 // RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-panel --bsr-emit --bsr-verify-kernels --canonicalize --cse | FileCheck %s
 
-!pattern = !bsr.pattern<64x128, block = 16x16, slots = 8>
+!pattern = !bsr.pattern<64x128, block = 16x16, slots = 32>
 #id = affine_map<(f, t) -> (f, t)>
 #feature = affine_map<(f, t) -> (f)>
 
 // The product is no buffer; the parts of the sum are of 2 warps along 200 tokens, 128 each.
 // CHECK-LABEL: func private @bias(
-// CHECK-SAME:    %{{.*}}: memref<8x16x16xbf16>, %{{.*}}: memref<64x200xbf16>, %[[B:[^:]*]]: memref<128xf32>, %[[R:[^:]*]]: memref<128x200xbf16>,
+// CHECK-SAME:    %{{.*}}: memref<32x16x16xbf16>, %{{.*}}: memref<64x200xbf16>, %[[B:[^:]*]]: memref<128xf32>, %[[R:[^:]*]]: memref<128x200xbf16>,
 // CHECK-SAME:    %[[Y:[^:]*]]: memref<128x200xbf16>, %[[SUM:[^:]*]]: memref<128xf32>,
-// CHECK-SAME:    memref<2x32xi32>, %[[PARTS:[^:]*]]: memref<2x128xf32>)
+// CHECK-SAME:    memref<2x48xi32>, %[[PARTS:[^:]*]]: memref<2x128xf32>)
 // CHECK:         gpu.launch
 // CHECK-DAG:     %[[VECTORS:.*]] = memref.reinterpret_cast %[[Y]] {{.*}} to memref<1x128x50x4xbf16>
 // CHECK-DAG:     %[[PART:.*]] = memref.reinterpret_cast %[[PARTS]] {{.*}} to memref<1x2x128xf32>
@@ -31,10 +31,10 @@
 // CHECK:           memref.load %[[PARTS]]
 // CHECK:           memref.store %{{.*}}, %[[SUM]]
 module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", tile_outputs = 64, tile_tokens = 256>} {
-  bsr.cluster private @bias(%p: !pattern, %w: tensor<8x16x16xbf16>, %x: tensor<64x200xbf16>, %b: tensor<128xf32>,
+  bsr.cluster private @bias(%p: !pattern, %w: tensor<32x16x16xbf16>, %x: tensor<64x200xbf16>, %b: tensor<128xf32>,
                             %r: tensor<128x200xbf16>) -> (tensor<128x200xbf16>, tensor<128xf32>) {
     %y = bsr.spmm %p, %w, %x feature_dim = 0
-        : !pattern, tensor<8x16x16xbf16>, tensor<64x200xbf16> -> tensor<128x200xbf16>
+        : !pattern, tensor<32x16x16xbf16>, tensor<64x200xbf16> -> tensor<128x200xbf16>
     %e = tensor.empty() : tensor<128x200xbf16>
     %z = linalg.generic {indexing_maps = [#id, #feature, #id, #id], iterator_types = ["parallel", "parallel"]}
         ins(%y, %b, %r : tensor<128x200xbf16>, tensor<128xf32>, tensor<128x200xbf16>) outs(%e : tensor<128x200xbf16>) {
@@ -56,12 +56,12 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", tile_outputs = 64, til
     } -> tensor<128xf32>
     bsr.yield %z, %s : tensor<128x200xbf16>, tensor<128xf32>
   }
-  func.func @step(%p: !pattern, %w: tensor<8x16x16xbf16>, %x: tensor<64x200xbf16>, %b: tensor<128xf32>,
+  func.func @step(%p: !pattern, %w: tensor<32x16x16xbf16>, %x: tensor<64x200xbf16>, %b: tensor<128xf32>,
                   %r: tensor<128x200xbf16>) -> (tensor<128x200xbf16>, tensor<128xf32>) {
     %e = tensor.empty() : tensor<128x200xbf16>
     %f = tensor.empty() : tensor<128xf32>
     %z, %s = bsr.launch @bias
-        ins(%p, %w, %x, %b, %r : !pattern, tensor<8x16x16xbf16>, tensor<64x200xbf16>, tensor<128xf32>, tensor<128x200xbf16>)
+        ins(%p, %w, %x, %b, %r : !pattern, tensor<32x16x16xbf16>, tensor<64x200xbf16>, tensor<128xf32>, tensor<128x200xbf16>)
         outs(%e, %f : tensor<128x200xbf16>, tensor<128xf32>) -> tensor<128x200xbf16>, tensor<128xf32>
     return %z, %s : tensor<128x200xbf16>, tensor<128xf32>
   }

@@ -10,16 +10,25 @@
 // CHECK-SAME:    %[[PTR:.*]]: memref<21xi32>, %[[IDX:.*]]: memref<30xi32>, %[[SLOT:.*]]: memref<30xi32>,
 // CHECK-SAME:    %[[W:.*]]: memref<30x16x16xbf16>, %[[X:.*]]: memref<64x200xbf16>, %[[Y:.*]]: memref<320x200xbf16>,
 // CHECK-SAME:    %[[CHUNKS:.*]]: memref<2xi32>, %[[SLABS:.*]]: memref<2x12xi32>, %[[WORDS:.*]]: memref<2x48xi32>,
-// CHECK-SAME:    %[[SLOTS:.*]]: memref<2x120xi32>)
+// CHECK-SAME:    %[[SLOTS:.*]]: memref<2x120xi32>, %[[COSTS:.*]]: memref<2xi32>, %[[ITEMS:.*]]: memref<4x4xi32>,
+// CHECK-SAME:    %[[GROUPS:.*]]: memref<2x4xi32>, %[[SUMS:.*]]: memref<2x2x32x256x4xf32>)
 // Two integers for each of 4 positions along a line.
 // CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c32_i32
 // CHECK:           memref.store %{{.*}}, %[[CHUNKS]]
+// CHECK:           memref.store %{{.*}}, %[[COSTS]]
 // CHECK:           memref.store %{{.*}}, %[[WORDS]]
 // CHECK:           memref.store %{{.*}}, %[[SLOTS]]
 // CHECK:           gpu.terminator
-// Groups and tiles of 128 tokens; four stages of 4 slabs of 16 x 136 elements and 40 blocks of 16 x 24.
-// CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1)
+// A warp decides which groups are cut.
+// CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
+// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c32, {{[^)]+}}) dynamic_shared_memory_size %c128_i32
+// CHECK:           memref.load %[[COSTS]]
+// CHECK:           memref.store %{{.*}}, %[[ITEMS]]
+// CHECK:           memref.store %{{.*}}, %[[GROUPS]]
+// CHECK:           gpu.terminator
+// Groups, parts, and tiles of 128 tokens; four stages of 4 slabs of 16 x 136 elements and 40 blocks of 16 x 24.
+// CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c4, %{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c192512_i32
 // CHECK:           nvvm.cp.async.shared.global
 // CHECK:           scf.for {{.*}} iter_args
@@ -34,6 +43,15 @@
 // CHECK:             scf.for {{.*}} iter_args
 // CHECK-COUNT-16:      nvvm.mma.sync
 // CHECK-NOT:           nvvm.mma.sync
+// A part leaves its sums.
+// CHECK:           vector.store %{{.*}}, %[[SUMS]]{{.*}} {alignment = 16 : i64} : memref<2x2x32x256x4xf32>, vector<4xf32>
+// CHECK:           vector.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : memref<1x320x50x4xbf16>, vector<4xbf16>
+// CHECK:           gpu.terminator
+// What they are added to.
+// CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1)
+// CHECK-NOT:       nvvm
+// CHECK:           arith.addf
+// CHECK-NOT:       nvvm
 // CHECK:           vector.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : memref<1x320x50x4xbf16>, vector<4xbf16>
 module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", tile_outputs = 256, tile_tokens = 128>} {
   bsr.cluster private @product(%p: !pattern, %w: tensor<30x16x16xbf16>, %x: tensor<64x200xbf16>) -> tensor<320x200xbf16> {

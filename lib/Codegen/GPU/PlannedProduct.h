@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What products have alike whose blocks of threads follow the plan of a
+// pattern.
+
+#ifndef BSR_LIB_CODEGEN_GPU_PLANNEDPRODUCT_H
+#define BSR_LIB_CODEGEN_GPU_PLANNEDPRODUCT_H
+
+#include "LinePlan.h"
+#include "Product.h"
+#include "ProductTile.h"
+
+namespace mlir::bsr {
+
+/// Memory for the sums of parts of groups (`LinePlan`): of each thread those
+/// that it has in registers.
+struct PartSums {
+  /// Parts and, along tokens, tiles, of which each is that of a block of
+  /// threads, or of as many as `share` one; of these the threads that have
+  /// sums, and how many each has.
+  int64_t parts, share, tiles, threads, sums;
+
+  MemRefType getType(MLIRContext *context) const;
+
+  /// Stores the sums of a thread of a part, in block `rank` of those that share
+  /// it.
+  void store(BlockBuilder &b, Value memory, Value part, Value rank,
+             ValueRange values) const;
+  /// The sums of a thread with those of the parts of `range`, in their order.
+  SmallVector<Value> add(BlockBuilder &b, Value memory, const ChunkRange &range,
+                         Value rank, ValueRange values) const;
+
+private:
+  /// Sums that lie side by side.
+  int64_t getLength() const;
+};
+
+/// A `bsr.spmm` by blocks of threads that follow a plan of its pattern: each
+/// has a group of lines, or a part of one that is long, and some tokens.
+class PlannedProduct : public Product {
+public:
+  /// The memory for the plan, for sums of parts, and for the epilogue.
+  SmallVector<MemRefType> getScratch() override;
+
+protected:
+  /// Sets `tile`, the plan of one of warps, and the parts of long groups; false
+  /// if there is no such tile.
+  bool chooseTile(ProductTile &tile, GPUAttr chip);
+  /// The result, of whose tokens a warp has some.
+  ResultSpace getRows(int64_t warpTokens);
+  /// What a sum of `output`, or of the last one if that is beyond, begins with,
+  /// in f32: the bias, or zero if there is none, or in a part.
+  Value loadStart(BlockBuilder &b, const KernelBody &kernel,
+                  const ChunkRange &range, Value output);
+  /// Emits the launches that make the plan. Begins the epilogue, or, if there
+  /// is none, returns the rows where sums are stored, in vectors of `length`,
+  /// or of 8 bytes if that is 0.
+  StoredRows begin(OpBuilder &b, KernelBody &kernel, ValueRange scratch,
+                   int64_t length = 0);
+  /// Emits the launch of groups and parts, and the one that adds parts, whose
+  /// blocks share no memory: for each of them and for each tile along tokens a
+  /// block of `threads`, or a part of a cluster of blocks. What `body` emits is
+  /// for one block.
+  void launch(OpBuilder &b, Location loc, ValueRange scratch, int64_t threads,
+              int64_t sharedBytes,
+              llvm::function_ref<void(BlockBuilder &, const ChunkRange &)> body,
+              std::array<int64_t, 2> cluster = {1, 1});
+  /// Emits what becomes of the sums of a thread, in block `rank` of those that
+  /// share a group: `finish` for a whole one.
+  void finish(BlockBuilder &b, const ChunkRange &range, ValueRange scratch,
+              Value rank, ValueRange sums,
+              llvm::function_ref<void(ValueRange)> finish);
+
+  SpMMOp op;
+  ProductShape shape;
+  LinePlan plan;
+  PartSums parts;
+};
+
+} // namespace mlir::bsr
+
+#endif // BSR_LIB_CODEGEN_GPU_PLANNEDPRODUCT_H
