@@ -34,7 +34,8 @@ TEST(Model, EachChipOfTheTargetHasFigures) {
     return GPUAttr::getChecked(
         [&] { return emitError(UnknownLoc::get(&context)); }, &context, chip,
         /*tileOutputs=*/int64_t(0), /*tileTokens=*/int64_t(0),
-        /*shareOutputs=*/int64_t(0), /*shareTokens=*/int64_t(0));
+        /*shareOutputs=*/int64_t(0), /*shareTokens=*/int64_t(0),
+        /*tf32=*/false);
   };
   std::string known;
   for (const Chip &chip : getChips()) {

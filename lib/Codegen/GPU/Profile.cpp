@@ -38,17 +38,23 @@ static int64_t getWarps(const Launch &launch) {
 }
 
 namespace {
-/// What warps of a launch have done.
+/// What warps of a launch have done. Those that have one place in their blocks
+/// are taken to be alike, more than others are.
 class Sum {
 public:
   explicit Sum(const Launch &launch)
-      : launch(launch), counts(numCounts + 2 * launch.arguments.size()) {}
+      : launch(launch), places(getWarps(launch)) {
+    for (Place &place : places)
+      place.counts.resize(numCounts + 2 * launch.arguments.size());
+  }
 
-  void add(const Warp &warp) {
-    for (auto [part, index] : llvm::zip_equal(round, watched))
-      part += warp.counts[index];
-    for (auto [total, count] : llvm::zip_equal(counts, warp.counts))
+  void add(const Warp &warp, int64_t number) {
+    Place &place = places[number];
+    for (auto [squares, index] : llvm::zip_equal(place.squares, watched))
+      squares += warp.counts[index] * warp.counts[index];
+    for (auto [total, count] : llvm::zip_equal(place.counts, warp.counts))
       total += count;
+    ++place.numWarps;
     ++numWarps;
     numSteps += warp.numSteps;
     profile.hasDataBranches |= warp.hasDataBranches;
@@ -56,15 +62,7 @@ public:
     profile.work.longestWarp =
         std::max(profile.work.longestWarp, warp.counts[instructionCount]);
   }
-  /// Ends a round of warps, of which each has another place in its block.
-  void endRound() {
-    for (auto [squares, part] : llvm::zip_equal(squares, round)) {
-      squares += part * part;
-      part = 0;
-    }
-    ++numRounds;
-  }
-  /// True if what rounds do on average is known to 1 %, as far as these tell.
+  /// True if what warps do on average is known to 1 %, as far as these tell.
   bool isSettled() const;
   /// What all warps do, if they are like these.
   Profile get() const;
@@ -75,24 +73,37 @@ public:
 private:
   static constexpr unsigned watched[] = {instructionCount, sectorCount,
                                          wavefrontCount};
+  /// What those have done that have one place in their blocks.
+  struct Place {
+    int64_t numWarps = 0;
+    Counts counts;
+    std::array<double, std::size(watched)> squares{};
+  };
 
   const Launch &launch;
-  Counts counts;
-  int64_t numRounds = 0;
-  std::array<double, std::size(watched)> round{}, squares{};
+  std::vector<Place> places;
   Profile profile;
 };
 } // namespace
 
 bool Sum::isSettled() const {
-  double n = double(numRounds);
-  return llvm::all_of(llvm::zip_equal(squares, watched), [&](auto entry) {
-    auto [squares, index] = entry;
-    double mean = counts[index] / n;
-    // The square of the standard error of the mean.
-    double error = (squares / n - mean * mean) / n;
-    return error <= 1e-4 * mean * mean;
-  });
+  if (llvm::any_of(places,
+                   [](const Place &place) { return place.numWarps < 2; }))
+    return false;
+  for (auto [i, index] : llvm::enumerate(watched)) {
+    // Of the sum of the places' means: it, and the square of its standard
+    // error.
+    double sum = 0, error = 0;
+    for (const Place &place : places) {
+      auto n = double(place.numWarps);
+      double mean = place.counts[index] / n;
+      sum += mean;
+      error += (place.squares[i] / n - mean * mean) / (n - 1);
+    }
+    if (error > 1e-4 * sum * sum)
+      return false;
+  }
+  return true;
 }
 
 Profile Sum::get() const {
@@ -100,8 +111,15 @@ Profile Sum::get() const {
   KernelWork &work = all.work;
   work.blocks = getBlocks(launch);
   work.warps = getWarps(launch);
-  double scale = numWarps ? work.blocks * work.warps / numWarps : 0;
-  auto count = [&](unsigned index) { return counts[index] * scale; };
+  auto found = double(llvm::count_if(
+      places, [](const Place &place) { return place.numWarps != 0; }));
+  auto count = [&](unsigned index) {
+    double sum = 0;
+    for (const Place &place : places)
+      if (place.numWarps)
+        sum += place.counts[index] / double(place.numWarps);
+    return found == 0 ? 0 : sum * work.blocks * work.warps / found;
+  };
   work.instructions = count(instructionCount);
   for (unsigned unit = 0; unit != numUnits; ++unit)
     work.arithmetic[unit] = count(arithmeticCount + unit);
@@ -142,20 +160,20 @@ Expected<Profile> mlir::bsr::fillWords(const Kernel &kernel,
   Sum sum(launch);
   for (int64_t block = 0; block != getBlocks(launch); ++block) {
     SharedWords shared;
-    std::vector<Warp> warps;
+    std::vector<std::pair<int64_t, Warp>> warps;
     for (int64_t warp = 0; warp != getWarps(launch); ++warp)
-      warps.emplace_back(flow, block, warp, &shared);
+      warps.emplace_back(warp, Warp(flow, block, warp, &shared));
     // All go on to the next barrier, in turn.
     while (!warps.empty()) {
-      std::vector<Warp> waiting;
-      for (Warp &warp : warps) {
+      std::vector<std::pair<int64_t, Warp>> waiting;
+      for (auto &[number, warp] : warps) {
         Expected<bool> isWaiting = warp.resume();
         if (!isWaiting)
           return isWaiting.takeError();
         if (*isWaiting)
-          waiting.push_back(std::move(warp));
+          waiting.emplace_back(number, std::move(warp));
         else
-          sum.add(warp);
+          sum.add(warp, number);
       }
       warps = std::move(waiting);
     }
@@ -167,36 +185,30 @@ Expected<Profile> mlir::bsr::profile(const Kernel &kernel,
                                      const Launch &launch) {
   if (Error error = verifyArguments(kernel, launch))
     return error;
-  int64_t warps = getWarps(launch), blocks = getBlocks(launch);
+  int64_t warps = getWarps(launch), all = getBlocks(launch) * warps;
   constexpr int64_t fewFollowed = 64, maxFollowed = 2048;
 
   // Multiples of the golden ratio, without their whole parts, lie evenly
-  // however many they are; such a stride that comes to all blocks. Warps of a
-  // block may have different tasks: a round is of as many as a block has, each
-  // of another block, if there are enough.
+  // however many they are; such a stride that comes to all warps.
   constexpr double ratio = 0.6180339887498949;
-  auto stride = std::max<int64_t>(int64_t(double(blocks) * ratio), 1);
-  while (std::gcd(stride, blocks) != 1)
+  auto stride = std::max<int64_t>(int64_t(double(all) * ratio), 1);
+  while (std::gcd(stride, all) != 1)
     ++stride;
 
   Flow flow(kernel, launch);
   Sum sum(launch);
-  for (int64_t round = 0; round != blocks; ++round) {
-    bool isEnough = sum.numWarps >= fewFollowed && sum.isSettled();
-    if (isEnough || sum.numWarps >= maxFollowed || sum.numSteps > enoughSteps)
-      break;
-    for (int64_t number = 0; number != warps; ++number) {
-      int64_t block = (round * stride + number * blocks / warps) % blocks;
-      Warp warp(flow, block, number);
-      for (bool isAlive = true; isAlive;) {
-        Expected<bool> isWaiting = warp.resume();
-        if (!isWaiting)
-          return isWaiting.takeError();
-        isAlive = *isWaiting;
-      }
-      sum.add(warp);
+  while (sum.numWarps != std::min(all, maxFollowed) &&
+         (sum.numWarps < fewFollowed || !sum.isSettled()) &&
+         sum.numSteps <= enoughSteps) {
+    int64_t number = sum.numWarps * stride % all;
+    Warp warp(flow, number / warps, number % warps);
+    for (bool isAlive = true; isAlive;) {
+      Expected<bool> isWaiting = warp.resume();
+      if (!isWaiting)
+        return isWaiting.takeError();
+      isAlive = *isWaiting;
     }
-    sum.endRound();
+    sum.add(warp, number % warps);
   }
   return sum.get();
 }
