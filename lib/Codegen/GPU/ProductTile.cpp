@@ -375,8 +375,9 @@ std::optional<ProductTile> ProductTile::choose(const ProductShape &shape,
   std::pair<double, double> least;
   int64_t most = llvm::PowerOf2Ceil(shape.activations.tokens);
   // Tensor copies bring blocks as they are, and their rows of 32 bytes or more.
-  bool areBoxes =
-      chip.wgmmaRate != 0 && shape.getParts() == 1 && shape.getGathered() == 1;
+  bool areBoxes = chip.wgmmaRate != 0 && shape.isOnTensorCores &&
+                  shape.elementBytes == elementBytes && shape.getParts() == 1 &&
+                  shape.getGathered() == 1;
   auto consider = [&](int64_t someOutputs, int64_t someTokens, int64_t groups,
                       int64_t shares, bool isScanned) {
     auto tile = getTile(shape, chip, someOutputs, someTokens, groups, shares,
