@@ -50,8 +50,8 @@ SmallVector<MemRefType> LinePlan::getTypes(MLIRContext *context) const {
   return types;
 }
 
-void LinePlan::cutLongGroups(const Chip &chip, int64_t blocks,
-                             double fullRatio) {
+void LinePlan::cutLongGroups(const Chip &chip, int64_t blocks, double fullRatio,
+                             std::optional<double> seconds) {
   int64_t groups = getNumGroups();
   itemsAtOnce = chip.multiprocessors / blocks;
   double others = double(groups * blocks) / double(chip.multiprocessors);
@@ -61,6 +61,11 @@ void LinePlan::cutLongGroups(const Chip &chip, int64_t blocks,
   // A launch that all blocks of threads share alike, and one with a full group.
   constexpr double noticeable = 1.25;
   if (groups == 1 || others + fullRatio < noticeable * (others + 1))
+    return;
+  // What two launches may cost beside what they do; not known without a device.
+  constexpr double launchSeconds = 5e-6;
+  double gain = (fullRatio - 1) / (others + 1);
+  if (seconds && *seconds * gain < launchSeconds)
     return;
   constexpr int64_t groupsOfPart = 2;
   int64_t count = groups / groupsOfPart + 1;

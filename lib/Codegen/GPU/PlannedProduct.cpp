@@ -75,7 +75,7 @@ bool PlannedProduct::chooseTile(ProductTile &tile, GPUAttr target) {
   if (!best)
     return false;
   tile = *best;
-  plan = tile.getCutPlan(shape, chip);
+  plan = tile.getCutPlan(shape, chip, isTileGiven(target));
   parts = {plan.numParts, tile.getShares(), tile.getTokenTiles(shape),
            blockThreads, tile.getSums(shape)};
   return true;

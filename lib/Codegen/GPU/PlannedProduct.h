@@ -43,6 +43,12 @@ public:
   SmallVector<MemRefType> getScratch() override;
 
 protected:
+  /// A tile is given, and not the model's choice: long groups are cut, however
+  /// short the launch is.
+  static bool isTileGiven(GPUAttr target) {
+    return target.getTileOutputs() != 0 || target.getTileTokens() != 0 ||
+           target.getShareOutputs() != 0;
+  }
   /// Sets `tile`, the plan of one of warps, and the parts of long groups; false
   /// if there is no such tile.
   bool chooseTile(ProductTile &tile, GPUAttr chip);

@@ -198,8 +198,8 @@ double ProductTile::getChunks(const ProductShape &shape) const {
   return std::ceil(shape.length * share / chunkSlabs);
 }
 
-LinePlan ProductTile::getCutPlan(const ProductShape &shape,
-                                 const Chip &chip) const {
+LinePlan ProductTile::getCutPlan(const ProductShape &shape, const Chip &chip,
+                                 bool isGiven) const {
   auto getProductWork = [&](double stored, double chunks) {
     return shape.isOnTensorCores
                ? getFragmentWork(*this, shape, stored, /*gaps=*/0, chunks)
@@ -234,7 +234,11 @@ LinePlan ProductTile::getCutPlan(const ProductShape &shape,
       std::min(double(shape.length * plan.lines), double(shape.slots));
   double full = getCost(double(plan.getFullChunks()), stored,
                         std::min(ofLine, double(shape.slots)));
-  plan.cutLongGroups(chip, getShares() * getTokenTiles(shape), full / mean);
+  std::optional<double> seconds;
+  if (!isGiven)
+    seconds = bound(getWork(shape), chip).seconds;
+  plan.cutLongGroups(chip, getShares() * getTokenTiles(shape), full / mean,
+                     seconds);
   return plan;
 }
 

@@ -125,7 +125,8 @@ struct ProductTile {
   /// The plan that a launch of this tile follows.
   LinePlan getPlan(const ProductShape &shape) const;
   /// That plan; long groups may be cut if a launch on `chip` gains by it.
-  LinePlan getCutPlan(const ProductShape &shape, const Chip &chip) const;
+  LinePlan getCutPlan(const ProductShape &shape, const Chip &chip,
+                      bool isGiven) const;
   /// Tiles along tokens of all batches.
   int64_t getTokenTiles(const ProductShape &shape) const {
     const Activations &x = shape.activations;

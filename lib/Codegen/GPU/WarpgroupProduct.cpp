@@ -50,7 +50,7 @@ std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root,
   product.op = operands->op;
   product.shape = shape;
   product.tile = *tile;
-  product.plan = tile->getCutPlan(shape, chip);
+  product.plan = tile->getCutPlan(shape, chip, isTileGiven(target));
   product.parts = {
       product.plan.numParts, tile->shareOutputs, tile->getTokenTiles(shape),
       WarpgroupTile::warpgroups * warpgroupThreads, tile->getSums()};

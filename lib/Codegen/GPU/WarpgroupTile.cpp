@@ -84,12 +84,15 @@ LinePlan WarpgroupTile::getPlan(const ProductShape &shape) const {
                              getClusterLines(shape));
 }
 
-LinePlan WarpgroupTile::getCutPlan(const ProductShape &shape,
-                                   const Chip &chip) const {
+LinePlan WarpgroupTile::getCutPlan(const ProductShape &shape, const Chip &chip,
+                                   bool isGiven) const {
   LinePlan plan = getPlan(shape);
   double mean = double(shape.length) * getUnion(shape, getClusterLines(shape));
+  std::optional<double> seconds;
+  if (!isGiven)
+    seconds = bound(getWork(shape), chip).seconds;
   plan.cutLongGroups(chip, shareOutputs * getTokenTiles(shape),
-                     double(plan.getFullChunks()) / mean);
+                     double(plan.getFullChunks()) / mean, seconds);
   return plan;
 }
 

@@ -43,7 +43,8 @@ struct WarpgroupTile {
   /// cluster.
   LinePlan getPlan(const ProductShape &shape) const;
   /// That plan; long groups may be cut if a launch on `chip` gains by it.
-  LinePlan getCutPlan(const ProductShape &shape, const Chip &chip) const;
+  LinePlan getCutPlan(const ProductShape &shape, const Chip &chip,
+                      bool isGiven) const;
   /// Tiles along tokens of all batches, those of whole clusters.
   int64_t getTokenTiles(const ProductShape &shape) const {
     const Activations &x = shape.activations;
