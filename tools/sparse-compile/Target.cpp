@@ -74,7 +74,7 @@ static Expected<Attribute> getNamedTarget(MLIRContext *context,
   if (findChip(options.target))
     return GPUAttr::get(context, options.target, /*tileOutputs=*/0,
                         /*tileTokens=*/0, /*shareOutputs=*/0,
-                        /*shareTokens=*/0, options.tf32);
+                        /*shareTokens=*/0, /*tf32=*/false);
   return createStringError("expected --target to be cpu, scalar, " +
                            listChips() + ", but got '" + options.target + "'");
 }
@@ -88,6 +88,10 @@ Expected<Attribute> bsr::getTarget(ModuleOp module, const CommandLine &options,
   if (!options.target.getNumOccurrences() &&
       isa_and_nonnull<ScalarAttr, GPUAttr>(own))
     target = own;
+  if (auto gpu = dyn_cast_or_null<GPUAttr>(*target); gpu && options.tf32)
+    target = GPUAttr::get(gpu.getContext(), gpu.getChip(), gpu.getTileOutputs(),
+                          gpu.getTileTokens(), gpu.getShareOutputs(),
+                          gpu.getShareTokens(), /*tf32=*/true);
   SmallVector<const cl::Option *> absent;
   if (*target)
     absent.append({&options.vectorBits, &options.numRegisters, &options.l1Bytes,
