@@ -139,6 +139,8 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", tile_outputs = 256, ti
 }
 module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", share_outputs = 2>} {
 }
+module attributes {bsr.target = #bsr.gpu<tf32 = true>} {
+}
 module attributes {bsr.target = #bsr.gpu<chip = "sm_90a", share_outputs = 2, share_tokens = 2>} {
 }
 module attributes {bsr.target = #bsr.gpu<chip = "sm_80", tf32 = true>} {
