@@ -8,14 +8,30 @@
 #include "bsr/step.h"
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+
+struct bsr_step;
 
 namespace bsr {
 
+/// A step on a device that runs no code of the host's: its kernels, and what
+/// they are launched on.
+class Program {
+public:
+  virtual ~Program() = default;
+
+  /// Starts a run of the step, with scores of blocks or without, after what
+  /// the device was given before. If `patternsChanged`, index arrays are others
+  /// than in the run before.
+  virtual void run(bool scores, bool patternsChanged) = 0;
+};
+
 /// A device. Addresses are of its memory unless they are called the caller's;
-/// only where `isHost` holds may the processor touch them. Calls return when
-/// their work is done, and may come from several threads, of one session each.
-/// Sizes are in bytes; nothing is done for 0.
+/// only where `isHost` holds may the processor touch them. The device works in
+/// the order of the calls. They return when they are done with the caller's
+/// memory, and may come from several threads. Sizes are in bytes; nothing is
+/// done for 0.
 class Device {
 public:
   virtual ~Device() = default;
@@ -23,10 +39,17 @@ public:
   /// The number by which a step knows it, a `bsr_device`.
   virtual int32_t number() const = 0;
 
+  /// The name that callers know it by.
+  virtual std::string name() const = 0;
+
+  /// What steps for it are compiled for, as sparse-compile --target takes it.
+  virtual const std::string &target() const = 0;
+
   /// Whether its memory is the processor's own.
   virtual bool isHost() const = 0;
 
-  /// Takes memory of zeros, aligned to 64 bytes; null if there is none.
+  /// Takes memory aligned to 64 bytes, on the host of zeros, else of anything;
+  /// null if there is none.
   virtual void *allocate(int64_t bytes) = 0;
 
   /// Gives back what `allocate` took.
@@ -41,13 +64,24 @@ public:
 
   /// Fills with zeros.
   virtual void zero(void *memory, int64_t bytes) = 0;
+
+  /// What can be said of its memory where there is too little, or "".
+  virtual std::string describeMemory() { return ""; }
+
+  /// Makes a program of `step`, which is compiled for a GPU, on these buffers
+  /// and this arena. Fails if the device is none that can run it.
+  virtual std::unique_ptr<Program> load(const bsr_step &step,
+                                        void *const *buffers, void *arena) = 0;
 };
 
 /// The processor and its memory.
 Device &hostDevice();
 
-/// The device that callers name `name`: "cpu" is the host. Fails for another
-/// one.
+/// GPU `ordinal` of NVIDIA's. Fails without a driver or such a GPU.
+Device &cudaDevice(int ordinal);
+
+/// The device that callers name `name`: "cpu" is the host, "cuda" and "cuda:0"
+/// the first GPU. Fails for another one.
 Device &findDevice(const std::string &name);
 
 } // namespace bsr

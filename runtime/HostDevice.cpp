@@ -3,6 +3,8 @@
 // The processor as a device.
 
 #include "Device.h"
+#include "Status.h"
+#include "Step.h"
 #include <cstring>
 #include <sys/mman.h>
 
@@ -12,6 +14,11 @@ namespace {
 class HostDevice : public Device {
 public:
   int32_t number() const override { return BSR_HOST; }
+  std::string name() const override { return "cpu"; }
+  const std::string &target() const override {
+    static const std::string cpu = "cpu";
+    return cpu;
+  }
   bool isHost() const override { return true; }
 
   void *allocate(int64_t bytes) override {
@@ -39,6 +46,13 @@ public:
   }
   void zero(void *memory, int64_t bytes) override {
     std::memset(memory, 0, size_t(bytes));
+  }
+
+  std::unique_ptr<Program> load(const bsr_step &step, void *const *,
+                                void *) override {
+    fail(BSR_INVALID_STEP, "expected device 'cuda' for step '",
+         step.manifest.name, "', which was compiled for ", step.manifest.chip,
+         ", but got 'cpu'");
   }
 };
 } // namespace

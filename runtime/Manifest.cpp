@@ -151,7 +151,10 @@ static Pattern parsePattern(const JsonObject &object, int64_t numBuffers,
   if (pattern.allBlocks() > mostBlocks)
     object.refuse("shape", "of at most 2^47 blocks");
   pattern.slots = object.integer("slots");
-  pattern.density = object.number("density");
+  pattern.density =
+      object.has("density")
+          ? object.number("density")
+          : std::min(1.0, double(pattern.slots) / double(pattern.allBlocks()));
   if (!(pattern.density > 0 && pattern.density <= 1))
     object.refuse("density", "in (0, 1]");
   pattern.isStatic = object.boolean("static");
@@ -171,6 +174,91 @@ static Pattern parsePattern(const JsonObject &object, int64_t numBuffers,
 static Timer parseTimer(const JsonObject &object) {
   return {object.text("kernel"), object.text("kind"), object.text("operands"),
           object.integer("flops"), object.integer("bytes")};
+}
+
+/// Three extents under `key`, or those of one thing where there are none.
+static std::array<unsigned, 3> parseExtents(const JsonObject &object,
+                                            const char *key) {
+  if (!object.has(key))
+    return {1, 1, 1};
+  std::vector<int64_t> extents = object.integers(key);
+  if (extents.size() != 3)
+    object.refuse(key, "three extents");
+  return {unsigned(extents[0]), unsigned(extents[1]), unsigned(extents[2])};
+}
+
+static LaunchArgument parseArgument(const JsonObject &object,
+                                    const Manifest &manifest) {
+  LaunchArgument argument;
+  if (object.has("buffer") + object.has("arena") + object.has("number") != 1)
+    object.refuse(object.has("arena") ? "arena" : "buffer",
+                  "one of buffer, arena and number");
+  if (object.has("number")) {
+    argument.kind = LaunchArgument::Number;
+    argument.value = object.integer("number");
+  } else if (object.has("arena")) {
+    argument.kind = LaunchArgument::Arena;
+    argument.value = object.integer("arena", 0, manifest.arenaBytes);
+  } else {
+    argument.kind = LaunchArgument::Buffer;
+    argument.value = parseIndex(object, "buffer",
+                                int64_t(manifest.buffers.size()), "a buffer");
+  }
+  if (!object.has("map"))
+    return argument;
+  JsonObject map = object.object("map");
+  if (argument.kind == LaunchArgument::Number)
+    object.refuse("map", "left out for a number");
+  LaunchArgument::Map known{bsr_type(*findElementType(map.text("type"))),
+                            map.integers("shape"), map.integers("box"),
+                            map.integer("swizzle")};
+  if (known.shape.empty() || known.shape.size() > 5)
+    map.refuse("shape", "one to five extents");
+  if (known.box.size() != known.shape.size())
+    map.refuse("box", "as many extents as the shape has");
+  if (known.swizzle != 0 && known.swizzle != 32 && known.swizzle != 64 &&
+      known.swizzle != 128)
+    map.refuse("swizzle", "0, 32, 64 or 128");
+  argument.map = std::move(known);
+  return argument;
+}
+
+static Launch parseLaunch(const JsonObject &object, const Manifest &manifest,
+                          const std::string &where) {
+  std::string when = object.text("when");
+  Launch launch{object.text("kernel"),
+                Launch::When(std::find(std::begin(launchTimes),
+                                       std::end(launchTimes), when) -
+                             std::begin(launchTimes)),
+                parseExtents(object, "grid"),
+                parseExtents(object, "block"),
+                parseExtents(object, "cluster"),
+                object.has("shared") ? object.integer("shared") : 0,
+                {}};
+  const Json &arguments = object.array("arguments");
+  for (size_t i = 0; i < arguments.size(); ++i)
+    launch.arguments.push_back(parseArgument(
+        JsonObject(arguments[i], BSR_INVALID_STEP,
+                   "argument " + std::to_string(i) + " of " + where),
+        manifest));
+  return launch;
+}
+
+/// Reads what a GPU does in the step.
+static void parseLaunches(const JsonObject &object, const std::string &where,
+                          Manifest &manifest) {
+  if (object.has("chip") != object.has("launches"))
+    object.refuse(object.has("chip") ? "chip" : "launches",
+                  "with both of chip and launches, or left out");
+  if (!object.has("chip"))
+    return;
+  manifest.chip = object.text("chip");
+  const Json &launches = object.array("launches");
+  for (size_t i = 0; i < launches.size(); ++i) {
+    std::string name = "launch " + std::to_string(i) + " of " + where;
+    manifest.launches.push_back(parseLaunch(
+        JsonObject(launches[i], BSR_INVALID_STEP, name), manifest, name));
+  }
 }
 
 static std::string describe(const std::vector<int64_t> &shape) {
@@ -357,6 +445,7 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
     if (buffer.kind == BSR_VALUES)
       manifest.patterns[buffer.pattern].values.push_back(int32_t(i));
   }
+  parseLaunches(object, where, manifest);
   checkNames(manifest, where);
   checkMemory(manifest, where);
   return manifest;

@@ -14,12 +14,16 @@ static thread_local int64_t areas = 0;
 
 int64_t Memory::areasTaken() { return areas; }
 
+static std::string explain(const std::string &more) {
+  return more.empty() ? "" : ": " + more;
+}
+
 Memory::Memory(Device &device, int64_t bytes, const char *purpose)
     : device(&device), size(std::max<int64_t>(bytes, 1)) {
   start = static_cast<char *>(device.allocate(size));
   if (!start)
     fail(BSR_OUT_OF_MEMORY, "expected ", bytes, " bytes of memory for ",
-         purpose, ", but got none");
+         purpose, ", but got none", explain(device.describeMemory()));
   ++areas;
 }
 

@@ -51,6 +51,13 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device)
                           ? static_cast<char *>(arena) + buffer.arenaOffset
                           : area.cut(buffer.bytes));
 
+  // The arena holds nothing before a run.
+  if (!device.isHost())
+    for (size_t i = 0; i < buffers.size(); ++i)
+      if (const Buffer &buffer = manifest().buffers[i];
+          buffer.kind != BSR_SCORES)
+        device.zero(buffers[i], buffer.bytes);
+
   hostIndices.resize(buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i)
     if (device.isHost() && isIndices(manifest().buffers[i].kind))
@@ -64,6 +71,8 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device)
     using Pointer = std::remove_reference_t<decltype(part)>;
     part = static_cast<Pointer>(ownArea.cut(size * int64_t(sizeof *part)));
   });
+  if (step.ptx || device.number() == BSR_CUDA)
+    program = device.load(step, buffers.data(), arena);
   counters.seed = seed;
   counters.bytes = bytes + ownBytes;
   counters.allocations = Memory::areasTaken() - areas;
@@ -74,6 +83,14 @@ void bsr_session::requireHost() const {
     fail(BSR_INVALID_ARGUMENT,
          "expected a session in the host's memory, but got one on device ",
          device.number());
+}
+
+void *bsr_session::readBuffer(int64_t index, std::vector<char> &copy) const {
+  if (device.isHost())
+    return buffers[index];
+  copy.resize(size_t(manifest().buffers[index].bytes));
+  device.read(copy.data(), buffers[index], int64_t(copy.size()));
+  return copy.data();
 }
 
 /// Fills `data`, the memory of `buffer`, by `rule`.
@@ -180,11 +197,19 @@ bsr_status bsr_session_host_data(bsr_session *session, int64_t index,
   });
 }
 
-void bsr_session::run(bsr_step::Run *entry) {
+void bsr_session::run(bool scores) {
   const std::string &name = manifest().name;
-  switch (int32_t status = entry(&context, buffers.data(), arena)) {
+  auto run = [&]() -> int32_t {
+    if (!program)
+      return (scores ? step.runScores : step.run)(&context, buffers.data(),
+                                                  arena);
+    program->run(scores, programVersion != patternVersion);
+    programVersion = patternVersion;
+    return BSR_STEP_RAN;
+  };
+  switch (int32_t status = run()) {
   case BSR_STEP_RAN:
-    hasScores = false;
+    hasScores = scores;
     ++counters.steps;
     return;
   case BSR_STEP_OTHER_VERSION:
@@ -202,7 +227,7 @@ void bsr_session::run(bsr_step::Run *entry) {
 bsr_status bsr_session_run(bsr_session *session) {
   return guarded([&] {
     requireArgument(session, "session");
-    session->run(session->step.run);
+    session->run(/*scores=*/false);
   });
 }
 
@@ -210,12 +235,11 @@ bsr_status bsr_session_run_scores(bsr_session *session) {
   return guarded([&] {
     requireArgument(session, "session");
     const bsr_step &step = session->step;
-    if (!step.runScores)
+    if (step.manifest.scoreNorm.empty())
       fail(BSR_INVALID_ARGUMENT,
            "expected a step that was compiled with scores of blocks, but got '",
            step.manifest.name, "', whose manifest has no score_norm");
-    session->run(step.runScores);
-    session->hasScores = true;
+    session->run(/*scores=*/true);
   });
 }
 

@@ -51,6 +51,10 @@ struct bsr_session {
     return buffers[index];
   }
 
+  /// All of buffer `index` where the processor may touch it: the buffer, or a
+  /// copy that `copy` holds.
+  void *readBuffer(int64_t index, std::vector<char> &copy) const;
+
   /// Calls `fill(data)`, which writes all of buffer `index` to `data`: to the
   /// buffer, or to a copy that is then written to the device.
   template <typename Fill>
@@ -79,8 +83,8 @@ struct bsr_session {
   void checkPatterns() const;
   void updatePatterns(const bsr_pattern_update *updates);
 
-  /// Runs the step once by `entry`, one of its entry points, and counts it.
-  void run(bsr_step::Run *entry);
+  /// Runs the step once, with scores of blocks or without, and counts it.
+  void run(bool scores);
 
   /// Fails unless `pattern` is the index of a pattern that is not static.
   void requireDynamic(int64_t pattern) const;
@@ -121,6 +125,7 @@ struct bsr_session {
   bsr::Memory area;            // of the device: what the step knows of
   std::vector<void *> buffers; // in it
   void *arena;
+  std::unique_ptr<bsr::Program> program; // of a step for a GPU
   bsr::Memory ownArea; // of the host: what the step does not know of
   /// Index buffers as the host sees them, null for others: the buffers
   /// themselves, or copies of what `storeIndices` writes.
@@ -139,6 +144,7 @@ struct bsr_session {
 
   // Counts the changes of any pattern: a snapshot belongs to one set of them.
   int64_t patternVersion = 0;
+  int64_t programVersion = -1; // of the patterns that the program last saw
 
   bsr_counters counters = {};
   std::string metadata;

@@ -4,7 +4,9 @@
 
 #include "Session.h"
 #include "Status.h"
+#include <algorithm>
 #include <cstring>
+#include <vector>
 
 using namespace bsr;
 
@@ -52,14 +54,27 @@ void bsr_session::patternsChanged() {
   hasScores = false;
 }
 
+/// Zeroes `slots` of the `bytes` bytes each at `data`, on a device: neighbours
+/// by one call.
+static void zeroRuns(Device &device, char *data, int64_t bytes,
+                     const int32_t *slots, int64_t count) {
+  std::vector<int32_t> sorted(slots, slots + count);
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t begin = 0, end; begin < sorted.size(); begin = end) {
+    for (end = begin + 1; end < sorted.size(); ++end)
+      if (sorted[end] != sorted[end - 1] + 1)
+        break;
+    device.zero(data + sorted[begin] * bytes, int64_t(end - begin) * bytes);
+  }
+}
+
 void bsr_session::zeroSlots(const Pattern &pattern, const int32_t *slots,
                             int64_t count) const {
   for (int32_t index : pattern.values) {
     int64_t bytes = manifest().buffers[index].bytes / pattern.slots;
     char *data = static_cast<char *>(buffers[index]);
     if (!device.isHost()) {
-      for (int64_t k = 0; k < count; ++k)
-        device.zero(data + slots[k] * bytes, bytes);
+      zeroRuns(device, data, bytes, slots, count);
       continue;
     }
     auto zero = [&](auto size) {

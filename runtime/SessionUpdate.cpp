@@ -89,18 +89,20 @@ static void forEachUpdated(const bsr_session &session,
 }
 
 void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
-  auto scoresOf = [&](const Pattern &pattern) {
-    return pattern.scores < 0 ? nullptr
-                              : static_cast<float *>(hostData(pattern.scores));
+  auto readScores = [&](int64_t i, std::vector<char> &copy) {
+    bool isRanked = updates[i].method == BSR_RIGL;
+    return isRanked ? static_cast<float *>(
+                          readBuffer(manifest().patterns[i].scores, copy))
+                    : nullptr;
   };
   auto rank = [&](int64_t i, PatternScratch &scratch) {
     const Pattern &pattern = manifest().patterns[i];
+    std::vector<char> copy;
     computeNorms(pattern, updates[i].norm,
                  manifest().buffers[pattern.weight].type,
-                 hostData(pattern.weight), indices(i), scratch.norms);
+                 readBuffer(pattern.weight, copy), indices(i), scratch.norms);
   };
   // Whatever can fail does so before the first change.
-  requireHost();
   for (size_t i = 0; i < manifest().patterns.size(); ++i)
     if (!manifest().patterns[i].isStatic)
       checkRule(*this, int64_t(i), updates[i]);
@@ -108,17 +110,20 @@ void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
     const Pattern &pattern = manifest().patterns[i];
     checkPattern(pattern, view(i), scratch);
     rank(i, scratch);
-    if (updates[i].method == BSR_RIGL)
-      checkScores(pattern, updates[i], scoresOf(pattern), indices(i));
+    std::vector<char> copy;
+    if (const float *scores = readScores(i, copy))
+      checkScores(pattern, updates[i], scores, indices(i));
   });
 
   int64_t areas = Memory::areasTaken(), steps = stepsLoaded();
   forEachUpdated(*this, updates, [&](int64_t i, PatternScratch &scratch) {
     const Pattern &pattern = manifest().patterns[i];
     rank(i, scratch);
+    std::vector<char> copy;
     PatternChange change =
-        updatePattern(pattern, updates[i], scoresOf(pattern), counters.seed,
+        updatePattern(pattern, updates[i], readScores(i, copy), counters.seed,
                       counters.pattern_updates + 1, indices(i), scratch);
+    storeIndices(i);
     zeroSlots(pattern, scratch.freed, change.pruned);
     histories[i].record(pattern, change, scratch);
   });

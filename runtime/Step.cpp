@@ -126,9 +126,13 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
            BSR_STEP_ABI_VERSION, " in '", path, "', but got ", version);
     auto *text = static_cast<const char *>(
         findSymbol(library.get(), "bsr_step_manifest", path));
-    void *run = findSymbol(library.get(), "bsr_step_run", path);
     Manifest manifest =
         parseManifest(text, "the manifest of '" + std::string(path) + "'");
+    bool isForGPU = !manifest.chip.empty();
+    void *run =
+        isForGPU ? nullptr : findSymbol(library.get(), "bsr_step_run", path);
+    void *ptx =
+        isForGPU ? findSymbol(library.get(), "bsr_step_ptx", path) : nullptr;
     requireFeatures(manifest, path);
     // A step that does not say what its code is: all of the file counts.
     if (manifest.code.empty())
@@ -137,14 +141,15 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
                        ? nullptr
                        : findSymbol(library.get(), "bsr_step_timers", path);
     void *runScores =
-        manifest.scoreNorm.empty()
+        manifest.scoreNorm.empty() || isForGPU
             ? nullptr
             : findSymbol(library.get(), "bsr_step_run_scores", path);
     std::shared_ptr<bsr_step> made(
         new bsr_step{nullptr, std::move(manifest), text,
                      reinterpret_cast<bsr_step::Run *>(run),
                      reinterpret_cast<bsr_step::Run *>(runScores),
-                     static_cast<int64_t(*)[2]>(timers), std::move(library)});
+                     static_cast<int64_t(*)[2]>(timers),
+                     static_cast<const char *>(ptx), std::move(library)});
     *step = made.get();
     made->self = std::move(made);
     ++loaded;
@@ -167,6 +172,10 @@ const char *bsr_step_name(const bsr_step *step) {
 
 const char *bsr_step_target_cpu(const bsr_step *step) {
   return step ? step->manifest.targetCpu.c_str() : "";
+}
+
+const char *bsr_step_chip(const bsr_step *step) {
+  return step ? step->manifest.chip.c_str() : "";
 }
 
 int64_t bsr_step_num_buffers(const bsr_step *step) {

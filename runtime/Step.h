@@ -8,8 +8,10 @@
 #include "bsr/runtime.h"
 #include "support/InitRule.h"
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -77,6 +79,30 @@ struct Timer {
   int64_t flops, bytes; // of one launch
 };
 
+/// An argument of a kernel of a GPU.
+struct LaunchArgument {
+  enum Kind { Buffer, Arena, Number };
+  /// The map of a matrix in row-major order by which boxes of it are copied.
+  struct Map {
+    bsr_type type;
+    std::vector<int64_t> shape, box;
+    int64_t swizzle; // bytes: 0, 32, 64 or 128
+  };
+  Kind kind;
+  int64_t value;          // a buffer's index, bytes into the arena, or itself
+  std::optional<Map> map; // instead of the address
+};
+
+/// A launch of a kernel of a GPU.
+struct Launch {
+  enum When { Pattern, Step, Scores }; // as `launchTimes` has them
+  std::string kernel;
+  When when;
+  std::array<unsigned, 3> grid, block, cluster; // a cluster of one: none
+  int64_t sharedBytes;
+  std::vector<LaunchArgument> arguments;
+};
+
 /// What the manifest of a step says, checked.
 struct Manifest {
   std::string name;
@@ -92,6 +118,8 @@ struct Manifest {
   std::map<std::string, int64_t> products;
   int64_t leftDense;
   std::vector<Timer> timers;
+  std::string chip; // of the GPU that the step is for, or ""
+  std::vector<Launch> launches;
 };
 
 /// Parses and validates a manifest; `where` names it in messages.
@@ -114,6 +142,8 @@ struct bsr_step {
   Run *runScores;
   /// Of each timer, nanoseconds and launches; null if there are none.
   int64_t (*timers)[2];
+  /// The kernels of a step for a GPU, which has no `run`; or null.
+  const char *ptx;
   std::unique_ptr<void, int (*)(void *)> library;
 };
 

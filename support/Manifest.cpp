@@ -24,6 +24,7 @@ enum class Holds {
   Kind,     // one of `bufferKinds`
   Type,     // the name of an element type
   Norm,     // one of `scoreNorms`
+  When,     // one of `launchTimes`
   Object,   // with the keys of `members`
   Objects,  // an array of these, each of which is a `noun`
   Counts,   // an object of integers in [least, most] under any keys
@@ -119,6 +120,33 @@ static constexpr Key kernelsKeys[] = {
 };
 static constexpr Schema kernels = kernelsKeys;
 
+static constexpr Key mapKeys[] = {
+    {"type", Holds::Type},
+    {"shape", Holds::Integers, Required, 1, INT32_MAX},
+    {"box", Holds::Integers, Required, 1, 256},
+    {"swizzle", Holds::Integer, Required, 0, 128},
+};
+static constexpr Schema map = mapKeys;
+
+static constexpr Key argumentKeys[] = {
+    {"buffer", Holds::Integer, Optional},
+    {"arena", Holds::Integer, Optional, 0, mostManifestBytes},
+    {"number", Holds::Integer, Optional},
+    {"map", Holds::Object, Optional, 0, 0, &map},
+};
+static constexpr Schema argument = argumentKeys;
+
+static constexpr Key launchKeys[] = {
+    {"kernel", Holds::Name},
+    {"when", Holds::When},
+    {"grid", Holds::Integers, Required, 1, INT32_MAX},
+    {"block", Holds::Integers, Required, 1, 1024},
+    {"cluster", Holds::Integers, Optional, 1, 16},
+    {"shared", Holds::Integer, Optional},
+    {"arguments", Holds::Objects, Required, 0, 0, &argument, "argument"},
+};
+static constexpr Schema launch = launchKeys;
+
 static constexpr Key timerKeys[] = {
     {"kernel", Holds::Text},
     {"kind", Holds::Text},
@@ -145,6 +173,8 @@ static constexpr Key stepKeys[] = {
     {"buffers", Holds::Objects, Required, 0, 0, &buffer, "buffer"},
     {"patterns", Holds::Objects, Required, 0, 0, &pattern, "pattern"},
     {"timers", Holds::Objects, Optional, 0, 0, &timer, "timer"},
+    {"chip", Holds::Name, Optional},
+    {"launches", Holds::Objects, Optional, 0, 0, &launch, "launch"},
 };
 static constexpr Schema step = stepKeys;
 // clang-format on
@@ -211,6 +241,8 @@ static void checkKey(const JsonObject &object, const Key &key, int status,
                      [](const auto &type) { return type.name; });
   case Holds::Norm:
     return checkName(object, key.name, scoreNorms, itself);
+  case Holds::When:
+    return checkName(object, key.name, launchTimes, itself);
   case Holds::Object: {
     const Json &members = object.object(key.name).members();
     return checkObject(members, *key.members, status,

@@ -22,6 +22,10 @@ inline constexpr const char *bufferKinds[] = {
 /// The norms that scores of blocks may be.
 inline constexpr const char *scoreNorms[] = {"l1", "l2", "linf"};
 
+/// When a GPU launches a kernel: once the patterns are other ones, in every run
+/// of the step, and in those runs that compute scores.
+inline constexpr const char *launchTimes[] = {"pattern", "step", "scores"};
+
 /// No address space is larger, and no sum of a few of these overflows.
 inline constexpr int64_t mostManifestBytes = int64_t(1) << 47;
 

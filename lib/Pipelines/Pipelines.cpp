@@ -248,6 +248,11 @@ void bsr::buildToGPUPipeline(OpPassManager &pm, const ToGPUOptions &options) {
   addLaunches(pm);
 }
 
+void bsr::buildLaunchesToLLVMPipeline(OpPassManager &pm) {
+  pm.addPass(createBSREmbedManifest());
+  pm.addPass(createBSRExportLaunches());
+}
+
 void bsr::registerDialect(DialectRegistry &registry) {
   registry.insert<BSRDialect>();
   registerClusterPlanVerifier(registry);
@@ -280,6 +285,10 @@ void bsr::registerPassesAndPipelines() {
   PassPipelineRegistration<ToGPUOptions>(
       "bsr-to-gpu", "Lower a marked step to launches of PTX, for GPUs",
       buildToGPUPipeline);
+  PassPipelineRegistration<>(
+      "bsr-launches-to-llvm",
+      "Lower a step whose work is in launches of PTX to the LLVM dialect",
+      buildLaunchesToLLVMPipeline);
   PassPipelineRegistration<ToLLVMOptions>(
       "bsr-to-llvm",
       "Lower a step whose work is in kernels to the LLVM dialect",

@@ -24,7 +24,7 @@ from sparse_opt._errors import StepError
 Array = np.ndarray[Any, Any]
 Scalar: TypeAlias = "type[np.generic[Any]]"
 
-_VERSION = 6
+_VERSION = 7
 _FILE = "libbsr_runtime.so.3"
 
 KINDS = (
@@ -390,6 +390,25 @@ class Session:
         memory.session = self  # type: ignore[attr-defined]
         array: Array = np.frombuffer(memoryview(memory), buffer.dtype)
         return array.reshape(buffer.shape)
+
+    def read(self, buffer: Buffer, into: Array) -> None:
+        """Copies a buffer, on whatever device it lies, into an array of its size."""
+        self._transfer(_library().bsr_session_read, buffer, into)
+
+    def write(self, buffer: Buffer, array: Array) -> None:
+        """Copies an array of a buffer's size into the buffer."""
+        self._transfer(_library().bsr_session_write, buffer, array)
+
+    def _transfer(self, function: Any, buffer: Buffer, array: Array) -> None:
+        _check(
+            function(
+                self._handle,
+                ctypes.c_int64(buffer.index),
+                ctypes.c_int64(0),
+                ctypes.c_int64(array.nbytes),
+                ctypes.c_void_p(array.ctypes.data),
+            )
+        )
 
     def blocks(self, pattern: Pattern) -> Blocks:
         """Returns a copy of the pattern as it stands."""

@@ -23,6 +23,15 @@ public:
       std::abort();
   }
   int32_t number() const override { return 7; }
+  std::string name() const override { return "remote"; }
+  const std::string &target() const override {
+    static const std::string none;
+    return none;
+  }
+  std::unique_ptr<bsr::Program> load(const bsr_step &, void *const *,
+                                     void *) override {
+    std::abort(); // for steps of GPUs
+  }
   bool isHost() const override { return false; }
 
   void *allocate(int64_t bytes) override {
@@ -124,6 +133,22 @@ CASE(device_sessions_take_snapshots_and_checkpoints) {
   REQUIRE(contentsOf(again, step) == before);
 }
 
+CASE(device_sessions_update_patterns_as_the_host_does) {
+  Remote remote;
+  Step step = loadFake();
+  Session there = startOn(remote, step), here = start(step);
+  for (Session *session : {&there, &here}) {
+    REQUIRE_OK(bsr_session_initialize(session->get()));
+    REQUIRE_OK(bsr_session_make_pattern(session->get(), 0, 4));
+  }
+  for (bsr_method method : {BSR_SET, BSR_SET, BSR_GMP, BSR_STATIC}) {
+    bsr_pattern_update update = {method, BSR_L2, 0.5, 2, 0};
+    for (Session *session : {&there, &here})
+      REQUIRE_OK(bsr_session_update(session->get(), &update, 1));
+    REQUIRE(contentsOf(there, step) == contentsOf(here, step));
+  }
+}
+
 CASE(device_sessions_refuse_what_needs_the_host) {
   Remote remote;
   Step step = loadFake();
@@ -135,11 +160,6 @@ CASE(device_sessions_refuse_what_needs_the_host) {
                 "expected a session in the host's memory, but got one on "
                 "device 7");
   REQUIRE(!data);
-  bsr_pattern_update update = {BSR_SET, BSR_L1, 0.5, 0, 0};
-  REQUIRE_FAILS(bsr_session_update(session.get(), &update, 1),
-                BSR_INVALID_ARGUMENT,
-                "expected a session in the host's memory, but got one on "
-                "device 7");
   // The step is for the host, and says so before it touches a buffer.
   REQUIRE_FAILS(bsr_session_run(session.get()), BSR_INVALID_STEP,
                 "expected device 0 for step 'fake', but got device 7");

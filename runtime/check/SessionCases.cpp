@@ -98,10 +98,13 @@ CASE(session_refuses_more_memory_than_there_is) {
 CASE(session_refuses_a_device_that_there_is_not) {
   Step step = loadFake();
   bsr_session *session = nullptr;
-  for (const std::string name : {"cuda:0", "CPU", "cpu:0", ""})
+  for (const std::string name :
+       {"cuda:", "cuda:x", "cuda:-1", "gpu", "CPU", "cpu:0", ""})
     REQUIRE_FAILS(bsr_session_create(step.get(), name.c_str(), 1, &session),
                   BSR_INVALID_ARGUMENT,
-                  "expected device 'cpu', but got '" + name + "'");
+                  "expected device 'cpu', 'cuda' or 'cuda:' and a number, but "
+                  "got '" +
+                      name + "'");
   REQUIRE(!session);
 }
 

@@ -1,36 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Runs steps that bsr-to-gpu lowered: the host's launches here, kernels in the PTX interpreter.
+"""Runs steps that are compiled for a GPU, whose kernels the PTX interpreter executes.
 
-`step.compile` takes it where BSR_COMPILE has --target=gpu. The library of the processor's step says
-what the buffers are; memory that nothing was written to holds NaN.
+`step.compile` takes it where BSR_COMPILE has --target=gpu. The runtime launches them on a driver whose GPU is the
+interpreter; memory that nothing was written to may not be read.
 """
 
+import ctypes
 import math
 import os
 import re
+import shutil
 import subprocess
+import sys
 import tempfile
 
 import numpy as np
 import step
 
+sys.path.append(os.path.join(os.path.dirname(__file__), "..", "..", "python"))
+from sparse_opt import _runtime as runtime  # noqa: E402
+
+if os.environ.get("PTX_RUN_DEVICE") != "1":
+    # The runtime then finds this driver under the name that the system's has.
+    tools = os.path.dirname(os.path.realpath(shutil.which("sparse-compile")))
+    ctypes.CDLL(os.path.join(tools, "..", "lib", "fake-driver", "libcuda.so.1"))
+
 LAUNCH_OPTIONS = "--cluster", "--grid", "--block", "--shared"
 WORDS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i8": 8, "i1": 8}
+
+
+def read_target():
+    """The `#bsr.gpu` that BSR_COMPILE asks for."""
+    asked = os.environ["BSR_COMPILE"]
+    chip = re.search(r"--chip=(\w+)", asked)
+    tile = re.search(r"--tile=(\d+)x(\d+)", asked)
+    share = re.search(r"--share=(\d+)(?:x(\d+))?", asked)
+    sizes = f", tile_outputs = {tile[1]}, tile_tokens = {tile[2]}" if tile else ""
+    sizes += f", share_outputs = {share[1]}, share_tokens = {share[2] or 0}" if share else ""
+    sizes += ", tf32 = true" if "--tf32" in asked else ""
+    return f'#bsr.gpu<chip = "{chip[1] if chip else "sm_90a"}"{sizes}>'
+
+
+def compile(source, arguments):
+    """Compiles `source`, a path or MLIR text, for the GPU that BSR_COMPILE asks for."""
+    text = open(source).read() if os.path.exists(source) else source
+    target = read_target()
+    os.environ["FAKE_DRIVER_CHIP"] = re.search(r'"(\w+)"', target)[1]
+    library = os.path.join(tempfile.mkdtemp(), "step.so")
+    targeted = subprocess.run(["sparse-opt", f"--bsr-set-target=target='{target}'", "-"], input=text, text=True, check=True,
+                              capture_output=True).stdout
+    own = [argument for argument in arguments if argument.startswith(("--mark=", "--score-norm="))]
+    subprocess.run(["sparse-compile", *own, "-o", library, "-"], input=targeted, text=True, check=True)
+    return Step(library, text, arguments)
 
 
 def lower(source, arguments):
     """The module that bsr-to-gpu makes with what of sparse-compile's `arguments` is not of processors."""
     marks = [a.replace("--mark=", "--bsr-mark=", 1) for a in arguments if a.startswith("--mark=")]
-    chip = re.search(r"--chip=(\w+)", os.environ["BSR_COMPILE"])
-    tile = re.search(r"--tile=(\d+)x(\d+)", os.environ["BSR_COMPILE"])
-    share = re.search(r"--share=(\d+)(?:x(\d+))?", os.environ["BSR_COMPILE"])
-    sizes = f", tile_outputs = {tile[1]}, tile_tokens = {tile[2]}" if tile else ""
-    sizes += f", share_outputs = {share[1]}, share_tokens = {share[2] or 0}" if share else ""
-    sizes += ", tf32 = true" if "--tf32" in os.environ["BSR_COMPILE"] else ""
-    options = [f"target='#bsr.gpu<chip = \"{chip[1]}\"{sizes}>'"] if chip else []
+    options = [f"target='{read_target()}'"]
     options += [a.removeprefix("--") for a in arguments if a.startswith("--score-norm=")]
-    pipeline = "--bsr-to-gpu" + ("=" + " ".join(options) if options else "")
-    return subprocess.run(["sparse-opt", *marks, pipeline, source if os.path.exists(source) else "-"],
+    return subprocess.run(["sparse-opt", *marks, "--bsr-to-gpu=" + " ".join(options), source if os.path.exists(source) else "-"],
                           input=None if os.path.exists(source) else source,
                           text=True, check=True, capture_output=True).stdout
 
@@ -133,17 +162,56 @@ class Host:
 
 
 class Step(step.Step):
-    """A step whose kernels the interpreter runs."""
+    """A step that the runtime launches on a GPU: the PTX interpreter behind a driver, or, where PTX_RUN_DEVICE is 1, one of
+    this machine. `source` and `arguments` are what it was compiled of."""
 
-    def __init__(self, library, text):
+    def __init__(self, library, source, arguments):
         super().__init__(library)
-        self.host = Host(text)
+        self.path, self.source, self.arguments = library, source, arguments
+        text = ctypes.addressof(ctypes.c_char.in_dll(self.library, "bsr_step_ptx"))
+        self.ptx = ctypes.string_at(text).decode()
+        self.launches = self.manifest["launches"]
+
+    def bind(self, arrays, patterns={}, orders={}, entry="bsr_step_run"):
+        buffers = self.make_buffers(arrays, patterns, orders)[0]
+        compiled = runtime.Step(self.path)
+        session = runtime.Session(compiled, "cuda", 0)
+        described = list(zip(compiled.buffers, buffers, strict=True))
+        for pattern in compiled.patterns:
+            if not pattern.is_static:
+                rows, cols, slots = (next(array for buffer, array in described if (buffer.kind, buffer.pattern) == (kind, pattern.index))
+                                     for kind in ("row_ptr", "col_idx", "slot"))
+                session.set_blocks(pattern, rows, cols[:rows[-1]], slots[:rows[-1]])
+        for buffer, array in described:
+            if buffer.kind not in (*step.VIEWS, "scores"):
+                session.write(buffer, array)
+
+        def run_once():
+            session.run_scores() if entry == "bsr_step_run_scores" else session.run()
+            for buffer, array in described:
+                if buffer.carried or buffer.kind == "output" or (buffer.kind == "scores" and entry == "bsr_step_run_scores"):
+                    session.read(buffer, array)
+            return 0
+
+        return buffers, run_once
+
+    def interpret(self, host=Host):
+        """The same step, whose launches are given to the interpreter one by one by a `host`."""
+        return InterpretedStep(self, host)
+
+
+class InterpretedStep(step.Step):
+    """A step whose launches are given to the interpreter one by one."""
+
+    def __init__(self, compiled, host):
+        super().__init__(compiled.path)
+        self.host = host(lower(compiled.source, compiled.arguments))
         # Where the scores of a weight are in the arena.
         self.scores = {name: int(offset) for name, offset in
                        re.findall(r'name = "([^"]*)", offset = (\d+)', self.host.body[0])}
 
     def bind(self, arrays, patterns={}, orders={}, entry="bsr_step_run"):
-        buffers, _ = super().bind(arrays, patterns, orders, entry)
+        buffers, _ = self.make_buffers(arrays, patterns, orders)
         arena = np.full(shape_of(self.host.arguments[-1][1])[0], 0xFF, np.uint8)
 
         def run_once():

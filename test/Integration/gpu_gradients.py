@@ -42,7 +42,7 @@ func.func @step(%p: !p {{bsr.name = "w", bsr.role = "pattern"}}, %x: !x {{bsr.na
 
 def run_case(kind, out, block, grid, tokens, random):
     compiled = step.compile(text(kind, out, block, grid, tokens))
-    assert sum("mma.sync" in part for part in compiled.host.ptx.split(".entry")) == 1
+    assert sum("mma.sync" in part for part in compiled.ptx.split(".entry")) == 1
     for name, mask in gpu_products.masks(random, grid):
         order = random.permutation(mask.size)[:mask.sum()]
         x, g = (gpu_products.round_to(kind, random.standard_normal((*tokens[:-1], extent * b, tokens[-1])))

@@ -181,7 +181,7 @@ def run_case(kind, out, block, grid, tokens, random):
     slots = max(1, round(float(os.environ["DENSITY"]) * grid[0] * grid[1]))
     compiled = step.compile(text(kind, out, block, grid, tokens, slots))
     sign, count = what_is_expected(kind, block, grid, tokens)
-    kernels = [part for part in compiled.host.ptx.split(".entry") if re.search(sign, part)]
+    kernels = [part for part in compiled.ptx.split(".entry") if re.search(sign, part)]
     assert len(kernels) == count, f"expected {count} kernels with {sign}, but got {len(kernels)}"
     share = re.search(r"--share=\d+(x\d+)?", os.environ["BSR_COMPILE"])
     if share:

@@ -105,10 +105,10 @@ class Step:
             ctypes.addressof(ctypes.c_char.in_dll(self.library, "bsr_step_manifest"))))
         assert ctypes.c_uint32.in_dll(self.library, "bsr_step_abi_version").value == 2
 
-    def bind(self, arrays, patterns={}, orders={}, entry="bsr_step_run"):
+    def make_buffers(self, arrays, patterns={}, orders={}):
         """Copies `arrays` into buffers. `patterns` maps the names of patterns to block
         masks or to index arrays (see views), `orders` to slots. Returns the buffers in
-        the manifest's order, and a function that runs the step's `entry` on them once."""
+        the manifest's order, and the arena, in which scores lie."""
         buffers = []
         arena = aligned([self.manifest["arena_bytes"]], np.uint8)
         for buffer in self.manifest["buffers"]:
@@ -129,6 +129,12 @@ class Step:
                 assert given.shape == array.shape, (name, given.shape, array.shape)
                 array[...] = given
             buffers.append(array)
+        return buffers, arena
+
+    def bind(self, arrays, patterns={}, orders={}, entry="bsr_step_run"):
+        """Makes buffers (see make_buffers). Returns them, and a function that runs the
+        step's `entry` on them once."""
+        buffers, arena = self.make_buffers(arrays, patterns, orders)
         pointers = (ctypes.c_void_p * len(buffers))(*[b.ctypes.data for b in buffers])
         function = getattr(self.library, entry)
         return buffers, lambda context=Context(): function(
@@ -165,10 +171,7 @@ def compile(source, arguments=()):
     more = os.environ.get("BSR_COMPILE", "").split()
     if is_gpu():
         import gpu  # which imports this
-        library = os.path.join(tempfile.mkdtemp(), "step.so")
-        subprocess.run(["sparse-compile", *arguments, "-o", library, source if os.path.exists(source) else "-"],
-                       input=None if os.path.exists(source) else source, text=True, check=True)
-        return gpu.Step(library, gpu.lower(source, arguments))
+        return gpu.compile(source, arguments)
     arguments = [*arguments, *more]
     with tempfile.TemporaryDirectory() as directory:
         library = os.path.join(directory, "step.so")

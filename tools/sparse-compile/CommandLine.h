@@ -41,10 +41,9 @@ struct CommandLine {
           "What kernels are made for (default: cpu): cpu, the vectors, "
           "caches and cores of the processor; scalar, plain loops, one "
           "element after the other: slow, to compare with; or an NVIDIA "
-          "GPU, sm_80, sm_86, sm_89, sm_90, sm_90a or sm_100a, for which "
-          "no shared library is made yet: the output is the kernels, "
-          "-o <file>.ptx, or the module that launches them, -o "
-          "<file>.mlir"),
+          "GPU, sm_80, sm_86, sm_89, sm_90, sm_90a or sm_100a: a shared "
+          "library, the kernels with -o <file>.ptx, or the module that "
+          "launches them with -o <file>.mlir"),
       llvm::cl::value_desc("name"), llvm::cl::cat(category)};
   llvm::cl::opt<int64_t> vectorBits{
       "vector-bits",

@@ -19,8 +19,11 @@ namespace mlir::bsr {
 llvm::Error compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
                           llvm::TargetMachine &machine,
                           const CommandLine &options, Stopwatch &watch);
-/// Compiles `module` to kernels in PTX and launches for GPU `target`.
-llvm::Error compileForGPU(ModuleOp module, GPUAttr target,
+/// Compiles `module` to a library of kernels in PTX and of launches, or what
+/// comes before it, for GPU `target`; `machine` is the one whose linker reads
+/// the library.
+llvm::Error compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
+                          llvm::TargetMachine &machine,
                           const CommandLine &options, Stopwatch &watch);
 
 } // namespace mlir::bsr

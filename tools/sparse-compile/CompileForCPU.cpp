@@ -5,15 +5,9 @@
 #include "../Version.h"
 #include "Codegen.h"
 #include "Compile.h"
-#include "Identity.h"
-#include "Linker.h"
-#include "Output.h"
+#include "EmitCode.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Target/LLVMIR/Export.h"
-#include "llvm/ADT/SmallString.h"
 #include "llvm/Config/llvm-config.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 
@@ -68,41 +62,6 @@ static void printReport(ModuleOp module) {
       *step.getInteger("left_dense"));
 }
 
-/// Compiles `module`, LLVM IR, to the file that the command line asks for.
-static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
-                  const CommandLine &options, Stopwatch &watch) {
-  StringRef output = options.output;
-  auto emitObject = [&](llvm::raw_pwrite_stream &os) -> Error {
-    SmallVector<char, 0> object;
-    llvm::raw_svector_ostream bytes(object);
-    if (Error error = bsr::emitObject(module, machine, bytes))
-      return error;
-    writeCodeHash(object);
-    os << bytes.str();
-    return Error::success();
-  };
-  if (options.emit == Emit::LLVM)
-    return writeFile(output, [&](llvm::raw_pwrite_stream &os) -> Error {
-      module.print(os, /*AAW=*/nullptr);
-      return Error::success();
-    });
-  if (options.emit == Emit::Object)
-    return writeFile(output, emitObject);
-
-  SmallString<128> object;
-  if (std::error_code error =
-          llvm::sys::fs::createTemporaryFile("sparse-compile", "o", object))
-    return createStringError("expected to write a temporary file, but got '" +
-                             error.message() + "'");
-  llvm::FileRemover remover(object);
-  if (Error error = writeFile(object, emitObject))
-    return error;
-  watch.lap("code");
-  return createFile(output, [&](StringRef temporary) {
-    return linkLibrary(object, temporary);
-  });
-}
-
 Error bsr::compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
                          llvm::TargetMachine &machine,
                          const CommandLine &options, Stopwatch &watch) {
@@ -124,21 +83,6 @@ Error bsr::compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
   if (options.emit == Emit::MLIR)
     return writeModule(*module, options.output);
 
-  llvm::LLVMContext llvmContext;
-  std::unique_ptr<llvm::Module> llvmModule =
-      translateModuleToLLVMIR(*module, llvmContext, options.input);
-  if (!llvmModule)
-    return createStringError(
-        "expected the step to translate to LLVM IR, but got the errors above");
-  module.release().erase();
-  if (Error error = completeManifest(*llvmModule, getCompiler(options, target),
-                                     getRequiredFeatures(machine)))
-    return error;
-  watch.lap("translate");
-  optimize(*llvmModule, machine, options.level);
-  watch.lap("optimize");
-  if (Error error = emit(*llvmModule, machine, options, watch))
-    return error;
-  watch.lap("write");
-  return Error::success();
+  return emitCode(std::move(module), machine, getCompiler(options, target),
+                  getRequiredFeatures(machine), options, watch);
 }

@@ -2,11 +2,14 @@
 //
 // Compiles a step to kernels for GPUs, and predicts how long they take.
 
+#include "../Version.h"
 #include "Assembler.h"
 #include "Compile.h"
+#include "EmitCode.h"
 #include "Output.h"
 #include "bsr/Codegen/GPU/PredictKernels.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/WithColor.h"
 #include <cmath>
@@ -19,25 +22,23 @@ using llvm::Error;
 using llvm::Expected;
 
 /// What to write for a GPU: what `--emit` says, or else what the output's name
-/// ends in.
-static Expected<Emit> getEmitForGPU(const CommandLine &options) {
+/// ends in, or else a library.
+static Emit getEmitForGPU(const CommandLine &options) {
   StringRef output = options.output;
-  std::string got = "-o '" + output.str() + "'";
-  if (options.emit.getNumOccurrences()) {
-    if (options.emit == Emit::PTX || options.emit == Emit::MLIR)
-      return options.emit.getValue();
-    got = options.emit == Emit::LLVM     ? "--emit=llvm"
-          : options.emit == Emit::Object ? "--emit=obj"
-                                         : "--emit=so";
-  } else if (output.ends_with(".ptx")) {
+  if (options.emit.getNumOccurrences())
+    return options.emit;
+  if (output.ends_with(".ptx"))
     return Emit::PTX;
-  } else if (output.ends_with(".mlir")) {
-    return Emit::MLIR;
-  }
-  return createStringError("expected -o with a name in .ptx or .mlir, "
-                           "--emit=ptx or --emit=mlir for a GPU, for which "
-                           "nothing else is made yet, but got " +
-                           got);
+  return output.ends_with(".mlir") ? Emit::MLIR : Emit::Library;
+}
+
+/// What the kernels of a step for `target` depend on beside the step.
+static llvm::json::Object getCompiler(GPUAttr target) {
+  return llvm::json::Object{
+      {"version", llvm::formatv("sparse-compile {0}, LLVM {1}", tools::version,
+                                LLVM_VERSION_STRING)
+                      .str()},
+      {"target", print(target)}};
 }
 
 /// Refuses option `given` if it is there and not `isValid`, which is `range`.
@@ -115,11 +116,9 @@ assembleKernels(ModuleOp module, GPUAttr target) {
   return std::move(*machine);
 }
 
-Error bsr::compileForGPU(ModuleOp module, GPUAttr target,
+Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
+                         llvm::TargetMachine &machine,
                          const CommandLine &options, Stopwatch &watch) {
-  Expected<Emit> emit = getEmitForGPU(options);
-  if (!emit)
-    return emit.takeError();
   Expected<ModelParameters> parameters = getModelParameters(options);
   if (!parameters)
     return parameters.takeError();
@@ -129,31 +128,40 @@ Error bsr::compileForGPU(ModuleOp module, GPUAttr target,
   ToGPUOptions pipeline;
   setStepOptions(pipeline.step, options);
   pipeline.step.target = print(target);
-  if (Error error = lower(module, options, [&](OpPassManager &pm) {
+  if (Error error = lower(*module, options, [&](OpPassManager &pm) {
         buildToGPUPipeline(pm, pipeline);
       }))
     return error;
-  dropTimes(module);
+  dropTimes(*module);
   watch.lap("lower");
   if (options.report) {
     std::optional<llvm::StringMap<MachineKernel>> machine;
     if (options.assemble) {
-      auto made = assembleKernels(module, target);
+      auto made = assembleKernels(*module, target);
       if (!made)
         return made.takeError();
       machine = std::move(*made);
     }
     auto kernels =
-        predictKernels(module, *parameters, machine ? &*machine : nullptr);
+        predictKernels(*module, *parameters, machine ? &*machine : nullptr);
     if (failed(kernels))
       return createStringError(
           "expected kernels that the model knows, but got the errors above");
     bsr::print(*kernels, *findChip(target.getChip()), llvm::errs());
     watch.lap("predict");
   }
-  if (*emit == Emit::MLIR)
-    return writeModule(module, options.output);
-  FailureOr<StringRef> text = getPTX(module);
+  Emit emit = getEmitForGPU(options);
+  if (emit == Emit::MLIR)
+    return writeModule(*module, options.output);
+  if (emit != Emit::PTX) {
+    PassManager pm(module->getContext());
+    buildLaunchesToLLVMPipeline(pm);
+    if (Error error = run(pm, *module))
+      return error;
+    return emitCode(std::move(module), machine, getCompiler(target),
+                    /*features=*/{}, options, watch);
+  }
+  FailureOr<StringRef> text = getPTX(*module);
   if (failed(text))
     return createStringError(
         "expected the step to have kernels, but got the error above");

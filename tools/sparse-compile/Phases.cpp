@@ -33,6 +33,13 @@ void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
   step.maxOperations = options.maxOperations.getValue();
 }
 
+Error bsr::run(PassManager &pm, ModuleOp module) {
+  if (failed(pm.run(module)))
+    return createStringError(
+        "expected the step to compile, but got the errors above");
+  return Error::success();
+}
+
 Error bsr::lower(ModuleOp module, const CommandLine &options,
                  llvm::function_ref<void(OpPassManager &)> build) {
   PassManager pm(module.getContext());
@@ -50,10 +57,7 @@ Error bsr::lower(ModuleOp module, const CommandLine &options,
     pm.addPass(std::move(pass));
   }
   build(pm);
-  if (failed(pm.run(module)))
-    return createStringError(
-        "expected the step to compile, but got the errors above");
-  return Error::success();
+  return run(pm, module);
 }
 
 Error bsr::writeModule(ModuleOp module, StringRef path) {

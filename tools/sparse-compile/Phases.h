@@ -7,6 +7,7 @@
 
 #include "CommandLine.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/Pass/PassManager.h"
 #include "llvm/Support/Error.h"
 #include <chrono>
 
@@ -28,6 +29,8 @@ private:
 std::string print(Attribute attribute);
 /// Sets the options of a pipeline that all targets have.
 void setStepOptions(StepOptions &step, const CommandLine &options);
+/// Runs `pm` on `module`.
+llvm::Error run(PassManager &pm, ModuleOp module);
 /// Marks weights of `module` and runs the pipeline that `build` adds.
 llvm::Error lower(ModuleOp module, const CommandLine &options,
                   llvm::function_ref<void(OpPassManager &)> build);

@@ -88,7 +88,8 @@ static Error compile(const bsr::CommandLine &options, MLIRContext &context,
     return target.takeError();
   bsr::attrs::target.set(**module, cast<bsr::TargetAttrInterface>(*target));
   if (auto gpu = dyn_cast<bsr::GPUAttr>(*target))
-    return bsr::compileForGPU(**module, gpu, options, watch);
+    return bsr::compileForGPU(std::move(*module), gpu, **machine, options,
+                              watch);
   return bsr::compileForCPU(std::move(*module), *target, **machine, options,
                             watch);
 }

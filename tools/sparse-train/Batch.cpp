@@ -53,11 +53,10 @@ static const Buffer *findBatch(const Session &session, std::string_view word) {
   return nullptr;
 }
 
-/// The memory of the batch buffer `kind`. Its extents are those in `known`, by
-/// their letters; new ones are added.
-template <typename T>
-static T *takeBatch(Session &session, const Kind &kind,
-                    std::map<char, int64_t> &known) {
+/// The batch buffer `kind`. Its extents are those in `known`, by their letters;
+/// new ones are added.
+static const Buffer &requireBatch(const Session &session, const Kind &kind,
+                                  std::map<char, int64_t> &known) {
   const Buffer *buffer = findBatch(session, kind.word);
   if (!buffer)
     fail("expected the step to have a batch buffer '", kind.word,
@@ -78,22 +77,32 @@ static T *takeBatch(Session &session, const Kind &kind,
     fail("expected batch buffer '", buffer->name, "' to be ",
          describe(buffer->type, expected), ", but got ",
          describe(buffer->type, buffer->shape));
-  return static_cast<T *>(session.hostData(*buffer));
+  return *buffer;
+}
+
+template <typename T>
+T *Batcher::take(const Buffer &buffer) {
+  made.push_back(
+      {&buffer, std::vector<char>(size_t(buffer.elements) * sizeof(T))});
+  return reinterpret_cast<T *>(made.back().data.data());
 }
 
 Batcher::Batcher(Session &session, const Tokens &tokens, const Config &config)
-    : vocabulary(tokens.vocabulary()), train(tokens.train()),
+    : session(session), vocabulary(tokens.vocabulary()), train(tokens.train()),
       heldOut(tokens.heldOut()), wordEnds(tokens.wordEnds()),
       wholeWords(config.maskingWholeWords), seed(config.seed),
       stepRandom(seed, trainStream, 0) {
   std::map<char, int64_t> extents;
-  ids = takeBatch<int32_t>(session, maskedTokens[0], extents);
-  positions = takeBatch<int32_t>(session, maskedTokens[1], extents);
-  labels = takeBatch<int32_t>(session, maskedTokens[2], extents);
-  weights = takeBatch<float>(session, maskedTokens[3], extents);
+  auto require = [&](const Kind &kind) -> const Buffer & {
+    return requireBatch(session, kind, extents);
+  };
+  ids = take<int32_t>(require(maskedTokens[0]));
+  positions = take<int32_t>(require(maskedTokens[1]));
+  labels = take<int32_t>(require(maskedTokens[2]));
+  weights = take<float>(require(maskedTokens[3]));
   if (findBatch(session, "segments") || findBatch(session, "follows")) {
-    segments = takeBatch<int32_t>(session, sentencePairs[0], extents);
-    follows = takeBatch<int32_t>(session, sentencePairs[1], extents);
+    segments = take<int32_t>(require(sentencePairs[0]));
+    follows = take<int32_t>(require(sentencePairs[1]));
   }
   batch = extents['B'], length = extents['T'], predictions = extents['P'];
   auto isKnown = [&](std::string_view word) {
@@ -144,7 +153,7 @@ void Batcher::fillTrain(int64_t step, int64_t micro) {
     uint64_t begin = stepRandom.below(train.size() - length + 1);
     fillSequence(row, train, begin, stepRandom);
   }
-  requirePredictions("training", step);
+  finish("training", step);
 }
 
 void Batcher::fillHeldOut(int64_t index, int64_t count) {
@@ -158,15 +167,17 @@ void Batcher::fillHeldOut(int64_t index, int64_t count) {
     fillSequence(row, heldOut, uint64_t(Product(last) * sequence / most),
                  random);
   }
-  requirePredictions("held-out", index);
+  finish("held-out", index);
 }
 
-/// Fails if no token of the batch counts: its loss would be 0 / 0.
-void Batcher::requirePredictions(const char *part, int64_t index) const {
+void Batcher::finish(const char *part, int64_t index) {
+  // If no token of the batch counts, its loss is 0 / 0.
   if (std::none_of(weights, weights + batch * predictions,
                    [](float weight) { return weight != 0; }))
     fail("expected a token to predict in ", part, " batch ", index,
          ", but got special tokens only");
+  for (const Made &each : made)
+    session.write(*each.buffer, each.data.data());
 }
 
 /// Makes a pair of sentences of the text from `begin` on.

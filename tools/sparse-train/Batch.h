@@ -56,7 +56,11 @@ public:
   int64_t tokensPerBatch() const { return batch * length; }
 
 private:
-  void requirePredictions(const char *part, int64_t index) const;
+  /// Makes room for the batch buffer `word`, whose elements are of type `T`.
+  template <typename T>
+  T *take(const Buffer &buffer);
+  /// Checks the batch that was made, and writes it to the session.
+  void finish(const char *part, int64_t index);
   void fillSequence(int64_t row, const Tokens::Part &part, uint64_t begin,
                     SplitMix64 &random);
   void fillPair(int64_t row, const Tokens::Part &part, uint64_t begin,
@@ -64,6 +68,14 @@ private:
   void chooseTokens(const int32_t *rowIds, SplitMix64 &random);
   void chooseWords(const int32_t *rowIds, SplitMix64 &random);
 
+  /// A buffer of the step, and the memory in which batches of it are made.
+  struct Made {
+    const Buffer *buffer;
+    std::vector<char> data;
+  };
+
+  Session &session;
+  std::vector<Made> made;
   Vocabulary vocabulary;
   Tokens::Part train, heldOut;
   /// Of each id, how it joins others to words.

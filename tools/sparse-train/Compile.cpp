@@ -86,7 +86,8 @@ static uint64_t hashPatternFiles(const std::string &option, uint64_t hash) {
   return hash;
 }
 
-std::string train::compileStep(const Config &config) {
+std::string train::compileStep(const Config &config,
+                               const std::string &target) {
   if (fs::path(config.step).extension() == ".so")
     return config.step;
 
@@ -98,7 +99,10 @@ std::string train::compileStep(const Config &config) {
   hash = fnv1a(readFile(config.step, "step"), hash);
   // Machines may share the cache.
   hash = fnv1a(identifyProcessor(), hash);
-  for (const std::string &option : config.compileOptions)
+  std::vector<std::string> options = config.compileOptions;
+  if (target != "cpu")
+    options.insert(options.begin(), "--target=" + target);
+  for (const std::string &option : options)
     hash = hashPatternFiles(option,
                             fnv1a({option.c_str(), option.size() + 1}, hash));
   char name[32];
@@ -111,8 +115,7 @@ std::string train::compileStep(const Config &config) {
   std::printf("compile %s\n", config.step.c_str());
   std::fflush(stdout);
   std::vector<std::string> command = {tool, config.step, "-o", output};
-  command.insert(command.end(), config.compileOptions.begin(),
-                 config.compileOptions.end());
+  command.insert(command.end(), options.begin(), options.end());
   run(command);
   return output;
 }

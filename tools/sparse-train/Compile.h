@@ -10,9 +10,10 @@
 namespace bsr::train {
 
 /// Returns the path of the compiled step of `config`. A step that is text is
-/// compiled with `config.compileTool` unless the cache has the result of the
-/// same compiler, options and text for this processor already.
-std::string compileStep(const Config &config);
+/// compiled for `target`, "cpu" or a GPU's chip, with `config.compileTool`
+/// unless the cache has the result of the same compiler, options and text for
+/// this processor already.
+std::string compileStep(const Config &config, const std::string &target);
 
 } // namespace bsr::train
 

@@ -30,7 +30,9 @@ static const std::vector<ConfigKey> &keys() {
        "the token file, made by sparse-train tokenize", required},
       {"run", &Config::run, "the folder that the run writes", required},
       {"device", &Config::device,
-       "what runs the step and has its buffers: cpu"},
+       "what runs the step and has its buffers: cpu, cuda, cuda:1 and so on, "
+       "or "
+       "auto, a GPU if there is one that can"},
       {"seed", &Config::seed, "keys every random number of the run"},
       {"steps", &Config::steps, "training steps", manySteps},
       {"accumulate", &Config::accumulate,

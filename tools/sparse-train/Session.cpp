@@ -39,6 +39,12 @@ Session::Session(const std::string &path, const std::string &device,
   }
 }
 
+std::string Session::targetOf(const std::string &device) {
+  const char *target;
+  check(bsr_device_target(device.c_str(), &target));
+  return target;
+}
+
 const Buffer *Session::find(const std::string &name) const {
   auto found = std::find_if(all.begin(), all.end(),
                             [&](const Buffer &b) { return b.name == name; });
@@ -59,12 +65,6 @@ void Session::read(const Buffer &buffer, void *data) const {
 void Session::write(const Buffer &buffer, const void *data) {
   check(bsr_session_write(session.get(), buffer.index, 0,
                           buffer.elements * bsr_type_bytes(buffer.type), data));
-}
-
-void *Session::hostData(const Buffer &buffer) {
-  void *data;
-  check(bsr_session_host_data(session.get(), buffer.index, &data));
-  return data;
 }
 
 bsr_pattern_view Session::pattern(int64_t index) const {

@@ -30,6 +30,9 @@ public:
   /// bsr_session_create names it.
   Session(const std::string &path, const std::string &device, uint64_t seed);
 
+  /// What steps for `device` are compiled for, "cpu" or a GPU's chip.
+  static std::string targetOf(const std::string &device);
+
   const bsr_step *step() const { return loaded.get(); }
   /// The arguments and results of the step: all but index buffers.
   const std::vector<Buffer> &buffers() const { return all; }
@@ -41,10 +44,6 @@ public:
   /// Copies all of a buffer to `data`, and from there.
   void read(const Buffer &buffer, void *data) const;
   void write(const Buffer &buffer, const void *data);
-  /// The memory of a buffer, in which batches are made. Throws `Error` where
-  /// buffers lie on a device.
-  void *hostData(const Buffer &buffer);
-
   /// Pattern `index` as it stands.
   bsr_pattern_view pattern(int64_t index) const;
   bsr_pattern_statistics statistics(int64_t pattern) const;

@@ -139,14 +139,31 @@ private:
   const Buffer *buffer;
 };
 
+/// The session that `config` asks for. Of device "auto" a GPU's, or, with the
+/// reason why not, the processor's.
+static Session openSession(const Config &config) {
+  auto open = [&](const std::string &device) {
+    return Session(compileStep(config, Session::targetOf(device)), device,
+                   config.seed);
+  };
+  if (config.device != "auto")
+    return open(config.device);
+  try {
+    return open("cuda");
+  } catch (const Error &error) {
+    std::printf("device cpu, not cuda: %s\n", error.sentence.c_str());
+    return open("cpu");
+  }
+}
+
 /// A run from its first step or checkpoint to its summary.
 class Run {
 public:
   Run(const Config &config, const RunFolder &folder, Existing existing,
       bool timers)
       : config(config), folder(folder), tokens(Tokens::read(config.tokens)),
-        session(compileStep(config), config.device, config.seed),
-        batcher(session, tokens, config), rate(session, session.findRole("lr")),
+        session(openSession(config)), batcher(session, tokens, config),
+        rate(session, session.findRole("lr")),
         stepSeed(session, session.findRole("seed")),
         stepNumber(session, session.findRole("step")),
         apply(session, session.findRole("apply")),
@@ -374,7 +391,9 @@ private:
             : "";
     std::printf("%s for %s: %lld patterns%s, %lld of %lld blocks stored, "
                 "%lld sparse and %lld dense products, %lld left dense\n",
-                bsr_step_name(step), bsr_step_target_cpu(step),
+                bsr_step_name(step),
+                *bsr_step_chip(step) ? bsr_step_chip(step)
+                                     : bsr_step_target_cpu(step),
                 (long long)bsr_step_num_patterns(step), fixed.c_str(),
                 (long long)blocks.stored, (long long)blocks.all,
                 (long long)sparseProducts(),

@@ -68,6 +68,10 @@ struct ToGPUOptions : PassPipelineOptions<ToGPUOptions> {
 /// target is `#bsr.gpu` if neither the module nor an option says another chip.
 void buildToGPUPipeline(OpPassManager &pm, const ToGPUOptions &options);
 
+/// Adds the passes that take launches of kernels in PTX to the LLVM dialect:
+/// data that the runtime launches them by.
+void buildLaunchesToLLVMPipeline(OpPassManager &pm);
+
 /// Adds the dialect with what passes and tools need to know of its operations
 /// and targets.
 void registerDialect(DialectRegistry &registry);

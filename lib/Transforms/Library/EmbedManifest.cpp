@@ -2,14 +2,17 @@
 //
 // Writes the manifest of a step into its module.
 
+#include "LaunchList.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Library/Passes.h"
 #include "bsr/step.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "support/Manifest.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -231,6 +234,32 @@ static json::Object getKernels(func::FuncOp step) {
                       {"launches", launches}};
 }
 
+/// The same of the kernels of a GPU, launched as `launches` say.
+static json::Object getKernels(const json::Array &launches) {
+  llvm::StringSet<> functions;
+  for (const json::Value &launch : launches)
+    functions.insert(*launch.getAsObject()->getString("kernel"));
+  return json::Object{{"functions", static_cast<int64_t>(functions.size())},
+                      {"launches", static_cast<int64_t>(launches.size())}};
+}
+
+/// Adds to `manifest` how `step` is run: by calls of its kernels, or, on a GPU,
+/// by launches of them.
+static LogicalResult addKernels(func::FuncOp step, json::Object &manifest) {
+  auto target = dyn_cast<GPUAttr>(getTarget(step));
+  if (!target) {
+    manifest["kernels"] = getKernels(step);
+    return success();
+  }
+  FailureOr<json::Array> launches = getLaunches(step);
+  if (failed(launches))
+    return failure();
+  manifest["kernels"] = getKernels(*launches);
+  manifest["chip"] = target.getChip();
+  manifest["launches"] = std::move(*launches);
+  return success();
+}
+
 /// The manifest of `step` as JSON text.
 static FailureOr<std::string> getManifest(func::FuncOp step,
                                           StringRef targetCpu) {
@@ -287,8 +316,9 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       {"patterns", std::move(patterns)},
       {"products", std::move(products)},
       {"left_dense", getCount(attrs::leftDense)},
-      {"kernels", getKernels(step)},
   };
+  if (failed(addKernels(step, manifest)))
+    return failure();
   if (auto norm = attrs::scoreNorm.get(step))
     manifest["score_norm"] = norm.getValue();
   if (auto known = attrs::timers.get(step)) {
@@ -319,9 +349,11 @@ struct EmbedManifest : mlir::bsr::impl::BSREmbedManifestBase<EmbedManifest> {
                       "bsr.arena_bytes: run bsr-plan-memory first");
       return signalPassFailure();
     }
-    if (isa<GPUAttr>(getTarget(*step))) {
-      step->emitError("expected a step for processors, but got one for ")
-          << Attribute(getTarget(*step)) << ": bsr-to-gpu lowers it";
+    if (isa<GPUAttr>(getTarget(*step)) &&
+        getOperation().getOps<gpu::BinaryOp>().empty()) {
+      step->emitError("expected a step with kernels in PTX for ")
+          << Attribute(getTarget(*step))
+          << ", but got none: bsr-to-gpu makes them";
       return signalPassFailure();
     }
     FailureOr<std::string> manifest = getManifest(*step, targetCpu);

@@ -54,8 +54,9 @@ extern "C" {
 ///   5, libbsr_runtime.so.2: bsr_session_read, bsr_session_write and
 ///      bsr_session_host_data instead of bsr_session_buffer; what only tests
 ///      called is gone;
-///   6, libbsr_runtime.so.3: bsr_session_create takes a device.
-#define BSR_RUNTIME_VERSION 6
+///   6, libbsr_runtime.so.3: bsr_session_create takes a device;
+///   7: bsr_step_chip, bsr_device_target.
+#define BSR_RUNTIME_VERSION 7
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -68,7 +69,9 @@ typedef enum bsr_status {
   BSR_INVALID_CHECKPOINT = 4, // damaged, foreign, or of another model
   BSR_NOT_A_NUMBER = 5, // a weight or a score is NaN where blocks are ranked
   BSR_OUT_OF_MEMORY = 6,
-  BSR_IO_ERROR = 7 // the system refused to open, read or write a file
+  BSR_IO_ERROR = 7, // the system refused to open, read or write a file
+  BSR_DEVICE_ERROR = 8 // no GPU or driver, or one that failed: its memory may
+                       // hold anything, and no session on it goes on
 } bsr_status;
 
 /// The sentence of this thread's last failure; "" before the first. Valid until
@@ -155,6 +158,16 @@ BSR_API const char *bsr_step_manifest_text(const bsr_step *step);
 BSR_API const char *bsr_step_name(const bsr_step *step);
 BSR_API const char *bsr_step_target_cpu(const bsr_step *step);
 
+/// The chip of the GPU that the step was compiled for ("sm_90a"), or "" of a
+/// step for processors.
+BSR_API const char *bsr_step_chip(const bsr_step *step);
+
+/// What steps for `device`, named as in `bsr_session_create`, are compiled for,
+/// as sparse-compile --target takes it: "cpu", or a GPU's chip. Fails if there
+/// is no such device, or none that steps can be compiled for. The string lives
+/// as long as the library.
+BSR_API bsr_status bsr_device_target(const char *device, const char **target);
+
 BSR_API int64_t bsr_step_num_buffers(const bsr_step *step);
 BSR_API int64_t bsr_step_num_patterns(const bsr_step *step);
 
@@ -219,8 +232,10 @@ typedef struct bsr_session bsr_session;
 
 /// Allocates every buffer and the arena, once, as one area of zeros in the
 /// memory of `device`, which runs the step: "cpu", the processor that the
-/// caller runs on; another name is BSR_INVALID_ARGUMENT. Every pattern is
-/// empty. `seed` keys all random numbers of the session. The caller releases
+/// caller runs on, or a GPU of NVIDIA's, "cuda" or "cuda:0", "cuda:1" and so
+/// on; another name is BSR_INVALID_ARGUMENT, a GPU that cannot be had or that
+/// the step was not compiled for BSR_DEVICE_ERROR or BSR_INVALID_STEP. Every
+/// pattern is empty. `seed` keys all random numbers of the session. The caller releases
 /// the session with `bsr_session_destroy`.
 BSR_API bsr_status bsr_session_create(const bsr_step *step, const char *device,
                                       uint64_t seed, bsr_session **session);
@@ -256,7 +271,9 @@ BSR_API bsr_status bsr_session_write(bsr_session *session, int64_t index,
 BSR_API bsr_status bsr_session_host_data(bsr_session *session, int64_t index,
                                          void **data);
 
-/// Runs the step once, on OMP_NUM_THREADS threads, and counts it.
+/// Runs the step once, on OMP_NUM_THREADS threads, and counts it. A GPU may
+/// still work when this returns: whoever reads waits for it, and a failure of
+/// its kernels is then BSR_DEVICE_ERROR.
 BSR_API bsr_status bsr_session_run(bsr_session *session);
 
 /// The same run, which in addition scores the blocks of every matrix that has

@@ -12,11 +12,14 @@
 // The library of a step exports:
 //   const uint32_t bsr_step_abi_version: BSR_STEP_ABI_VERSION;
 //   const char bsr_step_manifest[]: JSON text (docs/manifest.md);
+// of a step for processors:
 //   int32_t bsr_step_run(bsr_context *context, void *const *buffers,
 //                        void *arena): runs the step once;
 //   int32_t bsr_step_run_scores(...): the same with scores of blocks, if the
 //     manifest has "score_norm";
-//   int64_t bsr_step_timers[][2]: nanoseconds and launches, if it has "timers".
+//   int64_t bsr_step_timers[][2]: nanoseconds and launches, if it has "timers";
+// of a step for a GPU, whose manifest has "launches":
+//   const char bsr_step_ptx[]: the kernels in PTX, text that ends in a zero.
 //
 // `buffers` holds the addresses of the manifest's buffers in its order, and
 // `arena` is memory of "arena_bytes" bytes. All are aligned to 64 bytes and
@@ -35,7 +38,8 @@ extern "C" {
 
 /// Whose memory buffers are, and what runs the kernels.
 typedef enum bsr_device {
-  BSR_HOST = 0 // the processor that the caller runs on
+  BSR_HOST = 0, // the processor that the caller runs on
+  BSR_CUDA = 1  // a GPU of NVIDIA's; the runtime launches the kernels
 } bsr_device;
 
 /// What a run of a step depends on beside its buffers. The caller owns it, and

@@ -8,21 +8,38 @@
 #include <iterator>
 #include <string_view>
 
-using namespace ptx::cuda;
+using namespace bsr::cuda;
 
-DriverState &ptx::cuda::state() {
+DriverState &bsr::cuda::state() {
   static DriverState held;
   return held;
 }
 
-const ptx::Chip &ptx::cuda::chip() { return *findChip("sm_90a"); }
+const ptx::Chip &bsr::cuda::chip() {
+  const char *name = std::getenv("FAKE_DRIVER_CHIP");
+  const ptx::Chip *found = ptx::findChip(name ? name : "sm_90a");
+  if (!found)
+    bsr::fail("expected FAKE_DRIVER_CHIP to be a chip, but got '", name, "'");
+  return *found;
+}
 
-bool &ptx::cuda::isCurrent() {
+DriverState::~DriverState() {
+  const char *path = std::getenv("FAKE_DRIVER_CALLS");
+  std::FILE *file = path ? std::fopen(path, "w") : nullptr;
+  if (!file)
+    return;
+  for (const auto &call : calls)
+    std::fprintf(file, "%s %llu\n", call.first.c_str(),
+                 static_cast<unsigned long long>(call.second));
+  std::fclose(file);
+}
+
+bool &bsr::cuda::isCurrent() {
   static thread_local bool held = false;
   return held;
 }
 
-void ptx::cuda::report(const std::string &sentence) {
+void bsr::cuda::report(const std::string &sentence) {
   std::fprintf(stderr, "fake driver: %s\n", sentence.c_str());
 }
 
@@ -43,6 +60,7 @@ static const ErrorEntry errors[] = {
     {InvalidPtx, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {InvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {NotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
+    {NotReady, "CUDA_ERROR_NOT_READY", "device not ready"},
     {IllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS",
      "an illegal memory access was encountered"},
     {ContextIsDestroyed, "CUDA_ERROR_CONTEXT_IS_DESTROYED",
@@ -166,6 +184,12 @@ Result cuDevicePrimaryCtxRelease_v2(Ordinal device) {
     now.memory = ptx::Memory();
     now.used = 0;
     now.modules.clear();
+    now.pinned.clear();
+    now.streams.clear();
+    now.events.clear();
+    now.graphs.clear();
+    now.execs.clear();
+    now.nullStream = StreamState();
     now.failure = Success;
     return Success;
   });
@@ -181,4 +205,6 @@ Result cuCtxSetCurrent(Context context) {
   return Success;
 }
 
-Result cuCtxSynchronize() { return inContext(finish); }
+Result cuCtxSynchronize() {
+  return inContext([] { return finish(); });
+}

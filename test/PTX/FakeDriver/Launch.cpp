@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Launches: what is asked for is checked at once, and runs when somebody waits,
-// so that who does not wait reads old bytes.
+// Launches: what is asked for is checked at once, and runs when somebody waits.
 
 #include "State.h"
+#include <cstdlib>
 #include <cstring>
 
-using namespace ptx::cuda;
+using namespace bsr::cuda;
 using ptx::Dim;
 
 static bool isKnown(Function function) {
@@ -52,7 +52,8 @@ static Result checkCluster(const FunctionState &function, const Dim &grid,
 
 static Result launch(Function function, const LaunchConfig &config,
                      const Dim &cluster, void **parameters, void **extra) {
-  if (!isKnown(function) || config.stream)
+  StreamState *stream = findStream(config.stream);
+  if (!isKnown(function) || !stream)
     return InvalidHandle;
   if (extra)
     return NotSupported;
@@ -74,7 +75,12 @@ static Result launch(Function function, const LaunchConfig &config,
                 info.parameters[i].size);
   const ptx::Module &module = function->module->module;
   ptx::checkLaunch(module, info.name, options);
-  state().pending.push_back({module, info.name, std::move(options)});
+  enqueue(*stream, [module, name = info.name, options] {
+    const char *lost = std::getenv("FAKE_DRIVER_LOSES");
+    if (++state().launches == (lost ? std::strtoull(lost, nullptr, 10) : 0))
+      bsr::fail("expected a GPU, but got one that was lost");
+    ptx::launch(module, name, options, state().memory);
+  });
   return Success;
 }
 
@@ -110,23 +116,4 @@ Result cuLaunchKernelEx(const LaunchConfig *config, Function function,
     }
     return launch(function, *config, cluster, parameters, extra);
   });
-}
-
-Result ptx::cuda::finish() {
-  DriverState &now = state();
-  std::vector<PendingLaunch> pending;
-  pending.swap(now.pending);
-  for (const PendingLaunch &launch : pending) {
-    if (now.failure)
-      break;
-    try {
-      ptx::launch(launch.module, launch.entry, launch.options, now.memory);
-    } catch (const bsr::Error &error) {
-      report(error.sentence);
-      bool isAddress =
-          error.sentence.find("inside of an allocation") != std::string::npos;
-      now.failure = isAddress ? IllegalAddress : LaunchFailed;
-    }
-  }
-  return now.failure;
 }

@@ -5,8 +5,9 @@
 #include "State.h"
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
-using namespace ptx::cuda;
+using namespace bsr::cuda;
 
 static uint64_t capacity() {
   const char *bytes = std::getenv("FAKE_DRIVER_MEMORY");
@@ -21,6 +22,9 @@ Result cuMemAlloc_v2(Address *address, size_t bytes) {
       return OutOfMemory;
     *address = state().memory.allocate(bytes);
     state().used += bytes;
+    // Numbers of all types that nobody computes.
+    std::vector<unsigned char> ones(bytes, 0xff);
+    state().memory.write(*address, ones.data(), bytes);
     return Success;
   });
 }
@@ -45,29 +49,107 @@ static bool isInside(Address address, size_t bytes) {
   return found && bytes <= found->size - (address - found->address);
 }
 
+/// Lets `stream` do `work` on these bytes of the device, called by `name`.
+static Result enqueueOn(Stream stream, Address address, size_t bytes, Work work,
+                        const char *name = __builtin_FUNCTION()) {
+  return inContext(
+      [&] {
+        StreamState *found = findStream(stream);
+        if (!found)
+          return InvalidHandle;
+        if (!bytes)
+          return Success;
+        if (!isInside(address, bytes))
+          return InvalidValue;
+        enqueue(*found, std::move(work));
+        return Success;
+      },
+      name);
+}
+
+// The caller's bytes are read and written late, too, as a GPU does from pinned
+// memory.
+
+Result cuMemcpyHtoDAsync_v2(Address to, const void *from, size_t bytes,
+                            Stream stream) {
+  if (bytes && !from)
+    return InvalidValue;
+  return enqueueOn(stream, to, bytes,
+                   [=] { state().memory.write(to, from, bytes); });
+}
+
+Result cuMemcpyDtoHAsync_v2(void *to, Address from, size_t bytes,
+                            Stream stream) {
+  if (bytes && !to)
+    return InvalidValue;
+  return enqueueOn(stream, from, bytes,
+                   [=] { state().memory.readAny(from, to, bytes); });
+}
+
+Result cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes,
+                            Stream stream) {
+  return enqueueOn(stream, to, bytes, [=] {
+    if (!isInside(from, bytes))
+      bsr::fail("expected bytes to copy inside of an allocation, but got ",
+                bytes, " others");
+    std::vector<char> copy(bytes);
+    state().memory.readAny(from, copy.data(), bytes);
+    state().memory.write(to, copy.data(), bytes);
+  });
+}
+
+Result cuMemsetD8Async(Address to, unsigned char value, size_t bytes,
+                       Stream stream) {
+  return enqueueOn(stream, to, bytes, [=] {
+    std::vector<unsigned char> filled(bytes, value);
+    state().memory.write(to, filled.data(), bytes);
+  });
+}
+
+/// Waits for the null stream after `enqueued` was enqueued there.
+static Result wait(Result enqueued) {
+  return enqueued ? enqueued : cuStreamSynchronize(nullptr);
+}
+
 Result cuMemcpyHtoD_v2(Address to, const void *from, size_t bytes) {
+  return wait(cuMemcpyHtoDAsync_v2(to, from, bytes, nullptr));
+}
+
+Result cuMemcpyDtoH_v2(void *to, Address from, size_t bytes) {
+  return wait(cuMemcpyDtoHAsync_v2(to, from, bytes, nullptr));
+}
+
+Result cuMemGetInfo_v2(size_t *free, size_t *total) {
   return inContext([&] {
-    if (!bytes)
-      return Success;
-    if (!from || !isInside(to, bytes))
+    if (!free || !total)
       return InvalidValue;
-    if (Result result = finish())
-      return result;
-    state().memory.write(to, from, bytes);
+    *total = capacity();
+    *free = capacity() - state().used;
     return Success;
   });
 }
 
-Result cuMemcpyDtoH_v2(void *to, Address from, size_t bytes) {
+Result cuMemHostAlloc(void **memory, size_t bytes, unsigned flags) {
   return inContext([&] {
-    if (!bytes)
-      return Success;
-    if (!to || !isInside(from, bytes))
+    if (!memory || !bytes)
       return InvalidValue;
-    if (Result result = finish())
-      return result;
-    state().memory.readAny(from, to, bytes);
+    if (flags)
+      return NotSupported;
+    std::unique_ptr<char[]> made(new char[bytes]);
+    *memory = made.get();
+    state().pinned[*memory] = std::move(made);
     return Success;
+  });
+}
+
+Result cuMemFreeHost(void *memory) {
+  return inContext([&] {
+    auto found = state().pinned.find(memory);
+    if (found == state().pinned.end())
+      return InvalidValue;
+    Result result = finish();
+    state().pinned.erase(found);
+    return result;
   });
 }
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
-using namespace ptx::cuda;
+using namespace bsr::cuda;
 
 namespace {
 /// The buffer that a caller gives for the errors of the compiler.

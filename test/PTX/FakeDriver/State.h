@@ -4,15 +4,21 @@
 // those of CUDA; what CUDA has and this driver has not is NotSupported. What
 // the interpreter says of a failure goes to stderr.
 //
-// FAKE_DRIVER_DEVICES=0 is a machine without a GPU, and FAKE_DRIVER_MEMORY the
-// bytes of the GPU's memory (4 GiB).
+// FAKE_DRIVER_DEVICES is how many GPUs there are (1; at most 1),
+// FAKE_DRIVER_CHIP what chip (sm_90a), FAKE_DRIVER_MEMORY the bytes of its
+// memory (4 GiB), and FAKE_DRIVER_LOSES the number of the launch, from 1, at
+// which the GPU is lost. FAKE_DRIVER_CALLS is a file that the number of calls
+// of each function is written to at the end.
 
 #ifndef PTX_FAKEDRIVER_STATE_H
 #define PTX_FAKEDRIVER_STATE_H
 
-#include "CudaDriver.h"
 #include "Interpreter.h"
+#include "support/CudaDriver.h"
 #include "support/Error.h"
+#include <chrono>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,11 +28,17 @@
 
 #define FAKE_DECLARE(name, ...)                                                \
   extern "C" __attribute__((visibility("default")))                            \
-  ptx::cuda::Result name(__VA_ARGS__);
-PTX_CUDA_FUNCTIONS(FAKE_DECLARE)
+  bsr::cuda::Result name(__VA_ARGS__);
+BSR_CUDA_FUNCTIONS(FAKE_DECLARE)
 #undef FAKE_DECLARE
 
-namespace ptx::cuda {
+namespace bsr::cuda {
+
+using ptx::Chip;
+using ptx::EntryInfo;
+using ptx::LaunchOptions;
+using ptx::Memory;
+using ptx::Module;
 
 struct FunctionState {
   const ModuleState *module;
@@ -42,22 +54,46 @@ struct ModuleState {
 
 struct ContextState {};
 
-/// A launch that runs when somebody waits for it.
-struct PendingLaunch {
-  Module module;
-  std::string entry;
-  LaunchOptions options;
+/// What a stream does when it gets there: work runs when somebody waits for it,
+/// so that who does not wait reads old bytes. Fails by an error.
+using Work = std::function<void()>;
+
+struct StreamState {
+  std::deque<Work> work;
+  bool isCapturing = false;
+  std::vector<Work> captured;
 };
 
+struct EventState {
+  uint64_t recorded = 0; ///< how often a record was asked for
+  uint64_t reached = 0;  ///< and how many of these the stream has got to
+  StreamState *stream = nullptr;
+  std::chrono::steady_clock::time_point time;
+};
+
+struct GraphState {
+  std::vector<Work> work;
+};
+struct GraphExecState : GraphState {};
+
 struct DriverState {
+  ~DriverState();
+
   std::mutex mutex;
+  std::map<std::string, uint64_t> calls; ///< of each function, how many
   bool isInitialized = false;
   ContextState context;
   unsigned retained = 0; ///< how often the context is; 0: there is none
   uint64_t used = 0;     ///< bytes of memory
+  uint64_t launches = 0; ///< how many have run
   Memory memory;
   std::map<LoadedModule, std::unique_ptr<ModuleState>> modules;
-  std::vector<PendingLaunch> pending;
+  std::map<void *, std::unique_ptr<char[]>> pinned;
+  StreamState nullStream;
+  std::map<Stream, std::unique_ptr<StreamState>> streams;
+  std::map<Event, std::unique_ptr<EventState>> events;
+  std::map<Graph, std::unique_ptr<GraphState>> graphs;
+  std::map<GraphExec, std::unique_ptr<GraphExecState>> execs;
   Result failure = Success; ///< of a launch; the context is lost with it
 };
 
@@ -66,15 +102,23 @@ DriverState &state();
 const Chip &chip();
 /// Says whether the context is that of this thread.
 bool &isCurrent();
-/// Runs what is pending; returns the failure of the context.
+/// Runs all that waits in streams, or in one; returns the failure of the
+/// context.
 Result finish();
+Result finish(StreamState &stream);
+/// The stream that `stream` names, the null stream too; null if there is none.
+StreamState *findStream(Stream stream);
+/// Lets `stream` do `work` after what it was given before, or records it.
+void enqueue(StreamState &stream, Work work);
 void report(const std::string &sentence);
 
 /// Runs `body`, which returns a Result, where this thread has a context that
-/// is not lost. What the interpreter refuses is an invalid value.
+/// is not lost, and counts the call of `name`. What the interpreter refuses is
+/// an invalid value.
 template <typename Body>
-Result inContext(Body body) {
+Result inContext(Body body, const char *name = __builtin_FUNCTION()) {
   std::lock_guard<std::mutex> lock(state().mutex);
+  ++state().calls[name];
   if (!state().isInitialized)
     return NotInitialized;
   if (!isCurrent())
@@ -93,6 +137,6 @@ Result inContext(Body body) {
   }
 }
 
-} // namespace ptx::cuda
+} // namespace bsr::cuda
 
 #endif // PTX_FAKEDRIVER_STATE_H

@@ -35,8 +35,8 @@ public:
            Memory &memory);
 
 private:
-  struct Driver;
-  std::unique_ptr<Driver> driver;
+  struct State;
+  std::unique_ptr<State> state;
 };
 
 } // namespace ptx

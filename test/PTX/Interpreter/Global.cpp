@@ -45,12 +45,16 @@ static void note(Warp &warp, const Insn &insn, unsigned lane, uint64_t address,
   uint64_t launch = cluster.launch->memory->launchNumber() & 0x7fff;
   uint64_t me = (cluster.index & 0x7fffff) + 1;
   uint32_t stamp = std::min(warp.now(), maxClock) << 14 | (warp.id * 32 + lane);
-  uint64_t old = shadow.blocks.load(std::memory_order_relaxed), wanted;
-  uint64_t threads = shadow.threads.load(std::memory_order_relaxed);
+  uint64_t old = shadow.blocks.load(std::memory_order_acquire), wanted;
+  uint64_t threads = 0;
   do {
     bool known = old >> 49 == launch;
-    if (!known)
-      threads = 0;
+    // The stamps of a launch before are gone before anybody can see that this
+    // one was here.
+    if (known)
+      threads = shadow.threads.load(std::memory_order_relaxed);
+    else
+      shadow.threads.store(threads = 0, std::memory_order_relaxed);
     uint64_t state = known ? old & 0xffffffffffff : 0;
     uint64_t writer = state >> 24, reader = state & several;
     bool allAtomic = !writer || (known && (old >> 48 & 1));
@@ -69,7 +73,8 @@ static void note(Warp &warp, const Insn &insn, unsigned lane, uint64_t address,
     }
     wanted = launch << 49 | uint64_t(allAtomic) << 48 | writer << 24 | reader;
   } while (wanted != old && !shadow.blocks.compare_exchange_weak(
-                                old, wanted, std::memory_order_relaxed));
+                                old, wanted, std::memory_order_acq_rel,
+                                std::memory_order_acquire));
   uint32_t wrote = uint32_t(threads >> 32), readIt = uint32_t(threads);
   auto raceInside = [&](const char *what, uint32_t other) {
     unsigned thread = other & 0x3fff;

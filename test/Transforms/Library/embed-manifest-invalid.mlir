@@ -8,7 +8,7 @@ func.func @step(%w: memref<4xf32> {bsr.name = "w"}) {
 // -----
 
 module attributes {bsr.target = #bsr.gpu<chip = "sm_90">} {
-  // expected-error @+1 {{expected a step for processors, but got one for #bsr.gpu<chip = "sm_90">: bsr-to-gpu lowers it}}
+  // expected-error @+1 {{expected a step with kernels in PTX for #bsr.gpu<chip = "sm_90">, but got none: bsr-to-gpu makes them}}
   func.func @step(%w: memref<4xf32> {bsr.name = "w"}) attributes {bsr.arena_bytes = 0 : i64} {
     return
   }

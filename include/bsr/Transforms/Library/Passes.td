@@ -96,6 +96,9 @@ def BSREmbedManifest : Pass<"bsr-embed-manifest", "ModuleOp"> {
     processor needs to run it (`target_features`), and the choices that it depends
     on (`compiler`).
 
+    Of a step for a GPU, whose kernels are PTX by then, the manifest has the chip and
+    every launch: kernel, extents and arguments. The host does nothing else.
+
     Before:
 
     ```mlir
@@ -174,6 +177,37 @@ def BSRExportStep : Pass<"bsr-export-step", "ModuleOp"> {
       %13 = llvm.getelementptr %context[16] : (!llvm.ptr) -> !llvm.ptr, i8
       llvm.store %expected, %13 : i32, !llvm.ptr
       llvm.return %status : i32
+    }
+    ```
+  }];
+  let dependentDialects = ["LLVM::LLVMDialect"];
+}
+
+def BSRExportLaunches : Pass<"bsr-export-launches", "ModuleOp"> {
+  let summary = "Leave of a step for a GPU what its library has";
+  let description = [{
+    The library of a step for a GPU has no code for processors: its manifest says
+    which kernels are launched on what (`bsr-embed-manifest`), and `bsr_step_ptx` is
+    their text, which ends in a zero. Functions of the host and `gpu.binary` go.
+
+    Before:
+
+    ```mlir
+    module attributes {bsr.target = #bsr.gpu, gpu.container_module} {
+      llvm.mlir.global external constant @bsr_step_manifest("{}\00") {addr_space = 0 : i32}
+      func.func @step(%x: memref<4xf32> {bsr.name = "x"}) {
+        return
+      }
+      gpu.binary @kernels [#gpu.object<#nvvm.target, assembly = ".version 8.0">]
+    }
+    ```
+
+    After:
+
+    ```mlir
+    module {
+      llvm.mlir.global external constant @bsr_step_manifest("{}\00") {addr_space = 0 : i32}
+      llvm.mlir.global external constant @bsr_step_ptx(".version 8.0\00") {addr_space = 0 : i32}
     }
     ```
   }];

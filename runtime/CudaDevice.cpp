@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// GPUs of NVIDIA's as devices. All work is in one stream, so that it is done in
+// the order of the calls; only who wants bytes back waits for it.
+
+#include "CudaDevice.h"
+#include "Status.h"
+#include "Step.h"
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+using namespace bsr;
+using namespace bsr::cuda;
+
+static_assert(Driver::deviceError == BSR_DEVICE_ERROR);
+
+static Address addressOf(const void *memory) {
+  return reinterpret_cast<Address>(memory);
+}
+
+/// What steps are compiled for to run on a GPU of compute capability
+/// `version`, as 90.
+static std::string findTarget(int version) {
+  // Kernels with features of one architecture run there alone.
+  if (version == 90)
+    return "sm_90a";
+  if (version == 100)
+    return "sm_100a";
+  for (int known : {90, 89, 86, 80})
+    if (version >= known)
+      return "sm_" + std::to_string(known);
+  fail(BSR_DEVICE_ERROR,
+       "expected a GPU of compute capability 8.0 or later, but got one of ",
+       version / 10, ".", version % 10);
+}
+
+CudaDevice::CudaDevice(int ordinal) : ordinal(ordinal) {
+  int count = driver.countDevices();
+  if (ordinal >= count)
+    fail(BSR_DEVICE_ERROR, "expected GPU ", ordinal, ", but got ", count,
+         count == 1 ? " GPU" : " GPUs", ", counted from 0");
+  driver.check(driver.cuDeviceGet(&device, ordinal), "GPU ", ordinal);
+  compileTarget = findTarget(driver.version(device));
+  driver.check(driver.cuDevicePrimaryCtxRetain(&context, device),
+               "a context of the GPU");
+  makeCurrent();
+  driver.check(driver.cuStreamCreate(&stream, nonBlockingStream),
+               "a stream of the GPU");
+}
+
+void CudaDevice::makeCurrent() const {
+  driver.check(driver.cuCtxSetCurrent(context), "a context of the GPU");
+}
+
+void CudaDevice::wait() const {
+  driver.check(driver.cuStreamSynchronize(stream), "the GPU to work");
+}
+
+void *CudaDevice::allocate(int64_t bytes) {
+  makeCurrent();
+  Address address = 0;
+  Result result = driver.cuMemAlloc_v2(&address, size_t(bytes));
+  if (result == OutOfMemory)
+    return nullptr;
+  driver.check(result, bytes, " bytes of the GPU's memory");
+  return reinterpret_cast<void *>(address);
+}
+
+void CudaDevice::free(void *memory, int64_t) {
+  // Of a GPU that was lost there is nothing to give back.
+  if (driver.cuCtxSetCurrent(context) == Success)
+    driver.cuMemFree_v2(addressOf(memory));
+}
+
+void CudaDevice::read(void *callers, const void *memory, int64_t bytes) {
+  if (!bytes)
+    return;
+  makeCurrent();
+  driver.check(driver.cuMemcpyDtoHAsync_v2(callers, addressOf(memory),
+                                           size_t(bytes), stream),
+               "a copy from the GPU");
+  wait();
+}
+
+CudaDevice::Stage *CudaDevice::findRoom(int64_t bytes) {
+  if (bytes > Stage::size)
+    return nullptr;
+  Stage &last = stages[current];
+  if (last.memory && last.used + bytes <= Stage::size)
+    return &last;
+  if (last.memory)
+    driver.check(driver.cuEventRecord(last.read, stream), "an event");
+  current = (current + 1) % int(std::size(stages));
+  Stage &next = stages[current];
+  if (next.memory) {
+    // Copies out of it, the last time round, are done.
+    driver.check(driver.cuEventSynchronize(next.read), "the GPU to work");
+  } else {
+    void *memory = nullptr;
+    driver.check(driver.cuEventCreate(&next.read, 0), "an event");
+    driver.check(driver.cuMemHostAlloc(&memory, size_t(Stage::size), 0),
+                 Stage::size, " bytes of memory that the GPU reads");
+    next.memory = static_cast<char *>(memory);
+  }
+  next.used = 0;
+  return &next;
+}
+
+void CudaDevice::write(void *memory, const void *callers, int64_t bytes) {
+  if (!bytes)
+    return;
+  makeCurrent();
+  auto copy = [&](const void *from) {
+    driver.check(driver.cuMemcpyHtoDAsync_v2(addressOf(memory), from,
+                                             size_t(bytes), stream),
+                 "a copy to the GPU");
+  };
+  std::unique_lock<std::mutex> lock(mutex);
+  if (Stage *stage = findRoom(bytes)) {
+    char *place = stage->memory + stage->used;
+    std::memcpy(place, callers, size_t(bytes));
+    stage->used += (bytes + 63) / 64 * 64;
+    copy(place);
+    return;
+  }
+  lock.unlock();
+  copy(callers);
+  wait();
+}
+
+void CudaDevice::copy(void *to, const void *from, int64_t bytes) {
+  if (!bytes)
+    return;
+  makeCurrent();
+  driver.check(driver.cuMemcpyDtoDAsync_v2(addressOf(to), addressOf(from),
+                                           size_t(bytes), stream),
+               "a copy on the GPU");
+}
+
+void CudaDevice::zero(void *memory, int64_t bytes) {
+  if (!bytes)
+    return;
+  makeCurrent();
+  driver.check(
+      driver.cuMemsetD8Async(addressOf(memory), 0, size_t(bytes), stream),
+      "zeros on the GPU");
+}
+
+std::string CudaDevice::describeMemory() {
+  size_t free = 0, total = 0;
+  makeCurrent();
+  if (driver.cuMemGetInfo_v2(&free, &total) != Success)
+    return "";
+  return concatenate(driver.describe(device), " has ", free, " of ", total,
+                     " bytes left; a smaller batch, smaller slots or bf16 need "
+                     "fewer");
+}
+
+Device &bsr::cudaDevice(int ordinal) {
+  // Never destroyed: at the end of a process the driver may be gone first.
+  static std::mutex mutex;
+  static auto &devices = *new std::map<int, std::unique_ptr<CudaDevice>>;
+  std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<CudaDevice> &found = devices[ordinal];
+  if (!found)
+    found = std::make_unique<CudaDevice>(ordinal);
+  return *found;
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// From the LLVM dialect to LLVM IR, an object file or a shared library.
+
+#include "EmitCode.h"
+#include "Codegen.h"
+#include "Identity.h"
+#include "Linker.h"
+#include "Output.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using llvm::createStringError;
+using llvm::Error;
+
+/// Compiles `module`, LLVM IR, to the file that the command line asks for.
+static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
+                  const CommandLine &options, Stopwatch &watch) {
+  StringRef output = options.output;
+  auto emitObject = [&](llvm::raw_pwrite_stream &os) -> Error {
+    SmallVector<char, 0> object;
+    llvm::raw_svector_ostream bytes(object);
+    if (Error error = bsr::emitObject(module, machine, bytes))
+      return error;
+    writeCodeHash(object);
+    os << bytes.str();
+    return Error::success();
+  };
+  if (options.emit == Emit::LLVM)
+    return writeFile(output, [&](llvm::raw_pwrite_stream &os) -> Error {
+      module.print(os, /*AAW=*/nullptr);
+      return Error::success();
+    });
+  if (options.emit == Emit::Object)
+    return writeFile(output, emitObject);
+
+  SmallString<128> object;
+  if (std::error_code error =
+          llvm::sys::fs::createTemporaryFile("sparse-compile", "o", object))
+    return createStringError("expected to write a temporary file, but got '" +
+                             error.message() + "'");
+  llvm::FileRemover remover(object);
+  if (Error error = writeFile(object, emitObject))
+    return error;
+  watch.lap("code");
+  return createFile(output, [&](StringRef temporary) {
+    return linkLibrary(object, temporary);
+  });
+}
+
+Error bsr::emitCode(OwningOpRef<ModuleOp> module, llvm::TargetMachine &machine,
+                    llvm::json::Object compiler, ArrayRef<StringRef> features,
+                    const CommandLine &options, Stopwatch &watch) {
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> llvmModule =
+      translateModuleToLLVMIR(*module, llvmContext, options.input);
+  if (!llvmModule)
+    return createStringError(
+        "expected the step to translate to LLVM IR, but got the errors above");
+  module.release().erase();
+  if (Error error =
+          completeManifest(*llvmModule, std::move(compiler), features))
+    return error;
+  watch.lap("translate");
+  optimize(*llvmModule, machine, options.level);
+  watch.lap("optimize");
+  if (Error error = emit(*llvmModule, machine, options, watch))
+    return error;
+  watch.lap("write");
+  return Error::success();
+}
