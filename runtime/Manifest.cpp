@@ -249,7 +249,7 @@ static void parseLaunches(const JsonObject &object, const std::string &where,
                           Manifest &manifest) {
   if (object.has("chip") != object.has("launches"))
     object.refuse(object.has("chip") ? "chip" : "launches",
-                  "with both of chip and launches, or left out");
+                  "beside the other of chip and launches, or left out");
   if (!object.has("chip"))
     return;
   manifest.chip = object.text("chip");

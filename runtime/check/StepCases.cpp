@@ -4,6 +4,7 @@
 
 #include "Check.h"
 #include <cstring>
+#include <functional>
 
 using namespace check;
 
@@ -512,6 +513,73 @@ CASE(step_refuses_wrong_manifests) {
       manifest[pointer] = Json::parse(value);
     refusesManifest(manifest.dump(), sentence);
   }
+}
+
+CASE(step_refuses_wrong_launches) {
+  const Json launch = {{"kernel", "add"},
+                       {"when", "step"},
+                       {"grid", {1, 1, 1}},
+                       {"block", {32, 1, 1}},
+                       {"arguments", {{{"buffer", 0}}, {{"arena", 64}}}}};
+  const Json map = {
+      {"type", "bf16"}, {"shape", {8, 4}}, {"box", {8, 4}}, {"swizzle", 64}};
+  auto refuse = [&](const std::function<void(Json &)> &edit,
+                    const std::string &sentence) {
+    Json manifest = fakeManifest(), changed = launch;
+    edit(changed);
+    manifest["chip"] = "sm_90a";
+    manifest["launches"] = Json::array({changed});
+    refusesManifest(manifest.dump(), sentence);
+  };
+  auto setMap = [&](const char *key, const Json &value) {
+    return [=](Json &launch) {
+      launch["arguments"][1]["map"] = map;
+      launch["arguments"][1]["map"][key] = value;
+    };
+  };
+  refuse([](Json &launch) { launch["when"] = "often"; },
+         "expected 'when' of launch 0 of @ to be one of pattern step scores, "
+         "but got \"often\"");
+  refuse(
+      [](Json &launch) {
+        launch["grid"] = {1, 1};
+      },
+      "expected 'grid' of launch 0 of @ to be three extents, but got [1,1]");
+  refuse(
+      [](Json &launch) { launch["arguments"][0] = Json::object(); },
+      "expected 'buffer' of argument 0 of launch 0 of @ to be one of buffer, "
+      "arena and number, but got nothing");
+  refuse([](Json &launch) { launch["arguments"][1]["number"] = 4; },
+         "expected 'arena' of argument 1 of launch 0 of @ to be one of buffer, "
+         "arena and number, but got 64");
+  refuse([](Json &launch) { launch["arguments"][0]["buffer"] = 13; },
+         "expected 'buffer' of argument 0 of launch 0 of @ to be an integer in "
+         "[0, 12], but got 13");
+  refuse([](Json &launch) { launch["arguments"][1]["arena"] = 101; },
+         "expected 'arena' of argument 1 of launch 0 of @ to be an integer in "
+         "[0, 100], but got 101");
+  refuse(
+      [&](Json &launch) {
+        launch["arguments"][0] = {{"number", 4}, {"map", map}};
+      },
+      "expected 'map' of argument 0 of launch 0 of @ to be left out for a "
+      "number, but got " +
+          map.dump());
+  refuse(
+      setMap("shape", Json::array()),
+      "expected 'shape' of 'map' of argument 1 of launch 0 of @ to be one to "
+      "five extents, but got []");
+  refuse(setMap("box", {8}),
+         "expected 'box' of 'map' of argument 1 of launch 0 of @ to be as many "
+         "extents as the shape has, but got [8]");
+  refuse(setMap("swizzle", 48),
+         "expected 'swizzle' of 'map' of argument 1 of launch 0 of @ to be 0, "
+         "32, 64 or 128, but got 48");
+  Json manifest = fakeManifest();
+  manifest["launches"] = Json::array();
+  refusesManifest(manifest.dump(),
+                  "expected 'launches' of @ to be beside the other of "
+                  "chip and launches, or left out, but got []");
 }
 
 CASE(step_refuses_index_buffers_that_no_pattern_names) {

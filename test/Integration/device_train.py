@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compares two runs of sparse-train that did the same on different devices.
+
+    device_train.py RUN RUN [TOLERANCE]
+
+Losses are the same within TOLERANCE (1e-4); patterns of the last checkpoints are the same, and parameters nearly so.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+folders = [Path(name) for name in sys.argv[1:3]]
+tolerance = float(sys.argv[3]) if len(sys.argv) > 3 else 1e-4
+
+
+def losses(folder):
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return {(entry["step"], key): entry[key] for entry in map(json.loads, lines) for key in ("loss", "held_out") if key in entry}
+
+
+def tensors(folder):
+    """The tensors of the last checkpoint, as bytes with their types."""
+    content = max(folder.glob("checkpoint-*.safetensors")).read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:8 + size])
+    return {name: (entry["dtype"], content[8 + size + entry["data_offsets"][0]:8 + size + entry["data_offsets"][1]])
+            for name, entry in header.items() if name != "__metadata__"}
+
+
+a, b = map(losses, folders)
+assert a.keys() == b.keys() and len(a) >= 3, (sorted(a), sorted(b))
+worst = max(abs(a[key] - b[key]) for key in a)
+assert worst <= tolerance, f"expected losses within {tolerance}, but got {worst}"
+
+a, b = map(tensors, folders)
+assert a.keys() == b.keys()
+patterns = [name for name in a if name.endswith((".row_ptr", ".col_idx", ".slot", ".ever", ".newest"))]
+assert patterns
+for name in patterns:
+    assert a[name] == b[name], f"expected the same {name}"
+farthest = 0.0
+for name, (dtype, content) in a.items():
+    if dtype == "F32":
+        x, y = (np.frombuffer(bytes, np.float32).astype(np.float64) for bytes in (content, b[name][1]))
+        farthest = max(farthest, np.abs(x - y).max() / max(np.abs(x).max(), 1e-30)) if len(x) else farthest
+print(f"{len(patterns)} arrays of patterns the same, losses within {worst:.1e}, parameters and moments within {farthest:.1e}")
