@@ -349,11 +349,48 @@ class Step:
         )
 
 
+def target(device: str) -> str:
+    """Returns what steps for a device are compiled for: `cpu`, or a GPU's chip."""
+    found = ctypes.c_char_p()
+    _check(_library().bsr_device_target(device.encode(), ctypes.byref(found)))
+    return (found.value or b"").decode()
+
+
+class DeviceArray:
+    """A buffer on a device, read and written like a NumPy array: by copies.
+
+    What is written to a part of it is written to a copy, which then goes back.
+    """
+
+    def __init__(self, session: Session, buffer: Buffer) -> None:
+        self._session, self._buffer = session, buffer
+        self.shape, self.dtype = buffer.shape, np.dtype(buffer.dtype)
+        self.size = int(np.prod(buffer.shape, dtype=np.int64))
+
+    def copy(self) -> Array:
+        """Returns the buffer's elements."""
+        array: Array = np.empty(self.shape, self.dtype)
+        self._session.read(self._buffer, array)
+        return array
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        return self.copy() if dtype is None else self.copy().astype(dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.copy()[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        array = np.empty(self.shape, self.dtype) if key is ... else self.copy()
+        array[key] = value
+        self._session.write(self._buffer, array)
+
+
 class Session:
     """The memory of one training run of a step."""
 
     def __init__(self, step: Step, device: str, seed: int) -> None:
         self.step = step
+        self._is_host = device == "cpu"
         self._handle = ctypes.c_void_p()
         self._run = _library().bsr_session_run
         _check(
@@ -375,8 +412,11 @@ class Session:
     def initialize(self) -> None:
         _check(_library().bsr_session_initialize(self._handle))
 
-    def array(self, buffer: Buffer) -> Array:
-        """Returns the memory of a buffer; it lives as long as the array."""
+    def array(self, buffer: Buffer) -> Any:
+        """Returns the memory of a buffer, which lives as long as the array; of one on
+        a device a `DeviceArray`."""
+        if not self._is_host:
+            return DeviceArray(self, buffer)
         address = ctypes.c_void_p()
         _check(
             _library().bsr_session_host_data(

@@ -50,7 +50,10 @@ def compile(
       marks: which weights are block-sparse, as the options of the pass
         `bsr-mark`: `"match=dense.weight$ block=16x16 density=0.1"`. The first
         that matches a name counts.
-      device: what runs the step and has its arrays: `cpu`.
+      device: what runs the step and has its arrays: `cpu`; a GPU of NVIDIA's, `cuda`
+        or `cuda:1`; or `auto`, a GPU if there is one that can, else, with a warning
+        that says why not, the processor. Arrays on a GPU are read and written by
+        copies.
       seed: keys every random choice of the run.
       pattern: which blocks are stored at first: `random` ones, those of the
         `largest` L1 norms, or those that the program's own `mask` keeps, of weights
@@ -67,6 +70,18 @@ def compile(
     program = export.program if isinstance(export, Export) else None
     if program is not None:
         program.check()
+    if device == "auto":
+        arguments = {
+            "seed": seed, "pattern": pattern, "library": library, "options": options,
+        }  # fmt: skip
+        try:
+            return compile(export, marks, device="cuda", **arguments)  # type: ignore[arg-type]
+        except StepError as error:
+            warnings.warn(f"device cpu, not cuda: {error}", stacklevel=2)
+            return compile(export, marks, device="cpu", **arguments)  # type: ignore[arg-type]
+    target = _target(device)
+    if target != "cpu":
+        options = [f"--target={target}", *options]
     with tempfile.TemporaryDirectory() as directory:
         path = Path(library) if library else Path(directory) / "step.so"
         command = [
@@ -82,6 +97,13 @@ def compile(
             if "warning: " in line:
                 warnings.warn(_sentence(line, "warning: "), stacklevel=2)
         return step
+
+
+def _target(device: Any) -> str:
+    """Returns what steps for a device are compiled for."""
+    if not isinstance(device, str):
+        raise StepError(f"expected a device that is a string, but got {device!r}")
+    return _runtime.target(device)
 
 
 def _require_compilable(export: Any, marks: Any, seed: Any) -> None:
@@ -639,7 +661,7 @@ class Step:
             return
         if value.shape != target.shape or value.dtype != target.dtype:
             _require(name, target.shape, target.dtype, value)
-        np.copyto(target, value)
+        target[...] = value
 
 
 def _is_kept(buffer: Buffer) -> bool:
