@@ -6,8 +6,7 @@
 // each copies, by tensor copies: its part of the rows of the window's lines,
 // each to those that have blocks of the line, and the columns of its own
 // blocks, to others, too, where these have blocks there. Two warpgroups
-// multiply out of shared memory and keep the sums of up to four blocks each:
-// two that follow each other in a line, and whose columns lie so, together.
+// multiply out of shared memory and keep the sums of up to four blocks each.
 
 #include "SampledCluster.h"
 #include "WindowShare.h"
@@ -20,10 +19,7 @@ using namespace mlir::bsr;
 
 static constexpr int64_t consumers = WindowTile::warpgroups * warpgroupThreads;
 static constexpr int64_t blockExtent = WindowTile::clusterExtent;
-/// Sums that a thread has of a block, and of two.
-static constexpr int64_t blockSums =
-    blockExtent * blockExtent / warpgroupThreads;
-/// Of a fragment.
+/// Sums that a thread has of a fragment.
 static constexpr int64_t fragmentSums = 4;
 
 namespace {
@@ -35,10 +31,10 @@ public:
                  BlockBuilder &b)
       : shape(shape), tile(tile), windows(tile.getWindows(shape)), type(type),
         arrays(scratch.drop_back()), parts(scratch.back()), rowsMap(rowsMap),
-        colsMap(colsMap), b(b),
-        shares(b, tile, shape, windows, arrays[SampledWindows::Counts]),
+        colsMap(colsMap), b(b), shares(b, tile, shape, windows, arrays),
         ring(b, tile.stages, tile.getStageBytes(shape)),
         rank(b.rem(b.block[0], tile.shares)), ofThreads(windows.getOfShare()),
+        ofGroup(ofThreads / WindowTile::warpgroups),
         // What bsr-verify-kernels knows of threads is how many there are.
         warpgroup(
             b.rem(b.div(b.thread, warpgroupThreads), WindowTile::warpgroups)) {}
@@ -52,13 +48,12 @@ private:
   struct Copy {
     Value isRow, row, to, blocks;
   };
-  /// What a warpgroup has of a window: how many blocks, and the number of the
-  /// first one in the block of threads. Of each block, where the rows and the
-  /// columns begin in a stage, and of two whether they are multiplied together,
-  /// or alone.
+  /// What a warpgroup has of a window: the number of its first block in the
+  /// block of threads, and how many they are. Of each block, where the rows and
+  /// the columns begin in a stage, and whether it is there.
   struct Blocks {
     Value first, count;
-    SmallVector<Value> rows, cols, together, isAlone;
+    SmallVector<Value> rows, cols, isThere;
   };
 
   /// Entry `at` of `window` in an array that has `each` of a window.
@@ -90,12 +85,10 @@ private:
 
   Blocks findBlocks(const WindowPart &window);
   SmallVector<Value> multiplyStep(Stage stage, const Blocks &blocks,
-                                  ValueRange pairs);
-  Value multiplyPair(Value begin, const Blocks &blocks, int64_t pair,
-                     Value sums);
+                                  ValueRange sums);
   WarpgroupOperand getOperand(Value at);
   void release(Stage stage);
-  void store(const WindowPart &window, const Blocks &blocks, ValueRange pairs);
+  void store(const WindowPart &window, const Blocks &blocks, ValueRange sums);
   void consume();
 
   const SampledShape &shape;
@@ -109,8 +102,8 @@ private:
   StageRing ring;
   /// The block of threads in its cluster.
   Value rank;
-  /// Blocks that one block of threads has room for.
-  int64_t ofThreads;
+  /// Blocks that one block of threads has room for, and a warpgroup.
+  int64_t ofThreads, ofGroup;
   Value warpgroup;
 };
 } // namespace
@@ -144,7 +137,7 @@ void ClusterEmitter::forSteps(
 
 Value ClusterEmitter::countBlocks(const WindowPart &window) {
   Value all = load(SampledWindows::Sizes, window, 2, b.constant(1));
-  Value share = b.div(b.add(all, tile.shares - 1), tile.shares);
+  Value share = windows.getShare(b, all);
   Value before = arith::MulIOp::create(b.b, b.loc, rank, share);
   Value rest = b.sub(b.max(all, before), before);
   return b.min(rest, share);
@@ -236,28 +229,13 @@ ClusterEmitter::Blocks ClusterEmitter::findBlocks(const WindowPart &window) {
   blocks.first = b.select(isSecond, half, b.constant(0));
   blocks.count = b.select(isSecond, b.sub(all, half), half);
   int64_t bytes = tile.getSlabBytes(shape);
-  int64_t most = ofThreads / WindowTile::warpgroups;
-  SmallVector<Value> lines, places;
-  for (int64_t block = 0; block != most; ++block) {
+  for (int64_t block = 0; block != ofGroup; ++block) {
     Value number = b.min(b.add(blocks.first, block), b.constant(ofThreads - 1));
     Value word = loadWord(SampledWindows::Words, window, number);
-    lines.push_back(SampledWindows::getLine(b, word));
-    places.push_back(SampledWindows::getSlab(b, word));
-    blocks.rows.push_back(b.mul(lines.back(), bytes));
-    blocks.cols.push_back(b.mul(b.add(places.back(), tile.lines), bytes));
-  }
-  for (int64_t block = 0; block != most; block += 2) {
-    Value areSide =
-        b.bitAnd(b.equal(lines[block], lines[block + 1]),
-                 b.equal(b.add(places[block], 1), places[block + 1]));
-    Value together =
-        b.bitAnd(areSide, b.less(b.constant(block + 1), blocks.count));
-    blocks.together.push_back(together);
-    Value isTrue = b.equal(b.constant(0), b.constant(0));
-    for (int64_t i = 0; i != 2; ++i)
-      blocks.isAlone.push_back(
-          b.bitAnd(b.bitXor(together, isTrue),
-                   b.less(b.constant(block + i), blocks.count)));
+    Value place = SampledWindows::getSlab(b, word);
+    blocks.rows.push_back(b.mul(SampledWindows::getLine(b, word), bytes));
+    blocks.cols.push_back(b.mul(b.add(place, tile.lines), bytes));
+    blocks.isThere.push_back(b.less(b.constant(block), blocks.count));
   }
   return blocks;
 }
@@ -266,44 +244,6 @@ WarpgroupOperand ClusterEmitter::getOperand(Value at) {
   constexpr int64_t rowsTogether = 8;
   return {b.at(at), tile.getPitch(), /*isTransposed=*/false,
           rowsTogether * tile.getPitch(), tile.getSlabBytes(shape)};
-}
-
-Value ClusterEmitter::multiplyPair(Value begin, const Blocks &blocks,
-                                   int64_t pair, Value sums) {
-  int64_t depth = tile.getPitch() / fragmentBytes;
-  auto getRows = [&](int64_t block) {
-    return getOperand(b.add(begin, blocks.rows[block]));
-  };
-  auto getCols = [&](int64_t block) {
-    return getOperand(b.add(begin, blocks.cols[block]));
-  };
-  sums = b.when(blocks.together[pair], sums, [&]() -> SmallVector<Value> {
-    return {multiplyAdd(b, type, getRows(2 * pair), getCols(2 * pair),
-                        2 * blockExtent, depth, sums)};
-  })[0];
-  Value zero =
-      arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type()));
-  for (int64_t i = 0; i != 2; ++i) {
-    int64_t block = 2 * pair + i;
-    sums = b.when(blocks.isAlone[block], sums, [&]() -> SmallVector<Value> {
-      Value own = createSums(b, blockExtent, {zero, zero});
-      for (int64_t sum = 0; sum != blockSums; ++sum) {
-        Value one =
-            LLVM::ExtractValueOp::create(b.b, b.loc, sums, i * blockSums + sum);
-        own = LLVM::InsertValueOp::create(b.b, b.loc, own, one, sum);
-      }
-      own = multiplyAdd(b, type, getRows(block), getCols(block), blockExtent,
-                        depth, own);
-      Value all = sums;
-      for (int64_t sum = 0; sum != blockSums; ++sum) {
-        Value one = LLVM::ExtractValueOp::create(b.b, b.loc, own, sum);
-        all = LLVM::InsertValueOp::create(b.b, b.loc, all, one,
-                                          i * blockSums + sum);
-      }
-      return {all};
-    })[0];
-  }
-  return sums;
 }
 
 void ClusterEmitter::release(Stage stage) {
@@ -316,31 +256,37 @@ void ClusterEmitter::release(Stage stage) {
 
 SmallVector<Value> ClusterEmitter::multiplyStep(Stage stage,
                                                 const Blocks &blocks,
-                                                ValueRange pairs) {
+                                                ValueRange sums) {
   ring.waitForFull(stage);
   Value begin = ring.getBegin(stage);
   SmallVector<Value> next;
-  for (auto [pair, sums] : llvm::enumerate(pairs))
-    next.push_back(multiplyPair(begin, blocks, int64_t(pair), sums));
+  for (auto [sum, row, col, isThere] :
+       llvm::zip_equal(sums, blocks.rows, blocks.cols, blocks.isThere)) {
+    auto multiply = [&, row = row, col = col,
+                     sum = sum]() -> SmallVector<Value> {
+      return {multiplyAdd(b, type, getOperand(b.add(begin, row)),
+                          getOperand(b.add(begin, col)), blockExtent,
+                          tile.getPitch() / fragmentBytes, sum)};
+    };
+    llvm::append_range(next, b.when(isThere, sum, multiply));
+  }
   release(stage);
   return next;
 }
 
 void ClusterEmitter::store(const WindowPart &window, const Blocks &blocks,
-                           ValueRange pairs) {
+                           ValueRange sums) {
   auto vector = VectorType::get(fragmentSums, b.b.getF32Type());
   Value warp = b.rem(b.warp, warpgroupThreads / BlockBuilder::warpThreads);
   constexpr int64_t colTiles = blockExtent / fragmentCols;
-  int64_t most = ofThreads / WindowTile::warpgroups;
-  for (int64_t block = 0; block != most; ++block)
-    b.when(b.less(b.constant(block), blocks.count), [&] {
+  for (int64_t block = 0; block != ofGroup; ++block)
+    b.when(blocks.isThere[block], [&] {
       Value number = b.add(blocks.first, block);
       for (int64_t col = 0; col != colTiles; ++col) {
         SmallVector<Value> four;
         for (int64_t sum = 0; sum != fragmentSums; ++sum)
           four.push_back(LLVM::ExtractValueOp::create(
-              b.b, b.loc, pairs[block / 2],
-              block % 2 * blockSums + col * fragmentSums + sum));
+              b.b, b.loc, sums[block], col * fragmentSums + sum));
         b.store(vector::FromElementsOp::create(b.b, b.loc, vector, four), parts,
                 ValueRange{b.block[0], window.part, number,
                            b.multiplyAdd(warp, colTiles, b.constant(col)),
@@ -356,17 +302,16 @@ void ClusterEmitter::consume() {
   forSteps(
       [&](const WindowPart &window) {
         blocks = findBlocks(window);
-        int64_t most = ofThreads / WindowTile::warpgroups;
-        SmallVector<Value> pairs;
-        for (int64_t block = 0; block != most; block += 2)
-          pairs.push_back(createSums(b, 2 * blockExtent, {zero, zero}));
-        return pairs;
+        SmallVector<Value> sums;
+        for (int64_t block = 0; block != ofGroup; ++block)
+          sums.push_back(createSums(b, blockExtent, {zero, zero}));
+        return sums;
       },
-      [&](Value, Stage stage, ValueRange pairs) {
-        return multiplyStep(stage, blocks, pairs);
+      [&](Value, Stage stage, ValueRange sums) {
+        return multiplyStep(stage, blocks, sums);
       },
-      [&](const WindowPart &window, ValueRange pairs) {
-        store(window, blocks, pairs);
+      [&](const WindowPart &window, ValueRange sums) {
+        store(window, blocks, sums);
       });
 }
 

@@ -373,8 +373,11 @@ void SampledProductEmitter::emitWindow(const WindowPart &part) {
       numSums,
       arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type())));
   carried.append({zero, b.constant(ahead * bytes)});
-  SmallVector<Value> last = b.loop(
-      window.low, window.high, 1, carried, [&](Value step, ValueRange carried) {
+  // At least one: LLVM leaves out the sums of a window without steps.
+  Value numSteps = b.max(b.sub(window.high, window.low), b.constant(1));
+  SmallVector<Value> last =
+      b.loop(zero, numSteps, 1, carried, [&](Value number, ValueRange carried) {
+        Value step = b.add(window.low, number);
         Value stage = carried[numSums];
         Value copied = carried[numSums + 1];
         b.waitForCopies(ahead - 1);
@@ -389,7 +392,7 @@ void SampledProductEmitter::emitWindow(const WindowPart &part) {
 }
 
 void SampledProductEmitter::emit() {
-  WindowShares shares(b, tile, shape, windows, arrays[SampledWindows::Counts]);
+  WindowShares shares(b, tile, shape, windows, arrays);
   shares.forWindows(b.block[0], {}, [&](const WindowPart &part, ValueRange) {
     emitWindow(part);
     return SmallVector<Value>();
@@ -406,8 +409,7 @@ public:
                     BlockBuilder &b)
       : product(product), windows(product.windows), view(view),
         arrays(scratch.drop_back()), parts(scratch.back()), values(values),
-        b(b), shares(b, product.tile, product.shape, windows,
-                     arrays[SampledWindows::Counts]) {}
+        b(b), shares(b, product.tile, product.shape, windows, arrays) {}
 
   void emit();
 
@@ -426,8 +428,7 @@ private:
   const StoredRows &values;
   BlockBuilder &b;
   WindowShares shares;
-  /// The number of the first window of the group.
-  Value firstWindow;
+  WindowShares::Group group;
 };
 } // namespace mlir::bsr
 
@@ -480,9 +481,10 @@ void SampledSumEmitter::store(Value slot, ValueRange sums) {
 }
 
 void SampledSumEmitter::addBlock(Value slot, Value place) {
-  Value window = b.add(firstWindow, b.div(place, windows.blocks));
+  Value inGroup = b.div(place, windows.blocks);
+  Value window = b.add(group.firstWindow, inGroup);
   Value block = b.rem(place, windows.blocks);
-  auto [first, last] = shares.getOwners(window);
+  auto [first, last] = shares.getOwners(group, inGroup);
   SmallVector<Value> zeros(
       product.getColTiles() * SampledProduct::fragmentSums,
       arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type())));
@@ -494,8 +496,8 @@ void SampledSumEmitter::addBlock(Value slot, Value place) {
 
 void SampledSumEmitter::emit() {
   constexpr int64_t warps = blockThreads / BlockBuilder::warpThreads;
-  Value counts = arrays[SampledWindows::Counts], line = b.block[0];
-  firstWindow = windows.countBefore(b, counts, b.div(line, windows.lines));
+  Value line = b.block[0];
+  group = shares.getGroup(b.div(line, windows.lines));
   Value start = b.load(view.ptr, line), end = b.load(view.ptr, b.add(line, 1));
   int64_t passes = llvm::divideCeil(windows.length, warps);
   b.loop(b.constant(0), b.constant(passes), 1, {}, [&](Value pass, ValueRange) {

@@ -62,9 +62,11 @@ SmallVector<MemRefType> SampledWindows::getTypes(MLIRContext *context) const {
   for (int64_t extent : {int64_t(2), slabs, blocks, lines, lines})
     types.push_back(MemRefType::get({groups, windows * extent}, i32));
   types.push_back(MemRefType::get({numLines, length}, i32));
-  if (shares != 1)
+  if (shares != 1) {
+    types.push_back(MemRefType::get(groups, i32));
     for (int64_t extent : {lines, blocks})
       types.push_back(MemRefType::get({groups, windows * extent}, i32));
+  }
   return types;
 }
 
@@ -74,21 +76,6 @@ Value SampledWindows::countBefore(BlockBuilder &b, Value counts, Value group) {
     return SmallVector<Value>{
         b.add(carried[0], b.load(counts, ValueRange{at}))};
   })[0];
-}
-
-std::pair<Value, Value> SampledWindows::findGroup(BlockBuilder &b, Value counts,
-                                                  Value number) const {
-  Value zero = b.constant(0);
-  SmallVector<Value> last =
-      b.loop(zero, b.constant(getNumGroups()), 1, {zero, zero, zero},
-             [&](Value at, ValueRange carried) {
-               Value end = b.add(carried[0], b.load(counts, ValueRange{at}));
-               Value isBefore = b.less(end, b.add(number, 1));
-               return SmallVector<Value>{
-                   end, b.select(isBefore, b.add(at, 1), carried[1]),
-                   b.select(isBefore, end, carried[2])};
-             });
-  return {last[1], last[2]};
 }
 
 namespace mlir::bsr {
@@ -117,8 +104,10 @@ public:
     b.barrier();
     addBlocks();
     b.barrier();
-    if (windows.shares != 1)
+    if (windows.shares != 1) {
+      addCosts();
       shareBlocks();
+    }
     listBlocks();
   }
 
@@ -309,12 +298,24 @@ private:
 
   /// How many blocks of `window` a block of threads has, but the last ones.
   Value getShare(Value window) {
-    Value count =
-        read(SampledWindows::Sizes, b.add(b.mul(window, 2), b.constant(1)));
-    return b.div(b.add(count, windows.shares - 1), windows.shares);
+    Value count = read(SampledWindows::Sizes, b.add(b.mul(window, 2), 1));
+    return windows.getShare(b, count);
   }
   Value divide(Value x, Value y) {
     return arith::DivUIOp::create(b.b, b.loc, x, y);
+  }
+
+  void addCosts() {
+    b.when(b.equal(b.thread, b.constant(0)), [&] {
+      Value all = b.loop(b.constant(0), numWindows, 1, b.constant(0),
+                         [&](Value window, ValueRange carried) {
+                           Value size = read(SampledWindows::Sizes,
+                                             b.add(b.mul(window, 2), 1));
+                           return SmallVector<Value>{
+                               b.add(carried[0], windows.getCost(b, size))};
+                         })[0];
+      b.store(all, arrays[SampledWindows::Costs], group);
+    });
   }
 
   /// Of a line with `own` blocks in `window`, behind `before` ones.

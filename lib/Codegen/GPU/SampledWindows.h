@@ -52,6 +52,7 @@ struct SampledWindows {
     Places,    ///< of each block of a line, the number of its window times
                ///< `blocks`, plus its own there, `[numLines, length]`
     // If windows are shared:
+    Costs,    ///< what a step of the windows of a group costs, `[groups]`
     RowMasks, ///< the blocks of threads that have blocks of a line, a bit
               ///< each, `[groups, windows, lines]`
     Copies,   ///< what is copied with each block, as `getMask`, `getPlace` and
@@ -86,13 +87,21 @@ struct SampledWindows {
 
   /// Room that each block of threads has for blocks.
   int64_t getOfShare() const { return blocks / shares; }
+  /// How many blocks a block of threads has of a window of `count`, but the
+  /// last ones.
+  Value getShare(BlockBuilder &b, Value count) const {
+    return b.div(b.add(count, shares - 1), shares);
+  }
+  /// What a step of a window of `count` blocks costs: so many blocks, and for
+  /// what has to be done besides, no fewer than half of those that there may
+  /// be.
+  Value getCost(BlockBuilder &b, Value count) const {
+    return b.max(getShare(b, count), b.constant(getLeastCost()));
+  }
+  int64_t getLeastCost() const { return llvm::divideCeil(getOfShare(), 2); }
 
   /// The windows of the groups before `group`.
   static Value countBefore(BlockBuilder &b, Value counts, Value group);
-  /// The group of window `number`, of all, and the number of the first window
-  /// that it has.
-  std::pair<Value, Value> findGroup(BlockBuilder &b, Value counts,
-                                    Value number) const;
 
 private:
   static constexpr int64_t wordBase = 1 << 16;

@@ -17,15 +17,16 @@ struct WindowPart {
 };
 
 /// The steps of all windows, in their order, which owners have one share after
-/// the other of.
+/// the other of. A step costs 1, or if windows are those of clusters what the
+/// block of threads with the most blocks does, and shares cost the same.
 class WindowShares {
 public:
-  /// `counts` are those of `SampledWindows`.
+  /// `arrays` are those of `SampledWindows`.
   WindowShares(BlockBuilder &b, const WindowTile &tile,
                const SampledShape &shape, const SampledWindows &windows,
-               Value counts);
+               ValueRange arrays);
 
-  /// Calls `body` for all windows that `owner` has steps of, with what it
+  /// Calls `body` for all windows that `owner` has a share of, with what it
   /// carries on.
   SmallVector<Value>
   forWindows(Value owner, ValueRange carried,
@@ -33,17 +34,37 @@ public:
                                                    ValueRange carried)>
                  body);
 
-  /// The first and the last owner of `window`, and the first window of an
-  /// owner.
-  std::pair<Value, Value> getOwners(Value window);
+  /// A group: the number of its first window, of all, and what the steps of a
+  /// number before that window cost, one each.
+  struct Group {
+    Value number, firstWindow, before;
+  };
+  Group getGroup(Value number);
+  /// The first and the last owner of a window of `group`.
+  std::pair<Value, Value> getOwners(const Group &group, Value inGroup);
+  /// The first window of an owner.
   Value getFirstWindow(Value owner);
 
 private:
+  /// What a step of a window costs, and those of the windows before.
+  struct Cost {
+    Value before, own;
+  };
+  Cost getCost(const Group &group, Value inGroup);
+  /// The group before which the groups come to at most `number`, of windows or
+  /// of what `ofGroup` counts.
+  Group findGroup(Value number, SampledWindows::Array ofGroup, int64_t times);
+  /// The window at which the steps before cost at most `cost`.
+  Value findWindow(Value cost);
+
   BlockBuilder &b;
   const SampledWindows &windows;
   int64_t steps;
-  Value counts;
-  /// All windows, and the steps of an owner.
+  ValueRange arrays;
+  bool isWeighted;
+  /// The array that has what the windows of a group cost.
+  SampledWindows::Array costs;
+  /// What a step of all windows costs, and all steps of an owner.
   Value all, share;
 };
 

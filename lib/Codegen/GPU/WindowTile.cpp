@@ -41,6 +41,26 @@ SampledWindows WindowTile::getWindows(const SampledShape &shape) const {
           commonPlaces};
 }
 
+int64_t WindowTile::getMostCost(const SampledShape &shape) const {
+  SampledWindows windows = getWindows(shape);
+  int64_t most = windows.getMax();
+  return shares == 1 ? most
+                     : most * windows.getLeastCost() + windows.slots / shares;
+}
+
+int64_t WindowTile::getParts(const SampledShape &shape) const {
+  if (shares != 1) {
+    // All but the first and the last one are whole.
+    int64_t least = getWindows(shape).getLeastCost() * getSteps(shape);
+    int64_t share = std::max(
+        int64_t(llvm::divideCeil(getMostCost(shape) * getSteps(shape), grid)),
+        getLeastShare(shape));
+    return llvm::divideCeil(share, least) + 1;
+  }
+  int64_t whole = llvm::divideCeil(getWindows(shape).getMax(), grid);
+  return getUnit(shape) == 1 ? whole + 1 : whole;
+}
+
 WindowTile::Expected WindowTile::getExpected(const SampledShape &shape) const {
   double numLines = double(shape.pattern.getGridRows());
   double length = double(shape.pattern.getGridCols());
@@ -68,18 +88,12 @@ KernelWork WindowTile::getClusterWork(const SampledShape &shape) const {
   work.warpgroupFlops[static_cast<unsigned>(TensorType::Half)] =
       stored * 2.0 * double(shape.getBlockElements() * tokens) * steps;
 
-  // Two neighbours of a line are multiplied together, if no other block of
-  // threads needs their columns.
-  double others = getDensity(shape) * double(lines - 1);
-  double isOwn = std::exp(-others);
   double linesOfWindow =
       double(lines) * (1 - std::exp(-ofWindow / double(lines)));
-  double isSameLine = std::max(0.0, 1 - linesOfWindow / ofWindow);
-  double together = isOwn * isOwn * isSameLine / 2;
   // Rows go to all that have blocks of a line.
   double rowCopies = windows * (linesOfWindow + members - 1);
   double filled = stored + rowCopies;
-  double read = stored * (2 - together);
+  double read = 2 * stored;
   double copied = windows * linesOfWindow + positions;
 
   // Instructions of PTX, counted in kernels that were emitted.
@@ -90,7 +104,7 @@ KernelWork WindowTile::getClusterWork(const SampledShape &shape) const {
   double depth = double(getPitch() / fragmentBytes);
   work.instructions =
       inAll * (perStep * warpsOfGroup * warpgroups + perCopyStep) +
-      steps * stored * (1 - together) * perProduct * depth * warpsOfGroup;
+      steps * stored * perProduct * depth * warpsOfGroup;
   work.longestWarp = work.instructions / work.blocks / work.warps;
 
   double parts = windows + double(grid);
@@ -169,11 +183,11 @@ KernelWork WindowTile::getWork(const SampledShape &shape) const {
 static bool setGrid(WindowTile &tile, const SampledShape &shape,
                     const Chip &chip) {
   SampledWindows windows = tile.getWindows(shape);
-  int64_t least = std::min(WindowTile::leastSteps, tile.getSteps(shape));
-  int64_t most =
-      llvm::divideCeil(windows.getMax() * tile.getSteps(shape), least);
+  int64_t cost = tile.getMostCost(shape) * tile.getSteps(shape);
+  int64_t most = llvm::divideCeil(cost, tile.getLeastShare(shape));
   tile.grid = std::min(chip.multiprocessors / tile.shares, most);
   return windows.fits(chip.sharedLimit) &&
+         cost + tile.grid * tile.getLeastShare(shape) <= INT32_MAX &&
          tile.grid * tile.shares * tile.getParts(shape) <=
              INT32_MAX /
                  (WindowTile::getBlocks(shape) * shape.getBlockElements());

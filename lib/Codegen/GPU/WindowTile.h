@@ -89,13 +89,17 @@ struct WindowTile {
   /// Steps that a block of threads has together: a window with few of them is
   /// one block's.
   int64_t getUnit(const SampledShape &shape) const {
-    return getSteps(shape) <= leastSteps ? getSteps(shape) : 1;
+    return shares == 1 && getSteps(shape) <= leastSteps ? getSteps(shape) : 1;
   }
+  /// What an owner's share costs at least, as WindowShares counts it.
+  int64_t getLeastShare(const SampledShape &shape) const {
+    int64_t least = std::min(leastSteps, getSteps(shape));
+    return shares == 1 ? least : least * getWindows(shape).getLeastCost();
+  }
+  /// What a step of all windows costs at most.
+  int64_t getMostCost(const SampledShape &shape) const;
   /// Windows of which a block of threads has steps, at most.
-  int64_t getParts(const SampledShape &shape) const {
-    int64_t whole = llvm::divideCeil(getWindows(shape).getMax(), grid);
-    return getUnit(shape) == 1 ? whole + 1 : whole;
-  }
+  int64_t getParts(const SampledShape &shape) const;
 
   /// Bytes of a row in shared memory, of all rows of the lines, and of the
   /// columns of a position.

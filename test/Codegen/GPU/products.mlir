@@ -159,25 +159,22 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 64>} {
 
 // Two blocks of threads share a window of 2 block rows: 16 blocks of 64x64 at most. Both batches have 3 steps of 32 tokens.
 // CHECK-LABEL: func private @shared_gradient(
-// CHECK-SAME:    %[[COPIES:[a-z0-9]+]]: memref<2x32xi32>, %[[PARTS:[a-z0-9]+]]: memref<8x1x8x32x32x4xf32>)
+// CHECK-SAME:    %[[COPIES:[a-z0-9]+]]: memref<2x32xi32>, %[[PARTS:[a-z0-9]+]]: memref<12x2x8x32x32x4xf32>)
 // CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK:           memref.store %{{.*}}, %[[COPIES]]
 // CHECK:           gpu.terminator
 // CHECK-COUNT-2: nvgpu.tma.create.descriptor %{{.*}} box[%c64, %c32]
-// Four clusters of 8 warps, and the warp that copies; a stage has the rows of 2 lines, and 12 places for columns.
+// Six clusters of 8 warps, and the warp that copies; a stage has the rows of 2 lines, and 12 places for columns.
 // CHECK:         gpu.launch clusters({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
-// CHECK-SAME:      blocks({{[^)]+}}) in (%{{[^ ]+}} = %c8, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
+// CHECK-SAME:      blocks({{[^)]+}}) in (%{{[^ ]+}} = %c12, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c288, {{[^)]+}}) dynamic_shared_memory_size %c230464_i32
 // A stage is empty when all warps that multiply have arrived, of both blocks of threads.
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c1_i32
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c16_i32
-// Of four blocks of a warpgroup, two together or each alone.
+// Four blocks of a warpgroup.
 // CHECK:           scf.for
 // CHECK:             scf.for
-// CHECK-COUNT-2:       nvvm.wgmma.mma_async {{.*}} <m = 64, n = 128, k = 16>
-// CHECK-COUNT-4:       nvvm.wgmma.mma_async {{.*}} <m = 64, n = 64, k = 16>
-// CHECK-COUNT-2:       nvvm.wgmma.mma_async {{.*}} <m = 64, n = 128, k = 16>
-// CHECK-COUNT-4:       nvvm.wgmma.mma_async {{.*}} <m = 64, n = 64, k = 16>
+// CHECK-COUNT-8:       nvvm.wgmma.mma_async {{.*}} <m = 64, n = 64, k = 16>
 // CHECK-NOT:           nvvm.wgmma.mma_async
 // CHECK:               nvvm.mbarrier.arrive
 // CHECK:             vector.store %{{.*}}, %[[PARTS]]{{.*}} {alignment = 16 : i64}
