@@ -373,11 +373,8 @@ void SampledProductEmitter::emitWindow(const WindowPart &part) {
       numSums,
       arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type())));
   carried.append({zero, b.constant(ahead * bytes)});
-  // At least one: LLVM leaves out the sums of a window without steps.
-  Value numSteps = b.max(b.sub(window.high, window.low), b.constant(1));
-  SmallVector<Value> last =
-      b.loop(zero, numSteps, 1, carried, [&](Value number, ValueRange carried) {
-        Value step = b.add(window.low, number);
+  SmallVector<Value> last = b.loop(
+      window.low, window.high, 1, carried, [&](Value step, ValueRange carried) {
         Value stage = carried[numSums];
         Value copied = carried[numSums + 1];
         b.waitForCopies(ahead - 1);
