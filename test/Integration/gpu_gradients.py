@@ -45,7 +45,8 @@ func.func @step(%p: !p {{bsr.name = "w", bsr.role = "pattern"}}, %x: !x {{bsr.na
 def run_case(product, kind, out, block, grid, tokens, random):
     compiled = step.compile(text(kind, out, block, grid, tokens))
     assert sum(product in part for part in compiled.host.ptx.split(".entry")) == 1
-    for name, mask in gpu_products.masks(random, grid):
+    # Where half of the blocks are stored, blocks of threads of a cluster share some columns, each pair others.
+    for name, mask in [*gpu_products.masks(random, grid), ("half", random.random(grid) < 0.5)]:
         order = random.permutation(mask.size)[:mask.sum()]
         x, g = (gpu_products.round_to(kind, random.standard_normal((*tokens[:-1], extent * b, tokens[-1])))
                 for extent, b in zip(grid, block))
