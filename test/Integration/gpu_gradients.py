@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Gradients of sparse weights alone, in the PTX interpreter, against float64.
 
-    gpu_gradients.py <chip> <rows>
+    gpu_gradients.py <chip> <rows>[/<share>] [<case>...]
 
-A block of threads has block rows of so many rows together. Tokens are many: blocks of threads have a
-part of a window, or several windows.
+A block of threads has block rows of so many rows together; or a cluster of <share> blocks of threads
+has, if blocks are of 64 by 64. Tokens are many: blocks of threads have a part of a window, or several
+windows.
 """
 
 import os
@@ -21,6 +22,7 @@ CASES = [
     ("bf16", "f32", (32, 32), (5, 10), (584,)),
     ("bf16", "bf16", (64, 64), (3, 5), (5, 104)),
     ("f16", "f16", (32, 16), (6, 9), (3, 200)),
+    ("f16", "f32", (64, 64), (5, 9), (2, 168)),
 ]
 
 
@@ -40,11 +42,12 @@ func.func @step(%p: !p {{bsr.name = "w", bsr.role = "pattern"}}, %x: !x {{bsr.na
 }}"""
 
 
-def run_case(kind, out, block, grid, tokens, random):
+def run_case(product, kind, out, block, grid, tokens, random):
     compiled = step.compile(text(kind, out, block, grid, tokens))
-    assert sum("mma.sync" in part for part in compiled.ptx.split(".entry")) == 1
+    assert sum(product in part for part in compiled.ptx.split(".entry")) == 1
     interpreted = compiled.interpret()  # a pattern without values is none of a session
-    for name, mask in gpu_products.masks(random, grid):
+    # Where half of the blocks are stored, blocks of threads of a cluster share some columns, each pair others.
+    for name, mask in [*gpu_products.masks(random, grid), ("half", random.random(grid) < 0.5)]:
         order = random.permutation(mask.size)[:mask.sum()]
         x, g = (gpu_products.round_to(kind, random.standard_normal((*tokens[:-1], extent * b, tokens[-1])))
                 for extent, b in zip(grid, block))
@@ -58,10 +61,12 @@ def run_case(kind, out, block, grid, tokens, random):
 
 
 if __name__ == "__main__":
-    chip, rows = sys.argv[1:3]
-    os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={rows}x0"
+    chip, sizes = sys.argv[1:3]
+    rows, _, share = sizes.partition("/")
+    os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={rows}x0" + (f" --share={share}" if share else "")
+    product = "wgmma.mma" if int(share or 1) > 1 else "mma.sync"
     random = np.random.default_rng(0)
     for number, case in enumerate(CASES):
         if len(sys.argv) == 3 or str(number) in sys.argv[3:]:
-            run_case(*case, random)
+            run_case(product, *case, random)
             print(number, *case, "ok", flush=True)

@@ -183,12 +183,13 @@ def run_case(kind, out, block, grid, tokens, random):
     sign, count = what_is_expected(kind, block, grid, tokens)
     kernels = [part for part in compiled.ptx.split(".entry") if re.search(sign, part)]
     assert len(kernels) == count, f"expected {count} kernels with {sign}, but got {len(kernels)}"
-    share = re.search(r"--share=\d+(x\d+)?", os.environ["BSR_COMPILE"])
+    share = re.search(r"--share=(\d+)(x\d+)?", os.environ["BSR_COMPILE"])
     if share:
         warpgroups, boxes = (sum(text in part for part in kernels) for text in ("wgmma", "bulk.tensor"))
-        expected = 3 if share[1] else 0
+        gradients = int(block == (64, 64) and share[1] != "1")
+        expected = (3 if share[2] else 0) + gradients
         assert warpgroups == expected, f"expected {expected} kernels of warpgroups, but got {warpgroups}"
-        assert boxes == 3, f"expected 3 kernels of tensor copies, but got {boxes}"
+        assert boxes == 3 + gradients, f"expected {3 + gradients} kernels of tensor copies, but got {boxes}"
     shape = tuple(g * b for g, b in zip(grid, block))
     for name, mask in masks(random, grid, slots):
         order = random.permutation(slots)[:mask.sum()]

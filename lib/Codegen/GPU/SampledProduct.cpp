@@ -14,6 +14,9 @@
 // memory; a last launch adds what there is of a block, in the order of steps.
 
 #include "SampledProduct.h"
+#include "SampledCluster.h"
+#include "Warpgroups.h"
+#include "WindowShare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -45,7 +48,7 @@ std::optional<SampledProduct> SampledProduct::match(Operation *root,
   product.shape = {pattern, *rows, *cols, type.getIntOrFloatBitWidth() / 8,
                    resultType.getIntOrFloatBitWidth() / 8};
   auto tile = WindowTile::choose(product.shape, *findChip(chip.getChip()),
-                                 chip.getTileOutputs());
+                                 chip.getTileOutputs(), chip.getShareOutputs());
   if (!tile)
     return std::nullopt;
   product.tile = *tile;
@@ -56,33 +59,11 @@ std::optional<SampledProduct> SampledProduct::match(Operation *root,
 SmallVector<MemRefType> SampledProduct::getScratch() {
   MLIRContext *context = op->getContext();
   SmallVector<MemRefType> types = windows.getTypes(context);
-  types.push_back(
-      MemRefType::get({tile.grid, tile.getParts(shape), windows.blocks,
-                       getFragments(), BlockBuilder::warpThreads, fragmentSums},
-                      Float32Type::get(context)));
+  types.push_back(MemRefType::get(
+      {tile.grid * tile.shares, tile.getParts(shape), tile.getBlocks(shape),
+       getFragments(), BlockBuilder::warpThreads, fragmentSums},
+      Float32Type::get(context)));
   return types;
-}
-
-/// `x / y` and `x * y` of numbers that are not negative.
-static Value divide(BlockBuilder &b, Value x, Value y) {
-  return arith::DivUIOp::create(b.b, b.loc, x, y);
-}
-static Value multiply(BlockBuilder &b, Value x, Value y) {
-  return arith::MulIOp::create(b.b, b.loc, x, y);
-}
-
-static Value max(BlockBuilder &b, Value x, Value y) {
-  return b.select(b.less(x, y), y, x);
-}
-
-/// The steps of each block of threads, of those of `count` windows.
-static Value getShare(BlockBuilder &b, const WindowTile &tile,
-                      const SampledShape &shape, Value count) {
-  int64_t unit = tile.getUnit(shape), steps = tile.getSteps(shape);
-  Value units = b.mul(count, steps / unit);
-  Value share = b.div(b.add(units, tile.grid - 1), tile.grid);
-  int64_t least = std::min(WindowTile::leastSteps, steps);
-  return max(b, b.mul(share, unit), b.constant(least));
 }
 
 namespace mlir::bsr {
@@ -106,7 +87,7 @@ private:
     Value group, number, positions, slabs, blocks, low, high;
   };
 
-  void emitWindow(Value number, Value part, Value begin, Value end);
+  void emitWindow(const WindowPart &part);
   Tokens getTokens(Value step);
   /// Copies a step to `stage`, if it is one of `window`.
   void copy(Value step, Value stage, const Window &window);
@@ -174,14 +155,8 @@ SampledProductEmitter::SampledProductEmitter(SampledProduct &product,
 }
 
 SampledProductEmitter::Tokens SampledProductEmitter::getTokens(Value step) {
-  Tokens tokens;
-  tokens.batch = b.constant(0);
-  if (shape.rows.batches != 1) {
-    int64_t ofBatch = tile.getStepsOfBatch(shape);
-    tokens.batch = b.div(step, ofBatch);
-    step = b.rem(step, ofBatch);
-  }
-  tokens.first = b.multiplyAdd(step, tile.tokens, copiedToken);
+  StepTokens all = getStepTokens(b, tile, shape, step);
+  Tokens tokens{all.batch, b.add(all.first, copiedToken), /*bytes=*/Value()};
   if (shape.rows.tokens % tile.tokens) {
     Value isInside = b.less(tokens.first, b.constant(shape.rows.tokens));
     tokens.bytes = b.select(isInside, b.constant(copiedBytes), b.constant(0));
@@ -250,7 +225,7 @@ void SampledProductEmitter::copy(Value step, Value stage,
 void SampledProductEmitter::loadBlocks(const Window &window) {
   constexpr int64_t warps = blockThreads / BlockBuilder::warpThreads;
   Value ofWarp = b.div(b.add(window.blocks, warps - 1), warps);
-  firstBlock = ::multiply(b, b.warp, ofWarp);
+  firstBlock = arith::MulIOp::create(b.b, b.loc, b.warp, ofWarp);
   Value count = b.min(ofWarp, b.sub(window.blocks, firstBlock));
   // The last of a window for those that are not there.
   Value first = b.mul(window.number, windows.blocks);
@@ -371,26 +346,22 @@ void SampledProductEmitter::store(Value part, ValueRange sums) {
     });
 }
 
-void SampledProductEmitter::emitWindow(Value number, Value part, Value begin,
-                                       Value end) {
-  auto found = windows.findGroup(b, arrays[SampledWindows::Counts], number);
-  Value group = found.first, zero = b.constant(0);
-  Value inGroup = b.sub(number, found.second);
+void SampledProductEmitter::emitWindow(const WindowPart &part) {
+  Value group = part.group, zero = b.constant(0);
   auto getSize = [&](int64_t i) {
     return b.load(arrays[SampledWindows::Sizes],
-                  ValueRange{group, b.add(b.mul(inGroup, 2), i)});
+                  ValueRange{group, b.add(b.mul(part.number, 2), i)});
   };
-  Value before = b.mul(number, steps);
   Value positions =
       b.atFar(b.getPointer(arrays[SampledWindows::Positions]), group,
               windows.getMaxOfGroup() * windows.slabs, i32);
   Window window{group,
-                inGroup,
-                b.at(positions, b.mul(inGroup, windows.slabs), i32),
+                part.number,
+                b.at(positions, b.mul(part.number, windows.slabs), i32),
                 getSize(0),
                 getSize(1),
-                max(b, b.sub(begin, before), zero),
-                b.min(b.sub(end, before), b.constant(steps))};
+                part.low,
+                part.high};
   loadBlocks(window);
   // All have read what is in shared memory of the window before.
   b.barrier();
@@ -414,21 +385,15 @@ void SampledProductEmitter::emitWindow(Value number, Value part, Value begin,
                      getNextStage(b, copied, bytes, tile.stages)});
         return next;
       });
-  store(part, ValueRange(last).take_front(numSums));
+  store(part.part, ValueRange(last).take_front(numSums));
 }
 
 void SampledProductEmitter::emit() {
-  Value all = windows.countBefore(b, arrays[SampledWindows::Counts],
-                                  b.constant(windows.getNumGroups()));
-  Value share = getShare(b, tile, shape, all);
-  Value begin = ::multiply(b, b.block[0], share);
-  Value end = b.min(b.add(begin, share), b.mul(all, steps));
-  Value first = b.div(begin, steps);
-  b.loop(first, b.div(b.add(end, steps - 1), steps), 1, {},
-         [&](Value window, ValueRange) {
-           emitWindow(window, b.sub(window, first), begin, end);
-           return SmallVector<Value>();
-         });
+  WindowShares shares(b, tile, shape, windows, arrays);
+  shares.forWindows(b.block[0], {}, [&](const WindowPart &part, ValueRange) {
+    emitWindow(part);
+    return SmallVector<Value>();
+  });
 }
 
 namespace mlir::bsr {
@@ -441,7 +406,7 @@ public:
                     BlockBuilder &b)
       : product(product), windows(product.windows), view(view),
         arrays(scratch.drop_back()), parts(scratch.back()), values(values),
-        b(b), steps(product.tile.getSteps(product.shape)) {}
+        b(b), shares(b, product.tile, product.shape, windows, arrays) {}
 
   void emit();
 
@@ -459,17 +424,15 @@ private:
   Value parts;
   const StoredRows &values;
   BlockBuilder &b;
-  int64_t steps;
-  /// The number of the first window of the group, and the steps of a block of
-  /// threads.
-  Value firstWindow, share;
+  WindowShares shares;
+  WindowShares::Group group;
 };
 } // namespace mlir::bsr
 
 SmallVector<Value> SampledSumEmitter::addPart(Value owner, Value window,
                                               Value block, ValueRange sums) {
   constexpr int64_t length = SampledProduct::fragmentSums;
-  Value first = b.div(::multiply(b, owner, share), steps);
+  Value part = b.sub(window, shares.getFirstWindow(owner));
   Type f32 = b.b.getF32Type();
   auto getOffset = [&](ValueRange at) {
     auto shape = cast<MemRefType>(parts.getType()).getShape();
@@ -481,8 +444,13 @@ SmallVector<Value> SampledSumEmitter::addPart(Value owner, Value window,
   };
   int64_t colTiles = product.getColTiles();
   Value fragment = b.mul(b.block[1], colTiles);
-  Value offset =
-      getOffset({owner, b.sub(window, first), block, fragment, b.lane});
+  // Of a cluster, which is the owner, one block of threads after the other.
+  int64_t ofThreads = product.tile.getBlocks(product.shape);
+  if (product.tile.shares != 1) {
+    owner = b.multiplyAdd(owner, product.tile.shares, b.div(block, ofThreads));
+    block = b.rem(block, ofThreads);
+  }
+  Value offset = getOffset({owner, part, block, fragment, b.lane});
   Value begin = b.at(b.getPointer(parts), b.mul(offset, length), f32);
   SmallVector<Value> next;
   for (int64_t col = 0; col != colTiles; ++col) {
@@ -510,11 +478,10 @@ void SampledSumEmitter::store(Value slot, ValueRange sums) {
 }
 
 void SampledSumEmitter::addBlock(Value slot, Value place) {
-  Value window = b.add(firstWindow, b.div(place, windows.blocks));
+  Value inGroup = b.div(place, windows.blocks);
+  Value window = b.add(group.firstWindow, inGroup);
   Value block = b.rem(place, windows.blocks);
-  Value begin = b.mul(window, steps);
-  Value first = divide(b, begin, share);
-  Value last = divide(b, b.add(begin, steps - 1), share);
+  auto [first, last] = shares.getOwners(group, inGroup);
   SmallVector<Value> zeros(
       product.getColTiles() * SampledProduct::fragmentSums,
       arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type())));
@@ -526,11 +493,8 @@ void SampledSumEmitter::addBlock(Value slot, Value place) {
 
 void SampledSumEmitter::emit() {
   constexpr int64_t warps = blockThreads / BlockBuilder::warpThreads;
-  Value counts = arrays[SampledWindows::Counts], line = b.block[0];
-  Value all =
-      windows.countBefore(b, counts, b.constant(windows.getNumGroups()));
-  share = getShare(b, product.tile, product.shape, all);
-  firstWindow = windows.countBefore(b, counts, b.div(line, windows.lines));
+  Value line = b.block[0];
+  group = shares.getGroup(b.div(line, windows.lines));
   Value start = b.load(view.ptr, line), end = b.load(view.ptr, b.add(line, 1));
   int64_t passes = llvm::divideCeil(windows.length, warps);
   b.loop(b.constant(0), b.constant(passes), 1, {}, [&](Value pass, ValueRange) {
@@ -549,11 +513,14 @@ LogicalResult SampledProduct::emit(OpBuilder &b, KernelBody &kernel,
                                    ValueRange scratch) {
   const PatternView &view = kernel.patterns.at({op.getPattern(), View::Rows});
   windows.emit(b, kernel.loc, view, scratch.drop_back());
-  BlockBuilder::launch(
-      b, kernel.loc, {tile.grid, 1}, blockThreads, tile.getSharedBytes(shape),
-      [&](BlockBuilder &block) {
-        SampledProductEmitter(*this, kernel, scratch, block).emit();
-      });
+  if (tile.shares == 1)
+    BlockBuilder::launch(
+        b, kernel.loc, {tile.grid, 1}, blockThreads, tile.getSharedBytes(shape),
+        [&](BlockBuilder &block) {
+          SampledProductEmitter(*this, kernel, scratch, block).emit();
+        });
+  else
+    emitSampledCluster(b, kernel, op, shape, tile, scratch);
   StoredRows values = createRows(
       b, kernel.loc, kernel.outputs.lookup(op.getValues()),
       {shape.pattern.getSlots(), shape.getBlockRows()}, shape.getBlockCols());

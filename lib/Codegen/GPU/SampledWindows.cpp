@@ -3,6 +3,7 @@
 // Which stored blocks of a pattern a block of threads computes at one time.
 
 #include "SampledWindows.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -49,7 +50,9 @@ bool SampledWindows::fits(int64_t sharedBytes) const {
              sharedBytes &&
          windows < wordBase / 2 &&
          getNumGroups() * windows <= INT32_MAX / most &&
-         numLines * length <= INT32_MAX;
+         numLines * length <= INT32_MAX &&
+         (shares == 1 ||
+          (length < INT32_MAX / (copyBase * copyBase) && shares < 8));
 }
 
 SmallVector<MemRefType> SampledWindows::getTypes(MLIRContext *context) const {
@@ -59,6 +62,11 @@ SmallVector<MemRefType> SampledWindows::getTypes(MLIRContext *context) const {
   for (int64_t extent : {int64_t(2), slabs, blocks, lines, lines})
     types.push_back(MemRefType::get({groups, windows * extent}, i32));
   types.push_back(MemRefType::get({numLines, length}, i32));
+  if (shares != 1) {
+    types.push_back(MemRefType::get(groups, i32));
+    for (int64_t extent : {lines, blocks})
+      types.push_back(MemRefType::get({groups, windows * extent}, i32));
+  }
   return types;
 }
 
@@ -68,21 +76,6 @@ Value SampledWindows::countBefore(BlockBuilder &b, Value counts, Value group) {
     return SmallVector<Value>{
         b.add(carried[0], b.load(counts, ValueRange{at}))};
   })[0];
-}
-
-std::pair<Value, Value> SampledWindows::findGroup(BlockBuilder &b, Value counts,
-                                                  Value number) const {
-  Value zero = b.constant(0);
-  SmallVector<Value> last =
-      b.loop(zero, b.constant(getNumGroups()), 1, {zero, zero, zero},
-             [&](Value at, ValueRange carried) {
-               Value end = b.add(carried[0], b.load(counts, ValueRange{at}));
-               Value isBefore = b.less(end, b.add(number, 1));
-               return SmallVector<Value>{
-                   end, b.select(isBefore, b.add(at, 1), carried[1]),
-                   b.select(isBefore, end, carried[2])};
-             });
-  return {last[1], last[2]};
 }
 
 namespace mlir::bsr {
@@ -111,6 +104,10 @@ public:
     b.barrier();
     addBlocks();
     b.barrier();
+    if (windows.shares != 1) {
+      addCosts();
+      shareBlocks();
+    }
     listBlocks();
   }
 
@@ -252,8 +249,11 @@ private:
         write(position, SampledWindows::Positions, at);
       });
     });
-    forEach(b.mul(numWindows, windows.blocks),
-            [&](Value at) { write(b.constant(0), SampledWindows::Words, at); });
+    forEach(b.mul(numWindows, windows.blocks), [&](Value at) {
+      write(b.constant(0), SampledWindows::Words, at);
+      if (windows.shares != 1)
+        write(b.constant(0), SampledWindows::Copies, at);
+    });
   }
 
   /// Of each window and line: its blocks, and the blocks of lines before it.
@@ -276,6 +276,8 @@ private:
                  });
       write(counts[0], SampledWindows::Firsts, at);
       write(counts[1], SampledWindows::Owned, at);
+      if (windows.shares != 1)
+        writeRowMask(window, counts[0], counts[1], at);
     });
   }
 
@@ -294,15 +296,144 @@ private:
     });
   }
 
+  /// How many blocks of `window` a block of threads has, but the last ones.
+  Value getShare(Value window) {
+    Value count = read(SampledWindows::Sizes, b.add(b.mul(window, 2), 1));
+    return windows.getShare(b, count);
+  }
+  Value divide(Value x, Value y) {
+    return arith::DivUIOp::create(b.b, b.loc, x, y);
+  }
+
+  void addCosts() {
+    b.when(b.equal(b.thread, b.constant(0)), [&] {
+      Value all = b.loop(b.constant(0), numWindows, 1, b.constant(0),
+                         [&](Value window, ValueRange carried) {
+                           Value size = read(SampledWindows::Sizes,
+                                             b.add(b.mul(window, 2), 1));
+                           return SmallVector<Value>{
+                               b.add(carried[0], windows.getCost(b, size))};
+                         })[0];
+      b.store(all, arrays[SampledWindows::Costs], group);
+    });
+  }
+
+  /// Of a line with `own` blocks in `window`, behind `before` ones.
+  void writeRowMask(Value window, Value before, Value own, Value at) {
+    Value zero = b.constant(0), one = b.constant(1);
+    Value share = getShare(window);
+    Value first = divide(before, share);
+    Value last = divide(b.sub(b.add(before, own), one), share);
+    Value mask =
+        b.sub(b.shiftLeft(b.constant(2), last), b.shiftLeft(one, first));
+    write(b.select(b.less(zero, own), mask, zero), SampledWindows::RowMasks,
+          at);
+  }
+
+  /// A block: its window, and its number there.
+  struct Block {
+    Value window, number;
+  };
+  Block getBlock(Value line, Value position, Value inLine) {
+    Value place = b.load(getPlace(position), i32);
+    Value window = SampledWindows::getLine(b, place);
+    Value first = read(SampledWindows::Firsts,
+                       b.multiplyAdd(window, windows.lines, line));
+    return {window, b.add(first, inLine)};
+  }
+
+  /// What blocks of threads need at a position, in shared memory: a bit of
+  /// each; then, times `copyBase`, one more than the common place, or 0.
+  Value getNeeds(Value position) { return getMark(b.constant(0), position); }
+
+  /// Finds what blocks of threads need, and common places.
+  void shareBlocks() {
+    clear();
+    b.barrier();
+    Value marker = b.div(b.thread, threads / markers);
+    forBlocks([&](Value line, Value, Value at, Value low) {
+      Value position = readPattern(idx, at);
+      Block block = getBlock(line, position, b.sub(at, low));
+      Value rank = divide(block.number, getShare(block.window));
+      Value mark = getMark(marker, position);
+      Value bit = b.shiftLeft(b.constant(1), rank);
+      b.storeShared(b.bitOr(b.load(mark, i32), bit), mark);
+    });
+    forEach(padded, [&](Value position) {
+      Value needs = b.load(getNeeds(position), i32);
+      for (int64_t other = 1; other != markers; ++other)
+        needs =
+            b.bitOr(needs, b.load(getMark(b.constant(other), position), i32));
+      b.storeShared(needs, getNeeds(position));
+    });
+    b.barrier();
+    forEach(numWindows, [&](Value window) { findCommonPlaces(window); });
+    b.barrier();
+  }
+
+  /// One thread: a common place is free in some blocks of threads.
+  void findCommonPlaces(Value window) {
+    int64_t shares = windows.shares;
+    int64_t all = (int64_t(1) << (shares * windows.commonPlaces)) - 1;
+    Value zero = b.constant(0), one = b.constant(1);
+    Value count = read(SampledWindows::Sizes, b.mul(window, 2));
+    b.loop(zero, count, 1, b.constant(all), [&](Value slab, ValueRange free) {
+      Value position = read(SampledWindows::Positions,
+                            b.multiplyAdd(window, windows.slabs, slab));
+      Value needs = b.load(getNeeds(position), i32);
+      Value isCommon = b.less(one, b.countOnes(needs));
+      return b.when(isCommon, free, [&]() -> SmallVector<Value> {
+        Value place = zero, taken = zero;
+        for (int64_t i = windows.commonPlaces; i-- != 0;) {
+          Value bits = b.shiftLeft(needs, b.constant(i * shares));
+          Value isFree = b.equal(b.bitAnd(free.front(), bits), bits);
+          place = b.select(isFree, b.constant(i + 1), place);
+          taken = b.select(isFree, bits, taken);
+        }
+        b.storeShared(b.multiplyAdd(place, SampledWindows::copyBase, needs),
+                      getNeeds(position));
+        return {b.bitXor(free.front(), taken)};
+      });
+    });
+  }
+
+  /// The number that block `number` of `window` has if each block of threads
+  /// has room for as many, where its activations lie, and what is copied.
+  Value placeBlock(const Block &block, Value line, Value position,
+                   Value &place) {
+    Value share = getShare(block.window), zero = b.constant(0);
+    Value rank = divide(block.number, share);
+    Value inShare =
+        b.sub(block.number, arith::MulIOp::create(b.b, b.loc, rank, share));
+    Value number = b.multiplyAdd(rank, windows.getOfShare(), inShare);
+    Value needs = b.load(getNeeds(position), i32);
+    Value common = b.div(needs, SampledWindows::copyBase);
+    Value isCommon = b.less(zero, common);
+    place =
+        b.select(isCommon, b.add(common, windows.getOfShare() - 1), inShare);
+    // The first line of those that share a copy has it copied.
+    Value lines = b.load(getLines(position), i32);
+    Value isFirst = b.equal(b.countTrailingZeros(lines), line);
+    Value ofFirst =
+        b.select(isFirst, b.rem(needs, SampledWindows::copyBase), zero);
+    Value mask = b.select(isCommon, ofFirst, b.shiftLeft(b.constant(1), rank));
+    constexpr int64_t base = SampledWindows::copyBase;
+    Value copy =
+        b.multiplyAdd(b.multiplyAdd(position, base, place), base, mask);
+    write(copy, SampledWindows::Copies,
+          b.multiplyAdd(block.window, windows.blocks, number));
+    return number;
+  }
+
   void listBlocks() {
     forBlocks([&](Value line, Value number, Value at, Value low) {
-      Value place = b.load(getPlace(readPattern(idx, at)), i32);
-      Value window = SampledWindows::getLine(b, place);
-      Value slab = SampledWindows::getSlab(b, place);
-      Value first = read(SampledWindows::Firsts,
-                         b.multiplyAdd(window, windows.lines, line));
+      Value position = readPattern(idx, at);
       Value inLine = b.sub(at, low);
-      Value block = b.multiplyAdd(window, windows.blocks, b.add(first, inLine));
+      Block found = getBlock(line, position, inLine);
+      Value slab = SampledWindows::getSlab(b, b.load(getPlace(position), i32));
+      if (windows.shares != 1)
+        found.number = placeBlock(found, line, position, slab);
+      Value block = b.multiplyAdd(found.window, windows.blocks, found.number);
       write(b.multiplyAdd(line, SampledWindows::wordBase, slab),
             SampledWindows::Words, block);
       b.store(block, arrays[SampledWindows::Places],

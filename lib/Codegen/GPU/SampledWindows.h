@@ -16,10 +16,20 @@ namespace mlir::bsr {
 /// the group stores a block, in increasing order, and at most `blocks` blocks
 /// there, sorted by line and then by position. A launch finds the windows of a
 /// pattern and leaves them in arrays.
+///
+/// The blocks of a window may be shared among several blocks of threads: each
+/// has as many, one after the other, but the last ones. What a position is
+/// multiplied by goes to a place of shared memory: if it is that of one block
+/// of threads, the place that has the number of the block there. If it is that
+/// of several, one of the common places, of which there are a few more, if one
+/// is free in all of them; if not, each of them copies it for itself.
 struct SampledWindows {
   int64_t numLines, length, slots;
   /// A power of 2, and the others.
   int64_t lines, slabs, blocks;
+  /// Blocks of threads that share a window, and common places. Of more than
+  /// one, each has room for `blocks / shares`.
+  int64_t shares = 1, commonPlaces = 0;
 
   int64_t getNumGroups() const { return llvm::divideCeil(numLines, lines); }
   /// The most windows that a group can have, and all together.
@@ -41,6 +51,12 @@ struct SampledWindows {
     Owned,     ///< blocks of a line in a window, `[groups, windows, lines]`
     Places,    ///< of each block of a line, the number of its window times
                ///< `blocks`, plus its own there, `[numLines, length]`
+    // If windows are shared:
+    Costs,    ///< what a step of the windows of a group costs, `[groups]`
+    RowMasks, ///< the blocks of threads that have blocks of a line, a bit
+              ///< each, `[groups, windows, lines]`
+    Copies,   ///< what is copied with each block, as `getMask`, `getPlace` and
+              ///< `getPosition` take it apart, `[groups, windows, blocks]`
     NumArrays
   };
   SmallVector<MemRefType> getTypes(MLIRContext *context) const;
@@ -57,16 +73,40 @@ struct SampledWindows {
     return b.rem(word, wordBase);
   }
 
+  /// Of a copy, the blocks of threads that it goes to, a bit each, none if
+  /// nothing is copied, its place, and its position.
+  static Value getMask(BlockBuilder &b, Value copy) {
+    return b.rem(copy, copyBase);
+  }
+  static Value getPlace(BlockBuilder &b, Value copy) {
+    return b.rem(b.div(copy, copyBase), copyBase);
+  }
+  static Value getPosition(BlockBuilder &b, Value copy) {
+    return b.div(copy, copyBase * copyBase);
+  }
+
+  /// Room that each block of threads has for blocks.
+  int64_t getOfShare() const { return blocks / shares; }
+  /// How many blocks a block of threads has of a window of `count`, but the
+  /// last ones.
+  Value getShare(BlockBuilder &b, Value count) const {
+    return b.div(b.add(count, shares - 1), shares);
+  }
+  /// What a step of a window of `count` blocks costs: so many blocks, and for
+  /// what has to be done besides, no fewer than half of those that there may
+  /// be.
+  Value getCost(BlockBuilder &b, Value count) const {
+    return b.max(getShare(b, count), b.constant(getLeastCost()));
+  }
+  int64_t getLeastCost() const { return llvm::divideCeil(getOfShare(), 2); }
+
   /// The windows of the groups before `group`.
   static Value countBefore(BlockBuilder &b, Value counts, Value group);
-  /// The group of window `number`, of all, and the number of the first window
-  /// that it has.
-  std::pair<Value, Value> findGroup(BlockBuilder &b, Value counts,
-                                    Value number) const;
 
 private:
   static constexpr int64_t wordBase = 1 << 16;
   static constexpr int64_t mostLines = 32;
+  static constexpr int64_t copyBase = 1 << 8;
 
   /// How many warps note lines side by side, as far as shared memory lasts.
   int64_t getMarkers(int64_t sharedBytes) const;

@@ -155,6 +155,45 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 64>} {
 
 // -----
 
+!pattern = !bsr.pattern<192x384, block = 64x64, slots = 12>
+
+// Two blocks of threads share a window of 2 block rows: 16 blocks of 64x64 at most. Both batches have 3 steps of 32 tokens.
+// CHECK-LABEL: func private @shared_gradient(
+// CHECK-SAME:    %[[COPIES:[a-z0-9]+]]: memref<2x32xi32>, %[[PARTS:[a-z0-9]+]]: memref<12x2x8x32x32x4xf32>)
+// CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
+// CHECK:           memref.store %{{.*}}, %[[COPIES]]
+// CHECK:           gpu.terminator
+// CHECK-COUNT-2: nvgpu.tma.create.descriptor %{{.*}} box[%c64, %c32]
+// Six clusters of 8 warps, and the warp that copies; a stage has the rows of 2 lines, and 12 places for columns.
+// CHECK:         gpu.launch clusters({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
+// CHECK-SAME:      blocks({{[^)]+}}) in (%{{[^ ]+}} = %c12, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
+// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c288, {{[^)]+}}) dynamic_shared_memory_size %c230464_i32
+// A stage is empty when all warps that multiply have arrived, of both blocks of threads.
+// CHECK:           nvvm.mbarrier.init %{{.*}}, %c1_i32
+// CHECK:           nvvm.mbarrier.init %{{.*}}, %c16_i32
+// Four blocks of a warpgroup.
+// CHECK:           scf.for
+// CHECK:             scf.for
+// CHECK-COUNT-8:       nvvm.wgmma.mma_async {{.*}} <m = 64, n = 64, k = 16>
+// CHECK-NOT:           nvvm.wgmma.mma_async
+// CHECK:               nvvm.mbarrier.arrive
+// CHECK:             vector.store %{{.*}}, %[[PARTS]]{{.*}} {alignment = 16 : i64}
+// CHECK-COUNT-2:       nvvm.cp.async.bulk.tensor.shared.cluster.global {{.*}} multicast_mask
+module attributes {bsr.target = #bsr.gpu<tile_outputs = 128, share_outputs = 2>} {
+  bsr.cluster private @shared_gradient(%p: !pattern, %a: tensor<2x192x72xbf16>, %b: tensor<2x384x72xbf16>) -> tensor<12x64x64xbf16> {
+    %g = bsr.sddmm %p, %a, %b feature_dim = 1 : !pattern, tensor<2x192x72xbf16>, tensor<2x384x72xbf16> -> tensor<12x64x64xbf16>
+    bsr.yield %g : tensor<12x64x64xbf16>
+  }
+  func.func @step(%p: !pattern, %a: tensor<2x192x72xbf16>, %b: tensor<2x384x72xbf16>) -> tensor<12x64x64xbf16> {
+    %init = tensor.empty() : tensor<12x64x64xbf16>
+    %g = bsr.launch @shared_gradient ins(%p, %a, %b : !pattern, tensor<2x192x72xbf16>, tensor<2x384x72xbf16>)
+        outs(%init : tensor<12x64x64xbf16>) -> tensor<12x64x64xbf16>
+    return %g : tensor<12x64x64xbf16>
+  }
+}
+
+// -----
+
 !pattern = !bsr.pattern<64x320, block = 16x16, slots = 30>
 
 // Rows that do not begin at multiples of 16 bytes are plain kernels'.

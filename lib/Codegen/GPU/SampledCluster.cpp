@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Stored blocks of products of activations by clusters and warpgroups.
+//
+// The blocks of threads of a cluster share the blocks of a window. One warp of
+// each copies, by tensor copies: its part of the rows of the window's lines,
+// each to those that have blocks of the line, and the columns of its own
+// blocks, to others, too, where these have blocks there. Two warpgroups
+// multiply out of shared memory and keep the sums of up to four blocks each.
+
+#include "SampledCluster.h"
+#include "WindowShare.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static constexpr int64_t consumers = WindowTile::warpgroups * warpgroupThreads;
+static constexpr int64_t blockExtent = WindowTile::clusterExtent;
+/// Sums that a thread has of a fragment.
+static constexpr int64_t fragmentSums = 4;
+
+namespace {
+/// What a thread does.
+class ClusterEmitter {
+public:
+  ClusterEmitter(const SampledShape &shape, const WindowTile &tile, Type type,
+                 ValueRange scratch, Value rowsMap, Value colsMap,
+                 BlockBuilder &b)
+      : shape(shape), tile(tile), windows(tile.getWindows(shape)), type(type),
+        arrays(scratch.drop_back()), parts(scratch.back()), rowsMap(rowsMap),
+        colsMap(colsMap), b(b), shares(b, tile, shape, windows, arrays),
+        ring(b, tile.stages, tile.getStageBytes(shape)),
+        rank(b.rem(b.block[0], tile.shares)), ofThreads(windows.getOfShare()),
+        ofGroup(ofThreads / WindowTile::warpgroups),
+        // What bsr-verify-kernels knows of threads is how many there are.
+        warpgroup(
+            b.rem(b.div(b.thread, warpgroupThreads), WindowTile::warpgroups)) {}
+
+  void emit();
+
+private:
+  using Stage = StageRing::Stage;
+  /// A copy of each step that a lane begins, if `blocks` are some: from which
+  /// map, where its rows begin in a batch, and where it goes to in a stage.
+  struct Copy {
+    Value isRow, row, to, blocks;
+  };
+  /// What a warpgroup has of a window: the number of its first block in the
+  /// block of threads, and how many they are. Of each block, where the rows and
+  /// the columns begin in a stage, and whether it is there.
+  struct Blocks {
+    Value first, count;
+    SmallVector<Value> rows, cols, isThere;
+  };
+
+  /// Entry `at` of `window` in an array that has `each` of a window.
+  Value load(SampledWindows::Array array, const WindowPart &window,
+             int64_t each, Value at) {
+    return b.load(
+        arrays[array],
+        ValueRange{window.group, b.multiplyAdd(window.number, each, at)});
+  }
+  /// Word `number` of the block of threads `rank`.
+  Value loadWord(SampledWindows::Array array, const WindowPart &window,
+                 Value number) {
+    return load(array, window, windows.blocks,
+                b.multiplyAdd(rank, ofThreads, number));
+  }
+  Value countBlocks(const WindowPart &window);
+  /// Calls `body` for all steps of all windows of the cluster, in a ring of
+  /// stages; `begin` and `end` for a window, with what it carries.
+  void
+  forSteps(llvm::function_ref<SmallVector<Value>(const WindowPart &)> begin,
+           llvm::function_ref<SmallVector<Value>(Value step, Stage, ValueRange)>
+               body,
+           llvm::function_ref<void(const WindowPart &, ValueRange)> end);
+
+  Copy findCopy(const WindowPart &window);
+  Value countBytes(const WindowPart &window);
+  void copyStep(Value step, Stage stage, const Copy &copy, Value bytes);
+  void produce();
+
+  Blocks findBlocks(const WindowPart &window);
+  SmallVector<Value> multiplyStep(Stage stage, const Blocks &blocks,
+                                  ValueRange sums);
+  WarpgroupOperand getOperand(Value at);
+  void release(Stage stage);
+  void store(const WindowPart &window, const Blocks &blocks, ValueRange sums);
+  void consume();
+
+  const SampledShape &shape;
+  const WindowTile &tile;
+  SampledWindows windows;
+  Type type;
+  ValueRange arrays;
+  Value parts, rowsMap, colsMap;
+  BlockBuilder &b;
+  WindowShares shares;
+  StageRing ring;
+  /// The block of threads in its cluster.
+  Value rank;
+  /// Blocks that one block of threads has room for, and a warpgroup.
+  int64_t ofThreads, ofGroup;
+  Value warpgroup;
+};
+} // namespace
+
+void ClusterEmitter::forSteps(
+    llvm::function_ref<SmallVector<Value>(const WindowPart &)> begin,
+    llvm::function_ref<SmallVector<Value>(Value, Stage, ValueRange)> body,
+    llvm::function_ref<void(const WindowPart &, ValueRange)> end) {
+  Stage start = ring.getFirst();
+  shares.forWindows(
+      b.div(b.block[0], tile.shares), {start.number, start.parity},
+      [&](const WindowPart &window, ValueRange carried) {
+        SmallVector<Value> all(carried);
+        llvm::append_range(all, begin(window));
+        SmallVector<Value> last =
+            b.loop(window.low, window.high, 1, all,
+                   [&](Value step, ValueRange carried) {
+                     Stage stage{carried[0], carried[1]};
+                     SmallVector<Value> own =
+                         body(step, stage, carried.drop_front(2));
+                     Stage next = ring.getNext(stage);
+                     SmallVector<Value> result{next.number, next.parity};
+                     llvm::append_range(result, own);
+                     return result;
+                   });
+        end(window, ValueRange(last).drop_front(2));
+        last.truncate(2);
+        return last;
+      });
+}
+
+Value ClusterEmitter::countBlocks(const WindowPart &window) {
+  Value all = load(SampledWindows::Sizes, window, 2, b.constant(1));
+  Value share = windows.getShare(b, all);
+  Value before = arith::MulIOp::create(b.b, b.loc, rank, share);
+  Value rest = b.sub(b.max(all, before), before);
+  return b.min(rest, share);
+}
+
+ClusterEmitter::Copy ClusterEmitter::findCopy(const WindowPart &window) {
+  // The first lanes have blocks, the next ones lines.
+  Value isRow = b.less(b.constant(ofThreads - 1), b.lane);
+  Value number = b.min(b.lane, b.constant(ofThreads - 1));
+  Value copy = loadWord(SampledWindows::Copies, window, number);
+  Value inOrder = b.max(b.sub(b.lane, b.constant(ofThreads)), b.constant(0));
+  Value line = b.multiplyAdd(inOrder, tile.shares, rank);
+  Value isLine = b.less(line, b.constant(tile.lines));
+  line = b.min(line, b.constant(tile.lines - 1));
+  Value lineMask = load(SampledWindows::RowMasks, window, tile.lines, line);
+  lineMask = b.select(isLine, lineMask, b.constant(0));
+  Value row = b.select(isRow, b.multiplyAdd(window.group, tile.lines, line),
+                       SampledWindows::getPosition(b, copy));
+  Value place = b.select(isRow, line,
+                         b.add(SampledWindows::getPlace(b, copy), tile.lines));
+  return {isRow, b.mul(row, blockExtent),
+          b.mul(place, tile.getSlabBytes(shape)),
+          b.select(isRow, lineMask, SampledWindows::getMask(b, copy))};
+}
+
+Value ClusterEmitter::countBytes(const WindowPart &window) {
+  Value zero = b.constant(0), one = b.constant(1);
+  Value count = countBlocks(window);
+  // Common places count once.
+  Value own = zero, common = zero;
+  for (int64_t number = 0; number != ofThreads; ++number) {
+    Value word = loadWord(SampledWindows::Words, window, b.constant(number));
+    Value place = SampledWindows::getSlab(b, word);
+    Value isThere = b.less(b.constant(number), count);
+    Value isOwn = b.less(place, b.constant(ofThreads));
+    own = b.add(own, b.select(b.bitAnd(isThere, isOwn), one, zero));
+    Value bit = b.select(isOwn, zero, b.shiftLeft(one, place));
+    common = b.bitOr(common, b.select(isThere, bit, zero));
+  }
+  Value copies = b.add(own, b.countOnes(common));
+  for (int64_t line = 0; line != tile.lines; ++line) {
+    Value mask =
+        load(SampledWindows::RowMasks, window, tile.lines, b.constant(line));
+    copies = b.add(copies, b.bitAnd(b.shiftRight(mask, rank), one));
+  }
+  return b.mul(copies, tile.getSlabBytes(shape));
+}
+
+void ClusterEmitter::copyStep(Value step, Stage stage, const Copy &copy,
+                              Value bytes) {
+  ring.waitForEmpty(stage);
+  Value full = ring.getFull(stage);
+  b.when(b.equal(b.lane, b.constant(0)), [&] { expectBytes(b, full, bytes); });
+  StepTokens tokens = getStepTokens(b, tile, shape, step);
+  Value to = b.at(b.add(ring.getBegin(stage), copy.to));
+  Value isCopied = b.less(b.constant(0), copy.blocks);
+  auto copyFrom = [&](Value map, const Activations &x) {
+    Value row = b.multiplyAdd(tokens.batch, x.features, copy.row);
+    copyBox(b, to, map, row, tokens.first, full, copy.blocks);
+  };
+  Value isTrue = b.equal(b.constant(0), b.constant(0));
+  b.when(b.bitAnd(isCopied, copy.isRow),
+         [&] { copyFrom(rowsMap, shape.rows); });
+  b.when(b.bitAnd(isCopied, b.bitXor(copy.isRow, isTrue)),
+         [&] { copyFrom(colsMap, shape.cols); });
+}
+
+void ClusterEmitter::produce() {
+  Copy copy;
+  Value bytes;
+  forSteps(
+      [&](const WindowPart &window) {
+        copy = findCopy(window);
+        bytes = countBytes(window);
+        return SmallVector<Value>();
+      },
+      [&](Value step, Stage stage, ValueRange) {
+        copyStep(step, stage, copy, bytes);
+        return SmallVector<Value>();
+      },
+      [](const WindowPart &, ValueRange) {});
+}
+
+ClusterEmitter::Blocks ClusterEmitter::findBlocks(const WindowPart &window) {
+  Value all = countBlocks(window);
+  Value half = b.div(b.add(all, 1), WindowTile::warpgroups);
+  Blocks blocks;
+  Value isSecond = b.less(b.constant(0), warpgroup);
+  blocks.first = b.select(isSecond, half, b.constant(0));
+  blocks.count = b.select(isSecond, b.sub(all, half), half);
+  int64_t bytes = tile.getSlabBytes(shape);
+  for (int64_t block = 0; block != ofGroup; ++block) {
+    Value number = b.min(b.add(blocks.first, block), b.constant(ofThreads - 1));
+    Value word = loadWord(SampledWindows::Words, window, number);
+    Value place = SampledWindows::getSlab(b, word);
+    blocks.rows.push_back(b.mul(SampledWindows::getLine(b, word), bytes));
+    blocks.cols.push_back(b.mul(b.add(place, tile.lines), bytes));
+    blocks.isThere.push_back(b.less(b.constant(block), blocks.count));
+  }
+  return blocks;
+}
+
+WarpgroupOperand ClusterEmitter::getOperand(Value at) {
+  constexpr int64_t rowsTogether = 8;
+  return {b.at(at), tile.getPitch(), /*isTransposed=*/false,
+          rowsTogether * tile.getPitch(), tile.getSlabBytes(shape)};
+}
+
+void ClusterEmitter::release(Stage stage) {
+  Value barrier = ring.getEmpty(stage);
+  b.when(b.equal(b.lane, b.constant(0)), [&] {
+    for (int64_t other = 0; other != tile.shares; ++other)
+      arriveAt(b, barrier, b.constant(other));
+  });
+}
+
+SmallVector<Value> ClusterEmitter::multiplyStep(Stage stage,
+                                                const Blocks &blocks,
+                                                ValueRange sums) {
+  ring.waitForFull(stage);
+  Value begin = ring.getBegin(stage);
+  SmallVector<Value> next;
+  for (auto [sum, row, col, isThere] :
+       llvm::zip_equal(sums, blocks.rows, blocks.cols, blocks.isThere)) {
+    auto multiply = [&, row = row, col = col,
+                     sum = sum]() -> SmallVector<Value> {
+      return {multiplyAdd(b, type, getOperand(b.add(begin, row)),
+                          getOperand(b.add(begin, col)), blockExtent,
+                          tile.getPitch() / fragmentBytes, sum)};
+    };
+    llvm::append_range(next, b.when(isThere, sum, multiply));
+  }
+  release(stage);
+  return next;
+}
+
+void ClusterEmitter::store(const WindowPart &window, const Blocks &blocks,
+                           ValueRange sums) {
+  auto vector = VectorType::get(fragmentSums, b.b.getF32Type());
+  Value warp = b.rem(b.warp, warpgroupThreads / BlockBuilder::warpThreads);
+  constexpr int64_t colTiles = blockExtent / fragmentCols;
+  for (int64_t block = 0; block != ofGroup; ++block)
+    b.when(blocks.isThere[block], [&] {
+      Value number = b.add(blocks.first, block);
+      for (int64_t col = 0; col != colTiles; ++col) {
+        SmallVector<Value> four;
+        for (int64_t sum = 0; sum != fragmentSums; ++sum)
+          four.push_back(LLVM::ExtractValueOp::create(
+              b.b, b.loc, sums[block], col * fragmentSums + sum));
+        b.store(vector::FromElementsOp::create(b.b, b.loc, vector, four), parts,
+                ValueRange{b.block[0], window.part, number,
+                           b.multiplyAdd(warp, colTiles, b.constant(col)),
+                           b.lane, b.constant(0)});
+      }
+    });
+}
+
+void ClusterEmitter::consume() {
+  Blocks blocks;
+  Value zero =
+      arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type()));
+  forSteps(
+      [&](const WindowPart &window) {
+        blocks = findBlocks(window);
+        SmallVector<Value> sums;
+        for (int64_t block = 0; block != ofGroup; ++block)
+          sums.push_back(createSums(b, blockExtent, {zero, zero}));
+        return sums;
+      },
+      [&](Value, Stage stage, ValueRange sums) {
+        return multiplyStep(stage, blocks, sums);
+      },
+      [&](const WindowPart &window, ValueRange sums) {
+        store(window, blocks, sums);
+      });
+}
+
+void ClusterEmitter::emit() {
+  // All blocks of threads of the cluster follow one order of stages.
+  ring.init(/*readers=*/tile.shares * consumers / BlockBuilder::warpThreads,
+            tile.shares);
+  b.when(b.less(b.thread, b.constant(consumers)), [&] { consume(); });
+  b.when(b.less(b.constant(consumers - 1), b.thread), [&] { produce(); });
+  // Others copy to this block of threads, and arrive at its mbarriers.
+  ring.waitForAll(tile.shares);
+}
+
+void bsr::emitSampledCluster(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
+                             const SampledShape &shape, const WindowTile &tile,
+                             ValueRange scratch) {
+  std::array<int64_t, 2> box{blockExtent, tile.tokens};
+  Value rows = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getA()),
+                               shape.rows.tokens, box);
+  Value cols = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getB()),
+                               shape.cols.tokens, box);
+  Type type = op.getA().getType().getElementType();
+  BlockBuilder::launch(
+      b, kernel.loc, {tile.grid * tile.shares, 1},
+      consumers + BlockBuilder::warpThreads, tile.getSharedBytes(shape),
+      [&](BlockBuilder &block) {
+        ClusterEmitter(shape, tile, type, scratch, rows, cols, block).emit();
+      },
+      {tile.shares, 1});
+}
