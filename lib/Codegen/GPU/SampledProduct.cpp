@@ -53,14 +53,20 @@ std::optional<SampledProduct> SampledProduct::match(Operation *root,
   return product;
 }
 
+std::optional<PatternPlan> SampledProduct::getPlan() {
+  auto emit = [windows = windows](OpBuilder &b, Location loc,
+                                  const PatternView &view, ValueRange arrays) {
+    windows.emit(b, loc, view, arrays);
+  };
+  return PatternPlan{op, op.getPattern(), View::Rows,
+                     windows.getTypes(op->getContext()), emit};
+}
+
 SmallVector<MemRefType> SampledProduct::getScratch() {
-  MLIRContext *context = op->getContext();
-  SmallVector<MemRefType> types = windows.getTypes(context);
-  types.push_back(
+  return {
       MemRefType::get({tile.grid, tile.getParts(shape), windows.blocks,
                        getFragments(), BlockBuilder::warpThreads, fragmentSums},
-                      Float32Type::get(context)));
-  return types;
+                      Float32Type::get(op->getContext()))};
 }
 
 /// `x / y` and `x * y` of numbers that are not negative.
@@ -548,11 +554,12 @@ void SampledSumEmitter::emit() {
 LogicalResult SampledProduct::emit(OpBuilder &b, KernelBody &kernel,
                                    ValueRange scratch) {
   const PatternView &view = kernel.patterns.at({op.getPattern(), View::Rows});
-  windows.emit(b, kernel.loc, view, scratch.drop_back());
+  SmallVector<Value> memory(kernel.plans.at(op));
+  llvm::append_range(memory, scratch);
   BlockBuilder::launch(
       b, kernel.loc, {tile.grid, 1}, blockThreads, tile.getSharedBytes(shape),
       [&](BlockBuilder &block) {
-        SampledProductEmitter(*this, kernel, scratch, block).emit();
+        SampledProductEmitter(*this, kernel, memory, block).emit();
       });
   StoredRows values = createRows(
       b, kernel.loc, kernel.outputs.lookup(op.getValues()),
@@ -560,7 +567,7 @@ LogicalResult SampledProduct::emit(OpBuilder &b, KernelBody &kernel,
   BlockBuilder::launch(
       b, kernel.loc, {windows.numLines, getRowTiles()}, blockThreads,
       /*sharedBytes=*/0, [&](BlockBuilder &block) {
-        SampledSumEmitter(*this, view, scratch, values, block).emit();
+        SampledSumEmitter(*this, view, memory, values, block).emit();
       });
   return success();
 }
