@@ -14,6 +14,7 @@
 // memory; a last launch adds what there is of a block, in the order of steps.
 
 #include "SampledProduct.h"
+#include "Reshapes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -168,8 +169,8 @@ SampledProductEmitter::SampledProductEmitter(SampledProduct &product,
       type(product.op.getA().getType().getElementType()), i8(b.b.getI8Type()),
       i32(b.b.getI32Type()), warpBlocks(WindowTile::getWarpBlocks(shape)),
       steps(tile.getSteps(shape)),
-      rows(b.getPointer(kernel.inputs.lookup(product.op.getA()))),
-      cols(b.getPointer(kernel.inputs.lookup(product.op.getB()))),
+      rows(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getA())))),
+      cols(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getB())))),
       parts(scratch.back()) {
   copiedRow = b.div(b.thread, getPieces());
   Value piece = b.rem(b.thread, getPieces());

@@ -14,6 +14,7 @@
 #include "SparseProduct.h"
 #include "BoxWalk.h"
 #include "PieceWalk.h"
+#include "Reshapes.h"
 #include "Warpgroups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -348,9 +349,9 @@ LogicalResult SparseProduct::emit(OpBuilder &b, KernelBody &kernel,
   StoredRows y = begin(b, kernel, memory);
   Value xMap, valuesMap;
   if (tile.shareOutputs != 0) {
-    xMap = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getX()),
-                           shape.activations.tokens,
-                           {shape.inBlock, StageLayout::boxTokens});
+    xMap = createTensorMap(
+        b, kernel.loc, kernel.inputs.lookup(skipReshapes(op.getX())),
+        shape.activations.tokens, {shape.inBlock, StageLayout::boxTokens});
     valuesMap =
         createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getValues()),
                         shape.blockCols, {shape.blockRows, shape.blockCols});

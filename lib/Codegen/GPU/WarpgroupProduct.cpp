@@ -11,6 +11,7 @@
 // memory and keep their sums in registers.
 
 #include "WarpgroupProduct.h"
+#include "Reshapes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -472,7 +473,8 @@ LogicalResult WarpgroupProduct::emit(OpBuilder &b, KernelBody &kernel,
   const Activations &x = shape.activations;
   SmallVector<Value> memory = getMemory(kernel, scratch);
   StoredRows y = begin(b, kernel, memory);
-  Value xMap = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getX()),
+  Value xMap = createTensorMap(b, kernel.loc,
+                               kernel.inputs.lookup(skipReshapes(op.getX())),
                                x.tokens, {shape.inBlock, rowTokens});
   Value valuesMap = createTensorMap(
       b, kernel.loc, kernel.inputs.lookup(op.getValues()), shape.blockCols,

@@ -325,3 +325,29 @@ module attributes {bsr.target = #bsr.gpu<tf32 = true>} {
     return %y : tensor<320x200xf32>
   }
 }
+
+// -----
+
+!pattern = !bsr.pattern<64x320, block = 16x16, slots = 30>
+
+// Two heads are the features of one operand: its rows lie in memory as those of the buffer do.
+// CHECK-LABEL: func private @heads(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<3x2x32x200xbf16>,
+// CHECK:         gpu.launch
+// CHECK:           builtin.unrealized_conversion_cast %[[X]] :
+// CHECK:         nvvm.cp.async.shared.global
+// CHECK:         nvvm.mma.sync
+module attributes {bsr.target = #bsr.gpu<chip = "sm_90", tile_outputs = 256, tile_tokens = 128>} {
+  bsr.cluster private @heads(%p: !pattern, %w: tensor<30x16x16xbf16>, %x: tensor<3x2x32x200xbf16>) -> tensor<3x320x200xbf16> {
+    %merged = tensor.collapse_shape %x [[0], [1, 2], [3]] : tensor<3x2x32x200xbf16> into tensor<3x64x200xbf16>
+    %y = bsr.spmm %p, %w, %merged feature_dim = 1
+        : !pattern, tensor<30x16x16xbf16>, tensor<3x64x200xbf16> -> tensor<3x320x200xbf16>
+    bsr.yield %y : tensor<3x320x200xbf16>
+  }
+  func.func @step(%p: !pattern, %w: tensor<30x16x16xbf16>, %x: tensor<3x2x32x200xbf16>) -> tensor<3x320x200xbf16> {
+    %init = tensor.empty() : tensor<3x320x200xbf16>
+    %y = bsr.launch @heads ins(%p, %w, %x : !pattern, tensor<30x16x16xbf16>, tensor<3x2x32x200xbf16>)
+        outs(%init : tensor<3x320x200xbf16>) -> tensor<3x320x200xbf16>
+    return %y : tensor<3x320x200xbf16>
+  }
+}
