@@ -598,8 +598,10 @@ LaunchOp::bufferize(RewriterBase &rewriter,
     else if (failed(options.createMemCpy(rewriter, getLoc(), *buffer, *dense)))
       return failure();
   }
-  func::CallOp::create(rewriter, getLoc(), getKernelAttr(), TypeRange(),
-                       arguments);
+  auto call = func::CallOp::create(rewriter, getLoc(), getKernelAttr(),
+                                   TypeRange(), arguments);
+  if (auto kind = attrs::kind.get(*this))
+    attrs::kind.set(call, kind);
   for (auto [dense, buffer] : copiesBack)
     if (failed(options.createMemCpy(rewriter, getLoc(), dense, buffer)))
       return failure();

@@ -6,6 +6,7 @@
 #include "StepAttributes.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -139,6 +140,11 @@ static bool isOp(Operation *op) {
   return isa<OpTy>(op);
 }
 
+/// Kernels have a kind, and so have calls of those that make plans of patterns.
+static bool hasKind(Operation *op) {
+  return isFunction(op) || isa<LaunchOp, func::CallOp>(op);
+}
+
 /// The attribute `name` as operations like `op` carry it, or null if the
 /// dialect knows none.
 static const KnownAttribute *find(Operation *op, StringRef name,
@@ -150,7 +156,7 @@ static const KnownAttribute *find(Operation *op, StringRef name,
   static const KnownAttribute known[] = {
       {attrs::arenaBytes, isFunction, count, isCount},
       {attrs::flops, isFunction, count, isCount},
-      {attrs::kind, isFunction, text, isText},
+      {attrs::kind, hasKind, text, isText},
       {attrs::lanes, isNoFunction, unit, isUnit},
       {attrs::leftDense, isFunction, count, isCount},
       {attrs::liveBytes, isFunction, count, isCount},

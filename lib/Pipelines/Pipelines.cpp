@@ -61,6 +61,7 @@ static void addBufferization(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRStoreResults());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRGuardScores());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRPlanMemory());
+  pm.addPass(bsr::createBSRSplitPlans());
   // Kernels of equal layers are one function.
   pm.addPass(func::createDuplicateFunctionEliminationPass());
 }

@@ -83,11 +83,19 @@ class TensorMap:
         return f"map:u{self.bits}:{matrix}:{box}:{self.swizzle}:@{file}"
 
 
+def function(text, name):
+    """The lines of the function of a name that matches this pattern, from its arguments on; none if there is none."""
+    found = re.search(rf"func\.func (?:public )?@{name}\((.*?)\n  }}\n", text, re.S)
+    return found[0].splitlines() if found else []
+
+
 class Host:
-    """The function of a step: constants, views of the arena, and launches."""
+    """The function of a step, and the one of its plans: constants, views of the arena, and launches."""
 
     def __init__(self, text):
-        self.body = re.search(r"func\.func (?:public )?@\w+\((.*?)\n  }\n", text, re.S)[0].splitlines()
+        self.body = function(text, r"\w+")
+        self.plans = function(text, re.search(r"@(\w+)", self.body[0])[1] + "_plans")
+        self.planned = None  # the arena in which plans are, and the patterns that they are of
         self.arguments = re.findall(r"(%arg\d+): (memref<[^>]*>)", self.body[0])
         binary = re.search(r'assembly = "((?:[^"\\]|\\.)*)"', text)
         self.ptx = re.sub(r"\\([0-9A-F]{2})", lambda code: chr(int(code[1], 16)), binary[1]) if binary else ""
@@ -98,8 +106,20 @@ class Host:
         with open(path, "w") as file:
             file.write(self.ptx)
         values = {name: buffer for (name, _), buffer in zip(self.arguments, [*buffers, arena])}
+        patterns = [values[name].tobytes() for name in re.findall(r'(%arg\d+): memref<[^>]*> {bsr.kind = "(?:row_|col_|slot)', self.body[0])]
+        if not self.planned or self.planned[0] is not arena or self.planned[1] != patterns:
+            self.planned = arena, patterns
+            self.interpret(self.plans, dict(values), path, folder)
+        self.interpret(self.body, values, path, folder, hasScores)
+
+    def count(self):
+        """The launches of a step, and those of its plans."""
+        return tuple(sum("gpu.launch_func" in line for line in lines) for lines in (self.body, self.plans))
+
+    def interpret(self, lines, values, path, folder, hasScores=False):
+        """Does what a function does, whose arguments `values` has."""
         isSkipped = False
-        for line in self.body[1:]:
+        for line in lines[1:]:
             if re.match(r"\s+scf\.if %arg\d+ {$", line):  # what computes scores
                 isSkipped = not hasScores
             elif isSkipped:

@@ -8,11 +8,19 @@
 // CHECK-LABEL: func.func @step(
 // CHECK-SAME:    %[[X:[^:]*]]: memref<12x16xf32> {bsr.name = "x"}
 // CHECK-SAME:    %[[ARENA:[^:]*]]: memref<{{[0-9]+}}xi8>
-// CHECK:         %[[XT:.*]] = memref.view %[[ARENA]]
+// CHECK:         %[[PLAN:.*]] = memref.view %[[ARENA]][%[[AT:c[0-9_]*]]][] : memref<{{[0-9]+}}xi8> to memref<1xi32>
+// CHECK:         %[[XT:.*]] = memref.view %[[ARENA]]{{.*}} to memref<16x12xf32>
 // CHECK:         gpu.launch_func  @kernels::@[[COPY:[a-z0-9_]+]] blocks in (%c1, %c1, %c1) threads in (%c128, %c1, %c1) args(%[[X]] : memref<12x16xf32>, %[[XT]] : memref<16x12xf32>)
 // CHECK:         gpu.launch_func  @kernels::@[[PRODUCT:[a-z0-9_]+]] blocks in (%c1, %c1, %c1) threads in (%c256, %c1, %c1)  dynamic_shared_memory_size %c65536_i32
+// CHECK-SAME:      %[[PLAN]] :
 // CHECK:         gpu.launch_func  @kernels::
 // CHECK-NOT:     {{memref\.(load|store|copy)|scf\.|linalg\.}}
+// CHECK:         return
+// The plan of the pattern is made apart, in the same place of the arena.
+// CHECK-LABEL: func.func @step_plans(
+// CHECK:         %[[PLAN:.*]] = memref.view %{{.*}}[%[[AT]]][] : memref<{{[0-9]+}}xi8> to memref<1xi32>
+// CHECK:         gpu.launch_func  @kernels::@[[MAKER:[a-z0-9_]+]] {{.*}}, %[[PLAN]] :
+// CHECK-NOT:     gpu.launch_func
 // CHECK:         return
 // CHECK:       gpu.binary @kernels [#gpu.object<#nvvm.target<O = 3, chip = "sm_90a", features = "+ptx80">
 // CHECK:       .target sm_90a

@@ -3,6 +3,7 @@
 // Turns each cluster into a kernel, a function on buffers whose body the target
 // emits.
 
+#include "PlanKernels.h"
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
 #include "bsr/Codegen/Common/Passes.h"
@@ -67,14 +68,22 @@ static Value createView(OpBuilder &b, Location loc, Value whole, int64_t rank,
 }
 
 namespace {
-/// A cluster as a function on buffers: inputs, then outputs, then scratch
-/// memory.
+/// The plan of a pattern that a kernel follows: who makes it, and the number of
+/// the pattern among the arguments of the cluster.
+struct FollowedPlan {
+  PlanKernel maker;
+  unsigned pattern;
+};
+
+/// A cluster as a function on buffers: inputs, then plans, then outputs, then
+/// scratch memory.
 struct Kernel {
   func::FuncOp function;
   /// Per argument of the cluster, the pattern views that the body walks.
   SmallVector<SmallVector<View, 2>> walked;
   /// The inputs in whose buffers results may lie.
   SmallVector<int64_t> inPlace;
+  SmallVector<FollowedPlan> plans;
   SmallVector<MemRefType> scratch;
 };
 } // namespace
@@ -115,20 +124,29 @@ static FunctionType getSignature(ClusterOp cluster, ArrayRef<int64_t> panels,
         types.push_back(getDenseBufferType(type));
     }
   }
+  for (const FollowedPlan &plan : kernel.plans)
+    llvm::append_range(types, plan.maker.types);
   for (Type type : cluster.getResultTypes())
     addTensor(type);
   llvm::append_range(types, kernel.scratch);
   return FunctionType::get(cluster.getContext(), types, {});
 }
 
-/// Emits `cluster` as a function that takes its place.
+/// Emits `cluster` as a function that takes its place, and what makes the plans
+/// that it follows.
 static FailureOr<Kernel> emit(ClusterOp cluster, const ClusterPlan &plan,
                               KernelTargetAttrInterface target,
-                              ArrayRef<int64_t> panels) {
+                              ArrayRef<int64_t> panels,
+                              PlanKernels &planKernels) {
   OpBuilder builder(cluster);
   Location loc = cluster.getLoc();
   Block &block = cluster.getBody().front();
   Kernel kernel;
+  SmallVector<PatternPlan> plans = target.getPatternPlans(plan);
+  for (const PatternPlan &followed : plans)
+    kernel.plans.push_back(
+        {planKernels.getKernel(followed, cluster.getName()),
+         cast<BlockArgument>(followed.pattern).getArgNumber()});
   kernel.scratch = target.getScratch(plan);
   kernel.inPlace = target.getInPlace(cluster, plan);
   kernel.function =
@@ -153,6 +171,11 @@ static FailureOr<Kernel> emit(ClusterOp cluster, const ClusterPlan &plan,
                                          entry->getArgument(next + 2)};
       next += 3;
     }
+  }
+  for (const PatternPlan &followed : plans) {
+    body.plans[followed.op] =
+        entry->getArguments().slice(next, followed.types.size());
+    next += followed.types.size();
   }
   for (Value result : cluster.getYielded())
     body.outputs[result] = entry->getArgument(next++);
@@ -182,9 +205,11 @@ static SmallVector<int64_t> getPanels(LaunchOp launch) {
 }
 
 /// Gives `launch` the operands of the emitted kernel: index arrays for
-/// patterns, results in panels, and results that are scratch memory.
+/// patterns, plans of patterns, results in panels, and results that are scratch
+/// memory.
 static void updateLaunch(LaunchOp launch, const Kernel &kernel,
-                         KernelTargetAttrInterface target) {
+                         KernelTargetAttrInterface target,
+                         PlanKernels &planKernels) {
   OpBuilder b(launch);
   launch.setKernelAttr(FlatSymbolRefAttr::get(kernel.function));
   SmallVector<int64_t> panels = getPanels(launch);
@@ -215,6 +240,10 @@ static void updateLaunch(LaunchOp launch, const Kernel &kernel,
           inputs,
           IndicesOp::create(b, launch.getLoc(), input, view).getResults());
   }
+  for (const FollowedPlan &plan : kernel.plans)
+    llvm::append_range(
+        inputs,
+        planKernels.getArrays(plan.maker, launch.getInputs()[plan.pattern]));
   // A result that is not read is memory for the kernel alone: were its init the
   // same value as another's, bufferization would let both lie in one place.
   SmallVector<Value> inits;
@@ -255,6 +284,7 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
       launches[launch.getKernel()][getPanels(launch)].push_back(launch);
     });
     SymbolTable symbols(module);
+    PlanKernels planKernels(symbols);
     KernelTargetAttrInterface target = getKernelTarget(module);
     for (auto &[name, ways] : launches) {
       auto cluster = symbols.lookup<ClusterOp>(name);
@@ -265,14 +295,15 @@ struct Emit : bsr::impl::BSREmitBase<Emit> {
         return signalPassFailure();
       SmallVector<func::FuncOp> kernels;
       for (auto &[panels, calls] : ways) {
-        FailureOr<Kernel> kernel = emit(cluster, *plan, target, panels);
+        FailureOr<Kernel> kernel =
+            emit(cluster, *plan, target, panels, planKernels);
         if (failed(kernel))
           return signalPassFailure();
         kernels.push_back(kernel->function);
         if (kernels.size() > 1)
           symbols.insert(kernel->function);
         for (LaunchOp launch : calls)
-          updateLaunch(launch, *kernel, target);
+          updateLaunch(launch, *kernel, target, planKernels);
         ++numKernels;
       }
       symbols.remove(cluster);

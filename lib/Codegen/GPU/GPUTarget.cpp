@@ -104,6 +104,25 @@ struct KernelModel
   std::optional<View> getWalkedView(Attribute, Operation *op) const {
     return getLineView(op);
   }
+  SmallVector<PatternPlan> getPatternPlans(Attribute chip,
+                                           const ClusterPlan &plan) const {
+    auto gpu = cast<GPUAttr>(chip);
+    SmallVector<PatternPlan> plans;
+    auto add = [&](const std::unique_ptr<Product> &product) {
+      if (std::optional<PatternPlan> followed = product->getPlan())
+        plans.push_back(std::move(*followed));
+    };
+    if (std::unique_ptr<Product> product = matchProduct(plan, gpu)) {
+      add(product);
+      return plans;
+    }
+    if (ChainRows::match(plan))
+      return plans;
+    for (Operation *root : plan.roots)
+      if (std::unique_ptr<Product> product = matchRoot(plan, root, gpu))
+        add(product);
+    return plans;
+  }
   SmallVector<MemRefType> getScratch(Attribute chip,
                                      const ClusterPlan &plan) const {
     auto gpu = cast<GPUAttr>(chip);

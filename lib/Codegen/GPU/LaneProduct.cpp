@@ -45,7 +45,7 @@ class LaneProductEmitter {
 public:
   /// `y` is the buffer of the result, `[batches, features, tokens]`.
   LaneProductEmitter(LaneProduct &product, KernelBody &kernel,
-                     ValueRange scratch, const StoredRows &y,
+                     ValueRange memory, const StoredRows &y,
                      const ChunkRange &range, BlockBuilder &b);
   void emit();
 
@@ -76,7 +76,7 @@ private:
   BlockBuilder &b;
   const StoredRows &y;
   PieceWalk walk;
-  ValueRange scratch;
+  ValueRange memory;
   Type type;
   /// Of a lane: outputs of each line, and tokens, of which `side` lie side by
   /// side; the tokens of a group lie so in turns.
@@ -89,12 +89,12 @@ private:
 } // namespace mlir::bsr
 
 LaneProductEmitter::LaneProductEmitter(LaneProduct &product, KernelBody &kernel,
-                                       ValueRange scratch, const StoredRows &y,
+                                       ValueRange memory, const StoredRows &y,
                                        const ChunkRange &range, BlockBuilder &b)
     : product(product), tile(product.tile), shape(product.shape),
       kernel(kernel), b(b), y(y), walk(product.op, product.shape, product.tile,
-                                       product.plan, kernel, scratch, range, b),
-      scratch(scratch), type(product.op.getX().getType().getElementType()),
+                                       product.plan, kernel, memory, range, b),
+      memory(memory), type(product.op.getX().getType().getElementType()),
       outputs(tile.getLaneOutputs(shape)), tokens(tile.getLaneTokens()),
       side(tile.getLaneSide(shape)) {
   int64_t most = copiedBytes / shape.elementBytes;
@@ -212,7 +212,7 @@ void LaneProductEmitter::emit() {
   int64_t stride = shape.inputsAreRows ? 1 : shape.inBlock;
   Value blockOffset = b.mul(group, outputs * stride * shape.elementBytes);
   auto finish = [&](ValueRange sums) {
-    product.finish(b, walk.range, scratch, /*rank=*/b.constant(0), sums,
+    product.finish(b, walk.range, memory, /*rank=*/b.constant(0), sums,
                    [&](ValueRange sums) { store(sums); });
   };
   if (walk.range.numParts)
@@ -233,11 +233,12 @@ LogicalResult LaneProduct::emit(OpBuilder &b, KernelBody &kernel,
                                 ValueRange scratch) {
   int64_t length =
       std::min(tile.getLaneSide(shape), copiedBytes / shape.outputBytes);
-  StoredRows y = begin(b, kernel, scratch, length);
-  launch(b, kernel.loc, scratch, blockThreads,
+  SmallVector<Value> memory = getMemory(kernel, scratch);
+  StoredRows y = begin(b, kernel, memory, length);
+  launch(b, kernel.loc, memory, blockThreads,
          StageLayout(tile, shape).sharedBytes,
          [&](BlockBuilder &block, const ChunkRange &range) {
-           LaneProductEmitter(*this, kernel, scratch, y, range, block).emit();
+           LaneProductEmitter(*this, kernel, memory, y, range, block).emit();
          });
   return success();
 }

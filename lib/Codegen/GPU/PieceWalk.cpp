@@ -3,6 +3,7 @@
 // How the threads of a block copy the chunks of a plan piece by piece.
 
 #include "PieceWalk.h"
+#include "Reshapes.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -26,8 +27,8 @@ PieceWalk::PieceWalk(SpMMOp op, const ProductShape &shape,
   }
   Value row = b.rem(b.div(b.thread, piecesPerRow), shape.inBlock);
   ArrayRef<int64_t> xShape = op.getX().getType().getShape().take_back(2);
-  x = b.atFar(b.getPointer(kernel.inputs.lookup(op.getX())), batch,
-              xShape[0] * xShape[1], type);
+  x = b.atFar(b.getPointer(kernel.inputs.lookup(skipReshapes(op.getX()))),
+              batch, xShape[0] * xShape[1], type);
   x = b.at(x, b.multiplyAdd(row, activations.tokens, token), type);
   piece = getPiece();
   values = b.at(b.getPointer(kernel.inputs.lookup(op.getValues())), piece.from,

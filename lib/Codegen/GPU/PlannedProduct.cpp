@@ -57,11 +57,19 @@ SmallVector<Value> PartSums::add(BlockBuilder &b, Value memory,
       });
 }
 
+std::optional<PatternPlan> PlannedProduct::getPlan() {
+  auto emit = [plan = plan](OpBuilder &b, Location loc, const PatternView &view,
+                            ValueRange arrays) {
+    plan.emit(b, loc, view, arrays);
+  };
+  return PatternPlan{op, op.getPattern(), *op.getLineView(),
+                     plan.getTypes(op->getContext()), emit};
+}
+
 SmallVector<MemRefType> PlannedProduct::getScratch() {
-  MLIRContext *context = op->getContext();
-  SmallVector<MemRefType> types = plan.getTypes(context);
+  SmallVector<MemRefType> types;
   if (plan.numParts)
-    types.push_back(parts.getType(context));
+    types.push_back(parts.getType(op->getContext()));
   if (epilogue)
     llvm::append_range(types, epilogue->getScratch());
   return types;
@@ -102,37 +110,41 @@ Value PlannedProduct::loadStart(BlockBuilder &b, const KernelBody &kernel,
   return range.isPart ? b.select(range.isPart, zero, start) : start;
 }
 
+SmallVector<Value> PlannedProduct::getMemory(const KernelBody &kernel,
+                                             ValueRange scratch) {
+  SmallVector<Value> memory(kernel.plans.at(op));
+  llvm::append_range(memory, scratch);
+  return memory;
+}
+
 StoredRows PlannedProduct::begin(OpBuilder &b, KernelBody &kernel,
-                                 ValueRange scratch, int64_t length) {
-  size_t numArrays = plan.getNumArrays();
-  plan.emit(b, kernel.loc,
-            kernel.patterns.at({op.getPattern(), *op.getLineView()}),
-            scratch.take_front(numArrays));
+                                 ValueRange memory, int64_t length) {
   const Activations &x = shape.activations;
   if (!epilogue)
     return createRows(b, kernel.loc, kernel.outputs.lookup(op.getY()),
                       {x.batches, shape.numLines * shape.outBlock}, x.tokens,
                       length);
-  epilogue->begin(b, kernel,
-                  scratch.drop_front(numArrays + (plan.numParts ? 1 : 0)));
+  epilogue->begin(
+      b, kernel,
+      memory.drop_front(plan.getNumArrays() + (plan.numParts ? 1 : 0)));
   return {};
 }
 
 void PlannedProduct::finish(BlockBuilder &b, const ChunkRange &range,
-                            ValueRange scratch, Value rank, ValueRange sums,
+                            ValueRange memory, Value rank, ValueRange sums,
                             llvm::function_ref<void(ValueRange)> finish) {
-  Value memory = plan.numParts ? scratch[plan.getNumArrays()] : Value();
+  Value own = plan.numParts ? memory[plan.getNumArrays()] : Value();
   if (range.numParts)
-    return finish(parts.add(b, memory, range, rank, sums));
+    return finish(parts.add(b, own, range, rank, sums));
   if (!range.isPart)
     return finish(sums);
-  b.when(range.isPart, [&] { parts.store(b, memory, range.part, rank, sums); });
+  b.when(range.isPart, [&] { parts.store(b, own, range.part, rank, sums); });
   Value isWhole = b.less(range.whole, b.constant(plan.getNumGroups()));
   b.when(isWhole, [&] { finish(sums); });
 }
 
 void PlannedProduct::launch(
-    OpBuilder &b, Location loc, ValueRange scratch, int64_t threads,
+    OpBuilder &b, Location loc, ValueRange memory, int64_t threads,
     int64_t sharedBytes,
     llvm::function_ref<void(BlockBuilder &, const ChunkRange &)> body,
     std::array<int64_t, 2> cluster) {
@@ -148,13 +160,13 @@ void PlannedProduct::launch(
       sharedBytes,
       [&](BlockBuilder &block) {
         Value number = block.div(block.block[0], cluster[0]);
-        emit(block, plan.getItem(block, number, scratch));
+        emit(block, plan.getItem(block, number, memory));
       },
       cluster);
   if (plan.numParts)
     BlockBuilder::launch(b, loc, {groups * cluster[0], parts.tiles}, threads,
                          /*sharedBytes=*/0, [&](BlockBuilder &block) {
                            Value number = block.div(block.block[0], cluster[0]);
-                           emit(block, plan.getSum(block, number, scratch));
+                           emit(block, plan.getSum(block, number, memory));
                          });
 }

@@ -39,7 +39,8 @@ private:
 /// has a group of lines, or a part of one that is long, and some tokens.
 class PlannedProduct : public Product {
 public:
-  /// The memory for the plan, for sums of parts, and for the epilogue.
+  std::optional<PatternPlan> getPlan() override;
+  /// The memory for sums of parts, and for the epilogue.
   SmallVector<MemRefType> getScratch() override;
 
 protected:
@@ -58,22 +59,24 @@ protected:
   /// in f32: the bias, or zero if there is none, or in a part.
   Value loadStart(BlockBuilder &b, const KernelBody &kernel,
                   const ChunkRange &range, Value output);
-  /// Emits the launches that make the plan. Begins the epilogue, or, if there
-  /// is none, returns the rows where sums are stored, in vectors of `length`,
-  /// or of 8 bytes if that is 0.
-  StoredRows begin(OpBuilder &b, KernelBody &kernel, ValueRange scratch,
+  /// The arrays of the plan, and then `scratch`: what `launch`, `begin` and
+  /// `finish` take.
+  SmallVector<Value> getMemory(const KernelBody &kernel, ValueRange scratch);
+  /// Begins the epilogue, or, if there is none, returns the rows where sums are
+  /// stored, in vectors of `length`, or of 8 bytes if that is 0.
+  StoredRows begin(OpBuilder &b, KernelBody &kernel, ValueRange memory,
                    int64_t length = 0);
   /// Emits the launch of groups and parts, and the one that adds parts, whose
   /// blocks share no memory: for each of them and for each tile along tokens a
   /// block of `threads`, or a part of a cluster of blocks. What `body` emits is
   /// for one block.
-  void launch(OpBuilder &b, Location loc, ValueRange scratch, int64_t threads,
+  void launch(OpBuilder &b, Location loc, ValueRange memory, int64_t threads,
               int64_t sharedBytes,
               llvm::function_ref<void(BlockBuilder &, const ChunkRange &)> body,
               std::array<int64_t, 2> cluster = {1, 1});
   /// Emits what becomes of the sums of a thread, in block `rank` of those that
   /// share a group: `finish` for a whole one.
-  void finish(BlockBuilder &b, const ChunkRange &range, ValueRange scratch,
+  void finish(BlockBuilder &b, const ChunkRange &range, ValueRange memory,
               Value rank, ValueRange sums,
               llvm::function_ref<void(ValueRange)> finish);
 

@@ -3,6 +3,7 @@
 // How long the kernels of a step take at least, by the model.
 
 #include "bsr/Codegen/GPU/PredictKernels.h"
+#include "bsr/Analysis/Plans.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -158,7 +159,7 @@ static nvgpu::TmaCreateDescriptorOp getTensorMap(Value operand) {
 
 /// What a kernel's operand is part of: an argument of the step, or a buffer in
 /// its arena.
-static Value getRoot(Value operand) {
+static Value findRoot(Value operand) {
   if (nvgpu::TmaCreateDescriptorOp map = getTensorMap(operand))
     operand = map.getTensor();
   while (auto view = operand.getDefiningOp<ViewLikeOpInterface>()) {
@@ -170,7 +171,29 @@ static Value getRoot(Value operand) {
 }
 
 namespace {
-/// Predicts the launches of one step.
+/// A buffer, equal in the step and in the function that makes its plans: the
+/// number of an argument; the place in it and the type, if it lies in the
+/// arena; or else the value that it is.
+using Root = std::tuple<int64_t, int64_t, const void *>;
+} // namespace
+
+/// The buffer that a kernel's operand is part of.
+static Root getRoot(Value operand) {
+  Value root = findRoot(operand);
+  if (auto view = root.getDefiningOp<memref::ViewOp>()) {
+    auto arena = dyn_cast<BlockArgument>(view.getSource());
+    auto offset = getConstantIntValue(view.getByteShift());
+    if (arena && offset)
+      return {arena.getArgNumber(), *offset,
+              view.getType().getAsOpaquePointer()};
+  }
+  if (auto argument = dyn_cast<BlockArgument>(root))
+    return {argument.getArgNumber(), 0, nullptr};
+  return {-1, 0, root.getAsOpaquePointer()};
+}
+
+namespace {
+/// Predicts the launches of one step, and of the function that makes its plans.
 class StepPredictor {
 public:
   StepPredictor(func::FuncOp step,
@@ -184,7 +207,7 @@ public:
 
 private:
   std::shared_ptr<KnownWords> getIndexArray(Value operand) {
-    auto argument = dyn_cast<BlockArgument>(getRoot(operand));
+    auto argument = dyn_cast<BlockArgument>(findRoot(operand));
     return argument ? patterns.getWords(argument.getArgNumber()) : nullptr;
   }
   bool hasIndexArray(gpu::LaunchFuncOp op) {
@@ -205,11 +228,11 @@ private:
   Patterns patterns;
   const llvm::StringMap<const ptx::Kernel *> &kernels;
   /// Numbers of buffers.
-  DenseMap<Value, unsigned> buffers;
+  DenseMap<Root, unsigned> buffers;
   /// The launches that have written a plan's array, until its words are needed;
   /// and then these.
-  DenseMap<Value, SmallVector<gpu::LaunchFuncOp, 2>> plans;
-  DenseMap<Value, std::shared_ptr<KnownWords>> planWords;
+  DenseMap<Root, SmallVector<gpu::LaunchFuncOp, 2>> plans;
+  DenseMap<Root, std::shared_ptr<KnownWords>> planWords;
 };
 } // namespace
 
@@ -220,9 +243,9 @@ bool StepPredictor::isPlan(gpu::LaunchFuncOp op) {
     if (!type || !type.getElementType().isInteger(32))
       return false;
     bool isPattern = getIndexArray(operand) != nullptr;
-    Value root = getRoot(operand);
-    if (!isPattern && isa<BlockArgument>(root))
+    if (!isPattern && isa<BlockArgument>(findRoot(operand)))
       return false;
+    Root root = getRoot(operand);
     hasPattern |= isPattern || plans.contains(root) || planWords.contains(root);
     hasOwn |= !isPattern;
   }
@@ -300,7 +323,7 @@ FailureOr<Launch> StepPredictor::getLaunch(gpu::LaunchFuncOp op) {
       argument.number = number.value_or(0);
       continue;
     }
-    Value root = getRoot(operand);
+    Root root = getRoot(operand);
     argument.buffer =
         buffers.try_emplace(root, unsigned(buffers.size())).first->second;
     argument.bytes = getBytes(type);
@@ -378,77 +401,67 @@ bsr::predictKernels(ModuleOp module, const ModelParameters &parameters,
 
   llvm::MapVector<StringRef, KernelPrediction> predictions;
   for (auto step : module.getOps<func::FuncOp>()) {
+    if (isOfPlans(step))
+      continue;
     StepPredictor predictor(step, byName);
-    WalkResult result = step.walk([&](gpu::LaunchFuncOp op) {
+    auto predict = [&](gpu::LaunchFuncOp op, bool isPlan) -> LogicalResult {
       StringRef name = op.getKernelName().getValue();
       KernelPrediction &prediction = predictions[name];
       if (++prediction.launches != 1) {
         predictor.pass(op);
-        return WalkResult::advance();
+        return success();
       }
       FailureOr<Profile> counted = predictor.count(op);
       if (failed(counted))
-        return WalkResult::interrupt();
+        return failure();
       prediction.name = name.str();
+      prediction.isPlan = isPlan;
       prediction.profile = *counted;
       KernelWork &work = prediction.profile.work;
       if (machine) {
         auto found = machine->find(name);
-        if (found == machine->end()) {
-          op.emitError("expected machine code of '")
-              << name << "', but got none";
-          return WalkResult::interrupt();
-        }
+        if (found == machine->end())
+          return op.emitError("expected machine code of '")
+                 << name << "', but got none";
         prediction.machine =
             useMachine(work, *byName.lookup(name), found->second);
       }
       prediction.prediction = bound(work, chip, parameters);
-      return WalkResult::advance();
-    });
-    if (result.wasInterrupted())
-      return failure();
+      return success();
+    };
+    func::FuncOp plans = getPlans(step);
+    for (func::FuncOp func : {plans, step}) {
+      if (!func)
+        continue;
+      WalkResult result = func.walk([&](gpu::LaunchFuncOp op) {
+        return WalkResult(predict(op, func == plans));
+      });
+      if (result.wasInterrupted())
+        return failure();
+    }
   }
   return llvm::map_to_vector<0>(
       predictions, [](auto &entry) { return std::move(entry.second); });
 }
 
-void bsr::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
-                llvm::raw_ostream &os) {
+/// Prints the rows of `kernels`, those first that take longest in all, and
+/// `total`.
+static void printRows(ArrayRef<const KernelPrediction *> kernels, size_t width,
+                      StringRef total, llvm::raw_ostream &os) {
   auto getTotal = [](const KernelPrediction &kernel) {
     return kernel.launches * kernel.prediction.seconds;
   };
-  SmallVector<const KernelPrediction *> order;
-  int64_t launches = 0;
-  double seconds = 0;
-  size_t width = StringRef("kernel").size();
-  for (const KernelPrediction &kernel : kernels) {
-    order.push_back(&kernel);
-    launches += kernel.launches;
-    seconds += getTotal(kernel);
-    width = std::max(width, kernel.name.size());
-  }
+  SmallVector<const KernelPrediction *> order(kernels);
   llvm::sort(order, [&](const auto *a, const auto *b) {
     return std::pair(-getTotal(*a), a) < std::pair(-getTotal(*b), b);
   });
-  bool hasMachine = !kernels.empty() && kernels.front().machine;
-  os << "predicted for " << chip.name << " (" << chip.product
-     << "), not run on a device; clocks of each resource, warp instructions "
-     << (hasMachine ? "of machine code " : "") << "and KiB a launch\n"
-     << llvm::left_justify("kernel", width)
-     << llvm::formatv("{0,9}{1,12}  {2,-11}", "launches", "us each",
-                      "bound by");
-  for (unsigned resource = 0; resource != numResources; ++resource)
-    os << llvm::right_justify(stringify(static_cast<Resource>(resource)), 11);
-  for (StringRef count :
-       {"tensor MFLOP", "instructions", "L1 KiB", "L2 KiB", "memory KiB"})
-    os << llvm::right_justify(count, 14);
-  if (hasMachine)
-    os << llvm::formatv("{0,12}{1,12}{2,13}", "registers", "spill bytes",
-                        "machine/PTX");
-  os << "  depends on data\n";
+  int64_t launches = 0;
+  double seconds = 0;
   for (const KernelPrediction *kernel : order) {
     const Prediction &prediction = kernel->prediction;
     const Profile &profile = kernel->profile;
+    launches += kernel->launches;
+    seconds += getTotal(*kernel);
     os << llvm::left_justify(kernel->name, width)
        << llvm::formatv("{0,9}{1,12:f2}  {2,-11}", kernel->launches,
                         prediction.seconds * 1e6,
@@ -472,6 +485,38 @@ void bsr::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
       assumed.push_back("addresses");
     os << (assumed.empty() ? "" : "  ") << llvm::join(assumed, ", ") << "\n";
   }
-  os << llvm::left_justify("total", width)
+  os << llvm::left_justify(total, width)
      << llvm::formatv("{0,9}{1,12:f2}", launches, seconds * 1e6) << "\n";
+}
+
+void bsr::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
+                llvm::raw_ostream &os) {
+  constexpr StringLiteral totalOfPlans = "total of plans";
+  SmallVector<const KernelPrediction *> ofStep, ofPlans;
+  size_t width = totalOfPlans.size();
+  for (const KernelPrediction &kernel : kernels) {
+    (kernel.isPlan ? ofPlans : ofStep).push_back(&kernel);
+    width = std::max(width, kernel.name.size());
+  }
+  bool hasMachine = !kernels.empty() && kernels.front().machine;
+  os << "predicted for " << chip.name << " (" << chip.product
+     << "), not run on a device; clocks of each resource, warp instructions "
+     << (hasMachine ? "of machine code " : "") << "and KiB a launch\n"
+     << llvm::left_justify("kernel", width)
+     << llvm::formatv("{0,9}{1,12}  {2,-11}", "launches", "us each",
+                      "bound by");
+  for (unsigned resource = 0; resource != numResources; ++resource)
+    os << llvm::right_justify(stringify(static_cast<Resource>(resource)), 11);
+  for (StringRef count :
+       {"tensor MFLOP", "instructions", "L1 KiB", "L2 KiB", "memory KiB"})
+    os << llvm::right_justify(count, 14);
+  if (hasMachine)
+    os << llvm::formatv("{0,12}{1,12}{2,13}", "registers", "spill bytes",
+                        "machine/PTX");
+  os << "  depends on data\n";
+  printRows(ofStep, width, "total", os);
+  if (ofPlans.empty())
+    return;
+  os << "plans of patterns, once an update\n";
+  printRows(ofPlans, width, totalOfPlans, os);
 }

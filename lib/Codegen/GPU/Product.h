@@ -16,6 +16,8 @@ class Product {
 public:
   virtual ~Product() = default;
 
+  /// The plan of its pattern that its launches follow, if they follow one.
+  virtual std::optional<PatternPlan> getPlan() { return std::nullopt; }
   /// The memory that its launches need, that of the epilogue included.
   virtual SmallVector<MemRefType> getScratch() = 0;
   /// Failure, which was reported, if something could not be emitted.

@@ -14,6 +14,7 @@
 // memory; a last launch adds what there is of a block, in the order of steps.
 
 #include "SampledProduct.h"
+#include "Reshapes.h"
 #include "SampledCluster.h"
 #include "Warpgroups.h"
 #include "WindowShare.h"
@@ -56,14 +57,20 @@ std::optional<SampledProduct> SampledProduct::match(Operation *root,
   return product;
 }
 
+std::optional<PatternPlan> SampledProduct::getPlan() {
+  auto emit = [windows = windows](OpBuilder &b, Location loc,
+                                  const PatternView &view, ValueRange arrays) {
+    windows.emit(b, loc, view, arrays);
+  };
+  return PatternPlan{op, op.getPattern(), View::Rows,
+                     windows.getTypes(op->getContext()), emit};
+}
+
 SmallVector<MemRefType> SampledProduct::getScratch() {
-  MLIRContext *context = op->getContext();
-  SmallVector<MemRefType> types = windows.getTypes(context);
-  types.push_back(MemRefType::get(
+  return {MemRefType::get(
       {tile.grid * tile.shares, tile.getParts(shape), tile.getBlocks(shape),
        getFragments(), BlockBuilder::warpThreads, fragmentSums},
-      Float32Type::get(context)));
-  return types;
+      Float32Type::get(op->getContext()))};
 }
 
 namespace mlir::bsr {
@@ -143,8 +150,8 @@ SampledProductEmitter::SampledProductEmitter(SampledProduct &product,
       type(product.op.getA().getType().getElementType()), i8(b.b.getI8Type()),
       i32(b.b.getI32Type()), warpBlocks(WindowTile::getWarpBlocks(shape)),
       steps(tile.getSteps(shape)),
-      rows(b.getPointer(kernel.inputs.lookup(product.op.getA()))),
-      cols(b.getPointer(kernel.inputs.lookup(product.op.getB()))),
+      rows(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getA())))),
+      cols(b.getPointer(kernel.inputs.lookup(skipReshapes(product.op.getB())))),
       parts(scratch.back()) {
   copiedRow = b.div(b.thread, getPieces());
   Value piece = b.rem(b.thread, getPieces());
@@ -512,22 +519,23 @@ void SampledSumEmitter::emit() {
 LogicalResult SampledProduct::emit(OpBuilder &b, KernelBody &kernel,
                                    ValueRange scratch) {
   const PatternView &view = kernel.patterns.at({op.getPattern(), View::Rows});
-  windows.emit(b, kernel.loc, view, scratch.drop_back());
+  SmallVector<Value> memory(kernel.plans.at(op));
+  llvm::append_range(memory, scratch);
   if (tile.shares == 1)
     BlockBuilder::launch(
         b, kernel.loc, {tile.grid, 1}, blockThreads, tile.getSharedBytes(shape),
         [&](BlockBuilder &block) {
-          SampledProductEmitter(*this, kernel, scratch, block).emit();
+          SampledProductEmitter(*this, kernel, memory, block).emit();
         });
   else
-    emitSampledCluster(b, kernel, op, shape, tile, scratch);
+    emitSampledCluster(b, kernel, op, shape, tile, memory);
   StoredRows values = createRows(
       b, kernel.loc, kernel.outputs.lookup(op.getValues()),
       {shape.pattern.getSlots(), shape.getBlockRows()}, shape.getBlockCols());
   BlockBuilder::launch(
       b, kernel.loc, {windows.numLines, getRowTiles()}, blockThreads,
       /*sharedBytes=*/0, [&](BlockBuilder &block) {
-        SampledSumEmitter(*this, view, scratch, values, block).emit();
+        SampledSumEmitter(*this, view, memory, values, block).emit();
       });
   return success();
 }

@@ -18,9 +18,10 @@ public:
   /// The product that `op` is, if it is one that `chip` runs here.
   static std::optional<SampledProduct> match(Operation *op, GPUAttr chip);
 
-  /// The memory for its windows, and for the sums of blocks of threads, each of
-  /// which has steps of several windows: `[grid, parts, blocks, sums of a lane
-  /// / 4, lanes, 4]`.
+  /// The windows of the pattern.
+  std::optional<PatternPlan> getPlan() override;
+  /// The memory for the sums of blocks of threads, each of which has steps of
+  /// several windows: `[grid, parts, blocks, sums of a lane / 4, lanes, 4]`.
   SmallVector<MemRefType> getScratch() override;
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;

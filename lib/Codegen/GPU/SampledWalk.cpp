@@ -4,6 +4,7 @@
 // memory, token after token.
 
 #include "SampledWalk.h"
+#include "Reshapes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
@@ -125,9 +126,9 @@ void SampledWalk::copy(Value step, Value stage) {
 void SampledWalk::findBlocks() {
   const PatternView &view = kernel.patterns.at({op.getPattern(), View::Rows});
   first = b.add(firstOfBlock, b.mul(b.warp, tile.warpBlocks));
-  a = b.atFar(b.getPointer(kernel.inputs.lookup(op.getA())), line,
+  a = b.atFar(b.getPointer(kernel.inputs.lookup(skipReshapes(op.getA()))), line,
               tile.pattern.getBlockRows() * tile.rows.tokens, type);
-  Value all = b.getPointer(kernel.inputs.lookup(op.getB()));
+  Value all = b.getPointer(kernel.inputs.lookup(skipReshapes(op.getB())));
   for (int64_t block = 0; block != tile.warpBlocks; ++block) {
     Value position = b.add(first, block);
     isStored.push_back(b.less(position, end));

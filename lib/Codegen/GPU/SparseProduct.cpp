@@ -14,6 +14,7 @@
 #include "SparseProduct.h"
 #include "BoxWalk.h"
 #include "PieceWalk.h"
+#include "Reshapes.h"
 #include "Warpgroups.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -63,9 +64,9 @@ namespace mlir::bsr {
 /// What a thread does.
 class SparseProductEmitter {
 public:
-  /// `scratch` is that of the product; without an epilogue, `y` is its result.
+  /// `memory` is that of the product; without an epilogue, `y` is its result.
   SparseProductEmitter(SparseProduct &product, KernelBody &kernel,
-                       ValueRange scratch, const StoredRows &y, ChunkWalk &walk,
+                       ValueRange memory, const StoredRows &y, ChunkWalk &walk,
                        BlockBuilder &b);
   void emit();
 
@@ -98,7 +99,7 @@ private:
   const StoredRows &y;
   ChunkWalk &walk;
   const StageLayout &layout;
-  ValueRange scratch;
+  ValueRange memory;
   Fragments fragments;
   int64_t rowTiles, tokenTiles;
   /// The lane's rows of matrices in a slab and in a block, and where the first
@@ -112,12 +113,12 @@ private:
 
 SparseProductEmitter::SparseProductEmitter(SparseProduct &product,
                                            KernelBody &kernel,
-                                           ValueRange scratch,
+                                           ValueRange memory,
                                            const StoredRows &y, ChunkWalk &walk,
                                            BlockBuilder &b)
     : product(product), shape(product.shape), tile(product.tile),
       kernel(kernel), b(b), y(y), walk(walk), layout(walk.layout),
-      scratch(scratch), fragments(product.op.getX().getType().getElementType()),
+      memory(memory), fragments(product.op.getX().getType().getElementType()),
       rowTiles(shape.outBlock / fragmentRows),
       tokenTiles(tile.warpTokens / fragmentCols) {
   bool inputsAreRows = shape.inputsAreRows;
@@ -300,7 +301,7 @@ void SparseProductEmitter::emitEpilogue(ValueRange sums) {
 void SparseProductEmitter::emit() {
   auto finish = [&](ValueRange sums) {
     Value rank = b.rem(b.block[0], tile.getShares());
-    product.finish(b, walk.range, scratch, rank, sums, [&](ValueRange sums) {
+    product.finish(b, walk.range, memory, rank, sums, [&](ValueRange sums) {
       if (product.epilogue)
         emitEpilogue(sums);
       else
@@ -344,30 +345,31 @@ void SparseProductEmitter::emit() {
 
 LogicalResult SparseProduct::emit(OpBuilder &b, KernelBody &kernel,
                                   ValueRange scratch) {
-  StoredRows y = begin(b, kernel, scratch);
+  SmallVector<Value> memory = getMemory(kernel, scratch);
+  StoredRows y = begin(b, kernel, memory);
   Value xMap, valuesMap;
   if (tile.shareOutputs != 0) {
-    xMap = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getX()),
-                           shape.activations.tokens,
-                           {shape.inBlock, StageLayout::boxTokens});
+    xMap = createTensorMap(
+        b, kernel.loc, kernel.inputs.lookup(skipReshapes(op.getX())),
+        shape.activations.tokens, {shape.inBlock, StageLayout::boxTokens});
     valuesMap =
         createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getValues()),
                         shape.blockCols, {shape.blockRows, shape.blockCols});
   }
   auto emitThread = [&](ChunkWalk &&walk, BlockBuilder &block) {
-    SparseProductEmitter(*this, kernel, scratch, y, walk, block).emit();
+    SparseProductEmitter(*this, kernel, memory, y, walk, block).emit();
   };
-  launch(b, kernel.loc, scratch, tile.getThreads(),
+  launch(b, kernel.loc, memory, tile.getThreads(),
          StageLayout(tile, shape).sharedBytes,
          [&](BlockBuilder &block, const ChunkRange &range) {
            if (tile.shareOutputs != 0)
-             emitThread(BoxWalk(shape, tile, plan, scratch, range, xMap,
+             emitThread(BoxWalk(shape, tile, plan, memory, range, xMap,
                                 valuesMap, block),
                         block);
            else
-             emitThread(PieceWalk(op, shape, tile, plan, kernel, scratch, range,
-                                  block),
-                        block);
+             emitThread(
+                 PieceWalk(op, shape, tile, plan, kernel, memory, range, block),
+                 block);
          },
          {tile.getShares(), 1});
   return epilogue ? epilogue->end(b) : success();

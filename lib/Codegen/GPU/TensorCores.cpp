@@ -4,6 +4,7 @@
 // memory.
 
 #include "TensorCores.h"
+#include "Reshapes.h"
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -36,7 +37,7 @@ std::optional<Activations> Activations::match(Value tensor,
   auto type = cast<RankedTensorType>(tensor.getType());
   int64_t rank = type.getRank();
   // Offsets have 32 bits, and rows begin at multiples of 16 bytes.
-  if (!isLoaded(tensor) || featureDim != rank - 2 ||
+  if (!isLoaded(skipReshapes(tensor)) || featureDim != rank - 2 ||
       type.getNumElements() > INT32_MAX ||
       type.getDimSize(rank - 1) * type.getElementTypeBitWidth() % 128)
     return std::nullopt;

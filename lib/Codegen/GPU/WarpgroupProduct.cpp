@@ -11,6 +11,7 @@
 // memory and keep their sums in registers.
 
 #include "WarpgroupProduct.h"
+#include "Reshapes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 
@@ -65,11 +66,11 @@ namespace mlir::bsr {
 /// What a thread does.
 class WarpgroupProductEmitter {
 public:
-  /// `scratch` is that of the product; without an epilogue, `y` is its result,
+  /// `memory` is that of the product; without an epilogue, `y` is its result,
   /// `[batches, features, tokens]`. `xMap` and `valuesMap` are tensor maps of
   /// the operands.
   WarpgroupProductEmitter(WarpgroupProduct &product, KernelBody &kernel,
-                          ValueRange scratch, const StoredRows &y, Value xMap,
+                          ValueRange memory, const StoredRows &y, Value xMap,
                           Value valuesMap, const ChunkRange &range,
                           BlockBuilder &b);
   void emit();
@@ -121,7 +122,7 @@ private:
   const StoredRows &y;
   Value xMap, valuesMap;
   const ChunkRange &range;
-  ValueRange scratch;
+  ValueRange memory;
   BlockBuilder &b;
   Type type, i32;
   int64_t unitLines;
@@ -138,14 +139,13 @@ private:
 } // namespace mlir::bsr
 
 WarpgroupProductEmitter::WarpgroupProductEmitter(
-    WarpgroupProduct &product, KernelBody &kernel, ValueRange scratch,
+    WarpgroupProduct &product, KernelBody &kernel, ValueRange memory,
     const StoredRows &y, Value xMap, Value valuesMap, const ChunkRange &range,
     BlockBuilder &b)
     : product(product), shape(product.shape), tile(product.tile),
       kernel(kernel), y(y), xMap(xMap), valuesMap(valuesMap), range(range),
-      scratch(scratch), b(b),
-      type(product.op.getX().getType().getElementType()), i32(b.b.getI32Type()),
-      unitLines(WarpgroupTile::getUnitLines(shape)),
+      memory(memory), b(b), type(product.op.getX().getType().getElementType()),
+      i32(b.b.getI32Type()), unitLines(WarpgroupTile::getUnitLines(shape)),
       ring(b, tile.stages, tile.getStageBytes(shape)) {
   rankOutputs = b.rem(b.block[0], tile.shareOutputs);
   rankTokens = b.rem(b.block[1], tile.shareTokens);
@@ -161,8 +161,8 @@ WarpgroupProductEmitter::WarpgroupProductEmitter(
   auto ofGroup = [&](Value array, int64_t each) {
     return b.atFar(b.getPointer(array), range.group, chunks * each, i32);
   };
-  positions = ofGroup(scratch[1], 1);
-  slots = ofGroup(scratch[2], product.plan.lines);
+  positions = ofGroup(memory[1], 1);
+  slots = ofGroup(memory[2], product.plan.lines);
 }
 
 SmallVector<Value> WarpgroupProductEmitter::loadSlots(Value chunk, Value first,
@@ -397,7 +397,7 @@ SmallVector<Value> WarpgroupProductEmitter::getRow(Value sums, int64_t half) {
 void WarpgroupProductEmitter::finish(ValueRange sums) {
   if (!product.plan.numParts)
     return finishWhole(sums);
-  product.finish(b, range, scratch, rankOutputs, takeApart(sums),
+  product.finish(b, range, memory, rankOutputs, takeApart(sums),
                  [&](ValueRange sums) { finishWhole(putTogether(sums)); });
 }
 
@@ -471,16 +471,18 @@ void WarpgroupProductEmitter::emit() {
 LogicalResult WarpgroupProduct::emit(OpBuilder &b, KernelBody &kernel,
                                      ValueRange scratch) {
   const Activations &x = shape.activations;
-  StoredRows y = begin(b, kernel, scratch);
-  Value xMap = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getX()),
+  SmallVector<Value> memory = getMemory(kernel, scratch);
+  StoredRows y = begin(b, kernel, memory);
+  Value xMap = createTensorMap(b, kernel.loc,
+                               kernel.inputs.lookup(skipReshapes(op.getX())),
                                x.tokens, {shape.inBlock, rowTokens});
   Value valuesMap = createTensorMap(
       b, kernel.loc, kernel.inputs.lookup(op.getValues()), shape.blockCols,
       {shape.blockRows / tile.shareTokens, shape.blockCols});
-  launch(b, kernel.loc, scratch, WarpgroupTile::threads,
+  launch(b, kernel.loc, memory, WarpgroupTile::threads,
          tile.getSharedBytes(shape),
          [&](BlockBuilder &block, const ChunkRange &range) {
-           WarpgroupProductEmitter(*this, kernel, scratch, y, xMap, valuesMap,
+           WarpgroupProductEmitter(*this, kernel, memory, y, xMap, valuesMap,
                                    range, block)
                .emit();
          },

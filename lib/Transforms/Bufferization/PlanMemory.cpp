@@ -3,6 +3,7 @@
 // Places the buffers of a step in one arena.
 
 #include "bsr/Analysis/LiveRanges.h"
+#include "bsr/Analysis/Plans.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Transforms/Bufferization/Passes.h"
@@ -78,12 +79,19 @@ static FailureOr<SmallVector<Buffer>> collectBuffers(func::FuncOp step) {
     }
     int64_t last = position[body.findAncestorOpInBlock(*alloc)];
     int64_t first = alloc->getBlock() == &body ? INT64_MAX : last;
+    bool isPlan = false;
     for (Value view : views.resolve(alloc)) {
       for (Operation *user : view.getUsers()) {
         int64_t at = position[body.findAncestorOpInBlock(*user)];
         first = std::min(first, at);
         last = std::max(last, at);
+        isPlan |= makesPlan(user);
       }
+    }
+    // Plans are there before the step, and for the next one.
+    if (isPlan) {
+      first = 0;
+      last = position[body.getTerminator()];
     }
     // Scores are read when the step is over.
     if (attrs::scores.isOn(alloc)) {

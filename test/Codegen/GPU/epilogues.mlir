@@ -10,9 +10,8 @@
 // The product is no buffer; the parts of the sum are of 2 warps along 200 tokens, 128 each.
 // CHECK-LABEL: func private @bias(
 // CHECK-SAME:    %{{.*}}: memref<32x16x16xbf16>, %{{.*}}: memref<64x200xbf16>, %[[B:[^:]*]]: memref<128xf32>, %[[R:[^:]*]]: memref<128x200xbf16>,
-// CHECK-SAME:    %[[Y:[^:]*]]: memref<128x200xbf16>, %[[SUM:[^:]*]]: memref<128xf32>,
-// CHECK-SAME:    memref<2x48xi32>, %[[PARTS:[^:]*]]: memref<2x128xf32>)
-// CHECK:         gpu.launch
+// CHECK-SAME:    memref<2x48xi32>, %[[Y:[^:]*]]: memref<128x200xbf16>, %[[SUM:[^:]*]]: memref<128xf32>,
+// CHECK-SAME:    %[[PARTS:[^:]*]]: memref<2x128xf32>)
 // CHECK-DAG:     %[[VECTORS:.*]] = memref.reinterpret_cast %[[Y]] {{.*}} to memref<1x128x50x4xbf16>
 // CHECK-DAG:     %[[PART:.*]] = memref.reinterpret_cast %[[PARTS]] {{.*}} to memref<1x2x128xf32>
 // CHECK:         gpu.launch

@@ -24,12 +24,14 @@ def read_report(text):
     start = next(i for i, line in enumerate(lines) if line.startswith("predicted for"))
     rows = {}
     for line in lines[start + 2:]:
-        if line.startswith("total"):
-            return rows
+        if line.startswith(("total", "plans of patterns")):
+            continue
+        if len(line.split()) < 15:
+            break
         name, launches, _, _, *numbers = line.split()
         instructions, l1 = float(numbers[7]), float(numbers[8]) * 1024
         rows[name] = {"launches": int(launches), "instructions": instructions, "bytes": l1, "is_bound": len(numbers) > 11}
-    raise ValueError("expected a total")
+    return rows
 
 
 class CountingHost(gpu.Host):
@@ -121,8 +123,7 @@ def main():
         host.run(*make_buffers(read_arguments(host), np.random.default_rng(0), is_random=False), folder)
 
     assert rows.keys() == host.counts.keys(), rows.keys() ^ host.counts.keys()
-    launches = sum("gpu.launch_func" in line for line in host.body)
-    assert sum(row["launches"] for row in rows.values()) == launches
+    assert sum(row["launches"] for row in rows.values()) == sum(host.count())
     assert len(rows) >= int(least), len(rows)
     wrong, worst, exact = [], 0.0, 0
     for name, counted in host.counts.items():

@@ -1,4 +1,4 @@
-// Products of 16-bit numbers with blocks of 16, 32 or 64 run on tensor cores: a launch makes a plan of the
+// Products of 16-bit numbers with blocks of 16, 32 or 64 run on tensor cores: a kernel makes a plan of the
 // pattern, another one follows it.
 //
 // RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-panel --bsr-emit --bsr-verify-kernels --canonicalize --cse | FileCheck %s
@@ -6,12 +6,11 @@
 !pattern = !bsr.pattern<64x320, block = 16x16, slots = 30>
 
 // 20 block columns are two groups of 16. A chunk has up to 4 slabs and 40 blocks; a group has at most 3 chunks.
-// CHECK-LABEL: func private @product(
+// CHECK-LABEL: func private @product_plan(
 // CHECK-SAME:    %[[PTR:.*]]: memref<21xi32>, %[[IDX:.*]]: memref<30xi32>, %[[SLOT:.*]]: memref<30xi32>,
-// CHECK-SAME:    %[[W:.*]]: memref<30x16x16xbf16>, %[[X:.*]]: memref<64x200xbf16>, %[[Y:.*]]: memref<320x200xbf16>,
 // CHECK-SAME:    %[[CHUNKS:.*]]: memref<2xi32>, %[[SLABS:.*]]: memref<2x12xi32>, %[[WORDS:.*]]: memref<2x48xi32>,
 // CHECK-SAME:    %[[SLOTS:.*]]: memref<2x120xi32>, %[[COSTS:.*]]: memref<2xi32>, %[[ITEMS:.*]]: memref<4x4xi32>,
-// CHECK-SAME:    %[[GROUPS:.*]]: memref<2x4xi32>, %[[SUMS:.*]]: memref<2x2x32x256x4xf32>)
+// CHECK-SAME:    %[[GROUPS:.*]]: memref<2x4xi32>) attributes {bsr.kind = "plan"}
 // Two integers for each of 4 positions along a line.
 // CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c32_i32
@@ -27,6 +26,10 @@
 // CHECK:           memref.store %{{.*}}, %[[ITEMS]]
 // CHECK:           memref.store %{{.*}}, %[[GROUPS]]
 // CHECK:           gpu.terminator
+// The product has all of these arrays.
+// CHECK-LABEL: func private @product(
+// CHECK-SAME:    %{{.*}}: memref<30x16x16xbf16>, %{{.*}}: memref<64x200xbf16>, %{{.*}}: memref<2xi32>, {{.*}}, %{{.*}}: memref<4x4xi32>,
+// CHECK-SAME:    %{{.*}}: memref<2x4xi32>, %{{.*}}: memref<320x200xbf16>, %[[SUMS:.*]]: memref<2x2x32x256x4xf32>)
 // Groups, parts, and tiles of 128 tokens; four stages of 4 slabs of 16 x 136 elements and 40 blocks of 16 x 24.
 // CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c4, %{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c192512_i32
@@ -97,12 +100,11 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
 
 // 3 block rows of 34 blocks are 2 groups of 2, of which one is not full. A group has at most one window, of 34 positions
 // and 40 blocks, whose 3 steps of 32 tokens are one block of threads'.
-// CHECK-LABEL: func private @gradient(
+// CHECK-LABEL: func private @gradient_plan(
 // CHECK-SAME:    %[[PTR:.*]]: memref<4xi32>, %[[IDX:.*]]: memref<20xi32>, %[[SLOT:.*]]: memref<20xi32>,
-// CHECK-SAME:    %[[A:.*]]: memref<96x72xbf16>, %[[B:.*]]: memref<1088x72xbf16>, %[[W:.*]]: memref<20x32x32xf32>,
 // CHECK-SAME:    %[[COUNTS:.*]]: memref<2xi32>, %[[SIZES:.*]]: memref<2x2xi32>, %[[POSITIONS:.*]]: memref<2x34xi32>,
 // CHECK-SAME:    %[[WORDS:.*]]: memref<2x40xi32>, %{{.*}}: memref<2x2xi32>, %{{.*}}: memref<2x2xi32>,
-// CHECK-SAME:    %[[PLACES:.*]]: memref<3x34xi32>, %[[PARTS:.*]]: memref<2x1x40x8x32x4xf32>)
+// CHECK-SAME:    %[[PLACES:.*]]: memref<3x34xi32>) attributes {bsr.kind = "plan"}
 // Four words for each of 34 positions and 2 more.
 // CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c576_i32
@@ -111,6 +113,9 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80">} {
 // CHECK:           memref.store %{{.*}}, %[[WORDS]]
 // CHECK:           memref.store %{{.*}}, %[[PLACES]]
 // CHECK:           gpu.terminator
+// CHECK-LABEL: func private @gradient(
+// CHECK-SAME:    %[[A:.*]]: memref<96x72xbf16>, %[[B:.*]]: memref<1088x72xbf16>, {{.*}}, %[[PLACES:.*]]: memref<3x34xi32>,
+// CHECK-SAME:    %[[W:.*]]: memref<20x32x32xf32>, %[[PARTS:.*]]: memref<2x1x40x8x32x4xf32>)
 // Three stages of 64 rows and 34 x 32 columns.
 // CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c256, {{[^)]+}}) dynamic_shared_memory_size %c221184_i32
@@ -219,11 +224,12 @@ module attributes {bsr.target = #bsr.gpu} {
 !pattern = !bsr.pattern<256x320, block = 64x64, slots = 9>
 
 // By warpgroups: the plan has the slots of 4 lines of a cluster, 2 of each block of threads, by line.
+// CHECK-LABEL: func private @shared_plan(
+// CHECK:         gpu.launch blocks
 // CHECK-LABEL: func private @shared(
 // CHECK-SAME:    %[[PTR:.*]]: memref<6xi32>, %[[IDX:.*]]: memref<9xi32>, %[[SLOT:.*]]: memref<9xi32>,
-// CHECK-SAME:    %[[W:.*]]: memref<9x64x64xbf16>, %[[X:.*]]: memref<256x520xbf16>, %[[Y:.*]]: memref<320x520xbf16>,
-// CHECK-SAME:    %[[CHUNKS:.*]]: memref<2xi32>, %[[SLABS:.*]]: memref<2x4xi32>, %[[SLOTS:.*]]: memref<2x16xi32>)
-// CHECK:         gpu.launch blocks
+// CHECK-SAME:    %[[W:.*]]: memref<9x64x64xbf16>, %[[X:.*]]: memref<256x520xbf16>,
+// CHECK-SAME:    %[[CHUNKS:.*]]: memref<2xi32>, %[[SLABS:.*]]: memref<2x4xi32>, %[[SLOTS:.*]]: memref<2x16xi32>, %[[Y:.*]]: memref<320x520xbf16>)
 // Boxes of 64 tokens of a slab, and half of the rows of a block of the weight.
 // CHECK:         %[[XROWS:.*]] = memref.cast %[[X]]
 // CHECK:         %[[XMAP:.*]] = nvgpu.tma.create.descriptor %[[XROWS]] box[%c64{{.*}}, %c64{{.*}}] : memref<*xbf16> -> <tensor = memref<64x64xbf16, 3>, swizzle = swizzle_128b,
@@ -273,7 +279,6 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 128, tile_tokens = 256, 
 // Warps multiply what a warp of its own copies, 64 tokens of a position or a block at a time; activations go to those of
 // two blocks of threads of 16 lines each that store a block there.
 // CHECK-LABEL: func private @boxes(
-// CHECK:         gpu.launch
 // CHECK:         gpu.launch clusters({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c288,
 // Each of 8 warps of two blocks of threads says when a stage is empty.
@@ -357,5 +362,31 @@ module attributes {bsr.target = #bsr.gpu<tf32 = true>} {
     %y = bsr.launch @rounded ins(%p, %w, %x : !pattern, tensor<30x16x16xf32>, tensor<64x200xf32>)
         outs(%init : tensor<320x200xf32>) -> tensor<320x200xf32>
     return %y : tensor<320x200xf32>
+  }
+}
+
+// -----
+
+!pattern = !bsr.pattern<64x320, block = 16x16, slots = 30>
+
+// Two heads are the features of one operand: its rows lie in memory as those of the buffer do.
+// CHECK-LABEL: func private @heads(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<3x2x32x200xbf16>,
+// CHECK:         gpu.launch
+// CHECK:           builtin.unrealized_conversion_cast %[[X]] :
+// CHECK:         nvvm.cp.async.shared.global
+// CHECK:         nvvm.mma.sync
+module attributes {bsr.target = #bsr.gpu<chip = "sm_90", tile_outputs = 256, tile_tokens = 128>} {
+  bsr.cluster private @heads(%p: !pattern, %w: tensor<30x16x16xbf16>, %x: tensor<3x2x32x200xbf16>) -> tensor<3x320x200xbf16> {
+    %merged = tensor.collapse_shape %x [[0], [1, 2], [3]] : tensor<3x2x32x200xbf16> into tensor<3x64x200xbf16>
+    %y = bsr.spmm %p, %w, %merged feature_dim = 1
+        : !pattern, tensor<30x16x16xbf16>, tensor<3x64x200xbf16> -> tensor<3x320x200xbf16>
+    bsr.yield %y : tensor<3x320x200xbf16>
+  }
+  func.func @step(%p: !pattern, %w: tensor<30x16x16xbf16>, %x: tensor<3x2x32x200xbf16>) -> tensor<3x320x200xbf16> {
+    %init = tensor.empty() : tensor<3x320x200xbf16>
+    %y = bsr.launch @heads ins(%p, %w, %x : !pattern, tensor<30x16x16xbf16>, tensor<3x2x32x200xbf16>)
+        outs(%init : tensor<3x320x200xbf16>) -> tensor<3x320x200xbf16>
+    return %y : tensor<3x320x200xbf16>
   }
 }

@@ -5,10 +5,11 @@
 !pattern = !bsr.pattern<64x320, block = 8x8, slots = 60>
 
 // Two block columns are one line of 16 outputs: 20 lines, two groups of 16. Of a block of 16 outputs, two parts.
-// CHECK-LABEL: func private @packed(
+// CHECK-LABEL: func private @packed_plan(
 // CHECK-SAME:    %[[CHUNKS:[a-z0-9]+]]: memref<2xi32>, %{{[a-z0-9]+}}: memref<2x{{[0-9]+}}xi32>, %{{[a-z0-9]+}}: memref<2x{{[0-9]+}}xi32>,
 // CHECK:         gpu.launch
 // CHECK:           memref.store %{{.*}}, %[[CHUNKS]]
+// CHECK-LABEL: func private @packed(
 // CHECK:         gpu.launch
 // What is missing is zeros: copies have a size.
 // CHECK:           nvvm.cp.async.shared.global %{{.*}}, %{{.*}}, 16, cache = cg, %{{.*}} :
@@ -63,7 +64,6 @@ module attributes {bsr.target = #bsr.gpu} {
 
 // f32: a lane has 8 outputs, half of a line, and 8 tokens.
 // CHECK-LABEL: func private @single(
-// CHECK:         gpu.launch
 // CHECK:         gpu.launch
 // CHECK:           nvvm.cp.async.shared.global
 // CHECK:           scf.for {{.*}} iter_args

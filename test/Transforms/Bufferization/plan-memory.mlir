@@ -115,3 +115,29 @@ func.func @scores(%x: memref<16xf32> {bsr.name = "x"}, %flag: i1) {
   call @use(%a) : (memref<16xf32>) -> ()
   return
 }
+
+// -----
+
+func.func private @plan(memref<16xf32>, memref<16xi32>)
+func.func private @use(memref<16xf32>, memref<16xi32>)
+func.func private @scale(memref<16xf32>, memref<16xf32>)
+
+// Plans keep from step to step: neither what is used before them nor what is used after them lies there.
+// CHECK-LABEL: func @plans
+// CHECK-SAME:    bsr.arena_bytes = 128
+// CHECK:         %[[FIRST:[^ ]*]] = arith.constant 64
+// CHECK-NEXT:    memref.view %{{.*}}[%[[FIRST]]][] : memref<128xi8> to memref<16xf32>
+// CHECK:         %[[PLAN:[^ ]*]] = arith.constant 0
+// CHECK-NEXT:    memref.view %{{.*}}[%[[PLAN]]][] : memref<128xi8> to memref<16xi32>
+// CHECK:         %[[LAST:[^ ]*]] = arith.constant 64
+// CHECK-NEXT:    memref.view %{{.*}}[%[[LAST]]][] : memref<128xi8> to memref<16xf32>
+func.func @plans(%x: memref<16xf32> {bsr.name = "x"}) {
+  %a = memref.alloc() : memref<16xf32>
+  call @scale(%x, %a) : (memref<16xf32>, memref<16xf32>) -> ()
+  %p = memref.alloc() : memref<16xi32>
+  call @plan(%x, %p) {bsr.kind = "plan"} : (memref<16xf32>, memref<16xi32>) -> ()
+  call @use(%x, %p) : (memref<16xf32>, memref<16xi32>) -> ()
+  %b = memref.alloc() : memref<16xf32>
+  call @scale(%x, %b) : (memref<16xf32>, memref<16xf32>) -> ()
+  return
+}

@@ -29,6 +29,10 @@ def BSR_KernelTargetAttrInterface : AttrInterface<"KernelTargetAttrInterface"> {
     }], "std::optional<::mlir::bsr::View>", "getWalkedView",
         (ins "::mlir::Operation *":$op)>,
     InterfaceMethod<[{
+      The plans of patterns that the kernel of `plan` follows.
+    }], "::llvm::SmallVector<::mlir::bsr::PatternPlan>", "getPatternPlans",
+        (ins "const ::mlir::bsr::ClusterPlan &":$plan), "", "return {};">,
+    InterfaceMethod<[{
       The memory that the kernel of `plan` needs for itself.
     }], "::llvm::SmallVector<::mlir::MemRefType>", "getScratch",
         (ins "const ::mlir::bsr::ClusterPlan &":$plan)>,

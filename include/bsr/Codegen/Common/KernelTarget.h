@@ -10,6 +10,21 @@
 
 namespace mlir::bsr {
 
+/// What a kernel follows that depends on nothing but a pattern: a kernel of its
+/// own makes it, for all that follow an equal one.
+struct PatternPlan {
+  /// The operation in the cluster that follows it.
+  Operation *op;
+  /// The argument of the cluster, and the view that is read.
+  Value pattern;
+  View view;
+  /// The arrays of the plan.
+  SmallVector<MemRefType> types;
+  /// Emits what fills arrays of these types from the blocks of a view.
+  std::function<void(OpBuilder &, Location, const PatternView &, ValueRange)>
+      emit;
+};
+
 /// A kernel whose body is to be emitted, and the buffers of its function.
 struct KernelBody {
   KernelBody(Location loc, const ClusterPlan &plan, bool isCut)
@@ -24,6 +39,8 @@ struct KernelBody {
   /// Where the results and the pieces of a concatenation are written.
   DenseMap<Value, Value> outputs;
   PatternViews patterns;
+  /// The arrays of the plans that operations follow.
+  DenseMap<Operation *, ValueRange> plans;
   /// The memory of `KernelTargetAttrInterface::getScratch`.
   ValueRange scratch;
 };

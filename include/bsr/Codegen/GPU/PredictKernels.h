@@ -20,7 +20,8 @@ struct MachineUse {
 /// One kernel, all launches of which do the same.
 struct KernelPrediction {
   std::string name;
-  int64_t launches = 0; ///< in a step
+  int64_t launches = 0; ///< in a step, or in the function of its plans
+  bool isPlan = false;  ///< it makes plans of patterns, once an update
   Profile profile;      ///< of one launch
   Prediction prediction;
   std::optional<MachineUse> machine;
@@ -30,16 +31,18 @@ struct KernelPrediction {
 /// An error, which is emitted, if it has none.
 FailureOr<StringRef> getPTX(ModuleOp module);
 
-/// Predicts the kernels of `module`, in the order of their first launches, for
-/// the chip that it is for. The arrays of its patterns are taken to be those of
-/// random patterns with as many blocks as they have slots. With `machine`, what
-/// is issued and computed is not the instructions of PTX but as many as there
-/// are of the machine for these. Errors are emitted.
+/// Predicts the kernels of `module`, in the order of their first launches
+/// (those of plans come before those of their step), for the chip that it is
+/// for. The arrays of its patterns are taken to be those of random patterns
+/// with as many blocks as they have slots. With `machine`, what is issued and
+/// computed is not the instructions of PTX but as many as there are of the
+/// machine for these. Errors are emitted.
 FailureOr<SmallVector<KernelPrediction, 0>>
 predictKernels(ModuleOp module, const ModelParameters &parameters,
                const llvm::StringMap<MachineKernel> *machine = nullptr);
 
-/// Prints a table, the kernels first that take longest in all, and the total.
+/// Prints a table, the kernels first that take longest in all, and the total;
+/// what makes plans of patterns apart.
 void print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
            llvm::raw_ostream &os);
 

@@ -325,7 +325,8 @@ def BSRPlanMemory : Pass<"bsr-plan-memory", "func::FuncOp"> {
     not live at the same time share memory; no arena can be smaller than what is
     live at one operation (`bsr.live_bytes`). Every buffer starts on a cache line.
     Scores live to the end of the step: whoever ran it finds them there
-    (`bsr.scores`). Requires `bsr-guard-scores`, where there are scores.
+    (`bsr.scores`). Plans of patterns, which calls of `bsr.kind` "plan" make, live all of
+    the time, and from step to step: nothing else lies there. Requires `bsr-guard-scores`, where there are scores.
 
     Before:
 
@@ -372,6 +373,57 @@ def BSRPlanMemory : Pass<"bsr-plan-memory", "func::FuncOp"> {
     Statistic<"arenaBytes", "arena-bytes", "Bytes of the arena">,
   ];
   let dependentDialects = ["arith::ArithDialect", "memref::MemRefDialect"];
+}
+
+def BSRSplitPlans : Pass<"bsr-split-plans", "ModuleOp"> {
+  let summary = "Give a step's plans of patterns a function of their own";
+  let description = [{
+    Patterns change only between steps. What calls of `bsr.kind` "plan" make of them stays
+    valid as long as they do, and `bsr-plan-memory` gave it memory that nothing else uses. So
+    these calls move to a function of the step's name and `_plans`, with the same arguments: it is
+    to be called before the first step, and again when a pattern has changed, with the
+    arena of the steps, which keeps from call to call. A step without plans has none.
+
+    Before:
+
+    ```mlir
+    func.func private @plan(memref<3xi32>, memref<4xi32>)
+    func.func private @product(memref<4xi32>, memref<4xf32>)
+    func.func @step(%ptr: memref<3xi32> {bsr.kind = "row_ptr", bsr.name = "w"},
+                    %y: memref<4xf32> {bsr.kind = "output", bsr.name = "y"},
+                    %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"}) {
+      %c0 = arith.constant 0 : index
+      %plan = memref.view %arena[%c0][] : memref<64xi8> to memref<4xi32>
+      call @plan(%ptr, %plan) {bsr.kind = "plan"} : (memref<3xi32>, memref<4xi32>) -> ()
+      call @product(%plan, %y) : (memref<4xi32>, memref<4xf32>) -> ()
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func private @plan(memref<3xi32>, memref<4xi32>)
+    func.func private @product(memref<4xi32>, memref<4xf32>)
+    func.func @step(%ptr: memref<3xi32> {bsr.kind = "row_ptr", bsr.name = "w"},
+                    %y: memref<4xf32> {bsr.kind = "output", bsr.name = "y"},
+                    %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"}) {
+      %c0 = arith.constant 0 : index
+      %plan = memref.view %arena[%c0][] : memref<64xi8> to memref<4xi32>
+      call @product(%plan, %y) : (memref<4xi32>, memref<4xf32>) -> ()
+      return
+    }
+    func.func @step_plans(%ptr: memref<3xi32>, %y: memref<4xf32>, %arena: memref<64xi8>) {
+      %c0 = arith.constant 0 : index
+      %plan = memref.view %arena[%c0][] : memref<64xi8> to memref<4xi32>
+      call @plan(%ptr, %plan) {bsr.kind = "plan"} : (memref<3xi32>, memref<4xi32>) -> ()
+      return
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numPlans", "num-plans", "Number of plans that left the step">,
+  ];
 }
 
 #endif // BSR_TRANSFORMS_BUFFERIZATION_PASSES
