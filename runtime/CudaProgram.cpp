@@ -87,8 +87,9 @@ Function CudaProgram::find(const Launch &launch) {
     driver.check(
         driver.cuModuleGetFunction(&function, module, launch.kernel.c_str()),
         "a kernel '", launch.kernel, "'");
-  // Without leave a kernel has 48 KiB and clusters of 8 blocks.
-  if (launch.sharedBytes > 48 * 1024)
+  // Without leave a kernel has 48 KiB, static memory included, and clusters of 8
+  // blocks.
+  if (launch.sharedBytes)
     driver.check(driver.cuFuncSetAttribute(function, MaxDynamicShared,
                                            int(launch.sharedBytes)),
                  launch.sharedBytes, " bytes of shared memory for '",

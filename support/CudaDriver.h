@@ -7,7 +7,7 @@
 #ifndef BSR_SUPPORT_CUDADRIVER_H
 #define BSR_SUPPORT_CUDADRIVER_H
 
-#include "support/Error.h"
+#include "Error.h"
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -9,6 +9,7 @@
 // multiply out of shared memory and keep the sums of up to four blocks each.
 
 #include "SampledCluster.h"
+#include "Reshapes.h"
 #include "WindowShare.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -329,9 +330,11 @@ void bsr::emitSampledCluster(OpBuilder &b, KernelBody &kernel, SDDMMOp op,
                              const SampledShape &shape, const WindowTile &tile,
                              ValueRange scratch) {
   std::array<int64_t, 2> box{blockExtent, tile.tokens};
-  Value rows = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getA()),
+  Value rows = createTensorMap(b, kernel.loc,
+                               kernel.inputs.lookup(skipReshapes(op.getA())),
                                shape.rows.tokens, box);
-  Value cols = createTensorMap(b, kernel.loc, kernel.inputs.lookup(op.getB()),
+  Value cols = createTensorMap(b, kernel.loc,
+                               kernel.inputs.lookup(skipReshapes(op.getB())),
                                shape.cols.tokens, box);
   Type type = op.getA().getType().getElementType();
   BlockBuilder::launch(
