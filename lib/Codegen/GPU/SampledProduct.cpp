@@ -67,10 +67,10 @@ std::optional<PatternPlan> SampledProduct::getPlan() {
 }
 
 SmallVector<MemRefType> SampledProduct::getScratch() {
-  return {MemRefType::get(
-      {tile.grid * tile.shares, tile.getParts(shape), tile.getBlocks(shape),
-       getFragments(), BlockBuilder::warpThreads, fragmentSums},
-      Float32Type::get(op->getContext()))};
+  return {MemRefType::get({tile.grid * tile.shares, tile.getParts(shape),
+                           tile.getBlocks(shape), getFragments(),
+                           BlockBuilder::warpThreads, fragmentSums},
+                          Float32Type::get(op->getContext()))};
 }
 
 namespace mlir::bsr {
