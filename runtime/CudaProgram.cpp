@@ -87,8 +87,8 @@ Function CudaProgram::find(const Launch &launch) {
     driver.check(
         driver.cuModuleGetFunction(&function, module, launch.kernel.c_str()),
         "a kernel '", launch.kernel, "'");
-  // Without leave a kernel has 48 KiB, static memory included, and clusters of 8
-  // blocks.
+  // Without leave a kernel has 48 KiB, static memory included, and clusters of
+  // 8 blocks.
   if (launch.sharedBytes)
     driver.check(driver.cuFuncSetAttribute(function, MaxDynamicShared,
                                            int(launch.sharedBytes)),
@@ -135,13 +135,13 @@ TensorMapBytes CudaProgram::encode(const LaunchArgument &argument) const {
   int swizzle = 0;
   for (int64_t bytes = map.swizzle; bytes >= 32; bytes /= 2)
     ++swizzle;
-  const int noInterleave = 0, noPromotion = 0, zerosOutside = 0;
+  const int noInterleave = 0, linesOf128Bytes = 2, zerosOutside = 0;
   TensorMapBytes made;
   driver.check(driver.cuTensorMapEncodeTiled(
                    &made, tensorType(map.type), unsigned(sizes.size()),
                    reinterpret_cast<void *>(addressOf(argument)), sizes.data(),
                    strides.data(), box.data(), ones.data(), noInterleave,
-                   swizzle, noPromotion, zerosOutside),
+                   swizzle, linesOf128Bytes, zerosOutside),
                "a tensor map");
   return made;
 }

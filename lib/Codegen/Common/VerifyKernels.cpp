@@ -90,6 +90,9 @@ static bool isOfThreads(Operation *op) {
     return true;
   if (auto store = dyn_cast<LLVM::StoreOp>(op))
     return isShared(store.getAddr().getType());
+  // An instruction of no text gives values registers, and does nothing.
+  if (auto instruction = dyn_cast<LLVM::InlineAsmOp>(op))
+    return instruction.getAsmString().empty();
   return dialect == NVVM::NVVMDialect::getDialectNamespace() &&
          !isa<NVVM::InlinePtxOp>(op) &&
          llvm::all_of(op->getOperandTypes(), [](Type type) {

@@ -147,10 +147,23 @@ Value bsr::createSums(BlockBuilder &b, int64_t columns,
   int64_t count = columns / 2;
   Type type = LLVM::LLVMStructType::getLiteral(b.b.getContext(),
                                                SmallVector<Type>(count, f32));
-  Value sums = LLVM::UndefOp::create(b.b, b.loc, type);
-  for (int64_t i = 0; i != count; ++i)
-    sums = LLVM::InsertValueOp::create(b.b, b.loc, sums, starts[i / 2 % 2], i);
-  return sums;
+  // An instruction of no text gives each sum a register of its own here. Values
+  // that several have would be copied where they are first used, behind the
+  // fence of `wgmma`.
+  SmallVector<Value> values;
+  std::string outputs, inputs;
+  for (int64_t i = 0; i != count; ++i) {
+    values.push_back(starts[i / 2 % 2]);
+    outputs += "=f,";
+    inputs += (i ? "," : "") + std::to_string(i);
+  }
+  return LLVM::InlineAsmOp::create(
+             b.b, b.loc, type, values, /*asm_string=*/"",
+             /*constraints=*/outputs + inputs, /*has_side_effects=*/true,
+             /*is_align_stack=*/false, LLVM::TailCallKind::None,
+             /*asm_dialect=*/LLVM::AsmDialectAttr(),
+             /*operand_attrs=*/ArrayAttr())
+      .getResult(0);
 }
 
 Value bsr::multiplyAdd(BlockBuilder &b, Type type, const WarpgroupOperand &lhs,
