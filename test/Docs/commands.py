@@ -149,6 +149,8 @@ COMMANDS = {
     "docs/gpu.md": {
         "sparse-opt step.mlir": Tested("Pipelines/to-gpu.mlir"),
         "sparse-compile step.mlir": Tested("Tools/sparse-compile-gpu.test"),
+        "sparse-train --config": Tested("Integration/device-train.test"),
+        "scripts/check-device.sh": Tested("Integration/device-train.test"),
         "benchmarks/gpu_bounds.py": Tested("Benchmarks/gpu-bounds.test"),
         "scripts/check-ptxas.sh": Tested("Codegen/GPU/ptxas.test"),
         "python3 test/Codegen/GPU/predict_kernels.py": Tested("Codegen/GPU/predict-kernels.test"),

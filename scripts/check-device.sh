@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Trains BERT-Tiny for 20 steps with two pattern updates, AdamW and clipping, on
+# the processor and on a GPU, and compares losses, patterns and parameters. The GPU
+# is the PTX interpreter behind the driver of the tests (minutes), or with --gpu the
+# first one of this machine. With --mini BERT-Mini too, for 3 steps (tens of
+# minutes).
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+models=(tiny)
+driver=$PWD/build/dev/lib/fake-driver
+for option in "$@"; do
+  case $option in
+    --gpu) driver= ;;
+    --mini) models+=(mini) ;;
+    *)
+      echo "error: expected --gpu or --mini, but got '$option'" >&2
+      exit 2
+      ;;
+  esac
+done
+
+cmake --preset dev > /dev/null
+cmake --build --preset dev --target sparse-train sparse-compile fake-driver > /dev/null
+folder=$(mktemp --directory)
+trap 'rm -rf "$folder"' EXIT
+export PATH=$PWD/build/dev/bin:$PATH
+python3 test/Tools/Inputs/write-text.py "$folder/text" 40
+sparse-train tokenize --vocabulary 400 --output "$folder/text.tok" "$folder/text"
+
+for model in "${models[@]}"; do
+  gzip --decompress --stdout "examples/bert_$model.mlir.gz" > "$folder/$model.mlir"
+  steps=20 every=8
+  if [[ $model == mini ]]; then
+    steps=3 every=1
+  fi
+  train() { # DEVICE
+    sparse-train --config examples/bert.yaml --set step="$folder/$model.mlir" \
+      --set tokens="$folder/text.tok" --set compile.cache="$folder/cache" \
+      --set compile.options='["--mark=match=layers.*_w$ block=16x16 density=0.25"]' \
+      --set steps=$steps --set sparsity.every=$every --set rate.peak=0.002 \
+      --set held_out.batches=1 --set checkpoint.every=$steps \
+      --set run="$folder/$model-$1" --set device="$1"
+  }
+  train cpu
+  LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} train cuda
+  /usr/bin/python3 test/Integration/device_train.py "$folder/$model-cpu" "$folder/$model-cuda"
+done
