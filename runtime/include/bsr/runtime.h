@@ -69,7 +69,7 @@ typedef enum bsr_status {
   BSR_INVALID_CHECKPOINT = 4, // damaged, foreign, or of another model
   BSR_NOT_A_NUMBER = 5, // a weight or a score is NaN where blocks are ranked
   BSR_OUT_OF_MEMORY = 6,
-  BSR_IO_ERROR = 7, // the system refused to open, read or write a file
+  BSR_IO_ERROR = 7,    // the system refused to open, read or write a file
   BSR_DEVICE_ERROR = 8 // no GPU or driver, or one that failed: its memory may
                        // hold anything, and no session on it goes on
 } bsr_status;
@@ -235,8 +235,8 @@ typedef struct bsr_session bsr_session;
 /// caller runs on, or a GPU of NVIDIA's, "cuda" or "cuda:0", "cuda:1" and so
 /// on; another name is BSR_INVALID_ARGUMENT, a GPU that cannot be had or that
 /// the step was not compiled for BSR_DEVICE_ERROR or BSR_INVALID_STEP. Every
-/// pattern is empty. `seed` keys all random numbers of the session. The caller releases
-/// the session with `bsr_session_destroy`.
+/// pattern is empty. `seed` keys all random numbers of the session. The caller
+/// releases the session with `bsr_session_destroy`.
 BSR_API bsr_status bsr_session_create(const bsr_step *step, const char *device,
                                       uint64_t seed, bsr_session **session);
 
