@@ -87,21 +87,22 @@ void bsr::checkNorm(const Pattern &pattern, int32_t norm) {
          ", but got ", norm, " for pattern '", pattern.name, "'");
 }
 
-void bsr::computeNorms(const Pattern &pattern, bsr_norm norm, bsr_type type,
-                       const void *weight, const PatternIndices &indices,
-                       double *norms) {
+void bsr::blockNorms(bsr_norm norm, bsr_type type, const void *values,
+                     const int32_t *slots, int64_t size, int64_t blocks,
+                     double *norms) {
   dispatch(norm, type, [&](auto kind, auto element) {
-    auto *values = static_cast<const decltype(element) *>(weight);
-    int64_t size = pattern.blockRows * pattern.blockCols;
-    for (int64_t r = 0; r < pattern.gridRows(); ++r) {
-      for (int32_t k = indices.rowPtr[r]; k < indices.rowPtr[r + 1]; ++k) {
-        norms[k] =
-            normOf<decltype(kind)>(values + indices.slot[k] * size, size);
-        if (std::isnan(norms[k]))
-          refuseNaN(pattern, r, indices.colIdx[k]);
-      }
-    }
+    auto *elements = static_cast<const decltype(element) *>(values);
+    for (int64_t k = 0; k < blocks; ++k)
+      norms[k] = normOf<decltype(kind)>(elements + slots[k] * size, size);
   });
+}
+
+void bsr::checkNorms(const Pattern &pattern, const PatternIndices &indices,
+                     const double *norms) {
+  for (int64_t r = 0; r < pattern.gridRows(); ++r)
+    for (int32_t k = indices.rowPtr[r]; k < indices.rowPtr[r + 1]; ++k)
+      if (std::isnan(norms[k]))
+        refuseNaN(pattern, r, indices.colIdx[k]);
 }
 
 void bsr::computeDenseNorms(const Pattern &pattern, bsr_norm norm,

@@ -22,14 +22,20 @@ int32_t numberOf(const Enum &given) {
 /// Fails unless `norm`, the number of one for blocks of `pattern`, is one.
 void checkNorm(const Pattern &pattern, int32_t norm);
 
-/// Writes to `norms` a number for each stored block of `weight`, in row order,
-/// that orders as the block's norm; fails if one is NaN. The sum of squares
-/// stands for L2, and L1 for the mean: all blocks of a matrix are of one size.
-void computeNorms(const Pattern &pattern, bsr_norm norm, bsr_type type,
-                  const void *weight, const PatternIndices &indices,
-                  double *norms);
+/// Writes to `norms` for each of `blocks` blocks a number that orders as its
+/// norm: block k is the `size` elements in slot `slots[k]` of `values`. The sum
+/// of squares stands for L2, and L1 for the mean: all blocks of a matrix are of
+/// one size.
+void blockNorms(bsr_norm norm, bsr_type type, const void *values,
+                const int32_t *slots, int64_t size, int64_t blocks,
+                double *norms);
 
-/// The same for every block of the matrix `dense`, which is row-major.
+/// Fails if one of `norms`, of the stored blocks in row order, is NaN.
+void checkNorms(const Pattern &pattern, const PatternIndices &indices,
+                const double *norms);
+
+/// Writes to `norms` the same for every block of the matrix `dense`, which is
+/// row-major; fails if one is NaN.
 void computeDenseNorms(const Pattern &pattern, bsr_norm norm, bsr_type type,
                        const void *dense, double *norms);
 

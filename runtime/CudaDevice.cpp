@@ -6,6 +6,7 @@
 #include "CudaDevice.h"
 #include "Status.h"
 #include "Step.h"
+#include "UpdateKernels.h"
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -145,6 +146,43 @@ void CudaDevice::zero(void *memory, int64_t bytes) {
   driver.check(
       driver.cuMemsetD8Async(addressOf(memory), 0, size_t(bytes), stream),
       "zeros on the GPU");
+}
+
+void CudaDevice::launch(const std::string &name, int64_t blocks,
+                        std::initializer_list<const void *> arguments) {
+  if (!blocks)
+    return;
+  makeCurrent();
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!updates)
+    updates = driver.load(updateKernels().c_str());
+  Function function = nullptr;
+  driver.check(driver.cuModuleGetFunction(&function, updates, name.c_str()),
+               "a kernel '", name, "'");
+  std::vector<void *> parameters;
+  for (const void *argument : arguments)
+    parameters.push_back(const_cast<void *>(argument));
+  driver.check(driver.cuLaunchKernel(function, unsigned(blocks), 1, 1,
+                                     updateThreads, 1, 1, 0, stream,
+                                     parameters.data(), nullptr),
+               "'", name, "' to be launched");
+}
+
+void CudaDevice::computeNorms(bsr_norm norm, bsr_type type, const void *values,
+                              const int32_t *slots, int64_t size,
+                              int64_t blocks, void *room, double *norms) {
+  auto elements = uint32_t(size), count = uint32_t(blocks);
+  const int64_t together = updateThreads / normThreads;
+  launch(normKernel(norm, type), (blocks + together - 1) / together,
+         {&values, &slots, &room, &elements, &count});
+  read(norms, room, blocks * int64_t(sizeof *norms));
+}
+
+void CudaDevice::zeroSlots(void *values, int64_t bytes, const int32_t *slots,
+                           int64_t count, void *room) {
+  write(room, slots, count * int64_t(sizeof *slots));
+  auto size = uint32_t(bytes);
+  launch(zeroKernel, count, {&values, &room, &size});
 }
 
 std::string CudaDevice::describeMemory() {

@@ -30,6 +30,11 @@ public:
   void write(void *memory, const void *callers, int64_t bytes) override;
   void copy(void *to, const void *from, int64_t bytes) override;
   void zero(void *memory, int64_t bytes) override;
+  void computeNorms(bsr_norm norm, bsr_type type, const void *values,
+                    const int32_t *slots, int64_t size, int64_t blocks,
+                    void *room, double *norms) override;
+  void zeroSlots(void *values, int64_t bytes, const int32_t *slots,
+                 int64_t count, void *room) override;
   std::string describeMemory() override;
   std::unique_ptr<Program> load(const bsr_step &step, void *const *buffers,
                                 void *arena) override;
@@ -50,6 +55,10 @@ private:
     cuda::Event read = nullptr; // the GPU has read all of it
   };
 
+  /// Launches kernel `name` of updates with `blocks` blocks of threads.
+  void launch(const std::string &name, int64_t blocks,
+              std::initializer_list<const void *> arguments);
+
   /// A stage with room for `bytes`; null for more than a stage has.
   Stage *findRoom(int64_t bytes);
   /// Waits for all work.
@@ -59,7 +68,8 @@ private:
   cuda::Ordinal device = 0;
   cuda::Context context = nullptr;
   std::string compileTarget;
-  std::mutex mutex; // of the stages
+  std::mutex mutex;                     // of what is below
+  cuda::LoadedModule updates = nullptr; // its kernels, when an update came
   Stage stages[4];
   int current = 0;
 };

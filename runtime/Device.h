@@ -5,6 +5,7 @@
 #ifndef BSR_RUNTIME_DEVICE_H
 #define BSR_RUNTIME_DEVICE_H
 
+#include "bsr/runtime.h"
 #include "bsr/step.h"
 #include <cstddef>
 #include <cstdint>
@@ -64,6 +65,18 @@ public:
 
   /// Fills with zeros.
   virtual void zero(void *memory, int64_t bytes) = 0;
+
+  /// Writes to the caller's `norms` for each of `blocks` blocks what
+  /// `blockNorms` does: block k is the `size` elements in slot `slots[k]` of
+  /// `values`. `room` is memory for 8 bytes a block, which is overwritten.
+  virtual void computeNorms(bsr_norm norm, bsr_type type, const void *values,
+                            const int32_t *slots, int64_t size, int64_t blocks,
+                            void *room, double *norms) = 0;
+
+  /// Zeroes the `bytes` bytes of each of `count` slots of `values`, which the
+  /// caller's `slots` lists. `room` is memory for 4 bytes a slot.
+  virtual void zeroSlots(void *values, int64_t bytes, const int32_t *slots,
+                         int64_t count, void *room) = 0;
 
   /// What can be said of its memory where there is too little, or "".
   virtual std::string describeMemory() { return ""; }

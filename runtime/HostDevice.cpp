@@ -2,6 +2,7 @@
 //
 // The processor as a device.
 
+#include "BlockNorm.h"
 #include "Device.h"
 #include "Status.h"
 #include "Step.h"
@@ -46,6 +47,25 @@ public:
   }
   void zero(void *memory, int64_t bytes) override {
     std::memset(memory, 0, size_t(bytes));
+  }
+
+  void computeNorms(bsr_norm norm, bsr_type type, const void *values,
+                    const int32_t *slots, int64_t size, int64_t blocks, void *,
+                    double *norms) override {
+    blockNorms(norm, type, values, slots, size, blocks, norms);
+  }
+
+  void zeroSlots(void *values, int64_t bytes, const int32_t *slots,
+                 int64_t count, void *) override {
+    auto *data = static_cast<char *>(values);
+    auto zero = [&](auto size) {
+      for (int64_t k = 0; k < count; ++k)
+        std::memset(data + slots[k] * bytes, 0, size_t(size));
+    };
+    if (bytes == sizeof(float)) // a store, where there are most blocks
+      zero(std::integral_constant<size_t, sizeof(float)>());
+    else
+      zero(bytes);
   }
 
   std::unique_ptr<Program> load(const bsr_step &step, void *const *,

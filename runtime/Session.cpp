@@ -40,6 +40,14 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device)
   for (const Buffer &buffer : manifest().buffers)
     if (buffer.kind != BSR_SCORES)
       bytes += Memory::partBytes(buffer.bytes);
+  // Of an update, the norm of each block, or a list of slots.
+  auto roomBytes = [&](const Pattern &pattern) {
+    return device.isHost() || pattern.isStatic
+               ? 0
+               : pattern.slots * int64_t(sizeof(double));
+  };
+  for (const Pattern &pattern : manifest().patterns)
+    bytes += Memory::partBytes(roomBytes(pattern));
   moreScratch.resize(numUpdateThreads(manifest()) - 1);
   histories.resize(manifest().patterns.size());
 
@@ -50,6 +58,8 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device)
     buffers.push_back(buffer.kind == BSR_SCORES
                           ? static_cast<char *>(arena) + buffer.arenaOffset
                           : area.cut(buffer.bytes));
+  for (const Pattern &pattern : manifest().patterns)
+    rooms.push_back(area.cut(roomBytes(pattern)));
 
   // The arena holds nothing before a run.
   if (!device.isHost())

@@ -114,8 +114,7 @@ struct bsr_session {
   }
 
   /// Zeroes these slots of every buffer of values of `pattern`.
-  void zeroSlots(const bsr::Pattern &pattern, const int32_t *slots,
-                 int64_t count) const;
+  void zeroSlots(int64_t pattern, const int32_t *slots, int64_t count) const;
 
   const std::shared_ptr<const bsr_step>
       owner; // of `step`, which may be unloaded
@@ -125,6 +124,8 @@ struct bsr_session {
   bsr::Memory area;            // of the device: what the step knows of
   std::vector<void *> buffers; // in it
   void *arena;
+  std::vector<void *>
+      rooms; // of each pattern, for its updates; null on the host
   std::unique_ptr<bsr::Program> program; // of a step for a GPU
   bsr::Memory ownArea; // of the host: what the step does not know of
   /// Index buffers as the host sees them, null for others: the buffers

@@ -5,8 +5,6 @@
 #include "Session.h"
 #include "Status.h"
 #include <algorithm>
-#include <cstring>
-#include <vector>
 
 using namespace bsr;
 
@@ -54,38 +52,13 @@ void bsr_session::patternsChanged() {
   hasScores = false;
 }
 
-/// Zeroes `slots` of the `bytes` bytes each at `data`, on a device: neighbours
-/// by one call.
-static void zeroRuns(Device &device, char *data, int64_t bytes,
-                     const int32_t *slots, int64_t count) {
-  std::vector<int32_t> sorted(slots, slots + count);
-  std::sort(sorted.begin(), sorted.end());
-  for (size_t begin = 0, end; begin < sorted.size(); begin = end) {
-    for (end = begin + 1; end < sorted.size(); ++end)
-      if (sorted[end] != sorted[end - 1] + 1)
-        break;
-    device.zero(data + sorted[begin] * bytes, int64_t(end - begin) * bytes);
-  }
-}
-
-void bsr_session::zeroSlots(const Pattern &pattern, const int32_t *slots,
+void bsr_session::zeroSlots(int64_t index, const int32_t *slots,
                             int64_t count) const {
-  for (int32_t index : pattern.values) {
-    int64_t bytes = manifest().buffers[index].bytes / pattern.slots;
-    char *data = static_cast<char *>(buffers[index]);
-    if (!device.isHost()) {
-      zeroRuns(device, data, bytes, slots, count);
-      continue;
-    }
-    auto zero = [&](auto size) {
-      for (int64_t k = 0; k < count; ++k)
-        std::memset(data + slots[k] * bytes, 0, size_t(size));
-    };
-    if (bytes == sizeof(float)) // a store, where there are most blocks
-      zero(std::integral_constant<size_t, sizeof(float)>());
-    else
-      zero(bytes);
-  }
+  const Pattern &pattern = manifest().patterns[index];
+  for (int32_t values : pattern.values)
+    device.zeroSlots(buffers[values],
+                     manifest().buffers[values].bytes / pattern.slots, slots,
+                     count, rooms[index]);
 }
 
 void bsr_session::zeroUnusedSlots(int64_t index) const {
@@ -98,7 +71,7 @@ void bsr_session::zeroUnusedSlots(int64_t index) const {
   for (int64_t slot = 0; slot < pattern.slots; ++slot)
     if (!(scratch.marks[slot / 64] >> (slot % 64) & 1))
       scratch.freed[unused++] = int32_t(slot);
-  zeroSlots(pattern, scratch.freed, unused);
+  zeroSlots(index, scratch.freed, unused);
 }
 
 void bsr_session::requireBlocks(const Pattern &pattern, int64_t &blocks) const {

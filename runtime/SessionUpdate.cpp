@@ -97,10 +97,14 @@ void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
   };
   auto rank = [&](int64_t i, PatternScratch &scratch) {
     const Pattern &pattern = manifest().patterns[i];
-    std::vector<char> copy;
-    computeNorms(pattern, updates[i].norm,
-                 manifest().buffers[pattern.weight].type,
-                 readBuffer(pattern.weight, copy), indices(i), scratch.norms);
+    const Buffer &weight = manifest().buffers[pattern.weight];
+    int64_t blocks = view(i).blocks;
+    device.computeNorms(updates[i].norm, weight.type, buffers[pattern.weight],
+                        static_cast<const int32_t *>(
+                            buffers[pattern.indices[BSR_SLOT - BSR_ROW_PTR]]),
+                        pattern.blockRows * pattern.blockCols, blocks, rooms[i],
+                        scratch.norms);
+    checkNorms(pattern, indices(i), scratch.norms);
   };
   // Whatever can fail does so before the first change.
   for (size_t i = 0; i < manifest().patterns.size(); ++i)
@@ -124,7 +128,7 @@ void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
         updatePattern(pattern, updates[i], readScores(i, copy), counters.seed,
                       counters.pattern_updates + 1, indices(i), scratch);
     storeIndices(i);
-    zeroSlots(pattern, scratch.freed, change.pruned);
+    zeroSlots(i, scratch.freed, change.pruned);
     histories[i].record(pattern, change, scratch);
   });
   patternsChanged();

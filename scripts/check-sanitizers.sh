@@ -46,7 +46,7 @@ fi
 
 # LLVM's OpenMP runtime tells the sanitizer of its barriers through Archer.
 build thread runtime-check
-OMP_NUM_THREADS=4 OMP_TOOL_LIBRARIES=/usr/lib/llvm-22/lib/libarcher.so \
+LD_LIBRARY_PATH=build/dev/lib/fake-driver OMP_NUM_THREADS=4 OMP_TOOL_LIBRARIES=/usr/lib/llvm-22/lib/libarcher.so \
   TSAN_OPTIONS="ignore_noninstrumented_modules=1 halt_on_error=1" \
   build/thread/bin/runtime-check | grep --invert-match '^ok '
 

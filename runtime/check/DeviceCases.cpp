@@ -62,6 +62,20 @@ public:
     if (bytes)
       std::memset(behind(memory), 0, size_t(bytes));
   }
+  void computeNorms(bsr_norm norm, bsr_type type, const void *values,
+                    const int32_t *slots, int64_t size, int64_t blocks,
+                    void *room, double *norms) override {
+    std::memset(behind(room), 0xff, size_t(8 * blocks));
+    bsr::hostDevice().computeNorms(
+        norm, type, behind(values),
+        reinterpret_cast<const int32_t *>(behind(slots)), size, blocks, nullptr,
+        norms);
+  }
+  void zeroSlots(void *values, int64_t bytes, const int32_t *slots,
+                 int64_t count, void *room) override {
+    std::memset(behind(room), 0xff, size_t(4 * count));
+    bsr::hostDevice().zeroSlots(behind(values), bytes, slots, count, nullptr);
+  }
 
 private:
   char *behind(const void *memory) {

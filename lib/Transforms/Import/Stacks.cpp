@@ -13,11 +13,11 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-static RankedTensorType getType(Value value) {
+static RankedTensorType getTensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
-static int64_t getSize(Value stack) { return getType(stack).getDimSize(0); }
+static int64_t getSize(Value stack) { return getTensorType(stack).getDimSize(0); }
 
 /// The type of the matrices of a stack of type `type`.
 static RankedTensorType dropFront(RankedTensorType type) {
@@ -88,10 +88,10 @@ Value bsr::createReshape(OpBuilder &b, Location loc, Value value,
                          RankedTensorType type) {
   if (value.getType() == type)
     return value;
-  auto groups = getReassociationIndicesForReshape(getType(value), type);
+  auto groups = getReassociationIndicesForReshape(getTensorType(value), type);
   if (!groups)
     return {};
-  if (type.getRank() < getType(value).getRank())
+  if (type.getRank() < getTensorType(value).getRank())
     return tensor::CollapseShapeOp::create(b, loc, type, value, *groups);
   return tensor::ExpandShapeOp::create(b, loc, type, value, *groups);
 }
@@ -208,7 +208,7 @@ bool Stacks::planReshape(Operation *op, Value stack) {
   Value source = op->getOperand(0), result = op->getResult(0);
   if (!isStack(source) || !isStack(result))
     return false;
-  RankedTensorType from = getType(source), to = getType(result);
+  RankedTensorType from = getTensorType(source), to = getTensorType(result);
   if (keepsMatrices(from, to)) {
     if (!canReshape(dropFront(from), dropFront(to)))
       return false;
@@ -277,7 +277,7 @@ void Stacks::rewriteSteps(linalg::LinalgOp op, unsigned loop) {
     for (int64_t i : llvm::seq(count)) {
       SmallVector<Value> inits;
       for (OpOperand &init : op.getDpsInitsMutable()) {
-        RankedTensorType type = dropFront(getType(init.get()));
+        RankedTensorType type = dropFront(getTensorType(init.get()));
         inits.push_back(op.payloadUsesValueFromOperand(&init)
                             ? getMatrix(init.get(), i)
                             : tensor::EmptyOp::create(b, op.getLoc(),
@@ -335,7 +335,7 @@ void Stacks::rewriteExtract(tensor::ExtractSliceOp op) {
 /// reshape(s)[i] -> reshape(s[i])
 void Stacks::rewriteReshape(Operation *op) {
   Value source = op->getOperand(0), result = op->getResult(0);
-  RankedTensorType from = getType(source), to = getType(result);
+  RankedTensorType from = getTensorType(source), to = getTensorType(result);
   if (keepsMatrices(from, to)) {
     SmallVector<Value> parts;
     for (int64_t i : llvm::seq(getSize(result)))
@@ -400,7 +400,7 @@ Value Stacks::getMatrix(Value stack, int64_t index) {
 
 /// Matrix `index` of a stack that is computed as a whole.
 Value Stacks::createMatrix(Value stack, int64_t index) {
-  RankedTensorType type = dropFront(getType(stack));
+  RankedTensorType type = dropFront(getTensorType(stack));
   Location loc = stack.getLoc();
   DenseElementsAttr constant;
   if (stack.getDefiningOp<tensor::EmptyOp>())

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What a GPU computes in updates, beside the processor: the same bits. These
+// cases need a driver of NVIDIA's, or that of the tests.
+
+#include "BlockNorm.h"
+#include "Check.h"
+#include "Device.h"
+#include "Element.h"
+#include "Memory.h"
+#include <cmath>
+#include <cstring>
+
+using namespace check;
+
+/// Compares norms of `slots.size()` blocks of `size` elements.
+static void compareNorms(bsr::Device &gpu, bsr_norm norm, bsr_type type,
+                         const std::vector<char> &values,
+                         const std::vector<int32_t> &slots, int64_t size) {
+  auto blocks = int64_t(slots.size());
+  int64_t valueBytes = int64_t(values.size()), slotBytes = 4 * blocks;
+  std::vector<double> there(slots.size()), here(slots.size());
+  bsr::Memory area(gpu, valueBytes + slotBytes + 8 * blocks + 3 * 64, "a test");
+  void *data = area.cut(valueBytes), *list = area.cut(slotBytes),
+       *room = area.cut(8 * blocks);
+  gpu.write(data, values.data(), valueBytes);
+  gpu.write(list, slots.data(), slotBytes);
+  gpu.computeNorms(norm, type, data, static_cast<int32_t *>(list), size, blocks,
+                   room, there.data());
+  bsr::blockNorms(norm, type, values.data(), slots.data(), size, blocks,
+                  here.data());
+  for (size_t k = 0; k < slots.size(); ++k) {
+    REQUIRE_EQUAL(std::isnan(there[k]), std::isnan(here[k]));
+    REQUIRE(std::isnan(here[k]) || !std::memcmp(&there[k], &here[k], 8));
+  }
+}
+
+CASE(gpu_norms_are_those_of_the_processor) {
+  bsr::Device &gpu = bsr::findDevice("cuda");
+  Numbers numbers(3);
+  const int64_t numSlots = 41;
+  // Sizes of less than a round of threads, of whole ones, and ragged ones.
+  for (int64_t size : {1, 2, 4, 6, 8, 24, 33, 64, 256, 1023, 4096}) {
+    for (bsr_type type : {BSR_F16, BSR_BF16, BSR_F32, BSR_F64}) {
+      std::vector<char> values(size_t(numSlots * size * bsr_type_bytes(type)));
+      auto fill = [&](int64_t i, double value) {
+        bsr::storeElement(type, values.data(), i, value);
+      };
+      for (int64_t i = 0; i < numSlots * size; ++i)
+        fill(i, (double(numbers.below(2000)) - 1000) / 37);
+      fill(3 * size, INFINITY);
+      fill(5 * size + size - 1, NAN);
+      fill(6 * size, NAN);
+      fill(7 * size, -0.0);
+      // Slots in any order, and not all of them.
+      std::vector<int32_t> slots;
+      for (int32_t slot = 0; slot < numSlots; ++slot)
+        slots.insert(slots.begin() + int64_t(numbers.below(slots.size() + 1)),
+                     slot);
+      slots.pop_back();
+      for (bsr_norm norm : {BSR_L1, BSR_L2, BSR_LINF, BSR_MEAN})
+        compareNorms(gpu, norm, type, values, slots, size);
+    }
+  }
+  compareNorms(gpu, BSR_L1, BSR_F32, std::vector<char>(64), {}, 16);
+}
+
+CASE(gpu_zeroes_the_slots_that_are_listed) {
+  bsr::Device &gpu = bsr::findDevice("cuda");
+  const int64_t numSlots = 9;
+  const std::vector<int32_t> slots = {7, 0, 3, 4};
+  for (int64_t bytes : {2, 4, 6, 8, 16, 48, 1024, 16384}) {
+    std::vector<char> values(size_t(numSlots * bytes)), expected;
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = char(i % 100 + 1);
+    expected = values;
+    for (int32_t slot : slots)
+      std::memset(&expected[size_t(slot * bytes)], 0, size_t(bytes));
+    bsr::Memory area(gpu, numSlots * bytes + 4 * numSlots + 2 * 64, "a test");
+    void *data = area.cut(numSlots * bytes), *room = area.cut(4 * numSlots);
+    gpu.write(data, values.data(), numSlots * bytes);
+    gpu.zeroSlots(data, bytes, slots.data(), 0, room);
+    gpu.zeroSlots(data, bytes, slots.data(), int64_t(slots.size()), room);
+    gpu.read(values.data(), data, numSlots * bytes);
+    REQUIRE(values == expected);
+  }
+}
