@@ -7,6 +7,7 @@
 #include "Status.h"
 #include "Step.h"
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 
@@ -30,8 +31,12 @@ private:
   Address addressOf(const LaunchArgument &argument) const;
   TensorMapBytes encode(const LaunchArgument &argument) const;
   void enqueue(const Launch &launch);
+  /// The launches of `times`, in their order.
+  std::vector<const Launch *> select(Times times) const;
   /// Starts the launches of `times`, which `exec` records the first time.
   void run(GraphExec &exec, Times times);
+  /// Starts them one by one, and adds to the timer of each how long it took.
+  void measure(Times times);
 
   CudaDevice &device;
   const Driver &driver;
@@ -41,6 +46,9 @@ private:
   LoadedModule module = nullptr;
   std::map<std::string, Function> functions;
   GraphExec plans = nullptr, plain = nullptr, scoring = nullptr;
+  int64_t (*timers)[2];                  // of the step; null without
+  std::map<std::string, size_t> timerOf; // a kernel
+  std::vector<Event> events;
 };
 } // namespace
 
@@ -63,12 +71,14 @@ static void requireChip(const Manifest &manifest, const std::string &target) {
 CudaProgram::CudaProgram(CudaDevice &device, const bsr_step &step,
                          void *const *buffers, void *arena)
     : device(device), driver(device.driver), manifest(step.manifest),
-      buffers(buffers), arena(static_cast<char *>(arena)) {
+      buffers(buffers), arena(static_cast<char *>(arena)), timers(step.timers) {
   requireChip(manifest, device.target());
   device.makeCurrent();
   module = driver.load(step.ptx);
   for (const Launch &launch : manifest.launches)
     find(launch);
+  for (size_t i = 0; i < manifest.timers.size(); ++i)
+    timerOf[manifest.timers[i].kernel] = i;
 }
 
 CudaProgram::~CudaProgram() {
@@ -77,6 +87,8 @@ CudaProgram::~CudaProgram() {
   for (GraphExec exec : {plans, plain, scoring})
     if (exec)
       driver.cuGraphExecDestroy(exec);
+  for (Event event : events)
+    driver.cuEventDestroy_v2(event);
   if (module)
     driver.cuModuleUnload(module);
 }
@@ -176,12 +188,44 @@ void CudaProgram::enqueue(const Launch &launch) {
                "'", launch.kernel, "' to be launched");
 }
 
-void CudaProgram::run(GraphExec &exec, Times times) {
-  const std::vector<Launch> &all = manifest.launches;
-  auto isOne = [&](const Launch &launch) {
-    return std::count(times.begin(), times.end(), launch.when);
+std::vector<const Launch *> CudaProgram::select(Times times) const {
+  std::vector<const Launch *> selected;
+  for (const Launch &launch : manifest.launches)
+    if (std::count(times.begin(), times.end(), launch.when))
+      selected.push_back(&launch);
+  return selected;
+}
+
+void CudaProgram::measure(Times times) {
+  std::vector<const Launch *> launches = select(times);
+  while (events.size() <= launches.size()) {
+    events.emplace_back();
+    driver.check(driver.cuEventCreate(&events.back(), 0), "an event");
+  }
+  auto record = [&](Event event) {
+    driver.check(driver.cuEventRecord(event, device.stream), "an event");
   };
-  if (std::none_of(all.begin(), all.end(), isOne))
+  record(events[0]);
+  for (size_t i = 0; i < launches.size(); ++i) {
+    enqueue(*launches[i]);
+    record(events[i + 1]);
+  }
+  driver.check(driver.cuEventSynchronize(events[launches.size()]),
+               "the GPU to work");
+  for (size_t i = 0; i < launches.size(); ++i) {
+    float milliseconds = 0;
+    driver.check(
+        driver.cuEventElapsedTime(&milliseconds, events[i], events[i + 1]),
+        "the time of '", launches[i]->kernel, "'");
+    int64_t *row = timers[timerOf[launches[i]->kernel]];
+    row[0] += std::llround(double(milliseconds) * 1e6);
+    ++row[1];
+  }
+}
+
+void CudaProgram::run(GraphExec &exec, Times times) {
+  std::vector<const Launch *> launches = select(times);
+  if (launches.empty())
     return;
   if (!exec) {
     Graph graph = nullptr;
@@ -191,9 +235,8 @@ void CudaProgram::run(GraphExec &exec, Times times) {
     // A recording that is not ended would swallow all that follows.
     std::exception_ptr failure;
     try {
-      for (const Launch &launch : all)
-        if (isOne(launch))
-          enqueue(launch);
+      for (const Launch *launch : launches)
+        enqueue(*launch);
     } catch (...) {
       failure = std::current_exception();
     }
@@ -211,6 +254,14 @@ void CudaProgram::run(GraphExec &exec, Times times) {
 
 void CudaProgram::run(bool scores, bool patternsChanged) {
   device.makeCurrent();
+  if (timers) {
+    // The first timer is the step's own: it counts runs.
+    ++timers[0][1];
+    if (patternsChanged)
+      measure({Launch::Pattern});
+    return scores ? measure({Launch::Step, Launch::Scores})
+                  : measure({Launch::Step});
+  }
   if (patternsChanged)
     run(plans, {Launch::Pattern});
   if (scores)

@@ -7,6 +7,7 @@
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -140,9 +141,13 @@ static bool isOp(Operation *op) {
   return isa<OpTy>(op);
 }
 
-/// Kernels have a kind, and so have calls of those that make plans of patterns.
+/// Kernels and what launches them on a GPU have a kind, and so have calls of
+/// those that make plans of patterns.
 static bool hasKind(Operation *op) {
-  return isFunction(op) || isa<LaunchOp, func::CallOp>(op);
+  return isFunction(op) || isa<LaunchOp, func::CallOp, gpu::LaunchFuncOp>(op);
+}
+static bool hasFlops(Operation *op) {
+  return isFunction(op) || isa<gpu::LaunchFuncOp>(op);
 }
 
 /// The attribute `name` as operations like `op` carry it, or null if the
@@ -155,7 +160,7 @@ static const KnownAttribute *find(Operation *op, StringRef name,
   constexpr StringLiteral unit = "a unit attribute";
   static const KnownAttribute known[] = {
       {attrs::arenaBytes, isFunction, count, isCount},
-      {attrs::flops, isFunction, count, isCount},
+      {attrs::flops, hasFlops, count, isCount},
       {attrs::kind, hasKind, text, isText},
       {attrs::lanes, isNoFunction, unit, isUnit},
       {attrs::leftDense, isFunction, count, isCount},

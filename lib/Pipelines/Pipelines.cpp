@@ -249,7 +249,10 @@ void bsr::buildToGPUPipeline(OpPassManager &pm, const ToGPUOptions &options) {
   addLaunches(pm);
 }
 
-void bsr::buildLaunchesToLLVMPipeline(OpPassManager &pm) {
+void bsr::buildLaunchesToLLVMPipeline(OpPassManager &pm,
+                                      const LaunchesToLLVMOptions &options) {
+  if (options.timers)
+    pm.addPass(createBSRTimeLaunches());
   pm.addPass(createBSREmbedManifest());
   pm.addPass(createBSRExportLaunches());
 }
@@ -286,7 +289,7 @@ void bsr::registerPassesAndPipelines() {
   PassPipelineRegistration<ToGPUOptions>(
       "bsr-to-gpu", "Lower a marked step to launches of PTX, for GPUs",
       buildToGPUPipeline);
-  PassPipelineRegistration<>(
+  PassPipelineRegistration<LaunchesToLLVMOptions>(
       "bsr-launches-to-llvm",
       "Lower a step whose work is in launches of PTX to the LLVM dialect",
       buildLaunchesToLLVMPipeline);

@@ -125,6 +125,11 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
   if (options.assemble && !options.report)
     return createStringError(
         "expected --print-report with --assemble, but got none");
+  Emit emit = getEmitForGPU(options);
+  if (options.timers && (emit == Emit::MLIR || emit == Emit::PTX))
+    return createStringError("expected --timers with a library, whose kernels "
+                             "the runtime times, but got --emit=" +
+                             Twine(emit == Emit::PTX ? "ptx" : "mlir"));
   ToGPUOptions pipeline;
   setStepOptions(pipeline.step, options);
   pipeline.step.target = print(target);
@@ -150,12 +155,13 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
     bsr::print(*kernels, *findChip(target.getChip()), llvm::errs());
     watch.lap("predict");
   }
-  Emit emit = getEmitForGPU(options);
   if (emit == Emit::MLIR)
     return writeModule(*module, options.output);
   if (emit != Emit::PTX) {
     PassManager pm(module->getContext());
-    buildLaunchesToLLVMPipeline(pm);
+    LaunchesToLLVMOptions launches;
+    launches.timers = options.timers.getValue();
+    buildLaunchesToLLVMPipeline(pm, launches);
     if (Error error = run(pm, *module))
       return error;
     return emitCode(std::move(module), machine, getCompiler(target),

@@ -100,7 +100,7 @@ Expected<Attribute> bsr::getTarget(ModuleOp module, const CommandLine &options,
                              machine)))
     return target;
   if (isa<GPUAttr>(*target))
-    absent.append({&options.targetCpu, &options.level, &options.timers});
+    absent.append({&options.targetCpu, &options.level});
   else
     absent.append({&options.mmaRate, &options.wgmmaRate, &options.l2Bandwidth,
                    &options.memoryBandwidth, &options.overlap,

@@ -68,9 +68,15 @@ struct ToGPUOptions : PassPipelineOptions<ToGPUOptions> {
 /// target is `#bsr.gpu` if neither the module nor an option says another chip.
 void buildToGPUPipeline(OpPassManager &pm, const ToGPUOptions &options);
 
+struct LaunchesToLLVMOptions : PassPipelineOptions<LaunchesToLLVMOptions> {
+  Option<bool> timers{*this, "timers",
+                      llvm::cl::desc("Measure the time of each kernel")};
+};
+
 /// Adds the passes that take launches of kernels in PTX to the LLVM dialect:
 /// data that the runtime launches them by.
-void buildLaunchesToLLVMPipeline(OpPassManager &pm);
+void buildLaunchesToLLVMPipeline(OpPassManager &pm,
+                                 const LaunchesToLLVMOptions &options);
 
 /// Adds the dialect with what passes and tools need to know of its operations
 /// and targets.

@@ -4,6 +4,7 @@
 // and calls of them.
 
 #include "bsr/Codegen/GPU/Passes.h"
+#include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -264,12 +265,16 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
              function.getBody().front().without_terminator()))
       if (isOpTriviallyDead(&op))
         op.erase();
-    gpu::LaunchFuncOp::create(
+    auto call = gpu::LaunchFuncOp::create(
         b, launch.getLoc(), function, launch.getGridSizeOperandValues(),
         launch.getBlockSizeOperandValues(), launch.getDynamicSharedMemorySize(),
         operands,
         /*asyncTokenType=*/Type(), /*asyncDependencies=*/ValueRange(),
         launch.getClusterSizeOperandValues());
+    if (StringAttr kind = attrs::kind.get(kernel))
+      attrs::kind.set(call, kind);
+    if (IntegerAttr flops = attrs::flops.get(kernel))
+      attrs::flops.set(call, flops);
     launch.erase();
     ++numLaunches;
     return success();

@@ -29,6 +29,10 @@ struct ExportLaunches : bsr::impl::BSRExportLaunchesBase<ExportLaunches> {
                        "bsr-embed-manifest first");
       return signalPassFailure();
     }
+    int64_t numTimers = 0;
+    for (auto function : module.getOps<func::FuncOp>())
+      if (ArrayAttr timers = attrs::timers.get(function))
+        numTimers = int64_t(timers.size());
     std::string text;
     for (Operation &op : llvm::make_early_inc_range(*module.getBody())) {
       if (auto binary = dyn_cast<gpu::BinaryOp>(op))
@@ -46,6 +50,17 @@ struct ExportLaunches : bsr::impl::BSRExportLaunchesBase<ExportLaunches> {
                            LLVM::LLVMArrayType::get(b.getI8Type(), text.size()),
                            /*isConstant=*/true, LLVM::Linkage::External,
                            "bsr_step_ptx", b.getStringAttr(text));
+    if (!numTimers)
+      return;
+    // Nanoseconds and launches of each, and a row of what is between runs.
+    auto table = LLVM::LLVMArrayType::get(
+        LLVM::LLVMArrayType::get(b.getI64Type(), 2), unsigned(numTimers) + 1);
+    auto global = LLVM::GlobalOp::create(
+        b, module.getLoc(), table, /*isConstant=*/false,
+        LLVM::Linkage::External, "bsr_step_timers", Attribute());
+    b.createBlock(&global.getInitializerRegion());
+    Value zero = LLVM::ZeroOp::create(b, module.getLoc(), table);
+    LLVM::ReturnOp::create(b, module.getLoc(), zero);
   }
 };
 } // namespace

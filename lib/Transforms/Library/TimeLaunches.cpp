@@ -4,8 +4,10 @@
 
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
+#include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Library/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
@@ -23,15 +25,15 @@ using namespace mlir::bsr;
 static constexpr int64_t monotonicClock = 1;
 
 /// What the manifest says of a kernel: bytes and types of the buffers of
-/// `call`, and what `bsr-cluster` left on `kernel`.
-static SmallVector<NamedAttribute> describe(func::CallOp call,
-                                            func::FuncOp kernel) {
-  Builder b(call.getContext());
+/// `call`, which have `types`, and what `bsr-cluster` left on `kernel`.
+static SmallVector<NamedAttribute> describe(Operation *call, TypeRange types,
+                                            Operation *kernel) {
+  Builder b(call->getContext());
   DataLayout layout = DataLayout::closest(call);
   int64_t bytes = 0;
   std::string operands;
   llvm::raw_string_ostream os(operands);
-  for (Type type : call.getOperandTypes()) {
+  for (Type type : types) {
     auto buffer = dyn_cast<MemRefType>(type);
     if (!buffer)
       continue;
@@ -64,6 +66,8 @@ struct TimeLaunches : bsr::impl::BSRTimeLaunchesBase<TimeLaunches> {
 
     // The step's own timer is the first.
     getTimer(step->getName(), "other");
+    if (isa<GPUAttr>(getTarget(module)))
+      return listLaunches(*step, symbols);
     SmallVector<std::pair<Operation *, unsigned>> laps;
     step->walk([&](Operation *op) {
       if (std::optional<unsigned> timer = getTimer(op, symbols))
@@ -87,13 +91,35 @@ struct TimeLaunches : bsr::impl::BSRTimeLaunchesBase<TimeLaunches> {
     b.setInsertionPoint(step->front().getTerminator());
     emitCall(0);
 
-    SmallVector<Attribute> list;
-    for (auto &[name, attrs] : timers)
-      list.push_back(b.getDictionaryAttr(attrs));
-    attrs::timers.set((*step), b.getArrayAttr(list));
+    store(*step);
   }
 
 private:
+  /// Leaves the timers on `step`.
+  void store(func::FuncOp step) {
+    Builder b(step.getContext());
+    SmallVector<Attribute> list;
+    for (auto &[name, attrs] : timers)
+      list.push_back(b.getDictionaryAttr(attrs));
+    attrs::timers.set(step, b.getArrayAttr(list));
+  }
+
+  /// A timer for each kernel that `step` launches on a GPU, or that makes its
+  /// plans.
+  void listLaunches(func::FuncOp step, const SymbolTable &symbols) {
+    auto list = [&](gpu::LaunchFuncOp launch) {
+      auto kind = attrs::kind.get(launch);
+      getTimer(launch.getKernelName().getValue(),
+               kind ? kind.getValue() : "other",
+               describe(launch, launch.getKernelOperands().getTypes(), launch));
+    };
+    if (auto plans =
+            symbols.lookup<func::FuncOp>((step.getName() + "_plans").str()))
+      plans.walk(list);
+    step.walk(list);
+    store(step);
+  }
+
   /// The number of timer `name`, a new one if there is none.
   unsigned getTimer(StringRef name, StringRef kind,
                     ArrayRef<NamedAttribute> attrs = {}) {
@@ -118,7 +144,7 @@ private:
     auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
     auto kind = attrs::kind.get(kernel);
     return getTimer(call.getCallee(), kind ? kind.getValue() : "other",
-                    describe(call, kernel));
+                    describe(call, call.getOperandTypes(), kernel));
   }
 
   /// Writes the table, one row of nanoseconds and launches a timer, and the

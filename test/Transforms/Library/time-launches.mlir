@@ -57,3 +57,28 @@ func.func @step(%ptr: memref<2xi32> {bsr.name = "w"}, %v: memref<3x4x4xf32> {bsr
 // expected-error @below {{expected one function with bsr.name arguments, but got none}}
 module {
 }
+
+// -----
+
+// On a GPU the driver measures: timers are listed, and nothing is added.
+// CHECK-LABEL: module attributes {bsr.target = #bsr.gpu
+// CHECK:         func.func @step(
+// CHECK-SAME:    bsr.timers = [
+// CHECK-SAME:      {kernel = "step", kind = "other"},
+// CHECK-SAME:      {bytes = 32 : i64, kernel = "plan", kind = "plan", operands = "8xi32"},
+// CHECK-SAME:      {bytes = 32 : i64, flops = 8 : i64, kernel = "scale", kind = "elementwise", operands = "4xf32 4xf32"}]
+// CHECK-NOT:     call
+// CHECK-NOT:     memref.global
+module attributes {bsr.target = #bsr.gpu, gpu.container_module} {
+  func.func @step_plans(%x: memref<4xf32>, %y: memref<8xi32>) {
+    %c1 = arith.constant 1 : index
+    gpu.launch_func @kernels::@plan blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%y : memref<8xi32>) {bsr.kind = "plan"}
+    return
+  }
+  func.func @step(%x: memref<4xf32> {bsr.name = "x"}, %y: memref<8xi32> {bsr.name = "y"}) {
+    %c1 = arith.constant 1 : index
+    gpu.launch_func @kernels::@scale blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<4xf32>, %x : memref<4xf32>) {bsr.kind = "elementwise", bsr.flops = 8 : i64}
+    return
+  }
+  gpu.binary @kernels [#gpu.object<#nvvm.target, assembly = ".version 8.0">]
+}

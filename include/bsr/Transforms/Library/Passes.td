@@ -18,6 +18,9 @@ def BSRTimeLaunches : Pass<"bsr-time-launches", "ModuleOp"> {
     row behind the last timer takes the time between two runs. The manifest lists
     the timers (`bsr.timers`) with what `bsr-cluster` knows of the kernels.
 
+    A step for a GPU only lists them, the kernels of its plans too: the runtime
+    launches one kernel at a time between two events of the driver.
+
     The clock is the operating system's, `clock_gettime`: nanoseconds that need no
     calibration, in 20 to 30 ns, on every processor. A cycle counter would be
     twice as fast and a second unit of time; OpenMP's clock counts microseconds.
