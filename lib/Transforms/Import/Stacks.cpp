@@ -17,7 +17,9 @@ static RankedTensorType getTensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
-static int64_t getSize(Value stack) { return getTensorType(stack).getDimSize(0); }
+static int64_t getSize(Value stack) {
+  return getTensorType(stack).getDimSize(0);
+}
 
 /// The type of the matrices of a stack of type `type`.
 static RankedTensorType dropFront(RankedTensorType type) {
