@@ -74,7 +74,7 @@ CudaProgram::CudaProgram(CudaDevice &device, const bsr_step &step,
       buffers(buffers), arena(static_cast<char *>(arena)), timers(step.timers) {
   requireChip(manifest, device.target());
   device.makeCurrent();
-  module = driver.load(step.ptx);
+  module = driver.load(step.ptx, step.cubin);
   for (const Launch &launch : manifest.launches)
     find(launch);
   for (size_t i = 0; i < manifest.timers.size(); ++i)

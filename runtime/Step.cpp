@@ -133,6 +133,7 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
         isForGPU ? nullptr : findSymbol(library.get(), "bsr_step_run", path);
     void *ptx =
         isForGPU ? findSymbol(library.get(), "bsr_step_ptx", path) : nullptr;
+    void *cubin = isForGPU ? dlsym(library.get(), "bsr_step_cubin") : nullptr;
     requireFeatures(manifest, path);
     // A step that does not say what its code is: all of the file counts.
     if (manifest.code.empty())
@@ -144,12 +145,12 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
         manifest.scoreNorm.empty() || isForGPU
             ? nullptr
             : findSymbol(library.get(), "bsr_step_run_scores", path);
-    std::shared_ptr<bsr_step> made(
-        new bsr_step{nullptr, std::move(manifest), text,
-                     reinterpret_cast<bsr_step::Run *>(run),
-                     reinterpret_cast<bsr_step::Run *>(runScores),
-                     static_cast<int64_t(*)[2]>(timers),
-                     static_cast<const char *>(ptx), std::move(library)});
+    std::shared_ptr<bsr_step> made(new bsr_step{
+        nullptr, std::move(manifest), text,
+        reinterpret_cast<bsr_step::Run *>(run),
+        reinterpret_cast<bsr_step::Run *>(runScores),
+        static_cast<int64_t(*)[2]>(timers), static_cast<const char *>(ptx),
+        cubin, std::move(library)});
     *step = made.get();
     made->self = std::move(made);
     ++loaded;

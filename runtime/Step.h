@@ -144,6 +144,7 @@ struct bsr_step {
   int64_t (*timers)[2];
   /// The kernels of a step for a GPU, which has no `run`; or null.
   const char *ptx;
+  const void *cubin; // their machine code for the manifest's chip; or null
   std::unique_ptr<void, int (*)(void *)> library;
 };
 

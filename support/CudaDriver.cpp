@@ -67,7 +67,15 @@ std::string Driver::describe(Ordinal device) const {
                      ".", cuda % 1000 / 10);
 }
 
-LoadedModule Driver::load(const char *text) const {
+LoadedModule Driver::load(const char *text, const void *cubin) const {
+  if (cubin) {
+    LoadedModule module = nullptr;
+    Result result = cuModuleLoadDataEx(&module, cubin, 0, nullptr, nullptr);
+    if (result == Success)
+      return module;
+    if (result != NoBinaryForGpu)
+      check(result, "machine code that the driver loads");
+  }
   std::vector<char> log(8192);
   JitOption options[] = {ErrorLog, ErrorLogBytes};
   void *values[] = {log.data(), reinterpret_cast<void *>(log.size() - 1)};

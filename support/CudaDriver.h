@@ -22,6 +22,7 @@ enum Result : int {
   NoDevice = 100,
   InvalidDevice = 101,
   InvalidContext = 201,
+  NoBinaryForGpu = 209,
   InvalidPtx = 218,
   InvalidHandle = 400,
   NotFound = 500,
@@ -191,8 +192,9 @@ public:
   int version(Ordinal device) const {
     return attribute(device, Major) * 10 + attribute(device, Minor);
   }
-  /// Loads a module of PTX, which ends in a zero, into the current context.
-  LoadedModule load(const char *text) const;
+  /// Loads a module of PTX, which ends in a zero, into the current context; or
+  /// its machine code `cubin`, if there is any and the GPU takes it.
+  LoadedModule load(const char *text, const void *cubin = nullptr) const;
 
 private:
   Driver();

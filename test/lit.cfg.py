@@ -67,6 +67,13 @@ llvm_config.with_environment("PTXAS", ptxas or "")
 llvm_config.with_environment("NVDISASM", nvdisasm or "")
 
 
+# NVIDIA's own header, which nothing needs but a test that compares it.
+cuda_include = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "include")
+if os.path.exists(os.path.join(cuda_include, "cuda.h")):
+    config.available_features.add("cuda-header")
+    config.substitutions.append(("%cuda_include", cuda_include))
+
+
 def find_gpu():
     """What ptx-run says of the first NVIDIA GPU, or None."""
     path = [*other_tools, os.path.join(config.bsr_obj_root, "bin")][0]

@@ -31,6 +31,8 @@ static Expected<std::string> findTool(StringRef name) {
                            name);
 }
 
+Expected<std::string> bsr::findPtxas() { return findTool("ptxas"); }
+
 Expected<bsr::Assembler> bsr::findAssembler() {
   Expected<std::string> ptxas = findTool("ptxas");
   if (!ptxas)
@@ -81,16 +83,13 @@ static Error run(ArrayRef<StringRef> command, const TemporaryFile &out,
                            "' to succeed, but got '" + message + "'");
 }
 
-Expected<StringMap<bsr::MachineKernel>>
-bsr::assemble(const Assembler &assembler, StringRef text, StringRef chip) {
-  TemporaryFile ptx, cubin, code, needs, unused;
-  std::pair<TemporaryFile *, StringRef> files[] = {{&ptx, "ptx"},
-                                                   {&cubin, "cubin"},
-                                                   {&code, "sass"},
-                                                   {&needs, "txt"},
-                                                   {&unused, "txt"}};
-  for (auto [file, suffix] : files)
-    if (Error error = file->create(suffix))
+/// Has `ptxas` assemble `text` for `chip`; what it says of the kernels goes to
+/// `needs`.
+static Error assemble(StringRef ptxas, StringRef text, StringRef chip,
+                      const TemporaryFile &cubin, const TemporaryFile &needs) {
+  TemporaryFile ptx, unused;
+  for (TemporaryFile *file : {&ptx, &unused})
+    if (Error error = file->create("ptx"))
       return error;
   std::error_code error;
   raw_fd_ostream os(ptx.path, error);
@@ -100,9 +99,28 @@ bsr::assemble(const Assembler &assembler, StringRef text, StringRef chip) {
     return createStringError("expected to write '" + ptx.path + "', but got '" +
                              os.error().message() + "'");
   std::string architecture = "-arch=" + chip.str();
-  if (Error error =
-          run({assembler.ptxas, architecture, "-v", ptx.path, "-o", cubin.path},
-              unused, needs))
+  return run({ptxas, architecture, "-v", ptx.path, "-o", cubin.path}, unused,
+             needs);
+}
+
+Expected<std::string> bsr::makeCubin(StringRef ptxas, StringRef text,
+                                     StringRef chip) {
+  TemporaryFile cubin, needs;
+  for (TemporaryFile *file : {&cubin, &needs})
+    if (Error error = file->create("cubin"))
+      return error;
+  if (Error error = assemble(ptxas, text, chip, cubin, needs))
+    return error;
+  return cubin.read();
+}
+
+Expected<StringMap<bsr::MachineKernel>>
+bsr::disassemble(const Assembler &assembler, StringRef text, StringRef chip) {
+  TemporaryFile cubin, code, needs, unused;
+  for (TemporaryFile *file : {&cubin, &code, &needs, &unused})
+    if (Error error = file->create("cubin"))
+      return error;
+  if (Error error = assemble(assembler.ptxas, text, chip, cubin, needs))
     return error;
   if (Error error = run({assembler.nvdisasm, "-c", cubin.path}, code, unused))
     return error;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Has NVIDIA's tools make machine code of PTX, and print it.
+// Has NVIDIA's tools make machine code of PTX, and tell what it is.
 
 #ifndef BSR_TOOLS_SPARSE_COMPILE_ASSEMBLER_H
 #define BSR_TOOLS_SPARSE_COMPILE_ASSEMBLER_H
@@ -18,10 +18,18 @@ struct Assembler {
 /// in CUDA's folder (CUDA_HOME, or /usr/local/cuda).
 llvm::Expected<Assembler> findAssembler();
 
-/// Assembles the kernels of `text` for `chip`.
+/// Finds ptxas alone.
+llvm::Expected<std::string> findPtxas();
+
+/// The machine code that `ptxas` makes of the kernels of `text` for `chip`, as
+/// an image that a driver loads.
+llvm::Expected<std::string>
+makeCubin(llvm::StringRef ptxas, llvm::StringRef text, llvm::StringRef chip);
+
+/// What the machine has of the kernels of `text` for `chip`.
 llvm::Expected<llvm::StringMap<MachineKernel>>
-assemble(const Assembler &assembler, llvm::StringRef text,
-         llvm::StringRef chip);
+disassemble(const Assembler &assembler, llvm::StringRef text,
+            llvm::StringRef chip);
 
 } // namespace mlir::bsr
 

@@ -124,6 +124,11 @@ struct CommandLine {
                      "for a GPU, how long each kernel takes at "
                      "least, as a model predicts it"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> cubin{
+      "cubin",
+      llvm::cl::desc("Put machine code of a GPU's kernels, which ptxas makes, "
+                     "into the library, beside their PTX"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> assemble{
       "assemble",
       llvm::cl::desc(

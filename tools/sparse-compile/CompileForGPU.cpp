@@ -9,6 +9,7 @@
 #include "Output.h"
 #include "bsr/Codegen/GPU/PredictKernels.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/WithColor.h"
@@ -33,12 +34,15 @@ static Emit getEmitForGPU(const CommandLine &options) {
 }
 
 /// What the kernels of a step for `target` depend on beside the step.
-static llvm::json::Object getCompiler(GPUAttr target) {
-  return llvm::json::Object{
+static llvm::json::Object getCompiler(GPUAttr target, bool hasCubin) {
+  llvm::json::Object compiler{
       {"version", llvm::formatv("sparse-compile {0}, LLVM {1}", tools::version,
                                 LLVM_VERSION_STRING)
                       .str()},
       {"target", print(target)}};
+  if (hasCubin)
+    compiler["cubin"] = true;
+  return compiler;
 }
 
 /// Refuses option `given` if it is there and not `isValid`, which is `range`.
@@ -110,10 +114,20 @@ assembleKernels(ModuleOp module, GPUAttr target) {
   FailureOr<StringRef> text = getPTX(module);
   if (failed(text))
     return std::nullopt; // predictKernels says so
-  auto machine = bsr::assemble(*assembler, *text, target.getChip());
+  auto machine = bsr::disassemble(*assembler, *text, target.getChip());
   if (!machine)
     return machine.takeError();
   return std::move(*machine);
+}
+
+/// Adds to `module`, what is left of a step, the machine code of its kernels.
+static void addCubin(ModuleOp module, StringRef cubin) {
+  OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+  LLVM::GlobalOp::create(
+      b, module.getLoc(),
+      LLVM::LLVMArrayType::get(b.getI8Type(), unsigned(cubin.size())),
+      /*isConstant=*/true, LLVM::Linkage::External, "bsr_step_cubin",
+      b.getStringAttr(cubin), /*alignment=*/64);
 }
 
 Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
@@ -129,6 +143,10 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
   if (options.timers && (emit == Emit::MLIR || emit == Emit::PTX))
     return createStringError("expected --timers with a library, whose kernels "
                              "the runtime times, but got --emit=" +
+                             Twine(emit == Emit::PTX ? "ptx" : "mlir"));
+  if (options.cubin && (emit == Emit::MLIR || emit == Emit::PTX))
+    return createStringError("expected --cubin with a library, which has room "
+                             "for machine code, but got --emit=" +
                              Twine(emit == Emit::PTX ? "ptx" : "mlir"));
   ToGPUOptions pipeline;
   setStepOptions(pipeline.step, options);
@@ -159,12 +177,30 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
     return writeModule(*module, options.output);
   if (emit != Emit::PTX) {
     PassManager pm(module->getContext());
+    std::string cubin;
+    if (options.cubin) {
+      FailureOr<StringRef> text = getPTX(*module);
+      Expected<std::string> ptxas = findPtxas();
+      if (!ptxas)
+        return ptxas.takeError();
+      if (failed(text))
+        return createStringError(
+            "expected the step to have kernels, but got the error above");
+      Expected<std::string> made = makeCubin(*ptxas, *text, target.getChip());
+      if (!made)
+        return made.takeError();
+      cubin = std::move(*made);
+      watch.lap("assemble");
+    }
     LaunchesToLLVMOptions launches;
     launches.timers = options.timers.getValue();
     buildLaunchesToLLVMPipeline(pm, launches);
     if (Error error = run(pm, *module))
       return error;
-    return emitCode(std::move(module), machine, getCompiler(target),
+    if (options.cubin)
+      addCubin(*module, cubin);
+    return emitCode(std::move(module), machine,
+                    getCompiler(target, options.cubin),
                     /*features=*/{}, options, watch);
   }
   FailureOr<StringRef> text = getPTX(*module);

@@ -104,7 +104,7 @@ Expected<Attribute> bsr::getTarget(ModuleOp module, const CommandLine &options,
   else
     absent.append({&options.mmaRate, &options.wgmmaRate, &options.l2Bandwidth,
                    &options.memoryBandwidth, &options.overlap,
-                   &options.assemble, &options.tf32});
+                   &options.assemble, &options.cubin, &options.tf32});
   if (Error error = verifyAbsent(absent, *target))
     return error;
   if (own && own != *target)

@@ -57,6 +57,8 @@ static const ErrorEntry errors[] = {
     {NoDevice, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {InvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {InvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {NoBinaryForGpu, "CUDA_ERROR_NO_BINARY_FOR_GPU",
+     "no kernel image is available for execution on the device"},
     {InvalidPtx, "CUDA_ERROR_INVALID_PTX", "a PTX JIT compilation failed"},
     {InvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {NotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},

@@ -50,6 +50,12 @@ Result cuModuleLoadDataEx(LoadedModule *module, const void *image,
       return InvalidValue;
     if (Result result = readOptions(count, options, values, log))
       return result;
+    // Machine code is of no use to an interpreter of PTX.
+    if (std::memcmp(image,
+                    "\x7f"
+                    "ELF",
+                    4) == 0)
+      return NoBinaryForGpu;
     try {
       auto made = std::make_unique<ModuleState>(
           ModuleState{ptx::Module(static_cast<const char *>(image)), {}});
