@@ -4,7 +4,7 @@
 
 """Exports the BERT training steps of this folder with JAX.
 
-    python3 examples/generate.py [--output-dir DIR] [--accumulate] [--batch B] [SIZE]...
+    python3 examples/generate.py [--output-dir DIR] [--accumulate] [--batch B] [--tokens T] [SIZE]...
 
 writes `bert_<SIZE>.mlir.gz` for each size, all by default, the same bytes every
 time. Needs `jax` and `optax`, and `python/` on the module path.
@@ -26,8 +26,9 @@ The loss is the weighted mean cross-entropy before the update, in nats.
 `base-all` predicts at every position: its batch has no positions, and labels and
 weights for all tokens. `base-encoder` is the encoder alone, between
 activations and a mean squared error: batch = {x, target [B, T, H] float32}.
-`base-bf16` multiplies matrices in bfloat16, as mixed precision does; parameters,
-moments, normalisation and the loss are float32.
+`base-bf16` and `tiny-bf16` multiply matrices in bfloat16, as mixed precision does;
+parameters, moments, normalisation and the loss are float32. With --tokens, sequences
+are as long, and predictions as many more or fewer.
 
 With --accumulate the step is that of a micro-batch, of B sequences:
 
@@ -78,6 +79,7 @@ class Config:
 BASE = Config(12, 768, 12, 30522, 8, 128, 20)
 CONFIGS = {
     "tiny": Config(2, 128, 2, 1024, 4, 64, 12),
+    "tiny-bf16": Config(2, 128, 2, 1024, 4, 64, 12, matmul=jnp.bfloat16),
     "mini": Config(4, 256, 4, 1024, 8, 128, 20),
     "base": BASE,
     # Those that benchmarks/steps.py compares as well.
@@ -313,6 +315,7 @@ def main() -> None:
     parser.add_argument("--output-dir", type=Path, default=Path(__file__).parent)
     parser.add_argument("--accumulate", action="store_true")
     parser.add_argument("--batch", type=int, metavar="B")
+    parser.add_argument("--tokens", type=int, metavar="T")
     options = parser.parse_args()
     for size in options.sizes or CONFIGS:
         if size not in CONFIGS:
@@ -320,6 +323,9 @@ def main() -> None:
         config = CONFIGS[size]
         if options.batch:
             config = dataclasses.replace(config, batch=options.batch)
+        if options.tokens:
+            predictions = max(1, config.predictions * options.tokens // config.tokens)
+            config = dataclasses.replace(config, tokens=options.tokens, predictions=predictions)
         text = export(config, options.accumulate)
         suffix = "_accumulate" if options.accumulate else ""
         path = options.output_dir / f"bert_{size}{suffix}.mlir.gz"

@@ -50,6 +50,8 @@ static SmallVector<MemRefType> getRootScratch(const ClusterPlan &plan,
                                               Operation *root, GPUAttr chip) {
   if (std::unique_ptr<Product> product = matchRoot(plan, root, chip))
     return product->getScratch();
+  if (auto scatter = dyn_cast<ScatterAddOp>(root))
+    return getScatterScratch(scatter);
   return getReductionScratch(root);
 }
 
@@ -67,7 +69,7 @@ static LogicalResult emitRoots(OpBuilder &b, KernelBody &kernel, GPUAttr chip) {
     if (std::unique_ptr<Product> product = matchRoot(kernel.plan, root, chip))
       e.hasFailed |= failed(product->emit(b, kernel, memory));
     else if (auto scatter = dyn_cast<ScatterAddOp>(root))
-      emitScatterAdd(e, scatter, outputs.lookup(scatter.getRows()));
+      emitScatterAdd(e, scatter, outputs.lookup(scatter.getRows()), memory);
     else if (!emitReduction(e, root, outputs, patterns, memory))
       emitLoops(e, root, outputs, patterns);
   };

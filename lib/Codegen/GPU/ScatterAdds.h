@@ -10,8 +10,13 @@
 
 namespace mlir::bsr {
 
-/// Emits `op` into `output` as a launch with a block of threads for each row.
-void emitScatterAdd(Evaluator &evaluator, ScatterAddOp op, Value output);
+/// The memory that one launch of `op` leaves to the next.
+SmallVector<MemRefType> getScatterScratch(ScatterAddOp op);
+
+/// Emits `op` into `output` as two launches, the second with a block of threads
+/// for each row; `scratch` is of `getScatterScratch`.
+void emitScatterAdd(Evaluator &evaluator, ScatterAddOp op, Value output,
+                    ValueRange scratch);
 
 } // namespace mlir::bsr
 
