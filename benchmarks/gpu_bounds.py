@@ -77,4 +77,5 @@ def main():
             print(f"{block or 'dense':>6} {name:<14}{instructions / each:>9.2f} / {unit:<5}{us:>9.1f}{binding:>12}{speed:>7.2f}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -69,13 +69,14 @@ class Bert(nn.Module):
         return (losses * weights.flatten()).sum() / weights.sum().clamp(min=1)
 
 
-def make_step(model, batch, rate, threads, name, compile=False, bf16=False):
+def make_step(model, batch, rate, threads, name, compile=False, bf16=False, device="cpu"):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
-    arguments = {key: torch.tensor(rows) for key, rows in batch.items()}
+    arguments = {key: torch.tensor(rows, device=device) for key, rows in batch.items()}
     if model.head == "none":
         arguments = {key: rows.view(model.batch, model.tokens, model.hidden) for key, rows in arguments.items()}
     bert = Encoder(model) if model.head == "none" else Bert(model)
+    bert.to(device)
     matrices = [p for p in bert.parameters() if p.ndim > 1]
     vectors = [p for p in bert.parameters() if p.ndim <= 1]
     optimizer = torch.optim.AdamW(
@@ -84,7 +85,7 @@ def make_step(model, batch, rate, threads, name, compile=False, bf16=False):
     forward = torch.compile(bert) if compile else bert
 
     def step():
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+        with torch.autocast(device, torch.bfloat16, enabled=bf16):
             loss = forward(**arguments)
         loss.backward()
         optimizer.step()

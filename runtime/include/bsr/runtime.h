@@ -204,7 +204,7 @@ typedef struct bsr_timer_info {
                       // has what comes behind the last kernel, once a run
   const char *kind;   // "spmm", "spmm_transposed", "sddmm", "dense",
                       // "reduction", "elementwise", "gather", "scatter",
-                      // "copy" or "other"
+                      // "copy", "plan" (of a pattern, on a GPU) or "other"
   const char *operands; // types of the kernel's buffers, as "4x8xf32 8xf32"
   int64_t flops;    // of one launch: its products with all slots in use; or 0
   int64_t bytes;    // of the buffers of one launch, or 0
