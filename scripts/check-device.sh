@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Trains BERT-Tiny for 20 steps with two pattern updates, AdamW and clipping, on
+# Trains BERT-Tiny, in f32 and in bf16, for 20 steps with two pattern updates, AdamW and clipping, on
 # the processor and on a GPU, and compares losses, patterns and parameters. The GPU
 # is the PTX interpreter behind the driver of the tests (minutes), or with --gpu the
 # first one of this machine. With --mini BERT-Mini too, for 3 steps (tens of
@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-models=(tiny)
+models=(tiny tiny-bf16)
 driver=$PWD/build/dev/lib/fake-driver
 for option in "$@"; do
   case $option in
@@ -33,7 +33,7 @@ sparse-train tokenize --vocabulary 400 --output "$folder/text.tok" "$folder/text
 
 for model in "${models[@]}"; do
   gzip --decompress --stdout "examples/bert_$model.mlir.gz" > "$folder/$model.mlir"
-  steps=20 every=8
+  steps=20 every=7
   if [[ $model == mini ]]; then
     steps=3 every=1
   fi

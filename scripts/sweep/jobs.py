@@ -84,20 +84,24 @@ def sections(settings):
 class Job:
     """A run that is going."""
 
-    def __init__(self, run, folder, train, compiled, step, threads, lock):
-        self.run, self.folder = run, folder
+    def __init__(self, run, folder, train, compiled, step, threads, lock, gpu):
+        self.run, self.folder, self.gpu = run, folder, gpu
         self.steps = int(run.settings["steps"])
         self.begin, self.first = time.monotonic(), None
         folder.mkdir(parents=True, exist_ok=True)
         resume = any(folder.glob("checkpoint-*.safetensors"))
         settings = {**run.options(), "step": str(step), "run": str(folder),
                     "compile.cache": str(compiled)}
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        if gpu is not None:
+            # The only one that the run sees: it may go on with another.
+            settings["device"] = "cuda"
+            environment["CUDA_VISIBLE_DEVICES"] = gpu
         config = folder / "sweep.yaml"  # JSON is YAML
         config.write_text(json.dumps(sections(settings), indent=2, ensure_ascii=False) + "\n")
         command = [train, "--config", config, "--resume" if resume else "--overwrite"]
         if shutil.which("setpriv"):
             command = ["setpriv", "--pdeathsig", "KILL", *command]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
         with open(folder / "log.txt", "w") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
@@ -140,9 +144,12 @@ class Job:
 class Sweep:
     """All runs of a grid, and what is known about how they go."""
 
-    def __init__(self, grid, folder, train, cores, threads, memory, report):
+    def __init__(self, grid, folder, train, cores, threads, memory, gpus, report):
         self.grid, self.folder, self.train = grid, folder, train
         self.jobs_at_once = max(1, cores // threads)
+        self.gpus = gpus  # each for one run at a time; or none
+        if gpus:
+            self.jobs_at_once = min(self.jobs_at_once, len(gpus))
         self.threads, self.memory, self.report = threads, memory, report
         self.going, self.failed = [], []
         self.peaks, self.seconds = {}, {}  # by kind
@@ -214,9 +221,11 @@ class Sweep:
             while self.waiting or self.going:
                 while run := self.next_run():
                     self.waiting.remove(run)
+                    taken = {job.gpu for job in self.going}
+                    gpu = next((gpu for gpu in self.gpus if gpu not in taken), None)
                     self.going.append(Job(run, self.path(run), self.train,
                                           self.folder / "compiled", self.step(run.model),
-                                          self.threads, lock))
+                                          self.threads, lock, gpu))
                     self.report.started(self, self.going[-1])
                 time.sleep(POLL)
                 for job in list(self.going):
