@@ -185,6 +185,24 @@ void CudaDevice::zeroSlots(void *values, int64_t bytes, const int32_t *slots,
   launch(zeroKernel, count, {&values, &room, &size});
 }
 
+void CudaDevice::order(Stream earlier, Stream later) {
+  makeCurrent();
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!reached)
+    driver.check(driver.cuEventCreate(&reached, 0), "an event");
+  driver.check(driver.cuEventRecord(reached, earlier), "an event");
+  driver.check(driver.cuStreamWaitEvent(later, reached, 0),
+               "a stream to wait for another");
+}
+
+void CudaDevice::waitFor(void *other) {
+  order(static_cast<Stream>(other), stream);
+}
+
+void CudaDevice::letWait(void *other) {
+  order(stream, static_cast<Stream>(other));
+}
+
 std::string CudaDevice::describeMemory() {
   size_t free = 0, total = 0;
   makeCurrent();

@@ -35,6 +35,9 @@ public:
                     void *room, double *norms) override;
   void zeroSlots(void *values, int64_t bytes, const int32_t *slots,
                  int64_t count, void *room) override;
+  int32_t gpu() const override { return ordinal; }
+  void waitFor(void *stream) override;
+  void letWait(void *stream) override;
   std::string describeMemory() override;
   std::unique_ptr<Program> load(const bsr_step &step, void *const *buffers,
                                 void *arena) override;
@@ -55,6 +58,8 @@ private:
     cuda::Event read = nullptr; // the GPU has read all of it
   };
 
+  /// Has what comes next in `later` wait for what came before in `earlier`.
+  void order(cuda::Stream earlier, cuda::Stream later);
   /// Launches kernel `name` of updates with `blocks` blocks of threads.
   void launch(const std::string &name, int64_t blocks,
               std::initializer_list<const void *> arguments);
@@ -68,7 +73,8 @@ private:
   cuda::Ordinal device = 0;
   cuda::Context context = nullptr;
   std::string compileTarget;
-  std::mutex mutex;                     // of what is below
+  std::mutex mutex; // of what is below
+  cuda::Event reached = nullptr;
   cuda::LoadedModule updates = nullptr; // its kernels, when an update came
   Stage stages[4];
   int current = 0;

@@ -78,6 +78,14 @@ public:
   virtual void zeroSlots(void *values, int64_t bytes, const int32_t *slots,
                          int64_t count, void *room) = 0;
 
+  /// The number of a GPU; -1 of what is none.
+  virtual int32_t gpu() const { return -1; }
+
+  /// Has what comes next wait for what was given to `stream`, a CUstream,
+  /// before; and the other way round.
+  virtual void waitFor(void *stream) { (void)stream; }
+  virtual void letWait(void *stream) { (void)stream; }
+
   /// What can be said of its memory where there is too little, or "".
   virtual std::string describeMemory() { return ""; }
 

@@ -197,6 +197,59 @@ bsr_status bsr_session_write(bsr_session *session, int64_t index,
   });
 }
 
+/// Fails unless `session` is on a GPU.
+static void requireGPU(const bsr_session *session) {
+  requireArgument(session, "session");
+  if (session->device.gpu() < 0)
+    fail(BSR_INVALID_ARGUMENT, "expected a session on a GPU, but got one on ",
+         session->device.name());
+}
+
+/// Fails unless a caller may have buffer `index` of a GPU.
+static void requireShared(const bsr_session *session, int64_t index) {
+  requireGPU(session);
+  requireIndex(index, int64_t(session->buffers.size()), "buffers");
+  const Buffer &buffer = session->manifest().buffers[index];
+  if (isIndices(buffer.kind))
+    fail(BSR_INVALID_ARGUMENT, "expected a buffer of other kind than ",
+         bsr_kind_name(buffer.kind), ", but got '", buffer.name, "'");
+}
+
+bsr_status bsr_session_device_data(const bsr_session *session, int64_t index,
+                                   void **data, int32_t *gpu) {
+  return guarded([&] {
+    requireArgument(data, "data");
+    requireArgument(gpu, "gpu");
+    requireShared(session, index);
+    *data = session->buffers[index];
+    *gpu = session->device.gpu();
+  });
+}
+
+bsr_status bsr_session_copy_from(bsr_session *session, int64_t index,
+                                 const void *data) {
+  return guarded([&] {
+    requireArgument(data, "data");
+    requireShared(session, index);
+    session->device.copy(session->buffers[index], data,
+                         session->manifest().buffers[index].bytes);
+  });
+}
+
+bsr_status bsr_session_wait_for(bsr_session *session, void *stream) {
+  return guarded([&] {
+    requireGPU(session);
+    session->device.waitFor(stream);
+  });
+}
+
+bsr_status bsr_session_let_wait(bsr_session *session, void *stream) {
+  return guarded([&] {
+    requireGPU(session);
+    session->device.letWait(stream);
+  });
+}
+
 bsr_status bsr_session_host_data(bsr_session *session, int64_t index,
                                  void **data) {
   return guarded([&] {

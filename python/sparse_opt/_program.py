@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sparse_opt import _runtime
 from sparse_opt._errors import StepError
 
 Array = np.ndarray[Any, Any]
@@ -92,7 +93,7 @@ class NamedArrays:
                 f" {len(arguments)} arguments"
             )
         both = {**(arguments[0] if arguments else {}), **named}
-        return [(name, np.asarray(value)) for name, value in both.items()]
+        return [(name, _runtime.as_array(value)) for name, value in both.items()]
 
     def outputs(self, arrays: Sequence[Array]) -> Any:
         values = tuple(a.copy()[()] for a in arrays)

@@ -19,12 +19,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from sparse_opt import _dlpack
 from sparse_opt._errors import StepError
 
 Array = np.ndarray[Any, Any]
 Scalar: TypeAlias = "type[np.generic[Any]]"
 
-_VERSION = 7
+_VERSION = 8
 _FILE = "libbsr_runtime.so.3"
 
 KINDS = (
@@ -356,10 +357,41 @@ def target(device: str) -> str:
     return (found.value or b"").decode()
 
 
+def as_array(value: Any) -> Any:
+    """Returns an array in the host's memory, or a `ForeignArray` on a GPU."""
+    where = getattr(value, "__dlpack_device__", None)
+    if where is not None and not isinstance(value, np.ndarray):
+        if where()[0] == _dlpack.CUDA:
+            return ForeignArray(value)
+    return np.asarray(value)
+
+
+class ForeignArray:
+    """An array of another library in a GPU's memory, taken by DLPack."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        # Nobody reads anything yet.
+        tensor = _dlpack.take(value, stream=-1)
+        self.shape, self.gpu = tensor.shape, tensor.device[1]
+        self.dtype = np.dtype(_DTYPES[TYPES.index(tensor.type)])
+        self.is_contiguous = tensor.is_contiguous
+
+    def take(self, stream: int) -> _dlpack.Tensor:
+        """Returns the memory, ready for what is given to `stream` next."""
+        return _dlpack.take(self._value, stream=stream)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
+        raise StepError(
+            f"expected an array in the host's memory, but got one on cuda:{self.gpu}"
+        )
+
+
 class DeviceArray:
     """A buffer on a device, read and written like a NumPy array: by copies.
 
-    What is written to a part of it is written to a copy, which then goes back.
+    What is written to a part of it is written to a copy, which then goes back. By
+    DLPack, as with `torch.from_dlpack`, others share its memory.
     """
 
     def __init__(self, session: Session, buffer: Buffer) -> None:
@@ -373,6 +405,24 @@ class DeviceArray:
         self._session.read(self._buffer, array)
         return array
 
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _dlpack.CUDA, self._session.device_data(self._buffer)[1]
+
+    def __dlpack__(self, *, stream: int | None = None, **more: Any) -> Any:
+        """Returns the buffer's memory: what is written there, the next run reads.
+
+        The consumer's stream waits for the runs before. Before the next run, the
+        caller has to wait for what it has given to its own stream.
+        """
+        address, gpu = self._session.device_data(self._buffer)
+        if more.get("copy") or more.get("dl_device") not in (None, (_dlpack.CUDA, gpu)):
+            raise BufferError("expected no copy of the array and none on another device")
+        if stream != -1:
+            self._session.let_wait(stream or _dlpack.LEGACY_STREAM)
+        device = (_dlpack.CUDA, gpu)
+        # The memory lives as long as the session.
+        return _dlpack.give(address, device, self.shape, self._buffer.type, self._session)
+
     def __array__(self, dtype: Any = None, copy: Any = None) -> Array:
         return self.copy() if dtype is None else self.copy().astype(dtype)
 
@@ -380,6 +430,9 @@ class DeviceArray:
         return self.copy()[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if key is ... and isinstance(value, ForeignArray):
+            self._session.copy_from(self._buffer, value)
+            return
         array = np.empty(self.shape, self.dtype) if key is ... else self.copy()
         array[key] = value
         self._session.write(self._buffer, array)
@@ -438,6 +491,39 @@ class Session:
     def write(self, buffer: Buffer, array: Array) -> None:
         """Copies an array of a buffer's size into the buffer."""
         self._transfer(_library().bsr_session_write, buffer, array)
+
+    def device_data(self, buffer: Buffer) -> tuple[int, int]:
+        """Returns a buffer's address on its GPU, and that GPU's number."""
+        address, gpu = ctypes.c_void_p(), ctypes.c_int32()
+        index = ctypes.c_int64(buffer.index)
+        _check(
+            _library().bsr_session_device_data(
+                self._handle, index, ctypes.byref(address), ctypes.byref(gpu)
+            )
+        )
+        return address.value or 0, gpu.value
+
+    def let_wait(self, stream: int) -> None:
+        """What is given to a stream of CUDA's next waits for the session's runs."""
+        _check(_library().bsr_session_let_wait(self._handle, ctypes.c_void_p(stream)))
+
+    def copy_from(self, buffer: Buffer, array: ForeignArray) -> None:
+        """Copies an array of a buffer's size from the same GPU."""
+        gpu = self.device_data(buffer)[1]
+        if array.gpu != gpu or not array.is_contiguous:
+            raise StepError(
+                f"expected a contiguous array on cuda:{gpu} for '{buffer.name}', but got"
+                f" {'one' if array.is_contiguous else 'a strided one'} on cuda:{array.gpu}"
+            )
+        library, legacy = _library(), ctypes.c_void_p(_dlpack.LEGACY_STREAM)
+        # The producer's work comes before that of the stream that both know; ours after it.
+        tensor = array.take(_dlpack.LEGACY_STREAM)
+        _check(library.bsr_session_wait_for(self._handle, legacy))
+        index = ctypes.c_int64(buffer.index)
+        address = ctypes.c_void_p(tensor.address)
+        _check(library.bsr_session_copy_from(self._handle, index, address))
+        # It is free, for the producer to write to, when the copy is done.
+        _check(library.bsr_session_let_wait(self._handle, legacy))
 
     def _transfer(self, function: Any, buffer: Buffer, array: Array) -> None:
         _check(

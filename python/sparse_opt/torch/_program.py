@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from sparse_opt import _runtime
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array
 from sparse_opt.torch import _arguments, _capture, _optimizer
@@ -152,7 +153,12 @@ class TorchProgram:
                 continue
             array = _array(name, leaf, exported)
             bound = self._bounds.get(name)
-            index = None if bound is None else bound.first_outside(array)
+            index = None
+            if bound is not None:
+                # Of a tensor on a GPU this waits for a copy.
+                index = bound.first_outside(
+                    to_numpy(leaf.detach().cpu()) if leaf.is_cuda else array
+                )
             if index is not None:
                 raise StepError(f"expected {bound} in '{name}', but got {index}")
             if name in self._names:
@@ -257,8 +263,8 @@ class _Watch:
         return _Watch, ()
 
 
-def _array(name: str, leaf: Any, like: torch.Tensor) -> Array:
-    """Returns the memory of a part of a batch."""
+def _array(name: str, leaf: Any, like: torch.Tensor) -> Any:
+    """Returns the memory of a part of a batch, which may be that of a GPU."""
     if not isinstance(leaf, torch.Tensor):
         return np.asarray(leaf)
     if leaf.dtype != like.dtype:
@@ -266,6 +272,8 @@ def _array(name: str, leaf: Any, like: torch.Tensor) -> Array:
             f"expected '{name}' of type {_type(like)}, but got {_type(leaf)}: convert"
             " it with .to()"
         )
+    if leaf.is_cuda:
+        return _runtime.as_array(leaf.detach())
     try:
         return to_numpy(leaf)
     except (NotImplementedError, RuntimeError, TypeError) as error:

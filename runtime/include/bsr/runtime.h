@@ -55,8 +55,10 @@ extern "C" {
 ///      bsr_session_host_data instead of bsr_session_buffer; what only tests
 ///      called is gone;
 ///   6, libbsr_runtime.so.3: bsr_session_create takes a device;
-///   7: bsr_step_chip, bsr_device_target.
-#define BSR_RUNTIME_VERSION 7
+///   7: bsr_step_chip, bsr_device_target;
+///   8: bsr_session_device_data, bsr_session_copy_from, bsr_session_wait_for,
+///      bsr_session_let_wait.
+#define BSR_RUNTIME_VERSION 8
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -263,6 +265,24 @@ BSR_API bsr_status bsr_session_read(const bsr_session *session, int64_t index,
 BSR_API bsr_status bsr_session_write(bsr_session *session, int64_t index,
                                      int64_t offset, int64_t bytes,
                                      const void *data);
+
+/// For tensors of others on the same GPU. All fail for a session that is on
+/// none, and for indices.
+
+/// The address of buffer `index` in the GPU's memory, and the GPU's number. The
+/// memory is the session's: it is what the next run reads.
+BSR_API bsr_status bsr_session_device_data(const bsr_session *session,
+                                           int64_t index, void **data,
+                                           int32_t *gpu);
+
+/// Copies all of buffer `index` from address `data` of the GPU's memory.
+BSR_API bsr_status bsr_session_copy_from(bsr_session *session, int64_t index,
+                                         const void *data);
+
+/// What the session does next waits for what was given to `stream`, a CUstream,
+/// before; and the other way round. Neither waits here.
+BSR_API bsr_status bsr_session_wait_for(bsr_session *session, void *stream);
+BSR_API bsr_status bsr_session_let_wait(bsr_session *session, void *stream);
 
 /// The memory of buffer `index`, which the caller may read and write without a
 /// copy: arrays of Python are this memory, and batches are made in it. The

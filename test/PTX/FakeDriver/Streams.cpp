@@ -9,7 +9,8 @@
 using namespace bsr::cuda;
 
 StreamState *bsr::cuda::findStream(Stream stream) {
-  if (!stream)
+  // The legacy stream has a name as well, CU_STREAM_LEGACY.
+  if (!stream || stream == reinterpret_cast<Stream>(1))
     return &state().nullStream;
   auto found = state().streams.find(stream);
   return found == state().streams.end() ? nullptr : found->second.get();
@@ -206,7 +207,11 @@ Result cuStreamWaitEvent(Stream stream, Event event, unsigned flags) {
     EventState *known = findEvent(event);
     if (!known || flags || found.isCapturing)
       return known ? NotSupported : InvalidHandle;
-    enqueue(found, [known] { reach(*known); });
+    // What is recorded now, whatever is recorded later.
+    enqueue(found, [known, number = known->recorded, of = known->stream] {
+      if (known->reached < number)
+        finish(*of);
+    });
     return Success;
   });
 }

@@ -69,3 +69,52 @@ for step in steps:
     step.load(sys.argv[1])
     step(x=x, lr=1e-3)
 compare("restored")
+
+# Memory is shared by DLPack: an array of one step is an argument of another, without the host.
+# CHECK-NEXT: shared: patterns the same True, weights near True
+# CHECK-NEXT: shared (2, 0) (16, 16) f32 True True 0
+from sparse_opt import _dlpack, _runtime  # noqa: E402
+
+source = sparse_opt.compile(TEXT, MARKS, device="cuda", seed=4)
+source.write("x", 2 * x)
+steps[0](x=2 * x, lr=1e-3)
+steps[1](x=source.arrays["x"], lr=1e-3)
+compare("shared")
+taken = _dlpack.take(source.arrays["x"], stream=_dlpack.LEGACY_STREAM)
+again = _dlpack.take(source.arrays["x"], stream=-1)
+print("shared", taken.device, taken.shape, taken.type, taken.is_contiguous, taken.address == again.address, end=" ")
+del taken, again
+print(len(_dlpack._given))
+
+
+class Strided:
+    """Every second column of an array."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **more):
+        address, gpu = source._session.device_data(source.buffers["x"])
+        capsule = _dlpack.give(address, (2, gpu), (16, 16), "f32", self)
+        managed = next(reversed(_dlpack._given.values()))
+        self.strides = (_dlpack.ctypes.c_int64 * 2)(32, 2)
+        managed[0].tensor.strides = self.strides
+        return capsule
+
+
+# CHECK-NEXT: expected an array in the host's memory, but got one on cuda:0
+refuse(steps[0], x=source.arrays["x"], lr=1e-3)
+# CHECK-NEXT: expected a contiguous array on cuda:0 for 'x', but got a strided one on cuda:0
+refuse(steps[1], x=Strided(source.arrays["x"]), lr=1e-3)
+# CHECK-NEXT: expected 'x' of shape [16, 16], but got [8, 4, 4]: a compiled step has one shape, export the step again for another
+refuse(steps[1], x=source.arrays["w"], lr=1e-3)
+# CHECK-NEXT: expected a session on a GPU, but got one on cpu
+refuse(steps[0]._session.device_data, steps[0].buffers["x"])
+# CHECK-NEXT: expected no copy of the array and none on another device
+try:
+    source.arrays["x"].__dlpack__(copy=True)
+except BufferError as error:
+    print(error)

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What a GPU computes in updates, beside the processor: the same bits. These
-// cases need a driver of NVIDIA's, or that of the tests.
+// What a GPU computes in updates, beside the processor: the same bits; and what
+// it does for the streams of others. These cases need a driver of NVIDIA's, or
+// that of the tests.
 
 #include "BlockNorm.h"
 #include "Check.h"
 #include "Device.h"
 #include "Element.h"
 #include "Memory.h"
+#include "support/CudaDriver.h"
 #include <cmath>
 #include <cstring>
 
@@ -84,4 +86,37 @@ CASE(gpu_zeroes_the_slots_that_are_listed) {
     gpu.read(values.data(), data, numSlots * bytes);
     REQUIRE(values == expected);
   }
+}
+
+CASE(gpu_work_waits_for_streams_of_others_and_they_for_it) {
+  bsr::Device &gpu = bsr::findDevice("cuda");
+  const bsr::cuda::Driver &driver = bsr::cuda::Driver::get();
+  auto addressOf = [](void *memory) {
+    return reinterpret_cast<bsr::cuda::Address>(memory);
+  };
+  const int64_t bytes = 256;
+  bsr::Memory area(gpu, 2 * bytes, "a test");
+  void *first = area.cut(bytes), *second = area.cut(bytes);
+  gpu.zero(first, bytes);
+  bsr::cuda::Stream other = nullptr;
+  driver.check(driver.cuStreamCreate(&other, bsr::cuda::nonBlockingStream),
+               "a stream");
+  // Theirs, then ours.
+  gpu.letWait(other);
+  driver.check(driver.cuMemsetD8Async(addressOf(first), 5, bytes, other),
+               "a byte");
+  gpu.waitFor(other);
+  gpu.copy(second, first, bytes);
+  std::vector<char> found(bytes);
+  gpu.read(found.data(), second, bytes);
+  REQUIRE(found == std::vector<char>(bytes, 5));
+  // Ours, then theirs.
+  gpu.zero(second, bytes);
+  gpu.letWait(other);
+  driver.check(driver.cuMemcpyDtoHAsync_v2(found.data(), addressOf(second),
+                                           bytes, other),
+               "a copy");
+  driver.check(driver.cuStreamSynchronize(other), "the GPU to work");
+  REQUIRE(found == std::vector<char>(bytes, 0));
+  driver.check(driver.cuStreamDestroy_v2(other), "a stream");
 }
