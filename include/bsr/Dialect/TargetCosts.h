@@ -18,6 +18,9 @@ struct TargetCosts {
   int64_t everyUse = 3, singleUse = 64, broadcast = 1;
   /// The cost at which a value is stored for the later nests of its kernel.
   int64_t stored = 12;
+  /// A value is computed again, instead of lying in memory, if what lies there
+  /// longer for it has at most so many eighths of its bytes.
+  int64_t extendedEighths = 1;
   /// Outputs of one nest, beyond which streams from memory get in each other's
   /// way, and roots of a chain of nests.
   unsigned maxOutputs = 1, maxRoots = 1;

@@ -91,6 +91,9 @@ struct Model : TargetAttrInterface::ExternalModel<Model, GPUAttr> {
     TargetCosts costs;
     costs.maxOutputs = 8;
     costs.maxRoots = 16;
+    // Operations cost less than traffic: of f32 that is made of 16-bit values,
+    // these are kept.
+    costs.extendedEighths = 5;
     return costs;
   }
   bool acceptsEpilogue(Attribute chip, Operation *op) const {

@@ -100,6 +100,7 @@ private:
 
   Block &block;
   Materialization roots;
+  int64_t extendedEighths;
   SmallVector<Operation *> ops;
   DenseMap<Operation *, int64_t> positions;
   int64_t peak = 0;
@@ -127,7 +128,8 @@ void Memory::addReads(Value value, Stored &stored) {
 }
 
 Memory::Memory(Block &block, TargetCosts costs)
-    : block(block), roots(block, costs) {
+    : block(block), roots(block, costs),
+      extendedEighths(costs.extendedEighths) {
   for (Operation &op : block) {
     positions[&op] = ops.size();
     ops.push_back(&op);
@@ -274,7 +276,7 @@ bool Memory::choose(Value value, Stored &stored, int64_t maxCost) {
       !isPointwise(op) || op->getNumResults() != 1 ||
       roots.getCost(op) > maxCost || !collectInputs(op, inputs))
     return false;
-  // What it takes must be there anyway, but for what is small.
+  // What it takes must be there anyway, but for what is smaller by enough.
   int64_t at = *late, extended = 0;
   for (Value input : inputs) {
     auto found = values.find(input);
@@ -284,7 +286,7 @@ bool Memory::choose(Value value, Stored &stored, int64_t maxCost) {
     bool isThere = other.again ? *other.again <= at : other.reads.back() > peak;
     extended += isThere ? 0 : other.bytes;
   }
-  if (8 * extended > stored.bytes)
+  if (8 * extended > extendedEighths * stored.bytes)
     return false;
   stored.reads.erase(late, stored.reads.end());
   stored.again = at;

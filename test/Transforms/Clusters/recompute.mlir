@@ -212,3 +212,89 @@ func.func @quotient(%sums: tensor<64xf32>, %p: !p, %v: !v, %x: !t, %dz: !t) -> (
   %dv = bsr.sddmm %p, %q, %dz feature_dim = 0 : !p, !t, !t -> !v
   return %more, %dv, %dx : !t, !v, !t
 }
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+!t = tensor<64x64xf32>
+!b = tensor<64x64xbf16>
+!p = !bsr.pattern<64x64, block = 16x16, slots = 4>
+!v = tensor<4x16x16xf32>
+
+// What half as many bytes would have to be kept for is kept itself on processors, and computed again on GPUs.
+// CHECK-LABEL: func @widened
+// CHECK-NOT:     bsr.recomputed
+// NONE-NOT:      bsr.recomputed
+func.func @widened(%p: !p, %v: !v, %h: tensor<4x16x16xbf16>, %x: !b, %dz: !t) -> (!t, !t) {
+  %e = tensor.empty() : !t
+  %s = bsr.spmm %p, %h, %x feature_dim = 0 : !p, tensor<4x16x16xbf16>, !b -> !b
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : !b) outs(%e : !t) {
+  ^bb0(%a: bf16, %out: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = math.tanh %0 : f32
+    linalg.yield %1 : f32
+  } -> !t
+  %z = bsr.spmm %p, %v, %y feature_dim = 0 : !p, !v, !t -> !t
+  %u = bsr.spmm %p, %v, %z feature_dim = 0 : !p, !v, !t -> !t
+  %loss = bsr.spmm %p, %v, %u feature_dim = 0 : !p, !v, !t -> !t
+  %more = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%loss, %u, %z : !t, !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %0, %c : f32
+    linalg.yield %1 : f32
+  } -> !t
+  %dy = bsr.spmm %p, %v, %dz transpose feature_dim = 0 : !p, !v, !t -> !t
+  %dx = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%dy, %y : !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> !t
+  return %more, %dx : !t, !t
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+!t = tensor<64x64xf32>
+!b = tensor<64x64xbf16>
+!p = !bsr.pattern<64x64, block = 16x16, slots = 4>
+!v = tensor<4x16x16xf32>
+
+// CHECK-LABEL: func @widened_on_a_gpu
+// CHECK:         %[[S:.*]] = bsr.spmm
+// CHECK:         linalg.generic {{.*}} ins(%[[S]] : {{.*}} attrs = {bsr.recomputed}
+// NONE-NOT:      bsr.recomputed
+module attributes {bsr.target = #bsr.gpu} {
+func.func @widened_on_a_gpu(%p: !p, %v: !v, %h: tensor<4x16x16xbf16>, %x: !b, %dz: !t) -> (!t, !t) {
+  %e = tensor.empty() : !t
+  %s = bsr.spmm %p, %h, %x feature_dim = 0 : !p, tensor<4x16x16xbf16>, !b -> !b
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : !b) outs(%e : !t) {
+  ^bb0(%a: bf16, %out: f32):
+    %0 = arith.extf %a : bf16 to f32
+    %1 = math.tanh %0 : f32
+    linalg.yield %1 : f32
+  } -> !t
+  %z = bsr.spmm %p, %v, %y feature_dim = 0 : !p, !v, !t -> !t
+  %u = bsr.spmm %p, %v, %z feature_dim = 0 : !p, !v, !t -> !t
+  %loss = bsr.spmm %p, %v, %u feature_dim = 0 : !p, !v, !t -> !t
+  %more = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%loss, %u, %z : !t, !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %0, %c : f32
+    linalg.yield %1 : f32
+  } -> !t
+  %dy = bsr.spmm %p, %v, %dz transpose feature_dim = 0 : !p, !v, !t -> !t
+  %dx = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%dy, %y : !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> !t
+  return %more, %dx : !t, !t
+}
+}
