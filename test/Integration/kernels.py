@@ -24,11 +24,12 @@ CASES += [(kind, block) for kind in ("f16", "bf16", "f64") for block in [(4, 8),
 CASES += [("bf16", block) for block in [(1, 1), (16, 16), (64, 64), (16, 1)]]
 # A work item has several lines.
 CASES += [("f32", (8, 16), (70, 40))]
-# What other vectors do differently, every other case shows.
+# What other vectors do differently, every other case shows, and every other number of tokens.
 if "--vector-bits" in os.environ.get("BSR_COMPILE", ""):
-    CASES = CASES[::2]
+    CASES, TOKENS = CASES[::2], [(2, 20), (1,), (2, 512)]
 # Plain loops are slow.
 if step.is_scalar():
+    TOKENS = [(2, 20), (1,), (2, 512)]
     CASES = [case for case in CASES if np.prod(case[1]) <= 64]
 ROUNDOFF = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
 TINIEST = {"f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149, "f64": 2.0**-1074}
