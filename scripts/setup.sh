@@ -7,7 +7,7 @@ set -euo pipefail
 
 packages=(
   # The compiler, and what it is built with.
-  clang-22 lld-22 llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
+  clang-22 lld-22 liblld-22-dev llvm-22-dev llvm-22-tools libmlir-22-dev mlir-22-tools
   cmake ninja-build ccache libstdc++-12-dev
   # The runtime and sparse-train.
   libomp-22-dev nlohmann-json3-dev libsentencepiece-dev libyaml-cpp-dev

@@ -5,6 +5,7 @@
 #include "../Version.h"
 #include "Codegen.h"
 #include "Compile.h"
+#include "Linker.h"
 #include "Target.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
@@ -122,6 +123,8 @@ int main(int argc, char **argv) {
     return 1;
   llvm::setBugReportMsg(tools::describeCrash("sparse-compile"));
   llvm::InitLLVM init(argc, argv);
+  if (bsr::isLinker(argv[0]))
+    return bsr::runLinker(llvm::ArrayRef(argv, argc));
   cl::SetVersionPrinter([](llvm::raw_ostream &os) {
     os << tools::describeVersion("sparse-compile")
        << ", LLVM " LLVM_VERSION_STRING "\n";
