@@ -20,6 +20,10 @@ config.substitutions.append(("%bsr_obj_root", config.bsr_obj_root))
 # Debian's Python has Debian's numpy; the first one on PATH may have JAX.
 config.substitutions.append(("%numpy_python", "/usr/bin/python3"))
 config.substitutions.append(("%python", "python3"))
+config.substitutions.append(("%c_compiler", config.c_compiler))
+config.substitutions.append(("%cxx_compiler", config.cxx_compiler))
+config.substitutions.append(("%mlir_dir", config.mlir_dir))
+config.substitutions.append(("%plugin", os.path.join(config.bsr_obj_root, "lib", "SparseOptPlugin.so")))
 interface = "-I" + os.path.join(config.bsr_src_root, "runtime", "include")
 unigram_step = os.path.join(config.test_source_root, "Tools", "Inputs", "unigram-step.c")
 config.substitutions.append(
@@ -42,10 +46,15 @@ for path in other_tools:
     llvm_config.with_environment("PATH", path, append_path=True)
 llvm_config.use_default_substitutions()
 llvm_config.add_tool_substitutions(
-    ["bsr-unittests", "fuzz-runtime", "fuzz-train", "ptx-api-check", "ptx-run", "sparse-checkpoint", "sparse-compile", "sparse-opt", "sparse-train", "mlir-translate",
+    ["bsr-unittests", "fuzz-runtime", "fuzz-train", "ptx-api-check", "ptx-run", "sparse-checkpoint", "sparse-compile", "sparse-lsp-server", "sparse-opt", "sparse-reduce", "sparse-train", "mlir-opt", "mlir-translate",
      "mlir-runner", "runtime-check"],
     [*other_tools, os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
 )
+
+if shutil.which("dpkg-shlibdeps"):
+    config.available_features.add("dpkg-dev")
+else:
+    lit_config.note("no dpkg-dev: the package of Debian is not made")
 
 
 def find_cuda(tool):
