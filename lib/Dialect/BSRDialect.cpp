@@ -2,6 +2,7 @@
 //
 // The dialect, its types and attributes.
 
+#include "DialectInterfaces.h"
 #include "StepAttributes.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -66,6 +67,7 @@ void BSRDialect::initialize() {
 #define GET_OP_LIST
 #include "bsr/Dialect/BSROps.cpp.inc"
       >();
+  addInterfaces<BSRInlinerInterface, BSRBytecodeInterface>();
   // Each target has its implementation in lib/Codegen.
   declarePromisedInterfaces<TargetAttrInterface, CPUAttr, GPUAttr,
                             ScalarAttr>();
