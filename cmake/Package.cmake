@@ -1,0 +1,23 @@
+# The .deb that scripts/package.sh makes of what is installed. The build itself
+# makes no package.
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME sparse-opt)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_CONTACT "The sparse-opt authors")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "compiler for block-sparse training")
+set(CPACK_PACKAGE_DESCRIPTION
+"A whole training step of PyTorch or JAX goes in, with some weights marked
+ block-sparse; native code comes out whose time and memory follow the stored
+ blocks. Holds the tools, the C runtime, the compiler's libraries and headers,
+ and the Python package.")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_THREADS 0)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION devel)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# What is written in Python shows in no library.
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "python3 (>= 3.10), python3-numpy")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libmlir-22-dev, llvm-22-dev")
+include(CPack)
