@@ -15,7 +15,7 @@ set(BSR_PYTHON_INSTALL_DIR lib/python3/dist-packages CACHE STRING
 install(DIRECTORY python/sparse_opt DESTINATION ${BSR_PYTHON_INSTALL_DIR} COMPONENT python
   PATTERN __pycache__ EXCLUDE)
 
-if(NOT BSR_COMPILER)
+if(NOT BSR_COMPILER OR BSR_STATIC_LLVM) # whose build is for a wheel
   return()
 endif()
 
@@ -28,7 +28,7 @@ install(TARGETS SparseOptPlugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMP
 # The compiler as libraries: the package SparseOpt of CMake.
 get_property(libraries GLOBAL PROPERTY BSR_LIBRARIES)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/SparseOpt)
-install(TARGETS ${libraries} bsr_support EXPORT SparseOptTargets
+install(TARGETS ${libraries} bsr_llvm bsr_support EXPORT SparseOptTargets
   ARCHIVE COMPONENT development INCLUDES DESTINATION include)
 install(EXPORT SparseOptTargets NAMESPACE SparseOpt:: DESTINATION ${package} COMPONENT development)
 install(DIRECTORY include/bsr TYPE INCLUDE COMPONENT development

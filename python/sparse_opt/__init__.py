@@ -13,8 +13,11 @@ from sparse_opt._errors import ExportError, StepError
 from sparse_opt._program import Export
 from sparse_opt._runtime import Blocks, Buffer, Counters, Pattern
 from sparse_opt._step import Step, compile
+from sparse_opt._tools import commit as _commit
 
 __version__ = "0.1.0"
+__commit__ = _commit()
+"""The commit that the compiler in this package was built of, or an empty text."""
 
 __all__ = [
     "Blocks", "Buffer", "Counters", "Export", "ExportError", "Pattern", "Step", "StepError",

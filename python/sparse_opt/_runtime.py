@@ -11,22 +11,20 @@ import functools
 import itertools
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from sparse_opt import _dlpack
 from sparse_opt._errors import StepError
+from sparse_opt._tools import RUNTIME, find_runtime
 
 Array = np.ndarray[Any, Any]
 Scalar: TypeAlias = "type[np.generic[Any]]"
 
 _VERSION = 8
-_FILE = "libbsr_runtime.so.3"
 
 KINDS = (
     "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",
@@ -216,27 +214,14 @@ class Counters:
     bytes: int
 
 
-def find_tool(name: str) -> str:
-    """Returns the path of a tool of this project."""
-    path = shutil.which(name)
-    if path is None:
-        raise StepError(
-            f"expected {name} on PATH, but got none: build it, and add build/dev/bin"
-            " to PATH"
-        )
-    return path
-
-
 @functools.cache
 def _library() -> ctypes.CDLL:
     """Loads the runtime that lies beside the tools, or that the system finds."""
-    path = shutil.which("sparse-compile")
-    beside = Path(os.path.realpath(path or "")).parent.parent / "lib" / _FILE
     try:
-        library = ctypes.CDLL(str(beside) if path and beside.exists() else _FILE)
+        library = ctypes.CDLL(find_runtime())
     except OSError as error:
         raise StepError(
-            f"expected {_FILE} beside sparse-compile or on the library path, but got"
+            f"expected {RUNTIME} beside sparse-compile or on the library path, but got"
             f" '{error}'"
         ) from error
     library.bsr_runtime_version.restype = ctypes.c_uint32

@@ -22,7 +22,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from sparse_opt import _blocks, _runtime
+from sparse_opt import _blocks, _runtime, _tools
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array, Export, NamedArrays, Program
 from sparse_opt._runtime import Blocks, Buffer, Counters, Origin, Pattern
@@ -85,7 +85,7 @@ def compile(
     with tempfile.TemporaryDirectory() as directory:
         path = Path(library) if library else Path(directory) / "step.so"
         command = [
-            _runtime.find_tool("sparse-compile"), "-", "-o", str(path),
+            _tools.find_tool("sparse-compile"), "-", "-o", str(path),
             *(f"--mark={mark}" for mark in marks), "--print-report", *options,
         ]  # fmt: skip
         done = subprocess.run(command, input=export, capture_output=True, text=True)

@@ -22,6 +22,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/PrettyStackTrace.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/SourceMgr.h"
@@ -117,7 +118,15 @@ static std::string describe(Location location) {
   return "";
 }
 
+#ifdef BSR_HOLDS_SPARSE_OPT
+int sparseOptMain(int argc, char **argv);
+#endif
+
 int main(int argc, char **argv) {
+#ifdef BSR_HOLDS_SPARSE_OPT
+  if (llvm::sys::path::filename(argv[0]) == "sparse-opt")
+    return sparseOptMain(argc, argv);
+#endif
   // What is printed never goes into a file that got a closed stream's number.
   if (llvm::sys::Process::FixupStandardFileDescriptors())
     return 1;

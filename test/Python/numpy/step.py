@@ -199,7 +199,7 @@ refuse(sparse_opt.compile, TEXT, device=0)
 # CHECK: expected no seed, for the step has no argument of that role, but got 1
 refuse(step, x=x, seed=1)
 
-# CHECK: expected sparse-compile on PATH, but got none: build it, and add build/dev/bin to PATH
+# CHECK: expected sparse-compile in this package or on PATH, but got none: install the wheel that carries the compiler, or build it and add build/dev/bin to PATH
 path, os.environ["PATH"] = os.environ["PATH"], "/nowhere"
 refuse(sparse_opt.compile, TEXT)
 

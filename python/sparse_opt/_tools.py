@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Where the tools and the runtime are: in the package, or on the path.
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from sparse_opt._errors import StepError
+
+# A wheel that carries the compiler (scripts/wheel.sh) has this folder.
+BUNDLE = Path(__file__).parent / "bundle"
+RUNTIME = "libbsr_runtime.so.3"
+
+
+def find_tool(name: str) -> str:
+    """Returns the path of a tool of this project."""
+    bundled = BUNDLE / "bin" / name
+    if bundled.exists():
+        return str(bundled)
+    path = shutil.which(name)
+    if path is None:
+        raise StepError(
+            f"expected {name} in this package or on PATH, but got none: install the"
+            " wheel that carries the compiler, or build it and add build/dev/bin to PATH"
+        )
+    return path
+
+
+def find_runtime() -> str:
+    """Returns the runtime beside the tools, or the name that the system looks for."""
+    path = BUNDLE / "bin" / "sparse-compile"
+    if not path.exists():
+        path = Path(os.path.realpath(shutil.which("sparse-compile") or ""))
+    beside = path.parent.parent / "lib" / RUNTIME
+    return str(beside) if beside.exists() else RUNTIME
+
+
+def commit() -> str:
+    """Returns the commit of a wheel that carries the compiler, else an empty text."""
+    path = BUNDLE / "commit"
+    return path.read_text().strip() if path.exists() else ""
+
+
+def run() -> NoReturn:
+    """Is the tool that the command is named after: the wheel's commands."""
+    name = os.path.basename(sys.argv[0])
+    # One program of the wheel is two tools, by the name that it is called by.
+    tool = find_tool("sparse-compile" if name == "sparse-opt" else name)
+    os.execv(tool, [name, *sys.argv[1:]])
