@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Checks the README: its command turns its Before into its After, and every
-# path that it and the pages in docs/ name exists.
+# path that it, the pages beside it and those in docs/ name exists.
 
 import re
 import shlex
@@ -24,10 +24,11 @@ got = run(before, *command[1:])
 if got != run(after):
     sys.exit(f"expected the README's After, but got:\n{got}")
 
-section = readme.split("## Map")[1].split("##")[0]
+contribute = (root / "CONTRIBUTING.md").read_text()
+section = contribute.split("## Map")[1].split("##")[0]
 paths = re.findall(r"^    (\S+)  ", section, re.M) + re.findall(r"scripts/[\w-]+\.\w+", readme)
 folders = "|".join(path.name for path in root.iterdir() if path.is_dir() and path.name != "build")
-for page in [root / "README.md", *root.glob("docs/*.md")]:
+for page in [*root.glob("*.md"), *root.glob("docs/*.md")]:
     paths += re.findall(rf"`((?:{folders})/[\w./*-]+)`", page.read_text())
 for path in paths:
     if not any(root.glob(path.rstrip("/"))):
