@@ -6,9 +6,12 @@
 #include "lld/Common/Driver.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
+#include <dlfcn.h>
 #include <link.h>
 
 LLD_HAS_DRIVER(elf)
@@ -16,27 +19,32 @@ LLD_HAS_DRIVER(elf)
 using namespace llvm;
 using namespace mlir;
 
-/// Returns the file of the C library's mathematics that this program runs with:
-/// no development files of the system are needed.
-static std::string findMath() {
-  std::string found;
+/// Returns the file that this process has loaded of the library `name`.
+static std::string findLoaded(StringRef name) {
+  std::pair<StringRef, std::string> search(name, "");
   dl_iterate_phdr(
       [](dl_phdr_info *info, size_t, void *data) {
-        if (!sys::path::filename(info->dlpi_name).starts_with("libm.so"))
+        auto &search = *static_cast<std::pair<StringRef, std::string> *>(data);
+        if (sys::path::filename(info->dlpi_name) != search.first)
           return 0;
-        *static_cast<std::string *>(data) = info->dlpi_name;
+        search.second = info->dlpi_name;
         return 1;
       },
-      &found);
-  return found;
+      &search);
+  return search.second;
 }
 
 /// Returns the file of the OpenMP runtime: the one that was installed with this
-/// program, or else the one that it was built with.
+/// program; or the one that the system finds, as it will for the step; or else
+/// the one that this program was built with.
 static std::string findOpenMP(StringRef program) {
+  constexpr const char *name = "libomp.so.5";
   SmallString<128> path = sys::path::parent_path(program);
-  sys::path::append(path, "..", "lib", "libomp.so.5");
-  return sys::fs::exists(path) ? std::string(path) : BSR_OPENMP;
+  sys::path::append(path, "..", "lib", name);
+  if (sys::fs::exists(path))
+    return std::string(path);
+  std::string found = dlopen(name, RTLD_LAZY) ? findLoaded(name) : "";
+  return found.empty() ? BSR_OPENMP : found;
 }
 
 static constexpr StringRef linkerName = "ld.lld";
@@ -51,7 +59,9 @@ int bsr::runLinker(ArrayRef<const char *> arguments) {
 Error bsr::linkLibrary(StringRef object, StringRef library) {
   static int here;
   std::string program = sys::fs::getMainExecutable(nullptr, &here);
-  std::string openMP = findOpenMP(program), math = findMath();
+  // The mathematics of the C library that this program runs with: no
+  // development files of the system are needed.
+  std::string openMP = findOpenMP(program), math = findLoaded("libm.so.6");
   // The library finds the OpenMP runtime by itself: beside it, or where the
   // system looks. No path of this machine is in it.
   SmallVector<StringRef> arguments = {linkerName, "-shared", "--eh-frame-hdr",
@@ -59,15 +69,24 @@ Error bsr::linkLibrary(StringRef object, StringRef library) {
                                       openMP,     "-rpath",  "$ORIGIN"};
   if (!math.empty())
     arguments.push_back(math);
+  SmallString<128> log;
+  if (std::error_code error =
+          sys::fs::createTemporaryFile("sparse-compile", "log", log))
+    return createStringError("expected to write a temporary file, but got '" +
+                             error.message() + "'");
+  FileRemover remover(log);
   std::string message;
-  int status = sys::ExecuteAndWait(program, arguments, /*Env=*/std::nullopt,
-                                   /*Redirects=*/{}, /*SecondsToWait=*/0,
-                                   /*MemoryLimit=*/0, &message);
+  int status =
+      sys::ExecuteAndWait(program, arguments, /*Env=*/std::nullopt,
+                          {std::nullopt, log.str(), log.str()},
+                          /*SecondsToWait=*/0, /*MemoryLimit=*/0, &message);
   if (status == 0)
     return Error::success();
+  if (auto buffer = MemoryBuffer::getFile(log);
+      buffer && !(*buffer)->getBuffer().empty())
+    message = (*buffer)->getBuffer().split('\n').first;
+  if (message.empty())
+    message = "exit code " + std::to_string(status);
   return createStringError("expected to link with LLVM's OpenMP runtime, '" +
-                           openMP + "', but got " +
-                           (message.empty()
-                                ? "exit code " + std::to_string(status)
-                                : "'" + message + "'"));
+                           openMP + "', but got '" + message + "'");
 }
