@@ -160,7 +160,7 @@ public:
   /// column, `clamped` are coordinates inside.
   void take(ArrayRef<Value> at, ArrayRef<Value> clamped, ValueRange sums,
             Value isInside, SmallVector<Value> &totals);
-  /// Stores what was evaluated, after everything that is read.
+  /// Stores what was evaluated, after everything that it was evaluated from.
   void store();
 
 private:
@@ -179,6 +179,8 @@ private:
   BlockBuilder &b;
   ThreadEvaluator e;
   SmallVector<Store> stores;
+  /// Vectors of sums that were taken.
+  size_t taken = 0;
 };
 
 /// The coordinates `at` as a place in the result of the product.
@@ -306,6 +308,12 @@ void Epilogue::Lane::takeRow(const WarpSums &warp, Value row, ValueRange sums) {
     if (!layout.isInFours)
       columns = exchange(sums.slice(first, 2), sums.slice(first + 2, 2));
     take(at, clamped, columns, both(isRow, isColumn), totals);
+    // Registers have room for few vectors beside the sums: those that were
+    // taken are no longer kept, but where a loop goes through all rows.
+    constexpr size_t fewStores = 8;
+    taken += epilogue.isLong() ? 0 : 1;
+    if (stores.size() >= taken + fewStores)
+      store();
   }
   // Of the lanes of a row, the first one stores its part; warps beyond the last
   // column have none.

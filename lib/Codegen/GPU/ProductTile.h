@@ -88,6 +88,15 @@ struct ProductTile {
     return isScanned && warpLines != 1 && shape.inBlock == fragmentRows &&
            shape.elementBytes == elementBytes && shareOutputs == 0;
   }
+  /// A warp keeps the activations of 16 inputs of all its tokens while blocks
+  /// go by; else, where they take more registers than its sums leave, it keeps
+  /// those of the block.
+  bool keepsActivations(const ProductShape &shape) const {
+    constexpr int64_t mostRegisters = 64;
+    return fragmentRows * warpTokens * shape.elementBytes / 4 /
+               BlockBuilder::warpThreads <=
+           mostRegisters;
+  }
   /// Blocks of threads that follow the plan of one group of lines.
   int64_t getShares() const { return std::max<int64_t>(1, shareOutputs); }
   /// Those of a block, with the warp that copies.

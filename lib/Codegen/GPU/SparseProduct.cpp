@@ -75,8 +75,9 @@ private:
   /// Adds the blocks of one line, `word`, to `sums`: blocks of 8 inputs, two at
   /// a time, which lie side by side.
   SmallVector<Value> multiplyGathered(Value stage, Value word, ValueRange sums);
-  /// What warps multiply of a slab from input `input` on, of 16 inputs: of all
-  /// of its tokens.
+  /// What warps multiply of a slab from input `input` on, of 16 inputs: of 16
+  /// tokens from the warp's token `token` on, or of all of its tokens.
+  SmallVector<Value, 8> loadUnit(Value slab, int64_t input, int64_t token);
   SmallVector<Value> loadActivations(Value slab, int64_t input);
   /// Adds a block to the sums of one line: `operands` are its slab, or its
   /// activations, if lines share them.
@@ -173,14 +174,17 @@ SmallVector<Value> SparseProductEmitter::getInitialSums() {
   return sums;
 }
 
+SmallVector<Value, 8> SparseProductEmitter::loadUnit(Value slab, int64_t input,
+                                                     int64_t token) {
+  return fragments.load(b, slabRows.at(b, slab, input, token), layout.slabPitch,
+                        /*isInnerLast=*/false, /*isLeft=*/false);
+}
+
 SmallVector<Value> SparseProductEmitter::loadActivations(Value slab,
                                                          int64_t input) {
   SmallVector<Value> result;
   for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
-    llvm::append_range(result,
-                       fragments.load(b, slabRows.at(b, slab, input, token),
-                                      layout.slabPitch, /*isInnerLast=*/false,
-                                      /*isLeft=*/false));
+    llvm::append_range(result, loadUnit(slab, input, token));
   return result;
 }
 
@@ -189,7 +193,33 @@ SmallVector<Value> SparseProductEmitter::multiplyBlock(ValueRange operands,
                                                        ValueRange sums) {
   SmallVector<Value> next(sums);
   bool inputsAreRows = shape.inputsAreRows;
+  auto loadMatrix = [&](int64_t outputs, int64_t input) {
+    int64_t output = outputs * fragmentRows;
+    Value at = inputsAreRows ? blockRows.at(b, block, input, output)
+                             : blockRows.at(b, block, output, input);
+    return fragments.load(b, at, layout.blockPitch,
+                          /*isInnerLast=*/!inputsAreRows, /*isLeft=*/true);
+  };
+  auto multiplyUnits = [&](ArrayRef<Value> matrix, ArrayRef<Value> unit,
+                           int64_t outputs, int64_t token) {
+    for (int64_t half = 0; half != 2; ++half)
+      fragments.multiplyAdd(
+          b, matrix, unit, half,
+          MutableArrayRef(next).slice(
+              getSum(0, outputs, token / fragmentCols + half), 4));
+  };
   for (int64_t input = 0; input < shape.inBlock; input += fragmentRows) {
+    if (!tile.keepsActivations(shape)) {
+      SmallVector<SmallVector<Value, 8>> matrices;
+      for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
+        matrices.push_back(loadMatrix(outputs, input));
+      for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows) {
+        SmallVector<Value, 8> unit = loadUnit(operands.front(), input, token);
+        for (int64_t outputs = 0; outputs != rowTiles; ++outputs)
+          multiplyUnits(matrices[outputs], unit, outputs, token);
+      }
+      continue;
+    }
     SmallVector<Value> activations(operands);
     if (operands.size() == 1)
       activations = loadActivations(operands.front(), input);
@@ -197,18 +227,12 @@ SmallVector<Value> SparseProductEmitter::multiplyBlock(ValueRange operands,
     int64_t registers =
         int64_t(activations.size()) * fragmentRows / tile.warpTokens;
     for (int64_t outputs = 0; outputs != rowTiles; ++outputs) {
-      int64_t output = outputs * fragmentRows;
-      Value at = inputsAreRows ? blockRows.at(b, block, input, output)
-                               : blockRows.at(b, block, output, input);
-      SmallVector<Value, 8> matrix =
-          fragments.load(b, at, layout.blockPitch,
-                         /*isInnerLast=*/!inputsAreRows, /*isLeft=*/true);
-      for (int64_t tokens = 0; tokens != tokenTiles; ++tokens)
-        fragments.multiplyAdd(
-            b, matrix,
-            ArrayRef(activations).slice(tokens / 2 * registers, registers),
-            tokens % 2,
-            MutableArrayRef(next).slice(getSum(0, outputs, tokens), 4));
+      SmallVector<Value, 8> matrix = loadMatrix(outputs, input);
+      for (int64_t token = 0; token != tile.warpTokens; token += fragmentRows)
+        multiplyUnits(matrix,
+                      ArrayRef(activations)
+                          .slice(token / fragmentRows * registers, registers),
+                      outputs, token);
     }
   }
   return next;
