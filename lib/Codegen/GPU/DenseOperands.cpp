@@ -3,6 +3,7 @@
 // Dense products, as matrices whose rows and columns lie anywhere in memory.
 
 #include "DenseOperands.h"
+#include "Reshapes.h"
 #include "TensorCores.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -168,8 +169,52 @@ static bool isZero(Value value) {
 }
 
 std::optional<DenseOperands> DenseOperands::match(Operation *root) {
-  auto op = dyn_cast<linalg::GenericOp>(root);
-  if (!op || op.getNumDpsInputs() != 2 || op->getNumResults() != 1 ||
+  if (auto op = dyn_cast<linalg::GenericOp>(root))
+    return matchProduct(op);
+  if (auto op = dyn_cast<BlockScoresOp>(root))
+    return matchScores(op);
+  return std::nullopt;
+}
+
+std::optional<DenseOperands> DenseOperands::matchScores(BlockScoresOp op) {
+  auto rows = Activations::match(op.getA(), op.getFeatureDim());
+  auto cols = Activations::match(op.getB(), op.getFeatureDim());
+  Type type = op.getA().getType().getElementType();
+  if (!rows || !cols || (!isMultiplied(type) && !type.isF32()) ||
+      op.getB().getType().getElementType() != type)
+    return std::nullopt;
+  DenseOperands operands;
+  operands.norms = BlockNorms::match(op);
+  if (!operands.norms)
+    return std::nullopt;
+  operands.op = op;
+  operands.type = type;
+  // Inner numbers are the tokens of all batches.
+  enum Loop : unsigned { Batch, Token, Row, Col };
+  operands.extents = {rows->batches, rows->tokens, rows->features,
+                      cols->features};
+  operands.rows = {{Row}, rows->features};
+  operands.cols = {{Col}, cols->features};
+  operands.inner = {{Token}, rows->batches * rows->tokens};
+  if (rows->batches != 1)
+    operands.inner.loops = {Batch, Token};
+  auto makeSide = [&](Value tensor, const Activations &x, Loop own) {
+    Side side{skipReshapes(tensor), /*offset=*/0,
+              SmallVector<int64_t>(operands.extents.size(), 0),
+              /*isInnerLast=*/true, copiedBytes / operands.getElementBytes()};
+    side.strides[Batch] = x.features * x.tokens;
+    side.strides[Token] = 1;
+    side.strides[own] = x.tokens;
+    return side;
+  };
+  operands.left = makeSide(op.getA(), *rows, Row);
+  operands.right = makeSide(op.getB(), *cols, Col);
+  operands.resultOrder = {&DenseOperands::rows, &DenseOperands::cols};
+  return operands;
+}
+
+std::optional<DenseOperands> DenseOperands::matchProduct(linalg::GenericOp op) {
+  if (op.getNumDpsInputs() != 2 || op->getNumResults() != 1 ||
       !hasProductBody(op) || !isZero(op.getDpsInits()[0]) ||
       !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) {
         return map.getNumResults() != 0 && map.isProjectedPermutation();
@@ -224,7 +269,7 @@ std::optional<DenseOperands> DenseOperands::match(Operation *root) {
 }
 
 std::optional<ResultSpace> DenseOperands::getSpace(int64_t warpColumns) const {
-  if (!Epilogue::accepts(getType()) || rows.loops.empty())
+  if (norms || !Epilogue::accepts(getType()) || rows.loops.empty())
     return std::nullopt;
   ResultSpace space{{}, 0, warpColumns};
   int64_t dim = 0;

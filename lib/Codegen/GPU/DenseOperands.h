@@ -5,6 +5,7 @@
 #ifndef BSR_LIB_CODEGEN_GPU_DENSEOPERANDS_H
 #define BSR_LIB_CODEGEN_GPU_DENSEOPERANDS_H
 
+#include "BlockNorms.h"
 #include "Product.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
@@ -33,7 +34,8 @@ struct DenseOperands {
     int64_t copied;
   };
 
-  /// The product that `root` is, if copies can read its operands.
+  /// The product that `root` is, if copies can read its operands: one whose
+  /// sums are its result, or of which only `norms` of blocks are.
   static std::optional<DenseOperands> match(Operation *root);
 
   /// The result, of whose columns a warp has some; none if its rows or columns
@@ -44,7 +46,10 @@ struct DenseOperands {
   }
   int64_t getElementBytes() const { return type.getIntOrFloatBitWidth() / 8; }
 
-  linalg::GenericOp op;
+  int64_t getNumSums() const { return batch.size * rows.size * cols.size; }
+
+  Operation *op;
+  std::optional<BlockNorms> norms;
   /// Of the elements that are multiplied.
   Type type;
   SmallVector<int64_t> extents;
@@ -54,6 +59,8 @@ struct DenseOperands {
   Side left, right;
 
 private:
+  static std::optional<DenseOperands> matchProduct(linalg::GenericOp op);
+  static std::optional<DenseOperands> matchScores(BlockScoresOp op);
   Group makeGroup(llvm::function_ref<bool(unsigned)> isIn) const;
   /// Makes `loop` the lowest digit of `group`; false if it is not in there.
   static bool makeLast(Group &group, unsigned loop);

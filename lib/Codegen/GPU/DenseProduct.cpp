@@ -16,7 +16,7 @@ std::optional<DenseProduct> DenseProduct::match(Operation *root, GPUAttr chip) {
   auto operands = DenseOperands::match(root);
   // Sums are stored in pairs.
   if (!operands || !isMultiplied(operands->type, chip.getTf32()) ||
-      operands->getType().getShape().back() % 2)
+      (!operands->norms && operands->getType().getShape().back() % 2))
     return std::nullopt;
   DenseProduct product;
   product.operands = *operands;
@@ -44,7 +44,7 @@ public:
 private:
   SmallVector<Value> multiply(Value left, Value right, ValueRange sums);
   void store(ValueRange sums);
-  void emitEpilogue(ValueRange sums);
+  WarpSums getWarpSums(ValueRange sums);
 
   int64_t getSum(int64_t row, int64_t col) const {
     return (row * colTiles + col) * 4;
@@ -53,6 +53,7 @@ private:
   DenseProduct &product;
   const DenseOperands &operands;
   const DenseTile &tile;
+  KernelBody &kernel;
   const StoredRows &result;
   BlockBuilder &b;
   DenseWalk walk;
@@ -69,7 +70,7 @@ DenseProductEmitter::DenseProductEmitter(DenseProduct &product,
                                          const StoredRows &result,
                                          BlockBuilder &b)
     : product(product), operands(product.operands), tile(product.tile),
-      result(result), b(b), walk(operands, tile, kernel, b),
+      kernel(kernel), result(result), b(b), walk(operands, tile, kernel, b),
       fragments(operands.type), rowTiles(tile.getWarpRows() / fragmentRows),
       colTiles(tile.getWarpCols() / fragmentCols),
       firstRow(b.add(walk.firstRow, b.div(b.lane, 4))) {}
@@ -117,7 +118,7 @@ SmallVector<Value> DenseProductEmitter::multiply(Value left, Value right,
   return next;
 }
 
-void DenseProductEmitter::emitEpilogue(ValueRange sums) {
+WarpSums DenseProductEmitter::getWarpSums(ValueRange sums) {
   WarpSums warp = walk.getWarpSums(firstRow);
   for (int64_t row = 0; row != rowTiles; ++row)
     for (int64_t half = 0; half != 2; ++half)
@@ -125,7 +126,7 @@ void DenseProductEmitter::emitEpilogue(ValueRange sums) {
         llvm::append_range(warp.sums,
                            sums.slice(getSum(row, col) + 2 * half, 2));
   warp.numRows = 2 * rowTiles;
-  product.epilogue->emit(b, warp);
+  return warp;
 }
 
 void DenseProductEmitter::store(ValueRange sums) {
@@ -148,8 +149,11 @@ void DenseProductEmitter::emit() {
       getSum(rowTiles, 0), [&](Value left, Value right, ValueRange sums) {
         return multiply(left, right, sums);
       });
-  if (product.hasEpilogueInside())
-    emitEpilogue(sums);
+  if (operands.norms)
+    walk.emitNorms(kernel, getWarpSums(sums),
+                   b.add(walk.warpRow, b.div(b.lane, 4)));
+  else if (product.hasEpilogueInside())
+    product.epilogue->emit(b, getWarpSums(sums));
   else
     store(sums);
 }

@@ -28,6 +28,11 @@ DenseTile DenseTile::get(
 }
 
 void DenseTile::setParts(const DenseOperands &operands) {
+  if (operands.norms) {
+    // A norm is of whole sums.
+    partLength = llvm::alignTo(operands.inner.size, innerTile);
+    return;
+  }
   int64_t blocks = operands.batch.size * getNumTiles(operands);
   // A part is of 8 stages at least.
   parts = std::clamp<int64_t>(
@@ -42,7 +47,9 @@ bool DenseTile::setStages(const DenseOperands &operands, const Chip &chip) {
   constexpr int64_t leastStages = 2, mostStages = 4;
   int64_t limit = chip.sharedLimit - BlockBuilder::sharedSymbolBytes;
   stages = std::min(mostStages, limit / getStageBytes(operands));
-  return stages >= leastStages;
+  return stages >= leastStages &&
+         (!operands.norms ||
+          BlockNorms::getSharedBytes(left.tile, right.tile) <= limit);
 }
 
 DenseWalk::DenseWalk(const DenseOperands &operands, const DenseTile &tile,
@@ -205,6 +212,16 @@ WarpSums DenseWalk::getWarpSums(Value row) {
   return warp;
 }
 
+void DenseWalk::emitNorms(KernelBody &kernel, WarpSums sums, Value row) {
+  int64_t colBlocks = llvm::divideCeil(operands.cols.size, tile.right.tile);
+  sums.at = {row};
+  sums.column = warpCol;
+  operands.norms->emit(b, tile.left.tile, tile.right.tile, sums,
+                       b.div(b.block[0], colBlocks),
+                       b.rem(b.block[0], colBlocks),
+                       kernel.outputs.lookup(operands.op->getResult(0)));
+}
+
 std::optional<ResultSpace> DenseTileProduct::getSpace() {
   std::optional<ResultSpace> space = operands.getSpace(tile.getWarpCols());
   // An epilogue is behind the sum of parts, without fragments.
@@ -285,16 +302,21 @@ LogicalResult DenseTileProduct::emit(OpBuilder &b, KernelBody &kernel,
                                      ValueRange scratch) {
   Location loc = kernel.loc;
   int64_t parts = tile.parts;
-  Value output = kernel.outputs.lookup(operands.op.getResult(0));
+  Value output = kernel.outputs.lookup(operands.op->getResult(0));
   Value result = parts == 1 ? output : scratch[0];
   if (epilogue)
     epilogue->begin(b, kernel, scratch.drop_front(parts == 1 ? 0 : 1));
   StoredRows stored;
-  if (!hasEpilogueInside())
+  if (!hasEpilogueInside() && !operands.norms)
     stored = createResult(b, loc, result);
+  int64_t sharedBytes = tile.stages * tile.getStageBytes(operands);
+  if (operands.norms)
+    sharedBytes =
+        std::max(sharedBytes,
+                 BlockNorms::getSharedBytes(tile.left.tile, tile.right.tile));
   BlockBuilder::launch(
       b, loc, {tile.getNumTiles(operands), operands.batch.size * parts},
-      blockThreads, tile.stages * tile.getStageBytes(operands),
+      blockThreads, sharedBytes,
       [&](BlockBuilder &block) { emitBlock(kernel, stored, block); });
   int64_t count = operands.getType().getNumElements();
   if (parts != 1 && epilogue) {

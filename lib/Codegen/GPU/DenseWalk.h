@@ -83,6 +83,9 @@ public:
   void whenRow(Value row, llvm::function_ref<void()> body);
   /// The warp's sums for an epilogue, `sums` of which are still to be set.
   WarpSums getWarpSums(Value row);
+  /// Emits what becomes of the warp's sums if only norms are wanted: `row` is
+  /// the first row of the lane in its tile.
+  void emitNorms(KernelBody &kernel, WarpSums sums, Value row);
   bool areRowsRagged() const {
     return operands.rows.size % tile.left.tile != 0;
   }
@@ -126,8 +129,8 @@ public:
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;
   bool acceptsPieces() override {
-    return tile.parts == 1 && operands.rows.loops.size() == 1 &&
-           operands.cols.loops.size() == 1;
+    return !operands.norms && tile.parts == 1 &&
+           operands.rows.loops.size() == 1 && operands.cols.loops.size() == 1;
   }
 
 protected:

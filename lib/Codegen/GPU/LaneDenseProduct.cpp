@@ -74,7 +74,7 @@ static KernelWork getWork(const DenseOperands &operands,
 /// What kernels do in which an element of the result is a thread's, about.
 static KernelWork getPlainWork(const DenseOperands &operands) {
   KernelWork work;
-  double results = double(operands.getType().getNumElements());
+  double results = double(operands.getNumSums());
   double products =
       results * double(operands.inner.size) / BlockBuilder::warpThreads;
   constexpr double threads = 128;
@@ -178,7 +178,7 @@ private:
                     MutableArrayRef<Value> sums);
   SmallVector<Value> multiply(Value left, Value right, ValueRange sums);
   void store(ValueRange sums);
-  void emitEpilogue(ValueRange sums);
+  WarpSums getWarpSums(ValueRange sums);
 
   int64_t getSum(int64_t row, int64_t col) const {
     return row * cols.count + col;
@@ -189,6 +189,7 @@ private:
   }
 
   LaneDenseProduct &product;
+  KernelBody &kernel;
   const StoredRows &result;
   BlockBuilder &b;
   DenseWalk walk;
@@ -202,7 +203,7 @@ LaneDenseProductEmitter::LaneDenseProductEmitter(LaneDenseProduct &product,
                                                  KernelBody &kernel,
                                                  const StoredRows &result,
                                                  BlockBuilder &b)
-    : product(product), result(result), b(b),
+    : product(product), kernel(kernel), result(result), b(b),
       walk(product.operands, product.tile, kernel, b),
       rows{product.tile.left, product.operands.left.isInnerLast,
            product.tile.getWarpRows() / rowLanes, rowLanes,
@@ -288,12 +289,12 @@ SmallVector<Value> LaneDenseProductEmitter::multiply(Value left, Value right,
                 });
 }
 
-void LaneDenseProductEmitter::emitEpilogue(ValueRange sums) {
+WarpSums LaneDenseProductEmitter::getWarpSums(ValueRange sums) {
   WarpSums warp = walk.getWarpSums(firstRow);
   warp.layout = getLayout();
   warp.sums = sums;
   warp.numRows = rows.count;
-  product.epilogue->emit(b, warp);
+  return warp;
 }
 
 void LaneDenseProductEmitter::store(ValueRange sums) {
@@ -314,8 +315,10 @@ void LaneDenseProductEmitter::emit() {
       getSum(rows.count, 0), [&](Value left, Value right, ValueRange sums) {
         return multiply(left, right, sums);
       });
-  if (product.hasEpilogueInside())
-    emitEpilogue(sums);
+  if (product.operands.norms)
+    walk.emitNorms(kernel, getWarpSums(sums), rows.first);
+  else if (product.hasEpilogueInside())
+    product.epilogue->emit(b, getWarpSums(sums));
   else
     store(sums);
 }

@@ -1,4 +1,4 @@
-// Dense products of f32 on arithmetic units.
+// Dense products of f32 on arithmetic units; norms of blocks of products that are not stored.
 //
 // RUN: sparse-opt %s --split-input-file --bsr-plan-clusters --bsr-panel --bsr-emit --bsr-verify-kernels --canonicalize --cse | FileCheck %s
 
@@ -109,5 +109,35 @@ module attributes {bsr.target = #bsr.gpu<chip = "sm_80", tf32 = true>} {
     %c = bsr.launch @rounded ins(%a, %b : tensor<256x512xf32>, tensor<512x256xf32>)
         outs(%init : tensor<512x512xf32>) -> tensor<512x512xf32>
     return %c : tensor<512x512xf32>
+  }
+}
+
+// -----
+
+// Norms of blocks of 16x16, of a tile of 64 by 64 sums, which go through shared memory: 32 lanes have a block.
+// CHECK-LABEL: func private @scores(
+// CHECK-SAME:    %[[SCORES:[a-z0-9]+]]: memref<4x3xf32>)
+// CHECK-NOT:     gpu.launch
+// CHECK:         gpu.launch
+// CHECK-NOT:     gpu.launch
+// CHECK:           nvvm.cp.async.wait.group
+// CHECK:           nvvm.mma.sync
+// CHECK:           gpu.barrier
+// CHECK-COUNT-8:   llvm.store %{{.*}} {alignment = 8 : i64} : vector<2xf32>, !llvm.ptr<3>
+// CHECK:           gpu.barrier
+// CHECK:           scf.for
+// CHECK:             math.absf
+// CHECK:             arith.maximumf
+// CHECK-COUNT-5:     gpu.shuffle xor
+// CHECK:             memref.store %{{.*}}, %[[SCORES]]
+module attributes {bsr.target = #bsr.gpu} {
+  bsr.cluster private @scores(%a: tensor<2x64x24xbf16>, %b: tensor<2x48x24xbf16>) -> tensor<4x3xf32> {
+    %0 = bsr.block_scores linf %a, %b feature_dim = 1 : tensor<2x64x24xbf16>, tensor<2x48x24xbf16> -> tensor<4x3xf32>
+    bsr.yield %0 : tensor<4x3xf32>
+  }
+  func.func @step(%a: tensor<2x64x24xbf16>, %b: tensor<2x48x24xbf16>) -> tensor<4x3xf32> {
+    %e = tensor.empty() : tensor<4x3xf32>
+    %y = bsr.launch @scores ins(%a, %b : tensor<2x64x24xbf16>, tensor<2x48x24xbf16>) outs(%e : tensor<4x3xf32>) -> tensor<4x3xf32>
+    return %y : tensor<4x3xf32>
   }
 }
