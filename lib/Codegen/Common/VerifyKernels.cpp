@@ -86,7 +86,7 @@ static bool isOfThreads(Operation *op) {
   StringRef dialect = op->getName().getDialectNamespace();
   if (dialect == gpu::GPUDialect::getDialectNamespace())
     return llvm::none_of(op->getOperandTypes(), llvm::IsaPred<MemRefType>);
-  if (isa<NVVM::CpAsyncOp, LLVM::LoadOp>(op))
+  if (isa<NVVM::CpAsyncOp, LLVM::LoadOp, LLVM::AssumeOp>(op))
     return true;
   if (auto store = dyn_cast<LLVM::StoreOp>(op))
     return isShared(store.getAddr().getType());

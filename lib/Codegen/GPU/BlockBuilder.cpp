@@ -165,6 +165,10 @@ SmallVector<Value> BlockBuilder::loop(
   return SmallVector<Value>(loop.getResults());
 }
 
+void BlockBuilder::assume(Value condition) {
+  LLVM::AssumeOp::create(b, loc, condition);
+}
+
 void BlockBuilder::when(Value condition, llvm::function_ref<void()> body) {
   auto guarded = scf::IfOp::create(b, loc, condition);
   OpBuilder::InsertionGuard guard(b);

@@ -66,6 +66,8 @@ public:
   SmallVector<Value>
   loop(Value low, Value high, int64_t step, ValueRange carried,
        llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body);
+  /// `condition` holds: nothing is emitted for where it does not.
+  void assume(Value condition);
   /// Does `body` where `condition` holds.
   void when(Value condition, llvm::function_ref<void()> body);
   /// What `body` returns where `condition` holds, else `otherwise`.

@@ -157,26 +157,12 @@ void BoxWalk::produce() {
   Stage start = ring.getFirst();
   Sources sources = loadSources(range.first);
   int64_t numPositions = sources.positions.size();
-  SmallVector<Value> carried{start.number, start.parity};
-  llvm::append_range(carried, sources.pack());
-  b.loop(
-      range.first, range.end, 1, carried, [&](Value chunk, ValueRange carried) {
-        Stage stage{carried[0], carried[1]};
-        Sources later = loadSources(b.add(chunk, 1));
-        copyChunk(stage, Sources::unpack(carried.drop_front(2), numPositions));
-        Stage next = ring.getNext(stage);
-        SmallVector<Value> result{next.number, next.parity};
-        llvm::append_range(result, later.pack());
-        return result;
-      });
-}
-
-void BoxWalk::release(Stage stage) {
-  Value barrier = ring.getEmpty(stage);
-  b.when(b.equal(b.lane, b.constant(0)), [&] {
-    for (int64_t other = 0; other != tile.shareOutputs; ++other)
-      arriveAt(b, barrier, b.constant(other));
-  });
+  ring.forStages(range.first, range.end, start, sources.pack(),
+                 [&](Value chunk, Stage stage, ValueRange carried) {
+                   Sources later = loadSources(b.add(chunk, 1));
+                   copyChunk(stage, Sources::unpack(carried, numPositions));
+                   return later.pack();
+                 });
 }
 
 void BoxWalk::consume(llvm::function_ref<SmallVector<Value>()> begin,
@@ -185,22 +171,19 @@ void BoxWalk::consume(llvm::function_ref<SmallVector<Value>()> begin,
   Stage start = ring.getFirst();
   SmallVector<Value> carried = begin();
   size_t numSums = carried.size();
-  carried.append({start.number, start.parity});
   llvm::append_range(carried, loadWords(range.first));
-  SmallVector<Value> last = b.loop(
-      range.first, range.end, 1, carried, [&](Value chunk, ValueRange carried) {
-        Stage stage{carried[numSums], carried[numSums + 1]};
-        SmallVector<Value> later = loadWords(b.add(chunk, 1));
-        ring.waitForFull(stage);
-        SmallVector<Value> result =
-            multiply(ring.getBegin(stage), carried.drop_front(numSums + 2),
-                     carried.take_front(numSums));
-        release(stage);
-        Stage next = ring.getNext(stage);
-        result.append({next.number, next.parity});
-        llvm::append_range(result, later);
-        return result;
-      });
+  SmallVector<Value> last =
+      ring.forStages(range.first, range.end, start, carried,
+                     [&](Value chunk, Stage stage, ValueRange carried) {
+                       SmallVector<Value> later = loadWords(b.add(chunk, 1));
+                       ring.waitForFull(stage);
+                       SmallVector<Value> result = multiply(
+                           ring.getBegin(stage), carried.drop_front(numSums),
+                           carried.take_front(numSums));
+                       ring.release(stage, tile.shareOutputs);
+                       llvm::append_range(result, later);
+                       return result;
+                     });
   finish(ValueRange(last).take_front(numSums));
 }
 

@@ -66,8 +66,6 @@ private:
                   Value barrier);
   void consume(llvm::function_ref<SmallVector<Value>()> begin,
                Multiply multiply, llvm::function_ref<void(ValueRange)> finish);
-  /// Tells all that copy to this block of threads that the stage is empty.
-  void release(Stage stage);
 
   Value xMap, valuesMap;
   StageRing ring;

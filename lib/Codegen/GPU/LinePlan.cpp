@@ -4,12 +4,11 @@
 
 #include "LinePlan.h"
 #include "LineParts.h"
+#include "PlanMaker.h"
 #include <cmath>
 
 using namespace mlir;
 using namespace mlir::bsr;
-
-static constexpr int64_t threads = 256;
 
 int64_t LinePlan::getMaxChunks() const {
   int64_t stored = std::min(lines * length, slots);
@@ -111,14 +110,13 @@ std::pair<ChunkRange, Value> LinePlan::getSum(BlockBuilder &b, Value number,
 
 namespace mlir::bsr {
 /// The launch that makes a plan: a block of threads makes that of a group.
-class LinePlanner {
+class LinePlanner : PlanMaker {
 public:
   LinePlanner(const LinePlan &plan, BlockBuilder &b, const PatternView &view,
               ValueRange arrays)
-      : plan(plan), b(b), i32(b.b.getI32Type()), group(b.block[0]),
-        ptr(b.getPointer(view.ptr)), idx(b.getPointer(view.idx)),
-        slot(b.getPointer(view.slot)), numChunks(arrays[0]),
-        positions(arrays[1]), words(plan.isByLine ? Value() : arrays[2]),
+      : PlanMaker(b, view), plan(plan), slot(b.getPointer(view.slot)),
+        numChunks(arrays[0]), positions(arrays[1]),
+        words(plan.isByLine ? Value() : arrays[2]),
         slots(arrays[plan.getNumChunkArrays() - 1]),
         costs(plan.numParts ? arrays[plan.getNumChunkArrays()] : Value()) {}
 
@@ -136,10 +134,6 @@ public:
   }
 
 private:
-  /// An entry of an index array of the pattern.
-  Value readPattern(Value array, Value at) {
-    return b.load(b.at(array, at, i32), i32);
-  }
   /// An entry of an array of the plan.
   Value read(Value array, Value at) {
     return b.load(array, ValueRange{group, at});
@@ -163,13 +157,6 @@ private:
       lines = b.bitOr(lines, b.load(getMark(b.add(first, part)), i32));
     return lines;
   }
-  /// Calls `body` for the numbers below `count`, each in one thread.
-  void forEach(Value count, llvm::function_ref<void(Value)> body) {
-    b.loop(b.thread, count, threads, {}, [&](Value at, ValueRange) {
-      body(at);
-      return SmallVector<Value>();
-    });
-  }
   /// Calls `body` for each line of the pattern in the group and its blocks,
   /// each in one thread; after each line `afterLine`, with how many blocks it
   /// has and what is carried on, which is returned in the end.
@@ -186,15 +173,9 @@ private:
                     SmallVector<Value> count =
                         b.when(b.less(number, b.constant(numLines)), zero,
                                [&]() -> SmallVector<Value> {
-                                 Value low = readPattern(ptr, number);
-                                 Value high =
-                                     readPattern(ptr, b.add(number, 1));
-                                 b.loop(b.add(low, b.thread), high, threads, {},
-                                        [&](Value at, ValueRange) {
-                                          body(line, at);
-                                          return SmallVector<Value>();
-                                        });
-                                 return {b.sub(high, low)};
+                                 return {forLine(
+                                     number, b.thread, threads,
+                                     [&](Value at, Value) { body(line, at); })};
                                });
                     return afterLine(line, count.front(), carried);
                   });
@@ -204,13 +185,11 @@ private:
     Value zero = b.constant(0), noPlace = b.constant(-1);
     Value none = b.constant(plan.isByLine ? plan.slots : -1);
     int64_t chunks = plan.getMaxChunks();
-    forEach(b.constant(getNumMarks()),
-            [&](Value at) { b.storeShared(zero, getMark(at)); });
-    forEach(b.constant(plan.length),
+    forEach(getNumMarks(), [&](Value at) { b.storeShared(zero, getMark(at)); });
+    forEach(plan.length,
             [&](Value at) { b.storeShared(noPlace, getPlace(at)); });
-    forEach(b.constant(chunks * plan.slabs),
-            [&](Value at) { write(zero, positions, at); });
-    forEach(b.constant(chunks * plan.blocks * plan.getParts()),
+    forEach(chunks * plan.slabs, [&](Value at) { write(zero, positions, at); });
+    forEach(chunks * plan.blocks * plan.getParts(),
             [&](Value at) { write(none, slots, at); });
   }
 
@@ -332,10 +311,7 @@ private:
   }
 
   const LinePlan &plan;
-  BlockBuilder &b;
-  Type i32;
-  Value group;
-  Value ptr, idx, slot;
+  Value slot;
   Value numChunks, positions, words, slots, costs;
 };
 } // namespace mlir::bsr
@@ -343,8 +319,8 @@ private:
 void LinePlan::emit(OpBuilder &b, Location loc, const PatternView &view,
                     ValueRange arrays) const {
   assert(slabs <= slabBits && getRoom() >= lines);
-  BlockBuilder::launch(b, loc, {getNumGroups(), 1}, threads, getSharedBytes(),
-                       [&](BlockBuilder &block) {
+  BlockBuilder::launch(b, loc, {getNumGroups(), 1}, PlanMaker::threads,
+                       getSharedBytes(), [&](BlockBuilder &block) {
                          LinePlanner(*this, block, view, arrays).emit();
                        });
   if (numParts)

@@ -88,7 +88,6 @@ private:
   SmallVector<Value> multiplyStep(Stage stage, const Blocks &blocks,
                                   ValueRange sums);
   WarpgroupOperand getOperand(Value at);
-  void release(Stage stage);
   void store(const WindowPart &window, const Blocks &blocks, ValueRange sums);
   void consume();
 
@@ -117,22 +116,10 @@ void ClusterEmitter::forSteps(
   shares.forWindows(
       b.div(b.block[0], tile.shares), {start.number, start.parity},
       [&](const WindowPart &window, ValueRange carried) {
-        SmallVector<Value> all(carried);
-        llvm::append_range(all, begin(window));
-        SmallVector<Value> last =
-            b.loop(window.low, window.high, 1, all,
-                   [&](Value step, ValueRange carried) {
-                     Stage stage{carried[0], carried[1]};
-                     SmallVector<Value> own =
-                         body(step, stage, carried.drop_front(2));
-                     Stage next = ring.getNext(stage);
-                     SmallVector<Value> result{next.number, next.parity};
-                     llvm::append_range(result, own);
-                     return result;
-                   });
-        end(window, ValueRange(last).drop_front(2));
-        last.truncate(2);
-        return last;
+        Stage stage{carried[0], carried[1]};
+        SmallVector<Value> own = begin(window);
+        end(window, ring.forStages(window.low, window.high, stage, own, body));
+        return SmallVector<Value>{stage.number, stage.parity};
       });
 }
 
@@ -192,7 +179,7 @@ void ClusterEmitter::copyStep(Value step, Stage stage, const Copy &copy,
   ring.waitForEmpty(stage);
   Value full = ring.getFull(stage);
   b.when(b.equal(b.lane, b.constant(0)), [&] { expectBytes(b, full, bytes); });
-  StepTokens tokens = getStepTokens(b, tile, shape, step);
+  StepTokens tokens = getStepTokens(b, shape.rows, tile.tokens, step);
   Value to = b.at(b.add(ring.getBegin(stage), copy.to));
   Value isCopied = b.less(b.constant(0), copy.blocks);
   auto copyFrom = [&](Value map, const Activations &x) {
@@ -247,14 +234,6 @@ WarpgroupOperand ClusterEmitter::getOperand(Value at) {
           rowsTogether * tile.getPitch(), tile.getSlabBytes(shape)};
 }
 
-void ClusterEmitter::release(Stage stage) {
-  Value barrier = ring.getEmpty(stage);
-  b.when(b.equal(b.lane, b.constant(0)), [&] {
-    for (int64_t other = 0; other != tile.shares; ++other)
-      arriveAt(b, barrier, b.constant(other));
-  });
-}
-
 SmallVector<Value> ClusterEmitter::multiplyStep(Stage stage,
                                                 const Blocks &blocks,
                                                 ValueRange sums) {
@@ -271,7 +250,7 @@ SmallVector<Value> ClusterEmitter::multiplyStep(Stage stage,
     };
     llvm::append_range(next, b.when(isThere, sum, multiply));
   }
-  release(stage);
+  ring.release(stage, tile.shares);
   return next;
 }
 

@@ -82,11 +82,6 @@ public:
   void emit();
 
 private:
-  /// Where the tokens of a step are in activations, and how many bytes of them
-  /// a copy of the thread brings; null for all.
-  struct Tokens {
-    Value batch, first, bytes;
-  };
   /// What a block of threads has of a window: its group, its number there, its
   /// positions, how many they are, its blocks, and the steps from `low` to
   /// below `high`.
@@ -95,11 +90,11 @@ private:
   };
 
   void emitWindow(const WindowPart &part);
-  Tokens getTokens(Value step);
   /// Copies a step to `stage`, if it is one of `window`.
   void copy(Value step, Value stage, const Window &window);
-  void copyRows(Value stage, const Tokens &tokens, Value group);
-  void copyColumns(Value stage, const Tokens &tokens, const Window &window);
+  void copyRows(Value stage, const CopiedTokens &tokens, Value group);
+  void copyColumns(Value stage, const CopiedTokens &tokens,
+                   const Window &window);
   void loadBlocks(const Window &window);
   SmallVector<Value> multiply(Value stage, ValueRange sums);
   /// The fragments of a line's rows: of all tokens, and then of all rows.
@@ -161,18 +156,7 @@ SampledProductEmitter::SampledProductEmitter(SampledProduct &product,
       b.multiplyAdd(copiedRow, tile.getPitch(), b.mul(place, copiedBytes));
 }
 
-SampledProductEmitter::Tokens SampledProductEmitter::getTokens(Value step) {
-  StepTokens all = getStepTokens(b, tile, shape, step);
-  Tokens tokens{all.batch, b.add(all.first, copiedToken), /*bytes=*/Value()};
-  if (shape.rows.tokens % tile.tokens) {
-    Value isInside = b.less(tokens.first, b.constant(shape.rows.tokens));
-    tokens.bytes = b.select(isInside, b.constant(copiedBytes), b.constant(0));
-    tokens.first = b.select(isInside, tokens.first, b.constant(0));
-  }
-  return tokens;
-}
-
-void SampledProductEmitter::copyRows(Value stage, const Tokens &tokens,
+void SampledProductEmitter::copyRows(Value stage, const CopiedTokens &tokens,
                                      Value group) {
   const Activations &x = shape.rows;
   int64_t count = tile.lines * shape.getBlockRows();
@@ -199,7 +183,7 @@ void SampledProductEmitter::copyRows(Value stage, const Tokens &tokens,
     b.when(b.less(copiedRow, b.constant(count)), copyAll);
 }
 
-void SampledProductEmitter::copyColumns(Value stage, const Tokens &tokens,
+void SampledProductEmitter::copyColumns(Value stage, const CopiedTokens &tokens,
                                         const Window &window) {
   const Activations &y = shape.cols;
   int64_t blockCols = shape.getBlockCols();
@@ -222,7 +206,8 @@ void SampledProductEmitter::copyColumns(Value stage, const Tokens &tokens,
 void SampledProductEmitter::copy(Value step, Value stage,
                                  const Window &window) {
   b.when(b.less(step, window.high), [&] {
-    Tokens tokens = getTokens(step);
+    CopiedTokens tokens =
+        getCopiedTokens(b, shape.rows, tile.tokens, step, copiedToken);
     copyRows(stage, tokens, window.group);
     copyColumns(stage, tokens, window);
   });
@@ -380,6 +365,8 @@ void SampledProductEmitter::emitWindow(const WindowPart &part) {
       numSums,
       arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type())));
   carried.append({zero, b.constant(ahead * bytes)});
+  // A block of threads has some steps of each of its windows.
+  b.assume(b.less(window.low, window.high));
   SmallVector<Value> last = b.loop(
       window.low, window.high, 1, carried, [&](Value step, ValueRange carried) {
         Value stage = carried[numSums];

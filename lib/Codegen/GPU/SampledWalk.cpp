@@ -44,29 +44,14 @@ void SampledTile::launch(OpBuilder &b, Location loc,
                        stages * getStageBytes(), body);
 }
 
-SampledWalk::Tokens SampledWalk::getTokens(Value step, Value offset) {
-  Tokens tokens;
-  tokens.batch = b.constant(0);
-  if (tile.rows.batches != 1) {
-    tokens.batch = b.div(step, stepsPerBatch);
-    step = b.rem(step, stepsPerBatch);
-  }
-  tokens.first = b.multiplyAdd(step, tile.tokens, offset);
-  if (tile.rows.tokens % tile.tokens) {
-    Value isInside = b.less(tokens.first, b.constant(tile.rows.tokens));
-    tokens.bytes = b.select(isInside, b.constant(copiedBytes), b.constant(0));
-    tokens.first = b.select(isInside, tokens.first, b.constant(0));
-  }
-  return tokens;
-}
-
 void SampledWalk::copyRows(Value step, Value stage) {
   int64_t blockRows = tile.pattern.getBlockRows();
   int64_t perRow = tile.tokens / tile.getElements();
   int64_t rowsPerPass = blockThreads / perRow;
   Value row = b.div(b.thread, perRow), piece = b.rem(b.thread, perRow);
   auto copy = [&] {
-    Tokens tokens = getTokens(step, b.mul(piece, tile.getElements()));
+    CopiedTokens tokens = getCopiedTokens(b, tile.rows, tile.tokens, step,
+                                          b.mul(piece, tile.getElements()));
     Value from =
         b.atFar(a, tokens.batch, tile.rows.features * tile.rows.tokens, type);
     from = b.at(from, b.multiplyAdd(row, tile.rows.tokens, tokens.first), type);
@@ -87,7 +72,8 @@ void SampledWalk::copyColumns(Value step, Value stage) {
   int64_t perRow = tile.tokens / tile.getElements();
   int64_t rowsPerPass = BlockBuilder::warpThreads / perRow;
   Value row = b.div(b.lane, perRow), piece = b.rem(b.lane, perRow);
-  Tokens tokens = getTokens(step, b.mul(piece, tile.getElements()));
+  CopiedTokens tokens = getCopiedTokens(b, tile.rows, tile.tokens, step,
+                                        b.mul(piece, tile.getElements()));
   Value to = b.multiplyAdd(b.warp, tile.warpBlocks * blockCols * pitch,
                            b.mul(piece, copiedBytes));
   to = b.at(

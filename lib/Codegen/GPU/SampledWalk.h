@@ -59,8 +59,8 @@ public:
               BlockBuilder &b)
       : op(op), tile(tile), kernel(kernel), b(b), line(b.block[0]),
         type(op.getA().getType().getElementType()), pitch(tile.getPitch()),
-        stepsPerBatch(llvm::divideCeil(tile.rows.tokens, tile.tokens)),
-        steps(tile.rows.batches * stepsPerBatch) {}
+        steps(tile.rows.batches *
+              llvm::divideCeil(tile.rows.tokens, tile.tokens)) {}
 
   /// Calls `body`, where the block of threads has a block, and then `store`
   /// with what came of `numSums` sums from 0 on: `multiply` adds to them what
@@ -78,12 +78,6 @@ public:
   SmallVector<Value> isStored;
 
 private:
-  /// Where the tokens of a step are in activations, and how many bytes of them
-  /// a copy of the thread brings; null for all.
-  struct Tokens {
-    Value batch, first, bytes;
-  };
-  Tokens getTokens(Value step, Value offset);
   /// Copies the tokens of `step` to `stage`, if there are any.
   void copy(Value step, Value stage);
   void copyRows(Value step, Value stage);
@@ -99,8 +93,8 @@ private:
   Value line, end, firstOfBlock, first;
   Type type;
   int64_t pitch;
-  /// Per batch, and in all.
-  int64_t stepsPerBatch, steps;
+  /// Of all batches.
+  int64_t steps;
   Value a;
   /// Of each block of the warp, where its columns begin.
   SmallVector<Value> columns;

@@ -3,13 +3,13 @@
 // Which stored blocks of a pattern a block of threads computes at one time.
 
 #include "SampledWindows.h"
+#include "PlanMaker.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 
-static constexpr int64_t threads = 256;
-static constexpr int64_t warps = threads / BlockBuilder::warpThreads;
+static constexpr int64_t warps = PlanMaker::threads / BlockBuilder::warpThreads;
 /// Shared memory that a block has on every chip.
 static constexpr int64_t leastShared = 48 * 1024;
 
@@ -80,13 +80,11 @@ Value SampledWindows::countBefore(BlockBuilder &b, Value counts, Value group) {
 
 namespace mlir::bsr {
 /// The launch that finds windows: a block of threads finds those of a group.
-class WindowFinder {
+class WindowFinder : PlanMaker {
 public:
   WindowFinder(const SampledWindows &windows, int64_t markers, BlockBuilder &b,
                const PatternView &view, ValueRange arrays)
-      : windows(windows), markers(markers), b(b), i32(b.b.getI32Type()),
-        group(b.block[0]), ptr(b.getPointer(view.ptr)),
-        idx(b.getPointer(view.idx)), arrays(arrays),
+      : PlanMaker(b, view), windows(windows), markers(markers), arrays(arrays),
         padded(llvm::alignTo(windows.length, 4)) {}
 
   void emit() {
@@ -112,9 +110,6 @@ public:
   }
 
 private:
-  Value readPattern(Value array, Value at) {
-    return b.load(b.at(array, at, i32), i32);
-  }
   Value read(SampledWindows::Array array, Value at) {
     return b.load(arrays[array], ValueRange{group, at});
   }
@@ -132,16 +127,6 @@ private:
     Value begin = b.multiplyAdd(marker, 4 * padded, b.constant(8 * padded));
     return b.at(b.multiplyAdd(position, 4, begin));
   }
-  /// Calls `body` for the numbers below `count`, each in one thread.
-  void forEach(Value count, llvm::function_ref<void(Value)> body) {
-    b.loop(b.thread, count, threads, {}, [&](Value at, ValueRange) {
-      body(at);
-      return SmallVector<Value>();
-    });
-  }
-  void forEach(int64_t count, llvm::function_ref<void(Value)> body) {
-    forEach(b.constant(count), body);
-  }
   /// Calls `body` for each line of the group, which is a marker's, its number
   /// in all, and its blocks, each in one lane: where a block lies in the index
   /// arrays, and where the line begins there.
@@ -151,22 +136,17 @@ private:
     Value marker = b.div(b.thread, threads / markers);
     Value lane = b.rem(b.thread, threads / markers);
     int64_t passes = windows.lines / markers;
-    b.loop(b.constant(0), b.constant(passes), 1, {},
-           [&](Value pass, ValueRange) {
-             Value line = b.multiplyAdd(pass, markers, marker);
-             Value number = b.multiplyAdd(group, windows.lines, line);
-             b.when(b.less(number, b.constant(windows.numLines)), [&] {
-               Value low = readPattern(ptr, number);
-               Value high = readPattern(ptr, b.add(number, 1));
-               b.loop(b.add(low, lane), high, threads / markers, {},
-                      [&](Value at, ValueRange) {
-                        body(line, number, at, low);
-                        return SmallVector<Value>();
-                      });
-             });
-             b.barrier();
-             return SmallVector<Value>();
-           });
+    b.loop(
+        b.constant(0), b.constant(passes), 1, {}, [&](Value pass, ValueRange) {
+          Value line = b.multiplyAdd(pass, markers, marker);
+          Value number = b.multiplyAdd(group, windows.lines, line);
+          b.when(b.less(number, b.constant(windows.numLines)), [&] {
+            forLine(number, lane, threads / markers,
+                    [&](Value at, Value low) { body(line, number, at, low); });
+          });
+          b.barrier();
+          return SmallVector<Value>();
+        });
   }
 
   void clear() {
@@ -443,10 +423,6 @@ private:
 
   const SampledWindows &windows;
   int64_t markers;
-  BlockBuilder &b;
-  Type i32;
-  Value group;
-  Value ptr, idx;
   ValueRange arrays;
   /// Positions, and a few more that no line has.
   int64_t padded;
@@ -458,7 +434,7 @@ void SampledWindows::emit(OpBuilder &b, Location loc, const PatternView &view,
                           ValueRange arrays) const {
   int64_t markers = getMarkers(leastShared);
   BlockBuilder::launch(
-      b, loc, {getNumGroups(), 1}, threads, getSharedBytes(markers),
+      b, loc, {getNumGroups(), 1}, PlanMaker::threads, getSharedBytes(markers),
       [&](BlockBuilder &block) {
         WindowFinder(*this, markers, block, view, arrays).emit();
       });

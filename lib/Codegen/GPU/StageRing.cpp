@@ -73,3 +73,29 @@ void StageRing::waitForEmpty(Stage stage) {
 void StageRing::waitForFull(Stage stage) {
   waitForPhase(b, getFull(stage), stage.parity);
 }
+
+void StageRing::release(Stage stage, int64_t blocks) {
+  Value barrier = getEmpty(stage);
+  b.when(b.equal(b.lane, b.constant(0)), [&] {
+    for (int64_t block = 0; block != blocks; ++block)
+      arriveAt(b, barrier, b.constant(block));
+  });
+}
+
+SmallVector<Value> StageRing::forStages(
+    Value low, Value high, Stage &stage, ValueRange carried,
+    llvm::function_ref<SmallVector<Value>(Value, Stage, ValueRange)> body) {
+  SmallVector<Value> all(carried);
+  all.append({stage.number, stage.parity});
+  SmallVector<Value> last =
+      b.loop(low, high, 1, all, [&](Value number, ValueRange carried) {
+        Stage stage{carried.drop_back().back(), carried.back()};
+        SmallVector<Value> result = body(number, stage, carried.drop_back(2));
+        Stage next = getNext(stage);
+        result.append({next.number, next.parity});
+        return result;
+      });
+  stage.parity = last.pop_back_val();
+  stage.number = last.pop_back_val();
+  return last;
+}

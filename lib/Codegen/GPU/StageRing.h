@@ -46,6 +46,17 @@ public:
   /// is.
   void waitForEmpty(Stage stage);
   void waitForFull(Stage stage);
+  /// The warp has read `stage`: says so to the first `blocks` blocks of threads
+  /// of the cluster, which copy to this one.
+  void release(Stage stage, int64_t blocks);
+
+  /// Iterations from `low` to below `high`, each with a stage, from `stage` on,
+  /// which becomes the one behind the last; `body` returns what it carries on.
+  SmallVector<Value>
+  forStages(Value low, Value high, Stage &stage, ValueRange carried,
+            llvm::function_ref<SmallVector<Value>(Value number, Stage stage,
+                                                  ValueRange carried)>
+                body);
 
 private:
   static constexpr int64_t barrierBytes = 8;

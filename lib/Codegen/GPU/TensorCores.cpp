@@ -49,6 +49,29 @@ std::optional<Activations> Activations::match(Value tensor,
   return result;
 }
 
+StepTokens bsr::getStepTokens(BlockBuilder &b, const Activations &x,
+                              int64_t tokens, Value step) {
+  Value batch = b.constant(0);
+  if (x.batches != 1) {
+    int64_t ofBatch = llvm::divideCeil(x.tokens, tokens);
+    batch = b.div(step, ofBatch);
+    step = b.rem(step, ofBatch);
+  }
+  return {batch, b.mul(step, tokens)};
+}
+
+CopiedTokens bsr::getCopiedTokens(BlockBuilder &b, const Activations &x,
+                                  int64_t tokens, Value step, Value offset) {
+  auto [batch, begin] = getStepTokens(b, x, tokens, step);
+  CopiedTokens copied{batch, b.add(begin, offset), /*bytes=*/Value()};
+  if (x.tokens % tokens) {
+    Value isInside = b.less(copied.first, b.constant(x.tokens));
+    copied.bytes = b.select(isInside, b.constant(copiedBytes), b.constant(0));
+    copied.first = b.select(isInside, copied.first, b.constant(0));
+  }
+  return copied;
+}
+
 /// The lane's row of four 8x8 matrices, and which 8 columns it is in.
 static std::pair<Value, Value> getMatrixPlace(BlockBuilder &b, bool rowsLast) {
   Value within = b.rem(b.lane, 8);

@@ -30,6 +30,24 @@ struct Activations {
   static std::optional<Activations> match(Value tensor, int64_t featureDim);
 };
 
+/// What a step has of activations, of which steps have so many tokens each,
+/// batch after batch: its batch, and its first token there.
+struct StepTokens {
+  Value batch, first;
+};
+StepTokens getStepTokens(BlockBuilder &b, const Activations &x, int64_t tokens,
+                         Value step);
+
+/// What a copy of 16 bytes brings of a step: its batch, its first token, and
+/// how many bytes; null for all. Where it begins beyond the last token, it
+/// brings none, from the first one on.
+struct CopiedTokens {
+  Value batch, first, bytes;
+};
+/// The copy that begins `offset` tokens into the step.
+CopiedTokens getCopiedTokens(BlockBuilder &b, const Activations &x,
+                             int64_t tokens, Value step, Value offset);
+
 /// True if `tensor`, which a product reads in a step or in a cluster, is in
 /// memory then: what is computed where it is used is not.
 bool isLoaded(Value tensor);

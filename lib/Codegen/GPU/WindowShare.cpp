@@ -152,14 +152,3 @@ SmallVector<Value> WindowShares::forWindows(
     return body(part, carried);
   });
 }
-
-StepTokens bsr::getStepTokens(BlockBuilder &b, const WindowTile &tile,
-                              const SampledShape &shape, Value step) {
-  Value batch = b.constant(0);
-  if (shape.rows.batches != 1) {
-    int64_t ofBatch = tile.getStepsOfBatch(shape);
-    batch = b.div(step, ofBatch);
-    step = b.rem(step, ofBatch);
-  }
-  return {batch, b.mul(step, tile.tokens)};
-}

@@ -68,14 +68,6 @@ private:
   Value all, share;
 };
 
-/// What a step has of the tokens of activations: its batch, and the first
-/// token.
-struct StepTokens {
-  Value batch, first;
-};
-StepTokens getStepTokens(BlockBuilder &b, const WindowTile &tile,
-                         const SampledShape &shape, Value step);
-
 } // namespace mlir::bsr
 
 #endif // BSR_LIB_CODEGEN_GPU_WINDOWSHARE_H
