@@ -240,9 +240,9 @@ LogicalResult GPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
       failed(verifyTile(emitError, "share_outputs", shareOutputs, 1, 4)) ||
       failed(verifyTile(emitError, "share_tokens", shareTokens, 1, 4)))
     return failure();
-  if (shareOutputs * shareTokens > 4 || (shareOutputs == 0 && shareTokens != 0))
+  if (shareOutputs * shareTokens > 8 || (shareOutputs == 0 && shareTokens != 0))
     return emitError()
-           << "expected share_outputs and share_tokens to be at most 4 "
+           << "expected share_outputs and share_tokens to be at most 8 "
               "together, and share_tokens 0 where share_outputs is, but got "
            << shareOutputs << " and " << shareTokens;
   if (shareOutputs != 0 && chip != "sm_90a")

@@ -643,13 +643,13 @@ module attributes {bsr.target = #bsr.gpu<share_outputs = 1, share_tokens = 8>} {
 
 // -----
 
-// expected-error @below {{expected share_outputs and share_tokens to be at most 4 together, and share_tokens 0 where share_outputs is, but got 4 and 2}}
-module attributes {bsr.target = #bsr.gpu<share_outputs = 4, share_tokens = 2>} {
+// expected-error @below {{expected share_outputs and share_tokens to be at most 8 together, and share_tokens 0 where share_outputs is, but got 4 and 4}}
+module attributes {bsr.target = #bsr.gpu<share_outputs = 4, share_tokens = 4>} {
 }
 
 // -----
 
-// expected-error @below {{expected share_outputs and share_tokens to be at most 4 together, and share_tokens 0 where share_outputs is, but got 0 and 2}}
+// expected-error @below {{expected share_outputs and share_tokens to be at most 8 together, and share_tokens 0 where share_outputs is, but got 0 and 2}}
 module attributes {bsr.target = #bsr.gpu<share_tokens = 2>} {
 }
 

@@ -80,12 +80,14 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     A dense product of f32 has `tile_outputs` rows and `tile_tokens` columns of the result
     if these are 128 by 256, 128 by 128, 64 by 128 or 64 by 64; else the model chooses.
 
-    On `sm_90a`, `share_outputs` by `share_tokens` (1, 2 or 4 each, together at most 4) blocks of
+    On `sm_90a`, `share_outputs` by `share_tokens` (1, 2 or 4 each, together at most 8) blocks of
     threads, neighbours along outputs and tokens, are a thread block cluster: tensor copies bring
-    activations to all those of the same tokens, and blocks of the weight to all those of
-    the same outputs, and warpgroups multiply (`wgmma`). With `share_outputs` alone, tensor copies
-    bring activations to all those of the same tokens, and warps multiply (`mma.sync`). 0, the
-    default, lets the model choose, such kernels or others.
+    activations to those of the same tokens that store a block there, and blocks of the weight to
+    all those of the same outputs, and warpgroups multiply (`wgmma`). With `share_outputs` alone,
+    tensor copies bring activations to those of the same tokens, and warps multiply (`mma.sync`).
+    `share_outputs` is also how many blocks of threads share the stored blocks of a gradient
+    (`bsr.sddmm`) in blocks of 64 by 64 of 16-bit elements; of other gradients each has its own.
+    0, the default, lets the model choose, such kernels or others.
 
     With `tf32`, tensor cores multiply f32, too: operands are rounded to tf32, which has 10
     bits of mantissa (to nearest, ties away from zero), and sums are of f32. Without, the

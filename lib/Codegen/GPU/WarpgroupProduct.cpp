@@ -4,11 +4,11 @@
 //
 // The blocks of threads of a cluster go through the positions at which one of
 // their lines stores a block, together. One thread of each copies: its part of
-// the activations there, which go to all blocks of threads with the same
-// tokens, and its part of the blocks of the weight, which go to all with the
-// same outputs. A stage is full when its bytes are there; it is empty when all
-// that it was copied to have multiplied it. Warpgroups multiply out of shared
-// memory and keep their sums in registers.
+// the activations there, which go to those blocks of threads with the same
+// tokens that store a block there, and its part of the blocks of the weight,
+// which go to all with the same outputs. A stage is full when its bytes are
+// there; it is empty when all of the cluster have multiplied it.
+// Warpgroups multiply out of shared memory and keep their sums in registers.
 
 #include "WarpgroupProduct.h"
 #include "Reshapes.h"
@@ -25,12 +25,9 @@ std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root,
                                                         GPUAttr target) {
   const Chip &chip = *findChip(target.getChip());
   bool isGiven = target.getShareTokens() != 0;
-  // A tile that is given alone is one of warps.
-  bool isOther =
-      !isGiven && (target.getTileOutputs() || target.getTileTokens() ||
-                   target.getShareOutputs());
   auto operands = SparseOperands::match(root, /*tf32=*/false);
-  if (!operands || isOther)
+  // A tile that is given otherwise is one of warps.
+  if (!operands || (isTileGiven(target) && !isGiven))
     return std::nullopt;
   const ProductShape &shape = operands->shape;
   auto tile = WarpgroupTile::choose(
@@ -88,8 +85,11 @@ private:
   Value isPresent(ValueRange slots);
 
   void produce();
-  void copyChunk(Stage stage, Value position, ValueRange slots);
-  void copySlab(Value to, Value position, Value barrier);
+  /// `sharers` are the blocks of threads along outputs that have a block in the
+  /// chunk, a bit each.
+  void copyChunk(Stage stage, Value position, Value sharers, ValueRange slots);
+  void copySlab(Value to, Value position, Value sharers, Value barrier);
+  Value findSharers(Value chunk);
   void copyUnit(Value to, ValueRange slots, Value barrier);
 
   void consume();
@@ -99,8 +99,6 @@ private:
   /// The sums of all units, and such sums as the units that they are of.
   SmallVector<Value> takeApart(ValueRange units);
   SmallVector<Value> putTogether(ValueRange sums);
-  /// Tells all that copy to this block of threads that the stage is empty.
-  void release(Stage stage);
   /// Two sums of each fragment of a struct: those of the lane's first row, or
   /// of that 8 below.
   SmallVector<Value> getRow(Value sums, int64_t half);
@@ -183,15 +181,26 @@ Value WarpgroupProductEmitter::isPresent(ValueRange slots) {
   return b.less(least, b.constant(shape.slots));
 }
 
-void WarpgroupProductEmitter::copySlab(Value to, Value position,
+Value WarpgroupProductEmitter::findSharers(Value chunk) {
+  int64_t lines = tile.getLines(shape);
+  Value sharers = b.constant(0);
+  SmallVector<Value> all =
+      loadSlots(chunk, b.constant(0), tile.getClusterLines(shape));
+  for (int64_t rank = 0; rank != tile.shareOutputs; ++rank)
+    sharers = b.bitOr(
+        sharers, b.select(isPresent(ValueRange(all).slice(rank * lines, lines)),
+                          b.constant(int64_t(1) << rank), b.constant(0)));
+  return sharers;
+}
+
+void WarpgroupProductEmitter::copySlab(Value to, Value position, Value sharers,
                                        Value barrier) {
   int64_t boxes = tile.tokens / rowTokens / tile.shareOutputs;
   int64_t features = shape.length * shape.inBlock;
   Value row = b.multiplyAdd(position, shape.inBlock, b.mul(batch, features));
   Value blocks;
   if (tile.shareOutputs != 1)
-    blocks = b.shiftLeft(b.constant((1 << tile.shareOutputs) - 1),
-                         b.mul(rankTokens, tile.shareOutputs));
+    blocks = b.shiftLeft(sharers, b.mul(rankTokens, tile.shareOutputs));
   for (int64_t box = 0; box != boxes; ++box) {
     Value number = b.multiplyAdd(rankOutputs, boxes, b.constant(box));
     copyBox(b, b.at(b.multiplyAdd(number, shape.inBlock * rowBytes, to)), xMap,
@@ -221,10 +230,14 @@ void WarpgroupProductEmitter::copyUnit(Value to, ValueRange slots,
 }
 
 void WarpgroupProductEmitter::copyChunk(Stage stage, Value position,
-                                        ValueRange slots) {
+                                        Value sharers, ValueRange slots) {
   ring.waitForEmpty(stage);
   Value full = ring.getFull(stage);
   Value bytes = b.constant(tile.getSlabBytes(shape));
+  if (tile.shareOutputs != 1) {
+    Value own = b.bitAnd(b.shiftRight(sharers, rankOutputs), b.constant(1));
+    bytes = b.mul(own, tile.getSlabBytes(shape));
+  }
   int64_t unitBytes = WarpgroupTile::getUnitBytes(shape);
   SmallVector<Value> present;
   for (int64_t unit = 0; unit != tile.units; ++unit) {
@@ -234,7 +247,7 @@ void WarpgroupProductEmitter::copyChunk(Stage stage, Value position,
   }
   expectBytes(b, full, bytes);
   Value to = ring.getBegin(stage);
-  copySlab(to, position, full);
+  copySlab(to, position, sharers, full);
   to = b.add(to, tile.getSlabBytes(shape));
   for (int64_t unit = 0; unit != tile.units; ++unit)
     b.when(present[unit], [&] {
@@ -245,21 +258,23 @@ void WarpgroupProductEmitter::copyChunk(Stage stage, Value position,
 
 void WarpgroupProductEmitter::produce() {
   int64_t lines = tile.getLines(shape);
-  Value first = b.mul(rankOutputs, lines), zero = b.constant(0);
-  SmallVector<Value> carried{zero, zero, loadPosition(range.first)};
+  Value first = b.mul(rankOutputs, lines);
+  // A chunk that no other block of threads knows of is one of this one's lines.
+  auto findAll = [&](Value chunk) {
+    return tile.shareOutputs == 1 ? b.constant(1) : findSharers(chunk);
+  };
+  Stage start = ring.getFirst();
+  SmallVector<Value> carried{loadPosition(range.first), findAll(range.first)};
   llvm::append_range(carried, loadSlots(range.first, first, lines));
-  b.loop(range.first, range.end, 1, carried,
-         [&](Value chunk, ValueRange carried) {
-           Stage stage{carried[0], carried[1]};
-           Value later = b.add(chunk, 1);
-           Value position = loadPosition(later);
-           SmallVector<Value> slots = loadSlots(later, first, lines);
-           copyChunk(stage, carried[2], carried.drop_front(3));
-           Stage next = ring.getNext(stage);
-           SmallVector<Value> result{next.number, next.parity, position};
-           llvm::append_range(result, slots);
-           return result;
-         });
+  ring.forStages(range.first, range.end, start, carried,
+                 [&](Value chunk, Stage stage, ValueRange carried) {
+                   Value later = b.add(chunk, 1);
+                   SmallVector<Value> next{loadPosition(later), findAll(later)};
+                   llvm::append_range(next, loadSlots(later, first, lines));
+                   copyChunk(stage, carried[0], carried[1],
+                             carried.drop_front(2));
+                   return next;
+                 });
 }
 
 Value WarpgroupProductEmitter::getFirstOutput(int64_t unit) {
@@ -321,39 +336,22 @@ SmallVector<Value> WarpgroupProductEmitter::multiplyChunk(Stage stage,
   return next;
 }
 
-void WarpgroupProductEmitter::release(Stage stage) {
-  Value barrier = ring.getEmpty(stage);
-  b.when(b.equal(b.lane, b.constant(0)), [&] {
-    Value row = b.mul(rankTokens, tile.shareOutputs);
-    for (int64_t other = 0; other != tile.shareOutputs; ++other)
-      arriveAt(b, barrier, b.add(row, other));
-    for (int64_t by = 1; by != tile.shareTokens; ++by) {
-      Value other = b.rem(b.add(rankTokens, by), tile.shareTokens);
-      arriveAt(b, barrier,
-               b.multiplyAdd(other, tile.shareOutputs, rankOutputs));
-    }
-  });
-}
-
 void WarpgroupProductEmitter::consume() {
   int64_t lines = tile.groupUnits * unitLines;
-  Value first = b.mul(rankOutputs, tile.getLines(shape)), zero = b.constant(0);
+  Value first = b.mul(rankOutputs, tile.getLines(shape));
   if (tile.groupUnits != tile.units)
     first = b.multiplyAdd(warpgroup, lines, first);
+  Stage start = ring.getFirst();
   SmallVector<Value> carried = getInitialSums();
   size_t numSums = carried.size();
-  carried.append({zero, zero});
   llvm::append_range(carried, loadSlots(range.first, first, lines));
-  SmallVector<Value> last = b.loop(
-      range.first, range.end, 1, carried, [&](Value chunk, ValueRange carried) {
-        Stage stage{carried[numSums], carried[numSums + 1]};
+  SmallVector<Value> last = ring.forStages(
+      range.first, range.end, start, carried,
+      [&](Value chunk, Stage stage, ValueRange carried) {
         SmallVector<Value> slots = loadSlots(b.add(chunk, 1), first, lines);
-        SmallVector<Value> result =
-            multiplyChunk(stage, carried.drop_front(numSums + 2),
-                          carried.take_front(numSums));
-        release(stage);
-        Stage next = ring.getNext(stage);
-        result.append({next.number, next.parity});
+        SmallVector<Value> result = multiplyChunk(
+            stage, carried.drop_front(numSums), carried.take_front(numSums));
+        ring.release(stage, tile.getClusterBlocks());
         llvm::append_range(result, slots);
         return result;
       });
@@ -457,11 +455,11 @@ void WarpgroupProductEmitter::emit() {
   Value isConsumer = b.less(b.thread, b.constant(consumers));
   if (range.numParts)
     return b.when(isConsumer, [&] { finish(getInitialSums()); });
-  // Who copies to this block of threads, and who it copies to, are as many.
-  int64_t partners = tile.shareOutputs + tile.shareTokens - 1;
-  int64_t warps =
-      WarpgroupTile::warpgroups * warpgroupThreads / BlockBuilder::warpThreads;
-  ring.init(partners * warps, tile.getClusterBlocks());
+  // All of the cluster say when they have read a stage, not only those that are
+  // copied to: who is copied nothing to might else say so of the next one
+  // before others have of this one.
+  int64_t warps = consumers / BlockBuilder::warpThreads;
+  ring.init(tile.getClusterBlocks() * warps, tile.getClusterBlocks());
   b.when(isConsumer, [&] { consume(); });
   b.when(b.equal(b.thread, b.constant(consumers)), [&] { produce(); });
   // Others copy to this block of threads, and arrive at its mbarriers.

@@ -14,9 +14,11 @@ static constexpr int64_t boxTokens = 64;
 /// Sums that a thread keeps in registers, of 224.
 static constexpr int64_t mostSums = 128;
 static constexpr int64_t wantedStages = 4, leastStages = 2, mostStages = 8;
-/// Blocks of threads of a cluster; more have to find room on one part of a
-/// chip at a time.
-static constexpr int64_t mostShared = 4;
+/// Blocks of threads of a cluster, as many as every chip takes. Many have to
+/// find room on one part of a chip at a time: more than `fewShared` have to
+/// gain something.
+static constexpr int64_t mostShared = 8, fewShared = 4;
+static constexpr double leastGain = 1.05;
 /// Lines that a plan tells apart.
 static constexpr int64_t mostLines = 32;
 
@@ -46,12 +48,14 @@ KernelWork WarpgroupTile::getWork(const ProductShape &shape) const {
       2.0 * present * double(warpgroupRows * shape.inBlock) * double(tokens);
   work.warpgroupFlops[static_cast<unsigned>(TensorType::Half)] = flops;
   // Instructions of PTX, counted in kernels that were emitted.
-  constexpr double perChunk = 30, perCopyChunk = 60, perProduct = 8, perSum = 2;
+  constexpr double perChunk = 30, perCopyChunk = 60, perLine = 2,
+                   perProduct = 8, perSum = 2;
   double warpsOfGroup = double(warpgroupThreads) / BlockBuilder::warpThreads;
   double consumer = chunks * perChunk +
                     issued / double(warpgroups) * perProduct +
                     perSum * double(groupUnits * groupTokens) / 2;
-  double producer = chunks * perCopyChunk;
+  double producer =
+      chunks * (perCopyChunk + perLine * double(getClusterLines(shape)));
   work.instructions = consumer * warpgroups * warpsOfGroup + producer;
   work.longestWarp = std::max(consumer, producer);
 
@@ -61,7 +65,10 @@ KernelWork WarpgroupTile::getWork(const ProductShape &shape) const {
   double blockBytes = double(shape.outBlock * shape.inBlock) * elementBytes;
   double stores = double(units * warpgroupRows) * double(tokens) *
                   double(shape.outputBytes);
-  work.sharedBytes = operands + slabs + stored * blockBytes + stores;
+  // Of the cluster's positions, those of the block of threads.
+  double ownShare = getUnion(shape, getLines(shape)) /
+                    getUnion(shape, getClusterLines(shape));
+  work.sharedBytes = operands + slabs * ownShare + stored * blockBytes + stores;
   work.l2Bytes = slabs / double(shareOutputs) +
                  stored * blockBytes / double(shareTokens) + stores;
 
@@ -137,6 +144,8 @@ void Chooser::consider(WarpgroupTile tile) {
                tile.getLines(shape) / 2 >= shape.numLines))
     return;
   double seconds = bound(tile.getWork(shape), chip).seconds;
+  if (tile.getClusterBlocks() > fewShared)
+    seconds *= leastGain;
   bool isHidden = tile.stages >= wantedStages;
   if (best && (isHidden < (best->stages >= wantedStages) || least <= seconds))
     return;

@@ -16,7 +16,7 @@ static constexpr int64_t numWarps = blockThreads / BlockBuilder::warpThreads;
 static constexpr double spareSlabs = 1.1;
 /// Places of a stage for columns that several blocks of threads of a cluster
 /// need.
-static constexpr int64_t mostCommonPlaces = 4;
+static constexpr int64_t mostCommonPlaces = 6;
 
 static double getDensity(const SampledShape &shape) {
   const PatternType &pattern = shape.pattern;

@@ -171,10 +171,10 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 64>} {
 // CHECK-LABEL: func private @shared_gradient(
 // CHECK-SAME:    %[[PARTS:[a-z0-9]+]]: memref<12x2x8x32x32x4xf32>)
 // CHECK-COUNT-2: nvgpu.tma.create.descriptor %{{.*}} box[%c64, %c32]
-// Six clusters of 8 warps, and the warp that copies; a stage has the rows of 2 lines, and 12 places for columns.
+// Six clusters of 8 warps, and the warp that copies; a stage has the rows of 2 lines, and 14 places for columns.
 // CHECK:         gpu.launch clusters({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      blocks({{[^)]+}}) in (%{{[^ ]+}} = %c12, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
-// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c288, {{[^)]+}}) dynamic_shared_memory_size %c230464_i32
+// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c288, {{[^)]+}}) dynamic_shared_memory_size %c197680_i32
 // A stage is empty when all warps that multiply have arrived, of both blocks of threads.
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c1_i32
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c16_i32
@@ -242,9 +242,9 @@ module attributes {bsr.target = #bsr.gpu} {
 // CHECK:         gpu.launch clusters({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      blocks({{[^)]+}}) in (%{{[^ ]+}} = %c4, %{{[^ ]+}} = %c4, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c288, {{[^)]+}}) dynamic_shared_memory_size %c197696_i32
-// Three blocks of threads, of 8 warps each, empty a stage together.
+// Four blocks of threads, of 8 warps each, empty a stage together.
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c1_i32
-// CHECK:           nvvm.mbarrier.init %{{.*}}, %c24_i32
+// CHECK:           nvvm.mbarrier.init %{{.*}}, %c32_i32
 // CHECK:           nvvm.fence.mbarrier.init
 // CHECK:           nvvm.cluster.arrive
 // CHECK-NEXT:      nvvm.cluster.wait
@@ -253,7 +253,7 @@ module attributes {bsr.target = #bsr.gpu} {
 // CHECK-COUNT-4:     nvvm.wgmma.mma_async {{.*}} <m = 64, n = 256, k = 16>, D[<f32>, <one>], A[<bf16>, <one>, <col>], B[<bf16>, <one>, <row>]
 // CHECK:             nvvm.wgmma.commit.group.sync.aligned
 // CHECK-NEXT:        nvvm.wgmma.wait.group.sync.aligned 0
-// CHECK-COUNT-3:     nvvm.mbarrier.arrive %{{.*}} {scope = #nvvm.mem_scope<cluster>} : !llvm.ptr<7>
+// CHECK-COUNT-4:     nvvm.mbarrier.arrive %{{.*}} {scope = #nvvm.mem_scope<cluster>} : !llvm.ptr<7>
 // CHECK:           vector.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : memref<1x320x130x4xbf16>, vector<4xbf16>
 // Four boxes of a slab are two of each of two blocks of threads.
 // CHECK:             nvvm.mbarrier.arrive.expect_tx
