@@ -37,11 +37,8 @@ std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root,
     return std::nullopt;
   auto warps = ProductTile::choose(shape, chip, /*outputs=*/0, /*tokens=*/0,
                                    /*shareOutputs=*/0);
-  // Warps issue more instructions: what both are predicted in is not known to
-  // more than this.
-  constexpr double leastGain = 1.05;
   if (!isGiven && warps &&
-      bound(warps->getWork(shape), chip).seconds * leastGain <=
+      bound(warps->getWork(shape), chip).seconds <=
           bound(tile->getWork(shape), chip).seconds)
     return std::nullopt;
   WarpgroupProduct product;

@@ -68,7 +68,9 @@ KernelWork WarpgroupTile::getWork(const ProductShape &shape) const {
   // Of the cluster's positions, those of the block of threads.
   double ownShare = getUnion(shape, getLines(shape)) /
                     getUnion(shape, getClusterLines(shape));
-  work.sharedBytes = operands + slabs * ownShare + stored * blockBytes + stores;
+  // Absent blocks of a unit that is there are zeros.
+  double filled = present * double(getUnitBytes(shape));
+  work.sharedBytes = operands + slabs * ownShare + filled + stores;
   work.l2Bytes = slabs / double(shareOutputs) +
                  stored * blockBytes / double(shareTokens) + stores;
 
