@@ -76,8 +76,9 @@ Error bsr::linkLibrary(StringRef object, StringRef library) {
                              error.message() + "'");
   FileRemover remover(log);
   std::string message;
+  // This very program, even if another one has taken its place meanwhile.
   int status =
-      sys::ExecuteAndWait(program, arguments, /*Env=*/std::nullopt,
+      sys::ExecuteAndWait("/proc/self/exe", arguments, /*Env=*/std::nullopt,
                           {std::nullopt, log.str(), log.str()},
                           /*SecondsToWait=*/0, /*MemoryLimit=*/0, &message);
   if (status == 0)
