@@ -5,7 +5,7 @@
 
 #include "bsr/Analysis/Materialization.h"
 #include "bsr/Analysis/Kernels.h"
-#include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Attention.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -82,6 +82,14 @@ int64_t Materialization::addInlinedCosts(linalg::GenericOp op) const {
   return cost;
 }
 
+/// True for the bias and the mask of an attention, of which kernels read an
+/// element for each score.
+static bool isOfScores(OpOperand &use) {
+  std::optional<Attention> attention = getAttention(use.getOwner());
+  return attention && (use.get() == attention->bias.tensor ||
+                       use.get() == attention->mask.tensor);
+}
+
 bool Materialization::getConsumers(Value value,
                                    SetVector<Operation *> &consumers) const {
   bool inMemory = false;
@@ -97,7 +105,8 @@ bool Materialization::getConsumers(Value value,
       parent = parent->getParentOp();
     consumers.insert(parent);
     auto generic = dyn_cast<linalg::GenericOp>(parent);
-    bool isElements = generic || isa<tensor::ConcatOp, ReduceVecOp>(parent);
+    bool isElements = generic || isa<tensor::ConcatOp, ReduceVecOp>(parent) ||
+                      isOfScores(use);
     bool isInside = parent == user || isa<tensor::ExtractOp>(user);
     inMemory |= !isInside || !isElements || !canCompute(parent);
   }

@@ -13,8 +13,9 @@ using namespace mlir::bsr;
 
 /// The kinds of work, the one that a cluster is called by first.
 static constexpr StringRef kinds[] = {
-    "spmm",    "spmm_transposed", "sddmm",     "block_scores", "dense",
-    "scatter", "gather",          "reduction", "elementwise",  "copy",
+    "spmm",           "spmm_transposed", "sddmm",       "attention",
+    "attention_grad", "block_scores",    "dense",       "scatter",
+    "gather",         "reduction",       "elementwise", "copy",
     "other"};
 
 StringRef bsr::getWorkKind(Operation *op) {

@@ -173,8 +173,11 @@ static void addLayout(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldBias());
 }
 
-/// Operations become clusters, one function per structure.
-static void addClusters(OpPassManager &pm) {
+/// Operations become clusters, one function per structure, attention first.
+static void addClusters(OpPassManager &pm, const bsr::StepOptions &options) {
+  if (options.attention)
+    pm.addNestedPass<func::FuncOp>(
+        bsr::createBSRFindAttention({options.report}));
   pm.addNestedPass<func::FuncOp>(bsr::createBSRDropBarriers());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRecompute());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRHoistScalars());
@@ -201,7 +204,7 @@ static void addStep(OpPassManager &pm, const bsr::StepOptions &options,
   if (isHostApart)
     pm.addNestedPass<func::FuncOp>(bsr::createBSRLiftNumbers());
   addLayout(pm, options);
-  addClusters(pm);
+  addClusters(pm, options);
   addKernels(pm);
 }
 

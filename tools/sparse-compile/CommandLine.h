@@ -153,6 +153,12 @@ struct CommandLine {
       llvm::cl::desc("Let the step measure the time of each of its kernels "
                      "(sparse-train --timers prints it)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> attention{
+      "find-attention",
+      llvm::cl::desc(
+          "Compute attention, where a step has it, without scores in "
+          "memory (default: true)"),
+      llvm::cl::init(true), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> scoreNorm{
       "score-norm",
       llvm::cl::desc(

@@ -29,6 +29,7 @@ std::string bsr::print(Attribute attribute) {
 void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
   step.report = options.report.getValue();
   step.requireSparse = options.requireSparse.getValue();
+  step.attention = options.attention.getValue();
   step.scoreNorm = options.scoreNorm.getValue();
   step.maxOperations = options.maxOperations.getValue();
 }

@@ -30,6 +30,9 @@ def BSR_TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       registers do not have it.
     }], "bool", "keepsInRegisters", (ins), "", [{ return false; }]>,
     InterfaceMethod<[{
+      True if there are kernels for attention, so that `bsr-find-attention` looks for it.
+    }], "bool", "hasAttention", (ins), "", [{ return false; }]>,
+    InterfaceMethod<[{
       True if vectors run along the last dimension of tensors: tokens belong there, and
       `bsr-layout` moves them.
     }], "bool", "wantsTokensLast">,
@@ -45,7 +48,7 @@ def BSR_KernelOpInterface : OpInterface<"KernelOpInterface"> {
   let methods = [
     InterfaceMethod<[{
       The kind of work, as `bsr.kind` of a cluster has it: spmm, spmm_transposed, sddmm,
-      block_scores, dense, scatter, gather, reduction, elementwise, copy or other.
+      attention, attention_grad, block_scores, dense, scatter, gather, reduction, elementwise, copy or other.
     }], "::llvm::StringRef", "getWorkKind", (ins), "", [{ return "other"; }]>,
     InterfaceMethod<[{
       The floating-point operations of a product, all slots of its pattern counted; else

@@ -538,4 +538,6 @@ def BSR_ScatterAddOp : BSR_Op<"scatter_add",
   let hasVerifier = 1;
 }
 
+include "bsr/Dialect/BSRAttention.td"
+
 #endif // BSR_DIALECT_BSROPS

@@ -39,12 +39,17 @@ struct StepOptions {
       parent, "require-sparse", llvm::cl::desc("See `bsr-propagate`"),
       llvm::cl::init(BSRPropagateOptions().requireSparse)};
   PassOptions::Option<bool> report{
-      parent, "report", llvm::cl::desc("See `bsr-propagate` and `bsr-layout`"),
+      parent, "report",
+      llvm::cl::desc(
+          "See `bsr-propagate`, `bsr-layout` and `bsr-find-attention`"),
       llvm::cl::init(BSRPropagateOptions().report)};
   PassOptions::Option<std::string> scoreNorm{
       parent, "score-norm",
       llvm::cl::desc("Run `bsr-score-blocks` with this norm"),
       llvm::cl::init("")};
+  PassOptions::Option<bool> attention{
+      parent, "find-attention", llvm::cl::desc("Run `bsr-find-attention`"),
+      llvm::cl::init(true)};
   PassOptions::Option<std::string> target{
       parent, "target", llvm::cl::desc("See `bsr-set-target`"),
       llvm::cl::init("")};

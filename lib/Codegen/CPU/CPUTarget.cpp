@@ -3,6 +3,7 @@
 // What kernels for processors are made for.
 
 #include "bsr/Codegen/CPU/CPUTarget.h"
+#include "Attention.h"
 #include "ChainNests.h"
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Codegen/CPU/Kernels.h"
@@ -47,6 +48,7 @@ struct Model : TargetAttrInterface::ExternalModel<Model, CPUAttr> {
   bool acceptsEpilogue(Attribute, Operation *op) const {
     return bsr::acceptsEpilogue(op);
   }
+  bool hasAttention(Attribute) const { return true; }
   bool wantsTokensLast(Attribute) const { return true; }
 };
 
@@ -61,8 +63,13 @@ struct KernelModel
   }
   SmallVector<MemRefType> getScratch(Attribute attr,
                                      const ClusterPlan &plan) const {
-    return plan.chain ? bsr::getScratch(*plan.chain, get(attr))
-                      : SmallVector<MemRefType>();
+    if (plan.chain)
+      return bsr::getScratch(*plan.chain, get(attr));
+    SmallVector<MemRefType> types;
+    for (Operation *root : plan.roots)
+      if (std::optional<Attention> attention = getAttention(root))
+        llvm::append_range(types, getAttentionScratch(*attention, get(attr)));
+    return types;
   }
   SmallVector<int64_t> getInPlace(Attribute, ClusterOp cluster,
                                   const ClusterPlan &plan) const {
@@ -90,8 +97,16 @@ LogicalResult KernelModel::emitBody(Attribute attr, OpBuilder &builder,
   if (kernel.plan.chain)
     emitChain(emitter, *kernel.plan.chain, outputs, kernel.patterns,
               kernel.scratch);
+  ValueRange scratch = kernel.scratch;
   for (ArrayRef<Operation *> nest : kernel.plan.nests) {
-    emitNest(emitter, nest, outputs, kernel.patterns);
+    if (std::optional<Attention> attention = getAttention(nest.front())) {
+      size_t count = getAttentionScratch(*attention, get(attr)).size();
+      emitAttention(emitter, *attention, outputs, kernel.patterns,
+                    scratch.take_front(count));
+      scratch = scratch.drop_front(count);
+    } else {
+      emitNest(emitter, nest, outputs, kernel.patterns);
+    }
     for (Operation *root : nest)
       for (Value result : root->getResults())
         if (Value buffer = outputs.lookup(result))

@@ -3,6 +3,7 @@
 // Plain loops over the elements of an operation.
 
 #include "bsr/Codegen/Common/Nests.h"
+#include "AttentionLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -329,7 +330,10 @@ void bsr::emitLoops(Evaluator &e, Operation *op,
       .Case([&](ReduceVecOp op) { emitReduceVec(e, op, output, patterns); })
       .Case([&](LiveOp op) { emitLive(e, op, output, patterns); })
       .Case([&](NumAbsentOp op) { emitNumAbsent(e, op, output, patterns); })
-      .Case([&](ScatterAddOp op) { emitScatterAdd(e, op, output); });
+      .Case([&](ScatterAddOp op) { emitScatterAdd(e, op, output); })
+      .Case<AttentionOp, AttentionGradOp>([&](auto op) {
+        emitAttentionLoops(e, Attention(op), outputs, patterns);
+      });
 }
 
 /// True if an operation reads `result`, what a root of a cluster makes, and

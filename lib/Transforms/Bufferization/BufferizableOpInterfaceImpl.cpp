@@ -28,7 +28,7 @@ static PatternView createView(RewriterBase &rewriter, Location loc,
 }
 
 namespace {
-/// An operation that reads its tensors and makes one of its own.
+/// An operation that reads its tensors and makes ones of its own.
 template <typename OpTy>
 struct KernelModel
     : BufferizableOpInterface::ExternalModel<KernelModel<OpTy>, OpTy> {
@@ -63,14 +63,18 @@ struct KernelModel
         return failure();
       evaluator.setBuffer(operand, *buffer);
     }
-    FailureOr<Value> output =
-        options.createAlloc(rewriter, op->getLoc(),
-                            getDenseBufferType(op->getResult(0).getType()), {});
-    if (failed(output))
-      return failure();
-    DenseMap<Value, Value> outputs{{op->getResult(0), *output}};
+    DenseMap<Value, Value> outputs;
+    SmallVector<Value> buffers;
+    for (Value result : op->getResults()) {
+      FailureOr<Value> output = options.createAlloc(
+          rewriter, op->getLoc(), getDenseBufferType(result.getType()), {});
+      if (failed(output))
+        return failure();
+      outputs[result] = *output;
+      buffers.push_back(*output);
+    }
     emitLoops(evaluator, op, outputs, patterns);
-    replaceOpWithBufferizedValues(rewriter, op, *output);
+    replaceOpWithBufferizedValues(rewriter, op, buffers);
     return success();
   }
 };
@@ -104,6 +108,8 @@ struct IndicesModel
 void bsr::registerBufferizableOpInterfaceExternalModels(
     DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
+    AttentionGradOp::attachInterface<KernelModel<AttentionGradOp>>(*context);
+    AttentionOp::attachInterface<KernelModel<AttentionOp>>(*context);
     BlockScoresOp::attachInterface<KernelModel<BlockScoresOp>>(*context);
     IndicesOp::attachInterface<IndicesModel>(*context);
     LiveOp::attachInterface<KernelModel<LiveOp>>(*context);

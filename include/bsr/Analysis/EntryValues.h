@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What an entry of a tensor is in numbers, for numbers that are chosen for what
+// it is computed from.
+
+#ifndef BSR_ANALYSIS_ENTRYVALUES_H
+#define BSR_ANALYSIS_ENTRYVALUES_H
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include <map>
+
+namespace mlir::bsr {
+
+/// Computes entries of tensors, in double precision, through element-wise
+/// operations, views, constants and some reductions.
+class EntryValues {
+public:
+  /// The entry of a tensor that is not computed here; nothing if there is none.
+  using Leaf = std::function<std::optional<double>(Value, ArrayRef<int64_t>)>;
+  /// The positions that a reduction takes along each of its reduced loops;
+  /// nothing if its results are leaves.
+  using Reduced =
+      std::function<std::optional<SmallVector<int64_t>>(linalg::GenericOp)>;
+
+  explicit EntryValues(Leaf leaf, Reduced reduced = {})
+      : leaf(std::move(leaf)), reduced(std::move(reduced)) {}
+
+  /// Computes entries again rather than keep them: of each entry of a large
+  /// tensor, which is asked for once.
+  void forget() { isKept = false; }
+
+  /// Makes `number` all entries of `tensor`.
+  void set(Value tensor, double number) { given[tensor] = number; }
+
+  /// The entry of `tensor` at `at`; nothing if a leaf it depends on has none.
+  /// An operation that is not understood is a leaf.
+  std::optional<double> get(Value tensor, ArrayRef<int64_t> at);
+
+private:
+  std::optional<double> compute(Value tensor, ArrayRef<int64_t> at);
+  std::optional<double> compute(linalg::GenericOp op, unsigned result,
+                                ArrayRef<int64_t> at);
+  std::optional<double> evaluate(linalg::GenericOp op, unsigned result,
+                                 ArrayRef<int64_t> loops,
+                                 std::optional<double> accumulator);
+
+  bool isKept = true;
+  DenseMap<Value, double> given;
+  Leaf leaf;
+  Reduced reduced;
+  std::map<std::pair<void *, std::vector<int64_t>>, std::optional<double>>
+      known;
+};
+
+/// True if `EntryValues` can compute the body of `op`.
+bool isComputable(linalg::GenericOp op);
+
+} // namespace mlir::bsr
+
+#endif // BSR_ANALYSIS_ENTRYVALUES_H

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What bsr.attention and bsr.attention_grad are made of, by name.
+
+#ifndef BSR_DIALECT_ATTENTION_H
+#define BSR_DIALECT_ATTENTION_H
+
+#include "bsr/Dialect/BSR.h"
+
+namespace mlir::bsr {
+
+/// A tensor of an attention, or null, and its dimensions as those of the
+/// attention: batch dimensions, query, key, feature, feature of values.
+struct AttentionTensor {
+  Value tensor;
+  AffineMap map;
+
+  explicit operator bool() const { return tensor != nullptr; }
+};
+
+/// An attention, or the gradient of one.
+struct Attention {
+  explicit Attention(AttentionOp op);
+  explicit Attention(AttentionGradOp op);
+
+  Operation *op;
+  AttentionTensor q, k, v, y, bias, mask;
+  /// Of a gradient alone.
+  AttentionTensor dy, dq, dk, dv;
+  Value lse;
+  TypedValue<PatternType> pattern;
+  double scale;
+  /// What is exponentiated where the mask is false.
+  double fill;
+  bool zeroEmpty;
+  unsigned numBatchDims;
+  /// The extents of all dimensions.
+  SmallVector<int64_t> extents;
+
+  ArrayRef<int64_t> getBatch() const {
+    return ArrayRef(extents).take_front(numBatchDims);
+  }
+  unsigned getQueryDim() const { return numBatchDims; }
+  unsigned getKeyDim() const { return numBatchDims + 1; }
+  unsigned getFeatureDim() const { return numBatchDims + 2; }
+  unsigned getValueFeatureDim() const { return numBatchDims + 3; }
+  int64_t getQueries() const { return extents[getQueryDim()]; }
+  int64_t getKeys() const { return extents[getKeyDim()]; }
+  int64_t getFeatures() const { return extents[getFeatureDim()]; }
+  int64_t getValueFeatures() const { return extents[getValueFeatureDim()]; }
+};
+
+/// `op` as an attention, or nothing.
+std::optional<Attention> getAttention(Operation *op);
+
+} // namespace mlir::bsr
+
+#endif // BSR_DIALECT_ATTENTION_H

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention and its gradient: two operations whose scores are never a tensor.
+
+#ifndef BSR_DIALECT_BSRATTENTION
+#define BSR_DIALECT_BSRATTENTION
+
+def BSR_BoolTensor : Type<And<[RankedTensorOf<[I1]>.predicate, HasStaticShapePred]>,
+                    "i1 tensor of static shape", "::mlir::RankedTensorType">;
+def BSR_Statistics : Type<And<[RankedTensorOf<[F32, F64]>.predicate, HasStaticShapePred]>,
+                          "f32 or f64 tensor of static shape", "::mlir::RankedTensorType">;
+
+class BSR_AttentionBase<string mnemonic> : BSR_Op<mnemonic,
+    [Pure, AttrSizedOperandSegments,
+     DeclareOpInterfaceMethods<BSR_KernelOpInterface, ["getWorkKind", "getFlops", "getLineView"]>]> {
+  let hasVerifier = 1;
+}
+
+def BSR_AttentionOp : BSR_AttentionBase<"attention"> {
+  let summary = "Attention: products with a softmax in between";
+  let description = [{
+    For each point `t` of the batch dimensions (sequences, heads) and each query `i`:
+
+        x[t, i, j] = scale * sum_d q[t, i, d] k[t, j, d] + bias[t, i, j]
+        p[t, i, j] = exp(x[t, i, j]) / sum_j' exp(x[t, i, j'])
+        y[t, i, e] = sum_j p[t, i, j] v[t, j, e]
+        lse[t, i]  = log(sum_j exp(x[t, i, j]))
+
+    Where `mask` is false, `x` is `fill` instead (negative infinity if absent): no
+    product is part of it, and no gradient reaches one. Sums over `j` are over the keys
+    of the blocks that `pattern` stores, a pattern of queries by keys, or over all keys
+    without one: what is not stored has probability 0. A row in which every `x` is
+    negative infinity is NaN, as a softmax in floating point is; with `zero_empty` it is
+    0. A row without a stored block is that row.
+
+    `maps` says how the tensors lie: for each of q, k, v, y, and then of the bias and of the
+    mask if they are there, a map from the dimensions `(t..., i, j, d, e)` to those of the
+    tensor. The maps of q, k, v and y are permutations of what the formulas index them by;
+    those of the bias and the mask may leave out dimensions and have 0 for dimensions of
+    extent 1. `lse` lies as `(t..., i)`. Keys that several query heads share are broadcast
+    by an element-wise operation, which kernels compute where they read them.
+
+    Kernels take keys block by block with a running maximum and sum (Milakov and
+    Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
+    "FlashAttention", NeurIPS 2022): neither `x` nor `p` is ever in memory. Sums are taken
+    in f32 (f64 if an operand is f64).
+
+    Example:
+
+    ```mlir
+    %y, %lse = bsr.attention(%q, %k, %v) scale = 1.250000e-01
+        maps = [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,
+                affine_map<(b, h, i, j, d, e) -> (b, h, j, d)>,
+                affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
+                affine_map<(b, h, i, j, d, e) -> (b, i, h, e)>]
+        : (tensor<2x4x96x64xf32>, tensor<2x4x80x64xf32>, tensor<2x4x80x32xf32>)
+        -> (tensor<2x96x4x32xf32>, tensor<2x4x96xf32>)
+    ```
+  }];
+  let arguments = (ins BSR_Activations:$q, BSR_Activations:$k, BSR_Activations:$v,
+                       Optional<BSR_Activations>:$bias, Optional<BSR_BoolTensor>:$mask,
+                       Optional<BSR_Pattern>:$pattern, F64Attr:$scale,
+                       OptionalAttr<F64Attr>:$fill, UnitAttr:$zeroEmpty,
+                       AffineMapArrayAttr:$maps);
+  let results = (outs BSR_Activations:$y, BSR_Statistics:$lse);
+  let assemblyFormat = [{
+    `(` $q `,` $k `,` $v `)` (`bias` $bias^)? (`mask` $mask^)? (`pattern` $pattern^)?
+    `scale` `=` $scale (`fill` `=` $fill^)? (`zero_empty` $zeroEmpty^)?
+    `maps` `=` $maps attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+def BSR_AttentionGradOp : BSR_AttentionBase<"attention_grad"> {
+  let summary = "Gradients of attention";
+  let description = [{
+    What `bsr.attention` hands back to `q`, `k` and `v` for the gradient `dy` of `y`, with
+    `x` and `p` as there and the same bias, mask, fill and pattern:
+
+        g[t, i, j]  = p[t, i, j] (sum_e dy[t, i, e] v[t, j, e] - sum_e dy[t, i, e] y[t, i, e])
+        dq[t, i, d] = scale * sum_j g[t, i, j] k[t, j, d]
+        dk[t, j, d] = scale * sum_i g[t, i, j] q[t, i, d]
+        dv[t, j, e] = sum_i p[t, i, j] dy[t, i, e]
+
+    Where `mask` is false, `g` is 0. `p` is computed again from `lse`, block by block;
+    neither `p` nor `g` is ever in memory.
+
+    `maps` has a map for each of q, k, v, y, dy, dq, dk and dv, then of the bias and of the
+    mask if they are there. A kernel's work item is a point `t`: every sum is taken in one
+    order, whatever the number of threads.
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv = bsr.attention_grad(%q, %k, %v, %y, %lse, %dy) scale = 1.250000e-01
+        maps = [affine_map<(t, i, j, d, e) -> (t, i, d)>, affine_map<(t, i, j, d, e) -> (t, j, d)>,
+                affine_map<(t, i, j, d, e) -> (t, j, e)>, affine_map<(t, i, j, d, e) -> (t, i, e)>,
+                affine_map<(t, i, j, d, e) -> (t, i, e)>, affine_map<(t, i, j, d, e) -> (t, i, d)>,
+                affine_map<(t, i, j, d, e) -> (t, d, j)>, affine_map<(t, i, j, d, e) -> (t, j, e)>]
+        : (tensor<8x96x64xf32>, tensor<8x80x64xf32>, tensor<8x80x32xf32>, tensor<8x96x32xf32>,
+           tensor<8x96xf32>, tensor<8x96x32xf32>)
+        -> (tensor<8x96x64xf32>, tensor<8x64x80xf32>, tensor<8x80x32xf32>)
+    ```
+  }];
+  let arguments = (ins BSR_Activations:$q, BSR_Activations:$k, BSR_Activations:$v,
+                       BSR_Activations:$y, BSR_Statistics:$lse, BSR_Activations:$dy,
+                       Optional<BSR_Activations>:$bias, Optional<BSR_BoolTensor>:$mask,
+                       Optional<BSR_Pattern>:$pattern, F64Attr:$scale,
+                       OptionalAttr<F64Attr>:$fill, UnitAttr:$zeroEmpty,
+                       AffineMapArrayAttr:$maps);
+  let results = (outs BSR_Activations:$dq, BSR_Activations:$dk, BSR_Activations:$dv);
+  let assemblyFormat = [{
+    `(` $q `,` $k `,` $v `,` $y `,` $lse `,` $dy `)`
+    (`bias` $bias^)? (`mask` $mask^)? (`pattern` $pattern^)?
+    `scale` `=` $scale (`fill` `=` $fill^)? (`zero_empty` $zeroEmpty^)?
+    `maps` `=` $maps attr-dict `:` functional-type(operands, results)
+  }];
+}
+
+#endif // BSR_DIALECT_BSRATTENTION

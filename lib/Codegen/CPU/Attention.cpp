@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Loop nests for bsr.attention: scores of some queries and a block of keys at a
+// time, with a running maximum and sum.
+
+#include "Attention.h"
+#include "AttentionGradient.h"
+#include "AttentionTiles.h"
+#include "bsr/Codegen/CPU/Kernels.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/Support/SaveAndRestore.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Keys whose scores a work item has at a time, of as many queries as a
+/// register tile has lanes: 64 x 64 numbers, 16 KiB.
+static constexpr int64_t keyBlock = 64;
+
+namespace {
+/// A work item is a register tile's lanes of queries of one point of the batch.
+/// Scores lie with a row for each key, so that maxima and sums over keys are
+/// element by element.
+class ForwardEmitter : AttentionTiles {
+public:
+  ForwardEmitter(Emitter &e, const Attention &attention,
+                 const DenseMap<Value, Value> &outputs,
+                 const PatternViews &patterns)
+      : AttentionTiles(e, attention, outputs), patterns(patterns) {}
+
+  void emit();
+
+private:
+  /// What a work item carries from one block of keys to the next.
+  struct Running {
+    Value largest, sum;
+  };
+
+  void emitItem(ArrayRef<Index> batch, Index line, LaneRun run);
+  Running addBlock(AttentionPoint at, int64_t keys, Running running);
+  void finish(AttentionPoint at, Running running);
+
+  const PatternViews &patterns;
+  /// Of the work item.
+  LaneRun run;
+  LaneRows queries, scores, sums;
+};
+} // namespace
+
+void ForwardEmitter::emit() {
+  SmallVector<int64_t> extents(attention.getBatch());
+  int64_t lanes = e.target.panel();
+  if (attention.pattern) {
+    PatternType pattern = attention.pattern.getType();
+    int64_t rows = pattern.getBlockRows();
+    int64_t size = getDivisor(rows, lanes);
+    extents.append({pattern.getGridRows(), rows / size});
+    e.forall(extents, [&](ArrayRef<Index> item) {
+      Index line = item[item.size() - 2];
+      Index first = e.multiplyAdd(
+          line, rows, e.multiplyAdd(item.back(), size, Index::constant(0)));
+      emitItem(item.drop_back(2), line, {first, size, getWidth(size)});
+    });
+    return;
+  }
+  int64_t size = std::min(lanes, attention.getQueries());
+  for (const Tiles &tiles : tileWithRemainder(attention.getQueries(), size)) {
+    SmallVector<int64_t> items(extents);
+    items.push_back(tiles.count);
+    e.forall(items, [&](ArrayRef<Index> item) {
+      Index first =
+          e.multiplyAdd(item.back(), tiles.size, Index::constant(tiles.base));
+      emitItem(item.drop_back(), {}, {first, tiles.size, getWidth(tiles.size)});
+    });
+  }
+}
+
+/// The queries of `run`, which lie in block row `line` of the pattern.
+void ForwardEmitter::emitItem(ArrayRef<Index> batch, Index line, LaneRun run) {
+  this->run = run;
+  PatternType pattern =
+      attention.pattern ? attention.pattern.getType() : PatternType();
+  int64_t block = pattern ? pattern.getBlockCols()
+                          : std::min(keyBlock, attention.getKeys());
+  AttentionPoint start{batch, run.first, Index::constant(0)};
+  queries = allocate(attention.getFeatures(), run.width);
+  scores = allocate(block, run.width);
+  sums = allocate(attention.getValueFeatures(), run.width);
+  pack(attention.q, start, attention.getFeatureDim(), Index::constant(0),
+       attention.getFeatures(), attention.getQueryDim(), run, queries,
+       attention.scale);
+  clear(sums, attention.getValueFeatures(), run.width);
+
+  llvm::SaveAndRestore saved(e.width, run.width);
+  SmallVector<Value> carried{e.broadcast(constant(-INFINITY)),
+                             e.broadcast(constant(0))};
+  auto add = [&](Index key, int64_t keys, ValueRange carried) {
+    Running next =
+        addBlock({batch, run.first, key}, keys, {carried[0], carried[1]});
+    return SmallVector<Value>{next.largest, next.sum};
+  };
+  if (pattern) {
+    const PatternView &view = patterns.at({attention.pattern, View::Rows});
+    carried = forBlocks(
+        e, view, line, carried, [&](Index, Index position, ValueRange carried) {
+          Index key = e.multiplyAdd(position, block, Index::constant(0));
+          return add(key, block, carried);
+        });
+  } else {
+    for (const Tiles &tiles : tileWithRemainder(attention.getKeys(), block))
+      carried =
+          e.loop(tiles.count, carried, [&](Index number, ValueRange carried) {
+            Index key =
+                e.multiplyAdd(number, tiles.size, Index::constant(tiles.base));
+            return add(key, tiles.size, carried);
+          });
+  }
+  finish(start, {carried[0], carried[1]});
+}
+
+/// Adds `keys` keys from that of `at` on.
+ForwardEmitter::Running
+ForwardEmitter::addBlock(AttentionPoint at, int64_t keys, Running running) {
+  auto keyAt = [&](Index number) {
+    return AttentionPoint{at.batch, at.query, e.multiplyAdd(number, 1, at.key)};
+  };
+  Value largest =
+      forTiles(keys, run.width, running.largest,
+               [&](Index first, int64_t rows, ValueRange largest) {
+                 SmallVector<Value> products = multiply(
+                     getZeros(e, sumType, rows), attention.getFeatures(),
+                     queries, run.width, [&](Index feature, int64_t row) {
+                       return readNumber(attention.k,
+                                         keyAt(first.plus(row)).with(feature));
+                     });
+                 Value next = largest.front();
+                 for (auto [row, product] : llvm::enumerate(products)) {
+                   Value score = getScores(product, keyAt(first.plus(row)),
+                                           attention.getQueryDim(), run,
+                                           /*scale=*/1);
+                   storeRow(score, scores, first.plus(row));
+                   next = arith::MaximumFOp::create(e.b, e.loc, next, score);
+                 }
+                 return SmallVector<Value>{next};
+               })[0];
+  // Of a row in which nothing is live yet, no difference of infinities.
+  Value none = e.broadcast(constant(-INFINITY));
+  Value isEmpty = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ,
+                                        largest, none);
+  Value base = arith::SelectOp::create(e.b, e.loc, isEmpty,
+                                       e.broadcast(constant(0)), largest);
+  Value factor = math::ExpOp::create(
+      e.b, e.loc, arith::SubFOp::create(e.b, e.loc, running.largest, base));
+  Value sum = arith::MulFOp::create(e.b, e.loc, running.sum, factor);
+  sum = e.loop(keys, sum, [&](Index key, ValueRange sum) {
+    Value score = loadRow(scores, key, run.width);
+    Value power = math::ExpOp::create(
+        e.b, e.loc, arith::SubFOp::create(e.b, e.loc, score, base));
+    storeRow(power, scores, key);
+    return SmallVector<Value>{
+        arith::AddFOp::create(e.b, e.loc, sum.front(), power)};
+  })[0];
+  forTiles(
+      attention.getValueFeatures(), run.width, {},
+      [&](Index first, int64_t rows, ValueRange) {
+        SmallVector<Value> products;
+        for (int64_t row = 0; row != rows; ++row)
+          products.push_back(arith::MulFOp::create(
+              e.b, e.loc, loadRow(sums, first.plus(row), run.width), factor));
+        products = multiply(
+            products, keys, scores, run.width, [&](Index key, int64_t row) {
+              return readNumber(attention.v, keyAt(key).with(first.plus(row)));
+            });
+        for (auto [row, product] : llvm::enumerate(products))
+          storeRow(product, sums, first.plus(row));
+        return SmallVector<Value>();
+      });
+  return {largest, sum};
+}
+
+/// Writes what was summed up, and the statistics of the rows.
+void ForwardEmitter::finish(AttentionPoint at, Running running) {
+  if (outputs.lookup(attention.y.tensor)) {
+    Value factor = arith::DivFOp::create(e.b, e.loc, e.broadcast(constant(1)),
+                                         running.sum);
+    if (attention.zeroEmpty) {
+      Value zero = e.broadcast(constant(0));
+      Value isEmpty = arith::CmpFOp::create(
+          e.b, e.loc, arith::CmpFPredicate::OEQ, running.sum, zero);
+      factor = arith::SelectOp::create(e.b, e.loc, isEmpty, zero, factor);
+    }
+    e.loop(attention.getValueFeatures(), {}, [&](Index feature, ValueRange) {
+      Value sum = loadRow(sums, feature, run.width);
+      storeRow(arith::MulFOp::create(e.b, e.loc, sum, factor), sums, feature);
+      return SmallVector<Value>();
+    });
+    unpack(sums, attention.y, at, attention.getValueFeatureDim(),
+           Index::constant(0), attention.getValueFeatures(),
+           attention.getQueryDim(), run);
+  }
+  if (outputs.lookup(attention.lse)) {
+    Value lse =
+        arith::AddFOp::create(e.b, e.loc, running.largest,
+                              math::LogOp::create(e.b, e.loc, running.sum));
+    storeLanes(lse, getStatistics(), at, attention.getQueryDim(), run);
+  }
+}
+
+SmallVector<MemRefType> bsr::getAttentionScratch(const Attention &attention,
+                                                 CPUTarget target) {
+  if (isa<AttentionOp>(attention.op))
+    return {};
+  return {getGradientScratch(attention, target)};
+}
+
+void bsr::emitAttention(Emitter &e, const Attention &attention,
+                        const DenseMap<Value, Value> &outputs,
+                        const PatternViews &patterns, ValueRange scratch) {
+  if (isa<AttentionOp>(attention.op))
+    ForwardEmitter(e, attention, outputs, patterns).emit();
+  else
+    emitAttentionGradient(e, attention, outputs, patterns, scratch.front());
+}

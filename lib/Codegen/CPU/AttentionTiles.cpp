@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Tensors of attention by rows and lanes, and products of small tiles.
+
+#include "AttentionTiles.h"
+#include "bsr/Codegen/CPU/Kernels.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/SaveAndRestore.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+int64_t AttentionTiles::getWidth(int64_t count) const {
+  int64_t lanes = e.target.lanes;
+  return count < lanes ? static_cast<int64_t>(llvm::PowerOf2Ceil(count))
+                       : static_cast<int64_t>(llvm::alignTo(count, lanes));
+}
+
+int64_t AttentionTiles::getMaxRows(int64_t width) const {
+  int64_t vectors = llvm::divideCeil(width, e.target.lanes);
+  return std::max<int64_t>(1, CPUTarget::tileRows * e.target.tileVectors() /
+                                  vectors);
+}
+
+Value AttentionTiles::constant(double value) {
+  return arith::ConstantOp::create(e.b, e.loc,
+                                   e.b.getFloatAttr(sumType, value));
+}
+
+AttentionTensor AttentionTiles::getStatistics() const {
+  AffineMap map = AffineMap::getMultiDimIdentityMap(attention.extents.size(),
+                                                    e.b.getContext());
+  return {attention.lse, map.getMajorSubMap(attention.numBatchDims + 1)};
+}
+
+SmallVector<Index> AttentionTiles::place(const AttentionTensor &tensor,
+                                         AttentionPoint at) const {
+  SmallVector<Index> loops(at.batch);
+  loops.append({at.query, at.key, at.feature, at.feature});
+  return applyMap(tensor.map, loops);
+}
+
+Value AttentionTiles::readNumber(const AttentionTensor &tensor,
+                                 AttentionPoint at) {
+  return e.convert(e.read(tensor.tensor, place(tensor, at)), sumType);
+}
+
+/// `index` from lane `lane` of a run on, `width` lanes.
+static Index getLanes(Index index, int64_t lane, int64_t width) {
+  Index result = index.plus(lane);
+  result.lanes = width > 1;
+  return result;
+}
+
+/// `at` with `index` along the dimension of the queries, of the keys, or of a
+/// feature.
+static AttentionPoint move(const Attention &attention, AttentionPoint at,
+                           unsigned dim, Index index) {
+  if (dim == attention.getQueryDim())
+    at.query = index;
+  else if (dim == attention.getKeyDim())
+    at.key = index;
+  else
+    at.feature = index;
+  return at;
+}
+
+Value AttentionTiles::readLanes(const AttentionTensor &tensor,
+                                AttentionPoint at, unsigned dim, LaneRun run) {
+  auto widen = [&](Value value) {
+    bool isFloat = isa<FloatType>(getElementTypeOrSelf(value.getType()));
+    return isFloat ? e.convert(value, sumType) : value;
+  };
+  auto read = [&](int64_t lane, int64_t width) {
+    llvm::SaveAndRestore saved(e.width, width);
+    Index index = getLanes(run.first, lane, width);
+    return widen(
+        e.read(tensor.tensor, place(tensor, move(attention, at, dim, index))));
+  };
+  if (!tensor.map.isFunctionOfDim(dim))
+    return read(0, 1);
+  if (run.count == run.width)
+    return e.broadcast(read(0, run.width));
+  Type type = getElementTypeOrSelf(tensor.tensor.getType());
+  if (isa<FloatType>(type))
+    type = sumType;
+  Value all = arith::ConstantOp::create(
+      e.b, e.loc, e.b.getZeroAttr(VectorType::get({run.width}, type)));
+  for (const Tiles &piece : getVectors(run.count, run.width))
+    for (int64_t number = 0; number != piece.count; ++number) {
+      int64_t lane = piece.base + number * piece.size;
+      Value value = read(lane, piece.size);
+      if (!isa<VectorType>(value.getType())) {
+        all = vector::InsertOp::create(e.b, e.loc, value, all, lane);
+        continue;
+      }
+      all = vector::InsertStridedSliceOp::create(e.b, e.loc, value, all,
+                                                 ArrayRef<int64_t>{lane},
+                                                 ArrayRef<int64_t>{1});
+    }
+  return all;
+}
+
+void AttentionTiles::storeLanes(Value value, const AttentionTensor &tensor,
+                                AttentionPoint at, unsigned dim, LaneRun run) {
+  Value output = outputs.lookup(tensor.tensor);
+  value = e.convert(value, getElementTypeOrSelf(tensor.tensor.getType()));
+  for (const Tiles &piece : getVectors(run.count, run.width))
+    for (int64_t number = 0; number != piece.count; ++number) {
+      int64_t lane = piece.base + number * piece.size;
+      Value part = value;
+      if (piece.size == 1 && isa<VectorType>(value.getType()))
+        part = vector::ExtractOp::create(e.b, e.loc, value, lane);
+      else if (piece.size != run.width)
+        part = vector::ExtractStridedSliceOp::create(
+            e.b, e.loc, value, ArrayRef<int64_t>{lane},
+            ArrayRef<int64_t>{piece.size}, ArrayRef<int64_t>{1});
+      llvm::SaveAndRestore saved(e.width, piece.size);
+      Index index = getLanes(run.first, lane, piece.size);
+      e.store(part, output, place(tensor, move(attention, at, dim, index)));
+    }
+}
+
+/// Where the lanes of a row are.
+static SmallVector<Index> getRowPlace(const LaneRows &rows, Index row,
+                                      Index lane, int64_t width) {
+  SmallVector<Index> place(rows.outer);
+  place.append({row, getLanes(lane, 0, width)});
+  return place;
+}
+
+Value AttentionTiles::loadRow(const LaneRows &rows, Index row, int64_t width,
+                              Index lane) {
+  llvm::SaveAndRestore saved(e.width, width);
+  return e.load(rows.memory, getRowPlace(rows, row, lane, width));
+}
+
+void AttentionTiles::storeRow(Value value, const LaneRows &rows, Index row,
+                              Index lane) {
+  auto type = dyn_cast<VectorType>(value.getType());
+  int64_t width = type ? type.getDimSize(0) : 1;
+  llvm::SaveAndRestore saved(e.width, width);
+  e.store(value, rows.memory, getRowPlace(rows, row, lane, width));
+}
+
+void AttentionTiles::forVectors(
+    int64_t count, int64_t width,
+    llvm::function_ref<void(Index, Index, int64_t)> body) {
+  e.loop(count, {}, [&](Index row, ValueRange) {
+    for (const Tiles &piece : getVectors(width, e.target.panel()))
+      for (int64_t number = 0; number != piece.count; ++number) {
+        llvm::SaveAndRestore saved(e.width, piece.size);
+        body(row, Index::constant(piece.base + number * piece.size),
+             piece.size);
+      }
+    return SmallVector<Value>();
+  });
+}
+
+void AttentionTiles::clear(const LaneRows &rows, int64_t count, int64_t width) {
+  forVectors(count, width, [&](Index row, Index lane, int64_t) {
+    storeRow(e.broadcast(constant(0)), rows, row, lane);
+  });
+}
+
+void AttentionTiles::scale(const LaneRows &rows, int64_t count, int64_t width,
+                           double factor) {
+  if (factor == 1)
+    return;
+  forVectors(count, width, [&](Index row, Index lane, int64_t size) {
+    Value scaled =
+        arith::MulFOp::create(e.b, e.loc, loadRow(rows, row, size, lane),
+                              e.broadcast(constant(factor)));
+    storeRow(scaled, rows, row, lane);
+  });
+}
+
+bool AttentionTiles::isTransposed(const AttentionTensor &tensor,
+                                  unsigned rowDim, LaneRun run) const {
+  // The last dimension of more than one element.
+  ArrayRef<int64_t> shape =
+      cast<RankedTensorType>(tensor.tensor.getType()).getShape();
+  unsigned last = 0;
+  for (auto [expr, extent] : llvm::zip_equal(tensor.map.getResults(), shape))
+    if (extent != 1)
+      last = cast<AffineDimExpr>(expr).getPosition();
+  return last == rowDim && e.target.lanes > 1 && run.width >= e.target.lanes;
+}
+
+int64_t AttentionTiles::forSquares(
+    int64_t numRows, LaneRun run,
+    llvm::function_ref<void(Index, Index, int64_t)> body) {
+  int64_t size = e.target.lanes;
+  e.loop(numRows / size, {}, [&](Index number, ValueRange) {
+    Index row = e.multiplyAdd(number, size, Index::constant(0));
+    for (const Tiles &tiles : tileWithRemainder(run.count, size))
+      e.loop(tiles.count, {}, [&](Index number, ValueRange) {
+        body(row, e.multiplyAdd(number, size, Index::constant(tiles.base)),
+             tiles.size);
+        return SmallVector<Value>();
+      });
+    return SmallVector<Value>();
+  });
+  return numRows % size;
+}
+
+void AttentionTiles::pack(const AttentionTensor &tensor, AttentionPoint at,
+                          unsigned rowDim, Index firstRow, int64_t numRows,
+                          unsigned laneDim, LaneRun run, const LaneRows &rows,
+                          double scale) {
+  auto multiply = [&](Value value) -> Value {
+    if (scale == 1)
+      return value;
+    return arith::MulFOp::create(e.b, e.loc, value,
+                                 e.broadcast(constant(scale)));
+  };
+  int64_t rest = numRows, size = e.target.lanes;
+  if (isTransposed(tensor, rowDim, run))
+    rest = forSquares(numRows, run, [&](Index row, Index lane, int64_t count) {
+      llvm::SaveAndRestore saved(e.width, size);
+      LaneRun along{e.multiplyAdd(row, 1, firstRow), size, size};
+      SmallVector<Value> square;
+      for (int64_t i = 0; i != size; ++i) {
+        if (i >= count) {
+          square.push_back(e.broadcast(constant(0)));
+          continue;
+        }
+        Index from = e.multiplyAdd(lane.plus(i), 1, run.first);
+        square.push_back(multiply(e.broadcast(readLanes(
+            tensor, move(attention, at, laneDim, from), rowDim, along))));
+      }
+      for (auto [i, vector] : llvm::enumerate(e.transpose(square)))
+        storeRow(vector, rows, row.plus(i), lane);
+    });
+  llvm::SaveAndRestore saved(e.width, run.width);
+  e.loop(rest, {}, [&](Index number, ValueRange) {
+    Index row = number.plus(numRows - rest);
+    Index from = e.multiplyAdd(row, 1, firstRow);
+    Value value = e.broadcast(
+        readLanes(tensor, move(attention, at, rowDim, from), laneDim, run));
+    storeRow(multiply(value), rows, row);
+    return SmallVector<Value>();
+  });
+}
+
+void AttentionTiles::unpack(const LaneRows &rows, const AttentionTensor &tensor,
+                            AttentionPoint at, unsigned rowDim, Index firstRow,
+                            int64_t numRows, unsigned laneDim, LaneRun run) {
+  int64_t rest = numRows, size = e.target.lanes;
+  if (isTransposed(tensor, rowDim, run))
+    rest = forSquares(numRows, run, [&](Index row, Index lane, int64_t count) {
+      llvm::SaveAndRestore saved(e.width, size);
+      LaneRun along{e.multiplyAdd(row, 1, firstRow), size, size};
+      SmallVector<Value> square;
+      for (int64_t i = 0; i != size; ++i)
+        square.push_back(loadRow(rows, row.plus(i), size, lane));
+      square = e.transpose(square);
+      for (int64_t i = 0; i != count; ++i) {
+        Index to = e.multiplyAdd(lane.plus(i), 1, run.first);
+        storeLanes(square[i], tensor, move(attention, at, laneDim, to), rowDim,
+                   along);
+      }
+    });
+  llvm::SaveAndRestore saved(e.width, run.width);
+  e.loop(rest, {}, [&](Index number, ValueRange) {
+    Index row = number.plus(numRows - rest);
+    Index to = e.multiplyAdd(row, 1, firstRow);
+    storeLanes(loadRow(rows, row, run.width), tensor,
+               move(attention, at, rowDim, to), laneDim, run);
+    return SmallVector<Value>();
+  });
+}
+
+SmallVector<Value> AttentionTiles::forTiles(
+    int64_t rows, int64_t width, ValueRange inits,
+    llvm::function_ref<SmallVector<Value>(Index, int64_t, ValueRange)> body) {
+  SmallVector<Value> carried(inits);
+  for (const Tiles &tiles : tileEvenly(rows, getMaxRows(width))) {
+    if (!tiles.count)
+      continue;
+    carried =
+        e.loop(tiles.count, carried, [&](Index number, ValueRange carried) {
+          Index first =
+              e.multiplyAdd(number, tiles.size, Index::constant(tiles.base));
+          return body(first, tiles.size, carried);
+        });
+  }
+  return carried;
+}
+
+SmallVector<Value>
+AttentionTiles::multiply(ValueRange sums, int64_t summands,
+                         const LaneRows &rows, int64_t width,
+                         llvm::function_ref<Value(Index, int64_t)> factor) {
+  llvm::SaveAndRestore saved(e.width, width);
+  return e.loop(summands, sums, [&](Index k, ValueRange carried) {
+    SmallVector<Value> sums(carried);
+    Value row = loadRow(rows, k, width);
+    for (auto [number, sum] : llvm::enumerate(sums))
+      sum = multiplyAdd(e, factor(k, number), row, sum);
+    return sums;
+  });
+}
+
+Value AttentionTiles::getScores(Value products, AttentionPoint at, unsigned dim,
+                                LaneRun run, double scale) {
+  llvm::SaveAndRestore saved(e.width, run.width);
+  Value scores = products;
+  if (scale != 1)
+    scores =
+        arith::MulFOp::create(e.b, e.loc, scores, e.broadcast(constant(scale)));
+  if (attention.bias)
+    scores = arith::AddFOp::create(
+        e.b, e.loc, scores,
+        e.broadcast(readLanes(attention.bias, at, dim, run)));
+  if (attention.mask)
+    scores = arith::SelectOp::create(
+        e.b, e.loc, e.broadcast(readLanes(attention.mask, at, dim, run)),
+        scores, e.broadcast(constant(attention.fill)));
+  return scores;
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the kernels of attention and of its gradient share: tensors by rows and
+// lanes, and products of small tiles.
+
+#ifndef BSR_CODEGEN_CPU_ATTENTIONTILES_H
+#define BSR_CODEGEN_CPU_ATTENTIONTILES_H
+
+#include "Attention.h"
+
+namespace mlir::bsr {
+
+/// A point of an attention: positions along the batch dimensions, a query, a
+/// key and a feature, of keys or of values.
+struct AttentionPoint {
+  ArrayRef<Index> batch;
+  Index query, key;
+  Index feature = Index::constant(0);
+
+  AttentionPoint with(Index other) const { return {batch, query, key, other}; }
+};
+
+/// Lanes that lie side by side from `first` on: `count` of them, and as many
+/// that nobody uses that `width` are there, whole vectors.
+struct LaneRun {
+  Index first;
+  int64_t count, width;
+};
+
+/// Memory with rows of lanes: behind the position `outer`.
+struct LaneRows {
+  Value memory;
+  SmallVector<Index> outer;
+};
+
+/// Reads and writes the tensors of an attention, and multiplies tiles.
+class AttentionTiles {
+public:
+  AttentionTiles(Emitter &e, const Attention &attention,
+                 const DenseMap<Value, Value> &outputs)
+      : e(e), attention(attention), outputs(outputs),
+        sumType(getElementTypeOrSelf(attention.lse.getType())) {}
+
+  /// `count` lanes in whole vectors: a power of two below one vector.
+  int64_t getWidth(int64_t count) const;
+  /// The most rows of a register tile that is `width` lanes wide.
+  int64_t getMaxRows(int64_t width) const;
+  Value constant(double value);
+
+  /// The element of `tensor` at a point, as a number in the type of sums.
+  Value readNumber(const AttentionTensor &tensor, AttentionPoint at);
+  /// The lanes of `tensor` along dimension `dim` from a point on; those that
+  /// nobody uses are 0. A number where the tensor has no such dimension. Floats
+  /// are in the type of sums.
+  Value readLanes(const AttentionTensor &tensor, AttentionPoint at,
+                  unsigned dim, LaneRun run);
+  /// Writes the lanes that are used, in the type of the tensor.
+  void storeLanes(Value value, const AttentionTensor &tensor, AttentionPoint at,
+                  unsigned dim, LaneRun run);
+
+  /// Memory of a work item for `rows` rows of `width` lanes, in the type of
+  /// sums.
+  LaneRows allocate(int64_t rows, int64_t width) {
+    return {e.allocate({rows, width}, sumType), {}};
+  }
+  /// `width` lanes of a row, from lane `lane` on.
+  Value loadRow(const LaneRows &rows, Index row, int64_t width,
+                Index lane = Index::constant(0));
+  void storeRow(Value value, const LaneRows &rows, Index row,
+                Index lane = Index::constant(0));
+  /// Makes `count` rows of `width` lanes 0, or multiplies them with `factor`.
+  void clear(const LaneRows &rows, int64_t count, int64_t width);
+  void scale(const LaneRows &rows, int64_t count, int64_t width, double factor);
+
+  /// Copies a part of `tensor` into `rows`, times `scale`: rows go along
+  /// dimension `rowDim` from `firstRow` on, `numRows` of them, lanes along
+  /// `laneDim`. What lies the other way round is transposed square by square.
+  void pack(const AttentionTensor &tensor, AttentionPoint at, unsigned rowDim,
+            Index firstRow, int64_t numRows, unsigned laneDim, LaneRun run,
+            const LaneRows &rows, double scale = 1);
+  /// Copies `rows` into a part of `tensor`, likewise.
+  void unpack(const LaneRows &rows, const AttentionTensor &tensor,
+              AttentionPoint at, unsigned rowDim, Index firstRow,
+              int64_t numRows, unsigned laneDim, LaneRun run);
+
+  /// Calls `body` for register tiles of `rows` rows with what carries through
+  /// them: the first row of a tile, and how many it has.
+  SmallVector<Value> forTiles(
+      int64_t rows, int64_t width, ValueRange inits,
+      llvm::function_ref<SmallVector<Value>(Index, int64_t, ValueRange)> body);
+
+  /// Adds to `sums`, a row of lanes each, the products of `factor(k, row)`, a
+  /// number, and row `k` of `rows`, over all `k` below `summands`.
+  SmallVector<Value> multiply(ValueRange sums, int64_t summands,
+                              const LaneRows &rows, int64_t width,
+                              llvm::function_ref<Value(Index, int64_t)> factor);
+
+  /// The scores of a row or a column, `products` being the sums over features,
+  /// with scale, bias and mask: lanes run along dimension `dim`.
+  Value getScores(Value products, AttentionPoint at, unsigned dim, LaneRun run,
+                  double scale);
+
+  /// The statistics of the rows, as a tensor of the attention.
+  AttentionTensor getStatistics() const;
+
+  Emitter &e;
+  const Attention &attention;
+  const DenseMap<Value, Value> &outputs;
+  Type sumType;
+
+private:
+  /// Calls `body` for vectors of `count` rows of `width` lanes: the row, the
+  /// first lane, and how many.
+  void forVectors(int64_t count, int64_t width,
+                  llvm::function_ref<void(Index, Index, int64_t)> body);
+  /// Calls `body` for squares of rows and lanes, a vector each way: the first
+  /// row and lane, and how many lanes are used. Returns the rows that are left.
+  int64_t forSquares(int64_t numRows, LaneRun run,
+                     llvm::function_ref<void(Index, Index, int64_t)> body);
+  /// True if elements along `rowDim` lie side by side in `tensor`, and squares
+  /// of them are worth it.
+  bool isTransposed(const AttentionTensor &tensor, unsigned rowDim,
+                    LaneRun run) const;
+  SmallVector<Index> place(const AttentionTensor &tensor,
+                           AttentionPoint at) const;
+};
+
+} // namespace mlir::bsr
+
+#endif // BSR_CODEGEN_CPU_ATTENTIONTILES_H

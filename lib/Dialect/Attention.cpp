@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention and its gradient: what they are made of, what is verified of it,
+// and what they answer to passes.
+
+#include "bsr/Dialect/Attention.h"
+#include "mlir/IR/TypeUtilities.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static RankedTensorType getType(Value tensor) {
+  return cast<RankedTensorType>(tensor.getType());
+}
+
+/// What both operations have, without extents; `next` is the first map that is
+/// the bias's or the mask's.
+template <typename OpTy>
+static void setShared(Attention &attention, OpTy op, unsigned next) {
+  SmallVector<AffineMap> maps =
+      llvm::to_vector(op.getMaps().template getAsValueRange<AffineMapAttr>());
+  attention.op = op;
+  attention.q = {op.getQ(), maps[0]};
+  attention.k = {op.getK(), maps[1]};
+  attention.v = {op.getV(), maps[2]};
+  attention.y = {op.getY(), maps[3]};
+  if (op.getBias())
+    attention.bias = {op.getBias(), maps[next++]};
+  if (op.getMask())
+    attention.mask = {op.getMask(), maps[next++]};
+  attention.lse = op.getLse();
+  attention.pattern = op.getPattern();
+  attention.scale = op.getScale().convertToDouble();
+  attention.fill = op.getFill() ? op.getFill()->convertToDouble() : -INFINITY;
+  attention.zeroEmpty = op.getZeroEmpty();
+  attention.numBatchDims = op.getQ().getType().getRank() - 2;
+  attention.extents.assign(maps[0].getNumDims(), 1);
+  for (const AttentionTensor &each : {attention.q, attention.k, attention.v})
+    for (auto [expr, extent] : llvm::zip_equal(each.map.getResults(),
+                                               getType(each.tensor).getShape()))
+      attention.extents[cast<AffineDimExpr>(expr).getPosition()] = extent;
+}
+
+bsr::Attention::Attention(AttentionOp op) { setShared(*this, op, 4); }
+
+bsr::Attention::Attention(AttentionGradOp op) {
+  setShared(*this, op, 8);
+  auto getMap = [&](unsigned number) {
+    return cast<AffineMapAttr>(op.getMaps()[number]).getValue();
+  };
+  dy = {op.getDy(), getMap(4)};
+  dq = {op.getDq(), getMap(5)};
+  dk = {op.getDk(), getMap(6)};
+  dv = {op.getDv(), getMap(7)};
+}
+
+std::optional<Attention> bsr::getAttention(Operation *op) {
+  if (auto attention = dyn_cast<AttentionOp>(op))
+    return Attention(attention);
+  if (auto gradient = dyn_cast<AttentionGradOp>(op))
+    return Attention(gradient);
+  return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// Verifiers
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A tensor that is indexed by all batch dimensions and two others: a row and a
+/// feature, as numbers behind the batch dimensions.
+struct Named {
+  StringRef name;
+  Type type;
+  unsigned row, feature;
+};
+} // namespace
+
+/// Checks that `map` has `dims` dimensions and `rank` results.
+static LogicalResult verifyMap(Operation *op, StringRef name, AffineMap map,
+                               unsigned dims, int64_t rank) {
+  if (map.getNumDims() != dims || map.getNumSymbols() != 0 ||
+      map.getNumResults() != rank)
+    return op->emitOpError("expected a map of ")
+           << name << " from " << dims << " dimensions to " << rank
+           << ", but got " << AffineMapAttr::get(map);
+  return success();
+}
+
+/// Checks `tensor`, which is indexed by all batch dimensions, a row and a
+/// feature, and notes the extents that it is the first to have.
+static LogicalResult verifyTensor(Operation *op, const Named &tensor,
+                                  AffineMap map, unsigned numBatchDims,
+                                  MutableArrayRef<int64_t> extents) {
+  auto type = cast<RankedTensorType>(tensor.type);
+  if (failed(verifyMap(op, tensor.name, map, extents.size(), type.getRank())))
+    return failure();
+  llvm::SmallBitVector expected(extents.size());
+  expected.set(0, numBatchDims);
+  expected.set(numBatchDims + tensor.row);
+  expected.set(numBatchDims + tensor.feature);
+  llvm::SmallBitVector got(extents.size());
+  for (AffineExpr expr : map.getResults())
+    if (auto dim = dyn_cast<AffineDimExpr>(expr))
+      got.set(dim.getPosition());
+  if (got != expected || map.getNumResults() != expected.count())
+    return op->emitOpError("expected a map of ")
+           << tensor.name << " to the batch dimensions, d"
+           << numBatchDims + tensor.row << " and d"
+           << numBatchDims + tensor.feature << " in some order, but got "
+           << AffineMapAttr::get(map);
+  for (auto [expr, extent] :
+       llvm::zip_equal(map.getResults(), type.getShape())) {
+    unsigned dim = cast<AffineDimExpr>(expr).getPosition();
+    if (extents[dim] < 0)
+      extents[dim] = extent;
+    if (extents[dim] != extent || extent == 0)
+      return op->emitOpError("expected ")
+             << tensor.name << " to have extent "
+             << std::max<int64_t>(extents[dim], 1) << " along d" << dim
+             << ", but got " << type;
+  }
+  return success();
+}
+
+/// Checks a bias or a mask, which has some of the dimensions of the scores.
+static LogicalResult verifyBroadcast(Operation *op, StringRef name,
+                                     Value tensor, AffineMap map,
+                                     unsigned numBatchDims,
+                                     ArrayRef<int64_t> extents) {
+  RankedTensorType type = getType(tensor);
+  if (failed(verifyMap(op, name, map, extents.size(), type.getRank())))
+    return failure();
+  llvm::SmallBitVector seen(extents.size());
+  for (auto [expr, extent] :
+       llvm::zip_equal(map.getResults(), type.getShape())) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    bool isUnit = isa<AffineConstantExpr>(expr) &&
+                  cast<AffineConstantExpr>(expr).getValue() == 0 && extent == 1;
+    if (isUnit)
+      continue;
+    if (!dim || dim.getPosition() > numBatchDims + 1 ||
+        seen.test(dim.getPosition()))
+      return op->emitOpError("expected a map of ")
+             << name
+             << " to dimensions of the scores, each at most once, or to "
+             << "0 where its extent is 1, but got " << AffineMapAttr::get(map)
+             << " for " << type;
+    seen.set(dim.getPosition());
+    if (extents[dim.getPosition()] != extent)
+      return op->emitOpError("expected ")
+             << name << " to have extent " << extents[dim.getPosition()]
+             << " along d" << dim.getPosition() << ", but got " << type;
+  }
+  return success();
+}
+
+template <typename OpTy>
+static LogicalResult verifyAttention(OpTy op, ArrayRef<Named> tensors) {
+  SmallVector<AffineMap> maps =
+      llvm::to_vector(op.getMaps().template getAsValueRange<AffineMapAttr>());
+  size_t expected =
+      tensors.size() + (op.getBias() ? 1 : 0) + (op.getMask() ? 1 : 0);
+  if (maps.size() != expected)
+    return op.emitOpError("expected ")
+           << expected << " maps, but got " << maps.size();
+  int64_t rank = op.getQ().getType().getRank();
+  if (rank < 2)
+    return op.emitOpError("expected q of at least 2 dimensions, but got ")
+           << op.getQ().getType();
+  unsigned numBatchDims = rank - 2;
+  SmallVector<int64_t> extents(rank + 2, -1);
+  for (auto [number, tensor] : llvm::enumerate(tensors))
+    if (failed(verifyTensor(op, tensor, maps[number], numBatchDims, extents)))
+      return failure();
+  size_t next = tensors.size();
+  if (op.getBias() &&
+      failed(verifyBroadcast(op, "bias", op.getBias(), maps[next++],
+                             numBatchDims, extents)))
+    return failure();
+  if (op.getMask() &&
+      failed(verifyBroadcast(op, "mask", op.getMask(), maps[next++],
+                             numBatchDims, extents)))
+    return failure();
+
+  SmallVector<Type> types;
+  for (const Named &tensor : tensors)
+    types.push_back(getElementTypeOrSelf(tensor.type));
+  if (op.getBias())
+    types.push_back(getElementTypeOrSelf(op.getBias().getType()));
+  if (llvm::any_of(types, [](Type t) { return t.isF16(); }) &&
+      llvm::any_of(types, [](Type t) { return t.isBF16(); }))
+    return op.emitOpError(
+        "expected elements of f16 or of bf16, but got both in one product");
+  bool isDouble = llvm::any_of(types, [](Type t) { return t.isF64(); });
+  Builder b(op.getContext());
+  auto expectedLse =
+      RankedTensorType::get(ArrayRef(extents).take_front(numBatchDims + 1),
+                            isDouble ? b.getF64Type() : b.getF32Type());
+  if (op.getLse().getType() != expectedLse)
+    return op.emitOpError("expected lse of type ")
+           << expectedLse << ", but got " << op.getLse().getType();
+  if (!op.getScale().isFinite())
+    return op.emitOpError("expected a finite scale, but got ")
+           << op.getScaleAttr();
+  if (op.getFill() && (op.getFill()->isNaN() || (op.getFill()->isInfinity() &&
+                                                 !op.getFill()->isNegative())))
+    return op.emitOpError("expected a fill below infinity, but got ")
+           << op.getFillAttr();
+  if (op.getPattern()) {
+    PatternType pattern = op.getPattern().getType();
+    if (pattern.getRows() != extents[numBatchDims] ||
+        pattern.getCols() != extents[numBatchDims + 1])
+      return op.emitOpError("expected a pattern of ")
+             << extents[numBatchDims] << "x" << extents[numBatchDims + 1]
+             << " queries and keys, but got " << pattern;
+  }
+  return success();
+}
+
+// Rows and features of tensors, behind the batch dimensions.
+static constexpr unsigned query = 0, key = 1, feature = 2, valueFeature = 3;
+
+LogicalResult AttentionOp::verify() {
+  return verifyAttention(*this, {{"q", getQ().getType(), query, feature},
+                                 {"k", getK().getType(), key, feature},
+                                 {"v", getV().getType(), key, valueFeature},
+                                 {"y", getY().getType(), query, valueFeature}});
+}
+
+LogicalResult AttentionGradOp::verify() {
+  return verifyAttention(*this, {{"q", getQ().getType(), query, feature},
+                                 {"k", getK().getType(), key, feature},
+                                 {"v", getV().getType(), key, valueFeature},
+                                 {"y", getY().getType(), query, valueFeature},
+                                 {"dy", getDy().getType(), query, valueFeature},
+                                 {"dq", getDq().getType(), query, feature},
+                                 {"dk", getDk().getType(), key, feature},
+                                 {"dv", getDv().getType(), key, valueFeature}});
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+/// The operations of `numProducts` products over the features of queries and
+/// keys and `numValueProducts` over those of values, for all stored blocks.
+static int64_t countFlops(const Attention &attention, int64_t numProducts,
+                          int64_t numValueProducts) {
+  int64_t scores = attention.getQueries() * attention.getKeys();
+  if (attention.pattern) {
+    PatternType pattern = attention.pattern.getType();
+    scores =
+        pattern.getSlots() * pattern.getBlockRows() * pattern.getBlockCols();
+  }
+  for (int64_t extent : attention.getBatch())
+    scores *= extent;
+  return 2 * scores *
+         (numProducts * attention.getFeatures() +
+          numValueProducts * attention.getValueFeatures());
+}
+
+StringRef AttentionOp::getWorkKind() { return "attention"; }
+int64_t AttentionOp::getFlops() { return countFlops(Attention(*this), 1, 1); }
+std::optional<View> AttentionOp::getLineView() {
+  return getPattern() ? std::optional(View::Rows) : std::nullopt;
+}
+
+StringRef AttentionGradOp::getWorkKind() { return "attention_grad"; }
+int64_t AttentionGradOp::getFlops() {
+  return countFlops(Attention(*this), 3, 2);
+}
+std::optional<View> AttentionGradOp::getLineView() {
+  return getPattern() ? std::optional(View::Columns) : std::nullopt;
+}

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Makes attention, and its gradient, of products and a softmax.
+
+#include "AttentionMatcher.h"
+#include "SplitBatches.h"
+#include "bsr/Dialect/Attributes.h"
+#include "bsr/Dialect/BSR.h"
+#include "bsr/Transforms/Clusters/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <cmath>
+#include <map>
+
+namespace mlir::bsr {
+#define GEN_PASS_DEF_BSRFINDATTENTION
+#include "bsr/Transforms/Clusters/Passes.h.inc"
+} // namespace mlir::bsr
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// Entries of a mask above which it is not evaluated.
+static constexpr int64_t maxMaskEntries = int64_t(1) << 24;
+/// What is filled in must be this low for its power to be 0.
+static constexpr double lowFill = -1e9;
+
+/// The product of queries and keys.
+static Value getProduct(const AttentionMatch &match) {
+  linalg::GenericOp op = match.scores;
+  return op.getResult(0);
+}
+
+/// The map from the dimensions of `match` to those of `tensor`.
+static AffineMap getMap(const AttentionMatch &match, const Labelled &tensor) {
+  MLIRContext *context = tensor.tensor.getContext();
+  SmallVector<AffineExpr> results;
+  for (int64_t label : tensor.labels)
+    results.push_back(label < 0 ? getAffineConstantExpr(0, context)
+                                : getAffineDimExpr(label, context));
+  return AffineMap::get(match.extents.size(), 0, results, context);
+}
+
+/// What `body` makes of `tensors`, score by score.
+static Labelled
+combine(OpBuilder &b, const AttentionMatch &match, ArrayRef<Labelled> tensors,
+        Type type,
+        llvm::function_ref<Value(OpBuilder &, Location, ValueRange)> body) {
+  Location loc = getProduct(match).getLoc();
+  unsigned rank = match.numBatchDims + 2;
+  SmallVector<AffineMap> maps;
+  SmallVector<Value> inputs;
+  for (const Labelled &tensor : tensors) {
+    AffineMap map = getMap(match, tensor);
+    maps.push_back(AffineMap::get(rank, 0, map.getResults(), b.getContext()));
+    inputs.push_back(tensor.tensor);
+  }
+  maps.push_back(b.getMultiDimIdentityMap(rank));
+  ArrayRef<int64_t> shape = ArrayRef(match.extents).take_front(rank);
+  Value init = tensor::EmptyOp::create(b, loc, shape, type);
+  auto op = linalg::GenericOp::create(
+      b, loc, init.getType(), inputs, init, maps,
+      SmallVector<utils::IteratorType>(rank, utils::IteratorType::parallel),
+      [&](OpBuilder &b, Location loc, ValueRange arguments) {
+        linalg::YieldOp::create(b, loc, body(b, loc, arguments.drop_back()));
+      });
+  return {op.getResult(0), llvm::to_vector(llvm::seq<int64_t>(0, rank))};
+}
+
+/// The sum of the biases of `match`, or null.
+static Labelled getBias(OpBuilder &b, const AttentionMatch &match) {
+  if (match.biases.size() < 2)
+    return match.biases.empty() ? Labelled() : match.biases.front();
+  Type type = getElementTypeOrSelf(getProduct(match).getType());
+  return combine(
+      b, match, match.biases, type,
+      [&](OpBuilder &b, Location loc, ValueRange values) {
+        Value sum;
+        for (Value value : values) {
+          unsigned width = value.getType().getIntOrFloatBitWidth();
+          if (width < type.getIntOrFloatBitWidth())
+            value = arith::ExtFOp::create(b, loc, type, value);
+          else if (value.getType() != type)
+            value = arith::TruncFOp::create(b, loc, type, value);
+          sum = sum ? arith::AddFOp::create(b, loc, sum, value).getResult()
+                    : value;
+        }
+        return sum;
+      });
+}
+
+/// The mask of `match`, true where scores count, or null.
+static Labelled getMask(OpBuilder &b, const AttentionMatch &match) {
+  if (match.masks.empty())
+    return {};
+  if (match.masks.size() == 1 && !match.masks.front().isNegated)
+    return match.masks.front().tensor;
+  SmallVector<Labelled> tensors;
+  for (const AttentionMatch::Mask &mask : match.masks)
+    tensors.push_back(mask.tensor);
+  return combine(
+      b, match, tensors, b.getI1Type(),
+      [&](OpBuilder &b, Location loc, ValueRange values) {
+        Value all;
+        for (auto [mask, value] : llvm::zip_equal(match.masks, values)) {
+          if (mask.isNegated) {
+            Value yes = arith::ConstantOp::create(b, loc, b.getBoolAttr(true));
+            value = arith::XOrIOp::create(b, loc, value, yes);
+          }
+          all = all ? arith::AndIOp::create(b, loc, all, value).getResult()
+                    : value;
+        }
+        return all;
+      });
+}
+
+namespace {
+/// The blocks in which masks have an entry.
+class LiveBlocks {
+public:
+  /// Those of the masks of `match` that depend on positions alone; nothing if
+  /// there are none, or every block is live, or a row would be left without
+  /// what the program has there.
+  static std::optional<LiveBlocks> get(const AttentionMatch &match);
+
+  int64_t block;
+  SmallVector<int32_t> rowPtr{0}, colIdx;
+};
+} // namespace
+
+std::optional<LiveBlocks> LiveBlocks::get(const AttentionMatch &match) {
+  int64_t queries = match.extents[match.getQueryDim()];
+  int64_t keys = match.extents[match.getKeyDim()];
+  int64_t block = 0;
+  for (int64_t size : {64, 32, 16})
+    if (!block && queries % size == 0 && keys % size == 0)
+      block = size;
+  if (!block || queries * keys > maxMaskEntries)
+    return std::nullopt;
+  EntryValues values(
+      [](Value, ArrayRef<int64_t>) { return std::optional<double>(); });
+  values.forget();
+  auto getPlace = [&](const Labelled &tensor, int64_t query, int64_t key) {
+    SmallVector<int64_t> at;
+    for (int64_t label : tensor.labels)
+      at.push_back(label < 0 ? 0 : label == match.getQueryDim() ? query : key);
+    return at;
+  };
+  auto isKnown = [&](const Labelled &tensor) {
+    return llvm::all_of(tensor.labels,
+                        [&](int64_t label) {
+                          return label < 0 || label == match.getQueryDim() ||
+                                 label == match.getKeyDim();
+                        }) &&
+           values.get(tensor.tensor, getPlace(tensor, 0, 0));
+  };
+  // What is filled in, and what is added, in place of negative infinity.
+  bool isLow = match.fill && *match.fill <= lowFill;
+  SmallVector<AttentionMatch::Mask> masks;
+  SmallVector<Labelled> biases;
+  for (const AttentionMatch::Mask &mask : match.masks)
+    if (isLow && isKnown(mask.tensor))
+      masks.push_back(mask);
+  for (const Labelled &bias : match.biases)
+    if (isKnown(bias))
+      biases.push_back(bias);
+  if (masks.empty() && biases.empty())
+    return std::nullopt;
+  bool isInfinite = masks.empty() || *match.fill == -INFINITY;
+  auto isLive = [&](int64_t query, int64_t key) {
+    for (const AttentionMatch::Mask &mask : masks) {
+      std::optional<double> bit =
+          values.get(mask.tensor.tensor, getPlace(mask.tensor, query, key));
+      if (bit && (*bit != 0) == mask.isNegated)
+        return false;
+    }
+    for (const Labelled &bias : biases) {
+      std::optional<double> number =
+          values.get(bias.tensor, getPlace(bias, query, key));
+      if (number && *number <= lowFill) {
+        isInfinite &= *number == -INFINITY;
+        return false;
+      }
+    }
+    return true;
+  };
+  LiveBlocks blocks;
+  blocks.block = block;
+  for (int64_t row = 0; row != queries / block; ++row) {
+    SmallVector<bool> seen(block, false);
+    for (int64_t col = 0; col != keys / block; ++col) {
+      bool isAny = false;
+      for (int64_t i = 0; i != block; ++i)
+        for (int64_t j = 0; j != block && !seen[i]; ++j)
+          seen[i] = isLive(row * block + i, col * block + j);
+      for (int64_t i = block; i-- != 0 && !isAny;)
+        for (int64_t j = 0; j != block && !isAny; ++j)
+          isAny = isLive(row * block + i, col * block + j);
+      if (isAny)
+        blocks.colIdx.push_back(col);
+    }
+    // Of what is filled in, a row is the mean of all values.
+    if (!isInfinite && llvm::is_contained(seen, false))
+      return std::nullopt;
+    blocks.rowPtr.push_back(blocks.colIdx.size());
+  }
+  int64_t all = (queries / block) * (keys / block);
+  if (static_cast<int64_t>(blocks.colIdx.size()) == all ||
+      blocks.colIdx.empty())
+    return std::nullopt;
+  return blocks;
+}
+
+namespace {
+struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
+  using Base::Base;
+
+  void runOnOperation() override {
+    func::FuncOp func = getOperation();
+    if (func.isDeclaration() || !func.getBody().hasOneBlock() ||
+        !getTarget(func).hasAttention())
+      return;
+    Block &block = func.getBody().front();
+    splitBatches(block);
+    for (auto op : llvm::to_vector(block.getOps<linalg::GenericOp>())) {
+      AttentionObstacle obstacle;
+      if (std::optional<AttentionMatch> match = matchAttention(op, obstacle))
+        rewrite(*match);
+      else if (obstacle.op && report)
+        obstacle.op->emitRemark("expected attention, but got '")
+            << obstacle.op->getName() << "' that " << obstacle.reason
+            << ": scores stay in memory";
+    }
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+    patterns.clear();
+  }
+
+  void rewrite(AttentionMatch &match);
+  Value getPattern(OpBuilder &b, const AttentionMatch &match);
+
+  /// Of the masks that were evaluated, the blocks.
+  std::map<std::vector<int64_t>, std::optional<LiveBlocks>> patterns;
+};
+} // namespace
+
+/// `tensor`, or what it permutes the dimensions of, if rows lie side by side
+/// there or do not here either: kernels read it as it lies.
+static Labelled getRead(const AttentionMatch &match, Labelled tensor) {
+  auto hasLanes = [&](const Labelled &tensor) {
+    return !tensor.labels.empty() &&
+           (tensor.labels.back() == match.getQueryDim() ||
+            tensor.labels.back() == match.getKeyDim());
+  };
+  Labelled source = getUnpermuted(tensor);
+  return hasLanes(tensor) && !hasLanes(source) ? tensor : source;
+}
+
+/// The pattern of the blocks in which the masks of `match` have an entry, or
+/// null.
+Value FindAttention::getPattern(OpBuilder &b, const AttentionMatch &match) {
+  std::vector<int64_t> key(match.extents.begin(), match.extents.end());
+  auto add = [&](const Labelled &tensor, int64_t kind) {
+    key.push_back(
+        reinterpret_cast<intptr_t>(tensor.tensor.getAsOpaquePointer()));
+    key.push_back(kind);
+    llvm::append_range(key, tensor.labels);
+  };
+  for (const AttentionMatch::Mask &mask : match.masks)
+    add(mask.tensor, mask.isNegated);
+  for (const Labelled &bias : match.biases)
+    add(bias, 2);
+  auto [known, isNew] = patterns.try_emplace(key);
+  if (isNew)
+    known->second = LiveBlocks::get(match);
+  if (!known->second)
+    return {};
+  const LiveBlocks &blocks = *known->second;
+  auto type = PatternType::get(
+      b.getContext(), match.extents[match.getQueryDim()],
+      match.extents[match.getKeyDim()], blocks.block, blocks.block,
+      static_cast<int64_t>(blocks.colIdx.size()));
+  ++numPatterns;
+  return ConstantPatternOp::create(b, getProduct(match).getLoc(), type,
+                                   blocks.rowPtr, blocks.colIdx);
+}
+
+void FindAttention::rewrite(AttentionMatch &match) {
+  OpBuilder b(match.output);
+  Location loc = match.scores.getLoc();
+  Labelled bias = getBias(b, match), mask = getMask(b, match);
+  Value pattern = getPattern(b, match);
+  Labelled q = getRead(match, match.q), k = getRead(match, match.k),
+           v = getRead(match, match.v);
+  FloatAttr scale = b.getF64FloatAttr(match.scale);
+  FloatAttr fill = match.fill && *match.fill != -INFINITY
+                       ? b.getF64FloatAttr(*match.fill)
+                       : FloatAttr();
+  UnitAttr zeroEmpty = match.zeroEmpty ? b.getUnitAttr() : UnitAttr();
+  auto getMaps = [&](ArrayRef<Labelled> tensors) {
+    SmallVector<AffineMap> maps;
+    for (const Labelled &tensor : tensors)
+      maps.push_back(getMap(match, tensor));
+    for (const Labelled &tensor : {bias, mask})
+      if (tensor)
+        maps.push_back(getMap(match, tensor));
+    return b.getAffineMapArrayAttr(maps);
+  };
+  auto isDouble = [](const Labelled &tensor) {
+    return tensor && getElementTypeOrSelf(tensor.tensor.getType()).isF64();
+  };
+  bool isAnyDouble = isDouble(match.q) || isDouble(match.k) ||
+                     isDouble(match.v) || isDouble(match.y) || isDouble(bias);
+  auto statistics = RankedTensorType::get(
+      ArrayRef(match.extents).take_front(match.numBatchDims + 1),
+      isAnyDouble ? b.getF64Type() : b.getF32Type());
+  auto attention = AttentionOp::create(
+      b, loc, match.y.tensor.getType(), statistics, q.tensor, k.tensor,
+      v.tensor, bias.tensor, mask.tensor, pattern, scale, fill, zeroEmpty,
+      getMaps({q, k, v, match.y}));
+  if (attrs::lanes.isOn(match.output))
+    attrs::lanes.set(attention, b.getUnitAttr());
+  match.output.getResult(0).replaceAllUsesWith(attention.getY());
+  ++numFound;
+  if (!match.probabilityGradient)
+    return;
+
+  Operation *first = match.probabilityGradient;
+  bool hasLanes = true;
+  for (linalg::GenericOp op :
+       {match.valueGradient, match.queryGradient, match.keyGradient}) {
+    if (op->isBeforeInBlock(first))
+      first = op;
+    hasLanes &= attrs::lanes.isOn(op);
+  }
+  b.setInsertionPoint(first);
+  Labelled y = match.y, dy = getRead(match, match.dy);
+  y.tensor = attention.getY();
+  auto gradient = AttentionGradOp::create(
+      b, match.probabilityGradient.getLoc(), match.dq.tensor.getType(),
+      match.dk.tensor.getType(), match.dv.tensor.getType(), q.tensor, k.tensor,
+      v.tensor, y.tensor, attention.getLse(), dy.tensor, bias.tensor,
+      mask.tensor, pattern, scale, fill, zeroEmpty,
+      getMaps({q, k, v, y, dy, match.dq, match.dk, match.dv}));
+  if (hasLanes)
+    attrs::lanes.set(gradient, b.getUnitAttr());
+  match.dq.tensor.replaceAllUsesWith(gradient.getDq());
+  match.dk.tensor.replaceAllUsesWith(gradient.getDk());
+  match.dv.tensor.replaceAllUsesWith(gradient.getDv());
+  ++numGradients;
+}

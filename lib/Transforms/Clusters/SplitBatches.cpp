@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Splits batch dimensions of products that were merged. (Upstream folds
+// reshapes by expansion as patterns that lose attributes, and into all
+// operations around.)
+
+#include "SplitBatches.h"
+#include "bsr/Analysis/ElementWise.h"
+#include "bsr/Dialect/Attributes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static RankedTensorType getType(Value tensor) {
+  return cast<RankedTensorType>(tensor.getType());
+}
+
+/// The dimension of the operand with `map` that loop `loop` goes along.
+static std::optional<unsigned> getDim(AffineMap map, unsigned loop) {
+  return map.getResultPosition(getAffineDimExpr(loop, map.getContext()));
+}
+
+/// The extents of the dimensions that dimension `dim` of `value` was merged of,
+/// or is split into; nothing if it is one.
+static SmallVector<int64_t> getParts(Value value, unsigned dim) {
+  auto getExtents = [&](auto reshape, RankedTensorType type) {
+    SmallVector<int64_t> extents;
+    for (int64_t part : reshape.getReassociationIndices()[dim])
+      extents.push_back(type.getDimSize(part));
+    return llvm::count_if(extents, [](int64_t e) { return e != 1; }) > 1
+               ? extents
+               : SmallVector<int64_t>();
+  };
+  if (auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>())
+    return getExtents(collapse, collapse.getSrcType());
+  for (Operation *user : value.getUsers())
+    if (auto expand = dyn_cast<tensor::ExpandShapeOp>(user))
+      if (SmallVector<int64_t> extents =
+              getExtents(expand, expand.getResultType());
+          !extents.empty())
+        return extents;
+  return {};
+}
+
+/// The groups of the dimensions of a tensor of rank `rank` whose dimension
+/// `dim` is split into `parts`.
+static SmallVector<ReassociationIndices> getGroups(int64_t rank, unsigned dim,
+                                                   size_t parts) {
+  SmallVector<ReassociationIndices> groups(rank);
+  int64_t next = 0;
+  for (auto [number, group] : llvm::enumerate(groups))
+    for (size_t part = 0; part != (number == dim ? parts : 1); ++part)
+      group.push_back(next++);
+  return groups;
+}
+
+static RankedTensorType getSplitType(RankedTensorType type, unsigned dim,
+                                     ArrayRef<int64_t> parts) {
+  SmallVector<int64_t> shape(type.getShape());
+  shape.erase(shape.begin() + dim);
+  shape.insert(shape.begin() + dim, parts.begin(), parts.end());
+  return type.clone(shape);
+}
+
+/// `value` with dimension `dim` split into `parts`.
+static Value split(OpBuilder &b, Value value, unsigned dim,
+                   ArrayRef<int64_t> parts) {
+  RankedTensorType type = getSplitType(getType(value), dim, parts);
+  SmallVector<ReassociationIndices> groups =
+      getGroups(getType(value).getRank(), dim, parts.size());
+  auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>();
+  if (collapse && collapse.getSrcType() == type &&
+      collapse.getReassociationIndices() == groups)
+    return collapse.getSrc();
+  return tensor::ExpandShapeOp::create(b, value.getLoc(), type, value, groups);
+}
+
+/// Makes loop `loop` of the product `op` one loop for each of `parts`.
+static linalg::GenericOp split(linalg::GenericOp op, unsigned loop,
+                               ArrayRef<int64_t> parts) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  size_t numLoops = op.getNumLoops() + parts.size() - 1;
+  SmallVector<Value> operands;
+  SmallVector<AffineMap> maps;
+  for (auto [operand, map] :
+       llvm::zip_equal(op->getOperands(), op.getIndexingMapsArray())) {
+    SmallVector<AffineExpr> results;
+    for (AffineExpr expr : map.getResults()) {
+      unsigned dim = cast<AffineDimExpr>(expr).getPosition();
+      if (dim != loop) {
+        results.push_back(
+            b.getAffineDimExpr(dim < loop ? dim : dim + parts.size() - 1));
+        continue;
+      }
+      for (size_t part = 0; part != parts.size(); ++part)
+        results.push_back(b.getAffineDimExpr(loop + part));
+    }
+    maps.push_back(AffineMap::get(numLoops, 0, results, b.getContext()));
+    std::optional<unsigned> dim = getDim(map, loop);
+    operands.push_back(
+        dim && operands.size() < 2 ? split(b, operand, *dim, parts) : operand);
+  }
+  unsigned dim = *getDim(op.getIndexingMapsArray()[2], loop);
+  RankedTensorType type = getSplitType(getType(op.getResult(0)), dim, parts);
+  Value empty =
+      tensor::EmptyOp::create(b, loc, type.getShape(), type.getElementType());
+  Value zero =
+      arith::ConstantOp::create(b, loc, b.getZeroAttr(type.getElementType()));
+  Value init = linalg::FillOp::create(b, loc, zero, empty).getResult(0);
+  SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
+  kinds.insert(kinds.begin() + loop, parts.size() - 1,
+               utils::IteratorType::parallel);
+  auto product = linalg::GenericOp::create(
+      b, loc, type, ArrayRef(operands).take_front(2), init, maps, kinds);
+  product->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  product.getRegion().takeBody(op.getRegion());
+
+  SmallVector<ReassociationIndices> groups =
+      getGroups(getType(op.getResult(0)).getRank(), dim, parts.size());
+  for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
+    if (auto expand = dyn_cast<tensor::ExpandShapeOp>(user);
+        expand && expand.getResultType() == type &&
+        expand.getReassociationIndices() == groups) {
+      expand.getResult().replaceAllUsesWith(product.getResult(0));
+      expand.erase();
+    }
+  if (!op->use_empty()) {
+    Value merged = tensor::CollapseShapeOp::create(
+        b, loc, op.getResult(0).getType(), product.getResult(0), groups);
+    op.getResult(0).replaceAllUsesWith(merged);
+  }
+  op.erase();
+  return product;
+}
+
+/// Splits a batch dimension of `op`; null if there is none that was merged.
+static linalg::GenericOp splitOne(linalg::GenericOp op) {
+  if (op.getNumDpsInputs() != 2 || op->getNumResults() != 1 ||
+      !linalg::isaContractionOpInterface(op) || !isZeros(op.getDpsInits()[0]))
+    return {};
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  if (!llvm::all_of(maps,
+                    [](AffineMap map) { return map.isProjectedPermutation(); }))
+    return {};
+  FailureOr<linalg::ContractionDimensions> dims =
+      linalg::inferContractionDims(op);
+  if (failed(dims))
+    return {};
+  for (unsigned loop : dims->batch)
+    for (auto [value, map] : llvm::zip_equal(
+             SmallVector<Value>{op->getOperand(0), op->getOperand(1),
+                                op->getResult(0)},
+             maps))
+      if (SmallVector<int64_t> parts = getParts(value, *getDim(map, loop));
+          !parts.empty())
+        return split(op, loop, parts);
+  return {};
+}
+
+void bsr::splitBatches(Block &block) {
+  for (auto op : llvm::to_vector(block.getOps<linalg::GenericOp>()))
+    while (op)
+      op = splitOne(op);
+}

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""bsr.attention and bsr.attention_grad, compiled, against softmax in float64: shapes, layouts, biases,
+masks, patterns and types at random, rows that see nothing among them.
+
+    attention.py [CASES [SEED]]
+
+A gradient of one small case is compared with differences of the function itself, too.
+"""
+
+import os
+import sys
+
+import numpy as np
+import step
+
+CASES = int(sys.argv[1]) if len(sys.argv) > 1 else 12
+SEED = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+TOLERANCE = {"f64": 1e-12, "f32": 5e-6, "f16": 4e-3, "bf16": 3e-2}
+BATCHES = [(), (3,), (2, 2), (1, 3)]
+
+
+def softmax(x, live, zero_empty):
+    """Probabilities of the rows of x over the entries that are live, and the logarithms of their sums."""
+    x = np.where(live, x, -np.inf)
+    with np.errstate(all="ignore"):
+        largest = x.max(-1, keepdims=True)
+        power = np.exp(x - np.where(np.isinf(largest), 0, largest))
+        total = power.sum(-1, keepdims=True)
+        p = power / total
+        lse = (largest + np.log(total))[..., 0]
+    empty = np.isneginf(largest)
+    return np.where(empty, 0 if zero_empty else np.nan, p), np.where(empty[..., 0], -np.inf, lse)
+
+
+class Case:
+    """An attention and its gradient in a step, and what they are in float64."""
+
+    def __init__(self, random, number):
+        choose = lambda *options: options[random.integers(len(options))]
+        self.random, self.number = random, number
+        small = step.is_scalar()
+        self.kind = choose("f32", "f32", "f32", "f64", "bf16", "f16")
+        self.batch = BATCHES[random.integers(len(BATCHES))]
+        self.features = choose(1, 8, 16, 20) if small else choose(1, 8, 40, 64, 80)
+        self.value_features = choose(self.features, 5, 32)
+        self.block = None
+        if random.random() < 0.4:
+            self.block = choose((4, 8), (8, 4)) if small else choose((16, 16), (64, 64), (128, 32), (8, 64), (3, 20))
+            grid = random.integers(1, 5, 2)
+            self.queries, self.keys = (int(n) for n in grid * self.block)
+            # Some rows and columns of blocks store nothing, some all.
+            self.stored = random.random(grid) < random.random((grid[0], 1)) * 1.6 - 0.2
+        else:
+            sizes = [1, 5, 16, 33] if small else [1, 7, 16, 64, 100, 128, 197]
+            self.queries, self.keys = int(choose(*sizes)), int(choose(*sizes))
+        self.scale = choose(1.0, 0.125, self.features**-0.5)
+        self.zero_empty = bool(random.random() < 0.5)
+        self.bias_dims = choose(None, None, "j", "ij", "bij", "bi")
+        self.mask_dims = choose(None, "j", "ij", "bij", "iota")
+        self.fill = choose(None, None, -1e9, -1e30)
+        self.names = {}
+
+    def tensor(self, shape, kind=None):
+        return f"tensor<{''.join(f'{extent}x' for extent in shape)}{kind or self.kind}>"
+
+    def text(self):
+        """Arguments, operations and results, as MLIR."""
+        n, rank = self.number, len(self.batch)
+        extents = [*self.batch, self.queries, self.keys, self.features, self.value_features]
+        dims = [f"d{i}" for i in range(len(extents))]
+        arguments, body, maps = [], [], {}
+
+        def lay(name, row, feature):
+            order = self.random.permutation([*range(rank), rank + row, rank + feature])
+            maps[name] = f"affine_map<({', '.join(dims)}) -> ({', '.join(dims[i] for i in order)})>"
+            self.names[name] = [int(i) for i in order]
+            return self.tensor([extents[i] for i in order])
+
+        def broadcast(name, which, kind):
+            """A tensor of some dimensions of the scores; others are left out, or have extent 1."""
+            kept = {"j": [rank + 1], "ij": [rank, rank + 1], "bij": [*range(rank + 2)],
+                    "bi": [*range(rank + 1)]}[which]
+            order = [i if i in kept else -1 for i in range(rank + 2) if i in kept or self.random.random() < 0.3]
+            order = [int(order[i]) for i in self.random.permutation(len(order))]
+            maps[name] = (f"affine_map<({', '.join(dims)}) -> "
+                          f"({', '.join(dims[i] if i >= 0 else '0' for i in order)})>")
+            self.names[name] = order
+            return self.tensor([extents[i] if i >= 0 else 1 for i in order], kind)
+
+        types = {"q": lay("q", 0, 2), "k": lay("k", 1, 2), "v": lay("v", 1, 3), "y": lay("y", 0, 3),
+                 "dy": lay("dy", 0, 3), "dq": lay("dq", 0, 2), "dk": lay("dk", 1, 2), "dv": lay("dv", 1, 3)}
+        clauses, optional, optional_types = "", [], []
+        if self.bias_dims:
+            types["bias"] = broadcast("bias", self.bias_dims, self.kind)
+            clauses += f" bias %bias{n}"
+        if self.mask_dims == "iota":
+            # What is at most one behind is seen.
+            shape = self.tensor([self.queries, self.keys], "i1")
+            maps["mask"] = f"affine_map<({', '.join(dims)}) -> (d{rank}, d{rank + 1})>"
+            body.append(f"""%me{n} = tensor.empty() : {shape}
+  %mask{n} = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}}
+      outs(%me{n} : {shape}) {{
+  ^bb0(%o: i1):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %one = arith.constant 1 : index
+    %jj = arith.addi %j, %one : index
+    %c = arith.cmpi sge, %i, %jj : index
+    linalg.yield %c : i1
+  }} -> {shape}""")
+            optional_types.append(shape)
+        elif self.mask_dims:
+            types["mask"] = broadcast("mask", self.mask_dims, "i1")
+        if self.mask_dims:
+            clauses += f" mask %mask{n}"
+        if self.bias_dims:
+            optional_types.insert(0, types["bias"])
+        if self.mask_dims and self.mask_dims != "iota":
+            optional_types.append(types["mask"])
+        if self.block:
+            pattern = (f"!bsr.pattern<{self.queries}x{self.keys}, block = {self.block[0]}x{self.block[1]}, "
+                       f"slots = {self.stored.size}>")
+            # A pattern is that of some values: the argument before it.
+            values = self.tensor([self.stored.size, *self.block], "f32")
+            arguments.append(f'%w{n}: {values} {{bsr.name = "w{n}", bsr.role = "param", bsr.pattern = NEXT : i64}}')
+            arguments.append(f'%p{n}: {pattern} {{bsr.name = "w{n}", bsr.role = "pattern", bsr.density = 1.0}}')
+            clauses += f" pattern %p{n}"
+            optional_types.append(pattern)
+        clauses += f" scale = {self.scale:.17e}"
+        if self.mask_dims and self.fill is not None:
+            clauses += f" fill = {self.fill:.17e}"
+        if self.zero_empty:
+            clauses += " zero_empty"
+        for name in ("q", "k", "v", "dy", "bias", "mask"):
+            if name in types:
+                arguments.append(f'%{name}{n}: {types[name]} {{bsr.name = "{name}{n}"}}')
+        lse = self.tensor([*self.batch, self.queries], "f64" if self.kind == "f64" else "f32")
+        extra = [maps[name] for name in ("bias", "mask") if name in maps]
+
+        def use(names):
+            return ", ".join([maps[name] for name in names] + extra)
+
+        body.append(f"%y{n}, %lse{n} = bsr.attention(%q{n}, %k{n}, %v{n}){clauses} "
+                    f"maps = [{use(['q', 'k', 'v', 'y'])}] : "
+                    f"({', '.join([types['q'], types['k'], types['v'], *optional_types])}) -> ({types['y']}, {lse})")
+        body.append(f"%dq{n}, %dk{n}, %dv{n} = bsr.attention_grad(%q{n}, %k{n}, %v{n}, %y{n}, %lse{n}, %dy{n}){clauses} "
+                    f"maps = [{use(['q', 'k', 'v', 'y', 'dy', 'dq', 'dk', 'dv'])}] : "
+                    f"({', '.join([types['q'], types['k'], types['v'], types['y'], lse, types['dy'], *optional_types])})"
+                    f" -> ({types['dq']}, {types['dk']}, {types['dv']})")
+        results = [(f"%{name}{n}", types.get(name, lse)) for name in ("y", "lse", "dq", "dk", "dv")]
+        return arguments, body, results
+
+    def round(self, array):
+        return (step.from_bf16(step.to_bf16(array)) if self.kind == "bf16"
+                else array.astype(step.TYPES[self.kind])).astype(np.float64)
+
+    def store(self, name, array):
+        """`array`, of the canonical dimensions, as the buffer of `name`."""
+        order, rank = self.names[name], len(self.batch)
+        feature = {"q": 2, "k": 2, "v": 3, "y": 3, "dy": 3, "dq": 2, "dk": 2, "dv": 3}[name]
+        row = 1 if name in ("k", "v", "dk", "dv") else 0
+        canonical = [*range(rank), rank + row, rank + feature]
+        array = np.transpose(array, [canonical.index(i) for i in order])
+        return step.to_bf16(array) if self.kind == "bf16" else array.astype(step.TYPES[self.kind])
+
+    def load(self, name, array):
+        if name == "lse":
+            return array.astype(np.float64)
+        array = step.from_bf16(array) if self.kind == "bf16" else array
+        order, rank = self.names[name], len(self.batch)
+        feature = {"y": 3, "dq": 2, "dk": 2, "dv": 3}[name]
+        row = 1 if name in ("dk", "dv") else 0
+        canonical = [*range(rank), rank + row, rank + feature]
+        return np.transpose(array.astype(np.float64), [order.index(i) for i in canonical])
+
+    def fill_buffers(self, arrays, masks):
+        random, n = self.random, self.number
+        make = lambda *shape: self.round(random.standard_normal((*self.batch, *shape)))
+        self.q, self.k = make(self.queries, self.features), make(self.keys, self.features)
+        self.v, self.dy = make(self.keys, self.value_features), make(self.queries, self.value_features)
+        for name in ("q", "k", "v", "dy"):
+            arrays[f"{name}{n}"] = self.store(name, getattr(self, name))
+        extents = [*self.batch, self.queries, self.keys]
+
+        def spread(order, array):
+            """`array` with the dimensions `order` says, with all of the scores'."""
+            kept = [(i, axis) for axis, i in enumerate(order) if i >= 0]
+            array = np.transpose(array, [axis for _, axis in sorted(kept)] +
+                                 [axis for axis, i in enumerate(order) if i < 0])
+            there = {i for i, _ in kept}
+            return array.reshape([extents[i] if i in there else 1 for i in range(len(extents))])
+
+        self.bias, self.mask = np.zeros(1), np.ones(1, bool)
+        if self.bias_dims:
+            order = self.names["bias"]
+            bias = self.round(random.standard_normal([extents[i] if i >= 0 else 1 for i in order]))
+            arrays[f"bias{n}"] = step.to_bf16(bias) if self.kind == "bf16" else bias.astype(step.TYPES[self.kind])
+            self.bias = spread(order, bias)
+        if self.mask_dims == "iota":
+            self.mask = np.arange(self.queries)[:, None] >= np.arange(self.keys) + 1
+        elif self.mask_dims:
+            order = self.names["mask"]
+            mask = random.random([extents[i] if i >= 0 else 1 for i in order]) < 0.6
+            arrays[f"mask{n}"] = mask
+            self.mask = spread(order, mask)
+        self.live = np.ones((self.queries, self.keys), bool)
+        if self.block:
+            masks[f"w{n}"] = self.stored
+            arrays[f"w{n}"] = np.zeros((self.stored.size, *self.block), np.float32)
+            self.live = np.kron(self.stored, np.ones(self.block, bool)).astype(bool)
+
+    def reference(self):
+        s = self.scale * np.einsum("...id,...jd->...ij", self.q, self.k) + self.bias
+        fill = -np.inf if self.fill is None else self.fill
+        x = np.where(self.mask, s, fill) if self.mask_dims else s
+        live = np.broadcast_to(self.live, x.shape)
+        p, lse = softmax(x, live, self.zero_empty)
+        # A row without anything is NaN, whatever lies in its columns.
+        seen = np.where(live, p, 0)
+        empty = ~live.any(-1) | np.isneginf(np.where(live, x, -np.inf).max(-1))
+        y = np.einsum("...ij,...je->...ie", seen, self.v)
+        y = np.where(empty[..., None], 0 if self.zero_empty else np.nan, y)
+        dp = np.einsum("...ie,...je->...ij", self.dy, self.v)
+        g = seen * (dp - np.einsum("...ie,...ie->...i", self.dy, y)[..., None])
+        g = np.where(live & self.mask, g, 0)
+        return {"y": y, "lse": lse, "dq": self.scale * np.einsum("...ij,...jd->...id", g, self.k),
+                "dk": self.scale * np.einsum("...ij,...id->...jd", g, self.q),
+                "dv": np.einsum("...ij,...ie->...je", seen, self.dy)}
+
+    def check(self, outputs, first):
+        want = self.reference()
+        for i, name in enumerate(("y", "lse", "dq", "dk", "dv")):
+            got = self.load(name, outputs[first + i])
+            np.testing.assert_array_equal(np.isnan(got), np.isnan(want[name]), err_msg=f"{name} of {self}")
+            infinite = np.isinf(want[name])
+            np.testing.assert_array_equal(got[infinite], want[name][infinite], err_msg=f"{name} of {self}")
+            rest = np.isfinite(want[name])
+            size = max(1, np.abs(want[name][rest]).max(initial=0))
+            tolerance = TOLERANCE["f32"] if name == "lse" and self.kind in ("f16", "bf16") else TOLERANCE[self.kind]
+            error = np.abs(got[rest] - want[name][rest]).max(initial=0) / size
+            assert error <= tolerance, f"{name} differs by {error:.2e} of {self}"
+
+    def __str__(self):
+        shown = {k: v for k, v in vars(self).items()
+                 if k in ("number", "kind", "batch", "queries", "keys", "features", "value_features", "block",
+                          "scale", "zero_empty", "bias_dims", "mask_dims", "fill", "names")}
+        return str(shown)
+
+
+def run(cases):
+    arguments, body, results = [], [], []
+    for case in cases:
+        more = case.text()
+        for whole, part in zip((arguments, body, results), more):
+            whole.extend(part)
+    arguments = [text.replace("NEXT", str(number + 1)) for number, text in enumerate(arguments)]
+    newline = "\n  "
+    types = ", ".join(f'{type} {{bsr.name = "{value[1:]}"}}' for value, type in results)
+    source = f"""func.func @step({(',' + newline).join(arguments)}) -> ({types}) {{
+  {newline.join(body)}
+  return {', '.join(v for v, _ in results)} : {', '.join(t for _, t in results)}
+}}
+"""
+    if os.environ.get("SHOW"):
+        print(source)
+    compiled = step.compile(source)
+    arrays, masks = {}, {}
+    for case in cases:
+        case.fill_buffers(arrays, masks)
+
+    def outputs(**options):
+        # Patterns may have slots that no block uses.
+        orders = {name: np.random.default_rng(1).permutation(mask.size)[:int(mask.sum())] for name, mask in masks.items()}
+        ran = compiled.run(arrays, masks, orders, **options)
+        return [ran[value[1:]] for value, _ in results]
+
+    several, one = outputs(), outputs(threads=1)
+    for a, b in zip(several, one):
+        assert a.tobytes() == b.tobytes(), "other bits with one thread"
+    for number, case in enumerate(cases):
+        case.check(several, 5 * number)
+    return several
+
+
+def check_differences():
+    """sum(y * dy), differentiated by differences, is what the gradient says."""
+    case = Case(np.random.default_rng(7), 0)
+    case.kind, case.batch, case.block, case.queries, case.keys = "f64", (2,), None, 6, 9
+    case.features = case.value_features = 4
+    case.bias_dims, case.mask_dims, case.fill, case.zero_empty = "ij", "ij", None, True
+    outputs = run([case])
+    got = {name: case.load(name, outputs[i]) for i, name in enumerate(("y", "lse", "dq", "dk", "dv"))}
+    for name in ("q", "k", "v"):
+        array = getattr(case, name)
+        for place in np.ndindex(array.shape):
+            values = []
+            for sign in (1, -1):
+                array[place] += sign * 1e-5
+                values.append((case.reference()["y"] * case.dy).sum())
+                array[place] -= sign * 1e-5
+            np.testing.assert_allclose(got["d" + name][place], (values[0] - values[1]) / 2e-5, atol=1e-8)
+
+
+random = np.random.default_rng(SEED)
+for first in range(0, CASES, 6):
+    run([Case(random, number) for number in range(first, min(first + 6, CASES))])
+check_differences()

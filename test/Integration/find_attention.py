@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention as programs write it, found or not: what bsr-find-attention makes of each form, what stands in
+the way of what is almost attention, and that steps with and without the pass are right in float64.
+
+    find_attention.py [FORM...]
+"""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import step
+
+SIZES = {"1": 1, "b": 2, "h": 3, "i": 64, "j": 128, "d": 16, "e": 32, "n": 6}
+
+
+class Graph:
+    """Operations on tensors, as MLIR and as arrays in float64; dimensions are letters, as in einsum."""
+
+    def __init__(self, sizes):
+        self.sizes = {**SIZES, **sizes}
+        self.sizes["n"] = self.sizes["b"] * self.sizes["h"]
+        self.random = np.random.default_rng(0)
+        self.lines, self.arguments, self.results = [], [], []
+        self.arrays, self.values, self.dims, self.kinds = {}, {}, {}, {}
+
+    def type(self, dims, kind="f32"):
+        return f"tensor<{''.join(f'{self.sizes[d]}x' for d in dims)}{kind}>"
+
+    def name(self, value, dims, kind="f32"):
+        name = f"%v{len(self.values)}"
+        self.values[name], self.dims[name], self.kinds[name] = value, dims, kind
+        return name
+
+    def argument(self, dims, kind="f32"):
+        shape = [self.sizes[d] for d in dims]
+        array = self.random.random(shape) < 0.7 if kind == "i1" else self.random.standard_normal(shape).astype(np.float32)
+        name = self.name(array.astype(np.float64) if kind == "f32" else array, dims, kind)
+        self.arguments.append(f'{name}: {self.type(dims, kind)} {{bsr.name = "{name[1:]}"}}')
+        self.arrays[name[1:]] = array
+        return name
+
+    def map(self, loops, dims):
+        return f"affine_map<({', '.join(loops)}) -> ({', '.join('0' if d == '1' else d for d in dims)})>"
+
+    def generic(self, loops, inputs, out, body, value, kind="f32", reduced="", init=None):
+        """A linalg.generic; `inputs` are names and the dimensions they are read by."""
+        name = self.name(value, out, kind)
+        to = self.type(out, kind)
+        self.lines.append(f"{name}e = tensor.empty() : {to}")
+        start = f"{name}e"
+        if init is not None:
+            self.lines += [f"{name}c = arith.constant {init} : {kind}",
+                           f"{name}f = linalg.fill ins({name}c : {kind}) outs({name}e : {to}) -> {to}"]
+            start = f"{name}f"
+        maps = [self.map(loops, dims) for _, dims in inputs] + [self.map(loops, out)]
+        iterators = ", ".join('"reduction"' if d in reduced else '"parallel"' for d in loops)
+        ins = f"ins({', '.join(n for n, _ in inputs)} : {', '.join(self.type(self.dims[n], self.kinds[n]) for n, _ in inputs)})" if inputs else ""
+        scalars = ", ".join([f"%x{k}: {self.kinds[n]}" for k, (n, _) in enumerate(inputs)] + [f"%o: {kind}"])
+        self.lines.append(
+            f"{name} = linalg.generic {{indexing_maps = [{', '.join(maps)}], iterator_types = [{iterators}]}}\n"
+            f"      {ins} outs({start} : {to}) {{\n  ^bb0({scalars}):\n    {body}\n  }} -> {to}")
+        return name
+
+    def each(self, operation, *inputs, kind="f32"):
+        """`operation` of elements; each input is broadcast to the dimensions of the first."""
+        out = self.dims[inputs[0]]
+        arrays = [self.spread(n, out) for n in inputs]
+        functions = {
+            "mulf": np.multiply, "addf": np.add, "subf": np.subtract, "divf": np.divide, "exp": np.exp,
+            "select": lambda c, x, y: np.where(c, x, y), "andi": np.logical_and,
+            "cmpf oeq,": np.equal, "cmpf ogt,": np.greater,
+        }
+        operands = ", ".join(f"%x{k}" for k in range(len(inputs)))
+        dialect = "math" if operation == "exp" else "arith"
+        # A comparison has the type of what it compares.
+        of = self.kinds[inputs[0]]
+        if operation == "select":
+            of = kind
+        body = f"%r = {dialect}.{operation} {operands} : {of}\n    linalg.yield %r : {kind}"
+        with np.errstate(all="ignore"):
+            value = functions[operation](*arrays)
+        return self.generic(list(out.replace("1", "")), [(n, self.dims[n]) for n in inputs], out, body, value, kind)
+
+    def spread(self, name, out):
+        array, dims = self.values[name], self.dims[name]
+        kept = [d for d in dims if d != "1"]
+        array = array.reshape([self.sizes[d] for d in kept])
+        order = [d for d in out if d in kept]
+        array = np.transpose(array, [kept.index(d) for d in order])
+        return array.reshape([self.sizes[d] if d in kept else 1 for d in out])
+
+    def select(self, mask, x, y, out):
+        """Where `mask`, x, else y; the mask is broadcast."""
+        values = [self.spread(n, out) for n in (mask, x, y)]
+        body = "%r = arith.select %x0, %x1, %x2 : f32\n    linalg.yield %r : f32"
+        value = np.broadcast_to(np.where(*values), [self.sizes[d] for d in out])
+        return self.generic(list(out), [(n, self.dims[n]) for n in (mask, x, y)], out, body, value)
+
+    def constant(self, number, text=None):
+        name = self.name(np.float64(np.float32(number)), "")
+        self.lines.append(f"{name} = arith.constant dense<{text or f'{np.float32(number):.9e}'}> : tensor<f32>")
+        return name
+
+    def dot(self, x, y, out):
+        loops = out + "".join(d for d in self.dims[x] if d not in out)
+        reduced = [d for d in loops if d not in out]
+        value = np.einsum(f"{self.dims[x]},{self.dims[y]}->{out}", self.values[x], self.values[y])
+        body = "%p = arith.mulf %x0, %x1 : f32\n    %r = arith.addf %o, %p : f32\n    linalg.yield %r : f32"
+        return self.generic(list(loops), [(x, self.dims[x]), (y, self.dims[y])], out, body, value,
+                            reduced=reduced, init="0.0")
+
+    def reduce(self, x, over, kind="addf"):
+        dims = self.dims[x]
+        out = dims.replace(over, "")
+        axis = dims.index(over)
+        functions = {"addf": (np.sum, "0.0"), "maximumf": (np.max, "0xFF800000"), "andi": (np.all, "1")}
+        function, init = functions[kind]
+        of = self.kinds[x]
+        body = f"%r = arith.{kind} %o, %x0 : {of}\n    linalg.yield %r : {of}"
+        return self.generic(list(dims), [(x, dims)], out, body, function(self.values[x], axis=axis), of,
+                            reduced=over, init=init)
+
+    def permute(self, x, out):
+        value = np.transpose(self.values[x], [self.dims[x].index(d) for d in out])
+        return self.generic(list(out), [(x, self.dims[x])], out, "linalg.yield %x0 : f32", value)
+
+    def positions(self, predicate, body):
+        """A mask of positions i and j."""
+        i, j = np.meshgrid(np.arange(self.sizes["i"]), np.arange(self.sizes["j"]), indexing="ij")
+        text = "%i = linalg.index 0 : index\n    %j = linalg.index 1 : index\n    " + body + "\n    linalg.yield %r : i1"
+        return self.generic(["i", "j"], [], "ij", text, predicate(i, j), "i1")
+
+    def reshape(self, x, out):
+        """Merges b and h to n, or splits n."""
+        merge = "n" in out
+        value = self.values[x].reshape([self.sizes[d] for d in out])
+        name = self.name(value, out)
+        groups, k = [], 0
+        for d in (out if merge else self.dims[x]):
+            count = 2 if d == "n" else 1
+            groups.append(f"[{', '.join(str(k + c) for c in range(count))}]")
+            k += count
+        if merge:
+            self.lines.append(f"{name} = tensor.collapse_shape {x} [{', '.join(groups)}] : {self.type(self.dims[x])} into {self.type(out)}")
+        else:
+            shape = ", ".join(str(self.sizes[d]) for d in out)
+            self.lines.append(f"{name} = tensor.expand_shape {x} [{', '.join(groups)}] output_shape [{shape}] : {self.type(self.dims[x])} into {self.type(out)}")
+        return name
+
+    def text(self):
+        types = [self.type(self.dims[r], self.kinds[r]) for r in self.results]
+        named = [f'{type} {{bsr.name = "{r[1:]}"}}' for type, r in zip(types, self.results)]
+        lines = "\n  ".join(self.lines)
+        return (f"func.func @step({', '.join(self.arguments)}) -> ({', '.join(named)}) {{\n  {lines}\n"
+                f"  return {', '.join(self.results)} : {', '.join(types)}\n}}\n")
+
+
+def softmax(g, x):
+    """The powers, their sums and the quotients."""
+    power = g.each("exp", g.each("subf", x, g.reduce(x, "j", "maximumf")))
+    total = g.reduce(power, "j")
+    return power, total, g.each("divf", power, total)
+
+
+def make(g, score=lambda g, s: (s, lambda ds: ds), backward="torch", form="plain"):
+    """Attention and its gradient. `score` changes the product, and says how its gradient is changed back."""
+    q, k, v, dy = (g.argument(dims) for dims in ("bhid", "bhjd", "bhje", "bhie"))
+
+    def product(x, y, out):
+        if form != "merged":
+            return g.dot(x, y, out)
+        merged = [g.reshape(t, g.dims[t].replace("bh", "n")) for t in (x, y)]
+        return g.reshape(g.dot(*merged, out.replace("bh", "n")), out)
+
+    s = product(q, k, "bhij")
+    x, back = score(g, s)
+    power, total, p = softmax(g, x)
+    if form == "safe":
+        low = g.constant(-np.inf, "0xFF800000")
+        none = g.reduce(g.each("cmpf oeq,", x, low, kind="i1"), "j", "andi")
+        p = g.select(none, g.constant(0), p, "bhij")
+    if form == "dropout":
+        p = g.each("mulf", p, g.argument("bhij"))
+    y = product(p, v, "bhie")
+    g.results = [y]
+    if form == "returned":
+        g.results.append(p)
+    if not backward:
+        return
+    dv = product(p, dy, "bhje")
+    dp = product(dy, v, "bhij")
+    if backward == "jax":
+        # d(e / s): g / s - sum(g e / s^2), times e.
+        square = g.each("divf", g.each("divf", total, total), g.each("mulf", total, total))
+        square = g.each("mulf", square, g.each("divf", total, total))
+        mean = g.reduce(g.each("mulf", g.each("mulf", dp, square), power), "j")
+        ds = g.each("mulf", g.each("subf", g.each("divf", dp, total), mean), power)
+    elif backward == "wrong":
+        ds = g.each("mulf", p, dp)
+    else:
+        dpp = g.each("mulf", dp, p)
+        ds = g.each("subf", dpp, g.each("mulf", p, g.reduce(dpp, "j")))
+    ds = back(ds)
+    if form == "other":
+        g.results += [product(ds, k, "bhid"), product(ds, dy, "bhje"), dv]
+    else:
+        g.results += [product(ds, k, "bhid"), product(ds, q, "bhjd"), dv]
+
+
+def scaled(g, s, kind="mulf", number=0.25):
+    c = g.constant(number)
+    return g.each(kind, s, c), lambda ds: g.each(kind, ds, c)
+
+
+def padded(g, s):
+    x, back = scaled(g, s, "divf", 4)
+    return g.each("addf", x, g.argument("b11j")), back
+
+
+def causal(g, s, low=None):
+    x, back = scaled(g, s)
+    mask = g.positions(lambda i, j: i >= j, "%r = arith.cmpi sge, %i, %j : index")
+    fill = g.constant(-np.inf, "0xFF800000") if low is None else g.constant(low)
+    return g.select(mask, x, fill, "bhij"), lambda ds: back(g.select(mask, ds, g.constant(0), "bhij"))
+
+
+def window(g, s):
+    x, back = scaled(g, s)
+    mask = g.positions(lambda i, j: (i >= j) & (i - j < 20),
+                       "%a = arith.cmpi sge, %i, %j : index\n    %w = arith.constant 20 : index\n"
+                       "    %l = arith.addi %j, %w : index\n    %b = arith.cmpi slt, %i, %l : index\n"
+                       "    %r = arith.andi %a, %b : i1")
+    return g.select(mask, x, g.constant(-1e30), "bhij"), lambda ds: back(g.select(mask, ds, g.constant(0), "bhij"))
+
+
+def masked(g, s):
+    mask = g.argument("bj", "i1")
+    return g.select(mask, s, g.constant(-1e30), "bhij"), lambda ds: g.select(mask, ds, g.constant(0), "bhij")
+
+
+def late_scale(g, s):
+    """Added before it is scaled: another formula."""
+    c = g.constant(0.5)
+    return g.each("mulf", g.each("addf", s, g.argument("ij")), c), lambda ds: g.each("mulf", ds, c)
+
+
+def by_value(g, s):
+    live = g.each("cmpf ogt,", s, g.constant(-3), kind="i1")
+    return g.select(live, s, g.constant(-np.inf, "0xFF800000"), "bhij"), lambda ds: g.select(live, ds, g.constant(0), "bhij")
+
+
+def square_root(g, s):
+    return g.each("mulf", s, s), lambda ds: g.each("mulf", ds, s)
+
+
+# What each form is made by, how many attentions and gradients are found, and what stands in the way.
+SQUARE = {"i": 128, "j": 128}
+FORMS = {
+    "plain": (dict(), {}, 1, 1, None),
+    "forward": (dict(backward=None), {}, 1, 0, None),
+    "scaled": (dict(score=scaled, backward="jax"), {}, 1, 1, None),
+    "padded": (dict(score=padded), {}, 1, 1, None),
+    "masked": (dict(score=masked), {}, 1, 1, None),
+    "causal": (dict(score=causal, backward="jax"), SQUARE, 1, 1, None),
+    "causal-ragged": (dict(score=causal), {"i": 37, "j": 37}, 1, 1, None),
+    "causal-finite": (dict(score=lambda g, s: causal(g, s, -1e9)), SQUARE, 1, 1, None),
+    "window": (dict(score=window), {"i": 192, "j": 192}, 1, 1, None),
+    "merged": (dict(score=scaled, form="merged"), {}, 1, 1, None),
+    "safe": (dict(score=causal, form="safe"), SQUARE, 1, 1, None),
+    "returned": (dict(form="returned"), {}, 0, 0, "'func.return' that uses the scores in another way"),
+    "late-scale": (dict(score=late_scale), {}, 0, 0, "reads what is no softmax of scaled, biased and masked scores"),
+    "by-value": (dict(score=by_value), {}, 0, 0, "reads what is no softmax of scaled, biased and masked scores"),
+    "squared": (dict(score=square_root), {}, 0, 0, "reads what is no softmax of scaled, biased and masked scores"),
+    "dropout": (dict(form="dropout"), {}, 0, 0, "reads what is no softmax of scaled, biased and masked scores"),
+    "wrong": (dict(backward="wrong"), {}, 0, 0, "reads what is neither the probabilities nor the gradient of the scores"),
+    "other": (dict(form="other"), {"e": 16}, 0, 0,
+              "multiplies the gradient of the scores with something else than the queries or the keys"),
+}
+# Blocks of queries by keys that are live, of those that there are.
+BLOCKS = {"causal": "slots = 3>", "causal-finite": "slots = 3>", "window": "slots = 5>", "safe": "slots = 3>"}
+
+
+def check(name):
+    options, sizes, attentions, gradients, obstacle = FORMS[name]
+    g = Graph(sizes)
+    make(g, **options)
+    found = subprocess.run(["sparse-opt", "--pass-pipeline=builtin.module(func.func(bsr-find-attention{report=true}))"],
+                           input=g.text(), text=True, capture_output=True)
+    assert found.returncode == 0, (name, found.stderr)
+    counts = [len(re.findall(rf"bsr\.{op}\(", found.stdout)) for op in ("attention", "attention_grad")]
+    assert counts == [attentions, gradients], (name, counts, found.stderr)
+    if obstacle is None:
+        assert "remark" not in found.stderr, (name, found.stderr)
+        assert "math.exp" not in found.stdout, name
+    else:
+        assert "remark: expected attention, but got '" in found.stderr and obstacle in found.stderr, (name, found.stderr)
+    assert (BLOCKS[name] in found.stdout) if name in BLOCKS else "bsr.pattern" not in found.stdout, (name, found.stdout)
+    for arguments in ([], ["--find-attention=false"]):
+        compiled = step.compile(g.text(), arguments)
+        runs = [compiled.run(g.arrays, threads=threads) for threads in (2, 1)]
+        for result in g.results:
+            want, got = g.values[result], runs[0][result[1:]].astype(np.float64)
+            assert got.tobytes() == runs[1][result[1:]].astype(np.float64).tobytes(), (name, result, "threads")
+            np.testing.assert_array_equal(np.isnan(got), np.isnan(want), err_msg=f"{name} {result}")
+            there = ~np.isnan(want)
+            error = np.abs(got - want)[there].max() / np.abs(want[there]).max()
+            assert error < 1e-5, (name, arguments, result, error)
+
+
+for name in sys.argv[1:] or FORMS:
+    check(name)
