@@ -276,7 +276,7 @@ std::optional<double> EntryValues::compute(linalg::GenericOp op,
 
 std::optional<double> EntryValues::compute(Value tensor, ArrayRef<int64_t> at) {
   Operation *op = tensor.getDefiningOp();
-  if (!op)
+  if (!op || leaves.contains(tensor))
     return leaf(tensor, at);
   if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
     bool isReduction = generic.getNumReductionLoops() != 0;

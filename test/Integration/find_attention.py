@@ -252,7 +252,9 @@ def by_value(g, s):
 
 
 def square_root(g, s):
-    return g.each("mulf", s, s), lambda ds: g.each("mulf", ds, s)
+    c = g.constant(0.05)
+    x = g.each("mulf", g.each("mulf", s, s), c)
+    return x, lambda ds: g.each("mulf", ds, s)
 
 
 # What each form is made by, how many attentions and gradients are found, and what stands in the way.
@@ -271,7 +273,7 @@ FORMS = {
     "safe": (dict(score=causal, form="safe"), SQUARE, 1, 1, None),
     "returned": (dict(form="returned"), {}, 0, 0, "'func.return' that uses the scores in another way"),
     "late-scale": (dict(score=late_scale), {}, 0, 0, "reads what is no softmax of scaled, biased and masked scores"),
-    "by-value": (dict(score=by_value), {}, 0, 0, "reads what is no softmax of scaled, biased and masked scores"),
+    "by-value": (dict(score=by_value), {}, 0, 0, "compares scores"),
     "squared": (dict(score=square_root), {}, 0, 0, "reads what is no softmax of scaled, biased and masked scores"),
     "dropout": (dict(form="dropout"), {}, 0, 0, "reads what is no softmax of scaled, biased and masked scores"),
     "wrong": (dict(backward="wrong"), {}, 0, 0, "reads what is neither the probabilities nor the gradient of the scores"),

@@ -32,6 +32,9 @@ public:
   /// Makes `number` all entries of `tensor`.
   void set(Value tensor, double number) { given[tensor] = number; }
 
+  /// Makes `tensor` a leaf, whatever computes it.
+  void setLeaf(Value tensor) { leaves.insert(tensor); }
+
   /// The entry of `tensor` at `at`; nothing if a leaf it depends on has none.
   /// An operation that is not understood is a leaf.
   std::optional<double> get(Value tensor, ArrayRef<int64_t> at);
@@ -45,6 +48,7 @@ private:
                                  std::optional<double> accumulator);
 
   bool isKept = true;
+  DenseSet<Value> leaves;
   DenseMap<Value, double> given;
   Leaf leaf;
   Reduced reduced;

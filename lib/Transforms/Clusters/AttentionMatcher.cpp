@@ -12,6 +12,7 @@
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Kernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -59,6 +60,7 @@ private:
   std::optional<unsigned> findKeyDim();
   bool setDims(unsigned keyDim);
   bool follow();
+  bool nameDims();
   bool follow(Operation *op);
   bool followGeneric(linalg::GenericOp op);
   std::optional<Labels> getLoopLabels(linalg::GenericOp op);
@@ -67,11 +69,14 @@ private:
   bool addToScore(linalg::GenericOp op);
   bool setOutput(const Site &site);
   bool setGradients(ArrayRef<Site> rows);
-  bool isProbability(const Site &site);
-  bool isGradient(const Site &site);
+  bool isSmooth(const Site &site);
+  bool isSmooth(linalg::GenericOp op);
+  bool depends(Value value);
   bool compare(const Site &site, bool isGradient);
+  /// Notes what is in the way, but of products without a batch dimension, which
+  /// are logits rather than attention.
   bool stop(Operation *op, const Twine &reason) {
-    if (!obstacle.op)
+    if (!obstacle.op && found.numBatchDims != 0)
       obstacle = {op, reason.str()};
     return false;
   }
@@ -90,6 +95,8 @@ private:
   /// Other products of queries and keys: what the dimensions of each are.
   llvm::MapVector<Operation *, Labels> products;
   Value score;
+  /// Whether values depend on the scores, or on the probabilities' gradient.
+  DenseMap<Value, bool> dependent;
 };
 } // namespace
 
@@ -195,17 +202,19 @@ bool Matcher::setDims(unsigned keyDim) {
   return true;
 }
 
-/// What the loops of `op` are, by what it reads of the scores; nothing if that
-/// is two things.
+/// What the loops of `op` are, by what it reads and makes of the scores;
+/// nothing if that is two things.
 std::optional<Labels> Matcher::getLoopLabels(linalg::GenericOp op) {
   Labels loops(op.getNumLoops(), -1);
-  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
-  for (auto [number, operand] : llvm::enumerate(op.getDpsInputs())) {
-    auto known = labels.find(operand);
+  SmallVector<Value> tensors(op.getDpsInputs());
+  llvm::append_range(tensors, op->getResults());
+  for (auto [tensor, map] :
+       llvm::zip_equal(tensors, op.getIndexingMapsArray())) {
+    auto known = labels.find(tensor);
     if (known == labels.end())
       continue;
     for (auto [expr, label] :
-         llvm::zip_equal(maps[number].getResults(), known->second)) {
+         llvm::zip_equal(map.getResults(), known->second)) {
       auto loop = dyn_cast<AffineDimExpr>(expr);
       if (!loop || label < 0)
         continue;
@@ -266,9 +275,6 @@ bool Matcher::followGeneric(linalg::GenericOp op) {
     return stop(op, "is no arithmetic of single scores");
   SmallVector<unsigned> reduced;
   op.getReductionDims(reduced);
-  for (unsigned loop : reduced)
-    if ((*loops)[loop] != found.getKeyDim())
-      return stop(op, "reduces scores over a dimension that is not the keys'");
   if (!reduced.empty())
     rowReductions.insert(op);
   for (OpResult result : op->getResults()) {
@@ -279,10 +285,6 @@ bool Matcher::followGeneric(linalg::GenericOp op) {
       known.push_back(loop ? (*loops)[loop.getPosition()] : -1);
     }
   }
-  for (unsigned number = 0; number != op.getNumDpsInputs(); ++number)
-    if (isa<RankedTensorType>(op->getOperand(number).getType()))
-      findGradient(op->getOperand(number),
-                   getOperand(op, number, *loops).labels);
   return true;
 }
 
@@ -326,6 +328,58 @@ bool Matcher::follow(Operation *op) {
   return stop(op, "uses the scores in another way");
 }
 
+/// Names dimensions that an operation reads or makes by those that it has in
+/// common with others, until nothing is new; finds the products behind what is
+/// read beside the scores.
+bool Matcher::nameDims() {
+  SmallVector<linalg::GenericOp> ops;
+  for (auto op : scores->getBlock()->getOps<linalg::GenericOp>())
+    if (op != scores && labels.count(op->getResult(0)))
+      ops.push_back(op);
+  for (bool isNew = true; isNew;) {
+    isNew = false;
+    for (linalg::GenericOp op : ops) {
+      std::optional<Labels> loops = getLoopLabels(op);
+      if (!loops)
+        return stop(op, "reads scores of two places at once");
+      SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+      SmallVector<Value> tensors(op.getDpsInputs());
+      llvm::append_range(tensors, op->getResults());
+      for (auto [tensor, map] : llvm::zip_equal(tensors, maps)) {
+        auto known = labels.find(tensor);
+        if (known == labels.end())
+          continue;
+        for (auto [expr, label] :
+             llvm::zip_equal(map.getResults(), known->second)) {
+          auto loop = dyn_cast<AffineDimExpr>(expr);
+          if (!loop || label >= 0 || (*loops)[loop.getPosition()] < 0)
+            continue;
+          label = (*loops)[loop.getPosition()];
+          isNew = true;
+        }
+      }
+    }
+  }
+  for (linalg::GenericOp op : ops) {
+    Labels loops = *getLoopLabels(op);
+    SmallVector<unsigned> reduced;
+    op.getReductionDims(reduced);
+    // A sum of one summand may be over anything.
+    for (unsigned loop : reduced)
+      if (loops[loop] != found.getKeyDim() &&
+          op.getStaticLoopRanges()[loop] != 1)
+        return stop(op,
+                    "reduces scores over a dimension that is not the keys'");
+    for (unsigned number = 0; number != op.getNumDpsInputs(); ++number)
+      if (isa<RankedTensorType>(op->getOperand(number).getType()))
+        findGradient(op->getOperand(number),
+                     getOperand(op, number, loops).labels);
+  }
+  for (Site &site : sites)
+    site.read.labels = labels[site.read.tensor];
+  return true;
+}
+
 /// Follows the scores through all that is computed of them row by row.
 bool Matcher::follow() {
   Block *block = scores->getBlock();
@@ -340,7 +394,7 @@ bool Matcher::follow() {
       if (user->getBlock() != block)
         return stop(block->findAncestorOpInBlock(*user),
                     "reads scores inside of a body");
-  return true;
+  return nameDims();
 }
 
 /// The number that all entries of `tensor` are.
@@ -476,6 +530,103 @@ bool Matcher::findScore() {
   }
 }
 
+/// True if `value` is computed from products of queries and keys.
+bool Matcher::depends(Value value) {
+  auto [known, isNew] = dependent.try_emplace(value, false);
+  if (!isNew)
+    return known->second;
+  Operation *op = value.getDefiningOp();
+  bool result = false;
+  if (op == scores || (op && products.count(op)))
+    result = true;
+  else if (auto generic = dyn_cast_or_null<linalg::GenericOp>(op);
+           generic
+               ? isPointwise(generic) || rowReductions.contains(generic)
+               : isa_and_nonnull<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+                                 tensor::ExtractSliceOp>(op))
+    result = llvm::any_of(op->getOperands(),
+                          [&](Value operand) { return depends(operand); });
+  return dependent[value] = result;
+}
+
+/// True if `op` compares nothing that depends on scores, but with infinities
+/// and for NaN, or to find the maximum of a row.
+bool Matcher::isSmooth(linalg::GenericOp op) {
+  DenseSet<Value> varying;
+  for (auto [operand, argument] :
+       llvm::zip_equal(op->getOperands(), op.getBody()->getArguments()))
+    if (depends(operand) || (rowReductions.contains(op) &&
+                             argument.getArgNumber() >= op.getNumDpsInputs()))
+      varying.insert(argument);
+  auto isVarying = [&](Value value) { return varying.contains(value); };
+  auto isInfinite = [&](Value value) {
+    std::optional<double> number;
+    auto argument = dyn_cast<BlockArgument>(value);
+    if (argument && argument.getOwner() == op.getBody())
+      number = getConstant(op->getOperand(argument.getArgNumber()));
+    else
+      number = getConstant(value);
+    return number && std::isinf(*number);
+  };
+  // Which entry is the largest, nobody asks who reads the maximum alone.
+  bool isMaximum = rowReductions.contains(op) &&
+                   (!op.getBody()->getOps<arith::MaximumFOp>().empty() ||
+                    !op.getBody()->getOps<arith::MaxNumFOp>().empty());
+  for (Operation &inner : op.getBody()->without_terminator()) {
+    if (llvm::none_of(inner.getOperands(), isVarying))
+      continue;
+    varying.insert(inner.getResult(0));
+    bool isComparison = isa<arith::CmpFOp, arith::MaximumFOp, arith::MaxNumFOp,
+                            arith::MinimumFOp, arith::MinNumFOp>(inner);
+    bool isOfNaN =
+        isa<arith::CmpFOp>(inner) && inner.getOperand(0) == inner.getOperand(1);
+    if (isComparison && !isMaximum && !isOfNaN &&
+        llvm::none_of(inner.getOperands(), isInfinite))
+      return false;
+    if (isa<math::AbsFOp, math::PowFOp>(inner))
+      return false;
+  }
+  return true;
+}
+
+/// True if no operation between the products and what `site` reads makes a
+/// difference between scores by their size. What is left is analytic: what
+/// agrees with a formula for numbers around 0 does so everywhere.
+bool Matcher::isSmooth(const Site &site) {
+  SetVector<Value> reached;
+  reached.insert(site.read.tensor);
+  for (size_t next = 0; next != reached.size(); ++next) {
+    Operation *op = reached[next].getDefiningOp();
+    if (!op || !depends(reached[next]) || op == scores || products.count(op))
+      continue;
+    if (auto generic = dyn_cast<linalg::GenericOp>(op);
+        generic && !isSmooth(generic))
+      return stop(op, "compares scores");
+    for (Value operand : op->getOperands())
+      if (isa<RankedTensorType>(operand.getType()))
+        reached.insert(operand);
+  }
+  return true;
+}
+
+/// What `value` is but for copies and broadcasts of it.
+static Value getOrigin(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    auto generic = dyn_cast<linalg::GenericOp>(op);
+    OpOperand *input =
+        generic && isPointwise(generic) && generic->getNumResults() == 1
+            ? getYieldedInput(generic)
+            : nullptr;
+    if (input && isa<RankedTensorType>(input->get().getType()))
+      value = input->get();
+    else if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
+      value = op->getOperand(0);
+    else
+      break;
+  }
+  return value;
+}
+
 namespace {
 /// Random numbers for what a row is computed from.
 class RandomRow {
@@ -507,6 +658,8 @@ static bool isClose(double x, double y) {
 /// True if what `site` reads are the probabilities, or the gradients of the
 /// product, of random rows. Sets whether a row without anything is zero.
 bool Matcher::compare(const Site &site, bool isGradient) {
+  if (!isSmooth(site))
+    return false;
   int64_t queries = found.extents[found.getQueryDim()];
   int64_t keys = found.extents[found.getKeyDim()];
   std::optional<bool> zeroEmpty;
@@ -532,6 +685,13 @@ bool Matcher::compare(const Site &site, bool isGradient) {
     };
     auto reduced =
         [&](linalg::GenericOp op) -> std::optional<SmallVector<int64_t>> {
+      SmallVector<unsigned> dims;
+      op.getReductionDims(dims);
+      bool isUnit = llvm::all_of(dims, [&](unsigned dim) {
+        return op.getStaticLoopRanges()[dim] == 1;
+      });
+      if (isUnit)
+        return SmallVector<int64_t>{0};
       if (rowReductions.contains(op))
         return sampled;
       return std::nullopt;
@@ -541,12 +701,17 @@ bool Matcher::compare(const Site &site, bool isGradient) {
           return random.get(getElementTypeOrSelf(tensor.getType()));
         },
         reduced);
+    // Masks and biases are random, whatever they are computed from.
+    for (const AttentionMatch::Mask &mask : found.masks)
+      values.setLeaf(getOrigin(mask.tensor.tensor));
+    for (const Labelled &bias : found.biases)
+      values.setLeaf(getOrigin(bias.tensor));
     // In the last row nothing is seen, if that is up to masks and biases.
     if (trial + 1 == numTrials) {
       for (const AttentionMatch::Mask &mask : found.masks)
-        values.set(mask.tensor.tensor, mask.isNegated ? 1 : 0);
+        values.set(getOrigin(mask.tensor.tensor), mask.isNegated ? 1 : 0);
       for (const Labelled &bias : found.biases)
-        values.set(bias.tensor, -INFINITY);
+        values.set(getOrigin(bias.tensor), -INFINITY);
     }
 
     // x, p, and the gradient of p.
