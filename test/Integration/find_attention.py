@@ -299,7 +299,7 @@ def check(name):
     else:
         assert "remark: expected attention, but got '" in found.stderr and obstacle in found.stderr, (name, found.stderr)
     assert (BLOCKS[name] in found.stdout) if name in BLOCKS else "bsr.pattern" not in found.stdout, (name, found.stdout)
-    for arguments in ([], ["--find-attention=false"]):
+    for arguments in (["--find-attention"], []) if attentions else (["--find-attention"],):
         compiled = step.compile(g.text(), arguments)
         runs = [compiled.run(g.arrays, threads=threads) for threads in (2, 1)]
         for result in g.results:

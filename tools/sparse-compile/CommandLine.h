@@ -155,10 +155,9 @@ struct CommandLine {
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> attention{
       "find-attention",
-      llvm::cl::desc(
-          "Compute attention, where a step has it, without scores in "
-          "memory (default: true)"),
-      llvm::cl::init(true), llvm::cl::cat(category)};
+      llvm::cl::desc("Compute attention, where a step has it, without scores "
+                     "in memory (on processors)"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<std::string> scoreNorm{
       "score-norm",
       llvm::cl::desc(

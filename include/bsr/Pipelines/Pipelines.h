@@ -49,7 +49,7 @@ struct StepOptions {
       llvm::cl::init("")};
   PassOptions::Option<bool> attention{
       parent, "find-attention", llvm::cl::desc("Run `bsr-find-attention`"),
-      llvm::cl::init(true)};
+      llvm::cl::init(false)};
   PassOptions::Option<std::string> target{
       parent, "target", llvm::cl::desc("See `bsr-set-target`"),
       llvm::cl::init("")};
