@@ -76,10 +76,9 @@ void StageRing::waitForFull(Stage stage) {
 
 void StageRing::release(Stage stage, int64_t blocks) {
   Value barrier = getEmpty(stage);
-  b.when(b.equal(b.lane, b.constant(0)), [&] {
-    for (int64_t block = 0; block != blocks; ++block)
-      arriveAt(b, barrier, b.constant(block));
-  });
+  // Each of the first lanes says so to one of them.
+  b.when(b.less(b.lane, b.constant(blocks)),
+         [&] { arriveAt(b, barrier, b.lane); });
 }
 
 SmallVector<Value> StageRing::forStages(
