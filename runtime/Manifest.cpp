@@ -425,6 +425,8 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
   for (size_t i = 0; i < patterns.size(); ++i)
     manifest.patterns.push_back(parsePattern(element(patterns, "pattern", i),
                                              int64_t(buffers.size()), where));
+  if (object.has("communicates"))
+    manifest.communicates = object.boolean("communicates");
   if (object.has("score_norm"))
     manifest.scoreNorm = object.text("score_norm");
   for (size_t i = 0; i < buffers.size(); ++i)

@@ -3,6 +3,7 @@
 // The memory of a training run: buffers, initial values, snapshots, counters.
 
 #include "Session.h"
+#include "Communicator.h"
 #include "Element.h"
 #include "Status.h"
 #include <omp.h>
@@ -273,7 +274,9 @@ void bsr_session::run(bool scores) {
   switch (int32_t status = run()) {
   case BSR_STEP_RAN:
     hasScores = scores;
-    ++counters.steps;
+    counters.steps += bsr_communicator_size(context.communicator);
+    if (context.communicator)
+      static_cast<Communicator *>(context.communicator)->requireIntact();
     return;
   case BSR_STEP_OTHER_VERSION:
     fail(BSR_INVALID_STEP, "expected a context of version ", context.error,
@@ -291,6 +294,19 @@ bsr_status bsr_session_run(bsr_session *session) {
   return guarded([&] {
     requireArgument(session, "session");
     session->run(/*scores=*/false);
+  });
+}
+
+bsr_status bsr_session_communicate(bsr_session *session,
+                                   bsr_communicator *communicator) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    int32_t size = bsr_communicator_size(communicator);
+    if (size > 1 && !session->manifest().communicates)
+      fail(BSR_INVALID_STEP,
+           "expected a step that was compiled with --data-parallel for ", size,
+           " processes, but got '", session->manifest().name, "'");
+    session->context.communicator = communicator;
   });
 }
 

@@ -179,6 +179,10 @@ const char *bsr_step_chip(const bsr_step *step) {
   return step ? step->manifest.chip.c_str() : "";
 }
 
+int32_t bsr_step_communicates(const bsr_step *step) {
+  return step && step->manifest.communicates;
+}
+
 int64_t bsr_step_num_buffers(const bsr_step *step) {
   return step ? int64_t(step->manifest.buffers.size()) : 0;
 }

@@ -113,6 +113,7 @@ struct Manifest {
   uint64_t interfaceHash;  // of all that the code does not depend on
   int64_t arenaBytes;
   std::string scoreNorm; // "" for a step without scores
+  bool communicates = false;
   std::vector<Buffer> buffers;
   std::vector<Pattern> patterns;
   std::map<std::string, int64_t> products;

@@ -170,6 +170,7 @@ static constexpr Key stepKeys[] = {
     {"products", Holds::Counts},
     {"kernels", Holds::Object, Optional, 0, 0, &kernels},
     {"score_norm", Holds::Norm, Optional},
+    {"communicates", Holds::Boolean, Optional},
     {"buffers", Holds::Objects, Required, 0, 0, &buffer, "buffer"},
     {"patterns", Holds::Objects, Required, 0, 0, &pattern, "pattern"},
     {"timers", Holds::Objects, Optional, 0, 0, &timer, "timer"},

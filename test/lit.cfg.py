@@ -104,6 +104,19 @@ if os.environ.get("PTX_RUN_DEVICE") == "1":
     lit_config.note(f"kernels run on {gpu or 'a GPU, but there is none'}: nothing checks what they do; tests of the interpreter are not run")
 
 
+# An MPI, and what reaches it.
+mpi_library = os.path.join(config.bsr_obj_root, "lib", "libbsr_mpi.so")
+if shutil.which("mpirun") and os.path.exists(mpi_library) and not other_tools:
+    config.available_features.add("mpi")
+    # Open MPI asks for these where tests run as root, or on fewer cores than processes.
+    for name, value in (("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+                        ("OMPI_MCA_rmaps_base_oversubscribe", "1"), ("OMPI_MCA_hwloc_base_binding_policy", "none"),
+                        ("OMPI_MCA_mpi_yield_when_idle", "1"), ("OMPI_MCA_btl_base_warn_component_unused", "0")):
+        llvm_config.with_environment(name, value)
+else:
+    lit_config.note("no MPI (Debian: openmpi-bin and libopenmpi-dev): runs of several processes are not tested")
+
+
 def has_extra(requirements):
     """Returns whether Python has what python/pyproject.toml names for an extra.
 

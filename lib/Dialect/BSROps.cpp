@@ -406,6 +406,43 @@ LogicalResult BlockScoresOp::verify() {
 }
 
 //===----------------------------------------------------------------------===//
+// AllReduceOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult AllReduceOp::verify() {
+  auto type = cast<ShapedType>(getData().getType());
+  Type element = type.getElementType();
+  if (!element.isF16() && !element.isBF16() && !element.isF32() &&
+      !element.isF64())
+    return emitOpError("expected elements of type f16, bf16, f32 or f64, but "
+                       "got ")
+           << element;
+  if (auto buffer = dyn_cast<MemRefType>(type)) {
+    if (getResult())
+      return emitOpError("expected no result of a buffer, but got ")
+             << getResult().getType();
+    if (!buffer.getLayout().isIdentity())
+      return emitOpError("expected a row-major buffer, but got ") << buffer;
+    return success();
+  }
+  if (!getResult())
+    return emitOpError("expected a result of type ")
+           << type << ", but got none";
+  if (getResult().getType() != type)
+    return emitOpError("expected a result of type ")
+           << type << ", but got " << getResult().getType();
+  return success();
+}
+
+void AllReduceOp::getEffects(
+    SmallVectorImpl<MemoryEffects::EffectInstance> &effects) {
+  if (!isa<MemRefType>(getData().getType()))
+    return;
+  effects.emplace_back(MemoryEffects::Read::get(), &getDataMutable());
+  effects.emplace_back(MemoryEffects::Write::get(), &getDataMutable());
+}
+
+//===----------------------------------------------------------------------===//
 // ClusterOp
 //===----------------------------------------------------------------------===//
 

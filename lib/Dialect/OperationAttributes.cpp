@@ -160,6 +160,7 @@ static const KnownAttribute *find(Operation *op, StringRef name,
   constexpr StringLiteral unit = "a unit attribute";
   static const KnownAttribute known[] = {
       {attrs::arenaBytes, isFunction, count, isCount},
+      {attrs::communicates, isFunction, unit, isUnit},
       {attrs::flops, hasFlops, count, isCount},
       {attrs::kind, hasKind, text, isText},
       {attrs::lanes, isNoFunction, unit, isUnit},

@@ -17,6 +17,7 @@
 #include "bsr/Transforms/Import/Passes.h"
 #include "bsr/Transforms/Layout/Passes.h"
 #include "bsr/Transforms/Library/Passes.h"
+#include "bsr/Transforms/Parallel/Passes.h"
 #include "bsr/Transforms/SparseTensors/Passes.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Conversion/Passes.h"
@@ -122,6 +123,7 @@ void bsr::buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options) {
   if (options.timers)
     pm.addPass(createBSRTimeLaunches());
   pm.addPass(createBSREmbedManifest({options.targetCpu}));
+  pm.addPass(createBSRLowerReductions());
   addLoops(pm);
   addLLVM(pm);
   pm.addPass(createBSRExportStep());
@@ -158,6 +160,8 @@ static void addSparsity(OpPassManager &pm, const bsr::StepOptions &options) {
   if (!options.scoreNorm.empty())
     pm.addNestedPass<func::FuncOp>(
         bsr::createBSRScoreBlocks({options.scoreNorm}));
+  if (options.dataParallel)
+    pm.addNestedPass<func::FuncOp>(bsr::createBSRDataParallel());
 }
 
 /// Vectors will run along tokens.
@@ -278,6 +282,7 @@ void bsr::registerDialect(DialectRegistry &registry) {
 void bsr::registerPassesAndPipelines() {
   registerBSRImportPasses();
   registerBSRSparsityPasses();
+  registerBSRParallelPasses();
   registerBSRLayoutPasses();
   registerBSRClustersPasses();
   registerBSRCodegenCommonPasses();

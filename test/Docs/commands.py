@@ -220,6 +220,9 @@ COMMANDS = {
         "mlir-opt step.mlir": Run(),
         "sparse-reduce": Tested("Tools/reduce.test"),
     },
+    "docs/parallel.md": {
+        "mpirun -n 4 sparse-train": Tested("Parallel/ranks.test"),
+    },
     "docs/training.md": {
         "python3 examples/generate.py": Run(needs={"jax"}),
     },

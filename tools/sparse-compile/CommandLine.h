@@ -165,6 +165,13 @@ struct CommandLine {
           "marked weights, when asked to, for pattern updates by gradient "
           "(RigL): norms of the blocks"),
       llvm::cl::value_desc("l1|l2|linf"), llvm::cl::cat(category)};
+  llvm::cl::opt<bool> dataParallel{
+      "data-parallel",
+      llvm::cl::desc(
+          "Let the step take the means of gradients, loss and scores over the "
+          "processes of a run, each of which has a batch of its own (mpirun -n "
+          "N sparse-train)"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<uint64_t> maxOperations{
       "max-operations", llvm::cl::init(BSRUnrollOptions().maxOperations),
       llvm::cl::desc(

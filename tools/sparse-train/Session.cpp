@@ -35,7 +35,8 @@ Session::Session(const std::string &path, const std::string &device,
                    info.role,
                    info.type,
                    {info.shape, info.shape + info.rank},
-                   info.elements});
+                   info.elements,
+                   info.carried != 0});
   }
 }
 
@@ -92,6 +93,14 @@ void Session::makePattern(int64_t index, int64_t blocks) {
 
 void Session::readPattern(int64_t index, const std::string &path) {
   check(bsr_session_read_pattern(session.get(), index, path.c_str()));
+}
+
+void Session::setPattern(int64_t index, const bsr_pattern_view &view) {
+  check(bsr_session_set_pattern(session.get(), index, &view));
+}
+
+void Session::communicate(bsr_communicator *communicator) {
+  check(bsr_session_communicate(session.get(), communicator));
 }
 
 void Session::takeLargest(int64_t index, int64_t blocks, bsr_norm norm,

@@ -20,6 +20,7 @@ struct Buffer {
   bsr_type type;
   std::vector<int64_t> shape;
   int64_t elements;
+  bool carried;
 };
 
 /// A compiled step and the memory of one run. See bsr/runtime.h for what the
@@ -48,9 +49,13 @@ public:
   bsr_pattern_view pattern(int64_t index) const;
   bsr_pattern_statistics statistics(int64_t pattern) const;
 
+  /// Takes means over the processes of `communicator`; null: this one alone.
+  void communicate(bsr_communicator *communicator);
+
   void initialize();
   void makePattern(int64_t index, int64_t blocks);
   void readPattern(int64_t index, const std::string &path);
+  void setPattern(int64_t index, const bsr_pattern_view &view);
   void takeLargest(int64_t index, int64_t blocks, bsr_norm norm, bsr_type type,
                    const std::string &dense);
   void run();

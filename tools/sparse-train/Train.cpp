@@ -9,6 +9,7 @@
 #include "PatternStatistics.h"
 #include "PatternUpdates.h"
 #include "Progress.h"
+#include "Ranks.h"
 #include "Rate.h"
 #include "Resume.h"
 #include "RunFolder.h"
@@ -17,6 +18,7 @@
 #include "Tokens.h"
 #include "Tracker.h"
 #include "support/Error.h"
+#include "support/Hash.h"
 #include "support/Random.h"
 
 #include <algorithm>
@@ -140,14 +142,28 @@ private:
 };
 
 /// The session that `config` asks for. Of device "auto" a GPU's, or, with the
-/// reason why not, the processor's.
-static Session openSession(const Config &config) {
+/// reason why not, the processor's: always where processes train together.
+static Session openSession(const Config &config, const Ranks &ranks) {
+  Config compiled = config;
+  std::vector<std::string> &options = compiled.compileOptions;
+  if (constexpr char option[] = "--data-parallel";
+      ranks.areJoined() &&
+      std::find(options.begin(), options.end(), option) == options.end())
+    options.push_back(option);
   auto open = [&](const std::string &device) {
-    return Session(compileStep(config, Session::targetOf(device)), device,
-                   config.seed);
+    // What rank 0 compiles, the others find.
+    std::string target = Session::targetOf(device);
+    if (!ranks.isFirst())
+      ranks.wait();
+    std::string path = compileStep(compiled, target);
+    if (ranks.isFirst())
+      ranks.wait();
+    return Session(path, device, config.seed);
   };
   if (config.device != "auto")
     return open(config.device);
+  if (ranks.areJoined())
+    return open("cpu");
   try {
     return open("cuda");
   } catch (const Error &error) {
@@ -159,10 +175,13 @@ static Session openSession(const Config &config) {
 /// A run from its first step or checkpoint to its summary.
 class Run {
 public:
-  Run(const Config &config, const RunFolder &folder, Existing existing,
-      bool timers)
-      : config(config), folder(folder), tokens(Tokens::read(config.tokens)),
-        session(openSession(config)), batcher(session, tokens, config),
+  /// Only rank 0 has a `folder`.
+  Run(const Config &config, const RunFolder *folder, Existing existing,
+      bool timers, const Ranks &ranks)
+      : config(config), folder(folder), ranks(ranks),
+        microBatches(config.accumulate / ranks.size()),
+        tokens(Tokens::read(config.tokens)),
+        session(openSession(config, ranks)), batcher(session, tokens, config),
         rate(session, session.findRole("lr")),
         stepSeed(session, session.findRole("seed")),
         stepNumber(session, session.findRole("step")),
@@ -171,7 +190,7 @@ public:
         patternUpdates(config.sparsity, config.steps, session) {
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");
-    if (config.accumulate > 1 && !session.findRole("apply"))
+    if (microBatches > 1 && !session.findRole("apply"))
       fail("expected the step to have an argument with role 'apply', which "
            "accumulate ",
            config.accumulate, " needs, but got none");
@@ -183,15 +202,20 @@ public:
           buffer.elements == 1 && buffer.name.rfind(prefix, 0) == 0)
         results.emplace(buffer.name.substr(prefix.size()),
                         Scalar(session, &buffer));
-    if (!isResumed(existing) || !resume(session, folder, config, tokens,
-                                        existing == Existing::ResumeChanged)) {
-      session.initialize();
-      patternUpdates.initialize(session);
-    }
+    ranks.requireSame(
+        {"step", "compilation of the step", "configuration", "token file"},
+        {xxh64(bsr_step_name(session.step())),
+         xxh64(bsr_step_manifest_text(session.step())),
+         xxh64(sharedConfiguration()), tokens.checksum()});
+    ranks.join(session);
+    begin(existing);
+    ranks.requireSameState(session, /*andBuffers=*/true);
+    if (!ranks.isFirst())
+      return;
     if (existing == Existing::Overwrite)
-      folder.clear();
-    folder.writeConfig(config);
-    tracker.emplace(folder.folder(), session, config.steps, done());
+      folder->clear();
+    folder->writeConfig(config);
+    tracker.emplace(folder->folder(), session, config.steps, done());
     for (const json &entry : tracker->kept())
       record(entry);
   }
@@ -202,7 +226,8 @@ public:
     if (done() == 0) {
       ordered_json entry = {{"step", 0}};
       measureHeldOut(entry);
-      tracker->describePatterns(entry, {});
+      if (ranks.isFirst())
+        tracker->describePatterns(entry, {});
       measure(entry);
     }
     {
@@ -215,12 +240,44 @@ public:
         progress.update(done(), details);
       }
     }
-    summarize(wasDone);
+    if (ranks.isFirst())
+      summarize(wasDone);
     if (bsr_step_num_timers(session.step()))
       std::printf("%s", describeTimers(session.step()).c_str());
   }
 
 private:
+  /// All that must be the same everywhere for processes to call each other in
+  /// the same order.
+  std::string sharedConfiguration() const {
+    std::string text;
+    for (const auto &[key, value] : decidingValues(config))
+      text += key + ": " + value + "\n";
+    for (int64_t number : {config.steps, config.heldOutEvery,
+                           config.heldOutBatches, config.checkpointEvery})
+      text += std::to_string(number) + "\n";
+    return text;
+  }
+
+  /// Begins the run, or goes on with it from the checkpoint that rank 0 finds.
+  void begin(Existing existing) {
+    std::string checkpoint;
+    if (isResumed(existing) && ranks.isFirst() &&
+        resume(session, *folder, config, tokens,
+               existing == Existing::ResumeChanged))
+      checkpoint = folder->checkpoints().back();
+    checkpoint = ranks.broadcast(checkpoint);
+    if (!checkpoint.empty()) {
+      if (!ranks.isFirst())
+        if (std::string reason = session.load(checkpoint); !reason.empty())
+          fail(reason);
+      return;
+    }
+    session.initialize();
+    patternUpdates.initialize(session);
+    ranks.copyState(session);
+  }
+
   /// Steps that are done.
   int64_t done() const { return session.counters().steps / config.accumulate; }
 
@@ -255,7 +312,7 @@ private:
                                     step * config.accumulate + micro)
                              .below(uint64_t(1) << 31)));
     stepNumber.set(step);
-    apply.set(micro == config.accumulate - 1);
+    apply.set(micro / ranks.size() == microBatches - 1);
     if (scores)
       session.runScores();
     else
@@ -270,17 +327,23 @@ private:
     double sum = 0;
     std::map<std::string, double> sums;
     session.snapshot();
-    for (int64_t batch = 0; batch < config.heldOutBatches; ++batch) {
+    // The step takes the means over processes: each has its share of batches,
+    // or, where that is not the same for all, all of them.
+    bool areShared = config.heldOutBatches % ranks.size() == 0;
+    int64_t first = areShared ? ranks.rank() : 0;
+    int64_t stride = areShared ? ranks.size() : 1;
+    int64_t count = config.heldOutBatches / stride;
+    for (int64_t batch = first; batch < config.heldOutBatches;
+         batch += stride) {
       batcher.fillHeldOut(batch, config.heldOutBatches);
       sum += runStep(step, 0, 0);
       for (const auto &[name, result] : results)
         sums[name] += result.get();
       session.restore();
     }
-    entry["held_out"] =
-        requireFinite(sum / config.heldOutBatches, "held-out loss after", step);
+    entry["held_out"] = requireFinite(sum / count, "held-out loss after", step);
     for (const auto &[name, sum] : sums)
-      entry["held_out_" + name] = sum / config.heldOutBatches;
+      entry["held_out_" + name] = sum / count;
   }
 
   /// One step and what is due after it. Returns a line about it.
@@ -291,18 +354,19 @@ private:
     std::map<std::string, double> sums;
     auto start = std::chrono::steady_clock::now();
     phases.start();
-    for (int64_t micro = 0; micro < config.accumulate; ++micro) {
+    for (int64_t own = 0; own < microBatches; ++own) {
+      int64_t micro = own * ranks.size() + ranks.rank();
       auto batchStart = std::chrono::steady_clock::now();
       batcher.fillTrain(step, micro);
       batchTime += secondsSince(batchStart);
-      bool isLast = micro == config.accumulate - 1;
+      bool isLast = own == microBatches - 1;
       stepLoss += runStep(step, micro, stepRate,
                           isLast && patternUpdates.needScores(step + 1));
       for (const auto &[name, result] : results)
         sums[name] += result.get();
     }
     double time = secondsSince(start);
-    stepLoss /= config.accumulate;
+    stepLoss /= microBatches;
     ++step;
     requireFinite(stepLoss, "loss of", step);
 
@@ -317,7 +381,7 @@ private:
       entry["optimizer_time"] = phases.optimizer();
     }
     for (const auto &[name, sum] : sums)
-      entry[name] = sum / config.accumulate;
+      entry[name] = sum / microBatches;
     if (patternUpdates.areDue(step)) {
       int64_t stored = countBlocks().stored;
       int64_t pruned = session.counters().blocks_pruned;
@@ -328,7 +392,9 @@ private:
         entry["drop"] = *drop;
       pruned = session.counters().blocks_pruned - pruned;
       entry["turnover"] = stored ? double(pruned) / double(stored) : 0;
-      tracker->describePatterns(entry, patternUpdates.due(step));
+      ranks.requireSameState(session, /*andBuffers=*/false);
+      if (ranks.isFirst())
+        tracker->describePatterns(entry, patternUpdates.due(step));
     }
     if (isDue(step, config.heldOutEvery) || step == config.steps) {
       measureHeldOut(entry);
@@ -337,9 +403,12 @@ private:
     }
     measure(entry);
     if (isDue(step, config.checkpointEvery) || step == config.steps) {
-      tracker->flush();
-      session.save(folder.checkpoint(step), describeRun(config, tokens));
-      folder.removeOldCheckpoints(config.checkpointKeep);
+      ranks.requireSameState(session, /*andBuffers=*/true);
+      if (ranks.isFirst()) {
+        tracker->flush();
+        session.save(folder->checkpoint(step), describeRun(config, tokens));
+        folder->removeOldCheckpoints(config.checkpointKeep);
+      }
     }
 
     char line[128];
@@ -350,6 +419,8 @@ private:
   }
 
   void measure(const ordered_json &entry) {
+    if (!ranks.isFirst())
+      return;
     tracker->add(entry);
     record(entry);
   }
@@ -442,9 +513,18 @@ private:
         {"blocks_regrown", counters.blocks_regrown},
         {"recompilations", counters.recompilations},
         {"reallocations", counters.reallocations}};
+    if (ranks.areJoined()) {
+      // Of rank 0, since this program began.
+      bsr_communicator_counters reduced = ranks.counters();
+      summary["processes"] = ranks.size();
+      summary["reductions"] = reduced.reductions;
+      summary["bytes_reduced"] = reduced.bytes_reduced;
+      summary["bytes_sent"] = reduced.bytes_sent;
+      summary["reduction_time"] = reduced.nanoseconds * 1e-9;
+    }
     bool isWhole = firstLoss && lastLoss && firstHeldOut && lastHeldOut;
-    if (isWhole || !wasDone || !folder.has("summary.json"))
-      folder.write("summary.json", summary.dump(2) + "\n");
+    if (isWhole || !wasDone || !folder->has("summary.json"))
+      folder->write("summary.json", summary.dump(2) + "\n");
     std::printf(
         "held-out loss %s at the start, %s at the end; unigram "
         "entropy %.4f\n"
@@ -459,7 +539,9 @@ private:
   }
 
   const Config &config;
-  const RunFolder &folder;
+  const RunFolder *folder;
+  const Ranks &ranks;
+  const int64_t microBatches; // of a training step, that this process runs
   Tokens tokens;
   Session session;
   Batcher batcher;
@@ -477,13 +559,20 @@ private:
 };
 } // namespace
 
-void train::runTraining(const Config &config, Existing existing, bool timers) {
-  RunFolder folder(config.run, /*mustExist=*/isResumed(existing));
+void train::runTraining(const Config &config, Existing existing, bool timers,
+                        const Ranks &ranks) {
+  if (config.accumulate % ranks.size())
+    fail("expected accumulate, the micro-batches of a training step, to be a "
+         "multiple of the ",
+         ranks.size(), " processes, but got ", config.accumulate);
+  std::optional<RunFolder> folder;
+  if (ranks.isFirst())
+    folder.emplace(config.run, /*mustExist=*/isResumed(existing));
   // Written before the step is compiled, which may take long: what is killed
   // meanwhile is a run, and can be resumed.
-  if (existing == Existing::Refuse) {
-    folder.requireNoRun();
-    folder.writeConfig(config);
+  if (folder && existing == Existing::Refuse) {
+    folder->requireNoRun();
+    folder->writeConfig(config);
   }
-  Run(config, folder, existing, timers).train();
+  Run(config, folder ? &*folder : nullptr, existing, timers, ranks).train();
 }

@@ -31,7 +31,8 @@ enum class Existing {
 ///
 /// With `timers`, the step is compiled with timers, and where the time of its
 /// runs went, all but the first training step, is printed at the end.
-void runTraining(const Config &config, Existing existing, bool timers);
+void runTraining(const Config &config, Existing existing, bool timers,
+                 const Ranks &ranks);
 
 } // namespace bsr::train
 

@@ -5,6 +5,7 @@
 #include "../StandardStreams.h"
 #include "../Version.h"
 #include "Config.h"
+#include "Ranks.h"
 #include "Tokenize.h"
 #include "Train.h"
 #include "support/Error.h"
@@ -141,11 +142,19 @@ static int runTrain(Words words) {
          "without");
   if (acceptChanges)
     existing = Existing::ResumeChanged;
-  Config parsed = readConfig(config, settings);
-  if (timers)
-    parsed.compileOptions.push_back("--timers");
-  runTraining(parsed, existing, timers);
-  return 0;
+  Ranks ranks;
+  try {
+    Config parsed = readConfig(config, settings);
+    if (timers)
+      parsed.compileOptions.push_back("--timers");
+    runTraining(parsed, existing, timers, ranks);
+    ranks.leave();
+    return 0;
+  } catch (const std::exception &error) {
+    if (ranks.size() == 1)
+      throw;
+    ranks.end(error.what());
+  }
 }
 
 int main(int argc, char **argv) {

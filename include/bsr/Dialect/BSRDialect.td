@@ -94,7 +94,7 @@ def BSR_Dialect : Dialect {
     **Attributes of functions and operations.** Functions carry what their arguments do not
     tell. For the manifest: `bsr.patterns`, `bsr.arena_bytes` and `bsr.live_bytes`,
     `bsr.products` and `bsr.left_dense` (how many products of which kind the step runs),
-    `bsr.scores` (where they lie) and `bsr.score_norm`, `bsr.timers`. For warnings:
+    `bsr.scores` (where they lie) and `bsr.score_norm`, `bsr.communicates`, `bsr.timers`. For warnings:
     `bsr.unused`, the weights that a program has and its step does not use, and
     `bsr.unmasked`, those whose gradient was not found. Clusters and kernels say in `bsr.kind`
     and `bsr.flops` what they compute. On operations, `bsr.lanes`, `bsr.peak` and
@@ -115,6 +115,8 @@ def BSR_Dialect : Dialect {
     "::mlir::IntegerAttr":$arena_bytes,
     // Of an argument: a buffer that the step updates in place.
     "::mlir::UnitAttr":$carried,
+    // Of a step: it reduces over the processes of a run.
+    "::mlir::UnitAttr":$communicates,
     // Of a pattern argument: the share of blocks that it starts with.
     "::mlir::FloatAttr":$density,
     // Of a cluster or a kernel: the floating-point operations of its products.

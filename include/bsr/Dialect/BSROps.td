@@ -396,6 +396,39 @@ def BSR_BlockScoresOp : BSR_Op<"block_scores",
 }
 
 //===----------------------------------------------------------------------===//
+// Processes
+//===----------------------------------------------------------------------===//
+
+def BSR_AllReduceOp : BSR_Op<"all_reduce",
+    [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "Mean over the processes of a run";
+  let description = [{
+    `result[i] = (data_0[i] + data_1[i] + ... + data_{n-1}[i]) / n`, where `data_r` is
+    `data` on rank `r` of the `n` processes that run the step. Sums are taken in the
+    order of the ranks, of 16-bit floats in f32, and rounded once; with one process
+    the result is `data`. All processes run the same operations of this kind in
+    the same order. `data` of a weight that is marked are values, which are a
+    density's share of the matrix: patterns are the same on all processes.
+
+    On a buffer, it has no result, and replaces what is there: once bufferized, it is in place.
+    `bsr-lower-reductions` makes it a call of the communicator in the context of
+    the step (`bsr/step.h`).
+
+    Example:
+
+    ```mlir
+    %mean = bsr.all_reduce %dw : tensor<3x16x16xf32> -> tensor<3x16x16xf32>
+    ```
+  }];
+  let arguments = (ins AnyTypeOf<[AnyStaticShapeTensor, AnyStaticShapeMemRef]>:$data);
+  let results = (outs Optional<AnyStaticShapeTensor>:$result);
+  let assemblyFormat = [{
+    $data attr-dict `:` type($data) (`->` type($result)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
 // Kernels
 //===----------------------------------------------------------------------===//
 

@@ -50,6 +50,9 @@ struct StepOptions {
   PassOptions::Option<bool> attention{
       parent, "find-attention", llvm::cl::desc("Run `bsr-find-attention`"),
       llvm::cl::init(false)};
+  PassOptions::Option<bool> dataParallel{
+      parent, "data-parallel", llvm::cl::desc("Run `bsr-data-parallel`"),
+      llvm::cl::init(false)};
   PassOptions::Option<std::string> target{
       parent, "target", llvm::cl::desc("See `bsr-set-target`"),
       llvm::cl::init("")};

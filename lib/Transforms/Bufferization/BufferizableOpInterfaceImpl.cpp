@@ -79,6 +79,35 @@ struct KernelModel
   }
 };
 
+/// The mean takes the place of what it is of.
+struct AllReduceModel
+    : BufferizableOpInterface::ExternalModel<AllReduceModel, AllReduceOp> {
+  bool bufferizesToMemoryRead(Operation *, OpOperand &,
+                              const AnalysisState &) const {
+    return true;
+  }
+  bool bufferizesToMemoryWrite(Operation *, OpOperand &,
+                               const AnalysisState &) const {
+    return true;
+  }
+  AliasingValueList getAliasingValues(Operation *op, OpOperand &,
+                                      const AnalysisState &) const {
+    return {{op->getResult(0), BufferRelation::Equivalent}};
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    FailureOr<Value> buffer =
+        getBuffer(rewriter, op->getOperand(0), options, state);
+    if (failed(buffer))
+      return failure();
+    AllReduceOp::create(rewriter, op->getLoc(), Type(), *buffer);
+    replaceOpWithBufferizedValues(rewriter, op, *buffer);
+    return success();
+  }
+};
+
 /// Index arrays are buffers whose owner is the pattern's; nobody writes them.
 struct IndicesModel
     : BufferizableOpInterface::ExternalModel<IndicesModel, IndicesOp> {
@@ -108,6 +137,7 @@ struct IndicesModel
 void bsr::registerBufferizableOpInterfaceExternalModels(
     DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
+    AllReduceOp::attachInterface<AllReduceModel>(*context);
     AttentionGradOp::attachInterface<KernelModel<AttentionGradOp>>(*context);
     AttentionOp::attachInterface<KernelModel<AttentionOp>>(*context);
     BlockScoresOp::attachInterface<KernelModel<BlockScoresOp>>(*context);

@@ -16,9 +16,9 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// True if `call` writes scores.
-static bool computesScores(func::CallOp call) {
-  return llvm::any_of(call.getOperands(), [](Value operand) {
+/// True if `op`, a call or a reduction over processes, writes scores.
+static bool computesScores(Operation *op) {
+  return llvm::any_of(op->getOperands(), [](Value operand) {
     auto alloc = operand.getDefiningOp<memref::AllocOp>();
     return alloc && attrs::scores.isOn(alloc);
   });
@@ -32,10 +32,10 @@ struct GuardScores : bsr::impl::BSRGuardScoresBase<GuardScores> {
     func::FuncOp step = getOperation();
     if (!isStep(step))
       return;
-    SmallVector<func::CallOp> calls;
-    step.walk([&](func::CallOp call) {
-      if (computesScores(call))
-        calls.push_back(call);
+    SmallVector<Operation *> calls;
+    step.walk([&](Operation *op) {
+      if (isa<func::CallOp, AllReduceOp>(op) && computesScores(op))
+        calls.push_back(op);
     });
     if (calls.empty())
       return;
@@ -46,10 +46,10 @@ struct GuardScores : bsr::impl::BSRGuardScoresBase<GuardScores> {
                                  attrs::name.with(b.getStringAttr("scores"))}),
             step.getLoc())))
       return signalPassFailure();
-    for (func::CallOp call : calls) {
+    for (Operation *call : calls) {
       b.setInsertionPoint(call);
       auto guard =
-          scf::IfOp::create(b, call.getLoc(), step.getArguments().back());
+          scf::IfOp::create(b, call->getLoc(), step.getArguments().back());
       call->moveBefore(guard.thenBlock()->getTerminator());
       ++numGuarded;
     }

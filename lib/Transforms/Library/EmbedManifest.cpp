@@ -319,6 +319,8 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
   };
   if (failed(addKernels(step, manifest)))
     return failure();
+  if (attrs::communicates.isOn(step))
+    manifest["communicates"] = true;
   if (auto norm = attrs::scoreNorm.get(step))
     manifest["score_norm"] = norm.getValue();
   if (auto known = attrs::timers.get(step)) {

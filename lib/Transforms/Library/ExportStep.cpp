@@ -17,9 +17,8 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 /// True if `step` takes a flag that says whether to compute scores, before its
-/// last argument.
-static bool hasFlag(LLVM::LLVMFuncOp step) {
-  ArrayRef<Type> types = step.getArgumentTypes();
+/// arena.
+static bool hasFlag(ArrayRef<Type> types) {
   return types.size() > 1 && types[types.size() - 2].isInteger(1);
 }
 
@@ -65,9 +64,11 @@ static void emitContextCheck(OpBuilder &b, LLVM::LLVMFuncOp entry) {
 }
 
 /// Writes `name(context, buffers, arena)`, which checks the context and calls
-/// `step(buffers[0], ..., buffers[n - 1], flag, arena)`, without `flag` if the
-/// step takes none.
-static void emitEntry(LLVM::LLVMFuncOp step, StringRef name, bool flag) {
+/// `step(buffers[0], ..., buffers[n - 1], flag, arena, context)`, without
+/// `flag` if the step takes none, and without `context` unless it
+/// `communicates`.
+static void emitEntry(LLVM::LLVMFuncOp step, StringRef name, bool flag,
+                      bool communicates) {
   OpBuilder b(step->getContext());
   b.setInsertionPointAfter(step);
   Location loc = step.getLoc();
@@ -78,16 +79,19 @@ static void emitEntry(LLVM::LLVMFuncOp step, StringRef name, bool flag) {
   b.setInsertionPointToStart(entry.addEntryBlock(b));
   emitContextCheck(b, entry);
   SmallVector<Value> arguments;
-  unsigned numBuffers = step.getNumArguments() - (hasFlag(step) ? 2 : 1);
+  ArrayRef<Type> types = step.getArgumentTypes().drop_back(communicates);
+  unsigned numBuffers = types.size() - (hasFlag(types) ? 2 : 1);
   for (unsigned i = 0; i != numBuffers; ++i) {
     Value at = LLVM::GEPOp::create(b, loc, ptr, ptr, entry.getArgument(1),
                                    ArrayRef<LLVM::GEPArg>(i));
     arguments.push_back(LLVM::LoadOp::create(b, loc, ptr, at));
   }
-  if (hasFlag(step))
+  if (hasFlag(types))
     arguments.push_back(
         LLVM::ConstantOp::create(b, loc, b.getI1Type(), b.getBoolAttr(flag)));
   arguments.push_back(entry.getArgument(2));
+  if (communicates)
+    arguments.push_back(entry.getArgument(0));
   LLVM::CallOp::create(b, loc, step, arguments);
   Value ran = LLVM::ConstantOp::create(b, loc, b.getI32Type(),
                                        b.getI32IntegerAttr(BSR_STEP_RAN));
@@ -118,14 +122,17 @@ struct ExportStep : bsr::impl::BSRExportStepBase<ExportStep> {
   void runOnOperation() override {
     attrs::target.remove(getOperation());
     LLVM::LLVMFuncOp step;
+    bool communicates = false;
     for (auto func : getOperation().getOps<LLVM::LLVMFuncOp>()) {
       if (func.isExternal())
         continue;
       func.setLinkage(LLVM::Linkage::Internal);
       // A kernel stays a function: many layers call it.
       func.setNoInline(true);
-      if (attrs::arenaBytes.isOn(func))
+      if (attrs::arenaBytes.isOn(func)) {
         step = func;
+        communicates = attrs::communicates.isOn(func);
+      }
       removeAttributes(func);
     }
     if (!step) {
@@ -133,16 +140,18 @@ struct ExportStep : bsr::impl::BSRExportStepBase<ExportStep> {
           "expected a function with bsr.arena_bytes, but got none");
       return signalPassFailure();
     }
-    if (step.getNumArguments() == 0 ||
-        !isa<LLVM::LLVMPointerType>(step.getArgumentTypes().back())) {
+    ArrayRef<Type> types = step.getArgumentTypes();
+    if (communicates)
+      types = types.drop_back(!types.empty());
+    if (types.empty() || !isa<LLVM::LLVMPointerType>(types.back())) {
       step.emitError("expected a step whose last argument is its arena, but "
                      "got @")
           << step.getName();
       return signalPassFailure();
     }
-    emitEntry(step, "bsr_step_run", false);
-    if (hasFlag(step))
-      emitEntry(step, "bsr_step_run_scores", true);
+    emitEntry(step, "bsr_step_run", false, communicates);
+    if (hasFlag(types))
+      emitEntry(step, "bsr_step_run_scores", true, communicates);
   }
 };
 } // namespace

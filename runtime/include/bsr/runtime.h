@@ -57,8 +57,9 @@ extern "C" {
 ///   6, libbsr_runtime.so.3: bsr_session_create takes a device;
 ///   7: bsr_step_chip, bsr_device_target;
 ///   8: bsr_session_device_data, bsr_session_copy_from, bsr_session_wait_for,
-///      bsr_session_let_wait.
-#define BSR_RUNTIME_VERSION 8
+///      bsr_session_let_wait;
+///   9: bsr_communicator_*, bsr_session_communicate, bsr_step_communicates.
+#define BSR_RUNTIME_VERSION 9
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -71,9 +72,11 @@ typedef enum bsr_status {
   BSR_INVALID_CHECKPOINT = 4, // damaged, foreign, or of another model
   BSR_NOT_A_NUMBER = 5, // a weight or a score is NaN where blocks are ranked
   BSR_OUT_OF_MEMORY = 6,
-  BSR_IO_ERROR = 7,    // the system refused to open, read or write a file
-  BSR_DEVICE_ERROR = 8 // no GPU or driver, or one that failed: its memory may
-                       // hold anything, and no session on it goes on
+  BSR_IO_ERROR = 7,     // the system refused to open, read or write a file
+  BSR_DEVICE_ERROR = 8, // no GPU or driver, or one that failed: its memory may
+                        // hold anything, and no session on it goes on
+  BSR_COMMUNICATION_ERROR = 9 // no MPI, or a process that is not reached: no
+                              // process of the run goes on
 } bsr_status;
 
 /// The sentence of this thread's last failure; "" before the first. Valid until
@@ -169,6 +172,10 @@ BSR_API const char *bsr_step_chip(const bsr_step *step);
 /// is no such device, or none that steps can be compiled for. The string lives
 /// as long as the library.
 BSR_API bsr_status bsr_device_target(const char *device, const char **target);
+
+/// 1 if the step takes means over the processes of a run (sparse-compile
+/// --data-parallel), or else 0.
+BSR_API int32_t bsr_step_communicates(const bsr_step *step);
 
 BSR_API int64_t bsr_step_num_buffers(const bsr_step *step);
 BSR_API int64_t bsr_step_num_patterns(const bsr_step *step);
@@ -327,6 +334,59 @@ typedef struct bsr_counters {
 
 BSR_API bsr_status bsr_session_counters(const bsr_session *session,
                                         bsr_counters *counters);
+
+//===----------------------------------------------------------------------===//
+// Several processes
+//===----------------------------------------------------------------------===//
+
+/// Joins the other processes of a run, which were started together, as ranks 0
+/// to `size` - 1. `kind` is "mpi": an MPI is loaded by way of libbsr_mpi.so,
+/// which lies beside the runtime or where BSR_MPI_LIBRARY says. Called once in
+/// a process; the caller releases the communicator with
+/// `bsr_communicator_close`. Below, null stands for a run of one process where
+/// a rank or a size is asked for.
+BSR_API bsr_status bsr_communicator_open(const char *kind,
+                                         bsr_communicator **communicator);
+
+/// Waits for the other processes to call this, and leaves the run. Null is
+/// allowed.
+BSR_API bsr_status bsr_communicator_close(bsr_communicator *communicator);
+
+/// Ends all processes of the run, this one with `status`. Null is allowed, and
+/// ends nothing.
+BSR_API void bsr_communicator_abort(bsr_communicator *communicator,
+                                    int32_t status);
+
+BSR_API int32_t bsr_communicator_rank(const bsr_communicator *communicator);
+BSR_API int32_t bsr_communicator_size(const bsr_communicator *communicator);
+
+/// All processes call these together. The first copies `bytes` bytes of `data`
+/// of rank `root` to all others; the second those of each rank r, at most 2^24,
+/// to bytes r * `bytes` and on of `all`, everywhere.
+BSR_API bsr_status bsr_communicator_broadcast(bsr_communicator *communicator,
+                                              void *data, int64_t bytes,
+                                              int32_t root);
+BSR_API bsr_status bsr_communicator_gather(bsr_communicator *communicator,
+                                           const void *data, int64_t bytes,
+                                           void *all);
+
+/// What the steps of this process did so far with a communicator.
+typedef struct bsr_communicator_counters {
+  int64_t reductions;    // tensors of which the mean was taken
+  int64_t bytes_reduced; // of these tensors
+  int64_t bytes_sent;    // to other processes for it
+  int64_t nanoseconds;   // spent in it, waiting included
+} bsr_communicator_counters;
+
+BSR_API bsr_status bsr_communicator_read_counters(
+    const bsr_communicator *communicator, bsr_communicator_counters *counters);
+
+/// Runs of `session` take means over the processes of `communicator`, which
+/// outlives the session; null: over this one alone. A run then counts as one of
+/// each process. Fails, unless there is one process, if the step was compiled
+/// without.
+BSR_API bsr_status bsr_session_communicate(bsr_session *session,
+                                           bsr_communicator *communicator);
 
 //===----------------------------------------------------------------------===//
 // Patterns

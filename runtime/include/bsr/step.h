@@ -42,19 +42,31 @@ typedef enum bsr_device {
   BSR_CUDA = 1  // a GPU of NVIDIA's; the runtime launches the kernels
 } bsr_device;
 
+/// What reaches the other processes of a run, which all run the same step at
+/// the same time. Fields are added behind those here.
+typedef struct bsr_communicator bsr_communicator;
+struct bsr_communicator {
+  /// Replaces each of `count` elements at `data`, of the `bsr_type` (runtime.h)
+  /// `type`, by the mean of those that all processes call it with. Only of
+  /// floating-point types. What fails is kept, and told by whoever runs the
+  /// step.
+  void (*all_reduce)(bsr_communicator *self, void *data, int64_t count,
+                     int32_t type);
+};
+
 /// What a run of a step depends on beside its buffers. The caller owns it, and
 /// no two runs have one at the same time. Fields are added behind those here.
 typedef struct bsr_context {
-  int32_t version;    // BSR_CONTEXT_VERSION. The caller writes it; the step
-                      // reads it first, and nothing else if it is another one
-                      // than the step was compiled for.
-  int32_t device;     // bsr_device. The caller writes it; the step reads it.
-  void *communicator; // What reaches the other processes of a run; null for a
-                      // run of one process. The caller writes it; no step
-                      // for BSR_HOST reads it.
-  int32_t error;      // What the step was compiled for, where it finds another
-                      // version or device. The step writes it, and only then;
-                      // the caller reads it.
+  int32_t version; // BSR_CONTEXT_VERSION. The caller writes it; the step
+                   // reads it first, and nothing else if it is another one
+                   // than the step was compiled for.
+  int32_t device;  // bsr_device. The caller writes it; the step reads it.
+  bsr_communicator *communicator; // Null for a run of one process. The caller
+                                  // writes it; a step reads it if its manifest
+                                  // has "communicates".
+  int32_t error; // What the step was compiled for, where it finds another
+                 // version or device. The step writes it, and only then;
+                 // the caller reads it.
 } bsr_context;
 
 /// What became of a run.
