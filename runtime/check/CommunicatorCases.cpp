@@ -5,6 +5,7 @@
 #include "Check.h"
 #include "Communicator.h"
 #include "Element.h"
+#include "support/Error.h"
 #include <cmath>
 #include <condition_variable>
 #include <cstring>
