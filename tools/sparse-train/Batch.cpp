@@ -147,12 +147,18 @@ Batcher::Batcher(Session &session, const Tokens &tokens, const Config &config)
 }
 
 void Batcher::fillTrain(int64_t step, int64_t micro) {
-  if (micro == 0)
+  if (step != madeStep || micro < nextMicro) {
     stepRandom = SplitMix64(seed, trainStream, step);
-  for (int64_t row = 0; row < batch; ++row) {
-    uint64_t begin = stepRandom.below(train.size() - length + 1);
-    fillSequence(row, train, begin, stepRandom);
+    madeStep = step;
+    nextMicro = 0;
   }
+  // How many random numbers a micro-batch takes depends on the text: those of
+  // other processes are made, too, and overwritten.
+  for (; nextMicro <= micro; ++nextMicro)
+    for (int64_t row = 0; row < batch; ++row) {
+      uint64_t begin = stepRandom.below(train.size() - length + 1);
+      fillSequence(row, train, begin, stepRandom);
+    }
   finish("training", step);
 }
 

@@ -45,7 +45,7 @@ public:
 
   /// Makes the micro-batch `micro` of training step `step`: text from anywhere.
   /// Micro-batches follow each other, and are together what one batch of all
-  /// their sequences would be.
+  /// their sequences would be, whether all of them are asked for or not.
   void fillTrain(int64_t step, int64_t micro);
 
   /// Makes one of the `count` batches of the held-out loss, always the same:
@@ -84,6 +84,7 @@ private:
   uint64_t seed;
   /// Of the step whose micro-batches are being made.
   SplitMix64 stepRandom;
+  int64_t madeStep = -1, nextMicro = 0;
   /// B, T, P, and how many of P are predicted.
   int64_t batch, length, predictions, predicted;
   int32_t *ids, *positions, *labels;

@@ -6,6 +6,7 @@
 #define BSR_TOOLS_SPARSETRAIN_TRAIN_H
 
 #include "Config.h"
+#include "Ranks.h"
 
 namespace bsr::train {
 

@@ -7,7 +7,9 @@
 //   update bias -= lr * gradient;  moment += 1;  weight += lr * (seed, step)
 //   noise;  accuracy = share of labels that are the likeliest token
 //
-// The macros make steps that a driver must refuse, and one with scores.
+// The macros make steps that a driver must refuse, one with scores, and one for
+// several processes, which takes means of all that differs (RUNS_ALONE: of all
+// but bias).
 
 #include "bsr/step.h"
 #include <math.h>
@@ -59,6 +61,11 @@ enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, BLOCK = SIDE * SIDE };
 #define SCORES_BUFFER
 #define SCORES_ENTRY
 #endif
+#ifdef COMMUNICATES
+#define COMMUNICATES_ENTRY ", \"communicates\": true"
+#else
+#define COMMUNICATES_ENTRY
+#endif
 #ifdef EXTRA
 #define EXTRA_BUFFER "," BUFFER(EXTRA, "dense", "batch", "f32", "[4]", OTHER)
 #else
@@ -94,7 +101,7 @@ const char bsr_step_manifest[] =
     "{\"row_ptr\": 11, \"col_idx\": 12, \"slot\": 13,"
     "\"col_ptr\": 14, \"row_idx\": 15, \"slot_t\": 16}}],"
     "\"products\": {\"spmm\": 1, \"spmm_transposed\": 1, \"sddmm\": 1, \"dense\": 2},"
-    "\"left_dense\": 0" SCORES_ENTRY "}";
+    "\"left_dense\": 0" SCORES_ENTRY COMMUNICATES_ENTRY "}";
 // clang-format on
 
 int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
@@ -153,6 +160,20 @@ int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
     int32_t id = ids[i / P * T + positions[i]];
     counts[id == MASK ? 0 : id == labels[i] ? 1 : 2] += weights[i];
   }
+#ifdef COMMUNICATES
+  // Updates are sums of gradients, so means of what they leave are as good.
+  bsr_communicator *communicator = context->communicator;
+  enum { F32 = 2 };
+  if (communicator) {
+#ifndef RUNS_ALONE
+    communicator->all_reduce(communicator, bias, V, F32);
+#endif
+    communicator->all_reduce(communicator, w, SLOTS * BLOCK, F32);
+    communicator->all_reduce(communicator, counts, 3, F32);
+    communicator->all_reduce(communicator, buffers[17], 1, F32);
+    communicator->all_reduce(communicator, buffers[19], 1, F32);
+  }
+#endif
   return BSR_STEP_RAN;
 }
 
