@@ -17,6 +17,9 @@ packages=(
   libgtest-dev python3 python3-numpy python3-yaml sentencepiece clang-format-14 clang-tidy-22
 )
 
+# Runs of several processes take an MPI, which nothing else needs: openmpi-bin and
+# libopenmpi-dev (docs/parallel.md).
+
 missing=()
 for package in "${packages[@]}"; do
   state=$(dpkg-query --show --showformat='${db:Status-Status}' "$package" 2>/dev/null || true)

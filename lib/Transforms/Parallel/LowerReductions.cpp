@@ -6,11 +6,12 @@
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Parallel/Passes.h"
-#include "bsr/runtime.h"
+#include "bsr/step.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "support/ElementType.h"
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSRLOWERREDUCTIONS
@@ -20,12 +21,14 @@ namespace mlir::bsr {
 using namespace mlir;
 using namespace mlir::bsr;
 
-static bsr_type getRuntimeType(Type element) {
+/// The number of `element`, a `bsr_type`: files number types as well.
+static int32_t getRuntimeType(Type element) {
+  using ::bsr::ElementType;
   if (element.isF16())
-    return BSR_F16;
+    return int32_t(ElementType::F16);
   if (element.isBF16())
-    return BSR_BF16;
-  return element.isF32() ? BSR_F32 : BSR_F64;
+    return int32_t(ElementType::BF16);
+  return int32_t(element.isF32() ? ElementType::F32 : ElementType::F64);
 }
 
 /// Makes `op` a call of `communicator`.
