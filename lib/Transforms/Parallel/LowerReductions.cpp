@@ -59,7 +59,8 @@ static void lower(AllReduceOp op, Value communicator, Value isThere) {
 }
 
 namespace {
-struct LowerReductions : bsr::impl::BSRLowerReductionsBase<LowerReductions> {
+struct LowerReductions
+    : mlir::bsr::impl::BSRLowerReductionsBase<LowerReductions> {
   using Base::Base;
 
   void runOnOperation() override {
