@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# Installs the Debian packages that are missing; does nothing where none is.
+# Installs the Debian packages that are missing; does nothing where none is. With --mpi
+# those of an MPI, too.
 
 set -euo pipefail
 
@@ -17,8 +18,10 @@ packages=(
   libgtest-dev python3 python3-numpy python3-yaml sentencepiece clang-format-14 clang-tidy-22
 )
 
-# Runs of several processes take an MPI, which nothing else needs: openmpi-bin and
-# libopenmpi-dev (docs/parallel.md).
+# Runs of several processes take an MPI, which nothing else needs (docs/parallel.md).
+if [[ ${1:-} == --mpi ]]; then
+  packages+=(openmpi-bin libopenmpi-dev)
+fi
 
 missing=()
 for package in "${packages[@]}"; do

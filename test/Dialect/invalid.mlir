@@ -596,7 +596,7 @@ func.func @spmm_bias(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tens
 // Attributes of functions and operations: what the dialect does not know, or
 // knows of others, is refused with the names that it knows.
 
-// expected-error @below {{'func.func' op expected bsr.arena_bytes, bsr.flops, bsr.kind, bsr.left_dense, bsr.live_bytes, bsr.patterns, bsr.products, bsr.score_norm, bsr.scores, bsr.timers, bsr.unmasked or bsr.unused, but got bsr.arena}}
+// expected-error @below {{'func.func' op expected bsr.arena_bytes, bsr.communicates, bsr.flops, bsr.kind, bsr.left_dense, bsr.live_bytes, bsr.patterns, bsr.products, bsr.score_norm, bsr.scores, bsr.timers, bsr.unmasked or bsr.unused, but got bsr.arena}}
 func.func private @function_unknown() attributes {bsr.arena = 64 : i64}
 
 // -----

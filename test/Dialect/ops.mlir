@@ -250,3 +250,8 @@ func.func @attention_grad(%q: tensor<8x96x64xf32>, %k: tensor<8x80x64xf32>, %v: 
       -> (tensor<8x96x64xf32>, tensor<8x64x80xf32>, tensor<8x80x32xf32>)
   return
 }
+
+func.func @all_reduce(%dw: tensor<3x16x16xf32>) -> tensor<3x16x16xf32> {
+  %mean = bsr.all_reduce %dw : tensor<3x16x16xf32> -> tensor<3x16x16xf32>
+  return %mean : tensor<3x16x16xf32>
+}
