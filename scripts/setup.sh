@@ -21,6 +21,9 @@ packages=(
 # Runs of several processes take an MPI, which nothing else needs (docs/parallel.md).
 if [[ ${1:-} == --mpi ]]; then
   packages+=(openmpi-bin libopenmpi-dev)
+elif (($#)); then
+  echo "error: expected --mpi or nothing, but got '$*'" >&2
+  exit 2
 fi
 
 missing=()
