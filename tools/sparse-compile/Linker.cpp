@@ -12,6 +12,7 @@
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 #include <dlfcn.h>
+#include <functional>
 #include <link.h>
 
 LLD_HAS_DRIVER(elf)
@@ -59,16 +60,19 @@ int bsr::runLinker(ArrayRef<const char *> arguments) {
 Error bsr::linkLibrary(StringRef object, StringRef library) {
   static int here;
   std::string program = sys::fs::getMainExecutable(nullptr, &here);
-  // The mathematics of the C library that this program runs with: no
-  // development files of the system are needed.
-  std::string openMP = findOpenMP(program), math = findLoaded("libm.so.6");
+  // The libraries of mathematics, and of what a processor has no instruction
+  // for, that this program runs with: no development files of the system are
+  // needed.
+  std::string openMP = findOpenMP(program), math = findLoaded("libm.so.6"),
+              support = findLoaded("libgcc_s.so.1");
   // The library finds the OpenMP runtime by itself: beside it, or where the
   // system looks. No path of this machine is in it.
-  SmallVector<StringRef> arguments = {linkerName, "-shared", "--eh-frame-hdr",
-                                      "-o",       library,   object,
-                                      openMP,     "-rpath",  "$ORIGIN"};
-  if (!math.empty())
-    arguments.push_back(math);
+  SmallVector<StringRef> arguments = {
+      linkerName, "-shared", "--eh-frame-hdr", "-o",      library,
+      object,     openMP,    "-rpath",         "$ORIGIN", "--as-needed"};
+  for (const std::string &runtime : {std::cref(math), std::cref(support)})
+    if (!runtime.empty())
+      arguments.push_back(runtime);
   SmallString<128> log;
   if (std::error_code error =
           sys::fs::createTemporaryFile("sparse-compile", "log", log))
