@@ -12,7 +12,6 @@
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
 #include <dlfcn.h>
-#include <functional>
 #include <link.h>
 
 LLD_HAS_DRIVER(elf)
@@ -67,12 +66,13 @@ Error bsr::linkLibrary(StringRef object, StringRef library) {
               support = findLoaded("libgcc_s.so.1");
   // The library finds the OpenMP runtime by itself: beside it, or where the
   // system looks. No path of this machine is in it.
-  SmallVector<StringRef> arguments = {
-      linkerName, "-shared", "--eh-frame-hdr", "-o",      library,
-      object,     openMP,    "-rpath",         "$ORIGIN", "--as-needed"};
-  for (const std::string &runtime : {std::cref(math), std::cref(support)})
-    if (!runtime.empty())
-      arguments.push_back(runtime);
+  SmallVector<StringRef> arguments = {linkerName, "-shared", "--eh-frame-hdr",
+                                      "-o",       library,   object,
+                                      openMP,     "-rpath",  "$ORIGIN"};
+  if (!math.empty())
+    arguments.push_back(math);
+  if (!support.empty())
+    arguments.append({"--as-needed", support});
   SmallString<128> log;
   if (std::error_code error =
           sys::fs::createTemporaryFile("sparse-compile", "log", log))
