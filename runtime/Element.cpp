@@ -17,17 +17,20 @@ using namespace bsr;
   return unsigned(type) < numElementTypes ? elementTypes[type].bytes : 0;
 }
 
-/// Rounds a finite `value` to a 16-bit format with `fractionBits` bits of
+/// Rounds `value` to a 16-bit format with `fractionBits` bits of
 /// fraction and exponents from `least` to `most`, to nearest even; what is too
 /// large becomes infinity.
 static uint16_t round(double value, int fractionBits, int least, int most) {
   uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  int64_t infinity = int64_t(most - least + 2) << fractionBits;
+  if (!std::isfinite(value))
+    return sign | uint16_t(infinity) |
+           (std::isnan(value) ? 1 << (fractionBits - 1) : 0);
   int exponent = value == 0 ? least : std::max(std::ilogb(value), least);
   // The value in units of the last place; rounding may carry into the exponent.
   double units =
       std::nearbyint(std::ldexp(std::fabs(value), fractionBits - exponent));
   int64_t bits = int64_t(units) + (int64_t(exponent - least) << fractionBits);
-  int64_t infinity = int64_t(most - least + 2) << fractionBits;
   return sign | uint16_t(std::min(bits, infinity));
 }
 
