@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Names the dimensions of scores and of what is computed from them: batch,
+// query, key and features.
+
+#include "AttentionScores.h"
+#include "bsr/Analysis/ElementWise.h"
+#include "bsr/Analysis/Kernels.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// The dimension of the scores that a maximum of them, element by element
+/// changed, is taken over.
+std::optional<unsigned> AttentionScores::findKeyDim() {
+  SetVector<Value> reached;
+  reached.insert(found.scores->getResult(0));
+  DenseMap<Value, SmallVector<int64_t>> dims;
+  dims[found.scores->getResult(0)] = llvm::to_vector(llvm::seq<int64_t>(
+      0, found.scores.getRank(found.scores.getDpsInitOperand(0))));
+  for (size_t next = 0; next != reached.size(); ++next) {
+    Value value = reached[next];
+    for (OpOperand &use : value.getUses()) {
+      auto op = dyn_cast<linalg::GenericOp>(use.getOwner());
+      if (!op || op.isDpsInit(&use) || linalg::isaContractionOpInterface(op))
+        continue;
+      SmallVector<int64_t> loops(op.getNumLoops(), -1);
+      for (auto [expr, dim] : llvm::zip_equal(
+               op.getMatchingIndexingMap(&use).getResults(), dims[value]))
+        if (auto loop = dyn_cast<AffineDimExpr>(expr))
+          loops[loop.getPosition()] = dim;
+      SmallVector<unsigned> reduced;
+      op.getReductionDims(reduced);
+      if (!reduced.empty()) {
+        bool isMaximum = !op.getBody()->getOps<arith::MaximumFOp>().empty() ||
+                         !op.getBody()->getOps<arith::MaxNumFOp>().empty();
+        if (reduced.size() == 1 && loops[reduced[0]] >= 0 && isMaximum)
+          return loops[reduced[0]];
+        continue;
+      }
+      if (op->getNumResults() != 1 || !reached.insert(op->getResult(0)))
+        continue;
+      SmallVector<int64_t> &result = dims[op->getResult(0)];
+      for (AffineExpr expr :
+           op.getIndexingMapMatchingResult(op->getResult(0)).getResults()) {
+        auto loop = dyn_cast<AffineDimExpr>(expr);
+        result.push_back(loop ? loops[loop.getPosition()] : -1);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+/// Names the dimensions of the scores' product.
+bool AttentionScores::setDims(unsigned keyDim) {
+  linalg::GenericOp product = found.scores;
+  FailureOr<linalg::ContractionDimensions> dims =
+      linalg::inferContractionDims(product);
+  if (failed(dims) || dims->m.size() != 1 || dims->n.size() != 1 ||
+      dims->k.size() != 1)
+    return false;
+  AffineMap map = product.getIndexingMapsArray()[2];
+  unsigned keyLoop = cast<AffineDimExpr>(map.getResult(keyDim)).getPosition();
+  bool isKeyFirst = dims->m[0] == keyLoop;
+  if (!isKeyFirst && dims->n[0] != keyLoop)
+    return false;
+  Labels loops(product.getNumLoops(), -1);
+  // Batch dimensions in the order of the scores'.
+  for (AffineExpr expr : map.getResults()) {
+    unsigned loop = cast<AffineDimExpr>(expr).getPosition();
+    if (llvm::is_contained(dims->batch, loop))
+      loops[loop] = found.numBatchDims++;
+  }
+  loops[isKeyFirst ? dims->n[0] : dims->m[0]] = found.getQueryDim();
+  loops[keyLoop] = found.getKeyDim();
+  loops[dims->k[0]] = found.getFeatureDim();
+  found.extents.assign(found.numBatchDims + 4, 1);
+  for (auto [loop, range] : llvm::enumerate(product.getStaticLoopRanges()))
+    found.extents[loops[loop]] = range;
+  found.q = getOperand(product, isKeyFirst ? 1 : 0, loops);
+  found.k = getOperand(product, isKeyFirst ? 0 : 1, loops);
+  labels[product->getResult(0)] = getResult(product, loops).labels;
+  return true;
+}
+
+/// What the loops of `op` are, by what it reads and makes of the scores;
+/// nothing if that is two things.
+std::optional<Labels> AttentionScores::getLoopLabels(linalg::GenericOp op) {
+  Labels loops(op.getNumLoops(), -1);
+  SmallVector<Value> tensors(op.getDpsInputs());
+  llvm::append_range(tensors, op->getResults());
+  for (auto [tensor, map] :
+       llvm::zip_equal(tensors, op.getIndexingMapsArray())) {
+    auto known = labels.find(tensor);
+    if (known == labels.end())
+      continue;
+    for (auto [expr, label] :
+         llvm::zip_equal(map.getResults(), known->second)) {
+      auto loop = dyn_cast<AffineDimExpr>(expr);
+      if (!loop || label < 0)
+        continue;
+      int64_t &other = loops[loop.getPosition()];
+      if (other >= 0 && other != label)
+        return std::nullopt;
+      other = label;
+    }
+  }
+  return loops;
+}
+
+/// Finds the products that make what `value` is element by element.
+void AttentionScores::findGradient(Value value, const Labels &labels) {
+  auto op = value.getDefiningOp<linalg::GenericOp>();
+  if (!op || this->labels.count(value) || products.count(op))
+    return;
+  Labels loops(op.getNumLoops(), -1);
+  AffineMap map = op.getIndexingMapMatchingResult(cast<OpResult>(value));
+  for (auto [expr, label] : llvm::zip_equal(map.getResults(), labels))
+    if (auto loop = dyn_cast<AffineDimExpr>(expr))
+      loops[loop.getPosition()] = label;
+  if (isProduct(op)) {
+    if (llvm::is_contained(labels, found.getKeyDim()) &&
+        llvm::is_contained(labels, found.getQueryDim()))
+      products[op] = loops;
+    return;
+  }
+  if (!isPointwise(op))
+    return;
+  for (unsigned number = 0; number != op.getNumDpsInputs(); ++number)
+    if (isa<RankedTensorType>(op->getOperand(number).getType()))
+      findGradient(op->getOperand(number),
+                   getOperand(op, number, loops).labels);
+}
+
+/// Names dimensions that an operation reads or makes by those that it has in
+/// common with others, until nothing is new; finds the products behind what is
+/// read beside the scores.
+bool AttentionScores::nameDims() {
+  SmallVector<linalg::GenericOp> ops;
+  for (auto op : found.scores->getBlock()->getOps<linalg::GenericOp>())
+    if (op != found.scores && labels.count(op->getResult(0)))
+      ops.push_back(op);
+  for (bool isNew = true; isNew;) {
+    isNew = false;
+    for (linalg::GenericOp op : ops) {
+      std::optional<Labels> loops = getLoopLabels(op);
+      if (!loops)
+        return stop(op, "reads scores of two places at once");
+      SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+      SmallVector<Value> tensors(op.getDpsInputs());
+      llvm::append_range(tensors, op->getResults());
+      for (auto [tensor, map] : llvm::zip_equal(tensors, maps)) {
+        auto known = labels.find(tensor);
+        if (known == labels.end())
+          continue;
+        for (auto [expr, label] :
+             llvm::zip_equal(map.getResults(), known->second)) {
+          auto loop = dyn_cast<AffineDimExpr>(expr);
+          if (!loop || label >= 0 || (*loops)[loop.getPosition()] < 0)
+            continue;
+          label = (*loops)[loop.getPosition()];
+          isNew = true;
+        }
+      }
+    }
+  }
+  for (linalg::GenericOp op : ops) {
+    Labels loops = *getLoopLabels(op);
+    SmallVector<unsigned> reduced;
+    op.getReductionDims(reduced);
+    // A sum of one summand may be over anything.
+    for (unsigned loop : reduced)
+      if (loops[loop] != found.getKeyDim() &&
+          op.getStaticLoopRanges()[loop] != 1)
+        return stop(op,
+                    "reduces scores over a dimension that is not the keys'");
+    for (unsigned number = 0; number != op.getNumDpsInputs(); ++number)
+      if (isa<RankedTensorType>(op->getOperand(number).getType()))
+        findGradient(op->getOperand(number),
+                     getOperand(op, number, loops).labels);
+  }
+  for (Site &site : sites)
+    site.read.labels = labels[site.read.tensor];
+  return true;
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Follows the scores of a product through all that is computed of them.
+
+#include "AttentionScores.h"
+#include "bsr/Analysis/ElementWise.h"
+#include "bsr/Analysis/Kernels.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+bool bsr::isProduct(linalg::GenericOp op) {
+  return op.getNumDpsInputs() == 2 && op->getNumResults() == 1 &&
+         op.hasPureTensorSemantics() && linalg::isaContractionOpInterface(op) &&
+         isZeros(op.getDpsInits()[0]) &&
+         llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) {
+           return map.isProjectedPermutation();
+         });
+}
+
+bool AttentionScores::stop(Operation *op, const Twine &reason) {
+  if (!obstacle.op && found.numBatchDims != 0)
+    obstacle = {op, reason.str()};
+  return false;
+}
+
+Labelled AttentionScores::getOperand(linalg::GenericOp op, unsigned operand,
+                                     const Labels &loops) const {
+  Labelled result{op->getOperand(operand), {}};
+  for (AffineExpr expr : op.getIndexingMapsArray()[operand].getResults()) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    result.labels.push_back(dim ? loops[dim.getPosition()] : -1);
+  }
+  return result;
+}
+
+Labelled AttentionScores::getResult(linalg::GenericOp op,
+                                    const Labels &loops) const {
+  Labelled result = getOperand(op, op.getNumDpsInputs(), loops);
+  result.tensor = op->getResult(0);
+  return result;
+}
+
+bool AttentionScores::followGeneric(linalg::GenericOp op) {
+  std::optional<Labels> loops = getLoopLabels(op);
+  if (!loops)
+    return stop(op, "reads scores of two places at once");
+  for (Value init : op.getDpsInits())
+    if (labels.count(init))
+      return stop(op, "starts from scores");
+  bool isWhole = llvm::all_of(llvm::zip_equal(*loops, op.getStaticLoopRanges()),
+                              [](auto it) {
+                                auto [label, range] = it;
+                                return label >= 0 || range == 1;
+                              });
+  if (isProduct(op) && !isWhole) {
+    bool isFirst = labels.count(op->getOperand(0));
+    if (isFirst && labels.count(op->getOperand(1)))
+      return stop(op, "multiplies scores with scores");
+    unsigned operand = isFirst ? 0 : 1;
+    sites.push_back({op, operand, getOperand(op, operand, *loops)});
+    return true;
+  }
+  if (!isComputable(op))
+    return stop(op, "is no arithmetic of single scores");
+  SmallVector<unsigned> reduced;
+  op.getReductionDims(reduced);
+  if (!reduced.empty())
+    rowReductions.insert(op);
+  for (OpResult result : op->getResults()) {
+    Labels &known = labels[result];
+    for (AffineExpr expr :
+         op.getIndexingMapMatchingResult(result).getResults()) {
+      auto loop = dyn_cast<AffineDimExpr>(expr);
+      known.push_back(loop ? (*loops)[loop.getPosition()] : -1);
+    }
+  }
+  return true;
+}
+
+/// Follows the scores through `op`, which reads them.
+bool AttentionScores::follow(Operation *op) {
+  if (op->use_empty() && op->getNumResults() != 0)
+    return true;
+  if (auto generic = dyn_cast<linalg::GenericOp>(op))
+    return followGeneric(generic);
+  // Dimensions of one element come and go.
+  auto getLarge = [](ArrayRef<int64_t> group, ArrayRef<int64_t> shape) {
+    return llvm::filter_to_vector(group,
+                                  [&](int64_t dim) { return shape[dim] != 1; });
+  };
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
+    ArrayRef<int64_t> shape = expand.getResultType().getShape();
+    Labels result(shape.size(), -1);
+    for (auto [group, label] : llvm::zip_equal(expand.getReassociationIndices(),
+                                               labels[expand.getSrc()])) {
+      SmallVector<int64_t> large = getLarge(group, shape);
+      if (large.size() > 1)
+        return stop(op, "splits a dimension of the scores");
+      if (!large.empty())
+        result[large.front()] = label;
+    }
+    labels[expand.getResult()] = result;
+    return true;
+  }
+  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
+    ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
+    Labels source = labels[collapse.getSrc()], result;
+    for (ArrayRef<int64_t> group : collapse.getReassociationIndices()) {
+      SmallVector<int64_t> large = getLarge(group, shape);
+      if (large.size() > 1)
+        return stop(op, "merges dimensions of the scores");
+      result.push_back(large.empty() ? -1 : source[large.front()]);
+    }
+    labels[collapse.getResult()] = result;
+    return true;
+  }
+  return stop(op, "uses the scores in another way");
+}
+
+bool AttentionScores::follow() {
+  std::optional<unsigned> keyDim = findKeyDim();
+  if (!keyDim || !setDims(*keyDim))
+    return false;
+  Block *block = found.scores->getBlock();
+  for (Operation *op = found.scores->getNextNode(); op;
+       op = op->getNextNode()) {
+    if (llvm::any_of(op->getOperands(),
+                     [&](Value operand) { return labels.count(operand); }) &&
+        !follow(op))
+      return false;
+  }
+  for (auto &[value, known] : labels)
+    for (Operation *user : value.getUsers())
+      if (user->getBlock() != block)
+        return stop(block->findAncestorOpInBlock(*user),
+                    "reads scores inside of a body");
+  if (!nameDims())
+    return false;
+  findTerms();
+  return true;
+}
