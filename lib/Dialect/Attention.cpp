@@ -194,9 +194,10 @@ static LogicalResult verifyAttention(OpTy op, ArrayRef<Named> tensors) {
         "expected elements of f16 or of bf16, but got both in one product");
   bool isDouble = llvm::any_of(types, [](Type t) { return t.isF64(); });
   Builder b(op.getContext());
+  SmallVector<int64_t> parts{2};
+  llvm::append_range(parts, ArrayRef(extents).take_front(numBatchDims + 1));
   auto expectedLse =
-      RankedTensorType::get(ArrayRef(extents).take_front(numBatchDims + 1),
-                            isDouble ? b.getF64Type() : b.getF32Type());
+      RankedTensorType::get(parts, isDouble ? b.getF64Type() : b.getF32Type());
   if (op.getLse().getType() != expectedLse)
     return op.emitOpError("expected lse of type ")
            << expectedLse << ", but got " << op.getLse().getType();

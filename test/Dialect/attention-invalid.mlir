@@ -7,7 +7,7 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
       maps = [affine_map<(t, i, j, d, e) -> (t, i, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -21,7 +21,7 @@ func.func @f(%q: tensor<8xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>) {
               affine_map<(t, i, j, d, e) -> (t, j, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>]
-      : (tensor<8xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<8xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -35,7 +35,7 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
               affine_map<(t, i, j, d) -> (t, i, j)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -49,7 +49,7 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
               affine_map<(t, i, j, d, e) -> (t, i, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -63,7 +63,7 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
               affine_map<(t, i, j, d, e) -> (t, j, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, j)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -77,7 +77,7 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x7x5xf32>
               affine_map<(t, i, j, d, e) -> (t, j, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x7x5xf32>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x7x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -91,7 +91,7 @@ func.func @f(%q: tensor<3x0x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
               affine_map<(t, i, j, d, e) -> (t, j, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>]
-      : (tensor<3x0x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x0x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -106,7 +106,7 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>,
               affine_map<(t, i, j, d, e) -> (i, d)>]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>, tensor<8x4xf32>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>, tensor<8x4xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -121,7 +121,7 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>,
               affine_map<(t, i, j, d, e) -> (i, j)>]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>, tensor<8x5xi1>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>, tensor<8x5xi1>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -135,7 +135,7 @@ func.func @f(%q: tensor<3x8x4xf16>, %k: tensor<3x6x4xbf16>, %v: tensor<3x6x5xf32
               affine_map<(t, i, j, d, e) -> (t, j, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>]
-      : (tensor<3x8x4xf16>, tensor<3x6x4xbf16>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x8x4xf16>, tensor<3x6x4xbf16>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -143,13 +143,13 @@ func.func @f(%q: tensor<3x8x4xf16>, %k: tensor<3x6x4xbf16>, %v: tensor<3x6x5xf32
 
 // Statistics are of rows.
 func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>) {
-  // expected-error @below {{'bsr.attention' op expected lse of type 'tensor<3x8xf32>', but got 'tensor<3x6xf32>'}}
+  // expected-error @below {{'bsr.attention' op expected lse of type 'tensor<2x3x8xf32>', but got 'tensor<2x3x6xf32>'}}
   %y, %lse = bsr.attention(%q, %k, %v) scale = 1.000000e+00
       maps = [affine_map<(t, i, j, d, e) -> (t, i, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<3x6xf32>)
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x6xf32>)
   return
 }
 
@@ -157,13 +157,13 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
 
 // Statistics of f64 are f64.
 func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf64>) {
-  // expected-error @below {{'bsr.attention' op expected lse of type 'tensor<3x8xf64>', but got 'tensor<3x8xf32>'}}
+  // expected-error @below {{'bsr.attention' op expected lse of type 'tensor<2x3x8xf64>', but got 'tensor<2x3x8xf32>'}}
   %y, %lse = bsr.attention(%q, %k, %v) scale = 1.000000e+00
       maps = [affine_map<(t, i, j, d, e) -> (t, i, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf64>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf64>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -177,7 +177,7 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
               affine_map<(t, i, j, d, e) -> (t, j, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -191,7 +191,7 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
               affine_map<(t, i, j, d, e) -> (t, j, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -205,7 +205,7 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
               affine_map<(t, i, j, d, e) -> (t, j, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>, !bsr.pattern<6x8, block = 2x4, slots = 3>) -> (tensor<3x8x5xf32>, tensor<3x8xf32>)
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>, !bsr.pattern<6x8, block = 2x4, slots = 3>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
   return
 }
 
@@ -217,11 +217,11 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
 #v = affine_map<(t, i, j, d, e) -> (t, j, e)>
 #y = affine_map<(t, i, j, d, e) -> (t, i, e)>
 func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>, %y: tensor<3x8x5xf32>,
-             %lse: tensor<3x8xf32>) {
+             %lse: tensor<2x3x8xf32>) {
   // expected-error @below {{'bsr.attention_grad' op expected dk to have extent 6 along d2, but got 'tensor<3x8x4xf32>'}}
   %dq, %dk, %dv = bsr.attention_grad(%q, %k, %v, %y, %lse, %y) scale = 1.000000e+00
       maps = [#q, #k, #v, #y, #y, #q, #k, #v]
-      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>, tensor<3x8x5xf32>, tensor<3x8xf32>,
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>, tensor<3x8x5xf32>, tensor<2x3x8xf32>,
          tensor<3x8x5xf32>) -> (tensor<3x8x4xf32>, tensor<3x8x4xf32>, tensor<3x6x5xf32>)
   return
 }

@@ -234,19 +234,19 @@ func.func @attention(%q: tensor<2x4x96x64xf32>, %k: tensor<2x4x80x64xf32>, %v: t
               affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
               affine_map<(b, h, i, j, d, e) -> (b, i, h, e)>]
       : (tensor<2x4x96x64xf32>, tensor<2x4x80x64xf32>, tensor<2x4x80x32xf32>)
-      -> (tensor<2x96x4x32xf32>, tensor<2x4x96xf32>)
+      -> (tensor<2x96x4x32xf32>, tensor<2x2x4x96xf32>)
   return
 }
 
 func.func @attention_grad(%q: tensor<8x96x64xf32>, %k: tensor<8x80x64xf32>, %v: tensor<8x80x32xf32>,
-                          %y: tensor<8x96x32xf32>, %lse: tensor<8x96xf32>, %dy: tensor<8x96x32xf32>) {
+                          %y: tensor<8x96x32xf32>, %lse: tensor<2x8x96xf32>, %dy: tensor<8x96x32xf32>) {
   %dq, %dk, %dv = bsr.attention_grad(%q, %k, %v, %y, %lse, %dy) scale = 1.250000e-01
       maps = [affine_map<(t, i, j, d, e) -> (t, i, d)>, affine_map<(t, i, j, d, e) -> (t, j, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, e)>, affine_map<(t, i, j, d, e) -> (t, i, e)>,
               affine_map<(t, i, j, d, e) -> (t, i, e)>, affine_map<(t, i, j, d, e) -> (t, i, d)>,
               affine_map<(t, i, j, d, e) -> (t, d, j)>, affine_map<(t, i, j, d, e) -> (t, j, e)>]
       : (tensor<8x96x64xf32>, tensor<8x80x64xf32>, tensor<8x80x32xf32>, tensor<8x96x32xf32>,
-         tensor<8x96xf32>, tensor<8x96x32xf32>)
+         tensor<2x8x96xf32>, tensor<8x96x32xf32>)
       -> (tensor<8x96x64xf32>, tensor<8x64x80xf32>, tensor<8x80x32xf32>)
   return
 }

@@ -20,14 +20,15 @@ BATCHES = [(), (3,), (2, 2), (1, 3)]
 
 
 def softmax(x, live, zero_empty):
-    """Probabilities of the rows of x over the entries that are live, and the logarithms of their sums."""
+    """Probabilities of the rows of x over the entries that are live, their maxima and the logarithms of the sums of
+    powers of what the entries are less."""
     x = np.where(live, x, -np.inf)
     with np.errstate(all="ignore"):
         largest = x.max(-1, keepdims=True)
         power = np.exp(x - np.where(np.isinf(largest), 0, largest))
         total = power.sum(-1, keepdims=True)
         p = power / total
-        lse = (largest + np.log(total))[..., 0]
+        lse = np.stack([largest[..., 0], np.log(total)[..., 0]])
     empty = np.isneginf(largest)
     return np.where(empty, 0 if zero_empty else np.nan, p), np.where(empty[..., 0], -np.inf, lse)
 
@@ -58,6 +59,8 @@ class Case:
         self.bias_dims = choose(None, None, "j", "ij", "bij", "bi")
         self.mask_dims = choose(None, "j", "ij", "bij", "iota")
         self.fill = choose(None, None, -1e9, -1e30)
+        # What is added to all scores instead of a random bias.
+        self.padding = None
         self.names = {}
 
     def tensor(self, shape, kind=None):
@@ -134,7 +137,7 @@ class Case:
         for name in ("q", "k", "v", "dy", "bias", "mask"):
             if name in types:
                 arguments.append(f'%{name}{n}: {types[name]} {{bsr.name = "{name}{n}"}}')
-        lse = self.tensor([*self.batch, self.queries], "f64" if self.kind == "f64" else "f32")
+        lse = self.tensor([2, *self.batch, self.queries], "f64" if self.kind == "f64" else "f32")
         extra = [maps[name] for name in ("bias", "mask") if name in maps]
 
         def use(names):
@@ -194,6 +197,8 @@ class Case:
         if self.bias_dims:
             order = self.names["bias"]
             bias = self.round(random.standard_normal([extents[i] if i >= 0 else 1 for i in order]))
+            if self.padding:
+                bias = np.full(bias.shape, np.float64(np.float32(self.padding)))
             arrays[f"bias{n}"] = step.to_bf16(bias) if self.kind == "bf16" else bias.astype(step.TYPES[self.kind])
             self.bias = spread(order, bias)
         if self.mask_dims == "iota":
@@ -221,7 +226,8 @@ class Case:
         y = np.einsum("...ij,...je->...ie", seen, self.v)
         y = np.where(empty[..., None], 0 if self.zero_empty else np.nan, y)
         dp = np.einsum("...ie,...je->...ij", self.dy, self.v)
-        g = seen * (dp - np.einsum("...ie,...ie->...i", self.dy, y)[..., None])
+        # The gradient reads y as it was written.
+        g = seen * (dp - np.einsum("...ie,...ie->...i", self.dy, self.round(y))[..., None])
         g = np.where(live & self.mask, g, 0)
         return {"y": y, "lse": lse, "dq": self.scale * np.einsum("...ij,...jd->...id", g, self.k),
                 "dk": self.scale * np.einsum("...ij,...id->...jd", g, self.q),
@@ -301,7 +307,21 @@ def check_differences():
             np.testing.assert_allclose(got["d" + name][place], (values[0] - values[1]) / 2e-5, atol=1e-8)
 
 
+def check_padding():
+    """Rows that see nothing, where numbers are filled in or added that swallow the logarithm of a sum: each
+    probability is 1 of the number of keys, in the gradient as well."""
+    cases = []
+    for number, (fill, bias) in enumerate([(-1e9, None), (-1e30, None), (None, -3e38)]):
+        case = Case(np.random.default_rng(3), number)
+        case.kind, case.batch, case.block, case.queries, case.keys = "f32", (2,), None, 5, 19
+        case.features, case.value_features, case.scale, case.zero_empty = 8, 5, 1.0, False
+        case.bias_dims, case.mask_dims, case.fill, case.padding = None if fill else "ij", fill and "iota", fill, bias
+        cases.append(case)
+    run(cases)
+
+
 random = np.random.default_rng(SEED)
 for first in range(0, CASES, 6):
     run([Case(random, number) for number in range(first, min(first + 6, CASES))])
 check_differences()
+check_padding()

@@ -18,6 +18,11 @@ struct AttentionTensor {
   explicit operator bool() const { return tensor != nullptr; }
 };
 
+/// What `lse` has of each row, along its first dimension: its maximum, and the
+/// logarithm of the sum of powers of what its entries are less. In one number,
+/// a maximum of -1e9, where all keys are padding, would swallow the logarithm.
+enum class LsePart { Maximum, LogSum };
+
 /// An attention, or the gradient of one.
 struct Attention {
   explicit Attention(AttentionOp op);

@@ -24,7 +24,7 @@ def BSR_AttentionOp : BSR_AttentionBase<"attention"> {
         x[t, i, j] = scale * sum_d q[t, i, d] k[t, j, d] + bias[t, i, j]
         p[t, i, j] = exp(x[t, i, j]) / sum_j' exp(x[t, i, j'])
         y[t, i, e] = sum_j p[t, i, j] v[t, j, e]
-        lse[t, i]  = log(sum_j exp(x[t, i, j]))
+        lse[:, t, i] = (m, log(sum_j exp(x[t, i, j] - m))) with m = max_j x[t, i, j]
 
     Where `mask` is false, `x` is `fill` instead (negative infinity if absent): no
     product is part of it, and no gradient reaches one. Sums over `j` are over the keys
@@ -37,7 +37,7 @@ def BSR_AttentionOp : BSR_AttentionBase<"attention"> {
     mask if they are there, a map from the dimensions `(t..., i, j, d, e)` to those of the
     tensor. The maps of q, k, v and y are permutations of what the formulas index them by;
     those of the bias and the mask may leave out dimensions and have 0 for dimensions of
-    extent 1. `lse` lies as `(t..., i)`. Keys that several query heads share are broadcast
+    extent 1. `lse` lies as `(2, t..., i)`. Keys that several query heads share are broadcast
     by an element-wise operation, which kernels compute where they read them.
 
     Kernels take keys block by block with a running maximum and sum (Milakov and
@@ -54,7 +54,7 @@ def BSR_AttentionOp : BSR_AttentionBase<"attention"> {
                 affine_map<(b, h, i, j, d, e) -> (b, h, j, e)>,
                 affine_map<(b, h, i, j, d, e) -> (b, i, h, e)>]
         : (tensor<2x4x96x64xf32>, tensor<2x4x80x64xf32>, tensor<2x4x80x32xf32>)
-        -> (tensor<2x96x4x32xf32>, tensor<2x4x96xf32>)
+        -> (tensor<2x96x4x32xf32>, tensor<2x2x4x96xf32>)
     ```
   }];
   let arguments = (ins BSR_Activations:$q, BSR_Activations:$k, BSR_Activations:$v,
@@ -97,7 +97,7 @@ def BSR_AttentionGradOp : BSR_AttentionBase<"attention_grad"> {
                 affine_map<(t, i, j, d, e) -> (t, i, e)>, affine_map<(t, i, j, d, e) -> (t, i, d)>,
                 affine_map<(t, i, j, d, e) -> (t, d, j)>, affine_map<(t, i, j, d, e) -> (t, j, e)>]
         : (tensor<8x96x64xf32>, tensor<8x80x64xf32>, tensor<8x80x32xf32>, tensor<8x96x32xf32>,
-           tensor<8x96xf32>, tensor<8x96x32xf32>)
+           tensor<2x8x96xf32>, tensor<8x96x32xf32>)
         -> (tensor<8x96x64xf32>, tensor<8x64x80xf32>, tensor<8x80x32xf32>)
     ```
   }];

@@ -200,10 +200,10 @@ void ForwardEmitter::finish(AttentionPoint at, Running running) {
            attention.getQueryDim(), run);
   }
   if (outputs.lookup(attention.lse)) {
-    Value lse =
-        arith::AddFOp::create(e.b, e.loc, running.largest,
-                              math::LogOp::create(e.b, e.loc, running.sum));
-    storeLanes(lse, getStatistics(), at, attention.getQueryDim(), run);
+    unsigned dim = attention.getQueryDim();
+    storeLanes(running.largest, getStatistics(LsePart::Maximum), at, dim, run);
+    storeLanes(math::LogOp::create(e.b, e.loc, running.sum),
+               getStatistics(LsePart::LogSum), at, dim, run);
   }
 }
 

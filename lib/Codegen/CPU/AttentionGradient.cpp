@@ -46,7 +46,7 @@ private:
   void storeKeys(const AttentionTensor &tensor, unsigned featureDim,
                  const LaneRows &sums, ArrayRef<Index> batch);
   void storeQueries(ArrayRef<Index> batch);
-  Value readRow(Value statistics, AttentionPoint at);
+  Value readLse(LsePart part, AttentionPoint at);
 
   const PatternViews &patterns;
   Value querySums;
@@ -188,11 +188,10 @@ void GradientEmitter::emitKeys(ArrayRef<Index> batch, Index line, LaneRun run) {
   storeKeys(attention.dv, attention.getValueFeatureDim(), valueSums, batch);
 }
 
-/// An entry of `statistics`, of which there is one for each query.
-Value GradientEmitter::readRow(Value statistics, AttentionPoint at) {
-  SmallVector<Index> place(at.batch);
-  place.push_back(at.query);
-  return e.read(statistics, place);
+/// A part of what is known of the row of a query.
+Value GradientEmitter::readLse(LsePart part, AttentionPoint at) {
+  AttentionTensor statistics = getStatistics(part);
+  return e.read(statistics.tensor, place(statistics, at));
 }
 
 /// Adds the products of `rows` and the elements of `factor` of the same
@@ -239,13 +238,18 @@ void GradientEmitter::addBlock(AttentionPoint at, int64_t count) {
     for (auto [row, product] : llvm::enumerate(products)) {
       AttentionPoint from = queryAt(first.plus(row));
       Value score = getScores(product, from, dim, run, attention.scale);
-      Value lse = readRow(attention.lse, from);
-      Value power = math::ExpOp::create(
-          e.b, e.loc,
-          arith::SubFOp::create(e.b, e.loc, score, e.broadcast(lse)));
+      // One after the other: the sum of both is as coarse as the maximum.
+      Value largest = readLse(LsePart::Maximum, from);
+      Value logSum = readLse(LsePart::LogSum, from);
+      Value difference =
+          arith::SubFOp::create(e.b, e.loc, score, e.broadcast(largest));
+      difference =
+          arith::SubFOp::create(e.b, e.loc, difference, e.broadcast(logSum));
+      Value power = math::ExpOp::create(e.b, e.loc, difference);
       if (attention.zeroEmpty) {
-        Value isEmpty = arith::CmpFOp::create(
-            e.b, e.loc, arith::CmpFPredicate::OEQ, lse, constant(-INFINITY));
+        Value isEmpty =
+            arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ,
+                                  largest, constant(-INFINITY));
         power = arith::SelectOp::create(e.b, e.loc, isEmpty,
                                         e.broadcast(constant(0)), power);
       }

@@ -28,10 +28,13 @@ Value AttentionTiles::constant(double value) {
                                    e.b.getFloatAttr(sumType, value));
 }
 
-AttentionTensor AttentionTiles::getStatistics() const {
+AttentionTensor AttentionTiles::getStatistics(LsePart part) const {
   AffineMap map = AffineMap::getMultiDimIdentityMap(attention.extents.size(),
                                                     e.b.getContext());
-  return {attention.lse, map.getMajorSubMap(attention.numBatchDims + 1)};
+  map = map.getMajorSubMap(attention.numBatchDims + 1);
+  AffineExpr number =
+      getAffineConstantExpr(static_cast<int64_t>(part), e.b.getContext());
+  return {attention.lse, map.insertResult(number, 0)};
 }
 
 SmallVector<Index> AttentionTiles::place(const AttentionTensor &tensor,

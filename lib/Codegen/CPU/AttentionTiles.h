@@ -100,8 +100,12 @@ public:
   Value getScores(Value products, AttentionPoint at, unsigned dim, LaneRun run,
                   double scale);
 
-  /// The statistics of the rows, as a tensor of the attention.
-  AttentionTensor getStatistics() const;
+  /// Where the element of `tensor` at `at` lies.
+  SmallVector<Index> place(const AttentionTensor &tensor,
+                           AttentionPoint at) const;
+
+  /// Part `part` of the statistics of the rows, as a tensor of the attention.
+  AttentionTensor getStatistics(LsePart part) const;
 
   Emitter &e;
   const Attention &attention;
@@ -121,8 +125,6 @@ private:
   /// of them are worth it.
   bool isTransposed(const AttentionTensor &tensor, unsigned rowDim,
                     LaneRun run) const;
-  SmallVector<Index> place(const AttentionTensor &tensor,
-                           AttentionPoint at) const;
 };
 
 } // namespace mlir::bsr

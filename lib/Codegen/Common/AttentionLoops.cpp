@@ -29,6 +29,11 @@ public:
 
 private:
   using Sum = llvm::function_ref<Value(Index, Value)>;
+  /// The maximum of a row, and the logarithm of the sum of the powers of what
+  /// its entries are less.
+  struct RowSum {
+    Value largest, logSum;
+  };
 
   SmallVector<Index> place(const AttentionTensor &tensor, Point at,
                            Index feature = Index::constant(0)) const;
@@ -40,10 +45,10 @@ private:
   Value dot(const AttentionTensor &a, const AttentionTensor &b, Point at,
             int64_t features);
   Value getScore(Point at);
-  Value getProbability(Point at, Value lse);
+  Value getProbability(Point at, RowSum row);
   Value getScoreGradient(Point at, Value probability);
   Value sumOver(Index line, Value init, Sum body);
-  Value readLse(Point at);
+  RowSum readLse(Point at);
 
   Evaluator &e;
   const Attention &attention;
@@ -101,19 +106,30 @@ Value LoopEmitter::getScore(Point at) {
   return score;
 }
 
-Value LoopEmitter::readLse(Point at) {
-  SmallVector<Index> place(at.batch);
-  place.push_back(at.query);
-  return e.read(attention.lse, place);
+/// Where part `part` of the statistics of a row are.
+static SmallVector<Index> getLsePlace(LsePart part, ArrayRef<Index> row) {
+  SmallVector<Index> place{Index::constant(static_cast<int64_t>(part))};
+  llvm::append_range(place, row);
+  return place;
 }
 
-Value LoopEmitter::getProbability(Point at, Value lse) {
-  Value difference = arith::SubFOp::create(e.b, e.loc, getScore(at), lse);
+LoopEmitter::RowSum LoopEmitter::readLse(Point at) {
+  SmallVector<Index> row(at.batch);
+  row.push_back(at.query);
+  return {e.read(attention.lse, getLsePlace(LsePart::Maximum, row)),
+          e.read(attention.lse, getLsePlace(LsePart::LogSum, row))};
+}
+
+Value LoopEmitter::getProbability(Point at, RowSum row) {
+  // One after the other: the sum of both is as coarse as the maximum.
+  Value difference =
+      arith::SubFOp::create(e.b, e.loc, getScore(at), row.largest);
+  difference = arith::SubFOp::create(e.b, e.loc, difference, row.logSum);
   Value result = math::ExpOp::create(e.b, e.loc, difference);
   if (!attention.zeroEmpty)
     return result;
   Value isEmpty = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ,
-                                        lse, getConstant(-INFINITY));
+                                        row.largest, getConstant(-INFINITY));
   return arith::SelectOp::create(e.b, e.loc, isEmpty, getConstant(0), result);
 }
 
@@ -169,13 +185,15 @@ void LoopEmitter::emitForward() {
           arith::SubFOp::create(e.b, e.loc, getScore(at(key)), largest));
       return arith::AddFOp::create(e.b, e.loc, so, power);
     });
-    Value lse = arith::AddFOp::create(e.b, e.loc, largest,
-                                      math::LogOp::create(e.b, e.loc, sum));
+    RowSum lse{largest, math::LogOp::create(e.b, e.loc, sum)};
     Value isEmpty = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ,
                                           largest, getConstant(-INFINITY));
-    lse = arith::SelectOp::create(e.b, e.loc, isEmpty, largest, lse);
-    if (Value output = outputs.lookup(attention.lse))
-      e.store(lse, output, item);
+    lse.logSum =
+        arith::SelectOp::create(e.b, e.loc, isEmpty, largest, lse.logSum);
+    if (Value output = outputs.lookup(attention.lse)) {
+      e.store(lse.largest, output, getLsePlace(LsePart::Maximum, item));
+      e.store(lse.logSum, output, getLsePlace(LsePart::LogSum, item));
+    }
     if (!outputs.lookup(attention.y.tensor))
       return;
     e.loop(attention.getValueFeatures(), {}, [&](Index feature, ValueRange) {

@@ -313,9 +313,11 @@ void FindAttention::rewrite(AttentionMatch &match) {
   };
   bool isAnyDouble = isDouble(match.q) || isDouble(match.k) ||
                      isDouble(match.v) || isDouble(match.y) || isDouble(bias);
-  auto statistics = RankedTensorType::get(
-      ArrayRef(match.extents).take_front(match.numBatchDims + 1),
-      isAnyDouble ? b.getF64Type() : b.getF32Type());
+  SmallVector<int64_t> parts{2};
+  llvm::append_range(
+      parts, ArrayRef(match.extents).take_front(match.numBatchDims + 1));
+  auto statistics = RankedTensorType::get(parts, isAnyDouble ? b.getF64Type()
+                                                             : b.getF32Type());
   auto attention = AttentionOp::create(
       b, loc, match.y.tensor.getType(), statistics, q.tensor, k.tensor,
       v.tensor, bias.tensor, mask.tensor, pattern, scale, fill, zeroEmpty,
