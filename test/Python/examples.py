@@ -5,6 +5,7 @@
 # RUN: rm -rf %t && mkdir %t
 # RUN: %python %src_root/examples/generate.py --output-dir %t
 # RUN: cmp %t/bert_tiny.mlir.gz %src_root/examples/bert_tiny.mlir.gz
+# RUN: cmp %t/bert_tiny-bf16.mlir.gz %src_root/examples/bert_tiny-bf16.mlir.gz
 # RUN: cmp %t/bert_mini.mlir.gz %src_root/examples/bert_mini.mlir.gz
 # RUN: cmp %t/bert_base.mlir.gz %src_root/examples/bert_base.mlir.gz
 # RUN: cmp %t/bert_base-all.mlir.gz %src_root/examples/bert_base-all.mlir.gz
@@ -26,4 +27,4 @@
 
 # RUN: not %python %src_root/examples/generate.py --output-dir %t huge 2>&1 \
 # RUN:   | FileCheck %s
-# CHECK: expected a size of tiny, mini, base, base-all, base-encoder, base-bf16, w32, w64, w128, but got 'huge'
+# CHECK: expected a size of tiny, tiny-bf16, mini, base, base-all, base-encoder, base-bf16, w32, w64, w128, but got 'huge'

@@ -111,7 +111,7 @@ def BSRFindAttention : Pass<"bsr-find-attention", "func::FuncOp"> {
                   affine_map<(t, i, j, d, e) -> (t, j, e)>,
                   affine_map<(t, i, j, d, e) -> (t, i, e)>]
           : (tensor<2x8x4xf32>, tensor<2x8x4xf32>, tensor<2x8x4xf32>)
-          -> (tensor<2x8x4xf32>, tensor<2x8xf32>)
+          -> (tensor<2x8x4xf32>, tensor<2x2x8xf32>)
       return %y : tensor<2x8x4xf32>
     }
     ```
