@@ -285,6 +285,7 @@ FORMS = {
     "other": (dict(form="other"), {"e": 16}, 0, 0,
               "multiplies the gradient of the scores with something else than the queries or the keys"),
 }
+
 # Forms whose kernels have vectors here.
 VECTORS = ("scaled", "causal", "window")
 # Blocks of queries by keys that are live, of those that there are.
