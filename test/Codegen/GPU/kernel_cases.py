@@ -39,7 +39,12 @@ def last(shape):
     return np.arange(shape[0])[:, None] >= shape[0] - 2
 
 
-PARTS = [whole, end, begin, last]
+def uneven(shape):
+    """Rows without blocks, some with a few, and whole ones, in no order."""
+    return np.arange(shape[1]) * 7 < np.arange(shape[0])[:, None] * 5 % 8 * shape[1]
+
+
+PARTS = [whole, end, begin, last, uneven]
 
 
 class CaseHost(gpu.Host):

@@ -3,6 +3,8 @@
 #include "Arguments.h"
 #include "Rounding.h"
 #include "support/Error.h"
+#include "support/Hash.h"
+#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
@@ -301,4 +303,26 @@ std::string ptx::printArgument(const Argument &argument, unsigned number,
     text += known ? printNumber(type, bits) : "?";
   }
   return text + "\n";
+}
+
+std::string ptx::printHash(const Argument &argument, unsigned number,
+                           const Memory &memory) {
+  uint64_t size = argument.count * types[argument.type].bytes;
+  const Allocation *from = memory.find(argument.address);
+  std::vector<uint8_t> piece(uint64_t(1) << 16);
+  bsr::XXH64 hash;
+  for (uint64_t begin = 0; begin < size; begin += piece.size()) {
+    uint64_t count = std::min<uint64_t>(piece.size(), size - begin);
+    memory.readAny(argument.address + begin, piece.data(), count);
+    for (uint64_t i = 0; i < count; ++i)
+      piece[i] = from->written[begin + i] ? piece[i] : 0;
+    hash.add(piece.data(), count);
+    for (uint64_t i = 0; i < count; ++i)
+      piece[i] = from->written[begin + i] ? 1 : 0;
+    hash.add(piece.data(), count);
+  }
+  char text[64];
+  std::snprintf(text, sizeof(text), "argument %u: hash %016" PRIx64 "\n",
+                number, hash.value());
+  return text;
 }

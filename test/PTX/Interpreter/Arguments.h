@@ -29,6 +29,10 @@ Argument readArgument(const std::string &text, Memory &memory);
 std::string printArgument(const Argument &argument, unsigned number,
                           const Memory &memory);
 
+/// A hash of the values of a buffer after the run, and of which are known.
+std::string printHash(const Argument &argument, unsigned number,
+                      const Memory &memory);
+
 } // namespace ptx
 
 #endif // PTX_ARGUMENTS_H

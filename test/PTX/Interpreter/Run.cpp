@@ -29,6 +29,7 @@ the outputs.
   --repeat N        runs the kernel N times
   --counts          prints what the kernel did
   --speed           prints warp instructions a second
+  --hash            prints a hash of each output instead of its numbers
   --entries         prints the entries of the file and their parameters
   --device          runs the kernel on the first NVIDIA GPU instead, where nothing
                     is checked: no --chip, --threads, --registers, --limit, --counts,
@@ -45,7 +46,7 @@ struct CommandLine {
   LaunchOptions options;
   std::vector<std::string> arguments;
   bool hasGrid = false, hasBlock = false, counts = false, speed = false,
-       entries = false, device = false, deviceName = false;
+       hash = false, entries = false, device = false, deviceName = false;
   /// One of the options that only the interpreter has.
   std::string checked;
   unsigned repeat = 1;
@@ -128,6 +129,8 @@ static CommandLine readCommandLine(int argc, char **argv) {
       line.counts = true;
     else if (option == "--speed")
       line.speed = true;
+    else if (option == "--hash")
+      line.hash = true;
     else if (option == "--entries")
       line.entries = true;
     else if (option == "--device")
@@ -252,7 +255,9 @@ static int run(int argc, char **argv) {
   }
   for (size_t i = 0; i < arguments.size(); ++i)
     if (arguments[i].printed)
-      std::fputs(printArgument(arguments[i], unsigned(i), memory).c_str(),
+      std::fputs((line.hash ? printHash : printArgument)(arguments[i],
+                                                         unsigned(i), memory)
+                     .c_str(),
                  stdout);
   std::fputs(done.c_str(), stdout);
   return 0;
