@@ -14,7 +14,7 @@ using namespace mlir::bsr;
 using namespace mlir::bsr::ptx;
 
 /// Steps of all warps after which no other one is followed.
-static constexpr uint64_t enoughSteps = 1'000'000;
+static constexpr uint64_t enoughSteps = 3'000'000;
 
 static Error verifyArguments(const Kernel &kernel, const Launch &launch) {
   if (kernel.parameters.size() == launch.arguments.size())
