@@ -29,8 +29,6 @@ using namespace mlir::bsr;
 
 /// Threads of a block: a multiple of a warp, of which an SM holds 16.
 static constexpr int64_t blockThreads = 128;
-/// Bytes of shared memory of which few blocks of threads can have more.
-static constexpr int64_t muchShared = 64 * 1024;
 
 /// Makes what `step` copies from buffer to buffer parallel loops.
 static void copyInLoops(func::FuncOp step) {
@@ -240,16 +238,11 @@ struct OutlineLaunches : bsr::impl::BSROutlineLaunchesBase<OutlineLaunches> {
     gpu::GPUFuncOp function =
         outlineKernelFunc(launch, kernel.getName(), operands);
     functions.insert(function);
-    // Blocks of threads that share much memory are few on a multiprocessor:
-    // ptxas is not to save registers for more, and spill.
-    std::optional<int64_t> shared =
-        launch.getDynamicSharedMemorySize()
-            ? getConstantIntValue(launch.getDynamicSharedMemorySize())
-            : std::nullopt;
+    // `ptxas` is not to save registers for more blocks of threads on a
+    // multiprocessor, and spill.
     OpBuilder b(launch);
-    if (shared && *shared > muchShared)
-      function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                        b.getI32IntegerAttr(1));
+    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                      b.getI32IntegerAttr(1));
     // LLVM loads vectors of what the threads of a block share.
     for (unsigned i = 0; i != function.getNumWorkgroupAttributions(); ++i)
       function.setWorkgroupAttributionAttr(

@@ -10,7 +10,7 @@
 // CHECK-NEXT:    gpu.launch_func @kernels::@kernel_0 blocks in (%c1, %c1, %c1) threads in (%c128, %c1, %c1) args(%[[Y]] : memref<10x33xf32>, %[[S]] : memref<f32>)
 // CHECK-NEXT:    return
 // CHECK-LABEL: gpu.module @kernels [#nvvm.target<O = 3, chip = "sm_80", features = "+ptx70">]
-// CHECK:         gpu.func @kernel(%[[X:.*]]: memref<10x33xf32>, %[[Y:.*]]: memref<10x33xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_grid_size = array<i32: 3, 1, 1>}
+// CHECK:         gpu.func @kernel(%[[X:.*]]: memref<10x33xf32>, %[[Y:.*]]: memref<10x33xf32>) kernel attributes {known_block_size = array<i32: 128, 1, 1>, known_grid_size = array<i32: 3, 1, 1>, nvvm.minctasm = 1 : i32}
 // CHECK-DAG:       %[[BLOCK:.*]] = gpu.block_id x
 // CHECK-DAG:       %[[THREAD:.*]] = gpu.thread_id x
 // CHECK:           %[[FIRST:.*]] = arith.muli %[[BLOCK]], %c128
