@@ -362,7 +362,10 @@ getTile(const ProductShape &shape, const Chip &chip, int64_t outputs,
                      : shape.outBlock % groups == 0 &&
                            tile.getLaneTokens() >= 1 &&
                            tile.getLaneTokens() <= mostLaneTokens;
-  if (!isWhole || tile.getSums(shape) > mostSums ||
+  // A thread of nine warps has 168 registers, and blocks of several fragments
+  // have a place for each.
+  bool isTight = shareOutputs != 0 && shape.outBlock > fragmentRows;
+  if (!isWhole || tile.getSums(shape) > (isTight ? mostSums / 2 : mostSums) ||
       (!setStages(tile, shape, chip.sharedLimit, wantedStages) &&
        !setStages(tile, shape, chip.sharedLimit, leastStages)) ||
       !tile.getPlan(shape).fits(chip.sharedLimit))
