@@ -125,6 +125,7 @@ COMMANDS = {
         "sparse-compile base.mlir": Run(),
     },
     "docs/checkpoints.md": {
+        "sparse-train --resume runs/first": Run(("runs/first", "run")),
         "sparse-train --config run.yaml --resume": Run(),
         "sparse-checkpoint from-dense": Run(("TENSORS OUTPUT", "OUTPUT OUTPUT-2")),
         "sparse-checkpoint reblock": Run(("OUTPUT", "OUTPUT-3")),

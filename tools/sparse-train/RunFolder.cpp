@@ -36,6 +36,19 @@ RunFolder::RunFolder(const std::string &path, bool mustExist) : path(path) {
 
 RunFolder::~RunFolder() { close(descriptor); }
 
+std::string RunFolder::requireConfig(const std::string &path) {
+  if (!fs::is_directory(path))
+    fail("expected '", path, "' to be the folder of a run, but got ",
+         fs::exists(path) ? "a file" : "no folder");
+  fs::path config = fs::path(path) / configName;
+  if (!fs::exists(config))
+    fail("expected '", path,
+         "' to be the folder of a run, but got one without "
+         "a ",
+         configName);
+  return config;
+}
+
 namespace {
 /// A file of a checkpoint: "checkpoint-<step>.safetensors<ending>", where the
 /// ending is none, or that of one that is unfinished or damaged.

@@ -25,6 +25,9 @@ public:
   RunFolder(const RunFolder &) = delete;
   RunFolder &operator=(const RunFolder &) = delete;
 
+  /// The configuration of the run in the folder `path`; fails if that is none.
+  static std::string requireConfig(const std::string &path);
+
   /// Fails if the folder holds anything of a run.
   void requireNoRun() const;
   /// Whether a run began in the folder, if only to compile its step. The folder

@@ -223,6 +223,10 @@ public:
   void train() {
     bool wasDone = done() == config.steps;
     describe();
+    if (wasDone)
+      std::printf("note: all %lld steps of the run are done; with --set "
+                  "steps=N --accept-changes it goes on\n",
+                  (long long)config.steps);
     if (done() == 0) {
       ordered_json entry = {{"step", 0}};
       measureHeldOut(entry);

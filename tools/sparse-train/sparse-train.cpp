@@ -6,6 +6,7 @@
 #include "../Version.h"
 #include "Config.h"
 #include "Ranks.h"
+#include "RunFolder.h"
 #include "Tokenize.h"
 #include "Train.h"
 #include "support/Error.h"
@@ -22,6 +23,7 @@ static constexpr char usage[] =
     "\n"
     "  sparse-train [--config FILE] [--set KEY=VALUE]... [--timers]\n"
     "               [--resume [--accept-changes] | --overwrite]\n"
+    "  sparse-train --resume RUN [--accept-changes] [--set KEY=VALUE]...\n"
     "  sparse-train tokenize --output FILE [--vocabulary N] [--held-out "
     "SHARE]\n"
     "                        [--suffix ENDING]... TEXT...\n"
@@ -30,8 +32,9 @@ static constexpr char usage[] =
     "The first trains; FILE is YAML, and --set overrides it. A run folder "
     "that\n"
     "holds a run already is an error unless --resume goes on from its newest\n"
-    "good checkpoint or --overwrite begins again. A resumed run whose "
-    "configuration\n"
+    "good checkpoint or --overwrite begins again. With the folder RUN alone, "
+    "its\n"
+    "own configuration is read. A resumed run whose configuration\n"
     "changed says what changed; --accept-changes goes on all the same. "
     "OMP_NUM_THREADS\n"
     "sets the number of threads, which changes no result. --timers compiles "
@@ -55,6 +58,8 @@ public:
   Words(int count, char **words) : words(words, words + count) {}
 
   bool done() const { return index == words.size(); }
+  /// Whether the next word stands for itself.
+  bool holdValue() const { return !done() && words[index].rfind("--", 0) != 0; }
   std::string take() { return words[index++]; }
   /// The value of the option just taken.
   std::string value(const std::string &option) {
@@ -107,7 +112,7 @@ static int runTokenize(Words words) {
 }
 
 static int runTrain(Words words) {
-  std::string config;
+  std::string config, resumed;
   std::vector<std::string> settings;
   Existing existing = Existing::Refuse;
   bool timers = false, acceptChanges = false;
@@ -125,9 +130,11 @@ static int runTrain(Words words) {
       config = words.value(word);
     else if (word == "--set")
       settings.push_back(words.value(word));
-    else if (word == "--resume")
+    else if (word == "--resume") {
       existing = Existing::Resume;
-    else if (word == "--accept-changes")
+      if (words.holdValue())
+        resumed = words.take();
+    } else if (word == "--accept-changes")
       acceptChanges = true;
     else if (word == "--overwrite")
       existing = Existing::Overwrite;
@@ -142,6 +149,14 @@ static int runTrain(Words words) {
          "without");
   if (acceptChanges)
     existing = Existing::ResumeChanged;
+  if (!resumed.empty()) {
+    if (!config.empty())
+      fail("expected --resume without a folder beside --config, but got '",
+           resumed, "'");
+    config = RunFolder::requireConfig(resumed);
+    // Wherever the folder is now.
+    settings.insert(settings.begin(), "run=" + resumed);
+  }
   Ranks ranks;
   try {
     Config parsed = readConfig(config, settings);
