@@ -107,6 +107,7 @@ bsr_status bsr_session_save(const bsr_session *session, const char *path,
   return guarded([&] {
     requireArgument(session, "session");
     requireArgument(path, "path");
+    session->requireOwner();
     metadata = metadata ? metadata : "";
     if (!isUTF8(metadata))
       fail(BSR_INVALID_ARGUMENT,
@@ -375,6 +376,7 @@ bsr_status bsr_session_load(bsr_session *session, const char *path) {
   return guarded([&] {
     requireArgument(session, "session");
     requireArgument(path, "path");
+    session->requireOwner();
     Checkpoint(*session, path).apply(*session);
   });
 }

@@ -93,6 +93,23 @@ PatternChange updatePattern(const Pattern &pattern,
                             const PatternIndices &indices,
                             PatternScratch &scratch);
 
+/// What the caller chose: rising numbers of blocks.
+struct ChosenBlocks {
+  const int64_t *pruned, *regrown;
+  int64_t numPruned, numRegrown;
+};
+
+/// Fails unless the pruned blocks of `chosen` are stored, the regrown ones are
+/// absent, and the slots have room for what it leaves.
+void checkReplacement(const Pattern &pattern, const ChosenBlocks &chosen,
+                      const PatternIndices &indices);
+
+/// Replaces blocks as a checked `chosen` says. The slots of the regrown ones,
+/// and all that were freed, are the first of the scratch's `freed`.
+PatternChange replaceBlocks(const Pattern &pattern, const ChosenBlocks &chosen,
+                            const PatternIndices &indices,
+                            PatternScratch &scratch);
+
 } // namespace bsr
 
 #endif // BSR_RUNTIME_PATTERN_H

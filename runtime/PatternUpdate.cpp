@@ -4,6 +4,7 @@
 
 #include "Pattern.h"
 #include "Select.h"
+#include "Status.h"
 #include <cstring>
 
 using namespace bsr;
@@ -16,6 +17,19 @@ public:
          const PatternIndices &indices, PatternScratch &scratch)
       : pattern(pattern), rule(rule), indices(indices), scratch(scratch),
         blocks(indices.rowPtr[pattern.gridRows()]) {}
+
+  /// Takes what the caller chose in the place of `prune` and `regrow`.
+  void take(const ChosenBlocks &chosen) {
+    listStored();
+    const int64_t *next = chosen.pruned;
+    for (int64_t k = 0; k < blocks && pruned < chosen.numPruned; ++k)
+      if (scratch.stored[k] == *next) {
+        scratch.pruned[pruned++] = int32_t(k);
+        ++next;
+      }
+    regrown = chosen.numRegrown;
+    std::copy_n(chosen.regrown, regrown, scratch.regrown);
+  }
 
   /// How many blocks the rule prunes.
   int64_t count() const {
@@ -30,9 +44,7 @@ public:
 
   /// Chooses the `count` blocks of the lowest norm.
   void prune(int64_t count) {
-    for (int64_t r = 0; r < pattern.gridRows(); ++r)
-      for (int32_t k = indices.rowPtr[r]; k < indices.rowPtr[r + 1]; ++k)
-        scratch.stored[k] = r * pattern.gridCols() + indices.colIdx[k];
+    listStored();
     auto forEach = [&](auto visit) {
       for (int64_t k = 0; k < blocks; ++k)
         visit(k);
@@ -80,12 +92,34 @@ public:
       scratch.kept[kept] = scratch.stored[k];
       indices.slot[kept] = slot;
     });
+    if (regrown > pruned)
+      findFree();
     merge(blocks - pruned);
     buildViews(pattern, scratch.stored, blocks - pruned + regrown, indices);
     return {pruned, regrown};
   }
 
 private:
+  void listStored() {
+    for (int64_t r = 0; r < pattern.gridRows(); ++r)
+      for (int32_t k = indices.rowPtr[r]; k < indices.rowPtr[r + 1]; ++k)
+        scratch.stored[k] = r * pattern.gridCols() + indices.colIdx[k];
+  }
+
+  /// Puts the lowest slots without a block behind those that pruned ones free.
+  void findFree() {
+    std::fill_n(scratch.marks, pattern.slots / 64 + 1, 0);
+    auto mark = [&](int32_t slot) {
+      scratch.marks[slot / 64] |= uint64_t(1) << (slot % 64);
+    };
+    std::for_each_n(indices.slot, blocks - pruned, mark);
+    std::for_each_n(scratch.freed, pruned, mark);
+    int64_t freed = pruned;
+    for (int64_t slot = 0; freed < regrown; ++slot)
+      if (!(scratch.marks[slot / 64] >> (slot % 64) & 1))
+        scratch.freed[freed++] = int32_t(slot);
+  }
+
   /// Calls `visit(k, kept, freed)` for each stored block, in front of which
   /// `kept` are kept and `freed` are pruned. It may write at both places: the
   /// next block has the wrong one again.
@@ -157,5 +191,53 @@ PatternChange bsr::updatePattern(const Pattern &pattern,
   state.prune(count);
   if (rule.method != BSR_GMP)
     state.regrow(scores, seed, update);
+  return state.apply();
+}
+
+/// Fails unless the `count` numbers of `blocks` of `pattern`, which are to be
+/// `purpose`, rise and are each stored, or each absent.
+static void checkChosen(const Pattern &pattern, const int64_t *blocks,
+                        int64_t count, bool isStored, const char *purpose,
+                        const PatternIndices &indices) {
+  int64_t before = -1;
+  for (int64_t k = 0; k < count; ++k) {
+    int64_t block = blocks[k];
+    if (block <= before || block >= pattern.allBlocks())
+      fail(BSR_INVALID_ARGUMENT, "expected rising numbers below ",
+           pattern.allBlocks(), " of the blocks of '", pattern.name, "' to ",
+           purpose, ", but got ", block,
+           k ? " behind " + std::to_string(before) : "");
+    before = block;
+    int64_t r = block / pattern.gridCols(), c = block % pattern.gridCols();
+    if (std::binary_search(indices.colIdx + indices.rowPtr[r],
+                           indices.colIdx + indices.rowPtr[r + 1],
+                           c) != isStored)
+      fail(BSR_INVALID_ARGUMENT, "expected ",
+           isStored ? "a stored block" : "an absent block", " of '",
+           pattern.name, "' to ", purpose, ", but got block (", r, ", ", c,
+           "), which is ", isStored ? "absent" : "stored");
+  }
+}
+
+void bsr::checkReplacement(const Pattern &pattern, const ChosenBlocks &chosen,
+                           const PatternIndices &indices) {
+  checkChosen(pattern, chosen.pruned, chosen.numPruned, /*isStored=*/true,
+              "prune", indices);
+  checkChosen(pattern, chosen.regrown, chosen.numRegrown, /*isStored=*/false,
+              "regrow", indices);
+  int64_t blocks =
+      indices.rowPtr[pattern.gridRows()] - chosen.numPruned + chosen.numRegrown;
+  if (blocks > pattern.mostBlocks())
+    fail(BSR_INVALID_ARGUMENT, "expected an update to leave '", pattern.name,
+         "' at most the ", pattern.mostBlocks(),
+         " blocks that it has slots for, but got ", blocks);
+}
+
+PatternChange bsr::replaceBlocks(const Pattern &pattern,
+                                 const ChosenBlocks &chosen,
+                                 const PatternIndices &indices,
+                                 PatternScratch &scratch) {
+  Update state(pattern, {}, indices, scratch);
+  state.take(chosen);
   return state.apply();
 }

@@ -5,6 +5,7 @@
 #include "Session.h"
 #include "Communicator.h"
 #include "Element.h"
+#include "SessionShare.h"
 #include "Status.h"
 #include <omp.h>
 
@@ -34,13 +35,26 @@ static void forEachPart(bsr_session &session, Take take) {
 }
 
 bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device)
-    : owner(step.self), step(step),
-      device(device), context{BSR_CONTEXT_VERSION, device.number(), nullptr, 0},
+    : bsr_session(step, seed, device, nullptr) {}
+
+bsr_session::bsr_session(const bsr_step &step, bsr_session &source)
+    : bsr_session(step, source.counters.seed, source.device, &source) {}
+
+bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device,
+                         bsr_session *source)
+    : owner(step.self), step(step), device(device), source(source),
+      shared(findShared(step.manifest, source)), context{BSR_CONTEXT_VERSION,
+                                                         device.number(),
+                                                         nullptr, 0},
       hasPattern(step.manifest.patterns.size()) {
   int64_t bytes = Memory::partBytes(manifest().arenaBytes);
-  for (const Buffer &buffer : manifest().buffers)
-    if (buffer.kind != BSR_SCORES)
-      bytes += Memory::partBytes(buffer.bytes);
+  // Scores lie in the arena, and what is shared in the source.
+  auto isOwn = [&](size_t i) {
+    return manifest().buffers[i].kind != BSR_SCORES && shared[i] < 0;
+  };
+  for (size_t i = 0; i < manifest().buffers.size(); ++i)
+    if (isOwn(i))
+      bytes += Memory::partBytes(manifest().buffers[i].bytes);
   // Of an update, the norm of each block, or a list of slots.
   auto roomBytes = [&](const Pattern &pattern) {
     return device.isHost() || pattern.isStatic
@@ -55,19 +69,21 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device)
   int64_t areas = Memory::areasTaken();
   area = Memory(device, bytes, "the buffers of the step");
   arena = area.cut(manifest().arenaBytes);
-  for (const Buffer &buffer : manifest().buffers)
-    buffers.push_back(buffer.kind == BSR_SCORES
+  for (size_t i = 0; i < manifest().buffers.size(); ++i) {
+    const Buffer &buffer = manifest().buffers[i];
+    buffers.push_back(isOwn(i) ? area.cut(buffer.bytes)
+                      : shared[i] < 0
                           ? static_cast<char *>(arena) + buffer.arenaOffset
-                          : area.cut(buffer.bytes));
+                          : source->buffers[size_t(shared[i])]);
+  }
   for (const Pattern &pattern : manifest().patterns)
     rooms.push_back(area.cut(roomBytes(pattern)));
 
   // The arena holds nothing before a run.
   if (!device.isHost())
     for (size_t i = 0; i < buffers.size(); ++i)
-      if (const Buffer &buffer = manifest().buffers[i];
-          buffer.kind != BSR_SCORES)
-        device.zero(buffers[i], buffer.bytes);
+      if (isOwn(i))
+        device.zero(buffers[i], manifest().buffers[i].bytes);
 
   hostIndices.resize(buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i)
@@ -82,6 +98,9 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device)
     using Pointer = std::remove_reference_t<decltype(part)>;
     part = static_cast<Pointer>(ownArea.cut(size * int64_t(sizeof *part)));
   });
+  for (size_t i = 0; i < buffers.size(); ++i)
+    if (shared[i] >= 0)
+      hostIndices[i] = source->hostIndices[size_t(shared[i])];
   if (step.ptx || device.number() == BSR_CUDA)
     program = device.load(step, buffers.data(), arena);
   counters.seed = seed;
@@ -153,6 +172,7 @@ void bsr_session_destroy(bsr_session *session) { delete session; }
 bsr_status bsr_session_initialize(bsr_session *session) {
   return guarded([&] {
     requireArgument(session, "session");
+    session->requireOwner();
     const Manifest &manifest = session->manifest();
     for (size_t i = 0; i < manifest.patterns.size(); ++i)
       session->makePattern(int64_t(i), BSR_MOST_BLOCKS);
@@ -267,8 +287,8 @@ void bsr_session::run(bool scores) {
     if (!program)
       return (scores ? step.runScores : step.run)(&context, buffers.data(),
                                                   arena);
-    program->run(scores, programVersion != patternVersion);
-    programVersion = patternVersion;
+    program->run(scores, programVersion != currentVersion());
+    programVersion = currentVersion();
     return BSR_STEP_RAN;
   };
   switch (int32_t status = run()) {

@@ -39,8 +39,13 @@ struct PatternHistory {
 struct bsr_session {
   bsr_session(const bsr_step &step, uint64_t seed,
               bsr::Device &device = bsr::hostDevice());
+  /// One that shares the state of `source`.
+  bsr_session(const bsr_step &step, bsr_session &source);
 
   const bsr::Manifest &manifest() const { return step.manifest; }
+
+  /// Fails unless patterns and state are the session's own.
+  void requireOwner() const;
 
   /// Fails unless the processor may touch the buffers.
   void requireHost() const;
@@ -82,6 +87,13 @@ struct bsr_session {
                    bsr_type type, const void *dense);
   void checkPatterns() const;
   void updatePatterns(const bsr_pattern_update *updates);
+  void replacePatterns(const bsr_replacement *replacements, int64_t count);
+
+  /// Writes to `norms` by what the stored blocks of a pattern are ranked.
+  void rankBlocks(int64_t pattern, bsr_norm norm, double *norms) const;
+
+  /// Fails unless the last run left scores of the blocks of `pattern`.
+  void requireScores(const bsr::Pattern &pattern) const;
 
   /// Runs the step once, with scores of blocks or without, and counts it.
   void run(bool scores);
@@ -108,6 +120,11 @@ struct bsr_session {
   /// blocks it has, or goes on with them if the step has run.
   void patternMade(int64_t pattern);
 
+private:
+  bsr_session(const bsr_step &step, uint64_t seed, bsr::Device &device,
+              bsr_session *source);
+
+public:
   /// The memory to work with of a thread of an update.
   bsr::PatternScratch &scratchOf(int thread) const {
     return thread ? moreScratch[size_t(thread) - 1] : scratch;
@@ -120,6 +137,9 @@ struct bsr_session {
       owner; // of `step`, which may be unloaded
   const bsr_step &step;
   bsr::Device &device;
+  bsr_session *const source; // whose state this one shares, or null
+  /// Of each buffer the one of `source` that it is, or -1.
+  const std::vector<int64_t> shared;
   bsr_context context;
   bsr::Memory area;            // of the device: what the step knows of
   std::vector<void *> buffers; // in it
@@ -145,6 +165,9 @@ struct bsr_session {
 
   // Counts the changes of any pattern: a snapshot belongs to one set of them.
   int64_t patternVersion = 0;
+  int64_t currentVersion() const {
+    return source ? source->currentVersion() : patternVersion;
+  }
   int64_t programVersion = -1; // of the patterns that the program last saw
 
   bsr_counters counters = {};

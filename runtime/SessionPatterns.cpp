@@ -42,6 +42,7 @@ bsr_pattern_view bsr_session::view(int64_t pattern) const {
 
 void bsr_session::requireDynamic(int64_t pattern) const {
   requireIndex(pattern, int64_t(manifest().patterns.size()), "patterns");
+  requireOwner();
   if (manifest().patterns[pattern].isStatic)
     fail(BSR_INVALID_ARGUMENT, "expected a pattern that can change, but got '",
          manifest().patterns[pattern].name, "', which is static");
@@ -111,6 +112,7 @@ bsr_status bsr_session_make_pattern(bsr_session *session, int64_t pattern,
   return guarded([&] {
     requireArgument(session, "session");
     requireIndex(pattern, int64_t(session->hasPattern.size()), "patterns");
+    session->requireOwner();
     session->makePattern(pattern, blocks);
   });
 }

@@ -26,12 +26,18 @@ static void checkRule(const bsr_session &session, int64_t index,
     refuse("expected a drop fraction in [0, 1], but got ", rule.drop);
   if (rule.method == BSR_GMP && rule.blocks < 0)
     refuse("expected a number of blocks from 0, but got ", rule.blocks);
-  if (rule.method != BSR_RIGL)
-    return;
+  if (rule.method == BSR_RIGL)
+    session.requireScores(pattern);
+}
+
+void bsr_session::requireScores(const Pattern &pattern) const {
+  auto refuse = [&](const char *what) {
+    fail(BSR_INVALID_ARGUMENT, what, " for pattern '", pattern.name, "'");
+  };
   if (pattern.scores < 0)
     refuse("expected a step that was compiled with scores of blocks, but got "
            "one without");
-  if (!session.hasScores)
+  if (!hasScores)
     refuse("expected an update by scores right after a run with scores, but "
            "got a plain run, a restore, a load or another update since");
 }
@@ -96,15 +102,7 @@ void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
                     : nullptr;
   };
   auto rank = [&](int64_t i, PatternScratch &scratch) {
-    const Pattern &pattern = manifest().patterns[i];
-    const Buffer &weight = manifest().buffers[pattern.weight];
-    int64_t blocks = view(i).blocks;
-    device.computeNorms(updates[i].norm, weight.type, buffers[pattern.weight],
-                        static_cast<const int32_t *>(
-                            buffers[pattern.indices[BSR_SLOT - BSR_ROW_PTR]]),
-                        pattern.blockRows * pattern.blockCols, blocks, rooms[i],
-                        scratch.norms);
-    checkNorms(pattern, indices(i), scratch.norms);
+    rankBlocks(i, updates[i].norm, scratch.norms);
   };
   // Whatever can fail does so before the first change.
   for (size_t i = 0; i < manifest().patterns.size(); ++i)
@@ -209,6 +207,7 @@ bsr_status bsr_session_update(bsr_session *session,
     if (count != patterns)
       fail(BSR_INVALID_ARGUMENT, "expected an update for each of ", patterns,
            " patterns, but got ", count);
+    session->requireOwner();
     session->updatePatterns(updates);
   });
 }
@@ -218,6 +217,7 @@ bsr_status bsr_session_statistics(const bsr_session *session, int64_t index,
   return guarded([&] {
     requireArgument(session, "session");
     requireArgument(statistics, "statistics");
+    session->requireOwner();
     const auto &patterns = session->manifest().patterns;
     requireIndex(index, int64_t(patterns.size()), "patterns");
     const Pattern &pattern = patterns[index];

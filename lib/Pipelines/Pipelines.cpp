@@ -146,6 +146,8 @@ static void addImport(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRForwardSlices());
   pm.addPass(bsr::createBSRUnstack());
   pm.addPass(bsr::createBSRSplitWeights());
+  if (options.dropUpdates)
+    pm.addNestedPass<func::FuncOp>(bsr::createBSRDropUpdates());
   addCleanup(pm);
 }
 

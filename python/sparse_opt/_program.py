@@ -41,8 +41,10 @@ class Program(Protocol):
     ) -> Iterable[tuple[str, Array]]:
         """Returns the arrays of one call, by name; raises `StepError`."""
 
-    def outputs(self, arrays: Sequence[Array]) -> Any:
-        """Returns the loss, and metrics if there are any, in the user's form."""
+    def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
+        """Returns the loss, and metrics if there are any, in the user's form.
+
+        Those of a run that has `trained`, or else of one that changed nothing."""
 
     def state(self, read: Callable[[str], Array]) -> Any:
         """Returns the state in the user's form."""
@@ -95,7 +97,7 @@ class NamedArrays:
         both = {**(arguments[0] if arguments else {}), **named}
         return [(name, _runtime.as_array(value)) for name, value in both.items()]
 
-    def outputs(self, arrays: Sequence[Array]) -> Any:
+    def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
         values = tuple(a.copy()[()] for a in arrays)
         return values[0] if len(values) == 1 else values
 

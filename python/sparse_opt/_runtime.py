@@ -24,7 +24,7 @@ from sparse_opt._tools import RUNTIME, find_runtime
 Array = np.ndarray[Any, Any]
 Scalar: TypeAlias = "type[np.generic[Any]]"
 
-_VERSION = 8
+_VERSION = 10
 
 KINDS = (
     "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",
@@ -84,6 +84,16 @@ class _PatternUpdate(ctypes.Structure):
         ("drop", ctypes.c_double),
         ("blocks", ctypes.c_int64),
         ("allow_return", ctypes.c_int32),
+    ]
+
+
+class _Replacement(ctypes.Structure):
+    _fields_ = [
+        ("pattern", ctypes.c_int64),
+        ("num_pruned", ctypes.c_int64),
+        ("num_regrown", ctypes.c_int64),
+        ("pruned", ctypes.c_void_p),
+        ("regrown", ctypes.c_void_p),
     ]
 
 
@@ -286,12 +296,17 @@ class Step:
     def name(self) -> str:
         return str(_library().bsr_step_name(self._handle).decode())
 
-    def num_products(self, kind: str) -> int:
-        return int(_library().bsr_step_num_products(self._handle, kind.encode()))
-
     @property
-    def num_left_dense(self) -> int:
-        return int(_library().bsr_step_num_left_dense(self._handle))
+    def products(self) -> dict[str, int]:
+        """How many products of each kind a step computes, and what stayed dense."""
+        library = _library()
+        kinds = ("spmm", "spmm_transposed", "sddmm", "dense")
+        counts = {
+            kind: int(library.bsr_step_num_products(self._handle, kind.encode()))
+            for kind in kinds
+        }
+        left_dense = int(library.bsr_step_num_left_dense(self._handle))
+        return {**counts, "left_dense": left_dense}
 
     def _buffer(self, index: int) -> Buffer:
         info = _BufferInfo()
@@ -426,11 +441,22 @@ class DeviceArray:
 class Session:
     """The memory of one training run of a step."""
 
-    def __init__(self, step: Step, device: str, seed: int) -> None:
+    def __init__(
+        self, step: Step, device: str, seed: int, source: Session | None = None
+    ) -> None:
+        """With a `source`, whose device it is on, it shares the state of that one."""
         self.step = step
-        self._is_host = device == "cpu"
+        self._is_host = source._is_host if source else device == "cpu"
         self._handle = ctypes.c_void_p()
         self._run = _library().bsr_session_run
+        self._source = source  # which outlives it
+        if source:
+            _check(
+                _library().bsr_session_share(
+                    step._handle, source._handle, ctypes.byref(self._handle)
+                )
+            )
+            return
         _check(
             _library().bsr_session_create(
                 step._handle,
@@ -573,6 +599,83 @@ class Session:
             )
         )
 
+    def views(self, pattern: Pattern) -> Blocks:
+        """Returns the pattern's own memory, for reading, as it is until it changes."""
+        view = _PatternView()
+        _check(
+            _library().bsr_session_get_pattern(
+                self._handle, ctypes.c_int64(pattern.index), ctypes.byref(view)
+            )
+        )
+        count = view.blocks
+
+        def seen(pointer: Any, count: int) -> Array:
+            if not count:
+                return np.zeros(0, np.int32)
+            address = ctypes.cast(pointer, ctypes.c_void_p).value or 0
+            memory = (ctypes.c_int32 * count).from_address(address)
+            memory.session = self  # type: ignore[attr-defined]
+            array: Array = np.frombuffer(memoryview(memory).toreadonly(), np.int32)
+            return array
+
+        lines = pattern.rows // pattern.block_rows + 1
+        return Blocks(
+            seen(view.row_ptr, lines), seen(view.col_idx, count), seen(view.slot, count)
+        )
+
+    def norms(self, pattern: Pattern, norm: str, count: int) -> Array:
+        """Returns what each of the `count` stored blocks is ranked by."""
+        norms = np.empty(count)
+        _check(
+            _library().bsr_session_norms(
+                self._handle, ctypes.c_int64(pattern.index),
+                ctypes.c_int(NORMS.index(norm)), ctypes.c_int64(count),
+                ctypes.c_void_p(norms.ctypes.data),
+            )
+        )  # fmt: skip
+        return norms
+
+    def scores(self, pattern: Pattern) -> Array:
+        """Returns the score of every block, after a run with scores."""
+        scores = np.empty(pattern.blocks, np.float32)
+        _check(
+            _library().bsr_session_scores(
+                self._handle, ctypes.c_int64(pattern.index),
+                ctypes.c_int64(pattern.blocks), ctypes.c_void_p(scores.ctypes.data),
+            )
+        )  # fmt: skip
+        return scores
+
+    def choose_absent(self, pattern: Pattern, barred: Array, count: int) -> Array:
+        """Returns random blocks that are none of `barred`, whose numbers rise."""
+        held = np.ascontiguousarray(barred, np.int64)
+        chosen = np.empty(max(count, 0), np.int64)
+        _check(
+            _library().bsr_session_choose_absent(
+                self._handle, ctypes.c_int64(pattern.index), ctypes.c_int64(len(held)),
+                ctypes.c_void_p(held.ctypes.data or 1), ctypes.c_int64(count),
+                ctypes.c_void_p(chosen.ctypes.data or 1),
+            )
+        )  # fmt: skip
+        return chosen
+
+    def replace(self, replacements: Sequence[tuple[int, Array, Array]]) -> None:
+        """Updates patterns: the index of each, the blocks that go, and that come."""
+        entries = (_Replacement * max(1, len(replacements)))(
+            *(
+                _Replacement(
+                    index, len(pruned), len(regrown), pruned.ctypes.data,
+                    regrown.ctypes.data,
+                )
+                for index, pruned, regrown in replacements
+            )
+        )  # fmt: skip
+        _check(
+            _library().bsr_session_replace(
+                self._handle, entries, ctypes.c_int64(len(replacements))
+            )
+        )
+
     def run_scores(self) -> None:
         _check(_library().bsr_session_run_scores(self._handle))
 
@@ -612,3 +715,22 @@ class Session:
             library.bsr_session_metadata(self._handle).decode(),
             library.bsr_session_step_difference(self._handle).decode(),
         )
+
+
+def require(
+    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], value: Array
+) -> None:
+    """Raises `StepError` if `value` is not of this shape and type."""
+    if value.shape != shape:
+        raise StepError(
+            f"expected '{name}' of shape {list(shape)}, but got {list(value.shape)}:"
+            " a compiled step has one shape, export the step again for another"
+        )
+    if value.dtype != dtype:
+        kind = type(value)
+        if kind.__module__ == "torch":
+            raise StepError(
+                f"expected a NumPy array for '{name}', but got a torch.{kind.__name__}:"
+                " pass tensor.detach().numpy()"
+            )
+        raise StepError(f"expected '{name}' of type {dtype}, but got {value.dtype}")

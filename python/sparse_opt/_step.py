@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from sparse_opt import _blocks, _runtime, _tools
 from sparse_opt._errors import StepError
+from sparse_opt._evaluation import Evaluation
 from sparse_opt._program import Array, Export, NamedArrays, Program
 from sparse_opt._runtime import Blocks, Buffer, Counters, Origin, Pattern
 
@@ -84,19 +86,53 @@ def compile(
         options = [f"--target={target}", *options]
     with tempfile.TemporaryDirectory() as directory:
         path = Path(library) if library else Path(directory) / "step.so"
-        command = [
-            _tools.find_tool("sparse-compile"), "-", "-o", str(path),
-            *(f"--mark={mark}" for mark in marks), "--print-report", *options,
-        ]  # fmt: skip
-        done = subprocess.run(command, input=export, capture_output=True, text=True)
-        if done.returncode:
-            raise StepError(_sentence(done.stderr))
+        report = _compile(export, path, marks, options)
         step = Step(path, program, device=device, seed=seed, pattern=pattern)
-        step.report = done.stderr
-        for line in done.stderr.splitlines():
-            if "warning: " in line:
-                warnings.warn(_sentence(line, "warning: "), stacklevel=2)
+        step.report = report
+        step._compilation = _Compilation(export, tuple(marks), tuple(options))
         return step
+
+
+@dataclass(frozen=True)
+class _Compilation:
+    """How a step was made."""
+
+    export: str
+    marks: tuple[str, ...]
+    options: tuple[str, ...]
+
+    def marks_of(self, export: str) -> list[str]:
+        """The marks that match a name of a program, which may lack some weights."""
+        names = set(re.findall(r'bsr\.name = "([^"]*)"', export))
+        matches = [re.search(r"(?:^|\s)match=(\S+)", mark) for mark in self.marks]
+        return [
+            mark
+            for mark, match in zip(self.marks, matches)
+            if match is None or any(re.search(match[1], name) for name in names)
+        ]
+
+    def evaluation_options(self) -> list[str]:
+        """The options of a program without updates."""
+        of_updates = ("--score-norm", "--require-sparse", "--data-parallel")
+        kept = [o for o in self.options if not o.startswith(of_updates)]
+        return [*kept, "--drop-updates"]
+
+
+def _compile(
+    export: str, path: Path, marks: Sequence[str], options: Sequence[str]
+) -> str:
+    """Compiles to the library `path`; returns the report, and warns of its warnings."""
+    command = [
+        _tools.find_tool("sparse-compile"), "-", "-o", str(path),
+        *(f"--mark={mark}" for mark in marks), "--print-report", *options,
+    ]  # fmt: skip
+    done = subprocess.run(command, input=export, capture_output=True, text=True)
+    if done.returncode:
+        raise StepError(_sentence(done.stderr))
+    for line in done.stderr.splitlines():
+        if "warning: " in line:
+            warnings.warn(_sentence(line, "warning: "), stacklevel=3)
+    return done.stderr
 
 
 def _target(device: Any) -> str:
@@ -108,11 +144,7 @@ def _target(device: Any) -> str:
 
 def _require_compilable(export: Any, marks: Any, seed: Any) -> None:
     """Raises `StepError` for what is no export, no marks or no seed."""
-    if not isinstance(export, str):
-        raise StepError(
-            "expected what sparse_opt.torch.export or sparse_opt.jax.export returned,"
-            f" but got a {type(export).__name__}"
-        )
+    _require_text(export)
     if isinstance(marks, str):
         raise StepError(
             f"expected a list of marks, but got '{marks}': put it into brackets"
@@ -123,6 +155,14 @@ def _require_compilable(export: Any, marks: Any, seed: Any) -> None:
         raise StepError(
             "expected weights to mark, but got a step without any: call a part of the"
             " state `params`, or export it with roles={'^state': 'param'}"
+        )
+
+
+def _require_text(export: Any) -> None:
+    if not isinstance(export, str):
+        raise StepError(
+            "expected what sparse_opt.torch.export or sparse_opt.jax.export returned,"
+            f" but got a {type(export).__name__}"
         )
 
 
@@ -157,6 +197,8 @@ class Step:
     """
 
     report = ""
+    _compilation: _Compilation | None = None
+    _own_evaluation: Evaluation | None = None
 
     def __init__(
         self,
@@ -291,6 +333,77 @@ class Step:
             self._session.run()
         self._steps += 1
         return self._program.outputs(self._outputs)
+
+    def evaluate(self, *batch: Any, seed: int = 0, **named: Any) -> Any:
+        """Returns what a call of the step would, and changes nothing.
+
+        The loss and the metrics alone are computed, by a program that the first call
+        compiles, of the weights and patterns as they are, without a copy. What the step
+        does in training it does here, dropout too, which `seed` keys: a function of
+        your own is `bind`.
+
+        Raises:
+          StepError: as a call of the step does; or the step was not compiled here.
+        """
+        if self._own_evaluation is None:
+            made = self._require_compilation("evaluate")
+            self._own_evaluation = self._bind(made.export, self._program, None, ())
+        return self._own_evaluation(*batch, seed=seed, **named)
+
+    def bind(
+        self,
+        export: str,
+        *,
+        library: str | os.PathLike[str] | None = None,
+        options: Sequence[str] = (),
+    ) -> Evaluation:
+        """Compiles a function without updates on this step's values and patterns.
+
+        Args:
+          export: what `export_function` of `sparse_opt.torch` or `sparse_opt.jax`
+            returned; or the text of a function whose parameters have the names that
+            they have in the step. Its weights are marked as those of the step.
+          library: where to keep the shared library; by default it is not kept.
+          options: further options of `sparse-compile`, beside those of the step.
+
+        Returns:
+          A function of a batch. It computes with what the step has learned then.
+
+        Raises:
+          StepError: the compiler refused the function, or a parameter is not one of
+            the step or of another shape or pattern.
+        """
+        self._require_compilation("bind")
+        program = export.program if isinstance(export, Export) else None
+        _require_text(export)
+        return self._bind(export, program, library, options)
+
+    def _require_compilation(self, call: str) -> _Compilation:
+        if self._compilation is None:
+            raise StepError(
+                f"expected a step that sparse_opt.compile made, to {call}, but got one"
+                " of a library: compile the export again"
+            )
+        return self._compilation
+
+    def _bind(
+        self,
+        export: str,
+        program: Program | None,
+        library: str | os.PathLike[str] | None,
+        options: Sequence[str],
+    ) -> Evaluation:
+        made = self._require_compilation("bind")
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(library) if library else Path(directory) / "function.so"
+            with warnings.catch_warnings():
+                # What is split here was split there.
+                warnings.filterwarnings("ignore", ".*becomes matrices with patterns")
+                every = [*made.evaluation_options(), *options]
+                report = _compile(export, path, made.marks_of(export), every)
+            evaluation = Evaluation(path, program, self)
+            evaluation.report = report
+            return evaluation
 
     def update_patterns(
         self,
@@ -485,7 +598,7 @@ class Step:
                 continue
             blocks = self._session.blocks(self._step.patterns[buffer.pattern])
             shape = (len(blocks.slot), *buffer.shape[1:])
-            _require(key, shape, np.dtype(buffer.dtype), state[key])
+            _runtime.require(key, shape, np.dtype(buffer.dtype), state[key])
             self.arrays[name][...] = 0
             self.arrays[name][blocks.slot] = state[key]
 
@@ -519,9 +632,7 @@ class Step:
     @property
     def products(self) -> dict[str, int]:
         """How many products of each kind a step computes, and what stayed dense."""
-        kinds = ("spmm", "spmm_transposed", "sddmm", "dense")
-        counts = {kind: self._step.num_products(kind) for kind in kinds}
-        return {**counts, "left_dense": self._step.num_left_dense}
+        return self._step.products
 
     def _take_values(self, choice: Choice | None) -> None:
         """Takes the program's first values, weights before their moments."""
@@ -577,7 +688,7 @@ class Step:
             yield name, value
             return
         first, _ = self._matrix(next(iter(origin.parts)))
-        _require(name, origin.shape, np.dtype(first), value)
+        _runtime.require(name, origin.shape, np.dtype(first), value)
         for part, entries in origin.split(value):
             yield part, entries.reshape(self._matrix(part)[1])
 
@@ -605,7 +716,7 @@ class Step:
     def _write_mask(self, name: str, value: Array) -> None:
         """Makes a mask the pattern; values stay in their slots."""
         pattern, mask = self._masks[name]
-        _require(name, mask.shape, np.dtype(mask.dtype), value)
+        _runtime.require(name, mask.shape, np.dtype(mask.dtype), value)
         row_ptr, col_idx = _blocks.from_mask(pattern, mask, value)
         if pattern.is_static:
             blocks = self._session.blocks(pattern)
@@ -623,7 +734,7 @@ class Step:
         """Raises `StepError` if a call brings a mask that another did not."""
         for part, entries in self._split(name, value):
             _, mask = self._masks[part]
-            _require(part, mask.shape, np.dtype(mask.dtype), entries)
+            _runtime.require(part, mask.shape, np.dtype(mask.dtype), entries)
         first = self._given_masks.setdefault(name, value.copy())
         if not np.array_equal(first, value):
             raise StepError(
@@ -660,7 +771,7 @@ class Step:
             self._buffer(name)
             return
         if value.shape != target.shape or value.dtype != target.dtype:
-            _require(name, target.shape, target.dtype, value)
+            _runtime.require(name, target.shape, target.dtype, value)
         target[...] = value
 
 
@@ -672,23 +783,4 @@ def _is_kept(buffer: Buffer) -> bool:
 def _require_like(pattern: Pattern, buffer: Buffer, dense: Array) -> None:
     """Raises `StepError` if `dense` is not the matrix of a pattern."""
     shape = (pattern.rows, pattern.cols)
-    _require(buffer.name, shape, np.dtype(buffer.dtype), dense)
-
-
-def _require(
-    name: str, shape: tuple[int, ...], dtype: np.dtype[Any], value: Array
-) -> None:
-    """Raises `StepError` if `value` is not of this shape and type."""
-    if value.shape != shape:
-        raise StepError(
-            f"expected '{name}' of shape {list(shape)}, but got {list(value.shape)}:"
-            " a compiled step has one shape, export the step again for another"
-        )
-    if value.dtype != dtype:
-        kind = type(value)
-        if kind.__module__ == "torch":
-            raise StepError(
-                f"expected a NumPy array for '{name}', but got a torch.{kind.__name__}:"
-                " pass tensor.detach().numpy()"
-            )
-        raise StepError(f"expected '{name}' of type {dtype}, but got {value.dtype}")
+    _runtime.require(buffer.name, shape, np.dtype(buffer.dtype), dense)

@@ -136,6 +136,12 @@ struct CommandLine {
           "ptxas and nvdisasm make of PTX (PTXAS, NVDISASM, PATH, "
           "CUDA_HOME), and print registers and spills"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<bool> dropUpdates{
+      "drop-updates",
+      llvm::cl::desc(
+          "Compile only what the step returns beside its state, the loss "
+          "and metrics: a program that evaluates"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> requireSparse{
       "require-sparse",
       llvm::cl::desc(

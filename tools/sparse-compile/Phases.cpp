@@ -28,6 +28,7 @@ std::string bsr::print(Attribute attribute) {
 
 void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
   step.report = options.report.getValue();
+  step.dropUpdates = options.dropUpdates.getValue();
   step.requireSparse = options.requireSparse.getValue();
   step.attention = options.attention.getValue();
   step.scoreNorm = options.scoreNorm.getValue();

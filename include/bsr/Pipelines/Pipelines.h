@@ -35,6 +35,9 @@ struct StepOptions {
   PassOptions::Option<uint64_t> maxOperations{
       parent, "max-operations", llvm::cl::desc("See `bsr-unroll`"),
       llvm::cl::init(BSRUnrollOptions().maxOperations)};
+  PassOptions::Option<bool> dropUpdates{
+      parent, "drop-updates", llvm::cl::desc("Run `bsr-drop-updates`"),
+      llvm::cl::init(false)};
   PassOptions::Option<bool> requireSparse{
       parent, "require-sparse", llvm::cl::desc("See `bsr-propagate`"),
       llvm::cl::init(BSRPropagateOptions().requireSparse)};

@@ -29,7 +29,7 @@ from sparse_opt.jax import _checks
 from sparse_opt.jax._checks import leaf_names
 from sparse_opt.jax._program import JaxProgram
 
-__all__ = ["Export", "ExportError", "export", "leaf_names"]
+__all__ = ["Export", "ExportError", "export", "export_function", "leaf_names"]
 
 _INIT = re.compile(r"zeros|ones|(normal|constant)\([-+]?[0-9.]+(e[-+]?[0-9]+)?\)")
 
@@ -141,6 +141,62 @@ def export(
     )
     program = JaxProgram(args, carried, roots, traced.out_info)
     return Export.of(text, program)
+
+
+def export_function(
+    function: Callable[..., Any],
+    *args: Any,
+    carried: int = 1,
+    roles: Mapping[str, str] | None = None,
+    locations: bool | Literal["scopes"] = True,
+) -> Export:
+    """Returns the MLIR text of a function of a state that trains nothing.
+
+    For `step.bind`, which compiles it on the values that a step trains: validation,
+    generation. The parameters of `function` that take the state are called as those of the
+    step, since the leaves of both are known by their names.
+
+    Args:
+      function: `function(state, batch, ...)`, which returns arrays in any structure.
+      *args: its arguments; only shapes and types matter.
+      carried: how many leading arguments are the state, or a part of it.
+      roles: as of `export`.
+      locations: as of `export`.
+
+    Raises:
+      ExportError: as `export` does.
+    """
+    roles = dict(roles or {})
+    _checks.require_tested_version()
+    from sparse_opt.jax import _stablehlo
+
+    for pattern in roles:
+        _require_pattern(pattern)
+    roots = _roots(function, args)
+    names = _checks.names_of(args, roots)
+    _checks.require_distinct(names)
+    _checks.require_arrays(names, tree_util.tree_leaves(args))
+    traced = _checks.traced(function, args)
+    _checks.require_outputs(traced.out_info)
+    num_carried = len(tree_util.tree_leaves(args[:carried]))
+    argument_attributes: list[dict[str, str | int]] = []
+    for i, name in enumerate(names):
+        defaults = _CARRIED_ROLES if i < num_carried else _INPUT_ROLES
+        role = _first_match({**roles, **defaults}, name)
+        argument_attributes.append({"bsr.name": name, "bsr.role": role})
+    result_attributes: list[dict[str, str | int]] = [
+        {"bsr.name": _checks.dotted("metrics", path)}
+        for path, _ in tree_util.tree_leaves_with_path((traced.out_info,))
+    ]
+    text = _stablehlo.lower(
+        traced.lower().as_text(debug_info=True),
+        argument_attributes,
+        result_attributes,
+        locations,
+    )
+    # What it returns is one value, as the loss of a step is.
+    results = (*args[:carried], traced.out_info)
+    return Export.of(text, JaxProgram(args, carried, roots, results))
 
 
 def _roots(step: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:

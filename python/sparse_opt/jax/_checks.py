@@ -128,6 +128,12 @@ def require_loss(results: Any) -> None:
         )
 
 
+def require_outputs(results: Any) -> None:
+    """Raises `ExportError` if a function returns nothing."""
+    if not tree_util.tree_leaves(results):
+        raise ExportError("expected a function that returns arrays, but got nothing")
+
+
 def _described(results: Any) -> str:
     if isinstance(results, (tuple, list)):
         return f"a {type(results).__name__} of {len(results)}"

@@ -70,7 +70,7 @@ class JaxProgram:
             for name, leaf, like in zip(self._batch_names, leaves, exported)
         ]
 
-    def outputs(self, arrays: Sequence[Array]) -> Any:
+    def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
         # Copies: the next call writes to the same memory.
         leaves = [
             _shown(array.copy(), like)

@@ -31,7 +31,7 @@ from sparse_opt._errors import ExportError
 from sparse_opt._program import Export
 from sparse_opt.torch import _versions
 
-__all__ = ["Export", "ExportError", "export"]
+__all__ = ["Export", "ExportError", "export", "export_function"]
 
 
 def export(
@@ -90,6 +90,41 @@ def export(
             rules[argument.name] = rule
     text = _linalg.lower(captured, rules, locations)
     program = _program.TorchProgram(model, optimizer, batch, captured)
+    return Export.of(text, program)
+
+
+def export_function(
+    function: Any,
+    model: torch.nn.Module,
+    batch: Any,
+    *,
+    training: bool = False,
+    locations: bool = True,
+) -> Export:
+    """Returns the MLIR text of a function of a model that trains nothing.
+
+    For `step.bind`, which compiles it on the values that a step trains: validation,
+    generation; or for `sparse_opt.compile`, with the values of the model.
+
+    Args:
+      function: `function(model, batch)`, which returns tensors in any structure. It
+        runs under `torch.no_grad()`.
+      model: the model that the step trains.
+      batch: as of `export`.
+      training: whether the model is in training mode; by default in that of
+        evaluation, without dropout. The model is left in the mode that it has.
+      locations: as of `export`.
+
+    Raises:
+      ExportError: as `export` does; or the function changes the model.
+    """
+    _versions.require_tested_versions()
+    from sparse_opt.torch import _capture, _linalg, _program
+
+    with torch.inference_mode(False):
+        captured, optimizer = _capture.capture_function(function, model, batch, training)
+    text = _linalg.lower(captured, {}, locations)
+    program = _program.TorchFunction(model, optimizer, batch, captured)
     return Export.of(text, program)
 
 

@@ -199,6 +199,23 @@ def require_program(
         )
 
 
+def require_function(function: Any, model: Any, batch: Any) -> None:
+    """Raises `ExportError` if an argument of `export_function` is of the wrong kind."""
+    for value, is_right, expected in (
+        (function, callable(function), "a function"),
+        (model, isinstance(model, torch.nn.Module), "a module as the model"),
+    ):
+        if not is_right:
+            raise ExportError(
+                f"expected {expected}, but got {_named(value)}:"
+                " export_function(function, model, batch)"
+            )
+    if not any(True for _ in model.parameters()):
+        raise ExportError("expected a model with parameters, but got one without any")
+    if not any(isinstance(value, torch.Tensor) for _, value in batch_leaves(batch)):
+        raise ExportError("expected a batch with tensors, but got one without any")
+
+
 def _named(value: Any) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else (
         f"a {type(value).__name__}"

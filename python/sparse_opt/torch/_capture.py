@@ -75,6 +75,34 @@ def capture(
     return _settled(trace, known)[0]
 
 
+def capture_function(
+    function: Any, model: torch.nn.Module, batch: Any, training: bool
+) -> tuple[Capture, torch.optim.Optimizer]:
+    """Traces `function(model, batch)` without gradients; changes neither.
+
+    Returns it with an optimizer that does nothing, in the place of one.
+    """
+    require = _arguments.require_function
+    require(function, model, batch)
+    optimizer = torch.optim.SGD(list(model.parameters()), lr=0.0)
+    modes = {module: module.training for module in model.modules()}
+
+    def run(model: torch.nn.Module, _: torch.optim.Optimizer, batch: Any) -> Any:
+        with torch.no_grad():
+            return function(model, batch)
+
+    _private.keep_lines_of(function)
+    model.train(training)
+    try:
+        trace = functools.partial(
+            _capture, run, model, optimizer, batch, False, is_step=False
+        )
+        return _settled(trace, _Known([], False))[0], optimizer
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
 @dataclass
 class _Known:
     """What only a run of a step tells."""
@@ -135,6 +163,7 @@ def _capture(
     batch: Any,
     accumulate: bool,
     known: _Known,
+    is_step: bool = True,
 ) -> Capture:
     counters = known.counters
     arguments = list(_arguments.arguments_of(model, optimizer, batch, counters))
@@ -143,7 +172,7 @@ def _capture(
     _arguments.require_tensors(arguments)
     _arguments.require_distinct(arguments)
     function = _function.StepFunction(
-        train_step, model, optimizer, batch, arguments, counters, known.branches
+        train_step, model, optimizer, batch, arguments, counters, known.branches, is_step
     )
     _private.keep_lines_of(train_step)
     with (
@@ -162,9 +191,15 @@ def _capture(
         _graph.require_equal_runs(graph, function.changes[0])
     _graph.require_lowerable(graph)
     parameters = [a.name for a in arguments if a.role == "param"]
-    results = _graph.link(graph, arguments, len(function.output_types))
+    results = _graph.link(graph, arguments, len(function.output_types), is_step)
     used = {a.name for a in arguments}
-    if not any(role == "param" for _, role in results):
+    changed = [name for name, role in results if role in _arguments.CARRIED]
+    if changed and not is_step:
+        raise ExportError(
+            "expected a function that changes nothing of its model, but got one that"
+            f" changes '{changed[0]}': leave out training=True"
+        )
+    if is_step and not any(role == "param" for _, role in results):
         raise ExportError(
             "expected a step that changes a parameter, but got one that changes none:"
             " call loss.backward() and optimizer.step() in it"

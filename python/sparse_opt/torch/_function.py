@@ -45,8 +45,10 @@ class StepFunction:
         arguments: Sequence[_arguments.Argument],
         counters: Sequence[_optimizer.Counter],
         branches: bool,
+        is_step: bool = True,
     ) -> None:
         self.train_step = train_step
+        self.is_step = is_step
         self.branches = branches
         self.model = model
         self.optimizer = optimizer
@@ -252,11 +254,16 @@ class StepFunction:
         leaves, self.returns = pytree.tree_flatten(returned)
         for leaf in leaves or [None]:
             if not isinstance(leaf, torch.Tensor):
-                raise ExportError(
-                    "expected a step that returns its loss as a tensor, but got"
-                    f" {type(leaf).__name__}: return loss.detach()"
+                expected, instead = (
+                    ("a step that returns its loss as a tensor", "loss.detach()")
+                    if self.is_step
+                    else ("a function that returns tensors", "tensors")
                 )
-        if leaves[0].numel() != 1:
+                raise ExportError(
+                    f"expected {expected}, but got {type(leaf).__name__}: return"
+                    f" {instead}"
+                )
+        if self.is_step and leaves[0].numel() != 1:
             raise ExportError(
                 "expected a loss of shape (), but got"
                 f" {tuple(leaves[0].shape)}: return its mean"

@@ -128,6 +128,7 @@ def link(
     module: torch.fx.GraphModule,
     arguments: list[_arguments.Argument],
     num_outputs: int,
+    is_step: bool = True,
 ) -> list[tuple[str, str]]:
     """Links arguments to their next values; drops what the step does not use.
 
@@ -149,14 +150,16 @@ def link(
         kept.append(value)
         results.append((argument.name, argument.role))
     kept += values[len(carried) :]
-    results.append(("loss", "loss"))
-    results += [(f"metrics.{i}", "metric") for i in range(1, num_outputs)]
+    if is_step:
+        results.append(("loss", "loss"))
+    first = 1 if is_step else 0
+    results += [(f"metrics.{i}", "metric") for i in range(first, num_outputs)]
     output.args = (kept,)
 
     module.graph.eliminate_dead_code()
     for argument in list(arguments):
         node = node_of[argument.name]
-        is_input = argument.role in ("lr", "batch")
+        is_input = argument.role in ("lr", "batch") if is_step else argument.role == "batch"
         if not node.users and argument.result is None and not is_input:
             module.graph.erase_node(node)
             arguments.remove(argument)

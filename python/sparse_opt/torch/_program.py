@@ -173,12 +173,13 @@ class TorchProgram:
                 raise StepError(wrong)
         return arrays
 
-    def outputs(self, arrays: Sequence[Array]) -> Any:
-        if self._watch is None:
+    def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
+        if self._watch is None and trained:
             self._watch = _Watch()
             handle = self._model.register_forward_pre_hook(self._watch)
             weakref.finalize(self, handle.remove)
-        self._watch.is_stale = True
+        if self._watch is not None and trained:
+            self._watch.is_stale = True
         tensors = [
             from_numpy(a.copy(), dtype) for a, dtype in zip(arrays, self._output_types)
         ]
@@ -241,6 +242,19 @@ class TorchProgram:
             if name in self._names:
                 number = _optimizer.as_number(torch.from_numpy(read(name)))
                 self._optimizer.param_groups[i][key] = number
+
+
+class TorchFunction(TorchProgram):
+    """An exported function of a model: it has no optimizer, and no mode to keep."""
+
+    def check(self) -> None:
+        """The model may train meanwhile: the function has its own mode."""
+
+    def rate(self) -> float | None:
+        return None
+
+    def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
+        return super().outputs(arrays, trained=False)
 
 
 class _Watch:

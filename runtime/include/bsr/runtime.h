@@ -58,8 +58,10 @@ extern "C" {
 ///   7: bsr_step_chip, bsr_device_target;
 ///   8: bsr_session_device_data, bsr_session_copy_from, bsr_session_wait_for,
 ///      bsr_session_let_wait;
-///   9: bsr_communicator_*, bsr_session_communicate, bsr_step_communicates.
-#define BSR_RUNTIME_VERSION 9
+///   9: bsr_communicator_*, bsr_session_communicate, bsr_step_communicates;
+///   10: bsr_session_share, bsr_session_norms, bsr_session_scores,
+///      bsr_session_choose_absent, bsr_session_replace.
+#define BSR_RUNTIME_VERSION 10
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -248,6 +250,20 @@ typedef struct bsr_session bsr_session;
 /// releases the session with `bsr_session_destroy`.
 BSR_API bsr_status bsr_session_create(const bsr_step *step, const char *device,
                                       uint64_t seed, bsr_session **session);
+
+/// Makes a session of `step`, on the same device, that works on the state of
+/// `source`, as an evaluation works on that of the training: each of its
+/// arguments that has the name of one of `source` which is carried, or of role
+/// "param", "state", "buffer" or "constant", is that buffer, and so are the
+/// indices of its pattern. Nothing is copied: what the session computes is of
+/// the values and the patterns that `source` has then. `source` outlives the
+/// session. Fails where a parameter or "state" is missing in `source`, where
+/// type, shape or pattern are others there, and where `step` would change what
+/// is shared. Such a session can be run, read and written; patterns,
+/// initial values and checkpoints are the business of `source`, and an error
+/// here.
+BSR_API bsr_status bsr_session_share(const bsr_step *step, bsr_session *source,
+                                     bsr_session **session);
 
 /// Releases a session. Null is allowed.
 BSR_API void bsr_session_destroy(bsr_session *session);
@@ -513,6 +529,50 @@ typedef struct bsr_pattern_update {
 BSR_API bsr_status bsr_session_update(bsr_session *session,
                                       const bsr_pattern_update *updates,
                                       int64_t count);
+
+/// For methods of the caller's own. Blocks go by their numbers: block row times
+/// block columns plus block column.
+
+/// Writes to `norms` a number for each stored block, in row order, that ranks
+/// as its norm does: summed in f64 in a fixed order, of L2 the sum of squares,
+/// of the mean that of magnitudes. `count` is how many blocks are stored. Fails
+/// as an update does for NaN.
+BSR_API bsr_status bsr_session_norms(const bsr_session *session,
+                                     int64_t pattern, bsr_norm norm,
+                                     int64_t count, double *norms);
+
+/// Writes to `scores` that of each block of the matrix, `count` in all, right
+/// after `bsr_session_run_scores`.
+BSR_API bsr_status bsr_session_scores(const bsr_session *session,
+                                      int64_t pattern, int64_t count,
+                                      float *scores);
+
+/// Writes to `chosen` the rising numbers of `count` blocks that are none of the
+/// `num_barred` of `barred`, whose numbers rise: every choice equally likely,
+/// keyed by (seed, pattern name, number of the next update), as set chooses.
+BSR_API bsr_status bsr_session_choose_absent(const bsr_session *session,
+                                             int64_t pattern,
+                                             int64_t num_barred,
+                                             const int64_t *barred,
+                                             int64_t count, int64_t *chosen);
+
+/// Which blocks of a pattern go, and which come, each rising.
+typedef struct bsr_replacement {
+  int64_t pattern;
+  int64_t num_pruned, num_regrown;
+  const int64_t *pruned;  // stored now
+  const int64_t *regrown; // absent now
+} bsr_replacement;
+
+/// Updates the patterns of `count` replacements, each once, as steps 4 and 5 of
+/// `bsr_session_update` do; where more blocks come than go, the last ones take
+/// the lowest slots that are free. Counts as one update. Fails, before
+/// anything is changed, for a block to prune that is absent, one to regrow
+/// that is stored, numbers that do not rise or are none of a block, more blocks
+/// than slots, and a static pattern.
+BSR_API bsr_status bsr_session_replace(bsr_session *session,
+                                       const bsr_replacement *replacements,
+                                       int64_t count);
 
 /// What became of a pattern.
 typedef struct bsr_pattern_statistics {

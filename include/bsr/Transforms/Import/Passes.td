@@ -78,6 +78,49 @@ def BSRDropSigns : Pass<"bsr-drop-signs", "ModuleOp"> {
   ];
 }
 
+def BSRDropUpdates : Pass<"bsr-drop-updates", "func::FuncOp"> {
+  let summary = "Leave of a step what it returns beside its state";
+  let description = [{
+    Evaluation wants the loss of a step, and none of its updates. The next values of
+    the state go, with all that only they need, the backward pass and the optimizer
+    above all; what is left is a program that carries nothing. Arguments that nothing
+    uses any more, moments, counters and the learning rate, go as well; but parameters,
+    buffers and batches stay, and so do masks, which the driver knows.
+
+    It runs when weights are bound to their patterns in name but not yet in form, so
+    that names, stacks and patterns are those of the whole step: both programs can
+    work on the same memory (`bsr_session_share`).
+
+    Before:
+
+    ```mlir
+    func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.role = "param"},
+                    %m: tensor<4xf32> {bsr.name = "m", bsr.result = 1 : i64, bsr.role = "state"})
+        -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32> {bsr.name = "y"}) {
+      %next = linalg.add ins(%w, %m : tensor<4xf32>, tensor<4xf32>)
+                         outs(%w : tensor<4xf32>) -> tensor<4xf32>
+      %y = linalg.mul ins(%w, %w : tensor<4xf32>, tensor<4xf32>)
+                      outs(%w : tensor<4xf32>) -> tensor<4xf32>
+      return %next, %m, %y : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.role = "param"})
+        -> (tensor<4xf32> {bsr.name = "y"}) {
+      %y = linalg.mul ins(%w, %w : tensor<4xf32>, tensor<4xf32>)
+                      outs(%w : tensor<4xf32>) -> tensor<4xf32>
+      return %y : tensor<4xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numDropped", "num-dropped", "Number of next values dropped">,
+  ];
+}
+
 def BSRUnroll : Pass<"bsr-unroll"> {
   let summary = "Unroll short loops of tensor operations";
   let description = [{
