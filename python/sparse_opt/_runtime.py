@@ -446,7 +446,7 @@ class Session:
     ) -> None:
         """With a `source`, whose device it is on, it shares the state of that one."""
         self.step = step
-        self._is_host = source._is_host if source else device == "cpu"
+        self._is_host: bool = source._is_host if source else device == "cpu"
         self._handle = ctypes.c_void_p()
         self._run = _library().bsr_session_run
         self._source = source  # which outlives it
