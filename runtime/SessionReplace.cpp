@@ -120,7 +120,9 @@ void bsr_session::replacePatterns(const bsr_replacement *replacements,
     counters.blocks_pruned += change.pruned;
     counters.blocks_regrown += change.regrown;
   }
+  bool keepsScores = hasScores; // they are of all blocks, and still there
   patternsChanged();
+  hasScores = keepsScores;
   ++counters.pattern_updates;
   counters.reallocations += Memory::areasTaken() - areas;
   counters.recompilations += stepsLoaded() - steps;

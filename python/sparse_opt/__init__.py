@@ -10,8 +10,11 @@ it that runs in the same loop. Neither framework is needed for the other.
 """
 
 from sparse_opt._errors import ExportError, StepError
+from sparse_opt._evaluation import Evaluation
+from sparse_opt._method import Method, Weight, highest, lowest
 from sparse_opt._program import Export
 from sparse_opt._runtime import Blocks, Buffer, Counters, Pattern
+from sparse_opt._sparsity import Group, Sparsity
 from sparse_opt._step import Step, compile
 from sparse_opt._tools import commit as _commit
 
@@ -20,6 +23,6 @@ __commit__ = _commit()
 """The commit that the compiler in this package was built of, or an empty text."""
 
 __all__ = [
-    "Blocks", "Buffer", "Counters", "Export", "ExportError", "Pattern", "Step", "StepError",
-    "compile",
+    "Blocks", "Buffer", "Counters", "Evaluation", "Export", "ExportError", "Group", "Method",
+    "Pattern", "Sparsity", "Step", "StepError", "Weight", "compile", "highest", "lowest",
 ]  # fmt: skip

@@ -32,6 +32,7 @@ KINDS = (
 )  # fmt: skip
 NORMS = ("l1", "l2", "linf", "mean")
 METHODS = ("static", "set", "rigl", "gmp")
+SCHEDULES = ("constant", "linear", "cosine")
 TYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64", "ui8", "ui32", "ui64")
 # NumPy has no bf16 of its own: its bits are held in uint16.
 _DTYPES = (
@@ -245,7 +246,8 @@ def _library() -> ctypes.CDLL:
     for name, result in (
         ("last_error", text), ("step_manifest_text", text), ("step_name", text),
         ("step_num_buffers", i64), ("step_num_patterns", i64), ("step_num_products", i64),
-        ("step_num_left_dense", i64), ("session_metadata", text), ("session_step_difference", text),
+        ("step_num_left_dense", i64), ("drop_fraction", ctypes.c_double),
+        ("gmp_density", ctypes.c_double), ("session_metadata", text), ("session_step_difference", text),
         ("step_unload", None), ("session_destroy", None),
     ):  # fmt: skip
         getattr(library, f"bsr_{name}").restype = result
@@ -355,6 +357,32 @@ def target(device: str) -> str:
     found = ctypes.c_char_p()
     _check(_library().bsr_device_target(device.encode(), ctypes.byref(found)))
     return (found.value or b"").decode()
+
+
+def drop_fraction(schedule: str, drop: float, t: float) -> float:
+    """Returns the share of blocks to replace at the elapsed share `t` of a schedule."""
+    function = _library().bsr_drop_fraction
+    number = ctypes.c_int(SCHEDULES.index(schedule))
+    return float(function(number, ctypes.c_double(drop), ctypes.c_double(t)))
+
+
+def gmp_density(start: float, end: float, t: float) -> float:
+    """Returns the density at the elapsed share `t` of gradual pruning."""
+    numbers = map(ctypes.c_double, (start, end, t))
+    return float(_library().bsr_gmp_density(*numbers))
+
+
+def erk_densities(shapes: Sequence[tuple[int, int]], density: float) -> list[float]:
+    """Distributes a density over matrices of these shapes."""
+    count = len(shapes)
+    rows, cols = ((ctypes.c_int64 * count)(*sizes) for sizes in zip(*shapes))
+    densities = (ctypes.c_double * count)()
+    _check(
+        _library().bsr_erk_densities(
+            ctypes.c_int64(count), rows, cols, ctypes.c_double(density), densities
+        )
+    )
+    return list(densities)
 
 
 def as_array(value: Any) -> Any:
@@ -585,15 +613,39 @@ class Session:
             )
         )
 
-    def take_largest(self, pattern: Pattern, dense: Array, type: str) -> None:
-        """Makes the largest blocks of a matrix the pattern and its values."""
+    def make_pattern(self, pattern: Pattern, blocks: int) -> None:
+        """Makes random blocks the first pattern."""
+        _check(
+            _library().bsr_session_make_pattern(
+                self._handle, ctypes.c_int64(pattern.index), ctypes.c_int64(blocks)
+            )
+        )
+
+    def read_pattern(self, pattern: Pattern, path: str) -> None:
+        """Makes the pattern of a file the first one."""
+        _check(
+            _library().bsr_session_read_pattern(
+                self._handle, ctypes.c_int64(pattern.index), os.fsencode(path)
+            )
+        )
+
+    def take_largest(
+        self,
+        pattern: Pattern,
+        dense: Array,
+        type: str,
+        blocks: int | None = None,
+        norm: str = "l1",
+    ) -> None:
+        """Makes the largest blocks of a matrix, by default as many as there are slots,
+        the pattern and its values."""
         held = np.ascontiguousarray(dense)
         _check(
             _library().bsr_session_take_largest(
                 self._handle,
                 ctypes.c_int64(pattern.index),
-                ctypes.c_int64(pattern.slots),
-                ctypes.c_int(NORMS.index("l1")),
+                ctypes.c_int64(pattern.slots if blocks is None else blocks),
+                ctypes.c_int(NORMS.index(norm)),
                 ctypes.c_int(TYPES.index(type)),
                 ctypes.c_void_p(held.ctypes.data),
             )

@@ -23,14 +23,15 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from sparse_opt import _blocks, _runtime, _tools
+from sparse_opt import _blocks, _method, _runtime, _tools
 from sparse_opt._errors import StepError
 from sparse_opt._evaluation import Evaluation
+from sparse_opt._method import Method
 from sparse_opt._program import Array, Export, NamedArrays, Program
 from sparse_opt._runtime import Blocks, Buffer, Counters, Origin, Pattern
 
 Choice = Literal["random", "largest", "mask"]
-Method = Literal["static", "set", "rigl", "gmp"]
+MethodName = Literal["static", "set", "rigl", "gmp"]
 Norm = Literal["l1", "l2", "linf", "mean"]
 
 
@@ -409,7 +410,7 @@ class Step:
         self,
         drop: float = 0.3,
         *,
-        method: Method = "set",
+        method: MethodName | Method = "set",
         norm: Norm = "l1",
         density: float | None = None,
         allow_return: bool = False,
@@ -422,8 +423,8 @@ class Step:
           drop: the share of the blocks of each matrix to prune.
           method: `set` regrows random blocks; `rigl` those of the largest
             gradients, after a call of the step with `scores=True`; `gmp` prunes
-            down to `density` and regrows none. Regrown weights and moments are
-            zeros.
+            down to `density` and regrows none; or a method of your own. Regrown
+            weights and moments are zeros.
           norm: what blocks are ranked by.
           density: of `gmp`, the share of all blocks to leave.
           allow_return: whether a block may be pruned and regrown at once.
@@ -431,6 +432,16 @@ class Step:
         Returns:
           How many blocks were pruned.
         """
+        before = self.counters.blocks_pruned
+        if isinstance(method, Method):
+            if density is not None or allow_return or norm != "l1":
+                raise StepError(
+                    "expected no norm, density or allow_return, which are the method's"
+                    f" own, with a {type(method).__name__}"
+                )
+            dynamic = [p for p in self._step.patterns if not p.is_static]
+            _method.apply(self, [(p, method, drop) for p in dynamic])
+            return self.counters.blocks_pruned - before
         for value, known in ((method, _runtime.METHODS), (norm, _runtime.NORMS)):
             if value not in known:
                 raise StepError(
@@ -445,7 +456,6 @@ class Step:
         for p in self._step.patterns:
             left = round(p.blocks * density) if density is not None else 0
             updates.append((method, norm, drop, left, allow_return))
-        before = self.counters.blocks_pruned
         self._session.update(updates)
         return self.counters.blocks_pruned - before
 
@@ -663,6 +673,14 @@ class Step:
                 self._write_dense(name, value)
         if choice is None:
             self._warn_of_dropped(values)
+
+    def _first_values(self, name: str) -> Array | None:
+        """Returns what the program has for a weight before the first step."""
+        for whole, value in self._program.values():
+            for part, entries in self._split(whole, value):
+                if part == name:
+                    return entries
+        return None
 
     def _warn_of_dropped(self, values: Mapping[str, Array]) -> None:
         """Warns of weights that random blocks leave out: they may be trained."""

@@ -566,7 +566,8 @@ typedef struct bsr_replacement {
 
 /// Updates the patterns of `count` replacements, each once, as steps 4 and 5 of
 /// `bsr_session_update` do; where more blocks come than go, the last ones take
-/// the lowest slots that are free. Counts as one update. Fails, before
+/// the lowest slots that are free. Counts as one update, after which scores are
+/// still those of the last run. Fails, before
 /// anything is changed, for a block to prune that is absent, one to regrow
 /// that is stored, numbers that do not rise or are none of a block, more blocks
 /// than slots, and a static pattern.

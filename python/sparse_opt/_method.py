@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Methods of sparse training that are written in Python.
+
+"""Which blocks go in an update of a pattern, and which come.
+
+A method sees a weight as it lies in memory, and answers with numbers of blocks;
+the runtime checks them and moves the blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparse_opt import _runtime
+from sparse_opt._errors import StepError
+from sparse_opt._runtime import Array, Pattern
+
+if TYPE_CHECKING:
+    from sparse_opt._step import Step
+
+
+def lowest(numbers: Array, count: int) -> Array:
+    """Returns the places of the `count` lowest numbers, rising; of equal ones the first.
+
+    Takes time in proportion to their number.
+
+    Raises:
+      StepError: there are fewer, or one of them is NaN.
+    """
+    numbers = np.asarray(numbers)
+    if not 0 <= count <= numbers.size:
+        raise StepError(
+            f"expected a count of at most the {numbers.size} numbers to choose from, but"
+            f" got {count}"
+        )
+    if not count:
+        return np.zeros(0, np.int64)
+    # NaN sorts behind all others, so that the last tells of any.
+    last = np.partition(numbers, (count - 1, numbers.size - 1))
+    if last[-1] != last[-1]:
+        place = int(np.flatnonzero(np.isnan(numbers))[0])
+        raise StepError(f"expected numbers to choose from, but got NaN at {place}")
+    places = np.flatnonzero(numbers <= last[count - 1])
+    if len(places) == count:
+        return places
+    below = numbers[places] < last[count - 1]
+    ties = np.flatnonzero(~below)[: count - int(below.sum())]
+    below[ties] = True
+    return places[below]
+
+
+def highest(numbers: Array, count: int) -> Array:
+    """Returns the places of the `count` highest numbers, rising; of equal ones the first."""
+    return lowest(np.negative(numbers), count)
+
+
+class Weight:
+    """A weight in blocks, as it is between two steps.
+
+    Blocks go by their numbers, block row times block columns plus block column. The
+    arrays are the memory of the step: what is written to the values the next step
+    reads.
+
+    Attributes:
+      name: that of the weight.
+      shape, block, grid: rows and columns of the matrix, of a block, and blocks in rows
+        and columns.
+      slots: how many blocks can be stored.
+      update: the number of this update, from 1.
+      seed: that of the step.
+    """
+
+    def __init__(self, step: Step, pattern: Pattern) -> None:
+        self._session, self._pattern, self._arrays = step._session, pattern, step.arrays
+        self._names = [
+            b.name
+            for b in step.buffers.values()
+            if b.kind == "values" and b.pattern == pattern.index
+        ]
+        self._views = step._session.views(pattern)
+        self.name = pattern.name
+        self.shape = pattern.rows, pattern.cols
+        self.block = pattern.block_rows, pattern.block_cols
+        self.grid = self.shape[0] // self.block[0], self.shape[1] // self.block[1]
+        self.slots = pattern.slots
+        counters = step._session.counters()
+        self.update, self.seed = counters.pattern_updates + 1, counters.seed
+
+    @property
+    def values(self) -> Array:
+        """The blocks, `[slots, block rows, block columns]`: block k of the stored ones is
+        `values[slot[k]]`. On a GPU a copy is read and written."""
+        return self._arrays[self.name]
+
+    @property
+    def moments(self) -> Mapping[str, Array]:
+        """By their names, the other arrays of which the pattern is, of the same form."""
+        return {n: self._arrays[n] for n in self._names if n != self.name}
+
+    @property
+    def row_ptr(self) -> Array:
+        """Stored block k of block row r has row_ptr[r] <= k < row_ptr[r + 1]."""
+        return self._views.row_ptr
+
+    @property
+    def col_idx(self) -> Array:
+        """The block column of each stored block."""
+        return self._views.col_idx
+
+    @property
+    def slot(self) -> Array:
+        """The slot of each stored block."""
+        return self._views.slot
+
+    @cached_property
+    def stored(self) -> Array:
+        """The numbers of the stored blocks, rising."""
+        counts = np.diff(self.row_ptr)
+        first = np.repeat(np.arange(len(counts), dtype=np.int64) * self.grid[1], counts)
+        first += self.col_idx
+        return first
+
+    @cached_property
+    def absent(self) -> Array:
+        """The numbers of the blocks that are not stored, rising."""
+        is_absent = np.ones(self._pattern.blocks, bool)
+        is_absent[self.stored] = False
+        return np.flatnonzero(is_absent)
+
+    def norms(self, norm: str = "l1") -> Array:
+        """Returns a number for each stored block that ranks as its norm does.
+
+        Of `l1` and `mean` the sum of magnitudes, of `l2` that of squares, of `linf` the
+        largest magnitude, in f64.
+        """
+        if norm not in _runtime.NORMS:
+            raise StepError(
+                f"expected one of {', '.join(_runtime.NORMS)}, but got '{norm}'"
+            )
+        return self._session.norms(self._pattern, norm, len(self.slot))
+
+    @cached_property
+    def scores(self) -> Array:
+        """The norm of the gradient of each block, stored or not, by its number: after a
+        call of the step with `scores=True`, of a step that was compiled with
+        `options=["--score-norm=l1"]`, l2 or linf."""
+        return self._session.scores(self._pattern)
+
+    def random(self, count: int, barred: Array | None = None) -> Array:
+        """Returns the numbers, rising, of `count` random blocks that are not stored.
+
+        Or that are none of `barred`, whose numbers rise. Every choice is equally likely,
+        and keyed by the seed, the weight's name and the number of the update: the same
+        each time that it is asked for.
+        """
+        barred = self.stored if barred is None else barred
+        return self._session.choose_absent(self._pattern, barred, count)
+
+    @cached_property
+    def rng(self) -> np.random.Generator:
+        """Random numbers keyed by the seed, the weight's name and the number of the
+        update, so that a run that is resumed sees those of one that was not."""
+        key = [self.seed & 0xFFFFFFFF, self.seed >> 32, self.update, *self.name.encode()]
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+
+
+class Method:
+    """A method of sparse training, to be derived from.
+
+    An update of a weight with n stored blocks drops `count` of them, those of the lowest
+    `score`, and grows as many. As it stands it is SET: scores are norms, and
+    random blocks come. Blocks that come are zeros, and so are their moments.
+
+        class Magnitude(Method):
+            def score(self, weight):
+                return weight.norms("l2")
+
+    Attributes:
+      needs_scores: whether an update reads `weight.scores`.
+    """
+
+    needs_scores = False
+
+    def count(self, weight: Weight, share: float) -> int:
+        """Returns how many blocks to replace, of a share of those stored: half ones round
+        up, and no more than are absent."""
+        stored = len(weight.slot)
+        return min(int(share * stored + 0.5), weight.grid[0] * weight.grid[1] - stored)
+
+    def score(self, weight: Weight) -> Array:
+        """Returns a number for each stored block, row by row: the lowest go."""
+        return weight.norms("l1")
+
+    def drop(self, weight: Weight, count: int) -> Array:
+        """Returns the numbers of blocks to drop, all of them stored."""
+        scores = np.asarray(self.score(weight))
+        if scores.shape != (len(weight.slot),):
+            raise StepError(
+                f"expected {len(weight.slot)} scores, one for each stored block of"
+                f" '{weight.name}', but got shape {list(scores.shape)}"
+            )
+        try:
+            return weight.stored[lowest(scores, count)]
+        except StepError:
+            odd = np.flatnonzero(np.isnan(scores))
+            if not len(odd):
+                raise
+            row, col = divmod(int(weight.stored[odd[0]]), weight.grid[1])
+            raise StepError(
+                f"expected a number as the score of block ({row}, {col}) of"
+                f" '{weight.name}', but got NaN ({_name(self)})"
+            ) from None
+
+    def grow(self, weight: Weight, count: int) -> Array:
+        """Returns the numbers of blocks to grow, all of them absent; any number for which
+        there are slots."""
+        return weight.random(count)
+
+    def update(self, weight: Weight, share: float) -> tuple[Array, Array]:
+        """Returns the numbers of the blocks that go and of those that come."""
+        dropped = self.drop(weight, self.count(weight, share))
+        return dropped, self.grow(weight, len(dropped))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what the method must know to go on: numbers, texts, arrays, lists and
+        dictionaries of them."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Takes what `state_dict` returned."""
+        if state:
+            raise StepError(
+                f"expected no state of {type(self).__name__}, which has no"
+                f" load_state_dict(), but got {', '.join(state)}"
+            )
+
+
+def apply(step: Step, updates: Sequence[tuple[Pattern, Method, float]]) -> None:
+    """Updates patterns by methods, each with a share of the blocks, all or none."""
+    replacements = []
+    for pattern, method, share in updates:
+        weight = Weight(step, pattern)
+        both = method.update(weight, share)
+        if not isinstance(both, tuple) or len(both) != 2:
+            raise StepError(
+                f"expected {_name(method)}.update() to return blocks to drop and to grow,"
+                f" but got a {type(both).__name__}"
+            )
+        dropped, grown = (_numbers(method, weight, blocks) for blocks in both)
+        replacements.append((pattern.index, dropped, grown))
+    if replacements:
+        try:
+            step._session.replace(replacements)
+        except StepError as error:
+            names = " or ".join(dict.fromkeys(_name(method) for _, method, _ in updates))
+            raise StepError(f"{error} ({names})") from error
+
+
+def _name(method: Method) -> str:
+    return type(method).__name__
+
+
+def _numbers(method: Method, weight: Weight, blocks: Any) -> Array:
+    """Returns numbers of blocks as the runtime takes them: rising."""
+    array = np.asarray(blocks)
+    if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
+        raise StepError(
+            f"expected numbers of blocks of '{weight.name}' from {_name(method)}, but got"
+            f" {array.dtype} of shape {list(array.shape)}"
+        )
+    return np.sort(array.astype(np.int64))

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Groups and schedules in Python are those of sparse-train.
+
+# RUN: rm -rf %t && mkdir %t
+# RUN: %python %S/../../Tools/Inputs/write-text.py %t/text 40
+# RUN: sparse-train tokenize --vocabulary 400 --output %t/text.tok %t/text
+# RUN: %build_step -o %t/step.so
+# RUN: %numpy_python -u %s %t %S/../../Tools/Inputs/train.yaml | FileCheck %s
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+
+import methods
+import sparse_opt
+import two_weights
+from refusals import refuse
+from sparse_opt import Group, Sparsity
+
+folder, config = sys.argv[1:]
+
+# The updates of a run, their shares and the blocks that they leave, are those that the
+# driver writes to its metrics.
+
+# CHECK-COUNT-7: due True, shares True, blocks True
+for i, group in enumerate((
+    {"every": 7, "drop": 0.4},
+    {"every": 7, "drop": 0.4, "schedule": "linear", "begin": 10, "end": 61},
+    {"updates": 9, "schedule": "constant", "drop": 1.0},
+    {"updates": 5, "half_period": 30, "until": 0.9},
+    {"method": "gmp", "density": 0.1, "every": 9, "begin": 3, "end": 95},
+    {"method": "gmp", "density": 0.1, "initial_density": 0.2, "updates": 4},
+    {"sparsity": 0.8, "update": {"freq": 11, "stop": 70}, "drop_fraction": {"type": "linear", "init": 0.9}},
+)):
+    flat = [f"sparsity.{k}={v}" for k, v in group.items() if not isinstance(v, dict)]
+    flat += [f"sparsity.{k}.{n}={v}" for k, m in group.items() if isinstance(m, dict) for n, v in m.items()]
+    settings = [f"step={folder}/step.so", f"tokens={folder}/text.tok", f"run={folder}/{i}", "steps=100",
+                "sparsity.every=0", *flat]
+    command = ["sparse-train", "--config", config, *(f"--set={s}" for s in settings)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    lines = [json.loads(line) for line in open(f"{folder}/{i}/metrics.jsonl")]
+    updates = {line["step"]: line for line in lines if "turnover" in line}
+    step = sparse_opt.Step(f"{folder}/step.so")
+    sparsity = Sparsity(step, {**group}, steps=100)
+    due = {s: list(sparsity.due(s).values()) for s in range(1, 101) if sparsity.due(s)}
+    is_gmp = group.get("method") == "gmp"
+    shares = is_gmp or all(updates[s]["drop"] == due[s][0] for s in due if s in updates)
+    first = len(step.blocks("state.table").slot) / 16
+    blocks = first == lines[0]["density"] and (
+        not is_gmp or all(updates[s]["density"] == due[s][0] for s in due if s in updates)
+    )
+    print(f"due {list(due) == list(updates)}, shares {shares}, blocks {blocks}")
+
+# Densities by erk, and of single weights.
+
+# CHECK: erk a 40 b 20, densities a 72 b 10
+library = f"{folder}/two.so"
+made = sparse_opt.compile(two_weights.text(), ["match=^[ab]$ block=2x2 density=0.9"],
+                          options=["-O", "1", "--score-norm=l1"], library=library, seed=3)
+counts = []
+for keys in ({"density": 60 / 128, "distribution": "erk"}, {"densities": {"a": 0.75, "b": 0.3125}}):
+    step = sparse_opt.Step(library)
+    Sparsity(step, keys, steps=10)
+    counts.append(" ".join(f"{n} {len(step.blocks(n).slot)}" for n in step.patterns))
+print(f"erk {counts[0]}, densities {counts[1]}")
+
+# Methods of both kinds, in groups, go on from a checkpoint as a run that was not
+# interrupted, bit for bit, with what they know themselves.
+
+rng = np.random.default_rng(0)
+batches = [rng.normal(size=(16, 16)).astype(np.float32) / 8 for _ in range(12)]
+
+
+def run(begin=None, stop=12):
+    own = methods.Momentum()
+    step = sparse_opt.Step(library, seed=5)
+    sparsity = Sparsity(step, [
+        Group(match="^a$", method=own, density=0.5, every=2, drop=0.4, end=12),
+        Group(match="^b$", method="rigl", density=0.4, every=3, drop=0.5, end=12),
+    ], steps=12)
+    if begin:
+        assert sparsity.load(begin) == "notes"
+    counts, scores = [], []
+    for batch in batches[step.counters.steps:stop]:
+        scores.append(sparsity.needs_scores)
+        step(x=batch, lr=0.02, scores=sparsity.needs_scores)
+        counts.append(sparsity.update())
+        assert sparsity.update() == 0
+    if not begin:
+        sparsity.save(f"{folder}/{stop}.safetensors", "notes")
+    return step, own, counts, scores
+
+
+# CHECK: pruned [0, {{[1-9]}}, [[#R:]], [[#Y:]], 0, {{[0-9]+}}, 0, {{.*}}], scores [False, False, True, False, False, True
+whole, own, counts, scores = run()
+print(f"pruned {counts}, scores {scores}")
+# CHECK-COUNT-3: resumed True, ages True
+for stop in (3, 6, 11):
+    run(stop=stop)
+    again, other, _, _ = run(begin=f"{folder}/{stop}.safetensors")
+    one, two = whole.native_state(), again.native_state()
+    equal = all(np.array_equal(one[name], two[name]) for name in one)
+    print(f"resumed {equal and whole.counters.pattern_updates == again.counters.pattern_updates},"
+          f" ages {np.array_equal(own.ages['a'], other.ages['a'])}")
+
+# Micro-batches: the last of a step counts.
+
+# CHECK: updates after [4, 8], scores before [4, 8]
+step = sparse_opt.Step(library)
+sparsity = Sparsity(step, Group(method="rigl", every=2, end=100, drop=0.5, density=0.5), steps=100, accumulate=2)
+after, before = [], []
+for i in range(1, 9):
+    if sparsity.needs_scores:
+        before.append(i)
+    step(x=batches[0], lr=0.02, scores=sparsity.needs_scores)
+    if sparsity.update():
+        after.append(i)
+print(f"updates after {after}, scores before {before}")
+
+# The largest blocks of the values that the program has need a program.
+
+# CHECK: expected an export that has values for its weights, but got none for 'a': use init random
+refuse(lambda: Sparsity(sparse_opt.Step(library), Group(init="largest"), steps=10))
+# CHECK: expected 'sparsity.method' to be one of static, set, rigl, gmp or a Method, but got 'best'
+refuse(lambda: Sparsity(step, Group(method="best"), steps=10))
+# CHECK: expected 'sparsity.drop' to be a number from 0 to 1, but got 2
+refuse(lambda: Sparsity(step, Group(drop=2), steps=10))
+# CHECK: expected 'sparsity.every' to be an integer of at least 0, but got 0.5
+refuse(lambda: Sparsity(step, Group(every=0.5), steps=10))
+# CHECK: expected 'sparsity.updates' to be left out where there is 'every', but got 2
+refuse(lambda: Sparsity(step, Group(every=2, updates=2), steps=10))
+# CHECK: expected 'sparsity.updates' to be less than the 7 steps for them, but got 7
+refuse(lambda: Sparsity(step, Group(updates=7), steps=10))
+# CHECK: expected 'sparsity.end' to be more than 'begin' 4, but got 4
+refuse(lambda: Sparsity(step, Group(begin=4, end=4), steps=10))
+# CHECK: expected 'sparsity.density' to be more than 0 for method gmp, but got 0.0
+refuse(lambda: Sparsity(step, Group(method="gmp"), steps=10))
+# CHECK: expected 'sparsity.initial_density' to be left out for another method than gmp, but got 0.5
+refuse(lambda: Sparsity(step, Group(initial_density=0.5), steps=10))
+# CHECK: expected 'sparsity.density' to be more than 0, to be distributed by erk, but got 0.0
+refuse(lambda: Sparsity(step, Group(distribution="erk"), steps=10))
+# CHECK: expected 'sparsity.file' to be a pattern file for init file, but got ''
+refuse(lambda: Sparsity(step, Group(init="file"), steps=10))
+# CHECK: expected a regular expression in 'sparsity', but got '(':
+refuse(lambda: Sparsity(step, Group(match="("), steps=10))
+# CHECK: expected 'sparsity[1].match' to be the first that matches one of a, b, but got 'a'
+refuse(lambda: Sparsity(step, [Group(), Group(match="a")], steps=10))
+# CHECK: expected a key of a group, one of algorithm, {{.*}}, until, but got 'speed'
+refuse(lambda: Sparsity(step, {"speed": 3}, steps=10))
+# CHECK: expected key 'every' once, but got 'update.freq' beside it
+refuse(lambda: Sparsity(step, {"every": 3, "update": {"freq": 2}}, steps=10))
+# CHECK: expected 'a' to have slots for 91 blocks, but got 86: compile the step with marks 'match=^a$ block=2x2 density=0.947917', 'match=^b$ block=2x2 density=0.9375' in front of others
+refuse(lambda: Sparsity(step, Group(density=0.95), steps=10))
+# CHECK: expected a checkpoint that Sparsity.save() wrote, but got '{{.*}}plain.safetensors' without what methods know
+step.save(f"{folder}/plain.safetensors")
+refuse(lambda: Sparsity(step, Group(), steps=10).load(f"{folder}/plain.safetensors"))
+# CHECK: expected a checkpoint of 0 methods in Python, but got '{{.*}}3.safetensors' of 1
+refuse(lambda: Sparsity(step, Group(), steps=10).load(f"{folder}/3.safetensors"))
+# CHECK: expected no state of SET, which has no load_state_dict(), but got ages
+refuse(lambda: Sparsity(step, Group(method=methods.SET()), steps=10).load(f"{folder}/3.safetensors"))
+# CHECK: expected numbers, texts, arrays, lists and dictionaries in the state of a method, but got a set
+class Odd(methods.SET):
+    def state_dict(self):
+        return {"seen": {1, 2}}
+refuse(lambda: Sparsity(step, Group(method=Odd()), steps=10).save(f"{folder}/odd.safetensors"))
