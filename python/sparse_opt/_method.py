@@ -51,7 +51,8 @@ def lowest(numbers: Array, count: int) -> Array:
     below = numbers[places] < last[count - 1]
     ties = np.flatnonzero(~below)[: count - int(below.sum())]
     below[ties] = True
-    return places[below]
+    chosen: Array = places[below]
+    return chosen
 
 
 def highest(numbers: Array, count: int) -> Array:

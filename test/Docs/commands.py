@@ -191,6 +191,7 @@ COMMANDS = {
         "scripts/science.sh": Tested("Tools/science.test"),
     },
     "docs/sparsity.md": {
+        "PYTHONPATH=python:examples benchmarks/methods": Tested("Benchmarks/methods.test"),
         "update-cost 16": Run(("16 700", "64 700")),
         "update-cost 1 ": Skip("gigabytes"),
     },
