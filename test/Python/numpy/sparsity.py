@@ -27,7 +27,7 @@ folder, config = sys.argv[1:]
 
 # CHECK-COUNT-7: due True, shares True, blocks True
 for i, group in enumerate((
-    {"every": 7, "drop": 0.4},
+    {"every": 5, "drop": 0.4},
     {"every": 7, "drop": 0.4, "schedule": "linear", "begin": 10, "end": 61},
     {"updates": 9, "schedule": "constant", "drop": 1.0},
     {"updates": 5, "half_period": 30, "until": 0.9},
