@@ -19,16 +19,11 @@ enum Stream : uint64_t { trainStream, heldOutStream };
 /// each sentence.
 static constexpr int64_t shortestPair = 7;
 
-static std::string describe(bsr_type type, const std::vector<int64_t> &shape) {
+std::string train::describe(bsr_type type, const std::vector<int64_t> &shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i)
     text += (i ? ", " : "") + std::to_string(shape[i]);
   return text + "] " + bsr_type_name(type);
-}
-
-/// The last word of a dotted path.
-static std::string_view lastWord(std::string_view name) {
-  return name.substr(name.rfind('.') + 1);
 }
 
 namespace {
@@ -45,8 +40,7 @@ constexpr Kind sentencePairs[] = {{"segments", "BT", BSR_I32},
                                   {"follows", "B", BSR_I32}};
 } // namespace
 
-/// The batch buffer whose name ends in `word`, or null.
-static const Buffer *findBatch(const Session &session, std::string_view word) {
+const Buffer *train::findBatch(const Session &session, std::string_view word) {
   for (const Buffer &buffer : session.buffers())
     if (buffer.role == "batch" && lastWord(buffer.name) == word)
       return &buffer;
@@ -119,15 +113,7 @@ Batcher::Batcher(Session &session, const Tokens &tokens, const Config &config)
     fail("expected sequences of pairs to have at least ", shortestPair,
          " tokens, but got ", length);
 
-  const Buffer *table = session.find(config.embedding);
-  if (!table || table->shape.size() != 2)
-    fail("expected configuration key 'embedding' to name a matrix of the step, "
-         "but got '",
-         config.embedding, "'");
-  if (vocabulary.size > table->shape[0])
-    fail("expected a token file with at most ", table->shape[0],
-         " tokens, the rows of '", config.embedding,
-         "', but got a vocabulary of ", vocabulary.size);
+  requireVocabulary(session, tokens, config);
   auto checkLength = [&](const Tokens::Part &part, const char *what) {
     if (part.size() < uint64_t(length))
       fail("expected at least ", length, " ", what,
@@ -144,6 +130,19 @@ Batcher::Batcher(Session &session, const Tokens &tokens, const Config &config)
 
   predicted = std::clamp<int64_t>(std::llround(config.maskingFraction * length),
                                   1, predictions);
+}
+
+void train::requireVocabulary(const Session &session, const Tokens &tokens,
+                              const Config &config) {
+  const Buffer *table = session.find(config.embedding);
+  if (!table || table->shape.size() != 2)
+    fail("expected configuration key 'embedding' to name a matrix of the step, "
+         "but got '",
+         config.embedding, "'");
+  if (tokens.vocabulary().size > table->shape[0])
+    fail("expected a token file with at most ", table->shape[0],
+         " tokens, the rows of '", config.embedding,
+         "', but got a vocabulary of ", tokens.vocabulary().size);
 }
 
 void Batcher::fillTrain(int64_t step, int64_t micro) {

@@ -6,8 +6,8 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_BATCH_H
 #define BSR_TOOLS_SPARSETRAIN_BATCH_H
 
+#include "Batches.h"
 #include "Config.h"
-#include "Session.h"
 #include "Tokens.h"
 #include "support/Random.h"
 
@@ -36,24 +36,20 @@ namespace bsr::train {
 /// A sequence is then [first] a [separator] b [separator], where a has
 /// between a quarter and three quarters of the text; b follows a in one half of
 /// the sequences, and is from anywhere in the other.
-class Batcher {
+class Batcher : public Batches {
 public:
   /// Throws `Error` if the batch buffers of the step are not those above, or
   /// if `tokens` holds ids for which the step has no embedding, too few tokens
   /// for a sequence, or no words where whole ones are to be predicted.
   Batcher(Session &session, const Tokens &tokens, const Config &config);
 
-  /// Makes the micro-batch `micro` of training step `step`: text from anywhere.
-  /// Micro-batches follow each other, and are together what one batch of all
-  /// their sequences would be, whether all of them are asked for or not.
-  void fillTrain(int64_t step, int64_t micro);
+  /// Text from anywhere.
+  void fillTrain(int64_t step, int64_t micro) override;
 
-  /// Makes one of the `count` batches of the held-out loss, always the same:
-  /// text that is spread evenly over the part held out.
-  void fillHeldOut(int64_t batch, int64_t count);
+  /// Text that is spread evenly over the part held out.
+  void fillHeldOut(int64_t batch, int64_t count) override;
 
-  /// Tokens of a batch.
-  int64_t tokensPerBatch() const { return batch * length; }
+  int64_t tokensPerBatch() const override { return batch * length; }
 
 private:
   /// Makes room for the batch buffer `word`, whose elements are of type `T`.

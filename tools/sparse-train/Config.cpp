@@ -20,14 +20,25 @@ static const std::vector<ConfigKey> &keys() {
   const Rule manySteps = {1, 1e15}, many = {1, 1e6};
   const Rule freely = {0, infinity, {}, false, true};
   const Rule positiveFreely = {1, infinity, {}, false, true};
-  const Rule share = {0, 1};
+  const Rule share = {0, 1}, positive = {1, infinity};
   static const std::vector<ConfigKey> table = {
       {"step", &Config::step,
        "the training step: a compiled step (.so), or its text, which is "
        "compiled first",
        required},
+      {"task",
+       &Config::task,
+       "what is learned: hidden tokens, the next tokens, or what a data set "
+       "of arrays has",
+       {0, 0, {"masked", "causal", "arrays"}}},
       {"tokens", &Config::tokens,
-       "the token file, made by sparse-train tokenize", required},
+       "the token file of tasks masked and causal, made by sparse-train "
+       "tokenize",
+       freely},
+      {"data", &Config::data,
+       "the arrays of task arrays: a safetensors file, or a folder of .npy "
+       "files",
+       freely},
       {"run", &Config::run, "the folder that the run writes", required},
       {"device", &Config::device,
        "what runs the step and has its buffers: cpu, cuda, cuda:1 and so on, "
@@ -62,6 +73,14 @@ static const std::vector<ConfigKey> &keys() {
        "steps between held-out losses; 0 for the start and the end only"},
       {"held_out.batches", &Config::heldOutBatches,
        "batches of a held-out loss", many},
+      {"held_out.share", &Config::heldOutShare,
+       "of task arrays, the share of the examples that is held out, the last "
+       "ones, where no array is called held_out.<name>",
+       share},
+      {"limits", &Config::dataLimits,
+       "of task arrays, below which number the integers of an array are, by "
+       "its name: of labels, the number of classes",
+       positive},
       {"checkpoint.every", &Config::checkpointEvery,
        "steps between checkpoints; 0 for the end only", freely},
       {"checkpoint.keep", &Config::checkpointKeep,
@@ -103,6 +122,14 @@ static bool isText(const std::string &name) {
     return isSparsityText(name.substr(sparsityPrefix.size()));
   const ConfigKey *key = findKey(keys(), name);
   return key && key->isText();
+}
+
+/// Whether the key called `name` has a map.
+static bool takesMap(const std::string &name) {
+  const ConfigKey *key = findKey(keys(), name);
+  return key &&
+         std::holds_alternative<std::map<std::string, double> Config::*>(
+             key->field);
 }
 
 /// Fails if `node`, at depth `depth`, is deeper than any configuration, or
@@ -160,7 +187,7 @@ static void readConfigFile(Config &config, const std::string &path) {
     requireOnce(name);
     if (name == "sparsity")
       readSparsity(config.sparsity, entry.second);
-    else if (!entry.second.IsMap())
+    else if (!entry.second.IsMap() || takesMap(name))
       set(config, name, entry.second);
     else
       for (const auto &inner : entry.second) {
@@ -192,6 +219,11 @@ Config train::readConfig(const std::string &path,
         (config.*std::get<std::string Config::*>(key.field)).empty())
       fail("expected configuration key '", key.name,
            "' to have a value, but got none");
+  bool needsArrays = config.task == "arrays";
+  if ((needsArrays ? config.data : config.tokens).empty())
+    fail("expected configuration key '", needsArrays ? "data" : "tokens",
+         "' to have a value", needsArrays ? " for task arrays" : "",
+         ", but got none");
   checkSparsity(config.sparsity);
   return config;
 }

@@ -9,6 +9,7 @@
 #include "Sparsity.h"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,9 @@ namespace bsr::train {
 /// defaults are here.
 struct Config {
   std::string step;
+  std::string task = "masked";
   std::string tokens;
+  std::string data;
   std::string run;
   std::string device = "cpu";
   int64_t seed = 0;
@@ -39,6 +42,9 @@ struct Config {
 
   int64_t heldOutEvery = 0;
   int64_t heldOutBatches = 8;
+  double heldOutShare = 0.05;
+
+  std::map<std::string, double> dataLimits;
 
   int64_t checkpointEvery = 0;
   int64_t checkpointKeep = 2;

@@ -16,11 +16,11 @@ using namespace bsr::train;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-std::string train::describeRun(const Config &config, const Tokens &tokens) {
+std::string train::describeRun(const Config &config, const Data &data) {
   ordered_json values = ordered_json::object();
   for (const auto &[key, value] : decidingValues(config))
     values[key] = value;
-  return ordered_json{{"tokens", tokens.checksum()}, {"configuration", values}}
+  return ordered_json{{"tokens", data.checksum()}, {"configuration", values}}
       .dump();
 }
 
@@ -44,10 +44,9 @@ static std::string loadNewest(Session &session,
 
 /// What differs between the run that wrote the loaded checkpoint, as its
 /// metadata says, and this one.
-static std::vector<std::string> findChanges(const Session &session,
-                                            const Config &config,
-                                            const Tokens &tokens) {
-  std::string text = describeRun(config, tokens);
+static std::vector<std::string>
+findChanges(const Session &session, const Config &config, const Data &data) {
+  std::string text = describeRun(config, data);
   json now = json::parse(text);
   // A checkpoint that no run wrote says nothing of one.
   if (!session.metadata().empty())
@@ -58,7 +57,9 @@ static std::vector<std::string> findChanges(const Session &session,
 
   std::vector<std::string> changes;
   if (then["tokens"] != now["tokens"])
-    changes.push_back("another token file '" + config.tokens + "'");
+    changes.push_back(config.task == "arrays"
+                          ? "other data '" + config.data + "'"
+                          : "another token file '" + config.tokens + "'");
   if (std::string difference = session.stepDifference(); !difference.empty())
     changes.push_back("another compilation of the step '" + config.step +
                       "' (" + difference + ")");
@@ -108,8 +109,7 @@ static int64_t accumulateOf(const Session &session) {
 }
 
 bool train::resume(Session &session, const RunFolder &folder,
-                   const Config &config, const Tokens &tokens,
-                   bool acceptChanges) {
+                   const Config &config, const Data &data, bool acceptChanges) {
   std::vector<std::string> checkpoints = folder.checkpoints();
   if (checkpoints.empty()) {
     if (!folder.holdsRun())
@@ -136,7 +136,7 @@ bool train::resume(Session &session, const RunFolder &folder,
     fail("expected configuration key 'steps' to be at least those of the "
          "checkpoint (",
          done, "), but got ", config.steps);
-  std::vector<std::string> changes = findChanges(session, config, tokens);
+  std::vector<std::string> changes = findChanges(session, config, data);
   if (!changes.empty() && !acceptChanges) {
     std::string all = join(changes);
     bool ofKeys = all.find(" (was ") != std::string::npos;

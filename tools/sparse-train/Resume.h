@@ -6,28 +6,28 @@
 #define BSR_TOOLS_SPARSETRAIN_RESUME_H
 
 #include "Config.h"
+#include "Data.h"
 #include "RunFolder.h"
 #include "Session.h"
-#include "Tokens.h"
 
 namespace bsr::train {
 
 /// What a checkpoint says of its run beside the state (JSON):
 ///
-///     {"tokens": checksum of the token file,
+///     {"tokens": checksum of the token file or of the arrays,
 ///      "configuration": {key: value as YAML, ...}}
 ///
 /// with the keys that decide what the run learns, see `decidingValues`. The
 /// random state and the place in the data are functions of the seed and the
 /// number of the step, the schedules of the configuration and that number.
-std::string describeRun(const Config &config, const Tokens &tokens);
+std::string describeRun(const Config &config, const Data &data);
 
 /// Loads the newest checkpoint of `folder` that is intact, with a warning for
 /// each that is not; those are set aside. Fails if the run is no longer the one
 /// that was interrupted, unless `acceptChanges`. Returns false if the run was
 /// interrupted before its first checkpoint.
 bool resume(Session &session, const RunFolder &folder, const Config &config,
-            const Tokens &tokens, bool acceptChanges);
+            const Data &data, bool acceptChanges);
 
 } // namespace bsr::train
 

@@ -3,8 +3,8 @@
 // The training loop: batches, rates, pattern updates, metrics, checkpoints.
 
 #include "Train.h"
-#include "Batch.h"
 #include "Compile.h"
+#include "Data.h"
 #include "Host.h"
 #include "PatternStatistics.h"
 #include "PatternUpdates.h"
@@ -15,7 +15,6 @@
 #include "RunFolder.h"
 #include "Session.h"
 #include "Timers.h"
-#include "Tokens.h"
 #include "Tracker.h"
 #include "support/Error.h"
 #include "support/Hash.h"
@@ -180,8 +179,8 @@ public:
       bool timers, const Ranks &ranks)
       : config(config), folder(folder), ranks(ranks),
         microBatches(config.accumulate / ranks.size()),
-        tokens(Tokens::read(config.tokens)),
-        session(openSession(config, ranks)), batcher(session, tokens, config),
+        data(Data::read(config)), session(openSession(config, ranks)),
+        batches(data.batches(session, config)),
         rate(session, session.findRole("lr")),
         stepSeed(session, session.findRole("seed")),
         stepNumber(session, session.findRole("step")),
@@ -202,11 +201,11 @@ public:
           buffer.elements == 1 && buffer.name.rfind(prefix, 0) == 0)
         results.emplace(buffer.name.substr(prefix.size()),
                         Scalar(session, &buffer));
-    ranks.requireSame(
-        {"step", "compilation of the step", "configuration", "token file"},
-        {xxh64(bsr_step_name(session.step())),
-         xxh64(bsr_step_manifest_text(session.step())),
-         xxh64(sharedConfiguration()), tokens.checksum()});
+    ranks.requireSame({"step", "compilation of the step", "configuration",
+                       config.task == "arrays" ? "data" : "token file"},
+                      {xxh64(bsr_step_name(session.step())),
+                       xxh64(bsr_step_manifest_text(session.step())),
+                       xxh64(sharedConfiguration()), data.checksum()});
     ranks.join(session);
     begin(existing);
     ranks.requireSameState(session, /*andBuffers=*/true);
@@ -267,7 +266,7 @@ private:
   void begin(Existing existing) {
     std::string checkpoint;
     if (isResumed(existing) && ranks.isFirst() &&
-        resume(session, *folder, config, tokens,
+        resume(session, *folder, config, data,
                existing == Existing::ResumeChanged))
       checkpoint = folder->checkpoints().back();
     checkpoint = ranks.broadcast(checkpoint);
@@ -303,7 +302,7 @@ private:
   }
 
   int64_t tokensPerStep() const {
-    return batcher.tokensPerBatch() * config.accumulate;
+    return batches->tokensPerBatch() * config.accumulate;
   }
 
   /// Sets every argument but the batch for the micro-batch `micro` of step
@@ -339,7 +338,7 @@ private:
     int64_t count = config.heldOutBatches / stride;
     for (int64_t batch = first; batch < config.heldOutBatches;
          batch += stride) {
-      batcher.fillHeldOut(batch, config.heldOutBatches);
+      batches->fillHeldOut(batch, config.heldOutBatches);
       sum += runStep(step, 0, 0);
       for (const auto &[name, result] : results)
         sums[name] += result.get();
@@ -361,7 +360,7 @@ private:
     for (int64_t own = 0; own < microBatches; ++own) {
       int64_t micro = own * ranks.size() + ranks.rank();
       auto batchStart = std::chrono::steady_clock::now();
-      batcher.fillTrain(step, micro);
+      batches->fillTrain(step, micro);
       batchTime += secondsSince(batchStart);
       bool isLast = own == microBatches - 1;
       stepLoss += runStep(step, micro, stepRate,
@@ -410,7 +409,7 @@ private:
       ranks.requireSameState(session, /*andBuffers=*/true);
       if (ranks.isFirst()) {
         tracker->flush();
-        session.save(folder->checkpoint(step), describeRun(config, tokens));
+        session.save(folder->checkpoint(step), describeRun(config, data));
         folder->removeOldCheckpoints(config.checkpointKeep);
       }
     }
@@ -502,7 +501,7 @@ private:
         {"loss_end", orNull(lastLoss)},
         {"held_out_start", orNull(firstHeldOut)},
         {"held_out_end", orNull(lastHeldOut)},
-        {"unigram_entropy", tokens.unigramEntropy()},
+        {"unigram_entropy", orNull(data.unigramEntropy())},
         {"median_step_time", orNull(stepTime)},
         {"tokens_per_s", orNull(rate)},
         {"peak_memory", peakMemory()},
@@ -530,25 +529,26 @@ private:
     if (isWhole || !wasDone || !folder->has("summary.json"))
       folder->write("summary.json", summary.dump(2) + "\n");
     std::printf(
-        "held-out loss %s at the start, %s at the end; unigram "
-        "entropy %.4f\n"
+        "held-out loss %s at the start, %s at the end%s%s\n"
         "median step %.1f ms, peak memory %.0f MiB\n"
         "%lld pattern updates: %lld blocks pruned, %lld regrown, "
         "%lld recompilations, %lld reallocations\n",
         ::describe(firstHeldOut).c_str(), ::describe(lastHeldOut).c_str(),
-        tokens.unigramEntropy(), stepTime.value_or(0) * 1e3,
-        peakMemory() / 1048576.0, (long long)counters.pattern_updates,
-        (long long)counters.blocks_pruned, (long long)counters.blocks_regrown,
-        (long long)counters.recompilations, (long long)counters.reallocations);
+        data.unigramEntropy() ? "; unigram entropy " : "",
+        data.unigramEntropy() ? ::describe(data.unigramEntropy()).c_str() : "",
+        stepTime.value_or(0) * 1e3, peakMemory() / 1048576.0,
+        (long long)counters.pattern_updates, (long long)counters.blocks_pruned,
+        (long long)counters.blocks_regrown, (long long)counters.recompilations,
+        (long long)counters.reallocations);
   }
 
   const Config &config;
   const RunFolder *folder;
   const Ranks &ranks;
   const int64_t microBatches; // of a training step, that this process runs
-  Tokens tokens;
+  Data data;
   Session session;
-  Batcher batcher;
+  std::unique_ptr<Batches> batches;
   Scalar rate, stepSeed, stepNumber, apply, loss;
   /// The other results of the step that are a number, by their
   /// names: "accuracy" for "metrics.accuracy".
