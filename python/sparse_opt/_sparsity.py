@@ -112,6 +112,24 @@ class Group:
                 ) from error
 
 
+Groups = Group | Mapping[str, Any] | Sequence[Group | Mapping[str, Any]]
+
+
+def groups_of(groups: Groups) -> list[Group]:
+    """Returns groups that may be given as what a configuration has."""
+    listed = [groups] if isinstance(groups, (Group, Mapping)) else list(groups)
+    return [g if isinstance(g, Group) else Group.of(g) for g in listed]
+
+
+def score_options(groups: Sequence[Group], options: Sequence[str]) -> list[str]:
+    """Returns the options of a step whose blocks are scored if a group needs it."""
+    are_needed = any(
+        g.method == "rigl" or getattr(g.method, "needs_scores", False) for g in groups
+    )
+    are_there = any(o.startswith("--score-norm") for o in options)
+    return [*options, *(["--score-norm=l1"] if are_needed and not are_there else [])]
+
+
 _CHOICES = {
     "method": _runtime.METHODS,
     "distribution": ("uniform", "erk"),
@@ -190,13 +208,12 @@ class Sparsity:
     def __init__(
         self,
         step: Step,
-        groups: Group | Mapping[str, Any] | Sequence[Group | Mapping[str, Any]],
+        groups: Groups,
         *,
         steps: int,
         accumulate: int = 1,
     ) -> None:
-        listed = [groups] if isinstance(groups, (Group, Mapping)) else list(groups)
-        self.groups = [g if isinstance(g, Group) else Group.of(g) for g in listed]
+        self.groups = groups_of(groups)
         self._step, self._steps, self._accumulate = step, steps, accumulate
         self._updated = -1
         self._members: list[_Member] = []

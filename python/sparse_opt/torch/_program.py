@@ -71,10 +71,11 @@ class TorchProgram:
         self._flags = self._state_of_flags()
         self._watch: _Watch | None = None
 
-    def check(self) -> None:
+    def check(self, runs: bool = True) -> None:
+        """Raises `StepError` if the program has changed; its modes matter if it `runs`."""
         now = _arguments.structure_of(self._model, self._optimizer, self._counters)
         for before, after, what in zip(self._structure, now, _WHAT):
-            if before != after:
+            if before != after and (runs or what != _WHAT[1]):
                 raise StepError(
                     f"expected {what} as they were exported, but got"
                     f" {_difference(before, after)}: export the step again"
@@ -218,7 +219,7 @@ class TorchProgram:
 
     def store(self, read: Callable[[str], Array]) -> None:
         """Copies weights and optimizer state into the user's objects."""
-        self.check()
+        self.check(runs=False)
         with torch.no_grad():
             self._model.load_state_dict(self.state(read))
             for name, tensor in _arguments.unsaved_tensors(self._model).items():
@@ -247,7 +248,7 @@ class TorchProgram:
 class TorchFunction(TorchProgram):
     """An exported function of a model: it has no optimizer, and no mode to keep."""
 
-    def check(self) -> None:
+    def check(self, runs: bool = True) -> None:
         """The model may train meanwhile: the function has its own mode."""
 
     def rate(self) -> float | None:
