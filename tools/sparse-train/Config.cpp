@@ -127,9 +127,8 @@ static bool isText(const std::string &name) {
 /// Whether the key called `name` has a map.
 static bool takesMap(const std::string &name) {
   const ConfigKey *key = findKey(keys(), name);
-  return key &&
-         std::holds_alternative<std::map<std::string, double> Config::*>(
-             key->field);
+  return key && std::holds_alternative<std::map<std::string, double> Config::*>(
+                    key->field);
 }
 
 /// Fails if `node`, at depth `depth`, is deeper than any configuration, or

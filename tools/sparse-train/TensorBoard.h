@@ -39,6 +39,18 @@ public:
 
   /// Adds the numbers of one step, and flushes. Throws `Error` on failure.
   void add(int64_t step, const Scalars &scalars);
+  /// Adds the picture `tag`, of rows of equal length, of grey values from 0,
+  /// black, to 255.
+  void addImage(int64_t step, const std::string &tag,
+                const std::vector<std::string> &rows);
+  /// Adds the distribution of `values` as `tag`, in thirty buckets of equal
+  /// width. Those that are not finite are left out.
+  void addHistogram(int64_t step, const std::string &tag,
+                    const std::vector<double> &values);
+  /// Says by what settings the run is to be compared with others in the tab
+  /// HPARAMS: names and values as text, which may be numbers.
+  void
+  addSettings(const std::vector<std::pair<std::string, std::string>> &settings);
 
   /// The event files of `folder` that this class wrote: the first event of each
   /// says so.

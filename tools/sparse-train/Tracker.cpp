@@ -30,7 +30,7 @@ std::vector<std::string> Tracker::files() {
 }
 
 Tracker::Tracker(const fs::path &folder, const Session &session, int64_t steps,
-                 int64_t done)
+                 int64_t done, const std::vector<KeyValue> &settings)
     : session(session), steps(steps) {
   // A run that has no checkpoint yet begins again.
   int64_t last = done ? done : -1;
@@ -59,13 +59,44 @@ Tracker::Tracker(const fs::path &folder, const Session &session, int64_t steps,
   entry["target_cpu"] = bsr_step_target_cpu(session.step());
   sessions.add(entry);
   events.open(folder, last + 1);
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const auto &[key, value] : settings)
+    pairs.emplace_back(key, value);
+  events.addSettings(pairs);
+}
+
+/// What TensorBoard calls the number that the metrics call `name`: numbers of
+/// one kind are together.
+static std::string tagOf(const std::string &name) {
+  auto begins = [&](std::string_view with) { return name.rfind(with, 0) == 0; };
+  static const std::set<std::string_view> ofPatterns = {
+      "density", "used", "imbalance", "pruned",
+      "regrown", "lost", "turnover",  "drop"};
+  static const std::set<std::string_view> ofTime = {
+      "step_time",      "batch_time",  "forward_backward_time",
+      "optimizer_time", "update_time", "tokens_per_s"};
+  static const std::set<std::string_view> ofSystem = {"peak_memory",
+                                                      "recompilations"};
+  constexpr std::string_view heldOut = "held_out", ofWeight = "weight_";
+  if (name == heldOut)
+    return "held_out/loss";
+  if (begins("held_out_"))
+    return "held_out/" + name.substr(heldOut.size() + 1);
+  if (begins(ofWeight))
+    return "weights/" + name.substr(ofWeight.size());
+  for (auto [names, group] :
+       {std::pair(&ofPatterns, "patterns/"), std::pair(&ofTime, "time/"),
+        std::pair(&ofSystem, "system/")})
+    if (names->count(name))
+      return group + name;
+  return "train/" + name;
 }
 
 /// Adds the numbers of `value` to `scalars`, named by their paths.
 static void flatten(const std::string &name, const ordered_json &value,
                     Scalars &scalars) {
   if (value.is_number())
-    scalars.emplace_back(name, value);
+    scalars.emplace_back(tagOf(name), value);
   for (const auto &[key, inner] : value.items())
     if (value.is_object() && (!name.empty() || key != "step"))
       flatten(name.empty() ? key : name + "/" + key, inner, scalars);
@@ -117,6 +148,35 @@ static std::vector<std::string> drawPattern(const bsr_pattern_info &info,
   return cells;
 }
 
+/// The stored elements of the weight of a pattern; of a type that is not f32 or
+/// f64 none.
+std::vector<double> Tracker::valuesOf(const bsr_pattern_info &info) const {
+  std::vector<double> values;
+  const Buffer *buffer = session.find(info.name);
+  if (!buffer || (buffer->type != BSR_F32 && buffer->type != BSR_F64))
+    return values;
+  int64_t pattern = 0;
+  for (bsr_pattern_info other;; ++pattern) {
+    bsr_step_pattern(session.step(), pattern, &other);
+    if (other.name == std::string_view(info.name))
+      break;
+  }
+  bsr_pattern_view view = session.pattern(pattern);
+  auto read = [&](auto element) {
+    std::vector<decltype(element)> all(size_t(buffer->elements));
+    session.read(*buffer, all.data());
+    int64_t size = info.block_rows * info.block_cols;
+    for (int64_t k = 0; k < view.blocks; ++k)
+      values.insert(values.end(), all.begin() + view.slot[k] * size,
+                    all.begin() + (view.slot[k] + 1) * size);
+  };
+  if (buffer->type == BSR_F32)
+    read(float());
+  else
+    read(double());
+  return values;
+}
+
 void Tracker::draw(int64_t step) {
   int64_t count = bsr_step_num_patterns(session.step());
   std::set<int64_t> drawn; // the first, the last and those between
@@ -125,10 +185,25 @@ void Tracker::draw(int64_t step) {
   for (int64_t index : drawn) {
     bsr_pattern_info info;
     bsr_step_pattern(session.step(), index, &info);
+    std::vector<std::string> cells = drawPattern(info, session.pattern(index));
     pictures.add({{"step", step},
                   {"name", info.name},
                   {"shape", {info.rows, info.cols}},
                   {"block", {info.block_rows, info.block_cols}},
-                  {"cells", drawPattern(info, session.pattern(index))}});
+                  {"cells", cells}});
+    // Stored blocks are dark, and a cell is as large as an eye needs.
+    constexpr size_t least = 256;
+    size_t scale = std::max<size_t>(1, least / cells.front().size());
+    std::vector<std::string> rows;
+    for (const std::string &line : cells) {
+      std::string row;
+      for (char digit : line)
+        row.append(scale, char(255 - 17 * (digit <= '9' ? digit - '0'
+                                                        : digit - 'a' + 10)));
+      rows.insert(rows.end(), scale, row);
+    }
+    events.addImage(step, "patterns/" + std::string(info.name), rows);
+    events.addHistogram(step, "weights/" + std::string(info.name),
+                        valuesOf(info));
   }
 }

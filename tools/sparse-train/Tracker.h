@@ -5,6 +5,7 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_TRACKER_H
 #define BSR_TOOLS_SPARSETRAIN_TRACKER_H
 
+#include "Config.h"
 #include "JsonLines.h"
 #include "Session.h"
 #include "TensorBoard.h"
@@ -16,7 +17,8 @@ namespace bsr::train {
 /// Writes into the folder of a run
 ///
 ///     metrics.jsonl          one line a step: everything that was measured
-///     events.out.tfevents.*  the same for TensorBoard
+///     events.out.tfevents.*  the same for TensorBoard, the pictures, and the
+///                            distributions of the weights they are of
 ///     patterns.jsonl         pictures of a few patterns, now and then
 ///     sessions.jsonl         one line for each program that worked on the run:
 ///                            its first step, when, where, which versions
@@ -27,9 +29,9 @@ namespace bsr::train {
 class Tracker {
 public:
   /// Begins with the session as it is, of a run of `steps` steps of which
-  /// `done` are done.
+  /// `done` are done, by `settings`.
   Tracker(const std::filesystem::path &folder, const Session &session,
-          int64_t steps, int64_t done);
+          int64_t steps, int64_t done, const std::vector<KeyValue> &settings);
 
   /// The lines of the metrics that were there.
   const std::vector<nlohmann::json> &kept() const { return lines; }
@@ -52,6 +54,7 @@ public:
 
 private:
   void draw(int64_t step);
+  std::vector<double> valuesOf(const bsr_pattern_info &info) const;
 
   const Session &session;
   int64_t steps;

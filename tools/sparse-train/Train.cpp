@@ -214,7 +214,8 @@ public:
     if (existing == Existing::Overwrite)
       folder->clear();
     folder->writeConfig(config);
-    tracker.emplace(folder->folder(), session, config.steps, done());
+    tracker.emplace(folder->folder(), session, config.steps, done(),
+                    decidingValues(config));
     for (const json &entry : tracker->kept())
       record(entry);
   }

@@ -86,14 +86,16 @@ for path in sorted(run.glob("events.out.tfevents.*")):
             steps = {step: s for step, s in steps.items() if step < event[2]}
         else:
             values = [dict(fields(value)) for number, value in fields(event[5])]
-            steps[event[2]] = {value[1].decode(): value[2] for value in values}
-            log.append(str(event[2]))
+            if any(2 in value for value in values):
+                steps[event[2]] = {value[1].decode(): value[2] for value in values}
+                log.append(str(event[2]))
     print(*log[:3], "...", log[-1])
 
 for line in (run / "metrics.jsonl").read_text().splitlines():
     metrics = dict(flatten("", json.loads(line)))
     scalars = steps.pop(metrics.pop("step"))
-    assert list(scalars) == list(metrics), (list(scalars), list(metrics))
-    for name, value in metrics.items():
-        assert scalars[name] == struct.unpack("f", struct.pack("f", value))[0], name
+    assert len(scalars) == len(metrics), (list(scalars), list(metrics))
+    for tag, (name, value) in zip(scalars, metrics.items()):
+        assert tag.split("/", 1)[1] == name.removeprefix("held_out_").removeprefix("weight_").replace("held_out", "loss"), (tag, name)
+        assert scalars[tag] == struct.unpack("f", struct.pack("f", value))[0], name
 assert not steps, steps
