@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# follow.py SCRIPT RUN: follows a run that is written meanwhile, a line cut in two, one
+# written again by a resumed run.
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+script, run = sys.argv[1], Path(sys.argv[2])
+(run / "config.yaml").write_text("steps: 4\n")
+follower = subprocess.Popen(
+    [sys.executable, script, "--follow", "--online", "--interval", "0.02", str(run)], stdout=subprocess.PIPE, text=True
+)
+
+
+def add(name, text):
+    with open(run / name, "a") as file:
+        file.write(text)
+    time.sleep(0.1)
+
+
+def picture(step, rows):
+    return f'{{"step": {step}, "name": "w", "shape": [8, 8], "block": [4, 4], "cells": {rows}}}\n'
+
+
+time.sleep(0.5)
+add("patterns.jsonl", picture(0, '["f0", "0f"]'))
+add("metrics.jsonl", '{"step": 0, "held_out": 5, "density": 0.25, "weight_density": {"w": 0.25}}\n')
+add("metrics.jsonl", '{"step": 1, "loss": 4, "step_')
+add("metrics.jsonl", 'time": 0.1, "accuracy": 0.5}\n')
+add("metrics.jsonl", '{"step": 2, "loss": 3, "turnover": 0.5, "lr": null}\n')
+# Killed and resumed: the line of step 2 comes again.
+text = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+(run / "metrics.jsonl").write_text("".join(text[:2]))
+time.sleep(0.1)
+add("metrics.jsonl", '{"step": 2, "loss": 3}\n{"step": 3, "loss": 2.5}\n')
+add("patterns.jsonl", picture(4, '["ff", "ff"]'))
+add("metrics.jsonl", '{"step": 4, "loss": 2, "held_out_accuracy": 1}\n')
+(run / "summary.json").write_text('{"steps": 4, "loss_end": 2}')
+print(follower.communicate(timeout=20)[0], end="")
+sys.exit(follower.returncode)
