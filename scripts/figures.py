@@ -18,6 +18,19 @@ def ticks(low, high, count):
     return [i * step for i in range(first, last + 1)]
 
 
+def log_ticks(low, high):
+    """Returns round numbers from `low` to `high` for a logarithmic axis: of each power of ten
+    1, 2 and 5, or only as many as there is room for."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for factors in ((1, 2, 5), (1,)):
+        values = [m * 10.0 ** p for p in powers for m in factors if low <= m * 10.0 ** p <= high]
+        if len(values) <= 8:
+            break
+    else:
+        values = values[::math.ceil(len(values) / 8)]
+    return values if len(values) > 1 else ticks(low, high, 5)
+
+
 def smooth(points, span=10):
     """Returns the running mean over `span` points."""
     return [(x, sum(y for _, y in points[max(0, i + 1 - span):i + 1]) / min(i + 1, span))
@@ -43,11 +56,14 @@ class Drawing:
 class Panel(Drawing):
     """A pair of axes, the steps of a run and a measure, and what is drawn between.
 
-    It spans `horizontal` and `vertical`, in pixels.
+    It spans `horizontal` and `vertical`, in pixels. With `log`, the axis of the measure is
+    logarithmic.
     """
 
-    def __init__(self, horizontal, vertical, steps, low, high):
+    def __init__(self, horizontal, vertical, steps, low, high, log=False):
         super().__init__()
+        self.scale = math.log10 if log else float
+        self.log = log
         self.left, self.right = horizontal
         self.top, self.bottom = vertical
         self.steps, self.low, self.high = steps, low, high
@@ -56,7 +72,8 @@ class Panel(Drawing):
         return self.left + (self.right - self.left) * step / self.steps
 
     def y(self, value):
-        share = (value - self.low) / (self.high - self.low)
+        low, high = self.scale(self.low), self.scale(self.high)
+        share = (self.scale(value) - low) / (high - low)
         return self.bottom - (self.bottom - self.top) * share
 
     def line(self, points, color, width=1.0, extra=""):
@@ -66,13 +83,20 @@ class Panel(Drawing):
         self.parts += [f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="3" fill="{color}"/>'
                        for x, y in points]
 
+    def hover(self, label, points, count=60):
+        """Says of some points what they are to whoever points at them."""
+        for x, y in points[::max(1, math.ceil(len(points) / count))]:
+            words = f"{label}, step {x:.0f}: {y:.6g}" if label else f"step {x:.0f}: {y:.6g}"
+            self.parts.append(f'<g><title>{escape(words)}</title><circle cx="{self.x(x):.1f}" '
+                              f'cy="{self.y(y):.1f}" r="6" fill="transparent"/></g>')
+
     def bars(self, points, color, shift):
         self.parts += [f'<rect x="{self.x(x) + shift:.1f}" y="{self.y(y):.1f}" width="4" '
                        f'height="{self.bottom - self.y(y):.1f}" fill="{color}"/>'
                        for x, y in points]
 
     def axes(self, label=""):
-        for value in ticks(self.low, self.high, 5):
+        for value in log_ticks(self.low, self.high) if self.log else ticks(self.low, self.high, 5):
             self.line([(0, value), (self.steps, value)], "#e4e4e4")
             self.text(self.left - 8, self.y(value) + 4, f"{value:g}", "end")
         for step in ticks(0, self.steps, 8):

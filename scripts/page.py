@@ -30,6 +30,9 @@ p { color: #666; margin: 2px 0 18px; }
 .figures { grid-template-columns: repeat(auto-fit, minmax(440px, 1fr)); }
 .figures svg { width: 100%; height: auto; }
 .scroll { overflow-x: auto; }
+.log, #log:checked ~ .figures .linear { display: none; }
+#log:checked ~ .figures .log { display: block; }
+summary { cursor: pointer; }
 .patterns { border-spacing: 14px 10px; margin-left: -14px; }
 .patterns td { text-align: center; font-size: 12px; color: #666; padding: 0; }
 .patterns img { display: block; image-rendering: pixelated; border: 1px solid #ccc;
@@ -82,11 +85,15 @@ def thin(points, count=300):
             for group in groups]
 
 
+# Shows the figures that have logarithmic axes with these.
+LOG = '<input type="checkbox" id="log"> <label for="log">logarithmic axes</label>'
+
+
 class Figure:
     """Curves over the steps of a run under a title."""
 
-    def __init__(self, title, steps):
-        self.title, self.steps = title, steps
+    def __init__(self, title, steps, legend=True):
+        self.title, self.steps, self.legend = title, steps, legend
         self.curves, self.level = [], None
 
     def curve(self, label, points, color=COLORS[0], dots=False, faint=False):
@@ -99,36 +106,58 @@ class Figure:
         self.level = (label, value)
         return self
 
-    def draw(self, low=None, high=None):
-        """Returns the SVG, or nothing if there is nothing to draw."""
+    def both(self, **limits):
+        """Returns the figure with axes of both kinds: the page shows one of them."""
+        return (f'<div class="linear">{self.draw(**limits)}</div>'
+                f'<div class="log">{self.draw(log=True, **limits) or self.draw(**limits)}</div>')
+
+    def draw(self, low=None, high=None, log=False):
+        """Returns the SVG, or nothing if there is nothing to draw, or, with `log`, anything
+        that is not positive."""
         if not self.curves:
+            return ""
+        if log and not (low := min(y for _, points, *_ in self.curves for _, y in points)) > 0:
             return ""
         values = [y for _, points, *_ in self.curves for _, y in points]
         values += [self.level[1]] if self.level else []
         bottom = min(values) if low is None else low
         top = max(values) if high is None else high
         margin = 0.06 * (top - bottom) or abs(top) * 0.1 or 1
+        if log:
+            low, high = bottom / 1.1, top * 1.1
         panel = Panel(HORIZONTAL, VERTICAL, self.steps,
                       bottom - margin if low is None else low,
-                      top + margin if high is None else high)
+                      top + margin if high is None else high, log)
         panel.axes()
         panel.text(HORIZONTAL[0], 20, self.title, color="#222", extra=' font-weight="bold"')
         panel.text(HORIZONTAL[1], HEIGHT - 2, "step", "end")
         if self.level:
             label, value = self.level
             panel.line([(0, value), (self.steps, value)], "#222", 1.2, ' stroke-dasharray="6 4"')
-            panel.text(HORIZONTAL[1], panel.y(value) - 6, f"{label} {value:.3f}", "end", "#222",
-                       ' stroke="white" stroke-width="4" paint-order="stroke"')
         right = HORIZONTAL[1]
         for label, points, color, dots, faint in self.curves:
             points = [(x, min(y, panel.high)) for x, y in points]
             panel.line(points, color, 1 if faint else 1.8, ' stroke-opacity="0.55"' if faint else "")
             if dots:
                 panel.dots(points, color)
+        for label, points, *_ in self.curves:
+            panel.hover(label, [(x, min(y, panel.high)) for x, y in points])
+        # What curves are called stands above them, never on them.
+        if not self.legend:
+            return svg(WIDTH, HEIGHT, panel.parts)
+        if self.level:
+            words = f"┄ {label_of(self.level)}"
+            panel.text(right, 20, words, "end", "#222")
+            right -= 16 + 6.6 * len(words)
         for label, _, color, *_ in reversed([c for c in self.curves if c[0]]):
             panel.text(right, 20, f"● {label}", "end", color)
             right -= 26 + 7 * len(label)
         return svg(WIDTH, HEIGHT, panel.parts)
+
+
+def label_of(level):
+    """Returns what a level is called, with its height."""
+    return f"{level[0]} {level[1]:.3f}"
 
 
 def picture(cells):
@@ -164,6 +193,52 @@ def patterns(pictures):
                         f'style="width: {width}px; height: {height:.0f}px">{words}</td>')
         rows.append("</tr>")
     return f'<div class="scroll"><table class="patterns">{"".join(rows)}</table></div>'
+
+
+def newest_patterns(path):
+    """Returns the pictures of all patterns of the newest checkpoint, each to be opened."""
+    for file in sorted(path.glob("checkpoint-*.safetensors"), reverse=True):
+        try:
+            return "".join(pictures_of(file))
+        except (OSError, ValueError, KeyError, struct.error):
+            continue # cut, or of another program
+    return ""
+
+
+def pictures_of(file, most=64):
+    """Yields a picture of each pattern of a checkpoint, of at most `most` cells a side."""
+    with open(file, "rb") as checkpoint:
+        size = struct.unpack("<Q", checkpoint.read(8))[0]
+        header = json.loads(checkpoint.read(size))
+
+        def tensor(name):
+            begin, end = header[name]["data_offsets"]
+            checkpoint.seek(8 + size + begin)
+            return struct.unpack(f"<{(end - begin) // 4}i", checkpoint.read(end - begin))
+
+        step = int(header["__metadata__"]["steps"])
+        for matrix in json.loads(header["__metadata__"]["matrices"]):
+            name = matrix["name"]
+            rows, cols = (n // b for n, b in zip(matrix["shape"], matrix["block"]))
+            height, width = min(rows, most), min(cols, most)
+            row_ptr, col_idx = tensor(f"{name}.bsr.row_ptr"), tensor(f"{name}.bsr.col_idx")
+            stored = [[0] * width for _ in range(height)]
+            for row in range(rows):
+                for col in col_idx[row_ptr[row]:row_ptr[row + 1]]:
+                    stored[row * height // rows][col * width // cols] += 1
+            every = [[0] * width for _ in range(height)]
+            for y in range(height):
+                first, last = -(-y * rows // height), -(-(y + 1) * rows // height)
+                for x in range(width):
+                    begin, end = -(-x * cols // width), -(-(x + 1) * cols // width)
+                    every[y][x] = (last - first) * (end - begin)
+            cells = ["".join(f"{(n * 15 + a - 1) // a:x}" for n, a in zip(line, whole))
+                     for line, whole in zip(stored, every)]
+            tall = 240 * min(max(rows / cols, 0.15), 1.5)
+            words = f"{escape(name)}, run {step}"
+            yield (f'<details><summary>{words}: {len(col_idx)} of {rows * cols} blocks</summary>'
+                   f'<div class="patterns"><img src="{picture(cells)}" alt="{words}" '
+                   f'style="width: 240px; height: {tall:.0f}px"></div></details>')
 
 
 def weights(metrics):
@@ -229,11 +304,11 @@ def draw_all(metrics, steps, entropy):
     time.curve("forward and backward", series("forward_backward_time", 1e3), COLORS[2])
     time.curve("optimizer", series("optimizer_time", 1e3), COLORS[1])
     return [
-        loss.draw(),
+        loss.both(),
         figure("accuracy").curve("training", series("accuracy"), faint=True)
         .curve("held out", series("held_out_accuracy"), COLORS[1], dots=True).draw(low=0),
         figure("learning rate").curve("", series("lr")).draw(low=0),
-        time.draw(low=0, high=slow),
+        time.both(low=0, high=slow),
         figure("time of a pattern update (ms)")
         .curve("", series("update_time", 1e3), dots=True).draw(low=0),
         figure("blocks replaced by an update").curve("pruned", series("pruned"), COLORS[1], dots=True)
@@ -290,11 +365,13 @@ def page(path):
     parts = [
         f"<h1>{name}</h1><p>{state}, {escape(began)}</p>",
         f'<div class="tiles">{tiles(metrics, summary, steps)}</div>',
-        f'<h2>Training</h2><div class="figures">{figures}</div>',
+        f'<h2>Training</h2>{LOG}<div class="figures">{figures}</div>',
     ]
     if pictures:
         parts.append("<h2>Patterns</h2><p>Dark cells are stored blocks; where a cell stands for "
                      f"several, the darker the more.</p>{patterns(pictures)}")
+    if newest := newest_patterns(path):
+        parts.append(newest)
     if rows := weights(metrics):
         parts.append(f"<h2>Weights, after the last update</h2>{rows}")
     parts.append(f'<h2>Configuration</h2><div class="columns">{table(config)}</div>')

@@ -14,12 +14,18 @@ losses and the turnover of the patterns over the steps.
 writes RUN/report.html for each: one page that needs nothing else, with its
 losses, rates, times, patterns, densities and configuration. The run may still be
 going on.
+
+    python3 scripts/report.py --compare PAGE.html RUN...
+
+writes such a page of all: their curves together, what differs in their configurations
+beside what came of it.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
+from compare import comparison
 from figures import COLORS, Panel, smooth, svg
 from page import page, parse, read_lines
 
@@ -90,14 +96,15 @@ def table(runs):
 def plot(runs):
     """Returns the SVG: losses above, turnover of the patterns below."""
     steps = max(run.summary["steps"] for run in runs)
-    entropy = runs[0].summary["unigram_entropy"]
-    values = [entropy]
+    entropy = runs[0].summary.get("unigram_entropy")
+    values = [entropy] if entropy is not None else []
     for run in runs:
         values += [y for _, y in smooth(run.series("loss")) + run.series("held_out")]
     margin = 0.05 * (max(values) - min(values)) or 1
     loss = Panel((LEFT, RIGHT), LOSS, steps, min(values) - margin, max(values) + margin)
     loss.axes("loss (nats per token)")
-    loss.line([(0, entropy), (steps, entropy)], "#222", 1.2, ' stroke-dasharray="6 4"')
+    if entropy is not None:
+        loss.line([(0, entropy), (steps, entropy)], "#222", 1.2, ' stroke-dasharray="6 4"')
 
     most = max((y for run in runs for _, y in run.series("turnover", 100)), default=0)
     turnover = Panel((LEFT, RIGHT), TURNOVER, steps, 0, most * 1.1 or 1)
@@ -111,8 +118,9 @@ def plot(runs):
         loss.dots(run.series("held_out"), color)
         turnover.bars(run.series("turnover", 100), color, 4 * i - 2)
         loss.text(LEFT + 150 * i, 24, f"● {run.name}", color=color, extra=' font-weight="bold"')
-    loss.text(RIGHT, loss.y(entropy) - 6, f"unigram entropy {entropy:.3f}", "end", "#222",
-              ' stroke="white" stroke-width="4" paint-order="stroke"')
+    if entropy is not None:
+        loss.text(RIGHT, loss.y(entropy) - 6, f"unigram entropy {entropy:.3f}", "end", "#222",
+                  ' stroke="white" stroke-width="4" paint-order="stroke"')
     loss.text(RIGHT, 24, "thick: held out, thin: training (mean of 10)", "end")
     return svg(WIDTH, HEIGHT, loss.parts + turnover.parts)
 
@@ -122,7 +130,11 @@ def main():
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--output", type=Path, metavar="PLOT.svg")
     parser.add_argument("--html", action="store_true")
+    parser.add_argument("--compare", type=Path, metavar="PAGE.html")
     options = parser.parse_args()
+    if options.compare:
+        options.compare.write_text(comparison(options.runs))
+        return
     if options.html:
         for path in options.runs:
             (path / "report.html").write_text(page(path))

@@ -3,7 +3,8 @@
 # Checks that a page is whole and needs nothing else, and says what it holds.
 
 """page-parts.py PAGE: every element is closed, in order; no script, no link, no file
-or address but data; every figure is XML; every picture is a PNG whose parts have the
+or address but data; every figure is XML, its curves between the axes, where nothing is
+written, with words for who points at them; every picture is a PNG whose parts have the
 right checksums. Prints the headings, the titles of the figures, and how many there
 are."""
 
@@ -14,7 +15,7 @@ import sys
 import xml.dom.minidom
 import zlib
 
-EMPTY = {"meta", "img", "rect", "polyline", "circle"}
+EMPTY = {"meta", "img", "input", "rect", "polyline", "circle"}
 
 
 class Reader(html.parser.HTMLParser):
@@ -56,8 +57,18 @@ for part in text.split("<svg ")[1:]:
     figure = xml.dom.minidom.parseString("<svg " + part[:part.index("</svg>") + 6])
     texts = figure.getElementsByTagName("text")
     curves = [line for line in figure.getElementsByTagName("polyline")
-              if line.getAttribute("stroke") in ("#1f5fa8", "#c8641e", "#3c8c46")]
+              if line.getAttribute("stroke") in ("#1f5fa8", "#c8641e", "#3c8c46", "#8c3c8c")]
     points = [len(line.getAttribute("points").split()) for line in curves]
+    # Nothing is written where curves are: between the axes.
+    for t in texts:
+        x, y = (float(t.getAttribute(axis)) for axis in "xy")
+        assert not (62 < x < 545 and 34 < y < 236), t.firstChild.data
+    for line in curves:
+        for point in line.getAttribute("points").split():
+            x, y = map(float, point.split(","))
+            assert 61.9 <= x <= 545.1 and 33.9 <= y <= 236.1, point
+    hover = figure.getElementsByTagName("title")
+    assert len(hover) >= min(map(len, (line.getAttribute("points").split() for line in curves))) / 6
     (title,) = (t.firstChild.data for t in texts if t.getAttribute("font-weight") == "bold")
     print(f"  {title}: {points} points")
 
