@@ -83,15 +83,15 @@ class Grow(sparse_opt.Method):
     def update(self, weight, share):
         return tuple(n if weight.name == "a" else [] for n in self.numbers)
 
-# CHECK: stored 5, then 7, slots True, zeros True, kept True
+# CHECK: stored 5, then 8, slots True, zeros True, kept True
 step.set_blocks("a", [0, 2, 2, 4, 5], [0, 3, 1, 2, 5], [7, 2, 9, 4, 11])
 dense = step.read("a")
 step.arrays["a.m"][...] = 1  # also where no block lies
-step.update_patterns(method=Grow([13], [20, 1, 22]))
+step.update_patterns(method=Grow([3], [20, 1, 22, 4]))
 after = step.blocks("a")
 print(
-    f"stored 5, then {len(after.slot)}, slots {after.slot.tolist() == [7, 9, 2, 4, 0, 1, 11]},"
-    f" zeros {not step.arrays['a'][[9, 0, 1]].any() and not step.arrays['a.m'][[9, 0, 1]].any()},"
+    f"stored 5, then {len(after.slot)}, slots {after.slot.tolist() == [7, 2, 0, 9, 4, 1, 3, 11]},"
+    f" zeros {not step.arrays['a'][[2, 0, 1, 3]].any() and not step.arrays['a.m'][[2, 0, 1, 3]].any()},"
     f" kept {np.array_equal(step.read('a')[:4, :4], dense[:4, :4]) and step.read('a.m')[0, 0] == 1}"
 )
 # CHECK: all go 0
