@@ -48,7 +48,7 @@ def BSROutlineLaunches : Pass<"bsr-outline-launches", "ModuleOp"> {
       }
       gpu.module @kernels [#nvvm.target<O = 3, chip = "sm_90a", features = "+ptx80">] {
         gpu.func @copy(%x: memref<64x32xf32>, %y: memref<64x32xf32>) kernel
-            attributes {known_block_size = array<i32: 128, 1, 1>, known_grid_size = array<i32: 16, 1, 1>} {
+            attributes {known_block_size = array<i32: 128, 1, 1>, known_grid_size = array<i32: 16, 1, 1>, nvvm.minctasm = 1 : i32} {
           %block = gpu.block_id x
           %thread = gpu.thread_id x
           %c128 = arith.constant 128 : index
