@@ -21,7 +21,8 @@ static constexpr int64_t keyBlock = 64;
 namespace {
 /// A work item is a register tile's lanes of queries of one point of the batch.
 /// Scores lie with a row for each key, so that maxima and sums over keys are
-/// element by element.
+/// element by element. What they make of the values lies with a row for each
+/// query, as in most tensors.
 class ForwardEmitter : AttentionTiles {
 public:
   ForwardEmitter(Emitter &e, const Attention &attention,
@@ -39,12 +40,13 @@ private:
 
   void emitItem(ArrayRef<Index> batch, Index line, LaneRun run);
   Running addBlock(AttentionPoint at, int64_t keys, Running running);
+  void addValues(AttentionPoint at, int64_t keys);
   void finish(AttentionPoint at, Running running);
 
   const PatternViews &patterns;
   /// Of the work item.
   LaneRun run;
-  LaneRows queries, scores, sums;
+  LaneRows queries, scores, factors, sums, values;
 };
 } // namespace
 
@@ -86,11 +88,15 @@ void ForwardEmitter::emitItem(ArrayRef<Index> batch, Index line, LaneRun run) {
   AttentionPoint start{batch, run.first, Index::constant(0)};
   queries = allocate(attention.getFeatures(), run.width);
   scores = allocate(block, run.width);
-  sums = allocate(attention.getValueFeatures(), run.width);
+  factors = allocate(1, run.width);
+  int64_t features = attention.getValueFeatures();
+  sums = allocate(run.count, getFeatureWidth(features));
+  values = allocateRows(attention.v, attention.getKeyDim(), block,
+                        attention.getValueFeatureDim());
   pack(attention.q, start, attention.getFeatureDim(), Index::constant(0),
        attention.getFeatures(), attention.getQueryDim(), run, queries,
        attention.scale);
-  clear(sums, attention.getValueFeatures(), run.width);
+  clear(sums, run.count, getFeatureWidth(features));
 
   llvm::SaveAndRestore saved(e.width, run.width);
   SmallVector<Value> carried{e.broadcast(constant(-INFINITY)),
@@ -125,63 +131,80 @@ ForwardEmitter::addBlock(AttentionPoint at, int64_t keys, Running running) {
   auto keyAt = [&](Index number) {
     return AttentionPoint{at.batch, at.query, e.multiplyAdd(number, 1, at.key)};
   };
-  Value largest =
-      forTiles(keys, run.width, running.largest,
-               [&](Index first, int64_t rows, ValueRange largest) {
-                 SmallVector<Value> products = multiply(
-                     getZeros(e, sumType, rows), attention.getFeatures(),
-                     queries, run.width, [&](Index feature, int64_t row) {
-                       return readNumber(attention.k,
-                                         keyAt(first.plus(row)).with(feature));
-                     });
-                 Value next = largest.front();
-                 for (auto [row, product] : llvm::enumerate(products)) {
-                   Value score = getScores(product, keyAt(first.plus(row)),
-                                           attention.getQueryDim(), run,
-                                           /*scale=*/1);
-                   storeRow(score, scores, first.plus(row));
-                   next = arith::MaximumFOp::create(e.b, e.loc, next, score);
-                 }
-                 return SmallVector<Value>{next};
-               })[0];
+  Value largest = forTiles(
+      keys, run.width, running.largest,
+      [&](Index first, int64_t rows, ValueRange largest) {
+        SmallVector<Value> products = multiply(
+            getZeros(e, sumType, rows), attention.getFeatures(), run.width,
+            [&](Index feature) { return loadRow(queries, feature, run.width); },
+            [&](Index feature, int64_t row) {
+              return readNumber(attention.k,
+                                keyAt(first.plus(row)).with(feature));
+            });
+        Value next = largest.front();
+        for (auto [row, product] : llvm::enumerate(products)) {
+          Value score = getScores(product, keyAt(first.plus(row)),
+                                  attention.getQueryDim(), run);
+          storeRow(score, scores, first.plus(row));
+          next = arith::MaximumFOp::create(e.b, e.loc, next, score);
+        }
+        return SmallVector<Value>{next};
+      })[0];
   // Of a row in which nothing is live yet, no difference of infinities.
   Value none = e.broadcast(constant(-INFINITY));
   Value isEmpty = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ,
                                         largest, none);
   Value base = arith::SelectOp::create(e.b, e.loc, isEmpty,
                                        e.broadcast(constant(0)), largest);
-  Value factor = math::ExpOp::create(
-      e.b, e.loc, arith::SubFOp::create(e.b, e.loc, running.largest, base));
+  Value factor =
+      exponentiate(arith::SubFOp::create(e.b, e.loc, running.largest, base));
+  storeRow(factor, factors, Index::constant(0));
   Value sum = arith::MulFOp::create(e.b, e.loc, running.sum, factor);
   sum = e.loop(keys, sum, [&](Index key, ValueRange sum) {
     Value score = loadRow(scores, key, run.width);
-    Value power = math::ExpOp::create(
-        e.b, e.loc, arith::SubFOp::create(e.b, e.loc, score, base));
+    Value power = exponentiate(arith::SubFOp::create(e.b, e.loc, score, base));
     storeRow(power, scores, key);
     return SmallVector<Value>{
         arith::AddFOp::create(e.b, e.loc, sum.front(), power)};
   })[0];
-  forTiles(
-      attention.getValueFeatures(), run.width, {},
-      [&](Index first, int64_t rows, ValueRange) {
-        SmallVector<Value> products;
-        for (int64_t row = 0; row != rows; ++row)
-          products.push_back(arith::MulFOp::create(
-              e.b, e.loc, loadRow(sums, first.plus(row), run.width), factor));
-        products = multiply(
-            products, keys, scores, run.width, [&](Index key, int64_t row) {
-              return readNumber(attention.v, keyAt(key).with(first.plus(row)));
-            });
-        for (auto [row, product] : llvm::enumerate(products))
-          storeRow(product, sums, first.plus(row));
-        return SmallVector<Value>();
-      });
+  addValues(at, keys);
   return {largest, sum};
+}
+
+/// Multiplies what is summed up by what the maximum changed by, and adds the
+/// products of probabilities and values: lanes are features.
+void ForwardEmitter::addValues(AttentionPoint at, int64_t keys) {
+  int64_t lanes = getFeatureLanes(attention.getValueFeatures());
+  FeatureRows rows = getRows(attention.v, at, attention.getKeyDim(), at.key,
+                             keys, attention.getValueFeatureDim(), values);
+  forFeatures(attention.getValueFeatures(), [&](Index lane) {
+    forTiles(run.count, lanes, {}, [&](Index first, int64_t size, ValueRange) {
+      SmallVector<Value> products;
+      for (int64_t row = 0; row != size; ++row) {
+        llvm::SaveAndRestore saved(e.width, lanes);
+        Value factor =
+            e.load(factors.memory, {Index::constant(0), first.plus(row)});
+        products.push_back(
+            arith::MulFOp::create(e.b, e.loc, e.broadcast(factor),
+                                  loadRow(sums, first.plus(row), lanes, lane)));
+      }
+      products = multiply(
+          products, keys, lanes,
+          [&](Index key) { return loadFeatures(rows, key, lane, lanes); },
+          [&](Index key, int64_t row) {
+            return e.load(scores.memory, {key, first.plus(row)});
+          });
+      for (auto [row, product] : llvm::enumerate(products))
+        storeRow(product, sums, first.plus(row), lane);
+      return SmallVector<Value>();
+    });
+  });
 }
 
 /// Writes what was summed up, and the statistics of the rows.
 void ForwardEmitter::finish(AttentionPoint at, Running running) {
   if (outputs.lookup(attention.y.tensor)) {
+    int64_t features = attention.getValueFeatures();
     Value factor = arith::DivFOp::create(e.b, e.loc, e.broadcast(constant(1)),
                                          running.sum);
     if (attention.zeroEmpty) {
@@ -190,14 +213,11 @@ void ForwardEmitter::finish(AttentionPoint at, Running running) {
           e.b, e.loc, arith::CmpFPredicate::OEQ, running.sum, zero);
       factor = arith::SelectOp::create(e.b, e.loc, isEmpty, zero, factor);
     }
-    e.loop(attention.getValueFeatures(), {}, [&](Index feature, ValueRange) {
-      Value sum = loadRow(sums, feature, run.width);
-      storeRow(arith::MulFOp::create(e.b, e.loc, sum, factor), sums, feature);
-      return SmallVector<Value>();
-    });
-    unpack(sums, attention.y, at, attention.getValueFeatureDim(),
-           Index::constant(0), attention.getValueFeatures(),
-           attention.getQueryDim(), run);
+    storeRow(factor, factors, Index::constant(0));
+    scaleRows(sums, run.count, getFeatureWidth(features), factors);
+    unpack(sums, attention.y, at, attention.getQueryDim(), run.first, run.count,
+           attention.getValueFeatureDim(),
+           {Index::constant(0), features, getFeatureWidth(features)});
   }
   if (outputs.lookup(attention.lse)) {
     unsigned dim = attention.getQueryDim();
@@ -211,7 +231,7 @@ SmallVector<MemRefType> bsr::getAttentionScratch(const Attention &attention,
                                                  CPUTarget target) {
   if (isa<AttentionOp>(attention.op))
     return {};
-  return {getGradientScratch(attention, target)};
+  return getGradientScratch(attention, target);
 }
 
 void bsr::emitAttention(Emitter &e, const Attention &attention,
@@ -220,5 +240,5 @@ void bsr::emitAttention(Emitter &e, const Attention &attention,
   if (isa<AttentionOp>(attention.op))
     ForwardEmitter(e, attention, outputs, patterns).emit();
   else
-    emitAttentionGradient(e, attention, outputs, patterns, scratch.front());
+    emitAttentionGradient(e, attention, outputs, patterns, scratch);
 }

@@ -20,9 +20,10 @@ static constexpr int64_t queryBlock = 64;
 
 namespace {
 /// A work item is a point of the batch: it goes through blocks of keys, and for
-/// each through the queries, row by row, lanes being keys. The gradients of a
-/// block's keys and values are summed up in its cache, those of the queries in
-/// memory of their own, so that nobody else adds to them.
+/// each through the queries, row by row, lanes being keys. Of the gradients,
+/// lanes are features: those of a block's keys and values are summed up in its
+/// cache, those of the queries where they lie, or in memory of their own.
+/// Nobody else adds to them.
 class GradientEmitter : AttentionTiles {
 public:
   GradientEmitter(Emitter &e, const Attention &attention,
@@ -31,7 +32,8 @@ public:
       : AttentionTiles(e, attention, outputs), patterns(patterns),
         querySums(querySums), numFeatures(attention.getFeatures()),
         numValueFeatures(attention.getValueFeatures()),
-        featureWidth(cast<MemRefType>(querySums.getType()).getShape().back()) {}
+        featureWidth(getFeatureWidth(numFeatures)),
+        valueWidth(getFeatureWidth(numValueFeatures)) {}
 
   void emit();
 
@@ -40,37 +42,52 @@ private:
   void computeMeans(ArrayRef<Index> batch);
   void emitKeys(ArrayRef<Index> batch, Index line, LaneRun run);
   void addBlock(AttentionPoint at, int64_t count);
-  void addTo(const LaneRows &memory, const AttentionTensor &factor,
-             int64_t features, const LaneRows &rows, AttentionPoint at,
-             int64_t count);
+  void addTo(const LaneRows &memory, const LaneRows &factors,
+             const FeatureRows &rows, int64_t features, int64_t count);
+  void addToQueries(AttentionPoint at, int64_t count);
   void storeKeys(const AttentionTensor &tensor, unsigned featureDim,
                  const LaneRows &sums, ArrayRef<Index> batch);
+  SmallVector<Index> placeQuery(ArrayRef<Index> batch, Index query, Index lane,
+                                int64_t width);
+  void clearQueries(ArrayRef<Index> batch);
   void storeQueries(ArrayRef<Index> batch);
   Value readLse(LsePart part, AttentionPoint at);
 
   const PatternViews &patterns;
+  /// Null if they are where the gradient of the queries is.
   Value querySums;
-  int64_t numFeatures, numValueFeatures, featureWidth;
-  /// Of the work item: the mean of each row's gradient.
+  int64_t numFeatures, numValueFeatures, featureWidth, valueWidth;
+  /// Of the work item: the mean of each row's gradient, scaled.
   Value means;
   /// Of a block of keys.
   LaneRun run;
-  LaneRows keys, values, keyRows, keySums, valueSums, probabilities, gradients;
+  LaneRows keys, values, keyMemory, keySums, valueSums;
+  FeatureRows keyRows;
+  /// Of a block of queries.
+  LaneRows probabilities, gradients, queryMemory, dyMemory;
 };
 } // namespace
 
-MemRefType bsr::getGradientScratch(const Attention &attention,
-                                   CPUTarget target) {
-  SmallVector<int64_t> shape(attention.getBatch());
-  int64_t features = attention.getFeatures();
-  int64_t width = llvm::alignTo(features, target.lanes);
-  shape.append({attention.getQueries(), width});
-  return MemRefType::get(shape, getElementTypeOrSelf(attention.lse.getType()));
+/// True if rows of the gradient of the queries are whole vectors of numbers as
+/// sums are.
+static bool isInPlace(const Attention &attention, CPUTarget target) {
+  auto type = cast<RankedTensorType>(attention.dq.tensor.getType());
+  AffineExpr last = attention.dq.map.getResults().back();
+  return type.getElementType() == getElementTypeOrSelf(attention.lse) &&
+         last ==
+             getAffineDimExpr(attention.getFeatureDim(), type.getContext()) &&
+         attention.getFeatures() % target.lanes == 0;
 }
 
-/// Lanes of a feature's vector: the widest that divide the sums' rows.
-static int64_t getFeatureLanes(int64_t width, CPUTarget target) {
-  return target.lanes * getDivisor(width / target.lanes, target.tileVectors());
+SmallVector<MemRefType> bsr::getGradientScratch(const Attention &attention,
+                                                CPUTarget target) {
+  if (isInPlace(attention, target))
+    return {};
+  SmallVector<int64_t> shape(attention.getBatch());
+  shape.append({attention.getQueries(),
+                static_cast<int64_t>(
+                    llvm::alignTo(attention.getFeatures(), target.lanes))});
+  return {MemRefType::get(shape, getElementTypeOrSelf(attention.lse))};
 }
 
 void GradientEmitter::emit() {
@@ -88,18 +105,22 @@ void GradientEmitter::emitItem(ArrayRef<Index> batch) {
   int64_t rows = pattern ? pattern.getBlockRows()
                          : std::min(queryBlock, attention.getQueries());
   int64_t width = getWidth(size);
+  unsigned dim = attention.getKeyDim(), queryDim = attention.getQueryDim();
+  unsigned featureDim = attention.getFeatureDim();
+  unsigned valueDim = attention.getValueFeatureDim();
   means = e.allocate({attention.getQueries()}, sumType);
   keys = allocate(numFeatures, width);
   values = allocate(numValueFeatures, width);
-  keyRows = allocate(size, featureWidth);
-  keySums = allocate(numFeatures, width);
-  valueSums = allocate(numValueFeatures, width);
+  keyMemory = allocateRows(attention.k, dim, size, featureDim);
+  keySums = allocate(size, featureWidth);
+  valueSums = allocate(size, valueWidth);
   probabilities = allocate(rows, width);
   gradients = allocate(rows, width);
+  queryMemory = allocateRows(attention.q, queryDim, rows, featureDim);
+  dyMemory = allocateRows(attention.dy, queryDim, rows, valueDim);
 
   computeMeans(batch);
-  clear({querySums, SmallVector<Index>(batch)}, attention.getQueries(),
-        featureWidth);
+  clearQueries(batch);
   if (pattern) {
     int64_t cols = pattern.getBlockCols();
     e.nest({pattern.getGridCols(), cols / size}, {},
@@ -121,8 +142,53 @@ void GradientEmitter::emitItem(ArrayRef<Index> batch) {
   storeQueries(batch);
 }
 
-/// What all gradients of a row's scores are less by: sum_e dy y.
+/// What all gradients of a row's scores are less by: sum_e dy y, scaled. Lanes
+/// are features, in sums of several rows at a time, or queries where these lie
+/// side by side.
 void GradientEmitter::computeMeans(ArrayRef<Index> batch) {
+  unsigned dim = attention.getQueryDim();
+  unsigned valueDim = attention.getValueFeatureDim();
+  auto sumAlong = [&](unsigned dim, AttentionPoint at, LaneRun run, Value sum) {
+    Value dy = readLanes(attention.dy, at, dim, run);
+    Value y = readLanes(attention.y, at, dim, run);
+    return multiplyAdd(e, dy, y, sum);
+  };
+  auto store = [&](Value sum, Index lane, int64_t size) {
+    llvm::SaveAndRestore saved(e.width, size);
+    lane.lanes = size > 1;
+    sum = arith::MulFOp::create(e.b, e.loc, sum,
+                                e.broadcast(constant(attention.scale)));
+    e.store(sum, means, lane);
+  };
+  if (isAlong(attention.dy, valueDim) && isAlong(attention.y, valueDim) &&
+      e.target.lanes > 1 && numValueFeatures >= e.target.lanes) {
+    for (const Tiles &tiles :
+         tileWithRemainder(attention.getQueries(), e.target.lanes))
+      e.loop(tiles.count, {}, [&](Index number, ValueRange) {
+        Index first =
+            e.multiplyAdd(number, tiles.size, Index::constant(tiles.base));
+        SmallVector<Value> sums;
+        for (int64_t row = 0; row != tiles.size; ++row) {
+          AttentionPoint at{batch, first.plus(row), Index::constant(0)};
+          llvm::SaveAndRestore saved(e.width, e.target.lanes);
+          sums.push_back(e.broadcast(constant(0)));
+          for (int64_t lane = 0; lane < numValueFeatures; lane += e.width)
+            sums[row] =
+                sumAlong(valueDim, at,
+                         {Index::constant(lane),
+                          std::min(e.width, numValueFeatures - lane), e.width},
+                         sums[row]);
+        }
+        if (tiles.size == e.target.lanes) {
+          store(e.sumLanes(sums), first, tiles.size);
+          return SmallVector<Value>();
+        }
+        for (auto [row, sum] : llvm::enumerate(sums))
+          store(e.sumLanes(sum), first.plus(row), 1);
+        return SmallVector<Value>();
+      });
+    return;
+  }
   int64_t size = std::min(e.target.panel(), attention.getQueries());
   for (const Tiles &tiles : tileWithRemainder(attention.getQueries(), size))
     e.loop(tiles.count, {}, [&](Index number, ValueRange) {
@@ -131,20 +197,16 @@ void GradientEmitter::computeMeans(ArrayRef<Index> batch) {
       for (const Tiles &piece : getVectors(tiles.size, size))
         for (int64_t i = 0; i != piece.count; ++i) {
           Index lane = first.plus(piece.base + i * piece.size);
-          LaneRun run{lane, piece.size, piece.size};
           llvm::SaveAndRestore saved(e.width, piece.size);
           AttentionPoint at{batch, lane, Index::constant(0)};
-          Value sum = e.loop(
-              numValueFeatures, getZeros(e, sumType, 1),
-              [&](Index feature, ValueRange sum) {
-                unsigned dim = attention.getQueryDim();
-                Value dy = readLanes(attention.dy, at.with(feature), dim, run);
-                Value y = readLanes(attention.y, at.with(feature), dim, run);
-                return SmallVector<Value>{multiplyAdd(e, dy, y, sum.front())};
-              })[0];
-          Index to = lane;
-          to.lanes = piece.size > 1;
-          e.store(sum, means, to);
+          Value sum =
+              e.loop(numValueFeatures, getZeros(e, sumType, 1),
+                     [&](Index feature, ValueRange sum) {
+                       return SmallVector<Value>{sumAlong(
+                           dim, at.with(feature),
+                           {lane, piece.size, piece.size}, sum.front())};
+                     })[0];
+          store(sum, lane, piece.size);
         }
       return SmallVector<Value>();
     });
@@ -157,14 +219,15 @@ void GradientEmitter::emitKeys(ArrayRef<Index> batch, Index line, LaneRun run) {
   unsigned dim = attention.getKeyDim();
   AttentionPoint start{batch, Index::constant(0), run.first};
   Index none = Index::constant(0);
+  // The scale of the scores, and that of their gradients.
   pack(attention.k, start, attention.getFeatureDim(), none, numFeatures, dim,
-       run, keys);
+       run, keys, attention.scale);
   pack(attention.v, start, attention.getValueFeatureDim(), none,
-       numValueFeatures, dim, run, values);
-  pack(attention.k, start, dim, run.first, run.count, attention.getFeatureDim(),
-       {none, numFeatures, featureWidth}, keyRows);
-  clear(keySums, numFeatures, run.width);
-  clear(valueSums, numValueFeatures, run.width);
+       numValueFeatures, dim, run, values, attention.scale);
+  keyRows = getRows(attention.k, start, dim, run.first, run.count,
+                    attention.getFeatureDim(), keyMemory);
+  clear(keySums, run.count, featureWidth);
+  clear(valueSums, run.count, valueWidth);
   if (attention.pattern) {
     int64_t rows = attention.pattern.getType().getBlockRows();
     const PatternView &view = patterns.at({attention.pattern, View::Columns});
@@ -183,7 +246,6 @@ void GradientEmitter::emitKeys(ArrayRef<Index> batch, Index line, LaneRun run) {
         return SmallVector<Value>();
       });
   }
-  scale(keySums, numFeatures, run.width, attention.scale);
   storeKeys(attention.dk, attention.getFeatureDim(), keySums, batch);
   storeKeys(attention.dv, attention.getValueFeatureDim(), valueSums, batch);
 }
@@ -194,50 +256,99 @@ Value GradientEmitter::readLse(LsePart part, AttentionPoint at) {
   return e.read(statistics.tensor, place(statistics, at));
 }
 
-/// Adds the products of `rows` and the elements of `factor` of the same
-/// queries to `memory`, a row for each feature.
-void GradientEmitter::addTo(const LaneRows &memory,
-                            const AttentionTensor &factor, int64_t features,
-                            const LaneRows &rows, AttentionPoint at,
+/// Adds to `memory`, a row for each key, the products of `factors`, of a query
+/// and a key each, and the features of the queries in `rows`.
+void GradientEmitter::addTo(const LaneRows &memory, const LaneRows &factors,
+                            const FeatureRows &rows, int64_t features,
                             int64_t count) {
-  forTiles(features, run.width, {}, [&](Index first, int64_t size, ValueRange) {
-    SmallVector<Value> sums;
-    for (int64_t row = 0; row != size; ++row)
-      sums.push_back(loadRow(memory, first.plus(row), run.width));
-    sums =
-        multiply(sums, count, rows, run.width, [&](Index number, int64_t row) {
-          AttentionPoint from{at.batch, e.multiplyAdd(number, 1, at.query),
-                              at.key, first.plus(row)};
-          return readNumber(factor, from);
-        });
-    for (auto [row, sum] : llvm::enumerate(sums))
-      storeRow(sum, memory, first.plus(row));
-    return SmallVector<Value>();
+  int64_t lanes = getFeatureLanes(features);
+  forFeatures(features, [&](Index lane) {
+    forTiles(run.count, lanes, {}, [&](Index first, int64_t size, ValueRange) {
+      SmallVector<Value> sums;
+      for (int64_t row = 0; row != size; ++row)
+        sums.push_back(loadRow(memory, first.plus(row), lanes, lane));
+      sums = multiply(
+          sums, count, lanes,
+          [&](Index query) { return loadFeatures(rows, query, lane, lanes); },
+          [&](Index query, int64_t row) {
+            return e.load(factors.memory, {query, first.plus(row)});
+          });
+      for (auto [row, sum] : llvm::enumerate(sums))
+        storeRow(sum, memory, first.plus(row), lane);
+      return SmallVector<Value>();
+    });
+  });
+}
+
+/// Where `width` lanes of the sums of a query lie.
+SmallVector<Index> GradientEmitter::placeQuery(ArrayRef<Index> batch,
+                                               Index query, Index lane,
+                                               int64_t width) {
+  lane.lanes = width > 1;
+  if (!querySums)
+    return place(attention.dq, {batch, query, Index::constant(0), lane});
+  SmallVector<Index> place(batch);
+  place.append({query, lane});
+  return place;
+}
+
+/// Adds to the gradients of `count` queries from that of `at` on.
+void GradientEmitter::addToQueries(AttentionPoint at, int64_t count) {
+  if (!outputs.lookup(attention.dq.tensor))
+    return;
+  int64_t lanes = getFeatureLanes(numFeatures);
+  Value memory = querySums ? querySums : outputs.lookup(attention.dq.tensor);
+  forFeatures(numFeatures, [&](Index lane) {
+    forTiles(count, lanes, {}, [&](Index first, int64_t rows, ValueRange) {
+      llvm::SaveAndRestore saved(e.width, lanes);
+      auto placeRow = [&](int64_t row) {
+        Index query = e.multiplyAdd(first.plus(row), 1, at.query);
+        return placeQuery(at.batch, query, lane, lanes);
+      };
+      SmallVector<Value> sums;
+      for (int64_t row = 0; row != rows; ++row)
+        sums.push_back(e.load(memory, placeRow(row)));
+      sums = multiply(
+          sums, run.count, lanes,
+          [&](Index key) { return loadFeatures(keyRows, key, lane, lanes); },
+          [&](Index key, int64_t row) {
+            return e.load(gradients.memory, {first.plus(row), key});
+          });
+      for (auto [row, sum] : llvm::enumerate(sums))
+        e.store(sum, memory, placeRow(row));
+      return SmallVector<Value>();
+    });
   });
 }
 
 /// Adds `count` queries from that of `at` on.
 void GradientEmitter::addBlock(AttentionPoint at, int64_t count) {
   unsigned dim = attention.getKeyDim();
+  FeatureRows queries =
+      getRows(attention.q, at, attention.getQueryDim(), at.query, count,
+              attention.getFeatureDim(), queryMemory);
+  FeatureRows dy = getRows(attention.dy, at, attention.getQueryDim(), at.query,
+                           count, attention.getValueFeatureDim(), dyMemory);
   auto queryAt = [&](Index number) {
     return AttentionPoint{at.batch, e.multiplyAdd(number, 1, at.query), at.key};
   };
-  auto multiplyRows = [&](const AttentionTensor &factor, int64_t features,
-                          const LaneRows &memory, Index first, int64_t rows) {
+  auto multiplyRows = [&](const FeatureRows &rows, int64_t features,
+                          const LaneRows &memory, Index first, int64_t size) {
     llvm::SaveAndRestore saved(e.width, run.width);
-    return multiply(getZeros(e, sumType, rows), features, memory, run.width,
-                    [&](Index feature, int64_t row) {
-                      return readNumber(factor,
-                                        queryAt(first.plus(row)).with(feature));
-                    });
+    return multiply(
+        getZeros(e, sumType, size), features, run.width,
+        [&](Index feature) { return loadRow(memory, feature, run.width); },
+        [&](Index feature, int64_t row) {
+          return loadFeature(rows, first.plus(row), feature);
+        });
   };
   forTiles(count, run.width, {}, [&](Index first, int64_t rows, ValueRange) {
     llvm::SaveAndRestore saved(e.width, run.width);
     SmallVector<Value> products =
-        multiplyRows(attention.q, numFeatures, keys, first, rows);
+        multiplyRows(queries, numFeatures, keys, first, rows);
     for (auto [row, product] : llvm::enumerate(products)) {
       AttentionPoint from = queryAt(first.plus(row));
-      Value score = getScores(product, from, dim, run, attention.scale);
+      Value score = getScores(product, from, dim, run);
       // One after the other: the sum of both is as coarse as the maximum.
       Value largest = readLse(LsePart::Maximum, from);
       Value logSum = readLse(LsePart::LogSum, from);
@@ -245,7 +356,7 @@ void GradientEmitter::addBlock(AttentionPoint at, int64_t count) {
           arith::SubFOp::create(e.b, e.loc, score, e.broadcast(largest));
       difference =
           arith::SubFOp::create(e.b, e.loc, difference, e.broadcast(logSum));
-      Value power = math::ExpOp::create(e.b, e.loc, difference);
+      Value power = exponentiate(difference);
       if (attention.zeroEmpty) {
         Value isEmpty =
             arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ,
@@ -255,8 +366,7 @@ void GradientEmitter::addBlock(AttentionPoint at, int64_t count) {
       }
       storeRow(power, probabilities, first.plus(row));
     }
-    products =
-        multiplyRows(attention.dy, numValueFeatures, values, first, rows);
+    products = multiplyRows(dy, numValueFeatures, values, first, rows);
     for (auto [row, product] : llvm::enumerate(products)) {
       AttentionPoint from = queryAt(first.plus(row));
       Value mean = e.load(means, from.query);
@@ -271,51 +381,44 @@ void GradientEmitter::addBlock(AttentionPoint at, int64_t count) {
     }
     return SmallVector<Value>();
   });
-  addTo(valueSums, attention.dy, numValueFeatures, probabilities, at, count);
-  addTo(keySums, attention.q, numFeatures, gradients, at, count);
-
-  // The gradients of the queries: lanes are features.
-  int64_t lanes = getFeatureLanes(featureWidth, e.target);
-  LaneRows all{querySums, SmallVector<Index>(at.batch)};
-  llvm::SaveAndRestore saved(e.width, lanes);
-  for (int64_t number = 0; number != featureWidth; number += lanes)
-    forTiles(count, lanes, {}, [&](Index first, int64_t rows, ValueRange) {
-      Index lane = Index::constant(number);
-      auto query = [&](int64_t row) { return queryAt(first.plus(row)).query; };
-      SmallVector<Value> sums;
-      for (int64_t row = 0; row != rows; ++row)
-        sums.push_back(loadRow(all, query(row), lanes, lane));
-      sums = e.loop(run.count, sums, [&](Index key, ValueRange carried) {
-        SmallVector<Value> sums(carried);
-        Value vector = loadRow(keyRows, key, lanes, lane);
-        for (auto [row, sum] : llvm::enumerate(sums))
-          sum = multiplyAdd(e, e.load(gradients.memory, {first.plus(row), key}),
-                            vector, sum);
-        return sums;
-      });
-      for (auto [row, sum] : llvm::enumerate(sums))
-        storeRow(sum, all, query(row), lane);
-      return SmallVector<Value>();
-    });
+  addTo(valueSums, probabilities, dy, numValueFeatures, count);
+  addTo(keySums, gradients, queries, numFeatures, count);
+  addToQueries(at, count);
 }
 
 /// Writes the sums of a block of keys.
 void GradientEmitter::storeKeys(const AttentionTensor &tensor,
                                 unsigned featureDim, const LaneRows &sums,
                                 ArrayRef<Index> batch) {
+  int64_t features = attention.extents[featureDim];
   if (outputs.lookup(tensor.tensor))
-    unpack(sums, tensor, {batch, Index::constant(0), run.first}, featureDim,
-           Index::constant(0), attention.extents[featureDim],
-           attention.getKeyDim(), run);
+    unpack(sums, tensor, {batch, Index::constant(0), run.first},
+           attention.getKeyDim(), run.first, run.count, featureDim,
+           {Index::constant(0), features, getFeatureWidth(features)});
 }
 
-/// Writes the gradients of all queries.
-void GradientEmitter::storeQueries(ArrayRef<Index> batch) {
+/// Makes the gradients of all queries 0.
+void GradientEmitter::clearQueries(ArrayRef<Index> batch) {
   if (!outputs.lookup(attention.dq.tensor))
+    return;
+  int64_t lanes = getFeatureLanes(numFeatures);
+  Value memory = querySums ? querySums : outputs.lookup(attention.dq.tensor);
+  e.loop(attention.getQueries(), {}, [&](Index query, ValueRange) {
+    llvm::SaveAndRestore saved(e.width, lanes);
+    forFeatures(numFeatures, [&](Index lane) {
+      e.store(e.broadcast(constant(0)), memory,
+              placeQuery(batch, query, lane, lanes));
+    });
+    return SmallVector<Value>();
+  });
+}
+
+/// Writes the gradients of all queries, if they lie elsewhere.
+void GradientEmitter::storeQueries(ArrayRef<Index> batch) {
+  if (!outputs.lookup(attention.dq.tensor) || !querySums)
     return;
   Index none = Index::constant(0);
   LaneRows sums{querySums, SmallVector<Index>(batch)};
-  scale(sums, attention.getQueries(), featureWidth, attention.scale);
   unpack(sums, attention.dq, {batch, none, none}, attention.getQueryDim(), none,
          attention.getQueries(), attention.getFeatureDim(),
          {none, numFeatures, featureWidth});
@@ -323,6 +426,8 @@ void GradientEmitter::storeQueries(ArrayRef<Index> batch) {
 
 void bsr::emitAttentionGradient(Emitter &e, const Attention &attention,
                                 const DenseMap<Value, Value> &outputs,
-                                const PatternViews &patterns, Value querySums) {
+                                const PatternViews &patterns,
+                                ValueRange scratch) {
+  Value querySums = scratch.empty() ? Value() : scratch.front();
   GradientEmitter(e, attention, outputs, patterns, querySums).emit();
 }

@@ -9,14 +9,16 @@
 
 namespace mlir::bsr {
 
-/// Memory for the sums of the gradient of all queries.
-MemRefType getGradientScratch(const Attention &attention, CPUTarget target);
+/// Memory for the sums of the gradient of all queries, where they can't be
+/// taken where it lies.
+SmallVector<MemRefType> getGradientScratch(const Attention &attention,
+                                           CPUTarget target);
 
-/// Emits the gradient `attention`; `querySums` is of the type of
+/// Emits the gradient `attention`; `scratch` is of the types of
 /// `getGradientScratch`.
 void emitAttentionGradient(Emitter &e, const Attention &attention,
                            const DenseMap<Value, Value> &outputs,
-                           const PatternViews &patterns, Value querySums);
+                           const PatternViews &patterns, ValueRange scratch);
 
 } // namespace mlir::bsr
 

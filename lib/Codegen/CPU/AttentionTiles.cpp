@@ -5,6 +5,7 @@
 #include "AttentionTiles.h"
 #include "bsr/Codegen/CPU/Kernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/SaveAndRestore.h"
 
@@ -167,28 +168,39 @@ void AttentionTiles::clear(const LaneRows &rows, int64_t count, int64_t width) {
   });
 }
 
-void AttentionTiles::scale(const LaneRows &rows, int64_t count, int64_t width,
-                           double factor) {
-  if (factor == 1)
-    return;
+void AttentionTiles::scaleRows(const LaneRows &rows, int64_t count,
+                               int64_t width, const LaneRows &factors) {
   forVectors(count, width, [&](Index row, Index lane, int64_t size) {
-    Value scaled =
-        arith::MulFOp::create(e.b, e.loc, loadRow(rows, row, size, lane),
-                              e.broadcast(constant(factor)));
+    Value factor = e.load(factors.memory, {Index::constant(0), row});
+    Value scaled = arith::MulFOp::create(
+        e.b, e.loc, loadRow(rows, row, size, lane), e.broadcast(factor));
     storeRow(scaled, rows, row, lane);
   });
 }
 
-bool AttentionTiles::isTransposed(const AttentionTensor &tensor,
-                                  unsigned rowDim, LaneRun run) const {
-  // The last dimension of more than one element.
+/// The dimension of the attention along which elements of `tensor` lie side by
+/// side, those of extent 1 aside, and then the next one.
+static SmallVector<unsigned> getInnerDims(const AttentionTensor &tensor) {
   ArrayRef<int64_t> shape =
       cast<RankedTensorType>(tensor.tensor.getType()).getShape();
-  unsigned last = 0;
+  SmallVector<unsigned> dims;
   for (auto [expr, extent] : llvm::zip_equal(tensor.map.getResults(), shape))
     if (extent != 1)
-      last = cast<AffineDimExpr>(expr).getPosition();
-  return last == rowDim && e.target.lanes > 1 && run.width >= e.target.lanes;
+      dims.push_back(cast<AffineDimExpr>(expr).getPosition());
+  std::reverse(dims.begin(), dims.end());
+  return dims;
+}
+
+bool AttentionTiles::isAlong(const AttentionTensor &tensor,
+                             unsigned dim) const {
+  SmallVector<unsigned> dims = getInnerDims(tensor);
+  return !dims.empty() && dims[0] == dim;
+}
+
+bool AttentionTiles::isTransposed(const AttentionTensor &tensor,
+                                  unsigned rowDim, LaneRun run) const {
+  return isAlong(tensor, rowDim) && e.target.lanes > 1 &&
+         run.width >= e.target.lanes;
 }
 
 int64_t AttentionTiles::forSquares(
@@ -236,6 +248,8 @@ void AttentionTiles::pack(const AttentionTensor &tensor, AttentionPoint at,
       for (auto [i, vector] : llvm::enumerate(e.transpose(square)))
         storeRow(vector, rows, row.plus(i), lane);
     });
+  if (!rest)
+    return;
   llvm::SaveAndRestore saved(e.width, run.width);
   e.loop(rest, {}, [&](Index number, ValueRange) {
     Index row = number.plus(numRows - rest);
@@ -265,6 +279,8 @@ void AttentionTiles::unpack(const LaneRows &rows, const AttentionTensor &tensor,
                    along);
       }
     });
+  if (!rest)
+    return;
   llvm::SaveAndRestore saved(e.width, run.width);
   e.loop(rest, {}, [&](Index number, ValueRange) {
     Index row = number.plus(numRows - rest);
@@ -292,27 +308,118 @@ SmallVector<Value> AttentionTiles::forTiles(
   return carried;
 }
 
+int64_t AttentionTiles::getFeatureLanes(int64_t features) const {
+  int64_t vectors = getFeatureWidth(features) / e.target.lanes;
+  return e.target.lanes * getDivisor(vectors, e.target.tileVectors());
+}
+
+bool AttentionTiles::areRows(const AttentionTensor &tensor, unsigned rowDim,
+                             unsigned featureDim) const {
+  auto buffer = cast_or_null<MemRefType>(
+      e.getBuffer(tensor.tensor) ? e.getBuffer(tensor.tensor).getType()
+                                 : Type());
+  SmallVector<unsigned> dims = getInnerDims(tensor);
+  return buffer && buffer.getLayout().isIdentity() &&
+         buffer.getRank() == tensor.map.getNumResults() &&
+         buffer.getElementType() == sumType && dims.size() > 1 &&
+         dims[0] == featureDim && dims[1] == rowDim &&
+         attention.extents[featureDim] % e.target.lanes == 0;
+}
+
+LaneRows AttentionTiles::allocateRows(const AttentionTensor &tensor,
+                                      unsigned rowDim, int64_t count,
+                                      unsigned featureDim) {
+  if (areRows(tensor, rowDim, featureDim))
+    return {};
+  return allocate(count, getFeatureWidth(attention.extents[featureDim]));
+}
+
+FeatureRows AttentionTiles::getRows(const AttentionTensor &tensor,
+                                    AttentionPoint at, unsigned rowDim,
+                                    Index first, int64_t count,
+                                    unsigned featureDim,
+                                    const LaneRows &memory) {
+  if (areRows(tensor, rowDim, featureDim))
+    return {&tensor, at, rowDim, featureDim, first, {}};
+  int64_t features = attention.extents[featureDim];
+  pack(tensor, at, rowDim, first, count, featureDim,
+       {Index::constant(0), features, getFeatureWidth(features)}, memory);
+  return {nullptr, at, rowDim, featureDim, first, memory};
+}
+
+Value AttentionTiles::loadFeatures(const FeatureRows &rows, Index row,
+                                   Index lane, int64_t width) {
+  if (!rows.tensor)
+    return loadRow(rows.packed, row, width, lane);
+  Index from = e.multiplyAdd(row, 1, rows.first);
+  return readLanes(*rows.tensor, move(attention, rows.at, rows.rowDim, from),
+                   rows.featureDim, {lane, width, width});
+}
+
+Value AttentionTiles::loadFeature(const FeatureRows &rows, Index row,
+                                  Index feature) {
+  if (!rows.tensor)
+    return e.load(rows.packed.memory, {row, feature});
+  Index from = e.multiplyAdd(row, 1, rows.first);
+  AttentionPoint at = move(attention, rows.at, rows.rowDim, from);
+  return readNumber(*rows.tensor, at.with(feature));
+}
+
 SmallVector<Value>
-AttentionTiles::multiply(ValueRange sums, int64_t summands,
-                         const LaneRows &rows, int64_t width,
+AttentionTiles::multiply(ValueRange sums, int64_t summands, int64_t width,
+                         llvm::function_ref<Value(Index)> vector,
                          llvm::function_ref<Value(Index, int64_t)> factor) {
   llvm::SaveAndRestore saved(e.width, width);
   return e.loop(summands, sums, [&](Index k, ValueRange carried) {
     SmallVector<Value> sums(carried);
-    Value row = loadRow(rows, k, width);
+    Value lanes = vector(k);
     for (auto [number, sum] : llvm::enumerate(sums))
-      sum = multiplyAdd(e, factor(k, number), row, sum);
+      sum = multiplyAdd(e, factor(k, number), lanes, sum);
     return sums;
   });
 }
 
+/// 2^n 2^r, where n is the integer next to x / log(2): 2^n is added to the
+/// exponent. The product of a power of 2 and what is not normal would take a
+/// hundred times as long, and masks fill scores with negative infinity.
+Value AttentionTiles::exponentiate(Value x) {
+  if (!sumType.isF32())
+    return math::ExpOp::create(e.b, e.loc, x);
+  auto number = [&](double value) { return e.broadcast(constant(value)); };
+  Value y = arith::MulFOp::create(e.b, e.loc, x, number(0x1.715476p0));
+  // The exponent of 2^-127 is that of 0. A NaN stays one.
+  Value least = number(-127);
+  Value isLess =
+      arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, y, least);
+  y = arith::SelectOp::create(e.b, e.loc, isLess, least, y);
+  // The last bits of this sum are n.
+  Value shift = number(0x1.8p23);
+  Value sum = arith::AddFOp::create(e.b, e.loc, y, shift);
+  Value r = arith::SubFOp::create(
+      e.b, e.loc, y, arith::SubFOp::create(e.b, e.loc, sum, shift));
+  // The relative error of this polynomial in f32 is 1.6e-7 where |r| <= 0.5.
+  Value power = number(0.001326472731307149);
+  for (double coefficient : {0.009671512991189957, 0.05550733581185341,
+                             0.24022242426872253, 0.6931470036506653, 1.0})
+    power = multiplyAdd(e, power, r, number(coefficient));
+  Type i32 = e.b.getI32Type();
+  if (auto vector = dyn_cast<VectorType>(x.getType()))
+    i32 = vector.clone(i32);
+  TypedAttr places = e.b.getI32IntegerAttr(23);
+  if (auto vector = dyn_cast<VectorType>(i32))
+    places = DenseElementsAttr::get(vector, Attribute(places));
+  Value exponent = arith::ShLIOp::create(
+      e.b, e.loc, arith::BitcastOp::create(e.b, e.loc, i32, sum),
+      arith::ConstantOp::create(e.b, e.loc, places));
+  Value bits = arith::BitcastOp::create(e.b, e.loc, i32, power);
+  bits = arith::AddIOp::create(e.b, e.loc, bits, exponent);
+  return arith::BitcastOp::create(e.b, e.loc, x.getType(), bits);
+}
+
 Value AttentionTiles::getScores(Value products, AttentionPoint at, unsigned dim,
-                                LaneRun run, double scale) {
+                                LaneRun run) {
   llvm::SaveAndRestore saved(e.width, run.width);
   Value scores = products;
-  if (scale != 1)
-    scores =
-        arith::MulFOp::create(e.b, e.loc, scores, e.broadcast(constant(scale)));
   if (attention.bias)
     scores = arith::AddFOp::create(
         e.b, e.loc, scores,

@@ -33,6 +33,17 @@ struct LaneRows {
   SmallVector<Index> outer;
 };
 
+/// Rows of features, in whole vectors: in a tensor of an attention, along
+/// dimension `rowDim` from `first` on, or where they were packed.
+struct FeatureRows {
+  /// Null if they were packed.
+  const AttentionTensor *tensor;
+  AttentionPoint at;
+  unsigned rowDim, featureDim;
+  Index first;
+  LaneRows packed;
+};
+
 /// Reads and writes the tensors of an attention, and multiplies tiles.
 class AttentionTiles {
 public:
@@ -46,6 +57,19 @@ public:
   /// The most rows of a register tile that is `width` lanes wide.
   int64_t getMaxRows(int64_t width) const;
   Value constant(double value);
+  /// True if elements along `dim` lie side by side in `tensor`.
+  bool isAlong(const AttentionTensor &tensor, unsigned dim) const;
+  /// `features` in whole vectors.
+  int64_t getFeatureWidth(int64_t features) const {
+    return llvm::alignTo(features, e.target.lanes);
+  }
+  /// The lanes of features that a register tile has: vectors that divide those
+  /// of a row.
+  int64_t getFeatureLanes(int64_t features) const;
+
+  /// The power of `x`, of numbers that are 0 or less: negative infinity has
+  /// exactly 0, 0 exactly 1, and what is less than -88 something below 2e-38.
+  Value exponentiate(Value x);
 
   /// The element of `tensor` at a point, as a number in the type of sums.
   Value readNumber(const AttentionTensor &tensor, AttentionPoint at);
@@ -68,9 +92,11 @@ public:
                 Index lane = Index::constant(0));
   void storeRow(Value value, const LaneRows &rows, Index row,
                 Index lane = Index::constant(0));
-  /// Makes `count` rows of `width` lanes 0, or multiplies them with `factor`.
+  /// Makes `count` rows of `width` lanes 0, or multiplies each with a number
+  /// of its own, a lane of the first row of `factors`.
   void clear(const LaneRows &rows, int64_t count, int64_t width);
-  void scale(const LaneRows &rows, int64_t count, int64_t width, double factor);
+  void scaleRows(const LaneRows &rows, int64_t count, int64_t width,
+                 const LaneRows &factors);
 
   /// Copies a part of `tensor` into `rows`, times `scale`: rows go along
   /// dimension `rowDim` from `firstRow` on, `numRows` of them, lanes along
@@ -83,22 +109,42 @@ public:
               AttentionPoint at, unsigned rowDim, Index firstRow,
               int64_t numRows, unsigned laneDim, LaneRun run);
 
+  /// Calls `body` for the first lane of each `getFeatureLanes` of `features`.
+  void forFeatures(int64_t features, llvm::function_ref<void(Index)> body) {
+    int64_t lanes = getFeatureLanes(features);
+    for (int64_t lane = 0; lane < features; lane += lanes)
+      body(Index::constant(lane));
+  }
+
   /// Calls `body` for register tiles of `rows` rows with what carries through
   /// them: the first row of a tile, and how many it has.
   SmallVector<Value> forTiles(
       int64_t rows, int64_t width, ValueRange inits,
       llvm::function_ref<SmallVector<Value>(Index, int64_t, ValueRange)> body);
 
+  /// The `count` rows of `tensor` from `first` on along `rowDim`, each with all
+  /// elements along `featureDim`: as they lie, if one follows the other in
+  /// numbers of the type of sums; else they are packed into `memory`, which
+  /// `allocateRows` made.
+  FeatureRows getRows(const AttentionTensor &tensor, AttentionPoint at,
+                      unsigned rowDim, Index first, int64_t count,
+                      unsigned featureDim, const LaneRows &memory);
+  LaneRows allocateRows(const AttentionTensor &tensor, unsigned rowDim,
+                        int64_t count, unsigned featureDim);
+  /// `width` lanes of a row, and one element of it.
+  Value loadFeatures(const FeatureRows &rows, Index row, Index lane,
+                     int64_t width);
+  Value loadFeature(const FeatureRows &rows, Index row, Index feature);
+
   /// Adds to `sums`, a row of lanes each, the products of `factor(k, row)`, a
-  /// number, and row `k` of `rows`, over all `k` below `summands`.
-  SmallVector<Value> multiply(ValueRange sums, int64_t summands,
-                              const LaneRows &rows, int64_t width,
+  /// number, and the lanes `vector(k)`, over all `k` below `summands`.
+  SmallVector<Value> multiply(ValueRange sums, int64_t summands, int64_t width,
+                              llvm::function_ref<Value(Index)> vector,
                               llvm::function_ref<Value(Index, int64_t)> factor);
 
-  /// The scores of a row or a column, `products` being the sums over features,
-  /// with scale, bias and mask: lanes run along dimension `dim`.
-  Value getScores(Value products, AttentionPoint at, unsigned dim, LaneRun run,
-                  double scale);
+  /// The scores of a row or a column, `products` being the scaled sums over
+  /// features, with bias and mask: lanes run along dimension `dim`.
+  Value getScores(Value products, AttentionPoint at, unsigned dim, LaneRun run);
 
   /// Where the element of `tensor` at `at` lies.
   SmallVector<Index> place(const AttentionTensor &tensor,
@@ -121,6 +167,10 @@ private:
   /// row and lane, and how many lanes are used. Returns the rows that are left.
   int64_t forSquares(int64_t numRows, LaneRun run,
                      llvm::function_ref<void(Index, Index, int64_t)> body);
+  /// True if a row along `featureDim` follows the other along `rowDim`, whole
+  /// vectors of the type of sums.
+  bool areRows(const AttentionTensor &tensor, unsigned rowDim,
+               unsigned featureDim) const;
   /// True if elements along `rowDim` lie side by side in `tensor`, and squares
   /// of them are worth it.
   bool isTransposed(const AttentionTensor &tensor, unsigned rowDim,
