@@ -213,7 +213,7 @@ def make_eager(problem, threads):
 
 def make_jax(problem, threads):
     os.environ["JAX_PLATFORMS"] = "cpu"
-    if threads != os.cpu_count():
+    if threads != os.cpu_count() and clock is time.perf_counter:
         raise ImportError("JAX takes as many threads as there are processors")
     import jax
     import jax.numpy as jnp
@@ -402,7 +402,7 @@ def main():
 
 # Threads are counted before NumPy is loaded.
 if __name__ == "__main__":
-    threads = next((int(b) for a, b in itertools.pairwise(sys.argv) if a == "--threads"), os.cpu_count())
+    threads = next((b for a, b in itertools.pairwise(sys.argv) if a == "--threads"), os.cpu_count())
     harness.set_threads(threads)
     import numpy as np
 

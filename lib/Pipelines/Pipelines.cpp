@@ -183,7 +183,7 @@ static void addLayout(OpPassManager &pm, const bsr::StepOptions &options) {
 static void addClusters(OpPassManager &pm, const bsr::StepOptions &options) {
   if (options.attention)
     pm.addNestedPass<func::FuncOp>(
-        bsr::createBSRFindAttention({options.report}));
+        bsr::createBSRFindAttention({options.report, options.attentionKeys}));
   pm.addNestedPass<func::FuncOp>(bsr::createBSRDropBarriers());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRecompute());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRHoistScalars());

@@ -107,6 +107,9 @@ COMMANDS = {
             ("$", " --set steps=3 --set held_out.batches=1")),
         "scripts/sparse-sweep": Tested("Tools/sweep.test"),
     },
+    "docs/attention.md": {
+        "benchmarks/attention.py": Tested("Benchmarks/attention.test"),
+    },
     "docs/benchmarks.md": {
         "benchmarks/install-peers.sh": Skip("an index, and half an hour"),
         "build/benchmarks/venv/bin/python benchmarks/kernels.py": LIST,

@@ -337,7 +337,7 @@ def choose(condition):
 
 
 # Kernels with vectors take long to compile: the other forms that are found have loops.
-check_numbers(choose(lambda name: name in VECTORS or not FORMS[name][2]), ["--find-attention"])
-check_numbers(choose(lambda name: name not in VECTORS and FORMS[name][2]), ["--find-attention", "--target=scalar"])
+check_numbers(choose(lambda name: name in VECTORS or not FORMS[name][2]), ["--attention-keys=1"])
+check_numbers(choose(lambda name: name not in VECTORS and FORMS[name][2]), ["--attention-keys=1", "--target=scalar"])
 # Without the pass, what it would find.
 check_numbers(choose(lambda name: FORMS[name][2]), [])

@@ -31,6 +31,7 @@ void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
   step.dropUpdates = options.dropUpdates.getValue();
   step.requireSparse = options.requireSparse.getValue();
   step.attention = options.attention.getValue();
+  step.attentionKeys = options.attentionKeys.getValue();
   step.scoreNorm = options.scoreNorm.getValue();
   step.dataParallel = options.dataParallel.getValue();
   step.maxOperations = options.maxOperations.getValue();

@@ -52,7 +52,11 @@ struct StepOptions {
       llvm::cl::init("")};
   PassOptions::Option<bool> attention{
       parent, "find-attention", llvm::cl::desc("Run `bsr-find-attention`"),
-      llvm::cl::init(false)};
+      llvm::cl::init(true)};
+  PassOptions::Option<int64_t> attentionKeys{
+      parent, "attention-keys",
+      llvm::cl::desc("See `min-keys` of `bsr-find-attention`"),
+      llvm::cl::init(256)};
   PassOptions::Option<bool> dataParallel{
       parent, "data-parallel", llvm::cl::desc("Run `bsr-data-parallel`"),
       llvm::cl::init(false)};

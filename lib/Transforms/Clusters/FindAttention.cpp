@@ -216,6 +216,15 @@ namespace {
 struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
   using Base::Base;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    if (minKeys > 0)
+      return success();
+    return emitError(UnknownLoc::get(context),
+                     "expected the fewest keys of attention to be 1 or "
+                     "greater, but got ")
+           << minKeys.getValue();
+  }
+
   void runOnOperation() override {
     func::FuncOp func = getOperation();
     if (func.isDeclaration() || !func.getBody().hasOneBlock() ||
@@ -225,9 +234,15 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
     splitBatches(block);
     for (auto op : llvm::to_vector(block.getOps<linalg::GenericOp>())) {
       AttentionObstacle obstacle;
-      if (std::optional<AttentionMatch> match = matchAttention(op, obstacle))
-        rewrite(*match);
-      else if (obstacle.op && report)
+      if (std::optional<AttentionMatch> match = matchAttention(op, obstacle)) {
+        if (match->extents[match->getKeyDim()] >= minKeys)
+          rewrite(*match);
+        else if (report)
+          op.emitRemark("expected attention to at least ")
+              << minKeys.getValue() << " keys, but got "
+              << match->extents[match->getKeyDim()]
+              << ": scores stay in memory";
+      } else if (obstacle.op && report)
         obstacle.op->emitRemark("expected attention, but got '")
             << obstacle.op->getName() << "' that " << obstacle.reason
             << ": scores stay in memory";

@@ -26,7 +26,8 @@ def BSRFindAttention : Pass<"bsr-find-attention", "func::FuncOp"> {
     be so far below all scores that its power is 0: -1e9 at most.
 
     All uses of scores and probabilities must be part of it. What is almost attention stays,
-    with a remark that names the operation in the way (`report`). Targets without kernels
+    with a remark that names the operation in the way (`report`), and so does attention to
+    fewer than `min-keys` keys: what is saved in memory then costs time. Targets without kernels
     for attention (`TargetAttrInterface::hasAttention`) are left alone.
 
     Before:
@@ -119,6 +120,8 @@ def BSRFindAttention : Pass<"bsr-find-attention", "func::FuncOp"> {
   let options = [
     Option<"report", "report", "bool", /*default=*/"false",
            "Say of what is almost attention which operation is in the way">,
+    Option<"minKeys", "min-keys", "int64_t", /*default=*/"1",
+           "Leave attention to fewer keys as it is">,
   ];
   let statistics = [
     Statistic<"numFound", "num-found", "Number of attentions found">,
