@@ -109,6 +109,8 @@ COMMANDS = {
     },
     "docs/attention.md": {
         "benchmarks/attention.py": Tested("Benchmarks/attention.test"),
+        "benchmarks/attention_steps.py": Tested("Benchmarks/attention.test"),
+        "python3 examples/generate.py": Run(("mini", "tiny"), needs={"jax"}),
     },
     "docs/benchmarks.md": {
         "benchmarks/install-peers.sh": Skip("an index, and half an hour"),
