@@ -311,11 +311,15 @@ def check_padding():
     """Rows that see nothing, where numbers are filled in or added that swallow the logarithm of a sum: each
     probability is 1 of the number of keys, in the gradient as well."""
     cases = []
-    for number, (fill, bias) in enumerate([(-1e9, None), (-1e30, None), (None, -3e38)]):
+    # Where negative infinity is filled in, a row that sees nothing is NaN, or 0.
+    infinite = -np.inf
+    for number, (fill, bias) in enumerate([(-1e9, None), (-1e30, None), (None, -3e38), (infinite, None), (infinite, None)]):
         case = Case(np.random.default_rng(3), number)
         case.kind, case.batch, case.block, case.queries, case.keys = "f32", (2,), None, 5, 19
         case.features, case.value_features, case.scale, case.zero_empty = 8, 5, 1.0, False
         case.bias_dims, case.mask_dims, case.fill, case.padding = None if fill else "ij", fill and "iota", fill, bias
+        if fill == infinite:
+            case.fill, case.zero_empty = None, number == 3
         cases.append(case)
     run(cases)
 
