@@ -13,8 +13,6 @@ import sys
 import numpy as np
 import step
 
-CASES = int(sys.argv[1]) if len(sys.argv) > 1 else 12
-SEED = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 TOLERANCE = {"f64": 1e-12, "f32": 5e-6, "f16": 4e-3, "bf16": 3e-2}
 BATCHES = [(), (3,), (2, 2), (1, 3)]
 
@@ -66,6 +64,10 @@ class Case:
     def tensor(self, shape, kind=None):
         return f"tensor<{''.join(f'{extent}x' for extent in shape)}{kind or self.kind}>"
 
+    def permute(self, dims):
+        """The order in which an operand has these dimensions, batch dimensions first."""
+        return self.random.permutation(dims)
+
     def text(self):
         """Arguments, operations and results, as MLIR."""
         n, rank = self.number, len(self.batch)
@@ -74,7 +76,7 @@ class Case:
         arguments, body, maps = [], [], {}
 
         def lay(name, row, feature):
-            order = self.random.permutation([*range(rank), rank + row, rank + feature])
+            order = self.permute([*range(rank), rank + row, rank + feature])
             maps[name] = f"affine_map<({', '.join(dims)}) -> ({', '.join(dims[i] for i in order)})>"
             self.names[name] = [int(i) for i in order]
             return self.tensor([extents[i] for i in order])
@@ -324,8 +326,10 @@ def check_padding():
     run(cases)
 
 
-random = np.random.default_rng(SEED)
-for first in range(0, CASES, 6):
-    run([Case(random, number) for number in range(first, min(first + 6, CASES))])
-check_differences()
-check_padding()
+if __name__ == "__main__":
+    count, seed = (int(given) for given in [*sys.argv[1:], *("12", "0")[len(sys.argv) - 1:]])
+    random = np.random.default_rng(seed)
+    for first in range(0, count, 6):
+        run([Case(random, number) for number in range(first, min(first + 6, count))])
+    check_differences()
+    check_padding()

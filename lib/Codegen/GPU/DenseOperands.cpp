@@ -3,6 +3,7 @@
 // Dense products, as matrices whose rows and columns lie anywhere in memory.
 
 #include "DenseOperands.h"
+#include "BufferView.h"
 #include "Reshapes.h"
 #include "TensorCores.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -31,66 +32,10 @@ bool DenseOperands::makeLast(Group &group, unsigned loop) {
   return true;
 }
 
-namespace {
-/// Where a tensor lies in the buffer of another one, which it is a part of or
-/// has other dimensions than: its first element, and how far apart its elements
-/// are along each dimension.
-struct BufferView {
-  Value buffer;
-  int64_t offset = 0;
-  SmallVector<int64_t> strides;
-};
-} // namespace
-
-/// The strides of dimensions of `sizes` that follow each other, the last of
-/// which has `stride`.
-static SmallVector<int64_t> getStrides(ArrayRef<int64_t> sizes,
-                                       int64_t stride = 1) {
-  SmallVector<int64_t> strides(sizes.size());
-  for (int64_t dim = sizes.size() - 1; dim >= 0; --dim) {
-    strides[dim] = stride;
-    stride *= sizes[dim];
-  }
-  return strides;
-}
-
-/// Looks through slices and dimensions that were cut; what else `tensor` is, is
-/// a buffer of its own.
-static BufferView getBufferView(Value tensor) {
-  if (auto slice = tensor.getDefiningOp<tensor::ExtractSliceOp>()) {
-    ArrayRef<int64_t> offsets = slice.getStaticOffsets();
-    if (slice.getType().getRank() == slice.getSourceType().getRank() &&
-        !ShapedType::isDynamicShape(offsets) && slice.hasUnitStride()) {
-      BufferView view = getBufferView(slice.getSource());
-      for (auto [offset, stride] : llvm::zip_equal(offsets, view.strides))
-        view.offset += offset * stride;
-      return view;
-    }
-  }
-  auto type = cast<RankedTensorType>(tensor.getType());
-  if (auto expand = tensor.getDefiningOp<tensor::ExpandShapeOp>()) {
-    BufferView view = getBufferView(expand.getSrc());
-    SmallVector<int64_t> strides;
-    for (auto [dims, stride] :
-         llvm::zip_equal(expand.getReassociationIndices(), view.strides))
-      llvm::append_range(
-          strides,
-          getStrides(type.getShape().slice(dims.front(), dims.size()), stride));
-    if (strides.size() == size_t(type.getRank())) {
-      view.strides = std::move(strides);
-      return view;
-    }
-  }
-  return {tensor, 0, getStrides(type.getShape())};
-}
-
 bool DenseOperands::setSide(Side &side, Value tensor, AffineMap map,
                             Group &own) {
-  BufferView view = getBufferView(tensor);
-  if (!isLoaded(view.buffer) ||
-      cast<RankedTensorType>(view.buffer.getType()).getNumElements() >
-          INT32_MAX ||
-      view.strides.empty() || view.strides.back() != 1)
+  BufferView view = BufferView::get(tensor);
+  if (!view.isCopied())
     return false;
   side.tensor = view.buffer;
   side.offset = view.offset;
@@ -101,17 +46,10 @@ bool DenseOperands::setSide(Side &side, Value tensor, AffineMap map,
   side.isInnerLast = makeLast(inner, last);
   if (!side.isInnerLast && !makeLast(own, last))
     return false;
-  // Copies begin at multiples of their size.
-  for (int64_t bytes : {16, 8, 4}) {
-    side.copied = bytes / getElementBytes();
-    if (side.offset % side.copied == 0 &&
-        llvm::all_of(llvm::enumerate(side.strides), [&](auto it) {
-          return it.index() == last ? extents[last] % side.copied == 0
-                                    : it.value() % side.copied == 0;
-        }))
-      return true;
-  }
-  return false;
+  std::optional<int64_t> copied =
+      view.getCopied(getElementBytes(), extents[last]);
+  side.copied = copied.value_or(0);
+  return copied.has_value();
 }
 
 bool DenseOperands::setResultOrder(AffineMap map) {

@@ -3,6 +3,7 @@
 // Products that tensor cores compute.
 
 #include "Product.h"
+#include "AttentionProduct.h"
 #include "DenseProduct.h"
 #include "LaneDenseProduct.h"
 #include "LaneProduct.h"
@@ -31,7 +32,7 @@ static std::unique_ptr<Product> matchFirst(Operation *op, GPUAttr chip) {
 std::unique_ptr<Product> bsr::matchProduct(Operation *op, GPUAttr chip) {
   return matchFirst<WarpgroupProduct, SparseProduct, LaneProduct,
                     SampledProduct, SmallSampledProduct, LaneSampledProduct,
-                    DenseProduct, LaneDenseProduct>(op, chip);
+                    DenseProduct, LaneDenseProduct, AttentionProduct>(op, chip);
 }
 
 std::unique_ptr<Product> bsr::matchProduct(const ClusterPlan &plan,

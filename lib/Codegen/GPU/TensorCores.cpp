@@ -224,8 +224,7 @@ StoredRows bsr::createRows(OpBuilder &b, Location loc, Value memref,
   return {createView(b, loc, memref, shape), columns, length};
 }
 
-/// Two sums as one register of 16-bit elements of `type`.
-static Value pack(BlockBuilder &b, ValueRange sums, Type type) {
+Value bsr::packPair(BlockBuilder &b, ValueRange sums, Type type) {
   Value pair = vector::FromElementsOp::create(
       b.b, b.loc, VectorType::get(2, b.b.getF32Type()), sums);
   pair = arith::TruncFOp::create(b.b, b.loc, VectorType::get(2, type), pair);
@@ -274,7 +273,7 @@ void bsr::storeSums(BlockBuilder &b, ValueRange first, ValueRange second,
   }
   // Of two neighbouring lanes, one gets four columns of the first fragment, and
   // the other one of the second.
-  Value left = pack(b, first, type), right = pack(b, second, type);
+  Value left = packPair(b, first, type), right = packPair(b, second, type);
   Value isSecond = b.equal(b.rem(b.lane, 2), b.constant(1));
   Value other = b.exchange(b.select(isSecond, left, right), 1);
   Value words = vector::FromElementsOp::create(

@@ -166,6 +166,9 @@ StoredRows createRows(OpBuilder &b, Location loc, Value memref,
                       ArrayRef<int64_t> sizes, int64_t columns,
                       int64_t length = 0);
 
+/// Two sums as one register of 16-bit elements of `type`.
+Value packPair(BlockBuilder &b, ValueRange sums, Type type);
+
 /// Stores `sums`, a vector, from `column` on, which its length divides; if
 /// `isRagged`, none beyond the last column.
 void storeVector(BlockBuilder &b, ValueRange sums, const StoredRows &rows,
