@@ -17,6 +17,7 @@ chip, *numbers = sys.argv[1:]
 os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip}"
 
 import attention  # noqa: E402
+import step  # noqa: E402
 
 # Type, batch, queries, keys, features, features of values, block, and what differs from the case of that number.
 CASES = [
@@ -51,5 +52,18 @@ class Case(attention.Case):
         return [*self.random.permutation([*dims[:-2], dims[-1 - last]]), dims[-2 + last]]
 
 
+def compile_products(source, arguments=(), compile=step.compile):
+    """step.compile, of a step whose attention has to be on tensor cores."""
+    compiled = compile(source, arguments)
+    kernels = compiled.ptx.split(".visible .entry ")[1:]
+    # Forward, and in the gradient what is known of rows, then keys and queries; of a pattern two arrays are copied.
+    products = sum("mma.sync" in kernel for kernel in kernels)
+    launches = 6 if compiled.manifest["patterns"] else 4
+    assert (products, len(compiled.launches)) == (3, launches), \
+        f"expected {launches} launches, 3 of products, but got {len(compiled.launches)}, {products} of products"
+    return compiled
+
+
+step.compile = compile_products
 for number in map(int, numbers or range(len(CASES))):
     attention.run([Case(number)])

@@ -3,6 +3,7 @@
 // Products that tensor cores compute.
 
 #include "Product.h"
+#include "AttentionGradient.h"
 #include "AttentionProduct.h"
 #include "DenseProduct.h"
 #include "LaneDenseProduct.h"
@@ -32,7 +33,8 @@ static std::unique_ptr<Product> matchFirst(Operation *op, GPUAttr chip) {
 std::unique_ptr<Product> bsr::matchProduct(Operation *op, GPUAttr chip) {
   return matchFirst<WarpgroupProduct, SparseProduct, LaneProduct,
                     SampledProduct, SmallSampledProduct, LaneSampledProduct,
-                    DenseProduct, LaneDenseProduct, AttentionProduct>(op, chip);
+                    DenseProduct, LaneDenseProduct, AttentionProduct,
+                    AttentionGradient>(op, chip);
 }
 
 std::unique_ptr<Product> bsr::matchProduct(const ClusterPlan &plan,
