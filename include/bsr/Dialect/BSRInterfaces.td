@@ -30,8 +30,9 @@ def BSR_TargetAttrInterface : AttrInterface<"TargetAttrInterface"> {
       registers do not have it.
     }], "bool", "keepsInRegisters", (ins), "", [{ return false; }]>,
     InterfaceMethod<[{
-      True if there are kernels for attention, so that `bsr-find-attention` looks for it.
-    }], "bool", "hasAttention", (ins), "", [{ return false; }]>,
+      True if there are kernels for `op`, a `bsr.attention` or its gradient, that are better
+      than products with scores in memory: `bsr-find-attention` makes no other.
+    }], "bool", "hasAttention", (ins "::mlir::Operation *":$op), "", [{ return false; }]>,
     InterfaceMethod<[{
       True if vectors run along the last dimension of tensors: tokens belong there, and
       `bsr-layout` moves them.

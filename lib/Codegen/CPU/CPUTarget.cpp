@@ -48,7 +48,7 @@ struct Model : TargetAttrInterface::ExternalModel<Model, CPUAttr> {
   bool acceptsEpilogue(Attribute, Operation *op) const {
     return bsr::acceptsEpilogue(op);
   }
-  bool hasAttention(Attribute) const { return true; }
+  bool hasAttention(Attribute, Operation *) const { return true; }
   bool wantsTokensLast(Attribute) const { return true; }
 };
 

@@ -101,6 +101,10 @@ struct Model : TargetAttrInterface::ExternalModel<Model, GPUAttr> {
     return product && product->getSpace();
   }
   bool keepsInRegisters(Attribute) const { return true; }
+  /// Plain kernels compute every score again wherever it is part of a sum.
+  bool hasAttention(Attribute chip, Operation *op) const {
+    return matchProduct(op, cast<GPUAttr>(chip)) != nullptr;
+  }
   bool wantsTokensLast(Attribute) const { return true; }
 };
 

@@ -20,7 +20,7 @@ struct Model : TargetAttrInterface::ExternalModel<Model, ScalarAttr> {
     return costs;
   }
   bool acceptsEpilogue(Attribute, Operation *) const { return false; }
-  bool hasAttention(Attribute) const { return true; }
+  bool hasAttention(Attribute, Operation *) const { return true; }
   bool wantsTokensLast(Attribute) const { return false; }
 };
 

@@ -3,6 +3,7 @@
 // Makes attention, and its gradient, of products and a softmax.
 
 #include "AttentionMatcher.h"
+#include "NarrowAttention.h"
 #include "SplitBatches.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -227,8 +228,7 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
 
   void runOnOperation() override {
     func::FuncOp func = getOperation();
-    if (func.isDeclaration() || !func.getBody().hasOneBlock() ||
-        !getTarget(func).hasAttention())
+    if (func.isDeclaration() || !func.getBody().hasOneBlock())
       return;
     Block &block = func.getBody().front();
     splitBatches(block);
@@ -247,6 +247,7 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
             << obstacle.op->getName() << "' that " << obstacle.reason
             << ": scores stay in memory";
     }
+    narrowAttention(block);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
       if (isOpTriviallyDead(&op))
         op.erase();
@@ -254,6 +255,7 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
   }
 
   void rewrite(AttentionMatch &match);
+  bool hasKernels(Operation *op);
   Value getPattern(OpBuilder &b, const AttentionMatch &match);
 
   /// Of the masks that were evaluated, the blocks.
@@ -302,6 +304,19 @@ Value FindAttention::getPattern(OpBuilder &b, const AttentionMatch &match) {
                                    blocks.rowPtr, blocks.colIdx);
 }
 
+/// True if the target has kernels for `op`, an attention or a gradient; else a
+/// remark says so, and what was made for it has no uses.
+bool FindAttention::hasKernels(Operation *op) {
+  if (getTarget(op).hasAttention(op))
+    return true;
+  if (report)
+    op->emitRemark("expected attention that the target has kernels for, but "
+                   "got '")
+        << op->getName() << "' of " << op->getOperandTypes().front()
+        << ": scores stay in memory";
+  return false;
+}
+
 void FindAttention::rewrite(AttentionMatch &match) {
   OpBuilder b(match.output);
   Location loc = match.scores.getLoc();
@@ -339,10 +354,14 @@ void FindAttention::rewrite(AttentionMatch &match) {
       getMaps({q, k, v, match.y}));
   if (attrs::lanes.isOn(match.output))
     attrs::lanes.set(attention, b.getUnitAttr());
-  match.output.getResult(0).replaceAllUsesWith(attention.getY());
-  ++numFound;
-  if (!match.probabilityGradient)
+  if (!hasKernels(attention))
     return;
+  auto replaceOutput = [&] {
+    match.output.getResult(0).replaceAllUsesWith(attention.getY());
+    ++numFound;
+  };
+  if (!match.probabilityGradient)
+    return replaceOutput();
 
   Operation *first = match.probabilityGradient;
   bool hasLanes = true;
@@ -363,6 +382,9 @@ void FindAttention::rewrite(AttentionMatch &match) {
       getMaps({q, k, v, y, dy, match.dq, match.dk, match.dv}));
   if (hasLanes)
     attrs::lanes.set(gradient, b.getUnitAttr());
+  if (!hasKernels(gradient))
+    return;
+  replaceOutput();
   match.dq.tensor.replaceAllUsesWith(gradient.getDq());
   match.dk.tensor.replaceAllUsesWith(gradient.getDk());
   match.dv.tensor.replaceAllUsesWith(gradient.getDv());
