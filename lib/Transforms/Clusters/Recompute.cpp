@@ -61,6 +61,55 @@ static void sinkSampledProducts(Block &block) {
   }
 }
 
+static int64_t getBytes(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || !type.hasStaticShape() || !type.getElementType().isIntOrFloat())
+    return 0;
+  return type.getNumElements() *
+         llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+}
+
+/// The first operation of `block` that uses `value`, or null.
+static Operation *getFirstUser(Block &block, Value value) {
+  Operation *first = nullptr;
+  for (Operation *user : value.getUsers()) {
+    Operation *at = getAncestor(block, user);
+    if (!first || at->isBeforeInBlock(first))
+      first = at;
+  }
+  return first;
+}
+
+/// Moves each dense product that takes more than twice the memory of its
+/// operands, as the gradient of a large embedding does, to where it is used
+/// first: it is its operands that wait. What converts it element by element,
+/// and is all that uses it, goes with it.
+static void sinkLargeProducts(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
+    auto product = dyn_cast<linalg::GenericOp>(op);
+    if (!product || !linalg::isaContractionOpInterface(product))
+      continue;
+    SmallVector<Operation *> moved{&op};
+    Value result = op.getResult(0);
+    while (result.hasOneUse()) {
+      auto next = dyn_cast<linalg::GenericOp>(*result.user_begin());
+      if (!next || next->getBlock() != &block || !isPointwise(next) ||
+          next.getNumDpsInputs() != 1 || next->getNumResults() != 1)
+        break;
+      moved.push_back(next);
+      result = next->getResult(0);
+    }
+    int64_t operands = 0;
+    for (Value input : product.getDpsInputs())
+      operands += getBytes(input);
+    Operation *user = getFirstUser(block, result);
+    if (!user || getBytes(result) <= 2 * operands)
+      continue;
+    for (Operation *each : moved)
+      each->moveBefore(user);
+  }
+}
+
 namespace {
 /// The values of a block that lie in memory, and when.
 class Memory {
@@ -96,6 +145,8 @@ private:
   void addReads(Value value, Stored &stored);
   bool isReadInline(const Stored &stored) const;
   bool choose(Value value, Stored &stored, int64_t maxCost);
+  bool isThere(Value value, int64_t at) const;
+  void readAgain(Value value, int64_t at);
   bool collectInputs(Operation *op, SetVector<Value> &inputs) const;
 
   Block &block;
@@ -106,14 +157,6 @@ private:
   int64_t peak = 0;
 };
 } // namespace
-
-static int64_t getBytes(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || !type.hasStaticShape() || !type.getElementType().isIntOrFloat())
-    return 0;
-  return type.getNumElements() *
-         llvm::divideCeil(type.getElementTypeBitWidth(), 8);
-}
 
 /// Where `value` is read, at first hand or by what is inlined.
 void Memory::addReads(Value value, Stored &stored) {
@@ -267,6 +310,43 @@ SmallVector<linalg::GenericOp> Memory::getQuotients() const {
   return quotients;
 }
 
+/// True if `value` is in memory at `at`, behind the peak, or can be computed
+/// again there from what is.
+bool Memory::isThere(Value value, int64_t at) const {
+  auto found = values.find(value);
+  if (found == values.end())
+    return true;
+  const Stored &stored = found->second;
+  if (!stored.again)
+    return stored.reads.back() > peak;
+  if (*stored.again <= at)
+    return true;
+  SetVector<Value> inputs;
+  return collectInputs(value.getDefiningOp(), inputs) &&
+         llvm::all_of(inputs, [&](Value input) { return isThere(input, at); });
+}
+
+/// Has `value` read at `at`, where it is there.
+void Memory::readAgain(Value value, int64_t at) {
+  auto found = values.find(value);
+  if (found == values.end())
+    return;
+  Stored &stored = found->second;
+  if (stored.again && *stored.again > at) {
+    stored.again = at;
+    SetVector<Value> inputs;
+    collectInputs(value.getDefiningOp(), inputs);
+    for (Value input : inputs)
+      readAgain(input, at);
+  } else if (!stored.again) {
+    // What is needed earlier than it would be there again is kept.
+    SmallVector<int64_t> &reads = stored.reads;
+    auto *next = llvm::upper_bound(reads, peak);
+    stored.isKept |= next == reads.end() || *next > at;
+    reads.insert(llvm::upper_bound(reads, at), at);
+  }
+}
+
 /// Decides whether to compute `value` again.
 bool Memory::choose(Value value, Stored &stored, int64_t maxCost) {
   Operation *op = value.getDefiningOp();
@@ -278,28 +358,15 @@ bool Memory::choose(Value value, Stored &stored, int64_t maxCost) {
     return false;
   // What it takes must be there anyway, but for what is smaller by enough.
   int64_t at = *late, extended = 0;
-  for (Value input : inputs) {
-    auto found = values.find(input);
-    if (found == values.end())
-      continue;
-    const Stored &other = found->second;
-    bool isThere = other.again ? *other.again <= at : other.reads.back() > peak;
-    extended += isThere ? 0 : other.bytes;
-  }
+  for (Value input : inputs)
+    if (!isThere(input, at))
+      extended += values.find(input)->second.bytes;
   if (8 * extended > extendedEighths * stored.bytes)
     return false;
   stored.reads.erase(late, stored.reads.end());
   stored.again = at;
-  for (Value input : inputs) {
-    auto found = values.find(input);
-    if (found == values.end() || found->second.again)
-      continue;
-    // What is needed earlier than it would be there again is kept.
-    SmallVector<int64_t> &reads = found->second.reads;
-    auto *next = llvm::upper_bound(reads, peak);
-    found->second.isKept |= next == reads.end() || *next > at;
-    reads.insert(llvm::upper_bound(reads, at), at);
-  }
+  for (Value input : inputs)
+    readAgain(input, at);
   return true;
 }
 
@@ -494,6 +561,7 @@ struct Recompute : bsr::impl::BSRRecomputeBase<Recompute> {
         return;
       Copies(block, memory.getRoots(), memory.getPeak()).copyInlined();
       sinkInlined(block, memory.getRoots());
+      sinkLargeProducts(block);
     }
     {
       Memory memory(block, costs);
