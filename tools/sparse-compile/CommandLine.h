@@ -162,12 +162,12 @@ struct CommandLine {
   llvm::cl::opt<bool> attention{
       "find-attention",
       llvm::cl::desc("Compute attention, where a step has it, without scores "
-                     "in memory (on processors; default: true)"),
+                     "in memory (default: true)"),
       llvm::cl::init(true), llvm::cl::cat(category)};
   llvm::cl::opt<int64_t> attentionKeys{
       "attention-keys",
-      llvm::cl::desc("Leave attention to fewer keys as it is (default: 256): "
-                     "its scores are few"),
+      llvm::cl::desc("Leave attention to fewer keys as it is (default: 256 "
+                     "on processors, 1 on GPUs): its scores are few"),
       llvm::cl::value_desc("count"), llvm::cl::init(256),
       llvm::cl::cat(category)};
   llvm::cl::opt<std::string> scoreNorm{

@@ -31,7 +31,8 @@ void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
   step.dropUpdates = options.dropUpdates.getValue();
   step.requireSparse = options.requireSparse.getValue();
   step.attention = options.attention.getValue();
-  step.attentionKeys = options.attentionKeys.getValue();
+  if (options.attentionKeys.getNumOccurrences())
+    step.attentionKeys = options.attentionKeys.getValue();
   step.scoreNorm = options.scoreNorm.getValue();
   step.dataParallel = options.dataParallel.getValue();
   step.maxOperations = options.maxOperations.getValue();

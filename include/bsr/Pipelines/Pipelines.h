@@ -55,7 +55,7 @@ struct StepOptions {
       llvm::cl::init(true)};
   PassOptions::Option<int64_t> attentionKeys{
       parent, "attention-keys",
-      llvm::cl::desc("See `min-keys` of `bsr-find-attention`"),
+      llvm::cl::desc("See `min-keys` of `bsr-find-attention` (for GPUs 1)"),
       llvm::cl::init(256)};
   PassOptions::Option<bool> dataParallel{
       parent, "data-parallel", llvm::cl::desc("Run `bsr-data-parallel`"),
@@ -76,6 +76,9 @@ void buildToCPUPipeline(OpPassManager &pm, const ToCPUOptions &options);
 
 /// Options of the `bsr-to-gpu` pipeline.
 struct ToGPUOptions : PassPipelineOptions<ToGPUOptions> {
+  /// Attention is found however few keys it is to, unless an option says
+  /// otherwise.
+  ToGPUOptions() { step.attentionKeys = 1; }
   StepOptions step{*this};
 };
 
