@@ -30,6 +30,11 @@ CASES = [
     ("f16", (2, 2), 128, 256, 32, 32, (16, 128), dict(mask_dims=None)),
     ("bf16", (2,), 80, 80, 8, 8, None, dict(bias_dims=None, mask_dims="iota", fill=None, zero_empty=True)),
     ("bf16", (), 40, 136, 128, 64, None, dict(bias_dims="ij", mask_dims="ij", fill=None, zero_empty=False)),
+    # A row that sees nothing, and so is the mean of all values.
+    ("bf16", (2,), 40, 40, 8, 8, None, dict(bias_dims=None, mask_dims="iota", fill=-1e9, zero_empty=False)),
+    # Powers of queries, and of keys, beyond the last one that would be infinite.
+    ("bf16", (2,), 40, 36, 24, 16, None, dict(bias_dims="ij", mask_dims=None, padding=88.5)),
+    ("bf16", (2,), 24, 36, 24, 16, None, dict(bias_dims=None, mask_dims=None, opposed=-18.875)),
 ]
 
 
@@ -45,6 +50,14 @@ class Case(attention.Case):
         if self.block:
             grid = self.queries // self.block[0], self.keys // self.block[1]
             self.stored = self.random.random(grid) < self.random.random((grid[0], 1)) * 1.6 - 0.2
+
+    def fill_buffers(self, arrays, masks):
+        super().fill_buffers(arrays, masks)
+        if opposed := CASES[self.number][-1].get("opposed"):
+            # All scores are one number.
+            for name, value in ("q", 1), ("k", opposed):
+                getattr(self, name)[...] = value
+                arrays[f"{name}{self.number}"] = self.store(name, getattr(self, name))
 
     def permute(self, dims):
         """Tokens or features lie side by side."""
