@@ -144,14 +144,18 @@ public:
 private:
   void addReads(Value value, Stored &stored);
   bool isReadInline(const Stored &stored) const;
-  bool choose(Value value, Stored &stored, int64_t maxCost);
-  bool isThere(Value value, int64_t at) const;
+  void choose(Value value, Stored &stored);
+  bool isThere(Value value, int64_t at, int64_t depth = maxDepth) const;
+  bool canComputeAt(Value value, int64_t at, int64_t depth) const;
   void readAgain(Value value, int64_t at);
+
+  /// How many values are computed again for another one, each for the next.
+  static constexpr int64_t maxDepth = 3;
   bool collectInputs(Operation *op, SetVector<Value> &inputs) const;
 
   Block &block;
   Materialization roots;
-  int64_t extendedEighths;
+  int64_t extendedEighths, maxCost = 0;
   SmallVector<Operation *> ops;
   DenseMap<Operation *, int64_t> positions;
   int64_t peak = 0;
@@ -310,29 +314,40 @@ SmallVector<linalg::GenericOp> Memory::getQuotients() const {
   return quotients;
 }
 
+/// True if `value` can be computed again at `at`, behind the peak.
+bool Memory::canComputeAt(Value value, int64_t at, int64_t depth) const {
+  Operation *op = value.getDefiningOp();
+  SetVector<Value> inputs;
+  return depth != 0 && isPointwise(op) && op->getNumResults() == 1 &&
+         roots.getCost(op) <= maxCost && collectInputs(op, inputs) &&
+         llvm::all_of(inputs, [&](Value input) {
+           return isThere(input, at, depth - 1);
+         });
+}
+
 /// True if `value` is in memory at `at`, behind the peak, or can be computed
-/// again there from what is.
-bool Memory::isThere(Value value, int64_t at) const {
+/// again there: earlier than it would be otherwise, or, if operations cost less
+/// than traffic, for this alone.
+bool Memory::isThere(Value value, int64_t at, int64_t depth) const {
   auto found = values.find(value);
   if (found == values.end())
     return true;
   const Stored &stored = found->second;
-  if (!stored.again)
-    return stored.reads.back() > peak;
-  if (*stored.again <= at)
+  if (stored.again)
+    return *stored.again <= at || canComputeAt(value, at, depth);
+  if (stored.reads.back() > peak)
     return true;
-  SetVector<Value> inputs;
-  return collectInputs(value.getDefiningOp(), inputs) &&
-         llvm::all_of(inputs, [&](Value input) { return isThere(input, at); });
+  return extendedEighths != 0 && canComputeAt(value, at, depth);
 }
 
-/// Has `value` read at `at`, where it is there.
+/// Has `value` read at `at`: it is computed again there, or kept until then.
 void Memory::readAgain(Value value, int64_t at) {
   auto found = values.find(value);
   if (found == values.end())
     return;
   Stored &stored = found->second;
-  if (stored.again && *stored.again > at) {
+  bool isLate = stored.again || stored.reads.back() > peak;
+  if (stored.again ? *stored.again > at : !isLate && isThere(value, at)) {
     stored.again = at;
     SetVector<Value> inputs;
     collectInputs(value.getDefiningOp(), inputs);
@@ -347,37 +362,39 @@ void Memory::readAgain(Value value, int64_t at) {
   }
 }
 
-/// Decides whether to compute `value` again.
-bool Memory::choose(Value value, Stored &stored, int64_t maxCost) {
+/// Has `value` computed again behind the peak, where that frees memory.
+void Memory::choose(Value value, Stored &stored) {
   Operation *op = value.getDefiningOp();
   auto *late = llvm::upper_bound(stored.reads, peak);
   SetVector<Value> inputs;
   if (stored.isKept || stored.begin >= peak || late == stored.reads.end() ||
       !isPointwise(op) || op->getNumResults() != 1 ||
       roots.getCost(op) > maxCost || !collectInputs(op, inputs))
-    return false;
+    return;
   // What it takes must be there anyway, but for what is smaller by enough.
   int64_t at = *late, extended = 0;
   for (Value input : inputs)
     if (!isThere(input, at))
       extended += values.find(input)->second.bytes;
   if (8 * extended > extendedEighths * stored.bytes)
-    return false;
+    return;
   stored.reads.erase(late, stored.reads.end());
   stored.again = at;
   for (Value input : inputs)
     readAgain(input, at);
-  return true;
 }
 
 SmallVector<Value> Memory::choose(int64_t maxCost) {
-  SmallVector<Value> chosen;
+  this->maxCost = maxCost;
   // First what needs no memory of its own when it is computed again.
   for (bool isInline : {true, false})
     for (auto &[value, stored] : llvm::reverse(values))
-      if (!stored.again && isReadInline(stored) == isInline &&
-          choose(value, stored, maxCost))
-        chosen.push_back(value);
+      if (!stored.again && isReadInline(stored) == isInline)
+        choose(value, stored);
+  SmallVector<Value> chosen;
+  for (auto &[value, stored] : values)
+    if (stored.again)
+      chosen.push_back(value);
   // Users first: copies of them use copies of what they are computed from.
   llvm::sort(chosen, [](Value a, Value b) {
     return b.getDefiningOp()->isBeforeInBlock(a.getDefiningOp());
