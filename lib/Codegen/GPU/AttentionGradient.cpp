@@ -88,8 +88,6 @@ private:
 
 GradientTile GradientTile::get(const AttentionOperands &operands,
                                bool hasKeys) {
-  // Sums of many features leave fewer registers for scores.
-  constexpr int64_t fewColumns = 32;
   auto getParts = [&](bool areKeys, int64_t tokens) {
     return areKeys ? std::array{AttentionPart{&operands.k, tokens},
                                 AttentionPart{&operands.v, tokens}}
@@ -99,8 +97,19 @@ GradientTile GradientTile::get(const AttentionOperands &operands,
   int64_t rows = hasKeys ? operands.keyTile : operands.queryTile;
   int64_t cols = hasKeys ? operands.queryTile : operands.keyTile;
   GradientTile tile{hasKeys, getParts(hasKeys, rows), {}};
-  if (!tile.areHeld())
-    cols = std::min(cols, fewColumns);
+  // Sums and left operands leave registers for so many columns: of each a lane
+  // has half a score, half a gradient, and what is added to scores or masks
+  // them.
+  constexpr int64_t mostNumbers = 160;
+  int64_t features = tile.own[0].matrix->getPaddedFeatures();
+  int64_t both = features + tile.own[1].matrix->getPaddedFeatures();
+  int64_t numbers = (hasKeys ? both : features) / 2;
+  if (tile.areHeld())
+    numbers += both / 4;
+  int64_t halves =
+      2 + (operands.attention.bias ? 1 : 0) + (operands.attention.mask ? 1 : 0);
+  while (cols > fragmentRows && numbers + cols * halves / 2 > mostNumbers)
+    cols /= 2;
   tile.other = getParts(!hasKeys, cols);
   return tile;
 }

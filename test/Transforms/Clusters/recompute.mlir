@@ -298,3 +298,152 @@ func.func @widened_on_a_gpu(%p: !p, %v: !v, %h: tensor<4x16x16xbf16>, %x: !b, %d
   return %more, %dx : !t, !t
 }
 }
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+#left = affine_map<(i, j, k) -> (i, k)>
+#right = affine_map<(i, j, k) -> (k, j)>
+#sum = affine_map<(i, j, k) -> (i, j)>
+!t = tensor<64x64xf32>
+!p = !bsr.pattern<64x64, block = 16x16, slots = 4>
+!v = tensor<4x16x16xf32>
+
+// A large product of small operands is computed where it is read, with what converts it.
+// CHECK-LABEL: func @sunk
+// CHECK-SAME:    %[[A:[a-z0-9]+]]: tensor<64x2xf32>, %[[B:[a-z0-9]+]]: tensor<2x64xf32>
+// CHECK:         bsr.spmm
+// CHECK:         %[[U:.*]] = bsr.spmm
+// CHECK:         %[[G:.*]] = linalg.generic {{.*}} ins(%[[A]], %[[B]] :
+// CHECK:         %[[H:.*]] = linalg.generic {{.*}} ins(%[[G]] : tensor<64x64xf32>)
+// CHECK:         linalg.generic {{.*}} ins(%[[U]], %[[H]] :
+func.func @sunk(%p: !p, %v: !v, %x: !t, %a: tensor<64x2xf32>, %b: tensor<2x64xf32>) -> !t {
+  %e = tensor.empty() : !t
+  %eh = tensor.empty() : tensor<64x64xbf16>
+  %zero = arith.constant dense<0.0> : !t
+  %g = linalg.generic {indexing_maps = [#left, #right, #sum], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : tensor<64x2xf32>, tensor<2x64xf32>) outs(%zero : !t) {
+  ^bb0(%l: f32, %r: f32, %out: f32):
+    %0 = arith.mulf %l, %r : f32
+    %1 = arith.addf %out, %0 : f32
+    linalg.yield %1 : f32
+  } -> !t
+  %h = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%g : !t) outs(%eh : tensor<64x64xbf16>) {
+  ^bb0(%l: f32, %out: bf16):
+    %0 = arith.truncf %l : f32 to bf16
+    linalg.yield %0 : bf16
+  } -> tensor<64x64xbf16>
+  %z = bsr.spmm %p, %v, %x feature_dim = 0 : !p, !v, !t -> !t
+  %u = bsr.spmm %p, %v, %z feature_dim = 0 : !p, !v, !t -> !t
+  %y = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%u, %h : !t, tensor<64x64xbf16>) outs(%e : !t) {
+  ^bb0(%l: f32, %r: bf16, %out: f32):
+    %0 = arith.extf %r : bf16 to f32
+    %1 = arith.addf %l, %0 : f32
+    linalg.yield %1 : f32
+  } -> !t
+  return %y : !t
+}
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+!t = tensor<64x64xf32>
+!p = !bsr.pattern<64x64, block = 16x16, slots = 4>
+!v = tensor<4x16x16xf32>
+
+// A product reads what is computed again from what is needed only later: that is computed again as early.
+// CHECK-LABEL: func @earlier
+// CHECK:         %[[X:.*]] = bsr.spmm
+// CHECK:         %[[ONE:.*]] = linalg.generic {{.*}} ins(%[[X]] : {{.*}} attrs = {bsr.recomputed}
+// CHECK:         %[[TWO:.*]] = linalg.generic {{.*}} ins(%[[ONE]] : {{.*}} attrs = {bsr.recomputed}
+// CHECK:         bsr.sddmm %{{.*}}, %[[TWO]], %{{.*}}
+// CHECK:         linalg.generic {{.*}} ins(%{{.*}}, %[[ONE]], %[[X]] :
+func.func @earlier(%p: !p, %v: !v, %x: !t, %dz: !t) -> (!t, !v, !t) {
+  %e = tensor.empty() : !t
+  %s = bsr.spmm %p, %v, %x feature_dim = 0 : !p, !v, !t -> !t
+  %one = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : !t) outs(%e : !t) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> !t
+  %two = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%one : !t) outs(%e : !t) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> !t
+  %z = bsr.spmm %p, %v, %two feature_dim = 0 : !p, !v, !t -> !t
+  %u = bsr.spmm %p, %v, %z feature_dim = 0 : !p, !v, !t -> !t
+  %loss = bsr.spmm %p, %v, %u feature_dim = 0 : !p, !v, !t -> !t
+  %more = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%loss, %u, %z : !t, !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %0, %c : f32
+    linalg.yield %1 : f32
+  } -> !t
+  %dv = bsr.sddmm %p, %two, %dz feature_dim = 0 : !p, !t, !t -> !v
+  %dy = bsr.spmm %p, %v, %more transpose feature_dim = 0 : !p, !v, !t -> !t
+  %dx = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%dy, %one, %s : !t, !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.mulf %0, %c : f32
+    linalg.yield %1 : f32
+  } -> !t
+  return %more, %dv, %dx : !t, !v, !t
+}
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+!t = tensor<64x64xf32>
+!p = !bsr.pattern<64x64, block = 16x16, slots = 4>
+!v = tensor<4x16x16xf32>
+
+// On a GPU, what nobody else reads behind the peak is computed again for it, too.
+// CHECK-LABEL: func @alone
+// CHECK:         %[[X:.*]] = bsr.spmm
+// CHECK:         %[[ONE:.*]] = linalg.generic {{.*}} ins(%[[X]] : {{.*}} attrs = {bsr.recomputed}
+// CHECK:         %[[TWO:.*]] = linalg.generic {{.*}} ins(%[[ONE]] : {{.*}} attrs = {bsr.recomputed}
+// CHECK:         bsr.sddmm %{{.*}}, %[[TWO]], %{{.*}}
+module attributes {bsr.target = #bsr.gpu} {
+func.func @alone(%p: !p, %v: !v, %x: !t, %dz: !t) -> (!t, !v, !t) {
+  %e = tensor.empty() : !t
+  %s = bsr.spmm %p, %v, %x feature_dim = 0 : !p, !v, !t -> !t
+  %one = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : !t) outs(%e : !t) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> !t
+  %two = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%one : !t) outs(%e : !t) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = math.tanh %a : f32
+    linalg.yield %0 : f32
+  } -> !t
+  %z = bsr.spmm %p, %v, %two feature_dim = 0 : !p, !v, !t -> !t
+  %u = bsr.spmm %p, %v, %z feature_dim = 0 : !p, !v, !t -> !t
+  %loss = bsr.spmm %p, %v, %u feature_dim = 0 : !p, !v, !t -> !t
+  %more = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%loss, %u, %one : !t, !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %0, %c : f32
+    linalg.yield %1 : f32
+  } -> !t
+  %dv = bsr.sddmm %p, %two, %dz feature_dim = 0 : !p, !t, !t -> !v
+  %dy = bsr.spmm %p, %v, %more transpose feature_dim = 0 : !p, !v, !t -> !t
+  %dx = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%dy, %x, %s : !t, !t, !t) outs(%e : !t) {
+  ^bb0(%a: f32, %b: f32, %c: f32, %out: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.mulf %0, %c : f32
+    linalg.yield %1 : f32
+  } -> !t
+  return %more, %dv, %dx : !t, !v, !t
+}
+}

@@ -28,7 +28,8 @@ def BSRFindAttention : Pass<"bsr-find-attention", "func::FuncOp"> {
     All uses of scores and probabilities must be part of it. What is almost attention stays,
     with a remark that names the operation in the way (`report`), and so does attention to
     fewer than `min-keys` keys: what is saved in memory then costs time. Targets without kernels
-    for attention (`TargetAttrInterface::hasAttention`) are left alone.
+    for an attention (`TargetAttrInterface::hasAttention`) leave it alone. A result that all
+    who read it round is rounded by the operation, which the gradient reads it from, too.
 
     Before:
 
@@ -192,7 +193,12 @@ def BSRRecompute : Pass<"bsr-recompute", "func::FuncOp"> {
     from the product before it, a normalised row from the row, probabilities from
     their exponentials. Where a product reads probabilities q = e / s again, they
     are in memory anyway, and it is the exponentials that are not kept: what reads
-    e behind that point reads q * s, which differs from e by two roundings.
+    e behind that point reads q * s, which differs from e by two roundings. What it is
+    computed from may be computed again itself, as early as it is needed, and, where
+    operations cost less than traffic, for this alone.
+
+    A dense product that takes more than twice the memory of its operands, as the gradient
+    of a large embedding does, moves to where it is read first.
 
     Weight gradients, `bsr.sddmm`, move behind the last other use of the activation
     gradient that they read, so that what they read of the forward part is computed
