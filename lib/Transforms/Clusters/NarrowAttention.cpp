@@ -22,8 +22,7 @@ static Value getConverted(Operation *op) {
     return {};
   SmallVector<AffineMap> maps = generic.getIndexingMapsArray();
   Block *body = generic.getBody();
-  auto cast =
-      body->getTerminator()->getOperand(0).getDefiningOp<CastOp>();
+  auto cast = body->getTerminator()->getOperand(0).getDefiningOp<CastOp>();
   if (maps[0] != maps[1] || !maps[0].isPermutation() || !cast ||
       cast.getIn() != body->getArgument(0))
     return {};
@@ -59,8 +58,9 @@ static void narrow(OpResult result) {
 static void foldRounding(Operation *op) {
   Value wide = getConverted<arith::TruncFOp>(op);
   SmallVector<Operation *> views;
-  while (wide && isa_and_present<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(
-                     wide.getDefiningOp())) {
+  while (wide &&
+         isa_and_present<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(
+             wide.getDefiningOp())) {
     views.push_back(wide.getDefiningOp());
     wide = wide.getDefiningOp()->getOperand(0);
   }
