@@ -6,32 +6,150 @@
 #include "Element.h"
 #include "Status.h"
 #include <algorithm>
-#include <chrono>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <dlfcn.h>
 
 using namespace bsr;
 
-static void allReduce(bsr_communicator *self, void *data, int64_t count,
-                      int32_t type) {
-  static_cast<Communicator *>(self)->reduce(data, count, bsr_type(type));
+static Communicator &get(bsr_communicator *self) {
+  return *static_cast<Communicator *>(self);
 }
 
-Communicator::Communicator(const bsr_transport &transport)
-    : bsr_communicator{allReduce}, transport(transport) {}
+static void allReduce(bsr_communicator *self, void *data, int64_t count,
+                      int32_t type) {
+  get(self).reduce(data, count, bsr_type(type));
+}
+
+static int64_t startReduce(bsr_communicator *self, const bsr_part *parts,
+                           int64_t numParts, int32_t type) {
+  return get(self).start(parts, numParts, bsr_type(type));
+}
+
+static void waitReduce(bsr_communicator *self, int64_t ticket) {
+  get(self).wait(ticket);
+}
+
+static int64_t nanoseconds(Exchange::Clock::time_point time) {
+  return std::chrono::nanoseconds(time.time_since_epoch()).count();
+}
+
+Communicator::Communicator(const bsr_transport &transport,
+                           std::chrono::milliseconds limit,
+                           int64_t segmentBytes)
+    : bsr_communicator{allReduce, startReduce, waitReduce},
+      transport(transport), segmentBytes(segmentBytes) {
+  if (size() == 1)
+    return;
+  exchange = std::make_unique<Exchange>(transport, limit);
+  thread = std::thread([this] { work(); });
+}
+
+Communicator::~Communicator() { finish(); }
+
+void Communicator::finish() {
+  if (!thread.joinable())
+    return;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    isOver = true;
+  }
+  exchange->stop();
+  posted.notify_all();
+  thread.join();
+}
 
 void Communicator::check(int code) const {
   if (!code)
     return;
   char words[256] = "";
-  transport.describe(code, words, sizeof words);
-  fail(BSR_COMMUNICATION_ERROR, "expected to reach all ", size(),
-       " processes from rank ", rank(), ", but got: ", words);
+  transport.describe(&transport, code, words, sizeof words);
+  fail(BSR_COMMUNICATION_ERROR, "expected to leave the other processes of ",
+       "rank ", rank(), ", but got: ", words);
 }
 
 void Communicator::requireIntact() const {
+  std::lock_guard<std::mutex> lock(mutex);
   if (!failure.empty())
     fail(BSR_COMMUNICATION_ERROR, failure);
+}
+
+bsr_communicator_counters Communicator::counters() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  return counted;
+}
+
+void Communicator::trace() {
+  std::lock_guard<std::mutex> lock(mutex);
+  isTraced = true;
+  kept.clear();
+}
+
+std::vector<bsr_reduction_event> Communicator::events() const {
+  std::lock_guard<std::mutex> lock(mutex);
+  return kept;
+}
+
+/// The thread: does what is posted, and meanwhile says that it lives.
+void Communicator::work() {
+  auto attempt = [&](const Job &job) {
+    bsr_status status = guarded(job);
+    std::lock_guard<std::mutex> lock(mutex);
+    if (status != BSR_OK && failure.empty())
+      failure = bsr_last_error();
+  };
+  std::unique_lock<std::mutex> lock(mutex);
+  while (true) {
+    bool isWoken = posted.wait_for(lock, exchange->beatPeriod() / 4,
+                                   [&] { return isOver || !jobs.empty(); });
+    if (isOver)
+      return;
+    Job job = [&] { exchange->beat(); };
+    if (isWoken) {
+      job = std::move(jobs.front());
+      jobs.pop_front();
+    }
+    bool isIntact = failure.empty();
+    lock.unlock();
+    if (isIntact)
+      attempt(job);
+    lock.lock();
+    if (isWoken) {
+      ++numDone;
+      done.notify_all();
+    }
+  }
+}
+
+int64_t Communicator::post(Job job) {
+  if (!exchange) {
+    job();
+    return 0;
+  }
+  std::lock_guard<std::mutex> lock(mutex);
+  jobs.push_back(std::move(job));
+  posted.notify_one();
+  return ++numPosted;
+}
+
+void Communicator::wait(int64_t ticket) {
+  if (!exchange)
+    return;
+  auto start = Clock::now();
+  std::unique_lock<std::mutex> lock(mutex);
+  done.wait(lock, [&] { return numDone >= ticket; });
+  counted.waited_nanoseconds += nanoseconds(Clock::now()) - nanoseconds(start);
+}
+
+void Communicator::run(Job job) {
+  // What is waited for here is no reduction.
+  int64_t ticket = post(std::move(job));
+  if (exchange) {
+    std::unique_lock<std::mutex> lock(mutex);
+    done.wait(lock, [&] { return numDone >= ticket; });
+  }
+  requireIntact();
 }
 
 /// Writes the mean of `size` arrays of `count` elements, which lie one after
@@ -40,15 +158,23 @@ template <typename Element, typename Sum>
 static void takeMean(const void *parts, int64_t count, int32_t size,
                      bsr_type type, void *mean) {
   auto *all = static_cast<const Element *>(parts);
-  for (int64_t i = 0; i < count; ++i) {
-    Sum sum = Sum(toDouble(all[i]));
+  // Some at a time, rank by rank: vectors.
+  constexpr int64_t most = 1024;
+  Sum sums[most];
+  for (int64_t at = 0; at < count; at += most) {
+    int64_t number = std::min(most, count - at);
+    for (int64_t i = 0; i < number; ++i)
+      sums[i] = Sum(toDouble(all[at + i]));
     for (int32_t rank = 1; rank < size; ++rank)
-      sum += Sum(toDouble(all[rank * count + i]));
-    sum /= Sum(size);
-    if constexpr (std::is_same_v<Element, Sum>)
-      static_cast<Element *>(mean)[i] = sum;
-    else
-      storeElement(type, mean, i, double(sum));
+      for (int64_t i = 0; i < number; ++i)
+        sums[i] += Sum(toDouble(all[rank * count + at + i]));
+    for (int64_t i = 0; i < number; ++i) {
+      Sum sum = sums[i] / Sum(size);
+      if constexpr (std::is_same_v<Element, Sum>)
+        static_cast<Element *>(mean)[at + i] = sum;
+      else
+        storeElement(type, mean, at + i, double(sum));
+    }
   }
 }
 
@@ -70,49 +196,136 @@ static void takeMean(const void *parts, int64_t count, int32_t size,
   }
 }
 
-void Communicator::reduce(void *data, int64_t count, bsr_type type) {
-  auto start = std::chrono::steady_clock::now();
-  // The step goes on, and nothing it computes counts.
-  bsr_status status = guarded([&] {
-    requireIntact();
-    int64_t width = bsr_type_bytes(type);
-    counters.bytes_reduced += count * width;
-    ++counters.reductions;
-    if (size() == 1)
-      return;
-    int64_t most = std::max<int64_t>(segmentBytes / width, 1);
-    for (int64_t at = 0; at < count; at += most) {
-      char *segment = static_cast<char *>(data) + at * width;
-      int64_t elements = std::min(most, count - at);
-      int64_t chunk = (elements + size() - 1) / size();
-      int64_t all = chunk * size() * width;
-      // The last chunk may be longer than what is left.
-      sent.assign(size_t(all), 0);
-      std::copy_n(segment, elements * width, sent.data());
-      received.resize(size_t(all));
-      mine.resize(size_t(chunk * width));
-      check(transport.all_to_all(sent.data(), received.data(), chunk * width));
-      takeMean(received.data(), chunk, size(), type, mine.data());
-      check(transport.all_gather(mine.data(), received.data(), chunk * width));
-      std::copy_n(received.data(), elements * width, segment);
-      counters.bytes_sent += 2 * (size() - 1) * chunk * width;
+namespace {
+/// Goes through bytes of parts that lie one behind the other.
+class Cursor {
+public:
+  Cursor(const std::vector<bsr_part> &parts, int64_t width)
+      : part(parts.begin()), width(width) {}
+
+  /// Calls `visit(place, bytes)` for the next `bytes` bytes, piece by piece.
+  template <typename F>
+  void next(int64_t bytes, F visit) {
+    while (bytes) {
+      int64_t piece = std::min(part->count * width - offset, bytes);
+      visit(static_cast<char *>(part->data) + offset, piece);
+      bytes -= piece;
+      offset += piece;
+      if (offset == part->count * width) {
+        ++part;
+        offset = 0;
+      }
     }
+  }
+
+private:
+  std::vector<bsr_part>::const_iterator part;
+  const int64_t width;
+  int64_t offset = 0;
+};
+} // namespace
+
+void Communicator::reduceParts(const std::vector<bsr_part> &parts,
+                               bsr_type type) {
+  int64_t width = bsr_type_bytes(type), count = 0;
+  for (const bsr_part &part : parts)
+    count += part.count;
+  Cursor from(parts, width), to(parts, width);
+  int64_t most = std::max<int64_t>(segmentBytes / width, 1);
+  for (int64_t at = 0; at < count; at += most) {
+    int64_t elements = std::min(most, count - at);
+    int64_t chunk = (elements + size() - 1) / size();
+    size_t all = size_t(chunk * size() * width);
+    if (sent.size() < all) {
+      sent.resize(all);
+      received.resize(all);
+      mine.resize(all);
+    }
+    char *end = sent.data();
+    from.next(elements * width, [&](const char *place, int64_t bytes) {
+      end = std::copy_n(place, bytes, end);
+    });
+    // The last chunk may be longer than what is left.
+    std::fill(end, sent.data() + all, 0);
+    exchange->allToAll(sent.data(), received.data(), chunk * width);
+    takeMean(received.data(), chunk, size(), type, mine.data());
+    exchange->allGather(mine.data(), received.data(), chunk * width);
+    const char *next = received.data();
+    to.next(elements * width, [&](char *place, int64_t bytes) {
+      std::copy_n(next, bytes, place);
+      next += bytes;
+    });
+    std::lock_guard<std::mutex> lock(mutex);
+    counted.bytes_sent += 2 * (size() - 1) * chunk * width;
+  }
+}
+
+int64_t Communicator::start(const bsr_part *parts, int64_t numParts,
+                            bsr_type type) {
+  auto asked = Clock::now();
+  std::vector<bsr_part> all;
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < numParts; ++i) {
+    if (parts[i].count)
+      all.push_back(parts[i]);
+    bytes += parts[i].count * bsr_type_bytes(type);
+  }
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    ++counted.buckets;
+    counted.reductions += numParts;
+    counted.bytes_reduced += bytes;
+  }
+  if (!exchange)
+    return 0;
+  return post([=, all = std::move(all)] {
+    auto began = Clock::now();
+    reduceParts(all, type);
+    auto ended = Clock::now();
+    std::lock_guard<std::mutex> lock(mutex);
+    counted.nanoseconds += nanoseconds(ended) - nanoseconds(began);
+    if (isTraced)
+      kept.push_back({nanoseconds(asked), nanoseconds(began),
+                      nanoseconds(ended), numParts, bytes});
   });
-  if (status != BSR_OK && failure.empty())
-    failure = bsr_last_error();
-  counters.nanoseconds +=
-      std::chrono::nanoseconds(std::chrono::steady_clock::now() - start)
-          .count();
+}
+
+void Communicator::reduce(void *data, int64_t count, bsr_type type) {
+  bsr_part part = {data, count};
+  wait(start(&part, 1, type));
 }
 
 void Communicator::broadcast(void *data, int64_t bytes, int32_t root) {
-  for (int64_t at = 0; at < bytes; at += segmentBytes)
-    check(transport.broadcast(static_cast<char *>(data) + at,
-                              std::min(segmentBytes, bytes - at), root));
+  if (!exchange)
+    return;
+  run([=] {
+    for (int64_t at = 0; at < bytes; at += segmentBytes)
+      exchange->broadcast(static_cast<char *>(data) + at,
+                          std::min(segmentBytes, bytes - at), root);
+  });
 }
 
 void Communicator::gather(const void *data, int64_t bytes, void *all) {
-  check(transport.all_gather(data, all, bytes));
+  if (!exchange) {
+    std::memcpy(all, data, size_t(bytes));
+    return;
+  }
+  run([=] {
+    exchange->allGather(static_cast<const char *>(data),
+                        static_cast<char *>(all), bytes);
+  });
+}
+
+void Communicator::close() {
+  if (exchange)
+    run([&] { exchange->leave(); });
+  finish();
+  check(transport.close(&transport));
+}
+
+void Communicator::abort(int32_t status) {
+  finish();
+  transport.abort(&transport, status);
 }
 
 /// The folder of the library or program that this is a part of.
@@ -124,12 +337,35 @@ static std::string ownFolder() {
   return path.substr(0, path.find_last_of('/') + 1);
 }
 
+/// For how long another process may be silent: BSR_COMMUNICATION_TIMEOUT, in
+/// seconds.
+static std::chrono::milliseconds readLimit() {
+  const char *text = std::getenv("BSR_COMMUNICATION_TIMEOUT");
+  if (!text)
+    return std::chrono::seconds(45);
+  int seconds = -1;
+  const char *end = text + std::strlen(text);
+  auto [rest, error] = std::from_chars(text, end, seconds);
+  if (error != std::errc() || rest != end || seconds < 0)
+    fail(BSR_INVALID_ARGUMENT,
+         "expected BSR_COMMUNICATION_TIMEOUT to be a number of seconds, or 0 "
+         "for none, but got '",
+         text, "'");
+  return std::chrono::seconds(seconds);
+}
+
 std::unique_ptr<Communicator> Communicator::open(const std::string &kind) {
   if (kind != "mpi")
     fail(BSR_INVALID_ARGUMENT, "expected communicator mpi, but got '", kind,
          "'");
-  std::vector<std::string> paths = {ownFolder() + "libbsr_mpi.so",
-                                    ownFolder() + "../lib/libbsr_mpi.so"};
+  std::chrono::milliseconds limit = readLimit();
+  std::vector<std::string> paths;
+  for (const std::string &folder : {ownFolder(), ownFolder() + "../lib/"}) {
+    // What MPICH's mpirun started takes MPICH, if another is there, too.
+    if (std::getenv("PMI_RANK") && !std::getenv("OMPI_COMM_WORLD_RANK"))
+      paths.push_back(folder + "libbsr_mpi_mpich.so");
+    paths.push_back(folder + "libbsr_mpi.so");
+  }
   if (const char *path = std::getenv("BSR_MPI_LIBRARY"))
     paths = {path};
   void *library = nullptr;
@@ -155,7 +391,7 @@ std::unique_ptr<Communicator> Communicator::open(const std::string &kind) {
   if (transport->version != BSR_TRANSPORT_VERSION)
     fail(BSR_COMMUNICATION_ERROR, "expected libbsr_mpi.so of version ",
          BSR_TRANSPORT_VERSION, ", but got ", transport->version);
-  return std::make_unique<Communicator>(*transport);
+  return std::make_unique<Communicator>(*transport, limit);
 }
 
 static const Communicator &own(const bsr_communicator *communicator) {
@@ -215,9 +451,9 @@ bsr_status bsr_communicator_gather(bsr_communicator *communicator,
     Communicator &from = own(communicator);
     requireArgument(data, "data");
     requireArgument(all, "all");
-    if (bytes < 0 || bytes > Communicator::segmentBytes)
-      fail(BSR_INVALID_ARGUMENT, "expected 0 to ", Communicator::segmentBytes,
-           " bytes to gather, but got ", bytes);
+    if (bytes < 0 || bytes > Communicator::mostSegmentBytes)
+      fail(BSR_INVALID_ARGUMENT, "expected 0 to ",
+           Communicator::mostSegmentBytes, " bytes to gather, but got ", bytes);
     from.gather(data, bytes, all);
   });
 }
@@ -226,6 +462,22 @@ bsr_status bsr_communicator_read_counters(const bsr_communicator *communicator,
                                           bsr_communicator_counters *counters) {
   return guarded([&] {
     requireArgument(counters, "counters");
-    *counters = own(communicator).counters;
+    *counters = own(communicator).counters();
+  });
+}
+
+bsr_status bsr_communicator_trace(bsr_communicator *communicator) {
+  return guarded([&] { own(communicator).trace(); });
+}
+
+bsr_status bsr_communicator_read_events(const bsr_communicator *communicator,
+                                        bsr_reduction_event *events,
+                                        int64_t most, int64_t *count) {
+  return guarded([&] {
+    requireArgument(count, "count");
+    std::vector<bsr_reduction_event> all = own(communicator).events();
+    *count = int64_t(all.size());
+    if (events)
+      std::copy_n(all.begin(), std::min(most, *count), events);
   });
 }

@@ -1,23 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What reaches the other processes of a run: means in a fixed order, over a
-// transport.
+// What reaches the other processes of a run: means in a fixed order, which are
+// taken while the step goes on.
 
 #ifndef BSR_RUNTIME_COMMUNICATOR_H
 #define BSR_RUNTIME_COMMUNICATOR_H
 
-#include "Transport.h"
+#include "Exchange.h"
 #include "bsr/runtime.h"
+#include <condition_variable>
+#include <deque>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace bsr {
 
 /// The functions that steps call, and what callers of the runtime do with the
 /// other processes. Its address is that of a `bsr_communicator`.
-struct Communicator : bsr_communicator {
-  explicit Communicator(const bsr_transport &transport);
+///
+/// With several processes, a thread of its own does everything in the order in
+/// which it was asked for: messages make progress while kernels run, of any
+/// length, and an MPI has to know only one thread at a time. It sleeps while
+/// others are late.
+class Communicator : public bsr_communicator {
+public:
+  explicit Communicator(
+      const bsr_transport &transport,
+      std::chrono::milliseconds limit = std::chrono::milliseconds(0),
+      int64_t segmentBytes = mostSegmentBytes);
+  ~Communicator();
 
   /// Opens the transport `kind`, "mpi".
   static std::unique_ptr<Communicator> open(const std::string &kind);
@@ -25,30 +40,60 @@ struct Communicator : bsr_communicator {
   int32_t rank() const { return transport.rank; }
   int32_t size() const { return transport.size; }
 
-  /// The method behind `all_reduce`. A segment of at most `segmentBytes` bytes
-  /// is cut in a chunk for each rank, which gets it from all ranks, adds in
-  /// the order of the ranks, and sends the mean to all: a rank sends
-  /// 2 (n - 1) / n of the bytes, and no sum depends on when something arrives.
+  /// The methods behind `start_reduce`, `wait_reduce` and `all_reduce`. Parts
+  /// are sent one behind the other. A segment of at most `segmentBytes` bytes
+  /// of that is cut in a chunk for each rank, which gets it from all ranks,
+  /// adds in the order of the ranks, and sends the mean to all: a rank sends
+  /// 2 (n - 1) / n of the bytes, and no sum depends on when something arrives,
+  /// or on what it is sent with.
+  int64_t start(const bsr_part *parts, int64_t numParts, bsr_type type);
+  void wait(int64_t ticket);
   void reduce(void *data, int64_t count, bsr_type type);
 
   void broadcast(void *data, int64_t bytes, int32_t root);
   void gather(const void *data, int64_t bytes, void *all);
 
-  void close() { check(transport.close()); }
-  void abort(int32_t status) { transport.abort(status); }
+  void close();
+  void abort(int32_t status);
 
   /// Throws what failed while a step ran.
   void requireIntact() const;
 
-  bsr_communicator_counters counters = {};
-  static constexpr int64_t segmentBytes = int64_t(1) << 24;
+  bsr_communicator_counters counters() const;
+  /// Begins to keep what was reduced when, and forgets what was kept.
+  void trace();
+  std::vector<bsr_reduction_event> events() const;
+
+  static constexpr int64_t mostSegmentBytes = int64_t(1) << 24;
 
 private:
+  using Clock = Exchange::Clock;
+  using Job = std::function<void()>;
+
   void check(int code) const;
+  /// Does `job` on the thread, or here if there is none; a number for `wait`.
+  int64_t post(Job job);
+  void run(Job job);
+  void work();
+  void finish();
+  void reduceParts(const std::vector<bsr_part> &parts, bsr_type type);
 
   const bsr_transport &transport;
+  const int64_t segmentBytes;
+  std::unique_ptr<Exchange> exchange; // of several processes
   std::vector<char> sent, received, mine;
-  std::string failure; // of a step, which goes on
+
+  mutable std::mutex mutex; // of all below
+  std::condition_variable posted, done;
+  std::deque<Job> jobs;
+  int64_t numPosted = 0, numDone = 0;
+  bool isOver = false;
+  std::string failure; // nothing is done any more
+  bsr_communicator_counters counted = {};
+  bool isTraced = false;
+  std::vector<bsr_reduction_event> kept;
+
+  std::thread thread; // the last: it uses all of these
 };
 
 } // namespace bsr

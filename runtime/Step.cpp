@@ -141,6 +141,7 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
     void *timers = manifest.timers.empty()
                        ? nullptr
                        : findSymbol(library.get(), "bsr_step_timers", path);
+    void *laps = timers ? dlsym(library.get(), "bsr_step_laps") : nullptr;
     void *runScores =
         manifest.scoreNorm.empty() || isForGPU
             ? nullptr
@@ -149,7 +150,8 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
         nullptr, std::move(manifest), text,
         reinterpret_cast<bsr_step::Run *>(run),
         reinterpret_cast<bsr_step::Run *>(runScores),
-        static_cast<int64_t(*)[2]>(timers), static_cast<const char *>(ptx),
+        static_cast<int64_t(*)[2]>(timers),
+        static_cast<const int64_t(*)[2]>(laps), static_cast<const char *>(ptx),
         cubin, std::move(library)});
     *step = made.get();
     made->self = std::move(made);
@@ -222,6 +224,29 @@ bsr_status bsr_step_timer(const bsr_step *step, int64_t index,
 void bsr_step_reset_timers(const bsr_step *step) {
   for (int64_t i = 0; i < bsr_step_num_timers(step); ++i)
     step->timers[i][0] = step->timers[i][1] = 0;
+}
+
+bsr_status bsr_step_laps(const bsr_step *step, int64_t first, bsr_lap *laps,
+                         int64_t most, int64_t *count) {
+  return guarded([&] {
+    requireArgument(step, "step");
+    requireArgument(count, "count");
+    if (!step->laps)
+      fail(BSR_INVALID_ARGUMENT,
+           "expected a step for processors that was "
+           "compiled with --timers, but got '",
+           step->manifest.name, "'");
+    *count = step->laps[0][0];
+    if (!laps)
+      return;
+    if (first < 0 || first > *count || *count - first > BSR_STEP_LAPS)
+      fail(BSR_INVALID_ARGUMENT, "expected one of the last ", BSR_STEP_LAPS,
+           " of ", *count, " laps, but got ", first);
+    for (int64_t i = first; i < std::min(*count, first + most); ++i) {
+      auto &lap = step->laps[1 + i % BSR_STEP_LAPS];
+      laps[i - first] = {lap[0], lap[1]};
+    }
+  });
 }
 
 bsr_status bsr_step_buffer(const bsr_step *step, int64_t index,

@@ -51,6 +51,7 @@ static void addCleanup(OpPassManager &pm) {
 static void addBufferization(OpPassManager &pm) {
   pm.addPass(bsr::createBSRVerifyStep());
   pm.addPass(bsr::createBSRLowerPatterns());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRScheduleReductions());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseState());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRReuseOperands());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRSeparateResults());
@@ -61,6 +62,7 @@ static void addBufferization(OpPassManager &pm) {
   pm.addPass(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRStoreResults());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRGuardScores());
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRStartReductions());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRPlanMemory());
   pm.addPass(bsr::createBSRSplitPlans());
   // Kernels of equal layers are one function.

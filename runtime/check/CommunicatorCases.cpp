@@ -6,9 +6,12 @@
 #include "Communicator.h"
 #include "Element.h"
 #include "support/Error.h"
+#include <array>
+#include <atomic>
 #include <cmath>
-#include <condition_variable>
 #include <cstring>
+#include <deque>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -16,93 +19,112 @@ using namespace check;
 using namespace bsr;
 
 namespace {
-/// What the threads of a case share: the places of what each gives, and a
-/// barrier.
+/// What the threads of a case share: messages that were sent and not received,
+/// by sender, receiver and tag.
 struct Team {
-  explicit Team(int size) : size(size), given(size_t(size)) {}
-
-  void wait() {
-    std::unique_lock<std::mutex> lock(mutex);
-    int64_t round = rounds;
-    if (++arrived == size) {
-      arrived = 0;
-      ++rounds;
-      changed.notify_all();
-    }
-    changed.wait(lock, [&] { return rounds != round; });
-  }
-
-  const int size;
-  std::vector<const void *> given;
   std::mutex mutex;
-  std::condition_variable changed;
-  int arrived = 0;
-  int64_t rounds = 0;
+  std::map<std::array<int32_t, 3>, std::deque<std::vector<char>>> messages;
+};
+
+/// One rank's part of a team.
+struct Member : bsr_transport {
+  Member(Team &team, int32_t rank, int32_t size)
+      : bsr_transport{BSR_TRANSPORT_VERSION,
+                      rank,
+                      size,
+                      "threads",
+                      send,
+                      receive,
+                      test,
+                      describe,
+                      close,
+                      abort},
+        team(team) {}
+
+  struct Receive {
+    std::array<int32_t, 3> key;
+    void *data;
+    int64_t bytes;
+  };
+
+  static Member &of(const bsr_transport *self) {
+    return *static_cast<Member *>(const_cast<bsr_transport *>(self));
+  }
+  static int send(const bsr_transport *self, const void *data, int64_t bytes,
+                  int32_t to, int32_t tag, bsr_message *message) {
+    Member &member = of(self);
+    if (member.fails && tag == 0)
+      return 7;
+    message->handle = -1;
+    if (member.isSilent)
+      return 0;
+    std::lock_guard<std::mutex> lock(member.team.mutex);
+    auto *bytesOf = static_cast<const char *>(data);
+    member.team.messages[{self->rank, to, tag}].emplace_back(bytesOf,
+                                                             bytesOf + bytes);
+    member.largest = std::max(member.largest, bytes);
+    return 0;
+  }
+  static int receive(const bsr_transport *self, void *data, int64_t bytes,
+                     int32_t from, int32_t tag, bsr_message *message) {
+    Member &member = of(self);
+    message->handle = int64_t(member.receives.size());
+    member.receives.push_back({{from, self->rank, tag}, data, bytes});
+    return 0;
+  }
+  static int test(const bsr_transport *self, bsr_message *message,
+                  int32_t *isDone) {
+    Member &member = of(self);
+    *isDone = message->handle < 0;
+    if (*isDone)
+      return 0;
+    const Receive &receive = member.receives[size_t(message->handle)];
+    std::lock_guard<std::mutex> lock(member.team.mutex);
+    auto &waiting = member.team.messages[receive.key];
+    if (waiting.empty())
+      return 0;
+    REQUIRE_EQUAL(int64_t(waiting.front().size()), receive.bytes);
+    std::copy(waiting.front().begin(), waiting.front().end(),
+              static_cast<char *>(receive.data));
+    waiting.pop_front();
+    *isDone = 1;
+    return 0;
+  }
+  static void describe(const bsr_transport *, int code, char *text,
+                       int64_t bytes) {
+    std::snprintf(text, size_t(bytes), "code %d", code);
+  }
+  static int close(const bsr_transport *) { return 0; }
+  static void abort(const bsr_transport *, int) {}
+
+  Team &team;
+  std::vector<Receive> receives;
+  int64_t largest = 0; // bytes of a message
+  std::atomic<bool> fails = false, isSilent = false;
 };
 } // namespace
 
-static thread_local Team *team;
-static thread_local int32_t ownRank;
-static thread_local int callsUntilFailure = -1;
-
-/// Copies `bytes` bytes of what each rank gave, from `offset` on.
-static int collect(const void *send, void *receive, int64_t bytes,
-                   int64_t offset) {
-  if (callsUntilFailure == 0)
-    return 7;
-  --callsUntilFailure;
-  team->given[size_t(ownRank)] = send;
-  team->wait();
-  for (int rank = 0; rank < team->size; ++rank)
-    std::memcpy(static_cast<char *>(receive) + rank * bytes,
-                static_cast<const char *>(team->given[size_t(rank)]) + offset,
-                size_t(bytes));
-  team->wait();
-  return 0;
-}
-
-static int allToAll(const void *send, void *receive, int64_t bytes) {
-  return collect(send, receive, bytes, ownRank * bytes);
-}
-
-static int allGather(const void *send, void *receive, int64_t bytes) {
-  return collect(send, receive, bytes, 0);
-}
-
-static int broadcast(void *data, int64_t bytes, int32_t root) {
-  std::vector<char> all(size_t(bytes * team->size));
-  int code = collect(data, all.data(), bytes, 0);
-  std::memcpy(data, all.data() + root * bytes, size_t(bytes));
-  return code;
-}
-
-static void describe(int code, char *text, int64_t bytes) {
-  std::snprintf(text, size_t(bytes), "code %d", code);
-}
-
-/// Calls `body(communicator)` as each of `size` ranks, and rethrows a failure.
+/// Calls `body(communicator, member)` as each of `size` ranks, and rethrows a
+/// failure.
 template <typename Body>
-static void runTeam(int size, Body body) {
-  Team shared(size);
+static void runTeam(int size, Body body,
+                    std::chrono::milliseconds limit = std::chrono::seconds(60),
+                    int64_t segmentBytes = Communicator::mostSegmentBytes) {
+  Team shared;
   std::vector<std::string> failures{size_t(size)};
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < size; ++rank)
     threads.emplace_back([&, rank] {
-      team = &shared;
-      ownRank = rank;
-      callsUntilFailure = -1;
-      bsr_transport transport = {};
-      transport.rank = rank;
-      transport.size = size;
-      transport.all_to_all = allToAll;
-      transport.all_gather = allGather;
-      transport.broadcast = broadcast;
-      transport.describe = describe;
-      Communicator communicator(transport);
+      Member member(shared, rank, size);
+      Communicator communicator(member, limit, segmentBytes);
       try {
-        body(communicator);
+        body(communicator, member);
+        if (!member.fails && !member.isSilent)
+          communicator.close();
       } catch (const Failure &failure) {
         failures[size_t(rank)] = failure.text;
+      } catch (const Error &error) {
+        failures[size_t(rank)] = error.sentence;
       }
     });
   for (std::thread &thread : threads)
@@ -110,6 +132,16 @@ static void runTeam(int size, Body body) {
   for (const std::string &failure : failures)
     if (!failure.empty())
       throw Failure{failure};
+}
+
+/// The sentence that `communicator` keeps, or "".
+static std::string failureOf(const Communicator &communicator) {
+  try {
+    communicator.requireIntact();
+  } catch (const Error &error) {
+    return error.sentence;
+  }
+  return "";
 }
 
 /// Element `i` that `rank` has.
@@ -151,7 +183,7 @@ CASE(communicator_takes_means_in_the_order_of_ranks) {
     for (bsr_type type : {BSR_F16, BSR_BF16, BSR_F32, BSR_F64})
       // No element, fewer than ranks, a number that ranks do not divide.
       for (int64_t count : {0, 1, 2, 1000, 1001})
-        runTeam(size, [&](Communicator &communicator) {
+        runTeam(size, [&](Communicator &communicator, Member &) {
           std::vector<char> data(size_t(count * bsr_type_bytes(type)) + 8, 'x');
           for (int64_t i = 0; i < count; ++i)
             storeElement(type, data.data(), i,
@@ -163,47 +195,169 @@ CASE(communicator_takes_means_in_the_order_of_ranks) {
           requireEqual(std::string(data.end() - 8, data.end()),
                        std::string(8, 'x'), "what is behind", __FILE__,
                        __LINE__);
-          requireEqual(communicator.counters.bytes_reduced,
+          requireEqual(communicator.counters().bytes_reduced,
                        count * bsr_type_bytes(type), "bytes", __FILE__,
                        __LINE__);
         });
 }
 
+CASE(communicator_takes_means_of_buckets) {
+  // What lies in a bucket together has the bits that it has alone, wherever the
+  // segments end: of 24 bytes here, or of 16 MiB.
+  const int64_t counts[] = {5, 0, 1, 1000, 3, 17};
+  for (int size : {1, 2, 3, 4})
+    for (bsr_type type : {BSR_F16, BSR_BF16, BSR_F32, BSR_F64})
+      for (int64_t segmentBytes : {int64_t(24), Communicator::mostSegmentBytes})
+        runTeam(
+            size,
+            [&](Communicator &communicator, Member &) {
+              communicator.trace();
+              std::vector<std::vector<char>> data;
+              std::vector<bsr_part> parts;
+              int64_t bytes = 0;
+              for (int64_t count : counts) {
+                data.emplace_back(size_t(count * bsr_type_bytes(type)) + 1);
+                for (int64_t i = 0; i < count; ++i)
+                  storeElement(type, data.back().data(), i,
+                               elementOf(communicator.rank(), i + bytes));
+                bytes += count * bsr_type_bytes(type);
+              }
+              for (size_t i = 0; i < data.size(); ++i)
+                parts.push_back({data[i].data(), counts[i]});
+              // Two buckets at once, waited for in the other order.
+              int64_t first = communicator.start_reduce(&communicator,
+                                                        parts.data(), 2, type);
+              int64_t second = communicator.start_reduce(
+                  &communicator, parts.data() + 2, 4, type);
+              parts.clear();
+              communicator.wait_reduce(&communicator, second);
+              communicator.wait_reduce(&communicator, first);
+              int64_t at = 0;
+              for (size_t part = 0; part < data.size(); ++part) {
+                for (int64_t i = 0; i < counts[part]; ++i)
+                  requireEqual(read(type, data[part].data(), i),
+                               meanOf(type, size, i + at), "a mean", __FILE__,
+                               __LINE__);
+                at += counts[part] * bsr_type_bytes(type);
+              }
+              bsr_communicator_counters counters = communicator.counters();
+              requireEqual(counters.buckets, int64_t(2), "buckets", __FILE__,
+                           __LINE__);
+              requireEqual(counters.reductions, int64_t(6), "tensors", __FILE__,
+                           __LINE__);
+              requireEqual(counters.bytes_reduced, bytes, "bytes", __FILE__,
+                           __LINE__);
+              std::vector<bsr_reduction_event> events = communicator.events();
+              requireEqual(int64_t(events.size()), int64_t(size > 1 ? 2 : 0),
+                           "events", __FILE__, __LINE__);
+              for (const bsr_reduction_event &event : events)
+                requireEqual(event.asked <= event.began &&
+                                 event.began <= event.ended,
+                             true, "the order of times", __FILE__, __LINE__);
+            },
+            std::chrono::seconds(60), segmentBytes);
+}
+
 CASE(communicator_cuts_what_is_long) {
-  // Two segments and a part of one.
-  int64_t count = 2 * Communicator::segmentBytes / 4 + 5;
-  runTeam(3, [&](Communicator &communicator) {
-    std::vector<float> data(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i)
-      data[size_t(i)] = float(i % 1000 + communicator.rank());
-    communicator.all_reduce(&communicator, data.data(), count, BSR_F32);
-    for (int64_t i = 0; i < count; ++i)
-      if (data[size_t(i)] != float(i % 1000 + 1))
-        requireEqual(data[size_t(i)], float(i % 1000 + 1), "a mean", __FILE__,
-                     __LINE__);
-    std::string text = "of rank " + std::to_string(communicator.rank());
-    communicator.broadcast(text.data(), int64_t(text.size()), 2);
-    requireEqual(text, std::string("of rank 2"), "the text", __FILE__,
-                 __LINE__);
-  });
+  // Two segments and a part of one. No message is longer than a chunk of a
+  // segment, however long the tensor is: an MPI counts in 32 bits.
+  constexpr int64_t segmentBytes = 1 << 16;
+  constexpr int64_t count = 2 * segmentBytes / 4 + 5;
+  runTeam(
+      3,
+      [&](Communicator &communicator, Member &member) {
+        std::vector<float> data(static_cast<size_t>(count));
+        for (int64_t i = 0; i < count; ++i)
+          data[size_t(i)] = float(i % 1000 + communicator.rank());
+        communicator.all_reduce(&communicator, data.data(), count, BSR_F32);
+        for (int64_t i = 0; i < count; ++i)
+          if (data[size_t(i)] != float(i % 1000 + 1))
+            requireEqual(data[size_t(i)], float(i % 1000 + 1), "a mean",
+                         __FILE__, __LINE__);
+        for (int32_t root : {0, 1, 2}) {
+          std::vector<char> text(size_t(segmentBytes) + 3,
+                                 char('a' + communicator.rank()));
+          communicator.broadcast(text.data(), int64_t(text.size()), root);
+          requireEqual(std::string(text.begin(), text.end()),
+                       std::string(size_t(segmentBytes) + 3, char('a' + root)),
+                       "the text", __FILE__, __LINE__);
+        }
+        requireEqual(member.largest <= segmentBytes, true,
+                     "a message of a segment at most", __FILE__, __LINE__);
+      },
+      std::chrono::seconds(60), segmentBytes);
 }
 
 CASE(communicator_keeps_what_failed) {
-  runTeam(2, [&](Communicator &communicator) {
-    callsUntilFailure = 0;
+  runTeam(2, [&](Communicator &communicator, Member &member) {
+    member.fails = true;
     float data = 1;
     communicator.all_reduce(&communicator, &data, 1, BSR_F32);
     requireEqual(data, 1.0f, "the number", __FILE__, __LINE__);
-    std::string sentence;
-    try {
-      communicator.requireIntact();
-    } catch (const Error &error) {
-      sentence = error.sentence;
-    }
-    requireEqual(sentence,
+    requireEqual(failureOf(communicator),
                  "expected to reach all 2 processes from rank " +
                      std::to_string(communicator.rank()) + ", but got: code 7",
                  "the error", __FILE__, __LINE__);
+  });
+}
+
+CASE(communicator_finds_who_is_silent) {
+  using namespace std::chrono_literals;
+  // Rank 2 says nothing any more; rank 1 is late, but lives.
+  runTeam(
+      3,
+      [&](Communicator &communicator, Member &member) {
+        if (communicator.rank() == 2)
+          member.isSilent = true;
+        if (communicator.rank() == 1)
+          std::this_thread::sleep_for(100ms);
+        float data = 1;
+        if (communicator.rank() == 2) {
+          std::this_thread::sleep_for(800ms);
+          return;
+        }
+        communicator.all_reduce(&communicator, &data, 1, BSR_F32);
+        member.fails = true; // of no more use
+        requireEqual(failureOf(communicator),
+                     std::string("expected a sign of life from rank 2 every "
+                                 "0.2 s (BSR_COMMUNICATION_TIMEOUT), but got "
+                                 "none"),
+                     "the error", __FILE__, __LINE__);
+      },
+      200ms);
+}
+
+CASE(communicator_waits_for_who_is_late) {
+  using namespace std::chrono_literals;
+  runTeam(
+      2,
+      [&](Communicator &communicator, Member &) {
+        if (communicator.rank() == 1)
+          std::this_thread::sleep_for(900ms);
+        float data = float(communicator.rank());
+        communicator.all_reduce(&communicator, &data, 1, BSR_F32);
+        requireEqual(data, 0.5f, "the mean", __FILE__, __LINE__);
+        requireEqual(failureOf(communicator), std::string(), "the error",
+                     __FILE__, __LINE__);
+      },
+      600ms);
+}
+
+CASE(communicator_finds_who_left) {
+  runTeam(2, [&](Communicator &communicator, Member &member) {
+    if (communicator.rank() == 1)
+      return; // and leaves
+    float data = 1;
+    communicator.all_reduce(&communicator, &data, 1, BSR_F32);
+    requireEqual(failureOf(communicator),
+                 std::string("expected rank 1 to take part, but got word that "
+                             "it left"),
+                 "the error", __FILE__, __LINE__);
+    // Its own word is what rank 1 waits for.
+    char last = 2;
+    bsr_message message;
+    Member::send(&member, &last, 1, 1, 1, &message);
+    member.fails = true;
   });
 }
 
@@ -220,7 +374,7 @@ CASE(communicator_refuses_what_is_none) {
 }
 
 CASE(session_of_several_processes_needs_a_step_for_them) {
-  runTeam(2, [&](Communicator &communicator) {
+  runTeam(2, [&](Communicator &communicator, Member &) {
     Step step = loadFake();
     Session session = start(step);
     requireFails(bsr_session_communicate(session.get(), &communicator),

@@ -64,14 +64,8 @@ CASE(step_manifest_is_what_the_queries_say) {
   REQUIRE_EQUAL(bsr_step_find_role(step.get(), "batch"), -1);
 }
 
-CASE(step_timers_are_what_the_step_measured) {
-  bsr_timer_info info;
-  Step plain = loadFake();
-  REQUIRE_EQUAL(bsr_step_num_timers(plain.get()), 0);
-  bsr_step_reset_timers(plain.get());
-  REQUIRE_FAILS(bsr_step_timer(plain.get(), 0, &info), BSR_INVALID_ARGUMENT,
-                "expected the index of one of 0 timers, but got 0");
-
+/// The fake step with its timers.
+static Step loadTimed() {
   Json manifest = fakeManifest();
   manifest["timers"] = {{{"kernel", "fake"},
                          {"kind", "other"},
@@ -83,7 +77,50 @@ CASE(step_timers_are_what_the_step_measured) {
                          {"operands", "6x2x3xf32"},
                          {"flops", 72},
                          {"bytes", 144}}};
-  Step step = load(manifest);
+  return load(manifest);
+}
+
+CASE(step_keeps_its_last_laps) {
+  Step step = loadTimed();
+  Session session = start(step);
+  int64_t before, count;
+  REQUIRE_OK(bsr_step_laps(step.get(), 0, nullptr, 0, &before));
+  REQUIRE_OK(bsr_session_run(session.get()));
+  bsr_lap laps[4] = {{7, 7}, {7, 7}, {7, 7}, {7, 7}};
+  REQUIRE_OK(bsr_step_laps(step.get(), before, laps, 4, &count));
+  REQUIRE_EQUAL(count, before + 2);
+  for (int64_t i = 0; i < 2; ++i) {
+    REQUIRE_EQUAL(laps[i].timer, i);
+    REQUIRE_EQUAL(laps[i].ended, (before + i + 1) * 10);
+  }
+  REQUIRE_EQUAL(laps[2].timer, int64_t(7));
+  // The room is used again and again.
+  for (int64_t i = 0; i < BSR_STEP_LAPS / 2; ++i)
+    REQUIRE_OK(bsr_session_run(session.get()));
+  REQUIRE_OK(bsr_step_laps(step.get(), 0, nullptr, 0, &count));
+  REQUIRE_OK(bsr_step_laps(step.get(), count - 2, laps, 1, &count));
+  REQUIRE_EQUAL(laps[0].timer, int64_t(0));
+  REQUIRE_EQUAL(laps[0].ended, (count - 1) * 10);
+  REQUIRE_FAILS(bsr_step_laps(step.get(), before, laps, 4, &count),
+                BSR_INVALID_ARGUMENT,
+                "expected one of the last 65536 of " + std::to_string(count) +
+                    " laps, but got " + std::to_string(before));
+  Step plain = loadFake();
+  REQUIRE_FAILS(bsr_step_laps(plain.get(), 0, laps, 4, &count),
+                BSR_INVALID_ARGUMENT,
+                "expected a step for processors that was compiled with "
+                "--timers, but got 'fake'");
+}
+
+CASE(step_timers_are_what_the_step_measured) {
+  bsr_timer_info info;
+  Step plain = loadFake();
+  REQUIRE_EQUAL(bsr_step_num_timers(plain.get()), 0);
+  bsr_step_reset_timers(plain.get());
+  REQUIRE_FAILS(bsr_step_timer(plain.get(), 0, &info), BSR_INVALID_ARGUMENT,
+                "expected the index of one of 0 timers, but got 0");
+
+  Step step = loadTimed();
   REQUIRE_EQUAL(bsr_step_num_timers(step.get()), 2);
   Session session = start(step);
   bsr_step_reset_timers(step.get());

@@ -9,55 +9,109 @@
 #include <string.h>
 
 static MPI_Comm world;
+static int isOwner; // of MPI itself, which another may have started
 
-static int allToAll(const void *send, void *receive, int64_t bytes) {
-  return MPI_Alltoall(send, (int)bytes, MPI_BYTE, receive, (int)bytes, MPI_BYTE,
-                      world);
+_Static_assert(sizeof(MPI_Request) <= sizeof(bsr_message),
+               "a request is a number or an address");
+
+static void keep(MPI_Request request, bsr_message *message) {
+  memcpy(message, &request, sizeof request);
 }
 
-static int allGather(const void *send, void *receive, int64_t bytes) {
-  return MPI_Allgather(send, (int)bytes, MPI_BYTE, receive, (int)bytes,
-                       MPI_BYTE, world);
+static int sendBytes(const bsr_transport *self, const void *data, int64_t bytes,
+                     int32_t to, int32_t tag, bsr_message *message) {
+  (void)self;
+  MPI_Request request;
+  int code = MPI_Isend(data, (int)bytes, MPI_BYTE, to, tag, world, &request);
+  keep(request, message);
+  return code;
 }
 
-static int broadcast(void *data, int64_t bytes, int32_t root) {
-  return MPI_Bcast(data, (int)bytes, MPI_BYTE, root, world);
+static int receiveBytes(const bsr_transport *self, void *data, int64_t bytes,
+                        int32_t from, int32_t tag, bsr_message *message) {
+  (void)self;
+  MPI_Request request;
+  int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, world, &request);
+  keep(request, message);
+  return code;
 }
 
-static void describe(int code, char *text, int64_t bytes) {
+static int testMessage(const bsr_transport *self, bsr_message *message,
+                       int32_t *isDone) {
+  (void)self;
+  MPI_Request request;
+  memcpy(&request, message, sizeof request);
+  int done = 0;
+  int code = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+  *isDone = done;
+  keep(request, message);
+  return code;
+}
+
+static void describe(const bsr_transport *self, int code, char *text,
+                     int64_t bytes) {
+  (void)self;
   char words[MPI_MAX_ERROR_STRING];
   int length;
   MPI_Error_string(code, words, &length);
   snprintf(text, (size_t)bytes, "%s", words);
 }
 
-static int closeTransport(void) {
-  int code = MPI_Barrier(world);
-  return code ? code : MPI_Finalize();
+static int closeTransport(const bsr_transport *self) {
+  (void)self;
+  if (isOwner)
+    return MPI_Finalize();
+  int isOver;
+  int code = MPI_Finalized(&isOver);
+  return code || isOver ? code : MPI_Comm_free(&world);
 }
 
-static void abortRun(int status) { MPI_Abort(MPI_COMM_WORLD, status); }
+static void abortRun(const bsr_transport *self, int status) {
+  (void)self;
+  MPI_Abort(MPI_COMM_WORLD, status);
+}
+
+/// Starts MPI, unless another part of the process has; a sentence if it does
+/// not.
+static const char *startMPI(void) {
+  // One thread calls at a time, but the one that sends is not the first.
+  int isThere, provided;
+  if (MPI_Initialized(&isThere))
+    return "MPI does not start";
+  isOwner = !isThere;
+  if (isOwner) {
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) ||
+        provided < MPI_THREAD_SERIALIZED)
+      return "MPI does not start with MPI_THREAD_SERIALIZED";
+    return NULL;
+  }
+  // Whoever started it goes on calling it.
+  if (MPI_Query_thread(&provided) || provided < MPI_THREAD_MULTIPLE)
+    return "MPI was started without MPI_THREAD_MULTIPLE";
+  return NULL;
+}
 
 __attribute__((visibility("default"))) const bsr_transport *
 bsr_transport_open(char *error, int64_t bytes) {
   static bsr_transport transport = {
       .version = BSR_TRANSPORT_VERSION,
-      .all_to_all = allToAll,
-      .all_gather = allGather,
-      .broadcast = broadcast,
+      .send = sendBytes,
+      .receive = receiveBytes,
+      .test = testMessage,
       .describe = describe,
       .close = closeTransport,
       .abort = abortRun,
   };
   static char name[MPI_MAX_LIBRARY_VERSION_STRING];
-  int provided, length, rank, size;
-  // Only the thread that runs the step calls.
-  if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) ||
-      MPI_Comm_dup(MPI_COMM_WORLD, &world) ||
-      MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN) ||
-      MPI_Comm_rank(world, &rank) || MPI_Comm_size(world, &size) ||
-      MPI_Get_library_version(name, &length)) {
-    snprintf(error, (size_t)bytes, "MPI does not start");
+  int length, rank, size;
+  const char *reason = startMPI();
+  if (!reason && (MPI_Comm_dup(MPI_COMM_WORLD, &world) ||
+                  MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN) ||
+                  MPI_Comm_rank(world, &rank) || MPI_Comm_size(world, &size) ||
+                  MPI_Get_library_version(name, &length)))
+    reason = "MPI does not start";
+  if (reason) {
+    snprintf(error, (size_t)bytes, "%s", reason);
     return NULL;
   }
   name[strcspn(name, ",\n")] = '\0';

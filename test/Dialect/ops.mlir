@@ -255,3 +255,9 @@ func.func @all_reduce(%dw: tensor<3x16x16xf32>) -> tensor<3x16x16xf32> {
   %mean = bsr.all_reduce %dw : tensor<3x16x16xf32> -> tensor<3x16x16xf32>
   return %mean : tensor<3x16x16xf32>
 }
+
+func.func @start_reduce(%dw: memref<3x16x16xf32>, %db: memref<16xf32>) {
+  %ticket = bsr.start_reduce %dw, %db : memref<3x16x16xf32>, memref<16xf32>
+  bsr.wait_reduce %ticket, %dw, %db : memref<3x16x16xf32>, memref<16xf32>
+  return
+}

@@ -178,6 +178,27 @@ bsr_communicator_counters Ranks::counters() const {
   return counters;
 }
 
+void Ranks::trace() const {
+  if (communicator)
+    check(bsr_communicator_trace(communicator.get()));
+}
+
+std::vector<bsr_reduction_event> Ranks::takeEvents() const {
+  std::vector<bsr_reduction_event> events;
+  if (!communicator)
+    return events;
+  auto read = [&](int64_t most) {
+    int64_t count;
+    check(bsr_communicator_read_events(communicator.get(), events.data(), most,
+                                       &count));
+    return count;
+  };
+  events.resize(size_t(read(0)));
+  read(int64_t(events.size()));
+  trace();
+  return events;
+}
+
 void Ranks::leave() { check(bsr_communicator_close(communicator.release())); }
 
 void Ranks::end(const char *sentence) const {

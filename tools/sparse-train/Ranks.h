@@ -53,6 +53,10 @@ public:
 
   /// What the steps of this process did so far with the others.
   bsr_communicator_counters counters() const;
+  /// Begins to keep what was reduced when.
+  void trace() const;
+  /// What was kept since `trace`, or since this was called.
+  std::vector<bsr_reduction_event> takeEvents() const;
 
   /// Leaves together with all others.
   void leave();

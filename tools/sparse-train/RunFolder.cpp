@@ -4,6 +4,7 @@
 
 #include "RunFolder.h"
 #include "Files.h"
+#include "Trace.h"
 #include "Tracker.h"
 
 #include <algorithm>
@@ -91,6 +92,8 @@ std::vector<fs::path> RunFolder::files() const {
   std::vector<fs::path> files = EventFile::find(path);
   for (const CheckpointFile &file : findCheckpoints(path))
     files.push_back(file.path);
+  for (const fs::path &trace : Trace::find(path))
+    files.push_back(trace);
   std::vector<std::string> names = Tracker::files();
   names.insert(names.begin(), summaryName);
   for (const std::string &name : names)

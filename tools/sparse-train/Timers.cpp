@@ -96,6 +96,35 @@ std::string train::describeTimers(const bsr_step *step) {
   return text + head + describe(kernels, total, runs, numKernels);
 }
 
+std::optional<double>
+train::hiddenShare(const bsr_communicator_counters &counters) {
+  if (!counters.nanoseconds)
+    return std::nullopt;
+  return std::max(0.0, 1 - double(counters.waited_nanoseconds) /
+                               double(counters.nanoseconds));
+}
+
+std::string train::describeReductions(const bsr_step *step,
+                                      const bsr_communicator_counters &before,
+                                      const bsr_communicator_counters &after) {
+  bsr_timer_info timer;
+  bsr_step_timer(step, 0, &timer);
+  double runs = std::max<double>(1, timer.launches);
+  bsr_communicator_counters counters = {};
+  counters.nanoseconds = after.nanoseconds - before.nanoseconds;
+  counters.waited_nanoseconds =
+      after.waited_nanoseconds - before.waited_nanoseconds;
+  char line[256];
+  std::snprintf(line, sizeof line,
+                "reductions: %.3f ms a step in %.6g buckets, of which the step "
+                "waited %.3f ms: %.1f %% hidden\n",
+                counters.nanoseconds / runs * 1e-6,
+                (after.buckets - before.buckets) / runs,
+                counters.waited_nanoseconds / runs * 1e-6,
+                hiddenShare(counters).value_or(0) * 100);
+  return line;
+}
+
 /// An update of a parameter is element by element, and works on at least three
 /// buffers of its shape: the parameter, its gradient and the next value.
 PhaseTimes::PhaseTimes(const Session &session) : step(session.step()) {

@@ -7,6 +7,7 @@
 
 #include "Session.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,17 @@ namespace bsr::train {
 /// Tables of what `step`, compiled with timers, took since it was loaded or its
 /// timers were reset: by kind of work, then the kernels that took the most.
 std::string describeTimers(const bsr_step *step);
+
+/// A line about means over processes between two readings of counters, while
+/// the timers of `step` counted: what they took and what the step waited for
+/// them. The rest was hidden behind kernels.
+std::string describeReductions(const bsr_step *step,
+                               const bsr_communicator_counters &before,
+                               const bsr_communicator_counters &after);
+
+/// The share of the time of reductions that was hidden behind kernels; nothing
+/// if they took none.
+std::optional<double> hiddenShare(const bsr_communicator_counters &counters);
 
 /// What a step, compiled with timers, takes: its optimizer, and everything
 /// else, which is the forward and backward pass.

@@ -15,6 +15,7 @@
 #include "RunFolder.h"
 #include "Session.h"
 #include "Timers.h"
+#include "Trace.h"
 #include "Tracker.h"
 #include "support/Error.h"
 #include "support/Hash.h"
@@ -176,8 +177,8 @@ class Run {
 public:
   /// Only rank 0 has a `folder`.
   Run(const Config &config, const RunFolder *folder, Existing existing,
-      bool timers, const Ranks &ranks)
-      : config(config), folder(folder), ranks(ranks),
+      bool timers, int64_t traceSteps, const Ranks &ranks)
+      : config(config), folder(folder), ranks(ranks), traceSteps(traceSteps),
         microBatches(config.accumulate / ranks.size()),
         data(Data::read(config)), session(openSession(config, ranks)),
         batches(data.batches(session, config)),
@@ -222,6 +223,9 @@ public:
 
   void train() {
     bool wasDone = done() == config.steps;
+    if (traceSteps && traceSteps >= config.steps - done())
+      fail("expected --trace to be less than the ", config.steps - done(),
+           " steps to run, but got ", traceSteps);
     describe();
     if (wasDone)
       std::printf("note: all %lld steps of the run are done; with --set "
@@ -238,9 +242,18 @@ public:
       Progress progress("train", config.steps, config.logEvery, done());
       while (done() < config.steps) {
         std::string details = trainStep();
+        if (trace && traced < traceSteps) {
+          trace->add();
+          if (++traced == traceSteps)
+            trace->write(config.run);
+        }
         // The first run finds cold memory and no threads.
-        if (stepTimes.size() == 1)
+        if (++stepsHere == 1) {
           bsr_step_reset_timers(session.step());
+          reducedBefore = ranks.counters();
+          if (traceSteps)
+            trace.emplace(session, ranks);
+        }
         progress.update(done(), details);
       }
     }
@@ -248,6 +261,10 @@ public:
       summarize(wasDone);
     if (bsr_step_num_timers(session.step()))
       std::printf("%s", describeTimers(session.step()).c_str());
+    if (bsr_step_num_timers(session.step()) && ranks.size() > 1)
+      std::printf("%s", describeReductions(session.step(), reducedBefore,
+                                           ranks.counters())
+                            .c_str());
   }
 
 private:
@@ -524,7 +541,10 @@ private:
       summary["reductions"] = reduced.reductions;
       summary["bytes_reduced"] = reduced.bytes_reduced;
       summary["bytes_sent"] = reduced.bytes_sent;
+      summary["buckets"] = reduced.buckets;
       summary["reduction_time"] = reduced.nanoseconds * 1e-9;
+      summary["reduction_wait_time"] = reduced.waited_nanoseconds * 1e-9;
+      summary["reduction_hidden"] = orNull(hiddenShare(reduced));
     }
     bool isWhole = firstLoss && lastLoss && firstHeldOut && lastHeldOut;
     if (isWhole || !wasDone || !folder->has("summary.json"))
@@ -546,6 +566,10 @@ private:
   const Config &config;
   const RunFolder *folder;
   const Ranks &ranks;
+  const int64_t traceSteps;
+  std::optional<Trace> trace;
+  int64_t traced = 0, stepsHere = 0;
+  bsr_communicator_counters reducedBefore = {};
   const int64_t microBatches; // of a training step, that this process runs
   Data data;
   Session session;
@@ -565,7 +589,7 @@ private:
 } // namespace
 
 void train::runTraining(const Config &config, Existing existing, bool timers,
-                        const Ranks &ranks) {
+                        int64_t traceSteps, const Ranks &ranks) {
   if (config.accumulate % ranks.size())
     fail("expected accumulate, the micro-batches of a training step, to be a "
          "multiple of the ",
@@ -579,5 +603,6 @@ void train::runTraining(const Config &config, Existing existing, bool timers,
     folder->requireNoRun();
     folder->writeConfig(config);
   }
-  Run(config, folder ? &*folder : nullptr, existing, timers, ranks).train();
+  Run(config, folder ? &*folder : nullptr, existing, timers, traceSteps, ranks)
+      .train();
 }

@@ -31,9 +31,11 @@ enum class Existing {
 /// the run that was never interrupted.
 ///
 /// With `timers`, the step is compiled with timers, and where the time of its
-/// runs went, all but the first training step, is printed at the end.
+/// runs went, all but the first training step, is printed at the end. Of the
+/// first `traceSteps` of these, which takes `timers`, the run folder also
+/// receives trace-<rank>.json.
 void runTraining(const Config &config, Existing existing, bool timers,
-                 const Ranks &ranks);
+                 int64_t traceSteps, const Ranks &ranks);
 
 } // namespace bsr::train
 

@@ -22,7 +22,8 @@ static constexpr char usage[] =
     "Trains a compiled step with a sparsity schedule.\n"
     "\n"
     "  sparse-train [--config FILE] [--set KEY=VALUE]... [--timers]\n"
-    "               [--resume [--accept-changes] | --overwrite]\n"
+    "               [--trace STEPS] [--resume [--accept-changes] | "
+    "--overwrite]\n"
     "  sparse-train --resume RUN [--accept-changes] [--set KEY=VALUE]...\n"
     "  sparse-train tokenize --output FILE [--vocabulary N] [--held-out "
     "SHARE]\n"
@@ -40,7 +41,10 @@ static constexpr char usage[] =
     "sets the number of threads, which changes no result. --timers compiles "
     "the step with timers "
     "and\n"
-    "prints where its time went.\n"
+    "prints where its time went; --trace also writes trace-RANK.json to the "
+    "run folder,\n"
+    "when which kernel ran in the STEPS steps behind the first, for Chrome or "
+    "Perfetto.\n"
     "\n"
     "The second learns a vocabulary of N tokens (4096) on the TEXT, files and\n"
     "folders, and writes it encoded, a SHARE (0.05) of the documents held "
@@ -116,6 +120,7 @@ static int runTrain(Words words) {
   std::vector<std::string> settings;
   Existing existing = Existing::Refuse;
   bool timers = false, acceptChanges = false;
+  int64_t traceSteps = 0;
   while (!words.done()) {
     std::string word = words.take();
     if (word == "--help") {
@@ -140,6 +145,8 @@ static int runTrain(Words words) {
       existing = Existing::Overwrite;
     else if (word == "--timers")
       timers = true;
+    else if (word == "--trace")
+      timers = true, traceSteps = parseNumber(word, words.value(word), 1, 1e4);
     else
       fail("expected an option of sparse-train (see --help), but got '", word,
            "'");
@@ -162,7 +169,7 @@ static int runTrain(Words words) {
     Config parsed = readConfig(config, settings);
     if (timers)
       parsed.compileOptions.push_back("--timers");
-    runTraining(parsed, existing, timers, ranks);
+    runTraining(parsed, existing, timers, traceSteps, ranks);
     ranks.leave();
     return 0;
   } catch (const std::exception &error) {

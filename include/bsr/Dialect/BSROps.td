@@ -411,7 +411,8 @@ def BSR_AllReduceOp : BSR_Op<"all_reduce",
     density's share of the matrix: patterns are the same on all processes.
 
     On a buffer, it has no result, and replaces what is there: once bufferized, it is in place.
-    `bsr-lower-reductions` makes it a call of the communicator in the context of
+    `bsr-start-reductions` makes most of them `bsr.start_reduce` and `bsr.wait_reduce`;
+    `bsr-lower-reductions` makes what is left a call of the communicator in the context of
     the step (`bsr/step.h`).
 
     Example:
@@ -425,6 +426,43 @@ def BSR_AllReduceOp : BSR_Op<"all_reduce",
   let assemblyFormat = [{
     $data attr-dict `:` type($data) (`->` type($result)^)?
   }];
+  let hasVerifier = 1;
+}
+
+def BSR_StartReduceOp : BSR_Op<"start_reduce"> {
+  let summary = "Start means over the processes of a run";
+  let description = [{
+    Starts what `bsr.all_reduce` does with each buffer of `data`, a bucket, and goes on.
+    The bucket is sent as one message. Until a `bsr.wait_reduce` of `ticket`, nothing may touch
+    the buffers. All processes start the same buckets in the same order.
+
+    Example:
+
+    ```mlir
+    %ticket = bsr.start_reduce %dw, %db : memref<3x16x16xf32>, memref<16xf32>
+    ```
+  }];
+  let arguments = (ins Arg<Variadic<AnyStaticShapeMemRef>, "", [MemRead, MemWrite]>:$data);
+  let results = (outs I64:$ticket);
+  let assemblyFormat = "$data attr-dict `:` type($data)";
+  let hasVerifier = 1;
+}
+
+def BSR_WaitReduceOp : BSR_Op<"wait_reduce"> {
+  let summary = "Wait for means over the processes of a run";
+  let description = [{
+    Waits until each buffer of `data` is the mean that the `bsr.start_reduce` of `ticket` started:
+    it has the same buffers. Each `ticket` is waited for once.
+
+    Example:
+
+    ```mlir
+    bsr.wait_reduce %ticket, %dw, %db : memref<3x16x16xf32>, memref<16xf32>
+    ```
+  }];
+  let arguments = (ins I64:$ticket,
+    Arg<Variadic<AnyStaticShapeMemRef>, "", [MemRead, MemWrite]>:$data);
+  let assemblyFormat = "$ticket `,` $data attr-dict `:` type($data)";
   let hasVerifier = 1;
 }
 

@@ -6,12 +6,14 @@
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Library/Passes.h"
+#include "bsr/step.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "llvm/ADT/MapVector.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSRTIMELAUNCHES
@@ -136,6 +138,9 @@ private:
   std::optional<unsigned> getTimer(Operation *op, const SymbolTable &symbols) {
     if (isa<memref::CopyOp>(op))
       return getTimer("memref.copy", "copy");
+    // What a step waits for: the rest is hidden behind kernels.
+    if (isa<AllReduceOp, StartReduceOp, WaitReduceOp>(op))
+      return getTimer(op->getName().getStringRef(), "reduction");
     if (isa<linalg::LinalgOp>(op))
       return getTimer(op->getName().getStringRef(), "other");
     auto call = dyn_cast<func::CallOp>(op);
@@ -147,8 +152,9 @@ private:
                     describe(call, call.getOperandTypes(), kernel));
   }
 
-  /// Writes the table, one row of nanoseconds and launches a timer, and the
-  /// function that adds the time since its last call to row `timer`.
+  /// Writes the table, one row of nanoseconds and launches a timer, the list of
+  /// the last laps, and the function that adds the time since its last call to
+  /// row `timer`, and a lap to the list.
   func::FuncOp emitLap(OpBuilder &b, Location loc) {
     Type i64 = b.getI64Type(), i32 = b.getI32Type();
     auto addGlobal = [&](StringRef name, ArrayRef<int64_t> shape,
@@ -164,6 +170,7 @@ private:
     b.setInsertionPointToStart(getOperation().getBody());
     auto table =
         addGlobal("bsr_step_timers", {int64_t(timers.size()) + 1, 2}, "public");
+    auto laps = addGlobal("bsr_step_laps", {BSR_STEP_LAPS + 1, 2}, "public");
     auto time = addGlobal("bsr_lap_time", {2}, "private");
     auto last = addGlobal("bsr_lap_last", {}, "private");
     auto clock = func::FuncOp::create(b, loc, "clock_gettime",
@@ -205,6 +212,24 @@ private:
       Value sum = arith::AddIOp::create(b, loc, load(tableBuffer, at), more);
       memref::StoreOp::create(b, loc, sum, tableBuffer, at);
     }
+
+    // The last ones one by one, behind a row that counts them.
+    static_assert(llvm::isPowerOf2_64(BSR_STEP_LAPS));
+    Value lapsBuffer =
+        memref::GetGlobalOp::create(b, loc, laps, "bsr_step_laps");
+    Value count[] = {index(0), index(0)};
+    Value number = load(lapsBuffer, count);
+    Value place =
+        arith::AndIOp::create(b, loc, number, constant(i64, BSR_STEP_LAPS - 1));
+    place = arith::IndexCastOp::create(b, loc, b.getIndexType(), place);
+    place = arith::AddIOp::create(b, loc, place, index(1));
+    Value kept[] = {arith::IndexCastOp::create(b, loc, i64, row), now};
+    for (auto [column, value] : llvm::enumerate(kept)) {
+      Value at[] = {place, index(column)};
+      memref::StoreOp::create(b, loc, value, lapsBuffer, at);
+    }
+    number = arith::AddIOp::create(b, loc, number, constant(i64, 1));
+    memref::StoreOp::create(b, loc, number, lapsBuffer, count);
     func::ReturnOp::create(b, loc);
     return lap;
   }

@@ -60,7 +60,9 @@ extern "C" {
 ///      bsr_session_let_wait;
 ///   9: bsr_communicator_*, bsr_session_communicate, bsr_step_communicates;
 ///   10: bsr_session_share, bsr_session_norms, bsr_session_scores,
-///      bsr_session_choose_absent, bsr_session_replace.
+///      bsr_session_choose_absent, bsr_session_replace,
+///      bsr_communicator_trace, bsr_communicator_read_events, more counters,
+///      bsr_step_laps.
 #define BSR_RUNTIME_VERSION 10
 
 /// The version of the library that is running.
@@ -234,6 +236,20 @@ BSR_API bsr_status bsr_step_timer(const bsr_step *step, int64_t index,
 /// Sets all timers to zero.
 BSR_API void bsr_step_reset_timers(const bsr_step *step);
 
+/// When the work of a timer ended, in nanoseconds of CLOCK_MONOTONIC; it began
+/// when the lap before it ended. A run begins with a lap of no timer, whose
+/// number is that of all timers.
+typedef struct bsr_lap {
+  int64_t timer, ended;
+} bsr_lap;
+
+/// Sets `count` to the laps since the step was loaded, and copies those from
+/// lap `first` on, `most` of them, to `laps`, which may be null. Fails for laps
+/// that the step does not keep any more (BSR_STEP_LAPS), and for a step without
+/// timers or for a GPU.
+BSR_API bsr_status bsr_step_laps(const bsr_step *step, int64_t first,
+                                 bsr_lap *laps, int64_t most, int64_t *count);
+
 //===----------------------------------------------------------------------===//
 // A session: one training run's memory
 //===----------------------------------------------------------------------===//
@@ -359,7 +375,9 @@ BSR_API bsr_status bsr_session_counters(const bsr_session *session,
 /// to `size` - 1. `kind` is "mpi": an MPI is loaded by way of libbsr_mpi.so,
 /// which lies beside the runtime or where BSR_MPI_LIBRARY says. Called once in
 /// a process; the caller releases the communicator with
-/// `bsr_communicator_close`. Below, null stands for a run of one process where
+/// `bsr_communicator_close`. If nothing is heard of another process for
+/// BSR_COMMUNICATION_TIMEOUT seconds (45; 0: any time), what waits for it
+/// fails. Below, null stands for a run of one process where
 /// a rank or a size is asked for.
 BSR_API bsr_status bsr_communicator_open(const char *kind,
                                          bsr_communicator **communicator);
@@ -388,14 +406,33 @@ BSR_API bsr_status bsr_communicator_gather(bsr_communicator *communicator,
 
 /// What the steps of this process did so far with a communicator.
 typedef struct bsr_communicator_counters {
-  int64_t reductions;    // tensors of which the mean was taken
-  int64_t bytes_reduced; // of these tensors
-  int64_t bytes_sent;    // to other processes for it
-  int64_t nanoseconds;   // spent in it, waiting included
+  int64_t reductions;         // tensors of which the mean was taken
+  int64_t bytes_reduced;      // of these tensors
+  int64_t bytes_sent;         // to other processes for it
+  int64_t nanoseconds;        // that it took, waiting for others included
+  int64_t buckets;            // that these tensors were sent in
+  int64_t waited_nanoseconds; // of `nanoseconds`, that steps waited for it: the
+                              // rest was hidden behind kernels
 } bsr_communicator_counters;
 
 BSR_API bsr_status bsr_communicator_read_counters(
     const bsr_communicator *communicator, bsr_communicator_counters *counters);
+
+/// A bucket of which means were taken. Nanoseconds of CLOCK_MONOTONIC.
+typedef struct bsr_reduction_event {
+  int64_t asked; // when the step started it
+  int64_t began; // when those before it were done
+  int64_t ended;
+  int64_t tensors, bytes;
+} bsr_reduction_event;
+
+/// Forgets what was kept of buckets, and begins to keep it.
+BSR_API bsr_status bsr_communicator_trace(bsr_communicator *communicator);
+/// Sets `count` to the buckets that were kept, and copies the first `most` of
+/// them to `events`, which may be null.
+BSR_API bsr_status bsr_communicator_read_events(
+    const bsr_communicator *communicator, bsr_reduction_event *events,
+    int64_t most, int64_t *count);
 
 /// Runs of `session` take means over the processes of `communicator`, which
 /// outlives the session; null: over this one alone. A run then counts as one of

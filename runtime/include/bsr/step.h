@@ -18,6 +18,10 @@
 //   int32_t bsr_step_run_scores(...): the same with scores of blocks, if the
 //     manifest has "score_norm";
 //   int64_t bsr_step_timers[][2]: nanoseconds and launches, if it has "timers";
+//   int64_t bsr_step_laps[1 + BSR_STEP_LAPS][2], if it has these, or not: the
+//     number of laps, and of the last ones, lap n in row 1 + n % BSR_STEP_LAPS,
+//     the timer that each counted for and when it ended, in nanoseconds of
+//     CLOCK_MONOTONIC. A run begins with one of the number of timers.
 // of a step for a GPU, whose manifest has "launches":
 //   const char bsr_step_ptx[]: the kernels in PTX, text that ends in a zero.
 //
@@ -33,6 +37,9 @@ extern "C" {
 /// The version of what is above. 1: no context, and nothing returned.
 #define BSR_STEP_ABI_VERSION 2
 
+/// The laps that a step with timers keeps.
+#define BSR_STEP_LAPS 65536
+
 /// The version of `bsr_context`.
 #define BSR_CONTEXT_VERSION 1
 
@@ -41,6 +48,12 @@ typedef enum bsr_device {
   BSR_HOST = 0, // the processor that the caller runs on
   BSR_CUDA = 1  // a GPU of NVIDIA's; the runtime launches the kernels
 } bsr_device;
+
+/// A part of a bucket: `count` elements at `data`.
+typedef struct bsr_part {
+  void *data;
+  int64_t count;
+} bsr_part;
 
 /// What reaches the other processes of a run, which all run the same step at
 /// the same time. Fields are added behind those here.
@@ -52,6 +65,12 @@ struct bsr_communicator {
   /// step.
   void (*all_reduce)(bsr_communicator *self, void *data, int64_t count,
                      int32_t type);
+  /// Starts the same with `num_parts` parts of one type, and returns a number
+  /// for `wait_reduce`. Nobody touches the elements until then.
+  int64_t (*start_reduce)(bsr_communicator *self, const bsr_part *parts,
+                          int64_t num_parts, int32_t type);
+  /// Waits for what `ticket`, which `start_reduce` returned, stands for.
+  void (*wait_reduce)(bsr_communicator *self, int64_t ticket);
 };
 
 /// What a run of a step depends on beside its buffers. The caller owns it, and

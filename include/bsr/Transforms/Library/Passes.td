@@ -15,7 +15,8 @@ def BSRTimeLaunches : Pass<"bsr-time-launches", "ModuleOp"> {
     table in the library, `bsr_step_timers`: for each timer its nanoseconds and how
     often it ran. Every nanosecond of a step counts for one timer; the first timer
     is the step's own and has what comes behind its last kernel, once a run. The
-    row behind the last timer takes the time between two runs. The manifest lists
+    row behind the last timer takes the time between two runs. The last readings, each with its
+    timer, are in `bsr_step_laps` (`bsr/step.h`). The manifest lists
     the timers (`bsr.timers`) with what `bsr-cluster` knows of the kernels.
 
     A step for a GPU only lists them, the kernels of its plans too: the runtime
@@ -39,6 +40,7 @@ def BSRTimeLaunches : Pass<"bsr-time-launches", "ModuleOp"> {
 
     ```mlir
     memref.global "public" @bsr_step_timers : memref<3x2xi64> = dense<0>
+    memref.global "public" @bsr_step_laps : memref<65537x2xi64> = dense<0>
     memref.global "private" @bsr_lap_time : memref<2xi64> = dense<0>
     memref.global "private" @bsr_lap_last : memref<i64> = dense<0>
     func.func private @clock_gettime(i32, memref<2xi64>) -> i32
@@ -67,6 +69,23 @@ def BSRTimeLaunches : Pass<"bsr-time-launches", "ModuleOp"> {
       %12 = memref.load %9[%timer, %c1_1] : memref<3x2xi64>
       %13 = arith.addi %12, %c1_i64 : i64
       memref.store %13, %9[%timer, %c1_1] : memref<3x2xi64>
+      %14 = memref.get_global @bsr_step_laps : memref<65537x2xi64>
+      %c0_2 = arith.constant 0 : index
+      %c0_3 = arith.constant 0 : index
+      %15 = memref.load %14[%c0_2, %c0_3] : memref<65537x2xi64>
+      %c65535_i64 = arith.constant 65535 : i64
+      %16 = arith.andi %15, %c65535_i64 : i64
+      %17 = arith.index_cast %16 : i64 to index
+      %c1_4 = arith.constant 1 : index
+      %18 = arith.addi %17, %c1_4 : index
+      %19 = arith.index_cast %timer : index to i64
+      %c0_5 = arith.constant 0 : index
+      memref.store %19, %14[%18, %c0_5] : memref<65537x2xi64>
+      %c1_6 = arith.constant 1 : index
+      memref.store %5, %14[%18, %c1_6] : memref<65537x2xi64>
+      %c1_i64_7 = arith.constant 1 : i64
+      %20 = arith.addi %15, %c1_i64_7 : i64
+      memref.store %20, %14[%c0_2, %c0_3] : memref<65537x2xi64>
       return
     }
     func.func private @scale(memref<4xf32>) attributes {bsr.kind = "elementwise"}

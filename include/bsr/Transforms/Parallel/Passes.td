@@ -63,12 +63,92 @@ def BSRDataParallel : Pass<"bsr-data-parallel", "func::FuncOp"> {
   let dependentDialects = ["bsr::BSRDialect"];
 }
 
+def BSRScheduleReductions : Pass<"bsr-schedule-reductions", "func::FuncOp"> {
+  let summary = "Let everything run before what needs a mean over processes";
+  let description = [{
+    Moves what reads a `bsr.all_reduce`, directly or by way of others, behind everything else of a
+    step: while the backward pass goes on, means of the gradients that it made before are on their way. What needs
+    the means that were started first comes first, so that the last ones are hidden, too.
+
+    Before:
+
+    ```mlir
+    func.func @step(%w: tensor<4xf32> {bsr.name = "w"}, %dw: tensor<4xf32> {bsr.name = "dw"},
+                    %v: tensor<4xf32> {bsr.name = "v"}) -> (tensor<4xf32>, tensor<4xf32>) {
+      %mean = bsr.all_reduce %dw : tensor<4xf32> -> tensor<4xf32>
+      %next = arith.subf %w, %mean : tensor<4xf32>
+      %other = arith.mulf %v, %dw : tensor<4xf32>
+      return %next, %other : tensor<4xf32>, tensor<4xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @step(%w: tensor<4xf32> {bsr.name = "w"}, %dw: tensor<4xf32> {bsr.name = "dw"},
+                    %v: tensor<4xf32> {bsr.name = "v"}) -> (tensor<4xf32>, tensor<4xf32>) {
+      %mean = bsr.all_reduce %dw : tensor<4xf32> -> tensor<4xf32>
+      %other = arith.mulf %v, %dw : tensor<4xf32>
+      %next = arith.subf %w, %mean : tensor<4xf32>
+      return %next, %other : tensor<4xf32>, tensor<4xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numMoved", "num-moved", "Number of operations that moved">,
+  ];
+}
+
+def BSRStartReductions : Pass<"bsr-start-reductions", "func::FuncOp"> {
+  let summary = "Put means over processes in buckets, and go on while they are taken";
+  let description = [{
+    Each `bsr.all_reduce` of a buffer in the body of a step becomes a part of a bucket: of
+    one element type, of `bucket-bytes` bytes or, where it has the last one of these, more. The bucket is started
+    (`bsr.start_reduce`) where its last mean was taken, and waited for (`bsr.wait_reduce`) in front of
+    the first operation that touches one of its buffers. Where that comes before the bucket is full, it is started as it is.
+    What is nested, scores that not all runs take, stays as it is. Results are the same bits as without: each
+    sum is of the same numbers in the same order.
+
+    Before:
+
+    ```mlir
+    func.func @step(%a: memref<4xf32> {bsr.name = "a"}, %b: memref<2xf32> {bsr.name = "b"},
+                    %out: memref<4xf32> {bsr.name = "out"}) attributes {bsr.communicates} {
+      bsr.all_reduce %a : memref<4xf32>
+      bsr.all_reduce %b : memref<2xf32>
+      memref.copy %a, %out : memref<4xf32> to memref<4xf32>
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @step(%a: memref<4xf32> {bsr.name = "a"}, %b: memref<2xf32> {bsr.name = "b"},
+                    %out: memref<4xf32> {bsr.name = "out"}) attributes {bsr.communicates} {
+      %ticket = bsr.start_reduce %a, %b : memref<4xf32>, memref<2xf32>
+      bsr.wait_reduce %ticket, %a, %b : memref<4xf32>, memref<2xf32>
+      memref.copy %a, %out : memref<4xf32> to memref<4xf32>
+      return
+    }
+    ```
+  }];
+  let options = [
+    Option<"bucketBytes", "bucket-bytes", "int64_t", /*default=*/"16777216",
+           "Bytes of a bucket: 1 starts each mean alone">,
+  ];
+  let statistics = [
+    Statistic<"numBuckets", "num-buckets", "Number of buckets">,
+  ];
+}
+
 def BSRLowerReductions : Pass<"bsr-lower-reductions", "ModuleOp"> {
   let summary = "Call the communicator for means over processes";
   let description = [{
     Each `bsr.all_reduce` of a buffer of a step becomes a call of `all_reduce` of the
     communicator in the context of the run (`bsr/step.h`), or nothing where there is
-    none. The step gets the address of the context as its last argument.
+    none; `bsr.start_reduce` and `bsr.wait_reduce` one of `start_reduce` and `wait_reduce`. The step gets the address of the
+    context as its last argument.
 
     Before:
 
