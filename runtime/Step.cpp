@@ -226,8 +226,8 @@ void bsr_step_reset_timers(const bsr_step *step) {
     step->timers[i][0] = step->timers[i][1] = 0;
 }
 
-bsr_status bsr_step_laps(const bsr_step *step, int64_t first, bsr_lap *laps,
-                         int64_t most, int64_t *count) {
+bsr_status bsr_step_read_laps(const bsr_step *step, int64_t first,
+                              bsr_lap *laps, int64_t most, int64_t *count) {
   return guarded([&] {
     requireArgument(step, "step");
     requireArgument(count, "count");

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Installs the Debian packages that are missing; does nothing where none is. With --mpi
-# those of an MPI, too.
+# those of Open MPI and MPICH, too.
 
 set -euo pipefail
 
@@ -20,7 +20,7 @@ packages=(
 
 # Runs of several processes take an MPI, which nothing else needs (docs/parallel.md).
 if [[ ${1:-} == --mpi ]]; then
-  packages+=(openmpi-bin libopenmpi-dev)
+  packages+=(openmpi-bin libopenmpi-dev mpich libmpich-dev)
 elif (($#)); then
   echo "error: expected --mpi or nothing, but got '$*'" >&2
   exit 2

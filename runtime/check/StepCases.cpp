@@ -84,10 +84,10 @@ CASE(step_keeps_its_last_laps) {
   Step step = loadTimed();
   Session session = start(step);
   int64_t before, count;
-  REQUIRE_OK(bsr_step_laps(step.get(), 0, nullptr, 0, &before));
+  REQUIRE_OK(bsr_step_read_laps(step.get(), 0, nullptr, 0, &before));
   REQUIRE_OK(bsr_session_run(session.get()));
   bsr_lap laps[4] = {{7, 7}, {7, 7}, {7, 7}, {7, 7}};
-  REQUIRE_OK(bsr_step_laps(step.get(), before, laps, 4, &count));
+  REQUIRE_OK(bsr_step_read_laps(step.get(), before, laps, 4, &count));
   REQUIRE_EQUAL(count, before + 2);
   for (int64_t i = 0; i < 2; ++i) {
     REQUIRE_EQUAL(laps[i].timer, i);
@@ -97,16 +97,16 @@ CASE(step_keeps_its_last_laps) {
   // The room is used again and again.
   for (int64_t i = 0; i < BSR_STEP_LAPS / 2; ++i)
     REQUIRE_OK(bsr_session_run(session.get()));
-  REQUIRE_OK(bsr_step_laps(step.get(), 0, nullptr, 0, &count));
-  REQUIRE_OK(bsr_step_laps(step.get(), count - 2, laps, 1, &count));
+  REQUIRE_OK(bsr_step_read_laps(step.get(), 0, nullptr, 0, &count));
+  REQUIRE_OK(bsr_step_read_laps(step.get(), count - 2, laps, 1, &count));
   REQUIRE_EQUAL(laps[0].timer, int64_t(0));
   REQUIRE_EQUAL(laps[0].ended, (count - 1) * 10);
-  REQUIRE_FAILS(bsr_step_laps(step.get(), before, laps, 4, &count),
+  REQUIRE_FAILS(bsr_step_read_laps(step.get(), before, laps, 4, &count),
                 BSR_INVALID_ARGUMENT,
                 "expected one of the last 65536 of " + std::to_string(count) +
                     " laps, but got " + std::to_string(before));
   Step plain = loadFake();
-  REQUIRE_FAILS(bsr_step_laps(plain.get(), 0, laps, 4, &count),
+  REQUIRE_FAILS(bsr_step_read_laps(plain.get(), 0, laps, 4, &count),
                 BSR_INVALID_ARGUMENT,
                 "expected a step for processors that was compiled with "
                 "--timers, but got 'fake'");

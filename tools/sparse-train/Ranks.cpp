@@ -7,6 +7,8 @@
 #include "support/Error.h"
 #include "support/Hash.h"
 
+#include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <unistd.h>
@@ -35,6 +37,23 @@ static int startedRank() {
   return 0;
 }
 
+static std::string lateSentence;
+
+/// An MPI waits for processes that do not start, or that stop while they do, as
+/// long as they like. Ends this one in `seconds` seconds, unless `alarm(0)` is
+/// called before.
+static void limitStart(int seconds) {
+  lateSentence = "error: expected MPI to start all processes in " +
+                 std::to_string(seconds) +
+                 " s (BSR_COMMUNICATION_TIMEOUT), but got no answer\n";
+  std::signal(SIGALRM, [](int) {
+    _exit(write(STDERR_FILENO, lateSentence.data(), lateSentence.size()) < 0
+              ? 2
+              : 1);
+  });
+  alarm(unsigned(seconds));
+}
+
 static void check(bsr_status status) {
   if (status != BSR_OK)
     fail(bsr_last_error());
@@ -45,7 +64,12 @@ Ranks::Ranks() {
   if (!started)
     return;
   bsr_communicator *opened;
-  if (bsr_status status = bsr_communicator_open("mpi", &opened)) {
+  // What is no number, the runtime refuses.
+  const char *limit = std::getenv("BSR_COMMUNICATION_TIMEOUT");
+  limitStart(std::max(limit ? std::atoi(limit) : 45, 0));
+  bsr_status status = bsr_communicator_open("mpi", &opened);
+  alarm(0);
+  if (status != BSR_OK) {
     // Nobody knows of the others yet but the environment: rank 0 tells.
     if (startedRank() > 0) {
       sleep(2);

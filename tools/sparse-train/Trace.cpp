@@ -21,7 +21,7 @@ static void check(bsr_status status) {
 
 Trace::Trace(const Session &session, const Ranks &ranks)
     : step(session.step()), ranks(ranks) {
-  check(bsr_step_laps(step, 0, nullptr, 0, &laps));
+  check(bsr_step_read_laps(step, 0, nullptr, 0, &laps));
   ranks.trace();
   auto name = [&](const char *what, int64_t row, const std::string &text) {
     events.push_back({{"name", what},
@@ -50,9 +50,9 @@ void Trace::addSpan(int64_t row, const std::string &name,
 
 void Trace::add() {
   int64_t count, timers = bsr_step_num_timers(step);
-  check(bsr_step_laps(step, 0, nullptr, 0, &count));
+  check(bsr_step_read_laps(step, 0, nullptr, 0, &count));
   std::vector<bsr_lap> all(size_t(count - laps));
-  check(bsr_step_laps(step, laps, all.data(), count - laps, &count));
+  check(bsr_step_read_laps(step, laps, all.data(), count - laps, &count));
   laps = count;
   for (size_t i = 1; i < all.size(); ++i) {
     // What is between two runs is none of the step's.
@@ -66,7 +66,7 @@ void Trace::add() {
   for (const bsr_reduction_event &event : ranks.takeEvents())
     addSpan(communicationRow,
             "mean of " + std::to_string(event.tensors) + " tensors",
-            "reduction", event.began, event.ended,
+            "communication", event.began, event.ended,
             {{"bytes", event.bytes},
              {"waited_us", double(event.began - event.asked) * 1e-3}});
 }

@@ -140,7 +140,7 @@ private:
       return getTimer("memref.copy", "copy");
     // What a step waits for: the rest is hidden behind kernels.
     if (isa<AllReduceOp, StartReduceOp, WaitReduceOp>(op))
-      return getTimer(op->getName().getStringRef(), "reduction");
+      return getTimer(op->getName().getStringRef(), "communication");
     if (isa<linalg::LinalgOp>(op))
       return getTimer(op->getName().getStringRef(), "other");
     auto call = dyn_cast<func::CallOp>(op);

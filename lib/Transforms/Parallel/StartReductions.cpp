@@ -79,8 +79,8 @@ struct StartReductions : bsr::impl::BSRStartReductionsBase<StartReductions> {
     func::FuncOp step = getOperation();
     if (!isStep(step))
       return;
-    if (bucketBytes < 1) {
-      step.emitError("expected bucket-bytes to be 1 at least, but got ")
+    if (bucketBytes < 0) {
+      step.emitError("expected bucket-bytes to be 0 at least, but got ")
           << bucketBytes.getValue();
       return signalPassFailure();
     }
@@ -94,7 +94,24 @@ struct StartReductions : bsr::impl::BSRStartReductionsBase<StartReductions> {
   }
 
 private:
+  /// Of buckets of which no option says how large they are. Smaller ones take
+  /// longer to start than to send; larger ones wait for their last gradient.
+  static constexpr int64_t minBytes = 1 << 18, maxBytes = 1 << 24;
+
   SmallVector<Bucket> fillBuckets(func::FuncOp step) {
+    BufferViewFlowAnalysis views(step);
+    DataLayout layout = DataLayout::closest(step);
+    auto getBytes = [&](AllReduceOp op) {
+      auto type = cast<ShapedType>(op.getData().getType());
+      return type.getNumElements() *
+             int64_t(layout.getTypeSize(type.getElementType()).getFixedValue());
+    };
+    int64_t most = bucketBytes;
+    if (!most) {
+      for (auto op : step.front().getOps<AllReduceOp>())
+        most += getBytes(op);
+      most = std::clamp(most / 8, minBytes, maxBytes);
+    }
     SmallVector<Bucket> full;
     // By type, in the order of their first reduction.
     llvm::MapVector<Type, Bucket> open;
@@ -103,8 +120,6 @@ private:
         full.push_back(std::move(bucket));
       bucket = Bucket();
     };
-    BufferViewFlowAnalysis views(step);
-    DataLayout layout = DataLayout::closest(step);
     for (Operation &op : step.front()) {
       for (auto &[type, bucket] : open)
         if (bucket.reader == &op)
@@ -118,9 +133,8 @@ private:
       if (!bucket.reader || reader->isBeforeInBlock(bucket.reader))
         bucket.reader = reader;
       bucket.reductions.push_back(reduction);
-      bucket.bytes += type.getNumElements() *
-                      layout.getTypeSize(type.getElementType()).getFixedValue();
-      if (bucket.bytes >= bucketBytes)
+      bucket.bytes += getBytes(reduction);
+      if (bucket.bytes >= most)
         close(bucket);
     }
     return full;

@@ -62,7 +62,7 @@ extern "C" {
 ///   10: bsr_session_share, bsr_session_norms, bsr_session_scores,
 ///      bsr_session_choose_absent, bsr_session_replace,
 ///      bsr_communicator_trace, bsr_communicator_read_events, more counters,
-///      bsr_step_laps.
+///      bsr_step_read_laps.
 #define BSR_RUNTIME_VERSION 10
 
 /// The version of the library that is running.
@@ -247,8 +247,9 @@ typedef struct bsr_lap {
 /// lap `first` on, `most` of them, to `laps`, which may be null. Fails for laps
 /// that the step does not keep any more (BSR_STEP_LAPS), and for a step without
 /// timers or for a GPU.
-BSR_API bsr_status bsr_step_laps(const bsr_step *step, int64_t first,
-                                 bsr_lap *laps, int64_t most, int64_t *count);
+BSR_API bsr_status bsr_step_read_laps(const bsr_step *step, int64_t first,
+                                      bsr_lap *laps, int64_t most,
+                                      int64_t *count);
 
 //===----------------------------------------------------------------------===//
 // A session: one training run's memory

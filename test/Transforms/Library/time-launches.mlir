@@ -54,6 +54,16 @@ func.func @step(%ptr: memref<2xi32> {bsr.name = "w"}, %v: memref<3x4x4xf32> {bsr
 
 // -----
 
+// What a step waits for other processes.
+// CHECK: bsr.timers = [{kernel = "several", kind = "other"}, {kernel = "bsr.start_reduce", kind = "communication"}, {kernel = "bsr.wait_reduce", kind = "communication"}]
+func.func @several(%g: memref<4xf32> {bsr.name = "g"}) attributes {bsr.communicates} {
+  %ticket = bsr.start_reduce %g : memref<4xf32>
+  bsr.wait_reduce %ticket, %g : memref<4xf32>
+  return
+}
+
+// -----
+
 // expected-error @below {{expected one function with bsr.name arguments, but got none}}
 module {
 }

@@ -1,7 +1,8 @@
 // RUN: sparse-opt %s --split-input-file --bsr-start-reductions=bucket-bytes=32 | FileCheck %s
 // RUN: sparse-opt %s --split-input-file --bsr-start-reductions=bucket-bytes=1 | FileCheck %s --check-prefix=ALONE
-// RUN: not sparse-opt %s --split-input-file --bsr-start-reductions=bucket-bytes=0 2>&1 | FileCheck %s --check-prefix=NONE
-// NONE: error: expected bucket-bytes to be 1 at least, but got 0
+// RUN: sparse-opt %s --split-input-file --bsr-start-reductions | FileCheck %s --check-prefix=ALL
+// RUN: not sparse-opt %s --split-input-file --bsr-start-reductions=bucket-bytes=-1 2>&1 | FileCheck %s --check-prefix=NONE
+// NONE: error: expected bucket-bytes to be 0 at least, but got -1
 
 // A bucket is full with its second tensor of 16 bytes. The last ones wait for no
 // more when what reads one of them comes, in a view or in a branch.
@@ -21,6 +22,8 @@
 // CHECK-NEXT: call @kernel(%[[C]])
 // CHECK:      bsr.wait_reduce %[[HALF]], %[[H]]
 // CHECK-NEXT: return
+
+// ALL: bsr.start_reduce %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : memref<4xf32>, memref<2x2xf32>, memref<4xf32>, memref<1xf32>
 
 // ALONE-COUNT-9: bsr.start_reduce %{{[a-z0-9]*}} : memref
 // ALONE-NOT: bsr.start_reduce

@@ -134,8 +134,8 @@ def BSRStartReductions : Pass<"bsr-start-reductions", "func::FuncOp"> {
     ```
   }];
   let options = [
-    Option<"bucketBytes", "bucket-bytes", "int64_t", /*default=*/"16777216",
-           "Bytes of a bucket: 1 starts each mean alone">,
+    Option<"bucketBytes", "bucket-bytes", "int64_t", /*default=*/"0",
+           "Bytes of a bucket: 1 starts each mean alone; 0: an eighth of all, but 256 KiB at least and 16 MiB at most">,
   ];
   let statistics = [
     Statistic<"numBuckets", "num-buckets", "Number of buckets">,

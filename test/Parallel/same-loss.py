@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Trains BERT-Tiny, sparse, with one process and with several and the same global batches, and
+# compares the losses of all steps and the patterns after all updates (docs/parallel.md).
+
+import argparse
+import gzip
+import json
+import os
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+parser = argparse.ArgumentParser()
+parser.add_argument("folder", type=Path, help="for runs; a new one")
+parser.add_argument("--processes", type=int, default=4)
+parser.add_argument("--steps", type=int, default=200)
+parser.add_argument("--every", type=int, default=19, help="steps between updates of patterns")
+parser.add_argument("--mpirun", default="mpirun")
+args = parser.parse_args()
+args.folder.mkdir(parents=True)
+step, tokens = args.folder / "step.mlir", args.folder / "text.tok"
+step.write_bytes(gzip.open(ROOT / "examples" / "bert_tiny_accumulate.mlir.gz").read())
+subprocess.run([sys.executable, ROOT / "test/Tools/Inputs/write-text.py", args.folder / "text", "200"], check=True)
+subprocess.run(["sparse-train", "tokenize", "--vocabulary", "400", "--output", tokens, args.folder / "text"],
+               check=True, stdout=subprocess.DEVNULL)
+
+
+def train(name, *starter):
+    run = args.folder / name
+    settings = {"step": step, "tokens": tokens, "run": run, "compile.cache": args.folder / "cache", "steps": args.steps,
+                "accumulate": args.processes, "sparsity.every": args.every, "sparsity.until": 1, "rate.peak": 0.0005,
+                "checkpoint.every": args.every, "checkpoint.keep": 1000, "held_out.batches": args.processes,
+                "held_out.every": 0, "log.every": args.steps,
+                "compile.options": '["--mark=match=layers.*_w$ block=16x16 density=0.25"]'}
+    subprocess.run([*starter, "sparse-train", "--config", ROOT / "examples/bert.yaml",
+                    *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))],
+                   check=True, stdout=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    losses = np.array([line["loss"] for line in lines if "loss" in line])
+    patterns = {}
+    for path in sorted(run.glob("checkpoint-*.safetensors")):
+        data = path.read_bytes()
+        size, = struct.unpack_from("<Q", data)
+        for tensor, entry in json.loads(data[8:8 + size]).items():
+            if tensor.endswith((".bsr.row_ptr", ".bsr.col_idx")):
+                begin, end = entry["data_offsets"]
+                patterns[path.name, tensor] = data[8 + size + begin:8 + size + end]
+    return losses, patterns, json.loads((run / "summary.json").read_text())
+
+
+one, own, summary = train("one")
+several, others, more = train("several", args.mpirun, "-n", str(args.processes))
+assert len(one) == len(several) == args.steps and own.keys() == others.keys()
+same = sum(own[key] == others[key] for key in own)
+print(f"{args.steps} steps, {summary['pattern_updates']} updates, {summary['blocks_pruned']} blocks pruned")
+print(f"loss {one[0]:.4f} to {one[-1]:.4f}; with {args.processes} processes {several[-1]:.4f}, "
+      f"at most {np.abs(several / one - 1).max():.1e} from it relative")
+print(f"{same} of {len(own)} pattern arrays the same")
+assert same == len(own) and np.abs(several / one - 1).max() < 1e-5
