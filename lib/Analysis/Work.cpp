@@ -35,8 +35,7 @@ StringRef bsr::getWorkKind(Operation *op) {
   return llvm::hasSingleElement(*generic.getBody()) ? "copy" : "elementwise";
 }
 
-/// The floating-point operations of `op` if it is a product, else 0.
-static int64_t getFlops(Operation *op) {
+int64_t bsr::getFlops(Operation *op) {
   if (auto kernel = dyn_cast<KernelOpInterface>(op))
     return kernel.getFlops();
   if (getWorkKind(op) != "dense")

@@ -181,6 +181,15 @@ static void addLayout(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldBias());
 }
 
+void bsr::buildToSparsePipeline(OpPassManager &pm,
+                                const ToSparseOptions &options) {
+  addImport(pm, options.step);
+  addSparsity(pm, options.step);
+  pm.addNestedPass<func::FuncOp>(createLinalgGeneralizeNamedOpsPass());
+  addCleanup(pm);
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRRaise());
+}
+
 /// Operations become clusters, one function per structure, attention first.
 static void addClusters(OpPassManager &pm, const bsr::StepOptions &options) {
   if (options.attention)
@@ -298,6 +307,9 @@ void bsr::registerPassesAndPipelines() {
   PassPipelineRegistration<ToCPUOptions>(
       "bsr-to-cpu", "Lower a marked step to the LLVM dialect, for processors",
       buildToCPUPipeline);
+  PassPipelineRegistration<ToSparseOptions>(
+      "bsr-to-sparse", "Rewrite a marked step to touch only stored blocks",
+      buildToSparsePipeline);
   PassPipelineRegistration<ToGPUOptions>(
       "bsr-to-gpu", "Lower a marked step to launches of PTX, for GPUs",
       buildToGPUPipeline);

@@ -2,18 +2,17 @@
 //
 // Compiles a training step to a shared library, or to kernels in PTX.
 
+#include "../StepFile.h"
 #include "../Version.h"
 #include "Codegen.h"
 #include "Compile.h"
 #include "Linker.h"
 #include "Target.h"
-#include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
-#include "mlir/Parser/Parser.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/OpenMP/OpenMPToLLVMIRTranslation.h"
@@ -21,7 +20,6 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/PrettyStackTrace.h"
 #include "llvm/Support/Process.h"
@@ -33,37 +31,6 @@ using namespace mlir;
 using llvm::createStringError;
 using llvm::Error;
 using llvm::Expected;
-
-/// Prints `diagnostic`, with the line of the source that it speaks of unless
-/// that is long: a signature has a thousand arguments.
-static void print(const llvm::SMDiagnostic &diagnostic, void *) {
-  constexpr size_t longest = 200;
-  if (diagnostic.getLineContents().size() <= longest)
-    return diagnostic.print(/*ProgName=*/nullptr, llvm::errs());
-  std::string place =
-      llvm::formatv("{0}:{1}:{2}", diagnostic.getFilename(),
-                    diagnostic.getLineNo(), diagnostic.getColumnNo() + 1);
-  llvm::SMDiagnostic(place, diagnostic.getKind(), diagnostic.getMessage())
-      .print(/*ProgName=*/nullptr, llvm::errs());
-}
-
-/// Reads and parses the step `path` (`-`: the standard input).
-static Expected<OwningOpRef<ModuleOp>>
-parse(StringRef path, llvm::SourceMgr &sources, MLIRContext &context) {
-  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/true);
-  if (!buffer)
-    return createStringError("expected to read '" + path + "', but got '" +
-                             buffer.getError().message() + "'");
-  sources.AddNewSourceBuffer(std::move(*buffer), SMLoc());
-  auto module = parseSourceFile<ModuleOp>(sources, &context);
-  FailureOr<func::FuncOp> step = failure();
-  if (module)
-    step = bsr::getStep(*module);
-  if (failed(step) || failed(bsr::verifySignature(*step)))
-    return createStringError("expected '" + path +
-                             "' to be a step, but got the errors above");
-  return std::move(module);
-}
 
 /// Runs all phases.
 static Error compile(const bsr::CommandLine &options, MLIRContext &context,
@@ -80,7 +47,7 @@ static Error compile(const bsr::CommandLine &options, MLIRContext &context,
   auto machine = bsr::createTargetMachine(options.targetCpu, options.level);
   if (!machine)
     return machine.takeError();
-  auto module = parse(options.input, sources, context);
+  auto module = tools::parseStep(options.input, sources, context);
   if (!module)
     return module.takeError();
   watch.lap("parse");
@@ -155,7 +122,7 @@ int main(int argc, char **argv) {
   // A step has thousands of operations: an error says one sentence.
   context.printOpOnDiagnostic(false);
   llvm::SourceMgr sources;
-  sources.setDiagHandler(print);
+  sources.setDiagHandler(tools::printDiagnostic);
   SourceMgrDiagnosticHandler handler(sources, &context);
   // Remarks are the report: a line each, as warnings are, without the line of
   // the source, which is the whole signature of the step.

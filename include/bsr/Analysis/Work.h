@@ -14,6 +14,10 @@ namespace mlir::bsr {
 /// or `other`.
 StringRef getWorkKind(Operation *op);
 
+/// The floating-point operations of `op`, with every slot in use, if it is a
+/// product, else 0.
+int64_t getFlops(Operation *op);
+
 /// Sets `bsr.kind` of `cluster`, which computes `members`, to that of its main
 /// work (a product before all else), and `bsr.flops` to the floating-point
 /// operations of its products, if it has any, with every slot in use.

@@ -65,6 +65,15 @@ struct StepOptions {
       llvm::cl::init("")};
 };
 
+/// Options of the `bsr-to-sparse` pipeline.
+struct ToSparseOptions : PassPipelineOptions<ToSparseOptions> {
+  StepOptions step{*this};
+};
+
+/// Adds the passes after which a marked step touches only stored blocks: what
+/// `sparse-partition` reads, the same for all targets.
+void buildToSparsePipeline(OpPassManager &pm, const ToSparseOptions &options);
+
 /// Options of the `bsr-to-cpu` pipeline.
 struct ToCPUOptions : ToLLVMOptions {
   StepOptions step{*this};

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A step as a chain of parts that devices can share.
+
+#ifndef BSR_ANALYSIS_PARTITION_H
+#define BSR_ANALYSIS_PARTITION_H
+
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace mlir::bsr {
+
+/// What an operation takes: floating-point operations of products, of stored
+/// blocks alone, and bytes of its tensors. Element-wise operations and copies
+/// are part of the kernels around them, and take nothing of their own.
+struct Work {
+  double flops = 0, bytes = 0;
+};
+
+/// A part of a step that is not cut: what follows, in the forward part, from
+/// one weight, up to the next product with a weight; and its backward part.
+/// Work and activations are those of all samples of the step.
+struct StepPart {
+  /// The weight that it begins with, without what all names begin with.
+  std::string name;
+  SmallVector<Work> forward, backward;
+  /// Bytes of activations that it makes and its backward part reads.
+  double savedBytes = 0;
+  /// Bytes of what is carried from step to step for its parameters alone:
+  /// these and their moments; of the parameters' gradients.
+  double stateBytes = 0, gradientBytes = 0;
+};
+
+/// Bytes that pass between a part and the next, of all samples.
+struct StepCut {
+  double forwardBytes = 0, backwardBytes = 0;
+};
+
+/// A parameter that several parts read.
+struct SharedState {
+  std::string name;
+  double stateBytes = 0, gradientBytes = 0;
+  SmallVector<unsigned> parts; ///< sorted
+};
+
+/// A step as a chain.
+struct StepParts {
+  SmallVector<StepPart> parts;
+  SmallVector<StepCut> cuts; ///< one less than parts
+  SmallVector<SharedState> shared;
+  /// Samples of its batch: the first extent of its data.
+  int64_t samples = 0;
+  /// Whether it sums gradients up itself, over calls.
+  bool accumulates = false;
+};
+
+/// Reads `step`, as `bsr-propagate` leaves it, as a chain. Reports if it is
+/// none: if it has no loss, if less than two of its operations are products
+/// with weights, or if its data do not tell the number of samples.
+///
+/// The forward part is what the loss follows from. A part begins at a product,
+/// gather or sum in it that reads a weight, in the order of the step. An
+/// operation of the backward part belongs to the last part of whose parameters
+/// its result reaches the next values, but not before one whose activations it
+/// reads, nor behind those whose gradients it reads.
+FailureOr<StepParts> readParts(func::FuncOp step);
+
+} // namespace mlir::bsr
+
+#endif // BSR_ANALYSIS_PARTITION_H

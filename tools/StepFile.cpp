@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How tools of the compiler read a step.
+
+#include "StepFile.h"
+#include "bsr/Analysis/Step.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+using namespace mlir;
+using llvm::createStringError;
+using llvm::Expected;
+
+void tools::printDiagnostic(const llvm::SMDiagnostic &diagnostic, void *) {
+  constexpr size_t longest = 200;
+  if (diagnostic.getLineContents().size() <= longest)
+    return diagnostic.print(/*ProgName=*/nullptr, llvm::errs());
+  std::string place =
+      llvm::formatv("{0}:{1}:{2}", diagnostic.getFilename(),
+                    diagnostic.getLineNo(), diagnostic.getColumnNo() + 1);
+  llvm::SMDiagnostic(place, diagnostic.getKind(), diagnostic.getMessage())
+      .print(/*ProgName=*/nullptr, llvm::errs());
+}
+
+Expected<OwningOpRef<ModuleOp>> tools::parseStep(StringRef path,
+                                                 llvm::SourceMgr &sources,
+                                                 MLIRContext &context) {
+  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/true);
+  if (!buffer)
+    return createStringError("expected to read '" + path + "', but got '" +
+                             buffer.getError().message() + "'");
+  sources.AddNewSourceBuffer(std::move(*buffer), SMLoc());
+  auto module = parseSourceFile<ModuleOp>(sources, &context);
+  FailureOr<func::FuncOp> step = failure();
+  if (module)
+    step = bsr::getStep(*module);
+  if (failed(step) || failed(bsr::verifySignature(*step)))
+    return createStringError("expected '" + path +
+                             "' to be a step, but got the errors above");
+  return std::move(module);
+}

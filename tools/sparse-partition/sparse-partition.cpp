@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Plans a training step for machines that need not be here.
+
+#include "../StepFile.h"
+#include "../Version.h"
+#include "CoreReport.h"
+#include "PlanFor.h"
+#include "Report.h"
+#include "bsr/Analysis/Step.h"
+#include "bsr/Pipelines/Pipelines.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/PrettyStackTrace.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/WithColor.h"
+
+namespace cl = llvm::cl;
+using namespace mlir;
+using namespace mlir::bsr;
+using llvm::createStringError;
+using llvm::Error;
+
+static cl::OptionCategory category("Options");
+static cl::opt<std::string> input(cl::Positional, cl::init("-"),
+                                  cl::desc("<step.mlir>"), cl::cat(category));
+static cl::opt<std::string>
+    output("o",
+           cl::desc("The picture to write, an SVG: what each stage does when"),
+           cl::value_desc("file"), cl::cat(category));
+static cl::list<std::string>
+    marks("mark",
+          cl::desc("Make weights block-sparse, as sparse-compile does "
+                   "(repeatable)"),
+          cl::value_desc("options"), cl::cat(category));
+static cl::opt<std::string> planForText(
+    "plan-for", cl::Required,
+    cl::desc("The machines: devices=N memory=BYTES flops=RATE bandwidth=RATE, "
+             "of each device and from one to another, and if they are known "
+             "latency=TIME memory-bandwidth=RATE; batch=N, samples of a "
+             "training step (default: the step's); samples=N, those of the "
+             "step, if its data do not tell. Or one machine of many cores: "
+             "cores=N memory=BYTES exchange=RATE clock=RATE macs=OxI, of each "
+             "core, and vector-macs=N"),
+    cl::value_desc("keys"), cl::cat(category));
+static cl::opt<Schedule>
+    schedule("schedule", cl::init(Schedule::OneForwardOneBackward),
+             cl::desc("The order of micro-batches in a stage (default: 1f1b)"),
+             cl::values(clEnumValN(Schedule::GPipe, "gpipe",
+                                   "all forward, then all backward"),
+                        clEnumValN(Schedule::OneForwardOneBackward, "1f1b",
+                                   "one forward, one backward")),
+             cl::cat(category));
+static cl::opt<unsigned>
+    numBlocks("blocks", cl::init(64),
+              cl::desc("Most blocks that parts of the step are merged to, "
+                       "before stages are made of them (default: 64)"),
+              cl::value_desc("number"), cl::cat(category));
+
+static cl::opt<uint64_t>
+    seed("seed", cl::init(0),
+         cl::desc("Of the random patterns that cores are given (default: 0)"),
+         cl::value_desc("number"), cl::cat(category));
+
+/// Marks the step of `module` and makes it sparse.
+static Error makeSparse(ModuleOp module) {
+  PassManager pm(module.getContext());
+  for (const std::string &mark : marks) {
+    std::unique_ptr<Pass> pass = createBSRMark();
+    std::string reason;
+    auto onError = [&](const llvm::Twine &message) {
+      reason = message.str();
+      return failure();
+    };
+    if (failed(pass->initializeOptions(mark, onError)))
+      return createStringError(
+          "expected --mark to be options of bsr-mark, but got '" + mark + "'" +
+          (reason.empty() ? "" : " (" + reason + ")"));
+    pm.addPass(std::move(pass));
+  }
+  ToSparseOptions options;
+  buildToSparsePipeline(pm, options);
+  if (failed(pm.run(module)))
+    return createStringError(
+        "expected the step to become sparse, but got the errors above");
+  return Error::success();
+}
+
+static Error draw(const Report &report) {
+  std::error_code code;
+  llvm::ToolOutputFile file(output, code, llvm::sys::fs::OF_Text);
+  if (!code) {
+    drawPicture(report, file.os());
+    file.os().close();
+    code = file.os().error();
+    file.os().clear_error();
+  }
+  if (code)
+    return createStringError("expected to write '" + output + "', but got '" +
+                             code.message() + "'");
+  file.keep();
+  return Error::success();
+}
+
+/// Plans stages for `devices`; the step's batch has `samples`, if it is set.
+static Error planFor(func::FuncOp step, Devices devices, int64_t samples) {
+  FailureOr<StepParts> parts = readParts(step);
+  if (failed(parts))
+    return createStringError(
+        "expected a step that can be cut, but got the errors above");
+  if (samples)
+    parts->samples = samples;
+  if (!parts->samples)
+    return createStringError(
+        "expected data with one first extent, the samples of the step, or "
+        "samples=N in --plan-for, but got several or none");
+  devices.schedule = schedule;
+  if (!devices.batch)
+    devices.batch = parts->samples;
+  StageChain chain = mergeBlocks(getChain(*parts, devices), numBlocks);
+  std::optional<StagePlan> plan = planStages(chain, devices);
+  if (!plan)
+    return createNoFit(*parts, chain, devices);
+  Report report(*parts, chain, devices, *plan);
+  printTable(report, llvm::outs());
+  return output.empty() ? Error::success() : draw(report);
+}
+
+static Error run(MLIRContext &context, llvm::SourceMgr &sources) {
+  if (!numBlocks)
+    return createStringError("expected --blocks of 1 or more, but got 0");
+  PlanFor text(planForText);
+  if (Error error = text.parse())
+    return error;
+  int64_t samples = 0;
+  double clock = 0;
+  Cores cores;
+  Devices devices;
+  bool isCores = text.has("cores");
+  if (isCores) {
+    llvm::Expected<Cores> read = readCores(text, clock);
+    if (!read)
+      return read.takeError();
+    cores = *read;
+  } else {
+    llvm::Expected<Devices> read = readDevices(text, samples);
+    if (!read)
+      return read.takeError();
+    devices = *read;
+  }
+  auto module = tools::parseStep(input, sources, context);
+  if (!module)
+    return module.takeError();
+  if (Error error = makeSparse(**module))
+    return error;
+  FailureOr<func::FuncOp> step = getStep(**module);
+  if (failed(step))
+    return createStringError("expected a step, but got the errors above");
+  if (isCores)
+    return planProducts(*step, cores, clock, seed, llvm::outs());
+  return planFor(*step, devices, samples);
+}
+
+int main(int argc, char **argv) {
+  // What is printed never goes into a file that got a closed stream's number.
+  if (llvm::sys::Process::FixupStandardFileDescriptors())
+    return 1;
+  llvm::setBugReportMsg(tools::describeCrash("sparse-partition"));
+  llvm::InitLLVM init(argc, argv);
+  cl::SetVersionPrinter([](llvm::raw_ostream &os) {
+    os << tools::describeVersion("sparse-partition")
+       << ", LLVM " LLVM_VERSION_STRING "\n";
+  });
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(
+      argc, argv, "Plans a training step for machines that need not be here\n");
+  DialectRegistry registry;
+  registerAllDialects(registry);
+  registerAllExtensions(registry);
+  bsr::registerDialect(registry);
+  MLIRContext context(registry);
+  context.printOpOnDiagnostic(false);
+  llvm::SourceMgr sources;
+  sources.setDiagHandler(tools::printDiagnostic);
+  SourceMgrDiagnosticHandler handler(sources, &context);
+  // Remarks are for sparse-compile --print-report.
+  context.getDiagEngine().registerHandler([](Diagnostic &diagnostic) {
+    return success(diagnostic.getSeverity() == DiagnosticSeverity::Remark);
+  });
+  if (Error error = run(context, sources)) {
+    llvm::WithColor::error(llvm::errs(), "sparse-partition")
+        << llvm::toString(std::move(error)) << "\n";
+    return 1;
+  }
+  return 0;
+}
