@@ -31,6 +31,16 @@ static void waitReduce(bsr_communicator *self, int64_t ticket) {
   get(self).wait(ticket);
 }
 
+static void send(bsr_communicator *self, const void *data, int64_t bytes,
+                 int32_t to) {
+  get(self).send(data, bytes, to);
+}
+
+static void receive(bsr_communicator *self, void *data, int64_t bytes,
+                    int32_t from) {
+  get(self).receive(data, bytes, from);
+}
+
 static int64_t nanoseconds(Exchange::Clock::time_point time) {
   return std::chrono::nanoseconds(time.time_since_epoch()).count();
 }
@@ -38,7 +48,7 @@ static int64_t nanoseconds(Exchange::Clock::time_point time) {
 Communicator::Communicator(const bsr_transport &transport,
                            std::chrono::milliseconds limit,
                            int64_t segmentBytes)
-    : bsr_communicator{allReduce, startReduce, waitReduce},
+    : bsr_communicator{allReduce, startReduce, waitReduce, ::send, ::receive},
       transport(transport), segmentBytes(segmentBytes) {
   if (size() == 1)
     return;
@@ -293,6 +303,35 @@ int64_t Communicator::start(const bsr_part *parts, int64_t numParts,
 void Communicator::reduce(void *data, int64_t count, bsr_type type) {
   bsr_part part = {data, count};
   wait(start(&part, 1, type));
+}
+
+void Communicator::transfer(int64_t bytes,
+                            std::function<void(int64_t, int64_t)> move) {
+  if (!exchange) {
+    std::lock_guard<std::mutex> lock(mutex);
+    failure = "expected a process for each stage, but got one process";
+    return;
+  }
+  wait(post([=, move = std::move(move)] {
+    for (int64_t at = 0; at < bytes; at += segmentBytes)
+      move(at, std::min(segmentBytes, bytes - at));
+  }));
+}
+
+void Communicator::send(const void *data, int64_t bytes, int32_t to) {
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    counted.bytes_sent += bytes;
+  }
+  transfer(bytes, [=](int64_t at, int64_t size) {
+    exchange->sendTo(static_cast<const char *>(data) + at, size, to);
+  });
+}
+
+void Communicator::receive(void *data, int64_t bytes, int32_t from) {
+  transfer(bytes, [=](int64_t at, int64_t size) {
+    exchange->receiveFrom(static_cast<char *>(data) + at, size, from);
+  });
 }
 
 void Communicator::broadcast(void *data, int64_t bytes, int32_t root) {

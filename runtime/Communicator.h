@@ -50,6 +50,10 @@ public:
   void wait(int64_t ticket);
   void reduce(void *data, int64_t count, bsr_type type);
 
+  /// The methods behind `send` and `receive`.
+  void send(const void *data, int64_t bytes, int32_t to);
+  void receive(void *data, int64_t bytes, int32_t from);
+
   void broadcast(void *data, int64_t bytes, int32_t root);
   void gather(const void *data, int64_t bytes, void *all);
 
@@ -77,6 +81,9 @@ private:
   void work();
   void finish();
   void reduceParts(const std::vector<bsr_part> &parts, bsr_type type);
+  /// Calls `move(at, size)` for each segment of `bytes` bytes, and waits. The
+  /// step goes on if that fails, and nothing it computes counts.
+  void transfer(int64_t bytes, std::function<void(int64_t, int64_t)> move);
 
   const bsr_transport &transport;
   const int64_t segmentBytes;

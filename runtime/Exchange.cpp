@@ -173,6 +173,16 @@ void Exchange::leave() {
   }
 }
 
+void Exchange::sendTo(const char *data, int64_t bytes, int32_t to) {
+  std::vector<Message> messages{send(data, bytes, to, dataTag)};
+  wait(messages);
+}
+
+void Exchange::receiveFrom(char *data, int64_t bytes, int32_t from) {
+  std::vector<Message> messages{receive(data, bytes, from, dataTag)};
+  wait(messages);
+}
+
 void Exchange::allToAll(const char *data, char *received, int64_t bytes) {
   std::vector<Message> messages;
   for (int32_t step = 1; step < transport.size; ++step) {

@@ -14,9 +14,9 @@
 namespace bsr {
 
 /// Messages over a transport. One thread calls it. All ranks call the functions
-/// below in the same order, but for `beat`. They wait without taking a
-/// processor from who computes, and fail with a sentence that names a rank from
-/// which nothing was heard for `limit`, or which left.
+/// below in the same order, but for `beat` and those that say otherwise. They
+/// wait without taking a processor from who computes, and fail with a sentence
+/// that names a rank from which nothing was heard for `limit`, or which left.
 class Exchange {
 public:
   using Clock = std::chrono::steady_clock;
@@ -32,6 +32,11 @@ public:
   void allGather(const char *send, char *receive, int64_t bytes);
   /// `bytes` bytes of `data` of rank `root` come to all ranks, along a tree.
   void broadcast(char *data, int64_t bytes, int32_t root);
+
+  /// `bytes` bytes of `data` go to rank `to`, which receives them from this
+  /// one: only these two call.
+  void sendTo(const char *data, int64_t bytes, int32_t to);
+  void receiveFrom(char *data, int64_t bytes, int32_t from);
 
   /// Tells all others that this process lives, and hears of them. Whoever
   /// does nothing else calls it at least every `beatPeriod`.

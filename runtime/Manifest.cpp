@@ -427,6 +427,10 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
                                              int64_t(buffers.size()), where));
   if (object.has("communicates"))
     manifest.communicates = object.boolean("communicates");
+  if (object.has("stages"))
+    manifest.stages = object.integer("stages");
+  if (object.has("stage"))
+    manifest.stage = object.integer("stage");
   if (object.has("score_norm"))
     manifest.scoreNorm = object.text("score_norm");
   for (size_t i = 0; i < buffers.size(); ++i)

@@ -283,6 +283,14 @@ bsr_status bsr_session_host_data(bsr_session *session, int64_t index,
 
 void bsr_session::run(bool scores) {
   const std::string &name = manifest().name;
+  if (int64_t stages = manifest().stages;
+      stages &&
+      (bsr_communicator_size(context.communicator) != stages ||
+       bsr_communicator_rank(context.communicator) != manifest().stage))
+    fail(BSR_INVALID_STEP, "expected rank ", manifest().stage, " of ", stages,
+         " processes for that stage of step '", name, "', but got rank ",
+         bsr_communicator_rank(context.communicator), " of ",
+         bsr_communicator_size(context.communicator));
   auto run = [&]() -> int32_t {
     if (!program)
       return (scores ? step.runScores : step.run)(&context, buffers.data(),
@@ -294,7 +302,9 @@ void bsr_session::run(bool scores) {
   switch (int32_t status = run()) {
   case BSR_STEP_RAN:
     hasScores = scores;
-    counters.steps += bsr_communicator_size(context.communicator);
+    // A stage runs a part of what one process would.
+    counters.steps +=
+        manifest().stages ? 1 : bsr_communicator_size(context.communicator);
     if (context.communicator)
       static_cast<Communicator *>(context.communicator)->requireIntact();
     return;

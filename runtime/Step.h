@@ -114,6 +114,7 @@ struct Manifest {
   int64_t arenaBytes;
   std::string scoreNorm; // "" for a step without scores
   bool communicates = false;
+  int64_t stage = 0, stages = 0; // none if it is no stage
   std::vector<Buffer> buffers;
   std::vector<Pattern> patterns;
   std::map<std::string, int64_t> products;

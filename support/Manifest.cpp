@@ -171,6 +171,8 @@ static constexpr Key stepKeys[] = {
     {"kernels", Holds::Object, Optional, 0, 0, &kernels},
     {"score_norm", Holds::Norm, Optional},
     {"communicates", Holds::Boolean, Optional},
+    {"stage", Holds::Integer, Optional, 0, INT32_MAX},
+    {"stages", Holds::Integer, Optional, 2, INT32_MAX},
     {"buffers", Holds::Objects, Required, 0, 0, &buffer, "buffer"},
     {"patterns", Holds::Objects, Required, 0, 0, &pattern, "pattern"},
     {"timers", Holds::Objects, Optional, 0, 0, &timer, "timer"},

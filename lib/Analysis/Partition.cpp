@@ -96,12 +96,14 @@ public:
   explicit Reader(func::FuncOp step) : step(step), data(step) {}
 
   FailureOr<StepParts> read();
+  StepPlaces getPlaces();
 
 private:
   LogicalResult findLoss();
   LogicalResult findSamples();
   void findGroups();
   LogicalResult readForward();
+  void mergeStates();
   void findReach();
   void readBackward();
   void readBackward(Operation *op);
@@ -143,7 +145,9 @@ LogicalResult Reader::findLoss() {
         !isa<FloatType>(getElementTypeOrSelf(operand.get().getType())))
       continue;
     StringAttr role = attrs::role.ofResult(step, number);
-    bool isLoss = role && role.getValue() == "loss";
+    StringAttr name = attrs::name.ofResult(step, number);
+    bool isLoss = (role && role.getValue() == "loss") ||
+                  (!role && name && name.getValue() == "loss");
     if (!loss || isLoss)
       loss = operand.get();
     if (isLoss)
@@ -295,6 +299,47 @@ LogicalResult Reader::readForward() {
   return success();
 }
 
+/// Gives state of another shape than its parameter, such as sums of rows, to
+/// the only parameter whose next value it reaches.
+void Reader::mergeStates() {
+  DenseMap<unsigned, unsigned> targets;
+  for (auto [argument, group] : groupOf) {
+    if (!groups[group].parts.empty())
+      continue;
+    llvm::SmallDenseSet<unsigned, 2> reached;
+    DenseSet<Operation *> seen;
+    SmallVector<Value> worklist = {argument};
+    while (!worklist.empty())
+      for (OpOperand &use : worklist.pop_back_val().getUses()) {
+        Operation *user = step.front().findAncestorOpInBlock(*use.getOwner());
+        if (isa<func::ReturnOp>(user)) {
+          auto result = resultGroups.find(use.getOperandNumber());
+          if (result != resultGroups.end() &&
+              !groups[result->second].parts.empty())
+            reached.insert(result->second);
+        } else if (seen.insert(user).second) {
+          for (Value result : user->getResults())
+            if (!isNumber(result))
+              worklist.push_back(result);
+        }
+      }
+    if (reached.size() == 1)
+      targets[group] = *reached.begin();
+  }
+  auto redirect = [&](unsigned &group) {
+    if (auto target = targets.find(group); target != targets.end())
+      group = target->second;
+  };
+  for (auto &entry : groupOf)
+    redirect(entry.second);
+  for (auto &entry : resultGroups)
+    redirect(entry.second);
+  for (auto [from, to] : targets) {
+    groups[to].stateBytes += groups[from].stateBytes;
+    groups[from].stateBytes = groups[from].gradientBytes = 0;
+  }
+}
+
 /// What each value reaches, from the end of the step to its beginning.
 void Reader::findReach() {
   auto end = cast<func::ReturnOp>(step.front().getTerminator());
@@ -359,6 +404,9 @@ void Reader::readBackward(Operation *op) {
   });
   if (readsGradient)
     most = highest;
+  // A number, such as a norm, is computed where that is which it is of.
+  if (all.last < 0)
+    least = std::max(least, highest);
   if (all.group >= 0 && readsGradient && !readsOther) {
     // The sum of a parameter's gradients, and its update: at no part's expense.
     all.part = std::max(all.last, 0);
@@ -495,6 +543,7 @@ FailureOr<StepParts> Reader::read() {
   findGroups();
   if (failed(readForward()))
     return failure();
+  mergeStates();
   findReach();
   readBackward();
   countCuts();
@@ -502,8 +551,75 @@ FailureOr<StepParts> Reader::read() {
   return std::move(result);
 }
 
+/// True of what is computed where it is read rather than sent: numbers that are
+/// no tensors, and what only reorders.
+static bool isComputedWhereRead(Operation *op) {
+  return !llvm::all_of(op->getResultTypes(), llvm::IsaPred<RankedTensorType>) ||
+         getSource(op->getResult(0)) != op->getResult(0);
+}
+
+StepPlaces Reader::getPlaces() {
+  StepPlaces places;
+  auto getParts = [&](unsigned group) {
+    SmallVector<unsigned, 1> parts(groups[group].parts.begin(),
+                                   groups[group].parts.end());
+    llvm::sort(parts);
+    if (parts.empty())
+      parts.push_back(0);
+    return parts;
+  };
+  // A pattern is where its values are, and so is what reads it alone.
+  DenseMap<Value, SmallVector<unsigned, 1>> patterns;
+  for (auto [argument, group] : groupOf) {
+    SmallVector<unsigned, 1> parts = getParts(group);
+    unsigned number = cast<BlockArgument>(argument).getArgNumber();
+    if (auto pattern = attrs::pattern.ofArg(step, number))
+      patterns[step.getArgument(pattern.getInt())] = parts;
+    places.arguments[argument] = std::move(parts);
+  }
+  for (Operation &op : step.front()) {
+    if (!op.getNumResults() || isComputedWhereRead(&op))
+      continue;
+    Value first = op.getResult(0);
+    if (auto part = partOf.find(first); part != partOf.end()) {
+      // What is made of data alone, all have.
+      if (activations.contains(first))
+        places.operations[&op] = {part->second};
+    } else if (auto found = backward.find(first);
+               found != backward.end() && found->second.part >= 0) {
+      if (found->second.isSum)
+        places.operations[&op] = getParts(found->second.group);
+      else
+        places.operations[&op] = {unsigned(found->second.part)};
+    } else if (!getGroups(first).empty()) {
+      // What is made of parameters alone is where all of these are.
+      SmallVector<unsigned, 1> parts = getParts(getGroups(first).front());
+      for (unsigned group : getGroups(first))
+        llvm::erase_if(parts, [&](unsigned part) {
+          return !llvm::is_contained(getParts(group), part);
+        });
+      if (!parts.empty())
+        places.operations[&op] = parts;
+    } else {
+      for (Value operand : op.getOperands())
+        if (auto parts = patterns.find(operand); parts != patterns.end())
+          places.operations[&op] = parts->second;
+    }
+  }
+  return places;
+}
+
 FailureOr<StepParts> bsr::readParts(func::FuncOp step) {
+  StepPlaces places;
+  return readParts(step, places);
+}
+
+FailureOr<StepParts> bsr::readParts(func::FuncOp step, StepPlaces &places) {
   if (failed(getReturn(step)))
     return failure();
-  return Reader(step).read();
+  Reader reader(step);
+  FailureOr<StepParts> parts = reader.read();
+  if (succeeded(parts))
+    places = reader.getPlaces();
+  return parts;
 }

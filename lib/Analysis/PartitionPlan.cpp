@@ -197,3 +197,34 @@ std::optional<StagePlan> bsr::planStages(const StageChain &chain,
   }
   return best;
 }
+
+SmallVector<unsigned> bsr::cutChain(const StageChain &chain, unsigned stages) {
+  unsigned numBlocks = chain.blocks.size();
+  // By number of stages and of blocks: the longest time and the bytes that
+  // pass, and where the last stage begins.
+  using Value = std::pair<double, double>;
+  SmallVector<SmallVector<Value>> best(
+      stages + 1, SmallVector<Value>(numBlocks + 1, {infinity, 0}));
+  SmallVector<SmallVector<unsigned>> begins(
+      stages + 1, SmallVector<unsigned>(numBlocks + 1, 0));
+  best[0][0] = {0, 0};
+  for (unsigned n = 1; n <= stages; ++n)
+    for (unsigned end = n; end <= numBlocks; ++end) {
+      double time = 0;
+      for (unsigned begin = end; begin-- > n - 1;) {
+        time += chain.blocks[begin].forward + chain.blocks[begin].backward;
+        auto [longest, bytes] = best[n - 1][begin];
+        if (begin)
+          bytes += chain.cuts[begin - 1].forwardBytes +
+                   chain.cuts[begin - 1].backwardBytes;
+        Value value = {std::max(longest, time), bytes};
+        if (value < best[n][end])
+          best[n][end] = value, begins[n][end] = begin;
+      }
+    }
+  SmallVector<unsigned> ends;
+  for (unsigned n = stages, end = numBlocks; n; end = begins[n--][end])
+    ends.push_back(end);
+  std::reverse(ends.begin(), ends.end());
+  return ends;
+}

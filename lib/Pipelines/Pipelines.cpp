@@ -126,6 +126,7 @@ void bsr::buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options) {
     pm.addPass(createBSRTimeLaunches());
   pm.addPass(createBSREmbedManifest({options.targetCpu}));
   pm.addPass(createBSRLowerReductions());
+  pm.addPass(createBSRLowerTransfers());
   addLoops(pm);
   addLLVM(pm);
   pm.addPass(createBSRExportStep());
@@ -173,6 +174,9 @@ static void addLayout(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addNestedPass<func::FuncOp>(createLinalgGeneralizeNamedOpsPass());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRaise());
+  if (options.stages)
+    pm.addNestedPass<func::FuncOp>(
+        bsr::createBSRSplitStages({options.stages, options.stage}));
   pm.addNestedPass<func::FuncOp>(bsr::createBSRConcatenate());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRWidenSums());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldCopies());
@@ -281,6 +285,7 @@ void bsr::registerDialect(DialectRegistry &registry) {
   registry.insert<BSRDialect>();
   registerClusterPlanVerifier(registry);
   registerBufferizableOpInterfaceExternalModels(registry);
+  registerTransferBufferization(registry);
   registerTilingInterfaceExternalModels(registry);
   registerCPUTargetExternalModels(registry);
   registerGPUTargetExternalModels(registry);

@@ -261,3 +261,9 @@ func.func @start_reduce(%dw: memref<3x16x16xf32>, %db: memref<16xf32>) {
   bsr.wait_reduce %ticket, %dw, %db : memref<3x16x16xf32>, memref<16xf32>
   return
 }
+
+func.func @transfers(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
+  bsr.send %x to 1 : tensor<4x16xf32>
+  %y = bsr.receive from 0 -> tensor<4x16xf32>
+  return %y : tensor<4x16xf32>
+}

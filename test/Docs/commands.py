@@ -76,6 +76,9 @@ PYTHON
         python3 test/Tools/Inputs/write-text.py texts 40
         sparse-train tokenize --vocabulary 400 --output text.tokens texts
         """,
+    "docs/partition.md": r"""
+        gzip --decompress --stdout examples/bert_tiny.mlir.gz > step.mlir
+        """,
     "docs/checkpoints.md": r"""
         gzip --decompress --stdout examples/bert_tiny.mlir.gz > tiny.mlir
         sparse-compile tiny.mlir --mark='match=layers.*_w$ block=16x16 density=0.25' -o STEP.so
@@ -229,6 +232,16 @@ COMMANDS = {
     },
     "docs/parallel.md": {
         "mpirun -n 4 sparse-train": Tested("Parallel/ranks.test"),
+    },
+    "docs/partition.md": {
+        "sparse-partition step.mlir --mark='match=layers.*_w$ block=16x16 density=0.1'": Run(),
+        "python3 examples/generate.py": Skip("takes half a minute"),
+        "gzip --decompress bert_4.9b.mlir.gz": Skip("as above"),
+        "sparse-partition bert_4.9b.mlir --plan-for": Skip("as above; Tools/partition.test plans smaller ones"),
+        "sparse-partition bert_4.9b.mlir --mark": Skip("as above; Tools/partition.test plans smaller ones"),
+        "sparse-partition step.mlir --mark='match=layers.*_w$ block=16x16 density=0.25'": Run(),
+        "benchmarks/popsparse.py": Tested("Tools/partition.test"),
+        "mpirun -n 2 sparse-train": Tested("Parallel/partition.test"),
     },
     "docs/training.md": {
         "python3 examples/generate.py": Run(needs={"jax"}),

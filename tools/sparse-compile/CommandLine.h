@@ -184,6 +184,15 @@ struct CommandLine {
           "processes of a run, each of which has a batch of its own (mpirun -n "
           "N sparse-train)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<unsigned> stages{
+      "stages",
+      llvm::cl::desc(
+          "Cut the step into stages of about one time, one for each process of "
+          "a run (mpirun -n N sparse-train), and compile one of them"),
+      llvm::cl::value_desc("number"), llvm::cl::cat(category)};
+  llvm::cl::opt<unsigned> stage{
+      "stage", llvm::cl::desc("The stage to compile, counted from 0"),
+      llvm::cl::value_desc("number"), llvm::cl::cat(category)};
   llvm::cl::opt<uint64_t> maxOperations{
       "max-operations", llvm::cl::init(BSRUnrollOptions().maxOperations),
       llvm::cl::desc(

@@ -11,6 +11,7 @@ using namespace mlir;
 using namespace mlir::bsr;
 using llvm::createStringError;
 using llvm::Error;
+using llvm::formatv;
 
 void Stopwatch::lap(StringRef phase) {
   auto now = std::chrono::steady_clock::now();
@@ -26,6 +27,30 @@ std::string bsr::print(Attribute attribute) {
   return text;
 }
 
+Error bsr::verifyStages(const CommandLine &options) {
+  bool hasStages = options.stages.getNumOccurrences();
+  if (hasStages != bool(options.stage.getNumOccurrences()))
+    return createStringError(
+        hasStages ? "expected --stage=K beside --stages, the one "
+                    "to compile, but got none"
+                  : "expected --stages=N beside --stage, but "
+                    "got none");
+  if (hasStages && (options.stages < 2 || options.stage >= options.stages))
+    return createStringError(
+        formatv("expected --stages of 2 or more and --stage of one of them, "
+                "counted from 0, but got stage {0} of {1}",
+                options.stage.getValue(), options.stages.getValue())
+            .str());
+  if (hasStages && options.dataParallel)
+    return createStringError("expected --stages or --data-parallel, but got "
+                             "both");
+  if (hasStages && !options.scoreNorm.empty())
+    return createStringError("expected no --score-norm of a step that is cut "
+                             "into stages, but got " +
+                             options.scoreNorm);
+  return Error::success();
+}
+
 void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
   step.report = options.report.getValue();
   step.dropUpdates = options.dropUpdates.getValue();
@@ -35,6 +60,8 @@ void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
     step.attentionKeys = options.attentionKeys.getValue();
   step.scoreNorm = options.scoreNorm.getValue();
   step.dataParallel = options.dataParallel.getValue();
+  step.stages = options.stages.getValue();
+  step.stage = options.stage.getValue();
   step.maxOperations = options.maxOperations.getValue();
 }
 

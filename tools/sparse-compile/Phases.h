@@ -27,6 +27,9 @@ private:
 
 /// `attribute` as its text.
 std::string print(Attribute attribute);
+/// Checks what the command line says of stages.
+llvm::Error verifyStages(const CommandLine &options);
+
 /// Sets the options of a pipeline that all targets have.
 void setStepOptions(StepOptions &step, const CommandLine &options);
 /// Runs `pm` on `module`.

@@ -39,6 +39,8 @@ static Error compile(const bsr::CommandLine &options, MLIRContext &context,
   if (options.level > 3)
     return createStringError("expected -O0 to -O3, but got -O" +
                              llvm::Twine(options.level));
+  if (Error error = bsr::verifyStages(options))
+    return error;
   // Of files that are not there neither is the other.
   if (llvm::sys::fs::equivalent(options.input, options.output))
     return createStringError("expected to write another file than '" +

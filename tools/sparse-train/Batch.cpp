@@ -135,6 +135,8 @@ Batcher::Batcher(Session &session, const Tokens &tokens, const Config &config)
 void train::requireVocabulary(const Session &session, const Tokens &tokens,
                               const Config &config) {
   const Buffer *table = session.find(config.embedding);
+  if (!table && config.isLaterStage)
+    return;
   if (!table || table->shape.size() != 2)
     fail("expected configuration key 'embedding' to name a matrix of the step, "
          "but got '",

@@ -29,6 +29,8 @@ struct Config {
   int64_t accumulate = 1;
   int64_t logEvery = 10;
   std::string embedding = "state.params.token_embedding";
+  /// No key: of a process whose stage need not have the embedding.
+  bool isLaterStage = false;
 
   double ratePeak = 1e-3;
   int64_t rateWarmup = 0;

@@ -141,14 +141,39 @@ private:
   const Buffer *buffer;
 };
 
+/// The number of stages that `config` has the step cut into, one for each
+/// process; 0 if each process has all of it.
+static int64_t countStages(const Config &config) {
+  for (const std::string &option : config.compileOptions)
+    if (constexpr std::string_view prefix = "--stages=";
+        option.rfind(prefix, 0) == 0)
+      return std::atoll(option.c_str() + prefix.size());
+  return 0;
+}
+
+/// Fails unless each of `ranks` can train a stage.
+static void requireStages(const Config &config, const Ranks &ranks) {
+  if (ranks.size() != countStages(config))
+    fail("expected as many processes as --stages of compile.options, ",
+         countStages(config), ", but got ", ranks.size());
+  // What is shared out among all weights, no stage knows.
+  for (const SparsityGroup &group : config.sparsity)
+    if (group.distribution != "uniform")
+      fail("expected distribution uniform of a step that is cut into stages, "
+           "but got ",
+           group.distribution);
+}
+
 /// The session that `config` asks for. Of device "auto" a GPU's, or, with the
 /// reason why not, the processor's: always where processes train together.
 static Session openSession(const Config &config, const Ranks &ranks) {
   Config compiled = config;
   std::vector<std::string> &options = compiled.compileOptions;
-  if (constexpr char option[] = "--data-parallel";
-      ranks.areJoined() &&
-      std::find(options.begin(), options.end(), option) == options.end())
+  if (countStages(config))
+    options.push_back("--stage=" + std::to_string(ranks.rank()));
+  else if (constexpr char option[] = "--data-parallel";
+           ranks.areJoined() &&
+           std::find(options.begin(), options.end(), option) == options.end())
     options.push_back(option);
   auto open = [&](const std::string &device) {
     // What rank 0 compiles, the others find.
@@ -175,12 +200,13 @@ static Session openSession(const Config &config, const Ranks &ranks) {
 /// A run from its first step or checkpoint to its summary.
 class Run {
 public:
-  /// Only rank 0 has a `folder`.
+  /// Only rank 0 has a `folder`, unless each process trains a stage.
   Run(const Config &config, const RunFolder *folder, Existing existing,
       bool timers, int64_t traceSteps, const Ranks &ranks)
       : config(config), folder(folder), ranks(ranks), traceSteps(traceSteps),
-        microBatches(config.accumulate / ranks.size()),
-        data(Data::read(config)), session(openSession(config, ranks)),
+        isStage(countStages(config)), shares(isStage ? 1 : ranks.size()),
+        microBatches(config.accumulate / shares), data(Data::read(config)),
+        session(openSession(config, ranks)),
         batches(data.batches(session, config)),
         rate(session, session.findRole("lr")),
         stepSeed(session, session.findRole("seed")),
@@ -202,15 +228,17 @@ public:
           buffer.elements == 1 && buffer.name.rfind(prefix, 0) == 0)
         results.emplace(buffer.name.substr(prefix.size()),
                         Scalar(session, &buffer));
-    ranks.requireSame({"step", "compilation of the step", "configuration",
-                       config.task == "arrays" ? "data" : "token file"},
-                      {xxh64(bsr_step_name(session.step())),
-                       xxh64(bsr_step_manifest_text(session.step())),
-                       xxh64(sharedConfiguration()), data.checksum()});
+    ranks.requireSame(
+        {"step", "compilation of the step", "configuration",
+         config.task == "arrays" ? "data" : "token file"},
+        {xxh64(bsr_step_name(session.step())),
+         isStage ? 0 : xxh64(bsr_step_manifest_text(session.step())),
+         xxh64(sharedConfiguration()), data.checksum()});
     ranks.join(session);
     begin(existing);
-    ranks.requireSameState(session, /*andBuffers=*/true);
-    if (!ranks.isFirst())
+    requireSameState(/*andBuffers=*/true);
+    ranks.requireSame({"newest checkpoint"}, {uint64_t(done())});
+    if (!folder)
       return;
     if (existing == Existing::Overwrite)
       folder->clear();
@@ -234,7 +262,7 @@ public:
     if (done() == 0) {
       ordered_json entry = {{"step", 0}};
       measureHeldOut(entry);
-      if (ranks.isFirst())
+      if (folder)
         tracker->describePatterns(entry, {});
       measure(entry);
     }
@@ -257,7 +285,7 @@ public:
         progress.update(done(), details);
       }
     }
-    if (ranks.isFirst())
+    if (folder)
       summarize(wasDone);
     if (bsr_step_num_timers(session.step()))
       std::printf("%s", describeTimers(session.step()).c_str());
@@ -283,20 +311,28 @@ private:
   /// Begins the run, or goes on with it from the checkpoint that rank 0 finds.
   void begin(Existing existing) {
     std::string checkpoint;
-    if (isResumed(existing) && ranks.isFirst() &&
+    if (isResumed(existing) && folder &&
         resume(session, *folder, config, data,
                existing == Existing::ResumeChanged))
       checkpoint = folder->checkpoints().back();
-    checkpoint = ranks.broadcast(checkpoint);
+    if (!isStage)
+      checkpoint = ranks.broadcast(checkpoint);
     if (!checkpoint.empty()) {
-      if (!ranks.isFirst())
+      if (!folder)
         if (std::string reason = session.load(checkpoint); !reason.empty())
           fail(reason);
       return;
     }
     session.initialize();
     patternUpdates.initialize(session);
-    ranks.copyState(session);
+    if (!isStage)
+      ranks.copyState(session);
+  }
+
+  /// Processes that have the same, have the same; stages have each their own.
+  void requireSameState(bool andBuffers) const {
+    if (!isStage)
+      ranks.requireSameState(session, andBuffers);
   }
 
   /// Steps that are done.
@@ -333,7 +369,7 @@ private:
                                     step * config.accumulate + micro)
                              .below(uint64_t(1) << 31)));
     stepNumber.set(step);
-    apply.set(micro / ranks.size() == microBatches - 1);
+    apply.set(micro / shares == microBatches - 1);
     if (scores)
       session.runScores();
     else
@@ -350,9 +386,9 @@ private:
     session.snapshot();
     // The step takes the means over processes: each has its share of batches,
     // or, where that is not the same for all, all of them.
-    bool areShared = config.heldOutBatches % ranks.size() == 0;
+    bool areShared = config.heldOutBatches % shares == 0 && !isStage;
     int64_t first = areShared ? ranks.rank() : 0;
-    int64_t stride = areShared ? ranks.size() : 1;
+    int64_t stride = areShared ? shares : 1;
     int64_t count = config.heldOutBatches / stride;
     for (int64_t batch = first; batch < config.heldOutBatches;
          batch += stride) {
@@ -376,7 +412,7 @@ private:
     auto start = std::chrono::steady_clock::now();
     phases.start();
     for (int64_t own = 0; own < microBatches; ++own) {
-      int64_t micro = own * ranks.size() + ranks.rank();
+      int64_t micro = isStage ? own : own * shares + ranks.rank();
       auto batchStart = std::chrono::steady_clock::now();
       batches->fillTrain(step, micro);
       batchTime += secondsSince(batchStart);
@@ -413,8 +449,8 @@ private:
         entry["drop"] = *drop;
       pruned = session.counters().blocks_pruned - pruned;
       entry["turnover"] = stored ? double(pruned) / double(stored) : 0;
-      ranks.requireSameState(session, /*andBuffers=*/false);
-      if (ranks.isFirst())
+      requireSameState(/*andBuffers=*/false);
+      if (folder)
         tracker->describePatterns(entry, patternUpdates.due(step));
     }
     if (isDue(step, config.heldOutEvery) || step == config.steps) {
@@ -424,8 +460,8 @@ private:
     }
     measure(entry);
     if (isDue(step, config.checkpointEvery) || step == config.steps) {
-      ranks.requireSameState(session, /*andBuffers=*/true);
-      if (ranks.isFirst()) {
+      requireSameState(/*andBuffers=*/true);
+      if (folder) {
         tracker->flush();
         session.save(folder->checkpoint(step), describeRun(config, data));
         folder->removeOldCheckpoints(config.checkpointKeep);
@@ -440,7 +476,7 @@ private:
   }
 
   void measure(const ordered_json &entry) {
-    if (!ranks.isFirst())
+    if (!folder)
       return;
     tracker->add(entry);
     record(entry);
@@ -570,6 +606,10 @@ private:
   std::optional<Trace> trace;
   int64_t traced = 0, stepsHere = 0;
   bsr_communicator_counters reducedBefore = {};
+  /// Whether this process trains a stage of the step; in how many shares a
+  /// training step's micro-batches are divided among processes.
+  const bool isStage;
+  const int64_t shares;
   const int64_t microBatches; // of a training step, that this process runs
   Data data;
   Session session;
@@ -590,19 +630,27 @@ private:
 
 void train::runTraining(const Config &config, Existing existing, bool timers,
                         int64_t traceSteps, const Ranks &ranks) {
-  if (config.accumulate % ranks.size())
+  bool isStage = countStages(config);
+  if (isStage)
+    requireStages(config, ranks);
+  else if (config.accumulate % ranks.size())
     fail("expected accumulate, the micro-batches of a training step, to be a "
          "multiple of the ",
          ranks.size(), " processes, but got ", config.accumulate);
   std::optional<RunFolder> folder;
-  if (ranks.isFirst())
-    folder.emplace(config.run, /*mustExist=*/isResumed(existing));
+  std::string path = config.run;
+  if (isStage)
+    path += "/stage-" + std::to_string(ranks.rank());
+  if (ranks.isFirst() || isStage)
+    folder.emplace(path, /*mustExist=*/isResumed(existing));
   // Written before the step is compiled, which may take long: what is killed
   // meanwhile is a run, and can be resumed.
   if (folder && existing == Existing::Refuse) {
     folder->requireNoRun();
     folder->writeConfig(config);
   }
-  Run(config, folder ? &*folder : nullptr, existing, timers, traceSteps, ranks)
+  Config own = config;
+  own.isLaterStage = isStage && !ranks.isFirst();
+  Run(own, folder ? &*folder : nullptr, existing, timers, traceSteps, ranks)
       .train();
 }

@@ -65,6 +65,20 @@ struct StepParts {
 /// reads, nor behind those whose gradients it reads.
 FailureOr<StepParts> readParts(func::FuncOp step);
 
+/// Where operations and carried arguments of a step belong.
+struct StepPlaces {
+  /// The parts that an operation belongs to: one, or all that read the
+  /// parameter whose gradient it sums up or whose next value it makes. One that
+  /// is not here is computed where it is read.
+  DenseMap<Operation *, SmallVector<unsigned, 1>> operations;
+  /// The parts that read a carried argument or make its next value; one that is
+  /// not here, such as a count of steps, belongs to all.
+  DenseMap<Value, SmallVector<unsigned, 1>> arguments;
+};
+
+/// The same, and where everything belongs.
+FailureOr<StepParts> readParts(func::FuncOp step, StepPlaces &places);
+
 } // namespace mlir::bsr
 
 #endif // BSR_ANALYSIS_PARTITION_H

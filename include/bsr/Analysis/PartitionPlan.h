@@ -104,6 +104,11 @@ struct StagePlan {
 std::optional<StagePlan> planStages(const StageChain &chain,
                                     const Devices &devices);
 
+/// Where `stages` stages of the blocks of `chain` end, so that the longest
+/// takes least time on one device; of equal ones the one between whose stages
+/// least passes. There are as many blocks at least.
+SmallVector<unsigned> cutChain(const StageChain &chain, unsigned stages);
+
 /// What a stage does from when to when, in seconds.
 struct Interval {
   double begin, end;

@@ -60,6 +60,13 @@ struct StepOptions {
   PassOptions::Option<bool> dataParallel{
       parent, "data-parallel", llvm::cl::desc("Run `bsr-data-parallel`"),
       llvm::cl::init(false)};
+  PassOptions::Option<unsigned> stages{
+      parent, "stages",
+      llvm::cl::desc("Run `bsr-split-stages` with as many stages"),
+      llvm::cl::init(0)};
+  PassOptions::Option<unsigned> stage{parent, "stage",
+                                      llvm::cl::desc("See `bsr-split-stages`"),
+                                      llvm::cl::init(0)};
   PassOptions::Option<std::string> target{
       parent, "target", llvm::cl::desc("See `bsr-set-target`"),
       llvm::cl::init("")};

@@ -321,6 +321,10 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
     return failure();
   if (attrs::communicates.isOn(step))
     manifest["communicates"] = true;
+  if (auto stages = step->getAttrOfType<DenseI64ArrayAttr>("stages")) {
+    manifest["stage"] = stages[0];
+    manifest["stages"] = stages[1];
+  }
   if (auto norm = attrs::scoreNorm.get(step))
     manifest["score_norm"] = norm.getValue();
   if (auto known = attrs::timers.get(step)) {

@@ -16,6 +16,9 @@ namespace mlir::bsr {
 /// into index arrays.
 void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 
+/// The same for transfers between stages.
+void registerTransferBufferization(DialectRegistry &registry);
+
 } // namespace mlir::bsr
 
 #endif // BSR_TRANSFORMS_BUFFERIZATION_BUFFERIZABLEOPINTERFACEIMPL_H

@@ -188,4 +188,109 @@ def BSRLowerReductions : Pass<"bsr-lower-reductions", "ModuleOp"> {
   ];
 }
 
+def BSRSplitStages : Pass<"bsr-split-stages", "func::FuncOp"> {
+  let summary = "Keep one of the stages that a step is cut into";
+  let description = [{
+    Cuts a step as `bsr-propagate` leaves it into `stages` stages of about one time, as
+    `sparse-partition` reads it: each has a share of the forward part, with its backward
+    part, parameters, moments and patterns. What is left is stage `stage`, the step
+    of that rank of as many processes. Where a stage reads what another computes, that one sends
+    (`bsr.send`) and this one receives (`bsr.receive`), in the order of the step, so
+    that no stage waits for one that waits for it. A parameter that several stages read is
+    carried by all of them; they exchange their parts of its gradient and make the
+    same update. Norms for clipping are sums over all stages. All stages return the loss.
+
+    Fails if there are fewer parts than stages, for steps with scores of blocks, and where
+    something reads parameters of several stages at once.
+
+    Before:
+
+    ```mlir
+    func.func @step(%w0: tensor<3x4x4xf32> {bsr.name = "w0", bsr.pattern = 3 : i64, bsr.result = 0 : i64},
+                    %w1: tensor<3x4x4xf32> {bsr.name = "w1", bsr.pattern = 4 : i64, bsr.result = 1 : i64},
+                    %x: tensor<2x8xf32> {bsr.name = "x", bsr.role = "batch"},
+                    %p0: !bsr.pattern<8x8, block = 4x4, slots = 3> {bsr.name = "w0", bsr.role = "pattern"},
+                    %p1: !bsr.pattern<8x8, block = 4x4, slots = 3> {bsr.name = "w1", bsr.role = "pattern"})
+        -> (tensor<3x4x4xf32>, tensor<3x4x4xf32>, tensor<f32> {bsr.name = "loss", bsr.role = "loss"}) {
+      %zero = arith.constant dense<0.0> : tensor<f32>
+      %h = bsr.spmm %p0, %w0, %x feature_dim = 1
+          : !bsr.pattern<8x8, block = 4x4, slots = 3>, tensor<3x4x4xf32>, tensor<2x8xf32> -> tensor<2x8xf32>
+      %y = bsr.spmm %p1, %w1, %h feature_dim = 1
+          : !bsr.pattern<8x8, block = 4x4, slots = 3>, tensor<3x4x4xf32>, tensor<2x8xf32> -> tensor<2x8xf32>
+      %loss = linalg.reduce {arith.addf} ins(%y : tensor<2x8xf32>) outs(%zero : tensor<f32>) dimensions = [0, 1]
+      %dw1 = bsr.sddmm %p1, %h, %y feature_dim = 1
+          : !bsr.pattern<8x8, block = 4x4, slots = 3>, tensor<2x8xf32>, tensor<2x8xf32> -> tensor<3x4x4xf32>
+      %dh = bsr.spmm %p1, %w1, %y transpose feature_dim = 1
+          : !bsr.pattern<8x8, block = 4x4, slots = 3>, tensor<3x4x4xf32>, tensor<2x8xf32> -> tensor<2x8xf32>
+      %dw0 = bsr.sddmm %p0, %x, %dh feature_dim = 1
+          : !bsr.pattern<8x8, block = 4x4, slots = 3>, tensor<2x8xf32>, tensor<2x8xf32> -> tensor<3x4x4xf32>
+      return %dw0, %dw1, %loss : tensor<3x4x4xf32>, tensor<3x4x4xf32>, tensor<f32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @step(%w0: tensor<3x4x4xf32> {bsr.name = "w0", bsr.pattern = 2 : i64, bsr.result = 0 : i64},
+                    %x: tensor<2x8xf32> {bsr.name = "x", bsr.role = "batch"},
+                    %p0: !bsr.pattern<8x8, block = 4x4, slots = 3> {bsr.name = "w0", bsr.role = "pattern"})
+        -> (tensor<3x4x4xf32>, tensor<f32> {bsr.name = "loss", bsr.role = "loss"})
+        attributes {bsr.communicates, stages = array<i64: 0, 2>} {
+      %h = bsr.spmm %p0, %w0, %x feature_dim = 1
+          : !bsr.pattern<8x8, block = 4x4, slots = 3>, tensor<3x4x4xf32>, tensor<2x8xf32> -> tensor<2x8xf32>
+      bsr.send %h to 1 : tensor<2x8xf32>
+      %loss = bsr.receive from 1 -> tensor<f32>
+      %dh = bsr.receive from 1 -> tensor<2x8xf32>
+      %dw0 = bsr.sddmm %p0, %x, %dh feature_dim = 1
+          : !bsr.pattern<8x8, block = 4x4, slots = 3>, tensor<2x8xf32>, tensor<2x8xf32> -> tensor<3x4x4xf32>
+      return %dw0, %loss : tensor<3x4x4xf32>, tensor<f32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"stages", "stages", "unsigned", /*default=*/"2", "Number of stages">,
+    Option<"stage", "stage", "unsigned", /*default=*/"0", "The stage to keep, from 0">,
+  ];
+  let dependentDialects = ["bsr::BSRDialect"];
+}
+
+def BSRLowerTransfers : Pass<"bsr-lower-transfers", "ModuleOp"> {
+  let summary = "Call the communicator for transfers between stages";
+  let description = [{
+    Each `bsr.send` and `bsr.receive` of a buffer of a step becomes a call of `send` or
+    `receive` of the communicator in the context of the run (`bsr/step.h`), which is
+    the last argument of the step once `bsr-lower-reductions` has run. Of a stage there is one: the
+    runtime runs none without.
+
+    Before:
+
+    ```mlir
+    func.func @step(%x: memref<4xf32> {bsr.name = "x"}, %context: !llvm.ptr) attributes {bsr.communicates} {
+      bsr.send %x to 1 : memref<4xf32>
+      return
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @step(%x: memref<4xf32> {bsr.name = "x"}, %context: !llvm.ptr) attributes {bsr.communicates} {
+      %field = llvm.getelementptr %context[8] : (!llvm.ptr) -> !llvm.ptr, i8
+      %communicator = llvm.load %field : !llvm.ptr -> !llvm.ptr
+      %at = memref.extract_aligned_pointer_as_index %x : memref<4xf32> -> index
+      %address = arith.index_cast %at : index to i64
+      %data = llvm.inttoptr %address : i64 to !llvm.ptr
+      %bytes = llvm.mlir.constant(16 : i64) : i64
+      %rank = llvm.mlir.constant(1 : i32) : i32
+      %place = llvm.getelementptr %communicator[8] : (!llvm.ptr) -> !llvm.ptr, i8
+      %function = llvm.load %place : !llvm.ptr -> !llvm.ptr
+      llvm.call %function(%communicator, %data, %bytes, %rank)
+          : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i64, i32) -> ()
+      return
+    }
+    ```
+  }];
+  let dependentDialects = ["arith::ArithDialect", "LLVM::LLVMDialect", "memref::MemRefDialect"];
+}
+
 #endif // BSR_TRANSFORMS_PARALLEL_PASSES
