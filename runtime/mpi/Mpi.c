@@ -101,8 +101,6 @@ bsr_transport_open(char *error, int64_t bytes) {
       .describe = describe,
       .close = closeTransport,
       .abort = abortRun,
-      .send = sendBytes,
-      .receive = receiveBytes,
   };
   static char name[MPI_MAX_LIBRARY_VERSION_STRING];
   int length, rank, size;

@@ -282,7 +282,7 @@ def BSRLowerTransfers : Pass<"bsr-lower-transfers", "ModuleOp"> {
       %data = llvm.inttoptr %address : i64 to !llvm.ptr
       %bytes = llvm.mlir.constant(16 : i64) : i64
       %rank = llvm.mlir.constant(1 : i32) : i32
-      %place = llvm.getelementptr %communicator[8] : (!llvm.ptr) -> !llvm.ptr, i8
+      %place = llvm.getelementptr %communicator[24] : (!llvm.ptr) -> !llvm.ptr, i8
       %function = llvm.load %place : !llvm.ptr -> !llvm.ptr
       llvm.call %function(%communicator, %data, %bytes, %rank)
           : !llvm.ptr, (!llvm.ptr, !llvm.ptr, i64, i32) -> ()
