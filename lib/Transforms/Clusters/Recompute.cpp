@@ -367,8 +367,10 @@ void Memory::choose(Value value, Stored &stored) {
   Operation *op = value.getDefiningOp();
   auto *late = llvm::upper_bound(stored.reads, peak);
   SetVector<Value> inputs;
+  // What the block returns is its caller's memory.
+  bool isReturned = ops[stored.reads.back()]->hasTrait<OpTrait::IsTerminator>();
   if (stored.isKept || stored.begin >= peak || late == stored.reads.end() ||
-      !isPointwise(op) || op->getNumResults() != 1 ||
+      isReturned || !isPointwise(op) || op->getNumResults() != 1 ||
       roots.getCost(op) > maxCost || !collectInputs(op, inputs))
     return;
   // What it takes must be there anyway, but for what is smaller by enough.

@@ -447,3 +447,33 @@ func.func @alone(%p: !p, %v: !v, %x: !t, %dz: !t) -> (!t, !v, !t) {
   return %more, %dv, %dx : !t, !v, !t
 }
 }
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+!t = tensor<64x64xf32>
+!l = tensor<256x256xf32>
+!p = !bsr.pattern<64x64, block = 16x16, slots = 4>
+!v = tensor<4x16x16xf32>
+
+// A result lies in the caller's memory: it is computed where it is, and once.
+// CHECK-LABEL: func @returned
+// CHECK-NOT:   bsr.recomputed
+func.func @returned(%p: !p, %v: !v, %x: !t, %l: !l) -> (!t, !t, !l) {
+  %e = tensor.empty() : !t
+  %el = tensor.empty() : !l
+  %s = bsr.spmm %p, %v, %x feature_dim = 0 : !p, !v, !t -> !t
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%s : !t) outs(%e : !t) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> !t
+  %n = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%l : !l) outs(%el : !l) {
+  ^bb0(%a: f32, %out: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  } -> !l
+  return %s, %y, %n : !t, !t, !l
+}
