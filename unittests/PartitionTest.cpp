@@ -9,9 +9,8 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-namespace {
 /// A chain of `count` blocks of random costs.
-StageChain createChain(std::mt19937 &random, unsigned count) {
+static StageChain createChain(std::mt19937 &random, unsigned count) {
   std::uniform_real_distribution<double> number(0.1, 1.0);
   StageChain chain;
   for (unsigned i = 0; i < count; ++i) {
@@ -26,7 +25,7 @@ StageChain createChain(std::mt19937 &random, unsigned count) {
   return chain;
 }
 
-Devices createDevices(double memory) {
+static Devices createDevices(double memory) {
   Devices devices;
   devices.count = 5;
   devices.memory = memory;
@@ -37,6 +36,7 @@ Devices createDevices(double memory) {
   return devices;
 }
 
+namespace {
 /// The least estimate of all plans, or infinity: every number of micro-batches,
 /// every way to cut, every number of replicas.
 class AllPlans {

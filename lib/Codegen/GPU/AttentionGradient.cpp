@@ -17,10 +17,11 @@ using namespace mlir::bsr;
 
 /// Stages of what a block of threads goes through.
 static constexpr int64_t numStages = 2;
+
+namespace {
 /// What is known of a row.
 enum Statistic { Maximum, LogSum, Mean, numStatistics };
 
-namespace {
 /// How one of the launches cuts an attention: a block of threads has tokens of
 /// one side, of which two matrices stay in shared memory, and goes through
 /// those of the other side.
