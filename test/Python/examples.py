@@ -27,4 +27,4 @@
 
 # RUN: not %python %src_root/examples/generate.py --output-dir %t huge 2>&1 \
 # RUN:   | FileCheck %s
-# CHECK: expected a size of tiny, tiny-bf16, mini, base, base-all, base-encoder, base-bf16, w32, w64, w128, but got 'huge'
+# CHECK: expected a size of tiny, tiny-bf16, mini, base, base-all, base-encoder, base-bf16, w32, w64, w128, large, 4.9b, but got 'huge'
