@@ -28,7 +28,11 @@ static std::optional<unsigned> getDim(AffineMap map, unsigned loop) {
 static SmallVector<int64_t> getParts(Value value, unsigned dim) {
   auto getExtents = [&](auto reshape, RankedTensorType type) {
     SmallVector<int64_t> extents;
-    for (int64_t part : reshape.getReassociationIndices()[dim])
+    SmallVector<ReassociationIndices> groups =
+        reshape.getReassociationIndices();
+    if (dim >= groups.size())
+      return extents;
+    for (int64_t part : groups[dim])
       extents.push_back(type.getDimSize(part));
     return llvm::count_if(extents, [](int64_t e) { return e != 1; }) > 1
                ? extents
