@@ -30,8 +30,6 @@ static SmallVector<int64_t> getParts(Value value, unsigned dim) {
     SmallVector<int64_t> extents;
     SmallVector<ReassociationIndices> groups =
         reshape.getReassociationIndices();
-    if (dim >= groups.size())
-      return extents;
     for (int64_t part : groups[dim])
       extents.push_back(type.getDimSize(part));
     return llvm::count_if(extents, [](int64_t e) { return e != 1; }) > 1
