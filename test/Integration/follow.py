@@ -4,7 +4,7 @@
 One step per block shape, or shape of a dense matrix, and element type holds products
 over several shapes of activations, each with what may follow it: element-wise operations that read other
 activations, sums over tokens, a value that another operation makes after the
-product, results of another type. Errors are bounded as in kernels.py.
+product, results of another type. Errors are bounded as in operations.py.
 """
 
 from concurrent.futures import ThreadPoolExecutor
