@@ -2,6 +2,7 @@
 //
 // Saves a training run to one safetensors file, and resumes it from there.
 
+#include "Communicator.h"
 #include "Element.h"
 #include "Session.h"
 #include "Status.h"
@@ -19,10 +20,21 @@ static std::string_view bytesAt(const void *data, int64_t size) {
 }
 
 /// The contents of buffer `index`: where they lie, or a copy in `copy` of what
-/// lies on a device.
+/// lies on a device, or in shares of several processes, which all call this:
+/// only the first one gets it then.
 static std::string_view contentsOf(const bsr_session &session, size_t index,
                                    std::string &copy) {
-  int64_t bytes = session.manifest().buffers[index].bytes;
+  const Buffer &buffer = session.manifest().buffers[index];
+  int64_t bytes = buffer.bytes;
+  if (isShard(buffer)) {
+    auto *communicator =
+        static_cast<Communicator *>(session.context.communicator);
+    if (communicator->rank() == 0)
+      copy.resize(size_t(buffer.wholeBytes));
+    communicator->collect(session.buffers[index], bytes, copy.data(),
+                          buffer.wholeBytes, /*root=*/0);
+    return copy;
+  }
   if (session.device.isHost())
     return bytesAt(session.buffers[index], bytes);
   copy.resize(size_t(bytes));
@@ -38,7 +50,7 @@ static std::vector<Tensor> listTensors(const bsr_session &session,
   std::vector<Tensor> tensors;
   for (size_t i = 0; i < manifest.buffers.size(); ++i)
     if (const Buffer &buffer = manifest.buffers[i]; buffer.carried)
-      tensors.push_back({buffer.name, elementType(buffer.type), buffer.shape,
+      tensors.push_back({buffer.name, elementType(buffer.type), buffer.whole,
                          contentsOf(session, i, copies[i])});
   for (size_t i = 0; i < manifest.patterns.size(); ++i) {
     const Pattern &pattern = manifest.patterns[i];
@@ -106,8 +118,13 @@ bsr_status bsr_session_save(const bsr_session *session, const char *path,
                             const char *metadata) {
   return guarded([&] {
     requireArgument(session, "session");
-    requireArgument(path, "path");
+    const Manifest &manifest = session->manifest();
+    bool isFirst = bsr_communicator_rank(session->context.communicator) == 0;
+    bool isWriter = isFirst || !manifest.sharded;
+    if (isWriter)
+      requireArgument(path, "path");
     session->requireOwner();
+    session->requireProcesses();
     metadata = metadata ? metadata : "";
     if (!isUTF8(metadata))
       fail(BSR_INVALID_ARGUMENT,
@@ -117,13 +134,14 @@ bsr_status bsr_session_save(const bsr_session *session, const char *path,
     session->checkPatterns();
     // What a step leaves in slots without a block depends on what its memory
     // held before: it is no part of the run.
-    for (size_t i = 0; i < session->manifest().patterns.size(); ++i)
-      if (const Pattern &pattern = session->manifest().patterns[i];
+    for (size_t i = 0; i < manifest.patterns.size(); ++i)
+      if (const Pattern &pattern = manifest.patterns[i];
           !pattern.isStatic && session->view(int64_t(i)).blocks < pattern.slots)
         session->zeroUnusedSlots(int64_t(i));
     std::vector<std::string> copies(session->buffers.size());
-    writeTensors(path, describeSession(*session, metadata),
-                 listTensors(*session, copies));
+    std::vector<Tensor> tensors = listTensors(*session, copies);
+    if (isWriter)
+      writeTensors(path, describeSession(*session, metadata), tensors);
   });
 }
 
@@ -131,7 +149,7 @@ bsr_status bsr_session_save(const bsr_session *session, const char *path,
 static int64_t mostBytes(const bsr_session &session) {
   int64_t bytes = 0;
   for (const Buffer &buffer : session.manifest().buffers)
-    bytes += buffer.carried ? buffer.bytes : 0;
+    bytes += buffer.carried ? buffer.wholeBytes : 0;
   for (const Pattern &pattern : session.manifest().patterns)
     bytes += 4 * (pattern.gridRows() + 1) + 8 * pattern.slots +
              8 * (PatternHistory::everWords(pattern) +
@@ -283,7 +301,7 @@ void Checkpoint::readBuffers() {
   for (const Buffer &buffer : session.manifest().buffers)
     if (buffer.carried)
       buffers.push_back(
-          readTensor(buffer.name, elementType(buffer.type), buffer.shape));
+          readTensor(buffer.name, elementType(buffer.type), buffer.whole));
 }
 
 void Checkpoint::readPatterns() {
@@ -349,8 +367,9 @@ void Checkpoint::apply(bsr_session &target) {
   for (size_t i = 0; i < target.buffers.size(); ++i) {
     if (!target.manifest().buffers[i].carried)
       continue;
-    target.device.write(target.buffers[i], buffer->data(),
-                        int64_t(buffer->size()));
+    target.device.write(target.buffers[i],
+                        buffer->data() + target.shardOffset(int64_t(i)),
+                        target.manifest().buffers[i].bytes);
     ++buffer;
   }
   for (size_t i = 0; i < patterns.size(); ++i) {

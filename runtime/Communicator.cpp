@@ -5,6 +5,7 @@
 #include "Communicator.h"
 #include "Element.h"
 #include "Status.h"
+#include "Step.h"
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
@@ -41,6 +42,16 @@ static void receive(bsr_communicator *self, void *data, int64_t bytes,
   get(self).receive(data, bytes, from);
 }
 
+static void shard(bsr_communicator *self, const void *whole, int64_t wholeBytes,
+                  void *shard, int64_t shardBytes) {
+  get(self).shard(whole, wholeBytes, shard, shardBytes);
+}
+
+static void unshard(bsr_communicator *self, const void *shard,
+                    int64_t shardBytes, void *whole, int64_t wholeBytes) {
+  get(self).unshard(shard, shardBytes, whole, wholeBytes);
+}
+
 static int64_t nanoseconds(Exchange::Clock::time_point time) {
   return std::chrono::nanoseconds(time.time_since_epoch()).count();
 }
@@ -48,7 +59,8 @@ static int64_t nanoseconds(Exchange::Clock::time_point time) {
 Communicator::Communicator(const bsr_transport &transport,
                            std::chrono::milliseconds limit,
                            int64_t segmentBytes)
-    : bsr_communicator{allReduce, startReduce, waitReduce, ::send, ::receive},
+    : bsr_communicator{allReduce, startReduce, waitReduce, ::send,
+                       ::receive, ::shard,     ::unshard},
       transport(transport), segmentBytes(segmentBytes) {
   if (size() == 1)
     return;
@@ -331,6 +343,69 @@ void Communicator::send(const void *data, int64_t bytes, int32_t to) {
 void Communicator::receive(void *data, int64_t bytes, int32_t from) {
   transfer(bytes, [=](int64_t at, int64_t size) {
     exchange->receiveFrom(static_cast<char *>(data) + at, size, from);
+  });
+}
+
+Exchange::Span Communicator::ownSpan(int32_t rank, int64_t shardBytes,
+                                     int64_t wholeBytes, int64_t at) const {
+  int64_t begin = std::min(rank * shardBytes + at, wholeBytes);
+  int64_t end = std::min(
+      rank * shardBytes + std::min(at + segmentBytes, shardBytes), wholeBytes);
+  return {begin, std::max<int64_t>(end - begin, 0)};
+}
+
+void Communicator::shard(const void *whole, int64_t wholeBytes, void *shard,
+                         int64_t shardBytes) const {
+  std::memcpy(shard,
+              static_cast<const char *>(whole) +
+                  shardOffset(rank(), shardBytes, wholeBytes),
+              size_t(shardBytes));
+}
+
+void Communicator::unshard(const void *shard, int64_t shardBytes, void *whole,
+                           int64_t wholeBytes) {
+  auto *data = static_cast<char *>(whole);
+  std::memcpy(data + shardOffset(rank(), shardBytes, wholeBytes), shard,
+              size_t(shardBytes));
+  if (!exchange)
+    return;
+  wait(post([=] {
+    auto began = Clock::now();
+    int64_t bytesSent = 0;
+    std::vector<Exchange::Span> spans(static_cast<size_t>(size()));
+    for (int64_t at = 0; at < shardBytes; at += segmentBytes) {
+      for (int32_t rank = 0; rank < size(); ++rank)
+        spans[size_t(rank)] = ownSpan(rank, shardBytes, wholeBytes, at);
+      exchange->allGatherSpans(data, spans);
+      bytesSent += (size() - 1) * spans[size_t(rank())].bytes;
+    }
+    std::lock_guard<std::mutex> lock(mutex);
+    counted.bytes_sent += bytesSent;
+    counted.nanoseconds += nanoseconds(Clock::now()) - nanoseconds(began);
+  }));
+}
+
+void Communicator::collect(const void *shard, int64_t shardBytes, void *whole,
+                           int64_t wholeBytes, int32_t root) {
+  int64_t first = shardOffset(rank(), shardBytes, wholeBytes);
+  if (rank() == root)
+    std::memcpy(static_cast<char *>(whole) + first, shard, size_t(shardBytes));
+  if (!exchange)
+    return;
+  run([=] {
+    for (int64_t at = 0; at < shardBytes; at += segmentBytes)
+      for (int32_t from = 0; from < size(); ++from) {
+        Exchange::Span span = ownSpan(from, shardBytes, wholeBytes, at);
+        if (from == root || !span.bytes)
+          continue;
+        if (rank() == root)
+          exchange->receiveFrom(static_cast<char *>(whole) + span.begin,
+                                span.bytes, from);
+        else if (rank() == from)
+          exchange->sendTo(static_cast<const char *>(shard) + span.begin -
+                               first,
+                           span.bytes, root);
+      }
   });
 }
 

@@ -54,6 +54,15 @@ public:
   void send(const void *data, int64_t bytes, int32_t to);
   void receive(void *data, int64_t bytes, int32_t from);
 
+  /// The methods behind `shard` and `unshard`.
+  void shard(const void *whole, int64_t wholeBytes, void *shard,
+             int64_t shardBytes) const;
+  void unshard(const void *shard, int64_t shardBytes, void *whole,
+               int64_t wholeBytes);
+  /// The same, but only rank `root` gets what is whole; others pass null.
+  void collect(const void *shard, int64_t shardBytes, void *whole,
+               int64_t wholeBytes, int32_t root);
+
   void broadcast(void *data, int64_t bytes, int32_t root);
   void gather(const void *data, int64_t bytes, void *all);
 
@@ -81,6 +90,10 @@ private:
   void work();
   void finish();
   void reduceParts(const std::vector<bsr_part> &parts, bsr_type type);
+  /// Of the shard of `rank` what no rank before it has, for shards overlap at
+  /// the end: of the segment `at` bytes behind the shard's begin.
+  Exchange::Span ownSpan(int32_t rank, int64_t shardBytes, int64_t wholeBytes,
+                         int64_t at) const;
   /// Calls `move(at, size)` for each segment of `bytes` bytes, and waits. The
   /// step goes on if that fails, and nothing it computes counts.
   void transfer(int64_t bytes, std::function<void(int64_t, int64_t)> move);

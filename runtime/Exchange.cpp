@@ -212,6 +212,20 @@ void Exchange::allGather(const char *data, char *received, int64_t bytes) {
   wait(messages);
 }
 
+void Exchange::allGatherSpans(char *data, const std::vector<Span> &spans) {
+  std::vector<Message> messages;
+  for (int32_t step = 1; step < transport.size; ++step) {
+    int32_t from = (transport.rank + transport.size - step) % transport.size;
+    if (Span span = spans[size_t(from)]; span.bytes)
+      messages.push_back(receive(data + span.begin, span.bytes, from, dataTag));
+  }
+  Span own = spans[size_t(transport.rank)];
+  for (int32_t step = 1; own.bytes && step < transport.size; ++step)
+    messages.push_back(send(data + own.begin, own.bytes,
+                            (transport.rank + step) % transport.size, dataTag));
+  wait(messages);
+}
+
 void Exchange::broadcast(char *data, int64_t bytes, int32_t root) {
   // A binomial tree over ranks counted from the root: who has the data after
   // `reach` ranks do gives it to the one `reach` further.

@@ -30,6 +30,12 @@ public:
   /// `bytes` bytes of `send` come to bytes r * `bytes` of `receive`, of all
   /// ranks r to all ranks.
   void allGather(const char *send, char *receive, int64_t bytes);
+  /// A part of an array of bytes.
+  struct Span {
+    int64_t begin, bytes;
+  };
+  /// What rank r has in span r of `data` comes to the same place at all ranks.
+  void allGatherSpans(char *data, const std::vector<Span> &spans);
   /// `bytes` bytes of `data` of rank `root` come to all ranks, along a tree.
   void broadcast(char *data, int64_t bytes, int32_t root);
 

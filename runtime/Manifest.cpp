@@ -35,7 +35,46 @@ static int32_t parseIndex(const JsonObject &object, const char *key,
   return int32_t(object.integer(key, 0, count - 1));
 }
 
-static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns) {
+static std::string describe(const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (int64_t size : shape)
+    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+/// The number of elements of a buffer of `shape`, which `key` of `object` says.
+static int64_t countElements(const JsonObject &object, const char *key,
+                             const std::vector<int64_t> &shape, bsr_type type) {
+  bool empty = std::count(shape.begin(), shape.end(), 0);
+  int64_t elements = !empty;
+  for (int64_t size : shape) {
+    if (!empty && size > mostBytes / bsr_type_bytes(type) / elements)
+      object.refuse(key, "of at most 2^47 bytes");
+    elements *= size;
+  }
+  return elements;
+}
+
+/// Checks the shape of a share that one of `sharded` processes has.
+static void checkShard(const JsonObject &object, const Buffer &buffer,
+                       int64_t sharded) {
+  if (!sharded)
+    object.refuse("whole", "left out in a step without sharded");
+  if (!buffer.carried || buffer.role != "state")
+    object.refuse("whole", "left out but for carried state");
+  std::vector<int64_t> shape = buffer.whole;
+  auto size = std::find_if(shape.begin(), shape.end(),
+                           [](int64_t size) { return size > 1; });
+  if (size == shape.end())
+    object.refuse("whole", "of two elements at least");
+  *size = (*size + sharded - 1) / sharded;
+  if (shape != buffer.shape)
+    object.refuse("shape",
+                  describe(shape) + ", a share of " + std::to_string(sharded));
+}
+
+static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns,
+                          int64_t sharded) {
   Buffer buffer;
   buffer.name = object.text("name");
   buffer.kind = bsr_kind(std::find(std::begin(bufferKinds),
@@ -57,15 +96,14 @@ static Buffer parseBuffer(const JsonObject &object, int64_t numPatterns) {
   buffer.pattern =
       hasPattern ? parseIndex(object, "pattern", numPatterns, "a pattern") : -1;
 
-  bool empty = std::count(buffer.shape.begin(), buffer.shape.end(), 0);
-  buffer.elements = !empty;
-  buffer.bytes = empty ? 0 : bsr_type_bytes(buffer.type);
-  for (int64_t size : buffer.shape) {
-    if (!empty && size > mostBytes / buffer.bytes)
-      object.refuse("shape", "of at most 2^47 bytes");
-    buffer.elements *= size;
-    buffer.bytes *= size;
-  }
+  buffer.elements = countElements(object, "shape", buffer.shape, buffer.type);
+  buffer.bytes = buffer.elements * bsr_type_bytes(buffer.type);
+  buffer.whole = object.has("whole") ? object.integers("whole") : buffer.shape;
+  buffer.wholeBytes =
+      countElements(object, "whole", buffer.whole, buffer.type) *
+      bsr_type_bytes(buffer.type);
+  if (object.has("whole"))
+    checkShard(object, buffer, sharded);
 
   buffer.init = object.has("init") ? object.text("init") : "";
   if (object.has("init") &&
@@ -261,13 +299,6 @@ static void parseLaunches(const JsonObject &object, const std::string &where,
   }
 }
 
-static std::string describe(const std::vector<int64_t> &shape) {
-  std::string text = "[";
-  for (int64_t size : shape)
-    text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
-
 /// Checks the scores that are buffer `index`.
 static void checkScores(const JsonObject &object, const Manifest &manifest,
                         int32_t index) {
@@ -289,6 +320,17 @@ static void checkScores(const JsonObject &object, const Manifest &manifest,
                                       " bytes up to the arena's end");
 }
 
+/// The number of the buffer of role `apply`, one element, of a step that
+/// accumulates.
+static int64_t findApply(const JsonObject &object, const Manifest &manifest) {
+  for (size_t i = 0; i < manifest.buffers.size(); ++i)
+    if (manifest.buffers[i].role == "apply" &&
+        manifest.buffers[i].elements == 1)
+      return int64_t(i);
+  object.refuse("accumulates", "left out in a step without a buffer of one "
+                               "element of role apply");
+}
+
 /// Checks a buffer against its pattern, and the pattern against its buffer.
 static void checkBuffer(const JsonObject &object, const Manifest &manifest,
                         int32_t index) {
@@ -297,8 +339,11 @@ static void checkBuffer(const JsonObject &object, const Manifest &manifest,
     return;
   const Pattern &pattern = manifest.patterns[buffer.pattern];
   auto shape = shapeOf(pattern, buffer.kind);
-  if (buffer.shape != shape)
-    object.refuse("shape", describe(shape) + " as its pattern says");
+  if (buffer.whole != shape)
+    object.refuse(object.has("whole") ? "whole" : "shape",
+                  describe(shape) + " as its pattern says");
+  if (isShard(buffer) && pattern.slots == 1)
+    object.refuse("whole", "left out for a pattern of one slot");
   if (buffer.kind == BSR_VALUES) {
     if (!isFloat(elementType(buffer.type)))
       object.refuse("type", "a floating-point type for the kind values");
@@ -419,14 +464,19 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
   JsonObject products = object.object("products");
   for (auto &[kind, count] : products.members().items())
     manifest.products[kind] = count;
+  if (object.has("sharded"))
+    manifest.sharded = object.integer("sharded");
   for (size_t i = 0; i < buffers.size(); ++i)
-    manifest.buffers.push_back(
-        parseBuffer(element(buffers, "buffer", i), int64_t(patterns.size())));
+    manifest.buffers.push_back(parseBuffer(element(buffers, "buffer", i),
+                                           int64_t(patterns.size()),
+                                           manifest.sharded));
   for (size_t i = 0; i < patterns.size(); ++i)
     manifest.patterns.push_back(parsePattern(element(patterns, "pattern", i),
                                              int64_t(buffers.size()), where));
   if (object.has("communicates"))
     manifest.communicates = object.boolean("communicates");
+  if (object.has("accumulates") && object.boolean("accumulates"))
+    manifest.applyBuffer = findApply(object, manifest);
   if (object.has("stages"))
     manifest.stages = object.integer("stages");
   if (object.has("stage"))

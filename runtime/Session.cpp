@@ -115,6 +115,12 @@ void bsr_session::requireHost() const {
          device.number());
 }
 
+int64_t bsr_session::shardOffset(int64_t index) const {
+  const Buffer &buffer = manifest().buffers[index];
+  return bsr::shardOffset(bsr_communicator_rank(context.communicator),
+                          buffer.bytes, buffer.wholeBytes);
+}
+
 void *bsr_session::readBuffer(int64_t index, std::vector<char> &copy) const {
   if (device.isHost())
     return buffers[index];
@@ -124,14 +130,15 @@ void *bsr_session::readBuffer(int64_t index, std::vector<char> &copy) const {
 }
 
 /// Fills `data`, the memory of `buffer`, by `rule`.
+/// It begins with element `first` of what it is a share of.
 static void fill(const Buffer &buffer, void *data, const InitRule &rule,
-                 uint64_t seed) {
+                 uint64_t seed, int64_t first) {
   RandomStream random(seed, "init", buffer.name);
   for (int64_t i = 0; i < buffer.elements; ++i)
     storeElement(buffer.type, data, i,
                  rule.kind == InitRule::Constant
                      ? rule.argument
-                     : rule.argument * random.normal(i));
+                     : rule.argument * random.normal(first + i));
 }
 
 void bsr_session::initBuffer(int64_t index, const std::string &rule) {
@@ -148,8 +155,10 @@ void bsr_session::initBuffer(int64_t index, const std::string &rule) {
   if (parsed->kind == InitRule::Constant && parsed->argument == 0)
     device.zero(buffers[index], buffer.bytes);
   else
-    fillBuffer(index,
-               [&](char *data) { fill(buffer, data, *parsed, counters.seed); });
+    fillBuffer(index, [&](char *data) {
+      fill(buffer, data, *parsed, counters.seed,
+           shardOffset(index) / bsr_type_bytes(buffer.type));
+    });
   if (buffer.kind == BSR_VALUES && hasPattern[buffer.pattern])
     zeroUnusedSlots(buffer.pattern);
 }
@@ -281,6 +290,22 @@ bsr_status bsr_session_host_data(bsr_session *session, int64_t index,
   });
 }
 
+void bsr_session::requireProcesses() const {
+  if (int32_t size = bsr_communicator_size(context.communicator);
+      manifest().sharded && size != manifest().sharded)
+    fail(BSR_INVALID_STEP, "expected ", manifest().sharded,
+         " processes for step '", manifest().name,
+         "', which was compiled with --shard-state=", manifest().sharded,
+         ", but got ", size);
+}
+
+bool bsr_session::appliesUpdate() const {
+  const Buffer &buffer = manifest().buffers[size_t(manifest().applyBuffer)];
+  const auto *bytes =
+      static_cast<const char *>(hostData(manifest().applyBuffer));
+  return std::any_of(bytes, bytes + buffer.bytes, [](char b) { return b; });
+}
+
 void bsr_session::run(bool scores) {
   const std::string &name = manifest().name;
   if (int64_t stages = manifest().stages;
@@ -291,10 +316,15 @@ void bsr_session::run(bool scores) {
          " processes for that stage of step '", name, "', but got rank ",
          bsr_communicator_rank(context.communicator), " of ",
          bsr_communicator_size(context.communicator));
+  requireProcesses();
+  // A run that only adds up gradients needs nobody. With scores it takes means,
+  // and sums go on from the mean: that of what is added to them is the same.
+  bsr_context own = context;
+  if (!scores && manifest().applyBuffer >= 0 && !appliesUpdate())
+    own.communicator = nullptr;
   auto run = [&]() -> int32_t {
     if (!program)
-      return (scores ? step.runScores : step.run)(&context, buffers.data(),
-                                                  arena);
+      return (scores ? step.runScores : step.run)(&own, buffers.data(), arena);
     program->run(scores, programVersion != currentVersion());
     programVersion = currentVersion();
     return BSR_STEP_RAN;
@@ -309,11 +339,11 @@ void bsr_session::run(bool scores) {
       static_cast<Communicator *>(context.communicator)->requireIntact();
     return;
   case BSR_STEP_OTHER_VERSION:
-    fail(BSR_INVALID_STEP, "expected a context of version ", context.error,
+    fail(BSR_INVALID_STEP, "expected a context of version ", own.error,
          " for step '", name, "', but got one of version ", context.version);
   case BSR_STEP_OTHER_DEVICE:
-    fail(BSR_INVALID_STEP, "expected device ", context.error, " for step '",
-         name, "', but got device ", context.device);
+    fail(BSR_INVALID_STEP, "expected device ", own.error, " for step '", name,
+         "', but got device ", context.device);
   default:
     fail(BSR_INVALID_STEP, "expected a status from 0 to ",
          int(BSR_STEP_OTHER_DEVICE), " of step '", name, "', but got ", status);
@@ -337,6 +367,7 @@ bsr_status bsr_session_communicate(bsr_session *session,
            "expected a step that was compiled with --data-parallel for ", size,
            " processes, but got '", session->manifest().name, "'");
     session->context.communicator = communicator;
+    session->requireProcesses();
   });
 }
 

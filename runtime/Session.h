@@ -47,6 +47,9 @@ struct bsr_session {
   /// Fails unless patterns and state are the session's own.
   void requireOwner() const;
 
+  /// Fails unless there are as many processes as the state is sharded among.
+  void requireProcesses() const;
+
   /// Fails unless the processor may touch the buffers.
   void requireHost() const;
 
@@ -55,6 +58,10 @@ struct bsr_session {
     requireHost();
     return buffers[index];
   }
+
+  /// Where buffer `index` begins in what it is a share of, in bytes; 0 of one
+  /// that is whole. A session without a communicator is that of rank 0.
+  int64_t shardOffset(int64_t index) const;
 
   /// All of buffer `index` where the processor may touch it: the buffer, or a
   /// copy that `copy` holds.
@@ -94,6 +101,9 @@ struct bsr_session {
 
   /// Fails unless the last run left scores of the blocks of `pattern`.
   void requireScores(const bsr::Pattern &pattern) const;
+
+  /// Whether the next run updates, of a step that accumulates.
+  bool appliesUpdate() const;
 
   /// Runs the step once, with scores of blocks or without, and counts it.
   void run(bool scores);

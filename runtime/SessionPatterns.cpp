@@ -56,10 +56,22 @@ void bsr_session::patternsChanged() {
 void bsr_session::zeroSlots(int64_t index, const int32_t *slots,
                             int64_t count) const {
   const Pattern &pattern = manifest().patterns[index];
-  for (int32_t values : pattern.values)
-    device.zeroSlots(buffers[values],
-                     manifest().buffers[values].bytes / pattern.slots, slots,
-                     count, rooms[index]);
+  std::vector<int32_t> own;
+  for (int32_t values : pattern.values) {
+    const Buffer &buffer = manifest().buffers[values];
+    int64_t bytes = buffer.wholeBytes / pattern.slots;
+    if (!isShard(buffer)) {
+      device.zeroSlots(buffers[values], bytes, slots, count, rooms[index]);
+      continue;
+    }
+    own.clear();
+    for (int64_t i = 0; i < count; ++i)
+      if (int64_t slot = slots[i] - shardOffset(values) / bytes;
+          slot >= 0 && slot < buffer.shape[0])
+        own.push_back(int32_t(slot));
+    device.zeroSlots(buffers[values], bytes, own.data(), int64_t(own.size()),
+                     rooms[index]);
+  }
 }
 
 void bsr_session::zeroUnusedSlots(int64_t index) const {

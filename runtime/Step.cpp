@@ -181,6 +181,24 @@ const char *bsr_step_chip(const bsr_step *step) {
   return step ? step->manifest.chip.c_str() : "";
 }
 
+int32_t bsr_step_accumulates(const bsr_step *step) {
+  return step && step->manifest.applyBuffer >= 0;
+}
+
+int64_t bsr_step_sharded(const bsr_step *step) {
+  return step ? step->manifest.sharded : 0;
+}
+
+bsr_status bsr_step_whole_shape(const bsr_step *step, int64_t index,
+                                const int64_t **shape) {
+  return guarded([&] {
+    requireArgument(step, "step");
+    requireArgument(shape, "shape");
+    requireIndex(index, bsr_step_num_buffers(step), "buffers");
+    *shape = step->manifest.buffers[index].whole.data();
+  });
+}
+
 int32_t bsr_step_communicates(const bsr_step *step) {
   return step && step->manifest.communicates;
 }

@@ -31,8 +31,22 @@ struct Buffer {
   int32_t pattern; // or -1
   int64_t elements;
   int64_t bytes;
+  std::vector<int64_t> whole; // of a shard: the shape of what it is a part of;
+                              // else `shape`
+  int64_t wholeBytes;
   int64_t arenaOffset; // of scores, where in the arena they lie
 };
+
+/// Whether the buffer holds the share of one of several processes.
+inline bool isShard(const Buffer &buffer) {
+  return buffer.bytes != buffer.wholeBytes;
+}
+
+/// Where the share of `bytes` bytes of process `rank` begins in `wholeBytes`
+/// bytes: bsr.shard of the dialect.
+inline int64_t shardOffset(int64_t rank, int64_t bytes, int64_t wholeBytes) {
+  return std::min(rank * bytes, wholeBytes - bytes);
+}
 
 /// The index buffers of a pattern, in the order of their kinds.
 inline bool isIndices(bsr_kind kind) {
@@ -114,6 +128,10 @@ struct Manifest {
   int64_t arenaBytes;
   std::string scoreNorm; // "" for a step without scores
   bool communicates = false;
+  int64_t sharded = 0; // among how many processes, or 0
+  /// The buffer that tells, by 0, that a run takes no means over processes; -1
+  /// if all runs do.
+  int64_t applyBuffer = -1;
   int64_t stage = 0, stages = 0; // none if it is no stage
   std::vector<Buffer> buffers;
   std::vector<Pattern> patterns;

@@ -20,7 +20,7 @@ packages=(
 
 # Runs of several processes take an MPI, which nothing else needs (docs/parallel.md).
 if [[ ${1:-} == --mpi ]]; then
-  packages+=(openmpi-bin libopenmpi-dev mpich libmpich-dev)
+  packages+=(openmpi-bin libopenmpi-dev mpich libmpich-dev python3-mpi4py)
 elif (($#)); then
   echo "error: expected --mpi or nothing, but got '$*'" >&2
   exit 2

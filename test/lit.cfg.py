@@ -113,6 +113,11 @@ if shutil.which("mpirun") and os.path.exists(mpi_library) and not other_tools:
                         ("OMPI_MCA_rmaps_base_oversubscribe", "1"), ("OMPI_MCA_hwloc_base_binding_policy", "none"),
                         ("OMPI_MCA_mpi_yield_when_idle", "1"), ("OMPI_MCA_btl_base_warn_component_unused", "0")):
         llvm_config.with_environment(name, value)
+    # What Debian's package is for, the MPI of `mpirun`.
+    if os.path.exists("/usr/lib/python3/dist-packages/mpi4py"):
+        config.available_features.add("mpi4py")
+    else:
+        lit_config.note("no mpi4py (Debian: python3-mpi4py): steps of Python in several processes are tested without")
     # MPICH beside it.
     if shutil.which("mpirun.mpich") and os.path.exists(mpi_library.replace("mpi.so", "mpi_mpich.so")):
         config.available_features.add("mpich")

@@ -4,6 +4,7 @@
 
 #include "StepAttributes.h"
 #include "bsr/Dialect/Attributes.h"
+#include "bsr/Dialect/Shards.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "support/InitRule.h"
@@ -229,7 +230,11 @@ LogicalResult BSRDialect::verifyRegionArgAttribute(Operation *op,
                      << pattern;
     auto expected = cast<PatternType>(types[pattern])
                         .getValuesType(getElementTypeOrSelf(type));
-    if (type != expected)
+    // Of values that processes share, each has some slots.
+    auto whole = dyn_cast<RankedTensorType>(type);
+    if (DenseI64ArrayAttr shape = getWholeShape(func, argIndex); whole && shape)
+      whole = whole.clone(shape.asArrayRef());
+    if (whole != expected)
       return error() << "expected values of type " << expected << ", but got "
                      << type;
     return success();

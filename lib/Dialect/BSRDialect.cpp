@@ -7,6 +7,7 @@
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Dialect/ClusterVerifier.h"
+#include "bsr/Dialect/Shards.h"
 #include "bsr/Dialect/Transfers.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -68,7 +69,7 @@ void BSRDialect::initialize() {
 #define GET_OP_LIST
 #include "bsr/Dialect/BSROps.cpp.inc"
       >();
-  addOperations<SendOp, ReceiveOp>();
+  addOperations<SendOp, ReceiveOp, ShardOp, UnshardOp>();
   addInterfaces<BSRInlinerInterface, BSRBytecodeInterface>();
   // Each target has its implementation in lib/Codegen.
   declarePromisedInterfaces<TargetAttrInterface, CPUAttr, GPUAttr,

@@ -177,6 +177,9 @@ static void addLayout(OpPassManager &pm, const bsr::StepOptions &options) {
   if (options.stages)
     pm.addNestedPass<func::FuncOp>(
         bsr::createBSRSplitStages({options.stages, options.stage}));
+  if (options.shardState)
+    pm.addNestedPass<func::FuncOp>(
+        bsr::createBSRShardState({options.shardState}));
   pm.addNestedPass<func::FuncOp>(bsr::createBSRConcatenate());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRWidenSums());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldCopies());
@@ -286,6 +289,7 @@ void bsr::registerDialect(DialectRegistry &registry) {
   registerClusterPlanVerifier(registry);
   registerBufferizableOpInterfaceExternalModels(registry);
   registerTransferBufferization(registry);
+  registerShardBufferization(registry);
   registerTilingInterfaceExternalModels(registry);
   registerCPUTargetExternalModels(registry);
   registerGPUTargetExternalModels(registry);

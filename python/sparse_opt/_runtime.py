@@ -11,7 +11,7 @@ import functools
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -24,7 +24,7 @@ from sparse_opt._tools import RUNTIME, find_runtime
 Array = np.ndarray[Any, Any]
 Scalar: TypeAlias = "type[np.generic[Any]]"
 
-_VERSION = 10
+_VERSION = 11
 
 KINDS = (
     "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",
@@ -122,6 +122,19 @@ class Buffer:
     dtype: Scalar
     carried: bool
     pattern: int
+    whole: tuple[int, ...]
+
+    @property
+    def is_shard(self) -> bool:
+        """Whether it is the share of one process, of an array of shape `whole`."""
+        return self.shape != self.whole
+
+    def shard_of(self, whole: Array, rank: int) -> Array:
+        """Returns the share of a process in an array of shape `whole`."""
+        dim = next((d for d, size in enumerate(self.whole) if size > 1), 0)
+        rows = self.shape[dim]
+        first = min(rank * rows, self.whole[dim] - rows)
+        return whole[(slice(None),) * dim + (slice(first, first + rows),)]
 
 
 @dataclass(frozen=True)
@@ -246,7 +259,7 @@ def _library() -> ctypes.CDLL:
     for name, result in (
         ("last_error", text), ("step_manifest_text", text), ("step_name", text),
         ("step_num_buffers", i64), ("step_num_patterns", i64), ("step_num_products", i64),
-        ("step_num_left_dense", i64), ("drop_fraction", ctypes.c_double),
+        ("step_num_left_dense", i64), ("step_sharded", i64), ("drop_fraction", ctypes.c_double),
         ("gmp_density", ctypes.c_double), ("session_metadata", text), ("session_step_difference", text),
         ("step_unload", None), ("session_destroy", None),
     ):  # fmt: skip
@@ -299,6 +312,11 @@ class Step:
         return str(_library().bsr_step_name(self._handle).decode())
 
     @property
+    def sharded(self) -> int:
+        """Among how many processes the optimizer state is sharded, or 0."""
+        return int(_library().bsr_step_sharded(self._handle))
+
+    @property
     def products(self) -> dict[str, int]:
         """How many products of each kind a step computes, and what stayed dense."""
         library = _library()
@@ -317,6 +335,12 @@ class Step:
                 self._handle, ctypes.c_int64(index), ctypes.byref(info)
             )
         )
+        whole = ctypes.POINTER(ctypes.c_int64)()
+        _check(
+            _library().bsr_step_whole_shape(
+                self._handle, ctypes.c_int64(index), ctypes.byref(whole)
+            )
+        )
         return Buffer(
             index,
             info.name.decode(),
@@ -328,6 +352,7 @@ class Step:
             _DTYPES[info.type],
             bool(info.carried),
             info.pattern,
+            tuple(whole[: info.rank]),
         )
 
     def _pattern(self, index: int, masks: tuple[Mask, ...]) -> Pattern:
@@ -478,6 +503,7 @@ class Session:
         self._handle = ctypes.c_void_p()
         self._run = _library().bsr_session_run
         self._source = source  # which outlives it
+        self._after_update: Callable[[], None] = lambda: None
         if source:
             _check(
                 _library().bsr_session_share(
@@ -500,6 +526,14 @@ class Session:
 
     def run(self) -> None:
         _check(self._run(self._handle))
+
+    def communicate(
+        self, communicator: ctypes.c_void_p, after_update: Callable[[], None]
+    ) -> None:
+        """Lets runs take means over processes, and calls a function after each update
+        of patterns."""
+        _check(_library().bsr_session_communicate(self._handle, communicator))
+        self._after_update = after_update
 
     def initialize(self) -> None:
         _check(_library().bsr_session_initialize(self._handle))
@@ -727,6 +761,7 @@ class Session:
                 self._handle, entries, ctypes.c_int64(len(replacements))
             )
         )
+        self._after_update()
 
     def run_scores(self) -> None:
         _check(_library().bsr_session_run_scores(self._handle))
@@ -744,6 +779,7 @@ class Session:
                 self._handle, entries, ctypes.c_int64(len(updates))
             )
         )
+        self._after_update()
 
     def counters(self) -> Counters:
         counters = _Counters()

@@ -23,11 +23,12 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from sparse_opt import _blocks, _method, _runtime, _tools
+from sparse_opt import _blocks, _method, _ranks, _runtime, _tools
 from sparse_opt._errors import StepError
 from sparse_opt._evaluation import Evaluation
 from sparse_opt._method import Method
 from sparse_opt._program import Array, Export, NamedArrays, Program
+from sparse_opt._ranks import Ranks
 from sparse_opt._runtime import Blocks, Buffer, Counters, Origin, Pattern
 
 Choice = Literal["random", "largest", "mask"]
@@ -44,6 +45,7 @@ def compile(
     pattern: Choice | None = None,
     library: str | os.PathLike[str] | None = None,
     options: Sequence[str] = (),
+    comm: Any = None,
 ) -> Step:
     """Compiles a step and loads it.
 
@@ -64,6 +66,10 @@ def compile(
         drops what is not zero.
       library: where to keep the shared library; by default it is not kept.
       options: further options of `sparse-compile`.
+      comm: `MPI.COMM_WORLD` of mpi4py, or `"mpi"` without it, to train with all
+        processes that an MPI has started: each calls this, and the step with batches of
+        its own; gradients and loss are means over all. Rank 0 compiles, and has the
+        first weights and patterns.
 
     Raises:
       StepError: the compiler refused the step, or the exported program has
@@ -73,6 +79,12 @@ def compile(
     program = export.program if isinstance(export, Export) else None
     if program is not None:
         program.check()
+    if comm is not None:
+        if device not in ("cpu", "auto"):
+            raise StepError(
+                f"expected device cpu for several processes, but got {device!r}"
+            )
+        device, options = "cpu", [*options, "--data-parallel"]
     if device == "auto":
         arguments = {
             "seed": seed, "pattern": pattern, "library": library, "options": options,
@@ -87,8 +99,11 @@ def compile(
         options = [f"--target={target}", *options]
     with tempfile.TemporaryDirectory() as directory:
         path = Path(library) if library else Path(directory) / "step.so"
-        report = _compile(export, path, marks, options)
-        step = Step(path, program, device=device, seed=seed, pattern=pattern)
+        ranks = _ranks.ranks_of(comm)
+        report = _compile_once(export, path, marks, options, ranks)
+        step = Step(
+            path, program, device=device, seed=seed, pattern=pattern, comm=comm
+        )
         step.report = report
         step._compilation = _Compilation(export, tuple(marks), tuple(options))
         return step
@@ -114,7 +129,9 @@ class _Compilation:
 
     def evaluation_options(self) -> list[str]:
         """The options of a program without updates."""
-        of_updates = ("--score-norm", "--require-sparse", "--data-parallel")
+        of_updates = (
+            "--score-norm", "--require-sparse", "--data-parallel", "--shard-state",
+        )  # fmt: skip
         kept = [o for o in self.options if not o.startswith(of_updates)]
         return [*kept, "--drop-updates"]
 
@@ -134,6 +151,37 @@ def _compile(
         if "warning: " in line:
             warnings.warn(_sentence(line, "warning: "), stacklevel=3)
     return done.stderr
+
+
+def _compile_once(
+    export: str,
+    path: Path,
+    marks: Sequence[str],
+    options: Sequence[str],
+    ranks: Ranks | None,
+) -> str:
+    """Compiles as `_compile`, of several processes in the first one."""
+    if ranks is None:
+        return _compile(export, path, marks, options)
+    given = "\0".join([export, *marks, "", *options]).encode()
+    ranks.require_same({"export, marks and options": _ranks.hash_of(given)})
+    if ranks.rank > 0:
+        # What that one could not compile, it tells; all end.
+        if error := ranks.broadcast_bytes(b"").decode():
+            raise StepError(error)
+        code = ranks.broadcast_bytes(b"")
+        if not path.exists():
+            path.write_bytes(code)
+        return ranks.broadcast_bytes(b"").decode()
+    try:
+        report = _compile(export, path, marks, options)
+    except StepError as error:
+        ranks.broadcast_bytes(str(error).encode())
+        raise
+    ranks.broadcast_bytes(b"")
+    ranks.broadcast_bytes(path.read_bytes())
+    ranks.broadcast_bytes(report.encode())
+    return report
 
 
 def _target(device: Any) -> str:
@@ -209,6 +257,7 @@ class Step:
         device: str = "cpu",
         seed: int = 0,
         pattern: Choice | None = None,
+        comm: Any = None,
     ) -> None:
         if pattern not in (None, "random", "largest", "mask"):
             raise StepError(
@@ -219,6 +268,9 @@ class Step:
             raise StepError(f"expected a device that is a string, but got {device!r}")
         self._step = _runtime.Step(os.fspath(library))
         self._session = _runtime.Session(self._step, device, seed)
+        self._ranks = _ranks.ranks_of(comm)
+        if self._ranks:
+            self._join(self._ranks)
         self._session.initialize()
         self.buffers: Mapping[str, Buffer] = {
             b.name: b for b in self._step.buffers if b.kind in ("dense", "values")
@@ -256,6 +308,8 @@ class Step:
             list(dict.fromkeys(whole.get(name, name) for name in carried))
         )
         self._take_values(pattern)
+        if self._ranks:
+            self._take_first(self._ranks)
 
     def __repr__(self) -> str:
         name = self._step.name
@@ -322,7 +376,10 @@ class Step:
         if self._rate in self.buffers and rate is not None:
             self.arrays[self._rate][...] = rate
         if self._seed in self.buffers and (seed is not None or self._seed not in given):
-            number = self._base_seed + self._steps if seed is None else seed
+            place = self._steps
+            if self._ranks:
+                place = place * self._ranks.size + self._ranks.rank
+            number = self._base_seed + place if seed is None else seed
             self.arrays[self._seed][...] = number & 0x7FFFFFFF
         if self._apply in self.buffers and (
             apply is not None or self._apply not in given
@@ -484,6 +541,7 @@ class Step:
             pattern, mask = self._masks[name]
             return _blocks.to_mask(pattern, self._session.blocks(pattern), mask)
         buffer = self._buffer(name)
+        self._require_whole(buffer)
         array = self.arrays[name]
         if buffer.kind != "values":
             return array.copy()
@@ -504,13 +562,30 @@ class Step:
             self._write_mask(name, value)
             return
         buffer = self._buffer(name)
+        rank = self._ranks.rank if self._ranks else 0
         if buffer.kind != "values":
+            if buffer.is_shard:
+                _runtime.require(name, buffer.whole, np.dtype(buffer.dtype), value)
+                value = buffer.shard_of(value, rank)
             self._write(name, value)
             return
         pattern = self._step.patterns[buffer.pattern]
         _require_like(pattern, buffer, value)
         blocks = self._session.blocks(pattern)
-        _blocks.from_dense(pattern, blocks, value, self.arrays[name])
+        if not buffer.is_shard:
+            _blocks.from_dense(pattern, blocks, value, self.arrays[name])
+            return
+        whole = np.zeros(buffer.whole, buffer.dtype)
+        _blocks.from_dense(pattern, blocks, value, whole)
+        self.arrays[name][...] = buffer.shard_of(whole, rank)
+
+    def _require_whole(self, buffer: Buffer) -> None:
+        """Raises `StepError` for what other processes have a share of."""
+        if buffer.is_shard:
+            raise StepError(
+                f"expected an array that each process has all of, but got '{buffer.name}',"
+                " of which it has a share: save() writes all of it"
+            )
 
     def write_weight(
         self, name: str, value: Array, pattern: Literal["largest", "keep"]
@@ -573,6 +648,7 @@ class Step:
         for name, buffer in self.buffers.items():
             if not _is_kept(buffer):
                 continue
+            self._require_whole(buffer)
             if buffer.kind != "values":
                 state[name] = self.arrays[name].copy()
                 continue
@@ -599,6 +675,7 @@ class Step:
         for name, buffer in self.buffers.items():
             if not _is_kept(buffer):
                 continue
+            self._require_whole(buffer)
             stored = buffer.kind == "values"
             key = f"{name}.bsr.values" if stored else name
             if key not in state:
@@ -613,8 +690,18 @@ class Step:
             self.arrays[name][blocks.slot] = state[key]
 
     def save(self, path: str | os.PathLike[str], metadata: str = "") -> None:
-        """Writes a checkpoint, from which a run goes on bit for bit."""
+        """Writes a checkpoint, from which a run goes on bit for bit.
+
+        Several processes call it together, and the first one writes.
+        """
+        if self._ranks:
+            self._require_same_state(self._ranks)
+            if self._ranks.rank > 0 and not self._step.sharded:
+                self._ranks.require_same({})
+                return
         self._session.save(os.fspath(path), metadata)
+        if self._ranks:
+            self._ranks.require_same({})
 
     def load(self, path: str | os.PathLike[str]) -> str:
         """Reads a checkpoint, and returns its metadata.
@@ -632,7 +719,15 @@ class Step:
             )
         counters = self._session.counters()
         self._steps, self._base_seed = counters.steps, counters.seed
+        if self._ranks:
+            self._steps //= self._ranks.size
+            self._require_same_state(self._ranks)
         return metadata
+
+    @property
+    def ranks(self) -> Ranks | None:
+        """The processes that train together; None for one alone."""
+        return self._ranks
 
     @property
     def counters(self) -> Counters:
@@ -643,6 +738,58 @@ class Step:
     def products(self) -> dict[str, int]:
         """How many products of each kind a step computes, and what stayed dense."""
         return self._step.products
+
+    def _join(self, ranks: Ranks) -> None:
+        """Lets runs take means over all processes, which run the same step."""
+        manifest = self._step.manifest.encode()
+        ranks.require_same({"compiled step": _ranks.hash_of(manifest)})
+
+        def require_same_patterns() -> None:
+            after = f"after run {self._session.counters().steps}"
+            hashes = {}
+            for pattern in self._step.patterns:
+                views = self._session.views(pattern)
+                arrays = (views.row_ptr, views.col_idx, views.slot)
+                name = f"pattern of '{pattern.name}' {after}"
+                hashes[name] = _ranks.hash_of(*arrays)
+            ranks.require_same(hashes)
+
+        self._session.communicate(ranks.handle, require_same_patterns)
+
+    def _shared_state(self) -> Iterator[Buffer]:
+        """Yields the arrays that all processes have alike."""
+        for buffer in self.buffers.values():
+            if _is_kept(buffer) and not buffer.is_shard:
+                yield buffer
+
+    def _take_first(self, ranks: Ranks) -> None:
+        """Takes patterns, weights and optimizer state of the first process."""
+        for pattern in self._step.patterns:
+            if pattern.is_static:
+                continue
+            own = self._session.blocks(pattern)
+            sizes = np.array([len(own.slot)], np.int64)
+            ranks.broadcast(sizes)
+            col_idx, slot = (np.zeros(int(sizes[0]), np.int32) for _ in range(2))
+            if ranks.rank == 0:
+                col_idx[...], slot[...] = own.col_idx, own.slot
+            for array in (own.row_ptr, col_idx, slot):
+                ranks.broadcast(array)
+            if ranks.rank > 0:
+                self._session.set_blocks(pattern, own.row_ptr, col_idx, slot)
+        for buffer in self._shared_state():
+            ranks.broadcast(self.arrays[buffer.name])
+
+    def _require_same_state(self, ranks: Ranks) -> None:
+        after = f"after run {self._session.counters().steps}"
+        ranks.require_same(
+            {
+                f"values of '{buffer.name}' {after}": _ranks.hash_of(
+                    self.arrays[buffer.name]
+                )
+                for buffer in self._shared_state()
+            }
+        )
 
     def _take_values(self, choice: Choice | None) -> None:
         """Takes the program's first values, weights before their moments."""

@@ -361,6 +361,44 @@ CASE(communicator_finds_who_left) {
   });
 }
 
+CASE(communicator_shards_and_unshards) {
+  // Rows of 3 bytes; shards overlap where ranks do not divide the rows, and
+  // segments end anywhere.
+  for (int size : {1, 2, 3, 4})
+    for (int64_t rows : {2, 3, 4, 5, 7, 100})
+      for (int64_t segmentBytes : {int64_t(5), Communicator::mostSegmentBytes})
+        runTeam(
+            size,
+            [&](Communicator &communicator, Member &) {
+              int64_t own = (rows + size - 1) / size;
+              int64_t first =
+                  std::min(communicator.rank() * own, rows - own) * 3;
+              std::string whole, shard(size_t(own * 3), 'x');
+              for (int64_t i = 0; i < rows * 3; ++i)
+                whole += char('a' + i % 26);
+              bsr_communicator &table = communicator;
+              table.shard(&table, whole.data(), int64_t(whole.size()),
+                          shard.data(), int64_t(shard.size()));
+              requireEqual(shard, whole.substr(size_t(first), shard.size()),
+                           "a shard", __FILE__, __LINE__);
+              std::string all(whole.size() + 1, 'x');
+              table.unshard(&table, shard.data(), int64_t(shard.size()),
+                            all.data(), int64_t(whole.size()));
+              communicator.requireIntact();
+              requireEqual(all, whole + 'x', "the shards of all", __FILE__,
+                           __LINE__);
+              std::string kept(whole.size(), 'x');
+              bool isRoot = communicator.rank() == size - 1;
+              communicator.collect(shard.data(), int64_t(shard.size()),
+                                   isRoot ? kept.data() : nullptr,
+                                   int64_t(whole.size()), size - 1);
+              requireEqual(kept,
+                           isRoot ? whole : std::string(whole.size(), 'x'),
+                           "what was collected", __FILE__, __LINE__);
+            },
+            std::chrono::seconds(60), segmentBytes);
+}
+
 CASE(communicator_refuses_what_is_none) {
   bsr_communicator *communicator = nullptr;
   requireFails(

@@ -262,6 +262,14 @@ func.func @start_reduce(%dw: memref<3x16x16xf32>, %db: memref<16xf32>) {
   return
 }
 
+func.func @shards(%w: tensor<5x16xf32>, %a: memref<1x5xf32>, %b: memref<1x3xf32>) -> tensor<5x16xf32> {
+  %mine = bsr.shard %w : tensor<5x16xf32> -> tensor<3x16xf32>
+  %all = bsr.unshard %mine into %w : tensor<3x16xf32>, tensor<5x16xf32> -> tensor<5x16xf32>
+  bsr.shard %a into %b : memref<1x5xf32>, memref<1x3xf32>
+  bsr.unshard %b into %a : memref<1x3xf32>, memref<1x5xf32>
+  return %all : tensor<5x16xf32>
+}
+
 func.func @transfers(%x: tensor<4x16xf32>) -> tensor<4x16xf32> {
   bsr.send %x to 1 : tensor<4x16xf32>
   %y = bsr.receive from 0 -> tensor<4x16xf32>

@@ -184,6 +184,13 @@ struct CommandLine {
           "processes of a run, each of which has a batch of its own (mpirun -n "
           "N sparse-train)"),
       llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> shardState{
+      "shard-state",
+      llvm::cl::desc(
+          "Let each of so many processes of a run have a share of the "
+          "optimizer's moments and update a share of the parameters (ZeRO-1), "
+          "beside --data-parallel"),
+      llvm::cl::value_desc("processes"), llvm::cl::cat(category)};
   llvm::cl::opt<unsigned> stages{
       "stages",
       llvm::cl::desc(

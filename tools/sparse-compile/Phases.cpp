@@ -44,6 +44,14 @@ Error bsr::verifyStages(const CommandLine &options) {
   if (hasStages && options.dataParallel)
     return createStringError("expected --stages or --data-parallel, but got "
                              "both");
+  if (options.shardState.getNumOccurrences() &&
+      (options.shardState < 2 || !options.dataParallel))
+    return createStringError(
+        formatv("expected --shard-state of 2 or more processes beside "
+                "--data-parallel, but got {0}{1}",
+                options.shardState.getValue(),
+                options.dataParallel ? "" : " without it")
+            .str());
   if (hasStages && !options.scoreNorm.empty())
     return createStringError("expected no --score-norm of a step that is cut "
                              "into stages, but got " +
@@ -60,6 +68,7 @@ void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
     step.attentionKeys = options.attentionKeys.getValue();
   step.scoreNorm = options.scoreNorm.getValue();
   step.dataParallel = options.dataParallel.getValue();
+  step.shardState = options.shardState.getValue();
   step.stages = options.stages.getValue();
   step.stage = options.stage.getValue();
   step.maxOperations = options.maxOperations.getValue();

@@ -50,6 +50,10 @@ static const std::vector<ConfigKey> &keys() {
        "micro-batches of a training step: more than one needs a step that sums "
        "gradients, with an argument of role 'apply'",
        many},
+      {"shard_state", &Config::shardState,
+       "let each of several processes keep a share of the optimizer's moments "
+       "(ZeRO-1)",
+       freely},
       {"log.every", &Config::logEvery,
        "steps between printed lines where there is no terminal",
        positiveFreely},

@@ -27,6 +27,7 @@ struct Config {
   int64_t seed = 0;
   int64_t steps = 1000;
   int64_t accumulate = 1;
+  bool shardState = false;
   int64_t logEvery = 10;
   std::string embedding = "state.params.token_embedding";
   /// No key: of a process whose stage need not have the embedding.

@@ -121,6 +121,30 @@ void Ranks::requireSame(const std::vector<std::string> &names,
              " of rank 0, but got another");
 }
 
+std::vector<double> Ranks::mean(const std::vector<double> &numbers) const {
+  if (size() == 1)
+    return numbers;
+  std::vector<double> all(numbers.size() * size_t(size())), means;
+  check(bsr_communicator_gather(communicator.get(), numbers.data(),
+                                int64_t(numbers.size() * sizeof(double)),
+                                all.data()));
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    double sum = 0;
+    for (size_t rank = 0; rank < size_t(size()); ++rank)
+      sum += all[rank * numbers.size() + i];
+    means.push_back(sum / double(size()));
+  }
+  return means;
+}
+
+std::vector<int64_t> Ranks::gather(int64_t number) const {
+  std::vector<int64_t> all(static_cast<size_t>(size()), number);
+  if (size() > 1)
+    check(bsr_communicator_gather(communicator.get(), &number, sizeof number,
+                                  all.data()));
+  return all;
+}
+
 void Ranks::copyState(Session &session) const {
   if (size() == 1)
     return;
@@ -154,7 +178,7 @@ void Ranks::copyState(Session &session) const {
   }
   std::vector<char> data;
   for (const Buffer &buffer : session.buffers()) {
-    if (!buffer.carried)
+    if (!buffer.carried || buffer.isShard())
       continue;
     data.resize(size_t(buffer.elements * bsr_type_bytes(buffer.type)));
     session.read(buffer, data.data());
@@ -185,7 +209,7 @@ void Ranks::requireSameState(const Session &session, bool andBuffers) const {
   }
   std::vector<char> data;
   for (const Buffer &buffer : session.buffers()) {
-    if (!andBuffers || !buffer.carried)
+    if (!andBuffers || !buffer.carried || buffer.isShard())
       continue;
     data.resize(size_t(buffer.elements * bsr_type_bytes(buffer.type)));
     session.read(buffer, data.data());

@@ -45,10 +45,17 @@ public:
   void requireSame(const std::vector<std::string> &names,
                    const std::vector<uint64_t> &hashes) const;
 
-  /// Gives all processes the weights, moments and patterns of rank 0.
+  /// The means over all processes of each of `numbers`.
+  std::vector<double> mean(const std::vector<double> &numbers) const;
+
+  /// What all processes have for `number`, in the order of their ranks.
+  std::vector<int64_t> gather(int64_t number) const;
+
+  /// Gives all processes the weights, moments and patterns of rank 0, but for
+  /// shares of the state.
   void copyState(Session &session) const;
   /// Fails unless all processes have the same patterns, and the same carried
-  /// buffers if `andBuffers`.
+  /// buffers, but for shares of the state, if `andBuffers`.
   void requireSameState(const Session &session, bool andBuffers) const;
 
   /// What the steps of this process did so far with the others.

@@ -6,6 +6,8 @@
 #include "support/Error.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 using namespace bsr;
 using namespace bsr::train;
@@ -30,13 +32,18 @@ Session::Session(const std::string &path, const std::string &device,
     if (info.kind != BSR_DENSE && info.kind != BSR_VALUES &&
         info.kind != BSR_OUTPUT)
       continue;
+    const int64_t *whole;
+    check(bsr_step_whole_shape(newStep, i, &whole));
+    int64_t wholeElements = std::accumulate(whole, whole + info.rank,
+                                            int64_t(1), std::multiplies<>());
     all.push_back({i,
                    info.name,
                    info.role,
                    info.type,
                    {info.shape, info.shape + info.rank},
                    info.elements,
-                   info.carried != 0});
+                   info.carried != 0,
+                   wholeElements});
   }
 }
 
@@ -115,7 +122,8 @@ void Session::update(const std::vector<bsr_pattern_update> &updates) {
 }
 
 void Session::save(const std::string &path, const std::string &metadata) const {
-  check(bsr_session_save(session.get(), path.c_str(), metadata.c_str()));
+  check(bsr_session_save(session.get(), path.empty() ? nullptr : path.c_str(),
+                         metadata.c_str()));
 }
 
 std::string Session::load(const std::string &path) {

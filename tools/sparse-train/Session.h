@@ -21,6 +21,9 @@ struct Buffer {
   std::vector<int64_t> shape;
   int64_t elements;
   bool carried;
+  int64_t wholeElements; // of what several processes have a share of
+
+  bool isShard() const { return elements != wholeElements; }
 };
 
 /// A compiled step and the memory of one run. See bsr/runtime.h for what the
@@ -64,6 +67,12 @@ public:
   void restore();
   /// One update for each pattern.
   void update(const std::vector<bsr_pattern_update> &updates);
+  /// Whether runs that only add up gradients leave results of this process
+  /// alone.
+  bool accumulates() const { return bsr_step_accumulates(loaded.get()); }
+  /// Whether processes have shares of the state: they save it together.
+  bool isSharded() const { return bsr_step_sharded(loaded.get()); }
+  /// An empty `path` is that of a process that has only its share to give.
   void save(const std::string &path, const std::string &metadata) const;
   /// Returns why the file is no checkpoint of this step, and "" if it is one
   /// and was loaded.

@@ -156,6 +156,9 @@ static void requireStages(const Config &config, const Ranks &ranks) {
   if (ranks.size() != countStages(config))
     fail("expected as many processes as --stages of compile.options, ",
          countStages(config), ", but got ", ranks.size());
+  if (config.shardState)
+    fail("expected shard_state false of a step that is cut into stages, but "
+         "got true");
   // What is shared out among all weights, no stage knows.
   for (const SparsityGroup &group : config.sparsity)
     if (group.distribution != "uniform")
@@ -175,6 +178,8 @@ static Session openSession(const Config &config, const Ranks &ranks) {
            ranks.areJoined() &&
            std::find(options.begin(), options.end(), option) == options.end())
     options.push_back(option);
+  if (config.shardState && ranks.size() > 1 && !countStages(config))
+    options.push_back("--shard-state=" + std::to_string(ranks.size()));
   auto open = [&](const std::string &device) {
     // What rank 0 compiles, the others find.
     std::string target = Session::targetOf(device);
@@ -285,8 +290,9 @@ public:
         progress.update(done(), details);
       }
     }
+    Memory memory = measureMemory();
     if (folder)
-      summarize(wasDone);
+      summarize(wasDone, memory);
     if (bsr_step_num_timers(session.step()))
       std::printf("%s", describeTimers(session.step()).c_str());
     if (bsr_step_num_timers(session.step()) && ranks.size() > 1)
@@ -377,15 +383,40 @@ private:
     return loss.get();
   }
 
+  /// Sums over runs of the loss and of the step's other results.
+  struct Sums {
+    double loss = 0;
+    std::map<std::string, double> others;
+  };
+
+  /// Adds what the last run left, and the loss that it returned, to `sums`.
+  void addResults(double runLoss, Sums &sums) const {
+    sums.loss += runLoss;
+    for (const auto &[name, result] : results)
+      sums.others[name] += result.get();
+  }
+
+  /// Replaces sums of results of this process alone by their means over
+  /// processes.
+  void takeMeans(Sums &sums) const {
+    std::vector<double> numbers = {sums.loss};
+    for (const auto &[name, sum] : sums.others)
+      numbers.push_back(sum);
+    numbers = ranks.mean(numbers);
+    auto mean = numbers.begin();
+    sums.loss = *mean++;
+    for (auto &[name, sum] : sums.others)
+      sum = *mean++;
+  }
+
   /// Adds the mean loss on the held-out batches, and that of the step's other
   /// results, to `entry`; the state is left as it was.
   void measureHeldOut(ordered_json &entry) {
     int64_t step = done();
-    double sum = 0;
-    std::map<std::string, double> sums;
+    Sums sums;
     session.snapshot();
-    // The step takes the means over processes: each has its share of batches,
-    // or, where that is not the same for all, all of them.
+    // Means are taken over processes: each has its share of batches, or, where
+    // that is not the same for all, all of them.
     bool areShared = config.heldOutBatches % shares == 0 && !isStage;
     int64_t first = areShared ? ranks.rank() : 0;
     int64_t stride = areShared ? shares : 1;
@@ -393,13 +424,14 @@ private:
     for (int64_t batch = first; batch < config.heldOutBatches;
          batch += stride) {
       batches->fillHeldOut(batch, config.heldOutBatches);
-      sum += runStep(step, 0, 0);
-      for (const auto &[name, result] : results)
-        sums[name] += result.get();
+      addResults(runStep(step, 0, 0), sums);
       session.restore();
     }
-    entry["held_out"] = requireFinite(sum / count, "held-out loss after", step);
-    for (const auto &[name, sum] : sums)
+    if (microBatches > 1 && session.accumulates())
+      takeMeans(sums);
+    entry["held_out"] =
+        requireFinite(sums.loss / count, "held-out loss after", step);
+    for (const auto &[name, sum] : sums.others)
       entry["held_out_" + name] = sum / count;
   }
 
@@ -407,8 +439,8 @@ private:
   std::string trainStep() {
     int64_t step = done();
     double stepRate = learningRate(config, step, 1 - storedShare(session));
-    double stepLoss = 0, batchTime = 0;
-    std::map<std::string, double> sums;
+    double batchTime = 0;
+    Sums sums;
     auto start = std::chrono::steady_clock::now();
     phases.start();
     for (int64_t own = 0; own < microBatches; ++own) {
@@ -417,13 +449,15 @@ private:
       batches->fillTrain(step, micro);
       batchTime += secondsSince(batchStart);
       bool isLast = own == microBatches - 1;
-      stepLoss += runStep(step, micro, stepRate,
-                          isLast && patternUpdates.needScores(step + 1));
-      for (const auto &[name, result] : results)
-        sums[name] += result.get();
+      // The last run's results are means already.
+      if (isLast && own && session.accumulates())
+        takeMeans(sums);
+      addResults(runStep(step, micro, stepRate,
+                         isLast && patternUpdates.needScores(step + 1)),
+                 sums);
     }
     double time = secondsSince(start);
-    stepLoss /= microBatches;
+    double stepLoss = sums.loss / microBatches;
     ++step;
     requireFinite(stepLoss, "loss of", step);
 
@@ -437,7 +471,7 @@ private:
       entry["forward_backward_time"] = phases.forwardBackward();
       entry["optimizer_time"] = phases.optimizer();
     }
-    for (const auto &[name, sum] : sums)
+    for (const auto &[name, sum] : sums.others)
       entry[name] = sum / microBatches;
     if (patternUpdates.areDue(step)) {
       int64_t stored = countBlocks().stored;
@@ -465,6 +499,8 @@ private:
         tracker->flush();
         session.save(folder->checkpoint(step), describeRun(config, data));
         folder->removeOldCheckpoints(config.checkpointKeep);
+      } else if (session.isSharded()) {
+        session.save("", "");
       }
     }
 
@@ -537,9 +573,48 @@ private:
            bsr_step_num_products(step, "sddmm");
   }
 
+  /// What processes hold, in the order of their ranks, in bytes.
+  struct Memory {
+    int64_t wholeState = 0; // moments and the like, if one had all of it
+    std::vector<int64_t> state, session, peak;
+  };
+
+  /// Called by all processes together.
+  Memory measureMemory() const {
+    Memory memory;
+    int64_t own = 0;
+    for (const Buffer &buffer : session.buffers()) {
+      if (!buffer.carried || buffer.role != "state")
+        continue;
+      own += buffer.elements * bsr_type_bytes(buffer.type);
+      memory.wholeState += buffer.wholeElements * bsr_type_bytes(buffer.type);
+    }
+    memory.state = ranks.gather(own);
+    memory.session = ranks.gather(session.counters().bytes);
+    memory.peak = ranks.gather(peakMemory());
+    return memory;
+  }
+
+  /// A line about `memory`.
+  static std::string describe(const Memory &memory) {
+    std::string line = "memory of each process:";
+    for (size_t rank = 0; rank < memory.state.size(); ++rank) {
+      char text[96];
+      std::snprintf(
+          text, sizeof text, "%s %.1f MiB of state, %.1f in all, at most %.0f",
+          rank ? ";" : "", memory.state[rank] / 1048576.0,
+          memory.session[rank] / 1048576.0, memory.peak[rank] / 1048576.0);
+      line += text;
+    }
+    char text[64];
+    std::snprintf(text, sizeof text, "; state in one: %.1f MiB\n",
+                  memory.wholeState / 1048576.0);
+    return line + text;
+  }
+
   /// Prints the summary, and writes it: unless the run was done before, and its
   /// metrics say less than the summary that was written then.
-  void summarize(bool wasDone) const {
+  void summarize(bool wasDone, const Memory &memory) const {
     bsr_counters counters = session.counters();
     std::optional<double> stepTime, rate;
     if (!stepTimes.empty()) {
@@ -581,6 +656,10 @@ private:
       summary["reduction_time"] = reduced.nanoseconds * 1e-9;
       summary["reduction_wait_time"] = reduced.waited_nanoseconds * 1e-9;
       summary["reduction_hidden"] = orNull(hiddenShare(reduced));
+      summary["state_bytes"] = memory.state;
+      summary["state_bytes_in_one"] = memory.wholeState;
+      summary["session_bytes"] = memory.session;
+      summary["peak_memory_of_each"] = memory.peak;
     }
     bool isWhole = firstLoss && lastLoss && firstHeldOut && lastHeldOut;
     if (isWhole || !wasDone || !folder->has("summary.json"))
@@ -597,6 +676,8 @@ private:
         (long long)counters.pattern_updates, (long long)counters.blocks_pruned,
         (long long)counters.blocks_regrown, (long long)counters.recompilations,
         (long long)counters.reallocations);
+    if (ranks.size() > 1)
+      std::printf("%s", describe(memory).c_str());
   }
 
   const Config &config;

@@ -60,6 +60,10 @@ struct StepOptions {
   PassOptions::Option<bool> dataParallel{
       parent, "data-parallel", llvm::cl::desc("Run `bsr-data-parallel`"),
       llvm::cl::init(false)};
+  PassOptions::Option<int64_t> shardState{
+      parent, "shard-state",
+      llvm::cl::desc("Run `bsr-shard-state` with as many processes"),
+      llvm::cl::init(0)};
   PassOptions::Option<unsigned> stages{
       parent, "stages",
       llvm::cl::desc("Run `bsr-split-stages` with as many stages"),

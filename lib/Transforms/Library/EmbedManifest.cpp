@@ -6,6 +6,7 @@
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Shards.h"
 #include "bsr/Transforms/Library/Passes.h"
 #include "bsr/step.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -112,6 +113,8 @@ static FailureOr<json::Object> getBuffer(func::FuncOp step, unsigned index,
   };
   if (StringRef role = getString(attrs::role); !role.empty())
     buffer["role"] = role;
+  if (DenseI64ArrayAttr whole = getWholeShape(step, index))
+    buffer["whole"] = getShape(whole);
   if (StringRef init = getString(attrs::init); !init.empty())
     buffer["init"] = init;
   if (pattern)
@@ -321,6 +324,10 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
     return failure();
   if (attrs::communicates.isOn(step))
     manifest["communicates"] = true;
+  if (step->hasAttr(accumulatesAttrName))
+    manifest["accumulates"] = true;
+  if (auto sharded = step->getAttrOfType<IntegerAttr>(shardedAttrName))
+    manifest["sharded"] = sharded.getInt();
   if (auto stages = step->getAttrOfType<DenseI64ArrayAttr>("stages")) {
     manifest["stage"] = stages[0];
     manifest["stages"] = stages[1];

@@ -5,6 +5,7 @@
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Shards.h"
 #include "bsr/Transforms/Library/Passes.h"
 #include "bsr/step.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -138,8 +139,10 @@ private:
   std::optional<unsigned> getTimer(Operation *op, const SymbolTable &symbols) {
     if (isa<memref::CopyOp>(op))
       return getTimer("memref.copy", "copy");
+    if (isa<ShardOp>(op))
+      return getTimer(op->getName().getStringRef(), "copy");
     // What a step waits for: the rest is hidden behind kernels.
-    if (isa<AllReduceOp, StartReduceOp, WaitReduceOp>(op))
+    if (isa<AllReduceOp, StartReduceOp, WaitReduceOp, UnshardOp>(op))
       return getTimer(op->getName().getStringRef(), "communication");
     if (isa<linalg::LinalgOp>(op))
       return getTimer(op->getName().getStringRef(), "other");

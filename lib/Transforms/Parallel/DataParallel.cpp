@@ -2,11 +2,13 @@
 //
 // Takes the mean of gradients over the processes of a run.
 
+#include "Accumulation.h"
 #include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/Entries.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Shards.h"
 #include "bsr/Transforms/Parallel/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -101,6 +103,12 @@ private:
   void visit(Block &block);
   void visit(Operation *op);
   LogicalResult reduceGradients();
+  /// Makes of gradients what is only another order of their entries, and of two
+  /// of one parameter their sum.
+  void addGradients();
+  /// Makes of gradients that are added up over several runs what they are added
+  /// up to, if all are, and only runs that update use it.
+  void accumulateGradients();
   void reduce(OpBuilder &b, Value value);
 
   bool differs(Value value) const { return differing.contains(value); }
@@ -233,9 +241,83 @@ LogicalResult Reducer::reduceGradients() {
   return success();
 }
 
+void Reducer::addGradients() {
+  SmallVector<Value> worklist = gradients.takeVector();
+  gradients.insert_range(worklist);
+  while (!worklist.empty()) {
+    Value gradient = worklist.pop_back_val();
+    if (!gradients.contains(gradient) || !gradient.hasOneUse())
+      continue;
+    Operation *sum = *gradient.user_begin();
+    if (isRearranged(sum)) {
+      gradients.remove(gradient);
+      gradients.insert(sum->getResult(0));
+      worklist.push_back(sum->getResult(0));
+      continue;
+    }
+    auto summands = getSummands(sum);
+    if (!summands)
+      continue;
+    auto [first, second] = *summands;
+    if (first == second || !gradients.contains(first) ||
+        !gradients.contains(second) || !first.hasOneUse() ||
+        !second.hasOneUse())
+      continue;
+    gradients.remove(first);
+    gradients.remove(second);
+    gradients.insert(sum->getResult(0));
+    worklist.push_back(sum->getResult(0));
+  }
+}
+
+void Reducer::accumulateGradients() {
+  RunWithoutUpdate run(step);
+  if (!run.exists() || gradients.empty())
+    return;
+  llvm::SetVector<Value> sums;
+  DenseSet<Value> sources; // of what differs from process to process
+  DenseSet<BlockArgument> states;
+  auto refuse = [&](Location loc, const Twine &what) {
+    emitRemark(loc, "expected gradients that are added up in the state of the "
+                    "step and used where apply is not 0, but got ")
+        << what << ": each run takes means over processes";
+  };
+  for (Value gradient : gradients) {
+    Operation *sum = *gradient.user_begin();
+    auto summands = gradient.hasOneUse() ? getSummands(sum) : std::nullopt;
+    if (!summands)
+      return refuse(gradient.getLoc(), "another use of one");
+    auto state = dyn_cast<BlockArgument>(
+        summands->first == gradient ? summands->second : summands->first);
+    if (!state || state.getOwner() != &step.front() || !state.hasOneUse() ||
+        !attrs::result.ofArg(step, state.getArgNumber()))
+      return refuse(gradient.getLoc(), "another sum");
+    sums.insert(sum->getResult(0));
+    states.insert(state);
+    sources.insert(sum->getResult(0));
+  }
+  for (BlockArgument argument : step.getArguments())
+    if (!isSame(step, argument.getArgNumber()) || states.contains(argument))
+      sources.insert(argument);
+  SmallVector<BlockArgument> carriers = getCarriers(step);
+  for (OpOperand &next : end->getOpOperands())
+    if (BlockArgument carrier = carriers[next.getOperandNumber()];
+        carrier && !states.contains(carrier) &&
+        run.dependsOn(next.get(), sources))
+      return refuse(
+          next.get().getLoc(),
+          "the next value of '" +
+              attrs::name.ofArg(step, carrier.getArgNumber()).getValue() +
+              "' which depends on the batch in all runs");
+  gradients = std::move(sums);
+  step->setAttr(accumulatesAttrName, UnitAttr::get(step.getContext()));
+}
+
 FailureOr<unsigned> Reducer::run() {
   if (failed(reduceGradients()))
     return failure();
+  addGradients();
+  accumulateGradients();
   OpBuilder b(step.getContext());
   unsigned reductions = 0;
   auto isFloat = [](Value value) {

@@ -2,9 +2,11 @@
 //
 // Calls the communicator for means over processes.
 
+#include "CommunicatorCalls.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Shards.h"
 #include "bsr/Transforms/Parallel/Passes.h"
 #include "bsr/step.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -36,74 +38,93 @@ namespace {
 /// Makes calls of the communicator of one step.
 class Lowering {
 public:
-  Lowering(OpBuilder &b, Value communicator, Value isThere)
-      : b(b), communicator(communicator), isThere(isThere),
-        ptr(communicator.getType()), i32(b.getI32Type()), i64(b.getI64Type()),
-        part(LLVM::LLVMStructType::getLiteral(b.getContext(), {ptr, i64})) {}
-
-  /// Makes room for the parts of a bucket of at most `most` buffers, which all
-  /// buckets share: the communicator copies them.
-  void makeParts(Location loc, size_t most) {
+  /// `isThere` tells whether there is a communicator. Buckets have at most
+  /// `mostParts` buffers; all share the room for these: the communicator copies
+  /// them.
+  Lowering(OpBuilder &b, Location loc, CommunicatorCalls &calls, Value isThere,
+           size_t mostParts)
+      : b(b), calls(calls), isThere(isThere), i32(b.getI32Type()),
+        i64(b.getI64Type()) {
     static_assert(sizeof(bsr_part) == 16 && offsetof(bsr_part, count) == 8);
-    parts =
-        LLVM::AllocaOp::create(b, loc, ptr, part, getConstant(loc, i64, most));
+    Type ptr = calls.getCommunicator().getType();
+    part = LLVM::LLVMStructType::getLiteral(b.getContext(), {ptr, i64});
+    if (mostParts)
+      parts = LLVM::AllocaOp::create(b, loc, ptr, part,
+                                     calls.getConstant(loc, i64, mostParts));
   }
 
   void lower(AllReduceOp op);
   void lower(StartReduceOp op);
   void lower(WaitReduceOp op);
+  void lower(ShardOp op);
+  void lower(UnshardOp op);
 
 private:
-  Value getConstant(Location loc, Type type, int64_t value) {
-    return LLVM::ConstantOp::create(b, loc, type,
-                                    b.getIntegerAttr(type, value));
+  Value getCount(Location loc, Value buffer) {
+    return calls.getConstant(
+        loc, i64, cast<MemRefType>(buffer.getType()).getNumElements());
   }
-
-  /// The address of the elements of `buffer`, and their number.
-  std::pair<Value, Value> getElements(Location loc, Value buffer) {
-    Value at = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, buffer);
-    Value address = arith::IndexCastOp::create(b, loc, i64, at);
-    Value data = LLVM::IntToPtrOp::create(b, loc, ptr, address);
-    int64_t count = cast<MemRefType>(buffer.getType()).getNumElements();
-    return {data, getConstant(loc, i64, count)};
-  }
-
   Value getType(Location loc, Value buffer) {
-    return getConstant(loc, i32,
-                       getRuntimeType(getElementTypeOrSelf(buffer.getType())));
+    return calls.getConstant(
+        loc, i32, getRuntimeType(getElementTypeOrSelf(buffer.getType())));
   }
-
-  /// Calls the function whose address is `offset` bytes in the communicator.
-  LLVM::CallOp call(Location loc, size_t offset, Type result,
-                    ArrayRef<Value> arguments) {
-    Value field = communicator;
-    if (offset)
-      field = LLVM::GEPOp::create(b, loc, ptr, b.getI8Type(), communicator,
-                                  ArrayRef<LLVM::GEPArg>(int32_t(offset)));
-    SmallVector<Value> operands = {LLVM::LoadOp::create(b, loc, ptr, field),
-                                   communicator};
-    llvm::append_range(operands, arguments);
-    auto signature = LLVM::LLVMFunctionType::get(
-        result, llvm::to_vector(ValueRange(operands).drop_front().getTypes()));
-    return LLVM::CallOp::create(b, loc, signature, operands);
-  }
+  /// Calls the function whose address is `offset` bytes in the communicator
+  /// with `arguments` that are made there, if there is one, in the place of
+  /// `op`.
+  void replaceByCall(Operation *op, size_t offset,
+                     function_ref<SmallVector<Value>(Location)> arguments);
+  /// The same of a function that copies from one buffer to another.
+  void replaceByCopy(Operation *op, size_t offset, Value from, Value to);
 
   OpBuilder &b;
-  Value communicator, isThere, parts;
-  Type ptr, i32, i64, part;
+  CommunicatorCalls &calls;
+  Value isThere, parts;
+  Type i32, i64, part;
 };
 } // namespace
 
-void Lowering::lower(AllReduceOp op) {
-  Location loc = op.getLoc();
+void Lowering::replaceByCall(
+    Operation *op, size_t offset,
+    function_ref<SmallVector<Value>(Location)> arguments) {
+  Location loc = op->getLoc();
   b.setInsertionPoint(op);
   auto guard = scf::IfOp::create(b, loc, isThere);
   b.setInsertionPointToStart(guard.thenBlock());
-  auto [data, count] = getElements(loc, op.getData());
-  call(loc, offsetof(bsr_communicator, all_reduce),
-       LLVM::LLVMVoidType::get(b.getContext()),
-       {data, count, getType(loc, op.getData())});
-  op.erase();
+  calls.call(loc, offset, arguments(loc));
+  op->erase();
+}
+
+void Lowering::replaceByCopy(Operation *op, size_t offset, Value from,
+                             Value to) {
+  replaceByCall(op, offset, [&](Location loc) -> SmallVector<Value> {
+    return {calls.getAddress(loc, from), calls.getBytes(loc, from),
+            calls.getAddress(loc, to), calls.getBytes(loc, to)};
+  });
+}
+
+void Lowering::lower(AllReduceOp op) {
+  Value data = op.getData();
+  replaceByCall(op, offsetof(bsr_communicator, all_reduce),
+                [&](Location loc) -> SmallVector<Value> {
+                  return {calls.getAddress(loc, data), getCount(loc, data),
+                          getType(loc, data)};
+                });
+}
+
+void Lowering::lower(WaitReduceOp op) {
+  replaceByCall(
+      op, offsetof(bsr_communicator, wait_reduce),
+      [&](Location) -> SmallVector<Value> { return {op.getTicket()}; });
+}
+
+void Lowering::lower(ShardOp op) {
+  replaceByCopy(op, offsetof(bsr_communicator, shard), op.getWhole(),
+                op.getBuffer());
+}
+
+void Lowering::lower(UnshardOp op) {
+  replaceByCopy(op, offsetof(bsr_communicator, unshard), op.getShard(),
+                op.getWhole());
 }
 
 void Lowering::lower(StartReduceOp op) {
@@ -112,32 +133,22 @@ void Lowering::lower(StartReduceOp op) {
   auto guard = scf::IfOp::create(b, loc, i64, isThere, /*withElseRegion=*/true);
   b.setInsertionPointToStart(guard.thenBlock());
   for (auto [number, buffer] : llvm::enumerate(op.getData())) {
-    auto [data, count] = getElements(loc, buffer);
-    Value fields[] = {data, count};
+    Value fields[] = {calls.getAddress(loc, buffer), getCount(loc, buffer)};
     for (auto [field, value] : llvm::enumerate(fields)) {
       Value at = LLVM::GEPOp::create(
-          b, loc, ptr, part, parts,
+          b, loc, parts.getType(), part, parts,
           ArrayRef<LLVM::GEPArg>{int32_t(number), int32_t(field)});
       LLVM::StoreOp::create(b, loc, value, at);
     }
   }
-  Value numParts = getConstant(loc, i64, op.getData().size());
-  auto ticket = call(loc, offsetof(bsr_communicator, start_reduce), i64,
-                     {parts, numParts, getType(loc, op.getData().front())});
+  Value numParts = calls.getConstant(loc, i64, op.getData().size());
+  auto ticket =
+      calls.call(loc, offsetof(bsr_communicator, start_reduce), i64,
+                 {parts, numParts, getType(loc, op.getData().front())});
   scf::YieldOp::create(b, loc, ticket.getResults());
   b.setInsertionPointToStart(guard.elseBlock());
-  scf::YieldOp::create(b, loc, ValueRange(getConstant(loc, i64, 0)));
+  scf::YieldOp::create(b, loc, ValueRange(calls.getConstant(loc, i64, 0)));
   op.getTicket().replaceAllUsesWith(guard.getResult(0));
-  op.erase();
-}
-
-void Lowering::lower(WaitReduceOp op) {
-  Location loc = op.getLoc();
-  b.setInsertionPoint(op);
-  auto guard = scf::IfOp::create(b, loc, isThere);
-  b.setInsertionPointToStart(guard.thenBlock());
-  call(loc, offsetof(bsr_communicator, wait_reduce),
-       LLVM::LLVMVoidType::get(b.getContext()), {op.getTicket()});
   op.erase();
 }
 
@@ -155,14 +166,14 @@ struct LowerReductions
   LogicalResult lowerIn(func::FuncOp func) {
     SmallVector<Operation *> reductions;
     func.walk([&](Operation *op) {
-      if (isa<AllReduceOp, StartReduceOp, WaitReduceOp>(op))
+      if (isa<AllReduceOp, StartReduceOp, WaitReduceOp, ShardOp, UnshardOp>(op))
         reductions.push_back(op);
     });
     for (Operation *op : reductions)
-      if (auto reduction = dyn_cast<AllReduceOp>(op);
-          reduction && !isa<MemRefType>(reduction.getData().getType()))
-        return op->emitError("expected a buffer, but got ")
-               << reduction.getData().getType() << ": bufferize it first";
+      for (Type type : op->getOperandTypes())
+        if (isa<TensorType>(type))
+          return op->emitError("expected a buffer, but got ")
+                 << type << ": bufferize it first";
     if (!attrs::communicates.isOn(func)) {
       if (!reductions.empty())
         return reductions.front()->emitError(
@@ -174,26 +185,22 @@ struct LowerReductions
     Type ptr = LLVM::LLVMPointerType::get(b.getContext());
     if (failed(func.insertArgument(func.getNumArguments(), ptr, {}, loc)))
       return failure();
-    Value field = LLVM::GEPOp::create(
-        b, loc, ptr, b.getI8Type(), func.getArguments().back(),
-        ArrayRef<LLVM::GEPArg>(int32_t(offsetof(bsr_context, communicator))));
-    Value communicator = LLVM::LoadOp::create(b, loc, ptr, field);
+    CommunicatorCalls calls(b, loc, func.getArguments().back());
     Value null = LLVM::ZeroOp::create(b, loc, ptr);
     Value isThere = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne,
-                                         communicator, null);
-    Lowering lowering(b, communicator, isThere);
+                                         calls.getCommunicator(), null);
     size_t most = 0;
     for (Operation *op : reductions)
       if (isa<StartReduceOp>(op))
         most = std::max<size_t>(most, op->getNumOperands());
-    if (most)
-      lowering.makeParts(loc, most);
+    Lowering lowering(b, loc, calls, isThere, most);
     for (Operation *op : reductions)
       if (auto start = dyn_cast<StartReduceOp>(op))
         lowering.lower(start);
     for (Operation *op : reductions)
-      TypeSwitch<Operation *>(op).Case<AllReduceOp, WaitReduceOp>(
-          [&](auto op) { lowering.lower(op); });
+      TypeSwitch<Operation *>(op)
+          .Case<AllReduceOp, WaitReduceOp, ShardOp, UnshardOp>(
+              [&](auto op) { lowering.lower(op); });
     return success();
   }
 };

@@ -2,6 +2,7 @@
 //
 // Calls the communicator for transfers between stages.
 
+#include "CommunicatorCalls.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/Transfers.h"
@@ -20,29 +21,14 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 /// Makes `op`, a transfer of `buffer` to or from `rank`, a call of the function
-/// whose address is `offset` bytes in `communicator`.
-static void lower(Operation *op, Value buffer, int64_t rank, size_t offset,
-                  Value communicator) {
-  OpBuilder b(op);
+/// whose address is `offset` bytes in the communicator.
+static void lower(OpBuilder &b, Operation *op, Value buffer, int64_t rank,
+                  size_t offset, CommunicatorCalls &calls) {
+  b.setInsertionPoint(op);
   Location loc = op->getLoc();
-  Type ptr = communicator.getType(), i32 = b.getI32Type(), i64 = b.getI64Type();
-  auto type = cast<MemRefType>(buffer.getType());
-  Value at = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, buffer);
-  Value address = arith::IndexCastOp::create(b, loc, i64, at);
-  Value data = LLVM::IntToPtrOp::create(b, loc, ptr, address);
-  int64_t bytes =
-      type.getNumElements() * ((type.getElementTypeBitWidth() + 7) / 8);
-  Value count =
-      LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(bytes));
-  Value other =
-      LLVM::ConstantOp::create(b, loc, i32, b.getI32IntegerAttr(int32_t(rank)));
-  Value field = LLVM::GEPOp::create(b, loc, ptr, b.getI8Type(), communicator,
-                                    ArrayRef<LLVM::GEPArg>(int32_t(offset)));
-  Value function = LLVM::LoadOp::create(b, loc, ptr, field);
-  auto signature = LLVM::LLVMFunctionType::get(
-      LLVM::LLVMVoidType::get(b.getContext()), {ptr, ptr, i64, i32});
-  LLVM::CallOp::create(b, loc, signature,
-                       ValueRange{function, communicator, data, count, other});
+  calls.call(loc, offset,
+             {calls.getAddress(loc, buffer), calls.getBytes(loc, buffer),
+              calls.getConstant(loc, b.getI32Type(), rank)});
   op->erase();
 }
 
@@ -78,18 +64,14 @@ struct LowerTransfers : mlir::bsr::impl::BSRLowerTransfersBase<LowerTransfers> {
           "expected a step that has its context from bsr-lower-reductions "
           "around it, but got none");
     OpBuilder b(func.getBody());
-    Value field = LLVM::GEPOp::create(
-        b, func.getLoc(), context.getType(), b.getI8Type(), context,
-        ArrayRef<LLVM::GEPArg>(int32_t(offsetof(bsr_context, communicator))));
-    Value communicator =
-        LLVM::LoadOp::create(b, func.getLoc(), context.getType(), field);
+    CommunicatorCalls calls(b, func.getLoc(), context);
     for (Operation *op : transfers) {
       if (auto send = dyn_cast<SendOp>(op))
-        lower(op, send.getData(), send.getTo(),
-              offsetof(bsr_communicator, send), communicator);
+        lower(b, op, send.getData(), send.getTo(),
+              offsetof(bsr_communicator, send), calls);
       else if (auto receive = dyn_cast<ReceiveOp>(op))
-        lower(op, receive.getBuffer(), receive.getFrom(),
-              offsetof(bsr_communicator, receive), communicator);
+        lower(b, op, receive.getBuffer(), receive.getFrom(),
+              offsetof(bsr_communicator, receive), calls);
     }
     return success();
   }

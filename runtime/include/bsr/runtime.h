@@ -62,8 +62,9 @@ extern "C" {
 ///   10: bsr_session_share, bsr_session_norms, bsr_session_scores,
 ///      bsr_session_choose_absent, bsr_session_replace,
 ///      bsr_communicator_trace, bsr_communicator_read_events, more counters,
-///      bsr_step_read_laps.
-#define BSR_RUNTIME_VERSION 10
+///      bsr_step_read_laps;
+///   11: bsr_step_sharded, bsr_step_whole_shape, bsr_step_accumulates.
+#define BSR_RUNTIME_VERSION 11
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -180,6 +181,22 @@ BSR_API bsr_status bsr_device_target(const char *device, const char **target);
 /// 1 if the step takes means over the processes of a run (sparse-compile
 /// --data-parallel), or else 0.
 BSR_API int32_t bsr_step_communicates(const bsr_step *step);
+
+/// 1 if it takes them only in runs whose argument of role `apply` is not 0, and
+/// in those with scores of blocks: in others each process adds up gradients,
+/// and results are those of each. Else 0: all runs take them.
+BSR_API int32_t bsr_step_accumulates(const bsr_step *step);
+
+/// The number of processes among which moments and sums of gradients are
+/// sharded (sparse-compile --shard-state), or 0. Process r has n rows of the
+/// outermost dimension of more than one entry, as many as its buffer has of the
+/// d that there are in all: from the lesser of r * n and d - n on.
+BSR_API int64_t bsr_step_sharded(const bsr_step *step);
+
+/// Sets `shape` to that of which buffer `index` is the share of one process, or
+/// to its own; the rank is that of the buffer. It lives as long as the step.
+BSR_API bsr_status bsr_step_whole_shape(const bsr_step *step, int64_t index,
+                                        const int64_t **shape);
 
 BSR_API int64_t bsr_step_num_buffers(const bsr_step *step);
 BSR_API int64_t bsr_step_num_patterns(const bsr_step *step);
@@ -678,6 +695,10 @@ BSR_API bsr_status bsr_erk_densities(int64_t count, const int64_t *rows,
 /// error the temporary file is removed. Slots in which no block lies, which a
 /// run of the step leaves with anything, are zeroed first. `metadata` may be
 /// null for "".
+/// A session of a step whose state is sharded among processes
+/// (sparse-compile --shard-state) is saved by all of them together, whole, by
+/// rank 0; the others may pass null for `path`. All load it, and each keeps its
+/// share.
 BSR_API bsr_status bsr_session_save(const bsr_session *session,
                                     const char *path, const char *metadata);
 

@@ -78,6 +78,15 @@ struct bsr_communicator {
                int32_t to);
   void (*receive)(bsr_communicator *self, void *data, int64_t bytes,
                   int32_t from);
+  /// Copies from the `whole_bytes` bytes of `whole` those that are this
+  /// process's shard, of `shard_bytes`: of rank r those behind the lesser of
+  /// r * shard_bytes and whole_bytes - shard_bytes.
+  void (*shard)(bsr_communicator *self, const void *whole, int64_t whole_bytes,
+                void *shard, int64_t shard_bytes);
+  /// Writes to `whole` the shards of all processes, of which this one's is
+  /// `shard`. Where they overlap they are the same. What fails is kept.
+  void (*unshard)(bsr_communicator *self, const void *shard,
+                  int64_t shard_bytes, void *whole, int64_t whole_bytes);
 };
 
 /// What a run of a step depends on beside its buffers. The caller owns it, and

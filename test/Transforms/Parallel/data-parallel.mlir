@@ -149,3 +149,94 @@ module attributes {bsr.target = #bsr.gpu} {
     return %w : tensor<4xf32>
   }
 }
+
+// -----
+
+// Two gradients of one weight are one mean, of their sum, whatever the order of their entries.
+// CHECK-LABEL: func.func @tied(
+// CHECK: %[[SUM:.*]] = arith.addf
+// CHECK-NEXT: %[[MEAN:.*]] = bsr.all_reduce %[[SUM]] : tensor<4x8xf32>
+// CHECK-NOT: bsr.all_reduce
+// CHECK: return %[[MEAN]]
+func.func @tied(%w: tensor<4x8xf32> {bsr.name = "w", bsr.role = "param", bsr.result = 0 : i64},
+                %x: tensor<16x4xf32> {bsr.name = "x", bsr.role = "batch"},
+                %y: tensor<16x8xf32> {bsr.name = "y", bsr.role = "batch"}) -> tensor<4x8xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4x8xf32>
+  %other = arith.constant dense<0.0> : tensor<8x4xf32>
+  %a = linalg.matmul indexing_maps = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+      ins(%x, %y : tensor<16x4xf32>, tensor<16x8xf32>) outs(%zero : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %b = linalg.matmul indexing_maps = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+      ins(%y, %x : tensor<16x8xf32>, tensor<16x4xf32>) outs(%other : tensor<8x4xf32>) -> tensor<8x4xf32>
+  %t = linalg.transpose ins(%b : tensor<8x4xf32>) outs(%zero : tensor<4x8xf32>) permutation = [1, 0]
+  %g = arith.addf %a, %t : tensor<4x8xf32>
+  return %g : tensor<4x8xf32>
+}
+
+// -----
+
+// Gradients that are added up over runs are reduced where apply is 1: what they are added up to.
+#v = affine_map<(i) -> (i)>
+// CHECK-LABEL: func.func @accumulated(
+// CHECK-SAME: attributes {accumulates, bsr.communicates}
+// CHECK: %[[SUM:.*]] = arith.addf
+// CHECK-NEXT: %[[MEAN:.*]] = bsr.all_reduce %[[SUM]] : tensor<4xf32>
+// CHECK-NOT: bsr.all_reduce
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %[[MEAN]]
+func.func @accumulated(%w: tensor<4xf32> {bsr.name = "w", bsr.role = "param", bsr.result = 0 : i64},
+                       %sum: tensor<4xf32> {bsr.name = "sum", bsr.role = "state", bsr.result = 1 : i64},
+                       %x: tensor<8x4xf32> {bsr.name = "x", bsr.role = "batch"},
+                       %apply: tensor<f32> {bsr.name = "apply", bsr.role = "apply"}) -> (tensor<4xf32>, tensor<4xf32>) {
+  %none = arith.constant dense<0.0> : tensor<4xf32>
+  %zero = arith.constant 0.0 : f32
+  %number = tensor.extract %apply[] : tensor<f32>
+  %is = arith.cmpf une, %number, %zero : f32
+  %g = linalg.reduce {arith.addf} ins(%x : tensor<8x4xf32>) outs(%none : tensor<4xf32>) dimensions = [0]
+  %all = arith.addf %sum, %g : tensor<4xf32>
+  %next = linalg.generic {indexing_maps = [#v, #v, #v], iterator_types = ["parallel"]}
+      ins(%w, %all : tensor<4xf32>, tensor<4xf32>) outs(%none : tensor<4xf32>) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %0 = arith.subf %a, %b : f32
+    %1 = arith.select %is, %0, %a : f32
+    linalg.yield %1 : f32
+  } -> tensor<4xf32>
+  %left = arith.select %is, %none, %all : tensor<4xf32>
+  return %next, %left : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Where the update comes in all runs, all take means: of gradients that are used before they are added up,
+// and of those whose sum is used in another way.
+#v = affine_map<(i) -> (i)>
+// CHECK-LABEL: func.func @always(
+// CHECK-SAME: attributes {bsr.communicates}
+// CHECK: %[[MEAN:.*]] = bsr.all_reduce
+// CHECK-NEXT: arith.addf %{{.*}}, %[[MEAN]]
+func.func @always(%w: tensor<4xf32> {bsr.name = "w", bsr.role = "param", bsr.result = 0 : i64},
+                  %sum: tensor<4xf32> {bsr.name = "sum", bsr.role = "state", bsr.result = 1 : i64},
+                  %x: tensor<8x4xf32> {bsr.name = "x", bsr.role = "batch"},
+                  %apply: tensor<i1> {bsr.name = "apply", bsr.role = "apply"}) -> (tensor<4xf32>, tensor<4xf32>) {
+  %none = arith.constant dense<0.0> : tensor<4xf32>
+  %is = tensor.extract %apply[] : tensor<i1>
+  %g = linalg.reduce {arith.addf} ins(%x : tensor<8x4xf32>) outs(%none : tensor<4xf32>) dimensions = [0]
+  %all = arith.addf %sum, %g : tensor<4xf32>
+  // expected-remark @below {{expected gradients that are added up in the state of the step and used where apply is not 0, but got the next value of 'w' which depends on the batch in all runs: each run takes means over processes}}
+  %next = arith.subf %w, %all : tensor<4xf32>
+  %left = arith.select %is, %none, %all : tensor<4xf32>
+  return %next, %left : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+#v = affine_map<(i) -> (i)>
+// CHECK-LABEL: func.func @used(
+// CHECK-SAME: attributes {bsr.communicates}
+func.func @used(%w: tensor<4xf32> {bsr.name = "w", bsr.role = "param", bsr.result = 0 : i64},
+                %x: tensor<8x4xf32> {bsr.name = "x", bsr.role = "batch"},
+                %apply: tensor<i1> {bsr.name = "apply", bsr.role = "apply"}) -> tensor<4xf32> {
+  %none = arith.constant dense<0.0> : tensor<4xf32>
+  // expected-remark @below {{expected gradients that are added up in the state of the step and used where apply is not 0, but got another use of one: each run takes means over processes}}
+  %g = linalg.reduce {arith.addf} ins(%x : tensor<8x4xf32>) outs(%none : tensor<4xf32>) dimensions = [0]
+  %next = arith.subf %w, %g : tensor<4xf32>
+  return %next : tensor<4xf32>
+}

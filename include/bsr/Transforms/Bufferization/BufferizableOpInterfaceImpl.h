@@ -18,6 +18,7 @@ void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 
 /// The same for transfers between stages.
 void registerTransferBufferization(DialectRegistry &registry);
+void registerShardBufferization(DialectRegistry &registry);
 
 } // namespace mlir::bsr
 

@@ -63,6 +63,85 @@ def BSRDataParallel : Pass<"bsr-data-parallel", "func::FuncOp"> {
   let dependentDialects = ["bsr::BSRDialect"];
 }
 
+def BSRShardState : Pass<"bsr-shard-state", "func::FuncOp"> {
+  let summary = "Let each process have a share of the optimizer's state";
+  let description = [{
+    Of each moment and each sum of gradients, a carried argument of role `state` from which next values of
+    state and parameters are made entry by entry, each of `processes` processes keeps one shard (`bsr.shard`), and makes the
+    next values of that shard alone: of the moment it keeps it, of the parameter all get the shards of all
+    (`bsr.unshard`). This is ZeRO-1 (Rajbhandari et al., ZeRO, 2020, P_os). Results are the same bits as without: each
+    entry is computed as before, but once. Values of marked weights are cut by slots, so that a block stays where it
+    is for as long as its slot is its own.
+
+    What is smaller than `min-elements` stays whole, and so does, with a remark, what something else reads, such as the
+    norm of an update (LAMB). The step says how many processes it is for (`sharded`) and what was whole (`whole_shapes`).
+
+    Before:
+
+    ```mlir
+    #id = affine_map<(d0) -> (d0)>
+    func.func @step(%m: tensor<5xf32> {bsr.name = "m", bsr.result = 0 : i64, bsr.role = "state"},
+                    %w: tensor<5xf32> {bsr.name = "w", bsr.result = 1 : i64, bsr.role = "param"},
+                    %dw: tensor<5xf32> {bsr.name = "dw"}) -> (tensor<5xf32>, tensor<5xf32>)
+        attributes {bsr.communicates} {
+      %g = bsr.all_reduce %dw : tensor<5xf32> -> tensor<5xf32>
+      %empty = tensor.empty() : tensor<5xf32>
+      %moment = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+          ins(%m, %g : tensor<5xf32>, tensor<5xf32>) outs(%empty : tensor<5xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.addf %a, %b : f32
+        linalg.yield %0 : f32
+      } -> tensor<5xf32>
+      %next = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+          ins(%w, %moment : tensor<5xf32>, tensor<5xf32>) outs(%empty : tensor<5xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.subf %a, %b : f32
+        linalg.yield %0 : f32
+      } -> tensor<5xf32>
+      return %moment, %next : tensor<5xf32>, tensor<5xf32>
+    }
+    ```
+
+    After, with `processes=2 min-elements=1`:
+
+    ```mlir
+    #id = affine_map<(d0) -> (d0)>
+    func.func @step(%m: tensor<3xf32> {bsr.name = "m", bsr.result = 0 : i64, bsr.role = "state"},
+                    %w: tensor<5xf32> {bsr.name = "w", bsr.result = 1 : i64, bsr.role = "param"},
+                    %dw: tensor<5xf32> {bsr.name = "dw"}) -> (tensor<3xf32>, tensor<5xf32>)
+        attributes {bsr.communicates, sharded = 2 : i64, whole_shapes = {m = array<i64: 5>}} {
+      %g = bsr.all_reduce %dw : tensor<5xf32> -> tensor<5xf32>
+      %mine = bsr.shard %g : tensor<5xf32> -> tensor<3xf32>
+      %old = bsr.shard %w : tensor<5xf32> -> tensor<3xf32>
+      %empty = tensor.empty() : tensor<3xf32>
+      %moment = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+          ins(%m, %mine : tensor<3xf32>, tensor<3xf32>) outs(%empty : tensor<3xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.addf %a, %b : f32
+        linalg.yield %0 : f32
+      } -> tensor<3xf32>
+      %part = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+          ins(%old, %moment : tensor<3xf32>, tensor<3xf32>) outs(%empty : tensor<3xf32>) {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.subf %a, %b : f32
+        linalg.yield %0 : f32
+      } -> tensor<3xf32>
+      %next = bsr.unshard %part into %w : tensor<3xf32>, tensor<5xf32> -> tensor<5xf32>
+      return %moment, %next : tensor<3xf32>, tensor<5xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"processes", "processes", "int64_t", /*default=*/"2", "Number of processes, 2 at least">,
+    Option<"minElements", "min-elements", "int64_t", /*default=*/"4096",
+           "The fewest elements of what is cut in shards">,
+  ];
+  let statistics = [
+    Statistic<"numSharded", "num-sharded", "Number of arguments that became shards">,
+  ];
+  let dependentDialects = ["bsr::BSRDialect", "tensor::TensorDialect"];
+}
+
 def BSRScheduleReductions : Pass<"bsr-schedule-reductions", "func::FuncOp"> {
   let summary = "Let everything run before what needs a mean over processes";
   let description = [{
@@ -147,7 +226,8 @@ def BSRLowerReductions : Pass<"bsr-lower-reductions", "ModuleOp"> {
   let description = [{
     Each `bsr.all_reduce` of a buffer of a step becomes a call of `all_reduce` of the
     communicator in the context of the run (`bsr/step.h`), or nothing where there is
-    none; `bsr.start_reduce` and `bsr.wait_reduce` one of `start_reduce` and `wait_reduce`. The step gets the address of the
+    none; `bsr.start_reduce` and `bsr.wait_reduce` one of `start_reduce` and `wait_reduce`, `bsr.shard` and `bsr.unshard` one of `shard`
+    and `unshard`. The step gets the address of the
     context as its last argument.
 
     Before:

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// How shards of tensors become ones of buffers.
+
+#include "bsr/Dialect/Shards.h"
+#include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+using namespace mlir::bufferization;
+
+/// The buffer of `value`, in one piece: a copy of one that does not lie so.
+static FailureOr<Value> getWholeBuffer(Value value, RewriterBase &rewriter,
+                                       Location loc,
+                                       const BufferizationOptions &options,
+                                       BufferizationState &state) {
+  FailureOr<Value> buffer = getBuffer(rewriter, value, options, state);
+  if (failed(buffer) ||
+      cast<MemRefType>(buffer->getType()).getLayout().isIdentity())
+    return buffer;
+  FailureOr<Value> whole = options.createAlloc(
+      rewriter, loc, getDenseBufferType(value.getType()), {});
+  if (failed(whole) ||
+      failed(options.createMemCpy(rewriter, loc, *buffer, *whole)))
+    return failure();
+  return whole;
+}
+
+namespace {
+struct ShardModel
+    : BufferizableOpInterface::ExternalModel<ShardModel, ShardOp> {
+  bool bufferizesToAllocation(Operation *, Value) const { return true; }
+  bool bufferizesToMemoryRead(Operation *, OpOperand &,
+                              const AnalysisState &) const {
+    return true;
+  }
+  bool bufferizesToMemoryWrite(Operation *, OpOperand &,
+                               const AnalysisState &) const {
+    return false;
+  }
+  AliasingValueList getAliasingValues(Operation *, OpOperand &,
+                                      const AnalysisState &) const {
+    return {};
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto shard = cast<ShardOp>(op);
+    Location loc = op->getLoc();
+    FailureOr<Value> whole =
+        getWholeBuffer(shard.getWhole(), rewriter, loc, options, state);
+    if (failed(whole))
+      return failure();
+    FailureOr<Value> buffer = options.createAlloc(
+        rewriter, loc, getDenseBufferType(shard.getResult().getType()), {});
+    if (failed(buffer))
+      return failure();
+    ShardOp::create(rewriter, loc, Type(), *whole, *buffer);
+    replaceOpWithBufferizedValues(rewriter, op, *buffer);
+    return success();
+  }
+};
+
+/// The whole is written where the operand is that it takes the place of.
+struct UnshardModel
+    : BufferizableOpInterface::ExternalModel<UnshardModel, UnshardOp> {
+  bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
+                              const AnalysisState &) const {
+    return operand.get() == cast<UnshardOp>(op).getShard();
+  }
+  bool bufferizesToMemoryWrite(Operation *op, OpOperand &operand,
+                               const AnalysisState &) const {
+    return operand.get() == cast<UnshardOp>(op).getWhole();
+  }
+  AliasingValueList getAliasingValues(Operation *op, OpOperand &operand,
+                                      const AnalysisState &) const {
+    if (operand.get() != cast<UnshardOp>(op).getWhole())
+      return {};
+    return {{op->getResult(0), BufferRelation::Equivalent}};
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options,
+                          BufferizationState &state) const {
+    auto unshard = cast<UnshardOp>(op);
+    FailureOr<Value> shard = getWholeBuffer(unshard.getShard(), rewriter,
+                                            op->getLoc(), options, state);
+    FailureOr<Value> whole =
+        getBuffer(rewriter, unshard.getWhole(), options, state);
+    if (failed(shard) || failed(whole))
+      return failure();
+    UnshardOp::create(rewriter, op->getLoc(), Type(), *shard, *whole);
+    replaceOpWithBufferizedValues(rewriter, op, *whole);
+    return success();
+  }
+};
+} // namespace
+
+void bsr::registerShardBufferization(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
+    ShardOp::attachInterface<ShardModel>(*context);
+    UnshardOp::attachInterface<UnshardModel>(*context);
+  });
+}
