@@ -19,9 +19,9 @@ if(NOT BSR_COMPILER OR BSR_STATIC_LLVM) # whose build is for a wheel
   return()
 endif()
 
-set_property(TARGET sparse-compile sparse-lsp-server sparse-opt sparse-partition sparse-reduce
+set_property(TARGET sparse-compile sparse-lsp-server sparse-opt sparse-partition sparse-reduce sparse-run
   APPEND PROPERTY INSTALL_RPATH ${LLVM_LIBRARY_DIR})
-install(TARGETS sparse-compile sparse-lsp-server sparse-opt sparse-partition sparse-reduce
+install(TARGETS sparse-compile sparse-lsp-server sparse-opt sparse-partition sparse-reduce sparse-run
   RUNTIME COMPONENT tools)
 install(TARGETS SparseOptPlugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT tools)
 

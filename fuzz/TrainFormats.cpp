@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The formats that sparse-train reads: token files, configurations, dense
-// weights, and the lines that it wrote itself.
+// weights, arrays of NumPy, and the lines that it wrote itself.
 
 #include "../tools/sparse-train/Config.h"
 #include "../tools/sparse-train/JsonLines.h"
@@ -9,6 +9,7 @@
 #include "Target.h"
 #include "support/Error.h"
 #include "support/Hash.h"
+#include "support/NumpyArray.h"
 #include "support/TensorFile.h"
 
 #include <cstring>
@@ -84,6 +85,19 @@ static void fuzzSafetensors(std::string_view input) {
   }
 }
 
+static void fuzzNpy(std::string_view input) {
+  try {
+    NumpyArray array = parseNpy(input, "'a.npy'");
+    int64_t bytes = bytesOf(array.type);
+    for (int64_t extent : array.shape)
+      bytes *= extent;
+    fuzz::require(int64_t(array.data.size()) == bytes,
+                  "as many bytes as the array has");
+  } catch (const Error &) {
+    // Refused.
+  }
+}
+
 static void fuzzLines(std::string_view input) {
   if (input.empty())
     return;
@@ -113,6 +127,7 @@ static void fuzzLines(std::string_view input) {
 std::map<std::string, fuzz::Target> fuzz::targets() {
   return {{"tokens", fuzzTokens},
           {"configuration", fuzzConfiguration},
+          {"npy", fuzzNpy},
           {"safetensors", fuzzSafetensors},
           {"lines", fuzzLines}};
 }

@@ -65,11 +65,21 @@ PYTHON
 import re
 open("step.mlir", "w").write(re.search(r"```mlir\n(.*?)```", open("README.md").read(), re.S)[1])
 PYTHON
+        python3 - <<'PYTHON'
+import re
+exec(re.search(r"```python\n(.*?)```", open("docs/tools.md").read(), re.S)[1])
+PYTHON
         sed 's/{bsr.name = "x"}//' step.mlir > unnamed.mlir
         ! sparse-opt --bsr-to-cpu --mlir-pass-pipeline-crash-reproducer=crash.mlir unnamed.mlir
         gzip --decompress --stdout examples/bert_tiny.mlir.gz > tiny.mlir
         python3 test/Tools/Inputs/write-text.py texts 40
         sparse-train tokenize --vocabulary 400 --output text.tokens texts
+        """,
+    "docs/pass-by-pass.md": r"""
+        python3 - <<'PYTHON'
+import re
+open("step.mlir", "w").write(re.search(r"```mlir\n(.*?)```", open("README.md").read(), re.S)[1])
+PYTHON
         """,
     "docs/benchmarks.md": r"""
         gzip --decompress --stdout examples/bert_tiny.mlir.gz > step.mlir
@@ -222,6 +232,7 @@ COMMANDS = {
     "docs/tools.md": {
         "sparse-opt --bsr-to-cpu": Run(),
         "sparse-opt --bsr-mark=": Run(),
+        "sparse-run sparse.mlir": Run(),
         "sparse-opt --run-reproducer": Run(("^", "! ")),  # what failed fails again
         "sparse-compile step.mlir --timers": Run(("step.mlir", "tiny.mlir")),
         "sparse-train --timers": Run(("$", " --set steps=3 --set held_out.batches=1")),
@@ -242,6 +253,9 @@ COMMANDS = {
         "sparse-partition step.mlir --mark='match=layers.*_w$ block=16x16 density=0.25'": Run(),
         "benchmarks/popsparse.py": Tested("Tools/partition.test"),
         "mpirun -n 2 sparse-train": Tested("Parallel/partition.test"),
+    },
+    "docs/pass-by-pass.md": {
+        "sparse-opt --bsr-mark=": Run(),
     },
     "docs/training.md": {
         "python3 examples/generate.py": Run(needs={"jax"}),

@@ -3,6 +3,7 @@
 // mlir-opt with this project's dialect, passes and pipelines linked in.
 
 #include "../Version.h"
+#include "Help.h"
 #include "bsr/Pipelines/Pipelines.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
@@ -28,6 +29,10 @@ int main(int argc, char **argv) {
   mlir::bsr::registerDialect(registry);
   mlir::registerAllPasses();
   mlir::bsr::registerPassesAndPipelines();
+  if (tools::asksForHelp(argc, argv)) {
+    tools::printHelp();
+    return 0;
+  }
   return mlir::asMainReturnCode(mlir::MlirOptMain(
       argc, argv, "Block-sparse training compiler driver\n", registry));
 }

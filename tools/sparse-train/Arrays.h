@@ -54,10 +54,6 @@ private:
   int64_t train = 0, heldOut = 0;
 };
 
-/// Parses a file of NumPy's `npy` format, version 1 to 3, in `contents`, which
-/// `where` names in errors: an array of a type that steps know, in C order.
-ExampleArray parseNpy(std::string_view contents, const std::string &where);
-
 } // namespace bsr::train
 
 #endif // BSR_TOOLS_SPARSETRAIN_ARRAYS_H
