@@ -130,9 +130,11 @@ else:
 def has_extra(requirements):
     """Returns whether Python has what python/pyproject.toml names for an extra.
 
-    Of another version even the text of an export may differ.
+    Of another version even the text of an export may differ: where the extra has a
+    range, python/constraints.txt has the version that is tested here.
     """
-    pins = [requirement.split("==") for requirement in requirements]
+    pins = [(re.match(r"[-\w]+", text)[0], text.partition("==")[2]) for text in requirements]
+    pins = [(name, version or constraints[name]) for name, version in pins]
     check = """import sys, importlib.metadata as m, fnmatch as f
 sys.exit(not all(f.fnmatch(m.version(p).split("+")[0], v) for p, v in %r))""" % pins
     return not subprocess.run(
@@ -140,6 +142,8 @@ sys.exit(not all(f.fnmatch(m.version(p).split("+")[0], v) for p, v in %r))""" % 
     ).returncode
 
 
+with open(os.path.join(config.bsr_src_root, "python", "constraints.txt")) as file:
+    constraints = dict(line.strip().split("==") for line in file if "==" in line)
 with open(os.path.join(config.bsr_src_root, "python", "pyproject.toml"), "rb") as file:
     extras = tomllib.load(file)["project"]["optional-dependencies"]
 for extra, requirements in extras.items():

@@ -196,6 +196,7 @@ COMMANDS = {
         "PYTHONPATH=python:examples benchmarks/call-overhead": Run(
             ("--framework torch", "--framework numpy --model tiny --calls 3")),
         "scripts/check-python.sh": Skip("it runs this test"),
+        "scripts/check-versions.sh": Skip("installs 2 GB"),
         "venv/bin/pip": Skip("an index"),
         "PATH=$PWD/venv": Skip("it runs this test"),
     },
@@ -256,6 +257,11 @@ COMMANDS = {
     },
     "docs/pass-by-pass.md": {
         "sparse-opt --bsr-mark=": Run(),
+    },
+    "docs/tutorial-pass.md": {
+        "cmake -G Ninja": Tested("Install/install.test"),
+        "cmake --build build": Tested("Install/install.test"),
+        "build/count-products step.mlir": Tested("Install/install.test"),
     },
     "docs/training.md": {
         "python3 examples/generate.py": Run(needs={"jax"}),

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 from jax import tree_util
 
+from sparse_opt import _versions
 from sparse_opt._errors import ExportError
 from sparse_opt._program import Export
 from sparse_opt.jax import _checks
@@ -32,6 +33,10 @@ from sparse_opt.jax._program import JaxProgram
 __all__ = ["Export", "ExportError", "export", "export_function", "leaf_names"]
 
 _INIT = re.compile(r"zeros|ones|(normal|constant)\([-+]?[0-9.]+(e[-+]?[0-9]+)?\)")
+
+_TESTED = (("jax", "0.9", "0.11"), ("jaxlib", "0.9", "0.11"))
+# What leans on names that another version may not have.
+_LEANING = ("sparse_opt.jax._stablehlo",)
 
 # The roles of leaves that no pattern of the caller names.
 _CARRIED_ROLES = {r"(^|\.)params(\.|$)": "param", "": "state"}
@@ -86,8 +91,7 @@ def export(
     """
     roles = dict(roles or {})
     inits = dict(inits or {})
-    _checks.require_tested_version()
-    # It needs what another version may not have.
+    _versions.load("jax", _TESTED, _LEANING)
     from sparse_opt.jax import _stablehlo
 
     for pattern in (*roles, *inits):
@@ -167,7 +171,7 @@ def export_function(
       ExportError: as `export` does.
     """
     roles = dict(roles or {})
-    _checks.require_tested_version()
+    _versions.load("jax", _TESTED, _LEANING)
     from sparse_opt.jax import _stablehlo
 
     for pattern in roles:

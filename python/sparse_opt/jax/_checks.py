@@ -16,20 +16,6 @@ from jax import tree_util
 from sparse_opt import _source
 from sparse_opt._errors import ExportError
 
-# The lowering leans on names of jax and jaxlib that promise nothing, all of them
-# in `_stablehlo.py`.
-_TESTED = ("0.10.", "0.9.")
-
-
-def require_tested_version() -> None:
-    """Raises `ExportError` if JAX is of a version that was not tested."""
-    if not jax.__version__.startswith(_TESTED):
-        raise ExportError(
-            f"expected jax of version 0.9 or 0.10, but got {jax.__version__}: install"
-            " 'sparse-opt[jax]'"
-        )
-
-
 def require_distinct(names: Sequence[str]) -> None:
     seen = set()
     for name in names:

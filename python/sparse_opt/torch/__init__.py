@@ -27,11 +27,15 @@ from typing import Any
 
 import torch
 
+from sparse_opt import _versions
 from sparse_opt._errors import ExportError
 from sparse_opt._program import Export
-from sparse_opt.torch import _versions
 
 __all__ = ["Export", "ExportError", "export", "export_function"]
+
+_TESTED = (("torch", "2.14", "2.16"), ("torch-mlir", "20261001", "20261002"))
+# What leans on names that another version may not have.
+_LEANING = ("sparse_opt.torch._capture", "sparse_opt.torch._linalg", "sparse_opt.torch._program")
 
 
 def export(
@@ -77,8 +81,7 @@ def export(
       ExportError: the step depends on data, or it does something that has no
         form in `linalg`; the message names the line and what to do instead.
     """
-    _versions.require_tested_versions()
-    # They need what another version may not have.
+    _versions.load("torch", _TESTED, _LEANING)
     from sparse_opt.torch import _capture, _linalg, _program
 
     with torch.inference_mode(False), torch.enable_grad():
@@ -118,7 +121,7 @@ def export_function(
     Raises:
       ExportError: as `export` does; or the function changes the model.
     """
-    _versions.require_tested_versions()
+    _versions.load("torch", _TESTED, _LEANING)
     from sparse_opt.torch import _capture, _linalg, _program
 
     with torch.inference_mode(False):

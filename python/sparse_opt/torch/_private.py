@@ -7,7 +7,7 @@
 Nothing else in this package touches a private name of PyTorch, torch-mlir or
 transformers.
 Whoever moves to another version runs the tests, mends this file and widens
-`TESTED` in `_versions.py`.
+`_TESTED` in `__init__.py`.
 """
 
 from __future__ import annotations
@@ -46,6 +46,19 @@ __all__ = [
     "without_values",
     "visible_buffer_writes",
 ]
+
+
+# What is replaced or called below, so that a version without it is found here.
+_NEEDED = (
+    torch.compiler.set_stance,
+    torch.compiler._is_compiling_flag,
+    torch_adafactor._single_tensor_adafactor,
+    torch_transformer._detect_is_causal_mask,
+    torch._C._get_mkldnn_enabled,
+    torch._C._set_mkldnn_enabled,
+    stateless._reparametrize_module,
+    proxy._register_stack_trace_anchor,
+)
 
 
 @contextlib.contextmanager

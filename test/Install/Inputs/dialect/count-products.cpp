@@ -6,6 +6,7 @@
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Pipelines/Pipelines.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/InitAllDialects.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
@@ -29,7 +30,7 @@ struct CountProducts : PassWrapper<CountProducts, OperationPass<func::FuncOp>> {
 
 int main(int argc, char **argv) {
   DialectRegistry registry;
-  registry.insert<func::FuncDialect>();
+  registerAllDialects(registry);
   bsr::registerDialect(registry);
   bsr::registerPassesAndPipelines();
   PassRegistration<CountProducts>();
