@@ -90,7 +90,7 @@ CASES = [
     ("setp.lt.u32 %q0, %l, 9; @%q0 bra low; mov.b32 %v, 2; bra.uni met; low: mov.b32 %v, 1; met: prefetch.global.L2 [%p0];", [1 if l < 9 else 2 for l in every]),
     ("mov.b32 %v, 0; and.b32 %w0, %l, 3; list: .branchtargets zero, one, zero, three; brx.idx %w0, list; zero: add.s32 %v, %v, 5; one: add.s32 %v, %v, 7; three: shfl.sync.bfly.b32 %v, %v, 1, 31, -1;",
      [(12, 7, 12, 0)[(l ^ 1) % 4] for l in every]),
-    ("griddepcontrol.wait; griddepcontrol.launch_dependents; setmaxnreg.inc.sync.aligned.u32 40; fence.acq_rel.gpu; membar.cta; nanosleep.u32 10; mov.u32 %v, %nsmid;", [1] * 32),
+    ("griddepcontrol.wait; griddepcontrol.launch_dependents; fence.acq_rel.gpu; membar.cta; nanosleep.u32 10; mov.u32 %v, %nsmid;", [1] * 32),
 ]
 wrong = 0
 for code, wanted in CASES:

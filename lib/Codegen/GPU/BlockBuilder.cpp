@@ -295,6 +295,14 @@ Value BlockBuilder::exchange(Value value, int64_t mask) {
 
 void BlockBuilder::barrier() { gpu::BarrierOp::create(b, loc); }
 
+void BlockBuilder::setRegisters(int64_t count, bool isMore) {
+  NVVM::SetMaxRegisterOp::create(
+      b, loc, b.getI32IntegerAttr(int32_t(count)),
+      NVVM::SetMaxRegisterActionAttr::get(
+          b.getContext(), isMore ? NVVM::SetMaxRegisterAction::increase
+                                 : NVVM::SetMaxRegisterAction::decrease));
+}
+
 void BlockBuilder::copyAsync(Value shared, Value global, Value size,
                              int64_t bytes) {
   // Copies of 16 bytes pass by the first-level cache.

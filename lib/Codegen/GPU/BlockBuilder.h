@@ -104,6 +104,10 @@ public:
   Value exchange(Value value, int64_t mask);
   /// Waits for all threads of the block.
   void barrier();
+  /// A thread has `count` registers from here on, more or fewer than before:
+  /// a multiple of 8 from 24 to 256. All of a warpgroup say so; more are there
+  /// when others have given theirs (`sm_90a`).
+  void setRegisters(int64_t count, bool isMore);
   /// Copies 4, 8 or 16 bytes to shared memory: `size` of them, and then zeros;
   /// all where it is null.
   void copyAsync(Value shared, Value global, Value size, int64_t bytes = 16);

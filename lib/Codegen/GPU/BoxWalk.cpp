@@ -9,6 +9,9 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 static constexpr int64_t numWarps = blockThreads / BlockBuilder::warpThreads;
+/// Of 384 threads each has 168 registers when they begin. Those that copy need
+/// fewer, and leave the rest to those that multiply.
+static constexpr int64_t producerRegisters = 40, consumerRegisters = 232;
 
 BoxWalk::BoxWalk(const ProductShape &shape, const ProductTile &tile,
                  const LinePlan &plan, ValueRange scratch,
@@ -193,8 +196,15 @@ void BoxWalk::run(llvm::function_ref<SmallVector<Value>()> begin,
   // Each block of threads copies to all of its cluster.
   ring.init(/*readers=*/tile.shareOutputs * numWarps, tile.shareOutputs);
   Value isConsumer = b.less(b.thread, b.constant(blockThreads));
-  b.when(isConsumer, [&] { consume(begin, multiply, finish); });
-  b.when(b.less(b.constant(blockThreads - 1), b.thread), [&] { produce(); });
+  b.when(isConsumer, [&] {
+    b.setRegisters(consumerRegisters, /*isMore=*/true);
+    consume(begin, multiply, finish);
+  });
+  b.when(b.less(b.constant(blockThreads - 1), b.thread), [&] {
+    b.setRegisters(producerRegisters, /*isMore=*/false);
+    Value end = b.constant(blockThreads + BlockBuilder::warpThreads);
+    b.when(b.less(b.thread, end), [&] { produce(); });
+  });
   // Others copy to this block of threads, and arrive at its mbarriers.
   ring.waitForAll(tile.shareOutputs);
 }

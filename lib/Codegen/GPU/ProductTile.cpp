@@ -4,7 +4,6 @@
 
 #include "ProductTile.h"
 #include "StageRing.h"
-#include "Warpgroups.h"
 #include <cmath>
 
 using namespace mlir;
@@ -362,10 +361,7 @@ getTile(const ProductShape &shape, const Chip &chip, int64_t outputs,
                      : shape.outBlock % groups == 0 &&
                            tile.getLaneTokens() >= 1 &&
                            tile.getLaneTokens() <= mostLaneTokens;
-  // A thread of nine warps has 168 registers, and blocks of several fragments
-  // have a place for each.
-  bool isTight = shareOutputs != 0 && shape.outBlock > fragmentRows;
-  if (!isWhole || tile.getSums(shape) > (isTight ? mostSums / 2 : mostSums) ||
+  if (!isWhole || tile.getSums(shape) > mostSums ||
       (!setStages(tile, shape, chip.sharedLimit, wantedStages) &&
        !setStages(tile, shape, chip.sharedLimit, leastStages)) ||
       !tile.getPlan(shape).fits(chip.sharedLimit))

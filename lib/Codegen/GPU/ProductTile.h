@@ -7,6 +7,7 @@
 
 #include "LinePlan.h"
 #include "TensorCores.h"
+#include "Warpgroups.h"
 #include "bsr/Codegen/GPU/Model.h"
 #include "bsr/Dialect/BSR.h"
 
@@ -82,11 +83,10 @@ struct ProductTile {
   bool isScanned = false;
 
   /// Lines of a warp load the activations of a slab once: those of 16 inputs
-  /// have room in registers, of which a thread of 8 warps has 255, one of 9 has
-  /// 168.
+  /// have room in registers.
   bool areActivationsShared(const ProductShape &shape) const {
     return isScanned && warpLines != 1 && shape.inBlock == fragmentRows &&
-           shape.elementBytes == elementBytes && shareOutputs == 0;
+           shape.elementBytes == elementBytes;
   }
   /// A warp keeps the activations of 16 inputs of all its tokens while blocks
   /// go by; else, where they take more registers than its sums leave, it keeps
@@ -99,9 +99,9 @@ struct ProductTile {
   }
   /// Blocks of threads that follow the plan of one group of lines.
   int64_t getShares() const { return std::max<int64_t>(1, shareOutputs); }
-  /// Those of a block, with the warp that copies.
+  /// Those of a block, with the warpgroup of which a warp copies.
   int64_t getThreads() const {
-    return blockThreads + (shareOutputs != 0 ? BlockBuilder::warpThreads : 0);
+    return blockThreads + (shareOutputs != 0 ? warpgroupThreads : 0);
   }
 
   /// Of a lane: outputs of a line, and tokens, of which so many lie side by

@@ -332,13 +332,8 @@ void SparseProductEmitter::emit() {
         store(sums);
     });
   };
-  if (walk.range.numParts) {
-    // What copies has no sums.
-    Value hasSums = b.less(b.thread, b.constant(blockThreads));
-    if (tile.getThreads() == blockThreads)
-      return finish(getInitialSums());
-    return b.when(hasSums, [&] { finish(getInitialSums()); });
-  }
+  if (walk.range.numParts)
+    return finish(getInitialSums());
   if (half)
     clearZeros();
   auto addBlocks = [&](Value stage, ValueRange words, ValueRange sums) {

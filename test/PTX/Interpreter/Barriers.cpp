@@ -141,6 +141,8 @@ static void proxyFence(Warp &warp, const Insn &, uint32_t) {
         warp.fail(insn, lane, "expected ", cluster.numWarps(),
                   " warps at the barrier of the cluster, but got ",
                   cluster.clusterArrived, " and a deadlock");
+      if (warp.status == Status::AtRegisters)
+        failForRegisters(warp, insn, lane);
       warp.fail(insn, lane,
                 "expected an mbarrier to complete, but got a deadlock");
     }

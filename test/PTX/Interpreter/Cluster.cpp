@@ -165,6 +165,8 @@ void Cluster::start(uint64_t number) {
     block.shared.reset(launch->sharedEnd, kernel.sharedShift, all);
     block.mbarriers.clear();
     block.wgmma.assign((block.warps.size() + 3) / 4, {});
+    block.registerChanges.assign((block.warps.size() + 3) / 4, {});
+    block.freeRegisters = 0;
     for (Barrier &barrier : block.barriers)
       barrier = Barrier();
     for (Warp &warp : block.warps) {
@@ -185,6 +187,8 @@ void Cluster::start(uint64_t number) {
       warp.wgmma = WgmmaState();
       warp.lastAllocation = nullptr;
       warp.clusterArrived = false;
+      warp.registers = launch->registers;
+      warp.registerChanges = 0;
       for (const Constant &constant : kernel.constants)
         warp.initialised[constant.slot] = 0xffffffffu;
       for (const auto &address : kernel.addresses)
@@ -240,6 +244,7 @@ void Cluster::run() {
     }
     if (done) {
       checkIssued(*this);
+      checkRegisterChanges(*this);
       checkCopies(*this);
       return;
     }

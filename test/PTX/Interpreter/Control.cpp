@@ -83,22 +83,6 @@ bool ptx::decodeControl(Decoder &d) {
     d.insn.handler = nothing;
     return true;
   }
-  if (name == "setmaxnreg") {
-    d.require(d.builder.program.chip->version >= 100 ? 100 : 90, true);
-    if (d.choose({"inc", "dec"}) < 0)
-      d.fail("expected '.inc' or '.dec', but got '", d.statement.opcode, "'");
-    d.expect("sync");
-    d.expect("aligned");
-    d.expect("u32");
-    d.expectOperands(1);
-    int64_t count = d.number(0);
-    if (count < 24 || count > 256 || count % 8)
-      d.fail("expected a multiple of 8 from 24 to 256, but got ", count);
-    d.insn.flags |= Converges;
-    d.insn.members = notExited;
-    d.insn.handler = nothing;
-    return true;
-  }
   if (name == "nanosleep") {
     d.expect("u32");
     d.expectOperands(1);

@@ -281,11 +281,11 @@ Insn Decoder::finish() {
 Insn ptx::decode(KernelBuilder &builder, const Statement &statement) {
   Decoder d(builder, statement);
   for (auto known :
-       {decodeMove, decodeInteger, decodeBits, decodeFields, decodeSigns,
-        decodeFloat, decodeApproximate, decodeConvert, decodeCompare,
-        decodeControl, decodeLoadStore, decodeAtomic, decodeWarp, decodeMatrix,
-        decodeAsyncCopy, decodeBarrier, decodeMbarrier, decodeBulkCopy,
-        decodeWgmma}) {
+       {decodeMove,    decodeInteger,  decodeBits,        decodeFields,
+        decodeSigns,   decodeFloat,    decodeApproximate, decodeConvert,
+        decodeCompare, decodeControl,  decodeRegisters,   decodeLoadStore,
+        decodeAtomic,  decodeWarp,     decodeMatrix,      decodeAsyncCopy,
+        decodeBarrier, decodeMbarrier, decodeBulkCopy,    decodeWgmma}) {
     d.insn.kind = Class::Other;
     if (known(d)) {
       d.done();

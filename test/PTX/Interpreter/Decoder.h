@@ -92,6 +92,7 @@ bool decodeApproximate(Decoder &d);
 bool decodeConvert(Decoder &d);
 bool decodeCompare(Decoder &d);
 bool decodeControl(Decoder &d);
+bool decodeRegisters(Decoder &d);
 bool decodeLoadStore(Decoder &d);
 bool decodeAtomic(Decoder &d);
 bool decodeWarp(Decoder &d);

@@ -95,6 +95,7 @@ static Launch prepare(const Module &module, std::string_view entry,
                 options.cluster,
                 {},
                 0,
+                0,
                 0};
   if (!runsOn(*program.chip, *launch.chip))
     bsr::fail("expected a module for ", launch.chip->name, ", but got target ",
@@ -102,6 +103,7 @@ static Launch prepare(const Module &module, std::string_view entry,
   checkBlock(launch);
   checkCluster(launch);
   checkShared(launch);
+  launch.registers = registersAtLaunch(launch);
   if (options.parameters.size() != kernel.info.parameterBytes)
     bsr::fail("expected ", kernel.info.parameterBytes,
               " bytes of parameters of '", kernel.info.name, "', but got ",

@@ -31,6 +31,7 @@ enum class Status : uint8_t {
   Running,
   AtBarrier,
   AtClusterBarrier,
+  AtRegisters, ///< that others are to give
   Polling,
   Done
 };
@@ -99,6 +100,8 @@ struct Warp {
   Allocation *lastAllocation = nullptr;
   uint32_t barrierId = 0;
   bool clusterArrived = false, polledNow = false;
+  /// Of a thread, 0 where nobody says; those that it waits for; setmaxnregs.
+  unsigned registers = 0, wantedRegisters = 0, registerChanges = 0;
   uint64_t clusterPhase = 0;
 
   template <typename T>
@@ -187,6 +190,9 @@ struct Block {
   Barrier barriers[16];
   std::unordered_map<uint32_t, Mbarrier> mbarriers;
   std::vector<std::vector<IssuedWgmma>> wgmma; ///< by groups of 4 warps
+  /// Registers that warps have given, and the setmaxnregs of groups of 4 warps.
+  int64_t freeRegisters = 0;
+  std::vector<std::vector<const Insn *>> registerChanges;
 };
 
 /// A bulk copy into shared memory that has not arrived.
@@ -213,6 +219,7 @@ struct Launch {
   Dim grid, block, cluster;
   std::vector<uint64_t> addresses; ///< of Kernel::addresses
   uint32_t sharedEnd = 0, dynamicBegin = 0;
+  unsigned registers = 0; ///< of a thread; 0 where nobody says
 };
 
 struct Cluster {
@@ -238,6 +245,10 @@ struct Cluster {
 
 // Wgmma.cpp: all warps of a group have issued the same.
 void checkIssued(Cluster &cluster);
+// Registers.cpp: of a thread, 0 where neither the kernel nor an option says it.
+unsigned registersAtLaunch(const Launch &launch);
+void checkRegisterChanges(Cluster &cluster); ///< all of a group made the same
+[[noreturn]] void failForRegisters(Warp &warp, const Insn &insn, unsigned lane);
 // Barriers.cpp
 [[noreturn]] void failDeadlock(Cluster &cluster);
 // BulkCopies.cpp
