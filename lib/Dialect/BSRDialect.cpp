@@ -240,7 +240,7 @@ LogicalResult GPUAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                               int64_t shareTokens, bool /*tf32*/) {
   if (failed(verifyTile(emitError, "tile_outputs", tileOutputs, 64, 512)) ||
       failed(verifyTile(emitError, "tile_tokens", tileTokens, 32, 256)) ||
-      failed(verifyTile(emitError, "share_outputs", shareOutputs, 1, 4)) ||
+      failed(verifyTile(emitError, "share_outputs", shareOutputs, 1, 8)) ||
       failed(verifyTile(emitError, "share_tokens", shareTokens, 1, 4)))
     return failure();
   if (shareOutputs * shareTokens > 8 || (shareOutputs == 0 && shareTokens != 0))

@@ -631,7 +631,7 @@ module attributes {bsr.target = #bsr.gpu<tile_tokens = 512>} {
 
 // -----
 
-// expected-error @below {{expected share_outputs to be 0 or a power of 2 from 1 to 4, but got 3}}
+// expected-error @below {{expected share_outputs to be 0 or a power of 2 from 1 to 8, but got 3}}
 module attributes {bsr.target = #bsr.gpu<share_outputs = 3, share_tokens = 1>} {
 }
 

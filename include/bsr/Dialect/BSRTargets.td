@@ -87,6 +87,7 @@ def BSR_GPUAttr : AttrDef<BSR_Dialect, "GPU"> {
     tensor copies bring activations to those of the same tokens, and warps multiply (`mma.sync`).
     `share_outputs` is also how many blocks of threads share the stored blocks of a gradient
     (`bsr.sddmm`) in blocks of 64 by 64 of 16-bit elements; of other gradients each has its own.
+    8 is for these alone: of other products 4 share.
     0, the default, lets the model choose, such kernels or others.
 
     With `tf32`, tensor cores multiply f32, too: operands are rounded to tf32, which has 10

@@ -76,7 +76,9 @@ SmallVector<MemRefType> PlannedProduct::getScratch() {
 }
 
 bool PlannedProduct::chooseTile(ProductTile &tile, GPUAttr target) {
-  int64_t shareOutputs = shape.isOnTensorCores ? target.getShareOutputs() : 0;
+  int64_t shareOutputs = shape.isOnTensorCores
+                             ? std::min(target.getShareOutputs(), mostShares)
+                             : 0;
   const Chip &chip = *findChip(target.getChip());
   auto best = ProductTile::choose(shape, chip, target.getTileOutputs(),
                                   target.getTileTokens(), shareOutputs);
@@ -163,8 +165,10 @@ void PlannedProduct::launch(
         emit(block, plan.getItem(block, number, memory));
       },
       cluster);
+  // What copies has no sums.
   if (plan.numParts)
-    BlockBuilder::launch(b, loc, {groups * cluster[0], parts.tiles}, threads,
+    BlockBuilder::launch(b, loc, {groups * cluster[0], parts.tiles},
+                         parts.threads,
                          /*sharedBytes=*/0, [&](BlockBuilder &block) {
                            Value number = block.div(block.block[0], cluster[0]);
                            emit(block, plan.getSum(block, number, memory));

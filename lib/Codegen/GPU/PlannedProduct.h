@@ -45,6 +45,8 @@ public:
 
 protected:
   /// A tile is given, and not the model's choice: long groups are cut, however
+  /// Blocks of threads that share activations, at most.
+  static constexpr int64_t mostShares = 4;
   /// short the launch is.
   static bool isTileGiven(GPUAttr target) {
     return target.getTileOutputs() != 0 || target.getTileTokens() != 0 ||
@@ -68,8 +70,8 @@ protected:
                    int64_t length = 0);
   /// Emits the launch of groups and parts, and the one that adds parts, whose
   /// blocks share no memory: for each of them and for each tile along tokens a
-  /// block of `threads`, or a part of a cluster of blocks. What `body` emits is
-  /// for one block.
+  /// block of `threads`, or of those that have sums, or a part of a cluster of
+  /// blocks. What `body` emits is for one block.
   void launch(OpBuilder &b, Location loc, ValueRange memory, int64_t threads,
               int64_t sharedBytes,
               llvm::function_ref<void(BlockBuilder &, const ChunkRange &)> body,

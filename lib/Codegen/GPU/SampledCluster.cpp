@@ -51,10 +51,12 @@ private:
   };
   /// What a warpgroup has of a window: the number of its first block in the
   /// block of threads, and how many they are. Of each block, where the rows and
-  /// the columns begin in a stage, and whether it is there.
+  /// the columns begin in a stage, whether it is there, and whether it is
+  /// multiplied alone; of each two, whether they are one product: columns side
+  /// by side, for which tensor cores read the rows once.
   struct Blocks {
     Value first, count;
-    SmallVector<Value> rows, cols, isThere;
+    SmallVector<Value> rows, cols, isThere, isAlone, isPair;
   };
 
   /// Entry `at` of `window` in an array that has `each` of a window.
@@ -88,6 +90,9 @@ private:
   SmallVector<Value> multiplyStep(Stage stage, const Blocks &blocks,
                                   ValueRange sums);
   WarpgroupOperand getOperand(Value at);
+  /// The sums of blocks side by side as those of one, and the other way round.
+  Value join(ArrayRef<Value> sums);
+  SmallVector<Value> split(Value sums, int64_t blocks);
   void store(const WindowPart &window, const Blocks &blocks, ValueRange sums);
   void consume();
 
@@ -125,10 +130,7 @@ void ClusterEmitter::forSteps(
 
 Value ClusterEmitter::countBlocks(const WindowPart &window) {
   Value all = load(SampledWindows::Sizes, window, 2, b.constant(1));
-  Value share = windows.getShare(b, all);
-  Value before = arith::MulIOp::create(b.b, b.loc, rank, share);
-  Value rest = b.sub(b.max(all, before), before);
-  return b.min(rest, share);
+  return windows.getBlocks(b, all, rank);
 }
 
 ClusterEmitter::Copy ClusterEmitter::findCopy(const WindowPart &window) {
@@ -140,38 +142,29 @@ ClusterEmitter::Copy ClusterEmitter::findCopy(const WindowPart &window) {
   Value line = b.multiplyAdd(inOrder, tile.shares, rank);
   Value isLine = b.less(line, b.constant(tile.lines));
   line = b.min(line, b.constant(tile.lines - 1));
-  Value lineMask = load(SampledWindows::RowMasks, window, tile.lines, line);
-  lineMask = b.select(isLine, lineMask, b.constant(0));
+  Value rows = load(SampledWindows::Rows, window, tile.lines, line);
+  rows = b.select(isLine, rows, b.constant(0));
   Value row = b.select(isRow, b.multiplyAdd(window.group, tile.lines, line),
                        SampledWindows::getPosition(b, copy));
-  Value place = b.select(isRow, line,
-                         b.add(SampledWindows::getPlace(b, copy), tile.lines));
+  copy = b.select(isRow, rows, copy);
   return {isRow, b.mul(row, blockExtent),
-          b.mul(place, tile.getSlabBytes(shape)),
-          b.select(isRow, lineMask, SampledWindows::getMask(b, copy))};
+          b.mul(SampledWindows::getPlace(b, copy), tile.getSlabBytes(shape)),
+          SampledWindows::getMask(b, copy)};
 }
 
 Value ClusterEmitter::countBytes(const WindowPart &window) {
   Value zero = b.constant(0), one = b.constant(1);
   Value count = countBlocks(window);
-  // Common places count once.
-  Value own = zero, common = zero;
+  // Each place counts once, however many blocks read it.
+  Value filled = zero;
   for (int64_t number = 0; number != ofThreads; ++number) {
     Value word = loadWord(SampledWindows::Words, window, b.constant(number));
-    Value place = SampledWindows::getSlab(b, word);
+    Value rows = b.shiftLeft(one, SampledWindows::getLine(b, word));
+    Value cols = b.shiftLeft(one, SampledWindows::getSlab(b, word));
     Value isThere = b.less(b.constant(number), count);
-    Value isOwn = b.less(place, b.constant(ofThreads));
-    own = b.add(own, b.select(b.bitAnd(isThere, isOwn), one, zero));
-    Value bit = b.select(isOwn, zero, b.shiftLeft(one, place));
-    common = b.bitOr(common, b.select(isThere, bit, zero));
+    filled = b.bitOr(filled, b.select(isThere, b.bitOr(rows, cols), zero));
   }
-  Value copies = b.add(own, b.countOnes(common));
-  for (int64_t line = 0; line != tile.lines; ++line) {
-    Value mask =
-        load(SampledWindows::RowMasks, window, tile.lines, b.constant(line));
-    copies = b.add(copies, b.bitAnd(b.shiftRight(mask, rank), one));
-  }
-  return b.mul(copies, tile.getSlabBytes(shape));
+  return b.mul(b.countOnes(filled), tile.getSlabBytes(shape));
 }
 
 void ClusterEmitter::copyStep(Value step, Stage stage, const Copy &copy,
@@ -220,10 +213,21 @@ ClusterEmitter::Blocks ClusterEmitter::findBlocks(const WindowPart &window) {
   for (int64_t block = 0; block != ofGroup; ++block) {
     Value number = b.min(b.add(blocks.first, block), b.constant(ofThreads - 1));
     Value word = loadWord(SampledWindows::Words, window, number);
-    Value place = SampledWindows::getSlab(b, word);
     blocks.rows.push_back(b.mul(SampledWindows::getLine(b, word), bytes));
-    blocks.cols.push_back(b.mul(b.add(place, tile.lines), bytes));
+    blocks.cols.push_back(b.mul(SampledWindows::getSlab(b, word), bytes));
     blocks.isThere.push_back(b.less(b.constant(block), blocks.count));
+  }
+  blocks.isAlone = blocks.isThere;
+  Value isTrue = b.equal(b.constant(0), b.constant(0));
+  for (int64_t block = 0; block + 1 < ofGroup; block += 2) {
+    Value isOneLine = b.equal(blocks.rows[block], blocks.rows[block + 1]);
+    Value isNext =
+        b.equal(b.add(blocks.cols[block], bytes), blocks.cols[block + 1]);
+    Value isPair =
+        b.bitAnd(blocks.isThere[block + 1], b.bitAnd(isOneLine, isNext));
+    blocks.isPair.push_back(isPair);
+    for (int64_t i : {block, block + 1})
+      blocks.isAlone[i] = b.bitAnd(blocks.isThere[i], b.bitXor(isPair, isTrue));
   }
   return blocks;
 }
@@ -234,22 +238,59 @@ WarpgroupOperand ClusterEmitter::getOperand(Value at) {
           rowsTogether * tile.getPitch(), tile.getSlabBytes(shape)};
 }
 
+Value ClusterEmitter::join(ArrayRef<Value> sums) {
+  SmallVector<Value> parts;
+  for (Value sum : sums)
+    for (int64_t i = 0; i != blockExtent / 2; ++i)
+      parts.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, sum, i));
+  SmallVector<Type> types(parts.size(), b.b.getF32Type());
+  Value all = LLVM::UndefOp::create(
+      b.b, b.loc, LLVM::LLVMStructType::getLiteral(b.b.getContext(), types));
+  for (auto [i, part] : llvm::enumerate(parts))
+    all = LLVM::InsertValueOp::create(b.b, b.loc, all, part, i);
+  return all;
+}
+
+SmallVector<Value> ClusterEmitter::split(Value sums, int64_t blocks) {
+  SmallVector<Value> parts;
+  for (int64_t i = 0; i != blocks * blockExtent / 2; ++i)
+    parts.push_back(LLVM::ExtractValueOp::create(b.b, b.loc, sums, i));
+  SmallVector<Value> result;
+  for (int64_t block = 0; block != blocks; ++block) {
+    Type type = LLVM::LLVMStructType::getLiteral(
+        b.b.getContext(), SmallVector<Type>(blockExtent / 2, b.b.getF32Type()));
+    Value one = LLVM::UndefOp::create(b.b, b.loc, type);
+    for (int64_t i = 0; i != blockExtent / 2; ++i)
+      one = LLVM::InsertValueOp::create(b.b, b.loc, one,
+                                        parts[block * blockExtent / 2 + i], i);
+    result.push_back(one);
+  }
+  return result;
+}
+
 SmallVector<Value> ClusterEmitter::multiplyStep(Stage stage,
                                                 const Blocks &blocks,
                                                 ValueRange sums) {
   ring.waitForFull(stage);
   Value begin = ring.getBegin(stage);
-  SmallVector<Value> next;
-  for (auto [sum, row, col, isThere] :
-       llvm::zip_equal(sums, blocks.rows, blocks.cols, blocks.isThere)) {
-    auto multiply = [&, row = row, col = col,
-                     sum = sum]() -> SmallVector<Value> {
-      return {multiplyAdd(b, type, getOperand(b.add(begin, row)),
-                          getOperand(b.add(begin, col)), blockExtent,
-                          tile.getPitch() / fragmentBytes, sum)};
-    };
-    llvm::append_range(next, b.when(isThere, sum, multiply));
+  auto multiply = [&](int64_t block, int64_t columns, Value sum) {
+    return multiplyAdd(b, type, getOperand(b.add(begin, blocks.rows[block])),
+                       getOperand(b.add(begin, blocks.cols[block])), columns,
+                       tile.getPitch() / fragmentBytes, sum);
+  };
+  SmallVector<Value> next(sums);
+  for (int64_t first = 0; first + 1 < ofGroup; first += 2) {
+    SmallVector<Value> two(next.begin() + first, next.begin() + first + 2);
+    two = b.when(blocks.isPair[first / 2], two, [&] {
+      return split(multiply(first, 2 * blockExtent, join(two)), /*blocks=*/2);
+    });
+    llvm::copy(two, next.begin() + first);
   }
+  for (int64_t block = 0; block != ofGroup; ++block)
+    next[block] =
+        b.when(blocks.isAlone[block], next[block], [&]() -> SmallVector<Value> {
+          return {multiply(block, blockExtent, next[block])};
+        })[0];
   ring.release(stage, tile.shares);
   return next;
 }

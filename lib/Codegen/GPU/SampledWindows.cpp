@@ -52,7 +52,8 @@ bool SampledWindows::fits(int64_t sharedBytes) const {
          getNumGroups() * windows <= INT32_MAX / most &&
          numLines * length <= INT32_MAX &&
          (shares == 1 ||
-          (length < INT32_MAX / (copyBase * copyBase) && shares < 8));
+          (length < INT32_MAX / (copyBase * copyBase) && shares <= 8 &&
+           places < 32 && places >= lines + getOfShare()));
 }
 
 SmallVector<MemRefType> SampledWindows::getTypes(MLIRContext *context) const {
@@ -64,7 +65,7 @@ SmallVector<MemRefType> SampledWindows::getTypes(MLIRContext *context) const {
   types.push_back(MemRefType::get({numLines, length}, i32));
   if (shares != 1) {
     types.push_back(MemRefType::get(groups, i32));
-    for (int64_t extent : {lines, blocks})
+    for (int64_t extent : {lines, blocks, shares})
       types.push_back(MemRefType::get({groups, windows * extent}, i32));
   }
   return types;
@@ -76,6 +77,13 @@ Value SampledWindows::countBefore(BlockBuilder &b, Value counts, Value group) {
     return SmallVector<Value>{
         b.add(carried[0], b.load(counts, ValueRange{at}))};
   })[0];
+}
+
+Value SampledWindows::getBlocks(BlockBuilder &b, Value count,
+                                Value rank) const {
+  Value share = getShare(b, count);
+  Value before = arith::MulIOp::create(b.b, b.loc, rank, share);
+  return b.min(b.sub(b.max(count, before), before), share);
 }
 
 namespace mlir::bsr {
@@ -107,6 +115,10 @@ public:
       shareBlocks();
     }
     listBlocks();
+    if (windows.shares != 1) {
+      b.barrier();
+      placeBlocks();
+    }
   }
 
 private:
@@ -257,7 +269,7 @@ private:
       write(counts[0], SampledWindows::Firsts, at);
       write(counts[1], SampledWindows::Owned, at);
       if (windows.shares != 1)
-        writeRowMask(window, counts[0], counts[1], at);
+        writeRow(window, counts[0], counts[1], at);
     });
   }
 
@@ -299,15 +311,14 @@ private:
   }
 
   /// Of a line with `own` blocks in `window`, behind `before` ones.
-  void writeRowMask(Value window, Value before, Value own, Value at) {
+  void writeRow(Value window, Value before, Value own, Value at) {
     Value zero = b.constant(0), one = b.constant(1);
     Value share = getShare(window);
     Value first = divide(before, share);
     Value last = divide(b.sub(b.add(before, own), one), share);
     Value mask =
         b.sub(b.shiftLeft(b.constant(2), last), b.shiftLeft(one, first));
-    write(b.select(b.less(zero, own), mask, zero), SampledWindows::RowMasks,
-          at);
+    write(b.select(b.less(zero, own), mask, zero), SampledWindows::Rows, at);
   }
 
   /// A block: its window, and its number there.
@@ -323,10 +334,11 @@ private:
   }
 
   /// What blocks of threads need at a position, in shared memory: a bit of
-  /// each; then, times `copyBase`, one more than the common place, or 0.
+  /// each; then, times `copyBase`, one more than the place that is common, or
+  /// 0.
   Value getNeeds(Value position) { return getMark(b.constant(0), position); }
 
-  /// Finds what blocks of threads need, and common places.
+  /// Finds what blocks of threads need, and places of what they share.
   void shareBlocks() {
     clear();
     b.barrier();
@@ -347,62 +359,121 @@ private:
       b.storeShared(needs, getNeeds(position));
     });
     b.barrier();
-    forEach(numWindows, [&](Value window) { findCommonPlaces(window); });
+    forEach(numWindows, [&](Value window) { shareWindow(window); });
     b.barrier();
   }
 
-  /// One thread: a common place is free in some blocks of threads.
-  void findCommonPlaces(Value window) {
-    int64_t shares = windows.shares;
-    int64_t all = (int64_t(1) << (shares * windows.commonPlaces)) - 1;
+  /// One thread: what is free depends on the lines and positions before.
+  void shareWindow(Value window) {
     Value zero = b.constant(0), one = b.constant(1);
+    SmallVector<Value> free(windows.shares,
+                            b.constant((int64_t(1) << windows.places) - 1));
+    free = b.loop(zero, b.constant(windows.lines), 1, free,
+                  [&](Value line, ValueRange free) {
+                    Value at = b.multiplyAdd(window, windows.lines, line);
+                    Value mask = read(SampledWindows::Rows, at);
+                    SmallVector<Value> next(free);
+                    Value place = takePlace(mask, next);
+                    write(b.multiplyAdd(place, SampledWindows::copyBase, mask),
+                          SampledWindows::Rows, at);
+                    return next;
+                  });
     Value count = read(SampledWindows::Sizes, b.mul(window, 2));
-    b.loop(zero, count, 1, b.constant(all), [&](Value slab, ValueRange free) {
+    free = b.loop(zero, count, 1, free, [&](Value slab, ValueRange free) {
       Value position = read(SampledWindows::Positions,
                             b.multiplyAdd(window, windows.slabs, slab));
-      Value needs = b.load(getNeeds(position), i32);
-      Value isCommon = b.less(one, b.countOnes(needs));
-      return b.when(isCommon, free, [&]() -> SmallVector<Value> {
-        Value place = zero, taken = zero;
-        for (int64_t i = windows.commonPlaces; i-- != 0;) {
-          Value bits = b.shiftLeft(needs, b.constant(i * shares));
-          Value isFree = b.equal(b.bitAnd(free.front(), bits), bits);
-          place = b.select(isFree, b.constant(i + 1), place);
-          taken = b.select(isFree, bits, taken);
-        }
-        b.storeShared(b.multiplyAdd(place, SampledWindows::copyBase, needs),
+      Value lines = b.load(getLines(position), i32);
+      return b.when(b.less(one, b.countOnes(lines)), free, [&] {
+        Value needs = b.load(getNeeds(position), i32);
+        SmallVector<Value> next(free);
+        Value place = takePlace(needs, next);
+        Value common = b.select(b.less(place, zero), zero, b.add(place, 1));
+        b.storeShared(b.multiplyAdd(common, SampledWindows::copyBase, needs),
                       getNeeds(position));
-        return {b.bitXor(free.front(), taken)};
+        return next;
       });
     });
+    for (auto [rank, mask] : llvm::enumerate(free))
+      write(mask, SampledWindows::Free,
+            b.multiplyAdd(window, windows.shares, b.constant(rank)));
+  }
+
+  /// Takes the first place that is free in all blocks of threads of `mask` off
+  /// what is `free` in each; -1 if there is none.
+  Value takePlace(Value mask, MutableArrayRef<Value> free) {
+    Value zero = b.constant(0), one = b.constant(1);
+    Value all = b.constant((int64_t(1) << windows.places) - 1);
+    SmallVector<Value> needed;
+    for (auto [rank, ofRank] : llvm::enumerate(free)) {
+      Value bit = b.bitAnd(b.shiftRight(mask, b.constant(rank)), one);
+      needed.push_back(b.equal(bit, one));
+      all = b.bitAnd(all, b.select(needed.back(), ofRank, all));
+    }
+    Value taken = b.bitAnd(all, b.sub(zero, all));
+    for (auto [ofRank, isNeeded] : llvm::zip_equal(free, needed))
+      ofRank = b.bitXor(ofRank, b.select(isNeeded, taken, zero));
+    // The number of the lowest bit.
+    return b.select(b.equal(taken, zero), b.constant(-1),
+                    b.countOnes(b.sub(taken, one)));
   }
 
   /// The number that block `number` of `window` has if each block of threads
-  /// has room for as many, where its activations lie, and what is copied.
-  Value placeBlock(const Block &block, Value line, Value position,
-                   Value &place) {
+  /// has room for as many, and what is copied with it, to the common place or,
+  /// for now, to none.
+  Value listCopy(const Block &block, Value line, Value position,
+                 Value &common) {
     Value share = getShare(block.window), zero = b.constant(0);
     Value rank = divide(block.number, share);
     Value inShare =
         b.sub(block.number, arith::MulIOp::create(b.b, b.loc, rank, share));
     Value number = b.multiplyAdd(rank, windows.getOfShare(), inShare);
     Value needs = b.load(getNeeds(position), i32);
-    Value common = b.div(needs, SampledWindows::copyBase);
-    Value isCommon = b.less(zero, common);
-    place =
-        b.select(isCommon, b.add(common, windows.getOfShare() - 1), inShare);
+    common = b.div(needs, SampledWindows::copyBase);
     // The first line of those that share a copy has it copied.
     Value lines = b.load(getLines(position), i32);
     Value isFirst = b.equal(b.countTrailingZeros(lines), line);
     Value ofFirst =
         b.select(isFirst, b.rem(needs, SampledWindows::copyBase), zero);
-    Value mask = b.select(isCommon, ofFirst, b.shiftLeft(b.constant(1), rank));
+    Value mask = b.select(b.less(zero, common), ofFirst,
+                          b.shiftLeft(b.constant(1), rank));
     constexpr int64_t base = SampledWindows::copyBase;
-    Value copy =
-        b.multiplyAdd(b.multiplyAdd(position, base, place), base, mask);
-    write(copy, SampledWindows::Copies,
+    write(b.multiplyAdd(position, base * base, mask), SampledWindows::Copies,
           b.multiplyAdd(block.window, windows.blocks, number));
     return number;
+  }
+
+  /// Gives those blocks places of their own that have no common one, and says
+  /// where lines lie.
+  void placeBlocks() {
+    constexpr int64_t base = SampledWindows::copyBase;
+    forEach(b.mul(numWindows, windows.shares), [&](Value ofThreads) {
+      Value window = b.div(ofThreads, windows.shares);
+      Value rank = b.rem(ofThreads, windows.shares);
+      Value all = read(SampledWindows::Sizes, b.add(b.mul(window, 2), 1));
+      Value first = b.mul(ofThreads, windows.getOfShare());
+      b.loop(
+          b.constant(0), windows.getBlocks(b, all, rank), 1,
+          read(SampledWindows::Free, ofThreads),
+          [&](Value number, ValueRange carried) {
+            Value free = carried.front();
+            Value at = b.add(first, number);
+            Value word = read(SampledWindows::Words, at);
+            Value common = SampledWindows::getSlab(b, word);
+            Value isOwn = b.equal(common, b.constant(0));
+            Value own = b.countTrailingZeros(free);
+            Value place = b.select(isOwn, own, b.sub(common, b.constant(1)));
+            Value line = b.multiplyAdd(window, windows.lines,
+                                       SampledWindows::getLine(b, word));
+            Value rows =
+                SampledWindows::getPlace(b, read(SampledWindows::Rows, line));
+            write(b.multiplyAdd(rows, SampledWindows::wordBase, place),
+                  SampledWindows::Words, at);
+            write(b.multiplyAdd(place, base, read(SampledWindows::Copies, at)),
+                  SampledWindows::Copies, at);
+            Value rest = b.bitAnd(free, b.add(free, -1));
+            return SmallVector<Value>{b.select(isOwn, rest, free)};
+          });
+    });
   }
 
   void listBlocks() {
@@ -412,7 +483,7 @@ private:
       Block found = getBlock(line, position, inLine);
       Value slab = SampledWindows::getSlab(b, b.load(getPlace(position), i32));
       if (windows.shares != 1)
-        found.number = placeBlock(found, line, position, slab);
+        found.number = listCopy(found, line, position, slab);
       Value block = b.multiplyAdd(found.window, windows.blocks, found.number);
       write(b.multiplyAdd(line, SampledWindows::wordBase, slab),
             SampledWindows::Words, block);

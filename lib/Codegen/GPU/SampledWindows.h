@@ -18,18 +18,21 @@ namespace mlir::bsr {
 /// pattern and leaves them in arrays.
 ///
 /// The blocks of a window may be shared among several blocks of threads: each
-/// has as many, one after the other, but the last ones. What a position is
-/// multiplied by goes to a place of shared memory: if it is that of one block
-/// of threads, the place that has the number of the block there. If it is that
-/// of several, one of the common places, of which there are a few more, if one
-/// is free in all of them; if not, each of them copies it for itself.
+/// has as many, one after the other, but the last ones. The rows of a line and
+/// the columns of a position go to places of shared memory, of which each block
+/// of threads has as many. What several blocks of threads need, or several
+/// blocks of one, goes to a place that is free in all of them, and is copied
+/// once. Lines come first, for which there always is one: those of a block of
+/// threads follow each other. If there is none for a position, each of its
+/// blocks gets a place of its own.
 struct SampledWindows {
   int64_t numLines, length, slots;
   /// A power of 2, and the others.
   int64_t lines, slabs, blocks;
-  /// Blocks of threads that share a window, and common places. Of more than
-  /// one, each has room for `blocks / shares`.
-  int64_t shares = 1, commonPlaces = 0;
+  /// Blocks of threads that share a window. Of more than one, each has room for
+  /// `blocks / shares` and so many places, no fewer than for as many blocks and
+  /// all lines.
+  int64_t shares = 1, places = 0;
 
   int64_t getNumGroups() const { return llvm::divideCeil(numLines, lines); }
   /// The most windows that a group can have, and all together.
@@ -45,18 +48,22 @@ struct SampledWindows {
     Sizes,     ///< positions and blocks of a window, `[groups, windows, 2]`
     Positions, ///< `[groups, windows, slabs]`
     Words,     ///< blocks, as `getLine` and `getSlab` take them apart, 0 where
-               ///< a window has fewer, `[groups, windows, blocks]`
+               ///< a window has fewer, `[groups, windows, blocks]`; if windows
+               ///< are shared, the places of line and position
     Firsts,    ///< the number that the first block of a line would have in a
                ///< window, `[groups, windows, lines]`
     Owned,     ///< blocks of a line in a window, `[groups, windows, lines]`
     Places,    ///< of each block of a line, the number of its window times
                ///< `blocks`, plus its own there, `[numLines, length]`
     // If windows are shared:
-    Costs,    ///< what a step of the windows of a group costs, `[groups]`
-    RowMasks, ///< the blocks of threads that have blocks of a line, a bit
-              ///< each, `[groups, windows, lines]`
-    Copies,   ///< what is copied with each block, as `getMask`, `getPlace` and
-              ///< `getPosition` take it apart, `[groups, windows, blocks]`
+    Costs,  ///< what a step of the windows of a group costs, `[groups]`
+    Rows,   ///< of a line, the blocks of threads that have blocks of it and
+            ///< its place, as `getMask` and `getPlace` take it apart,
+            ///< `[groups, windows, lines]`
+    Copies, ///< what is copied with each block, as these and `getPosition`
+            ///< take it apart, `[groups, windows, blocks]`
+    Free,   ///< of each block of threads the places that what it has in
+            ///< common leaves, a bit each, `[groups, windows, shares]`
     NumArrays
   };
   SmallVector<MemRefType> getTypes(MLIRContext *context) const;
@@ -92,6 +99,8 @@ struct SampledWindows {
   Value getShare(BlockBuilder &b, Value count) const {
     return b.div(b.add(count, shares - 1), shares);
   }
+  /// How many blocks of a window of `count` block of threads `rank` has.
+  Value getBlocks(BlockBuilder &b, Value count, Value rank) const;
   /// What a step of a window of `count` blocks costs: so many blocks, and for
   /// what has to be done besides, no fewer than half of those that there may
   /// be.

@@ -32,7 +32,7 @@ std::optional<WarpgroupProduct> WarpgroupProduct::match(Operation *root,
   const ProductShape &shape = operands->shape;
   auto tile = WarpgroupTile::choose(
       shape, chip, target.getTileOutputs(), target.getTileTokens(),
-      target.getShareOutputs(), target.getShareTokens());
+      std::min(target.getShareOutputs(), mostShares), target.getShareTokens());
   if (!tile)
     return std::nullopt;
   auto warps = ProductTile::choose(shape, chip, /*outputs=*/0, /*tokens=*/0,
@@ -448,10 +448,10 @@ void WarpgroupProductEmitter::emitEpilogue(int64_t unit, Value column,
 }
 
 void WarpgroupProductEmitter::emit() {
+  if (range.numParts)
+    return finish(getInitialSums());
   int64_t consumers = WarpgroupTile::warpgroups * warpgroupThreads;
   Value isConsumer = b.less(b.thread, b.constant(consumers));
-  if (range.numParts)
-    return b.when(isConsumer, [&] { finish(getInitialSums()); });
   // All of the cluster say when they have read a stage, not only those that are
   // copied to: who is copied nothing to might else say so of the next one
   // before others have of this one.

@@ -14,9 +14,11 @@ static constexpr int64_t wantedStages = 3, leastStages = 2, mostStages = 4;
 static constexpr int64_t numWarps = blockThreads / BlockBuilder::warpThreads;
 /// Positions of a window beyond what is expected.
 static constexpr double spareSlabs = 1.1;
-/// Places of a stage for columns that several blocks of threads of a cluster
-/// need.
-static constexpr int64_t mostCommonPlaces = 6;
+/// Places of a stage of a cluster beyond those without which it might not do.
+static constexpr int64_t sparePlaces = 6;
+/// Multiprocessors among which clusters find room: those of a GPC of an H100
+/// are 16 or 18.
+static constexpr int64_t clusterRoom = 16;
 
 static double getDensity(const SampledShape &shape) {
   const PatternType &pattern = shape.pattern;
@@ -38,7 +40,7 @@ SampledWindows WindowTile::getWindows(const SampledShape &shape) const {
           slabs,
           shares * getBlocks(shape),
           shares,
-          commonPlaces};
+          places};
 }
 
 int64_t WindowTile::getMostCost(const SampledShape &shape) const {
@@ -185,7 +187,11 @@ static bool setGrid(WindowTile &tile, const SampledShape &shape,
   SampledWindows windows = tile.getWindows(shape);
   int64_t cost = tile.getMostCost(shape) * tile.getSteps(shape);
   int64_t most = llvm::divideCeil(cost, tile.getLeastShare(shape));
-  tile.grid = std::min(chip.multiprocessors / tile.shares, most);
+  // All clusters are to run at one time.
+  int64_t atOnce = tile.shares <= 2 ? chip.multiprocessors / tile.shares
+                                    : chip.multiprocessors / clusterRoom *
+                                          (clusterRoom / tile.shares);
+  tile.grid = std::min(atOnce, most);
   return windows.fits(chip.sharedLimit) &&
          cost + tile.grid * tile.getLeastShare(shape) <= INT32_MAX &&
          tile.grid * tile.shares * tile.getParts(shape) <=
@@ -225,11 +231,16 @@ static std::optional<WindowTile> getClusterTile(const SampledShape &shape,
   tile.elementBytes = shape.elementBytes;
   tile.tokens = rowBytes / tile.elementBytes;
   tile.shares = shares;
-  tile.commonPlaces = mostCommonPlaces;
   tile.slabs = std::min(shares * WindowTile::getBlocks(shape),
                         shape.pattern.getGridCols());
-  tile.stages = StageRing::getStages(chip.sharedLimit,
-                                     tile.getStageBytes(shape), mostStages);
+  int64_t least = lines + WindowTile::getBlocks(shape);
+  for (tile.places = least + sparePlaces; tile.places >= least; --tile.places) {
+    tile.stages = StageRing::getStages(chip.sharedLimit,
+                                       tile.getStageBytes(shape), mostStages);
+    if (tile.stages >= wantedStages)
+      break;
+  }
+  tile.places = std::max(tile.places, least);
   if (tile.stages < leastStages || !setGrid(tile, shape, chip))
     return std::nullopt;
   return tile;
@@ -248,7 +259,7 @@ std::optional<WindowTile> WindowTile::choose(const SampledShape &shape,
   std::optional<WindowTile> best;
   // What is given comes before what hides latencies, and that before time.
   std::tuple<bool, bool, bool, double> least;
-  for (int64_t someShares : {1, 2, 4})
+  for (int64_t someShares : {1, 2, 4, 8})
     for (int64_t lines : {1, 2, 4, 8, 16, 32})
       for (int64_t rowBytes : {128, 64}) {
         // Lines beyond the last take room for nothing.

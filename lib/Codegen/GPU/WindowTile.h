@@ -45,9 +45,9 @@ struct WindowTile {
   /// Blocks of threads of a launch, or clusters, which share all steps of all
   /// windows.
   int64_t grid;
-  /// Blocks of threads of a cluster, 1 for none, and places of a stage that are
-  /// common to several.
-  int64_t shares = 1, commonPlaces = 0;
+  /// Blocks of threads of a cluster, 1 for none, and places of a stage of
+  /// theirs.
+  int64_t shares = 1, places = 0;
 
   /// The tile that takes least time on `chip`, as the model has it, if one
   /// fits; of those whose lines have `rows` rows, and of those of clusters of
@@ -111,8 +111,9 @@ struct WindowTile {
     return shape.getBlockCols() * getPitch();
   }
   int64_t getStageBytes(const SampledShape &shape) const {
-    int64_t places = shares == 1 ? slabs : getBlocks(shape) + commonPlaces;
-    return getRowBytes(shape) + places * getSlabBytes(shape);
+    if (shares != 1)
+      return places * getSlabBytes(shape);
+    return getRowBytes(shape) + slabs * getSlabBytes(shape);
   }
   int64_t getSharedBytes(const SampledShape &shape) const {
     return shares == 1

@@ -164,23 +164,25 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 64>} {
 
 // Two blocks of threads share a window of 2 block rows: 16 blocks of 64x64 at most. Both batches have 3 steps of 32 tokens.
 // CHECK-LABEL: func private @shared_gradient_plan(
-// CHECK-SAME:    %[[COPIES:[a-z0-9]+]]: memref<2x32xi32>)
+// CHECK-SAME:    %[[COPIES:[a-z0-9]+]]: memref<2x32xi32>, %[[FREE:[a-z0-9]+]]: memref<2x4xi32>)
 // CHECK:         gpu.launch blocks({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
+// CHECK:           memref.store %{{.*}}, %[[FREE]]
 // CHECK:           memref.store %{{.*}}, %[[COPIES]]
 // CHECK:           gpu.terminator
 // CHECK-LABEL: func private @shared_gradient(
 // CHECK-SAME:    %[[PARTS:[a-z0-9]+]]: memref<12x2x8x32x32x4xf32>)
 // CHECK-COUNT-2: nvgpu.tma.create.descriptor %{{.*}} box[%c64, %c32]
-// Six clusters of 8 warps, and the warp that copies; a stage has the rows of 2 lines, and 14 places for columns.
+// Six clusters of 8 warps, and the warp that copies; a stage has 16 places for the rows of 2 lines and for columns.
 // CHECK:         gpu.launch clusters({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      blocks({{[^)]+}}) in (%{{[^ ]+}} = %c12, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
 // CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c288, {{[^)]+}}) dynamic_shared_memory_size %c197680_i32
 // A stage is empty when all warps that multiply have arrived, of both blocks of threads.
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c1_i32
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c16_i32
-// Four blocks of a warpgroup.
+// Four blocks of a warpgroup, of which two whose columns lie side by side are one product.
 // CHECK:           scf.for
 // CHECK:             scf.for
+// CHECK-COUNT-4:       nvvm.wgmma.mma_async {{.*}} <m = 64, n = 128, k = 16>
 // CHECK-COUNT-8:       nvvm.wgmma.mma_async {{.*}} <m = 64, n = 64, k = 16>
 // CHECK-NOT:           nvvm.wgmma.mma_async
 // CHECK:               nvvm.mbarrier.arrive
@@ -282,11 +284,13 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 128, tile_tokens = 256, 
 // two blocks of threads of 16 lines each that store a block there.
 // CHECK-LABEL: func private @boxes(
 // CHECK:         gpu.launch clusters({{[^)]+}}) in (%{{[^ ]+}} = %c2, %{{[^ ]+}} = %c1, %{{[^ ]+}} = %c1)
-// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c288,
+// CHECK-SAME:      threads({{[^)]+}}) in (%{{[^ ]+}} = %c384,
 // Each of 8 warps of two blocks of threads says when a stage is empty.
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c1_i32
 // CHECK:           nvvm.mbarrier.init %{{.*}}, %c16_i32
 // CHECK:           nvvm.cluster.wait
+// Those that copy leave registers to those that multiply.
+// CHECK:             nvvm.setmaxregister increase 232
 // CHECK:             nvvm.mbarrier.try_wait
 // CHECK:             scf.for {{.*}} iter_args
 // CHECK-COUNT-8:       nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
@@ -294,6 +298,7 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 128, tile_tokens = 256, 
 // CHECK-COUNT-16:      nvvm.mma.sync
 // CHECK:             nvvm.mbarrier.arrive %{{.*}} {scope = #nvvm.mem_scope<cluster>} : !llvm.ptr<7>
 // CHECK:           vector.store
+// CHECK:             nvvm.setmaxregister decrease 40
 // The lines of one block of threads are those of half of a warp's lanes.
 // CHECK:             gpu.shuffle xor
 // CHECK:             nvvm.mbarrier.arrive.expect_tx
