@@ -82,12 +82,13 @@ int64_t Materialization::addInlinedCosts(linalg::GenericOp op) const {
   return cost;
 }
 
-/// True for the bias and the mask of an attention, of which kernels read an
-/// element for each score.
+/// True for the bias, the mask and the factor of an attention, of which kernels
+/// read an element for each score.
 static bool isOfScores(OpOperand &use) {
   std::optional<Attention> attention = getAttention(use.getOwner());
   return attention && (use.get() == attention->bias.tensor ||
-                       use.get() == attention->mask.tensor);
+                       use.get() == attention->mask.tensor ||
+                       use.get() == attention->factor.tensor);
 }
 
 bool Materialization::getConsumers(Value value,

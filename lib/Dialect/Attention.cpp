@@ -28,6 +28,8 @@ static void setShared(Attention &attention, OpTy op, unsigned next) {
     attention.bias = {op.getBias(), maps[next++]};
   if (op.getMask())
     attention.mask = {op.getMask(), maps[next++]};
+  if (op.getFactor())
+    attention.factor = {op.getFactor(), maps[next++]};
   attention.lse = op.getLse();
   attention.pattern = op.getPattern();
   attention.scale = op.getScale().convertToDouble();
@@ -44,7 +46,7 @@ static void setShared(Attention &attention, OpTy op, unsigned next) {
 bsr::Attention::Attention(AttentionOp op) { setShared(*this, op, 4); }
 
 bsr::Attention::Attention(AttentionGradOp op) {
-  setShared(*this, op, 8);
+  setShared(*this, op, op.getDbias() ? 9 : 8);
   auto getMap = [&](unsigned number) {
     return cast<AffineMapAttr>(op.getMaps()[number]).getValue();
   };
@@ -52,6 +54,15 @@ bsr::Attention::Attention(AttentionGradOp op) {
   dq = {op.getDq(), getMap(5)};
   dk = {op.getDk(), getMap(6)};
   dv = {op.getDv(), getMap(7)};
+  if (op.getDbias())
+    dbias = {op.getDbias(), getMap(8)};
+}
+
+bool bsr::Attention::isPlain() const {
+  unsigned rank = numBatchDims + 2;
+  return !factor && !dbias && k.map.getNumResults() == rank &&
+         v.map.getNumResults() == rank &&
+         (!dk || dk.map.getNumResults() == rank);
 }
 
 std::optional<Attention> bsr::getAttention(Operation *op) {
@@ -67,12 +78,14 @@ std::optional<Attention> bsr::getAttention(Operation *op) {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A tensor that is indexed by all batch dimensions and two others: a row and a
+/// A tensor that is indexed by batch dimensions and two others: a row and a
 /// feature, as numbers behind the batch dimensions.
 struct Named {
   StringRef name;
   Type type;
   unsigned row, feature;
+  /// Whether it may leave out batch dimensions.
+  bool isShared = false;
 };
 } // namespace
 
@@ -87,8 +100,8 @@ static LogicalResult verifyMap(Operation *op, StringRef name, AffineMap map,
   return success();
 }
 
-/// Checks `tensor`, which is indexed by all batch dimensions, a row and a
-/// feature, and notes the extents that it is the first to have.
+/// Checks `tensor`, which is indexed by batch dimensions, a row and a feature,
+/// and notes the extents that it is the first to have.
 static LogicalResult verifyTensor(Operation *op, const Named &tensor,
                                   AffineMap map, unsigned numBatchDims,
                                   MutableArrayRef<int64_t> extents) {
@@ -103,10 +116,15 @@ static LogicalResult verifyTensor(Operation *op, const Named &tensor,
   for (AffineExpr expr : map.getResults())
     if (auto dim = dyn_cast<AffineDimExpr>(expr))
       got.set(dim.getPosition());
-  if (got != expected || map.getNumResults() != expected.count())
+  bool isOnce = map.getNumResults() == got.count();
+  if (tensor.isShared)
+    got.set(0, numBatchDims);
+  if (got != expected || !isOnce)
     return op->emitOpError("expected a map of ")
-           << tensor.name << " to the batch dimensions, d"
-           << numBatchDims + tensor.row << " and d"
+           << tensor.name << " to "
+           << (tensor.isShared ? "some batch dimensions"
+                               : "the batch dimensions")
+           << ", d" << numBatchDims + tensor.row << " and d"
            << numBatchDims + tensor.feature << " in some order, but got "
            << AffineMapAttr::get(map);
   for (auto [expr, extent] :
@@ -159,8 +177,8 @@ template <typename OpTy>
 static LogicalResult verifyAttention(OpTy op, ArrayRef<Named> tensors) {
   SmallVector<AffineMap> maps =
       llvm::to_vector(op.getMaps().template getAsValueRange<AffineMapAttr>());
-  size_t expected =
-      tensors.size() + (op.getBias() ? 1 : 0) + (op.getMask() ? 1 : 0);
+  size_t expected = tensors.size() + (op.getBias() ? 1 : 0) +
+                    (op.getMask() ? 1 : 0) + (op.getFactor() ? 1 : 0);
   if (maps.size() != expected)
     return op.emitOpError("expected ")
            << expected << " maps, but got " << maps.size();
@@ -182,12 +200,18 @@ static LogicalResult verifyAttention(OpTy op, ArrayRef<Named> tensors) {
       failed(verifyBroadcast(op, "mask", op.getMask(), maps[next++],
                              numBatchDims, extents)))
     return failure();
+  if (op.getFactor() &&
+      failed(verifyBroadcast(op, "factor", op.getFactor(), maps[next++],
+                             numBatchDims, extents)))
+    return failure();
 
   SmallVector<Type> types;
   for (const Named &tensor : tensors)
     types.push_back(getElementTypeOrSelf(tensor.type));
   if (op.getBias())
     types.push_back(getElementTypeOrSelf(op.getBias().getType()));
+  if (op.getFactor())
+    types.push_back(getElementTypeOrSelf(op.getFactor().getType()));
   if (llvm::any_of(types, [](Type t) { return t.isF16(); }) &&
       llvm::any_of(types, [](Type t) { return t.isBF16(); }))
     return op.emitOpError(
@@ -223,21 +247,39 @@ static LogicalResult verifyAttention(OpTy op, ArrayRef<Named> tensors) {
 static constexpr unsigned query = 0, key = 1, feature = 2, valueFeature = 3;
 
 LogicalResult AttentionOp::verify() {
-  return verifyAttention(*this, {{"q", getQ().getType(), query, feature},
-                                 {"k", getK().getType(), key, feature},
-                                 {"v", getV().getType(), key, valueFeature},
-                                 {"y", getY().getType(), query, valueFeature}});
+  return verifyAttention(*this,
+                         {{"q", getQ().getType(), query, feature},
+                          {"k", getK().getType(), key, feature, true},
+                          {"v", getV().getType(), key, valueFeature, true},
+                          {"y", getY().getType(), query, valueFeature}});
 }
 
 LogicalResult AttentionGradOp::verify() {
-  return verifyAttention(*this, {{"q", getQ().getType(), query, feature},
-                                 {"k", getK().getType(), key, feature},
-                                 {"v", getV().getType(), key, valueFeature},
-                                 {"y", getY().getType(), query, valueFeature},
-                                 {"dy", getDy().getType(), query, valueFeature},
-                                 {"dq", getDq().getType(), query, feature},
-                                 {"dk", getDk().getType(), key, feature},
-                                 {"dv", getDv().getType(), key, valueFeature}});
+  SmallVector<Named> tensors{
+      {"q", getQ().getType(), query, feature},
+      {"k", getK().getType(), key, feature, true},
+      {"v", getV().getType(), key, valueFeature, true},
+      {"y", getY().getType(), query, valueFeature},
+      {"dy", getDy().getType(), query, valueFeature},
+      {"dq", getDq().getType(), query, feature},
+      {"dk", getDk().getType(), key, feature, true},
+      {"dv", getDv().getType(), key, valueFeature, true}};
+  if (getDbias())
+    tensors.push_back({"dbias", getDbias().getType(), query, key, true});
+  if (failed(verifyAttention(*this, tensors)))
+    return failure();
+  Attention attention(*this);
+  for (unsigned dim = 0; dim != attention.numBatchDims; ++dim)
+    if (attention.dk.has(dim) != attention.dv.has(dim))
+      return emitOpError(
+                 "expected dk and dv to have the same batch dimensions, "
+                 "but got d")
+             << dim << " in one of them";
+  if (getDbias() && getElementTypeOrSelf(getDbias().getType()) !=
+                        getElementTypeOrSelf(getLse().getType()))
+    return emitOpError("expected dbias of elements as lse has, but got ")
+           << getDbias().getType();
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

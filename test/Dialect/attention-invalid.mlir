@@ -43,7 +43,7 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
 
 // Keys are not indexed by queries.
 func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>) {
-  // expected-error @below {{'bsr.attention' op expected a map of k to the batch dimensions, d2 and d3 in some order, but got affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3)>}}
+  // expected-error @below {{'bsr.attention' op expected a map of k to some batch dimensions, d2 and d3 in some order, but got affine_map<(d0, d1, d2, d3, d4) -> (d0, d1, d3)>}}
   %y, %lse = bsr.attention(%q, %k, %v) scale = 1.000000e+00
       maps = [affine_map<(t, i, j, d, e) -> (t, i, d)>,
               affine_map<(t, i, j, d, e) -> (t, i, d)>,
@@ -57,7 +57,7 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
 
 // A dimension is there once.
 func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>) {
-  // expected-error @below {{'bsr.attention' op expected a map of v to the batch dimensions, d2 and d4 in some order, but got affine_map<(d0, d1, d2, d3, d4) -> (d0, d2, d2)>}}
+  // expected-error @below {{'bsr.attention' op expected a map of v to some batch dimensions, d2 and d4 in some order, but got affine_map<(d0, d1, d2, d3, d4) -> (d0, d2, d2)>}}
   %y, %lse = bsr.attention(%q, %k, %v) scale = 1.000000e+00
       maps = [affine_map<(t, i, j, d, e) -> (t, i, d)>,
               affine_map<(t, i, j, d, e) -> (t, j, d)>,
@@ -223,5 +223,83 @@ func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>
       maps = [#q, #k, #v, #y, #y, #q, #k, #v]
       : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>, tensor<3x8x5xf32>, tensor<2x3x8xf32>,
          tensor<3x8x5xf32>) -> (tensor<3x8x4xf32>, tensor<3x8x4xf32>, tensor<3x6x5xf32>)
+  return
+}
+
+// -----
+
+// Keys leave out batch dimensions, but queries have all.
+func.func @f(%q: tensor<8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>) {
+  // expected-error @below {{'bsr.attention' op expected a map of q from 4 dimensions to 2, but got affine_map<(d0, d1, d2, d3, d4) -> (d1, d3)>}}
+  %y, %lse = bsr.attention(%q, %k, %v) scale = 1.000000e+00
+      maps = [affine_map<(t, i, j, d, e) -> (i, d)>,
+              affine_map<(t, i, j, d, e) -> (t, j, d)>,
+              affine_map<(t, i, j, d, e) -> (t, j, e)>,
+              affine_map<(t, i, j, d, e) -> (t, i, e)>]
+      : (tensor<8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
+  return
+}
+
+// -----
+
+// The factor has a map, too.
+func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<6x4xf32>, %v: tensor<3x6x5xf32>, %f: tensor<3x8x6xf32>) {
+  // expected-error @below {{'bsr.attention' op expected 5 maps, but got 4}}
+  %y, %lse = bsr.attention(%q, %k, %v) factor %f scale = 1.000000e+00
+      maps = [affine_map<(t, i, j, d, e) -> (t, i, d)>,
+              affine_map<(t, i, j, d, e) -> (j, d)>,
+              affine_map<(t, i, j, d, e) -> (t, j, e)>,
+              affine_map<(t, i, j, d, e) -> (t, i, e)>]
+      : (tensor<3x8x4xf32>, tensor<6x4xf32>, tensor<3x6x5xf32>, tensor<3x8x6xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
+  return
+}
+
+// -----
+
+// The factor is one of scores.
+func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<6x4xf32>, %v: tensor<3x6x5xf32>, %f: tensor<3x8x5xf32>) {
+  // expected-error @below {{'bsr.attention' op expected factor to have extent 6 along d2, but got 'tensor<3x8x5xf32>'}}
+  %y, %lse = bsr.attention(%q, %k, %v) factor %f scale = 1.000000e+00
+      maps = [affine_map<(t, i, j, d, e) -> (t, i, d)>,
+              affine_map<(t, i, j, d, e) -> (j, d)>,
+              affine_map<(t, i, j, d, e) -> (t, j, e)>,
+              affine_map<(t, i, j, d, e) -> (t, i, e)>,
+              affine_map<(t, i, j, d, e) -> (t, i, j)>]
+      : (tensor<3x8x4xf32>, tensor<6x4xf32>, tensor<3x6x5xf32>, tensor<3x8x5xf32>) -> (tensor<3x8x5xf32>, tensor<2x3x8xf32>)
+  return
+}
+
+// -----
+
+#q = affine_map<(t, i, j, d, e) -> (t, i, d)>
+#k = affine_map<(t, i, j, d, e) -> (t, j, d)>
+#v = affine_map<(t, i, j, d, e) -> (t, j, e)>
+#y = affine_map<(t, i, j, d, e) -> (t, i, e)>
+#shared = affine_map<(t, i, j, d, e) -> (j, d)>
+
+// Keys and values are shared by the same heads.
+func.func @f(%q: tensor<3x8x4xf32>, %k: tensor<3x6x4xf32>, %v: tensor<3x6x5xf32>, %y: tensor<3x8x5xf32>, %lse: tensor<2x3x8xf32>) {
+  // expected-error @below {{'bsr.attention_grad' op expected dk and dv to have the same batch dimensions, but got d0 in one of them}}
+  %dq, %dk, %dv = bsr.attention_grad(%q, %k, %v, %y, %lse, %y) scale = 1.000000e+00
+      maps = [#q, #k, #v, #y, #y, #q, #shared, #v]
+      : (tensor<3x8x4xf32>, tensor<3x6x4xf32>, tensor<3x6x5xf32>, tensor<3x8x5xf32>, tensor<2x3x8xf32>, tensor<3x8x5xf32>)
+      -> (tensor<3x8x4xf32>, tensor<6x4xf32>, tensor<3x6x5xf32>)
+  return
+}
+
+// -----
+
+#q = affine_map<(t, i, j, d, e) -> (t, i, d)>
+#k = affine_map<(t, i, j, d, e) -> (t, j, d)>
+#v = affine_map<(t, i, j, d, e) -> (t, j, e)>
+#y = affine_map<(t, i, j, d, e) -> (t, i, e)>
+
+// The gradient of the bias is a sum, in the type of sums.
+func.func @f(%q: tensor<3x8x4xf64>, %k: tensor<3x6x4xf64>, %v: tensor<3x6x5xf64>, %y: tensor<3x8x5xf64>, %lse: tensor<2x3x8xf64>) {
+  // expected-error @below {{'bsr.attention_grad' op expected dbias of elements as lse has, but got 'tensor<8x6xf32>'}}
+  %dq, %dk, %dv, %db = bsr.attention_grad(%q, %k, %v, %y, %lse, %y) scale = 1.000000e+00
+      maps = [#q, #k, #v, #y, #y, #q, #k, #v, affine_map<(t, i, j, d, e) -> (i, j)>]
+      : (tensor<3x8x4xf64>, tensor<3x6x4xf64>, tensor<3x6x5xf64>, tensor<3x8x5xf64>, tensor<2x3x8xf64>, tensor<3x8x5xf64>)
+      -> (tensor<3x8x4xf64>, tensor<3x6x4xf64>, tensor<3x6x5xf64>, tensor<8x6xf32>)
   return
 }

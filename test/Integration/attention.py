@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """bsr.attention and bsr.attention_grad, compiled, against softmax in float64: shapes, layouts, biases,
-masks, patterns and types at random, rows that see nothing among them.
+masks, factors, heads that share keys, patterns and types at random, rows that see nothing among them.
 
     attention.py [CASES [SEED]]
 
@@ -57,6 +57,13 @@ class Case:
         self.bias_dims = choose(None, None, "j", "ij", "bij", "bi")
         self.mask_dims = choose(None, "j", "ij", "bij", "iota")
         self.fill = choose(None, None, -1e9, -1e30)
+        # Batch dimensions that keys and values lack, that their gradients are summed up over, and that the gradient
+        # of the bias is summed up over, which is there if this is not None.
+        some = lambda: frozenset(i for i in range(len(self.batch)) if random.random() < 0.4)
+        self.shared = some()
+        self.summed = choose(self.shared, some())
+        self.bias_summed = choose(None, some())
+        self.factor_dims = choose(None, None, "ij", "bij")
         # What is added to all scores instead of a random bias.
         self.padding = None
         self.names = {}
@@ -75,11 +82,11 @@ class Case:
         dims = [f"d{i}" for i in range(len(extents))]
         arguments, body, maps = [], [], {}
 
-        def lay(name, row, feature):
-            order = self.permute([*range(rank), rank + row, rank + feature])
+        def lay(name, row, feature, kind=None):
+            order = self.permute(self.canonical(name))
             maps[name] = f"affine_map<({', '.join(dims)}) -> ({', '.join(dims[i] for i in order)})>"
             self.names[name] = [int(i) for i in order]
-            return self.tensor([extents[i] for i in order])
+            return self.tensor([extents[i] for i in order], kind)
 
         def broadcast(name, which, kind):
             """A tensor of some dimensions of the scores; others are left out, or have extent 1."""
@@ -94,7 +101,10 @@ class Case:
 
         types = {"q": lay("q", 0, 2), "k": lay("k", 1, 2), "v": lay("v", 1, 3), "y": lay("y", 0, 3),
                  "dy": lay("dy", 0, 3), "dq": lay("dq", 0, 2), "dk": lay("dk", 1, 2), "dv": lay("dv", 1, 3)}
-        clauses, optional, optional_types = "", [], []
+        wide = "f64" if self.kind == "f64" else "f32"
+        if self.bias_summed is not None:
+            types["dbias"] = lay("dbias", 0, 1, wide)
+        clauses, optional_types = "", []
         if self.bias_dims:
             types["bias"] = broadcast("bias", self.bias_dims, self.kind)
             clauses += f" bias %bias{n}"
@@ -122,6 +132,10 @@ class Case:
             optional_types.insert(0, types["bias"])
         if self.mask_dims and self.mask_dims != "iota":
             optional_types.append(types["mask"])
+        if self.factor_dims:
+            types["factor"] = broadcast("factor", self.factor_dims, self.kind)
+            clauses += f" factor %factor{n}"
+            optional_types.append(types["factor"])
         if self.block:
             pattern = (f"!bsr.pattern<{self.queries}x{self.keys}, block = {self.block[0]}x{self.block[1]}, "
                        f"slots = {self.stored.size}>")
@@ -136,11 +150,12 @@ class Case:
             clauses += f" fill = {self.fill:.17e}"
         if self.zero_empty:
             clauses += " zero_empty"
-        for name in ("q", "k", "v", "dy", "bias", "mask"):
+        for name in ("q", "k", "v", "dy", "bias", "mask", "factor"):
             if name in types:
                 arguments.append(f'%{name}{n}: {types[name]} {{bsr.name = "{name}{n}"}}')
-        lse = self.tensor([2, *self.batch, self.queries], "f64" if self.kind == "f64" else "f32")
-        extra = [maps[name] for name in ("bias", "mask") if name in maps]
+        lse = self.tensor([2, *self.batch, self.queries], wide)
+        extra = [maps[name] for name in ("bias", "mask", "factor") if name in maps]
+        gradients = [name for name in ("dq", "dk", "dv", "dbias") if name in types]
 
         def use(names):
             return ", ".join([maps[name] for name in names] + extra)
@@ -148,43 +163,49 @@ class Case:
         body.append(f"%y{n}, %lse{n} = bsr.attention(%q{n}, %k{n}, %v{n}){clauses} "
                     f"maps = [{use(['q', 'k', 'v', 'y'])}] : "
                     f"({', '.join([types['q'], types['k'], types['v'], *optional_types])}) -> ({types['y']}, {lse})")
-        body.append(f"%dq{n}, %dk{n}, %dv{n} = bsr.attention_grad(%q{n}, %k{n}, %v{n}, %y{n}, %lse{n}, %dy{n}){clauses} "
-                    f"maps = [{use(['q', 'k', 'v', 'y', 'dy', 'dq', 'dk', 'dv'])}] : "
+        body.append(f"{', '.join(f'%{name}{n}' for name in gradients)} = bsr.attention_grad(%q{n}, %k{n}, %v{n}, %y{n}, %lse{n}, %dy{n}){clauses} "
+                    f"maps = [{use(['q', 'k', 'v', 'y', 'dy', *gradients])}] : "
                     f"({', '.join([types['q'], types['k'], types['v'], types['y'], lse, types['dy'], *optional_types])})"
-                    f" -> ({types['dq']}, {types['dk']}, {types['dv']})")
-        results = [(f"%{name}{n}", types.get(name, lse)) for name in ("y", "lse", "dq", "dk", "dv")]
+                    f" -> ({', '.join(types[name] for name in gradients)})")
+        self.outputs = ["y", "lse", *gradients]
+        results = [(f"%{name}{n}", types.get(name, lse)) for name in self.outputs]
         return arguments, body, results
 
     def round(self, array):
         return (step.from_bf16(step.to_bf16(array)) if self.kind == "bf16"
                 else array.astype(step.TYPES[self.kind])).astype(np.float64)
 
+    def canonical(self, name):
+        """The dimensions that `name` has, batch dimensions first."""
+        rank = len(self.batch)
+        lacks = {"k": self.shared, "v": self.shared, "dk": self.summed, "dv": self.summed,
+                 "dbias": self.bias_summed}.get(name, ())
+        row = 1 if name in ("k", "v", "dk", "dv") else 0
+        feature = {"q": 2, "k": 2, "v": 3, "y": 3, "dy": 3, "dq": 2, "dk": 2, "dv": 3, "dbias": 1}[name]
+        return [*(i for i in range(rank) if i not in lacks), rank + row, rank + feature]
+
     def store(self, name, array):
         """`array`, of the canonical dimensions, as the buffer of `name`."""
-        order, rank = self.names[name], len(self.batch)
-        feature = {"q": 2, "k": 2, "v": 3, "y": 3, "dy": 3, "dq": 2, "dk": 2, "dv": 3}[name]
-        row = 1 if name in ("k", "v", "dk", "dv") else 0
-        canonical = [*range(rank), rank + row, rank + feature]
+        order, canonical = self.names[name], self.canonical(name)
         array = np.transpose(array, [canonical.index(i) for i in order])
         return step.to_bf16(array) if self.kind == "bf16" else array.astype(step.TYPES[self.kind])
 
     def load(self, name, array):
         if name == "lse":
             return array.astype(np.float64)
-        array = step.from_bf16(array) if self.kind == "bf16" else array
-        order, rank = self.names[name], len(self.batch)
-        feature = {"y": 3, "dq": 2, "dk": 2, "dv": 3}[name]
-        row = 1 if name in ("dk", "dv") else 0
-        canonical = [*range(rank), rank + row, rank + feature]
+        array = step.from_bf16(array) if self.kind == "bf16" and name != "dbias" else array
+        order, canonical = self.names[name], self.canonical(name)
         return np.transpose(array.astype(np.float64), [order.index(i) for i in canonical])
 
     def fill_buffers(self, arrays, masks):
         random, n = self.random, self.number
-        make = lambda *shape: self.round(random.standard_normal((*self.batch, *shape)))
-        self.q, self.k = make(self.queries, self.features), make(self.keys, self.features)
-        self.v, self.dy = make(self.keys, self.value_features), make(self.queries, self.value_features)
+        make = lambda lacks, *shape: self.round(random.standard_normal(
+            (*(1 if i in lacks else size for i, size in enumerate(self.batch)), *shape)))
+        self.q, self.k = make((), self.queries, self.features), make(self.shared, self.keys, self.features)
+        self.v, self.dy = make(self.shared, self.keys, self.value_features), make((), self.queries, self.value_features)
         for name in ("q", "k", "v", "dy"):
-            arrays[f"{name}{n}"] = self.store(name, getattr(self, name))
+            lacks = tuple(self.shared) if name in ("k", "v") else ()
+            arrays[f"{name}{n}"] = self.store(name, getattr(self, name).squeeze(lacks))
         extents = [*self.batch, self.queries, self.keys]
 
         def spread(order, array):
@@ -210,6 +231,13 @@ class Case:
             mask = random.random([extents[i] if i >= 0 else 1 for i in order]) < 0.6
             arrays[f"mask{n}"] = mask
             self.mask = spread(order, mask)
+        self.factor = np.ones(1)
+        if self.factor_dims:
+            order = self.names["factor"]
+            shape = [extents[i] if i >= 0 else 1 for i in order]
+            factor = self.round(np.where(random.random(shape) < 0.7, random.random(shape) + 1, 0))
+            arrays[f"factor{n}"] = step.to_bf16(factor) if self.kind == "bf16" else factor.astype(step.TYPES[self.kind])
+            self.factor = spread(order, factor)
         self.live = np.ones((self.queries, self.keys), bool)
         if self.block:
             masks[f"w{n}"] = self.stored
@@ -225,19 +253,22 @@ class Case:
         # A row without anything is NaN, whatever lies in its columns.
         seen = np.where(live, p, 0)
         empty = ~live.any(-1) | np.isneginf(np.where(live, x, -np.inf).max(-1))
-        y = np.einsum("...ij,...je->...ie", seen, self.v)
+        dropped = seen * self.factor
+        y = np.einsum("...ij,...je->...ie", dropped, self.v)
         y = np.where(empty[..., None], 0 if self.zero_empty else np.nan, y)
-        dp = np.einsum("...ie,...je->...ij", self.dy, self.v)
+        dp = np.einsum("...ie,...je->...ij", self.dy, self.v) * self.factor
         # The gradient reads y as it was written.
         g = seen * (dp - np.einsum("...ie,...ie->...i", self.dy, self.round(y))[..., None])
         g = np.where(live & self.mask, g, 0)
+        summed = lambda array, over: array.sum(tuple(over))
         return {"y": y, "lse": lse, "dq": self.scale * np.einsum("...ij,...jd->...id", g, self.k),
-                "dk": self.scale * np.einsum("...ij,...id->...jd", g, self.q),
-                "dv": np.einsum("...ij,...ie->...je", seen, self.dy)}
+                "dk": summed(self.scale * np.einsum("...ij,...id->...jd", g, self.q), self.summed),
+                "dv": summed(np.einsum("...ij,...ie->...je", dropped, self.dy), self.summed),
+                "dbias": summed(g, self.bias_summed or ())}
 
     def check(self, outputs, first):
         want = self.reference()
-        for i, name in enumerate(("y", "lse", "dq", "dk", "dv")):
+        for i, name in enumerate(self.outputs):
             got = self.load(name, outputs[first + i])
             np.testing.assert_array_equal(np.isnan(got), np.isnan(want[name]), err_msg=f"{name} of {self}")
             infinite = np.isinf(want[name])
@@ -251,7 +282,8 @@ class Case:
     def __str__(self):
         shown = {k: v for k, v in vars(self).items()
                  if k in ("number", "kind", "batch", "queries", "keys", "features", "value_features", "block",
-                          "scale", "zero_empty", "bias_dims", "mask_dims", "fill", "names")}
+                          "scale", "zero_empty", "bias_dims", "mask_dims", "fill", "shared", "summed",
+                          "bias_summed", "factor_dims", "names")}
         return str(shown)
 
 
@@ -285,8 +317,10 @@ def run(cases):
     several, one = outputs(), outputs(threads=1)
     for a, b in zip(several, one):
         assert a.tobytes() == b.tobytes(), "other bits with one thread"
-    for number, case in enumerate(cases):
-        case.check(several, 5 * number)
+    first = 0
+    for case in cases:
+        case.check(several, first)
+        first += len(case.outputs)
     return several
 
 
@@ -296,10 +330,15 @@ def check_differences():
     case.kind, case.batch, case.block, case.queries, case.keys = "f64", (2,), None, 6, 9
     case.features = case.value_features = 4
     case.bias_dims, case.mask_dims, case.fill, case.zero_empty = "ij", "ij", None, True
+    # Two heads share keys and values, all share the bias, and probabilities are dropped out.
+    case.shared = case.summed = case.bias_summed = frozenset([0])
+    case.factor_dims = "bij"
     outputs = run([case])
-    got = {name: case.load(name, outputs[i]) for i, name in enumerate(("y", "lse", "dq", "dk", "dv"))}
-    for name in ("q", "k", "v"):
+    got = {name: case.load(name, outputs[i]) for i, name in enumerate(case.outputs)}
+    case.bias = case.bias.reshape(case.queries, case.keys)
+    for name in ("q", "k", "v", "bias"):
         array = getattr(case, name)
+        got["d" + name] = got["d" + name].reshape(array.shape)
         for place in np.ndindex(array.shape):
             values = []
             for sign in (1, -1):
@@ -319,6 +358,8 @@ def check_padding():
         case = Case(np.random.default_rng(3), number)
         case.kind, case.batch, case.block, case.queries, case.keys = "f32", (2,), None, 5, 19
         case.features, case.value_features, case.scale, case.zero_empty = 8, 5, 1.0, False
+        case.shared = case.summed = frozenset()
+        case.bias_summed = case.factor_dims = None
         case.bias_dims, case.mask_dims, case.fill, case.padding = None if fill else "ij", fill and "iota", fill, bias
         if fill == infinite:
             case.fill, case.zero_empty = None, number == 3

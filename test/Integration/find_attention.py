@@ -12,7 +12,9 @@ import sys
 import numpy as np
 import step
 
-SIZES = {"1": 1, "b": 2, "h": 3, "i": 64, "j": 128, "d": 16, "e": 32, "n": 6}
+SIZES = {"1": 1, "b": 2, "h": 3, "i": 64, "j": 128, "d": 16, "e": 32, "n": 6, "g": 2, "r": 3}
+# What dimensions are merged of.
+PARTS = {"n": "bh", "h": "gr"}
 
 
 class Graph:
@@ -127,6 +129,13 @@ class Graph:
         value = np.transpose(self.values[x], [self.dims[x].index(d) for d in out])
         return self.generic(list(out), [(x, self.dims[x])], out, "linalg.yield %x0 : f32", value)
 
+    def broadcast(self, x, out):
+        """`x` with more dimensions."""
+        kept = "".join(d for d in out if d in self.dims[x])
+        value = np.broadcast_to(self.spread(x, kept).reshape([self.sizes[d] if d in kept else 1 for d in out]),
+                                [self.sizes[d] for d in out])
+        return self.generic(list(out), [(x, self.dims[x])], out, "linalg.yield %x0 : f32", value)
+
     def positions(self, predicate, body):
         """A mask of positions i and j."""
         i, j = np.meshgrid(np.arange(self.sizes["i"]), np.arange(self.sizes["j"]), indexing="ij")
@@ -134,13 +143,15 @@ class Graph:
         return self.generic(["i", "j"], [], "ij", text, predicate(i, j), "i1")
 
     def reshape(self, x, out):
-        """Merges b and h to n, or splits n."""
-        merge = "n" in out
+        """Merges b and h to n or g and r to h, or splits what was merged."""
+        merge = len(out) < len(self.dims[x])
+        whole = next(d for d in PARTS if d in (out if merge else self.dims[x])
+                     and d not in (self.dims[x] if merge else out))
         value = self.values[x].reshape([self.sizes[d] for d in out])
         name = self.name(value, out)
         groups, k = [], 0
         for d in (out if merge else self.dims[x]):
-            count = 2 if d == "n" else 1
+            count = 2 if d == whole else 1
             groups.append(f"[{', '.join(str(k + c) for c in range(count))}]")
             k += count
         if merge:
@@ -162,16 +173,25 @@ def write(graphs):
     return f"func.func @step({arguments}) -> ({named}) {{\n  {lines}\n  return {names} : {types}\n}}\n"
 
 
-def softmax(g, x):
-    """The powers, their sums and the quotients."""
+def softmax(g, x, over="j"):
+    """The powers, their sums over a dimension and the quotients; maxima are over keys."""
     power = g.each("exp", g.each("subf", x, g.reduce(x, "j", "maximumf")))
-    total = g.reduce(power, "j")
+    total = g.reduce(power, over)
     return power, total, g.each("divf", power, total)
 
 
 def make(g, score=lambda g, s: (s, lambda ds: ds), backward="torch", form="plain"):
     """Attention and its gradient. `score` changes the product, and says how its gradient is changed back."""
-    q, k, v, dy = (g.argument(dims) for dims in ("bhid", "bhjd", "bhje", "bhie"))
+    heads = "gr" if form.startswith("shared") else "h"
+    scores, keys = f"b{heads}ij", "bg" if heads == "gr" else "bh"
+    if form == "repeated":
+        q, k, v, dy = (g.argument(dims) for dims in ("bhid", "bgjd", "bgje", "bhie"))
+        repeat = lambda x: g.reshape(g.broadcast(x, g.dims[x].replace("g", "gr")), g.dims[x].replace("g", "h"))
+        k, v = repeat(k), g.permute(repeat(v), "bhje")
+    elif form.startswith("shared"):
+        q, k, v, dy = (g.argument(dims) for dims in ("bgrid", "bgjd", "bgje", "bgrie"))
+    else:
+        q, k, v, dy = (g.argument(dims) for dims in ("bhid", "bhjd", "bhje", "bhie"))
 
     def product(x, y, out):
         if form != "merged":
@@ -179,23 +199,29 @@ def make(g, score=lambda g, s: (s, lambda ds: ds), backward="torch", form="plain
         merged = [g.reshape(t, g.dims[t].replace("bh", "n")) for t in (x, y)]
         return g.reshape(g.dot(*merged, out.replace("bh", "n")), out)
 
-    s = product(q, k, "bhij")
+    s = product(q, k, scores)
     x, back = score(g, s)
-    power, total, p = softmax(g, x)
+    power, total, p = softmax(g, x, "i" if form == "over-queries" else "j")
     if form == "safe":
         low = g.constant(-np.inf, "0xFF800000")
         none = g.reduce(g.each("cmpf oeq,", x, low, kind="i1"), "j", "andi")
         p = g.select(none, g.constant(0), p, "bhij")
-    if form == "dropout":
-        p = g.each("mulf", p, g.argument("bhij"))
-    y = product(p, v, "bhie")
-    g.results = [y]
+    drop = lambda x: x
+    if form.startswith("factor"):
+        factor = g.argument("bhij")
+        drop = lambda x: g.each("mulf", x, factor)
+    if form.startswith("dropout"):
+        kept, c = g.argument("bhij", "i1"), g.constant(1.25)
+        drop = lambda x: g.select(kept, g.each("mulf", x, c), g.constant(0), "bhij")
+    y = product(drop(p), v, f"b{heads}ie")
+    g.results = [] if form == "again" else [y]
     if form == "returned":
         g.results.append(p)
     if not backward:
         return
-    dv = product(p, dy, "bhje")
-    dp = product(dy, v, "bhij")
+    dv = product(p if form == "dropout-half" else drop(p), dy, f"{keys}je")
+    dp = product(dy, v, scores)
+    dp = dp if form == "factor-wrong" else drop(dp)
     if backward == "jax":
         # d(e / s): g / s - sum(g e / s^2), times e.
         square = g.each("divf", g.each("divf", total, total), g.each("mulf", total, total))
@@ -207,11 +233,20 @@ def make(g, score=lambda g, s: (s, lambda ds: ds), backward="torch", form="plain
     else:
         dpp = g.each("mulf", dp, p)
         ds = g.each("subf", dpp, g.each("mulf", p, g.reduce(dpp, "j")))
+    if form == "bias":
+        g.results.append(g.reduce(ds, "b"))
+    if form == "bias-wrong":
+        g.results.append(g.reduce(dpp, "b"))
+    if form == "bias-twice":
+        g.results += [g.reduce(ds, "b"), g.reduce(ds, "h")]
     ds = back(ds)
+    dk = product(ds, q, f"{keys}jd")
+    if form == "repeated":
+        summed = lambda x: g.reduce(g.reshape(x, g.dims[x].replace("h", "gr")), "r")
+        dk, dv = summed(dk), summed(dv)
+    g.results += [product(ds, k, f"b{heads}id"), dk, dv]
     if form == "other":
-        g.results += [product(ds, k, "bhid"), product(ds, dy, "bhje"), dv]
-    else:
-        g.results += [product(ds, k, "bhid"), product(ds, q, "bhjd"), dv]
+        g.results[-2] = product(ds, dy, "bhje")
 
 
 def scaled(g, s, kind="mulf", number=0.25):
@@ -243,6 +278,11 @@ def window(g, s):
 def masked(g, s):
     mask = g.argument("bj", "i1")
     return g.select(mask, s, g.constant(-1e30), "bhij"), lambda ds: g.select(mask, ds, g.constant(0), "bhij")
+
+
+def biased(g, s):
+    x, back = scaled(g, s)
+    return g.each("addf", x, g.argument("hij")), back
 
 
 def late_scale(g, s):
@@ -280,7 +320,18 @@ FORMS = {
     "late-scale": (dict(score=late_scale), {}, 0, 0, "reads what is no softmax of scaled, biased and masked scores"),
     "by-value": (dict(score=by_value), {}, 0, 0, "compares scores"),
     "squared": (dict(score=square_root), {}, 0, 0, "reads what is no softmax of scaled, biased and masked scores"),
-    "dropout": (dict(form="dropout"), {}, 0, 0, "reads what is no softmax of scaled, biased and masked scores"),
+    "factor": (dict(score=scaled, form="factor"), {}, 1, 1, None),
+    "dropout": (dict(score=scaled, form="dropout"), {}, 1, 1, None),
+    "dropout-jax": (dict(score=scaled, form="dropout", backward="jax"), {}, 1, 1, None),
+    "factor-wrong": (dict(form="factor-wrong"), {}, 0, 0, "reads what is neither the probabilities nor the gradient of the scores"),
+    "dropout-half": (dict(form="dropout-half"), {}, 0, 0, "reads what is neither the probabilities nor the gradient of the scores"),
+    "bias": (dict(score=biased, form="bias"), {}, 1, 1, None),
+    "bias-wrong": (dict(score=biased, form="bias-wrong"), {}, 0, 0, "sums what are no gradients of scores over batch dimensions"),
+    "bias-twice": (dict(score=biased, form="bias-twice"), {}, 0, 0, "sums scores over batch dimensions a second time"),
+    "again": (dict(score=scaled, form="again"), {}, 1, 1, None),
+    "repeated": (dict(score=scaled, form="repeated"), {"h": 6}, 1, 1, None),
+    "shared": (dict(score=scaled, form="shared"), {}, 1, 1, None),
+    "over-queries": (dict(form="over-queries"), {}, 0, 0, "reduces scores over a dimension that is not the keys'"),
     "wrong": (dict(backward="wrong"), {}, 0, 0, "reads what is neither the probabilities nor the gradient of the scores"),
     "other": (dict(form="other"), {"e": 16}, 0, 0,
               "multiplies the gradient of the scores with something else than the queries or the keys"),
@@ -327,7 +378,7 @@ def check_numbers(graphs, arguments):
 
 graphs = {}
 for number, name in enumerate(sys.argv[1:] or FORMS):
-    graphs[name] = Graph(FORMS[name][1], prefix=f"{chr(ord('a') + number)}v")
+    graphs[name] = Graph(FORMS[name][1], prefix=f"f{number}v")
     make(graphs[name], **FORMS[name][0])
     check_found(name, graphs[name])
 

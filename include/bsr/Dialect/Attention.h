@@ -16,6 +16,7 @@ struct AttentionTensor {
   AffineMap map;
 
   explicit operator bool() const { return tensor != nullptr; }
+  bool has(unsigned dim) const { return map.isFunctionOfDim(dim); }
 };
 
 /// What `lse` has of each row, along its first dimension: its maximum, and the
@@ -29,9 +30,9 @@ struct Attention {
   explicit Attention(AttentionGradOp op);
 
   Operation *op;
-  AttentionTensor q, k, v, y, bias, mask;
+  AttentionTensor q, k, v, y, bias, mask, factor;
   /// Of a gradient alone.
-  AttentionTensor dy, dq, dk, dv;
+  AttentionTensor dy, dq, dk, dv, dbias;
   Value lse;
   TypedValue<PatternType> pattern;
   double scale;
@@ -42,6 +43,9 @@ struct Attention {
   /// The extents of all dimensions.
   SmallVector<int64_t> extents;
 
+  /// True if no gradient sums anything up over a batch dimension, keys and
+  /// values have all of them, and probabilities have no factor.
+  bool isPlain() const;
   ArrayRef<int64_t> getBatch() const {
     return ArrayRef(extents).take_front(numBatchDims);
   }

@@ -23,7 +23,7 @@ def BSR_AttentionOp : BSR_AttentionBase<"attention"> {
 
         x[t, i, j] = scale * sum_d q[t, i, d] k[t, j, d] + bias[t, i, j]
         p[t, i, j] = exp(x[t, i, j]) / sum_j' exp(x[t, i, j'])
-        y[t, i, e] = sum_j p[t, i, j] v[t, j, e]
+        y[t, i, e] = sum_j factor[t, i, j] p[t, i, j] v[t, j, e]
         lse[:, t, i] = (m, log(sum_j exp(x[t, i, j] - m))) with m = max_j x[t, i, j]
 
     Where `mask` is false, `x` is `fill` instead (negative infinity if absent): no
@@ -31,14 +31,16 @@ def BSR_AttentionOp : BSR_AttentionBase<"attention"> {
     of the blocks that `pattern` stores, a pattern of queries by keys, or over all keys
     without one: what is not stored has probability 0. A row in which every `x` is
     negative infinity is NaN, as a softmax in floating point is; with `zero_empty` it is
-    0. A row without a stored block is that row.
+    0. A row without a stored block is that row. `factor` (1 if absent) is what dropout
+    multiplies probabilities with: 0, or one divided by the share that is kept.
 
-    `maps` says how the tensors lie: for each of q, k, v, y, and then of the bias and of the
-    mask if they are there, a map from the dimensions `(t..., i, j, d, e)` to those of the
-    tensor. The maps of q, k, v and y are permutations of what the formulas index them by;
-    those of the bias and the mask may leave out dimensions and have 0 for dimensions of
-    extent 1. `lse` lies as `(2, t..., i)`. Keys that several query heads share are broadcast
-    by an element-wise operation, which kernels compute where they read them.
+    `maps` says how the tensors lie: for each of q, k, v, y, and then of the bias, the mask
+    and the factor if they are there, a map from the dimensions `(t..., i, j, d, e)` to those
+    of the tensor. The maps of q, k, v and y are permutations of what the formulas index them
+    by, but k and v may leave out batch dimensions: keys and values that several heads of
+    queries share (Ainslie et al., "GQA", EMNLP 2023). The maps of the bias, the mask and the
+    factor may leave out dimensions and have 0 for dimensions of extent 1. `lse` lies as
+    `(2, t..., i)`.
 
     Kernels take keys block by block with a running maximum and sum (Milakov and
     Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al.,
@@ -59,12 +61,14 @@ def BSR_AttentionOp : BSR_AttentionBase<"attention"> {
   }];
   let arguments = (ins BSR_Activations:$q, BSR_Activations:$k, BSR_Activations:$v,
                        Optional<BSR_Activations>:$bias, Optional<BSR_BoolTensor>:$mask,
+                       Optional<BSR_Activations>:$factor,
                        Optional<BSR_Pattern>:$pattern, F64Attr:$scale,
                        OptionalAttr<F64Attr>:$fill, UnitAttr:$zeroEmpty,
                        AffineMapArrayAttr:$maps);
   let results = (outs BSR_Activations:$y, BSR_Statistics:$lse);
   let assemblyFormat = [{
-    `(` $q `,` $k `,` $v `)` (`bias` $bias^)? (`mask` $mask^)? (`pattern` $pattern^)?
+    `(` $q `,` $k `,` $v `)` (`bias` $bias^)? (`mask` $mask^)? (`factor` $factor^)?
+    (`pattern` $pattern^)?
     `scale` `=` $scale (`fill` `=` $fill^)? (`zero_empty` $zeroEmpty^)?
     `maps` `=` $maps attr-dict `:` functional-type(operands, results)
   }];
@@ -74,19 +78,25 @@ def BSR_AttentionGradOp : BSR_AttentionBase<"attention_grad"> {
   let summary = "Gradients of attention";
   let description = [{
     What `bsr.attention` hands back to `q`, `k` and `v` for the gradient `dy` of `y`, with
-    `x` and `p` as there and the same bias, mask, fill and pattern:
+    `x` and `p` as there and the same bias, mask, factor, fill and pattern:
 
-        g[t, i, j]  = p[t, i, j] (sum_e dy[t, i, e] v[t, j, e] - sum_e dy[t, i, e] y[t, i, e])
+        dp[t, i, j] = factor[t, i, j] sum_e dy[t, i, e] v[t, j, e]
+        g[t, i, j]  = p[t, i, j] (dp[t, i, j] - sum_e dy[t, i, e] y[t, i, e])
         dq[t, i, d] = scale * sum_j g[t, i, j] k[t, j, d]
         dk[t, j, d] = scale * sum_i g[t, i, j] q[t, i, d]
-        dv[t, j, e] = sum_i p[t, i, j] dy[t, i, e]
+        dv[t, j, e] = sum_i factor[t, i, j] p[t, i, j] dy[t, i, e]
+        dbias[t, i, j] = g[t, i, j]
 
-    Where `mask` is false, `g` is 0. `p` is computed again from `lse`, block by block;
-    neither `p` nor `g` is ever in memory.
+    Where `mask` is false or no block is stored, `g` is 0. `p` is computed again from `lse`,
+    block by block; neither `p` nor `g` is ever in memory, but for `dbias`, the gradient of a
+    bias that is trained (relative positions), which is there if the operation has that result.
 
-    `maps` has a map for each of q, k, v, y, dy, dq, dk and dv, then of the bias and of the
-    mask if they are there. A kernel's work item is a point `t`: every sum is taken in one
-    order, whatever the number of threads.
+    `maps` has a map for each of q, k, v, y, dy, dq, dk, dv and of dbias if it is there, then
+    of the bias, the mask and the factor if they are there. The maps of dk and dv may leave
+    out batch dimensions, both the same, and that of dbias any: what they are the gradients
+    of is the same for all points along these, and gradients are summed up. A kernel's work
+    item is a point along the batch dimensions that are left: every sum is taken in one order,
+    whatever the number of threads.
 
     Example:
 
@@ -104,13 +114,15 @@ def BSR_AttentionGradOp : BSR_AttentionBase<"attention_grad"> {
   let arguments = (ins BSR_Activations:$q, BSR_Activations:$k, BSR_Activations:$v,
                        BSR_Activations:$y, BSR_Statistics:$lse, BSR_Activations:$dy,
                        Optional<BSR_Activations>:$bias, Optional<BSR_BoolTensor>:$mask,
+                       Optional<BSR_Activations>:$factor,
                        Optional<BSR_Pattern>:$pattern, F64Attr:$scale,
                        OptionalAttr<F64Attr>:$fill, UnitAttr:$zeroEmpty,
                        AffineMapArrayAttr:$maps);
-  let results = (outs BSR_Activations:$dq, BSR_Activations:$dk, BSR_Activations:$dv);
+  let results = (outs BSR_Activations:$dq, BSR_Activations:$dk, BSR_Activations:$dv,
+                      Optional<BSR_Statistics>:$dbias);
   let assemblyFormat = [{
     `(` $q `,` $k `,` $v `,` $y `,` $lse `,` $dy `)`
-    (`bias` $bias^)? (`mask` $mask^)? (`pattern` $pattern^)?
+    (`bias` $bias^)? (`mask` $mask^)? (`factor` $factor^)? (`pattern` $pattern^)?
     `scale` `=` $scale (`fill` `=` $fill^)? (`zero_empty` $zeroEmpty^)?
     `maps` `=` $maps attr-dict `:` functional-type(operands, results)
   }];

@@ -163,7 +163,8 @@ ForwardEmitter::addBlock(AttentionPoint at, int64_t keys, Running running) {
   sum = e.loop(keys, sum, [&](Index key, ValueRange sum) {
     Value score = loadRow(scores, key, run.width);
     Value power = exponentiate(arith::SubFOp::create(e.b, e.loc, score, base));
-    storeRow(power, scores, key);
+    storeRow(applyFactor(power, keyAt(key), attention.getQueryDim(), run),
+             scores, key);
     return SmallVector<Value>{
         arith::AddFOp::create(e.b, e.loc, sum.front(), power)};
   })[0];

@@ -19,11 +19,14 @@ using namespace mlir::bsr;
 static constexpr int64_t queryBlock = 64;
 
 namespace {
-/// A work item is a point of the batch: it goes through blocks of keys, and for
-/// each through the queries, row by row, lanes being keys. Of the gradients,
-/// lanes are features: those of a block's keys and values are summed up in its
-/// cache, those of the queries where they lie, or in memory of their own.
-/// Nobody else adds to them.
+/// A work item is a point along the batch dimensions that no gradient is summed
+/// up over: it goes through those that the bias lacks, for each through blocks
+/// of keys, for each of these through the dimensions that keys and values lack
+/// (the heads that share them), and then through the queries, row by row, lanes
+/// being keys. Of the gradients of queries, keys and values, lanes are
+/// features: those of a block's keys and values are summed up in its cache,
+/// those of the queries where they lie, or in memory of their own. Nobody else
+/// adds to them, or to the gradient of the bias.
 class GradientEmitter : AttentionTiles {
 public:
   GradientEmitter(Emitter &e, const Attention &attention,
@@ -33,31 +36,47 @@ public:
         querySums(querySums), numFeatures(attention.getFeatures()),
         numValueFeatures(attention.getValueFeatures()),
         featureWidth(getFeatureWidth(numFeatures)),
-        valueWidth(getFeatureWidth(numValueFeatures)) {}
+        valueWidth(getFeatureWidth(numValueFeatures)),
+        gradientScale(attention.dbias ? 1 : attention.scale) {}
 
   void emit();
 
 private:
+  void forBatch(ArrayRef<Index> batch, ArrayRef<unsigned> dims,
+                llvm::function_ref<void(ArrayRef<Index>)> body);
   void emitItem(ArrayRef<Index> batch);
+  void emitPoint(ArrayRef<Index> batch);
   void computeMeans(ArrayRef<Index> batch);
   void emitKeys(ArrayRef<Index> batch, Index line, LaneRun run);
+  void packKeys(ArrayRef<Index> batch);
+  void addQueries(ArrayRef<Index> batch, Index line);
   void addBlock(AttentionPoint at, int64_t count);
   void addTo(const LaneRows &memory, const LaneRows &factors,
              const FeatureRows &rows, int64_t features, int64_t count);
   void addToQueries(AttentionPoint at, int64_t count);
   void storeKeys(const AttentionTensor &tensor, unsigned featureDim,
                  const LaneRows &sums, ArrayRef<Index> batch);
+  SmallVector<Index> placeMean(ArrayRef<Index> batch, Index query) const;
   SmallVector<Index> placeQuery(ArrayRef<Index> batch, Index query, Index lane,
                                 int64_t width);
   void clearQueries(ArrayRef<Index> batch);
   void storeQueries(ArrayRef<Index> batch);
+  void clearBias(ArrayRef<Index> batch);
+  void addToBias(Value gradient, AttentionPoint at);
   Value readLse(LsePart part, AttentionPoint at);
 
   const PatternViews &patterns;
   /// Null if they are where the gradient of the queries is.
   Value querySums;
   int64_t numFeatures, numValueFeatures, featureWidth, valueWidth;
-  /// Of the work item: the mean of each row's gradient, scaled.
+  /// What the gradients of probabilities are multiplied with from the start:
+  /// the scale, or nothing where the bias has a gradient, which has no scale.
+  double gradientScale;
+  /// The batch dimensions that keys and values lack, and those that they have
+  /// and the bias lacks.
+  SmallVector<unsigned> sharedDims, biasDims;
+  /// Of the work item: the mean of each row's gradient, scaled, by the position
+  /// along the dimensions that keys and values lack.
   Value means;
   /// Of a block of keys.
   LaneRun run;
@@ -91,11 +110,38 @@ SmallVector<MemRefType> bsr::getGradientScratch(const Attention &attention,
 }
 
 void GradientEmitter::emit() {
+  if (attention.dbias)
+    e.setBuffer(attention.dbias.tensor, outputs.lookup(attention.dbias.tensor));
   SmallVector<int64_t> extents(attention.getBatch());
+  for (unsigned dim = 0; dim != attention.numBatchDims; ++dim) {
+    if (!attention.dk.has(dim))
+      sharedDims.push_back(dim);
+    else if (attention.dbias && !attention.dbias.has(dim))
+      biasDims.push_back(dim);
+    else
+      continue;
+    extents[dim] = 1;
+  }
   e.forall(extents, [&](ArrayRef<Index> item) { emitItem(item); });
 }
 
-/// The gradients of all queries, keys and values of a point of the batch.
+/// Calls `body` for all positions along `dims`, one after the other; along the
+/// other batch dimensions they are those of `batch`.
+void GradientEmitter::forBatch(ArrayRef<Index> batch, ArrayRef<unsigned> dims,
+                               llvm::function_ref<void(ArrayRef<Index>)> body) {
+  SmallVector<int64_t> extents;
+  for (unsigned dim : dims)
+    extents.push_back(attention.extents[dim]);
+  e.nest(extents, {}, [&](ArrayRef<Index> at, ValueRange) {
+    SmallVector<Index> point(batch);
+    for (auto [dim, index] : llvm::zip_equal(dims, at))
+      point[dim] = index;
+    body(point);
+    return SmallVector<Value>();
+  });
+}
+
+/// All gradients of a work item.
 void GradientEmitter::emitItem(ArrayRef<Index> batch) {
   int64_t panel = e.target.panel();
   PatternType pattern =
@@ -108,7 +154,11 @@ void GradientEmitter::emitItem(ArrayRef<Index> batch) {
   unsigned dim = attention.getKeyDim(), queryDim = attention.getQueryDim();
   unsigned featureDim = attention.getFeatureDim();
   unsigned valueDim = attention.getValueFeatureDim();
-  means = e.allocate({attention.getQueries()}, sumType);
+  SmallVector<int64_t> rowsOfMeans;
+  for (unsigned dim : sharedDims)
+    rowsOfMeans.push_back(attention.extents[dim]);
+  rowsOfMeans.push_back(attention.getQueries());
+  means = e.allocate(rowsOfMeans, sumType);
   keys = allocate(numFeatures, width);
   values = allocate(numValueFeatures, width);
   keyMemory = allocateRows(attention.k, dim, size, featureDim);
@@ -118,9 +168,22 @@ void GradientEmitter::emitItem(ArrayRef<Index> batch) {
   gradients = allocate(rows, width);
   queryMemory = allocateRows(attention.q, queryDim, rows, featureDim);
   dyMemory = allocateRows(attention.dy, queryDim, rows, valueDim);
+  clearBias(batch);
+  forBatch(batch, biasDims, [&](ArrayRef<Index> point) { emitPoint(point); });
+}
 
-  computeMeans(batch);
-  clearQueries(batch);
+/// The gradients of all keys and values of a point along the batch dimensions
+/// that they have, and of the queries that read them.
+void GradientEmitter::emitPoint(ArrayRef<Index> batch) {
+  PatternType pattern =
+      attention.pattern ? attention.pattern.getType() : PatternType();
+  int64_t panel = e.target.panel();
+  int64_t size = pattern ? getDivisor(pattern.getBlockCols(), panel)
+                         : std::min(panel, attention.getKeys());
+  forBatch(batch, sharedDims, [&](ArrayRef<Index> point) {
+    computeMeans(point);
+    clearQueries(point);
+  });
   if (pattern) {
     int64_t cols = pattern.getBlockCols();
     e.nest({pattern.getGridCols(), cols / size}, {},
@@ -139,7 +202,8 @@ void GradientEmitter::emitItem(ArrayRef<Index> batch) {
         return SmallVector<Value>();
       });
   }
-  storeQueries(batch);
+  forBatch(batch, sharedDims,
+           [&](ArrayRef<Index> point) { storeQueries(point); });
 }
 
 /// What all gradients of a row's scores are less by: sum_e dy y, scaled. Lanes
@@ -157,8 +221,8 @@ void GradientEmitter::computeMeans(ArrayRef<Index> batch) {
     llvm::SaveAndRestore saved(e.width, size);
     lane.lanes = size > 1;
     sum = arith::MulFOp::create(e.b, e.loc, sum,
-                                e.broadcast(constant(attention.scale)));
-    e.store(sum, means, lane);
+                                e.broadcast(constant(gradientScale)));
+    e.store(sum, means, placeMean(batch, lane));
   };
   if (isAlong(attention.dy, valueDim) && isAlong(attention.y, valueDim) &&
       e.target.lanes > 1 && numValueFeatures >= e.target.lanes) {
@@ -212,10 +276,39 @@ void GradientEmitter::computeMeans(ArrayRef<Index> batch) {
     });
 }
 
+/// Where the mean of a query lies.
+SmallVector<Index> GradientEmitter::placeMean(ArrayRef<Index> batch,
+                                              Index query) const {
+  SmallVector<Index> place;
+  for (unsigned dim : sharedDims)
+    place.push_back(batch[dim]);
+  place.push_back(query);
+  return place;
+}
+
 /// The gradients of the keys and values of `run`, which lie in block column
 /// `line` of the pattern, and what they add to those of the queries.
 void GradientEmitter::emitKeys(ArrayRef<Index> batch, Index line, LaneRun run) {
   this->run = run;
+  clear(keySums, run.count, featureWidth);
+  clear(valueSums, run.count, valueWidth);
+  // What heads share is packed once for all of them.
+  bool isShared = llvm::none_of(sharedDims, [&](unsigned dim) {
+    return attention.k.has(dim) || attention.v.has(dim);
+  });
+  if (isShared)
+    packKeys(batch);
+  forBatch(batch, sharedDims, [&](ArrayRef<Index> point) {
+    if (!isShared)
+      packKeys(point);
+    addQueries(point, line);
+  });
+  storeKeys(attention.dk, attention.getFeatureDim(), keySums, batch);
+  storeKeys(attention.dv, attention.getValueFeatureDim(), valueSums, batch);
+}
+
+/// Copies the keys and values of `run` to where products read them.
+void GradientEmitter::packKeys(ArrayRef<Index> batch) {
   unsigned dim = attention.getKeyDim();
   AttentionPoint start{batch, Index::constant(0), run.first};
   Index none = Index::constant(0);
@@ -223,11 +316,13 @@ void GradientEmitter::emitKeys(ArrayRef<Index> batch, Index line, LaneRun run) {
   pack(attention.k, start, attention.getFeatureDim(), none, numFeatures, dim,
        run, keys, attention.scale);
   pack(attention.v, start, attention.getValueFeatureDim(), none,
-       numValueFeatures, dim, run, values, attention.scale);
+       numValueFeatures, dim, run, values, gradientScale);
   keyRows = getRows(attention.k, start, dim, run.first, run.count,
                     attention.getFeatureDim(), keyMemory);
-  clear(keySums, run.count, featureWidth);
-  clear(valueSums, run.count, valueWidth);
+}
+
+/// Adds the queries of a point of the batch.
+void GradientEmitter::addQueries(ArrayRef<Index> batch, Index line) {
   if (attention.pattern) {
     int64_t rows = attention.pattern.getType().getBlockRows();
     const PatternView &view = patterns.at({attention.pattern, View::Columns});
@@ -236,18 +331,16 @@ void GradientEmitter::emitKeys(ArrayRef<Index> batch, Index line, LaneRun run) {
       addBlock({batch, query, run.first}, rows);
       return SmallVector<Value>();
     });
-  } else {
-    int64_t rows = std::min(queryBlock, attention.getQueries());
-    for (const Tiles &tiles : tileWithRemainder(attention.getQueries(), rows))
-      e.loop(tiles.count, {}, [&](Index number, ValueRange) {
-        Index query =
-            e.multiplyAdd(number, tiles.size, Index::constant(tiles.base));
-        addBlock({batch, query, run.first}, tiles.size);
-        return SmallVector<Value>();
-      });
+    return;
   }
-  storeKeys(attention.dk, attention.getFeatureDim(), keySums, batch);
-  storeKeys(attention.dv, attention.getValueFeatureDim(), valueSums, batch);
+  int64_t rows = std::min(queryBlock, attention.getQueries());
+  for (const Tiles &tiles : tileWithRemainder(attention.getQueries(), rows))
+    e.loop(tiles.count, {}, [&](Index number, ValueRange) {
+      Index query =
+          e.multiplyAdd(number, tiles.size, Index::constant(tiles.base));
+      addBlock({batch, query, run.first}, tiles.size);
+      return SmallVector<Value>();
+    });
 }
 
 /// A part of what is known of the row of a query.
@@ -369,14 +462,24 @@ void GradientEmitter::addBlock(AttentionPoint at, int64_t count) {
     products = multiplyRows(dy, numValueFeatures, values, first, rows);
     for (auto [row, product] : llvm::enumerate(products)) {
       AttentionPoint from = queryAt(first.plus(row));
-      Value mean = e.load(means, from.query);
+      Value mean = e.load(means, placeMean(from.batch, from.query));
+      Value probability = loadRow(probabilities, first.plus(row), run.width);
+      product = applyFactor(product, from, dim, run);
       Value gradient = arith::MulFOp::create(
-          e.b, e.loc, loadRow(probabilities, first.plus(row), run.width),
+          e.b, e.loc, probability,
           arith::SubFOp::create(e.b, e.loc, product, e.broadcast(mean)));
+      if (attention.factor)
+        storeRow(applyFactor(probability, from, dim, run), probabilities,
+                 first.plus(row));
       if (attention.mask)
         gradient = arith::SelectOp::create(
             e.b, e.loc, e.broadcast(readLanes(attention.mask, from, dim, run)),
             gradient, e.broadcast(constant(0)));
+      if (attention.dbias) {
+        addToBias(gradient, from);
+        gradient = arith::MulFOp::create(
+            e.b, e.loc, gradient, e.broadcast(constant(attention.scale)));
+      }
       storeRow(gradient, gradients, first.plus(row));
     }
     return SmallVector<Value>();
@@ -411,6 +514,46 @@ void GradientEmitter::clearQueries(ArrayRef<Index> batch) {
     });
     return SmallVector<Value>();
   });
+}
+
+/// Makes the gradient of the bias 0.
+void GradientEmitter::clearBias(ArrayRef<Index> batch) {
+  if (!attention.dbias || !outputs.lookup(attention.dbias.tensor))
+    return;
+  SmallVector<unsigned> dims;
+  for (unsigned dim : sharedDims)
+    if (attention.dbias.has(dim))
+      dims.push_back(dim);
+  forBatch(batch, dims, [&](ArrayRef<Index> point) {
+    unsigned dim = attention.getKeyDim();
+    e.loop(attention.getQueries(), {}, [&](Index query, ValueRange) {
+      for (const Tiles &tiles :
+           getVectors(attention.getKeys(), e.target.panel()))
+        e.loop(tiles.count, {}, [&](Index number, ValueRange) {
+          llvm::SaveAndRestore saved(e.width, tiles.size);
+          Index first =
+              e.multiplyAdd(number, tiles.size, Index::constant(tiles.base));
+          storeLanes(e.broadcast(constant(0)), attention.dbias,
+                     {point, query, first}, dim,
+                     {first, tiles.size, tiles.size});
+          return SmallVector<Value>();
+        });
+      return SmallVector<Value>();
+    });
+  });
+}
+
+/// Adds `gradient`, of the scores of a query and the keys of `run`, to that of
+/// the bias.
+void GradientEmitter::addToBias(Value gradient, AttentionPoint at) {
+  if (!outputs.lookup(attention.dbias.tensor))
+    return;
+  unsigned dim = attention.getKeyDim();
+  llvm::SaveAndRestore saved(e.width, run.width);
+  Value sum = arith::AddFOp::create(
+      e.b, e.loc, e.broadcast(readLanes(attention.dbias, at, dim, run)),
+      gradient);
+  storeLanes(sum, attention.dbias, at, dim, run);
 }
 
 /// Writes the gradients of all queries, if they lie elsewhere.

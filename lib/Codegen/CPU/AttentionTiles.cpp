@@ -430,3 +430,12 @@ Value AttentionTiles::getScores(Value products, AttentionPoint at, unsigned dim,
         scores, e.broadcast(constant(attention.fill)));
   return scores;
 }
+
+Value AttentionTiles::applyFactor(Value value, AttentionPoint at, unsigned dim,
+                                  LaneRun run) {
+  if (!attention.factor)
+    return value;
+  llvm::SaveAndRestore saved(e.width, run.width);
+  Value factor = e.broadcast(readLanes(attention.factor, at, dim, run));
+  return arith::MulFOp::create(e.b, e.loc, value, factor);
+}

@@ -146,6 +146,9 @@ public:
   /// features, with bias and mask: lanes run along dimension `dim`.
   Value getScores(Value products, AttentionPoint at, unsigned dim, LaneRun run);
 
+  /// `value`, probabilities or their gradients, times the factor.
+  Value applyFactor(Value value, AttentionPoint at, unsigned dim, LaneRun run);
+
   /// Where the element of `tensor` at `at` lies.
   SmallVector<Index> place(const AttentionTensor &tensor,
                            AttentionPoint at) const;

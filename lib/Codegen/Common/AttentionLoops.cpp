@@ -46,7 +46,12 @@ private:
             int64_t features);
   Value getScore(Point at);
   Value getProbability(Point at, RowSum row);
+  Value applyFactor(Point at, Value value);
   Value getScoreGradient(Point at, Value probability);
+  void forRows(const AttentionTensor &tensor, int64_t extent,
+               llvm::function_ref<void(Point)> body);
+  Value sumShared(const AttentionTensor &tensor, Point at, Value init,
+                  llvm::function_ref<Value(Point, Value)> body);
   Value sumOver(Index line, Value init, Sum body);
   RowSum readLse(Point at);
 
@@ -133,10 +138,19 @@ Value LoopEmitter::getProbability(Point at, RowSum row) {
   return arith::SelectOp::create(e.b, e.loc, isEmpty, getConstant(0), result);
 }
 
+/// `value`, of a probability or its gradient, times the factor.
+Value LoopEmitter::applyFactor(Point at, Value value) {
+  if (!attention.factor)
+    return value;
+  return arith::MulFOp::create(e.b, e.loc, value,
+                               e.convert(read(attention.factor, at), sumType));
+}
+
 /// The gradient of the score, but for the scale.
 Value LoopEmitter::getScoreGradient(Point at, Value probability) {
   int64_t features = attention.getValueFeatures();
-  Value gradient = dot(attention.dy, attention.v, at, features);
+  Value gradient =
+      applyFactor(at, dot(attention.dy, attention.v, at, features));
   Value mean = dot(attention.dy, attention.y, at, features);
   gradient = arith::SubFOp::create(e.b, e.loc, gradient, mean);
   gradient = arith::MulFOp::create(e.b, e.loc, probability, gradient);
@@ -198,7 +212,8 @@ void LoopEmitter::emitForward() {
       return;
     e.loop(attention.getValueFeatures(), {}, [&](Index feature, ValueRange) {
       Value y = sumOver(row.query, getConstant(0), [&](Index key, Value so) {
-        return multiplyAdd(e, getProbability(at(key), lse),
+        return multiplyAdd(e,
+                           applyFactor(at(key), getProbability(at(key), lse)),
                            read(attention.v, at(key), feature), so);
       });
       // Nothing is stored: 0, or what nothing divided by nothing is.
@@ -210,14 +225,37 @@ void LoopEmitter::emitForward() {
   });
 }
 
+/// Calls `body` for each point of the batch dimensions that `tensor` has (the
+/// others are 0) and each of `extent` rows.
+void LoopEmitter::forRows(const AttentionTensor &tensor, int64_t extent,
+                          llvm::function_ref<void(Point)> body) {
+  SmallVector<int64_t> extents;
+  for (auto [dim, size] : llvm::enumerate(attention.getBatch()))
+    extents.push_back(tensor.has(dim) ? size : 1);
+  extents.push_back(extent);
+  e.forEach(extents, [&](ArrayRef<Index> item) {
+    body({item.drop_back(), item.back(), item.back()});
+  });
+}
+
+/// Carries `init` through the points along the batch dimensions that `tensor`
+/// lacks.
+Value LoopEmitter::sumShared(const AttentionTensor &tensor, Point at,
+                             Value init,
+                             llvm::function_ref<Value(Point, Value)> body) {
+  SmallVector<int64_t> extents;
+  for (auto [dim, size] : llvm::enumerate(attention.getBatch()))
+    extents.push_back(tensor.has(dim) ? 1 : size);
+  return e.nest(extents, init, [&](ArrayRef<Index> item, ValueRange carried) {
+    SmallVector<Index> batch(at.batch);
+    for (auto [dim, index] : llvm::enumerate(item))
+      if (!tensor.has(dim))
+        batch[dim] = index;
+    return SmallVector<Value>{body({batch, at.query, at.key}, carried.front())};
+  })[0];
+}
+
 void LoopEmitter::emitGradient() {
-  auto forRows = [&](int64_t extent, llvm::function_ref<void(Point)> body) {
-    SmallVector<int64_t> extents(attention.getBatch());
-    extents.push_back(extent);
-    e.forEach(extents, [&](ArrayRef<Index> item) {
-      body({item.drop_back(), item.back(), item.back()});
-    });
-  };
   // The column view alone is there: a query's sum goes through it as well.
   auto getG = [&](Point at) {
     return getScoreGradient(at, getProbability(at, readLse(at)));
@@ -226,7 +264,7 @@ void LoopEmitter::emitGradient() {
     return arith::MulFOp::create(e.b, e.loc, sum, getConstant(attention.scale));
   };
   if (outputs.lookup(attention.dq.tensor)) {
-    forRows(attention.getQueries(), [&](Point row) {
+    forRows(attention.dq, attention.getQueries(), [&](Point row) {
       e.loop(attention.getFeatures(), {}, [&](Index feature, ValueRange) {
         Value zero = getConstant(0);
         Value dq =
@@ -253,26 +291,55 @@ void LoopEmitter::emitGradient() {
       });
     });
   }
-  forRows(attention.getKeys(), [&](Point row) {
-    auto at = [&](Index query) { return Point{row.batch, query, row.key}; };
+  auto sumQueries = [&](const AttentionTensor &tensor, Point row,
+                        llvm::function_ref<Value(Point, Value)> body) {
+    return sumShared(tensor, row, getConstant(0), [&](Point point, Value so) {
+      return sumOver(row.key, so, [&](Index query, Value so) {
+        return body({point.batch, query, row.key}, so);
+      });
+    });
+  };
+  forRows(attention.dk, attention.getKeys(), [&](Point row) {
     if (outputs.lookup(attention.dk.tensor))
       e.loop(attention.getFeatures(), {}, [&](Index feature, ValueRange) {
-        Value dk = sumOver(row.key, getConstant(0), [&](Index query, Value so) {
-          return multiplyAdd(e, getG(at(query)),
-                             read(attention.q, at(query), feature), so);
+        Value dk = sumQueries(attention.dk, row, [&](Point at, Value so) {
+          return multiplyAdd(e, getG(at), read(attention.q, at, feature), so);
         });
         store(scaled(dk), attention.dk, row, feature);
         return SmallVector<Value>();
       });
     if (outputs.lookup(attention.dv.tensor))
       e.loop(attention.getValueFeatures(), {}, [&](Index feature, ValueRange) {
-        Value dv = sumOver(row.key, getConstant(0), [&](Index query, Value so) {
-          return multiplyAdd(e, getProbability(at(query), readLse(at(query))),
-                             read(attention.dy, at(query), feature), so);
+        Value dv = sumQueries(attention.dv, row, [&](Point at, Value so) {
+          Value probability = applyFactor(at, getProbability(at, readLse(at)));
+          return multiplyAdd(e, probability, read(attention.dy, at, feature),
+                             so);
         });
         store(dv, attention.dv, row, feature);
         return SmallVector<Value>();
       });
+  });
+  if (!attention.dbias || !outputs.lookup(attention.dbias.tensor))
+    return;
+  forRows(attention.dbias, attention.getKeys(), [&](Point row) {
+    auto at = [&](Index query) { return Point{row.batch, query, row.key}; };
+    auto storeSum = [&](Index query) {
+      Value sum =
+          sumShared(attention.dbias, at(query), getConstant(0),
+                    [&](Point point, Value so) {
+                      return arith::AddFOp::create(e.b, e.loc, so, getG(point));
+                    });
+      store(sum, attention.dbias, at(query));
+    };
+    if (attention.pattern)
+      e.loop(attention.getQueries(), {}, [&](Index query, ValueRange) {
+        store(getConstant(0), attention.dbias, at(query));
+        return SmallVector<Value>();
+      });
+    sumOver(row.key, getConstant(0), [&](Index query, Value so) {
+      storeSum(query);
+      return so;
+    });
   });
 }
 

@@ -12,6 +12,7 @@
 #include "SampledProduct.h"
 #include "SmallSampledProduct.h"
 #include "WarpgroupProduct.h"
+#include "bsr/Dialect/Attention.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -31,6 +32,10 @@ static std::unique_ptr<Product> matchFirst(Operation *op, GPUAttr chip) {
 }
 
 std::unique_ptr<Product> bsr::matchProduct(Operation *op, GPUAttr chip) {
+  // Launches know of no keys that heads share, no factor and no trained bias.
+  std::optional<Attention> attention = getAttention(op);
+  if (attention && !attention->isPlain())
+    return nullptr;
   return matchFirst<WarpgroupProduct, SparseProduct, LaneProduct,
                     SampledProduct, SmallSampledProduct, LaneSampledProduct,
                     DenseProduct, LaneDenseProduct, AttentionProduct,

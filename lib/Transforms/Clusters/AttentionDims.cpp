@@ -53,27 +53,38 @@ std::optional<unsigned> AttentionScores::findKeyDim() {
   return std::nullopt;
 }
 
-/// Names the dimensions of the scores' product.
+/// Names the dimensions of the scores' product. Of several dimensions that the
+/// queries alone have, the longest is that of the queries (the last one of
+/// those): the others are heads that share keys.
 bool AttentionScores::setDims(unsigned keyDim) {
   linalg::GenericOp product = found.scores;
   FailureOr<linalg::ContractionDimensions> dims =
       linalg::inferContractionDims(product);
-  if (failed(dims) || dims->m.size() != 1 || dims->n.size() != 1 ||
-      dims->k.size() != 1)
+  if (failed(dims) || dims->k.size() != 1)
     return false;
   AffineMap map = product.getIndexingMapsArray()[2];
   unsigned keyLoop = cast<AffineDimExpr>(map.getResult(keyDim)).getPosition();
-  bool isKeyFirst = dims->m[0] == keyLoop;
-  if (!isKeyFirst && dims->n[0] != keyLoop)
+  bool isKeyFirst = llvm::is_contained(dims->m, keyLoop);
+  ArrayRef<unsigned> keyLoops = isKeyFirst ? dims->m : dims->n;
+  ArrayRef<unsigned> queryLoops = isKeyFirst ? dims->n : dims->m;
+  if (keyLoops.size() != 1 || keyLoops[0] != keyLoop || queryLoops.empty())
     return false;
+  SmallVector<int64_t> ranges = product.getStaticLoopRanges();
+  std::optional<unsigned> queryLoop;
+  for (AffineExpr expr : map.getResults()) {
+    unsigned loop = cast<AffineDimExpr>(expr).getPosition();
+    if (llvm::is_contained(queryLoops, loop) &&
+        (!queryLoop || ranges[loop] >= ranges[*queryLoop]))
+      queryLoop = loop;
+  }
   Labels loops(product.getNumLoops(), -1);
   // Batch dimensions in the order of the scores'.
   for (AffineExpr expr : map.getResults()) {
     unsigned loop = cast<AffineDimExpr>(expr).getPosition();
-    if (llvm::is_contained(dims->batch, loop))
+    if (loop != *queryLoop && loop != keyLoop)
       loops[loop] = found.numBatchDims++;
   }
-  loops[isKeyFirst ? dims->n[0] : dims->m[0]] = found.getQueryDim();
+  loops[*queryLoop] = found.getQueryDim();
   loops[keyLoop] = found.getKeyDim();
   loops[dims->k[0]] = found.getFeatureDim();
   found.extents.assign(found.numBatchDims + 4, 1);
@@ -113,7 +124,8 @@ std::optional<Labels> AttentionScores::getLoopLabels(linalg::GenericOp op) {
 /// Finds the products that make what `value` is element by element.
 void AttentionScores::findGradient(Value value, const Labels &labels) {
   auto op = value.getDefiningOp<linalg::GenericOp>();
-  if (!op || this->labels.count(value) || products.count(op))
+  if (!op || this->labels.count(value) || products.count(op) ||
+      !searched.insert(value).second)
     return;
   Labels loops(op.getNumLoops(), -1);
   AffineMap map = op.getIndexingMapMatchingResult(cast<OpResult>(value));
@@ -181,7 +193,7 @@ bool AttentionScores::nameDims() {
         findGradient(op->getOperand(number),
                      getOperand(op, number, loops).labels);
   }
-  for (Site &site : sites)
+  for (Site &site : llvm::concat<Site>(sites, sums))
     site.read.labels = labels[site.read.tensor];
   return true;
 }

@@ -146,8 +146,10 @@ static bool isClose(double x, double y) {
   return std::fabs(x - y) <= tolerance * (1 + std::fabs(y));
 }
 
-bool AttentionFormulas::compare(const AttentionScores::Site &site,
-                                bool isGradient) {
+bool AttentionFormulas::matches(const AttentionScores::Site &site,
+                                Formula formula) {
+  bool isGradient =
+      formula == Formula::ProductGradient || formula == Formula::ScoreGradient;
   if (!isSmooth(site))
     return false;
   int64_t queries = found.extents[found.getQueryDim()];
@@ -196,6 +198,10 @@ bool AttentionFormulas::compare(const AttentionScores::Site &site,
       values.setLeaf(getOrigin(mask.tensor.tensor));
     for (const Labelled &bias : found.biases)
       values.setLeaf(getOrigin(bias.tensor));
+    for (const AttentionMatch::Mask &mask : found.factor.masks)
+      values.setLeaf(getOrigin(mask.tensor.tensor));
+    for (const Labelled &tensor : found.factor.tensors)
+      values.setLeaf(getOrigin(tensor.tensor));
     // In the last row nothing is seen, if that is up to masks and biases.
     if (trial + 1 == numTrials) {
       for (const AttentionMatch::Mask &mask : found.masks)
@@ -205,7 +211,7 @@ bool AttentionFormulas::compare(const AttentionScores::Site &site,
     }
 
     // x, p, and the gradient of p.
-    SmallVector<double> x, p, g, live;
+    SmallVector<double> x, p, g, live, factors;
     Labelled product{found.scores->getResult(0),
                      scores.labels[found.scores->getResult(0)]};
     for (int64_t key : sampled) {
@@ -214,12 +220,19 @@ bool AttentionFormulas::compare(const AttentionScores::Site &site,
       double sum = number.value_or(NAN) * found.scale;
       for (const Labelled &bias : found.biases)
         sum += values.get(bias.tensor, getPlace(bias, key)).value_or(NAN);
-      bool isLive = true;
-      for (const AttentionMatch::Mask &mask : found.masks) {
-        std::optional<double> bit =
-            values.get(mask.tensor.tensor, getPlace(mask.tensor, key));
-        isLive &= bit && (*bit != 0) != mask.isNegated;
-      }
+      auto areTrue = [&](ArrayRef<AttentionMatch::Mask> masks) {
+        return llvm::all_of(masks, [&](const AttentionMatch::Mask &mask) {
+          std::optional<double> bit =
+              values.get(mask.tensor.tensor, getPlace(mask.tensor, key));
+          return bit && (*bit != 0) != mask.isNegated;
+        });
+      };
+      bool isLive = areTrue(found.masks);
+      double factor = areTrue(found.factor.masks) ? found.factor.number : 0;
+      for (const Labelled &tensor : found.factor.tensors)
+        factor *=
+            values.get(tensor.tensor, getPlace(tensor, key)).value_or(NAN);
+      factors.push_back(factor);
       x.push_back(isLive ? sum : *found.fill);
       live.push_back(isLive);
     }
@@ -236,8 +249,9 @@ bool AttentionFormulas::compare(const AttentionScores::Site &site,
       Labelled made =
           scores.getResult(found.probabilityGradient,
                            scores.products[found.probabilityGradient]);
-      for (auto [key, each] : llvm::zip_equal(sampled, p)) {
-        g.push_back(values.get(made.tensor, getPlace(made, key)).value_or(NAN));
+      for (auto [key, each, factor] : llvm::zip_equal(sampled, p, factors)) {
+        g.push_back(factor *
+                    values.get(made.tensor, getPlace(made, key)).value_or(NAN));
         mean += each * g.back();
       }
     }
@@ -246,12 +260,19 @@ bool AttentionFormulas::compare(const AttentionScores::Site &site,
           values.get(site.read.tensor, getPlace(site.read, key));
       if (!got)
         return false;
-      double want = isGradient ? live[number] * found.scale * p[number] *
-                                     (g[number] - mean)
-                               : p[number];
+      double want = p[number];
+      if (isGradient)
+        want *= live[number] * (g[number] - mean);
+      if (formula == Formula::ProductGradient)
+        want *= found.scale;
+      if (formula == Formula::Dropped)
+        want *= factors[number];
       if (isNothing) {
         // Zero or NaN, but one of them always.
         bool isZero = *got == 0;
+        // What is dropped of it is 0.
+        if (isZero && formula == Formula::Dropped && !found.factor.isOne())
+          continue;
         if ((!isZero && !std::isnan(*got)) ||
             zeroEmpty.value_or(isZero) != isZero)
           return false;
@@ -262,7 +283,7 @@ bool AttentionFormulas::compare(const AttentionScores::Site &site,
         return false;
     }
   }
-  if (!isGradient)
+  if (formula == Formula::Probability)
     found.zeroEmpty = zeroEmpty.value_or(false);
   return true;
 }

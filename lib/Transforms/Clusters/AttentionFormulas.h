@@ -23,19 +23,21 @@ public:
   AttentionFormulas(AttentionScores &scores)
       : scores(scores), found(scores.found) {}
 
-  /// True if what `site` reads are the probabilities of random rows. Sets
-  /// whether a row without anything is zero.
-  bool isProbability(const AttentionScores::Site &site) {
-    return compare(site, /*isGradient=*/false);
-  }
-  /// True if what `site` reads are the gradients of the product, of random
-  /// rows.
-  bool isScoreGradient(const AttentionScores::Site &site) {
-    return compare(site, /*isGradient=*/true);
-  }
+  /// What a product or a sum reads, of random rows.
+  enum class Formula {
+    /// Probabilities; whether a row without anything is zero is set.
+    Probability,
+    /// Probabilities times the factor.
+    Dropped,
+    /// Gradients of the product, or of what is exponentiated.
+    ProductGradient,
+    ScoreGradient
+  };
+
+  /// True if what `site` reads is what `formula` gives.
+  bool matches(const AttentionScores::Site &site, Formula formula);
 
 private:
-  bool compare(const AttentionScores::Site &site, bool isGradient);
   bool isSmooth(const AttentionScores::Site &site);
   bool isSmooth(linalg::GenericOp op);
   bool depends(Value value);

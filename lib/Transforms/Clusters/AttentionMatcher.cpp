@@ -21,15 +21,33 @@ public:
 
 private:
   using Site = AttentionScores::Site;
+  using Formula = AttentionFormulas::Formula;
 
+  bool isProbability(const Site &site);
   bool setOutput(const Site &site);
+  bool setProbabilityGradient(Operation *reader);
   bool setGradients(ArrayRef<Site> rows);
+  bool setBiasGradient();
 
   AttentionScores scores;
   AttentionFormulas formulas;
   AttentionMatch &found;
 };
 } // namespace
+
+Type AttentionMatch::getSumType() const {
+  SmallVector<Labelled> tensors{q, k, v, output ? y : dy};
+  llvm::append_range(tensors, biases);
+  llvm::append_range(tensors, factor.tensors);
+  Builder b(scores->getContext());
+  return llvm::any_of(
+             tensors,
+             [](const Labelled &tensor) {
+               return getElementTypeOrSelf(tensor.tensor.getType()).isF64();
+             })
+             ? b.getF64Type()
+             : b.getF32Type();
+}
 
 Labelled bsr::getUnpermuted(Labelled tensor) {
   while (true) {
@@ -42,6 +60,19 @@ Labelled bsr::getUnpermuted(Labelled tensor) {
       labels[from] = tensor.labels[dim];
     tensor = {source, labels};
   }
+}
+
+/// True if `site` reads probabilities times a factor, which is set.
+bool Matcher::isProbability(const Site &site) {
+  AttentionMatch::Factor before = found.factor;
+  found.factor = {};
+  Site peeled = site;
+  do
+    if (formulas.matches(peeled, Formula::Probability))
+      return true;
+  while (scores.peelFactor(peeled));
+  found.factor = before;
+  return false;
 }
 
 /// Takes the product of `site`, which reads probabilities and sums over keys,
@@ -67,16 +98,79 @@ bool Matcher::setOutput(const Site &site) {
   return true;
 }
 
-/// True if `tensor` has all batch dimensions and the two others, once each, and
-/// nothing else.
+/// True if `tensor` has batch dimensions, all unless it `isShared`, and the two
+/// others, once each, and nothing else.
 static bool hasDims(const AttentionMatch &found, const Labelled &tensor,
-                    int64_t row, int64_t feature) {
-  SmallVector<int64_t> expected =
-      llvm::to_vector(llvm::seq<int64_t>(0, found.numBatchDims));
-  expected.append({row, feature});
+                    int64_t row, int64_t feature, bool isShared = false) {
   SmallVector<int64_t> got(tensor.labels);
   llvm::sort(got);
+  SmallVector<int64_t> expected;
+  for (int64_t dim : llvm::seq<int64_t>(0, found.numBatchDims))
+    if (!isShared || llvm::is_contained(got, dim))
+      expected.push_back(dim);
+  expected.append({row, feature});
   return got == expected;
+}
+
+/// Finds the product of dy and the values, the gradient of the probabilities
+/// that `reader` reads scores for. Without an output it says which they are.
+bool Matcher::setProbabilityGradient(Operation *reader) {
+  int64_t query = found.getQueryDim(), key = found.getKeyDim();
+  int64_t valueFeature = found.getValueFeatureDim();
+  Labelled v = found.output ? getUnpermuted(found.v) : Labelled();
+  for (auto &[op, loops] : scores.products) {
+    auto product = cast<linalg::GenericOp>(op);
+    Labels named(loops);
+    for (auto [loop, label] : llvm::enumerate(named))
+      if (label < 0) {
+        label = valueFeature;
+        if (!v)
+          found.extents[label] = product.getStaticLoopRanges()[loop];
+      }
+    for (unsigned operand : {0, 1}) {
+      Labelled values = scores.getOperand(product, operand, named);
+      Labelled gradient = scores.getOperand(product, 1 - operand, named);
+      if (v ? !(getUnpermuted(values) == v)
+            : !hasDims(found, values, key, valueFeature, /*isShared=*/true))
+        continue;
+      if (!hasDims(found, gradient, query, valueFeature))
+        continue;
+      found.probabilityGradient = product;
+      found.v = values;
+      found.dy = gradient;
+      loops = named;
+    }
+  }
+  return found.probabilityGradient ||
+         scores.stop(reader,
+                     "reads scores, but no product of a gradient and the "
+                     "values is among what they are computed from");
+}
+
+/// Takes what sums up gradients of scores over batch dimensions as the gradient
+/// of a bias.
+bool Matcher::setBiasGradient() {
+  for (Site &site : scores.sums) {
+    if (found.biasGradient)
+      return scores.stop(site.op,
+                         "sums scores over batch dimensions a second time");
+    Labels loops(site.op.getNumLoops(), -1);
+    for (auto [expr, label] : llvm::zip_equal(
+             site.op.getIndexingMapsArray()[0].getResults(), site.read.labels))
+      if (auto loop = dyn_cast<AffineDimExpr>(expr))
+        loops[loop.getPosition()] = label;
+    found.dbias = scores.getResult(site.op, loops);
+    if (!found.probabilityGradient ||
+        !formulas.matches(site, Formula::ScoreGradient))
+      return scores.stop(site.op, "sums what are no gradients of scores over "
+                                  "batch dimensions");
+    Type element = getElementTypeOrSelf(found.dbias.tensor.getType());
+    if (element != found.getSumType())
+      return scores.stop(site.op, "sums gradients of scores in another type "
+                                  "than that of sums over keys");
+    found.biasGradient = site.op;
+  }
+  return true;
 }
 
 /// Takes the products of what is not the output as the gradients.
@@ -84,30 +178,6 @@ bool Matcher::setGradients(ArrayRef<Site> rows) {
   int64_t query = found.getQueryDim(), key = found.getKeyDim();
   int64_t feature = found.getFeatureDim();
   int64_t valueFeature = found.getValueFeatureDim();
-  // The gradient of the probabilities is the product of dy and v.
-  Labelled v = getUnpermuted(found.v);
-  for (auto &[op, loops] : scores.products) {
-    auto product = cast<linalg::GenericOp>(op);
-    Labels named(loops);
-    for (int64_t &label : named)
-      if (label < 0)
-        label = valueFeature;
-    for (unsigned operand : {0, 1}) {
-      Labelled values = scores.getOperand(product, operand, named);
-      Labelled gradient = scores.getOperand(product, 1 - operand, named);
-      if (getUnpermuted(values) == v &&
-          hasDims(found, gradient, query, valueFeature)) {
-        found.probabilityGradient = product;
-        loops = named;
-        found.dy = gradient;
-      }
-    }
-  }
-  if (!found.probabilityGradient)
-    return scores.stop(
-        rows.front().op,
-        "reads scores, but no product of a gradient and the values is "
-        "among what they are computed from");
   Labelled dy = getUnpermuted(found.dy);
   for (const AttentionScores::Site &site : rows) {
     linalg::GenericOp op = site.op;
@@ -119,7 +189,7 @@ bool Matcher::setGradients(ArrayRef<Site> rows) {
           return label == key && op.getIndexingMapsArray()[2].isFunctionOfDim(
                                      cast<AffineDimExpr>(expr).getPosition());
         });
-    bool isProbability = formulas.isProbability(site);
+    bool isProbability = formulas.matches(site, Formula::Dropped);
     int64_t free = isProbability ? valueFeature : feature;
     Labels loops(op.getNumLoops(), -1);
     for (auto [expr, label] :
@@ -132,14 +202,14 @@ bool Matcher::setGradients(ArrayRef<Site> rows) {
     Labelled other =
         getUnpermuted(scores.getOperand(op, 1 - site.operand, loops));
     Labelled result = scores.getResult(op, loops);
-    if (!hasDims(found, result, isOfKeys ? key : query, free))
+    if (!hasDims(found, result, isOfKeys ? key : query, free, isOfKeys))
       return scores.stop(op, "sums products with scores over other dimensions");
     if (isProbability && isOfKeys && other == dy && !found.valueGradient) {
       found.valueGradient = op;
       found.dv = result;
       continue;
     }
-    if (isProbability || !formulas.isScoreGradient(site))
+    if (isProbability || !formulas.matches(site, Formula::ProductGradient))
       return scores.stop(op, "reads what is neither the probabilities nor the "
                              "gradient of the scores");
     if (isOfKeys && other == getUnpermuted(found.q) && !found.keyGradient) {
@@ -159,7 +229,18 @@ bool Matcher::setGradients(ArrayRef<Site> rows) {
     return scores.stop(rows.front().op,
                        "is not part of a gradient of queries, keys "
                        "and values");
-  return true;
+  // What was computed again has to be there where it is read first.
+  Operation *values = found.v.tensor.getDefiningOp();
+  if (!found.output && values && !values->isBeforeInBlock(found.valueGradient))
+    return scores.stop(found.valueGradient,
+                       "reads probabilities before the values are computed");
+  for (unsigned dim = 0; dim != found.numBatchDims; ++dim)
+    if (llvm::is_contained(found.dk.labels, dim) !=
+        llvm::is_contained(found.dv.labels, dim))
+      return scores.stop(found.keyGradient,
+                         "sums gradients of keys over other dimensions than "
+                         "those of values");
+  return setBiasGradient();
 }
 
 std::optional<AttentionMatch> Matcher::match() {
@@ -185,27 +266,36 @@ std::optional<AttentionMatch> Matcher::match() {
         scores.stop(site.op, "multiplies scores of one element");
         return std::nullopt;
       }
-    if (!found.output && isOverKeys && formulas.isProbability(site)) {
+    if (!found.output && isOverKeys && isProbability(site)) {
       if (!setOutput(site))
         return std::nullopt;
       continue;
     }
     rest.push_back(site);
   }
-  if (!found.output) {
+  // A gradient alone: of probabilities that were computed again for it.
+  if (!found.output && !llvm::any_of(rest, [&](const Site &site) {
+        return isProbability(site);
+      })) {
     if (!scores.sites.empty())
       scores.stop(scores.sites.front().op,
                   "reads what is no softmax of scaled, biased and "
                   "masked scores");
     return std::nullopt;
   }
-  if (!hasDims(found, found.v, found.getKeyDim(), found.getValueFeatureDim()) ||
-      !hasDims(found, found.y, found.getQueryDim(),
-               found.getValueFeatureDim())) {
+  if (found.output &&
+      (!hasDims(found, found.v, found.getKeyDim(), found.getValueFeatureDim(),
+                /*isShared=*/true) ||
+       !hasDims(found, found.y, found.getQueryDim(),
+                found.getValueFeatureDim()))) {
     scores.stop(found.output, "multiplies probabilities with more than values");
     return std::nullopt;
   }
-  if (!rest.empty() && !setGradients(rest))
+  if (rest.empty() && !scores.sums.empty())
+    scores.stop(scores.sums.front().op, "sums scores over batch dimensions");
+  if (rest.empty()
+          ? !scores.sums.empty()
+          : !setProbabilityGradient(rest.front().op) || !setGradients(rest))
     return std::nullopt;
   return found;
 }

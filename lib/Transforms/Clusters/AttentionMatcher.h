@@ -35,11 +35,27 @@ struct AttentionMatch {
     bool isNegated;
   };
 
+  /// What probabilities are multiplied with before they are summed up: a number
+  /// where all masks are true (or false, if they are negated) and 0 elsewhere,
+  /// times tensors. That is how dropout is written.
+  struct Factor {
+    double number = 1;
+    SmallVector<Labelled> tensors;
+    SmallVector<Mask> masks;
+
+    bool isOne() const {
+      return number == 1 && tensors.empty() && masks.empty();
+    }
+  };
+
+  /// The output is null if only the gradient needs the probabilities: a program
+  /// that computes them again (`jax.checkpoint`).
   linalg::GenericOp scores, output;
   Labelled q, k, v, y;
   SmallVector<Labelled> biases;
   SmallVector<Mask> masks;
   double scale = 1;
+  Factor factor;
   std::optional<double> fill;
   bool zeroEmpty = false;
   SmallVector<int64_t> extents;
@@ -49,7 +65,13 @@ struct AttentionMatch {
   linalg::GenericOp queryGradient, keyGradient, valueGradient,
       probabilityGradient;
   Labelled dy, dq, dk, dv;
+  /// The gradient of a bias that is trained, a sum of those of the scores over
+  /// batch dimensions, or null.
+  linalg::GenericOp biasGradient;
+  Labelled dbias;
 
+  /// The type of sums over keys and features.
+  Type getSumType() const;
   unsigned getQueryDim() const { return numBatchDims; }
   unsigned getKeyDim() const { return numBatchDims + 1; }
   unsigned getFeatureDim() const { return numBatchDims + 2; }

@@ -5,6 +5,7 @@
 #include "AttentionScores.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Kernels.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
@@ -42,6 +43,27 @@ Labelled AttentionScores::getResult(linalg::GenericOp op,
   return result;
 }
 
+/// True if `op` adds up, over batch dimensions and nothing else, what it reads.
+bool AttentionScores::isBatchSum(linalg::GenericOp op, const Labels &loops) {
+  SmallVector<unsigned> reduced;
+  op.getReductionDims(reduced);
+  Block *body = op.getBody();
+  Operation *last = body->getTerminator()->getOperand(0).getDefiningOp();
+  bool isOverBatch = llvm::all_of(reduced, [&](unsigned loop) {
+    return op.getStaticLoopRanges()[loop] == 1 ||
+           (loops[loop] >= 0 && loops[loop] < found.numBatchDims);
+  });
+  bool isAny = llvm::any_of(reduced, [&](unsigned loop) {
+    return op.getStaticLoopRanges()[loop] != 1;
+  });
+  return isAny && isOverBatch && op.getNumDpsInputs() == 1 &&
+         op->getNumResults() == 1 && isZeros(op.getDpsInits()[0]) &&
+         isa_and_nonnull<arith::AddFOp>(last) &&
+         llvm::hasSingleElement(body->without_terminator()) &&
+         llvm::is_contained(last->getOperands(), body->getArgument(0)) &&
+         llvm::is_contained(last->getOperands(), body->getArgument(1));
+}
+
 bool AttentionScores::followGeneric(linalg::GenericOp op) {
   std::optional<Labels> loops = getLoopLabels(op);
   if (!loops)
@@ -60,6 +82,10 @@ bool AttentionScores::followGeneric(linalg::GenericOp op) {
       return stop(op, "multiplies scores with scores");
     unsigned operand = isFirst ? 0 : 1;
     sites.push_back({op, operand, getOperand(op, operand, *loops)});
+    return true;
+  }
+  if (isBatchSum(op, *loops)) {
+    sums.push_back({op, 0, getOperand(op, 0, *loops)});
     return true;
   }
   if (!isComputable(op))

@@ -47,6 +47,11 @@ public:
                       const Labels &loops) const;
   Labelled getResult(linalg::GenericOp op, const Labels &loops) const;
 
+  /// Takes what the read of `site` is made of element by element, from what are
+  /// no probabilities themselves, into the factor: replaces the read by what is
+  /// multiplied. False if there is nothing more.
+  bool peelFactor(Site &site);
+
   /// What is known of the attention: queries and keys, the extents of
   /// dimensions, and what is added to the scores.
   AttentionMatch found;
@@ -54,6 +59,8 @@ public:
   llvm::MapVector<Value, Labels> labels;
   DenseSet<Operation *> rowReductions;
   SmallVector<Site> sites;
+  /// Sums over batch dimensions of what is computed from the scores.
+  SmallVector<Site> sums;
   /// Other products of queries and keys: what the dimensions of each are.
   llvm::MapVector<Operation *, Labels> products;
 
@@ -61,6 +68,7 @@ private:
   // Following (AttentionScores.cpp).
   bool follow(Operation *op);
   bool followGeneric(linalg::GenericOp op);
+  bool isBatchSum(linalg::GenericOp op, const Labels &loops);
 
   // Naming dimensions (AttentionDims.cpp).
   std::optional<unsigned> findKeyDim();
@@ -74,6 +82,9 @@ private:
   bool addTerm(linalg::GenericOp op, Value score);
 
   AttentionObstacle &obstacle;
+  /// What products were looked for behind: a value may be read many times
+  /// (random bits, of themselves).
+  DenseSet<Value> searched;
 };
 
 } // namespace mlir::bsr

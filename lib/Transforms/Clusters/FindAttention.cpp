@@ -4,6 +4,7 @@
 
 #include "AttentionMatcher.h"
 #include "NarrowAttention.h"
+#include "ShareKeys.h"
 #include "SplitBatches.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -35,7 +36,7 @@ static Value getProduct(const AttentionMatch &match) {
 
 /// The map from the dimensions of `match` to those of `tensor`.
 static AffineMap getMap(const AttentionMatch &match, const Labelled &tensor) {
-  MLIRContext *context = tensor.tensor.getContext();
+  MLIRContext *context = match.scores->getContext();
   SmallVector<AffineExpr> results;
   for (int64_t label : tensor.labels)
     results.push_back(label < 0 ? getAffineConstantExpr(0, context)
@@ -69,6 +70,16 @@ combine(OpBuilder &b, const AttentionMatch &match, ArrayRef<Labelled> tensors,
   return {op.getResult(0), llvm::to_vector(llvm::seq<int64_t>(0, rank))};
 }
 
+/// `value` as a number of type `type`.
+static Value convert(OpBuilder &b, Location loc, Value value, Type type) {
+  if (value.getType() == type)
+    return value;
+  unsigned width = value.getType().getIntOrFloatBitWidth();
+  if (width < type.getIntOrFloatBitWidth())
+    return arith::ExtFOp::create(b, loc, type, value);
+  return arith::TruncFOp::create(b, loc, type, value);
+}
+
 /// The sum of the biases of `match`, or null.
 static Labelled getBias(OpBuilder &b, const AttentionMatch &match) {
   if (match.biases.size() < 2)
@@ -79,11 +90,7 @@ static Labelled getBias(OpBuilder &b, const AttentionMatch &match) {
       [&](OpBuilder &b, Location loc, ValueRange values) {
         Value sum;
         for (Value value : values) {
-          unsigned width = value.getType().getIntOrFloatBitWidth();
-          if (width < type.getIntOrFloatBitWidth())
-            value = arith::ExtFOp::create(b, loc, type, value);
-          else if (value.getType() != type)
-            value = arith::TruncFOp::create(b, loc, type, value);
+          value = convert(b, loc, value, type);
           sum = sum ? arith::AddFOp::create(b, loc, sum, value).getResult()
                     : value;
         }
@@ -113,6 +120,38 @@ static Labelled getMask(OpBuilder &b, const AttentionMatch &match) {
                     : value;
         }
         return all;
+      });
+}
+
+/// The factor of `match`, or null.
+static Labelled getFactor(OpBuilder &b, const AttentionMatch &match) {
+  const AttentionMatch::Factor &factor = match.factor;
+  if (factor.isOne())
+    return {};
+  Type type = getElementTypeOrSelf(getProduct(match).getType());
+  SmallVector<Labelled> tensors(factor.tensors);
+  for (const AttentionMatch::Mask &mask : factor.masks)
+    tensors.push_back(mask.tensor);
+  return combine(
+      b, match, tensors, type,
+      [&](OpBuilder &b, Location loc, ValueRange values) {
+        auto constant = [&](double number) -> Value {
+          return arith::ConstantOp::create(b, loc,
+                                           b.getFloatAttr(type, number));
+        };
+        Value product = constant(factor.number);
+        size_t numTensors = factor.tensors.size();
+        for (Value value : values.take_front(numTensors))
+          product = arith::MulFOp::create(b, loc, product,
+                                          convert(b, loc, value, type));
+        for (auto [mask, value] :
+             llvm::zip_equal(factor.masks, values.drop_front(numTensors))) {
+          Value zero = constant(0);
+          product = arith::SelectOp::create(b, loc, value,
+                                            mask.isNegated ? zero : product,
+                                            mask.isNegated ? product : zero);
+        }
+        return product;
       });
 }
 
@@ -247,6 +286,7 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
             << obstacle.op->getName() << "' that " << obstacle.reason
             << ": scores stay in memory";
     }
+    shareKeys(block);
     narrowAttention(block);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
       if (isOpTriviallyDead(&op))
@@ -317,13 +357,48 @@ bool FindAttention::hasKernels(Operation *op) {
   return false;
 }
 
+/// `value`, whose dimensions `labels` names as an attention has them, with
+/// dimensions of extent 1 where `type` has them.
+static Value addUnits(OpBuilder &b, Value value, ArrayRef<int64_t> labels,
+                      RankedTensorType type) {
+  SmallVector<ReassociationIndices> groups(1);
+  bool isNamed = false;
+  for (auto [dim, label] : llvm::enumerate(labels)) {
+    if (label >= 0 && isNamed)
+      groups.emplace_back();
+    isNamed |= label >= 0;
+    groups.back().push_back(dim);
+  }
+  if (value.getType() == type)
+    return value;
+  return tensor::ExpandShapeOp::create(b, value.getLoc(), type, value, groups);
+}
+
 void FindAttention::rewrite(AttentionMatch &match) {
-  OpBuilder b(match.output);
+  Operation *first = nullptr;
+  bool hasLanes = true;
+  if (match.probabilityGradient)
+    for (linalg::GenericOp op :
+         {match.valueGradient, match.queryGradient, match.keyGradient}) {
+      if (!first || op->isBeforeInBlock(first))
+        first = op;
+      hasLanes &= attrs::lanes.isOn(op);
+    }
+  Operation *place = match.output ? match.output.getOperation() : first;
+  OpBuilder b(place);
   Location loc = match.scores.getLoc();
-  Labelled bias = getBias(b, match), mask = getMask(b, match);
+  Labelled bias = getBias(b, match), mask = getMask(b, match),
+           factor = getFactor(b, match);
   Value pattern = getPattern(b, match);
   Labelled q = getRead(match, match.q), k = getRead(match, match.k),
            v = getRead(match, match.v);
+  // What is computed again for a gradient alone has an output all the same: its
+  // products with dy are known of each row.
+  Labelled y = match.y;
+  auto outputType = cast<RankedTensorType>(
+      match.output ? match.y.tensor.getType() : match.dy.tensor.getType());
+  if (!match.output)
+    y.labels = match.dy.labels;
   FloatAttr scale = b.getF64FloatAttr(match.scale);
   FloatAttr fill = match.fill && *match.fill != -INFINITY
                        ? b.getF64FloatAttr(*match.fill)
@@ -333,53 +408,52 @@ void FindAttention::rewrite(AttentionMatch &match) {
     SmallVector<AffineMap> maps;
     for (const Labelled &tensor : tensors)
       maps.push_back(getMap(match, tensor));
-    for (const Labelled &tensor : {bias, mask})
+    for (const Labelled &tensor : {bias, mask, factor})
       if (tensor)
         maps.push_back(getMap(match, tensor));
     return b.getAffineMapArrayAttr(maps);
   };
-  auto isDouble = [](const Labelled &tensor) {
-    return tensor && getElementTypeOrSelf(tensor.tensor.getType()).isF64();
-  };
-  bool isAnyDouble = isDouble(match.q) || isDouble(match.k) ||
-                     isDouble(match.v) || isDouble(match.y) || isDouble(bias);
   SmallVector<int64_t> parts{2};
   llvm::append_range(
       parts, ArrayRef(match.extents).take_front(match.numBatchDims + 1));
-  auto statistics = RankedTensorType::get(parts, isAnyDouble ? b.getF64Type()
-                                                             : b.getF32Type());
+  auto statistics = RankedTensorType::get(parts, match.getSumType());
   auto attention = AttentionOp::create(
-      b, loc, match.y.tensor.getType(), statistics, q.tensor, k.tensor,
-      v.tensor, bias.tensor, mask.tensor, pattern, scale, fill, zeroEmpty,
-      getMaps({q, k, v, match.y}));
-  if (attrs::lanes.isOn(match.output))
+      b, loc, outputType, statistics, q.tensor, k.tensor, v.tensor, bias.tensor,
+      mask.tensor, factor.tensor, pattern, scale, fill, zeroEmpty,
+      getMaps({q, k, v, y}));
+  if (attrs::lanes.isOn(place))
     attrs::lanes.set(attention, b.getUnitAttr());
   if (!hasKernels(attention))
     return;
+  y.tensor = attention.getY();
   auto replaceOutput = [&] {
-    match.output.getResult(0).replaceAllUsesWith(attention.getY());
+    if (match.output)
+      match.output.getResult(0).replaceAllUsesWith(attention.getY());
     ++numFound;
   };
   if (!match.probabilityGradient)
     return replaceOutput();
 
-  Operation *first = match.probabilityGradient;
-  bool hasLanes = true;
-  for (linalg::GenericOp op :
-       {match.valueGradient, match.queryGradient, match.keyGradient}) {
-    if (op->isBeforeInBlock(first))
-      first = op;
-    hasLanes &= attrs::lanes.isOn(op);
-  }
   b.setInsertionPoint(first);
-  Labelled y = match.y, dy = getRead(match, match.dy);
-  y.tensor = attention.getY();
+  Labelled dy = getRead(match, match.dy), dbias;
+  SmallVector<Labelled> tensors{q, k, v, y, dy, match.dq, match.dk, match.dv};
+  RankedTensorType biasType;
+  if (match.biasGradient) {
+    SmallVector<int64_t> shape;
+    for (int64_t label : match.dbias.labels)
+      if (label >= 0) {
+        dbias.labels.push_back(label);
+        shape.push_back(match.extents[label]);
+      }
+    tensors.push_back(dbias);
+    biasType = RankedTensorType::get(shape, match.getSumType());
+  }
   auto gradient = AttentionGradOp::create(
       b, match.probabilityGradient.getLoc(), match.dq.tensor.getType(),
-      match.dk.tensor.getType(), match.dv.tensor.getType(), q.tensor, k.tensor,
-      v.tensor, y.tensor, attention.getLse(), dy.tensor, bias.tensor,
-      mask.tensor, pattern, scale, fill, zeroEmpty,
-      getMaps({q, k, v, y, dy, match.dq, match.dk, match.dv}));
+      match.dk.tensor.getType(), match.dv.tensor.getType(), biasType, q.tensor,
+      k.tensor, v.tensor, y.tensor, attention.getLse(), dy.tensor, bias.tensor,
+      mask.tensor, factor.tensor, pattern, scale, fill, zeroEmpty,
+      getMaps(tensors));
   if (hasLanes)
     attrs::lanes.set(gradient, b.getUnitAttr());
   if (!hasKernels(gradient))
@@ -388,5 +462,9 @@ void FindAttention::rewrite(AttentionMatch &match) {
   match.dq.tensor.replaceAllUsesWith(gradient.getDq());
   match.dk.tensor.replaceAllUsesWith(gradient.getDk());
   match.dv.tensor.replaceAllUsesWith(gradient.getDv());
+  if (match.biasGradient)
+    match.dbias.tensor.replaceAllUsesWith(
+        addUnits(b, gradient.getDbias(), match.dbias.labels,
+                 cast<RankedTensorType>(match.dbias.tensor.getType())));
   ++numGradients;
 }

@@ -5,6 +5,7 @@
 // operations around.)
 
 #include "SplitBatches.h"
+#include "ShareKeys.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -23,25 +24,50 @@ static std::optional<unsigned> getDim(AffineMap map, unsigned loop) {
   return map.getResultPosition(getAffineDimExpr(loop, map.getContext()));
 }
 
+/// True if something only sums `value` up over dimension `dim`.
+static bool isSummedOver(Value value, unsigned dim) {
+  if (!value.hasOneUse())
+    return false;
+  OpOperand &use = *value.use_begin();
+  auto op = dyn_cast<linalg::GenericOp>(use.getOwner());
+  if (!op || op.isDpsInit(&use))
+    return false;
+  auto loop =
+      dyn_cast<AffineDimExpr>(op.getMatchingIndexingMap(&use).getResult(dim));
+  return loop && op.getIteratorTypesArray()[loop.getPosition()] ==
+                     utils::IteratorType::reduction;
+}
+
 /// The extents of the dimensions that dimension `dim` of `value` was merged of,
-/// or is split into; nothing if it is one.
+/// or is split into; nothing if it is one. Heads that share keys are one
+/// dimension: what was repeated to give each its own (see ShareKeys.h), or is
+/// summed up over them, was not merged of two.
 static SmallVector<int64_t> getParts(Value value, unsigned dim) {
-  auto getExtents = [&](auto reshape, RankedTensorType type) {
-    SmallVector<int64_t> extents;
+  auto getExtents = [&](auto reshape, Value split,
+                        function_ref<bool(unsigned)> isOne) {
+    SmallVector<int64_t> extents, large;
     SmallVector<ReassociationIndices> groups =
         reshape.getReassociationIndices();
-    for (int64_t part : groups[dim])
-      extents.push_back(type.getDimSize(part));
-    return llvm::count_if(extents, [](int64_t e) { return e != 1; }) > 1
+    for (int64_t part : groups[dim]) {
+      extents.push_back(getType(split).getDimSize(part));
+      if (extents.back() != 1)
+        large.push_back(part);
+    }
+    return large.size() > 1 && llvm::none_of(large, isOne)
                ? extents
                : SmallVector<int64_t>();
   };
   if (auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>())
-    return getExtents(collapse, collapse.getSrcType());
+    return getExtents(collapse, collapse.getSrc(), [&](unsigned part) {
+      return isConstantAlong(collapse.getSrc(), part);
+    });
   for (Operation *user : value.getUsers())
     if (auto expand = dyn_cast<tensor::ExpandShapeOp>(user))
       if (SmallVector<int64_t> extents =
-              getExtents(expand, expand.getResultType());
+              getExtents(expand, expand.getResult(),
+                         [&](unsigned part) {
+                           return isSummedOver(expand.getResult(), part);
+                         });
           !extents.empty())
         return extents;
   return {};
@@ -67,17 +93,73 @@ static RankedTensorType getSplitType(RankedTensorType type, unsigned dim,
   return type.clone(shape);
 }
 
-/// `value` with dimension `dim` split into `parts`.
+/// What each dimension of a tensor is merged of, of those of `source`, where
+/// `groups` are merged, if dimension `dim` is split into `parts`; nothing if it
+/// was merged of others.
+static std::optional<SmallVector<ReassociationIndices>>
+refine(ArrayRef<ReassociationIndices> groups, RankedTensorType source,
+       unsigned dim, ArrayRef<int64_t> parts) {
+  SmallVector<ReassociationIndices> result;
+  for (auto [number, group] : llvm::enumerate(groups)) {
+    if (number != dim) {
+      result.push_back(group);
+      continue;
+    }
+    ArrayRef<int64_t> rest = group;
+    for (int64_t part : parts) {
+      ReassociationIndices piece;
+      int64_t extent = 1;
+      while (!rest.empty() && (piece.empty() || extent < part)) {
+        piece.push_back(rest.front());
+        extent *= source.getDimSize(rest.front());
+        rest = rest.drop_front();
+      }
+      if (extent != part)
+        return std::nullopt;
+      result.push_back(piece);
+    }
+    for (int64_t left : rest) {
+      if (source.getDimSize(left) != 1)
+        return std::nullopt;
+      result.back().push_back(left);
+    }
+  }
+  return result;
+}
+
+/// The reshape of `value` to `type` by `groups`: one that is there, or a new
+/// one, where `value` is defined.
+template <typename OpTy>
+static Value reshape(OpBuilder &b, Value value, RankedTensorType type,
+                     ArrayRef<ReassociationIndices> groups) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfterValue(value);
+  for (Operation *user : value.getUsers())
+    if (auto known = dyn_cast<OpTy>(user);
+        known && known.getResultType() == type &&
+        ArrayRef(known.getReassociationIndices()) == groups) {
+      known->moveBefore(b.getInsertionBlock(), b.getInsertionPoint());
+      return known.getResult();
+    }
+  return OpTy::create(b, value.getLoc(), type, value, groups);
+}
+
+/// `value` with dimension `dim` split into `parts`. What is equal is one value:
+/// who looks for attention compares values.
 static Value split(OpBuilder &b, Value value, unsigned dim,
                    ArrayRef<int64_t> parts) {
   RankedTensorType type = getSplitType(getType(value), dim, parts);
-  SmallVector<ReassociationIndices> groups =
-      getGroups(getType(value).getRank(), dim, parts.size());
-  auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>();
-  if (collapse && collapse.getSrcType() == type &&
-      collapse.getReassociationIndices() == groups)
-    return collapse.getSrc();
-  return tensor::ExpandShapeOp::create(b, value.getLoc(), type, value, groups);
+  if (auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>()) {
+    std::optional<SmallVector<ReassociationIndices>> groups = refine(
+        collapse.getReassociationIndices(), collapse.getSrcType(), dim, parts);
+    if (groups && collapse.getSrcType() == type)
+      return collapse.getSrc();
+    if (groups)
+      return reshape<tensor::CollapseShapeOp>(b, collapse.getSrc(), type,
+                                              *groups);
+  }
+  return reshape<tensor::ExpandShapeOp>(
+      b, value, type, getGroups(getType(value).getRank(), dim, parts.size()));
 }
 
 /// Makes loop `loop` of the product `op` one loop for each of `parts`.
@@ -123,13 +205,24 @@ static linalg::GenericOp split(linalg::GenericOp op, unsigned loop,
 
   SmallVector<ReassociationIndices> groups =
       getGroups(getType(op.getResult(0)).getRank(), dim, parts.size());
-  for (Operation *user : llvm::make_early_inc_range(op->getUsers()))
-    if (auto expand = dyn_cast<tensor::ExpandShapeOp>(user);
-        expand && expand.getResultType() == type &&
-        expand.getReassociationIndices() == groups) {
-      expand.getResult().replaceAllUsesWith(product.getResult(0));
-      expand.erase();
+  for (Operation *user : llvm::make_early_inc_range(op->getUsers())) {
+    auto expand = dyn_cast<tensor::ExpandShapeOp>(user);
+    if (!expand)
+      continue;
+    std::optional<SmallVector<ReassociationIndices>> parted = refine(
+        expand.getReassociationIndices(), expand.getResultType(), dim, parts);
+    if (!parted)
+      continue;
+    Value result = product.getResult(0);
+    if (expand.getResultType() != type) {
+      b.setInsertionPoint(expand);
+      result = tensor::ExpandShapeOp::create(
+          b, expand.getLoc(), expand.getResultType(), result, *parted);
     }
+    expand.getResult().replaceAllUsesWith(result);
+    expand.erase();
+  }
+  b.setInsertionPoint(op);
   if (!op->use_empty()) {
     Value merged = tensor::CollapseShapeOp::create(
         b, loc, op.getResult(0).getType(), product.getResult(0), groups);
