@@ -229,11 +229,17 @@ bool Matcher::setGradients(ArrayRef<Site> rows) {
     return scores.stop(rows.front().op,
                        "is not part of a gradient of queries, keys "
                        "and values");
-  // What was computed again has to be there where it is read first.
+  // A gradient is computed where its first product is: from the output, and
+  // from the values. (A softmax over queries has its gradient's product first.)
+  Operation *first = found.valueGradient;
+  for (linalg::GenericOp op : {found.keyGradient, found.queryGradient})
+    if (op->isBeforeInBlock(first))
+      first = op;
   Operation *values = found.v.tensor.getDefiningOp();
-  if (!found.output && values && !values->isBeforeInBlock(found.valueGradient))
-    return scores.stop(found.valueGradient,
-                       "reads probabilities before the values are computed");
+  if (found.output ? first->isBeforeInBlock(found.output)
+                   : values && !values->isBeforeInBlock(first))
+    return scores.stop(first, "reads scores before there are an output and "
+                              "values");
   for (unsigned dim = 0; dim != found.numBatchDims; ++dim)
     if (llvm::is_contained(found.dk.labels, dim) !=
         llvm::is_contained(found.dv.labels, dim))
