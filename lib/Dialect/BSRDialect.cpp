@@ -7,6 +7,7 @@
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Dialect/ClusterVerifier.h"
+#include "bsr/Dialect/Rows.h"
 #include "bsr/Dialect/Shards.h"
 #include "bsr/Dialect/Transfers.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -69,6 +70,7 @@ void BSRDialect::initialize() {
 #define GET_OP_LIST
 #include "bsr/Dialect/BSROps.cpp.inc"
       >();
+  addOperations<GatherRowsOp, ScatterRowsOp, ScoreRowsOp>();
   addOperations<SendOp, ReceiveOp, ShardOp, UnshardOp>();
   addInterfaces<BSRInlinerInterface, BSRBytecodeInterface>();
   // Each target has its implementation in lib/Codegen.

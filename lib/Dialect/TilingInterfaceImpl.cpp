@@ -4,7 +4,7 @@
 // result from one slice of one operand.
 
 #include "bsr/Dialect/TilingInterfaceImpl.h"
-#include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Rows.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Interfaces/TilingInterface.h"
@@ -36,6 +36,15 @@ static Slicing getSlicing(ScatterAddOp op) {
   return {op.getUpdatesMutable(),
           /*whole=*/0,
           {-1, static_cast<int64_t>(op.getFeatureDim())}};
+}
+
+/// rows[t, f] = W[indices[t], f]: whole features, any tokens.
+static Slicing getSlicing(GatherRowsOp op) {
+  int64_t featureDim = op.getFeatureDim();
+  SmallVector<int64_t> dims;
+  for (int64_t dim : llvm::seq(op.getRows().getType().getRank()))
+    dims.push_back(dim - (dim > featureDim));
+  return {op.getIndicesMutable(), featureDim, dims};
 }
 
 namespace {
@@ -126,6 +135,7 @@ struct TilingModel : TilingInterface::ExternalModel<TilingModel<OpTy>, OpTy> {
 
 void bsr::registerTilingInterfaceExternalModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, BSRDialect *) {
+    GatherRowsOp::attachInterface<TilingModel<GatherRowsOp>>(*context);
     ScatterAddOp::attachInterface<TilingModel<ScatterAddOp>>(*context);
     SpMMOp::attachInterface<TilingModel<SpMMOp>>(*context);
     context->loadDialect<tensor::TensorDialect>();

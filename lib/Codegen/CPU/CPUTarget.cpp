@@ -5,6 +5,7 @@
 #include "bsr/Codegen/CPU/CPUTarget.h"
 #include "Attention.h"
 #include "ChainNests.h"
+#include "RowKernels.h"
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Codegen/CPU/Kernels.h"
 #include "bsr/Codegen/Common/KernelTarget.h"
@@ -66,9 +67,11 @@ struct KernelModel
     if (plan.chain)
       return bsr::getScratch(*plan.chain, get(attr));
     SmallVector<MemRefType> types;
-    for (Operation *root : plan.roots)
+    for (Operation *root : plan.roots) {
       if (std::optional<Attention> attention = getAttention(root))
         llvm::append_range(types, getAttentionScratch(*attention, get(attr)));
+      llvm::append_range(types, getLinkMemory(root));
+    }
     return types;
   }
   SmallVector<int64_t> getInPlace(Attribute, ClusterOp cluster,
@@ -98,15 +101,21 @@ LogicalResult KernelModel::emitBody(Attribute attr, OpBuilder &builder,
     emitChain(emitter, *kernel.plan.chain, outputs, kernel.patterns,
               kernel.scratch);
   ValueRange scratch = kernel.scratch;
+  auto takeScratch = [&](size_t count) {
+    ValueRange taken = scratch.take_front(count);
+    scratch = scratch.drop_front(count);
+    return taken;
+  };
   for (ArrayRef<Operation *> nest : kernel.plan.nests) {
-    if (std::optional<Attention> attention = getAttention(nest.front())) {
-      size_t count = getAttentionScratch(*attention, get(attr)).size();
-      emitAttention(emitter, *attention, outputs, kernel.patterns,
-                    scratch.take_front(count));
-      scratch = scratch.drop_front(count);
-    } else {
+    Operation *root = nest.front();
+    if (std::optional<Attention> attention = getAttention(root))
+      emitAttention(
+          emitter, *attention, outputs, kernel.patterns,
+          takeScratch(getAttentionScratch(*attention, get(attr)).size()));
+    else if (!emitRows(emitter, root, outputs.lookup(root->getResult(0)),
+                       kernel.patterns,
+                       takeScratch(getLinkMemory(root).size())))
       emitNest(emitter, nest, outputs, kernel.patterns);
-    }
     for (Operation *root : nest)
       for (Value result : root->getResults())
         if (Value buffer = outputs.lookup(result))

@@ -4,6 +4,7 @@
 
 #include "bsr/Codegen/Common/Nests.h"
 #include "AttentionLoops.h"
+#include "bsr/Codegen/Common/RowLoops.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -331,6 +332,13 @@ void bsr::emitLoops(Evaluator &e, Operation *op,
       .Case([&](LiveOp op) { emitLive(e, op, output, patterns); })
       .Case([&](NumAbsentOp op) { emitNumAbsent(e, op, output, patterns); })
       .Case([&](ScatterAddOp op) { emitScatterAdd(e, op, output); })
+      .Case([&](GatherRowsOp op) { emitGatherRows(e, op, output, patterns); })
+      .Case([&](ScatterRowsOp op) {
+        emitScatterRows(e, op, output, patterns, RowTokens::of(e, op, {}));
+      })
+      .Case([&](ScoreRowsOp op) {
+        emitScoreRows(e, op, output, RowTokens::of(e, op, {}));
+      })
       .Case<AttentionOp, AttentionGradOp>([&](auto op) {
         emitAttentionLoops(e, Attention(op), outputs, patterns);
       });

@@ -50,9 +50,8 @@ static SmallVector<MemRefType> getRootScratch(const ClusterPlan &plan,
                                               Operation *root, GPUAttr chip) {
   if (std::unique_ptr<Product> product = matchRoot(plan, root, chip))
     return product->getScratch();
-  if (auto scatter = dyn_cast<ScatterAddOp>(root))
-    return getScatterScratch(scatter);
-  return getReductionScratch(root);
+  SmallVector<MemRefType> scratch = getRowScratch(root);
+  return scratch.empty() ? getReductionScratch(root) : scratch;
 }
 
 /// Emits `kernel` as launches of each nest, or of each root of its chain.
@@ -68,9 +67,9 @@ static LogicalResult emitRoots(OpBuilder &b, KernelBody &kernel, GPUAttr chip) {
     scratch = scratch.drop_front(count);
     if (std::unique_ptr<Product> product = matchRoot(kernel.plan, root, chip))
       e.hasFailed |= failed(product->emit(b, kernel, memory));
-    else if (auto scatter = dyn_cast<ScatterAddOp>(root))
-      emitScatterAdd(e, scatter, outputs.lookup(scatter.getRows()), memory);
-    else if (!emitReduction(e, root, outputs, patterns, memory))
+    else if (!emitRowSums(e, root, outputs.lookup(root->getResult(0)), patterns,
+                          memory) &&
+             !emitReduction(e, root, outputs, patterns, memory))
       emitLoops(e, root, outputs, patterns);
   };
   return emitNests(evaluator, kernel,

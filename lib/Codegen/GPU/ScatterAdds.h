@@ -5,18 +5,21 @@
 #ifndef BSR_LIB_CODEGEN_GPU_SCATTERADDS_H
 #define BSR_LIB_CODEGEN_GPU_SCATTERADDS_H
 
-#include "bsr/Codegen/Common/Evaluator.h"
+#include "bsr/Codegen/Common/Blocks.h"
 #include "bsr/Dialect/BSR.h"
 
 namespace mlir::bsr {
 
-/// The memory that one launch of `op` leaves to the next.
-SmallVector<MemRefType> getScatterScratch(ScatterAddOp op);
+/// The memory that the first launch of `root` leaves to the next, if it sums
+/// rows by index; else nothing.
+SmallVector<MemRefType> getRowScratch(Operation *root);
 
-/// Emits `op` into `output` as two launches, the second with a block of threads
-/// for each row; `scratch` is of `getScatterScratch`.
-void emitScatterAdd(Evaluator &evaluator, ScatterAddOp op, Value output,
-                    ValueRange scratch);
+/// Emits `root` into `output` as two launches if it sums rows by index: of all
+/// rows, a block of threads each; of the stored blocks, or their norms, a
+/// thread for each number. `scratch` is of `getRowScratch`. False, and nothing
+/// emitted, if it does not.
+bool emitRowSums(Evaluator &evaluator, Operation *root, Value output,
+                 const PatternViews &patterns, ValueRange scratch);
 
 } // namespace mlir::bsr
 

@@ -5,7 +5,7 @@
 
 #include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
 #include "bsr/Codegen/Common/Nests.h"
-#include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Rows.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -141,6 +141,7 @@ void bsr::registerBufferizableOpInterfaceExternalModels(
     AttentionGradOp::attachInterface<KernelModel<AttentionGradOp>>(*context);
     AttentionOp::attachInterface<KernelModel<AttentionOp>>(*context);
     BlockScoresOp::attachInterface<KernelModel<BlockScoresOp>>(*context);
+    GatherRowsOp::attachInterface<KernelModel<GatherRowsOp>>(*context);
     IndicesOp::attachInterface<IndicesModel>(*context);
     LiveOp::attachInterface<KernelModel<LiveOp>>(*context);
     NumAbsentOp::attachInterface<KernelModel<NumAbsentOp>>(*context);
@@ -148,6 +149,8 @@ void bsr::registerBufferizableOpInterfaceExternalModels(
     SampleOp::attachInterface<KernelModel<SampleOp>>(*context);
     SampleVecOp::attachInterface<KernelModel<SampleVecOp>>(*context);
     ScatterAddOp::attachInterface<KernelModel<ScatterAddOp>>(*context);
+    ScatterRowsOp::attachInterface<KernelModel<ScatterRowsOp>>(*context);
+    ScoreRowsOp::attachInterface<KernelModel<ScoreRowsOp>>(*context);
     SDDMMOp::attachInterface<KernelModel<SDDMMOp>>(*context);
     SpMMOp::attachInterface<KernelModel<SpMMOp>>(*context);
     ToDenseOp::attachInterface<KernelModel<ToDenseOp>>(*context);

@@ -302,28 +302,49 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     made.setType(permute(cast<RankedTensorType>(made.getType()), order));
     if (wanted == order)
       return;
-    // Its users want it otherwise.
-    OpBuilder b(op->getContext());
-    b.setInsertionPointAfter(op);
     orders[made] = order;
+    convertUses(made, wanted);
+  }
+
+  /// Gives the users of `made` a copy of it in the order that they want.
+  void convertUses(Value made, ArrayRef<int64_t> wanted) {
+    OpBuilder b(made.getContext());
+    b.setInsertionPointAfterValue(made);
     Value converted = convert(b, made, wanted);
     if (!wanted.empty())
-      orders[converted] = wanted;
+      orders[converted] = SmallVector<int64_t>(wanted);
     made.replaceAllUsesExcept(converted, converted.getDefiningOp());
   }
 
-  /// Takes the one operand of `op` as it lies if its tokens are in their order.
+  /// Makes the result of `op` as it is wanted, or takes its one operand as it
+  /// lies, if its tokens are in their order then.
   void moveFeatures(ActivationsOpInterface op) {
+    if (Value made = op.getMadeActivations())
+      return moveMadeFeatures(op, made);
     OpOperand &read = *op.getReadActivations().front();
     ArrayRef<int64_t> order = getOrder(read.get());
-    SmallVector<int64_t> tokens =
-        llvm::filter_to_vector(order, [&](int64_t dim) {
-          return dim != static_cast<int64_t>(op.getFeatureDim());
-        });
-    if (!llvm::is_sorted(tokens))
+    if (!areTokensSorted(order, op.getFeatureDim()))
       return convertOperand(read, {});
     if (!order.empty())
       moveFeatureDim(op, order);
+  }
+
+  static bool areTokensSorted(ArrayRef<int64_t> order, int64_t featureDim) {
+    SmallVector<int64_t> tokens = llvm::filter_to_vector(
+        order, [&](int64_t dim) { return dim != featureDim; });
+    return llvm::is_sorted(tokens);
+  }
+
+  void moveMadeFeatures(ActivationsOpInterface op, Value made) {
+    SmallVector<int64_t> wanted(getOrder(made));
+    if (wanted.empty())
+      return;
+    if (areTokensSorted(wanted, op.getFeatureDim())) {
+      moveFeatureDim(op, wanted);
+      return setLayout(made);
+    }
+    orders.erase(made);
+    convertUses(made, wanted);
   }
 
   template <typename OpTy>

@@ -3,6 +3,7 @@
 // Turns products with one-hot matrices into gathers and scatter-adds.
 
 #include "bsr/Analysis/ElementWise.h"
+#include "bsr/Analysis/OneHot.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Layout/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -10,7 +11,6 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Iterators.h"
-#include "mlir/IR/Matchers.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 
 namespace mlir::bsr {
@@ -20,69 +20,6 @@ namespace mlir::bsr {
 
 using namespace mlir;
 using namespace mlir::bsr;
-
-namespace {
-/// A matrix that is 1 where its dimension `dim` is the index of the others.
-struct OneHot {
-  Value indices;
-  unsigned dim;
-};
-} // namespace
-
-/// Looks through a cast of an index.
-static Value stripCast(Value value) {
-  auto cast = value.getDefiningOp<arith::IndexCastOp>();
-  return cast ? cast.getIn() : value;
-}
-
-/// True if `value` is 1 where `condition` holds and 0 elsewhere.
-static Value getCondition(Value value) {
-  if (auto select = value.getDefiningOp<arith::SelectOp>())
-    if (matchPattern(select.getTrueValue(), m_OneFloat()) &&
-        matchPattern(select.getFalseValue(), m_AnyZeroFloat()))
-      return select.getCondition();
-  if (auto convert = value.getDefiningOp<arith::UIToFPOp>())
-    return convert.getIn();
-  return {};
-}
-
-/// Matches `select(index(dim) == in, 1, 0)` over all dimensions, with `in` of
-/// all dimensions but `dim`, in order.
-static std::optional<OneHot> matchOneHot(Value value) {
-  auto op = value.getDefiningOp<linalg::GenericOp>();
-  if (!op || op.getNumReductionLoops() || op.getNumDpsInputs() != 1 ||
-      op->getNumResults() != 1 ||
-      !op.getIndexingMapsArray().back().isIdentity())
-    return std::nullopt;
-  Value condition = getCondition(op.getBody()->getTerminator()->getOperand(0));
-  auto equal =
-      condition ? condition.getDefiningOp<arith::CmpIOp>() : arith::CmpIOp();
-  if (!equal || equal.getPredicate() != arith::CmpIPredicate::eq)
-    return std::nullopt;
-  Value lhs = stripCast(equal.getLhs()), rhs = stripCast(equal.getRhs());
-  auto index = lhs.getDefiningOp<linalg::IndexOp>();
-  if (!index) {
-    std::swap(lhs, rhs);
-    index = lhs.getDefiningOp<linalg::IndexOp>();
-  }
-  if (!index || rhs != op.getBody()->getArgument(0))
-    return std::nullopt;
-  unsigned dim = index.getDim();
-  SmallVector<AffineExpr> others;
-  for (unsigned i = 0; i != op.getNumLoops(); ++i)
-    if (i != dim)
-      others.push_back(getAffineDimExpr(i, op.getContext()));
-  auto all = AffineMap::get(op.getNumLoops(), 0, others, op.getContext());
-  Value indices = op.getDpsInputs()[0];
-  Type type = cast<RankedTensorType>(indices.getType()).getElementType();
-  if (op.getIndexingMapsArray().front() != all || !type.isInteger())
-    return std::nullopt;
-  // In fewer bits, rows past the largest number are numbered again.
-  if (!llvm::isIntN(type.getIntOrFloatBitWidth(),
-                    op.getStaticLoopRanges()[dim] - 1))
-    return std::nullopt;
-  return OneHot{indices, dim};
-}
 
 /// The loops that are results of `map`, which has dimensions only.
 static SmallVector<unsigned> getLoops(AffineMap map) {

@@ -8,6 +8,7 @@
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Rows.h"
 #include "bsr/Dialect/Shards.h"
 #include "bsr/Transforms/Parallel/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -56,7 +57,7 @@ static bool isSum(linalg::LinalgOp op) {
 static bool isGradient(Operation *op) {
   if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
     return linalgOp.getNumReductionLoops() && isSum(linalgOp);
-  return isa<SDDMMOp, SpMMOp, SampleOp, ScatterAddOp>(op);
+  return isa<SDDMMOp, SpMMOp, SampleOp, ScatterAddOp, ScatterRowsOp>(op);
 }
 
 /// Calls `visit` with the operands of `op` that an entry of `result` is made of

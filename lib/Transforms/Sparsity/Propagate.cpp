@@ -4,6 +4,7 @@
 
 #include "Propagation.h"
 #include "bsr/Dialect/Attributes.h"
+#include "bsr/Dialect/Rows.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -49,6 +50,7 @@ namespace {
 /// What the report says of one pattern.
 struct Summary {
   unsigned spmm = 0, spmmTransposed = 0, sddmm = 0, leftDense = 0;
+  unsigned gathered = 0, scattered = 0;
 };
 
 struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
@@ -84,6 +86,8 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
     numElementWisePulled += counts.elementWisePulled;
     numElementWisePushed += counts.elementWisePushed;
     numReduced += counts.reduced;
+    numGathered += counts.gathered;
+    numScattered += counts.scattered;
     // What bsr-bind warned of.
     ArrayAttr unmasked = attrs::unmasked.get(func);
     attrs::unmasked.remove(func);
@@ -123,6 +127,10 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
                                : summaries[spmm.getPattern()].spmm);
       if (auto sddmm = dyn_cast<SDDMMOp>(op))
         ++summaries[sddmm.getPattern()].sddmm;
+      if (auto gather = dyn_cast<GatherRowsOp>(op))
+        ++summaries[gather.getPattern()].gathered;
+      if (auto scatter = dyn_cast<ScatterRowsOp>(op))
+        ++summaries[scatter.getPattern()].scattered;
       if (auto toDense = dyn_cast<ToDenseOp>(op))
         for (Operation *user : toDense->getUsers())
           leaveDense(user, toDense.getPattern(), "reads the whole matrix");
@@ -145,16 +153,21 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
       total.spmmTransposed += summary.spmmTransposed;
       total.sddmm += summary.sddmm;
       total.leftDense += summary.leftDense;
+      total.gathered += summary.gathered;
+      total.scattered += summary.scattered;
     }
     emitRemark(func.getLoc(), "total of ")
         << summaries.size() << " weights: " << describe(total);
   }
 
   static std::string describe(const Summary &summary) {
-    return llvm::formatv("{0} spmm, {1} spmm transposed, {2} sddmm, {3} left "
-                         "dense",
-                         summary.spmm, summary.spmmTransposed, summary.sddmm,
-                         summary.leftDense);
+    std::string text = llvm::formatv(
+        "{0} spmm, {1} spmm transposed, {2} sddmm, {3} left dense",
+        summary.spmm, summary.spmmTransposed, summary.sddmm, summary.leftDense);
+    if (summary.gathered || summary.scattered)
+      text += llvm::formatv(", {0} gathered, {1} scattered", summary.gathered,
+                            summary.scattered);
+    return text;
   }
 
   llvm::MapVector<Value, Summary> summaries;

@@ -16,7 +16,8 @@ namespace mlir::bsr {
 /// How often each rule was applied.
 struct PropagationCounts {
   unsigned spmm = 0, spmmTransposed = 0, sddmm = 0, elementWisePulled = 0,
-           elementWisePushed = 0, met = 0, reduced = 0;
+           elementWisePushed = 0, met = 0, reduced = 0, gathered = 0,
+           scattered = 0;
 };
 
 /// An operand of a product: a tensor and the loop of each of its dimensions.
@@ -97,10 +98,27 @@ private:
 
   bool pullElementWise(linalg::LinalgOp op);
   bool pullProduct(linalg::LinalgOp op);
+  /// What becomes of the stored blocks of `op`, a product of `as` and `bs` with
+  /// loops `row` and `col`, if one of these is a one-hot matrix; else null.
+  Value createScatter(linalg::LinalgOp op, Value pattern,
+                      ArrayRef<ProductOperand> as, ArrayRef<ProductOperand> bs,
+                      unsigned row, unsigned col);
+  Value createScatter(ScatterAddOp op, Value pattern, bool transpose);
   void replaceSamples(ArrayRef<SampleOp> samples, Value values);
 
   bool replaceInits(linalg::LinalgOp op);
   bool pushMask(linalg::LinalgOp op);
+  bool pushLookUp(linalg::LinalgOp op);
+  /// The rows of `toDense` that a product of one-hot `xs` chooses, if they are
+  /// one, with their loops; `kept` is that of the features.
+  std::optional<ProductOperand> createGather(linalg::LinalgOp op,
+                                             ToDenseOp toDense,
+                                             ArrayRef<ProductOperand> xs,
+                                             unsigned summed, unsigned kept,
+                                             bool transpose);
+  ProductOperand createGather(Location loc, ToDenseOp toDense,
+                              const ProductOperand &indices, unsigned feature,
+                              bool transpose);
   bool pushProduct(linalg::LinalgOp op);
   Value getZeroProduct(linalg::LinalgOp op, ValueRange backgrounds);
   bool pushElementWise(linalg::LinalgOp op);

@@ -79,6 +79,8 @@ bool Propagation::pull(Operation *op) {
         replaceSamples(samples, arith::SelectOp::create(
                                     rewriter, op->getLoc(), operands[0],
                                     operands[1], operands[2]));
+      } else if (auto scatter = dyn_cast<ScatterAddOp>(op)) {
+        replaceSamples(samples, createScatter(scatter, pattern, transpose));
       } else {
         continue;
       }
@@ -149,6 +151,28 @@ alignProduct(ArrayRef<ProductOperand> as, ArrayRef<ProductOperand> bs,
   return {as.front(), bs.front()};
 }
 
+/// The stored blocks of `op`, the product of one of `as` and one of `bs`. The
+/// cheaper one is transposed, if they are not aligned.
+static Value createSDDMM(RewriterBase &rewriter, linalg::LinalgOp op,
+                         Value pattern, ArrayRef<ProductOperand> as,
+                         ArrayRef<ProductOperand> bs, unsigned row,
+                         unsigned col) {
+  auto [a, b] = alignProduct(as, bs, row, col);
+  SmallVector<unsigned> loops = a.loops;
+  auto aType = cast<RankedTensorType>(a.value.getType());
+  auto bType = cast<RankedTensorType>(b.value.getType());
+  if (bType.getNumElements() > aType.getNumElements()) {
+    loops = b.loops;
+    llvm::replace(loops, col, row);
+  }
+  Value aligned = alignTo(rewriter, op.getLoc(), a, loops);
+  int64_t featureDim = llvm::find(loops, row) - loops.begin();
+  llvm::replace(loops, row, col);
+  return SDDMMOp::create(
+      rewriter, op.getLoc(), getValuesType(pattern, op->getResult(0)), pattern,
+      aligned, alignTo(rewriter, op.getLoc(), b, loops), featureDim);
+}
+
 /// S3, S3b: sample(p, a^T b + c) -> sddmm(p, a, b) + sample(p, c)
 bool Propagation::pullProduct(linalg::LinalgOp op) {
   if (!isFloatContraction(op))
@@ -168,30 +192,18 @@ bool Propagation::pullProduct(linalg::LinalgOp op) {
     OpOperand *lhs = op.getDpsInputOperand(0), *rhs = op.getDpsInputOperand(1);
     if (!op.getMatchingIndexingMap(lhs).isFunctionOfDim(row))
       std::swap(lhs, rhs);
-    auto [a, b] = alignProduct(getProductOperands(op, lhs),
-                               getProductOperands(op, rhs), row, col);
-
-    // The cheaper one is transposed, if they are not aligned.
-    SmallVector<unsigned> loops = a.loops;
-    auto aType = cast<RankedTensorType>(a.value.getType());
-    auto bType = cast<RankedTensorType>(b.value.getType());
-    if (bType.getNumElements() > aType.getNumElements()) {
-      loops = b.loops;
-      llvm::replace(loops, col, row);
-    }
-    Value aligned = alignTo(rewriter, op.getLoc(), a, loops);
-    int64_t featureDim = llvm::find(loops, row) - loops.begin();
-    llvm::replace(loops, row, col);
-    Value values = SDDMMOp::create(
-        rewriter, op.getLoc(), getValuesType(pattern, op->getResult(0)),
-        pattern, aligned, alignTo(rewriter, op.getLoc(), b, loops), featureDim);
+    SmallVector<ProductOperand> as = getProductOperands(op, lhs),
+                                bs = getProductOperands(op, rhs);
+    Value values = createScatter(op, pattern, as, bs, row, col);
+    ++(values ? counts.scattered : counts.sddmm);
+    if (!values)
+      values = createSDDMM(rewriter, op, pattern, as, bs, row, col);
     if (!isZero(init->get()))
       values = addTo(
           rewriter, op.getLoc(), values,
           createSample(rewriter, op.getLoc(), pattern, init->get(), transpose));
     replaceSamples(samples, values);
     products[op] = pattern;
-    ++counts.sddmm;
     changed = true;
   }
   return changed;

@@ -16,6 +16,8 @@ bool Propagation::push(Operation *op) {
   auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
   if (!linalgOp || !linalgOp.hasPureTensorSemantics())
     return false;
+  if (pushLookUp(linalgOp))
+    return true;
   bool changed = replaceInits(linalgOp);
   if (llvm::none_of(linalgOp.getDpsInputs(), [](Value input) {
         return input.getDefiningOp<ToDenseOp>();
@@ -81,6 +83,26 @@ bool Propagation::pushTranspose(linalg::LinalgOp op) {
   return true;
 }
 
+/// The product of `x` and the matrix of `toDense`, summed over loop `summed`,
+/// in elements of type `element`.
+static ProductOperand createSpMM(RewriterBase &rewriter, Location loc,
+                                 ToDenseOp toDense, const ProductOperand &x,
+                                 unsigned summed, unsigned kept, bool transpose,
+                                 Type element) {
+  int64_t featureDim = llvm::find(x.loops, summed) - x.loops.begin();
+  PatternType pattern = toDense.getPattern().getType();
+  SmallVector<int64_t> shape(
+      cast<RankedTensorType>(x.value.getType()).getShape());
+  shape[featureDim] = transpose ? pattern.getRows() : pattern.getCols();
+  ProductOperand y{
+      SpMMOp::create(rewriter, loc, RankedTensorType::get(shape, element),
+                     toDense.getPattern(), toDense.getValues(), x.value,
+                     /*bias=*/Value(), transpose, featureDim),
+      x.loops};
+  y.loops[featureDim] = kept;
+  return y;
+}
+
 /// D1: contraction(x, to_dense(p, v)) + c -> spmm(p, v, x) + c
 ///
 /// One dimension of the matrix is summed with x, the other is in the result;
@@ -118,24 +140,17 @@ bool Propagation::pushProduct(linalg::LinalgOp op) {
       if (source.loops == xLoops)
         x = source;
 
-    int64_t featureDim = llvm::find(x.loops, summed) - x.loops.begin();
-    PatternType pattern = toDense.getPattern().getType();
-    auto xType = cast<RankedTensorType>(x.value.getType());
-    SmallVector<int64_t> shape(xType.getShape());
-    shape[featureDim] = transpose ? pattern.getRows() : pattern.getCols();
-    ProductOperand y;
-    y.value =
-        SpMMOp::create(rewriter, op.getLoc(),
-                       RankedTensorType::get(shape, type.getElementType()),
-                       toDense.getPattern(), toDense.getValues(), x.value,
-                       /*bias=*/Value(), transpose, featureDim);
-    y.loops = x.loops;
-    y.loops[featureDim] = kept;
-    Value result = alignTo(rewriter, op.getLoc(), y, loops);
+    std::optional<ProductOperand> y =
+        createGather(op, toDense, xs, summed, kept, transpose);
+    if (!y) {
+      y = createSpMM(rewriter, op.getLoc(), toDense, x, summed, kept, transpose,
+                     type.getElementType());
+      ++(transpose ? counts.spmmTransposed : counts.spmm);
+    }
+    Value result = alignTo(rewriter, op.getLoc(), *y, loops);
     if (!isZero(init->get()))
       result = addTo(rewriter, op.getLoc(), result, init->get());
     rewriter.replaceOp(op, result);
-    ++(transpose ? counts.spmmTransposed : counts.spmm);
     return true;
   }
   return false;

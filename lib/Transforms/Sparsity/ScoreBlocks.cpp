@@ -4,7 +4,7 @@
 
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
-#include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/Rows.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 
 namespace mlir::bsr {
@@ -14,6 +14,21 @@ namespace mlir::bsr {
 
 using namespace mlir;
 using namespace mlir::bsr;
+
+/// The norms of all blocks of what `gradient` has the stored blocks of.
+static Value createScores(OpBuilder &b, Operation *gradient, Norm norm) {
+  auto pattern = cast<PatternType>(gradient->getOperand(0).getType());
+  auto type = RankedTensorType::get(
+      {pattern.getGridRows(), pattern.getGridCols()}, b.getF32Type());
+  if (auto rows = dyn_cast<ScatterRowsOp>(gradient))
+    return ScoreRowsOp::create(b, rows.getLoc(), type, norm, rows.getIndices(),
+                               rows.getUpdates(), pattern.getBlockRows(),
+                               pattern.getBlockCols(), rows.getTranspose(),
+                               rows.getFeatureDim());
+  auto product = cast<SDDMMOp>(gradient);
+  return BlockScoresOp::create(b, product.getLoc(), type, norm, product.getA(),
+                               product.getB(), product.getFeatureDim());
+}
 
 namespace {
 struct ScoreBlocks : bsr::impl::BSRScoreBlocksBase<ScoreBlocks> {
@@ -39,10 +54,10 @@ struct ScoreBlocks : bsr::impl::BSRScoreBlocksBase<ScoreBlocks> {
   /// Makes the scores of the weight of `pattern` a result of `step`.
   void addScores(func::FuncOp step, BlockArgument pattern, Norm norm) {
     auto name = attrs::name.ofArg(step, pattern.getArgNumber());
-    SmallVector<SDDMMOp> products;
+    SmallVector<Operation *> products;
     for (Operation *user : pattern.getUsers())
-      if (auto product = dyn_cast<SDDMMOp>(user))
-        products.push_back(product);
+      if (isa<SDDMMOp, ScatterRowsOp>(user))
+        products.push_back(user);
     if (products.size() != 1 ||
         products.front()->getBlock() != &step.getBody().front()) {
       emitRemark(step.getLoc(), "expected the gradient of ")
@@ -51,18 +66,11 @@ struct ScoreBlocks : bsr::impl::BSRScoreBlocksBase<ScoreBlocks> {
       return;
     }
 
-    SDDMMOp product = products.front();
-    auto type = cast<PatternType>(pattern.getType());
-    OpBuilder b(product);
-    b.setInsertionPointAfter(product);
-    auto scores = BlockScoresOp::create(
-        b, product.getLoc(),
-        RankedTensorType::get({type.getGridRows(), type.getGridCols()},
-                              b.getF32Type()),
-        norm, product.getA(), product.getB(), product.getFeatureDim());
+    OpBuilder b(step.getContext());
+    b.setInsertionPointAfter(products.front());
+    Value scores = createScores(b, products.front(), norm);
     Operation *terminator = step.getBody().front().getTerminator();
-    terminator->insertOperands(terminator->getNumOperands(),
-                               scores.getScores());
+    terminator->insertOperands(terminator->getNumOperands(), scores);
     (void)step.insertResult(
         step.getNumResults(), scores.getType(),
         b.getDictionaryAttr({attrs::name.with(name),

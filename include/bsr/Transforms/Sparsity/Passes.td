@@ -402,6 +402,10 @@ def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
     | D4 | `sum f(to_dense(p, v), s)` | `sum of f(v, s) over live slots + num_absent(p) * f(0, s)` |
     | D5 | `sum over rows or columns of to_dense(p, v)` | `reduce_vec(p, v)`: means of squares |
     | D5b | `sum over rows or columns of f(to_dense(p, v), x, s)` | `sum of to_dense(p, f(v, sample(p, x), s), background)` |
+    | E1 | `contraction(one_hot(i), to_dense(p, v))` | `gather_rows(p, v, i)`: embeddings |
+    | E2 | `sample(p, one_hot(i)^T b)` | `scatter_rows(p, i, b)` |
+    | E3 | `f(to_dense(p, v)[i, :], x)` | `f(gather_rows(p, v, i), x)` |
+    | E4 | `sample(p, scatter_add(i, u))` | `scatter_rows(p, i, u)` |
 
     Each is an equality of real numbers. No rule needs `f(0) = 0`: pulling is
     always exact, and pushing keeps what `f` is off the pattern as the background of
@@ -493,6 +497,9 @@ def BSRPropagate : Pass<"bsr-propagate", "func::FuncOp"> {
     Statistic<"numElementWisePushed", "num-element-wise-pushed",
               "Number of element-wise operations on values by pushing (D2, D3)">,
     Statistic<"numReduced", "num-reduced", "Number of sums over a matrix (D4)">,
+    Statistic<"numGathered", "num-gathered", "Number of look-ups of rows (E1, E3)">,
+    Statistic<"numScattered", "num-scattered",
+              "Number of gradients of look-ups (E2, E4)">,
     Statistic<"numLeftDense", "num-left-dense",
               "Number of operations that keep a weight dense">,
   ];
@@ -508,7 +515,8 @@ def BSRScoreBlocks : Pass<"bsr-score-blocks", "func::FuncOp"> {
     RigL regrows the blocks whose gradient is largest among those that are not
     stored. For each pattern argument of a step whose weight's gradient is one
     `bsr.sddmm`, this pass adds a result, of role `scores`, with the norm of every
-    block of the dense gradient: `bsr.block_scores` of the same operands. A
+    block of the dense gradient: `bsr.block_scores` of the same operands, or
+    `bsr.score_rows` of those of a `bsr.scatter_rows`, the gradient of a look-up. A
     gradient that is a sum of several products (a weight used twice) has no scores,
     which a remark says. Static patterns never change and need none.
 
