@@ -227,6 +227,40 @@ func.func @scatter_add(%ids: tensor<8x128xi32>, %u: tensor<8x128x32xf32>) {
   return
 }
 
+func.func @gather_rows(%p: !bsr.pattern<96x32, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>, %ids: tensor<8x128xi32>) {
+  %x = bsr.gather_rows %p, %v, %ids feature_dim = 2
+      : !bsr.pattern<96x32, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
+        tensor<8x128xi32> -> tensor<8x128x32xf32>
+  return
+}
+
+func.func @gather_columns(%p: !bsr.pattern<96x32, block = 16x16, slots = 3>, %v: tensor<3x16x16xbf16>, %ids: tensor<8xi64>) {
+  %x = bsr.gather_rows %p, %v, %ids transpose feature_dim = 0
+      : !bsr.pattern<96x32, block = 16x16, slots = 3>, tensor<3x16x16xbf16>, tensor<8xi64> -> tensor<96x8xbf16>
+  return
+}
+
+func.func @scatter_rows(%p: !bsr.pattern<96x32, block = 16x16, slots = 3>, %ids: tensor<8x128xi32>, %u: tensor<8x128x32xf32>) {
+  %dw = bsr.scatter_rows %p, %ids, %u feature_dim = 2
+      : !bsr.pattern<96x32, block = 16x16, slots = 3>, tensor<8x128xi32>,
+        tensor<8x128x32xf32> -> tensor<3x16x16xf32>
+  return
+}
+
+func.func @scatter_columns(%p: !bsr.pattern<96x32, block = 16x16, slots = 3>, %ids: tensor<8xi64>, %u: tensor<96x8xf64>) {
+  %dw = bsr.scatter_rows %p, %ids, %u transpose feature_dim = 0
+      : !bsr.pattern<96x32, block = 16x16, slots = 3>, tensor<8xi64>, tensor<96x8xf64> -> tensor<3x16x16xf64>
+  return
+}
+
+func.func @score_rows(%ids: tensor<8x128xi32>, %u: tensor<8x128x32xf32>) {
+  %s = bsr.score_rows l1 %ids, %u block = 16x16 feature_dim = 2
+      : tensor<8x128xi32>, tensor<8x128x32xf32> -> tensor<6x2xf32>
+  %t = bsr.score_rows linf %ids, %u block = 8x4 transpose feature_dim = 2
+      : tensor<8x128xi32>, tensor<8x128x32xf32> -> tensor<4x3xf32>
+  return
+}
+
 func.func @attention(%q: tensor<2x4x96x64xf32>, %k: tensor<2x4x80x64xf32>, %v: tensor<2x4x80x32xf32>) {
   %y, %lse = bsr.attention(%q, %k, %v) scale = 1.250000e-01
       maps = [affine_map<(b, h, i, j, d, e) -> (b, h, i, d)>,

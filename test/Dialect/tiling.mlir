@@ -108,3 +108,29 @@ module attributes {transform.with_named_sequence} {
     transform.yield
   }
 }
+
+// -----
+
+!pattern = !bsr.pattern<96x32, block = 16x16, slots = 3>
+
+// A tile of rows is what a slice of the indices looks up.
+// CHECK-LABEL: func @look_up
+// CHECK-SAME:    %[[P:[a-z0-9]+]]: {{.*}}, %[[W:[a-z0-9]+]]: {{.*}}, %[[IDS:[a-z0-9]+]]: tensor<8x128xi32>
+// CHECK:       scf.for %[[J:[a-z0-9]+]] =
+// CHECK:         %[[SLICE:.*]] = tensor.extract_slice %[[IDS]][0, %[[J]]] [8, 16] [1, 1]
+// CHECK:         bsr.gather_rows %[[P]], %[[W]], %[[SLICE]] feature_dim = 1
+// CHECK-SAME:      tensor<8x16xi32> -> tensor<8x32x16xf32>
+func.func @look_up(%p: !pattern, %w: tensor<3x16x16xf32>, %ids: tensor<8x128xi32>) -> tensor<8x32x128xf32> {
+  %x = bsr.gather_rows %p, %w, %ids feature_dim = 1
+      : !pattern, tensor<3x16x16xf32>, tensor<8x128xi32> -> tensor<8x32x128xf32>
+  return %x : tensor<8x32x128xf32>
+}
+
+module attributes {transform.with_named_sequence} {
+  transform.named_sequence @__transform_main(%module: !transform.any_op) {
+    %op = transform.structured.match ops{["bsr.gather_rows"]} in %module : (!transform.any_op) -> !transform.any_op
+    %tiled, %loop = transform.structured.tile_using_for %op tile_sizes [0, 0, 16]
+        : (!transform.any_op) -> (!transform.any_op, !transform.any_op)
+    transform.yield
+  }
+}

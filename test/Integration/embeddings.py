@@ -7,10 +7,6 @@ not; in f32, and in bf16 with a weight of f32. The gradient is divided by its no
 has momentum. Indices outside of the table look up zeros.
 """
 
-import itertools
-import os
-import sys
-
 import numpy as np
 import step
 
@@ -220,9 +216,6 @@ def check(rows, width, tokens, block, transposed=False, look_up="extract", gradi
 
 
 if __name__ == "__main__":
-    target = sys.argv[1] if len(sys.argv) > 1 else "cpu"
-    if target != "cpu":
-        os.environ["BSR_COMPILE"] = f"--target={target}"
     check(48, 24, (3, 20), (8, 8))
     check(48, 24, (3, 17), (4, 8), look_up="product", index="i64")
     check(32, 24, (2, 9), (8, 4), transposed=True, look_up="product")

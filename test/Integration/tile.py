@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products and sums of rows cut in tiles by upstream's tiling: the same results."""
+"""Products, sums and look-ups of rows cut in tiles by upstream's tiling: the same results."""
 
 import subprocess
 import sys
@@ -13,19 +13,21 @@ SOURCE = f"""
 func.func @step(%w: tensor<7x4x4xf32> {{bsr.name = "w", bsr.pattern = 3 : i64}},
                 %x: tensor<6x12x8xf32> {{bsr.name = "x"}}, %ids: tensor<6x8xi32> {{bsr.name = "ids"}},
                 %p: {PATTERN} {{bsr.name = "w", bsr.role = "pattern", bsr.density = 0.5}})
-    -> (tensor<6x16x8xf32> {{bsr.name = "y"}}, tensor<5x16xf32> {{bsr.name = "rows"}}) {{
+    -> (tensor<6x16x8xf32> {{bsr.name = "y"}}, tensor<5x16xf32> {{bsr.name = "rows"}}, tensor<6x16x8xf32> {{bsr.name = "found"}}) {{
   %y = bsr.spmm %p, %w, %x feature_dim = 1
       : {PATTERN}, tensor<7x4x4xf32>, tensor<6x12x8xf32> -> tensor<6x16x8xf32>
   %rows = bsr.scatter_add %ids, %y feature_dim = 1
       : tensor<6x8xi32>, tensor<6x16x8xf32> -> tensor<5x16xf32>
-  return %y, %rows : tensor<6x16x8xf32>, tensor<5x16xf32>
+  %found = bsr.gather_rows %p, %w, %ids feature_dim = 1
+      : {PATTERN}, tensor<7x4x4xf32>, tensor<6x8xi32> -> tensor<6x16x8xf32>
+  return %y, %rows, %found : tensor<6x16x8xf32>, tensor<5x16xf32>, tensor<6x16x8xf32>
 }}"""
 
 tiled = subprocess.run(
     ["sparse-opt", f"--transform-preload-library=transform-library-paths={schedule}",
      "--transform-interpreter", "--canonicalize"],
     input=SOURCE, text=True, check=True, capture_output=True).stdout
-assert tiled.count("bsr.spmm") == 6 and tiled.count("bsr.scatter_add") == 2, tiled
+assert tiled.count("bsr.spmm") == 6 and tiled.count("bsr.scatter_add") == tiled.count("bsr.gather_rows") == 2, tiled
 
 random = np.random.default_rng(0)
 mask = np.zeros(12, bool)

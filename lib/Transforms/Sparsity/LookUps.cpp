@@ -111,36 +111,53 @@ struct LookUp {
 };
 } // namespace
 
+/// What of the body of `op` computes `values`: `visit` is called with each
+/// argument and operation, once, and stops the search if it returns false.
+/// Nothing is looked for in front of `stop`.
+static bool walkBody(linalg::GenericOp op, ArrayRef<Value> values,
+                     Operation *stop, function_ref<bool(Value)> visit) {
+  SetVector<Value> found;
+  auto add = [&](ValueRange more) {
+    for (Value value : more)
+      if (value.getParentBlock() == op.getBody())
+        found.insert(value);
+  };
+  add(values);
+  for (size_t next = 0; next != found.size(); ++next) {
+    Operation *inner = found[next].getDefiningOp();
+    if (inner && inner == stop)
+      continue;
+    if (!visit(found[next]))
+      return false;
+    if (inner)
+      add(inner->getOperands());
+  }
+  return true;
+}
+
 /// The operations of the body of `op` that `row` is computed by, if it is the
 /// same along loop `feature`.
 static std::optional<SmallVector<Operation *>>
 getRowOps(linalg::GenericOp op, Value row, unsigned feature) {
-  SetVector<Operation *> needed;
-  SmallVector<Value> values{row};
-  while (!values.empty()) {
-    Value value = values.pop_back_val();
-    if (value.getParentBlock() != op.getBody())
-      continue;
-    if (auto argument = dyn_cast<BlockArgument>(value)) {
-      if (argument.getArgNumber() >= op.getNumDpsInputs() ||
-          op.getIndexingMapsArray()[argument.getArgNumber()].isFunctionOfDim(
-              feature))
-        return std::nullopt;
-      continue;
-    }
+  DenseSet<Operation *> needed;
+  bool isRow = walkBody(op, row, /*stop=*/nullptr, [&](Value value) {
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      return argument.getArgNumber() < op.getNumDpsInputs() &&
+             !op.getIndexingMapsArray()[argument.getArgNumber()]
+                  .isFunctionOfDim(feature);
     Operation *inner = value.getDefiningOp();
     auto index = dyn_cast<linalg::IndexOp>(inner);
-    if (inner->getNumRegions() || !isPure(inner) ||
-        (index && index.getDim() == feature))
-      return std::nullopt;
-    if (needed.insert(inner))
-      llvm::append_range(values, inner->getOperands());
-  }
-  return llvm::map_to_vector(
-      llvm::make_filter_range(
-          *op.getBody(),
-          [&](Operation &inner) { return needed.contains(&inner); }),
-      [](Operation &inner) { return &inner; });
+    needed.insert(inner);
+    return !inner->getNumRegions() && isPure(inner) &&
+           !(index && index.getDim() == feature);
+  });
+  if (!isRow)
+    return std::nullopt;
+  SmallVector<Operation *> ops;
+  for (Operation &inner : *op.getBody())
+    if (needed.contains(&inner))
+      ops.push_back(&inner);
+  return ops;
 }
 
 /// A look-up of whole rows, or columns, of a matrix of stored blocks in the
@@ -227,6 +244,52 @@ static ProductOperand createIndices(RewriterBase &rewriter,
   return {indices.getResult(0), loops};
 }
 
+/// `op` with what it looks up read from `rows` instead, its last input, and
+/// without what it needed for the look-up alone.
+static linalg::GenericOp readRows(RewriterBase &rewriter, linalg::GenericOp op,
+                                  tensor::ExtractOp extract,
+                                  const ProductOperand &rows) {
+  DenseSet<Value> needed;
+  walkBody(op, llvm::to_vector(op.getBody()->getTerminator()->getOperands()),
+           extract, [&](Value value) {
+             needed.insert(value);
+             return true;
+           });
+  SmallVector<Value> inputs;
+  SmallVector<AffineMap> maps;
+  SmallVector<Value> arguments;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    BlockArgument argument = op.getMatchingBlockArgument(input);
+    if (!needed.contains(argument))
+      continue;
+    inputs.push_back(input->get());
+    maps.push_back(op.getMatchingIndexingMap(input));
+    arguments.push_back(argument);
+  }
+  SmallVector<AffineExpr> read;
+  for (unsigned loop : rows.loops)
+    read.push_back(rewriter.getAffineDimExpr(loop));
+  inputs.push_back(rows.value);
+  maps.push_back(AffineMap::get(op.getNumLoops(), 0, read, op.getContext()));
+  arguments.push_back(extract);
+  for (OpOperand &init : op.getDpsInitsMutable())
+    maps.push_back(op.getMatchingIndexingMap(&init));
+  llvm::append_range(arguments, op.getRegionOutputArgs());
+  return linalg::GenericOp::create(
+      rewriter, op.getLoc(), op->getResultTypes(), inputs, op.getDpsInits(),
+      maps, op.getIteratorTypesArray(),
+      [&](OpBuilder &b, Location, ValueRange args) {
+        IRMapping mapping;
+        mapping.map(arguments, args);
+        for (Operation &inner : *op.getBody())
+          if (inner.hasTrait<OpTrait::IsTerminator>() ||
+              (&inner != extract &&
+               llvm::any_of(inner.getResults(),
+                            [&](Value v) { return needed.contains(v); })))
+            b.clone(inner, mapping);
+      });
+}
+
 /// E3: f(to_dense(p, v)[i, :], x) -> f(gather_rows(p, v, i), x)
 bool Propagation::pushLookUp(linalg::LinalgOp linalgOp) {
   auto op = dyn_cast<linalg::GenericOp>(linalgOp.getOperation());
@@ -240,30 +303,7 @@ bool Propagation::pushLookUp(linalg::LinalgOp linalgOp) {
   ProductOperand rows = createGather(
       op.getLoc(), toDense, createIndices(rewriter, op, *lookUp),
       lookUp->feature, toDense.getTranspose() != (lookUp->rowDim == 1));
-
-  SmallVector<AffineExpr> read;
-  for (unsigned loop : rows.loops)
-    read.push_back(rewriter.getAffineDimExpr(loop));
-  int64_t number = op.getNumDpsInputs();
-  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
-  maps.insert(maps.begin() + number,
-              AffineMap::get(op.getNumLoops(), 0, read, op.getContext()));
-  SmallVector<Value> inputs(op.getDpsInputs());
-  inputs.push_back(rows.value);
-  auto pushed = linalg::GenericOp::create(
-      rewriter, op.getLoc(), op->getResultTypes(), inputs, op.getDpsInits(),
-      maps, op.getIteratorTypesArray(),
-      [&](OpBuilder &b, Location, ValueRange args) {
-        SmallVector<Value> known(args);
-        known.erase(known.begin() + number);
-        IRMapping mapping;
-        mapping.map(op.getBody()->getArguments(), known);
-        mapping.map(lookUp->extract.getResult(), args[number]);
-        for (Operation &inner : *op.getBody())
-          if (&inner != lookUp->extract)
-            b.clone(inner, mapping);
-      });
-  rewriter.replaceOp(op, pushed);
+  rewriter.replaceOp(op, readRows(rewriter, op, lookUp->extract, rows));
   return true;
 }
 

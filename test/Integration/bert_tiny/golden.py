@@ -55,7 +55,7 @@ UPDATES_AFTER = (7, 14)
 NUM_BATCHES = 4
 BLOCK = 16
 DENSITY = 0.25
-MATCH = r"^state\.params\.layers\.[0-9]+\.(qkv|out|ffn1|ffn2)_w$"
+MATCH = r"^state\.params\.(token_embedding|layers\.[0-9]+\.(qkv|out|ffn1|ffn2)_w)$"
 SCALE = 0.07  # the width of a uniform distribution of standard deviation 0.02
 NUM_SAMPLES = 24
 

@@ -50,3 +50,20 @@ func.func @twice(%w: tensor<2x4x4xf32> {bsr.name = "w", bsr.pattern = 1 : i64, b
       : !p, tensor<16x8xf32>, tensor<16x8xf32> -> tensor<2x4x4xf32>
   return %g, %h : tensor<2x4x4xf32>, tensor<2x4x4xf32>
 }
+
+// -----
+
+!p = !bsr.pattern<12x8, block = 4x2, slots = 2>
+
+// The gradient of a look-up.
+// CHECK-LABEL: func @rows
+// CHECK-SAME:    tensor<3x4xf32> {bsr.name = "w", bsr.role = "scores"})
+// CHECK:         %[[G:.*]] = bsr.scatter_rows %{{.*}}, %[[I:.*]], %[[U:.*]] feature_dim = 1
+// CHECK-NEXT:    %[[S:.*]] = bsr.score_rows l2 %[[I]], %[[U]] block = 4x2 feature_dim = 1 : tensor<16xi32>, tensor<16x8xf32> -> tensor<3x4xf32>
+// CHECK:         return %[[G]], %[[S]]
+func.func @rows(%w: tensor<2x4x2xf32> {bsr.name = "w", bsr.pattern = 1 : i64, bsr.result = 0 : i64},
+                %p: !p {bsr.name = "w", bsr.role = "pattern"},
+                %i: tensor<16xi32> {bsr.name = "i"}, %u: tensor<16x8xf32> {bsr.name = "u"}) -> tensor<2x4x2xf32> {
+  %g = bsr.scatter_rows %p, %i, %u feature_dim = 1 : !p, tensor<16xi32>, tensor<16x8xf32> -> tensor<2x4x2xf32>
+  return %g : tensor<2x4x2xf32>
+}
