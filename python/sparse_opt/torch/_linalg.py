@@ -285,16 +285,42 @@ def _reshape(
     result: str, value: str, before: list[int], after: list[int], element: str
 ) -> str:
     """Returns the text that reshapes `value`, the dimensions of both in order."""
-    shape = "x".join(map(str, after))
-    dims = ", ".join(map(str, after))
-    source = "x".join(map(str, before))
+    old = f"tensor<{'x'.join(map(str, [*before, element]))}>"
+    new = f"tensor<{'x'.join(map(str, [*after, element]))}>"
+    if before == after:
+        return f"  {result} = tensor.cast {value} : {old} to {new}\n"
+    groups = _merge(before, after)
+    if groups is not None:
+        return f"  {result} = tensor.collapse_shape {value} {groups} : {old} into {new}\n"
+    groups = _merge(after, before)
+    if groups is not None:
+        return (
+            f"  {result} = tensor.expand_shape {value} {groups} output_shape {after} :"
+            f" {old} into {new}\n"
+        )
     name = result.removeprefix("%")
     return (
-        f"  %{name}_shape = arith.constant dense<[{dims}]> : tensor<{len(after)}xindex>\n"
+        f"  %{name}_shape = arith.constant dense<{after}> : tensor<{len(after)}xindex>\n"
         f"  {result} = tensor.reshape {value}(%{name}_shape) :"
-        f" (tensor<{source}x{element}>, tensor<{len(after)}xindex>)"
-        f" -> tensor<{shape}x{element}>\n"
+        f" ({old}, tensor<{len(after)}xindex>) -> {new}\n"
     )
+
+
+def _merge(long: list[int], short: list[int]) -> list[list[int]] | None:
+    """Returns which dimensions of `long` are one of `short`, if each one is some."""
+    groups: list[list[int]] = []
+    rest = list(range(len(long)))
+    for length in short:
+        group = [rest.pop(0)] if rest else []
+        while rest and _product([long[d] for d in group]) < length:
+            group.append(rest.pop(0))
+        if not group or _product([long[d] for d in group]) != length:
+            return None
+        groups.append(group)
+    if not groups or any(long[d] != 1 for d in rest):
+        return None
+    groups[-1] += rest
+    return groups
 
 
 def _set_interface(

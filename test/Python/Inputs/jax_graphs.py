@@ -295,6 +295,8 @@ MODELS: dict[str, Any] = {
     "BERT": lambda: _transformer(False),
     "GPT-2": lambda: _transformer(True),
     "T5": _t5,
+    "BERT, words": lambda: _transformer(False),
+    "T5, words": _t5,
     "Mixer": _mixer,
     "LSTM": lambda: _recurrent(4, _lstm_cell),
     "LSTM, 512 steps": lambda: _recurrent(4, _lstm_cell, 512),
@@ -321,6 +323,8 @@ class Graph:
         make, loss = MODELS[model]()
         if model.startswith("scan"):
             self.marks = ("match=params.*_w$ dims=stack,row,col",)
+        if model.endswith("words"):
+            self.marks = ("match=params.*(_w|tokens)$",)
         if model == "heads":
             self.marks += (
                 "match=params.*[qkv]_h$ dims=row,col,col",

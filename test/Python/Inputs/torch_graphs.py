@@ -254,14 +254,25 @@ def decoder() -> tuple[nn.Module, Any, str]:
     return Translation(), batch, r"(_proj\.|_proj_|linear.\.)weight$"
 
 
+def with_words(
+    make: Callable[[], tuple[nn.Module, Any, str]], table: str
+) -> tuple[nn.Module, Any, str]:
+    """The model, of which the table of words is marked as well."""
+    model, batch, match = make()
+    return model, batch, rf"({match}|{table}\.weight$)"
+
+
 MODELS: dict[str, Callable[[], tuple[nn.Module, Any, str]]] = {
     "BERT": bert,
+    "BERT, words": lambda: with_words(bert, "word_embeddings"),
     "GPT-2": gpt2,
     "T5": t5,
+    "T5, words": lambda: with_words(t5, "shared"),
     "ViT": vit,
     "LSTM": lambda: recurrent(nn.LSTM),
     "GRU": lambda: recurrent(nn.GRU),
     "decoder": decoder,
+    "decoder, words": lambda: with_words(decoder, "embed"),
     "MLP": mlp,
     "heads": heads,
     "checkpoint": checkpointed,
