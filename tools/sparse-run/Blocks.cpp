@@ -4,6 +4,7 @@
 
 #include "Interpreter.h"
 
+#include "bsr/Dialect/Rows.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 
@@ -218,28 +219,36 @@ static Array runSDDMM(SDDMMOp op, Interpreter &in) {
   return values;
 }
 
-static Array runBlockScores(BlockScoresOp op, Interpreter &in) {
-  Activations a(in.getArray(op.getA()), op.getFeatureDim());
-  Activations b(in.getArray(op.getB()), op.getFeatureDim());
+/// Norms of the blocks of a matrix whose entries `entry(row, col)` gives.
+template <typename Op, typename Entry>
+static Array getScores(Op op, int64_t rows, int64_t cols, Entry entry) {
   Array scores = makeUnspecified(op.getType());
   scores.elements.assign(scores.elements.size(), fromReal(0));
-  for (int64_t row = 0; row < a.features; ++row)
-    for (int64_t col = 0; col < b.features; ++col) {
-      double entry = std::fabs(sumOverTokens(a, b, row, col));
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t col = 0; col < cols; ++col) {
+      double size = std::fabs(entry(row, col));
       double &score =
           scores
               .elements[size_t(row / op.getBlockRows() * scores.shape[1] +
                                col / op.getBlockCols())]
               .real;
       if (op.getNorm() == Norm::LInf)
-        score = std::isnan(entry) || entry > score ? entry : score;
+        score = std::isnan(size) || size > score ? size : score;
       else
-        score += op.getNorm() == Norm::L2 ? entry * entry : entry;
+        score += op.getNorm() == Norm::L2 ? size * size : size;
     }
   if (op.getNorm() == Norm::L2)
     for (Number &score : scores.elements)
       score.real = std::sqrt(score.real);
   return scores;
+}
+
+static Array runBlockScores(BlockScoresOp op, Interpreter &in) {
+  Activations a(in.getArray(op.getA()), op.getFeatureDim());
+  Activations b(in.getArray(op.getB()), op.getFeatureDim());
+  return getScores(op, a.features, b.features, [&](int64_t row, int64_t col) {
+    return sumOverTokens(a, b, row, col);
+  });
 }
 
 static Array runScatterAdd(ScatterAddOp op, Interpreter &in) {
@@ -253,6 +262,59 @@ static Array runScatterAdd(ScatterAddOp op, Interpreter &in) {
         rows.elements[size_t(index.integer * rows.shape[1] + feature)].real +=
             updates.at(int64_t(token), feature);
   return rows;
+}
+
+static Array runGatherRows(GatherRowsOp op, Interpreter &in) {
+  const Blocks &pattern = in.getPattern(op.getPattern());
+  const Array &values = in.getArray(op.getValues());
+  const Array &indices = in.getArray(op.getIndices());
+  Array rows = makeUnspecified(op.getType());
+  rows.elements.assign(rows.elements.size(), fromReal(0));
+  Activations places(rows, op.getFeatureDim());
+  forEachEntry(pattern, [&](int64_t row, int64_t col, size_t place) {
+    auto [line, feature] =
+        op.getTranspose() ? std::pair(col, row) : std::pair(row, col);
+    for (auto [token, index] : llvm::enumerate(indices.elements))
+      if (index.integer == line)
+        rows.elements[places.place(int64_t(token), feature)] =
+            values.elements[place];
+  });
+  return rows;
+}
+
+/// Entry (row, col) of the sum of rows that an operation scatters.
+template <typename Op>
+static auto getSumOfRows(Op op, const Array &indices,
+                         const Activations &updates) {
+  return [&indices, &updates, isTransposed = op.getTranspose()](int64_t row,
+                                                                int64_t col) {
+    auto [line, feature] =
+        isTransposed ? std::pair(col, row) : std::pair(row, col);
+    double sum = 0;
+    for (auto [token, index] : llvm::enumerate(indices.elements))
+      if (index.integer == line)
+        sum += updates.at(int64_t(token), feature);
+    return sum;
+  };
+}
+
+static Array runScatterRows(ScatterRowsOp op, Interpreter &in) {
+  Activations updates(in.getArray(op.getUpdates()), op.getFeatureDim());
+  auto entry = getSumOfRows(op, in.getArray(op.getIndices()), updates);
+  Array values = makeUnspecified(op.getType());
+  forEachEntry(in.getPattern(op.getPattern()),
+               [&](int64_t row, int64_t col, size_t place) {
+                 values.elements[place] = fromReal(entry(row, col));
+               });
+  return values;
+}
+
+static Array runScoreRows(ScoreRowsOp op, Interpreter &in) {
+  Activations updates(in.getArray(op.getUpdates()), op.getFeatureDim());
+  RankedTensorType scores = op.getScores().getType();
+  return getScores(op, scores.getDimSize(0) * op.getBlockRows(),
+                   scores.getDimSize(1) * op.getBlockCols(),
+                   getSumOfRows(op, in.getArray(op.getIndices()), updates));
 }
 
 std::optional<LogicalResult> tools::interpretBlocks(Operation *op,
@@ -298,5 +360,8 @@ std::optional<LogicalResult> tools::interpretBlocks(Operation *op,
       .Case<SDDMMOp>(compute(runSDDMM))
       .Case<BlockScoresOp>(compute(runBlockScores))
       .Case<ScatterAddOp>(compute(runScatterAdd))
+      .Case<GatherRowsOp>(compute(runGatherRows))
+      .Case<ScatterRowsOp>(compute(runScatterRows))
+      .Case<ScoreRowsOp>(compute(runScoreRows))
       .Default(Done());
 }

@@ -43,7 +43,7 @@ def BSR_UnshardOp : BSR_Op<"unshard", [DeclareOpInterfaceMethods<MemoryEffectsOp
     Example:
 
     ```mlir
-    %next = bsr.unshard %mine into %w : tensor<3x16xf32>, tensor<5x16xf32> -> tensor<5x16xf32>
+    %all = bsr.unshard %mine into %w : tensor<3x16xf32>, tensor<5x16xf32> -> tensor<5x16xf32>
     ```
   }];
   let arguments = (ins AnyTypeOf<[AnyStaticShapeTensor, AnyStaticShapeMemRef]>:$shard,

@@ -102,7 +102,7 @@ def BSRShardState : Pass<"bsr-shard-state", "func::FuncOp"> {
     }
     ```
 
-    After, with `processes=2 min-elements=1`:
+    After `--bsr-shard-state="processes=2 min-elements=1"`:
 
     ```mlir
     #id = affine_map<(d0) -> (d0)>
