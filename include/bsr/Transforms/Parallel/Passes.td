@@ -111,6 +111,7 @@ def BSRShardState : Pass<"bsr-shard-state", "func::FuncOp"> {
                     %dw: tensor<5xf32> {bsr.name = "dw"}) -> (tensor<3xf32>, tensor<5xf32>)
         attributes {bsr.communicates, sharded = 2 : i64, whole_shapes = {m = array<i64: 5>}} {
       %g = bsr.all_reduce %dw : tensor<5xf32> -> tensor<5xf32>
+      %whole = tensor.empty() : tensor<5xf32>
       %mine = bsr.shard %g : tensor<5xf32> -> tensor<3xf32>
       %old = bsr.shard %w : tensor<5xf32> -> tensor<3xf32>
       %empty = tensor.empty() : tensor<3xf32>
@@ -120,8 +121,9 @@ def BSRShardState : Pass<"bsr-shard-state", "func::FuncOp"> {
         %0 = arith.addf %a, %b : f32
         linalg.yield %0 : f32
       } -> tensor<3xf32>
+      %other = tensor.empty() : tensor<3xf32>
       %part = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
-          ins(%old, %moment : tensor<3xf32>, tensor<3xf32>) outs(%empty : tensor<3xf32>) {
+          ins(%old, %moment : tensor<3xf32>, tensor<3xf32>) outs(%other : tensor<3xf32>) {
       ^bb0(%a: f32, %b: f32, %out: f32):
         %0 = arith.subf %a, %b : f32
         linalg.yield %0 : f32
