@@ -5,7 +5,7 @@
 
 Cases are those of attention.py, with the sizes given here: tokens last and features last, features that 16 does not divide,
 ragged tokens, biases and masks, patterns with rows and columns without blocks. Products are asked for: what falls
-back on plain kernels is an error.
+back on plain kernels is an error, but for the last case, which tensor cores have no kernel for.
 """
 
 import os
@@ -35,6 +35,9 @@ CASES = [
     # Powers of queries, and of keys, beyond the last one that would be infinite.
     ("bf16", (2,), 40, 36, 24, 16, None, dict(bias_dims="ij", mask_dims=None, padding=88.5)),
     ("bf16", (2,), 24, 36, 24, 16, None, dict(bias_dims=None, mask_dims=None, opposed=-18.875)),
+    # Heads that share keys, a gradient of the bias, and probabilities that are dropped out.
+    ("bf16", (2,), 20, 12, 8, 8, None, dict(bias_dims="ij", mask_dims=None, factor_dims="bij", shared=frozenset([0]),
+                                            summed=frozenset([0]), bias_summed=frozenset([0]))),
 ]
 
 
@@ -45,6 +48,8 @@ class Case(attention.Case):
         super().__init__(np.random.default_rng(number), number)
         self.kind, self.batch, self.queries, self.keys, self.features, self.value_features, self.block, more = CASES[number]
         self.scale = self.features**-0.5
+        self.shared = self.summed = frozenset()
+        self.bias_summed = self.factor_dims = None
         for name, value in more.items():
             setattr(self, name, value)
         if self.block:
@@ -77,6 +82,8 @@ def compile_products(source, arguments=(), compile=step.compile):
     return compiled
 
 
-step.compile = compile_products
+compile_any = step.compile
 for number in map(int, numbers or range(len(CASES))):
-    attention.run([Case(number)])
+    case = Case(number)
+    step.compile = compile_any if case.factor_dims else compile_products
+    attention.run([case])
