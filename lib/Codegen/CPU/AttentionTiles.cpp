@@ -207,6 +207,8 @@ int64_t AttentionTiles::forSquares(
     int64_t numRows, LaneRun run,
     llvm::function_ref<void(Index, Index, int64_t)> body) {
   int64_t size = e.target.lanes;
+  if (numRows < size)
+    return numRows;
   e.loop(numRows / size, {}, [&](Index number, ValueRange) {
     Index row = e.multiplyAdd(number, size, Index::constant(0));
     for (const Tiles &tiles : tileWithRemainder(run.count, size))
