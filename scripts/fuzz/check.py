@@ -47,11 +47,14 @@ class Refused(Exception):
 
 
 def draw_options(random):
-    """Options of sparse-compile: levels, vectors, registers."""
+    """Options of sparse-compile: levels, vectors, registers, attention."""
     options = [f"-O{int(random.choice([0, 1, 2, 3, 3, 3]))}"]
     if random.random() < 0.5:
         options.append(f"--vector-bits={int(random.choice([128, 256, 512]))}")
         options.append(f"--num-registers={int(random.choice([8, 16, 32]))}")
+    if random.random() < 0.6:
+        # Sequences are short here, and attention to few keys stays as it is.
+        options.append("--attention-keys=1")
     return options
 
 
@@ -71,7 +74,7 @@ def make_case(program, variant=0):
         scores=str(random.choice(["l1", "l2", "linf"])) if random.random() < 0.2 and product and variant == 0 else "")
     if case.special and case.scores == "l2":
         case.scores = "l1"  # squares have another range
-    if len(case.options) == 1 and random.random() < 0.2:
+    if not any("bits" in option for option in case.options) and random.random() < 0.2:
         case.options.append("--target=scalar")
     return case
 

@@ -7,6 +7,8 @@ by its weight; `class_of` names the known class of what it needs, if any (see pr
 
 import math
 
+import numpy as np
+
 from fuzz.builder import Expr, select
 
 FEATURES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 16, 18, 20, 21, 24, 30, 32, 32, 33, 40, 48, 64, 64, 96, 128]
@@ -115,43 +117,115 @@ def gated(net, x):
     return net.apply(lambda p, q: gate(p) * q, a, b)
 
 
+# The value of scores that a mask leaves out. Rows may lose all scores: with an infinity those are NaN.
+HIDDEN = {"f16": [-1e4], "bf16": [-1e4, -1e9], "f32": [-1e4, -1e9, -3.4028235e38], "f64": [-1e4, -1e9]}
+
+# Which keys (columns) a query (a row) sees, of positions; every query sees its own.
+SEEN = {
+    "causal": lambda row, column, width: Expr("arith.cmpi", [column, row], "i1", "sle"),
+    "anticausal": lambda row, column, width: Expr("arith.cmpi", [row, column], "i1", "sle"),
+    "window": lambda row, column, width: both(
+        Expr("arith.cmpi", [column, row], "i1", "sle"),
+        Expr("arith.cmpi", [row, Expr("arith.addi", [column, width], column.kind)], "i1", "slt")),
+    "band": lambda row, column, width: both(
+        Expr("arith.cmpi", [column, Expr("arith.addi", [row, width], row.kind)], "i1", "slt"),
+        Expr("arith.cmpi", [row, Expr("arith.addi", [column, width], column.kind)], "i1", "slt")),
+    "prefix": lambda row, column, width: either(
+        Expr("arith.cmpi", [column, row], "i1", "sle"), Expr("arith.cmpi", [column, width], "i1", "slt")),
+}
+
+
+def both(a, b):
+    return Expr("arith.andi", [a, b], "i1")
+
+
+def either(a, b):
+    return Expr("arith.ori", [a, b], "i1")
+
+
+def mask_scores(net, scores):
+    """Scores `[batch, heads, queries, keys]` with a bias, a mask of positions, one of the batch's padding, in any order."""
+    batch, heads, queries, keys = scores.shape
+    hidden, everything = float(net.choose(HIDDEN[net.compute])), (0, 1, 2, 3)
+
+    def positions(s):
+        name = net.choose(list(SEEN))
+        net.count("attention." + name)
+        number, kind = int(net.random.integers(1, keys + 1)), net.choose(["i32", "i64"])
+
+        def seen(a):
+            row, column = (Expr("index", [], kind, d) for d in (2, 3))
+            return select(SEEN[name](row, column, Expr("constant", [], kind, number)), a, hidden)
+        return net.apply(seen, s)
+
+    def padding(s):
+        net.count("attention.padding")
+        lengths = net.random.integers(1, keys + 1, batch)
+        there = net.batch((np.arange(keys)[None] < lengths[:, None]).astype(float), net.compute)
+        function = (lambda a, m: select(m.compare("ogt", 0.5), a, hidden)) if net.chance(0.5) else \
+            (lambda a, m: a + (1.0 - m) * -1e4)
+        return net.apply(function, s, there, dims=[everything, (0, 3)], extents=s.shape)
+
+    def bias(s):
+        """One that is trained, of all heads or of each, as relative positions have it."""
+        net.count("attention.bias")
+        shape, dims = ((heads, queries, keys), (1, 2, 3)) if net.chance(0.6) else ((queries, keys), (2, 3))
+        trained = net.cast(net.vector(shape), net.compute)
+        return net.apply(lambda a, b: a + b, s, trained, dims=[everything, dims], extents=s.shape)
+
+    steps = [step for step, likely in ((positions, 0.6), (padding, 0.25), (bias, 0.2)) if net.chance(likely)]
+    for i in net.random.permutation(len(steps)):
+        scores = steps[int(i)](scores)
+    return scores
+
+
 def attention(net, x):
-    """Heads from one product or three, a causal mask or none."""
+    """Heads from one product or three, keys shared by groups of heads or not, masks, biases, dropout."""
     flat = len(x.shape) == 2
     if flat:
         x = net.expand(x, 0, (1, x.shape[0]))
     net.count("layer.attention")
     batch, tokens, width = x.shape
     heads, size = int(net.choose([1, 2, 3, 4])), int(net.choose([1, 2, 4, 5, 8, 16]))
-    inner = heads * size
-    if net.chance(0.5):
+    inner, groups = heads * size, 1
+    if net.chance(0.4):
         fused = linear(net, x, 3 * inner)
         parts = [net.part(fused, 2, i * inner, inner) for i in range(3)]
     else:
-        parts = [linear(net, x, inner) for _ in range(3)]
-    q, k, v = (net.expand(p, 2, (heads, size)) for p in parts)
-    if net.chance(0.5):
+        groups = int(net.choose([g for g in (1, 1, 2, 3, 4) if heads % g == 0]))
+        parts = [linear(net, x, inner)] + [linear(net, x, inner // groups) for _ in range(2)]
+    q, k, v = (net.expand(p, 2, (p.shape[2] // size, size)) for p in parts)
+    if groups > 1:
+        net.count("attention.grouped")
+        k, v = (net.collapse(net.apply(lambda a: a * 1.0 if net.chance(0.5) else a, p, dims=[(0, 1, 2, 4)],
+                                       extents=(batch, tokens, heads // groups, groups, size)), 2) for p in (k, v))
+    scale = float(net.choose([1 / math.sqrt(size), 0.5, 1.0]))
+    early = net.chance(0.3)
+    if early:
+        q = net.apply(lambda a: a * scale, q)
+    head_major = net.chance(0.5)
+    if head_major:
         q, k, v = (net.permute(p, [0, 2, 1, 3]) for p in (q, k, v))
-        scores = net.einsum("bhqd,bhkd->bhqk", q, k, net.sums())
-    else:
-        scores = net.einsum("bqhd,bkhd->bhqk", q, k, net.sums())
-    scores = net.cast(scores, net.compute)
-    scale = 1 / math.sqrt(size)
-    if net.chance(0.5):
-        net.count("attention.causal")
-
-        def masked(s):
-            row, column = Expr("index", [], "i32", 2), Expr("index", [], "i32", 3)
-            return select(Expr("arith.cmpi", [row, column], "i1", "sge"), s * scale, -1e4)
-        scores = net.apply(masked, scores)
-    else:
+    left, right = ("bhqd", "bhkd") if head_major else ("bqhd", "bkhd")
+    scores = net.cast(net.einsum(f"{left},{right}->bhqk", q, k, net.sums()), net.compute)
+    if not early and net.chance(0.5):
+        scores = net.apply(lambda s: s * scale if net.chance(0.5) else s / (1 / scale), scores)
+        early = True
+    scores = mask_scores(net, scores)
+    if not early:
         scores = net.apply(lambda s: s * scale, scores)
     p = net.softmax(scores)
-    if q.shape[1] == heads and q.shape[2] == tokens and v.shape[1] == heads and v.shape[2] == tokens:
-        y = net.cast(net.einsum("bhqk,bhkd->bhqd", p, v, net.sums()), net.compute)
+    if net.chance(0.1):
+        # A second use, so that probabilities are needed.
+        net.count("attention.probabilities")
+        net.output(f"probabilities{len(net.outputs)}", p)
+    if net.chance(0.2):
+        net.count("attention.dropout")
+        keep = net.batch((net.random.random(p.shape) < 0.9).astype(float), net.compute)
+        p = net.apply(lambda a, m: a * m * (1 / 0.9), p, keep)
+    y = net.cast(net.einsum(f"bhqk,{right}->{left}", p, v, net.sums()), net.compute)
+    if head_major:
         y = net.permute(y, [0, 2, 1, 3])
-    else:
-        y = net.cast(net.einsum("bhqk,bkhd->bqhd", p, v, net.sums()), net.compute)
     y = linear(net, net.collapse(y, 2), width if net.chance(0.5) else None)
     if y.shape == x.shape and net.chance(0.7):
         y = net.apply(lambda a, b: a + b, x, y)

@@ -126,10 +126,11 @@ class Net(Tape):
             self.count("dims." + dims)
         return Mark(block, slots / total, dims, static=dims == "row,col" and self.chance(0.08))
 
-    def vector(self, size, mean=0.0):
-        """A bias or a scale; never marked."""
+    def vector(self, shape, mean=0.0):
+        """A bias or a scale, of any shape; never marked."""
         name = f"b{len(self.vectors)}"
-        value = self.argument(name, (size,), self.kind, "param", mean + 0.3 * self.random.standard_normal(size))
+        shape = (shape,) if isinstance(shape, int) else shape
+        value = self.argument(name, shape, self.kind, "param", mean + 0.3 * self.random.standard_normal(shape))
         self.vectors.append(value)
         self.needed.add(value.name)
         return value
@@ -187,7 +188,8 @@ def forward(net):
             x = net.apply(lambda a, b: a + b, x, position)
     else:
         x = net.batch(net.random.standard_normal(lead + (layers.features(net),)), net.compute)
-    known = [(layer, weight) for layer, weight in layers.LAYERS.items() if layers.CLASS_OF.get(layer) not in net.without]
+    known = [(layer, weight) for layer, weight in layers.LAYERS.items() if layers.CLASS_OF.get(layer) not in net.without
+             and layer.__name__ in net.limits.get("only", [layer.__name__])]
     weights = np.array([weight for _, weight in known])
     for _ in range(int(net.random.integers(1, net.limits["layers"] + 1))):
         layer = known[int(net.random.choice(len(known), p=weights / weights.sum()))][0]

@@ -64,6 +64,8 @@ class Case:
         self.summed = choose(self.shared, some())
         self.bias_summed = choose(None, some())
         self.factor_dims = choose(None, None, "ij", "bij")
+        # What the step spreads over all scores before.
+        self.spread = {name for name in ("bias", "mask", "factor") if random.random() < 0.4}
         # What is added to all scores instead of a random bias.
         self.padding = None
         self.names = {}
@@ -99,6 +101,22 @@ class Case:
             self.names[name] = order
             return self.tensor([extents[i] if i >= 0 else 1 for i in order], kind)
 
+        def given(name):
+            """The type of what attention reads: an argument, or what spreads one over all scores."""
+            if name not in self.spread:
+                return types[name]
+            kind, loops = types[name].rpartition("x")[2][:-1], ", ".join(dims[:rank + 2])
+            shape = self.tensor([*self.batch, self.queries, self.keys], kind)
+            source = ", ".join(dims[i] if i >= 0 else "0" for i in self.names[name])
+            body.append(f"""%{name}e{n} = tensor.empty() : {shape}
+  %{name}{n} = linalg.generic {{indexing_maps = [affine_map<({loops}) -> ({source})>, affine_map<({loops}) -> ({loops})>],
+      iterator_types = [{", ".join(['"parallel"'] * (rank + 2))}]}} ins(%{name}a{n} : {types[name]}) outs(%{name}e{n} : {shape}) {{
+  ^bb0(%i: {kind}, %o: {kind}):
+    linalg.yield %i : {kind}
+  }} -> {shape}""")
+            maps[name] = f"affine_map<({', '.join(dims)}) -> ({loops})>"
+            return shape
+
         types = {"q": lay("q", 0, 2), "k": lay("k", 1, 2), "v": lay("v", 1, 3), "y": lay("y", 0, 3),
                  "dy": lay("dy", 0, 3), "dq": lay("dq", 0, 2), "dk": lay("dk", 1, 2), "dv": lay("dv", 1, 3)}
         wide = "f64" if self.kind == "f64" else "f32"
@@ -129,13 +147,13 @@ class Case:
         if self.mask_dims:
             clauses += f" mask %mask{n}"
         if self.bias_dims:
-            optional_types.insert(0, types["bias"])
+            optional_types.insert(0, given("bias"))
         if self.mask_dims and self.mask_dims != "iota":
-            optional_types.append(types["mask"])
+            optional_types.append(given("mask"))
         if self.factor_dims:
             types["factor"] = broadcast("factor", self.factor_dims, self.kind)
             clauses += f" factor %factor{n}"
-            optional_types.append(types["factor"])
+            optional_types.append(given("factor"))
         if self.block:
             pattern = (f"!bsr.pattern<{self.queries}x{self.keys}, block = {self.block[0]}x{self.block[1]}, "
                        f"slots = {self.stored.size}>")
@@ -152,7 +170,8 @@ class Case:
             clauses += " zero_empty"
         for name in ("q", "k", "v", "dy", "bias", "mask", "factor"):
             if name in types:
-                arguments.append(f'%{name}{n}: {types[name]} {{bsr.name = "{name}{n}"}}')
+                source = f"{name}a" if name in self.spread else name
+                arguments.append(f'%{source}{n}: {types[name]} {{bsr.name = "{name}{n}"}}')
         lse = self.tensor([2, *self.batch, self.queries], wide)
         extra = [maps[name] for name in ("bias", "mask", "factor") if name in maps]
         gradients = [name for name in ("dq", "dk", "dv", "dbias") if name in types]

@@ -95,12 +95,14 @@ Value AttentionTiles::readLanes(const AttentionTensor &tensor,
     for (int64_t number = 0; number != piece.count; ++number) {
       int64_t lane = piece.base + number * piece.size;
       Value value = read(lane, piece.size);
-      if (!isa<VectorType>(value.getType())) {
+      if (piece.size == 1) {
         all = vector::InsertOp::create(e.b, e.loc, value, all, lane);
         continue;
       }
-      all = vector::InsertStridedSliceOp::create(e.b, e.loc, value, all,
-                                                 ArrayRef<int64_t>{lane},
+      // What is computed may be one number along the lanes.
+      llvm::SaveAndRestore saved(e.width, piece.size);
+      all = vector::InsertStridedSliceOp::create(e.b, e.loc, e.broadcast(value),
+                                                 all, ArrayRef<int64_t>{lane},
                                                  ArrayRef<int64_t>{1});
     }
   return all;
