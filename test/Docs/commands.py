@@ -227,6 +227,7 @@ COMMANDS = {
         "scripts/wheel.sh": Tested("Install/wheel.test"),
         "pip install": Skip("an index, and a wheel that takes minutes; scripts/wheel.sh installs it"),
         "scripts/package.sh": Tested("Install/deb.test"),
+        "podman": Skip("an engine for containers; Install/container.test reads the steps, scripts/check-container takes them"),
         "cmake --preset release": Skip("a build of its own"),
         "cmake --install": Tested("Install/install.test"),
     },
