@@ -65,7 +65,7 @@ def carried(package):
         system.setdefault(name.partition(" ")[0], []).append(path)
     with zipfile.ZipFile(package) as wheel, tempfile.TemporaryDirectory() as folder:
         for name in sorted(wheel.namelist()):
-            if "/bundle/lib/" not in name or "libbsr_" in name:
+            if "/bundle/lib/" not in name or name.endswith("/") or "libbsr_" in name:
                 continue
             copy = wheel.extract(name, folder)
             soname = Path(name).name
@@ -145,7 +145,7 @@ def document(package, build, commit, date):
     system = dict(line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line)
     distribution = "-".join(system.get(key, "").strip('"') for key in ("ID", "VERSION_ID"))
     checksum = hashlib.sha256(package.read_bytes()).hexdigest()
-    version = re.search(r"_(\d[\w.]*?)(?:_amd64|-py3)", package.name)[1]
+    version = re.search(r"[-_](\d[\w.]*?)(?:_amd64|-py3)", package.name)[1]
     ours = {
         "name": "sparse-opt",
         "SPDXID": "SPDXRef-sparse-opt",
