@@ -431,9 +431,14 @@ void Communicator::gather(const void *data, int64_t bytes, void *all) {
 }
 
 void Communicator::close() {
-  if (exchange)
-    run([&] { exchange->leave(); });
-  finish();
+  if (exchange) {
+    // After a failure the thread does nothing any more.
+    bsr_status status = guarded([&] { run([&] { exchange->leave(); }); });
+    finish();
+    if (status != BSR_OK)
+      guarded([&] { exchange->giveUp(); });
+    requireIntact();
+  }
   check(transport.close(&transport));
 }
 

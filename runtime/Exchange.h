@@ -51,6 +51,8 @@ public:
 
   /// Tells all others that no message will come, and waits until they all did.
   void leave();
+  /// Tells those who listen, and waits for nobody: after a failure.
+  void giveUp();
 
   /// Makes what waits fail. Any thread may call it.
   void stop() { isStopped = true; }

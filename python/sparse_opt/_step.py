@@ -745,16 +745,19 @@ class Step:
         ranks.require_same({"compiled step": _ranks.hash_of(manifest)})
 
         def require_same_patterns() -> None:
-            after = f"after run {self._session.counters().steps}"
-            hashes = {}
-            for pattern in self._step.patterns:
-                views = self._session.views(pattern)
-                arrays = (views.row_ptr, views.col_idx, views.slot)
-                name = f"pattern of '{pattern.name}' {after}"
-                hashes[name] = _ranks.hash_of(*arrays)
-            ranks.require_same(hashes)
+            ranks.require_same(self._pattern_hashes())
 
         self._session.communicate(ranks.handle, require_same_patterns)
+
+    def _pattern_hashes(self) -> dict[str, int]:
+        """Returns what tells whether processes have the same patterns."""
+        after = f"after run {self._session.counters().steps}"
+        hashes = {}
+        for pattern in self._step.patterns:
+            views = self._session.views(pattern)
+            arrays = (views.row_ptr, views.col_idx, views.slot)
+            hashes[f"pattern of '{pattern.name}' {after}"] = _ranks.hash_of(*arrays)
+        return hashes
 
     def _shared_state(self) -> Iterator[Buffer]:
         """Yields the arrays that all processes have alike."""
@@ -782,14 +785,11 @@ class Step:
 
     def _require_same_state(self, ranks: Ranks) -> None:
         after = f"after run {self._session.counters().steps}"
-        ranks.require_same(
-            {
-                f"values of '{buffer.name}' {after}": _ranks.hash_of(
-                    self.arrays[buffer.name]
-                )
-                for buffer in self._shared_state()
-            }
-        )
+        hashes = self._pattern_hashes()
+        for buffer in self._shared_state():
+            name = f"values of '{buffer.name}' {after}"
+            hashes[name] = _ranks.hash_of(self.arrays[buffer.name])
+        ranks.require_same(hashes)
 
     def _take_values(self, choice: Choice | None) -> None:
         """Takes the program's first values, weights before their moments."""

@@ -245,6 +245,7 @@ COMMANDS = {
     },
     "docs/parallel.md": {
         "mpirun -n 4 sparse-train": Tested("Parallel/ranks.test"),
+        "mpirun -n 2 python3 train.py": Tested("Parallel/python_step.test"),
     },
     "docs/partition.md": {
         "sparse-partition step.mlir --mark='match=layers.*_w$ block=16x16 density=0.1'": Run(),
