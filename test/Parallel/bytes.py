@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
-# bytes.py DENSE SPARSE RUNS: of two runs of the same step by two processes, each
-# of which ran it RUNS times, checks that the second sent as much less than the first
-# as its patterns leave out of the gradients of marked weights, f32 in blocks of 16 x 16.
+# bytes.py DENSE SPARSE RUNS STEP: of two runs of STEP by two processes, each of which ran it
+# RUNS times, checks that the first sent a gradient of each parameter and the loss, once, all f32,
+# and the second as much less as its patterns leave out of marked weights in blocks of 16 x 16.
 
 import json
+import math
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +14,10 @@ dense, sparse = (json.loads((Path(run) / "summary.json").read_text()) for run in
 runs = int(sys.argv[3])
 assert dense["processes"] == sparse["processes"] == 2
 assert dense["reductions"] == sparse["reductions"], (dense, sparse)
+arguments = re.findall(r"tensor<((?:\d+x)*)f32> \{([^}]*)\}", Path(sys.argv[4]).read_text())
+sizes = [math.prod(map(int, shape.split("x")[:-1])) for shape, attributes in arguments if 'role = "param"' in attributes]
+assert dense["reductions"] == (len(sizes) + 1) * runs, (dense, len(sizes))
+assert dense["bytes_reduced"] == 4 * (sum(sizes) + 1) * runs, (dense, sum(sizes))
 block = 16 * 16 * 4
 stored, blocks = sparse["blocks_stored"], sparse["blocks"]
 saved = dense["bytes_reduced"] - sparse["bytes_reduced"]

@@ -104,9 +104,12 @@ private:
   void visit(Block &block);
   void visit(Operation *op);
   LogicalResult reduceGradients();
-  /// Makes of gradients what is only another order of their entries, and of two
-  /// of one parameter their sum.
+  /// Makes of gradients what is only another order of their entries, or a
+  /// multiple of which a sum is taken, and of two of one parameter their sum.
   void addGradients();
+  /// True if `op` multiplies or divides entries of `gradient` by numbers that
+  /// all processes have alike, for a sum to read.
+  bool isFactorOfSummand(Operation *op, Value gradient) const;
   /// Makes of gradients that are added up over several runs what they are added
   /// up to, if all are, and only runs that update use it.
   void accumulateGradients();
@@ -242,6 +245,34 @@ LogicalResult Reducer::reduceGradients() {
   return success();
 }
 
+bool Reducer::isFactorOfSummand(Operation *op, Value gradient) const {
+  if (op->getNumResults() != 1 || !op->getResult(0).hasOneUse() ||
+      !getSummands(*op->user_begin()))
+    return false;
+  bool isSame = true;
+  visitReads(op, [&](Value read) {
+    isSame &= read == gradient || (!differs(read) && !after.contains(read));
+  });
+  if (!isSame)
+    return false;
+  Operation *factor = op;
+  Value scaled = gradient;
+  if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op)) {
+    OpOperand &use = *gradient.use_begin();
+    scaled = linalgOp.getMatchingBlockArgument(&use);
+    factor =
+        linalgOp.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
+    if (linalgOp.getNumReductionLoops() || !linalgOp.isDpsInput(&use) ||
+        !linalgOp.getMatchingIndexingMap(&use).isIdentity() || !factor ||
+        !scaled.hasOneUse())
+      return false;
+  }
+  if (isa<arith::DivFOp>(factor))
+    return factor->getOperand(0) == scaled;
+  return isa<arith::MulFOp>(factor) &&
+         llvm::is_contained(factor->getOperands(), scaled);
+}
+
 void Reducer::addGradients() {
   SmallVector<Value> worklist = gradients.takeVector();
   gradients.insert_range(worklist);
@@ -250,7 +281,7 @@ void Reducer::addGradients() {
     if (!gradients.contains(gradient) || !gradient.hasOneUse())
       continue;
     Operation *sum = *gradient.user_begin();
-    if (isRearranged(sum)) {
+    if (isRearranged(sum) || isFactorOfSummand(sum, gradient)) {
       gradients.remove(gradient);
       gradients.insert(sum->getResult(0));
       worklist.push_back(sum->getResult(0));

@@ -174,6 +174,51 @@ func.func @tied(%w: tensor<4x8xf32> {bsr.name = "w", bsr.role = "param", bsr.res
 
 // -----
 
+// So are multiples of gradients, as of an embedding that is scaled where it is looked up, but not what
+// depends on the batch in another way.
+#v = affine_map<(i) -> (i)>
+// CHECK-LABEL: func.func @scaled(
+// CHECK: %[[SUM:.*]] = arith.addf
+// CHECK-NEXT: %[[MEAN:.*]] = bsr.all_reduce %[[SUM]] : tensor<4xf32>
+// CHECK-NOT: bsr.all_reduce
+// CHECK: return %[[MEAN]]
+func.func @scaled(%w: tensor<4xf32> {bsr.name = "w", bsr.role = "param", bsr.result = 0 : i64},
+                  %x: tensor<8x4xf32> {bsr.name = "x", bsr.role = "batch"},
+                  %y: tensor<8x4xf32> {bsr.name = "y", bsr.role = "batch"}) -> tensor<4xf32> {
+  %none = arith.constant dense<0.0> : tensor<4xf32>
+  %two = arith.constant dense<2.0> : tensor<4xf32>
+  %three = arith.constant 3.0 : f32
+  %a = linalg.reduce {arith.addf} ins(%x : tensor<8x4xf32>) outs(%none : tensor<4xf32>) dimensions = [0]
+  %b = linalg.reduce {arith.addf} ins(%y : tensor<8x4xf32>) outs(%none : tensor<4xf32>) dimensions = [0]
+  %as = arith.mulf %two, %a : tensor<4xf32>
+  %bs = linalg.generic {indexing_maps = [#v, #v], iterator_types = ["parallel"]}
+      ins(%b : tensor<4xf32>) outs(%none : tensor<4xf32>) {
+  ^bb0(%p: f32, %out: f32):
+    %0 = arith.divf %p, %three : f32
+    linalg.yield %0 : f32
+  } -> tensor<4xf32>
+  %g = arith.addf %as, %bs : tensor<4xf32>
+  return %g : tensor<4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @inverse(
+// CHECK-COUNT-2: bsr.all_reduce
+func.func @inverse(%w: tensor<4xf32> {bsr.name = "w", bsr.role = "param", bsr.result = 0 : i64},
+                   %x: tensor<8x4xf32> {bsr.name = "x", bsr.role = "batch"},
+                   %y: tensor<8x4xf32> {bsr.name = "y", bsr.role = "batch"}) -> tensor<4xf32> {
+  %none = arith.constant dense<0.0> : tensor<4xf32>
+  %two = arith.constant dense<2.0> : tensor<4xf32>
+  %a = linalg.reduce {arith.addf} ins(%x : tensor<8x4xf32>) outs(%none : tensor<4xf32>) dimensions = [0]
+  %b = linalg.reduce {arith.addf} ins(%y : tensor<8x4xf32>) outs(%none : tensor<4xf32>) dimensions = [0]
+  %as = arith.divf %two, %a : tensor<4xf32>
+  %g = arith.addf %as, %b : tensor<4xf32>
+  return %g : tensor<4xf32>
+}
+
+// -----
+
 // Gradients that are added up over runs are reduced where apply is 1: what they are added up to.
 #v = affine_map<(i) -> (i)>
 // CHECK-LABEL: func.func @accumulated(
