@@ -45,3 +45,27 @@ func.func @helper(%w: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %other = arith.mulf %w, %w : tensor<4xf32>
   return %next, %other : tensor<4xf32>, tensor<4xf32>
 }
+
+// A large gradient that comes last is sent while others are made: those next to it that have a
+// half of its bytes together. What it reads, and what else has to come before, stays in front of it.
+// CHECK-LABEL: func.func @tied(
+// CHECK-SAME: %[[FIRST:[a-z0-9]*]]: tensor<32xf32> {bsr.name = "first"}, %[[SECOND:[a-z0-9]*]]: tensor<32xf32> {bsr.name = "second"}, %[[LARGE:[a-z0-9]*]]: tensor<64xf32>
+// CHECK-NEXT: %[[A:.*]] = arith.mulf %[[FIRST]], %[[FIRST]]
+// CHECK-NEXT: bsr.all_reduce %[[A]]
+// CHECK-NEXT: %[[C:.*]] = arith.mulf %[[LARGE]], %[[LARGE]]
+// CHECK-NEXT: bsr.all_reduce %[[C]] : tensor<64xf32>
+// CHECK-NEXT: %[[B:.*]] = arith.mulf %[[SECOND]], %[[SECOND]]
+// CHECK-NEXT: %[[B1:.*]] = arith.addf %[[B]], %[[SECOND]]
+// CHECK-NEXT: bsr.all_reduce %[[B1]]
+// CHECK-NEXT: return
+func.func @tied(%first: tensor<32xf32> {bsr.name = "first"}, %second: tensor<32xf32> {bsr.name = "second"},
+                %large: tensor<64xf32> {bsr.name = "large"}) -> (tensor<32xf32>, tensor<32xf32>, tensor<64xf32>) {
+  %a = arith.mulf %first, %first : tensor<32xf32>
+  %mean_a = bsr.all_reduce %a : tensor<32xf32> -> tensor<32xf32>
+  %b = arith.mulf %second, %second : tensor<32xf32>
+  %c = arith.mulf %large, %large : tensor<64xf32>
+  %b1 = arith.addf %b, %second : tensor<32xf32>
+  %mean_b = bsr.all_reduce %b1 : tensor<32xf32> -> tensor<32xf32>
+  %mean_c = bsr.all_reduce %c : tensor<64xf32> -> tensor<64xf32>
+  return %mean_a, %mean_b, %mean_c : tensor<32xf32>, tensor<32xf32>, tensor<64xf32>
+}

@@ -151,6 +151,10 @@ def BSRScheduleReductions : Pass<"bsr-schedule-reductions", "func::FuncOp"> {
     step: while the backward pass goes on, means of the gradients that it made before are on their way. What needs
     the means that were started first comes first, so that the last ones are hidden, too.
 
+    The last mean that has an eighth of all bytes or more, such as that of a tied embedding, is started as soon as it can be: what stands in front of
+    it and makes other gradients moves behind it, the nearest ones, until what comes behind it has a half of its bytes.
+    What these read, activations and their gradients, lives as much longer.
+
     Before:
 
     ```mlir
