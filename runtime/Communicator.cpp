@@ -218,67 +218,57 @@ static void takeMean(const void *parts, int64_t count, int32_t size,
   }
 }
 
-namespace {
-/// Goes through bytes of parts that lie one behind the other.
-class Cursor {
-public:
-  Cursor(const std::vector<bsr_part> &parts, int64_t width)
-      : part(parts.begin()), width(width) {}
-
-  /// Calls `visit(place, bytes)` for the next `bytes` bytes, piece by piece.
-  template <typename F>
-  void next(int64_t bytes, F visit) {
-    while (bytes) {
-      int64_t piece = std::min(part->count * width - offset, bytes);
-      visit(static_cast<char *>(part->data) + offset, piece);
-      bytes -= piece;
-      offset += piece;
-      if (offset == part->count * width) {
-        ++part;
-        offset = 0;
-      }
-    }
+void Communicator::reduceSegment(char *data, int64_t count, bsr_type type) {
+  int64_t width = bsr_type_bytes(type), chunk = (count + size() - 1) / size();
+  std::vector<Exchange::Span> spans;
+  for (int64_t from = 0; from < chunk * size(); from += chunk) {
+    int64_t begin = std::min(from, count), end = std::min(from + chunk, count);
+    spans.push_back({begin * width, (end - begin) * width});
   }
-
-private:
-  std::vector<bsr_part>::const_iterator part;
-  const int64_t width;
-  int64_t offset = 0;
-};
-} // namespace
+  Exchange::Span own = spans[size_t(rank())];
+  size_t all = size_t(own.bytes * size());
+  if (received.size() < all)
+    received.resize(all);
+  exchange->allToAllSpans(data, spans, received.data());
+  takeMean(received.data(), own.bytes / width, size(), type, data + own.begin);
+  exchange->allGatherSpans(data, spans);
+  std::lock_guard<std::mutex> lock(mutex);
+  counted.bytes_sent += count * width - own.bytes + (size() - 1) * own.bytes;
+}
 
 void Communicator::reduceParts(const std::vector<bsr_part> &parts,
                                bsr_type type) {
-  int64_t width = bsr_type_bytes(type), count = 0;
-  for (const bsr_part &part : parts)
-    count += part.count;
-  Cursor from(parts, width), to(parts, width);
+  int64_t width = bsr_type_bytes(type);
   int64_t most = std::max<int64_t>(segmentBytes / width, 1);
-  for (int64_t at = 0; at < count; at += most) {
-    int64_t elements = std::min(most, count - at);
-    int64_t chunk = (elements + size() - 1) / size();
-    size_t all = size_t(chunk * size() * width);
-    if (sent.size() < all) {
-      sent.resize(all);
-      received.resize(all);
-      mine.resize(all);
+  int64_t large = std::min(most, largePartBytes / width);
+  for (auto part = parts.begin(); part != parts.end();) {
+    if (part->count >= large) {
+      // Where it lies.
+      for (int64_t at = 0; at < part->count; at += most)
+        reduceSegment(static_cast<char *>(part->data) + at * width,
+                      std::min(most, part->count - at), type);
+      ++part;
+      continue;
     }
-    char *end = sent.data();
-    from.next(elements * width, [&](const char *place, int64_t bytes) {
-      end = std::copy_n(place, bytes, end);
-    });
-    // The last chunk may be longer than what is left.
-    std::fill(end, sent.data() + all, 0);
-    exchange->allToAll(sent.data(), received.data(), chunk * width);
-    takeMean(received.data(), chunk, size(), type, mine.data());
-    exchange->allGather(mine.data(), received.data(), chunk * width);
-    const char *next = received.data();
-    to.next(elements * width, [&](char *place, int64_t bytes) {
-      std::copy_n(next, bytes, place);
-      next += bytes;
-    });
-    std::lock_guard<std::mutex> lock(mutex);
-    counted.bytes_sent += 2 * (size() - 1) * chunk * width;
+    // Small ones together, in a copy, of which each rank has a chunk: all hear
+    // of all.
+    auto first = part;
+    int64_t count = 0;
+    while (part != parts.end() && part->count < large &&
+           count + part->count <= most)
+      count += part++->count;
+    int64_t sent = (count + size() - 1) / size() * size();
+    if (together.size() < size_t(sent * width))
+      together.resize(size_t(sent * width));
+    char *end = together.data();
+    for (auto from = first; from != part; ++from)
+      end = std::copy_n(static_cast<const char *>(from->data),
+                        from->count * width, end);
+    std::fill(end, together.data() + sent * width, 0);
+    reduceSegment(together.data(), sent, type);
+    const char *next = together.data();
+    for (auto to = first; to != part; next += to++->count * width)
+      std::copy_n(next, to->count * width, static_cast<char *>(to->data));
   }
 }
 

@@ -40,12 +40,12 @@ public:
   int32_t rank() const { return transport.rank; }
   int32_t size() const { return transport.size; }
 
-  /// The methods behind `start_reduce`, `wait_reduce` and `all_reduce`. Parts
-  /// are sent one behind the other. A segment of at most `segmentBytes` bytes
-  /// of that is cut in a chunk for each rank, which gets it from all ranks,
-  /// adds in the order of the ranks, and sends the mean to all: a rank sends
-  /// 2 (n - 1) / n of the bytes, and no sum depends on when something arrives,
-  /// or on what it is sent with.
+  /// The methods behind `start_reduce`, `wait_reduce` and `all_reduce`. Large
+  /// parts are sent from where they lie, small ones one behind the other. A
+  /// segment of at most `segmentBytes` bytes of that is cut in a chunk for each
+  /// rank, which gets it from all ranks, adds in the order of the ranks, and
+  /// sends the mean to all: a rank sends 2 (n - 1) / n of the bytes, and no sum
+  /// depends on when something arrives, or on what it is sent with.
   int64_t start(const bsr_part *parts, int64_t numParts, bsr_type type);
   void wait(int64_t ticket);
   void reduce(void *data, int64_t count, bsr_type type);
@@ -78,6 +78,8 @@ public:
   std::vector<bsr_reduction_event> events() const;
 
   static constexpr int64_t mostSegmentBytes = int64_t(1) << 24;
+  /// Parts of fewer bytes take longer to start than to copy.
+  static constexpr int64_t largePartBytes = int64_t(1) << 20;
 
 private:
   using Clock = Exchange::Clock;
@@ -89,6 +91,7 @@ private:
   void run(Job job);
   void work();
   void finish();
+  void reduceSegment(char *data, int64_t count, bsr_type type);
   void reduceParts(const std::vector<bsr_part> &parts, bsr_type type);
   /// Of the shard of `rank` what no rank before it has, for shards overlap at
   /// the end: of the segment `at` bytes behind the shard's begin.
@@ -101,7 +104,7 @@ private:
   const bsr_transport &transport;
   const int64_t segmentBytes;
   std::unique_ptr<Exchange> exchange; // of several processes
-  std::vector<char> sent, received, mine;
+  std::vector<char> received, together;
 
   mutable std::mutex mutex; // of all below
   std::condition_variable posted, done;

@@ -204,19 +204,23 @@ void Exchange::receiveFrom(char *data, int64_t bytes, int32_t from) {
   wait(messages);
 }
 
-void Exchange::allToAll(const char *data, char *received, int64_t bytes) {
+void Exchange::allToAllSpans(const char *data, const std::vector<Span> &spans,
+                             char *received) {
   std::vector<Message> messages;
-  for (int32_t step = 1; step < transport.size; ++step) {
+  Span own = spans[size_t(transport.rank)];
+  for (int32_t step = 1; own.bytes && step < transport.size; ++step) {
     // Each rank begins with another.
     int32_t from = (transport.rank + transport.size - step) % transport.size;
-    messages.push_back(receive(received + from * bytes, bytes, from, dataTag));
+    messages.push_back(
+        receive(received + from * own.bytes, own.bytes, from, dataTag));
   }
   for (int32_t step = 1; step < transport.size; ++step) {
     int32_t to = (transport.rank + step) % transport.size;
-    messages.push_back(send(data + to * bytes, bytes, to, dataTag));
+    if (Span span = spans[size_t(to)]; span.bytes)
+      messages.push_back(send(data + span.begin, span.bytes, to, dataTag));
   }
-  std::copy_n(data + transport.rank * bytes, bytes,
-              received + transport.rank * bytes);
+  std::copy_n(data + own.begin, own.bytes,
+              received + transport.rank * own.bytes);
   wait(messages);
 }
 

@@ -24,9 +24,6 @@ public:
   /// Without a `limit`, 0, it waits for ever.
   Exchange(const bsr_transport &transport, std::chrono::milliseconds limit);
 
-  /// Bytes r * `bytes` and on of `send` go to rank r; what rank r sends comes
-  /// to bytes r * `bytes` and on of `receive`.
-  void allToAll(const char *send, char *receive, int64_t bytes);
   /// `bytes` bytes of `send` come to bytes r * `bytes` of `receive`, of all
   /// ranks r to all ranks.
   void allGather(const char *send, char *receive, int64_t bytes);
@@ -34,6 +31,10 @@ public:
   struct Span {
     int64_t begin, bytes;
   };
+  /// Span r of `data` goes to rank r; what rank r sends comes to `receive`,
+  /// r times as far as this rank's span is long.
+  void allToAllSpans(const char *data, const std::vector<Span> &spans,
+                     char *receive);
   /// What rank r has in span r of `data` comes to the same place at all ranks.
   void allGatherSpans(char *data, const std::vector<Span> &spans);
   /// `bytes` bytes of `data` of rank `root` come to all ranks, along a tree.
