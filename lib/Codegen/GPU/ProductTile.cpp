@@ -317,7 +317,12 @@ static bool setStages(ProductTile &tile, const ProductShape &shape,
   int64_t lines = tile.getShares() * tile.lines;
   int64_t blocksPerPass =
       std::max<int64_t>(1, blockThreads / shape.getPieces());
-  for (int64_t features : {128, 64, 32}) {
+  // The more there are, the fewer chunks; where all threads copy, powers of 2.
+  constexpr int64_t mostFeatures = 160;
+  for (int64_t features :
+       {mostFeatures, int64_t(128), int64_t(64), int64_t(32)}) {
+    if (features == mostFeatures && tile.shareOutputs == 0)
+      continue;
     tile.slabs =
         std::clamp<int64_t>(features / shape.inBlock, 1, LinePlan::slabBits);
     // Those who share activations copy equal parts of them.
