@@ -197,7 +197,14 @@ bool Chain::followsProduct(Report report) const {
     }
     return true;
   };
+  // Slots without a block have no sums.
+  bool areAllStored = !isa<SDDMMOp>(product.getDefiningOp());
   for (const Root &root : roots) {
+    if (root.isTotal && !areAllStored) {
+      report(root.op, "expected no total behind the stored blocks of a "
+                      "product, but got one");
+      return false;
+    }
     if (lanes + 1 == static_cast<int64_t>(shape.size()) && follows(root))
       continue;
     report(root.op, "expected an epilogue that goes with lanes over the rows "

@@ -4,6 +4,7 @@
 
 #include "bsr/Analysis/InPlace.h"
 #include "bsr/Analysis/Kernels.h"
+#include "mlir/Analysis/SliceAnalysis.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -29,6 +30,28 @@ static DenseSet<Value> getReadElsewhere(ArrayRef<Operation *> nest) {
     }
   }
   return elsewhere;
+}
+
+SmallVector<int64_t> bsr::getUpdatedArguments(ClusterOp cluster,
+                                              const Chain &chain) {
+  Operation *product = chain.getProduct().getDefiningOp();
+  SetVector<Operation *> before;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  (void)getBackwardSlice(product, &before, options);
+  SmallVector<Operation *> roots =
+      llvm::map_to_vector(chain.getRoots(), [](const Chain::Root &root) {
+        return root.op.getOperation();
+      });
+  DenseSet<Value> elsewhere = getReadElsewhere(roots);
+  SmallVector<int64_t> result;
+  for (BlockArgument argument : cluster.getBody().getArguments())
+    if (isa<RankedTensorType>(argument.getType()) &&
+        !elsewhere.contains(argument) &&
+        llvm::none_of(argument.getUsers(),
+                      [&](Operation *user) { return before.contains(user); }))
+      result.push_back(argument.getArgNumber());
+  return result;
 }
 
 SmallVector<int64_t> bsr::getInPlaceArguments(ClusterOp cluster,

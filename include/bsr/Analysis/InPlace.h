@@ -16,6 +16,10 @@ namespace mlir::bsr {
 /// that is read at a point before they write there.
 SmallVector<int64_t> getInPlaceArguments(ClusterOp cluster,
                                          const ClusterPlan &plan);
+/// The numbers of the arguments of `cluster` of which the product of `chain`
+/// reads nothing, and what follows it, element by element, no element but the
+/// one that it writes.
+SmallVector<int64_t> getUpdatedArguments(ClusterOp cluster, const Chain &chain);
 
 } // namespace mlir::bsr
 

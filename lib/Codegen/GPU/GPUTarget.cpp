@@ -5,6 +5,7 @@
 
 #include "bsr/Codegen/GPU/GPUTarget.h"
 #include "ChainRows.h"
+#include "PlainProducts.h"
 #include "Product.h"
 #include "Reductions.h"
 #include "ScatterAdds.h"
@@ -143,15 +144,21 @@ struct KernelModel
       llvm::append_range(scratch, getRootScratch(plan, root, gpu));
     return scratch;
   }
-  SmallVector<int64_t> getInPlace(Attribute, ClusterOp cluster,
+  SmallVector<int64_t> getInPlace(Attribute chip, ClusterOp cluster,
                                   const ClusterPlan &plan) const {
+    if (!plan.chain)
+      return getInPlaceArguments(cluster, plan);
     // A chain may be several launches: none has read what the next one writes.
-    return plan.chain ? SmallVector<int64_t>()
-                      : getInPlaceArguments(cluster, plan);
+    std::unique_ptr<Product> product = matchProduct(plan, cast<GPUAttr>(chip));
+    return product && product->acceptsUpdates()
+               ? getUpdatedArguments(cluster, *plan.chain)
+               : SmallVector<int64_t>();
   }
   LogicalResult emitBody(Attribute chip, OpBuilder &builder,
                          KernelBody &kernel) const {
     auto gpu = cast<GPUAttr>(chip);
+    for (Operation *root : kernel.plan.roots)
+      remarkPlainProduct(root, gpu);
     if (std::unique_ptr<Product> product = matchProduct(kernel.plan, gpu))
       return product->emit(builder, kernel, kernel.scratch);
     if (std::optional<ChainRows> rows = ChainRows::match(kernel.plan))

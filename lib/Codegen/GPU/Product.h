@@ -28,6 +28,9 @@ public:
   /// True if its result may be a part of a buffer whose rows, along the last
   /// dimension, are as long.
   virtual bool acceptsPieces() { return false; }
+  /// True if its epilogue may write results over what it reads at the same
+  /// place: nothing else reads there.
+  virtual bool acceptsUpdates() { return false; }
 
   std::optional<Epilogue> epilogue;
 };

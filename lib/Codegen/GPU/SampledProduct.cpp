@@ -11,7 +11,8 @@
 // steps are under way. A warp has as many of the window's blocks as the others,
 // one after the other, keeps their sums in 128 or 160 registers a thread, and
 // reads rows again where the line changes. What is in registers is left in
-// memory; a last launch adds what there is of a block, in the order of steps.
+// memory; a last launch adds what there is of a block, in the order of steps,
+// and goes on with it, if there is an epilogue.
 
 #include "SampledProduct.h"
 #include "Reshapes.h"
@@ -395,6 +396,7 @@ namespace mlir::bsr {
 /// the other.
 class SampledSumEmitter {
 public:
+  /// Without an epilogue, `values` is the result.
   SampledSumEmitter(SampledProduct &product, const PatternView &view,
                     ValueRange scratch, const StoredRows &values,
                     BlockBuilder &b)
@@ -410,6 +412,7 @@ private:
   SmallVector<Value> addPart(Value owner, Value window, Value block,
                              ValueRange sums);
   void store(Value slot, ValueRange sums);
+  void emitEpilogue(Value slot, ValueRange sums);
 
   SampledProduct &product;
   const SampledWindows &windows;
@@ -471,6 +474,19 @@ void SampledSumEmitter::store(Value slot, ValueRange sums) {
   }
 }
 
+void SampledSumEmitter::emitEpilogue(Value slot, ValueRange sums) {
+  constexpr int64_t length = SampledProduct::fragmentSums;
+  WarpSums warp;
+  for (int64_t half = 0; half != 2; ++half)
+    for (int64_t col = 0; col != product.getColTiles(); ++col)
+      llvm::append_range(warp.sums, sums.slice(col * length + 2 * half, 2));
+  warp.numRows = 2;
+  warp.at = {slot, b.multiplyAdd(b.block[1], fragmentRows, b.div(b.lane, 4))};
+  warp.column = warp.warpNumber = b.constant(0);
+  warp.areRowsRagged = warp.areColumnsRagged = false;
+  product.epilogue->emit(b, warp);
+}
+
 void SampledSumEmitter::addBlock(Value slot, Value place) {
   Value inGroup = b.div(place, windows.blocks);
   Value window = b.add(group.firstWindow, inGroup);
@@ -479,10 +495,14 @@ void SampledSumEmitter::addBlock(Value slot, Value place) {
   SmallVector<Value> zeros(
       product.getColTiles() * SampledProduct::fragmentSums,
       arith::ConstantOp::create(b.b, b.loc, b.b.getZeroAttr(b.b.getF32Type())));
-  store(slot, b.loop(first, b.add(last, 1), 1, zeros,
-                     [&](Value owner, ValueRange sums) {
-                       return addPart(owner, window, block, sums);
-                     }));
+  SmallVector<Value> sums = b.loop(first, b.add(last, 1), 1, zeros,
+                                   [&](Value owner, ValueRange sums) {
+                                     return addPart(owner, window, block, sums);
+                                   });
+  if (product.epilogue)
+    emitEpilogue(slot, sums);
+  else
+    store(slot, sums);
 }
 
 void SampledSumEmitter::emit() {
@@ -516,13 +536,17 @@ LogicalResult SampledProduct::emit(OpBuilder &b, KernelBody &kernel,
         });
   else
     emitSampledCluster(b, kernel, op, shape, tile, memory);
-  StoredRows values = createRows(
-      b, kernel.loc, kernel.outputs.lookup(op.getValues()),
-      {shape.pattern.getSlots(), shape.getBlockRows()}, shape.getBlockCols());
+  StoredRows values;
+  if (epilogue)
+    epilogue->begin(b, kernel, /*scratch=*/{});
+  else
+    values = createRows(b, kernel.loc, kernel.outputs.lookup(op.getValues()),
+                        {shape.pattern.getSlots(), shape.getBlockRows()},
+                        shape.getBlockCols());
   BlockBuilder::launch(
       b, kernel.loc, {windows.numLines, getRowTiles()}, blockThreads,
       /*sharedBytes=*/0, [&](BlockBuilder &block) {
         SampledSumEmitter(*this, view, memory, values, block).emit();
       });
-  return success();
+  return epilogue ? epilogue->end(b) : success();
 }

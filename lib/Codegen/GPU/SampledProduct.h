@@ -25,6 +25,12 @@ public:
   SmallVector<MemRefType> getScratch() override;
   LogicalResult emit(OpBuilder &b, KernelBody &kernel,
                      ValueRange scratch) override;
+  /// The stored blocks; without tokens, of which there could be sums.
+  std::optional<ResultSpace> getSpace() override {
+    return ResultSpace{{{0}, {1}, {2}}, /*row=*/1, /*warpColumns=*/0};
+  }
+  /// What precedes the last launch reads activations.
+  bool acceptsUpdates() override { return true; }
 
 private:
   friend class SampledProductEmitter;

@@ -126,8 +126,10 @@ bool Groups::follow(size_t number, Operation *root,
     llvm::append_range(followers, groups[other]);
   }
   followers.push_back(root);
+  // Behind the stored blocks of a gradient, updates happen where the argument
+  // lies: sums are taken of activations before.
   if (groups[number].size() + followers.size() > costs.maxRoots ||
-      isUpdate(root, inputs))
+      (isUpdate(root, inputs) && !isa<SDDMMOp>(groups[number].front())))
     return false;
   ChainMatcher chain = *state.chain;
   for (Operation *follower : followers)

@@ -111,3 +111,60 @@ module attributes {bsr.target = #bsr.gpu} {
     return %y, %z : tensor<32x66xf32>, tensor<32x66xbf16>
   }
 }
+
+// -----
+
+// Stored blocks of a gradient go on in the launch that adds up what blocks of threads left of them: a sum over micro-batches, which is
+// written over its argument, and a cast. The gradient is no buffer.
+// CHECK-LABEL: func private @gradient(
+// CHECK-SAME:    %[[SUM:[^:]*]]: memref<32x16x16xf32>, %{{[^:]*}}: memref<4xi32>
+// CHECK-SAME:    %[[NEXT:[^:]*]]: memref<32x16x16xf32>, %[[HALF:[^:]*]]: memref<32x16x16xbf16>,
+// CHECK:         gpu.launch
+// CHECK:           nvvm.mma.sync
+// CHECK:           gpu.terminator
+// CHECK-DAG:     %[[QUADS:.*]] = memref.reinterpret_cast %[[NEXT]] {{.*}} to memref<32x16x4x4xf32>
+// CHECK-DAG:     %[[HALVES:.*]] = memref.reinterpret_cast %[[HALF]] {{.*}} to memref<32x16x4x4xbf16>
+// CHECK:         gpu.launch
+// CHECK:           gpu.shuffle xor
+// CHECK:           %[[FOUR:.*]] = vector.from_elements {{.*}} : vector<4xf32>
+// CHECK:           %[[OLD:.*]] = vector.load %[[SUM]]{{.*}} {alignment = 16 : i64} : memref<32x16x16xf32>, vector<4xf32>
+// CHECK:           %[[NEW:.*]] = arith.addf %[[OLD]], %[[FOUR]] : vector<4xf32>
+// CHECK:           %[[SHORT:.*]] = arith.truncf %[[FOUR]] : vector<4xf32> to vector<4xbf16>
+// CHECK:           vector.store %[[NEW]], %[[QUADS]]
+// CHECK:           vector.store %[[SHORT]], %[[HALVES]]
+// CHECK:           gpu.terminator
+// CHECK-NOT:     gpu.launch
+// CHECK-LABEL: func @step(
+// CHECK:         bsr.launch @gradient ins(%{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %[[SUM:[^,]*]],{{.*}} in_place = [5]
+!pattern = !bsr.pattern<64x128, block = 16x16, slots = 32>
+#id = affine_map<(s, r, c) -> (s, r, c)>
+module attributes {bsr.target = #bsr.gpu<chip = "sm_90">} {
+  bsr.cluster private @gradient(%p: !pattern, %a: tensor<64x200xbf16>, %b: tensor<128x200xbf16>, %sum: tensor<32x16x16xf32>)
+      -> (tensor<32x16x16xf32>, tensor<32x16x16xbf16>) {
+    %dw = bsr.sddmm %p, %a, %b feature_dim = 0 : !pattern, tensor<64x200xbf16>, tensor<128x200xbf16> -> tensor<32x16x16xf32>
+    %e = tensor.empty() : tensor<32x16x16xf32>
+    %next = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+        ins(%dw, %sum : tensor<32x16x16xf32>, tensor<32x16x16xf32>) outs(%e : tensor<32x16x16xf32>) {
+    ^bb0(%c: f32, %d: f32, %o: f32):
+      %0 = arith.addf %d, %c : f32
+      linalg.yield %0 : f32
+    } -> tensor<32x16x16xf32>
+    %f = tensor.empty() : tensor<32x16x16xbf16>
+    %half = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+        ins(%dw : tensor<32x16x16xf32>) outs(%f : tensor<32x16x16xbf16>) {
+    ^bb0(%c: f32, %o: bf16):
+      %0 = arith.truncf %c : f32 to bf16
+      linalg.yield %0 : bf16
+    } -> tensor<32x16x16xbf16>
+    bsr.yield %next, %half : tensor<32x16x16xf32>, tensor<32x16x16xbf16>
+  }
+  func.func @step(%p: !pattern, %a: tensor<64x200xbf16>, %b: tensor<128x200xbf16>, %sum: tensor<32x16x16xf32>)
+      -> (tensor<32x16x16xf32>, tensor<32x16x16xbf16>) {
+    %e = tensor.empty() : tensor<32x16x16xf32>
+    %f = tensor.empty() : tensor<32x16x16xbf16>
+    %next, %half = bsr.launch @gradient
+        ins(%p, %a, %b, %sum : !pattern, tensor<64x200xbf16>, tensor<128x200xbf16>, tensor<32x16x16xf32>)
+        outs(%e, %f : tensor<32x16x16xf32>, tensor<32x16x16xbf16>) -> tensor<32x16x16xf32>, tensor<32x16x16xbf16>
+    return %next, %half : tensor<32x16x16xf32>, tensor<32x16x16xbf16>
+  }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Says why a product has no kernel of its own.
+
+#include "PlainProducts.h"
+#include "Product.h"
+#include "SparseProduct.h"
+#include "WarpgroupProduct.h"
+#include "bsr/Codegen/GPU/Model.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+/// The tensors that `op` multiplies, if it is a product.
+static SmallVector<Value> getFactors(Operation *op) {
+  if (auto spmm = dyn_cast<SpMMOp>(op))
+    return {spmm.getX(), spmm.getValues()};
+  if (auto sddmm = dyn_cast<SDDMMOp>(op))
+    return {sddmm.getA(), sddmm.getB()};
+  if (auto scores = dyn_cast<BlockScoresOp>(op))
+    return {scores.getA(), scores.getB()};
+  auto dense = dyn_cast<linalg::LinalgOp>(op);
+  if (dense && linalg::isaContractionOpInterface(dense))
+    return dense.getDpsInputs();
+  return {};
+}
+
+/// What kernels of products expect of `op`, and what it has instead; nothing if
+/// that is not known.
+static std::string explain(Operation *op, ArrayRef<Value> factors) {
+  std::string text;
+  llvm::raw_string_ostream out(text);
+  for (Value factor : factors) {
+    Type type = getElementTypeOrSelf(factor.getType());
+    if (!type.isBF16() && !type.isF16() && !type.isF32()) {
+      out << "expected elements of bf16, f16 or f32, but got " << type;
+      return text;
+    }
+  }
+  auto spmm = dyn_cast<SpMMOp>(op);
+  auto sddmm = dyn_cast<SDDMMOp>(op);
+  if (!spmm && !sddmm)
+    return text;
+  PatternType pattern =
+      (spmm ? spmm.getPattern() : sddmm.getPattern()).getType();
+  if (!isLane(pattern.getBlockRows()) || !isLane(pattern.getBlockCols())) {
+    out << "expected blocks of 1, 2, 4, 8, 16, 32 or 64 rows and columns, but "
+           "got "
+        << pattern.getBlockRows() << "x" << pattern.getBlockCols();
+    return text;
+  }
+  int64_t dim = spmm ? spmm.getFeatureDim() : sddmm.getFeatureDim();
+  for (Value factor : factors) {
+    bool isOfTokens = !spmm || factor == spmm.getX();
+    if (isOfTokens && !Activations::match(factor, dim)) {
+      out << "expected tokens last, in rows of a multiple of 16 bytes, but got "
+             "'"
+          << factor.getType() << "' with features in dimension " << dim;
+      return text;
+    }
+  }
+  return text;
+}
+
+void bsr::remarkPlainProduct(Operation *op, GPUAttr chip) {
+  SmallVector<Value> factors = getFactors(op);
+  if (factors.empty())
+    return;
+  if (SparseOperands::match(op, chip.getTf32()) &&
+      !WarpgroupProduct::match(op, chip) && !SparseProduct::match(op, chip)) {
+    op->emitRemark("expected a tile whose sums fit registers, and its stages "
+                   "the ")
+        << findChip(chip.getChip())->sharedLimit / 1024
+        << " KiB of shared memory of " << chip.getChip()
+        << ", but got tile_outputs = " << chip.getTileOutputs()
+        << " and tile_tokens = " << chip.getTileTokens()
+        << ": no tensor cores multiply '" << op->getName() << "'";
+    return;
+  }
+  std::string reason;
+  if (!matchProduct(op, chip))
+    reason = explain(op, factors);
+  if (!reason.empty())
+    op->emitRemark(reason) << ": each sum of '" << op->getName()
+                           << "' is one thread's";
+}

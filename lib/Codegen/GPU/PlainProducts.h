@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Says why a product has no kernel of its own.
+
+#ifndef BSR_LIB_CODEGEN_GPU_PLAINPRODUCTS_H
+#define BSR_LIB_CODEGEN_GPU_PLAINPRODUCTS_H
+
+#include "bsr/Dialect/BSR.h"
+
+namespace mlir::bsr {
+
+/// Remarks, if `op` is a product, what a kernel of products for `chip` lacks of
+/// it where each sum is one thread's, and which tile was given where there is
+/// none of tensor cores.
+void remarkPlainProduct(Operation *op, GPUAttr chip);
+
+} // namespace mlir::bsr
+
+#endif // BSR_LIB_CODEGEN_GPU_PLAINPRODUCTS_H
