@@ -4,6 +4,7 @@
 // plain loops, into a new buffer.
 
 #include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
+#include "ReaderModel.h"
 #include "bsr/Codegen/Common/Nests.h"
 #include "bsr/Dialect/Rows.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
@@ -27,24 +28,27 @@ static PatternView createView(RewriterBase &rewriter, Location loc,
   return {arrays[0], arrays[1], arrays[2]};
 }
 
+FailureOr<Value> bsr::getWholeBuffer(Value value, RewriterBase &rewriter,
+                                     Location loc,
+                                     const BufferizationOptions &options,
+                                     BufferizationState &state) {
+  FailureOr<Value> buffer = getBuffer(rewriter, value, options, state);
+  if (failed(buffer) ||
+      cast<MemRefType>(buffer->getType()).getLayout().isIdentity())
+    return buffer;
+  FailureOr<Value> whole = options.createAlloc(
+      rewriter, loc, getDenseBufferType(value.getType()), {});
+  if (failed(whole) ||
+      failed(options.createMemCpy(rewriter, loc, *buffer, *whole)))
+    return failure();
+  return whole;
+}
+
 namespace {
-/// An operation that reads its tensors and makes ones of its own.
+/// An operation that makes tensors of its own.
 template <typename OpTy>
-struct KernelModel
-    : BufferizableOpInterface::ExternalModel<KernelModel<OpTy>, OpTy> {
+struct KernelModel : ReaderModel<KernelModel<OpTy>, OpTy> {
   bool bufferizesToAllocation(Operation *, Value) const { return true; }
-  bool bufferizesToMemoryRead(Operation *, OpOperand &,
-                              const AnalysisState &) const {
-    return true;
-  }
-  bool bufferizesToMemoryWrite(Operation *, OpOperand &,
-                               const AnalysisState &) const {
-    return false;
-  }
-  AliasingValueList getAliasingValues(Operation *, OpOperand &,
-                                      const AnalysisState &) const {
-    return {};
-  }
 
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,

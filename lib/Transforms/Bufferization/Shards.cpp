@@ -3,6 +3,7 @@
 // How shards of tensors become ones of buffers.
 
 #include "bsr/Dialect/Shards.h"
+#include "ReaderModel.h"
 #include "bsr/Transforms/Bufferization/BufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -11,39 +12,9 @@ using namespace mlir;
 using namespace mlir::bsr;
 using namespace mlir::bufferization;
 
-/// The buffer of `value`, in one piece: a copy of one that does not lie so.
-static FailureOr<Value> getWholeBuffer(Value value, RewriterBase &rewriter,
-                                       Location loc,
-                                       const BufferizationOptions &options,
-                                       BufferizationState &state) {
-  FailureOr<Value> buffer = getBuffer(rewriter, value, options, state);
-  if (failed(buffer) ||
-      cast<MemRefType>(buffer->getType()).getLayout().isIdentity())
-    return buffer;
-  FailureOr<Value> whole = options.createAlloc(
-      rewriter, loc, getDenseBufferType(value.getType()), {});
-  if (failed(whole) ||
-      failed(options.createMemCpy(rewriter, loc, *buffer, *whole)))
-    return failure();
-  return whole;
-}
-
 namespace {
-struct ShardModel
-    : BufferizableOpInterface::ExternalModel<ShardModel, ShardOp> {
+struct ShardModel : ReaderModel<ShardModel, ShardOp> {
   bool bufferizesToAllocation(Operation *, Value) const { return true; }
-  bool bufferizesToMemoryRead(Operation *, OpOperand &,
-                              const AnalysisState &) const {
-    return true;
-  }
-  bool bufferizesToMemoryWrite(Operation *, OpOperand &,
-                               const AnalysisState &) const {
-    return false;
-  }
-  AliasingValueList getAliasingValues(Operation *, OpOperand &,
-                                      const AnalysisState &) const {
-    return {};
-  }
 
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options,
