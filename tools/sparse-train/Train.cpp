@@ -3,6 +3,7 @@
 // The training loop: batches, rates, pattern updates, metrics, checkpoints.
 
 #include "Train.h"
+#include "../Version.h"
 #include "Compile.h"
 #include "Data.h"
 #include "Host.h"
@@ -234,9 +235,10 @@ public:
         results.emplace(buffer.name.substr(prefix.size()),
                         Scalar(session, &buffer));
     ranks.requireSame(
-        {"step", "compilation of the step", "configuration",
+        {"version", "step", "compilation of the step", "configuration",
          config.task == "arrays" ? "data" : "token file"},
-        {xxh64(bsr_step_name(session.step())),
+        {xxh64(tools::describeVersion("sparse-train")),
+         xxh64(bsr_step_name(session.step())),
          isStage ? 0 : xxh64(bsr_step_manifest_text(session.step())),
          xxh64(sharedConfiguration()), data.checksum()});
     ranks.join(session);

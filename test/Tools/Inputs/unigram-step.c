@@ -9,7 +9,7 @@
 //
 // The macros make steps that a driver must refuse, one with scores, and one for
 // several processes, which takes means of all that differs (RUNS_ALONE: of all
-// but bias).
+// but bias; PRUNES_ALONE: of all but weight, whose blocks grow with the batch).
 
 #include "bsr/step.h"
 #include <math.h>
@@ -168,7 +168,11 @@ int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
 #ifndef RUNS_ALONE
     communicator->all_reduce(communicator, bias, V, F32);
 #endif
+#ifdef PRUNES_ALONE
+    w[labels[0] % SLOTS * BLOCK] += 1;
+#else
     communicator->all_reduce(communicator, w, SLOTS * BLOCK, F32);
+#endif
     communicator->all_reduce(communicator, counts, 3, F32);
     communicator->all_reduce(communicator, buffers[17], 1, F32);
     communicator->all_reduce(communicator, buffers[19], 1, F32);
