@@ -7,7 +7,7 @@ install(TARGETS sparse-checkpoint sparse-train RUNTIME COMPONENT tools)
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT docs)
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT docs)
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT docs
-  FILES_MATCHING PATTERN "*.py" PATTERN "*.yaml" PATTERN "bert_tiny.mlir.gz")
+  FILES_MATCHING PATTERN "*.py" PATTERN "*.slurm" PATTERN "*.yaml" PATTERN "bert_tiny.mlir.gz")
 
 # Where Debian's Python looks under /usr; another Python wants its own folder.
 set(BSR_PYTHON_INSTALL_DIR lib/python3/dist-packages CACHE STRING

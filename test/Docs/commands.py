@@ -244,7 +244,9 @@ COMMANDS = {
         "sparse-reduce": Tested("Tools/reduce.test"),
     },
     "docs/parallel.md": {
-        "mpirun -n 4 sparse-train": Tested("Parallel/ranks.test"),
+        "sparse-train tokenize": Run(),
+        "gzip --decompress": Run(),
+        "mpirun -n 2 sparse-train": Tested("Parallel/ranks.test"),
         "mpirun -n 2 python3 train.py": Tested("Parallel/python_step.test"),
     },
     "docs/partition.md": {

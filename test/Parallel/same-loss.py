@@ -31,12 +31,12 @@ subprocess.run(["sparse-train", "tokenize", "--vocabulary", "400", "--output", t
                check=True, stdout=subprocess.DEVNULL)
 
 
-def train(name, *starter):
+def train(name, *starter, shards=False):
     run = args.folder / name
     settings = {"step": step, "tokens": tokens, "run": run, "compile.cache": args.folder / "cache", "steps": args.steps,
                 "accumulate": args.processes, "sparsity.every": args.every, "sparsity.until": 1, "rate.peak": 0.0005,
                 "checkpoint.every": args.every, "checkpoint.keep": 1000, "held_out.batches": args.processes,
-                "held_out.every": 0, "log.every": args.steps,
+                "held_out.every": 0, "log.every": args.steps, "shard_state": str(shards).lower(),
                 "compile.options": '["--mark=match=layers.*_w$ block=16x16 density=0.25"]'}
     subprocess.run([*starter, "sparse-train", "--config", ROOT / "examples/bert.yaml",
                     *(word for key, value in settings.items() for word in ("--set", f"{key}={value}"))],
@@ -55,11 +55,13 @@ def train(name, *starter):
 
 
 one, own, summary = train("one")
-several, others, more = train("several", args.mpirun, "-n", str(args.processes))
-assert len(one) == len(several) == args.steps and own.keys() == others.keys()
-same = sum(own[key] == others[key] for key in own)
-print(f"{args.steps} steps, {summary['pattern_updates']} updates, {summary['blocks_pruned']} blocks pruned")
-print(f"loss {one[0]:.4f} to {one[-1]:.4f}; with {args.processes} processes {several[-1]:.4f}, "
-      f"at most {np.abs(several / one - 1).max():.1e} from it relative")
-print(f"{same} of {len(own)} pattern arrays the same")
-assert same == len(own) and np.abs(several / one - 1).max() < 1e-5
+print(f"{args.steps} steps, {summary['pattern_updates']} updates, {summary['blocks_pruned']} blocks pruned, "
+      f"loss {one[0]:.4f} to {one[-1]:.4f}", flush=True)
+for shards in (False, True):
+    name = f"{args.processes} processes{' with shards' * shards}"
+    several, others, _ = train(name.replace(" ", "-"), args.mpirun, "-n", str(args.processes), shards=shards)
+    assert len(one) == len(several) == args.steps and own.keys() == others.keys()
+    same, furthest = sum(own[key] == others[key] for key in own), np.abs(several / one - 1).max()
+    print(f"{name}: to {several[-1]:.4f}, at most {furthest:.1e} from one process, relative; "
+          f"{same} of {len(own)} pattern arrays the same", flush=True)
+    assert same == len(own) and furthest < 1e-5
