@@ -69,7 +69,10 @@ bool bsr::hasFreeLayout(Operation *op) {
                op.getSizes().empty() &&
                op.getSourceType().getRank() == op.getType().getRank();
       })
-      .Case<ActivationsOpInterface, tensor::ConcatOp, tensor::ExpandShapeOp,
+      .Case([](ActivationsOpInterface op) {
+        return !op.getReadActivations().empty();
+      })
+      .Case<tensor::ConcatOp, tensor::ExpandShapeOp,
             tensor::CollapseShapeOp, tensor::EmptyOp>([](auto) { return true; })
       .Case([](tensor::ExtractOp op) {
         return isa<linalg::GenericOp>(op->getParentOp());

@@ -46,9 +46,13 @@ int64_t SpMMOp::getFlops() {
 }
 std::optional<View> SpMMOp::getLineView() { return getView(!getTranspose()); }
 SmallVector<OpOperand *, 2> SpMMOp::getReadActivations() {
+  if (getNumBatchDims())
+    return {};
   return {&getXMutable()};
 }
-Value SpMMOp::getMadeActivations() { return getY(); }
+Value SpMMOp::getMadeActivations() {
+  return getNumBatchDims() ? Value() : getY();
+}
 
 StringRef SDDMMOp::getWorkKind() { return "sddmm"; }
 int64_t SDDMMOp::getFlops() {
@@ -57,6 +61,8 @@ int64_t SDDMMOp::getFlops() {
 }
 std::optional<View> SDDMMOp::getLineView() { return View::Rows; }
 SmallVector<OpOperand *, 2> SDDMMOp::getReadActivations() {
+  if (getNumBatchDims())
+    return {};
   return {&getAMutable(), &getBMutable()};
 }
 

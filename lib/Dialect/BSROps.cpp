@@ -18,10 +18,24 @@ using namespace mlir::bsr;
 #define GET_OP_CLASSES
 #include "bsr/Dialect/BSROps.cpp.inc"
 
-/// Checks that `values` are the stored blocks of `pattern`.
+/// `shape` with `batch` in front.
+static SmallVector<int64_t> addBatch(ArrayRef<int64_t> batch,
+                                     ArrayRef<int64_t> shape) {
+  SmallVector<int64_t> result(batch);
+  llvm::append_range(result, shape);
+  return result;
+}
+
+/// The dimensions that `values` are batched along.
+static ArrayRef<int64_t> getBatch(RankedTensorType values) {
+  return values.getShape().drop_back(3);
+}
+
+/// Checks that `values` are the stored blocks of `pattern`, or a batch of them.
 static LogicalResult verifyValues(Operation *op, PatternType pattern,
                                   RankedTensorType values) {
   RankedTensorType expected = pattern.getValuesType(values.getElementType());
+  expected = expected.clone(addBatch(getBatch(values), expected.getShape()));
   if (values != expected)
     return op->emitOpError("expected values of type ")
            << expected << ", but got " << values;
@@ -70,13 +84,15 @@ static LogicalResult dropBackground(OpTy op, PatternRewriter &rewriter) {
   return success();
 }
 
-/// Checks that `vec` runs along dimension `dim` of the matrix of `pattern`.
+/// Checks that `vec`, or each vector of a batch, runs along dimension `dim` of
+/// the matrix of `pattern`.
 static LogicalResult verifyVector(Operation *op, PatternType pattern,
-                                  RankedTensorType vec, int64_t dim) {
+                                  ArrayRef<int64_t> batch, RankedTensorType vec,
+                                  int64_t dim) {
   if (dim != 0 && dim != 1)
     return op->emitOpError("expected dim to be 0 or 1, but got ") << dim;
-  auto expected = RankedTensorType::get(
-      {dim ? pattern.getCols() : pattern.getRows()}, vec.getElementType());
+  RankedTensorType expected =
+      vec.clone(addBatch(batch, dim ? pattern.getCols() : pattern.getRows()));
   if (vec != expected)
     return op->emitOpError("expected vec of type ")
            << expected << ", but got " << vec;
@@ -89,6 +105,26 @@ static LogicalResult verifyFeatureDim(Operation *op, RankedTensorType type,
   if (featureDim < 0 || featureDim >= type.getRank())
     return op->emitOpError("expected feature_dim in 0 to ")
            << type.getRank() - 1 << ", but got " << featureDim;
+  return success();
+}
+
+/// Checks that `type` has the dimensions `batch` in front of that of its
+/// features.
+static LogicalResult verifyBatch(Operation *op, StringRef name,
+                                 RankedTensorType type, int64_t featureDim,
+                                 ArrayRef<int64_t> batch) {
+  int64_t numBatchDims = batch.size();
+  if (type.getRank() <= numBatchDims ||
+      type.getShape().take_front(numBatchDims) != batch) {
+    InFlightDiagnostic error = op->emitOpError("expected ")
+                               << name << " to begin with the dimensions ";
+    llvm::interleave(batch, error, "x");
+    return error << " of the values, but got " << type;
+  }
+  if (featureDim >= 0 && featureDim < numBatchDims)
+    return op->emitOpError("expected feature_dim in ")
+           << numBatchDims << " to " << type.getRank() - 1 << ", but got "
+           << featureDim;
   return success();
 }
 
@@ -295,12 +331,13 @@ OpFoldResult SampleOp::fold(FoldAdaptor) {
 LogicalResult SampleVecOp::verify() {
   PatternType pattern = getPattern().getType();
   RankedTensorType vec = getVec().getType();
-  if (failed(verifyVector(*this, pattern, vec, getDim())))
+  ArrayRef<int64_t> batch = vec.getShape().drop_back();
+  if (failed(verifyVector(*this, pattern, batch, vec, getDim())))
     return failure();
-  SmallVector<int64_t> shape{pattern.getSlots(), pattern.getBlockRows(),
-                             pattern.getBlockCols()};
+  int64_t shape[] = {pattern.getSlots(), pattern.getBlockRows(),
+                     pattern.getBlockCols()};
   shape[getDim() ? 1 : 2] = 1;
-  auto expected = RankedTensorType::get(shape, vec.getElementType());
+  RankedTensorType expected = vec.clone(addBatch(batch, shape));
   if (getValues().getType() != expected)
     return emitOpError("expected values of type ")
            << expected << ", but got " << getValues().getType();
@@ -317,8 +354,11 @@ LogicalResult ReduceVecOp::verify() {
   RankedTensorType vec = getVec().getType();
   if (failed(verifyValues(*this, pattern, values)) ||
       failed(verifyBackground(*this, getBackground(), values)) ||
-      failed(verifyVector(*this, pattern, vec, getDim())))
+      failed(verifyVector(*this, pattern, getBatch(values), vec, getDim())))
     return failure();
+  if (getMax() && getBackground())
+    return emitOpError("expected no background of maxima, but got ")
+           << getBackground().getType();
   if (vec.getElementType() != values.getElementType())
     return emitOpError("expected vec element type ")
            << values.getElementType() << ", but got " << vec.getElementType();
@@ -343,6 +383,8 @@ LogicalResult SpMMOp::verify() {
     std::swap(in, out);
   if (failed(verifyElements(*this)) ||
       failed(verifyValues(*this, pattern, getValues().getType())) ||
+      failed(verifyBatch(*this, "x", x, getFeatureDim(),
+                         getBatch(getValues().getType()))) ||
       failed(verifyFeatures(*this, "x", x, getFeatureDim(), in)))
     return failure();
   SmallVector<int64_t> shape(x.getShape());
@@ -368,6 +410,8 @@ LogicalResult SDDMMOp::verify() {
   int64_t featureDim = getFeatureDim();
   if (failed(verifyElements(*this)) ||
       failed(verifyValues(*this, pattern, getValues().getType())) ||
+      failed(verifyBatch(*this, "a", a, featureDim,
+                         getBatch(getValues().getType()))) ||
       failed(verifyFeatures(*this, "a", a, featureDim, pattern.getRows())) ||
       failed(verifyFeatures(*this, "b", b, featureDim, pattern.getCols())))
     return failure();

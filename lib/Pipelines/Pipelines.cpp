@@ -199,9 +199,15 @@ void bsr::buildToSparsePipeline(OpPassManager &pm,
 
 /// Operations become clusters, one function per structure, attention first.
 static void addClusters(OpPassManager &pm, const bsr::StepOptions &options) {
-  if (options.attention)
-    pm.addNestedPass<func::FuncOp>(
-        bsr::createBSRFindAttention({options.report, options.attentionKeys}));
+  if (options.attention || !options.attentionMarks.empty()) {
+    bsr::BSRFindAttentionOptions attention{options.report,
+                                           options.attentionKeys};
+    attention.requireSparse = options.requireSparse;
+    llvm::append_range(attention.marks, options.attentionMarks);
+    if (!options.attention)
+      attention.minKeys = std::numeric_limits<int64_t>::max();
+    pm.addNestedPass<func::FuncOp>(bsr::createBSRFindAttention(attention));
+  }
   pm.addNestedPass<func::FuncOp>(bsr::createBSRDropBarriers());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRecompute());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRHoistScalars());

@@ -54,7 +54,8 @@ def compile(
         or the text of a step, whose arrays then go by name.
       marks: which weights are block-sparse, as the options of the pass
         `bsr-mark`: `"match=dense.weight$ block=16x16 density=0.1"`. The first
-        that matches a name counts.
+        that matches a name counts. `"attention=. window=3 global=1 block=64x64"` has
+        attention computed on such blocks of queries by keys alone.
       device: what runs the step and has its arrays: `cpu`; a GPU of NVIDIA's, `cuda`
         or `cuda:1`; or `auto`, a GPU if there is one that can, else, with a warning
         that says why not, the processor. Arrays on a GPU are read and written by

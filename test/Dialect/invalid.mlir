@@ -516,6 +516,62 @@ func.func @spmm_result(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: te
 
 // -----
 
+func.func @sample_vec_batch(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %x: tensor<2x32xf32>) {
+  // expected-error @below {{expected values of type 'tensor<2x3x16x1xf32>', but got 'tensor<3x16x1xf32>'}}
+  %v = bsr.sample_vec %p, %x dim = 0 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<2x32xf32> -> tensor<3x16x1xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_vec_batch(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<2x3x16x16xf32>) {
+  // expected-error @below {{expected vec of type 'tensor<2x32xf32>', but got 'tensor<32xf32>'}}
+  %x = bsr.reduce_vec %p, %v dim = 0 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<2x3x16x16xf32> -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_vec_max(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<3x16x16xf32>, %c: tensor<f32>) {
+  // expected-error @below {{expected no background of maxima, but got 'tensor<f32>'}}
+  %x = bsr.reduce_vec %p, %v background %c max dim = 0 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>, tensor<f32> -> tensor<32xf32>
+  return
+}
+
+// -----
+
+func.func @spmm_batched_values(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<2x4x16x16xf32>, %x: tensor<2x8x32xf32>) {
+  // expected-error @below {{expected values of type 'tensor<2x3x16x16xf32>', but got 'tensor<2x4x16x16xf32>'}}
+  %y = bsr.spmm %p, %v, %x feature_dim = 2 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<2x4x16x16xf32>, tensor<2x8x32xf32> -> tensor<2x8x64xf32>
+  return
+}
+
+// -----
+
+func.func @spmm_batch(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<2x4x3x16x16xf32>, %x: tensor<4x2x32xf32>) {
+  // expected-error @below {{expected x to begin with the dimensions 2x4 of the values, but got 'tensor<4x2x32xf32>'}}
+  %y = bsr.spmm %p, %v, %x feature_dim = 2 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<2x4x3x16x16xf32>, tensor<4x2x32xf32> -> tensor<4x2x64xf32>
+  return
+}
+
+// -----
+
+func.func @spmm_batch_feature_dim(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tensor<32x3x16x16xf32>, %x: tensor<32x8xf32>) {
+  // expected-error @below {{expected feature_dim in 1 to 1, but got 0}}
+  %y = bsr.spmm %p, %v, %x feature_dim = 0 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<32x3x16x16xf32>, tensor<32x8xf32> -> tensor<64x8xf32>
+  return
+}
+
+// -----
+
+func.func @sddmm_batch(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %a: tensor<8x32xf32>, %b: tensor<8x64xf32>) {
+  // expected-error @below {{expected a to begin with the dimensions 2 of the values, but got 'tensor<8x32xf32>'}}
+  %v = bsr.sddmm %p, %a, %b feature_dim = 1 : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<8x32xf32>, tensor<8x64xf32> -> tensor<2x3x16x16xf32>
+  return
+}
+
+// -----
+
 func.func @sddmm_a(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %a: tensor<8x64xf32>, %b: tensor<8x64xf32>) {
   // expected-error @below {{expected dimension 1 of a to have 32 features, but got 64}}
   %v = bsr.sddmm %p, %a, %b feature_dim = 1

@@ -66,19 +66,24 @@ func.func @sample_vec(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
 }
 
 func.func @reduce_vec(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
-                      %v: tensor<3x16x16xf32>, %c: tensor<f32>) {
+                      %v: tensor<3x16x16xf32>, %c: tensor<f32>,
+                      %scores: tensor<2x4x3x16x16xf32>) {
   %rows = bsr.reduce_vec %p, %v background %c dim = 0
       : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
         tensor<f32> -> tensor<32xf32>
   %cols = bsr.reduce_vec %p, %v dim = 1
       : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>
       -> tensor<64xf32>
+  %tops = bsr.reduce_vec %p, %scores max dim = 0
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<2x4x3x16x16xf32>
+      -> tensor<2x4x32xf32>
   return
 }
 
 func.func @spmm(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
                 %v: tensor<3x16x16xf32>, %x: tensor<8x128x32xf32>,
-                %dy: tensor<8x64x128xf32>, %b: tensor<64xf32>) {
+                %dy: tensor<8x64x128xf32>, %b: tensor<64xf32>,
+                %probabilities: tensor<2x4x3x16x16xf32>, %keys: tensor<2x4x64x8xf32>) {
   %y = bsr.spmm %p, %v, %x feature_dim = 2
       : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
         tensor<8x128x32xf32> -> tensor<8x128x64xf32>
@@ -88,14 +93,21 @@ func.func @spmm(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
   %z = bsr.spmm %p, %v, %x bias %b feature_dim = 2
       : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
         tensor<8x128x32xf32>, tensor<64xf32> -> tensor<8x128x64xf32>
+  %o = bsr.spmm %p, %probabilities, %keys transpose feature_dim = 2
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<2x4x3x16x16xf32>,
+        tensor<2x4x64x8xf32> -> tensor<2x4x32x8xf32>
   return
 }
 
 func.func @sddmm(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>,
-                 %a: tensor<8x128x32xf32>, %b: tensor<8x128x64xf32>) {
+                 %a: tensor<8x128x32xf32>, %b: tensor<8x128x64xf32>,
+                 %queries: tensor<2x4x32x8xf32>, %keys: tensor<2x4x64x8xf32>) {
   %dw = bsr.sddmm %p, %a, %b feature_dim = 2
       : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<8x128x32xf32>,
         tensor<8x128x64xf32> -> tensor<3x16x16xf32>
+  %scores = bsr.sddmm %p, %queries, %keys feature_dim = 2
+      : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<2x4x32x8xf32>,
+        tensor<2x4x64x8xf32> -> tensor<2x4x3x16x16xf32>
   return
 }
 

@@ -40,7 +40,7 @@ class Case:
         small = step.is_scalar()
         self.kind = choose("f32", "f32", "f32", "f64", "bf16", "f16")
         self.batch = BATCHES[random.integers(len(BATCHES))]
-        self.features = choose(1, 8, 16, 20) if small else choose(1, 8, 40, 64, 80)
+        self.features = choose(1, 8, 16, 20) if small else choose(1, 8, 40, 64, 80, 128, 256)
         self.value_features = choose(self.features, 5, 32)
         self.block = None
         if random.random() < 0.4:

@@ -2,7 +2,7 @@
 """Attention as programs write it, found or not: what bsr-find-attention makes of each form, what stands in
 the way of what is almost attention, and that steps with and without the pass are right in float64.
 
-    find_attention.py [FORM...]
+    find_attention.py [FORM... | marks]
 """
 
 import re
@@ -376,19 +376,144 @@ def check_numbers(graphs, arguments):
             assert error < 1e-5, (name, arguments, result, error)
 
 
-graphs = {}
-for number, name in enumerate(sys.argv[1:] or FORMS):
-    graphs[name] = Graph(FORMS[name][1], prefix=f"f{number}v")
-    make(graphs[name], **FORMS[name][0])
-    check_found(name, graphs[name])
+# A window of three blocks of 16 x 16, and the first row and column of blocks, in the place of what a program computes.
+MARK = "--mark=attention=^attention window=3 global=1 block=16x16"
 
 
-def choose(condition):
-    return {name: g for name, g in graphs.items() if condition(name)}
+def is_stored(rows, cols):
+    """The blocks of MARK."""
+    row, col = np.indices((rows, cols))
+    return (abs(col - row * cols // rows) <= 1) | (row < 1) | (col < 1)
 
 
-# Kernels with vectors take long to compile: the other forms that are found have loops.
-check_numbers(choose(lambda name: name in VECTORS or not FORMS[name][2]), ["--attention-keys=1"])
-check_numbers(choose(lambda name: name not in VECTORS and FORMS[name][2]), ["--attention-keys=1", "--target=scalar"])
-# Without the pass, what it would find.
-check_numbers(choose(lambda name: FORMS[name][2]), [])
+def hide(g, x, stored):
+    """Scores outside of blocks that are stored, of which the program does not know."""
+    block = (g.sizes["i"] // stored.shape[0], g.sizes["j"] // stored.shape[1])
+    g.values[x] = np.where(np.kron(stored, np.ones(block)) > 0, g.values[x], -np.inf)
+    return x
+
+
+def imposed(g, s):
+    x, back = scaled(g, s)
+    return hide(g, x, is_stored(g.sizes["i"] // 16, g.sizes["j"] // 16)), back
+
+
+def imposed_causal(g, s):
+    x, back = causal(g, s)
+    return hide(g, x, is_stored(g.sizes["i"] // 16, g.sizes["j"] // 16)), back
+
+
+def check_imposed():
+    """Attention on blocks that a mark says, and its gradient; causal attention on those of them that it sees."""
+    graphs = {}
+    for number, (name, score, sizes) in enumerate([("imposed", imposed, {}), ("imposed-causal", imposed_causal, SQUARE)]):
+        graphs[name] = Graph(sizes, prefix=f"m{number}v")
+        make(graphs[name], score=score)
+    check_numbers(graphs, [MARK])
+
+
+def check_messages():
+    """What a mark cannot be imposed on, and what is not attention where sparsity is required."""
+    def find(form, options, target=""):
+        g = Graph(FORMS[form][1])
+        make(g, **FORMS[form][0])
+        text = write([g])
+        if target:
+            text = f"module attributes {{bsr.target = {target}}} {{\n{text}}}\n"
+        done = subprocess.run(["sparse-opt", f"--pass-pipeline=builtin.module(func.func(bsr-find-attention{{{options}}}))"],
+                              input=text, text=True, capture_output=True)
+        return done.returncode, done.stderr
+
+    mark = "marks='attention=. block=16x16'"
+    for form, options, target, message in [
+            ("returned", mark, "", "expected attention that '.' imposes a pattern on, but got 'func.return' that uses the scores in another way"),
+            ("again", mark, "", ": expected attention that '.' imposes a pattern on to be computed once, but got scores that a gradient computes again"),
+            ("plain", mark, "#bsr.gpu", ": expected a target with kernels for attention that '.' imposes a pattern on, but got none"),
+            ("returned", "require-sparse=true", "", "expected attention, but got 'func.return' that uses the scores in another way: scores stay in memory"),
+            ("by-value", "require-sparse=true", "", "compares scores"),
+            ("over-queries", "require-sparse=true", "", "reduces scores over a dimension that is not the keys'")]:
+        code, errors = find(form, options, target)
+        assert code != 0 and "error: " in errors and message in errors, (form, options, errors)
+        assert re.search(r"<stdin>:\d+:\d+: error", errors), errors
+    # Few keys, and what is attention, are no error.
+    for form, options in [("returned", "require-sparse=true min-keys=129"), ("plain", "require-sparse=true")]:
+        code, errors = find(form, options)
+        assert code == 0 and not errors, (form, options, errors)
+
+
+def check_data(random):
+    """A mask that is an argument, marked: its pattern is that of the attention, and changes between steps."""
+    g = Graph(SQUARE, prefix="d")
+    mask = g.argument("ij")
+    name = mask[1:]
+
+    def score(g, s):
+        x, back = scaled(g, s)
+        zero, low = g.constant(0), g.constant(-np.inf, "0xFF800000")
+        live = g.each("cmpf ogt,", mask, zero, kind="i1")
+        return g.select(live, x, low, "bhij"), lambda ds: back(g.select(live, ds, zero, "bhij"))
+
+    make(g, score=score)
+    marks = [f"--mark=match=^{name}$ attention-mask block=32x32 density=0.5", "--attention-keys=1"]
+    text = write([g])
+    found = subprocess.run(["sparse-opt", f"--bsr-mark=match=^{name}$ attention-mask block=32x32 density=0.5", "--bsr-to-sparse",
+                            "--bsr-find-attention=report=true"], input=text, text=True, capture_output=True)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.count("pattern %arg") == 2 and "math.exp" not in found.stdout, found.stdout
+    compiled = step.compile(text, marks)
+    for _ in range(2):
+        stored = random.random((4, 4)) < 0.3
+        stored[np.arange(4), random.integers(4, size=4)] = True
+        stored.flat[np.flatnonzero(stored)[8:]] = False
+        stored[~stored.any(1), 0] = True
+        # Entries of stored blocks may be masked as well; each row sees something.
+        entries = (random.random((128, 128)) < 0.8) & (np.kron(stored, np.ones((32, 32))) > 0)
+        entries |= np.arange(128) == entries.argmax(1)[:, None]
+        stored = entries.reshape(4, 32, 4, 32).any((1, 3))
+        dense = Graph(SQUARE, prefix="d")
+        at = dense.argument("ij")
+        dense.values[at] = entries.astype(np.float64)
+
+        def again(g, s):
+            x, back = scaled(g, s)
+            g.values[x] = np.where(entries, g.values[x], -np.inf)
+            return x, back
+
+        make(dense, score=again)
+        arrays = {**dense.arrays}
+        # The operands of the two graphs are drawn in the same order.
+        names = dict(zip(dense.arrays, g.arrays))
+        arrays = {names[key]: array for key, array in dense.arrays.items()}
+        slots = compiled.manifest["patterns"][0]["slots"]
+        order = random.permutation(slots)[:stored.sum()]
+        arrays[name] = step.to_values(entries.astype(np.float32), stored, (32, 32), slots, order)
+        got = compiled.run(arrays, {name: stored}, {name: order})
+        for mine, theirs in zip(g.results, dense.results):
+            error = np.abs(got[mine[1:]] - dense.values[theirs]).max() / np.abs(dense.values[theirs]).max()
+            assert error < 1e-5, (mine, error)
+
+
+def main(names):
+    graphs = {}
+    for number, name in enumerate(names or FORMS):
+        graphs[name] = Graph(FORMS[name][1], prefix=f"f{number}v")
+        make(graphs[name], **FORMS[name][0])
+        check_found(name, graphs[name])
+
+    def choose(condition):
+        return {name: g for name, g in graphs.items() if condition(name)}
+
+    # Kernels with vectors take long to compile: the other forms that are found have loops.
+    check_numbers(choose(lambda name: name in VECTORS or not FORMS[name][2]), ["--attention-keys=1"])
+    check_numbers(choose(lambda name: name not in VECTORS and FORMS[name][2]), ["--attention-keys=1", "--target=scalar"])
+    # Without the pass, what it would find.
+    check_numbers(choose(lambda name: FORMS[name][2]), [])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["marks"]:
+        check_messages()
+        check_imposed()
+        check_data(np.random.default_rng(0))
+    else:
+        main(sys.argv[1:])

@@ -29,7 +29,8 @@ struct CommandLine {
           "Make weights block-sparse: the options of the pass bsr-mark, "
           "such as \"match=.*_w$ block=16x16 density=0.1\", or "
           "\"match=.*_w$ pattern=file.json\" for a pattern that never "
-          "changes (repeatable)"),
+          "changes; or a pattern for attention: \"attention=. window=3 "
+          "global=1 random=2 block=64x64\" (repeatable)"),
       llvm::cl::value_desc("options"), llvm::cl::cat(category)};
   llvm::cl::opt<std::string> targetCpu{
       "target-cpu", llvm::cl::init("host"),
@@ -146,7 +147,8 @@ struct CommandLine {
       "require-sparse",
       llvm::cl::desc(
           "Fail if a product with a marked weight or its gradient stays "
-          "dense, or its gradient is not found, with a sentence for each"),
+          "dense, its gradient is not found, or attention keeps its scores in "
+          "memory for what else is done with them, with a sentence for each"),
       llvm::cl::cat(category)};
   llvm::cl::opt<bool> tf32{
       "tf32",

@@ -59,6 +59,12 @@ Error bsr::verifyStages(const CommandLine &options) {
   return Error::success();
 }
 
+/// True if `mark` imposes a pattern on attention: it is for the pass that finds
+/// attention.
+static bool isOfAttention(StringRef mark) {
+  return mark.ltrim().starts_with("attention=");
+}
+
 void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
   step.report = options.report.getValue();
   step.dropUpdates = options.dropUpdates.getValue();
@@ -66,6 +72,9 @@ void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
   step.attention = options.attention.getValue();
   if (options.attentionKeys.getNumOccurrences())
     step.attentionKeys = options.attentionKeys.getValue();
+  for (const std::string &mark : options.marks)
+    if (isOfAttention(mark))
+      step.attentionMarks.push_back(mark);
   step.scoreNorm = options.scoreNorm.getValue();
   step.dataParallel = options.dataParallel.getValue();
   step.shardState = options.shardState.getValue();
@@ -85,6 +94,8 @@ Error bsr::lower(ModuleOp module, const CommandLine &options,
                  llvm::function_ref<void(OpPassManager &)> build) {
   PassManager pm(module.getContext());
   for (const std::string &mark : options.marks) {
+    if (isOfAttention(mark))
+      continue;
     std::unique_ptr<Pass> pass = createBSRMark();
     std::string reason;
     auto onError = [&](const llvm::Twine &message) {

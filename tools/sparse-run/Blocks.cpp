@@ -51,6 +51,14 @@ static void forEachEntry(const Blocks &pattern, Run run) {
     }
 }
 
+/// The product of the `number` leading dimensions of `array`.
+static int64_t countPoints(const Array &array, int64_t number) {
+  int64_t points = 1;
+  for (int64_t extent : llvm::ArrayRef(array.shape).take_front(number))
+    points *= extent;
+  return points;
+}
+
 /// How many entries of the matrix are not stored.
 static int64_t countAbsent(const Blocks &pattern) {
   return llvm::count(pattern.slots, Blocks::absent) *
@@ -141,17 +149,19 @@ static Array runSampleVec(SampleVecOp op, Interpreter &in) {
   const Blocks &pattern = in.getPattern(op.getPattern());
   const Array &vec = in.getArray(op.getVec());
   Array values = makeUnspecified(op.getType());
+  bool isOfRows = op.getDim() == 0;
   int64_t height = pattern.type.getBlockRows();
   int64_t width = pattern.type.getBlockCols();
-  forEachEntry(pattern, [&](int64_t row, int64_t col, size_t place) {
-    int64_t slot = int64_t(place) / (height * width);
-    if (op.getDim() == 0)
-      values.elements[size_t(slot * height + row % height)] =
-          vec.elements[size_t(row)];
-    else
-      values.elements[size_t(slot * width + col % width)] =
-          vec.elements[size_t(col)];
-  });
+  int64_t kept = isOfRows ? height : width, length = vec.shape.back();
+  for (int64_t point = 0; point < countPoints(vec, op.getNumBatchDims());
+       ++point)
+    forEachEntry(pattern, [&](int64_t row, int64_t col, size_t place) {
+      int64_t line = isOfRows ? row : col;
+      int64_t slot =
+          int64_t(place) / (height * width) + point * pattern.type.getSlots();
+      values.elements[size_t(slot * kept + line % kept)] =
+          vec.elements[size_t(point * length + line)];
+    });
   return values;
 }
 
@@ -160,15 +170,25 @@ static Array runReduceVec(ReduceVecOp op, Interpreter &in) {
   const Array &values = in.getArray(op.getValues());
   bool isOfRows = op.getDim() == 0;
   Array sums = makeUnspecified(op.getType());
-  sums.elements.assign(sums.elements.size(), fromReal(0));
+  sums.elements.assign(sums.elements.size(),
+                       fromReal(op.getMax() ? -INFINITY : 0));
   std::vector<int64_t> absent(sums.elements.size(),
                               isOfRows ? pattern.type.getCols()
                                        : pattern.type.getRows());
-  forEachEntry(pattern, [&](int64_t row, int64_t col, size_t place) {
-    size_t kept = size_t(isOfRows ? row : col);
-    sums.elements[kept].real += values.elements[place].real;
-    --absent[kept];
-  });
+  int64_t points = countPoints(values, op.getNumBatchDims());
+  size_t size = values.elements.size() / size_t(points);
+  for (int64_t point = 0; point < points; ++point)
+    forEachEntry(pattern, [&](int64_t row, int64_t col, size_t place) {
+      size_t kept =
+          size_t(point * sums.shape.back() + (isOfRows ? row : col));
+      double value = values.elements[size_t(point) * size + place].real;
+      double &sum = sums.elements[kept].real;
+      if (!op.getMax())
+        sum += value;
+      else if (std::isnan(value) || value > sum)
+        sum = value;
+      --absent[kept];
+    });
   if (op.getBackground())
     for (auto [sum, count] : llvm::zip_equal(sums.elements, absent))
       if (count)
@@ -189,21 +209,27 @@ static Array runSpMM(SpMMOp op, Interpreter &in) {
           op.getBias()
               ? in.getArray(op.getBias()).elements[size_t(feature)].real
               : 0;
+  // The tokens of a point of the batch lie side by side, and so do its values.
+  int64_t points = countPoints(values, op.getNumBatchDims());
+  int64_t tokens = x.getTokens() / points;
+  size_t size = values.elements.size() / size_t(points);
   forEachEntry(pattern, [&](int64_t row, int64_t col, size_t place) {
     int64_t from = op.getTranspose() ? col : row;
     int64_t to = op.getTranspose() ? row : col;
     for (int64_t token = 0; token < x.getTokens(); ++token)
       product.elements[y.place(token, to)].real +=
-          x.at(token, from) * values.elements[place].real;
+          x.at(token, from) *
+          values.elements[size_t(token / tokens) * size + place].real;
   });
   return product;
 }
 
-/// `sum_t a[t, row] b[t, col]`.
+/// `sum_t a[t, row] b[t, col]`, of tokens from `first` to `end`.
 static double sumOverTokens(const Activations &a, const Activations &b,
-                            int64_t row, int64_t col) {
+                            int64_t row, int64_t col, int64_t first,
+                            int64_t end) {
   double sum = 0;
-  for (int64_t token = 0; token < a.getTokens(); ++token)
+  for (int64_t token = first; token < end; ++token)
     sum += a.at(token, row) * b.at(token, col);
   return sum;
 }
@@ -213,9 +239,14 @@ static Array runSDDMM(SDDMMOp op, Interpreter &in) {
   Activations a(in.getArray(op.getA()), op.getFeatureDim());
   Activations b(in.getArray(op.getB()), op.getFeatureDim());
   Array values = makeUnspecified(op.getType());
-  forEachEntry(pattern, [&](int64_t row, int64_t col, size_t place) {
-    values.elements[place].real = sumOverTokens(a, b, row, col);
-  });
+  int64_t points = countPoints(values, op.getNumBatchDims());
+  int64_t tokens = a.getTokens() / points;
+  size_t size = values.elements.size() / size_t(points);
+  for (int64_t point = 0; point < points; ++point)
+    forEachEntry(pattern, [&](int64_t row, int64_t col, size_t place) {
+      values.elements[size_t(point) * size + place].real = sumOverTokens(
+          a, b, row, col, point * tokens, (point + 1) * tokens);
+    });
   return values;
 }
 
@@ -247,7 +278,7 @@ static Array runBlockScores(BlockScoresOp op, Interpreter &in) {
   Activations a(in.getArray(op.getA()), op.getFeatureDim());
   Activations b(in.getArray(op.getB()), op.getFeatureDim());
   return getScores(op, a.features, b.features, [&](int64_t row, int64_t col) {
-    return sumOverTokens(a, b, row, col);
+    return sumOverTokens(a, b, row, col, 0, a.getTokens());
   });
 }
 

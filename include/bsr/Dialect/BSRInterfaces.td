@@ -74,10 +74,10 @@ def BSR_ActivationsOpInterface : OpInterface<"ActivationsOpInterface"> {
     InterfaceMethod<"The dimension of the features.", "uint64_t", "getFeatureDim">,
     InterfaceMethod<"Makes `dim` the dimension of the features.", "void",
                     "setFeatureDim", (ins "uint64_t":$dim)>,
-    InterfaceMethod<"The operands that are activations.",
+    InterfaceMethod<"The operands that are activations; none if their layout is fixed.",
                     "::llvm::SmallVector<::mlir::OpOperand *, 2>",
                     "getReadActivations">,
-    InterfaceMethod<"The result that is activations, or null.", "::mlir::Value",
+    InterfaceMethod<"The result that is activations and has no fixed layout, or null.", "::mlir::Value",
                     "getMadeActivations", (ins), "", [{ return {}; }]>,
     InterfaceMethod<[{
       True if another operand has the tokens in the same order, so that the features

@@ -221,7 +221,8 @@ def BSR_SampleVecOp : BSR_Op<"sample_vec",
     in slot `s` is row `i` of the matrix, or with `dim = 1`
     `values[s, 0, c] = vec[j]`, where column `c` is column `j`. Slots that hold no
     block get unspecified values. It stands for `bsr.sample` of the broadcast vector
-    and takes a block's row or column of memory instead of a block.
+    and takes a block's row or column of memory instead of a block. Vectors may be
+    batched: leading dimensions of `vec` are those of `values`.
 
     Example:
 
@@ -231,18 +232,22 @@ def BSR_SampleVecOp : BSR_Op<"sample_vec",
         -> tensor<3x16x1xf32>
     ```
   }];
-  let arguments = (ins BSR_Pattern:$pattern, BSR_Vector:$vec, I64Attr:$dim);
-  let results = (outs BSR_Values:$values);
+  let arguments = (ins BSR_Pattern:$pattern, BSR_BatchedVector:$vec, I64Attr:$dim);
+  let results = (outs BSR_BatchedValues:$values);
   let assemblyFormat = [{
     $pattern `,` $vec `dim` `=` $dim attr-dict
     `:` qualified(type($pattern)) `,` type($vec) `->` type($values)
+  }];
+  let extraClassDeclaration = [{
+    /// The number of leading dimensions that the vectors are batched along.
+    int64_t getNumBatchDims() { return getVec().getType().getRank() - 1; }
   }];
   let hasVerifier = 1;
 }
 
 def BSR_ReduceVecOp : BSR_Op<"reduce_vec",
     [Pure, DeclareOpInterfaceMethods<BSR_KernelOpInterface, ["getWorkKind", "getLineView"]>]> {
-  let summary = "Sums of the rows or columns of a matrix of stored blocks";
+  let summary = "Sums or maxima of the rows or columns of a matrix of stored blocks";
   let description = [{
     `vec[i] = sum_j dense[i, j]`, or with `dim = 1` `vec[j] = sum_i dense[i, j]`, where
     `dense` is the matrix of `pattern` and `values`, and `background` (0 if absent)
@@ -250,6 +255,22 @@ def BSR_ReduceVecOp : BSR_Op<"reduce_vec",
     blocks are read, and slots that hold no block do not count; a row without absent
     entries adds no background, not even 0 times one that is NaN. Sums are taken in
     f32 (f64 if the values are f64).
+
+    With `max` it is the largest stored entry instead, NaN if one is, and negative
+    infinity where no block is stored; there is no background then. Values may be
+    batched: their leading dimensions are those of `vec`, and a pattern is that of
+    all matrices.
+
+    A softmax over the stored entries of each row is, of batched values as well, with
+    `spread(u) = bsr.sample_vec %p, u dim = 0`,
+
+        m = reduce_vec %p, v max dim = 0
+        e = exp(v - spread(m))
+        p = e / spread(reduce_vec %p, e dim = 0)
+
+    What is not stored has probability 0. A row without stored entries has no place in
+    `p`, so its sum of products with anything (`bsr.spmm`) is 0; that of the dense
+    matrix with negative infinity where nothing is stored is NaN.
 
     Example:
 
@@ -260,16 +281,23 @@ def BSR_ReduceVecOp : BSR_Op<"reduce_vec",
     %cols = bsr.reduce_vec %p, %v dim = 1
         : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>
         -> tensor<64xf32>
+    %tops = bsr.reduce_vec %p, %scores max dim = 0
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<2x4x3x16x16xf32>
+        -> tensor<2x4x32xf32>
     ```
   }];
-  let arguments = (ins BSR_Pattern:$pattern, BSR_Values:$values,
+  let arguments = (ins BSR_Pattern:$pattern, BSR_BatchedValues:$values,
                        Optional<0DTensorOf<[F16, BF16, F32, F64]>>:$background,
-                       I64Attr:$dim);
-  let results = (outs BSR_FloatVector:$vec);
+                       I64Attr:$dim, UnitAttr:$max);
+  let results = (outs BSR_BatchedFloatVector:$vec);
   let assemblyFormat = [{
-    $pattern `,` $values (`background` $background^)? `dim` `=` $dim attr-dict
+    $pattern `,` $values (`background` $background^)? (`max` $max^)? `dim` `=` $dim attr-dict
     `:` qualified(type($pattern)) `,` type($values) (`,` type($background)^)?
     `->` type($vec)
+  }];
+  let extraClassDeclaration = [{
+    /// The number of leading dimensions that the values are batched along.
+    int64_t getNumBatchDims() { return getValues().getType().getRank() - 3; }
   }];
   let hasVerifier = 1;
   let hasCanonicalizeMethod = 1;
@@ -297,6 +325,12 @@ def BSR_SpMMOp : BSR_Op<"spmm",
     Element types of values, `x` and `y` may differ, but f16 and bf16 do not meet in
     one product; sums are taken in f32 (f64 if any of them is f64) and rounded once.
 
+    Values may be batched, `batch... x slots x rows x columns`: a matrix for each point of
+    the batch (sequences, heads), all of one pattern. `x` and `y` have the same leading
+    dimensions, and for each point of them the product is one of its own. Their layout is
+    the program's: vectors are used if a dimension of tokens comes last. (On GPUs, plain
+    kernels compute batched products.)
+
     Example:
 
     ```mlir
@@ -309,9 +343,12 @@ def BSR_SpMMOp : BSR_Op<"spmm",
     %z = bsr.spmm %p, %v, %x bias %b feature_dim = 2
         : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<3x16x16xf32>,
           tensor<8x128x32xf32>, tensor<64xf32> -> tensor<8x128x64xf32>
+    %o = bsr.spmm %p, %probabilities, %keys transpose feature_dim = 2
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<2x4x3x16x16xf32>,
+          tensor<2x4x64x8xf32> -> tensor<2x4x32x8xf32>
     ```
   }];
-  let arguments = (ins BSR_Pattern:$pattern, BSR_Values:$values,
+  let arguments = (ins BSR_Pattern:$pattern, BSR_BatchedValues:$values,
                        BSR_Activations:$x, Optional<BSR_Activations>:$bias,
                        UnitAttr:$transpose, I64Attr:$featureDim);
   let results = (outs BSR_Activations:$y);
@@ -320,6 +357,10 @@ def BSR_SpMMOp : BSR_Op<"spmm",
     `feature_dim` `=` $featureDim attr-dict
     `:` qualified(type($pattern)) `,` type($values) `,` type($x)
         (`,` type($bias)^)? `->` type($y)
+  }];
+  let extraClassDeclaration = [{
+    /// The number of leading dimensions that the values are batched along.
+    int64_t getNumBatchDims() { return getValues().getType().getRank() - 3; }
   }];
   let hasVerifier = 1;
 }
@@ -334,20 +375,32 @@ def BSR_SDDMMOp : BSR_Op<"sddmm",
     dimension, which is the same in `a` and `b`. Slots that hold no block get
     unspecified values. Sums are taken in f32 (f64 if an operand is f64).
 
+    Values may be batched as those of `bsr.spmm` are: for each point of the leading
+    dimensions of `values`, which `a` and `b` have too, the product is one of its own.
+    So the scores of attention are, for queries and keys of `batch... x tokens x
+    features`.
+
     Example:
 
     ```mlir
     %dw = bsr.sddmm %p, %a, %b feature_dim = 2
         : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<8x128x32xf32>,
           tensor<8x128x64xf32> -> tensor<3x16x16xf32>
+    %scores = bsr.sddmm %p, %queries, %keys feature_dim = 2
+        : !bsr.pattern<32x64, block = 16x16, slots = 3>, tensor<2x4x32x8xf32>,
+          tensor<2x4x64x8xf32> -> tensor<2x4x3x16x16xf32>
     ```
   }];
   let arguments = (ins BSR_Pattern:$pattern, BSR_Activations:$a,
                        BSR_Activations:$b, I64Attr:$featureDim);
-  let results = (outs BSR_Values:$values);
+  let results = (outs BSR_BatchedValues:$values);
   let assemblyFormat = [{
     $pattern `,` $a `,` $b `feature_dim` `=` $featureDim attr-dict
     `:` qualified(type($pattern)) `,` type($a) `,` type($b) `->` type($values)
+  }];
+  let extraClassDeclaration = [{
+    /// The number of leading dimensions that the values are batched along.
+    int64_t getNumBatchDims() { return getValues().getType().getRank() - 3; }
   }];
   let hasVerifier = 1;
 }

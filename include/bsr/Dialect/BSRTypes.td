@@ -168,6 +168,18 @@ def BSR_Matrix : Type<And<[2DTensorOf<[AnyType]>.predicate, HasStaticShapePred]>
 def BSR_Values : Type<And<[3DTensorOf<[AnyType]>.predicate, HasStaticShapePred]>,
                       "stored blocks (slots x rows x columns)",
                       "::mlir::RankedTensorType">;
+def BSR_BatchedValues
+    : Type<And<[RankedTensorOf<[AnyType]>.predicate, HasStaticShapePred,
+                CPred<"::llvm::cast<::mlir::RankedTensorType>($_self).getRank() >= 3">]>,
+           "stored blocks (batch... x slots x rows x columns)", "::mlir::RankedTensorType">;
+def BSR_BatchedVector
+    : Type<And<[RankedTensorOf<[AnyType]>.predicate, HasStaticShapePred,
+                CPred<"::llvm::cast<::mlir::RankedTensorType>($_self).getRank() >= 1">]>,
+           "vectors of static shape (batch... x entries)", "::mlir::RankedTensorType">;
+def BSR_BatchedFloatVector
+    : Type<And<[RankedTensorOf<[F16, BF16, F32, F64]>.predicate, HasStaticShapePred,
+                CPred<"::llvm::cast<::mlir::RankedTensorType>($_self).getRank() >= 1">]>,
+           "float vectors of static shape (batch... x entries)", "::mlir::RankedTensorType">;
 def BSR_Vector : Type<And<[1DTensorOf<[AnyType]>.predicate, HasStaticShapePred]>,
                       "vector of static shape", "::mlir::RankedTensorType">;
 def BSR_FloatVector

@@ -39,7 +39,8 @@ struct StepOptions {
       parent, "drop-updates", llvm::cl::desc("Run `bsr-drop-updates`"),
       llvm::cl::init(false)};
   PassOptions::Option<bool> requireSparse{
-      parent, "require-sparse", llvm::cl::desc("See `bsr-propagate`"),
+      parent, "require-sparse",
+      llvm::cl::desc("See `bsr-propagate` and `bsr-find-attention`"),
       llvm::cl::init(BSRPropagateOptions().requireSparse)};
   PassOptions::Option<bool> report{
       parent, "report",
@@ -57,6 +58,9 @@ struct StepOptions {
       parent, "attention-keys",
       llvm::cl::desc("See `min-keys` of `bsr-find-attention` (for GPUs 1)"),
       llvm::cl::init(256)};
+  PassOptions::ListOption<std::string> attentionMarks{
+      parent, "attention-marks",
+      llvm::cl::desc("See `marks` of `bsr-find-attention`")};
   PassOptions::Option<bool> dataParallel{
       parent, "data-parallel", llvm::cl::desc("Run `bsr-data-parallel`"),
       llvm::cl::init(false)};

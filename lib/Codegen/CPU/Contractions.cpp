@@ -251,7 +251,8 @@ static void emitDotProduct(Emitter &e, const Contraction &c, Value output) {
 
 bool bsr::acceptsEpilogue(Operation *op) {
   if (auto spmm = dyn_cast<SpMMOp>(op))
-    return Activations(spmm.getY().getType().getShape(), spmm.getFeatureDim())
+    return spmm.getNumBatchDims() == 0 &&
+           Activations(spmm.getY().getType().getShape(), spmm.getFeatureDim())
         .hasLanes;
   auto generic = dyn_cast<linalg::GenericOp>(op);
   std::optional<Contraction> product =

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -174,6 +175,81 @@ static void emitScatterAdd(Emitter &e, ScatterAddOp op, Value output) {
     emitChunk(e.constant(features - features % chunk), features % chunk);
 }
 
+/// `tensor` at the point of its leading dimensions at which these have `at`:
+/// views of it in front of `b`, of one matrix.
+static Value createPoint(OpBuilder &b, Location loc, Value tensor,
+                         ValueRange at) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  SmallVector<OpFoldResult> offsets(at), sizes(at.size(), b.getIndexAttr(1));
+  SmallVector<OpFoldResult> strides(type.getRank(), b.getIndexAttr(1));
+  offsets.resize(type.getRank(), b.getIndexAttr(0));
+  for (int64_t extent : type.getShape().drop_front(at.size()))
+    sizes.push_back(b.getIndexAttr(extent));
+  Value slice = tensor::ExtractSliceOp::create(b, loc, tensor, offsets, sizes,
+                                               strides);
+  SmallVector<ReassociationIndices> groups(type.getRank() - at.size());
+  for (int64_t dim : llvm::seq(type.getRank()))
+    groups[std::max<int64_t>(0, dim - static_cast<int64_t>(at.size()))]
+        .push_back(dim);
+  return tensor::CollapseShapeOp::create(b, loc, slice, groups);
+}
+
+/// The buffer of one point of the leading dimensions of `buffer`.
+static Value createPoint(Emitter &e, Value buffer, ArrayRef<Value> at) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<OpFoldResult> offsets(at.begin(), at.end());
+  SmallVector<OpFoldResult> sizes(at.size(), e.b.getIndexAttr(1));
+  SmallVector<OpFoldResult> strides(type.getRank(), e.b.getIndexAttr(1));
+  offsets.resize(type.getRank(), e.b.getIndexAttr(0));
+  ArrayRef<int64_t> shape = type.getShape().drop_front(at.size());
+  for (int64_t extent : shape)
+    sizes.push_back(e.b.getIndexAttr(extent));
+  MemRefType result = memref::SubViewOp::inferRankReducedResultType(
+      shape, type, offsets, sizes, strides);
+  return memref::SubViewOp::create(e.b, e.loc, result, buffer, offsets, sizes,
+                                   strides);
+}
+
+/// Calls `emitOne` for the product `op` of one point of its batch, in a loop
+/// over them: a product of views of `batched`, the operands with a batch, into a
+/// part of `output`. Work items are those of one product.
+template <typename OpTy>
+static void emitBatch(Emitter &e, OpTy op, ArrayRef<Value> batched,
+                      Value output,
+                      llvm::function_ref<void(OpTy, Value)> emitOne) {
+  ArrayRef<int64_t> batch =
+      op.getValues().getType().getShape().take_front(op.getNumBatchDims());
+  if (batch.empty())
+    return emitOne(op, output);
+  e.nest(batch, {}, [&](ArrayRef<Index> point, ValueRange) {
+    e.scope([&] {
+      SmallVector<Value> at = llvm::map_to_vector(
+          point, [&](Index index) { return e.materialize(index); });
+      // The offsets of the views are values of the kernel already.
+      for (Value offset : at)
+        e.setBuffer(offset, offset);
+      OpBuilder b(op);
+      IRMapping views;
+      for (Value operand : batched)
+        views.map(operand, createPoint(b, e.loc, operand, at));
+      auto product = cast<OpTy>(b.clone(*op, views));
+      product.setFeatureDim(op.getFeatureDim() - at.size());
+      auto type = cast<RankedTensorType>(op->getResult(0).getType());
+      product->getResult(0).setType(
+          type.clone(type.getShape().drop_front(at.size())));
+      emitOne(product, createPoint(e, output, at));
+      product->erase();
+      for (Value operand : batched) {
+        Operation *view = views.lookup(operand).getDefiningOp();
+        Operation *slice = view->getOperand(0).getDefiningOp();
+        view->erase();
+        slice->erase();
+      }
+    });
+    return SmallVector<Value>();
+  });
+}
+
 std::optional<View> bsr::getWalkedView(Operation *op) {
   auto sddmm = dyn_cast<SDDMMOp>(op);
   return sddmm ? getWalkedView(sddmm) : getLineView(op);
@@ -182,8 +258,18 @@ std::optional<View> bsr::getWalkedView(Operation *op) {
 void bsr::emitSparse(Emitter &e, Operation *op, Value output,
                      const PatternViews &patterns) {
   TypeSwitch<Operation *>(op)
-      .Case([&](SpMMOp op) { emitSpMM(e, op, output, patterns); })
-      .Case([&](SDDMMOp op) { emitSDDMM(e, op, output, patterns); })
+      .Case([&](SpMMOp op) {
+        emitBatch<SpMMOp>(e, op, {op.getValues(), op.getX()}, output,
+                          [&](SpMMOp product, Value part) {
+                            emitSpMM(e, product, part, patterns);
+                          });
+      })
+      .Case([&](SDDMMOp op) {
+        emitBatch<SDDMMOp>(e, op, {op.getA(), op.getB()}, output,
+                           [&](SDDMMOp product, Value part) {
+                             emitSDDMM(e, product, part, patterns);
+                           });
+      })
       .Case([&](BlockScoresOp op) { emitBlockScores(e, op, output); })
       .Case([&](ToDenseOp op) { emitToDense(e, op, output, patterns); })
       .Case([&](SampleOp op) { emitSample(e, op, output, patterns); })

@@ -70,6 +70,22 @@ Value bsr::addBackground(Evaluator &e, Value sum, Value background,
   return arith::SelectOp::create(e.b, e.loc, none, sum, all);
 }
 
+Value bsr::getVecStart(Evaluator &e, ReduceVecOp op, Type type) {
+  if (!op.getMax())
+    return getZeros(e, type, 1).front();
+  const llvm::fltSemantics &semantics =
+      cast<FloatType>(type).getFloatSemantics();
+  return e.broadcast(arith::ConstantOp::create(
+      e.b, e.loc,
+      FloatAttr::get(type, APFloat::getInf(semantics, /*Negative=*/true))));
+}
+
+Value bsr::addToVec(Evaluator &e, ReduceVecOp op, Value sum, Value element) {
+  if (op.getMax())
+    return arith::MaximumFOp::create(e.b, e.loc, sum, element);
+  return arith::AddFOp::create(e.b, e.loc, sum, element);
+}
+
 Value bsr::addToNorm(Evaluator &e, Norm kind, Value norm, Value element) {
   if (kind == Norm::L2)
     return multiplyAdd(e, element, element, norm);

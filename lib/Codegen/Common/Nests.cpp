@@ -80,6 +80,19 @@ static SmallVector<int64_t> getTokens(Type activations, int64_t featureDim) {
   return extents;
 }
 
+/// `place` at point `batch` of the leading dimensions.
+static SmallVector<Index> addBatch(ArrayRef<Index> batch,
+                                   ArrayRef<Index> place) {
+  SmallVector<Index> result(batch);
+  llvm::append_range(result, place);
+  return result;
+}
+
+/// The extents of the `number` leading dimensions of `tensor`.
+static ArrayRef<int64_t> getBatch(Value tensor, int64_t number) {
+  return cast<RankedTensorType>(tensor.getType()).getShape().take_front(number);
+}
+
 static void emitSpMM(Evaluator &e, SpMMOp op, Value output,
                      const PatternViews &patterns) {
   PatternType pattern = op.getPattern().getType();
@@ -104,7 +117,9 @@ static void emitSpMM(Evaluator &e, SpMMOp op, Value output,
         if (op.getTranspose())
           std::swap(entry[1], entry[2]);
         Index from = e.multiplyAdd(position, inBlock, k);
-        Value w = e.read(op.getValues(), entry);
+        Value w = e.read(
+            op.getValues(),
+            addBatch(tokens.take_front(op.getNumBatchDims()), entry));
         Value x = e.read(op.getX(), addFeature(tokens, featureDim, from));
         return SmallVector<Value>{multiplyAdd(e, w, x, sum.front())};
       });
@@ -115,12 +130,17 @@ static void emitSpMM(Evaluator &e, SpMMOp op, Value output,
   });
 }
 
-/// The sum over tokens of `a` at feature `row` times `b` at feature `col`.
+/// The sum over tokens of `a` at feature `row` times `b` at feature `col`, at
+/// point `batch` of the leading dimensions.
 static Value emitDot(Evaluator &e, Value a, Index row, Value b, Index col,
-                     int64_t featureDim, Type sumType) {
+                     int64_t featureDim, Type sumType,
+                     ArrayRef<Index> batch = {}) {
+  SmallVector<int64_t> extents = getTokens(a.getType(), featureDim);
   return e
-      .nest(getTokens(a.getType(), featureDim), getZeros(e, sumType, 1),
-            [&](ArrayRef<Index> tokens, ValueRange sum) {
+      .nest(ArrayRef(extents).drop_front(batch.size()),
+            getZeros(e, sumType, 1),
+            [&](ArrayRef<Index> at, ValueRange sum) {
+              SmallVector<Index> tokens = addBatch(batch, at);
               Value x = e.read(a, addFeature(tokens, featureDim, row));
               Value y = e.read(b, addFeature(tokens, featureDim, col));
               return SmallVector<Value>{multiplyAdd(e, x, y, sum.front())};
@@ -146,17 +166,25 @@ static void forBlockPoints(
   });
 }
 
-/// Calls `body` for every entry of every block, by rows: its slot, its place in
-/// the block and in the matrix.
+/// Calls `body` for every entry of every block, by rows, at each point of
+/// `batch`: the place of the entry in values, the point and its place in the
+/// matrix.
 static void forEntries(
     Evaluator &e, PatternType pattern, const PatternView &view,
-    llvm::function_ref<void(Index, ArrayRef<Index>, ArrayRef<Index>)> body) {
+    ArrayRef<int64_t> batch,
+    llvm::function_ref<void(ArrayRef<Index>, ArrayRef<Index>, ArrayRef<Index>)>
+        body) {
   int64_t rows = pattern.getBlockRows(), cols = pattern.getBlockCols();
+  SmallVector<int64_t> extents(batch);
+  extents.append({rows, cols});
   forBlockPoints(
-      e, view, pattern.getGridRows(), {rows, cols},
+      e, view, pattern.getGridRows(), extents,
       [&](Index line, Index slot, Index position, ArrayRef<Index> at) {
+        ArrayRef<Index> point = at.drop_back(2);
+        at = at.take_back(2);
         Index row = e.multiplyAdd(line, rows, at[0]);
-        body(slot, at, {row, e.multiplyAdd(position, cols, at[1])});
+        body(addBatch(point, {slot, at[0], at[1]}), point,
+             {row, e.multiplyAdd(position, cols, at[1])});
       });
 }
 
@@ -167,10 +195,12 @@ static void emitSDDMM(Evaluator &e, SDDMMOp op, Value output,
   Type sumType =
       getSumType(e.b, {op.getA().getType(), op.getB().getType(), outType});
   forEntries(e, pattern, patterns.at({op.getPattern(), View::Rows}),
-             [&](Index slot, ArrayRef<Index> at, ArrayRef<Index> place) {
+             getBatch(op.getValues(), op.getNumBatchDims()),
+             [&](ArrayRef<Index> entry, ArrayRef<Index> batch,
+                 ArrayRef<Index> place) {
                Value sum = emitDot(e, op.getA(), place[0], op.getB(), place[1],
-                                   op.getFeatureDim(), sumType);
-               e.store(e.convert(sum, outType), output, {slot, at[0], at[1]});
+                                   op.getFeatureDim(), sumType, batch);
+               e.store(e.convert(sum, outType), output, entry);
              });
 }
 
@@ -178,11 +208,12 @@ static void emitSample(Evaluator &e, SampleOp op, Value output,
                        const PatternViews &patterns) {
   forEntries(
       e, op.getPattern().getType(), patterns.at({op.getPattern(), View::Rows}),
-      [&](Index slot, ArrayRef<Index> at, ArrayRef<Index> place) {
+      /*batch=*/{},
+      [&](ArrayRef<Index> entry, ArrayRef<Index>, ArrayRef<Index> place) {
         SmallVector<Index> from(place);
         if (op.getTranspose())
           std::swap(from[0], from[1]);
-        e.store(e.read(op.getDense(), from), output, {slot, at[0], at[1]});
+        e.store(e.read(op.getDense(), from), output, entry);
       });
 }
 
@@ -191,15 +222,20 @@ static void emitSampleVec(Evaluator &e, SampleVecOp op, Value output,
   PatternType pattern = op.getPattern().getType();
   bool alongCols = op.getDim() == 1;
   int64_t extent = alongCols ? pattern.getBlockCols() : pattern.getBlockRows();
+  SmallVector<int64_t> extents(getBatch(op.getVec(), op.getNumBatchDims()));
+  extents.push_back(extent);
   forBlockPoints(
       e, patterns.at({op.getPattern(), View::Rows}), pattern.getGridRows(),
-      extent, [&](Index line, Index slot, Index position, ArrayRef<Index> at) {
+      extents, [&](Index line, Index slot, Index position, ArrayRef<Index> at) {
+        ArrayRef<Index> batch = at.drop_back();
         Index number = alongCols ? position : line;
-        SmallVector<Index> place{slot, at[0], Index::constant(0)};
+        SmallVector<Index> place{slot, at.back(), Index::constant(0)};
         if (alongCols)
           std::swap(place[1], place[2]);
-        Value value = e.read(op.getVec(), e.multiplyAdd(number, extent, at[0]));
-        e.store(value, output, place);
+        Value value = e.read(
+            op.getVec(),
+            addBatch(batch, e.multiplyAdd(number, extent, at.back())));
+        e.store(value, output, addBatch(batch, place));
       });
 }
 
@@ -261,25 +297,30 @@ static void emitReduceVec(Evaluator &e, ReduceVecOp op, Value output,
   int64_t length = pattern.getBlockExtent(getOther(lines));
   bool alongCols = op.getDim() == 1;
   Type sumType = getSumType(e.b, op.getValues().getType());
-  e.forEach({pattern.getNumLines(lines), height}, [&](ArrayRef<Index> at) {
+  SmallVector<int64_t> extents(getBatch(op.getValues(), op.getNumBatchDims()));
+  extents.append({pattern.getNumLines(lines), height});
+  e.forEach(extents, [&](ArrayRef<Index> point) {
+    ArrayRef<Index> batch = point.drop_back(2), at = point.take_back(2);
     auto addBlock = [&](Index slot, Index, ValueRange sum) {
       return e.loop(length, sum, [&](Index k, ValueRange sum) {
         SmallVector<Index> entry{slot, at[1], k};
         if (alongCols)
           std::swap(entry[1], entry[2]);
-        Value value = e.convert(e.read(op.getValues(), entry), sumType);
-        return SmallVector<Value>{
-            arith::AddFOp::create(e.b, e.loc, sum.front(), value)};
+        Value value =
+            e.convert(e.read(op.getValues(), addBatch(batch, entry)), sumType);
+        return SmallVector<Value>{addToVec(e, op, sum.front(), value)};
       });
     };
     Value sum =
-        forBlocks(e, view, at[0], getZeros(e, sumType, 1), addBlock).front();
+        forBlocks(e, view, at[0], getVecStart(e, op, sumType), addBlock)
+            .front();
     if (op.getBackground())
       sum = addBackground(e, sum, e.read(op.getBackground(), {}), view, at[0],
                           alongCols ? pattern.getRows() : pattern.getCols(),
                           length);
     Value total = e.convert(sum, op.getVec().getType().getElementType());
-    e.store(total, output, e.multiplyAdd(at[0], height, at[1]));
+    e.store(total, output,
+            addBatch(batch, e.multiplyAdd(at[0], height, at[1])));
   });
 }
 

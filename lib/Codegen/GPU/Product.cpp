@@ -32,7 +32,13 @@ static std::unique_ptr<Product> matchFirst(Operation *op, GPUAttr chip) {
 }
 
 std::unique_ptr<Product> bsr::matchProduct(Operation *op, GPUAttr chip) {
-  // Launches know of no keys that heads share, no factor and no trained bias.
+  // Launches know of no batches of values, no keys that heads share, no factor
+  // and no trained bias.
+  auto isBatched = [](auto product) {
+    return product && product.getNumBatchDims() != 0;
+  };
+  if (isBatched(dyn_cast<SpMMOp>(op)) || isBatched(dyn_cast<SDDMMOp>(op)))
+    return nullptr;
   std::optional<Attention> attention = getAttention(op);
   if (attention && !attention->isPlain())
     return nullptr;

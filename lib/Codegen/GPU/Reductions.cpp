@@ -456,6 +456,8 @@ static void emit(Evaluator &e, linalg::GenericOp op, const Plan &plan,
 /// How many threads take the sums of `op` along the lines of its pattern, if
 /// several should share each.
 static std::optional<Division> getDivision(ReduceVecOp op) {
+  if (op.getNumBatchDims() || op.getMax())
+    return std::nullopt;
   PatternType pattern = op.getPattern().getType();
   View lines = *getLineView(op);
   int64_t numLines = pattern.getNumLines(lines);

@@ -2,7 +2,8 @@
 //
 // Makes attention, and its gradient, of products and a softmax.
 
-#include "AttentionMatcher.h"
+#include "AttentionBlocks.h"
+#include "AttentionMark.h"
 #include "NarrowAttention.h"
 #include "ShareKeys.h"
 #include "SplitBatches.h"
@@ -11,7 +12,9 @@
 #include "bsr/Transforms/Clusters/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/SetVector.h"
 #include <cmath>
 #include <map>
 
@@ -22,11 +25,6 @@ namespace mlir::bsr {
 
 using namespace mlir;
 using namespace mlir::bsr;
-
-/// Entries of a mask above which it is not evaluated.
-static constexpr int64_t maxMaskEntries = int64_t(1) << 24;
-/// What is filled in must be this low for its power to be 0.
-static constexpr double lowFill = -1e9;
 
 /// The product of queries and keys.
 static Value getProduct(const AttentionMatch &match) {
@@ -155,101 +153,57 @@ static Labelled getFactor(OpBuilder &b, const AttentionMatch &match) {
       });
 }
 
-namespace {
-/// The blocks in which masks have an entry.
-class LiveBlocks {
-public:
-  /// Those of the masks of `match` that depend on positions alone; nothing if
-  /// there are none, or every block is live, or a row would be left without
-  /// what the program has there.
-  static std::optional<LiveBlocks> get(const AttentionMatch &match);
+/// The keys of `scores`, a product: as many as the larger of the dimensions that
+/// one operand has alone.
+static int64_t getNumKeys(linalg::GenericOp scores) {
+  FailureOr<linalg::ContractionDimensions> dims =
+      linalg::inferContractionDims(scores);
+  int64_t keys = 0;
+  if (succeeded(dims))
+    for (unsigned loop : llvm::concat<unsigned>(dims->m, dims->n))
+      keys = std::max(keys, scores.getStaticLoopRanges()[loop]);
+  return keys;
+}
 
-  int64_t block;
-  SmallVector<int32_t> rowPtr{0}, colIdx;
-};
-} // namespace
-
-std::optional<LiveBlocks> LiveBlocks::get(const AttentionMatch &match) {
-  int64_t queries = match.extents[match.getQueryDim()];
-  int64_t keys = match.extents[match.getKeyDim()];
-  int64_t block = 0;
-  for (int64_t size : {64, 32, 16})
-    if (!block && queries % size == 0 && keys % size == 0)
-      block = size;
-  if (!block || queries * keys > maxMaskEntries)
-    return std::nullopt;
-  EntryValues values(
-      [](Value, ArrayRef<int64_t>) { return std::optional<double>(); });
-  values.forget();
-  auto getPlace = [&](const Labelled &tensor, int64_t query, int64_t key) {
-    SmallVector<int64_t> at;
-    for (int64_t label : tensor.labels)
-      at.push_back(label < 0 ? 0 : label == match.getQueryDim() ? query : key);
-    return at;
-  };
-  auto isKnown = [&](const Labelled &tensor) {
-    return llvm::all_of(tensor.labels,
-                        [&](int64_t label) {
-                          return label < 0 || label == match.getQueryDim() ||
-                                 label == match.getKeyDim();
-                        }) &&
-           values.get(tensor.tensor, getPlace(tensor, 0, 0));
-  };
-  // What is filled in, and what is added, in place of negative infinity.
-  bool isLow = match.fill && *match.fill <= lowFill;
-  SmallVector<AttentionMatch::Mask> masks;
-  SmallVector<Labelled> biases;
-  for (const AttentionMatch::Mask &mask : match.masks)
-    if (isLow && isKnown(mask.tensor))
-      masks.push_back(mask);
-  for (const Labelled &bias : match.biases)
-    if (isKnown(bias))
-      biases.push_back(bias);
-  if (masks.empty() && biases.empty())
-    return std::nullopt;
-  bool isInfinite = masks.empty() || *match.fill == -INFINITY;
-  auto isLive = [&](int64_t query, int64_t key) {
-    for (const AttentionMatch::Mask &mask : masks) {
-      std::optional<double> bit =
-          values.get(mask.tensor.tensor, getPlace(mask.tensor, query, key));
-      if (bit && (*bit != 0) == mask.isNegated)
-        return false;
+/// True if a softmax is computed of `scores`: powers that are summed up.
+static bool isExponentiated(linalg::GenericOp scores) {
+  SetVector<Operation *> reached;
+  reached.insert(scores);
+  bool isPower = false, isSummed = false;
+  for (size_t next = 0; next != reached.size(); ++next) {
+    auto op = dyn_cast<linalg::GenericOp>(reached[next]);
+    // What comes behind another product is another matter.
+    if (op && next != 0 && linalg::isaContractionOpInterface(op) &&
+        op.getNumDpsInputs() == 2)
+      continue;
+    if (op && next != 0) {
+      isSummed |= op.getNumReductionLoops() != 0 && isPower;
+      op.walk([&](Operation *inner) {
+        isPower |= isa<math::ExpOp, math::Exp2Op>(inner);
+      });
     }
-    for (const Labelled &bias : biases) {
-      std::optional<double> number =
-          values.get(bias.tensor, getPlace(bias, query, key));
-      if (number && *number <= lowFill) {
-        isInfinite &= *number == -INFINITY;
-        return false;
-      }
-    }
-    return true;
-  };
-  LiveBlocks blocks;
-  blocks.block = block;
-  for (int64_t row = 0; row != queries / block; ++row) {
-    SmallVector<bool> seen(block, false);
-    for (int64_t col = 0; col != keys / block; ++col) {
-      bool isAny = false;
-      for (int64_t i = 0; i != block; ++i)
-        for (int64_t j = 0; j != block && !seen[i]; ++j)
-          seen[i] = isLive(row * block + i, col * block + j);
-      for (int64_t i = block; i-- != 0 && !isAny;)
-        for (int64_t j = 0; j != block && !isAny; ++j)
-          isAny = isLive(row * block + i, col * block + j);
-      if (isAny)
-        blocks.colIdx.push_back(col);
-    }
-    // Of what is filled in, a row is the mean of all values.
-    if (!isInfinite && llvm::is_contained(seen, false))
-      return std::nullopt;
-    blocks.rowPtr.push_back(blocks.colIdx.size());
+    constexpr size_t most = 64;
+    for (Operation *user : reached[next]->getUsers())
+      if (user->getBlock() == scores->getBlock() && reached.size() < most)
+        reached.insert(user);
   }
-  int64_t all = (queries / block) * (keys / block);
-  if (static_cast<int64_t>(blocks.colIdx.size()) == all ||
-      blocks.colIdx.empty())
-    return std::nullopt;
-  return blocks;
+  return isPower && isSummed;
+}
+
+/// The name of attention number `number`, whose scores are `op`: what marks
+/// match.
+static std::string getName(Operation *op, unsigned number) {
+  std::string name = ("attention." + Twine(number)).str();
+  if (auto place = op->getLoc()->findInstanceOf<FileLineColLoc>())
+    name += (" " + place.getFilename().getValue() + ":" +
+             Twine(place.getLine()))
+                .str();
+  op->getLoc()->walk([&](Location loc) {
+    if (auto scope = dyn_cast<NameLoc>(loc))
+      name += (" " + scope.getName().getValue()).str();
+    return WalkResult::advance();
+  });
+  return name;
 }
 
 namespace {
@@ -257,12 +211,20 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
   using Base::Base;
 
   LogicalResult initialize(MLIRContext *context) override {
-    if (minKeys > 0)
-      return success();
-    return emitError(UnknownLoc::get(context),
-                     "expected the fewest keys of attention to be 1 or "
-                     "greater, but got ")
-           << minKeys.getValue();
+    if (minKeys <= 0)
+      return emitError(UnknownLoc::get(context),
+                       "expected the fewest keys of attention to be 1 or "
+                       "greater, but got ")
+             << minKeys.getValue();
+    auto error = [&] { return emitError(UnknownLoc::get(context)); };
+    marked.clear();
+    for (const std::string &text : marks) {
+      FailureOr<AttentionMark> mark = AttentionMark::parse(text, error);
+      if (failed(mark))
+        return failure();
+      marked.push_back(std::move(*mark));
+    }
+    return success();
   }
 
   void runOnOperation() override {
@@ -271,21 +233,39 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
       return;
     Block &block = func.getBody().front();
     splitBatches(block);
+    unsigned number = 0;
+    SmallVector<std::string> names;
+    SmallVector<bool> used(marked.size(), false);
     for (auto op : llvm::to_vector(block.getOps<linalg::GenericOp>())) {
       AttentionObstacle obstacle;
-      if (std::optional<AttentionMatch> match = matchAttention(op, obstacle)) {
-        if (match->extents[match->getKeyDim()] >= minKeys)
-          rewrite(*match);
-        else if (report)
-          op.emitRemark("expected attention to at least ")
-              << minKeys.getValue() << " keys, but got "
-              << match->extents[match->getKeyDim()]
-              << ": scores stay in memory";
-      } else if (obstacle.op && report)
-        obstacle.op->emitRemark("expected attention, but got '")
-            << obstacle.op->getName() << "' that " << obstacle.reason
-            << ": scores stay in memory";
+      std::optional<AttentionMatch> match = matchAttention(op, obstacle);
+      if (!match && !obstacle.op)
+        continue;
+      const AttentionMark *mark = nullptr;
+      if (!marked.empty()) {
+        names.push_back(getName(op, number++));
+        for (auto [each, isUsed] : llvm::zip_equal(marked, used))
+          if (each.matches(names.back())) {
+            isUsed = true;
+            if (!mark)
+              mark = &each;
+          }
+      }
+      if (failed(rewrite(op, match, obstacle, mark,
+                         names.empty() ? "" : names.back())))
+        return signalPassFailure();
     }
+    for (auto [mark, isUsed] : llvm::zip_equal(marked, used))
+      if (!isUsed) {
+        InFlightDiagnostic error = func.emitError("expected '")
+                                   << mark.match
+                                   << "' to match the name of an attention, but "
+                                      "got no match in "
+                                   << names.size() << " names";
+        for (auto [index, name] : llvm::enumerate(names))
+          error << (index ? ", '" : ": '") << name << "'";
+        return signalPassFailure();
+      }
     shareKeys(block);
     narrowAttention(block);
     for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
@@ -294,12 +274,19 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
     patterns.clear();
   }
 
-  void rewrite(AttentionMatch &match);
+  LogicalResult rewrite(linalg::GenericOp scores,
+                        std::optional<AttentionMatch> &match,
+                        const AttentionObstacle &obstacle,
+                        const AttentionMark *mark, StringRef name);
+  bool rewrite(AttentionMatch &match, std::optional<AttentionBlocks> imposed);
   bool hasKernels(Operation *op);
-  Value getPattern(OpBuilder &b, const AttentionMatch &match);
+  Value getPattern(OpBuilder &b, const AttentionMatch &match,
+                   std::optional<AttentionBlocks> blocks);
+  std::optional<AttentionBlocks> getLive(const AttentionMatch &match);
 
+  SmallVector<AttentionMark> marked;
   /// Of the masks that were evaluated, the blocks.
-  std::map<std::vector<int64_t>, std::optional<LiveBlocks>> patterns;
+  std::map<std::vector<int64_t>, std::optional<AttentionBlocks>> patterns;
 };
 } // namespace
 
@@ -315,9 +302,10 @@ static Labelled getRead(const AttentionMatch &match, Labelled tensor) {
   return hasLanes(tensor) && !hasLanes(source) ? tensor : source;
 }
 
-/// The pattern of the blocks in which the masks of `match` have an entry, or
-/// null.
-Value FindAttention::getPattern(OpBuilder &b, const AttentionMatch &match) {
+/// The blocks in which the masks of `match` have an entry, which are the same
+/// for all attention with these masks; nothing if those are all.
+std::optional<AttentionBlocks>
+FindAttention::getLive(const AttentionMatch &match) {
   std::vector<int64_t> key(match.extents.begin(), match.extents.end());
   auto add = [&](const Labelled &tensor, int64_t kind) {
     key.push_back(
@@ -331,17 +319,28 @@ Value FindAttention::getPattern(OpBuilder &b, const AttentionMatch &match) {
     add(bias, 2);
   auto [known, isNew] = patterns.try_emplace(key);
   if (isNew)
-    known->second = LiveBlocks::get(match);
-  if (!known->second)
+    known->second = getLiveBlocks(match);
+  return known->second;
+}
+
+/// The pattern of `blocks`, or else that which a mask of `match` is masked by,
+/// or of the blocks in which its masks have an entry, or null.
+Value FindAttention::getPattern(OpBuilder &b, const AttentionMatch &match,
+                                std::optional<AttentionBlocks> blocks) {
+  if (!blocks)
+    if (Value pattern = getMaskPattern(match))
+      return pattern;
+  if (!blocks)
+    blocks = getLive(match);
+  if (!blocks)
     return {};
-  const LiveBlocks &blocks = *known->second;
   auto type = PatternType::get(
       b.getContext(), match.extents[match.getQueryDim()],
-      match.extents[match.getKeyDim()], blocks.block, blocks.block,
-      static_cast<int64_t>(blocks.colIdx.size()));
+      match.extents[match.getKeyDim()], blocks->blockRows, blocks->blockCols,
+      static_cast<int64_t>(blocks->colIdx.size()));
   ++numPatterns;
   return ConstantPatternOp::create(b, getProduct(match).getLoc(), type,
-                                   blocks.rowPtr, blocks.colIdx);
+                                   blocks->rowPtr, blocks->colIdx);
 }
 
 /// True if the target has kernels for `op`, an attention or a gradient; else a
@@ -374,7 +373,61 @@ static Value addUnits(OpBuilder &b, Value value, ArrayRef<int64_t> labels,
   return tensor::ExpandShapeOp::create(b, value.getLoc(), type, value, groups);
 }
 
-void FindAttention::rewrite(AttentionMatch &match) {
+/// Rewrites what `match` is of, or says why not; fails if a mark imposes a
+/// pattern that it cannot have.
+LogicalResult FindAttention::rewrite(linalg::GenericOp scores,
+                                     std::optional<AttentionMatch> &match,
+                                     const AttentionObstacle &obstacle,
+                                     const AttentionMark *mark,
+                                     StringRef name) {
+  if (!match) {
+    if (mark)
+      return obstacle.op->emitError("expected attention that '")
+             << mark->match << "' imposes a pattern on, but got '"
+             << obstacle.op->getName() << "' that " << obstacle.reason;
+    bool isRequired = requireSparse && getNumKeys(scores) >= minKeys &&
+                      isExponentiated(scores);
+    if (!isRequired && !report)
+      return success();
+    InFlightDiagnostic diagnostic =
+        isRequired ? obstacle.op->emitError() : obstacle.op->emitRemark();
+    diagnostic << "expected attention, but got '" << obstacle.op->getName()
+               << "' that " << obstacle.reason << ": scores stay in memory";
+    return failure(isRequired);
+  }
+  int64_t keys = match->extents[match->getKeyDim()];
+  if (!mark) {
+    if (keys >= minKeys)
+      rewrite(*match, std::nullopt);
+    else if (report)
+      scores.emitRemark("expected attention to at least ")
+          << minKeys.getValue() << " keys, but got " << keys
+          << ": scores stay in memory";
+    return success();
+  }
+  auto error = [&]() -> InFlightDiagnostic {
+    return scores.emitError() << name << ": ";
+  };
+  if (!match->output)
+    return error() << "expected attention that '" << mark->match
+                   << "' imposes a pattern on to be computed once, but got "
+                      "scores that a gradient computes again";
+  FailureOr<AttentionBlocks> blocks = mark->impose(*match, error);
+  if (failed(blocks))
+    return failure();
+  if (report)
+    scores.emitRemark("imposed on ")
+        << name << ": " << blocks->colIdx.size() << " blocks of "
+        << blocks->blockRows << "x" << blocks->blockCols;
+  if (!rewrite(*match, *blocks))
+    return error() << "expected a target with kernels for attention that '"
+                   << mark->match << "' imposes a pattern on, but got none";
+  return success();
+}
+
+/// Makes attention of `match`; false if the target has no kernels for it.
+bool FindAttention::rewrite(AttentionMatch &match,
+                            std::optional<AttentionBlocks> imposed) {
   Operation *first = nullptr;
   bool hasLanes = true;
   if (match.probabilityGradient)
@@ -389,7 +442,7 @@ void FindAttention::rewrite(AttentionMatch &match) {
   Location loc = match.scores.getLoc();
   Labelled bias = getBias(b, match), mask = getMask(b, match),
            factor = getFactor(b, match);
-  Value pattern = getPattern(b, match);
+  Value pattern = getPattern(b, match, std::move(imposed));
   Labelled q = getRead(match, match.q), k = getRead(match, match.k),
            v = getRead(match, match.v);
   // What is computed again for a gradient alone has an output all the same: its
@@ -424,15 +477,17 @@ void FindAttention::rewrite(AttentionMatch &match) {
   if (attrs::lanes.isOn(place))
     attrs::lanes.set(attention, b.getUnitAttr());
   if (!hasKernels(attention))
-    return;
+    return false;
   y.tensor = attention.getY();
   auto replaceOutput = [&] {
     if (match.output)
       match.output.getResult(0).replaceAllUsesWith(attention.getY());
     ++numFound;
   };
-  if (!match.probabilityGradient)
-    return replaceOutput();
+  if (!match.probabilityGradient) {
+    replaceOutput();
+    return true;
+  }
 
   b.setInsertionPoint(first);
   Labelled dy = getRead(match, match.dy), dbias;
@@ -457,7 +512,7 @@ void FindAttention::rewrite(AttentionMatch &match) {
   if (hasLanes)
     attrs::lanes.set(gradient, b.getUnitAttr());
   if (!hasKernels(gradient))
-    return;
+    return false;
   replaceOutput();
   match.dq.tensor.replaceAllUsesWith(gradient.getDq());
   match.dk.tensor.replaceAllUsesWith(gradient.getDk());
@@ -467,4 +522,5 @@ void FindAttention::rewrite(AttentionMatch &match) {
         addUnits(b, gradient.getDbias(), match.dbias.labels,
                  cast<RankedTensorType>(match.dbias.tensor.getType())));
   ++numGradients;
+  return true;
 }

@@ -210,6 +210,8 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     TypeSwitch<Operation *>(op)
         .Case([&](linalg::GenericOp op) { rewriteGeneric(op); })
         .Case([&](ActivationsOpInterface op) {
+          if (!hasFreeLayout(op))
+            return;
           op.keepsTokenOrder() ? moveFeatures(op) : permuteTokens(op);
         })
         .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(

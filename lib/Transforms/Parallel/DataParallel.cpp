@@ -57,7 +57,12 @@ static bool isSum(linalg::LinalgOp op) {
 static bool isGradient(Operation *op) {
   if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
     return linalgOp.getNumReductionLoops() && isSum(linalgOp);
-  return isa<SDDMMOp, SpMMOp, SampleOp, ScatterAddOp, ScatterRowsOp>(op);
+  // Batched products add up the features of a token.
+  if (auto sddmm = dyn_cast<SDDMMOp>(op))
+    return sddmm.getNumBatchDims() == 0;
+  if (auto spmm = dyn_cast<SpMMOp>(op))
+    return spmm.getNumBatchDims() == 0;
+  return isa<SampleOp, ScatterAddOp, ScatterRowsOp>(op);
 }
 
 /// Calls `visit` with the operands of `op` that an entry of `result` is made of

@@ -385,8 +385,8 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
     SmallVector<unsigned> weights;
     for (unsigned arg : llvm::seq(func.getNumArguments())) {
       StringAttr name = getArgName(func, arg);
-      if (!name ||
-          (attrs::role.ofArg(func, arg) && !hasRole(func, arg, "param")))
+      if (!name || (!attentionMask && attrs::role.ofArg(func, arg) &&
+                    !hasRole(func, arg, "param")))
         continue;
       names.push_back(name);
       if (!regex.match(name))

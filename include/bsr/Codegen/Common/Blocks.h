@@ -44,6 +44,11 @@ Value addBackground(Evaluator &e, Value sum, Value background,
                     const PatternView &view, Index line, int64_t length,
                     int64_t blockLength);
 
+/// What the sum, or the largest, of the entries of a line starts from.
+Value getVecStart(Evaluator &e, ReduceVecOp op, Type type);
+/// This with one more element (or vector of them).
+Value addToVec(Evaluator &e, ReduceVecOp op, Value sum, Value element);
+
 /// The norm of a block so far, with one more element (or vector of them).
 Value addToNorm(Evaluator &e, Norm kind, Value norm, Value element);
 /// The norm of a block, of the sum or the largest of its elements.

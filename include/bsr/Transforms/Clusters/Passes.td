@@ -26,10 +26,25 @@ def BSRFindAttention : Pass<"bsr-find-attention", "func::FuncOp"> {
     be so far below all scores that its power is 0: -1e9 at most.
 
     All uses of scores and probabilities must be part of it. What is almost attention stays,
-    with a remark that names the operation in the way (`report`), and so does attention to
+    with a remark that names the operation in the way (`report`), an error if scores of
+    at least `min-keys` keys go through a softmax (`require-sparse`), and so does attention to
     fewer than `min-keys` keys: what is saved in memory then costs time. Targets without kernels
     for an attention (`TargetAttrInterface::hasAttention`) leave it alone. A result that all
     who read it round is rounded by the operation, which the gradient reads it from, too.
+
+    A mask that is an argument which `bsr-mark` marked is zero where its pattern stores no
+    block: if that is where it is false, its pattern is that of the attention, and changes
+    from step to step as patterns do.
+
+    `marks` imposes patterns, which changes what the step means: scores outside of their blocks
+    are left out, as if a mask of the program did it. An attention is named by its place in
+    the step, `attention.0` for the first product of queries and keys, then by the line of
+    the program and the scopes around it; a mark is for all whose name its regular
+    expression matches, but the first that matches counts. `attention=. window=3 global=1
+    random=2 block=64x64 seed=0`: each row of blocks of 64 queries has the 3 blocks of keys
+    around the diagonal, the first 1, which also see everything, and 2 random ones of the
+    others. What the program masks stays masked. What it matches and is no attention, or is
+    computed again for a gradient, is an error, and so is a query that would see nothing.
 
     Before:
 
@@ -123,6 +138,11 @@ def BSRFindAttention : Pass<"bsr-find-attention", "func::FuncOp"> {
            "Say of what is almost attention which operation is in the way">,
     Option<"minKeys", "min-keys", "int64_t", /*default=*/"1",
            "Leave attention to fewer keys as it is">,
+    Option<"requireSparse", "require-sparse", "bool", /*default=*/"false",
+           "Fail if a softmax of a product with as many keys is no attention">,
+    ListOption<"marks", "marks", "std::string",
+               "Patterns to impose: attention=<regex> and options, separated by spaces, "
+               "for each (separated by commas)">,
   ];
   let statistics = [
     Statistic<"numFound", "num-found", "Number of attentions found">,

@@ -34,6 +34,11 @@ def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
     marks. Bind then puts the pattern in their place. Nothing
     is taken for a mask without this option.
 
+    A mask of attention, ones where queries see keys and zeros elsewhere, is marked with
+    `attention-mask`, and has any role. Like a weight, it becomes a pattern and values: blocks
+    of queries by keys that may be seen, and which entries of them are
+    (`bsr-find-attention`). Its pattern is updated between steps like any other.
+
     An expression that matches nothing is an error (a warning if the step lists a name
     that it matches in `bsr.unused`, what the program has and the step does not use),
     as is a match that is no float matrix, that the block does not divide, or that is itself a moment.
@@ -108,6 +113,8 @@ def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
            "File with a pattern that never changes, instead of a density">,
     Option<"mask", "mask", "std::string", /*default=*/"\"\"",
            "Regular expression that the names of the weights' masks match">,
+    Option<"attentionMask", "attention-mask", "bool", /*default=*/"false",
+           "The arguments that match are masks of attention, whatever their role">,
   ];
   let statistics = [
     Statistic<"numWeights", "num-weights", "Number of weights marked">,
