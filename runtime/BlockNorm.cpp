@@ -81,6 +81,20 @@ static void dispatch(bsr_norm norm, bsr_type type, Body body) {
        pattern.name, "', but got NaN");
 }
 
+void bsr::refuseNaN(const Pattern &pattern, const PatternIndices &indices,
+                    int64_t k) {
+  const int32_t *first = indices.rowPtr;
+  const int32_t *end = first + pattern.gridRows() + 1;
+  int64_t r = std::upper_bound(first, end, k) - first - 1;
+  ::refuseNaN(pattern, r, indices.colIdx[k]);
+}
+
+void bsr::refuseNaNScore(const Pattern &pattern, int64_t block) {
+  fail(BSR_NOT_A_NUMBER, "expected a number as the score of block (",
+       block / pattern.gridCols(), ", ", block % pattern.gridCols(), ") of '",
+       pattern.name, "', but got NaN");
+}
+
 void bsr::checkNorm(const Pattern &pattern, int32_t norm) {
   if (norm < 0 || norm > BSR_MEAN)
     fail(BSR_INVALID_ARGUMENT, "expected a norm from 0 to ", int(BSR_MEAN),
@@ -99,10 +113,9 @@ void bsr::blockNorms(bsr_norm norm, bsr_type type, const void *values,
 
 void bsr::checkNorms(const Pattern &pattern, const PatternIndices &indices,
                      const double *norms) {
-  for (int64_t r = 0; r < pattern.gridRows(); ++r)
-    for (int32_t k = indices.rowPtr[r]; k < indices.rowPtr[r + 1]; ++k)
-      if (std::isnan(norms[k]))
-        refuseNaN(pattern, r, indices.colIdx[k]);
+  for (int32_t k = 0; k < indices.rowPtr[pattern.gridRows()]; ++k)
+    if (std::isnan(norms[k]))
+      refuseNaN(pattern, indices, k);
 }
 
 void bsr::computeDenseNorms(const Pattern &pattern, bsr_norm norm,
@@ -120,7 +133,7 @@ void bsr::computeDenseNorms(const Pattern &pattern, bsr_norm norm,
         double &result = norms[r * pattern.gridCols() + c];
         result = normOf<decltype(kind)>(block.data(), int64_t(block.size()));
         if (std::isnan(result))
-          refuseNaN(pattern, r, c);
+          ::refuseNaN(pattern, r, c);
       }
     }
   });

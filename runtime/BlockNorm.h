@@ -30,6 +30,13 @@ void blockNorms(bsr_norm norm, bsr_type type, const void *values,
                 const int32_t *slots, int64_t size, int64_t blocks,
                 double *norms);
 
+/// Fails, as of a NaN in stored block `k`, counted in row order.
+[[noreturn]] void refuseNaN(const Pattern &pattern,
+                            const PatternIndices &indices, int64_t k);
+
+/// Fails, as of a NaN that is the score of `block`.
+[[noreturn]] void refuseNaNScore(const Pattern &pattern, int64_t block);
+
 /// Fails if one of `norms`, of the stored blocks in row order, is NaN.
 void checkNorms(const Pattern &pattern, const PatternIndices &indices,
                 const double *norms);

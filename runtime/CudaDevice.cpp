@@ -4,11 +4,15 @@
 // the order of the calls; only who wants bytes back waits for it.
 
 #include "CudaDevice.h"
+#include "DeviceUpdate.h"
 #include "Status.h"
 #include "Step.h"
-#include "UpdateKernels.h"
+#include "support/PatternKernels.h"
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstring>
+#include <limits>
 #include <map>
 
 using namespace bsr;
@@ -148,41 +152,69 @@ void CudaDevice::zero(void *memory, int64_t bytes) {
       "zeros on the GPU");
 }
 
-void CudaDevice::launch(const std::string &name, int64_t blocks,
-                        std::initializer_list<const void *> arguments) {
-  if (!blocks)
+void CudaDevice::runPatternKernel(const std::string &name, int64_t x, int64_t y,
+                                  unsigned threads, const void *table) {
+  if (!x || !y)
     return;
   makeCurrent();
   std::lock_guard<std::mutex> lock(mutex);
   if (!updates)
-    updates = driver.load(updateKernels().c_str());
+    updates = driver.load(patternKernels().c_str());
   Function function = nullptr;
   driver.check(driver.cuModuleGetFunction(&function, updates, name.c_str()),
                "a kernel '", name, "'");
-  std::vector<void *> parameters;
-  for (const void *argument : arguments)
-    parameters.push_back(const_cast<void *>(argument));
-  driver.check(driver.cuLaunchKernel(function, unsigned(blocks), 1, 1,
-                                     updateThreads, 1, 1, 0, stream,
+  Address base = 0, address = addressOf(table); // places are addresses
+  std::array<void *, 2> parameters = {&base, &address};
+  driver.check(driver.cuLaunchKernel(function, unsigned(x), unsigned(y), 1,
+                                     threads, 1, 1, 0, stream,
                                      parameters.data(), nullptr),
                "'", name, "' to be launched");
+}
+
+/// What can be given of `room` behind the rows at its start.
+static char *behindRows(void *room) {
+  return static_cast<char *>(room) + Device::roomForRows;
 }
 
 void CudaDevice::computeNorms(bsr_norm norm, bsr_type type, const void *values,
                               const int32_t *slots, int64_t size,
                               int64_t blocks, void *room, double *norms) {
-  auto elements = uint32_t(size), count = uint32_t(blocks);
-  const int64_t together = updateThreads / normThreads;
-  launch(normKernel(norm, type), (blocks + together - 1) / together,
-         {&values, &slots, &room, &elements, &count});
-  read(norms, room, blocks * int64_t(sizeof *norms));
+  struct {
+    UpdateRow row = {};
+    UpdateResult result = {};
+  } table;
+  static_assert(sizeof table <= roomForRows);
+  table.row.values = addressOf(values);
+  table.row.slot = addressOf(slots);
+  table.row.norms = addressOf(behindRows(room));
+  table.row.result = addressOf(room) + offsetof(decltype(table), result);
+  table.row.elements = uint32_t(size);
+  table.row.blocks = uint32_t(blocks);
+  write(room, &table, sizeof table);
+  runPatternKernel(nameOfNorms(norm, type), blocksOfNorms(blocks), 1,
+                   patternThreads, room);
+  read(norms, behindRows(room), blocks * int64_t(sizeof *norms));
 }
 
 void CudaDevice::zeroSlots(void *values, int64_t bytes, const int32_t *slots,
                            int64_t count, void *room) {
-  write(room, slots, count * int64_t(sizeof *slots));
-  auto size = uint32_t(bytes);
-  launch(zeroKernel, count, {&values, &room, &size});
+  if (!count)
+    return;
+  struct {
+    ZeroRow row;
+    uint64_t count;
+  } table;
+  table.row = {addressOf(values),
+               addressOf(behindRows(room)),
+               addressOf(room) + offsetof(decltype(table), count),
+               uint64_t(bytes),
+               0,
+               uint64_t(std::numeric_limits<int64_t>::max())};
+  table.count = uint64_t(count);
+  write(room, &table, sizeof table);
+  write(behindRows(room), slots, count * int64_t(sizeof *slots));
+  runPatternKernel(zeroKernel, blocksOfZeros(count, bytes), 1, patternThreads,
+                   room);
 }
 
 void CudaDevice::order(Stream earlier, Stream later) {

@@ -35,6 +35,8 @@ public:
                     void *room, double *norms) override;
   void zeroSlots(void *values, int64_t bytes, const int32_t *slots,
                  int64_t count, void *room) override;
+  void runPatternKernel(const std::string &name, int64_t x, int64_t y,
+                        unsigned threads, const void *table) override;
   int32_t gpu() const override { return ordinal; }
   void waitFor(void *stream) override;
   void letWait(void *stream) override;
@@ -60,9 +62,6 @@ private:
 
   /// Has what comes next in `later` wait for what came before in `earlier`.
   void order(cuda::Stream earlier, cuda::Stream later);
-  /// Launches kernel `name` of updates with `blocks` blocks of threads.
-  void launch(const std::string &name, int64_t blocks,
-              std::initializer_list<const void *> arguments);
 
   /// A stage with room for `bytes`; null for more than a stage has.
   Stage *findRoom(int64_t bytes);

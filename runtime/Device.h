@@ -68,15 +68,31 @@ public:
 
   /// Writes to the caller's `norms` for each of `blocks` blocks what
   /// `blockNorms` does: block k is the `size` elements in slot `slots[k]` of
-  /// `values`. `room` is memory for 8 bytes a block, which is overwritten.
+  /// `values`. `room` is memory for `normBytes(blocks)`, which is overwritten.
   virtual void computeNorms(bsr_norm norm, bsr_type type, const void *values,
                             const int32_t *slots, int64_t size, int64_t blocks,
                             void *room, double *norms) = 0;
 
+  /// Has the device run kernel `name` of those that update patterns
+  /// (support/PatternKernels.h) on `table`, with x by y blocks of so many
+  /// threads; nothing is done for none. Not for the host.
+  virtual void runPatternKernel(const std::string &name, int64_t x, int64_t y,
+                                unsigned threads, const void *table) {
+    (void)name, (void)x, (void)y, (void)threads, (void)table;
+  }
+
   /// Zeroes the `bytes` bytes of each of `count` slots of `values`, which the
-  /// caller's `slots` lists. `room` is memory for 4 bytes a slot.
+  /// caller's `slots` lists. `room` is memory for `zeroBytes(count)`.
   virtual void zeroSlots(void *values, int64_t bytes, const int32_t *slots,
                          int64_t count, void *room) = 0;
+
+  static constexpr int64_t roomForRows = 512;
+  static constexpr int64_t normBytes(int64_t blocks) {
+    return roomForRows + blocks * int64_t(sizeof(double));
+  }
+  static constexpr int64_t zeroBytes(int64_t count) {
+    return roomForRows + count * int64_t(sizeof(int32_t));
+  }
 
   /// The number of a GPU; -1 of what is none.
   virtual int32_t gpu() const { return -1; }

@@ -170,13 +170,10 @@ void bsr::assignPattern(const Pattern &pattern, const bsr_pattern_view &view,
                indices.colPtr, indices.rowIdx, indices.slotT);
 }
 
-// Floyd's sample (Bentley and Floyd, "A sample of brilliance", 1987) of ranks
-// among the absent blocks; a bit for each gives them back in order.
-void bsr::chooseAbsent(const Pattern &pattern, const int64_t *stored,
-                       int64_t blocks, int64_t count,
-                       const RandomStream &random, int64_t update,
-                       uint64_t *marks, int64_t *chosen) {
-  int64_t absent = pattern.allBlocks() - blocks;
+// Floyd's sample (Bentley and Floyd, "A sample of brilliance", 1987); a bit for
+// each rank gives them back in order.
+void bsr::chooseRanks(int64_t absent, int64_t count, const RandomStream &random,
+                      int64_t update, uint64_t *marks, int64_t *ranks) {
   int64_t words = absent / 64 + 1;
   std::fill_n(marks, words, 0);
   auto isMarked = [&](int64_t rank) {
@@ -190,14 +187,22 @@ void bsr::chooseAbsent(const Pattern &pattern, const int64_t *stored,
     marks[rank / 64] |= uint64_t(1) << (rank % 64);
   }
 
+  for (int64_t word = 0; word < words; ++word)
+    for (uint64_t rest = marks[word]; rest; rest &= rest - 1)
+      *ranks++ = word * 64 + __builtin_ctzll(rest);
+}
+
+void bsr::chooseAbsent(const Pattern &pattern, const int64_t *stored,
+                       int64_t blocks, int64_t count,
+                       const RandomStream &random, int64_t update,
+                       uint64_t *marks, int64_t *chosen) {
+  chooseRanks(pattern.allBlocks() - blocks, count, random, update, marks,
+              chosen);
   int64_t before = 0; // stored blocks in front of the absent one
-  for (int64_t word = 0; word < words; ++word) {
-    for (uint64_t rest = marks[word]; rest; rest &= rest - 1) {
-      int64_t rank = word * 64 + __builtin_ctzll(rest);
-      while (before < blocks && stored[before] - before <= rank)
-        ++before;
-      *chosen++ = rank + before;
-    }
+  for (int64_t i = 0; i < count; ++i) {
+    while (before < blocks && stored[before] - before <= chosen[i])
+      ++before;
+    chosen[i] += before;
   }
 }
 

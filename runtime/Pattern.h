@@ -68,6 +68,12 @@ void assignPattern(const Pattern &pattern, const bsr_pattern_view &view,
 void buildViews(const Pattern &pattern, const int64_t *stored, int64_t blocks,
                 const PatternIndices &indices);
 
+/// Chooses `count` of `absent` blocks, every choice equally likely, and writes
+/// their ranks among these, rising, to `ranks`. `marks` is working memory of a
+/// bit for each.
+void chooseRanks(int64_t absent, int64_t count, const RandomStream &random,
+                 int64_t update, uint64_t *marks, int64_t *ranks);
+
 /// Chooses `count` of the blocks that are not in `stored`, every choice equally
 /// likely, and writes their numbers, rising, to `chosen`. `marks` is working
 /// memory of a bit for each absent block.
@@ -84,6 +90,10 @@ void makePattern(const Pattern &pattern, int64_t blocks, uint64_t seed,
 struct PatternChange {
   int64_t pruned, regrown;
 };
+
+/// How many of `blocks` stored blocks `rule` prunes.
+int64_t countPruned(const Pattern &pattern, const bsr_pattern_update &rule,
+                    int64_t blocks);
 
 /// Prunes and regrows as `rule` says by `scratch.norms` and, for RigL, by
 /// `scores`, one for each block of the matrix, which are lost.
@@ -109,6 +119,13 @@ void checkReplacement(const Pattern &pattern, const ChosenBlocks &chosen,
 PatternChange replaceBlocks(const Pattern &pattern, const ChosenBlocks &chosen,
                             const PatternIndices &indices,
                             PatternScratch &scratch);
+
+/// Makes a pattern what a device made of it: prunes the blocks at these rising
+/// places of the row view, and regrows those with these rising numbers.
+PatternChange followDevice(const Pattern &pattern, const int32_t *pruned,
+                           int64_t numPruned, const int64_t *regrown,
+                           int64_t numRegrown, const PatternIndices &indices,
+                           PatternScratch &scratch);
 
 } // namespace bsr
 

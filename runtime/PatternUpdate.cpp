@@ -31,16 +31,18 @@ public:
     std::copy_n(chosen.regrown, regrown, scratch.regrown);
   }
 
-  /// How many blocks the rule prunes.
-  int64_t count() const {
-    if (rule.method == BSR_STATIC)
-      return 0;
-    if (rule.method == BSR_GMP)
-      return std::max<int64_t>(blocks - rule.blocks, 0);
-    int64_t count = int64_t(rule.drop * double(blocks) + 0.5);
-    return rule.allow_return ? count
-                             : std::min(count, pattern.allBlocks() - blocks);
+  /// Takes what a device chose.
+  void take(const int32_t *places, int64_t numPruned, const int64_t *numbers,
+            int64_t numRegrown) {
+    listStored();
+    pruned = numPruned;
+    regrown = numRegrown;
+    std::copy_n(places, pruned, scratch.pruned);
+    std::copy_n(numbers, regrown, scratch.regrown);
   }
+
+  /// How many blocks the rule prunes.
+  int64_t count() const { return countPruned(pattern, rule, blocks); }
 
   /// Chooses the `count` blocks of the lowest norm.
   void prune(int64_t count) {
@@ -178,6 +180,27 @@ private:
   int64_t pruned = 0, regrown = 0; // how many are chosen
 };
 } // namespace
+
+int64_t bsr::countPruned(const Pattern &pattern, const bsr_pattern_update &rule,
+                         int64_t blocks) {
+  if (rule.method == BSR_STATIC)
+    return 0;
+  if (rule.method == BSR_GMP)
+    return std::max<int64_t>(blocks - rule.blocks, 0);
+  int64_t count = int64_t(rule.drop * double(blocks) + 0.5);
+  return rule.allow_return ? count
+                           : std::min(count, pattern.allBlocks() - blocks);
+}
+
+PatternChange bsr::followDevice(const Pattern &pattern, const int32_t *pruned,
+                                int64_t numPruned, const int64_t *regrown,
+                                int64_t numRegrown,
+                                const PatternIndices &indices,
+                                PatternScratch &scratch) {
+  Update state(pattern, {}, indices, scratch);
+  state.take(pruned, numPruned, regrown, numRegrown);
+  return state.apply();
+}
 
 PatternChange bsr::updatePattern(const Pattern &pattern,
                                  const bsr_pattern_update &rule, float *scores,

@@ -4,6 +4,7 @@
 
 #include "Session.h"
 #include "Communicator.h"
+#include "DeviceUpdate.h"
 #include "Element.h"
 #include "SessionShare.h"
 #include "Status.h"
@@ -55,14 +56,9 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device,
   for (size_t i = 0; i < manifest().buffers.size(); ++i)
     if (isOwn(i))
       bytes += Memory::partBytes(manifest().buffers[i].bytes);
-  // Of an update, the norm of each block, or a list of slots.
-  auto roomBytes = [&](const Pattern &pattern) {
-    return device.isHost() || pattern.isStatic
-               ? 0
-               : pattern.slots * int64_t(sizeof(double));
-  };
-  for (const Pattern &pattern : manifest().patterns)
-    bytes += Memory::partBytes(roomBytes(pattern));
+  // Patterns are the source's.
+  roomBytes = device.isHost() || source ? 0 : DeviceUpdate::roomFor(manifest());
+  bytes += Memory::partBytes(roomBytes);
   moreScratch.resize(numUpdateThreads(manifest()) - 1);
   histories.resize(manifest().patterns.size());
 
@@ -76,8 +72,7 @@ bsr_session::bsr_session(const bsr_step &step, uint64_t seed, Device &device,
                           ? static_cast<char *>(arena) + buffer.arenaOffset
                           : source->buffers[size_t(shared[i])]);
   }
-  for (const Pattern &pattern : manifest().patterns)
-    rooms.push_back(area.cut(roomBytes(pattern)));
+  room = area.cut(roomBytes);
 
   // The arena holds nothing before a run.
   if (!device.isHost())

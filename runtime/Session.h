@@ -131,6 +131,9 @@ struct bsr_session {
   void patternMade(int64_t pattern);
 
 private:
+  void updateOnHost(const bsr_pattern_update *updates);
+  void updateOnDevice(const bsr_pattern_update *updates);
+
   bsr_session(const bsr_step &step, uint64_t seed, bsr::Device &device,
               bsr_session *source);
 
@@ -154,8 +157,8 @@ public:
   bsr::Memory area;            // of the device: what the step knows of
   std::vector<void *> buffers; // in it
   void *arena;
-  std::vector<void *>
-      rooms; // of each pattern, for its updates; null on the host
+  void *room = nullptr; // for updates of patterns; null on the host
+  int64_t roomBytes;
   std::unique_ptr<bsr::Program> program; // of a step for a GPU
   bsr::Memory ownArea; // of the host: what the step does not know of
   /// Index buffers as the host sees them, null for others: the buffers

@@ -61,7 +61,7 @@ void bsr_session::zeroSlots(int64_t index, const int32_t *slots,
     const Buffer &buffer = manifest().buffers[values];
     int64_t bytes = buffer.wholeBytes / pattern.slots;
     if (!isShard(buffer)) {
-      device.zeroSlots(buffers[values], bytes, slots, count, rooms[index]);
+      device.zeroSlots(buffers[values], bytes, slots, count, room);
       continue;
     }
     own.clear();
@@ -70,7 +70,7 @@ void bsr_session::zeroSlots(int64_t index, const int32_t *slots,
           slot >= 0 && slot < buffer.shape[0])
         own.push_back(int32_t(slot));
     device.zeroSlots(buffers[values], bytes, own.data(), int64_t(own.size()),
-                     rooms[index]);
+                     room);
   }
 }
 

@@ -24,7 +24,7 @@ void bsr_session::rankBlocks(int64_t index, bsr_norm norm,
                       static_cast<const int32_t *>(
                           buffers[pattern.indices[BSR_SLOT - BSR_ROW_PTR]]),
                       pattern.blockRows * pattern.blockCols, view(index).blocks,
-                      rooms[index], norms);
+                      room, norms);
   checkNorms(pattern, indices(index), norms);
 }
 

@@ -3,6 +3,7 @@
 // Pattern updates of a training run, and what is known of them.
 
 #include "BlockNorm.h"
+#include "DeviceUpdate.h"
 #include "Session.h"
 #include "Status.h"
 #include <cmath>
@@ -62,8 +63,7 @@ static void checkScores(const Pattern &pattern, const bsr_pattern_update &rule,
     for (int64_t c = 0; c < cols; ++c)
       if (std::isnan(scores[r * cols + c]) &&
           (rule.allow_return || !std::binary_search(stored, end, c)))
-        fail(BSR_NOT_A_NUMBER, "expected a number as the score of block (", r,
-             ", ", c, ") of '", pattern.name, "', but got NaN");
+        refuseNaNScore(pattern, r * cols + c);
   }
 }
 
@@ -94,41 +94,54 @@ static void forEachUpdated(const bsr_session &session,
     std::rethrow_exception(error);
 }
 
-void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
-  auto readScores = [&](int64_t i, std::vector<char> &copy) {
-    bool isRanked = updates[i].method == BSR_RIGL;
-    return isRanked ? static_cast<float *>(
-                          readBuffer(manifest().patterns[i].scores, copy))
-                    : nullptr;
+void bsr_session::updateOnHost(const bsr_pattern_update *updates) {
+  auto scoresOf = [&](int64_t i) {
+    return updates[i].method == BSR_RIGL
+               ? static_cast<float *>(buffers[manifest().patterns[i].scores])
+               : nullptr;
   };
-  auto rank = [&](int64_t i, PatternScratch &scratch) {
+  forEachUpdated(*this, updates, [&](int64_t i, PatternScratch &scratch) {
+    const Pattern &pattern = manifest().patterns[i];
+    checkPattern(pattern, view(i), scratch);
     rankBlocks(i, updates[i].norm, scratch.norms);
-  };
+    if (const float *scores = scoresOf(i))
+      checkScores(pattern, updates[i], scores, indices(i));
+  });
+  forEachUpdated(*this, updates, [&](int64_t i, PatternScratch &scratch) {
+    const Pattern &pattern = manifest().patterns[i];
+    rankBlocks(i, updates[i].norm, scratch.norms);
+    PatternChange change =
+        updatePattern(pattern, updates[i], scoresOf(i), counters.seed,
+                      counters.pattern_updates + 1, indices(i), scratch);
+    zeroSlots(i, scratch.freed, change.pruned);
+    histories[i].record(pattern, change, scratch);
+  });
+}
+
+void bsr_session::updateOnDevice(const bsr_pattern_update *updates) {
+  DeviceUpdate update(*this, updates);
+  update.start();
+  forEachUpdated(*this, updates, [&](int64_t i, PatternScratch &scratch) {
+    checkPattern(manifest().patterns[i], view(i), scratch);
+  });
+  update.requireNumbers();
+  update.run();
+  forEachUpdated(*this, updates, [&](int64_t i, PatternScratch &scratch) {
+    PatternChange change = update.follow(i, scratch);
+    histories[i].record(manifest().patterns[i], change, scratch);
+  });
+}
+
+void bsr_session::updatePatterns(const bsr_pattern_update *updates) {
   // Whatever can fail does so before the first change.
   for (size_t i = 0; i < manifest().patterns.size(); ++i)
     if (!manifest().patterns[i].isStatic)
       checkRule(*this, int64_t(i), updates[i]);
-  forEachUpdated(*this, updates, [&](int64_t i, PatternScratch &scratch) {
-    const Pattern &pattern = manifest().patterns[i];
-    checkPattern(pattern, view(i), scratch);
-    rank(i, scratch);
-    std::vector<char> copy;
-    if (const float *scores = readScores(i, copy))
-      checkScores(pattern, updates[i], scores, indices(i));
-  });
-
   int64_t areas = Memory::areasTaken(), steps = stepsLoaded();
-  forEachUpdated(*this, updates, [&](int64_t i, PatternScratch &scratch) {
-    const Pattern &pattern = manifest().patterns[i];
-    rank(i, scratch);
-    std::vector<char> copy;
-    PatternChange change =
-        updatePattern(pattern, updates[i], readScores(i, copy), counters.seed,
-                      counters.pattern_updates + 1, indices(i), scratch);
-    storeIndices(i);
-    zeroSlots(i, scratch.freed, change.pruned);
-    histories[i].record(pattern, change, scratch);
-  });
+  if (device.isHost())
+    updateOnHost(updates);
+  else
+    updateOnDevice(updates);
   patternsChanged();
   ++counters.pattern_updates;
   for (size_t i = 0; i < manifest().patterns.size(); ++i) {

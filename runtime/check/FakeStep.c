@@ -64,6 +64,10 @@ const char bsr_step_manifest[131072] =
     "                 \"col_ptr\": 9, \"row_idx\": 10, \"slot_t\": 11}}],"
     " \"products\": {\"spmm\": 1, \"sddmm\": 2}, \"left_dense\": 3}";
 
+// Of manifests that say what a GPU launches; these launch nothing.
+const char bsr_step_ptx[] =
+    ".version 7.0\n.target sm_80\n.address_size 64\n";
+
 // Counts its runs in front of the scores, which the checks write themselves.
 int32_t bsr_step_run_scores(bsr_context *context, void *const *buffers,
                             void *arena) {

@@ -20,11 +20,12 @@ static void compareNorms(bsr::Device &gpu, bsr_norm norm, bsr_type type,
                          const std::vector<char> &values,
                          const std::vector<int32_t> &slots, int64_t size) {
   auto blocks = int64_t(slots.size());
-  int64_t valueBytes = int64_t(values.size()), slotBytes = 4 * blocks;
+  int64_t valueBytes = int64_t(values.size()), slotBytes = 4 * blocks,
+          roomBytes = bsr::Device::normBytes(blocks);
   std::vector<double> there(slots.size()), here(slots.size());
-  bsr::Memory area(gpu, valueBytes + slotBytes + 8 * blocks + 3 * 64, "a test");
+  bsr::Memory area(gpu, valueBytes + slotBytes + roomBytes + 3 * 64, "a test");
   void *data = area.cut(valueBytes), *list = area.cut(slotBytes),
-       *room = area.cut(8 * blocks);
+       *room = area.cut(roomBytes);
   gpu.write(data, values.data(), valueBytes);
   gpu.write(list, slots.data(), slotBytes);
   gpu.computeNorms(norm, type, data, static_cast<int32_t *>(list), size, blocks,
@@ -78,8 +79,9 @@ CASE(gpu_zeroes_the_slots_that_are_listed) {
     expected = values;
     for (int32_t slot : slots)
       std::memset(&expected[size_t(slot * bytes)], 0, size_t(bytes));
-    bsr::Memory area(gpu, numSlots * bytes + 4 * numSlots + 2 * 64, "a test");
-    void *data = area.cut(numSlots * bytes), *room = area.cut(4 * numSlots);
+    int64_t roomBytes = bsr::Device::zeroBytes(numSlots);
+    bsr::Memory area(gpu, numSlots * bytes + roomBytes + 2 * 64, "a test");
+    void *data = area.cut(numSlots * bytes), *room = area.cut(roomBytes);
     gpu.write(data, values.data(), numSlots * bytes);
     gpu.zeroSlots(data, bytes, slots.data(), 0, room);
     gpu.zeroSlots(data, bytes, slots.data(), int64_t(slots.size()), room);

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Prepares what kernels update patterns by, and reads what became of them.
+
+#include "DeviceUpdate.h"
+#include "BlockNorm.h"
+#include "Status.h"
+#include <algorithm>
+
+using namespace bsr;
+
+std::string bsr::nameOfNorms(bsr_norm norm, bsr_type type) {
+  const char *name = norm == BSR_L2     ? "squares"
+                     : norm == BSR_LINF ? "largest"
+                                        : "sum"; // the mean is one, too
+  return normKernel(name, ElementType(type));
+}
+
+int64_t bsr::blocksOfNorms(int64_t blocks) {
+  const int64_t together = patternThreads / normThreads;
+  return (blocks + together - 1) / together;
+}
+
+int64_t bsr::blocksOfZeros(int64_t slots, int64_t bytes) {
+  const int64_t most = 1024; // go round, whatever there is
+  int64_t pieces = slots * (bytes % 16 ? bytes / 2 : bytes / 16);
+  return std::min((pieces + patternThreads - 1) / patternThreads, most);
+}
+
+/// Rooms that are no larger are not divided.
+static constexpr int64_t smallRoom = int64_t(32) << 20;
+
+namespace {
+/// Cuts parts off a room, or only counts them.
+class Cursor {
+public:
+  explicit Cursor(void *room = nullptr) : room(static_cast<char *>(room)) {}
+
+  /// The place of the next `count` elements of `elementBytes`.
+  uint64_t cut(int64_t count, int64_t elementBytes) {
+    char *place = room + used;
+    used += Memory::partBytes(count * elementBytes);
+    return reinterpret_cast<uint64_t>(place);
+  }
+
+  int64_t used = 0;
+
+private:
+  char *room;
+};
+} // namespace
+
+/// Bytes of the rows of one pattern's tables.
+static int64_t rowBytes(const Pattern &pattern) {
+  return int64_t(sizeof(UpdateRow) + sizeof(UpdateResult) +
+                 pattern.values.size() * sizeof(ZeroRow));
+}
+
+/// Cuts off what an update works with that chooses `count` of `blocks` blocks,
+/// but for what the host reads.
+static void cutWork(const Pattern &pattern, int64_t blocks, int64_t count,
+                    UpdateRow &row, Cursor &cursor) {
+  int64_t groups =
+      UpdateRow::groupsOfRows(pattern.gridRows(), pattern.gridCols());
+  int64_t marks = pattern.scores < 0 ? 0 : pattern.allBlocks() / 32 + 1;
+  row.norms = cursor.cut(blocks, sizeof(double));
+  row.stored = cursor.cut(blocks, sizeof(uint64_t));
+  row.kept = cursor.cut(blocks, sizeof(uint64_t));
+  row.keptSlots = cursor.cut(blocks, sizeof(uint32_t));
+  row.flags = cursor.cut(blocks, sizeof(uint32_t));
+  row.marks = cursor.cut(std::max(groups, marks), sizeof(uint32_t));
+  row.before = cursor.cut(groups, sizeof(uint32_t));
+  row.chosen = cursor.cut(count, sizeof(uint64_t));
+  row.freed = cursor.cut(count, sizeof(uint32_t));
+}
+
+/// Cuts off the lists that the host reads.
+static void cutLists(int64_t count, UpdateRow &row, Cursor &cursor) {
+  row.pruned = cursor.cut(count, sizeof(uint32_t));
+  row.fresh = cursor.cut(count, sizeof(uint64_t));
+}
+
+/// The most that an update of `pattern` needs.
+static int64_t roomFor(const Pattern &pattern) {
+  if (pattern.isStatic)
+    return 0;
+  Cursor cursor;
+  UpdateRow row;
+  // Tables begin at places of their own.
+  cursor.cut(rowBytes(pattern) + 3 * 64, 1);
+  cutWork(pattern, pattern.slots, pattern.slots, row, cursor);
+  cutLists(pattern.slots, row, cursor);
+  return cursor.used;
+}
+
+int64_t DeviceUpdate::roomFor(const Manifest &manifest) {
+  int64_t all = 0, most = 0;
+  for (const Pattern &pattern : manifest.patterns) {
+    int64_t room = ::roomFor(pattern);
+    all += room;
+    most = std::max(most, room);
+  }
+  return std::max(most, std::min(all, smallRoom));
+}
+
+DeviceUpdate::DeviceUpdate(bsr_session &session,
+                           const bsr_pattern_update *updates)
+    : session(session), updates(updates) {
+  const std::vector<Pattern> &patterns = session.manifest().patterns;
+  int64_t used = 0;
+  for (size_t i = 0; i < patterns.size(); ++i) {
+    if (patterns[i].isStatic || updates[i].method == BSR_STATIC)
+      continue;
+    int64_t room = ::roomFor(patterns[i]);
+    if (groups.empty() || used + room > session.roomBytes) {
+      groups.push_back({tasks.size(), tasks.size()});
+      used = 0;
+    }
+    used += room;
+    ++groups.back().end;
+    Task task = {};
+    task.pattern = int64_t(i);
+    task.blocks = session.view(int64_t(i)).blocks;
+    task.count = countPruned(patterns[i], updates[i], task.blocks);
+    tasks.push_back(std::move(task));
+  }
+  // Norms of one kind are one launch.
+  for (const Group &group : groups)
+    std::sort(tasks.begin() + int64_t(group.first),
+              tasks.begin() + int64_t(group.end),
+              [&](const Task &a, const Task &b) {
+                return std::pair(normsOf(a), a.pattern) <
+                       std::pair(normsOf(b), b.pattern);
+              });
+}
+
+std::string DeviceUpdate::normsOf(const Task &task) const {
+  return nameOfNorms(
+      ruleOf(task).norm,
+      session.manifest().buffers[size_t(patternOf(task).weight)].type);
+}
+
+void DeviceUpdate::place(const Group &group) {
+  auto size = int64_t(group.end - group.first);
+  Cursor cursor(session.room);
+  tableOf = reinterpret_cast<char *>(cursor.cut(size, sizeof(UpdateRow)));
+  int64_t zeroRows = 0;
+  for (size_t i = group.first; i < group.end; ++i)
+    zeroRows += int64_t(patternOf(tasks[i]).values.size());
+  zerosOf = reinterpret_cast<char *>(cursor.cut(zeroRows, sizeof(ZeroRow)));
+  answersOf = reinterpret_cast<char *>(cursor.cut(size, sizeof(UpdateResult)));
+  auto addressOf = [](const void *memory) {
+    return reinterpret_cast<uint64_t>(memory);
+  };
+  for (size_t i = group.first; i < group.end; ++i) {
+    Task &task = tasks[i];
+    cutLists(task.count, task.row, cursor);
+    task.row.result =
+        addressOf(answersOf) + (i - group.first) * sizeof(UpdateResult);
+  }
+  answerBytes = int64_t(reinterpret_cast<char *>(cursor.cut(0, 1)) - answersOf);
+  for (size_t i = group.first; i < group.end; ++i) {
+    Task &task = tasks[i];
+    UpdateRow &row = task.row;
+    const Pattern &pattern = patternOf(task);
+    const bsr_pattern_update &rule = ruleOf(task);
+    cutWork(pattern, task.blocks, task.count, row, cursor);
+    auto buffer = [&](int64_t index) {
+      return addressOf(session.buffers[size_t(index)]);
+    };
+    auto indices = [&](bsr_kind kind) {
+      return buffer(pattern.indices[kind - BSR_ROW_PTR]);
+    };
+    row.values = buffer(pattern.weight);
+    row.rowPtr = indices(BSR_ROW_PTR);
+    row.colIdx = indices(BSR_COL_IDX);
+    row.slot = indices(BSR_SLOT);
+    row.colPtr = indices(BSR_COL_PTR);
+    row.rowIdx = indices(BSR_ROW_IDX);
+    row.slotT = indices(BSR_SLOT_T);
+    row.scores = rule.method == BSR_RIGL ? buffer(pattern.scores) : 0;
+    row.elements = uint32_t(pattern.blockRows * pattern.blockCols);
+    row.rows = uint32_t(pattern.gridRows());
+    row.cols = uint32_t(pattern.gridCols());
+    row.blocks = uint32_t(task.blocks);
+    row.count = uint32_t(task.count);
+    row.regrowth = rule.method == BSR_SET    ? Regrowth::Ranks
+                   : rule.method == BSR_RIGL ? Regrowth::Scores
+                                             : Regrowth::None;
+    row.returns = rule.method != BSR_GMP && rule.allow_return;
+    row.rounds = UpdateRow::roundsOf(uint64_t(task.blocks));
+    if (!row.returns)
+      row.chosen = row.fresh;
+  }
+}
+
+/// Writes a `Row` for each task of a group, as `make` makes it, to `table`.
+template <typename Row, typename Make>
+static void writeTable(Device &device, void *table, size_t size, Make make) {
+  std::vector<Row> rows(size);
+  for (size_t i = 0; i < size; ++i)
+    rows[i] = make(i);
+  device.write(table, rows.data(), int64_t(size * sizeof(Row)));
+}
+
+void DeviceUpdate::startNorms(const Group &group) {
+  place(group);
+  Device &device = session.device;
+  size_t size = group.end - group.first;
+  writeTable<UpdateRow>(device, tableOf, size,
+                        [&](size_t i) { return tasks[group.first + i].row; });
+  writeTable<UpdateResult>(device, answersOf, size, [](size_t) {
+    return UpdateResult{0, 0, ~uint64_t(0), ~uint64_t(0)};
+  });
+  for (size_t first = group.first, end; first < group.end; first = end) {
+    int64_t most = 0;
+    for (end = first;
+         end < group.end && normsOf(tasks[end]) == normsOf(tasks[first]); ++end)
+      most = std::max(most, tasks[end].blocks);
+    device.runPatternKernel(
+        normsOf(tasks[first]), blocksOfNorms(most), int64_t(end - first),
+        patternThreads, tableOf + (first - group.first) * sizeof(UpdateRow));
+  }
+}
+
+void DeviceUpdate::start() {
+  if (!groups.empty())
+    startNorms(groups.front());
+}
+
+void DeviceUpdate::requireNumbers(const Group &group) {
+  size_t size = group.end - group.first;
+  if (std::any_of(tasks.begin() + int64_t(group.first),
+                  tasks.begin() + int64_t(group.end), [&](const Task &task) {
+                    return ruleOf(task).method == BSR_RIGL;
+                  }))
+    session.device.runPatternKernel(scoresKernel, int64_t(size), 1,
+                                    updateThreads, tableOf);
+  std::vector<UpdateResult> results(size);
+  session.device.read(results.data(), answersOf,
+                      int64_t(size * sizeof(UpdateResult)));
+  for (size_t i = 0; i < size; ++i)
+    tasks[group.first + i].done = results[i];
+}
+
+void DeviceUpdate::requireNumbers() {
+  for (const Group &group : groups) {
+    if (&group != &groups.front())
+      startNorms(group);
+    requireNumbers(group);
+  }
+  // The first pattern that has one, whatever the order of tasks.
+  const Task *failed = nullptr;
+  for (const Task &task : tasks)
+    if (~(task.done.nanBlock & task.done.nanScore) &&
+        (!failed || task.pattern < failed->pattern))
+      failed = &task;
+  if (!failed)
+    return;
+  const Pattern &pattern = patternOf(*failed);
+  if (~failed->done.nanBlock)
+    refuseNaN(pattern, session.indices(failed->pattern),
+              int64_t(failed->done.nanBlock));
+  refuseNaNScore(pattern, int64_t(failed->done.nanScore));
+}
+
+void DeviceUpdate::writeRanks(const Group &group) {
+  std::vector<int64_t> ranks;
+  for (size_t i = group.first; i < group.end; ++i) {
+    const Task &task = tasks[i];
+    if (task.row.regrowth != Regrowth::Ranks)
+      continue;
+    const Pattern &pattern = patternOf(task);
+    int64_t barred = task.blocks - (task.row.returns ? task.count : 0);
+    ranks.resize(size_t(task.count));
+    chooseRanks(pattern.allBlocks() - barred, task.count,
+                RandomStream(session.counters.seed, "pattern", pattern.name),
+                session.counters.pattern_updates + 1, session.scratch.marks,
+                ranks.data());
+    session.device.write(reinterpret_cast<void *>(task.row.chosen),
+                         ranks.data(), task.count * int64_t(sizeof(int64_t)));
+  }
+}
+
+void DeviceUpdate::startZeros(const Group &group) {
+  std::vector<ZeroRow> rows;
+  int64_t most = 0;
+  for (size_t i = group.first; i < group.end; ++i) {
+    const Task &task = tasks[i];
+    const Pattern &pattern = patternOf(task);
+    for (int32_t values : pattern.values) {
+      const Buffer &buffer = session.manifest().buffers[size_t(values)];
+      int64_t bytes = buffer.wholeBytes / pattern.slots;
+      int64_t first = session.shardOffset(values) / bytes;
+      rows.push_back(
+          {reinterpret_cast<uint64_t>(session.buffers[size_t(values)]),
+           task.row.freed, task.row.result, uint64_t(bytes), uint64_t(first),
+           uint64_t(first + buffer.shape[0])});
+      most = std::max(most, blocksOfZeros(task.count, bytes));
+    }
+  }
+  session.device.write(zerosOf, rows.data(),
+                       int64_t(rows.size() * sizeof(ZeroRow)));
+  session.device.runPatternKernel(zeroKernel, most, int64_t(rows.size()),
+                                  patternThreads, zerosOf);
+}
+
+void DeviceUpdate::readAnswers(const Group &group) {
+  std::vector<char> answers(static_cast<size_t>(answerBytes));
+  session.device.read(answers.data(), answersOf, answerBytes);
+  auto at = [&](uint64_t place) {
+    return answers.data() + (reinterpret_cast<char *>(place) - answersOf);
+  };
+  for (size_t i = group.first; i < group.end; ++i) {
+    Task &task = tasks[i];
+    std::memcpy(&task.done, at(task.row.result), sizeof task.done);
+    task.places.resize(task.done.numPruned);
+    task.numbers.resize(task.done.numRegrown);
+    std::memcpy(task.places.data(), at(task.row.pruned),
+                task.places.size() * sizeof(int32_t));
+    std::memcpy(task.numbers.data(), at(task.row.fresh),
+                task.numbers.size() * sizeof(int64_t));
+  }
+}
+
+void DeviceUpdate::run() {
+  for (const Group &group : groups) {
+    // Those of one group are there still.
+    if (groups.size() > 1)
+      startNorms(group);
+    writeRanks(group);
+    session.device.runPatternKernel(updateKernel,
+                                    int64_t(group.end - group.first), 1,
+                                    updateThreads, tableOf);
+    startZeros(group);
+    readAnswers(group);
+  }
+}
+
+PatternChange DeviceUpdate::follow(int64_t index,
+                                   PatternScratch &scratch) const {
+  const Task &task =
+      *std::find_if(tasks.begin(), tasks.end(),
+                    [&](const Task &task) { return task.pattern == index; });
+  return followDevice(patternOf(task), task.places.data(),
+                      int64_t(task.places.size()), task.numbers.data(),
+                      int64_t(task.numbers.size()), session.indices(index),
+                      scratch);
+}

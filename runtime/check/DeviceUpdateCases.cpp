@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Updates that a GPU does by itself, beside the processor's: the same patterns,
+// values and counts, bit for bit. These cases need a driver of NVIDIA's, or
+// that of the tests.
+
+#include "Check.h"
+#include "Element.h"
+#include "Session.h"
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+using namespace check;
+
+using Rules = std::vector<bsr_pattern_update>;
+
+namespace {
+/// Two sessions of one seed, on the processor and on a GPU, of a step that does
+/// nothing.
+class Pair {
+public:
+  Pair(const std::vector<Matrix> &matrices, uint64_t seed)
+      : matrices(matrices), hostStep(load(makeManifest(matrices))),
+        gpuStep(load(forGPU(matrices))), host(start(hostStep, seed)),
+        gpu(nullptr, bsr_session_destroy) {
+    bsr_session *made = nullptr;
+    REQUIRE_OK(bsr_session_create(gpuStep.get(), "cuda", seed, &made));
+    gpu.reset(made);
+  }
+
+  void makePattern(int64_t pattern, int64_t blocks) {
+    for (const Session *session : {&host, &gpu})
+      REQUIRE_OK(bsr_session_make_pattern(session->get(), pattern, blocks));
+  }
+
+  /// Writes to a buffer of both.
+  void write(int64_t buffer, const std::vector<char> &bytes) {
+    for (const Session *session : {&host, &gpu})
+      REQUIRE_OK(bsr_session_write(session->get(), buffer, 0,
+                                   int64_t(bytes.size()), bytes.data()));
+  }
+
+  /// Fills the weight and the moments of a matrix with small numbers, so that
+  /// there are ties, or with many different ones.
+  void fillValues(int64_t pattern, Numbers &numbers) {
+    const Matrix &m = matrices[size_t(pattern)];
+    bsr_type type = gpu->manifest().buffers[size_t(9 * pattern)].type;
+    int64_t size = m.slots * m.blockRows * m.blockCols;
+    uint64_t kinds = numbers.below(2) ? 5 : 4000;
+    for (int64_t buffer = 9 * pattern; buffer < 9 * pattern + 3; ++buffer) {
+      std::vector<char> bytes(size_t(size * bsr_type_bytes(type)));
+      for (int64_t i = 0; i < size; ++i)
+        bsr::storeElement(type, bytes.data(), i,
+                          (double(numbers.below(kinds)) - 2) / 7);
+      write(buffer, bytes);
+    }
+  }
+
+  /// Fills the scores of a matrix, of which the run before made none.
+  void fillScores(int64_t pattern, Numbers &numbers) {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    const float some[] = {0, -0.0f, 1, 2.5f, 1e-42f, -3, infinity, -infinity};
+    const bsr::Pattern &known = gpu->manifest().patterns[size_t(pattern)];
+    std::vector<float> scores(size_t(known.allBlocks()));
+    bool isAny = numbers.below(3) == 0;
+    uint64_t kinds = numbers.below(4) ? 8 : 1;
+    for (float &score : scores)
+      score = isAny ? float(numbers.below(1 << 24)) - 1000
+                    : some[numbers.below(kinds)];
+    std::vector<char> bytes(scores.size() * sizeof(float));
+    std::memcpy(bytes.data(), scores.data(), bytes.size());
+    write(known.scores, bytes);
+  }
+
+  void runScores() {
+    for (const Session *session : {&host, &gpu})
+      REQUIRE_OK(bsr_session_run_scores(session->get()));
+  }
+
+  void update(const Rules &rules) {
+    for (const Session *session : {&host, &gpu})
+      REQUIRE_OK(bsr_session_update(session->get(), rules.data(),
+                                    int64_t(rules.size())));
+    compare();
+  }
+
+  /// The same statuses and sentences, and nothing changed.
+  void refuse(const Rules &rules, const std::string &sentence) {
+    for (const Session *session : {&host, &gpu})
+      REQUIRE_FAILS(bsr_session_update(session->get(), rules.data(),
+                                       int64_t(rules.size())),
+                    BSR_NOT_A_NUMBER, sentence);
+    compare();
+  }
+
+  void compare() {
+    for (int64_t p = 0; p < int64_t(matrices.size()); ++p) {
+      const Matrix &m = matrices[size_t(p)];
+      bsr_pattern_view here = viewOf(host, p), copy = viewOf(gpu, p);
+      REQUIRE_EQUAL(copy.blocks, here.blocks);
+      int64_t sizes[] = {m.rows / m.blockRows + 1, here.blocks, here.blocks,
+                         m.cols / m.blockCols + 1, here.blocks, here.blocks};
+      const int32_t *arrays[] = {here.row_ptr, here.col_idx, here.slot,
+                                 here.col_ptr, here.row_idx, here.slot_t},
+                    *copies[] = {copy.row_ptr, copy.col_idx, copy.slot,
+                                 copy.col_ptr, copy.row_idx, copy.slot_t};
+      for (int64_t i = 0; i < 6; ++i) {
+        std::vector<int32_t> there(size_t(sizes[i]) + 1, -1);
+        REQUIRE_OK(bsr_session_read(gpu.get(), 9 * p + 3 + i, 0, 4 * sizes[i],
+                                    there.data()));
+        for (int64_t k = 0; k < sizes[i]; ++k) {
+          REQUIRE_EQUAL(there[size_t(k)], arrays[i][k]);
+          REQUIRE_EQUAL(copies[i][k], arrays[i][k]);
+        }
+      }
+      for (int64_t buffer = 9 * p; buffer < 9 * p + 3; ++buffer) {
+        std::vector<char> there(
+            size_t(gpu->manifest().buffers[size_t(buffer)].bytes));
+        REQUIRE_OK(bsr_session_read(gpu.get(), buffer, 0, int64_t(there.size()),
+                                    there.data()));
+        REQUIRE(!std::memcmp(there.data(), dataOf(host, buffer), there.size()));
+      }
+      bsr_pattern_statistics ours, theirs;
+      REQUIRE_OK(bsr_session_statistics(host.get(), p, &ours));
+      REQUIRE_OK(bsr_session_statistics(gpu.get(), p, &theirs));
+      REQUIRE(!std::memcmp(&ours, &theirs, sizeof ours));
+    }
+    bsr_counters ours = countersOf(host), theirs = countersOf(gpu);
+    REQUIRE_EQUAL(theirs.pattern_updates, ours.pattern_updates);
+    REQUIRE_EQUAL(theirs.blocks_pruned, ours.blocks_pruned);
+    REQUIRE_EQUAL(theirs.blocks_regrown, ours.blocks_regrown);
+    REQUIRE_EQUAL(theirs.reallocations, int64_t(0));
+  }
+
+  const std::vector<Matrix> matrices;
+
+private:
+  static Json forGPU(const std::vector<Matrix> &matrices) {
+    Json manifest = makeManifest(matrices);
+    manifest["chip"] = "sm_80";
+    manifest["launches"] = Json::array();
+    return manifest;
+  }
+
+  Step hostStep, gpuStep;
+
+public:
+  Session host, gpu;
+};
+} // namespace
+
+static bsr_pattern_update anyRule(const Matrix &matrix, Numbers &numbers) {
+  double drop = double(numbers.below(101)) / 100;
+  if (uint64_t corner = numbers.below(8); corner < 2)
+    drop = double(corner);
+  return {bsr_method(numbers.below(4)), bsr_norm(numbers.below(4)), drop,
+          int64_t(numbers.below(uint64_t(matrix.slots) + 3)),
+          int32_t(numbers.below(2))};
+}
+
+/// Any matrix of at most so many rows and columns of blocks.
+static Matrix anyMatrix(int64_t most, Numbers &numbers) {
+  static const char *const types[] = {"f32", "bf16", "f16", "f64"};
+  Matrix m;
+  m.blockRows = int64_t(numbers.below(5)) + 1;
+  m.blockCols = int64_t(numbers.below(5)) + 1;
+  m.rows = m.blockRows * int64_t(numbers.below(uint64_t(most)) + 1);
+  m.cols = m.blockCols * int64_t(numbers.below(uint64_t(most)) + 1);
+  int64_t all = (m.rows / m.blockRows) * (m.cols / m.blockCols);
+  m.slots = int64_t(numbers.below(uint64_t(all) + 5)) + 1;
+  m.type = types[numbers.below(4)];
+  m.hasScores = true;
+  return m;
+}
+
+/// Four updates in a row, of random patterns.
+static void compareUpdates(Pair &pair, Numbers &numbers) {
+  auto size = int64_t(pair.matrices.size());
+  for (int64_t p = 0; p < size; ++p) {
+    const Matrix &m = pair.matrices[size_t(p)];
+    int64_t all = (m.rows / m.blockRows) * (m.cols / m.blockCols);
+    pair.makePattern(
+        p, int64_t(numbers.below(uint64_t(std::min(m.slots, all)) + 1)));
+    pair.fillValues(p, numbers);
+  }
+  for (int update = 0; update < 4; ++update) {
+    Rules rules;
+    for (const Matrix &m : pair.matrices)
+      rules.push_back(anyRule(m, numbers));
+    pair.runScores();
+    for (int64_t p = 0; p < size; ++p)
+      pair.fillScores(p, numbers);
+    pair.update(rules);
+    pair.fillValues(int64_t(numbers.below(uint64_t(size))), numbers);
+  }
+}
+
+CASE(gpu_updates_are_those_of_the_processor) {
+  Numbers numbers(7);
+  for (int round = 0; round < 20; ++round) {
+    std::vector<Matrix> matrices;
+    for (int i = 0; i < 3; ++i)
+      matrices.push_back(anyMatrix(12, numbers));
+    Pair pair(matrices, numbers.below(1000));
+    compareUpdates(pair, numbers);
+  }
+}
+
+CASE(gpu_updates_of_more_blocks_than_threads_are_those_of_the_processor) {
+  Numbers numbers(8);
+  for (auto [rows, cols] :
+       {std::pair<int64_t, int64_t>{70, 90}, {3, 2100}, {1500, 3}}) {
+    Matrix m{rows, cols, 1, 1, rows * cols / 2, "f32", 0.5, true};
+    Pair pair({m}, 5);
+    compareUpdates(pair, numbers);
+    for (bsr_method method : {BSR_SET, BSR_RIGL})
+      for (int32_t returns : {0, 1}) {
+        pair.makePattern(0, m.slots);
+        pair.fillValues(0, numbers);
+        pair.runScores();
+        pair.fillScores(0, numbers);
+        pair.update({{method, BSR_L2, 0.6, 0, returns}});
+      }
+  }
+}
+
+CASE(gpu_updates_in_groups_are_the_same) {
+  Numbers numbers(9);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Matrix> matrices;
+    for (int i = 0; i < 4; ++i)
+      matrices.push_back(anyMatrix(9, numbers));
+    Pair pair(matrices, numbers.below(1000));
+    // Each pattern is a group: no two fit.
+    pair.gpu->roomBytes = 1;
+    compareUpdates(pair, numbers);
+  }
+}
+
+CASE(gpu_updates_refuse_what_the_processor_refuses) {
+  std::vector<Matrix> matrices(2, {6, 10, 2, 2, 8, "f32", 0.5, true});
+  Pair pair(matrices, 3);
+  Numbers numbers(4);
+  for (int64_t p : {0, 1}) {
+    pair.makePattern(p, 7);
+    pair.fillValues(p, numbers);
+  }
+  auto prepare = [&] {
+    pair.runScores();
+    for (int64_t p : {0, 1})
+      pair.fillScores(p, numbers);
+  };
+  auto place = [&](int64_t p, int64_t block) {
+    return "(" + std::to_string(block / 5) + ", " + std::to_string(block % 5) +
+           ") of 'w" + std::to_string(p) + "', but got NaN";
+  };
+  Rules rules(2, {BSR_RIGL, BSR_L1, 0.5, 0, 0});
+  // Of a stored block a score that is NaN matters if blocks may return.
+  bsr_pattern_view view = viewOf(pair.host, 1);
+  std::vector<bool> isStored(15);
+  for (int64_t r = 0; r < 3; ++r)
+    for (int32_t k = view.row_ptr[r]; k < view.row_ptr[r + 1]; ++k)
+      isStored[size_t(5 * r + view.col_idx[k])] = true;
+  const auto scores = int64_t(pair.gpu->manifest().patterns[1].scores);
+  auto writeScore = [&](int64_t block, float score) {
+    for (const Session *session : {&pair.host, &pair.gpu})
+      REQUIRE_OK(
+          bsr_session_write(session->get(), scores, 4 * block, 4, &score));
+  };
+  for (bool stored : {true, false}) {
+    prepare();
+    int64_t block = 14;
+    while (isStored[size_t(block)] != stored)
+      --block;
+    writeScore(block, NAN);
+    for (int32_t returns : {1, 0}) {
+      rules[1].allow_return = returns;
+      if (stored && !returns)
+        continue;
+      pair.refuse(rules,
+                  "expected a number as the score of block " + place(1, block));
+    }
+  }
+  // Of weights the first in row order, of patterns the first.
+  float nan = NAN;
+  for (int64_t p : {1, 0}) {
+    for (int64_t k : {5, 3, 6}) {
+      bsr_pattern_view own = viewOf(pair.host, p);
+      for (const Session *session : {&pair.host, &pair.gpu})
+        REQUIRE_OK(bsr_session_write(session->get(), 9 * p,
+                                     16 * own.slot[k] + 8, 4, &nan));
+    }
+    bsr_pattern_view own = viewOf(pair.host, p);
+    int64_t row = 0;
+    while (own.row_ptr[row + 1] <= 3)
+      ++row;
+    prepare();
+    pair.refuse({{BSR_SET, BSR_LINF, 0.5, 0, 0}, {BSR_SET, BSR_L2, 0, 0, 0}},
+                "expected numbers in block " +
+                    place(p, 5 * row + own.col_idx[3]));
+  }
+}
