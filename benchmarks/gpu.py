@@ -13,7 +13,7 @@ operands and results take at the chip's memory bandwidth; E, the FLOP/s on store
 cuSPARSE's kernels). Ours and the peers take turns. --flush reads and writes 256 MiB between launches, so that L2 holds
 nothing of the last one.
 
-steps: `examples/bert_<NAME>.mlir.gz` on one batch; beside it PyTorch's step of the same model, eager and
+steps: `examples/bert_<NAME>.mlir.gz`, and `examples/<NAME>.mlir.gz` of GPT-2, on one batch; beside it PyTorch's step of the same model, eager and
 compiled. The time is that of a run until its loss is read. Losses are compared by scripts/check-device.sh, not here.
 
 On the driver of the tests (LD_LIBRARY_PATH=build/dev/lib/fake-driver) a GPU is the PTX interpreter: results are right and
@@ -304,8 +304,9 @@ def run_steps(options):
     print("| step | ours ms | predicted ms | ours, dense ms | predicted ms | PyTorch ms | compiled ms |")
     print("|---|" + "---:|" * 6)
     for name in options.examples:
-        text = gzip.decompress((harness.ROOT / "examples" / f"bert_{name}.mlir.gz").read_bytes()).decode()
-        model = steps.MODELS[name.removesuffix("-bf16")]
+        example = name if name.startswith("gpt2") else f"bert_{name}"
+        text = gzip.decompress((harness.ROOT / "examples" / f"{example}.mlir.gz").read_bytes()).decode()
+        model = (steps.MODELS | steps.GPT2)[name.removesuffix("-bf16")]
         batch = steps.make_batch(model)
         mark = rf"--mark=match=layers.*_w$ block={options.block}x{options.block} density={options.density}"
         runs, predicted = {}, []
@@ -322,7 +323,7 @@ def run_steps(options):
         columns = [f"{times[label] * 1e3:.2f}" if label in times else "-" for label in ("ours", "ours, dense", "PyTorch", "compiled")]
         for place, total in enumerate(predicted):
             columns.insert(2 * place + 1, f"{total / 1e3:.2f}")
-        print(f"| bert_{name} | " + " | ".join(columns) + " |")
+        print(f"| {example} | " + " | ".join(columns) + " |")
 
 
 def show_progress(text):
@@ -348,7 +349,7 @@ def main():
         command.add_argument("--density", type=float, default=0.1)
         command.add_argument("--repeats", type=int, default=30)
         if name == "steps":
-            command.add_argument("--examples", default=["base", "base-bf16"], type=lambda text: text.split(","))
+            command.add_argument("--examples", default=["base", "base-bf16", "gpt2-bf16"], type=lambda text: text.split(","))
             command.add_argument("--block", type=int, default=16)
             continue
         command.add_argument("--type", default="bf16", choices=list(TOLERANCE))

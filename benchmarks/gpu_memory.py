@@ -37,6 +37,22 @@ def read_manifest(library):
     return json.loads(contents[start : contents.index(b"\0", start)])
 
 
+def room(manifest):
+    """What updates of patterns work in: all of them at one time, or some where all take more (runtime/DeviceUpdate.cpp)."""
+    scored = {buffer["pattern"] for buffer in manifest["buffers"] if buffer["kind"] == "scores"}
+    rooms = []
+    for index, pattern in enumerate(manifest["patterns"]):
+        if pattern["static"]:
+            continue
+        rows, cols = (size // block for size, block in zip(pattern["shape"], pattern["block"]))
+        values = sum(buffer["kind"] == "values" and buffer["pattern"] == index for buffer in manifest["buffers"])
+        groups = (rows + 31) // 32 * cols
+        marks = max(groups, rows * cols // 32 + 1 if index in scored else 0)
+        lists = 5 * part(8 * pattern["slots"]) + 4 * part(4 * pattern["slots"])
+        rooms.append(part(192 + 32 + 48 * values + 3 * 64) + lists + part(4 * marks) + part(4 * groups))
+    return max(max(rooms, default=0), min(sum(rooms), 32 << 20))
+
+
 def ours(options, density):
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
@@ -53,8 +69,7 @@ def ours(options, density):
         manifest = read_manifest(library)
     buffers = sum(part(math.prod(buffer["shape"]) * BYTES[buffer["type"]])
                   for buffer in manifest["buffers"] if buffer["kind"] != "scores")
-    rooms = sum(part(8 * pattern["slots"]) for pattern in manifest["patterns"])
-    return buffers + rooms, manifest["arena_bytes"]
+    return buffers + room(manifest), manifest["arena_bytes"]
 
 
 def find_shape(options):

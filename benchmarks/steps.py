@@ -48,6 +48,11 @@ MODELS = {
     "base-encoder": BASE._replace(head="none"),
     "base-bf16": BASE._replace(matmul="bfloat16"),
 }
+# Those that benchmarks/gpu.py takes beside these.
+GPT2 = {
+    "gpt2": Model(12, 768, 12, 50257, 8, 128, 128, "next"),
+    "gpt2-tiny": Model(2, 128, 2, 1000, 4, 64, 64, "next"),
+}
 RATE = 1e-4
 
 # The module that makes each implementation's step, and its options.
@@ -87,7 +92,7 @@ def make_batch(model):
     weights = [[1.0] * model.predictions] * model.batch
     batch = {"ids": tokens(model.tokens), "positions": positions,
              "labels": tokens(model.predictions), "weights": weights}
-    if model.head == "all":
+    if model.head in ("all", "next"):
         del batch["positions"]
     return batch
 

@@ -10,17 +10,26 @@ class Layer(nn.Module):
     def __init__(self, model):
         super().__init__()
         h = model.hidden
-        self.heads = model.heads
+        self.heads, self.isCausal = model.heads, model.head == "next"
         self.qkv, self.out = nn.Linear(h, 3 * h), nn.Linear(h, h)
         self.ffn1, self.ffn2 = nn.Linear(h, 4 * h), nn.Linear(4 * h, h)
         self.attention_norm, self.ffn_norm = nn.LayerNorm(h, 1e-12), nn.LayerNorm(h, 1e-12)
 
-    def forward(self, x):
+    def attention(self, x):
         batch, tokens, hidden = x.shape
         q, k, v = self.qkv(x).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, tokens, hidden)
-        x = self.attention_norm(x + self.out(mixed))
-        return self.ffn_norm(x + self.ffn2(F.gelu(self.ffn1(x), approximate="tanh")))
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.isCausal)
+        return self.out(mixed.transpose(1, 2).reshape(batch, tokens, hidden))
+
+    def feed_forward(self, x):
+        return self.ffn2(F.gelu(self.ffn1(x), approximate="tanh"))
+
+    def forward(self, x):
+        if self.isCausal:
+            x = x + self.attention(self.attention_norm(x))
+            return x + self.feed_forward(self.ffn_norm(x))
+        x = self.attention_norm(x + self.attention(x))
+        return self.ffn_norm(x + self.feed_forward(x))
 
 
 def initialize(module):
@@ -69,13 +78,31 @@ class Bert(nn.Module):
         return (losses * weights.flatten()).sum() / weights.sum().clamp(min=1)
 
 
+class Gpt(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.embedding = nn.Embedding(model.vocabulary, model.hidden)
+        self.positions = nn.Parameter(torch.zeros(model.tokens, model.hidden))
+        self.layers = nn.ModuleList(Layer(model) for _ in range(model.layers))
+        self.final_norm = nn.LayerNorm(model.hidden, 1e-12)
+        initialize(self)
+
+    def forward(self, ids, labels, weights):
+        x = self.embedding(ids) + self.positions
+        for layer in self.layers:
+            x = layer(x)
+        logits = F.linear(self.final_norm(x), self.embedding.weight)
+        losses = F.cross_entropy(logits.float().flatten(0, 1), labels.flatten(), reduction="none")
+        return (losses * weights.flatten()).sum() / weights.sum().clamp(min=1)
+
+
 def make_step(model, batch, rate, threads, name, compile=False, bf16=False, device="cpu"):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     arguments = {key: torch.tensor(rows, device=device) for key, rows in batch.items()}
     if model.head == "none":
         arguments = {key: rows.view(model.batch, model.tokens, model.hidden) for key, rows in arguments.items()}
-    bert = Encoder(model) if model.head == "none" else Bert(model)
+    bert = {"none": Encoder, "next": Gpt}.get(model.head, Bert)(model)
     bert.to(device)
     matrices = [p for p in bert.parameters() if p.ndim > 1]
     vectors = [p for p in bert.parameters() if p.ndim <= 1]

@@ -2,12 +2,12 @@
 #
 # Generates the exported training steps of this folder.
 
-"""Exports the BERT training steps of this folder with JAX.
+"""Exports the training steps of BERT and GPT-2 of this folder with JAX.
 
     python3 examples/generate.py [--output-dir DIR] [--accumulate] [--batch B] [--tokens T] [SIZE]...
 
-writes `bert_<SIZE>.mlir.gz` for each size, by default all but `large` and `4.9b`,
-the same bytes every time. Needs `jax` and `optax`, and `python/` on the module path.
+writes `bert_<SIZE>.mlir.gz`, or `<SIZE>.mlir.gz` of GPT-2, for each size, by default all
+but `large` and `4.9b`, the same bytes every time. Needs `jax` and `optax`, and `python/` on the module path.
 
 The model is BERT with learned positions and a masked-language-model head that
 sees the masked positions only. Its step has the form
@@ -27,7 +27,10 @@ The loss is the weighted mean cross-entropy before the update, in nats.
 weights for all tokens. `base-encoder` is the encoder alone, between
 activations and a mean squared error: batch = {x, target [B, T, H] float32}.
 `base-bf16` and `tiny-bf16` multiply matrices in bfloat16, as mixed precision does;
-parameters, moments, normalisation and the loss are float32. With --tokens, sequences
+parameters, moments, normalisation and the loss are float32. `gpt2-bf16` and
+`gpt2-tiny-bf16` are GPT-2, with 124 million parameters and small: each layer normalises
+what it reads, attention is causal, the token behind each position is predicted, and
+there is no head but the embedding. Their batch is that of `base-all`. With --tokens, sequences
 are as long, and predictions as many more or fewer.
 
 With --accumulate the step is that of a micro-batch, of B sequences:
@@ -86,6 +89,8 @@ CONFIGS = {
     "base-all": dataclasses.replace(BASE, predictions=128, head="all"),
     "base-encoder": dataclasses.replace(BASE, head="none"),
     "base-bf16": dataclasses.replace(BASE, matmul=jnp.bfloat16),
+    "gpt2-bf16": Config(12, 768, 12, 50257, 8, 128, 128, "next", jnp.bfloat16),
+    "gpt2-tiny-bf16": Config(2, 128, 2, 1000, 4, 64, 64, "next", jnp.bfloat16),
     # The sizes of docs/science.md: many runs in little time.
     "w32": Config(2, 32, 1, 512, 16, 32, 5),
     "w64": Config(2, 64, 2, 512, 16, 32, 5),
@@ -128,6 +133,14 @@ def parameter_shapes(config: Config) -> Params:
     }
     if config.head == "none":
         return {"layers": [layer] * config.layers}
+    if config.head == "next":
+        return {
+            "token_embedding": f32(v, h),
+            "position_embedding": f32(config.tokens, h),
+            "layers": [layer] * config.layers,
+            "final_gain": f32(h),
+            "final_bias": f32(h),
+        }
     return {
         "token_embedding": f32(v, h),
         "position_embedding": f32(config.tokens, h),
@@ -169,6 +182,8 @@ def attention(x: jax.Array, p: Params, config: Config) -> jax.Array:
     q, k, v = map(split_heads, jnp.split(qkv, 3, axis=-1))
     scores = product("bhqd,bhkd->bhqk", q, k, config)
     scores = scores * (hidden // config.heads) ** -0.5
+    if config.head == "next":
+        scores = jnp.where(jnp.tri(tokens, dtype=bool), scores, -jnp.inf)
     mixed = product("bhqk,bhkd->bhqd", jax.nn.softmax(scores), v, config)
     mixed = mixed.transpose(0, 2, 1, 3).reshape(batch, tokens, hidden)
     return linear(mixed, p, "out", config)
@@ -177,6 +192,18 @@ def attention(x: jax.Array, p: Params, config: Config) -> jax.Array:
 def feed_forward(x: jax.Array, p: Params, config: Config) -> jax.Array:
     x = jax.nn.gelu(linear(x, p, "ffn1", config), approximate=True)
     return linear(x, p, "ffn2", config)
+
+
+def decode(x: jax.Array, params: Params, config: Config) -> jax.Array:
+    for i, p in enumerate(params["layers"]):
+        with jax.named_scope(f"layers.{i}"):
+            with jax.named_scope("attention"):
+                normed = layer_norm(x, p["attention_gain"], p["attention_bias"])
+                x = x + attention(normed, p, config)
+            with jax.named_scope("ffn"):
+                normed = layer_norm(x, p["ffn_gain"], p["ffn_bias"])
+                x = x + feed_forward(normed, p, config)
+    return layer_norm(x, params["final_gain"], params["final_bias"])
 
 
 def encode(x: jax.Array, params: Params, config: Config) -> jax.Array:
@@ -197,16 +224,19 @@ def loss(params: Params, batch: Params, config: Config) -> jax.Array:
         return ((encode(batch["x"], params, config) - batch["target"]) ** 2).mean()
     with jax.named_scope("embedding"):
         x = params["token_embedding"][batch["ids"]] + params["position_embedding"]
-        x = layer_norm(x, params["embedding_gain"], params["embedding_bias"])
-    x = encode(x, params, config)
+        if config.head != "next":
+            x = layer_norm(x, params["embedding_gain"], params["embedding_bias"])
+    x = (decode if config.head == "next" else encode)(x, params, config)
     with jax.named_scope("head"):
         if config.head == "masked":
             rows = jnp.arange(config.batch)[:, None]
             x = x[rows, batch["positions"]]
-        x = jax.nn.gelu(linear(x, params, "head", config), approximate=True)
-        x = layer_norm(x, params["head_gain"], params["head_bias"])
+        if config.head != "next":
+            x = jax.nn.gelu(linear(x, params, "head", config), approximate=True)
+            x = layer_norm(x, params["head_gain"], params["head_bias"])
         logits = product("bth,vh->btv", x, params["token_embedding"], config)
-        logits = logits + params["output_bias"]
+        if config.head != "next":
+            logits = logits + params["output_bias"]
     with jax.named_scope("loss"):
         log_p = jax.nn.log_softmax(logits)
         picked = jnp.take_along_axis(log_p, batch["labels"][..., None], axis=-1)[..., 0]
@@ -261,7 +291,7 @@ def step_arguments(config: Config) -> tuple[Params, Params, jax.ShapeDtypeStruct
         "labels": shape(jnp.int32, b, p),
         "weights": shape(jnp.float32, b, p),
     }
-    if config.head == "all":
+    if config.head in ("all", "next"):
         del batch["positions"]
     return state, batch, shape(jnp.float32)
 
@@ -316,7 +346,7 @@ def export(config: Config, accumulate: bool = False) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Exports the BERT training steps.")
+    parser = argparse.ArgumentParser(description="Exports the training steps.")
     parser.add_argument("sizes", nargs="*", metavar="size", help=", ".join(CONFIGS | SCALED))
     parser.add_argument("--output-dir", type=Path, default=Path(__file__).parent)
     parser.add_argument("--accumulate", action="store_true")
@@ -335,7 +365,8 @@ def main() -> None:
             config = dataclasses.replace(config, tokens=options.tokens, predictions=predictions)
         text = export(config, options.accumulate)
         suffix = "_accumulate" if options.accumulate else ""
-        path = options.output_dir / f"bert_{size}{suffix}.mlir.gz"
+        model = size if size.startswith("gpt2") else f"bert_{size}"
+        path = options.output_dir / f"{model}{suffix}.mlir.gz"
         path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
         print(f"{path}: {len(text)} characters, {path.stat().st_size} bytes")
 

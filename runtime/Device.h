@@ -77,9 +77,7 @@ public:
   /// (support/PatternKernels.h) on `table`, with x by y blocks of so many
   /// threads; nothing is done for none. Not for the host.
   virtual void runPatternKernel(const std::string &name, int64_t x, int64_t y,
-                                unsigned threads, const void *table) {
-    (void)name, (void)x, (void)y, (void)threads, (void)table;
-  }
+                                unsigned threads, const void *table) = 0;
 
   /// Zeroes the `bytes` bytes of each of `count` slots of `values`, which the
   /// caller's `slots` lists. `room` is memory for `zeroBytes(count)`.

@@ -16,17 +16,6 @@ std::string bsr::nameOfNorms(bsr_norm norm, bsr_type type) {
   return normKernel(name, ElementType(type));
 }
 
-int64_t bsr::blocksOfNorms(int64_t blocks) {
-  const int64_t together = patternThreads / normThreads;
-  return (blocks + together - 1) / together;
-}
-
-int64_t bsr::blocksOfZeros(int64_t slots, int64_t bytes) {
-  const int64_t most = 1024; // go round, whatever there is
-  int64_t pieces = slots * (bytes % 16 ? bytes / 2 : bytes / 16);
-  return std::min((pieces + patternThreads - 1) / patternThreads, most);
-}
-
 /// Rooms that are no larger are not divided.
 static constexpr int64_t smallRoom = int64_t(32) << 20;
 

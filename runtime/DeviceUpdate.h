@@ -12,11 +12,8 @@
 
 namespace bsr {
 
-/// The kernel of norms, and how many blocks of threads a launch of it and of
-/// zeros has, of so many blocks of the matrix.
+/// The kernel of norms.
 std::string nameOfNorms(bsr_norm norm, bsr_type type);
-int64_t blocksOfNorms(int64_t blocks);
-int64_t blocksOfZeros(int64_t slots, int64_t bytes);
 
 class DeviceUpdate {
 public:

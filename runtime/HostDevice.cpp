@@ -6,6 +6,7 @@
 #include "Device.h"
 #include "Status.h"
 #include "Step.h"
+#include <cassert>
 #include <cstring>
 #include <sys/mman.h>
 
@@ -53,6 +54,11 @@ public:
                     const int32_t *slots, int64_t size, int64_t blocks, void *,
                     double *norms) override {
     blockNorms(norm, type, values, slots, size, blocks, norms);
+  }
+
+  void runPatternKernel(const std::string &, int64_t, int64_t, unsigned,
+                        const void *) override {
+    assert(false && "the host runs no kernels");
   }
 
   void zeroSlots(void *values, int64_t bytes, const int32_t *slots,

@@ -71,6 +71,7 @@ section() { # TITLE SECONDS COMMAND...
 lit=/usr/lib/llvm-22/bin/lit
 if [[ $rehearse ]]; then
   section "Updates of patterns" 60 runtime-check gpu
+  section "A step of a small GPT-2" 120 "$python" benchmarks/gpu.py steps --examples gpt2-tiny-bf16 --density 0.3 --repeats 1
   section "Products in bf16" 120 "$python" benchmarks/gpu.py kernels --rows 256 --cols 192 --tokens 128 --blocks 64,16 --density 0.3 --repeats 1
 else
   section "Updates of patterns" 60 runtime-check gpu
@@ -86,7 +87,7 @@ else
     section "Products in $type" 120 "$python" benchmarks/gpu.py kernels --type $type
   done
   section "Products in bf16, L2 flushed" 60 "$python" benchmarks/gpu.py kernels --flush --repeats 15
-  section "Steps" 180 "$python" benchmarks/gpu.py steps
+  section "Steps" 240 "$python" benchmarks/gpu.py steps
 fi
 
 echo "report: $report"

@@ -88,6 +88,19 @@ constexpr unsigned updateThreads = 1024, patternThreads = 128;
 /// Of a launch of norms, how many threads have one block of the matrix.
 constexpr unsigned normThreads = 8;
 
+/// How many blocks of threads a launch of norms has in x, of a matrix with so
+/// many stored blocks, and one of zeros, of so many slots.
+constexpr int64_t blocksOfNorms(int64_t blocks) {
+  const int64_t together = patternThreads / normThreads;
+  return (blocks + together - 1) / together;
+}
+constexpr int64_t blocksOfZeros(int64_t slots, int64_t bytes) {
+  const int64_t most = 1024; // go round, whatever there is
+  int64_t pieces = slots * (bytes % 16 ? bytes / 2 : bytes / 16);
+  int64_t blocks = (pieces + patternThreads - 1) / patternThreads;
+  return blocks < most ? blocks : most;
+}
+
 /// A module with the kernels below, for every GPU that steps are compiled for.
 /// Their parameters are `base` and the address of the table. Block (x, y) of
 /// threads works for row y of it, of `scoresKernel` and `updateKernel` block x

@@ -659,7 +659,9 @@ static void merge(Writer &w) {
   @%isKept st.global.u64 [%address], %number;
 )");
   w.use({"fresh", "result"});
+  // Without returns all that are chosen are pruned, which needs no data.
   w.add(R"(
+  selp.b32 %all, %all, %count, %returns;
   sub.u32 %numKept, %blocks, %all;
   add.u32 %numAll, %numKept, %numFresh;
   setp.eq.u32 %isFirst, %thread, 0;

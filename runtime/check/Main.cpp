@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Runs the cases whose names start with an argument: runtime-check [--list]
-// [<prefix>...].
+// [<prefix>...]; or prints the kernels of updates: runtime-check
+// --pattern-kernels.
 
 #include "Check.h"
+#include "support/PatternKernels.h"
 #include <algorithm>
 #include <cstring>
 #include <iostream>
@@ -41,6 +43,11 @@ int main(int argc, char **argv) {
             [](const NamedCase &a, const NamedCase &b) {
               return std::strcmp(a.name, b.name) < 0;
             });
+  // The text that a GPU's driver gets, for assemblers and the PTX interpreter.
+  if (argc == 2 && std::strcmp(argv[1], "--pattern-kernels") == 0) {
+    std::cout << bsr::patternKernels();
+    return 0;
+  }
   if (argc == 2 && std::strcmp(argv[1], "--list") == 0) {
     for (const NamedCase &test : cases())
       std::cout << test.name << "\n";

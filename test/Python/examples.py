@@ -11,6 +11,8 @@
 # RUN: cmp %t/bert_base-all.mlir.gz %src_root/examples/bert_base-all.mlir.gz
 # RUN: cmp %t/bert_base-encoder.mlir.gz %src_root/examples/bert_base-encoder.mlir.gz
 # RUN: cmp %t/bert_base-bf16.mlir.gz %src_root/examples/bert_base-bf16.mlir.gz
+# RUN: cmp %t/gpt2-bf16.mlir.gz %src_root/examples/gpt2-bf16.mlir.gz
+# RUN: cmp %t/gpt2-tiny-bf16.mlir.gz %src_root/examples/gpt2-tiny-bf16.mlir.gz
 # RUN: cmp %t/bert_w32.mlir.gz %src_root/examples/bert_w32.mlir.gz
 # RUN: cmp %t/bert_w64.mlir.gz %src_root/examples/bert_w64.mlir.gz
 # RUN: cmp %t/bert_w128.mlir.gz %src_root/examples/bert_w128.mlir.gz
@@ -27,4 +29,4 @@
 
 # RUN: not %python %src_root/examples/generate.py --output-dir %t huge 2>&1 \
 # RUN:   | FileCheck %s
-# CHECK: expected a size of tiny, tiny-bf16, mini, base, base-all, base-encoder, base-bf16, w32, w64, w128, large, 4.9b, but got 'huge'
+# CHECK: expected a size of tiny, tiny-bf16, mini, base, base-all, base-encoder, base-bf16, gpt2-bf16, gpt2-tiny-bf16, w32, w64, w128, large, 4.9b, but got 'huge'

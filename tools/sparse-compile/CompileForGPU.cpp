@@ -170,6 +170,12 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
     if (failed(kernels))
       return createStringError(
           "expected kernels that the model knows, but got the errors above");
+    // As many as RigL prunes at first.
+    auto update = predictUpdate(*module, /*share=*/0.3, *parameters);
+    if (failed(update))
+      return createStringError(
+          "expected kernels that the model knows, but got the errors above");
+    llvm::append_range(*kernels, std::move(*update));
     bsr::print(*kernels, *findChip(target.getChip()), llvm::errs());
     watch.lap("predict");
   }

@@ -3,6 +3,7 @@
 // How long the kernels of a step take at least, by the model.
 
 #include "bsr/Codegen/GPU/PredictKernels.h"
+#include "RandomView.h"
 #include "bsr/Analysis/Plans.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -15,8 +16,6 @@
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FormatVariadic.h"
-#include <cmath>
-#include <random>
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -31,28 +30,7 @@ FailureOr<StringRef> bsr::getPTX(ModuleOp module) {
   return object.getObject().getValue();
 }
 
-/// The smallest k such that of `count` blocks, each there with probability
-/// `density`, at most k are there with probability `part` or more.
-static int64_t getQuantile(int64_t count, double density, double part) {
-  if (density >= 1)
-    return count;
-  double sum = 0;
-  for (int64_t k = 0; k != count; ++k) {
-    double logarithm = std::lgamma(count + 1) - std::lgamma(k + 1) -
-                       std::lgamma(count - k + 1) + k * std::log(density) +
-                       (count - k) * std::log1p(-density);
-    sum += std::exp(logarithm);
-    if (sum >= part)
-      return k;
-  }
-  return count;
-}
-
 namespace {
-/// The arrays of one view of a pattern: where lines begin, the other coordinate
-/// of each block, and its slot.
-using ViewArrays = std::array<std::shared_ptr<KnownWords>, 3>;
-
 /// Hands out the contents of index arrays.
 class Patterns {
 public:
@@ -72,45 +50,6 @@ private:
   llvm::MapVector<std::pair<int64_t, View>, ViewArrays> known;
 };
 } // namespace
-
-/// One view of a pattern with `slots` blocks in `lines` lines of `extent`.
-/// Lines have as many blocks as those of a random pattern: quantiles of the
-/// binomial distribution, at multiples of the golden ratio, so that any evenly
-/// spaced lines are like all. Blocks of a line lie evenly.
-static ViewArrays makeView(int64_t lines, int64_t extent, int64_t slots) {
-  constexpr double ratio = 0.6180339887498949;
-  auto part = [](double x) { return x - std::floor(x); };
-  double density = double(slots) / (double(lines) * extent);
-  std::vector<int64_t> counts(lines);
-  int64_t total = 0;
-  for (int64_t line = 0; line != lines; ++line)
-    total += counts[line] =
-        getQuantile(extent, density, part(.5 + line * ratio));
-  // Few are missing or too many.
-  for (int64_t i = 0; total != slots; ++i) {
-    int64_t &count = counts[int64_t(part(i * ratio) * lines)];
-    if (total < slots && count != extent)
-      ++count, ++total;
-    else if (total > slots && count != 0)
-      --count, --total;
-  }
-  auto starts = std::make_shared<KnownWords>(1, 0);
-  auto others = std::make_shared<KnownWords>();
-  auto places = std::make_shared<KnownWords>();
-  std::minstd_rand random;
-  for (int64_t count : counts) {
-    // Each place is taken as likely as what is left of blocks to what is left
-    // of places.
-    for (int64_t place = 0; count != 0; ++place)
-      if (int64_t(random() % (extent - place)) < count) {
-        others->push_back(place);
-        places->push_back(places->size());
-        --count;
-      }
-    starts->push_back(others->size());
-  }
-  return {starts, others, places};
-}
 
 std::shared_ptr<KnownWords> Patterns::getWords(unsigned index) {
   StringRef kind = getKind(index);
@@ -415,7 +354,8 @@ bsr::predictKernels(ModuleOp module, const ModelParameters &parameters,
       if (failed(counted))
         return failure();
       prediction.name = name.str();
-      prediction.isPlan = isPlan;
+      prediction.when =
+          isPlan ? KernelPrediction::Plans : KernelPrediction::Step;
       prediction.profile = *counted;
       KernelWork &work = prediction.profile.work;
       if (machine) {
@@ -491,11 +431,13 @@ static void printRows(ArrayRef<const KernelPrediction *> kernels, size_t width,
 
 void bsr::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
                 llvm::raw_ostream &os) {
-  constexpr StringLiteral totalOfPlans = "total of plans";
-  SmallVector<const KernelPrediction *> ofStep, ofPlans;
-  size_t width = totalOfPlans.size();
+  constexpr StringLiteral totalOfPlans = "total of plans",
+                          totalOfUpdate = "total of an update";
+  // By KernelPrediction::When.
+  std::array<SmallVector<const KernelPrediction *>, 3> parts;
+  size_t width = totalOfUpdate.size();
   for (const KernelPrediction &kernel : kernels) {
-    (kernel.isPlan ? ofPlans : ofStep).push_back(&kernel);
+    parts[kernel.when].push_back(&kernel);
     width = std::max(width, kernel.name.size());
   }
   bool hasMachine = !kernels.empty() && kernels.front().machine;
@@ -514,9 +456,14 @@ void bsr::print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
     os << llvm::formatv("{0,12}{1,12}{2,13}", "registers", "spill bytes",
                         "machine/PTX");
   os << "  depends on data\n";
+  const auto &[ofStep, ofPlans, ofUpdate] = parts;
   printRows(ofStep, width, "total", os);
-  if (ofPlans.empty())
-    return;
-  os << "plans of patterns, once an update\n";
-  printRows(ofPlans, width, totalOfPlans, os);
+  if (!ofPlans.empty()) {
+    os << "plans of patterns, once an update\n";
+    printRows(ofPlans, width, totalOfPlans, os);
+  }
+  if (!ofUpdate.empty()) {
+    os << "an update of patterns, by the runtime\n";
+    printRows(ofUpdate, width, totalOfUpdate, os);
+  }
 }

@@ -268,10 +268,10 @@ void Warp::access(const Instruction &instruction, Mask lanes) {
     // Writes go through to L2.
     countGlobal(address, bytes, lanes, !isLoad, /*isCached=*/isLoad);
 
-  // What is known of memory are words of 32 bits, and parts of them.
+  // What is known of memory are words of 32 bits, parts of them, and two.
   constexpr unsigned wordBytes = 4;
   Extension part{8 * width, instruction.type().starts_with("s")};
-  bool isKnown = width <= wordBytes &&
+  bool isKnown = width <= 2 * wordBytes &&
                  (instruction.name() == "ld" || instruction.name() == "st");
   unsigned first = isLoad ? 0 : instruction.operands.size() - vector;
   for (unsigned i = 0; i != vector; ++i) {
@@ -279,12 +279,16 @@ void Warp::access(const Instruction &instruction, Mask lanes) {
     if (!isLoad) {
       WarpValue value = read(operand);
       for (unsigned lane = 0; shared && lane != numLanes; ++lane)
-        if ((lanes & address.known) >> lane & 1)
-          writeWord(llvm::alignDown(address.lanes[lane] + width * i, wordBytes),
-                    isShared,
-                    isKnown && width == wordBytes && value.known >> lane & 1
-                        ? std::optional<uint32_t>(value.lanes[lane])
-                        : std::nullopt);
+        for (unsigned byte = 0;
+             (lanes & address.known) >> lane & 1 && byte < width;
+             byte += wordBytes)
+          writeWord(
+              llvm::alignDown(address.lanes[lane] + width * i + byte,
+                              wordBytes),
+              isShared,
+              isKnown && width >= wordBytes && value.known >> lane & 1
+                  ? std::optional<uint32_t>(value.lanes[lane] >> (8 * byte))
+                  : std::nullopt);
       continue;
     }
     WarpValue value;
@@ -293,9 +297,18 @@ void Warp::access(const Instruction &instruction, Mask lanes) {
       if ((lanes & address.known) >> lane & 1) {
         uint64_t at = address.lanes[lane] + width * i;
         uint64_t first = llvm::alignDown(at, wordBytes);
-        if (auto word = readWord(first, isShared)) {
+        auto word = readWord(first, isShared);
+        std::optional<uint64_t> found;
+        if (word)
+          found = *word >> (8 * (at - first));
+        if (found && width == 2 * wordBytes) {
+          auto upper = readWord(first + wordBytes, isShared);
+          found = upper ? std::optional(*found | uint64_t(*upper) << 32)
+                        : std::nullopt;
+        }
+        if (found) {
           value.known |= Mask(1) << lane;
-          value.lanes[lane] = part(*word >> (8 * (at - first)));
+          value.lanes[lane] = part(*found);
         }
       }
     if (operand.kind == Operand::Kind::Register)

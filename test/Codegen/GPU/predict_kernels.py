@@ -24,6 +24,8 @@ def read_report(text):
     start = next(i for i, line in enumerate(lines) if line.startswith("predicted for"))
     rows = {}
     for line in lines[start + 2:]:
+        if line.startswith("an update of patterns"):
+            break
         if line.startswith(("total", "plans of patterns")):
             continue
         if len(line.split()) < 15:

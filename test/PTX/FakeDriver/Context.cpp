@@ -23,6 +23,12 @@ const ptx::Chip &bsr::cuda::chip() {
   return *found;
 }
 
+/// What the GPU says it is, as 90: another than its kernels' chip on demand.
+static int capability() {
+  const char *said = std::getenv("FAKE_DRIVER_CAPABILITY");
+  return said ? std::atoi(said) : int(chip().version);
+}
+
 DriverState::~DriverState() {
   const char *path = std::getenv("FAKE_DRIVER_CALLS");
   std::FILE *file = path ? std::fopen(path, "w") : nullptr;
@@ -152,10 +158,10 @@ Result cuDeviceGetAttribute(int *value, DeviceAttribute which, Ordinal device) {
       *value = 32;
       return Success;
     case Major:
-      *value = int(chip().version / 10);
+      *value = capability() / 10;
       return Success;
     case Minor:
-      *value = int(chip().version % 10);
+      *value = capability() % 10;
       return Success;
     case MaxSharedOptIn:
       *value = int(chip().maxShared);

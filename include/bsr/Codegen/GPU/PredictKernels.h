@@ -19,10 +19,15 @@ struct MachineUse {
 
 /// One kernel, all launches of which do the same.
 struct KernelPrediction {
+  enum When {
+    Step,
+    Plans, ///< it makes plans of patterns, once an update
+    Update ///< it is the runtime's, and updates patterns
+  };
   std::string name;
-  int64_t launches = 0; ///< in a step, or in the function of its plans
-  bool isPlan = false;  ///< it makes plans of patterns, once an update
-  Profile profile;      ///< of one launch
+  int64_t launches = 0; ///< in a step, in the function of its plans, or update
+  When when = Step;
+  Profile profile; ///< of one launch
   Prediction prediction;
   std::optional<MachineUse> machine;
 };
@@ -41,8 +46,14 @@ FailureOr<SmallVector<KernelPrediction, 0>>
 predictKernels(ModuleOp module, const ModelParameters &parameters,
                const llvm::StringMap<MachineKernel> *machine = nullptr);
 
+/// Predicts the kernels of an update of all patterns of `module` that can
+/// change, which prunes and regrows `share` of the blocks: by scores if the
+/// step has any, else at random. Errors are emitted.
+FailureOr<SmallVector<KernelPrediction, 0>>
+predictUpdate(ModuleOp module, double share, const ModelParameters &parameters);
+
 /// Prints a table, the kernels first that take longest in all, and the total;
-/// what makes plans of patterns apart.
+/// what makes plans of patterns, and what updates these, apart.
 void print(ArrayRef<KernelPrediction> kernels, const Chip &chip,
            llvm::raw_ostream &os);
 
