@@ -170,8 +170,8 @@ FailureOr<SmallVector<KernelPrediction, 0>>
 mlir::bsr::predictUpdate(ModuleOp module, double share,
                          const ModelParameters &parameters) {
   using namespace ::bsr;
-  llvm::Expected<std::vector<ptx::Kernel>> kernels =
-      ptx::parse(patternKernels());
+  std::string text = patternKernels(); // kernels refer to it
+  llvm::Expected<std::vector<ptx::Kernel>> kernels = ptx::parse(text);
   if (!kernels)
     return module.emitError() << llvm::toString(kernels.takeError());
   const Chip &chip = *findChip(cast<GPUAttr>(getTarget(module)).getChip());
