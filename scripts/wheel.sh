@@ -79,6 +79,7 @@ for file in "$bundle"/lib/*; do patchelf --set-rpath '$ORIGIN' "$file"; done
 
 WHEEL_PLATFORM=$(/usr/bin/python3 scripts/wheel/platform_tag.py "$bundle")
 export WHEEL_PLATFORM
+echo "$WHEEL_PLATFORM" > "$bundle/platform"
 # The same files make the same bytes.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2> /dev/null || echo 946684800)}
 export SOURCE_DATE_EPOCH

@@ -8,7 +8,7 @@ import select
 import subprocess
 import tempfile
 
-PATIENCE = 60 # seconds
+PATIENCE = 300 # seconds
 
 
 class Browser:

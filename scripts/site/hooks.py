@@ -4,11 +4,20 @@ what for."""
 
 
 def on_page_content(html, **_):
-    """Tables without a heading of a column have an empty cell there."""
-    return html.replace("<th></th>", "<td></td>")
+    """Tables without a heading of a column have an empty cell there; what is wider than
+    the page is scrolled by keys too."""
+    return html.replace("<th></th>", "<td></td>").replace("<pre><code", '<pre><code tabindex="0"')
+
+
+def name_search(output):
+    output = output.replace('data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"')
+    return output.replace('class="md-search__scrollwrap"', 'class="md-search__scrollwrap" tabindex="0"')
 
 
 def on_post_page(output, **_):
-    """The theme's search names itself, and its results can be scrolled by keys."""
-    output = output.replace('data-md-component="search" role="dialog"', 'data-md-component="search" role="dialog" aria-label="Search"')
-    return output.replace('class="md-search__scrollwrap"', 'class="md-search__scrollwrap" tabindex="0"')
+    return name_search(output)
+
+
+def on_post_template(output_content, **_):
+    """Of the page of an address that is none."""
+    return name_search(output_content)

@@ -39,7 +39,8 @@ def main(root, build, folder):
             (folder / name).write_text(text)
         elif path.is_file():
             shutil.copy(path, folder / name)
-    shutil.copy(root / "scripts/site/site.css", folder)
+    for name in ("site.css", "site.js"):
+        shutil.copy(root / "scripts/site" / name, folder)
     # What TableGen makes has no heading of the first level of its own.
     for name, title, page in (("BSRDialect", "The dialect", "dialect"), ("BSRPasses", "The passes", "passes")):
         text = (build / f"docs/{name}.md").read_text()
