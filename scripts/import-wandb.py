@@ -87,11 +87,13 @@ def follow(wandb, run, path, interval):
         # Read before the lines: what is done has written all of them.
         summary = path / "summary.json"
         done = parse(summary.read_text()) if summary.exists() else None
+        # A step's pictures are there before its line is.
+        lines = list(metrics.read())
         for picture in pictures.read():
             if picture["step"] > shown:
                 images.setdefault(picture["step"], {})[f"patterns/{picture['name']}"] = image_of(wandb, picture)
         shown = max([shown, *images])
-        for line in metrics.read():
+        for line in lines:
             if line["step"] > last:
                 last = line["step"]
                 run.log({**dict(numbers_of(line)), **images.pop(last, {})}, step=last)

@@ -4,9 +4,8 @@ what for."""
 
 
 def on_page_content(html, **_):
-    """Tables without a heading of a column have an empty cell there; what is wider than
-    the page is scrolled by keys too."""
-    return html.replace("<th></th>", "<td></td>").replace("<pre><code", '<pre><code tabindex="0"')
+    """Tables without a heading of a column have an empty cell there."""
+    return html.replace("<th></th>", "<td></td>")
 
 
 def name_search(output):

@@ -110,8 +110,9 @@ void Tracker::add(const ordered_json &entry) {
 }
 
 void Tracker::flush() const {
-  metrics.flush();
+  // Who follows a run takes a step's pictures with its line.
   pictures.flush();
+  metrics.flush();
 }
 
 void Tracker::describePatterns(ordered_json &entry,
