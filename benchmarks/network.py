@@ -162,7 +162,7 @@ with tempfile.TemporaryDirectory() as name:
         if flops is None:  # of the first run all is measured
             flops = 1e9 * plan(1, 1e9)[1] / step
         devices, predicted, reduced = plan(count, flops)
-        runs = args.steps
+        runs = args.steps + 2  # a held-out batch of each process at the beginning and at the end, as long
         print(f"{count:9} {step:7.2f} {predicted:12.2f} {devices:>11} {summary['bytes_sent'] / runs / 1e6:11.2f} "
               f"{reduced / 1e6:13.2f} {summary['reduction_time'] / runs:13.2f} {reduced / bandwidth:12.2f} "
               f"{summary['reduction_hidden'] * 100 if count > 1 else 100:6.1f} %", flush=True)
