@@ -5,7 +5,7 @@
     check_ptxas.py <ptxas> <chip>,... <kernels.ptx>
 
 No kernel may spill registers, or need more of them or of shared memory, static and dynamic, than a
-block may have. What each chip's kernels need most is printed. With NVDISASM in the environment, the
+block may have. Of a step the host may have nothing but launches and what their arguments are made of. What each chip's kernels need most is printed. With NVDISASM in the environment, the
 path of NVIDIA's disassembler, their machine instructions are counted beside those of PTX.
 """
 
@@ -21,6 +21,9 @@ import gpu
 # KiB of shared memory a block, after opting in: CUDA C++ Programming Guide, technical specifications.
 SHARED = {"sm_80": 163, "sm_86": 99, "sm_89": 99, "sm_90": 227, "sm_90a": 227, "sm_100a": 227}
 REGISTERS = 65536  # a block
+# What a step leaves to the host: launches, with constants, views of the arena, and tensor maps; scores in steps that have some.
+HOST = re.compile(r"\s*(gpu\.launch_func .*|return|}|scf\.if %arg\d+ {|%\w+ = (arith\.constant|memref\.(view|cast|reinterpret_cast)|"
+                  r"nvgpu\.tma\.create\.descriptor|builtin\.unrealized_conversion_cast) .*)?$")
 
 
 def run(*command):
@@ -64,8 +67,11 @@ def main():
                 run("sparse-compile", source, *arguments, f"--target={chip}", "-o", module)
                 with open(module) as file:
                     text = file.read()
+                host = gpu.Host(text)
+                wrong += [f"{chip}: expected launches alone on the host, but got '{line.strip()}'"
+                          for line in host.body[1:] + host.plans[1:] if not HOST.match(line)]
                 with open(path, "w") as file:
-                    file.write(gpu.Host(text).ptx)
+                    file.write(host.ptx)
                 for name, size in re.findall(r"@kernels::@(\w+).*dynamic_shared_memory_size (%\w+)", text):
                     value = re.search(rf"{size} = arith\.constant (\d+)", text)
                     dynamic[name] = max(dynamic.get(name, 0), int(value[1]))
