@@ -65,7 +65,17 @@ Communicator::Communicator(const bsr_transport &transport,
   if (size() == 1)
     return;
   exchange = std::make_unique<Exchange>(transport, limit);
+  group = exchange->everybody();
   thread = std::thread([this] { work(); });
+}
+
+void Communicator::setStages(int32_t stages) {
+  if (!exchange)
+    return;
+  firstStage = rank() / stages * stages;
+  group = {{}, size_t(rank() / stages)};
+  for (int32_t other = rank() % stages; other < size(); other += stages)
+    group.ranks.push_back(other);
 }
 
 Communicator::~Communicator() { finish(); }
@@ -121,16 +131,25 @@ void Communicator::work() {
     if (status != BSR_OK && failure.empty())
       failure = bsr_last_error();
   };
+  bool isPushing = false;
   std::unique_lock<std::mutex> lock(mutex);
   while (true) {
-    bool isWoken = posted.wait_for(lock, exchange->beatPeriod() / 4,
-                                   [&] { return isOver || !jobs.empty(); });
+    // What was posted leaves with the help of both sides.
+    std::chrono::microseconds pause = exchange->beatPeriod() / 4;
+    if (isPushing)
+      pause = std::min(pause, std::chrono::microseconds(200));
+    bool isWoken =
+        posted.wait_for(lock, pause, [&] { return isOver || !jobs.empty(); });
     if (isOver)
       return;
-    Job job = [&] { exchange->beat(); };
+    Job job = [&] {
+      exchange->beat();
+      isPushing = exchange->push();
+    };
     if (isWoken) {
       job = std::move(jobs.front());
       jobs.pop_front();
+      isPushing = true;
     }
     bool isIntact = failure.empty();
     lock.unlock();
@@ -219,26 +238,27 @@ static void takeMean(const void *parts, int64_t count, int32_t size,
 }
 
 void Communicator::reduceSegment(char *data, int64_t count, bsr_type type) {
-  int64_t width = bsr_type_bytes(type), chunk = (count + size() - 1) / size();
+  auto number = int32_t(group.ranks.size());
+  int64_t width = bsr_type_bytes(type), chunk = (count + number - 1) / number;
   std::vector<Exchange::Span> spans;
-  for (int64_t from = 0; from < chunk * size(); from += chunk) {
+  for (int64_t from = 0; from < chunk * number; from += chunk) {
     int64_t begin = std::min(from, count), end = std::min(from + chunk, count);
     spans.push_back({begin * width, (end - begin) * width});
   }
-  Exchange::Span own = spans[size_t(rank())];
-  size_t all = size_t(own.bytes * size());
+  Exchange::Span own = spans[group.own];
+  size_t all = size_t(own.bytes * number);
   if (received.size() < all)
     received.resize(all);
-  exchange->allToAllSpans(data, spans, received.data());
-  takeMean(received.data(), own.bytes / width, size(), type, data + own.begin);
-  exchange->allGatherSpans(data, spans);
+  exchange->allToAllSpans(data, spans, received.data(), group);
+  takeMean(received.data(), own.bytes / width, number, type, data + own.begin);
+  exchange->allGatherSpans(data, spans, group);
   std::lock_guard<std::mutex> lock(mutex);
-  counted.bytes_sent += count * width - own.bytes + (size() - 1) * own.bytes;
+  counted.bytes_sent += count * width - own.bytes + (number - 1) * own.bytes;
 }
 
 void Communicator::reduceParts(const std::vector<bsr_part> &parts,
                                bsr_type type) {
-  int64_t width = bsr_type_bytes(type);
+  int64_t width = bsr_type_bytes(type), number = int64_t(group.ranks.size());
   int64_t most = std::max<int64_t>(segmentBytes / width, 1);
   int64_t large = std::min(most, largePartBytes / width);
   for (auto part = parts.begin(); part != parts.end();) {
@@ -257,7 +277,7 @@ void Communicator::reduceParts(const std::vector<bsr_part> &parts,
     while (part != parts.end() && part->count < large &&
            count + part->count <= most)
       count += part++->count;
-    int64_t sent = (count + size() - 1) / size() * size();
+    int64_t sent = (count + number - 1) / number * number;
     if (together.size() < size_t(sent * width))
       together.resize(size_t(sent * width));
     char *end = together.data();
@@ -288,7 +308,7 @@ int64_t Communicator::start(const bsr_part *parts, int64_t numParts,
     counted.reductions += numParts;
     counted.bytes_reduced += bytes;
   }
-  if (!exchange)
+  if (!exchange || group.ranks.size() == 1)
     return 0;
   return post([=, all = std::move(all)] {
     auto began = Clock::now();
@@ -307,33 +327,40 @@ void Communicator::reduce(void *data, int64_t count, bsr_type type) {
   wait(start(&part, 1, type));
 }
 
-void Communicator::transfer(int64_t bytes,
-                            std::function<void(int64_t, int64_t)> move) {
+bool Communicator::hasStages() {
   if (!exchange) {
     std::lock_guard<std::mutex> lock(mutex);
     failure = "expected a process for each stage, but got one process";
-    return;
   }
-  wait(post([=, move = std::move(move)] {
-    for (int64_t at = 0; at < bytes; at += segmentBytes)
-      move(at, std::min(segmentBytes, bytes - at));
-  }));
+  return exchange != nullptr;
 }
 
 void Communicator::send(const void *data, int64_t bytes, int32_t to) {
+  if (!hasStages())
+    return;
   {
     std::lock_guard<std::mutex> lock(mutex);
     counted.bytes_sent += bytes;
   }
-  transfer(bytes, [=](int64_t at, int64_t size) {
-    exchange->sendTo(static_cast<const char *>(data) + at, size, to);
-  });
+  const auto *first = static_cast<const char *>(data);
+  for (int64_t at = 0; at < bytes; at += segmentBytes) {
+    std::vector<char> copy(first + at,
+                           first + std::min(at + segmentBytes, bytes));
+    post([this, to, copy = std::move(copy)]() mutable {
+      exchange->post(std::move(copy), firstStage + to);
+    });
+  }
 }
 
 void Communicator::receive(void *data, int64_t bytes, int32_t from) {
-  transfer(bytes, [=](int64_t at, int64_t size) {
-    exchange->receiveFrom(static_cast<char *>(data) + at, size, from);
-  });
+  if (!hasStages())
+    return;
+  wait(post([=] {
+    for (int64_t at = 0; at < bytes; at += segmentBytes)
+      exchange->receiveFrom(static_cast<char *>(data) + at,
+                            std::min(segmentBytes, bytes - at),
+                            firstStage + from);
+  }));
 }
 
 Exchange::Span Communicator::ownSpan(int32_t rank, int64_t shardBytes,
@@ -366,7 +393,7 @@ void Communicator::unshard(const void *shard, int64_t shardBytes, void *whole,
     for (int64_t at = 0; at < shardBytes; at += segmentBytes) {
       for (int32_t rank = 0; rank < size(); ++rank)
         spans[size_t(rank)] = ownSpan(rank, shardBytes, wholeBytes, at);
-      exchange->allGatherSpans(data, spans);
+      exchange->allGatherSpans(data, spans, exchange->everybody());
       bytesSent += (size() - 1) * spans[size_t(rank())].bytes;
     }
     std::lock_guard<std::mutex> lock(mutex);

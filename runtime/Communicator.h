@@ -40,6 +40,11 @@ public:
   int32_t rank() const { return transport.rank; }
   int32_t size() const { return transport.size; }
 
+  /// From now on rank r runs stage r % `stages` of a step: it takes means over
+  /// the ranks of the same stage, and sends to stages of the same r / `stages`.
+  /// `stages` divides the size.
+  void setStages(int32_t stages);
+
   /// The methods behind `start_reduce`, `wait_reduce` and `all_reduce`. Large
   /// parts are sent from where they lie, small ones one behind the other. A
   /// segment of at most `segmentBytes` bytes of that is cut in a chunk for each
@@ -50,7 +55,8 @@ public:
   void wait(int64_t ticket);
   void reduce(void *data, int64_t count, bsr_type type);
 
-  /// The methods behind `send` and `receive`.
+  /// The methods behind `send` and `receive`; ranks are stages, if there are
+  /// any. What is sent is copied, and leaves while the step goes on.
   void send(const void *data, int64_t bytes, int32_t to);
   void receive(void *data, int64_t bytes, int32_t from);
 
@@ -97,13 +103,16 @@ private:
   /// the end: of the segment `at` bytes behind the shard's begin.
   Exchange::Span ownSpan(int32_t rank, int64_t shardBytes, int64_t wholeBytes,
                          int64_t at) const;
-  /// Calls `move(at, size)` for each segment of `bytes` bytes, and waits. The
-  /// step goes on if that fails, and nothing it computes counts.
-  void transfer(int64_t bytes, std::function<void(int64_t, int64_t)> move);
+  /// Whether there are several processes. The step goes on if not, and nothing
+  /// it computes counts.
+  bool hasStages();
 
   const bsr_transport &transport;
   const int64_t segmentBytes;
   std::unique_ptr<Exchange> exchange; // of several processes
+  /// Who takes means with this process, and which rank runs its stage 0.
+  Exchange::Group group;
+  int32_t firstStage = 0;
   std::vector<char> received, together;
 
   mutable std::mutex mutex; // of all below

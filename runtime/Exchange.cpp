@@ -104,6 +104,7 @@ void Exchange::wait(std::vector<Message> &messages) {
       }
     if (pending < 0)
       return;
+    push();
     beat();
     for (Message &message : messages)
       if (!message.isDone)
@@ -152,7 +153,7 @@ void Exchange::leave() {
     // From here on only this tells.
     nextBeat = Clock::time_point::max();
     beat();
-    bool isOver = true;
+    bool isOver = !push();
     for (int32_t rank = 0; rank < transport.size; ++rank) {
       if (rank == transport.rank)
         continue;
@@ -204,23 +205,46 @@ void Exchange::receiveFrom(char *data, int64_t bytes, int32_t from) {
   wait(messages);
 }
 
+void Exchange::post(std::vector<char> data, int32_t to) {
+  posted.push_back({std::move(data), {}});
+  Posted &last = posted.back();
+  last.message = send(last.data.data(), int64_t(last.data.size()), to, dataTag);
+}
+
+bool Exchange::push() {
+  for (Posted &each : posted)
+    test(each.message);
+  while (!posted.empty() && posted.front().message.isDone)
+    posted.pop_front();
+  return !posted.empty();
+}
+
+Exchange::Group Exchange::everybody() const {
+  Group group{{}, size_t(transport.rank)};
+  for (int32_t rank = 0; rank < transport.size; ++rank)
+    group.ranks.push_back(rank);
+  return group;
+}
+
 void Exchange::allToAllSpans(const char *data, const std::vector<Span> &spans,
-                             char *received) {
+                             char *received, const Group &group) {
   std::vector<Message> messages;
-  Span own = spans[size_t(transport.rank)];
-  for (int32_t step = 1; own.bytes && step < transport.size; ++step) {
+  size_t size = group.ranks.size();
+  Span own = spans[group.own];
+  for (size_t step = 1; own.bytes && step < size; ++step) {
     // Each rank begins with another.
-    int32_t from = (transport.rank + transport.size - step) % transport.size;
-    messages.push_back(
-        receive(received + from * own.bytes, own.bytes, from, dataTag));
+    size_t from = (group.own + size - step) % size;
+    messages.push_back(receive(received + int64_t(from) * own.bytes, own.bytes,
+                               group.ranks[from], dataTag));
   }
-  for (int32_t step = 1; step < transport.size; ++step) {
-    int32_t to = (transport.rank + step) % transport.size;
-    if (Span span = spans[size_t(to)]; span.bytes)
-      messages.push_back(send(data + span.begin, span.bytes, to, dataTag));
+  for (size_t step = 1; step < size; ++step) {
+    size_t to = (group.own + step) % size;
+    if (Span span = spans[to]; span.bytes)
+      messages.push_back(
+          send(data + span.begin, span.bytes, group.ranks[to], dataTag));
   }
   std::copy_n(data + own.begin, own.bytes,
-              received + transport.rank * own.bytes);
+              received + int64_t(group.own) * own.bytes);
   wait(messages);
 }
 
@@ -237,17 +261,20 @@ void Exchange::allGather(const char *data, char *received, int64_t bytes) {
   wait(messages);
 }
 
-void Exchange::allGatherSpans(char *data, const std::vector<Span> &spans) {
+void Exchange::allGatherSpans(char *data, const std::vector<Span> &spans,
+                              const Group &group) {
   std::vector<Message> messages;
-  for (int32_t step = 1; step < transport.size; ++step) {
-    int32_t from = (transport.rank + transport.size - step) % transport.size;
-    if (Span span = spans[size_t(from)]; span.bytes)
-      messages.push_back(receive(data + span.begin, span.bytes, from, dataTag));
+  size_t size = group.ranks.size();
+  for (size_t step = 1; step < size; ++step) {
+    size_t from = (group.own + size - step) % size;
+    if (Span span = spans[from]; span.bytes)
+      messages.push_back(
+          receive(data + span.begin, span.bytes, group.ranks[from], dataTag));
   }
-  Span own = spans[size_t(transport.rank)];
-  for (int32_t step = 1; own.bytes && step < transport.size; ++step)
+  Span own = spans[group.own];
+  for (size_t step = 1; own.bytes && step < size; ++step)
     messages.push_back(send(data + own.begin, own.bytes,
-                            (transport.rank + step) % transport.size, dataTag));
+                            group.ranks[(group.own + step) % size], dataTag));
   wait(messages);
 }
 

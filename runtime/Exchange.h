@@ -9,6 +9,7 @@
 #include "Transport.h"
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <vector>
 
 namespace bsr {
@@ -27,16 +28,24 @@ public:
   /// `bytes` bytes of `send` come to bytes r * `bytes` of `receive`, of all
   /// ranks r to all ranks.
   void allGather(const char *send, char *receive, int64_t bytes);
+  /// Ranks that do something together, rising, and which of them this one is.
+  struct Group {
+    std::vector<int32_t> ranks;
+    size_t own;
+  };
+  Group everybody() const;
   /// A part of an array of bytes.
   struct Span {
     int64_t begin, bytes;
   };
-  /// Span r of `data` goes to rank r; what rank r sends comes to `receive`,
-  /// r times as far as this rank's span is long.
+  /// Span i of `data` goes to rank i of `group`; what that one sends comes to
+  /// `receive`, i times as far as this rank's span is long.
   void allToAllSpans(const char *data, const std::vector<Span> &spans,
-                     char *receive);
-  /// What rank r has in span r of `data` comes to the same place at all ranks.
-  void allGatherSpans(char *data, const std::vector<Span> &spans);
+                     char *receive, const Group &group);
+  /// What rank i of `group` has in span i of `data` comes to the same place at
+  /// all of it.
+  void allGatherSpans(char *data, const std::vector<Span> &spans,
+                      const Group &group);
   /// `bytes` bytes of `data` of rank `root` come to all ranks, along a tree.
   void broadcast(char *data, int64_t bytes, int32_t root);
 
@@ -44,6 +53,11 @@ public:
   /// one: only these two call.
   void sendTo(const char *data, int64_t bytes, int32_t to);
   void receiveFrom(char *data, int64_t bytes, int32_t from);
+  /// `data` goes to rank `to` while this one does something else, as long as it
+  /// waits or calls `push`.
+  void post(std::vector<char> data, int32_t to);
+  /// True if something that was posted has not left yet.
+  bool push();
 
   /// Tells all others that this process lives, and hears of them. Whoever
   /// does nothing else calls it at least every `beatPeriod`.
@@ -85,8 +99,15 @@ private:
   void requireAlive(int32_t rank, bool untilItLeaves = false) const;
   void tell(int32_t rank, char what);
 
+  /// What is on its way to another rank, and its memory.
+  struct Posted {
+    std::vector<char> data;
+    Message message;
+  };
+
   const bsr_transport &transport;
   const std::chrono::milliseconds limit, period;
+  std::deque<Posted> posted;
   std::vector<Peer> peers; // of all ranks, this one's unused
   Clock::time_point nextBeat, nextLook;
   std::atomic<bool> isStopped = false;

@@ -481,6 +481,10 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
     manifest.stages = object.integer("stages");
   if (object.has("stage"))
     manifest.stage = object.integer("stage");
+  if (object.has("replicas"))
+    manifest.replicas = object.boolean("replicas");
+  if (object.has("micro_batches"))
+    manifest.microBatches = object.integer("micro_batches");
   if (object.has("score_norm"))
     manifest.scoreNorm = object.text("score_norm");
   for (size_t i = 0; i < buffers.size(); ++i)

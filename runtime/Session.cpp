@@ -285,6 +285,23 @@ bsr_status bsr_session_host_data(bsr_session *session, int64_t index,
   });
 }
 
+void bsr_session::requireStage() const {
+  const bsr::Manifest &step = manifest();
+  int32_t rank = bsr_communicator_rank(context.communicator);
+  int32_t size = bsr_communicator_size(context.communicator);
+  if (!step.stages)
+    return;
+  if (size % step.stages || rank % step.stages != step.stage)
+    fail(BSR_INVALID_STEP, "expected rank ", step.stage, " of ", step.stages,
+         " processes for that stage of step '", step.name, "', but got rank ",
+         rank, " of ", size);
+  if (size > step.stages && !step.replicas)
+    fail(BSR_INVALID_STEP, "expected ", step.stages, " processes for step '",
+         step.name,
+         "', whose stages were compiled without --data-parallel, but got ",
+         size);
+}
+
 void bsr_session::requireProcesses() const {
   if (int32_t size = bsr_communicator_size(context.communicator);
       manifest().sharded && size != manifest().sharded)
@@ -303,14 +320,7 @@ bool bsr_session::appliesUpdate() const {
 
 void bsr_session::run(bool scores) {
   const std::string &name = manifest().name;
-  if (int64_t stages = manifest().stages;
-      stages &&
-      (bsr_communicator_size(context.communicator) != stages ||
-       bsr_communicator_rank(context.communicator) != manifest().stage))
-    fail(BSR_INVALID_STEP, "expected rank ", manifest().stage, " of ", stages,
-         " processes for that stage of step '", name, "', but got rank ",
-         bsr_communicator_rank(context.communicator), " of ",
-         bsr_communicator_size(context.communicator));
+  requireStage();
   requireProcesses();
   // A run that only adds up gradients needs nobody. With scores it takes means,
   // and sums go on from the mean: that of what is added to them is the same.
@@ -327,9 +337,10 @@ void bsr_session::run(bool scores) {
   switch (int32_t status = run()) {
   case BSR_STEP_RAN:
     hasScores = scores;
-    // A stage runs a part of what one process would.
-    counters.steps +=
-        manifest().stages ? 1 : bsr_communicator_size(context.communicator);
+    // All stages together run what one process would.
+    counters.steps += manifest().microBatches *
+                      bsr_communicator_size(context.communicator) /
+                      std::max<int64_t>(manifest().stages, 1);
     if (context.communicator)
       static_cast<Communicator *>(context.communicator)->requireIntact();
     return;
@@ -363,6 +374,11 @@ bsr_status bsr_session_communicate(bsr_session *session,
            " processes, but got '", session->manifest().name, "'");
     session->context.communicator = communicator;
     session->requireProcesses();
+    if (session->manifest().stages && size > 1) {
+      session->requireStage();
+      static_cast<Communicator *>(communicator)
+          ->setStages(int32_t(session->manifest().stages));
+    }
   });
 }
 

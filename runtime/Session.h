@@ -47,6 +47,9 @@ struct bsr_session {
   /// Fails unless patterns and state are the session's own.
   void requireOwner() const;
 
+  /// Fails unless this process can run the stage that the step is.
+  void requireStage() const;
+
   /// Fails unless there are as many processes as the state is sharded among.
   void requireProcesses() const;
 

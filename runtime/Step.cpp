@@ -185,6 +185,10 @@ int32_t bsr_step_accumulates(const bsr_step *step) {
   return step && step->manifest.applyBuffer >= 0;
 }
 
+int64_t bsr_step_micro_batches(const bsr_step *step) {
+  return step ? step->manifest.microBatches : 1;
+}
+
 int64_t bsr_step_sharded(const bsr_step *step) {
   return step ? step->manifest.sharded : 0;
 }

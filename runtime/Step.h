@@ -133,6 +133,8 @@ struct Manifest {
   /// if all runs do.
   int64_t applyBuffer = -1;
   int64_t stage = 0, stages = 0; // none if it is no stage
+  bool replicas = false;         // several processes may run a stage
+  int64_t microBatches = 1;      // that a run goes through
   std::vector<Buffer> buffers;
   std::vector<Pattern> patterns;
   std::map<std::string, int64_t> products;

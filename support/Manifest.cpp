@@ -176,6 +176,8 @@ static constexpr Key stepKeys[] = {
     {"sharded", Holds::Integer, Optional, 2, INT32_MAX},
     {"stage", Holds::Integer, Optional, 0, INT32_MAX},
     {"stages", Holds::Integer, Optional, 2, INT32_MAX},
+    {"replicas", Holds::Boolean, Optional},
+    {"micro_batches", Holds::Integer, Optional, 2, INT32_MAX},
     {"buffers", Holds::Objects, Required, 0, 0, &buffer, "buffer"},
     {"patterns", Holds::Objects, Required, 0, 0, &pattern, "pattern"},
     {"timers", Holds::Objects, Optional, 0, 0, &timer, "timer"},

@@ -6,6 +6,8 @@
 #include "bsr/Analysis/Materialization.h"
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Dialect/Attention.h"
+#include "bsr/Dialect/Attributes.h"
+#include "bsr/Dialect/ParallelAttributes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -141,7 +143,8 @@ static bool isRoundedSum(linalg::GenericOp op) {
 bool Materialization::isInlined(linalg::GenericOp op) {
   if (isPiece(op))
     return true;
-  if (!isPointwise(op) || op->getNumResults() != 1 || isRoundedSum(op))
+  if (!isPointwise(op) || op->getNumResults() != 1 || isRoundedSum(op) ||
+      attrs::stored.isOn(op))
     return false;
   SetVector<Operation *> consumers;
   if (getConsumers(op->getResult(0), consumers))

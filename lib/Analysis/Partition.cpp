@@ -376,6 +376,15 @@ void Reader::findReach() {
 
 void Reader::readBackward(Operation *op) {
   Backward all = backward[op->getResult(0)];
+  // A mean over processes is where that is which it is of.
+  if (auto mean = dyn_cast<AllReduceOp>(op)) {
+    Value of = getSource(mean.getData());
+    auto part = partOf.find(of);
+    all.part = part == partOf.end() ? std::max(backward.lookup(of).part, 0)
+                                    : int(part->second);
+    backward[mean.getResult()] = all;
+    return;
+  }
   int most = INT_MAX, least = all.last;
   bool readsGradient = false, readsOther = false, readsActivation = false;
   SmallVector<unsigned> read;
@@ -581,7 +590,13 @@ StepPlaces Reader::getPlaces() {
     if (!op.getNumResults() || isComputedWhereRead(&op))
       continue;
     Value first = op.getResult(0);
-    if (auto part = partOf.find(first); part != partOf.end()) {
+    if (auto mean = dyn_cast<AllReduceOp>(op)) {
+      // Where that is which it is of, a number, too.
+      Operation *made = getSource(mean.getData()).getDefiningOp();
+      if (auto place = places.operations.find(made);
+          place != places.operations.end())
+        places.operations[&op] = SmallVector<unsigned, 1>(place->second);
+    } else if (auto part = partOf.find(first); part != partOf.end()) {
       // What is made of data alone, all have.
       if (activations.contains(first))
         places.operations[&op] = {part->second};

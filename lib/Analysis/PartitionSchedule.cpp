@@ -8,24 +8,20 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// What stage `stage` of `stages` does, in order: micro-batches, forward or
-/// not.
-static SmallVector<std::pair<int64_t, bool>> getOrder(unsigned stage,
-                                                      unsigned stages,
-                                                      int64_t microBatches,
-                                                      Schedule schedule) {
+SmallVector<Trip> bsr::getTrips(unsigned stage, unsigned stages,
+                                int64_t microBatches, Schedule schedule) {
   int64_t first = microBatches; // forward before the first backward
   if (schedule == Schedule::OneForwardOneBackward)
     first = std::min<int64_t>(microBatches, stages - stage);
-  SmallVector<std::pair<int64_t, bool>> order;
+  SmallVector<Trip> trips;
   for (int64_t i = 0; i < first; ++i)
-    order.emplace_back(i, true);
+    trips.push_back({i, true});
   for (int64_t i = 0; i < microBatches; ++i) {
-    order.emplace_back(i, false);
+    trips.push_back({i, false});
     if (first + i < microBatches)
-      order.emplace_back(first + i, true);
+      trips.push_back({first + i, true});
   }
-  return order;
+  return trips;
 }
 
 Timeline bsr::simulate(ArrayRef<StageCost> costs, int64_t microBatches,
@@ -33,9 +29,9 @@ Timeline bsr::simulate(ArrayRef<StageCost> costs, int64_t microBatches,
   unsigned stages = costs.size();
   Timeline timeline;
   timeline.stages.resize(stages);
-  SmallVector<SmallVector<std::pair<int64_t, bool>>> orders;
+  SmallVector<SmallVector<Trip>> orders;
   for (unsigned stage = 0; stage < stages; ++stage)
-    orders.push_back(getOrder(stage, stages, microBatches, schedule));
+    orders.push_back(getTrips(stage, stages, microBatches, schedule));
   // When each stage is done with each micro-batch; negative: it is not.
   SmallVector<SmallVector<double>> forward(
       stages, SmallVector<double>(microBatches, -1)),
@@ -44,7 +40,7 @@ Timeline bsr::simulate(ArrayRef<StageCost> costs, int64_t microBatches,
   for (bool goesOn = true; goesOn;) {
     goesOn = false;
     for (unsigned stage = 0; stage < stages; ++stage) {
-      SmallVector<Interval> &done = timeline.stages[stage];
+      SmallVector<Turn> &done = timeline.stages[stage];
       while (done.size() < orders[stage].size()) {
         auto [microBatch, isForward] = orders[stage][done.size()];
         double ready = 0;

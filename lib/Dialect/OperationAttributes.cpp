@@ -6,6 +6,7 @@
 #include "StepAttributes.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/ParallelAttributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -28,6 +29,20 @@ static bool isTextList(Attribute attr) {
 }
 
 static bool isNumbers(Attribute attr) { return isa<DenseI64ArrayAttr>(attr); }
+
+/// Whether `attr` is the number of a stage and that of all stages.
+static bool isStage(Attribute attr) {
+  auto numbers = dyn_cast<DenseI64ArrayAttr>(attr);
+  return numbers && numbers.size() == 2 && numbers[0] >= 0 &&
+         numbers[0] < numbers[1];
+}
+
+static bool isShapes(Attribute attr) {
+  auto shapes = dyn_cast<DictionaryAttr>(attr);
+  return shapes && llvm::all_of(shapes, [](NamedAttribute shape) {
+           return isNumbers(shape.getValue());
+         });
+}
 
 static bool isTarget(Attribute attr) { return isa<TargetAttrInterface>(attr); }
 
@@ -159,6 +174,7 @@ static const KnownAttribute *find(Operation *op, StringRef name,
   constexpr StringLiteral texts = "a list of non-empty strings";
   constexpr StringLiteral unit = "a unit attribute";
   static const KnownAttribute known[] = {
+      {attrs::accumulates, isFunction, unit, isUnit},
       {attrs::arenaBytes, isFunction, count, isCount},
       {attrs::communicates, isFunction, unit, isUnit},
       {attrs::flops, hasFlops, count, isCount},
@@ -166,6 +182,7 @@ static const KnownAttribute *find(Operation *op, StringRef name,
       {attrs::lanes, isNoFunction, unit, isUnit},
       {attrs::leftDense, isFunction, count, isCount},
       {attrs::liveBytes, isFunction, count, isCount},
+      {attrs::microBatches, isFunction, count, isCount},
       {attrs::name, isOp<ConstantPatternOp>, text, isText},
       {attrs::panels, isOp<LaunchOp>, "an array of 64-bit integers", isNumbers},
       {attrs::patterns, isFunction,
@@ -176,17 +193,24 @@ static const KnownAttribute *find(Operation *op, StringRef name,
       {attrs::products, isFunction,
        "a dictionary of 64-bit integers, 0 or greater", isCountDictionary},
       {attrs::recomputed, isNoFunction, unit, isUnit},
+      {attrs::replicas, isFunction, unit, isUnit},
       {attrs::root, isInCluster, "a #bsr.root", isRoot},
       {attrs::scoreNorm, isFunction, "l1, l2 or linf", isNorm},
       {attrs::scores, isFunction,
        "a list of scores, each with a name, an offset and a type",
        isScoresList},
       {attrs::scores, isOp<memref::AllocOp>, text, isText},
+      {attrs::sharded, isFunction, count, isCount},
+      {attrs::stages, isFunction,
+       "the number of a stage and a greater one, that of all stages", isStage},
+      {attrs::stored, isNoFunction, unit, isUnit},
       {attrs::target, isOp<ModuleOp>, "a target, such as #bsr.cpu", isTarget},
       {attrs::timers, isFunction,
        "a list of dictionaries of strings and 64-bit integers", isTimerList},
       {attrs::unmasked, isFunction, texts, isTextList},
       {attrs::unused, isFunction, texts, isTextList},
+      {attrs::wholeShapes, isFunction,
+       "a dictionary of arrays of 64-bit integers", isShapes},
   };
   for (const KnownAttribute &attribute : known) {
     if (!attribute.isCarrier(op))

@@ -4,6 +4,7 @@
 
 #include "bsr/Dialect/Shards.h"
 #include "bsr/Dialect/Attributes.h"
+#include "bsr/Dialect/ParallelAttributes.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -28,7 +29,7 @@ SmallVector<int64_t> bsr::getShardShape(ArrayRef<int64_t> shape,
 }
 
 DenseI64ArrayAttr bsr::getWholeShape(FunctionOpInterface step, unsigned arg) {
-  auto shapes = step->getAttrOfType<DictionaryAttr>(wholeShapesAttrName);
+  DictionaryAttr shapes = attrs::wholeShapes.get(step);
   auto name = attrs::name.ofArg(step, arg), role = attrs::role.ofArg(step, arg);
   if (!shapes || !name || !role || role != "state")
     return nullptr;

@@ -165,8 +165,9 @@ static void addSparsity(OpPassManager &pm, const bsr::StepOptions &options) {
   if (!options.scoreNorm.empty())
     pm.addNestedPass<func::FuncOp>(
         bsr::createBSRScoreBlocks({options.scoreNorm}));
-  if (options.dataParallel)
-    pm.addNestedPass<func::FuncOp>(bsr::createBSRDataParallel());
+  if (options.dataParallel || options.microBatches != 1)
+    pm.addNestedPass<func::FuncOp>(bsr::createBSRDataParallel(
+        {options.stages || options.microBatches != 1}));
 }
 
 /// Vectors will run along tokens.
@@ -177,6 +178,9 @@ static void addLayout(OpPassManager &pm, const bsr::StepOptions &options) {
   if (options.stages)
     pm.addNestedPass<func::FuncOp>(
         bsr::createBSRSplitStages({options.stages, options.stage}));
+  if (options.microBatches != 1 || (options.stages && options.dataParallel))
+    pm.addNestedPass<func::FuncOp>(bsr::createBSRMicroBatches(
+        {options.microBatches, options.schedule, options.dataParallel}));
   if (options.shardState)
     pm.addNestedPass<func::FuncOp>(
         bsr::createBSRShardState({options.shardState}));

@@ -403,6 +403,57 @@ CASE(communicator_shards_and_unshards) {
             std::chrono::seconds(60), segmentBytes);
 }
 
+CASE(communicator_of_stages) {
+  // Two replicas of two stages, or three of one: means are those of the same
+  // stage, and what is sent goes to another stage of the same replica. Both
+  // send before either receives, more than once, and reuse what they sent.
+  for (std::pair<int, int> layout :
+       {std::pair(4, 2), std::pair(3, 3), std::pair(6, 2)})
+    for (int64_t segmentBytes : {int64_t(5), Communicator::mostSegmentBytes})
+      runTeam(
+          layout.first,
+          [&](Communicator &communicator, Member &) {
+            bsr_communicator &table = communicator;
+            auto [size, stages] = layout;
+            communicator.setStages(stages);
+            int32_t stage = communicator.rank() % stages;
+            int32_t replica = communicator.rank() / stages;
+            auto textOf = [&](int32_t from, int32_t number) {
+              return "replica " + std::to_string(replica) + " stage " +
+                     std::to_string(from) + " message " +
+                     std::to_string(number);
+            };
+            for (int32_t number = 0; number < 3; ++number)
+              for (int32_t to = 0; to < stages; ++to) {
+                std::string text = textOf(stage, number);
+                if (to != stage)
+                  table.send(&table, text.data(), int64_t(text.size()), to);
+                text.assign(text.size(), 'x');
+              }
+            double data = communicator.rank();
+            table.all_reduce(&table, &data, 1, BSR_F64);
+            requireEqual(data, stage + stages * (size / stages - 1) / 2.0,
+                         "the mean of a stage", __FILE__, __LINE__);
+            for (int32_t number = 0; number < 3; ++number)
+              for (int32_t from = 0; from < stages; ++from) {
+                if (from == stage)
+                  continue;
+                std::string text(textOf(from, number).size(), 'x');
+                table.receive(&table, text.data(), int64_t(text.size()), from);
+                requireEqual(text, textOf(from, number), "a message", __FILE__,
+                             __LINE__);
+              }
+            communicator.requireIntact();
+            // What all do together is not of a stage.
+            std::vector<int32_t> ranks(static_cast<size_t>(size));
+            int32_t rank = communicator.rank();
+            communicator.gather(&rank, sizeof rank, ranks.data());
+            for (int32_t i = 0; i < size; ++i)
+              requireEqual(ranks[size_t(i)], i, "a rank", __FILE__, __LINE__);
+          },
+          std::chrono::seconds(60), segmentBytes);
+}
+
 CASE(communicator_refuses_what_is_none) {
   bsr_communicator *communicator = nullptr;
   requireFails(

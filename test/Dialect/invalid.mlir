@@ -652,7 +652,7 @@ func.func @spmm_bias(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tens
 // Attributes of functions and operations: what the dialect does not know, or
 // knows of others, is refused with the names that it knows.
 
-// expected-error @below {{'func.func' op expected bsr.arena_bytes, bsr.communicates, bsr.flops, bsr.kind, bsr.left_dense, bsr.live_bytes, bsr.patterns, bsr.products, bsr.score_norm, bsr.scores, bsr.timers, bsr.unmasked or bsr.unused, but got bsr.arena}}
+// expected-error @below {{'func.func' op expected bsr.accumulates, bsr.arena_bytes, bsr.communicates, bsr.flops, bsr.kind, bsr.left_dense, bsr.live_bytes, bsr.micro_batches, bsr.patterns, bsr.products, bsr.replicas, bsr.score_norm, bsr.scores, bsr.sharded, bsr.stages, bsr.timers, bsr.unmasked, bsr.unused or bsr.whole_shapes, but got bsr.arena}}
 func.func private @function_unknown() attributes {bsr.arena = 64 : i64}
 
 // -----
@@ -821,6 +821,16 @@ func.func private @scores() attributes {bsr.scores = [{}]}
 
 // expected-error @below {{expected bsr.timers to be a list of dictionaries of strings and 64-bit integers, but got [1]}}
 func.func private @timers() attributes {bsr.timers = [1]}
+
+// -----
+
+// expected-error @below {{expected bsr.stages to be the number of a stage and a greater one, that of all stages, but got array<i64: 2, 2>}}
+func.func private @stages() attributes {bsr.stages = array<i64: 2, 2>}
+
+// -----
+
+// expected-error @below {{expected bsr.whole_shapes to be a dictionary of arrays of 64-bit integers, but got {a = 1 : i64}}}
+func.func private @shapes() attributes {bsr.whole_shapes = {a = 1 : i64}}
 
 // -----
 

@@ -259,7 +259,9 @@ COMMANDS = {
         "sparse-partition bert_4.9b.mlir --mark": Skip("as above; Tools/partition.test plans smaller ones"),
         "sparse-partition step.mlir --mark='match=layers.*_w$ block=16x16 density=0.25'": Run(),
         "benchmarks/popsparse.py": Tested("Tools/partition.test"),
-        "mpirun -n 2 sparse-train": Tested("Parallel/partition.test"),
+        "mpirun -n 2 sparse-train": Tested("Parallel/pipeline.test"),
+        "mpirun -n 4 sparse-train": Tested("Parallel/pipeline.test"),
+        "/usr/bin/python3 test/Parallel/micro_batches.py": Tested("Parallel/micro-batches.test"),
     },
     "docs/pass-by-pass.md": {
         "sparse-opt --bsr-mark=": Run(),

@@ -8,9 +8,7 @@ compiled for two and three stages, each of which runs on a thread of its own; a 
 communicator. The reference is the float64 interpreter of scripts/fuzz, with masks, of the whole step.
 """
 
-import ctypes
 import dataclasses
-import queue
 import re
 import sys
 import tempfile
@@ -19,55 +17,20 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "test" / "Integration")]
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "test" / "Integration"), str(ROOT / "test" / "Parallel")]
 import step
+import team
 import numpy as np
 from fuzz import check, programs
 from fuzz.interpreter import Unstable
 
 SMALL = {"features": 32, "tokens": 11, "layers": 4}
-SECONDS = 60
 # Too few parts, and what reads several stages' parameters.
 REFUSALS = ("stages, since the step has", "at least two products with weights", "to read patterns of its own weights",
             "to be in a stage that has it")
-TRANSFER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
-# The table of functions, in the order of the header.
-HEADER = (ROOT / "runtime/include/bsr/step.h").read_text()
-FIELDS = re.findall(r"\(\*(\w+)\)", re.search(r"struct bsr_communicator \{(.*?)\n\};", HEADER, re.S)[1])
-
-
-class Communicators:
-    """Those of `count` stages: a send waits for nobody, a receive for its send."""
-
-    def __init__(self, count):
-        self.queues = {(a, b): queue.Queue() for a in range(count) for b in range(count)}
-        self.sent, self.failures, self.kept = 0, [], []
-
-    def make(self, rank):
-        def send(_, data, size, to):
-            self.sent += 1
-            self.queues[rank, to].put(ctypes.string_at(data, size))
-
-        def receive(_, data, size, source):
-            try:
-                message = self.queues[source, rank].get(timeout=SECONDS)
-                if len(message) != size:
-                    self.failures.append(f"expected {size} bytes from {source} to {rank}, but got {len(message)}")
-                ctypes.memmove(data, message, min(size, len(message)))
-            except queue.Empty:
-                self.failures.append(f"expected a message from {source} to {rank}, but got none")
-
-        table = (ctypes.c_void_p * len(FIELDS))()
-        for name, function in (("send", TRANSFER(send)), ("receive", TRANSFER(receive))):
-            self.kept.append(function)
-            table[FIELDS.index(name)] = ctypes.cast(function, ctypes.c_void_p)
-        self.kept.append(table)
-        return ctypes.addressof(table)
-
-
 def run_stages(case, stages):
     """The stages of a case and what each returns."""
-    communicators = Communicators(len(stages))
+    communicators = team.Communicators(len(stages))
     results, threads = [None] * len(stages), []
 
     def run(rank):
@@ -86,7 +49,7 @@ def run_stages(case, stages):
         threads.append(threading.Thread(target=run, args=(rank,), daemon=True))
         threads[-1].start()
     for thread in threads:
-        thread.join(2 * SECONDS)
+        thread.join(2 * team.SECONDS)
     assert not communicators.failures and None not in results, (case.seed, communicators.failures)
     assert all(q.empty() for q in communicators.queues.values()), (case.seed, "a message that nobody receives")
     return results, communicators.sent

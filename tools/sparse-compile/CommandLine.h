@@ -202,6 +202,19 @@ struct CommandLine {
   llvm::cl::opt<unsigned> stage{
       "stage", llvm::cl::desc("The stage to compile, counted from 0"),
       llvm::cl::value_desc("number"), llvm::cl::cat(category)};
+  llvm::cl::opt<int64_t> microBatches{
+      "micro-batches", llvm::cl::init(1),
+      llvm::cl::desc(
+          "Let a run of the step go through so many micro-batches and update "
+          "once, by the mean of their gradients; default: 1"),
+      llvm::cl::value_desc("number"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> schedule{
+      "schedule", llvm::cl::init(BSRMicroBatchesOptions().schedule),
+      llvm::cl::desc(
+          "The order of the micro-batches of a stage: 1f1b, one forward and "
+          "one back in turn, or gpipe, all forward before all back; default: "
+          "1f1b"),
+      llvm::cl::value_desc("gpipe|1f1b"), llvm::cl::cat(category)};
   llvm::cl::opt<uint64_t> maxOperations{
       "max-operations", llvm::cl::init(BSRUnrollOptions().maxOperations),
       llvm::cl::desc(

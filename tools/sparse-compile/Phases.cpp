@@ -41,9 +41,26 @@ Error bsr::verifyStages(const CommandLine &options) {
                 "counted from 0, but got stage {0} of {1}",
                 options.stage.getValue(), options.stages.getValue())
             .str());
-  if (hasStages && options.dataParallel)
-    return createStringError("expected --stages or --data-parallel, but got "
-                             "both");
+  if (options.microBatches < 1)
+    return createStringError(
+        formatv("expected --micro-batches of 1 or more, but got {0}",
+                options.microBatches.getValue())
+            .str());
+  if (options.schedule != "gpipe" && options.schedule != "1f1b")
+    return createStringError("expected --schedule=gpipe or --schedule=1f1b, "
+                             "but got " +
+                             options.schedule);
+  bool isRepeated = options.microBatches > 1;
+  if (isRepeated && !options.scoreNorm.empty())
+    return createStringError("expected no --score-norm of a step of several "
+                             "micro-batches, but got " +
+                             options.scoreNorm);
+  if ((hasStages || isRepeated) && options.shardState)
+    return createStringError(
+        formatv("expected no --shard-state of a step with stages or several "
+                "micro-batches, but got {0}",
+                options.shardState.getValue())
+            .str());
   if (options.shardState.getNumOccurrences() &&
       (options.shardState < 2 || !options.dataParallel))
     return createStringError(
@@ -80,6 +97,8 @@ void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
   step.shardState = options.shardState.getValue();
   step.stages = options.stages.getValue();
   step.stage = options.stage.getValue();
+  step.microBatches = options.microBatches.getValue();
+  step.schedule = options.schedule.getValue();
   step.maxOperations = options.maxOperations.getValue();
 }
 

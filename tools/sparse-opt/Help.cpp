@@ -28,9 +28,9 @@ static constexpr StringLiteral sparsity[] = {
     "bsr-mark", "bsr-flatten",   "bsr-split-concats",
     "bsr-bind", "bsr-propagate", "bsr-score-blocks"};
 static constexpr StringLiteral parallel[] = {
-    "bsr-data-parallel",       "bsr-shard-state",      "bsr-split-stages",
-    "bsr-schedule-reductions", "bsr-start-reductions", "bsr-lower-reductions",
-    "bsr-lower-transfers"};
+    "bsr-data-parallel",    "bsr-shard-state",         "bsr-split-stages",
+    "bsr-micro-batches",    "bsr-schedule-reductions", "bsr-start-reductions",
+    "bsr-lower-reductions", "bsr-lower-transfers"};
 static constexpr StringLiteral layout[] = {"bsr-raise",      "bsr-concatenate",
                                            "bsr-widen-sums", "bsr-fold-copies",
                                            "bsr-layout",     "bsr-fold-bias"};

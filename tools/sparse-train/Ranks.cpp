@@ -91,34 +91,44 @@ void Ranks::join(Session &session) const {
 
 void Ranks::wait() const { requireSame({}, {}); }
 
-std::string Ranks::broadcast(std::string text) const {
+std::string Ranks::broadcast(std::string text, int64_t root) const {
   if (size() == 1)
     return text;
   uint64_t bytes = text.size();
-  check(
-      bsr_communicator_broadcast(communicator.get(), &bytes, sizeof bytes, 0));
+  check(bsr_communicator_broadcast(communicator.get(), &bytes, sizeof bytes,
+                                   int32_t(root)));
   text.resize(bytes);
-  check(bsr_communicator_broadcast(communicator.get(), text.data(),
-                                   int64_t(bytes), 0));
+  if (bytes)
+    check(bsr_communicator_broadcast(communicator.get(), text.data(),
+                                     int64_t(bytes), int32_t(root)));
   return text;
 }
 
 void Ranks::requireSame(const std::vector<std::string> &names,
-                        const std::vector<uint64_t> &hashes) const {
+                        const std::vector<uint64_t> &hashes,
+                        int64_t stages) const {
   if (size() == 1)
     return;
-  // One at least: gathering is also waiting.
+  // One at least: gathering is also waiting. Stages have as many as they have.
+  size_t most = hashes.size();
+  if (stages > 1)
+    for (int64_t number : gather(int64_t(hashes.size())))
+      most = std::max(most, size_t(number));
   std::vector<uint64_t> own = hashes;
-  own.push_back(0);
+  own.resize(most + 1);
   std::vector<uint64_t> all(own.size() * size_t(size()));
   check(bsr_communicator_gather(communicator.get(), own.data(),
                                 int64_t(own.size() * sizeof(uint64_t)),
                                 all.data()));
-  for (size_t i = 0; i < names.size(); ++i)
-    for (size_t rank = 1; rank < size_t(size()); ++rank)
-      if (all[rank * own.size() + i] != all[i])
-        fail("expected rank ", rank, " to have the ", names[i],
-             " of rank 0, but got another");
+  for (size_t i = 0; i < most; ++i)
+    for (size_t rank = size_t(stages); rank < size_t(size()); ++rank) {
+      size_t first = rank % size_t(stages);
+      bool isOwn = int64_t(first) == this->rank() % stages && i < names.size();
+      if (all[rank * own.size() + i] != all[first * own.size() + i])
+        fail("expected rank ", rank, " to have the ",
+             isOwn ? names[i] : "state of the stage", " of rank ", first,
+             ", but got another");
+    }
 }
 
 std::vector<double> Ranks::mean(const std::vector<double> &numbers) const {
@@ -188,7 +198,8 @@ void Ranks::copyState(Session &session) const {
   }
 }
 
-void Ranks::requireSameState(const Session &session, bool andBuffers) const {
+void Ranks::requireSameState(const Session &session, bool andBuffers,
+                             int64_t stages) const {
   if (size() == 1)
     return;
   std::vector<std::string> names;
@@ -216,7 +227,7 @@ void Ranks::requireSameState(const Session &session, bool andBuffers) const {
     names.push_back("values of '" + buffer.name + "'" + at);
     hashes.push_back(xxh64({data.data(), data.size()}));
   }
-  requireSame(names, hashes);
+  requireSame(names, hashes, stages);
 }
 
 bsr_communicator_counters Ranks::counters() const {

@@ -36,14 +36,16 @@ public:
   /// Waits for all processes.
   void wait() const;
 
-  /// The text of rank 0.
-  std::string broadcast(std::string text) const;
+  /// The text of rank `root`.
+  std::string broadcast(std::string text, int64_t root = 0) const;
 
   /// Fails unless all processes have the same hashes. The sentence has the name
   /// of the first that differs: "expected rank 1 to have the `name` of rank 0,
-  /// but got another".
+  /// but got another". Of several `stages`, ranks of one remainder compare
+  /// theirs.
   void requireSame(const std::vector<std::string> &names,
-                   const std::vector<uint64_t> &hashes) const;
+                   const std::vector<uint64_t> &hashes,
+                   int64_t stages = 1) const;
 
   /// The means over all processes of each of `numbers`.
   std::vector<double> mean(const std::vector<double> &numbers) const;
@@ -54,9 +56,10 @@ public:
   /// Gives all processes the weights, moments and patterns of rank 0, but for
   /// shares of the state.
   void copyState(Session &session) const;
-  /// Fails unless all processes have the same patterns, and the same carried
-  /// buffers, but for shares of the state, if `andBuffers`.
-  void requireSameState(const Session &session, bool andBuffers) const;
+  /// Fails unless all processes of a stage have the same patterns, and the same
+  /// carried buffers, but for shares of the state, if `andBuffers`.
+  void requireSameState(const Session &session, bool andBuffers,
+                        int64_t stages) const;
 
   /// What the steps of this process did so far with the others.
   bsr_communicator_counters counters() const;

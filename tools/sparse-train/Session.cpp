@@ -26,11 +26,14 @@ Session::Session(const std::string &path, const std::string &device,
   check(bsr_session_create(newStep, device.c_str(), seed, &newSession));
   session.reset(newSession);
 
+  others.resize(size_t(microBatches()));
   for (int64_t i = 0; i < bsr_step_num_buffers(newStep); ++i) {
     bsr_buffer_info info;
     check(bsr_step_buffer(newStep, i, &info));
     if (info.kind != BSR_DENSE && info.kind != BSR_VALUES &&
         info.kind != BSR_OUTPUT)
+      continue;
+    if (addToMicroBatch(i, info.name))
       continue;
     const int64_t *whole;
     check(bsr_step_whole_shape(newStep, i, &whole));
@@ -45,6 +48,19 @@ Session::Session(const std::string &path, const std::string &device,
                    info.carried != 0,
                    wholeElements});
   }
+}
+
+bool Session::addToMicroBatch(int64_t index, const std::string &name) {
+  for (int64_t number = 1; number < microBatches(); ++number) {
+    std::string prefix = "micro" + std::to_string(number) + ".";
+    if (name.rfind(prefix, 0) != 0)
+      continue;
+    if (const Buffer *first = find(name.substr(prefix.size()))) {
+      others[size_t(number)][first->index] = index;
+      return true;
+    }
+  }
+  return false;
 }
 
 std::string Session::targetOf(const std::string &device) {
@@ -71,7 +87,11 @@ void Session::read(const Buffer &buffer, void *data) const {
 }
 
 void Session::write(const Buffer &buffer, const void *data) {
-  check(bsr_session_write(session.get(), buffer.index, 0,
+  int64_t index = buffer.index;
+  const auto &own = others[size_t(selected)];
+  if (auto found = own.find(index); found != own.end())
+    index = found->second;
+  check(bsr_session_write(session.get(), index, 0,
                           buffer.elements * bsr_type_bytes(buffer.type), data));
 }
 

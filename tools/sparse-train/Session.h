@@ -7,6 +7,7 @@
 
 #include "bsr/runtime.h"
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -38,12 +39,19 @@ public:
   static std::string targetOf(const std::string &device);
 
   const bsr_step *step() const { return loaded.get(); }
-  /// The arguments and results of the step: all but index buffers.
+  /// The arguments and results of the step: all but index buffers; those of one
+  /// micro-batch stand for those of all.
   const std::vector<Buffer> &buffers() const { return all; }
   /// The first buffer of this name, or null.
   const Buffer *find(const std::string &name) const;
   /// The first buffer with this role, or null.
   const Buffer *findRole(const std::string &role) const;
+
+  /// The micro-batches that a run goes through.
+  int64_t microBatches() const { return bsr_step_micro_batches(loaded.get()); }
+  /// From now on, what is written to a buffer that differs from micro-batch to
+  /// micro-batch goes to that of `microBatch`, counted from 0.
+  void select(int64_t microBatch) { selected = microBatch; }
 
   /// Copies all of a buffer to `data`, and from there.
   void read(const Buffer &buffer, void *data) const;
@@ -83,6 +91,9 @@ public:
   bsr_counters counters() const;
 
 private:
+  /// Whether buffer `index` is that of a micro-batch behind the first.
+  bool addToMicroBatch(int64_t index, const std::string &name);
+
   struct Release {
     void operator()(bsr_step *step) const { bsr_step_unload(step); }
     void operator()(bsr_session *session) const {
@@ -93,6 +104,9 @@ private:
   std::unique_ptr<bsr_step, Release> loaded;
   std::unique_ptr<bsr_session, Release> session;
   std::vector<Buffer> all;
+  int64_t selected = 0;
+  /// Of micro-batches behind the first: their buffers by those of the first.
+  std::vector<std::map<int64_t, int64_t>> others;
 };
 
 } // namespace bsr::train

@@ -15,6 +15,7 @@
 #include "Resume.h"
 #include "RunFolder.h"
 #include "Session.h"
+#include "Stages.h"
 #include "Timers.h"
 #include "Trace.h"
 #include "Tracker.h"
@@ -142,77 +143,17 @@ private:
   const Buffer *buffer;
 };
 
-/// The number of stages that `config` has the step cut into, one for each
-/// process; 0 if each process has all of it.
-static int64_t countStages(const Config &config) {
-  for (const std::string &option : config.compileOptions)
-    if (constexpr std::string_view prefix = "--stages=";
-        option.rfind(prefix, 0) == 0)
-      return std::atoll(option.c_str() + prefix.size());
-  return 0;
-}
-
-/// Fails unless each of `ranks` can train a stage.
-static void requireStages(const Config &config, const Ranks &ranks) {
-  if (ranks.size() != countStages(config))
-    fail("expected as many processes as --stages of compile.options, ",
-         countStages(config), ", but got ", ranks.size());
-  if (config.shardState)
-    fail("expected shard_state false of a step that is cut into stages, but "
-         "got true");
-  // What is shared out among all weights, no stage knows.
-  for (const SparsityGroup &group : config.sparsity)
-    if (group.distribution != "uniform")
-      fail("expected distribution uniform of a step that is cut into stages, "
-           "but got ",
-           group.distribution);
-}
-
-/// The session that `config` asks for. Of device "auto" a GPU's, or, with the
-/// reason why not, the processor's: always where processes train together.
-static Session openSession(const Config &config, const Ranks &ranks) {
-  Config compiled = config;
-  std::vector<std::string> &options = compiled.compileOptions;
-  if (countStages(config))
-    options.push_back("--stage=" + std::to_string(ranks.rank()));
-  else if (constexpr char option[] = "--data-parallel";
-           ranks.areJoined() &&
-           std::find(options.begin(), options.end(), option) == options.end())
-    options.push_back(option);
-  if (config.shardState && ranks.size() > 1 && !countStages(config))
-    options.push_back("--shard-state=" + std::to_string(ranks.size()));
-  auto open = [&](const std::string &device) {
-    // What rank 0 compiles, the others find.
-    std::string target = Session::targetOf(device);
-    if (!ranks.isFirst())
-      ranks.wait();
-    std::string path = compileStep(compiled, target);
-    if (ranks.isFirst())
-      ranks.wait();
-    return Session(path, device, config.seed);
-  };
-  if (config.device != "auto")
-    return open(config.device);
-  if (ranks.areJoined())
-    return open("cpu");
-  try {
-    return open("cuda");
-  } catch (const Error &error) {
-    std::printf("device cpu, not cuda: %s\n", error.sentence.c_str());
-    return open("cpu");
-  }
-}
-
 /// A run from its first step or checkpoint to its summary.
 class Run {
 public:
-  /// Only rank 0 has a `folder`, unless each process trains a stage.
+  /// Only the first process of a stage, or of all if there are none, has a
+  /// `folder`.
   Run(const Config &config, const RunFolder *folder, Existing existing,
       bool timers, int64_t traceSteps, const Ranks &ranks)
       : config(config), folder(folder), ranks(ranks), traceSteps(traceSteps),
-        isStage(countStages(config)), shares(isStage ? 1 : ranks.size()),
-        microBatches(config.accumulate / shares), data(Data::read(config)),
+        place(config, ranks), data(Data::read(config)),
         session(openSession(config, ranks)),
+        runs(countRuns(config, place, session)),
         batches(data.batches(session, config)),
         rate(session, session.findRole("lr")),
         stepSeed(session, session.findRole("seed")),
@@ -222,7 +163,7 @@ public:
         patternUpdates(config.sparsity, config.steps, session) {
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");
-    if (microBatches > 1 && !session.findRole("apply"))
+    if (runs > 1 && !session.findRole("apply"))
       fail("expected the step to have an argument with role 'apply', which "
            "accumulate ",
            config.accumulate, " needs, but got none");
@@ -234,13 +175,14 @@ public:
           buffer.elements == 1 && buffer.name.rfind(prefix, 0) == 0)
         results.emplace(buffer.name.substr(prefix.size()),
                         Scalar(session, &buffer));
-    ranks.requireSame(
-        {"version", "step", "compilation of the step", "configuration",
-         config.task == "arrays" ? "data" : "token file"},
-        {xxh64(tools::describeVersion("sparse-train")),
-         xxh64(bsr_step_name(session.step())),
-         isStage ? 0 : xxh64(bsr_step_manifest_text(session.step())),
-         xxh64(sharedConfiguration()), data.checksum()});
+    ranks.requireSame({"version", "step", "configuration",
+                       config.task == "arrays" ? "data" : "token file"},
+                      {xxh64(tools::describeVersion("sparse-train")),
+                       xxh64(bsr_step_name(session.step())),
+                       xxh64(sharedConfiguration()), data.checksum()});
+    ranks.requireSame({"compilation of the step"},
+                      {xxh64(bsr_step_manifest_text(session.step()))},
+                      place.stages);
     ranks.join(session);
     begin(existing);
     requireSameState(/*andBuffers=*/true);
@@ -323,9 +265,13 @@ private:
         resume(session, *folder, config, data,
                existing == Existing::ResumeChanged))
       checkpoint = folder->checkpoints().back();
-    if (!isStage)
-      checkpoint = ranks.broadcast(checkpoint);
-    if (!checkpoint.empty()) {
+    // That of the stage; all processes take part in all.
+    std::string own;
+    for (int64_t stage = 0; stage < place.stages; ++stage)
+      if (std::string text = ranks.broadcast(checkpoint, stage);
+          stage == place.stage)
+        own = text;
+    if (checkpoint = own; !checkpoint.empty()) {
       if (!folder)
         if (std::string reason = session.load(checkpoint); !reason.empty())
           fail(reason);
@@ -333,14 +279,14 @@ private:
     }
     session.initialize();
     patternUpdates.initialize(session);
-    if (!isStage)
+    // Those of a stage make the same, of the same seed.
+    if (place.stages == 1)
       ranks.copyState(session);
   }
 
-  /// Processes that have the same, have the same; stages have each their own.
+  /// Fails unless processes that ought to have the same, have the same.
   void requireSameState(bool andBuffers) const {
-    if (!isStage)
-      ranks.requireSameState(session, andBuffers);
+    ranks.requireSameState(session, andBuffers, place.stages);
   }
 
   /// Steps that are done.
@@ -368,16 +314,19 @@ private:
   }
 
   /// Sets every argument but the batch for the micro-batch `micro` of step
-  /// `step`, both counted from 0, and runs it, with scores of blocks if these
-  /// are needed. Returns the loss before the step's update.
-  double runStep(int64_t step, int64_t micro, double stepRate,
-                 bool scores = false) {
+  /// `step`, both counted from 0.
+  void setArguments(int64_t step, int64_t micro, double stepRate) {
     rate.set(stepRate);
     stepSeed.set(int32_t(SplitMix64(config.seed, stepSeedStream,
                                     step * config.accumulate + micro)
                              .below(uint64_t(1) << 31)));
     stepNumber.set(step);
-    apply.set(micro / shares == microBatches - 1);
+  }
+
+  /// Runs the step, with scores of blocks if these are needed; `isLast`: for
+  /// the last time before its update. Returns the loss before that.
+  double runStep(bool isLast, bool scores = false) {
+    apply.set(isLast);
     if (scores)
       session.runScores();
     else
@@ -417,19 +366,23 @@ private:
     int64_t step = done();
     Sums sums;
     session.snapshot();
-    // Means are taken over processes: each has its share of batches, or, where
-    // that is not the same for all, all of them.
-    bool areShared = config.heldOutBatches % shares == 0 && !isStage;
-    int64_t first = areShared ? ranks.rank() : 0;
-    int64_t stride = areShared ? shares : 1;
-    int64_t count = config.heldOutBatches / stride;
-    for (int64_t batch = first; batch < config.heldOutBatches;
-         batch += stride) {
-      batches->fillHeldOut(batch, config.heldOutBatches);
-      addResults(runStep(step, 0, 0), sums);
+    // Means are taken over processes and micro-batches: each has its share of
+    // batches, or, where that is not the same for all, all of them.
+    int64_t own = session.microBatches(), all = place.replicas * own;
+    bool areShared = config.heldOutBatches % all == 0;
+    int64_t count = config.heldOutBatches / (areShared ? all : 1);
+    for (int64_t run = 0; run < count; ++run) {
+      for (int64_t micro = 0; micro < own; ++micro) {
+        session.select(micro);
+        batches->fillHeldOut(areShared ? place.microBatch(run * own + micro)
+                                       : run,
+                             config.heldOutBatches);
+        setArguments(step, 0, 0);
+      }
+      addResults(runStep(/*isLast=*/runs == 1), sums);
       session.restore();
     }
-    if (microBatches > 1 && session.accumulates())
+    if (runs > 1 && session.accumulates())
       takeMeans(sums);
     entry["held_out"] =
         requireFinite(sums.loss / count, "held-out loss after", step);
@@ -445,21 +398,24 @@ private:
     Sums sums;
     auto start = std::chrono::steady_clock::now();
     phases.start();
-    for (int64_t own = 0; own < microBatches; ++own) {
-      int64_t micro = isStage ? own : own * shares + ranks.rank();
+    for (int64_t run = 0; run < runs; ++run) {
       auto batchStart = std::chrono::steady_clock::now();
-      batches->fillTrain(step, micro);
+      for (int64_t own = 0; own < session.microBatches(); ++own) {
+        int64_t micro = place.microBatch(run * session.microBatches() + own);
+        session.select(own);
+        batches->fillTrain(step, micro);
+        setArguments(step, micro, stepRate);
+      }
       batchTime += secondsSince(batchStart);
-      bool isLast = own == microBatches - 1;
+      bool isLast = run == runs - 1;
       // The last run's results are means already.
-      if (isLast && own && session.accumulates())
+      if (isLast && run && session.accumulates())
         takeMeans(sums);
-      addResults(runStep(step, micro, stepRate,
-                         isLast && patternUpdates.needScores(step + 1)),
+      addResults(runStep(isLast, isLast && patternUpdates.needScores(step + 1)),
                  sums);
     }
     double time = secondsSince(start);
-    double stepLoss = sums.loss / microBatches;
+    double stepLoss = sums.loss / runs;
     ++step;
     requireFinite(stepLoss, "loss of", step);
 
@@ -474,7 +430,7 @@ private:
       entry["optimizer_time"] = phases.optimizer();
     }
     for (const auto &[name, sum] : sums.others)
-      entry[name] = sum / microBatches;
+      entry[name] = sum / runs;
     if (patternUpdates.areDue(step)) {
       int64_t stored = countBlocks().stored;
       int64_t pruned = session.counters().blocks_pruned;
@@ -689,13 +645,10 @@ private:
   std::optional<Trace> trace;
   int64_t traced = 0, stepsHere = 0;
   bsr_communicator_counters reducedBefore = {};
-  /// Whether this process trains a stage of the step; in how many shares a
-  /// training step's micro-batches are divided among processes.
-  const bool isStage;
-  const int64_t shares;
-  const int64_t microBatches; // of a training step, that this process runs
+  const Place place;
   Data data;
   Session session;
+  const int64_t runs; // of a training step
   std::unique_ptr<Batches> batches;
   Scalar rate, stepSeed, stepNumber, apply, loss;
   /// The other results of the step that are a number, by their
@@ -713,18 +666,12 @@ private:
 
 void train::runTraining(const Config &config, Existing existing, bool timers,
                         int64_t traceSteps, const Ranks &ranks) {
-  bool isStage = countStages(config);
-  if (isStage)
-    requireStages(config, ranks);
-  else if (config.accumulate % ranks.size())
-    fail("expected accumulate, the micro-batches of a training step, to be a "
-         "multiple of the ",
-         ranks.size(), " processes, but got ", config.accumulate);
+  Place place(config, ranks);
   std::optional<RunFolder> folder;
   std::string path = config.run;
-  if (isStage)
-    path += "/stage-" + std::to_string(ranks.rank());
-  if (ranks.isFirst() || isStage)
+  if (place.stages > 1)
+    path += "/stage-" + std::to_string(place.stage);
+  if (place.replica == 0)
     folder.emplace(path, /*mustExist=*/isResumed(existing));
   // Written before the step is compiled, which may take long: what is killed
   // meanwhile is a run, and can be resumed.
@@ -733,7 +680,7 @@ void train::runTraining(const Config &config, Existing existing, bool timers,
     folder->writeConfig(config);
   }
   Config own = config;
-  own.isLaterStage = isStage && !ranks.isFirst();
+  own.isLaterStage = place.stage > 0;
   Run(own, folder ? &*folder : nullptr, existing, timers, traceSteps, ranks)
       .train();
 }

@@ -109,8 +109,18 @@ std::optional<StagePlan> planStages(const StageChain &chain,
 /// least passes. There are as many blocks at least.
 SmallVector<unsigned> cutChain(const StageChain &chain, unsigned stages);
 
-/// What a stage does from when to when, in seconds.
-struct Interval {
+/// A micro-batch that a stage goes through, forward or back.
+struct Trip {
+  int64_t microBatch;
+  bool isForward;
+};
+
+/// The trips of stage `stage` of `stages`, in their order.
+SmallVector<Trip> getTrips(unsigned stage, unsigned stages,
+                           int64_t microBatches, Schedule schedule);
+
+/// A trip from when to when, in seconds.
+struct Turn {
   double begin, end;
   int64_t microBatch;
   bool isForward;
@@ -118,7 +128,7 @@ struct Interval {
 
 /// A training step as its schedule runs.
 struct Timeline {
-  SmallVector<SmallVector<Interval>> stages;
+  SmallVector<SmallVector<Turn>> stages;
   /// Until the last stage is done, with its reductions and updates.
   double seconds = 0;
   /// The share of the time of devices, until the last micro-batch is done, in

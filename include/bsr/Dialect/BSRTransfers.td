@@ -31,7 +31,8 @@ def BSR_ReceiveOp : BSR_Op<"receive", [DeclareOpInterfaceMethods<MemoryEffectsOp
   let summary = "Receive a tensor from another process of a run";
   let description = [{
     What rank `from` sends; see `bsr.send`. Once bufferized, it has no result and
-    writes to `buffer`.
+    writes to `buffer`. What is received `once` is the same for all micro-batches of a step, such as a
+    norm of means; else each has its own.
 
     Example:
 
@@ -39,10 +40,11 @@ def BSR_ReceiveOp : BSR_Op<"receive", [DeclareOpInterfaceMethods<MemoryEffectsOp
     %y = bsr.receive from 0 -> tensor<4x16xf32>
     ```
   }];
-  let arguments = (ins Optional<AnyStaticShapeMemRef>:$buffer, I64Attr:$from);
+  let arguments = (ins Optional<AnyStaticShapeMemRef>:$buffer, I64Attr:$from,
+                       UnitAttr:$once);
   let results = (outs Optional<AnyStaticShapeTensor>:$result);
   let assemblyFormat = [{
-    `from` $from (`into` $buffer^ `:` type($buffer))? attr-dict (`->` type($result)^)?
+    `from` $from (`once` $once^)? (`into` $buffer^ `:` type($buffer))? attr-dict (`->` type($result)^)?
   }];
   let hasVerifier = 1;
 }

@@ -22,17 +22,6 @@ std::optional<unsigned> getShardDim(ArrayRef<int64_t> shape);
 /// a `getShardDim`.
 SmallVector<int64_t> getShardShape(ArrayRef<int64_t> shape, int64_t processes);
 
-/// The attribute of a step whose state is sharded: the number of processes.
-inline constexpr StringLiteral shardedAttrName = "sharded";
-/// That of a step, too: a dictionary of the whole shapes of the arguments whose
-/// shards it takes, by their `bsr.name`.
-inline constexpr StringLiteral wholeShapesAttrName = "whole_shapes";
-
-/// The attribute of a step that takes means over processes only in runs whose
-/// argument of role `apply` is not 0: in others, each process adds up
-/// gradients.
-inline constexpr StringLiteral accumulatesAttrName = "accumulates";
-
 /// The shape of which argument `arg` of `step`, of role `state`, is a shard;
 /// null if it is none.
 DenseI64ArrayAttr getWholeShape(FunctionOpInterface step, unsigned arg);

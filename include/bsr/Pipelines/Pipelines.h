@@ -6,6 +6,7 @@
 #define BSR_PIPELINES_PIPELINES_H
 
 #include "bsr/Transforms/Import/Passes.h"
+#include "bsr/Transforms/Parallel/Passes.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
 #include "mlir/Pass/PassOptions.h"
 
@@ -75,6 +76,13 @@ struct StepOptions {
   PassOptions::Option<unsigned> stage{parent, "stage",
                                       llvm::cl::desc("See `bsr-split-stages`"),
                                       llvm::cl::init(0)};
+  PassOptions::Option<int64_t> microBatches{
+      parent, "micro-batches",
+      llvm::cl::desc("Run `bsr-micro-batches` with as many"),
+      llvm::cl::init(1)};
+  PassOptions::Option<std::string> schedule{
+      parent, "schedule", llvm::cl::desc("See `bsr-micro-batches`"),
+      llvm::cl::init(BSRMicroBatchesOptions().schedule)};
   PassOptions::Option<std::string> target{
       parent, "target", llvm::cl::desc("See `bsr-set-target`"),
       llvm::cl::init("")};

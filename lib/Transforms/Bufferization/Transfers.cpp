@@ -41,7 +41,7 @@ struct ReceiveModel : ReaderModel<ReceiveModel, ReceiveOp> {
     if (failed(buffer))
       return failure();
     ReceiveOp::create(rewriter, op->getLoc(), Type(), *buffer,
-                      receive.getFrom());
+                      receive.getFrom(), receive.getOnce());
     replaceOpWithBufferizedValues(rewriter, op, *buffer);
     return success();
   }

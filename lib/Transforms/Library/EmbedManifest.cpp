@@ -6,6 +6,7 @@
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/ParallelAttributes.h"
 #include "bsr/Dialect/Shards.h"
 #include "bsr/Transforms/Library/Passes.h"
 #include "bsr/step.h"
@@ -324,14 +325,18 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
     return failure();
   if (attrs::communicates.isOn(step))
     manifest["communicates"] = true;
-  if (step->hasAttr(accumulatesAttrName))
+  if (attrs::accumulates.isOn(step))
     manifest["accumulates"] = true;
-  if (auto sharded = step->getAttrOfType<IntegerAttr>(shardedAttrName))
+  if (IntegerAttr sharded = attrs::sharded.get(step))
     manifest["sharded"] = sharded.getInt();
-  if (auto stages = step->getAttrOfType<DenseI64ArrayAttr>("stages")) {
+  if (DenseI64ArrayAttr stages = attrs::stages.get(step)) {
     manifest["stage"] = stages[0];
     manifest["stages"] = stages[1];
   }
+  if (attrs::replicas.isOn(step))
+    manifest["replicas"] = true;
+  if (IntegerAttr count = attrs::microBatches.get(step))
+    manifest["micro_batches"] = count.getInt();
   if (auto norm = attrs::scoreNorm.get(step))
     manifest["score_norm"] = norm.getValue();
   if (auto known = attrs::timers.get(step)) {

@@ -3,11 +3,13 @@
 // Takes the mean of gradients over the processes of a run.
 
 #include "Accumulation.h"
+#include "Differing.h"
 #include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/Entries.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/ParallelAttributes.h"
 #include "bsr/Dialect/Rows.h"
 #include "bsr/Dialect/Shards.h"
 #include "bsr/Transforms/Parallel/Passes.h"
@@ -23,17 +25,6 @@ namespace mlir::bsr {
 
 using namespace mlir;
 using namespace mlir::bsr;
-
-/// True if argument `arg` of `step` is the same on all processes.
-static bool isSame(func::FuncOp step, unsigned arg) {
-  if (attrs::result.ofArg(step, arg) ||
-      isa<PatternType>(step.getArgument(arg).getType()))
-    return true;
-  StringAttr role = attrs::role.ofArg(step, arg);
-  return role &&
-         llvm::is_contained(
-             {"param", "state", "lr", "step", "apply", "pattern"}, role);
-}
 
 static int64_t getNumElements(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
@@ -96,7 +87,8 @@ namespace {
 /// these are reduced.
 class Reducer {
 public:
-  Reducer(func::FuncOp step, func::ReturnOp end) : step(step), end(end) {
+  Reducer(func::FuncOp step, func::ReturnOp end, bool isCut)
+      : step(step), end(end), isCut(isCut) {
     for (BlockArgument argument : step.getArguments())
       if (!isSame(step, argument.getArgNumber()))
         differing.insert(argument);
@@ -129,6 +121,7 @@ private:
 
   func::FuncOp step;
   func::ReturnOp end;
+  bool isCut;
   /// What is not the same on all processes, as long as `gradients` are reduced.
   DenseSet<Value> differing;
   /// What depends on a gradient.
@@ -347,14 +340,18 @@ void Reducer::accumulateGradients() {
               attrs::name.ofArg(step, carrier.getArgNumber()).getValue() +
               "' which depends on the batch in all runs");
   gradients = std::move(sums);
-  step->setAttr(accumulatesAttrName, UnitAttr::get(step.getContext()));
+  attrs::accumulates.set(step, UnitAttr::get(step.getContext()));
 }
 
 FailureOr<unsigned> Reducer::run() {
   if (failed(reduceGradients()))
     return failure();
-  addGradients();
-  accumulateGradients();
+  // What several stages make of one parameter, they add up when they have
+  // means.
+  if (!isCut) {
+    addGradients();
+    accumulateGradients();
+  }
   OpBuilder b(step.getContext());
   unsigned reductions = 0;
   auto isFloat = [](Value value) {
@@ -409,7 +406,7 @@ struct DataParallel : bsr::impl::BSRDataParallelBase<DataParallel> {
     FailureOr<func::ReturnOp> end = getReturn(step);
     if (failed(end))
       return signalPassFailure();
-    FailureOr<unsigned> reductions = Reducer(step, *end).run();
+    FailureOr<unsigned> reductions = Reducer(step, *end, cut).run();
     if (failed(reductions))
       return signalPassFailure();
     numReductions += *reductions;

@@ -5,6 +5,7 @@
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
+#include "bsr/Dialect/ParallelAttributes.h"
 #include "bsr/Dialect/Shards.h"
 #include "bsr/Transforms/Parallel/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -271,9 +272,8 @@ void Sharder::changeArguments() {
   step.setFunctionType(FunctionType::get(step.getContext(),
                                          step.getBody().getArgumentTypes(),
                                          end->getOperandTypes()));
-  step->setAttr(shardedAttrName, b.getI64IntegerAttr(processes));
-  step->setAttr(wholeShapesAttrName,
-                wholeShapes.getDictionary(step.getContext()));
+  attrs::sharded.set(step, b.getI64IntegerAttr(processes));
+  attrs::wholeShapes.set(step, wholeShapes.getDictionary(step.getContext()));
 }
 
 FailureOr<unsigned> Sharder::run(int64_t minElements) {

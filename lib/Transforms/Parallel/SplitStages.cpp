@@ -2,9 +2,11 @@
 //
 // Cuts a step into stages of several processes, and keeps one.
 
+#include "Differing.h"
 #include "bsr/Analysis/PartitionPlan.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
+#include "bsr/Dialect/ParallelAttributes.h"
 #include "bsr/Dialect/Transfers.h"
 #include "bsr/Transforms/Parallel/Passes.h"
 #include "llvm/ADT/BitVector.h"
@@ -17,14 +19,6 @@ namespace mlir::bsr {
 
 using namespace mlir;
 using namespace mlir::bsr;
-
-/// Calls `visit` for what `op` reads, in bodies, too.
-static void visitReads(Operation *op, function_ref<void(Value)> visit) {
-  op->walk([&](Operation *inner) {
-    for (Value read : inner->getOperands())
-      visit(read);
-  });
-}
 
 namespace {
 /// Splits one step.
@@ -130,13 +124,16 @@ void Splitter::findNeeds() {
         place != places.operations.end())
       needed = getStages(place->second);
     runs[&op] = needed;
-    visitReads(&op, [&](Value value) { read(value, needed); });
+    visitAllReads(&op, [&](Value value) { read(value, needed); });
   }
 }
 
 /// Sends what other stages read of this one, and receives what it reads of
 /// others: all stages in the order of the step.
 void Splitter::transfer() {
+  // A step that takes no means computes all for its one micro-batch.
+  bool hasMeans = !step.front().getOps<AllReduceOp>().empty();
+  DenseSet<Value> differing = findDiffering(step);
   for (Operation &op :
        llvm::make_early_inc_range(step.front().without_terminator())) {
     auto place = runs.find(&op);
@@ -157,7 +154,9 @@ void Splitter::transfer() {
           SendOp::create(b, op.getLoc(), result, to);
         } else if (own == to) {
           auto received = ReceiveOp::create(b, op.getLoc(), result.getType(),
-                                            /*buffer=*/Value(), from);
+                                            /*buffer=*/Value(), from,
+                                            /*once=*/hasMeans &&
+                                                !differing.contains(result));
           result.replaceAllUsesWith(received.getResult());
         }
       }
@@ -283,7 +282,7 @@ LogicalResult Splitter::run() {
     return failure();
   Builder b(step.getContext());
   attrs::communicates.set(step, b.getUnitAttr());
-  step->setAttr("stages", b.getDenseI64ArrayAttr({own, numStages}));
+  attrs::stages.set(step, b.getDenseI64ArrayAttr({own, numStages}));
   return success();
 }
 

@@ -63,8 +63,9 @@ extern "C" {
 ///      bsr_session_choose_absent, bsr_session_replace,
 ///      bsr_communicator_trace, bsr_communicator_read_events, more counters,
 ///      bsr_step_read_laps;
-///   11: bsr_step_sharded, bsr_step_whole_shape, bsr_step_accumulates.
-#define BSR_RUNTIME_VERSION 11
+///   11: bsr_step_sharded, bsr_step_whole_shape, bsr_step_accumulates;
+///   12: bsr_step_micro_batches.
+#define BSR_RUNTIME_VERSION 12
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -192,6 +193,12 @@ BSR_API int32_t bsr_step_accumulates(const bsr_step *step);
 /// outermost dimension of more than one entry, as many as its buffer has of the
 /// d that there are in all: from the lesser of r * n and d - n on.
 BSR_API int64_t bsr_step_sharded(const bsr_step *step);
+
+/// The micro-batches that a run goes through (sparse-compile --micro-batches):
+/// one, or several, each with buffers of its own for what differs from one to
+/// another. Those of micro-batch i, counted from 0, are called as those of the
+/// first with "micro<i>." in front. A run counts as one of each.
+BSR_API int64_t bsr_step_micro_batches(const bsr_step *step);
 
 /// Sets `shape` to that of which buffer `index` is the share of one process, or
 /// to its own; the rank is that of the buffer. It lives as long as the step.
@@ -455,7 +462,9 @@ BSR_API bsr_status bsr_communicator_read_events(
 /// Runs of `session` take means over the processes of `communicator`, which
 /// outlives the session; null: over this one alone. A run then counts as one of
 /// each process. Fails, unless there is one process, if the step was compiled
-/// without.
+/// without. With a stage of a step, rank r has to have stage r % n of n, takes
+/// means over ranks of the same stage, and a run counts as one of each of
+/// these.
 BSR_API bsr_status bsr_session_communicate(bsr_session *session,
                                            bsr_communicator *communicator);
 

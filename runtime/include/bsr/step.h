@@ -71,9 +71,11 @@ struct bsr_communicator {
                           int64_t num_parts, int32_t type);
   /// Waits for what `ticket`, which `start_reduce` returned, stands for.
   void (*wait_reduce)(bsr_communicator *self, int64_t ticket);
-  /// Sends `bytes` bytes of `data` to rank `to`, or receives them from rank
-  /// `from`. Each send has a receive there, and those of two ranks are in one
-  /// order; both may wait for the other. What fails is kept.
+  /// Sends `bytes` bytes of `data` to the process of stage `to`, or receives
+  /// them from that of stage `from`. Each send has a receive there, and those
+  /// from one stage to another are in one order. A send waits for nobody, and
+  /// `data` may change when it returns; a receive waits for its send. What
+  /// fails is kept.
   void (*send)(bsr_communicator *self, const void *data, int64_t bytes,
                int32_t to);
   void (*receive)(bsr_communicator *self, void *data, int64_t bytes,

@@ -222,7 +222,7 @@ func.func @inverse(%w: tensor<4xf32> {bsr.name = "w", bsr.role = "param", bsr.re
 // Gradients that are added up over runs are reduced where apply is 1: what they are added up to.
 #v = affine_map<(i) -> (i)>
 // CHECK-LABEL: func.func @accumulated(
-// CHECK-SAME: attributes {accumulates, bsr.communicates}
+// CHECK-SAME: attributes {bsr.accumulates, bsr.communicates}
 // CHECK: %[[SUM:.*]] = arith.addf
 // CHECK-NEXT: %[[MEAN:.*]] = bsr.all_reduce %[[SUM]] : tensor<4xf32>
 // CHECK-NOT: bsr.all_reduce

@@ -8,7 +8,7 @@
 // value: as the pass's description has it.
 // CHECK-LABEL: func.func @moment(
 // CHECK-SAME: %[[M:[a-z0-9]+]]: tensor<3xf32> {{{.*}}"m"{{.*}}, %[[W:[a-z0-9]+]]: tensor<5xf32> {{{.*}}"w"
-// CHECK-SAME: -> (tensor<3xf32>, tensor<5xf32>) attributes {sharded = 2 : i64, whole_shapes = {m = array<i64: 5>}}
+// CHECK-SAME: -> (tensor<3xf32>, tensor<5xf32>) attributes {bsr.sharded = 2 : i64, bsr.whole_shapes = {m = array<i64: 5>}}
 // CHECK: %[[G:.*]] = bsr.all_reduce
 // CHECK: %[[MINE:.*]] = bsr.shard %[[G]] : tensor<5xf32> -> tensor<3xf32>
 // CHECK: %[[OLD:.*]] = bsr.shard %[[W]] : tensor<5xf32> -> tensor<3xf32>

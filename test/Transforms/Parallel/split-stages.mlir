@@ -17,7 +17,7 @@
 // FIRST-SAME: %[[W:[a-z0-9]*]]: tensor<4x4xf32> {bsr.name = "w0", bsr.result = 0 : i64, bsr.role = "param"},
 // FIRST-SAME: %[[X:[a-z0-9]*]]: tensor<8x4xf32> {bsr.name = "x", bsr.role = "batch"})
 // FIRST-SAME: -> (tensor<4x4xf32>, tensor<f32> {bsr.name = "loss", bsr.role = "loss"})
-// FIRST-SAME: attributes {bsr.communicates, stages = array<i64: 0, 2>}
+// FIRST-SAME: attributes {bsr.communicates, bsr.stages = array<i64: 0, 2>}
 // FIRST:      %[[H:.*]] = linalg.generic
 // FIRST:      bsr.send %[[H]] to 1 : tensor<8x4xf32>
 // FIRST-NEXT: %[[LOSS:.*]] = bsr.receive from 1 -> tensor<f32>
@@ -33,7 +33,7 @@
 
 // SECOND-LABEL: func.func @step(
 // SECOND-SAME: %[[W:[a-z0-9]*]]: tensor<4x4xf32> {bsr.name = "w1", bsr.result = 0 : i64, bsr.role = "param"},
-// SECOND-SAME: attributes {bsr.communicates, stages = array<i64: 1, 2>}
+// SECOND-SAME: attributes {bsr.communicates, bsr.stages = array<i64: 1, 2>}
 // SECOND:      %[[H:.*]] = bsr.receive from 0 -> tensor<8x4xf32>
 // SECOND-NEXT: %[[Y:.*]] = linalg.generic {{.*}} ins(%[[H]], %[[W]] :
 // SECOND:      %[[LOSS:.*]] = linalg.generic {{.*}} ins(%[[Y]] :

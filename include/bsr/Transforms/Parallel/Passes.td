@@ -57,6 +57,11 @@ def BSRDataParallel : Pass<"bsr-data-parallel", "func::FuncOp"> {
     }
     ```
   }];
+  let options = [
+    Option<"cut", "cut", "bool", /*default=*/"false",
+           "Take the mean of each gradient where it is made, also of several that one parameter has, for a step that "
+           "is cut into stages or micro-batches">,
+  ];
   let statistics = [
     Statistic<"numReductions", "num-reductions", "Number of means over processes">,
   ];
@@ -74,7 +79,7 @@ def BSRShardState : Pass<"bsr-shard-state", "func::FuncOp"> {
     is for as long as its slot is its own.
 
     What is smaller than `min-elements` stays whole, and so does, with a remark, what something else reads, such as the
-    norm of an update (LAMB). The step says how many processes it is for (`sharded`) and what was whole (`whole_shapes`).
+    norm of an update (LAMB). The step says how many processes it is for (`bsr.sharded`) and what was whole (`bsr.whole_shapes`).
 
     Before:
 
@@ -109,7 +114,7 @@ def BSRShardState : Pass<"bsr-shard-state", "func::FuncOp"> {
     func.func @step(%m: tensor<3xf32> {bsr.name = "m", bsr.result = 0 : i64, bsr.role = "state"},
                     %w: tensor<5xf32> {bsr.name = "w", bsr.result = 1 : i64, bsr.role = "param"},
                     %dw: tensor<5xf32> {bsr.name = "dw"}) -> (tensor<3xf32>, tensor<5xf32>)
-        attributes {bsr.communicates, sharded = 2 : i64, whole_shapes = {m = array<i64: 5>}} {
+        attributes {bsr.communicates, bsr.sharded = 2 : i64, bsr.whole_shapes = {m = array<i64: 5>}} {
       %g = bsr.all_reduce %dw : tensor<5xf32> -> tensor<5xf32>
       %whole = tensor.empty() : tensor<5xf32>
       %mine = bsr.shard %g : tensor<5xf32> -> tensor<3xf32>
@@ -321,7 +326,7 @@ def BSRSplitStages : Pass<"bsr-split-stages", "func::FuncOp"> {
                     %x: tensor<2x8xf32> {bsr.name = "x", bsr.role = "batch"},
                     %p0: !bsr.pattern<8x8, block = 4x4, slots = 3> {bsr.name = "w0", bsr.role = "pattern"})
         -> (tensor<3x4x4xf32>, tensor<f32> {bsr.name = "loss", bsr.role = "loss"})
-        attributes {bsr.communicates, stages = array<i64: 0, 2>} {
+        attributes {bsr.communicates, bsr.stages = array<i64: 0, 2>} {
       %h = bsr.spmm %p0, %w0, %x feature_dim = 1
           : !bsr.pattern<8x8, block = 4x4, slots = 3>, tensor<3x4x4xf32>, tensor<2x8xf32> -> tensor<2x8xf32>
       bsr.send %h to 1 : tensor<2x8xf32>
@@ -377,6 +382,76 @@ def BSRLowerTransfers : Pass<"bsr-lower-transfers", "ModuleOp"> {
     ```
   }];
   let dependentDialects = ["arith::ArithDialect", "LLVM::LLVMDialect", "memref::MemRefDialect"];
+}
+
+def BSRMicroBatches : Pass<"bsr-micro-batches", "func::FuncOp"> {
+  let summary = "Go through several micro-batches in a run of a step";
+  let description = [{
+    Repeats what a step computes of its batch for `count` micro-batches, and takes means of what
+    `bsr-data-parallel` found to be a gradient or a loss over them, too: a run with `count` micro-batches is what as many
+    processes do together. What follows from means alone, the update, stays once, behind all of them. Arguments that differ from
+    micro-batch to micro-batch, those that `bsr-data-parallel` takes for different, stand once for
+    each: that of micro-batch i, counted from 0, has the name of the first one behind `micro<i>.`.
+
+    Of a stage (`bsr-split-stages`), what later stages or the loss need of a micro-batch goes forward, and all else
+    goes back. `schedule` is their order: `gpipe` has all forward before all back (Huang et al., 2019), `1f1b`
+    as many forward as there are stages from this one on, and then one back and one forward in turn (Narayanan et al.,
+    PipeDream, 2019), so that only so many have activations. Sums are taken as soon as a micro-batch has gone back, of 16-bit floats in
+    f32. Without `replicas` means over processes become means over micro-batches alone.
+
+    Fails if a result is neither carried nor one number, if a micro-batch needs a mean, and if what goes forward
+    needs what a later stage sends back.
+
+    Before:
+
+    ```mlir
+    func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.role = "param", bsr.result = 0 : i64},
+                    %x: tensor<4xf32> {bsr.name = "x", bsr.role = "batch"}) -> tensor<4xf32>
+        attributes {bsr.communicates} {
+      %g = arith.mulf %x, %x : tensor<4xf32>
+      %mean = bsr.all_reduce %g : tensor<4xf32> -> tensor<4xf32>
+      %next = arith.subf %w, %mean : tensor<4xf32>
+      return %next : tensor<4xf32>
+    }
+    ```
+
+    After `--bsr-micro-batches="count=2"`:
+
+    ```mlir
+    #id = affine_map<(d0) -> (d0)>
+    func.func @step(%w: tensor<4xf32> {bsr.name = "w", bsr.role = "param", bsr.result = 0 : i64},
+                    %x: tensor<4xf32> {bsr.name = "x", bsr.role = "batch"},
+                    %y: tensor<4xf32> {bsr.name = "micro1.x", bsr.role = "batch"}) -> tensor<4xf32>
+        attributes {bsr.micro_batches = 2 : i64} {
+      %g = arith.mulf %x, %x : tensor<4xf32>
+      %h = arith.mulf %y, %y : tensor<4xf32>
+      %empty = tensor.empty() : tensor<4xf32>
+      %sum = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]}
+          ins(%g, %h : tensor<4xf32>, tensor<4xf32>) outs(%empty : tensor<4xf32>) attrs = {bsr.stored} {
+      ^bb0(%a: f32, %b: f32, %out: f32):
+        %0 = arith.addf %a, %b : f32
+        linalg.yield %0 : f32
+      } -> tensor<4xf32>
+      %other = tensor.empty() : tensor<4xf32>
+      %mean = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]}
+          ins(%sum : tensor<4xf32>) outs(%other : tensor<4xf32>) {
+      ^bb0(%a: f32, %out: f32):
+        %two = arith.constant 2.0 : f32
+        %0 = arith.divf %a, %two : f32
+        linalg.yield %0 : f32
+      } -> tensor<4xf32>
+      %next = arith.subf %w, %mean : tensor<4xf32>
+      return %next : tensor<4xf32>
+    }
+    ```
+  }];
+  let options = [
+    Option<"count", "count", "int64_t", /*default=*/"1", "Number of micro-batches of a run">,
+    Option<"schedule", "schedule", "std::string", /*default=*/"\"1f1b\"", "The order of those of a stage: gpipe or 1f1b">,
+    Option<"replicas", "replicas", "bool", /*default=*/"false",
+           "Take means over the processes that run the step, or its stage, too">,
+  ];
+  let dependentDialects = ["arith::ArithDialect", "linalg::LinalgDialect", "tensor::TensorDialect"];
 }
 
 #endif // BSR_TRANSFORMS_PARALLEL_PASSES

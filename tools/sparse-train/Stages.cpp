@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What each of several processes trains: a stage of a step, on a share of the
+// micro-batches.
+
+#include "Stages.h"
+#include "Compile.h"
+#include "support/Error.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+using namespace bsr;
+using namespace bsr::train;
+
+/// The number that `config` gives the option `name` of the compiler; 1 if it
+/// gives none.
+static int64_t optionOf(const Config &config, const std::string &name) {
+  for (const std::string &option : config.compileOptions)
+    if (option.rfind(name + "=", 0) == 0)
+      return std::max(std::atoll(option.c_str() + name.size() + 1), 1LL);
+  return 1;
+}
+
+Place::Place(const Config &config, const Ranks &ranks)
+    : stages(optionOf(config, "--stages")), stage(ranks.rank() % stages),
+      replicas(ranks.size() / stages), replica(ranks.rank() / stages) {
+  if (ranks.size() % stages)
+    fail("expected a multiple of --stages of compile.options, ", stages,
+         ", of processes, but got ", ranks.size());
+  int64_t together = replicas * optionOf(config, "--micro-batches");
+  if (config.accumulate % together)
+    fail("expected accumulate, the micro-batches of a training step, to be a "
+         "multiple of the ",
+         together,
+         stages == 1 && together == replicas
+             ? " processes"
+             : " that the processes run at a time",
+         ", but got ", config.accumulate);
+  if (stages == 1)
+    return;
+  if (config.shardState)
+    fail("expected shard_state false of a step that is cut into stages, but "
+         "got true");
+  // What is shared out among all weights, no stage knows.
+  for (const SparsityGroup &group : config.sparsity)
+    if (group.distribution != "uniform")
+      fail("expected distribution uniform of a step that is cut into stages, "
+           "but got ",
+           group.distribution);
+}
+
+Session train::openSession(const Config &config, const Ranks &ranks) {
+  Place place(config, ranks);
+  bool isStage = place.stages > 1;
+  Config compiled = config;
+  std::vector<std::string> &options = compiled.compileOptions;
+  if (isStage)
+    options.push_back("--stage=" + std::to_string(place.stage));
+  if (constexpr char option[] = "--data-parallel";
+      (isStage ? place.replicas > 1 : ranks.areJoined()) &&
+      std::find(options.begin(), options.end(), option) == options.end())
+    options.push_back(option);
+  if (config.shardState && ranks.size() > 1 && !isStage)
+    options.push_back("--shard-state=" + std::to_string(ranks.size()));
+  auto open = [&](const std::string &device) {
+    // What the first process of a stage compiles, the others find.
+    std::string target = Session::targetOf(device);
+    if (place.replica)
+      ranks.wait();
+    std::string path = compileStep(compiled, target);
+    if (!place.replica)
+      ranks.wait();
+    return Session(path, device, config.seed);
+  };
+  if (config.device != "auto")
+    return open(config.device);
+  if (ranks.areJoined())
+    return open("cpu");
+  try {
+    return open("cuda");
+  } catch (const Error &error) {
+    std::printf("device cpu, not cuda: %s\n", error.sentence.c_str());
+    return open("cpu");
+  }
+}
+
+int64_t train::countRuns(const Config &config, const Place &place,
+                         const Session &session) {
+  int64_t together = place.replicas * session.microBatches();
+  if (config.accumulate % together)
+    fail("expected accumulate, the micro-batches of a training step, to be a "
+         "multiple of the ",
+         together, " that a run of the step goes through, but got ",
+         config.accumulate);
+  return config.accumulate / together;
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What each of several processes trains: a stage of a step, on a share of the
+// micro-batches.
+
+#ifndef BSR_TOOLS_SPARSETRAIN_STAGES_H
+#define BSR_TOOLS_SPARSETRAIN_STAGES_H
+
+#include "Config.h"
+#include "Ranks.h"
+#include "Session.h"
+
+namespace bsr::train {
+
+/// Rank r of a step in s stages has stage r % s, as one of several that have
+/// it, the replica r / s. Without stages the step is one.
+struct Place {
+  /// Fails where processes are no multiple of the stages, or the configuration
+  /// has what stages cannot do.
+  Place(const Config &config, const Ranks &ranks);
+
+  /// The number in a training step of the `own`-th micro-batch that this
+  /// process runs.
+  int64_t microBatch(int64_t own) const { return own * replicas + replica; }
+
+  int64_t stages, stage, replicas, replica;
+};
+
+/// The session that `config` asks for. Of device "auto" a GPU's, or, with the
+/// reason why not, the processor's: always where processes train together.
+Session openSession(const Config &config, const Ranks &ranks);
+
+/// How often a process runs the step of `session` in a training step; fails if
+/// that is no whole number.
+int64_t countRuns(const Config &config, const Place &place,
+                  const Session &session);
+
+} // namespace bsr::train
+
+#endif // BSR_TOOLS_SPARSETRAIN_STAGES_H
