@@ -217,6 +217,12 @@ bool PatternUpdates::areDue(int64_t step) const {
   });
 }
 
+bool PatternUpdates::areDueAnywhere(int64_t step) const {
+  return std::any_of(
+      groups.begin(), groups.end(),
+      [&](const SparsityGroup &group) { return isDue(group, step); });
+}
+
 bool PatternUpdates::needScores(int64_t step) const {
   return std::any_of(weights.begin(), weights.end(), [&](const Weight &weight) {
     return weight.group->method == "rigl" && isDue(*weight.group, step);

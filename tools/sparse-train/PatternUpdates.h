@@ -25,6 +25,8 @@ public:
 
   /// Whether patterns are updated after `step` steps, and whether by scores.
   bool areDue(int64_t step) const;
+  /// The same of patterns that this process may not have.
+  bool areDueAnywhere(int64_t step) const;
   /// Of each pattern, whether it is.
   std::vector<bool> due(int64_t step) const;
   bool needScores(int64_t step) const;

@@ -43,7 +43,10 @@ Place::Place(const Config &config, const Ranks &ranks)
   if (config.shardState)
     fail("expected shard_state false of a step that is cut into stages, but "
          "got true");
-  // What is shared out among all weights, no stage knows.
+  // What depends on all weights, no stage knows.
+  if (config.rateSparsityRule)
+    fail("expected rate.sparsity_rule false of a step that is cut into stages, "
+         "but got true");
   for (const SparsityGroup &group : config.sparsity)
     if (group.distribution != "uniform")
       fail("expected distribution uniform of a step that is cut into stages, "

@@ -286,7 +286,8 @@ private:
 
   /// Fails unless processes that ought to have the same, have the same.
   void requireSameState(bool andBuffers) const {
-    ranks.requireSameState(session, andBuffers, place.stages);
+    if (place.replicas > 1)
+      ranks.requireSameState(session, andBuffers, place.stages);
   }
 
   /// Steps that are done.
@@ -441,10 +442,13 @@ private:
         entry["drop"] = *drop;
       pruned = session.counters().blocks_pruned - pruned;
       entry["turnover"] = stored ? double(pruned) / double(stored) : 0;
-      requireSameState(/*andBuffers=*/false);
       if (folder)
         tracker->describePatterns(entry, patternUpdates.due(step));
     }
+    // A stage may have no patterns.
+    if (place.stages > 1 ? patternUpdates.areDueAnywhere(step)
+                         : patternUpdates.areDue(step))
+      requireSameState(/*andBuffers=*/false);
     if (isDue(step, config.heldOutEvery) || step == config.steps) {
       measureHeldOut(entry);
       entry["peak_memory"] = peakMemory();
