@@ -70,10 +70,10 @@ bool bsr::hasFreeLayout(Operation *op) {
                op.getSourceType().getRank() == op.getType().getRank();
       })
       .Case([](ActivationsOpInterface op) {
-        return !op.getReadActivations().empty();
+        return !op.getReadActivations().empty() || op.getMadeActivations();
       })
-      .Case<tensor::ConcatOp, tensor::ExpandShapeOp,
-            tensor::CollapseShapeOp, tensor::EmptyOp>([](auto) { return true; })
+      .Case<tensor::ConcatOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+            tensor::EmptyOp>([](auto) { return true; })
       .Case([](tensor::ExtractOp op) {
         return isa<linalg::GenericOp>(op->getParentOp());
       })
@@ -168,6 +168,8 @@ bool Lanes::visit(Operation *op) {
       .Case([&](ActivationsOpInterface op) {
         bool changed = false;
         SmallVector<Value, 2> all = getActivations(op);
+        if (all.empty())
+          return false;
         for (auto [a, b] : llvm::zip(all, ArrayRef(all).drop_front()))
           changed |= link(a, b, same);
         return changed;

@@ -2,6 +2,7 @@
 //
 // Verifiers, folders and canonicalisation of the operations, in .td order.
 
+#include "DialectInterfaces.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Dialect/ClusterVerifier.h"
@@ -363,6 +364,24 @@ LogicalResult ReduceVecOp::verify() {
     return emitOpError("expected vec element type ")
            << values.getElementType() << ", but got " << vec.getElementType();
   return success();
+}
+
+/// Version 1 of the dialect has sums alone.
+LogicalResult ReduceVecOp::readProperties(DialectBytecodeReader &reader,
+                                          OperationState &state) {
+  auto &properties = state.getOrAddProperties<Properties>();
+  FailureOr<const DialectVersion *> read =
+      reader.getDialectVersion<BSRDialect>();
+  bool hasMax = failed(read) ||
+                static_cast<const BSRDialectVersion *>(*read)->version >= 2;
+  return failure(
+      failed(reader.readAttribute(properties.dim)) ||
+      (hasMax && failed(reader.readOptionalAttribute(properties.max))));
+}
+
+void ReduceVecOp::writeProperties(DialectBytecodeWriter &writer) {
+  writer.writeAttribute(getProperties().dim);
+  writer.writeOptionalAttribute(getProperties().max);
 }
 
 LogicalResult ReduceVecOp::canonicalize(ReduceVecOp op,

@@ -25,7 +25,11 @@ struct BSRInlinerInterface : DialectInlinerInterface {
 /// readers would take an operation, type or attribute for another than what was
 /// written; what this reads of older versions is brought up to date here.
 struct BSRDialectVersion : DialectVersion {
-  static constexpr uint64_t current = 1;
+  /// 2: maxima of bsr.reduce_vec.
+  static constexpr uint64_t current = 2;
+
+  explicit BSRDialectVersion(uint64_t version) : version(version) {}
+  uint64_t version;
 };
 
 struct BSRBytecodeInterface : BytecodeDialectInterface {
@@ -45,7 +49,7 @@ struct BSRBytecodeInterface : BytecodeDialectInterface {
           << version << ": read it with the sparse-opt that wrote it";
       return nullptr;
     }
-    return std::make_unique<BSRDialectVersion>();
+    return std::make_unique<BSRDialectVersion>(version);
   }
 };
 

@@ -204,8 +204,9 @@ void bsr::buildToSparsePipeline(OpPassManager &pm,
 /// Operations become clusters, one function per structure, attention first.
 static void addClusters(OpPassManager &pm, const bsr::StepOptions &options) {
   if (options.attention || !options.attentionMarks.empty()) {
-    bsr::BSRFindAttentionOptions attention{options.report,
-                                           options.attentionKeys};
+    bsr::BSRFindAttentionOptions attention;
+    attention.report = options.report;
+    attention.minKeys = options.attentionKeys;
     attention.requireSparse = options.requireSparse;
     llvm::append_range(attention.marks, options.attentionMarks);
     if (!options.attention)

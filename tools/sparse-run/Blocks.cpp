@@ -179,8 +179,7 @@ static Array runReduceVec(ReduceVecOp op, Interpreter &in) {
   size_t size = values.elements.size() / size_t(points);
   for (int64_t point = 0; point < points; ++point)
     forEachEntry(pattern, [&](int64_t row, int64_t col, size_t place) {
-      size_t kept =
-          size_t(point * sums.shape.back() + (isOfRows ? row : col));
+      size_t kept = size_t(point * sums.shape.back() + (isOfRows ? row : col));
       double value = values.elements[size_t(point) * size + place].real;
       double &sum = sums.elements[kept].real;
       if (!op.getMax())
@@ -244,8 +243,8 @@ static Array runSDDMM(SDDMMOp op, Interpreter &in) {
   size_t size = values.elements.size() / size_t(points);
   for (int64_t point = 0; point < points; ++point)
     forEachEntry(pattern, [&](int64_t row, int64_t col, size_t place) {
-      values.elements[size_t(point) * size + place].real = sumOverTokens(
-          a, b, row, col, point * tokens, (point + 1) * tokens);
+      values.elements[size_t(point) * size + place].real =
+          sumOverTokens(a, b, row, col, point * tokens, (point + 1) * tokens);
     });
   return values;
 }

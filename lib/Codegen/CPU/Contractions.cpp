@@ -253,7 +253,7 @@ bool bsr::acceptsEpilogue(Operation *op) {
   if (auto spmm = dyn_cast<SpMMOp>(op))
     return spmm.getNumBatchDims() == 0 &&
            Activations(spmm.getY().getType().getShape(), spmm.getFeatureDim())
-        .hasLanes;
+               .hasLanes;
   auto generic = dyn_cast<linalg::GenericOp>(op);
   std::optional<Contraction> product =
       generic && canCompute(op) ? Contraction::match(generic) : std::nullopt;

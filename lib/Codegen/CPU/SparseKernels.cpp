@@ -185,8 +185,8 @@ static Value createPoint(OpBuilder &b, Location loc, Value tensor,
   offsets.resize(type.getRank(), b.getIndexAttr(0));
   for (int64_t extent : type.getShape().drop_front(at.size()))
     sizes.push_back(b.getIndexAttr(extent));
-  Value slice = tensor::ExtractSliceOp::create(b, loc, tensor, offsets, sizes,
-                                               strides);
+  Value slice =
+      tensor::ExtractSliceOp::create(b, loc, tensor, offsets, sizes, strides);
   SmallVector<ReassociationIndices> groups(type.getRank() - at.size());
   for (int64_t dim : llvm::seq(type.getRank()))
     groups[std::max<int64_t>(0, dim - static_cast<int64_t>(at.size()))]
@@ -211,8 +211,8 @@ static Value createPoint(Emitter &e, Value buffer, ArrayRef<Value> at) {
 }
 
 /// Calls `emitOne` for the product `op` of one point of its batch, in a loop
-/// over them: a product of views of `batched`, the operands with a batch, into a
-/// part of `output`. Work items are those of one product.
+/// over them: a product of views of `batched`, the operands with a batch, into
+/// a part of `output`. Work items are those of one product.
 template <typename OpTy>
 static void emitBatch(Emitter &e, OpTy op, ArrayRef<Value> batched,
                       Value output,

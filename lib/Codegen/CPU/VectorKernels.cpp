@@ -40,20 +40,24 @@ void bsr::emitSampleVec(Emitter &e, SampleVecOp op, Value output,
   bool alongCols = op.getDim() == 1;
   int64_t extent = alongCols ? pattern.getBlockCols() : pattern.getBlockRows();
   ArrayRef<int64_t> batch = op.getVec().getType().getShape().drop_back();
-  forAllLines(e, view, pattern.getGridRows(), batch, [&](ArrayRef<Index> point,
-                                                         Index line) {
-    forBlocks(e, view, line, {}, [&](Index slot, Index position, ValueRange) {
-      e.forLanes(e.constant(0), extent, e.target.lanes, [&](Index entry) {
-        Index from = e.multiplyAdd(alongCols ? position : line, extent, entry);
-        SmallVector<Index> to{slot, entry, Index::constant(0)};
-        if (alongCols)
-          std::swap(to[1], to[2]);
-        e.store(e.read(op.getVec(), addBatch(point, from)), output,
-                addBatch(point, to));
+  forAllLines(
+      e, view, pattern.getGridRows(), batch,
+      [&](ArrayRef<Index> point, Index line) {
+        forBlocks(
+            e, view, line, {}, [&](Index slot, Index position, ValueRange) {
+              e.forLanes(
+                  e.constant(0), extent, e.target.lanes, [&](Index entry) {
+                    Index from = e.multiplyAdd(alongCols ? position : line,
+                                               extent, entry);
+                    SmallVector<Index> to{slot, entry, Index::constant(0)};
+                    if (alongCols)
+                      std::swap(to[1], to[2]);
+                    e.store(e.read(op.getVec(), addBatch(point, from)), output,
+                            addBatch(point, to));
+                  });
+              return SmallVector<Value>();
+            });
       });
-      return SmallVector<Value>();
-    });
-  });
 }
 
 /// The sum of the lanes of `value`, or the largest.
@@ -91,9 +95,9 @@ void bsr::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
                       : addBackground(e, sum, background, view, line,
                                       pattern.getCols(), cols);
     }
-    e.store(e.convert(sum, outType), output,
-            addBatch(point,
-                     e.multiplyAdd(line, alongCols ? cols : rows, entry)));
+    e.store(
+        e.convert(sum, outType), output,
+        addBatch(point, e.multiplyAdd(line, alongCols ? cols : rows, entry)));
   };
   // Several registers: as many sums under way.
   int64_t width =
@@ -106,8 +110,8 @@ void bsr::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
           return SmallVector<Value>{add(sums.front(), slot, row, col)};
         });
       };
-      store(forBlocks(e, view, line, e.broadcast(start), addRows).front(),
-            line, col);
+      store(forBlocks(e, view, line, e.broadcast(start), addRows).front(), line,
+            col);
     });
   };
   int64_t together = getDivisor(rows, 4);
@@ -130,10 +134,9 @@ void bsr::emitReduceVec(Emitter &e, ReduceVecOp op, Value output,
                     });
               });
         };
-        SmallVector<Value> sums =
-            forBlocks(e, view, line,
-                      SmallVector<Value>(together, e.broadcast(start)),
-                      addCols);
+        SmallVector<Value> sums = forBlocks(
+            e, view, line, SmallVector<Value>(together, e.broadcast(start)),
+            addCols);
         for (auto [total, sum] : llvm::zip_equal(totals, sums))
           total = addToVec(e, op, total, combineLanes(e, op, sum));
       }

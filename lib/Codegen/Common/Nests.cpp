@@ -117,9 +117,9 @@ static void emitSpMM(Evaluator &e, SpMMOp op, Value output,
         if (op.getTranspose())
           std::swap(entry[1], entry[2]);
         Index from = e.multiplyAdd(position, inBlock, k);
-        Value w = e.read(
-            op.getValues(),
-            addBatch(tokens.take_front(op.getNumBatchDims()), entry));
+        Value w =
+            e.read(op.getValues(),
+                   addBatch(tokens.take_front(op.getNumBatchDims()), entry));
         Value x = e.read(op.getX(), addFeature(tokens, featureDim, from));
         return SmallVector<Value>{multiplyAdd(e, w, x, sum.front())};
       });
@@ -137,8 +137,7 @@ static Value emitDot(Evaluator &e, Value a, Index row, Value b, Index col,
                      ArrayRef<Index> batch = {}) {
   SmallVector<int64_t> extents = getTokens(a.getType(), featureDim);
   return e
-      .nest(ArrayRef(extents).drop_front(batch.size()),
-            getZeros(e, sumType, 1),
+      .nest(ArrayRef(extents).drop_front(batch.size()), getZeros(e, sumType, 1),
             [&](ArrayRef<Index> at, ValueRange sum) {
               SmallVector<Index> tokens = addBatch(batch, at);
               Value x = e.read(a, addFeature(tokens, featureDim, row));
@@ -194,14 +193,14 @@ static void emitSDDMM(Evaluator &e, SDDMMOp op, Value output,
   Type outType = op.getValues().getType().getElementType();
   Type sumType =
       getSumType(e.b, {op.getA().getType(), op.getB().getType(), outType});
-  forEntries(e, pattern, patterns.at({op.getPattern(), View::Rows}),
-             getBatch(op.getValues(), op.getNumBatchDims()),
-             [&](ArrayRef<Index> entry, ArrayRef<Index> batch,
-                 ArrayRef<Index> place) {
-               Value sum = emitDot(e, op.getA(), place[0], op.getB(), place[1],
-                                   op.getFeatureDim(), sumType, batch);
-               e.store(e.convert(sum, outType), output, entry);
-             });
+  forEntries(
+      e, pattern, patterns.at({op.getPattern(), View::Rows}),
+      getBatch(op.getValues(), op.getNumBatchDims()),
+      [&](ArrayRef<Index> entry, ArrayRef<Index> batch, ArrayRef<Index> place) {
+        Value sum = emitDot(e, op.getA(), place[0], op.getB(), place[1],
+                            op.getFeatureDim(), sumType, batch);
+        e.store(e.convert(sum, outType), output, entry);
+      });
 }
 
 static void emitSample(Evaluator &e, SampleOp op, Value output,
@@ -232,9 +231,9 @@ static void emitSampleVec(Evaluator &e, SampleVecOp op, Value output,
         SmallVector<Index> place{slot, at.back(), Index::constant(0)};
         if (alongCols)
           std::swap(place[1], place[2]);
-        Value value = e.read(
-            op.getVec(),
-            addBatch(batch, e.multiplyAdd(number, extent, at.back())));
+        Value value =
+            e.read(op.getVec(),
+                   addBatch(batch, e.multiplyAdd(number, extent, at.back())));
         e.store(value, output, addBatch(batch, place));
       });
 }
@@ -311,9 +310,8 @@ static void emitReduceVec(Evaluator &e, ReduceVecOp op, Value output,
         return SmallVector<Value>{addToVec(e, op, sum.front(), value)};
       });
     };
-    Value sum =
-        forBlocks(e, view, at[0], getVecStart(e, op, sumType), addBlock)
-            .front();
+    Value sum = forBlocks(e, view, at[0], getVecStart(e, op, sumType), addBlock)
+                    .front();
     if (op.getBackground())
       sum = addBackground(e, sum, e.read(op.getBackground(), {}), view, at[0],
                           alongCols ? pattern.getRows() : pattern.getCols(),

@@ -15,8 +15,8 @@ struct AttentionBlocks {
   SmallVector<int32_t> rowPtr{0}, colIdx{};
 };
 
-/// Where the masks of an attention, and biases of zeros and negative infinities,
-/// are true, of those that depend on positions alone.
+/// Where the masks of an attention, and biases of zeros and negative
+/// infinities, are true, of those that depend on positions alone.
 class LiveEntries {
 public:
   /// Nothing if there are no such masks, or they are too large to evaluate.
@@ -38,8 +38,8 @@ private:
 };
 
 /// The blocks in which the masks of `match` have an entry; nothing if there are
-/// no masks of positions, or every block is live, or a row would be left without
-/// what the program has there.
+/// no masks of positions, or every block is live, or a row would be left
+/// without what the program has there.
 std::optional<AttentionBlocks> getLiveBlocks(const AttentionMatch &match);
 
 /// The pattern of queries by keys that a mask of `match` is masked by, an

@@ -115,10 +115,9 @@ FailureOr<AttentionBlocks> AttentionMark::impose(const AttentionMatch &match,
     for (int64_t i = 0; i != blockRows; ++i) {
       int64_t query = row * blockRows + i;
       auto seesAny = [&] {
-        return !entries ||
-               llvm::any_of(llvm::seq(keys), [&](int64_t key) {
-                 return entries->isLive(query, key);
-               });
+        return !entries || llvm::any_of(llvm::seq(keys), [&](int64_t key) {
+          return entries->isLive(query, key);
+        });
       };
       if (!seen[i] && seesAny())
         return emitError() << "expected a pattern in which each query sees a "
@@ -126,8 +125,7 @@ FailureOr<AttentionBlocks> AttentionMark::impose(const AttentionMatch &match,
                            << query;
     }
     // Of what is filled in, a row that sees nothing is a mean of values.
-    bool isMean =
-        llvm::is_contained(seen, false) && !entries->isInfinite();
+    bool isMean = llvm::is_contained(seen, false) && !entries->isInfinite();
     llvm::append_range(blocks.colIdx, isMean ? imposed : live);
     blocks.rowPtr.push_back(blocks.colIdx.size());
   }

@@ -21,8 +21,8 @@ struct AttentionMark {
 
   bool matches(StringRef name) const;
 
-  /// The blocks of this pattern that the masks of `match` leave; an error if the
-  /// blocks do not fit, or a query would see nothing that saw something.
+  /// The blocks of this pattern that the masks of `match` leave; an error if
+  /// the blocks do not fit, or a query would see nothing that saw something.
   FailureOr<AttentionBlocks> impose(const AttentionMatch &match,
                                     EmitError emitError) const;
 

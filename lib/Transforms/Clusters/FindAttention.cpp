@@ -153,8 +153,8 @@ static Labelled getFactor(OpBuilder &b, const AttentionMatch &match) {
       });
 }
 
-/// The keys of `scores`, a product: as many as the larger of the dimensions that
-/// one operand has alone.
+/// The keys of `scores`, a product: as many as the larger of the dimensions
+/// that one operand has alone.
 static int64_t getNumKeys(linalg::GenericOp scores) {
   FailureOr<linalg::ContractionDimensions> dims =
       linalg::inferContractionDims(scores);
@@ -192,12 +192,12 @@ static bool isExponentiated(linalg::GenericOp scores) {
 
 /// The name of attention number `number`, whose scores are `op`: what marks
 /// match.
-static std::string getName(Operation *op, unsigned number) {
+static std::string nameAttention(Operation *op, unsigned number) {
   std::string name = ("attention." + Twine(number)).str();
   if (auto place = op->getLoc()->findInstanceOf<FileLineColLoc>())
-    name += (" " + place.getFilename().getValue() + ":" +
-             Twine(place.getLine()))
-                .str();
+    name +=
+        (" " + place.getFilename().getValue() + ":" + Twine(place.getLine()))
+            .str();
   op->getLoc()->walk([&](Location loc) {
     if (auto scope = dyn_cast<NameLoc>(loc))
       name += (" " + scope.getName().getValue()).str();
@@ -243,7 +243,7 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
         continue;
       const AttentionMark *mark = nullptr;
       if (!marked.empty()) {
-        names.push_back(getName(op, number++));
+        names.push_back(nameAttention(op, number++));
         for (auto [each, isUsed] : llvm::zip_equal(marked, used))
           if (each.matches(names.back())) {
             isUsed = true;
@@ -257,11 +257,12 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
     }
     for (auto [mark, isUsed] : llvm::zip_equal(marked, used))
       if (!isUsed) {
-        InFlightDiagnostic error = func.emitError("expected '")
-                                   << mark.match
-                                   << "' to match the name of an attention, but "
-                                      "got no match in "
-                                   << names.size() << " names";
+        InFlightDiagnostic error =
+            func.emitError("expected '")
+            << mark.match
+            << "' to match the name of an attention, but "
+               "got no match in "
+            << names.size() << " names";
         for (auto [index, name] : llvm::enumerate(names))
           error << (index ? ", '" : ": '") << name << "'";
         return signalPassFailure();

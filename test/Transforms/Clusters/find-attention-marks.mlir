@@ -23,7 +23,7 @@
 
 // The first mark that matches counts; each has to match.
 
-// REDEFINE: %{mark} = attention=[.]0 window=1 block=2x2','attention=. block=8x8
+// REDEFINE: %{mark} = attention=[.]0 window=1 block=2x2,attention=. block=8x8
 // RUN: %{find} | FileCheck %s --check-prefix=WINDOW
 // REDEFINE: %{mark} = attention=decoder
 // RUN: not %{find} | FileCheck %s --check-prefix=NONE
