@@ -13,7 +13,7 @@ import heapq
 import json
 import os
 import re
-import selectors
+import select
 import struct
 import subprocess
 import sys
@@ -23,7 +23,8 @@ import time
 from pathlib import Path
 
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
-MTU = 65000
+MTU = 9000
+LATE = 0.002  # seconds that a link catches up with, when this program was late
 
 
 class Network:
@@ -32,7 +33,7 @@ class Network:
     def __init__(self, count, bandwidth, latency):
         self.bandwidth, self.latency = bandwidth, latency
         self.names = [f"bsr{os.getpid()}-{rank}" for rank in range(count)]
-        self.taps, self.sent = [], 0
+        self.taps = []
         for rank, name in enumerate(self.names):
             ip("netns", "add", name)
             tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
@@ -50,9 +51,6 @@ class Network:
 
     def forward(self):
         """Takes frames, and gives each on when it has gone through the link of its sender."""
-        selector = selectors.DefaultSelector()
-        for rank, tap in enumerate(self.taps):
-            selector.register(tap, selectors.EVENT_READ, rank)
         try:
             # A link does not wait for a processor, as long as this may say so.
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
@@ -61,12 +59,13 @@ class Network:
         free = [0.0] * len(self.taps)  # when a link has sent what it has
         waiting, number = [], 0
         while not self.isOver:
-            pause = 0.1 if not waiting else max(waiting[0][0] - time.monotonic(), 0)
-            for key, _ in selector.select(pause):
-                frame = os.read(key.fd, MTU + 64)
-                now, source = time.monotonic(), key.data
-                free[source] = max(free[source], now) + len(frame) / self.bandwidth
-                self.sent += len(frame)
+            # What a link has no time for yet, its sender keeps: it knows how much it may have on the way.
+            now = time.monotonic()
+            idle = [tap for tap, at in zip(self.taps, free) if at <= now]
+            later = [at for at in free if at > now] + [waiting[0][0] if waiting else now + 0.1]
+            for tap in select.select(idle, [], [], max(min(later) - now, 0))[0]:
+                frame, now, source = os.read(tap, MTU + 64), time.monotonic(), self.taps.index(tap)
+                free[source] = max(free[source], now - LATE) + len(frame) / self.bandwidth
                 # The last byte of an address is the rank; others are for all.
                 to = [frame[5]] if frame[0] == 2 else [r for r in range(len(free)) if r != source]
                 for rank in to:
@@ -111,7 +110,7 @@ latency = quantity(args.latency, {"us": 1e-6, "ms": 1e-3, "s": 1})
 
 
 def train(folder, count):
-    """The summary and the median step of a run of `count` processes."""
+    """The summary of a run of `count` processes."""
     run = folder / f"run-{count}"
     settings = {"step": args.step, "tokens": args.tokens, "run": run, "compile.cache": folder / "cache", "steps": args.steps,
                 "accumulate": count, "sparsity.every": 0, "checkpoint.every": 0,
@@ -126,7 +125,8 @@ def train(folder, count):
                          f'exec ip netns exec {network.names[0][:-1]}${{name#m}} unshare --uts sh -c "hostname $name; $*"\n')
         agent.chmod(0o755)
         hosts = ",".join(f"m{rank}" for rank in range(count))
-        options = {"plm_rsh_agent": agent, "btl": "tcp,self,vader", "btl_tcp_if_include": "10.77.0.0/24",
+        # Without the flags a long message waits for the one that comes from where it goes to.
+        options = {"plm_rsh_agent": agent, "btl": "tcp,self", "btl_tcp_flags": "1", "btl_tcp_if_include": "10.77.0.0/24",
                    "oob_tcp_if_include": "10.77.0.0/24", "orte_keep_fqdn_hostnames": "0", "plm_rsh_no_tree_spawn": "1"}
         command = ["mpirun", "--host", hosts, "--map-by", "node", "-n", str(count), "-x", "PATH", "-x", "LD_LIBRARY_PATH",
                    "-x", "OMP_NUM_THREADS",
@@ -136,7 +136,7 @@ def train(folder, count):
                         'hostname m0; exec "$@"', "sh", *command], check=True, env=environment, stdout=subprocess.DEVNULL)
     finally:
         network.close()
-    return json.loads((run / "summary.json").read_text()), network.sent
+    return json.loads((run / "summary.json").read_text())
 
 
 def plan(count, flops):
@@ -157,7 +157,7 @@ print("processes  step s  predicted s  on devices  reduced MB  predicted MB  red
 with tempfile.TemporaryDirectory() as name:
     flops = None
     for count in args.processes:
-        summary, sent = train(Path(name), count)
+        summary = train(Path(name), count)
         step = summary["median_step_time"]
         if flops is None:  # of the first run all is measured
             flops = 1e9 * plan(1, 1e9)[1] / step

@@ -250,6 +250,7 @@ COMMANDS = {
         "gzip --decompress": Run(),
         "mpirun -n 2 sparse-train": Tested("Parallel/ranks.test"),
         "mpirun -n 2 python3 train.py": Tested("Parallel/python_step.test"),
+        "sudo --preserve-env=PATH benchmarks/network.py": Skip("needs network namespaces, and a minute"),
     },
     "docs/partition.md": {
         "sparse-partition step.mlir --mark='match=layers.*_w$ block=16x16 density=0.1'": Run(),
