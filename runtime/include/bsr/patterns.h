@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The patterns of a session: which blocks a weight stores, and how that changes
+// between steps. A part of bsr/runtime.h, which includes it.
+
+#ifndef BSR_PATTERNS_H
+#define BSR_PATTERNS_H
+
+#include "bsr/runtime.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// The two index views of a pattern over one set of slots:
+///   row view:    block k of block row r, for row_ptr[r] <= k < row_ptr[r + 1],
+///                lies in block column col_idx[k] and in slot slot[k];
+///   column view: block k of block column c, for col_ptr[c] <= k < col_ptr[c +
+///   1],
+///                lies in block row row_idx[k] and in slot slot_t[k].
+/// Invariants: pointers start at 0, never fall, and end at `blocks`; indices
+/// are in range and rise within a row or column; no slot is used twice; both
+/// views hold the same blocks in the same slots.
+typedef struct bsr_pattern_view {
+  int64_t blocks; // stored blocks: 0 to the smaller of slots and all blocks
+  const int32_t *row_ptr; // [rows / block_rows + 1]
+  const int32_t *col_idx; // [blocks]
+  const int32_t *slot;    // [blocks]
+  const int32_t *col_ptr; // [cols / block_cols + 1]
+  const int32_t *row_idx; // [blocks]
+  const int32_t *slot_t;  // [blocks]
+} bsr_pattern_view;
+
+/// As many blocks as there are slots; every block where the slots allow.
+#define BSR_MOST_BLOCKS (-1)
+
+/// Makes the first pattern: `blocks` blocks, every choice equally likely, keyed
+/// by (seed, pattern name, update 0), in slots 0, 1, ... row by row. With every
+/// block stored the matrix is dense. Slots in which no block lies are zeroed.
+/// A static pattern has nothing to make: it is left alone.
+BSR_API bsr_status bsr_session_make_pattern(bsr_session *session,
+                                            int64_t pattern, int64_t blocks);
+
+/// What the blocks of a matrix are ranked by. All of them being of one
+/// size, the mean ranks as L1 does.
+typedef enum bsr_norm {
+  BSR_L1 = 0,   // sum of magnitudes
+  BSR_L2 = 1,   // root of the sum of squares
+  BSR_LINF = 2, // largest magnitude
+  BSR_MEAN = 3  // mean of magnitudes
+} bsr_norm;
+
+/// Makes the first pattern of the `blocks` blocks of the largest norm, of equal
+/// ones the first, of `dense`, a row-major matrix [rows, cols] of `type`, in
+/// slots 0, 1, ... row by row. Their elements become the values of the weight;
+/// all other values of the pattern become zero. NaN is an error that names the
+/// block. Fails for a static pattern, and for a weight of another type.
+BSR_API bsr_status bsr_session_take_largest(bsr_session *session,
+                                            int64_t pattern, int64_t blocks,
+                                            bsr_norm norm, bsr_type type,
+                                            const void *dense);
+
+/// Validates every invariant of `view` and makes it the pattern. The column
+/// view may be left out (all three pointers null): it is then built; `slot` may
+/// be null for slots 0, 1, ... row by row. Values are left as they are, but
+/// slots in which no block lies are zeroed. The error names the pattern, the
+/// place and the value. Fails for a static pattern.
+BSR_API bsr_status bsr_session_set_pattern(bsr_session *session,
+                                           int64_t pattern,
+                                           const bsr_pattern_view *view);
+
+/// The pattern as it stands, in the session's own buffers: the addresses never
+/// change, the contents do when the pattern does. A static pattern lies in the
+/// step.
+BSR_API bsr_status bsr_session_get_pattern(const bsr_session *session,
+                                           int64_t pattern,
+                                           bsr_pattern_view *view);
+
+/// Reads a pattern from a file, with `bsr_session_set_pattern`; writes one. The
+/// file is JSON; `slot` and the column view may be left out. The compiler makes
+/// a static pattern of such a file (bsr-mark):
+///   {"format": "bsr-pattern", "version": 1, "name": "state.p.w",
+///    "shape": [rows, cols], "block": [block_rows, block_cols],
+///    "row_ptr": [...], "col_idx": [...], "slot": [...],
+///    "col_ptr": [...], "row_idx": [...], "slot_t": [...]}
+/// `name` is for the reader; the shape and the block must be the pattern's.
+BSR_API bsr_status bsr_session_read_pattern(bsr_session *session,
+                                            int64_t pattern, const char *path);
+BSR_API bsr_status bsr_session_write_pattern(const bsr_session *session,
+                                             int64_t pattern, const char *path);
+
+/// What an update does to a pattern (docs/sparsity.md has the sources):
+///   static: nothing;
+///   set: prunes, and regrows at random (Mocanu et al. 2018; on blocks, as
+///     Dietrich et al., "Towards structured dynamic sparse pre-training of
+///     BERT", Algorithm 1);
+///   rigl: prunes, and regrows the blocks of the largest scores (Evci et al.
+///     2020), right after `bsr_session_run_scores`;
+///   gmp: prunes down to `blocks` (Zhu and Gupta 2017) and regrows nothing.
+typedef enum bsr_method {
+  BSR_STATIC = 0,
+  BSR_SET = 1,
+  BSR_RIGL = 2,
+  BSR_GMP = 3
+} bsr_method;
+
+typedef struct bsr_pattern_update {
+  bsr_method method;
+  bsr_norm norm;
+  double drop;          // of set and rigl: the share of blocks to prune, [0, 1]
+  int64_t blocks;       // of gmp: how many blocks to leave
+  int32_t allow_return; // of set and rigl: 1 if a block may be pruned and
+                        // regrown by the same update: it then stays as it is
+} bsr_pattern_update;
+
+/// Updates every pattern i as `updates[i]` says; `count` is how many there are.
+/// In each matrix of n stored blocks whose pattern is not static:
+///   1. k = floor(drop * n + 1/2), and, unless blocks may return, at most the
+///      number of absent blocks; of gmp, k = n - blocks, or 0 if that is less;
+///   2. prune the k blocks whose weights have the lowest norm, of equal ones
+///      the first; norms are summed in f64 in a fixed order;
+///   3. choose k of the blocks that were absent before the update, or, if
+///      blocks may return, that are not kept. Set: every choice is equally
+///      likely, keyed by (seed, pattern name, number of this update). Rigl: the
+///      largest scores, of equal ones the first. Gmp: none;
+///   4. a block both pruned and chosen is neither. The i-th of the others takes
+///      the slot of the i-th pruned one, both row by row; its values and
+///      moments become zero, and so do those of slots that are left over;
+///   5. rebuild the index views by counting sort, in O(n + rows + cols).
+/// Nothing is allocated and no other value moves. The result does not depend on
+/// the number of threads. A NaN weight, or a NaN score of a block that may be
+/// regrown, is an error that names the matrix and the block.
+BSR_API bsr_status bsr_session_update(bsr_session *session,
+                                      const bsr_pattern_update *updates,
+                                      int64_t count);
+
+/// For methods of the caller's own. Blocks go by their numbers: block row times
+/// block columns plus block column.
+
+/// Writes to `norms` a number for each stored block, in row order, that ranks
+/// as its norm does: summed in f64 in a fixed order, of L2 the sum of squares,
+/// of the mean that of magnitudes. `count` is how many blocks are stored. Fails
+/// as an update does for NaN.
+BSR_API bsr_status bsr_session_norms(const bsr_session *session,
+                                     int64_t pattern, bsr_norm norm,
+                                     int64_t count, double *norms);
+
+/// Writes to `scores` that of each block of the matrix, `count` in all, right
+/// after `bsr_session_run_scores`.
+BSR_API bsr_status bsr_session_scores(const bsr_session *session,
+                                      int64_t pattern, int64_t count,
+                                      float *scores);
+
+/// Writes to `chosen` the rising numbers of `count` blocks that are none of the
+/// `num_barred` of `barred`, whose numbers rise: every choice equally likely,
+/// keyed by (seed, pattern name, number of the next update), as set chooses.
+BSR_API bsr_status bsr_session_choose_absent(const bsr_session *session,
+                                             int64_t pattern,
+                                             int64_t num_barred,
+                                             const int64_t *barred,
+                                             int64_t count, int64_t *chosen);
+
+/// Which blocks of a pattern go, and which come, each rising.
+typedef struct bsr_replacement {
+  int64_t pattern;
+  int64_t num_pruned, num_regrown;
+  const int64_t *pruned;  // stored now
+  const int64_t *regrown; // absent now
+} bsr_replacement;
+
+/// Updates the patterns of `count` replacements, each once, as steps 4 and 5 of
+/// `bsr_session_update` do; where more blocks come than go, the last ones take
+/// the lowest slots that are free. Counts as one update, after which scores are
+/// still those of the last run. Fails, before
+/// anything is changed, for a block to prune that is absent, one to regrow
+/// that is stored, numbers that do not rise or are none of a block, more blocks
+/// than slots, and a static pattern.
+BSR_API bsr_status bsr_session_replace(bsr_session *session,
+                                       const bsr_replacement *replacements,
+                                       int64_t count);
+
+/// What became of a pattern.
+typedef struct bsr_pattern_statistics {
+  int64_t blocks;         // stored now
+  int64_t all_blocks;     // of the matrix
+  int64_t ever_stored;    // at any time since the first run of the step
+  int64_t most_in_row;    // stored blocks of the fullest block row
+  int64_t most_in_column; // and of the fullest block column
+  // Of the last update that was not static; 0 before the first of this session.
+  int64_t pruned;
+  int64_t regrown;
+  int64_t newest;        // blocks that the update before it had regrown
+  int64_t newest_pruned; // of these, the ones that it pruned
+} bsr_pattern_statistics;
+
+BSR_API bsr_status bsr_session_statistics(const bsr_session *session,
+                                          int64_t pattern,
+                                          bsr_pattern_statistics *statistics);
+
+typedef enum bsr_schedule {
+  BSR_CONSTANT = 0,
+  BSR_LINEAR = 1, // drop * (1 - t)
+  BSR_COSINE = 2  // drop * (1 + cos(pi t)) / 2 = drop * cos^2(pi t / 2)
+} bsr_schedule;
+
+/// The drop fraction at `t`, the elapsed share of training, for a largest one
+/// of `drop`. `t` is clamped to [0, 1]. A schedule that is none is constant.
+BSR_API double bsr_drop_fraction(bsr_schedule schedule, double drop, double t);
+
+/// The density at `t`, the elapsed share of gradual pruning from density
+/// `start` to `end`: end + (start - end) * (1 - t)^3. `t` is clamped to [0, 1].
+BSR_API double bsr_gmp_density(double start, double end, double t);
+
+/// Distributes `density` over `count` matrices of `rows[i]` times `cols[i]`
+/// elements by Erdos-Renyi (Evci et al. 2020, there ERK): density i is
+/// min(1, e * (rows[i] + cols[i]) / (rows[i] * cols[i])), with e such that all
+/// matrices together have the density `density`. Matrices at 1 are set aside,
+/// the largest first, and e is found again for the others.
+BSR_API bsr_status bsr_erk_densities(int64_t count, const int64_t *rows,
+                                     const int64_t *cols, double density,
+                                     double *densities);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif // BSR_PATTERNS_H
