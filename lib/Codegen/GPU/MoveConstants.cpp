@@ -62,16 +62,20 @@ struct MoveConstants : bsr::impl::BSRMoveConstantsBase<MoveConstants> {
         kernels[kernel][getConstants(call)].push_back(call);
     });
     for (auto &[kernel, ways] : kernels) {
+      bool isCalled = false;
       for (auto &[constants, calls] : ways) {
-        if (llvm::none_of(constants, llvm::IsaPred<FlatSymbolRefAttr>))
+        if (llvm::none_of(constants, llvm::IsaPred<FlatSymbolRefAttr>)) {
+          isCalled = true;
           continue;
+        }
         func::FuncOp copy = kernel.clone();
         symbols.insert(copy);
         if (failed(moveConstants(copy, constants, calls)))
           return signalPassFailure();
         ++numKernels;
       }
-      if (SymbolTable::symbolKnownUseEmpty(kernel, getOperation()))
+      // Uses are looked for in the whole module.
+      if (!isCalled && SymbolTable::symbolKnownUseEmpty(kernel, getOperation()))
         symbols.erase(kernel);
     }
     getOperation().walk([](memref::GetGlobalOp global) {
