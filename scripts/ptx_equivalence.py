@@ -3,8 +3,9 @@
 
 Two facts about registers are computed, each the same at every place of the kernel: the bits that may
 be set, from what is written to them, and the bits that matter, from what reads them. An instruction
-may be changed if the bits of its result that matter stay the same. Flow is looked at for one more:
-that a register has a constant already, so that setting it to that once more does nothing.
+may be changed if the bits of its result that matter stay the same, and deleted if no other one names the
+register. Flow is looked at for one more: that a register has a constant already, so that setting it to
+that once more does nothing.
 """
 
 import re
@@ -289,6 +290,9 @@ class Kernel:
     def reason_to_delete(self, number, old):
         if not old.pure or len(old.results) != 1:
             return None
+        result = old.results[0]
+        if not any(result in other.operands or result == other.guard for at, other in self.code.items() if at != number):
+            return "nobody reads the register"
         if self.constants is None:
             self.constants = self.find_constants()
         state = self.constants.get(number)
