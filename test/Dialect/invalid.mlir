@@ -657,7 +657,7 @@ func.func private @function_unknown() attributes {bsr.arena = 64 : i64}
 
 // -----
 
-// expected-error @below {{'builtin.module' op expected bsr.lanes, bsr.peak, bsr.recomputed or bsr.target, but got bsr.tarket}}
+// expected-error @below {{'builtin.module' op expected bsr.lanes, bsr.peak, bsr.recomputed, bsr.stored or bsr.target, but got bsr.tarket}}
 module attributes {bsr.tarket = #bsr.cpu} {
 }
 
@@ -742,7 +742,7 @@ module attributes {bsr.target = #bsr.cpu<l2_bytes = 4096>} {
 // -----
 
 func.func @operation_unknown(%x: tensor<f32>) {
-  // expected-error @below {{'tensor.extract' op expected bsr.lanes, bsr.peak or bsr.recomputed, but got bsr.name}}
+  // expected-error @below {{'tensor.extract' op expected bsr.lanes, bsr.peak, bsr.recomputed or bsr.stored, but got bsr.name}}
   %0 = tensor.extract %x[] {bsr.name = "x"} : tensor<f32>
   return
 }
@@ -750,7 +750,7 @@ func.func @operation_unknown(%x: tensor<f32>) {
 // -----
 
 func.func @constant_unknown() {
-  // expected-error @below {{'bsr.constant_pattern' op expected bsr.lanes, bsr.name, bsr.peak or bsr.recomputed, but got bsr.panels}}
+  // expected-error @below {{'bsr.constant_pattern' op expected bsr.lanes, bsr.name, bsr.peak, bsr.recomputed or bsr.stored, but got bsr.panels}}
   %0 = bsr.constant_pattern row_ptr = [0, 1, 1] col_idx = [0] {bsr.panels = array<i64: 0>} : !bsr.pattern<8x8, block = 4x4, slots = 1>
   return
 }
