@@ -50,8 +50,8 @@ MODELS = {
 }
 # Those that benchmarks/gpu.py takes beside these.
 GPT2 = {
-    "gpt2": Model(12, 768, 12, 50257, 8, 128, 128, "next"),
-    "gpt2-tiny": Model(2, 128, 2, 1000, 4, 64, 64, "next"),
+    "gpt2": Model(12, 768, 12, 50304, 8, 128, 128, "next"),
+    "gpt2-tiny": Model(1, 64, 2, 500, 2, 32, 32, "next"),
 }
 RATE = 1e-4
 

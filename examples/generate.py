@@ -89,8 +89,8 @@ CONFIGS = {
     "base-all": dataclasses.replace(BASE, predictions=128, head="all"),
     "base-encoder": dataclasses.replace(BASE, head="none"),
     "base-bf16": dataclasses.replace(BASE, matmul=jnp.bfloat16),
-    "gpt2-bf16": Config(12, 768, 12, 50257, 8, 128, 128, "next", jnp.bfloat16),
-    "gpt2-tiny-bf16": Config(2, 128, 2, 1000, 4, 64, 64, "next", jnp.bfloat16),
+    "gpt2-bf16": Config(12, 768, 12, 50304, 8, 128, 128, "next", jnp.bfloat16),
+    "gpt2-tiny-bf16": Config(1, 64, 2, 500, 2, 32, 32, "next", jnp.bfloat16),
     # The sizes of docs/science.md: many runs in little time.
     "w32": Config(2, 32, 1, 512, 16, 32, 5),
     "w64": Config(2, 64, 2, 512, 16, 32, 5),
