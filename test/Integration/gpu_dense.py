@@ -47,6 +47,10 @@ CASES = [
     ("f32", "boq,bkq->obk", dict(b=3, o=20, q=64, k=140), 1),
     ("f32", "bto,of->btf", dict(b=2, t=20, f=72, o=1100), 2),
     ("f32", "tm,tn->mn", dict(t=2000, m=35, n=31), 2),
+    # A weight for all batches, in whose result tokens are last.
+    ("bf16", "oi,bit->bot", dict(b=3, o=72, i=40, t=24), 1),
+    ("bf16", "oi,bot->bit", dict(b=2, o=136, i=72, t=40), 1),
+    ("f32", "oi,bit->bot", dict(b=3, o=70, i=37, t=36), 1),
 ]
 
 

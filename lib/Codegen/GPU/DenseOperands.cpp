@@ -32,6 +32,27 @@ bool DenseOperands::makeLast(Group &group, unsigned loop) {
   return true;
 }
 
+void DenseOperands::moveToBatch(Group &own, AffineMap map) {
+  auto getDim = [&](unsigned loop) {
+    return *map.getResultPosition(getAffineDimExpr(loop, map.getContext()));
+  };
+  auto isBefore = [&](unsigned a, unsigned b) { return getDim(a) < getDim(b); };
+  SmallVector<unsigned> sorted(own.loops);
+  llvm::sort(sorted, isBefore);
+  for (size_t i = sorted.size(); i > 1; --i) {
+    if (getDim(sorted[i - 2]) + 1 == getDim(sorted[i - 1]))
+      continue;
+    for (unsigned loop : ArrayRef(sorted).take_front(i - 1)) {
+      llvm::erase(own.loops, loop);
+      own.size /= extents[loop];
+      batch.loops.push_back(loop);
+      batch.size *= extents[loop];
+    }
+    llvm::sort(batch.loops, isBefore);
+    return;
+  }
+}
+
 bool DenseOperands::setSide(Side &side, Value tensor, AffineMap map,
                             Group &own) {
   BufferView view = BufferView::get(tensor);
@@ -186,6 +207,8 @@ std::optional<DenseOperands> DenseOperands::matchProduct(linalg::GenericOp op) {
   operands.rows = makeGroup(true, false, true);
   operands.cols = makeGroup(false, true, true);
   operands.inner = makeGroup(true, true, false);
+  operands.moveToBatch(operands.rows, maps[2]);
+  operands.moveToBatch(operands.cols, maps[2]);
   size_t numLoops = operands.batch.loops.size() + operands.rows.loops.size() +
                     operands.cols.loops.size() + operands.inner.loops.size();
   if (numLoops != operands.extents.size() ||

@@ -12,7 +12,8 @@
 namespace mlir::bsr {
 
 /// A contraction `result[batch, rows, cols] = sum over inner of left[batch,
-/// rows, inner] * right[batch, cols, inner]` of elements of one type, f32 or of
+/// rows, inner] * right[batch, cols, inner]`, where one operand may be the same
+/// in all batches, of elements of one type, f32 or of
 /// 16 bits, with sums in f32 that start from 0. Each group is of any number of
 /// loops, which lie anywhere in memory.
 struct DenseOperands {
@@ -64,6 +65,10 @@ private:
   Group makeGroup(llvm::function_ref<bool(unsigned)> isIn) const;
   /// Makes `loop` the lowest digit of `group`; false if it is not in there.
   static bool makeLast(Group &group, unsigned loop);
+  /// Makes the loops of `own` that the result, at `map`, has in front of its
+  /// last ones, and apart from them, loops of batches: the other operand is the
+  /// same in all of these.
+  void moveToBatch(Group &own, AffineMap map);
   /// Describes `tensor`, read at `map`; false if copies cannot read it.
   bool setSide(Side &side, Value tensor, AffineMap map, Group &own);
   /// Finds the groups in the dimensions of the result, each of them as one run;
