@@ -40,7 +40,7 @@ import harness
 
 sys.path.insert(0, str(harness.ROOT / "python"))
 
-from sparse_opt import _runtime  # noqa: E402
+from sparse_opt import StepError, _library, _runtime  # noqa: E402
 
 PRODUCTS = {"spmm": "forward", "spmm_transposed": "transposed", "sddmm": "gradient"}
 BANDWIDTH = {"sm_80": 2.04e12, "sm_86": 0.70e12, "sm_89": 0.86e12, "sm_90": 3.35e12, "sm_90a": 3.35e12, "sm_100a": 8.0e12}
@@ -60,11 +60,11 @@ class Timer(ctypes.Structure):
 
 def read_timers(step):
     """Microseconds since the last call, and what the timer is of, by kernel."""
-    library, timers = _runtime._library(), {}
+    library, timers = _library.library(), {}
     library.bsr_step_num_timers.restype = ctypes.c_int64
     for index in range(library.bsr_step_num_timers(step._handle)):
         timer = Timer()
-        _runtime._check(library.bsr_step_timer(step._handle, ctypes.c_int64(index), ctypes.byref(timer)))
+        _library.check(library.bsr_step_timer(step._handle, ctypes.c_int64(index), ctypes.byref(timer)))
         timers[timer.kernel.decode()] = timer.kind.decode(), timer.nanoseconds / 1e3
     library.bsr_step_reset_timers(step._handle)
     return timers
@@ -72,7 +72,7 @@ def read_timers(step):
 
 def compile_for(device, text, *options):
     """The step, and what the report predicts in us: for each kernel, and of the whole step."""
-    chip = _runtime.target(device)
+    chip = _library.target(device)
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([harness.find_tool("sparse-compile"), "-", f"--target={chip}", "-o", f"{folder}/step.so", "--print-report", *options],
                               input=text, text=True, capture_output=True)
@@ -226,7 +226,7 @@ def run_kernels(options):
         step, _, _ = compile_for(options.device, FLUSH)
         session = _runtime.Session(step, options.device, 1)
         flush = session.run
-    chip = _runtime.target(options.device)
+    chip = _library.target(options.device)
     describe(options, f"{options.rows} x {options.cols}, {options.tokens} tokens, {options.density:g} of the blocks stored, {options.type}"
              + (", L2 flushed" if options.flush else ""), reason)
     names = ["cuBLAS", "BSR", "CSR"]
@@ -362,7 +362,7 @@ def main():
     options.gpu = subprocess.run([harness.find_tool("ptx-run"), "--device-name"], capture_output=True, text=True).stdout.strip()
     try:
         run_kernels(options) if options.command == "kernels" else run_steps(options)
-    except _runtime.StepError as error:
+    except StepError as error:
         sys.exit(f"error: {error}")
 
 

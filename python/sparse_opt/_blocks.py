@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sparse_opt._errors import StepError
-from sparse_opt._runtime import Array, Blocks, Mask, Pattern
+from sparse_opt._description import Array, Blocks, Mask, Pattern
 
 
 def to_dense(pattern: Pattern, blocks: Blocks, values: Array) -> Array:

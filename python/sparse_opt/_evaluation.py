@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from sparse_opt import _runtime
+from sparse_opt import _description, _runtime
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array, NamedArrays, Program
-from sparse_opt._runtime import Buffer
+from sparse_opt._description import Buffer
 
 if TYPE_CHECKING:
     from sparse_opt._step import Step
@@ -122,5 +122,5 @@ class Evaluation:
                 " step's state: write() of the step changes it"
             )
         if value.shape != target.shape or value.dtype != target.dtype:
-            _runtime.require(name, target.shape, np.dtype(target.dtype), value)
+            _description.require(name, target.shape, np.dtype(target.dtype), value)
         target[...] = value

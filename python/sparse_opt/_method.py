@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparse_opt import _runtime
+from sparse_opt import _library
 from sparse_opt._errors import StepError
-from sparse_opt._runtime import Array, Pattern
+from sparse_opt._description import Array, Pattern
 
 if TYPE_CHECKING:
     from sparse_opt._step import Step
@@ -139,9 +139,9 @@ class Weight:
         Of `l1` and `mean` the sum of magnitudes, of `l2` that of squares, of `linf` the
         largest magnitude, in f64.
         """
-        if norm not in _runtime.NORMS:
+        if norm not in _library.NORMS:
             raise StepError(
-                f"expected one of {', '.join(_runtime.NORMS)}, but got '{norm}'"
+                f"expected one of {', '.join(_library.NORMS)}, but got '{norm}'"
             )
         return self._session.norms(self._pattern, norm, len(self.slot))
 

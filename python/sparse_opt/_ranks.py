@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from sparse_opt import _runtime
+from sparse_opt import _library
 from sparse_opt._errors import StepError
-from sparse_opt._runtime import Array
+from sparse_opt._description import Array
 
 
 class Ranks:
@@ -28,7 +28,7 @@ class Ranks:
 
     def __init__(self, handle: ctypes.c_void_p) -> None:
         self.handle = handle
-        self._library = _runtime._library()
+        self._library = _library.library()
         self.rank = int(self._library.bsr_communicator_rank(handle))
         self.size = int(self._library.bsr_communicator_size(handle))
 
@@ -36,7 +36,7 @@ class Ranks:
         """Gives all processes the elements that `array`, which is contiguous, has at rank 0."""
         if not array.nbytes:
             return
-        _runtime._check(
+        _library.check(
             self._library.bsr_communicator_broadcast(
                 self.handle, ctypes.c_void_p(array.ctypes.data),
                 ctypes.c_int64(array.nbytes), ctypes.c_int32(0),
@@ -58,7 +58,7 @@ class Ranks:
         # One at least: gathering is also waiting.
         own = np.array([*hashes.values(), 0], np.uint64)
         every = np.empty((self.size, len(own)), np.uint64)
-        _runtime._check(
+        _library.check(
             self._library.bsr_communicator_gather(
                 self.handle, ctypes.c_void_p(own.ctypes.data),
                 ctypes.c_int64(own.nbytes), ctypes.c_void_p(every.ctypes.data),
@@ -84,8 +84,8 @@ def hash_of(*arrays: Any) -> int:
 @functools.cache
 def _open() -> Ranks:
     """Joins the other processes, once: MPI runs already, or starts."""
-    library, handle = _runtime._library(), ctypes.c_void_p()
-    _runtime._check(library.bsr_communicator_open(b"mpi", ctypes.byref(handle)))
+    library, handle = _library.library(), ctypes.c_void_p()
+    _library.check(library.bsr_communicator_open(b"mpi", ctypes.byref(handle)))
     # Before the end of MPI, which mpi4py registers when it is imported.
     atexit.register(library.bsr_communicator_close, handle)
     return Ranks(handle)

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparse_opt import _method, _runtime
+from sparse_opt import _library, _method
 from sparse_opt._errors import StepError
 from sparse_opt._method import Method
-from sparse_opt._runtime import Array, Pattern
+from sparse_opt._description import Array, Pattern
 
 if TYPE_CHECKING:
     from sparse_opt._step import Step
@@ -131,11 +131,11 @@ def score_options(groups: Sequence[Group], options: Sequence[str]) -> list[str]:
 
 
 _CHOICES = {
-    "method": _runtime.METHODS,
+    "method": _library.METHODS,
     "distribution": ("uniform", "erk"),
     "init": ("random", "largest", "file"),
-    "schedule": _runtime.SCHEDULES,
-    "score": _runtime.NORMS,
+    "schedule": _library.SCHEDULES,
+    "score": _library.NORMS,
 }
 _ALIASES = {
     "algorithm": "method",
@@ -362,7 +362,7 @@ class Sparsity:
         densities = [group.density] * len(shared)
         if group.distribution == "erk" and shared:
             shapes = [(m.pattern.rows, m.pattern.cols) for m in shared]
-            densities = _runtime.erk_densities(shapes, group.density)
+            densities = _library.erk_densities(shapes, group.density)
         for member, density in zip(shared, densities):
             member.density = density
         for member in members:
@@ -438,13 +438,13 @@ class Sparsity:
     def _share(self, group: Group, step: int) -> float:
         period = float(group.half_period or self._length(group))
         t = (step - group.begin) / period
-        return _runtime.drop_fraction(group.schedule, group.drop, t)
+        return _library.drop_fraction(group.schedule, group.drop, t)
 
     def _left(self, member: _Member, step: int) -> int:
         """How many blocks gradual pruning leaves of a weight after `step` steps."""
         group, every = member.group, member.pattern.blocks
         t = (step - group.begin) / (math.floor(self._end(group)) - group.begin)
-        density = _runtime.gmp_density(member.first / every, member.density, t)
+        density = _library.gmp_density(member.first / every, member.density, t)
         return _count(density, every)
 
 

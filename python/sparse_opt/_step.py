@@ -12,26 +12,23 @@ optimizer state lie in memory of the runtime, which NumPy arrays look into.
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from sparse_opt import _blocks, _method, _ranks, _runtime, _tools
+from sparse_opt import _compiler, _description, _library, _method, _ranks, _runtime
+from sparse_opt._description import Buffer, Counters
 from sparse_opt._errors import StepError
 from sparse_opt._evaluation import Evaluation
 from sparse_opt._method import Method
 from sparse_opt._program import Array, Export, NamedArrays, Program
 from sparse_opt._ranks import Ranks
-from sparse_opt._runtime import Blocks, Buffer, Counters, Origin, Pattern
+from sparse_opt._values import Choice, Values, is_kept
 
-Choice = Literal["random", "largest", "mask"]
 MethodName = Literal["static", "set", "rigl", "gmp"]
 Norm = Literal["l1", "l2", "linf", "mean"]
 
@@ -76,7 +73,7 @@ def compile(
       StepError: the compiler refused the step, or the exported program has
         changed since.
     """
-    _require_compilable(export, marks, seed)
+    _compiler.require_compilable(export, marks, seed)
     program = export.program if isinstance(export, Export) else None
     if program is not None:
         program.check()
@@ -95,142 +92,22 @@ def compile(
         except StepError as error:
             warnings.warn(f"device cpu, not cuda: {error}", stacklevel=2)
             return compile(export, marks, device="cpu", **arguments)  # type: ignore[arg-type]
-    target = _target(device)
+    target = _compiler.target_of(device)
     if target != "cpu":
         options = [f"--target={target}", *options]
     with tempfile.TemporaryDirectory() as directory:
         path = Path(library) if library else Path(directory) / "step.so"
         ranks = _ranks.ranks_of(comm)
-        report = _compile_once(export, path, marks, options, ranks)
+        report = _compiler.run_once(export, path, marks, options, ranks)
         step = Step(
             path, program, device=device, seed=seed, pattern=pattern, comm=comm
         )
         step.report = report
-        step._compilation = _Compilation(export, tuple(marks), tuple(options))
+        step._compilation = _compiler.Compilation(export, tuple(marks), tuple(options))
         return step
 
 
-@dataclass(frozen=True)
-class _Compilation:
-    """How a step was made."""
-
-    export: str
-    marks: tuple[str, ...]
-    options: tuple[str, ...]
-
-    def marks_of(self, export: str) -> list[str]:
-        """The marks that match a name of a program, which may lack some weights."""
-        names = set(re.findall(r'bsr\.name = "([^"]*)"', export))
-        matches = [re.search(r"(?:^|\s)match=(\S+)", mark) for mark in self.marks]
-        return [
-            mark
-            for mark, match in zip(self.marks, matches)
-            if match is None or any(re.search(match[1], name) for name in names)
-        ]
-
-    def evaluation_options(self) -> list[str]:
-        """The options of a program without updates."""
-        of_updates = (
-            "--score-norm", "--require-sparse", "--data-parallel", "--shard-state",
-        )  # fmt: skip
-        kept = [o for o in self.options if not o.startswith(of_updates)]
-        return [*kept, "--drop-updates"]
-
-
-def _compile(
-    export: str, path: Path, marks: Sequence[str], options: Sequence[str]
-) -> str:
-    """Compiles to the library `path`; returns the report, and warns of its warnings."""
-    command = [
-        _tools.find_tool("sparse-compile"), "-", "-o", str(path),
-        *(f"--mark={mark}" for mark in marks), "--print-report", *options,
-    ]  # fmt: skip
-    done = subprocess.run(command, input=export, capture_output=True, text=True)
-    if done.returncode:
-        raise StepError(_sentence(done.stderr))
-    for line in done.stderr.splitlines():
-        if "warning: " in line:
-            warnings.warn(_sentence(line, "warning: "), stacklevel=3)
-    return done.stderr
-
-
-def _compile_once(
-    export: str,
-    path: Path,
-    marks: Sequence[str],
-    options: Sequence[str],
-    ranks: Ranks | None,
-) -> str:
-    """Compiles as `_compile`, of several processes in the first one."""
-    if ranks is None:
-        return _compile(export, path, marks, options)
-    given = "\0".join([export, *marks, "", *options]).encode()
-    ranks.require_same({"export, marks and options": _ranks.hash_of(given)})
-    if ranks.rank > 0:
-        # What that one could not compile, it tells; all end.
-        if error := ranks.broadcast_bytes(b"").decode():
-            raise StepError(error)
-        code = ranks.broadcast_bytes(b"")
-        if not path.exists():
-            path.write_bytes(code)
-        return ranks.broadcast_bytes(b"").decode()
-    try:
-        report = _compile(export, path, marks, options)
-    except StepError as error:
-        ranks.broadcast_bytes(str(error).encode())
-        raise
-    ranks.broadcast_bytes(b"")
-    ranks.broadcast_bytes(path.read_bytes())
-    ranks.broadcast_bytes(report.encode())
-    return report
-
-
-def _target(device: Any) -> str:
-    """Returns what steps for a device are compiled for."""
-    if not isinstance(device, str):
-        raise StepError(f"expected a device that is a string, but got {device!r}")
-    return _runtime.target(device)
-
-
-def _require_compilable(export: Any, marks: Any, seed: Any) -> None:
-    """Raises `StepError` for what is no export, no marks or no seed."""
-    _require_text(export)
-    if isinstance(marks, str):
-        raise StepError(
-            f"expected a list of marks, but got '{marks}': put it into brackets"
-        )
-    if not isinstance(seed, int):
-        raise StepError(f"expected a seed that is an integer, but got {seed!r}")
-    if marks and isinstance(export, Export) and 'bsr.role = "param"' not in export:
-        raise StepError(
-            "expected weights to mark, but got a step without any: call a part of the"
-            " state `params`, or export it with roles={'^state': 'param'}"
-        )
-
-
-def _require_text(export: Any) -> None:
-    if not isinstance(export, str):
-        raise StepError(
-            "expected what sparse_opt.torch.export or sparse_opt.jax.export returned,"
-            f" but got a {type(export).__name__}"
-        )
-
-
-_PLACE = re.compile(r'([^"\s]+\.py)"?:(\d+)')
-
-
-def _sentence(output: str, kind: str = "error: ") -> str:
-    """Returns the first error of a tool's output, with the user's line."""
-    lines = output.strip().splitlines()
-    for line in lines:
-        head, found, message = line.partition(kind)
-        if found:
-            place = _PLACE.search(head)
-            return message + (f" at {place[1]}:{place[2]}" if place else "")
-    return lines[0] if lines else "expected sparse-compile to succeed, but it did not"
-
-
-class Step:
+class Step(Values):
     """A compiled step with its weights, patterns and optimizer state.
 
     Attributes:
@@ -247,7 +124,7 @@ class Step:
     """
 
     report = ""
-    _compilation: _Compilation | None = None
+    _compilation: _compiler.Compilation | None = None
     _own_evaluation: Evaluation | None = None
 
     def __init__(
@@ -273,23 +150,7 @@ class Step:
         if self._ranks:
             self._join(self._ranks)
         self._session.initialize()
-        self.buffers: Mapping[str, Buffer] = {
-            b.name: b for b in self._step.buffers if b.kind in ("dense", "values")
-        }
-        self.arrays: Mapping[str, Array] = {
-            name: self._session.array(b) for name, b in self.buffers.items()
-        }
-        self.patterns: Mapping[str, Pattern] = {
-            p.name: p for p in self._step.patterns
-        }
-        self.origins: Mapping[str, Origin] = self._step.origins
-        self._masks = {
-            mask.name: (pattern, mask)
-            for pattern in self._step.patterns
-            for mask in pattern.masks
-        }
-        whole = {part: n for n, o in self.origins.items() for part in o.parts}
-        self._mask_names = {whole.get(name, name) for name in self._masks}
+        super().__init__(self._step, self._session, self._ranks)
         self._given_masks: dict[str, Array] = {}
         self._outputs = [
             self._session.array(b) for b in self._step.buffers if b.kind == "output"
@@ -306,7 +167,7 @@ class Step:
         self._base_seed = seed
         carried = [b.name for b in self.buffers.values() if b.carried]
         self._program: Program = program or NamedArrays(
-            list(dict.fromkeys(whole.get(name, name) for name in carried))
+            list(dict.fromkeys(self._whole.get(name, name) for name in carried))
         )
         self._take_values(pattern)
         if self._ranks:
@@ -434,10 +295,10 @@ class Step:
         """
         self._require_compilation("bind")
         program = export.program if isinstance(export, Export) else None
-        _require_text(export)
+        _compiler.require_text(export)
         return self._bind(export, program, library, options)
 
-    def _require_compilation(self, call: str) -> _Compilation:
+    def _require_compilation(self, call: str) -> _compiler.Compilation:
         if self._compilation is None:
             raise StepError(
                 f"expected a step that sparse_opt.compile made, to {call}, but got one"
@@ -459,7 +320,7 @@ class Step:
                 # What is split here was split there.
                 warnings.filterwarnings("ignore", ".*becomes matrices with patterns")
                 every = [*made.evaluation_options(), *options]
-                report = _compile(export, path, made.marks_of(export), every)
+                report = _compiler.run(export, path, made.marks_of(export), every)
             evaluation = Evaluation(path, program, self)
             evaluation.report = report
             return evaluation
@@ -500,7 +361,7 @@ class Step:
             dynamic = [p for p in self._step.patterns if not p.is_static]
             _method.apply(self, [(p, method, drop) for p in dynamic])
             return self.counters.blocks_pruned - before
-        for value, known in ((method, _runtime.METHODS), (norm, _runtime.NORMS)):
+        for value, known in ((method, _library.METHODS), (norm, _library.NORMS)):
             if value not in known:
                 raise StepError(
                     f"expected one of {', '.join(known)}, but got '{value}'"
@@ -516,97 +377,6 @@ class Step:
             updates.append((method, norm, drop, left, allow_return))
         self._session.update(updates)
         return self.counters.blocks_pruned - before
-
-    def blocks(self, name: str) -> Blocks:
-        """Returns which blocks of the weight `name` are stored, and where."""
-        return self._session.blocks(self._pattern(name))
-
-    def set_blocks(
-        self, name: str, row_ptr: Array, col_idx: Array, slot: Array | None = None
-    ) -> None:
-        """Makes these blocks of the weight `name` the stored ones."""
-        self._session.set_blocks(self._pattern(name), row_ptr, col_idx, slot)
-
-    def read(self, name: str) -> Array:
-        """Returns a dense copy of an array; absent blocks are zeros.
-
-        A mask of the exported program is what the pattern is now.
-        """
-        if origin := self.origins.get(name):
-            return origin.join({part: self._read(part) for part in origin.parts})
-        return self._read(name)
-
-    def _read(self, name: str) -> Array:
-        """Returns a dense copy of what the step has, or had, under this name."""
-        if name in self._masks:
-            pattern, mask = self._masks[name]
-            return _blocks.to_mask(pattern, self._session.blocks(pattern), mask)
-        buffer = self._buffer(name)
-        self._require_whole(buffer)
-        array = self.arrays[name]
-        if buffer.kind != "values":
-            return array.copy()
-        pattern = self._step.patterns[buffer.pattern]
-        return _blocks.to_dense(pattern, self._session.blocks(pattern), array)
-
-    def write(self, name: str, value: Array) -> None:
-        """Writes a dense array; what lies in no stored block is dropped.
-
-        A mask of the exported program becomes the pattern.
-        """
-        for part, entries in self._split(name, value):
-            self._write_dense(part, entries)
-
-    def _write_dense(self, name: str, value: Array) -> None:
-        """Writes a dense array into what the step has, or had, under this name."""
-        if name in self._masks:
-            self._write_mask(name, value)
-            return
-        buffer = self._buffer(name)
-        rank = self._ranks.rank if self._ranks else 0
-        if buffer.kind != "values":
-            if buffer.is_shard:
-                _runtime.require(name, buffer.whole, np.dtype(buffer.dtype), value)
-                value = buffer.shard_of(value, rank)
-            self._write(name, value)
-            return
-        pattern = self._step.patterns[buffer.pattern]
-        _require_like(pattern, buffer, value)
-        blocks = self._session.blocks(pattern)
-        if not buffer.is_shard:
-            _blocks.from_dense(pattern, blocks, value, self.arrays[name])
-            return
-        whole = np.zeros(buffer.whole, buffer.dtype)
-        _blocks.from_dense(pattern, blocks, value, whole)
-        self.arrays[name][...] = buffer.shard_of(whole, rank)
-
-    def _require_whole(self, buffer: Buffer) -> None:
-        """Raises `StepError` for what other processes have a share of."""
-        if buffer.is_shard:
-            raise StepError(
-                f"expected an array that each process has all of, but got '{buffer.name}',"
-                " of which it has a share: save() writes all of it"
-            )
-
-    def write_weight(
-        self, name: str, value: Array, pattern: Literal["largest", "keep"]
-    ) -> None:
-        """Writes a dense array, and chooses anew which of its blocks are stored."""
-        for part, entries in self._split(name, value):
-            if pattern == "keep":
-                self._write_dense(part, entries)
-            else:
-                self._take_largest(part, entries)
-
-    def _take_largest(self, name: str, value: Array) -> None:
-        """Writes a dense array; the largest of its blocks become the stored ones."""
-        chosen = self.patterns.get(name)
-        if chosen is None or chosen.is_static:
-            self._write_dense(name, value)
-            return
-        weight = self._step.buffers[chosen.weight]
-        _require_like(chosen, weight, value)
-        self._session.take_largest(chosen, value, weight.type)
 
     def state_dict(self) -> Any:
         """Returns the state in the form of the exported program.
@@ -638,57 +408,6 @@ class Step:
         trained themselves.
         """
         self._program.store(self.read)
-
-    def native_state(self) -> dict[str, Array]:
-        """Returns weights and state as they are stored, by name.
-
-        A weight in blocks is three arrays: `<name>.bsr.row_ptr`,
-        `<name>.bsr.col_idx` and `<name>.bsr.values`, the blocks row by row.
-        """
-        state: dict[str, Array] = {}
-        for name, buffer in self.buffers.items():
-            if not _is_kept(buffer):
-                continue
-            self._require_whole(buffer)
-            if buffer.kind != "values":
-                state[name] = self.arrays[name].copy()
-                continue
-            blocks = self._session.blocks(self._step.patterns[buffer.pattern])
-            state[f"{name}.bsr.row_ptr"] = blocks.row_ptr
-            state[f"{name}.bsr.col_idx"] = blocks.col_idx
-            state[f"{name}.bsr.values"] = self.arrays[name][blocks.slot]
-        return state
-
-    def load_native_state(self, state: Mapping[str, Array]) -> None:
-        """Takes what `native_state` returns, patterns too."""
-        for pattern in self._step.patterns:
-            row_ptr, col_idx = (
-                state.get(f"{pattern.name}.bsr.{part}")
-                for part in ("row_ptr", "col_idx")
-            )
-            if row_ptr is None or col_idx is None:
-                raise StepError(
-                    f"expected '{pattern.name}.bsr.row_ptr' and '.col_idx' in the"
-                    " state, but got neither"
-                )
-            if not pattern.is_static:
-                self._session.set_blocks(pattern, row_ptr, col_idx, None)
-        for name, buffer in self.buffers.items():
-            if not _is_kept(buffer):
-                continue
-            self._require_whole(buffer)
-            stored = buffer.kind == "values"
-            key = f"{name}.bsr.values" if stored else name
-            if key not in state:
-                raise StepError(f"expected '{key}' in the state, but got none")
-            if not stored:
-                self._write(name, state[key])
-                continue
-            blocks = self._session.blocks(self._step.patterns[buffer.pattern])
-            shape = (len(blocks.slot), *buffer.shape[1:])
-            _runtime.require(key, shape, np.dtype(buffer.dtype), state[key])
-            self.arrays[name][...] = 0
-            self.arrays[name][blocks.slot] = state[key]
 
     def save(self, path: str | os.PathLike[str], metadata: str = "") -> None:
         """Writes a checkpoint, from which a run goes on bit for bit.
@@ -763,7 +482,7 @@ class Step:
     def _shared_state(self) -> Iterator[Buffer]:
         """Yields the arrays that all processes have alike."""
         for buffer in self.buffers.values():
-            if _is_kept(buffer) and not buffer.is_shard:
+            if is_kept(buffer) and not buffer.is_shard:
                 yield buffer
 
     def _take_first(self, ranks: Ranks) -> None:
@@ -792,115 +511,11 @@ class Step:
             hashes[name] = _ranks.hash_of(self.arrays[buffer.name])
         ranks.require_same(hashes)
 
-    def _take_values(self, choice: Choice | None) -> None:
-        """Takes the program's first values, weights before their moments."""
-        values = {
-            part: entries
-            for name, value in self._program.values()
-            for part, entries in self._split(name, value)
-        }
-        if choice == "largest":
-            for pattern in self._step.patterns:
-                dense = values.get(pattern.name)
-                if dense is None:
-                    raise StepError(
-                        "expected an export that has values for its weights, but got"
-                        f" none for '{pattern.name}': use pattern='random'"
-                    )
-                self._take_largest(pattern.name, dense)
-        if choice == "mask":
-            examples = {
-                part: entries
-                for name, value in self._program.examples()
-                if name in self._mask_names
-                for part, entries in self._split(name, value)
-            }
-            self._take_masks({**examples, **values})
-        for name, value in values.items():
-            if name in self.buffers:
-                self._write_dense(name, value)
-        if choice is None:
-            self._warn_of_dropped(values)
-
-    def _first_values(self, name: str) -> Array | None:
-        """Returns what the program has for a weight before the first step."""
-        for whole, value in self._program.values():
-            for part, entries in self._split(whole, value):
-                if part == name:
-                    return entries
-        return None
-
-    def _warn_of_dropped(self, values: Mapping[str, Array]) -> None:
-        """Warns of weights that random blocks leave out: they may be trained."""
-        for pattern in self._step.patterns:
-            weight = values.get(pattern.name)
-            if weight is None or not weight.any():
-                continue
-            stored = np.count_nonzero(self.arrays[pattern.name])
-            if stored < np.count_nonzero(weight):
-                warnings.warn(
-                    f"the blocks of '{pattern.name}' that are stored are random, and"
-                    " what its weights hold elsewhere is dropped: say"
-                    " pattern='largest' for trained weights, pattern='random' for new"
-                    " ones",
-                    stacklevel=4,
-                )
-                return
-
-    def _split(self, name: str, value: Array) -> Iterator[tuple[str, Array]]:
-        """Yields the parts of an argument of the exported step, or itself."""
-        origin = self.origins.get(name)
-        if origin is None:
-            yield name, value
-            return
-        first, _ = self._matrix(next(iter(origin.parts)))
-        _runtime.require(name, origin.shape, np.dtype(first), value)
-        for part, entries in origin.split(value):
-            yield part, entries.reshape(self._matrix(part)[1])
-
-    def _matrix(self, name: str) -> tuple[type, tuple[int, ...]]:
-        """Returns type and shape of a matrix of a pattern, or of its mask."""
-        if name in self._masks:
-            _, mask = self._masks[name]
-            return mask.dtype, mask.shape
-        buffer = self.buffers[name]
-        pattern = self._step.patterns[buffer.pattern]
-        return buffer.dtype, (pattern.rows, pattern.cols)
-
-    def _take_masks(self, values: Mapping[str, Array]) -> None:
-        """Makes the masks that the program has the patterns."""
-        for pattern in self._step.patterns:
-            found = [m for m in pattern.masks if m.name in values]
-            if not found and not pattern.is_static:
-                raise StepError(
-                    f"expected a mask of '{pattern.name}' with values to take its"
-                    " pattern from, but got none: mark it with mask=<names of masks>"
-                )
-            for mask in found:
-                self._write_mask(mask.name, values[mask.name])
-
-    def _write_mask(self, name: str, value: Array) -> None:
-        """Makes a mask the pattern; values stay in their slots."""
-        pattern, mask = self._masks[name]
-        _runtime.require(name, mask.shape, np.dtype(mask.dtype), value)
-        row_ptr, col_idx = _blocks.from_mask(pattern, mask, value)
-        if pattern.is_static:
-            blocks = self._session.blocks(pattern)
-            if not np.array_equal(row_ptr, blocks.row_ptr) or not np.array_equal(
-                col_idx, blocks.col_idx
-            ):
-                raise StepError(
-                    f"expected mask '{name}' to be the static pattern of"
-                    f" '{pattern.name}', but got another"
-                )
-            return
-        self._session.set_blocks(pattern, row_ptr, col_idx, None)
-
     def _require_same_mask(self, name: str, value: Array) -> None:
         """Raises `StepError` if a call brings a mask that another did not."""
         for part, entries in self._split(name, value):
             _, mask = self._masks[part]
-            _runtime.require(part, mask.shape, np.dtype(mask.dtype), entries)
+            _description.require(part, mask.shape, np.dtype(mask.dtype), entries)
         first = self._given_masks.setdefault(name, value.copy())
         if not np.array_equal(first, value):
             raise StepError(
@@ -914,39 +529,3 @@ class Step:
             if buffer.role == role and self.arrays[name].size == 1:
                 return name
         return ""
-
-    def _buffer(self, name: str) -> Buffer:
-        if name not in self.buffers:
-            raise StepError(
-                f"expected the name of an argument, but got '{name}'; the step has"
-                f" {', '.join(sorted(self.buffers))}"
-            )
-        return self.buffers[name]
-
-    def _pattern(self, name: str) -> Pattern:
-        if name not in self.patterns:
-            raise StepError(
-                f"expected the name of a weight in blocks, but got '{name}'; the step"
-                f" has {', '.join(sorted(self.patterns)) or 'none'}"
-            )
-        return self.patterns[name]
-
-    def _write(self, name: str, value: Array) -> None:
-        target = self.arrays.get(name)
-        if target is None:
-            self._buffer(name)
-            return
-        if value.shape != target.shape or value.dtype != target.dtype:
-            _runtime.require(name, target.shape, target.dtype, value)
-        target[...] = value
-
-
-def _is_kept(buffer: Buffer) -> bool:
-    """Returns whether a buffer is a part of the state: not of one batch."""
-    return buffer.carried or buffer.role in ("param", "buffer")
-
-
-def _require_like(pattern: Pattern, buffer: Buffer, dense: Array) -> None:
-    """Raises `StepError` if `dense` is not the matrix of a pattern."""
-    shape = (pattern.rows, pattern.cols)
-    _runtime.require(buffer.name, shape, np.dtype(buffer.dtype), dense)

@@ -29,7 +29,8 @@ import sparse_opt
 import sparse_opt.torch
 from sparse_opt._errors import StepError
 from sparse_opt._sparsity import Groups, Sparsity, groups_of, score_options
-from sparse_opt._step import Choice, Step
+from sparse_opt._step import Step
+from sparse_opt._values import Choice
 
 __all__ = ["SparseTrainer"]
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from sparse_opt import _runtime
+from sparse_opt import _device_arrays
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array
 from sparse_opt.torch import _arguments, _capture, _optimizer
@@ -288,7 +288,7 @@ def _array(name: str, leaf: Any, like: torch.Tensor) -> Any:
             " it with .to()"
         )
     if leaf.is_cuda:
-        return _runtime.as_array(leaf.detach())
+        return _device_arrays.as_array(leaf.detach())
     try:
         return to_numpy(leaf)
     except (NotImplementedError, RuntimeError, TypeError) as error:

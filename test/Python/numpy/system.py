@@ -6,6 +6,7 @@
 # RUN: rm -rf %t && mkdir %t && cp -r %src_root/python/sparse_opt %t
 # RUN: mkdir -p %t/sparse_opt/bundle/bin && cp %bsr_obj_root/bin/sparse-checkpoint %t/sparse_opt/bundle/bin
 # RUN: ln -s sparse-checkpoint %t/sparse_opt/bundle/bin/sparse-compile
+# RUN: mkdir %t/sparse_opt/bundle/lib && sed s/libomp.so.5/libomq.so.5/ %bsr_obj_root/lib/libbsr_runtime.so.3 > %t/sparse_opt/bundle/lib/libbsr_runtime.so.3
 # RUN: env PYTHONPATH=%t %python %s | FileCheck %s
 
 import platform
@@ -42,4 +43,12 @@ try:
     _tools.run()
 except SystemExit as error:
     # CHECK: error: expected a system of x86_64 with glibc 2.35
+    print(error)
+
+# Without LLVM's OpenMP runtime, which the runtime needs (here by a name that is none).
+(_tools.BUNDLE / "platform").unlink()
+try:
+    sparse_opt.Step("none.so")
+except sparse_opt.StepError as error:
+    # CHECK: expected libbsr_runtime.so.3 beside sparse-compile or on the library path, but got 'libomq.so.5: cannot open shared object file: No such file or directory'
     print(error)

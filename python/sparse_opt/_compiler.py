@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# Calls of sparse-compile.
+
+"""What the compiler is given, and what it says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sparse_opt import _library, _ranks, _tools
+from sparse_opt._errors import StepError
+from sparse_opt._program import Export
+from sparse_opt._ranks import Ranks
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """How a step was made."""
+
+    export: str
+    marks: tuple[str, ...]
+    options: tuple[str, ...]
+
+    def marks_of(self, export: str) -> list[str]:
+        """The marks that match a name of a program, which may lack some weights."""
+        names = set(re.findall(r'bsr\.name = "([^"]*)"', export))
+        matches = [re.search(r"(?:^|\s)match=(\S+)", mark) for mark in self.marks]
+        return [
+            mark
+            for mark, match in zip(self.marks, matches)
+            if match is None or any(re.search(match[1], name) for name in names)
+        ]
+
+    def evaluation_options(self) -> list[str]:
+        """The options of a program without updates."""
+        of_updates = (
+            "--score-norm", "--require-sparse", "--data-parallel", "--shard-state",
+        )  # fmt: skip
+        kept = [o for o in self.options if not o.startswith(of_updates)]
+        return [*kept, "--drop-updates"]
+
+
+def run(
+    export: str, path: Path, marks: Sequence[str], options: Sequence[str]
+) -> str:
+    """Compiles to the library `path`; returns the report, and warns of its warnings."""
+    command = [
+        _tools.find_tool("sparse-compile"), "-", "-o", str(path),
+        *(f"--mark={mark}" for mark in marks), "--print-report", *options,
+    ]  # fmt: skip
+    done = subprocess.run(command, input=export, capture_output=True, text=True)
+    if done.returncode:
+        raise StepError(_sentence(done.stderr))
+    for line in done.stderr.splitlines():
+        if "warning: " in line:
+            warnings.warn(_sentence(line, "warning: "), stacklevel=3)
+    return done.stderr
+
+
+def run_once(
+    export: str,
+    path: Path,
+    marks: Sequence[str],
+    options: Sequence[str],
+    ranks: Ranks | None,
+) -> str:
+    """Compiles as `run`, of several processes in the first one."""
+    if ranks is None:
+        return run(export, path, marks, options)
+    given = "\0".join([export, *marks, "", *options]).encode()
+    ranks.require_same({"export, marks and options": _ranks.hash_of(given)})
+    if ranks.rank > 0:
+        # What that one could not compile, it tells; all end.
+        if error := ranks.broadcast_bytes(b"").decode():
+            raise StepError(error)
+        code = ranks.broadcast_bytes(b"")
+        if not path.exists():
+            path.write_bytes(code)
+        return ranks.broadcast_bytes(b"").decode()
+    try:
+        report = run(export, path, marks, options)
+    except StepError as error:
+        ranks.broadcast_bytes(str(error).encode())
+        raise
+    ranks.broadcast_bytes(b"")
+    ranks.broadcast_bytes(path.read_bytes())
+    ranks.broadcast_bytes(report.encode())
+    return report
+
+
+def target_of(device: Any) -> str:
+    """Returns what steps for a device are compiled for."""
+    if not isinstance(device, str):
+        raise StepError(f"expected a device that is a string, but got {device!r}")
+    return _library.target(device)
+
+
+def require_compilable(export: Any, marks: Any, seed: Any) -> None:
+    """Raises `StepError` for what is no export, no marks or no seed."""
+    require_text(export)
+    if isinstance(marks, str):
+        raise StepError(
+            f"expected a list of marks, but got '{marks}': put it into brackets"
+        )
+    if not isinstance(seed, int):
+        raise StepError(f"expected a seed that is an integer, but got {seed!r}")
+    if marks and isinstance(export, Export) and 'bsr.role = "param"' not in export:
+        raise StepError(
+            "expected weights to mark, but got a step without any: call a part of the"
+            " state `params`, or export it with roles={'^state': 'param'}"
+        )
+
+
+def require_text(export: Any) -> None:
+    if not isinstance(export, str):
+        raise StepError(
+            "expected what sparse_opt.torch.export or sparse_opt.jax.export returned,"
+            f" but got a {type(export).__name__}"
+        )
+
+
+_PLACE = re.compile(r'([^"\s]+\.py)"?:(\d+)')
+
+
+def _sentence(output: str, kind: str = "error: ") -> str:
+    """Returns the first error of a tool's output, with the user's line."""
+    lines = output.strip().splitlines()
+    for line in lines:
+        head, found, message = line.partition(kind)
+        if found:
+            place = _PLACE.search(head)
+            return message + (f" at {place[1]}:{place[2]}" if place else "")
+    return lines[0] if lines else "expected sparse-compile to succeed, but it did not"

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The C interface of the runtime, through ctypes.
+
+"""`bsr/runtime.h` for Python: its numbers and structures, and what takes no step."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from sparse_opt._errors import StepError
+from sparse_opt._tools import RUNTIME, find_runtime
+
+VERSION = 11
+
+KINDS = (
+    "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",
+    "output", "scores",
+)  # fmt: skip
+NORMS = ("l1", "l2", "linf", "mean")
+METHODS = ("static", "set", "rigl", "gmp")
+SCHEDULES = ("constant", "linear", "cosine")
+TYPES = ("f16", "bf16", "f32", "f64", "i1", "i8", "i32", "i64", "ui8", "ui32", "ui64")
+# NumPy has no bf16 of its own: its bits are held in uint16.
+DTYPES = (
+    np.float16, np.uint16, np.float32, np.float64, np.bool_, np.int8, np.int32,
+    np.int64, np.uint8, np.uint32, np.uint64,
+)  # fmt: skip
+
+
+class BufferInfo(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("role", ctypes.c_char_p),
+        ("init", ctypes.c_char_p),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("rank", ctypes.c_int64),
+        ("elements", ctypes.c_int64),
+        ("bytes", ctypes.c_int64),
+        ("kind", ctypes.c_int),
+        ("type", ctypes.c_int),
+        ("carried", ctypes.c_int32),
+        ("pattern", ctypes.c_int32),
+    ]
+
+
+class PatternInfo(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("rows", ctypes.c_int64),
+        ("cols", ctypes.c_int64),
+        ("block_rows", ctypes.c_int64),
+        ("block_cols", ctypes.c_int64),
+        ("slots", ctypes.c_int64),
+        ("density", ctypes.c_double),
+        ("is_static", ctypes.c_int32),
+        ("weight", ctypes.c_int32),
+    ]
+
+
+class PatternView(ctypes.Structure):
+    _fields_ = [("blocks", ctypes.c_int64)] + [
+        (name, ctypes.POINTER(ctypes.c_int32))
+        for name in ("row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t")
+    ]
+
+
+class PatternUpdate(ctypes.Structure):
+    _fields_ = [
+        ("method", ctypes.c_int),
+        ("norm", ctypes.c_int),
+        ("drop", ctypes.c_double),
+        ("blocks", ctypes.c_int64),
+        ("allow_return", ctypes.c_int32),
+    ]
+
+
+class ReplacementStruct(ctypes.Structure):
+    _fields_ = [
+        ("pattern", ctypes.c_int64),
+        ("num_pruned", ctypes.c_int64),
+        ("num_regrown", ctypes.c_int64),
+        ("pruned", ctypes.c_void_p),
+        ("regrown", ctypes.c_void_p),
+    ]
+
+
+class CountersStruct(ctypes.Structure):
+    _fields_ = [("seed", ctypes.c_uint64)] + [
+        (name, ctypes.c_int64)
+        for name in (
+            "steps", "pattern_updates", "blocks_pruned", "blocks_regrown",
+            "allocations", "reallocations", "recompilations", "bytes",
+        )
+    ]  # fmt: skip
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """Loads the runtime that lies beside the tools, or that the system finds."""
+    try:
+        loaded = ctypes.CDLL(find_runtime())
+    except OSError as error:
+        raise StepError(
+            f"expected {RUNTIME} beside sparse-compile or on the library path, but got"
+            f" '{error}'"
+        ) from error
+    loaded.bsr_runtime_version.restype = ctypes.c_uint32
+    version = loaded.bsr_runtime_version()
+    if version < VERSION:
+        raise StepError(
+            f"expected a runtime of version {VERSION} or later, but got {version}:"
+            " build it again"
+        )
+    i64, text = ctypes.c_int64, ctypes.c_char_p
+    for name, result in (
+        ("last_error", text), ("step_manifest_text", text), ("step_name", text),
+        ("step_num_buffers", i64), ("step_num_patterns", i64), ("step_num_products", i64),
+        ("step_num_left_dense", i64), ("step_sharded", i64), ("drop_fraction", ctypes.c_double),
+        ("gmp_density", ctypes.c_double), ("session_metadata", text), ("session_step_difference", text),
+        ("step_unload", None), ("session_destroy", None),
+    ):  # fmt: skip
+        getattr(loaded, f"bsr_{name}").restype = result
+    return loaded
+
+
+def check(status: int) -> None:
+    if status:
+        raise StepError(library().bsr_last_error().decode())
+
+
+def target(device: str) -> str:
+    """Returns what steps for a device are compiled for: `cpu`, or a GPU's chip."""
+    found = ctypes.c_char_p()
+    check(library().bsr_device_target(device.encode(), ctypes.byref(found)))
+    return (found.value or b"").decode()
+
+
+def drop_fraction(schedule: str, drop: float, t: float) -> float:
+    """Returns the share of blocks to replace at the elapsed share `t` of a schedule."""
+    function = library().bsr_drop_fraction
+    number = ctypes.c_int(SCHEDULES.index(schedule))
+    return float(function(number, ctypes.c_double(drop), ctypes.c_double(t)))
+
+
+def gmp_density(start: float, end: float, t: float) -> float:
+    """Returns the density at the elapsed share `t` of gradual pruning."""
+    numbers = map(ctypes.c_double, (start, end, t))
+    return float(library().bsr_gmp_density(*numbers))
+
+
+def erk_densities(shapes: Sequence[tuple[int, int]], density: float) -> list[float]:
+    """Distributes a density over matrices of these shapes."""
+    count = len(shapes)
+    rows, cols = ((ctypes.c_int64 * count)(*sizes) for sizes in zip(*shapes))
+    densities = (ctypes.c_double * count)()
+    check(
+        library().bsr_erk_densities(
+            ctypes.c_int64(count), rows, cols, ctypes.c_double(density), densities
+        )
+    )
+    return list(densities)

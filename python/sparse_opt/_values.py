@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# The values of a compiled step, by the names of the exported program.
+
+"""Values in the forms that they have: dense, stored blocks, parts of a stack, masks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+import numpy as np
+
+from sparse_opt import _blocks, _description, _runtime
+from sparse_opt._description import Blocks, Buffer, Origin, Pattern
+from sparse_opt._errors import StepError
+from sparse_opt._program import Array, Program
+from sparse_opt._ranks import Ranks
+
+Choice = Literal["random", "largest", "mask"]
+
+
+class Values:
+    """What a step has in memory; `Step` has the attributes' meaning."""
+
+    _program: Program
+
+    def __init__(
+        self, step: _runtime.Step, session: _runtime.Session, ranks: Ranks | None
+    ) -> None:
+        self._step, self._session, self._ranks = step, session, ranks
+        self.buffers: Mapping[str, Buffer] = {
+            b.name: b for b in self._step.buffers if b.kind in ("dense", "values")
+        }
+        self.arrays: Mapping[str, Array] = {
+            name: self._session.array(b) for name, b in self.buffers.items()
+        }
+        self.patterns: Mapping[str, Pattern] = {
+            p.name: p for p in self._step.patterns
+        }
+        self.origins: Mapping[str, Origin] = self._step.origins
+        self._masks = {
+            mask.name: (pattern, mask)
+            for pattern in self._step.patterns
+            for mask in pattern.masks
+        }
+        whole = {part: n for n, o in self.origins.items() for part in o.parts}
+        self._whole = whole
+        self._mask_names = {whole.get(name, name) for name in self._masks}
+
+    def blocks(self, name: str) -> Blocks:
+        """Returns which blocks of the weight `name` are stored, and where."""
+        return self._session.blocks(self._pattern(name))
+
+    def set_blocks(
+        self, name: str, row_ptr: Array, col_idx: Array, slot: Array | None = None
+    ) -> None:
+        """Makes these blocks of the weight `name` the stored ones."""
+        self._session.set_blocks(self._pattern(name), row_ptr, col_idx, slot)
+
+    def read(self, name: str) -> Array:
+        """Returns a dense copy of an array; absent blocks are zeros.
+
+        A mask of the exported program is what the pattern is now.
+        """
+        if origin := self.origins.get(name):
+            return origin.join({part: self._read(part) for part in origin.parts})
+        return self._read(name)
+
+    def _read(self, name: str) -> Array:
+        """Returns a dense copy of what the step has, or had, under this name."""
+        if name in self._masks:
+            pattern, mask = self._masks[name]
+            return _blocks.to_mask(pattern, self._session.blocks(pattern), mask)
+        buffer = self._buffer(name)
+        self._require_whole(buffer)
+        array = self.arrays[name]
+        if buffer.kind != "values":
+            return array.copy()
+        pattern = self._step.patterns[buffer.pattern]
+        return _blocks.to_dense(pattern, self._session.blocks(pattern), array)
+
+    def write(self, name: str, value: Array) -> None:
+        """Writes a dense array; what lies in no stored block is dropped.
+
+        A mask of the exported program becomes the pattern.
+        """
+        for part, entries in self._split(name, value):
+            self._write_dense(part, entries)
+
+    def _write_dense(self, name: str, value: Array) -> None:
+        """Writes a dense array into what the step has, or had, under this name."""
+        if name in self._masks:
+            self._write_mask(name, value)
+            return
+        buffer = self._buffer(name)
+        rank = self._ranks.rank if self._ranks else 0
+        if buffer.kind != "values":
+            if buffer.is_shard:
+                _description.require(name, buffer.whole, np.dtype(buffer.dtype), value)
+                value = buffer.shard_of(value, rank)
+            self._write(name, value)
+            return
+        pattern = self._step.patterns[buffer.pattern]
+        _require_like(pattern, buffer, value)
+        blocks = self._session.blocks(pattern)
+        if not buffer.is_shard:
+            _blocks.from_dense(pattern, blocks, value, self.arrays[name])
+            return
+        whole = np.zeros(buffer.whole, buffer.dtype)
+        _blocks.from_dense(pattern, blocks, value, whole)
+        self.arrays[name][...] = buffer.shard_of(whole, rank)
+
+    def _require_whole(self, buffer: Buffer) -> None:
+        """Raises `StepError` for what other processes have a share of."""
+        if buffer.is_shard:
+            raise StepError(
+                f"expected an array that each process has all of, but got '{buffer.name}',"
+                " of which it has a share: save() writes all of it"
+            )
+
+    def write_weight(
+        self, name: str, value: Array, pattern: Literal["largest", "keep"]
+    ) -> None:
+        """Writes a dense array, and chooses anew which of its blocks are stored."""
+        for part, entries in self._split(name, value):
+            if pattern == "keep":
+                self._write_dense(part, entries)
+            else:
+                self._take_largest(part, entries)
+
+    def _take_largest(self, name: str, value: Array) -> None:
+        """Writes a dense array; the largest of its blocks become the stored ones."""
+        chosen = self.patterns.get(name)
+        if chosen is None or chosen.is_static:
+            self._write_dense(name, value)
+            return
+        weight = self._step.buffers[chosen.weight]
+        _require_like(chosen, weight, value)
+        self._session.take_largest(chosen, value, weight.type)
+
+    def native_state(self) -> dict[str, Array]:
+        """Returns weights and state as they are stored, by name.
+
+        A weight in blocks is three arrays: `<name>.bsr.row_ptr`,
+        `<name>.bsr.col_idx` and `<name>.bsr.values`, the blocks row by row.
+        """
+        state: dict[str, Array] = {}
+        for name, buffer in self.buffers.items():
+            if not is_kept(buffer):
+                continue
+            self._require_whole(buffer)
+            if buffer.kind != "values":
+                state[name] = self.arrays[name].copy()
+                continue
+            blocks = self._session.blocks(self._step.patterns[buffer.pattern])
+            state[f"{name}.bsr.row_ptr"] = blocks.row_ptr
+            state[f"{name}.bsr.col_idx"] = blocks.col_idx
+            state[f"{name}.bsr.values"] = self.arrays[name][blocks.slot]
+        return state
+
+    def load_native_state(self, state: Mapping[str, Array]) -> None:
+        """Takes what `native_state` returns, patterns too."""
+        for pattern in self._step.patterns:
+            row_ptr, col_idx = (
+                state.get(f"{pattern.name}.bsr.{part}")
+                for part in ("row_ptr", "col_idx")
+            )
+            if row_ptr is None or col_idx is None:
+                raise StepError(
+                    f"expected '{pattern.name}.bsr.row_ptr' and '.col_idx' in the"
+                    " state, but got neither"
+                )
+            if not pattern.is_static:
+                self._session.set_blocks(pattern, row_ptr, col_idx, None)
+        for name, buffer in self.buffers.items():
+            if not is_kept(buffer):
+                continue
+            self._require_whole(buffer)
+            stored = buffer.kind == "values"
+            key = f"{name}.bsr.values" if stored else name
+            if key not in state:
+                raise StepError(f"expected '{key}' in the state, but got none")
+            if not stored:
+                self._write(name, state[key])
+                continue
+            blocks = self._session.blocks(self._step.patterns[buffer.pattern])
+            shape = (len(blocks.slot), *buffer.shape[1:])
+            _description.require(key, shape, np.dtype(buffer.dtype), state[key])
+            self.arrays[name][...] = 0
+            self.arrays[name][blocks.slot] = state[key]
+
+    def _take_values(self, choice: Choice | None) -> None:
+        """Takes the program's first values, weights before their moments."""
+        values = {
+            part: entries
+            for name, value in self._program.values()
+            for part, entries in self._split(name, value)
+        }
+        if choice == "largest":
+            for pattern in self._step.patterns:
+                dense = values.get(pattern.name)
+                if dense is None:
+                    raise StepError(
+                        "expected an export that has values for its weights, but got"
+                        f" none for '{pattern.name}': use pattern='random'"
+                    )
+                self._take_largest(pattern.name, dense)
+        if choice == "mask":
+            examples = {
+                part: entries
+                for name, value in self._program.examples()
+                if name in self._mask_names
+                for part, entries in self._split(name, value)
+            }
+            self._take_masks({**examples, **values})
+        for name, value in values.items():
+            if name in self.buffers:
+                self._write_dense(name, value)
+        if choice is None:
+            self._warn_of_dropped(values)
+
+    def _first_values(self, name: str) -> Array | None:
+        """Returns what the program has for a weight before the first step."""
+        for whole, value in self._program.values():
+            for part, entries in self._split(whole, value):
+                if part == name:
+                    return entries
+        return None
+
+    def _warn_of_dropped(self, values: Mapping[str, Array]) -> None:
+        """Warns of weights that random blocks leave out: they may be trained."""
+        for pattern in self._step.patterns:
+            weight = values.get(pattern.name)
+            if weight is None or not weight.any():
+                continue
+            stored = np.count_nonzero(self.arrays[pattern.name])
+            if stored < np.count_nonzero(weight):
+                warnings.warn(
+                    f"the blocks of '{pattern.name}' that are stored are random, and"
+                    " what its weights hold elsewhere is dropped: say"
+                    " pattern='largest' for trained weights, pattern='random' for new"
+                    " ones",
+                    stacklevel=4,
+                )
+                return
+
+    def _split(self, name: str, value: Array) -> Iterator[tuple[str, Array]]:
+        """Yields the parts of an argument of the exported step, or itself."""
+        origin = self.origins.get(name)
+        if origin is None:
+            yield name, value
+            return
+        first, _ = self._matrix(next(iter(origin.parts)))
+        _description.require(name, origin.shape, np.dtype(first), value)
+        for part, entries in origin.split(value):
+            yield part, entries.reshape(self._matrix(part)[1])
+
+    def _matrix(self, name: str) -> tuple[type, tuple[int, ...]]:
+        """Returns type and shape of a matrix of a pattern, or of its mask."""
+        if name in self._masks:
+            _, mask = self._masks[name]
+            return mask.dtype, mask.shape
+        buffer = self.buffers[name]
+        pattern = self._step.patterns[buffer.pattern]
+        return buffer.dtype, (pattern.rows, pattern.cols)
+
+    def _take_masks(self, values: Mapping[str, Array]) -> None:
+        """Makes the masks that the program has the patterns."""
+        for pattern in self._step.patterns:
+            found = [m for m in pattern.masks if m.name in values]
+            if not found and not pattern.is_static:
+                raise StepError(
+                    f"expected a mask of '{pattern.name}' with values to take its"
+                    " pattern from, but got none: mark it with mask=<names of masks>"
+                )
+            for mask in found:
+                self._write_mask(mask.name, values[mask.name])
+
+    def _write_mask(self, name: str, value: Array) -> None:
+        """Makes a mask the pattern; values stay in their slots."""
+        pattern, mask = self._masks[name]
+        _description.require(name, mask.shape, np.dtype(mask.dtype), value)
+        row_ptr, col_idx = _blocks.from_mask(pattern, mask, value)
+        if pattern.is_static:
+            blocks = self._session.blocks(pattern)
+            if not np.array_equal(row_ptr, blocks.row_ptr) or not np.array_equal(
+                col_idx, blocks.col_idx
+            ):
+                raise StepError(
+                    f"expected mask '{name}' to be the static pattern of"
+                    f" '{pattern.name}', but got another"
+                )
+            return
+        self._session.set_blocks(pattern, row_ptr, col_idx, None)
+
+    def _buffer(self, name: str) -> Buffer:
+        if name not in self.buffers:
+            raise StepError(
+                f"expected the name of an argument, but got '{name}'; the step has"
+                f" {', '.join(sorted(self.buffers))}"
+            )
+        return self.buffers[name]
+
+    def _pattern(self, name: str) -> Pattern:
+        if name not in self.patterns:
+            raise StepError(
+                f"expected the name of a weight in blocks, but got '{name}'; the step"
+                f" has {', '.join(sorted(self.patterns)) or 'none'}"
+            )
+        return self.patterns[name]
+
+    def _write(self, name: str, value: Array) -> None:
+        target = self.arrays.get(name)
+        if target is None:
+            self._buffer(name)
+            return
+        if value.shape != target.shape or value.dtype != target.dtype:
+            _description.require(name, target.shape, target.dtype, value)
+        target[...] = value
+
+
+def is_kept(buffer: Buffer) -> bool:
+    """Returns whether a buffer is a part of the state: not of one batch."""
+    return buffer.carried or buffer.role in ("param", "buffer")
+
+
+def _require_like(pattern: Pattern, buffer: Buffer, dense: Array) -> None:
+    """Raises `StepError` if `dense` is not the matrix of a pattern."""
+    shape = (pattern.rows, pattern.cols)
+    _description.require(buffer.name, shape, np.dtype(buffer.dtype), dense)
