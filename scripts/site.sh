@@ -11,7 +11,8 @@ usage() {
 scripts/site.sh [--build DIR]
 
 Writes the site to build/site/html. The pages of the dialect and the passes come from
-the target mlir-doc of the build (build/dev). Needs Debian's packages mkdocs and
+the target mlir-doc of the build (build/dev). Links are checked; scripts/check-site
+without an option looks at the pages in a browser, too. Needs Debian's packages mkdocs and
 mkdocs-material.
 TEXT
 }
@@ -39,4 +40,5 @@ cmake --build "$build" --target mlir-doc > /dev/null
 rm -rf build/site
 /usr/bin/python3 scripts/site/pages.py . "$build" build/site/pages
 /usr/bin/python3 -m mkdocs build --strict --quiet
+/usr/bin/python3 scripts/check-site --links > /dev/null
 echo build/site/html/index.html

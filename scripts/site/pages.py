@@ -44,6 +44,9 @@ def main(root, build, folder):
     # What TableGen makes has no heading of the first level of its own.
     for name, title, page in (("BSRDialect", "The dialect", "dialect"), ("BSRPasses", "The passes", "passes")):
         text = (build / f"docs/{name}.md").read_text()
+        # Passes are what TableGen calls parts of a part.
+        if not re.search(r"^## ", text, re.M):
+            text = re.sub(r"^##(#+ )", r"#\1", text, flags=re.M)
         (folder / f"{page}.md").write_text(f"# {title}\n\n{text}")
 
 
