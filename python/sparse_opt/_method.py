@@ -40,15 +40,15 @@ def lowest(numbers: Array, count: int) -> Array:
         )
     if not count:
         return np.zeros(0, np.int64)
-    # NaN sorts behind all others, so that the last tells of any.
-    last = np.partition(numbers, (count - 1, numbers.size - 1))
-    if last[-1] != last[-1]:
+    largest = numbers.max()  # NaN if one of them is
+    if largest != largest:
         place = int(np.flatnonzero(np.isnan(numbers))[0])
         raise StepError(f"expected numbers to choose from, but got NaN at {place}")
-    places = np.flatnonzero(numbers <= last[count - 1])
+    last = np.partition(numbers, count - 1)[count - 1]
+    places = np.flatnonzero(numbers <= last)
     if len(places) == count:
         return places
-    below = numbers[places] < last[count - 1]
+    below = numbers[places] < last
     ties = np.flatnonzero(~below)[: count - int(below.sum())]
     below[ties] = True
     chosen: Array = places[below]
