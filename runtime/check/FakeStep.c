@@ -65,8 +65,7 @@ const char bsr_step_manifest[131072] =
     " \"products\": {\"spmm\": 1, \"sddmm\": 2}, \"left_dense\": 3}";
 
 // Of manifests that say what a GPU launches; these launch nothing.
-const char bsr_step_ptx[] =
-    ".version 7.0\n.target sm_80\n.address_size 64\n";
+const char bsr_step_ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n";
 
 // Counts its runs in front of the scores, which the checks write themselves.
 int32_t bsr_step_run_scores(bsr_context *context, void *const *buffers,
