@@ -31,6 +31,7 @@ class Instruction:
         self.guard = guard and guard.strip("@! \t")
         self.parts = opcode.split(".")
         self.name = self.parts[0]
+        self.registers = set(re.findall(r"%[\w.]+", text))
         self.operands = [word for word in re.split(r"[\s,{}\[\]|]+", rest) if word]
         types = [int(match[1]) for part in self.parts if (match := re.fullmatch(r"(?:[subf]|bf)(\d+)", part))]
         self.width = 1 if self.parts[-1] == "pred" else types[-1] if types else 64
@@ -290,8 +291,7 @@ class Kernel:
     def reason_to_delete(self, number, old):
         if not old.pure or len(old.results) != 1:
             return None
-        result = old.results[0]
-        if not any(result in other.operands or result == other.guard for at, other in self.code.items() if at != number):
+        if not any(old.results[0] in other.registers for at, other in self.code.items() if at != number):
             return "nobody reads the register"
         if self.constants is None:
             self.constants = self.find_constants()
