@@ -84,7 +84,8 @@ def main():
                 sys.exit(f"error: expected ptxas to say what {len(bodies)} kernels need, but got it of {len(names)}")
             most = {"registers": 0, "bytes of shared memory": 0}
             for name, target, frame, stores, loads, registers, rest in found:
-                block = math.prod(map(int, re.search(r"\.(?:max|req)ntid ([\d, ]+)", bodies[name])[1].split(",")))
+                threads = re.search(r"\.(?:max|req)ntid ([\d, ]+)", bodies[name])
+                block = math.prod(map(int, threads[1].split(","))) if threads else 1024  # as many as may be
                 static = re.search(r"(\d+) bytes smem", rest)
                 shared = (int(static[1]) if static else 0) + dynamic.get(name, 0)
                 if int(frame) or int(stores) or int(loads):
