@@ -220,3 +220,12 @@ uint64_t Numbers::below(uint64_t bound) {
   z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
   return (z ^ (z >> 31)) % bound;
 }
+
+bsr_pattern_update check::anyRule(const Matrix &matrix, Numbers &numbers) {
+  double drop = double(numbers.below(101)) / 100;
+  if (uint64_t corner = numbers.below(8); corner < 2)
+    drop = double(corner);
+  return {bsr_method(numbers.below(4)), bsr_norm(numbers.below(4)), drop,
+          int64_t(numbers.below(uint64_t(matrix.slots) + 3)),
+          int32_t(numbers.below(2))};
+}

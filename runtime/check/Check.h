@@ -119,6 +119,9 @@ private:
   uint64_t state;
 };
 
+/// Any rule, with the corners often among its numbers.
+bsr_pattern_update anyRule(const Matrix &matrix, Numbers &numbers);
+
 } // namespace check
 
 #define CASE(name)                                                             \

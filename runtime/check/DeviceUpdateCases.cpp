@@ -150,15 +150,6 @@ public:
 };
 } // namespace
 
-static bsr_pattern_update anyRule(const Matrix &matrix, Numbers &numbers) {
-  double drop = double(numbers.below(101)) / 100;
-  if (uint64_t corner = numbers.below(8); corner < 2)
-    drop = double(corner);
-  return {bsr_method(numbers.below(4)), bsr_norm(numbers.below(4)), drop,
-          int64_t(numbers.below(uint64_t(matrix.slots) + 3)),
-          int32_t(numbers.below(2))};
-}
-
 /// Any matrix of at most so many rows and columns of blocks.
 static Matrix anyMatrix(int64_t most, Numbers &numbers) {
   static const char *const types[] = {"f32", "bf16", "f16", "f64"};

@@ -238,16 +238,6 @@ private:
 };
 } // namespace
 
-/// Any rule, with the corners often among its numbers.
-static bsr_pattern_update anyRule(const Matrix &matrix, Numbers &numbers) {
-  double drop = double(numbers.below(101)) / 100;
-  if (uint64_t corner = numbers.below(8); corner < 2)
-    drop = double(corner);
-  return {bsr_method(numbers.below(4)), bsr_norm(numbers.below(4)), drop,
-          int64_t(numbers.below(uint64_t(matrix.slots) + 3)),
-          int32_t(numbers.below(2))};
-}
-
 /// Fills the scores of matrix `pattern` with a few numbers, of both signs and
 /// infinite ones, so that there are ties; or with one only.
 static void fillScores(const Session &session, const Step &step,
