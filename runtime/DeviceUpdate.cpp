@@ -23,19 +23,20 @@ namespace {
 /// Cuts parts off a room, or only counts them.
 class Cursor {
 public:
-  explicit Cursor(void *room = nullptr) : room(static_cast<char *>(room)) {}
+  explicit Cursor(void *room = nullptr)
+      : room(reinterpret_cast<uint64_t>(room)) {}
 
   /// The place of the next `count` elements of `elementBytes`.
   uint64_t cut(int64_t count, int64_t elementBytes) {
-    char *place = room + used;
+    uint64_t place = room + used;
     used += Memory::partBytes(count * elementBytes);
-    return reinterpret_cast<uint64_t>(place);
+    return place;
   }
 
   int64_t used = 0;
 
 private:
-  char *room;
+  uint64_t room;
 };
 } // namespace
 
@@ -303,12 +304,10 @@ void DeviceUpdate::readAnswers(const Group &group) {
   for (size_t i = group.first; i < group.end; ++i) {
     Task &task = tasks[i];
     std::memcpy(&task.done, at(task.row.result), sizeof task.done);
-    task.places.resize(task.done.numPruned);
-    task.numbers.resize(task.done.numRegrown);
-    std::memcpy(task.places.data(), at(task.row.pruned),
-                task.places.size() * sizeof(int32_t));
-    std::memcpy(task.numbers.data(), at(task.row.fresh),
-                task.numbers.size() * sizeof(int64_t));
+    auto *pruned = reinterpret_cast<const int32_t *>(at(task.row.pruned));
+    auto *fresh = reinterpret_cast<const int64_t *>(at(task.row.fresh));
+    task.places.assign(pruned, pruned + task.done.numPruned);
+    task.numbers.assign(fresh, fresh + task.done.numRegrown);
   }
 }
 
