@@ -61,7 +61,8 @@ Communicator::Communicator(const bsr_transport &transport,
                            int64_t segmentBytes)
     : bsr_communicator{allReduce, startReduce, waitReduce, ::send,
                        ::receive, ::shard,     ::unshard},
-      transport(transport), segmentBytes(segmentBytes) {
+      transport(transport),
+      segmentBytes(std::min(segmentBytes, transport.most_bytes)) {
   if (size() == 1)
     return;
   exchange = std::make_unique<Exchange>(transport, limit);
@@ -441,9 +442,17 @@ void Communicator::gather(const void *data, int64_t bytes, void *all) {
     std::memcpy(all, data, size_t(bytes));
     return;
   }
+  auto *received = static_cast<char *>(all);
+  std::copy_n(static_cast<const char *>(data), bytes,
+              received + rank() * bytes);
   run([=] {
-    exchange->allGather(static_cast<const char *>(data),
-                        static_cast<char *>(all), bytes);
+    std::vector<Exchange::Span> spans(static_cast<size_t>(size()));
+    for (int64_t at = 0; at < bytes; at += segmentBytes) {
+      for (int32_t rank = 0; rank < size(); ++rank)
+        spans[size_t(rank)] = {rank * bytes + at,
+                               std::min(segmentBytes, bytes - at)};
+      exchange->allGatherSpans(received, spans, exchange->everybody());
+    }
   });
 }
 

@@ -248,19 +248,6 @@ void Exchange::allToAllSpans(const char *data, const std::vector<Span> &spans,
   wait(messages);
 }
 
-void Exchange::allGather(const char *data, char *received, int64_t bytes) {
-  std::vector<Message> messages;
-  for (int32_t step = 1; step < transport.size; ++step) {
-    int32_t from = (transport.rank + transport.size - step) % transport.size;
-    messages.push_back(receive(received + from * bytes, bytes, from, dataTag));
-  }
-  for (int32_t step = 1; step < transport.size; ++step)
-    messages.push_back(
-        send(data, bytes, (transport.rank + step) % transport.size, dataTag));
-  std::copy_n(data, bytes, received + transport.rank * bytes);
-  wait(messages);
-}
-
 void Exchange::allGatherSpans(char *data, const std::vector<Span> &spans,
                               const Group &group) {
   std::vector<Message> messages;

@@ -25,9 +25,6 @@ public:
   /// Without a `limit`, 0, it waits for ever.
   Exchange(const bsr_transport &transport, std::chrono::milliseconds limit);
 
-  /// `bytes` bytes of `send` come to bytes r * `bytes` of `receive`, of all
-  /// ranks r to all ranks.
-  void allGather(const char *send, char *receive, int64_t bytes);
   /// Ranks that do something together, rising, and which of them this one is.
   struct Group {
     std::vector<int32_t> ranks;

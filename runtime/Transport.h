@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /// The version of what is below.
-#define BSR_TRANSPORT_VERSION 2
+#define BSR_TRANSPORT_VERSION 3
 
 /// A message that is on its way, as the library has it.
 typedef struct bsr_message {
@@ -28,8 +28,9 @@ typedef struct bsr_transport bsr_transport;
 struct bsr_transport {
   int32_t version;
   int32_t rank, size;
-  const char *name; // of the implementation, "Open MPI v4.1.4"
-  /// Starts to send `bytes` bytes, at most 2^30, of `data` to rank `to`, whose
+  const char *name;   // of the implementation, "Open MPI v4.1.4"
+  int64_t most_bytes; // of a message; longer ones are refused
+  /// Starts to send `bytes` bytes of `data` to rank `to`, whose
   /// receives from here with the same `tag` get messages in their order.
   /// `data` stays as it is until the message has left.
   int (*send)(const bsr_transport *self, const void *data, int64_t bytes,

@@ -33,6 +33,7 @@ struct Member : bsr_transport {
                       rank,
                       size,
                       "threads",
+                      int64_t(1) << 40,
                       send,
                       receive,
                       test,
@@ -274,6 +275,15 @@ CASE(communicator_cuts_what_is_long) {
           if (data[size_t(i)] != float(i % 1000 + 1))
             requireEqual(data[size_t(i)], float(i % 1000 + 1), "a mean",
                          __FILE__, __LINE__);
+        std::vector<int16_t> ranks(size_t(segmentBytes) + 1,
+                                   int16_t(communicator.rank()));
+        std::vector<int16_t> all(3 * ranks.size());
+        communicator.gather(ranks.data(), int64_t(2 * ranks.size()),
+                            all.data());
+        for (size_t i = 0; i < all.size(); ++i)
+          if (all[i] != int16_t(i / ranks.size()))
+            requireEqual(all[i], int16_t(i / ranks.size()), "a rank", __FILE__,
+                         __LINE__);
         for (int32_t root : {0, 1, 2}) {
           std::vector<char> text(size_t(segmentBytes) + 3,
                                  char('a' + communicator.rank()));

@@ -4,8 +4,10 @@
 // implementation of it. MPI-3 is enough.
 
 #include "Transport.h"
+#include <limits.h>
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static MPI_Comm world;
@@ -20,7 +22,8 @@ static void keep(MPI_Request request, bsr_message *message) {
 
 static int sendBytes(const bsr_transport *self, const void *data, int64_t bytes,
                      int32_t to, int32_t tag, bsr_message *message) {
-  (void)self;
+  if (bytes > self->most_bytes)
+    return MPI_ERR_COUNT;
   MPI_Request request;
   int code = MPI_Isend(data, (int)bytes, MPI_BYTE, to, tag, world, &request);
   keep(request, message);
@@ -29,7 +32,8 @@ static int sendBytes(const bsr_transport *self, const void *data, int64_t bytes,
 
 static int receiveBytes(const bsr_transport *self, void *data, int64_t bytes,
                         int32_t from, int32_t tag, bsr_message *message) {
-  (void)self;
+  if (bytes > self->most_bytes)
+    return MPI_ERR_COUNT;
   MPI_Request request;
   int code = MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, world, &request);
   keep(request, message);
@@ -91,6 +95,17 @@ static const char *startMPI(void) {
   return NULL;
 }
 
+/// MPI-3 counts in `int`. BSR_MPI_MESSAGE_BYTES lowers that, for tests of what
+/// is longer; 0 if it is no such number.
+static int64_t readMostBytes(void) {
+  const char *text = getenv("BSR_MPI_MESSAGE_BYTES");
+  if (!text)
+    return INT_MAX;
+  char *end;
+  long long bytes = strtoll(text, &end, 10);
+  return end == text || *end || bytes < 8 || bytes > INT_MAX ? 0 : bytes;
+}
+
 __attribute__((visibility("default"))) const bsr_transport *
 bsr_transport_open(char *error, int64_t bytes) {
   static bsr_transport transport = {
@@ -104,6 +119,13 @@ bsr_transport_open(char *error, int64_t bytes) {
   };
   static char name[MPI_MAX_LIBRARY_VERSION_STRING];
   int length, rank, size;
+  int64_t mostBytes = readMostBytes();
+  if (!mostBytes) {
+    snprintf(error, (size_t)bytes,
+             "BSR_MPI_MESSAGE_BYTES of '%s', which is no number from 8 to %d",
+             getenv("BSR_MPI_MESSAGE_BYTES"), INT_MAX);
+    return NULL;
+  }
   const char *reason = startMPI();
   if (!reason && (MPI_Comm_dup(MPI_COMM_WORLD, &world) ||
                   MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN) ||
@@ -118,5 +140,6 @@ bsr_transport_open(char *error, int64_t bytes) {
   transport.name = name;
   transport.rank = rank;
   transport.size = size;
+  transport.most_bytes = mostBytes;
   return &transport;
 }
