@@ -222,6 +222,8 @@ COMMANDS = {
         "scripts/fuzz-ir": Tested("Fuzz/fuzz-ir.test"),
         "scripts/same-code": Tested("Tools/same-code.test"),
         "build/dev/bin/bsr-unittests": Tested("Unit/unittests.test"),
+        "BSR_MPI_MESSAGE_BYTES=1000 mpirun": Tested("Parallel/communicator.test"),
+        "mpirun -n 2 python3 test/Parallel/communicator.py": Skip("14 GB"),
         "scripts/check-sanitizers.sh": Skip("builds of its own"),
         "cmake": Skip("a build of its own"),
     },

@@ -153,7 +153,7 @@ def main():
     momenta = {i: np.zeros((SIZE, SIZE)) for i in weights}
     data = [[(random.normal(size=(ROWS, SIZE)), random.normal(size=(ROWS, SIZE))) for _ in range(count)]
             for _ in range(STEPS)]
-    options = [f"--micro-batches={count}", f"--schedule={schedule}"]
+    options = ["-O0", f"--micro-batches={count}", f"--schedule={schedule}"]
     for i in blocks:
         options.append(f"--mark=match=^w{i}$ block={block}x{block} density={blocks[i].mean()}")
     given = {}

@@ -34,7 +34,8 @@ static int64_t countBlocks(double density, int64_t allBlocks) {
 }
 
 PatternUpdates::PatternUpdates(const std::vector<SparsityGroup> &groups,
-                               int64_t steps, const Session &session)
+                               int64_t steps, const Session &session,
+                               const Ranks &ranks, int64_t stages)
     : groups(groups), steps(steps),
       numPatterns(bsr_step_num_patterns(session.step())) {
   std::vector<int64_t> members(groups.size(), 0);
@@ -52,6 +53,18 @@ PatternUpdates::PatternUpdates(const std::vector<SparsityGroup> &groups,
     ++members[group - groups.begin()];
     if (!info.is_static)
       weights.push_back({i, info, &*group, 0, BSR_MOST_BLOCKS});
+  }
+  // Each stage has some of the weights.
+  if (stages > 1) {
+    std::string own = std::move(names);
+    names.clear();
+    for (int64_t stage = 0; stage < stages; ++stage) {
+      std::string others = ranks.broadcast(own, stage);
+      names += (names.empty() || others.empty() ? "" : ", ") + others;
+    }
+    for (int64_t &number : members)
+      for (int64_t other : ranks.gather(number))
+        number = std::max(number, other);
   }
   for (size_t i = 0; i < groups.size(); ++i) {
     const SparsityGroup &group = groups[i];

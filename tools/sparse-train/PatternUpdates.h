@@ -5,6 +5,7 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_PATTERNUPDATES_H
 #define BSR_TOOLS_SPARSETRAIN_PATTERNUPDATES_H
 
+#include "Ranks.h"
 #include "Session.h"
 #include "Sparsity.h"
 
@@ -15,10 +16,10 @@ namespace bsr::train {
 /// What happens to the patterns of a session in a run of `steps` steps.
 class PatternUpdates {
 public:
-  /// Gives every pattern to its group. Fails where a group has no weight, or
-  /// wants what the step was not compiled for.
+  /// Gives every pattern to its group. Fails where a group has no weight in any
+  /// of `stages` stages, or wants what the step was not compiled for.
   PatternUpdates(const std::vector<SparsityGroup> &groups, int64_t steps,
-                 const Session &session);
+                 const Session &session, const Ranks &ranks, int64_t stages);
 
   /// Makes the first patterns of an initialized session.
   void initialize(Session &session) const;

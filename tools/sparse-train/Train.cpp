@@ -152,7 +152,7 @@ public:
       bool timers, int64_t traceSteps, const Ranks &ranks)
       : config(config), folder(folder), ranks(ranks), traceSteps(traceSteps),
         place(config, ranks), data(Data::read(config)),
-        session(openSession(config, ranks)),
+        session(openSession(requireSame(config), ranks)),
         runs(countRuns(config, place, session)),
         batches(data.batches(session, config)),
         rate(session, session.findRole("lr")),
@@ -160,7 +160,8 @@ public:
         stepNumber(session, session.findRole("step")),
         apply(session, session.findRole("apply")),
         loss(session, session.findRole("loss")), phases(session),
-        patternUpdates(config.sparsity, config.steps, session) {
+        patternUpdates(config.sparsity, config.steps, session, ranks,
+                       place.stages) {
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");
     if (runs > 1 && !session.findRole("apply"))
@@ -175,11 +176,7 @@ public:
           buffer.elements == 1 && buffer.name.rfind(prefix, 0) == 0)
         results.emplace(buffer.name.substr(prefix.size()),
                         Scalar(session, &buffer));
-    ranks.requireSame({"version", "step", "configuration",
-                       config.task == "arrays" ? "data" : "token file"},
-                      {xxh64(tools::describeVersion("sparse-train")),
-                       xxh64(bsr_step_name(session.step())),
-                       xxh64(sharedConfiguration()), data.checksum()});
+    ranks.requireSame({"step"}, {xxh64(bsr_step_name(session.step()))});
     ranks.requireSame({"compilation of the step"},
                       {xxh64(bsr_step_manifest_text(session.step()))},
                       place.stages);
@@ -246,6 +243,16 @@ public:
   }
 
 private:
+  /// `config`, if all processes have it: before they compile, and before they
+  /// do together what it asks for.
+  const Config &requireSame(const Config &config) const {
+    ranks.requireSame({"version", "configuration",
+                       config.task == "arrays" ? "data" : "token file"},
+                      {xxh64(tools::describeVersion("sparse-train")),
+                       xxh64(sharedConfiguration()), data.checksum()});
+    return config;
+  }
+
   /// All that must be the same everywhere for processes to call each other in
   /// the same order.
   std::string sharedConfiguration() const {

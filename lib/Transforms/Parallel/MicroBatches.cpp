@@ -71,7 +71,7 @@ private:
   LogicalResult findForward();
   LogicalResult copyArguments();
   void makeTrips();
-  void addUp(OpBuilder &b, int64_t microBatch, bool isForward);
+  void addUp(OpBuilder &b, int64_t microBatch, ArrayRef<AllReduceOp> of);
   Value getMean(OpBuilder &b, Location loc, Value sum, Type element);
   void reduce();
 
@@ -206,22 +206,19 @@ LogicalResult Repeater::copyArguments() {
   return success();
 }
 
-/// Adds what micro-batch `microBatch` made on a trip to what those before it
-/// did: 16-bit floats in f32.
-void Repeater::addUp(OpBuilder &b, int64_t microBatch, bool isForward) {
-  for (AllReduceOp reduction : reductions) {
-    Value of = reduction.getData();
-    Operation *made = of.getDefiningOp();
-    // What is an argument itself is there from the beginning.
-    if (made ? forward.contains(made) != isForward : !isForward)
-      continue;
-    Value copy = copies[microBatch].lookupOrDefault(of);
-    Value &sum = sums[of];
+/// Adds what micro-batch `microBatch` made of what `of` take means of to what
+/// those before it did: 16-bit floats in f32.
+void Repeater::addUp(OpBuilder &b, int64_t microBatch,
+                     ArrayRef<AllReduceOp> of) {
+  for (AllReduceOp reduction : of) {
+    Value data = reduction.getData();
+    Value copy = copies[microBatch].lookupOrDefault(data);
+    Value &sum = sums[data];
     if (!microBatch) {
       sum = copy;
       continue;
     }
-    Type element = getElementTypeOrSelf(of.getType());
+    Type element = getElementTypeOrSelf(data.getType());
     Type wide = element.isF64() ? element : Type(b.getF32Type());
     sum = mapEntries(
         b, reduction.getLoc(), {sum, copy}, wide,
@@ -235,15 +232,26 @@ void Repeater::addUp(OpBuilder &b, int64_t microBatch, bool isForward) {
   }
 }
 
-/// Copies what is repeated for each trip.
+/// Copies what is repeated for each trip, and adds up what means are taken of
+/// as soon as it is there: what follows in the last trip hides the mean.
 void Repeater::makeTrips() {
+  // What makes it, null for arguments, which are there from the beginning.
+  DenseMap<Operation *, SmallVector<AllReduceOp>> means;
+  DenseSet<Value> seen;
+  for (AllReduceOp reduction : reductions)
+    if (seen.insert(reduction.getData()).second)
+      means[reduction.getData().getDefiningOp()].push_back(reduction);
   OpBuilder b(end);
   for (Trip trip : getTrips(own, numStages, count, schedule)) {
     IRMapping &mapping = copies[trip.microBatch];
-    for (Operation *op : repeated)
-      if (forward.contains(op) == trip.isForward)
-        b.clone(*op, mapping);
-    addUp(b, trip.microBatch, trip.isForward);
+    if (trip.isForward)
+      addUp(b, trip.microBatch, means.lookup(nullptr));
+    for (Operation *op : repeated) {
+      if (forward.contains(op) != trip.isForward)
+        continue;
+      b.clone(*op, mapping);
+      addUp(b, trip.microBatch, means.lookup(op));
+    }
   }
 }
 
@@ -265,29 +273,32 @@ Value Repeater::getMean(OpBuilder &b, Location loc, Value sum, Type element) {
       });
 }
 
-/// Takes means of sums, and moves what needs them behind all trips.
+/// Takes means of sums where these are done, and moves what needs them behind
+/// all trips.
 void Repeater::reduce() {
-  OpBuilder b(end);
   DenseMap<Value, Value> means;
   for (Operation *op : last) {
     auto reduction = dyn_cast<AllReduceOp>(op);
-    if (reduction) {
-      Value of = reduction.getData(), mean = of;
-      if (Value sum = sums.lookup(of)) {
-        Value &known = means[of];
-        if (!known)
-          known =
-              getMean(b, op->getLoc(), sum, getElementTypeOrSelf(of.getType()));
-        mean = known;
-      }
-      if (!hasReplicas) {
-        reduction.getResult().replaceAllUsesWith(mean);
-        op->erase();
-        continue;
-      }
+    Value of = reduction ? reduction.getData() : Value();
+    Value sum = of ? sums.lookup(of) : Value();
+    if (sum) {
+      OpBuilder b(end);
+      if (Operation *made = sum.getDefiningOp())
+        b.setInsertionPointAfter(made);
+      Value &mean = means[of];
+      if (!mean)
+        mean =
+            getMean(b, op->getLoc(), sum, getElementTypeOrSelf(of.getType()));
       reduction.getDataMutable().assign(mean);
+      if (Operation *made = mean.getDefiningOp())
+        op->moveAfter(made);
+    } else {
+      op->moveBefore(end);
     }
-    op->moveBefore(end);
+    if (reduction && !hasReplicas) {
+      reduction.getResult().replaceAllUsesWith(reduction.getData());
+      op->erase();
+    }
   }
 }
 

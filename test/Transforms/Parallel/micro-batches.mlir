@@ -62,8 +62,14 @@
 // REPLICAS-LABEL: func.func @step(
 // REPLICAS-SAME: bsr.replicas
 // REPLICAS:      arith.divf
-// REPLICAS:      bsr.all_reduce %{{.*}} : tensor<4x4xf32>
 // REPLICAS:      bsr.all_reduce %{{.*}} : tensor<f32>
+// REPLICAS:      %[[LAST:.*]] = bsr.receive from 0 -> tensor<8x4xf32>
+// REPLICAS-NOT:  bsr.receive
+// The mean of a gradient is taken while the last micro-batch goes back.
+// REPLICAS:      arith.divf
+// REPLICAS:      bsr.all_reduce %{{.*}} : tensor<4x4xf32>
+// REPLICAS-NEXT: linalg.generic
+// REPLICAS:      bsr.send %{{.*}} to 0 : tensor<8x4xf32>
 
 // ALONE-LABEL: func.func @step(
 // ALONE-SAME: bsr.micro_batches = 2
