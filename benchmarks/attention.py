@@ -3,10 +3,12 @@
 """Attention, forward and backward: this project's kernels and those of PyTorch and JAX.
 
     benchmarks/attention.py [--filter REGEX] [--impl NAME,...] [--threads N] [--rounds N] [--csv FILE] [--memory]
+    benchmarks/attention.py --goals
 
 prints a table; docs/attention.md explains it. Everything runs in one process, in turn, and
 each result is compared with float64 before it is timed; --memory runs each implementation
-once more, in a process of its own. What is not installed is left out with a note.
+once more, in a process of its own. What is not installed is left out with a note. --goals
+prints what is aimed at beside what was measured, in a few minutes.
 """
 
 import argparse
@@ -197,6 +199,13 @@ def make_sdpa(problem, threads):
     return make_torch(problem, threads, lambda q, k, v: F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal))
 
 
+def make_causal(problem, threads):
+    """SDPA with its causal flag, whatever the case: less than all scores, and other results."""
+    import torch.nn.functional as F
+
+    return make_torch(problem, threads, lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True))[0], list
+
+
 def make_eager(problem, threads):
     import torch
 
@@ -338,6 +347,9 @@ def run_case(case, options, sample_rate):
     best = harness.median(rates)
     for name in made:
         row = {"case": str(case), "impl": name, "stored": f"{problem.stored.mean():.3f}"}
+        # Each round compares with itself: what slows a machine down slows both.
+        row["faster"] = {other: harness.median([p / s for p, s in zip(times[other, "both"], times[name, "both"])])
+                         for other in made}
         for what in ("forward", "both"):
             seconds = harness.median(times[name, what])
             # Each round compares with itself: what slows a machine down slows both.
@@ -347,6 +359,29 @@ def run_case(case, options, sample_rate):
             row[f"{what}_x"] = f"{harness.median(against):.2f}" if against else "-"
         row["MiB"] = f"{measure_memory(name, case, options.threads):.1f}" if options.memory else "-"
         yield row
+
+
+def print_goals(options, sample_rate):
+    """What is aimed at (forward and backward) beside what was measured."""
+
+    def show(case, what, got, goal, most=False):
+        met = got <= goal if most else got >= goal
+        print(f"{case!s:>22} {what:<26} {got:>7.2f} {'<=' if most else '>='} {goal:<5g} {'met' if met else 'missed'}", flush=True)
+
+    options.impl, options.memory = ["ours", "sdpa"], True
+    for tokens in (128, 256, 512, 1024, 4096):
+        for pattern, density in (("dense", 1), ("causal", 0.5)):
+            case = Case(pattern, density, tokens, *HEADS[tokens])
+            ours, sdpa = run_case(case, options, sample_rate)
+            show(case, "times as fast as SDPA", ours["faster"]["sdpa"], 1.5 if tokens <= 256 else 1)
+            show(case, "E", float(ours["both_E"]), 0.8)
+            show(case, "memory of SDPA's", float(ours["MiB"]) / float(sdpa["MiB"]), 1.1, most=True)
+    options.impl, options.memory = ["ours", "causal", "eager"], False
+    case = Case("window", 0.12, 4096, *HEADS[4096])
+    ours = next(run_case(case, options, sample_rate))
+    show(case, "times as fast as causal SDPA", ours["faster"]["causal"], 5)
+    show(case, "times as fast as eager", ours["faster"]["eager"], 15)
+    show(case, "E", float(ours["both_E"]), 0.8)
 
 
 def main():
@@ -359,6 +394,7 @@ def main():
                         help="leave out eager attention and JAX where a matrix of scores takes more")
     parser.add_argument("--processor-time", action="store_true",
                         help="count seconds of the processors: fit for one thread on a machine that others use")
+    parser.add_argument("--goals", action="store_true", help="print what is aimed at beside what was measured")
     parser.add_argument("--memory", action="store_true", help="measure memory as well")
     parser.add_argument("--csv", metavar="FILE", help="where to write the table")
     parser.add_argument("--list", action="store_true", help="print the names of the cases")
@@ -384,6 +420,8 @@ def main():
         harness.patience = 0
     harness.describe_machine(options.threads)
     sample_rate = dense_rate(options.threads)
+    if options.goals:
+        return print_goals(options, sample_rate)
     print(f"{'pattern/density/tokens':>22} {'impl':>6} {'stored':>6} {'fwd ms':>9} {'E':>5} {'x SDPA':>7} "
           f"{'both ms':>9} {'E':>5} {'x SDPA':>7} {'MiB':>7}")
     rows = []
@@ -395,7 +433,7 @@ def main():
             rows.append(row)
     if options.csv:
         with open(options.csv, "w", newline="") as file:
-            writer = csv.DictWriter(file, rows[0])
+            writer = csv.DictWriter(file, [key for key in rows[0] if key != "faster"], extrasaction="ignore")
             writer.writeheader()
             writer.writerows(rows)
 

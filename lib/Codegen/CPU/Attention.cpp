@@ -134,6 +134,11 @@ ForwardEmitter::addBlock(AttentionPoint at, int64_t keys, Running running) {
   Value largest = forTiles(
       keys, run.width, running.largest,
       [&](Index first, int64_t rows, ValueRange largest) {
+        // Products with the values are next.
+        for (int64_t row = 0; row != rows; ++row)
+          prefetch(attention.v, keyAt(first.plus(row)),
+                   attention.getValueFeatureDim(),
+                   attention.getValueFeatures());
         SmallVector<Value> products = multiply(
             getZeros(e, sumType, rows), attention.getFeatures(), run.width,
             [&](Index feature) { return loadRow(queries, feature, run.width); },
@@ -185,6 +190,10 @@ void ForwardEmitter::addValues(AttentionPoint at, int64_t keys) {
         llvm::SaveAndRestore saved(e.width, lanes);
         Value factor =
             e.load(factors.memory, {Index::constant(0), first.plus(row)});
+        // In the end they are written.
+        Index query = e.multiplyAdd(first.plus(row), 1, at.query);
+        prefetch(attention.y, AttentionPoint{at.batch, query, at.key, lane},
+                 attention.getValueFeatureDim(), lanes);
         products.push_back(
             arith::MulFOp::create(e.b, e.loc, e.broadcast(factor),
                                   loadRow(sums, first.plus(row), lanes, lane)));

@@ -51,8 +51,10 @@ private:
   void packKeys(ArrayRef<Index> batch);
   void addQueries(ArrayRef<Index> batch, Index line);
   void addBlock(AttentionPoint at, int64_t count);
-  void addTo(const LaneRows &memory, const LaneRows &factors,
-             const FeatureRows &rows, int64_t features, int64_t count);
+  void addTo(const LaneRows &memory, const AttentionTensor &result,
+             const AttentionTensor &operand, unsigned featureDim,
+             const LaneRows &factors, const FeatureRows &rows, int64_t count);
+  Index getNext(Index key);
   void addToQueries(AttentionPoint at, int64_t count);
   void storeKeys(const AttentionTensor &tensor, unsigned featureDim,
                  const LaneRows &sums, ArrayRef<Index> batch);
@@ -349,17 +351,28 @@ Value GradientEmitter::readLse(LsePart part, AttentionPoint at) {
   return e.read(statistics.tensor, place(statistics, at));
 }
 
-/// Adds to `memory`, a row for each key, the products of `factors`, of a query
-/// and a key each, and the features of the queries in `rows`.
-void GradientEmitter::addTo(const LaneRows &memory, const LaneRows &factors,
-                            const FeatureRows &rows, int64_t features,
+/// Adds to `memory`, a row for each key of what `result` will be, the products
+/// of `factors`, of a query and a key each, and the features of the queries in
+/// `rows`. Where `result` is written, and what is read of `operand` for the
+/// next keys, is prefetched meanwhile.
+void GradientEmitter::addTo(const LaneRows &memory,
+                            const AttentionTensor &result,
+                            const AttentionTensor &operand, unsigned featureDim,
+                            const LaneRows &factors, const FeatureRows &rows,
                             int64_t count) {
+  int64_t features = attention.extents[featureDim];
   int64_t lanes = getFeatureLanes(features);
   forFeatures(features, [&](Index lane) {
     forTiles(run.count, lanes, {}, [&](Index first, int64_t size, ValueRange) {
       SmallVector<Value> sums;
-      for (int64_t row = 0; row != size; ++row)
+      for (int64_t row = 0; row != size; ++row) {
+        Index key = e.multiplyAdd(first.plus(row), 1, run.first);
+        AttentionPoint at{rows.at.batch, rows.first, key, lane};
+        prefetch(result, at, featureDim, lanes);
+        at.key = getNext(key);
+        prefetch(operand, at, featureDim, lanes);
         sums.push_back(loadRow(memory, first.plus(row), lanes, lane));
+      }
       sums = multiply(
           sums, count, lanes,
           [&](Index query) { return loadFeatures(rows, query, lane, lanes); },
@@ -371,6 +384,14 @@ void GradientEmitter::addTo(const LaneRows &memory, const LaneRows &factors,
       return SmallVector<Value>();
     });
   });
+}
+
+/// The key of the next block at the place of `key`, or the last one.
+Index GradientEmitter::getNext(Index key) {
+  Value next = e.materialize(key.plus(run.count));
+  Value last =
+      arith::ConstantIndexOp::create(e.b, e.loc, attention.getKeys() - 1);
+  return Index::of(arith::MinUIOp::create(e.b, e.loc, next, last));
 }
 
 /// Where `width` lanes of the sums of a query lie.
@@ -484,8 +505,10 @@ void GradientEmitter::addBlock(AttentionPoint at, int64_t count) {
     }
     return SmallVector<Value>();
   });
-  addTo(valueSums, probabilities, dy, numValueFeatures, count);
-  addTo(keySums, gradients, queries, numFeatures, count);
+  addTo(valueSums, attention.dv, attention.v, attention.getValueFeatureDim(),
+        probabilities, dy, count);
+  addTo(keySums, attention.dk, attention.k, attention.getFeatureDim(),
+        gradients, queries, count);
   addToQueries(at, count);
 }
 

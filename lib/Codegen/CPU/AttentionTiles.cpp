@@ -369,6 +369,17 @@ Value AttentionTiles::loadFeature(const FeatureRows &rows, Index row,
   return readNumber(*rows.tensor, at.with(feature));
 }
 
+void AttentionTiles::prefetch(const AttentionTensor &tensor, AttentionPoint at,
+                              unsigned featureDim, int64_t lanes) {
+  if (!isAlong(tensor, featureDim))
+    return;
+  int64_t count = std::min(lanes, attention.extents[featureDim]);
+  if (Value output = outputs.lookup(tensor.tensor))
+    e.prefetchMemory(output, place(tensor, at), count, /*isWrite=*/true);
+  else
+    e.prefetch(tensor.tensor, place(tensor, at), count);
+}
+
 SmallVector<Value>
 AttentionTiles::multiply(ValueRange sums, int64_t summands, int64_t width,
                          llvm::function_ref<Value(Index)> vector,

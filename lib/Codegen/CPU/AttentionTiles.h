@@ -136,6 +136,12 @@ public:
                      int64_t width);
   Value loadFeature(const FeatureRows &rows, Index row, Index feature);
 
+  /// Prefetches the features of a row of `tensor` that a tile of `lanes` lanes
+  /// has, from that of `at` on, where they lie side by side: to write them if
+  /// they are written here.
+  void prefetch(const AttentionTensor &tensor, AttentionPoint at,
+                unsigned featureDim, int64_t lanes);
+
   /// Adds to `sums`, a row of lanes each, the products of `factor(k, row)`, a
   /// number, and the lanes `vector(k)`, over all `k` below `summands`.
   SmallVector<Value> multiply(ValueRange sums, int64_t summands, int64_t width,

@@ -53,6 +53,11 @@ void Emitter::prefetch(Value tensor, ArrayRef<Index> at, int64_t count) {
       prefetch(op->getOperand(0), *source, count);
     return;
   }
+  prefetchMemory(memref, at, count, /*isWrite=*/false);
+}
+
+void Emitter::prefetchMemory(Value memref, ArrayRef<Index> at, int64_t count,
+                             bool isWrite) {
   int64_t bits = getElementTypeOrSelf(memref.getType()).getIntOrFloatBitWidth();
   int64_t step = std::max<int64_t>(1, 8 * lineBytes / bits);
   for (int64_t number = 0; number < count; number += step) {
@@ -60,7 +65,7 @@ void Emitter::prefetch(Value tensor, ArrayRef<Index> at, int64_t count) {
     from.back() = from.back().plus(number);
     SmallVector<Value> indices = llvm::map_to_vector(
         place(memref, from), [&](Index i) { return materialize(i); });
-    memref::PrefetchOp::create(b, loc, memref, indices, /*isWrite=*/false,
+    memref::PrefetchOp::create(b, loc, memref, indices, isWrite,
                                /*localityHint=*/3, /*isDataCache=*/true);
   }
 }

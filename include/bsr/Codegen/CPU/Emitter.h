@@ -30,6 +30,9 @@ public:
   /// Prefetches the cache lines of `count` elements of `tensor` from `at` on,
   /// if the tensor has a buffer or is a view of one that has.
   void prefetch(Value tensor, ArrayRef<Index> at, int64_t count);
+  /// Those of `memref`, to be read or to be written.
+  void prefetchMemory(Value memref, ArrayRef<Index> at, int64_t count,
+                      bool isWrite);
 
   /// Memory of a work item.
   Value allocate(ArrayRef<int64_t> shape, Type type);
