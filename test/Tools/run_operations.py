@@ -94,6 +94,21 @@ def expected():
     }
 
 
+def batched():
+    """Values with a batch dimension: a matrix for each of two sequences, of one pattern."""
+    a = ARRAYS
+    g = np.einsum("bri,bci->brc", a["x"], a["dy"])
+    stored = np.where(WHERE, g, 0)
+    values = lambda dense: np.stack([step.to_values(m.copy(), MASK, (BR, BC), SLOTS, ORDER)
+                                     for m in np.broadcast_to(dense, (2, ROWS, COLS))])
+    top, low = (np.where(WHERE, g, -np.inf).max(axis) for axis in (-1, -2))
+    return {
+        "batch_sddmm": values(g), "batch_top": top, "batch_low": low, "batch_sums": stored.sum(-1), "batch_col_sums": stored.sum(-2),
+        "batch_tops": values(top[..., None])[..., :1], "batch_lows": values(low[:, None])[:, :, :1],
+        "batch_spmm": np.einsum("bri,brc->bci", a["x"], stored), "batch_spmm_t": np.einsum("bci,brc->bri", a["dy"], stored),
+    }
+
+
 def step_unspecified():
     return np.int32(0x5A5A5A5A)
 
@@ -103,7 +118,7 @@ def main():
     dense_lines, dense_wanted = attention("a_", False, np.ones((4, 6), bool), "")
     sparse_lines, sparse_wanted = attention("b_", True, keep, "")
     empty = np.kron(np.array([[1, 1], [0, 0]]), np.ones((2, 3))) > 0
-    wanted = expected() | dense_wanted | sparse_wanted
+    wanted = expected() | batched() | dense_wanted | sparse_wanted
     T = {name: type_of(array) for name, array in wanted.items()} | dict.fromkeys(("l1", "l2", "linf"), "tensor<3x4xf32>")
     A = {name: type_of(array) for name, array in ARRAYS.items()}
     results = ", ".join(f'{T[name]} {{bsr.name = "{name}"}}' for name in wanted)
@@ -136,6 +151,15 @@ def main():
   %cp = bsr.constant_pattern row_ptr = [0, 1, 2] col_idx = [1, 0] : !bsr.pattern<4x4, block = 2x2, slots = 2>
   %twos = arith.constant dense<2.0> : tensor<2x2x2xf64>
   %constant = bsr.to_dense %cp, %twos : !bsr.pattern<4x4, block = 2x2, slots = 2>, tensor<2x2x2xf64> -> {T['constant']}
+  %batch_sddmm = bsr.sddmm %p, %x, %dy feature_dim = 1 : {PATTERN}, {A['x']}, {A['dy']} -> {T['batch_sddmm']}
+  %batch_top = bsr.reduce_vec %p, %batch_sddmm max dim = 0 : {PATTERN}, {T['batch_sddmm']} -> {T['batch_top']}
+  %batch_low = bsr.reduce_vec %p, %batch_sddmm max dim = 1 : {PATTERN}, {T['batch_sddmm']} -> {T['batch_low']}
+  %batch_sums = bsr.reduce_vec %p, %batch_sddmm dim = 0 : {PATTERN}, {T['batch_sddmm']} -> {T['batch_sums']}
+  %batch_col_sums = bsr.reduce_vec %p, %batch_sddmm dim = 1 : {PATTERN}, {T['batch_sddmm']} -> {T['batch_col_sums']}
+  %batch_tops = bsr.sample_vec %p, %batch_top dim = 0 : {PATTERN}, {T['batch_top']} -> {T['batch_tops']}
+  %batch_lows = bsr.sample_vec %p, %batch_low dim = 1 : {PATTERN}, {T['batch_low']} -> {T['batch_lows']}
+  %batch_spmm = bsr.spmm %p, %batch_sddmm, %x feature_dim = 1 : {PATTERN}, {T['batch_sddmm']}, {A['x']} -> {T['batch_spmm']}
+  %batch_spmm_t = bsr.spmm %p, %batch_sddmm, %dy transpose feature_dim = 1 : {PATTERN}, {T['batch_sddmm']}, {A['dy']} -> {T['batch_spmm_t']}
 {dense_lines}{sparse_lines}  return {', '.join('%' + name for name in wanted)} : {', '.join(T.values())}
 }}
 """
