@@ -89,6 +89,15 @@ def function(text, name):
     return found[0].splitlines() if found else []
 
 
+def split_kernels(ptx):
+    """What stands in front of all kernels, and the text of each by its name."""
+    head, *kernels = re.split(r"(?m)^(?=\.visible \.entry )", ptx)
+    # Declarations of what kernels share stand anywhere.
+    shared = "".join(re.findall(r"(?m)^\.extern .*\n", ptx))
+    kernels = [re.sub(r"(?m)^\.extern .*\n", "", text) for text in [head, *kernels]]
+    return kernels[0] + shared, {re.search(r"\.entry (\w+)", kernel)[1]: kernel for kernel in kernels[1:]}
+
+
 class Host:
     """The function of a step, and the one of its plans: constants, views of the arena, and launches."""
 
@@ -102,9 +111,13 @@ class Host:
 
     def run(self, buffers, arena, folder, hasScores=False):
         """Runs the step on flat arrays of bytes, in the order of its arguments; all of it if it `hasScores`."""
-        path = os.path.join(folder, "kernels.ptx")
-        with open(path, "w") as file:
-            file.write(self.ptx)
+        # ptx-run reads a file a launch, and a step has many kernels: each is a file.
+        path = os.path.join(folder, "kernels")
+        os.makedirs(path, exist_ok=True)
+        head, kernels = split_kernels(self.ptx)
+        for name, kernel in kernels.items():
+            with open(os.path.join(path, name + ".ptx"), "w") as file:
+                file.write(head + kernel)
         values = {name: buffer for (name, _), buffer in zip(self.arguments, [*buffers, arena])}
         patterns = [values[name].tobytes() for name in re.findall(r'(%arg\d+): memref<[^>]*> {bsr.kind = "(?:row_|col_|slot)', self.body[0])]
         if not self.planned or self.planned[0] is not arena or self.planned[1] != patterns:
@@ -150,8 +163,8 @@ class Host:
                 raise ValueError(f"expected launches, but got {line.strip()}")
 
     def command(self, path, entry, extents, arguments, values, folder, kind="inout"):
-        """What runs a kernel, whose buffers are of this kind, in the interpreter."""
-        command = ["ptx-run", path, "--entry", entry]
+        """What runs a kernel of folder `path`, whose buffers are of this kind, in the interpreter."""
+        command = ["ptx-run", os.path.join(path, entry + ".ptx"), "--entry", entry]
         for option, extent in zip(LAUNCH_OPTIONS, extents, strict=True):
             command += [option, extent]
         for i, (name, type) in enumerate(arguments):

@@ -52,12 +52,8 @@ class CaseHost(gpu.Host):
 
     def __init__(self, text, pattern):
         super().__init__(text)
-        head, *entries = re.split(r"(?=^\.visible \.entry)", self.ptx, flags=re.M)
-        # Declarations of what entries share stand anywhere.
-        shared = "".join(re.findall(r"^\.extern .*\n", self.ptx, re.M))
-        self.head = re.sub(r"^\.extern .*\n", "", head, flags=re.M) + shared
-        self.entry = next(entry for entry in entries if re.search(pattern, entry))
-        self.name = re.search(r"\.entry (\w+)", self.entry)[1]
+        self.head, kernels = gpu.split_kernels(self.ptx)
+        self.name, self.entry = next(kernel for kernel in kernels.items() if re.search(pattern, kernel[1]))
         self.path = None
 
     def launch(self, path, entry, extents, arguments, values, folder):
