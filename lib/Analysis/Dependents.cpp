@@ -4,6 +4,7 @@
 
 #include "bsr/Analysis/Dependents.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -31,9 +32,13 @@ bool Dependents::contains(Operation *op) const {
 
 void bsr::visitReads(Operation *op, function_ref<void(Value)> visit) {
   llvm::for_each(op->getOperands(), visit);
-  if (!isa<linalg::LinalgOp>(op))
-    for (Region &region : op->getRegions())
-      region.walk([&](Operation *inner) {
-        llvm::for_each(inner->getOperands(), visit);
-      });
+  if (isa<linalg::LinalgOp>(op)) {
+    // What the body makes of entries is of operands, but it may extract others.
+    visitUsedValuesDefinedAbove(op->getRegions(),
+                                [&](OpOperand *use) { visit(use->get()); });
+    return;
+  }
+  for (Region &region : op->getRegions())
+    region.walk(
+        [&](Operation *inner) { llvm::for_each(inner->getOperands(), visit); });
 }

@@ -285,3 +285,35 @@ func.func @used(%w: tensor<4xf32> {bsr.name = "w", bsr.role = "param", bsr.resul
   %next = arith.subf %w, %g : tensor<4xf32>
   return %next : tensor<4xf32>
 }
+
+// -----
+
+// A gradient whose entries a body extracts from the batch is reduced like one that
+// the operation reads.
+#vector = affine_map<(i) -> (i)>
+#rows = affine_map<(s, i) -> (i)>
+// CHECK-LABEL: func.func @extracted(
+// CHECK:       %[[G:.*]] = linalg.generic {{.*}} outs(
+// CHECK:       %[[MEAN:.*]] = bsr.all_reduce %[[G]] : tensor<4xf32> -> tensor<4xf32>
+// CHECK:       linalg.generic {{.*}} ins(%{{.*}}, %[[MEAN]] :
+func.func @extracted(%w: tensor<4xf32> {bsr.name = "w", bsr.role = "param", bsr.result = 0 : i64},
+                     %x: tensor<8x4xf32> {bsr.name = "x", bsr.role = "batch"}) -> tensor<4xf32> {
+  %zero = arith.constant dense<0.0> : tensor<4xf32>
+  %rows = arith.constant dense<0.0> : tensor<8x4xf32>
+  %g = linalg.generic {indexing_maps = [affine_map<(s, i) -> (s, i)>, #rows], iterator_types = ["reduction", "parallel"]}
+      ins(%rows : tensor<8x4xf32>) outs(%zero : tensor<4xf32>) {
+  ^bb0(%row: f32, %sum: f32):
+    %s = linalg.index 0 : index
+    %i = linalg.index 1 : index
+    %e = tensor.extract %x[%s, %i] : tensor<8x4xf32>
+    %add = arith.addf %sum, %e : f32
+    linalg.yield %add : f32
+  } -> tensor<4xf32>
+  %next = linalg.generic {indexing_maps = [#vector, #vector, #vector], iterator_types = ["parallel"]}
+      ins(%w, %g : tensor<4xf32>, tensor<4xf32>) outs(%w : tensor<4xf32>) {
+  ^bb0(%a: f32, %b: f32, %out: f32):
+    %new = arith.subf %a, %b : f32
+    linalg.yield %new : f32
+  } -> tensor<4xf32>
+  return %next : tensor<4xf32>
+}
