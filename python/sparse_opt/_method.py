@@ -57,7 +57,11 @@ def lowest(numbers: Array, count: int) -> Array:
 
 def highest(numbers: Array, count: int) -> Array:
     """Returns the places of the `count` highest numbers, rising; of equal ones the first."""
-    return lowest(np.negative(numbers), count)
+    numbers = np.asarray(numbers)
+    # Of integers and of truth values the complement turns the order; a negative of the
+    # lowest one, and of any without a sign, would wrap.
+    turns = np.negative if np.issubdtype(numbers.dtype, np.inexact) else np.invert
+    return lowest(turns(numbers), count)
 
 
 class Weight:

@@ -168,5 +168,32 @@ for size in (1, 2, 7, 100):
             want = np.sort(np.argsort(-numbers, kind="stable")[:count])
             same &= np.array_equal(sparse_opt.highest(numbers, count), want)
 print("lowest", same)
+
+# Of every type, its least and its greatest number among them.
+
+# CHECK: bool True int8 True uint8 True int16 True uint16 True int32 True uint32 True int64 True uint64 True
+# CHECK-SAME: float16 True float32 True float64 True
+for name in "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split():
+    type = np.dtype(name)
+    if type.kind == "f":
+        ends = [-np.inf, np.finfo(type).min, -0.0, 0.0, np.finfo(type).max, np.inf]
+    else:
+        ends = [0, 1] if type.kind == "b" else [np.iinfo(type).min, 0, 1, np.iinfo(type).max]
+    same = True
+    for size in (1, 2, 6, 50):
+        for _ in range(20):
+            numbers = np.array(ends, type)[rng.integers(0, len(ends), size)]
+            ranks = np.unique(numbers, return_inverse=True)[1]
+            for count in {0, 1, size // 2, size}:
+                want = np.sort(np.argsort(ranks, kind="stable")[:count])
+                same &= np.array_equal(sparse_opt.lowest(numbers, count), want)
+                want = np.sort(np.argsort(-ranks, kind="stable")[:count])
+                same &= np.array_equal(sparse_opt.highest(numbers, count), want)
+    print(name, same, end=" ")
+print()
+# CHECK: expected numbers to choose from, but got NaN at 1
+# CHECK: expected numbers to choose from, but got NaN at 1
+refuse(lambda: sparse_opt.lowest([1, np.nan, np.nan], 1))
+refuse(lambda: sparse_opt.highest(np.array([1, np.nan], np.float16), 1))
 # CHECK: expected a count of at most the 2 numbers to choose from, but got 3
 refuse(lambda: sparse_opt.lowest(np.zeros(2), 3))
