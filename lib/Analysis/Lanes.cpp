@@ -93,9 +93,17 @@ bool Lanes::isPinned(Value value) const {
 }
 
 bool Lanes::set(Value value, std::optional<unsigned> dim) {
-  if (!dim || isPinned(value))
+  if (!dim || lanes.contains(value) || isPinned(value))
     return false;
-  return lanes.try_emplace(value, *dim).second;
+  lanes.try_emplace(value, *dim);
+  // Whoever makes or reads it may carry it on, or have another choice.
+  auto wake = [&](Operation *op) {
+    unsettled.insert(op);
+    undecided.insert(op);
+  };
+  wake(value.getDefiningOp());
+  llvm::for_each(value.getUsers(), wake);
+  return true;
 }
 
 /// Carries lanes from `a` to `b` and back; `map` maps a dimension of `a` (true)
@@ -220,15 +228,19 @@ Lanes::Lanes(Block &block) {
     for (Value value : getActivations(product))
       set(value, getTokenDim(value, product.getFeatureDim()));
   }
+  auto carry = [&](Operation &op) {
+    return unsettled.erase(&op) && visit(&op);
+  };
   for (bool changed = true; changed;) {
     changed = false;
     for (Operation &op : block)
-      changed |= visit(&op);
+      changed |= carry(op);
     for (Operation &op : llvm::reverse(block))
-      changed |= visit(&op);
+      changed |= carry(op);
     // Only when nothing else moves: the first operation with a choice.
     for (auto it = block.begin(); !changed && it != block.end(); ++it)
-      if (auto generic = dyn_cast<linalg::GenericOp>(*it))
+      if (auto generic = dyn_cast<linalg::GenericOp>(*it);
+          generic && undecided.erase(generic))
         changed = visitGeneric(generic, true);
   }
 }

@@ -41,8 +41,16 @@
 
 using namespace mlir;
 
+/// Canonicalizes a structured step: the bodies of its operations are single
+/// blocks, which have nothing to simplify.
+static void addCanonicalizer(OpPassManager &pm) {
+  GreedyRewriteConfig config;
+  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+  pm.addPass(createCanonicalizerPass(config));
+}
+
 static void addCleanup(OpPassManager &pm) {
-  pm.addPass(createCanonicalizerPass());
+  addCanonicalizer(pm);
   pm.addPass(createCSEPass());
 }
 
@@ -57,9 +65,8 @@ static void addBufferization(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRSeparateResults());
   pm.addPass(bsr::createBSRBufferize());
   // A copy of a buffer to itself takes two rounds to go away.
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
-  pm.addPass(createCanonicalizerPass());
+  addCleanup(pm);
+  addCanonicalizer(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRStoreResults());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRGuardScores());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRStartReductions());
@@ -138,7 +145,7 @@ void bsr::buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options) {
 static void addImport(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addPass(bsr::createBSRVerifyStep());
   pm.addPass(bsr::createBSRDropSigns());
-  pm.addPass(createInlinerPass());
+  pm.addPass(createInlinerPass({}, [](OpPassManager &) {}));
   pm.addPass(createSymbolDCEPass());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRUnroll({options.maxOperations}));
@@ -258,7 +265,7 @@ static void addLaunches(OpPassManager &pm) {
   pm.addPass(bsr::createBSRMoveConstants());
   pm.addPass(bsr::createBSROutlineLaunches());
   // What is left of a kernel is its launches.
-  pm.addPass(createInlinerPass());
+  pm.addPass(createInlinerPass({}, [](OpPassManager &) {}));
   pm.addPass(createSymbolDCEPass());
   addCleanup(pm);
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
@@ -272,7 +279,8 @@ static void addLaunches(OpPassManager &pm) {
   kernels.addPass(createConvertGpuOpsToNVVMOps(toNVVM));
   kernels.addPass(bsr::createBSRPassTensorMaps());
   kernels.addPass(createConvertNVVMToLLVMPass());
-  addCleanup(kernels);
+  kernels.addPass(createCanonicalizerPass());
+  kernels.addPass(createCSEPass());
   kernels.addPass(createReconcileUnrealizedCastsPass());
   GpuModuleToBinaryPassOptions toPTX;
   toPTX.compilationTarget = "isa";

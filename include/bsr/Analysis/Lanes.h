@@ -47,6 +47,9 @@ private:
   bool isPinned(Value value) const;
 
   DenseMap<Value, unsigned> lanes;
+  /// Whose values got lanes since it was last visited, and since it last had to
+  /// choose.
+  DenseSet<Operation *> unsettled, undecided;
 };
 
 } // namespace mlir::bsr
