@@ -4,7 +4,8 @@
 
 """Exports the training steps of BERT and GPT-2 of this folder with JAX.
 
-    python3 examples/generate.py [--output-dir DIR] [--accumulate] [--batch B] [--tokens T] [SIZE]...
+    python3 examples/generate.py [--output-dir DIR] [--accumulate] [--batch B] [--tokens T]
+        [--clip NORM] [SIZE]...
 
 writes `bert_<SIZE>.mlir.gz`, or `<SIZE>.mlir.gz` of GPT-2, for each size, by default all
 but `large` and `4.9b`, the same bytes every time. Needs `jax` and `optax`, and `python/` on the module path.
@@ -31,7 +32,8 @@ parameters, moments, normalisation and the loss are float32. `gpt2-bf16` and
 `gpt2-tiny-bf16` are GPT-2, with 124 million parameters and small: each layer normalises
 what it reads, attention is causal, the token behind each position is predicted, and
 there is no head but the embedding. Their batch is that of `base-all`. With --tokens, sequences
-are as long, and predictions as many more or fewer.
+are as long, and predictions as many more or fewer. With --clip, gradients are clipped to
+a global norm of NORM in front of AdamW, in `bert_<SIZE>_clipped.mlir.gz`.
 
 With --accumulate the step is that of a micro-batch, of B sequences:
 
@@ -77,6 +79,8 @@ class Config:
     head: str = "masked"
     # The type that matrices are multiplied in, if it is another.
     matmul: Any = None
+    # The norm that all gradients together are clipped to.
+    clip: float | None = None
 
 
 BASE = Config(12, 768, 12, 30522, 8, 128, 20)
@@ -244,18 +248,23 @@ def loss(params: Params, batch: Params, config: Config) -> jax.Array:
         return -(picked * weights).sum() / jnp.maximum(weights.sum(), 1.0)
 
 
-def optimizer(lr: float | jax.Array) -> optax.GradientTransformation:
+def optimizer(
+    lr: float | jax.Array, clip: float | None = None
+) -> optax.GradientTransformation:
     """Returns AdamW as BERT was trained with; biases and norms do not decay.
+
+    With `clip`, it reads gradients that are scaled to that global norm at most.
 
     Its epsilon also keeps the biases of the keys still: their gradient is zero
     but for rounding, which a smaller epsilon would blow up to full steps.
     """
-    return optax.adamw(
+    adamw = optax.adamw(
         lr,
         eps=1e-6,
         weight_decay=0.01,
         mask=lambda params: jax.tree.map(lambda p: p.ndim > 1, params),
     )
+    return optax.chain(optax.clip_by_global_norm(clip), adamw) if clip else adamw
 
 
 def make_step(config: Config):
@@ -266,7 +275,7 @@ def make_step(config: Config):
         params = state["params"]
         value, gradient = jax.value_and_grad(loss)(params, batch, config)
         with jax.named_scope("adamw"):
-            updates, opt = optimizer(lr).update(gradient, state["opt"], params)
+            updates, opt = optimizer(lr, config.clip).update(gradient, state["opt"], params)
             params = optax.apply_updates(params, updates)
         return {"params": params, "opt": opt}, value
 
@@ -276,7 +285,7 @@ def make_step(config: Config):
 def step_arguments(config: Config) -> tuple[Params, Params, jax.ShapeDtypeStruct]:
     """Returns the arguments of the step of a model, as shapes."""
     params = parameter_shapes(config)
-    state = {"params": params, "opt": jax.eval_shape(optimizer(0.0).init, params)}
+    state = {"params": params, "opt": jax.eval_shape(optimizer(0.0, config.clip).init, params)}
 
     def shape(dtype: Any, *shape: int) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, dtype)
@@ -310,7 +319,7 @@ def make_accumulating_step(config: Config):
             total = jax.tree.map(jnp.add, state["sum"], gradient)
             mean = jax.tree.map(lambda t: t / count, total)
         with jax.named_scope("adamw"):
-            updates, opt = optimizer(lr).update(mean, state["opt"], params)
+            updates, opt = optimizer(lr, config.clip).update(mean, state["opt"], params)
             updated = {
                 "params": optax.apply_updates(params, updates),
                 "opt": opt,
@@ -352,6 +361,7 @@ def main() -> None:
     parser.add_argument("--accumulate", action="store_true")
     parser.add_argument("--batch", type=int, metavar="B")
     parser.add_argument("--tokens", type=int, metavar="T")
+    parser.add_argument("--clip", type=float, metavar="NORM")
     options = parser.parse_args()
     for size in options.sizes or CONFIGS:
         if size not in CONFIGS | SCALED:
@@ -363,8 +373,10 @@ def main() -> None:
         if options.tokens:
             predictions = max(1, config.predictions * options.tokens // config.tokens)
             config = dataclasses.replace(config, tokens=options.tokens, predictions=predictions)
+        if options.clip:
+            config = dataclasses.replace(config, clip=options.clip)
         text = export(config, options.accumulate)
-        suffix = "_accumulate" if options.accumulate else ""
+        suffix = ("_accumulate" if options.accumulate else "") + ("_clipped" if options.clip else "")
         model = size if size.startswith("gpt2") else f"bert_{size}"
         path = options.output_dir / f"{model}{suffix}.mlir.gz"
         path.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))

@@ -20,6 +20,10 @@
 # RUN: %python %src_root/examples/generate.py --accumulate --batch 1 --output-dir %t tiny
 # RUN: cmp %t/bert_tiny_accumulate.mlir.gz %src_root/test/Integration/Inputs/bert_tiny_accumulate.mlir.gz
 
+# RUN: %python %src_root/examples/generate.py --clip 0.5 --batch 2 --output-dir %t tiny tiny-bf16
+# RUN: cmp %t/bert_tiny_clipped.mlir.gz %src_root/test/Integration/Inputs/bert_tiny_clipped.mlir.gz
+# RUN: cmp %t/bert_tiny-bf16_clipped.mlir.gz %src_root/test/Integration/Inputs/bert_tiny-bf16_clipped.mlir.gz
+
 # RUN: %python %src_root/test/Integration/Inputs/export-optimizers.py %t
 # RUN: cmp %t/adamw.mlir.gz %src_root/test/Integration/Inputs/optimizers/adamw.mlir.gz
 # RUN: cmp %t/clipped.mlir.gz %src_root/test/Integration/Inputs/optimizers/clipped.mlir.gz
