@@ -24,8 +24,7 @@ class RigL(SET):
     needs_scores = True
 
     def grow(self, weight, count):
-        absent = weight.absent
-        return absent[sparse_opt.highest(weight.scores[absent], count)]
+        return weight.largest_scores(count)
 
 
 class Momentum(sparse_opt.Method):

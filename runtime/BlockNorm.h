@@ -34,6 +34,9 @@ void blockNorms(bsr_norm norm, bsr_type type, const void *values,
 [[noreturn]] void refuseNaN(const Pattern &pattern,
                             const PatternIndices &indices, int64_t k);
 
+/// Whether there is a NaN among `size` numbers at `data`.
+bool hasNaN(const float *data, int64_t size);
+
 /// Fails, as of a NaN that is the score of `block`.
 [[noreturn]] void refuseNaNScore(const Pattern &pattern, int64_t block);
 

@@ -32,6 +32,13 @@ static void buildColumns(const Pattern &pattern, const int32_t *rowPtr,
   colPtr[0] = 0;
 }
 
+void bsr::listStored(const Pattern &pattern, const int32_t *rowPtr,
+                     const int32_t *colIdx, int64_t *stored) {
+  for (int64_t r = 0; r < pattern.gridRows(); ++r)
+    for (int32_t k = rowPtr[r]; k < rowPtr[r + 1]; ++k)
+      stored[k] = r * pattern.gridCols() + colIdx[k];
+}
+
 void bsr::buildViews(const Pattern &pattern, const int64_t *stored,
                      int64_t blocks, const PatternIndices &indices) {
   int64_t rows = pattern.gridRows(), cols = pattern.gridCols();

@@ -68,6 +68,10 @@ void assignPattern(const Pattern &pattern, const bsr_pattern_view &view,
 void buildViews(const Pattern &pattern, const int64_t *stored, int64_t blocks,
                 const PatternIndices &indices);
 
+/// Writes the rising numbers of the blocks of a row view to `stored`.
+void listStored(const Pattern &pattern, const int32_t *rowPtr,
+                const int32_t *colIdx, int64_t *stored);
+
 /// Chooses `count` of `absent` blocks, every choice equally likely, and writes
 /// their ranks among these, rising, to `ranks`. `marks` is working memory of a
 /// bit for each.

@@ -103,9 +103,7 @@ public:
 
 private:
   void listStored() {
-    for (int64_t r = 0; r < pattern.gridRows(); ++r)
-      for (int32_t k = indices.rowPtr[r]; k < indices.rowPtr[r + 1]; ++k)
-        scratch.stored[k] = r * pattern.gridCols() + indices.colIdx[k];
+    bsr::listStored(pattern, indices.rowPtr, indices.colIdx, scratch.stored);
   }
 
   /// Puts the lowest slots without a block behind those that pruned ones free.

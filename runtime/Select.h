@@ -28,6 +28,15 @@ inline uint32_t keyOf(float score) {
   return bits ^ (-(bits >> 31) | uint32_t(1) << 31);
 }
 
+/// The same of a number of 64 bits that may be negative.
+inline uint64_t signedKeyOf(double number) {
+  uint64_t key = keyOf(number + 0.0);
+  return key ^ (-(key >> 63) | uint64_t(1) << 63);
+}
+inline uint64_t signedKeyOf(int64_t number) {
+  return uint64_t(number) ^ uint64_t(1) << 63;
+}
+
 /// A key, and how many others are lower.
 template <typename Key>
 struct Selected {
@@ -37,7 +46,7 @@ struct Selected {
 
 /// Selects the key of rank `rank` (from 0, rising) of those that `forEach`
 /// passes to its argument: radix selection, one call of `forEach` a digit,
-/// until so few keys are left that they can be sorted.
+/// until so few keys are left that they can be held.
 template <typename Key, typename ForEach>
 Selected<Key> selectKey(int64_t rank, ForEach forEach) {
   constexpr int digitBits = 11;
@@ -66,9 +75,11 @@ Selected<Key> selectKey(int64_t rank, ForEach forEach) {
       if ((key & mask) == prefix)
         *end++ = key;
     });
-    std::sort(rest, end);
-    Key found = rest[rank - below];
-    return {found, below + (std::lower_bound(rest, end, found) - rest)};
+    Key *middle = rest + (rank - below);
+    std::nth_element(rest, middle, end);
+    Key found = *middle;
+    return {found, below + std::count_if(rest, middle,
+                                         [&](Key key) { return key < found; })};
   }
   return {prefix, below};
 }

@@ -3,8 +3,11 @@
 // Pattern updates by methods of the caller's own.
 
 #include "BlockNorm.h"
+#include "Select.h"
 #include "Session.h"
 #include "Status.h"
+#include "UpdateThreads.h"
+#include <cmath>
 
 using namespace bsr;
 
@@ -57,6 +60,40 @@ bsr_status bsr_session_scores(const bsr_session *session, int64_t index,
   });
 }
 
+bsr_status bsr_session_stored(const bsr_session *session, int64_t index,
+                              int64_t count, int64_t *stored) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireArgument(stored, "stored");
+    requireIndex(index, int64_t(session->manifest().patterns.size()),
+                 "patterns");
+    const Pattern &pattern = session->manifest().patterns[index];
+    bsr_pattern_view view = session->view(index);
+    requireCount(count, view.blocks, "stored blocks", pattern);
+    listStored(pattern, view.row_ptr, view.col_idx, stored);
+  });
+}
+
+/// Fails unless the `numBarred` numbers of `barred` are of blocks of `pattern`,
+/// and rise, and leave `count` others.
+static void requireChoice(const Pattern &pattern, int64_t numBarred,
+                          const int64_t *barred, int64_t count) {
+  auto refuse = [&](const auto &...parts) {
+    fail(BSR_INVALID_ARGUMENT, parts..., " for pattern '", pattern.name, "'");
+  };
+  if (numBarred < 0 || numBarred > pattern.allBlocks())
+    refuse("expected at most ", pattern.allBlocks(),
+           " blocks to leave out, but got ", numBarred);
+  for (int64_t k = 0; k < numBarred; ++k)
+    if (barred[k] < (k ? barred[k - 1] + 1 : 0) ||
+        barred[k] >= pattern.allBlocks())
+      refuse("expected rising numbers of blocks below ", pattern.allBlocks(),
+             " to leave out, but got ", barred[k]);
+  if (count < 0 || count > pattern.allBlocks() - numBarred)
+    refuse("expected at most the ", pattern.allBlocks() - numBarred,
+           " blocks that may be chosen, but got ", count);
+}
+
 bsr_status bsr_session_choose_absent(const bsr_session *session, int64_t index,
                                      int64_t numBarred, const int64_t *barred,
                                      int64_t count, int64_t *chosen) {
@@ -66,25 +103,129 @@ bsr_status bsr_session_choose_absent(const bsr_session *session, int64_t index,
     requireArgument(chosen, "chosen");
     session->requireDynamic(index);
     const Pattern &pattern = session->manifest().patterns[index];
-    auto refuse = [&](const auto &...parts) {
-      fail(BSR_INVALID_ARGUMENT, parts..., " for pattern '", pattern.name, "'");
-    };
-    if (numBarred < 0 || numBarred > pattern.allBlocks())
-      refuse("expected at most ", pattern.allBlocks(),
-             " blocks to leave out, but got ", numBarred);
-    for (int64_t k = 0; k < numBarred; ++k)
-      if (barred[k] < (k ? barred[k - 1] + 1 : 0) ||
-          barred[k] >= pattern.allBlocks())
-        refuse("expected rising numbers of blocks below ", pattern.allBlocks(),
-               " to leave out, but got ", barred[k]);
-    if (count < 0 || count > pattern.allBlocks() - numBarred)
-      refuse("expected at most the ", pattern.allBlocks() - numBarred,
-             " blocks that may be chosen, but got ", count);
+    requireChoice(pattern, numBarred, barred, count);
     chooseAbsent(pattern, barred, numBarred, count,
                  RandomStream(session->counters.seed, "pattern", pattern.name),
                  session->counters.pattern_updates + 1, session->scratch.marks,
                  chosen);
   });
+}
+
+/// `takeLowest` into `taken`, which has no room for one more.
+template <typename ForEach, typename KeyAt>
+static void copyLowest(int64_t count, ForEach forEach, KeyAt keyAt,
+                       int64_t *taken) {
+  std::vector<int64_t> places(size_t(count) + 1);
+  takeLowest(count, forEach, keyAt, places.data());
+  std::copy_n(places.data(), count, taken);
+}
+
+bsr_status bsr_session_choose_scored(const bsr_session *session, int64_t index,
+                                     int64_t numBarred, const int64_t *barred,
+                                     int64_t count, int64_t *chosen) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireArgument(barred, "barred");
+    requireArgument(chosen, "chosen");
+    session->requireDynamic(index);
+    const Pattern &pattern = session->manifest().patterns[index];
+    requireChoice(pattern, numBarred, barred, count);
+    session->requireScores(pattern);
+    std::vector<char> copy;
+    const auto *scores =
+        static_cast<const float *>(session->readBuffer(pattern.scores, copy));
+    int64_t all = pattern.allBlocks();
+    if (hasNaN(scores, all))
+      for (int64_t block = 0, k = 0; block < all; ++block) {
+        if (k < numBarred && barred[k] == block)
+          ++k;
+        else if (std::isnan(scores[block]))
+          refuseNaNScore(pattern, block);
+      }
+    std::vector<uint32_t> keys(size_t(all), 0);
+    for (int64_t block = 0; block < all; ++block)
+      keys[size_t(block)] = ~keyOf(scores[block]);
+    // What orders above every number is never chosen.
+    for (int64_t k = 0; k < numBarred; ++k)
+      keys[size_t(barred[k])] = ~uint32_t(0);
+    copyLowest(
+        count,
+        [&](auto visit) {
+          for (int64_t block = 0; block < all; ++block)
+            visit(block);
+        },
+        [&](int64_t block) { return keys[size_t(block)]; }, chosen);
+  });
+}
+
+/// Writes the places of the `count` numbers of the lowest keys.
+template <typename T, typename KeyOf>
+static void chooseLowest(int64_t size, const void *data, int64_t count,
+                         KeyOf keyOf, int64_t *places) {
+  auto *numbers = static_cast<const T *>(data);
+  bool hasNaN = false;
+  for (int64_t i = 0; i < size; ++i)
+    hasNaN |= numbers[i] != numbers[i];
+  if (hasNaN)
+    fail(BSR_NOT_A_NUMBER, "expected numbers to choose from, but got NaN at ",
+         std::find_if(numbers, numbers + size, [](T t) { return t != t; }) -
+             numbers);
+  copyLowest(
+      count,
+      [&](auto visit) {
+        for (int64_t i = 0; i < size; ++i)
+          visit(i);
+      },
+      [&](int64_t i) { return keyOf(numbers[i]); }, places);
+}
+
+/// Chooses the lowest numbers, or the highest, of any type that can be chosen
+/// from.
+static bsr_status choose(bool highest, bsr_type type, int64_t size,
+                         const void *numbers, int64_t count, int64_t *places) {
+  return guarded([&] {
+    requireArgument(numbers, "numbers");
+    requireArgument(places, "places");
+    if (size < 0)
+      fail(BSR_INVALID_ARGUMENT,
+           "expected a number of numbers from 0, but got ", size);
+    if (count < 0 || count > size)
+      fail(BSR_INVALID_ARGUMENT, "expected a count of at most the ", size,
+           " numbers to choose from, but got ", count);
+    uint64_t turned = highest ? ~uint64_t(0) : 0;
+    switch (numberOf(type)) {
+    case BSR_F32:
+      return chooseLowest<float>(
+          size, numbers, count,
+          [&](float n) { return keyOf(n) ^ uint32_t(turned); }, places);
+    case BSR_F64:
+      return chooseLowest<double>(
+          size, numbers, count,
+          [&](double n) { return signedKeyOf(n) ^ turned; }, places);
+    case BSR_I64:
+      return chooseLowest<int64_t>(
+          size, numbers, count,
+          [&](int64_t n) { return signedKeyOf(n) ^ turned; }, places);
+    case BSR_UI64:
+      return chooseLowest<uint64_t>(
+          size, numbers, count, [&](uint64_t n) { return n ^ turned; }, places);
+    default:
+      fail(BSR_INVALID_ARGUMENT,
+           "expected numbers of type f32, f64, i64 or ui64 to choose from, but "
+           "got those of type ",
+           numberOf(type));
+    }
+  });
+}
+
+bsr_status bsr_lowest(bsr_type type, int64_t size, const void *numbers,
+                      int64_t count, int64_t *places) {
+  return choose(/*highest=*/false, type, size, numbers, count, places);
+}
+
+bsr_status bsr_highest(bsr_type type, int64_t size, const void *numbers,
+                       int64_t count, int64_t *places) {
+  return choose(/*highest=*/true, type, size, numbers, count, places);
 }
 
 void bsr_session::replacePatterns(const bsr_replacement *replacements,
@@ -105,20 +246,34 @@ void bsr_session::replacePatterns(const bsr_replacement *replacements,
            "a second one of '",
            pattern.name, "'");
     isReplaced[given.pattern] = true;
-    checkPattern(pattern, view(given.pattern), scratch);
-    checkReplacement(pattern, chosenBy(given), indices(given.pattern));
   }
-  int64_t areas = Memory::areasTaken(), steps = stepsLoaded();
-  for (int64_t i = 0; i < count; ++i) {
+  forEachOnThreads(*this, count, [&](int64_t i, PatternScratch &own) {
     int64_t index = replacements[i].pattern;
     const Pattern &pattern = manifest().patterns[index];
-    PatternChange change = replaceBlocks(pattern, chosenBy(replacements[i]),
-                                         indices(index), scratch);
+    checkPattern(pattern, view(index), own);
+    checkReplacement(pattern, chosenBy(replacements[i]), indices(index));
+  });
+  int64_t areas = Memory::areasTaken(), steps = stepsLoaded();
+  auto replace = [&](int64_t i, PatternScratch &own) {
+    int64_t index = replacements[i].pattern;
+    const Pattern &pattern = manifest().patterns[index];
+    PatternChange change =
+        replaceBlocks(pattern, chosenBy(replacements[i]), indices(index), own);
     storeIndices(index);
-    zeroSlots(index, scratch.freed, std::max(change.pruned, change.regrown));
-    histories[index].record(pattern, change, scratch);
-    counters.blocks_pruned += change.pruned;
-    counters.blocks_regrown += change.regrown;
+    zeroSlots(index, own.freed, std::max(change.pruned, change.regrown));
+    histories[index].record(pattern, change, own);
+  };
+  if (device.isHost()) {
+    forEachOnThreads(*this, count, replace);
+  } else {
+    // The device has one room to work in.
+    for (int64_t i = 0; i < count; ++i)
+      replace(i, scratch);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const PatternHistory &history = histories[replacements[i].pattern];
+    counters.blocks_pruned += history.pruned;
+    counters.blocks_regrown += history.regrown;
   }
   bool keepsScores = hasScores; // they are of all blocks, and still there
   patternsChanged();

@@ -6,9 +6,8 @@
 #include "DeviceUpdate.h"
 #include "Session.h"
 #include "Status.h"
+#include "UpdateThreads.h"
 #include <cmath>
-#include <exception>
-#include <omp.h>
 
 using namespace bsr;
 
@@ -43,8 +42,7 @@ void bsr_session::requireScores(const Pattern &pattern) const {
            "got a plain run, a restore, a load or another update since");
 }
 
-/// Whether there is a NaN among `size` numbers at `data`.
-static bool hasNaN(const float *data, int64_t size) {
+bool bsr::hasNaN(const float *data, int64_t size) {
   bool found = false;
   for (int64_t i = 0; i < size; ++i)
     found |= data[i] != data[i];
@@ -73,25 +71,12 @@ template <typename Body>
 static void forEachUpdated(const bsr_session &session,
                            const bsr_pattern_update *updates, Body body) {
   const std::vector<Pattern> &patterns = session.manifest().patterns;
-  int64_t size = int64_t(patterns.size()), failed = size;
-  std::exception_ptr error;
-#pragma omp parallel for schedule(dynamic)                                     \
-    num_threads(int(session.moreScratch.size()) + 1)
-  for (int64_t i = 0; i < size; ++i) {
-    if (patterns[i].isStatic || updates[i].method == BSR_STATIC)
-      continue;
-    try {
-      body(i, session.scratchOf(omp_get_thread_num()));
-    } catch (...) {
-#pragma omp critical
-      if (i < failed) {
-        failed = i;
-        error = std::current_exception();
-      }
-    }
-  }
-  if (error)
-    std::rethrow_exception(error);
+  forEachOnThreads(session, int64_t(patterns.size()),
+                   [&](int64_t i, PatternScratch &scratch) {
+                     if (!patterns[i].isStatic &&
+                         updates[i].method != BSR_STATIC)
+                       body(i, scratch);
+                   });
 }
 
 void bsr_session::updateOnHost(const bsr_pattern_update *updates) {

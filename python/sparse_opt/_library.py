@@ -9,13 +9,17 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from sparse_opt._errors import StepError
 from sparse_opt._tools import RUNTIME, find_runtime
 
-VERSION = 11
+if TYPE_CHECKING:
+    from sparse_opt._description import Array
+
+VERSION = 13
 
 KINDS = (
     "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",
@@ -138,6 +142,34 @@ def target(device: str) -> str:
     found = ctypes.c_char_p()
     check(library().bsr_device_target(device.encode(), ctypes.byref(found)))
     return (found.value or b"").decode()
+
+
+# What numbers of any type that can be chosen from become, without a loss.
+CHOSEN_FROM = ("ui64", "i64", "f32", "f64")
+
+
+def choose(which: Literal["lowest", "highest"], numbers: Array, count: int) -> Array:
+    """Returns the rising places of the `lowest` or the `highest` numbers."""
+    array = np.asarray(numbers)
+    for type in map(TYPES.index, CHOSEN_FROM):
+        if np.can_cast(array.dtype, DTYPES[type]):
+            break
+    else:
+        raise StepError(
+            "expected real numbers of at most 64 bits to choose from, but got"
+            f" {array.dtype}"
+        )
+    held = np.ascontiguousarray(array, DTYPES[type])
+    places = np.empty(max(count, 0), np.int64)
+    function = library().bsr_highest if which == "highest" else library().bsr_lowest
+    check(
+        function(
+            ctypes.c_int(type), ctypes.c_int64(held.size),
+            ctypes.c_void_p(held.ctypes.data or 1), ctypes.c_int64(count),
+            ctypes.c_void_p(places.ctypes.data or 1),
+        )
+    )  # fmt: skip
+    return places
 
 
 def drop_fraction(schedule: str, drop: float, t: float) -> float:

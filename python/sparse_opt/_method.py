@@ -18,7 +18,7 @@ import numpy as np
 
 from sparse_opt import _library
 from sparse_opt._errors import StepError
-from sparse_opt._description import Array, Pattern
+from sparse_opt._description import Array, Blocks, Counters, Pattern
 
 if TYPE_CHECKING:
     from sparse_opt._step import Step
@@ -27,41 +27,19 @@ if TYPE_CHECKING:
 def lowest(numbers: Array, count: int) -> Array:
     """Returns the places of the `count` lowest numbers, rising; of equal ones the first.
 
-    Takes time in proportion to their number.
+    They may be of any real type of at most 64 bits, and in an array of NumPy's or of
+    others that NumPy reads, such as PyTorch's on the processor. Takes time in proportion
+    to their number.
 
     Raises:
-      StepError: there are fewer, or one of them is NaN.
+      StepError: there are fewer, one of them is NaN, or they are of another type.
     """
-    numbers = np.asarray(numbers)
-    if not 0 <= count <= numbers.size:
-        raise StepError(
-            f"expected a count of at most the {numbers.size} numbers to choose from, but"
-            f" got {count}"
-        )
-    if not count:
-        return np.zeros(0, np.int64)
-    largest = numbers.max()  # NaN if one of them is
-    if largest != largest:
-        place = int(np.flatnonzero(np.isnan(numbers))[0])
-        raise StepError(f"expected numbers to choose from, but got NaN at {place}")
-    last = np.partition(numbers, count - 1)[count - 1]
-    places = np.flatnonzero(numbers <= last)
-    if len(places) == count:
-        return places
-    below = numbers[places] < last
-    ties = np.flatnonzero(~below)[: count - int(below.sum())]
-    below[ties] = True
-    chosen: Array = places[below]
-    return chosen
+    return _library.choose("lowest", numbers, count)
 
 
 def highest(numbers: Array, count: int) -> Array:
     """Returns the places of the `count` highest numbers, rising; of equal ones the first."""
-    numbers = np.asarray(numbers)
-    # Of integers and of truth values the complement turns the order; a negative of the
-    # lowest one, and of any without a sign, would wrap.
-    turns = np.negative if np.issubdtype(numbers.dtype, np.inexact) else np.invert
-    return lowest(turns(numbers), count)
+    return _library.choose("highest", numbers, count)
 
 
 class Weight:
@@ -80,20 +58,15 @@ class Weight:
       seed: that of the step.
     """
 
-    def __init__(self, step: Step, pattern: Pattern) -> None:
+    def __init__(self, step: Step, pattern: Pattern, counters: Counters) -> None:
         self._session, self._pattern, self._arrays = step._session, pattern, step.arrays
-        self._names = [
-            b.name
-            for b in step.buffers.values()
-            if b.kind == "values" and b.pattern == pattern.index
-        ]
-        self._views = step._session.views(pattern)
+        self._buffers = step.buffers
+        self._count = int(step._session.view(pattern).blocks)
         self.name = pattern.name
         self.shape = pattern.rows, pattern.cols
         self.block = pattern.block_rows, pattern.block_cols
         self.grid = self.shape[0] // self.block[0], self.shape[1] // self.block[1]
         self.slots = pattern.slots
-        counters = step._session.counters()
         self.update, self.seed = counters.pattern_updates + 1, counters.seed
 
     @property
@@ -105,7 +78,17 @@ class Weight:
     @property
     def moments(self) -> Mapping[str, Array]:
         """By their names, the other arrays of which the pattern is, of the same form."""
-        return {n: self._arrays[n] for n in self._names if n != self.name}
+        return {
+            b.name: self._arrays[b.name]
+            for b in self._buffers.values()
+            if b.kind == "values"
+            and b.pattern == self._pattern.index
+            and b.name != self.name
+        }
+
+    @cached_property
+    def _views(self) -> Blocks:
+        return self._session.views(self._pattern)
 
     @property
     def row_ptr(self) -> Array:
@@ -125,10 +108,7 @@ class Weight:
     @cached_property
     def stored(self) -> Array:
         """The numbers of the stored blocks, rising."""
-        counts = np.diff(self.row_ptr)
-        first = np.repeat(np.arange(len(counts), dtype=np.int64) * self.grid[1], counts)
-        first += self.col_idx
-        return first
+        return self._session.stored(self._pattern, self._count)
 
     @cached_property
     def absent(self) -> Array:
@@ -147,7 +127,7 @@ class Weight:
             raise StepError(
                 f"expected one of {', '.join(_library.NORMS)}, but got '{norm}'"
             )
-        return self._session.norms(self._pattern, norm, len(self.slot))
+        return self._session.norms(self._pattern, norm, self._count)
 
     @cached_property
     def scores(self) -> Array:
@@ -165,6 +145,16 @@ class Weight:
         """
         barred = self.stored if barred is None else barred
         return self._session.choose_absent(self._pattern, barred, count)
+
+    def largest_scores(self, count: int, barred: Array | None = None) -> Array:
+        """Returns the numbers, rising, of the `count` blocks of the largest `scores` that
+        are not stored, of equal ones the first.
+
+        Or that are none of `barred`, whose numbers rise. NaN as the score of a block that
+        may be chosen is an error.
+        """
+        barred = self.stored if barred is None else barred
+        return self._session.choose_scored(self._pattern, barred, count)
 
     @cached_property
     def rng(self) -> np.random.Generator:
@@ -194,7 +184,7 @@ class Method:
     def count(self, weight: Weight, share: float) -> int:
         """Returns how many blocks to replace, of a share of those stored: half ones round
         up, and no more than are absent."""
-        stored = len(weight.slot)
+        stored = len(weight.stored)
         return min(int(share * stored + 0.5), weight.grid[0] * weight.grid[1] - stored)
 
     def score(self, weight: Weight) -> Array:
@@ -204,9 +194,9 @@ class Method:
     def drop(self, weight: Weight, count: int) -> Array:
         """Returns the numbers of blocks to drop, all of them stored."""
         scores = np.asarray(self.score(weight))
-        if scores.shape != (len(weight.slot),):
+        if scores.shape != weight.stored.shape:
             raise StepError(
-                f"expected {len(weight.slot)} scores, one for each stored block of"
+                f"expected {len(weight.stored)} scores, one for each stored block of"
                 f" '{weight.name}', but got shape {list(scores.shape)}"
             )
         try:
@@ -248,8 +238,9 @@ class Method:
 def apply(step: Step, updates: Sequence[tuple[Pattern, Method, float]]) -> None:
     """Updates patterns by methods, each with a share of the blocks, all or none."""
     replacements = []
+    counters = step._session.counters()
     for pattern, method, share in updates:
-        weight = Weight(step, pattern)
+        weight = Weight(step, pattern, counters)
         both = method.update(weight, share)
         if not isinstance(both, tuple) or len(both) != 2:
             raise StepError(

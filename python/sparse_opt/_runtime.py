@@ -250,12 +250,7 @@ class Session:
 
     def blocks(self, pattern: Pattern) -> Blocks:
         """Returns a copy of the pattern as it stands."""
-        view = PatternView()
-        check(
-            library().bsr_session_get_pattern(
-                self._handle, ctypes.c_int64(pattern.index), ctypes.byref(view)
-            )
-        )
+        view = self.view(pattern)
         lines = pattern.rows // pattern.block_rows + 1
 
         def copied(pointer: Any, count: int) -> Array:
@@ -326,12 +321,7 @@ class Session:
 
     def views(self, pattern: Pattern) -> Blocks:
         """Returns the pattern's own memory, for reading, as it is until it changes."""
-        view = PatternView()
-        check(
-            library().bsr_session_get_pattern(
-                self._handle, ctypes.c_int64(pattern.index), ctypes.byref(view)
-            )
-        )
+        view = self.view(pattern)
         count = view.blocks
 
         def seen(pointer: Any, count: int) -> Array:
@@ -347,6 +337,27 @@ class Session:
         return Blocks(
             seen(view.row_ptr, lines), seen(view.col_idx, count), seen(view.slot, count)
         )
+
+    def view(self, pattern: Pattern) -> PatternView:
+        """Returns where the pattern lies."""
+        view = PatternView()
+        check(
+            library().bsr_session_get_pattern(
+                self._handle, ctypes.c_int64(pattern.index), ctypes.byref(view)
+            )
+        )
+        return view
+
+    def stored(self, pattern: Pattern, count: int) -> Array:
+        """Returns the numbers of the `count` stored blocks, rising."""
+        stored = np.empty(count, np.int64)
+        check(
+            library().bsr_session_stored(
+                self._handle, ctypes.c_int64(pattern.index), ctypes.c_int64(count),
+                ctypes.c_void_p(stored.ctypes.data or 1),
+            )
+        )  # fmt: skip
+        return stored
 
     def norms(self, pattern: Pattern, norm: str, count: int) -> Array:
         """Returns what each of the `count` stored blocks is ranked by."""
@@ -373,10 +384,19 @@ class Session:
 
     def choose_absent(self, pattern: Pattern, barred: Array, count: int) -> Array:
         """Returns random blocks that are none of `barred`, whose numbers rise."""
+        return self._choose(library().bsr_session_choose_absent, pattern, barred, count)
+
+    def choose_scored(self, pattern: Pattern, barred: Array, count: int) -> Array:
+        """Returns those of the largest scores that are none of `barred`."""
+        return self._choose(library().bsr_session_choose_scored, pattern, barred, count)
+
+    def _choose(
+        self, function: Any, pattern: Pattern, barred: Array, count: int
+    ) -> Array:
         held = np.ascontiguousarray(barred, np.int64)
         chosen = np.empty(max(count, 0), np.int64)
         check(
-            library().bsr_session_choose_absent(
+            function(
                 self._handle, ctypes.c_int64(pattern.index), ctypes.c_int64(len(held)),
                 ctypes.c_void_p(held.ctypes.data or 1), ctypes.c_int64(count),
                 ctypes.c_void_p(chosen.ctypes.data or 1),

@@ -137,6 +137,11 @@ BSR_API bsr_status bsr_session_update(bsr_session *session,
 /// For methods of the caller's own. Blocks go by their numbers: block row times
 /// block columns plus block column.
 
+/// Writes to `stored` the rising numbers of the stored blocks, `count` in all.
+BSR_API bsr_status bsr_session_stored(const bsr_session *session,
+                                      int64_t pattern, int64_t count,
+                                      int64_t *stored);
+
 /// Writes to `norms` a number for each stored block, in row order, that ranks
 /// as its norm does: summed in f64 in a fixed order, of L2 the sum of squares,
 /// of the mean that of magnitudes. `count` is how many blocks are stored. Fails
@@ -159,6 +164,23 @@ BSR_API bsr_status bsr_session_choose_absent(const bsr_session *session,
                                              int64_t num_barred,
                                              const int64_t *barred,
                                              int64_t count, int64_t *chosen);
+
+/// Writes to `chosen` those of the `count` largest scores, of equal ones the
+/// first, right after `bsr_session_run_scores`, as rigl chooses. Fails as an
+/// update does for a NaN score of a block that is none of `barred`.
+BSR_API bsr_status bsr_session_choose_scored(const bsr_session *session,
+                                             int64_t pattern,
+                                             int64_t num_barred,
+                                             const int64_t *barred,
+                                             int64_t count, int64_t *chosen);
+
+/// Write to `places` the rising places of the `count` lowest, or highest, of
+/// `size` numbers, of equal ones the first, in time linear in `size`. `type` is
+/// BSR_F32, BSR_F64, BSR_I64 or BSR_UI64; NaN is an error that names its place.
+BSR_API bsr_status bsr_lowest(bsr_type type, int64_t size, const void *numbers,
+                              int64_t count, int64_t *places);
+BSR_API bsr_status bsr_highest(bsr_type type, int64_t size, const void *numbers,
+                               int64_t count, int64_t *places);
 
 /// Which blocks of a pattern go, and which come, each rising.
 typedef struct bsr_replacement {

@@ -64,8 +64,10 @@ extern "C" {
 ///      bsr_communicator_trace, bsr_communicator_read_events, more counters,
 ///      bsr_step_read_laps;
 ///   11: bsr_step_sharded, bsr_step_whole_shape, bsr_step_accumulates;
-///   12: bsr_step_micro_batches.
-#define BSR_RUNTIME_VERSION 12
+///   12: bsr_step_micro_batches;
+///   13: bsr_session_stored, bsr_session_choose_scored, bsr_lowest,
+///      bsr_highest.
+#define BSR_RUNTIME_VERSION 13
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);

@@ -74,6 +74,27 @@ class Look(sparse_opt.Method):
         return [], []
 step.update_patterns(0.3, method=Look())
 
+# The largest scores are those of a sort, and may be asked for again.
+
+# CHECK: largest scores True True
+scored = made(4, options=["--score-norm=l1"])
+scored(x=x, lr=0.02, scores=True)
+class Largest(sparse_opt.Method):
+    needs_scores = True
+
+    def update(self, weight, share):
+        if weight.name != "a":
+            return [], []
+        equal = []
+        for barred in (weight.stored, np.array([0, 5])):
+            left = np.setdiff1d(np.arange(weight.grid[0] * weight.grid[1]), barred)
+            want = np.sort(left[np.argsort(-weight.scores[left], kind="stable")[:6]])
+            equal.append(np.array_equal(weight.largest_scores(6, barred), want))
+        same = np.array_equal(weight.largest_scores(6), weight.largest_scores(6, weight.stored))
+        print("largest scores", all(equal), same)
+        return [], []
+scored.update_patterns(method=Largest())
+
 # More blocks may come than go, as many as there are slots; new ones are zeros.
 
 class Grow(sparse_opt.Method):
@@ -137,6 +158,11 @@ class NaN(sparse_opt.Method):
 refuse(lambda: step.update_patterns(method=NaN()))
 # CHECK: expected a step that was compiled with scores of blocks, but got one without for pattern 'a'
 refuse(lambda: step.update_patterns(method=methods.RigL()))
+class TooMany(sparse_opt.Method):
+    def grow(self, weight, count):
+        return weight.largest_scores(13)
+# CHECK: expected at most the 12 blocks that may be chosen, but got 13 for pattern 'a'
+refuse(lambda: step.update_patterns(method=TooMany()))
 # CHECK: expected no norm, density or allow_return, which are the method's own, with a SET
 refuse(lambda: step.update_patterns(method=methods.SET(), norm="l2"))
 class Many(sparse_opt.Method):
@@ -195,5 +221,18 @@ print()
 # CHECK: expected numbers to choose from, but got NaN at 1
 refuse(lambda: sparse_opt.lowest([1, np.nan, np.nan], 1))
 refuse(lambda: sparse_opt.highest(np.array([1, np.nan], np.float16), 1))
+# CHECK: expected real numbers of at most 64 bits to choose from, but got complex128
+refuse(lambda: sparse_opt.lowest([1j], 1))
+# CHECK: expected real numbers of at most 64 bits to choose from, but got <U1
+refuse(lambda: sparse_opt.lowest(["1"], 1))
+# Strided numbers, lists, none at all.
+# CHECK: [1, 2] [0] []
+print(
+    sparse_opt.lowest(np.array([3, 0, 1, 0, 2, 0])[::2], 2).tolist(),
+    sparse_opt.highest([2, 1], 1).tolist(),
+    sparse_opt.highest([], 0).tolist(),
+)
+# CHECK: expected a count of at most the 2 numbers to choose from, but got -1
+refuse(lambda: sparse_opt.lowest(np.zeros(2), -1))
 # CHECK: expected a count of at most the 2 numbers to choose from, but got 3
 refuse(lambda: sparse_opt.lowest(np.zeros(2), 3))
