@@ -4,7 +4,9 @@ masks, factors, heads that share keys, patterns and types at random, rows that s
 
     attention.py [CASES [SEED]]
 
-A gradient of one small case is compared with differences of the function itself, too.
+What an element may be wrong by follows from the sizes of what is added up to make it (Case.reference), so that large scores
+and gradients that cancel have the limits they need, and all others narrow ones. The last line says how much of that was
+used. A gradient of one small case is compared with differences of the function itself, too.
 """
 
 import os
@@ -13,7 +15,9 @@ import sys
 import numpy as np
 import step
 
-TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 4e-3, "bf16": 3e-2}
+# What rounding to a type is wrong by: of a number, at most this times the number, or half of the smallest.
+ROUNDOFF = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
+SMALLEST = {"f64": 2.0**-1074, "f32": 2.0**-149, "f16": 2.0**-24, "bf16": 2.0**-133}
 BATCHES = [(), (3,), (2, 2), (1, 3)]
 
 
@@ -31,8 +35,17 @@ def softmax(x, live, zero_empty):
     return np.where(empty, 0 if zero_empty else np.nan, p), np.where(empty[..., 0], -np.inf, lse)
 
 
+def growth(count):
+    """How many roundoffs, of the sum of magnitudes, a sum of so many terms is wrong by at most: a few, and as many as
+    errors of random sign make (Higham and Mary, A New Approach to Probabilistic Rounding Error Analysis, 2019)."""
+    return 4 + count**0.5
+
+
 class Case:
     """An attention and its gradient in a step, and what they are in float64."""
+
+    # Whether probabilities and gradients of scores are rounded to the type of the operands before products.
+    rounds_scores = False
 
     def __init__(self, random, number):
         choose = lambda *options: options[random.integers(len(options))]
@@ -263,42 +276,84 @@ class Case:
             arrays[f"w{n}"] = np.zeros((self.stored.size, *self.block), np.float32)
             self.live = np.kron(self.stored, np.ones(self.block, bool)).astype(bool)
 
-    def reference(self):
-        s = self.scale * np.einsum("...id,...jd->...ij", self.q, self.k) + self.bias
+    def reference(self, written=None):
+        """The outputs, and what each element of them may be wrong by: to first order in the roundoff, what the errors of
+        all that an element is made of add up to. Gradients are those of an output `written`, which they read."""
+        wide = "f64" if self.kind == "f64" else "f32"
+        u, narrow = ROUNDOFF[wide], ROUNDOFF[self.kind] if self.rounds_scores else 0
+
+        def product(subscripts, a, a_wrong, b, count, over=()):
+            """A product, and what it is wrong by: `a` by `a_wrong`, each sum, of `count` terms, by roundoffs."""
+            size = np.abs(b)
+            wrong = np.einsum(subscripts, a_wrong, size) + growth(count) * u * np.einsum(subscripts, np.abs(a), size)
+            return np.einsum(subscripts, a, b).sum(tuple(over)), wrong.sum(tuple(over))
+
+        def stored(value, wrong, kind=self.kind):
+            return value, wrong + ROUNDOFF[kind] * np.abs(value) + SMALLEST[kind]
+
+        # What is exponentiated.
+        s, s_wrong = product("...id,...jd->...ij", self.scale * self.q, 0 * self.q, self.k, self.features)
+        s = s + self.bias
+        # Of scores that a bias swallows nothing is left to be wrong.
+        s_wrong = np.where(np.abs(self.bias) > 1e30, 0, s_wrong + 2 * u * (np.abs(s) + np.abs(self.bias)))
         fill = -np.inf if self.fill is None else self.fill
-        x = np.where(self.mask, s, fill) if self.mask_dims else s
+        x, x_wrong = (np.where(self.mask, s, fill), np.where(self.mask, s_wrong, 0)) if self.mask_dims else (s, s_wrong)
         live = np.broadcast_to(self.live, x.shape)
         p, lse = softmax(x, live, self.zero_empty)
         # A row without anything is NaN, whatever lies in its columns.
         seen = np.where(live, p, 0)
+        largest, log_sum = np.where(np.isinf(lse), 0, lse)
         empty = ~live.any(-1) | np.isneginf(np.where(live, x, -np.inf).max(-1))
-        dropped = seen * self.factor
-        y = np.einsum("...ij,...je->...ie", dropped, self.v)
+
+        # What a power is wrong by, relative to it: as what is exponentiated, which is a difference, is.
+        present = np.nan_to_num(seen)
+        power_wrong = np.where(present > 0, x_wrong + u * (4 + 2 * np.abs(np.where(present > 0, x, 0) - largest[..., None])), 0)
+        sum_wrong = (present * power_wrong).sum(-1) + u * growth(self.keys)
+        p_wrong = present * (power_wrong + (sum_wrong + 2 * u * np.abs(log_sum))[..., None] + narrow) + 2.0**-126
+        x_most = np.where(live & (present > 0), x_wrong, 0).max(-1, initial=0)
+        lse_wrong = np.stack([x_most + u * np.abs(largest), x_most + sum_wrong + u * np.abs(log_sum)])
+
+        dropped, dropped_wrong = seen * self.factor, p_wrong * self.factor
+        y, y_wrong = stored(*product("...ij,...je->...ie", dropped, dropped_wrong, self.v, self.keys))
         y = np.where(empty[..., None], 0 if self.zero_empty else np.nan, y)
-        dp = np.einsum("...ie,...je->...ij", self.dy, self.v) * self.factor
         # The gradient reads y as it was written.
-        g = seen * (dp - np.einsum("...ie,...ie->...i", self.dy, self.round(y))[..., None])
-        g = np.where(live & self.mask, g, 0)
-        summed = lambda array, over: array.sum(tuple(over))
-        return {"y": y, "lse": lse, "dq": self.scale * np.einsum("...ij,...jd->...id", g, self.k),
-                "dk": summed(self.scale * np.einsum("...ij,...id->...jd", g, self.q), self.summed),
-                "dv": summed(np.einsum("...ij,...ie->...je", dropped, self.dy), self.summed),
-                "dbias": summed(g, self.bias_summed or ())}
+        written = self.round(y) if written is None else written
+        dp, dp_wrong = product("...ie,...je->...ij", self.dy, 0 * self.dy, self.v, self.value_features)
+        mean, mean_wrong = product("...ie,...ie->...i", self.dy, 0 * self.dy, written, self.value_features)
+        difference = dp * self.factor - mean[..., None]
+        g = np.where(live & self.mask, seen * difference, 0)
+        g_wrong = np.where(live & self.mask, p_wrong * np.abs(difference) + seen * (
+            dp_wrong * self.factor + mean_wrong[..., None]) + (2 * u + narrow) * np.abs(g), 0)
+        queries = lambda over: self.queries * int(np.prod([self.batch[i] for i in over]))
+        bias_summed = self.bias_summed or ()
+        wanted = {
+            "y": (y, y_wrong), "lse": (lse, lse_wrong),
+            "dq": stored(*product("...ij,...jd->...id", g, g_wrong, self.scale * self.k, self.keys)),
+            "dk": stored(*product("...ij,...id->...jd", g, g_wrong, self.scale * self.q, queries(self.summed), self.summed)),
+            "dv": stored(*product("...ij,...ie->...je", dropped, dropped_wrong, self.dy, queries(self.summed), self.summed)),
+            "dbias": stored(*product("...ij,...->...ij", g, g_wrong, np.ones(()), queries(bias_summed), bias_summed), wide)}
+        # What is wanted is as wrong as what is compared with it, if both are of one type.
+        return {name: (want, wrong * (2 if self.kind == "f64" else 1)) for name, (want, wrong) in wanted.items()}
 
     def check(self, outputs, first):
-        want = self.reference()
-        for i, name in enumerate(self.outputs):
-            got = self.load(name, outputs[first + i])
-            np.testing.assert_array_equal(np.isnan(got), np.isnan(want[name]), err_msg=f"{name} of {self}")
-            infinite = np.isinf(want[name])
-            np.testing.assert_array_equal(got[infinite], want[name][infinite], err_msg=f"{name} of {self}")
-            rest = np.isfinite(want[name])
-            # Sums over batch dimensions are of as many roundings.
-            summed = {"dk": self.summed, "dv": self.summed, "dbias": self.bias_summed or ()}.get(name, ())
-            size = max(1, np.abs(want[name][rest]).max(initial=0)) * np.prod([self.batch[i] for i in summed])
-            tolerance = TOLERANCE["f32"] if name == "lse" and self.kind in ("f16", "bf16") else TOLERANCE[self.kind]
-            error = np.abs(got[rest] - want[name][rest]).max(initial=0) / size
-            assert error <= tolerance, f"{name} differs by {error:.2e} of {self}"
+        """Compares; self.used is how much of what it may be wrong by an element is at most."""
+        got = {name: self.load(name, outputs[first + i]) for i, name in enumerate(self.outputs)}
+        self.used = 0
+        for name, (want, limit) in self.reference(got["y"]).items():
+            if name not in got:
+                continue
+            np.testing.assert_array_equal(np.isnan(got[name]), np.isnan(want), err_msg=f"{name} of {self}")
+            infinite = np.isinf(want)
+            np.testing.assert_array_equal(got[name][infinite], want[infinite], err_msg=f"{name} of {self}")
+            rest = np.isfinite(want)
+            error, limit = np.abs(got[name][rest] - want[rest]), limit[rest]
+            assert np.isfinite(limit).all(), f"expected a limit for {name}, but got none of {self}"
+            if not error.size:
+                continue
+            worst = np.argmax(error / limit)
+            self.used = max(self.used, error[worst] / limit[worst])
+            assert error[worst] <= limit[worst], (
+                f"{name} differs by {error[worst]:.2e}, but by {limit[worst]:.2e} at most was expected, of {self}")
 
     def __str__(self):
         shown = {k: v for k, v in vars(self).items()
@@ -364,7 +419,7 @@ def check_differences():
             values = []
             for sign in (1, -1):
                 array[place] += sign * 1e-5
-                values.append((case.reference()["y"] * case.dy).sum())
+                values.append((case.reference()["y"][0] * case.dy).sum())
                 array[place] -= sign * 1e-5
             np.testing.assert_allclose(got["d" + name][place], (values[0] - values[1]) / 2e-5, atol=1e-8)
 
@@ -391,7 +446,13 @@ def check_padding():
 if __name__ == "__main__":
     count, seed = (int(given) for given in [*sys.argv[1:], *("12", "0")[len(sys.argv) - 1:]])
     random = np.random.default_rng(seed)
+    used = {kind: [] for kind in ROUNDOFF}
     for first in range(0, count, 6):
-        run([Case(random, number) for number in range(first, min(first + 6, count))])
+        cases = [Case(random, number) for number in range(first, min(first + 6, count))]
+        run(cases)
+        for case in cases:
+            used[case.kind].append(case.used)
     check_differences()
     check_padding()
+    shares = ", ".join(f"{kind} {max(each):.2f}" for kind, each in used.items() if each)
+    print(f"{count} cases of seed {seed}; of what an element may be wrong by, at most: {shares}")

@@ -44,6 +44,9 @@ CASES = [
 class Case(attention.Case):
     """A case of one of CASES."""
 
+    # Tensor cores take products of numbers of the operands' type.
+    rounds_scores = True
+
     def __init__(self, number):
         super().__init__(np.random.default_rng(number), number)
         self.kind, self.batch, self.queries, self.keys, self.features, self.value_features, self.block, more = CASES[number]
