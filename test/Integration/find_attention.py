@@ -493,6 +493,52 @@ def check_data(random):
             assert error < 1e-5, (mine, error)
 
 
+def check_data_messages():
+    """Why attention that a marked mask masks is computed of all blocks; nothing is said of other matrices."""
+    def fill(live, number=-np.inf, text="0xFF800000"):
+        """Scores where `live` says, else a number."""
+        def score(g, s):
+            mask, zero = live(g), g.constant(0)
+            return g.select(mask, s, g.constant(number, text), "bhij"), lambda ds: g.select(mask, ds, zero, "bhij")
+        return score
+
+    def add(dims, *operations):
+        """Scores and a matrix, after operations with constants."""
+        def score(g, s):
+            x = g.argument(dims)
+            for kind, number in operations:
+                x = g.each(kind, x, g.constant(number))
+            return g.each("addf", s, x), lambda ds: ds
+        return score
+
+    seen = lambda g, x: g.each("cmpf ogt,", x, g.constant(0), kind="i1")
+    of = lambda dims, change=lambda g, x: x: lambda g: seen(g, change(g, g.argument(dims)))
+    merge = lambda g, x: g.reshape(g.each("mulf", g.reshape(g.broadcast(x, "bhij"), "nij"), g.constant(2)), "bhij")
+    padded = lambda g: g.each("andi", seen(g, g.broadcast(g.argument("ij"), "bij")), g.argument("bij", "i1"), kind="i1")
+    for score, message in [
+            (fill(of("ij")), None),
+            (fill(of("ij"), -1e9, None), "-1e+09 filled in where it is zero"),
+            (add("ij", ("subf", 1), ("mulf", 1e9)), "-1e+09 filled in where it is zero"),
+            # A bias, zero where no block is stored.
+            (add("ij", ("mulf", 1e9)), None),
+            (fill(of("ji")), "other rows and columns of it"),
+            (fill(padded), "a mask that depends on more"),
+            (fill(lambda g: g.each("cmpf oeq,", g.argument("ij"), g.constant(0), kind="i1")), "scores that are seen where it is zero"),
+            (fill(of("ij", merge)), "'tensor.expand_shape' that splits a dimension of it"),
+            (fill(lambda g: g.reduce(seen(g, g.broadcast(g.argument("ij"), "bij")), "b", "andi")),
+             "'linalg.generic' that does not take it entry by entry")]:
+        g = Graph(SQUARE)
+        make(g, score=score, backward=None)
+        (name,) = [n for n, array in g.arrays.items() if array.shape == (128, 128)]
+        done = subprocess.run(["sparse-opt", f"--bsr-mark=match=^{name}$ attention-mask block=32x32 density=0.5", "--bsr-to-sparse",
+                               "--bsr-find-attention=report=true"], input=write([g]), text=True, capture_output=True)
+        assert done.returncode == 0 and done.stdout.count("bsr.attention(") == 1, done.stderr
+        remarks = re.findall(r"<stdin>:\d+:\d+: remark: (expected attention.*)", done.stderr)
+        assert remarks == ([] if message is None else [
+            f"expected attention of the blocks that a marked mask stores, but got {message}: attention is computed of all blocks"]), (
+                message, done.stderr)
+
+
 def main(names):
     graphs = {}
     for number, name in enumerate(names or FORMS):
@@ -514,6 +560,7 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["marks"]:
         check_messages()
         check_imposed()
+        check_data_messages()
         check_data(np.random.default_rng(0))
     else:
         main(sys.argv[1:])

@@ -5,6 +5,8 @@
 #include "AttentionBlocks.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/Format.h"
 #include <cmath>
 
 using namespace mlir;
@@ -120,30 +122,52 @@ std::optional<AttentionBlocks> bsr::getLiveBlocks(const AttentionMatch &match) {
   return blocks;
 }
 
-/// The matrix of stored blocks that `tensor` is a function of, entry by entry,
-/// and what its dimensions are; nothing if there is none.
-static std::optional<std::pair<ToDenseOp, Labels>>
-findDense(const Labelled &tensor) {
-  Operation *op = tensor.tensor.getDefiningOp();
-  if (auto dense = dyn_cast_or_null<ToDenseOp>(op))
-    return std::pair(dense, tensor.labels);
-  if (auto expand = dyn_cast_or_null<tensor::ExpandShapeOp>(op)) {
-    Labels labels;
-    for (ArrayRef<int64_t> group : expand.getReassociationIndices()) {
-      labels.push_back(-1);
-      for (int64_t dim : group) {
-        if (expand.getResultType().getDimSize(dim) == 1)
-          continue;
-        if (labels.back() >= 0)
-          return std::nullopt;
-        labels.back() = tensor.labels[dim];
-      }
-    }
-    return findDense({expand.getSrc(), labels});
+/// A matrix of stored blocks that `value` is computed from without products;
+/// null if there is none.
+static ToDenseOp reachDense(Value value) {
+  SetVector<Value> reached;
+  reached.insert(value);
+  for (size_t next = 0; next != reached.size(); ++next) {
+    Operation *op = reached[next].getDefiningOp();
+    if (auto dense = dyn_cast_or_null<ToDenseOp>(op))
+      return dense;
+    if (op &&
+        (isa<linalg::GenericOp>(op)
+             ? !linalg::isaContractionOpInterface(cast<linalg::LinalgOp>(op))
+             : isa<tensor::TensorDialect>(op->getDialect())))
+      reached.insert(op->operand_begin(), op->operand_end());
   }
-  auto generic = dyn_cast_or_null<linalg::GenericOp>(op);
-  if (!generic || generic.getNumReductionLoops() != 0)
+  return {};
+}
+
+/// The matrix of stored blocks that `tensor` is a function of, entry by entry,
+/// and what its dimensions are; nothing, and in `obstacle` what is in the way,
+/// if it is none.
+static std::optional<std::pair<ToDenseOp, Labels>>
+findDense(const Labelled &tensor, AttentionObstacle &obstacle) {
+  if (!reachDense(tensor.tensor))
     return std::nullopt;
+  Operation *op = tensor.tensor.getDefiningOp();
+  if (auto dense = dyn_cast<ToDenseOp>(op))
+    return std::pair(dense, tensor.labels);
+  auto stop = [&](StringRef reason) {
+    if (!obstacle.op)
+      obstacle = {
+          op, ("'" + op->getName().getStringRef() + "' that " + reason).str()};
+    return std::nullopt;
+  };
+  if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
+    bool isWhole = true;
+    Labels labels =
+        getReshaped(op, tensor.labels, /*isBackward=*/true, isWhole);
+    if (!isWhole)
+      return stop(isa<tensor::ExpandShapeOp>(op) ? "splits a dimension of it"
+                                                 : "merges dimensions of it");
+    return findDense({op->getOperand(0), labels}, obstacle);
+  }
+  auto generic = dyn_cast<linalg::GenericOp>(op);
+  if (!generic || generic.getNumReductionLoops() != 0)
+    return stop("does not take it entry by entry");
   auto result = cast<OpResult>(tensor.tensor);
   Labels loops(generic.getNumLoops(), -1);
   for (auto [expr, label] : llvm::zip_equal(
@@ -158,18 +182,18 @@ findDense(const Labelled &tensor) {
       auto dim = dyn_cast<AffineDimExpr>(expr);
       read.labels.push_back(dim ? loops[dim.getPosition()] : -1);
     }
-    if (auto found = findDense(read))
+    if (auto found = findDense(read, obstacle))
       return found;
   }
   return std::nullopt;
 }
 
-/// What `tensor` is where `dense` stores no block; nothing if that depends on
-/// something else.
-static std::optional<double> getBackground(ToDenseOp dense,
-                                           const Labelled &tensor) {
-  EntryValues values(
-      [](Value, ArrayRef<int64_t>) { return std::optional<double>(); });
+/// What `tensor` is where `dense` stores no block, if `other` is what else it
+/// depends on; nothing if that is not known.
+static std::optional<double>
+getBackground(ToDenseOp dense, const Labelled &tensor,
+              std::optional<double> other = std::nullopt) {
+  EntryValues values([&](Value, ArrayRef<int64_t>) { return other; });
   std::optional<double> background = 0;
   if (dense.getBackground())
     background = values.get(dense.getBackground(), {});
@@ -180,31 +204,52 @@ static std::optional<double> getBackground(ToDenseOp dense,
                     SmallVector<int64_t>(tensor.labels.size(), 0));
 }
 
-Value bsr::getMaskPattern(const AttentionMatch &match) {
-  auto get = [&](const Labelled &tensor,
+Value bsr::getMaskPattern(const AttentionMatch &match,
+                          AttentionObstacle &obstacle) {
+  Labels expected{match.getQueryDim(), match.getKeyDim()};
+  auto get = [&](const Labelled &tensor, double fill,
                  llvm::function_ref<bool(double)> isSeen) -> Value {
-    auto found = findDense(tensor);
-    if (!found)
+    AttentionObstacle before;
+    auto found = findDense(tensor, before);
+    if (!found && !before.op)
       return {};
-    auto [dense, labels] = *found;
-    Labels expected{match.getQueryDim(), match.getKeyDim()};
-    std::optional<double> background = getBackground(dense, tensor);
-    return !dense.getTranspose() && labels == expected && background &&
-                   !isSeen(*background)
-               ? dense.getPattern()
-               : Value();
+    std::string finite;
+    llvm::raw_string_ostream(finite) << llvm::format("%g", fill);
+    // What is in the way, one after the other.
+    if (!found)
+      obstacle = before;
+    else if (fill != -INFINITY)
+      // A row that sees nothing of a number that is filled in is a mean of all
+      // values, stored or not.
+      obstacle = {match.scores, finite + " filled in where it is zero"};
+    else if (auto [dense, labels] = *found;
+             dense.getTranspose() || labels != expected)
+      obstacle = {match.scores, "other rows and columns of it"};
+    else if (std::optional<double> background = getBackground(dense, tensor);
+             !background)
+      obstacle = {match.scores, "a mask that depends on more"};
+    else if (isSeen(*background))
+      obstacle = {match.scores, "scores that are seen where it is zero"};
+    else
+      return dense.getPattern();
+    return {};
   };
-  // A row that sees nothing of a number that is filled in is a mean of all
-  // values, stored or not.
-  if (match.fill == -INFINITY)
-    for (const AttentionMatch::Mask &mask : match.masks)
-      if (Value pattern = get(mask.tensor, [&](double bit) {
-            return (bit != 0) != mask.isNegated;
-          }))
-        return pattern;
-  for (const Labelled &bias : match.biases)
+  for (const AttentionMatch::Mask &mask : match.masks)
     if (Value pattern =
-            get(bias, [](double number) { return number != -INFINITY; }))
+            get(mask.tensor, match.fill.value_or(0),
+                [&](double bit) { return (bit != 0) != mask.isNegated; }))
       return pattern;
+  for (const Labelled &bias : match.biases) {
+    // A bias that is a weight masks nothing.
+    ToDenseOp dense = reachDense(bias.tensor);
+    std::optional<double> fill;
+    if (dense)
+      fill = getBackground(dense, bias, /*other=*/0);
+    if (!fill || *fill > lowFill)
+      continue;
+    if (Value pattern =
+            get(bias, *fill, [](double number) { return number != -INFINITY; }))
+      return pattern;
+  }
   return {};
 }

@@ -44,8 +44,8 @@ std::optional<AttentionBlocks> getLiveBlocks(const AttentionMatch &match);
 
 /// The pattern of queries by keys that a mask of `match` is masked by, an
 /// argument that is marked: where it stores no block, nothing is seen. Null if
-/// there is none.
-Value getMaskPattern(const AttentionMatch &match);
+/// there is none; `obstacle` says why if scores are masked by one all the same.
+Value getMaskPattern(const AttentionMatch &match, AttentionObstacle &obstacle);
 
 } // namespace mlir::bsr
 

@@ -7,14 +7,42 @@
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Kernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
 
+Labels bsr::getReshaped(Operation *reshape, const Labels &labels,
+                        bool isBackward, bool &isWhole) {
+  auto expand = dyn_cast<tensor::ExpandShapeOp>(reshape);
+  auto collapse = dyn_cast<tensor::CollapseShapeOp>(reshape);
+  SmallVector<ReassociationIndices> groups =
+      expand ? expand.getReassociationIndices()
+             : collapse.getReassociationIndices();
+  RankedTensorType split =
+      expand ? expand.getResultType() : collapse.getSrcType();
+  bool isMerging = expand ? isBackward : !isBackward;
+  Labels result(isMerging ? groups.size() : split.getRank(), -1);
+  for (auto [number, group] : llvm::enumerate(groups)) {
+    SmallVector<int64_t> large = llvm::filter_to_vector(
+        group, [&](int64_t dim) { return split.getDimSize(dim) != 1; });
+    isWhole &= large.size() <= 1;
+    if (large.size() == 1 && isMerging)
+      result[number] = labels[large.front()];
+    else if (large.size() == 1)
+      result[large.front()] = labels[number];
+  }
+  return result;
+}
+
 /// The dimension of the scores that a maximum of them, element by element
-/// changed, is taken over.
+/// changed, is taken over. Of scores with batch dimensions, which logits do not
+/// have, it is found behind reshapes as well: these may be in the way.
 std::optional<unsigned> AttentionScores::findKeyDim() {
+  FailureOr<linalg::ContractionDimensions> loops =
+      linalg::inferContractionDims(found.scores);
+  bool hasBatch = succeeded(loops) && !loops->batch.empty();
   SetVector<Value> reached;
   reached.insert(found.scores->getResult(0));
   DenseMap<Value, SmallVector<int64_t>> dims;
@@ -23,7 +51,15 @@ std::optional<unsigned> AttentionScores::findKeyDim() {
   for (size_t next = 0; next != reached.size(); ++next) {
     Value value = reached[next];
     for (OpOperand &use : value.getUses()) {
-      auto op = dyn_cast<linalg::GenericOp>(use.getOwner());
+      Operation *user = use.getOwner();
+      if (hasBatch && isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(user))
+        if (Value result = user->getResult(0); reached.insert(result)) {
+          bool isWhole = true;
+          Labels reshaped = getReshaped(user, dims[value],
+                                        /*isBackward=*/false, isWhole);
+          dims[result] = reshaped;
+        }
+      auto op = dyn_cast<linalg::GenericOp>(user);
       if (!op || op.isDpsInit(&use) || linalg::isaContractionOpInterface(op))
         continue;
       SmallVector<int64_t> loops(op.getNumLoops(), -1);

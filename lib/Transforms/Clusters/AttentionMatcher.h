@@ -85,6 +85,13 @@ struct AttentionObstacle {
   std::string reason;
 };
 
+/// What the dimensions of the result of `reshape`, an expand_shape or a
+/// collapse_shape, are if those of its source are `labels`, or the other way
+/// around. Dimensions of one element come and go; what is split or merged of
+/// others is -1, and `isWhole` false.
+Labels getReshaped(Operation *reshape, const Labels &labels, bool isBackward,
+                   bool &isWhole);
+
 /// `tensor` without what only permutes its dimensions.
 Labelled getUnpermuted(Labelled tensor);
 

@@ -111,35 +111,15 @@ bool AttentionScores::follow(Operation *op) {
     return true;
   if (auto generic = dyn_cast<linalg::GenericOp>(op))
     return followGeneric(generic);
-  // Dimensions of one element come and go.
-  auto getLarge = [](ArrayRef<int64_t> group, ArrayRef<int64_t> shape) {
-    return llvm::filter_to_vector(group,
-                                  [&](int64_t dim) { return shape[dim] != 1; });
-  };
-  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
-    ArrayRef<int64_t> shape = expand.getResultType().getShape();
-    Labels result(shape.size(), -1);
-    for (auto [group, label] : llvm::zip_equal(expand.getReassociationIndices(),
-                                               labels[expand.getSrc()])) {
-      SmallVector<int64_t> large = getLarge(group, shape);
-      if (large.size() > 1)
-        return stop(op, "splits a dimension of the scores");
-      if (!large.empty())
-        result[large.front()] = label;
-    }
-    labels[expand.getResult()] = result;
-    return true;
-  }
-  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
-    ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
-    Labels source = labels[collapse.getSrc()], result;
-    for (ArrayRef<int64_t> group : collapse.getReassociationIndices()) {
-      SmallVector<int64_t> large = getLarge(group, shape);
-      if (large.size() > 1)
-        return stop(op, "merges dimensions of the scores");
-      result.push_back(large.empty() ? -1 : source[large.front()]);
-    }
-    labels[collapse.getResult()] = result;
+  if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op)) {
+    bool isWhole = true;
+    Labels reshaped = getReshaped(op, labels[op->getOperand(0)],
+                                  /*isBackward=*/false, isWhole);
+    if (!isWhole)
+      return stop(op, isa<tensor::ExpandShapeOp>(op)
+                          ? "splits a dimension of the scores"
+                          : "merges dimensions of the scores");
+    labels[op->getResult(0)] = reshaped;
     return true;
   }
   return stop(op, "uses the scores in another way");

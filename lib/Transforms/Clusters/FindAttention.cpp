@@ -328,9 +328,15 @@ FindAttention::getLive(const AttentionMatch &match) {
 /// or of the blocks in which its masks have an entry, or null.
 Value FindAttention::getPattern(OpBuilder &b, const AttentionMatch &match,
                                 std::optional<AttentionBlocks> blocks) {
-  if (!blocks)
-    if (Value pattern = getMaskPattern(match))
+  if (!blocks) {
+    AttentionObstacle obstacle;
+    if (Value pattern = getMaskPattern(match, obstacle))
       return pattern;
+    if (obstacle.op && report)
+      obstacle.op->emitRemark("expected attention of the blocks that a marked "
+                              "mask stores, but got ")
+          << obstacle.reason << ": attention is computed of all blocks";
+  }
   if (!blocks)
     blocks = getLive(match);
   if (!blocks)
