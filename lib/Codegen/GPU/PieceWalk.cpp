@@ -18,14 +18,14 @@ PieceWalk::PieceWalk(SpMMOp op, const ProductShape &shape,
       piecesPerRow(tile.tokens / elements), piecesPerBlock(shape.getPieces()) {
   const Activations &activations = shape.activations;
   // What a thread copies: one piece of a row of activations, of several rows.
-  Value token =
-      b.multiplyAdd(b.rem(b.thread, piecesPerRow), elements, tokenTile);
+  copied = getCopiedPiece(b, b.thread, piecesPerRow, layout.slabPitch);
+  Value token = b.multiplyAdd(copied.piece, elements, tokenTile);
   if (isRagged) {
     Value isInside = b.less(token, b.constant(activations.tokens));
     tokenBytes = b.select(isInside, b.constant(copiedBytes), b.constant(0));
     token = b.select(isInside, token, b.constant(0));
   }
-  Value row = b.rem(b.div(b.thread, piecesPerRow), shape.inBlock);
+  Value row = b.rem(copied.row, shape.inBlock);
   ArrayRef<int64_t> xShape = op.getX().getType().getShape().take_back(2);
   x = b.atFar(b.getPointer(kernel.inputs.lookup(skipReshapes(op.getX()))),
               batch, xShape[0] * xShape[1], type);
@@ -96,8 +96,8 @@ SmallVector<Value> PieceWalk::loadPositions(Value chunk) {
     return b.loadIntegers(first, tile.slabs);
   // A pass is of several slabs.
   SmallVector<Value> result;
-  Value row = b.div(b.thread, piecesPerRow);
-  Value slab = b.min(b.div(row, shape.inBlock), b.constant(tile.slabs - 1));
+  Value slab =
+      b.min(b.div(copied.row, shape.inBlock), b.constant(tile.slabs - 1));
   for (int64_t pass = 0; pass * rowsPerPass < tile.slabs * shape.inBlock;
        ++pass)
     result.push_back(b.load(
@@ -134,10 +134,8 @@ void PieceWalk::copySlabs(Value stage, ArrayRef<Value> positions) {
   int64_t height = tile.slabs * shape.inBlock;
   int64_t tokens = shape.activations.tokens;
   bool isOneSlab = rowsPerPass <= shape.inBlock;
-  Value row = b.div(b.thread, piecesPerRow);
-  Value to = b.add(
-      stage, b.multiplyAdd(row, layout.slabPitch,
-                           b.mul(b.rem(b.thread, piecesPerRow), copiedBytes)));
+  Value to = b.add(stage, b.multiplyAdd(copied.row, layout.slabPitch,
+                                        b.mul(copied.piece, copiedBytes)));
   to = b.at(to);
   auto copyRows = [&] {
     for (int64_t pass = 0; pass * rowsPerPass < height; ++pass) {
@@ -154,7 +152,7 @@ void PieceWalk::copySlabs(Value stage, ArrayRef<Value> positions) {
   if (height >= rowsPerPass)
     copyRows();
   else
-    b.when(b.less(row, b.constant(height)), copyRows);
+    b.when(b.less(copied.row, b.constant(height)), copyRows);
 }
 
 void PieceWalk::copyBlock(Value to, Value slot) {

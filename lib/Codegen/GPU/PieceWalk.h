@@ -53,6 +53,8 @@ private:
   /// Null if each piece that a thread copies is inside: the number of bytes.
   Value tokenBytes;
   Value x, values;
+  /// Of the slabs of a pass, the row and its piece that the thread copies.
+  CopiedPiece copied;
   Piece piece;
 };
 

@@ -48,8 +48,8 @@ void SampledWalk::copyRows(Value step, Value stage) {
   int64_t blockRows = tile.pattern.getBlockRows();
   int64_t perRow = tile.tokens / tile.getElements();
   int64_t rowsPerPass = blockThreads / perRow;
-  Value row = b.div(b.thread, perRow), piece = b.rem(b.thread, perRow);
-  auto copy = [&] {
+  auto [row, piece] = getCopiedPiece(b, b.thread, perRow, pitch);
+  auto copy = [&, row = row, piece = piece] {
     CopiedTokens tokens = getCopiedTokens(b, tile.rows, tile.tokens, step,
                                           b.mul(piece, tile.getElements()));
     Value from =
@@ -71,14 +71,14 @@ void SampledWalk::copyColumns(Value step, Value stage) {
   int64_t blockCols = tile.pattern.getBlockCols();
   int64_t perRow = tile.tokens / tile.getElements();
   int64_t rowsPerPass = BlockBuilder::warpThreads / perRow;
-  Value row = b.div(b.lane, perRow), piece = b.rem(b.lane, perRow);
+  auto [row, piece] = getCopiedPiece(b, b.lane, perRow, pitch);
   CopiedTokens tokens = getCopiedTokens(b, tile.rows, tile.tokens, step,
                                         b.mul(piece, tile.getElements()));
   Value to = b.multiplyAdd(b.warp, tile.warpBlocks * blockCols * pitch,
                            b.mul(piece, copiedBytes));
   to = b.at(
       b.add(b.add(b.multiplyAdd(row, pitch, stage), to), tile.getRowBytes()));
-  auto copyBlock = [&](int64_t block) {
+  auto copyBlock = [&, row = row](int64_t block) {
     Value from = b.atFar(columns[block], tokens.batch,
                          tile.cols.features * tile.cols.tokens, type);
     from = b.at(from, b.multiplyAdd(row, tile.cols.tokens, tokens.first), type);
@@ -88,7 +88,7 @@ void SampledWalk::copyColumns(Value step, Value stage) {
           b.at(from, first * tile.cols.tokens, type), tokens.bytes);
   };
   for (int64_t first = 0; first != tile.warpBlocks; first += tile.united)
-    b.when(isStored[first], [&] {
+    b.when(isStored[first], [&, row = row] {
       auto copyAll = [&] {
         for (int64_t block = first; block != first + tile.united; ++block)
           copyBlock(block);

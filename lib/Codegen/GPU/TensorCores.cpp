@@ -15,6 +15,21 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
+CopiedPiece bsr::getCopiedPiece(BlockBuilder &b, Value thread, int64_t perRow,
+                                int64_t pitch) {
+  Value row = b.div(thread, perRow), piece = b.rem(thread, perRow);
+  if (perRow >= 8)
+    return {row, piece};
+  // Of 8 rows, those that 8 threads copy are `apart`.
+  int64_t together = 8 / perRow;
+  int64_t apart = std::max<int64_t>(
+      1, perRow >> llvm::countr_zero<uint64_t>(pitch / copiedBytes));
+  Value turn = b.rem(b.div(row, together), perRow);
+  Value place = b.multiplyAdd(b.rem(row, together), apart, b.rem(turn, apart));
+  place = b.multiplyAdd(b.div(turn, apart), apart * together, place);
+  return {b.multiplyAdd(b.div(row, 8), 8, place), piece};
+}
+
 bool bsr::isLoaded(Value tensor) {
   Operation *op = tensor.getDefiningOp();
   if (!op)

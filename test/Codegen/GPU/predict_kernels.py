@@ -42,6 +42,7 @@ class CountingHost(gpu.Host):
     def __init__(self, text):
         super().__init__(text)
         self.counts = {}
+        self.conflicts = {}  # wavefronts of shared memory that kernels on tensor cores would not need, and all
         self.sums = set()  # those that add parts of groups that are cut, which depends on the pattern
 
     def launch(self, path, entry, extents, arguments, values, folder):
@@ -56,6 +57,10 @@ class CountingHost(gpu.Host):
         done = subprocess.run(command, text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
         found = dict(re.findall(r"^([\w .]+): (\d+)$", done.stdout, re.M))
+        with open(os.path.join(path, entry + ".ptx")) as file:
+            if "mma" in file.read():
+                fronts = int(found.get("shared wavefronts", 0))
+                self.conflicts[entry] = fronts - int(found.get("shared wavefronts without conflicts", 0)), fronts
         self.counts[entry] = {
             "instructions": int(found["warp instructions"]),
             "bytes": 32 * (int(found.get("global sectors", 0)) - int(found.get("global sectors past L1", 0)))
@@ -145,6 +150,10 @@ def main():
     for name, what, predicted, number in wrong:
         print(f"{name}: predicted {predicted:.0f} {what}, but counted {number}")
     print(f"{len(rows)} kernels, {exact} of {2 * len(rows)} counts within 0.1 %, differences of at most {worst:.2%}")
+    for name, (extra, fronts) in host.conflicts.items():
+        if extra:
+            print(f"{name}: {extra} of {fronts} wavefronts of shared memory by bank conflicts")
+    print(f"{sum(not extra for extra, _ in host.conflicts.values())} of {len(host.conflicts)} kernels on tensor cores without bank conflicts")
     sys.exit(bool(wrong))
 
 
