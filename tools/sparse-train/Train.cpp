@@ -439,7 +439,12 @@ private:
     }
     for (const auto &[name, sum] : sums.others)
       entry[name] = sum / runs;
-    if (patternUpdates.areDue(step)) {
+    // The numbers of an update are drawn by how many there were: a stage takes
+    // part in those of other stages' groups, and changes nothing. It may have
+    // no patterns.
+    bool isUpdate = place.stages > 1 ? patternUpdates.areDueAnywhere(step)
+                                     : patternUpdates.areDue(step);
+    if (isUpdate && bsr_step_num_patterns(session.step())) {
       int64_t stored = countBlocks().stored;
       int64_t pruned = session.counters().blocks_pruned;
       start = std::chrono::steady_clock::now();
@@ -452,9 +457,7 @@ private:
       if (folder)
         tracker->describePatterns(entry, patternUpdates.due(step));
     }
-    // A stage may have no patterns.
-    if (place.stages > 1 ? patternUpdates.areDueAnywhere(step)
-                         : patternUpdates.areDue(step))
+    if (isUpdate)
       requireSameState(/*andBuffers=*/false);
     if (isDue(step, config.heldOutEvery) || step == config.steps) {
       measureHeldOut(entry);
