@@ -74,10 +74,16 @@ bsr_status bsr_session_stored(const bsr_session *session, int64_t index,
   });
 }
 
-/// Fails unless the `numBarred` numbers of `barred` are of blocks of `pattern`,
-/// and rise, and leave `count` others.
-static void requireChoice(const Pattern &pattern, int64_t numBarred,
-                          const int64_t *barred, int64_t count) {
+/// The pattern `index`. Fails unless the `numBarred` numbers of `barred` are of
+/// its blocks, and rise, and leave `count` others for `chosen`.
+static const Pattern &requireChoice(const bsr_session *session, int64_t index,
+                                    int64_t numBarred, const int64_t *barred,
+                                    int64_t count, const int64_t *chosen) {
+  requireArgument(session, "session");
+  requireArgument(barred, "barred");
+  requireArgument(chosen, "chosen");
+  session->requireDynamic(index);
+  const Pattern &pattern = session->manifest().patterns[index];
   auto refuse = [&](const auto &...parts) {
     fail(BSR_INVALID_ARGUMENT, parts..., " for pattern '", pattern.name, "'");
   };
@@ -92,18 +98,15 @@ static void requireChoice(const Pattern &pattern, int64_t numBarred,
   if (count < 0 || count > pattern.allBlocks() - numBarred)
     refuse("expected at most the ", pattern.allBlocks() - numBarred,
            " blocks that may be chosen, but got ", count);
+  return pattern;
 }
 
 bsr_status bsr_session_choose_absent(const bsr_session *session, int64_t index,
                                      int64_t numBarred, const int64_t *barred,
                                      int64_t count, int64_t *chosen) {
   return guarded([&] {
-    requireArgument(session, "session");
-    requireArgument(barred, "barred");
-    requireArgument(chosen, "chosen");
-    session->requireDynamic(index);
-    const Pattern &pattern = session->manifest().patterns[index];
-    requireChoice(pattern, numBarred, barred, count);
+    const Pattern &pattern =
+        requireChoice(session, index, numBarred, barred, count, chosen);
     chooseAbsent(pattern, barred, numBarred, count,
                  RandomStream(session->counters.seed, "pattern", pattern.name),
                  session->counters.pattern_updates + 1, session->scratch.marks,
@@ -124,12 +127,8 @@ bsr_status bsr_session_choose_scored(const bsr_session *session, int64_t index,
                                      int64_t numBarred, const int64_t *barred,
                                      int64_t count, int64_t *chosen) {
   return guarded([&] {
-    requireArgument(session, "session");
-    requireArgument(barred, "barred");
-    requireArgument(chosen, "chosen");
-    session->requireDynamic(index);
-    const Pattern &pattern = session->manifest().patterns[index];
-    requireChoice(pattern, numBarred, barred, count);
+    const Pattern &pattern =
+        requireChoice(session, index, numBarred, barred, count, chosen);
     session->requireScores(pattern);
     std::vector<char> copy;
     const auto *scores =
