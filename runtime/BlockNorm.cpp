@@ -109,7 +109,7 @@ void bsr::blockNorms(bsr_norm norm, bsr_type type, const void *values,
     auto *elements = static_cast<const decltype(element) *>(values);
     // Threads pay from a millisecond on. Patterns that are updated side by side
     // have one each already.
-    bool sharesWork = blocks * size >= 1 << 20 && !omp_in_parallel();
+    bool sharesWork = blocks * size >= 1 << 15 && !omp_in_parallel();
 #pragma omp parallel for if (sharesWork)
     for (int64_t k = 0; k < blocks; ++k)
       norms[k] = normOf<decltype(kind)>(elements + slots[k] * size, size);
