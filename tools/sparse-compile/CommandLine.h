@@ -202,6 +202,11 @@ struct CommandLine {
   llvm::cl::opt<unsigned> stage{
       "stage", llvm::cl::desc("The stage to compile, counted from 0"),
       llvm::cl::value_desc("number"), llvm::cl::cat(category)};
+  llvm::cl::opt<std::string> memory{
+      "memory",
+      llvm::cl::desc("Fail if the step, or the stage of it, takes more: its "
+                     "buffers and its arena, such as 16GiB"),
+      llvm::cl::value_desc("bytes"), llvm::cl::cat(category)};
   llvm::cl::opt<int64_t> microBatches{
       "micro-batches", llvm::cl::init(1),
       llvm::cl::desc(

@@ -6,7 +6,7 @@
 #include "Codegen.h"
 #include "Compile.h"
 #include "EmitCode.h"
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "Memory.h"
 #include "llvm/Config/llvm-config.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
@@ -35,12 +35,8 @@ static llvm::json::Object getCompiler(const CommandLine &options,
   return compiler;
 }
 
-/// Prints what the manifest in `module` says about memory and products.
-static void printReport(ModuleOp module) {
-  auto global = module.lookupSymbol<LLVM::GlobalOp>("bsr_step_manifest");
-  StringRef text = cast<StringAttr>(global.getValueAttr()).getValue();
-  auto manifest = llvm::cantFail(llvm::json::parse(text.drop_back()));
-  const llvm::json::Object &step = *manifest.getAsObject();
+/// Prints what the manifest of `step` says about memory and products.
+static void printReport(const llvm::json::Object &step) {
   const llvm::json::Object &products = *step.getObject("products");
   const llvm::json::Object &kernels = *step.getObject("kernels");
   auto mebibytes = [&](StringRef name) {
@@ -78,8 +74,11 @@ Error bsr::compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
       }))
     return error;
   watch.lap("lower");
+  llvm::json::Object manifest = getManifest(*module);
   if (options.report)
-    printReport(*module);
+    printReport(manifest);
+  if (Error error = verifyMemory(manifest, options))
+    return error;
   if (options.emit == Emit::MLIR)
     return writeModule(*module, options.output);
 

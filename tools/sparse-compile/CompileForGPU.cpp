@@ -6,6 +6,7 @@
 #include "Assembler.h"
 #include "Compile.h"
 #include "EmitCode.h"
+#include "Memory.h"
 #include "Output.h"
 #include "bsr/Codegen/GPU/PredictKernels.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -148,6 +149,11 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
     return createStringError("expected --cubin with a library, which has room "
                              "for machine code, but got --emit=" +
                              Twine(emit == Emit::PTX ? "ptx" : "mlir"));
+  if (options.memory.getNumOccurrences() &&
+      (emit == Emit::MLIR || emit == Emit::PTX))
+    return createStringError("expected --memory with a library, whose memory "
+                             "is known, but got --emit=" +
+                             Twine(emit == Emit::PTX ? "ptx" : "mlir"));
   ToGPUOptions pipeline;
   setStepOptions(pipeline.step, options);
   pipeline.step.target = print(target);
@@ -202,6 +208,8 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
     launches.timers = options.timers.getValue();
     buildLaunchesToLLVMPipeline(pm, launches);
     if (Error error = run(pm, *module))
+      return error;
+    if (Error error = verifyMemory(getManifest(*module), options))
       return error;
     if (options.cubin)
       addCubin(*module, cubin);

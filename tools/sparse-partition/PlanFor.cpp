@@ -13,45 +13,6 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::Twine;
 
-namespace {
-struct Suffix {
-  StringRef name;
-  double factor;
-};
-} // namespace
-
-static ArrayRef<Suffix> getSuffixes(Unit unit) {
-  static constexpr double kibi = 1024;
-  static constexpr Suffix bytes[] = {
-      {"KiB", kibi}, {"MiB", kibi * kibi}, {"GiB", kibi * kibi * kibi},
-      {"kB", 1e3},   {"MB", 1e6},          {"GB", 1e9}};
-  static constexpr Suffix rates[] = {
-      {"MB/s", 1e6}, {"GB/s", 1e9}, {"TB/s", 1e12}};
-  static constexpr Suffix cycles[] = {{"B/cycle", 1}};
-  static constexpr Suffix hertz[] = {{"MHz", 1e6}, {"GHz", 1e9}};
-  static constexpr Suffix flops[] = {
-      {"GFLOP/s", 1e9}, {"TFLOP/s", 1e12}, {"PFLOP/s", 1e15}};
-  static constexpr Suffix seconds[] = {
-      {"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}};
-  switch (unit) {
-  case Unit::Count:
-    return {};
-  case Unit::Bytes:
-    return bytes;
-  case Unit::BytesPerSecond:
-    return rates;
-  case Unit::BytesPerCycle:
-    return cycles;
-  case Unit::Hertz:
-    return hertz;
-  case Unit::Flops:
-    return flops;
-  case Unit::Seconds:
-    return seconds;
-  }
-  llvm_unreachable("all units are above");
-}
-
 static std::string list(ArrayRef<std::string> names) {
   if (names.size() == 1)
     return names.front();
@@ -77,31 +38,17 @@ Error PlanFor::parse() {
 Error PlanFor::read(StringRef key, Unit unit, bool isNeeded, double &value) {
   known.push_back(key.str());
   auto found = values.find(key);
-  std::string described = "a positive number";
-  ArrayRef<Suffix> suffixes = getSuffixes(unit);
-  if (!suffixes.empty()) {
-    auto names = llvm::map_to_vector(
-        suffixes, [](const Suffix &suffix) { return suffix.name.str(); });
-    described += " with a unit, " + list(names);
-  }
   if (found == values.end())
     return isNeeded ? createStringError("expected --plan-for to have " + key +
-                                        ", " + described + ", but got none")
+                                        ", " + tools::describeQuantity(unit) +
+                                        ", but got none")
                     : Error::success();
-  StringRef rest = found->second;
-  StringRef number =
-      rest.take_while([](char c) { return llvm::isDigit(c) || c == '.'; });
-  rest = rest.drop_front(number.size());
-  double factor = suffixes.empty() && rest.empty() ? 1 : 0;
-  for (const Suffix &suffix : suffixes)
-    if (suffix.name == rest)
-      factor = suffix.factor;
-  double amount = 0;
-  if (number.getAsDouble(amount) || !(amount > 0) || !factor ||
-      !(amount * factor < 1e30))
+  std::optional<double> read = tools::parseQuantity(found->second, unit);
+  if (!read)
     return createStringError("expected " + key + " of --plan-for to be " +
-                             described + ", but got '" + found->second + "'");
-  value = amount * factor;
+                             tools::describeQuantity(unit) + ", but got '" +
+                             found->second + "'");
+  value = *read;
   values.erase(found);
   return Error::success();
 }

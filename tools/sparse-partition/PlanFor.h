@@ -5,22 +5,14 @@
 #ifndef BSR_TOOLS_SPARSE_PARTITION_PLANFOR_H
 #define BSR_TOOLS_SPARSE_PARTITION_PLANFOR_H
 
+#include "../Quantity.h"
 #include "bsr/Analysis/CorePlan.h"
 #include "bsr/Analysis/PartitionPlan.h"
 #include "llvm/Support/Error.h"
 
 namespace mlir::bsr {
 
-/// What the value of a key of `--plan-for` is a number of.
-enum class Unit {
-  Count,
-  Bytes,
-  BytesPerSecond,
-  BytesPerCycle,
-  Flops,
-  Hertz,
-  Seconds
-};
+using tools::Unit;
 
 /// The keys of a text such as `devices=256 memory=32GiB`, in units without
 /// prefix. Each `read` takes its key out; `finish` refuses what is left.

@@ -9,14 +9,6 @@ using namespace mlir;
 using namespace mlir::bsr;
 using llvm::formatv;
 
-std::string bsr::formatBytes(double bytes) {
-  unsigned unit = 0;
-  for (; bytes >= 1024 && unit < 3; ++unit)
-    bytes /= 1024;
-  constexpr StringRef units[] = {"B", "KiB", "MiB", "GiB"};
-  return formatv("{0:f2} {1}", bytes, units[unit]);
-}
-
 Report::Report(const StepParts &step, const StageChain &chain,
                const Devices &devices, const StagePlan &plan)
     : step(step), chain(chain), devices(devices), plan(plan) {

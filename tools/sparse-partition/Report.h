@@ -5,14 +5,14 @@
 #ifndef BSR_TOOLS_SPARSE_PARTITION_REPORT_H
 #define BSR_TOOLS_SPARSE_PARTITION_REPORT_H
 
+#include "../Quantity.h"
 #include "bsr/Analysis/PartitionPlan.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/raw_ostream.h"
 
 namespace mlir::bsr {
 
-/// `bytes` in the largest of B, KiB, MiB and GiB that there is one of.
-std::string formatBytes(double bytes);
+using tools::formatBytes;
 
 /// A plan with what it is of and what it costs.
 struct Report {
