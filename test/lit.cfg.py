@@ -99,7 +99,7 @@ if gpu:
     version = re.search(r"sm_\d+", gpu)[0]
     # The instructions of these chips alone are in programs for them alone.
     config.substitutions.append(("%gpu_chip", version + "a" * (version in ("sm_90", "sm_100"))))
-llvm_config.with_system_environment(["CUDA_VISIBLE_DEVICES", "PTX_RUN_DEVICE"])
+llvm_config.with_system_environment(["BSR_ALL", "CUDA_VISIBLE_DEVICES", "PTX_RUN_DEVICE"])
 if os.environ.get("PTX_RUN_DEVICE") == "1":
     lit_config.note(f"kernels run on {gpu or 'a GPU, but there is none'}: nothing checks what they do; tests of the interpreter are not run")
 

@@ -6,6 +6,7 @@ sum of n terms must agree within n unit roundoffs of the sum of magnitudes, and 
 functions of `math` within 8 units in the last place of the terms they make.
 """
 
+import itertools
 import string
 
 import numpy as np
@@ -614,8 +615,7 @@ def halves(p):
 
 CASES = [contractions, reductions, several_results, element_wise, chains, booleans, gathers, views,
          concatenations, element_types, halves]
-for seed in range(2):
-    for build in CASES:
-        program = Program([seed, len(build.__name__)])
-        build(program)
-        program.run(f"{build.__name__}, seed {seed}")
+for seed, build in step.share(itertools.product(range(2), CASES)):
+    program = Program([seed, len(build.__name__)])
+    build(program)
+    program.run(f"{build.__name__}, seed {seed}")

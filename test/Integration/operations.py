@@ -27,6 +27,9 @@ CASES += [("f32", (8, 16), (70, 40))]
 # What other vectors do differently, every other case shows, and every other number of tokens.
 if "--vector-bits" in os.environ.get("BSR_COMPILE", ""):
     CASES, TOKENS = CASES[::2], [(2, 20), (1,), (2, 512)]
+# And what other levels of optimization do, every other number of tokens.
+if "-O1" in os.environ.get("BSR_COMPILE", "").split():
+    TOKENS = TOKENS[1::2] if len(TOKENS) > 3 else TOKENS
 # Plain loops are slow.
 if step.is_scalar():
     TOKENS = [(2, 20), (1,), (2, 512)]
@@ -287,7 +290,7 @@ def patterns(random, grid):
     yield "permuted slots", scattered, random.permutation(count)[:scattered.sum()]
 
 
-cases = [Case(*case) for case in CASES]
+cases = [Case(*case) for case in step.share(CASES)]
 with ThreadPoolExecutor(2) as pool:
     for case, compiled in zip(cases, pool.map(Case.compile, cases)):
         random = np.random.default_rng(1)

@@ -156,6 +156,12 @@ class Step:
         }
 
 
+def share(cases):
+    """The cases that are run: those that BSR_SHARE=K/N says, every N-th from the K-th on, unless BSR_ALL is 1."""
+    first, of = map(int, os.environ.get("BSR_SHARE", "0/1").split("/"))
+    return list(cases) if os.environ.get("BSR_ALL") == "1" else list(cases)[first::of]
+
+
 def is_scalar():
     """True if BSR_COMPILE asks for plain loops."""
     return "--target=scalar" in os.environ.get("BSR_COMPILE", "")

@@ -4,14 +4,14 @@
 
 #include "Memory.h"
 #include "../Quantity.h"
-#include "support/ElementType.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "support/ElementType.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
-using mlir::bsr::CommandLine;
 using llvm::createStringError;
 using llvm::Error;
+using mlir::bsr::CommandLine;
 using tools::formatBytes;
 
 llvm::json::Object mlir::bsr::getManifest(ModuleOp module) {
@@ -24,15 +24,15 @@ llvm::json::Object mlir::bsr::getManifest(ModuleOp module) {
 static int64_t getBytes(const llvm::json::Object &buffer) {
   if (buffer.getInteger("arena_offset"))
     return 0;
-  int64_t bytes = ::bsr::bytesOf(
-      *::bsr::findElementType(buffer.getString("type")->str()));
+  int64_t bytes =
+      ::bsr::bytesOf(*::bsr::findElementType(buffer.getString("type")->str()));
   for (const llvm::json::Value &extent : *buffer.getArray("shape"))
     bytes *= *extent.getAsInteger();
   return bytes;
 }
 
 Error mlir::bsr::verifyMemory(const llvm::json::Object &manifest,
-                        const CommandLine &options) {
+                              const CommandLine &options) {
   if (!options.memory.getNumOccurrences())
     return Error::success();
   std::optional<double> most =
@@ -64,12 +64,12 @@ Error mlir::bsr::verifyMemory(const llvm::json::Object &manifest,
                 .str()
           : "the step";
   return createStringError(
-      llvm::formatv("expected {0} to take at most {1} of memory, but got {2}: "
-                    "buffers take {3}, of which '{4}' takes {5}, and the "
-                    "arena {6}",
-                    part, formatBytes(*most),
-                    formatBytes(double(buffers + arena)),
-                    formatBytes(double(buffers)), name,
-                    formatBytes(double(largest.first)), formatBytes(double(arena)))
+      llvm::formatv(
+          "expected {0} to take at most {1} of memory, but got {2}: "
+          "buffers take {3}, of which '{4}' takes {5}, and the "
+          "arena {6}",
+          part, formatBytes(*most), formatBytes(double(buffers + arena)),
+          formatBytes(double(buffers)), name,
+          formatBytes(double(largest.first)), formatBytes(double(arena)))
           .str());
 }

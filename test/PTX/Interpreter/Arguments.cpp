@@ -326,3 +326,21 @@ std::string ptx::printHash(const Argument &argument, unsigned number,
                 number, hash.value());
   return text;
 }
+
+void ptx::writeArgument(const Argument &argument, unsigned number,
+                        const Memory &memory, const std::string &folder) {
+  std::vector<uint8_t> bytes(argument.count * types[argument.type].bytes);
+  memory.readAny(argument.address, bytes.data(), bytes.size());
+  const Allocation *from = memory.find(argument.address);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    if (!from->written[i])
+      bsr::fail("expected argument ", number,
+                " to be written as a whole, but got nothing at byte ", i);
+  std::string name = folder + "/argument-" + std::to_string(number);
+  std::ofstream file(name, std::ios::binary);
+  file.write(reinterpret_cast<const char *>(bytes.data()),
+             std::streamsize(bytes.size()));
+  file.close();
+  if (!file)
+    bsr::fail("expected to write file '", name, "', but got an error");
+}

@@ -33,6 +33,11 @@ std::string printArgument(const Argument &argument, unsigned number,
 std::string printHash(const Argument &argument, unsigned number,
                       const Memory &memory);
 
+/// Writes the bytes of a buffer after the run to the file `argument-<number>`
+/// of `folder`. Fails if one is unknown.
+void writeArgument(const Argument &argument, unsigned number,
+                   const Memory &memory, const std::string &folder);
+
 } // namespace ptx
 
 #endif // PTX_ARGUMENTS_H

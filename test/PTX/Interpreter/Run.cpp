@@ -30,6 +30,7 @@ the outputs.
   --counts          prints what the kernel did
   --speed           prints warp instructions a second
   --hash            prints a hash of each output instead of its numbers
+  --write FOLDER    writes the bytes of each output to FOLDER/argument-N instead
   --entries         prints the entries of the file and their parameters
   --device          runs the kernel on the first NVIDIA GPU instead, where nothing
                     is checked: no --chip, --threads, --registers, --limit, --counts,
@@ -43,6 +44,7 @@ ARGUMENT is one of
 namespace {
 struct CommandLine {
   std::string file, entry;
+  std::string folder; ///< where outputs go, or "" for the standard output
   LaunchOptions options;
   std::vector<std::string> arguments;
   bool hasGrid = false, hasBlock = false, counts = false, speed = false,
@@ -131,6 +133,8 @@ static CommandLine readCommandLine(int argc, char **argv) {
       line.speed = true;
     else if (option == "--hash")
       line.hash = true;
+    else if (option == "--write")
+      line.folder = value();
     else if (option == "--entries")
       line.entries = true;
     else if (option == "--device")
@@ -253,12 +257,17 @@ static int run(int argc, char **argv) {
   } else {
     done = interpret(line, module, info, memory);
   }
-  for (size_t i = 0; i < arguments.size(); ++i)
-    if (arguments[i].printed)
-      std::fputs((line.hash ? printHash : printArgument)(arguments[i],
-                                                         unsigned(i), memory)
-                     .c_str(),
-                 stdout);
+  for (unsigned i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].printed)
+      continue;
+    if (!line.folder.empty())
+      writeArgument(arguments[i], i, memory, line.folder);
+    else
+      std::fputs(
+          (line.hash ? printHash : printArgument)(arguments[i], i, memory)
+              .c_str(),
+          stdout);
+  }
   std::fputs(done.c_str(), stdout);
   return 0;
 }
