@@ -306,7 +306,7 @@ def run_steps(options):
     for name in options.examples:
         example = name if name.startswith("gpt2") else f"bert_{name}"
         text = gzip.decompress((harness.ROOT / "examples" / f"{example}.mlir.gz").read_bytes()).decode()
-        model = (steps.MODELS | steps.GPT2)[name.removesuffix("-bf16")]
+        model = steps.MODELS[name.removesuffix("-bf16")]
         batch = steps.make_batch(model)
         mark = rf"--mark=match=layers.*_w$ block={options.block}x{options.block} density={options.density}"
         runs, predicted = {}, []

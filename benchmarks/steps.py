@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Whole training steps of BERT: this project's against PyTorch's and JAX's.
+"""Whole training steps of BERT and GPT-2: this project's against PyTorch's and JAX's.
 
-    benchmarks/steps.py [--model MODEL] [--impl NAME,...] [--csv FILE] [--plot FILE]
+    benchmarks/steps.py [--model MODEL] [--batch B] [--tokens T] [--impl NAME,...] [--csv FILE] [--plot FILE]
 
 The models, the batch and the optimizer are those of examples/generate.py: the head sees
-the masked positions only (mini, base, base-bf16), or all positions (base-all), or there
-is none (base-encoder). Each implementation is a process of its own; they take turns,
+the masked positions only (mini, base, base-bf16), or all positions (base-all, gpt2), or
+there is none (base-encoder). Another batch, other tokens and gpt2 take JAX, which exports
+the step. Each implementation is a process of its own; they take turns,
 a step each, so that what disturbs the machine disturbs all of them.
 docs/benchmarks.md explains the table.
 """
@@ -47,9 +48,6 @@ MODELS = {
     "base-all": BASE._replace(predictions=128, head="all"),
     "base-encoder": BASE._replace(head="none"),
     "base-bf16": BASE._replace(matmul="bfloat16"),
-}
-# Those that benchmarks/gpu.py takes beside these.
-GPT2 = {
     "gpt2": Model(12, 768, 12, 50304, 8, 128, 128, "next"),
     "gpt2-tiny": Model(1, 64, 2, 500, 2, 32, 32, "next"),
 }
@@ -58,6 +56,8 @@ RATE = 1e-4
 # The module that makes each implementation's step, and its options.
 IMPLEMENTATIONS = {
     "ours": ("steps_ours", {"density": 0.1}),
+    # The embedding, too, which is the head's matrix.
+    "ours-embedding": ("steps_ours", {"density": 0.1, "match": r"(layers\..*_w|token_embedding)$"}),
     "ours-1x1": ("steps_ours", {"density": 0.1, "block": "1x1"}),
     "ours-dense": ("steps_ours", {"density": 1}),
     "torch": ("steps_torch", {}),
@@ -75,6 +75,14 @@ def find_implementation(name):
     """The module and options of `name`, or None."""
     density = DENSITY.fullmatch(name)
     return ("steps_ours", {"density": float(density[1])}) if density else IMPLEMENTATIONS.get(name)
+
+
+def find_model(options):
+    """The model that the command line asks for, with its batch and tokens."""
+    model = MODELS[options.model]
+    tokens = options.tokens or model.tokens
+    return model._replace(batch=options.batch or model.batch, tokens=tokens,
+                          predictions=max(1, model.predictions * tokens // model.tokens))
 
 
 def make_batch(model):
@@ -107,7 +115,7 @@ def peak_bytes():
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) * 1024
 
 
-def work(name, model, threads):
+def work(name, model, size, threads):
     """Runs a step for every line that comes in, and says what it took."""
     harness.set_threads(threads)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
@@ -115,8 +123,7 @@ def work(name, model, threads):
     # What libraries print is not for the coordinator.
     answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
     try:
-        step = importlib.import_module(module).make_step(MODELS[model], make_batch(MODELS[model]), RATE, threads,
-                                                         name=model, **options)
+        step = importlib.import_module(module).make_step(size, make_batch(size), RATE, threads, name=model, **options)
     except ImportError as error:
         print(json.dumps({"missing": str(error)}), file=answers, flush=True)
         return
@@ -128,12 +135,13 @@ def work(name, model, threads):
 
 
 class Worker:
-    def __init__(self, name, model, threads):
+    def __init__(self, name, options):
         self.name, self.answers = name, []
+        sizes = [f"--{key}={value}" for key in ("batch", "tokens") if (value := getattr(options, key))]
         self.missing = None
         start = time.perf_counter()
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--worker", name, "--model", model, "--threads", str(threads)],
+            [sys.executable, __file__, "--worker", name, "--model", options.model, "--threads", str(options.threads), *sizes],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         first = self.ask()
         self.missing = first.get("missing")
@@ -196,6 +204,8 @@ def draw(title, workers, baseline):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="mini", choices=MODELS)
+    parser.add_argument("--batch", type=int, metavar="B", help="sequences, instead of the model's")
+    parser.add_argument("--tokens", type=int, metavar="T", help="tokens of a sequence, instead of the model's")
     parser.add_argument("--impl", default=",".join(DEFAULTS), metavar="NAME,...",
                         help="what takes part (" + ", ".join(IMPLEMENTATIONS) + "; ours@0.25 for another density)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), metavar="N")
@@ -208,7 +218,10 @@ def main():
     options = parser.parse_args()
     harness.patience = options.patience
     if options.worker:
-        return work(options.worker, options.model, options.threads)
+        return work(options.worker, options.model, find_model(options), options.threads)
+    for name in ("batch", "tokens"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            parser.error(f"expected --{name} to be 1 or more, but got {value}")
     names = options.impl.split(",")
     for name in names:
         if not find_implementation(name):
@@ -217,7 +230,7 @@ def main():
     harness.describe_machine(options.threads)
     workers = []
     for name in names:
-        worker = Worker(name, options.model, options.threads)
+        worker = Worker(name, options)
         if worker.missing:
             harness.note(f"no {name}: {worker.missing}")
         else:
@@ -234,8 +247,9 @@ def main():
         harness.note(f"{quiet.disturbed} steps were disturbed")
 
     baseline = min((w.median() for w in workers if w.name in ("torch", "torch-compile")), default=None)
-    model = MODELS[options.model]
-    print(f"BERT-{options.model}, {model.batch} x {model.tokens} tokens, {options.threads} threads")
+    model = find_model(options)
+    title = options.model if model.head == "next" else f"BERT-{options.model}"
+    print(f"{title}, {model.batch} x {model.tokens} tokens, {options.threads} threads")
     print(f"  {'implementation':20} {'ms':>9} {'least':>9} {'most':>9} {'tokens/s':>9} {'speed-up':>9} "
           f"{'peak MiB':>9} {'first s':>8} {'loss':>8}")
     for worker in workers:
@@ -256,7 +270,7 @@ def main():
                                      f"{answer['peak'] / 2**20:.1f}"])
     if options.plot:
         with open(options.plot, "w") as file:
-            file.write(draw(f"A step of BERT-{options.model}, {options.threads} threads", workers, baseline))
+            file.write(draw(f"A step of {title}, {options.threads} threads", workers, baseline))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The very step of examples/generate.py, compiled by JAX."""
 
+import dataclasses
 import os
 import sys
 
@@ -16,7 +17,8 @@ import jax.numpy as jnp  # noqa: E402
 
 
 def make_step(model, batch, rate, threads, name):
-    config = generate.CONFIGS[name]
+    config = dataclasses.replace((generate.CONFIGS | generate.SCALED)[name], batch=model.batch, tokens=model.tokens,
+                                 predictions=model.predictions)
     assert (config.layers, config.hidden, config.heads, config.vocabulary, config.batch, config.tokens,
             config.predictions, config.head, config.matmul.__name__ if config.matmul else "") == tuple(model), f"expected {config}, but got {model}"
     key = jax.random.PRNGKey(0)

@@ -4,9 +4,12 @@
 import array
 import ctypes
 import gzip
+import importlib.util
 import itertools
+import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 
 import harness
@@ -24,10 +27,32 @@ def load_runtime():
     return library
 
 
-def make_step(model, batch, rate, threads, name, density, block="16x16"):
-    """`density` of the encoder's matrices is stored."""
+def find_source(model, name):
+    """The text of the step: of examples/, or exported by JAX if the model has another batch or is not there."""
+    import steps
+
+    generate = harness.ROOT / "examples" / "generate.py"
+    file = f"{name if name.startswith('gpt2') else f'bert_{name}'}.mlir.gz"
+    path = generate.with_name(file)
+    if model != steps.MODELS[name] or not path.exists():
+        if not importlib.util.find_spec("jax"):
+            raise ImportError("expected JAX, which exports the step")
+
+        def export(path):
+            environment = {**os.environ, "PYTHONPATH": str(harness.ROOT / "python")}
+            with tempfile.TemporaryDirectory() as folder:
+                subprocess.run([sys.executable, generate, name, "--batch", str(model.batch), "--tokens", str(model.tokens),
+                                "--output-dir", folder], check=True, stdout=subprocess.DEVNULL, env=environment)
+                path.write_bytes((pathlib.Path(folder) / file).read_bytes())
+
+        path = harness.cached(file, f"{model}{generate.read_text()}", export)
+    return gzip.decompress(path.read_bytes())
+
+
+def make_step(model, batch, rate, threads, name, density, block="16x16", match=r"layers\..*_w$"):
+    """`density` of the matrices that `match` names is stored: the encoder's."""
     runtime = load_runtime()
-    source = gzip.decompress((harness.ROOT / "examples" / f"bert_{name}.mlir.gz").read_bytes())
+    source = find_source(model, name)
 
     def check(status):
         if status:
@@ -36,7 +61,7 @@ def make_step(model, batch, rate, threads, name, density, block="16x16"):
     step, session = ctypes.c_void_p(), ctypes.c_void_p()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([harness.find_tool("sparse-compile"), "-", "-o", f"{folder}/step.so",
-                        rf"--mark=match=layers\..*_w$ block={block} density={density}"], input=source, check=True)
+                        f"--mark=match={match} block={block} density={density}"], input=source, check=True)
         check(runtime.bsr_step_load(f"{folder}/step.so".encode(), ctypes.byref(step)))
     check(runtime.bsr_session_create(step, b"cpu", ctypes.c_uint64(1), ctypes.byref(session)))
     check(runtime.bsr_session_initialize(session))

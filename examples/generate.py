@@ -28,7 +28,7 @@ The loss is the weighted mean cross-entropy before the update, in nats.
 weights for all tokens. `base-encoder` is the encoder alone, between
 activations and a mean squared error: batch = {x, target [B, T, H] float32}.
 `base-bf16` and `tiny-bf16` multiply matrices in bfloat16, as mixed precision does;
-parameters, moments, normalisation and the loss are float32. `gpt2-bf16` and
+parameters, moments, normalisation and the loss are float32. `gpt2`, `gpt2-bf16` and
 `gpt2-tiny-bf16` are GPT-2, with 124 million parameters and small: each layer normalises
 what it reads, attention is causal, the token behind each position is predicted, and
 there is no head but the embedding. Their batch is that of `base-all`. With --tokens, sequences
@@ -100,8 +100,9 @@ CONFIGS = {
     "w64": Config(2, 64, 2, 512, 16, 32, 5),
     "w128": Config(2, 128, 4, 512, 16, 32, 5),
 }
-# Too large for one machine, for docs/partition.md: written when they are named.
+# Written when they are named: that of benchmarks/steps.py, and those of docs/partition.md, too large for one machine.
 SCALED = {
+    "gpt2": Config(12, 768, 12, 50304, 8, 128, 128, "next"),
     "large": Config(24, 1024, 16, 30522, 8, 128, 20),
     # BERT-Large four times as deep and twice as wide: 4.9 billion parameters.
     "4.9b": Config(96, 2048, 32, 30522, 8, 128, 20),
