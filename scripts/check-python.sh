@@ -72,4 +72,4 @@ fi
 
 # Also those elsewhere that need an extra.
 scripts/check.sh --show-unsupported \
-  --filter 'Python/|Docs/commands-|Integration/(dropout|bert_tiny/golden)|Tools/safetensors' "$@"
+  --filter 'Python/|Docs/commands-|Integration/(dropout|bert_tiny/golden)|Tools/safetensors|Benchmarks/steps' "$@"

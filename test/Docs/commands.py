@@ -123,6 +123,7 @@ COMMANDS = {
     "docs/attention.md": {
         "benchmarks/attention.py": Tested("Benchmarks/attention.test"),
         "benchmarks/attention_steps.py": Tested("Benchmarks/attention.test"),
+        "benchmarks/steps.py": Tested("Benchmarks/steps.test"),
         'sparse-compile step.mlir --mark="attention=': Tested("Integration/find-attention.test"),
         'sparse-compile step.mlir --mark="match=': Tested("Integration/find-attention.test"),
         "python3 examples/generate.py": Run(("mini", "tiny"), needs={"jax"}),
