@@ -33,7 +33,7 @@ def set_threads(threads):
     work. To be called before any of them is loaded."""
     for name in ("OMP", "OPENBLAS", "MKL"):
         os.environ[f"{name}_NUM_THREADS"] = str(threads)
-    # OpenBLAS's threads otherwise keep their processors for half a second, and whoever runs
+    # OpenBLAS's threads otherwise keep their processors for an eighth of a second, and whoever runs
     # next has half of two; 2^20 clocks are about as long as the others take.
     os.environ.update(MKL_THREADING_LAYER="GNU", KMP_BLOCKTIME="1", GOMP_SPINCOUNT="100000",
                       OPENBLAS_THREAD_TIMEOUT="20")
