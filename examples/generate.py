@@ -100,9 +100,10 @@ CONFIGS = {
     "w64": Config(2, 64, 2, 512, 16, 32, 5),
     "w128": Config(2, 128, 4, 512, 16, 32, 5),
 }
-# Written when they are named: that of benchmarks/steps.py, and those of docs/partition.md, too large for one machine.
+# Written when they are named: those of benchmarks/steps.py, and those of docs/partition.md, too large for one machine.
 SCALED = {
     "gpt2": Config(12, 768, 12, 50304, 8, 128, 128, "next"),
+    "gpt2-tiny": Config(1, 64, 2, 500, 2, 32, 32, "next"),
     "large": Config(24, 1024, 16, 30522, 8, 128, 20),
     # BERT-Large four times as deep and twice as wide: 4.9 billion parameters.
     "4.9b": Config(96, 2048, 32, 30522, 8, 128, 20),
