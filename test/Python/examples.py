@@ -33,4 +33,4 @@
 
 # RUN: not %python %src_root/examples/generate.py --output-dir %t huge 2>&1 \
 # RUN:   | FileCheck %s
-# CHECK: expected a size of tiny, tiny-bf16, mini, base, base-all, base-encoder, base-bf16, gpt2-bf16, gpt2-tiny-bf16, w32, w64, w128, large, 4.9b, but got 'huge'
+# CHECK: expected a size of tiny, tiny-bf16, mini, base, base-all, base-encoder, base-bf16, gpt2-bf16, gpt2-tiny-bf16, w32, w64, w128, gpt2, gpt2-tiny, large, 4.9b, but got 'huge'
