@@ -4,8 +4,8 @@
 Two facts about registers are computed, each the same at every place of the kernel: the bits that may
 be set, from what is written to them, and the bits that matter, from what reads them. An instruction
 may be changed if the bits of its result that matter stay the same, and deleted if no other one names the
-register. Flow is looked at for one more: that a register has a constant already, so that setting it to
-that once more does nothing.
+register. Flow is looked at for two more: that a register has a constant already, so that setting it to
+that once more does nothing, and that a copy has no bytes where its address changes.
 """
 
 import re
@@ -269,6 +269,8 @@ class Kernel:
         changed = [i for i, (a, b) in enumerate(zip(old.sources, it.sources)) if a != b]
         if len(changed) != 1 or len(it.sources) != len(old.sources) or not all(re.fullmatch(r"-?\d+", w.sources[changed[0]]) for w in (old, it)):
             return None
+        if old.name == "selp" and changed[0] == 1 and self.copies_nothing(number, old):
+            return "a copy of no bytes begins elsewhere"
         matter = self.demand.get(old.results[0], 0) & below(old.result_width())
         a, b = (int(w.sources[changed[0]]) & below(old.width) for w in (old, it))
         other = self.may(old.sources[1 if changed[0] == 0 and len(old.sources) > 1 else 0]) & below(old.width)
@@ -287,6 +289,35 @@ class Kernel:
         elif old.name == "setp" and old.parts[1] in ("eq", "ne") and len(old.sources) == 2:
             same = bool(a & ~other) and bool(b & ~other)
         return "the bits that differ are never set or do not matter" if same else None
+
+    def copies_nothing(self, number, old):
+        """Whether what `old` selects where its predicate is false is an address of copies alone, of which the same
+        predicate, in instructions that follow each other, selects 0 bytes."""
+        ends = [n for n, it in self.code.items() if it.name in ("bra", "ret", "exit")] + list(self.labels.values())
+        first = max((n for n in ends if n < number), default=-1)
+        last = min((n for n in ends if n > number), default=max(self.code) + 1)
+        predicate = old.sources[2]
+
+        def is_written_here(name):
+            writers = [n for n, it in self.code.items() if name in it.results]
+            return len(writers) == 1 and first < writers[0] < last and not self.code[writers[0]].guard
+
+        def is_address(name):
+            for n, it in self.code.items():
+                if name not in {it.guard, *(word.lstrip("!").split("+")[0] for word in it.sources)}:
+                    continue
+                if not number < n < last or it.guard:
+                    return False
+                if it.parts[:2] == ["cp", "async"] and len(it.sources) == 4:
+                    to, _, _, size = (word.split("+")[0] for word in it.sources)
+                    sizes = [other for other in self.code.values() if size in other.results]
+                    if name in (to, size) or not is_written_here(size) or sizes[0].name != "selp" or sizes[0].sources[1:] != ["0", predicate]:
+                        return False
+                elif not it.pure or len(it.results) != 1 or not is_written_here(it.results[0]) or not is_address(it.results[0]):
+                    return False
+            return True
+
+        return is_written_here(predicate) and is_written_here(old.results[0]) and is_address(old.results[0])
 
     def reason_to_delete(self, number, old):
         if not old.pure or len(old.results) != 1:

@@ -4,8 +4,8 @@
     kernel_cases.py <name> <number> <pattern in the kernel's text> <step.mlir> [<argument of sparse-compile>]...
 
 writes the first kernel whose text the pattern is found in to `name.ptx`, and the arguments of
-ptx-run for its first launch, in so many steps on random data and random patterns, whole ones and
-parts, to `name-0.args` and so on, in the current folder.
+ptx-run for its first launch, in so many steps on random data and patterns (CASES, in turn),
+to `name-0.args` and so on, in the current folder.
 """
 
 import os
@@ -19,8 +19,11 @@ import numpy as np
 import predict_kernels
 
 
-def whole(shape):
-    return np.ones(shape, bool)
+def part(choose):
+    """What `choose` leaves of random patterns."""
+    def place(shape, slots, random):
+        return np.where(choose(shape), predict_kernels.random_slots(shape, slots, random), -1)
+    return place
 
 
 def end(shape):
@@ -44,7 +47,40 @@ def uneven(shape):
     return np.arange(shape[1]) * 7 < np.arange(shape[0])[:, None] * 5 % 8 * shape[1]
 
 
-PARTS = [whole, end, begin, last, uneven]
+def columns(shape, slots, random):
+    """Every block of the first columns, as far as slots go: chunks that lack none."""
+    count = min(slots // shape[0], shape[1])
+    slot = np.full(shape, -1)
+    slot[:, :count] = random.permutation(slots)[:shape[0] * count].reshape(shape[0], count)
+    return slot
+
+
+def rows(shape, slots, random):
+    """Every block of the first rows."""
+    return columns(shape[::-1], slots, random).T
+
+
+def first(place):
+    """All blocks of `place` in slot 0, for kernels that only read them: whatever loads a block meets it."""
+    return lambda *arguments: np.minimum(place(*arguments), 0)
+
+
+def normal(random, shape, bits, attributes):
+    """Floats with a normal distribution; a bf16 is the upper half of an f32."""
+    numbers = random.standard_normal(shape).astype(np.float32)
+    return (numbers.view(np.uint32) >> (32 - bits)).astype(f"u{bits // 8}")
+
+
+def low(random, shape, bits, attributes):
+    """Values of which the lowest byte alone is not 0, for large other numbers: one byte too many of what is copied counts."""
+    if "pattern_number" in attributes:
+        return random.integers(1, 256, shape).astype(f"u{bits // 8}")
+    return normal(random, shape, bits, attributes) + np.array(100 << (bits - 9), f"u{bits // 8}")
+
+
+# The last three are for kernels that read blocks, but write none.
+CASES = [(place, normal) for place in (predict_kernels.random_slots, part(end), part(begin), part(last), part(uneven), columns, rows,
+                                       first(columns), first(rows))] + [(predict_kernels.random_slots, low)]
 
 
 class CaseHost(gpu.Host):
@@ -111,9 +147,8 @@ def main():
             file.write(host.head + host.entry)
         given = predict_kernels.read_arguments(host)
         for case in range(int(number)):
-            random = np.random.default_rng(case)
             host.path = os.path.abspath(f"{name}-{case}")
-            host.run(*predict_kernels.make_buffers(given, random, is_random=True, part=PARTS[case % len(PARTS)]), folder)
+            host.run(*predict_kernels.make_buffers(given, np.random.default_rng(case), *CASES[case % len(CASES)]), folder)
             assert host.path is None, f"expected a launch of {host.name}"
 
 

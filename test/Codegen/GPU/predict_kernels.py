@@ -69,20 +69,24 @@ class CountingHost(gpu.Host):
         }
 
 
-def index_arrays(types, random, part):
-    """The six arrays of a pattern of these sizes, random, of which `part` chooses blocks; other slots have none."""
-    rows, cols, slots = types["row_ptr"] - 1, types["col_ptr"] - 1, types["col_idx"]
-    mask = np.zeros((rows, cols), bool)
-    mask.reshape(-1)[random.permutation(mask.size)[:slots]] = True
-    mask &= part(mask.shape)
-    slot = np.full(mask.shape, -1)
-    slot[mask] = random.permutation(slots)[:mask.sum()]
+def random_slots(shape, slots, random):
+    """The slot of each block of a random pattern that fills all slots, or -1."""
+    slot = np.full(shape, -1)
+    slot.reshape(-1)[random.permutation(slot.size)[:slots]] = random.permutation(slots)
+    return slot
+
+
+def index_arrays(types, random, place):
+    """The six arrays of a pattern of these sizes, whose slots `place` gives; other slots have no block."""
+    slots = types["col_idx"]
+    slot = place((types["row_ptr"] - 1, types["col_ptr"] - 1), slots, random)
+    count = (slot >= 0).sum()
     arrays = {}
     for pointers, others, places, of in (("row_ptr", "col_idx", "slot", slot), ("col_ptr", "row_idx", "slot_t", slot.T)):
         arrays[pointers] = np.concatenate([[0], np.cumsum((of >= 0).sum(1))])
         arrays[others], arrays[places] = np.zeros(slots), np.full(slots, -1)
-        arrays[others][:mask.sum()] = np.nonzero(of >= 0)[1]
-        arrays[places][:mask.sum()] = of[of >= 0]
+        arrays[others][:count] = np.nonzero(of >= 0)[1]
+        arrays[places][:count] = of[of >= 0]
     return {kind: array.astype(np.int32) for kind, array in arrays.items()}
 
 
@@ -94,23 +98,20 @@ def read_arguments(host):
     return given
 
 
-def make_buffers(given, random, is_random, part=lambda shape: True):
-    """The buffers of these arguments, as bytes, and the arena: random patterns, and random numbers or zeros."""
+def make_buffers(given, random, place=random_slots, make_numbers=None):
+    """The buffers of these arguments, as bytes, and the arena: random patterns, and what `make_numbers` gives of floats, or zeros."""
     sizes = {}
     for _, type, attributes in given:
         if len(attributes) == 2:
             sizes.setdefault(attributes["pattern_number"], {})[attributes["kind"]] = int(np.prod(gpu.shape_of(type)[0]))
-    patterns = {number: index_arrays(types, random, part) for number, types in sizes.items()}
+    patterns = {number: index_arrays(types, random, place) for number, types in sizes.items()}
     buffers = []
     for _, type, attributes in given:
         shape, bits = gpu.shape_of(type)
         if len(attributes) == 2:
             array = patterns[attributes["pattern_number"]][attributes["kind"]]
-        elif is_random and re.search(r"[x<]b?f(16|32)", type):
-            array = random.standard_normal(shape).astype(np.float32)
-            # A bf16 is the upper half of an f32.
-            array = array.view(np.uint32) >> 16 if "bf16" in type else array.astype(f"f{bits // 8}")
-            array = array.astype(np.uint16) if "bf16" in type else array
+        elif make_numbers and re.search(r"[x<]b?f(16|32)", type):
+            array = make_numbers(random, shape, bits, attributes)
         else:
             array = np.zeros(int(np.prod(shape)) * bits // 8, np.uint8)
         buffers.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
@@ -127,7 +128,7 @@ def main():
         rows = read_report(done.stderr)
         with open(module) as file:
             host = CountingHost(file.read())
-        host.run(*make_buffers(read_arguments(host), np.random.default_rng(0), is_random=False), folder)
+        host.run(*make_buffers(read_arguments(host), np.random.default_rng(0)), folder)
 
     assert rows.keys() == host.counts.keys(), rows.keys() ^ host.counts.keys()
     assert sum(row["launches"] for row in rows.values()) == sum(host.count())
