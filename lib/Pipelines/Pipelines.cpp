@@ -93,6 +93,7 @@ static void addScalars(OpPassManager &pm) {
 /// Kernels become parallel loops, everything else sequential ones.
 static void addLoops(OpPassManager &pm) {
   addScalars(pm);
+  pm.addPass(bsr::createBSRExpandI1());
   pm.addPass(bsr::createBSRExpandBF16());
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFastMath());

@@ -46,7 +46,7 @@ static constexpr StringLiteral bufferization[] = {
     "bsr-lower-patterns",   "bsr-reuse-state", "bsr-reuse-operands",
     "bsr-separate-results", "bsr-bufferize",   "bsr-store-results",
     "bsr-guard-scores",     "bsr-plan-memory", "bsr-split-plans"};
-static constexpr StringLiteral cpu[] = {"bsr-approximate-math",
+static constexpr StringLiteral cpu[] = {"bsr-approximate-math", "bsr-expand-i1",
                                         "bsr-expand-bf16", "bsr-hoist-memory"};
 static constexpr StringLiteral gpu[] = {
     "bsr-lift-numbers",    "bsr-expand-powers",    "bsr-expand-sines",

@@ -58,7 +58,9 @@ void Emitter::prefetch(Value tensor, ArrayRef<Index> at, int64_t count) {
 
 void Emitter::prefetchMemory(Value memref, ArrayRef<Index> at, int64_t count,
                              bool isWrite) {
-  int64_t bits = getElementTypeOrSelf(memref.getType()).getIntOrFloatBitWidth();
+  // An i1 has a byte.
+  int64_t bits = std::max(
+      8u, getElementTypeOrSelf(memref.getType()).getIntOrFloatBitWidth());
   int64_t step = std::max<int64_t>(1, 8 * lineBytes / bits);
   for (int64_t number = 0; number < count; number += step) {
     SmallVector<Index> from(at);

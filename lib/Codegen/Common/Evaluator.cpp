@@ -129,8 +129,7 @@ SmallVector<Index> Evaluator::place(Value memref, ArrayRef<Index> at) {
 
 bool Evaluator::areAdjacent(Value memref, ArrayRef<Index> at) const {
   auto type = cast<MemRefType>(memref.getType());
-  // A vector of i1 is packed, a buffer of i1 is not.
-  if (type.getElementType().isInteger(1))
+  if (type.getElementType().isInteger(1) && !hasVectorsOfI1())
     return false;
   bool isCut = type.getRank() != static_cast<int64_t>(at.size());
   ArrayRef<int64_t> shape = type.getShape();

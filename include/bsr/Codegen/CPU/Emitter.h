@@ -18,6 +18,9 @@ public:
 
   CPUTarget target;
 
+  /// bsr-expand-i1 makes them bytes.
+  bool hasVectorsOfI1() const override { return true; }
+
   /// Lanes of the panels that buffers are cut in; 0 if none is.
   int64_t panel = 0;
 

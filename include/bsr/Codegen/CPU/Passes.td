@@ -49,6 +49,37 @@ def BSRApproximateMath : Pass<"bsr-approximate-math"> {
   ];
 }
 
+def BSRExpandI1 : Pass<"bsr-expand-i1", "ModuleOp"> {
+  let summary = "Make i1 in memory bytes";
+  let description = [{
+    In memory an i1 has a byte, but LLVM takes a vector of them for bits that lie side
+    by side. So buffers of i1, and constants, become buffers of bytes, which are compared
+    with 0 after a load. Kernels may load and store vectors of i1 then (`vector.load`,
+    `vector.store`), which they would have to do bit by bit.
+
+    Before:
+
+    ```mlir
+    func.func @f(%x: memref<16xi1>, %i: index) -> vector<8xi1> {
+      %y = vector.load %x[%i] : memref<16xi1>, vector<8xi1>
+      return %y : vector<8xi1>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @f(%x: memref<16xi8>, %i: index) -> vector<8xi1> {
+      %zero = arith.constant dense<0> : vector<8xi8>
+      %bytes = vector.load %x[%i] : memref<16xi8>, vector<8xi8>
+      %y = arith.cmpi ne, %bytes, %zero : vector<8xi8>
+      return %y : vector<8xi1>
+    }
+    ```
+  }];
+  let dependentDialects = ["arith::ArithDialect"];
+}
+
 def BSRExpandBF16 : Pass<"bsr-expand-bf16", "ModuleOp"> {
   let summary = "Make bf16 integers";
   let description = [{

@@ -77,6 +77,10 @@ public:
     return std::nullopt;
   }
 
+  /// True if vectors of i1 may be loaded and stored: memory has a byte for
+  /// each, LLVM would take a bit.
+  virtual bool hasVectorsOfI1() const { return false; }
+
   /// Emits `body` with memories of its own of what was computed.
   void scope(llvm::function_ref<void()> body);
 
