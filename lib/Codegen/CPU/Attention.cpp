@@ -28,17 +28,9 @@ public:
   ForwardEmitter(Emitter &e, const Attention &attention,
                  const DenseMap<Value, Value> &outputs,
                  const PatternViews &patterns)
-      : AttentionTiles(e, attention, outputs), patterns(patterns),
-        tensors(getTensors(attention)) {}
+      : AttentionTiles(e, attention, outputs), patterns(patterns) {}
 
-  /// Keys and values.
-  static std::array<TensorRows, 2> getTensors(const Attention &attention) {
-    unsigned dim = attention.getKeyDim();
-    return {TensorRows{&attention.k, dim, attention.getFeatureDim()},
-            TensorRows{&attention.v, dim, attention.getValueFeatureDim()}};
-  }
-
-  void emit(ValueRange scratch);
+  void emit();
 
 private:
   /// What a work item carries from one block of keys to the next.
@@ -48,19 +40,17 @@ private:
 
   void emitItem(ArrayRef<Index> batch, Index line, LaneRun run);
   Running addBlock(AttentionPoint at, int64_t keys, Running running);
-  void addValues(const FeatureRows &rows, AttentionPoint at, int64_t keys);
+  void addValues(AttentionPoint at, int64_t keys);
   void finish(AttentionPoint at, Running running);
 
   const PatternViews &patterns;
-  std::array<TensorRows, 2> tensors;
   /// Of the work item.
   LaneRun run;
-  LaneRows queries, scores, factors, sums;
+  LaneRows queries, scores, factors, sums, values;
 };
 } // namespace
 
-void ForwardEmitter::emit(ValueRange scratch) {
-  copyRows(tensors, scratch);
+void ForwardEmitter::emit() {
   SmallVector<int64_t> extents(attention.getBatch());
   int64_t lanes = e.target.panel();
   if (attention.pattern) {
@@ -101,6 +91,8 @@ void ForwardEmitter::emitItem(ArrayRef<Index> batch, Index line, LaneRun run) {
   factors = allocate(1, run.width);
   int64_t features = attention.getValueFeatures();
   sums = allocate(run.count, getFeatureWidth(features));
+  values = allocateRows(attention.v, attention.getKeyDim(), block,
+                        attention.getValueFeatureDim());
   pack(attention.q, start, attention.getFeatureDim(), Index::constant(0),
        attention.getFeatures(), attention.getQueryDim(), run, queries,
        attention.scale);
@@ -139,19 +131,20 @@ ForwardEmitter::addBlock(AttentionPoint at, int64_t keys, Running running) {
   auto keyAt = [&](Index number) {
     return AttentionPoint{at.batch, at.query, e.multiplyAdd(number, 1, at.key)};
   };
-  FeatureRows keyRows = getRows(tensors[0], at);
-  FeatureRows valueRows = getRows(tensors[1], at);
   Value largest = forTiles(
       keys, run.width, running.largest,
       [&](Index first, int64_t rows, ValueRange largest) {
         // Products with the values are next.
         for (int64_t row = 0; row != rows; ++row)
-          prefetchRow(valueRows, first.plus(row));
+          prefetch(attention.v, keyAt(first.plus(row)),
+                   attention.getValueFeatureDim(),
+                   attention.getValueFeatures());
         SmallVector<Value> products = multiply(
             getZeros(e, sumType, rows), attention.getFeatures(), run.width,
             [&](Index feature) { return loadRow(queries, feature, run.width); },
             [&](Index feature, int64_t row) {
-              return loadFeature(keyRows, first.plus(row), feature);
+              return readNumber(attention.k,
+                                keyAt(first.plus(row)).with(feature));
             });
         Value next = largest.front();
         for (auto [row, product] : llvm::enumerate(products)) {
@@ -180,15 +173,16 @@ ForwardEmitter::addBlock(AttentionPoint at, int64_t keys, Running running) {
     return SmallVector<Value>{
         arith::AddFOp::create(e.b, e.loc, sum.front(), power)};
   })[0];
-  addValues(valueRows, at, keys);
+  addValues(at, keys);
   return {largest, sum};
 }
 
 /// Multiplies what is summed up by what the maximum changed by, and adds the
 /// products of probabilities and values: lanes are features.
-void ForwardEmitter::addValues(const FeatureRows &rows, AttentionPoint at,
-                               int64_t keys) {
+void ForwardEmitter::addValues(AttentionPoint at, int64_t keys) {
   int64_t lanes = getFeatureLanes(attention.getValueFeatures());
+  FeatureRows rows = getRows(attention.v, at, attention.getKeyDim(), at.key,
+                             keys, attention.getValueFeatureDim(), values);
   forFeatures(attention.getValueFeatures(), [&](Index lane) {
     forTiles(run.count, lanes, {}, [&](Index first, int64_t size, ValueRange) {
       SmallVector<Value> products;
@@ -246,8 +240,7 @@ void ForwardEmitter::finish(AttentionPoint at, Running running) {
 SmallVector<MemRefType> bsr::getAttentionScratch(const Attention &attention,
                                                  CPUTarget target) {
   if (isa<AttentionOp>(attention.op))
-    return getCopyMemory(attention, ForwardEmitter::getTensors(attention),
-                         target);
+    return {};
   return getGradientScratch(attention, target);
 }
 
@@ -255,7 +248,7 @@ void bsr::emitAttention(Emitter &e, const Attention &attention,
                         const DenseMap<Value, Value> &outputs,
                         const PatternViews &patterns, ValueRange scratch) {
   if (isa<AttentionOp>(attention.op))
-    ForwardEmitter(e, attention, outputs, patterns).emit(scratch);
+    ForwardEmitter(e, attention, outputs, patterns).emit();
   else
     emitAttentionGradient(e, attention, outputs, patterns, scratch);
 }

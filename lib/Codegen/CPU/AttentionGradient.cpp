@@ -31,22 +31,15 @@ class GradientEmitter : AttentionTiles {
 public:
   GradientEmitter(Emitter &e, const Attention &attention,
                   const DenseMap<Value, Value> &outputs,
-                  const PatternViews &patterns)
+                  const PatternViews &patterns, Value querySums)
       : AttentionTiles(e, attention, outputs), patterns(patterns),
-        tensors(getTensors(attention)), numFeatures(attention.getFeatures()),
+        querySums(querySums), numFeatures(attention.getFeatures()),
         numValueFeatures(attention.getValueFeatures()),
         featureWidth(getFeatureWidth(numFeatures)),
         valueWidth(getFeatureWidth(numValueFeatures)),
         gradientScale(attention.dbias ? 1 : attention.scale) {}
 
-  /// Queries and the gradient of the output.
-  static std::array<TensorRows, 2> getTensors(const Attention &attention) {
-    unsigned dim = attention.getQueryDim();
-    return {TensorRows{&attention.q, dim, attention.getFeatureDim()},
-            TensorRows{&attention.dy, dim, attention.getValueFeatureDim()}};
-  }
-
-  void emit(ValueRange scratch);
+  void emit();
 
 private:
   void forBatch(ArrayRef<Index> batch, ArrayRef<unsigned> dims,
@@ -75,7 +68,6 @@ private:
   Value readLse(LsePart part, AttentionPoint at);
 
   const PatternViews &patterns;
-  std::array<TensorRows, 2> tensors;
   /// Null if they are where the gradient of the queries is.
   Value querySums;
   int64_t numFeatures, numValueFeatures, featureWidth, valueWidth;
@@ -93,7 +85,7 @@ private:
   LaneRows keys, values, keyMemory, keySums, valueSums;
   FeatureRows keyRows;
   /// Of a block of queries.
-  LaneRows probabilities, gradients;
+  LaneRows probabilities, gradients, queryMemory, dyMemory;
 };
 } // namespace
 
@@ -110,24 +102,16 @@ static bool isInPlace(const Attention &attention, CPUTarget target) {
 
 SmallVector<MemRefType> bsr::getGradientScratch(const Attention &attention,
                                                 CPUTarget target) {
-  SmallVector<MemRefType> types =
-      getCopyMemory(attention, GradientEmitter::getTensors(attention), target);
   if (isInPlace(attention, target))
-    return types;
+    return {};
   SmallVector<int64_t> shape(attention.getBatch());
   shape.append({attention.getQueries(),
                 static_cast<int64_t>(
                     llvm::alignTo(attention.getFeatures(), target.lanes))});
-  types.push_back(MemRefType::get(shape, getElementTypeOrSelf(attention.lse)));
-  return types;
+  return {MemRefType::get(shape, getElementTypeOrSelf(attention.lse))};
 }
 
-void GradientEmitter::emit(ValueRange scratch) {
-  if (!isInPlace(attention, e.target)) {
-    querySums = scratch.back();
-    scratch = scratch.drop_back();
-  }
-  copyRows(tensors, scratch);
+void GradientEmitter::emit() {
   if (attention.dbias)
     e.setBuffer(attention.dbias.tensor, outputs.lookup(attention.dbias.tensor));
   SmallVector<int64_t> extents(attention.getBatch());
@@ -169,8 +153,9 @@ void GradientEmitter::emitItem(ArrayRef<Index> batch) {
   int64_t rows = pattern ? pattern.getBlockRows()
                          : std::min(queryBlock, attention.getQueries());
   int64_t width = getWidth(size);
-  unsigned dim = attention.getKeyDim();
+  unsigned dim = attention.getKeyDim(), queryDim = attention.getQueryDim();
   unsigned featureDim = attention.getFeatureDim();
+  unsigned valueDim = attention.getValueFeatureDim();
   SmallVector<int64_t> rowsOfMeans;
   for (unsigned dim : sharedDims)
     rowsOfMeans.push_back(attention.extents[dim]);
@@ -178,12 +163,13 @@ void GradientEmitter::emitItem(ArrayRef<Index> batch) {
   means = e.allocate(rowsOfMeans, sumType);
   keys = allocate(numFeatures, width);
   values = allocate(numValueFeatures, width);
-  if (needsCopy(attention, {&attention.k, dim, featureDim}, e.target))
-    keyMemory = allocate(size, featureWidth);
+  keyMemory = allocateRows(attention.k, dim, size, featureDim);
   keySums = allocate(size, featureWidth);
   valueSums = allocate(size, valueWidth);
   probabilities = allocate(rows, width);
   gradients = allocate(rows, width);
+  queryMemory = allocateRows(attention.q, queryDim, rows, featureDim);
+  dyMemory = allocateRows(attention.dy, queryDim, rows, valueDim);
   clearBias(batch);
   forBatch(batch, biasDims, [&](ArrayRef<Index> point) { emitPoint(point); });
 }
@@ -333,13 +319,8 @@ void GradientEmitter::packKeys(ArrayRef<Index> batch) {
        run, keys, attention.scale);
   pack(attention.v, start, attention.getValueFeatureDim(), none,
        numValueFeatures, dim, run, values, gradientScale);
-  keyRows = {&attention.k, start, dim, attention.getFeatureDim()};
-  if (!keyMemory.memory)
-    return;
-  pack(attention.k, start, dim, run.first, run.count, attention.getFeatureDim(),
-       {none, numFeatures, featureWidth}, keyMemory);
-  keyRows.tensor = nullptr;
-  keyRows.copy = keyMemory;
+  keyRows = getRows(attention.k, start, dim, run.first, run.count,
+                    attention.getFeatureDim(), keyMemory);
 }
 
 /// Adds the queries of a point of the batch.
@@ -386,7 +367,7 @@ void GradientEmitter::addTo(const LaneRows &memory,
       SmallVector<Value> sums;
       for (int64_t row = 0; row != size; ++row) {
         Index key = e.multiplyAdd(first.plus(row), 1, run.first);
-        AttentionPoint at{rows.at.batch, rows.at.query, key, lane};
+        AttentionPoint at{rows.at.batch, rows.first, key, lane};
         prefetch(result, at, featureDim, lanes);
         at.key = getNext(key);
         prefetch(operand, at, featureDim, lanes);
@@ -457,8 +438,11 @@ void GradientEmitter::addToQueries(AttentionPoint at, int64_t count) {
 /// Adds `count` queries from that of `at` on.
 void GradientEmitter::addBlock(AttentionPoint at, int64_t count) {
   unsigned dim = attention.getKeyDim();
-  FeatureRows queries = getRows(tensors[0], at);
-  FeatureRows dy = getRows(tensors[1], at);
+  FeatureRows queries =
+      getRows(attention.q, at, attention.getQueryDim(), at.query, count,
+              attention.getFeatureDim(), queryMemory);
+  FeatureRows dy = getRows(attention.dy, at, attention.getQueryDim(), at.query,
+                           count, attention.getValueFeatureDim(), dyMemory);
   auto queryAt = [&](Index number) {
     return AttentionPoint{at.batch, e.multiplyAdd(number, 1, at.query), at.key};
   };
@@ -610,5 +594,6 @@ void bsr::emitAttentionGradient(Emitter &e, const Attention &attention,
                                 const DenseMap<Value, Value> &outputs,
                                 const PatternViews &patterns,
                                 ValueRange scratch) {
-  GradientEmitter(e, attention, outputs, patterns).emit(scratch);
+  Value querySums = scratch.empty() ? Value() : scratch.front();
+  GradientEmitter(e, attention, outputs, patterns, querySums).emit();
 }

@@ -12,9 +12,6 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// Rows of a tensor that a work item copies.
-static constexpr int64_t copiedRows = 64;
-
 int64_t AttentionTiles::getWidth(int64_t count) const {
   int64_t lanes = e.target.lanes;
   return count < lanes ? static_cast<int64_t>(llvm::PowerOf2Ceil(count))
@@ -71,12 +68,6 @@ static AttentionPoint move(const Attention &attention, AttentionPoint at,
   else
     at.feature = index;
   return at;
-}
-
-/// The query or the key of `at`, whichever dimension `dim` is.
-static Index getPosition(const Attention &attention, AttentionPoint at,
-                         unsigned dim) {
-  return dim == attention.getQueryDim() ? at.query : at.key;
 }
 
 Value AttentionTiles::readLanes(const AttentionTensor &tensor,
@@ -137,10 +128,11 @@ void AttentionTiles::storeLanes(Value value, const AttentionTensor &tensor,
     }
 }
 
-SmallVector<Index> AttentionTiles::getRowPlace(const LaneRows &rows, Index row,
-                                               Index lane, int64_t width) {
+/// Where the lanes of a row are.
+static SmallVector<Index> getRowPlace(const LaneRows &rows, Index row,
+                                      Index lane, int64_t width) {
   SmallVector<Index> place(rows.outer);
-  place.append({e.multiplyAdd(row, 1, rows.first), getLanes(lane, 0, width)});
+  place.append({row, getLanes(lane, 0, width)});
   return place;
 }
 
@@ -325,85 +317,45 @@ int64_t AttentionTiles::getFeatureLanes(int64_t features) const {
   return e.target.lanes * getDivisor(vectors, e.target.tileVectors());
 }
 
-bool bsr::needsCopy(const Attention &attention, TensorRows rows,
-                    CPUTarget target) {
-  const AttentionTensor &tensor = *rows.tensor;
+bool AttentionTiles::areRows(const AttentionTensor &tensor, unsigned rowDim,
+                             unsigned featureDim) const {
+  auto buffer = cast_or_null<MemRefType>(
+      e.getBuffer(tensor.tensor) ? e.getBuffer(tensor.tensor).getType()
+                                 : Type());
   SmallVector<unsigned> dims = getInnerDims(tensor);
-  // What a fused operation computes would be computed for each reader.
-  return !isa<BlockArgument>(tensor.tensor) ||
-         getElementTypeOrSelf(tensor.tensor) !=
-             getElementTypeOrSelf(attention.lse) ||
-         dims.size() < 2 || dims[0] != rows.featureDim ||
-         dims[1] != rows.rowDim ||
-         attention.extents[rows.featureDim] % target.lanes != 0;
+  return buffer && buffer.getLayout().isIdentity() &&
+         buffer.getRank() == tensor.map.getNumResults() &&
+         buffer.getElementType() == sumType && dims.size() > 1 &&
+         dims[0] == featureDim && dims[1] == rowDim &&
+         attention.extents[featureDim] % e.target.lanes == 0;
 }
 
-SmallVector<MemRefType> bsr::getCopyMemory(const Attention &attention,
-                                           ArrayRef<TensorRows> tensors,
-                                           CPUTarget target) {
-  SmallVector<MemRefType> types;
-  for (const TensorRows &rows : tensors) {
-    if (!needsCopy(attention, rows, target))
-      continue;
-    SmallVector<int64_t> shape;
-    for (auto [dim, extent] : llvm::enumerate(attention.getBatch()))
-      shape.push_back(rows.tensor->has(dim) ? extent : 1);
-    shape.append({attention.extents[rows.rowDim],
-                  static_cast<int64_t>(llvm::alignTo(
-                      attention.extents[rows.featureDim], target.lanes))});
-    types.push_back(
-        MemRefType::get(shape, getElementTypeOrSelf(attention.lse)));
-  }
-  return types;
+LaneRows AttentionTiles::allocateRows(const AttentionTensor &tensor,
+                                      unsigned rowDim, int64_t count,
+                                      unsigned featureDim) {
+  if (areRows(tensor, rowDim, featureDim))
+    return {};
+  return allocate(count, getFeatureWidth(attention.extents[featureDim]));
 }
 
-void AttentionTiles::copyRows(MutableArrayRef<TensorRows> tensors,
-                              ValueRange memory) {
-  for (TensorRows &rows : tensors) {
-    if (!needsCopy(attention, rows, e.target))
-      continue;
-    rows.copy = memory.front();
-    memory = memory.drop_front();
-    SmallVector<int64_t> extents(
-        cast<MemRefType>(rows.copy.getType()).getShape().drop_back(2));
-    int64_t count = attention.extents[rows.rowDim];
-    int64_t features = attention.extents[rows.featureDim];
-    for (const Tiles &tiles :
-         tileWithRemainder(count, std::min(copiedRows, count))) {
-      SmallVector<int64_t> items(extents);
-      items.push_back(tiles.count);
-      e.forall(items, [&](ArrayRef<Index> item) {
-        ArrayRef<Index> batch = item.drop_back();
-        Index first =
-            e.multiplyAdd(item.back(), tiles.size, Index::constant(tiles.base));
-        pack(*rows.tensor, {batch, Index::constant(0), Index::constant(0)},
-             rows.rowDim, first, tiles.size, rows.featureDim,
-             {Index::constant(0), features, getFeatureWidth(features)},
-             {rows.copy, SmallVector<Index>(batch), first});
-      });
-    }
-  }
-}
-
-FeatureRows AttentionTiles::getRows(const TensorRows &rows, AttentionPoint at) {
-  FeatureRows result{rows.tensor, at, rows.rowDim, rows.featureDim};
-  if (!rows.copy)
-    return result;
-  result.tensor = nullptr;
-  result.copy.memory = rows.copy;
-  for (auto [dim, index] : llvm::enumerate(at.batch))
-    result.copy.outer.push_back(rows.tensor->has(dim) ? index
-                                                      : Index::constant(0));
-  result.copy.first = getPosition(attention, at, rows.rowDim);
-  return result;
+FeatureRows AttentionTiles::getRows(const AttentionTensor &tensor,
+                                    AttentionPoint at, unsigned rowDim,
+                                    Index first, int64_t count,
+                                    unsigned featureDim,
+                                    const LaneRows &memory) {
+  if (areRows(tensor, rowDim, featureDim))
+    return {&tensor, at, rowDim, featureDim, first, {}};
+  int64_t features = attention.extents[featureDim];
+  pack(tensor, at, rowDim, first, count, featureDim,
+       {Index::constant(0), features, getFeatureWidth(features)}, memory);
+  return {nullptr, at, rowDim, featureDim, first, memory};
 }
 
 Value AttentionTiles::loadFeatures(const FeatureRows &rows, Index row,
                                    Index lane, int64_t width) {
   if (!rows.tensor)
-    return loadRow(rows.copy, row, width, lane);
-  Index from =
-      e.multiplyAdd(row, 1, getPosition(attention, rows.at, rows.rowDim));
+    return loadRow(rows.packed, row, width, lane);
+  Index from = e.multiplyAdd(row, 1, rows.first);
   return readLanes(*rows.tensor, move(attention, rows.at, rows.rowDim, from),
                    rows.featureDim, {lane, width, width});
 }
@@ -411,9 +363,8 @@ Value AttentionTiles::loadFeatures(const FeatureRows &rows, Index row,
 Value AttentionTiles::loadFeature(const FeatureRows &rows, Index row,
                                   Index feature) {
   if (!rows.tensor)
-    return e.load(rows.copy.memory, getRowPlace(rows.copy, row, feature, 1));
-  Index from =
-      e.multiplyAdd(row, 1, getPosition(attention, rows.at, rows.rowDim));
+    return e.load(rows.packed.memory, {row, feature});
+  Index from = e.multiplyAdd(row, 1, rows.first);
   AttentionPoint at = move(attention, rows.at, rows.rowDim, from);
   return readNumber(*rows.tensor, at.with(feature));
 }
@@ -427,20 +378,6 @@ void AttentionTiles::prefetch(const AttentionTensor &tensor, AttentionPoint at,
     e.prefetchMemory(output, place(tensor, at), count, /*isWrite=*/true);
   else
     e.prefetch(tensor.tensor, place(tensor, at), count);
-}
-
-void AttentionTiles::prefetchRow(const FeatureRows &rows, Index row) {
-  int64_t features = attention.extents[rows.featureDim];
-  if (!rows.tensor) {
-    e.prefetchMemory(rows.copy.memory,
-                     getRowPlace(rows.copy, row, Index::constant(0), 1),
-                     features, /*isWrite=*/false);
-    return;
-  }
-  Index from =
-      e.multiplyAdd(row, 1, getPosition(attention, rows.at, rows.rowDim));
-  prefetch(*rows.tensor, move(attention, rows.at, rows.rowDim, from),
-           rows.featureDim, features);
 }
 
 SmallVector<Value>

@@ -27,39 +27,22 @@ struct LaneRun {
   int64_t count, width;
 };
 
-/// Memory with rows of lanes: behind the position `outer`, from row `first` on.
+/// Memory with rows of lanes: behind the position `outer`.
 struct LaneRows {
   Value memory;
-  SmallVector<Index> outer = {};
-  Index first = Index::constant(0);
+  SmallVector<Index> outer;
 };
 
-/// A tensor of an attention by rows of features, in whole vectors, along
-/// dimension `rowDim`.
-struct TensorRows {
-  const AttentionTensor *tensor;
-  unsigned rowDim, featureDim;
-  /// Of `AttentionTiles::copyRows`, or null if they are read where they lie.
-  Value copy = {};
-};
-
-/// Some of these rows: where they lie, from that of `at` on, or copied.
+/// Rows of features, in whole vectors: in a tensor of an attention, along
+/// dimension `rowDim` from `first` on, or where they were packed.
 struct FeatureRows {
-  /// Null if they were copied.
+  /// Null if they were packed.
   const AttentionTensor *tensor;
   AttentionPoint at;
   unsigned rowDim, featureDim;
-  LaneRows copy = {};
+  Index first;
+  LaneRows packed;
 };
-
-/// True if kernels copy `rows` before they read them: unless one row follows
-/// the other, in numbers of the type of sums.
-bool needsCopy(const Attention &attention, TensorRows rows, CPUTarget target);
-
-/// The memory of the copies of those of `rows` that need one.
-SmallVector<MemRefType> getCopyMemory(const Attention &attention,
-                                      ArrayRef<TensorRows> rows,
-                                      CPUTarget target);
 
 /// Reads and writes the tensors of an attention, and multiplies tiles.
 class AttentionTiles {
@@ -102,7 +85,7 @@ public:
   /// Memory of a work item for `rows` rows of `width` lanes, in the type of
   /// sums.
   LaneRows allocate(int64_t rows, int64_t width) {
-    return {e.allocate({rows, width}, sumType)};
+    return {e.allocate({rows, width}, sumType), {}};
   }
   /// `width` lanes of a row, from lane `lane` on.
   Value loadRow(const LaneRows &rows, Index row, int64_t width,
@@ -139,11 +122,15 @@ public:
       int64_t rows, int64_t width, ValueRange inits,
       llvm::function_ref<SmallVector<Value>(Index, int64_t, ValueRange)> body);
 
-  /// Copies those of `tensors` that need it into `memory`, of `getCopyMemory`,
-  /// rows being shared among threads.
-  void copyRows(MutableArrayRef<TensorRows> tensors, ValueRange memory);
-  /// The rows from that of `at` on.
-  FeatureRows getRows(const TensorRows &rows, AttentionPoint at);
+  /// The `count` rows of `tensor` from `first` on along `rowDim`, each with all
+  /// elements along `featureDim`: as they lie, if one follows the other in
+  /// numbers of the type of sums; else they are packed into `memory`, which
+  /// `allocateRows` made.
+  FeatureRows getRows(const AttentionTensor &tensor, AttentionPoint at,
+                      unsigned rowDim, Index first, int64_t count,
+                      unsigned featureDim, const LaneRows &memory);
+  LaneRows allocateRows(const AttentionTensor &tensor, unsigned rowDim,
+                        int64_t count, unsigned featureDim);
   /// `width` lanes of a row, and one element of it.
   Value loadFeatures(const FeatureRows &rows, Index row, Index lane,
                      int64_t width);
@@ -154,9 +141,6 @@ public:
   /// they are written here.
   void prefetch(const AttentionTensor &tensor, AttentionPoint at,
                 unsigned featureDim, int64_t lanes);
-
-  /// Prefetches a row that is read.
-  void prefetchRow(const FeatureRows &rows, Index row);
 
   /// Adds to `sums`, a row of lanes each, the products of `factor(k, row)`, a
   /// number, and the lanes `vector(k)`, over all `k` below `summands`.
@@ -192,9 +176,10 @@ private:
   /// row and lane, and how many lanes are used. Returns the rows that are left.
   int64_t forSquares(int64_t numRows, LaneRun run,
                      llvm::function_ref<void(Index, Index, int64_t)> body);
-  /// Where the lanes of a row are.
-  SmallVector<Index> getRowPlace(const LaneRows &rows, Index row, Index lane,
-                                 int64_t width);
+  /// True if a row along `featureDim` follows the other along `rowDim`, whole
+  /// vectors of the type of sums.
+  bool areRows(const AttentionTensor &tensor, unsigned rowDim,
+               unsigned featureDim) const;
   /// True if elements along `rowDim` lie side by side in `tensor`, and squares
   /// of them are worth it.
   bool isTransposed(const AttentionTensor &tensor, unsigned rowDim,
