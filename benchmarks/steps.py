@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Whole training steps of BERT and GPT-2: this project's against PyTorch's and JAX's.
 
-    benchmarks/steps.py [--model MODEL] [--batch B] [--tokens T] [--impl NAME,...] [--csv FILE] [--plot FILE]
+    benchmarks/steps.py [--model MODEL] [--batch B] [--tokens T] [--attention SHAPE] [--impl NAME,...] [--csv FILE] [--plot FILE]
 
 The models, the batch and the optimizer are those of examples/generate.py: the head sees
 the masked positions only (mini, base, base-bf16), or all positions (base-all, gpt2), or
 there is none (base-encoder). Another batch, other tokens and gpt2 take JAX, which exports
-the step. Each implementation is a process of its own; they take turns,
+the step. With a shape, such as "window=3 global=1 random=2 block=64x64", attention is that
+of a mark, and PyTorch's is masked by blocks of this shape. Each implementation is a process of its own; they take turns,
 a step each, so that what disturbs the machine disturbs all of them.
 docs/benchmarks.md explains the table.
 """
@@ -68,6 +69,8 @@ IMPLEMENTATIONS = {
 }
 # Another density: ours@0.25.
 DENSITY = re.compile(r"ours@(0?\.\d*[1-9]\d*|1)")
+# What attention is computed on.
+SHAPE = re.compile(r"((?:window|global|random|seed)=\d+(?: |$))+(?:block=(\d+)x\2)?")
 DEFAULTS = ["ours", "ours-dense", "torch", "torch-compile", "jax"]
 
 
@@ -115,11 +118,13 @@ def peak_bytes():
         return next(int(line.split()[1]) for line in file if line.startswith("VmHWM:")) * 1024
 
 
-def work(name, model, size, threads):
+def work(name, model, size, threads, attention):
     """Runs a step for every line that comes in, and says what it took."""
     harness.set_threads(threads)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     module, options = find_implementation(name)
+    if attention:
+        options = {**options, "attention": attention}
     # What libraries print is not for the coordinator.
     answers, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
     try:
@@ -137,7 +142,7 @@ def work(name, model, size, threads):
 class Worker:
     def __init__(self, name, options):
         self.name, self.answers = name, []
-        sizes = [f"--{key}={value}" for key in ("batch", "tokens") if (value := getattr(options, key))]
+        sizes = [f"--{key}={value}" for key in ("batch", "tokens", "attention") if (value := getattr(options, key))]
         self.missing = None
         start = time.perf_counter()
         self.process = subprocess.Popen(
@@ -206,6 +211,8 @@ def main():
     parser.add_argument("--model", default="mini", choices=MODELS)
     parser.add_argument("--batch", type=int, metavar="B", help="sequences, instead of the model's")
     parser.add_argument("--tokens", type=int, metavar="T", help="tokens of a sequence, instead of the model's")
+    parser.add_argument("--attention", metavar="SHAPE",
+                        help="blocks that attention is computed on, as marks say them: window=3 global=1 random=2 block=64x64")
     parser.add_argument("--impl", default=",".join(DEFAULTS), metavar="NAME,...",
                         help="what takes part (" + ", ".join(IMPLEMENTATIONS) + "; ours@0.25 for another density)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), metavar="N")
@@ -218,10 +225,12 @@ def main():
     options = parser.parse_args()
     harness.patience = options.patience
     if options.worker:
-        return work(options.worker, options.model, find_model(options), options.threads)
+        return work(options.worker, options.model, find_model(options), options.threads, options.attention)
     for name in ("batch", "tokens"):
         if (value := getattr(options, name)) is not None and value < 1:
             parser.error(f"expected --{name} to be 1 or more, but got {value}")
+    if options.attention is not None and not SHAPE.fullmatch(options.attention):
+        parser.error(f"expected --attention to be like 'window=3 global=1 random=2 block=64x64', but got '{options.attention}'")
     names = options.impl.split(",")
     for name in names:
         if not find_implementation(name):
@@ -249,7 +258,7 @@ def main():
     baseline = min((w.median() for w in workers if w.name in ("torch", "torch-compile")), default=None)
     model = find_model(options)
     title = options.model if model.head == "next" else f"BERT-{options.model}"
-    print(f"{title}, {model.batch} x {model.tokens} tokens, {options.threads} threads")
+    print(f"{title}, {model.batch} x {model.tokens} tokens, {f'attention {options.attention}, ' if options.attention else ''}{options.threads} threads")
     print(f"  {'implementation':20} {'ms':>9} {'least':>9} {'most':>9} {'tokens/s':>9} {'speed-up':>9} "
           f"{'peak MiB':>9} {'first s':>8} {'loss':>8}")
     for worker in workers:

@@ -49,8 +49,11 @@ def find_source(model, name):
     return gzip.decompress(path.read_bytes())
 
 
-def make_step(model, batch, rate, threads, name, density, block="16x16", match=r"layers\..*_w$"):
+def make_step(model, batch, rate, threads, name, density, block="16x16", match=r"layers\..*_w$", attention=None):
     """`density` of the matrices that `match` names is stored: the encoder's."""
+    marks = [f"--mark=match={match} block={block} density={density}"]
+    if attention:
+        marks += [f"--mark=attention=. {attention}", "--attention-keys=1"]
     runtime = load_runtime()
     source = find_source(model, name)
 
@@ -60,8 +63,7 @@ def make_step(model, batch, rate, threads, name, density, block="16x16", match=r
 
     step, session = ctypes.c_void_p(), ctypes.c_void_p()
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([harness.find_tool("sparse-compile"), "-", "-o", f"{folder}/step.so",
-                        f"--mark=match={match} block={block} density={density}"], input=source, check=True)
+        subprocess.run([harness.find_tool("sparse-compile"), "-", "-o", f"{folder}/step.so", *marks], input=source, check=True)
         check(runtime.bsr_step_load(f"{folder}/step.so".encode(), ctypes.byref(step)))
     check(runtime.bsr_session_create(step, b"cpu", ctypes.c_uint64(1), ctypes.byref(session)))
     check(runtime.bsr_session_initialize(session))

@@ -11,6 +11,7 @@ class Layer(nn.Module):
         super().__init__()
         h = model.hidden
         self.heads, self.isCausal = model.heads, model.head == "next"
+        self.mask = None
         self.qkv, self.out = nn.Linear(h, 3 * h), nn.Linear(h, h)
         self.ffn1, self.ffn2 = nn.Linear(h, 4 * h), nn.Linear(4 * h, h)
         self.attention_norm, self.ffn_norm = nn.LayerNorm(h, 1e-12), nn.LayerNorm(h, 1e-12)
@@ -18,7 +19,7 @@ class Layer(nn.Module):
     def attention(self, x):
         batch, tokens, hidden = x.shape
         q, k, v = self.qkv(x).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.isCausal)
+        mixed = F.scaled_dot_product_attention(q, k, v, self.mask, is_causal=self.isCausal and self.mask is None)
         return self.out(mixed.transpose(1, 2).reshape(batch, tokens, hidden))
 
     def feed_forward(self, x):
@@ -96,13 +97,35 @@ class Gpt(nn.Module):
         return (losses * weights.flatten()).sum() / weights.sum().clamp(min=1)
 
 
-def make_step(model, batch, rate, threads, name, compile=False, bf16=False, device="cpu"):
+def make_mask(tokens, shape, isCausal):
+    """A mask of blocks as docs/attention.md describes marks; which ones are random is this function's."""
+    options = {"window": "3", "global": "0", "random": "0", "seed": "0", "block": "64x64"}
+    options |= dict(word.split("=") for word in shape.split())
+    window, first, others, seed = (int(options[key]) for key in ("window", "global", "random", "seed"))
+    size = int(options["block"].split("x")[0])
+    count = tokens // size
+    behind = torch.arange(count) - torch.arange(count)[:, None]
+    blocks = (behind >= -(window // 2)) & (behind <= (window - 1) // 2)
+    blocks[:first] = blocks[:, :first] = True
+    generator = torch.Generator().manual_seed(seed)
+    for row in blocks:
+        absent = (~row).nonzero().flatten()
+        row[absent[torch.randperm(len(absent), generator=generator)[:others]]] = True
+    mask = blocks.repeat_interleave(size, 0).repeat_interleave(size, 1)
+    return mask.tril() if isCausal else mask
+
+
+def make_step(model, batch, rate, threads, name, compile=False, bf16=False, device="cpu", attention=None):
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     arguments = {key: torch.tensor(rows, device=device) for key, rows in batch.items()}
     if model.head == "none":
         arguments = {key: rows.view(model.batch, model.tokens, model.hidden) for key, rows in arguments.items()}
     bert = {"none": Encoder, "next": Gpt}.get(model.head, Bert)(model)
+    if attention:
+        mask = make_mask(model.tokens, attention, model.head == "next").to(device)
+        for layer in bert.layers:
+            layer.mask = mask
     bert.to(device)
     matrices = [p for p in bert.parameters() if p.ndim > 1]
     vectors = [p for p in bert.parameters() if p.ndim <= 1]

@@ -264,6 +264,8 @@ class Kernel:
         barriers = [other for other in self.code.values() if other.name in ("bar", "barrier")]
         if old.name == "bar" and it.parts == old.parts and len(barriers) == 1 and len(it.operands) == len(old.operands) == 1:
             return "the number of the only barrier"
+        if old.name == it.name == "setp" and old.results == it.results and old.guard == it.guard and self.compares_same(old, it):
+            return "a number that is never met"
         if not (old.pure and it.pure) or it.name != old.name or it.parts[1:] != old.parts[1:] or it.results != old.results or it.guard != old.guard:
             return None
         changed = [i for i, (a, b) in enumerate(zip(old.sources, it.sources)) if a != b]
@@ -289,6 +291,26 @@ class Kernel:
         elif old.name == "setp" and old.parts[1] in ("eq", "ne") and len(old.sources) == 2:
             same = bool(a & ~other) and bool(b & ~other)
         return "the bits that differ are never set or do not matter" if same else None
+
+    def is_never(self, word, number):
+        """Whether an operand never has the value `number`: it would need a bit that is never set, or lack one that an `or` sets."""
+        always = FULL if word in self.written else 0
+        for it in self.written.get(word, []):
+            literal = it.sources[1] if it.name == "or" and not it.guard and len(it.sources) == 2 else "0"
+            always &= int(literal) if literal.isdigit() else 0
+        return bool(number & ~self.may(word) | always & ~number)
+
+    def compares_same(self, old, it):
+        """Whether two comparisons of an operand with numbers differ at one value alone, which it never has."""
+        if len(old.sources) != 2 or not old.sources[1].isdigit() or old.sources[0] != it.sources[0] or old.parts[2:] != it.parts[2:]:
+            return False
+        first, second = old.parts[1], it.parts[1]
+        number = int(old.sources[1])
+        if {first, second} in ({"gt", "ge"}, {"lt", "le"}) and it.sources[1] == old.sources[1]:
+            return self.is_never(old.sources[0], number)
+        if first == second and it.sources[1] == str(number + 1) and first in ("gt", "ge", "lt", "le"):
+            return self.is_never(old.sources[0], number + (first in ("gt", "le")))
+        return False
 
     def copies_nothing(self, number, old):
         """Whether what `old` selects where its predicate is false is an address of copies alone, of which the same

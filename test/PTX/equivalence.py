@@ -59,6 +59,53 @@ CHANGES = [
     ("mov.b32 %r5, 0", "", [False, True, False], [False, True, False]),
     ("setp.ge.s32 %p1, %r4, %r9", "setp.gt.s32 %p1, %r4, %r9", False, False),
 ]
+# Copies of a block that may be absent, and comparisons with numbers that a register may have or not.
+COPIES = """.visible .entry k(.param .u64 out)
+.maxntid 64, 1, 1
+{
+	.shared .align 16 .b8 stage[1024];
+	ld.param.b64 	%rd1, [out];
+	mov.u32 	%r1, %tid.x;
+	ld.global.b32 	%r2, [%rd1];
+	setp.gt.s32 	%p1, %r2, -1;
+	selp.b32 	%r3, %r2, 0, %p1;
+	selp.b32 	%r4, 8, 0, %p1;
+	mul.wide.u32 	%rd2, %r3, 64;
+	add.s64 	%rd3, %rd1, %rd2;
+	cp.async.ca.shared.global 	[stage], [%rd3], 8, %r4;
+	setp.gt.s32 	%p2, %r1, 5;
+	selp.b32 	%r5, %r2, 0, %p2;
+	mul.wide.u32 	%rd4, %r5, 64;
+	add.s64 	%rd5, %rd1, %rd4;
+	cp.async.ca.shared.global 	[stage+8], [%rd5], 8, %r4;
+	selp.b32 	%r6, %r1, 0, %p1;
+	mul.wide.u32 	%rd6, %r6, 64;
+	add.s64 	%rd7, %rd1, %rd6;
+	cp.async.ca.shared.global 	[stage+16], [%rd7], 8, %r4;
+	st.global.b32 	[%rd1+4], %r6;
+	shl.b32 	%r7, %r1, 3;
+	or.b32 	%r8, %r7, 4;
+	setp.gt.u32 	%p3, %r8, 65;
+	setp.lt.u32 	%p4, %r8, 12;
+	@%p3 bra 	$L1;
+	@%p4 bra 	$L1;
+	st.global.b32 	[%rd1+8], %r8;
+$L1:
+	ret;
+}"""
+CHANGED_COPIES = [
+    ("selp.b32 %r3, %r2, 0, %p1", "selp.b32 %r3, %r2, 1, %p1", True),
+    ("selp.b32 %r3, %r2, 0, %p1", "selp.b32 %r3, %r2, 0, %p2", False),
+    ("selp.b32 %r4, 8, 0, %p1", "selp.b32 %r4, 8, 1, %p1", False),
+    ("selp.b32 %r5, %r2, 0, %p2", "selp.b32 %r5, %r2, 1, %p2", False),  # another predicate than that of the bytes
+    ("selp.b32 %r6, %r1, 0, %p1", "selp.b32 %r6, %r1, 1, %p1", False),  # stored, too
+    ("setp.gt.u32 %p3, %r8, 65", "setp.ge.u32 %p3, %r8, 65", True),  # 65 lacks the bit of 4
+    ("setp.gt.u32 %p3, %r8, 65", "setp.gt.u32 %p3, %r8, 66", True),
+    ("setp.gt.u32 %p3, %r8, 65", "setp.lt.u32 %p3, %r8, 65", False),
+    ("setp.gt.u32 %p3, %r8, 65", "setp.gt.u32 %p3, %r8, 68", False),
+    ("setp.lt.u32 %p4, %r8, 12", "setp.le.u32 %p4, %r8, 12", False),
+    ("setp.lt.u32 %p4, %r8, 12", "setp.lt.u32 %p4, %r8, 13", False),
+]
 COMPARED = ("or.b32 %r4, %r3, 512", "or.b32 %r4, %r3, 513")  # where the store is of something else
 
 
@@ -79,6 +126,10 @@ for old, new, *wanted in CHANGES:
         if (found := reasons(KERNEL, multiples, old, new)) != want:
             print(f"{old} -> {new or 'nothing'}: expected {want}, but got {found}")
             failed = True
+for old, new, want in CHANGED_COPIES:
+    if (found := reasons(COPIES, {}, old, new)) != [want]:
+        print(f"{old} -> {new}: expected {want}, but got {found}")
+        failed = True
 elsewhere = KERNEL.replace("[%rd3], %r4", "[%rd3], %r1")
 for multiples, want in (({"size": 8}, True), ({"size": 2}, True), ({}, False)):
     if (found := reasons(elsewhere, multiples, *COMPARED)) != [want]:

@@ -165,29 +165,74 @@ static int64_t getNumKeys(linalg::GenericOp scores) {
   return keys;
 }
 
-/// True if a softmax is computed of `scores`: powers that are summed up.
-static bool isExponentiated(linalg::GenericOp scores) {
+/// Calls `visit` for what is computed of `scores`, a product, up to other
+/// products.
+static void
+forComputed(linalg::GenericOp scores,
+            llvm::function_ref<void(linalg::GenericOp, bool isProduct)> visit) {
+  constexpr size_t most = 64;
   SetVector<Operation *> reached;
   reached.insert(scores);
-  bool isPower = false, isSummed = false;
   for (size_t next = 0; next != reached.size(); ++next) {
     auto op = dyn_cast<linalg::GenericOp>(reached[next]);
-    // What comes behind another product is another matter.
-    if (op && next != 0 && linalg::isaContractionOpInterface(op) &&
-        op.getNumDpsInputs() == 2)
-      continue;
     if (op && next != 0) {
-      isSummed |= op.getNumReductionLoops() != 0 && isPower;
-      op.walk([&](Operation *inner) {
-        isPower |= isa<math::ExpOp, math::Exp2Op>(inner);
-      });
+      bool isProduct =
+          linalg::isaContractionOpInterface(op) && op.getNumDpsInputs() == 2;
+      visit(op, isProduct);
+      if (isProduct)
+        continue;
     }
-    constexpr size_t most = 64;
     for (Operation *user : reached[next]->getUsers())
       if (user->getBlock() == scores->getBlock() && reached.size() < most)
         reached.insert(user);
   }
+}
+
+/// True if a softmax is computed of `scores`: powers that are summed up.
+static bool isExponentiated(linalg::GenericOp scores) {
+  bool isPower = false, isSummed = false;
+  forComputed(scores, [&](linalg::GenericOp op, bool isProduct) {
+    if (isProduct)
+      return;
+    isSummed |= op.getNumReductionLoops() != 0 && isPower;
+    op.walk([&](Operation *inner) {
+      isPower |= isa<math::ExpOp, math::Exp2Op>(inner);
+    });
+  });
   return isPower && isSummed;
+}
+
+/// What `value` was before it was reshaped, permuted or converted.
+static Value getUnconverted(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    auto generic = dyn_cast<linalg::GenericOp>(op);
+    bool isCopy = generic && generic.getNumDpsInputs() == 1 &&
+                  generic.getNumReductionLoops() == 0 &&
+                  generic->getNumResults() == 1 &&
+                  llvm::all_of(generic.getBody()->without_terminator(),
+                               llvm::IsaPred<arith::ExtFOp, arith::TruncFOp>);
+    if (!isCopy && !isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
+      return value;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
+/// True if something that is computed of `scores`, a product, is multiplied
+/// with other tensors than it is a product of: values. The logits of a loss are
+/// multiplied again with what they are a product of, in its gradient.
+static bool haveValues(linalg::GenericOp scores) {
+  SmallVector<Value> own = llvm::map_to_vector(
+      scores.getDpsInputs(), [](Value value) { return getUnconverted(value); });
+  bool areMultiplied = false;
+  forComputed(scores, [&](linalg::GenericOp op, bool isProduct) {
+    // One of its operands comes from the scores.
+    areMultiplied |=
+        isProduct && llvm::none_of(op.getDpsInputs(), [&](Value x) {
+          return llvm::is_contained(own, getUnconverted(x));
+        });
+  });
+  return areMultiplied;
 }
 
 /// The name of attention number `number`, whose scores are `op`: what marks
@@ -239,7 +284,7 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
     for (auto op : llvm::to_vector(block.getOps<linalg::GenericOp>())) {
       AttentionObstacle obstacle;
       std::optional<AttentionMatch> match = matchAttention(op, obstacle);
-      if (!match && !obstacle.op)
+      if (!match && (!obstacle.op || !haveValues(op)))
         continue;
       const AttentionMark *mark = nullptr;
       if (!marked.empty()) {
@@ -387,11 +432,18 @@ LogicalResult FindAttention::rewrite(linalg::GenericOp scores,
                                      const AttentionObstacle &obstacle,
                                      const AttentionMark *mark,
                                      StringRef name) {
+  auto error = [&]() -> InFlightDiagnostic {
+    return scores.emitError() << name << ": ";
+  };
   if (!match) {
-    if (mark)
-      return obstacle.op->emitError("expected attention that '")
-             << mark->match << "' imposes a pattern on, but got '"
-             << obstacle.op->getName() << "' that " << obstacle.reason;
+    if (mark) {
+      InFlightDiagnostic diagnostic =
+          error() << "expected attention that '" << mark->match
+                  << "' imposes a pattern on, but got '"
+                  << obstacle.op->getName() << "' that " << obstacle.reason;
+      diagnostic.attachNote(obstacle.op->getLoc()) << "here";
+      return diagnostic;
+    }
     bool isRequired = requireSparse && getNumKeys(scores) >= minKeys &&
                       isExponentiated(scores);
     if (!isRequired && !report)
@@ -412,9 +464,6 @@ LogicalResult FindAttention::rewrite(linalg::GenericOp scores,
           << ": scores stay in memory";
     return success();
   }
-  auto error = [&]() -> InFlightDiagnostic {
-    return scores.emitError() << name << ": ";
-  };
   if (!match->output)
     return error() << "expected attention that '" << mark->match
                    << "' imposes a pattern on to be computed once, but got "
