@@ -141,14 +141,19 @@ void bsr::buildToLLVMPipeline(OpPassManager &pm, const ToLLVMOptions &options) {
   pm.addPass(createBSRVerifyLowered());
 }
 
+/// Functions that are called become parts of those that call them.
+static void addInliner(OpPassManager &pm) {
+  pm.addPass(createInlinerPass({}, [](OpPassManager &) {}));
+  pm.addPass(createSymbolDCEPass());
+  addCleanup(pm);
+}
+
 /// What the importers leave becomes one function, each value once, without
 /// loops, every marked weight a matrix.
 static void addImport(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addPass(bsr::createBSRVerifyStep());
   pm.addPass(bsr::createBSRDropSigns());
-  pm.addPass(createInlinerPass({}, [](OpPassManager &) {}));
-  pm.addPass(createSymbolDCEPass());
-  addCleanup(pm);
+  addInliner(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRUnroll({options.maxOperations}));
   // What loops that stay compute of sparse weights, but not of what they carry,
   // stands in front of them.
@@ -266,9 +271,7 @@ static void addLaunches(OpPassManager &pm) {
   pm.addPass(bsr::createBSRMoveConstants());
   pm.addPass(bsr::createBSROutlineLaunches());
   // What is left of a kernel is its launches.
-  pm.addPass(createInlinerPass({}, [](OpPassManager &) {}));
-  pm.addPass(createSymbolDCEPass());
-  addCleanup(pm);
+  addInliner(pm);
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
   kernels.addPass(memref::createExpandStridedMetadataPass());
   kernels.addPass(createLowerAffinePass());

@@ -224,16 +224,15 @@ bool PatternUpdates::isDue(const SparsityGroup &group, int64_t step) const {
   return isUpdate(nearest - 1) || isUpdate(nearest) || isUpdate(nearest + 1);
 }
 
-bool PatternUpdates::areDue(int64_t step) const {
-  return std::any_of(weights.begin(), weights.end(), [&](const Weight &weight) {
-    return isDue(*weight.group, step);
-  });
-}
-
-bool PatternUpdates::areDueAnywhere(int64_t step) const {
-  return std::any_of(
-      groups.begin(), groups.end(),
-      [&](const SparsityGroup &group) { return isDue(group, step); });
+bool PatternUpdates::areDue(int64_t step, bool anywhere) const {
+  auto isGroupDue = [&](const SparsityGroup &group) {
+    return isDue(group, step);
+  };
+  auto isWeightDue = [&](const Weight &weight) {
+    return isGroupDue(*weight.group);
+  };
+  return anywhere ? std::any_of(groups.begin(), groups.end(), isGroupDue)
+                  : std::any_of(weights.begin(), weights.end(), isWeightDue);
 }
 
 bool PatternUpdates::needScores(int64_t step) const {

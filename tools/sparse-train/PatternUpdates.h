@@ -24,10 +24,9 @@ public:
   /// Makes the first patterns of an initialized session.
   void initialize(Session &session) const;
 
-  /// Whether patterns are updated after `step` steps, and whether by scores.
-  bool areDue(int64_t step) const;
-  /// The same of patterns that this process may not have.
-  bool areDueAnywhere(int64_t step) const;
+  /// Whether patterns are updated after `step` steps: of this process, or,
+  /// `anywhere`, also those of other stages; and whether by scores.
+  bool areDue(int64_t step, bool anywhere) const;
   /// Of each pattern, whether it is.
   std::vector<bool> due(int64_t step) const;
   bool needScores(int64_t step) const;

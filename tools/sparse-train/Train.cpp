@@ -442,8 +442,7 @@ private:
     // The numbers of an update are drawn by how many there were: a stage takes
     // part in those of other stages' groups, and changes nothing. It may have
     // no patterns.
-    bool isUpdate = place.stages > 1 ? patternUpdates.areDueAnywhere(step)
-                                     : patternUpdates.areDue(step);
+    bool isUpdate = patternUpdates.areDue(step, /*anywhere=*/place.stages > 1);
     if (isUpdate && bsr_step_num_patterns(session.step())) {
       int64_t stored = countBlocks().stored;
       int64_t pruned = session.counters().blocks_pruned;
