@@ -70,8 +70,8 @@ def BSRExpandI1 : Pass<"bsr-expand-i1", "ModuleOp"> {
 
     ```mlir
     func.func @f(%x: memref<16xi8>, %i: index) -> vector<8xi1> {
-      %zero = arith.constant dense<0> : vector<8xi8>
       %bytes = vector.load %x[%i] : memref<16xi8>, vector<8xi8>
+      %zero = arith.constant dense<0> : vector<8xi8>
       %y = arith.cmpi ne, %bytes, %zero : vector<8xi8>
       return %y : vector<8xi1>
     }
