@@ -7,6 +7,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "support/ElementType.h"
 #include "llvm/Support/FormatVariadic.h"
+#include <cmath>
 
 using namespace mlir;
 using llvm::createStringError;
@@ -31,16 +32,21 @@ static int64_t getBytes(const llvm::json::Object &buffer) {
   return bytes;
 }
 
+llvm::Expected<double> mlir::bsr::getAllowedMemory(const CommandLine &options) {
+  if (!options.memory.getNumOccurrences())
+    return INFINITY;
+  if (auto bytes = tools::parseQuantity(options.memory, tools::Unit::Bytes))
+    return *bytes;
+  return createStringError("expected --memory to be " +
+                           tools::describeQuantity(tools::Unit::Bytes) +
+                           ", but got '" + options.memory + "'");
+}
+
 Error mlir::bsr::verifyMemory(const llvm::json::Object &manifest,
                               const CommandLine &options) {
-  if (!options.memory.getNumOccurrences())
-    return Error::success();
-  std::optional<double> most =
-      tools::parseQuantity(options.memory, tools::Unit::Bytes);
-  if (!most)
-    return createStringError("expected --memory to be " +
-                             tools::describeQuantity(tools::Unit::Bytes) +
-                             ", but got '" + options.memory + "'");
+  llvm::Expected<double> allowed = getAllowedMemory(options);
+  if (!allowed)
+    return allowed.takeError();
   int64_t arena = *manifest.getInteger("arena_bytes"), buffers = 0;
   // Of a weight and moments of its size the weight is named.
   std::pair<int64_t, bool> largest;
@@ -55,7 +61,7 @@ Error mlir::bsr::verifyMemory(const llvm::json::Object &manifest,
       name = *buffer.getString("name");
     }
   }
-  if (double(buffers + arena) <= *most)
+  if (double(buffers + arena) <= *allowed)
     return Error::success();
   std::string part =
       options.stages.getNumOccurrences()
@@ -68,7 +74,7 @@ Error mlir::bsr::verifyMemory(const llvm::json::Object &manifest,
           "expected {0} to take at most {1} of memory, but got {2}: "
           "buffers take {3}, of which '{4}' takes {5}, and the "
           "arena {6}",
-          part, formatBytes(*most), formatBytes(double(buffers + arena)),
+          part, formatBytes(*allowed), formatBytes(double(buffers + arena)),
           formatBytes(double(buffers)), name,
           formatBytes(double(largest.first)), formatBytes(double(arena)))
           .str());

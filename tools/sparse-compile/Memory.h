@@ -15,6 +15,10 @@ namespace mlir::bsr {
 /// The manifest in `module`, a step in the LLVM dialect.
 llvm::json::Object getManifest(ModuleOp module);
 
+/// The bytes that the command line allows a step to take. Fails if it says
+/// something else.
+llvm::Expected<double> getAllowedMemory(const CommandLine &options);
+
 /// Fails if the step of `manifest` takes more memory than the command line
 /// allows: buffers, which hold parameters, moments, patterns, batches and
 /// results, and the arena.

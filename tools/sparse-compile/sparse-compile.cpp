@@ -7,6 +7,7 @@
 #include "Codegen.h"
 #include "Compile.h"
 #include "Linker.h"
+#include "Memory.h"
 #include "Target.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -39,6 +40,8 @@ static Error compile(const bsr::CommandLine &options, MLIRContext &context,
   if (options.level > 3)
     return createStringError("expected -O0 to -O3, but got -O" +
                              llvm::Twine(options.level));
+  if (Error error = bsr::getAllowedMemory(options).takeError())
+    return error;
   if (Error error = bsr::verifyStages(options))
     return error;
   // Of files that are not there neither is the other.
