@@ -221,6 +221,7 @@ COMMANDS = {
         "scripts/fuzz-steps --programs": Tested("Integration/fuzz.test"),
         "scripts/fuzz-steps --replay": Skip("a failure"),
         "scripts/fuzz-ir": Tested("Fuzz/fuzz-ir.test"),
+        "BSR_COMPILE=-O1 python3 test/Integration/attention.py": Tested("Integration/attention.test"),
         "scripts/same-code": Tested("Tools/same-code.test"),
         "build/dev/bin/bsr-unittests": Tested("Unit/unittests.test"),
         "BSR_MPI_MESSAGE_BYTES=1000 mpirun": Tested("Parallel/communicator.test"),
