@@ -314,32 +314,35 @@ class Kernel:
 
     def copies_nothing(self, number, old):
         """Whether what `old` selects where its predicate is false is an address of copies alone, of which the same
-        predicate, in instructions that follow each other, selects 0 bytes."""
+        predicate selects 0 bytes: in instructions that follow each other, each behind those that it reads."""
         ends = [n for n, it in self.code.items() if it.name in ("bra", "ret", "exit")] + list(self.labels.values())
         first = max((n for n in ends if n < number), default=-1)
         last = min((n for n in ends if n > number), default=max(self.code) + 1)
         predicate = old.sources[2]
 
-        def is_written_here(name):
+        def find_writer(name, end):
+            """The only instruction that writes `name`, if it always does, in front of number `end`."""
             writers = [n for n, it in self.code.items() if name in it.results]
-            return len(writers) == 1 and first < writers[0] < last and not self.code[writers[0]].guard
+            return writers[0] if len(writers) == 1 and first < writers[0] < end and not self.code[writers[0]].guard else None
 
-        def is_address(name):
+        def is_address(name, written):
             for n, it in self.code.items():
                 if name not in {it.guard, *(word.lstrip("!").split("+")[0] for word in it.sources)}:
                     continue
-                if not number < n < last or it.guard:
+                if not written < n < last or it.guard:
                     return False
                 if it.parts[:2] == ["cp", "async"] and len(it.sources) == 4:
                     to, _, _, size = (word.split("+")[0] for word in it.sources)
-                    sizes = [other for other in self.code.values() if size in other.results]
-                    if name in (to, size) or not is_written_here(size) or sizes[0].name != "selp" or sizes[0].sources[1:] != ["0", predicate]:
+                    chosen = find_writer(size, n)
+                    if name in (to, size) or chosen is None or self.code[chosen].name != "selp":
                         return False
-                elif not it.pure or len(it.results) != 1 or not is_written_here(it.results[0]) or not is_address(it.results[0]):
+                    if self.code[chosen].sources[1:] != ["0", predicate] or find_writer(predicate, chosen) is None:
+                        return False
+                elif not it.pure or len(it.results) != 1 or find_writer(it.results[0], last) != n or not is_address(it.results[0], n):
                     return False
             return True
 
-        return is_written_here(predicate) and is_written_here(old.results[0]) and is_address(old.results[0])
+        return find_writer(predicate, number) is not None and find_writer(old.results[0], last) == number and is_address(old.results[0], number)
 
     def reason_to_delete(self, number, old):
         if not old.pure or len(old.results) != 1:

@@ -83,6 +83,11 @@ COPIES = """.visible .entry k(.param .u64 out)
 	add.s64 	%rd7, %rd1, %rd6;
 	cp.async.ca.shared.global 	[stage+16], [%rd7], 8, %r4;
 	st.global.b32 	[%rd1+4], %r6;
+	selp.b32 	%r9, %r2, 0, %p1;
+	mul.wide.u32 	%rd8, %r9, 64;
+	add.s64 	%rd9, %rd1, %rd8;
+	cp.async.ca.shared.global 	[stage+24], [%rd9], 8, %r10;
+	selp.b32 	%r10, 8, 0, %p1;
 	shl.b32 	%r7, %r1, 3;
 	or.b32 	%r8, %r7, 4;
 	setp.gt.u32 	%p3, %r8, 65;
@@ -99,6 +104,7 @@ CHANGED_COPIES = [
     ("selp.b32 %r4, 8, 0, %p1", "selp.b32 %r4, 8, 1, %p1", False),
     ("selp.b32 %r5, %r2, 0, %p2", "selp.b32 %r5, %r2, 1, %p2", False),  # another predicate than that of the bytes
     ("selp.b32 %r6, %r1, 0, %p1", "selp.b32 %r6, %r1, 1, %p1", False),  # stored, too
+    ("selp.b32 %r9, %r2, 0, %p1", "selp.b32 %r9, %r2, 1, %p1", False),  # bytes that were selected before
     ("setp.gt.u32 %p3, %r8, 65", "setp.ge.u32 %p3, %r8, 65", True),  # 65 lacks the bit of 4
     ("setp.gt.u32 %p3, %r8, 65", "setp.gt.u32 %p3, %r8, 66", True),
     ("setp.gt.u32 %p3, %r8, 65", "setp.lt.u32 %p3, %r8, 65", False),
