@@ -31,6 +31,35 @@ func.func @launch(%q: tensor<3x32x16xf32>, %k: tensor<3x64x16xf32>, %v: tensor<3
 
 // -----
 
+// A mask in memory is read in vectors, as bytes in the end (bsr-expand-i1).
+
+#head = affine_map<(b, i, j, d, e) -> (b, i, d)>
+#keys = affine_map<(b, i, j, d, e) -> (b, j, d)>
+#values = affine_map<(b, i, j, d, e) -> (b, j, e)>
+#result = affine_map<(b, i, j, d, e) -> (b, i, e)>
+#mask = affine_map<(b, i, j, d, e) -> (j, i)>
+
+// CHECK-LABEL: func private @masked
+// CHECK-SAME:    %[[MASK:[^:, ]*]]: memref<64x32xi1>
+// CHECK:         %[[LIVE:.*]] = vector.load %[[MASK]]{{.*}} : memref<64x32xi1>, vector<16xi1>
+// CHECK:         arith.select %[[LIVE]], {{.*}} : vector<16xi1>, vector<16xf32>
+// CHECK-NOT:     memref.load %[[MASK]]
+// CHECK:         return
+bsr.cluster private @masked(%q: tensor<3x32x16xf32>, %k: tensor<3x64x16xf32>, %v: tensor<3x64x32xf32>, %m: tensor<64x32xi1>) -> (tensor<3x32x32xf32>) {
+  %y, %lse = bsr.attention(%q, %k, %v) mask %m scale = 0.25 maps = [#head, #keys, #values, #result, #mask]
+      : (tensor<3x32x16xf32>, tensor<3x64x16xf32>, tensor<3x64x32xf32>, tensor<64x32xi1>) -> (tensor<3x32x32xf32>, tensor<2x3x32xf32>)
+  bsr.yield %y : tensor<3x32x32xf32>
+}
+
+func.func @launch(%q: tensor<3x32x16xf32>, %k: tensor<3x64x16xf32>, %v: tensor<3x64x32xf32>, %m: tensor<64x32xi1>) -> (tensor<3x32x32xf32>) {
+  %e0 = tensor.empty() : tensor<3x32x32xf32>
+  %r = bsr.launch @masked ins(%q, %k, %v, %m : tensor<3x32x16xf32>, tensor<3x64x16xf32>, tensor<3x64x32xf32>, tensor<64x32xi1>)
+      outs(%e0 : tensor<3x32x32xf32>) -> tensor<3x32x32xf32>
+  return %r : tensor<3x32x32xf32>
+}
+
+// -----
+
 // Features that lie one behind the other in lines of their own are not prefetched.
 
 // CHECK-LABEL: func private @transposed
