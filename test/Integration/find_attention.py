@@ -427,6 +427,7 @@ def check_messages():
     mark = "marks='attention=. block=16x16'"
     for form, options, target, message in [
             ("returned", mark, "", ": expected attention that '.' imposes a pattern on, but got 'func.return' that uses the scores in another way"),
+            ("returned", mark, "", "note: this is what is in the way"),
             ("again", mark, "", ": expected attention that '.' imposes a pattern on to be computed once, but got scores that a gradient computes again"),
             ("plain", mark, "#bsr.gpu", ": expected a target with kernels for attention that '.' imposes a pattern on, but got none"),
             ("returned", "require-sparse=true", "", "expected attention, but got 'func.return' that uses the scores in another way: scores stay in memory"),

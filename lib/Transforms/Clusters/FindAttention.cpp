@@ -166,11 +166,12 @@ static int64_t getNumKeys(linalg::GenericOp scores) {
 }
 
 /// Calls `visit` for what is computed of `scores`, a product, up to other
-/// products.
-static void
+/// products. False if that is too much to look at all of it.
+static bool
 forComputed(linalg::GenericOp scores,
             llvm::function_ref<void(linalg::GenericOp, bool isProduct)> visit) {
   constexpr size_t most = 64;
+  bool isAll = true;
   SetVector<Operation *> reached;
   reached.insert(scores);
   for (size_t next = 0; next != reached.size(); ++next) {
@@ -182,10 +183,16 @@ forComputed(linalg::GenericOp scores,
       if (isProduct)
         continue;
     }
-    for (Operation *user : reached[next]->getUsers())
-      if (user->getBlock() == scores->getBlock() && reached.size() < most)
+    for (Operation *user : reached[next]->getUsers()) {
+      // What reads scores inside of its body computes something of them, too.
+      user = scores->getBlock()->findAncestorOpInBlock(*user);
+      if (reached.size() < most)
         reached.insert(user);
+      else
+        isAll &= reached.contains(user);
+    }
   }
+  return isAll;
 }
 
 /// True if a softmax is computed of `scores`: powers that are summed up.
@@ -220,19 +227,20 @@ static Value getUnconverted(Value value) {
 
 /// True if something that is computed of `scores`, a product, is multiplied
 /// with other tensors than it is a product of: values. The logits of a loss are
-/// multiplied again with what they are a product of, in its gradient.
-static bool haveValues(linalg::GenericOp scores) {
+/// multiplied again with what they are a product of, in its gradient. Nobody
+/// says that there are none without having looked at all of it.
+static bool mayHaveValues(linalg::GenericOp scores) {
   SmallVector<Value> own = llvm::map_to_vector(
       scores.getDpsInputs(), [](Value value) { return getUnconverted(value); });
   bool areMultiplied = false;
-  forComputed(scores, [&](linalg::GenericOp op, bool isProduct) {
+  bool isAll = forComputed(scores, [&](linalg::GenericOp op, bool isProduct) {
     // One of its operands comes from the scores.
     areMultiplied |=
         isProduct && llvm::none_of(op.getDpsInputs(), [&](Value x) {
           return llvm::is_contained(own, getUnconverted(x));
         });
   });
-  return areMultiplied;
+  return areMultiplied || !isAll;
 }
 
 /// The name of attention number `number`, whose scores are `op`: what marks
@@ -284,7 +292,7 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
     for (auto op : llvm::to_vector(block.getOps<linalg::GenericOp>())) {
       AttentionObstacle obstacle;
       std::optional<AttentionMatch> match = matchAttention(op, obstacle);
-      if (!match && (!obstacle.op || !haveValues(op)))
+      if (!match && (!obstacle.op || !mayHaveValues(op)))
         continue;
       const AttentionMark *mark = nullptr;
       if (!marked.empty()) {
@@ -441,7 +449,8 @@ LogicalResult FindAttention::rewrite(linalg::GenericOp scores,
           error() << "expected attention that '" << mark->match
                   << "' imposes a pattern on, but got '"
                   << obstacle.op->getName() << "' that " << obstacle.reason;
-      diagnostic.attachNote(obstacle.op->getLoc()) << "here";
+      diagnostic.attachNote(obstacle.op->getLoc())
+          << "this is what is in the way";
       return diagnostic;
     }
     bool isRequired = requireSparse && getNumKeys(scores) >= minKeys &&
