@@ -31,7 +31,8 @@ class Instruction:
         self.guard = guard and guard.strip("@! \t")
         self.parts = opcode.split(".")
         self.name = self.parts[0]
-        self.registers = set(re.findall(r"%[\w.]+", text))
+        # And all other words: registers of inline assembly have any name.
+        self.registers = set(re.findall(r"[%\w.]+", text))
         self.operands = [word for word in re.split(r"[\s,{}\[\]|]+", rest) if word]
         types = [int(match[1]) for part in self.parts if (match := re.fullmatch(r"(?:[subf]|bf)(\d+)", part))]
         self.width = 1 if self.parts[-1] == "pred" else types[-1] if types else 64

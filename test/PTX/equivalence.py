@@ -88,6 +88,11 @@ COPIES = """.visible .entry k(.param .u64 out)
 	add.s64 	%rd9, %rd1, %rd8;
 	cp.async.ca.shared.global 	[stage+24], [%rd9], 8, %r10;
 	selp.b32 	%r10, 8, 0, %p1;
+	{
+	.reg .pred p;
+	setp.ne.b32 	p, 1, 0;
+	wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1, %f2, %f3, %f4}, %rd20, %rd21, p, 1, 1, 0, 0;
+	}
 	shl.b32 	%r7, %r1, 3;
 	or.b32 	%r8, %r7, 4;
 	setp.gt.u32 	%p3, %r8, 65;
@@ -99,6 +104,7 @@ $L1:
 	ret;
 }"""
 CHANGED_COPIES = [
+    ("setp.ne.b32 p, 1, 0", "", False),  # read under a name without a percent sign
     ("selp.b32 %r3, %r2, 0, %p1", "selp.b32 %r3, %r2, 1, %p1", True),
     ("selp.b32 %r3, %r2, 0, %p1", "selp.b32 %r3, %r2, 0, %p2", False),
     ("selp.b32 %r4, 8, 0, %p1", "selp.b32 %r4, 8, 1, %p1", False),
