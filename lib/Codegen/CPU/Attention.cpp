@@ -28,7 +28,7 @@ public:
   ForwardEmitter(Emitter &e, const Attention &attention,
                  const DenseMap<Value, Value> &outputs,
                  const PatternViews &patterns)
-      : AttentionTiles(e, attention, outputs), patterns(patterns) {}
+      : AttentionTiles(e, attention, outputs, patterns) {}
 
   void emit();
 
@@ -39,11 +39,11 @@ private:
   };
 
   void emitItem(ArrayRef<Index> batch, Index line, LaneRun run);
-  Running addBlock(AttentionPoint at, int64_t keys, Running running);
+  Running addBlock(AttentionPoint at, int64_t keys, std::optional<Index> next,
+                   Running running);
   void addValues(AttentionPoint at, int64_t keys);
   void finish(AttentionPoint at, Running running);
 
-  const PatternViews &patterns;
   /// Of the work item.
   LaneRun run;
   LaneRows queries, scores, factors, sums, values;
@@ -101,33 +101,22 @@ void ForwardEmitter::emitItem(ArrayRef<Index> batch, Index line, LaneRun run) {
   llvm::SaveAndRestore saved(e.width, run.width);
   SmallVector<Value> carried{e.broadcast(constant(-INFINITY)),
                              e.broadcast(constant(0))};
-  auto add = [&](Index key, int64_t keys, ValueRange carried) {
-    Running next =
-        addBlock({batch, run.first, key}, keys, {carried[0], carried[1]});
-    return SmallVector<Value>{next.largest, next.sum};
-  };
-  if (pattern) {
-    const PatternView &view = patterns.at({attention.pattern, View::Rows});
-    carried = forBlocks(
-        e, view, line, carried, [&](Index, Index position, ValueRange carried) {
-          Index key = e.multiplyAdd(position, block, Index::constant(0));
-          return add(key, block, carried);
-        });
-  } else {
-    for (const Tiles &tiles : tileWithRemainder(attention.getKeys(), block))
-      carried =
-          e.loop(tiles.count, carried, [&](Index number, ValueRange carried) {
-            Index key =
-                e.multiplyAdd(number, tiles.size, Index::constant(tiles.base));
-            return add(key, tiles.size, carried);
-          });
-  }
+  carried = forLine(View::Rows, line, attention.getKeys(), block, carried,
+                    [&](Index key, int64_t keys, std::optional<Index> next,
+                        ValueRange carried) {
+                      Running running =
+                          addBlock({batch, run.first, key}, keys, next,
+                                   {carried[0], carried[1]});
+                      return SmallVector<Value>{running.largest, running.sum};
+                    });
   finish(start, {carried[0], carried[1]});
 }
 
-/// Adds `keys` keys from that of `at` on.
-ForwardEmitter::Running
-ForwardEmitter::addBlock(AttentionPoint at, int64_t keys, Running running) {
+/// Adds `keys` keys from that of `at` on. Those from `next` on come after them.
+ForwardEmitter::Running ForwardEmitter::addBlock(AttentionPoint at,
+                                                 int64_t keys,
+                                                 std::optional<Index> next,
+                                                 Running running) {
   auto keyAt = [&](Index number) {
     return AttentionPoint{at.batch, at.query, e.multiplyAdd(number, 1, at.key)};
   };
@@ -151,7 +140,10 @@ ForwardEmitter::addBlock(AttentionPoint at, int64_t keys, Running running) {
           Value score = getScores(product, keyAt(first.plus(row)),
                                   attention.getQueryDim(), run);
           storeRow(score, scores, first.plus(row));
-          next = arith::MaximumFOp::create(e.b, e.loc, next, score);
+          // A NaN is not the largest; it is part of the sum.
+          Value isMore = arith::CmpFOp::create(
+              e.b, e.loc, arith::CmpFPredicate::OGT, next, score);
+          next = arith::SelectOp::create(e.b, e.loc, isMore, next, score);
         }
         return SmallVector<Value>{next};
       })[0];
@@ -166,6 +158,9 @@ ForwardEmitter::addBlock(AttentionPoint at, int64_t keys, Running running) {
   storeRow(factor, factors, Index::constant(0));
   Value sum = arith::MulFOp::create(e.b, e.loc, running.sum, factor);
   sum = e.loop(keys, sum, [&](Index key, ValueRange sum) {
+    if (next)
+      prefetch(attention.k, {at.batch, at.query, e.multiplyAdd(key, 1, *next)},
+               attention.getFeatureDim(), attention.getFeatures());
     Value score = loadRow(scores, key, run.width);
     Value power = exponentiate(arith::SubFOp::create(e.b, e.loc, score, base));
     storeRow(applyFactor(power, keyAt(key), attention.getQueryDim(), run),

@@ -32,8 +32,8 @@ public:
   GradientEmitter(Emitter &e, const Attention &attention,
                   const DenseMap<Value, Value> &outputs,
                   const PatternViews &patterns, Value querySums)
-      : AttentionTiles(e, attention, outputs), patterns(patterns),
-        querySums(querySums), numFeatures(attention.getFeatures()),
+      : AttentionTiles(e, attention, outputs, patterns), querySums(querySums),
+        numFeatures(attention.getFeatures()),
         numValueFeatures(attention.getValueFeatures()),
         featureWidth(getFeatureWidth(numFeatures)),
         valueWidth(getFeatureWidth(numValueFeatures)),
@@ -50,12 +50,13 @@ private:
   void emitKeys(ArrayRef<Index> batch, Index line, LaneRun run);
   void packKeys(ArrayRef<Index> batch);
   void addQueries(ArrayRef<Index> batch, Index line);
-  void addBlock(AttentionPoint at, int64_t count);
+  void addBlock(AttentionPoint at, int64_t count, std::optional<Index> next);
   void addTo(const LaneRows &memory, const AttentionTensor &result,
              const AttentionTensor &operand, unsigned featureDim,
              const LaneRows &factors, const FeatureRows &rows, int64_t count);
   Index getNext(Index key);
-  void addToQueries(AttentionPoint at, int64_t count);
+  void addToQueries(AttentionPoint at, int64_t count,
+                    std::optional<Index> next);
   void storeKeys(const AttentionTensor &tensor, unsigned featureDim,
                  const LaneRows &sums, ArrayRef<Index> batch);
   SmallVector<Index> placeMean(ArrayRef<Index> batch, Index query) const;
@@ -67,7 +68,6 @@ private:
   void addToBias(Value gradient, AttentionPoint at);
   Value readLse(LsePart part, AttentionPoint at);
 
-  const PatternViews &patterns;
   /// Null if they are where the gradient of the queries is.
   Value querySums;
   int64_t numFeatures, numValueFeatures, featureWidth, valueWidth;
@@ -325,24 +325,15 @@ void GradientEmitter::packKeys(ArrayRef<Index> batch) {
 
 /// Adds the queries of a point of the batch.
 void GradientEmitter::addQueries(ArrayRef<Index> batch, Index line) {
-  if (attention.pattern) {
-    int64_t rows = attention.pattern.getType().getBlockRows();
-    const PatternView &view = patterns.at({attention.pattern, View::Columns});
-    forBlocks(e, view, line, {}, [&](Index, Index position, ValueRange) {
-      Index query = e.multiplyAdd(position, rows, Index::constant(0));
-      addBlock({batch, query, run.first}, rows);
-      return SmallVector<Value>();
-    });
-    return;
-  }
-  int64_t rows = std::min(queryBlock, attention.getQueries());
-  for (const Tiles &tiles : tileWithRemainder(attention.getQueries(), rows))
-    e.loop(tiles.count, {}, [&](Index number, ValueRange) {
-      Index query =
-          e.multiplyAdd(number, tiles.size, Index::constant(tiles.base));
-      addBlock({batch, query, run.first}, tiles.size);
-      return SmallVector<Value>();
-    });
+  int64_t rows = attention.pattern
+                     ? attention.pattern.getType().getBlockRows()
+                     : std::min(queryBlock, attention.getQueries());
+  forLine(
+      View::Columns, line, attention.getQueries(), rows, {},
+      [&](Index query, int64_t count, std::optional<Index> next, ValueRange) {
+        addBlock({batch, query, run.first}, count, next);
+        return SmallVector<Value>();
+      });
 }
 
 /// A part of what is known of the row of a query.
@@ -406,8 +397,10 @@ SmallVector<Index> GradientEmitter::placeQuery(ArrayRef<Index> batch,
   return place;
 }
 
-/// Adds to the gradients of `count` queries from that of `at` on.
-void GradientEmitter::addToQueries(AttentionPoint at, int64_t count) {
+/// Adds to the gradients of `count` queries from that of `at` on, before those
+/// from `next` on.
+void GradientEmitter::addToQueries(AttentionPoint at, int64_t count,
+                                   std::optional<Index> next) {
   if (!outputs.lookup(attention.dq.tensor))
     return;
   int64_t lanes = getFeatureLanes(numFeatures);
@@ -420,8 +413,14 @@ void GradientEmitter::addToQueries(AttentionPoint at, int64_t count) {
         return placeQuery(at.batch, query, lane, lanes);
       };
       SmallVector<Value> sums;
-      for (int64_t row = 0; row != rows; ++row)
+      for (int64_t row = 0; row != rows; ++row) {
+        if (next) {
+          Index query = e.multiplyAdd(first.plus(row), 1, *next);
+          e.prefetchMemory(memory, placeQuery(at.batch, query, lane, lanes),
+                           lanes, /*isWrite=*/true);
+        }
         sums.push_back(e.load(memory, placeRow(row)));
+      }
       sums = multiply(
           sums, run.count, lanes,
           [&](Index key) { return loadFeatures(keyRows, key, lane, lanes); },
@@ -435,8 +434,10 @@ void GradientEmitter::addToQueries(AttentionPoint at, int64_t count) {
   });
 }
 
-/// Adds `count` queries from that of `at` on.
-void GradientEmitter::addBlock(AttentionPoint at, int64_t count) {
+/// Adds `count` queries from that of `at` on. Those from `next` on come after
+/// them.
+void GradientEmitter::addBlock(AttentionPoint at, int64_t count,
+                               std::optional<Index> next) {
   unsigned dim = attention.getKeyDim();
   FeatureRows queries =
       getRows(attention.q, at, attention.getQueryDim(), at.query, count,
@@ -458,6 +459,13 @@ void GradientEmitter::addBlock(AttentionPoint at, int64_t count) {
   };
   forTiles(count, run.width, {}, [&](Index first, int64_t rows, ValueRange) {
     llvm::SaveAndRestore saved(e.width, run.width);
+    for (int64_t row = 0; next && row != rows; ++row) {
+      AttentionPoint ahead{at.batch, e.multiplyAdd(first.plus(row), 1, *next),
+                           at.key};
+      prefetch(attention.q, ahead, attention.getFeatureDim(), numFeatures);
+      prefetch(attention.dy, ahead, attention.getValueFeatureDim(),
+               numValueFeatures);
+    }
     SmallVector<Value> products =
         multiplyRows(queries, numFeatures, keys, first, rows);
     for (auto [row, product] : llvm::enumerate(products)) {
@@ -509,7 +517,7 @@ void GradientEmitter::addBlock(AttentionPoint at, int64_t count) {
         probabilities, dy, count);
   addTo(keySums, attention.dk, attention.k, attention.getFeatureDim(),
         gradients, queries, count);
-  addToQueries(at, count);
+  addToQueries(at, count, next);
 }
 
 /// Writes the sums of a block of keys.

@@ -312,6 +312,35 @@ SmallVector<Value> AttentionTiles::forTiles(
   return carried;
 }
 
+SmallVector<Value> AttentionTiles::forLine(
+    View view, Index line, int64_t extent, int64_t size, ValueRange inits,
+    llvm::function_ref<SmallVector<Value>(Index, int64_t, std::optional<Index>,
+                                          ValueRange)>
+        body) {
+  if (attention.pattern) {
+    const PatternView &blocks = patterns.at({attention.pattern, view});
+    auto firstOf = [&](Index block) {
+      Index position = Index::of(loadIndex(e, blocks.idx, block));
+      return e.multiplyAdd(position, size, Index::constant(0));
+    };
+    return e.loop(
+        loadIndex(e, blocks.ptr, line), loadIndex(e, blocks.ptr, line.plus(1)),
+        1, inits, [&](Value block, ValueRange carried) {
+          Index next = getNextBlock(e, block, attention.pattern.getType());
+          return body(firstOf(Index::of(block)), size, firstOf(next), carried);
+        });
+  }
+  SmallVector<Value> carried(inits);
+  for (const Tiles &tiles : tileWithRemainder(extent, size))
+    carried =
+        e.loop(tiles.count, carried, [&](Index number, ValueRange carried) {
+          Index first =
+              e.multiplyAdd(number, tiles.size, Index::constant(tiles.base));
+          return body(first, tiles.size, std::nullopt, carried);
+        });
+  return carried;
+}
+
 int64_t AttentionTiles::getFeatureLanes(int64_t features) const {
   int64_t vectors = getFeatureWidth(features) / e.target.lanes;
   return e.target.lanes * getDivisor(vectors, e.target.tileVectors());

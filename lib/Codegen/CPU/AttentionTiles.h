@@ -48,8 +48,9 @@ struct FeatureRows {
 class AttentionTiles {
 public:
   AttentionTiles(Emitter &e, const Attention &attention,
-                 const DenseMap<Value, Value> &outputs)
-      : e(e), attention(attention), outputs(outputs),
+                 const DenseMap<Value, Value> &outputs,
+                 const PatternViews &patterns)
+      : e(e), attention(attention), outputs(outputs), patterns(patterns),
         sumType(getElementTypeOrSelf(attention.lse.getType())) {}
 
   /// `count` lanes in whole vectors: a power of two below one vector.
@@ -122,6 +123,16 @@ public:
       int64_t rows, int64_t width, ValueRange inits,
       llvm::function_ref<SmallVector<Value>(Index, int64_t, ValueRange)> body);
 
+  /// Calls `body` for the blocks of a line of the pattern, or without one for
+  /// all `extent` entries, `size` at a time: the first entry, how many there
+  /// are, and with a pattern the first of those that come next, which lie
+  /// anywhere and want to be prefetched.
+  SmallVector<Value> forLine(
+      View view, Index line, int64_t extent, int64_t size, ValueRange inits,
+      llvm::function_ref<SmallVector<Value>(Index, int64_t,
+                                            std::optional<Index>, ValueRange)>
+          body);
+
   /// The `count` rows of `tensor` from `first` on along `rowDim`, each with all
   /// elements along `featureDim`: as they lie, if one follows the other in
   /// numbers of the type of sums; else they are packed into `memory`, which
@@ -165,6 +176,7 @@ public:
   Emitter &e;
   const Attention &attention;
   const DenseMap<Value, Value> &outputs;
+  const PatternViews &patterns;
   Type sumType;
 
 private:

@@ -183,9 +183,7 @@ SmallVector<Value> SpMMEmitter::emitBlock(const Line &line, const Tile &tile,
   if (wide)
     number = Index::of(arith::SubIOp::create(e.b, e.loc, block, low));
   if (tile.prefetches) {
-    Value behind = e.materialize(Index::of(block).plus(1));
-    Index next = Index::of(arith::MinUIOp::create(
-        e.b, e.loc, behind, e.constant(pattern.getSlots() - 1)));
+    Index next = getNextBlock(e, block, pattern);
     nextSlot = Index::of(loadIndex(e, view.slot, next));
     nextPosition = Index::of(loadIndex(e, view.idx, next));
   }

@@ -26,6 +26,12 @@ Value bsr::loadIndex(Evaluator &e, Value array, Index at) {
   return arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), value);
 }
 
+Index bsr::getNextBlock(Evaluator &e, Value block, PatternType pattern) {
+  return Index::of(arith::MinUIOp::create(
+      e.b, e.loc, e.materialize(Index::of(block).plus(1)),
+      e.constant(pattern.getSlots() - 1)));
+}
+
 SmallVector<Value> bsr::forBlocks(
     Evaluator &e, const PatternView &view, Index line, ValueRange inits,
     llvm::function_ref<SmallVector<Value>(Index, Index, ValueRange)> body) {

@@ -26,6 +26,9 @@ Type getSumType(OpBuilder &b, TypeRange types);
 /// Entry `at` of an array of 32-bit indices, as an index.
 Value loadIndex(Evaluator &e, Value array, Index at);
 
+/// The block behind `block` in the order of a view, or the last one.
+Index getNextBlock(Evaluator &e, Value block, PatternType pattern);
+
 /// Calls `body` for every block of `line` with its slot and its position along
 /// the line, carrying values.
 SmallVector<Value> forBlocks(
