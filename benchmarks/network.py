@@ -125,13 +125,14 @@ def train(folder, count):
                          f'exec ip netns exec {network.names[0][:-1]}${{name#m}} unshare --uts sh -c "hostname $name; $*"\n')
         agent.chmod(0o755)
         hosts = ",".join(f"m{rank}" for rank in range(count))
+        # Namespaces take root, which Open MPI refuses to run as unless it is told to.
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         # Without the flags a long message waits for the one that comes from where it goes to.
         options = {"plm_rsh_agent": agent, "btl": "tcp,self", "btl_tcp_flags": "1", "btl_tcp_if_include": "10.77.0.0/24",
                    "oob_tcp_if_include": "10.77.0.0/24", "orte_keep_fqdn_hostnames": "0", "plm_rsh_no_tree_spawn": "1"}
-        command = ["mpirun", "--host", hosts, "--map-by", "node", "-n", str(count), "-x", "PATH", "-x", "LD_LIBRARY_PATH",
-                   "-x", "OMP_NUM_THREADS",
+        exported = [name for name in ("PATH", "LD_LIBRARY_PATH", "OMP_NUM_THREADS") if name in environment]
+        command = ["mpirun", "--host", hosts, "--map-by", "node", "-n", str(count), *(w for name in exported for w in ("-x", name)),
                    *(str(word) for key, value in options.items() for word in ("--mca", key, value)), *map(str, words)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         subprocess.run(["ip", "netns", "exec", network.names[0], "unshare", "--uts", "sh", "-c",
                         'hostname m0; exec "$@"', "sh", *command], check=True, env=environment, stdout=subprocess.DEVNULL)
     finally:
@@ -140,29 +141,29 @@ def train(folder, count):
 
 
 def plan(count, flops):
-    """What sparse-partition predicts of `count` devices: how many it takes, seconds, bytes that each reduces."""
+    """What sparse-partition predicts of `count` devices, which have each batch's samples in equal shares: seconds, bytes that each
+    reduces. Processes that share the cores of this machine are devices of as much less speed."""
+    flops *= min(1, os.cpu_count() / count)
     keys = f"devices={count} memory=64GiB flops={flops / 1e9:.6f}GFLOP/s bandwidth={bandwidth / 1e6:.6f}MB/s latency={latency * 1e6:.0f}us " \
-           f"batch={count * args.samples}"
+           f"batch={count * args.samples} stages=1 replicas={count} micro-batches=1"
     text = subprocess.run(["sparse-partition", args.step, f"--mark={args.mark}", f"--plan-for={keys}"], check=True,
                           capture_output=True, text=True).stdout
-    stages, used = map(int, re.search(r"(\d+) stages on (\d+) of", text).groups())
     time = float(re.search(r"predicted: ([0-9.]+) ms", text)[1]) * 1e-3
     number, unit = re.search(r"([0-9.]+) (\S+) reduced by all", text).groups()
-    reduced = float(number) * {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[unit] / used
-    return f"{used} in {stages} stages" if stages > 1 else str(used), time, reduced
+    return time, float(number) * {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[unit] / count
 
 
 print(f"{args.bandwidth} and {args.latency} each link, {os.cpu_count()} cores, load {os.getloadavg()[0]:.0f}")
-print("processes  step s  predicted s  on devices  reduced MB  predicted MB  reductions s  predicted s  hidden")
+print("processes  step s  predicted s  reduced MB  predicted MB  reductions s  predicted s  hidden")
 with tempfile.TemporaryDirectory() as name:
     flops = None
     for count in args.processes:
         summary = train(Path(name), count)
         step = summary["median_step_time"]
         if flops is None:  # of the first run all is measured
-            flops = 1e9 * plan(1, 1e9)[1] / step
-        devices, predicted, reduced = plan(count, flops)
+            flops = 1e9 * plan(1, 1e9)[0] / step
+        predicted, reduced = plan(count, flops)
         runs = args.steps + 2  # a held-out batch of each process at the beginning and at the end, as long
-        print(f"{count:9} {step:7.2f} {predicted:12.2f} {devices:>11} {summary['bytes_sent'] / runs / 1e6:11.2f} "
+        print(f"{count:9} {step:7.2f} {predicted:12.2f} {summary['bytes_sent'] / runs / 1e6:11.2f} "
               f"{reduced / 1e6:13.2f} {summary['reduction_time'] / runs:13.2f} {reduced / bandwidth:12.2f} "
               f"{summary['reduction_hidden'] * 100 if count > 1 else 100:6.1f} %", flush=True)

@@ -37,27 +37,35 @@ static Devices createDevices(double memory) {
 }
 
 namespace {
-/// The least estimate of all plans, or infinity: every number of micro-batches,
-/// every way to cut, every number of replicas.
+/// The least estimate of all plans of a shape, or infinity: every number of
+/// micro-batches, every way to cut, every number of replicas.
 class AllPlans {
 public:
-  AllPlans(const StageChain &chain, const Devices &devices)
-      : chain(chain), devices(devices) {}
+  AllPlans(const StageChain &chain, const Devices &devices, PlanShape shape)
+      : chain(chain), devices(devices), shape(shape) {}
 
   double find() {
     for (microBatches = 1; microBatches <= devices.batch; ++microBatches)
-      if (devices.batch % microBatches == 0)
+      if (devices.batch % microBatches == 0 &&
+          isWanted(microBatches, shape.microBatches))
         extend(0, devices.count);
     return least;
   }
 
 private:
+  static bool isWanted(int64_t number, int64_t wanted) {
+    return !wanted || number == wanted;
+  }
   void extend(unsigned begin, int64_t rest) {
-    if (begin == chain.blocks.size())
-      return rate();
+    if (begin == chain.blocks.size()) {
+      if (isWanted(stages.size(), shape.stages))
+        rate();
+      return;
+    }
     for (unsigned end = begin + 1; end <= chain.blocks.size(); ++end)
       for (int64_t replicas = 1; replicas <= rest; ++replicas)
-        if (devices.batch / microBatches % replicas == 0) {
+        if (devices.batch / microBatches % replicas == 0 &&
+            isWanted(replicas, shape.replicas)) {
           stages.push_back({begin, end, replicas});
           extend(end, rest - replicas);
           stages.pop_back();
@@ -78,6 +86,7 @@ private:
 
   const StageChain &chain;
   const Devices &devices;
+  PlanShape shape;
   int64_t microBatches = 1;
   SmallVector<Stage> stages;
   double least = INFINITY;
@@ -87,6 +96,9 @@ private:
 TEST(PartitionTest, TheSearchFindsTheBestOfAllPlans) {
   std::mt19937 random(1);
   unsigned plans = 0, none = 0, cut = 0;
+  // Half of them are those of any shape.
+  const PlanShape shapes[] = {{},        {},        {},        {},
+                              {2, 0, 0}, {0, 2, 0}, {0, 0, 4}, {2, 2, 3}};
   for (unsigned i = 0; i < 60; ++i) {
     StageChain chain = createChain(random, 2 + i % 4);
     for (double memory : {1.2e6, 2e6, 4e6, 1e9})
@@ -94,8 +106,9 @@ TEST(PartitionTest, TheSearchFindsTheBestOfAllPlans) {
            {Schedule::GPipe, Schedule::OneForwardOneBackward}) {
         Devices devices = createDevices(memory);
         devices.schedule = schedule;
-        double least = AllPlans(chain, devices).find();
-        std::optional<StagePlan> plan = planStages(chain, devices);
+        PlanShape shape = shapes[random() % std::size(shapes)];
+        double least = AllPlans(chain, devices, shape).find();
+        std::optional<StagePlan> plan = planStages(chain, devices, shape);
         ASSERT_EQ(plan.has_value(), std::isfinite(least));
         if (!plan) {
           ++none;
@@ -112,6 +125,8 @@ TEST(PartitionTest, TheSearchFindsTheBestOfAllPlans) {
           EXPECT_EQ(stage.begin, begin);
           begin = stage.end;
           used += stage.replicas;
+          if (shape.replicas)
+            EXPECT_EQ(stage.replicas, shape.replicas);
           StageCost cost = getCost(chain, devices, stage, plan->microBatches,
                                    plan->stages.size() - 1 - number);
           EXPECT_LE(cost.getMemory(), memory);
@@ -120,6 +135,10 @@ TEST(PartitionTest, TheSearchFindsTheBestOfAllPlans) {
         }
         EXPECT_EQ(begin, chain.blocks.size());
         EXPECT_LE(used, devices.count);
+        if (shape.stages)
+          EXPECT_EQ(int64_t(plan->stages.size()), shape.stages);
+        if (shape.microBatches)
+          EXPECT_EQ(plan->microBatches, shape.microBatches);
         EXPECT_NEAR(longest, least, 1e-12);
       }
   }

@@ -87,7 +87,8 @@ namespace {
 /// first: how many activations a stage keeps depends on the stages behind it.
 class Search {
 public:
-  Search(const StageChain &chain, const Devices &devices, int64_t microBatches);
+  Search(const StageChain &chain, const Devices &devices, PlanShape shape,
+         int64_t microBatches);
 
   /// The plan, if its estimate is less than `limit`.
   std::optional<StagePlan> run(double limit);
@@ -107,6 +108,7 @@ private:
 
   const StageChain &chain;
   const Devices &devices;
+  PlanShape shape;
   int64_t microBatches;
   unsigned numBlocks;
   int64_t numDevices;
@@ -115,14 +117,15 @@ private:
 };
 } // namespace
 
-Search::Search(const StageChain &chain, const Devices &devices,
+Search::Search(const StageChain &chain, const Devices &devices, PlanShape shape,
                int64_t microBatches)
-    : chain(chain), devices(devices), microBatches(microBatches),
+    : chain(chain), devices(devices), shape(shape), microBatches(microBatches),
       numBlocks(chain.blocks.size()), numDevices(devices.count) {
   int64_t samples = devices.batch / microBatches;
   for (int64_t replicas = 1; replicas <= std::min(samples, numDevices);
        ++replicas)
-    if (samples % replicas == 0)
+    if (samples % replicas == 0 &&
+        (!shape.replicas || replicas == shape.replicas))
       allReplicas.push_back(replicas);
 }
 
@@ -159,13 +162,15 @@ void Search::extend(unsigned stages, double limit) {
 
 std::optional<StagePlan> Search::run(double limit) {
   unsigned most = std::min<int64_t>(numBlocks, numDevices);
+  if (shape.stages)
+    most = std::min<int64_t>(most, shape.stages);
   entries.assign(size_t(most + 1) * (numBlocks + 1) * (numDevices + 1), {});
   unsigned best = 0;
   for (unsigned stages = 1; stages <= most; ++stages) {
     double rounds = double(microBatches + stages - 1);
     extend(stages, limit / rounds);
     double estimate = at(stages, 0, numDevices).time * rounds;
-    if (estimate < limit)
+    if (estimate < limit && (!shape.stages || stages == shape.stages))
       limit = estimate, best = stages;
   }
   if (!best)
@@ -183,14 +188,16 @@ std::optional<StagePlan> Search::run(double limit) {
 }
 
 std::optional<StagePlan> bsr::planStages(const StageChain &chain,
-                                         const Devices &devices) {
+                                         const Devices &devices,
+                                         PlanShape shape) {
   std::optional<StagePlan> best;
   double limit = infinity;
   for (int64_t microBatches = 1; microBatches <= devices.batch;
        ++microBatches) {
-    if (devices.batch % microBatches)
+    if (devices.batch % microBatches ||
+        (shape.microBatches && microBatches != shape.microBatches))
       continue;
-    if (auto plan = Search(chain, devices, microBatches).run(limit)) {
+    if (auto plan = Search(chain, devices, shape, microBatches).run(limit)) {
       limit = plan->estimate;
       best = std::move(plan);
     }

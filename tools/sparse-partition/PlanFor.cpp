@@ -96,7 +96,8 @@ Error PlanFor::finish() const {
                            list(known) + ", but got '" + left.front() + "'");
 }
 
-Expected<Devices> bsr::readDevices(PlanFor &planFor, int64_t &samples) {
+Expected<Devices> bsr::readDevices(PlanFor &planFor, int64_t &samples,
+                                   PlanShape &shape) {
   Devices devices;
   devices.batch = 0;
   if (Error error = planFor.read("devices", true, devices.count))
@@ -117,6 +118,12 @@ Expected<Devices> bsr::readDevices(PlanFor &planFor, int64_t &samples) {
   if (Error error = planFor.read("batch", false, devices.batch))
     return error;
   if (Error error = planFor.read("samples", false, samples))
+    return error;
+  if (Error error = planFor.read("stages", false, shape.stages))
+    return error;
+  if (Error error = planFor.read("replicas", false, shape.replicas))
+    return error;
+  if (Error error = planFor.read("micro-batches", false, shape.microBatches))
     return error;
   if (Error error = planFor.finish())
     return error;

@@ -39,9 +39,10 @@ private:
 };
 
 /// Devices as `planFor` describes them. `samples` is set if it says how many
-/// samples the step's own batch has; `batch` is that of the step, or 0, if it
-/// says nothing of a training step's.
-llvm::Expected<Devices> readDevices(PlanFor &planFor, int64_t &samples);
+/// samples the step's own batch has, `shape` to what a plan is to have; `batch`
+/// is that of the step, or 0, if it says nothing of a training step's.
+llvm::Expected<Devices> readDevices(PlanFor &planFor, int64_t &samples,
+                                    PlanShape &shape);
 
 /// Cores as `planFor` describes them; cycles a second go to `clock`.
 llvm::Expected<Cores> readCores(PlanFor &planFor, double &clock);

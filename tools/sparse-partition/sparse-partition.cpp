@@ -14,6 +14,7 @@
 #include "mlir/InitAllExtensions.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Config/llvm-config.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/PrettyStackTrace.h"
 #include "llvm/Support/Process.h"
@@ -25,6 +26,7 @@ using namespace mlir;
 using namespace mlir::bsr;
 using llvm::createStringError;
 using llvm::Error;
+using llvm::formatv;
 
 static cl::OptionCategory category("Options");
 static cl::opt<std::string> input(cl::Positional, cl::init("-"),
@@ -44,7 +46,9 @@ static cl::opt<std::string> planForText(
              "of each device and from one to another, and if they are known "
              "latency=TIME memory-bandwidth=RATE; batch=N, samples of a "
              "training step (default: the step's); samples=N, those of the "
-             "step, if its data do not tell. Or one machine of many cores: "
+             "step, if its data do not tell; stages=N replicas=N "
+             "micro-batches=N, what the plan is to have (default: the best). "
+             "Or one machine of many cores: "
              "cores=N memory=BYTES exchange=RATE clock=RATE macs=OxI, of each "
              "core, and vector-macs=N"),
     cl::value_desc("keys"), cl::cat(category));
@@ -107,8 +111,46 @@ static Error draw(const Report &report) {
   return Error::success();
 }
 
-/// Plans stages for `devices`; the step's batch has `samples`, if it is set.
-static Error planFor(func::FuncOp step, Devices devices, int64_t samples) {
+/// Fails if no plan for `devices` of the step's `numBlocks` blocks can have
+/// `shape`.
+static Error checkShape(const Devices &devices, size_t numBlocks,
+                        PlanShape shape) {
+  if (size_t(shape.stages) > numBlocks)
+    return createStringError(
+        formatv("expected at most as many stages as the step has blocks, {0}, "
+                "but got stages={1}",
+                numBlocks, shape.stages)
+            .str());
+  int64_t used =
+      std::max<int64_t>(shape.stages, 1) * std::max<int64_t>(shape.replicas, 1);
+  if (used > devices.count)
+    return createStringError(
+        formatv("expected devices={0} or more for stages and replicas of "
+                "--plan-for, but got devices={1}",
+                used, devices.count)
+            .str());
+  int64_t samples = devices.batch;
+  if (shape.microBatches && samples % shape.microBatches)
+    return createStringError(
+        formatv("expected micro-batches of --plan-for to divide the {0} "
+                "samples of a training step, but got micro-batches={1}",
+                samples, shape.microBatches)
+            .str());
+  if (shape.microBatches)
+    samples /= shape.microBatches;
+  if (shape.replicas && samples % shape.replicas)
+    return createStringError(
+        formatv("expected replicas of --plan-for to divide the {0} samples "
+                "that they share, but got replicas={1}",
+                samples, shape.replicas)
+            .str());
+  return Error::success();
+}
+
+/// Plans stages for `devices`, of the shape that is wanted; the step's batch
+/// has `samples`, if it is set.
+static Error planFor(func::FuncOp step, Devices devices, int64_t samples,
+                     PlanShape shape) {
   FailureOr<StepParts> parts = readParts(step);
   if (failed(parts))
     return createStringError(
@@ -123,7 +165,9 @@ static Error planFor(func::FuncOp step, Devices devices, int64_t samples) {
   if (!devices.batch)
     devices.batch = parts->samples;
   StageChain chain = mergeBlocks(getChain(*parts, devices), numBlocks);
-  std::optional<StagePlan> plan = planStages(chain, devices);
+  if (Error error = checkShape(devices, chain.blocks.size(), shape))
+    return error;
+  std::optional<StagePlan> plan = planStages(chain, devices, shape);
   if (!plan)
     return createNoFit(*parts, chain, devices);
   Report report(*parts, chain, devices, *plan);
@@ -141,6 +185,7 @@ static Error run(MLIRContext &context, llvm::SourceMgr &sources) {
   double clock = 0;
   Cores cores;
   Devices devices;
+  PlanShape shape;
   bool isCores = text.has("cores");
   if (isCores) {
     llvm::Expected<Cores> read = readCores(text, clock);
@@ -148,7 +193,7 @@ static Error run(MLIRContext &context, llvm::SourceMgr &sources) {
       return read.takeError();
     cores = *read;
   } else {
-    llvm::Expected<Devices> read = readDevices(text, samples);
+    llvm::Expected<Devices> read = readDevices(text, samples, shape);
     if (!read)
       return read.takeError();
     devices = *read;
@@ -163,7 +208,7 @@ static Error run(MLIRContext &context, llvm::SourceMgr &sources) {
     return createStringError("expected a step, but got the errors above");
   if (isCores)
     return planProducts(*step, cores, clock, seed, llvm::outs());
-  return planFor(*step, devices, samples);
+  return planFor(*step, devices, samples, shape);
 }
 
 int main(int argc, char **argv) {

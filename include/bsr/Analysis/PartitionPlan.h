@@ -100,9 +100,18 @@ struct StagePlan {
   double estimate = 0; ///< see `getEstimate`
 };
 
-/// The plan with the least estimate, or nothing if none fits into memory.
+/// What a plan is to have, rather than what the search finds best; 0: any.
+struct PlanShape {
+  int64_t stages = 0;
+  int64_t replicas = 0; ///< of each stage
+  int64_t microBatches = 0;
+};
+
+/// The plan of this shape with the least estimate, or nothing if none fits into
+/// memory.
 std::optional<StagePlan> planStages(const StageChain &chain,
-                                    const Devices &devices);
+                                    const Devices &devices,
+                                    PlanShape shape = {});
 
 /// Where `stages` stages of the blocks of `chain` end, so that the longest
 /// takes least time on one device; of equal ones the one between whose stages
