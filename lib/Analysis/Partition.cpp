@@ -235,6 +235,12 @@ void Reader::findGroups() {
       group.gradientBytes = getBytes(carrier);
     }
   }
+  // Scores of blocks are where their weight is.
+  for (unsigned number = 0; number < step.getNumResults(); ++number)
+    if (isScores(step, number))
+      if (auto found = groupOf.find(getScored(step, number));
+          found != groupOf.end())
+        resultGroups[number] = found->second;
   for (BlockArgument argument : step.getArguments()) {
     StringAttr role = attrs::role.ofArg(step, argument.getArgNumber());
     result.accumulates |= role && role.getValue() == "apply";

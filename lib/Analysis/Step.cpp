@@ -69,6 +69,16 @@ bool bsr::isScores(func::FuncOp step, unsigned index) {
   return role && role.getValue() == "scores";
 }
 
+BlockArgument bsr::getScored(func::FuncOp step, unsigned index) {
+  StringAttr name = attrs::name.ofResult(step, index);
+  for (BlockArgument argument : step.getArguments()) {
+    auto pattern = attrs::pattern.ofArg(step, argument.getArgNumber());
+    if (pattern && attrs::name.ofArg(step, pattern.getInt()) == name)
+      return argument;
+  }
+  return {};
+}
+
 SmallVector<BlockArgument> bsr::getCarriers(func::FuncOp step) {
   SmallVector<BlockArgument> carriers(step.getNumResults());
   for (BlockArgument argument : step.getArguments())

@@ -23,6 +23,8 @@ parser.add_argument("--steps", type=int, default=200)
 parser.add_argument("--every", type=int, default=19, help="steps between updates of patterns")
 parser.add_argument("--mpirun", default="mpirun")
 args = parser.parse_args()
+# More processes than cores, where Open MPI asks for it.
+os.environ.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")
 args.folder.mkdir(parents=True)
 step, tokens = args.folder / "step.mlir", args.folder / "text.tok"
 step.write_bytes(gzip.open(ROOT / "examples" / "bert_tiny_accumulate.mlir.gz").read())

@@ -52,10 +52,6 @@ Error bsr::verifyStages(const CommandLine &options) {
                              "but got " +
                              options.schedule);
   bool isRepeated = options.microBatches > 1;
-  if (isRepeated && !options.scoreNorm.empty())
-    return createStringError("expected no --score-norm of a step of several "
-                             "micro-batches, but got " +
-                             options.scoreNorm);
   if ((hasStages || isRepeated) && options.shardState)
     return createStringError(
         formatv("expected no --shard-state of a step with stages or several "
@@ -70,10 +66,6 @@ Error bsr::verifyStages(const CommandLine &options) {
                 options.shardState.getValue(),
                 options.dataParallel ? "" : " without it")
             .str());
-  if (hasStages && !options.scoreNorm.empty())
-    return createStringError("expected no --score-norm of a step that is cut "
-                             "into stages, but got " +
-                             options.scoreNorm);
   return Error::success();
 }
 

@@ -54,6 +54,9 @@ SmallVector<BlockArgument> getCarriers(func::FuncOp step);
 /// Whether result `index` of `step` is scores of the blocks of a weight: role
 /// `scores`, the name of the weight.
 bool isScores(func::FuncOp step, unsigned index);
+/// The first argument with the pattern whose scores are result `index`, a
+/// weight; null if there is none.
+BlockArgument getScored(func::FuncOp step, unsigned index);
 
 } // namespace mlir::bsr
 

@@ -87,7 +87,9 @@ private:
   /// Of what is repeated, what goes forward; all else goes back.
   DenseSet<Operation *> forward;
   SmallVector<AllReduceOp> reductions; ///< of what differs
-  SmallVector<IRMapping> copies;       ///< of each micro-batch
+  /// What scores of blocks are made of: those of the last micro-batch count.
+  DenseSet<Value> scores;
+  SmallVector<IRMapping> copies; ///< of each micro-batch
   /// By what a reduction is of.
   DenseMap<Value, Value> sums;
 };
@@ -126,6 +128,10 @@ LogicalResult Repeater::classify() {
     }
   }
   for (OpOperand &operand : end->getOpOperands())
+    if (auto mean = operand.get().getDefiningOp<AllReduceOp>();
+        mean && isScores(step, operand.getOperandNumber()))
+      scores.insert(mean.getData());
+  for (OpOperand &operand : end->getOpOperands())
     if (differing.contains(operand.get()))
       return emitError(operand.get().getLoc(), "expected results of a step of ")
              << count
@@ -149,7 +155,8 @@ LogicalResult Repeater::findForward() {
     SmallVector<BlockArgument> carriers = getCarriers(step);
     for (OpOperand &operand : end->getOpOperands())
       if (auto mean = operand.get().getDefiningOp<AllReduceOp>();
-          mean && !carriers[operand.getOperandNumber()])
+          mean && !carriers[operand.getOperandNumber()] &&
+          !scores.contains(mean.getData()))
         if (Operation *made = mean.getData().getDefiningOp())
           worklist.push_back(made);
   }
@@ -214,7 +221,7 @@ void Repeater::addUp(OpBuilder &b, int64_t microBatch,
     Value data = reduction.getData();
     Value copy = copies[microBatch].lookupOrDefault(data);
     Value &sum = sums[data];
-    if (!microBatch) {
+    if (!microBatch || scores.contains(data)) {
       sum = copy;
       continue;
     }
@@ -287,8 +294,10 @@ void Repeater::reduce() {
         b.setInsertionPointAfter(made);
       Value &mean = means[of];
       if (!mean)
-        mean =
-            getMean(b, op->getLoc(), sum, getElementTypeOrSelf(of.getType()));
+        mean = scores.contains(of)
+                   ? sum
+                   : getMean(b, op->getLoc(), sum,
+                             getElementTypeOrSelf(of.getType()));
       reduction.getDataMutable().assign(mean);
       if (Operation *made = mean.getDefiningOp())
         op->moveAfter(made);

@@ -57,11 +57,6 @@ private:
 } // namespace
 
 LogicalResult Splitter::findStages() {
-  for (unsigned i = 0; i < step.getNumResults(); ++i)
-    if (isScores(step, i))
-      return step.emitError("expected a step without scores of blocks to cut "
-                            "into stages, but got those of ")
-             << attrs::name.ofResult(step, i);
   FailureOr<StepParts> parts = readParts(step, places);
   if (failed(parts))
     return failure();
@@ -92,15 +87,10 @@ Splitter::Stages Splitter::getStages(ArrayRef<unsigned> parts) const {
 }
 
 Splitter::Stages Splitter::getResultStages(unsigned number) {
-  for (BlockArgument argument : step.front().getArguments()) {
-    auto result = attrs::result.ofArg(step, argument.getArgNumber());
-    if (!result || unsigned(result.getInt()) != number)
-      continue;
-    auto found = places.arguments.find(argument);
-    return found == places.arguments.end() ? getAll()
-                                           : getStages(found->second);
-  }
-  return getAll();
+  BlockArgument owner = isScores(step, number) ? getScored(step, number)
+                                               : getCarriers(step)[number];
+  auto found = places.arguments.find(owner);
+  return found == places.arguments.end() ? getAll() : getStages(found->second);
 }
 
 /// Finds, from the end of the step to its beginning, which stages run what.
@@ -248,6 +238,11 @@ LogicalResult Splitter::eraseSignature() {
              << " to be in a stage that has it, but got it in stage " << own
              << ": it reads parameters of several stages";
   keepStaticPatterns(arguments);
+  auto isKeptScores = [&](unsigned i) {
+    return isScores(step, i) && !results[i];
+  };
+  if (llvm::none_of(llvm::seq(step.getNumResults()), isKeptScores))
+    attrs::scoreNorm.remove(step);
   // The numbers of what stays.
   auto getNumber = [](const llvm::BitVector &erased, int64_t number) {
     int64_t before = 0;

@@ -3,12 +3,10 @@
 // RUN: not sparse-opt %s --pass-pipeline="builtin.module(func.func(bsr-split-stages{stages=3 stage=1}))" 2>&1 | FileCheck %s --check-prefix=MANY
 // RUN: not sparse-opt %s --pass-pipeline="builtin.module(func.func(bsr-split-stages{stages=2 stage=2}))" 2>&1 | FileCheck %s --check-prefix=NONE
 // RUN: not sparse-opt %s --pass-pipeline="builtin.module(bsr-set-target{target=#bsr.gpu},func.func(bsr-split-stages))" 2>&1 | FileCheck %s --check-prefix=GPU
-// RUN: sed 's/bsr.name = "loss", bsr.role = "loss"/bsr.name = "w", bsr.role = "scores"/' %s | not sparse-opt --bsr-split-stages 2>&1 | FileCheck %s --check-prefix=SCORES
 
 // MANY: error: expected at most 2 stages, since the step has as many parts that can be cut, but got 3
 // NONE: error: expected two stages or more and one of them to keep, counted from 0, but got stage 2 of 2
 // GPU: error: expected a target that runs on processors for stages, but got #bsr.gpu
-// SCORES: error: expected a step without scores of blocks to cut into stages, but got those of "w"
 
 // The activations go to the second stage, their gradient and the loss come back;
 // the norm of all gradients is summed up where the first one is.

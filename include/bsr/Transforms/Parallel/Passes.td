@@ -289,10 +289,11 @@ def BSRSplitStages : Pass<"bsr-split-stages", "func::FuncOp"> {
     (`bsr.send`) and this one receives (`bsr.receive`), in the order of the step, so
     that no stage waits for one that waits for it. A parameter that several stages read is
     carried by all of them; they exchange their parts of its gradient and make the
-    same update. Norms for clipping are sums over all stages. All stages return the loss.
+    same update. Norms for clipping are sums over all stages. All stages return the loss, and each
+    the scores of blocks of its weights.
 
-    Fails if there are fewer parts than stages, for steps with scores of blocks, and where
-    something reads parameters of several stages at once.
+    Fails if there are fewer parts than stages, and where something reads parameters of several
+    stages at once.
 
     Before:
 
