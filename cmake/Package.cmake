@@ -17,6 +17,14 @@ set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# dpkg-shlibdeps finds LLVM's library by a link that is of another package than the
+# library; which of the two it asks for a dependency, and so whether there is one,
+# differs from run to run. It reads this first.
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/ShlibsLocal.cmake @ONLY CONTENT [[
+file(WRITE "${CPACK_TEMPORARY_DIRECTORY}/debian/shlibs.local"
+  "libLLVM @LLVM_VERSION_MAJOR@.@LLVM_VERSION_MINOR@ libllvm@LLVM_VERSION_MAJOR@ (>= 1:@LLVM_VERSION_MAJOR@.@LLVM_VERSION_MINOR@)\n")
+]])
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_BINARY_DIR}/ShlibsLocal.cmake)
 # What is written in Python shows in no library.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "python3 (>= 3.10), python3-numpy")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libmlir-22-dev, llvm-22-dev")

@@ -99,8 +99,10 @@ void bsr::optimize(Module &module, TargetMachine &machine, unsigned level) {
   module.setDataLayout(machine.createDataLayout());
   useFullVectors(module, machine);
 
+  // Without LLVM's vectorization of straight-line code: kernels are vectors
+  // already, and to look for more took half of all that compilation takes.
   PipelineTuningOptions tuning;
-  tuning.SLPVectorization = level > 1;
+  tuning.SLPVectorization = false;
   PassBuilder builder(&machine, tuning);
   LoopAnalysisManager loops;
   FunctionAnalysisManager functions;
