@@ -27,10 +27,12 @@ while (($#)); do
   shift
 done
 
-if ! command -v dpkg-shlibdeps > /dev/null; then
-  echo "error: expected dpkg-shlibdeps, but got none: install Debian's package dpkg-dev" >&2
-  exit 1
-fi
+for needed in dpkg-shlibdeps/dpkg-dev file/file; do
+  if ! command -v ${needed%/*} > /dev/null; then
+    echo "error: expected ${needed%/*}, but got none: install Debian's package ${needed#*/}" >&2
+    exit 1
+  fi
+done
 if [[ ! $build ]]; then
   scripts/setup.sh
   build=build/release

@@ -51,10 +51,10 @@ llvm_config.add_tool_substitutions(
     [*other_tools, os.path.join(config.bsr_obj_root, "bin"), config.llvm_tools_dir],
 )
 
-if shutil.which("dpkg-shlibdeps"):
+if shutil.which("dpkg-shlibdeps") and shutil.which("file"):
     config.available_features.add("dpkg-dev")
 else:
-    lit_config.note("no dpkg-dev: the package of Debian is not made")
+    lit_config.note("no dpkg-dev or no file: the package of Debian is not made")
 
 
 def find_cuda(tool):
