@@ -38,15 +38,19 @@ bsr_status bsr_erk_densities(int64_t count, const int64_t *rows,
     }
     std::vector<bool> full(size_t(count), false);
     while (true) {
-      // The elements to distribute, less those of full matrices.
-      double stored = 0, perimeter = 0, most = 0;
+      // Sums of whole numbers, exact in any order of the matrices.
+      double all = 0, filled = 0, perimeter = 0, most = 0;
       for (int64_t i = 0; i < count; ++i) {
-        stored += density * elements[i] - (full[i] ? elements[i] : 0);
-        if (full[i])
+        all += elements[i];
+        if (full[i]) {
+          filled += elements[i];
           continue;
+        }
         perimeter += perimeters[i];
         most = std::max(most, perimeters[i] / elements[i]);
       }
+      // The elements to distribute, less those of full matrices.
+      double stored = density * all - filled;
       double scale = perimeter ? std::max(stored, 0.0) / perimeter : 0;
       if (scale * most <= 1) {
         for (int64_t i = 0; i < count; ++i)

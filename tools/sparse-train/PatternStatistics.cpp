@@ -5,6 +5,8 @@
 #include "PatternStatistics.h"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 
 using namespace bsr;
 using namespace bsr::train;
@@ -97,11 +99,29 @@ void train::describePatterns(const Session &session,
   entry["imbalance"] = most;
 }
 
-double train::storedShare(const Session &session) {
-  double stored = 0, all = 0;
-  for (const Matrix &matrix : readMatrices(session, {})) {
-    stored += matrix.elements(matrix.statistics.blocks);
-    all += matrix.elements(matrix.statistics.all_blocks);
+double train::storedShare(const Session &session, const Ranks &ranks,
+                          const Place &place,
+                          const std::vector<WeightShape> &allWeights) {
+  // What an earlier stage has is counted there.
+  std::set<std::string> own;
+  for (const WeightShape &weight : allWeights)
+    if (weight.stage == place.stage)
+      own.insert(weight.name);
+  int64_t stored = 0, all = 0;
+  for (const Matrix &matrix : readMatrices(session, {}))
+    if (own.count(matrix.info.name)) {
+      stored += int64_t(matrix.elements(matrix.statistics.blocks));
+      all += int64_t(matrix.elements(matrix.statistics.all_blocks));
+    }
+  if (place.stages > 1) {
+    // The first processes have a stage each.
+    auto addStages = [&](int64_t number) {
+      std::vector<int64_t> numbers = ranks.gather(number);
+      return std::accumulate(numbers.begin(), numbers.begin() + place.stages,
+                             int64_t(0));
+    };
+    stored = addStages(stored);
+    all = addStages(all);
   }
-  return all ? stored / all : 1;
+  return all ? double(stored) / double(all) : 1;
 }

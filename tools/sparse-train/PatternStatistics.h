@@ -5,7 +5,9 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_PATTERNSTATISTICS_H
 #define BSR_TOOLS_SPARSETRAIN_PATTERNSTATISTICS_H
 
+#include "Ranks.h"
 #include "Session.h"
+#include "Stages.h"
 
 #include <nlohmann/json.hpp>
 
@@ -28,9 +30,11 @@ namespace bsr::train {
 void describePatterns(const Session &session, const std::vector<bool> &updated,
                       nlohmann::ordered_json &entry);
 
-/// Stored elements / all elements of the matrices with patterns; 1 if there are
-/// none.
-double storedShare(const Session &session);
+/// Stored elements / all elements of the matrices with patterns, of all stages;
+/// 1 if there are none. All processes call it.
+double storedShare(const Session &session, const Ranks &ranks,
+                   const Place &place,
+                   const std::vector<WeightShape> &allWeights);
 
 } // namespace bsr::train
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 using namespace bsr;
 using namespace bsr::train;
@@ -33,43 +34,38 @@ static int64_t countBlocks(double density, int64_t allBlocks) {
   return std::max<int64_t>(1, std::llround(density * double(allBlocks)));
 }
 
+/// The first of `groups` that `name` is of, or null.
+static const SparsityGroup *groupOf(const std::vector<SparsityGroup> &groups,
+                                    const std::string &name) {
+  for (const SparsityGroup &group : groups)
+    if (matches(group.match, name))
+      return &group;
+  return nullptr;
+}
+
 PatternUpdates::PatternUpdates(const std::vector<SparsityGroup> &groups,
                                int64_t steps, const Session &session,
-                               const Ranks &ranks, int64_t stages)
+                               const std::vector<WeightShape> &allWeights)
     : groups(groups), steps(steps),
       numPatterns(bsr_step_num_patterns(session.step())) {
-  std::vector<int64_t> members(groups.size(), 0);
-  std::string names;
   for (int64_t i = 0; i < numPatterns; ++i) {
     bsr_pattern_info info;
     bsr_step_pattern(session.step(), i, &info);
-    names += (names.empty() ? "" : ", ") + std::string(info.name);
-    auto group =
-        std::find_if(groups.begin(), groups.end(), [&](const SparsityGroup &g) {
-          return matches(g.match, info.name);
-        });
-    if (group == groups.end())
-      continue;
-    ++members[group - groups.begin()];
-    if (!info.is_static)
-      weights.push_back({i, info, &*group, 0, BSR_MOST_BLOCKS});
+    const SparsityGroup *group = groupOf(groups, info.name);
+    if (group && !info.is_static)
+      weights.push_back({i, info, group, 0, BSR_MOST_BLOCKS});
   }
-  // Each stage has some of the weights.
-  if (stages > 1) {
-    std::string own = std::move(names);
-    names.clear();
-    for (int64_t stage = 0; stage < stages; ++stage) {
-      std::string others = ranks.broadcast(own, stage);
-      names += (names.empty() || others.empty() ? "" : ", ") + others;
-    }
-    for (int64_t &number : members)
-      for (int64_t other : ranks.gather(number))
-        number = std::max(number, other);
+  std::string names;
+  std::vector<std::vector<WeightShape>> members(groups.size());
+  for (const WeightShape &weight : allWeights) {
+    names += (names.empty() ? "" : ", ") + weight.name;
+    if (const SparsityGroup *group = groupOf(groups, weight.name))
+      members[group - groups.data()].push_back(weight);
   }
   for (size_t i = 0; i < groups.size(); ++i) {
     const SparsityGroup &group = groups[i];
     std::string name = groupName(groups, i);
-    if (!members[i] && !group.match.empty())
+    if (members[i].empty() && !group.match.empty())
       fail("expected configuration key '", name,
            ".match' to be the first that matches one of ",
            names.empty() ? "no weights" : names, ", but got '", group.match,
@@ -80,11 +76,7 @@ PatternUpdates::PatternUpdates(const std::vector<SparsityGroup> &groups,
       fail("expected configuration key '", name,
            ".updates' to be less than the ", length,
            " steps for them, but got ", group.updates);
-    std::vector<Weight *> own;
-    for (Weight &weight : weights)
-      if (weight.group == &group)
-        own.push_back(&weight);
-    distributeDensities(group, own);
+    distributeDensities(group, members[i]);
   }
   requireSlots(groups);
   for (const Weight &weight : weights)
@@ -95,39 +87,43 @@ PatternUpdates::PatternUpdates(const std::vector<SparsityGroup> &groups,
            weight.info.name, "', but got one without");
 }
 
-/// Sets the density of each of `weights`, the members of `group`.
-void PatternUpdates::distributeDensities(const SparsityGroup &group,
-                                         const std::vector<Weight *> &weights) {
-  std::vector<Weight *> shared; // those without a density of their own
-  for (Weight *weight : weights) {
-    auto own = std::find_if(group.densities.begin(), group.densities.end(),
-                            [&](const auto &entry) {
-                              return matches(entry.first, weight->info.name);
-                            });
-    if (own == group.densities.end())
-      shared.push_back(weight);
-    else
-      weight->density = own->second;
+/// Sets the density of each of our weights in `group`, whose `members` are
+/// those of all stages.
+void PatternUpdates::distributeDensities(
+    const SparsityGroup &group, const std::vector<WeightShape> &members) {
+  std::map<std::string, double> densities;
+  std::vector<const WeightShape *> shared; // without a density of their own
+  for (const WeightShape &member : members) {
+    auto own = std::find_if(
+        group.densities.begin(), group.densities.end(),
+        [&](const auto &entry) { return matches(entry.first, member.name); });
+    if (own != group.densities.end())
+      densities[member.name] = own->second;
+    else if (!member.isStatic)
+      shared.push_back(&member);
   }
-  std::vector<double> densities(shared.size(), group.density);
+  std::vector<double> distributed(shared.size(), group.density);
   if (group.distribution == "erk" && !shared.empty()) {
     std::vector<int64_t> rows, cols;
-    for (Weight *weight : shared) {
-      rows.push_back(weight->info.rows);
-      cols.push_back(weight->info.cols);
+    for (const WeightShape *weight : shared) {
+      rows.push_back(weight->rows);
+      cols.push_back(weight->cols);
     }
     if (bsr_erk_densities(int64_t(shared.size()), rows.data(), cols.data(),
-                          group.density, densities.data()) != BSR_OK)
+                          group.density, distributed.data()) != BSR_OK)
       fail(bsr_last_error());
   }
   for (size_t i = 0; i < shared.size(); ++i)
-    shared[i]->density = densities[i];
+    densities[shared[i]->name] = distributed[i];
 
-  for (Weight *weight : weights) {
+  for (Weight &weight : weights) {
+    if (weight.group != &group)
+      continue;
+    weight.density = densities.at(weight.info.name);
     double first =
-        group.method == "gmp" ? group.initialDensity : weight->density;
+        group.method == "gmp" ? group.initialDensity : weight.density;
     if (first > 0)
-      weight->firstBlocks = countBlocks(first, weight->allBlocks());
+      weight.firstBlocks = countBlocks(first, weight.allBlocks());
   }
 }
 

@@ -5,9 +5,9 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_PATTERNUPDATES_H
 #define BSR_TOOLS_SPARSETRAIN_PATTERNUPDATES_H
 
-#include "Ranks.h"
 #include "Session.h"
 #include "Sparsity.h"
+#include "Stages.h"
 
 #include <optional>
 
@@ -16,10 +16,12 @@ namespace bsr::train {
 /// What happens to the patterns of a session in a run of `steps` steps.
 class PatternUpdates {
 public:
-  /// Gives every pattern to its group. Fails where a group has no weight in any
-  /// of `stages` stages, or wants what the step was not compiled for.
+  /// Gives every pattern to its group. Fails where a group has none of
+  /// `allWeights`, those of all stages, or wants what the step was not compiled
+  /// for.
   PatternUpdates(const std::vector<SparsityGroup> &groups, int64_t steps,
-                 const Session &session, const Ranks &ranks, int64_t stages);
+                 const Session &session,
+                 const std::vector<WeightShape> &allWeights);
 
   /// Makes the first patterns of an initialized session.
   void initialize(Session &session) const;
@@ -49,7 +51,7 @@ private:
   };
 
   void distributeDensities(const SparsityGroup &group,
-                           const std::vector<Weight *> &weights);
+                           const std::vector<WeightShape> &members);
   void requireSlots(const std::vector<SparsityGroup> &groups) const;
   double endOf(const SparsityGroup &group) const;
   double lengthOf(const SparsityGroup &group) const;

@@ -6,6 +6,7 @@
 #include "Stages.h"
 #include "Compile.h"
 #include "support/Error.h"
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -43,15 +44,32 @@ Place::Place(const Config &config, const Ranks &ranks)
   if (config.shardState)
     fail("expected shard_state false of a step that is cut into stages, but "
          "got true");
-  // What depends on all weights, no stage knows.
-  if (config.rateSparsityRule)
-    fail("expected rate.sparsity_rule false of a step that is cut into stages, "
-         "but got true");
-  for (const SparsityGroup &group : config.sparsity)
-    if (group.distribution != "uniform")
-      fail("expected distribution uniform of a step that is cut into stages, "
-           "but got ",
-           group.distribution);
+}
+
+std::vector<WeightShape> train::listWeights(const Session &session,
+                                            const Ranks &ranks,
+                                            const Place &place) {
+  nlohmann::json own = nlohmann::json::array();
+  for (int64_t i = 0; i < bsr_step_num_patterns(session.step()); ++i) {
+    bsr_pattern_info info;
+    bsr_step_pattern(session.step(), i, &info);
+    own.push_back({info.name, info.rows, info.cols, bool(info.is_static)});
+  }
+  std::vector<WeightShape> weights;
+  for (int64_t stage = 0; stage < place.stages; ++stage) {
+    // Without stages all processes have the same.
+    std::string text = own.dump();
+    if (place.stages > 1)
+      text = ranks.broadcast(std::move(text), stage);
+    for (const auto &entry : nlohmann::json::parse(text)) {
+      WeightShape weight{entry[0], entry[1], entry[2], entry[3], stage};
+      if (std::none_of(weights.begin(), weights.end(), [&](const auto &known) {
+            return known.name == weight.name;
+          }))
+        weights.push_back(std::move(weight));
+    }
+  }
+  return weights;
 }
 
 Session train::openSession(const Config &config, const Ranks &ranks) {

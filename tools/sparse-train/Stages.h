@@ -10,6 +10,9 @@
 #include "Ranks.h"
 #include "Session.h"
 
+#include <string>
+#include <vector>
+
 namespace bsr::train {
 
 /// Rank r of a step in s stages has stage r % s, as one of several that have
@@ -25,6 +28,19 @@ struct Place {
 
   int64_t stages, stage, replicas, replica;
 };
+
+/// A weight with a pattern, of any stage.
+struct WeightShape {
+  std::string name;
+  int64_t rows, cols;
+  bool isStatic;
+  int64_t stage; ///< the first that has it
+};
+
+/// The weights with patterns of all stages, in the order of these; what several
+/// stages have comes once.
+std::vector<WeightShape> listWeights(const Session &session, const Ranks &ranks,
+                                     const Place &place);
 
 /// The session that `config` asks for. Of device "auto" a GPU's, or, with the
 /// reason why not, the processor's: always where processes train together.

@@ -160,8 +160,8 @@ public:
         stepNumber(session, session.findRole("step")),
         apply(session, session.findRole("apply")),
         loss(session, session.findRole("loss")), phases(session),
-        patternUpdates(config.sparsity, config.steps, session, ranks,
-                       place.stages) {
+        allWeights(listWeights(session, ranks, place)),
+        patternUpdates(config.sparsity, config.steps, session, allWeights) {
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");
     if (runs > 1 && !session.findRole("apply"))
@@ -398,10 +398,18 @@ private:
       entry["held_out_" + name] = sum / count;
   }
 
+  /// The share of the elements of weights with patterns that is not stored, if
+  /// the rate depends on it.
+  double sparsity() const {
+    return config.rateSparsityRule
+               ? 1 - storedShare(session, ranks, place, allWeights)
+               : 0;
+  }
+
   /// One step and what is due after it. Returns a line about it.
   std::string trainStep() {
     int64_t step = done();
-    double stepRate = learningRate(config, step, 1 - storedShare(session));
+    double stepRate = learningRate(config, step, sparsity());
     double batchTime = 0;
     Sums sums;
     auto start = std::chrono::steady_clock::now();
@@ -668,6 +676,7 @@ private:
   /// names: "accuracy" for "metrics.accuracy".
   std::map<std::string, Scalar> results;
   PhaseTimes phases;
+  const std::vector<WeightShape> allWeights;
   PatternUpdates patternUpdates;
   std::optional<Tracker> tracker;
   /// Of the first step and the last; none if the metrics lack it.
