@@ -29,10 +29,10 @@ static std::string_view contentsOf(const bsr_session &session, size_t index,
   if (isShard(buffer)) {
     auto *communicator =
         static_cast<Communicator *>(session.context.communicator);
-    if (communicator->rank() == 0)
+    if (communicator->member() == 0)
       copy.resize(size_t(buffer.wholeBytes));
     communicator->collect(session.buffers[index], bytes, copy.data(),
-                          buffer.wholeBytes, /*root=*/0);
+                          buffer.wholeBytes);
     return copy;
   }
   if (session.device.isHost())
@@ -119,8 +119,7 @@ bsr_status bsr_session_save(const bsr_session *session, const char *path,
   return guarded([&] {
     requireArgument(session, "session");
     const Manifest &manifest = session->manifest();
-    bool isFirst = bsr_communicator_rank(session->context.communicator) == 0;
-    bool isWriter = isFirst || !manifest.sharded;
+    bool isWriter = session->member() == 0 || !manifest.sharded;
     if (isWriter)
       requireArgument(path, "path");
     session->requireOwner();

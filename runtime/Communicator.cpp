@@ -364,11 +364,12 @@ void Communicator::receive(void *data, int64_t bytes, int32_t from) {
   }));
 }
 
-Exchange::Span Communicator::ownSpan(int32_t rank, int64_t shardBytes,
+Exchange::Span Communicator::ownSpan(int32_t member, int64_t shardBytes,
                                      int64_t wholeBytes, int64_t at) const {
-  int64_t begin = std::min(rank * shardBytes + at, wholeBytes);
-  int64_t end = std::min(
-      rank * shardBytes + std::min(at + segmentBytes, shardBytes), wholeBytes);
+  int64_t begin = std::min(member * shardBytes + at, wholeBytes);
+  int64_t end =
+      std::min(member * shardBytes + std::min(at + segmentBytes, shardBytes),
+               wholeBytes);
   return {begin, std::max<int64_t>(end - begin, 0)};
 }
 
@@ -376,26 +377,26 @@ void Communicator::shard(const void *whole, int64_t wholeBytes, void *shard,
                          int64_t shardBytes) const {
   std::memcpy(shard,
               static_cast<const char *>(whole) +
-                  shardOffset(rank(), shardBytes, wholeBytes),
+                  shardOffset(member(), shardBytes, wholeBytes),
               size_t(shardBytes));
 }
 
 void Communicator::unshard(const void *shard, int64_t shardBytes, void *whole,
                            int64_t wholeBytes) {
   auto *data = static_cast<char *>(whole);
-  std::memcpy(data + shardOffset(rank(), shardBytes, wholeBytes), shard,
+  std::memcpy(data + shardOffset(member(), shardBytes, wholeBytes), shard,
               size_t(shardBytes));
   if (!exchange)
     return;
   wait(post([=] {
     auto began = Clock::now();
     int64_t bytesSent = 0;
-    std::vector<Exchange::Span> spans(static_cast<size_t>(size()));
+    std::vector<Exchange::Span> spans(group.ranks.size());
     for (int64_t at = 0; at < shardBytes; at += segmentBytes) {
-      for (int32_t rank = 0; rank < size(); ++rank)
-        spans[size_t(rank)] = ownSpan(rank, shardBytes, wholeBytes, at);
-      exchange->allGatherSpans(data, spans, exchange->everybody());
-      bytesSent += (size() - 1) * spans[size_t(rank())].bytes;
+      for (int32_t other = 0; other < numMembers(); ++other)
+        spans[size_t(other)] = ownSpan(other, shardBytes, wholeBytes, at);
+      exchange->allGatherSpans(data, spans, group);
+      bytesSent += (numMembers() - 1) * spans[group.own].bytes;
     }
     std::lock_guard<std::mutex> lock(mutex);
     counted.bytes_sent += bytesSent;
@@ -404,25 +405,25 @@ void Communicator::unshard(const void *shard, int64_t shardBytes, void *whole,
 }
 
 void Communicator::collect(const void *shard, int64_t shardBytes, void *whole,
-                           int64_t wholeBytes, int32_t root) {
-  int64_t first = shardOffset(rank(), shardBytes, wholeBytes);
-  if (rank() == root)
+                           int64_t wholeBytes) {
+  int64_t first = shardOffset(member(), shardBytes, wholeBytes);
+  if (member() == 0)
     std::memcpy(static_cast<char *>(whole) + first, shard, size_t(shardBytes));
   if (!exchange)
     return;
   run([=] {
     for (int64_t at = 0; at < shardBytes; at += segmentBytes)
-      for (int32_t from = 0; from < size(); ++from) {
+      for (int32_t from = 1; from < numMembers(); ++from) {
         Exchange::Span span = ownSpan(from, shardBytes, wholeBytes, at);
-        if (from == root || !span.bytes)
+        if (!span.bytes)
           continue;
-        if (rank() == root)
+        if (member() == 0)
           exchange->receiveFrom(static_cast<char *>(whole) + span.begin,
-                                span.bytes, from);
-        else if (rank() == from)
+                                span.bytes, group.ranks[size_t(from)]);
+        else if (member() == from)
           exchange->sendTo(static_cast<const char *>(shard) + span.begin -
                                first,
-                           span.bytes, root);
+                           span.bytes, group.ranks[0]);
       }
   });
 }

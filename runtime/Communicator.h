@@ -39,6 +39,12 @@ public:
 
   int32_t rank() const { return transport.rank; }
   int32_t size() const { return transport.size; }
+  /// Of those that take means with this process, which of them it is, and how
+  /// many they are.
+  int32_t member() const { return exchange ? int32_t(group.own) : 0; }
+  int32_t numMembers() const {
+    return exchange ? int32_t(group.ranks.size()) : 1;
+  }
 
   /// From now on rank r runs stage r % `stages` of a step: it takes means over
   /// the ranks of the same stage, and sends to stages of the same r / `stages`.
@@ -60,14 +66,15 @@ public:
   void send(const void *data, int64_t bytes, int32_t to);
   void receive(void *data, int64_t bytes, int32_t from);
 
-  /// The methods behind `shard` and `unshard`.
+  /// The methods behind `shard` and `unshard`, of those that take means with
+  /// this process.
   void shard(const void *whole, int64_t wholeBytes, void *shard,
              int64_t shardBytes) const;
   void unshard(const void *shard, int64_t shardBytes, void *whole,
                int64_t wholeBytes);
-  /// The same, but only rank `root` gets what is whole; others pass null.
+  /// The same, but only the first of them gets what is whole; others pass null.
   void collect(const void *shard, int64_t shardBytes, void *whole,
-               int64_t wholeBytes, int32_t root);
+               int64_t wholeBytes);
 
   void broadcast(void *data, int64_t bytes, int32_t root);
   void gather(const void *data, int64_t bytes, void *all);
@@ -99,9 +106,9 @@ private:
   void finish();
   void reduceSegment(char *data, int64_t count, bsr_type type);
   void reduceParts(const std::vector<bsr_part> &parts, bsr_type type);
-  /// Of the shard of `rank` what no rank before it has, for shards overlap at
+  /// Of the shard of `member` what none before it has, for shards overlap at
   /// the end: of the segment `at` bytes behind the shard's begin.
-  Exchange::Span ownSpan(int32_t rank, int64_t shardBytes, int64_t wholeBytes,
+  Exchange::Span ownSpan(int32_t member, int64_t shardBytes, int64_t wholeBytes,
                          int64_t at) const;
   /// Whether there are several processes. The step goes on if not, and nothing
   /// it computes counts.

@@ -110,10 +110,14 @@ void bsr_session::requireHost() const {
          device.number());
 }
 
+int32_t bsr_session::member() const {
+  auto *communicator = static_cast<Communicator *>(context.communicator);
+  return communicator ? communicator->member() : 0;
+}
+
 int64_t bsr_session::shardOffset(int64_t index) const {
   const Buffer &buffer = manifest().buffers[index];
-  return bsr::shardOffset(bsr_communicator_rank(context.communicator),
-                          buffer.bytes, buffer.wholeBytes);
+  return bsr::shardOffset(member(), buffer.bytes, buffer.wholeBytes);
 }
 
 void *bsr_session::readBuffer(int64_t index, std::vector<char> &copy) const {
@@ -303,11 +307,13 @@ void bsr_session::requireStage() const {
 }
 
 void bsr_session::requireProcesses() const {
-  if (int32_t size = bsr_communicator_size(context.communicator);
-      manifest().sharded && size != manifest().sharded)
-    fail(BSR_INVALID_STEP, "expected ", manifest().sharded,
+  int32_t size = bsr_communicator_size(context.communicator);
+  int64_t sharded = manifest().sharded, stages = manifest().stages;
+  if (sharded && size != sharded * std::max<int64_t>(stages, 1))
+    fail(BSR_INVALID_STEP, "expected ", sharded * std::max<int64_t>(stages, 1),
          " processes for step '", manifest().name,
-         "', which was compiled with --shard-state=", manifest().sharded,
+         "', which was compiled with --shard-state=", sharded,
+         stages ? " in " + std::to_string(stages) + " stages" : "",
          ", but got ", size);
 }
 

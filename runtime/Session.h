@@ -62,8 +62,12 @@ struct bsr_session {
     return buffers[index];
   }
 
+  /// Of the processes that take means with this one, and have shares of the
+  /// same state, which this is. A session without a communicator is the first.
+  int32_t member() const;
+
   /// Where buffer `index` begins in what it is a share of, in bytes; 0 of one
-  /// that is whole. A session without a communicator is that of rank 0.
+  /// that is whole.
   int64_t shardOffset(int64_t index) const;
 
   /// All of buffer `index` where the processor may touch it: the buffer, or a

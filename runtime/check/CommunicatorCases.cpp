@@ -376,20 +376,26 @@ CASE(communicator_finds_who_left) {
 }
 
 CASE(communicator_shards_and_unshards) {
-  // Rows of 3 bytes; shards overlap where ranks do not divide the rows, and
-  // segments end anywhere.
-  for (int size : {1, 2, 3, 4})
+  // Rows of 3 bytes; shards overlap where the processes of a stage do not
+  // divide the rows, and segments end anywhere. Stages have other bytes.
+  for (auto [size, stages] :
+       {std::pair(1, 1), std::pair(2, 1), std::pair(3, 1), std::pair(4, 1),
+        std::pair(4, 2), std::pair(6, 2)})
     for (int64_t rows : {2, 3, 4, 5, 7, 100})
       for (int64_t segmentBytes : {int64_t(5), Communicator::mostSegmentBytes})
         runTeam(
             size,
-            [&](Communicator &communicator, Member &) {
-              int64_t own = (rows + size - 1) / size;
+            [&, stages = stages,
+             members = size / stages](Communicator &communicator, Member &) {
+              if (stages > 1)
+                communicator.setStages(stages);
+              int64_t own = (rows + members - 1) / members;
               int64_t first =
-                  std::min(communicator.rank() * own, rows - own) * 3;
+                  std::min(communicator.rank() / stages * own, rows - own) * 3;
               std::string whole, shard(size_t(own * 3), 'x');
+              char begin = char('a' + communicator.rank() % stages);
               for (int64_t i = 0; i < rows * 3; ++i)
-                whole += char('a' + i % 26);
+                whole += char(begin + i % 25);
               bsr_communicator &table = communicator;
               table.shard(&table, whole.data(), int64_t(whole.size()),
                           shard.data(), int64_t(shard.size()));
@@ -402,12 +408,12 @@ CASE(communicator_shards_and_unshards) {
               requireEqual(all, whole + 'x', "the shards of all", __FILE__,
                            __LINE__);
               std::string kept(whole.size(), 'x');
-              bool isRoot = communicator.rank() == size - 1;
+              bool isFirst = communicator.member() == 0;
               communicator.collect(shard.data(), int64_t(shard.size()),
-                                   isRoot ? kept.data() : nullptr,
-                                   int64_t(whole.size()), size - 1);
+                                   isFirst ? kept.data() : nullptr,
+                                   int64_t(whole.size()));
               requireEqual(kept,
-                           isRoot ? whole : std::string(whole.size(), 'x'),
+                           isFirst ? whole : std::string(whole.size(), 'x'),
                            "what was collected", __FILE__, __LINE__);
             },
             std::chrono::seconds(60), segmentBytes);

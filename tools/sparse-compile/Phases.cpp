@@ -51,13 +51,6 @@ Error bsr::verifyStages(const CommandLine &options) {
     return createStringError("expected --schedule=gpipe or --schedule=1f1b, "
                              "but got " +
                              options.schedule);
-  bool isRepeated = options.microBatches > 1;
-  if ((hasStages || isRepeated) && options.shardState)
-    return createStringError(
-        formatv("expected no --shard-state of a step with stages or several "
-                "micro-batches, but got {0}",
-                options.shardState.getValue())
-            .str());
   if (options.shardState.getNumOccurrences() &&
       (options.shardState < 2 || !options.dataParallel))
     return createStringError(

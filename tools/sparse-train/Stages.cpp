@@ -39,11 +39,6 @@ Place::Place(const Config &config, const Ranks &ranks)
              ? " processes"
              : " that the processes run at a time",
          ", but got ", config.accumulate);
-  if (stages == 1)
-    return;
-  if (config.shardState)
-    fail("expected shard_state false of a step that is cut into stages, but "
-         "got true");
 }
 
 std::vector<WeightShape> train::listWeights(const Session &session,
@@ -83,8 +78,8 @@ Session train::openSession(const Config &config, const Ranks &ranks) {
       (isStage ? place.replicas > 1 : ranks.areJoined()) &&
       std::find(options.begin(), options.end(), option) == options.end())
     options.push_back(option);
-  if (config.shardState && ranks.size() > 1 && !isStage)
-    options.push_back("--shard-state=" + std::to_string(ranks.size()));
+  if (config.shardState && place.replicas > 1)
+    options.push_back("--shard-state=" + std::to_string(place.replicas));
   auto open = [&](const std::string &device) {
     // What the first process of a stage compiles, the others find.
     std::string target = Session::targetOf(device);

@@ -191,9 +191,10 @@ BSR_API int32_t bsr_step_communicates(const bsr_step *step);
 BSR_API int32_t bsr_step_accumulates(const bsr_step *step);
 
 /// The number of processes among which moments and sums of gradients are
-/// sharded (sparse-compile --shard-state), or 0. Process r has n rows of the
-/// outermost dimension of more than one entry, as many as its buffer has of the
-/// d that there are in all: from the lesser of r * n and d - n on.
+/// sharded (sparse-compile --shard-state), or 0: of a stage, those that run it.
+/// The r-th of them has n rows of the outermost dimension of more than one
+/// entry, as many as its buffer has of the d that there are in all: from the
+/// lesser of r * n and d - n on.
 BSR_API int64_t bsr_step_sharded(const bsr_step *step);
 
 /// The micro-batches that a run goes through (sparse-compile --micro-batches):

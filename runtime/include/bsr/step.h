@@ -81,12 +81,13 @@ struct bsr_communicator {
   void (*receive)(bsr_communicator *self, void *data, int64_t bytes,
                   int32_t from);
   /// Copies from the `whole_bytes` bytes of `whole` those that are this
-  /// process's shard, of `shard_bytes`: of rank r those behind the lesser of
-  /// r * shard_bytes and whole_bytes - shard_bytes.
+  /// process's shard, of `shard_bytes`: of rank r, or of the r-th process of
+  /// its stage, those behind the lesser of r * shard_bytes and whole_bytes -
+  /// shard_bytes.
   void (*shard)(bsr_communicator *self, const void *whole, int64_t whole_bytes,
                 void *shard, int64_t shard_bytes);
-  /// Writes to `whole` the shards of all processes, of which this one's is
-  /// `shard`. Where they overlap they are the same. What fails is kept.
+  /// Writes to `whole` the shards of all these processes, of which this one's
+  /// is `shard`. Where they overlap they are the same. What fails is kept.
   void (*unshard)(bsr_communicator *self, const void *shard,
                   int64_t shard_bytes, void *whole, int64_t whole_bytes);
 };

@@ -74,9 +74,9 @@ def BSRShardState : Pass<"bsr-shard-state", "func::FuncOp"> {
     Of each moment and each sum of gradients, a carried argument of role `state` from which next values of
     state and parameters are made entry by entry, each of `processes` processes keeps one shard (`bsr.shard`), and makes the
     next values of that shard alone: of the moment it keeps it, of the parameter all get the shards of all
-    (`bsr.unshard`). This is ZeRO-1 (Rajbhandari et al., ZeRO, 2020, P_os). Results are the same bits as without: each
-    entry is computed as before, but once. Values of marked weights are cut by slots, so that a block stays where it
-    is for as long as its slot is its own.
+    (`bsr.unshard`). This is ZeRO-1 (Rajbhandari et al., ZeRO, 2020, P_os). Each entry is computed as before, but
+    once. Values of marked weights are cut by slots, so that a block stays where it is for as long as its slot is
+    its own.
 
     What is smaller than `min-elements` stays whole, and so does, with a remark, what something else reads, such as the
     norm of an update (LAMB). The step says how many processes it is for (`bsr.sharded`) and what was whole (`bsr.whole_shapes`).
