@@ -195,11 +195,8 @@ struct LowerReductions
         most = std::max<size_t>(most, op->getNumOperands());
     Lowering lowering(b, loc, calls, isThere, most);
     for (Operation *op : reductions)
-      if (auto start = dyn_cast<StartReduceOp>(op))
-        lowering.lower(start);
-    for (Operation *op : reductions)
       TypeSwitch<Operation *>(op)
-          .Case<AllReduceOp, WaitReduceOp, ShardOp, UnshardOp>(
+          .Case<AllReduceOp, StartReduceOp, WaitReduceOp, ShardOp, UnshardOp>(
               [&](auto op) { lowering.lower(op); });
     return success();
   }
