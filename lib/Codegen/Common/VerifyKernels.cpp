@@ -140,7 +140,8 @@ static LogicalResult verifyLoop(LoopOp loop, const PatternArrays &arrays) {
           return isa<memref::StoreOp, vector::StoreOp>(access.op);
         });
     // What an iteration makes for itself no other one sees.
-    if (store == uses.end() || buffer.getDefiningOp<memref::AllocaOp>())
+    if (store == uses.end() ||
+        isa_and_present<memref::AllocaOp>(buffer.getDefiningOp()))
       continue;
     Value view = uses.front().buffer;
     bool isOneView = llvm::all_of(uses, [&](const MemoryAccess &access) {
