@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -148,17 +148,21 @@ def target(device: str) -> str:
 CHOSEN_FROM = ("ui64", "i64", "f32", "f64")
 
 
+@functools.cache
+def _chosen_from(dtype: np.dtype[Any]) -> int:
+    """Returns the type that numbers of `dtype` become."""
+    for type in map(TYPES.index, CHOSEN_FROM):
+        if np.can_cast(dtype, DTYPES[type]):
+            return type
+    raise StepError(
+        f"expected real numbers of at most 64 bits to choose from, but got {dtype}"
+    )
+
+
 def choose(which: Literal["lowest", "highest"], numbers: Array, count: int) -> Array:
     """Returns the rising places of the `lowest` or the `highest` numbers."""
     array = np.asarray(numbers)
-    for type in map(TYPES.index, CHOSEN_FROM):
-        if np.can_cast(array.dtype, DTYPES[type]):
-            break
-    else:
-        raise StepError(
-            "expected real numbers of at most 64 bits to choose from, but got"
-            f" {array.dtype}"
-        )
+    type = _chosen_from(array.dtype)
     held = np.ascontiguousarray(array, DTYPES[type])
     places = np.empty(max(count, 0), np.int64)
     function = library().bsr_highest if which == "highest" else library().bsr_lowest
