@@ -495,6 +495,22 @@ CASE(pattern_densities_by_erdos_renyi) {
   REQUIRE(std::fabs(densities[5] - 51.2 * 3840 / 2359296) < 1e-12);
 }
 
+CASE(pattern_densities_of_any_order) {
+  // Each matrix has the same, to the last bit: stages list them in theirs.
+  constexpr int count = 6;
+  int64_t rows[] = {7, 13, 101, 768, 55, 3}, cols[] = {11, 97, 3, 30, 768, 5};
+  double densities[count];
+  REQUIRE_OK(bsr_erk_densities(count, rows, cols, 0.1, densities));
+  for (int shift = 1; shift < count; ++shift) {
+    std::rotate(rows, rows + 1, rows + count);
+    std::rotate(cols, cols + 1, cols + count);
+    double others[count];
+    REQUIRE_OK(bsr_erk_densities(count, rows, cols, 0.1, others));
+    for (int i = 0; i < count; ++i)
+      REQUIRE_EQUAL(others[i], densities[(i + shift) % count]);
+  }
+}
+
 CASE(pattern_densities_refuse) {
   int64_t rows[] = {8, 0}, cols[] = {8, 8};
   double densities[2];
