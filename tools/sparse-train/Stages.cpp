@@ -6,6 +6,7 @@
 #include "Stages.h"
 #include "Compile.h"
 #include "support/Error.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>

@@ -18,8 +18,8 @@ namespace bsr::train {
 /// Rank r of a step in s stages has stage r % s, as one of several that have
 /// it, the replica r / s. Without stages the step is one.
 struct Place {
-  /// Fails where processes are no multiple of the stages, or the configuration
-  /// has what stages cannot do.
+  /// Fails where processes are no multiple of the stages, or micro-batches none
+  /// of what the processes run at a time.
   Place(const Config &config, const Ranks &ranks);
 
   /// The number in a training step of the `own`-th micro-batch that this
