@@ -98,8 +98,11 @@ bool Lanes::set(Value value, std::optional<unsigned> dim) {
   lanes.try_emplace(value, *dim);
   // Whoever makes or reads it may carry it on, or have another choice.
   auto wake = [&](Operation *op) {
-    unsettled.insert(op);
-    undecided.insert(op);
+    auto position = positions.find(op);
+    if (position == positions.end())
+      return; // inside of a region
+    unsettled.insert(position->second);
+    undecided.insert(position->second);
   };
   wake(value.getDefiningOp());
   llvm::for_each(value.getUsers(), wake);
@@ -218,8 +221,49 @@ std::optional<unsigned> bsr::getTokenDim(Value x, int64_t featureDim) {
   return std::nullopt;
 }
 
+/// Visits what is unsettled from top to bottom. What wakes where the sweep has
+/// been is left to the next one.
+bool Lanes::visitDown() {
+  bool changed = false;
+  for (auto next = unsettled.begin(); next != unsettled.end();) {
+    unsigned position = *next;
+    unsettled.erase(next);
+    changed |= visit(ops[position]);
+    next = unsettled.upper_bound(position);
+  }
+  return changed;
+}
+
+/// Visits what is unsettled from bottom to top.
+bool Lanes::visitUp() {
+  bool changed = false;
+  for (auto next = unsettled.end(); next != unsettled.begin();) {
+    unsigned position = *--next;
+    unsettled.erase(next);
+    changed |= visit(ops[position]);
+    next = unsettled.lower_bound(position);
+  }
+  return changed;
+}
+
+/// Lets the first operation with a choice make it.
+bool Lanes::decide() {
+  bool changed = false;
+  while (!changed && !undecided.empty()) {
+    Operation *op = ops[*undecided.begin()];
+    undecided.erase(undecided.begin());
+    if (auto generic = dyn_cast<linalg::GenericOp>(op))
+      changed = visitGeneric(generic, true);
+  }
+  return changed;
+}
+
 Lanes::Lanes(Block &block) {
   for (Operation &op : block) {
+    positions[&op] = ops.size();
+    ops.push_back(&op);
+  }
+  for (Operation *op : ops) {
     // Sparse products: what else is on activations goes along.
     auto kernel = dyn_cast<KernelOpInterface>(op);
     auto product = dyn_cast<ActivationsOpInterface>(op);
@@ -228,20 +272,11 @@ Lanes::Lanes(Block &block) {
     for (Value value : getActivations(product))
       set(value, getTokenDim(value, product.getFeatureDim()));
   }
-  auto carry = [&](Operation &op) {
-    return unsettled.erase(&op) && visit(&op);
-  };
   for (bool changed = true; changed;) {
-    changed = false;
-    for (Operation &op : block)
-      changed |= carry(op);
-    for (Operation &op : llvm::reverse(block))
-      changed |= carry(op);
-    // Only when nothing else moves: the first operation with a choice.
-    for (auto it = block.begin(); !changed && it != block.end(); ++it)
-      if (auto generic = dyn_cast<linalg::GenericOp>(*it);
-          generic && undecided.erase(generic))
-        changed = visitGeneric(generic, true);
+    changed = visitDown();
+    changed |= visitUp();
+    // Only when nothing else moves.
+    changed = changed || decide();
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include <set>
 
 namespace mlir::bsr {
 
@@ -43,13 +44,19 @@ private:
   bool link(Value a, Value b,
             llvm::function_ref<std::optional<unsigned>(bool, unsigned)> map);
   bool visit(Operation *op);
+  bool visitDown();
+  bool visitUp();
+  bool decide();
   bool visitGeneric(linalg::GenericOp op, bool decide);
   bool isPinned(Value value) const;
 
   DenseMap<Value, unsigned> lanes;
-  /// Whose values got lanes since it was last visited, and since it last had to
-  /// choose.
-  DenseSet<Operation *> unsettled, undecided;
+  /// The operations of the block, and where they are.
+  SmallVector<Operation *> ops;
+  DenseMap<Operation *, unsigned> positions;
+  /// Where values got lanes since an operation was last visited, and since it
+  /// last had to choose.
+  std::set<unsigned> unsettled, undecided;
 };
 
 } // namespace mlir::bsr
