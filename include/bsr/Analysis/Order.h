@@ -8,15 +8,23 @@
 #include "mlir/IR/Block.h"
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallVector.h"
 
 namespace mlir::bsr {
 
 /// The order of the operations of a block. `Operation::isBeforeInBlock` numbers
-/// the whole block again after every move; here an operation that moves gets a
-/// number between those of its neighbours, as long as there is one.
+/// the whole block again after every move; here an operation that moves or is
+/// added gets a number between those of its neighbours. Where there is none
+/// left, as many of the next ones get others as leave room: O(log n) for each
+/// operation that moves, all in all (Dietz and Sleator, "Two algorithms for
+/// maintaining order in a list", 1987).
 class Order {
 public:
-  explicit Order(Block &block) : block(block) { renumber(); }
+  explicit Order(Block &block) : block(block) {
+    uint64_t last = 0;
+    for (Operation &op : block)
+      numbers[&op] = last += gap;
+  }
 
   bool isBefore(Operation *a, Operation *b) const {
     return numbers.at(a) < numbers.at(b);
@@ -28,25 +36,50 @@ public:
       op->moveAfter(after);
     else
       op->moveBefore(&block, block.begin());
-    // What was added since has no number.
-    Operation *next = op->getNextNode();
-    while (next && !numbers.contains(next))
-      next = next->getNextNode();
-    uint64_t low = after ? numbers.at(after) : 0;
-    uint64_t high = next ? numbers.at(next) : low + 2 * gap;
-    if (high - low < 2)
-      renumber();
-    else
-      numbers[op] = low + (high - low) / 2;
+    add(op);
   }
+
+  void moveBefore(Operation *op, Operation *before) {
+    op->moveBefore(before);
+    add(op);
+  }
+
+  /// Numbers `op`, which was added to the block.
+  void add(Operation *op) {
+    // What else was added has no number.
+    auto isNumbered = [&](Operation *other) {
+      return !other || numbers.contains(other);
+    };
+    auto getNext = [&](Operation *other) {
+      do
+        other = other->getNextNode();
+      while (!isNumbered(other));
+      return other;
+    };
+    Operation *before = op->getPrevNode();
+    while (!isNumbered(before))
+      before = before->getPrevNode();
+    uint64_t low = before ? numbers.at(before) : 0;
+    llvm::SmallVector<Operation *> moved = {op};
+    Operation *end = getNext(op);
+    auto isNarrow = [&] {
+      uint64_t parts = moved.size() + 1;
+      return end && numbers.at(end) - low < parts * parts;
+    };
+    while (isNarrow()) {
+      moved.push_back(end);
+      end = getNext(end);
+    }
+    uint64_t parts = moved.size() + 1;
+    uint64_t step = end ? (numbers.at(end) - low) / parts : gap;
+    for (Operation *other : moved)
+      numbers[other] = low += step;
+  }
+
+  /// Forgets `op`, which will be erased.
+  void erase(Operation *op) { numbers.erase(op); }
 
 private:
-  void renumber() {
-    uint64_t last = 0;
-    for (Operation &op : block)
-      numbers[&op] = last += gap;
-  }
-
   static constexpr uint64_t gap = uint64_t(1) << 32;
 
   Block &block;

@@ -5,6 +5,7 @@
 #include "bsr/Analysis/Kernels.h"
 #include "bsr/Analysis/LiveRanges.h"
 #include "bsr/Analysis/Materialization.h"
+#include "bsr/Analysis/Order.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Transforms/Clusters/Passes.h"
@@ -70,11 +71,11 @@ static int64_t getBytes(Value value) {
 }
 
 /// The first operation of `block` that uses `value`, or null.
-static Operation *getFirstUser(Block &block, Value value) {
+static Operation *getFirstUser(Block &block, Value value, const Order &order) {
   Operation *first = nullptr;
   for (Operation *user : value.getUsers()) {
     Operation *at = getAncestor(block, user);
-    if (!first || at->isBeforeInBlock(first))
+    if (!first || order.isBefore(at, first))
       first = at;
   }
   return first;
@@ -85,6 +86,7 @@ static Operation *getFirstUser(Block &block, Value value) {
 /// first: it is its operands that wait. What converts it element by element,
 /// and is all that uses it, goes with it.
 static void sinkLargeProducts(Block &block) {
+  Order order(block);
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block))) {
     auto product = dyn_cast<linalg::GenericOp>(op);
     if (!product || !linalg::isaContractionOpInterface(product))
@@ -102,11 +104,11 @@ static void sinkLargeProducts(Block &block) {
     int64_t operands = 0;
     for (Value input : product.getDpsInputs())
       operands += getBytes(input);
-    Operation *user = getFirstUser(block, result);
+    Operation *user = getFirstUser(block, result, order);
     if (!user || getBytes(result) <= 2 * operands)
       continue;
     for (Operation *each : moved)
-      each->moveBefore(user);
+      order.moveBefore(each, user);
   }
 }
 
@@ -164,14 +166,17 @@ private:
 
 /// Where `value` is read, at first hand or by what is inlined.
 void Memory::addReads(Value value, Stored &stored) {
-  for (Operation *user : value.getUsers()) {
-    Operation *at = getAncestor(block, user);
-    if (roots.contains(at) || !isInlinable(at))
-      stored.reads.push_back(positions.lookup(at));
-    else
-      for (Value result : at->getResults())
-        addReads(result, stored);
-  }
+  // Each once, however many ways lead there.
+  SetVector<Value> reached;
+  reached.insert(value);
+  for (size_t next = 0; next != reached.size(); ++next)
+    for (Operation *user : reached[next].getUsers()) {
+      Operation *at = getAncestor(block, user);
+      if (roots.contains(at) || !isInlinable(at))
+        stored.reads.push_back(positions.lookup(at));
+      else
+        reached.insert(at->result_begin(), at->result_end());
+    }
 }
 
 Memory::Memory(Block &block, TargetCosts costs)
@@ -201,24 +206,30 @@ Memory::Memory(Block &block, TargetCosts costs)
 /// The stored values that `op` reads through what is inlined; false if that is
 /// more than element-wise operations and views.
 bool Memory::collectInputs(Operation *op, SetVector<Value> &inputs) const {
-  SetVector<Value> operands;
-  op->walk([&](Operation *inner) {
-    for (Value operand : inner->getOperands())
-      if (operand.getParentBlock() == &block)
-        operands.insert(operand);
-  });
-  for (Value operand : operands) {
-    if (roots.isLeaf(operand)) {
-      inputs.insert(operand);
-      continue;
+  DenseSet<Operation *> visited;
+  auto collect = [&](auto &self, Operation *reader) -> bool {
+    if (!visited.insert(reader).second)
+      return true;
+    SetVector<Value> operands;
+    reader->walk([&](Operation *inner) {
+      for (Value operand : inner->getOperands())
+        if (operand.getParentBlock() == &block)
+          operands.insert(operand);
+    });
+    for (Value operand : operands) {
+      if (roots.isLeaf(operand)) {
+        inputs.insert(operand);
+        continue;
+      }
+      Operation *producer = operand.getDefiningOp();
+      if (isa<linalg::GenericOp>(producer) && !isPointwise(producer))
+        return false;
+      if (!self(self, producer))
+        return false;
     }
-    Operation *producer = operand.getDefiningOp();
-    if (isa<linalg::GenericOp>(producer) && !isPointwise(producer))
-      return false;
-    if (!collectInputs(producer, inputs))
-      return false;
-  }
-  return true;
+    return true;
+  };
+  return collect(collect, op);
 }
 
 /// True if nothing that reads the value of `stored` behind the peak needs it in
@@ -256,37 +267,38 @@ static Op getLastOp(linalg::GenericOp generic) {
   return result.getDefiningOp<Op>();
 }
 
-/// True if a maximum over a dimension has gone into `value`, element by
-/// element.
-static bool hasMaximum(Value value) {
-  SetVector<Value> seen;
-  seen.insert(value);
-  for (size_t next = 0; next != seen.size(); ++next) {
-    Operation *op = seen[next].getDefiningOp();
-    auto generic = dyn_cast_or_null<linalg::GenericOp>(op);
-    if (generic && generic.getNumReductionLoops() != 0) {
-      if (isa_and_nonnull<arith::MaximumFOp, arith::MaxNumFOp>(
-              getCombiner(generic, 0)))
-        return true;
-    } else if (generic) {
-      seen.insert_range(generic.getDpsInputs());
-    } else if (isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(
-                   op)) {
-      seen.insert(op->getOperand(0));
-    }
+/// The operations of `block` into whose results a maximum over a dimension has
+/// gone, element by element.
+static DenseSet<Operation *> getMaxima(Block &block) {
+  DenseSet<Operation *> maxima;
+  auto isMaximum = [&](Value value) {
+    return maxima.contains(value.getDefiningOp());
+  };
+  for (Operation &op : block) {
+    bool hasMaximum = false;
+    if (auto generic = dyn_cast<linalg::GenericOp>(op))
+      hasMaximum = isPointwise(generic)
+                       ? llvm::any_of(generic.getDpsInputs(), isMaximum)
+                       : isa_and_nonnull<arith::MaximumFOp, arith::MaxNumFOp>(
+                             getCombiner(generic, 0));
+    else if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op))
+      hasMaximum = isMaximum(op.getOperand(0));
+    if (hasMaximum)
+      maxima.insert(&op);
   }
-  return false;
+  return maxima;
 }
 
 /// True if `op`, a quotient e / s, is softmax's: e is the exponential of a
 /// difference to a maximum and s the sum of e. Then s is at least one and
 /// finite, or else all is NaN, and e is (e / s) * s. By another number it is
 /// not: 0 / 0 * 0 is NaN.
-static bool isSoftmax(linalg::GenericOp op) {
+static bool isSoftmax(linalg::GenericOp op,
+                      const DenseSet<Operation *> &maxima) {
   Value dividend = op->getOperand(0), divisor = op->getOperand(1);
   auto power = dividend.getDefiningOp<linalg::GenericOp>();
   if (!power || !isPointwise(power) || !getLastOp<math::ExpOp>(power) ||
-      !hasMaximum(dividend))
+      !maxima.contains(power))
     return false;
   while (Operation *view = divisor.getDefiningOp()) {
     if (!isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(view))
@@ -301,10 +313,12 @@ static bool isSoftmax(linalg::GenericOp op) {
 
 SmallVector<linalg::GenericOp> Memory::getQuotients() const {
   SmallVector<linalg::GenericOp> quotients;
+  DenseSet<Operation *> maxima = getMaxima(block);
   for (const auto &[value, stored] : values) {
     auto op = value.getDefiningOp<linalg::GenericOp>();
-    if (!op || !isQuotient(op) || !isSoftmax(op) || stored.begin >= peak ||
-        stored.reads.back() <= peak || isReadInline(stored))
+    if (!op || !isQuotient(op) || !isSoftmax(op, maxima) ||
+        stored.begin >= peak || stored.reads.back() <= peak ||
+        isReadInline(stored))
       continue;
     auto dividend = values.find(op->getOperand(0));
     if (dividend != values.end() && dividend->second.reads.back() > peak &&
@@ -426,7 +440,7 @@ namespace {
 class Copies {
 public:
   Copies(Block &block, const Materialization &roots, Operation *peak)
-      : block(block), roots(roots) {
+      : block(block), roots(roots), order(block) {
     for (Operation *op = &block.front(); op != peak; op = op->getNextNode())
       early.insert({op, early.size()});
     early.insert({peak, early.size()});
@@ -449,9 +463,11 @@ private:
     return !early.contains(getAncestor(block, user));
   }
   Operation *getFirstLate(Operation *op) const;
+  Operation *cloneBefore(Operation *place, Operation *op);
 
   Block &block;
   const Materialization &roots;
+  Order order;
   /// The operations up to the peak, and where they are.
   DenseMap<Operation *, size_t> early;
 };
@@ -462,19 +478,25 @@ Operation *Copies::getFirstLate(Operation *op) const {
   Operation *first = nullptr;
   for (Operation *user : op->getUsers()) {
     Operation *at = getAncestor(block, user);
-    if (isLate(at) && (!first || at->isBeforeInBlock(first)))
+    if (isLate(at) && (!first || order.isBefore(at, first)))
       first = at;
   }
   return first;
 }
 
+Operation *Copies::cloneBefore(Operation *place, Operation *op) {
+  Operation *copy = OpBuilder(place).clone(*op);
+  order.add(copy);
+  return copy;
+}
+
 void Copies::multiply(linalg::GenericOp op) {
   Value dividend = op->getOperand(0);
-  OpBuilder b(getFirstLate(dividend.getDefiningOp()));
-  auto product = cast<linalg::GenericOp>(b.clone(*op));
+  Operation *first = getFirstLate(dividend.getDefiningOp());
+  auto product = cast<linalg::GenericOp>(cloneBefore(first, op));
   product->setOperand(0, op->getResult(0));
   Operation *quotient = &product.getBody()->front();
-  b.setInsertionPoint(quotient);
+  OpBuilder b(quotient);
   Value result = arith::MulFOp::create(
       b, quotient->getLoc(), quotient->getOperand(0), quotient->getOperand(1));
   quotient->getResult(0).replaceAllUsesWith(result);
@@ -488,7 +510,7 @@ Operation *Copies::copy(Operation *op) {
   Operation *first = getFirstLate(op);
   if (!first)
     return nullptr;
-  Operation *copy = OpBuilder(first).clone(*op);
+  Operation *copy = cloneBefore(first, op);
   for (auto [from, to] : llvm::zip_equal(op->getResults(), copy->getResults()))
     from.replaceUsesWithIf(
         to, [&](OpOperand &use) { return isLate(use.getOwner()); });
@@ -520,6 +542,7 @@ void Copies::copyInlined(Operation *user) {
     if (!isOpTriviallyDead(op))
       continue;
     early.erase(op);
+    order.erase(op);
     op->erase();
   }
 }
