@@ -187,9 +187,17 @@ static std::optional<double> getScalar(Value scalar) {
 //===----------------------------------------------------------------------===//
 
 std::optional<double> EntryValues::get(Value tensor, ArrayRef<int64_t> at) {
+  std::optional<double> result = find(tensor, at);
+  if (!isKept)
+    known.clear();
+  return result;
+}
+
+std::optional<double> EntryValues::find(Value tensor, ArrayRef<int64_t> at) {
   if (auto number = given.find(tensor); number != given.end())
     return number->second;
-  if (!isKept)
+  // What is read once is found once.
+  if (!isKept && tensor.hasOneUse())
     return compute(tensor, at);
   std::pair<void *, std::vector<int64_t>> key{tensor.getAsOpaquePointer(),
                                               at.vec()};
@@ -225,7 +233,7 @@ std::optional<double> EntryValues::evaluate(linalg::GenericOp op,
     else if (!isa<RankedTensorType>(op->getOperand(number).getType()))
       value = getScalar(op->getOperand(number));
     else
-      value = get(op->getOperand(number), maps[number].compose(loops));
+      value = find(op->getOperand(number), maps[number].compose(loops));
     if (!value)
       return std::nullopt;
     numbers[argument] = *value;
@@ -262,7 +270,7 @@ std::optional<double> EntryValues::compute(linalg::GenericOp op,
   if (op.getNumReductionLoops() == 0)
     return evaluate(op, result, loops, std::nullopt);
   std::optional<SmallVector<int64_t>> positions = reduced(op);
-  std::optional<double> sum = get(op.getDpsInits()[result], at);
+  std::optional<double> sum = find(op.getDpsInits()[result], at);
   SmallVector<unsigned> dims;
   op.getReductionDims(dims);
   for (int64_t position : *positions) {
@@ -307,7 +315,7 @@ std::optional<double> EntryValues::compute(Value tensor, ArrayRef<int64_t> at) {
     for (auto [position, offset] :
          llvm::zip_equal(source, slice.getStaticOffsets()))
       position += offset;
-    return get(slice.getSource(), source);
+    return find(slice.getSource(), source);
   }
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
     ArrayRef<int64_t> shape = expand.getResultType().getShape();
@@ -318,7 +326,7 @@ std::optional<double> EntryValues::compute(Value tensor, ArrayRef<int64_t> at) {
         position = position * shape[dim] + at[dim];
       source.push_back(position);
     }
-    return get(expand.getSrc(), source);
+    return find(expand.getSrc(), source);
   }
   if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op)) {
     ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
@@ -331,7 +339,7 @@ std::optional<double> EntryValues::compute(Value tensor, ArrayRef<int64_t> at) {
         rest /= shape[dim];
       }
     }
-    return get(collapse.getSrc(), source);
+    return find(collapse.getSrc(), source);
   }
   return leaf(tensor, at);
 }

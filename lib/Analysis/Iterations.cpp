@@ -10,12 +10,34 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
 #include <functional>
 #include <numeric>
 
 using namespace mlir;
 using namespace mlir::bsr;
+
+Sum Sum::plus(const Sum &other, int64_t factor) const {
+  Sum sum = *this;
+  sum.isKnown &= other.isKnown;
+  bool isTooLarge = false;
+  auto add = [&](int64_t &to, int64_t number) {
+    int64_t product;
+    isTooLarge |= llvm::MulOverflow(number, factor, product) ||
+                  llvm::AddOverflow(to, product, to);
+  };
+  for (auto [atom, coefficient] : other.coefficients) {
+    int64_t &to = sum.coefficients[atom];
+    add(to, coefficient);
+    if (to == 0)
+      sum.coefficients.erase(atom);
+  }
+  add(sum.low, factor < 0 ? other.high : other.low);
+  add(sum.high, factor < 0 ? other.low : other.high);
+  return isTooLarge ? Sum() : sum;
+}
 
 Iterations::Iterations(scf::ForallOp loop, const PatternArrays &arrays)
     : body(loop.getRegion()), arrays(arrays) {
@@ -83,10 +105,14 @@ bool Iterations::isInvariant(Value value) {
     return arrays.pointers.contains(value);
   if (isOutside(value))
     return true;
+  if (auto known = invariant.find(value); known != invariant.end())
+    return known->second;
   Operation *op = value.getDefiningOp();
-  return op && op->getNumRegions() == 0 &&
-         llvm::all_of(op->getOperands(),
-                      [&](Value operand) { return isInvariant(operand); });
+  bool result = op && op->getNumRegions() == 0 &&
+                llvm::all_of(op->getOperands(), [&](Value operand) {
+                  return isInvariant(operand);
+                });
+  return invariant[value] = result;
 }
 
 /// All operands of `op` and of the operations inside.
@@ -325,6 +351,13 @@ std::optional<int64_t> Iterations::getConstant(Value value) {
 }
 
 Sum Iterations::get(Value value) {
+  if (auto known = sums.find(value); known != sums.end())
+    return known->second;
+  Sum sum = compute(value);
+  return sums[value] = std::move(sum);
+}
+
+Sum Iterations::compute(Value value) {
   if (std::optional<int64_t> constant = getConstantIntValue(value))
     return Sum::constant(*constant);
   if (auto argument = dyn_cast<BlockArgument>(value)) {
@@ -416,11 +449,19 @@ void Iterations::addLanes(MemRefType type, int64_t lanes, ValueRange firsts,
 
 /// True if `sum` says nothing of iterations: it is of what differs within one.
 static bool isInner(const Sum &sum, ArrayRef<Atom> atoms) {
-  return llvm::all_of(sum.coefficients, [&](auto term) {
-    const Atom &atom = atoms[term.first];
-    return atom.kind == Atom::Inner ||
-           (atom.isDigit() && isInner(atom.of, atoms));
-  });
+  llvm::SmallSetVector<unsigned, 8> reached;
+  auto reach = [&](const Sum &read) {
+    reached.insert_range(llvm::make_first_range(read.coefficients));
+  };
+  reach(sum);
+  for (size_t next = 0; next != reached.size(); ++next) {
+    const Atom &atom = atoms[reached[next]];
+    if (atom.isDigit())
+      reach(atom.of);
+    else if (atom.kind != Atom::Inner)
+      return false;
+  }
+  return true;
 }
 
 /// Adds the numbers of which both the quotient and the rest by one divisor are
@@ -501,7 +542,8 @@ void Iterations::findDetermined(const Sum &sum,
     auto [worth, atom] = digits[number];
     if (lower[number] < 0 || worth <= lower[number])
       return;
-    determined.insert(atom);
+    if (!determined.insert(atom).second)
+      continue;
     Atom known = atoms[atom];
     // An empty line begins where the next one does.
     if (known.isDigit() || known.kind == Atom::Start)

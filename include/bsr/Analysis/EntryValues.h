@@ -25,8 +25,8 @@ public:
   explicit EntryValues(Leaf leaf, Reduced reduced = {})
       : leaf(std::move(leaf)), reduced(std::move(reduced)) {}
 
-  /// Computes entries again rather than keep them: of each entry of a large
-  /// tensor, which is asked for once.
+  /// Keeps entries for one call of `get` alone: each entry of a large tensor is
+  /// asked for once.
   void forget() { isKept = false; }
 
   /// Makes `number` all entries of `tensor`.
@@ -40,6 +40,7 @@ public:
   std::optional<double> get(Value tensor, ArrayRef<int64_t> at);
 
 private:
+  std::optional<double> find(Value tensor, ArrayRef<int64_t> at);
   std::optional<double> compute(Value tensor, ArrayRef<int64_t> at);
   std::optional<double> compute(linalg::GenericOp op, unsigned result,
                                 ArrayRef<int64_t> at);

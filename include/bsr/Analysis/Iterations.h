@@ -10,7 +10,6 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include <algorithm>
 #include <map>
 
 namespace mlir::bsr {
@@ -37,17 +36,9 @@ struct Sum {
     return isKnown && other.isKnown && coefficients == other.coefficients &&
            low == other.low && high == other.high;
   }
-  Sum plus(const Sum &other, int64_t factor = 1) const {
-    Sum sum = *this;
-    sum.isKnown &= other.isKnown;
-    for (auto [atom, coefficient] : other.coefficients)
-      if ((sum.coefficients[atom] += coefficient * factor) == 0)
-        sum.coefficients.erase(atom);
-    auto [least, most] = std::minmax({other.low * factor, other.high * factor});
-    sum.low += least;
-    sum.high += most;
-    return sum;
-  }
+  /// The sum of this and `factor` times `other`; anything, if numbers of it are
+  /// too large.
+  Sum plus(const Sum &other, int64_t factor = 1) const;
 };
 
 /// What sums are made of.
@@ -108,6 +99,7 @@ public:
 
 private:
   Sum get(Value value);
+  Sum compute(Value value);
   std::optional<int64_t> getConstant(Value value);
   Sum getVariable(scf::ForOp inner);
   Sum getPosition(arith::MinUIOp op);
@@ -138,6 +130,9 @@ private:
   DenseMap<Value, Value> sizes;
   const PatternArrays &arrays;
   SmallVector<Atom> atoms;
+  /// What is known of values already.
+  DenseMap<Value, Sum> sums;
+  DenseMap<Value, bool> invariant;
 };
 
 } // namespace mlir::bsr

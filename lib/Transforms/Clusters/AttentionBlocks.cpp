@@ -8,6 +8,7 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/Format.h"
 #include <cmath>
+#include <set>
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -140,12 +141,29 @@ static ToDenseOp reachDense(Value value) {
   return {};
 }
 
-/// The matrix of stored blocks that `tensor` is a function of, entry by entry,
-/// and what its dimensions are; nothing, and in `obstacle` what is in the way,
-/// if it is none.
-static std::optional<std::pair<ToDenseOp, Labels>>
-findDense(const Labelled &tensor, AttentionObstacle &obstacle) {
-  if (!reachDense(tensor.tensor))
+namespace {
+/// Looks for the matrix of stored blocks that a mask is a function of.
+class DenseFinder {
+public:
+  explicit DenseFinder(AttentionObstacle &obstacle) : obstacle(obstacle) {}
+
+  /// The matrix of stored blocks that `tensor` is a function of, entry by
+  /// entry, and what its dimensions are; nothing, and in `obstacle` what is in
+  /// the way, if it is none.
+  std::optional<std::pair<ToDenseOp, Labels>> find(const Labelled &tensor);
+
+private:
+  AttentionObstacle &obstacle;
+  /// What was looked at, and found to be none.
+  std::set<std::pair<void *, Labels>> visited;
+};
+} // namespace
+
+std::optional<std::pair<ToDenseOp, Labels>>
+DenseFinder::find(const Labelled &tensor) {
+  if (!visited.insert({tensor.tensor.getAsOpaquePointer(), tensor.labels})
+           .second ||
+      !reachDense(tensor.tensor))
     return std::nullopt;
   Operation *op = tensor.tensor.getDefiningOp();
   if (auto dense = dyn_cast<ToDenseOp>(op))
@@ -163,7 +181,7 @@ findDense(const Labelled &tensor, AttentionObstacle &obstacle) {
     if (!isWhole)
       return stop(isa<tensor::ExpandShapeOp>(op) ? "splits a dimension of it"
                                                  : "merges dimensions of it");
-    return findDense({op->getOperand(0), labels}, obstacle);
+    return find({op->getOperand(0), labels});
   }
   auto generic = dyn_cast<linalg::GenericOp>(op);
   if (!generic || generic.getNumReductionLoops() != 0)
@@ -182,7 +200,7 @@ findDense(const Labelled &tensor, AttentionObstacle &obstacle) {
       auto dim = dyn_cast<AffineDimExpr>(expr);
       read.labels.push_back(dim ? loops[dim.getPosition()] : -1);
     }
-    if (auto found = findDense(read, obstacle))
+    if (auto found = find(read))
       return found;
   }
   return std::nullopt;
@@ -210,7 +228,7 @@ Value bsr::getMaskPattern(const AttentionMatch &match,
   auto get = [&](const Labelled &tensor, double fill,
                  llvm::function_ref<bool(double)> isSeen) -> Value {
     AttentionObstacle before;
-    auto found = findDense(tensor, before);
+    auto found = DenseFinder(before).find(tensor);
     if (!found && !before.op)
       return {};
     std::string finite;

@@ -55,31 +55,61 @@ static unsigned getLoop(linalg::GenericOp op, unsigned dim) {
   return cast<AffineDimExpr>(map.getResult(dim)).getPosition();
 }
 
-bool bsr::isConstantAlong(Value value, unsigned dim) {
-  if (::getType(value).getDimSize(dim) == 1)
-    return true;
-  linalg::GenericOp op = getElementWise(value.getDefiningOp());
-  if (!op)
-    return false;
+/// Calls `visit` for what element-wise `op` reads along dimension `dim` of its
+/// result, with the dimension that it is there.
+static void forReadAlong(linalg::GenericOp op, unsigned dim,
+                         llvm::function_ref<void(Value, unsigned)> visit) {
   unsigned loop = getLoop(op, dim);
-  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
-  for (OpOperand *input : op.getDpsInputOperands()) {
-    std::optional<unsigned> at = getDim(op.getMatchingIndexingMap(input), loop);
-    if (at && !isConstantAlong(input->get(), *at))
+  for (OpOperand *input : op.getDpsInputOperands())
+    if (std::optional<unsigned> at =
+            getDim(op.getMatchingIndexingMap(input), loop))
+      visit(input->get(), *at);
+}
+
+bool bsr::isConstantAlong(Value value, unsigned dim) {
+  SetVector<std::pair<Value, unsigned>> reached;
+  reached.insert({value, dim});
+  for (size_t next = 0; next != reached.size(); ++next) {
+    auto [read, along] = reached[next];
+    if (::getType(read).getDimSize(along) == 1)
+      continue;
+    linalg::GenericOp op = getElementWise(read.getDefiningOp());
+    if (!op)
       return false;
+    forReadAlong(op, along, [&](Value input, unsigned at) {
+      reached.insert({input, at});
+    });
   }
   return true;
 }
 
-/// How many positions along dimension `dim` of `value`, one after the other and
+namespace {
+/// How many positions along a dimension of a value, one after the other and
 /// from any multiple of that number on, are the same.
-static int64_t countRepeats(Value value, unsigned dim) {
+class Repeats {
+public:
+  int64_t count(Value value, unsigned dim) {
+    auto [known, isNew] = counts.try_emplace({value, dim}, 0);
+    if (!isNew)
+      return known->second;
+    int64_t count = compute(value, dim);
+    return counts[{value, dim}] = count;
+  }
+
+private:
+  int64_t compute(Value value, unsigned dim);
+
+  DenseMap<std::pair<Value, unsigned>, int64_t> counts;
+};
+} // namespace
+
+int64_t Repeats::compute(Value value, unsigned dim) {
   if (auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>()) {
     int64_t repeats = 1;
     for (int64_t part :
          llvm::reverse(collapse.getReassociationIndices()[dim])) {
       if (!isConstantAlong(collapse.getSrc(), part))
-        return repeats * countRepeats(collapse.getSrc(), part);
+        return repeats * count(collapse.getSrc(), part);
       repeats *= collapse.getSrcType().getDimSize(part);
     }
     return repeats;
@@ -88,13 +118,15 @@ static int64_t countRepeats(Value value, unsigned dim) {
   linalg::GenericOp op = getElementWise(value.getDefiningOp());
   if (!op)
     return 1;
-  unsigned loop = getLoop(op, dim);
   int64_t repeats = extent;
-  for (OpOperand *input : op.getDpsInputOperands())
-    if (std::optional<unsigned> at =
-            getDim(op.getMatchingIndexingMap(input), loop))
-      repeats = std::gcd(repeats, countRepeats(input->get(), *at));
+  forReadAlong(op, dim, [&](Value input, unsigned at) {
+    repeats = std::gcd(repeats, count(input, at));
+  });
   return repeats;
+}
+
+static int64_t countRepeats(Value value, unsigned dim) {
+  return Repeats().count(value, dim);
 }
 
 /// `type` with extent `extent` along dimension `dim`.

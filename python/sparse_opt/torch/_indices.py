@@ -83,6 +83,7 @@ def bounds_of(
     computed: list[_Lookup] = []
     constant: list[_Lookup] = []
     writes = _writes(module)
+    ranges = _Ranges(writes)
     constants = {n: value for n, value in constants.items() if n not in writes}
     seen = set()
     for node in module.graph.nodes:
@@ -95,7 +96,7 @@ def bounds_of(
                 name = names[leaf]
                 bounds[name] = _both(bounds.get(name, bound), bound)
                 continue
-            known = _range(index, writes)
+            known = ranges.find(index)
             if known and bound.begin <= known[0] and known[1] < bound.end:
                 continue
             line = _nodes.line_of_node(node)
@@ -272,46 +273,83 @@ def _computed(
 Range = tuple[int, int]
 
 
-def _range(node: Any, writes: Mapping[torch.fx.Node, Any]) -> Range | None:
-    """Returns the least and the largest value that integers can have, if known."""
-    if isinstance(node, int):
-        return node, node
-    if not isinstance(node, torch.fx.Node) or node in writes:
+class _Ranges:
+    """The least and the largest values that integers can have."""
+
+    def __init__(self, writes: Mapping[torch.fx.Node, Any]) -> None:
+        self._writes = writes
+        self._known: dict[torch.fx.Node, Range | None] = {}
+
+    def find(self, node: torch.fx.Node) -> Range | None:
+        """Returns the range of `node`, if it is known."""
+        # Without recursion, and each node once: chains are as long as programs.
+        stack = [node]
+        while stack:
+            missing = [n for n in self._sources(stack[-1]) if n not in self._known]
+            if not missing:
+                node = stack.pop()
+                self._known[node] = self._compute(node)
+            stack += missing
+        return self._known[node]
+
+    def _sources(self, node: torch.fx.Node) -> list[torch.fx.Node]:
+        """Returns the nodes whose ranges that of `node` depends on."""
+        sources: Sequence[Any] = ()
+        if node in self._writes:
+            return []
+        if node.target in _SAME_ELEMENTS or node.target == aten.clamp.default:
+            sources = node.args[:1]
+        elif node.target == aten._to_copy.default:
+            sources = [n for n in node.all_input_nodes if not _is_floating(n)]
+        elif node.target == aten.where.self:
+            sources = node.args[1:]
+        return [n for n in sources if isinstance(n, torch.fx.Node)]
+
+    def _get(self, node: Any) -> Range | None:
+        return (node, node) if isinstance(node, int) else self._known.get(node)
+
+    def _compute(self, node: torch.fx.Node) -> Range | None:
+        if node in self._writes:
+            return None
+        args: Any = node.args
+        target = node.target
+        if target in _SAME_ELEMENTS:
+            return self._get(args[0])
+        if target == aten._to_copy.default:
+            if args[0].meta["val"].dtype == torch.bool:
+                return 0, 1
+            return None if _is_floating(args[0]) else self._get(args[0])
+        if target in (aten.argmax.default, aten.argmin.default):
+            return 0, _length(args if len(args) > 1 else (*args, None)) - 1
+        if target == operator.getitem and args[1] == 1 and args[0].target in _WITH_PLACES:
+            search = args[0]
+            dim = search.kwargs.get("dim")
+            place = _WITH_PLACES[search.target]
+            both = search.args if dim is None else (search.args[0], dim)
+            return 0, _length(both, place if dim is None else 1) - 1
+        if target == aten.remainder.Scalar and isinstance(args[1], int) and args[1] > 0:
+            return 0, args[1] - 1
+        if target == aten.clamp.default:
+            known = self._get(args[0]) or (-(1 << 63), (1 << 63) - 1)
+            low = args[1] if len(args) > 1 and args[1] is not None else known[0]
+            high = args[2] if len(args) > 2 and args[2] is not None else known[1]
+            return min(max(known[0], low), high), max(min(known[1], high), low)
+        if target == aten.where.self:
+            first, second = self._get(args[1]), self._get(args[2])
+            if first is None or second is None:
+                return None
+            return min(first[0], second[0]), max(first[1], second[1])
         return None
-    args: Any = node.args
-    target = node.target
-    if target in _SAME_ELEMENTS:
-        return _range(args[0], writes)
-    if target == aten._to_copy.default:
-        dtype = args[0].meta["val"].dtype
-        if dtype == torch.bool:
-            return 0, 1
-        return None if dtype.is_floating_point else _range(args[0], writes)
-    if target in (aten.argmax.default, aten.argmin.default):
-        return 0, _length(args if len(args) > 1 else (*args, None)) - 1
-    if target == operator.getitem and args[1] == 1 and args[0].target in _WITH_PLACES:
-        search = args[0]
-        dim = search.kwargs.get("dim")
-        place = _WITH_PLACES[search.target]
-        both = search.args if dim is None else (search.args[0], dim)
-        return 0, _length(both, place if dim is None else 1) - 1
-    if target == aten.remainder.Scalar and isinstance(args[1], int) and args[1] > 0:
-        return 0, args[1] - 1
-    if target == aten.clamp.default:
-        known = _range(args[0], writes) or (-(1 << 63), (1 << 63) - 1)
-        low = args[1] if len(args) > 1 and args[1] is not None else known[0]
-        high = args[2] if len(args) > 2 and args[2] is not None else known[1]
-        return min(max(known[0], low), high), max(min(known[1], high), low)
-    if target == aten.where.self:
-        first, second = _range(args[1], writes), _range(args[2], writes)
-        return first and second and (min(first[0], second[0]), max(first[1], second[1]))
-    return None
 
 
 _WITH_PLACES = {
     aten.max.dim: 1, aten.min.dim: 1, aten.topk.default: 2, aten.sort.default: 1,
     aten.sort.stable: 2, aten.median.dim: 1, aten.kthvalue.default: 2,
 }  # fmt: skip
+
+
+def _is_floating(node: torch.fx.Node) -> bool:
+    return bool(node.meta["val"].dtype.is_floating_point)
 
 
 def _length(args: Sequence[Any], place: int = 1) -> int:
