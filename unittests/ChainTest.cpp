@@ -87,3 +87,44 @@ TEST_F(ChainTest, WhatOtherWorkItemsReadMayNot) {
   auto isResult = [&](Value value) { return value == y; };
   EXPECT_FALSE(chain->isReadFirst(x, isResult));
 }
+
+/// Two values of one type that are made of `x` element by element in the nest
+/// of the sums of its rows, and what reads the second one.
+static constexpr StringLiteral twoOfOneNest = R"(
+    #id = affine_map<(t, f) -> (t, f)>
+    #row = affine_map<(t, f) -> (t)>
+    func.func @f(%x: tensor<16x16xf32>, %i: tensor<16xf32>)
+        -> (tensor<16x16xf32>, tensor<16x16xf32>, tensor<16xf32>) {
+      %e = tensor.empty() : tensor<16x16xf32>
+      %a = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<16x16xf32>) outs(%e : tensor<16x16xf32>) {
+      ^bb0(%v: f32, %o: f32):
+        %0 = math.absf %v : f32
+        linalg.yield %0 : f32
+      } -> tensor<16x16xf32>
+      %b = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+          ins(%x : tensor<16x16xf32>) outs(%e : tensor<16x16xf32>) {
+      ^bb0(%v: f32, %o: f32):
+        %0 = arith.negf %v : f32
+        linalg.yield %0 : f32
+      } -> tensor<16x16xf32>
+      %s = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+          ins(%b : tensor<16x16xf32>) outs(%i : tensor<16xf32>) {
+      ^bb0(%v: f32, %o: f32):
+        %0 = arith.addf %v, %o : f32
+        linalg.yield %0 : f32
+      } -> tensor<16xf32>
+      return %a, %b, %s : tensor<16x16xf32>, tensor<16x16xf32>, tensor<16xf32>
+    })";
+
+TEST_F(ChainTest, AValueLiesWhereAResultIsWrittenLater) {
+  parse(twoOfOneNest);
+  std::optional<Chain> chain = match();
+  ASSERT_TRUE(chain);
+  auto ops = findAll<linalg::GenericOp>();
+  Value first = ops[0].getResult(0), second = ops[1].getResult(0);
+  ASSERT_EQ(chain->getNests().size(), 1u);
+  // Both are stored in each row, in the order of the program.
+  EXPECT_TRUE(chain->canLieAt(first, second));
+  EXPECT_FALSE(chain->canLieAt(second, first));
+}

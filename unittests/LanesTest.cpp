@@ -95,6 +95,55 @@ TEST_F(LanesTest, WhatAnotherOperationReadsIsPinned) {
             (SmallVector<int64_t>{-1, -1, -1}));
 }
 
+TEST_F(LanesTest, WhatARegionReadsIsPinned) {
+  // bsr-layout rewrites the operations of one block and of bodies in it.
+  EXPECT_EQ(getLanes(R"(
+    %c = arith.constant true
+    %r = scf.if %c -> tensor<12x16xf32> {
+      %e = tensor.empty() : tensor<12x16xf32>
+      %n = linalg.negf ins(%y : tensor<12x16xf32>) outs(%e : tensor<12x16xf32>) -> tensor<12x16xf32>
+      scf.yield %n : tensor<12x16xf32>
+    } else {
+      scf.yield %z : tensor<12x16xf32>
+    })"),
+            (SmallVector<int64_t>{-1, -1, -1}));
+}
+
+TEST_F(LanesTest, WhatAnElementIsExtractedFromInABodyIsPinnedInARegion) {
+  auto extract = [](StringRef before, StringRef after) {
+    return (before + R"(
+    %e = tensor.empty() : tensor<12xf32>
+    %n = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+        outs(%e : tensor<12xf32>) {
+    ^bb0(%o: f32):
+      %i = linalg.index 0 : index
+      %0 = tensor.extract %y[%i, %i] : tensor<12x16xf32>
+      linalg.yield %0 : f32
+    } -> tensor<12xf32>)" +
+            after)
+        .str();
+  };
+  EXPECT_EQ(getLanes(extract("", "")), (SmallVector<int64_t>{0, -1, -1}));
+  EXPECT_EQ(getLanes(extract("%c = arith.constant true\nscf.if %c {", "\n}")),
+            (SmallVector<int64_t>{-1, -1}));
+}
+
+TEST_F(LanesTest, IndicesOfALookUpArePinned) {
+  // They are an operand of an operation on activations, and none of those.
+  EXPECT_EQ(getLanes(R"(
+    %e = tensor.empty() : tensor<12x16xi32>
+    %i = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+                         iterator_types = ["parallel", "parallel"]}
+        ins(%y : tensor<12x16xf32>) outs(%e : tensor<12x16xi32>) {
+    ^bb0(%a: f32, %o: i32):
+      %0 = arith.fptosi %a : f32 to i32
+      linalg.yield %0 : i32
+    } -> tensor<12x16xi32>
+    %g = bsr.gather_rows %p, %w, %i feature_dim = 2
+        : !bsr.pattern<8x16, block = 4x4, slots = 4>, tensor<4x4x4xf32>, tensor<12x16xi32> -> tensor<12x16x16xf32>)"),
+            (SmallVector<int64_t>{0, 0, -1, 1}));
+}
+
 TEST_F(LanesTest, TheOrderPutsThemLast) {
   parse(R"(
     func.func @f(%p: !bsr.pattern<8x16, block = 4x4, slots = 4>,

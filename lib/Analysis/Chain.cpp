@@ -323,9 +323,16 @@ bool Chain::isReadFirst(Value tensor,
   return true;
 }
 
+/// True if a work item stores `a` before it stores `b`: in an earlier nest, or
+/// before it in each row of the same one.
+static bool isStoredBefore(const Chain::Root &a, const Chain::Root &b) {
+  return a.nest != b.nest ? a.nest < b.nest : a.op->isBeforeInBlock(b.op);
+}
+
 bool Chain::canLieAt(Value value, Value place) const {
-  const Root *writer = getProducer(place);
-  if (!writer || writer->isReduction() || place.getType() != value.getType())
+  const Root *writer = getProducer(place), *maker = getProducer(value);
+  if (!writer || writer->isReduction() || place.getType() != value.getType() ||
+      (maker && !isStoredBefore(*maker, *writer)))
     return false;
   // What follows a product and has its type is written where it is read.
   return product ||

@@ -83,13 +83,29 @@ bool bsr::hasFreeLayout(Operation *op) {
       .Default(false);
 }
 
+/// True if the user takes what it reads by `use`, a value of `block`, in any
+/// layout: `bsr-layout` rewrites the operations of `block` alone, and the reads
+/// in their bodies.
+static bool takesAnyLayout(OpOperand &use, Block *block) {
+  Operation *op = use.getOwner();
+  if (!hasFreeLayout(op))
+    return false;
+  if (auto onActivations = dyn_cast<ActivationsOpInterface>(op))
+    if (!llvm::is_contained(onActivations.getReadActivations(), &use))
+      return false;
+  return (isa<tensor::ExtractOp>(op) ? op->getParentOp() : op)->getBlock() ==
+         block;
+}
+
 bool Lanes::isPinned(Value value) const {
   Operation *op = value.getDefiningOp();
   if (!op || !isa<RankedTensorType>(value.getType()) || !hasFreeLayout(op))
     return true;
   auto onActivations = dyn_cast<ActivationsOpInterface>(op);
   return (onActivations && onActivations.getMadeActivations() != value) ||
-         !llvm::all_of(value.getUsers(), hasFreeLayout);
+         !llvm::all_of(value.getUses(), [&](OpOperand &use) {
+           return takesAnyLayout(use, op->getBlock());
+         });
 }
 
 bool Lanes::set(Value value, std::optional<unsigned> dim) {

@@ -54,6 +54,11 @@ static void addCleanup(OpPassManager &pm) {
   pm.addPass(createCSEPass());
 }
 
+/// The end of a stage, whose passes are to leave a valid module.
+static void endStage(OpPassManager &pm, StringRef stage) {
+  pm.addPass(bsr::createBSRVerifyModule({stage.str()}));
+}
+
 /// Tensors become buffers: carried state is updated where it lies, everything
 /// else lies in one arena.
 static void addBufferization(OpPassManager &pm) {
@@ -74,6 +79,7 @@ static void addBufferization(OpPassManager &pm) {
   pm.addPass(bsr::createBSRSplitPlans());
   // Kernels of equal layers are one function.
   pm.addPass(func::createDuplicateFunctionEliminationPass());
+  endStage(pm, "bufferization");
 }
 
 /// Everything becomes loops, of operations that each processor has.
@@ -165,13 +171,20 @@ static void addImport(OpPassManager &pm, const bsr::StepOptions &options) {
   if (options.dropUpdates)
     pm.addNestedPass<func::FuncOp>(bsr::createBSRDropUpdates());
   addCleanup(pm);
+  endStage(pm, "import");
 }
 
-/// Marked weights become patterns and values, dense products sparse ones.
-static void addSparsity(OpPassManager &pm, const bsr::StepOptions &options) {
+/// Marked weights become patterns and values: from here on nothing changes what
+/// the step means.
+static void addBinding(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFlatten());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRSplitConcats());
   pm.addPass(bsr::createBSRBind());
+}
+
+/// Dense products of marked weights become sparse ones.
+static void addSparsity(OpPassManager &pm, const bsr::StepOptions &options) {
+  addBinding(pm);
   pm.addNestedPass<func::FuncOp>(
       bsr::createBSRPropagate({options.requireSparse, options.report}));
   addCleanup(pm);
@@ -181,6 +194,7 @@ static void addSparsity(OpPassManager &pm, const bsr::StepOptions &options) {
   if (options.dataParallel || options.microBatches != 1)
     pm.addNestedPass<func::FuncOp>(bsr::createBSRDataParallel(
         {options.stages || options.microBatches != 1}));
+  endStage(pm, "sparsity");
 }
 
 /// Vectors will run along tokens.
@@ -203,6 +217,13 @@ static void addLayout(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRLayout({options.report}));
   addCleanup(pm);
   pm.addNestedPass<func::FuncOp>(bsr::createBSRFoldBias());
+  endStage(pm, "layout");
+}
+
+void bsr::buildToBoundPipeline(OpPassManager &pm,
+                               const ToSparseOptions &options) {
+  addImport(pm, options.step);
+  addBinding(pm);
 }
 
 void bsr::buildToSparsePipeline(OpPassManager &pm,
@@ -232,6 +253,7 @@ static void addClusters(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addNestedPass<func::FuncOp>(bsr::createBSRDropUnitReductions());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRLoosenSlices());
   pm.addPass(bsr::createBSRCluster());
+  endStage(pm, "clusters");
 }
 
 /// Clusters become kernels on buffers.
@@ -240,6 +262,7 @@ static void addKernels(OpPassManager &pm) {
   pm.addPass(bsr::createBSREmit());
   pm.addPass(bsr::createBSRVerifyKernels());
   addCleanup(pm);
+  endStage(pm, "codegen");
 }
 
 /// A marked step becomes one whose work is in kernels for `target`. If
@@ -339,6 +362,10 @@ void bsr::registerPassesAndPipelines() {
   PassPipelineRegistration<ToCPUOptions>(
       "bsr-to-cpu", "Lower a marked step to the LLVM dialect, for processors",
       buildToCPUPipeline);
+  PassPipelineRegistration<ToSparseOptions>(
+      "bsr-to-bound",
+      "Bind the marked weights of a step to patterns, and rewrite nothing else",
+      buildToBoundPipeline);
   PassPipelineRegistration<ToSparseOptions>(
       "bsr-to-sparse", "Rewrite a marked step to touch only stored blocks",
       buildToSparsePipeline);

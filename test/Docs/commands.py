@@ -242,6 +242,7 @@ COMMANDS = {
         "sparse-opt --bsr-mark=": Run(),
         "sparse-run sparse.mlir": Run(),
         "sparse-opt --run-reproducer": Run(("^", "! ")),  # what failed fails again
+        "sparse-compile step.mlir --mark=": Tested("Tools/check.test"),
         "sparse-compile step.mlir --timers": Run(("step.mlir", "tiny.mlir")),
         "sparse-train --timers": Run(("$", " --set steps=3 --set held_out.batches=1")),
         "scripts/check-sanitizers.sh": Skip("builds of minutes, or of an hour"),

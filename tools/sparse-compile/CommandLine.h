@@ -226,6 +226,13 @@ struct CommandLine {
           "The most operations that a loop over time may become (default: "
           "65536)"),
       llvm::cl::value_desc("number"), llvm::cl::cat(category)};
+  llvm::cl::opt<bool> check{
+      "check",
+      llvm::cl::desc(
+          "Run the compiled step once on random numbers, and fail, without "
+          "writing it, unless it computes what an interpreter of the marked "
+          "step does; for small steps: that is slow"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> time{"time",
                            llvm::cl::desc("Print the time of each phase"),
                            llvm::cl::cat(category)};

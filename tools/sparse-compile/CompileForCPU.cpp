@@ -3,6 +3,7 @@
 // Compiles a step for processors.
 
 #include "../Version.h"
+#include "Check.h"
 #include "Codegen.h"
 #include "Compile.h"
 #include "EmitCode.h"
@@ -15,6 +16,7 @@ using namespace mlir;
 using namespace mlir::bsr;
 using llvm::createStringError;
 using llvm::Error;
+using llvm::Expected;
 
 /// What the code of a step depends on beside the step and the processor.
 static llvm::json::Object getCompiler(const CommandLine &options,
@@ -69,6 +71,13 @@ Error bsr::compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
   setStepOptions(pipeline.step, options);
   pipeline.targetCpu = machine.getTargetCPU().str();
   pipeline.timers = options.timers.getValue();
+  std::optional<StepCheck> check;
+  if (options.check) {
+    Expected<StepCheck> created = StepCheck::create(*module, options);
+    if (!created)
+      return created.takeError();
+    check = std::move(*created);
+  }
   if (Error error = lower(*module, options, [&](OpPassManager &pm) {
         buildToCPUPipeline(pm, pipeline);
       }))
@@ -83,5 +92,8 @@ Error bsr::compileForCPU(OwningOpRef<ModuleOp> module, Attribute target,
     return writeModule(*module, options.output);
 
   return emitCode(std::move(module), machine, getCompiler(options, target),
-                  getRequiredFeatures(machine), options, watch);
+                  getRequiredFeatures(machine), options, watch,
+                  [&](StringRef library) {
+                    return check ? check->run(library) : Error::success();
+                  });
 }

@@ -134,6 +134,10 @@ static void addCubin(ModuleOp module, StringRef cubin) {
 Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
                          llvm::TargetMachine &machine,
                          const CommandLine &options, Stopwatch &watch) {
+  if (options.check)
+    return createStringError("expected --check of a step for processors, which "
+                             "this machine can run, but got it for " +
+                             print(target));
   Expected<ModelParameters> parameters = getModelParameters(options);
   if (!parameters)
     return parameters.takeError();
@@ -215,7 +219,8 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
       addCubin(*module, cubin);
     return emitCode(std::move(module), machine,
                     getCompiler(target, options.cubin),
-                    /*features=*/{}, options, watch);
+                    /*features=*/{}, options, watch,
+                    [](StringRef) { return Error::success(); });
   }
   FailureOr<StringRef> text = getPTX(*module);
   if (failed(text))

@@ -19,7 +19,8 @@ using llvm::Error;
 
 /// Compiles `module`, LLVM IR, to the file that the command line asks for.
 static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
-                  const CommandLine &options, Stopwatch &watch) {
+                  const CommandLine &options, Stopwatch &watch,
+                  llvm::function_ref<Error(StringRef)> accept) {
   StringRef output = options.output;
   auto emitObject = [&](llvm::raw_pwrite_stream &os) -> Error {
     SmallVector<char, 0> object;
@@ -47,14 +48,18 @@ static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
   if (Error error = writeFile(object, emitObject))
     return error;
   watch.lap("code");
-  return createFile(output, [&](StringRef temporary) {
-    return linkLibrary(object, temporary);
+  return createFile(output, [&](StringRef temporary) -> Error {
+    if (Error error = linkLibrary(object, temporary))
+      return error;
+    watch.lap("link");
+    return accept(temporary);
   });
 }
 
 Error bsr::emitCode(OwningOpRef<ModuleOp> module, llvm::TargetMachine &machine,
                     llvm::json::Object compiler, ArrayRef<StringRef> features,
-                    const CommandLine &options, Stopwatch &watch) {
+                    const CommandLine &options, Stopwatch &watch,
+                    llvm::function_ref<Error(StringRef)> accept) {
   llvm::LLVMContext llvmContext;
   std::unique_ptr<llvm::Module> llvmModule =
       translateModuleToLLVMIR(*module, llvmContext, options.input);
@@ -68,7 +73,7 @@ Error bsr::emitCode(OwningOpRef<ModuleOp> module, llvm::TargetMachine &machine,
   watch.lap("translate");
   optimize(*llvmModule, machine, options.level);
   watch.lap("optimize");
-  if (Error error = emit(*llvmModule, machine, options, watch))
+  if (Error error = emit(*llvmModule, machine, options, watch, accept))
     return error;
   watch.lap("write");
   return Error::success();

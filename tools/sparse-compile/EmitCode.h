@@ -14,10 +14,12 @@ namespace mlir::bsr {
 
 /// Writes what the command line asks for of `module`, a step in the LLVM
 /// dialect. `compiler` and `features` go into its manifest: the choices that
-/// its code depends on, and what a processor must have to run it.
+/// its code depends on, and what a processor must have to run it. A library is
+/// only written if `accept` finds no fault in it.
 llvm::Error emitCode(OwningOpRef<ModuleOp> module, llvm::TargetMachine &machine,
                      llvm::json::Object compiler, ArrayRef<StringRef> features,
-                     const CommandLine &options, Stopwatch &watch);
+                     const CommandLine &options, Stopwatch &watch,
+                     llvm::function_ref<llvm::Error(StringRef)> accept);
 
 } // namespace mlir::bsr
 

@@ -62,9 +62,7 @@ Error bsr::verifyStages(const CommandLine &options) {
   return Error::success();
 }
 
-/// True if `mark` imposes a pattern on attention: it is for the pass that finds
-/// attention.
-static bool isOfAttention(StringRef mark) {
+bool bsr::isOfAttention(StringRef mark) {
   return mark.ltrim().starts_with("attention=");
 }
 
@@ -89,8 +87,9 @@ void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
 }
 
 Error bsr::run(PassManager &pm, ModuleOp module) {
-  // To verify after each pass takes a third of the time; sparse-opt does, and
-  // the tests run the same pipelines by it. Here what comes out is verified.
+  // To verify after each pass takes most of the time; sparse-opt does, and the
+  // tests run the same pipelines by it. Here the ends of stages are verified,
+  // by bsr-verify-module, and what comes out.
   pm.enableVerifier(false);
   if (failed(pm.run(module)) || failed(verify(module)))
     return createStringError(

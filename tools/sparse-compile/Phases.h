@@ -30,6 +30,9 @@ std::string print(Attribute attribute);
 /// Checks what the command line says of stages.
 llvm::Error verifyStages(const CommandLine &options);
 
+/// True if `mark` imposes a pattern on attention: it is for the pass that finds
+/// attention.
+bool isOfAttention(StringRef mark);
 /// Sets the options of a pipeline that all targets have.
 void setStepOptions(StepOptions &step, const CommandLine &options);
 /// Runs `pm` on `module`.

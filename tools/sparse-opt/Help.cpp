@@ -53,14 +53,14 @@ static constexpr StringLiteral gpu[] = {
     "bsr-move-constants",  "bsr-outline-launches", "bsr-call-intrinsics",
     "bsr-pass-tensor-maps"};
 static constexpr StringLiteral library[] = {
-    "bsr-time-launches", "bsr-embed-manifest", "bsr-export-step",
-    "bsr-export-launches", "bsr-verify-lowered"};
+    "bsr-time-launches",   "bsr-embed-manifest", "bsr-export-step",
+    "bsr-export-launches", "bsr-verify-lowered", "bsr-verify-module"};
 static constexpr StringLiteral sparseTensors[] = {"bsr-to-sparse-tensor",
                                                   "bsr-from-sparse-tensor"};
 
-static constexpr StringLiteral pipelines[] = {"bsr-to-cpu", "bsr-to-gpu",
-                                              "bsr-to-sparse", "bsr-to-llvm",
-                                              "bsr-launches-to-llvm"};
+static constexpr StringLiteral pipelines[] = {
+    "bsr-to-cpu",    "bsr-to-gpu",  "bsr-to-bound",
+    "bsr-to-sparse", "bsr-to-llvm", "bsr-launches-to-llvm"};
 
 static const Stage stages[] = {
     {"Sparsity: weights are marked, and become patterns and values", sparsity},

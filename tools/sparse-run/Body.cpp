@@ -65,7 +65,7 @@ LogicalResult Body::prepare(Block &block, const Interpreter &interpreter) {
       instruction.function = makeExtract(&op, interpreter);
       operands = operands.drop_front();
     } else {
-      instruction.function = getScalarFunction(&op);
+      instruction.function = interpreter.getFunction(&op);
     }
     if (!instruction.function)
       return op.emitError() << "expected an operation on numbers that "
@@ -95,6 +95,5 @@ void Body::run(const int64_t *at) {
 LogicalResult Body::finish() const {
   if (!outside)
     return success();
-  return outside->emitError()
-         << "expected indices within the tensor, but got others";
+  return outside->emitError(outsideMessage);
 }

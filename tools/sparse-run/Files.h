@@ -7,18 +7,7 @@
 
 #include "Numbers.h"
 
-#include <map>
-#include <string>
-
 namespace tools {
-
-/// An array of a file.
-struct NamedArray {
-  enum Kind { Floats, Integers, Booleans };
-  Kind kind;
-  Array array;
-};
-using NamedArrays = std::map<std::string, NamedArray>;
 
 /// Adds to `arrays` those of `path`: a safetensors file, a folder of NumPy's
 /// files "<name>.npy", or one of these. A later array of a name takes the place

@@ -58,6 +58,11 @@ FailureOr<Array> tools::getElements(ElementsAttr attribute) {
   return array;
 }
 
+ScalarFunction Interpreter::getFunction(Operation *op) const {
+  ScalarFunction function = getScalarFunction(op);
+  return rounding ? rounding->change(op, std::move(function)) : function;
+}
+
 Number Interpreter::getNumber(Value value) const {
   return std::get<Number>(get(value));
 }
@@ -259,7 +264,7 @@ LogicalResult Interpreter::run(Operation *op) {
        {interpretLinalg, interpretTensor, interpretBlocks, interpretAttention})
     if (std::optional<LogicalResult> done = interpret(op, *this))
       return *done;
-  if (ScalarFunction function = getScalarFunction(op)) {
+  if (ScalarFunction function = getFunction(op)) {
     runElementWise(op, function);
     return success();
   }

@@ -7,6 +7,7 @@
 #define BSR_TOOLS_SPARSERUN_INTERPRETER_H
 
 #include "Numbers.h"
+#include "Rounding.h"
 #include "Scalars.h"
 
 #include "bsr/Dialect/BSR.h"
@@ -37,11 +38,17 @@ using Datum = std::variant<std::monostate, Number, std::shared_ptr<const Array>,
 
 class Interpreter {
 public:
-  explicit Interpreter(mlir::ModuleOp module) : symbols(module) {}
+  /// Interprets functions of `module`; `rounding` changes what they compute.
+  explicit Interpreter(mlir::ModuleOp module, Rounding *rounding = nullptr)
+      : symbols(module), rounding(rounding) {}
 
   /// What `function` returns for `arguments`. Reports what is not interpreted.
   mlir::FailureOr<llvm::SmallVector<Datum>>
   call(mlir::FunctionOpInterface function, llvm::ArrayRef<Datum> arguments);
+
+  /// What `op`, on numbers or element by element, computes; null if it is not
+  /// interpreted.
+  ScalarFunction getFunction(mlir::Operation *op) const;
 
   /// What a value that was computed is.
   Number getNumber(mlir::Value value) const;
@@ -75,6 +82,7 @@ private:
   void setAll(mlir::ValueRange values, llvm::ArrayRef<Datum> data);
 
   mlir::SymbolTable symbols;
+  Rounding *rounding;
   llvm::DenseMap<mlir::Value, Datum> values;
   unsigned depth = 0; // of calls
 };
@@ -87,6 +95,10 @@ int64_t getNumElements(const std::vector<int64_t> &shape);
 Array makeUnspecified(mlir::Type type);
 /// The elements of a constant, or a failure for one that has none.
 mlir::FailureOr<Array> getElements(mlir::ElementsAttr attribute);
+
+/// What is said of a look-up outside of its tensor.
+inline constexpr llvm::StringLiteral outsideMessage =
+    "expected indices within the tensor, but got others";
 
 /// Rooms of operations: each interprets `op`, or answers nothing if it is not
 /// one of them. Failures are reported.

@@ -6,6 +6,8 @@
 #define BSR_TOOLS_SPARSERUN_NUMBERS_H
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 namespace tools {
@@ -35,6 +37,14 @@ struct Array {
   std::vector<int64_t> shape;
   std::vector<Number> elements;
 };
+
+/// An array, and what its elements are.
+struct NamedArray {
+  enum Kind { Floats, Integers, Booleans };
+  Kind kind;
+  Array array;
+};
+using NamedArrays = std::map<std::string, NamedArray>;
 
 } // namespace tools
 

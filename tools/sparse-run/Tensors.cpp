@@ -24,8 +24,7 @@ static std::optional<size_t> getPlace(const std::vector<int64_t> &shape,
 }
 
 static LogicalResult refuseOutside(Operation *op) {
-  return op->emitError()
-         << "expected indices within the tensor, but got others";
+  return op->emitError(outsideMessage);
 }
 
 /// Calls `run` with each place of the slice of an array of `shape` that `op`

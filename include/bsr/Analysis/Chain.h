@@ -42,7 +42,7 @@ class Chain {
 public:
   /// True if `value`, the product's result or what a nest stores for later
   /// ones, may lie in the buffer of the result `place` until it has been read:
-  /// it has its type and is written where the value is read last.
+  /// it has its type, and is written after the value, where that is read last.
   bool canLieAt(Value value, Value place) const;
   /// The results that a nest reads after the one that makes them: they need
   /// buffers.

@@ -93,6 +93,11 @@ struct ToSparseOptions : PassPipelineOptions<ToSparseOptions> {
   StepOptions step{*this};
 };
 
+/// Adds the passes after which the marked weights of a step are patterns and
+/// values, and nothing else is rewritten: what the step means, which
+/// `sparse-compile --check` interprets.
+void buildToBoundPipeline(OpPassManager &pm, const ToSparseOptions &options);
+
 /// Adds the passes after which a marked step touches only stored blocks: what
 /// `sparse-partition` reads, the same for all targets.
 void buildToSparsePipeline(OpPassManager &pm, const ToSparseOptions &options);

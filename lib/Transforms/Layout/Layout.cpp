@@ -45,6 +45,23 @@ static bool isFilled(Operation *op) {
   return source && !isa<ShapedType>(source->get().getType());
 }
 
+/// A copy of `value` as `type`, whose element at a point is that of `value`
+/// where `source` leads.
+static linalg::GenericOp createCopy(OpBuilder &b, Value value,
+                                    RankedTensorType type, AffineMap source) {
+  Location loc = value.getLoc();
+  Value empty =
+      tensor::EmptyOp::create(b, loc, type.getShape(), type.getElementType());
+  int64_t rank = type.getRank();
+  SmallVector<AffineMap> maps{source, b.getMultiDimIdentityMap(rank)};
+  SmallVector<utils::IteratorType> kinds(rank, utils::IteratorType::parallel);
+  return linalg::GenericOp::create(
+      b, loc, type, value, empty, maps, kinds,
+      [](OpBuilder &nested, Location loc, ValueRange args) {
+        linalg::YieldOp::create(nested, loc, args.front());
+      });
+}
+
 namespace {
 struct Layout : bsr::impl::BSRLayoutBase<Layout> {
   using Base::Base;
@@ -61,6 +78,7 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
       return;
     Block &block = func.getBody().front();
     separateInits(block);
+    separateRegions(block);
     Lanes found(block);
     // The old types, by value: results change as we go.
     for (Operation &op : block)
@@ -114,6 +132,33 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     }
   }
 
+  /// Gives regions copies, in front of their operations, of what they read:
+  /// these keep their layout, and what else reads the same value does not have
+  /// to. A copy of what stays as it is goes when the step is canonicalized.
+  void separateRegions(Block &block) {
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      if (!hasFreeLayout(&op) || isFilled(&op) ||
+          isa<tensor::EmptyOp, arith::ConstantOp>(op))
+        continue;
+      DenseMap<std::pair<Value, Operation *>, Value> kept;
+      for (OpOperand &use : llvm::make_early_inc_range(op.getUses())) {
+        Operation *around = block.findAncestorOpInBlock(*use.getOwner());
+        auto type = dyn_cast<RankedTensorType>(use.get().getType());
+        // What bodies read is rewritten with their operations.
+        if (!type || around == use.getOwner() || isa<linalg::LinalgOp>(around))
+          continue;
+        Value &copy = kept[{use.get(), around}];
+        if (!copy) {
+          OpBuilder b(around);
+          copy = createCopy(b, use.get(), type,
+                            b.getMultiDimIdentityMap(type.getRank()))
+                     .getResult(0);
+        }
+        use.set(copy);
+      }
+    }
+  }
+
   ArrayRef<int64_t> getOrder(Value value) const {
     auto found = orders.find(value);
     return found == orders.end() ? ArrayRef<int64_t>() : found->second;
@@ -144,32 +189,21 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
     for (int64_t dim : target)
       order.push_back(llvm::find(from, dim) - from.begin());
     auto type = permute(cast<RankedTensorType>(value.getType()), order);
-    Location loc = value.getLoc();
-    auto makeEmpty = [&]() -> Value {
-      return tensor::EmptyOp::create(b, loc, type.getShape(),
-                                     type.getElementType());
-    };
     if (value.getDefiningOp<tensor::EmptyOp>())
-      return makeEmpty();
-    SmallVector<AffineExpr> source(rank);
+      return tensor::EmptyOp::create(b, value.getLoc(), type.getShape(),
+                                     type.getElementType());
+    SmallVector<AffineExpr> exprs(rank);
     for (auto [position, dim] : llvm::enumerate(order))
-      source[dim] = b.getAffineDimExpr(position);
-    SmallVector<AffineMap> maps{AffineMap::get(rank, 0, source, b.getContext()),
-                                b.getMultiDimIdentityMap(rank)};
+      exprs[dim] = b.getAffineDimExpr(position);
+    auto source = AffineMap::get(rank, 0, exprs, b.getContext());
     // Operations are rewritten from top to bottom: the first copy is there for
     // all that follow.
-    linalg::GenericOp &copy = copies[{value, maps.front()}];
+    linalg::GenericOp &copy = copies[{value, source}];
     if (!copy) {
       ++numConversions;
       if (report)
         remark(value, order);
-      SmallVector<utils::IteratorType> kinds(rank,
-                                             utils::IteratorType::parallel);
-      copy = linalg::GenericOp::create(
-          b, loc, type, value, makeEmpty(), maps, kinds,
-          [](OpBuilder &nested, Location loc, ValueRange args) {
-            linalg::YieldOp::create(nested, loc, args.front());
-          });
+      copy = createCopy(b, value, type, source);
     }
     if (!to.empty())
       markLanes(copy);
