@@ -36,6 +36,29 @@ Labels bsr::getReshaped(Operation *reshape, const Labels &labels,
   return result;
 }
 
+static bool isMaximum(linalg::GenericOp op) {
+  return !op.getBody()->getOps<arith::MaximumFOp>().empty() ||
+         !op.getBody()->getOps<arith::MaxNumFOp>().empty();
+}
+
+DenseSet<Operation *> bsr::findMaximized(Block &block) {
+  SetVector<Operation *> reached;
+  for (Operation &op : block)
+    op.walk([&](linalg::GenericOp generic) {
+      if (generic.getNumReductionLoops() != 0 && isMaximum(generic))
+        reached.insert(generic);
+    });
+  for (size_t next = 0; next != reached.size(); ++next)
+    for (Value operand : reached[next]->getOperands()) {
+      Operation *producer = operand.getDefiningOp();
+      if (producer &&
+          (isPointwise(producer) ||
+           isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(producer)))
+        reached.insert(producer);
+    }
+  return DenseSet<Operation *>(reached.begin(), reached.end());
+}
+
 /// The dimension of the scores that a maximum of them, element by element
 /// changed, is taken over. Of scores with batch dimensions, which logits do not
 /// have, it is found behind reshapes as well: these may be in the way.
@@ -52,6 +75,8 @@ std::optional<unsigned> AttentionScores::findKeyDim() {
     Value value = reached[next];
     for (OpOperand &use : value.getUses()) {
       Operation *user = use.getOwner();
+      if (!maximized.contains(user))
+        continue;
       if (hasBatch && isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(user))
         if (Value result = user->getResult(0); reached.insert(result)) {
           bool isWhole = true;
@@ -70,9 +95,7 @@ std::optional<unsigned> AttentionScores::findKeyDim() {
       SmallVector<unsigned> reduced;
       op.getReductionDims(reduced);
       if (!reduced.empty()) {
-        bool isMaximum = !op.getBody()->getOps<arith::MaximumFOp>().empty() ||
-                         !op.getBody()->getOps<arith::MaxNumFOp>().empty();
-        if (reduced.size() == 1 && loops[reduced[0]] >= 0 && isMaximum)
+        if (reduced.size() == 1 && loops[reduced[0]] >= 0 && isMaximum(op))
           return loops[reduced[0]];
         continue;
       }
@@ -187,8 +210,9 @@ void AttentionScores::findGradient(Value value, const Labels &labels) {
 /// read beside the scores.
 bool AttentionScores::nameDims() {
   SmallVector<linalg::GenericOp> ops;
-  for (auto op : found.scores->getBlock()->getOps<linalg::GenericOp>())
-    if (op != found.scores && labels.count(op->getResult(0)))
+  for (auto &[value, known] : labels)
+    if (auto op = value.getDefiningOp<linalg::GenericOp>();
+        op && op != found.scores && value == op->getResult(0))
       ops.push_back(op);
   for (bool isNew = true; isNew;) {
     isNew = false;

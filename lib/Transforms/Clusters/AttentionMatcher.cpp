@@ -14,8 +14,10 @@ namespace {
 /// Finds the products that scores are read by: the output, and the gradients.
 class Matcher {
 public:
-  Matcher(linalg::GenericOp product, AttentionObstacle &obstacle)
-      : scores(product, obstacle), formulas(scores), found(scores.found) {}
+  Matcher(linalg::GenericOp product, const DenseSet<Operation *> &maximized,
+          AttentionObstacle &obstacle)
+      : scores(product, maximized, obstacle), formulas(scores),
+        found(scores.found) {}
 
   std::optional<AttentionMatch> match();
 
@@ -306,9 +308,11 @@ std::optional<AttentionMatch> Matcher::match() {
   return found;
 }
 
-std::optional<AttentionMatch> bsr::matchAttention(linalg::GenericOp scores,
-                                                  AttentionObstacle &obstacle) {
+std::optional<AttentionMatch>
+bsr::matchAttention(linalg::GenericOp scores,
+                    const DenseSet<Operation *> &maximized,
+                    AttentionObstacle &obstacle) {
   if (!isProduct(scores))
     return std::nullopt;
-  return Matcher(scores, obstacle).match();
+  return Matcher(scores, maximized, obstacle).match();
 }

@@ -95,10 +95,16 @@ Labels getReshaped(Operation *reshape, const Labels &labels, bool isBackward,
 /// `tensor` without what only permutes its dimensions.
 Labelled getUnpermuted(Labelled tensor);
 
-/// The attention whose scores are the product `scores`. Nothing if there is
-/// none; `obstacle` says what is in the way if it is almost one.
-std::optional<AttentionMatch> matchAttention(linalg::GenericOp scores,
-                                             AttentionObstacle &obstacle);
+/// The operations of `block` of whose results, element by element changed, a
+/// maximum is taken: what may be between a product and its softmax.
+DenseSet<Operation *> findMaximized(Block &block);
+
+/// The attention whose scores are the product `scores`, of which something in
+/// `maximized` is computed. Nothing if there is none; `obstacle` says what is
+/// in the way if it is almost one.
+std::optional<AttentionMatch>
+matchAttention(linalg::GenericOp scores, const DenseSet<Operation *> &maximized,
+               AttentionObstacle &obstacle);
 
 } // namespace mlir::bsr
 

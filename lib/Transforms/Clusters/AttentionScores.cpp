@@ -7,6 +7,7 @@
 #include "bsr/Analysis/Kernels.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <set>
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -130,12 +131,25 @@ bool AttentionScores::follow() {
   if (!keyDim || !setDims(*keyDim))
     return false;
   Block *block = found.scores->getBlock();
-  for (Operation *op = found.scores->getNextNode(); op;
-       op = op->getNextNode()) {
-    if (llvm::any_of(op->getOperands(),
-                     [&](Value operand) { return labels.count(operand); }) &&
-        !follow(op))
+  // What reads scores, in the order of the block.
+  auto isBefore = [](Operation *a, Operation *b) {
+    return a->isBeforeInBlock(b);
+  };
+  std::set<Operation *, decltype(isBefore)> readers(isBefore);
+  auto addReaders = [&](Operation *op) {
+    for (Value result : op->getResults())
+      if (labels.count(result))
+        for (Operation *user : result.getUsers())
+          if (user->getBlock() == block)
+            readers.insert(user);
+  };
+  addReaders(found.scores);
+  while (!readers.empty()) {
+    Operation *op = *readers.begin();
+    readers.erase(readers.begin());
+    if (!follow(op))
       return false;
+    addReaders(op);
   }
   for (auto &[value, known] : labels)
     for (Operation *user : value.getUsers())

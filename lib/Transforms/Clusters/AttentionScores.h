@@ -28,8 +28,10 @@ public:
   };
 
   /// Notes in `obstacle` what is in the way.
-  AttentionScores(linalg::GenericOp product, AttentionObstacle &obstacle)
-      : obstacle(obstacle) {
+  AttentionScores(linalg::GenericOp product,
+                  const DenseSet<Operation *> &maximized,
+                  AttentionObstacle &obstacle)
+      : maximized(maximized), obstacle(obstacle) {
     found.scores = product;
   }
 
@@ -81,6 +83,7 @@ private:
   void findTerms();
   bool addTerm(linalg::GenericOp op, Value score);
 
+  const DenseSet<Operation *> &maximized;
   AttentionObstacle &obstacle;
   /// What products were looked for behind: a value may be read many times
   /// (random bits, of themselves).

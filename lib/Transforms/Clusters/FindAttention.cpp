@@ -286,12 +286,14 @@ struct FindAttention : bsr::impl::BSRFindAttentionBase<FindAttention> {
       return;
     Block &block = func.getBody().front();
     splitBatches(block);
+    DenseSet<Operation *> maximized = findMaximized(block);
     unsigned number = 0;
     SmallVector<std::string> names;
     SmallVector<bool> used(marked.size(), false);
     for (auto op : llvm::to_vector(block.getOps<linalg::GenericOp>())) {
       AttentionObstacle obstacle;
-      std::optional<AttentionMatch> match = matchAttention(op, obstacle);
+      std::optional<AttentionMatch> match =
+          matchAttention(op, maximized, obstacle);
       if (!match && (!obstacle.op || !mayHaveValues(op)))
         continue;
       const AttentionMark *mark = nullptr;
