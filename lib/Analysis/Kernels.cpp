@@ -63,6 +63,11 @@ static bool hasSimpleOffsets(tensor::ExtractSliceOp op) {
 }
 
 bool bsr::isInlinable(Operation *op) {
+  // First what is cheap: the end of a step has as many operands as it results.
+  if (!isa<linalg::GenericOp, arith::ConstantOp, tensor::ExtractSliceOp,
+           tensor::ExtractOp, linalg::FillOp, tensor::EmptyOp,
+           tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
+    return false;
   auto isStatic = [](Value v) {
     auto type = dyn_cast<RankedTensorType>(v.getType());
     return !type || type.hasStaticShape();
@@ -84,8 +89,7 @@ bool bsr::isInlinable(Operation *op) {
     return extract.getIndices().empty();
   if (auto fill = dyn_cast<linalg::FillOp>(op))
     return isSimpleScalar(fill.getInputs()[0]);
-  return isa<tensor::EmptyOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
-      op);
+  return true;
 }
 
 bool bsr::canCompute(Operation *op) {

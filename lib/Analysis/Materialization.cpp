@@ -48,16 +48,23 @@ Materialization::Materialization(Block &block, TargetCosts costs)
       continue;
     if (auto generic = dyn_cast<linalg::GenericOp>(op)) {
       this->costs[&op] = getBodyCost(generic) + addInlinedCosts(generic);
-      if (isInlined(generic))
+      if (canInline(generic)) {
+        inlined.insert(&op);
         continue;
+      }
     }
     roots.insert(&op);
   }
 }
 
+bool Materialization::isInlined(Operation *op) const {
+  // What bodies are made of is known of those of the block.
+  return inlined.contains(op) || (!roots.contains(op) && isInlinable(op));
+}
+
 bool Materialization::isLeaf(Value value) const {
   Operation *op = value.getDefiningOp();
-  return !op || roots.contains(op) || !isInlinable(op);
+  return !op || !isInlined(op);
 }
 
 /// The costs of what is inlined into `op`, each once; what has fewer elements
@@ -140,7 +147,7 @@ static bool isRoundedSum(linalg::GenericOp op) {
          isa<arith::TruncFOp>(body->front());
 }
 
-bool Materialization::isInlined(linalg::GenericOp op) {
+bool Materialization::canInline(linalg::GenericOp op) {
   if (isPiece(op))
     return true;
   if (!isPointwise(op) || op->getNumResults() != 1 || isRoundedSum(op) ||

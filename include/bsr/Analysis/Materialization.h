@@ -24,6 +24,9 @@ public:
 
   bool contains(Operation *op) const { return roots.contains(op); }
 
+  /// True if `op` is computed where it is used.
+  bool isInlined(Operation *op) const;
+
   /// True if `value` is computed before what reads it.
   bool isLeaf(Value value) const;
 
@@ -32,7 +35,7 @@ public:
   int64_t getCost(Operation *op) const { return costs.lookup(op); }
 
 private:
-  bool isInlined(linalg::GenericOp op);
+  bool canInline(linalg::GenericOp op);
   int64_t addInlinedCosts(linalg::GenericOp op) const;
   /// The operations that use `value`, looking through views; true if one of
   /// them needs the value in memory.
@@ -40,6 +43,8 @@ private:
 
   TargetCosts limits;
   DenseSet<Operation *> roots;
+  /// The element-wise operations that are inlined.
+  DenseSet<Operation *> inlined;
   DenseMap<Operation *, int64_t> costs;
 };
 

@@ -27,8 +27,8 @@ void Groups::collect(const Group &group, SetVector<Value> &inputs,
       if (value.getParentRegion()->getParentOp() != op->getParentOp())
         return;
       Operation *producer = value.getDefiningOp();
-      if (producer && (llvm::is_contained(group, producer) ||
-                       (!roots.contains(producer) && isInlinable(producer))))
+      if (producer &&
+          (llvm::is_contained(group, producer) || roots.isInlined(producer)))
         self(self, producer);
       else
         inputs.insert(value);
@@ -209,7 +209,7 @@ bool Groups::isUsedOutside(Value value, const Group &group) const {
         user = user->getParentOp();
       if (llvm::is_contained(group, user))
         continue;
-      if (roots.contains(user) || !isInlinable(user))
+      if (!roots.isInlined(user))
         return true;
       reached.insert(user->result_begin(), user->result_end());
     }

@@ -172,10 +172,10 @@ void Memory::addReads(Value value, Stored &stored) {
   for (size_t next = 0; next != reached.size(); ++next)
     for (Operation *user : reached[next].getUsers()) {
       Operation *at = getAncestor(block, user);
-      if (roots.contains(at) || !isInlinable(at))
-        stored.reads.push_back(positions.lookup(at));
-      else
+      if (roots.isInlined(at))
         reached.insert(at->result_begin(), at->result_end());
+      else
+        stored.reads.push_back(positions.lookup(at));
     }
 }
 

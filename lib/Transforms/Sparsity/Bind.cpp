@@ -263,6 +263,8 @@ static BoundWeight bind(func::FuncOp func, const Group &group,
 /// Erases the arguments `masks` of `func`, which nothing uses any more, with
 /// the results that carry them on, and renumbers what is behind them.
 static void eraseArguments(func::FuncOp func, ArrayRef<unsigned> masks) {
+  if (masks.empty())
+    return;
   Operation *terminator = func.getBody().front().getTerminator();
   BitVector arguments(func.getNumArguments()), results(func.getNumResults());
   for (unsigned arg : masks) {
