@@ -136,12 +136,13 @@ struct Layout : bsr::impl::BSRLayoutBase<Layout> {
   /// these keep their layout, and what else reads the same value does not have
   /// to. A copy of what stays as it is goes when the step is canonicalized.
   void separateRegions(Block &block) {
-    for (Operation &op : llvm::make_early_inc_range(block)) {
-      if (!hasFreeLayout(&op) || isFilled(&op) ||
+    // The copies are not among them.
+    for (Operation *op : llvm::to_vector(llvm::make_pointer_range(block))) {
+      if (!hasFreeLayout(op) || isFilled(op) ||
           isa<tensor::EmptyOp, arith::ConstantOp>(op))
         continue;
       DenseMap<std::pair<Value, Operation *>, Value> kept;
-      for (OpOperand &use : llvm::make_early_inc_range(op.getUses())) {
+      for (OpOperand &use : llvm::make_early_inc_range(op->getUses())) {
         Operation *around = block.findAncestorOpInBlock(*use.getOwner());
         auto type = dyn_cast<RankedTensorType>(use.get().getType());
         // What bodies read is rewritten with their operations.

@@ -290,10 +290,10 @@ module attributes {bsr.target = #bsr.scalar} {
 // else reads the same value goes along with its lanes.
 // CHECK-LABEL: func @region
 // CHECK:         %[[Y:.*]] = bsr.spmm {{.*}} feature_dim = 0 {bsr.lanes} : {{.*}} -> tensor<64x48xf32>
+// CHECK:         linalg.generic {{.*}} ins(%[[Y]] : tensor<64x48xf32>) outs(%{{.*}} : tensor<64x48xf32>) attrs = {{.*}}bsr.lanes
 // CHECK:         %[[COPY:.*]] = linalg.generic {{.*}} ins(%[[Y]] : tensor<64x48xf32>) outs(%{{.*}} : tensor<48x64xf32>)
 // CHECK:         scf.if
-// CHECK:           linalg.generic {{.*}} ins(%[[COPY]] : tensor<48x64xf32>)
-// CHECK:         linalg.generic {{.*}} ins(%[[Y]] : tensor<64x48xf32>) outs(%{{.*}} : tensor<64x48xf32>) attrs = {{.*}}bsr.lanes
+// CHECK:           linalg.generic {{.*}} ins(%[[COPY]], %[[SECOND:.*]] : tensor<48x64xf32>, tensor<48x64xf32>)
 #id = affine_map<(t, f) -> (t, f)>
 #sum = affine_map<(t, f) -> (t)>
 func.func @region(%p: !pattern, %w: tensor<3x16x16xf32>,
@@ -302,23 +302,23 @@ func.func @region(%p: !pattern, %w: tensor<3x16x16xf32>,
     -> (tensor<48x64xf32>, tensor<48xf32>) {
   %y = bsr.spmm %p, %w, %x feature_dim = 1 : !pattern, tensor<3x16x16xf32>, tensor<48x32xf32> -> tensor<48x64xf32>
   %e = tensor.empty() : tensor<48x64xf32>
-  %in = scf.if %c -> tensor<48x64xf32> {
-    %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
-        ins(%y : tensor<48x64xf32>) outs(%e : tensor<48x64xf32>) {
-    ^bb0(%a: f32, %o: f32):
-      %1 = math.exp %a : f32
-      linalg.yield %1 : f32
-    } -> tensor<48x64xf32>
-    scf.yield %0 : tensor<48x64xf32>
-  } else {
-    scf.yield %e : tensor<48x64xf32>
-  }
   %n = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
       ins(%y : tensor<48x64xf32>) outs(%e : tensor<48x64xf32>) {
   ^bb0(%a: f32, %o: f32):
     %1 = arith.negf %a : f32
     linalg.yield %1 : f32
   } -> tensor<48x64xf32>
+  %in = scf.if %c -> tensor<48x64xf32> {
+    %0 = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel", "parallel"]}
+        ins(%y, %n : tensor<48x64xf32>, tensor<48x64xf32>) outs(%e : tensor<48x64xf32>) {
+    ^bb0(%a: f32, %b: f32, %o: f32):
+      %1 = math.powf %a, %b : f32
+      linalg.yield %1 : f32
+    } -> tensor<48x64xf32>
+    scf.yield %0 : tensor<48x64xf32>
+  } else {
+    scf.yield %e : tensor<48x64xf32>
+  }
   %s = linalg.generic {indexing_maps = [#id, #sum], iterator_types = ["parallel", "reduction"]}
       ins(%n : tensor<48x64xf32>) outs(%i : tensor<48xf32>) {
   ^bb0(%a: f32, %o: f32):
