@@ -196,24 +196,27 @@ void CudaDevice::computeNorms(bsr_norm norm, bsr_type type, const void *values,
   read(norms, behindRows(room), blocks * int64_t(sizeof *norms));
 }
 
-void CudaDevice::zeroSlots(void *values, int64_t bytes, const int32_t *slots,
-                           int64_t count, void *room) {
+void CudaDevice::fillSlots(void *values, int64_t bytes, const int32_t *slots,
+                           int64_t count, uint64_t bits, void *room) {
   if (!count)
     return;
   struct {
-    ZeroRow row;
+    FillRow row;
     uint64_t count;
   } table;
+  uint64_t placeOfCount = addressOf(room) + offsetof(decltype(table), count);
   table.row = {addressOf(values),
                addressOf(behindRows(room)),
-               addressOf(room) + offsetof(decltype(table), count),
+               placeOfCount,
+               placeOfCount,
                uint64_t(bytes),
                0,
-               uint64_t(std::numeric_limits<int64_t>::max())};
+               uint64_t(std::numeric_limits<int64_t>::max()),
+               bits};
   table.count = uint64_t(count);
   write(room, &table, sizeof table);
   write(behindRows(room), slots, count * int64_t(sizeof *slots));
-  runPatternKernel(zeroKernel, blocksOfZeros(count, bytes), 1, patternThreads,
+  runPatternKernel(fillKernel, blocksOfFills(count, bytes), 1, patternThreads,
                    room);
 }
 

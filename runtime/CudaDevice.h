@@ -33,8 +33,8 @@ public:
   void computeNorms(bsr_norm norm, bsr_type type, const void *values,
                     const int32_t *slots, int64_t size, int64_t blocks,
                     void *room, double *norms) override;
-  void zeroSlots(void *values, int64_t bytes, const int32_t *slots,
-                 int64_t count, void *room) override;
+  void fillSlots(void *values, int64_t bytes, const int32_t *slots,
+                 int64_t count, uint64_t bits, void *room) override;
   void runPatternKernel(const std::string &name, int64_t x, int64_t y,
                         unsigned threads, const void *table) override;
   int32_t gpu() const override { return ordinal; }

@@ -79,16 +79,17 @@ public:
   virtual void runPatternKernel(const std::string &name, int64_t x, int64_t y,
                                 unsigned threads, const void *table) = 0;
 
-  /// Zeroes the `bytes` bytes of each of `count` slots of `values`, which the
-  /// caller's `slots` lists. `room` is memory for `zeroBytes(count)`.
-  virtual void zeroSlots(void *values, int64_t bytes, const int32_t *slots,
-                         int64_t count, void *room) = 0;
+  /// Fills the `bytes` bytes of each of `count` slots of `values`, which the
+  /// caller's `slots` lists, with the eight bytes of `bits`, again and again.
+  /// `room` is memory for `fillBytes(count)`.
+  virtual void fillSlots(void *values, int64_t bytes, const int32_t *slots,
+                         int64_t count, uint64_t bits, void *room) = 0;
 
   static constexpr int64_t roomForRows = 512;
   static constexpr int64_t normBytes(int64_t blocks) {
     return roomForRows + blocks * int64_t(sizeof(double));
   }
-  static constexpr int64_t zeroBytes(int64_t count) {
+  static constexpr int64_t fillBytes(int64_t count) {
     return roomForRows + count * int64_t(sizeof(int32_t));
   }
 

@@ -43,7 +43,7 @@ private:
 /// Bytes of the rows of one pattern's tables.
 static int64_t rowBytes(const Pattern &pattern) {
   return int64_t(sizeof(UpdateRow) + sizeof(UpdateResult) +
-                 pattern.values.size() * sizeof(ZeroRow));
+                 pattern.values.size() * sizeof(FillRow));
 }
 
 /// Cuts off what an update works with that chooses `count` of `blocks` blocks,
@@ -134,10 +134,10 @@ void DeviceUpdate::place(const Group &group) {
   auto size = int64_t(group.end - group.first);
   Cursor cursor(session.room);
   tableOf = reinterpret_cast<char *>(cursor.cut(size, sizeof(UpdateRow)));
-  int64_t zeroRows = 0;
+  int64_t fillRows = 0;
   for (size_t i = group.first; i < group.end; ++i)
-    zeroRows += int64_t(patternOf(tasks[i]).values.size());
-  zerosOf = reinterpret_cast<char *>(cursor.cut(zeroRows, sizeof(ZeroRow)));
+    fillRows += int64_t(patternOf(tasks[i]).values.size());
+  fillsOf = reinterpret_cast<char *>(cursor.cut(fillRows, sizeof(FillRow)));
   answersOf = reinterpret_cast<char *>(cursor.cut(size, sizeof(UpdateResult)));
   auto addressOf = [](const void *memory) {
     return reinterpret_cast<uint64_t>(memory);
@@ -272,8 +272,8 @@ void DeviceUpdate::writeRanks(const Group &group) {
   }
 }
 
-void DeviceUpdate::startZeros(const Group &group) {
-  std::vector<ZeroRow> rows;
+void DeviceUpdate::startFills(const Group &group) {
+  std::vector<FillRow> rows;
   int64_t most = 0;
   for (size_t i = group.first; i < group.end; ++i) {
     const Task &task = tasks[i];
@@ -284,15 +284,17 @@ void DeviceUpdate::startZeros(const Group &group) {
       int64_t first = session.shardOffset(values) / bytes;
       rows.push_back(
           {reinterpret_cast<uint64_t>(session.buffers[size_t(values)]),
-           task.row.freed, task.row.result, uint64_t(bytes), uint64_t(first),
-           uint64_t(first + buffer.shape[0])});
-      most = std::max(most, blocksOfZeros(task.count, bytes));
+           task.row.freed, task.row.result,
+           task.row.result + offsetof(UpdateResult, numRegrown),
+           uint64_t(bytes), uint64_t(first), uint64_t(first + buffer.shape[0]),
+           session.bitsOfNew(pattern, values)});
+      most = std::max(most, blocksOfFills(task.count, bytes));
     }
   }
-  session.device.write(zerosOf, rows.data(),
-                       int64_t(rows.size() * sizeof(ZeroRow)));
-  session.device.runPatternKernel(zeroKernel, most, int64_t(rows.size()),
-                                  patternThreads, zerosOf);
+  session.device.write(fillsOf, rows.data(),
+                       int64_t(rows.size() * sizeof(FillRow)));
+  session.device.runPatternKernel(fillKernel, most, int64_t(rows.size()),
+                                  patternThreads, fillsOf);
 }
 
 void DeviceUpdate::readAnswers(const Group &group) {
@@ -320,7 +322,7 @@ void DeviceUpdate::run() {
     session.device.runPatternKernel(updateKernel,
                                     int64_t(group.end - group.first), 1,
                                     updateThreads, tableOf);
-    startZeros(group);
+    startFills(group);
     readAnswers(group);
   }
 }

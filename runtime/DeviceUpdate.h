@@ -62,7 +62,7 @@ private:
   void startNorms(const Group &group);
   void requireNumbers(const Group &group);
   void writeRanks(const Group &group);
-  void startZeros(const Group &group);
+  void startFills(const Group &group);
   void readAnswers(const Group &group);
 
   bsr_session &session;
@@ -71,7 +71,7 @@ private:
   std::vector<Group> groups;
   // Of the group that is in the room: its rows, those of zeros, and what the
   // host reads.
-  char *tableOf = nullptr, *zerosOf = nullptr, *answersOf = nullptr;
+  char *tableOf = nullptr, *fillsOf = nullptr, *answersOf = nullptr;
   int64_t answerBytes = 0;
 };
 

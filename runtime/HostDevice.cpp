@@ -6,6 +6,7 @@
 #include "Device.h"
 #include "Status.h"
 #include "Step.h"
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 #include <sys/mman.h>
@@ -61,14 +62,19 @@ public:
     assert(false && "the host runs no kernels");
   }
 
-  void zeroSlots(void *values, int64_t bytes, const int32_t *slots,
-                 int64_t count, void *) override {
+  void fillSlots(void *values, int64_t bytes, const int32_t *slots,
+                 int64_t count, uint64_t bits, void *) override {
     auto *data = static_cast<char *>(values);
     auto zero = [&](auto size) {
       for (int64_t k = 0; k < count; ++k)
         std::memset(data + slots[k] * bytes, 0, size_t(size));
     };
-    if (bytes == sizeof(float)) // a store, where there are most blocks
+    if (bits)
+      for (int64_t k = 0; k < count; ++k)
+        for (int64_t at = 0; at < bytes; at += int64_t(sizeof bits))
+          std::memcpy(data + slots[k] * bytes + at, &bits,
+                      std::min(sizeof bits, size_t(bytes - at)));
+    else if (bytes == sizeof(float)) // a store, where there are most blocks
       zero(std::integral_constant<size_t, sizeof(float)>());
     else
       zero(bytes);

@@ -88,6 +88,7 @@ void bsr_session::takeLargest(int64_t index, int64_t blocks, bsr_norm norm,
 
   for (int32_t values : pattern.values)
     device.zero(buffers[values], manifest().buffers[values].bytes);
+  fillSlots(index, indices(index).slot, blocks, /*isNew=*/true);
   int64_t elementBytes = bsr_type_bytes(type);
   fillBuffer(pattern.weight, [&](char *values) {
     for (int64_t k = 0; k < blocks; ++k)

@@ -150,8 +150,20 @@ public:
     return thread ? moreScratch[size_t(thread) - 1] : scratch;
   }
 
-  /// Zeroes these slots of every buffer of values of `pattern`.
-  void zeroSlots(int64_t pattern, const int32_t *slots, int64_t count) const;
+  /// The eight bytes that, repeated, are what buffer `values` of `pattern`
+  /// holds of a new block: the weight zeros, state the constant that it began
+  /// with, or zeros.
+  uint64_t bitsOfNew(const bsr::Pattern &pattern, int32_t values) const;
+
+  /// Fills these slots of every buffer of values of `pattern`: with zeros, or,
+  /// if they are of new blocks, with what each buffer holds of one.
+  void fillSlots(int64_t pattern, const int32_t *slots, int64_t count,
+                 bool isNew) const;
+
+  /// Fills the slots of the new blocks of `change`, the first of `freed`, and
+  /// those that it leaves over.
+  void resetSlots(int64_t pattern, const int32_t *freed,
+                  const bsr::PatternChange &change) const;
 
   const std::shared_ptr<const bsr_step>
       owner; // of `step`, which may be unloaded

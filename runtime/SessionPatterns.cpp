@@ -2,6 +2,7 @@
 //
 // The patterns of a training run: made, set and checked.
 
+#include "Element.h"
 #include "Session.h"
 #include "Status.h"
 #include <algorithm>
@@ -53,15 +54,27 @@ void bsr_session::patternsChanged() {
   hasScores = false;
 }
 
-void bsr_session::zeroSlots(int64_t index, const int32_t *slots,
-                            int64_t count) const {
+uint64_t bsr_session::bitsOfNew(const Pattern &pattern, int32_t values) const {
+  const Buffer &buffer = manifest().buffers[values];
+  auto rule = parseInitRule(buffer.init, buffer.type);
+  if (values == pattern.weight || !rule || rule->kind != InitRule::Constant)
+    return 0;
+  uint64_t bits = 0;
+  for (int64_t i = 0; i < 8 / bsr_type_bytes(buffer.type); ++i)
+    storeElement(buffer.type, &bits, i, rule->argument);
+  return bits;
+}
+
+void bsr_session::fillSlots(int64_t index, const int32_t *slots, int64_t count,
+                            bool isNew) const {
   const Pattern &pattern = manifest().patterns[index];
   std::vector<int32_t> own;
   for (int32_t values : pattern.values) {
     const Buffer &buffer = manifest().buffers[values];
     int64_t bytes = buffer.wholeBytes / pattern.slots;
+    uint64_t bits = isNew ? bitsOfNew(pattern, values) : 0;
     if (!isShard(buffer)) {
-      device.zeroSlots(buffers[values], bytes, slots, count, room);
+      device.fillSlots(buffers[values], bytes, slots, count, bits, room);
       continue;
     }
     own.clear();
@@ -69,9 +82,17 @@ void bsr_session::zeroSlots(int64_t index, const int32_t *slots,
       if (int64_t slot = slots[i] - shardOffset(values) / bytes;
           slot >= 0 && slot < buffer.shape[0])
         own.push_back(int32_t(slot));
-    device.zeroSlots(buffers[values], bytes, own.data(), int64_t(own.size()),
-                     room);
+    device.fillSlots(buffers[values], bytes, own.data(), int64_t(own.size()),
+                     bits, room);
   }
+}
+
+void bsr_session::resetSlots(int64_t index, const int32_t *freed,
+                             const PatternChange &change) const {
+  fillSlots(index, freed, change.regrown, /*isNew=*/true);
+  if (change.pruned > change.regrown)
+    fillSlots(index, freed + change.regrown, change.pruned - change.regrown,
+              /*isNew=*/false);
 }
 
 void bsr_session::zeroUnusedSlots(int64_t index) const {
@@ -84,7 +105,7 @@ void bsr_session::zeroUnusedSlots(int64_t index) const {
   for (int64_t slot = 0; slot < pattern.slots; ++slot)
     if (!(scratch.marks[slot / 64] >> (slot % 64) & 1))
       scratch.freed[unused++] = int32_t(slot);
-  zeroSlots(index, scratch.freed, unused);
+  fillSlots(index, scratch.freed, unused, /*isNew=*/false);
 }
 
 void bsr_session::requireBlocks(const Pattern &pattern, int64_t &blocks) const {
@@ -108,8 +129,18 @@ void bsr_session::makePattern(int64_t index, int64_t blocks) {
 void bsr_session::setPattern(int64_t index, const bsr_pattern_view &view) {
   const Pattern &pattern = manifest().patterns[index];
   checkPattern(pattern, view, scratch);
+  std::vector<bool> wasUsed(size_t(pattern.slots), !hasPattern[index]);
+  bsr_pattern_view old = this->view(index);
+  for (int64_t k = 0; k < old.blocks; ++k)
+    wasUsed[size_t(old.slot[k])] = true;
   assignPattern(pattern, view, indices(index));
   zeroUnusedSlots(index);
+  bsr_pattern_view own = this->view(index);
+  int64_t numNew = 0;
+  for (int64_t k = 0; k < own.blocks; ++k)
+    if (!wasUsed[size_t(own.slot[k])])
+      scratch.freed[numNew++] = own.slot[k];
+  fillSlots(index, scratch.freed, numNew, /*isNew=*/true);
   patternMade(index);
 }
 

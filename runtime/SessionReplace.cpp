@@ -259,7 +259,7 @@ void bsr_session::replacePatterns(const bsr_replacement *replacements,
     PatternChange change =
         replaceBlocks(pattern, chosenBy(replacements[i]), indices(index), own);
     storeIndices(index);
-    zeroSlots(index, own.freed, std::max(change.pruned, change.regrown));
+    resetSlots(index, own.freed, change);
     histories[index].record(pattern, change, own);
   };
   if (device.isHost()) {

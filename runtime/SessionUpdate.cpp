@@ -98,7 +98,7 @@ void bsr_session::updateOnHost(const bsr_pattern_update *updates) {
     PatternChange change =
         updatePattern(pattern, updates[i], scoresOf(i), counters.seed,
                       counters.pattern_updates + 1, indices(i), scratch);
-    zeroSlots(i, scratch.freed, change.pruned);
+    resetSlots(i, scratch.freed, change);
     histories[i].record(pattern, change, scratch);
   });
 }

@@ -222,15 +222,16 @@ END:
 }
 
 /// Pieces of 16 bytes where slots are of as many, else of 2, go round threads.
-static std::string makeZeroKernel() {
+static std::string makeFillKernel() {
   std::string text = R"(
-.visible .entry bsr_zero_slots(.param .u64 base, .param .u64 table)
+.visible .entry bsr_fill_slots(.param .u64 base, .param .u64 table)
 {
-  .reg .pred %isMore, %isWide, %isHere;
-  .reg .b16 %zero;
-  .reg .b32 %word, %thread;
+  .reg .pred %isMore, %isWide, %isHere, %isFresh, %isOdd;
+  .reg .b16 %half;
+  .reg .b32 %word, %thread, %low, %high, %lower, %upper;
   .reg .b64 %base, %row, %values, %slots, %count, %bytes, %first, %end, %piece,
-            %pieces, %slot, %at, %size, %step, %address;
+            %pieces, %slot, %at, %size, %step, %address,
+            %fresh;
 
   ld.param.u64 %base, [base];
   ld.param.u64 %row, [table];
@@ -244,10 +245,14 @@ static std::string makeZeroKernel() {
   ld.global.u64 %address, [%row+AT_count];
   add.u64 %address, %address, %base;
   ld.global.u64 %count, [%address];
+  ld.global.u64 %address, [%row+AT_fresh];
+  add.u64 %address, %address, %base;
+  ld.global.u64 %fresh, [%address];
+  ld.global.u32 %low, [%row+AT_bits];
+  ld.global.u32 %high, [%row+AT_rest];
   ld.global.u64 %bytes, [%row+AT_bytes];
   ld.global.u64 %first, [%row+AT_first];
   ld.global.u64 %end, [%row+AT_end];
-  mov.u16 %zero, 0;
   and.b64 %size, %bytes, 15;
   setp.eq.u64 %isWide, %size, 0;
   selp.u64 %size, 16, 2, %isWide;
@@ -263,8 +268,12 @@ static std::string makeZeroKernel() {
   @%isMore bra END;
 NEXT:
   div.u64 %slot, %piece, %pieces;
+  setp.lt.u64 %isFresh, %slot, %fresh;
+  selp.b32 %lower, %low, 0, %isFresh;
+  selp.b32 %upper, %high, 0, %isFresh;
   mul.lo.u64 %at, %slot, %pieces;
   sub.u64 %at, %piece, %at;
+  cvt.u32.u64 %thread, %at;
   mul.lo.u64 %at, %at, %size;
   mad.lo.u64 %address, %slot, 4, %slots;
   ld.global.u32 %word, [%address];
@@ -275,9 +284,15 @@ NEXT:
   mad.lo.u64 %address, %slot, %bytes, %values;
   add.u64 %address, %address, %at;
   @!%isHere bra HERE;
-  mov.u32 %word, 0;
-  @%isWide st.global.v4.b32 [%address], {%word, %word, %word, %word};
-  @!%isWide st.global.b16 [%address], %zero;
+  @%isWide st.global.v4.b32 [%address], {%lower, %upper, %lower, %upper};
+  and.b32 %word, %thread, 2;
+  setp.ne.u32 %isOdd, %word, 0;
+  selp.b32 %lower, %upper, %lower, %isOdd;
+  and.b32 %word, %thread, 1;
+  shl.b32 %word, %word, 4;
+  shr.b32 %lower, %lower, %word;
+  cvt.u16.u32 %half, %lower;
+  @!%isWide st.global.b16 [%address], %half;
 HERE:
   add.u64 %piece, %piece, %step;
   setp.lt.u64 %isMore, %piece, %count;
@@ -286,13 +301,17 @@ END:
   ret;
 }
 )";
-  replaceAll(text, "ROW_BYTES", std::to_string(sizeof(ZeroRow)));
-  replaceAll(text, "AT_values", std::to_string(offsetof(ZeroRow, values)));
-  replaceAll(text, "AT_slots", std::to_string(offsetof(ZeroRow, slots)));
-  replaceAll(text, "AT_count", std::to_string(offsetof(ZeroRow, count)));
-  replaceAll(text, "AT_bytes", std::to_string(offsetof(ZeroRow, bytes)));
-  replaceAll(text, "AT_first", std::to_string(offsetof(ZeroRow, first)));
-  replaceAll(text, "AT_end", std::to_string(offsetof(ZeroRow, end)));
+  replaceAll(text, "ROW_BYTES", std::to_string(sizeof(FillRow)));
+  replaceAll(text, "AT_values", std::to_string(offsetof(FillRow, values)));
+  replaceAll(text, "AT_slots", std::to_string(offsetof(FillRow, slots)));
+  replaceAll(text, "AT_count", std::to_string(offsetof(FillRow, count)));
+  replaceAll(text, "AT_fresh", std::to_string(offsetof(FillRow, fresh)));
+  replaceAll(text, "AT_bits", std::to_string(offsetof(FillRow, bits)));
+  replaceAll(text, "AT_rest",
+             std::to_string(offsetof(FillRow, bits) + sizeof(uint32_t)));
+  replaceAll(text, "AT_bytes", std::to_string(offsetof(FillRow, bytes)));
+  replaceAll(text, "AT_first", std::to_string(offsetof(FillRow, first)));
+  replaceAll(text, "AT_end", std::to_string(offsetof(FillRow, end)));
   return text;
 }
 
@@ -302,7 +321,7 @@ std::string bsr::normKernel(const std::string &norm, ElementType type) {
 
 std::string bsr::patternKernels() {
   std::string text = ".version 7.0\n.target sm_80\n.address_size 64\n";
-  text += makeZeroKernel();
+  text += makeFillKernel();
   for (const LoadedType &type : loadedTypes)
     for (const Norm &norm : norms)
       text += makeNormKernel(type, norm);

@@ -72,14 +72,18 @@ struct UpdateResult {
   uint64_t nanScore; ///< the first block of a score that is NaN
 };
 
-/// What a launch zeroes of one buffer of values: a row of a table.
-struct ZeroRow {
+/// What a launch fills of one buffer of values: a row of a table.
+struct FillRow {
   uint64_t values;
   uint64_t slots; ///< u32
   uint64_t count; ///< u64, how many slots are listed
+  uint64_t fresh; ///< u64, how many of them, the first, are of new blocks
   uint64_t bytes; ///< of a slot, a multiple of 2
   /// The slots that lie in this buffer, the first of which begins it.
   uint64_t first, end;
+  /// The eight bytes that are repeated in slots of new blocks; others are
+  /// zeroed.
+  uint64_t bits;
 };
 
 /// Threads of the blocks that launches have: `updateThreads` where a block does
@@ -89,12 +93,12 @@ constexpr unsigned updateThreads = 1024, patternThreads = 128;
 constexpr unsigned normThreads = 8;
 
 /// How many blocks of threads a launch of norms has in x, of a matrix with so
-/// many stored blocks, and one of zeros, of so many slots.
+/// many stored blocks, and one of fills, of so many slots.
 constexpr int64_t blocksOfNorms(int64_t blocks) {
   const int64_t together = patternThreads / normThreads;
   return (blocks + together - 1) / together;
 }
-constexpr int64_t blocksOfZeros(int64_t slots, int64_t bytes) {
+constexpr int64_t blocksOfFills(int64_t slots, int64_t bytes) {
   const int64_t most = 1024; // go round, whatever there is
   int64_t pieces = slots * (bytes % 16 ? bytes / 2 : bytes / 16);
   int64_t blocks = (pieces + patternThreads - 1) / patternThreads;
@@ -121,8 +125,8 @@ constexpr char scoresKernel[] = "bsr_check_scores";
 /// first are chosen.
 constexpr char updateKernel[] = "bsr_update_patterns";
 
-/// Zeroes the listed slots; the table is one of `ZeroRow`.
-constexpr char zeroKernel[] = "bsr_zero_slots";
+/// Fills the listed slots; the table is one of `FillRow`.
+constexpr char fillKernel[] = "bsr_fill_slots";
 
 } // namespace bsr
 

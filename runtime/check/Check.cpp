@@ -80,7 +80,7 @@ Json check::makeManifest(const std::vector<Matrix> &matrices) {
     std::string name = "w" + std::to_string(index);
     int64_t rows = matrix.rows / matrix.blockRows;
     int64_t cols = matrix.cols / matrix.blockCols;
-    for (const char *prefix : {"", "m.", "v."})
+    for (std::string prefix : {"", "m.", "v."})
       buffers.push_back(
           {{"name", prefix + name},
            {"kind", "values"},
@@ -88,7 +88,7 @@ Json check::makeManifest(const std::vector<Matrix> &matrices) {
            {"shape", {matrix.slots, matrix.blockRows, matrix.blockCols}},
            {"carried", true},
            {"pattern", index},
-           {"init", "normal(1)"}});
+           {"init", prefix == "v." ? "constant(0.25)" : "normal(1)"}});
     std::pair<const char *, int64_t> arrays[] = {
         {"row_ptr", rows + 1},     {"col_idx", matrix.slots},
         {"slot", matrix.slots},    {"col_ptr", cols + 1},

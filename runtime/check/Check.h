@@ -76,8 +76,9 @@ struct Matrix {
   bool hasScores = false;
 };
 
-/// A manifest with a weight, "w0", "w1", ..., and two moments for each matrix:
-/// of matrix i these are buffers 9 i to 9 i + 2, and the index buffers follow.
+/// A manifest with a weight, "w0", "w1", ..., and two moments for each matrix,
+/// the second of which begins with 0.25 everywhere: of matrix i these are
+/// buffers 9 i to 9 i + 2, and the index buffers follow.
 /// Behind all of them are the scores of the matrices that have any, in the
 /// arena behind 64 bytes.
 Json makeManifest(const std::vector<Matrix> &matrices);

@@ -75,10 +75,11 @@ public:
                         const void *) override {
     std::abort(); // of GPUs
   }
-  void zeroSlots(void *values, int64_t bytes, const int32_t *slots,
-                 int64_t count, void *room) override {
+  void fillSlots(void *values, int64_t bytes, const int32_t *slots,
+                 int64_t count, uint64_t bits, void *room) override {
     std::memset(behind(room), 0xff, size_t(4 * count));
-    bsr::hostDevice().zeroSlots(behind(values), bytes, slots, count, nullptr);
+    bsr::hostDevice().fillSlots(behind(values), bytes, slots, count, bits,
+                                nullptr);
   }
 
 private:

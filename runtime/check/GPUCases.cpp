@@ -68,7 +68,7 @@ CASE(gpu_norms_are_those_of_the_processor) {
   compareNorms(gpu, BSR_L1, BSR_F32, std::vector<char>(64), {}, 16);
 }
 
-CASE(gpu_zeroes_the_slots_that_are_listed) {
+CASE(gpu_fills_the_slots_that_are_listed) {
   bsr::Device &gpu = bsr::findDevice("cuda");
   const int64_t numSlots = 9;
   const std::vector<int32_t> slots = {7, 0, 3, 4};
@@ -77,16 +77,20 @@ CASE(gpu_zeroes_the_slots_that_are_listed) {
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = char(i % 100 + 1);
     expected = values;
-    for (int32_t slot : slots)
-      std::memset(&expected[size_t(slot * bytes)], 0, size_t(bytes));
-    int64_t roomBytes = bsr::Device::zeroBytes(numSlots);
+    int64_t roomBytes = bsr::Device::fillBytes(numSlots);
     bsr::Memory area(gpu, numSlots * bytes + roomBytes + 2 * 64, "a test");
     void *data = area.cut(numSlots * bytes), *room = area.cut(roomBytes);
     gpu.write(data, values.data(), numSlots * bytes);
-    gpu.zeroSlots(data, bytes, slots.data(), 0, room);
-    gpu.zeroSlots(data, bytes, slots.data(), int64_t(slots.size()), room);
-    gpu.read(values.data(), data, numSlots * bytes);
-    REQUIRE(values == expected);
+    for (uint64_t bits : {uint64_t(0), uint64_t(0x8877665544332211)}) {
+      for (int32_t slot : slots)
+        for (int64_t at = 0; at < bytes; ++at)
+          expected[size_t(slot * bytes + at)] = char(bits >> at % 8 * 8);
+      gpu.fillSlots(data, bytes, slots.data(), 0, ~bits, room);
+      gpu.fillSlots(data, bytes, slots.data(), int64_t(slots.size()), bits,
+                    room);
+      gpu.read(values.data(), data, numSlots * bytes);
+      REQUIRE(values == expected);
+    }
   }
 }
 

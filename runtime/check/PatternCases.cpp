@@ -97,6 +97,29 @@ CASE(pattern_is_read_back_as_it_was_set) {
   REQUIRE(equal(viewOf(session), view, 4, 4));
 }
 
+CASE(pattern_that_is_set_again_begins_state_of_new_slots) {
+  Matrix m = {4, 4, 2, 2, 3};
+  Step step = load(makeManifest({m}));
+  Session session = start(step);
+  int32_t rowPtr[] = {0, 1, 1}, first[] = {0};
+  bsr_pattern_view view = {1,       rowPtr,  first,  nullptr,
+                           nullptr, nullptr, nullptr};
+  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+  for (int64_t buffer : {0, 1, 2})
+    REQUIRE_OK(initBuffer(session, buffer, "constant(5)"));
+  int32_t more[] = {0, 2, 2}, both[] = {0, 1}, slots[] = {0, 2};
+  view = {2, more, both, slots, nullptr, nullptr, nullptr};
+  REQUIRE_OK(bsr_session_set_pattern(session.get(), 0, &view));
+  // The weight and the first moment begin with zeros.
+  const float expected[3][3] = {{5, 0, 0}, {5, 0, 0}, {5, 0, 0.25}};
+  for (int64_t buffer : {0, 1, 2})
+    for (int64_t slot : {0, 1, 2})
+      for (int64_t i = 0; i < 4; ++i)
+        REQUIRE_EQUAL(
+            static_cast<float *>(dataOf(session, buffer))[slot * 4 + i],
+            expected[buffer][slot]);
+}
+
 CASE(pattern_adds_what_is_left_out) {
   Step step = loadFake();
   Session session = start(step);
@@ -396,7 +419,8 @@ static void checkLargest(const char *type, bsr_type id, Numbers &numbers) {
       for (int64_t k = 0; k < blocks; ++k)
         expected.insert(ranked[size_t(k)].second);
 
-      // They stand in slots 0, 1, ..., with their elements; the rest is zero.
+      // They stand in slots 0, 1, ..., with their elements; the rest is zero,
+      // or what the state began with.
       bsr_pattern_view view = viewOf(session);
       requireValid(view, rows, cols, m.slots);
       REQUIRE_EQUAL(view.blocks, blocks);
@@ -411,9 +435,13 @@ static void checkLargest(const char *type, bsr_type id, Numbers &numbers) {
           REQUIRE_EQUAL(values[k * size + i], element(block, i));
         ++k;
       }
-      auto *moments = static_cast<T *>(dataOf(session, 1));
-      for (int64_t i = 0; i < m.slots * size; ++i)
-        REQUIRE(moments[i] == 0 && (i < k * size || values[i] == 0));
+      auto *first = static_cast<T *>(dataOf(session, 1));
+      auto *second = static_cast<T *>(dataOf(session, 2));
+      for (int64_t i = 0; i < m.slots * size; ++i) {
+        bool isStored = i < k * size;
+        REQUIRE(first[i] == 0 && (isStored || values[i] == 0));
+        REQUIRE_EQUAL(second[i], T(isStored ? 0.25 : 0));
+      }
     }
   }
 }

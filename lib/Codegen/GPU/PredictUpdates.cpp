@@ -102,9 +102,9 @@ namespace {
 /// The tables of one update, and how large its launches are.
 struct Tables {
   std::map<::bsr::ElementType, std::vector<::bsr::UpdateRow>> rows;
-  std::vector<::bsr::ZeroRow> zeros;
+  std::vector<::bsr::FillRow> fills;
   std::map<::bsr::ElementType, int64_t> mostBlocks;
-  int64_t mostZeros = 0;
+  int64_t mostFills = 0;
 };
 } // namespace
 
@@ -147,7 +147,7 @@ static void addPattern(const Dynamic &pattern, double share, bool hasScores,
   // The slots of any blocks, and how many they are.
   row.freed =
       memory.take(KnownWords(view[2]->begin(), view[2]->begin() + row.count));
-  row.result = memory.take(KnownWords{row.count, 0});
+  row.result = memory.take(KnownWords{row.count, 0, row.count, 0});
   memory.take(sizeof(UpdateResult), 1);
 
   bool isFirst = true;
@@ -156,10 +156,12 @@ static void addPattern(const Dynamic &pattern, double share, bool hasScores,
     uint64_t values =
         isFirst ? row.values : memory.take(pattern.type.getSlots(), bytes);
     isFirst = false;
-    tables.zeros.push_back({values, row.freed, row.result, uint64_t(bytes), 0,
-                            uint64_t(pattern.type.getSlots())});
-    tables.mostZeros =
-        std::max(tables.mostZeros, blocksOfZeros(row.count, bytes));
+    tables.fills.push_back({values, row.freed, row.result,
+                            row.result + offsetof(UpdateResult, numRegrown),
+                            uint64_t(bytes), 0,
+                            uint64_t(pattern.type.getSlots()), /*bits=*/0});
+    tables.mostFills =
+        std::max(tables.mostFills, blocksOfFills(row.count, bytes));
   }
   int64_t &most = tables.mostBlocks[pattern.element];
   most = std::max(most, blocksOfNorms(blocks));
@@ -219,9 +221,9 @@ mlir::bsr::predictUpdate(ModuleOp module, double share,
     if ((hasScores &&
          failed(predict(scoresKernel, grid, updateThreads, table))) ||
         failed(predict(updateKernel, grid, updateThreads, table)) ||
-        failed(predict(zeroKernel,
-                       {tables.mostZeros, int64_t(tables.zeros.size()), 1},
-                       patternThreads, getTable(ArrayRef(tables.zeros)))))
+        failed(predict(fillKernel,
+                       {tables.mostFills, int64_t(tables.fills.size()), 1},
+                       patternThreads, getTable(ArrayRef(tables.fills)))))
       return failure();
   }
   return predictions;

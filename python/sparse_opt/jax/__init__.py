@@ -21,9 +21,11 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+import jax
+import numpy as np
 from jax import tree_util
 
-from sparse_opt import _versions
+from sparse_opt import _inits, _versions
 from sparse_opt._errors import ExportError
 from sparse_opt._program import Export
 from sparse_opt.jax import _checks
@@ -31,8 +33,6 @@ from sparse_opt.jax._checks import leaf_names
 from sparse_opt.jax._program import JaxProgram
 
 __all__ = ["Export", "ExportError", "export", "export_function", "leaf_names"]
-
-_INIT = re.compile(r"zeros|ones|(normal|constant)\([-+]?[0-9.]+(e[-+]?[0-9]+)?\)")
 
 _TESTED = (("jax", "0.9", "0.11"), ("jaxlib", "0.9", "0.11"))
 # What leans on names that another version may not have.
@@ -76,6 +76,8 @@ def export(
         roles, and all else is `batch`.
       inits: regular expressions likewise, and the `bsr.init` that tells a
         driver how to begin: `zeros`, `ones`, `constant(c)` or `normal(sd)`.
+        Without one, carried leaves of the role `state` that are one constant
+        begin so, and new blocks of a weight have it in the state kept of it.
       locations: keep where each operation came from: the path of its
         `jax.named_scope`s and the line of the program; or `"scopes"` alone,
         for a text that is the same wherever the program lies.
@@ -97,16 +99,13 @@ def export(
     for pattern in (*roles, *inits):
         _require_pattern(pattern)
     for init in inits.values():
-        if not _INIT.fullmatch(init):
-            raise ExportError(
-                "expected an init of the form zeros, ones, constant(c) or normal(sd),"
-                f" but got '{init}'"
-            )
+        _inits.require(init)
 
     roots = _roots(step, args)
     names = _checks.names_of(args, roots)
     _checks.require_distinct(names)
-    _checks.require_arrays(names, tree_util.tree_leaves(args))
+    leaves = tree_util.tree_leaves(args)
+    _checks.require_arrays(names, leaves)
     traced = _checks.traced(step, args)
     _checks.require_results(traced.out_info, carried)
     _checks.require_same_state(args[:carried], traced.out_info[:carried], roots)
@@ -128,7 +127,10 @@ def export(
             attributes["bsr.result"] = i
         defaults = _CARRIED_ROLES if is_carried else _INPUT_ROLES
         attributes["bsr.role"] = _first_match({**roles, **defaults}, name)
-        if init := _first_match(inits, name):
+        init = _first_match(inits, name)
+        if is_carried and not init and attributes["bsr.role"] == "state":
+            init = _init_of(leaves[i])
+        if init:
             attributes["bsr.init"] = init
         argument_attributes.append(attributes)
 
@@ -231,6 +233,17 @@ def _require_pattern(pattern: str) -> None:
         raise ExportError(
             f"expected a regular expression, but got '{pattern}': {error}"
         ) from error
+
+
+def _init_of(leaf: Any) -> str:
+    """Returns how a driver begins state that is one constant but zero, or ''."""
+    if not isinstance(leaf, (np.ndarray, jax.Array)) or isinstance(leaf, jax.core.Tracer):
+        return ""
+    is_here = not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
+    if not is_here or jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
+        return ""
+    rule = _inits.of(np.asarray(leaf).reshape(-1))
+    return rule if rule and rule != "zeros" else ""
 
 
 def _first_match(patterns: Mapping[str, str], name: str) -> str:

@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from sparse_opt import _versions
+from sparse_opt import _inits, _versions
 from sparse_opt._errors import ExportError
 from sparse_opt._program import Export
 
@@ -131,29 +131,14 @@ def export_function(
     return Export.of(text, program)
 
 
-_INIT = re.compile(r"zeros|ones|(normal|constant)\([-+]?[0-9.]+(e[-+]?[0-9]+)?\)")
-
-
 def _init(
     name: str, role: str, value: torch.Tensor, inits: Mapping[str, str]
 ) -> str | None:
     """Returns how a driver begins an argument."""
     for pattern, rule in inits.items():
-        if not _INIT.fullmatch(rule):
-            raise ExportError(
-                "expected an init of the form zeros, ones, constant(c) or normal(sd),"
-                f" but got '{rule}'"
-            )
+        _inits.require(rule)
         if re.search(pattern, name):
             return rule
     if role in ("batch", "lr", "seed", "apply") or not value.numel():
         return None
-    first = value.flatten()[0]
-    # Most differ at once; the whole of a large weight takes a while.
-    for part in (value.flatten()[:64], value):
-        if not bool((part == first).all()):
-            return None
-    number = float(first)
-    if number in (0.0, 1.0):
-        return "ones" if number else "zeros"
-    return f"constant({number!r})"
+    return _inits.of(value.flatten())

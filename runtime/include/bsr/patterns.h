@@ -53,7 +53,8 @@ typedef enum bsr_norm {
 /// Makes the first pattern of the `blocks` blocks of the largest norm, of equal
 /// ones the first, of `dense`, a row-major matrix [rows, cols] of `type`, in
 /// slots 0, 1, ... row by row. Their elements become the values of the weight;
-/// all other values of the pattern become zero. NaN is an error that names the
+/// all other values of the pattern become what `bsr_session_update` says of new
+/// blocks. NaN is an error that names the
 /// block. Fails for a static pattern, and for a weight of another type.
 BSR_API bsr_status bsr_session_take_largest(bsr_session *session,
                                             int64_t pattern, int64_t blocks,
@@ -63,8 +64,9 @@ BSR_API bsr_status bsr_session_take_largest(bsr_session *session,
 /// Validates every invariant of `view` and makes it the pattern. The column
 /// view may be left out (all three pointers null): it is then built; `slot` may
 /// be null for slots 0, 1, ... row by row. Values are left as they are, but
-/// slots in which no block lies are zeroed. The error names the pattern, the
-/// place and the value. Fails for a static pattern.
+/// slots in which no block lies are zeroed, and slots in which none lay hold
+/// what `bsr_session_update` says of new blocks. The error names the pattern,
+/// the place and the value. Fails for a static pattern.
 BSR_API bsr_status bsr_session_set_pattern(bsr_session *session,
                                            int64_t pattern,
                                            const bsr_pattern_view *view);
@@ -124,8 +126,9 @@ typedef struct bsr_pattern_update {
 ///      likely, keyed by (seed, pattern name, number of this update). Rigl: the
 ///      largest scores, of equal ones the first. Gmp: none;
 ///   4. a block both pruned and chosen is neither. The i-th of the others takes
-///      the slot of the i-th pruned one, both row by row; its values and
-///      moments become zero, and so do those of slots that are left over;
+///      the slot of the i-th pruned one, both row by row; its weights become
+///      zero, and of other state the constant that it began with if its `init`
+///      says one, else zero; slots that are left over become zero;
 ///   5. rebuild the index views by counting sort, in O(n + rows + cols).
 /// Nothing is allocated and no other value moves. The result does not depend on
 /// the number of threads. A NaN weight, or a NaN score of a block that may be
