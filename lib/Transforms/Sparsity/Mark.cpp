@@ -4,6 +4,7 @@
 // optimizer moments and masks with them.
 
 #include "PatternFile.h"
+#include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Entries.h"
 #include "bsr/Analysis/Step.h"
@@ -176,6 +177,44 @@ static bool isCopy(func::FuncOp func, unsigned copy, unsigned weight,
                  !llvm::is_contained(moments, arg.getArgNumber()));
   });
   return readsWeight && !readsOther;
+}
+
+/// True if the next value of argument `weight` has entries that depend on it by
+/// more than entries: it is trained, and no moment.
+static bool isTrained(func::FuncOp func, unsigned weight) {
+  SmallVector<Operation *> users(func.getArgument(weight).getUsers());
+  DenseSet<Operation *> dependents = getDependents(users);
+  dependents.insert(users.begin(), users.end());
+  bool found = false;
+  walkEntries(getNext(func, weight), [&](Value value, bool isSource) {
+    found |= isSource && dependents.contains(value.getDefiningOp());
+  });
+  return found;
+}
+
+/// Of which of `weights` argument `copy`, a parameter that the step changes, is
+/// a copy: an average that the step makes, or a target network.
+static std::optional<unsigned> findCopied(func::FuncOp func, unsigned copy,
+                                          ArrayRef<unsigned> weights,
+                                          function_ref<bool(unsigned)> isMask) {
+  auto type = dyn_cast<RankedTensorType>(func.getArgument(copy).getType());
+  Value next = getNext(func, copy);
+  if (!type || !type.hasStaticShape() || next == func.getArgument(copy))
+    return std::nullopt;
+  DenseSet<Value> read;
+  walkEntries(next, [&](Value value, bool) { read.insert(value); });
+  for (unsigned weight : weights) {
+    auto weightType =
+        dyn_cast<RankedTensorType>(func.getArgumentTypes()[weight]);
+    if (weight != copy && weightType &&
+        weightType.getShape() == type.getShape() &&
+        (read.contains(func.getArgument(weight)) ||
+         read.contains(getNext(func, weight))) &&
+        isCopy(func, copy, weight, getMoments(func, weight, isMask)) &&
+        isTrained(func, weight))
+      return weight;
+  }
+  return std::nullopt;
 }
 
 /// Whether `op` only reads a part of a tensor or gives it another shape, as
@@ -404,6 +443,12 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
       return !mask.empty() && name && maskRegex.match(name) &&
              !llvm::is_contained(weights, arg);
     };
+    // What matches and copies what matches follows it.
+    SmallVector<unsigned> originals =
+        llvm::filter_to_vector(weights, [&](unsigned arg) {
+          return !findCopied(func, arg, weights, isMask);
+        });
+    weights = std::move(originals);
     for (unsigned weight : weights) {
       StringAttr name = getArgName(func, weight);
       Type type = func.getArgumentTypes()[weight];
@@ -454,6 +499,14 @@ struct Mark : bsr::impl::BSRMarkBase<Mark> {
   /// combines with a weight that is neither this nor a moment.
   void markCopies(func::FuncOp func, ArrayRef<unsigned> weights,
                   function_ref<bool(unsigned)> isMask) {
+    for (unsigned arg : llvm::seq(func.getNumArguments())) {
+      if (attrs::mark.ofArg(func, arg) || !hasRole(func, arg, "param"))
+        continue;
+      if (auto weight = findCopied(func, arg, weights, isMask)) {
+        attrs::mark.setOfArg(func, arg, attrs::mark.ofArg(func, *weight));
+        ++numMoments;
+      }
+    }
     auto kept = llvm::filter_to_vector(
         llvm::seq(func.getNumArguments()), [&](unsigned arg) {
           return !attrs::mark.ofArg(func, arg) && isKept(func, arg, isMask);

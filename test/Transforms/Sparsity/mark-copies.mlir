@@ -62,3 +62,30 @@ func.func @selected(
 
 // expected-warning @below {{expected the step to use the weight "head.w", which 'w$' matches, but got none that does}}
 func.func @unused(%x: tensor<8x16xf32> {bsr.name = "x"}) attributes {bsr.unused = ["head.w", "head.b"]} { return }
+
+// -----
+
+// Averages and target networks that are parameters follow their weight,
+// whether their names match or not, if the step changes them; a weight of which
+// a moment matches is none.
+
+// CHECK-LABEL: func.func @parameters(
+// CHECK-SAME:    bsr.mark = [[MARK:#bsr.mark<block = 4x8, density = 2.500000e-01, weight = "p.w">]], bsr.name = "p.w"
+// CHECK-SAME:    bsr.mark = [[MARK]], bsr.name = "ema.w"
+// CHECK-SAME:    bsr.mark = [[MARK]], bsr.name = "target"
+// CHECK-SAME:    bsr.mark = #bsr.mark<block = 4x8, density = 2.500000e-01, weight = "kept.w">, bsr.name = "kept.w"
+func.func @parameters(
+    %w: tensor<8x16xf32> {bsr.name = "p.w", bsr.role = "param", bsr.result = 0 : i64},
+    %ema: tensor<8x16xf32> {bsr.name = "ema.w", bsr.role = "param", bsr.result = 1 : i64},
+    %target: tensor<8x16xf32> {bsr.name = "target", bsr.role = "param", bsr.result = 2 : i64},
+    %kept: tensor<8x16xf32> {bsr.name = "kept.w", bsr.role = "param", bsr.result = 3 : i64},
+    %x: tensor<4x8xf32> {bsr.name = "x"}) -> (tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>) {
+  %c = arith.constant dense<0.0> : tensor<8x16xf32>
+  %e = arith.constant dense<0.0> : tensor<4x16xf32>
+  %y = linalg.matmul ins(%x, %w : tensor<4x8xf32>, tensor<8x16xf32>) outs(%e : tensor<4x16xf32>) -> tensor<4x16xf32>
+  %g = linalg.matmul indexing_maps = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+      ins(%x, %y : tensor<4x8xf32>, tensor<4x16xf32>) outs(%c : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %next = linalg.sub ins(%w, %g : tensor<8x16xf32>, tensor<8x16xf32>) outs(%c : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %average = linalg.max ins(%ema, %next : tensor<8x16xf32>, tensor<8x16xf32>) outs(%c : tensor<8x16xf32>) -> tensor<8x16xf32>
+  return %next, %average, %next, %kept : tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>
+}
