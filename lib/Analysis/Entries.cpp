@@ -158,6 +158,10 @@ static std::optional<Entries> collapse(ArrayRef<ReassociationIndices> groups,
         continue;
       if (inner == 1)
         stride = entries.strides[index];
+      else if (entries.sizes[index] == 1)
+        // One of the outer ones, wherever that is.
+        collapsed.offset +=
+            (entries.strides[index] - stride * inner) * entries.starts[index];
       else if (entries.strides[index] != stride * inner || !isWhole)
         return std::nullopt;
       start += entries.starts[index] * inner;

@@ -13,62 +13,95 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 Forward::Forward(const BoundWeight &weight, const StepData &data,
-                 const Spaces &spaces) {
-  findFactors(weight, data);
+                 const Spaces &spaces, ArrayRef<HiddenGradient> gradients) {
+  findFactors(weight, data, gradients);
   after = Dependents(products);
   findMixing(weight, data, spaces);
 }
 
-void Forward::findFactors(const BoundWeight &weight, const StepData &data) {
-  enum Lie { Same, Transposed, Other };
-  llvm::MapVector<Value, Lie> lies;
-  lies.insert({ToDenseOp(weight.dense).getDense(), Same});
+namespace {
+/// How an entry-wise function of a weight lies.
+enum Lie { Same, Transposed, Other };
+using Lies = llvm::MapVector<Value, Lie>;
+} // namespace
+
+/// Adds the results of entry-wise `op`, which reads `use`, to `lies`.
+static void addEntryWise(OpOperand &use, Lie lie, const StepData &data,
+                         Lies &lies) {
+  auto op = dyn_cast<linalg::LinalgOp>(use.getOwner());
+  // The gradient of what data is added to is the data's as well.
+  bool readsData = llvm::any_of(use.getOwner()->getOperands(), [&](Value read) {
+    return data.contains(read) && !lies.contains(read);
+  });
+  for (OpResult result : use.getOwner()->getResults()) {
+    Lie next = Other;
+    if (op && lie != Other && !readsData) {
+      Access access =
+          getAccess(op, use, op.getIndexingMapMatchingResult(result));
+      if (access == Access::Same)
+        next = lie;
+      else if (access == Access::Transposed)
+        next = lie == Same ? Transposed : Same;
+    }
+    lies.insert({result, next});
+  }
+}
+
+/// Follows entry-wise functions of what `lies` has; calls `visitProduct` for
+/// their other uses, but for those that only move them.
+static void followEntryWise(
+    const StepData &data, Lies &lies,
+    function_ref<void(OpOperand &, linalg::LinalgOp, Lie)> visitProduct) {
   for (unsigned i = 0; i != lies.size(); ++i) {
     auto [value, lie] = *(lies.begin() + i);
-    values.insert(value);
     for (OpOperand &use : value.getUses()) {
       auto op = dyn_cast<linalg::LinalgOp>(use.getOwner());
-      if (!op || op.getNumReductionLoops() == 0) {
-        if (!isEntryWise(use.getOwner()) || isa<scf::IfOp>(use.getOwner()))
-          continue;
-        for (OpResult result : use.getOwner()->getResults()) {
-          Lie next = Other;
-          // The gradient of what data is added to is the data's as well.
-          if (op && lie != Other && !data.isReadBy(op)) {
-            Access access =
-                getAccess(op, use, op.getIndexingMapMatchingResult(result));
-            if (access == Access::Same)
-              next = lie;
-            else if (access == Access::Transposed)
-              next = lie == Same ? Transposed : Same;
-          }
-          lies.insert({result, next});
-        }
-        continue;
-      }
-      AffineMap map = op.getMatchingIndexingMap(&use);
-      auto kinds = op.getIteratorTypesArray();
-      for (OpOperand *x : op.getDpsInputOperands()) {
-        if (x == &use || isNumber(x->get()))
-          continue;
-        Stripped stripped = strip(x->get());
-        Factor factor{stripped.value};
-        AffineMap xMap = op.getMatchingIndexingMap(x);
-        for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
-          auto loop = dyn_cast<AffineDimExpr>(expr);
-          if (!loop || lie == Other || map.getNumResults() != 2 ||
-              kinds[loop.getPosition()] != utils::IteratorType::reduction)
-            continue;
-          if (auto at = xMap.getResultPosition(expr)) {
-            factor.dim = stripped.dims[*at];
-            factor.isRow = (dim == 0) == (lie == Same);
-          }
-        }
-        factors.push_back(factor);
-        products.push_back(op);
-      }
+      if (op && op.getNumReductionLoops())
+        visitProduct(use, op, lie);
+      else if (isEntryWise(use.getOwner()) && !isa<scf::IfOp>(use.getOwner()))
+        addEntryWise(use, lie, data, lies);
     }
   }
+}
+
+void Forward::findFactors(const BoundWeight &weight, const StepData &data,
+                          ArrayRef<HiddenGradient> gradients) {
+  Lies lies;
+  Entries whole = Entries::getWhole(
+      ToDenseOp(weight.dense).getDense().getType().getShape());
+  for (const HiddenGradient &gradient : gradients)
+    lies.insert({gradient.value, gradient.entries.sizes.size() != 2 ? Other
+                                 : gradient.entries == whole        ? Same
+                                                             : Transposed});
+  // What the step makes of gradients is known before it changes the weight.
+  followEntryWise(data, lies, [](OpOperand &, linalg::LinalgOp, Lie) {});
+  lies.insert({ToDenseOp(weight.dense).getDense(), Same});
+  auto visitProduct = [&](OpOperand &use, linalg::LinalgOp op, Lie lie) {
+    AffineMap map = op.getMatchingIndexingMap(&use);
+    auto kinds = op.getIteratorTypesArray();
+    for (OpOperand *x : op.getDpsInputOperands()) {
+      if (x == &use || isNumber(x->get()))
+        continue;
+      Stripped stripped = strip(x->get());
+      Factor factor{stripped.value};
+      AffineMap xMap = op.getMatchingIndexingMap(x);
+      for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+        auto loop = dyn_cast<AffineDimExpr>(expr);
+        if (!loop || lie == Other || map.getNumResults() != 2 ||
+            kinds[loop.getPosition()] != utils::IteratorType::reduction)
+          continue;
+        if (auto at = xMap.getResultPosition(expr)) {
+          factor.dim = stripped.dims[*at];
+          factor.isRow = (dim == 0) == (lie == Same);
+        }
+      }
+      factors.push_back(factor);
+      products.push_back(op);
+    }
+  };
+  followEntryWise(data, lies, visitProduct);
+  for (auto &known : lies)
+    values.insert(known.first);
   llvm::erase_if(factors, [&](const Factor &factor) {
     return values.contains(factor.value);
   });

@@ -5,6 +5,7 @@
 #include "bsr/Analysis/GradientFinder.h"
 #include "bsr/Analysis/Activations.h"
 #include "bsr/Analysis/ElementWise.h"
+#include "bsr/Analysis/Makeup.h"
 #include "bsr/Analysis/OffPattern.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/IR/Matchers.h"
@@ -18,33 +19,62 @@ GradientFinder::GradientFinder(
     : func(func), weights(weights), report(report), spaces(func, weights),
       data(func), hiddenGradients(func, spaces), owners(func, spaces) {
   for (auto [number, weight] : llvm::enumerate(weights)) {
-    const Forward &forward = forwards.emplace_back(weight, data, spaces);
+    Forward forward(weight, data, spaces);
     Space &space = spaces[number];
-    hidden.emplace_back();
-    for (auto &[value, entries] :
-         hiddenGradients.find(weight, space, forward)) {
-      hidden.back().push_back(value);
-      space.entries[value].assign({entries});
+    bool isPlain = llvm::any_of(space.sources, [&](Value source) {
+      Operation *op = source.getDefiningOp();
+      return op && forward.readsFactor(op, 2);
+    });
+    SmallVector<HiddenGradient> found =
+        hiddenGradients.find(space, forward, isPlain);
+    // What the step multiplies instead of a weight has gradients, too.
+    constexpr unsigned mostRounds = 4;
+    size_t known = 0;
+    for (unsigned i = 0; i != mostRounds && known != found.size(); ++i) {
+      known = found.size();
+      forward = Forward(weight, data, spaces, found);
+      found = hiddenGradients.find(space, forward, isPlain);
     }
+    hidden.emplace_back();
+    for (HiddenGradient &gradient : found) {
+      if (!gradient.isSure) {
+        report(weight, gradient.value.getDefiningOp(), "may be it");
+        continue;
+      }
+      hidden.back().push_back(gradient.value);
+      space.entries[gradient.value].assign({gradient.entries});
+    }
+    forwards.push_back(std::move(forward));
     opens.push_back(getOpen(number, spaces));
     activations.push_back(getActivations(number, spaces, owners));
   }
 }
 
+/// Finds sums of `gradients` and of the derivative of a penalty that is not
+/// zero where the weight is, if something outside of the space sees them.
 /// Reports what the weight's space combines with data, entry by entry, if
 /// something outside of the space sees it: there the weight is no factor of
 /// products, its gradient is an element-wise function of data, and nothing says
 /// where that ends and the update begins. With all `gradients` masked, an entry
 /// off the pattern is zero, a constant, or made of data.
-void GradientFinder::reportData(unsigned number,
-                                const DenseSet<Value> &gradients) {
+SmallVector<Value> GradientFinder::findPenalties(unsigned number,
+                                                 ArrayRef<Value> gradients) {
   const Space &space = spaces[number];
   Offs offs;
+  Makeup makeup(ToDenseOp(weights[number].dense).getDense(), gradients);
+  SmallVector<Value> penalties;
+  bool isReported = false;
+  auto reportOnce = [&](Operation *op, StringRef what) {
+    if (!isReported)
+      report(weights[number], op, what);
+    isReported = true;
+  };
   SmallVector<Value> values(llvm::make_first_range(space.entries));
   spaces.sortInOrder(values);
   for (Value value : values) {
     Operation *op = value.getDefiningOp();
-    if (gradients.contains(value) || isa_and_nonnull<ToDenseOp>(op)) {
+    if (llvm::is_contained(gradients, value) ||
+        isa_and_nonnull<ToDenseOp>(op)) {
       offs[value] = Off::Zero;
     } else if (isNumber(value) || matchPattern(value, m_Constant())) {
       continue;
@@ -71,13 +101,22 @@ void GradientFinder::reportData(unsigned number,
                       });
         offs[value] = most;
       }
-      if (wasData && getOff(offs, value) == Off::Data &&
-          opens[number].contains(value)) {
-        report(weights[number], op, "computes it of data, entry by entry");
-        return;
+      makeup.add(op);
+      if (!opens[number].contains(value))
+        continue;
+      if (wasData && offs[value] == Off::Data) {
+        reportOnce(op, "computes it of data, entry by entry");
+      } else if (makeup.get(value) == Made::OfSums &&
+                 offs[value] == Off::Constant) {
+        penalties.push_back(value);
+        offs[value] = Off::Zero;
+      } else if (gradients.empty() && makeup.get(value) == Made::OfWeight &&
+                 offs[value] == Off::Constant) {
+        reportOnce(op, "is not zero where the weight is");
       }
     }
   }
+  return penalties;
 }
 
 SmallVector<Value> GradientFinder::getGradients(unsigned number) {
@@ -89,6 +128,8 @@ SmallVector<Value> GradientFinder::getGradients(unsigned number) {
            "brings its entries together before they are multiplied");
     return {};
   }
+  for (Operation *op : hiddenGradients.findLookUps(weight, space, forward))
+    report(weight, op, "may be it");
   if (weight.samples.empty() && hidden[number].empty())
     for (Operation *op : hiddenGradients.findCandidates(weight, forward))
       report(weight, op, "may be it");
@@ -154,6 +195,6 @@ SmallVector<Value> GradientFinder::getGradients(unsigned number) {
       report(weight, op, "computes it and uses it in one");
   }
 
-  reportData(number, gradients);
+  llvm::append_range(ordered, findPenalties(number, ordered));
   return ordered;
 }

@@ -6,6 +6,7 @@
 #include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Dialect/Attributes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
@@ -22,6 +23,32 @@ Spaces::Spaces(func::FuncOp func, ArrayRef<BoundWeight> weights)
   for (auto [number, space] : llvm::enumerate(spaces))
     for (auto &[value, entries] : space.entries)
       claims[value].push_back(number);
+}
+
+/// True for the product of a column and a row, one of which has one entry: in
+/// its maps the other is the matrix, but it is a factor of the product.
+static bool isThinOuterProduct(Operation *op) {
+  auto product = dyn_cast<linalg::LinalgOp>(op);
+  if (!product || product.getNumReductionLoops() || product.getNumLoops() < 2 ||
+      product->getNumResults() != 1 ||
+      !llvm::is_contained(product.getStaticLoopRanges(), 1) ||
+      llvm::none_of(product.getBlock()->without_terminator(),
+                    llvm::IsaPred<arith::MulFOp>))
+    return false;
+  BitVector all(product.getNumLoops());
+  unsigned factors = 0;
+  for (OpOperand *input : product.getDpsInputOperands()) {
+    AffineMap map = product.getMatchingIndexingMap(input);
+    BitVector own(product.getNumLoops());
+    for (AffineExpr expr : map.getResults())
+      if (auto dim = dyn_cast<AffineDimExpr>(expr))
+        own.set(dim.getPosition());
+    if (own.all())
+      return false;
+    factors += own.any();
+    all |= own;
+  }
+  return factors > 1 && all.all();
 }
 
 /// Follows entries from `roots` back to where they come from.
@@ -45,12 +72,19 @@ void Spaces::walk(Space &space, ArrayRef<Value> roots, const Entries &whole) {
       continue;
     if (!op && value.getParentRegion() == &func.getBody())
       continue;
-    if (op && isEntryWise(op))
+    bool isFollowed = false;
+    bool isThrough = op && isEntryWise(op) && !isThinOuterProduct(op);
+    if (isThrough)
       visitOperands(op, cast<OpResult>(value).getResultNumber(), entries,
                     [&](OpOperand &operand, const Entries &read) {
+                      isFollowed = true;
                       reach(operand.get(), read);
                     });
-    else if (!llvm::is_contained(space.sources, value))
+    // A reshape that tears entries apart is as far as they can be followed.
+    bool isEnd =
+        isa_and_nonnull<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op) &&
+        !isFollowed;
+    if ((isEnd || !isThrough) && !llvm::is_contained(space.sources, value))
       space.sources.push_back(value);
   }
 }
@@ -84,7 +118,7 @@ void Spaces::findOuterProducts(Space &space) {
       vary = elements && elements.isSplat() ? 0 : Whole;
       continue;
     }
-    if (!op || !isEntryWise(op)) {
+    if (!op || !isEntryWise(op) || isThinOuterProduct(op)) {
       vary = Whole;
       continue;
     }
@@ -104,14 +138,23 @@ void Spaces::findOuterProducts(Space &space) {
     AffineMap loops = inversePermutation(
         linalgOp.getIndexingMapMatchingResult(cast<OpResult>(value)));
     unsigned lines = 0;
+    auto getLine = [&](unsigned dim) -> unsigned {
+      if (entries.sizes[dim] == 1)
+        return 0;
+      return entries.strides[dim] < cols ? Col : Row;
+    };
     for (OpOperand *operand : linalgOp.getDpsInputOperands()) {
       if (read.contains(operand) || isNumber(operand->get()))
         continue;
       AffineMap map = linalgOp.getMatchingIndexingMap(operand).compose(loops);
       for (unsigned dim : llvm::seq(map.getNumDims()))
-        if (map.isFunctionOfDim(dim) && entries.sizes[dim] != 1)
-          lines |= entries.strides[dim] < cols ? Col : Row;
+        if (map.isFunctionOfDim(dim))
+          lines |= getLine(dim);
     }
+    // The column may be the place of one entry.
+    if (lines && !(vary & Whole))
+      for (auto index : linalgOp.getBlock()->getOps<linalg::IndexOp>())
+        lines |= getLine(loops.getDimPosition(index.getDim()));
     if ((vary & Whole) && lines == (Row | Col))
       space.fused.push_back(op);
     vary |= lines;
@@ -173,6 +216,26 @@ bool Spaces::isClaimed(unsigned number, Value value) const {
                spaces[other].entries.find(value)->second,
                [&](const Entries &entries) { return entries.overlap(own[0]); });
   });
+}
+
+DenseSet<Value> Spaces::getCarriers(unsigned number,
+                                    ArrayRef<Value> gradients) const {
+  const Space &space = spaces[number];
+  DenseSet<Value> carriers(gradients.begin(), gradients.end());
+  SmallVector<Value> values(llvm::make_first_range(space.entries));
+  sortInOrder(values);
+  for (Value value : values) {
+    Operation *op = value.getDefiningOp();
+    if (!op || !isEntryWise(op))
+      continue;
+    for (const Entries &entries : space.entries.find(value)->second)
+      visitOperands(op, cast<OpResult>(value).getResultNumber(), entries,
+                    [&](OpOperand &operand, const Entries &) {
+                      if (carriers.contains(operand.get()))
+                        carriers.insert(value);
+                    });
+  }
+  return carriers;
 }
 
 bool Spaces::isInside(unsigned number, OpOperand &use) const {

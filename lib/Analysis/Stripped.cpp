@@ -26,6 +26,22 @@ static bool isRounding(linalg::LinalgOp op) {
       });
 }
 
+/// The dimension of `group`, some of those of `type`, that is all of it: others
+/// have one entry; or -1.
+static int64_t getOnly(ArrayRef<int64_t> group, RankedTensorType type) {
+  if (group.size() == 1)
+    return group[0];
+  int64_t only = -1;
+  for (int64_t dim : group) {
+    if (type.getDimSize(dim) == 1)
+      continue;
+    if (only >= 0)
+      return -1;
+    only = dim;
+  }
+  return only;
+}
+
 Stripped bsr::strip(Value value) {
   Stripped stripped{value, {}};
   auto type = dyn_cast<RankedTensorType>(value.getType());
@@ -48,14 +64,14 @@ Stripped bsr::strip(Value value) {
     } else if (auto reshape = dyn_cast<tensor::CollapseShapeOp>(op)) {
       auto groups = reshape.getReassociationIndices();
       renumber([&](int64_t dim) {
-        return groups[dim].size() == 1 ? groups[dim][0] : -1;
+        return getOnly(groups[dim], reshape.getSrcType());
       });
       stripped.value = reshape.getSrc();
     } else if (auto reshape = dyn_cast<tensor::ExpandShapeOp>(op)) {
       auto groups = reshape.getReassociationIndices();
       renumber([&](int64_t dim) -> int64_t {
         for (auto [source, group] : llvm::enumerate(groups))
-          if (group.size() == 1 && group[0] == dim)
+          if (getOnly(group, reshape.getResultType()) == dim)
             return source;
         return -1;
       });

@@ -521,6 +521,252 @@ def position(pieces):
         check(f"position {pieces} {weights}", text, weights, arrays, reference)
 
 
+def divided():
+    """The norm of all gradients, spread out as the divisor of both: it is a number, and is not masked."""
+    p = begin()
+    p.arg("a", R, C, role="param"), p.arg("b", R, C, role="param")
+    g = {w: dense_gradient(p, w) for w in "ab"}
+    norm = p.generic("->", [p.squares(*g.values())], "    %r = math.sqrt %a : f32")
+    zeros = p.line(f"arith.constant dense<0.0> : {tensor([R, C])}", R, C)
+    spread = p.line(f"linalg.broadcast ins(%{norm} : tensor<f32>) outs(%{zeros} : {tensor([R, C])}) dimensions = [0, 1]", R, C)
+    u = {w: p.generic("ij,ij->ij", [g[w], spread], "    %r = arith.divf %a, %b : f32") for w in "ab"}
+    text = p.text({w: p.update(w, u[w], p.inverse_norm(u[w]), "lr") for w in "ab"}, norm=norm)
+
+    def reference(s, m):
+        g = {w: s["x"].T @ (s["x"] @ s[w] - s["t"]) * m.get(w, 1) for w in "ab"}
+        return {w: s[w] - 0.1 * scale(g[w]) * g[w] for w in "ab"} | {"norm": 1 / scale(*g.values())}
+
+    for weights in ("a", "ab"):
+        check(f"divided {weights}", text, weights, inputs(a=normal(R, C), b=normal(R, C)), reference)
+
+
+def thin():
+    """A weight of one row or one column, of one vector: this is a factor of the gradient, and others see all of it."""
+    for shape in ((R, 1), (1, R)):
+        p = Program()
+        p.arg("x", T, R), p.arg("t", 1), p.arg("lr", role="lr"), p.arg("w", *shape, role="param")
+        dims = "ro" if shape[1] == 1 else "or"
+        h = p.generic("tr->r", ["x"], "    %r = arith.addf %o, %a : f32")
+        dy = p.sub(p.dot(f"r,{dims}->o", h, "w"), "t")
+        g = p.dot(f"r,o->{dims}", h, dy)
+        norm = p.inverse_norm(g)
+        text = p.text({"w": p.update("w", g, norm, "lr")}, norm=norm, h=h)
+
+        def reference(s, m, shape=shape):
+            h = s["x"].sum(0)
+            g = ((h @ s["w"].reshape(R) - s["t"]) * h).reshape(shape) * m["w"]
+            return {"w": s["w"] - 0.1 * scale(g) * g, "norm": scale(g), "h": h}
+
+        arrays = {"x": normal(T, R), "t": normal(1), "lr": np.array(0.1), "w": normal(*shape)}
+        check(f"thin {shape[0]} {shape[1]}", text, "w", arrays, reference, block=(4, 1) if shape[1] == 1 else (1, 4))
+
+
+def one_token():
+    """The gradient of a table of which one row is looked up: that row, selected by its place."""
+    p = Program()
+    p.args.append('%ids: tensor<1xi32> {bsr.name = "ids", bsr.role = "batch"}')
+    p.arg("t", 1, C), p.arg("lr", role="lr"), p.arg("w", R, C, role="param")
+    row = p.line(f"tensor.empty() : {tensor((1, C))}", 1, C)
+    row = p.line(f"""linalg.generic {{
+      indexing_maps = [affine_map<(i, c) -> (i)>, affine_map<(i, c) -> (i, c)>], iterator_types = ["parallel", "parallel"]}}
+      ins(%ids : tensor<1xi32>) outs(%{row} : {p.type(row)}) {{
+    ^bb0(%_a: i32, %_o: f32):
+      %_i = arith.index_cast %_a : i32 to index
+      %_c = linalg.index 1 : index
+      %_r = tensor.extract %w[%_i, %_c] : {p.type("w")}
+      linalg.yield %_r : f32
+    }} -> {p.type(row)}""", 1, C)
+    dy = p.sub(row, "t")
+    g = p.line(f"tensor.empty() : {tensor((R, C))}", R, C)
+    g = p.line(f"""linalg.generic {{
+      indexing_maps = [affine_map<(r, c) -> (0)>, affine_map<(r, c) -> (0, c)>, affine_map<(r, c) -> (r, c)>],
+      iterator_types = ["parallel", "parallel"]}}
+      ins(%ids, %{dy} : tensor<1xi32>, {p.type(dy)}) outs(%{g} : {p.type(g)}) {{
+    ^bb0(%_a: i32, %_b: f32, %_o: f32):
+      %_i = arith.index_cast %_a : i32 to index
+      %_j = linalg.index 0 : index
+      %_is = arith.cmpi eq, %_i, %_j : index
+      %_z = arith.constant 0.0 : f32
+      %_r = arith.select %_is, %_b, %_z : f32
+      linalg.yield %_r : f32
+    }} -> {p.type(g)}""", R, C)
+    norm = p.inverse_norm(g)
+
+    def reference(s, m):
+        g = np.zeros((R, C))
+        g[s["ids"]] = s["w"][s["ids"]] - s["t"]
+        g *= m["w"]
+        return {"w": s["w"] - 0.1 * scale(g) * g, "norm": scale(g)}
+
+    arrays = {"ids": np.array([5], np.int32), "t": normal(1, C), "lr": np.array(0.1), "w": normal(R, C)}
+    check("one token", p.text({"w": p.update("w", g, norm, "lr")}, norm=norm), "w", arrays, reference)
+
+
+def stacked():
+    """A stack of a weight and its double."""
+    p = begin(t=2 * R, x=C)
+    p.arg("w", R, C, role="param")
+    double = p.generic("rc->rc", ["w"], "    %r = arith.addf %a, %a : f32")
+    dy = p.sub(p.dot("tc,sc->ts", "x", p.concat(0, "w", double)), "t")
+    both = p.reshape(p.dot("ts,tc->sc", dy, "x"), "[[0, 1], [2]]", 2, R, C)
+    parts = [p.reshape(p.slice(both, [i, 0, 0], [1, R, C]), "[[0, 1], [2]]", R, C) for i in (0, 1)]
+    g = p.generic("rc,rc->rc", parts, "    %p = arith.addf %b, %b : f32\n    %r = arith.addf %a, %p : f32")
+    norm = p.inverse_norm(g)
+
+    def reference(s, m):
+        y = s["x"] @ np.concatenate([s["w"], 2 * s["w"]]).T
+        both = (y - s["t"]).T @ s["x"]
+        g = (both[:R] + 2 * both[R:]) * m["w"]
+        return {"w": s["w"] - 0.1 * scale(g) * g, "norm": scale(g)}
+
+    arrays = {"x": normal(T, C), "t": normal(T, 2 * R), "lr": np.array(0.1), "w": normal(R, C)}
+    check("stacked", p.text({"w": p.update("w", g, norm, "lr")}, norm=norm), "w", arrays, reference)
+
+
+def penalty():
+    """The derivative of a penalty that is not zero where the weight is: of |w|, of exp(w)."""
+    ends = {"sign": "    %z = arith.constant 0.0 : f32\n    %i = arith.constant 1.0 : f32\n    %n = arith.constant -1.0 : f32\n"
+                    "    %q = arith.cmpf oge, %a, %z : f32\n    %r = arith.select %q, %i, %n : f32",
+            "exp": "    %r = math.exp %a : f32"}
+    values = {"sign": lambda w: np.where(w >= 0, 1, -1), "exp": np.exp}
+    for name, body in ends.items():
+        p = begin()
+        p.arg("w", R, C, role="param")
+        extra = p.generic("ij->ij", ["w"], body)
+        g = p.generic("ij,ij->ij", [dense_gradient(p), extra], "    %r = arith.addf %a, %b : f32")
+        norm = p.inverse_norm(g)
+
+        def reference(s, m, name=name):
+            g = (s["x"].T @ (s["x"] @ s["w"] - s["t"]) + values[name](s["w"])) * m["w"]
+            return {"w": s["w"] - 0.1 * scale(g) * g, "norm": scale(g)}
+
+        text = p.text({"w": p.update("w", g, norm, "lr")}, norm=norm)
+        check(f"penalty {name}", text, "w", inputs(w=normal(R, C) / 3), reference)
+
+
+def examples():
+    """A gradient for each example, each scaled by its norm, as differential privacy asks."""
+    p = begin()
+    p.arg("w", R, C, role="param")
+    dy = p.sub(p.dot("tr,rc->tc", "x", "w"), "t")
+    each = p.dot("tr,tc->trc", "x", dy)
+    squares = p.generic("trc->t", [each], "    %p = arith.mulf %a, %a : f32\n    %r = arith.addf %o, %p : f32")
+    norms = p.generic("t->t", [squares], "    %one = arith.constant 1.0 : f32\n    %q = math.sqrt %a : f32\n"
+                                         "    %r = arith.divf %one, %q : f32")
+    g = p.dot("t,trc->rc", norms, each)
+    text = p.text({"w": p.update("w", g, "lr")}, norms=norms)
+
+    def reference(s, m):
+        each = np.einsum("tr,tc->trc", s["x"], s["x"] @ s["w"] - s["t"]) * m["w"]
+        norms = 1 / np.sqrt((each**2).sum((1, 2)))
+        return {"w": s["w"] - 0.1 * np.tensordot(norms, each, 1), "norms": norms}
+
+    check("examples", text, "w", inputs(w=normal(R, C)), reference)
+
+
+def gradient_penalty():
+    """The norm of the gradient is part of the loss; the layer in front gives the input a gradient, or there is none."""
+    for layers in (1, 2):
+        p = begin(x=R)
+        p.arg("a", R, R, role="param"), p.arg("w", R, C, role="param")
+        add = "    %r = arith.addf %a, %b : f32"
+        h = p.dot("tr,rs->ts", "x", "a") if layers == 2 else "x"
+        dy = p.sub(p.dot("tr,rc->tc", h, "w"), "t")
+        g = p.dot("tr,tc->rc", h, dy)
+        norm = p.inverse_norm(g)
+        back = p.generic("ij,->ij", [g, norm], "    %r = arith.mulf %a, %b : f32")
+        # Of y = h w and of g = h^T (y - t).
+        to_dy = p.generic("ij,ij->ij", [dy, p.dot("tr,rc->tc", h, back)], add)
+        total = p.dot("tr,tc->rc", h, to_dy)
+        nexts = {"w": p.update("w", total, "lr"), "a": "a"}
+        if layers == 2:
+            dh = p.generic("ij,ij->ij", [p.dot("tc,rc->tr", to_dy, "w"), p.dot("tc,rc->tr", dy, back)], add)
+            nexts["a"] = p.update("a", p.dot("tr,ts->rs", "x", dh), "lr")
+
+        def reference(s, m, layers=layers):
+            h = s["x"] @ s["a"] if layers == 2 else s["x"]
+            dy = h @ s["w"] - s["t"]
+            g = h.T @ dy * m["w"]
+            back = g * scale(g)
+            to_dy = dy + h @ back
+            da = s["x"].T @ (to_dy @ s["w"].T + dy @ back.T) * m.get("a", 1)
+            return {"w": s["w"] - 0.01 * h.T @ to_dy * m["w"], "a": s["a"] - 0.01 * (layers == 2) * da, "norm": scale(g)}
+
+        arrays = inputs(a=normal(R, R) / 4, w=normal(R, C)) | {"lr": np.array(0.01)}
+        check(f"gradient penalty {layers}", p.text(nexts, norm=norm), "w", arrays, reference)
+
+
+def inner_step():
+    """A step within the step: the loss is that of the weight after it."""
+    p = begin()
+    p.arg("w", R, C, role="param")
+    g = dense_gradient(p)
+    part = "    %k = arith.constant 0.01 : f32\n    %p = arith.mulf %b, %k : f32\n    %r = arith.subf %a, %p : f32"
+    inner = p.generic("ij,ij->ij", ["w", g], part)
+    outer = dense_gradient(p, inner)
+    curved = p.dot("tr,tc->rc", "x", p.dot("tr,rc->tc", "x", outer))
+    total = p.generic("ij,ij->ij", [outer, curved], part)
+    norm = p.inverse_norm(total)
+
+    def reference(s, m):
+        slope = lambda w: s["x"].T @ (s["x"] @ w - s["t"]) * m["w"]
+        outer = slope(s["w"] - 0.01 * slope(s["w"]))
+        total = (outer - 0.01 * s["x"].T @ (s["x"] @ outer)) * m["w"]
+        return {"w": s["w"] - 0.1 * scale(total) * total, "norm": scale(total)}
+
+    check("inner step", p.text({"w": p.update("w", total, norm, "lr")}, norm=norm), "w", inputs(w=normal(R, C)), reference)
+
+
+def norms_of_losses():
+    """The gradients of two losses, of which the norms alone are used."""
+    p = begin()
+    p.arg("w", R, C, role="param")
+    y = p.dot("tr,rc->tc", "x", "w")
+    first, second = p.sub(y, "t"), p.generic("ij->ij", [y], "    %r = math.tanh %a : f32")
+    norms = [p.inverse_norm(p.dot("tr,tc->rc", "x", dy)) for dy in (first, second)]
+    dy = p.generic("ij,ij,,->ij", [first, second, *norms], """    %p = arith.mulf %a, %c : f32
+    %q = arith.mulf %b, %d : f32
+    %r = arith.addf %p, %q : f32""")
+    text = p.text({"w": p.update("w", p.dot("tr,tc->rc", "x", dy), "lr")}, first=norms[0], second=norms[1])
+
+    def reference(s, m):
+        y = s["x"] @ s["w"]
+        each = [s["x"].T @ dy * m["w"] for dy in (y - s["t"], np.tanh(y))]
+        norms = [scale(g) for g in each]
+        return {"w": s["w"] - 0.1 * (norms[0] * each[0] + norms[1] * each[1]), "first": norms[0], "second": norms[1]}
+
+    check("norms of losses", text, "w", inputs(w=normal(R, C) / 4), reference)
+
+
+def averages():
+    """What reads next values: an average and a copy, which are parameters of their own; the transpose, which
+    stays dense; a result."""
+    p = begin()
+    p.arg("w", R, C, role="param"), p.arg("m", R, C, role="state")
+    p.arg("ema", R, C, role="param"), p.arg("copy", R, C, role="param"), p.arg("turned", C, R, role="state")
+    average = """    %d = arith.constant 0.75 : f32
+    %e = arith.constant 0.25 : f32
+    %p = arith.mulf %a, %d : f32
+    %q = arith.mulf %b, %e : f32
+    %r = arith.addf %p, %q : f32"""
+    m = p.generic("ij,ij->ij", ["m", dense_gradient(p)], average)
+    w = p.update("w", m, "lr")
+    ema = p.generic("ij,ij->ij", ["ema", w], average)
+    turned = p.generic("ij,ji->ij", ["turned", w], average)
+    text = p.text({"w": w, "m": m, "ema": ema, "copy": w, "turned": turned}, squares=p.squares(w, m),
+                  y=p.dot("tr,rc->tc", "x", "ema"))
+
+    def reference(s, m):
+        moment = 0.75 * s["m"] + 0.25 * s["x"].T @ (s["x"] @ s["w"] - s["t"]) * m["w"]
+        w = s["w"] - 0.1 * moment
+        return {"w": w, "m": moment, "ema": 0.75 * s["ema"] + 0.25 * w, "copy": w,
+                "turned": 0.75 * s["turned"] + 0.25 * w.T, "squares": (w**2).sum() + (moment**2).sum(),
+                "y": s["x"] @ s["ema"]}
+
+    arrays = inputs(w=normal(R, C), m=normal(R, C), ema=normal(R, C), copy=normal(R, C), turned=normal(C, R))
+    check("averages", text, "w", arrays, reference, copies={n: "w" for n in ("m", "ema", "copy")})
+
+
 def standardized():
     """A weight less the means of its columns, over their deviation: what is multiplied is not zero off the
     pattern, and its gradient is not the weight's. Not masked, which only the update sees, and warned of."""
@@ -615,6 +861,16 @@ shared()
 heads()
 position(1)
 position(2)
+divided()
+thin()
+one_token()
+stacked()
+penalty()
+examples()
+gradient_penalty()
+inner_step()
+norms_of_losses()
+averages()
 standardized()
 preconditioned()
 copies()

@@ -20,11 +20,19 @@ struct Factor {
   bool isRow = false;
 };
 
+/// A gradient, and which entries of the weight it has.
+struct HiddenGradient {
+  Value value;
+  Entries entries;
+  bool isSure = true;
+};
+
 /// What products multiply a weight with, as it is or as an entry-wise function
-/// of it, and what follows from it.
+/// of it, and what follows from it. The step may make weights of the weight and
+/// of `gradients`, which are masked, and multiply these as well.
 struct Forward {
-  Forward(const BoundWeight &weight, const StepData &data,
-          const Spaces &spaces);
+  Forward(const BoundWeight &weight, const StepData &data, const Spaces &spaces,
+          ArrayRef<HiddenGradient> gradients = {});
 
   /// True if `op` reads a factor, or sums up what does, by way of `depth` sums
   /// at most.
@@ -41,7 +49,8 @@ struct Forward {
   Operation *mixing = nullptr;
 
 private:
-  void findFactors(const BoundWeight &weight, const StepData &data);
+  void findFactors(const BoundWeight &weight, const StepData &data,
+                   ArrayRef<HiddenGradient> gradients);
   void findMixing(const BoundWeight &weight, const StepData &data,
                   const Spaces &spaces);
 };

@@ -21,7 +21,8 @@ public:
       function_ref<void(const BoundWeight &, Operation *, StringRef)> report);
 
   /// What may be the gradient of the weight, in the order in which it is
-  /// computed.
+  /// computed. Sums of it and of what a penalty's derivative leaves where the
+  /// weight is zero come behind it.
   SmallVector<Value> getGradients(unsigned number);
 
   const Spaces &getSpaces() const { return spaces; }
@@ -40,7 +41,10 @@ public:
   }
   /// True if `value` is more than entries of this weight.
   bool isShared(unsigned number, Value value) const {
-    return spaces.isClaimed(number, value) || isActivation(number, value);
+    return spaces.isClaimed(number, value) ||
+           (isActivation(number, value) &&
+            !hiddenGradients.isProduct(value, spaces[number],
+                                       forwards[number]));
   }
   /// True if what `use` computes outside of the weight's space reaches the next
   /// values of other parameters, by more than numbers.
@@ -49,7 +53,7 @@ public:
   }
 
 private:
-  void reportData(unsigned number, const DenseSet<Value> &gradients);
+  SmallVector<Value> findPenalties(unsigned number, ArrayRef<Value> gradients);
 
   func::FuncOp func;
   ArrayRef<BoundWeight> weights;

@@ -52,6 +52,10 @@ public:
   /// too, or does not see its entries.
   bool isInside(unsigned number, OpOperand &use) const;
 
+  /// The values of space `number` that `gradients` enter, entry by entry: not
+  /// those that depend on them by numbers or sums alone.
+  DenseSet<Value> getCarriers(unsigned number, ArrayRef<Value> gradients) const;
+
   /// Sorts values in the order of the program, in which operands are known
   /// first.
   void sortInOrder(SmallVectorImpl<Value> &values) const;

@@ -4,6 +4,7 @@
 
 #include "Gradients.h"
 #include "bsr/Analysis/GradientFinder.h"
+#include "bsr/Analysis/Stripped.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -36,8 +37,65 @@ private:
 };
 } // namespace
 
+/// Creates `value`, each of whose `entries` may be there several times, as in
+/// the gradients of examples, with zeros off the pattern of `weight`; null if
+/// its dimensions are not those of the matrix and of examples.
+static Value createSelected(OpBuilder &b, ToDenseOp weight, Value value,
+                            const Entries &entries,
+                            SmallPtrSetImpl<Operation *> &created) {
+  Location loc = value.getLoc();
+  auto type = cast<RankedTensorType>(value.getType());
+  auto patternType = cast<PatternType>(weight.getPattern().getType());
+  int64_t rows = patternType.getRows(), cols = patternType.getCols();
+  Entries all = Entries::getWhole(type.getShape());
+  if (entries.offset || entries.starts != all.starts ||
+      entries.sizes != all.sizes)
+    return {};
+  AffineExpr place[2] = {b.getAffineConstantExpr(0),
+                         b.getAffineConstantExpr(0)};
+  for (auto [dim, stride] : llvm::enumerate(entries.strides)) {
+    if (!stride)
+      continue;
+    bool isRow = stride == cols && type.getDimSize(dim) == rows;
+    if ((!isRow && (stride != 1 || type.getDimSize(dim) != cols)) ||
+        isa<AffineDimExpr>(place[!isRow]))
+      return {};
+    place[!isRow] = b.getAffineDimExpr(dim);
+  }
+  auto note = [&](Value made) {
+    created.insert(made.getDefiningOp());
+    return made;
+  };
+  Type element = type.getElementType();
+  Value ones = note(arith::ConstantOp::create(
+      b, loc,
+      DenseElementsAttr::get(patternType.getValuesType(element),
+                             b.getOneAttr(element))));
+  Value mask = note(ToDenseOp::create(b, loc, patternType.getDenseType(element),
+                                      weight.getPattern(), ones, Value(),
+                                      /*transpose=*/false));
+  Value empty = note(tensor::EmptyOp::create(b, loc, type.getShape(), element));
+  AffineMap same = b.getMultiDimIdentityMap(type.getRank());
+  AffineMap maps[] = {
+      same, AffineMap::get(type.getRank(), 0, place, b.getContext()), same};
+  SmallVector<utils::IteratorType> kinds(type.getRank(),
+                                         utils::IteratorType::parallel);
+  auto select = linalg::GenericOp::create(
+      b, loc, type, ValueRange{value, mask}, empty, maps, kinds,
+      [](OpBuilder &b, Location loc, ValueRange in) {
+        Value zero =
+            arith::ConstantOp::create(b, loc, b.getZeroAttr(in[0].getType()));
+        Value isStored = arith::CmpFOp::create(
+            b, loc, arith::CmpFPredicate::UNE, in[1], zero);
+        Value entry = arith::SelectOp::create(b, loc, isStored, in[0], zero);
+        linalg::YieldOp::create(b, loc, entry);
+      });
+  return note(select.getResult(0));
+}
+
 /// Creates `value` with zeros where `entries`, some of it, are off the pattern
-/// of `weight`; null if they are no rectangle of the matrix.
+/// of `weight`; null if they are neither a rectangle of the matrix nor all of
+/// it for each example.
 Value Masker::createMasked(OpBuilder &b, const BoundWeight &weight, Value value,
                            const Entries &entries,
                            SmallPtrSetImpl<Operation *> &created) {
@@ -72,7 +130,7 @@ Value Masker::createMasked(OpBuilder &b, const BoundWeight &weight, Value value,
 
   std::optional<Rectangle> rectangle = getRectangle(entries, cols);
   if (!rectangle)
-    return {};
+    return createSelected(b, ToDenseOp(weight.dense), value, entries, created);
   auto getSlice = [&](Value source, ArrayRef<int64_t> offsets,
                       ArrayRef<int64_t> sizes) -> Value {
     auto sourceType = cast<RankedTensorType>(source.getType());
@@ -178,7 +236,6 @@ bool Masker::mask(unsigned number) {
   const Space &space = finder.getSpaces()[number];
   const BoundWeight &weight = weights[number];
   SmallVector<Value> ordered = finder.getGradients(number);
-  DenseSet<Value> gradients(ordered.begin(), ordered.end());
   bool masked = false;
   for (Value source : ordered) {
     bool isHidden = finder.isHidden(number, source);
@@ -197,7 +254,8 @@ bool Masker::mask(unsigned number) {
         report(weight, op, "is the gradient of something else as well");
       continue;
     }
-    if (!isa<linalg::LinalgOp, ScatterAddOp>(op))
+    Operation *producer = strip(source).value.getDefiningOp();
+    if (!isa_and_nonnull<linalg::LinalgOp, ScatterAddOp>(producer))
       report(weight, op, "is no product and no sum");
     if (source.use_empty())
       continue;
@@ -208,15 +266,14 @@ bool Masker::mask(unsigned number) {
   }
 
   // What is shared is masked where it becomes this weight's alone.
-  Dependents afterGradients(llvm::map_to_vector(
-      ordered, [](Value gradient) { return gradient.getDefiningOp(); }));
+  DenseSet<Value> carriers = finder.getSpaces().getCarriers(number, ordered);
   SmallVector<std::tuple<OpOperand *, Entries>> edges;
   for (auto &known : space.entries) {
     Value value = known.first;
     Operation *op = value.getDefiningOp();
     if (op && finder.isActivation(number, value) &&
         !finder.getSpaces().isClaimed(number, value) &&
-        (gradients.contains(value) || afterGradients.contains(op)))
+        carriers.contains(value))
       for (OpOperand &use : value.getUses())
         if (!finder.getSpaces().isInside(number, use) &&
             !finder.reachesOthers(number, use))
@@ -224,17 +281,13 @@ bool Masker::mask(unsigned number) {
     if (!op || !finder.isOpen(number, value) || !isEntryWise(op) ||
         isa<scf::IfOp>(op) || finder.isShared(number, value))
       continue;
-    visitOperands(op, cast<OpResult>(value).getResultNumber(),
-                  known.second.front(),
-                  [&](OpOperand &operand, const Entries &read) {
-                    Value source = operand.get();
-                    if (space.entries.contains(source) &&
-                        finder.isShared(number, source) &&
-                        (gradients.contains(source) ||
-                         (source.getDefiningOp() &&
-                          afterGradients.contains(source.getDefiningOp()))))
-                      edges.push_back({&operand, read});
-                  });
+    visitOperands(
+        op, cast<OpResult>(value).getResultNumber(), known.second.front(),
+        [&](OpOperand &operand, const Entries &read) {
+          Value source = operand.get();
+          if (carriers.contains(source) && finder.isShared(number, source))
+            edges.push_back({&operand, read});
+        });
   }
   for (auto &[operand, entries] : edges) {
     OpBuilder b(operand->getOwner());
@@ -249,9 +302,42 @@ bool Masker::mask(unsigned number) {
   return masked;
 }
 
+/// Lets what reads the next value of a weight or of its moments, beside their
+/// own updates, see it as it will be: zero where no block is.
+static void maskNextValues(func::FuncOp func, ArrayRef<BoundWeight> weights) {
+  auto isRead = [](SampleOp sample) { return !sample.getDense().hasOneUse(); };
+  if (llvm::none_of(weights, [&](const BoundWeight &weight) {
+        return llvm::any_of(weight.samples, isRead);
+      }))
+    return;
+  Spaces spaces(func, weights);
+  OpBuilder b(func.getContext());
+  for (auto [number, weight] : llvm::enumerate(weights))
+    for (SampleOp sample : weight.samples) {
+      Value next = sample.getDense();
+      if (next.getDefiningOp<ToDenseOp>())
+        continue;
+      SmallVector<OpOperand *> outside;
+      for (OpOperand &use : next.getUses())
+        if (!spaces.isInside(number, use))
+          outside.push_back(&use);
+      if (outside.empty())
+        continue;
+      Operation *op = next.getDefiningOp();
+      sample->moveAfter(op ? op : ToDenseOp(weight.dense).getOperation());
+      b.setInsertionPointAfter(sample);
+      Value masked = ToDenseOp::create(b, next.getLoc(), next.getType(),
+                                       sample.getPattern(), sample, Value(),
+                                       /*transpose=*/false);
+      for (OpOperand *use : outside)
+        use->set(masked);
+    }
+}
+
 unsigned bsr::maskGradients(
     func::FuncOp func, ArrayRef<BoundWeight> weights,
     function_ref<void(const BoundWeight &, Operation *, StringRef)> report) {
+  maskNextValues(func, weights);
   Masker masker(func, weights, report);
   unsigned masked = 0;
   for (unsigned number : llvm::seq<unsigned>(weights.size()))

@@ -4,7 +4,7 @@
 // Gradients that are not found for sure are named, and errors where everything
 // has to be sparse.
 
-// REQUIRE-COUNT-6: error: expected the gradient of "w" to be masked, but got one that was not found for sure
+// REQUIRE-COUNT-9: error: expected the gradient of "w" to be masked, but got one that was not found for sure
 
 // Two parameters' gradient, of which something else takes the norm.
 // CHECK-LABEL: func.func @two(
@@ -236,4 +236,91 @@ func.func @row(
       }
   %next = linalg.sub ins(%w, %g : tensor<1x8xf32>, tensor<1x8xf32>) outs(%c : tensor<1x8xf32>) -> tensor<1x8xf32>
   return %next, %norm : tensor<1x8xf32>, tensor<f32>
+}
+
+// -----
+
+// A function of a weight that nothing multiplies: its derivative may be its
+// gradient, which is not zero off the pattern.
+// CHECK-LABEL: func.func @decayed(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @decayed(%w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark})
+    -> (tensor<8x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.exp', which is not zero where the weight is}}
+  %g = linalg.exp ins(%w : tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%g : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %norm : tensor<8x8xf32>, tensor<f32>
+}
+
+// -----
+
+// The norm of what may be the gradient of the weight, or that of another one
+// which the same is multiplied with.
+// CHECK-LABEL: func.func @rival(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#turned = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @rival(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %v: tensor<8x8xf32> {bsr.name = "v"}, %x: tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<4x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %y = linalg.matmul ins(%x, %w : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %z = linalg.matmul ins(%x, %v : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %dy = linalg.mul ins(%y, %z : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %dz = linalg.exp ins(%dy : tensor<4x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %g = linalg.matmul indexing_maps = #turned ins(%x, %dy : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.matmul', which may be it}}
+  %h = linalg.matmul indexing_maps = #turned ins(%x, %dz : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%h : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %norm : tensor<8x8xf32>, tensor<f32>
+}
+
+// -----
+
+// The norm of what may be the gradient of the rows of each example that are
+// looked up.
+// CHECK-LABEL: func.func @lookups(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#each = affine_map<(i, r, c) -> (i, r, c)>
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @lookups(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %ids: tensor<4xi32> {bsr.name = "ids"}) -> (tensor<8x8xf32>, tensor<4xf32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<4xf32>
+  %c48 = arith.constant dense<0.0> : tensor<4x8xf32>
+  %c488 = arith.constant dense<0.0> : tensor<4x8x8xf32>
+  %rows = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%ids : tensor<4xi32>) outs(%c48 : tensor<4x8xf32>) {
+  ^bb0(%a: i32, %o: f32):
+    %0 = arith.index_cast %a : i32 to index
+    %1 = linalg.index 1 : index
+    %2 = tensor.extract %w[%0, %1] : tensor<8x8xf32>
+    linalg.yield %2 : f32
+  } -> tensor<4x8xf32>
+  %dy = linalg.exp ins(%rows : tensor<4x8xf32>) outs(%c48 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.generic', which may be it}}
+  %each = linalg.generic {indexing_maps = [affine_map<(i, r, c) -> (i)>, affine_map<(i, r, c) -> (i, c)>, #each],
+                          iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%ids, %dy : tensor<4xi32>, tensor<4x8xf32>) outs(%c488 : tensor<4x8x8xf32>) {
+  ^bb0(%a: i32, %b: f32, %o: f32):
+    %0 = arith.index_cast %a : i32 to index
+    %1 = linalg.index 1 : index
+    %2 = arith.cmpi eq, %0, %1 : index
+    %3 = arith.select %2, %b, %o : f32
+    linalg.yield %3 : f32
+  } -> tensor<4x8x8xf32>
+  %norms = linalg.reduce { arith.addf } ins(%each : tensor<4x8x8xf32>) outs(%c4 : tensor<4xf32>) dimensions = [1, 2]
+  %g = linalg.reduce { arith.addf } ins(%each : tensor<4x8x8xf32>) outs(%c : tensor<8x8xf32>) dimensions = [0]
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %norms : tensor<8x8xf32>, tensor<4xf32>
 }

@@ -259,3 +259,157 @@ func.func @shared(
   %other = linalg.sub ins(%v, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %next, %other, %h : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+// A number that two updates divide by is no gradient, wherever it is spread.
+
+// CHECK-LABEL: func.func @divided(
+// CHECK:         %[[G:.*]] = linalg.matmul
+// CHECK-NEXT:    %[[S:.*]] = bsr.sample %{{.*}}, %[[G]]
+// CHECK-NEXT:    %[[D:.*]] = bsr.to_dense %{{.*}}, %[[S]]
+// CHECK:         %[[NORM:.*]] = linalg.broadcast
+// CHECK-NEXT:    linalg.div ins(%[[D]], %[[NORM]] :
+// CHECK-NEXT:    linalg.div ins(%{{.*}}, %[[NORM]] :
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @divided(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark, bsr.role = "param"},
+    %v: tensor<8x8xf32> {bsr.name = "v", bsr.result = 1 : i64, bsr.role = "param"},
+    %x: tensor<8x4xf32>, %y: tensor<4x8xf32>, %z: tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %g = linalg.matmul ins(%x, %y : tensor<8x4xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %h = linalg.matmul ins(%x, %z : tensor<8x4xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%g : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  %spread = linalg.broadcast ins(%norm : tensor<f32>) outs(%c : tensor<8x8xf32>) dimensions = [0, 1]
+  %u = linalg.div ins(%g, %spread : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %r = linalg.div ins(%h, %spread : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %next = linalg.sub ins(%w, %u : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %other = linalg.sub ins(%v, %r : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %other : tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+
+// What reads the next value sees what the weight will be; the update of the
+// moment reads its gradient as it is.
+
+// CHECK-LABEL: func.func @average(
+// CHECK:         %[[G:.*]] = linalg.matmul
+// CHECK-NEXT:    %[[NEXT:.*]] = linalg.sub ins(%{{.*}}, %[[G]]
+// CHECK-NEXT:    %[[S:.*]] = bsr.sample %{{.*}}, %[[NEXT]]
+// CHECK-NEXT:    %[[D:.*]] = bsr.to_dense %{{.*}}, %[[S]]
+// CHECK-NEXT:    %[[EMA:.*]] = linalg.add ins(%{{.*}}, %[[D]]
+// CHECK:         return %{{.*}}, %[[EMA]], %[[D]]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @average(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %ema: tensor<8x8xf32> {bsr.name = "ema", bsr.result = 1 : i64},
+    %x: tensor<8x4xf32>, %y: tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %g = linalg.matmul ins(%x, %y : tensor<8x4xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %average = linalg.add ins(%ema, %next : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %average, %next : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+
+// A column times a number: the column is a factor of the gradient.
+
+// CHECK-LABEL: func.func @column(
+// CHECK:         %[[H:.*]] = linalg.reduce
+// CHECK:         %[[G:.*]] = linalg.generic {{.*}} ins(%{{.*}}, %[[H]] :
+// CHECK:         %[[S:.*]] = bsr.sample %{{.*}}, %[[G]]
+// CHECK:         %[[D:.*]] = bsr.to_dense %{{.*}}, %[[S]]
+// CHECK:         linalg.sub ins(%{{.*}}, %[[D]]
+// CHECK:         return %{{.*}}, %[[H]], %[[D]]
+#mark = #bsr.mark<block = 4x1, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @column(
+    %w: tensor<8x1xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<4x8xf32>, %dy: tensor<1xf32>) -> (tensor<8x1xf32>, tensor<8xf32>, tensor<8x1xf32>) {
+  %c = arith.constant dense<0.0> : tensor<8x1xf32>
+  %c8 = arith.constant dense<0.0> : tensor<8xf32>
+  %h = linalg.reduce { arith.addf } ins(%x : tensor<4x8xf32>) outs(%c8 : tensor<8xf32>) dimensions = [0]
+  %g = linalg.generic {indexing_maps = [affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+                       iterator_types = ["parallel", "parallel"]}
+      ins(%dy, %h : tensor<1xf32>, tensor<8xf32>) outs(%c : tensor<8x1xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<8x1xf32>
+  %next = linalg.sub ins(%w, %g : tensor<8x1xf32>, tensor<8x1xf32>) outs(%c : tensor<8x1xf32>) -> tensor<8x1xf32>
+  return %next, %h, %g : tensor<8x1xf32>, tensor<8xf32>, tensor<8x1xf32>
+}
+
+// -----
+
+// The derivative of a penalty is not zero where the weight is: the sum is masked.
+
+// CHECK-LABEL: func.func @penalty(
+// CHECK:         %[[G:.*]] = linalg.matmul
+// CHECK:         %[[E:.*]] = linalg.exp
+// CHECK-NEXT:    %[[SUM:.*]] = linalg.add ins(%{{.*}}, %[[E]]
+// CHECK-NEXT:    %[[S:.*]] = bsr.sample %{{.*}}, %[[SUM]]
+// CHECK-NEXT:    %[[D:.*]] = bsr.to_dense %{{.*}}, %[[S]]
+// CHECK:         linalg.reduce {{.*}} ins(%[[D]]
+// CHECK:         linalg.sub ins(%{{.*}}, %[[D]]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @penalty(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<8x4xf32>, %y: tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %p = linalg.matmul ins(%x, %y : tensor<8x4xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %e = linalg.exp ins(%w : tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %g = linalg.add ins(%p, %e : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%g : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %norm : tensor<8x8xf32>, tensor<f32>
+}
+
+// -----
+
+// A gradient of each example, of which something takes the norms.
+
+// CHECK-LABEL: func.func @examples(
+// CHECK:         %[[EACH:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<4x8x8xf32>)
+// CHECK:         %[[MASK:.*]] = bsr.to_dense
+// CHECK:         %[[ONLY:.*]] = linalg.generic {{.*}} ins(%[[EACH]], %[[MASK]]
+// CHECK:           arith.select
+// CHECK:         linalg.reduce {{.*}} ins(%[[ONLY]]
+// CHECK:         linalg.generic {{.*}} ins(%{{.*}}, %[[ONLY]]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @examples(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<4x8xf32>) -> tensor<8x8xf32> {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<4xf32>
+  %c48 = arith.constant dense<0.0> : tensor<4x8xf32>
+  %c488 = arith.constant dense<0.0> : tensor<4x8x8xf32>
+  %y = linalg.matmul ins(%x, %w : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c48 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %each = linalg.generic {indexing_maps = [affine_map<(t, i, j) -> (t, i)>, affine_map<(t, i, j) -> (t, j)>,
+                                           affine_map<(t, i, j) -> (t, i, j)>],
+                          iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %y : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c488 : tensor<4x8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8x8xf32>
+  %norms = linalg.reduce { arith.maximumf } ins(%each : tensor<4x8x8xf32>) outs(%c4 : tensor<4xf32>) dimensions = [1, 2]
+  %g = linalg.generic {indexing_maps = [affine_map<(t, i, j) -> (t)>, affine_map<(t, i, j) -> (t, i, j)>,
+                                        affine_map<(t, i, j) -> (i, j)>],
+                       iterator_types = ["reduction", "parallel", "parallel"]}
+      ins(%norms, %each : tensor<4xf32>, tensor<4x8x8xf32>) outs(%c : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x8xf32>
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next : tensor<8x8xf32>
+}

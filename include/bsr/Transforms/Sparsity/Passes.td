@@ -24,7 +24,9 @@ def BSRMark : Pass<"bsr-mark", "ModuleOp"> {
     average of the weights), and one that stays as it is and of which the step only
     uses the distance to the weight (where an optimizer began). Like moments, they
     keep only stored blocks, and a regrown block of theirs starts at zero, the
-    weight's own new value.
+    weight's own new value. A parameter that the step changes so, of a weight that is
+    trained, is a copy too (an average or a target network that the step keeps),
+    whether `match` matches it or not.
 
     Code that simulates sparsity multiplies weights or gradients by masks, which are
     arguments too. `mask` says which: the arguments that it matches and that an
@@ -321,7 +323,22 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     and so is one that is the activations' gradient too, of which those of other
     parameters are computed (a matrix of positions, added to what has no batch).
     The gradient of a weight that is only added to data, say, is an element-wise function
-    of both, which nothing tells from the update. Where sums of the weight's entries
+    of both, which nothing tells from the update. Where the derivative of a penalty
+    that is not zero where the weight is (of `|w|`) is added to a gradient, the sum is
+    masked. Numbers that gradients are scaled by are no gradients, even where they are
+    spread over a matrix that two weights share.
+
+    A step may use gradients on the way to its loss, or those of examples: norms as
+    penalties, a step within the step, differential privacy. So every other product is
+    a gradient, too, that multiplies what the weight was multiplied with along its rows
+    and what it was multiplied with along its columns, with dimensions of the
+    examples or without. What stands for one of these may be anything that depends
+    on the weight's product if the product is used as a gradient: functions of its
+    entries are summed up over the matrix, or added to the weight's; and if nothing else
+    was multiplied with the same before. A gradient that the step takes from the
+    weight makes another weight of it, whose gradients are found likewise. What reads
+    the next value of a weight or of a moment, but for their update (an average, a
+    norm), sees it masked, as it will be. Where sums of the weight's entries
     change them in front of its products, so that they are not zero off the pattern
     (weight standardization), nothing is masked: right, if only the update sees it.
 

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the entries of values are made of, operation by operation.
+
+#include "bsr/Analysis/Makeup.h"
+#include "bsr/Analysis/Dependents.h"
+#include "bsr/Dialect/BSR.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace mlir::bsr;
+
+static bool isLinear(Made made) {
+  return made == Made::OfGradients || made == Made::OfSums;
+}
+
+static bool isOfWeight(Made made) {
+  return made == Made::OfNumbers || made == Made::OfWeight;
+}
+
+/// What `op` makes of what is made so.
+static Made combine(Operation *op, ArrayRef<Made> in) {
+  if (in.empty())
+    return isa<linalg::IndexOp>(op) ? Made::OfOther : Made::OfNumbers;
+  if (llvm::all_of(in, isOfWeight))
+    return *llvm::max_element(in);
+  if (llvm::is_contained(in, Made::OfOther))
+    return Made::OfOther;
+  if (isa<arith::AddFOp, arith::SubFOp>(op))
+    return llvm::all_equal(in) ? in[0] : Made::OfSums;
+  if (isa<arith::NegFOp, arith::ExtFOp, arith::TruncFOp, BarrierOp>(op))
+    return in[0];
+  if (isa<arith::MulFOp>(op) && isOfWeight(in[0]))
+    return in[1];
+  if (isa<arith::MulFOp, arith::DivFOp>(op) && isOfWeight(in[1]))
+    return in[0];
+  return Made::OfOther;
+}
+
+/// What moving entries makes of what is made so; zeros may lie between them.
+static Made move(ArrayRef<Made> in) {
+  SmallVector<Made> moved = llvm::filter_to_vector(
+      in, [](Made made) { return made != Made::OfNumbers; });
+  if (moved.empty())
+    return Made::OfNumbers;
+  if (llvm::all_equal(moved))
+    return moved[0];
+  return llvm::all_of(moved, isLinear) ? Made::OfSums : Made::OfOther;
+}
+
+Makeup::Makeup(Value weight, ArrayRef<Value> gradients) {
+  known[weight] = Made::OfWeight;
+  for (Value gradient : gradients)
+    known[gradient] = Made::OfGradients;
+}
+
+Made Makeup::get(Value value) const {
+  auto found = known.find(value);
+  if (found != known.end())
+    return found->second;
+  Operation *op = value.getDefiningOp();
+  return isNumber(value) || matchPattern(value, m_Constant()) ||
+                 isa_and_nonnull<tensor::EmptyOp>(op)
+             ? Made::OfNumbers
+             : Made::OfOther;
+}
+
+void Makeup::add(Operation *op) {
+  auto getIn = [&](Operation *inner) {
+    return llvm::map_to_vector(inner->getOperands(),
+                               [&](Value read) { return get(read); });
+  };
+  auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+  if (!linalgOp) {
+    SmallVector<Made> in = getIn(op);
+    Made made = op->getNumRegions() ? Made::OfOther : combine(op, in);
+    if (isa<tensor::TensorDialect>(op->getDialect()))
+      made = move(in);
+    for (Value result : op->getResults())
+      known.insert({result, made});
+    return;
+  }
+  for (OpOperand &operand : op->getOpOperands())
+    known[linalgOp.getMatchingBlockArgument(&operand)] = get(operand.get());
+  for (Operation &inner : linalgOp.getBlock()->without_terminator()) {
+    Made made = combine(&inner, getIn(&inner));
+    for (Value result : inner.getResults())
+      known[result] = made;
+  }
+  Operation *yield = linalgOp.getBlock()->getTerminator();
+  for (auto [result, yielded] :
+       llvm::zip_equal(op->getResults(), yield->getOperands()))
+    known.insert({result, get(yielded)});
+}
