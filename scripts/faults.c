@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -104,6 +105,7 @@ OPEN(open64)
   }
 ON_FILE(fsync, (int file), (file))
 ON_FILE(ftruncate, (int file, off_t size), (file, size))
+ON_FILE(flock, (int file, int operation), (file, operation))
 
 #define ON_PATH(name, parameters, arguments)                                   \
   int name parameters {                                                        \

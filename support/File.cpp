@@ -145,10 +145,16 @@ void bsr::replaceFile(const std::string &path,
   // Opened now: behind the rename nothing may fail that can fail before it.
   std::string folder = folderOf(path);
   Descriptor entry(folder, O_RDONLY | O_DIRECTORY);
+  int reasonOfEntry = errno;
   std::string temporary = path + ".tmp";
   Descriptor file(temporary, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK);
-  if (file.number < 0 || !lock(file, temporary))
+  if (file.number < 0 || !lock(file, temporary)) {
+    int reason = errno;
+    if (file.number >= 0 && reason != EAGAIN) // nobody else is writing it
+      unlink(temporary.c_str());
+    errno = reason;
     failToAccess("write", temporary);
+  }
   if (fstat(file.number, &status) != 0 || !S_ISREG(status.st_mode))
     refuseKind(temporary);
   auto require = [&](bool succeeded) {
@@ -182,6 +188,7 @@ void bsr::replaceFile(const std::string &path,
 
   // The rename survives a power cut once the folder is on the device. Some file
   // systems cannot flush a folder.
+  errno = reasonOfEntry;
   if (entry.number < 0 || (fsync(entry.number) != 0 && errno != EINVAL))
     failToAccess("flush", folder);
 }

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// What the tools without LLVM do first.
+// What the tools without LLVM do first and last.
 
 #ifndef BSR_TOOLS_STANDARDSTREAMS_H
 #define BSR_TOOLS_STANDARDSTREAMS_H
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fcntl.h>
 #include <initializer_list>
 
@@ -19,6 +22,19 @@ inline void openStandardStreams() {
   for (int number : {0, 1, 2})
     if (fcntl(number, F_GETFD) < 0 && open("/dev/null", O_RDWR) != number)
       std::abort(); // no message would arrive
+}
+
+/// The exit status of a tool that has done what it was asked for: 1, with a
+/// sentence, if what it printed was not written.
+inline int finishOutput() {
+  errno = 0;
+  bool isWritten = !std::ferror(stdout);
+  if (std::fflush(stdout) == 0 && isWritten)
+    return 0;
+  std::fprintf(stderr,
+               "error: expected to write the standard output, but got: %s\n",
+               std::strerror(errno ? errno : EIO));
+  return 1;
 }
 
 } // namespace bsr

@@ -212,7 +212,7 @@ int main(int argc, char **argv) {
   tools::reportCrashes("sparse-checkpoint", argc, argv);
   try {
     run(argc, argv);
-    return 0;
+    return finishOutput();
   } catch (const Error &error) {
     std::fprintf(stderr, "error: %s\n", error.sentence.c_str());
   } catch (const std::bad_alloc &) {

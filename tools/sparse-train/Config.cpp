@@ -86,7 +86,13 @@ static const std::vector<ConfigKey> &keys() {
        "its name: of labels, the number of classes",
        positive},
       {"checkpoint.every", &Config::checkpointEvery,
-       "steps between checkpoints; 0 for the end only", freely},
+       "steps between checkpoints; 0 for none but those of checkpoint.minutes "
+       "and the end",
+       freely},
+      {"checkpoint.minutes", &Config::checkpointMinutes,
+       "minutes after a checkpoint when the next one is written, if not "
+       "before; 0 for none but those of checkpoint.every and the end",
+       freely},
       {"checkpoint.keep", &Config::checkpointKeep,
        "checkpoints that are kept, the newest", positiveFreely},
       {"compile.tool", &Config::compileTool,

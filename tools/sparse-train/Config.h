@@ -50,6 +50,7 @@ struct Config {
   std::map<std::string, double> dataLimits;
 
   int64_t checkpointEvery = 0;
+  double checkpointMinutes = 10;
   int64_t checkpointKeep = 2;
 
   std::string compileTool;

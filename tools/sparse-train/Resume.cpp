@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 using namespace bsr;
@@ -24,23 +25,90 @@ std::string train::describeRun(const Config &config, const Data &data) {
       .dump();
 }
 
-/// Loads the newest intact one of `checkpoints`, which are in order, and
-/// returns it.
-static std::string loadNewest(Session &session,
-                              const std::vector<std::string> &checkpoints) {
-  std::vector<std::string> reasons;
-  for (auto path = checkpoints.rbegin(); path != checkpoints.rend(); ++path) {
-    std::string reason = session.load(*path);
-    if (reason.empty()) {
-      for (const std::string &each : reasons)
-        std::fprintf(stderr, "warning: %s; the run goes on from '%s'\n",
-                     each.c_str(), path->c_str());
-      return *path;
-    }
-    reasons.push_back(reason);
-  }
-  fail(reasons.front());
+/// The micro-batches of a step of the run that wrote the loaded checkpoint.
+static int64_t accumulateOf(const Session &session) {
+  auto run = parseJson(session.metadata());
+  if (!run.is_object() || !run["configuration"].is_object() ||
+      !run["configuration"]["accumulate"].is_string())
+    return Config().accumulate;
+  std::string text = run["configuration"]["accumulate"];
+  return std::max(1, std::atoi(text.c_str()));
 }
+
+namespace {
+/// The checkpoints of a folder, of which the newest that is intact is loaded.
+class Candidates {
+public:
+  /// The step of what a process without a folder would load: any.
+  static constexpr int64_t any = std::numeric_limits<int64_t>::max();
+  static constexpr int64_t none = -1;
+
+  Candidates(Session &session, const RunFolder *folder)
+      : session(session), hasFolder(folder),
+        left(folder ? folder->checkpoints()
+                    : std::vector<RunFolder::Checkpoint>()),
+        count(folder ? int64_t(left.size()) : any) {}
+
+  int64_t size() const { return count; }
+
+  /// Loads the newest one up to step `most` that is intact, and returns its
+  /// step, or `none`.
+  int64_t load(int64_t most) {
+    if (!hasFolder)
+      return any;
+    for (; !left.empty(); left.pop_back(), isLoaded = false) {
+      std::string reason = left.back().step > most ? whyNotShared()
+                           : isLoaded              ? ""
+                                                   : tryNewest();
+      isLoaded = reason.empty();
+      if (isLoaded)
+        return left.back().step;
+      reasons.push_back(reason);
+    }
+    return none;
+  }
+
+  /// The path of what is loaded; warns of what is newer.
+  std::string takeLoaded() const {
+    if (left.empty())
+      return "";
+    for (const std::string &reason : reasons)
+      std::fprintf(stderr, "warning: %s; the run goes on from '%s'\n",
+                   reason.c_str(), left.back().path.c_str());
+    return left.back().path;
+  }
+
+  const std::vector<std::string> &whyNot() const { return reasons; }
+
+private:
+  std::string whyNotShared() const {
+    return "expected all stages to have '" + left.back().path +
+           "', but got one without an intact checkpoint of step " +
+           std::to_string(left.back().step);
+  }
+
+  /// Loads the newest one that is left; returns what is wrong with it.
+  std::string tryNewest() {
+    const auto &[path, step] = left.back();
+    std::string reason = session.load(path);
+    if (!reason.empty())
+      return reason;
+    int64_t done = session.counters().steps / accumulateOf(session);
+    if (done == step)
+      return "";
+    return "expected checkpoint '" + path + "' to be of step " +
+           std::to_string(step) + ", as its name says, but got step " +
+           std::to_string(done);
+  }
+
+  Session &session;
+  const bool hasFolder;
+  std::vector<RunFolder::Checkpoint> left; // the newest last
+  const int64_t count;
+  bool isLoaded = false; // the newest that is left
+  std::vector<std::string> reasons;
+};
+} // namespace
 
 /// What differs between the run that wrote the loaded checkpoint, as its
 /// metadata says, and this one.
@@ -91,36 +159,67 @@ findChanges(const Session &session, const Config &config, const Data &data) {
   return changes;
 }
 
-static std::string join(const std::vector<std::string> &words) {
+static std::string join(const std::vector<std::string> &words,
+                        const char *between = ", ") {
   std::string text;
   for (const std::string &word : words)
-    text += (text.empty() ? "" : ", ") + word;
+    text += (text.empty() ? "" : between) + word;
   return text;
 }
 
-/// The micro-batches of a step of the run that wrote the loaded checkpoint.
-static int64_t accumulateOf(const Session &session) {
-  auto run = parseJson(session.metadata());
-  if (!run.is_object() || !run["configuration"].is_object() ||
-      !run["configuration"]["accumulate"].is_string())
-    return Config().accumulate;
-  std::string text = run["configuration"]["accumulate"];
-  return std::max(1, std::atoi(text.c_str()));
+/// The steps of the checkpoints of `folder` in words.
+static std::string describeSteps(const RunFolder *folder) {
+  std::vector<std::string> steps;
+  if (folder)
+    for (const RunFolder::Checkpoint &each : folder->checkpoints())
+      steps.push_back(std::to_string(each.step));
+  return steps.empty() ? "none" : join(steps);
 }
 
-bool train::resume(Session &session, const RunFolder &folder,
-                   const Config &config, const Data &data, bool acceptChanges) {
-  std::vector<std::string> checkpoints = folder.checkpoints();
-  if (checkpoints.empty()) {
-    if (!folder.holdsRun())
-      fail("expected run folder '", config.run,
-           "' to hold a run, but got none");
-    std::printf("note: the run has no checkpoint yet; it begins again\n");
-    folder.setAsideAfter("");
-    return false;
-  }
+/// Fails since there is no checkpoint that all stages can load. `reasons`: what
+/// is wrong with those of this process.
+[[noreturn]] static void refuse(const std::vector<std::string> &reasons,
+                                const RunFolder *folder, const Ranks &ranks,
+                                int64_t stages) {
+  if (stages == 1 && !reasons.empty())
+    fail(reasons.front());
+  std::string own = describeSteps(folder);
+  std::vector<std::string> all;
+  for (int64_t stage = 0; stage < stages; ++stage)
+    all.push_back("stage " + std::to_string(stage) + ": " +
+                  ranks.broadcast(own, stage));
+  fail("expected all stages to have an intact checkpoint of the same step, but "
+       "got of ",
+       join(all, "; "));
+}
 
-  std::string newest = loadNewest(session, checkpoints);
+std::string train::loadNewest(Session &session, const RunFolder *folder,
+                              const Ranks &ranks, int64_t stages) {
+  Candidates candidates(session, folder);
+  std::vector<int64_t> sizes = ranks.gather(candidates.size());
+  if (std::count(sizes.begin(), sizes.end(), 0)) {
+    // Stages remove old ones when all have saved another: of one that has
+    // nothing, others have the first, which it was about to save.
+    for (int64_t size : sizes)
+      if (size > 1 && size != Candidates::any)
+        refuse({}, folder, ranks, stages);
+    return "";
+  }
+  for (int64_t most = Candidates::any;;) {
+    std::vector<int64_t> steps = ranks.gather(candidates.load(most));
+    most = *std::min_element(steps.begin(), steps.end());
+    if (most == Candidates::none)
+      refuse(candidates.whyNot(), folder, ranks, stages);
+    if (std::all_of(steps.begin(), steps.end(), [&](int64_t step) {
+          return step == most || step == Candidates::any;
+        }))
+      return candidates.takeLoaded();
+  }
+}
+
+void train::requireSameRun(const Session &session,
+                           const std::string &checkpoint, const Config &config,
+                           const Data &data, bool acceptChanges) {
   bsr_counters counters = session.counters();
   if (counters.seed != uint64_t(config.seed))
     fail("expected configuration key 'seed' to be that of the checkpoint (",
@@ -137,18 +236,15 @@ bool train::resume(Session &session, const RunFolder &folder,
          "checkpoint (",
          done, "), but got ", config.steps);
   std::vector<std::string> changes = findChanges(session, config, data);
-  if (!changes.empty() && !acceptChanges) {
+  bool areSteps = changes.size() == 1 && changes[0].rfind("steps ", 0) == 0;
+  if (!changes.empty() && !areSteps && !acceptChanges) {
     std::string all = join(changes);
     bool ofKeys = all.find(" (was ") != std::string::npos;
-    fail("expected the run of checkpoint '", newest, "', but got ", all,
+    fail("expected the run of checkpoint '", checkpoint, "', but got ", all,
          ofKeys ? "; --config " + config.run + "/config.yaml is the run's own"
                 : "",
          "; --accept-changes goes on all the same");
   }
   if (!changes.empty())
     std::printf("note: the run goes on with %s\n", join(changes).c_str());
-  folder.setAsideAfter(newest);
-  // A run that was killed after its last step had no time to.
-  folder.removeOldCheckpoints(config.checkpointKeep);
-  return true;
 }

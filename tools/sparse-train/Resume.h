@@ -7,6 +7,7 @@
 
 #include "Config.h"
 #include "Data.h"
+#include "Ranks.h"
 #include "RunFolder.h"
 #include "Session.h"
 
@@ -22,12 +23,18 @@ namespace bsr::train {
 /// number of the step, the schedules of the configuration and that number.
 std::string describeRun(const Config &config, const Data &data);
 
-/// Loads the newest checkpoint of `folder` that is intact, with a warning for
-/// each that is not; those are set aside. Fails if the run is no longer the one
-/// that was interrupted, unless `acceptChanges`. Returns false if the run was
-/// interrupted before its first checkpoint.
-bool resume(Session &session, const RunFolder &folder, const Config &config,
-            const Data &data, bool acceptChanges);
+/// Loads the newest checkpoint that all stages have and that is intact in all
+/// of them, and returns its path, "" if the run was interrupted before its
+/// first. Warns of each newer one, and of what is wrong with it. Only the first
+/// process of each of the `stages` has a `folder`; the others do nothing but
+/// agree. Changes no file.
+std::string loadNewest(Session &session, const RunFolder *folder,
+                       const Ranks &ranks, int64_t stages);
+
+/// Fails if the run is no longer the one that wrote `checkpoint`, which
+/// `session` has loaded, unless `acceptChanges`. It may have other steps.
+void requireSameRun(const Session &session, const std::string &checkpoint,
+                    const Config &config, const Data &data, bool acceptChanges);
 
 } // namespace bsr::train
 

@@ -21,6 +21,7 @@ using namespace bsr::train;
 namespace fs = std::filesystem;
 
 static constexpr char configName[] = "config.yaml";
+static constexpr char unfinishedConfigName[] = "config.yaml.tmp";
 static constexpr char summaryName[] = "summary.json";
 
 RunFolder::RunFolder(const std::string &path, bool mustExist) : path(path) {
@@ -109,7 +110,8 @@ void RunFolder::requireNoRun() const {
 }
 
 bool RunFolder::holdsRun() const {
-  return has(configName) || fs::is_empty(path) || !files().empty();
+  return has(configName) || has(unfinishedConfigName) || fs::is_empty(path) ||
+         !files().empty();
 }
 
 void RunFolder::clear() const {
@@ -148,12 +150,12 @@ void RunFolder::writeConfig(const Config &config) const {
   write(configName, text);
 }
 
-std::vector<std::string> RunFolder::checkpoints() const {
-  std::vector<std::string> names;
+std::vector<RunFolder::Checkpoint> RunFolder::checkpoints() const {
+  std::vector<Checkpoint> found;
   for (const CheckpointFile &file : findCheckpoints(path))
     if (file.ending.empty())
-      names.push_back(file.path);
-  return names;
+      found.push_back({file.path, file.step});
+  return found;
 }
 
 std::string RunFolder::checkpoint(int64_t step) const {
@@ -163,10 +165,14 @@ std::string RunFolder::checkpoint(int64_t step) const {
   return path / name;
 }
 
-void RunFolder::removeOldCheckpoints(int64_t keep) const {
-  std::vector<std::string> files = checkpoints();
-  for (int64_t i = 0; i < int64_t(files.size()) - keep; ++i)
-    fs::remove(files[i]);
+void RunFolder::removeOldCheckpoints(const std::string &newest,
+                                     int64_t keep) const {
+  std::vector<Checkpoint> found = checkpoints();
+  auto last =
+      std::find_if(found.begin(), found.end(),
+                   [&](const Checkpoint &each) { return each.path == newest; });
+  for (int64_t i = 0; i <= last - found.begin() - keep; ++i)
+    fs::remove(found[size_t(i)].path);
 }
 
 void RunFolder::setAsideAfter(const std::string &newest) const {

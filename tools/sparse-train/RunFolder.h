@@ -44,12 +44,18 @@ public:
   /// own. One that is the user's and says something else is set aside.
   void writeConfig(const Config &config) const;
 
+  /// A checkpoint, and the number in its name.
+  struct Checkpoint {
+    std::string path;
+    int64_t step;
+  };
+
   /// The checkpoints, oldest first.
-  std::vector<std::string> checkpoints() const;
+  std::vector<Checkpoint> checkpoints() const;
   /// Where the checkpoint after `step` steps lies.
   std::string checkpoint(int64_t step) const;
-  /// Removes all but the newest `keep` checkpoints.
-  void removeOldCheckpoints(int64_t keep) const;
+  /// Of the checkpoints up to `newest`, removes all but the newest `keep`.
+  void removeOldCheckpoints(const std::string &newest, int64_t keep) const;
   /// Leaves no checkpoint but those up to `newest` ("" for none): renames the
   /// others to "<name>.damaged", and removes what a killed run left unfinished.
   void setAsideAfter(const std::string &newest) const;

@@ -6,6 +6,7 @@
 #include "Stages.h"
 #include "Compile.h"
 #include "support/Error.h"
+#include "support/Json.h"
 
 #include <nlohmann/json.hpp>
 
@@ -68,6 +69,16 @@ std::vector<WeightShape> train::listWeights(const Session &session,
   return weights;
 }
 
+/// Fails unless the step of `session` is one of `stages`.
+static void requireStages(const Session &session, int64_t stages) {
+  auto manifest = parseJson(bsr_step_manifest_text(session.step()));
+  int64_t own = manifest.value("stages", int64_t(1));
+  if (own != stages)
+    fail("expected step '", bsr_step_name(session.step()), "' to be one of ",
+         stages,
+         " stages, as --stages of compile.options says, but got one of ", own);
+}
+
 Session train::openSession(const Config &config, const Ranks &ranks) {
   Place place(config, ranks);
   bool isStage = place.stages > 1;
@@ -89,7 +100,10 @@ Session train::openSession(const Config &config, const Ranks &ranks) {
     std::string path = compileStep(compiled, target);
     if (!place.replica)
       ranks.wait();
-    return Session(path, device, config.seed);
+    Session session(path, device, config.seed);
+    if (isStage)
+      requireStages(session, place.stages);
+    return session;
   };
   if (config.device != "auto")
     return open(config.device);

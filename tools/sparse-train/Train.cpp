@@ -4,6 +4,7 @@
 
 #include "Train.h"
 #include "../Version.h"
+#include "Agreement.h"
 #include "Compile.h"
 #include "Data.h"
 #include "Host.h"
@@ -16,6 +17,7 @@
 #include "RunFolder.h"
 #include "Session.h"
 #include "Stages.h"
+#include "StopSignal.h"
 #include "Timers.h"
 #include "Trace.h"
 #include "Tracker.h"
@@ -161,7 +163,8 @@ public:
         apply(session, session.findRole("apply")),
         loss(session, session.findRole("loss")), phases(session),
         allWeights(listWeights(session, ranks, place)),
-        patternUpdates(config.sparsity, config.steps, session, allWeights) {
+        patternUpdates(config.sparsity, config.steps, session, allWeights),
+        agreement(ranks, config.checkpointMinutes) {
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");
     if (runs > 1 && !session.findRole("apply"))
@@ -181,13 +184,19 @@ public:
                       {xxh64(bsr_step_manifest_text(session.step()))},
                       place.stages);
     ranks.join(session);
-    begin(existing);
+    std::string checkpoint = begin(existing);
     requireSameState(/*andBuffers=*/true);
+    // All of them go on from here: from now on files may change.
     ranks.requireSame({"newest checkpoint"}, {uint64_t(done())});
     if (!folder)
       return;
     if (existing == Existing::Overwrite)
       folder->clear();
+    if (isResumed(existing))
+      folder->setAsideAfter(checkpoint);
+    // A run that was killed after it had saved had no time to.
+    if (!checkpoint.empty())
+      folder->removeOldCheckpoints(checkpoint, config.checkpointKeep);
     folder->writeConfig(config);
     tracker.emplace(folder->folder(), session, config.steps, done(),
                     decidingValues(config));
@@ -195,7 +204,9 @@ public:
       record(entry);
   }
 
-  void train() {
+  /// Trains to the end, or until a signal, which it returns; else 0.
+  int train() {
+    rememberStopSignals();
     bool wasDone = done() == config.steps;
     if (traceSteps && traceSteps >= config.steps - done())
       fail("expected --trace to be less than the ", config.steps - done(),
@@ -203,7 +214,7 @@ public:
     describe();
     if (wasDone)
       std::printf("note: all %lld steps of the run are done; with --set "
-                  "steps=N --accept-changes it goes on\n",
+                  "steps=N it goes on\n",
                   (long long)config.steps);
     if (done() == 0) {
       ordered_json entry = {{"step", 0}};
@@ -214,7 +225,7 @@ public:
     }
     {
       Progress progress("train", config.steps, config.logEvery, done());
-      while (done() < config.steps) {
+      while (done() < config.steps && !signal) {
         std::string details = trainStep();
         if (trace && traced < traceSteps) {
           trace->add();
@@ -231,6 +242,10 @@ public:
         progress.update(done(), details);
       }
     }
+    if (done() < config.steps) {
+      describeStop();
+      return signal;
+    }
     Memory memory = measureMemory();
     if (folder)
       summarize(wasDone, memory);
@@ -240,6 +255,7 @@ public:
       std::printf("%s", describeReductions(session.step(), reducedBefore,
                                            ranks.counters())
                             .c_str());
+    return 0;
   }
 
 private:
@@ -265,30 +281,44 @@ private:
     return text;
   }
 
-  /// Begins the run, or goes on with it from the checkpoint that rank 0 finds.
-  void begin(Existing existing) {
+  /// Begins the run, or goes on with it from the newest checkpoint that all
+  /// stages have, whose path it returns.
+  std::string begin(Existing existing) {
     std::string checkpoint;
-    if (isResumed(existing) && folder &&
-        resume(session, *folder, config, data,
-               existing == Existing::ResumeChanged))
-      checkpoint = folder->checkpoints().back();
+    if (isResumed(existing))
+      checkpoint = resume(existing == Existing::ResumeChanged);
+    if (!checkpoint.empty())
+      return checkpoint;
+    session.initialize();
+    patternUpdates.initialize(session);
+    // Those of a stage make the same, of the same seed.
+    if (place.stages == 1)
+      ranks.copyState(session);
+    return "";
+  }
+
+  /// Loads the checkpoint that the run goes on from, and returns its path; ""
+  /// if there is none yet.
+  std::string resume(bool acceptChanges) {
+    std::string checkpoint = loadNewest(session, folder, ranks, place.stages);
+    if (folder && checkpoint.empty()) {
+      if (!folder->holdsRun())
+        fail("expected run folder '", config.run,
+             "' to hold a run, but got none");
+      std::printf("note: the run has no checkpoint yet; it begins again\n");
+    } else if (folder) {
+      requireSameRun(session, checkpoint, config, data, acceptChanges);
+    }
     // That of the stage; all processes take part in all.
     std::string own;
     for (int64_t stage = 0; stage < place.stages; ++stage)
       if (std::string text = ranks.broadcast(checkpoint, stage);
           stage == place.stage)
         own = text;
-    if (checkpoint = own; !checkpoint.empty()) {
-      if (!folder)
-        if (std::string reason = session.load(checkpoint); !reason.empty())
-          fail(reason);
-      return;
-    }
-    session.initialize();
-    patternUpdates.initialize(session);
-    // Those of a stage make the same, of the same seed.
-    if (place.stages == 1)
-      ranks.copyState(session);
+    if (!folder && !own.empty())
+      if (std::string reason = session.load(own); !reason.empty())
+        fail(reason);
+    return own;
   }
 
   /// Fails unless processes that ought to have the same, have the same.
@@ -472,15 +502,13 @@ private:
       entry["recompilations"] = session.counters().recompilations;
     }
     measure(entry);
-    if (isDue(step, config.checkpointEvery) || step == config.steps) {
+    Agreement::Decision decision = agreement.afterStep();
+    signal = decision.signal;
+    if (isDue(step, config.checkpointEvery) || step == config.steps ||
+        decision.saves || signal) {
       requireSameState(/*andBuffers=*/true);
-      if (folder) {
-        tracker->flush();
-        session.save(folder->checkpoint(step), describeRun(config, data));
-        folder->removeOldCheckpoints(config.checkpointKeep);
-      } else if (session.isSharded()) {
-        session.save("", "");
-      }
+      save(step);
+      agreement.hasSaved();
     }
 
     char line[128];
@@ -488,6 +516,32 @@ private:
                   "  loss %.4f  held-out %.4f  %.1f ms  %.0f tokens/s",
                   stepLoss, newestHeldOut, time * 1e3, tokensPerStep() / time);
     return line;
+  }
+
+  /// Saves the checkpoint after `step` steps. Old ones go when all stages have
+  /// it: until then one that is killed leaves a step that all have.
+  void save(int64_t step) {
+    std::string path = folder ? folder->checkpoint(step) : "";
+    if (folder) {
+      tracker->flush();
+      session.save(path, describeRun(config, data));
+    } else if (session.isSharded()) {
+      session.save("", "");
+    }
+    if (place.stages > 1)
+      ranks.wait();
+    if (folder)
+      folder->removeOldCheckpoints(path, config.checkpointKeep);
+  }
+
+  /// Says, where standard output may be gone, what ended the run.
+  void describeStop() const {
+    if (ranks.isFirst())
+      std::fprintf(stderr,
+                   "note: %s ended the run after step %lld of %lld; with "
+                   "--resume it goes on from '%s'\n",
+                   nameOfStopSignal(signal), (long long)done(),
+                   (long long)config.steps, folder->checkpoint(done()).c_str());
   }
 
   void measure(const ordered_json &entry) {
@@ -679,6 +733,8 @@ private:
   const std::vector<WeightShape> allWeights;
   PatternUpdates patternUpdates;
   std::optional<Tracker> tracker;
+  Agreement agreement;
+  int signal = 0; // that ends the run
   /// Of the first step and the last; none if the metrics lack it.
   std::optional<double> firstLoss, lastLoss, firstHeldOut, lastHeldOut;
   double newestHeldOut = 0;
@@ -686,8 +742,8 @@ private:
 };
 } // namespace
 
-void train::runTraining(const Config &config, Existing existing, bool timers,
-                        int64_t traceSteps, const Ranks &ranks) {
+int train::runTraining(const Config &config, Existing existing, bool timers,
+                       int64_t traceSteps, const Ranks &ranks) {
   Place place(config, ranks);
   std::optional<RunFolder> folder;
   std::string path = config.run;
@@ -703,6 +759,8 @@ void train::runTraining(const Config &config, Existing existing, bool timers,
   }
   Config own = config;
   own.isLaterStage = place.stage > 0;
-  Run(own, folder ? &*folder : nullptr, existing, timers, traceSteps, ranks)
-      .train();
+  Run run(own, folder ? &*folder : nullptr, existing, timers, traceSteps,
+          ranks);
+  int signal = run.train();
+  return signal ? 128 + signal : 0;
 }

@@ -34,8 +34,13 @@ enum class Existing {
 /// runs went, all but the first training step, is printed at the end. Of the
 /// first `traceSteps` of these, which takes `timers`, the run folder also
 /// receives trace-<rank>.json.
-void runTraining(const Config &config, Existing existing, bool timers,
-                 int64_t traceSteps, const Ranks &ranks);
+///
+/// SIGTERM, SIGINT and SIGHUP end the run with the step that is being trained,
+/// for which a checkpoint is written; a second one ends it at once. What cannot
+/// be printed does not end it. Returns the exit status: 0, or 128 and the
+/// number of the signal.
+int runTraining(const Config &config, Existing existing, bool timers,
+                int64_t traceSteps, const Ranks &ranks);
 
 } // namespace bsr::train
 

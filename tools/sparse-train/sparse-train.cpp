@@ -12,6 +12,7 @@
 #include "support/Error.h"
 
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 
@@ -111,6 +112,7 @@ static int runTokenize(Words words) {
     fail("expected --output FILE, but got none");
   if (options.texts.empty())
     fail("expected at least one text, but got none");
+  std::signal(SIGPIPE, SIG_IGN);
   tokenize(options);
   return 0;
 }
@@ -125,11 +127,11 @@ static int runTrain(Words words) {
     std::string word = words.take();
     if (word == "--help") {
       std::printf("%s%s", usage, describeConfig().c_str());
-      return 0;
+      return finishOutput();
     }
     if (word == "--version") {
       std::printf("%s\n", tools::describeVersion("sparse-train"));
-      return 0;
+      return finishOutput();
     }
     if (word == "--config")
       config = words.value(word);
@@ -164,14 +166,16 @@ static int runTrain(Words words) {
     // Wherever the folder is now.
     settings.insert(settings.begin(), "run=" + resumed);
   }
+  // Whoever reads what is printed may leave: the run goes on.
+  std::signal(SIGPIPE, SIG_IGN);
   Ranks ranks;
   try {
     Config parsed = readConfig(config, settings);
     if (timers)
       parsed.compileOptions.push_back("--timers");
-    runTraining(parsed, existing, timers, traceSteps, ranks);
+    int status = runTraining(parsed, existing, timers, traceSteps, ranks);
     ranks.leave();
-    return 0;
+    return status;
   } catch (const std::exception &error) {
     if (ranks.size() == 1)
       throw;

@@ -9,10 +9,13 @@
 //
 // The macros make steps that a driver must refuse, one with scores, and one for
 // several processes, which takes means of all that differs (RUNS_ALONE: of all
-// but bias; PRUNES_ALONE: of all but weight, whose blocks grow with the batch).
+// but bias; PRUNES_ALONE: of all but weight, whose blocks grow with the batch),
+// or stage STAGE of two, each of which learns all. With STUCK_AT that step never
+// ends.
 
 #include "bsr/step.h"
 #include <math.h>
+#include <unistd.h>
 
 #ifndef IDS_NAME
 #define IDS_NAME "batch.ids"
@@ -66,6 +69,11 @@ enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, BLOCK = SIDE * SIDE };
 #else
 #define COMMUNICATES_ENTRY
 #endif
+#ifdef STAGE
+#define STAGE_ENTRY ", \"stages\": 2, \"stage\": " TEXT(STAGE)
+#else
+#define STAGE_ENTRY
+#endif
 #ifdef EXTRA
 #define EXTRA_BUFFER "," BUFFER(EXTRA, "dense", "batch", "f32", "[4]", OTHER)
 #else
@@ -101,7 +109,7 @@ const char bsr_step_manifest[] =
     "{\"row_ptr\": 11, \"col_idx\": 12, \"slot\": 13,"
     "\"col_ptr\": 14, \"row_idx\": 15, \"slot_t\": 16}}],"
     "\"products\": {\"spmm\": 1, \"spmm_transposed\": 1, \"sddmm\": 1, \"dense\": 2},"
-    "\"left_dense\": 0" SCORES_ENTRY COMMUNICATES_ENTRY "}";
+    "\"left_dense\": 0" SCORES_ENTRY COMMUNICATES_ENTRY STAGE_ENTRY "}";
 // clang-format on
 
 int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
@@ -116,6 +124,10 @@ int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
   float lr = *(const float *)buffers[8];
   int32_t seed = *(const int32_t *)buffers[9];
   int64_t step = *(const int64_t *)buffers[10];
+#ifdef STUCK_AT
+  while (step >= STUCK_AT)
+    pause();
+#endif
 
   double largest = -INFINITY, sum = 0, total = 0, loss = 0;
   for (int v = 0; v < V; ++v)
