@@ -4,6 +4,7 @@
 
 #include "Step.h"
 #include "Processor.h"
+#include "Spinning.h"
 #include "Status.h"
 #include "support/File.h"
 #include "support/Hash.h"
@@ -118,6 +119,7 @@ bsr_status bsr_step_load(const char *path, bsr_step **step) {
     if (!library)
       fail(BSR_INVALID_STEP, "expected a library that loads, but got '",
            dlerror(), "'");
+    limitSpinning(library.get());
 
     auto version = *static_cast<const uint32_t *>(
         findSymbol(library.get(), "bsr_step_abi_version", path));

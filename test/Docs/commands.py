@@ -146,7 +146,7 @@ COMMANDS = {
         "sparse-compile base.mlir": Run(),
     },
     "docs/checkpoints.md": {
-        "sparse-train --resume runs/first": Run(("runs/first", "run")),
+        "sparse-train --resume runs/first": Run(("runs/first", "run"), ("$", " --set step=STEP.so")),
         "sparse-train --config run.yaml --resume": Run(),
         "sparse-checkpoint from-dense": Run(("TENSORS OUTPUT", "OUTPUT OUTPUT-2")),
         "sparse-checkpoint reblock": Run(("OUTPUT", "OUTPUT-3")),
@@ -278,6 +278,8 @@ COMMANDS = {
         "build/count-products step.mlir": Tested("Install/install.test"),
     },
     "docs/training.md": {
+        "sparse-checkpoint from-dense": Tested("Tools/train-errors.test"),
+        "sparse-train --config run.yaml --set step=step.so": Tested("Tools/train-errors.test"),
         "python3 examples/generate.py": Run(needs={"jax"}),
     },
 }

@@ -47,14 +47,27 @@ const Buffer *train::findBatch(const Session &session, std::string_view word) {
   return nullptr;
 }
 
+void train::refuseBatch(const Session &session, std::string_view word,
+                        std::string_view but) {
+  std::string names;
+  for (const Buffer &buffer : session.buffers())
+    if (buffer.role == "batch")
+      names += (names.empty() ? "'" : ", '") + buffer.name + "'";
+  fail("expected the step to have a batch buffer '", word, "', but got ",
+       names.empty() ? "none" : names, but);
+}
+
 /// The batch buffer `kind`. Its extents are those in `known`, by their letters;
 /// new ones are added.
 static const Buffer &requireBatch(const Session &session, const Kind &kind,
                                   std::map<char, int64_t> &known) {
   const Buffer *buffer = findBatch(session, kind.word);
   if (!buffer)
-    fail("expected the step to have a batch buffer '", kind.word,
-         "', but got none");
+    refuseBatch(session, kind.word,
+                findBatch(session, "positions")
+                    ? ""
+                    : ": for masked tokens, which --set task=causal or "
+                      "task=arrays replaces");
   std::string extents = kind.extents;
   std::string words;
   std::vector<int64_t> expected;
@@ -132,14 +145,28 @@ Batcher::Batcher(Session &session, const Tokens &tokens, const Config &config)
                                   1, predictions);
 }
 
+/// The matrices of the step that have a row for each of `rows` tokens, as an
+/// example in a message.
+static std::string suggestTables(const Session &session, int64_t rows) {
+  std::string names;
+  int64_t left = 4;
+  for (const Buffer &buffer : session.buffers())
+    if (buffer.role == "param" && buffer.shape.size() == 2 &&
+        buffer.shape[0] >= rows && left-- > 0)
+      names += (names.empty() ? ", such as '" : " or '") + buffer.name + "'";
+  return names;
+}
+
 void train::requireVocabulary(const Session &session, const Tokens &tokens,
                               const Config &config) {
   const Buffer *table = session.find(config.embedding);
   if (!table && config.isLaterStage)
     return;
   if (!table || table->shape.size() != 2)
-    fail("expected configuration key 'embedding' to name a matrix of the step, "
-         "but got '",
+    fail("expected configuration key 'embedding' to name a matrix of the step "
+         "with a row for each of the ",
+         tokens.vocabulary().size, " tokens",
+         suggestTables(session, tokens.vocabulary().size), ", but got '",
          config.embedding, "'");
   if (tokens.vocabulary().size > table->shape[0])
     fail("expected a token file with at most ", table->shape[0],

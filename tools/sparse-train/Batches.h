@@ -42,6 +42,11 @@ std::string describe(bsr_type type, const std::vector<int64_t> &shape);
 /// The batch buffer whose name ends in `word`, or null.
 const Buffer *findBatch(const Session &session, std::string_view word);
 
+/// Fails since the step has no batch buffer whose name ends in `word`; `but`
+/// says what else could fill those that it has.
+[[noreturn]] void refuseBatch(const Session &session, std::string_view word,
+                              std::string_view but = "");
+
 /// Fails unless the step has an embedding for every token, as
 /// `config.embedding` names it.
 void requireVocabulary(const Session &session, const Tokens &tokens,

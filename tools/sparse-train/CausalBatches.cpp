@@ -18,7 +18,7 @@ CausalBatches::CausalBatches(Session &session, const Tokens &tokens,
       seed(config.seed), accumulate(config.accumulate),
       ids(findBatch(session, "ids")), labels(findBatch(session, "labels")) {
   if (!ids)
-    fail("expected the step to have a batch buffer 'ids', but got none");
+    refuseBatch(session, "ids");
   for (const Buffer *buffer : {ids, labels})
     if (buffer && (buffer->type != BSR_I32 || buffer->shape.size() != 2 ||
                    buffer->shape != ids->shape))

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <set>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,9 +87,46 @@ static uint64_t hashPatternFiles(const std::string &option, uint64_t hash) {
   return hash;
 }
 
+/// Whether `option` is one of sparse-compile that says how a step is compiled,
+/// with its value behind a "=": not one that says what is written where.
+static bool saysHowToCompile(std::string_view option) {
+  static const std::set<std::string_view> withValue = {
+      "mark",           "target-cpu",   "target",           "vector-bits",
+      "num-registers",  "l1-bytes",     "l2-bytes",         "mma-rate",
+      "wgmma-rate",     "l2-bandwidth", "memory-bandwidth", "overlap",
+      "attention-keys", "score-norm",   "shard-state",      "stages",
+      "stage",          "memory",       "micro-batches",    "schedule",
+      "max-operations"};
+  static const std::set<std::string_view> flags = {
+      "print-report",   "cubin", "assemble", "drop-updates",
+      "require-sparse", "tf32",  "timers",   "find-attention",
+      "data-parallel",  "time"};
+  size_t begin = option.find_first_not_of('-');
+  if (begin != 1 && begin != 2)
+    return false;
+  std::string_view name = option.substr(begin);
+  if (name.front() == 'O')
+    return name.find_first_not_of("=0123456789", 1) == name.npos;
+  size_t end = name.find('=');
+  name = name.substr(0, end);
+  return flags.count(name) ||
+         (end != std::string_view::npos && withValue.count(name));
+}
+
+/// Fails unless all `options` say how to compile: a configuration may come from
+/// a stranger.
+static void requireOptions(const std::vector<std::string> &options) {
+  for (const std::string &option : options)
+    if (!saysHowToCompile(option))
+      fail("expected the entries of configuration key 'compile.options' to be "
+           "options of sparse-compile that say how to compile, as "
+           "--name=value, but got '",
+           option, "'");
+}
+
 std::string train::compileStep(const Config &config,
                                const std::string &target) {
-  if (fs::path(config.step).extension() == ".so")
+  if (isCompiled(config))
     return config.step;
 
   std::string tool = config.compileTool;
@@ -100,6 +138,7 @@ std::string train::compileStep(const Config &config,
   // Machines may share the cache.
   hash = fnv1a(identifyProcessor(), hash);
   std::vector<std::string> options = config.compileOptions;
+  requireOptions(options);
   if (target != "cpu")
     options.insert(options.begin(), "--target=" + target);
   for (const std::string &option : options)

@@ -6,6 +6,8 @@
 #include "Files.h"
 #include "Keys.h"
 
+#include <functional>
+
 using namespace bsr;
 using namespace bsr::train;
 
@@ -95,9 +97,11 @@ static const std::vector<ConfigKey> &keys() {
        freely},
       {"checkpoint.keep", &Config::checkpointKeep,
        "checkpoints that are kept, the newest", positiveFreely},
-      {"compile.tool", &Config::compileTool,
-       "the compiler; by default the sparse-compile beside this program",
-       freely},
+      {"compile.tool",
+       &Config::compileTool,
+       "the compiler; by default the sparse-compile beside this program. Only "
+       "--set may name another",
+       {0, infinity, {}, false, true, true}},
       {"compile.options", &Config::compileOptions,
        "the compiler's options, a list"},
       {"compile.cache", &Config::compileCache,
@@ -207,11 +211,43 @@ static void readConfigFile(Config &config, const std::string &path) {
   }
 }
 
+bool train::isCompiled(const Config &config) {
+  constexpr std::string_view ending = ".so";
+  const std::string &step = config.step;
+  return step.size() > ending.size() &&
+         step.compare(step.size() - ending.size(), ending.size(), ending) == 0;
+}
+
+/// Fails if the file `path`, which `config` was read from, has what would be
+/// run and no setting `isSet` says that it may.
+static void refuseCode(Config &config, const std::string &path, ConfigFile kind,
+                       const std::function<bool(std::string_view)> &isSet) {
+  if (!config.compileTool.empty() && !isSet("compile.tool"))
+    fail("expected a program to run to be named by --set compile.tool alone, "
+         "but got '",
+         excerpt(config.compileTool), "' in configuration file '", path, "'");
+  if (kind == ConfigFile::Named)
+    return;
+  if (isCompiled(config) && !isSet("step"))
+    fail("expected --set step=... beside --resume of a folder whose step is "
+         "compiled, since that is code to run, but got '",
+         excerpt(config.step), "' from '", path, "' alone");
+  config.compileCache = Config().compileCache;
+}
+
 Config train::readConfig(const std::string &path,
-                         const std::vector<std::string> &settings) {
+                         const std::vector<std::string> &settings,
+                         ConfigFile kind) {
   Config config;
-  if (!path.empty())
+  auto isSet = [&](std::string_view name) {
+    return std::any_of(settings.begin(), settings.end(), [&](auto &setting) {
+      return std::string_view(setting).substr(0, setting.find('=')) == name;
+    });
+  };
+  if (!path.empty()) {
     readConfigFile(config, path);
+    refuseCode(config, path, kind, isSet);
+  }
   for (const std::string &setting : settings) {
     size_t equals = setting.find('=');
     if (equals == std::string::npos)
@@ -242,6 +278,8 @@ std::string train::toYAML(const Config &config) {
   std::string section;
   out << YAML::BeginMap;
   for (const ConfigKey &key : keys()) {
+    if (key.rule.isOfCommandLine)
+      continue;
     std::string name = key.name;
     size_t dot = name.find('.');
     std::string prefix = dot == std::string::npos ? "" : name.substr(0, dot);

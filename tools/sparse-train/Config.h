@@ -58,12 +58,26 @@ struct Config {
   std::string compileCache = "cache";
 };
 
+/// Who says where a configuration file is.
+enum class ConfigFile {
+  Named,   // the user names it, and knows what it says
+  OfFolder // it lies in a run folder, which may be a stranger's
+};
+
 /// Reads the YAML file `path` (none if empty), then applies `settings` of the
 /// form "key=value" in order, whose values are YAML but for texts, which stand
 /// for themselves. Throws `Error` for a key that does not exist, a
 /// value of another type or out of range, and a required key without a value.
+///
+/// No file names a program to run. One of a run folder names no machine code
+/// either: of a compiled step an error is thrown unless `settings` name it, and
+/// for its cache of compiled steps the default stands.
 Config readConfig(const std::string &path,
-                  const std::vector<std::string> &settings);
+                  const std::vector<std::string> &settings,
+                  ConfigFile kind = ConfigFile::Named);
+
+/// Whether the step of `config` is machine code, not text.
+bool isCompiled(const Config &config);
 
 /// The configuration as YAML that `readConfig` reads back.
 std::string toYAML(const Config &config);

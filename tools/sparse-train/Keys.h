@@ -34,6 +34,9 @@ struct KeyRule {
   /// names a file that is known by its contents: a resumed run may have another
   /// value.
   bool isFree = false;
+  /// True for a key that only the command line may give a value: no
+  /// configuration has one, neither one that is read nor one that is written.
+  bool isOfCommandLine = false;
 };
 
 /// A key of the structure `S`; a dot separates its section from its name.

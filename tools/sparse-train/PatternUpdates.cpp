@@ -185,6 +185,19 @@ void PatternUpdates::initialize(Session &session) const {
   }
 }
 
+bool PatternUpdates::setValues(const std::string &name) const {
+  return std::any_of(weights.begin(), weights.end(), [&](const Weight &weight) {
+    return weight.info.name == name && weight.group->init == "largest";
+  });
+}
+
+bool PatternUpdates::leavePatterns() const {
+  return std::any_of(weights.begin(), weights.end(), [](const Weight &weight) {
+    return weight.group->method != "static" && !weight.group->every &&
+           !weight.group->updates;
+  });
+}
+
 /// The step at which updates of `group` end.
 double PatternUpdates::endOf(const SparsityGroup &group) const {
   return group.end ? double(group.end) : group.until * double(steps);

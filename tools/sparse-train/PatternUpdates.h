@@ -26,6 +26,11 @@ public:
   /// Makes the first patterns of an initialized session.
   void initialize(Session &session) const;
 
+  /// Whether that gives the weight called `name` its values, too.
+  bool setValues(const std::string &name) const;
+  /// Whether there are patterns that could change and never do.
+  bool leavePatterns() const;
+
   /// Whether patterns are updated after `step` steps: of this process, or,
   /// `anywhere`, also those of other stages; and whether by scores.
   bool areDue(int64_t step, bool anywhere) const;

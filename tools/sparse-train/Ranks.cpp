@@ -4,6 +4,7 @@
 
 #include "Ranks.h"
 #include "Session.h"
+#include "StopSignal.h"
 #include "support/Error.h"
 #include "support/Hash.h"
 
@@ -261,7 +262,8 @@ std::vector<bsr_reduction_event> Ranks::takeEvents() const {
 void Ranks::leave() { check(bsr_communicator_close(communicator.release())); }
 
 void Ranks::end(const char *sentence) const {
-  // What all find, rank 0 tells, and ends the others.
+  // What all find, rank 0 tells, and ends the others: by a signal, maybe.
+  forgetStopSignals();
   if (!isFirst())
     sleep(2);
   std::fprintf(stderr, "error: %s\n", sentence);

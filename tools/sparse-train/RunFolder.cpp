@@ -27,6 +27,9 @@ static constexpr char summaryName[] = "summary.json";
 RunFolder::RunFolder(const std::string &path, bool mustExist) : path(path) {
   if (mustExist && !fs::is_directory(path))
     fail("expected run folder '", path, "' to hold a run, but got no folder");
+  for (fs::path each = this->path; !each.empty() && !fs::exists(each);
+       each = each.parent_path())
+    made.push_back(each);
   fs::create_directories(path);
   // The system takes the lock back when the process ends, however it does.
   descriptor = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -119,6 +122,14 @@ void RunFolder::clear() const {
     fs::remove(file);
 }
 
+void RunFolder::abandon(bool isOurs) const {
+  std::error_code ignored;
+  if (isOurs && files().empty())
+    fs::remove(path / configName, ignored);
+  for (const fs::path &folder : made)
+    fs::remove(folder, ignored); // if it is empty
+}
+
 bool RunFolder::has(const char *name) const {
   return fs::exists(fs::symlink_status(path / name));
 }
@@ -126,6 +137,8 @@ bool RunFolder::has(const char *name) const {
 void RunFolder::write(const char *name, const std::string &text) const {
   writeFile(path / name, name, {text});
 }
+
+bool RunFolder::holdsConfig() const { return has(configName); }
 
 void RunFolder::writeConfig(const Config &config) const {
   fs::path file = path / configName;

@@ -35,11 +35,15 @@ public:
   bool holdsRun() const;
   /// Removes the run that the folder holds.
   void clear() const;
+  /// Of a run that did not begin, removes the configuration, if it `isOurs`,
+  /// and the folders that were made for it. Never fails.
+  void abandon(bool isOurs) const;
   const std::filesystem::path &folder() const { return path; }
   /// Whether the file `name` is there.
   bool has(const char *name) const;
   /// Writes the file `name`.
   void write(const char *name, const std::string &text) const;
+  bool holdsConfig() const;
   /// Writes config.yaml, unless one that says the same is there: the user's
   /// own. One that is the user's and says something else is set aside.
   void writeConfig(const Config &config) const;
@@ -66,6 +70,7 @@ private:
   std::vector<std::filesystem::path> files() const;
 
   std::filesystem::path path;
+  std::vector<std::filesystem::path> made; // folders, the innermost first
   int descriptor;
 };
 

@@ -46,7 +46,8 @@ Session::Session(const std::string &path, const std::string &device,
                    {info.shape, info.shape + info.rank},
                    info.elements,
                    info.carried != 0,
-                   wholeElements});
+                   wholeElements,
+                   info.init});
   }
 }
 

@@ -23,6 +23,7 @@ struct Buffer {
   int64_t elements;
   bool carried;
   int64_t wholeElements; // of what several processes have a share of
+  std::string init;      // rule of its first values, or ""
 
   bool isShard() const { return elements != wholeElements; }
 };

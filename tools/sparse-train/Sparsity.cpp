@@ -131,6 +131,9 @@ static void set(Group &group, const std::string &where, const std::string &name,
   if (!key)
     refuseKey("sparsity." + name, sparsityNames());
   setKey(group, *key, where + "." + name, node);
+  std::string_view own = key->name;
+  group.saysMethod |= own == "method";
+  group.saysWhen |= own == "every" || own == "updates";
   if (name == sparsityAlias)
     group.density = 1 - group.density;
 }
@@ -231,6 +234,9 @@ void train::checkSparsity(const std::vector<Group> &groups) {
       requireRegex(key("densities"), expression);
     require(!group.every || !group.updates, "every", "or '", key("updates"),
             "', but got both");
+    require(group.method == "static" || !group.saysMethod || group.saysWhen,
+            "every", "or '", key("updates"), "' to have a value for method ",
+            group.method, ", but got none");
     require(!group.end || group.end > group.begin, "end", "to be more than '",
             key("begin"), "' ", group.begin, ", but got ", group.end);
     require(group.method != "gmp" || group.density > 0, "density",

@@ -42,6 +42,9 @@ struct SparsityGroup {
   int64_t halfPeriod = 0;
   std::string score = "l1";
   bool allowReturn = false;
+
+  /// No keys: whether the configuration says what method, and when.
+  bool saysMethod = false, saysWhen = false;
 };
 
 /// Reads the section: the keys of one group, or a list of groups.

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdint>
 #include <ctime>
-#include <initializer_list>
 
 using namespace bsr;
 
@@ -37,8 +36,11 @@ static void onStop(int signal) {
   raise(signal); // when this returns
 }
 
+/// The signals.
+static constexpr int stopSignals[] = {SIGTERM, SIGINT, SIGHUP};
+
 void train::rememberStopSignals() {
-  for (int signal : {SIGTERM, SIGINT, SIGHUP}) {
+  for (int signal : stopSignals) {
     struct sigaction action = {};
     if (sigaction(signal, nullptr, &action) || action.sa_handler == SIG_IGN)
       continue;
@@ -46,6 +48,14 @@ void train::rememberStopSignals() {
     action.sa_handler = onStop;
     action.sa_flags = SA_RESTART;
     sigaction(signal, &action, nullptr);
+  }
+}
+
+void train::forgetStopSignals() {
+  for (int signal : stopSignals) {
+    struct sigaction action = {};
+    if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler == onStop)
+      std::signal(signal, SIG_DFL);
   }
 }
 

@@ -14,6 +14,9 @@ namespace bsr::train {
 /// by nohup, stays ignored.
 void rememberStopSignals();
 
+/// From now on these signals end the program as ever.
+void forgetStopSignals();
+
 /// The signal that came, or 0.
 int stopSignal();
 

@@ -289,12 +289,33 @@ private:
       checkpoint = resume(existing == Existing::ResumeChanged);
     if (!checkpoint.empty())
       return checkpoint;
+    requireFirstValues();
     session.initialize();
     patternUpdates.initialize(session);
     // Those of a stage make the same, of the same seed.
     if (place.stages == 1)
       ranks.copyState(session);
     return "";
+  }
+
+  /// Fails if parameters would begin as zeros that nobody asked for.
+  void requireFirstValues() const {
+    std::vector<std::string> missing;
+    for (const Buffer &buffer : session.buffers())
+      if (buffer.role == "param" && buffer.init.empty() &&
+          !patternUpdates.setValues(buffer.name))
+        missing.push_back(buffer.name);
+    if (missing.empty())
+      return;
+    std::string others =
+        missing.size() > 1
+            ? " and " + std::to_string(missing.size() - 1) + " more"
+            : "";
+    fail("expected the step to say what parameter '", missing.front(), "'",
+         others, " begins with, but got no rule: export it with inits={\"",
+         missing.front(),
+         "\": \"normal(0.02)\"}, or zeros, ones, constant(c), or resume from a "
+         "checkpoint that sparse-checkpoint from-dense makes of values");
   }
 
   /// Loads the checkpoint that the run goes on from, and returns its path; ""
@@ -596,6 +617,9 @@ private:
                 (long long)sparseProducts(),
                 (long long)bsr_step_num_products(step, "dense"),
                 (long long)bsr_step_num_left_dense(step));
+    if (patternUpdates.leavePatterns() && blocks.stored < blocks.all)
+      std::printf("note: patterns stay as they begin, since neither "
+                  "sparsity.every nor sparsity.updates has a value\n");
     std::fflush(stdout);
   }
 
@@ -751,16 +775,24 @@ int train::runTraining(const Config &config, Existing existing, bool timers,
     path += "/stage-" + std::to_string(place.stage);
   if (place.replica == 0)
     folder.emplace(path, /*mustExist=*/isResumed(existing));
-  // Written before the step is compiled, which may take long: what is killed
-  // meanwhile is a run, and can be resumed.
-  if (folder && existing == Existing::Refuse) {
-    folder->requireNoRun();
-    folder->writeConfig(config);
-  }
   Config own = config;
   own.isLaterStage = place.stage > 0;
-  Run run(own, folder ? &*folder : nullptr, existing, timers, traceSteps,
-          ranks);
-  int signal = run.train();
+  std::optional<Run> run;
+  bool hadConfig = !folder || folder->holdsConfig();
+  try {
+    // Written before the step is compiled, which may take long: what is killed
+    // meanwhile is a run, and can be resumed.
+    if (folder && existing == Existing::Refuse) {
+      folder->requireNoRun();
+      folder->writeConfig(config);
+    }
+    run.emplace(own, folder ? &*folder : nullptr, existing, timers, traceSteps,
+                ranks);
+  } catch (...) {
+    if (folder)
+      folder->abandon(!hadConfig);
+    throw;
+  }
+  int signal = run->train();
   return signal ? 128 + signal : 0;
 }

@@ -170,7 +170,9 @@ static int runTrain(Words words) {
   std::signal(SIGPIPE, SIG_IGN);
   Ranks ranks;
   try {
-    Config parsed = readConfig(config, settings);
+    Config parsed =
+        readConfig(config, settings,
+                   resumed.empty() ? ConfigFile::Named : ConfigFile::OfFolder);
     if (timers)
       parsed.compileOptions.push_back("--timers");
     int status = runTraining(parsed, existing, timers, traceSteps, ranks);

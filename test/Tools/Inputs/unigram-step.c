@@ -10,12 +10,16 @@
 // The macros make steps that a driver must refuse, one with scores, and one for
 // several processes, which takes means of all that differs (RUNS_ALONE: of all
 // but bias; PRUNES_ALONE: of all but weight, whose blocks grow with the batch),
-// or stage STAGE of two, each of which learns all. With STUCK_AT that step never
-// ends.
+// or stage STAGE of two, each of which learns all. With STUCK_AT that step
+// never ends.
 
 #include "bsr/step.h"
 #include <math.h>
 #include <unistd.h>
+#ifdef PRINTS_BLOCKTIME
+#include <omp.h>
+#include <stdio.h>
+#endif
 
 #ifndef IDS_NAME
 #define IDS_NAME "batch.ids"
@@ -25,6 +29,12 @@
 #endif
 #ifndef LABELS_TYPE
 #define LABELS_TYPE "i32"
+#endif
+#ifndef BIAS_BEGINS
+#define BIAS_BEGINS CARRIED("zeros")
+#endif
+#ifndef TABLE_BEGINS
+#define TABLE_BEGINS CARRIED("normal(0.02)")
 #endif
 #ifndef LR_SHAPE
 #define LR_SHAPE "[]"
@@ -54,6 +64,7 @@ enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, BLOCK = SIDE * SIDE };
   "\", \"type\": \"" type "\", \"shape\": " shape ", " rest "}"
 #define VALUES_SHAPE "[" TEXT(SLOTS) ", " TEXT(SIDE) ", " TEXT(SIDE) "]"
 #define CARRIED(init) "\"carried\": true, \"init\": \"" init "\""
+#define UNSAID "\"carried\": true"
 #define OTHER "\"carried\": false"
 #define PATTERN ", \"pattern\": 0"
 
@@ -84,8 +95,8 @@ const uint32_t bsr_step_abi_version = BSR_STEP_ABI_VERSION;
 const char bsr_step_manifest[] =
     "{\"format\": \"bsr-step\", \"version\": 1, \"name\": \"unigram" VERSION "\","
     "\"target_cpu\": \"any\", \"arena_bytes\": 64, \"buffers\": ["
-    BUFFER("state.bias", "dense", "param", "f32", "[512]", CARRIED("zeros")) ","
-    BUFFER("state.table", "dense", "param", "f32", "[512, 1]", CARRIED("normal(0.02)")) ","
+    BUFFER("state.bias", "dense", "param", "f32", "[512]", BIAS_BEGINS) ","
+    BUFFER("state.table", "dense", "param", "f32", "[512, 1]", TABLE_BEGINS) ","
     BUFFER("state.w", "values", "param", "f32", VALUES_SHAPE, CARRIED("normal(0.02)") PATTERN) ","
     BUFFER("state.m.w", "values", "state", "f32", VALUES_SHAPE, CARRIED("zeros") PATTERN) ","
     BUFFER(IDS_NAME, "dense", "batch", "i32", "[4, 16]", OTHER) ","
@@ -124,6 +135,9 @@ int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
   float lr = *(const float *)buffers[8];
   int32_t seed = *(const int32_t *)buffers[9];
   int64_t step = *(const int64_t *)buffers[10];
+#ifdef PRINTS_BLOCKTIME
+  fprintf(stderr, "threads spin for %d\n", kmp_get_blocktime());
+#endif
 #ifdef STUCK_AT
   while (step >= STUCK_AT)
     pause();
