@@ -2,19 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the compiler takes: processor seconds to lower steps, and which passes.
 
-    benchmarks/compile_time.py [--steps NAME[:SIZE],...] [--growth LIMIT]
+    benchmarks/compile_time.py [--steps NAME[:SIZE],...] [--growth LIMIT | --exponents]
 
-A step is an example (tiny, mini, base), a file, or a shape with a number of
-operations: `loop` (products one after the other with one weight, as an unrolled
+A step is an example (tiny, mini, base), a file, a model of examples/generate.py (large,
+4.9b) with a number of layers, which needs JAX, or a shape with a number of operations: `loop` (products one after the other with one weight, as an unrolled
 loop), `stack` (one product with each matrix of a stack), `weights` (a layer, its
 gradient and its update for each of many weights), `clip` (the norm of all gradients,
 which every update reads), `chain` (element-wise operations) and `outputs` (a product
 for each of many results). With --growth, the time of each shape may grow by LIMIT
-from a size to four times as many: linear is 4, quadratic 16.
+from a size to four times as many: linear is 4, quadratic 16. With --exponents, each
+pass has the power of the step's operations that its time grows with: the slope of a line
+through the logarithms of both, for steps of one name and several sizes.
 """
 
 import argparse
+import functools
 import gzip
+import math
 import os
 import pathlib
 import re
@@ -156,11 +160,34 @@ def outputs(size):
 PAIRS = 8  # at most, of a size and four times as many
 
 SHAPES = {f.__name__: f for f in (loop, stack, weights, clip, chain, outputs)}
+# What examples/generate.py writes with any number of layers.
+MODELS = ("large", "4.9b")
 DEFAULT = "tiny,mini,base,loop:250,loop:1000,loop:5000,stack:750,stack:3000,weights:250,weights:1000"
 
 
+EXPONENTS = "4.9b:6,4.9b:12,4.9b:24,4.9b:48,4.9b:96"
+ROUNDS = 3  # of which the least counts
+
+
+def generate(name, layers):
+    """Returns the text of a model's step."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [sys.executable, ROOT / "examples" / "generate.py", "--layers", str(layers), "--output-dir", folder, name],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")])},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
+            sys.exit(f"error: expected examples/generate.py to write {name}, but got '{last}'")
+        return gzip.decompress((pathlib.Path(folder) / f"bert_{name}.mlir.gz").read_bytes()).decode()
+
+
+@functools.cache
 def read(name, size):
     """Returns the text of a step and its mark."""
+    if name in MODELS:
+        return generate(name, size), r"match=layers\..*_w$ block=16x16 density=0.1"
     if name in EXAMPLES:
         path = ROOT / "examples" / f"{EXAMPLES[name]}.mlir.gz"
         return gzip.decompress(path.read_bytes()).decode(), r"match=layers\..*_w$ block=16x16 density=0.1"
@@ -171,15 +198,14 @@ def read(name, size):
 
 
 def measure(name, size):
-    """Returns the processor seconds of lowering a step, and the shares of passes."""
+    """Returns the processor seconds of lowering a step, and those of each pass."""
     text, mark = read(name, size)
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "step.mlir"
         path.write_text(text)
         before = os.times()
         done = subprocess.run(
-            ["sparse-opt", path, f"--bsr-mark={mark}", "--bsr-to-cpu", "--mlir-timing", "--mlir-timing-display=list",
-             "--mlir-disable-threading", "-o", os.devnull],
+            ["sparse-compile", path, f"--mark={mark}", "--emit=mlir", "--pass-times", "-o", os.devnull],
             capture_output=True, text=True,
         )  # fmt: skip
         after = os.times()
@@ -189,9 +215,31 @@ def measure(name, size):
         got = f"'{errors[0]}'" if errors else f"exit status {done.returncode}"
         sys.exit(f"error: expected step '{name}' to compile, but got {got}")
     spent = after.children_user + after.children_system - before.children_user - before.children_system
-    rows = re.findall(r"^ +[\d.]+ \( *([\d.]+)%\) +(\w+)$", done.stderr, re.MULTILINE)
-    shares = [(float(share), pass_) for share, pass_ in rows if pass_ not in ("root", "Rest", "Total")]
-    return spent, sorted(shares, reverse=True)[:3]
+    rows = re.findall(r"^ +([\d.]+) s  (\S+)$", done.stderr, re.MULTILINE)
+    return spent, {pass_: float(seconds) for seconds, pass_ in rows}
+
+
+def slope(points):
+    """Returns the slope of the line through points with the least squares."""
+    x, y = (sum(values) / len(points) for values in zip(*points))
+    return sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
+
+
+def exponents(names):
+    """Prints how the time of each pass grows with the operations of a step."""
+    times, counts = [], []
+    for name, size in names:
+        text, _ = read(name, size)
+        counts.append(size if name in SHAPES else len(re.findall(r"^ +%\S+ = ", text, re.MULTILINE)))
+        runs = [measure(name, size) for _ in range(ROUNDS)]
+        least = {pass_: min(seconds[pass_] for _, seconds in runs) for pass_ in runs[0][1]}
+        times.append({"all": min(spent for spent, _ in runs), **least})
+    print(f"| pass | {' | '.join(f'{count:,}' for count in counts)} | exponent |\n|---|{'---:|' * (len(counts) + 1)}")
+    for pass_, last in times[-1].items():
+        if last >= 0.005 * times[-1]["all"]:
+            row = [each[pass_] for each in times]
+            fit = slope([(math.log(count), math.log(max(spent, 1e-4))) for count, spent in zip(counts, row)])
+            print(f"| {pass_} | {' | '.join(f'{spent:.3f}' for spent in row)} | {fit:.2f} |")
 
 
 def grow(names, limit):
@@ -214,10 +262,10 @@ def parse(steps):
     names = []
     for step in steps.split(","):
         name, _, size = step.partition(":")
-        if name in SHAPES and not size.isdigit():
+        if name in (*SHAPES, *MODELS) and not size.isdigit():
             sys.exit(f"error: expected {name}:SIZE, but got '{step}'")
-        if name not in SHAPES and name not in EXAMPLES and not pathlib.Path(name).is_file():
-            names_known = ", ".join([*EXAMPLES, *SHAPES])
+        if name not in (*SHAPES, *MODELS, *EXAMPLES) and not pathlib.Path(name).is_file():
+            names_known = ", ".join([*EXAMPLES, *MODELS, *SHAPES])
             sys.exit(f"error: expected --steps to name {names_known} or a file, but got '{name}'")
         names.append((name, int(size or 0)))
     return names
@@ -225,10 +273,16 @@ def parse(steps):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", default=DEFAULT)
+    parser.add_argument("--steps")
     parser.add_argument("--growth", type=float, metavar="LIMIT")
+    parser.add_argument("--exponents", action="store_true")
     options = parser.parse_args()
-    names = parse(options.steps)
+    names = parse(options.steps or (EXPONENTS if options.exponents else DEFAULT))
+    if options.exponents:
+        if len({name for name, _ in names}) != 1 or len({size for _, size in names}) < 2:
+            sys.exit(f"error: expected steps of one name and several sizes, but got '{options.steps}'")
+        exponents(names)
+        return
     if options.growth:
         grow(names, options.growth)
         return
@@ -236,8 +290,9 @@ def main():
     print(f"# {os.cpu_count()} processors, load {load:.1f}")
     print("| step | s of a processor | most of it |\n|---|---:|---|")
     for name, size in names:
-        spent, shares = measure(name, size)
-        passes = ", ".join(f"{pass_} {share:.0f} %" for share, pass_ in shares)
+        spent, passes = measure(name, size)
+        most = sorted(passes, key=passes.get, reverse=True)[:3]
+        passes = ", ".join(f"{pass_} {100 * passes[pass_] / spent:.0f} %" for pass_ in most)
         print(f"| {name}{f', {size:,}' if size else ''} | {spent:.2f} | {passes} |", flush=True)
 
 

@@ -5,7 +5,7 @@
 """Exports the training steps of BERT and GPT-2 of this folder with JAX.
 
     python3 examples/generate.py [--output-dir DIR] [--accumulate] [--batch B] [--tokens T]
-        [--clip NORM] [SIZE]...
+        [--clip NORM] [--layers N] [SIZE]...
 
 writes `bert_<SIZE>.mlir.gz`, or `<SIZE>.mlir.gz` of GPT-2, for each size, by default all
 but `large` and `4.9b`, the same bytes every time. Needs `jax` and `optax`, and `python/` on the module path.
@@ -33,7 +33,8 @@ parameters, moments, normalisation and the loss are float32. `gpt2`, `gpt2-bf16`
 what it reads, attention is causal, the token behind each position is predicted, and
 there is no head but the embedding. Their batch is that of `base-all`. With --tokens, sequences
 are as long, and predictions as many more or fewer. With --clip, gradients are clipped to
-a global norm of NORM in front of AdamW, in `bert_<SIZE>_clipped.mlir.gz`.
+a global norm of NORM in front of AdamW, in `bert_<SIZE>_clipped.mlir.gz`. With --layers,
+there are N layers.
 
 With --accumulate the step is that of a micro-batch, of B sequences:
 
@@ -364,6 +365,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, metavar="B")
     parser.add_argument("--tokens", type=int, metavar="T")
     parser.add_argument("--clip", type=float, metavar="NORM")
+    parser.add_argument("--layers", type=int, metavar="N")
     options = parser.parse_args()
     for size in options.sizes or CONFIGS:
         if size not in CONFIGS | SCALED:
@@ -377,6 +379,8 @@ def main() -> None:
             config = dataclasses.replace(config, tokens=options.tokens, predictions=predictions)
         if options.clip:
             config = dataclasses.replace(config, clip=options.clip)
+        if options.layers:
+            config = dataclasses.replace(config, layers=options.layers)
         text = export(config, options.accumulate)
         suffix = ("_accumulate" if options.accumulate else "") + ("_clipped" if options.clip else "")
         model = size if size.startswith("gpt2") else f"bert_{size}"

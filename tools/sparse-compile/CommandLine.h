@@ -236,6 +236,10 @@ struct CommandLine {
   llvm::cl::opt<bool> time{"time",
                            llvm::cl::desc("Print the time of each phase"),
                            llvm::cl::cat(category)};
+  llvm::cl::opt<bool> passTimes{
+      "pass-times",
+      llvm::cl::desc("Print the processor seconds of each pass, on one thread"),
+      llvm::cl::cat(category)};
 };
 
 } // namespace mlir::bsr

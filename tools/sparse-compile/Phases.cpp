@@ -4,6 +4,7 @@
 
 #include "Phases.h"
 #include "Output.h"
+#include "PassTimes.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -99,7 +100,11 @@ Error bsr::run(PassManager &pm, ModuleOp module) {
 
 Error bsr::lower(ModuleOp module, const CommandLine &options,
                  llvm::function_ref<void(OpPassManager &)> build) {
+  if (options.passTimes)
+    module.getContext()->disableMultithreading();
   PassManager pm(module.getContext());
+  if (options.passTimes)
+    pm.addInstrumentation(std::make_unique<PassTimes>());
   for (const std::string &mark : options.marks) {
     if (isOfAttention(mark))
       continue;
