@@ -226,6 +226,11 @@ struct CommandLine {
           "The most operations that a loop over time may become (default: "
           "65536)"),
       llvm::cl::value_desc("number"), llvm::cl::cat(category)};
+  llvm::cl::opt<bool> verifyEach{
+      "verify-each",
+      llvm::cl::desc("Verify the module after each pass, not at the ends of "
+                     "stages alone"),
+      llvm::cl::cat(category)};
   llvm::cl::opt<bool> check{
       "check",
       llvm::cl::desc(

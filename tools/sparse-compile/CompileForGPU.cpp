@@ -211,7 +211,7 @@ Error bsr::compileForGPU(OwningOpRef<ModuleOp> module, GPUAttr target,
     LaunchesToLLVMOptions launches;
     launches.timers = options.timers.getValue();
     buildLaunchesToLLVMPipeline(pm, launches);
-    if (Error error = run(pm, *module))
+    if (Error error = run(pm, *module, options))
       return error;
     if (Error error = verifyMemory(getManifest(*module), options))
       return error;

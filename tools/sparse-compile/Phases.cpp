@@ -87,11 +87,11 @@ void bsr::setStepOptions(StepOptions &step, const CommandLine &options) {
   step.maxOperations = options.maxOperations.getValue();
 }
 
-Error bsr::run(PassManager &pm, ModuleOp module) {
+Error bsr::run(PassManager &pm, ModuleOp module, const CommandLine &options) {
   // To verify after each pass takes most of the time; sparse-opt does, and the
   // tests run the same pipelines by it. Here the ends of stages are verified,
   // by bsr-verify-module, and what comes out.
-  pm.enableVerifier(false);
+  pm.enableVerifier(options.verifyEach);
   if (failed(pm.run(module)) || failed(verify(module)))
     return createStringError(
         "expected the step to compile, but got the errors above");
@@ -121,7 +121,7 @@ Error bsr::lower(ModuleOp module, const CommandLine &options,
     pm.addPass(std::move(pass));
   }
   build(pm);
-  return run(pm, module);
+  return run(pm, module, options);
 }
 
 Error bsr::writeModule(ModuleOp module, StringRef path) {

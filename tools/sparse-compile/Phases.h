@@ -36,7 +36,7 @@ bool isOfAttention(StringRef mark);
 /// Sets the options of a pipeline that all targets have.
 void setStepOptions(StepOptions &step, const CommandLine &options);
 /// Runs `pm` on `module`.
-llvm::Error run(PassManager &pm, ModuleOp module);
+llvm::Error run(PassManager &pm, ModuleOp module, const CommandLine &options);
 /// Marks weights of `module` and runs the pipeline that `build` adds.
 llvm::Error lower(ModuleOp module, const CommandLine &options,
                   llvm::function_ref<void(OpPassManager &)> build);
