@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
@@ -240,7 +241,7 @@ def _init_of(leaf: Any) -> str:
     if not isinstance(leaf, (np.ndarray, jax.Array)) or isinstance(leaf, jax.core.Tracer):
         return ""
     is_here = not isinstance(leaf, jax.Array) or leaf.is_fully_addressable
-    if not is_here or jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended):
+    if not is_here or jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
         return ""
     rule = _inits.of(np.asarray(leaf).reshape(-1))
     return rule if rule and rule != "zeros" else ""
