@@ -276,7 +276,7 @@ func.func @shared(
 func.func @divided(
     %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark, bsr.role = "param"},
     %v: tensor<8x8xf32> {bsr.name = "v", bsr.result = 1 : i64, bsr.role = "param"},
-    %x: tensor<8x4xf32>, %y: tensor<4x8xf32>, %z: tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+    %x: tensor<8x4xf32>, %y: tensor<4x8xf32>, %z: tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<8x8xf32>, tensor<f32>) {
   %c = arith.constant dense<0.0> : tensor<8x8xf32>
   %s = arith.constant dense<0.0> : tensor<f32>
   %g = linalg.matmul ins(%x, %y : tensor<8x4xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
@@ -285,9 +285,10 @@ func.func @divided(
   %spread = linalg.broadcast ins(%norm : tensor<f32>) outs(%c : tensor<8x8xf32>) dimensions = [0, 1]
   %u = linalg.div ins(%g, %spread : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
   %r = linalg.div ins(%h, %spread : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %size = linalg.reduce { arith.addf } ins(%u : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
   %next = linalg.sub ins(%w, %u : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
   %other = linalg.sub ins(%v, %r : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
-  return %next, %other : tensor<8x8xf32>, tensor<8x8xf32>
+  return %next, %other, %size : tensor<8x8xf32>, tensor<8x8xf32>, tensor<f32>
 }
 
 // -----
