@@ -150,6 +150,18 @@ refuse(compare, "wrong constants", table(lambda m, i: m.table[[0, 10]]), some)
 highest = table(lambda m, i: m.table[m.table.argmax(0)] + m.table[(m.table[0] * 9).long().clamp(0, 9)])
 compare("highest", highest, some)
 
+
+def clamp_again(m, i):
+    # Each link reads the one before twice.
+    places = (m.table[0] * 9).long().clamp(0, 9)
+    for _ in range(40):
+        places = torch.where(places > 4, places, places.clamp(0, 8))
+    return m.table[places]
+
+
+# CHECK: clamped again: equal
+compare("clamped again", table(clamp_again), some)
+
 # CHECK: expected indices from -10 to 9 by what makes them, but got others at {{.*}}programs.py:[[#]]: add .clamp(-10, 9), or compute them from the batch alone
 refuse(compare, "anywhere", table(lambda m, i: m.table[(m.table[0] * 9).long()]), some)
 
