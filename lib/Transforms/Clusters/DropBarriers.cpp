@@ -70,11 +70,11 @@ struct DropBarriers : bsr::impl::BSRDropBarriersBase<DropBarriers> {
           [&](Value x, Value y) { inner[y] = x; },
           OperationEquivalence::IgnoreLocations);
     };
-    SmallVector<std::pair<Operation *, Value>> barriers;
+    SmallVector<Operation *> barriers;
     for (Operation &op : block) {
       if (Value source = getBarred(op)) {
         same[op.getResult(0)] = get(source);
-        barriers.push_back({&op, source});
+        barriers.push_back(&op);
         continue;
       }
       if (!isMemoryEffectFree(&op) || op.getNumOperands() == 0)
@@ -96,8 +96,10 @@ struct DropBarriers : bsr::impl::BSRDropBarriersBase<DropBarriers> {
       attrs::recomputed.set(&op, UnitAttr::get(&getContext()));
       ++numKeptApart;
     }
-    for (auto [op, source] : barriers) {
-      op->getResult(0).replaceAllUsesWith(source);
+    // In order: where a barrier is around another one, its operand is by now
+    // what that one was around.
+    for (Operation *op : barriers) {
+      op->getResult(0).replaceAllUsesWith(op->getOperand(0));
       op->erase();
       ++numDropped;
     }

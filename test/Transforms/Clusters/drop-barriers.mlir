@@ -111,3 +111,38 @@ func.func @others(%x: tensor<8x8xf32>)
   } -> tensor<8x8xf32>
   return %z0, %z1, %z2, %y : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// Barriers around barriers, as nested checkpoints have them, are around what the
+// outermost one is, wherever they are read.
+
+// CHECK-LABEL: func.func @nested(
+// CHECK-SAME:    %[[X:.*]]: tensor<4x8xf32>)
+// CHECK:         %[[A:.*]] = linalg.exp ins(%[[X]]
+// CHECK:         %[[B:.*]] = linalg.exp {bsr.recomputed} ins(%[[X]]
+// CHECK:         %[[C:.*]] = linalg.exp {bsr.recomputed} ins(%[[X]]
+// CHECK:         return %[[A]], %[[B]], %[[C]], %[[X]]
+func.func @nested(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) {
+  %e = tensor.empty() : tensor<4x8xf32>
+  %a = linalg.exp ins(%x : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %one = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %0 = bsr.barrier %v : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8xf32>
+  %two = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%one : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %0 = bsr.barrier %v : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8xf32>
+  %three = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%two : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %0 = bsr.barrier %v : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x8xf32>
+  %b = linalg.exp ins(%one : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %c = linalg.exp ins(%three : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %a, %b, %c, %three : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>
+}
