@@ -230,7 +230,9 @@ static void emitBatch(Emitter &e, OpTy op, ArrayRef<Value> batched,
         e.setBuffer(offset, offset);
       OpBuilder b(op);
       IRMapping views;
-      for (Value operand : batched)
+      // Both operands may be one.
+      llvm::SmallSetVector<Value, 2> operands(batched.begin(), batched.end());
+      for (Value operand : operands)
         views.map(operand, createPoint(b, e.loc, operand, at));
       auto product = cast<OpTy>(b.clone(*op, views));
       product.setFeatureDim(op.getFeatureDim() - at.size());
@@ -239,7 +241,7 @@ static void emitBatch(Emitter &e, OpTy op, ArrayRef<Value> batched,
           type.clone(type.getShape().drop_front(at.size())));
       emitOne(product, createPoint(e, output, at));
       product->erase();
-      for (Value operand : batched) {
+      for (Value operand : operands) {
         Operation *view = views.lookup(operand).getDefiningOp();
         Operation *slice = view->getOperand(0).getDefiningOp();
         view->erase();

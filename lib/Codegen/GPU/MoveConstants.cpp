@@ -57,6 +57,9 @@ struct MoveConstants : bsr::impl::BSRMoveConstantsBase<MoveConstants> {
                     llvm::MapVector<ArrayAttr, SmallVector<func::CallOp>>>
         kernels;
     getOperation().walk([&](func::CallOp call) {
+      // What a kernel calls may go with it.
+      if (call->getParentOfType<func::FuncOp>().isPrivate())
+        return;
       auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
       if (kernel && !kernel.isExternal() && kernel.isPrivate())
         kernels[kernel][getConstants(call)].push_back(call);
