@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace mlir::bsr {
@@ -16,6 +17,21 @@ namespace mlir::bsr {
 
 using namespace mlir;
 using namespace mlir::bsr;
+
+/// Whether the lowering of MLIR makes a copy between these types one of
+/// contiguous memory; of what is left it makes a call of its own runtime.
+static bool isContiguous(MemRefType source, MemRefType target) {
+  return memref::isStaticShapeAndContiguousRowMajor(source) &&
+         memref::isStaticShapeAndContiguousRowMajor(target);
+}
+
+/// `buffer` without its dimensions of one entry, whose strides say nothing.
+static Value dropUnitDims(OpBuilder &b, Location loc, Value buffer) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<int64_t> shape = llvm::filter_to_vector(
+      type.getShape(), [](int64_t extent) { return extent != 1; });
+  return memref::SubViewOp::rankReduceIfNeeded(b, loc, buffer, shape).value();
+}
 
 /// The number of trailing dimensions that are contiguous in both types.
 static int64_t getContiguousDims(MemRefType source, MemRefType target) {
@@ -44,13 +60,17 @@ static Value getPart(OpBuilder &b, Location loc, Value buffer,
 static void lowerCopy(memref::CopyOp copy) {
   OpBuilder b(copy);
   Location loc = copy.getLoc();
-  Value source = copy.getSource(), target = copy.getTarget();
+  if (isContiguous(cast<MemRefType>(copy.getSource().getType()),
+                   cast<MemRefType>(copy.getTarget().getType())))
+    return;
+  Value source = dropUnitDims(b, loc, copy.getSource());
+  Value target = dropUnitDims(b, loc, copy.getTarget());
   auto type = cast<MemRefType>(source.getType());
   int64_t contiguous =
       getContiguousDims(type, cast<MemRefType>(target.getType()));
-  if (contiguous == type.getRank())
-    return;
-  if (contiguous == 0 || copy->getParentOfType<scf::ForallOp>()) {
+  if (contiguous == type.getRank()) {
+    memref::CopyOp::create(b, loc, source, target);
+  } else if (contiguous == 0 || copy->getParentOfType<scf::ForallOp>()) {
     linalg::makeMemRefCopyOp(b, loc, source, target);
   } else {
     SmallVector<OpFoldResult> extents;

@@ -43,3 +43,24 @@ func.func @strided(%x: memref<4x4xf32, strided<[8, 2]>>, %y: memref<4x4xf32>) {
   memref.copy %x, %y : memref<4x4xf32, strided<[8, 2]>> to memref<4x4xf32>
   return
 }
+
+// A dimension of one entry may have any stride: neither the copy nor a part of
+// it goes by it.
+// CHECK-LABEL: func @unit(
+// CHECK-SAME:    %[[X:.*]]: memref<4x1x8xf32>, %[[Y:.*]]: memref
+// CHECK:         %[[FROM:.*]] = memref.subview %[[X]][0, 0, 0] [4, 1, 8] [1, 1, 1] : memref<4x1x8xf32> to memref<4x8xf32
+// CHECK:         %[[TO:.*]] = memref.subview %[[Y]][0, 0, 0] [4, 1, 8] [1, 1, 1] : {{.*}} to memref<4x8xf32, strided<[8, 1]>>
+// CHECK:         memref.copy %[[FROM]], %[[TO]]
+// CHECK:         return
+func.func @unit(%x: memref<4x1x8xf32>, %y: memref<4x1x8xf32, strided<[8, 16, 1]>>) {
+  memref.copy %x, %y : memref<4x1x8xf32> to memref<4x1x8xf32, strided<[8, 16, 1]>>
+  return
+}
+
+// CHECK-LABEL: func @unit_in_part(
+// CHECK:         scf.forall (%[[I:.*]]) in (5) {
+// CHECK:           memref.copy %{{.*}} : memref<1x4x8xf32, strided<[32, 8, 1], offset: ?>> to memref<1x4x8xf32, strided<[64, 8, 1], offset: ?>>
+func.func @unit_in_part(%x: memref<5x4x1x8xf32>, %y: memref<5x4x1x8xf32, strided<[64, 8, 16, 1]>>) {
+  memref.copy %x, %y : memref<5x4x1x8xf32> to memref<5x4x1x8xf32, strided<[64, 8, 16, 1]>>
+  return
+}
