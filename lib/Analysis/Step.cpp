@@ -4,6 +4,7 @@
 
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
+#include "llvm/Support/JSON.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -87,6 +88,36 @@ SmallVector<BlockArgument> bsr::getCarriers(func::FuncOp step) {
   return carriers;
 }
 
+/// Whether `text` can stand in the manifest, in messages and on a terminal.
+static bool isPlainText(StringRef text) {
+  return llvm::json::isUTF8(text) && llvm::none_of(text, [](unsigned char c) {
+           return c < ' ' || c == 127;
+         });
+}
+
+/// Checks that the names and the texts that `op` has of this dialect, and its
+/// own name, can be shown.
+static LogicalResult verifyTexts(Operation *op) {
+  StringAttr wrong;
+  auto look = [&](Attribute attribute) {
+    attribute.walk([&](StringAttr text) {
+      if (!isPlainText(text.getValue()))
+        wrong = text;
+    });
+  };
+  if (isa<func::FuncOp>(op))
+    look(op->getAttrDictionary());
+  else
+    for (NamedAttribute attribute : op->getDiscardableAttrs())
+      if (attribute.getName().strref().starts_with("bsr."))
+        look(attribute.getValue());
+  if (!wrong)
+    return success();
+  return emitError(op->getLoc(), "expected names of UTF-8 without control "
+                                 "characters, but got ")
+         << wrong;
+}
+
 FailureOr<func::FuncOp> bsr::getStep(ModuleOp module) {
   func::FuncOp step;
   for (auto func : module.getOps<func::FuncOp>()) {
@@ -119,5 +150,9 @@ FailureOr<func::FuncOp> bsr::getStep(ModuleOp module) {
           << i;
       return failure();
     }
+  WalkResult texts =
+      module.walk([](Operation *op) { return WalkResult(verifyTexts(op)); });
+  if (texts.wasInterrupted())
+    return failure();
   return step;
 }

@@ -158,8 +158,10 @@ static void addInliner(OpPassManager &pm) {
 /// loops, every marked weight a matrix.
 static void addImport(OpPassManager &pm, const bsr::StepOptions &options) {
   pm.addPass(bsr::createBSRVerifyStep());
+  pm.addPass(bsr::createBSRCropPads());
   pm.addPass(bsr::createBSRDropSigns());
   addInliner(pm);
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRMoveReads());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRUnroll({options.maxOperations}));
   // What loops that stay compute of sparse weights, but not of what they carry,
   // stands in front of them.

@@ -37,8 +37,8 @@ bool isMarkedWeight(func::FuncOp func, unsigned arg);
 /// that the program knows, and where in it the argument lies.
 DictionaryAttr createOrigin(StringAttr name, RankedTensorType type);
 
-/// The only step of `module`. Reports if there is none or several, and if an
-/// argument, or a result that carries no argument, has no `bsr.name`.
+/// The only step of `module`. Reports if there is none or several, if a name is
+/// no text, or if an argument, or a result that carries none, has no name.
 FailureOr<func::FuncOp> getStep(ModuleOp module);
 
 /// Checks what every pass relies on of `step`, a program on tensors: it is

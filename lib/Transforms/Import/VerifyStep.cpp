@@ -2,6 +2,7 @@
 //
 // Checks that a module is a step that the pipelines can lower.
 
+#include "VerifyBounds.h"
 #include "bsr/Analysis/Step.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
@@ -154,7 +155,7 @@ static bool isBufferizable(Operation *op) {
 /// Checks that `type` of a result of `op` is no float that code cannot compute
 /// with.
 static LogicalResult verifyNumber(Operation *op, Type type) {
-  if (!isa<FloatType>(type) || isElement(type) || type.isF80() || type.isF128())
+  if (!isa<FloatType>(type) || isElement(type))
     return success();
   return emitError(op->getLoc(),
                    "expected numbers of f16, bf16, f32 or f64, but got '")
@@ -172,6 +173,11 @@ static LogicalResult verifyOperation(Operation *op) {
     return emitError(op->getLoc(),
                      "expected an operation that becomes code, but got '")
            << op->getName() << "': write it in terms of others";
+  // Nothing checks where in a buffer it is read and written.
+  if (llvm::any_of(op->getOperandTypes(), llvm::IsaPred<BaseMemRefType>) ||
+      llvm::any_of(op->getResultTypes(), llvm::IsaPred<BaseMemRefType>))
+    return emitError(op->getLoc(), "expected operations on tensors, but got '")
+           << op->getName() << "' on a buffer";
   if (!isBufferizable(op))
     return emitError(op->getLoc(),
                      "expected an operation that works on buffers, too, but "
@@ -188,6 +194,8 @@ static LogicalResult verifyOperation(Operation *op) {
   for (Type type : op->getResultTypes())
     if (!isa<ShapedType>(type) && failed(verifyNumber(op, type)))
       return failure();
+  if (failed(verifyBounds(op)))
+    return failure();
   if (auto launch = dyn_cast<LaunchOp>(op)) {
     auto kernel = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
         op, launch.getKernelAttr());

@@ -346,3 +346,179 @@ func.func @eight_bits(%x: tensor<4xf32> {bsr.name = "x", bsr.result = 0 : i64}) 
     }
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// What is known of where operations read and write is within their tensors.
+
+func.func @pad_computed(%x: tensor<4xf32> {bsr.name = "x"}, %n: tensor<i32> {bsr.name = "n"}) -> (tensor<6xf32> {bsr.name = "y"}) {
+  %zero = arith.constant 0.0 : f32
+  %0 = tensor.extract %n[] : tensor<i32>
+  %low = arith.index_cast %0 : i32 to index
+  // expected-error @below {{expected paddings that are constants, but got a computed one of dimension 0}}
+  %y = tensor.pad %x low[%low] high[1] {
+  ^bb0(%i: index):
+    tensor.yield %zero : f32
+  } : tensor<4xf32> to tensor<6xf32>
+  return %y : tensor<6xf32>
+}
+
+// -----
+
+func.func @pad_operand(%x: tensor<4x8xf32> {bsr.name = "x"}) -> (tensor<4x8xf32> {bsr.name = "y"}) {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 2 : index
+  // expected-error @below {{expected dimension 1 to have 10 entries with its paddings, but got 8}}
+  %y = tensor.pad %x low[0, %low] high[0, 0] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %zero : f32
+  } : tensor<4x8xf32> to tensor<4x8xf32>
+  return %y : tensor<4x8xf32>
+}
+
+// -----
+
+func.func @slice(%x: tensor<4x8xf32> {bsr.name = "x"}) -> (tensor<4x2xf32> {bsr.name = "y"}) {
+  %at = arith.constant 5 : index
+  // expected-error @below {{expected 'tensor.extract_slice' to stay within dimension 1 of 8 entries, but got entries 5 to 8}}
+  %y = tensor.extract_slice %x[0, %at] [4, 2] [1, 3] : tensor<4x8xf32> to tensor<4x2xf32>
+  return %y : tensor<4x2xf32>
+}
+
+// -----
+
+func.func @insert_slice(%x: tensor<4x2xf32> {bsr.name = "x"}, %z: tensor<4x8xf32> {bsr.name = "z"}) -> (tensor<4x8xf32> {bsr.name = "y"}) {
+  %at = arith.constant -1 : index
+  // expected-error @below {{expected 'tensor.insert_slice' to stay within dimension 1 of 8 entries, but got entries -1 to 0}}
+  %y = tensor.insert_slice %x into %z[0, %at] [4, 2] [1, 1] : tensor<4x2xf32> into tensor<4x8xf32>
+  return %y : tensor<4x8xf32>
+}
+
+// -----
+
+// From no offset are there as many.
+
+func.func @insert_longer(%x: tensor<4x4xf32> {bsr.name = "x"}, %z: tensor<4x8xf32> {bsr.name = "z"}, %n: tensor<i32> {bsr.name = "n"})
+    -> (tensor<4x8xf32> {bsr.name = "y"}) {
+  %0 = tensor.extract %n[] : tensor<i32>
+  %at = arith.index_cast %0 : i32 to index
+  // expected-error @below {{expected 'tensor.insert_slice' to stay within dimension 1 of 8 entries, but got entries 0 to 9}}
+  %y = tensor.insert_slice %x into %z[0, %at] [4, 4] [1, 3] : tensor<4x4xf32> into tensor<4x8xf32>
+  return %y : tensor<4x8xf32>
+}
+
+// -----
+
+func.func @parallel_insert(%x: tensor<2xf32> {bsr.name = "x"}, %z: tensor<8xf32> {bsr.name = "z"}) -> (tensor<8xf32> {bsr.name = "y"}) {
+  %at = arith.constant 7 : index
+  %y = scf.forall (%i) in (4) shared_outs(%o = %z) -> tensor<8xf32> {
+    scf.forall.in_parallel {
+      // expected-error @below {{expected 'tensor.parallel_insert_slice' to stay within dimension 0 of 8 entries, but got entries 7 to 8}}
+      tensor.parallel_insert_slice %x into %o[%at] [2] [1] : tensor<2xf32> into tensor<8xf32>
+    }
+  }
+  return %y : tensor<8xf32>
+}
+
+// -----
+
+func.func @entry(%x: tensor<4x8xf32> {bsr.name = "x"}) -> (tensor<f32> {bsr.name = "y"}) {
+  %i = arith.constant 1 : index
+  %j = arith.constant 8 : index
+  // expected-error @below {{expected 'tensor.extract' to stay within dimension 1 of 8 entries, but got entries 8 to 8}}
+  %0 = tensor.extract %x[%i, %j] : tensor<4x8xf32>
+  %y = tensor.from_elements %0 : tensor<f32>
+  return %y : tensor<f32>
+}
+
+// -----
+
+func.func @insert(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "y"}) {
+  %zero = arith.constant 0.0 : f32
+  %i = arith.constant -1 : index
+  // expected-error @below {{expected 'tensor.insert' to stay within dimension 0 of 4 entries, but got entries -1 to -1}}
+  %y = tensor.insert %zero into %x[%i] : tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func @transfer(%x: tensor<4x8xf32> {bsr.name = "x"}) -> (tensor<4x8xf32> {bsr.name = "y"}) {
+  %zero = arith.constant dense<0.0> : vector<4xf32>
+  %i = arith.constant 1 : index
+  %j = arith.constant 6 : index
+  // expected-error @below {{expected 'vector.transfer_write' to stay within dimension 1 of 8 entries, but got entries 6 to 9}}
+  %y = vector.transfer_write %zero, %x[%i, %j] {in_bounds = [true]} : vector<4xf32>, tensor<4x8xf32>
+  return %y : tensor<4x8xf32>
+}
+
+// -----
+
+func.func @buffer(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "y"}) {
+  %zero = arith.constant 0.0 : f32
+  // expected-error @below {{expected operations on tensors, but got 'bufferization.to_buffer' on a buffer}}
+  %0 = bufferization.to_buffer %x : tensor<4xf32> to memref<4xf32>
+  affine.store %zero, %0[9] : memref<4xf32>
+  return %x : tensor<4xf32>
+}
+
+// -----
+
+// What is in range passes.
+
+func.func @in_range(%x: tensor<4x8xf32> {bsr.name = "x"}, %n: tensor<i32> {bsr.name = "n"}) -> (tensor<4x8xf32> {bsr.name = "y"}) {
+  %last = arith.constant 7 : index
+  %zero = arith.constant dense<0.0> : vector<4xf32>
+  %0 = tensor.extract %n[] : tensor<i32>
+  %at = arith.index_cast %0 : i32 to index
+  %1 = tensor.extract_slice %x[0, %last] [4, 1] [1, 9] : tensor<4x8xf32> to tensor<4x1xf32>
+  %2 = tensor.insert_slice %1 into %x[0, %at] [4, 1] [1, 1] : tensor<4x1xf32> into tensor<4x8xf32>
+  %3 = vector.transfer_write %zero, %2[%at, %last] : vector<4xf32>, tensor<4x8xf32>
+  return %3 : tensor<4x8xf32>
+}
+
+// -----
+
+// Names are texts that a manifest, a message and a terminal can show.
+
+// expected-error @below {{expected names of UTF-8 without control characters, but got "w\FF"}}
+func.func @not_utf8(%w: tensor<4xf32> {bsr.name = "w\FF", bsr.result = 0 : i64}) -> tensor<4xf32> {
+  return %w : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{expected names of UTF-8 without control characters, but got "y\00z"}}
+func.func @nul(%w: tensor<4xf32> {bsr.name = "w"}) -> (tensor<4xf32> {bsr.name = "y\00z"}) {
+  return %w : tensor<4xf32>
+}
+
+// -----
+
+// expected-error @below {{expected names of UTF-8 without control characters, but got "w\0A"}}
+func.func @line(%w: tensor<4xf32> {bsr.name = "w", bsr.aliases = ["w\0A"], bsr.result = 0 : i64}) -> tensor<4xf32> {
+  return %w : tensor<4xf32>
+}
+
+// -----
+
+func.func @step(%w: tensor<4xf32> {bsr.name = "gewicht/\C3\A4", bsr.result = 0 : i64}) -> tensor<4xf32> {
+  return %w : tensor<4xf32>
+}
+// expected-error @below {{expected names of UTF-8 without control characters, but got "\1B[0m"}}
+func.func private @"\1B[0m"(%x: tensor<4xf32>) {
+  return
+}
+
+// -----
+
+func.func @wide(%x: tensor<4xf32> {bsr.name = "x", bsr.result = 0 : i64}) -> tensor<4xf32> {
+  %0 = linalg.map ins(%x : tensor<4xf32>) outs(%x : tensor<4xf32>)
+    (%a: f32, %out: f32) {
+      // expected-error @below {{expected numbers of f16, bf16, f32 or f64, but got 'arith.extf' of 'f128'}}
+      %y = arith.extf %a : f32 to f128
+      %z = arith.truncf %y : f128 to f32
+      linalg.yield %z : f32
+    }
+  return %0 : tensor<4xf32>
+}

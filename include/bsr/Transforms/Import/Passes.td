@@ -78,6 +78,98 @@ def BSRDropSigns : Pass<"bsr-drop-signs", "ModuleOp"> {
   ];
 }
 
+def BSRCropPads : Pass<"bsr-crop-pads", "ModuleOp"> {
+  let summary = "Write paddings below zero as slices";
+  let description = [{
+    `tensor.pad` takes entries away where `low` or `high` is below zero: so torch-mlir
+    writes `F.pad(x, (-1, -1))` and the gradient of every padding. What is left of the
+    source is a slice of it, and what is added to that a padding. If nothing is left, the
+    result is what the region of the padding yields. This comes first: MLIR's bufferization
+    copies the whole source into the result, whatever its sign, and its canonicalization
+    adds the paddings of a padding to those of its source.
+
+    Before:
+
+    ```mlir
+    func.func @step(%x: tensor<2x8xf32> {bsr.name = "x"}) -> (tensor<2x8xf32> {bsr.name = "y"}) {
+      %zero = arith.constant 0.0 : f32
+      %y = tensor.pad %x low[0, -1] high[0, 1] {
+      ^bb0(%i: index, %j: index):
+        tensor.yield %zero : f32
+      } : tensor<2x8xf32> to tensor<2x8xf32>
+      return %y : tensor<2x8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @step(%x: tensor<2x8xf32> {bsr.name = "x"}) -> (tensor<2x8xf32> {bsr.name = "y"}) {
+      %zero = arith.constant 0.0 : f32
+      %left = tensor.extract_slice %x[0, 1] [2, 7] [1, 1] : tensor<2x8xf32> to tensor<2x7xf32>
+      %y = tensor.pad %left low[0, 0] high[0, 1] {
+      ^bb0(%i: index, %j: index):
+        tensor.yield %zero : f32
+      } : tensor<2x7xf32> to tensor<2x8xf32>
+      return %y : tensor<2x8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numCropped", "num-cropped", "Number of paddings below zero">,
+  ];
+  let dependentDialects = ["tensor::TensorDialect"];
+}
+
+def BSRMoveReads : Pass<"bsr-move-reads"> {
+  let summary = "Make destinations that element-wise operations read operands";
+  let description = [{
+    An update in place, as it is written by hand and as MLIR's in-place forms are, has the
+    weight as the destination of a `linalg.generic` whose body reads it. Whether an
+    operation is element-wise, and so can work on stored blocks alone, is asked of its
+    operands: a destination that a body reads becomes one, and what is written has a
+    destination of its own. `bsr-reuse-state` and `bsr-reuse-operands` let it lie where it
+    lay.
+
+    Before:
+
+    ```mlir
+    #map = affine_map<(i, j) -> (i, j)>
+    func.func @step(%w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64},
+                    %dw: tensor<8x8xf32> {bsr.name = "dw"}) -> tensor<8x8xf32> {
+      %next = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel", "parallel"]}
+          ins(%dw : tensor<8x8xf32>) outs(%w : tensor<8x8xf32>) {
+      ^bb0(%g: f32, %out: f32):
+        %0 = arith.subf %out, %g : f32
+        linalg.yield %0 : f32
+      } -> tensor<8x8xf32>
+      return %next : tensor<8x8xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #map = affine_map<(i, j) -> (i, j)>
+    func.func @step(%w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64},
+                    %dw: tensor<8x8xf32> {bsr.name = "dw"}) -> tensor<8x8xf32> {
+      %empty = tensor.empty() : tensor<8x8xf32>
+      %next = linalg.generic {indexing_maps = [#map, #map, #map], iterator_types = ["parallel", "parallel"]}
+          ins(%dw, %w : tensor<8x8xf32>, tensor<8x8xf32>) outs(%empty : tensor<8x8xf32>) {
+      ^bb0(%g: f32, %in: f32, %out: f32):
+        %0 = arith.subf %in, %g : f32
+        linalg.yield %0 : f32
+      } -> tensor<8x8xf32>
+      return %next : tensor<8x8xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numMoved", "num-moved", "Number of operations that read their destination">,
+  ];
+  let dependentDialects = ["linalg::LinalgDialect", "tensor::TensorDialect"];
+}
+
 def BSRDropUpdates : Pass<"bsr-drop-updates", "func::FuncOp"> {
   let summary = "Leave of a step what it returns beside its state";
   let description = [{
