@@ -11,23 +11,39 @@
 
 using namespace mlir;
 
-bool bsr::isElementWise(linalg::LinalgOp op) {
-  if (!op.hasPureTensorSemantics() || op.hasDynamicShape() ||
-      op.getNumLoops() != op.getNumParallelLoops())
-    return false;
-  for (OpOperand &init : op.getDpsInitsMutable())
-    if (!op.getMatchingIndexingMap(&init).isPermutation() ||
-        op.payloadUsesValueFromOperand(&init))
-      return false;
+/// Why an operation of a body keeps it from being element-wise; "" if it does
+/// not.
+static StringRef getObstacle(Operation &inner) {
   // What reads a tensor at an index is none: where there is no element, in
   // slots without a block, the index is anything.
-  return llvm::all_of(op.getBlock()->without_terminator(),
-                      [](Operation &inner) {
-                        return !isa<linalg::IndexOp>(inner) &&
-                               llvm::none_of(inner.getOperandTypes(),
-                                             llvm::IsaPred<ShapedType>) &&
-                               inner.getNumRegions() == 0 && isPure(&inner);
-                      });
+  if (isa<linalg::IndexOp>(inner))
+    return "its body asks for the place of an element";
+  if (llvm::any_of(inner.getOperandTypes(), llvm::IsaPred<ShapedType>))
+    return "its body reads a tensor at an index";
+  if (inner.getNumRegions() != 0 || !isPure(&inner))
+    return "its body has regions or side effects";
+  return "";
+}
+
+StringRef bsr::getElementWiseObstacle(linalg::LinalgOp op) {
+  if (!op.hasPureTensorSemantics() || op.hasDynamicShape())
+    return "it is not on tensors of static shape";
+  if (op.getNumLoops() != op.getNumParallelLoops())
+    return "it has sums";
+  for (OpOperand &init : op.getDpsInitsMutable()) {
+    if (!op.getMatchingIndexingMap(&init).isPermutation())
+      return "an element of its result is written several times, or none";
+    if (op.payloadUsesValueFromOperand(&init))
+      return "its body reads its destination";
+  }
+  for (Operation &inner : op.getBlock()->without_terminator())
+    if (StringRef obstacle = getObstacle(inner); !obstacle.empty())
+      return obstacle;
+  return "";
+}
+
+bool bsr::isElementWise(linalg::LinalgOp op) {
+  return getElementWiseObstacle(op).empty();
 }
 
 bsr::Access bsr::getAccess(linalg::LinalgOp op, OpOperand &operand,

@@ -26,6 +26,8 @@ enum class Access {
 /// permutations, results not initialised from `outs`, a body without
 /// `linalg.index`, regions or side effects. The shapes are static.
 bool isElementWise(linalg::LinalgOp op);
+/// Why `op` is not element-wise, as a clause about it; "" if it is.
+StringRef getElementWiseObstacle(linalg::LinalgOp op);
 
 /// The access of `operand` seen from a result with map `resultMap`.
 Access getAccess(linalg::LinalgOp op, OpOperand &operand, AffineMap resultMap);

@@ -3,6 +3,7 @@
 // Rewrites a step to touch only stored blocks, and reports what stays dense.
 
 #include "Propagation.h"
+#include "bsr/Analysis/ElementWise.h"
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/Rows.h"
 #include "bsr/Transforms/Sparsity/Passes.h"
@@ -44,6 +45,15 @@ static std::string getWeightName(func::FuncOp func, Value pattern) {
   else
     pattern.printAsOperand(os, OpPrintingFlags());
   return name;
+}
+
+/// Why `op`, which could have been element-wise, is not: ": its ...", or "".
+static std::string explain(Operation *op) {
+  auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+  if (!linalgOp || linalgOp.getNumReductionLoops())
+    return "";
+  StringRef obstacle = getElementWiseObstacle(linalgOp);
+  return obstacle.empty() ? "" : (": " + obstacle).str();
 }
 
 namespace {
@@ -108,7 +118,7 @@ struct Propagate : bsr::impl::BSRPropagateBase<Propagate> {
         requireSparse ? emitError(op->getLoc()) : emitRemark(op->getLoc());
     diagnostic << "expected only stored blocks of "
                << getWeightName(getOperation(), pattern) << ", but got '"
-               << op->getName() << "', which " << reason;
+               << op->getName() << "', which " << reason << explain(op);
     ++summaries[pattern].leftDense;
     ++numLeftDense;
     if (requireSparse)

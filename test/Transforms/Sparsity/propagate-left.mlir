@@ -110,7 +110,7 @@ func.func @conditions(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %q: !p {bsr
   // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.add'}}
   // expected-remark @below {{expected only stored blocks of "u", but got 'linalg.add'}}
   %0 = linalg.add ins(%d, %du : tensor<8x8xf32>, tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
-  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.generic'}}
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.generic', which reads the whole matrix: its body asks for the place of an element}}
   %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
       ins(%d : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
   ^bb0(%a: f32, %o: f32):
@@ -120,7 +120,7 @@ func.func @conditions(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %q: !p {bsr
     %f = arith.mulf %a, %k : f32
     linalg.yield %f : f32
   } -> tensor<8x8xf32>
-  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.generic'}}
+  // expected-remark @below {{expected only stored blocks of "w", but got 'linalg.generic', which reads the whole matrix: its body reads its destination}}
   %2 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
       ins(%d : tensor<8x8xf32>) outs(%x : tensor<8x8xf32>) {
   ^bb0(%a: f32, %o: f32):
@@ -281,4 +281,40 @@ func.func @halves(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %w: tensor<2x4x
     linalg.yield %3 : f32
   } -> tensor<5x8xf32>
   return %y : tensor<5x8xf32>
+}
+
+// -----
+
+// Of what has no sums it is said why it is not element-wise.
+!p = !bsr.pattern<8x8, block = 4x4, slots = 2>
+#id = affine_map<(d0, d1) -> (d0, d1)>
+// expected-remark @below {{weight "w": 0 spmm, 0 spmm transposed, 0 sddmm, 2 left dense}}
+// expected-remark @below {{total of 1 weights}}
+func.func @obstacles(%p: !p {bsr.name = "w", bsr.role = "pattern"}, %w: tensor<2x4x4xf32>, %x: tensor<8xf32>)
+    -> (tensor<8x8xf32>, tensor<8x8xf32>) {
+  %d = bsr.to_dense %p, %w : !p, tensor<2x4x4xf32> -> tensor<8x8xf32>
+  %e = tensor.empty() : tensor<8x8xf32>
+  %c0 = arith.constant 0 : index
+  // expected-remark @below {{'linalg.generic', which reads the whole matrix: its body reads a tensor at an index}}
+  %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %1 = tensor.extract %x[%c0] : tensor<8xf32>
+    %2 = arith.mulf %a, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<8x8xf32>
+  // expected-remark @below {{'linalg.generic', which reads the whole matrix: its body has regions or side effects}}
+  %3 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%d : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %c = arith.cmpf olt, %a, %a : f32
+    %4 = scf.if %c -> f32 {
+      scf.yield %a : f32
+    } else {
+      %5 = arith.negf %a : f32
+      scf.yield %5 : f32
+    }
+    linalg.yield %4 : f32
+  } -> tensor<8x8xf32>
+  return %0, %3 : tensor<8x8xf32>, tensor<8x8xf32>
 }
