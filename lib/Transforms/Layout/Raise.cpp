@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Iterators.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -89,11 +90,23 @@ static Value createGather(OpBuilder &b, Location loc, RankedTensorType type,
       .getResult(0);
 }
 
+/// `start` and `sum`, where a product adds to what is there.
+static Value addTo(OpBuilder &b, Location loc, Value start, Value sum) {
+  if (isZeros(start))
+    return sum;
+  auto type = cast<RankedTensorType>(sum.getType());
+  Value init =
+      tensor::EmptyOp::create(b, loc, type.getShape(), type.getElementType());
+  auto add = linalg::AddOp::create(b, loc, type, ValueRange{start, sum}, init);
+  IRRewriter rewriter(b);
+  return linalg::generalizeNamedOp(rewriter, add)->getResult(0);
+}
+
 /// product(one_hot(i), u) -> scatter_add(i, u), if the indices are summed over
 /// product(one_hot(i), w) -> gather(w, i), if the rows are
 static Value raise(linalg::GenericOp op, bool &isScatter) {
   if (!linalg::isaContractionOpInterface(op) || op.getNumDpsInputs() != 2 ||
-      op->getNumResults() != 1 || !isZeros(op.getDpsInits()[0]))
+      op->getNumResults() != 1)
     return {};
   auto type = cast<RankedTensorType>(op.getResult(0).getType());
   OpBuilder b(op);
@@ -122,8 +135,9 @@ static Value raise(linalg::GenericOp op, bool &isScatter) {
               type.getElementType())
         continue;
       isScatter = true;
-      return createScatterAdd(b, op.getLoc(), type, oneHot->indices, other,
-                              found - otherLoops.begin());
+      return addTo(b, op.getLoc(), op.getDpsInits()[0],
+                   createScatterAdd(b, op.getLoc(), type, oneHot->indices,
+                                    other, found - otherLoops.begin()));
     }
     if (reduced(row) && llvm::none_of(tokens, reduced) &&
         otherLoops.size() == 2 && llvm::is_contained(otherLoops, row)) {
@@ -135,7 +149,9 @@ static Value raise(linalg::GenericOp op, bool &isScatter) {
               type.getElementType())
         continue;
       isScatter = false;
-      return createGather(b, op.getLoc(), type, oneHot->indices, other, rowDim);
+      return addTo(
+          b, op.getLoc(), op.getDpsInits()[0],
+          createGather(b, op.getLoc(), type, oneHot->indices, other, rowDim));
     }
   }
   return {};

@@ -163,8 +163,10 @@ def lower_gather(operation: ir.Operation) -> list[Value] | None:
 def lower_scatter(operation: ir.Operation) -> list[Value]:
     """Lowers a scatter-add of whole rows, the gradient of a gather.
 
-    It is the product of a one-hot matrix with the updates, in this one form,
-    whose scatter dimensions are collapsed into the one loop `s`:
+    It is the product of a one-hot matrix with the updates, in this one form, of
+    which the compiler makes `bsr.scatter_add`: a product adds 0 times infinity,
+    NaN, to rows that nothing is added to. All scatter dimensions are one loop `s`,
+    the rows of all batches `v`, and what a row has `h`:
 
         %hot = linalg.generic {
             indexing_maps = [(s, v) -> (s), (s, v) -> (s, v)],
@@ -189,8 +191,7 @@ def lower_scatter(operation: ir.Operation) -> list[Value]:
           linalg.yield %x : T
         }
 
-    Batched dimensions are outermost in ids, one-hot matrix and updates. With
-    one update a batch nothing is summed, and it is one generic:
+    With one update a batch nothing is summed, and it is one generic:
     `select(index(v) == id, update, 0)`. Ids out of bounds match no index, so
     that their updates are dropped, as they must be.
     """
@@ -232,42 +233,38 @@ def lower_scatter(operation: ir.Operation) -> list[Value]:
     index_dims = [d for d in range(len(update_shape)) if d not in window_dims]
     batch_order = [d - (d > vector_dim) for d in numbers.scatter_indices_batching_dims]
     scattered = [d for d in range(len(index_dims)) if d not in batch_order]
-    batch_shape = [type.shape[d] for d in batched]
-    num_scattered = math.prod(update_shape[index_dims[d]] for d in scattered)
-    s_shape = batch_shape + ([num_scattered] if num_scattered > 1 else [])
-
     ids = _linear_ids(_index_columns(indices, vector_dim, len(indexed)), indexed, type)
-    ids = reshape(transpose(ids, batch_order + scattered), s_shape)
+    ids = transpose(ids, batch_order + scattered)
     unit_dims = [windows[d] for d in indexed if d in windows]
     order = [index_dims[d] for d in batch_order + scattered]
     order += unit_dims + [windows[d] for d in whole]
     updates = transpose(updates, order)
-    updates = reshape(updates, s_shape + [type.shape[d] for d in whole])
 
-    # The result has the operand's dimensions, the indexed ones as one.
-    out_dims = [d for d in range(type.rank) if d == min(indexed) or d not in indexed]
-    num_rows = math.prod(type.shape[d] for d in indexed)
-    out_shape = [num_rows if d in indexed else type.shape[d] for d in out_dims]
-    loop = {d: i for i, d in enumerate(out_dims)}
-    batch_loops = [loop[d] for d in batched]
-    whole_loops = [loop[d] for d in whole]
-    row_loop = loop[min(indexed)]
-    out_loops = list(range(len(out_dims)))
-
+    # The sum has the rows of all batches, and what a row has.
+    batch_shape, whole_shape, indexed_shape = (
+        [type.shape[d] for d in dims] for dims in (batched, whole, sorted(indexed))
+    )
+    num_rows, width = math.prod(indexed_shape), math.prod(whole_shape)
+    num_scattered = math.prod(update_shape[index_dims[d]] for d in scattered)
     if num_scattered > 1:
-        s = len(out_dims)
+        num_batches = math.prod(batch_shape)
+        ids = reshape(ids, [num_batches, num_scattered])
+        ids = _rows_of_batches(ids, num_rows)
+        updates = reshape(updates, [num_batches * num_scattered, width])
         total = generic(
-            [_one_hot(ids, num_rows, element), updates],
-            zeros(out_shape, element),
-            [batch_loops + [s, row_loop], batch_loops + [s] + whole_loops, out_loops],
+            [_one_hot(ids, num_batches * num_rows, element), updates],
+            zeros([num_batches * num_rows, width], element),
+            [[2, 0], [2, 1], [0, 1]],
             1,
             lambda a, b, out: add_scalars(out, multiply_scalars(a, b)),
         )
     else:
+        loops = list(range(len(batched) + 1 + len(whole)))
+        batch_loops, row_loop = loops[: len(batched)], len(batched)
         total = generic(
-            [ids, updates],
-            empty(out_shape, element),
-            [batch_loops, batch_loops + whole_loops, out_loops],
+            [reshape(ids, batch_shape), reshape(updates, batch_shape + whole_shape)],
+            empty([*batch_shape, num_rows, *whole_shape], element),
+            [batch_loops, [d for d in loops if d != row_loop], loops],
             0,
             lambda id, update, _: (
                 create(
@@ -279,12 +276,35 @@ def lower_scatter(operation: ir.Operation) -> list[Value]:
         )
 
     # Split the rows again, and put the dimensions where they belong.
-    split_dims: list[int] = []
-    for d in out_dims:
-        split_dims += sorted(indexed) if d in indexed else [d]
+    split_dims = batched + sorted(indexed) + whole
     total = reshape(total, [type.shape[d] for d in split_dims])
     total = transpose(total, [split_dims.index(d) for d in range(type.rank)])
     return [total if is_zero(operand) else elementwise("add", operand, total)]
+
+
+def _rows_of_batches(ids: Value, num_rows: int) -> Value:
+    """Returns the row of each id [batches, n] among those of all batches.
+
+    An id out of bounds must not land on the row of another batch: it becomes -1.
+    """
+    num_batches, num_ids = ir.RankedTensorType(ids.type).shape
+    if num_batches > 1:
+        type = ir.RankedTensorType(ids.type)
+        first = create(
+            "stablehlo.iota",
+            [type],
+            [],
+            iota_dimension=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0),
+        ).result
+        first = elementwise("multiply", first, splat(ids, num_rows))
+        clamped = create(
+            "stablehlo.clamp",
+            [type],
+            [splat(ids, 0), ids, splat(ids, num_rows - 1)],
+        ).result
+        rows = elementwise("add", first, clamped)
+        ids = elementwise("select", _equal(clamped, ids), rows, splat(ids, -1))
+    return reshape(ids, [num_batches * num_ids])
 
 
 def _require_add(scatter: ir.Operation) -> None:

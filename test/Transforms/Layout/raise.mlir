@@ -91,10 +91,15 @@ func.func @gather(%ids: tensor<6xi32>, %w: tensor<10x8xf32>) -> tensor<6x8xf32> 
 #b = affine_map<(t, f, v) -> (v, f)>
 #c = affine_map<(t, f, v) -> (t, f)>
 
-// A sum that starts from something.
+// A sum that starts from something is added to it.
 // CHECK-LABEL: func @init_is_not_zero
-// CHECK-NOT:     tensor.extract
-// CHECK:         arith.mulf
+// CHECK-SAME:    %[[IDS:.*]]: tensor<6xi32>, %[[W:.*]]: tensor<10x8xf32>, %[[INIT:.*]]: tensor<6x8xf32>
+// CHECK:         %[[ROWS:.*]] = linalg.generic {{.*}} ins(%[[IDS]] : tensor<6xi32>)
+// CHECK:           tensor.extract %[[W]]
+// CHECK-NOT:     arith.mulf
+// CHECK:         %[[SUM:.*]] = linalg.generic {{.*}} ins(%[[INIT]], %[[ROWS]] :
+// CHECK:           arith.addf
+// CHECK:         return %[[SUM]]
 func.func @init_is_not_zero(%ids: tensor<6xi32>, %w: tensor<10x8xf32>, %init: tensor<6x8xf32>) -> tensor<6x8xf32> {
   %one = arith.constant 1.0 : f32
   %zero = arith.constant 0.0 : f32
@@ -231,4 +236,42 @@ func.func @rows_do_not_fit(%ids: tensor<6xi8>, %w: tensor<129x8xf32>) -> tensor<
     linalg.yield %s : f32
   } -> tensor<6x8xf32>
   return %g : tensor<6x8xf32>
+}
+
+// -----
+
+#t = affine_map<(t, v) -> (t)>
+#tv = affine_map<(t, v) -> (t, v)>
+#scatter_a = affine_map<(v, f, t) -> (t, v)>
+#scatter_b = affine_map<(v, f, t) -> (t, f)>
+#scatter_c = affine_map<(v, f, t) -> (v, f)>
+
+// Nor does a row to which nothing is added get 0 times infinity, where the rows
+// are something before.
+// CHECK-LABEL: func @scatter_add_to
+// CHECK-SAME:    %[[IDS:.*]]: tensor<6xi32>, %[[U:.*]]: tensor<6x8xf32>, %[[INIT:.*]]: tensor<10x8xf32>
+// CHECK:         %[[ROWS:.*]] = bsr.scatter_add %[[IDS]], %[[U]]
+// CHECK-NOT:     arith.mulf
+// CHECK:         %[[SUM:.*]] = linalg.generic {{.*}} ins(%[[INIT]], %[[ROWS]] :
+// CHECK:         return %[[SUM]]
+func.func @scatter_add_to(%ids: tensor<6xi32>, %u: tensor<6x8xf32>, %init: tensor<10x8xf32>) -> tensor<10x8xf32> {
+  %e = tensor.empty() : tensor<6x10xf32>
+  %hot = linalg.generic {indexing_maps = [#t, #tv], iterator_types = ["parallel", "parallel"]}
+      ins(%ids : tensor<6xi32>) outs(%e : tensor<6x10xf32>) {
+  ^bb0(%id: i32, %out: f32):
+    %i = linalg.index 1 : index
+    %v = arith.index_cast %i : index to i32
+    %is = arith.cmpi eq, %id, %v : i32
+    %x = arith.uitofp %is : i1 to f32
+    linalg.yield %x : f32
+  } -> tensor<6x10xf32>
+  %g = linalg.generic {indexing_maps = [#scatter_a, #scatter_b, #scatter_c],
+                       iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%hot, %u : tensor<6x10xf32>, tensor<6x8xf32>) outs(%init : tensor<10x8xf32>) {
+  ^bb0(%x: f32, %y: f32, %sum: f32):
+    %m = arith.mulf %x, %y : f32
+    %s = arith.addf %sum, %m : f32
+    linalg.yield %s : f32
+  } -> tensor<10x8xf32>
+  return %g : tensor<10x8xf32>
 }
