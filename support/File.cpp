@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <new>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -86,20 +87,63 @@ std::string InputFile::read(uint64_t count) {
   return contents;
 }
 
-std::string bsr::readFile(const std::string &path) {
+static void requireSize(const std::string &path, uint64_t bytes,
+                        uint64_t mostBytes) {
+  if (bytes > mostBytes)
+    fail("expected '", path, "' to have at most ", mostBytes,
+         " bytes, but got more");
+}
+
+std::string bsr::readFile(const std::string &path, uint64_t mostBytes) {
   InputFile file(path);
+  requireSize(path, file.size(), mostBytes);
   return file.read(file.size());
+}
+
+/// What is left of the open file `path`.
+static std::string readToEnd(int file, const std::string &path,
+                             uint64_t mostBytes) {
+  std::string contents;
+  char buffer[1 << 16];
+  while (size_t count = readBytes(file, path, buffer, sizeof buffer)) {
+    requireSize(path, contents.size() + count, mostBytes);
+    contents.append(buffer, count);
+  }
+  return contents;
 }
 
 std::string bsr::readStream(const std::string &path) {
   Descriptor file(path, O_RDONLY);
   if (file.number < 0)
     failToAccess("read", path);
-  std::string contents;
-  char buffer[1 << 16];
-  while (size_t count = readBytes(file.number, path, buffer, sizeof buffer))
-    contents.append(buffer, count);
-  return contents;
+  return readToEnd(file.number, path, UINT64_MAX);
+}
+
+/// The contents of `path`, which may be a pipe.
+static std::string readPipeOrFile(const std::string &path, uint64_t mostBytes) {
+  if (path == "-")
+    return readToEnd(STDIN_FILENO, path, mostBytes);
+  struct stat status;
+  if (stat(path.c_str(), &status) == 0 && S_ISFIFO(status.st_mode)) {
+    Descriptor file(path, O_RDONLY);
+    if (file.number < 0)
+      failToAccess("read", path);
+    return readToEnd(file.number, path, mostBytes);
+  }
+  return readFile(path, mostBytes);
+}
+
+FileText bsr::tryReadFile(const std::string &path, uint64_t mostBytes,
+                          bool takesPipe) noexcept {
+  try {
+    return {true, takesPipe ? readPipeOrFile(path, mostBytes)
+                            : readFile(path, mostBytes)};
+  } catch (const std::bad_alloc &) {
+    return {false,
+            concatenate("expected memory to read '", path, "', but got none")};
+  } catch (const std::exception &error) {
+    return {false, error.what()};
+  }
 }
 
 bool bsr::writeBytes(int file, std::string_view bytes) {

@@ -42,11 +42,23 @@ private:
   uint64_t bytes;
 };
 
-/// The contents of the regular file `path`.
-std::string readFile(const std::string &path);
+/// The contents of the regular file `path`, of at most `mostBytes`.
+std::string readFile(const std::string &path, uint64_t mostBytes = UINT64_MAX);
 
 /// The contents of the file, the pipe or the device `path`, up to its end.
 std::string readStream(const std::string &path);
+
+/// What a file holds, or the sentence that says why it could not be read.
+struct FileText {
+  bool isRead;
+  std::string text;
+};
+
+/// The contents of `path`, a regular file, or a pipe if `takesPipe` (`-`: the
+/// standard input, then), of at most `mostBytes`. Throws nothing: for callers
+/// without exceptions.
+FileText tryReadFile(const std::string &path, uint64_t mostBytes,
+                     bool takesPipe = false) noexcept;
 
 /// Writes all of `bytes`; false, with errno set, if the system refuses.
 bool writeBytes(int file, std::string_view bytes);

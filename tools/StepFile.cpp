@@ -3,10 +3,10 @@
 // How tools of the compiler read a step.
 
 #include "StepFile.h"
+#include "InputFile.h"
 #include "bsr/Analysis/Step.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 using llvm::createStringError;
@@ -26,10 +26,9 @@ void tools::printDiagnostic(const llvm::SMDiagnostic &diagnostic, void *) {
 Expected<OwningOpRef<ModuleOp>> tools::parseStep(StringRef path,
                                                  llvm::SourceMgr &sources,
                                                  MLIRContext &context) {
-  auto buffer = llvm::MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/true);
+  auto buffer = readModule(path);
   if (!buffer)
-    return createStringError("expected to read '" + path + "', but got '" +
-                             buffer.getError().message() + "'");
+    return buffer.takeError();
   sources.AddNewSourceBuffer(std::move(*buffer), SMLoc());
   auto module = parseSourceFile<ModuleOp>(sources, &context);
   FailureOr<func::FuncOp> step = failure();

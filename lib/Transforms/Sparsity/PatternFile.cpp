@@ -5,9 +5,9 @@
 // and both ask the same of the row view (support/RowView.h).
 
 #include "PatternFile.h"
+#include "support/File.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -98,18 +98,19 @@ private:
 } // namespace
 
 FailureOr<StaticPattern>
-bsr::readPatternFile(MLIRContext *context, StringRef path,
-                     function_ref<InFlightDiagnostic()> emitError) {
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/true);
-  if (!buffer)
-    return emitError() << "expected a file to read, but got '"
-                       << buffer.getError().message() << "'";
+mlir::bsr::readPatternFile(MLIRContext *context, StringRef path,
+                           function_ref<InFlightDiagnostic()> emitError) {
+  // A block of a pattern takes some ten bytes.
+  constexpr uint64_t mostBytes = uint64_t(1) << 28;
+  auto [isRead, contents] = ::bsr::tryReadFile(path.str(), mostBytes);
+  if (!isRead)
+    return emitError() << contents;
   // A pattern has two; the parser takes a frame of the stack for each.
   constexpr unsigned deepest = 64;
-  if (unsigned depth = getDepth((*buffer)->getBuffer()); depth > deepest)
+  if (unsigned depth = getDepth(contents); depth > deepest)
     return emitError() << "expected JSON of at most " << deepest
                        << " brackets within each other, but got " << depth;
-  llvm::Expected<json::Value> text = json::parse((*buffer)->getBuffer());
+  llvm::Expected<json::Value> text = json::parse(contents);
   if (!text)
     return emitError() << "expected JSON, but got '"
                        << llvm::toString(text.takeError()) << "'";
