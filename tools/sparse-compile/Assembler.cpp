@@ -3,9 +3,8 @@
 // Finds and calls ptxas and nvdisasm.
 
 #include "Assembler.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
-#include "llvm/Support/MemoryBuffer.h"
+#include "Output.h"
+#include "TemporaryFile.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/Program.h"
@@ -13,6 +12,8 @@
 
 using namespace llvm;
 using namespace mlir;
+using mlir::bsr::TemporaryFile;
+using mlir::bsr::writeStream;
 
 static Expected<std::string> findTool(StringRef name) {
   std::optional<std::string> said = sys::Process::GetEnv(name.upper());
@@ -43,33 +44,12 @@ Expected<bsr::Assembler> bsr::findAssembler() {
   return Assembler{*ptxas, *nvdisasm};
 }
 
-namespace {
-/// A file that is there as long as this is.
-struct TemporaryFile {
-  SmallString<128> path;
-  FileRemover remover;
-
-  Error create(StringRef suffix) {
-    if (std::error_code error =
-            sys::fs::createTemporaryFile("sparse-compile", suffix, path))
-      return createStringError("expected to write a temporary file, but got '" +
-                               error.message() + "'");
-    remover.setFile(path);
-    return Error::success();
-  }
-  std::string read() const {
-    auto buffer = MemoryBuffer::getFile(path);
-    return buffer ? (*buffer)->getBuffer().str() : "";
-  }
-};
-} // namespace
-
 /// Runs a program; its streams go to `out` and `errors`.
 static Error run(ArrayRef<StringRef> command, const TemporaryFile &out,
                  const TemporaryFile &errors) {
   std::string message;
-  std::optional<StringRef> streams[] = {std::nullopt, StringRef(out.path),
-                                        StringRef(errors.path)};
+  std::optional<StringRef> streams[] = {std::nullopt, out.path(),
+                                        errors.path()};
   int status = sys::ExecuteAndWait(command[0], command, /*Env=*/std::nullopt,
                                    streams, /*SecondsToWait=*/0,
                                    /*MemoryLimit=*/0, &message);
@@ -89,25 +69,24 @@ static Error assemble(StringRef ptxas, StringRef text, StringRef chip,
                       const TemporaryFile &cubin, const TemporaryFile &needs) {
   TemporaryFile ptx, unused;
   for (TemporaryFile *file : {&ptx, &unused})
-    if (Error error = file->create("ptx"))
+    if (Error error = file->create())
       return error;
-  std::error_code error;
-  raw_fd_ostream os(ptx.path, error);
-  os << text;
-  os.close();
-  if (error || os.has_error())
-    return createStringError("expected to write '" + ptx.path + "', but got '" +
-                             os.error().message() + "'");
+  if (Error error =
+          writeStream(ptx.path(), "the kernels", [&](raw_pwrite_stream &os) {
+            os << text;
+            return Error::success();
+          }))
+    return error;
   std::string architecture = "-arch=" + chip.str();
-  return run({ptxas, architecture, "-v", ptx.path, "-o", cubin.path}, unused,
-             needs);
+  return run({ptxas, architecture, "-v", ptx.path(), "-o", cubin.path()},
+             unused, needs);
 }
 
 Expected<std::string> bsr::makeCubin(StringRef ptxas, StringRef text,
                                      StringRef chip) {
   TemporaryFile cubin, needs;
   for (TemporaryFile *file : {&cubin, &needs})
-    if (Error error = file->create("cubin"))
+    if (Error error = file->create())
       return error;
   if (Error error = assemble(ptxas, text, chip, cubin, needs))
     return error;
@@ -118,11 +97,11 @@ Expected<StringMap<bsr::MachineKernel>>
 bsr::disassemble(const Assembler &assembler, StringRef text, StringRef chip) {
   TemporaryFile cubin, code, needs, unused;
   for (TemporaryFile *file : {&cubin, &code, &needs, &unused})
-    if (Error error = file->create("cubin"))
+    if (Error error = file->create())
       return error;
   if (Error error = assemble(assembler.ptxas, text, chip, cubin, needs))
     return error;
-  if (Error error = run({assembler.nvdisasm, "-c", cubin.path}, code, unused))
+  if (Error error = run({assembler.nvdisasm, "-c", cubin.path()}, code, unused))
     return error;
   return parseMachine(code.read(), needs.read());
 }

@@ -7,10 +7,8 @@
 #include "Identity.h"
 #include "Linker.h"
 #include "Output.h"
+#include "TemporaryFile.h"
 #include "mlir/Target/LLVMIR/Export.h"
-#include "llvm/ADT/SmallString.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -39,20 +37,17 @@ static Error emit(llvm::Module &module, llvm::TargetMachine &machine,
   if (options.emit == Emit::Object)
     return writeFile(output, emitObject);
 
-  SmallString<128> object;
-  if (std::error_code error =
-          llvm::sys::fs::createTemporaryFile("sparse-compile", "o", object))
-    return createStringError("expected to write a temporary file, but got '" +
-                             error.message() + "'");
-  llvm::FileRemover remover(object);
-  if (Error error = writeFile(object, emitObject))
+  TemporaryFile object;
+  if (Error error = object.create())
+    return error;
+  if (Error error = writeStream(object.path(), "the object file", emitObject))
     return error;
   watch.lap("code");
-  return createFile(output, [&](StringRef temporary) -> Error {
-    if (Error error = linkLibrary(object, temporary))
+  return createFile(output, [&](StringRef open) -> Error {
+    if (Error error = linkLibrary(object.path(), open))
       return error;
     watch.lap("link");
-    return accept(temporary);
+    return accept(open);
   });
 }
 

@@ -3,11 +3,10 @@
 // Links with LLVM's linker, which is a part of this program.
 
 #include "Linker.h"
+#include "TemporaryFile.h"
 #include "lld/Common/Driver.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/raw_ostream.h"
@@ -59,37 +58,43 @@ int bsr::runLinker(ArrayRef<const char *> arguments) {
 Error bsr::linkLibrary(StringRef object, StringRef library) {
   static int here;
   std::string program = sys::fs::getMainExecutable(nullptr, &here);
-  // The libraries of mathematics, and of what a processor has no instruction
-  // for, that this program runs with: no development files of the system are
-  // needed.
+  // The libraries of C, of mathematics, and of what a processor has no
+  // instruction for, that this program runs with: no development files of the
+  // system are needed.
   std::string openMP = findOpenMP(program), math = findLoaded("libm.so.6"),
-              support = findLoaded("libgcc_s.so.1");
+              support = findLoaded("libgcc_s.so.1"),
+              system = findLoaded("libc.so.6");
   // The library finds the OpenMP runtime by itself: beside it, or where the
-  // system looks. No path of this machine is in it.
-  SmallVector<StringRef> arguments = {linkerName, "-shared", "--eh-frame-hdr",
-                                      "-o",       library,   object,
-                                      openMP,     "-rpath",  "$ORIGIN"};
+  // system looks. No path of this machine is in it. It has nothing undefined:
+  // it would not load.
+  SmallVector<StringRef> arguments = {
+      linkerName, "-shared", "--eh-frame-hdr", "-z",     "defs",   "-o",
+      "-",        object,    openMP,           "-rpath", "$ORIGIN"};
   if (!math.empty())
     arguments.push_back(math);
-  if (!support.empty())
-    arguments.append({"--as-needed", support});
-  SmallString<128> log;
-  if (std::error_code error =
-          sys::fs::createTemporaryFile("sparse-compile", "log", log))
-    return createStringError("expected to write a temporary file, but got '" +
-                             error.message() + "'");
-  FileRemover remover(log);
+  arguments.push_back("--as-needed");
+  for (StringRef needed : {StringRef(support), StringRef(system)})
+    if (!needed.empty())
+      arguments.push_back(needed);
+  TemporaryFile log;
+  if (Error error = log.create())
+    return error;
   std::string message;
   // This very program, even if another one has taken its place meanwhile.
   int status =
       sys::ExecuteAndWait("/proc/self/exe", arguments, /*Env=*/std::nullopt,
-                          {std::nullopt, log.str(), log.str()},
+                          {std::nullopt, library, log.path()},
                           /*SecondsToWait=*/0, /*MemoryLimit=*/0, &message);
   if (status == 0)
     return Error::success();
-  if (auto buffer = MemoryBuffer::getFile(log);
-      buffer && !(*buffer)->getBuffer().empty())
-    message = (*buffer)->getBuffer().split('\n').first;
+  std::string said = log.read();
+  if (!said.empty())
+    message = StringRef(said).split('\n').first;
+  auto [before, symbol] = StringRef(message).split("undefined symbol: ");
+  if (!symbol.empty())
+    return createStringError("expected code that the libraries of a step "
+                             "complete, but got a use of '" +
+                             symbol + "', which none of them has");
   if (message.empty())
     message = "exit code " + std::to_string(status);
   return createStringError("expected to link with LLVM's OpenMP runtime, '" +

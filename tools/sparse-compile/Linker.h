@@ -11,7 +11,8 @@
 
 namespace mlir::bsr {
 
-/// Links `object` with the OpenMP runtime to the shared library `library`.
+/// Links `object` with the OpenMP runtime to the shared library `library`, a
+/// file that is there. Fails if the library would have something undefined.
 /// Needs no other program, and no development files: LLVM's linker is linked
 /// in. It runs in a process of its own, since it takes LLVM's options for its
 /// own.

@@ -3,13 +3,14 @@
 // Writes to a temporary name, flushes, renames.
 
 #include "Output.h"
+#include "TemporaryFile.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include "llvm/Support/Signals.h"
 
 #include <cerrno>
-#include <fcntl.h>
 #include <unistd.h>
 
 using namespace llvm;
@@ -21,18 +22,6 @@ static Error makeError(StringRef path, std::error_code reason) {
                                        "', but got '" + reason.message() + "'");
 }
 
-/// Flushes the file to disk.
-static std::error_code flush(StringRef path) {
-  int fd;
-  if (std::error_code error = sys::fs::openFileForRead(path, fd))
-    return error;
-  std::error_code result;
-  if (::fsync(fd) != 0)
-    result = std::error_code(errno, std::generic_category());
-  ::close(fd);
-  return result;
-}
-
 /// True if `path` is a device or a pipe: written to, never replaced.
 static bool isSpecial(StringRef path) {
   sys::fs::file_status status;
@@ -40,24 +29,35 @@ static bool isSpecial(StringRef path) {
          !sys::fs::is_directory(status);
 }
 
+/// Has `write` write to a temporary file, and copies that to the device or the
+/// pipe `path`.
+static Error writeSpecial(StringRef path,
+                          function_ref<Error(StringRef)> write) {
+  bsr::TemporaryFile temporary;
+  if (Error error = temporary.create())
+    return error;
+  if (Error error = write(temporary.path()))
+    return error;
+  std::error_code error = sys::fs::copy_file(temporary.path(), path);
+  return error ? makeError(path, error) : Error::success();
+}
+
 Error bsr::createFile(StringRef path, function_ref<Error(StringRef)> write) {
-  bool special = isSpecial(path);
+  if (isSpecial(path))
+    return writeSpecial(path, write);
+  int descriptor;
   SmallString<128> temporary;
   if (std::error_code error =
-          special
-              ? sys::fs::createTemporaryFile("sparse-compile", "", temporary)
-              : sys::fs::createUniqueFile(path + ".%%%%%%%%", temporary))
+          sys::fs::createUniqueFile(path + ".%%%%%%%%", descriptor, temporary))
     return makeError(path, error);
   sys::RemoveFileOnSignal(temporary);
   FileRemover remover(temporary);
-  if (Error error = write(temporary))
+  scope_exit close([&] { ::close(descriptor); });
+  // Not by its name, which another file may have by now.
+  if (Error error = write(getOpenPath(descriptor)))
     return error;
-  if (special) {
-    std::error_code error = sys::fs::copy_file(temporary, path);
-    return error ? makeError(path, error) : Error::success();
-  }
-  if (std::error_code error = flush(temporary))
-    return makeError(path, error);
+  if (::fsync(descriptor) != 0)
+    return makeError(path, std::error_code(errno, std::generic_category()));
   if (std::error_code error = sys::fs::rename(temporary, path))
     return makeError(path, error);
   remover.releaseFile();
@@ -65,9 +65,9 @@ Error bsr::createFile(StringRef path, function_ref<Error(StringRef)> write) {
   return Error::success();
 }
 
-/// Writes through `os` and reports what the stream could not write.
-static Error writeStream(StringRef path, raw_fd_ostream &os,
-                         function_ref<Error(raw_pwrite_stream &)> write) {
+/// Writes through `os` and reports what the stream could not write of `path`.
+static Error writeThrough(raw_fd_ostream &os, StringRef path,
+                          function_ref<Error(raw_pwrite_stream &)> write) {
   Error error = write(os);
   os.flush();
   std::error_code reason = os.error();
@@ -77,15 +77,17 @@ static Error writeStream(StringRef path, raw_fd_ostream &os,
   return makeError(path, reason);
 }
 
+Error bsr::writeStream(StringRef open, StringRef path,
+                       function_ref<Error(raw_pwrite_stream &)> write) {
+  std::error_code reason;
+  raw_fd_ostream os(open, reason, sys::fs::CD_OpenExisting);
+  return reason ? makeError(path, reason) : writeThrough(os, path, write);
+}
+
 Error bsr::writeFile(StringRef path,
                      function_ref<Error(raw_pwrite_stream &)> write) {
   if (path == "-")
-    return writeStream(path, outs(), write);
-  return createFile(path, [&](StringRef temporary) -> Error {
-    std::error_code reason;
-    raw_fd_ostream os(temporary, reason);
-    if (reason)
-      return makeError(path, reason);
-    return writeStream(path, os, write);
-  });
+    return writeThrough(outs(), path, write);
+  return createFile(
+      path, [&](StringRef open) { return writeStream(open, path, write); });
 }

@@ -12,11 +12,17 @@
 
 namespace mlir::bsr {
 
-/// Makes the file `path`: `write` gets the path of a temporary file beside it,
-/// which is flushed to disk and renamed if `write` succeeds and removed
+/// Makes the file `path`: `write` gets a path of an open temporary file beside
+/// it, which is flushed to disk and renamed if `write` succeeds and removed
 /// otherwise.
 llvm::Error createFile(llvm::StringRef path,
                        llvm::function_ref<llvm::Error(llvm::StringRef)> write);
+
+/// Writes into `open`, a file that is there, through a stream; messages call it
+/// `path`.
+llvm::Error
+writeStream(llvm::StringRef open, llvm::StringRef path,
+            llvm::function_ref<llvm::Error(llvm::raw_pwrite_stream &)> write);
 
 /// Writes `path` (`-`: the standard output) through a stream.
 llvm::Error
