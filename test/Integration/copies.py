@@ -19,11 +19,11 @@ def type_of(shape):
 
 rng = np.random.default_rng(0)
 arrays, arguments, body, results, want = {}, [], [], [], {}
-for number, (shape, stride) in enumerate(itertools.product(SHAPES, (2, 3))):
-    # Every dimension has room for its stride; those of one entry need none.
+for number, (shape, stride, is_all) in enumerate(itertools.product(SHAPES, (2, 3), (False, True))):
+    # All dimensions have a stride, and room for it, or only those of one entry, which need none.
     x = rng.standard_normal(shape).astype(np.float32)
-    whole = [1 if n == 1 else n * stride for n in shape]
-    steps = [stride] * len(shape)
+    steps = [stride if is_all or n == 1 else 1 for n in shape]
+    whole = [1 if n == 1 else n * s for n, s in zip(shape, steps)]
     tight = np.zeros(whole, np.float32)
     tight[tuple(slice(None, None, s) for s in steps)] = np.tanh(x)
     # With room behind a dimension of one entry, too.

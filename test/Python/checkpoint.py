@@ -74,3 +74,16 @@ same = jax.tree.all(
 )
 print(f"less memory {arena(again) < 0.6 * arena(kept)},", end=" ")
 print(f"same loss {abs(kept_loss - again_loss) < 1e-5 * kept_loss}, same weights {same}")
+
+# A checkpoint in a checkpoint: a barrier around a barrier.
+
+# CHECK: nested: same loss True, same weights True
+nested, nested_loss, nested_state = run(
+    jax.checkpoint(lambda x, p: jax.checkpoint(layer)(jax.numpy.tanh(x), p))
+)
+flat, flat_loss, flat_state = run(lambda x, p: layer(jax.numpy.tanh(x), p))
+same = jax.tree.all(
+    jax.tree.map(lambda a, b: np.allclose(a, b, atol=1e-5), flat_state, nested_state)
+)
+print(f"nested: same loss {abs(flat_loss - nested_loss) < 1e-5 * flat_loss},", end=" ")
+print(f"same weights {same}")
