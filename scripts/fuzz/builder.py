@@ -67,6 +67,10 @@ class Expr:
         return Expr(name, [self], kind)
 
 
+CASTS = {"arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.extsi", "arith.extui",
+         "arith.trunci"}
+
+
 def select(condition, a, b):
     a, b = (a, a.of(b)) if isinstance(a, Expr) else (b.of(a), b)
     return Expr("arith.select", [condition, a, b], a.kind)
@@ -88,8 +92,8 @@ def leaves(root):
     return order
 
 
-def derivatives(root, seed):
-    """The adjoint of each leaf of `root`, whose own adjoint is `seed`, by reverse mode."""
+def nodes_of(root):
+    """All expressions that `root` is made of, operands first."""
     order, seen = [], set()
 
     def visit(node):
@@ -99,8 +103,18 @@ def derivatives(root, seed):
                 visit(arg)
             order.append(node)
     visit(root)
+    return order
+
+
+def sources(root):
+    """The tensors that `root` reads, with the loops that their dimensions are."""
+    return [node.data for node in nodes_of(root) if node.op == "leaf"]
+
+
+def derivatives(root, seed):
+    """The adjoint of each leaf of `root`, whose own adjoint is `seed`, by reverse mode."""
     adjoints, found = {id(root): seed}, []
-    for node in reversed(order):
+    for node in reversed(nodes_of(root)):
         g = adjoints.get(id(node))
         if g is None:
             continue
@@ -132,8 +146,8 @@ def rules(y, g):
         return select(a.compare("ogt", b), g, 0.0), select(a.compare("ogt", b), 0.0, g)
     if op == "minimumf":
         return select(a.compare("olt", b), g, 0.0), select(a.compare("olt", b), 0.0, g)
-    if op == "sitofp":
-        return (None,)
+    if op in ("sitofp", "uitofp", "cmpf", "fptosi", "andi", "ori"):
+        return [None] * len(y.args)
     if op == "select":
         return None, select(a, g, 0.0), select(a, 0.0, g)
     if op in ("extf", "truncf"):
@@ -194,6 +208,8 @@ class Builder:
             return "true" if number else "false"
         if not is_float(kind):
             return str(int(number))
+        if math.isnan(number):
+            return {"f32": "0x7FC00000", "f16": "0x7E00", "bf16": "0x7FC0", "f64": "0x7FF8000000000000"}[kind]
         if math.isinf(number):
             bits = {"f32": "F800000", "f16": "C00", "bf16": "F80", "f64": "FF0000000000000"}[kind]
             return f"0x{'F' if number < 0 else '7'}{bits}"
@@ -339,7 +355,7 @@ class Builder:
             return f"{node.op} {node.data}, {', '.join(names)} : {node.args[0].kind}"
         if node.op == "arith.select":
             return f"arith.select {', '.join(names)} : {node.kind}"
-        if node.op in ("arith.extf", "arith.truncf", "arith.sitofp", "arith.fptosi", "arith.uitofp"):
+        if node.op in CASTS:
             return f"{node.op} {names[0]} : {node.args[0].kind} to {node.kind}"
         if node.op in ("arith.addf", "arith.mulf", "arith.maximumf", "arith.minimumf") and self.chance(self.style.flip):
             names = names[::-1]
@@ -455,18 +471,25 @@ class Builder:
                        f"{value.type} into TYPE", shape, value.kind)
 
     @staticmethod
-    def place(offsets, sizes):
-        ones = ", ".join("1" for _ in sizes)
-        return f"[{', '.join(map(str, offsets))}] [{', '.join(map(str, sizes))}] [{ones}]"
+    def place(offsets, sizes, strides=None):
+        return " ".join(f"[{', '.join(map(str, entries))}]" for entries in (offsets, sizes, strides or [1] * len(sizes)))
 
-    def slice(self, value, offsets, sizes, shape=None):
+    def slice(self, value, offsets, sizes, shape=None, strides=None):
         self.count("slice")
-        return self.op(f"tensor.extract_slice {value.name}{self.place(offsets, sizes)} : {value.type} to TYPE",
+        return self.op(f"tensor.extract_slice {value.name}{self.place(offsets, sizes, strides)} : {value.type} to TYPE",
                        sizes if shape is None else shape, value.kind)
 
-    def insert(self, part, whole, offsets, sizes):
-        return self.op(f"tensor.insert_slice {part.name} into {whole.name}{self.place(offsets, sizes)} : "
+    def insert(self, part, whole, offsets, sizes, strides=None):
+        return self.op(f"tensor.insert_slice {part.name} into {whole.name}{self.place(offsets, sizes, strides)} : "
                        f"{part.type} into TYPE", whole.shape, whole.kind)
+
+    def pad(self, value, low, high, number=0.0):
+        """`value` with `low` and `high` entries before and behind each dimension; fewer than 0 cut it."""
+        shape = [extent + l + h for extent, l, h in zip(value.shape, low, high)]
+        places = ", ".join(f"{self.name()}: index" for _ in shape)
+        scalar = self.scalar(number, value.kind)
+        return self.op(f"tensor.pad {value.name} low{list(low)} high{list(high)} {{\n  ^bb0({places}):\n"
+                       f"    tensor.yield {scalar} : {value.kind}\n  }} : {value.type} to TYPE", shape, value.kind)
 
     def concatenate(self, parts, axis):
         self.count("concatenate")

@@ -36,6 +36,7 @@ class Case:
     full: bool = False  # every block is stored
     scores: str = ""
     special: bool = False
+    inner: dict = dataclasses.field(default_factory=dict)  # name of a gradient that is no update -> its weight
 
 
 class Refused(Exception):
@@ -62,7 +63,7 @@ def make_case(program, variant=0):
     """The program with random options; variants 1 and 2 store every block, and mark nothing."""
     random = np.random.default_rng([program.seed, variant, 11])
     # Scores are those of a product: only where it is all of the gradient.
-    product = not {"unmasked", "reparameterized"} & program.classes and "loss.decay" not in program.features
+    product = not {"unmasked", "reparameterized", "inner"} & program.classes and "loss.decay" not in program.features
     marks = {} if variant == 2 else {name: dataclasses.asdict(m) for name, m in program.marks.items()}
     for mark in marks.values():
         mark["density"] = 1.0 if variant == 1 else mark["density"]
@@ -70,7 +71,7 @@ def make_case(program, variant=0):
         seed=program.seed, text=program.text, arrays={a.name: a.data for a in program.arguments}, marks=marks,
         gradients=program.gradients, follows={a.name: a.follows for a in program.arguments if a.follows},
         options=draw_options(random), threads=[1, int(random.integers(2, 9))], steps=int(random.choice([1, 2, 3])),
-        full=variant == 1, special=program.special,
+        full=variant == 1, special=program.special, inner=program.inner,
         scores=str(random.choice(["l1", "l2", "linf"])) if random.random() < 0.2 and product and variant == 0 else "")
     if case.special and case.scores == "l2":
         case.scores = "l1"  # squares have another range
@@ -180,16 +181,28 @@ def compile_step(case, folder):
             arguments.append(f"--mark=match=^{name}$ block={block} density={mark['density']:.9f}{dims}")
     if case.scores:
         arguments.append(f"--score-norm={case.scores}")
-    done = subprocess.run(
-        ["sparse-compile", *arguments, "-o", library, "-"], input=case.text, text=True, capture_output=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (COMPILE_SECONDS, 2 * COMPILE_SECONDS)))
-    if done.returncode == -signal.SIGXCPU:
+    return library, is_unsure(run_compiler(arguments, case.text, library))
+
+
+def run_compiler(arguments, text, library):
+    """What sparse-compile says of `text`, of which it makes `library`."""
+    # A limit from outside: a process with threads, as frameworks have, had better not fork Python itself.
+    process = subprocess.Popen(["sparse-compile", *arguments, "-o", library, "-"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    resource.prlimit(process.pid, resource.RLIMIT_CPU, (COMPILE_SECONDS, 2 * COMPILE_SECONDS))
+    _, said = process.communicate(text)
+    if process.returncode == -signal.SIGXCPU:
         raise Refused("hang", f"expected to compile within {COMPILE_SECONDS} s of a processor")
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if "error:" in line] or done.stderr.splitlines()[:3]
-        crashed = done.returncode < 0 or done.returncode >= 128 or "Stack dump" in done.stderr
-        raise Refused("crash" if crashed else "refused", errors[0] if errors else f"exit code {done.returncode}")
-    return library, "warning: expected to find the gradient of" in done.stderr
+    if process.returncode:
+        errors = [line for line in said.splitlines() if "error:" in line] or said.splitlines()[:3]
+        crashed = process.returncode < 0 or process.returncode >= 128 or "Stack dump" in said
+        raise Refused("crash" if crashed else "refused", errors[0] if errors else f"exit code {process.returncode}")
+    return said
+
+
+def is_unsure(errors):
+    """Whether the compiler warns that it did not find a gradient for sure."""
+    return "warning: expected to find the gradient of" in errors
 
 
 def weight_of(name, case):
@@ -253,7 +266,8 @@ def reference(case, masks, seed=0, scale=1.0):
     """The arguments that the steps leave and the results of the last one, by name, with an axis of runs;
     their element types; the gradients before they are masked; all values of the last step."""
     function = parser.parse(case.text)
-    of_value = {case.gradients[w]: masks[w] for w in case.marks if w in case.gradients}
+    of_value = {value: masks[w] for value, w in case.inner.items() if w in case.marks}
+    of_value |= {case.gradients[w]: masks[w] for w in case.marks if w in case.gradients}
     interpreter = Interpreter(function, of_value, case.seed + seed, scale)
     state, carried, outputs = {}, {}, {}
     for name, _, attributes in function.arguments:
@@ -337,6 +351,8 @@ def check(case):
             compiled = Compiled(case, folder)
         except Refused as refused:
             return (refused.kind, str(refused), {}), notes
+        except OSError as error:
+            return ("library", f"expected a library that loads, but got {error}", {}), notes
         try:
             wanted, kinds, unmasked, _ = reference(case, compiled.element_masks)
         except Unstable:

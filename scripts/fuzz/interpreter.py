@@ -17,9 +17,6 @@ BINARY = {
     "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply, "arith.divf": np.divide,
     "arith.maximumf": np.maximum, "arith.minimumf": np.minimum, "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin,
     "arith.remf": np.fmod, "math.powf": np.power, "math.atan2": np.arctan2, "math.copysign": np.copysign,
-    "arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply,
-    "arith.maxsi": np.maximum, "arith.minsi": np.minimum, "arith.andi": np.bitwise_and,
-    "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor,
 }
 EXACT = {"arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "math.copysign", "arith.negf", "math.absf",
          "math.floor", "math.ceil", "math.round", "math.roundeven", "math.trunc"}
@@ -37,7 +34,7 @@ COMPARE = {"eq": np.equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.le
 REDUCE = {"arith.addf": np.add, "arith.mulf": np.multiply, "arith.maximumf": np.maximum, "arith.minimumf": np.minimum,
           "arith.addi": np.add, "arith.maxsi": np.maximum, "arith.minsi": np.minimum,
           "arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or}
-BITS = {"i8": 8, "i16": 16, "i32": 32}
+BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "index": 64}
 
 
 class Unstable(Exception):
@@ -49,11 +46,50 @@ def dtype(kind):
 
 
 def wrap(array, kind):
-    """Integers of `kind`."""
-    if kind not in BITS:
+    """Integers of `kind`; those of 64 bits wrap by themselves."""
+    if kind == "i1":
+        return (array & 1).astype(bool)
+    if BITS[kind] == 64:
         return array
     half = 1 << (BITS[kind] - 1)
     return (array + half) % (2 * half) - half
+
+
+def widened(array):
+    """Integers in 64 bits: the one of a bit is its sign."""
+    return -array.astype(np.int64) if array.dtype == np.bool_ else array
+
+
+def unsigned(array, kind):
+    """The numbers that the bits of integers of `kind` are without a sign."""
+    bits = array.astype(np.int64).view(np.uint64)
+    return bits if BITS[kind] == 64 else bits & np.uint64((1 << BITS[kind]) - 1)
+
+
+def signed(array):
+    return array.view(np.int64)
+
+
+def divide(a, b):
+    """The quotient rounded to 0; 0 where C has none."""
+    safe = np.where(b == 0, 1, b)
+    return np.where(b == 0, 0, np.sign(a) * np.sign(safe) * (np.abs(a) // np.abs(safe)))
+
+
+# Of integers and their kind, before they are wrapped.
+INTEGER = {
+    "arith.addi": lambda a, b, kind: a + b, "arith.subi": lambda a, b, kind: a - b,
+    "arith.muli": lambda a, b, kind: a * b, "arith.maxsi": lambda a, b, kind: np.maximum(a, b),
+    "arith.minsi": lambda a, b, kind: np.minimum(a, b), "arith.andi": lambda a, b, kind: a & b,
+    "arith.ori": lambda a, b, kind: a | b, "arith.xori": lambda a, b, kind: a ^ b,
+    "arith.maxui": lambda a, b, kind: np.where(unsigned(a, kind) >= unsigned(b, kind), a, b),
+    "arith.minui": lambda a, b, kind: np.where(unsigned(a, kind) <= unsigned(b, kind), a, b),
+    "arith.divsi": lambda a, b, kind: divide(a, b), "arith.remsi": lambda a, b, kind: a - divide(a, b) * b,
+    "arith.divui": lambda a, b, kind: signed(unsigned(a, kind) // unsigned(b, kind)),
+    "arith.remui": lambda a, b, kind: signed(unsigned(a, kind) % unsigned(b, kind)),
+    "arith.shli": lambda a, b, kind: a << b, "arith.shrsi": lambda a, b, kind: a >> b,
+    "arith.shrui": lambda a, b, kind: signed(unsigned(a, kind) >> unsigned(b, kind)),
+}
 
 
 class Interpreter:
@@ -76,7 +112,7 @@ class Interpreter:
 
     def block(self, ops, env):
         for op in ops:
-            if op.name in ("return", "func.return", "scf.yield", "scf.condition", "linalg.yield"):
+            if op.name in ("return", "func.return", "scf.yield", "scf.condition", "linalg.yield", "tensor.yield"):
                 return [env[name] for name in op.operands]
             results = self.evaluate(op, env)
             for name, result in zip(op.results, results):
@@ -110,10 +146,12 @@ class Interpreter:
     def scalar(self, name, operands, type, op):
         kind = type.kind
         finish = lambda array, factor=1.0: self.rounding.finish(array, kind, factor=factor)
+        if name in INTEGER:
+            return wrap(INTEGER[name](*[widened(o) for o in operands], kind), kind)
+        if name == "math.absi":
+            return wrap(np.abs(operands[0]), kind)
         if name in BINARY:
             result = BINARY[name](*operands)
-            if not is_float(kind):
-                return wrap(result, kind)
             return result if name in EXACT else finish(result, 4.0 if name.startswith("math") else 1.0)
         if name in UNARY:
             result = UNARY[name](*operands)
@@ -126,8 +164,8 @@ class Interpreter:
             return np.where(*operands)
         if name == "arith.cmpi":
             predicate = op.attributes["predicate"]
-            if predicate.startswith("u"):
-                operands = [o & 0xFFFFFFFF for o in operands]
+            read = (lambda o: unsigned(o, op.attributes["from"].kind)) if predicate.startswith("u") else widened
+            operands = [read(o) for o in operands]
             return COMPARE[predicate[-2:]](*operands)
         if name == "arith.cmpf":
             predicate = op.attributes["predicate"]
@@ -147,32 +185,21 @@ class Interpreter:
         if name == "arith.truncf":
             return finish(operands[0])
         if name in ("arith.sitofp", "arith.uitofp"):
-            value = operands[0]
-            if name == "arith.uitofp" and source.kind in BITS:
-                value = value & ((1 << BITS[source.kind]) - 1)
+            value = unsigned(operands[0], source.kind) if name == "arith.uitofp" else widened(operands[0])
             return finish(value.astype(np.float64))
         if name in ("arith.fptosi", "arith.fptoui"):
             return wrap(np.trunc(np.nan_to_num(operands[0])).astype(np.int64), kind)
-        if name in ("arith.index_cast", "arith.extsi", "arith.trunci", "arith.index_castui"):
-            value = operands[0]
-            if name == "arith.extsi" and source.kind == "i1":
-                return -value.astype(np.int64)
-            if kind == "i1":
-                return (value & 1).astype(bool)
-            return wrap(value.astype(np.int64), kind)
-        if name == "arith.extui":
-            value = operands[0].astype(np.int64)
-            return value & ((1 << BITS[source.kind]) - 1) if source.kind in BITS else value
-        if name in ("arith.shli", "arith.shrui"):
-            bits = BITS.get(kind, 63)
-            if name == "arith.shli":
-                return wrap(operands[0] << operands[1], kind)
-            return wrap((operands[0] & ((1 << bits) - 1)) >> operands[1], kind)
+        if name in ("arith.index_cast", "arith.extsi", "arith.trunci"):
+            return wrap(widened(operands[0]), kind)
+        if name in ("arith.extui", "arith.index_castui"):
+            return wrap(signed(unsigned(operands[0], source.kind)), kind)
         raise parser.ParseError(f"expected an operation of a step, but got {name}")
 
     def arith_constant(self, op, env):
         type, value = op.types[0], op.attributes["value"]
         array = np.asarray(value, dtype(type.kind))
+        if not is_float(type.kind):
+            array = wrap(array, type.kind)
         return [np.broadcast_to(array, type.shape or ())[None]]
 
     # Tensors.
@@ -219,6 +246,20 @@ class Interpreter:
         result = np.broadcast_to(whole, (runs,) + whole.shape[1:]).copy()
         place = self.region(op, env, whole.shape[1:])
         result[place] = part.reshape((len(part),) + result[place].shape[1:])
+        return [result]
+
+    def tensor_pad(self, op, env):
+        """Cut where a padding is below 0, filled where it is above."""
+        value, number = env[op.operands[0]], self.block(op.blocks[0].ops, dict(env))[0]
+        cut, place = [slice(None)], [slice(None)]
+        for low, high, extent in zip(op.attributes["low"], op.attributes["high"], value.shape[1:]):
+            cut.append(slice(max(0, -low), extent - max(0, -high)))
+            start = max(0, low)
+            place.append(slice(start, start + len(range(*cut[-1].indices(extent)))))
+        runs = max(len(value), len(number))
+        result = np.broadcast_to(number.reshape(len(number), *[1] * (value.ndim - 1)),
+                                 (runs,) + op.types[0].shape).copy()
+        result[tuple(place)] = value[tuple(cut)]
         return [result]
 
     def tensor_concat(self, op, env):
@@ -427,7 +468,7 @@ class Interpreter:
                     magnitude = np.abs(value[:1]) * terms[0].size / max(1, value[0].size)
                 value = self.rounding.finish(value, kind, magnitude, inner="f32" if kind in ("f16", "bf16") else kind)
             else:
-                value = wrap(value, kind)
+                value = value if is_float(kind) else wrap(value, kind)
             results.append(value)
         return results
 

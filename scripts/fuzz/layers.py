@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 
+from fuzz import indices, regions
 from fuzz.builder import Expr, select
 
 FEATURES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 16, 18, 20, 21, 24, 30, 32, 32, 33, 40, 48, 64, 64, 96, 128]
@@ -20,6 +21,9 @@ def letters(x):
 
 def features(net, at_least=1):
     most = net.limits["features"]
+    known = [e for w in net.weights for e in w.shape if at_least <= e <= most]
+    if known and net.chance(0.25):
+        return int(net.choose(known))  # weights of one shape are marked differently
     return int(net.choose([f for f in FEATURES if at_least <= f <= most]))
 
 
@@ -446,10 +450,83 @@ def normed_weight(net, x):
     return net.cast(net.einsum(f"{t}d,de->{t}e", x, net.cast(w, net.compute), net.sums()), net.compute)
 
 
+def padded(net, x):
+    """More entries in front of and behind a dimension, or fewer, and a product of what is left."""
+    axis, rank = int(net.random.integers(len(x.shape))), len(x.shape)
+    low, high = [0] * rank, [0] * rank
+    low[axis], high[axis] = (int(net.random.integers(-2, 3)) for _ in range(2))
+    if x.shape[axis] + low[axis] + high[axis] < 1 or max(-low[axis], 0) + max(-high[axis], 0) > x.shape[axis]:
+        return x
+    net.count("layer.padded")
+    x = net.padded(x, low, high, float(net.choose([0.0, 0.0, 0.5])))
+    return linear(net, x) if net.chance(0.5) else activation(net, x)
+
+
+def strided(net, x):
+    """Every second or third entry of a dimension, and maybe put back among zeros."""
+    axis, rank = int(net.random.integers(len(x.shape))), len(x.shape)
+    stride = int(net.choose([2, 3]))
+    start = int(net.random.integers(min(stride, x.shape[axis])))
+    offsets, sizes, strides = [0] * rank, list(x.shape), [1] * rank
+    offsets[axis], strides[axis] = start, stride
+    whole = (x.shape[axis] - start + stride - 1) // stride
+    sizes[axis] = int(net.choose([1, whole, whole]))
+    net.count("layer.strided")
+    part = net.cut(x, offsets, sizes, None, strides)
+    part = activation(net, part)
+    if net.chance(0.5):
+        return linear(net, part)
+    return net.apply(lambda a, b: a + b, x, net.paste(part, x.shape, offsets, sizes, strides))
+
+
+def multiples(net, x):
+    """A batch of products with multiples of one weight, stacked."""
+    width, out, t = x.shape[-1], features(net), letters(x)
+    net.count("layer.multiples")
+    w = net.cast(net.weight((width, out)), net.compute)
+    count = int(net.choose([2, 3]))
+    stacked = net.join([net.expand(net.apply(lambda a: a * factor, w) if factor != 1.0 else w, 0, (1, width))
+                        for factor in (1.0, 2.0, -0.5)[:count]], 0)
+    if t == "t" and net.chance(0.6):
+        # A batch of products, of copies of the activations.
+        copies = net.apply(lambda a: a * 1.0, x, dims=[(1, 2)], extents=(count, *x.shape))
+        y = net.cast(net.einsum("ntd,nde->nte", copies, stacked, net.sums()), net.compute)
+        return net.sum(net.apply(ACTIVATIONS["tanh"], y) if net.chance(0.5) else y, [0])
+    y = net.cast(net.einsum(f"{t}d,nde->{t}ne", x, stacked, net.sums()), net.compute)
+    y = net.apply(ACTIVATIONS["tanh"], y) if net.chance(0.5) else y
+    return net.sum(y, [len(y.shape) - 2])
+
+
+def head(net, x):
+    """A product of the sum of all tokens with a weight, often of one row or column, added to each token."""
+    width, out = x.shape[-1], int(net.choose([1, 1, x.shape[-1]]))
+    net.count("layer.head")
+    pooled = net.sum(x, list(range(len(x.shape) - 1)))
+    w = "de" if net.chance(0.5) else "ed"
+    weight = net.cast(net.weight((width, out) if w == "de" else (out, width)), net.compute)
+    y = net.apply(ACTIVATIONS["tanh"], net.cast(net.einsum(f"d,{w}->e", pooled, weight, net.sums()), net.compute))
+    if net.chance(0.5):
+        net.output(f"pooled{len(net.outputs)}", net.plain(lambda a: a + 5.0, pooled))
+    return net.apply(lambda a, b: a + b, x, y)
+
+
+def matrix_of_vector(net, x):
+    """A product with a weight of one row or of one column."""
+    width, t = x.shape[-1], letters(x)
+    net.count("layer.matrix_of_vector")
+    w = net.cast(net.weight((width, 1)), net.compute)
+    y = net.apply(ACTIVATIONS["tanh"], net.cast(net.einsum(f"{t}d,de->{t}e", x, w, net.sums()), net.compute))
+    out = features(net)
+    u = net.cast(net.weight((1, out)), net.compute)
+    return net.cast(net.einsum(f"{t}d,de->{t}e", y, u, net.sums()), net.compute)
+
+
 LAYERS = {
     mlp: 3, residual: 3, linear: 3, activation: 1, norm: 3, gated: 2, attention: 3, heads: 1.5, mixer: 1, rotary: 1,
     stack: 1, experts: 1, recurrent: 1, pieces: 1, shifted: 0.5, dropout: 0.5, normed_weight: 1,
-    joined: 0.7, sliced: 0.7, chunked: 1.2, split_heads: 0.7, repeated: 0.7, outer: 0.7,
+    joined: 0.7, sliced: 0.7, chunked: 1.2, split_heads: 0.7, repeated: 0.7, outer: 0.7, multiples: 0.5,
+    padded: 0.7, strided: 0.7, head: 0.7, matrix_of_vector: 0.5,
+    regions.branched: 0.8, regions.looped: 0.8, indices.integers: 0.8, indices.constants: 0.5, indices.computed: 1,
 }
-CLASS_OF = {layer: "unmasked" for layer in (joined, sliced, chunked, split_heads, repeated, outer, experts)}
+CLASS_OF = {layer: "unmasked" for layer in (joined, sliced, chunked, split_heads, repeated, outer, multiples, experts)}
 CLASS_OF[normed_weight] = "reparameterized"

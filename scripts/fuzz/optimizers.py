@@ -174,7 +174,16 @@ def clip_by_norm(net, pairs):
     """All gradients by one factor."""
     net.count("clip.global")
     size, limit = norm_of(net, [g for _, g in pairs]), float(net.choose([0.1, 1.0]))
-    way = int(net.random.integers(4))
+    way = int(net.random.integers(6))
+    if way > 3:
+        # Divided entry by entry, as optax does, by a number that all weights share.
+        norm = net.plain(lambda s: s.math("sqrt"), size, extents=())
+        net.output("gradient_norm", norm)
+
+        def clip(a, n):
+            n = n.cast(a.kind)
+            return select(n.compare("olt", limit), a, a / n * limit) if way == 4 else a / (n * (1 / limit)).max(1.0)
+        return [(w, net.plain(clip, g, norm)) for w, g in pairs]
     factor = net.plain({
         0: lambda s: (limit / s.math("sqrt")).min(1.0),
         1: lambda s: (limit / (s.math("sqrt") + 1e-6)).min(1.0),

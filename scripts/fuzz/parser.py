@@ -386,6 +386,19 @@ class Parser:
         self.expect("into")
         op.types = [self.type()]
 
+    def parse_tensor_pad(self, op):
+        op.operands = [self.next()]
+        self.take("nofold")
+        for key in ("low", "high"):
+            self.expect(key)
+            op.attributes[key] = self.integers()
+        self.expect("{")
+        op.blocks = [self.block()]
+        self.expect(":")
+        self.type()
+        self.expect("to")
+        op.types = [self.type()]
+
     def parse_tensor_concat(self, op):
         self.expect("dim")
         self.expect("(")

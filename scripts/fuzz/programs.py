@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fuzz import layers, optimizers
+from fuzz import inner, layers, metrics, optimizers, regions
 from fuzz.builder import Expr, Style, Value
 from fuzz.rounding import is_float, round_to
 from fuzz.tape import Tape
@@ -17,6 +17,8 @@ CLASSES = {
     "unmasked": "gradients that are no products: of joined, sliced, reshaped or repeated weights, positions, conditions",
     "reparameterized": "weights that go through functions or norms in front of their products",
     "while": "loops that end when a number allows it",
+    "inner": "gradients that a step uses for more than its update: penalties on them, steps in the step, examples' own",
+    "penalty": "penalties on weights whose derivative at 0 is not 0",
     "special": "zeros, infinities, NaN, subnormal and large numbers in the data",
 }
 
@@ -46,6 +48,7 @@ class Program:
     arguments: list
     marks: dict  # by weight
     gradients: dict  # weight -> name of its gradient
+    inner: dict  # name of another gradient -> its weight
     features: dict
     classes: set
     special: bool = False
@@ -68,6 +71,7 @@ class Net(Tape):
         self.kind, self.compute = pairs[int(random.integers(len(pairs)))]
         self.count(f"type.{self.kind}" + (f"_{self.compute}" if self.compute != self.kind else ""))
         self.arguments, self.outputs, self.marks, self.weights, self.vectors = [], [], {}, [], []
+        self.activations = []
         self.wide_sums = self.chance(0.5)
 
     def allowed(self, name):
@@ -156,7 +160,7 @@ class Net(Tape):
     def rate(self):
         """The learning rate, an argument or a constant."""
         kind = "f64" if self.kind == "f64" else "f32"
-        rate = float(self.choose([0.5, 0.05, 0.01]))
+        rate = float(self.choose([0.5, 0.5, 0.05, 0.05, 0.01, 0.01, 0.0]))
         if self.chance(0.5):
             return self.argument(f"lr{len(self.arguments)}", (), kind, "lr", np.array(rate))
         return self.op(f"arith.constant dense<{self.literal(rate, kind)}> : TYPE", (), kind)
@@ -197,6 +201,7 @@ def forward(net):
             net.classes.add(layers.CLASS_OF[layer])
         net.count("layer." + layer.__name__)
         x = layer(net, x)
+        net.activations.append(x)
     return x
 
 
@@ -275,48 +280,12 @@ def pooled(net, x):
 LOSSES = [squared_error, smooth_error, cross_entropy, cross_entropy, cross_entropy, logistic, pooled]
 
 
-def region(net, write):
-    """The lines that `write` writes, and what it returns."""
-    outer, net.lines = net.lines, []
-    result = write()
-    lines, net.lines = net.lines, outer
-    return "".join(f"  {line}\n" for line in lines), result
-
-
-def loops(net, x):
-    """A number that control flow computes: a loop of a known count, one that ends when a number allows it, a branch."""
-    kind, way = x.kind, net.choose(["for", "while", "if"] if net.chance(0.5) and net.allowed("while") else ["for", "if"])
-    net.count("control." + way)
-    carried = Value(net.name(), (), kind)
-
-    def test(value, limit):
-        number, limit = net.line(f"tensor.extract {value.name}[] : {value.type}"), net.scalar(limit, kind)
-        return net.line(f"arith.cmpf olt, {number}, {limit} : {kind}")
-
-    if way == "for":
-        first, last, one = (net.line(f"arith.constant {n} : index") for n in (0, 4, 1))
-        start, index = net.fill((), 1.0, kind), net.name()
-        lines, new = region(net, lambda: net.plain(lambda a, b: a * 0.5 + b, carried, x, extents=()))
-        return net.op(f"scf.for {index} = {first} to {last} step {one} iter_args({carried.name} = {start.name}) -> (TYPE) "
-                      f"{{\n{lines}    scf.yield {new.name} : TYPE\n  }}", (), kind)
-    if way == "while":
-        start, inner = net.plain(lambda a: a.math("absf") + 0.013, x, extents=()), Value(net.name(), (), kind)
-        before, going = region(net, lambda: test(carried, 10.0))
-        after, new = region(net, lambda: net.plain(lambda a: a * 2.0, inner, extents=()))
-        return net.op(f"scf.while ({carried.name} = {start.name}) : (TYPE) -> TYPE {{\n{before}    scf.condition({going}) "
-                      f"{carried.name} : TYPE\n  }} do {{\n  ^bb0({inner.name}: TYPE):\n{after}    scf.yield {new.name} : "
-                      "TYPE\n  }", (), kind)
-    taken = test(x, 0.37)
-    parts = [region(net, lambda: net.plain(lambda a: a * factor, x, extents=())) for factor in (2.0, 0.25)]
-    first, second = (f"{lines}    scf.yield {value.name} : TYPE\n" for lines, value in parts)
-    return net.op(f"scf.if {taken} -> (TYPE) {{\n{first}  }} else {{\n{second}  }}", (), kind)
-
-
 def sprinkle(net):
     """Puts special numbers into the data of a batch or of weights."""
-    chosen = net.choose(["zero", "all_zero", "infinity", "nan", "subnormal", "large", "small", "zero_weight"])
+    chosen = net.choose(["zero", "all_zero", "infinity", "both_infinities", "nan", "subnormal", "large", "small", "zero_weight"])
     net.count("special." + chosen)
-    random, role = net.random, "param" if chosen == "zero_weight" else "batch"
+    random = net.random
+    role = "param" if chosen == "zero_weight" or chosen in ("infinity", "nan", "large") and net.chance(0.25) else "batch"
     tensors = [a for a in net.arguments if a.role == role and is_float(a.value.kind) and a.data.size > 1]
     if not tensors:
         return
@@ -325,12 +294,16 @@ def sprinkle(net):
     largest = {"f16": 6e4, "f64": 1e300}.get(kind, 3e38)
     smallest = {"f16": 1e-7, "f64": 1e-310}.get(kind, 1e-40)
     some = random.random(data.shape) < 0.1
+    if net.chance(0.3):
+        some = np.arange(data.size).reshape(data.shape) == random.integers(data.size)
     if chosen in ("all_zero", "zero_weight"):
         data[...] = 0.0
     elif chosen == "small":
         data *= math.sqrt(smallest)
     elif chosen == "large":
         data[some] *= largest / 4
+    elif chosen == "both_infinities":
+        data[some] = math.inf * np.sign(random.standard_normal(int(some.sum())))
     else:
         data[some] = {"zero": -0.0, "infinity": math.inf, "nan": math.nan, "subnormal": smallest}[chosen]
     argument.data = round_to(data, kind)
@@ -341,36 +314,78 @@ def own_gradient(net, found, weight):
     the same gradient."""
     gradient = found[weight.name]
     shared = any(gradient.name in re.findall(r"%\w+", line.partition("=")[2]) for line in net.lines)
-    own = gradient
-    while shared and own.name == gradient.name:  # a copy may be left out
-        own = net.plain(lambda g: g, gradient)
-    return own
+    return net.apart(gradient) if shared else gradient
 
 
-def generate(seed, limits=None, without=()):
-    """The program of `seed`. Smaller `limits` give other, smaller programs."""
-    net = Net(seed, {"features": 128, "tokens": 64, "layers": 4} | (limits or {}), set(without))
+# Penalties on the entries of a weight.
+PENALTIES = {
+    "l2": lambda a: a * a, "l1": lambda a: a.math("absf"), "exponential": lambda a: (-a).math("exp"),
+    "softplus": lambda a: a.math("exp").math("log1p"), "huber": lambda a: (a * a + 0.01).math("sqrt"),
+    "shifted": lambda a: (a - 0.1) * (a - 0.1),
+}
+
+
+def penalize(net, loss):
+    """The loss and a penalty on a weight: of its entries, or of groups of them."""
+    known = ["l2", "l2", "huber", "groups"]
+    if net.allowed("penalty"):
+        known += ["l1", "l1", "exponential", "softplus", "shifted"]
+    name, weight = net.choose(known), net.choose(net.weights)
+    net.count("loss.decay")
+    net.count("penalty." + name)
+    if name == "groups":
+        sums = net.sum(net.apply(lambda a: a * a, weight), [int(net.random.integers(len(weight.shape)))])
+        terms = net.apply(lambda a: (a + 1e-3).math("sqrt"), sums)
+    else:
+        terms = net.apply(PENALTIES[name], weight)
+    total = wide(net, net.sum(terms, list(range(len(terms.shape)))) if terms.shape else terms)
+    return net.apply(lambda a, b: a + b.cast(a.kind) * 0.01, loss, total, extents=())
+
+
+def model(net):
+    """The loss and the activations of a random model."""
     x = forward(net)
     if not net.weights:
         x = layers.linear(net, x)
     loss_of = net.choose(LOSSES)
     net.count("loss." + loss_of.__name__)
     loss = loss_of(net, x)
-    if net.chance(0.15):
-        # Decay in the loss.
-        net.count("loss.decay")
-        weight = net.choose(net.weights)
-        total = wide(net, net.sum(net.apply(lambda a: a * a, weight), list(range(len(weight.shape)))))
-        loss = net.apply(lambda a, b: a + b.cast(a.kind) * 0.01, loss, total, extents=())
-    found = net.backward(loss)
-    pairs = [(v, own_gradient(net, found, v)) for v in net.weights + net.vectors if v.name in found]
+    if net.chance(0.2):
+        loss = penalize(net, loss)
+    # Gradients of gradients make long programs.
+    if net.kind == net.compute in ("f32", "f64") and len(net.records) < 40 and net.chance(0.25) and net.allowed("inner"):
+        loss = net.choose([inner.penalty, inner.balanced])(net, x, loss)
+    return loss, x
+
+
+def gradients_of(net):
+    """The loss, the activations, and each weight with its gradient."""
+    pairs = None
+    if net.kind == net.compute in ("f32", "f64") and net.chance(0.12) and net.allowed("inner"):
+        if net.chance(0.5):
+            loss, x, pairs = inner.per_example(net)
+        else:
+            loss, x = inner.step_in_step(net)
+    else:
+        loss, x = model(net)
+    if pairs is None:
+        found = net.backward(loss)
+        pairs = [(v, own_gradient(net, found, v)) for v in net.weights + net.vectors if v.name in found]
+    return loss, x, pairs
+
+
+def generate(seed, limits=None, without=()):
+    """The program of `seed`. Smaller `limits` give other, smaller programs."""
+    net = Net(seed, {"features": 128, "tokens": 64, "layers": 4} | (limits or {}), set(without))
+    loss, x, pairs = gradients_of(net)
     gradients = {v.name[1:]: g.name for v, g in pairs}
+    inner.report(net, pairs)
     optimizers.update(net, pairs)
     net.output("loss", loss)
-    if net.chance(0.3):
-        net.output("activations", x)
+    if net.chance(0.5):
+        metrics.add(net, [x, *net.activations])
     if net.chance(0.15):
-        net.output("number", loops(net, loss))
+        net.output("number", regions.number(net, loss))
     special = "special" not in net.without and net.chance(0.15)
     if special:
         net.classes.add("special")
@@ -398,4 +413,4 @@ def finish(net, seed, gradients, special):
     text = "func.func @step(" + ",\n    ".join(signature) + f")\n    -> ({types}) {{\n" + "\n".join(
         "  " + line for line in net.lines) + f"\n  return {', '.join(v.name for _, v, _ in results)} : " + \
         ", ".join(v.type for _, v, _ in results) + "\n}\n"
-    return Program(seed, text, net.arguments, net.marks, gradients, net.features, net.classes, special)
+    return Program(seed, text, net.arguments, net.marks, gradients, net.inner, net.features, net.classes, special)

@@ -2,10 +2,13 @@
 """What a run of the fuzzer covered and found."""
 
 import collections
+import re
+import time
 
 
 class Report:
-    def __init__(self):
+    def __init__(self, passing=("ok",)):
+        self.passing, self.refusals, self.start = passing, collections.Counter(), time.monotonic()
         self.features, self.kinds, self.failures = collections.Counter(), collections.Counter(), []
         self.programs = self.runs = self.left_dense = self.unstable = self.unsure = self.scores = 0
         self.ratios = []
@@ -23,8 +26,11 @@ class Report:
         self.scores += notes.get("scores", 0)
         if "worst" in notes and result["kind"] == "ok":
             self.ratios.append(notes["worst"])
-        if result["kind"] != "ok":
+        if result["kind"] not in self.passing:
             self.failures.append(result)
+        if result["kind"] == "refused":
+            # Without what is of this program alone.
+            self.refusals[re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "_", result["message"])[:120]] += 1
 
     def text(self):
         lines = [f"{self.programs} programs, {self.runs} compiled: "
@@ -36,6 +42,8 @@ class Report:
                          f"most {ratios[-1]:.3f}")
         lines.append(f"{self.left_dense} left something dense, {self.unstable} depend on roundings, "
                      f"{self.unsure} warned of a gradient, {self.scores} scores of weights compared")
+        lines.append(f"{self.runs / max(1e-9, time.monotonic() - self.start):.2f} a second")
+        lines += [f"  refused {count}: {text}" for text, count in self.refusals.most_common(12)]
         groups = collections.defaultdict(list)
         for feature, count in sorted(self.features.items()):
             group, _, rest = feature.partition(".")

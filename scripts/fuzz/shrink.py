@@ -105,6 +105,7 @@ def rebuild(case, parts, arrays=None):
     new.follows = {a: w for a, w in case.follows.items() if a in names and w in names}
     made = {base(c.results[0]) for c in parts.chunks}
     new.gradients = {w: g for w, g in case.gradients.items() if base(g) in made}
+    new.inner = {g: w for g, w in case.inner.items() if base(g) in made}
     return new
 
 
@@ -123,7 +124,7 @@ def cut(case, chunks):
     """The case with the chunks of these names as arguments."""
     values, parts, arrays = values_of(case), split(case.text), {}
     kept, arguments = [], list(parts.arguments)
-    gradients = {base(g) for g in case.gradients.values()}
+    gradients = {base(g) for g in [*case.gradients.values(), *case.inner]}
     for chunk in parts.chunks:
         name = chunk.results[0]
         type = re.search(r"(tensor<[^<>]*>)\s*$", chunk.text.rstrip())

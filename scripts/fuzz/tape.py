@@ -3,7 +3,7 @@
 
 import math
 
-from fuzz.builder import Builder, Expr, derivatives, select
+from fuzz.builder import Builder, Expr, derivatives, select, sources
 
 
 class Tape(Builder):
@@ -12,24 +12,36 @@ class Tape(Builder):
     def __init__(self, random, style):
         super().__init__(random, style)
         self.records, self.needed = [], set()
+        self.like = {}  # values that have the mask of a weight -> the weight
+        self.inner = {}  # gradients of such values and gradients that are no update -> the weight
 
     def record(self, inputs, result, backward):
         """`backward(cotangent)` returns pairs of an input and its part of the gradient."""
-        if any(v.name in self.needed for v in inputs):
+        if result.name not in [v.name for v in inputs] and any(v.name in self.needed for v in inputs):
             self.needed.add(result.name)
             self.records.append((result, backward))
         return result
 
     def backward(self, loss):
-        """The gradients of `loss` by the names of values."""
+        """The gradients of `loss` by the names of values; they have gradients themselves."""
         gradients = {loss.name: self.fill((), 1.0, loss.kind)}
-        for result, backward in reversed(self.records):
+        for result, backward in self.records[::-1]:
             if result.name in gradients:
+                if result.name in self.like:
+                    own = gradients[result.name] = self.apart(gradients[result.name])
+                    self.inner[own.name] = self.like[result.name]
                 for value, part in backward(gradients[result.name]):
                     if value.name in self.needed:
                         known = gradients.get(value.name)
-                        gradients[value.name] = self.plain(lambda a, b: a + b, known, part) if known else part
+                        gradients[value.name] = self.apply(lambda a, b: a + b, known, part) if known else part
         return gradients
+
+    def apart(self, value):
+        """A copy: a value of its own."""
+        own = value
+        while own.name == value.name:  # a copy may be left out
+            own = self.apply(lambda a: a, value)
+        return own
 
     # Element by element.
 
@@ -47,35 +59,38 @@ class Tape(Builder):
         """An element-wise operation; `dims[i]` says which loops the dimensions of `values[i]` are."""
         extents = tuple(extents or max((v.shape for v in values), key=len))
         dims = dims or [self.align(v, extents) for v in values]
-        reads = [self.read(v, d) for v, d in zip(values, dims)]
-        root = function(*reads)
-        result = self.emit(extents, root)
+        return self.expression(extents, function(*[self.read(v, d) for v, d in zip(values, dims)]))
+
+    def expression(self, extents, root, whole=False):
+        """The tensor of an expression, as one operation if it is to stay `whole`."""
         everything = tuple(range(len(extents)))
+        result = self.emit_one(extents, root, everything) if whole else self.emit(extents, root)
 
         def backward(cotangent):
-            parts = []
-            for leaf, g in derivatives(root, self.read(cotangent, everything)):
-                value, places = leaf.data
-                if value.name not in self.needed:
-                    continue
-                used = tuple(d for d in places if d is not None)
-                part = self.emit(extents, g)
-                lost = [d for d in everything if d not in used]
-                if lost:
-                    part = self.reduce(part, lost)
-                if len(used) != len(places):
-                    groups, group = [], []
-                    for i, d in enumerate(places):
-                        group.append(i)
-                        if d is not None:
-                            groups.append(group)
-                            group = []
-                    if group and groups:
-                        groups[-1] += group
-                    part = self.reshape(part, groups, value.shape)
-                parts.append((value, part))
-            return parts
-        return self.record(values, result, backward)
+            return [(leaf.data[0], self.gather(extents, leaf.data, g))
+                    for leaf, g in derivatives(root, self.read(cotangent, everything))
+                    if leaf.data[0].name in self.needed]
+        return self.record([value for value, _ in sources(root)], result, backward)
+
+    def gather(self, extents, source, g):
+        """The gradient of a tensor that an expression reads, from that of what it reads in each point."""
+        value, places = source
+        used = tuple(d for d in places if d is not None)
+        part = self.expression(extents, g)
+        lost = [d for d in range(len(extents)) if d not in used]
+        if lost:
+            part = self.sum(part, lost)
+        if len(used) == len(places):
+            return part
+        groups, group = [], []
+        for i, d in enumerate(places):
+            group.append(i)
+            if d is not None:
+                groups.append(group)
+                group = []
+        if group and groups:
+            groups[-1] += group
+        return self.regroup(part, groups, value.shape)
 
     def constant(self, number, shape, kind):
         return self.fill(shape, number, kind)
@@ -92,10 +107,10 @@ class Tape(Builder):
             parts = []
             if a.name in self.needed:
                 pair = (g, b, f"{out},{of_b}->{of_a}") if self.chance(0.6) else (b, g, f"{of_b},{out}->{of_a}")
-                parts.append((a, self.product(pair[2], pair[0], pair[1])))
+                parts.append((a, self.einsum(pair[2], pair[0], pair[1])))
             if b.name in self.needed:
                 pair = (g, a, f"{out},{of_a}->{of_b}") if self.chance(0.4) else (a, g, f"{of_a},{out}->{of_b}")
-                parts.append((b, self.product(pair[2], pair[0], pair[1])))
+                parts.append((b, self.einsum(pair[2], pair[0], pair[1])))
             return parts
         return self.record([a, b], result, backward)
 
@@ -113,7 +128,7 @@ class Tape(Builder):
         kept = tuple(d for d in range(len(value.shape)) if d not in axes)
 
         def backward(cotangent):
-            return [(value, self.emit(value.shape, self.read(cotangent, kept)))]
+            return [(value, self.expression(value.shape, self.read(cotangent, kept)))]
         return self.record([value], result, backward)
 
     def maximum(self, value, axes):
@@ -125,7 +140,12 @@ class Tape(Builder):
     def permute(self, value, order):
         inverse = [order.index(i) for i in range(len(order))]
         result = self.transpose(value, order)
-        return self.record([value], result, lambda g: [(value, self.transpose(g, inverse))])
+        return self.record([value], result, lambda g: [(value, self.permute(g, inverse))])
+
+    def regroup(self, value, groups, shape):
+        """Collapses or expands; `groups` are dimensions of the larger shape."""
+        result = self.reshape(value, groups, shape)
+        return self.record([value], result, lambda g: [(value, self.regroup(g, groups, value.shape))])
 
     def collapse(self, value, first, count=2):
         """`count` dimensions from `first` as one."""
@@ -133,8 +153,7 @@ class Tape(Builder):
         groups = [[d] for d in range(first)] + [list(range(first, first + count))] + [[d] for d in range(first + count, rank)]
         shape = value.shape[:first] + (math.prod(value.shape[first:first + count]),) + value.shape[first + count:]
         self.count("collapse")
-        result = self.reshape(value, groups, shape)
-        return self.record([value], result, lambda g: [(value, self.reshape(g, groups, value.shape))])
+        return self.regroup(value, groups, shape)
 
     def expand(self, value, dim, extents):
         rank = len(value.shape) + len(extents) - 1
@@ -142,19 +161,30 @@ class Tape(Builder):
             [[d] for d in range(dim + len(extents), rank)]
         shape = value.shape[:dim] + tuple(extents) + value.shape[dim + 1:]
         self.count("expand")
-        result = self.reshape(value, groups, shape)
-        return self.record([value], result, lambda g: [(value, self.reshape(g, groups, value.shape))])
+        return self.regroup(value, groups, shape)
 
     def part(self, value, axis, start, size, drop=False):
         """A slice along `axis`, without it if `drop` (of one entry)."""
         offsets, sizes = [0] * len(value.shape), list(value.shape)
         offsets[axis], sizes[axis] = start, size
-        shape = sizes[:axis] + sizes[axis + 1:] if drop else sizes
-        result = self.slice(value, offsets, sizes, shape)
+        return self.cut(value, offsets, sizes, sizes[:axis] + sizes[axis + 1:] if drop else sizes)
 
-        def backward(cotangent):
-            return [(value, self.insert(cotangent, self.fill(value.shape, 0.0, value.kind), offsets, sizes))]
-        return self.record([value], result, backward)
+    def cut(self, value, offsets, sizes, shape=None, strides=None):
+        """A slice."""
+        result = self.slice(value, offsets, sizes, shape, strides)
+        return self.record([value], result,
+                           lambda g: [(value, self.paste(g, value.shape, offsets, sizes, strides))])
+
+    def paste(self, part, shape, offsets, sizes, strides=None):
+        """`part` among zeros."""
+        result = self.insert(part, self.fill(shape, 0.0, part.kind), offsets, sizes, strides)
+        return self.record([part], result, lambda g: [(part, self.cut(g, offsets, sizes, part.shape, strides))])
+
+    def padded(self, value, low, high, number=0.0):
+        """With `low` and `high` entries before and behind each dimension, or without so many."""
+        self.count("pad.below_zero" if min(low + high) < 0 else "pad")
+        result, back = self.pad(value, low, high, number), ([-n for n in low], [-n for n in high])
+        return self.record([value], result, lambda g: [(value, self.padded(g, *back))])
 
     def join(self, parts, axis):
         result = self.concatenate(parts, axis)
@@ -162,9 +192,7 @@ class Tape(Builder):
         def backward(cotangent):
             found, at = [], 0
             for value in parts:
-                offsets = [0] * len(value.shape)
-                offsets[axis] = at
-                found.append((value, self.slice(cotangent, offsets, list(value.shape))))
+                found.append((value, self.part(cotangent, axis, at, value.shape[axis])))
                 at += value.shape[axis]
             return found
         return self.record(parts, result, backward)
@@ -185,14 +213,25 @@ class Tape(Builder):
 
         def backward(cotangent):
             flat, g, rank = ids, cotangent, len(ids.shape)
+            if math.prod(ids.shape) == 1 and self.chance(0.7):
+                return [(table, self.only_row(table, flat, g))]
             if rank == 2 and self.chance(0.5):
                 flat = self.reshape(ids, [[0, 1]], (ids.shape[0] * ids.shape[1],))
-                g = self.reshape(g, [[0, 1], [2]], (flat.shape[0], width))
+                g = self.regroup(g, [[0, 1], [2]], (flat.shape[0], width))
                 rank = 1
             hot = self.one_hot(flat, table.shape[0], table.kind)
-            letters = "bt"[:rank]
-            return [(table, self.product(f"{letters}v,{letters}d->vd", hot, g))]
+            letters = "bts"[:rank]
+            return [(table, self.einsum(f"{letters}v,{letters}d->vd", hot, g))]
         return self.record([table], result, backward)
+
+    def only_row(self, table, ids, g):
+        """The gradient of a table that one row was read of: a selection."""
+        self.count("lookup.one")
+        rank = len(ids.shape)
+        ids = self.reshape(ids, [], ()) if rank else ids
+        g = self.regroup(g, [list(range(rank + 1))], (table.shape[1],)) if rank else g
+        hit = Expr("arith.cmpi", [Expr("index", [], ids.kind, 0), self.read(ids, ())], "i1", "eq")
+        return self.expression(table.shape, select(hit, self.read(g, (1,)), 0.0), whole=True)
 
     def one_hot(self, ids, count, kind):
         rank = len(ids.shape)
@@ -217,7 +256,7 @@ class Tape(Builder):
             number = Expr("index", [], labels.kind, rank)
             hit = Expr("arith.cmpi", [number, self.read(labels, dims)], "i1", "eq")
             g = select(hit, self.read(cotangent, dims), 0.0)
-            return [(value, self.emit_one(value.shape, g, tuple(range(rank + 1))))]
+            return [(value, self.expression(value.shape, g, whole=True))]
         return self.record([value], result, backward)
 
     # What networks are made of.

@@ -2,13 +2,14 @@
 """The parts of scripts/fuzz-steps: what its interpreter computes, what its tolerance lets pass, what shrinking leaves."""
 
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
-from fuzz import check, interpreter, parser, programs, rounding, shrink
+from fuzz import check, interpreter, parser, pool, programs, rounding, shrink
 
 # Against numpy: a product, a sum with a square in its body, an argmax in order, branches, loops, slices.
 SOURCE = """
@@ -60,6 +61,71 @@ func.func @step(%x: tensor<5x7xf32> {bsr.name = "x"}, %w: tensor<6x7xf32> {bsr.n
   return %y, %s, %top#1, %n, %part : tensor<5x6xf32>, tensor<5xf32>, tensor<5xi32>, tensor<f32>, tensor<2x6xf32>
 }
 """
+# Integers of each width against NumPy's, with and without signs; paddings of both signs; a strided slice that is put
+# back; a branch and a loop that read values from outside.
+INTEGERS = """
+func.func @step(%a: tensor<64xi{0}> {bsr.name = "a"}, %b: tensor<64xi{0}> {bsr.name = "b"}) -> (tensor<64xi{0}> {bsr.name = "c"}) {
+  %e = tensor.empty() : tensor<64xi{0}>
+  %c = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      ins(%a, %b : tensor<64xi{0}>, tensor<64xi{0}>) outs(%e : tensor<64xi{0}>) {
+  ^bb0(%p: i{0}, %q: i{0}, %o: i{0}):
+    %r = arith.{1} %p, %q : i{0}
+    linalg.yield %r : i{0}
+  } -> tensor<64xi{0}>
+  return %c : tensor<64xi{0}>
+}
+"""
+TENSORS = """
+func.func @step(%x: tensor<4x6xf32> {bsr.name = "x"}, %y: tensor<4x6xf32> {bsr.name = "y"}, %t: tensor<f32> {bsr.name = "t"})
+    -> (tensor<5x4xf32> {bsr.name = "p"}, tensor<4x6xf32> {bsr.name = "s"}, tensor<4x6xf32> {bsr.name = "b"}, tensor<4x6xf32> {bsr.name = "l"}) {
+  %n = arith.constant 2.0 : f32
+  %p = tensor.pad %x low[2, -1] high[-1, -1] {
+  ^bb0(%i: index, %j: index):
+    tensor.yield %n : f32
+  } : tensor<4x6xf32> to tensor<5x4xf32>
+  %part = tensor.extract_slice %x[1, 0] [2, 3] [2, 2] : tensor<4x6xf32> to tensor<2x3xf32>
+  %s = tensor.insert_slice %part into %y[1, 0] [2, 3] [2, 2] : tensor<2x3xf32> into tensor<4x6xf32>
+  %u = tensor.extract %t[] : tensor<f32>
+  %taken = arith.cmpf ogt, %u, %n : f32
+  %b = scf.if %taken -> (tensor<4x6xf32>) {
+    scf.yield %y : tensor<4x6xf32>
+  } else {
+    %z = linalg.add ins(%x, %y : tensor<4x6xf32>, tensor<4x6xf32>) outs(%x : tensor<4x6xf32>) -> tensor<4x6xf32>
+    scf.yield %z : tensor<4x6xf32>
+  }
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %l = scf.for %k = %c0 to %c2 step %c1 iter_args(%m = %y) -> (tensor<4x6xf32>) {
+    %z = linalg.mul ins(%m, %x : tensor<4x6xf32>, tensor<4x6xf32>) outs(%x : tensor<4x6xf32>) -> tensor<4x6xf32>
+    scf.yield %z : tensor<4x6xf32>
+  }
+  return %p, %s, %b, %l : tensor<5x4xf32>, tensor<4x6xf32>, tensor<4x6xf32>, tensor<4x6xf32>
+}
+"""
+random = np.random.default_rng(0)
+OPERATIONS = {
+    "addi": np.add, "muli": np.multiply, "andi": np.bitwise_and, "xori": np.bitwise_xor, "maxsi": np.maximum, "shrsi": np.right_shift,
+    "shli": np.left_shift, "divsi": lambda a, b: np.trunc(a / b), "remsi": np.fmod, "maxui": np.maximum, "divui": np.floor_divide,
+    "remui": np.remainder, "shrui": np.right_shift, "minui": np.minimum,
+}
+with np.errstate(over="ignore"):
+    for width in (8, 16, 32):
+        a = random.integers(-(1 << width - 1), 1 << width - 1, 64).astype(f"i{width // 8}")
+        for name, function in OPERATIONS.items():
+            b = random.integers(1, 7, 64).astype(a.dtype)
+            given = [v.view(f"u{width // 8}") if name.endswith("ui") or name == "shrui" else v for v in (a, b)]
+            want = function(*given).astype(given[0].dtype).view(a.dtype)
+            text = INTEGERS.replace("{0}", str(width)).replace("{1}", name)
+            got = interpreter.evaluate(text, [a.astype(np.int64), b.astype(np.int64)])[0][0]
+            assert (got == want).all(), (name, width, a, b, got, want)
+x, y = random.standard_normal((4, 6)), random.standard_normal((4, 6))
+pasted = y.copy()
+pasted[1::2, ::2] = x[1::2, ::2]
+wanted = [np.concatenate([np.full((2, 4), 2.0), x[:3, 1:5]]), pasted, x + y, y * x * x]
+for got, want in zip(interpreter.evaluate(TENSORS, [x, y, np.array(1.0)]), wanted):
+    np.testing.assert_allclose(got[0], want, rtol=1e-13)
+
 random = np.random.default_rng(0)
 x, w = (random.standard_normal(s).astype(np.float32).astype(np.float64) for s in ((5, 7), (6, 7)))
 y = x @ w.T
@@ -87,3 +153,23 @@ assert few < 20 and 4 * few < many, small.text
 patterns = check.draw_patterns(small)
 check.reference(small, check.element_masks(small, patterns))
 print("shrink: ok")
+
+# A program that ends its process is told, and the next one runs.
+with tempfile.TemporaryDirectory() as folder:
+    script = Path(folder, "fuzzer")
+    script.write_text(f"""import os, sys
+sys.path.insert(0, {str(Path(pool.__file__).parents[1])!r})
+from fuzz import pool
+def run(result):
+    print("not an answer")
+    if result["seed"] == 1:
+        os.abort()
+    if result["seed"] == 2:
+        raise ValueError("no")
+pool.work(run)
+""")
+    worker = pool.Worker([], script)
+    kinds = [worker.run(seed, 0)["kind"] for seed in range(4)]
+    worker.close()
+assert kinds == ["ok", "crash", "error", "ok"], kinds
+print("pool: ok")
