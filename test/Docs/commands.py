@@ -220,6 +220,9 @@ COMMANDS = {
     "docs/testing.md": {
         "scripts/fuzz-steps --programs": Tested("Integration/fuzz.test"),
         "scripts/fuzz-steps --replay": Skip("a failure"),
+        "PATH=$PWD/build/python/bin:$PATH scripts/fuzz-programs": Tested("Python/fuzz.py"),
+        "scripts/fuzz-programs --replay": Tested("Python/fuzz.py"),
+        "scripts/nightly.sh": Tested("Tools/nightly.test"),
         "scripts/fuzz-ir": Tested("Fuzz/fuzz-ir.test"),
         "BSR_COMPILE=-O1 python3 test/Integration/attention.py": Tested("Integration/attention.test"),
         "scripts/same-code": Tested("Tools/same-code.test"),
