@@ -197,6 +197,7 @@ static Pattern parsePattern(const JsonObject &object, int64_t numBuffers,
     object.refuse("density", "in (0, 1]");
   pattern.isStatic = object.boolean("static");
   pattern.weight = parseIndex(object, "weight", numBuffers, "a buffer");
+  pattern.flops = object.has("flops") ? object.integer("flops") : 0;
   std::fill(std::begin(pattern.indices), std::end(pattern.indices), -1);
   if (pattern.isStatic) {
     parseArrays(object, where, pattern);
@@ -437,8 +438,11 @@ static void parseCode(const JsonObject &object, const char *text,
     if (manifest.code == std::string(16, '0'))
       manifest.code.clear();
   }
-  for (const char *key : {"code", "compiler", "target_cpu", "target_features"})
+  for (const char *key :
+       {"code", "compiler", "target_cpu", "target_features", "flops"})
     rest.erase(key);
+  for (OrderedJson &pattern : rest["patterns"])
+    pattern.erase("flops");
   manifest.interfaceHash = xxh64(rest.dump());
 }
 
@@ -464,6 +468,10 @@ Manifest bsr::parseManifest(const char *text, const std::string &where) {
   JsonObject products = object.object("products");
   for (auto &[kind, count] : products.members().items())
     manifest.products[kind] = count;
+  if (object.has("flops")) {
+    JsonObject flops = object.object("flops");
+    manifest.flops = {flops.integer("dense"), flops.integer("scores")};
+  }
   if (object.has("sharded"))
     manifest.sharded = object.integer("sharded");
   for (size_t i = 0; i < buffers.size(); ++i)

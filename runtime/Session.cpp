@@ -455,6 +455,28 @@ bsr_status bsr_session_restore(bsr_session *session) {
   });
 }
 
+/// The sum of `flops` and of `count` times `each`, or the largest number.
+static int64_t addFlops(int64_t flops, int64_t each, int64_t count) {
+  int64_t product, sum;
+  if (__builtin_mul_overflow(each, count, &product) ||
+      __builtin_add_overflow(flops, product, &sum))
+    return INT64_MAX;
+  return sum;
+}
+
+int64_t bsr_session_flops(const bsr_session *session, int32_t scores) {
+  if (!session || !session->manifest().flops)
+    return -1;
+  const Manifest &manifest = session->manifest();
+  int64_t flops = manifest.flops->dense;
+  if (scores)
+    flops = addFlops(flops, manifest.flops->scores, 1);
+  for (size_t i = 0; i < manifest.patterns.size(); ++i)
+    flops = addFlops(flops, manifest.patterns[i].flops,
+                     session->view(int64_t(i)).blocks);
+  return flops;
+}
+
 bsr_status bsr_session_counters(const bsr_session *session,
                                 bsr_counters *counters) {
   return guarded([&] {

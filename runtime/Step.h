@@ -69,6 +69,7 @@ struct Pattern {
   int32_t indices[6];          // buffers, in the order of indexKinds
   std::vector<int32_t> values; // buffers whose slots the pattern assigns
   int32_t scores = -1;         // buffer of the scores of blocks, or -1
+  int64_t flops;               // of a run, for one block
   std::vector<int32_t>
       arrays[6]; // a static pattern, in the order of indexKinds
 
@@ -139,6 +140,12 @@ struct Manifest {
   std::vector<Pattern> patterns;
   std::map<std::string, int64_t> products;
   int64_t leftDense;
+  /// Of a run: of products without a pattern, and of scores of blocks; none if
+  /// the compiler did not count.
+  struct Flops {
+    int64_t dense, scores;
+  };
+  std::optional<Flops> flops;
   std::vector<Timer> timers;
   std::string chip; // of the GPU that the step is for, or ""
   std::vector<Launch> launches;

@@ -108,12 +108,19 @@ static constexpr Key patternKeys[] = {
     {"density", Holds::Number, Optional},
     {"static", Holds::Boolean},
     {"weight", Holds::Integer, Optional},
+    {"flops", Holds::Integer, Optional, 0, INT64_MAX},
     {"buffers", Holds::Object, Optional, 0, 0, &views},
     {"row_ptr", Holds::Integers, Optional, INT32_MIN, INT32_MAX},
     {"col_idx", Holds::Integers, Optional, INT32_MIN, INT32_MAX},
     {"masks", Holds::Objects, Optional, 0, 0, &mask, "mask"},
 };
 static constexpr Schema pattern = patternKeys;
+
+static constexpr Key flopsKeys[] = {
+    {"dense", Holds::Integer, Required, 0, INT64_MAX},
+    {"scores", Holds::Integer, Required, 0, INT64_MAX},
+};
+static constexpr Schema flops = flopsKeys;
 
 static constexpr Key kernelsKeys[] = {
     {"functions", Holds::Integer},
@@ -169,6 +176,7 @@ static constexpr Key stepKeys[] = {
     {"live_bytes", Holds::Integer, Optional, 0, mostManifestBytes},
     {"left_dense", Holds::Integer},
     {"products", Holds::Counts},
+    {"flops", Holds::Object, Optional, 0, 0, &flops},
     {"kernels", Holds::Object, Optional, 0, 0, &kernels},
     {"score_norm", Holds::Norm, Optional},
     {"communicates", Holds::Boolean, Optional},

@@ -7,6 +7,7 @@
 #include "bsr/Dialect/Attributes.h"
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Dialect/ParallelAttributes.h"
+#include "bsr/Dialect/WorkAttributes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -134,6 +135,16 @@ static bool isCountDictionary(Attribute attr) {
          });
 }
 
+static bool isWork(Attribute attr) {
+  auto work = dyn_cast<DictionaryAttr>(attr);
+  return work && work.size() == 3 &&
+         isa_and_present<IntegerAttr>(work.get("dense")) &&
+         isa_and_present<IntegerAttr>(work.get("scores")) &&
+         isCount(work.get("dense")) && isCount(work.get("scores")) &&
+         isa_and_present<DictionaryAttr>(work.get("blocks")) &&
+         isCountDictionary(work.get("blocks"));
+}
+
 namespace {
 /// An attribute that the dialect knows.
 struct KnownAttribute {
@@ -211,6 +222,10 @@ static const KnownAttribute *find(Operation *op, StringRef name,
       {attrs::unused, isFunction, texts, isTextList},
       {attrs::wholeShapes, isFunction,
        "a dictionary of arrays of 64-bit integers", isShapes},
+      {attrs::work, isFunction,
+       "a dictionary of dense and scores, 64-bit integers, 0 or greater, and "
+       "blocks, a dictionary of these",
+       isWork},
   };
   for (const KnownAttribute &attribute : known) {
     if (!attribute.isCarrier(op))

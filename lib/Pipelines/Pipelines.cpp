@@ -249,6 +249,7 @@ static void addClusters(OpPassManager &pm, const bsr::StepOptions &options) {
       attention.minKeys = std::numeric_limits<int64_t>::max();
     pm.addNestedPass<func::FuncOp>(bsr::createBSRFindAttention(attention));
   }
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRCountFlops());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRDropBarriers());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRRecompute());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRHoistScalars());

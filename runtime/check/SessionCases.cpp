@@ -429,3 +429,26 @@ CASE(session_of_null_has_nothing) {
   REQUIRE_EQUAL(std::string(bsr_session_step_difference(nullptr)), "");
   bsr_session_destroy(nullptr);
 }
+
+CASE(session_flops_are_those_of_the_blocks_that_are_stored) {
+  Json manifest = fakeManifest();
+  manifest["flops"] = {{"dense", 1000}, {"scores", 7}};
+  manifest["patterns"][0]["flops"] = 30;
+  Step step = load(manifest);
+  Session session = start(step);
+  for (int64_t blocks : {0, 1, 4, 6}) {
+    REQUIRE_OK(bsr_session_make_pattern(session.get(), 0, blocks));
+    REQUIRE_EQUAL(bsr_session_flops(session.get(), 0), 1000 + 30 * blocks);
+    REQUIRE_EQUAL(bsr_session_flops(session.get(), 1), 1007 + 30 * blocks);
+  }
+  // More than there are numbers for.
+  manifest["patterns"][0]["flops"] = INT64_MAX / 2;
+  Step large = load(manifest);
+  Session full = start(large);
+  REQUIRE_OK(bsr_session_initialize(full.get()));
+  REQUIRE_EQUAL(bsr_session_flops(full.get(), 0), INT64_MAX);
+  // None of a session, nor of a step of a compiler that did not count.
+  REQUIRE_EQUAL(bsr_session_flops(nullptr, 0), -1);
+  Step old = loadFake();
+  REQUIRE_EQUAL(bsr_session_flops(start(old).get(), 0), -1);
+}

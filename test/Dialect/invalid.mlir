@@ -652,7 +652,7 @@ func.func @spmm_bias(%p: !bsr.pattern<32x64, block = 16x16, slots = 3>, %v: tens
 // Attributes of functions and operations: what the dialect does not know, or
 // knows of others, is refused with the names that it knows.
 
-// expected-error @below {{'func.func' op expected bsr.accumulates, bsr.arena_bytes, bsr.communicates, bsr.flops, bsr.kind, bsr.left_dense, bsr.live_bytes, bsr.micro_batches, bsr.patterns, bsr.products, bsr.replicas, bsr.score_norm, bsr.scores, bsr.sharded, bsr.stages, bsr.timers, bsr.unmasked, bsr.unused or bsr.whole_shapes, but got bsr.arena}}
+// expected-error @below {{'func.func' op expected bsr.accumulates, bsr.arena_bytes, bsr.communicates, bsr.flops, bsr.kind, bsr.left_dense, bsr.live_bytes, bsr.micro_batches, bsr.patterns, bsr.products, bsr.replicas, bsr.score_norm, bsr.scores, bsr.sharded, bsr.stages, bsr.timers, bsr.unmasked, bsr.unused, bsr.whole_shapes or bsr.work, but got bsr.arena}}
 func.func private @function_unknown() attributes {bsr.arena = 64 : i64}
 
 // -----
@@ -806,6 +806,11 @@ func.func private @patterns_masks() attributes {
 
 // expected-error @below {{expected bsr.products to be a dictionary of 64-bit integers, 0 or greater, but got {spmm = "x"}}}
 func.func private @products() attributes {bsr.products = {spmm = "x"}}
+
+// -----
+
+// expected-error @below {{expected bsr.work to be a dictionary of dense and scores, 64-bit integers, 0 or greater, and blocks, a dictionary of these, but got {blocks = {w = -1 : i64}, dense = 0 : i64, scores = 0 : i64}}}
+func.func private @work() attributes {bsr.work = {blocks = {w = -1 : i64}, dense = 0 : i64, scores = 0 : i64}}
 
 // -----
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 TABLES = {
     "Step": "step", "Buffer": "buffer", "Origin": "origin", "Pattern": "pattern", "Buffers of a pattern": "view",
-    "Mask": "mask", "Kernels": "kernels", "Timer": "timer", "Launch": "launch", "Argument": "argument", "Map": "map",
+    "Mask": "mask", "Floating-point operations": "flops", "Kernels": "kernels", "Timer": "timer", "Launch": "launch", "Argument": "argument", "Map": "map",
 }
 
 root = Path(sys.argv[1])

@@ -8,6 +8,7 @@
 #include "bsr/Dialect/BSR.h"
 #include "bsr/Dialect/ParallelAttributes.h"
 #include "bsr/Dialect/Shards.h"
+#include "bsr/Dialect/WorkAttributes.h"
 #include "bsr/Transforms/Library/Passes.h"
 #include "bsr/step.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -146,10 +147,11 @@ static json::Array getMasks(ArrayAttr masks) {
 }
 
 /// What the manifest says about the pattern `known`, whose are those of
-/// `buffers` that `own` lists. A static pattern has none for its index arrays:
-/// the manifest holds it.
+/// `buffers` that `own` lists; `work` of the step may be null. A static pattern
+/// has none for its index arrays: the manifest holds it.
 static json::Object getPattern(DictionaryAttr known, ArrayRef<size_t> own,
-                               const json::Array &buffers) {
+                               const json::Array &buffers,
+                               DictionaryAttr work) {
   auto type = cast<PatternType>(known.getAs<TypeAttr>("type").getValue());
   StringRef name = known.getAs<StringAttr>("name").getValue();
   json::Object pattern{
@@ -163,6 +165,10 @@ static json::Object getPattern(DictionaryAttr known, ArrayRef<size_t> own,
     pattern["density"] = density.getValueAsDouble();
   if (auto masks = known.getAs<ArrayAttr>("masks"); masks && !masks.empty())
     pattern["masks"] = getMasks(masks);
+  if (work) {
+    auto flops = work.getAs<DictionaryAttr>("blocks").getAs<IntegerAttr>(name);
+    pattern["flops"] = flops ? flops.getInt() : 0;
+  }
   json::Object views;
   for (size_t index : own) {
     const json::Object &buffer = *buffers[index].getAsObject();
@@ -268,6 +274,7 @@ static LogicalResult addKernels(func::FuncOp step, json::Object &manifest) {
 static FailureOr<std::string> getManifest(func::FuncOp step,
                                           StringRef targetCpu) {
   json::Array buffers, patterns;
+  DictionaryAttr work = attrs::work.get(step);
   FailureOr<SmallVector<std::string>> names = getNames(step);
   if (failed(names))
     return failure();
@@ -288,7 +295,7 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
         own[*number].push_back(index);
     for (auto [pattern, indices] :
          llvm::zip_equal(known.getAsRange<DictionaryAttr>(), own))
-      patterns.push_back(getPattern(pattern, indices, buffers));
+      patterns.push_back(getPattern(pattern, indices, buffers, work));
   }
 
   if (auto scores = dyn_cast_or_null<ArrayAttr>(attrs::scores.get(step)))
@@ -321,6 +328,10 @@ static FailureOr<std::string> getManifest(func::FuncOp step,
       {"products", std::move(products)},
       {"left_dense", getCount(attrs::leftDense)},
   };
+  if (work)
+    manifest["flops"] =
+        json::Object{{"dense", work.getAs<IntegerAttr>("dense").getInt()},
+                     {"scores", work.getAs<IntegerAttr>("scores").getInt()}};
   if (failed(addKernels(step, manifest)))
     return failure();
   if (attrs::communicates.isOn(step))

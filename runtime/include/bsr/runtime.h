@@ -66,8 +66,9 @@ extern "C" {
 ///   11: bsr_step_sharded, bsr_step_whole_shape, bsr_step_accumulates;
 ///   12: bsr_step_micro_batches;
 ///   13: bsr_session_stored, bsr_session_choose_scored, bsr_lowest,
-///      bsr_highest.
-#define BSR_RUNTIME_VERSION 13
+///      bsr_highest;
+///   14: bsr_session_flops, bsr_session_check_pattern.
+#define BSR_RUNTIME_VERSION 14
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -366,6 +367,12 @@ BSR_API bsr_status bsr_session_run(bsr_session *session);
 /// The same run, which in addition scores the blocks of every matrix that has
 /// scores. Fails if the step was compiled without.
 BSR_API bsr_status bsr_session_run_scores(bsr_session *session);
+
+/// The floating-point operations of the products of a run with the blocks that
+/// are stored now, with `scores` those of bsr_session_run_scores:
+/// docs/manifest.md says what counts. -1 if the manifest of the step does not
+/// tell.
+BSR_API int64_t bsr_session_flops(const bsr_session *session, int32_t scores);
 
 /// Keeps a copy of all carried buffers and of the step count, so that a run
 /// whose effect is unwanted (evaluation) can be taken back. The first call

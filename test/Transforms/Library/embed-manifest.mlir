@@ -9,8 +9,8 @@
 // CHECK-SAME: {\22carried\22:false,\22kind\22:\22row_ptr\22,\22name\22:\22w\22,\22pattern\22:0,\22role\22:\22pattern\22,\22shape\22:[3],\22type\22:\22i32\22},
 // CHECK-SAME: {\22carried\22:false,\22kind\22:\22slot_t\22,\22name\22:\22w\22,\22pattern\22:0,\22shape\22:[3],\22type\22:\22i32\22},
 // CHECK-SAME: {\22carried\22:false,\22kind\22:\22output\22,\22name\22:\22loss\22,\22role\22:\22loss\22,\22shape\22:[],\22type\22:\22f32\22}],
-// CHECK-SAME: \22format\22:\22bsr-step\22,\22kernels\22:{\22functions\22:2,\22launches\22:3},\22left_dense\22:1,\22live_bytes\22:48,\22name\22:\22train\22,
-// CHECK-SAME: \22patterns\22:[{\22block\22:[2,2],\22buffers\22:{\22col_idx\22:3,\22col_ptr\22:5,\22row_idx\22:6,\22row_ptr\22:2,\22slot\22:4,\22slot_t\22:7},\22density\22:0.375,\22name\22:\22w\22,\22shape\22:[4,8],\22slots\22:3,\22static\22:false,\22weight\22:1}],
+// CHECK-SAME: \22flops\22:{\22dense\22:12,\22scores\22:7},\22format\22:\22bsr-step\22,\22kernels\22:{\22functions\22:2,\22launches\22:3},\22left_dense\22:1,\22live_bytes\22:48,\22name\22:\22train\22,
+// CHECK-SAME: \22patterns\22:[{\22block\22:[2,2],\22buffers\22:{\22col_idx\22:3,\22col_ptr\22:5,\22row_idx\22:6,\22row_ptr\22:2,\22slot\22:4,\22slot_t\22:7},\22density\22:0.375,\22flops\22:40,\22name\22:\22w\22,\22shape\22:[4,8],\22slots\22:3,\22static\22:false,\22weight\22:1}],
 // CHECK-SAME: \22products\22:{\22dense\22:0,\22sddmm\22:0,\22spmm\22:2,\22spmm_transposed\22:0},
 // CHECK-SAME: \22target_cpu\22:\22znver4\22,\22version\22:1}\00
 // CHECK:      llvm.mlir.global external constant @bsr_step_abi_version(2 : i32)
@@ -30,6 +30,7 @@ func.func @train(
     %arena: memref<64xi8> {bsr.kind = "arena", bsr.name = "arena"})
     attributes {bsr.arena_bytes = 64 : i64, bsr.left_dense = 1 : i64, bsr.live_bytes = 48 : i64,
                 bsr.products = {spmm = 2 : i64},
+                bsr.work = {blocks = {w = 40 : i64}, dense = 12 : i64, scores = 7 : i64},
                 bsr.patterns = [{density = 0.375, name = "w", type = !bsr.pattern<4x8, block = 2x2, slots = 3>}]} {
   call @decay(%m) : (memref<3x2x2xf32>) -> ()
   call @decay(%m) : (memref<3x2x2xf32>) -> ()

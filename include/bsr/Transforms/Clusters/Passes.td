@@ -156,6 +156,72 @@ def BSRFindAttention : Pass<"bsr-find-attention", "func::FuncOp"> {
   ];
 }
 
+def BSRCountFlops : Pass<"bsr-count-flops", "func::FuncOp"> {
+  let summary = "Count the floating-point operations of a step";
+  let description = [{
+    Notes on a step what its products take, for the manifest: `bsr.work` has `dense`, of the
+    products without a pattern, `scores`, what runs with scores of blocks take beside it, and
+    in `blocks` for each pattern what one stored block takes, all products with it together.
+    A run takes `dense` and, of each pattern, as many times its entry as it has blocks.
+
+    A sum of n products is 2 n operations. What is no product, such as an activation or an
+    optimizer, counts as nothing, and what a product is computed for again by the compiler
+    counts once: the gradient of attention is four products, however it is computed. Attention
+    that leaves blocks out by a mask of the program is of those that are computed. A loop counts as
+    often as it runs, once if that is not known, and of branches the one with most.
+
+    Before:
+
+    ```mlir
+    !p = !bsr.pattern<4x8, block = 2x2, slots = 3>
+    #a = affine_map<(i, j, k) -> (i, k)>
+    #b = affine_map<(i, j, k) -> (k, j)>
+    #c = affine_map<(i, j, k) -> (i, j)>
+    func.func @step(%p: !p {bsr.name = "w", bsr.role = "pattern"},
+                    %w: tensor<3x2x2xf32> {bsr.name = "w", bsr.pattern = 0 : i64},
+                    %x: tensor<5x4xf32> {bsr.name = "x"}, %h: tensor<8x10xf32> {bsr.name = "h"})
+        -> (tensor<5x10xf32> {bsr.name = "z"}) {
+      %zero = arith.constant dense<0.0> : tensor<5x10xf32>
+      %y = bsr.spmm %p, %w, %x feature_dim = 1 : !p, tensor<3x2x2xf32>, tensor<5x4xf32> -> tensor<5x8xf32>
+      %z = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%y, %h : tensor<5x8xf32>, tensor<8x10xf32>) outs(%zero : tensor<5x10xf32>) {
+      ^bb0(%0: f32, %1: f32, %sum: f32):
+        %2 = arith.mulf %0, %1 : f32
+        %3 = arith.addf %sum, %2 : f32
+        linalg.yield %3 : f32
+      } -> tensor<5x10xf32>
+      return %z : tensor<5x10xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    #a = affine_map<(i, j, k) -> (i, k)>
+    #b = affine_map<(i, j, k) -> (k, j)>
+    #c = affine_map<(i, j, k) -> (i, j)>
+    func.func @step(%p: !bsr.pattern<4x8, block = 2x2, slots = 3> {bsr.name = "w", bsr.role = "pattern"},
+                    %w: tensor<3x2x2xf32> {bsr.name = "w", bsr.pattern = 0 : i64},
+                    %x: tensor<5x4xf32> {bsr.name = "x"}, %h: tensor<8x10xf32> {bsr.name = "h"})
+        -> (tensor<5x10xf32> {bsr.name = "z"})
+        attributes {bsr.work = {blocks = {w = 40 : i64}, dense = 800 : i64, scores = 0 : i64}} {
+      %zero = arith.constant dense<0.0> : tensor<5x10xf32>
+      %y = bsr.spmm %p, %w, %x feature_dim = 1
+          : !bsr.pattern<4x8, block = 2x2, slots = 3>, tensor<3x2x2xf32>, tensor<5x4xf32> -> tensor<5x8xf32>
+      %z = linalg.generic {indexing_maps = [#a, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+          ins(%y, %h : tensor<5x8xf32>, tensor<8x10xf32>) outs(%zero : tensor<5x10xf32>) {
+      ^bb0(%0: f32, %1: f32, %sum: f32):
+        %2 = arith.mulf %0, %1 : f32
+        %3 = arith.addf %sum, %2 : f32
+        linalg.yield %3 : f32
+      } -> tensor<5x10xf32>
+      return %z : tensor<5x10xf32>
+    }
+    ```
+  }];
+  let dependentDialects = ["bsr::BSRDialect"];
+}
+
 def BSRDropBarriers : Pass<"bsr-drop-barriers", "func::FuncOp"> {
   let summary = "Drop barriers and keep apart what they kept apart";
   let description = [{
