@@ -24,7 +24,7 @@ from page import parse, read_lines
 
 OF_PATTERNS = {"density", "used", "imbalance", "pruned", "regrown", "lost", "turnover", "drop"}
 OF_TIME = {"step_time", "batch_time", "forward_backward_time", "optimizer_time", "update_time", "tokens_per_s"}
-OF_SYSTEM = {"peak_memory", "recompilations"}
+OF_SYSTEM = {"peak_memory", "flops", "recompilations"}
 
 
 def tag_of(name):

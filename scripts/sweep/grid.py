@@ -10,7 +10,6 @@
     models:
       mini:
         step: bert_mini.mlir.gz     # a step, its text, or its text compressed
-        shape: {layers: 4, hidden: 256, tokens: 128, batch: 8}
         rate.peak: 1e-3             # and settings of the model's runs
     methods:                        # settings with a name, beside dense, static
       rigl: {sparsity.method: rigl} # and dynamic
@@ -43,7 +42,6 @@ from pathlib import Path
 import yaml
 
 SECTIONS = ["output", "config", "set", "models", "methods", "runs", "predictions", "plot"]
-SHAPE = ["layers", "hidden", "tokens", "batch"]
 OWN = {"block": "16", "density": "0.1", "match": r"layers\..*_w$"}
 STATIC = {"sparsity.method": "static"}
 METHODS = {"dense": STATIC, "static": STATIC, "dynamic": {}}
@@ -173,8 +171,12 @@ class Run:
         return dict(sorted(out.items(), key=lambda item: item[0] != "sparsity"))
 
     def kind(self):
-        """Names what is compiled: runs of one kind share a step and its memory."""
-        return digest([self.model.digest, self.options()["compile.options"]])
+        """Names what is compiled: runs of one kind share a step and its memory.
+        sparse-train compiles one with scores for rigl."""
+        groups = self.settings.get("sparsity", [])
+        methods = [self.settings.get("sparsity.method"), *(
+            group.get("method") for group in groups if isinstance(group, dict))]
+        return digest([self.model.digest, self.options()["compile.options"], "rigl" in methods])
 
     def folder(self):
         """Names the run's folder, by what is easy to read and by everything."""
@@ -184,20 +186,14 @@ class Run:
 
 
 class Model:
-    """A step, and the shape of the transformer in it."""
+    """A step, and the settings of its runs."""
 
     def __init__(self, name, entry):
         what = f"model '{name}'"
         entry = dict(entry) if isinstance(entry, dict) else entry
         expect(isinstance(entry, dict), f"{what} to map keys to values", repr(entry))
-        for key in ["step", "shape"]:
-            expect(key in entry, f"{what} to have a '{key}'", "none")
+        expect("step" in entry, f"{what} to have a 'step'", "none")
         self.name, self.step = name, Path(entry.pop("step"))
-        shape = entry.pop("shape")
-        expect(isinstance(shape, dict) and sorted(shape) == sorted(SHAPE),
-               f"the shape of {what} to have {', '.join(SHAPE)}", repr(shape))
-        self.shape = {key: number(shape[key], f"'{key}' of {what}", 0, kind=int)
-                      for key in SHAPE}
         self.settings = flatten(entry, what)
         try:
             self.content = self.step.read_bytes()

@@ -191,13 +191,14 @@ def draw_legend(picture, groups, colors, shapes):
 
 
 def plot(groups):
-    """Returns the SVG of the groups."""
+    """Returns the SVG of the groups. FLOPs that are not known have no place."""
     picture = Picture()
     colors, shapes = styles(groups)
     y = Axis([interval(group, "held_out") for group in groups], BOTTOM, TOP)
     draw_legend(picture, groups, colors, shapes)
     for panel in PANELS:
-        draw_panel(picture, groups, panel, y, colors, shapes)
+        if known := [group for group in groups if not math.isnan(group.mean(panel[0]))]:
+            draw_panel(picture, known, panel, y, colors, shapes)
     left = PANELS[0][2]
     for value in y.ticks():
         picture.text(left - 8, y(value) + 4, f"{value:g}", "end")

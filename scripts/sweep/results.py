@@ -8,8 +8,6 @@ import json
 import math
 import statistics
 
-from sweep.grid import expect
-
 MEASURES = [
     # name in the CSV, heading, unit
     ("held_out", "held-out loss", "nats"),
@@ -20,34 +18,6 @@ MEASURES = [
 ]
 
 
-def sequence_flops(shape, share):
-    """Returns the FLOPs of one sequence in training, forward and backward.
-
-    Dietrich et al., appendix A.2: the matrices of a transformer have 12 H^2
-    elements a layer, `share` of which is stored; the two products of attention
-    are dense. Embedding and head do not count.
-    """
-    tokens, hidden, layers = shape["tokens"], shape["hidden"], shape["layers"]
-    weights = 2 * 12 * hidden**2 * layers * share
-    return 3 * tokens * (weights + 4 * tokens * hidden * layers)
-
-
-def training_flops(run, summary, metrics):
-    """Returns the FLOPs of a whole run. What no mark matches is dense; of the
-    rest, metrics have the share that is stored wherever it may have changed."""
-    shape, (rows, cols) = run.model.shape, run.block()
-    elements = 12 * shape["hidden"] ** 2 * shape["layers"]
-    marked = summary["blocks"] * rows * cols
-    expect(marked <= elements, f"the shape of model '{run.model.name}' to be that of its step, "
-           f"of whose matrices {marked:,} elements are marked", f"one of {elements:,} elements")
-    changes = [(line["step"], line["density"]) for line in metrics if "density" in line]
-    ends = [step for step, _ in changes[1:]] + [summary["steps"]]
-    batch = shape["batch"] * int(run.settings.get("accumulate", 1))
-    return sum((end - begin) * batch
-               * sequence_flops(shape, 1 - (1 - density) * marked / elements)
-               for (begin, density), end in zip(changes, ends))
-
-
 def undisturbed(metrics, key):
     """Returns (the fastest, how many) of what metrics time as `key`. Runs go side
     by side, and what else a machine does slows all but the fastest of them."""
@@ -55,7 +25,7 @@ def undisturbed(metrics, key):
     return min(times, default=0), len(times)
 
 
-def measure(run, folder):
+def measure(folder):
     """Returns the measures of a run that is done; none if it is not."""
     try:
         summary = json.loads((folder / "summary.json").read_text())
@@ -63,7 +33,8 @@ def measure(run, folder):
         metrics = [json.loads(line) for line in lines]
     except (OSError, ValueError):
         return None
-    flops = training_flops(run, summary, metrics)
+    # None of a step that was compiled before the compiler counted them.
+    flops = summary.get("training_flops") or math.nan
     step, steps = undisturbed(metrics, "step_time")
     update, updates = undisturbed(metrics, "update_time")
     return {"held_out": summary["held_out_end"], "flops": flops / 1e12,
@@ -111,6 +82,8 @@ def frontier(groups, cost):
 
 def digits(value):
     """Returns a number in plain notation, to four digits at least."""
+    if math.isnan(value):
+        return "unknown"
     before = math.floor(math.log10(value)) + 1 if value > 0 else 1
     return f"{value:,.{max(0, 4 - before)}f}"
 

@@ -72,6 +72,10 @@ public:
                    const std::string &dense);
   void run();
   void runScores();
+  /// The floating-point operations of such a run; -1 if nothing tells.
+  int64_t flops(bool scores) const {
+    return bsr_session_flops(session.get(), scores);
+  }
   void snapshot();
   void restore();
   /// One update for each pattern.

@@ -75,7 +75,7 @@ static std::string tagOf(const std::string &name) {
   static const std::set<std::string_view> ofTime = {
       "step_time",      "batch_time",  "forward_backward_time",
       "optimizer_time", "update_time", "tokens_per_s"};
-  static const std::set<std::string_view> ofSystem = {"peak_memory",
+  static const std::set<std::string_view> ofSystem = {"peak_memory", "flops",
                                                       "recompilations"};
   constexpr std::string_view heldOut = "held_out", ofWeight = "weight_";
   if (name == heldOut)

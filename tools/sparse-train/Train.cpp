@@ -368,6 +368,17 @@ private:
     return blocks;
   }
 
+  /// The floating-point operations of a training step with the blocks that are
+  /// stored now, of all processes that run this stage; none if the compiler did
+  /// not count them.
+  std::optional<double> countFlops(bool scores) const {
+    double run = double(session.flops(/*scores=*/false));
+    if (run < 0)
+      return std::nullopt;
+    return double(place.replicas) *
+           (double(runs - 1) * run + double(session.flops(scores)));
+  }
+
   int64_t tokensPerStep() const {
     return batches->tokensPerBatch() * config.accumulate;
   }
@@ -463,6 +474,8 @@ private:
     double stepRate = learningRate(config, step, sparsity());
     double batchTime = 0;
     Sums sums;
+    std::optional<double> flops =
+        countFlops(patternUpdates.needScores(step + 1));
     auto start = std::chrono::steady_clock::now();
     phases.start();
     for (int64_t run = 0; run < runs; ++run) {
@@ -492,6 +505,8 @@ private:
                           {"step_time", time},
                           {"tokens_per_s", tokensPerStep() / time},
                           {"batch_time", batchTime}};
+    if (flops)
+      entry["flops"] = *flops;
     if (phases.known()) {
       entry["forward_backward_time"] = phases.forwardBackward();
       entry["optimizer_time"] = phases.optimizer();
@@ -590,6 +605,10 @@ private:
         lastLoss = loss;
       if (std::optional<double> time = read("step_time"))
         stepTimes.push_back(*time);
+      if (std::optional<double> flops = read("flops")) {
+        trainingFlops += *flops;
+        ++countedSteps;
+      }
     }
     if (std::optional<double> heldOut = read("held_out")) {
       if (step == 0)
@@ -609,9 +628,10 @@ private:
             : "";
     std::printf("%s for %s: %lld patterns%s, %lld of %lld blocks stored, "
                 "%lld sparse and %lld dense products, %lld left dense\n",
-                bsr_step_name(step),
-                *bsr_step_chip(step) ? bsr_step_chip(step)
-                                     : bsr_step_target_cpu(step),
+                printable(bsr_step_name(step)).c_str(),
+                printable(*bsr_step_chip(step) ? bsr_step_chip(step)
+                                               : bsr_step_target_cpu(step))
+                    .c_str(),
                 (long long)bsr_step_num_patterns(step), fixed.c_str(),
                 (long long)blocks.stored, (long long)blocks.all,
                 (long long)sparseProducts(),
@@ -678,6 +698,9 @@ private:
       stepTime = median(stepTimes);
       rate = tokensPerStep() / *stepTime;
     }
+    std::optional<double> flops;
+    if (countedSteps == done())
+      flops = trainingFlops;
     Blocks blocks = countBlocks();
     ordered_json summary = {
         {"step", bsr_step_name(session.step())},
@@ -690,6 +713,7 @@ private:
         {"unigram_entropy", orNull(data.unigramEntropy())},
         {"median_step_time", orNull(stepTime)},
         {"tokens_per_s", orNull(rate)},
+        {"training_flops", orNull(flops)},
         {"peak_memory", peakMemory()},
         {"sparse_products", sparseProducts()},
         {"dense_products", bsr_step_num_products(session.step(), "dense")},
@@ -763,6 +787,9 @@ private:
   std::optional<double> firstLoss, lastLoss, firstHeldOut, lastHeldOut;
   double newestHeldOut = 0;
   std::vector<double> stepTimes;
+  /// Of as many steps.
+  double trainingFlops = 0;
+  int64_t countedSteps = 0;
 };
 } // namespace
 

@@ -75,6 +75,13 @@ enum { B = 4, T = 16, P = 3, V = 512, MASK = 4, BLOCK = SIDE * SIDE };
 #define SCORES_BUFFER
 #define SCORES_ENTRY
 #endif
+#ifdef NO_FLOPS
+#define FLOPS_ENTRY
+#define BLOCK_FLOPS
+#else
+#define FLOPS_ENTRY ", \"flops\": {\"dense\": 1000, \"scores\": 7}"
+#define BLOCK_FLOPS ", \"flops\": 30"
+#endif
 #ifdef COMMUNICATES
 #define COMMUNICATES_ENTRY ", \"communicates\": true"
 #else
@@ -116,11 +123,11 @@ const char bsr_step_manifest[] =
     BUFFER("state.counts", "dense", "state", "f32", "[3]", CARRIED("zeros")) ","
     BUFFER("metrics.accuracy", "output", "", "f32", "[]", OTHER) SCORES_BUFFER EXTRA_BUFFER "],"
     "\"patterns\": [{\"name\": \"state.w\", \"shape\": [8, 8], \"block\": [" TEXT(SIDE) ", " TEXT(SIDE) "],"
-    "\"slots\": " TEXT(SLOTS) ", \"density\": 0.25, \"static\": false, \"weight\": 2, \"buffers\":"
+    "\"slots\": " TEXT(SLOTS) ", \"density\": 0.25, \"static\": false, \"weight\": 2" BLOCK_FLOPS ", \"buffers\":"
     "{\"row_ptr\": 11, \"col_idx\": 12, \"slot\": 13,"
     "\"col_ptr\": 14, \"row_idx\": 15, \"slot_t\": 16}}],"
     "\"products\": {\"spmm\": 1, \"spmm_transposed\": 1, \"sddmm\": 1, \"dense\": 2},"
-    "\"left_dense\": 0" SCORES_ENTRY COMMUNICATES_ENTRY STAGE_ENTRY "}";
+    "\"left_dense\": 0" FLOPS_ENTRY SCORES_ENTRY COMMUNICATES_ENTRY STAGE_ENTRY "}";
 // clang-format on
 
 int32_t bsr_step_run(bsr_context *context, void *const *buffers, void *arena) {
