@@ -7,6 +7,7 @@
 #include "Host.h"
 #include "support/Hash.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -124,6 +125,26 @@ static void requireOptions(const std::vector<std::string> &options) {
            option, "'");
 }
 
+/// The options that a step of `config` is compiled with: those that it has, and
+/// what its groups need and they do not say.
+static std::vector<std::string> findOptions(const Config &config,
+                                            const std::string &target) {
+  std::vector<std::string> options = config.compileOptions;
+  requireOptions(options);
+  if (target != "cpu")
+    options.insert(options.begin(), "--target=" + target);
+  bool needScores = std::any_of(
+      config.sparsity.begin(), config.sparsity.end(),
+      [](const SparsityGroup &group) { return group.method == "rigl"; });
+  bool haveScores = std::any_of(options.begin(), options.end(),
+                                [](const std::string &option) {
+                                  return option.find("-score-norm") <= 1;
+                                });
+  if (needScores && !haveScores)
+    options.push_back("--score-norm=l1");
+  return options;
+}
+
 std::string train::compileStep(const Config &config,
                                const std::string &target) {
   if (isCompiled(config))
@@ -137,10 +158,7 @@ std::string train::compileStep(const Config &config,
   hash = fnv1a(readFile(config.step, "step"), hash);
   // Machines may share the cache.
   hash = fnv1a(identifyProcessor(), hash);
-  std::vector<std::string> options = config.compileOptions;
-  requireOptions(options);
-  if (target != "cpu")
-    options.insert(options.begin(), "--target=" + target);
+  std::vector<std::string> options = findOptions(config, target);
   for (const std::string &option : options)
     hash = hashPatternFiles(option,
                             fnv1a({option.c_str(), option.size() + 1}, hash));
