@@ -2,11 +2,10 @@
 #
 # The page that compares training runs: HTML that needs no other file and no script.
 
-import sys
 from html import escape
 
 from figures import smooth
-from page import LOG, STYLE, Figure, parse, read_config, read_lines
+from page import LOG, STYLE, Figure, NoRun, parse, read_all, read_config, read_lines
 
 # A color for each of many runs.
 COLORS = ["#1f5fa8", "#c8641e", "#3c8c46", "#8c3c8c", "#b8332e", "#2a9d9d", "#8a6d1f", "#555555"]
@@ -33,7 +32,7 @@ class Run:
             summary = path / "summary.json"
             self.summary = parse(summary.read_text()) if summary.exists() else {}
         except (OSError, ValueError) as error:
-            sys.exit(f"error: expected '{path}' to hold a run, but got: {error}")
+            raise NoRun(f"expected '{path}' to hold a run, but got: {error}") from None
         self.name = path.resolve().name
 
     def series(self, key, scale=1):
@@ -99,7 +98,7 @@ def figures(runs):
 
 def comparison(paths):
     """Returns the page of the runs in these folders."""
-    runs = [Run(path) for path in paths]
+    runs = read_all(paths, Run)
     body = (f"<h1>{len(runs)} runs</h1><p>What differs in their configurations, and what came of "
             f"it.</p>{table(runs)}<h2>Curves</h2><p>The colors are those of the table; point at "
             f'a curve for its run and numbers.</p>{LOG}<div class="figures">{figures(runs)}</div>')

@@ -77,6 +77,26 @@ def read_lines(path):
     return lines
 
 
+class NoRun(Exception):
+    """A sentence about why a folder holds no run that can be read."""
+
+
+def read_all(paths, read):
+    """Returns what `read` makes of each folder, but for those without a run, such as
+    one that failed before it began: a warning says which. Exits if none is left."""
+    runs = []
+    for path in paths:
+        try:
+            runs.append(read(path))
+        except NoRun as reason:
+            if len(paths) == 1:
+                sys.exit(f"error: {reason}")
+            print(f"warning: {reason}; it is left out", file=sys.stderr)
+    if not runs:
+        sys.exit(f"error: expected one of {len(paths)} folders to hold a run, but got none")
+    return runs
+
+
 def thin(points, count=300):
     """Returns at most `count` points, means of as many neighbours each."""
     size = max(1, math.ceil(len(points) / count))

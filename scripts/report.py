@@ -18,16 +18,16 @@ going on.
     python3 scripts/report.py --compare PAGE.html RUN...
 
 writes such a page of all: their curves together, what differs in their configurations
-beside what came of it.
+beside what came of it. A folder without a run, as one that failed before it began
+leaves it, is left out with a warning.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 from compare import comparison
 from figures import COLORS, Panel, smooth, svg
-from page import page, parse, read_lines
+from page import NoRun, page, parse, read_all, read_lines
 
 # The picture: two panels over one axis of steps, in pixels.
 WIDTH, LEFT, RIGHT = 760, 70, 740
@@ -41,6 +41,7 @@ ROWS = [
     ("unigram entropy of the data", "nats", lambda s: f"{s['unigram_entropy']:.3f}"),
     ("step, median", "ms", lambda s: f"{s['median_step_time'] * 1e3:.1f}"),
     ("tokens per second", "", lambda s: f"{s['tokens_per_s']:,.0f}"),
+    ("training FLOPs", "1e12", lambda s: f"{s['training_flops'] / 1e12:,.4g}"),
     ("peak memory", "MiB", lambda s: f"{s['peak_memory'] / 2**20:,.0f}"),
     ("blocks stored", "", lambda s: f"{s['blocks_stored']:,} of {s['blocks']:,}"),
     ("products compiled sparse", "", lambda s: f"{s['sparse_products']:,}"),
@@ -61,7 +62,7 @@ class Run:
             self.summary = parse((path / "summary.json").read_text())
             self.metrics = read_lines(path / "metrics.jsonl")
         except (OSError, ValueError) as error:
-            sys.exit(f"error: expected '{path}' to hold a finished run, but got: {error}")
+            raise NoRun(f"expected '{path}' to hold a finished run, but got: {error}") from None
         self.name = path.name
 
     def series(self, key, scale=1):
@@ -139,7 +140,7 @@ def main():
         for path in options.runs:
             (path / "report.html").write_text(page(path))
         return
-    runs = [Run(path) for path in options.runs]
+    runs = read_all(options.runs, Run)
     print(table(runs))
     if options.output:
         options.output.write_text(plot(runs))
