@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #
 # Installs the Debian packages that are missing; does nothing where none is. With --mpi
-# those of Open MPI and MPICH, too.
+# those of Open MPI and MPICH, too. Nothing that is installed is removed for them, unless
+# --replace says so: of LLVM's OpenMP runtime a system has one version.
 
 set -euo pipefail
 
@@ -18,13 +19,24 @@ packages=(
   libgtest-dev python3 python3-numpy python3-yaml sentencepiece clang-format-14 clang-tidy-22
 )
 
-# Runs of several processes take an MPI, which nothing else needs (docs/parallel.md).
-if [[ ${1:-} == --mpi ]]; then
-  packages+=(openmpi-bin libopenmpi-dev mpich libmpich-dev python3-mpi4py)
-elif (($#)); then
-  echo "error: expected --mpi or nothing, but got '$*'" >&2
-  exit 2
-fi
+replace=
+while (($#)); do
+  case $1 in
+    # Runs of several processes take an MPI, which nothing else needs (docs/parallel.md).
+    --mpi) packages+=(openmpi-bin libopenmpi-dev mpich libmpich-dev python3-mpi4py) ;;
+    --replace) replace=yes ;;
+    *) echo "error: expected --mpi, --replace or nothing, but got '$1'" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+for needed in dpkg-query apt-get; do
+  if ! command -v $needed > /dev/null; then
+    echo "error: expected $needed, as Debian has it, but got none: install what these packages" \
+      "of Debian hold by your system's own means: ${packages[*]}" >&2
+    exit 1
+  fi
+done
 
 missing=()
 for package in "${packages[@]}"; do
@@ -33,7 +45,9 @@ for package in "${packages[@]}"; do
 done
 ((${#missing[@]})) || exit 0
 
-install=(apt-get install --yes --no-install-recommends "${missing[@]}")
+install=(apt-get install --yes --no-install-recommends)
+[[ $replace ]] || install+=(--no-remove)
+install+=("${missing[@]}")
 if [[ $(id --user) == 0 ]]; then
   as_root=(env DEBIAN_FRONTEND=noninteractive)
 elif sudo --non-interactive true 2>/dev/null; then
@@ -45,4 +59,12 @@ else
 fi
 echo "install ${missing[*]}"
 "${as_root[@]}" apt-get update --quiet
+if [[ ! $replace ]]; then
+  removed=$(apt-get --simulate install --no-install-recommends "${missing[@]}" | sed -n 's/^Remv \([^ ]*\).*/\1/p')
+  if [[ $removed ]]; then
+    echo "error: expected packages that go with those that are installed, but got some that take the place" \
+      "of ${removed//$'\n'/, }: scripts/setup.sh --replace removes these" >&2
+    exit 1
+  fi
+fi
 "${as_root[@]}" "${install[@]}" --quiet
