@@ -126,9 +126,15 @@ void bsr_session::makePattern(int64_t index, int64_t blocks) {
   patternMade(index);
 }
 
+void bsr_session::requirePattern(int64_t index,
+                                 const bsr_pattern_view &view) const {
+  requireDynamic(index);
+  checkPattern(manifest().patterns[index], view, scratch);
+}
+
 void bsr_session::setPattern(int64_t index, const bsr_pattern_view &view) {
+  requirePattern(index, view);
   const Pattern &pattern = manifest().patterns[index];
-  checkPattern(pattern, view, scratch);
   std::vector<bool> wasUsed(size_t(pattern.slots), !hasPattern[index]);
   bsr_pattern_view old = this->view(index);
   for (int64_t k = 0; k < old.blocks; ++k)
@@ -165,8 +171,17 @@ bsr_status bsr_session_set_pattern(bsr_session *session, int64_t pattern,
   return guarded([&] {
     requireArgument(session, "session");
     requireArgument(view, "view");
-    session->requireDynamic(pattern);
     session->setPattern(pattern, *view);
+  });
+}
+
+bsr_status bsr_session_check_pattern(const bsr_session *session,
+                                     int64_t pattern,
+                                     const bsr_pattern_view *view) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireArgument(view, "view");
+    session->requirePattern(pattern, *view);
   });
 }
 

@@ -55,13 +55,20 @@ def run(
         _tools.find_tool("sparse-compile"), "-", "-o", str(path),
         *(f"--mark={mark}" for mark in marks), "--print-report", *options,
     ]  # fmt: skip
-    done = subprocess.run(command, input=export, capture_output=True, text=True)
+    done = subprocess.run(command, input=_encoded(export), capture_output=True)
+    # It repeats what it was given, which may be no text.
+    report = done.stderr.decode(errors="replace")
     if done.returncode:
-        raise StepError(_sentence(done.stderr))
-    for line in done.stderr.splitlines():
+        raise StepError(_sentence(report))
+    for line in report.splitlines():
         if "warning: " in line:
             warnings.warn(_sentence(line, "warning: "), stacklevel=3)
-    return done.stderr
+    return report
+
+
+def _encoded(text: str) -> bytes:
+    """Returns a text, or the bytes that Python holds as one, as a tool gets them."""
+    return text.encode(errors="surrogateescape")
 
 
 def run_once(
@@ -74,7 +81,7 @@ def run_once(
     """Compiles as `run`, of several processes in the first one."""
     if ranks is None:
         return run(export, path, marks, options)
-    given = "\0".join([export, *marks, "", *options]).encode()
+    given = _encoded("\0".join([export, *marks, "", *options]))
     ranks.require_same({"export, marks and options": _ranks.hash_of(given)})
     if ranks.rank > 0:
         # What that one could not compile, it tells; all end.

@@ -149,6 +149,16 @@ class Counters:
     bytes: int
 
 
+def plain(name: str, value: Any) -> Any:
+    """Returns `value`; raises `StepError` if it is an array of which entries are masked."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise StepError(
+            f"expected an array without a mask for '{name}', but got a"
+            " numpy.ma.MaskedArray: pass value.filled(0), or the mask beside it"
+        )
+    return value
+
+
 def require(
     name: str, shape: tuple[int, ...], dtype: np.dtype[Any], value: Array
 ) -> None:

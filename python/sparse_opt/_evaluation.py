@@ -18,6 +18,7 @@ import numpy as np
 
 from sparse_opt import _description, _runtime
 from sparse_opt._errors import StepError
+from sparse_opt._exclusive import Use, exclusive
 from sparse_opt._program import Array, NamedArrays, Program
 from sparse_opt._description import Buffer
 
@@ -77,6 +78,11 @@ class Evaluation:
             " program: bind it to another step"
         )
 
+    @property
+    def _use(self) -> Use:
+        return self._source._use
+
+    @exclusive
     def __call__(self, *batch: Any, seed: int = 0, **named: Any) -> Any:
         """Returns what the exported function does, of the step's values as they are.
 

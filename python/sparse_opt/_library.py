@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +20,7 @@ from sparse_opt._tools import RUNTIME, find_runtime
 if TYPE_CHECKING:
     from sparse_opt._description import Array
 
-VERSION = 13
+VERSION = 14
 
 KINDS = (
     "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",
@@ -124,7 +125,7 @@ def library() -> ctypes.CDLL:
     for name, result in (
         ("last_error", text), ("step_manifest_text", text), ("step_name", text),
         ("step_num_buffers", i64), ("step_num_patterns", i64), ("step_num_products", i64),
-        ("step_num_left_dense", i64), ("step_sharded", i64), ("drop_fraction", ctypes.c_double),
+        ("step_num_left_dense", i64), ("session_flops", i64), ("step_sharded", i64), ("drop_fraction", ctypes.c_double),
         ("gmp_density", ctypes.c_double), ("session_metadata", text), ("session_step_difference", text),
         ("step_unload", None), ("session_destroy", None),
     ):  # fmt: skip
@@ -137,10 +138,21 @@ def check(status: int) -> None:
         raise StepError(library().bsr_last_error().decode())
 
 
+def c_text(what: str, text: str) -> bytes:
+    """Returns a text as C takes it, where it would end at the first NUL."""
+    if "\0" in text:
+        raise StepError(f"expected {what} without NUL, but got {text!r}")
+    return text.encode(errors="surrogateescape")
+
+
+def c_path(path: str | os.PathLike[str]) -> bytes:
+    return os.fsencode(c_text("a path", os.fsdecode(path)))
+
+
 def target(device: str) -> str:
     """Returns what steps for a device are compiled for: `cpu`, or a GPU's chip."""
     found = ctypes.c_char_p()
-    check(library().bsr_device_target(device.encode(), ctypes.byref(found)))
+    check(library().bsr_device_target(c_text("a device", device), ctypes.byref(found)))
     return (found.value or b"").decode()
 
 
@@ -161,6 +173,11 @@ def _chosen_from(dtype: np.dtype[Any]) -> int:
 
 def choose(which: Literal["lowest", "highest"], numbers: Array, count: int) -> Array:
     """Returns the rising places of the `lowest` or the `highest` numbers."""
+    if isinstance(numbers, np.ma.MaskedArray):
+        raise StepError(
+            "expected numbers to choose from, but got a numpy.ma.MaskedArray: pass"
+            " numbers.filled(value)"
+        )
     array = np.asarray(numbers)
     type = _chosen_from(array.dtype)
     held = np.ascontiguousarray(array, DTYPES[type])

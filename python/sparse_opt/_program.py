@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sparse_opt import _device_arrays
+from sparse_opt import _description, _device_arrays
 from sparse_opt._errors import StepError
 
 Array = np.ndarray[Any, Any]
@@ -95,7 +95,10 @@ class NamedArrays:
                 f" {len(arguments)} arguments"
             )
         both = {**(arguments[0] if arguments else {}), **named}
-        return [(name, _device_arrays.as_array(value)) for name, value in both.items()]
+        return [
+            (name, _device_arrays.as_array(_description.plain(name, value)))
+            for name, value in both.items()
+        ]
 
     def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
         values = tuple(a.copy()[()] for a in arrays)
@@ -106,7 +109,7 @@ class NamedArrays:
 
     def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
         for name, value in state.items():
-            write(name, np.asarray(value))
+            write(name, np.asarray(_description.plain(name, value)))
 
     def store(self, read: Callable[[str], Array]) -> None:
         raise StepError(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from sparse_opt._device_arrays import DeviceArray, ForeignArray
 from sparse_opt._errors import StepError
 from sparse_opt._library import (
     DTYPES, KINDS, METHODS, NORMS, TYPES, BufferInfo, CountersStruct, PatternInfo,
-    PatternUpdate, PatternView, ReplacementStruct, check, library,
+    PatternUpdate, PatternView, ReplacementStruct, c_path, c_text, check, library,
 )  # fmt: skip
 
 
@@ -31,7 +30,9 @@ class Step:
     def __init__(self, path: str) -> None:
         self._handle = ctypes.c_void_p()
         runtime = library()
-        check(runtime.bsr_step_load(os.fsencode(path), ctypes.byref(self._handle)))
+        # At the interpreter's end the module may be gone before the step is.
+        self._unload = runtime.bsr_step_unload
+        check(runtime.bsr_step_load(c_path(path), ctypes.byref(self._handle)))
         self.buffers = tuple(
             self._buffer(i) for i in range(runtime.bsr_step_num_buffers(self._handle))
         )
@@ -54,7 +55,7 @@ class Step:
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
-            library().bsr_step_unload(self._handle)
+            self._unload(self._handle)
 
     @property
     def manifest(self) -> str:
@@ -141,6 +142,8 @@ class Session:
         self._is_host: bool = source._is_host if source else device == "cpu"
         self._handle = ctypes.c_void_p()
         self._run = library().bsr_session_run
+        # At the interpreter's end the module may be gone before the session is.
+        self._destroy = library().bsr_session_destroy
         self._source = source  # which outlives it
         self._after_update: Callable[[], None] = lambda: None
         if source:
@@ -153,7 +156,7 @@ class Session:
         check(
             library().bsr_session_create(
                 step._handle,
-                device.encode(),
+                c_text("a device", device),
                 ctypes.c_uint64(seed),
                 ctypes.byref(self._handle),
             )
@@ -161,7 +164,7 @@ class Session:
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
-            library().bsr_session_destroy(self._handle)
+            self._destroy(self._handle)
 
     def run(self) -> None:
         check(self._run(self._handle))
@@ -268,17 +271,40 @@ class Session:
         self, pattern: Pattern, row_ptr: Array, col_idx: Array, slot: Array | None
     ) -> None:
         """Makes these blocks the pattern; without slots they are 0, 1, ..."""
+        function = library().bsr_session_set_pattern
+        self._give_blocks(function, pattern, row_ptr, col_idx, slot)
+
+    def check_blocks(self, pattern: Pattern, row_ptr: Array, col_idx: Array) -> None:
+        """Raises `StepError` where `set_blocks` would."""
+        function = library().bsr_session_check_pattern
+        self._give_blocks(function, pattern, row_ptr, col_idx, None)
+
+    def _give_blocks(
+        self,
+        function: Any,
+        pattern: Pattern,
+        row_ptr: Array,
+        col_idx: Array,
+        slot: Array | None,
+    ) -> None:
         held = [
             None if a is None else np.ascontiguousarray(a, np.int32)
             for a in (row_ptr, col_idx, slot)
         ]
+        lines, blocks = pattern.rows // pattern.block_rows + 1, len(col_idx)
+        for what, array, count in zip(
+            ("row_ptr", "col_idx", "slot"), held, (lines, blocks, blocks)
+        ):
+            if array is not None and array.shape != (count,):
+                raise StepError(
+                    f"expected {what} of '{pattern.name}' of shape [{count}], but got"
+                    f" {list(array.shape)}"
+                )
         as_pointer = ctypes.POINTER(ctypes.c_int32)
         pointers = [None if a is None else a.ctypes.data_as(as_pointer) for a in held]
         view = PatternView(len(col_idx), *pointers)
         check(
-            library().bsr_session_set_pattern(
-                self._handle, ctypes.c_int64(pattern.index), ctypes.byref(view)
-            )
+            function(self._handle, ctypes.c_int64(pattern.index), ctypes.byref(view))
         )
 
     def make_pattern(self, pattern: Pattern, blocks: int) -> None:
@@ -293,7 +319,7 @@ class Session:
         """Makes the pattern of a file the first one."""
         check(
             library().bsr_session_read_pattern(
-                self._handle, ctypes.c_int64(pattern.index), os.fsencode(path)
+                self._handle, ctypes.c_int64(pattern.index), c_path(path)
             )
         )
 
@@ -440,6 +466,10 @@ class Session:
         )
         self._after_update()
 
+    def flops(self) -> int:
+        """The floating-point operations of a run, or -1 if nothing tells."""
+        return int(library().bsr_session_flops(self._handle, ctypes.c_int32(0)))
+
     def counters(self) -> Counters:
         counters = CountersStruct()
         check(
@@ -450,14 +480,14 @@ class Session:
     def save(self, path: str, metadata: str) -> None:
         check(
             library().bsr_session_save(
-                self._handle, os.fsencode(path), metadata.encode()
+                self._handle, c_path(path), c_text("metadata", metadata)
             )
         )
 
     def load(self, path: str) -> tuple[str, str]:
         """Reads a checkpoint; returns its metadata, and how its step is another."""
         runtime = library()
-        check(runtime.bsr_session_load(self._handle, os.fsencode(path)))
+        check(runtime.bsr_session_load(self._handle, c_path(path)))
         return (
             runtime.bsr_session_metadata(self._handle).decode(),
             runtime.bsr_session_step_difference(self._handle).decode(),

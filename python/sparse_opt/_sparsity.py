@@ -20,6 +20,7 @@ import numpy as np
 
 from sparse_opt import _library, _method
 from sparse_opt._errors import StepError
+from sparse_opt._exclusive import Use, exclusive
 from sparse_opt._method import Method
 from sparse_opt._description import Array, Pattern
 
@@ -250,6 +251,10 @@ class Sparsity:
         return "sparsity" if len(self.groups) == 1 else f"sparsity[{index}]"
 
     @property
+    def _use(self) -> Use:
+        return self._step._use
+
+    @property
     def _done(self) -> int:
         return int(self._step.counters.steps)
 
@@ -276,6 +281,7 @@ class Sparsity:
             if self._is_due(m.group, step)
         }
 
+    @exclusive
     def update(self) -> int:
         """Updates the patterns that are due after the step that was called last.
 
@@ -317,6 +323,7 @@ class Sparsity:
         share = self._share(group, step)
         return str(group.method), group.score, share, 0, group.allow_return
 
+    @exclusive
     def save(self, path: str | os.PathLike[str], metadata: str = "") -> None:
         """Writes a checkpoint of the step, with what its methods know."""
         methods = [m.state_dict() for m in self._methods()]
@@ -324,6 +331,7 @@ class Sparsity:
         text = json.dumps({"sparsity": _encoded(state)})
         self._step.save(path, text)
 
+    @exclusive
     def load(self, path: str | os.PathLike[str]) -> str:
         """Reads a checkpoint that `save` wrote, and returns its metadata."""
         text = self._step.load(path)

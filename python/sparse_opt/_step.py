@@ -23,6 +23,7 @@ import numpy as np
 from sparse_opt import _compiler, _description, _library, _method, _ranks, _runtime
 from sparse_opt._description import Buffer, Counters
 from sparse_opt._errors import StepError
+from sparse_opt._exclusive import exclusive
 from sparse_opt._evaluation import Evaluation
 from sparse_opt._method import Method
 from sparse_opt._program import Array, Export, NamedArrays, Program
@@ -190,6 +191,7 @@ class Step(Values):
             " export loads it"
         )
 
+    @exclusive
     def __call__(
         self,
         *batch: Any,
@@ -254,6 +256,7 @@ class Step(Values):
         self._steps += 1
         return self._program.outputs(self._outputs)
 
+    @exclusive
     def evaluate(self, *batch: Any, seed: int = 0, **named: Any) -> Any:
         """Returns what a call of the step would, and changes nothing.
 
@@ -325,6 +328,7 @@ class Step(Values):
             evaluation.report = report
             return evaluation
 
+    @exclusive
     def update_patterns(
         self,
         drop: float = 0.3,
@@ -378,6 +382,7 @@ class Step(Values):
         self._session.update(updates)
         return self.counters.blocks_pruned - before
 
+    @exclusive
     def state_dict(self) -> Any:
         """Returns the state in the form of the exported program.
 
@@ -387,20 +392,18 @@ class Step(Values):
         """
         return self._program.state(self.read)
 
+    @exclusive
     def load_state_dict(self, state: Any) -> None:
         """Takes what `state_dict` returns.
 
         The patterns stay as they are, but for masks in the state, which they become.
+        Nothing changes if there is an error.
         """
-        # Weights lie in the blocks that their masks keep.
-        for masks in (True, False):
+        values: list[tuple[str, Array]] = []
+        self._program.load_state(state, lambda *value: values.append(value))
+        self._write_all(values)
 
-            def write(name: str, value: Array, masks: bool = masks) -> None:
-                if (name in self._mask_names) == masks:
-                    self.write(name, value)
-
-            self._program.load_state(state, write)
-
+    @exclusive
     def store(self) -> None:
         """Copies weights and optimizer state into the program's own objects.
 
@@ -409,6 +412,7 @@ class Step(Values):
         """
         self._program.store(self.read)
 
+    @exclusive
     def save(self, path: str | os.PathLike[str], metadata: str = "") -> None:
         """Writes a checkpoint, from which a run goes on bit for bit.
 
@@ -423,6 +427,7 @@ class Step(Values):
         if self._ranks:
             self._ranks.require_same({})
 
+    @exclusive
     def load(self, path: str | os.PathLike[str]) -> str:
         """Reads a checkpoint, and returns its metadata.
 
@@ -435,7 +440,7 @@ class Step(Values):
                 f"expected a checkpoint of this step, but got '{os.fspath(path)}' of"
                 f" another compilation ({difference}): the run goes on from it, but not"
                 " bit for bit",
-                stacklevel=2,
+                stacklevel=3,
             )
         counters = self._session.counters()
         self._steps, self._base_seed = counters.steps, counters.seed
@@ -453,6 +458,13 @@ class Step(Values):
     def counters(self) -> Counters:
         """What the run has done, recompilations and allocations among it."""
         return self._session.counters()
+
+    @property
+    def flops(self) -> int | None:
+        """The floating-point operations of the products of a run, with the blocks that
+        are stored now; None of a library that does not tell."""
+        flops = self._session.flops()
+        return flops if flops >= 0 else None
 
     @property
     def products(self) -> dict[str, int]:

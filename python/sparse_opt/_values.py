@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from sparse_opt import _blocks, _description, _runtime
 from sparse_opt._description import Blocks, Buffer, Origin, Pattern
 from sparse_opt._errors import StepError
+from sparse_opt._exclusive import Use, exclusive
 from sparse_opt._program import Array, Program
 from sparse_opt._ranks import Ranks
 
@@ -30,6 +31,7 @@ class Values:
         self, step: _runtime.Step, session: _runtime.Session, ranks: Ranks | None
     ) -> None:
         self._step, self._session, self._ranks = step, session, ranks
+        self._use = Use()
         self.buffers: Mapping[str, Buffer] = {
             b.name: b for b in self._step.buffers if b.kind in ("dense", "values")
         }
@@ -49,16 +51,19 @@ class Values:
         self._whole = whole
         self._mask_names = {whole.get(name, name) for name in self._masks}
 
+    @exclusive
     def blocks(self, name: str) -> Blocks:
         """Returns which blocks of the weight `name` are stored, and where."""
         return self._session.blocks(self._pattern(name))
 
+    @exclusive
     def set_blocks(
         self, name: str, row_ptr: Array, col_idx: Array, slot: Array | None = None
     ) -> None:
         """Makes these blocks of the weight `name` the stored ones."""
         self._session.set_blocks(self._pattern(name), row_ptr, col_idx, slot)
 
+    @exclusive
     def read(self, name: str) -> Array:
         """Returns a dense copy of an array; absent blocks are zeros.
 
@@ -81,29 +86,52 @@ class Values:
         pattern = self._step.patterns[buffer.pattern]
         return _blocks.to_dense(pattern, self._session.blocks(pattern), array)
 
+    @exclusive
     def write(self, name: str, value: Array) -> None:
         """Writes a dense array; what lies in no stored block is dropped.
 
         A mask of the exported program becomes the pattern.
         """
-        for part, entries in self._split(name, value):
-            self._write_dense(part, entries)
+        self._write_all([(name, value)])
+
+    def _write_all(self, values: Iterable[tuple[str, Array]]) -> None:
+        """Writes dense arrays as `write` does, all or none."""
+        parts = [
+            part
+            for name, value in values
+            for part in self._split(name, _description.plain(name, value))
+        ]
+        for name, entries in parts:
+            self._check_dense(name, entries)
+        # Weights lie in the blocks that their masks keep.
+        for are_masks in (True, False):
+            for name, entries in parts:
+                if (name in self._masks) == are_masks:
+                    self._write_dense(name, entries)
+
+    def _check_dense(self, name: str, value: Array) -> None:
+        """Raises `StepError` for what `_write_dense` does not take."""
+        if name in self._masks:
+            self._blocks_of_mask(name, value)
+            return
+        buffer = self._buffer(name)
+        if buffer.kind == "values":
+            _require_like(self._step.patterns[buffer.pattern], buffer, value)
+        else:
+            _description.require(name, buffer.whole, np.dtype(buffer.dtype), value)
 
     def _write_dense(self, name: str, value: Array) -> None:
         """Writes a dense array into what the step has, or had, under this name."""
+        self._check_dense(name, value)
         if name in self._masks:
             self._write_mask(name, value)
             return
         buffer = self._buffer(name)
         rank = self._ranks.rank if self._ranks else 0
         if buffer.kind != "values":
-            if buffer.is_shard:
-                _description.require(name, buffer.whole, np.dtype(buffer.dtype), value)
-                value = buffer.shard_of(value, rank)
-            self._write(name, value)
+            self._write(name, buffer.shard_of(value, rank) if buffer.is_shard else value)
             return
         pattern = self._step.patterns[buffer.pattern]
-        _require_like(pattern, buffer, value)
         blocks = self._session.blocks(pattern)
         if not buffer.is_shard:
             _blocks.from_dense(pattern, blocks, value, self.arrays[name])
@@ -120,6 +148,7 @@ class Values:
                 " of which it has a share: save() writes all of it"
             )
 
+    @exclusive
     def write_weight(
         self, name: str, value: Array, pattern: Literal["largest", "keep"]
     ) -> None:
@@ -140,6 +169,7 @@ class Values:
         _require_like(chosen, weight, value)
         self._session.take_largest(chosen, value, weight.type)
 
+    @exclusive
     def native_state(self) -> dict[str, Array]:
         """Returns weights and state as they are stored, by name.
 
@@ -160,8 +190,27 @@ class Values:
             state[f"{name}.bsr.values"] = self.arrays[name][blocks.slot]
         return state
 
+    @exclusive
     def load_native_state(self, state: Mapping[str, Array]) -> None:
-        """Takes what `native_state` returns, patterns too."""
+        """Takes what `native_state` returns, patterns too, all or none."""
+        patterns, arrays = self._check_native_state(state)
+        for pattern, row_ptr, col_idx in patterns:
+            if not pattern.is_static:
+                self._session.set_blocks(pattern, row_ptr, col_idx, None)
+        for name, value in arrays.items():
+            buffer = self.buffers[name]
+            if buffer.kind != "values":
+                self._write(name, value)
+                continue
+            blocks = self._session.blocks(self._step.patterns[buffer.pattern])
+            self.arrays[name][...] = 0
+            self.arrays[name][blocks.slot] = value
+
+    def _check_native_state(
+        self, state: Mapping[str, Array]
+    ) -> tuple[list[tuple[Pattern, Array, Array]], dict[str, Array]]:
+        """Returns the patterns and the arrays of a state; raises `StepError`."""
+        patterns = []
         for pattern in self._step.patterns:
             row_ptr, col_idx = (
                 state.get(f"{pattern.name}.bsr.{part}")
@@ -172,8 +221,12 @@ class Values:
                     f"expected '{pattern.name}.bsr.row_ptr' and '.col_idx' in the"
                     " state, but got neither"
                 )
-            if not pattern.is_static:
-                self._session.set_blocks(pattern, row_ptr, col_idx, None)
+            if pattern.is_static:
+                col_idx = self._session.blocks(pattern).col_idx
+            else:
+                self._session.check_blocks(pattern, row_ptr, col_idx)
+            patterns.append((pattern, row_ptr, col_idx))
+        arrays = {}
         for name, buffer in self.buffers.items():
             if not is_kept(buffer):
                 continue
@@ -182,14 +235,12 @@ class Values:
             key = f"{name}.bsr.values" if stored else name
             if key not in state:
                 raise StepError(f"expected '{key}' in the state, but got none")
-            if not stored:
-                self._write(name, state[key])
-                continue
-            blocks = self._session.blocks(self._step.patterns[buffer.pattern])
-            shape = (len(blocks.slot), *buffer.shape[1:])
-            _description.require(key, shape, np.dtype(buffer.dtype), state[key])
-            self.arrays[name][...] = 0
-            self.arrays[name][blocks.slot] = state[key]
+            shape = buffer.shape
+            if stored:
+                shape = (len(patterns[buffer.pattern][2]), *buffer.shape[1:])
+            arrays[name] = _description.plain(key, state[key])
+            _description.require(key, shape, np.dtype(buffer.dtype), arrays[name])
+        return patterns, arrays
 
     def _take_values(self, choice: Choice | None) -> None:
         """Takes the program's first values, weights before their moments."""
@@ -280,6 +331,13 @@ class Values:
 
     def _write_mask(self, name: str, value: Array) -> None:
         """Makes a mask the pattern; values stay in their slots."""
+        pattern, _ = self._masks[name]
+        row_ptr, col_idx = self._blocks_of_mask(name, value)
+        if not pattern.is_static:
+            self._session.set_blocks(pattern, row_ptr, col_idx, None)
+
+    def _blocks_of_mask(self, name: str, value: Array) -> tuple[Array, Array]:
+        """Returns the blocks that a mask keeps, as the pattern can have them."""
         pattern, mask = self._masks[name]
         _description.require(name, mask.shape, np.dtype(mask.dtype), value)
         row_ptr, col_idx = _blocks.from_mask(pattern, mask, value)
@@ -292,8 +350,7 @@ class Values:
                     f"expected mask '{name}' to be the static pattern of"
                     f" '{pattern.name}', but got another"
                 )
-            return
-        self._session.set_blocks(pattern, row_ptr, col_idx, None)
+        return row_ptr, col_idx
 
     def _buffer(self, name: str) -> Buffer:
         if name not in self.buffers:

@@ -215,6 +215,8 @@ CASE(pattern_refuses_what_breaks_an_invariant) {
     view = spoiled.view();
     REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 0, &view),
                   BSR_INVALID_PATTERN, "expected " + std::string(sentence));
+    REQUIRE_FAILS(bsr_session_check_pattern(session.get(), 0, &view),
+                  BSR_INVALID_PATTERN, "expected " + std::string(sentence));
     REQUIRE(before == contentsOf(session, step));
   }
 
@@ -362,6 +364,8 @@ CASE(pattern_refuses_counts_out_of_range) {
   REQUIRE_FAILS(bsr_session_make_pattern(session.get(), 1, 0),
                 BSR_INVALID_ARGUMENT, sentence);
   REQUIRE_FAILS(bsr_session_set_pattern(session.get(), 1, &view),
+                BSR_INVALID_ARGUMENT, sentence);
+  REQUIRE_FAILS(bsr_session_check_pattern(session.get(), 1, &view),
                 BSR_INVALID_ARGUMENT, sentence);
   REQUIRE_FAILS(bsr_session_get_pattern(session.get(), 1, &view),
                 BSR_INVALID_ARGUMENT, sentence);

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import tree_util
 
+from sparse_opt import _description
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array
 from sparse_opt.jax import _checks
@@ -113,6 +114,7 @@ def _memory(name: str, leaf: Any, like: Any = None) -> Array:
     Python's numbers take the type of `like`, keys are the numbers that they are
     made of.
     """
+    _description.plain(name, leaf)
     if isinstance(leaf, (bool, int, float)) and like is not None:
         return _held(np.asarray(leaf, jax.typeof(like).dtype))
     try:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
-from sparse_opt import _device_arrays
+from sparse_opt import _description, _device_arrays
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array
 from sparse_opt.torch import _arguments, _capture, _optimizer
@@ -39,6 +39,7 @@ def from_numpy(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
 # What the runtime holds as bits of another type: NumPy has no bf16, and MLIR no
 # unsigned integers.
 _HELD_AS = {torch.bfloat16: torch.uint16, torch.uint8: torch.int8}
+_NUMPY_OF = {torch.uint16: np.uint16, torch.int8: np.int8}
 
 
 class TorchProgram:
@@ -145,7 +146,7 @@ class TorchProgram:
         arrays = []
         for (name, exported), leaf in zip(self._leaves, leaves):
             if not isinstance(exported, torch.Tensor):
-                if exported != leaf:
+                if not _is_same(exported, leaf):
                     raise StepError(
                         f"expected '{name}' to be {exported!r}, but got {leaf!r}: a"
                         " value that is no tensor is a constant of the step, export it"
@@ -157,8 +158,9 @@ class TorchProgram:
             index = None
             if bound is not None:
                 # Of a tensor on a GPU this waits for a copy.
+                on_gpu = isinstance(leaf, torch.Tensor) and leaf.is_cuda
                 index = bound.first_outside(
-                    to_numpy(leaf.detach().cpu()) if leaf.is_cuda else array
+                    to_numpy(leaf.detach().cpu()) if on_gpu else array
                 )
             if index is not None:
                 raise StepError(f"expected {bound} in '{name}', but got {index}")
@@ -215,7 +217,8 @@ class TorchProgram:
         for name, value in state.items():
             if name in self._names:
                 is_tensor = isinstance(value, torch.Tensor)
-                write(name, to_numpy(value) if is_tensor else np.asarray(value))
+                held = _description.plain(name, value)
+                write(name, to_numpy(value) if is_tensor else np.asarray(held))
 
     def store(self, read: Callable[[str], Array]) -> None:
         """Copies weights and optimizer state into the user's objects."""
@@ -281,7 +284,11 @@ class _Watch:
 def _array(name: str, leaf: Any, like: torch.Tensor) -> Any:
     """Returns the memory of a part of a batch, which may be that of a GPU."""
     if not isinstance(leaf, torch.Tensor):
-        return np.asarray(leaf)
+        array = np.asarray(_description.plain(name, leaf))
+        # As the memory of a tensor of that type.
+        held = _HELD_AS.get(like.dtype)
+        is_like = held is not None and array.dtype.name == _type(like)
+        return array.view(_NUMPY_OF[held]) if held and is_like else array
     if leaf.dtype != like.dtype:
         raise StepError(
             f"expected '{name}' of type {_type(like)}, but got {_type(leaf)}: convert"
@@ -296,6 +303,14 @@ def _array(name: str, leaf: Any, like: torch.Tensor) -> Any:
             f"expected '{name}' to be a dense tensor with values, but got"
             f" '{str(error).splitlines()[0]}'"
         ) from error
+
+
+def _is_same(exported: Any, leaf: Any) -> bool:
+    """Returns whether a part of a batch that is no tensor is the exported one."""
+    try:
+        return bool(exported == leaf)
+    except (RuntimeError, ValueError):  # an array, which is true or false by element
+        return False
 
 
 def _type(tensor: torch.Tensor) -> str:

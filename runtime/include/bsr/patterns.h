@@ -71,6 +71,11 @@ BSR_API bsr_status bsr_session_set_pattern(bsr_session *session,
                                            int64_t pattern,
                                            const bsr_pattern_view *view);
 
+/// Fails where bsr_session_set_pattern would, and changes nothing.
+BSR_API bsr_status bsr_session_check_pattern(const bsr_session *session,
+                                             int64_t pattern,
+                                             const bsr_pattern_view *view);
+
 /// The pattern as it stands, in the session's own buffers: the addresses never
 /// change, the contents do when the pattern does. A static pattern lies in the
 /// step.
