@@ -325,7 +325,7 @@ void Fit::write(const std::string &output) const {
   const Manifest &manifest = session->manifest();
   for (size_t i = 0; i < manifest.patterns.size(); ++i)
     std::printf("%s: %lld of %lld blocks stored\n",
-                manifest.patterns[i].name.c_str(),
+                printable(manifest.patterns[i].name).c_str(),
                 (long long)session->view(int64_t(i)).blocks,
                 (long long)manifest.patterns[i].allBlocks());
 }

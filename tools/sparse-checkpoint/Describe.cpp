@@ -35,17 +35,18 @@ static std::string describeConfiguration(const std::string &metadata) {
     return "";
   std::string lines = "configuration:\n";
   for (auto &[key, value] : said["configuration"].items())
-    lines += "  " + key + ": " +
-             (value.is_string() ? value.get<std::string>() : value.dump()) +
-             "\n";
+    lines +=
+        "  " + printable(key) + ": " +
+        printable(value.is_string() ? value.get<std::string>() : value.dump()) +
+        "\n";
   return lines;
 }
 
 std::string bsr::describe(const Contents &contents) {
   contents.requireCheckpoint();
   auto text = [&](const char *key) { return contents.texts.at(key); };
-  std::string lines = contents.file.where() + ": step " + text("steps") +
-                      ", seed " + text("seed") + ", " +
+  std::string lines = printable(contents.file.where()) + ": step " +
+                      text("steps") + ", seed " + text("seed") + ", " +
                       text("pattern_updates") + " pattern updates, " +
                       text("blocks_pruned") + " blocks pruned, " +
                       text("blocks_regrown") + " regrown\n";
@@ -59,7 +60,7 @@ std::string bsr::describe(const Contents &contents) {
     }
   lines += format("%zu tensors, %.1f MiB\n", tensors, double(bytes) / 1048576);
   for (const Matrix &matrix : contents.matrices)
-    width = std::max(width, matrix.pattern.name.size());
+    width = std::max(width, printable(matrix.pattern.name).size());
   auto addLine = [&](const std::string &name, const std::string &shape,
                      const std::string &block, int64_t blocks, int64_t most,
                      const std::string &rest) {
@@ -70,7 +71,7 @@ std::string bsr::describe(const Contents &contents) {
   };
   for (const Matrix &matrix : contents.matrices) {
     const Pattern &pattern = matrix.pattern;
-    addLine(pattern.name, size(pattern.rows, pattern.cols),
+    addLine(printable(pattern.name), size(pattern.rows, pattern.cols),
             size(pattern.blockRows, pattern.blockCols), matrix.blocks(),
             pattern.allBlocks(),
             format(" in %lld slots, %zu tensors", (long long)pattern.slots,

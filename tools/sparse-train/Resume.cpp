@@ -247,5 +247,6 @@ void train::requireSameRun(const Session &session,
          "; --accept-changes goes on all the same");
   }
   if (!changes.empty())
-    std::printf("note: the run goes on with %s\n", join(changes).c_str());
+    std::printf("note: the run goes on with %s\n",
+                printable(join(changes)).c_str());
 }

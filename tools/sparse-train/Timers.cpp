@@ -3,6 +3,7 @@
 // Prints the timers of a step.
 
 #include "Timers.h"
+#include "support/Error.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -54,11 +55,12 @@ static std::string describe(std::vector<Work> works, double total, double runs,
     char line[128];
     std::snprintf(
         line, sizeof(line), "  %-16s %-16s %9.3f %6.1f %% %9.6g %8s %8s  ",
-        work.name.c_str(), work.kind.c_str(), work.nanoseconds / runs * 1e-6,
+        printable(work.name).c_str(), printable(work.kind).c_str(),
+        work.nanoseconds / runs * 1e-6,
         total ? work.nanoseconds / total * 100 : 0, work.launches / runs,
         rate(work.flops, work.nanoseconds).c_str(),
         rate(work.bytes, work.nanoseconds).c_str());
-    text += line + work.operands;
+    text += line + printable(work.operands);
     text.erase(text.find_last_not_of(' ') + 1);
     text += "\n";
   }
