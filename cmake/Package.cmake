@@ -24,7 +24,13 @@ file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/ShlibsLocal.cmake @ONLY CONTENT [[
 file(WRITE "${CPACK_TEMPORARY_DIRECTORY}/debian/shlibs.local"
   "libLLVM @LLVM_VERSION_MAJOR@.@LLVM_VERSION_MINOR@ libllvm@LLVM_VERSION_MAJOR@ (>= 1:@LLVM_VERSION_MAJOR@.@LLVM_VERSION_MINOR@)\n")
 ]])
-set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_BINARY_DIR}/ShlibsLocal.cmake)
+# The licences of what was linked and compiled in, where Debian has them.
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/Copyright.cmake @ONLY CONTENT [[
+execute_process(COMMAND_ERROR_IS_FATAL ANY COMMAND python3 -B
+  "@PROJECT_SOURCE_DIR@/scripts/release/licences.py" "@PROJECT_BINARY_DIR@"
+  "${CPACK_TEMPORARY_DIRECTORY}${CPACK_PACKAGING_INSTALL_PREFIX}/share/doc/@CPACK_PACKAGE_NAME@/copyright")
+]])
+set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_BINARY_DIR}/ShlibsLocal.cmake ${PROJECT_BINARY_DIR}/Copyright.cmake)
 # What is written in Python shows in no library.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "python3 (>= 3.10), python3-numpy")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libmlir-22-dev, llvm-22-dev")

@@ -12,8 +12,8 @@ scripts/wheel.sh [--build DIR] [--output DIR]
 
 Makes sparse_opt-VERSION-py3-none-manylinux_2_X_x86_64.whl in build/packages: the
 package of python/, sparse-opt, sparse-compile, sparse-train and sparse-checkpoint
-with LLVM and MLIR linked in, the runtime and LLVM's OpenMP runtime. The tag says
-the oldest C library that all of them run with. --build takes a build of the preset
+with LLVM and MLIR linked in, the runtime and LLVM's OpenMP runtime, and the licences
+of what they hold of others. The tag says the oldest C library that all of them run with. --build takes a build of the preset
 wheel that is there (by default build/wheel is made); --output says where the wheel
 goes.
 TEXT
@@ -77,6 +77,9 @@ strip --strip-unneeded "$bundle"/bin/* "$bundle"/lib/*
 for file in "$bundle"/bin/*; do patchelf --set-rpath '$ORIGIN/../lib' "$file"; done
 for file in "$bundle"/lib/*; do patchelf --set-rpath '$ORIGIN' "$file"; done
 
+WHEEL_LICENCES=$staging/licences
+export WHEEL_LICENCES
+/usr/bin/python3 -B scripts/release/licences.py "$build" "$WHEEL_LICENCES" "$bundle/lib"
 WHEEL_PLATFORM=$(/usr/bin/python3 scripts/wheel/platform_tag.py "$bundle")
 export WHEEL_PLATFORM
 echo "$WHEEL_PLATFORM" > "$bundle/platform"

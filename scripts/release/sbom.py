@@ -57,23 +57,32 @@ def build_id(path):
     return found and found[1]
 
 
-def carried(package):
-    """Returns the installed libraries that the wheel has copies of."""
+def origin(copy):
+    """Returns the installed library that a file is a copy of."""
     system = {}
     for line in output("/sbin/ldconfig", "--print-cache").splitlines():
         name, _, path = line.strip().partition(" => ")
         system.setdefault(name.partition(" ")[0], []).append(path)
+    soname = Path(copy).name
+    paths = [*system.get(soname, ()), *map(str, Path("/usr/lib").glob(f"llvm-*/lib/{soname}"))]
+    path = next((path for path in paths if build_id(path) == build_id(copy)), None)
+    if path is None:
+        sys.exit(f"error: expected '{soname}' of the package to be one of this system, but got none with its build ID")
+    return path
+
+
+def foreign(folder):
+    """Returns the libraries in a folder that are not the project's."""
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("libbsr_"))
+
+
+def carried(package):
+    """Returns the installed libraries that the wheel has copies of."""
     with zipfile.ZipFile(package) as wheel, tempfile.TemporaryDirectory() as folder:
-        for name in sorted(wheel.namelist()):
-            if "/bundle/lib/" not in name or name.endswith("/") or "libbsr_" in name:
-                continue
-            copy = wheel.extract(name, folder)
-            soname = Path(name).name
-            paths = [*system.get(soname, ()), *map(str, Path("/usr/lib").glob(f"llvm-*/lib/{soname}"))]
-            path = next((path for path in paths if build_id(path) == build_id(copy)), None)
-            if path is None:
-                sys.exit(f"error: expected '{soname}' of the package to be one of this system, but got none with its build ID")
-            yield path
+        names = [name for name in wheel.namelist() if "/bundle/lib/" in name and not name.endswith("/")]
+        wheel.extractall(folder, names)
+        libraries = Path(folder) / "sparse_opt/bundle/lib"
+        return [origin(path) for path in foreign(libraries)] if names else []
 
 
 def link_lines(build, programs):
@@ -87,6 +96,25 @@ def link_lines(build, programs):
         yield from line[1].split() if line else ()
 
 
+def linked(build, tools):
+    """Returns the packages whose archives programs and the runtime were linked with."""
+    programs = [*sorted(f"bin/{tool}" for tool in tools), "lib/libbsr_runtime.so.3"]
+    archives = [word for word in link_lines(build, programs) if word.startswith("/") and word.endswith(".a")]
+    return set(owners(archives).values())
+
+
+def compiled_in(build):
+    """Returns the packages whose headers were compiled."""
+    headers = set(re.findall(r"^    (/usr/\S+)", output("ninja", "-C", build, "-t", "deps"), re.M))
+    return set(owners(headers).values())
+
+
+def require_build(build):
+    if not (Path(build) / "build.ninja").exists():
+        sys.exit(f"error: expected a build of Ninja in '{build}', but got none")
+    return Path(build)
+
+
 def ingredients(package, build):
     """Returns the packages of Debian that are in it, by how they are."""
     tools = {"sparse-checkpoint", "sparse-compile", "sparse-train"}
@@ -97,11 +125,8 @@ def ingredients(package, build):
         tools |= {f"sparse-{name}" for name in ("lsp-server", "opt", "partition", "reduce", "run")}
         depends = output("dpkg-deb", "--field", package, "Depends")
         found["DEPENDS_ON"] = {re.match(r"[^\s(|]+", one.strip())[0] for one in depends.split(",")}
-    programs = [*sorted(f"bin/{tool}" for tool in tools), "lib/libbsr_runtime.so.3"]
-    archives = [word for word in link_lines(build, programs) if word.startswith("/") and word.endswith(".a")]
-    found["STATIC_LINK"] = set(owners(archives).values())
-    headers = set(re.findall(r"^    (/usr/\S+)", output("ninja", "-C", build, "-t", "deps"), re.M))
-    found["BUILD_DEPENDENCY_OF"] = set(owners(headers).values())
+    found["STATIC_LINK"] = linked(build, tools)
+    found["BUILD_DEPENDENCY_OF"] = compiled_in(build)
     cache = (build / "CMakeCache.txt").read_text()
     programs = re.findall(r"^CMAKE_(?:C_COMPILER|CXX_COMPILER|LINKER|COMMAND|MAKE_PROGRAM):\w+=(\S+)", cache, re.M)
     found["BUILD_TOOL_OF"] = set(owners(filter(None, map(shutil.which, programs))).values())
@@ -191,11 +216,10 @@ def document(package, build, commit, date):
 
 
 def main(package, build, target=None):
-    package, build = Path(package), Path(build)
+    package = Path(package)
     if package.suffix not in (".whl", ".deb") or not package.exists():
         sys.exit(f"error: expected a wheel or a package of Debian, but got '{package}'")
-    if not (build / "build.ninja").exists():
-        sys.exit(f"error: expected a build of Ninja in '{build}', but got none")
+    build = require_build(build)
     root = Path(__file__).resolve().parent.parent.parent
     try:
         commit, date = output("git", "-C", root, "log", "-1", "--format=%H %ct").split()
