@@ -27,6 +27,7 @@ def table() -> Mapping[Any, Callable[..., Any]]:
         aten.nll_loss_backward.default: _nll_loss_backward,
         aten.var_mean.correction: _var_mean,
         aten.select_backward.default: _select_backward,
+        aten.constant_pad_nd.default: _constant_pad_nd,
         aten.scatter_add.default: _scatter_add,
         aten.scatter.src: _scatter,
         aten.scatter.value: _scatter_value,
@@ -129,6 +130,19 @@ def _var_mean(
         for d in sorted(dims, reverse=True):
             variance, mean = variance.squeeze(d), mean.squeeze(d)
     return variance, mean
+
+
+def _constant_pad_nd(x: torch.Tensor, pad: Sequence[int], value: Any = 0) -> Any:
+    """Slices for what is below zero: MLIR takes a padding that leaves the shape as it
+    is, such as a shift, for none."""
+    if all(n >= 0 for n in pad):
+        return NotImplemented
+    for i, (low, high) in enumerate(zip(pad[::2], pad[1::2])):
+        dim = x.dim() - 1 - i
+        start = max(-low, 0)
+        x = x.narrow(dim, start, x.shape[dim] + min(high, 0) - start)
+    rest = [max(n, 0) for n in pad]
+    return aten.constant_pad_nd(x, rest, value) if any(rest) else x.clone()
 
 
 def _scatter_add(
