@@ -25,8 +25,8 @@ class Pair(typing.NamedTuple):
 # only the path tells that `a` is next to `a`.
 
 # CHECK-LABEL: func.func public @step
-# CHECK-SAME: %[[A:.*]]: tensor<2x3xf32> {bsr.name = "state.a", bsr.result = 0 : i64, bsr.role = "state"}
-# CHECK-SAME: %[[B:.*]]: tensor<2x3xf32> {bsr.name = "state.b", bsr.result = 1 : i64, bsr.role = "state"}
+# CHECK-SAME: %[[A:.*]]: tensor<2x3xf32> {bsr.init = "ones", bsr.name = "state.a", bsr.result = 0 : i64, bsr.role = "state"}
+# CHECK-SAME: %[[B:.*]]: tensor<2x3xf32> {bsr.init = "ones", bsr.name = "state.b", bsr.result = 1 : i64, bsr.role = "state"}
 # CHECK-SAME: -> (tensor<2x3xf32> {bsr.name = "state.a"}, tensor<2x3xf32> {bsr.name = "state.b"}, tensor<f32> {bsr.name = "loss", bsr.role = "loss"})
 # CHECK-DAG: %[[NEXT_A:.*]] = linalg.generic {{.*}} ins(%{{.*}}, %[[B]] :
 # CHECK-DAG: %[[NEXT_B:.*]] = linalg.generic {{.*}} ins(%{{.*}}, %[[A]] :
@@ -42,7 +42,7 @@ print(
 # Names come from every kind of path, roles from the place and the name.
 
 # CHECK-LABEL: func.func public @step
-# CHECK-SAME: {bsr.name = "state.opt.left.0", bsr.result = 0 : i64, bsr.role = "state"}
+# CHECK-SAME: {bsr.init = "ones", bsr.name = "state.opt.left.0", bsr.result = 0 : i64, bsr.role = "state"}
 # CHECK-SAME: {bsr.name = "state.params.w", bsr.result = 1 : i64, bsr.role = "param"}
 # CHECK-SAME: {bsr.name = "batch.ids", bsr.role = "batch"}
 # CHECK-SAME: {bsr.name = "lr", bsr.role = "lr"}
@@ -67,8 +67,8 @@ print(
 # CHECK-LABEL: func.func public @step
 # CHECK-SAME: {bsr.init = "normal(0.02)", bsr.name = "weights.0", bsr.result = 0 : i64, bsr.role = "param"}
 # CHECK-SAME: {bsr.init = "constant(1e-3)", bsr.name = "weights.1", bsr.result = 1 : i64, bsr.role = "param"}
-# CHECK-SAME: {bsr.name = "moments.0", bsr.result = 2 : i64, bsr.role = "state"}
-# CHECK-SAME: {bsr.name = "moments.1", bsr.result = 3 : i64, bsr.role = "state"}
+# CHECK-SAME: {bsr.init = "ones", bsr.name = "moments.0", bsr.result = 2 : i64, bsr.role = "state"}
+# CHECK-SAME: {bsr.init = "ones", bsr.name = "moments.1", bsr.result = 3 : i64, bsr.role = "state"}
 # CHECK-SAME: {bsr.name = "x", bsr.role = "batch"}
 print(
     export(
