@@ -137,6 +137,7 @@ COMMANDS = {
             ("$", " --impl ours --rounds 1 --patience 0")),
         "benchmarks/steps.py": Tested("Benchmarks/steps.test"),
         "benchmarks/compile_time.py": Tested("Benchmarks/compile-time.test"),
+        "benchmarks/busy-machine": Tested("Benchmarks/busy-machine.test"),
         "sparse-compile step.mlir": Run(),
         "sparse-train --set step=step.so ...": Run(
             (r"\.\.\.", "--set tokens=text.tokens --set run=timed --set steps=2 --set held_out.batches=1")),
