@@ -101,7 +101,8 @@ static bool saysHowToCompile(std::string_view option) {
   static const std::set<std::string_view> flags = {
       "print-report",   "cubin", "assemble", "drop-updates",
       "require-sparse", "tf32",  "timers",   "find-attention",
-      "data-parallel",  "time"};
+      "data-parallel",  "time",  "check",    "verify-each",
+      "pass-times"};
   size_t begin = option.find_first_not_of('-');
   if (begin != 1 && begin != 2)
     return false;
