@@ -18,6 +18,7 @@ from pathlib import Path
 # build for development, whose libraries have no protection.
 PRODUCT = re.compile(r"sparse-(train|checkpoint)|libbsr_runtime\.so.*")
 MARK = bytes.fromhex("f30f1efa")  # endbr64
+FEWEST_MARKS = 16  # the C library's start files have a few in every program
 
 
 def read(path):
@@ -43,7 +44,7 @@ def faults(path):
         yield "stack protection, but got none"
     if not re.search(r"\b__(?!stack_chk)\w+_chk\b", text):
         yield "checked string functions, but got none"
-    if MARK not in path.read_bytes():
+    if path.read_bytes().count(MARK) < FEWEST_MARKS:
         yield "places for indirect jumps, but got none"
 
 
