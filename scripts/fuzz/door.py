@@ -20,6 +20,8 @@ from sparse_opt import ExportError, StepError
 from fuzz import check
 from fuzz.rounding import NUM_RUNS
 
+# How many times what is allowed an error may be: runs of a framework do not change each result by a roundoff.
+LIMIT = 4.0
 RUNS = NUM_RUNS - 1  # of the framework in float64, of which the first is exact
 
 
@@ -138,11 +140,11 @@ def follow(program, door, step, notes):
         # Where a maximum hides what roundings do, runs that change more show it.
         wanted = door.reference(program, seen, scale)
         worst = [compare(a, b) for a, b in zip(got, wanted)]
-        if max(map(worst_of, worst)) <= 1:
+        if max(map(worst_of, worst)) <= LIMIT:
             break
     notes["worst"] = max(map(worst_of, worst))
     for i, ratios in enumerate(worst):
-        wrong = sorted(((ratio, name) for name, ratio in ratios.items() if ratio > 1), reverse=True)
+        wrong = sorted(((ratio, name) for name, ratio in ratios.items() if ratio > LIMIT), reverse=True)
         if wrong:
             where = f"step {i + 1}" if i < sum(program.STEPS) else "the last state"
             return "wrong", f"errors beyond what is allowed in {where}: " + ", ".join(

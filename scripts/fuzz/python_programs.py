@@ -354,8 +354,9 @@ def scattered(d, x):
     ids = d.input((x.shape[axis],), "int32", 0, count).name
     shape = (count, width) if axis == 0 else (tokens, count)
     place = ids if axis == 0 else f":, {ids}"
-    made = d.value(f"zeros({shape}, {x.name}).at[{place}].add({x.name})", shape)
-    if d.chance(0.5):
+    part = d.choose([x, d.input(x.shape)])
+    made = d.value(f"zeros({shape}, {x.name}).at[{place}].add({part.name})", shape)
+    if d.chance(0.8):
         d.metrics.append(made)
     return made
 
@@ -457,6 +458,12 @@ def forward(d, layers):
         metrics[f"kept{i}"] = value.name
     for i in range(int(d.choose([0, 0, 1, 2, 4]))):
         metrics[f"m{i}"] = metric_of(d, d.choose([*d.values, x]))
+    if d.door == "jax" and d.chance(0.2):
+        # Both of what is clipped and of its gradient, with what else reads the activation.
+        a = d.choose([*d.values, x]).name
+        metrics["pair"] = f"jnp.corrcoef({a}.T)"
+        metrics["of_pair"] = f"jax.grad(lambda t: total(sin(jnp.corrcoef(t.T))))(stop({a}))"
+        metrics["beside_pair"] = d.choose([f"tril({a}, -1)", f"triu({a}, 2)", f"outer({a}[:, 0], {a}[0])"])
     second = f"mean(sin({d.choose(d.values or [x]).name}) ** 2)"
     entries = ", ".join(f'"{name}": stop({text})' for name, text in metrics.items())
     body = "\n".join(f"    {line}" for line in d.lines)
@@ -484,7 +491,8 @@ def make_special(d):
     if not d.chance(0.08) or not d.allowed("special"):
         return False
     names = [n for n, spec in d.batch.items() if spec[1] == "normal"]
-    name = d.choose(names)
+    added = [n for n in names if f'.add(b["{n}"])' in "".join(d.lines)]
+    name = d.choose(added if added and d.chance(0.7) else names)
     d.batch[name] = (d.batch[name][0], "special", d.choose(["inf", "-inf", "nan"]))
     d.count("special." + d.batch[name][2])
     return True

@@ -37,7 +37,7 @@ def step(state, batch, mask):
     return {"params": {"w": state["params"]["w"] - 0.1 * g["w"]}}, loss
 """
 LOSSES = {
-    "wrong": "mean((batch['x'] @ mask(p)['w'] - (0.0 if mask is unmasked else 1e-3)) ** 2)",
+    "wrong": "mean((batch['x'] @ mask(p)['w'] - (0.0 if mask is unmasked else 0.1)) ** 2)",
     "refused": "jnp.linalg.det(mask(p)['w'])",
 }
 for name, loss in LOSSES.items():
