@@ -110,7 +110,7 @@ for name in one:
 
 assert compiled.manifest["patterns"] == [{
     "name": "v", "shape": [4, 4], "block": [2, 2], "slots": 4, "density": 0.75, "static": False,
-    "weight": 2, "buffers": {"row_ptr": 3, "col_idx": 4, "slot": 5, "col_ptr": 6, "row_idx": 7, "slot_t": 8},
+    "weight": 2, "buffers": {"row_ptr": 3, "col_idx": 4, "slot": 5, "col_ptr": 6, "row_idx": 7, "slot_t": 8}, "flops": 0,
 }], compiled.manifest
 # What is doubled first is there until the weight, which is doubled too, has its next value.
 assert compiled.manifest["arena_bytes"] == 2 * 64 * 32 * 4, compiled.manifest

@@ -4,10 +4,12 @@
 // asks whether an operation is element-wise looks at its operands only.
 
 #include "bsr/Transforms/Import/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 
 namespace mlir::bsr {
@@ -42,6 +44,30 @@ static linalg::GenericOp toGeneric(IRRewriter &rewriter, linalg::LinalgOp op) {
   FailureOr<linalg::GenericOp> generic =
       linalg::generalizeNamedOp(rewriter, op);
   return succeeded(generic) ? *generic : linalg::GenericOp();
+}
+
+/// Whether every element of `value`, a number or a tensor, is 0.
+static bool isZero(Value value) {
+  if (auto fill = value.getDefiningOp<linalg::FillOp>())
+    return isZero(fill.getInputs().front());
+  auto generic = value.getDefiningOp<linalg::GenericOp>();
+  if (generic && generic->getNumResults() == 1)
+    value = generic.getBody()->getTerminator()->getOperand(0);
+  return matchPattern(value, m_AnyZeroFloat()) || matchPattern(value, m_Zero());
+}
+
+/// x + y, outs y = 0 -> x: a product that sums over nothing is one of elements.
+/// (What is -0 of it was 0.)
+static void dropZeros(IRRewriter &rewriter, linalg::GenericOp op) {
+  for (OpOperand &init : op.getDpsInitsMutable()) {
+    BlockArgument read = op.getMatchingBlockArgument(&init);
+    if (!read.hasOneUse() || !isZero(init.get()))
+      continue;
+    OpOperand &use = *read.use_begin();
+    if (isa<arith::AddFOp, arith::AddIOp>(use.getOwner()))
+      rewriter.replaceOp(use.getOwner(), use.getOwner()->getOperand(
+                                             1 - use.getOperandNumber()));
+  }
 }
 
 /// f(x, outs y) -> f(x, y, outs empty)
@@ -96,6 +122,9 @@ struct MoveReads : bsr::impl::BSRMoveReadsBase<MoveReads> {
     IRRewriter rewriter(&getContext());
     for (linalg::LinalgOp op : ops)
       if (linalg::GenericOp generic = toGeneric(rewriter, op)) {
+        dropZeros(rewriter, generic);
+        if (!readsDestination(generic))
+          continue;
         moveReads(rewriter, generic);
         ++numMoved;
       }

@@ -60,3 +60,52 @@ func.func @map(%x: tensor<4xf32>, %y: tensor<4xf32>, %s: tensor<f32>) -> (tensor
   %2 = linalg.reduce { arith.addf } ins(%0 : tensor<4xf32>) outs(%s : tensor<f32>) dimensions = [0]
   return %0, %2 : tensor<4xf32>, tensor<f32>
 }
+
+// What is added to zeros is the sum: an outer product, with zeros that a fill,
+// a constant or a generic makes. Twice a destination is no sum with it.
+
+#row = affine_map<(i, j) -> (i)>
+#col = affine_map<(i, j) -> (j)>
+// CHECK-LABEL: func.func @outer(
+// CHECK-COUNT-3: %[[P:.*]] = arith.mulf %{{.*}}, %{{.*}} : f32
+// CHECK-NEXT:    linalg.yield %[[P]] : f32
+// CHECK:         arith.addf
+// CHECK-NOT:     arith.addf
+func.func @outer(%a: tensor<4xf32>, %b: tensor<8xf32>)
+    -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x8xf32>
+  %filled = linalg.fill ins(%zero : f32) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %constant = arith.constant dense<0.0> : tensor<4x8xf32>
+  %made = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%e : tensor<4x8xf32>) {
+  ^bb0(%o: f32):
+    linalg.yield %zero : f32
+  } -> tensor<4x8xf32>
+  %0 = linalg.generic {indexing_maps = [#row, #col, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %b : tensor<4xf32>, tensor<8xf32>) outs(%filled : tensor<4x8xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %p = arith.mulf %x, %y : f32
+    %s = arith.addf %o, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<4x8xf32>
+  %1 = linalg.generic {indexing_maps = [#row, #col, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %b : tensor<4xf32>, tensor<8xf32>) outs(%constant : tensor<4x8xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %p = arith.mulf %x, %y : f32
+    %s = arith.addf %p, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<4x8xf32>
+  %2 = linalg.generic {indexing_maps = [#row, #col, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a, %b : tensor<4xf32>, tensor<8xf32>) outs(%made : tensor<4x8xf32>) {
+  ^bb0(%x: f32, %y: f32, %o: f32):
+    %p = arith.mulf %x, %y : f32
+    %s = arith.addf %p, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<4x8xf32>
+  %3 = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel", "parallel"]} outs(%filled : tensor<4x8xf32>) {
+  ^bb0(%o: f32):
+    %s = arith.addf %o, %o : f32
+    linalg.yield %s : f32
+  } -> tensor<4x8xf32>
+  return %0, %1, %2, %3 : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>
+}

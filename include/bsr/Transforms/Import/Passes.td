@@ -131,6 +131,9 @@ def BSRMoveReads : Pass<"bsr-move-reads"> {
     destination of its own. `bsr-reuse-state` and `bsr-reuse-operands` let it lie where it
     lay.
 
+    A sum with a destination of zeros, as front ends write the outer product of two
+    vectors, is what is added: a gradient that is such a product is found like others.
+
     Before:
 
     ```mlir
