@@ -70,7 +70,7 @@ def main():
     number, first = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     compared = refused = sent = clipped = shared = 0
     for seed in range(first, first + number):
-        program = programs.generate(seed, SMALL, ("special",))
+        program = programs.generate(seed, SMALL, ("special", "inner"))
         case = dataclasses.replace(check.make_case(program), scores="")
         case.options = [o for o in case.options if not o.startswith("--target")]
         for count in (2, 3):
