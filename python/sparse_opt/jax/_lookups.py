@@ -290,13 +290,13 @@ def _rows_of_batches(ids: Value, num_rows: int) -> Value:
     num_batches, num_ids = ir.RankedTensorType(ids.type).shape
     if num_batches > 1:
         type = ir.RankedTensorType(ids.type)
-        first = create(
+        batch = create(
             "stablehlo.iota",
             [type],
             [],
             iota_dimension=ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0),
         ).result
-        first = elementwise("multiply", first, splat(ids, num_rows))
+        first = elementwise("multiply", batch, splat(ids, num_rows))
         clamped = create(
             "stablehlo.clamp",
             [type],
