@@ -43,7 +43,7 @@ private:
     }
   };
 
-  /// Buffer `index`, and its bytes.
+  /// What the step says of buffer `index`.
   bsr_buffer_info getInfo(int64_t index) const;
   llvm::Expected<tools::NamedArray> read(int64_t index) const;
   /// The buffer of this name that is no index, or -1.
