@@ -174,6 +174,12 @@ public:
   /// fail.
   void apply(bsr_session &target);
 
+  /// Lets `target` say what the checkpoint says of itself.
+  void describe(bsr_session &target) {
+    target.metadata.swap(metadata);
+    target.stepDifference.swap(stepDifference);
+  }
+
 private:
   /// The row view of a pattern.
   struct Rows {
@@ -386,8 +392,7 @@ void Checkpoint::apply(bsr_session &target) {
   for (size_t i = 0; i < patterns.size(); ++i)
     if (!target.manifest().patterns[i].isStatic)
       target.loadHistory(int64_t(i), histories[i][0], histories[i][1]);
-  target.metadata.swap(metadata);
-  target.stepDifference.swap(stepDifference);
+  describe(target);
 }
 
 bsr_status bsr_session_load(bsr_session *session, const char *path) {
@@ -396,6 +401,14 @@ bsr_status bsr_session_load(bsr_session *session, const char *path) {
     requireArgument(path, "path");
     session->requireOwner();
     Checkpoint(*session, path).apply(*session);
+  });
+}
+
+bsr_status bsr_session_check(bsr_session *session, const char *path) {
+  return guarded([&] {
+    requireArgument(session, "session");
+    requireArgument(path, "path");
+    Checkpoint(*session, path).describe(*session);
   });
 }
 

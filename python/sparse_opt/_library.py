@@ -20,7 +20,7 @@ from sparse_opt._tools import RUNTIME, find_runtime
 if TYPE_CHECKING:
     from sparse_opt._description import Array
 
-VERSION = 14
+VERSION = 15
 
 KINDS = (
     "dense", "values", "row_ptr", "col_idx", "slot", "col_ptr", "row_idx", "slot_t",

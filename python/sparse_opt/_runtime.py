@@ -484,6 +484,12 @@ class Session:
             )
         )
 
+    def check(self, path: str) -> str:
+        """Reads a checkpoint without taking it; returns its metadata."""
+        runtime = library()
+        check(runtime.bsr_session_check(self._handle, c_path(path)))
+        return str(runtime.bsr_session_metadata(self._handle).decode())
+
     def load(self, path: str) -> tuple[str, str]:
         """Reads a checkpoint; returns its metadata, and how its step is another."""
         runtime = library()

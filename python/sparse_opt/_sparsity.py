@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import dataclasses
 import json
 import math
@@ -333,25 +334,37 @@ class Sparsity:
 
     @exclusive
     def load(self, path: str | os.PathLike[str]) -> str:
-        """Reads a checkpoint that `save` wrote, and returns its metadata."""
-        text = self._step.load(path)
+        """Reads a checkpoint that `save` wrote, and returns its metadata.
+
+        Nothing changes if there is an error: methods have then what they had.
+        """
+        text = self._step._session.check(os.fspath(path))
         try:
             state = _decoded(json.loads(text)["sparsity"])
+            metadata, updated = str(state["metadata"]), int(state["updated"])
+            known = list(state["methods"])
         except (ValueError, KeyError, TypeError) as error:
             raise StepError(
                 f"expected a checkpoint that Sparsity.save() wrote, but got '{path}'"
                 " without what methods know"
             ) from error
         methods = self._methods()
-        if len(state["methods"]) != len(methods):
+        if len(known) != len(methods):
             raise StepError(
                 f"expected a checkpoint of {len(methods)} methods in Python, but got"
-                f" '{path}' of {len(state['methods'])}"
+                f" '{path}' of {len(known)}"
             )
-        for method, known in zip(methods, state["methods"]):
-            method.load_state_dict(known)
-        self._updated = state["updated"]
-        return str(state["metadata"])
+        before = [copy.deepcopy(method.state_dict()) for method in methods]
+        try:
+            for method, own in zip(methods, known):
+                method.load_state_dict(own)
+            self._step.load(path)
+        except BaseException:
+            for method, own in zip(methods, before):
+                method.load_state_dict(own)
+            raise
+        self._updated = updated
+        return metadata
 
     def _methods(self) -> list[Method]:
         found = [g.method for g in self.groups if isinstance(g.method, Method)]

@@ -174,6 +174,19 @@ CASE(checkpoint_keeps_patterns_with_spare_slots) {
   }
 }
 
+CASE(checkpoint_is_checked_without_a_change) {
+  Step step = loadFake();
+  Folder folder;
+  std::string path = folder.file("checkpoint");
+  REQUIRE_OK(bsr_session_save(trained(step, 2).get(), path.c_str(), "notes"));
+  Session session = trained(step, 1);
+  std::string before = contentsOf(session, step);
+  REQUIRE_OK(bsr_session_check(session.get(), path.c_str()));
+  REQUIRE_EQUAL(std::string(bsr_session_metadata(session.get())), "notes");
+  REQUIRE(contentsOf(session, step) == before);
+  REQUIRE_EQUAL(countersOf(session).steps, 1);
+}
+
 static bsr_pattern_statistics statisticsOf(const Session &session) {
   bsr_pattern_statistics statistics;
   REQUIRE_OK(bsr_session_statistics(session.get(), 0, &statistics));
@@ -256,6 +269,10 @@ CASE(checkpoint_of_another_build_of_the_model_loads) {
     other.merge_patch(Json::parse(patch));
     Session session = start(load(other));
     REQUIRE_EQUAL(std::string(bsr_session_step_difference(session.get())), "");
+    REQUIRE_OK(bsr_session_check(session.get(), path.c_str()));
+    REQUIRE_EQUAL(std::string(bsr_session_step_difference(session.get())),
+                  difference);
+    REQUIRE_EQUAL(countersOf(session).steps, 0);
     REQUIRE_OK(bsr_session_load(session.get(), path.c_str()));
     REQUIRE_EQUAL(std::string(bsr_session_step_difference(session.get())),
                   difference);
@@ -295,6 +312,8 @@ public:
   /// Demands that `file` is refused; returns why, with "@" for its name.
   std::string reason(const std::string &file) {
     writeFile(path, file);
+    REQUIRE_EQUAL(int(bsr_session_check(session.get(), path.c_str())),
+                  int(BSR_INVALID_CHECKPOINT));
     REQUIRE_EQUAL(int(bsr_session_load(session.get(), path.c_str())),
                   int(BSR_INVALID_CHECKPOINT));
     REQUIRE(state() == before);

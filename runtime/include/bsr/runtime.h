@@ -67,8 +67,9 @@ extern "C" {
 ///   12: bsr_step_micro_batches;
 ///   13: bsr_session_stored, bsr_session_choose_scored, bsr_lowest,
 ///      bsr_highest;
-///   14: bsr_session_flops, bsr_session_check_pattern.
-#define BSR_RUNTIME_VERSION 14
+///   14: bsr_session_flops, bsr_session_check_pattern;
+///   15: bsr_session_check.
+#define BSR_RUNTIME_VERSION 15
 
 /// The version of the library that is running.
 BSR_API uint32_t bsr_runtime_version(void);
@@ -517,14 +518,19 @@ BSR_API bsr_status bsr_session_save(const bsr_session *session,
 /// while it reads.
 BSR_API bsr_status bsr_session_load(bsr_session *session, const char *path);
 
-/// The `metadata` of the checkpoint last loaded; "" before. Valid until the
-/// next load.
+/// Reads and validates a checkpoint as bsr_session_load does, but takes nothing
+/// of it except what bsr_session_metadata and bsr_session_step_difference say:
+/// for callers that read their own state from the metadata first.
+BSR_API bsr_status bsr_session_check(bsr_session *session, const char *path);
+
+/// The `metadata` of the checkpoint last loaded or checked; "" before. Valid
+/// until the next one.
 BSR_API const char *bsr_session_metadata(const bsr_session *session);
 
-/// What tells the step from that which saved the checkpoint last loaded, as
-/// "other code: level 0, was 3"; "" if it is the same, and before a load: only
-/// then is the run that goes on the same bit for bit. Valid until the next
-/// load.
+/// What tells the step from that which saved the checkpoint last loaded or
+/// checked, as "other code: level 0, was 3"; "" if it is the same, and before a
+/// load: only then is the run that goes on the same bit for bit. Valid until
+/// the next load or check.
 BSR_API const char *bsr_session_step_difference(const bsr_session *session);
 
 #ifdef __cplusplus

@@ -162,6 +162,52 @@ refuse(lambda: Sparsity(step, Group(), steps=10).load(f"{folder}/plain.safetenso
 refuse(lambda: Sparsity(step, Group(), steps=10).load(f"{folder}/3.safetensors"))
 # CHECK: expected no state of SET, which has no load_state_dict(), but got ages
 refuse(lambda: Sparsity(step, Group(method=methods.SET()), steps=10).load(f"{folder}/3.safetensors"))
+# A load that fails, wherever it does, leaves step, patterns and methods as they were.
+
+
+class Counting(methods.SET):
+    def __init__(self, fails=False):
+        self.count, self.fails = 0, fails
+
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state):
+        self.count = state["count"]
+        if self.fails:
+            raise ValueError("no count")
+
+
+def begin_two(fails):
+    step = sparse_opt.Step(library, seed=5)
+    both = Counting(), Counting(fails)
+    return step, both, Sparsity(step, [
+        Group(match="^a$", method=both[0], density=0.5),
+        Group(match="^b$", method=both[1], density=0.5)], steps=12)
+
+
+step, both, sparsity = begin_two(fails=False)
+step(x=batches[0], lr=0.02)
+both[0].count, both[1].count = 3, 4
+sparsity.save(f"{folder}/two.safetensors", "notes")
+damaged = bytearray(open(f"{folder}/two.safetensors", "rb").read())
+damaged[-1] ^= 1
+open(f"{folder}/damaged.safetensors", "wb").write(damaged)
+# CHECK: damaged leaves 0 steps, counts [0, 0], values True
+# CHECK: two leaves 0 steps, counts [0, 0], values True
+for name in "damaged", "two":
+    step, both, sparsity = begin_two(fails=name == "two")
+    before = step.state_dict()
+    try:
+        sparsity.load(f"{folder}/{name}.safetensors")
+    except (sparse_opt.StepError, ValueError):
+        both[1].fails = False
+    else:
+        raise AssertionError("loaded")
+    same = all(np.array_equal(before[k], v) for k, v in step.state_dict().items())
+    print(f"{name} leaves {step.counters.steps} steps, counts {[m.count for m in both]}, values {same}")
+# CHECK: loaded notes: 1 steps, counts [3, 4]
+print(f"loaded {sparsity.load(f'{folder}/two.safetensors')}: {step.counters.steps} steps, counts {[m.count for m in both]}")
 # CHECK: expected numbers, texts, arrays, lists and dictionaries in the state of a method, but got a set
 class Odd(methods.SET):
     def state_dict(self):
