@@ -87,6 +87,11 @@ std::string InputFile::read(uint64_t count) {
   return contents;
 }
 
+void InputFile::seek(uint64_t offset) {
+  if (lseek(number, off_t(offset), SEEK_SET) < 0)
+    failToAccess("read", path);
+}
+
 static void requireSize(const std::string &path, uint64_t bytes,
                         uint64_t mostBytes) {
   if (bytes > mostBytes)

@@ -35,6 +35,8 @@ public:
   uint64_t size() const { return bytes; }
   /// The next `count` bytes; less if the file has become shorter.
   std::string read(uint64_t count);
+  /// What is read next begins at byte `offset`.
+  void seek(uint64_t offset);
 
 private:
   std::string path;

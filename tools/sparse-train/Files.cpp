@@ -3,8 +3,8 @@
 // Reads, replaces and extends files.
 
 #include "Files.h"
-#include "support/File.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -48,13 +48,65 @@ std::string train::readStream(const std::string &path, std::string_view what) {
   return name(path, what, "readable", [&] { return bsr::readStream(path); });
 }
 
+InputLines::InputLines(const std::string &path, std::string_view what)
+    : path(path), what(what),
+      file(name(path, what, "readable", [&] { return InputFile(path); })) {}
+
+/// Reads more into the buffer, all of which is used; false at the end.
+bool InputLines::fill() {
+  constexpr size_t part = 1 << 16;
+  buffer = name(path, what, "readable", [&] { return file.read(part); });
+  used = 0;
+  return !buffer.empty();
+}
+
+bool InputLines::next() {
+  line.clear();
+  begin = place;
+  hasEnd = false;
+  while (!hasEnd && (used < buffer.size() || fill())) {
+    size_t end = buffer.find('\n', used);
+    hasEnd = end != buffer.npos;
+    size_t count = (hasEnd ? end : buffer.size()) - used;
+    line.append(buffer, used, std::min(count, longest - line.size()));
+    used += count + hasEnd;
+    place += count + hasEnd;
+  }
+  return place != begin;
+}
+
+void InputLines::seek(uint64_t offset) {
+  name(path, what, "readable", [&] { file.seek(offset); });
+  buffer.clear();
+  used = 0;
+  place = offset;
+}
+
+void train::copyFile(const std::string &path, const std::string &copy,
+                     std::string_view what) {
+  constexpr size_t part = 1 << 20;
+  writeFile(copy, what, [&](const Sink &sink) {
+    InputFile file(path);
+    for (std::string bytes; !(bytes = file.read(part)).empty();)
+      sink(bytes);
+  });
+}
+
 void train::writeFile(const std::string &path, std::string_view what,
                       std::initializer_list<std::string_view> parts) {
+  writeFile(path, what, [&](const Sink &sink) {
+    for (std::string_view part : parts)
+      sink(part);
+  });
+}
+
+void train::writeFile(const std::string &path, std::string_view what,
+                      const std::function<void(const Sink &)> &write) {
   struct stat info;
   std::string temporary = path + ".tmp";
   if (lstat(temporary.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
     refuseKind(temporary, "temporary file");
-  name(path, what, "writable", [&] { replaceFile(path, parts); });
+  name(path, what, "writable", [&] { replaceFile(path, write); });
 }
 
 OutputFile::~OutputFile() {

@@ -5,7 +5,7 @@
 #ifndef BSR_TOOLS_SPARSETRAIN_FILES_H
 #define BSR_TOOLS_SPARSETRAIN_FILES_H
 
-#include "support/Error.h"
+#include "support/File.h"
 
 #include <initializer_list>
 #include <string>
@@ -24,6 +24,44 @@ std::string readStream(const std::string &path, std::string_view what);
 /// failure leaves what was there before. Links are not followed.
 void writeFile(const std::string &path, std::string_view what,
                std::initializer_list<std::string_view> parts);
+
+/// The same of what `write` gives to its sink.
+void writeFile(const std::string &path, std::string_view what,
+               const std::function<void(const Sink &)> &write);
+
+/// A file that is read line by line: what is held of it is a line at most.
+class InputLines {
+public:
+  /// A longer line is cut: nothing that a run writes is one.
+  static constexpr size_t longest = 16 << 20;
+
+  /// `what` names the file in errors.
+  InputLines(const std::string &path, std::string_view what);
+
+  /// Goes on to the next line, if there is one.
+  bool next();
+  /// The line without its end, and where it begins.
+  std::string_view text() const { return line; }
+  uint64_t offset() const { return begin; }
+  /// Whether the line has an end: the last one may have none.
+  bool isWhole() const { return hasEnd; }
+  /// What is read next is the line at `offset`.
+  void seek(uint64_t offset);
+
+private:
+  bool fill();
+
+  std::string path, what;
+  InputFile file;
+  std::string buffer, line;
+  size_t used = 0;               // bytes of `buffer`
+  uint64_t begin = 0, place = 0; // of the line; of what is read next
+  bool hasEnd = false;
+};
+
+/// Makes `copy` hold what the file `path` holds; `what` names it in errors.
+void copyFile(const std::string &path, const std::string &copy,
+              std::string_view what);
 
 /// A file that is added to.
 class OutputFile {

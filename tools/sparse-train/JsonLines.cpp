@@ -5,9 +5,9 @@
 #include "JsonLines.h"
 #include "support/Json.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 using namespace bsr;
@@ -31,84 +31,111 @@ static std::optional<int64_t> stepOf(const json &entry) {
   return value < 0 ? std::nullopt : std::optional(value);
 }
 
-namespace {
-struct Line {
-  int64_t step;
-  json entry;
-  std::string_view text;
-};
-} // namespace
-
-/// Orders `lines` by their steps, and leaves the last of those of one step.
-/// Returns whether there was nothing to do.
-static bool haveOneAStep(std::vector<Line> &lines) {
-  auto isNotBefore = [](const Line &a, const Line &b) {
-    return a.step >= b.step;
-  };
-  if (std::adjacent_find(lines.begin(), lines.end(), isNotBefore) ==
-      lines.end())
-    return true;
-  // Of one step, in the order of the file.
-  std::sort(lines.begin(), lines.end(), [](const Line &a, const Line &b) {
-    return std::pair(a.step, a.text.data()) < std::pair(b.step, b.text.data());
-  });
-  std::vector<Line> single;
-  for (Line &line : lines) {
-    if (!single.empty() && single.back().step == line.step)
-      single.pop_back();
-    single.push_back(std::move(line));
-  }
-  lines = std::move(single);
-  return false;
-}
-
 /// Keeps a copy of a file in which `place` is not `expected`.
-static void keepCopy(const std::string &path, const std::string &contents,
-                     const std::string &place, const char *expected) {
+static void keepCopy(const std::string &path, const std::string &place,
+                     const char *expected) {
   std::string copy = nameAside(path, "damaged");
-  writeFile(copy, nameOf(path), {contents});
+  copyFile(path, copy, nameOf(path));
   std::fprintf(stderr,
                "warning: expected %s of '%s' to be %s, but got another; the "
                "file is kept as '%s', and what can be read of it stays\n",
                place.c_str(), path.c_str(), expected, copy.c_str());
 }
 
-std::vector<json> JsonLines::open(const std::string &path, int64_t last,
-                                  Kind kind) {
-  std::string contents;
-  if (std::filesystem::exists(std::filesystem::symlink_status(path)))
-    contents = readFile(path, nameOf(path));
-  std::vector<Line> lines;
-  int64_t number = 0, bad = 0; // of lines; of the first that cannot be read
-  for (std::string_view rest = contents; !rest.empty();) {
-    size_t end = rest.find('\n');
-    std::string_view text = rest.substr(0, end);
-    bool isWhole = end != rest.npos;
-    rest.remove_prefix(isWhole ? end + 1 : rest.size());
-    ++number;
-    json entry = parseJson(text);
-    std::optional<int64_t> step = stepOf(entry);
-    if (!step)
-      bad = !bad && isWhole ? number : bad;
-    else if (*step <= last)
-      lines.push_back({*step, std::move(entry), text});
+namespace {
+/// The lines of a file that stay: those of step `last` or less.
+class KeptLines {
+public:
+  KeptLines(const std::string &path, int64_t last)
+      : path(path), last(last), lines(path, nameOf(path)) {
+    scan();
   }
-  if (bad)
-    keepCopy(path, contents, "line " + std::to_string(bad),
-             "a JSON object with a step");
-  bool isOrdered = kind == Any || haveOneAStep(lines);
-  if (!bad && !isOrdered)
-    keepCopy(path, contents, "the steps", "one higher with each line");
 
-  std::string text;
-  std::vector<json> kept;
-  for (Line &line : lines) {
-    (text += line.text) += '\n';
-    kept.push_back(std::move(line.entry));
+  /// The first line that cannot be read; 0 if all can.
+  int64_t firstBad() const { return bad; }
+  /// Whether each line is of a higher step than the one before.
+  bool areOrdered() const { return isOrdered; }
+
+  using Visit = std::function<void(std::string_view text, const json &entry)>;
+
+  /// Calls `visit` with each line in the order of the file.
+  void visit(const Visit &visit) {
+    lines.seek(0);
+    while (lines.next())
+      visitLine(visit);
   }
-  writeFile(path, nameOf(path), {text});
+
+  /// Calls `visit` with one line for a step, the last, in their order.
+  void visitInOrder(const Visit &visit) {
+    // What a file takes that is out of order, which no run writes.
+    std::map<int64_t, uint64_t> offsets;
+    lines.seek(0);
+    while (lines.next())
+      if (std::optional<int64_t> step = stepOf(parseJson(lines.text())))
+        if (*step <= last)
+          offsets[*step] = lines.offset();
+    for (auto [step, offset] : offsets) {
+      lines.seek(offset);
+      if (lines.next())
+        visitLine(visit);
+    }
+  }
+
+private:
+  void scan() {
+    std::optional<int64_t> before;
+    for (int64_t number = 1; lines.next(); ++number) {
+      std::optional<int64_t> step = stepOf(parseJson(lines.text()));
+      if (!step)
+        bad = !bad && lines.isWhole() ? number : bad;
+      if (!step || *step > last)
+        continue;
+      isOrdered &= !before || *before < *step;
+      before = step;
+    }
+  }
+
+  void visitLine(const Visit &visit) {
+    json entry = parseJson(lines.text());
+    std::optional<int64_t> step = stepOf(entry);
+    if (step && *step <= last)
+      visit(lines.text(), entry);
+  }
+
+  std::string path;
+  int64_t last, bad = 0;
+  bool isOrdered = true;
+  InputLines lines;
+};
+} // namespace
+
+/// Leaves the lines of the file `path` that stay, each of which is visited.
+static void cut(const std::string &path, int64_t last, JsonLines::Kind kind,
+                const std::function<void(const json &)> &visit) {
+  KeptLines lines(path, last);
+  bool isOrdered = kind == JsonLines::Any || lines.areOrdered();
+  if (lines.firstBad())
+    keepCopy(path, "line " + std::to_string(lines.firstBad()),
+             "a JSON object with a step");
+  else if (!isOrdered)
+    keepCopy(path, "the steps", "one higher with each line");
+  writeFile(path, nameOf(path), [&](const Sink &sink) {
+    auto keep = [&](std::string_view text, const json &entry) {
+      sink(text);
+      sink("\n");
+      visit(entry);
+    };
+    isOrdered ? lines.visit(keep) : lines.visitInOrder(keep);
+  });
+}
+
+void JsonLines::open(const std::string &path, int64_t last, Kind kind,
+                     const std::function<void(const json &)> &visit) {
+  if (std::filesystem::exists(std::filesystem::symlink_status(path)))
+    cut(path, last, kind, visit);
+  else
+    writeFile(path, nameOf(path), {""});
   file.open(path, nameOf(path));
-  return kept;
 }
 
 void JsonLines::add(const nlohmann::ordered_json &entry) {

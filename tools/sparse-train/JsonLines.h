@@ -8,9 +8,9 @@
 #include "Files.h"
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 namespace bsr::train {
 
@@ -21,14 +21,16 @@ public:
   enum Kind { OneAStep, Any };
 
   /// Begins the file `path`, or goes on with its lines of step `last` or less:
-  /// the others are dropped. Returns the lines that stay.
+  /// the others are dropped. Calls `visit` with each line that stays; no more
+  /// than one is held at a time, however long the file is.
   ///
   /// Lines that cannot be read, and those of `OneAStep` that are out of order
   /// or stand twice, are not dropped: a copy of the file is kept then, as
   /// "<path>.damaged", and a warning says so. The line that a killed run was
   /// writing, which has no end, is none of these.
-  std::vector<nlohmann::json> open(const std::string &path, int64_t last,
-                                   Kind kind);
+  void open(
+      const std::string &path, int64_t last, Kind kind,
+      const std::function<void(const nlohmann::json &)> &visit = [](auto &) {});
   /// Adds a line. Throws `Error` on failure.
   void add(const nlohmann::ordered_json &entry);
   /// Returns once the file is on the device.

@@ -30,25 +30,30 @@ std::vector<std::string> Tracker::files() {
 }
 
 Tracker::Tracker(const fs::path &folder, const Session &session, int64_t steps,
-                 int64_t done, const std::vector<KeyValue> &settings)
+                 int64_t done, const std::vector<KeyValue> &settings,
+                 const std::function<void(const nlohmann::json &)> &visit)
     : session(session), steps(steps) {
   // A run that has no checkpoint yet begins again.
   int64_t last = done ? done : -1;
   std::string path = folder / metricsName;
-  lines = metrics.open(path, last, JsonLines::OneAStep);
-  int64_t missing = last + 1 - int64_t(lines.size()), first = 0;
-  while (first < int64_t(lines.size()) && lines[first]["step"] == first)
-    ++first;
-  if (missing)
+  int64_t kept = 0, first = 0; // lines; the first step without one
+  metrics.open(path, last, JsonLines::OneAStep,
+               [&](const nlohmann::json &entry) {
+                 ++kept;
+                 first += entry["step"] == first;
+                 visit(entry);
+               });
+  if (int64_t missing = last + 1 - kept)
     std::fprintf(stderr,
                  "warning: expected a line for each of the steps 0 to %lld in "
                  "'%s', but got none for %lld of them, the first of which is "
                  "step %lld\n",
                  (long long)last, path.c_str(), (long long)missing,
                  (long long)first);
-  for (const nlohmann::json &picture :
-       pictures.open(folder / patternsName, last, JsonLines::Any))
-    nextPicture = int64_t(picture["step"]) * moments / steps + 1;
+  pictures.open(folder / patternsName, last, JsonLines::Any,
+                [&](const nlohmann::json &picture) {
+                  nextPicture = int64_t(picture["step"]) * moments / steps + 1;
+                });
 
   JsonLines sessions;
   sessions.open(folder / sessionsName, std::numeric_limits<int64_t>::max(),

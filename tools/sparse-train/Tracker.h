@@ -29,12 +29,11 @@ namespace bsr::train {
 class Tracker {
 public:
   /// Begins with the session as it is, of a run of `steps` steps of which
-  /// `done` are done, by `settings`.
+  /// `done` are done, by `settings`. Calls `visit` with each line of the
+  /// metrics that was there and stays.
   Tracker(const std::filesystem::path &folder, const Session &session,
-          int64_t steps, int64_t done, const std::vector<KeyValue> &settings);
-
-  /// The lines of the metrics that were there.
-  const std::vector<nlohmann::json> &kept() const { return lines; }
+          int64_t steps, int64_t done, const std::vector<KeyValue> &settings,
+          const std::function<void(const nlohmann::json &)> &visit);
 
   /// Adds a line to the metrics.
   void add(const nlohmann::ordered_json &entry);
@@ -58,7 +57,6 @@ private:
 
   const Session &session;
   int64_t steps;
-  std::vector<nlohmann::json> lines;
   JsonLines metrics, pictures;
   EventFile events;
   /// Pictures are drawn when another eighth of the run is over.

@@ -199,9 +199,8 @@ public:
       folder->removeOldCheckpoints(checkpoint, config.checkpointKeep);
     folder->writeConfig(config);
     tracker.emplace(folder->folder(), session, config.steps, done(),
-                    decidingValues(config));
-    for (const json &entry : tracker->kept())
-      record(entry);
+                    decidingValues(config),
+                    [&](const json &entry) { record(entry); });
   }
 
   /// Trains to the end, or until a signal, which it returns; else 0.
