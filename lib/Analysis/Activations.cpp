@@ -78,8 +78,10 @@ DenseSet<Value> bsr::getActivations(unsigned number, const Spaces &spaces,
               !dependents->contains(other.getDefiningOp());
         });
       }
-      if (isActivation)
+      if (isActivation) {
         reach(value);
+        break;
+      }
     }
   }
   visitEntryWise(worklist, reach);

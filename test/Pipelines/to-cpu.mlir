@@ -9,11 +9,11 @@
 // kernel per structure, which writes parameters and moments where they lie.
 // CHECK-DAG:   \22products\22:{\22dense\22:0,\22sddmm\22:2,\22spmm\22:2,\22spmm_transposed\22:1}
 // CHECK-DAG:   \22left_dense\22:0
-// CHECK:       llvm.func internal @step(%[[W1:[^:]*]]: !llvm.ptr, %[[W2:[^:]*]]: !llvm.ptr, %[[M:[^:]*]]: !llvm.ptr, %[[B:[^:]*]]: !llvm.ptr,
+// CHECK:       llvm.func internal @step(%[[BUFFERS:.*]]: !llvm.ptr, %{{[^:]*}}: !llvm.ptr)
 // CHECK-NOT:     llvm.store
-// CHECK:         llvm.call @[[MOMENTUM:.*]](%[[M]], %[[G1:[^,]*]], %[[W1]], %[[LR:[^,]*]], %[[M]], %[[W1]])
-// CHECK-DAG:     llvm.call @[[W2_UPDATE:.*]](%[[W2]], %{{[^,]*}}, %[[LR]], %[[W2]])
-// CHECK-DAG:     llvm.call @[[B_UPDATE:.*]](%[[B]], %{{.*}}, %[[LR]], %[[B]])
+// CHECK:         llvm.call @[[MOMENTUM:[a-z0-9_]*]](%[[M:[0-9]+]], %{{[^,]*}}, %[[W1:[0-9]+]], %{{[^,]*}}, %[[M]], %[[W1]])
+// CHECK-DAG:     llvm.call @{{.*}}(%[[W2:[0-9]+]], %{{[^,]*}}, %{{[^,]*}}, %[[W2]])
+// CHECK-DAG:     llvm.call @{{.*}}(%[[B:[0-9]+]], %{{.*}}, %{{[^,]*}}, %[[B]])
 // CHECK:         llvm.return
 // CHECK:       llvm.func internal @[[MOMENTUM]](
 // CHECK:         omp.parallel

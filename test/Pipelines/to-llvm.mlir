@@ -37,9 +37,13 @@ func.func private @scale_too(%x: memref<8x16xf32>, %lr: memref<f32>, %y: memref<
 
 // The weight is updated where it lies: @scale(w, lr, w). What remains of the
 // tensor code around the kernels becomes loops; a slice is copied by a loop, too.
-// CHECK:       llvm.func internal @step(%[[W:.*]]: !llvm.ptr, %[[LR:.*]]: !llvm.ptr, %{{.*}}: !llvm.ptr, %{{.*}}: !llvm.ptr)
+// CHECK:       llvm.func internal @step(%[[BUFFERS:.*]]: !llvm.ptr, %{{.*}}: !llvm.ptr)
 // CHECK-NOT:     llvm.intr.memcpy
-// CHECK:         llvm.call @scale(%[[W]], %[[LR]], %[[W]])
+// CHECK:         llvm.call @scale(
+// CHECK:         %[[W:.*]] = llvm.load %[[BUFFERS]] :
+// CHECK-NEXT:    %[[LR_AT:.*]] = llvm.getelementptr %[[BUFFERS]][1]
+// CHECK-NEXT:    %[[LR:.*]] = llvm.load %[[LR_AT]]
+// CHECK-NEXT:    llvm.call @scale(%[[W]], %[[LR]], %[[W]])
 // CHECK-NOT:     @scale_too
 // CHECK:       llvm.func @bsr_step_run(
 func.func @step(%w: tensor<8x16xf32> {bsr.name = "w", bsr.result = 0 : i64},

@@ -7,6 +7,7 @@
 #include "bsr/Transforms/Library/Passes.h"
 #include "bsr/step.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Iterators.h"
 
 namespace mlir::bsr {
 #define GEN_PASS_DEF_BSREXPORTSTEP
@@ -63,12 +64,68 @@ static void emitContextCheck(OpBuilder &b, LLVM::LLVMFuncOp entry) {
   require(offsetof(bsr_context, device), BSR_HOST, BSR_STEP_OTHER_DEVICE);
 }
 
+/// The address of buffer `index` of `buffers`.
+static Value loadAddress(OpBuilder &b, Location loc, Value buffers,
+                         unsigned index) {
+  Type ptr = buffers.getType();
+  Value at = LLVM::GEPOp::create(b, loc, ptr, ptr, buffers,
+                                 ArrayRef<LLVM::GEPArg>(int32_t(index)));
+  return LLVM::LoadOp::create(b, loc, ptr, at);
+}
+
+/// Replaces the fields of descriptors, made of addresses and constants, by what
+/// they were made of.
+static void foldDescriptors(LLVM::LLVMFuncOp step) {
+  step.walk([](LLVM::ExtractValueOp field) {
+    SmallVector<OpFoldResult> folded;
+    if (succeeded(field->fold(folded)) && !folded.empty())
+      field.replaceAllUsesWith(cast<Value>(folded.front()));
+  });
+  step.walk<WalkOrder::PostOrder, ReverseIterator>([](Operation *op) {
+    if (isa<LLVM::ExtractValueOp, LLVM::InsertValueOp>(op) && op->use_empty())
+      op->erase();
+  });
+}
+
+/// Lets `step`, which takes the addresses of `numBuffers` buffers, take an
+/// array of them instead. Calls load what they are given right before: of
+/// thousands of addresses that lived from the start, instruction selection and
+/// register allocation would take quadratic time.
+static void takeArray(LLVM::LLVMFuncOp step, unsigned numBuffers) {
+  Block &body = step.getBody().front();
+  OpBuilder b(step->getContext());
+  Location loc = step.getLoc();
+  Type ptr = LLVM::LLVMPointerType::get(b.getContext());
+  Value buffers = body.insertArgument(numBuffers, ptr, loc);
+  for (unsigned i : llvm::seq(numBuffers)) {
+    // By the call that reads it, or null: at the start.
+    DenseMap<Operation *, Value> loaded;
+    for (OpOperand &use :
+         llvm::make_early_inc_range(body.getArgument(i).getUses())) {
+      auto call = dyn_cast<LLVM::CallOp>(use.getOwner());
+      Value &address = loaded[call];
+      if (!address) {
+        if (call)
+          b.setInsertionPoint(call);
+        else
+          b.setInsertionPointToStart(&body);
+        address = loadAddress(b, loc, buffers, i);
+      }
+      use.set(address);
+    }
+  }
+  body.eraseArguments(0, numBuffers);
+  LLVM::LLVMFunctionType type = step.getFunctionType();
+  step.setFunctionType(type.clone(llvm::to_vector(body.getArgumentTypes()),
+                                  type.getReturnTypes()));
+  step.removeArgAttrsAttr();
+}
+
 /// Writes `name(context, buffers, arena)`, which checks the context and calls
-/// `step(buffers[0], ..., buffers[n - 1], flag, arena, context)`, without
-/// `flag` if the step takes none, and without `context` unless it
-/// `communicates`.
-static void emitEntry(LLVM::LLVMFuncOp step, StringRef name, bool flag,
-                      bool communicates) {
+/// `step(buffers, flag, arena, context)`, without `flag` if the step takes
+/// none, and without `context` unless it `communicates`.
+static void emitEntry(LLVM::LLVMFuncOp step, StringRef name,
+                      std::optional<bool> flag, bool communicates) {
   OpBuilder b(step->getContext());
   b.setInsertionPointAfter(step);
   Location loc = step.getLoc();
@@ -78,17 +135,10 @@ static void emitEntry(LLVM::LLVMFuncOp step, StringRef name, bool flag,
       LLVM::LLVMFunctionType::get(b.getI32Type(), {ptr, ptr, ptr}));
   b.setInsertionPointToStart(entry.addEntryBlock(b));
   emitContextCheck(b, entry);
-  SmallVector<Value> arguments;
-  ArrayRef<Type> types = step.getArgumentTypes().drop_back(communicates);
-  unsigned numBuffers = types.size() - (hasFlag(types) ? 2 : 1);
-  for (unsigned i = 0; i != numBuffers; ++i) {
-    Value at = LLVM::GEPOp::create(b, loc, ptr, ptr, entry.getArgument(1),
-                                   ArrayRef<LLVM::GEPArg>(i));
-    arguments.push_back(LLVM::LoadOp::create(b, loc, ptr, at));
-  }
-  if (hasFlag(types))
+  SmallVector<Value> arguments = {entry.getArgument(1)};
+  if (flag)
     arguments.push_back(
-        LLVM::ConstantOp::create(b, loc, b.getI1Type(), b.getBoolAttr(flag)));
+        LLVM::ConstantOp::create(b, loc, b.getI1Type(), b.getBoolAttr(*flag)));
   arguments.push_back(entry.getArgument(2));
   if (communicates)
     arguments.push_back(entry.getArgument(0));
@@ -149,8 +199,12 @@ struct ExportStep : bsr::impl::BSRExportStepBase<ExportStep> {
           << step.getName();
       return signalPassFailure();
     }
-    emitEntry(step, "bsr_step_run", false, communicates);
-    if (hasFlag(types))
+    bool isFlagged = hasFlag(types);
+    foldDescriptors(step);
+    takeArray(step, types.size() - (isFlagged ? 2 : 1));
+    emitEntry(step, "bsr_step_run",
+              isFlagged ? std::optional(false) : std::nullopt, communicates);
+    if (isFlagged)
       emitEntry(step, "bsr_step_run_scores", true, communicates);
   }
 };

@@ -155,16 +155,19 @@ def BSRExportStep : Pass<"bsr-export-step", "ModuleOp"> {
   let description = [{
     `bsr_step_run(context, buffers, arena)` is the only function that a compiled
     step exports, with `bsr_step_run_scores` if there are scores. It calls the step
-    with the pointers in `buffers`, if the context (`bsr/step.h`) is of the version
-    and the device that the step was compiled for; if not, it touches no buffer, says
-    in the context what it expected, and returns a status. Everything else becomes
-    internal; kernels are not inlined, since one serves many layers.
+    if the context (`bsr/step.h`) is of the version and the device that the step was
+    compiled for; if not, it touches no buffer, says in the context what it expected,
+    and returns a status. The step takes `buffers` and loads each pointer in front of
+    the calls that take it: of thousands that live from the start, LLVM's instruction
+    selection and register allocation would take quadratic time. Everything else
+    becomes internal; kernels are not inlined, since one serves many layers.
 
     Before:
 
     ```mlir
     llvm.func @step(%w: !llvm.ptr {bsr.name = "w"}, %arena: !llvm.ptr {bsr.name = "arena"})
         attributes {bsr.arena_bytes = 64 : i64} {
+      llvm.call @kernel(%w, %arena) : (!llvm.ptr, !llvm.ptr) -> ()
       llvm.return
     }
     ```
@@ -172,7 +175,10 @@ def BSRExportStep : Pass<"bsr-export-step", "ModuleOp"> {
     After:
 
     ```mlir
-    llvm.func internal @step(%w: !llvm.ptr, %arena: !llvm.ptr) attributes {no_inline} {
+    llvm.func internal @step(%buffers: !llvm.ptr, %arena: !llvm.ptr) attributes {no_inline} {
+      %0 = llvm.getelementptr %buffers[0] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+      %1 = llvm.load %0 : !llvm.ptr -> !llvm.ptr
+      llvm.call @kernel(%1, %arena) : (!llvm.ptr, !llvm.ptr) -> ()
       llvm.return
     }
     llvm.func @bsr_step_run(%context: !llvm.ptr, %buffers: !llvm.ptr, %arena: !llvm.ptr) -> i32 {
@@ -190,11 +196,9 @@ def BSRExportStep : Pass<"bsr-export-step", "ModuleOp"> {
       %9 = llvm.mlir.constant(2 : i32) : i32
       llvm.cond_br %8, ^run, ^refuse(%9, %7 : i32, i32)
     ^run:
-      %10 = llvm.getelementptr %buffers[0] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
-      %11 = llvm.load %10 : !llvm.ptr -> !llvm.ptr
-      llvm.call @step(%11, %arena) : (!llvm.ptr, !llvm.ptr) -> ()
-      %12 = llvm.mlir.constant(0 : i32) : i32
-      llvm.return %12 : i32
+      llvm.call @step(%buffers, %arena) : (!llvm.ptr, !llvm.ptr) -> ()
+      %10 = llvm.mlir.constant(0 : i32) : i32
+      llvm.return %10 : i32
     ^refuse(%status: i32, %expected: i32):
       %13 = llvm.getelementptr %context[16] : (!llvm.ptr) -> !llvm.ptr, i8
       llvm.store %expected, %13 : i32, !llvm.ptr
