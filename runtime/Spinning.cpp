@@ -24,5 +24,5 @@ void bsr::limitSpinning(void *library) {
   void *marker = dlsym(library, "__kmpc_next_section");
   static std::atomic<bool> isDone(isChosen());
   if (set && marker && !isDone.exchange(true))
-    set("KMP_BLOCKTIME=20us|KMP_USE_YIELD=0");
+    set("KMP_BLOCKTIME=50us|KMP_USE_YIELD=0");
 }
