@@ -2,7 +2,7 @@
 #
 # Random JAX programs against JAX: those of fixed seeds.
 
-# RUN: rm -rf %t && %python %src_root/scripts/fuzz-programs --door jax --programs 6 --jobs 2 --without control --output %t/found > %t.log; FileCheck %s < %t.log
+# RUN: rm -rf %t && %python %src_root/scripts/fuzz-programs --door jax --programs 6 --jobs 2 --output %t/found > %t.log; FileCheck %s < %t.log
 # CHECK-NOT: {{^seed}}
 # CHECK: 6 programs, 6 compiled: 6 ok
 
