@@ -23,6 +23,7 @@ from fuzz.rounding import NUM_RUNS
 # How many times what is allowed an error may be: runs of a framework do not change each result by a roundoff.
 LIMIT = 4.0
 RUNS = NUM_RUNS - 1  # of the framework in float64, of which the first is exact
+ROUNDED_RUNS = 3  # in float32, where rounding decides
 
 
 def draw(seed, shapes):

@@ -163,6 +163,11 @@ def follow(program, seen, run, states, inputs):
     return [*found, {"state." + name: leaf for name, leaf in flat(states).items()}]
 
 
+def disturbed(tree, run, scale):
+    """The arrays of one of the reference's runs."""
+    return jax.tree_util.tree_map_with_path(lambda path, leaf: door.disturb(leaf, run, name_of(path), scale), tree)
+
+
 def reference(program, seen, scale):
     """What each step returns, and the last state, with an axis of runs."""
     whole, inputs = first_state(program), batches(program)
@@ -172,13 +177,13 @@ def reference(program, seen, scale):
     wide, narrow = program.compiled
     with jax.enable_x64(True):
         double = lambda a: jnp.asarray(a, jnp.float64) if np.asarray(a).dtype.kind == "f" else jnp.asarray(a)
-        rows = []
-        for i in range(door.RUNS):
-            change = lambda path, leaf: double(door.disturb(leaf, i, name_of(path), scale))
-            rows.append(jax.tree_util.tree_map_with_path(change, (whole, inputs)))
+        rows = [jax.tree.map(double, disturbed((whole, inputs), i, scale)) for i in range(door.RUNS)]
         exact = follow(program, seen, wide, *jax.tree.map(lambda *a: jnp.stack(a), *rows))
         exact = [{n: np.asarray(a) for n, a in part.items()} for part in exact]
     if scale == 1.0:
         return exact
-    rounded = follow(program, seen, narrow, whole, {n: jnp.asarray(a) for n, a in inputs.items()})
-    return [{n: np.concatenate([a, np.asarray(small[n])[None]]) for n, a in part.items()} for part, small in zip(exact, rounded)]
+    # What is 0 but for roundings, an optimizer may divide by as much.
+    rounded = [follow(program, seen, narrow, *jax.tree.map(jnp.asarray, disturbed((whole, inputs), i, scale)))
+               for i in range(door.ROUNDED_RUNS)]
+    return [{n: np.concatenate([a, *(np.asarray(run[k][n])[None] for run in rounded)]) for n, a in part.items()}
+            for k, part in enumerate(exact)]

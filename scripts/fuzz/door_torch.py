@@ -180,6 +180,6 @@ def follow(program, seen, run, scale, kind):
 def reference(program, seen, scale):
     """What each step returns, and the last state, with an axis of runs."""
     runs = [follow(program, seen, run, scale, np.float64) for run in range(door.RUNS)]
-    runs.append(follow(program, seen, 0, scale, np.float32))
+    runs += [follow(program, seen, run, scale, np.float32) for run in range(door.ROUNDED_RUNS)]
     return [{n: np.stack([np.asarray(part[n], np.float64 if part[n].dtype.kind == "f" else None) for part in parts]) for n in parts[0]}
             for parts in zip(*runs)]
