@@ -167,6 +167,8 @@ static void addImport(OpPassManager &pm, const bsr::StepOptions &options) {
   // stands in front of them.
   pm.addPass(createLoopInvariantCodeMotionPass());
   addCleanup(pm);
+  // Loops that add rows by index are operations now, which pass over others.
+  pm.addNestedPass<func::FuncOp>(bsr::createBSRClampIndices());
   pm.addNestedPass<func::FuncOp>(bsr::createBSRForwardSlices());
   pm.addPass(bsr::createBSRUnstack());
   pm.addPass(bsr::createBSRSplitWeights());

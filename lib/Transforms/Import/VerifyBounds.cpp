@@ -11,64 +11,112 @@
 using namespace mlir;
 using namespace mlir::bsr;
 
-/// Checks that `op` takes of dimension `dim`, of `extent` entries, `size`
-/// entries from `offset` on, every `stride`-th. What is computed at run time
-/// counts as what would be in range, if anything is.
-static LogicalResult verifyRange(Operation *op, int64_t dim, int64_t extent,
-                                 OpFoldResult offset, int64_t size = 1,
-                                 OpFoldResult stride = {}) {
-  int64_t step = stride ? getConstantIntValue(stride).value_or(0) : 1;
-  int64_t way, first, last;
-  if (llvm::MulOverflow(size - 1, step, way))
-    way = std::numeric_limits<int64_t>::max();
-  first = getConstantIntValue(offset).value_or(std::max<int64_t>(-way, 0));
-  if (llvm::AddOverflow(first, way, last))
-    last = std::numeric_limits<int64_t>::max();
-  auto [low, high] = std::minmax(first, last);
-  if (low >= 0 && high < extent)
-    return success();
-  return emitError(op->getLoc(), "expected '")
-         << op->getName() << "' to stay within dimension " << dim << " of "
-         << extent << " entries, but got entries " << low << " to " << high;
+/// How far from its first entry the last of `size` entries is, every
+/// `stride`-th; of a stride that is no constant 0.
+static int64_t getWay(int64_t size, OpFoldResult stride) {
+  int64_t way;
+  if (llvm::MulOverflow(size - 1, getConstantIntValue(stride).value_or(0), way))
+    return std::numeric_limits<int64_t>::max();
+  return way;
 }
 
-/// Checks that the slice that `op` takes of, or puts into, `whole` is in it.
-static LogicalResult verifySlice(OffsetSizeAndStrideOpInterface op,
-                                 RankedTensorType whole) {
+/// The offsets of the slice that `op` takes of, or puts into, `whole`.
+static SmallVector<BoundedIndex> getOffsets(OffsetSizeAndStrideOpInterface op,
+                                            RankedTensorType whole) {
+  SmallVector<BoundedIndex> indices;
+  OperandRange computed = op.getOffsets();
+  unsigned operand = computed.empty() ? 0 : computed.getBeginOperandIndex();
   for (auto [dim, extent, offset, size, stride] :
        llvm::enumerate(whole.getShape(), op.getMixedOffsets(),
-                       op.getMixedSizes(), op.getMixedStrides()))
-    if (failed(verifyRange(op, dim, extent, offset,
-                           getConstantIntValue(size).value_or(1), stride)))
-      return failure();
-  return success();
-}
-
-/// Checks that the entry of a tensor of `type` at `indices` is in it.
-static LogicalResult verifyEntry(Operation *op, RankedTensorType type,
-                                 ValueRange indices) {
-  for (auto [dim, extent, index] : llvm::enumerate(type.getShape(), indices))
-    if (failed(verifyRange(op, dim, extent, OpFoldResult(index))))
-      return failure();
-  return success();
-}
-
-/// Checks that the vector that `op` reads or writes begins in its tensor, and
-/// ends there where it says so.
-static LogicalResult verifyTransfer(VectorTransferOpInterface op,
-                                    RankedTensorType type) {
-  if (failed(verifyEntry(op, type, op.getIndices())))
-    return failure();
-  ArrayRef<int64_t> sizes = op.getVectorType().getShape();
-  for (auto [i, expr] : llvm::enumerate(op.getPermutationMap().getResults())) {
-    auto dimExpr = dyn_cast<AffineDimExpr>(expr);
-    if (!dimExpr || !op.isDimInBounds(i))
-      continue;
-    int64_t dim = dimExpr.getPosition();
-    if (failed(verifyRange(op, dim, type.getDimSize(dim),
-                           OpFoldResult(op.getIndices()[dim]), sizes[i])))
-      return failure();
+                       op.getMixedSizes(), op.getMixedStrides())) {
+    int64_t way = getWay(getConstantIntValue(size).value_or(1), stride);
+    indices.push_back({int64_t(dim), extent, way, offset, operand});
+    operand += isa<Value>(offset);
   }
+  return indices;
+}
+
+/// The indices of an entry of a tensor of `type`.
+static SmallVector<BoundedIndex> getEntry(RankedTensorType type,
+                                          OperandRange indices) {
+  SmallVector<BoundedIndex> entry;
+  for (auto [dim, extent, index] : llvm::enumerate(type.getShape(), indices))
+    entry.push_back({int64_t(dim), extent, /*way=*/0, OpFoldResult(index),
+                     unsigned(indices.getBeginOperandIndex() + dim)});
+  return entry;
+}
+
+/// The indices of the vector that `op` reads or writes, which begins in its
+/// tensor, and ends there where it says so.
+static SmallVector<BoundedIndex> getEntry(VectorTransferOpInterface op,
+                                          RankedTensorType type) {
+  SmallVector<BoundedIndex> indices = getEntry(type, op.getIndices());
+  ArrayRef<int64_t> sizes = op.getVectorType().getShape();
+  for (auto [i, expr] : llvm::enumerate(op.getPermutationMap().getResults()))
+    if (auto dim = dyn_cast<AffineDimExpr>(expr); dim && op.isDimInBounds(i))
+      indices[dim.getPosition()].way = sizes[i] - 1;
+  return indices;
+}
+
+SmallVector<BoundedIndex> bsr::getBoundedIndices(Operation *op) {
+  using Indices = SmallVector<BoundedIndex>;
+  return llvm::TypeSwitch<Operation *, Indices>(op)
+      .Case([](tensor::ExtractSliceOp op) {
+        return getOffsets(op, op.getSourceType());
+      })
+      .Case([](tensor::InsertSliceOp op) {
+        return getOffsets(op, op.getDestType());
+      })
+      .Case([](tensor::ParallelInsertSliceOp op) {
+        return getOffsets(op, op.getDestType());
+      })
+      .Case([](tensor::ExtractOp op) {
+        return getEntry(op.getTensor().getType(), op.getIndices());
+      })
+      .Case([](tensor::InsertOp op) {
+        return getEntry(op.getDest().getType(), op.getIndices());
+      })
+      .Case([](tensor::DimOp op) -> Indices {
+        auto type = dyn_cast<RankedTensorType>(op.getSource().getType());
+        if (!type)
+          return {};
+        return {{BoundedIndex::ofShape, type.getRank(), /*way=*/0,
+                 OpFoldResult(op.getIndex()), 1}};
+      })
+      .Case([](VectorTransferOpInterface op) -> Indices {
+        auto type = dyn_cast<RankedTensorType>(op.getShapedType());
+        return type ? getEntry(op, type) : Indices();
+      })
+      .Default(Indices());
+}
+
+/// Checks what is known of `index` of `op`: what is computed at run time counts
+/// as what would be in range, if anything is.
+static LogicalResult verifyIndex(Operation *op, const BoundedIndex &index) {
+  int64_t last, first = getConstantIntValue(index.index).value_or(index.low());
+  if (llvm::AddOverflow(first, index.way, last))
+    last = std::numeric_limits<int64_t>::max();
+  auto [low, high] = std::minmax(first, last);
+  if (low >= 0 && high < index.extent)
+    return success();
+  if (index.dim == BoundedIndex::ofShape)
+    return emitError(op->getLoc(), "expected '")
+           << op->getName() << "' of one of " << index.extent
+           << " dimensions, but got dimension " << first;
+  return emitError(op->getLoc(), "expected '")
+         << op->getName() << "' to stay within dimension " << index.dim
+         << " of " << index.extent << " entries, but got entries " << low
+         << " to " << high;
+}
+
+/// Checks that the strides of `op` are known where they matter.
+static LogicalResult verifyStrides(OffsetSizeAndStrideOpInterface op) {
+  for (auto [dim, size, stride] :
+       llvm::enumerate(op.getMixedSizes(), op.getMixedStrides()))
+    if (getConstantIntValue(size) != 1 && !getConstantIntValue(stride))
+      return emitError(op.getLoc(), "expected strides that are constants, but "
+                                    "got a computed one of dimension ")
+             << dim;
   return success();
 }
 
@@ -92,26 +140,18 @@ static LogicalResult verifyPad(tensor::PadOp op) {
 }
 
 LogicalResult bsr::verifyBounds(Operation *op) {
-  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([](tensor::PadOp op) { return verifyPad(op); })
-      .Case([](tensor::ExtractSliceOp op) {
-        return verifySlice(op, op.getSourceType());
-      })
-      .Case([](tensor::InsertSliceOp op) {
-        return verifySlice(op, op.getDestType());
-      })
-      .Case([](tensor::ParallelInsertSliceOp op) {
-        return verifySlice(op, op.getDestType());
-      })
-      .Case([](tensor::ExtractOp op) {
-        return verifyEntry(op, op.getTensor().getType(), op.getIndices());
-      })
-      .Case([](tensor::InsertOp op) {
-        return verifyEntry(op, op.getDest().getType(), op.getIndices());
-      })
-      .Case([](VectorTransferOpInterface op) -> LogicalResult {
-        auto type = dyn_cast<RankedTensorType>(op.getShapedType());
-        return type ? verifyTransfer(op, type) : success();
-      })
-      .Default(success());
+  if (auto pad = dyn_cast<tensor::PadOp>(op))
+    return verifyPad(pad);
+  // Nothing says of a vector of indices how large they are.
+  if (isa<vector::GatherOp, vector::ScatterOp>(op))
+    return emitError(op->getLoc(), "expected entries of a tensor to be read by "
+                                   "'tensor.extract', but got '")
+           << op->getName() << "'";
+  if (auto slice = dyn_cast<OffsetSizeAndStrideOpInterface>(op))
+    if (failed(verifyStrides(slice)))
+      return failure();
+  for (const BoundedIndex &index : getBoundedIndices(op))
+    if (failed(verifyIndex(op, index)))
+      return failure();
+  return success();
 }

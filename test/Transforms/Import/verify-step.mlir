@@ -454,6 +454,38 @@ func.func @transfer(%x: tensor<4x8xf32> {bsr.name = "x"}) -> (tensor<4x8xf32> {b
 
 // -----
 
+func.func @stride(%x: tensor<4x8xf32> {bsr.name = "x"}, %n: tensor<i32> {bsr.name = "n"}) -> (tensor<4x2xf32> {bsr.name = "y"}) {
+  %0 = tensor.extract %n[] : tensor<i32>
+  %step = arith.index_cast %0 : i32 to index
+  // expected-error @below {{expected strides that are constants, but got a computed one of dimension 1}}
+  %y = tensor.extract_slice %x[0, 0] [4, 2] [1, %step] : tensor<4x8xf32> to tensor<4x2xf32>
+  return %y : tensor<4x2xf32>
+}
+
+// -----
+
+func.func @dim(%x: tensor<4x8xf32> {bsr.name = "x"}) -> (tensor<4x8xf32> {bsr.name = "y"}) {
+  %two = arith.constant 2 : index
+  // expected-error @below {{expected 'tensor.dim' of one of 2 dimensions, but got dimension 2}}
+  %n = tensor.dim %x, %two : tensor<4x8xf32>
+  return %x : tensor<4x8xf32>
+}
+
+// -----
+
+func.func @vector_gather(%x: tensor<8xf32> {bsr.name = "x"}) -> (tensor<8xf32> {bsr.name = "y"}) {
+  %at = arith.constant dense<9> : vector<4xindex>
+  %all = arith.constant dense<true> : vector<4xi1>
+  %none = arith.constant dense<0.0> : vector<4xf32>
+  %i = arith.constant 0 : index
+  // expected-error @below {{expected entries of a tensor to be read by 'tensor.extract', but got 'vector.gather'}}
+  %v = vector.gather %x[%i] [%at], %all, %none : tensor<8xf32>, vector<4xindex>, vector<4xi1>, vector<4xf32> into vector<4xf32>
+  %y = vector.transfer_write %v, %x[%i] : vector<4xf32>, tensor<8xf32>
+  return %y : tensor<8xf32>
+}
+
+// -----
+
 func.func @buffer(%x: tensor<4xf32> {bsr.name = "x"}) -> (tensor<4xf32> {bsr.name = "y"}) {
   %zero = arith.constant 0.0 : f32
   // expected-error @below {{expected operations on tensors, but got 'bufferization.to_buffer' on a buffer}}

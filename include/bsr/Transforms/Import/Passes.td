@@ -121,6 +121,46 @@ def BSRCropPads : Pass<"bsr-crop-pads", "ModuleOp"> {
   let dependentDialects = ["tensor::TensorDialect"];
 }
 
+def BSRClampIndices : Pass<"bsr-clamp-indices", "func::FuncOp"> {
+  let summary = "Keep indices that are computed within their tensors";
+  let description = [{
+    Upstream leaves open what `tensor.extract`, `tensor.insert`, slices and transfers of
+    vectors do at an index outside of their tensor, and code that is made of them reads
+    and writes there, in whatever memory follows. Constants are checked (`bsr-verify-step`).
+    An index that is computed becomes the nearest one within the tensor, as
+    XLA's `dynamic_slice` and `gather` have it; of a slice as the nearest with which it
+    ends there, too. Nothing is added where how the index is computed shows that it is
+    within: loops, minima and maxima, remainders, also of entries of tensors that an
+    element-wise operation computes. Programs of JAX have these already.
+
+    Before:
+
+    ```mlir
+    func.func @step(%x: tensor<8xf32>, %i: index) -> tensor<2xf32> {
+      %y = tensor.extract_slice %x[%i] [2] [1] : tensor<8xf32> to tensor<2xf32>
+      return %y : tensor<2xf32>
+    }
+    ```
+
+    After:
+
+    ```mlir
+    func.func @step(%x: tensor<8xf32>, %i: index) -> tensor<2xf32> {
+      %c0 = arith.constant 0 : index
+      %c6 = arith.constant 6 : index
+      %0 = arith.maxsi %i, %c0 : index
+      %1 = arith.minsi %0, %c6 : index
+      %y = tensor.extract_slice %x[%1] [2] [1] : tensor<8xf32> to tensor<2xf32>
+      return %y : tensor<2xf32>
+    }
+    ```
+  }];
+  let statistics = [
+    Statistic<"numClamped", "num-clamped", "Number of indices that may be outside">,
+  ];
+  let dependentDialects = ["arith::ArithDialect"];
+}
+
 def BSRMoveReads : Pass<"bsr-move-reads"> {
   let summary = "Make destinations that element-wise operations read operands";
   let description = [{
