@@ -180,3 +180,35 @@ TEST_F(IterationsTest, DigitsBelowWhatIsAddedDoNotCount) {
   EXPECT_TRUE(areApart(stores("4")));
   EXPECT_FALSE(areApart(stores("5")));
 }
+
+TEST_F(IterationsTest, NumbersThatAreTooLargeSayNothing) {
+  EXPECT_FALSE(areApart("%large = arith.constant 4611686018427387904 : index\n"
+                        "%two = arith.constant 2 : index\n"
+                        "%x = arith.muli %i, %large : index\n"
+                        "%y = arith.muli %x, %two : index\n"
+                        "%at = arith.addi %y, %i : index\n"
+                        "memref.store %v, %m[%at] : memref<64xf32>"));
+}
+
+/// 60 numbers, each the quotient and the rest of the one before: along all ways
+/// there are 2^60 to the first, `start`. The last is %at.
+static std::string writeDigits(const std::string &start,
+                               const std::string &worthOfRest) {
+  std::string text = "%two = arith.constant 2 : index\n", last = start;
+  for (int link = 0; link < 60; ++link) {
+    std::string number = std::to_string(link);
+    text += "%q" + number + " = arith.divui " + last + ", %two : index\n%r" +
+            number + " = arith.remui " + last + ", %two : index\n%s" + number +
+            " = arith.muli %r" + number + ", " + worthOfRest + " : index\n";
+    last = link < 59 ? "%a" + number : "%at";
+    text += last + " = arith.addi %q" + number + ", %s" + number + " : index\n";
+  }
+  return text;
+}
+
+TEST_F(IterationsTest, DigitsOfDigitsAreVisitedOnce) {
+  EXPECT_FALSE(isStoreApart("%c8", writeDigits("%j", "%c1")));
+  EXPECT_FALSE(isStoreApart("%c1", writeDigits("%i8", "%c1")));
+  // The digits change places: each number tells the one before.
+  EXPECT_TRUE(isStoreApart("%c1", writeDigits("%i", "%two")));
+}
