@@ -29,8 +29,20 @@ static bool isSpecial(StringRef path) {
          !sys::fs::is_directory(status);
 }
 
-/// Has `write` write to a temporary file, and copies that to the device or the
-/// pipe `path`.
+/// Writes through `os` and reports what the stream could not write of `path`.
+static Error writeThrough(raw_fd_ostream &os, StringRef path,
+                          function_ref<Error(raw_pwrite_stream &)> write) {
+  Error error = write(os);
+  os.flush();
+  std::error_code reason = os.error();
+  os.clear_error();
+  if (error || !reason)
+    return error;
+  return makeError(path, reason);
+}
+
+/// Has `write` write to a temporary file, and copies that to the standard
+/// output, if `path` is `-`, or the device or the pipe `path`.
 static Error writeSpecial(StringRef path,
                           function_ref<Error(StringRef)> write) {
   bsr::TemporaryFile temporary;
@@ -38,12 +50,17 @@ static Error writeSpecial(StringRef path,
     return error;
   if (Error error = write(temporary.path()))
     return error;
+  if (path == "-")
+    return writeThrough(outs(), path, [&](raw_pwrite_stream &os) {
+      os << temporary.read();
+      return Error::success();
+    });
   std::error_code error = sys::fs::copy_file(temporary.path(), path);
   return error ? makeError(path, error) : Error::success();
 }
 
 Error bsr::createFile(StringRef path, function_ref<Error(StringRef)> write) {
-  if (isSpecial(path))
+  if (path == "-" || isSpecial(path))
     return writeSpecial(path, write);
   int descriptor;
   SmallString<128> temporary;
@@ -63,18 +80,6 @@ Error bsr::createFile(StringRef path, function_ref<Error(StringRef)> write) {
   remover.releaseFile();
   sys::DontRemoveFileOnSignal(temporary);
   return Error::success();
-}
-
-/// Writes through `os` and reports what the stream could not write of `path`.
-static Error writeThrough(raw_fd_ostream &os, StringRef path,
-                          function_ref<Error(raw_pwrite_stream &)> write) {
-  Error error = write(os);
-  os.flush();
-  std::error_code reason = os.error();
-  os.clear_error();
-  if (error || !reason)
-    return error;
-  return makeError(path, reason);
 }
 
 Error bsr::writeStream(StringRef open, StringRef path,

@@ -152,9 +152,13 @@ static bool isBufferizable(Operation *op) {
          llvm::none_of(op->getResultTypes(), llvm::IsaPred<TensorType>);
 }
 
-/// Checks that `type` of a result of `op` is no float that code cannot compute
-/// with.
+/// Checks that `type` of a result of `op` is a number that code can compute
+/// with: LLVM converts no float of 16 bits to an integer of more than 64.
 static LogicalResult verifyNumber(Operation *op, Type type) {
+  if (type.isInteger() && type.getIntOrFloatBitWidth() > 64)
+    return emitError(op->getLoc(),
+                     "expected integers of at most 64 bits, but got '")
+           << op->getName() << "' of " << type;
   if (!isa<FloatType>(type) || isElement(type))
     return success();
   return emitError(op->getLoc(),

@@ -554,3 +554,16 @@ func.func @wide(%x: tensor<4xf32> {bsr.name = "x", bsr.result = 0 : i64}) -> ten
     }
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+func.func @wide_integer(%x: tensor<4xf16> {bsr.name = "x", bsr.result = 0 : i64}) -> tensor<4xf16> {
+  %0 = linalg.map ins(%x : tensor<4xf16>) outs(%x : tensor<4xf16>)
+    (%a: f16, %out: f16) {
+      // expected-error @below {{expected integers of at most 64 bits, but got 'arith.fptosi' of 'i128'}}
+      %y = arith.fptosi %a : f16 to i128
+      %z = arith.sitofp %y : i128 to f16
+      linalg.yield %z : f16
+    }
+  return %0 : tensor<4xf16>
+}

@@ -20,7 +20,8 @@ def BSRVerifyStep : Pass<"bsr-verify-step", "ModuleOp"> {
     Its arguments are tensors or patterns, its results tensors: of static shape,
     without an encoding, with at least one element of a type that the runtime knows. Operations
     are of dialects that the pipelines lower, work on buffers if they work on tensors, and
-    make tensors that have elements. What the step calls has a body that is one block, too,
+    make tensors that have elements, and numbers that code computes with: integers of at most 64
+    bits. What the step calls has a body that is one block, too,
     and does not call itself. What breaks this is reported where it stands: an argument
     at its own location.
 
