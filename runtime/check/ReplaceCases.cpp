@@ -275,6 +275,20 @@ CASE(update_by_the_caller_is_all_or_none) {
                 BSR_INVALID_ARGUMENT,
                 "expected rising numbers below 16 of the blocks of 'w0' to "
                 "prune, but got -1");
+  bsr_replacement twice[] = {{1, 0, 0, nullptr, nullptr},
+                             {1, 0, 0, nullptr, nullptr}};
+  REQUIRE_FAILS(bsr_session_replace(session.get(), twice, 2),
+                BSR_INVALID_ARGUMENT,
+                "expected one update of each pattern, but got a second one of "
+                "'w1'");
+  bsr_replacement fewer = {1, -1, 2, nullptr, nullptr};
+  REQUIRE_FAILS(bsr_session_replace(session.get(), &fewer, 1),
+                BSR_INVALID_ARGUMENT,
+                "expected numbers of blocks from 0, but got -1 to prune and 2 "
+                "to regrow");
+  REQUIRE_FAILS(bsr_session_replace(session.get(), twice, -1),
+                BSR_INVALID_ARGUMENT,
+                "expected a number of replacements from 0, but got -1");
   REQUIRE(contentsOf(session, step) == before);
   REQUIRE_EQUAL(countersOf(session).pattern_updates, 0);
 }

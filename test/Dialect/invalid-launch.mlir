@@ -88,3 +88,13 @@ func.func @kernel_index(%i: index, %x: tensor<4xf32>) -> tensor<4xf32> {
   %y = bsr.launch @k ins(%i : index) outs(%x : tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
+
+// -----
+
+func.func private @k(memref<4xf32>, memref<4xf32>)
+
+func.func @kernel_pattern(%p: !bsr.pattern<8x8, block = 4x4, slots = 2>, %x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error @below {{'bsr.launch' op expected operand #0 of kernel @k to be a tensor, but got '!bsr.pattern<8x8, block = 4x4, slots = 2>'}}
+  %y = bsr.launch @k ins(%p : !bsr.pattern<8x8, block = 4x4, slots = 2>) outs(%x : tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}

@@ -120,3 +120,11 @@ func.func @score_tokens(%ids: tensor<9xi32>, %u: tensor<8x32xf32>) {
   %x = bsr.score_rows l1 %ids, %u block = 16x16 feature_dim = 1 : tensor<9xi32>, tensor<8x32xf32> -> tensor<6x2xf32>
   return
 }
+
+// -----
+
+func.func @scatter_add_type(%i: tensor<8xi32>, %u: tensor<8x4xf32>) -> tensor<16x4xf64> {
+  // expected-error @below {{expected rows element type 'f32', but got 'f64'}}
+  %y = bsr.scatter_add %i, %u feature_dim = 1 : tensor<8xi32>, tensor<8x4xf32> -> tensor<16x4xf64>
+  return %y : tensor<16x4xf64>
+}
