@@ -2,6 +2,7 @@
 
 #include "SampleSession.h"
 
+#include "../sparse-run/Elements.h"
 #include "support/Random.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/SmallVector.h"
@@ -38,28 +39,22 @@ static const llvm::fltSemantics *getSemantics(bsr_type type) {
   }
 }
 
-/// The `size` bytes of an element, and back: steps run on processors that have
-/// the lowest byte first.
-static uint64_t getBits(const char *data, int64_t size) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, data, size_t(size));
-  return bits;
-}
-static void setBits(char *data, int64_t size, uint64_t bits) {
-  std::memcpy(data, &bits, size_t(size));
+/// The element `index` of `data`, as the step computes with it: without a sign
+/// of its own.
+static Number decode(bsr_type type, std::string_view data, size_t index) {
+  using ::bsr::ElementType;
+  auto signless = ElementType(type);
+  if (signless == ElementType::UI8)
+    signless = ElementType::I8;
+  else if (signless == ElementType::UI32)
+    signless = ElementType::I32;
+  return tools::getNumber(signless, data, index);
 }
 
-static Number decode(bsr_type type, const char *data) {
-  int64_t size = bsr_type_bytes(type);
-  uint64_t bits = getBits(data, size);
-  if (const llvm::fltSemantics *semantics = getSemantics(type))
-    return tools::fromReal(
-        APFloat(*semantics, llvm::APInt(unsigned(8 * size), bits))
-            .convertToDouble());
-  if (type == BSR_I1)
-    return tools::fromInteger(bits != 0);
-  return tools::fromInteger(
-      llvm::APInt(unsigned(8 * size), bits).getSExtValue());
+/// Writes the `size` bytes of an element: steps run on processors that have the
+/// lowest byte first.
+static void setBits(char *data, int64_t size, uint64_t bits) {
+  std::memcpy(data, &bits, size_t(size));
 }
 
 static void encode(bsr_type type, double number, char *data) {
@@ -148,9 +143,9 @@ Expected<NamedArray> SampleSession::read(int64_t index) const {
                                        : NamedArray::Integers;
   array.array.shape.assign(info.shape, info.shape + info.rank);
   array.array.elements.reserve(size_t(info.elements));
-  int64_t size = bsr_type_bytes(info.type);
   for (int64_t i = 0; i != info.elements; ++i)
-    array.array.elements.push_back(decode(info.type, data.data() + i * size));
+    array.array.elements.push_back(
+        decode(info.type, std::string_view(data.data(), data.size()), i));
   return array;
 }
 

@@ -3,71 +3,17 @@
 // Reads and writes arrays.
 
 #include "Files.h"
+#include "Elements.h"
 #include "support/Error.h"
 #include "support/File.h"
 #include "support/NumpyArray.h"
 #include "support/TensorFile.h"
 
-#include <cmath>
-#include <cstring>
 #include <filesystem>
 
 using namespace bsr;
 using namespace tools;
 namespace fs = std::filesystem;
-
-/// Element `index` of little-endian `data`.
-template <typename T>
-static T getElement(std::string_view data, size_t index) {
-  T element;
-  std::memcpy(&element, data.data() + index * sizeof(T), sizeof(T));
-  return element;
-}
-
-/// The value of a float of 16 bits with `numExponentBits`, IEEE 754's.
-static double decodeHalf(uint16_t bits, int numExponentBits) {
-  int numMantissaBits = 15 - numExponentBits;
-  int mantissa = bits & ((1 << numMantissaBits) - 1);
-  int exponent = (bits & 0x7fff) >> numMantissaBits;
-  int bias = (1 << (numExponentBits - 1)) - 1;
-  double value;
-  if (exponent == (1 << numExponentBits) - 1)
-    value = mantissa ? NAN : INFINITY;
-  else if (exponent == 0)
-    value = std::ldexp(mantissa, 1 - bias - numMantissaBits);
-  else
-    value = std::ldexp(mantissa + (1 << numMantissaBits),
-                       exponent - bias - numMantissaBits);
-  return bits >> 15 ? -value : value;
-}
-
-static Number getNumber(ElementType type, std::string_view data, size_t index) {
-  switch (type) {
-  case ElementType::F16:
-    return fromReal(decodeHalf(getElement<uint16_t>(data, index), 5));
-  case ElementType::BF16:
-    return fromReal(decodeHalf(getElement<uint16_t>(data, index), 8));
-  case ElementType::F32:
-    return fromReal(getElement<float>(data, index));
-  case ElementType::F64:
-    return fromReal(getElement<double>(data, index));
-  case ElementType::I1:
-    return fromInteger(getElement<uint8_t>(data, index) != 0);
-  case ElementType::I8:
-    return fromInteger(getElement<int8_t>(data, index));
-  case ElementType::I32:
-    return fromInteger(getElement<int32_t>(data, index));
-  case ElementType::I64:
-    return fromInteger(getElement<int64_t>(data, index));
-  case ElementType::UI8:
-    return fromInteger(getElement<uint8_t>(data, index));
-  case ElementType::UI32:
-    return fromInteger(getElement<uint32_t>(data, index));
-  case ElementType::UI64:
-    return fromInteger(getElement<int64_t>(data, index));
-  }
-  __builtin_unreachable();
-}
 
 static NamedArray makeArray(ElementType type, std::vector<int64_t> shape,
                             std::string_view data) {

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Elements of 16 bits, and what they are as f64.
+
+#ifndef BSR_SUPPORT_ELEMENT_H
+#define BSR_SUPPORT_ELEMENT_H
+
+#include <cstdint>
+#include <cstring>
+
+namespace bsr {
+
+/// Storage of an f16 and of a bf16.
+struct Half {
+  uint16_t bits;
+};
+struct BFloat {
+  uint16_t bits;
+};
+
+inline double toDouble(double value) { return value; }
+inline double toDouble(float value) { return value; }
+
+inline double toDouble(BFloat value) {
+  uint32_t bits = uint32_t(value.bits) << 16;
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  return result;
+}
+
+inline double toDouble(Half value) {
+  int exponent = (value.bits >> 10) & 31;
+  uint32_t fraction = value.bits & 1023;
+  uint32_t bits = uint32_t(exponent == 31 ? 255 : exponent + 112) << 23 |
+                  fraction << 13 | uint32_t(value.bits >> 15) << 31;
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  if (exponent == 0) // subnormal, or zero
+    result = (value.bits >> 15 ? -0x1p-24f : 0x1p-24f) * float(fraction);
+  return result;
+}
+
+} // namespace bsr
+
+#endif // BSR_SUPPORT_ELEMENT_H
