@@ -33,9 +33,35 @@ std::string train::excerpt(const YAML::Node &node) {
   return excerpt(YAML::Dump(node));
 }
 
+/// What other programs call a key.
+static const std::map<std::string_view, std::string_view> otherNames = {
+    {"lr", "rate.peak"},
+    {"learning_rate", "rate.peak"},
+    {"scheduler", "rate.decay"},
+    {"lr_scheduler_type", "rate.decay"},
+    {"warmup_steps", "rate.warmup"},
+    {"epochs", "steps"},
+    {"num_train_epochs", "steps"},
+    {"max_steps", "steps"},
+    {"model", "step"},
+    {"dataset", "data"},
+    {"output", "run"},
+    {"output_dir", "run"},
+    {"gradient_accumulation_steps", "accumulate"},
+    {"logging_steps", "log.every"},
+    {"eval_steps", "held_out.every"},
+    {"save_steps", "checkpoint.every"},
+    {"save_total_limit", "checkpoint.keep"},
+    {"density", "sparsity.density"},
+    {"method", "sparsity.method"}};
+
 void train::refuseKey(const std::string &name,
                       const std::vector<std::string> &known) {
   std::string start = name.substr(0, longest);
+  auto other = otherNames.find(start);
+  if (other != otherNames.end() &&
+      std::count(known.begin(), known.end(), other->second))
+    start = other->second;
   auto nearest =
       std::min_element(known.begin(), known.end(),
                        [&](const std::string &a, const std::string &b) {

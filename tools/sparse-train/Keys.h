@@ -202,10 +202,14 @@ std::string valueText(const S &section, const Key<S> &key) {
 /// A line on `key`, called `name`, with its default.
 template <typename S>
 std::string describeKey(const std::string &name, const Key<S> &key) {
-  return "  " + name + ": " + key.help + " (" + describeValues(key) +
-         (key.rule.required ? ", required"
-                            : ", default " + valueText(S(), key)) +
-         ")\n";
+  std::string line = "  " + name + ": " + key.help;
+  std::string value = valueText(S(), key);
+  // What is any text by default none says no more.
+  bool isAnyText = key.isText() && key.rule.choices.empty();
+  if (isAnyText && !key.rule.required && value == "\"\"")
+    return line + "\n";
+  return line + " (" + (isAnyText ? "" : describeValues(key) + ", ") +
+         (key.rule.required ? "required" : "default " + value) + ")\n";
 }
 
 } // namespace bsr::train

@@ -25,6 +25,7 @@ static constexpr char usage[] =
     "  sparse-train [--config FILE] [--set KEY=VALUE]... [--timers]\n"
     "               [--trace STEPS] [--resume [--accept-changes] | "
     "--overwrite]\n"
+    "               [--print-config]\n"
     "  sparse-train --resume RUN [--accept-changes] [--set KEY=VALUE]...\n"
     "  sparse-train tokenize --output FILE [--vocabulary N] [--held-out "
     "SHARE]\n"
@@ -45,7 +46,9 @@ static constexpr char usage[] =
     "prints where its time went; --trace also writes trace-RANK.json to the "
     "run folder,\n"
     "when which kernel ran in the STEPS steps behind the first, for Chrome or "
-    "Perfetto.\n"
+    "Perfetto. --print-config prints the configuration as the run would have "
+    "it, and\n"
+    "trains nothing.\n"
     "\n"
     "The second learns a vocabulary of N tokens (4096) on the TEXT, files and\n"
     "folders, and writes it encoded, a SHARE (0.05) of the documents held "
@@ -121,13 +124,17 @@ static int runTrain(Words words) {
   std::string config, resumed;
   std::vector<std::string> settings;
   Existing existing = Existing::Refuse;
-  bool timers = false, acceptChanges = false;
+  bool timers = false, acceptChanges = false, printConfig = false;
   int64_t traceSteps = 0;
   while (!words.done()) {
     std::string word = words.take();
     if (word == "--help") {
       std::printf("%s%s", usage, describeConfig().c_str());
       return finishOutput();
+    }
+    if (word == "--print-config") {
+      printConfig = true;
+      continue;
     }
     if (word == "--version") {
       std::printf("%s\n", tools::describeVersion("sparse-train"));
@@ -166,13 +173,16 @@ static int runTrain(Words words) {
     // Wherever the folder is now.
     settings.insert(settings.begin(), "run=" + resumed);
   }
+  ConfigFile kind = resumed.empty() ? ConfigFile::Named : ConfigFile::OfFolder;
+  if (printConfig) {
+    std::printf("%s", toYAML(readConfig(config, settings, kind)).c_str());
+    return finishOutput();
+  }
   // Whoever reads what is printed may leave: the run goes on.
   std::signal(SIGPIPE, SIG_IGN);
   Ranks ranks;
   try {
-    Config parsed =
-        readConfig(config, settings,
-                   resumed.empty() ? ConfigFile::Named : ConfigFile::OfFolder);
+    Config parsed = readConfig(config, settings, kind);
     if (timers)
       parsed.compileOptions.push_back("--timers");
     int status = runTraining(parsed, existing, timers, traceSteps, ranks);

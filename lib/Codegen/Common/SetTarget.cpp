@@ -28,12 +28,21 @@ struct SetTarget : bsr::impl::BSRSetTargetBase<SetTarget> {
         attrs::target.set(module, getTarget(module));
       return;
     }
-    Attribute wanted = parseAttribute(target, &getContext());
-    if (!wanted) // The parser says why.
+    Attribute wanted;
+    {
+      // A word that is no attribute is answered below; of an attribute the
+      // parser says what is wrong with it.
+      ScopedDiagnosticHandler quiet(&getContext(), [&](Diagnostic &) {
+        return success(!StringRef(target).starts_with("#"));
+      });
+      wanted = parseAttribute(target, &getContext());
+    }
+    if (!wanted && StringRef(target).starts_with("#"))
       return signalPassFailure();
-    auto known = dyn_cast<TargetAttrInterface>(wanted);
+    auto known = dyn_cast_or_null<TargetAttrInterface>(wanted);
     if (!known) {
-      module.emitError("expected a target, such as #bsr.cpu, but got '")
+      module.emitError("expected a target, such as #bsr.cpu or "
+                       "#bsr.cpu<vector_bits=512>, but got '")
           << target.getValue() << "'";
       return signalPassFailure();
     }

@@ -11,8 +11,9 @@
 
 // CHECK: module attributes {bsr.target = #bsr.cpu}
 // WIDE: module attributes {bsr.target = #bsr.cpu<vector_bits = 512, num_registers = 32, l1_bytes = 49152>}
-// WORD: error: expected attribute value
-// OTHER: error: expected a target, such as #bsr.cpu, but got 'unit'
+// WORD-NOT: attribute
+// WORD: error: expected a target, such as #bsr.cpu or #bsr.cpu<vector_bits=512>, but got 'avx'
+// OTHER: error: expected a target, such as #bsr.cpu or #bsr.cpu<vector_bits=512>, but got 'unit'
 // BITS: error: expected vector_bits to be a power of 2 from 64 to 4096, but got 96
 // OWN: module attributes {bsr.target = #bsr.cpu<num_registers = 32>}
 // CONTRADICTION: error: expected the module's target to be #bsr.cpu<vector_bits = 512>, but got #bsr.cpu<num_registers = 32>
