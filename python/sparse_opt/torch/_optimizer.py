@@ -306,9 +306,7 @@ def swapped(
                 optimizer.state[p] = dict(tensors)
         if group["lr"] is not None:
             group["lr"] = rate if ratio == 1.0 else rate * ratio
-        for option, value in _TRACED_OPTIONS.items():
-            if option in group:
-                group[option] = value
+        group.update({k: v for k, v in _traced_options(optimizer) if k in group})
     for (i, key), number in counters.items():
         optimizer.param_groups[i][key] = number
     try:
@@ -320,8 +318,13 @@ def swapped(
             group.update(old)
 
 
-# One tensor at a time, the step count a tensor too.
-_TRACED_OPTIONS = {"capturable": True, "foreach": False, "fused": False}
+def _traced_options(optimizer: torch.optim.Optimizer) -> Iterable[tuple[str, bool]]:
+    """Yields what updates one tensor at a time, with a step count that is one, too."""
+    yield "foreach", False
+    yield "fused", False
+    # In a trace the count is a tensor either way. The form of Adam that is capturable
+    # divides by the rate: at a rate of 0, as warm-ups have first, 0 by 0.
+    yield "capturable", not isinstance(optimizer, torch.optim.Adam)
 
 
 class TensorFactors(TorchFunctionMode):

@@ -182,6 +182,18 @@ def warm_up(optimizer):
 # CHECK: warm-up: equal
 compare("warm-up", linear(), data * 3, two_groups, make_scheduler=warm_up)
 
+# Nor do weights without a gradient become NaN at a rate of 0.
+
+ADAMS = {
+    "Adam": optim.Adam, "AdamW": optim.AdamW, "NAdam": optim.NAdam, "RAdam": optim.RAdam,
+    "Adamax": optim.Adamax, "AMSGrad": lambda p, lr: optim.AdamW(p, lr, amsgrad=True),
+    "foreach": lambda p, lr: optim.Adam(p, lr, foreach=True),
+}  # fmt: skip
+unused = [x * (torch.arange(8) > 2) for x in data]
+# CHECK-COUNT-7: at a rate of 0: equal
+for name, make in ADAMS.items():
+    compare(f"{name} at a rate of 0", linear(), unused * 3, lambda p: make(p, lr=0.01), make_scheduler=warm_up)
+
 
 def without_rates(parameters):
     optimizer = two_groups(parameters)
