@@ -458,10 +458,12 @@ def forward(d, layers):
         metrics[f"kept{i}"] = value.name
     for i in range(int(d.choose([0, 0, 1, 2, 4]))):
         metrics[f"m{i}"] = metric_of(d, d.choose([*d.values, x]))
-    # Both of what is clipped and of its gradient, with what else reads the activation: of one column it is 1, and 0.
+    # Both of what is clipped and of its gradient, with what else reads the activation: of one column it is 1, and 0, and of
+    # a column without variance it is 0 / 0.
     wide = [v for v in [*d.values, x] if v.shape[1] > 1]
     if d.door == "jax" and d.chance(0.2) and wide:
-        a = d.choose(wide).name
+        pair = d.choose(wide)
+        a = f"({pair.name} + 0.01 * {d.input(pair.shape).name})"
         metrics["pair"] = f"jnp.corrcoef({a}.T)"
         metrics["of_pair"] = f"jax.grad(lambda t: total(sin(jnp.corrcoef(t.T))))(stop({a}))"
         metrics["beside_pair"] = d.choose([f"tril({a}, -1)", f"triu({a}, 2)", f"outer({a}[:, 0], {a}[0])"])

@@ -182,10 +182,13 @@ def _capture(
         _private.visible_buffer_writes(),
         _effects.undone(*model.modules(), optimizer),
     ):
-        graph = _traced(function.run, arguments)
+        sites = _random.Sites()
+        with torch.random.fork_rng(devices=()), sites:
+            graph = _traced(function.run, arguments)
         _graph.erase_profiling(graph)
         bounds, computed = _graph.index_bounds(graph, arguments)
-        graph = _decomposed(graph, arguments, runs=2 if function.changes else 1)
+        runs = 2 if function.changes else 1
+        graph = _decomposed(graph, arguments, sites.numbers, runs)
     graph.graph.eliminate_dead_code()
     if function.changes:
         _graph.require_equal_runs(graph, function.changes[0])
@@ -322,14 +325,19 @@ def _explain(error: Exception) -> str:
 
 
 def _decomposed(
-    module: torch.fx.GraphModule, arguments: Sequence[_arguments.Argument], runs: int
+    module: torch.fx.GraphModule,
+    arguments: Sequence[_arguments.Argument],
+    numbers: Sequence[int],
+    runs: int,
 ) -> torch.fx.GraphModule:
     """Makes writes values, and decomposes operations: random ones into arithmetic on
-    the seed, equal in each of the runs of the step."""
+    the seed and their `numbers`, which are those of the first run in each of the runs
+    of the step."""
     place = next(i for i, a in enumerate(arguments) if a.role == "seed")
-    per_run = sum(map(_random.is_random, module.graph.nodes)) // runs
-    numbers = [*range(1, per_run + 1)] * runs if runs > 1 else itertools.count(1)
-    sites = iter(numbers)
+    count = sum(map(_random.is_random, module.graph.nodes))
+    if len(numbers) != count:  # In the branches of a condition are others.
+        numbers = range(1, count + 1)
+    sites = itertools.cycle(numbers[: count // runs])
     random = _random.decompositions(arguments[place].value, sites)
 
     # Random numbers need the traced seed, which exists only inside the trace.

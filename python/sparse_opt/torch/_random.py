@@ -17,6 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sparse_opt._errors import ExportError
 
 aten = torch.ops.aten
 
@@ -91,10 +94,53 @@ def decompositions(
 
 def is_random(node: torch.fx.Node) -> bool:
     """Returns whether a node draws from PyTorch's generator."""
+    return _is_random(node.target)
+
+
+def _is_random(operation: Any) -> bool:
     return (
-        isinstance(node.target, torch._ops.OpOverload)
-        and torch.Tag.nondeterministic_seeded in node.target.tags
+        isinstance(operation, torch._ops.OpOverload)
+        and torch.Tag.nondeterministic_seeded in operation.tags
     )
+
+
+class Sites(TorchDispatchMode):
+    """Numbers the random operations of a trace by the state of PyTorch's generator.
+
+    Each operation leaves a new state. Where somebody has put back a state of before,
+    as `torch.utils.checkpoint` does to compute again, the operations are those of
+    before. Nothing is drawn meanwhile: the seed is the state.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers: list[int] = []
+        self._known: dict[int, int] = {}
+        self._first = torch.initial_seed()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if _is_random(func):
+            state = torch.initial_seed()
+            if state != self._first and not is_of_trace(state):
+                raise ExportError(SEEDED)
+            number = self._known.setdefault(state, len(self._known) + 1)
+            torch.default_generator.manual_seed(_SEED_OF_TRACE + number)
+            self.numbers.append(number)
+        return func(*args, **(kwargs or {}))
+
+
+SEEDED = (
+    "expected a step that leaves PyTorch's generator alone, but got one that seeds it:"
+    " give the compiled step a seed, step(batch, seed=...)"
+)
+_SEED_OF_TRACE = 0x2545F4914F6CDD1D
+
+
+def is_of_trace(seed: int) -> bool:
+    """Returns whether a random operation of a trace left PyTorch's generator so."""
+    return 0 < seed - _SEED_OF_TRACE < 1 << 32
 
 
 def _signed(value: int) -> int:
