@@ -8,6 +8,7 @@
 #include "Compile.h"
 #include "Data.h"
 #include "Host.h"
+#include "Memory.h"
 #include "PatternStatistics.h"
 #include "PatternUpdates.h"
 #include "Progress.h"
@@ -15,17 +16,18 @@
 #include "Rate.h"
 #include "Resume.h"
 #include "RunFolder.h"
+#include "Scalar.h"
 #include "Session.h"
 #include "Stages.h"
 #include "StopSignal.h"
 #include "Timers.h"
+#include "Totals.h"
 #include "Trace.h"
 #include "Tracker.h"
 #include "support/Error.h"
 #include "support/Hash.h"
 #include "support/Random.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -74,77 +76,7 @@ static bool isResumed(Existing existing) {
   return existing == Existing::Resume || existing == Existing::ResumeChanged;
 }
 
-/// The middle one of `values`, of which there is one at least.
-static double median(std::vector<double> values) {
-  auto middle = values.begin() + values.size() / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 namespace {
-/// The one number of a scalar argument or result, of any type that a front end
-/// may choose for it.
-class Scalar {
-public:
-  /// `buffer`, of `session`, may be null, where the step has no such argument.
-  Scalar(Session &session, const Buffer *buffer)
-      : session(session), buffer(buffer) {
-    if (!buffer)
-      return;
-    bool isNumber = buffer->type == BSR_F32 || buffer->type == BSR_F64 ||
-                    buffer->type == BSR_I32 || buffer->type == BSR_I64 ||
-                    buffer->type == BSR_UI32 || buffer->type == BSR_UI64 ||
-                    buffer->type == BSR_I1;
-    if (buffer->elements != 1 || !isNumber)
-      fail("expected '", buffer->name, "' (", buffer->role,
-           ") to be one f32, f64, i32, i64, ui32, ui64 or i1, but got ",
-           buffer->elements, " ", bsr_type_name(buffer->type));
-  }
-
-  template <typename T>
-  void set(T value) const {
-    if (buffer)
-      visit([&](auto element) {
-        element = value;
-        session.write(*buffer, &element);
-      });
-  }
-
-  double get() const {
-    double value;
-    visit([&](auto element) {
-      session.read(*buffer, &element);
-      value = element;
-    });
-    return value;
-  }
-
-private:
-  /// Calls `access` with an element of the buffer's type.
-  template <typename F>
-  void visit(F access) const {
-    switch (buffer->type) {
-    case BSR_F32:
-      return access(float());
-    case BSR_F64:
-      return access(double());
-    case BSR_I32:
-      return access(int32_t());
-    case BSR_UI32:
-      return access(uint32_t());
-    case BSR_UI64:
-      return access(uint64_t());
-    case BSR_I1:
-      return access(bool());
-    default:
-      return access(int64_t());
-    }
-  }
-
-  Session &session;
-  const Buffer *buffer;
-};
-
 /// A run from its first step or checkpoint to its summary.
 class Run {
 public:
@@ -164,7 +96,7 @@ public:
         loss(session, session.findRole("loss")), phases(session),
         allWeights(listWeights(session, ranks, place)),
         patternUpdates(config.sparsity, config.steps, session, allWeights),
-        agreement(ranks, config.checkpointMinutes) {
+        agreement(ranks, config.checkpointMinutes), totals(config.steps) {
     if (!session.findRole("loss"))
       fail("expected the step to have a result with role 'loss', but got none");
     if (runs > 1 && !session.findRole("apply"))
@@ -200,7 +132,7 @@ public:
     folder->writeConfig(config);
     tracker.emplace(folder->folder(), session, config.steps, done(),
                     decidingValues(config),
-                    [&](const json &entry) { record(entry); });
+                    [&](const json &entry) { totals.record(entry); });
   }
 
   /// Trains to the end, or until a signal, which it returns; else 0.
@@ -245,7 +177,7 @@ public:
       describeStop();
       return signal;
     }
-    Memory memory = measureMemory();
+    Memory memory = measureMemory(session, ranks);
     if (folder)
       summarize(wasDone, memory);
     if (bsr_step_num_timers(session.step()))
@@ -549,7 +481,8 @@ private:
     char line[128];
     std::snprintf(line, sizeof(line),
                   "  loss %.4f  held-out %.4f  %.1f ms  %.0f tokens/s",
-                  stepLoss, newestHeldOut, time * 1e3, tokensPerStep() / time);
+                  stepLoss, totals.newestHeldOut, time * 1e3,
+                  tokensPerStep() / time);
     return line;
   }
 
@@ -583,39 +516,7 @@ private:
     if (!folder)
       return;
     tracker->add(entry);
-    record(entry);
-  }
-
-  /// Takes what the summary needs from a line of the metrics, which may be one
-  /// of another program: what is no number there is passed over.
-  template <typename Json>
-  void record(const Json &entry) {
-    auto read = [&](const char *key) -> std::optional<double> {
-      auto found = entry.find(key);
-      if (found == entry.end() || !found->is_number())
-        return std::nullopt;
-      return found->template get<double>();
-    };
-    int64_t step = entry["step"];
-    if (std::optional<double> loss = read("loss")) {
-      if (step == 1)
-        firstLoss = loss;
-      if (step == config.steps)
-        lastLoss = loss;
-      if (std::optional<double> time = read("step_time"))
-        stepTimes.push_back(*time);
-      if (std::optional<double> flops = read("flops")) {
-        trainingFlops += *flops;
-        ++countedSteps;
-      }
-    }
-    if (std::optional<double> heldOut = read("held_out")) {
-      if (step == 0)
-        firstHeldOut = heldOut;
-      if (step == config.steps)
-        lastHeldOut = heldOut;
-      newestHeldOut = *heldOut;
-    }
+    totals.record(entry);
   }
 
   void describe() const {
@@ -649,70 +550,26 @@ private:
            bsr_step_num_products(step, "sddmm");
   }
 
-  /// What processes hold, in the order of their ranks, in bytes.
-  struct Memory {
-    int64_t wholeState = 0; // moments and the like, if one had all of it
-    std::vector<int64_t> state, session, peak;
-  };
-
-  /// Called by all processes together.
-  Memory measureMemory() const {
-    Memory memory;
-    int64_t own = 0;
-    for (const Buffer &buffer : session.buffers()) {
-      if (!buffer.carried || buffer.role != "state")
-        continue;
-      own += buffer.elements * bsr_type_bytes(buffer.type);
-      memory.wholeState += buffer.wholeElements * bsr_type_bytes(buffer.type);
-    }
-    memory.state = ranks.gather(own);
-    memory.session = ranks.gather(session.counters().bytes);
-    memory.peak = ranks.gather(peakMemory());
-    return memory;
-  }
-
-  /// A line about `memory`.
-  static std::string describe(const Memory &memory) {
-    std::string line = "memory of each process:";
-    for (size_t rank = 0; rank < memory.state.size(); ++rank) {
-      char text[96];
-      std::snprintf(
-          text, sizeof text, "%s %.1f MiB of state, %.1f in all, at most %.0f",
-          rank ? ";" : "", memory.state[rank] / 1048576.0,
-          memory.session[rank] / 1048576.0, memory.peak[rank] / 1048576.0);
-      line += text;
-    }
-    char text[64];
-    std::snprintf(text, sizeof text, "; state in one: %.1f MiB\n",
-                  memory.wholeState / 1048576.0);
-    return line + text;
-  }
-
   /// Prints the summary, and writes it: unless the run was done before, and its
   /// metrics say less than the summary that was written then.
   void summarize(bool wasDone, const Memory &memory) const {
     bsr_counters counters = session.counters();
-    std::optional<double> stepTime, rate;
-    if (!stepTimes.empty()) {
-      stepTime = median(stepTimes);
+    std::optional<double> stepTime = totals.stepTime(), rate;
+    if (stepTime)
       rate = tokensPerStep() / *stepTime;
-    }
-    std::optional<double> flops;
-    if (countedSteps == done())
-      flops = trainingFlops;
     Blocks blocks = countBlocks();
     ordered_json summary = {
         {"step", bsr_step_name(session.step())},
         {"target_cpu", bsr_step_target_cpu(session.step())},
         {"steps", done()},
-        {"loss_start", orNull(firstLoss)},
-        {"loss_end", orNull(lastLoss)},
-        {"held_out_start", orNull(firstHeldOut)},
-        {"held_out_end", orNull(lastHeldOut)},
+        {"loss_start", orNull(totals.firstLoss)},
+        {"loss_end", orNull(totals.lastLoss)},
+        {"held_out_start", orNull(totals.firstHeldOut)},
+        {"held_out_end", orNull(totals.lastHeldOut)},
         {"unigram_entropy", orNull(data.unigramEntropy())},
         {"median_step_time", orNull(stepTime)},
         {"tokens_per_s", orNull(rate)},
-        {"training_flops", orNull(flops)},
+        {"training_flops", orNull(totals.flops(done()))},
         {"peak_memory", peakMemory()},
         {"sparse_products", sparseProducts()},
         {"dense_products", bsr_step_num_products(session.step(), "dense")},
@@ -741,15 +598,15 @@ private:
       summary["session_bytes"] = memory.session;
       summary["peak_memory_of_each"] = memory.peak;
     }
-    bool isWhole = firstLoss && lastLoss && firstHeldOut && lastHeldOut;
-    if (isWhole || !wasDone || !folder->has("summary.json"))
+    if (totals.isWhole() || !wasDone || !folder->has("summary.json"))
       folder->write("summary.json", summary.dump(2) + "\n");
     std::printf(
         "held-out loss %s at the start, %s at the end%s%s\n"
         "median step %.1f ms, peak memory %.0f MiB\n"
         "%lld pattern updates: %lld blocks pruned, %lld regrown, "
         "%lld recompilations, %lld reallocations\n",
-        ::describe(firstHeldOut).c_str(), ::describe(lastHeldOut).c_str(),
+        ::describe(totals.firstHeldOut).c_str(),
+        ::describe(totals.lastHeldOut).c_str(),
         data.unigramEntropy() ? "; unigram entropy " : "",
         data.unigramEntropy() ? ::describe(data.unigramEntropy()).c_str() : "",
         stepTime.value_or(0) * 1e3, peakMemory() / 1048576.0,
@@ -757,7 +614,7 @@ private:
         (long long)counters.blocks_regrown, (long long)counters.recompilations,
         (long long)counters.reallocations);
     if (ranks.size() > 1)
-      std::printf("%s", describe(memory).c_str());
+      std::printf("%s", train::describe(memory).c_str());
   }
 
   const Config &config;
@@ -782,13 +639,7 @@ private:
   std::optional<Tracker> tracker;
   Agreement agreement;
   int signal = 0; // that ends the run
-  /// Of the first step and the last; none if the metrics lack it.
-  std::optional<double> firstLoss, lastLoss, firstHeldOut, lastHeldOut;
-  double newestHeldOut = 0;
-  std::vector<double> stepTimes;
-  /// Of as many steps.
-  double trainingFlops = 0;
-  int64_t countedSteps = 0;
+  Totals totals;
 };
 } // namespace
 
