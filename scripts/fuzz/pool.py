@@ -41,6 +41,7 @@ def make_parser(usage, classes):
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "fuzz")
     parser.add_argument("--without", action="append", default=[], choices=list(classes))
+    parser.add_argument("--only", action="append", default=[], choices=list(classes))
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--replay", type=Path)
