@@ -274,6 +274,120 @@ void bsr::visitOperands(
       visit(operand, entries);
 }
 
+/// The entries of the loops of an operation that reads `entries` by `map`.
+static std::optional<Entries> spread(AffineMap map, ArrayRef<int64_t> ranges,
+                                     const Entries &entries) {
+  Entries loops = Entries::getWhole(ranges);
+  loops.strides.assign(ranges.size(), 0);
+  loops.offset = entries.offset;
+  BitVector used(ranges.size());
+  for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+    auto loop = dyn_cast<AffineDimExpr>(expr);
+    if (!loop && entries.sizes[dim] != 1)
+      return std::nullopt;
+    if (!loop) {
+      loops.offset += entries.strides[dim] * entries.starts[dim];
+      continue;
+    }
+    unsigned position = loop.getPosition();
+    if (used[position])
+      return std::nullopt;
+    used.set(position);
+    loops.strides[position] = entries.strides[dim];
+    loops.starts[position] = entries.starts[dim];
+    loops.sizes[position] = entries.sizes[dim];
+  }
+  return loops;
+}
+
+/// `entries`, seen from a tensor in which theirs lies at `offsets`.
+static Entries shift(Entries entries, ArrayRef<int64_t> offsets) {
+  for (auto [dim, offset] : llvm::enumerate(offsets)) {
+    entries.offset -= entries.strides[dim] * offset;
+    entries.starts[dim] += offset;
+  }
+  return entries;
+}
+
+static std::optional<Entries> followSlice(tensor::ExtractSliceOp slice,
+                                          const Entries &entries) {
+  auto part = cut(entries, slice.getStaticOffsets(), slice.getStaticSizes());
+  if (!part)
+    return std::nullopt;
+  Entries kept;
+  kept.offset = part->offset;
+  llvm::SmallBitVector dropped = slice.getDroppedDims();
+  for (unsigned dim : llvm::seq<unsigned>(dropped.size())) {
+    if (dropped[dim])
+      continue;
+    kept.strides.push_back(part->strides[dim]);
+    kept.starts.push_back(part->starts[dim]);
+    kept.sizes.push_back(part->sizes[dim]);
+  }
+  return kept;
+}
+
+static std::optional<Entries> followInsert(tensor::InsertSliceOp slice,
+                                           OpOperand &operand,
+                                           const Entries &entries) {
+  ArrayRef<int64_t> offsets = slice.getStaticOffsets();
+  if (&operand == &slice.getDestMutable()) {
+    Entries box = entries;
+    box.starts.assign(offsets.begin(), offsets.end());
+    box.sizes.assign(slice.getStaticSizes().begin(),
+                     slice.getStaticSizes().end());
+    if (entries.overlap(box))
+      return std::nullopt;
+    return entries;
+  }
+  llvm::SmallBitVector dropped = slice.getDroppedDims();
+  Entries whole = entries;
+  for (unsigned dim : llvm::seq<unsigned>(dropped.size())) {
+    if (!dropped[dim])
+      continue;
+    whole.strides.insert(whole.strides.begin() + dim, 0);
+    whole.starts.insert(whole.starts.begin() + dim, 0);
+    whole.sizes.insert(whole.sizes.begin() + dim, 1);
+  }
+  return shift(whole, offsets);
+}
+
+std::optional<Entries> bsr::followEntries(OpOperand &operand, unsigned result,
+                                          const Entries &entries) {
+  Operation *op = operand.getOwner();
+  RankedTensorType type = getStaticTensor(op->getResult(result));
+  if (!isEntryWise(op) || !type || isa<scf::IfOp>(op))
+    return std::nullopt;
+  if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op)) {
+    auto loops = spread(linalgOp.getMatchingIndexingMap(&operand),
+                        linalgOp.getStaticLoopRanges(), entries);
+    AffineMap map =
+        linalgOp.getIndexingMapMatchingResult(op->getResult(result));
+    return loops ? compose(map, *loops, type) : std::nullopt;
+  }
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
+    return followSlice(slice, entries);
+  if (auto slice = dyn_cast<tensor::InsertSliceOp>(op))
+    return followInsert(slice, operand, entries);
+  if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
+    SmallVector<int64_t> offsets(entries.sizes.size(), 0);
+    for (Value before :
+         op->getOperands().take_front(operand.getOperandNumber()))
+      offsets[concat.getDim()] +=
+          cast<RankedTensorType>(before.getType()).getDimSize(concat.getDim());
+    return shift(entries, offsets);
+  }
+  if (auto reshape = dyn_cast<tensor::CollapseShapeOp>(op))
+    return collapse(reshape.getReassociationIndices(),
+                    reshape.getSrcType().getShape(), entries);
+  if (auto reshape = dyn_cast<tensor::ExpandShapeOp>(op))
+    return expand(reshape.getReassociationIndices(), type.getShape(), entries);
+  RankedTensorType read = getStaticTensor(operand.get());
+  if (!read || read.getShape() != type.getShape())
+    return std::nullopt;
+  return entries;
+}
+
 std::optional<Rectangle> bsr::getRectangle(const Entries &entries,
                                            int64_t cols) {
   Rectangle rectangle;

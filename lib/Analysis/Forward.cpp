@@ -5,9 +5,11 @@
 #include "bsr/Analysis/Forward.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/OffPattern.h"
+#include "bsr/Analysis/Places.h"
 #include "bsr/Analysis/Stripped.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -19,92 +21,182 @@ Forward::Forward(const BoundWeight &weight, const StepData &data,
   findMixing(weight, data, spaces);
 }
 
-namespace {
-/// How an entry-wise function of a weight lies.
-enum Lie { Same, Transposed, Other };
-using Lies = llvm::MapVector<Value, Lie>;
-} // namespace
-
-/// Adds the results of entry-wise `op`, which reads `use`, to `lies`.
-static void addEntryWise(OpOperand &use, Lie lie, const StepData &data,
-                         Lies &lies) {
-  auto op = dyn_cast<linalg::LinalgOp>(use.getOwner());
+/// Adds the results of an entry-wise operation, which reads `use` with
+/// `entries`, if they are known, to the values.
+void Forward::addEntryWise(OpOperand &use,
+                           const std::optional<Entries> &entries,
+                           const StepData &data) {
   // The gradient of what data is added to is the data's as well.
   bool readsData = llvm::any_of(use.getOwner()->getOperands(), [&](Value read) {
-    return data.contains(read) && !lies.contains(read);
+    return activations.contains(read) ||
+           (data.contains(read) && !values.contains(read));
   });
   for (OpResult result : use.getOwner()->getResults()) {
-    Lie next = Other;
-    if (op && lie != Other && !readsData) {
-      Access access =
-          getAccess(op, use, op.getIndexingMapMatchingResult(result));
-      if (access == Access::Same)
-        next = lie;
-      else if (access == Access::Transposed)
-        next = lie == Same ? Transposed : Same;
-    }
-    lies.insert({result, next});
+    bool isNew =
+        values
+            .insert({result, entries && !readsData
+                                 ? followEntries(use, result.getResultNumber(),
+                                                 *entries)
+                                 : std::nullopt})
+            .second;
+    if (!isNew || !readsData)
+      continue;
+    activations.insert(result);
+    if (entries)
+      mixtures.push_back(use.getOwner());
   }
 }
 
-/// Follows entry-wise functions of what `lies` has; calls `visitProduct` for
-/// their other uses, but for those that only move them.
-static void followEntryWise(
-    const StepData &data, Lies &lies,
-    function_ref<void(OpOperand &, linalg::LinalgOp, Lie)> visitProduct) {
-  for (unsigned i = 0; i != lies.size(); ++i) {
-    auto [value, lie] = *(lies.begin() + i);
+/// True for a tensor of one number that is a factor of products all the same:
+/// it is summed along a dimension of one entry.
+static bool isFactorOfOne(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.getRank() > 0;
+}
+
+/// Adds what `op` multiplies `use` with, which has `entries`, if they are
+/// known.
+void Forward::addProduct(OpOperand &use, linalg::LinalgOp op,
+                         const std::optional<Entries> &entries) {
+  AffineMap map = op.getMatchingIndexingMap(&use);
+  ArrayRef<int64_t> shape =
+      cast<RankedTensorType>(use.get().getType()).getShape();
+  for (OpOperand *x : op.getDpsInputOperands()) {
+    if (x == &use || (isNumber(x->get()) && !isFactorOfOne(x->get())))
+      continue;
+    Stripped stripped = strip(x->get());
+    Factor factor;
+    factor.value = stripped.value;
+    AffineMap xMap = op.getMatchingIndexingMap(x);
+    for (AffineExpr expr : map.getResults()) {
+      auto loop = dyn_cast<AffineDimExpr>(expr);
+      auto at = xMap.getResultPosition(expr);
+      int64_t dim = Factor::Absent;
+      if (loop && at)
+        dim = stripped.dims[*at] < 0 ? Factor::Lost : stripped.dims[*at];
+      else if (!loop || xMap.isFunctionOfDim(loop.getPosition()))
+        dim = Factor::Lost;
+      factor.dims.push_back(dim);
+    }
+    factor.shape.assign(shape.begin(), shape.end());
+    factor.isOfData = activations.contains(use.get());
+    if (entries)
+      factor.entries = *entries;
+    else
+      factor.dims.clear();
+    factors.push_back(factor);
+    products.push_back(op);
+  }
+}
+
+/// Adds the places at which `extract`, in the body of an operation, reads what
+/// has `entries`, if they are known: integers, and matrices of ones there.
+void Forward::addLookUp(tensor::ExtractOp extract,
+                        const std::optional<Entries> &entries) {
+  auto op = extract->getParentOfType<linalg::LinalgOp>();
+  if (!op || op.getNumReductionLoops())
+    return;
+  ArrayRef<int64_t> shape = extract.getTensor().getType().getShape();
+  Factor factor;
+  factor.isPlace = true;
+  for (auto [dim, index] : llvm::enumerate(extract.getIndices()))
+    factor.dims.push_back(shape[dim] == 1 ||
+                                  index.getDefiningOp<linalg::IndexOp>()
+                              ? Factor::Absent
+                              : Factor::ByPlace);
+  factor.shape.assign(shape.begin(), shape.end());
+  if (entries)
+    factor.entries = *entries;
+  products.push_back(op);
+  auto *placed = llvm::find(factor.dims, Factor::ByPlace);
+  if (llvm::count(factor.dims, Factor::ByPlace) != 1)
+    return;
+  unsigned along = placed - factor.dims.begin();
+  for (auto [value, dim] : findPlaces(op, shape[along])) {
+    factor.value = value;
+    factor.dims[along] = dim < 0 ? Factor::ByPlace : dim;
+    factors.push_back(factor);
+    if (!entries)
+      factors.back().dims.clear();
+  }
+}
+
+/// Follows entry-wise functions of `values`; adds their other uses to the
+/// products, if they are `complete`.
+void Forward::follow(const StepData &data, bool isComplete) {
+  for (unsigned i = 0; i != values.size(); ++i) {
+    auto [value, entries] = *(values.begin() + i);
     for (OpOperand &use : value.getUses()) {
-      auto op = dyn_cast<linalg::LinalgOp>(use.getOwner());
-      if (op && op.getNumReductionLoops())
-        visitProduct(use, op, lie);
-      else if (isEntryWise(use.getOwner()) && !isa<scf::IfOp>(use.getOwner()))
-        addEntryWise(use, lie, data, lies);
+      Operation *user = use.getOwner();
+      auto op = dyn_cast<linalg::LinalgOp>(user);
+      auto extract = dyn_cast<tensor::ExtractOp>(user);
+      if (isComplete && op && op.getNumReductionLoops())
+        addProduct(use, op, entries);
+      else if (isComplete && extract)
+        addLookUp(extract, entries);
+      else if (isEntryWise(user) && !isa<scf::IfOp>(user))
+        addEntryWise(use, entries, data);
+    }
+  }
+}
+
+/// The tensors that `value` is a part of.
+static SmallVector<Value> getWholes(Value value) {
+  llvm::SetVector<Value> wholes;
+  if (auto slice = value.getDefiningOp<tensor::ExtractSliceOp>())
+    wholes.insert(strip(slice.getSource()).value);
+  SmallVector<Value> parts = {value};
+  auto reach = [&](Operation *user) {
+    if (wholes.insert(user->getResult(0)))
+      parts.push_back(user->getResult(0));
+  };
+  while (!parts.empty()) {
+    Value part = parts.pop_back_val();
+    for (Operation *user : part.getUsers()) {
+      bool isJoin = isa<tensor::InsertSliceOp, tensor::ConcatOp>(user);
+      if (isJoin || (user->getNumResults() == 1 &&
+                     strip(user->getResult(0)).value == strip(part).value))
+        reach(user);
+    }
+  }
+  return wholes.takeVector();
+}
+
+/// Adds tensors that have factors as parts: what goes along their dimensions is
+/// not known.
+void Forward::addWholes() {
+  llvm::SetVector<Value> known;
+  for (const Factor &factor : factors)
+    known.insert(factor.value);
+  for (unsigned i : llvm::seq<unsigned>(factors.size())) {
+    if (factors[i].isPlace || factors[i].isOfData)
+      continue;
+    Factor whole = factors[i];
+    whole.dims.clear();
+    whole.isWhole = true;
+    for (Value value : getWholes(factors[i].value)) {
+      whole.value = strip(value).value;
+      if (known.insert(whole.value))
+        factors.push_back(whole);
     }
   }
 }
 
 void Forward::findFactors(const BoundWeight &weight, const StepData &data,
                           ArrayRef<HiddenGradient> gradients) {
-  Lies lies;
-  Entries whole = Entries::getWhole(
-      ToDenseOp(weight.dense).getDense().getType().getShape());
   for (const HiddenGradient &gradient : gradients)
-    lies.insert({gradient.value, gradient.entries.sizes.size() != 2 ? Other
-                                 : gradient.entries == whole        ? Same
-                                                             : Transposed});
+    values.insert({gradient.value, gradient.isSure
+                                       ? std::optional(gradient.entries)
+                                       : std::nullopt});
   // What the step makes of gradients is known before it changes the weight.
-  followEntryWise(data, lies, [](OpOperand &, linalg::LinalgOp, Lie) {});
-  lies.insert({ToDenseOp(weight.dense).getDense(), Same});
-  auto visitProduct = [&](OpOperand &use, linalg::LinalgOp op, Lie lie) {
-    AffineMap map = op.getMatchingIndexingMap(&use);
-    auto kinds = op.getIteratorTypesArray();
-    for (OpOperand *x : op.getDpsInputOperands()) {
-      if (x == &use || isNumber(x->get()))
-        continue;
-      Stripped stripped = strip(x->get());
-      Factor factor{stripped.value};
-      AffineMap xMap = op.getMatchingIndexingMap(x);
-      for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
-        auto loop = dyn_cast<AffineDimExpr>(expr);
-        if (!loop || lie == Other || map.getNumResults() != 2 ||
-            kinds[loop.getPosition()] != utils::IteratorType::reduction)
-          continue;
-        if (auto at = xMap.getResultPosition(expr)) {
-          factor.dim = stripped.dims[*at];
-          factor.isRow = (dim == 0) == (lie == Same);
-        }
-      }
-      factors.push_back(factor);
-      products.push_back(op);
-    }
-  };
-  followEntryWise(data, lies, visitProduct);
-  for (auto &known : lies)
-    values.insert(known.first);
+  follow(data, /*isComplete=*/false);
+  TypedValue<RankedTensorType> dense = ToDenseOp(weight.dense).getDense();
+  values.insert({dense, Entries::getWhole(dense.getType().getShape())});
+  follow(data, /*isComplete=*/true);
   llvm::erase_if(factors, [&](const Factor &factor) {
     return values.contains(factor.value);
   });
+  addWholes();
 }
 
 /// Finds whether sums of the weight's entries change them in front of
@@ -114,7 +206,7 @@ void Forward::findMixing(const BoundWeight &weight, const StepData &data,
                          const Spaces &spaces) {
   // What data enters is activations: they are mixed in every model.
   DenseSet<Value> functions;
-  for (Value value : values)
+  for (Value value : llvm::make_first_range(values))
     if (!data.contains(value))
       functions.insert(value);
   DenseSet<Value> multiplied;
@@ -150,7 +242,7 @@ bool Forward::readsFactor(Operation *op, unsigned depth) const {
   for (Value operand : op->getOperands()) {
     Value stripped = strip(operand).value;
     if (llvm::any_of(factors, [&](const Factor &factor) {
-          return factor.value == stripped;
+          return factor.value == stripped && !factor.isWhole;
         }))
       return true;
   }

@@ -9,6 +9,7 @@
 #include "bsr/Analysis/OffPattern.h"
 #include "bsr/Dialect/Attributes.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -50,6 +51,43 @@ GradientFinder::GradientFinder(
   }
 }
 
+/// What `value`, which has `entries`, is off the pattern by what its operands
+/// are; says whether one of these is data there.
+static Off getEntryOff(Value value, const std::optional<Entries> &entries,
+                       Offs &offs, bool &wasData) {
+  Operation *op = value.getDefiningOp();
+  if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op)) {
+    wasData = llvm::any_of(op->getOperands(), [&](Value operand) {
+      return getOff(offs, operand) == Off::Data;
+    });
+    return getBodyOff(linalgOp, cast<OpResult>(value), offs);
+  }
+  Off most = Off::Zero;
+  auto visit = [&](Value operand) {
+    most = std::max(most, getOff(offs, operand));
+  };
+  if (entries)
+    visitOperands(
+        op, cast<OpResult>(value).getResultNumber(), *entries,
+        [&](OpOperand &operand, const Entries &) { visit(operand.get()); });
+  else
+    llvm::for_each(op->getOperands(), visit);
+  return most;
+}
+
+/// The values of the weight's space, and the functions of its entries and of
+/// its gradients beside it, in the order of the program.
+SmallVector<Value> GradientFinder::getFunctions(unsigned number) const {
+  llvm::SetVector<Value> values;
+  for (Value value : llvm::make_first_range(spaces[number].entries))
+    values.insert(value);
+  for (Value value : llvm::make_first_range(forwards[number].values))
+    values.insert(value);
+  SmallVector<Value> ordered = values.takeVector();
+  spaces.sortInOrder(ordered);
+  return ordered;
+}
+
 /// Finds sums of `gradients` and of the derivative of a penalty that is not
 /// zero where the weight is, if something outside of the space sees them.
 /// Reports what the weight's space combines with data, entry by entry, if
@@ -59,7 +97,7 @@ GradientFinder::GradientFinder(
 /// off the pattern is zero, a constant, or made of data.
 SmallVector<Value> GradientFinder::findPenalties(unsigned number,
                                                  ArrayRef<Value> gradients) {
-  const Space &space = spaces[number];
+  Space &space = spaces[number];
   Offs offs;
   Makeup makeup(ToDenseOp(weights[number].dense).getDense(), gradients);
   SmallVector<Value> penalties;
@@ -69,10 +107,10 @@ SmallVector<Value> GradientFinder::findPenalties(unsigned number,
       report(weights[number], op, what);
     isReported = true;
   };
-  SmallVector<Value> values(llvm::make_first_range(space.entries));
-  spaces.sortInOrder(values);
-  for (Value value : values) {
+  for (Value value : getFunctions(number)) {
     Operation *op = value.getDefiningOp();
+    auto *inside = space.entries.find(value);
+    bool isInside = inside != space.entries.end();
     if (llvm::is_contained(gradients, value) ||
         isa_and_nonnull<ToDenseOp>(op)) {
       offs[value] = Off::Zero;
@@ -86,30 +124,32 @@ SmallVector<Value> GradientFinder::findPenalties(unsigned number,
     } else if (isGather(op)) {
       offs[value] = Off::Data;
     } else if (isEntryWise(op)) {
+      std::optional<Entries> entries =
+          isInside ? inside->second.front()
+                   : forwards[number].values.lookup(value);
       bool wasData = false;
-      if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op)) {
-        offs[value] = getBodyOff(linalgOp, cast<OpResult>(value), offs);
-        wasData = llvm::any_of(op->getOperands(), [&](Value operand) {
-          return getOff(offs, operand) == Off::Data;
-        });
-      } else {
-        Off most = Off::Zero;
-        visitOperands(op, cast<OpResult>(value).getResultNumber(),
-                      space.entries.find(value)->second.front(),
-                      [&](OpOperand &operand, const Entries &) {
-                        most = std::max(most, getOff(offs, operand.get()));
-                      });
-        offs[value] = most;
-      }
+      offs[value] = getEntryOff(value, entries, offs, wasData);
       makeup.add(op);
-      if (!opens[number].contains(value))
+      bool isPenalty =
+          makeup.get(value) == Made::OfSums && offs[value] == Off::Constant;
+      if (!isInside) {
+        if (!isPenalty || hiddenGradients.isOnlySummed(value, space))
+          continue;
+        // Of a gradient within the step.
+        if (!entries) {
+          reportOnce(op, "may be it");
+          continue;
+        }
+        hidden[number].push_back(value);
+        space.entries[value].assign({*entries});
+      } else if (!opens[number].contains(value)) {
         continue;
-      if (wasData && offs[value] == Off::Data) {
-        reportOnce(op, "computes it of data, entry by entry");
-      } else if (makeup.get(value) == Made::OfSums &&
-                 offs[value] == Off::Constant) {
+      }
+      if (isPenalty) {
         penalties.push_back(value);
         offs[value] = Off::Zero;
+      } else if (wasData && offs[value] == Off::Data) {
+        reportOnce(op, "computes it of data, entry by entry");
       } else if (gradients.empty() && makeup.get(value) == Made::OfWeight &&
                  offs[value] == Off::Constant) {
         reportOnce(op, "is not zero where the weight is");
@@ -117,6 +157,17 @@ SmallVector<Value> GradientFinder::findPenalties(unsigned number,
     }
   }
   return penalties;
+}
+
+/// True if hidden gradient `value` has entries of another weight where it has
+/// some of this one.
+bool GradientFinder::isHiddenElsewhere(unsigned number, Value value) const {
+  const Entries &own = spaces[number].entries.find(value)->second.front();
+  for (unsigned other : llvm::seq<unsigned>(hidden.size()))
+    if (other != number && isHidden(other, value) &&
+        spaces[other].entries.find(value)->second.front().overlap(own))
+      return true;
+  return false;
 }
 
 SmallVector<Value> GradientFinder::getGradients(unsigned number) {
@@ -128,7 +179,10 @@ SmallVector<Value> GradientFinder::getGradients(unsigned number) {
            "brings its entries together before they are multiplied");
     return {};
   }
-  for (Operation *op : hiddenGradients.findLookUps(weight, space, forward))
+  for (Operation *op :
+       hiddenGradients.findLookUps(space, forward, hidden[number]))
+    report(weight, op, "may be it");
+  for (Operation *op : hiddenGradients.findCombined(weight, space, forward))
     report(weight, op, "may be it");
   if (weight.samples.empty() && hidden[number].empty())
     for (Operation *op : hiddenGradients.findCandidates(weight, forward))
@@ -137,14 +191,11 @@ SmallVector<Value> GradientFinder::getGradients(unsigned number) {
   // What may be a gradient, in the order in which it is computed.
   SmallVector<Value> sources;
   for (Value value : hidden[number]) {
-    bool isOwn = llvm::count_if(hidden, [&](ArrayRef<Value> others) {
-                   return llvm::is_contained(others, value);
-                 }) == 1;
-    if (isOwn)
-      sources.push_back(value);
-    else
+    if (isHiddenElsewhere(number, value))
       report(weight, value.getDefiningOp(),
              "may be the gradient of something else as well");
+    else
+      sources.push_back(value);
   }
   llvm::append_range(sources, space.sources);
   spaces.sortInOrder(sources);

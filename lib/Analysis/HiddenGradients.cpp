@@ -4,6 +4,7 @@
 
 #include "bsr/Analysis/HiddenGradients.h"
 #include "bsr/Analysis/Entries.h"
+#include "bsr/Analysis/GradientMatch.h"
 #include "bsr/Analysis/Stripped.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -16,102 +17,37 @@ using namespace mlir::bsr;
 
 HiddenGradients::HiddenGradients(func::FuncOp func, const Spaces &spaces)
     : func(func), spaces(spaces) {
-  func.walk([&](linalg::LinalgOp op) {
-    if (op.getNumDpsInputs() < 2)
+  auto add = [&](OpOperand *operand) {
+    if (!isa<RankedTensorType>(operand->get().getType()))
       return;
-    for (OpOperand *operand : op.getDpsInputOperands()) {
-      if (isNumber(operand->get()))
-        continue;
-      Stripped stripped = strip(operand->get());
-      readers[stripped.value].push_back({operand, stripped.dims});
-    }
-  });
-}
-
-/// True if `operand`, stripped, is a factor of `forward`, and its dimension
-/// `dim` goes along the weight's rows (`isRow`) or its columns.
-static bool isFactor(const Forward &forward, OpOperand &operand, int64_t dim,
-                     bool isRow) {
-  Stripped stripped = strip(operand.get());
-  return llvm::any_of(forward.factors, [&](const Factor &factor) {
-    return factor.value == stripped.value && factor.isRow == isRow &&
-           factor.dim >= 0 && factor.dim == stripped.dims[dim];
-  });
-}
-
-std::optional<HiddenGradients::Match>
-HiddenGradients::match(const Space &space, const Forward &forward,
-                       const Factor &factor, OpOperand &operand,
-                       ArrayRef<int64_t> dims) const {
-  auto op = cast<linalg::LinalgOp>(operand.getOwner());
-  auto place = llvm::find(dims, factor.dim);
-  if (factor.dim < 0 || place == dims.end() || op->getNumResults() != 1 ||
-      op.getNumDpsInputs() != 2)
-    return std::nullopt;
-  OpOperand &other =
-      *op.getDpsInputOperand(op.getDpsInputOperand(0) == &operand ? 1 : 0);
-  AffineMap map = op.getMatchingIndexingMap(&operand),
-            otherMap = op.getMatchingIndexingMap(&other),
-            resultMap = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
-  auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  auto at = resultMap.getResultPosition(map.getResult(place - dims.begin()));
-  if (!at || forward.values.contains(strip(other.get()).value))
-    return std::nullopt;
-
-  // What the weight's other dimension is; dimensions that both have are those
-  // of examples.
-  std::optional<unsigned> across;
-  std::optional<int64_t> acrossOfOther;
-  for (auto [dim, expr] : llvm::enumerate(resultMap.getResults())) {
-    if (dim == *at)
-      continue;
-    auto inOther = otherMap.getResultPosition(expr);
-    if (!map.getResultPosition(expr) && inOther && !across) {
-      across = dim;
-      acrossOfOther = *inOther;
-    } else if (type.getDimSize(dim) != 1 &&
-               (!map.getResultPosition(expr) || !inOther)) {
-      return std::nullopt;
-    }
-  }
-  int64_t rows = space.shape[0], cols = space.shape[1];
-  if (!across || type.getDimSize(*at) != (factor.isRow ? rows : cols) ||
-      type.getDimSize(*across) != (factor.isRow ? cols : rows))
-    return std::nullopt;
-  // Another product of what the weight is multiplied with, such as a square.
-  if (isFactor(forward, other, *acrossOfOther, factor.isRow))
-    return std::nullopt;
-
-  Match found;
-  found.isOfBoth = isFactor(forward, other, *acrossOfOther, !factor.isRow);
-  found.entries.sizes.assign(type.getShape().begin(), type.getShape().end());
-  found.entries.starts.assign(type.getRank(), 0);
-  found.entries.strides.assign(type.getRank(), 0);
-  auto setStride = [&](unsigned dim, bool isRow) {
-    if (type.getDimSize(dim) != 1)
-      found.entries.strides[dim] = isRow ? cols : 1;
+    Stripped stripped = strip(operand->get());
+    readers[stripped.value].push_back({operand, stripped.dims});
   };
-  setStride(*at, factor.isRow);
-  setStride(*across, !factor.isRow);
-  return found;
+  func.walk([&](Operation *op) {
+    auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
+    if (linalgOp && linalgOp.getNumDpsInputs() > 1)
+      llvm::for_each(linalgOp.getDpsInputOperands(), add);
+    else if (linalgOp && linalgOp.getNumReductionLoops() &&
+             op->getNumResults() == 1)
+      sums.push_back(linalgOp);
+    if (auto sum = dyn_cast<ScatterAddOp>(op))
+      add(&sum.getIndicesMutable());
+  });
 }
 
-bool HiddenGradients::isProduct(Value value, const Space &space,
-                                const Forward &forward) const {
+bool HiddenGradients::isProduct(Value value, const Forward &forward) const {
   return llvm::any_of(forward.factors, [&](const Factor &factor) {
     return llvm::any_of(readers.lookup(factor.value), [&](const auto &reader) {
       auto &[operand, dims] = reader;
       if (operand->getOwner() != value.getDefiningOp())
         return false;
-      auto found = match(space, forward, factor, *operand, dims);
+      auto found = matchGradient(forward, factor, *operand, dims);
       return found && found->isOfBoth;
     });
   });
 }
 
-/// True if all that the step makes of `value` is in `space`, as of gradients of
-/// examples that are only added up.
-static bool isOnlySummed(Value value, const Space &space) {
+bool HiddenGradients::isOnlySummed(Value value, const Space &space) {
   SmallVector<Value> worklist = {value};
   DenseSet<Value> seen = {value};
   while (!worklist.empty())
@@ -130,9 +66,9 @@ static bool isOnlySummed(Value value, const Space &space) {
   return true;
 }
 
-/// True if the step uses `value` as it uses gradients: it sums functions of its
-/// entries up, or adds them to the weight's.
-static bool isUsedAsGradient(Value value, const Space &space,
+/// True if the step uses `value` as it uses gradients: it sums functions of
+/// `count` of its entries up, or adds them to the weight's.
+static bool isUsedAsGradient(Value value, int64_t count,
                              const Forward &forward) {
   auto countElements = [](Value value) {
     return cast<RankedTensorType>(value.getType()).getNumElements();
@@ -144,8 +80,7 @@ static bool isUsedAsGradient(Value value, const Space &space,
     for (Operation *user : next.getUsers()) {
       auto op = dyn_cast<linalg::LinalgOp>(user);
       if (op && op.getNumReductionLoops() && op.getNumDpsInputs() == 1 &&
-          countElements(op->getResult(0)) * space.shape[0] * space.shape[1] <=
-              countElements(next))
+          countElements(op->getResult(0)) * count <= countElements(next))
         return true;
       if (!isEntryWise(user) || isa<scf::IfOp>(user))
         continue;
@@ -162,126 +97,209 @@ static bool isUsedAsGradient(Value value, const Space &space,
   return false;
 }
 
+/// True if an operation other than `op` looks the same places up in another
+/// tensor of this shape.
+static bool hasOtherLookUp(const Factor &factor, const Forward &forward,
+                           Operation *op) {
+  return llvm::any_of(factor.value.getUsers(), [&](Operation *user) {
+    if (user == op || !isa<linalg::GenericOp>(user))
+      return false;
+    auto found = user->walk([&](tensor::ExtractOp extract) {
+      TypedValue<RankedTensorType> table = extract.getTensor();
+      return !forward.values.contains(table) &&
+                     table.getType().getShape() == ArrayRef(factor.shape)
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    return found.wasInterrupted();
+  });
+}
+
 HiddenGradients::Rival
-HiddenGradients::findRival(Operation *op, OpOperand &operand,
-                           const Factor &factor, const Forward &forward) const {
-  auto product = cast<linalg::LinalgOp>(op);
-  unsigned place = product.getDpsInputOperand(0) == &operand ? 1 : 0;
-  Value across = strip(product.getDpsInputs()[place]).value;
-  auto reads = [](linalg::LinalgOp reader, Value value) {
-    return llvm::any_of(reader.getDpsInputs(), [&](Value input) {
+HiddenGradients::findRival(OpOperand &operand, const Factor &factor,
+                           const Forward &forward) const {
+  if (llvm::is_contained(factor.dims, Factor::ByPlace))
+    return hasOtherLookUp(factor, forward, operand.getOwner()) ? Rival::Possible
+                                                               : Rival::None;
+  auto product = cast<linalg::LinalgOp>(operand.getOwner());
+  auto reads = [](Operation *reader, Value value) {
+    return llvm::any_of(reader->getOperands(), [&](Value input) {
       return strip(input).value == value;
     });
   };
   Rival rival = Rival::None;
   for (auto &[use, dims] : readers.lookup(factor.value)) {
-    auto reader = cast<linalg::LinalgOp>(use->getOwner());
-    if (reader == op || reader.getNumDpsInputs() != 2 ||
-        !getDependents(reader.getOperation()).contains(op))
+    auto reader = dyn_cast<linalg::LinalgOp>(use->getOwner());
+    if (!reader || reader == product || reader.getNumDpsInputs() != 2 ||
+        !getDependents(reader.getOperation()).contains(product))
       continue;
     unsigned otherPlace = reader.getDpsInputOperand(0) == use ? 1 : 0;
     Value weight = strip(reader.getDpsInputs()[otherPlace]).value;
-    AffineMap map = reader.getMatchingIndexingMap(use);
-    auto at = llvm::find(dims, factor.dim);
-    if (forward.values.contains(weight) || at == dims.end() ||
-        reader.getMatchingIndexingMap(reader.getDpsInitOperand(0))
-            .getResultPosition(map.getResult(at - dims.begin())))
+    AffineMap map = reader.getMatchingIndexingMap(use),
+              resultMap =
+                  reader.getMatchingIndexingMap(reader.getDpsInitOperand(0));
+    bool isSummed = false;
+    for (auto [at, dim] : llvm::enumerate(dims))
+      isSummed |= dim >= 0 && llvm::is_contained(factor.dims, dim) &&
+                  !resultMap.getResultPosition(map.getResult(at));
+    if (forward.values.contains(weight) || !isSummed)
       continue;
     rival = Rival::Possible;
-    if (llvm::any_of(readers.lookup(across), [&](const auto &other) {
-          return reads(cast<linalg::LinalgOp>(other.first->getOwner()), weight);
-        }))
-      return Rival::Sure;
+    for (Value input : product.getDpsInputs()) {
+      Value across = strip(input).value;
+      if (across != factor.value &&
+          llvm::any_of(readers.lookup(across), [&](const auto &other) {
+            return reads(other.first->getOwner(), weight);
+          }))
+        return Rival::Sure;
+    }
   }
   return rival;
+}
+
+std::optional<HiddenGradient>
+HiddenGradients::judge(OpOperand &operand, ArrayRef<int64_t> dims,
+                       const Factor &factor, const Space &space,
+                       const Forward &forward, bool isPlain) const {
+  Operation *op = operand.getOwner();
+  if (factor.isOfData)
+    return std::nullopt;
+  auto found = matchGradient(forward, factor, operand, dims);
+  if (!found || !forward.after.contains(op))
+    return std::nullopt;
+  Value result = op->getResult(0);
+  if (isOnlySummed(result, space))
+    return std::nullopt;
+  HiddenGradient gradient{result, found->entries.value_or(Entries()),
+                          /*isSure=*/true};
+  if (found->isOfBoth || (found->entries && !found->isThin && !isPlain))
+    return gradient;
+  Rival rival = findRival(operand, factor, forward);
+  if (rival == Rival::Sure)
+    return std::nullopt;
+  int64_t count = 1;
+  for (int64_t extent : factor.shape)
+    count *= extent;
+  count = std::min(count, space.shape[0] * space.shape[1]);
+  bool isUsed = isUsedAsGradient(result, count, forward);
+  if (!isUsed && (found->isThin || !found->entries))
+    return std::nullopt;
+  gradient.isSure =
+      isUsed && rival == Rival::None && found->entries && !found->isThin;
+  return gradient;
 }
 
 SmallVector<HiddenGradient> HiddenGradients::find(const Space &space,
                                                   const Forward &forward,
                                                   bool isPlain) const {
-  SmallVector<HiddenGradient> gradients;
+  llvm::MapVector<Value, HiddenGradient> gradients;
   for (const Factor &factor : forward.factors)
     for (auto &[operand, dims] : readers.lookup(factor.value)) {
-      Operation *op = operand->getOwner();
-      Value result = op->getResult(0);
-      if (spaces.contains(result) ||
-          llvm::any_of(gradients, [&](const HiddenGradient &known) {
-            return known.value == result;
-          }))
+      Value result = operand->getOwner()->getResult(0);
+      if (spaces.contains(result) || gradients.lookup(result).isSure)
         continue;
-      auto found = match(space, forward, factor, *operand, dims);
-      if (!found || isOnlySummed(result, space) || !forward.after.contains(op))
-        continue;
-      bool isSure = found->isOfBoth || !isPlain;
-      if (!isSure) {
-        Rival rival = findRival(op, *operand, factor, forward);
-        if (rival == Rival::Sure)
-          continue;
-        isSure =
-            rival == Rival::None && isUsedAsGradient(result, space, forward);
-      }
-      gradients.push_back({result, found->entries, isSure});
+      if (auto found = judge(*operand, dims, factor, space, forward, isPlain))
+        gradients[result] = *found;
     }
-  return gradients;
-}
-
-/// The integers by which operations look entries of `weight` up, and what is
-/// made of them alone, such as a matrix of zeros and ones; adds these
-/// operations to `lookUps`.
-static DenseSet<Value> findIndices(const BoundWeight &weight,
-                                   SmallVectorImpl<Operation *> &lookUps) {
-  DenseSet<Value> indices;
-  SmallVector<Value> worklist;
-  auto reach = [&](Value value) {
-    if (indices.insert(value).second)
-      worklist.push_back(value);
-  };
-  for (Operation *user : ToDenseOp(weight.dense).getDense().getUsers()) {
-    auto op = user->getParentOfType<linalg::GenericOp>();
-    if (!op || op.getNumReductionLoops())
-      continue;
-    lookUps.push_back(op);
-    for (Value input : op.getDpsInputs())
-      if (getElementTypeOrSelf(input.getType()).isInteger())
-        reach(strip(input).value);
-  }
-  while (!worklist.empty())
-    for (Operation *user : worklist.pop_back_val().getUsers()) {
-      auto op = dyn_cast<linalg::LinalgOp>(user);
-      bool isMade = (op && !op.getNumReductionLoops()) || isEntryWise(user);
-      if (isMade && llvm::all_of(user->getOperands(), [&](Value read) {
-            Operation *producer = read.getDefiningOp();
-            return indices.contains(read) || isNumber(read) ||
-                   matchPattern(read, m_Constant()) ||
-                   isa_and_nonnull<tensor::EmptyOp, linalg::FillOp>(producer);
-          }))
-        llvm::for_each(user->getResults(), reach);
-    }
-  return indices;
+  return llvm::to_vector(llvm::make_second_range(gradients));
 }
 
 SmallVector<Operation *>
-HiddenGradients::findLookUps(const BoundWeight &weight, const Space &space,
-                             const Forward &forward) const {
-  SmallVector<Operation *> lookUps, found;
-  DenseSet<Value> indices = findIndices(weight, lookUps);
-  if (lookUps.empty())
-    return found;
-  DenseSet<Operation *> after = getDependents(lookUps);
+HiddenGradients::findLookUps(const Space &space, const Forward &forward,
+                             ArrayRef<Value> known) const {
+  SmallVector<Operation *> found;
   llvm::SetVector<Operation *> readers;
-  for (Value index : indices)
-    readers.insert(index.getUsers().begin(), index.getUsers().end());
+  for (const Factor &factor : forward.factors)
+    if (factor.isPlace)
+      readers.insert(factor.value.user_begin(), factor.value.user_end());
+  int64_t count = space.shape[0] * space.shape[1];
   for (Operation *op : readers) {
-    if (op->getNumResults() != 1 || !after.contains(op) ||
-        spaces.contains(op->getResult(0)))
+    if (op->getNumResults() != 1 || !forward.after.contains(op) ||
+        spaces.contains(op->getResult(0)) ||
+        llvm::is_contained(known, op->getResult(0)))
       continue;
     auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
-    if (!type || type.getRank() < 2)
+    if (type && isa<FloatType>(type.getElementType()) &&
+        llvm::is_contained(type.getShape(), space.shape[0]) &&
+        llvm::is_contained(type.getShape(), space.shape[1]) &&
+        type.getNumElements() % count == 0 &&
+        isUsedAsGradient(op->getResult(0), count, forward))
+      found.push_back(op);
+  }
+  return found;
+}
+
+/// True if a next value of the step that is more than a number depends on `op`.
+static bool reachesNextValues(func::FuncOp func, Operation *op) {
+  DenseSet<Operation *> dependents = getDependents(op);
+  Operation *terminator = func.getBody().front().getTerminator();
+  return llvm::any_of(terminator->getOperands(), [&](Value next) {
+    return !isNumber(next) && dependents.contains(next.getDefiningOp());
+  });
+}
+
+/// True if `value` is a function, entry by entry, of what a space has and is
+/// more than a function of the weight: of a gradient, as its squares are.
+static bool isOfSpace(Value value, const Spaces &spaces,
+                      const Forward &forward) {
+  constexpr unsigned most = 16;
+  llvm::SetVector<Value> values;
+  values.insert(value);
+  for (unsigned i = 0; i != std::min<size_t>(values.size(), most); ++i) {
+    if (forward.values.contains(values[i]) &&
+        !forward.activations.contains(values[i]))
       continue;
-    ArrayRef<int64_t> shape = type.getShape().take_back(2);
-    if ((shape == ArrayRef(space.shape) ||
-         SmallVector<int64_t>(llvm::reverse(shape)) == space.shape) &&
-        isUsedAsGradient(op->getResult(0), space, forward))
+    if (spaces.contains(values[i]))
+      return true;
+    Operation *op = values[i].getDefiningOp();
+    if (op && isEntryWise(op))
+      for (Value read : op->getOperands())
+        if (!isNumber(read))
+          values.insert(read);
+  }
+  return false;
+}
+
+SmallVector<Operation *>
+HiddenGradients::findCombined(const BoundWeight &weight, const Space &space,
+                              const Forward &forward) const {
+  SmallVector<Operation *> found;
+  SmallVector<Operation *> mixtures =
+      llvm::filter_to_vector(forward.mixtures, [&](Operation *op) {
+        return llvm::none_of(op->getResults(), [&](Value result) {
+          return spaces.contains(result);
+        });
+      });
+  if (mixtures.empty())
+    return found;
+  // Data that depends on the weight is made of its gradients.
+  DenseSet<Operation *> behind =
+      getDependents(ToDenseOp(weight.dense).getOperation());
+  llvm::erase_if(mixtures, [&](Operation *op) {
+    return llvm::any_of(op->getOperands(), [&](Value read) {
+      return behind.contains(read.getDefiningOp()) &&
+             !forward.values.contains(read);
+    });
+  });
+  if (mixtures.empty())
+    return found;
+  DenseSet<Operation *> after = getDependents(mixtures);
+  int64_t count = space.shape[0] * space.shape[1];
+  auto countElements = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getNumElements();
+  };
+  // One after the other may be of one gradient.
+  for (linalg::LinalgOp op : sums) {
+    Value result = op->getResult(0), input = op.getDpsInputs()[0];
+    if (!after.contains(op) || spaces.contains(result) ||
+        isOfSpace(input, spaces, forward))
+      continue;
+    bool isOfCopies = countElements(result) == count &&
+                      countElements(input) > count &&
+                      isUsedAsGradient(result, count, forward);
+    bool isNorm = isNumber(result) && countElements(input) == count &&
+                  reachesNextValues(func, op);
+    if (isOfCopies || isNorm)
       found.push_back(op);
   }
   return found;

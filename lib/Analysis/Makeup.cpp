@@ -4,10 +4,12 @@
 
 #include "bsr/Analysis/Makeup.h"
 #include "bsr/Analysis/Dependents.h"
+#include "bsr/Analysis/Entries.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -17,20 +19,30 @@ static bool isLinear(Made made) {
 }
 
 static bool isOfWeight(Made made) {
-  return made == Made::OfNumbers || made == Made::OfWeight;
+  return made == Made::OfNumbers || made == Made::Weight ||
+         made == Made::OfWeight;
 }
 
 /// What `op` makes of what is made so.
 static Made combine(Operation *op, ArrayRef<Made> in) {
   if (in.empty())
     return isa<linalg::IndexOp>(op) ? Made::OfOther : Made::OfNumbers;
-  if (llvm::all_of(in, isOfWeight))
-    return *llvm::max_element(in);
+  bool isKept = isa<arith::ExtFOp, arith::TruncFOp, BarrierOp>(op);
+  if (llvm::all_of(in, isOfWeight) && !isKept)
+    return llvm::all_equal(in) && in[0] == Made::OfNumbers ? Made::OfNumbers
+                                                           : Made::OfWeight;
   if (llvm::is_contained(in, Made::OfOther))
     return Made::OfOther;
+  // A step within the step makes a weight; a penalty adds a multiple of it.
+  if ((isa<arith::AddFOp, arith::SubFOp>(op) && in[0] == Made::Weight) ||
+      (isa<arith::AddFOp>(op) && in[1] == Made::Weight))
+    return Made::Weight;
   if (isa<arith::AddFOp, arith::SubFOp>(op))
     return llvm::all_equal(in) ? in[0] : Made::OfSums;
-  if (isa<arith::NegFOp, arith::ExtFOp, arith::TruncFOp, BarrierOp>(op))
+  // One or the other, by the weight.
+  if (isa<arith::SelectOp>(op) && isOfWeight(in[0]))
+    return in[1] == in[2] ? in[1] : Made::OfSums;
+  if (isKept || isa<arith::NegFOp>(op))
     return in[0];
   if (isa<arith::MulFOp>(op) && isOfWeight(in[0]))
     return in[1];
@@ -47,24 +59,42 @@ static Made move(ArrayRef<Made> in) {
     return Made::OfNumbers;
   if (llvm::all_equal(moved))
     return moved[0];
+  if (llvm::all_of(moved, isOfWeight))
+    return Made::OfWeight;
   return llvm::all_of(moved, isLinear) ? Made::OfSums : Made::OfOther;
 }
 
 Makeup::Makeup(Value weight, ArrayRef<Value> gradients) {
-  known[weight] = Made::OfWeight;
+  known[weight] = Made::Weight;
   for (Value gradient : gradients)
     known[gradient] = Made::OfGradients;
+}
+
+/// True if `value` is made of numbers alone, entry by entry, in few operations.
+static bool isOfNumbers(Value value) {
+  constexpr unsigned most = 16;
+  llvm::SetVector<Value> values;
+  values.insert(value);
+  for (unsigned i = 0; i != values.size(); ++i) {
+    Operation *op = values[i].getDefiningOp();
+    if (isNumber(values[i]) || matchPattern(values[i], m_Constant()) ||
+        isa_and_nonnull<tensor::EmptyOp>(op))
+      continue;
+    if (i == most || !op || !isEntryWise(op) || !isa<linalg::LinalgOp>(op) ||
+        llvm::any_of(op->getRegions(), [](Region &region) {
+          return !region.getOps<linalg::IndexOp>().empty();
+        }))
+      return false;
+    values.insert(op->operand_begin(), op->operand_end());
+  }
+  return true;
 }
 
 Made Makeup::get(Value value) const {
   auto found = known.find(value);
   if (found != known.end())
     return found->second;
-  Operation *op = value.getDefiningOp();
-  return isNumber(value) || matchPattern(value, m_Constant()) ||
-                 isa_and_nonnull<tensor::EmptyOp>(op)
-             ? Made::OfNumbers
-             : Made::OfOther;
+  return isOfNumbers(value) ? Made::OfNumbers : Made::OfOther;
 }
 
 void Makeup::add(Operation *op) {

@@ -46,6 +46,11 @@ StepData::StepData(func::FuncOp func) : func(func) {
     if (!isData(arg))
       continue;
     reach(arg);
+    // A batch of one number, which no rate has the dimensions of.
+    if (isNumber(arg) && cast<RankedTensorType>(arg.getType()).getRank() > 1) {
+      data.insert(arg);
+      worklist.push_back(arg);
+    }
     if (isNumber(arg) && getElementTypeOrSelf(arg.getType()).isInteger())
       reachLookups(reachLookups, arg);
   }
@@ -83,7 +88,7 @@ bool StepData::reaches(Operation *op, const DenseSet<Value> &gradients,
   DenseSet<Value> seen;
   SmallVector<Operation *> worklist = {op};
   auto reach = [&](Value value) {
-    if (isNumber(value) || !seen.insert(value).second)
+    if ((isNumber(value) && !contains(value)) || !seen.insert(value).second)
       return;
     if (gradients.contains(value)) {
       reachesGradient = true;

@@ -38,6 +38,12 @@ bool isEntryWise(Operation *op);
 void visitOperands(Operation *op, unsigned result, const Entries &entries,
                    function_ref<void(OpOperand &, const Entries &)> visit);
 
+/// The entries of result number `result` of an entry-wise operation that are
+/// functions of those of `operand`, which are `entries`. One may be there
+/// several times: in the result of a broadcast. Nothing if they are not known.
+std::optional<Entries> followEntries(OpOperand &operand, unsigned result,
+                                     const Entries &entries);
+
 /// The part of a matrix that entries are: `rows` by `cols` of them from `row`
 /// and `col` on.
 struct Rectangle {

@@ -43,8 +43,7 @@ public:
   bool isShared(unsigned number, Value value) const {
     return spaces.isClaimed(number, value) ||
            (isActivation(number, value) &&
-            !hiddenGradients.isProduct(value, spaces[number],
-                                       forwards[number]));
+            !hiddenGradients.isProduct(value, forwards[number]));
   }
   /// True if what `use` computes outside of the weight's space reaches the next
   /// values of other parameters, by more than numbers.
@@ -53,6 +52,8 @@ public:
   }
 
 private:
+  bool isHiddenElsewhere(unsigned number, Value value) const;
+  SmallVector<Value> getFunctions(unsigned number) const;
   SmallVector<Value> findPenalties(unsigned number, ArrayRef<Value> gradients);
 
   func::FuncOp func;

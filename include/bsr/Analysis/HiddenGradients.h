@@ -6,6 +6,7 @@
 #define BSR_ANALYSIS_HIDDENGRADIENTS_H
 
 #include "bsr/Analysis/Forward.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace mlir::bsr {
 
@@ -27,15 +28,26 @@ public:
 
   /// True if `value` multiplies what the weight was multiplied with along its
   /// rows, and along its columns.
-  bool isProduct(Value value, const Space &space, const Forward &forward) const;
+  bool isProduct(Value value, const Forward &forward) const;
 
-  /// What may be the gradient of `weight`, or that of an example, of which the
-  /// step looks rows up: operations that nobody's space has, read what the
-  /// look-up reads, depend on it, and have results of the weight's shape that
-  /// are used as gradients.
-  SmallVector<Operation *> findLookUps(const BoundWeight &weight,
-                                       const Space &space,
-                                       const Forward &forward) const;
+  /// True if all that the step makes of `value` is in `space`, as of gradients
+  /// of examples that are only added up.
+  static bool isOnlySummed(Value value, const Space &space);
+
+  /// What else may be the gradient of a weight, or that of an example, of which
+  /// the step looks rows up: operations that nobody's space has, read the
+  /// places, depend on the look-up, and have results with the weight's
+  /// dimensions that are used as gradients. None of them is `known`.
+  SmallVector<Operation *> findLookUps(const Space &space,
+                                       const Forward &forward,
+                                       ArrayRef<Value> known) const;
+
+  /// What may be the gradient of a weight that data is combined with, entry by
+  /// entry: sums over copies of it that are used as gradients, and numbers made
+  /// of as many entries as it has that next values depend on.
+  SmallVector<Operation *> findCombined(const BoundWeight &weight,
+                                        const Space &space,
+                                        const Forward &forward) const;
 
   /// What may be the gradient of a weight without a next value: operations with
   /// results of its shape that mix entries, have nothing to do with other
@@ -45,27 +57,23 @@ public:
                                           const Forward &forward) const;
 
 private:
-  /// A product with the shape of a gradient: which entries it has, and whether
-  /// it multiplies factors along both of the weight's dimensions.
-  struct Match {
-    Entries entries;
-    bool isOfBoth;
-  };
-  /// How the owner of `operand`, which is `factor` with these dimensions,
-  /// multiplies it.
-  std::optional<Match> match(const Space &space, const Forward &forward,
-                             const Factor &factor, OpOperand &operand,
-                             ArrayRef<int64_t> dims) const;
+  /// What the owner of `operand`, which is `factor` with dimensions `dims`, is.
+  std::optional<HiddenGradient>
+  judge(OpOperand &operand, ArrayRef<int64_t> dims, const Factor &factor,
+        const Space &space, const Forward &forward, bool isPlain) const;
 
   /// Whether another weight's gradient has the form of one.
   enum class Rival { None, Possible, Sure };
-  /// Of product `op`, which multiplies `operand`, a `factor` of the weight.
-  Rival findRival(Operation *op, OpOperand &operand, const Factor &factor,
+  /// Of the product that multiplies `operand`, a `factor` of the weight.
+  Rival findRival(OpOperand &operand, const Factor &factor,
                   const Forward &forward) const;
 
   func::FuncOp func;
   const Spaces &spaces;
-  /// The operands of structured operations by what they are, stripped.
+  /// Sums of one tensor.
+  SmallVector<linalg::LinalgOp> sums;
+  /// The operands of products, and the places of sums by place, by what they
+  /// are, stripped.
   DenseMap<Value, SmallVector<std::pair<OpOperand *, SmallVector<int64_t>>>>
       readers;
 };

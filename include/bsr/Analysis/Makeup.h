@@ -13,7 +13,8 @@ namespace mlir::bsr {
 /// What entries are functions of.
 enum class Made {
   OfNumbers,   ///< Numbers alone: the same everywhere.
-  OfWeight,    ///< The weight's entries.
+  Weight,      ///< The weight's entries, or these after a step.
+  OfWeight,    ///< Functions of these.
   OfGradients, ///< Gradients, linearly.
   OfSums,      ///< Gradients, and what is added to them.
   OfOther

@@ -4,7 +4,7 @@
 // Gradients that are not found for sure are named, and errors where everything
 // has to be sparse.
 
-// REQUIRE-COUNT-9: error: expected the gradient of "w" to be masked, but got one that was not found for sure
+// REQUIRE-COUNT-12: error: expected the gradient of "w" to be masked, but got one that was not found for sure
 
 // Two parameters' gradient, of which something else takes the norm.
 // CHECK-LABEL: func.func @two(
@@ -284,8 +284,8 @@ func.func @rival(
 
 // -----
 
-// The norm of what may be the gradient of the rows of each example that are
-// looked up.
+// Rows that two tables have looked up at the same places: whose gradient it is,
+// nothing says.
 // CHECK-LABEL: func.func @lookups(
 // CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
 #id = affine_map<(i, j) -> (i, j)>
@@ -294,7 +294,7 @@ func.func @rival(
 #mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
 func.func @lookups(
     %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
-    %ids: tensor<4xi32> {bsr.name = "ids"}) -> (tensor<8x8xf32>, tensor<4xf32>) {
+    %v: tensor<8x8xf32> {bsr.name = "v"}, %ids: tensor<4xi32> {bsr.name = "ids"}) -> (tensor<8x8xf32>, tensor<4xf32>) {
   %c = arith.constant dense<0.0> : tensor<8x8xf32>
   %c4 = arith.constant dense<0.0> : tensor<4xf32>
   %c48 = arith.constant dense<0.0> : tensor<4x8xf32>
@@ -305,9 +305,19 @@ func.func @lookups(
     %0 = arith.index_cast %a : i32 to index
     %1 = linalg.index 1 : index
     %2 = tensor.extract %w[%0, %1] : tensor<8x8xf32>
+    %3 = tensor.extract %v[%0, %1] : tensor<8x8xf32>
+    %4 = arith.mulf %2, %3 : f32
+    linalg.yield %4 : f32
+  } -> tensor<4x8xf32>
+  %others = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%ids : tensor<4xi32>) outs(%c48 : tensor<4x8xf32>) {
+  ^bb0(%a: i32, %o: f32):
+    %0 = arith.index_cast %a : i32 to index
+    %1 = linalg.index 1 : index
+    %2 = tensor.extract %v[%0, %1] : tensor<8x8xf32>
     linalg.yield %2 : f32
   } -> tensor<4x8xf32>
-  %dy = linalg.exp ins(%rows : tensor<4x8xf32>) outs(%c48 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %dy = linalg.mul ins(%rows, %others : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c48 : tensor<4x8xf32>) -> tensor<4x8xf32>
   // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.generic', which may be it}}
   %each = linalg.generic {indexing_maps = [affine_map<(i, r, c) -> (i)>, affine_map<(i, r, c) -> (i, c)>, #each],
                           iterator_types = ["parallel", "parallel", "parallel"]}
@@ -320,7 +330,102 @@ func.func @lookups(
     linalg.yield %3 : f32
   } -> tensor<4x8x8xf32>
   %norms = linalg.reduce { arith.addf } ins(%each : tensor<4x8x8xf32>) outs(%c4 : tensor<4xf32>) dimensions = [1, 2]
-  %g = linalg.reduce { arith.addf } ins(%each : tensor<4x8x8xf32>) outs(%c : tensor<8x8xf32>) dimensions = [0]
+  %e = linalg.exp ins(%rows : tensor<4x8xf32>) outs(%c48 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %g = bsr.scatter_add %ids, %e feature_dim = 1 : tensor<4xi32>, tensor<4x8xf32> -> tensor<8x8xf32>
   %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %next, %norms : tensor<8x8xf32>, tensor<4xf32>
+}
+
+// -----
+
+// A matrix that is added to each example of a batch: the norm of a sum over
+// these may be that of its gradient.
+// CHECK-LABEL: func.func @added(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#all = affine_map<(b, i, j) -> (b, i, j)>
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @added(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark, bsr.role = "param"},
+    %x: tensor<2x8x8xf32>) -> (tensor<8x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c2 = arith.constant dense<0.0> : tensor<2x8x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %y = linalg.generic {indexing_maps = [#all, affine_map<(b, i, j) -> (i, j)>, #all], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x, %w : tensor<2x8x8xf32>, tensor<8x8xf32>) outs(%c2 : tensor<2x8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.addf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<2x8x8xf32>
+  %d = linalg.exp ins(%y : tensor<2x8x8xf32>) outs(%c2 : tensor<2x8x8xf32>) -> tensor<2x8x8xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.reduce', which may be it}}
+  %h = linalg.reduce { arith.addf } ins(%d : tensor<2x8x8xf32>) outs(%c : tensor<8x8xf32>) dimensions = [0]
+  %norm = linalg.reduce { arith.addf } ins(%h : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  %g = linalg.reduce { arith.addf } ins(%y : tensor<2x8x8xf32>) outs(%c : tensor<8x8xf32>) dimensions = [0]
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %norm : tensor<8x8xf32>, tensor<f32>
+}
+
+// -----
+
+// The gradient of a convolution, of which the norm is returned: where its rows
+// lie in the other operand is a sum of two loops.
+// CHECK-LABEL: func.func @convolution(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#x = affine_map<(t, r, c) -> (t + r)>
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @convolution(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<12xf32>) -> (tensor<8x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c5 = arith.constant dense<0.0> : tensor<5x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %y = linalg.generic {indexing_maps = [#x, affine_map<(t, r, c) -> (r, c)>, affine_map<(t, r, c) -> (t, c)>],
+                       iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%x, %w : tensor<12xf32>, tensor<8x8xf32>) outs(%c5 : tensor<5x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<5x8xf32>
+  %d = linalg.exp ins(%y : tensor<5x8xf32>) outs(%c5 : tensor<5x8xf32>) -> tensor<5x8xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.generic', which may be it}}
+  %h = linalg.generic {indexing_maps = [#x, affine_map<(t, r, c) -> (t, c)>, affine_map<(t, r, c) -> (r, c)>],
+                       iterator_types = ["reduction", "parallel", "parallel"]}
+      ins(%x, %d : tensor<12xf32>, tensor<5x8xf32>) outs(%c : tensor<8x8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%h : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  return %w, %norm : tensor<8x8xf32>, tensor<f32>
+}
+
+// -----
+
+// The norm of a product of the shape that the weight had before it was made a
+// matrix: which of its dimensions are the columns, nothing says.
+// CHECK-LABEL: func.func @reshaped(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @reshaped(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<f32>) {
+  %c4 = arith.constant dense<0.0> : tensor<4x8xf32>
+  %c = arith.constant dense<0.0> : tensor<8x2x4xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %y = linalg.matmul ins(%x, %w : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %e = tensor.expand_shape %y [[0], [1, 2]] output_shape [4, 2, 4] : tensor<4x8xf32> into tensor<4x2x4xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.generic', which may be it}}
+  %h = linalg.generic {indexing_maps = [affine_map<(t, r, h, c) -> (t, r)>, affine_map<(t, r, h, c) -> (t, h, c)>,
+                                        affine_map<(t, r, h, c) -> (r, h, c)>],
+                       iterator_types = ["reduction", "parallel", "parallel", "parallel"]}
+      ins(%x, %e : tensor<4x8xf32>, tensor<4x2x4xf32>) outs(%c : tensor<8x2x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<8x2x4xf32>
+  %norm = linalg.reduce { arith.addf } ins(%h : tensor<8x2x4xf32>) outs(%s : tensor<f32>) dimensions = [0, 1, 2]
+  return %w, %norm : tensor<8x8xf32>, tensor<f32>
 }

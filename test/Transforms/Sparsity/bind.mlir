@@ -414,3 +414,169 @@ func.func @examples(
   %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
   return %next : tensor<8x8xf32>
 }
+
+// -----
+
+// The gradient of the rows of each example that are looked up, of which
+// something takes the norms.
+
+// CHECK-LABEL: func.func @lookups(
+// CHECK-NOT:     bsr.unmasked
+// CHECK:         %[[EACH:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<4x8x8xf32>)
+// CHECK:         %[[MASK:.*]] = bsr.to_dense
+// CHECK:         %[[ONLY:.*]] = linalg.generic {{.*}} ins(%[[EACH]], %[[MASK]]
+// CHECK:         linalg.reduce {{.*}} ins(%[[ONLY]]
+// CHECK:         linalg.reduce {{.*}} ins(%[[ONLY]]
+#id = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+#each = affine_map<(i, r, c) -> (i, r, c)>
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @lookups(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %ids: tensor<4xi32> {bsr.name = "ids"}) -> (tensor<8x8xf32>, tensor<4xf32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<4xf32>
+  %c48 = arith.constant dense<0.0> : tensor<4x8xf32>
+  %c488 = arith.constant dense<0.0> : tensor<4x8x8xf32>
+  %rows = linalg.generic {indexing_maps = [#row, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%ids : tensor<4xi32>) outs(%c48 : tensor<4x8xf32>) {
+  ^bb0(%a: i32, %o: f32):
+    %0 = arith.index_cast %a : i32 to index
+    %1 = linalg.index 1 : index
+    %2 = tensor.extract %w[%0, %1] : tensor<8x8xf32>
+    linalg.yield %2 : f32
+  } -> tensor<4x8xf32>
+  %dy = linalg.exp ins(%rows : tensor<4x8xf32>) outs(%c48 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %each = linalg.generic {indexing_maps = [affine_map<(i, r, c) -> (i)>, affine_map<(i, r, c) -> (i, c)>, #each],
+                          iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%ids, %dy : tensor<4xi32>, tensor<4x8xf32>) outs(%c488 : tensor<4x8x8xf32>) {
+  ^bb0(%a: i32, %b: f32, %o: f32):
+    %0 = arith.index_cast %a : i32 to index
+    %1 = linalg.index 1 : index
+    %2 = arith.cmpi eq, %0, %1 : index
+    %3 = arith.select %2, %b, %o : f32
+    linalg.yield %3 : f32
+  } -> tensor<4x8x8xf32>
+  %norms = linalg.reduce { arith.addf } ins(%each : tensor<4x8x8xf32>) outs(%c4 : tensor<4xf32>) dimensions = [1, 2]
+  %g = linalg.reduce { arith.addf } ins(%each : tensor<4x8x8xf32>) outs(%c : tensor<8x8xf32>) dimensions = [0]
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %norms : tensor<8x8xf32>, tensor<4xf32>
+}
+
+// -----
+
+// Sums of rows by place are the gradient of a table as well.
+
+// CHECK-LABEL: func.func @rows(
+// CHECK-NOT:     bsr.unmasked
+// CHECK:         %[[H:.*]] = bsr.scatter_add
+// CHECK:         %[[S:.*]] = bsr.sample %{{.*}}, %[[H]]
+// CHECK:         %[[D:.*]] = bsr.to_dense %{{.*}}, %[[S]]
+// CHECK:         linalg.reduce {{.*}} ins(%[[D]]
+#id = affine_map<(i, j) -> (i, j)>
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @rows(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %ids: tensor<4xi32> {bsr.name = "ids"}) -> (tensor<8x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %c48 = arith.constant dense<0.0> : tensor<4x8xf32>
+  %rows = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%ids : tensor<4xi32>) outs(%c48 : tensor<4x8xf32>) {
+  ^bb0(%a: i32, %o: f32):
+    %0 = arith.index_cast %a : i32 to index
+    %1 = linalg.index 1 : index
+    %2 = tensor.extract %w[%0, %1] : tensor<8x8xf32>
+    linalg.yield %2 : f32
+  } -> tensor<4x8xf32>
+  %dy = linalg.exp ins(%rows : tensor<4x8xf32>) outs(%c48 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %h = bsr.scatter_add %ids, %dy feature_dim = 1 : tensor<4xi32>, tensor<4x8xf32> -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%h : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  %dz = linalg.mul ins(%rows, %dy : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c48 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %g = bsr.scatter_add %ids, %dz feature_dim = 1 : tensor<4xi32>, tensor<4x8xf32> -> tensor<8x8xf32>
+  %next = linalg.sub ins(%w, %g : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %next, %norm : tensor<8x8xf32>, tensor<f32>
+}
+
+// -----
+
+// The gradient of two weights that are stacked in front of one product: each
+// part of it is masked.
+
+// CHECK-LABEL: func.func @stack(
+// CHECK-SAME:    %[[PW:[^:]*]]: !bsr.pattern<8x8, block = 4x4, slots = 2> {bsr.density = 5.000000e-01 : f64, bsr.name = "w"
+// CHECK-SAME:    %[[PV:[^:]*]]: !bsr.pattern<8x8, block = 4x4, slots = 2> {bsr.density = 5.000000e-01 : f64, bsr.name = "v"
+// CHECK-NOT:     bsr.unmasked
+// CHECK:         %[[H:.*]] = linalg.generic {{.*}} outs(%{{.*}} : tensor<2x8x8xf32>)
+// CHECK:         tensor.extract_slice %[[H]][1, 0, 0]
+// CHECK:         bsr.sample %[[PV]]
+// CHECK:         %[[V:.*]] = tensor.insert_slice {{.*}} into %[[H]][1, 0, 0]
+// CHECK:         tensor.extract_slice %[[V]][0, 0, 0]
+// CHECK:         bsr.sample %[[PW]]
+// CHECK:         %[[W:.*]] = tensor.insert_slice {{.*}} into %[[V]][0, 0, 0]
+// CHECK:         linalg.reduce {{.*}} ins(%[[W]]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+#other = #bsr.mark<block = 4x4, density = 0.5, weight = "v">
+// expected-remark @below {{masked the gradients of 2 weights}}
+func.func @stack(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #mark}, %v: tensor<8x8xf32> {bsr.name = "v", bsr.mark = #other},
+    %x: tensor<2x4x8xf32>) -> tensor<f32> {
+  %c = arith.constant dense<0.0> : tensor<2x8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<2x4x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %a = tensor.expand_shape %w [[0, 1], [2]] output_shape [1, 8, 8] : tensor<8x8xf32> into tensor<1x8x8xf32>
+  %b = tensor.expand_shape %v [[0, 1], [2]] output_shape [1, 8, 8] : tensor<8x8xf32> into tensor<1x8x8xf32>
+  %both = tensor.concat dim(0) %a, %b : (tensor<1x8x8xf32>, tensor<1x8x8xf32>) -> tensor<2x8x8xf32>
+  %y = linalg.batch_matmul ins(%x, %both : tensor<2x4x8xf32>, tensor<2x8x8xf32>) outs(%c4 : tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+  %h = linalg.generic {indexing_maps = [affine_map<(e, t, i, j) -> (e, t, i)>, affine_map<(e, t, i, j) -> (e, t, j)>,
+                                        affine_map<(e, t, i, j) -> (e, i, j)>],
+                       iterator_types = ["parallel", "reduction", "parallel", "parallel"]}
+      ins(%x, %y : tensor<2x4x8xf32>, tensor<2x4x8xf32>) outs(%c : tensor<2x8x8xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %0 = arith.mulf %p, %q : f32
+    %1 = arith.addf %o, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<2x8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%h : tensor<2x8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1, 2]
+  return %norm : tensor<f32>
+}
+
+// -----
+
+// Within the step as well, the sum of a gradient and of a penalty's derivative
+// is masked; what is added to a weight after a step within the step is not.
+
+// CHECK-LABEL: func.func @penalized(
+// CHECK:         %[[P:.*]] = linalg.matmul indexing_maps
+// CHECK-NEXT:    %[[S:.*]] = bsr.sample %{{.*}}, %[[P]]
+// CHECK-NEXT:    %[[D:.*]] = bsr.to_dense %{{.*}}, %[[S]]
+// CHECK-NEXT:    %[[E:.*]] = linalg.exp
+// CHECK-NEXT:    %[[SUM:.*]] = linalg.add ins(%[[D]], %[[E]]
+// CHECK-NEXT:    %[[T:.*]] = bsr.sample %{{.*}}, %[[SUM]]
+// CHECK-NEXT:    %[[H:.*]] = bsr.to_dense %{{.*}}, %[[T]]
+// CHECK-NEXT:    linalg.reduce {{.*}} ins(%[[H]]
+// CHECK-NEXT:    %[[STEP:.*]] = linalg.sub ins(%{{.*}}, %[[H]]
+// CHECK-NEXT:    %[[SHIFTED:.*]] = linalg.sub ins(%[[STEP]],
+// CHECK-NOT:     bsr.sample
+// CHECK:         linalg.reduce {{.*}} ins(%[[SHIFTED]]
+#turned = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @penalized(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #mark}, %x: tensor<4x8xf32>) -> (tensor<f32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %one = arith.constant dense<1.0> : tensor<8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<4x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %y = linalg.matmul ins(%x, %w : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %p = linalg.matmul indexing_maps = #turned ins(%x, %y : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %e = linalg.exp ins(%w : tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %h = linalg.add ins(%p, %e : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%h : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  %v = linalg.sub ins(%w, %h : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %shifted = linalg.sub ins(%v, %one : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %penalty = linalg.reduce { arith.addf } ins(%shifted : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  return %norm, %penalty : tensor<f32>, tensor<f32>
+}

@@ -329,18 +329,29 @@ def BSRBind : Pass<"bsr-bind", "ModuleOp"> {
     spread over a matrix that two weights share.
 
     A step may use gradients on the way to its loss, or those of examples: norms as
-    penalties, a step within the step, differential privacy. So every other product is
-    a gradient, too, that multiplies what the weight was multiplied with along its rows
-    and what it was multiplied with along its columns, with dimensions of the
-    examples or without. What stands for one of these may be anything that depends
-    on the weight's product if the product is used as a gradient: functions of its
+    penalties, a step within the step, differential privacy. So every other operation is
+    a gradient, too, that multiplies what the weight was multiplied with, has the
+    dimensions of the weight, those along which that was multiplied from there and the others
+    from what else it multiplies, and perhaps dimensions of examples. What was multiplied may
+    be a function of the weight's entries: a slice, a stack or a concatenation with others,
+    of which the gradient's entries are masked that are the weight's. What else it multiplies is
+    what the weight was multiplied with along its other dimension; or it is anything that depends
+    on the weight's product if the gradient is used as one: functions of its
     entries are summed up over the matrix, or added to the weight's; and if nothing else
-    was multiplied with the same before. A gradient that the step takes from the
-    weight makes another weight of it, whose gradients are found likewise. What reads
+    was multiplied with the same before. Look-ups multiply with the places of ones, so
+    products with these, selections by place and sums of rows by place are gradients of a table.
+    A gradient that the step takes from the
+    weight makes another weight of it, whose gradients are found likewise; sums of one and a penalty's
+    derivative are masked here as well. What reads
     the next value of a weight or of a moment, but for their update (an average, a
     norm), sees it masked, as it will be. Where sums of the weight's entries
     change them in front of its products, so that they are not zero off the pattern
     (weight standardization), nothing is masked: right, if only the update sees it.
+
+    Where dimensions are not known (of a convolution, of a weight that had several columns), what
+    may be a gradient and is used as one is warned of. So is, of a matrix that is added to
+    activations, a sum over copies that is used as a gradient, and a number that is made of as
+    many entries and enters next values.
 
     Where this leaves a doubt, a warning names the weight and the operation, and the
     function's `bsr.unmasked` the weight: `bsr-propagate=require-sparse` makes it an error.
