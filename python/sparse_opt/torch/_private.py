@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._decomp import decompositions as torch_decompositions
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -33,10 +34,12 @@ from torch.nn.modules import transformer as torch_transformer
 from torch.nn.utils import stateless
 from torch.optim import _adafactor as torch_adafactor
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from sparse_opt.torch import _adafactor, _experts, _numbers
+from sparse_opt.torch import _adafactor, _experts, _numbers, _recurrent
 
 __all__ = [
+    "TorchDispatchMode",
     "compiling",
     "keep_lines_of",
     "know_mapping",
@@ -54,6 +57,7 @@ _NEEDED = (
     torch.compiler._is_compiling_flag,
     torch_adafactor._single_tensor_adafactor,
     torch_transformer._detect_is_causal_mask,
+    torch_decompositions._rnn_helper,
     torch._C._get_mkldnn_enabled,
     torch._C._set_mkldnn_enabled,
     stateless._reparametrize_module,
@@ -67,17 +71,20 @@ def compiling() -> Iterator[None]:
 
     Under it an optimizer keeps its step count a tensor, and Hugging Face's
     models do not look into their padding masks. Adafactor, the masks of
-    `nn.Transformer` and mixtures of experts have no such path, and an LSTM is one
-    operation of oneDNN where its input needs no gradient.
+    `nn.Transformer` and mixtures of experts have no such path, an LSTM is one
+    operation of oneDNN where its input needs no gradient, and recurrent layers
+    drop nothing out.
     """
     # A model that was compiled runs as it was written.
     stance = torch.compiler.set_stance("force_eager")
     before = torch.compiler._is_compiling_flag
     update = torch_adafactor._single_tensor_adafactor
     detect = torch_transformer._detect_is_causal_mask
+    network = torch_decompositions._rnn_helper
     torch.compiler._is_compiling_flag = True
     setattr(torch_adafactor, "_single_tensor_adafactor", _adafactor.update)
     setattr(torch_transformer, "_detect_is_causal_mask", _is_said_to_be_causal)
+    setattr(torch_decompositions, "_rnn_helper", _recurrent.with_dropout(network))
     has_onednn = torch._C._get_mkldnn_enabled()
     torch._C._set_mkldnn_enabled(False)
     try:
@@ -87,6 +94,7 @@ def compiling() -> Iterator[None]:
         torch.compiler._is_compiling_flag = before
         setattr(torch_adafactor, "_single_tensor_adafactor", update)
         setattr(torch_transformer, "_detect_is_causal_mask", detect)
+        setattr(torch_decompositions, "_rnn_helper", network)
         torch._C._set_mkldnn_enabled(has_onednn)
 
 

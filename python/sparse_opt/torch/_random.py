@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from sparse_opt._errors import ExportError
+from sparse_opt.torch import _private
 
 aten = torch.ops.aten
 
@@ -38,6 +38,9 @@ def decompositions(
     def bits(like: torch.Tensor, site: int | None = None) -> torch.Tensor:
         site = next(sites) if site is None else site
         place = torch.arange(like.numel(), dtype=torch.int32).view(like.shape)
+        if not like.is_contiguous():
+            # Views of the result are those of what PyTorch's would be.
+            place = torch.zeros_like(like, dtype=torch.int32) + place
         start = _hash(seed + _signed(site * 0x9E3779B9))
         return _shifted(_hash(place + start), 32 - _BITS)
 
@@ -104,7 +107,7 @@ def _is_random(operation: Any) -> bool:
     )
 
 
-class Sites(TorchDispatchMode):
+class Sites(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Numbers the random operations of a trace by the state of PyTorch's generator.
 
     Each operation leaves a new state. Where somebody has put back a state of before,
@@ -113,7 +116,7 @@ class Sites(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.numbers: list[int] = []
         self._known: dict[int, int] = {}
         self._first = torch.initial_seed()

@@ -70,6 +70,54 @@ check("one behind the other", lambda model, x: again(model, again(model, x)))
 # CHECK-COUNT-2: one in the other: equal
 check("one in the other", lambda model, x: checkpoint(lambda y: model.inner(again(model, y)), x, use_reentrant=False))
 
+# Between layers of recurrent networks: by another seed the loss is another one.
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind, **options):
+        super().__init__()
+        torch.manual_seed(0)
+        self.rnn = kind(4, 4, batch_first=True, **options)
+
+    def forward(self, x):
+        return self.rnn(x[:48].view(4, 3, 4))[0].square().sum()
+
+
+def differ(name, kind, dropout=0.0, **options):
+    model = Recurrent(kind, dropout=dropout, **options)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    step = sparse_opt.compile(sparse_opt.torch.export(train_step, model, optimizer, data), options=["-O", "0"])
+    print(f"{name}: drops out {float(step(data, seed=0)) != float(step(data, seed=1))}")
+
+
+# CHECK: LSTM: drops out True
+differ("LSTM", nn.LSTM, 0.5, num_layers=2)
+# CHECK: GRU: drops out True
+differ("GRU", nn.GRU, 0.5, num_layers=3, bidirectional=True)
+# CHECK: expected no seed, for the step has no argument of that role
+refuse(lambda: differ("one layer", nn.RNN))
+
+# The share that is kept and its scale, by the linear layers of two that only pass on.
+
+
+class Passes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.RNN(1, 1, num_layers=2, nonlinearity="relu", dropout=0.25, bias=False)
+        for name, p in self.rnn.named_parameters():
+            nn.init.constant_(p, float("ih" in name))
+
+    def forward(self, x):
+        return self.rnn(x[None, :, None])[0].sum()
+
+
+model = Passes()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+step = sparse_opt.compile(sparse_opt.torch.export(train_step, model, optimizer, torch.ones(512)), options=["-O", "1"])
+kept = [float(step(torch.ones(512), seed=seed)) * 0.75 / 512 for seed in range(8)]
+# CHECK: kept share True
+print("kept share", abs(sum(kept) / 8 - 0.75) < 0.02, kept)
+
 
 def seeds(model, x):
     torch.manual_seed(1)
