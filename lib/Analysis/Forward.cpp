@@ -32,18 +32,34 @@ void Forward::addEntryWise(OpOperand &use,
            (data.contains(read) && !values.contains(read));
   });
   for (OpResult result : use.getOwner()->getResults()) {
-    bool isNew =
-        values
-            .insert({result, entries && !readsData
-                                 ? followEntries(use, result.getResultNumber(),
-                                                 *entries)
-                                 : std::nullopt})
-            .second;
+    std::optional<Entries> next;
+    if (entries)
+      next = followEntries(use, result.getResultNumber(), *entries);
+    auto [known, isNew] =
+        values.insert({result, readsData ? std::nullopt : next});
+    // Of what has the weight twice, such as a stack of its multiples, an entry
+    // is not known.
+    if (!isNew && next && known->second && !(*next == *known->second))
+      forget(result);
     if (!isNew || !readsData)
       continue;
     activations.insert(result);
     if (entries)
       mixtures.push_back(use.getOwner());
+  }
+}
+
+/// Forgets which entries `value` has, and functions of it.
+void Forward::forget(Value value) {
+  SmallVector<Value> worklist = {value};
+  while (!worklist.empty()) {
+    Value next = worklist.pop_back_val();
+    auto *known = values.find(next);
+    if (known == values.end() || !known->second)
+      continue;
+    known->second = std::nullopt;
+    for (Operation *user : next.getUsers())
+      llvm::append_range(worklist, user->getResults());
   }
 }
 
@@ -121,23 +137,29 @@ void Forward::addLookUp(tensor::ExtractOp extract,
   }
 }
 
-/// Follows entry-wise functions of `values`; adds their other uses to the
-/// products, if they are `complete`.
-void Forward::follow(const StepData &data, bool isComplete) {
+/// Follows entry-wise functions of the values.
+void Forward::follow(const StepData &data) {
   for (unsigned i = 0; i != values.size(); ++i) {
     auto [value, entries] = *(values.begin() + i);
     for (OpOperand &use : value.getUses()) {
-      Operation *user = use.getOwner();
-      auto op = dyn_cast<linalg::LinalgOp>(user);
-      auto extract = dyn_cast<tensor::ExtractOp>(user);
-      if (isComplete && op && op.getNumReductionLoops())
-        addProduct(use, op, entries);
-      else if (isComplete && extract)
-        addLookUp(extract, entries);
-      else if (isEntryWise(user) && !isa<scf::IfOp>(user))
+      auto op = dyn_cast<linalg::LinalgOp>(use.getOwner());
+      if ((!op || !op.getNumReductionLoops()) && isEntryWise(use.getOwner()) &&
+          !isa<scf::IfOp>(use.getOwner()))
         addEntryWise(use, entries, data);
     }
   }
+}
+
+/// Adds what multiplies the values, or looks them up, to the products.
+void Forward::addProducts() {
+  for (auto &[value, entries] : values)
+    for (OpOperand &use : value.getUses()) {
+      auto op = dyn_cast<linalg::LinalgOp>(use.getOwner());
+      if (op && op.getNumReductionLoops())
+        addProduct(use, op, entries);
+      else if (auto extract = dyn_cast<tensor::ExtractOp>(use.getOwner()))
+        addLookUp(extract, entries);
+    }
 }
 
 /// The tensors that `value` is a part of.
@@ -189,10 +211,11 @@ void Forward::findFactors(const BoundWeight &weight, const StepData &data,
                                        ? std::optional(gradient.entries)
                                        : std::nullopt});
   // What the step makes of gradients is known before it changes the weight.
-  follow(data, /*isComplete=*/false);
+  follow(data);
   TypedValue<RankedTensorType> dense = ToDenseOp(weight.dense).getDense();
   values.insert({dense, Entries::getWhole(dense.getType().getShape())});
-  follow(data, /*isComplete=*/true);
+  follow(data);
+  addProducts();
   llvm::erase_if(factors, [&](const Factor &factor) {
     return values.contains(factor.value);
   });

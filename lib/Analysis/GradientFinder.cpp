@@ -22,10 +22,12 @@ GradientFinder::GradientFinder(
   for (auto [number, weight] : llvm::enumerate(weights)) {
     Forward forward(weight, data, spaces);
     Space &space = spaces[number];
-    bool isPlain = llvm::any_of(space.sources, [&](Value source) {
-      Operation *op = source.getDefiningOp();
-      return op && forward.readsFactor(op, 2);
-    });
+    // Without a next value, the same may be the gradient of what is trained.
+    bool isPlain = weight.samples.empty() ||
+                   llvm::any_of(space.sources, [&](Value source) {
+                     Operation *op = source.getDefiningOp();
+                     return op && forward.readsFactor(op, 2);
+                   });
     SmallVector<HiddenGradient> found =
         hiddenGradients.find(space, forward, isPlain);
     // What the step multiplies instead of a weight has gradients, too.

@@ -186,7 +186,13 @@ bool Matcher::mayHave() const {
   int64_t count = 1;
   for (int64_t extent : factor.shape)
     count *= extent;
-  return count > 1 && !open.empty() && type.getNumElements() % count == 0;
+  // What was multiplied with a vector is a vector, too.
+  bool isVector = llvm::count_if(factor.shape, [](int64_t extent) {
+                    return extent != 1;
+                  }) < 2;
+  linalg::LinalgOp op = this->op;
+  return count > 1 && type.getNumElements() % count == 0 &&
+         (!open.empty() || (isVector && op.getNumReductionLoops()));
 }
 
 Entries Matcher::getEntries() const {

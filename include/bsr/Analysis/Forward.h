@@ -74,7 +74,9 @@ struct Forward {
 private:
   void findFactors(const BoundWeight &weight, const StepData &data,
                    ArrayRef<HiddenGradient> gradients);
-  void follow(const StepData &data, bool isComplete);
+  void follow(const StepData &data);
+  void forget(Value value);
+  void addProducts();
   void addEntryWise(OpOperand &use, const std::optional<Entries> &entries,
                     const StepData &data);
   void addProduct(OpOperand &use, linalg::LinalgOp op,

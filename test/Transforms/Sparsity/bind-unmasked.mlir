@@ -4,7 +4,7 @@
 // Gradients that are not found for sure are named, and errors where everything
 // has to be sparse.
 
-// REQUIRE-COUNT-12: error: expected the gradient of "w" to be masked, but got one that was not found for sure
+// REQUIRE-COUNT-14: error: expected the gradient of "w" to be masked, but got one that was not found for sure
 
 // Two parameters' gradient, of which something else takes the norm.
 // CHECK-LABEL: func.func @two(
@@ -428,4 +428,52 @@ func.func @reshaped(
   } -> tensor<8x2x4xf32>
   %norm = linalg.reduce { arith.addf } ins(%h : tensor<8x2x4xf32>) outs(%s : tensor<f32>) dimensions = [0, 1, 2]
   return %w, %norm : tensor<8x8xf32>, tensor<f32>
+}
+
+// -----
+
+// A stack of a weight and of its double: an entry of it is two of the stack's
+// gradient.
+// CHECK-LABEL: func.func @multiples(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @multiples(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.result = 0 : i64, bsr.mark = #mark},
+    %x: tensor<4x8xf32>) -> (tensor<8x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c16 = arith.constant dense<0.0> : tensor<8x16xf32>
+  %c4 = arith.constant dense<0.0> : tensor<4x16xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %v = linalg.add ins(%w, %w : tensor<8x8xf32>, tensor<8x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %both = tensor.concat dim(1) %w, %v : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x16xf32>
+  %y = linalg.matmul ins(%x, %both : tensor<4x8xf32>, tensor<8x16xf32>) outs(%c4 : tensor<4x16xf32>) -> tensor<4x16xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.matmul', which may be it}}
+  %h = linalg.matmul indexing_maps = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+      ins(%x, %y : tensor<4x8xf32>, tensor<4x16xf32>) outs(%c16 : tensor<8x16xf32>) -> tensor<8x16xf32>
+  %norm = linalg.reduce { arith.addf } ins(%h : tensor<8x16xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  return %w, %norm : tensor<8x8xf32>, tensor<f32>
+}
+
+// -----
+
+// A weight that is not trained beside one that is, of the same input: the
+// product is the gradient of the other one.
+// CHECK-LABEL: func.func @beside(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+// CHECK-NOT:     bsr.sample
+#turned = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @beside(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #mark}, %v: tensor<8x8xf32> {bsr.name = "v"},
+    %x: tensor<4x8xf32>) -> tensor<f32> {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<4x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %y = linalg.matmul ins(%x, %w : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %z = linalg.matmul ins(%x, %v : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %dz = linalg.mul ins(%y, %z : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.matmul', which may be it}}
+  %h = linalg.matmul indexing_maps = #turned ins(%x, %dz : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%h : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  return %norm : tensor<f32>
 }
