@@ -31,8 +31,35 @@ static bool isStart(Operation *op, Value value) {
          !llvm::is_contained(sum.getDpsInputs(), value);
 }
 
+bool bsr::comesBack(unsigned number, OpOperand &use, const Spaces &spaces,
+                    const StepData &data, Owners &owners) {
+  if (!owners.reachesOwn(number, use))
+    return false;
+  DenseSet<Operation *> dependents = getDependents(use.get().getDefiningOp());
+  SmallVector<Operation *> worklist = {use.getOwner()};
+  DenseSet<Operation *> seen = {use.getOwner()};
+  while (!worklist.empty()) {
+    Operation *op = worklist.pop_back_val();
+    bool readsData = false;
+    visitReads(op, [&](Value read) {
+      readsData |= data.contains(read) && read != use.get() &&
+                   !isStart(op, read) &&
+                   !dependents.contains(read.getDefiningOp());
+    });
+    if (readsData)
+      return true;
+    for (OpResult result : op->getResults())
+      if (!isNumber(result) && !spaces[number].entries.contains(result))
+        for (Operation *user : result.getUsers())
+          if (seen.insert(user).second)
+            worklist.push_back(user);
+  }
+  return false;
+}
+
 DenseSet<Value> bsr::getActivations(unsigned number, const Spaces &spaces,
-                                    Owners &owners) {
+                                    const StepData &data, Owners &owners,
+                                    bool isAdded) {
   const Space &space = spaces[number];
   // What the weight and its moments enter is no gradient any more.
   DenseSet<Value> updates;
@@ -63,8 +90,12 @@ DenseSet<Value> bsr::getActivations(unsigned number, const Spaces &spaces,
       continue;
     std::optional<DenseSet<Operation *>> dependents;
     for (OpOperand &use : value.getUses()) {
-      if (!owners.reachesOthers(number, use, /*isOnly=*/false))
-        continue;
+      if (!owners.reachesOthers(number, use, /*isOnly=*/false)) {
+        if (!isAdded || !comesBack(number, use, spaces, data, owners))
+          continue;
+        reach(value);
+        break;
+      }
       bool isActivation = owners.reachesOthers(number, use, /*isOnly=*/true);
       if (!isActivation) {
         if (!dependents)

@@ -3,7 +3,6 @@
 // Finds the gradients of block-sparse weights in a step.
 
 #include "bsr/Analysis/GradientFinder.h"
-#include "bsr/Analysis/Activations.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Makeup.h"
 #include "bsr/Analysis/OffPattern.h"
@@ -47,9 +46,11 @@ GradientFinder::GradientFinder(
       hidden.back().push_back(gradient.value);
       space.entries[gradient.value].assign({gradient.entries});
     }
+    isAdded.push_back(!hiddenGradients.findMixtures(weight, forward).empty());
     forwards.push_back(std::move(forward));
     opens.push_back(getOpen(number, spaces));
-    activations.push_back(getActivations(number, spaces, owners));
+    activations.push_back(
+        getActivations(number, spaces, data, owners, isAdded.back()));
   }
 }
 

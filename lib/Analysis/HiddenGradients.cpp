@@ -261,9 +261,8 @@ static bool isOfSpace(Value value, const Spaces &spaces,
 }
 
 SmallVector<Operation *>
-HiddenGradients::findCombined(const BoundWeight &weight, const Space &space,
+HiddenGradients::findMixtures(const BoundWeight &weight,
                               const Forward &forward) const {
-  SmallVector<Operation *> found;
   SmallVector<Operation *> mixtures =
       llvm::filter_to_vector(forward.mixtures, [&](Operation *op) {
         return llvm::none_of(op->getResults(), [&](Value result) {
@@ -271,7 +270,7 @@ HiddenGradients::findCombined(const BoundWeight &weight, const Space &space,
         });
       });
   if (mixtures.empty())
-    return found;
+    return mixtures;
   // Data that depends on the weight is made of its gradients.
   DenseSet<Operation *> behind =
       getDependents(ToDenseOp(weight.dense).getOperation());
@@ -281,6 +280,14 @@ HiddenGradients::findCombined(const BoundWeight &weight, const Space &space,
              !forward.values.contains(read);
     });
   });
+  return mixtures;
+}
+
+SmallVector<Operation *>
+HiddenGradients::findCombined(const BoundWeight &weight, const Space &space,
+                              const Forward &forward) const {
+  SmallVector<Operation *> found;
+  SmallVector<Operation *> mixtures = findMixtures(weight, forward);
   if (mixtures.empty())
     return found;
   DenseSet<Operation *> after = getDependents(mixtures);

@@ -42,20 +42,27 @@ void Owners::find() {
   }
 }
 
-bool Owners::reachesOthers(unsigned number, OpOperand &use, bool isOnly) {
-  if (spaces.isInside(number, use))
-    return false;
+BitVector Owners::getReached(unsigned number, OpOperand &use) {
+  BitVector all(spaces.size());
   Operation *user = use.getOwner();
   ValueRange results = user->getResults();
   if (isa<scf::YieldOp>(user))
     results = user->getParentOp()->getResults();
-  if (llvm::all_of(results, isNumber))
-    return false;
+  if (spaces.isInside(number, use) || llvm::all_of(results, isNumber))
+    return all;
   find();
-  BitVector all(spaces.size());
   for (Value result : results)
     all |= owners.lookup(result);
-  bool isOwn = all.test(number);
-  all.reset(number);
-  return all.any() && !(isOnly && isOwn);
+  return all;
+}
+
+bool Owners::reachesOthers(unsigned number, OpOperand &use, bool isOnly) {
+  BitVector reached = getReached(number, use);
+  bool isOwn = reached.test(number);
+  reached.reset(number);
+  return reached.any() && !(isOnly && isOwn);
+}
+
+bool Owners::reachesOwn(unsigned number, OpOperand &use) {
+  return getReached(number, use).test(number);
 }

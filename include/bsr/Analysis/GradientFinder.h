@@ -5,8 +5,8 @@
 #ifndef BSR_ANALYSIS_GRADIENTFINDER_H
 #define BSR_ANALYSIS_GRADIENTFINDER_H
 
+#include "bsr/Analysis/Activations.h"
 #include "bsr/Analysis/HiddenGradients.h"
-#include "bsr/Analysis/Owners.h"
 
 namespace mlir::bsr {
 
@@ -45,10 +45,12 @@ public:
            (isActivation(number, value) &&
             !hiddenGradients.isProduct(value, forwards[number]));
   }
-  /// True if what `use` computes outside of the weight's space reaches the next
-  /// values of other parameters, by more than numbers.
-  bool reachesOthers(unsigned number, OpOperand &use) {
-    return owners.reachesOthers(number, use, /*isOnly=*/false);
+  /// True if what `use` computes outside of the weight's space goes back to
+  /// other parameters, or to this one through activations, by more than
+  /// numbers.
+  bool goesBack(unsigned number, OpOperand &use) {
+    return owners.reachesOthers(number, use, /*isOnly=*/false) ||
+           (isAdded[number] && comesBack(number, use, spaces, data, owners));
   }
 
 private:
@@ -64,6 +66,8 @@ private:
   HiddenGradients hiddenGradients;
   Owners owners;
   SmallVector<Forward, 0> forwards;
+  /// For each weight, whether it is added to activations.
+  SmallVector<bool> isAdded;
   SmallVector<SmallVector<Value>, 0> hidden;
   SmallVector<DenseSet<Value>, 0> opens, activations;
 };

@@ -42,6 +42,11 @@ public:
                                        const Forward &forward,
                                        ArrayRef<Value> known) const;
 
+  /// The operations of the forward pass that combine the weight with data,
+  /// entry by entry.
+  SmallVector<Operation *> findMixtures(const BoundWeight &weight,
+                                        const Forward &forward) const;
+
   /// What may be the gradient of a weight that data is combined with, entry by
   /// entry: sums over copies of it that are used as gradients, and numbers made
   /// of as many entries as it has that next values depend on.

@@ -18,9 +18,13 @@ public:
   /// True if what `use` computes outside of space `number` reaches the next
   /// values of other parameters; `isOnly`: not this one's.
   bool reachesOthers(unsigned number, OpOperand &use, bool isOnly);
+  /// True if it reaches the next values of this one.
+  bool reachesOwn(unsigned number, OpOperand &use);
 
 private:
   void find();
+  /// Whose next values what `use` computes outside of space `number` reaches.
+  BitVector getReached(unsigned number, OpOperand &use);
 
   func::FuncOp func;
   const Spaces &spaces;

@@ -276,7 +276,7 @@ bool Masker::mask(unsigned number) {
         carriers.contains(value))
       for (OpOperand &use : value.getUses())
         if (!finder.getSpaces().isInside(number, use) &&
-            !finder.reachesOthers(number, use))
+            !finder.goesBack(number, use))
           edges.push_back({&use, known.second.front()});
     if (!op || !finder.isOpen(number, value) || !isEntryWise(op) ||
         isa<scf::IfOp>(op) || finder.isShared(number, value))
