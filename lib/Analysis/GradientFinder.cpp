@@ -102,7 +102,7 @@ SmallVector<Value> GradientFinder::findPenalties(unsigned number,
                                                  ArrayRef<Value> gradients) {
   Space &space = spaces[number];
   Offs offs;
-  Makeup makeup(ToDenseOp(weights[number].dense).getDense(), gradients);
+  Makeup makeup(ToDenseOp(weights[number].dense).getDense(), gradients, data);
   SmallVector<Value> penalties;
   bool isReported = false;
   auto reportOnce = [&](Operation *op, StringRef what) {

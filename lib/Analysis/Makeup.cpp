@@ -18,9 +18,12 @@ static bool isLinear(Made made) {
   return made == Made::OfGradients || made == Made::OfSums;
 }
 
+static bool isOfNumbers(Made made) {
+  return made == Made::OfNumbers || made == Made::OfMeans;
+}
+
 static bool isOfWeight(Made made) {
-  return made == Made::OfNumbers || made == Made::Weight ||
-         made == Made::OfWeight;
+  return isOfNumbers(made) || made == Made::Weight || made == Made::OfWeight;
 }
 
 /// What `op` makes of what is made so.
@@ -28,17 +31,21 @@ static Made combine(Operation *op, ArrayRef<Made> in) {
   if (in.empty())
     return isa<linalg::IndexOp>(op) ? Made::OfOther : Made::OfNumbers;
   bool isKept = isa<arith::ExtFOp, arith::TruncFOp, BarrierOp>(op);
+  if (llvm::all_of(in, isOfNumbers))
+    return *llvm::max_element(in);
   if (llvm::all_of(in, isOfWeight) && !isKept)
-    return llvm::all_equal(in) && in[0] == Made::OfNumbers ? Made::OfNumbers
-                                                           : Made::OfWeight;
+    return Made::OfWeight;
   if (llvm::is_contained(in, Made::OfOther))
     return Made::OfOther;
   // A step within the step makes a weight; a penalty adds a multiple of it.
   if ((isa<arith::AddFOp, arith::SubFOp>(op) && in[0] == Made::Weight) ||
       (isa<arith::AddFOp>(op) && in[1] == Made::Weight))
     return Made::Weight;
+  // What is added to a gradient is of a penalty, unless it is of gradients.
   if (isa<arith::AddFOp, arith::SubFOp>(op))
-    return llvm::all_equal(in) ? in[0] : Made::OfSums;
+    return llvm::all_equal(in)                     ? in[0]
+           : llvm::is_contained(in, Made::OfMeans) ? Made::OfOther
+                                                   : Made::OfSums;
   // One or the other, by the weight.
   if (isa<arith::SelectOp>(op) && isOfWeight(in[0]))
     return in[1] == in[2] ? in[1] : Made::OfSums;
@@ -57,6 +64,8 @@ static Made move(ArrayRef<Made> in) {
       in, [](Made made) { return made != Made::OfNumbers; });
   if (moved.empty())
     return Made::OfNumbers;
+  if (llvm::all_of(moved, isOfNumbers))
+    return Made::OfMeans;
   if (llvm::all_equal(moved))
     return moved[0];
   if (llvm::all_of(moved, isOfWeight))
@@ -64,19 +73,24 @@ static Made move(ArrayRef<Made> in) {
   return llvm::all_of(moved, isLinear) ? Made::OfSums : Made::OfOther;
 }
 
-Makeup::Makeup(Value weight, ArrayRef<Value> gradients) {
+Makeup::Makeup(Value weight, ArrayRef<Value> gradients, const StepData &data)
+    : data(data) {
   known[weight] = Made::Weight;
   for (Value gradient : gradients)
     known[gradient] = Made::OfGradients;
 }
 
-/// True if `value` is made of numbers alone, entry by entry, in few operations.
-static bool isOfNumbers(Value value) {
+/// What `value` is made of if that is numbers alone, entry by entry, in few
+/// operations.
+static Made getOfNumbers(Value value, const StepData &data) {
   constexpr unsigned most = 16;
+  Made made = Made::OfNumbers;
   llvm::SetVector<Value> values;
   values.insert(value);
   for (unsigned i = 0; i != values.size(); ++i) {
     Operation *op = values[i].getDefiningOp();
+    if (isNumber(values[i]) && data.enters(values[i]))
+      made = Made::OfMeans;
     if (isNumber(values[i]) || matchPattern(values[i], m_Constant()) ||
         isa_and_nonnull<tensor::EmptyOp>(op))
       continue;
@@ -84,17 +98,15 @@ static bool isOfNumbers(Value value) {
         llvm::any_of(op->getRegions(), [](Region &region) {
           return !region.getOps<linalg::IndexOp>().empty();
         }))
-      return false;
+      return Made::OfOther;
     values.insert(op->operand_begin(), op->operand_end());
   }
-  return true;
+  return made;
 }
 
 Made Makeup::get(Value value) const {
   auto found = known.find(value);
-  if (found != known.end())
-    return found->second;
-  return isOfNumbers(value) ? Made::OfNumbers : Made::OfOther;
+  return found != known.end() ? found->second : getOfNumbers(value, data);
 }
 
 void Makeup::add(Operation *op) {

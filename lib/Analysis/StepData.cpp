@@ -3,7 +3,6 @@
 // What in a step depends on its data.
 
 #include "bsr/Analysis/StepData.h"
-#include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/ElementWise.h"
 #include "bsr/Analysis/Entries.h"
 #include "bsr/Dialect/Attributes.h"
@@ -54,6 +53,10 @@ StepData::StepData(func::FuncOp func) : func(func) {
     if (isNumber(arg) && getElementTypeOrSelf(arg.getType()).isInteger())
       reachLookups(reachLookups, arg);
   }
+  SmallVector<Operation *> readers;
+  for (Value value : worklist)
+    llvm::append_range(readers, value.getUsers());
+  behind = Dependents(readers);
   while (!worklist.empty())
     for (Operation *user : worklist.pop_back_val().getUsers())
       for (; user && user != func; user = user->getParentOp())

@@ -6,6 +6,7 @@
 #ifndef BSR_ANALYSIS_MAKEUP_H
 #define BSR_ANALYSIS_MAKEUP_H
 
+#include "bsr/Analysis/StepData.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace mlir::bsr {
@@ -13,6 +14,7 @@ namespace mlir::bsr {
 /// What entries are functions of.
 enum class Made {
   OfNumbers,   ///< Numbers alone: the same everywhere.
+  OfMeans,     ///< Numbers that data enters, such as means of gradients.
   Weight,      ///< The weight's entries, or these after a step.
   OfWeight,    ///< Functions of these.
   OfGradients, ///< Gradients, linearly.
@@ -23,7 +25,7 @@ enum class Made {
 /// What values are made of, which are added in the order of the program.
 class Makeup {
 public:
-  Makeup(Value weight, ArrayRef<Value> gradients);
+  Makeup(Value weight, ArrayRef<Value> gradients, const StepData &data);
 
   /// Adds the results of entry-wise `op`.
   void add(Operation *op);
@@ -31,6 +33,7 @@ public:
   Made get(Value value) const;
 
 private:
+  const StepData &data;
   DenseMap<Value, Made> known;
 };
 

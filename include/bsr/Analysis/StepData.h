@@ -5,6 +5,7 @@
 #ifndef BSR_ANALYSIS_STEPDATA_H
 #define BSR_ANALYSIS_STEPDATA_H
 
+#include "bsr/Analysis/Dependents.h"
 #include "bsr/Dialect/BSR.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -26,6 +27,12 @@ public:
                         [&](Value operand) { return contains(operand); });
   }
 
+  /// True if `number` depends on data, as a mean of a gradient does.
+  bool enters(Value number) const {
+    Operation *op = number.getDefiningOp();
+    return op && (isReadBy(op) || behind.contains(op));
+  }
+
   /// True if `value` depends on `values`, and on no data in another way.
   bool isOnlyOf(Value value, const DenseSet<Value> &values) const;
 
@@ -37,6 +44,8 @@ public:
 private:
   func::FuncOp func;
   DenseSet<Value> data;
+  /// What depends on data, by numbers too.
+  Dependents behind;
 };
 
 /// True for a gather: it looks entries up, and mixes none.
