@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from torch.overrides import TorchFunctionMode
+
 from sparse_opt._errors import ExportError
 from sparse_opt.torch import _random
 
@@ -97,6 +99,32 @@ def require_no_draws(before: dict[str, Any]) -> None:
     is_same = torch.equal(before["torch"], after["torch"])
     if not is_same and not _random.is_of_trace(torch.initial_seed()):
         raise ExportError(_random.SEEDED)
+
+
+class Assignments(TorchFunctionMode):
+    """Makes `tensor.data = value` a write of the tensor.
+
+    A trace follows tensors, and this gives one another memory.
+    """
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function != _SET_DATA:
+            return function(*args, **(kwargs or {}))
+        tensor, value = args
+        if tensor.shape != value.shape or tensor.dtype != value.dtype:
+            raise ExportError(
+                "expected .data of the shape and the type that it has,"
+                f" {tuple(tensor.shape)} and {tensor.dtype}, but got {tuple(value.shape)}"
+                f" and {value.dtype}: export a step for each"
+            )
+        with torch.no_grad():
+            tensor.detach().copy_(value)
+        return None
+
+
+_SET_DATA = getattr(torch.Tensor.data, "__set__")
 
 
 @dataclass(frozen=True)

@@ -125,6 +125,7 @@ class StepFunction:
             _watched(self.model, self.optimizer) as cleared,
             _branches.followed(self.model, self.optimizer, numbers, self.branches),
             _optimizer.TensorFactors(),
+            _effects.Assignments(),
             numbers,
         ):
             for group in self.optimizer.param_groups:

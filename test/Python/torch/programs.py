@@ -165,6 +165,34 @@ compare("clamped again", table(clamp_again), some)
 # CHECK: expected indices from -10 to 9 by what makes them, but got others at {{.*}}programs.py:[[#]]: add .clamp(-10, 9), or compute them from the batch alone
 refuse(compare, "anywhere", table(lambda m, i: m.table[(m.table[0] * 9).long()]), some)
 
+# Another memory of a tensor is a write of it.
+
+
+class Averaged(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+        self.average = nn.Linear(8, 8).requires_grad_(False)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def averages(average):
+    def train_step(model, optimizer, batch):
+        loss = mse_step(model, optimizer, batch)
+        for a, p in zip(model.average.parameters(), model.layer.parameters()):
+            a.data = average(a.data, p.data)
+        return loss
+
+    return train_step
+
+
+# CHECK: data: equal
+compare("data", Averaged, data, step=averages(lambda a, p: 0.9 * a + 0.1 * p))
+# CHECK: expected .data of the shape and the type that it has, (8, 8) and torch.float32, but got (64,) and torch.float32: export a step for each
+refuse(compare, "other data", Averaged, data, step=averages(lambda a, p: p.flatten()))
+
 # Groups keep their ratio through rates of 0.
 
 
