@@ -157,6 +157,45 @@ HiddenGradients::findRival(OpOperand &operand, const Factor &factor,
   return rival;
 }
 
+HiddenGradients::Updates
+HiddenGradients::findUpdates(Value value, const Space &space) const {
+  auto countElements = [](Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    return type ? type.getNumElements() : 1;
+  };
+  int64_t count = space.shape[0] * space.shape[1];
+  int64_t examples = countElements(value) / count;
+  Updates updates;
+  SmallVector<Value> worklist = {value};
+  DenseSet<Value> seen = {value};
+  while (!worklist.empty()) {
+    Value next = worklist.pop_back_val();
+    for (Operation *user : next.getUsers()) {
+      auto op = dyn_cast<linalg::LinalgOp>(user);
+      // Sums over examples may have a factor of each; other products are of
+      // another forward pass.
+      bool isFollowed =
+          op ? !op.getNumReductionLoops() ||
+                   llvm::all_of(op.getDpsInputs(),
+                                [&](Value input) {
+                                  return input == next ||
+                                         countElements(input) <= examples;
+                                })
+             : isa<tensor::TensorDialect>(user->getDialect());
+      for (Value result : user->getResults()) {
+        if (space.entries.contains(result))
+          updates.hasOwn = true;
+        else if (spaces.contains(result))
+          updates.hasOthers = true;
+        else if (isFollowed && countElements(result) >= count &&
+                 seen.insert(result).second)
+          worklist.push_back(result);
+      }
+    }
+  }
+  return updates;
+}
+
 std::optional<HiddenGradient>
 HiddenGradients::judge(OpOperand &operand, ArrayRef<int64_t> dims,
                        const Factor &factor, const Space &space,
@@ -165,9 +204,13 @@ HiddenGradients::judge(OpOperand &operand, ArrayRef<int64_t> dims,
   if (factor.isOfData)
     return std::nullopt;
   auto found = matchGradient(forward, factor, operand, dims);
-  if (!found || !forward.after.contains(op))
+  if (!found)
     return std::nullopt;
   Value result = op->getResult(0);
+  Updates updates = findUpdates(result, space);
+  if (updates.hasOwn ? updates.hasOthers && !forward.after.contains(op)
+                     : updates.hasOthers || !forward.after.contains(op))
+    return std::nullopt;
   if (isOnlySummed(result, space))
     return std::nullopt;
   HiddenGradient gradient{result, found->entries.value_or(Entries()),
@@ -204,24 +247,48 @@ SmallVector<HiddenGradient> HiddenGradients::find(const Space &space,
   return llvm::to_vector(llvm::make_second_range(gradients));
 }
 
+/// What reads the places of `forward`, or what is made of integers alone and of
+/// them: places in a table with a copy for each example, matrices of ones
+/// there.
+static llvm::SetVector<Operation *>
+findReadersOfPlaces(const Forward &forward) {
+  llvm::SetVector<Operation *> readers;
+  llvm::SetVector<Value> places;
+  for (const Factor &factor : forward.factors)
+    if (factor.isPlace)
+      places.insert(factor.value);
+  for (unsigned i = 0; i != places.size(); ++i)
+    for (Operation *user : places[i].getUsers()) {
+      readers.insert(user);
+      auto op = dyn_cast<linalg::LinalgOp>(user);
+      bool isOfIntegers =
+          op && !op.getNumReductionLoops() &&
+          llvm::all_of(op.getDpsInputs(), [](Value input) {
+            return getElementTypeOrSelf(input.getType()).isIntOrIndex();
+          });
+      for (Value result : user->getResults())
+        if (isOfIntegers ||
+            getElementTypeOrSelf(result.getType()).isIntOrIndex())
+          places.insert(result);
+    }
+  return readers;
+}
+
 SmallVector<Operation *>
 HiddenGradients::findLookUps(const Space &space, const Forward &forward,
                              ArrayRef<Value> known) const {
   SmallVector<Operation *> found;
-  llvm::SetVector<Operation *> readers;
-  for (const Factor &factor : forward.factors)
-    if (factor.isPlace)
-      readers.insert(factor.value.user_begin(), factor.value.user_end());
-  int64_t count = space.shape[0] * space.shape[1];
-  for (Operation *op : readers) {
+  int64_t rows = space.shape[0], cols = space.shape[1], count = rows * cols;
+  for (Operation *op : findReadersOfPlaces(forward)) {
     if (op->getNumResults() != 1 || !forward.after.contains(op) ||
         spaces.contains(op->getResult(0)) ||
         llvm::is_contained(known, op->getResult(0)))
       continue;
     auto type = dyn_cast<RankedTensorType>(op->getResult(0).getType());
     if (type && isa<FloatType>(type.getElementType()) &&
-        llvm::is_contained(type.getShape(), space.shape[0]) &&
-        llvm::is_contained(type.getShape(), space.shape[1]) &&
+        llvm::is_contained(type.getShape(), cols) &&
+        llvm::any_of(type.getShape(),
+                     [&](int64_t extent) { return extent % rows == 0; }) &&
         type.getNumElements() % count == 0 &&
         isUsedAsGradient(op->getResult(0), count, forward))
       found.push_back(op);

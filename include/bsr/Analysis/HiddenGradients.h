@@ -62,6 +62,13 @@ public:
                                           const Forward &forward) const;
 
 private:
+  /// Whose next values are made of a value with the entries of a weight, or
+  /// some for each example, entry by entry and summed over examples.
+  struct Updates {
+    bool hasOwn = false, hasOthers = false;
+  };
+  Updates findUpdates(Value value, const Space &space) const;
+
   /// What the owner of `operand`, which is `factor` with dimensions `dims`, is.
   std::optional<HiddenGradient>
   judge(OpOperand &operand, ArrayRef<int64_t> dims, const Factor &factor,

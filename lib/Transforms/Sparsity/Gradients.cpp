@@ -272,6 +272,7 @@ bool Masker::mask(unsigned number) {
     Value value = known.first;
     Operation *op = value.getDefiningOp();
     if (op && finder.isActivation(number, value) &&
+        !finder.isHidden(number, value) &&
         !finder.getSpaces().isClaimed(number, value) &&
         carriers.contains(value))
       for (OpOperand &use : value.getUses())

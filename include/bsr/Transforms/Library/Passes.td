@@ -165,6 +165,7 @@ def BSRExportStep : Pass<"bsr-export-step", "ModuleOp"> {
     Before:
 
     ```mlir
+    llvm.func @kernel(!llvm.ptr, !llvm.ptr)
     llvm.func @step(%w: !llvm.ptr {bsr.name = "w"}, %arena: !llvm.ptr {bsr.name = "arena"})
         attributes {bsr.arena_bytes = 64 : i64} {
       llvm.call @kernel(%w, %arena) : (!llvm.ptr, !llvm.ptr) -> ()
@@ -175,6 +176,7 @@ def BSRExportStep : Pass<"bsr-export-step", "ModuleOp"> {
     After:
 
     ```mlir
+    llvm.func @kernel(!llvm.ptr, !llvm.ptr)
     llvm.func internal @step(%buffers: !llvm.ptr, %arena: !llvm.ptr) attributes {no_inline} {
       %0 = llvm.getelementptr %buffers[0] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
       %1 = llvm.load %0 : !llvm.ptr -> !llvm.ptr
