@@ -133,7 +133,7 @@ COMMANDS = {
         "build/benchmarks/venv/bin/python benchmarks/kernels.py": LIST,
         "benchmarks/kernels.py": LIST,
         "build/benchmarks/venv/bin/python benchmarks/steps.py": Run(
-            ("^build/benchmarks/venv/bin/", ""), ("--model base", "--model tiny"),
+            ("^build/benchmarks/venv/bin/python ", "python3 "), ("--model base", "--model tiny"),
             ("$", " --impl ours --rounds 1 --patience 0")),
         "benchmarks/steps.py": Tested("Benchmarks/steps.test"),
         "benchmarks/compile_time.py": Tested("Benchmarks/compile-time.test"),
