@@ -137,6 +137,7 @@ COMMANDS = {
             ("$", " --impl ours --rounds 1 --patience 0")),
         "benchmarks/steps.py": Tested("Benchmarks/steps.test"),
         "benchmarks/compile_time.py": Tested("Benchmarks/compile-time.test"),
+        "time sparse-compile bert_4.9b.mlir": Tested("Tools/sparse-compile.test"),
         "benchmarks/busy-machine": Tested("Benchmarks/busy-machine.test"),
         "sparse-compile step.mlir": Run(),
         "sparse-train --set step=step.so ...": Run(
