@@ -5,6 +5,7 @@
     benchmarks/gpu.py kernels [--device cuda] [--type bf16|f16|f32] [--blocks N,...] [--rows N] [--cols N] [--tokens N]
                               [--density D] [--repeats N] [--flush]
     benchmarks/gpu.py steps [--device cuda] [--examples NAME,...] [--block N] [--density D] [--repeats N]
+    benchmarks/gpu.py launches [--device cuda] [--examples NAME,...] [--block N] [--density D] [--repeats N] [--csv FILE]
 
 kernels: forward, transposed and the gradient of the weight, each checked against float64 first. Columns are the median time
 of a launch in us, by events of the driver; what the model of `sparse-compile --print-report` predicts; what the bytes of
@@ -15,6 +16,11 @@ nothing of the last one.
 
 steps: `examples/bert_<NAME>.mlir.gz`, and `examples/<NAME>.mlir.gz` of GPT-2, on one batch; beside it PyTorch's step of the same model, eager and
 compiled. The time is that of a run until its loss is read. Losses are compared by scripts/check-device.sh, not here.
+
+launches: of such a step, how long its launches take one by one, between two events of the driver, beside what is predicted: by kind, and those
+that are farthest away in all. --csv writes every kernel.
+
+--compile-only ends before anything is run.
 
 On the driver of the tests (LD_LIBRARY_PATH=build/dev/lib/fake-driver) a GPU is the PTX interpreter: results are right and
 times mean nothing, and say so.
@@ -70,6 +76,10 @@ def read_timers(step):
     return timers
 
 
+# Whether a benchmark ends when its steps are compiled.
+compile_only = False
+
+
 def compile_for(device, text, *options):
     """The step, and what the report predicts in us: for each kernel, and of the whole step."""
     chip = _library.target(device)
@@ -78,8 +88,8 @@ def compile_for(device, text, *options):
                               input=text, text=True, capture_output=True)
         if done.returncode:
             sys.exit(done.stderr)
-        step = _runtime.Step(f"{folder}/step.so")
-    predicted = {row[1]: float(row[2]) for row in re.finditer(r"^(\w+) +\d+ +([\d.]+)  \w+ ", done.stderr, re.M)}
+        step = None if compile_only else _runtime.Step(f"{folder}/step.so")
+    predicted = {row[1]: int(row[2]) * float(row[3]) for row in re.finditer(r"^(\w+) +(\d+) +([\d.]+)  \w+ ", done.stderr, re.M)}
     return step, predicted, float(re.search(r"^total +\d+ +([\d.]+)", done.stderr, re.M)[1])
 
 
@@ -102,9 +112,7 @@ class Products:
 
     def __init__(self, options, block, random):
         self.options, self.block = options, block
-        self.step, self.predicted, _ = compile_for(
-            options.device, gpu_bounds.STEP.format(**vars(options)), "--timers",
-            f"--mark=match=w block={block}x{block} density={options.density}")
+        self.step, self.predicted, _ = self.compile(options, block)
         self.session = _runtime.Session(self.step, options.device, 1)
         self.session.initialize()
         self.buffers = {(buffer.name, buffer.kind): buffer for buffer in self.step.buffers}
@@ -119,6 +127,11 @@ class Products:
         self.values = to_type(random.standard_normal(self.weight.shape) / options.cols**0.5, options.type)
         self.stored = len(self.blocks.col_idx) * block * block
         self.flops = 2 * self.stored * options.tokens
+
+    @staticmethod
+    def compile(options, block):
+        return compile_for(options.device, gpu_bounds.STEP.format(**vars(options)), "--timers",
+                           f"--mark=match=w block={block}x{block} density={options.density}")
 
     def read(self, buffer):
         array = np.empty(buffer.shape, buffer.dtype)
@@ -224,8 +237,7 @@ def run_kernels(options):
     flush = lambda: None
     if options.flush:
         step, _, _ = compile_for(options.device, FLUSH)
-        session = _runtime.Session(step, options.device, 1)
-        flush = session.run
+        flush = flush if compile_only else _runtime.Session(step, options.device, 1).run
     chip = _library.target(options.device)
     describe(options, f"{options.rows} x {options.cols}, {options.tokens} tokens, {options.density:g} of the blocks stored, {options.type}"
              + (", L2 flushed" if options.flush else ""), reason)
@@ -233,6 +245,9 @@ def run_kernels(options):
     print("| block | product | us | predicted us | bytes' us | E | " + " | ".join(f"{name} us" for name in names) + " | error |")
     print("|---:|---|" + "---:|" * (len(names) + 5))
     for block in options.blocks:
+        if compile_only:
+            Products.compile(options, block)
+            continue
         products = Products(options, block, random)
         errors = products.check(random)
         peers = make_peers(torch, products) if torch else {}
@@ -296,6 +311,49 @@ def make_run(step, device, batch):
     return run
 
 
+def read_example(options, name):
+    """What it is called, its text, and how its layers are marked."""
+    example = name if name.startswith("gpt2") else f"bert_{name}"
+    text = gzip.decompress((harness.ROOT / "examples" / f"{example}.mlir.gz").read_bytes()).decode()
+    return example, text, rf"--mark=match=layers.*_w$ block={options.block}x{options.block} density={options.density}"
+
+
+def run_launches(options):
+    import steps
+
+    describe(options, f"launches of a step with blocks of {options.block}x{options.block}, {options.density:g} of them stored", "")
+    rows = []
+    for name in options.examples:
+        example, text, mark = read_example(options, name)
+        step, predicted, total = compile_for(options.device, text, mark, "--timers")
+        if compile_only:
+            continue
+        run = make_run(step, options.device, steps.make_batch(steps.MODELS[name.removesuffix("-bf16")]))
+        run()
+        samples = []
+        for _ in range(options.repeats):
+            read_timers(step)
+            run()
+            samples.append({kernel: (kind, us) for kernel, (kind, us) in read_timers(step).items() if us})
+        medians = {kernel: (kind, statistics.median(sample[kernel][1] for sample in samples if kernel in sample))
+                   for kernel, (kind, _) in samples[-1].items()}
+        # The first timer is the whole step's.
+        kernels = {kernel: times for kernel, times in medians.items() if kernel in predicted}
+        print(f"\n{example}: {sum(us for _, us in kernels.values()):.0f} us in all kernels, {total:.0f} predicted\n")
+        print("| kind | kernels | us | predicted us | ratio |\n|---|---:|---:|---:|---:|")
+        for kind in sorted({kind for kind, _ in kernels.values()}):
+            own = [kernel for kernel, (other, _) in kernels.items() if other == kind]
+            took, said = sum(kernels[kernel][1] for kernel in own), sum(predicted[kernel] for kernel in own)
+            print(f"| {kind} | {len(own)} | {took:.0f} | {said:.0f} | {took / max(said, 1e-9):.2f} |")
+        print("\n| kernel | kind | us | predicted us | ratio |\n|---|---|---:|---:|---:|")
+        for kernel in sorted(kernels, key=lambda kernel: predicted[kernel] - kernels[kernel][1])[:25]:
+            kind, us = kernels[kernel]
+            print(f"| {kernel} | {kind} | {us:.1f} | {predicted[kernel]:.1f} | {us / max(predicted[kernel], 1e-9):.2f} |")
+        rows += [f"{example},{kernel},{kind},{us:.3f},{predicted[kernel]:.3f}" for kernel, (kind, us) in kernels.items()]
+    if options.csv and rows:
+        pathlib.Path(options.csv).write_text("\n".join(["example,kernel,kind,us,predicted_us", *rows, ""]))
+
+
 def run_steps(options):
     import steps
 
@@ -304,16 +362,17 @@ def run_steps(options):
     print("| step | ours ms | predicted ms | ours, dense ms | predicted ms | PyTorch ms | compiled ms |")
     print("|---|" + "---:|" * 6)
     for name in options.examples:
-        example = name if name.startswith("gpt2") else f"bert_{name}"
-        text = gzip.decompress((harness.ROOT / "examples" / f"{example}.mlir.gz").read_bytes()).decode()
+        example, text, mark = read_example(options, name)
         model = steps.MODELS[name.removesuffix("-bf16")]
         batch = steps.make_batch(model)
-        mark = rf"--mark=match=layers.*_w$ block={options.block}x{options.block} density={options.density}"
         runs, predicted = {}, []
         for label, marks in [("ours", [mark]), ("ours, dense", [])]:
             step, _, total = compile_for(options.device, text, *marks)
-            runs[label] = make_run(step, options.device, batch)
+            if not compile_only:
+                runs[label] = make_run(step, options.device, batch)
             predicted.append(total)
+        if compile_only:
+            continue
         if torch:
             import steps_torch
 
@@ -343,12 +402,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     numbers = lambda text: [int(number) for number in text.split(",")]
-    for name in ("kernels", "steps"):
+    for name in ("kernels", "steps", "launches"):
         command = commands.add_parser(name)
         command.add_argument("--device", default="cuda")
         command.add_argument("--density", type=float, default=0.1)
         command.add_argument("--repeats", type=int, default=30)
-        if name == "steps":
+        command.add_argument("--compile-only", action="store_true")
+        if name == "launches":
+            command.add_argument("--csv")
+        if name != "kernels":
             command.add_argument("--examples", default=["base", "base-bf16", "gpt2-bf16"], type=lambda text: text.split(","))
             command.add_argument("--block", type=int, default=16)
             continue
@@ -360,8 +422,10 @@ def main():
         command.add_argument("--flush", action="store_true")
     options = parser.parse_args()
     options.gpu = subprocess.run([harness.find_tool("ptx-run"), "--device-name"], capture_output=True, text=True).stdout.strip()
+    global compile_only
+    compile_only = options.compile_only
     try:
-        run_kernels(options) if options.command == "kernels" else run_steps(options)
+        {"kernels": run_kernels, "steps": run_steps, "launches": run_launches}[options.command](options)
     except StepError as error:
         sys.exit(f"error: {error}")
 

@@ -29,7 +29,9 @@ private:
   Function find(const Launch &launch);
   /// The address that `argument` names.
   Address addressOf(const LaunchArgument &argument) const;
-  TensorMapBytes encode(const LaunchArgument &argument) const;
+  /// Tells the driver of the tensor of `argument`. Into its place, since
+  /// compilers return what is aligned to 128 bytes in temporaries that are not.
+  void encode(const LaunchArgument &argument, TensorMapBytes &to) const;
   void enqueue(const Launch &launch);
   /// The launches of `times`, in their order.
   std::vector<const Launch *> select(Times times) const;
@@ -135,7 +137,8 @@ static TensorType tensorType(bsr_type type) {
   }
 }
 
-TensorMapBytes CudaProgram::encode(const LaunchArgument &argument) const {
+void CudaProgram::encode(const LaunchArgument &argument,
+                         TensorMapBytes &to) const {
   const LaunchArgument::Map &map = *argument.map;
   // The driver counts dimensions from the innermost.
   std::vector<uint64_t> sizes(map.shape.rbegin(), map.shape.rend()), strides;
@@ -148,14 +151,12 @@ TensorMapBytes CudaProgram::encode(const LaunchArgument &argument) const {
   for (int64_t bytes = map.swizzle; bytes >= 32; bytes /= 2)
     ++swizzle;
   const int noInterleave = 0, linesOf128Bytes = 2, zerosOutside = 0;
-  TensorMapBytes made;
   driver.check(driver.cuTensorMapEncodeTiled(
-                   &made, tensorType(map.type), unsigned(sizes.size()),
+                   &to, tensorType(map.type), unsigned(sizes.size()),
                    reinterpret_cast<void *>(addressOf(argument)), sizes.data(),
                    strides.data(), box.data(), ones.data(), noInterleave,
                    swizzle, linesOf128Bytes, zerosOutside),
                "a tensor map");
-  return made;
 }
 
 void CudaProgram::enqueue(const Launch &launch) {
@@ -164,7 +165,7 @@ void CudaProgram::enqueue(const Launch &launch) {
   for (size_t i = 0; i < values.size(); ++i) {
     const LaunchArgument &argument = launch.arguments[i];
     if (argument.map) {
-      values[i] = encode(argument);
+      encode(argument, values[i]);
     } else if (argument.kind == LaunchArgument::Number) {
       auto number = uint32_t(argument.value);
       std::memcpy(values[i].bytes, &number, sizeof number);

@@ -54,8 +54,14 @@ void check::writeFile(const std::string &path, const std::string &contents) {
   std::ofstream(path, std::ios::binary) << contents;
 }
 
+std::string check::fakePath(const std::string &name) {
+  std::filesystem::path tools =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  return tools.parent_path() / "lib" / ("libbsr_fake_step" + name + ".so");
+}
+
 const std::string &check::fakeStep() {
-  static const std::string bytes = readFile(FAKE_STEP);
+  static const std::string bytes = readFile(fakePath());
   return bytes;
 }
 
@@ -144,7 +150,7 @@ static Step loadFrom(const char *path) {
   return Step(step, bsr_step_unload);
 }
 
-Step check::loadFake() { return loadFrom(FAKE_STEP); }
+Step check::loadFake() { return loadFrom(fakePath().c_str()); }
 
 Step check::load(const Json &manifest) {
   Folder folder;

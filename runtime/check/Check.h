@@ -62,6 +62,9 @@ std::string readFile(const std::string &path);
 void writeFile(const std::string &path, const std::string &contents);
 
 /// The bytes of the fake step's library, and its manifest.
+/// The path of a fake step, which lies in the folder `lib` beside that of the
+/// program: "" is the one that works, others lack what their name says.
+std::string fakePath(const std::string &name = "");
 const std::string &fakeStep();
 Json fakeManifest();
 

@@ -115,7 +115,7 @@ CASE(checkpoint_is_a_safetensors_file) {
   // A step that does not say what its code is is its library; the manifest
   // without what says so is compared apart.
   REQUIRE_EQUAL(metadata["code"],
-                bsr::hexadecimal(bsr::xxh64(readFile(FAKE_STEP))));
+                bsr::hexadecimal(bsr::xxh64(readFile(fakePath()))));
   REQUIRE_EQUAL(metadata["compilation"], "{\"target_cpu\":\"any\"}");
   auto manifest =
       nlohmann::ordered_json::parse(bsr_step_manifest_text(step.get()));

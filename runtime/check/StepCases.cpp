@@ -258,28 +258,29 @@ CASE(step_refuses_every_truncated_library) {
 
 CASE(step_refuses_another_interface_version) {
   // Version 1 had no context: its steps would take it for their buffers.
-  refuses(FAKE_STEP_ABI_1, BSR_INVALID_STEP,
-          "expected interface version 2 in '" FAKE_STEP_ABI_1 "', but got 1");
-  refuses(FAKE_STEP_ABI_3, BSR_INVALID_STEP,
-          "expected interface version 2 in '" FAKE_STEP_ABI_3 "', but got 3");
+  for (std::string version : {"1", "3"}) {
+    std::string path = fakePath("_abi_" + version);
+    refuses(path, BSR_INVALID_STEP,
+            "expected interface version 2 in '" + path + "', but got " +
+                version);
+  }
 }
 
 CASE(step_refuses_another_context) {
   std::pair<const char *, const char *> others[] = {
-      {FAKE_STEP_VERSION, "expected a context of version 2 for step 'fake', "
-                          "but got one of version 1"},
-      {FAKE_STEP_DEVICE, "expected device 7 for step 'fake', but got device 0"},
-      {FAKE_STEP_STATUS,
-       "expected a status from 0 to 2 of step 'fake', but got 9"}};
-  for (auto [path, sentence] : others) {
+      {"_version", "expected a context of version 2 for step 'fake', "
+                   "but got one of version 1"},
+      {"_device", "expected device 7 for step 'fake', but got device 0"},
+      {"_status", "expected a status from 0 to 2 of step 'fake', but got 9"}};
+  for (auto [name, sentence] : others) {
     bsr_step *loaded = nullptr;
-    REQUIRE_OK(bsr_step_load(path, &loaded));
+    REQUIRE_OK(bsr_step_load(fakePath(name).c_str(), &loaded));
     Step step(loaded, bsr_step_unload);
     Session session = start(step);
     std::string before = contentsOf(session, step);
     REQUIRE_FAILS(bsr_session_run(session.get()), BSR_INVALID_STEP, sentence);
     REQUIRE_EQUAL(countersOf(session).steps, 0);
-    if (path != others[2].first)
+    if (name != others[2].first)
       REQUIRE(contentsOf(session, step) == before);
   }
 }

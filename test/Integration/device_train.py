@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Compares two runs of sparse-train that did the same on different devices.
 
-    device_train.py RUN RUN [TOLERANCE]
+    device_train.py RUN RUN [LOSSES [TENSORS]]
 
-Losses are the same within TOLERANCE (1e-4); patterns of the last checkpoints are the same, and parameters nearly so.
+Losses are the same within LOSSES (1e-4), parameters and moments of the last checkpoints within TENSORS (1e-3) of
+their largest entry, and patterns the same. A step whose plans are of an older pattern has moments a fifth away.
 """
 
 import json
@@ -13,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 folders = [Path(name) for name in sys.argv[1:3]]
-tolerance = float(sys.argv[3]) if len(sys.argv) > 3 else 1e-4
+given = [float(argument) for argument in sys.argv[3:]]
+tolerance, distance = given + [1e-4, 1e-3][len(given):]
 
 
 def losses(folder):
@@ -41,9 +43,12 @@ patterns = [name for name in a if name.endswith((".row_ptr", ".col_idx", ".slot"
 assert patterns
 for name in patterns:
     assert a[name] == b[name], f"expected the same {name}"
-farthest = 0.0
+farthest, where = 0.0, ""
 for name, (dtype, content) in a.items():
     if dtype == "F32":
         x, y = (np.frombuffer(bytes, np.float32).astype(np.float64) for bytes in (content, b[name][1]))
-        farthest = max(farthest, np.abs(x - y).max() / max(np.abs(x).max(), 1e-30)) if len(x) else farthest
+        away = np.abs(x - y).max() / max(np.abs(x).max(), 1e-30) if len(x) else 0.0
+        if not away <= farthest:
+            farthest, where = away, name
+assert farthest <= distance, f"expected parameters and moments within {distance} of their largest entry, but got {farthest:.2g} in {where}"
 print(f"{len(patterns)} arrays of patterns the same, losses within {worst:.1e}, parameters and moments within {farthest:.1e}")

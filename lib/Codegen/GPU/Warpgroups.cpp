@@ -80,13 +80,19 @@ void bsr::expectBytes(BlockBuilder &b, Value barrier, Value bytes) {
                                          /*predicate=*/Value());
 }
 
+// Waits and arrivals order for their own block alone, also where the barrier is
+// another's: what they guard are copies of the tensor copy engine, which the
+// barrier's phases order, not loads and stores of the other blocks. For the
+// scope of a cluster ptxas adds a full memory barrier to each arrival, and an
+// invalidation of L1 to each wait.
+
 void bsr::waitForPhase(BlockBuilder &b, Value barrier, Value parity) {
   auto loop = scf::WhileOp::create(b.b, b.loc, TypeRange(), ValueRange());
   OpBuilder::InsertionGuard guard(b.b);
   b.b.createBlock(&loop.getBefore());
   Value isOver = NVVM::MBarrierTryWaitOp::create(
       b.b, b.loc, b.b.getI1Type(), barrier, parity, /*ticks=*/Value(),
-      NVVM::MemScopeKind::CLUSTER);
+      NVVM::MemScopeKind::CTA);
   Value isTrue = arith::ConstantIntOp::create(b.b, b.loc, 1, 1);
   Value isUnderWay = arith::XOrIOp::create(b.b, b.loc, isOver, isTrue);
   scf::ConditionOp::create(b.b, b.loc, isUnderWay, ValueRange());
@@ -98,8 +104,7 @@ void bsr::arriveAt(BlockBuilder &b, Value barrier, Value rank) {
   Type pointer = LLVM::LLVMPointerType::get(b.b.getContext(), clusterSpace);
   Value there = NVVM::MapaOp::create(b.b, b.loc, pointer, barrier, rank);
   NVVM::MBarrierArriveOp::create(b.b, b.loc, /*res=*/Type(), there,
-                                 /*count=*/Value(),
-                                 NVVM::MemScopeKind::CLUSTER);
+                                 /*count=*/Value(), NVVM::MemScopeKind::CTA);
 }
 
 void bsr::copyBox(BlockBuilder &b, Value shared, Value map, Value row,
@@ -125,15 +130,18 @@ WarpgroupOperand WarpgroupOperand::at(BlockBuilder &b, int64_t index) const {
 
 /// What `wgmma` is told of an operand (PTX ISA, "Matrix descriptor format"):
 /// its address and its strides in 16 bytes, and how it is swizzled: 1, rows of
-/// 128 bytes, 2, of 64, 3, of 32.
+/// 128 bytes, 2, of 64, 3, of 32. Of an address it has the 18 bits that lie in
+/// a block of threads: above them stands which of its cluster that is.
 static Value describe(BlockBuilder &b, const WarpgroupOperand &operand) {
-  constexpr unsigned partsBit = 16, rowsBit = 32, swizzleBit = 62;
+  constexpr unsigned addressBits = 18, partsBit = 16, rowsBit = 32,
+                     swizzleBit = 62;
   uint64_t swizzle = 8 - llvm::Log2_64(operand.width);
   uint64_t fields = uint64_t(operand.partsStride / 16) << partsBit |
                     uint64_t(operand.rowsStride / 16) << rowsBit |
                     swizzle << swizzleBit;
   Type i64 = b.b.getI64Type();
-  Value address = getAddress(b, operand.start);
+  Value address = b.bitAnd(getAddress(b, operand.start),
+                           b.constant((int64_t(1) << addressBits) - 1));
   Value start = arith::ExtUIOp::create(b.b, b.loc, i64,
                                        b.shiftRight(address, b.constant(4)));
   Value rest = LLVM::ConstantOp::create(

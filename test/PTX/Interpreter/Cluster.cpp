@@ -7,6 +7,12 @@
 
 using namespace ptx;
 
+/// What addresses in shared memory have of their block above their offset.
+static uint64_t sharedBits(const Cluster &cluster, const Block &block) {
+  return cluster.blocks.size() > 1 ? (uint64_t(block.rank) + 1) << rankShift
+                                   : 0;
+}
+
 static uint64_t valueOf(Special special, const Warp &warp, unsigned lane) {
   const Block &block = *warp.block;
   const Cluster &cluster = *block.cluster;
@@ -98,7 +104,7 @@ static uint64_t valueOf(Special special, const Warp &warp, unsigned lane) {
     return 1;
   case Special::DynamicShared:
   case Special::DynamicShared32:
-    return launch.dynamicBegin;
+    return launch.dynamicBegin | sharedBits(cluster, *warp.block);
   }
   return 0;
 }
@@ -132,7 +138,9 @@ Cluster::Cluster(const Launch &launch)
             warp.lanes<uint32_t>(slot)[lane] = uint32_t(value);
       };
       for (const Constant &constant : kernel.constants)
-        fill(constant.slot, constant.wide, constant.value);
+        fill(constant.slot, constant.wide,
+             constant.value |
+                 (constant.isShared ? sharedBits(*this, block) : 0));
       for (size_t j = 0; j < kernel.addresses.size(); ++j)
         fill(kernel.addresses[j].first, true, launch.addresses[j]);
       warp.local.resize(size_t(kernel.localBytes) * 32);

@@ -164,9 +164,10 @@ uint32_t Decoder::use(const Operand &operand, Type type, bool wider) {
       fail("expected a register, but got variable '", operand.name, "'");
     if (place->space == Place::Shared || place->space == Place::Local ||
         place->space == Place::Param) {
-      uint64_t base = place->space == Place::Shared ? sharedBase : 0;
+      bool isShared = place->space == Place::Shared;
+      uint64_t base = isShared ? sharedBase : 0;
       return builder.constant(base + place->offset + uint64_t(operand.offset),
-                              sizeOf(type) == 8);
+                              sizeOf(type) == 8, isShared);
     }
     if (operand.offset)
       fail("expected a variable without an offset, but got '", operand.name,

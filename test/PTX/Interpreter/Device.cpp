@@ -17,8 +17,10 @@ struct ptx::Device::State {
   };
   Uploaded upload(const std::vector<Argument> &arguments,
                   const Memory &memory) const;
-  /// Tells the driver of the tensor that the interpreter's bytes describe.
-  TensorMapBytes encode(const uint8_t *bytes, Address address) const;
+  /// Tells the driver of the tensor that the interpreter's bytes describe. Into
+  /// its place, since compilers return what is aligned to 128 bytes in
+  /// temporaries that are not.
+  void encode(const uint8_t *bytes, Address address, TensorMapBytes &to) const;
   void download(const Uploaded &uploaded,
                 const std::vector<Argument> &arguments, Memory &memory) const;
 
@@ -61,28 +63,27 @@ static TensorType typeOf(unsigned bytes) {
                       : UInt64;
 }
 
-TensorMapBytes Device::State::encode(const uint8_t *bytes,
-                                     Address address) const {
+void Device::State::encode(const uint8_t *bytes, Address address,
+                           TensorMapBytes &to) const {
   TensorMap map = decodeTensorMap(bytes);
-  TensorMapBytes made;
   const uint32_t ones[] = {1, 1, 1};
   const int noInterleave = 0, noPromotion = 0, zerosOutside = 0;
   driver.check(driver.cuTensorMapEncodeTiled(
-                   &made, typeOf(map.elementBytes), map.dimensions,
+                   &to, typeOf(map.elementBytes), map.dimensions,
                    reinterpret_cast<void *>(address), map.size.data(),
                    map.stride.data(), map.box.data(), ones, noInterleave,
                    int(map.swizzle), noPromotion, zerosOutside),
                "a tensor map");
-  return made;
 }
 
 Device::State::Uploaded
 Device::State::upload(const std::vector<Argument> &arguments,
                       const Memory &memory) const {
   Uploaded made;
+  made.values.reserve(arguments.size());
   for (const Argument &argument : arguments) {
     Address address = 0;
-    TensorMapBytes value{};
+    TensorMapBytes &value = made.values.emplace_back();
     std::copy(argument.bytes.begin(), argument.bytes.end(), value.bytes);
     if (argument.address) {
       std::vector<uint8_t> bytes(memory.find(argument.address)->size);
@@ -92,12 +93,11 @@ Device::State::upload(const std::vector<Argument> &arguments,
       driver.check(driver.cuMemcpyHtoD_v2(address, bytes.data(), bytes.size()),
                    "a copy to the GPU");
       if (argument.bytes.size() == sizeof(TensorMapBytes))
-        value = encode(argument.bytes.data(), address);
+        encode(argument.bytes.data(), address, value);
       else
         std::memcpy(value.bytes, &address, sizeof(address));
     }
     made.buffers.push_back(address);
-    made.values.push_back(value);
   }
   return made;
 }

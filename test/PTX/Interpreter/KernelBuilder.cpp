@@ -121,13 +121,13 @@ const Place *KernelBuilder::findPlace(std::string_view name) const {
   return found == moduleNames.end() ? nullptr : &found->second;
 }
 
-uint32_t KernelBuilder::constant(uint64_t value, bool wide) {
+uint32_t KernelBuilder::constant(uint64_t value, bool wide, bool isShared) {
   if (!wide)
     value &= 0xffffffffu;
-  auto [it, made] = constants.try_emplace({value, wide}, 0);
+  auto [it, made] = constants.try_emplace({value, wide, isShared}, 0);
   if (made) {
     it->second = makeSlots(1, wide ? 8 : 4, 0);
-    kernel.constants.push_back({it->second, wide, value});
+    kernel.constants.push_back({it->second, wide, value, isShared});
   }
   return it->second;
 }
@@ -157,7 +157,7 @@ Register KernelBuilder::addressOf(std::string_view name, const Place &place,
                                   bool wide) {
   switch (place.space) {
   case Place::Shared:
-    return {constant(sharedBase + place.offset, true), 8};
+    return {constant(sharedBase + place.offset, true, /*isShared=*/true), 8};
   case Place::Local:
   case Place::Param:
     return {constant(place.offset, true), 8};

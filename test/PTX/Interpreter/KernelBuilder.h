@@ -11,6 +11,7 @@
 #include "Types.h"
 #include <map>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 
 namespace ptx {
@@ -56,7 +57,7 @@ public:
   std::optional<Register> find(std::string_view name);
   const Place *findPlace(std::string_view name) const;
   /// A slot that always holds `value`.
-  uint32_t constant(uint64_t value, bool wide);
+  uint32_t constant(uint64_t value, bool wide, bool isShared = false);
   uint32_t constantPredicate(bool value);
   /// The predicate of the carry.
   uint32_t carry();
@@ -100,7 +101,7 @@ private:
   std::vector<Range> ranges;
   std::vector<Jump> jumps;
   std::map<std::string_view, std::vector<std::string_view>> targetLists;
-  std::map<std::pair<uint64_t, bool>, uint32_t> constants;
+  std::map<std::tuple<uint64_t, bool, bool>, uint32_t> constants;
   std::map<unsigned, uint32_t> specials;
   std::map<std::string, uint32_t, std::less<>> addresses;
 };

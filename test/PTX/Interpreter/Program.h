@@ -53,6 +53,7 @@ struct Constant {
   uint32_t slot;
   bool wide;
   uint64_t value;
+  bool isShared = false; ///< an address in shared memory of the block
 };
 
 enum class Special : uint8_t {

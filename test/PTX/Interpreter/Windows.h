@@ -12,8 +12,11 @@ namespace ptx {
 /// Shared memory begins here: the first KiB belongs to the system, as on sm_90.
 constexpr uint32_t sharedBase = 1024;
 
-/// A shared address of another block of the cluster has its rank plus one in
-/// bits 24 and up; one of the block itself has 0 there.
+/// A shared address of a block of a cluster has its rank plus one in bits 24
+/// and up. GPUs have the rank there, in addresses of the block's own variables,
+/// too: a descriptor of `wgmma` that takes more than 18 bits of one is wrong,
+/// but for the first block. Here it is wrong for all. Without these bits, an
+/// address is one of the block itself.
 constexpr unsigned rankShift = 24;
 
 /// Generic addresses: bits 48 and up say which space.
