@@ -4,7 +4,7 @@
 
     benchmarks/gpu.py kernels [--device cuda] [--type bf16|f16|f32] [--blocks N,...] [--rows N] [--cols N] [--tokens N]
                               [--density D] [--repeats N] [--flush]
-    benchmarks/gpu.py steps [--device cuda] [--examples NAME,...] [--block N] [--density D] [--repeats N]
+    benchmarks/gpu.py steps [--device cuda] [--examples NAME,...] [--block N] [--density D] [--repeats N] [--eager]
     benchmarks/gpu.py launches [--device cuda] [--examples NAME,...] [--block N] [--density D] [--repeats N] [--csv FILE]
 
 kernels: forward, transposed and the gradient of the weight, each checked against float64 first. Columns are the median time
@@ -15,7 +15,7 @@ cuSPARSE's kernels). Ours and the peers take turns. --flush reads and writes 256
 nothing of the last one.
 
 steps: `examples/bert_<NAME>.mlir.gz`, and `examples/<NAME>.mlir.gz` of GPT-2, on one batch; beside it PyTorch's step of the same model, eager and
-compiled. The time is that of a run until its loss is read. Losses are compared by scripts/check-device.sh, not here.
+compiled, which takes a minute; not with --eager. The time is that of a run until its loss is read. Losses are compared by scripts/check-device.sh, not here.
 
 launches: of such a step, how long its launches take one by one, between two events of the driver, beside what is predicted: by kind, and those
 that are farthest away in all. --csv writes every kernel.
@@ -376,7 +376,7 @@ def run_steps(options):
         if torch:
             import steps_torch
 
-            for label, compile in [("PyTorch", False), ("compiled", True)]:
+            for label, compile in [("PyTorch", False), ("compiled", True)][: 1 if options.eager else 2]:
                 runs[label] = steps_torch.make_step(model, batch, 1e-4, 1, name, compile=compile, bf16=name.endswith("bf16"), device="cuda")
         times = time_steps(runs, options.repeats)
         columns = [f"{times[label] * 1e3:.2f}" if label in times else "-" for label in ("ours", "ours, dense", "PyTorch", "compiled")]
@@ -413,6 +413,7 @@ def main():
         if name != "kernels":
             command.add_argument("--examples", default=["base", "base-bf16", "gpt2-bf16"], type=lambda text: text.split(","))
             command.add_argument("--block", type=int, default=16)
+            command.add_argument("--eager", action="store_true")
             continue
         command.add_argument("--type", default="bf16", choices=list(TOLERANCE))
         command.add_argument("--blocks", default=[64, 32, 16], type=numbers)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a warp copies the chunks of a plan by boxes, for a cluster.
+// How warps copy the chunks of a plan by boxes, for a cluster.
 
 #include "BoxWalk.h"
 #include "Warpgroups.h"
@@ -9,6 +9,10 @@ using namespace mlir;
 using namespace mlir::bsr;
 
 static constexpr int64_t numWarps = blockThreads / BlockBuilder::warpThreads;
+/// Those that copy.
+static constexpr int64_t copyWarps = warpgroupThreads /
+                                     BlockBuilder::warpThreads,
+                         copiers = warpgroupThreads;
 /// Of 384 threads each has 168 registers when they begin. Those that copy need
 /// fewer, and leave the rest to those that multiply.
 static constexpr int64_t producerRegisters = 40, consumerRegisters = 232;
@@ -37,8 +41,12 @@ BoxWalk::Sources BoxWalk::Sources::unpack(ValueRange values,
           SmallVector<Value>(rest.drop_front(numPositions))};
 }
 
+Value BoxWalk::getCopier() {
+  return b.multiplyAdd(b.lane, copyWarps, b.rem(b.warp, copyWarps));
+}
+
 Value BoxWalk::getBox(int64_t pass) {
-  Value number = b.add(b.lane, pass * BlockBuilder::warpThreads);
+  Value number = b.add(getCopier(), pass * copiers);
   return b.multiplyAdd(number, tile.shareOutputs, rank);
 }
 
@@ -57,14 +65,13 @@ BoxWalk::Sources BoxWalk::loadSources(Value chunk) {
   sources.firstWord = loadWord(getFirstLine());
   sources.lastWord = loadWord(b.add(getFirstLine(), tile.lines - 1));
   // Lanes that have none load the last.
-  constexpr int64_t lanes = BlockBuilder::warpThreads;
-  for (int64_t pass = 0; pass * lanes < getNumBoxes(); ++pass) {
+  for (int64_t pass = 0; pass * copiers < getNumBoxes(); ++pass) {
     Value slab = b.min(getSlab(getBox(pass)), b.constant(tile.slabs - 1));
     sources.positions.push_back(b.load(
         b.at(positions, b.multiplyAdd(chunk, tile.slabs, slab), i32), i32));
   }
-  for (int64_t first = 0; first < tile.blocks; first += lanes) {
-    Value number = b.min(b.add(b.lane, first), b.constant(tile.blocks - 1));
+  for (int64_t first = 0; first < tile.blocks; first += copiers) {
+    Value number = b.min(b.add(getCopier(), first), b.constant(tile.blocks - 1));
     sources.slots.push_back(b.load(
         b.at(slots, b.multiplyAdd(chunk, tile.blocks, number), i32), i32));
   }
@@ -110,11 +117,11 @@ void BoxWalk::copyBoxes(Value begin, const Sources &sources, const Needs &needs,
               tile.shareOutputs == 1 ? Value() : blocks);
     };
     // Slabs that a chunk lacks are none of any line.
-    int64_t first = int64_t(pass) * BlockBuilder::warpThreads;
+    int64_t first = int64_t(pass) * copiers;
     Value isNeeded = b.less(b.constant(0), blocks);
-    if (first + BlockBuilder::warpThreads > getNumBoxes())
-      isNeeded =
-          b.bitAnd(isNeeded, b.less(b.lane, b.constant(getNumBoxes() - first)));
+    if (first + copiers > getNumBoxes())
+      isNeeded = b.bitAnd(
+          isNeeded, b.less(getCopier(), b.constant(getNumBoxes() - first)));
     b.when(isNeeded, copy);
   }
 }
@@ -123,7 +130,7 @@ void BoxWalk::copyBlocks(Value begin, const Sources &sources, Value first,
                          Value end, Value barrier) {
   for (size_t pass = 0; pass != sources.slots.size(); ++pass) {
     Value slot = sources.slots[pass];
-    Value number = b.add(b.lane, int64_t(pass) * BlockBuilder::warpThreads);
+    Value number = b.add(getCopier(), int64_t(pass) * copiers);
     Value isOwn =
         b.bitAnd(b.less(number, end), b.less(first, b.add(number, 1)));
     b.when(isOwn, [&] {
@@ -143,7 +150,7 @@ void BoxWalk::copyChunk(Stage stage, const Sources &sources) {
       b.add(LinePlan::getFirstBlock(b, sources.lastWord), b.countOnes(last));
   ring.waitForEmpty(stage);
   Value full = ring.getFull(stage);
-  b.when(b.equal(b.lane, b.constant(0)), [&] {
+  b.when(b.equal(getCopier(), b.constant(0)), [&] {
     // The lane's line is one of the first block of threads.
     Value own = needs[0];
     for (int64_t other = 1; other != tile.shareOutputs; ++other)
@@ -202,8 +209,7 @@ void BoxWalk::run(llvm::function_ref<SmallVector<Value>()> begin,
   });
   b.when(b.less(b.constant(blockThreads - 1), b.thread), [&] {
     b.setRegisters(producerRegisters, /*isMore=*/false);
-    Value end = b.constant(blockThreads + BlockBuilder::warpThreads);
-    b.when(b.less(b.thread, end), [&] { produce(); });
+    produce();
   });
   // Others copy to this block of threads, and arrive at its mbarriers.
   ring.waitForAll(tile.shareOutputs);

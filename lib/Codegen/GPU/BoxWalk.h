@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// How a warp copies the chunks of a plan by boxes, for a cluster.
+// How warps copy the chunks of a plan by boxes, for a cluster.
 
 #ifndef BSR_LIB_CODEGEN_GPU_BOXWALK_H
 #define BSR_LIB_CODEGEN_GPU_BOXWALK_H
@@ -10,7 +10,7 @@
 
 namespace mlir::bsr {
 
-/// A walk of which one warp copies, by tensor copies, and the others multiply.
+/// A walk of which four warps copy, by tensor copies, and the others multiply.
 /// The blocks of threads of a cluster have neighbouring lines of one plan and
 /// the same tokens: each copies a part of the activations for all those that
 /// store a block there, and its own blocks.
@@ -29,7 +29,7 @@ public:
 
 private:
   using Stage = StageRing::Stage;
-  /// What a lane of the warp that copies knows of a chunk: the word of one line
+  /// What a lane of a warp that copies knows of a chunk: the word of one line
   /// of the group, those of the block of threads' first and last one, the
   /// positions of the boxes and the slots of the blocks that it may copy.
   struct Sources {
@@ -47,6 +47,9 @@ private:
   int64_t getNumBoxes() const {
     return tile.slabs * tile.tokens / StageLayout::boxTokens / tile.getShares();
   }
+  /// The lane among those that copy: neighbours are of different warps, each of
+  /// which issues one copy after the other.
+  Value getCopier();
   /// The number of a box of a chunk, of those of the lane, and the number of
   /// its slab.
   Value getBox(int64_t pass);

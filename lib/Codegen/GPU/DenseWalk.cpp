@@ -44,7 +44,7 @@ void DenseTile::setParts(const DenseOperands &operands) {
 }
 
 bool DenseTile::setStages(const DenseOperands &operands, const Chip &chip) {
-  constexpr int64_t leastStages = 2, mostStages = 4;
+  constexpr int64_t leastStages = 2, mostStages = 6;
   int64_t limit = chip.sharedLimit - BlockBuilder::sharedSymbolBytes;
   stages = std::min(mostStages, limit / getStageBytes(operands));
   return stages >= leastStages &&

@@ -19,7 +19,7 @@ static constexpr int64_t mostLaneTokens = 8;
 static constexpr double spareBlocks = 1.5;
 /// Stages that hide the latency of copies; with 2, a copy has the time of one
 /// stage.
-static constexpr int64_t wantedStages = 3, leastStages = 2, mostStages = 4;
+static constexpr int64_t wantedStages = 3, leastStages = 2, mostStages = 8;
 
 /// Of the positions along a line, the share at which one of `lines` has a
 /// block.
