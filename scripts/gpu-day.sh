@@ -9,17 +9,18 @@
 # something did.
 #
 #   scripts/gpu-day.sh [--rehearse] [--parts REGEX] [REPORT]
-#   scripts/gpu-day.sh --bundle DIR
+#   scripts/gpu-day.sh [--rehearse] --bundle DIR
 #
 # --rehearse takes the driver of the tests as the GPU, and small sizes: a check of this
 # script, whose times mean nothing. --parts runs those alone whose titles match.
 #
 # --bundle makes a folder for a machine that has a GPU, its driver, Python and NumPy, but
-# none of this project's tools: what the parts compile is recorded there (minutes), and
+# none of this project's tools: what the parts compile is recorded there (8 minutes), and
 #
 #   DIR/run.sh [--rehearse] [--parts REGEX] [REPORT]
 #
-# runs them on that machine. Below 60 MB.
+# runs them on that machine (28 MB). One that is made with --rehearse has what a rehearsal
+# compiles alone.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -46,6 +47,11 @@ while (($#)); do
   shift
 done
 
+if [[ $bundle && -e $bundle ]]; then
+  echo "error: expected a folder that is not there yet, but got '$bundle'" >&2
+  exit 2
+fi
+
 if [[ -d recorded ]]; then # a bundle
   build=$PWD
 else
@@ -58,10 +64,6 @@ python=python3
 [[ -z $(python3 -c 'import numpy' 2>&1) ]] || python=/usr/bin/python3
 
 if [[ $bundle ]]; then
-  if [[ -e $bundle ]]; then
-    echo "error: expected a folder that is not there yet, but got '$bundle'" >&2
-    exit 2
-  fi
   mkdir -p "$bundle"/{bin,lib,recorded,test/Tools,benchmarks}
   bundle=$(realpath "$bundle")
   for tool in ptx-run runtime-check sparse-train; do
@@ -84,7 +86,7 @@ exec scripts/gpu-day.sh "$@"
 SHELL
   chmod +x "$bundle/run.sh"
   export RECORD_TOOLS=$build/bin PATH=$bundle/bin:$PATH
-  LD_LIBRARY_PATH=$bundle/lib:$bundle/lib/fake-driver "$python" "$bundle/scripts/gpu_day.py" --record --jobs 2
+  LD_LIBRARY_PATH=$bundle/lib:$bundle/lib/fake-driver "$python" "$bundle/scripts/gpu_day.py" --record ${rehearse:+--rehearse}
   find "$bundle" -name __pycache__ -exec rm -r {} +
   du --summarize --human-readable "$bundle"
   exit

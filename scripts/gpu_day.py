@@ -2,7 +2,7 @@
 """The parts of scripts/gpu-day.sh: what each runs, for how long at most, and the report.
 
     gpu_day.py [--rehearse] [--parts REGEX] [--jobs N] [--head TEXT] REPORT
-    gpu_day.py --record
+    gpu_day.py --record [--rehearse]
 
 --rehearse takes small sizes, for the PTX interpreter as the GPU. --record runs what the parts compile, for a bundle: tests in the
 interpreter, benchmarks without a run.

@@ -86,6 +86,7 @@ struct DriverState {
   unsigned retained = 0; ///< how often the context is; 0: there is none
   uint64_t used = 0;     ///< bytes of memory
   uint64_t launches = 0; ///< how many have run
+  uint64_t graphLaunches = 0;
   Memory memory;
   std::map<LoadedModule, std::unique_ptr<ModuleState>> modules;
   std::map<void *, std::unique_ptr<char[]>> pinned;
