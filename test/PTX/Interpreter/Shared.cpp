@@ -3,6 +3,7 @@
 // Races, bytes without a value, and copies nobody waited for, in shared memory.
 
 #include "Machine.h"
+#include <algorithm>
 
 using namespace ptx;
 
@@ -13,7 +14,7 @@ void Shared::reset(uint32_t end, unsigned granuleShift, unsigned warps) {
   numWarps = warps;
   bytes.assign(end - first, 0xff);
   cells.assign(((end - first) >> shift) + 1, Cell());
-  readers.assign(cells.size() * warps, 0);
+  readers.resize(cells.size() * warps);
 }
 
 /// The name of the thread `writer` in its block.
@@ -67,6 +68,14 @@ void Shared::explainRead(Warp &warp, const Insn &insn, unsigned lane,
             address, ", but got a race with ", threadOf(warp, cell.writer));
 }
 
+uint32_t *Shared::readersOf(size_t index) {
+  uint32_t *of = &readers[index * numWarps];
+  if (!(cells[index].flags & HasReaders))
+    std::fill_n(of, numWarps, 0);
+  cells[index].flags |= HasReaders;
+  return of;
+}
+
 void Shared::read(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
                   unsigned size) {
   uint32_t now = warp.now(), mine = now * 64 + lane;
@@ -75,9 +84,8 @@ void Shared::read(Warp &warp, const Insn &insn, unsigned lane, uint32_t address,
     if ((cell.flags & (Written | Copying | Arriving | IsBarrier)) != Written ||
         !isAfterWrite(warp, lane, cell))
       explainRead(warp, insn, lane, i);
-    uint32_t &reader = readers[i * numWarps + warp.id];
+    uint32_t &reader = readersOf(i)[warp.id];
     reader = reader / 64 == now && reader != mine ? now * 64 + anyLane : mine;
-    cell.flags |= HasReaders;
   });
 }
 
@@ -216,8 +224,7 @@ void Shared::endAsyncRead(Warp &warp, unsigned lane, uint32_t address,
     Cell &cell = cells[i];
     if (cell.asyncReaders && cell.asyncReaders < 255)
       --cell.asyncReaders;
-    readers[i * numWarps + warp.id] = warp.now() * 64 + lane;
-    cell.flags |= HasReaders;
+    readersOf(i)[warp.id] = warp.now() * 64 + lane;
   });
 }
 

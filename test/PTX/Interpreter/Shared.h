@@ -70,6 +70,8 @@ private:
     uint8_t asyncReaders = 0;
   };
   bool isAfterWrite(const Warp &warp, unsigned lane, const Cell &cell) const;
+  /// The readers of a cell, which now has some, by warp.
+  uint32_t *readersOf(size_t cell);
   void checkWrite(Warp &warp, const Insn &insn, unsigned lane, size_t cell);
   [[noreturn]] void explainRead(Warp &warp, const Insn &insn, unsigned lane,
                                 size_t cell);
@@ -84,7 +86,8 @@ private:
   unsigned shift = 2, numWarps = 1;
   std::vector<uint8_t> bytes;
   std::vector<Cell> cells;
-  std::vector<uint32_t> readers; ///< by cell and warp: clock * 64 + lane
+  /// By cell and warp, clock * 64 + lane; of cells without readers, anything.
+  std::vector<uint32_t> readers;
 };
 
 } // namespace ptx
