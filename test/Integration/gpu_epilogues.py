@@ -233,9 +233,9 @@ if __name__ == "__main__":
     os.environ["BSR_COMPILE"] = f"--target=gpu --chip={chip} --tile={size}" + (f" --share={share}" if share else "")
     random = np.random.default_rng(0)
     cases = LONG if tile == "0x64" else [(*case, 1) for case in SPARSE]
-    for case in cases if tile not in DENSE_TILES else []:
+    for case in step.share(cases) if tile not in DENSE_TILES else []:
         run_sparse(*case, random)
         print(*case, "ok", flush=True)
-    for case in DENSE if tile == "0x0" else LANES if tile in DENSE_TILES else []:
+    for case in DENSE if tile == "0x0" else step.share(LANES) if tile in DENSE_TILES else []:
         run_dense(*case, random)
         print(*case, "ok", flush=True)
