@@ -5,6 +5,7 @@
 #include "bsr/Analysis/Activations.h"
 #include "bsr/Analysis/Dependents.h"
 #include "bsr/Analysis/ElementWise.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
@@ -40,6 +41,9 @@ bool bsr::comesBack(unsigned number, OpOperand &use, const Spaces &spaces,
   DenseSet<Operation *> seen = {use.getOwner()};
   while (!worklist.empty()) {
     Operation *op = worklist.pop_back_val();
+    // What is returned side by side is not brought together.
+    if (isa<func::ReturnOp>(op))
+      continue;
     bool readsData = false;
     visitReads(op, [&](Value read) {
       readsData |= data.contains(read) && read != use.get() &&
