@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sparse_opt import _description, _device_arrays
+from sparse_opt._check import Call, Rerun
 from sparse_opt._errors import StepError
 
 Array = np.ndarray[Any, Any]
@@ -54,6 +55,10 @@ class Program(Protocol):
 
     def store(self, read: Callable[[str], Array]) -> None:
         """Copies the state into the program's own objects, if it has any."""
+
+    def rerun(self, call: Call) -> Rerun | None:
+        """Runs the program itself on what a step has, and returns what that leaves
+        behind; None if there is nothing to run. Raises `Unchecked`."""
 
 
 class Export(str):
@@ -116,3 +121,6 @@ class NamedArrays:
             "expected a program with objects of its own, but got text: use"
             " state_dict()"
         )
+
+    def rerun(self, call: Call) -> Rerun | None:
+        return None

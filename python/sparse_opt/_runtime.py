@@ -177,6 +177,10 @@ class Session:
         check(library().bsr_session_communicate(self._handle, communicator))
         self._after_update = after_update
 
+    def after_update(self, function: Callable[[], None]) -> None:
+        """Calls a function after each update of patterns."""
+        self._after_update = function
+
     def initialize(self) -> None:
         check(library().bsr_session_initialize(self._handle))
 

@@ -20,7 +20,8 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from sparse_opt import _compiler, _description, _library, _method, _ranks, _runtime
+from sparse_opt import _compiler, _description, _library, _method, _ranks, _runtime, _say
+from sparse_opt._check import Call, Check, Rerun
 from sparse_opt._description import Buffer, Counters
 from sparse_opt._errors import StepError
 from sparse_opt._exclusive import exclusive
@@ -44,6 +45,7 @@ def compile(
     library: str | os.PathLike[str] | None = None,
     options: Sequence[str] = (),
     comm: Any = None,
+    check: int = 2,
 ) -> Step:
     """Compiles a step and loads it.
 
@@ -69,6 +71,9 @@ def compile(
         processes that an MPI has started: each calls this, and the step with batches of
         its own; gradients and loss are means over all. Rank 0 compiles, and has the
         first weights and patterns.
+      check: how many of the first runs are compared with the exported program itself, which
+        runs beside them; so is the first one after an update of patterns. A difference
+        that rounding does not explain is an error. 0: none.
 
     Raises:
       StepError: the compiler refused the step, or the exported program has
@@ -87,6 +92,7 @@ def compile(
     if device == "auto":
         arguments = {
             "seed": seed, "pattern": pattern, "library": library, "options": options,
+            "check": check,
         }  # fmt: skip
         try:
             return compile(export, marks, device="cuda", **arguments)  # type: ignore[arg-type]
@@ -101,8 +107,9 @@ def compile(
         ranks = _ranks.ranks_of(comm)
         report = _compiler.run_once(export, path, marks, options, ranks)
         step = Step(
-            path, program, device=device, seed=seed, pattern=pattern, comm=comm
-        )
+            path, program, device=device, seed=seed, pattern=pattern, comm=comm,
+            check=check,
+        )  # fmt: skip
         step.report = report
         step._compilation = _compiler.Compilation(export, tuple(marks), tuple(options))
         return step
@@ -127,6 +134,7 @@ class Step(Values):
     report = ""
     _compilation: _compiler.Compilation | None = None
     _own_evaluation: Evaluation | None = None
+    _check: Check | None = None
 
     def __init__(
         self,
@@ -137,7 +145,10 @@ class Step(Values):
         seed: int = 0,
         pattern: Choice | None = None,
         comm: Any = None,
+        check: int = 0,
     ) -> None:
+        if not isinstance(check, int) or check < 0:
+            raise StepError(f"expected a number of runs to check, but got {check!r}")
         if pattern not in (None, "random", "largest", "mask"):
             raise StepError(
                 "expected a pattern that is random, largest or mask, but got"
@@ -173,6 +184,8 @@ class Step(Values):
         self._take_values(pattern)
         if self._ranks:
             self._take_first(self._ranks)
+        if check and program is not None:
+            self._begin_checks(check)
 
     def __repr__(self) -> str:
         name = self._step.name
@@ -249,12 +262,45 @@ class Step(Values):
             apply is not None or self._apply not in given
         ):
             self.arrays[self._apply][...] = apply is None or apply
+        checked = self._begin_check(batch, lr) if self._check else None
         if scores:
             self._session.run_scores()
         else:
             self._session.run()
         self._steps += 1
+        if checked is not None and self._check is not None:
+            self._check.end(checked, self._outputs, self.read)
         return self._program.outputs(self._outputs)
+
+    def _begin_checks(self, runs: int) -> None:
+        """Has the first runs compared with the program's own."""
+        if self._ranks:
+            _say.line("the step runs unchecked: it trains with several processes")
+            return
+        self._check = Check(runs, self._program)
+        self._session.after_update(self._check.patterns_change)
+
+    def _begin_check(self, batch: Sequence[Any], rate: float | None) -> Rerun | None:
+        """Runs the program itself, if the coming run is to be compared with it."""
+        assert self._check is not None
+        if self._check.is_done:
+            self._check = None
+            return None
+        return self._check.begin(lambda: self._coming_call(batch, rate))
+
+    def _coming_call(self, batch: Sequence[Any], rate: float | None) -> Call:
+        seed = self.arrays[self._seed][...] if self._seed in self.buffers else 0
+        applies = self._apply not in self.buffers or bool(self.arrays[self._apply][...])
+        return Call(
+            batch=batch,
+            rate=rate,
+            seed=int(seed),
+            waits=not applies,
+            names={*self.buffers, *self.origins, *self._mask_names},
+            read=self.read,
+            stored=self._stored,
+            size=self.counters.bytes,
+        )
 
     @exclusive
     def evaluate(self, *batch: Any, seed: int = 0, **named: Any) -> Any:

@@ -86,6 +86,22 @@ class Values:
         pattern = self._step.patterns[buffer.pattern]
         return _blocks.to_dense(pattern, self._session.blocks(pattern), array)
 
+    def _stored(self, name: str) -> Array | None:
+        """Returns which entries of an array lie in stored blocks; None if all may."""
+        origin = self.origins.get(name)
+        parts = origin.parts if origin else [name]
+        if not any(self.buffers[p].kind == "values" for p in parts if p in self.buffers):
+            return None
+        kept = {part: self._stored_part(self.buffers[part]) for part in parts}
+        return origin.join(kept) if origin else kept[name]
+
+    def _stored_part(self, buffer: Buffer) -> Array:
+        if buffer.kind != "values":
+            return np.ones(buffer.shape, np.bool_)
+        pattern = self._step.patterns[buffer.pattern]
+        values = np.ones(buffer.shape, np.bool_)
+        return _blocks.to_dense(pattern, self._session.blocks(pattern), values)
+
     @exclusive
     def write(self, name: str, value: Array) -> None:
         """Writes a dense array; what lies in no stored block is dropped.

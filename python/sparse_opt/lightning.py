@@ -52,7 +52,7 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
       sparsity: how their patterns are updated, as in `sparse_opt.Sparsity`; by
         default they stay.
       clip: the norm to which gradients are clipped, or none.
-      pattern, seed, options: as in `sparse_opt.compile`.
+      pattern, seed, options, check: as in `sparse_opt.compile`.
 
     Attributes:
       step: the compiled step, after the first batch.
@@ -72,6 +72,7 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
         pattern: Choice | None = None,
         seed: int = 0,
         options: Sequence[str] = (),
+        check: int = 2,
     ) -> None:
         super().__init__()
         if not isinstance(module, lightning.LightningModule):
@@ -82,6 +83,7 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
         self.inner = module
         self._marks, self._groups, self._clip = marks, sparsity, clip
         self._pattern, self._seed, self._options = pattern, seed, list(options)
+        self._check = check
 
     def configure_optimizers(self) -> Any:
         return self.inner.configure_optimizers()
@@ -137,7 +139,8 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
 
         def train_step(model: Any, optimizer: Any, batch: Any) -> Any:
             optimizer.zero_grad()
-            returned = model.training_step(batch, batch_idx)
+            with _silent(self.inner):
+                returned = model.training_step(batch, batch_idx)
             loss = returned["loss"] if isinstance(returned, Mapping) else returned
             loss.backward()
             if self._clip is not None:
@@ -147,13 +150,12 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
 
         groups = groups_of(self._groups)
         options = score_options(groups, self._options)
-        with _silent(self.inner):
-            export = sparse_opt.torch.export(train_step, self.inner, optimizer, batch)
+        export = sparse_opt.torch.export(train_step, self.inner, optimizer, batch)
         device = self.device
         name = "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"
         self.step = sparse_opt.compile(
             export, self._marks, device=name, seed=self._seed, pattern=self._pattern,
-            options=options,
+            options=options, check=self._check,
         )  # fmt: skip
         steps = int(self.trainer.estimated_stepping_batches)
         self._updates = Sparsity(self.step, groups, steps=steps)

@@ -48,7 +48,7 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
       marks: which weights are block-sparse, as in `sparse_opt.compile`.
       sparsity: how their patterns are updated, as in `sparse_opt.Sparsity`; by
         default they stay.
-      pattern, options: as in `sparse_opt.compile`.
+      pattern, options, check: as in `sparse_opt.compile`.
 
     Raises:
       StepError: the arguments ask for what a compiled step has not: batches of
@@ -69,11 +69,13 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
         sparsity: Groups = (),
         pattern: Choice | None = None,
         options: Sequence[str] = (),
+        check: int = 2,
         **named: Any,
     ) -> None:
         super().__init__(*arguments, **named)
         self._marks, self._groups, self._pattern = marks, sparsity, pattern
         self._options, self._resumed = list(options), ""
+        self._check = check
         for is_right, expected, got in (
             (
                 self.args.dataloader_drop_last,
@@ -140,7 +142,7 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
         options = score_options(groups, self._options)
         self.step = sparse_opt.compile(
             export, self._marks, device=_device(self.args.device), seed=self.args.seed,
-            pattern=self._pattern, options=options,
+            pattern=self._pattern, options=options, check=self._check,
         )  # fmt: skip
         self._updates = Sparsity(self.step, groups, steps=self.state.max_steps)
         if self._resumed:

@@ -92,7 +92,7 @@ def export(
         if rule:
             rules[argument.name] = rule
     text = _linalg.lower(captured, rules, locations)
-    program = _program.TorchProgram(model, optimizer, batch, captured)
+    program = _program.TorchProgram(model, optimizer, batch, captured, train_step)
     return Export.of(text, program)
 
 

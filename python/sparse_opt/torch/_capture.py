@@ -53,6 +53,7 @@ class Capture:
     bounds: dict[str, _indices.Bound]  # of the integers of a batch tensor
     computed: _indices.Computed | None  # other indices
     counters: list[_optimizer.Counter]  # numbers in groups that are arguments
+    draws: int  # random operations
 
 
 def capture(
@@ -217,6 +218,7 @@ def _capture(
         bounds,
         computed,
         counters,
+        len(sites.numbers) // runs,
     )
 
 

@@ -35,9 +35,9 @@ _NOT_COUNTED |= {"state", "param_groups", "_opt_called", "zero_grad"}
 
 
 @contextlib.contextmanager
-def undone(*objects: Any) -> Iterator[None]:
+def undone(*objects: Any, generators: bool = True) -> Iterator[None]:
     """Puts back attributes of objects, what their lists and dictionaries hold, and
-    the states of random generators."""
+    the states of random generators, those of modules of Python if `generators`."""
     saved: dict[int, Callable[[], Any]] = {}
     for thing in objects:
         _save(thing.__dict__, saved)
@@ -47,9 +47,10 @@ def undone(*objects: Any) -> Iterator[None]:
     finally:
         for put_back in saved.values():
             put_back()
-        random.setstate(states["random"])
-        np.random.set_state(states["numpy.random"])
-        torch.set_rng_state(states["torch"])
+        if generators:
+            random.setstate(states["random"])
+            np.random.set_state(states["numpy.random"])
+            torch.set_rng_state(states["torch"])
 
 
 def _save(value: Any, saved: dict[int, Callable[[], Any]]) -> None:

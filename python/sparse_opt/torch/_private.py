@@ -34,6 +34,7 @@ from torch.nn.modules import transformer as torch_transformer
 from torch.nn.utils import stateless
 from torch.optim import _adafactor as torch_adafactor
 from torch.utils import _pytree as pytree
+from torch.utils import _python_dispatch as python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from sparse_opt.torch import _adafactor, _experts, _numbers, _recurrent
@@ -44,7 +45,10 @@ __all__ = [
     "keep_lines_of",
     "know_mapping",
     "make_fx",
+    "masked_calls",
     "tensors_of",
+    "uncompiled",
+    "undispatched",
     "untraced",
     "without_values",
     "visible_buffer_writes",
@@ -60,6 +64,7 @@ _NEEDED = (
     torch_decompositions._rnn_helper,
     torch._C._get_mkldnn_enabled,
     torch._C._set_mkldnn_enabled,
+    python_dispatch._disable_current_modes,
     stateless._reparametrize_module,
     proxy._register_stack_trace_anchor,
 )
@@ -212,6 +217,50 @@ def tensors_of(
 ) -> contextlib.AbstractContextManager[Any]:
     """Puts `tensors` in the place of parameters and buffers, ties kept."""
     return stateless._reparametrize_module(module, tensors, tie_weights=True)
+
+
+@contextlib.contextmanager
+def masked_calls(
+    module: torch.nn.Module, masks: dict[int, torch.Tensor]
+) -> Iterator[None]:
+    """Multiplies what `functional_call` puts in the place of parameters by their masks,
+    which go by the identity of parameters."""
+    own = stateless._reparametrize_module
+
+    def masked(module: Any, tensors: dict[str, torch.Tensor], **options: Any) -> Any:
+        held = dict(module.named_parameters(remove_duplicate=False))
+        tensors = {
+            name: tensor * masks[id(held[name])]
+            if name in held and id(held[name]) in masks and tensor is not held[name]
+            else tensor
+            for name, tensor in tensors.items()
+        }
+        return own(module, tensors, **options)
+
+    setattr(stateless, "_reparametrize_module", masked)
+    try:
+        yield
+    finally:
+        setattr(stateless, "_reparametrize_module", own)
+
+
+@contextlib.contextmanager
+def uncompiled() -> Iterator[None]:
+    """Runs what was compiled by PyTorch as it was written, and recurrent layers without
+    operations of oneDNN, which has none in float64."""
+    stance = torch.compiler.set_stance("force_eager")
+    has_onednn = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        with stance:
+            yield
+    finally:
+        torch._C._set_mkldnn_enabled(has_onednn)
+
+
+def undispatched() -> contextlib.AbstractContextManager[Any]:
+    """Lets no mode of dispatch see what is computed."""
+    return python_dispatch._disable_current_modes()
 
 
 def keep_lines_of(function: Callable[..., Any]) -> None:

@@ -20,26 +20,9 @@ from torch.utils import _pytree as pytree
 from sparse_opt import _description, _device_arrays
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array
-from sparse_opt.torch import _arguments, _capture, _optimizer
-
-
-def to_numpy(tensor: torch.Tensor) -> Array:
-    """Returns the tensor's memory as the runtime holds it."""
-    tensor = tensor.detach().cpu().resolve_neg()
-    held = _HELD_AS.get(tensor.dtype)
-    return (tensor if held is None else tensor.view(held)).numpy()
-
-
-def from_numpy(array: Array, dtype: torch.dtype | None = None) -> torch.Tensor:
-    """Returns a tensor on the array's memory."""
-    tensor = torch.from_numpy(array)
-    return tensor.view(dtype) if dtype in _HELD_AS else tensor
-
-
-# What the runtime holds as bits of another type: NumPy has no bf16, and MLIR no
-# unsigned integers.
-_HELD_AS = {torch.bfloat16: torch.uint16, torch.uint8: torch.int8}
-_NUMPY_OF = {torch.uint16: np.uint16, torch.int8: np.int8}
+from sparse_opt._check import Call, Rerun
+from sparse_opt.torch import _arguments, _capture, _eager, _function, _optimizer
+from sparse_opt.torch._memory import HELD_AS, NUMPY_OF, from_numpy, to_numpy
 
 
 class TorchProgram:
@@ -51,6 +34,7 @@ class TorchProgram:
         optimizer: torch.optim.Optimizer,
         batch: Any,
         capture: _capture.Capture,
+        train_step: _function.TrainStep | None = None,
     ) -> None:
         self._model = model
         self._optimizer = optimizer
@@ -71,6 +55,11 @@ class TorchProgram:
         self._parameters = list(model.parameters())
         self._flags = self._state_of_flags()
         self._watch: _Watch | None = None
+        self._eager: _eager.Eager | None = None
+        if train_step is not None:
+            self._eager = _eager.Eager(
+                train_step, model, optimizer, self._counters, self._names, capture.draws
+            )
 
     def check(self, runs: bool = True) -> None:
         """Raises `StepError` if the program has changed; its modes matter if it `runs`."""
@@ -133,16 +122,7 @@ class TorchProgram:
                 f"expected one batch, but got {len(arguments)} arguments and"
                 f" {len(named)} named ones"
             )
-        leaves, tree = _arguments.flatten(arguments[0])
-        if tree != self._tree:
-            # Another container or another order is the same batch.
-            given = dict(_arguments.batch_leaves(arguments[0]))
-            leaves = [given.pop(name, None) for name, _ in self._leaves]
-        if tree != self._tree and (given or len(leaves) != tree.num_leaves):
-            raise StepError(
-                f"expected a batch of structure {_shown(self._tree)}, but got"
-                f" {_shown(tree)}"
-            )
+        leaves = self._leaves_of(arguments[0])
         arrays = []
         for (name, exported), leaf in zip(self._leaves, leaves):
             if not isinstance(exported, torch.Tensor):
@@ -175,6 +155,38 @@ class TorchProgram:
             if wrong := self._computed.first_outside(tensors):
                 raise StepError(wrong)
         return arrays
+
+    def _leaves_of(self, batch: Any) -> list[Any]:
+        """Returns the parts of a batch in the order of the exported one."""
+        leaves, tree = _arguments.flatten(batch)
+        if tree != self._tree:
+            # Another container or another order is the same batch.
+            given = dict(_arguments.batch_leaves(batch))
+            leaves = [given.pop(name, None) for name, _ in self._leaves]
+        if tree != self._tree and (given or len(leaves) != tree.num_leaves):
+            raise StepError(
+                f"expected a batch of structure {_shown(self._tree)}, but got"
+                f" {_shown(tree)}"
+            )
+        return leaves
+
+    def rerun(self, call: Call) -> Rerun | None:
+        """Runs the user's own step on what the compiled one has."""
+        if self._eager is None:
+            return None
+        leaves = [
+            _own(name, leaf, exported) if isinstance(exported, torch.Tensor) else leaf
+            for (name, exported), leaf in zip(self._leaves, self._leaves_of(call.batch[0]))
+        ]
+        batch = pytree.tree_unflatten(leaves, self._tree)
+        was_stale = self._watch is not None and self._watch.is_stale
+        if self._watch is not None:
+            self._watch.is_stale = False  # Its weights are those of the step now.
+        try:
+            return self._eager.run(call, batch)
+        finally:
+            if self._watch is not None:
+                self._watch.is_stale = was_stale
 
     def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
         if self._watch is None and trained:
@@ -286,9 +298,9 @@ def _array(name: str, leaf: Any, like: torch.Tensor) -> Any:
     if not isinstance(leaf, torch.Tensor):
         array = np.asarray(_description.plain(name, leaf))
         # As the memory of a tensor of that type.
-        held = _HELD_AS.get(like.dtype)
+        held = HELD_AS.get(like.dtype)
         is_like = held is not None and array.dtype.name == _type(like)
-        return array.view(_NUMPY_OF[held]) if held and is_like else array
+        return array.view(NUMPY_OF[held]) if held and is_like else array
     if leaf.dtype != like.dtype:
         raise StepError(
             f"expected '{name}' of type {_type(like)}, but got {_type(leaf)}: convert"
@@ -303,6 +315,15 @@ def _array(name: str, leaf: Any, like: torch.Tensor) -> Any:
             f"expected '{name}' to be a dense tensor with values, but got"
             f" '{str(error).splitlines()[0]}'"
         ) from error
+
+
+def _own(name: str, leaf: Any, like: torch.Tensor) -> torch.Tensor:
+    """Returns a copy of a part of a batch, where the exported one was."""
+    with torch.inference_mode(False):
+        if isinstance(leaf, torch.Tensor):
+            return leaf.detach().to(like.device, copy=True)
+        array = np.array(_array(name, leaf, like))
+        return from_numpy(array, like.dtype).to(like.device)
 
 
 def _is_same(exported: Any, leaf: Any) -> bool:

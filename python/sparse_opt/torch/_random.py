@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from sparse_opt._errors import ExportError
 from sparse_opt.torch import _private
@@ -95,20 +96,53 @@ def decompositions(
     }
 
 
+def eager(
+    seed: torch.Tensor, sites: Iterator[int]
+) -> Mapping[Any, Callable[..., Any]]:
+    """Returns what replaces random operations outside of a trace: of any device, and
+    those that write into their argument."""
+    table = decompositions(seed, sites)
+
+    def on_device(operation: Any) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            device = next((a.device for a in args if isinstance(a, torch.Tensor)), None)
+            device = torch.device(options.get("device") or device or "cpu")
+            if device.type == "cpu":
+                return table[operation](*args, **options)
+            held = pytree.tree_map_only(torch.Tensor, torch.Tensor.cpu, args)
+            result = table[operation](*held, **options)
+            return pytree.tree_map_only(torch.Tensor, lambda t: t.to(device), result)
+
+        return call
+
+    def bernoulli_(self: torch.Tensor, p: float = 0.5, generator: Any = None) -> Any:
+        return self.copy_(found[aten.bernoulli.p](self, p))
+
+    def normal_(
+        self: torch.Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None
+    ) -> Any:
+        return self.copy_(found[aten.normal_functional.default](self, mean, std))
+
+    found = {operation: on_device(operation) for operation in table}
+    return {
+        **found, aten.bernoulli_.float: bernoulli_, aten.normal_.default: normal_,
+    }  # fmt: skip
+
+
 def is_random(node: torch.fx.Node) -> bool:
     """Returns whether a node draws from PyTorch's generator."""
-    return _is_random(node.target)
+    return is_random_operation(node.target)
 
 
-def _is_random(operation: Any) -> bool:
+def is_random_operation(operation: Any) -> bool:
     return (
         isinstance(operation, torch._ops.OpOverload)
         and torch.Tag.nondeterministic_seeded in operation.tags
     )
 
 
-class Sites(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Numbers the random operations of a trace by the state of PyTorch's generator.
+class Numbering:
+    """Numbers random operations by the state of PyTorch's generator.
 
     Each operation leaves a new state. Where somebody has put back a state of before,
     as `torch.utils.checkpoint` does to compute again, the operations are those of
@@ -116,21 +150,34 @@ class Sites(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
     """
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.numbers: list[int] = []
+        self.taken: list[int] = []
         self._known: dict[int, int] = {}
         self._first = torch.initial_seed()
+
+    def take(self) -> int:
+        """Returns the number of the next operation."""
+        state = torch.initial_seed()
+        if state != self._first and not is_of_trace(state):
+            raise ExportError(SEEDED)
+        number = self._known.setdefault(state, len(self._known) + 1)
+        torch.default_generator.manual_seed(_SEED_OF_TRACE + number)
+        self.taken.append(number)
+        return number
+
+
+class Sites(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Numbers the random operations of a trace."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._numbering = Numbering()
+        self.numbers = self._numbering.taken
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if _is_random(func):
-            state = torch.initial_seed()
-            if state != self._first and not is_of_trace(state):
-                raise ExportError(SEEDED)
-            number = self._known.setdefault(state, len(self._known) + 1)
-            torch.default_generator.manual_seed(_SEED_OF_TRACE + number)
-            self.numbers.append(number)
+        if is_random_operation(func):
+            self._numbering.take()
         return func(*args, **(kwargs or {}))
 
 

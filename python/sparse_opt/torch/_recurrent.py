@@ -36,7 +36,10 @@ def with_dropout(network: Network) -> Network:
         final_hiddens = []
         for i in range(num_layers):
             if i and train and dropout:
+                # In the order of PyTorch's own loop, over time first.
+                input = input.transpose(0, 1) if batch_first else input
                 input = torch.dropout(input, dropout, train=True)
+                input = input.transpose(0, 1) if batch_first else input
             own = slice(i * directions, (i + 1) * directions)
             input, last = network(
                 input, hidden[own], params[own], has_biases, 1, 0.0, train,

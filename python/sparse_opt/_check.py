@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# A compiled step beside the program that it was exported of.
+
+"""Which runs of a step are checked, and what they may be apart.
+
+The program itself runs beside the first runs of a compiled step, on the values that
+the step has then, and what both leave behind is compared. What rounding makes of the
+program is known of a second computation in float64.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparse_opt import _say
+from sparse_opt._errors import StepError
+
+if TYPE_CHECKING:
+    from sparse_opt._program import Program
+
+Array = np.ndarray[Any, Any]
+
+# How many times as far as rounding moves the program a compiled step may be from it:
+# its sums are in other orders.
+_TIMES = 32.0
+# What it may be besides, as shares of what the step changes: of all entries together, and
+# of one.
+_SHARE, _SHARE_OF_ONE = 1e-3, 1e-2
+
+
+class Unchecked(Exception):
+    """A program that cannot run beside its compiled step, and why."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a compiled step that has not run yet."""
+
+    batch: Sequence[Any]
+    rate: float | None  # that the call gives
+    seed: int
+    waits: bool  # for another micro-batch
+    names: Collection[str]  # what `read` knows
+    read: Callable[[str], Array]  # dense, zeros where no block is
+    stored: Callable[[str], Array | None]  # which entries are; None: all
+    size: int  # bytes of the step
+
+
+@dataclass
+class Expected:
+    """A tensor as the program has it after a run."""
+
+    name: str
+    kind: str  # result, parameter, buffer, state
+    value: Array
+    exact: Array
+    before: Array | None
+    unsure: Array | None  # entries whose gradients are rounding alone
+    epsilon: float  # of its type; 0 of integers
+    coarsest: float  # of all types of the program
+    is_marked: bool
+    decode: Callable[[Array], Array]
+    place: int = -1  # of a result
+    noise: tuple[float, float] = (0.0, 0.0)  # of one entry at most, of all
+    change: tuple[float, float] = (0.0, 0.0)
+    size: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Keeps what a comparison needs, and forgets the rest."""
+        with np.errstate(all="ignore"):
+            sure = np.isfinite(self.value) & np.isfinite(self.exact)
+            if self.unsure is not None:
+                sure &= ~self.unsure
+            self.noise = _sizes((self.value - self.exact)[sure])
+            moved = self.value if self.before is None else self.value - self.before
+            self.change = _sizes(moved[np.isfinite(moved)])
+            self.size = _sizes(self.value[np.isfinite(self.value)])[0]
+        finite = np.isfinite(self.value)
+        self.is_finite = bool(finite.all())
+        # Where rounding decides whether a number is one, anything may be.
+        is_exactly = np.isfinite(self.exact)
+        self.ignored = None if self.is_finite and is_exactly.all() else finite != is_exactly
+        self.before, self.exact = None, self.value[:0]
+
+    @property
+    def group(self) -> str:
+        """What has numbers of one size: parameters, or one kind of state."""
+        return self.name.rpartition(".")[2] if self.kind == "state" else self.kind
+
+
+@dataclass
+class Rerun:
+    """What a program left behind, and what it did besides."""
+
+    has_random: bool = False
+    draws_alike: bool = True
+    expected: list[Expected] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)  # optimizers that stepped
+    drawn: list[str] = field(default_factory=list)  # generators outside of the framework
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether what the program returned has numbers alone."""
+        return all(e.is_finite for e in self.expected if e.kind == "result")
+
+
+@dataclass
+class Difference:
+    """A tensor of a step that is not the program's."""
+
+    expected: Expected
+    distance: float
+    bound: float
+
+    def __str__(self) -> str:
+        e = self.expected
+        if np.isnan(self.distance):
+            return f"NaN in '{e.name}', where the program has numbers"
+        return (
+            f"'{e.name}' {self.distance:.2g} away, of which rounding explains"
+            f" {self.bound:.2g}"
+        )
+
+
+class Check:
+    """Which runs are checked: the first ones, and the first after an update of patterns.
+
+    Args:
+      runs: how many of the first runs.
+      program: what ran before the export.
+    """
+
+    def __init__(self, runs: int, program: Program) -> None:
+        self._program = program
+        self._left, self._runs = runs, runs
+        self._patterns = 0  # 1 of an update that no run has followed, then 2
+        self._worst, self._seconds, self._done = 0.0, 0.0, 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no later run will be checked."""
+        return self._left == 0 and self._patterns == 2
+
+    def patterns_change(self) -> None:
+        """Notes an update of patterns."""
+        self._patterns = self._patterns or 1
+
+    def begin(self, call: Callable[[], Call]) -> Rerun | None:
+        """Runs the program, if the coming run is to be checked."""
+        if not self._left and self._patterns != 1:
+            return None
+        if self._patterns == 1:
+            self._patterns = 2
+        start = time.perf_counter()
+        try:
+            rerun = self._program.rerun(call())
+        except (Unchecked, MemoryError) as error:
+            reason = str(error) or "too little memory"
+            warnings.warn(f"the step runs unchecked: {reason}", stacklevel=5)
+            self._left, self._patterns = 0, 2
+            return None
+        self._seconds += time.perf_counter() - start
+        if rerun is None:
+            self._left, self._patterns = 0, 2
+        elif not rerun.is_finite:
+            rerun.expected.clear()  # The program itself has no numbers left.
+        return rerun
+
+    def end(
+        self, rerun: Rerun, outputs: Sequence[Array], read: Callable[[str], Array]
+    ) -> None:
+        """Raises `StepError` if a run of the step did not do what the program did."""
+        start = time.perf_counter()
+        self._done += 1
+        differences = []
+        for expected, bounds in _bounds(rerun.expected):
+            array = outputs[expected.place] if expected.place >= 0 else read(expected.name)
+            got = expected.decode(array)
+            share, difference = _compare(expected, got, bounds)
+            self._worst = max(self._worst, share)
+            if difference is not None:
+                differences.append(difference)
+        if differences:
+            raise StepError(_sentence(self._done, rerun, differences))
+        self._left = max(self._left - 1, 0)
+        self._seconds += time.perf_counter() - start
+        self._report(is_last=self._left == 0)
+
+    def _report(self, is_last: bool) -> None:
+        """Says what the check cost, and that it held."""
+        if not is_last:
+            return
+        runs = "first run" if self._done == 1 else f"first {self._done} runs"
+        which = runs if self._done <= self._runs else "run behind an update of patterns"
+        _say.line(
+            f"the {which} did what the program does, at most {self._worst:.1%} of what"
+            f" rounding may explain from it; the check took {self._seconds:.2g} s"
+        )
+        self._worst = self._seconds = 0.0
+
+
+Bounds = tuple[float, float, float]  # of all entries, of one, of one that is unsure
+
+
+def _bounds(expected: Sequence[Expected]) -> Iterator[tuple[Expected, Bounds]]:
+    """Yields how far each tensor may be from the program's."""
+    sizes: dict[str, float] = {}
+    changes: dict[str, float] = {}
+    for e in expected:
+        sizes[e.group] = max(sizes.get(e.group, 0.0), e.size)
+        changes[e.group] = max(changes.get(e.group, 0.0), e.change[0])
+    for e in expected:
+        if not e.epsilon:
+            count = 1 + 0.05 * e.size if e.coarsest > 1e-4 else 0.0
+            one = 4 * e.noise[0] + count
+            yield e, (one, one, one)
+            continue
+        share = max(_SHARE, 8 * e.coarsest)
+        # The least that counts beside the largest of its kind.
+        least = 8 * e.coarsest if e.kind == "result" else 8 * e.epsilon * sizes[e.group]
+        every = _TIMES * e.noise[1] + share * e.change[1] + least
+        one = _TIMES * e.noise[0] + max(share, _SHARE_OF_ONE) * e.change[0] + least
+        yield e, (every, one, one + 4 * changes[e.group])
+
+
+def _compare(
+    expected: Expected, got: Array, bounds: Bounds
+) -> tuple[float, Difference | None]:
+    """Returns how much of what is allowed a tensor is from the program's, and more."""
+    with np.errstate(all="ignore"):
+        apart = np.abs(got - expected.value)
+        same = (got == expected.value) | (np.isnan(got) & np.isnan(expected.value))
+        apart = np.where(same, 0.0, apart)
+        if expected.ignored is not None:
+            apart = np.where(expected.ignored, 0.0, apart)
+    if not np.isfinite(apart).all():
+        return float("inf"), Difference(expected, float("nan"), bounds[1])
+    worst: tuple[float, Difference | None] = (0.0, None)
+    unsure = expected.unsure
+    sure = apart if unsure is None else apart[~unsure]
+    rest = apart[:0] if unsure is None else apart[unsure]
+    for distance, bound in (
+        (_sizes(sure)[1], bounds[0]),
+        (_sizes(sure)[0], bounds[1]),
+        (_sizes(rest)[0], bounds[2]),
+    ):
+        share = distance / bound if bound else (float("inf") if distance else 0.0)
+        if share > worst[0]:
+            found = Difference(expected, distance, bound) if share > 1 else None
+            worst = (share, found)
+    return worst
+
+
+def _sizes(array: Array) -> tuple[float, float]:
+    """Returns the largest of numbers, and the root of the mean of their squares."""
+    if not array.size:
+        return 0.0, 0.0
+    return float(np.abs(array).max()), float(np.sqrt(np.mean(np.square(array))))
+
+
+def _sentence(run: int, rerun: Rerun, differences: Sequence[Difference]) -> str:
+    return (
+        f"expected run {run} of the step to do what the program does, but got"
+        f" {differences[0]}: {_cause(run, rerun, differences)}; check=0 trains without this"
+        " comparison"
+    )
+
+
+_OUTSIDE = (
+    "the program keeps state outside of its model and optimizer (a counter, an average, a"
+    " second optimizer, random numbers of Python), which the step has as it was at the export: make it a buffer of"
+    " the model or a part of the batch"
+)
+
+
+def _cause(run: int, rerun: Rerun, differences: Sequence[Difference]) -> str:
+    """Returns the kind of cause that fits."""
+    if rerun.others:
+        return (
+            f"another optimizer ({rerun.others[0]}) steps in the program, which the step"
+            " does not have: give its parameters to a group of the one optimizer"
+        )
+    if rerun.drawn:
+        return (
+            f"the program draws random numbers from {rerun.drawn[0]}, which the step has"
+            " as they were at the export: put them into the batch, or use the framework's"
+        )
+    if not rerun.draws_alike:
+        return (
+            "the program draws other random numbers than it did at the export: let it"
+            " draw the same ones in each step"
+        )
+    if any(np.isnan(d.distance) for d in differences):
+        return "that is a mistake of sparse-opt: report the program"
+    names = {d.expected.name for d in differences}
+    if run > 1:
+        return _OUTSIDE
+    agree = [e for e in rerun.expected if e.name not in names]
+    is_of_marks = all(d.expected.is_marked for d in differences) or (
+        differences[0].expected.kind == "result"
+        and differences[0].expected.place > 0
+        and any(e.is_marked for e in rerun.expected)
+    )
+    if is_of_marks and any(e.kind == "result" for e in agree):
+        return (
+            "a gradient of a marked weight is not masked as docs/optimizers.md defines it:"
+            " take the mark from that weight, or report the program"
+        )
+    if rerun.has_random:
+        return (
+            "random numbers of the step are of another source than the program's, or it"
+            " keeps state outside of its model and optimizer: report the program if it"
+            " does not"
+        )
+    return _OUTSIDE + ", or report the program if it has none"
+
+
+def require_memory(size: int) -> None:
+    """Raises `Unchecked` if there is less memory free than a check takes."""
+    try:
+        with open("/proc/meminfo") as file:
+            free = next(int(line.split()[1]) for line in file if "MemAvailable" in line) << 10
+    except (OSError, StopIteration, ValueError):
+        return
+    if size > free:
+        raise Unchecked(
+            f"the check takes about {size / 2**30:.1f} GiB of memory, of which"
+            f" {free / 2**30:.1f} are free"
+        )

@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#
+# A compiled step compares its first runs with the program that it was exported of.
+
+# RUN: %python %s | FileCheck %s --implicit-check-not=accepted
+
+import contextlib
+import copy
+import logging
+import random
+import re
+import warnings
+
+import numpy as np
+import torch
+from torch import nn, optim
+
+import sparse_opt
+import sparse_opt.torch
+from refusals import refuse
+from sparse_opt.torch import _optimizer, _random
+from twins import mse_step, sgd
+
+
+class Lines(logging.Handler):
+    """Prints what the check says, without its numbers."""
+
+    def emit(self, record):
+        print(re.sub(r"[0-9.e-]+(%| s$)", r"N\1", record.getMessage()))
+
+
+logging.getLogger("sparse_opt").addHandler(Lines())
+logging.getLogger("sparse_opt").propagate = False
+
+torch.manual_seed(1)
+data = [torch.randn(8, 16) for _ in range(4)]
+
+
+def network(*middle):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 16), *middle, nn.Tanh(), nn.Linear(16, 8))
+
+
+def compiled(step=mse_step, model=None, make=sgd, marks=r"0.weight$", check=2, **options):
+    model = model or network()
+    export = sparse_opt.torch.export(step, model, make(model.parameters()), data[0], **options)
+    mark = f"match={marks} block=4x4 density=0.5"
+    return sparse_opt.compile(export, [mark], pattern="random", options=["-O", "1"], check=check)
+
+
+def train(*arguments, runs=2, **options):
+    step = compiled(*arguments, **options)
+    for i in range(runs):
+        step(data[i])
+    return step
+
+
+# Honest programs of each kind: one line, and no warning.
+
+
+def clipped(model, optimizer, batch):
+    optimizer.zero_grad()
+    y = model(batch)
+    loss = (y**2).mean()
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+    optimizer.step()
+    return {"loss": loss.detach(), "norm": norm, "hits": (y > 0).sum()}
+
+
+def cast(model, optimizer, batch):
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = (model(batch) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+class Tied(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16))
+        self[2].weight = self[0].weight
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(4, 8, num_layers=2, dropout=0.5, batch_first=True)
+
+    def forward(self, x):
+        return self.rnn(x.view(8, 4, 4))[0]
+
+
+def groups(parameters):
+    weight, bias, *rest = parameters
+    return optim.AdamW([{"params": [weight, *rest], "lr": 0.01}, {"params": [bias], "lr": 0.02, "weight_decay": 0.0}])
+
+
+HONEST = {
+    "SGD": {},
+    "results": {"step": clipped},
+    "autocast": {"step": cast},
+    "groups": {"make": groups},
+    "momentum": {"make": lambda p: optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)},
+    "Rprop": {"make": lambda p: optim.Rprop(p, lr=0.01)},
+    "tensor rate": {"make": lambda p: optim.Adam(p, lr=torch.tensor(0.01), amsgrad=True)},
+    "fused": {"make": lambda p: optim.AdamW(p, lr=0.01, fused=True)},
+    "dropout": {"model": network(nn.Dropout(0.3))},
+    "statistics": {"model": network(nn.BatchNorm1d(16))},
+    "tied": {"model": Tied()},
+    "recurrent": {"model": Recurrent(), "marks": "weight_hh_l1$"},
+}
+# CHECK-COUNT-12: the first 2 runs did what the program does, at most N% of what rounding may explain from it; the check took N s
+with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    for options in HONEST.values():
+        train(**options)
+
+# Gradients of micro-batches, with an update of patterns between updates; rates and seeds that a call gives; a list for an array.
+# CHECK-NEXT: the first 5 runs did what the program does, at most N% of what rounding may explain from it; the check took N s
+# CHECK-NEXT: the run behind an update of patterns did what the program does, at most N% of what rounding may explain from it; the check took N s
+
+
+def adds(model, optimizer, batch):
+    loss = (model(batch) ** 2).mean()
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss.detach()
+
+
+step = compiled(adds, network(nn.Dropout(0.3)), optim.AdamW, check=5, accumulate=True)
+for i, apply in enumerate((False, False, True, False, True)):
+    step(data[i % 4].numpy(), apply=apply, lr=0.01 * i, seed=7 * i)
+step.update_patterns(0.5)
+step(data[0])
+
+# Then nothing is left of the check; and what the user has is as it was.
+# CHECK-NEXT: the first 2 runs did
+# CHECK-NEXT: the run behind an update of patterns did
+# CHECK-NEXT: bits True, same objects True, generators True, hooks 0, calls 3, check None
+
+
+calls = 0
+
+
+def called(model, optimizer, batch):
+    global calls
+    calls += 1
+    return mse_step(model, optimizer, batch)
+
+
+model = network(nn.BatchNorm1d(16))
+optimizer = optim.AdamW(model.parameters(), lr=0.1)
+mse_step(model, optimizer, data[0])
+gradients = [p.grad for p in model.parameters()]
+before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+step = compiled(called, model, lambda _: optimizer)
+calls, state, generator = 0, optimizer.state, torch.get_rng_state()
+parameters, groups = list(model.parameters()), list(optimizer.param_groups)
+memory = [p.data_ptr() for p in parameters]
+for i in range(4):
+    step(data[i])
+step.update_patterns(0.5)
+for i in range(2):
+    step(data[i])
+after = model.state_dict(), optimizer.state_dict()
+same = all(torch.equal(x, y) for x, y in zip(before[0].values(), after[0].values()))
+moments = (d[1]["state"] for d in (before, after))
+same &= all(torch.equal(s[k], t[k]) for s, t in zip(*(m.values() for m in moments)) for k in s)
+objects = [p.data_ptr() for p in model.parameters()] == memory and optimizer.state is state
+objects &= all(p.grad is g for p, g in zip(model.parameters(), gradients))
+objects &= all(g is h for g, h in zip(optimizer.param_groups, groups))
+hooks = sum(len(p._backward_hooks or ()) for p in parameters)
+hooks += len(optimizer._optimizer_step_pre_hooks) + len(optimizer._optimizer_step_post_hooks)
+kept = torch.equal(generator, torch.get_rng_state())
+print(f"bits {same}, same objects {objects}, generators {kept}, hooks {hooks}, calls {calls}, check {step._check}")
+
+# CHECK-NEXT: without: calls 0, check None
+calls = 0
+step = train(called, runs=3, check=0)
+calls = 0
+step(data[0])
+print(f"without: calls {calls}, check {step._check}")
+
+# What it is for. State outside of model and optimizer:
+
+count = 0
+
+
+def counts(model, optimizer, batch):
+    global count
+    count += 1
+    optimizer.zero_grad()
+    loss = (model(batch) ** 2).mean() / count
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+# CHECK-NEXT: expected run 1 of the step to do what the program does, but got 'loss' 0.{{[0-9]+}} away, of which rounding explains {{[^ ]*}}: the program keeps state outside of its model and optimizer (a counter, an average, a second optimizer, random numbers of Python), which the step has as it was at the export: make it a buffer of the model or a part of the batch, or report the program if it has none; check=0 trains without this comparison
+refuse(train, counts)
+
+
+class Average:
+    """Makes its tensors when it is first needed."""
+
+    def __init__(self):
+        self.shadow = {}
+
+    def update(self, model):
+        for name, p in model.named_parameters():
+            old = self.shadow.get(name, p.detach())
+            self.shadow[name] = 0.9 * old + 0.1 * p.detach()
+
+
+average = Average()
+
+
+def averages(model, optimizer, batch):
+    loss = mse_step(model, optimizer, batch)
+    average.update(model)
+    return loss
+
+
+# CHECK-NEXT: expected a step that keeps its tensors in model and optimizer, but got one of the export in another object at {{.*}}check.py:[[#]]: {{.*}}: make it a buffer of the model, or compute it outside of the step
+refuse(train, averages)
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = network(), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+pair = Pair()
+second = optim.Adam(pair.second.parameters(), lr=0.01)
+
+
+def steps_twice(model, optimizer, batch):
+    loss = mse_step(model, optimizer, batch)
+    second.step()
+    second.zero_grad()
+    return loss
+
+
+# CHECK-NEXT: expected run 1 of the step to do what the program does, but got 'second.weight' {{.*}} away, of which rounding explains {{.*}}: another optimizer (Adam) steps in the program, which the step does not have: give its parameters to a group of the one optimizer; check=0 trains
+refuse(train, steps_twice, pair, lambda _: sgd(pair.first.parameters()))
+
+RATE = [0.1]
+
+
+class Own(optim.Optimizer):
+    """Has a rate of its own."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 1.0})
+
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            p.sub_(p.grad * RATE[0])
+
+
+def changed_rate():
+    step = train(make=Own, runs=1)
+    RATE[0] /= 2
+    step(data[1])
+
+
+# CHECK-NEXT: expected run 2 of the step to do what the program does, but got '0.weight' {{.*}} away, of which rounding explains {{.*}}: the program keeps state outside of its model and optimizer (a counter, an average, a second optimizer, random numbers of Python), which the step has as it was at the export: make it a buffer of the model or a part of the batch; check=0
+refuse(changed_rate)
+
+# Random numbers of others: those of Python's own modules are refused at the export, but not those of objects.
+
+
+def scaled(draw):
+    def step(model, optimizer, batch):
+        optimizer.zero_grad()
+        loss = (model(batch) ** 2).mean() * (0.5 + draw())
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+# CHECK-COUNT-2: expected run 1 of the step to do what the program does, but got 'loss' {{.*}}: the program keeps state outside of its model and optimizer
+refuse(train, scaled(random.Random(0).random))
+refuse(train, scaled(np.random.default_rng(0).random))
+
+draws = [False]
+
+
+def draws_later(model, optimizer, batch):
+    loss = scaled(random.random if draws[0] else lambda: 0.5)(model, optimizer, batch)
+    draws[0] = True
+    return loss
+
+
+def drops_later(model, optimizer, batch):
+    return mse_step(nn.Sequential(nn.Dropout(0.3), model) if draws[0] else model, optimizer, batch)
+
+
+# CHECK-NEXT: expected run 1 of the step to do what the program does, but got 'loss' {{.*}}: the program draws random numbers from random, which the step has as they were at the export: put them into the batch, or use the framework's; check=0
+refuse(train, draws_later)
+
+draws[0] = False
+
+
+def later():
+    step = compiled(drops_later)
+    draws[0] = True
+    step(data[0])
+
+
+# CHECK-NEXT: expected run 1 of the step to do what the program does, but got 'loss' {{.*}}: the program draws other random numbers than it did at the export: let it draw the same ones in each step; check=0
+refuse(later)
+
+# Mistakes of ours: dropout that disappears, a gradient that is not masked, a rate of 0 that makes NaN.
+
+
+@contextlib.contextmanager
+def instead(owner, name, value):
+    own = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, own)
+
+
+decompositions = _random.decompositions
+
+
+def without_dropout(seed, sites):
+    passes = {torch.ops.aten.native_dropout.default: lambda x, p, train: (x * 1, torch.ones_like(x, dtype=torch.bool))}
+    return {**decompositions(seed, sites), **passes}
+
+
+def lost_dropout():
+    with instead(_random, "decompositions", without_dropout):
+        step = compiled(model=network(nn.Dropout(0.3)))
+    step(data[0])
+
+
+# CHECK-NEXT: expected run 1 of the step to do what the program does, but got 'loss' {{.*}} away, of which rounding explains {{.*}}: random numbers of the step are of another source than the program's, or it keeps state outside of its model and optimizer: report the program if it does not; check=0
+refuse(lost_dropout)
+
+
+def other_masks():
+    step = compiled(clipped)
+    stored = step._stored
+
+    def all_of(name):
+        mask = stored(name)
+        return None if mask is None else np.ones_like(mask)
+
+    step._stored = all_of
+    step(data[0])
+
+
+# CHECK-NEXT: expected run 1 of the step to do what the program does, but got 'results[1]' {{.*}}: a gradient of a marked weight is not masked as docs/optimizers.md defines it: take the mark from that weight, or report the program; check=0
+refuse(other_masks)
+
+
+def zero_rate():
+    with instead(_optimizer, "_traced_options", lambda _: [("foreach", False), ("fused", False), ("capturable", True)]):
+        step = compiled(lambda m, o, x: mse_step(m, o, x * (torch.arange(16) > 3)), make=optim.Adam)
+    step(data[0], lr=0.0)
+
+
+# CHECK-NEXT: expected run 1 of the step to do what the program does, but got NaN in '0.weight', where the program has numbers: that is a mistake of sparse-opt: report the program; check=0 trains without this comparison
+refuse(zero_rate)
+
+# A program that cannot run by itself is told of once, and trains on.
+
+fails = [False]
+
+
+def fails_later(model, optimizer, batch):
+    if fails[0]:
+        raise RuntimeError("no more")
+    return mse_step(model, optimizer, batch)
+
+
+# CHECK-NEXT: the step runs unchecked: the program's own step raises 'RuntimeError: no more' at {{.*}}check.py:[[@LINE-4]]: raise RuntimeError("no more")
+with warnings.catch_warnings(record=True) as messages:
+    warnings.simplefilter("always")
+    step = compiled(fails_later)
+    fails[0] = True
+    for batch in data:
+        step(batch)
+print(*(m.message for m in messages), sep="\n")
+
+# CHECK-NEXT: expected a number of runs to check, but got -1
+refuse(compiled, check=-1)
+
+# A checkpoint goes on where it was.
+# CHECK-COUNT-2: the first 2 runs did what the program does
+
+
+def resume():
+    import tempfile
+
+    first, second = (compiled(make=optim.AdamW) for _ in range(2))
+    first(data[0]), first(data[1])
+    with tempfile.TemporaryDirectory() as folder:
+        first.save(f"{folder}/step.bsr")
+        second.load(f"{folder}/step.bsr")
+    second(data[2]), second(data[3])
+
+
+resume()
