@@ -10,8 +10,8 @@ using namespace mlir::bsr;
 
 static constexpr int64_t numWarps = blockThreads / BlockBuilder::warpThreads;
 /// Those that copy.
-static constexpr int64_t copyWarps = warpgroupThreads /
-                                     BlockBuilder::warpThreads,
+static constexpr int64_t copyWarps =
+                             warpgroupThreads / BlockBuilder::warpThreads,
                          copiers = warpgroupThreads;
 /// Of 384 threads each has 168 registers when they begin. Those that copy need
 /// fewer, and leave the rest to those that multiply.
@@ -71,7 +71,8 @@ BoxWalk::Sources BoxWalk::loadSources(Value chunk) {
         b.at(positions, b.multiplyAdd(chunk, tile.slabs, slab), i32), i32));
   }
   for (int64_t first = 0; first < tile.blocks; first += copiers) {
-    Value number = b.min(b.add(getCopier(), first), b.constant(tile.blocks - 1));
+    Value number =
+        b.min(b.add(getCopier(), first), b.constant(tile.blocks - 1));
     sources.slots.push_back(b.load(
         b.at(slots, b.multiplyAdd(chunk, tile.blocks, number), i32), i32));
   }

@@ -4,8 +4,8 @@
 // when somebody waits for it, and not before.
 
 #include "State.h"
-#include <cstdlib>
 #include <algorithm>
+#include <cstdlib>
 
 using namespace bsr::cuda;
 
