@@ -11,6 +11,7 @@ program is known of a second computation in float64.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -47,10 +48,15 @@ class Call:
     rate: float | None  # that the call gives
     seed: int
     waits: bool  # for another micro-batch
+    is_exact: bool  # whether to compute a second time what rounding explains
     names: Collection[str]  # what `read` knows
     read: Callable[[str], Array]  # dense, zeros where no block is
     stored: Callable[[str], Array | None]  # which entries are; None: all
     size: int  # bytes of the step
+
+
+# Of a tensor in a run: its rounding, of one entry and of all, its change, the coarsest type.
+Noise = tuple[tuple[float, float], float, float]
 
 
 @dataclass
@@ -64,7 +70,7 @@ class Expected:
     before: Array | None
     unsure: Array | None  # entries whose gradients are rounding alone
     epsilon: float  # of its type; 0 of integers
-    coarsest: float  # of all types of the program
+    coarsest: float | None  # of all types of the program; None: not looked at
     is_marked: bool
     decode: Callable[[Array], Array]
     place: int = -1  # of a result
@@ -88,6 +94,15 @@ class Expected:
         is_exactly = np.isfinite(self.exact)
         self.ignored = None if self.is_finite and is_exactly.all() else finite != is_exactly
         self.before, self.exact = None, self.value[:0]
+
+    def take_noise(self, known: dict[str, Noise]) -> None:
+        """Takes what rounding makes of a tensor from a run before, or tells later ones."""
+        if self.coarsest is not None:
+            known[self.name] = self.noise, self.change[1], self.coarsest
+            return
+        (one, every), change, self.coarsest = known.get(self.name, ((0.0, 0.0), 0.0, 0.0))
+        times = 2 * max(1.0, self.change[1] / change) if change else 2.0
+        self.noise = times * one, times * every
 
     @property
     def group(self) -> str:
@@ -142,6 +157,7 @@ class Check:
         self._left, self._runs = runs, runs
         self._patterns = 0  # 1 of an update that no run has followed, then 2
         self._worst, self._seconds, self._done = 0.0, 0.0, 0
+        self._known: dict[str, Noise] = {}
 
     @property
     def is_done(self) -> bool:
@@ -156,13 +172,17 @@ class Check:
         """Runs the program, if the coming run is to be checked."""
         if not self._left and self._patterns != 1:
             return None
+        exact = not self._known or self._patterns == 1
         if self._patterns == 1:
             self._patterns = 2
         start = time.perf_counter()
         try:
-            rerun = self._program.rerun(call())
-        except (Unchecked, MemoryError) as error:
-            reason = str(error) or "too little memory"
+            rerun = self._program.rerun(dataclasses.replace(call(), is_exact=exact))
+        except StepError:
+            raise
+        except Exception as error:
+            # What the program does to be run beside its step may be new to us.
+            reason = str(error) if isinstance(error, Unchecked) else _first_line(error)
             warnings.warn(f"the step runs unchecked: {reason}", stacklevel=5)
             self._left, self._patterns = 0, 2
             return None
@@ -179,6 +199,8 @@ class Check:
         """Raises `StepError` if a run of the step did not do what the program did."""
         start = time.perf_counter()
         self._done += 1
+        for expected in rerun.expected:
+            expected.take_noise(self._known)
         differences = []
         for expected, bounds in _bounds(rerun.expected):
             array = outputs[expected.place] if expected.place >= 0 else read(expected.name)
@@ -217,14 +239,15 @@ def _bounds(expected: Sequence[Expected]) -> Iterator[tuple[Expected, Bounds]]:
         sizes[e.group] = max(sizes.get(e.group, 0.0), e.size)
         changes[e.group] = max(changes.get(e.group, 0.0), e.change[0])
     for e in expected:
+        coarsest = e.coarsest or 0.0
         if not e.epsilon:
-            count = 1 + 0.05 * e.size if e.coarsest > 1e-4 else 0.0
+            count = 1 + 0.05 * e.size if coarsest > 1e-4 else 0.0
             one = 4 * e.noise[0] + count
             yield e, (one, one, one)
             continue
-        share = max(_SHARE, 8 * e.coarsest)
+        share = max(_SHARE, 8 * coarsest)
         # The least that counts beside the largest of its kind.
-        least = 8 * e.coarsest if e.kind == "result" else 8 * e.epsilon * sizes[e.group]
+        least = 8 * coarsest if e.kind == "result" else 8 * e.epsilon * sizes[e.group]
         every = _TIMES * e.noise[1] + share * e.change[1] + least
         one = _TIMES * e.noise[0] + max(share, _SHARE_OF_ONE) * e.change[0] + least
         yield e, (every, one, one + 4 * changes[e.group])
@@ -320,6 +343,10 @@ def _cause(run: int, rerun: Rerun, differences: Sequence[Difference]) -> str:
             " does not"
         )
     return _OUTSIDE + ", or report the program if it has none"
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def require_memory(size: int) -> None:

@@ -296,6 +296,7 @@ class Step(Values):
             rate=rate,
             seed=int(seed),
             waits=not applies,
+            is_exact=True,
             names={*self.buffers, *self.origins, *self._mask_names},
             read=self.read,
             stored=self._stored,

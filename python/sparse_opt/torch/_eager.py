@@ -58,6 +58,8 @@ class Eager:
     ) -> None:
         self._train_step = train_step
         self._model, self._optimizer = model, optimizer
+        self._inner = _unwrapped(optimizer)
+        self.noise: dict[str, float] = {}  # of gradients, in the last exact run
         self._counters, self._names, self._draws = counters, names, draws
         self._places = _optimizer.parameter_names(model, optimizer)
         self._parameters = {n: p for n, p in model.named_parameters()}
@@ -70,7 +72,7 @@ class Eager:
         """
         tensors = self._tensors(call)
         size = sum(t.numel() * t.element_size() for t in tensors.values())
-        require_memory(6 * size + 3 * call.size)
+        require_memory((6 if call.is_exact else 4) * size + 3 * call.size)
         masks = {
             name: torch.from_numpy(mask).reshape(self._parameters[name].shape)
             for name in self._parameters
@@ -84,19 +86,22 @@ class Eager:
             torch.random.fork_rng(devices=()),
             sdpa_kernel(SDPBackend.MATH),
             _private.uncompiled(),
-            _effects.undone(*self._model.modules(), self._optimizer, generators=False),
+            _effects.undone(*self._model.modules(), *self._objects(), generators=False),
             _borrowed(tensors.values(), self._parameters.values()),
         ):
             before = self._take(call, tensors)
-            shadows = _shadows.Shadows(call.seed)
+            shadows = _shadows.Shadows(call.seed, call.is_exact)
             work = _Work(self, call, masks, shadows)
-            with work.hooks(), _noted(self._optimizer) as others:
+            with work.hooks(), _noted(self._inner) as others:
                 returned = self._call(shadows, batch)
             rerun.expected = list(work.expected(tensors, before, returned))
         rerun.others = others
         rerun.drawn = [n for n, s in _states().items() if s != drawn[n]]
         rerun.draws_alike = shadows.draws == self._draws
         return rerun
+
+    def _objects(self) -> set[Any]:
+        return {self._optimizer, self._inner}
 
     def _call(self, shadows: _shadows.Shadows, batch: Any) -> Any:
         try:
@@ -142,7 +147,7 @@ class Eager:
                 if full in call.names:
                     value = from_numpy(call.read(full), first.dtype)
                     values[full] = value.clone()
-                    is_new &= torch.equal(value, first.cpu())
+                    is_new = is_new and torch.equal(value, first.cpu())
                 held: Any = value.to(first.device)
                 if _optimizer.is_number(first):
                     held = _optimizer.as_number(value)
@@ -202,9 +207,8 @@ class _Work:
                 add = functools.partial(self._add, name)
                 register: Any = p.register_post_accumulate_grad_hook
                 handles.append(register(add))
-        optimizer = eager._optimizer
-        handles.append(optimizer.register_step_pre_hook(self._look))
-        handles.append(optimizer.register_step_post_hook(self._mask))
+        handles.append(eager._inner.register_step_pre_hook(self._look))
+        handles.append(eager._inner.register_step_post_hook(self._mask))
         try:
             with _private.masked_calls(eager._model, masked):
                 yield
@@ -218,9 +222,14 @@ class _Work:
             found = [(n, p.grad) for p, n in self._eager._optimized() if p.grad is not None]
             largest = max((float(g.abs().max()) for _, g in found), default=0.0)
             for name, gradient in found:
-                noise = (gradient.double() - self._shadows.of(gradient)).abs()
                 size = gradient.abs()
-                self._unsure[name] = (size <= 1e-6 * largest) | (noise >= 0.25 * size)
+                if self._call.is_exact:
+                    noise = (self._shadows.of(gradient) - gradient).abs_()
+                    self._eager.noise[name] = float(noise.max())
+                    unsure = noise >= 0.25 * size
+                else:
+                    unsure = size <= 4 * self._eager.noise.get(name, 0.0)
+                self._unsure[name] = unsure.logical_or_(size <= 1e-6 * largest)
 
     def _mask(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Drops what is stored nowhere."""
@@ -289,7 +298,8 @@ class _Work:
         before: torch.Tensor | None,
         place: int = -1,
     ) -> Expected:
-        exact = self._shadows.of(value.detach())
+        is_exact = self._call.is_exact
+        exact = self._shadows.of(value.detach()) if is_exact else value
         dtype = value.dtype if before is None else before.dtype
         owner = name.removeprefix("optimizer.").removeprefix(_arguments.SUM)
         owner = owner.rpartition(".")[0] if name.startswith("optimizer.") else owner
@@ -302,12 +312,12 @@ class _Work:
         return Expected(
             name,
             kind,
-            _numbers(value),
+            _numbers(value).copy(),
             _numbers(exact),
             None if before is None else _numbers(before),
-            _numbers(unsure).astype(bool) if unsure is not None and has_unsure else None,
+            unsure.cpu().flatten().numpy() if unsure is not None and has_unsure else None,
             epsilon=torch.finfo(dtype).eps if dtype.is_floating_point else 0.0,
-            coarsest=self._shadows.epsilon,
+            coarsest=self._shadows.epsilon if is_exact else None,
             is_marked=owner in self._masks,
             decode=decode,
             place=place,
@@ -315,9 +325,19 @@ class _Work:
 
 
 def _numbers(tensor: torch.Tensor) -> Array:
-    """Returns a copy of numbers, in one line."""
-    array: Array = tensor.detach().cpu().double().flatten().numpy().copy()
+    """Returns numbers in one line, of a type that NumPy has."""
+    dtype = torch.float32 if tensor.dtype in (torch.bfloat16, torch.float16) else tensor.dtype
+    if not dtype.is_floating_point:
+        dtype = torch.float64
+    array: Array = tensor.detach().cpu().to(dtype).flatten().numpy()
     return array
+
+
+def _unwrapped(optimizer: Any) -> Any:
+    """Returns the optimizer that another one, as those of accelerate, calls."""
+    while isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
+        optimizer = optimizer.optimizer
+    return optimizer
 
 
 def _states() -> dict[str, str]:

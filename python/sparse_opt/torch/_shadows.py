@@ -12,7 +12,7 @@ tensors are apart from their shadows is its rounding.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,10 +42,12 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Args:
       seed: the argument `seed` of that step.
+      follows: whether to compute a second time.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, follows: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._follows = follows
         self._shadows: dict[int, _Shadow] = {}
         self.epsilon = 0.0  # the coarsest that the program computed with
         self._numbers = _random.Numbering()
@@ -74,51 +76,59 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise Unknown(str(func))
             with self:
                 return self._random[func](*args, **kwargs)
-        written = _written(func, args, kwargs)
-        if any(t.is_floating_point() or self._known(t) is not None for t in _tensors((args, kwargs))):
-            for tensor in written:
-                self._begin(tensor)
+        inputs = _tensors((args, kwargs)) if self._follows else []
+        is_real = any(t.is_floating_point() or self._known(t) is not None for t in inputs)
+        written = _written(func, args, kwargs) if is_real else []
+        for tensor in written:
+            self._begin(tensor)
         result = func(*args, **kwargs)
-        if not all(map(_is_plain, _tensors(result))):
-            return result
-        if not func._schema.is_mutable and self._is_view(args, result):
-            return result
-        if any(t.is_floating_point() or self._known(t) is not None for t in _tensors((args, kwargs))):
-            self._follow(func, args, kwargs, written, result)
+        if is_real and not self._is_view(func, inputs, result):
+            self._follow(func, args, kwargs, inputs, written, result)
         return result
 
-    def _is_view(self, args: Any, result: Any) -> bool:
-        """Returns whether all of a result lies in the memory of arguments."""
+    def _is_view(self, func: Any, inputs: Sequence[torch.Tensor], result: Any) -> bool:
+        """Returns whether nothing is written, and all of a result lies in arguments."""
         results = _tensors(result)
-        places = {_place(t) for t in _tensors(args)}
-        return bool(results) and all(_place(t) in places for t in results)
+        if not all(map(_is_plain, results)):
+            return True  # Nothing that could be followed.
+        places = set(map(_place, inputs))
+        return not func._schema.is_mutable and all(_place(t) in places for t in results)
 
     def _follow(
-        self, func: Any, args: Any, kwargs: Any, written: Sequence[torch.Tensor], result: Any
+        self,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+        inputs: Sequence[torch.Tensor],
+        written: Sequence[torch.Tensor],
+        result: Any,
     ) -> None:
         """Does to the shadows what was done to the tensors."""
-        for tensor in _tensors(result):
+        results = _tensors(result)
+        for tensor in results:
             if tensor.is_floating_point():
                 self.epsilon = max(self.epsilon, torch.finfo(tensor.dtype).eps)
-        places = {_place(t) for t in _tensors((args, kwargs))}
         try:
             shadow_args, shadow_kwargs = pytree.tree_map(self._argument, (args, kwargs))
             shadows = _tensors(func(*shadow_args, **shadow_kwargs))
         except Exception:
             # There is no such operation in float64.
-            shadows = []
+            shadow_args, shadow_kwargs, shadows = (), {}, []
             for tensor in written:
                 self.of(tensor).copy_(tensor)
-        results = _tensors(result)
         if len(shadows) != len(results):
             shadows = results
+        places = set(map(_place, inputs))
+        taken = places | set(map(_place, _tensors((shadow_args, shadow_kwargs, results))))
         for tensor, shadow in zip(results, shadows):
             if _place(tensor) not in places and shadow.shape == tensor.shape:
-                self._add(tensor, shadow)
+                self._add(tensor, shadow, _place(shadow) not in taken)
 
     def _argument(self, value: Any) -> Any:
         """Returns what an operation takes in float64 in the place of an argument."""
         if isinstance(value, torch.Tensor):
+            if value.is_floating_point():
+                self._begin(value)
             return self.of(value)
         return torch.float64 if value in _REAL_TYPES else value
 
@@ -128,10 +138,19 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
             entries = _entries(tensor)
             self._keep(tensor, entries.double() if entries.is_floating_point() else entries.clone())
 
-    def _add(self, tensor: torch.Tensor, shadow: torch.Tensor) -> None:
-        if not tensor.is_floating_point() and torch.equal(tensor, shadow):
+    def _add(self, tensor: torch.Tensor, shadow: torch.Tensor, is_free: bool) -> None:
+        """Keeps the shadow of a new tensor, as it is if its memory `is_free`."""
+        if not tensor.is_floating_point():
+            if torch.equal(tensor, shadow):
+                return
+        elif not shadow.is_floating_point():
             return
-        flat = torch.zeros_like(_entries(tensor), dtype=shadow.dtype)
+        count = _count(tensor)
+        is_alike = shadow.stride() == tensor.stride() and not tensor.storage_offset()
+        if is_free and is_alike and _count(shadow) == count and not shadow.storage_offset():
+            self._keep(tensor, _entries(shadow))
+            return
+        flat = shadow.new_empty(count)
         flat.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()).copy_(shadow)
         self._keep(tensor, flat)
 
@@ -151,7 +170,7 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
         shadow = self._shadows.get(_place(tensor))
         if shadow is None or shadow.dtype != tensor.dtype:
             return None
-        if shadow.flat.numel() * tensor.element_size() != tensor.untyped_storage().nbytes():
+        if shadow.flat.numel() != _count(tensor):
             return None
         return shadow.flat.as_strided(
             tensor.size(), tensor.stride(), tensor.storage_offset()
@@ -175,8 +194,11 @@ def _place(tensor: torch.Tensor) -> int:
 
 def _entries(tensor: torch.Tensor) -> torch.Tensor:
     """Returns all of a tensor's storage as a tensor of one dimension."""
-    count = tensor.untyped_storage().nbytes() // tensor.element_size()
-    return tensor.detach().as_strided((count,), (1,), 0)
+    return tensor.detach().as_strided((_count(tensor),), (1,), 0)
+
+
+def _count(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().nbytes() // tensor.element_size()
 
 
 def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
