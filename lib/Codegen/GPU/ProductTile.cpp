@@ -18,8 +18,10 @@ static constexpr int64_t mostLaneTokens = 8;
 /// How much more blocks a stage holds than a random pattern has in its slabs.
 static constexpr double spareBlocks = 1.5;
 /// Stages that hide the latency of copies; with 2, a copy has the time of one
-/// stage.
-static constexpr int64_t wantedStages = 3, leastStages = 2, mostStages = 8;
+/// stage. Where blocks of threads of a cluster wait for each other, more of
+/// them let each go at its own pace.
+static constexpr int64_t wantedStages = 3, leastStages = 2, mostStages = 4,
+                         mostBoxStages = 8;
 
 /// Of the positions along a line, the share at which one of `lines` has a
 /// block.
@@ -335,7 +337,8 @@ static bool setStages(ProductTile &tile, const ProductShape &shape,
                                  tile.slabs * lines));
     wanted += (shape.getGathered() - 1) * lines;
     tile.blocks = llvm::alignTo(wanted, blocksPerPass);
-    for (tile.stages = mostStages; tile.stages >= least; --tile.stages)
+    tile.stages = tile.shareOutputs != 0 ? mostBoxStages : mostStages;
+    for (; tile.stages >= least; --tile.stages)
       if (StageLayout(tile, shape).sharedBytes <= sharedBytes)
         return true;
   }
