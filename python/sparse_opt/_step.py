@@ -275,7 +275,8 @@ class Step(Values):
     def _begin_checks(self, runs: int) -> None:
         """Has the first runs compared with the program's own."""
         if self._ranks:
-            _say.line("the step runs unchecked: it trains with several processes")
+            if self._ranks.rank == 0:
+                _say.line("the step runs unchecked: it trains with several processes")
             return
         self._check = Check(runs, self._program)
         self._session.after_update(self._check.patterns_change)

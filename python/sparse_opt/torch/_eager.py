@@ -59,6 +59,7 @@ class Eager:
         self._train_step = train_step
         self._model, self._optimizer = model, optimizer
         self._inner = _unwrapped(optimizer)
+        self.attributes: Mapping[str, tuple[torch.nn.Module, str]] = {}
         self.noise: dict[str, float] = {}  # of gradients, in the last exact run
         self._counters, self._names, self._draws = counters, names, draws
         self._places = _optimizer.parameter_names(model, optimizer)
@@ -70,6 +71,7 @@ class Eager:
         Raises:
           Unchecked: it cannot be run.
         """
+        self.attributes = _arguments.attributes_of(self._model)
         tensors = self._tensors(call)
         size = sum(t.numel() * t.element_size() for t in tensors.values())
         require_memory((6 if call.is_exact else 4) * size + 3 * call.size)
@@ -189,6 +191,8 @@ class _Work:
         self._shadows = shadows
         self._unsure: dict[str, torch.Tensor] = {}
         self._sums: dict[str, torch.Tensor] = {}
+        held = {n: m.__dict__[key] for n, (m, key) in eager.attributes.items()}
+        self._attributes = {n: (t.shape, t.dtype) for n, t in held.items()}
 
     @contextlib.contextmanager
     def hooks(self) -> Iterator[None]:
@@ -265,13 +269,11 @@ class _Work:
                 yield self._expect(f"results[{i}]" if i else "loss", "result", leaf, None, i)
         # An optimizer that has not stepped, and buffers that were replaced.
         waits = self._call.waits
-        now = {**self._eager._tensors(self._call)}
-        for name in tensors:
-            if name not in before:
-                continue
+        now = {**tensors, **dict(self._eager._model.named_buffers()), **self._left()}
+        for name in (n for n in tensors if n in before):
             kind = "parameter" if name in self._eager._parameters else "buffer"
             is_old = waits and kind == "parameter"
-            value = before[name] if is_old else now.get(name, tensors[name])
+            value = before[name] if is_old else now[name]
             yield self._expect(name, kind, value, before[name])
         for name, total in self._sums.items():
             full = _arguments.SUM + name
@@ -289,6 +291,15 @@ class _Work:
                 number = self._eager._optimizer.param_groups[i][key]
                 new = before[full] if waits else torch.as_tensor(number)
                 yield self._expect(full, "state", new, before[full])
+
+    def _left(self) -> dict[str, torch.Tensor]:
+        """Returns the tensors that the step left in plain attributes."""
+        left = {}
+        for name, (module, key) in self._eager.attributes.items():
+            old, new = self._attributes[name], module.__dict__.get(key)
+            if isinstance(new, torch.Tensor) and (new.shape, new.dtype) == old:
+                left[name] = new
+        return left
 
     def _expect(
         self,

@@ -115,18 +115,22 @@ def eager(
 
         return call
 
-    def bernoulli_(self: torch.Tensor, p: float = 0.5, generator: Any = None) -> Any:
-        return self.copy_(found[aten.bernoulli.p](self, p))
-
-    def normal_(
-        self: torch.Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None
-    ) -> Any:
-        return self.copy_(found[aten.normal_functional.default](self, mean, std))
+    def in_place(operation: Any) -> Callable[..., Any]:
+        return lambda self, *args, **options: self.copy_(
+            found[operation](self, *args, **options)
+        )
 
     found = {operation: on_device(operation) for operation in table}
-    return {
-        **found, aten.bernoulli_.float: bernoulli_, aten.normal_.default: normal_,
-    }  # fmt: skip
+    return {**found, **{op: in_place(own) for op, own in _IN_PLACE.items() if own in found}}
+
+
+# What writes into its first argument, and what a trace makes of it.
+_IN_PLACE = {
+    aten.bernoulli_.float: aten.bernoulli.p,
+    aten.normal_.default: aten.normal_functional.default,
+    aten.uniform_.default: aten.uniform.default,
+    aten.exponential_.default: aten.exponential.default,
+}
 
 
 def is_random(node: torch.fx.Node) -> bool:

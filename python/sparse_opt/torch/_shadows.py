@@ -136,7 +136,8 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Makes sure that a tensor that is written has a shadow of its own."""
         if self._known(tensor) is None and _is_plain(tensor):
             entries = _entries(tensor)
-            self._keep(tensor, entries.double() if entries.is_floating_point() else entries.clone())
+            dtype = torch.float64 if entries.is_floating_point() else entries.dtype
+            self._keep(tensor, entries.to(dtype, copy=True))
 
     def _add(self, tensor: torch.Tensor, shadow: torch.Tensor, is_free: bool) -> None:
         """Keeps the shadow of a new tensor, as it is if its memory `is_free`."""

@@ -97,6 +97,28 @@ def groups(parameters):
     return optim.AdamW([{"params": [weight, *rest], "lr": 0.01}, {"params": [bias], "lr": 0.02, "weight_decay": 0.0}])
 
 
+class Keeps(nn.Module):
+    """Has a tensor of the step before in an attribute."""
+
+    def __init__(self):
+        super().__init__()
+        self.net, self.last = network(), torch.zeros(8, 8)
+
+    def forward(self, x):
+        y = self.net(x) + self.last
+        self.last = (y * 0.5).detach()
+        return y
+
+
+def of_type(dtype):
+    """A step that computes in a type, on batches of f32."""
+
+    def step(model, optimizer, batch):
+        return mse_step(model, optimizer, batch.to(dtype))
+
+    return {"step": step, "model": network().to(dtype), "make": optim.AdamW}
+
+
 HONEST = {
     "SGD": {},
     "results": {"step": clipped},
@@ -109,13 +131,19 @@ HONEST = {
     "dropout": {"model": network(nn.Dropout(0.3))},
     "statistics": {"model": network(nn.BatchNorm1d(16))},
     "tied": {"model": Tied()},
+    "attribute": {"model": Keeps(), "marks": "net.0.weight$"},
+    "bf16": of_type(torch.bfloat16),
+    "f64": of_type(torch.float64),
     "recurrent": {"model": Recurrent(), "marks": "weight_hh_l1$"},
 }
-# CHECK-COUNT-12: the first 2 runs did what the program does, at most N% of what rounding may explain from it; the check took N s
+# CHECK-COUNT-16: the first 2 runs did what the program does, at most N% of what rounding may explain from it; the check took N s
 with warnings.catch_warnings():
     warnings.simplefilter("error")
     for options in HONEST.values():
         train(**options)
+    step = compiled()
+    with torch.inference_mode():
+        step(data[0].clone()), step(data[1])
 
 # Gradients of micro-batches, with an update of patterns between updates; rates and seeds that a call gives; a list for an array.
 # CHECK-NEXT: the first 5 runs did what the program does, at most N% of what rounding may explain from it; the check took N s
