@@ -60,7 +60,7 @@ class Eager:
         self._model, self._optimizer = model, optimizer
         self._inner = _unwrapped(optimizer)
         self.attributes: Mapping[str, tuple[torch.nn.Module, str]] = {}
-        self.noise: dict[str, float] = {}  # of gradients, in the last exact run
+        self.noise: dict[str, float] = {}  # gradients below it are unsure
         self._counters, self._names, self._draws = counters, names, draws
         self._places = _optimizer.parameter_names(model, optimizer)
         self._parameters = {n: p for n, p in model.named_parameters()}
@@ -229,11 +229,14 @@ class _Work:
                 size = gradient.abs()
                 if self._call.is_exact:
                     noise = (self._shadows.of(gradient) - gradient).abs_()
-                    self._eager.noise[name] = float(noise.max())
-                    unsure = noise >= 0.25 * size
-                else:
-                    unsure = size <= 4 * self._eager.noise.get(name, 0.0)
-                self._unsure[name] = unsure.logical_or_(size <= 1e-6 * largest)
+                    # Below that, what an optimizer divides by its size is unsure.
+                    times = 4.0 if self._shadows.epsilon > 1e-4 else 1000.0
+                    typical = float(noise.square().mean().sqrt())
+                    self._eager.noise[name] = times * typical
+                least = max(self._eager.noise.get(name, 0.0), 1e-6 * largest)
+                self._unsure[name] = size <= least
+                if self._call.is_exact:
+                    self._unsure[name] |= noise >= 0.25 * size
 
     def _mask(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Drops what is stored nowhere."""
