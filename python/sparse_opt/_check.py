@@ -300,8 +300,8 @@ def _sentence(run: int, rerun: Rerun, differences: Sequence[Difference]) -> str:
 
 _OUTSIDE = (
     "the program keeps state outside of its model and optimizer (a counter, an average, a"
-    " second optimizer, random numbers of Python), which the step has as it was at the export: make it a buffer of"
-    " the model or a part of the batch"
+    " second optimizer, random numbers of Python), which the step has as it was at the"
+    " export: make it a buffer of the model or a part of the batch"
 )
 
 

@@ -114,7 +114,7 @@ class Eager:
         except Exception as error:
             text = f"{type(error).__name__}: {error}".splitlines()[0]
             line = _source.line_of_error(error.__traceback__)
-            if "FakeTensor" in text or "fake" in text.lower():
+            if "FakeTensor" in text or "fake tensor" in text.lower():
                 raise StepError(
                     "expected a step that keeps its tensors in model and optimizer, but got"
                     f" one of the export in another object{line}: make it a buffer of the"
