@@ -193,6 +193,7 @@ def _capture(
     graph.graph.eliminate_dead_code()
     if function.changes:
         _graph.require_equal_runs(graph, function.changes[0])
+    _graph.rewrite_bytes(graph)
     _graph.require_lowerable(graph)
     parameters = [a.name for a in arguments if a.role == "param"]
     results = _graph.link(graph, arguments, len(function.output_types), is_step)

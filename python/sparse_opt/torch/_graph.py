@@ -75,6 +75,95 @@ def _value_numbers(module: torch.fx.GraphModule) -> dict[torch.fx.Node, int]:
     return numbers
 
 
+def rewrite_bytes(module: torch.fx.GraphModule) -> None:
+    """Rewrites operations of bytes that torch-mlir gets wrong, or ends the process on.
+
+    A number beside a tensor of bytes becomes one of them, and wraps as PyTorch has it
+    wrap; the least and the greatest of all are those along all dimensions; what is
+    computed of unsigned bytes in a wider type is computed of integers of 32 bits, since
+    torch-mlir would take them for signed.
+
+    Raises:
+      ExportError: there is no other form of one.
+    """
+    graph = module.graph
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        if node.target in _WIDENING:
+            node.args = tuple(_widened(graph, node, a) for a in node.args)
+        elif value.dtype not in _BYTES:
+            continue
+        elif node.target in _EXTREMES:
+            operand = node.args[0]
+            node.args = (operand, list(range(operand.meta["val"].dim())), False)
+            node.target = _EXTREMES[node.target]
+        elif node.target in _BYTE_ARITHMETIC:
+            node.target = _BYTE_ARITHMETIC[node.target]
+            node.args = tuple(
+                _byte(graph, node, a) if isinstance(a, int) else a for a in node.args
+            )
+        if value.dtype == torch.uint8:
+            _rewrite_unsigned(graph, node)
+
+
+def _rewrite_unsigned(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    """Rewrites an operation whose result has no sign, but would be taken for signed."""
+    if node.target is aten.abs.default:
+        operand: Any = node.args[0]
+        node.replace_all_uses_with(operand)
+    elif node.target is aten.neg.default:
+        node.args = (_byte(graph, node, 0), node.args[0])
+        node.target = aten.sub.Tensor
+    elif node.target in (aten.remainder.Tensor, aten.fmod.Tensor, aten.fmod.Scalar):
+        raise ExportError(
+            "expected remainders of signed integers, but got some of torch.uint8"
+            f"{_nodes.line_of_node(node)}: convert with .int()"
+        )
+
+
+def _widened(graph: torch.fx.Graph, user: torch.fx.Node, argument: Any) -> Any:
+    """Returns an argument in 32 bits, if it is of unsigned bytes."""
+    value = argument.meta.get("val") if isinstance(argument, torch.fx.Node) else None
+    if not isinstance(value, torch.Tensor) or value.dtype != torch.uint8:
+        return argument
+    with graph.inserting_before(user):
+        node = graph.call_function(
+            aten._to_copy.default, (argument,), {"dtype": torch.int32}
+        )
+    node.meta["val"] = value.new_empty(value.shape, dtype=torch.int32)
+    node.meta["stack_trace"] = user.meta.get("stack_trace")
+    return node
+
+
+def _byte(graph: torch.fx.Graph, user: torch.fx.Node, number: int) -> torch.fx.Node:
+    """Returns a tensor of one byte in front of its user."""
+    dtype = user.meta["val"].dtype
+    least = torch.iinfo(dtype).min
+    with graph.inserting_before(user):
+        node = graph.call_function(
+            aten.full.default, ([], (number - least) % 256 + least), {"dtype": dtype}
+        )
+    node.meta["val"] = user.meta["val"].new_zeros(())
+    node.meta["stack_trace"] = user.meta.get("stack_trace")
+    return node
+
+
+_BYTES = (torch.int8, torch.uint8)
+_EXTREMES = {aten.max.default: aten.amax.default, aten.min.default: aten.amin.default}
+_BYTE_ARITHMETIC = {
+    aten.sub.Tensor: aten.sub.Tensor,
+    aten.mul.Tensor: aten.mul.Tensor,
+    aten.div.Tensor_mode: aten.div.Tensor_mode,
+    aten.remainder.Scalar: aten.remainder.Tensor,
+}
+_WIDENING = {
+    aten.div.Tensor, aten.sum.default, aten.sum.dim_IntList, aten.cumsum.default,
+    aten.prod.default, aten.prod.dim_int,
+}  # fmt: skip
+
+
 def require_lowerable(module: torch.fx.GraphModule) -> None:
     """Raises `ExportError` for what torch-mlir accepts and then fails on."""
     for node in module.graph.nodes:

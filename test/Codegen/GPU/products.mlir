@@ -252,10 +252,12 @@ module attributes {bsr.target = #bsr.gpu} {
 // CHECK-NEXT:      nvvm.cluster.wait
 // CHECK:             nvvm.mbarrier.try_wait
 // CHECK:             nvvm.wgmma.fence.aligned
+// Descriptors have the 18 bits of an address that lie in a block of threads.
+// CHECK:             arith.andi %{{.*}}, %c262143_i32
 // CHECK-COUNT-4:     nvvm.wgmma.mma_async {{.*}} <m = 64, n = 256, k = 16>, D[<f32>, <one>], A[<bf16>, <one>, <col>], B[<bf16>, <one>, <row>]
 // CHECK:             nvvm.wgmma.commit.group.sync.aligned
 // CHECK-NEXT:        nvvm.wgmma.wait.group.sync.aligned 0
-// CHECK:             nvvm.mbarrier.arrive %{{.*}} {scope = #nvvm.mem_scope<cluster>} : !llvm.ptr<7>
+// CHECK:             nvvm.mbarrier.arrive %{{.*}} : !llvm.ptr<7>
 // CHECK:           vector.store %{{.*}}, %{{.*}} {alignment = 8 : i64} : memref<1x320x130x4xbf16>, vector<4xbf16>
 // Four boxes of a slab are two of each of two blocks of threads.
 // CHECK:             nvvm.mbarrier.arrive.expect_tx
@@ -296,7 +298,7 @@ module attributes {bsr.target = #bsr.gpu<tile_outputs = 128, tile_tokens = 256, 
 // CHECK-COUNT-8:       nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
 // CHECK:               nvvm.ldmatrix {{.*}} layout = #nvvm.mma_layout<col>
 // CHECK-COUNT-16:      nvvm.mma.sync
-// CHECK:             nvvm.mbarrier.arrive %{{.*}} {scope = #nvvm.mem_scope<cluster>} : !llvm.ptr<7>
+// CHECK:             nvvm.mbarrier.arrive %{{.*}} : !llvm.ptr<7>
 // CHECK:           vector.store
 // CHECK:             nvvm.setmaxregister decrease 40
 // The lines of one block of threads are those of half of a warp's lanes.

@@ -251,3 +251,38 @@ class Broken(optim.SGD):
 
 # CHECK: expected Broken to make its state in a step with gradients of zero, but got 'TypeError: unsupported operand type(s) for *: 'NoneType' and 'Parameter'' at {{.*}}programs.py:[[@LINE-3]]: {{.*}}: run the step once before the export
 refuse(compare, "broken", linear(), data, lambda p: Broken(p, lr=0.1))
+
+# Numbers beside bytes are bytes, which wrap.
+
+
+class Bytes(nn.Module):
+    """Multiplies what a function makes of bytes."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.layer, self.make = nn.Linear(8, 8), make
+
+    def forward(self, x):
+        return self.layer(self.make(x).float() / 100)
+
+
+BYTES = {
+    "less": lambda x: x - 3, "times": lambda x: x * 3, "times many": lambda x: x * 300,
+    "more": lambda x: x + 3, "largest": lambda x: x.max() - x, "smallest": lambda x: x + x.min(),
+    "both": lambda x: (x - x.min()) * 2, "opposite": lambda x: -x, "size": lambda x: x.abs(),
+    "share": lambda x: x / 255, "sum": lambda x: x.sum(0)[None].expand(4, 8),
+}  # fmt: skip
+# CHECK-COUNT-20: of {{u?}}int8: equal
+for dtype in ("int8", "uint8"):
+    numbers = torch.randint(*((-128, 128) if dtype == "int8" else (0, 256)), (4, 8)).to(getattr(torch, dtype))
+    for name, make in BYTES.items():
+        compare(f"{name} of {dtype}", lambda: Bytes(make), [numbers] * 2)
+
+# CHECK: remainders of int8: equal
+compare("remainders of int8", lambda: Bytes(lambda x: x % 3), [torch.arange(-16, 16, dtype=torch.int8).reshape(4, 8)])
+
+# CHECK: expected remainders of signed integers, but got some of torch.uint8 at {{.*}}programs.py:[[#]]: convert with .int()
+refuse(compare, "remainders", lambda: Bytes(lambda x: x % 3), [numbers])
+
+# CHECK: expected operations that lower to linalg, but got {{.*}}programs.py:[[#]]
+refuse(compare, "quotients of bytes", lambda: Bytes(lambda x: x // 3), [numbers])
