@@ -58,6 +58,9 @@ void Emitter::prefetch(Value tensor, ArrayRef<Index> at, int64_t count) {
 
 void Emitter::prefetchMemory(Value memref, ArrayRef<Index> at, int64_t count,
                              bool isWrite) {
+  // A number is loaded once.
+  if (at.empty())
+    return;
   // An i1 has a byte.
   int64_t bits = std::max(
       8u, getElementTypeOrSelf(memref.getType()).getIntOrFloatBitWidth());
