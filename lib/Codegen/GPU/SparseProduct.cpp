@@ -6,10 +6,10 @@
 // model says (ProductTile). It goes through the chunks of its plan: a stage of
 // shared memory holds the activations of a chunk's positions and its blocks,
 // while copies for the next stages are under way, of all threads (PieceWalk) or
-// of a warp (BoxWalk). A warp owns lines and tokens, keeps their sums in 128
-// registers a thread, and finds its blocks in the chunk by a word. What threads
-// copy lies in rows that are 16 bytes longer than what they hold, what tensor
-// copies bring is swizzled: 8 rows of a matrix lie in different banks.
+// of four warps (BoxWalk). A warp owns lines and tokens, keeps their sums in
+// 128 registers a thread, and finds its blocks in the chunk by a word. What
+// threads copy lies in rows that are 16 bytes longer than what they hold, what
+// tensor copies bring is swizzled: 8 rows of a matrix lie in different banks.
 
 #include "SparseProduct.h"
 #include "BoxWalk.h"
