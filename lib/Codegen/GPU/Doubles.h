@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Functions of f32 that are computed in f64.
+// Functions that are computed in f64.
 
 #ifndef BSR_LIB_CODEGEN_GPU_DOUBLES_H
 #define BSR_LIB_CODEGEN_GPU_DOUBLES_H
@@ -35,13 +35,16 @@ public:
       sum = math::FmaOp::create(*this, sum, x, f64(coefficient));
     return sum;
   }
-  /// What `compute` makes of the operands of `op` in f64, rounded to f32: of a
-  /// number or of each lane of a vector. Null if `op` is of anything else.
-  Value expand(Operation *op, llvm::function_ref<Value(ValueRange)> compute) {
+  /// What `compute` makes of the operands of `op` in f64, rounded to the type
+  /// of its result: of a number or of each lane of a vector. Null if `op` is of
+  /// anything but f32, and f64 where `compute` is as exact as that.
+  Value expand(Operation *op, llvm::function_ref<Value(ValueRange)> compute,
+               bool isForF64 = false) {
     Type type = op->getResult(0).getType();
+    Type element = getElementTypeOrSelf(type);
     auto vector = dyn_cast<VectorType>(type);
-    if (!getElementTypeOrSelf(type).isF32() ||
-        (vector && vector.getRank() != 1))
+    bool isF64 = element.isF64() && isForF64;
+    if ((!element.isF32() && !isF64) || (vector && vector.getRank() != 1))
       return nullptr;
     auto getLane = [&](int64_t lane) -> Value {
       SmallVector<Value> operands;
@@ -49,9 +52,12 @@ public:
         Value number =
             vector ? vector::ExtractOp::create(*this, operand, lane).getResult()
                    : operand;
-        operands.push_back(arith::ExtFOp::create(*this, getF64Type(), number));
+        if (!isF64)
+          number = arith::ExtFOp::create(*this, getF64Type(), number);
+        operands.push_back(number);
       }
-      return arith::TruncFOp::create(*this, getF32Type(), compute(operands));
+      Value result = compute(operands);
+      return isF64 ? result : arith::TruncFOp::create(*this, element, result);
     };
     if (!vector)
       return getLane(0);

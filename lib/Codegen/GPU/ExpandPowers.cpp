@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Computes powers of f32 without a C library: 2^(y log2 |x|) in f64.
+// Computes powers without a C library: 2^(y log2 |x|) in f64.
 
 #include "Doubles.h"
 #include "bsr/Codegen/GPU/Passes.h"
@@ -16,10 +16,12 @@ using namespace mlir;
 using namespace mlir::bsr;
 using arith::CmpFPredicate;
 
-/// log2(x) of an f32 x >= 0, to 2^-50 of the larger of it and 1: x = 2^e m with
-/// m from sqrt(1/2) to sqrt(2), and log(m) = 2 atanh((m - 1) / (m + 1)).
+/// log2(x) of x >= 0, to 2^-50 of it: x = 2^e m with m from sqrt(1/2) to
+/// sqrt(2), and log(m) = 2 atanh((m - 1) / (m + 1)).
 static Value log2(Doubles &b, Value x) {
-  Value bits = b.bitcast(x, b.getI64Type());
+  Value isSubnormal = b.compare(CmpFPredicate::OLT, x, 0x1p-1022);
+  Value normal = b.select(isSubnormal, b.mul(x, b.f64(0x1p54)), x);
+  Value bits = b.bitcast(normal, b.getI64Type());
   // What is added to the bits of sqrt(1/2) is 0 or more: e counts from there.
   constexpr int64_t root = 0x3FE6A09E667F3BCD;
   Value above = b.sub(bits, b.i64(root));
@@ -32,16 +34,17 @@ static Value log2(Doubles &b, Value x) {
   for (int i = 0; i != 11; ++i)
     coefficients.push_back(2 / std::log(2.0) / (2 * i + 1));
   Value log = b.mul(s, b.polynomial(b.mul(s, s), coefficients));
+  e = b.select(isSubnormal, b.sub(e, b.i64(54)), e);
   log = b.add(arith::SIToFPOp::create(b, x.getType(), e), log);
   log = b.select(b.compare(CmpFPredicate::OEQ, x, 0), -INFINITY, log);
   return b.select(b.compare(CmpFPredicate::OEQ, x, INFINITY), INFINITY, log);
 }
 
-/// 2^x, to 2^-50 of it, for what is rounded to f32: infinite or zero there if
-/// it is beyond 2^1000 or 2^-1000.
+/// 2^x, to 2^-50 of it.
 static Value exp2(Doubles &b, Value x) {
-  x = b.select(b.compare(CmpFPredicate::OGT, x, 1000), 1000, x);
-  x = b.select(b.compare(CmpFPredicate::OLT, x, -1000), -1000, x);
+  // Infinite and zero beyond these.
+  x = b.select(b.compare(CmpFPredicate::OGT, x, 1025), 1025, x);
+  x = b.select(b.compare(CmpFPredicate::OLT, x, -1080), -1080, x);
   Value n = math::RoundEvenOp::create(b, x);
   SmallVector<double> coefficients; // of 2^f in f, from -1/2 to 1/2
   double term = 1;
@@ -54,8 +57,13 @@ static Value exp2(Doubles &b, Value x) {
   Value isNumber = b.compare(CmpFPredicate::ORD, n, n);
   Value whole = arith::FPToSIOp::create(b, b.getI64Type(),
                                         b.select(isNumber, n, b.f64(0)));
-  Value scale = b.shl(b.add(whole, b.i64(1023)), 52);
-  return b.mul(power, b.bitcast(scale, b.getF64Type()));
+  // 2^n may be no number where its product is one: it is two factors.
+  Value half = arith::ShRSIOp::create(b, whole, b.i64(1));
+  for (Value part : {half, b.sub(whole, half)}) {
+    Value scale = b.shl(b.add(part, b.i64(1023)), 52);
+    power = b.mul(power, b.bitcast(scale, b.getF64Type()));
+  }
+  return power;
 }
 
 /// x^y with the special values of C.
@@ -92,8 +100,9 @@ struct ExpandPowers : bsr::impl::BSRExpandPowersBase<ExpandPowers> {
   void runOnOperation() override {
     getOperation()->walk([](math::PowFOp op) {
       Doubles b(op);
-      Value power =
-          b.expand(op, [&](ValueRange x) { return pow(b, x[0], x[1]); });
+      Value power = b.expand(
+          op, [&](ValueRange x) { return pow(b, x[0], x[1]); },
+          /*isForF64=*/true);
       if (!power)
         return;
       op.replaceAllUsesWith(power);

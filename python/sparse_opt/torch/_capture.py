@@ -69,7 +69,7 @@ def capture(
     """
     _arguments.require_program(train_step, model, optimizer, batch)
     known = _Known([], False)
-    if not type(optimizer).__module__.startswith("torch.optim"):
+    if not _optimizer.is_own(optimizer):
         # A trace of the whole step takes longer than what the optimizer does.
         known = _settled(functools.partial(_try, model, optimizer, batch), known)[1]
     trace = functools.partial(_capture, train_step, model, optimizer, batch, accumulate)

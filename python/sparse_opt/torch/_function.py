@@ -177,9 +177,10 @@ class StepFunction:
         for name, tensors_after in after.items():
             for key, value in tensors_after.items():
                 full = f"optimizer.{name}.{key}"
-                if full in self.numbers:
-                    value = torch.as_tensor(value).to(torch.float64)
                 if full in values:
+                    kept = values[full]
+                    if not kept.dim():  # as a number counts
+                        value = torch.as_tensor(value).to(kept.dtype)
                     next_values[full] = value
         if "apply" in values:
             self._wait(given, next_values, totals)
@@ -242,7 +243,10 @@ class StepFunction:
                 and "." not in (key := full.removeprefix(prefix))
             }
             if tensors:
-                state[name] = tensors
+                state[name] = {
+                    key: _optimizer.as_read(self.optimizer, value)
+                    for key, value in tensors.items()
+                }
         return state
 
     def _batch(self, values: Mapping[str, torch.Tensor]) -> Any:

@@ -205,6 +205,21 @@ def as_number(value: torch.Tensor) -> int | float:
     return int(number) if number.is_integer() else number
 
 
+def as_read(optimizer: torch.optim.Optimizer, value: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor of the state in the type that the optimizer computes with.
+
+    PyTorch's own read a count as a number of Python's: 1 - 0.999**step has half of the
+    digits of f32, which an update would not have.
+    """
+    is_count = not value.dim() and value.dtype == torch.float32
+    return value.double() if is_count and is_own(optimizer) else value
+
+
+def is_own(optimizer: torch.optim.Optimizer) -> bool:
+    """Returns whether an optimizer is PyTorch's own."""
+    return type(optimizer).__module__.startswith("torch.optim")
+
+
 def _explain(optimizer: torch.optim.Optimizer, error: Exception) -> str:
     """Returns what a first step that failed asks for."""
     name = type(optimizer).__name__

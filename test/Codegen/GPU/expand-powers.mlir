@@ -21,7 +21,9 @@ func.func @single(%x: f32, %y: f32) -> f32 {
 }
 
 // CHECK-LABEL: func @double(
-// CHECK:         math.powf %{{.*}} : f64
+// CHECK-NOT:     math.powf
+// CHECK-NOT:     arith.truncf
+// CHECK:         return
 func.func @double(%x: f64, %y: f64) -> f64 {
   %0 = math.powf %x, %y : f64
   return %0 : f64
@@ -35,4 +37,11 @@ func.func @double(%x: f64, %y: f64) -> f64 {
 func.func @vector(%x: vector<2xf32>, %y: vector<2xf32>) -> vector<2xf32> {
   %0 = math.powf %x, %y : vector<2xf32>
   return %0 : vector<2xf32>
+}
+
+// CHECK-LABEL: func @half(
+// CHECK:         math.powf %{{.*}} : bf16
+func.func @half(%x: bf16, %y: bf16) -> bf16 {
+  %0 = math.powf %x, %y : bf16
+  return %0 : bf16
 }

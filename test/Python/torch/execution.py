@@ -124,6 +124,50 @@ for name, make in {
     compare(name, mlp(), make, data)
 
 
+# What an optimizer counts is a number: 1 - 0.999**step has half of the digits of f32.
+
+
+class Linear(nn.Module):
+    """A weight whose gradient is what the batch has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.weight * x).sum()
+
+
+def linear_step(model: nn.Module, optimizer: optim.Optimizer, x: torch.Tensor) -> Any:
+    optimizer.zero_grad()
+    loss = model(x)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+# CHECK-COUNT-7: counts of {{.*}}: exact
+slopes = [torch.rand(8, 8) + 0.5 for _ in range(9)]
+for name, make_counting in {
+    "Adam": lambda p: optim.Adam(p, lr=1.0),
+    "AdamW": lambda p: optim.AdamW(p, lr=1.0, weight_decay=0.1),
+    "AMSGrad": lambda p: optim.Adam(p, lr=1.0, amsgrad=True),
+    "NAdam": lambda p: optim.NAdam(p, lr=1.0),
+    "RAdam": lambda p: optim.RAdam(p, lr=1.0),
+    "Adamax": lambda p: optim.Adamax(p, lr=1.0),
+    "ASGD": lambda p: optim.ASGD(p, lr=1.0),
+}.items():
+    model, exact = Linear(), Linear().double()
+    optimizer, exact_optimizer = make_counting(model.parameters()), make_counting(exact.parameters())
+    counting = sparse_opt.compile(sparse_opt.torch.export(linear_step, model, optimizer, slopes[0]))
+    for x in slopes:
+        counting(x)
+        linear_step(exact, exact_optimizer, x.double())
+    got = counting.state_dict()["weight"].double()
+    error = float(((got - exact.weight) / exact.weight).detach().abs().max())
+    print(f"counts of {name}: exact" if error < 1e-6 else f"counts of {name}: apart by {error:.1e}")
+
+
 def two_groups(params: Any) -> optim.Optimizer:
     matrices, vectors = [], []
     for p in params:
