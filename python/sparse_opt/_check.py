@@ -5,8 +5,9 @@
 """Which runs of a step are checked, and what they may be apart.
 
 The program itself runs beside the first runs of a compiled step, on the values that
-the step has then, and what both leave behind is compared. What rounding makes of the
-program is known of a second computation in float64.
+the step has then, and what both leave behind is compared. Where they are further apart
+than a share of what the step changes, the program runs again, with a second computation
+in float64 that tells what rounding makes of it.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Call:
     waits: bool  # for another micro-batch
     is_exact: bool  # whether to compute a second time what rounding explains
     names: Collection[str]  # what `read` knows
-    read: Callable[[str], Array]  # dense, zeros where no block is
+    read: Callable[[str], Array]  # dense, zeros where no block is; not to be written
     stored: Callable[[str], Array | None]  # which entries are; None: all
     size: int  # bytes of the step
 
@@ -70,7 +71,7 @@ class Expected:
     before: Array | None
     unsure: Array | None  # entries whose gradients are rounding alone
     epsilon: float  # of its type; 0 of integers
-    coarsest: float | None  # of all types of the program; None: not looked at
+    coarsest: float | None  # of all types of the program; None: its own, as far as known
     is_marked: bool
     decode: Callable[[Array], Array]
     place: int = -1  # of a result
@@ -80,27 +81,35 @@ class Expected:
 
     def __post_init__(self) -> None:
         """Keeps what a comparison needs, and forgets the rest."""
-        with np.errstate(all="ignore"):
-            sure = np.isfinite(self.value) & np.isfinite(self.exact)
+        finite = _finite(self.value)
+        self.is_finite = finite is None
+        self.ignored = None
+        if self.exact is not self.value:
+            # Where rounding decides whether a number is one, anything may be.
+            is_exactly = np.isfinite(self.exact)
+            sure = is_exactly if finite is None else finite & is_exactly
+            if not sure.all():
+                self.ignored = np.isfinite(self.value) != is_exactly
             if self.unsure is not None:
                 sure &= ~self.unsure
-            self.noise = _sizes((self.value - self.exact)[sure])
+            with np.errstate(all="ignore"):
+                self.noise = _sizes((self.value - self.exact)[sure])
+        self.size = _sizes(self.value if finite is None else self.value[finite])[0]
+        with np.errstate(all="ignore"):
             moved = self.value if self.before is None else self.value - self.before
-            self.change = _sizes(moved[np.isfinite(moved)])
-            self.size = _sizes(self.value[np.isfinite(self.value)])[0]
-        finite = np.isfinite(self.value)
-        self.is_finite = bool(finite.all())
-        # Where rounding decides whether a number is one, anything may be.
-        is_exactly = np.isfinite(self.exact)
-        self.ignored = None if self.is_finite and is_exactly.all() else finite != is_exactly
+        finite = _finite(moved)
+        self.change = _sizes(moved if finite is None else moved[finite])
         self.before, self.exact = None, self.value[:0]
 
-    def take_noise(self, known: dict[str, Noise]) -> None:
+    def take_noise(self, known: dict[str, Noise], is_exact: bool) -> None:
         """Takes what rounding makes of a tensor from a run before, or tells later ones."""
-        if self.coarsest is not None:
+        if self.coarsest is None:
+            self.coarsest = self.epsilon
+        if is_exact:
             known[self.name] = self.noise, self.change[1], self.coarsest
             return
-        (one, every), change, self.coarsest = known.get(self.name, ((0.0, 0.0), 0.0, 0.0))
+        none = (0.0, 0.0), 0.0, self.coarsest
+        (one, every), change, self.coarsest = known.get(self.name, none)
         times = 2 * max(1.0, self.change[1] / change) if change else 2.0
         self.noise = times * one, times * every
 
@@ -114,11 +123,25 @@ class Expected:
 class Rerun:
     """What a program left behind, and what it did besides."""
 
+    is_exact: bool = False  # whether what rounding explains is known
     has_random: bool = False
     draws_alike: bool = True
     expected: list[Expected] = field(default_factory=list)
     others: list[str] = field(default_factory=list)  # optimizers that stepped
     drawn: list[str] = field(default_factory=list)  # generators outside of the framework
+
+    def refine(self, exact: Rerun) -> None:
+        """Takes what rounding explains from another run of the same call.
+
+        The values stay those of this run: what a program keeps outside of its step
+        may make them others in that one.
+        """
+        found = {e.name: e for e in exact.expected}
+        for expected in self.expected:
+            if (other := found.get(expected.name)) is not None:
+                expected.noise, expected.coarsest = other.noise, other.coarsest
+                expected.unsure, expected.ignored = other.unsure, other.ignored
+        self.is_exact = True
 
     @property
     def is_finite(self) -> bool:
@@ -159,6 +182,7 @@ class Check:
         self._worst, self._seconds, self._done = 0.0, 0.0, 0
         self._known: dict[str, Noise] = {}
         self._compared = False
+        self._call: Call | None = None  # that has begun
 
     @property
     def is_done(self) -> bool:
@@ -173,24 +197,29 @@ class Check:
         """Runs the program, if the coming run is to be checked."""
         if not self._left and self._patterns != 1:
             return None
-        exact = not self._known or self._patterns == 1
         if self._patterns == 1:
             self._patterns = 2
         start = time.perf_counter()
+        self._call = _kept(call())
+        rerun = self._run(self._call)
+        self._seconds += time.perf_counter() - start
+        return rerun
+
+    def _run(self, call: Call) -> Rerun | None:
+        """Runs the program; later runs are unchecked if that cannot be done."""
         try:
-            rerun = self._program.rerun(dataclasses.replace(call(), is_exact=exact))
+            rerun = self._program.rerun(call)
         except StepError:
             raise
         except Exception as error:
             # What the program does to be run beside its step may be new to us.
             reason = str(error) if isinstance(error, Unchecked) else _first_line(error)
-            warnings.warn(f"the step runs unchecked: {reason}", stacklevel=5)
-            self._left, self._patterns = 0, 2
-            return None
-        self._seconds += time.perf_counter() - start
+            warnings.warn(f"the step runs unchecked: {reason}", stacklevel=6)
+            rerun = None
         if rerun is None:
             self._left, self._patterns = 0, 2
-        elif not rerun.is_finite:
+            return None
+        if not rerun.is_finite:
             rerun.expected.clear()  # The program itself has no numbers left.
         return rerun
 
@@ -200,22 +229,40 @@ class Check:
         """Raises `StepError` if a run of the step did not do what the program did."""
         start = time.perf_counter()
         self._done += 1
+        call, self._call = self._call, None
         self._compared |= bool(rerun.expected)
-        for expected in rerun.expected:
-            expected.take_noise(self._known)
-        differences = []
-        for expected, bounds in _bounds(rerun.expected):
-            array = outputs[expected.place] if expected.place >= 0 else read(expected.name)
-            got = expected.decode(array)
-            share, difference = _compare(expected, got, bounds)
-            self._worst = max(self._worst, share)
-            if difference is not None:
-                differences.append(difference)
+        share, differences = self._compare(rerun, outputs, read)
+        if differences and call is not None:
+            # What rounding explains decides.
+            exact = self._run(dataclasses.replace(call, is_exact=True))
+            if exact is None:
+                return
+            rerun.refine(exact)
+            share, differences = self._compare(rerun, outputs, read)
+        self._worst = max(self._worst, share)
         if differences:
             raise StepError(_sentence(self._done, rerun, differences))
         self._left = max(self._left - 1, 0)
         self._seconds += time.perf_counter() - start
         self._report(is_last=self._left == 0)
+
+    def _compare(
+        self, rerun: Rerun, outputs: Sequence[Array], read: Callable[[str], Array]
+    ) -> tuple[float, list[Difference]]:
+        """Returns how much of what is allowed a step is from the program, and where it
+        is more."""
+        for expected in rerun.expected:
+            expected.take_noise(self._known, rerun.is_exact)
+        worst = 0.0
+        differences: list[Difference] = []
+        for expected, bounds in _bounds(rerun.expected):
+            array = outputs[expected.place] if expected.place >= 0 else read(expected.name)
+            got = expected.decode(array)
+            share, difference = _compare(expected, got, bounds)
+            worst = max(worst, share)
+            if difference is not None:
+                differences.append(difference)
+        return worst, differences
 
     def _report(self, is_last: bool) -> None:
         """Says what the check cost, and that it held."""
@@ -225,9 +272,21 @@ class Check:
         which = runs if self._done <= self._runs else "run behind an update of patterns"
         _say.line(
             f"the {which} did what the program does, at most {self._worst:.1%} of what"
-            f" rounding may explain from it; the check took {self._seconds:.2g} s"
+            f" is allowed away from it; the check took {self._seconds:.2g} s"
         )
         self._worst = self._seconds = 0.0
+
+
+def _kept(call: Call) -> Call:
+    """Returns a call whose values stay while the step runs."""
+    known: dict[str, Array] = {}
+
+    def read(name: str) -> Array:
+        if name not in known:
+            known[name] = call.read(name)
+        return known[name]
+
+    return dataclasses.replace(call, read=read, is_exact=False)
 
 
 Bounds = tuple[float, float, float]  # of all entries, of one, of one that is unsure
@@ -260,13 +319,14 @@ def _compare(
 ) -> tuple[float, Difference | None]:
     """Returns how much of what is allowed a tensor is from the program's, and more."""
     with np.errstate(all="ignore"):
-        apart = np.abs(got - expected.value)
-        same = (got == expected.value) | (np.isnan(got) & np.isnan(expected.value))
-        apart = np.where(same, 0.0, apart)
+        apart = got - expected.value
         if expected.ignored is not None:
-            apart = np.where(expected.ignored, 0.0, apart)
-    if not np.isfinite(apart).all():
-        return float("inf"), Difference(expected, float("nan"), bounds[1])
+            apart[expected.ignored] = 0.0
+        if _finite(apart) is not None:
+            same = (got == expected.value) | (np.isnan(got) & np.isnan(expected.value))
+            apart[same] = 0.0
+            if _finite(apart) is not None:
+                return float("inf"), Difference(expected, float("nan"), bounds[1])
     worst: tuple[float, Difference | None] = (0.0, None)
     unsure = expected.unsure
     sure = apart if unsure is None else apart[~unsure]
@@ -283,11 +343,20 @@ def _compare(
     return worst
 
 
+def _finite(array: Array) -> Array | None:
+    """Returns which entries are numbers; None: all are."""
+    finite: Array = np.isfinite(array)
+    return None if finite.all() else finite
+
+
 def _sizes(array: Array) -> tuple[float, float]:
     """Returns the largest of numbers, and the root of the mean of their squares."""
     if not array.size:
         return 0.0, 0.0
-    return float(np.abs(array).max()), float(np.sqrt(np.mean(np.square(array))))
+    largest = float(max(array.max(), -array.min()))
+    # Squares of their shares of the largest, which do not overflow.
+    shares = (array / largest if largest else array).astype(np.float32, copy=False)
+    return largest, largest * float(np.sqrt(np.dot(shares, shares) / array.size))
 
 
 def _sentence(run: int, rerun: Rerun, differences: Sequence[Difference]) -> str:

@@ -147,10 +147,9 @@ class Eager:
                 full = f"optimizer.{name}.{key}"
                 value = first
                 if full in call.names:
-                    value = from_numpy(call.read(full), first.dtype)
-                    values[full] = value.clone()
+                    value = values[full] = from_numpy(call.read(full), first.dtype)
                     is_new = is_new and torch.equal(value, first.cpu())
-                held: Any = value.to(first.device)
+                held: Any = value.to(first.device, copy=True)
                 if _optimizer.is_number(first):
                     held = _optimizer.as_number(value)
                 state[p][key] = held
@@ -233,7 +232,9 @@ class _Work:
                     times = 4.0 if self._shadows.epsilon > 1e-4 else 1000.0
                     typical = float(noise.square().mean().sqrt())
                     self._eager.noise[name] = times * typical
-                least = max(self._eager.noise.get(name, 0.0), 1e-6 * largest)
+                # Until more is known: a hundredth of the others.
+                typical = 0.01 * float(size.square().mean().sqrt())
+                least = max(self._eager.noise.get(name, typical), 1e-6 * largest)
                 self._unsure[name] = size <= least
                 if self._call.is_exact:
                     self._unsure[name] |= noise >= 0.25 * size
@@ -331,7 +332,7 @@ class _Work:
             None if before is None else _numbers(before),
             unsure.cpu().flatten().numpy() if unsure is not None and has_unsure else None,
             epsilon=torch.finfo(dtype).eps if dtype.is_floating_point else 0.0,
-            coarsest=self._shadows.epsilon if is_exact else None,
+            coarsest=self._shadows.epsilon,
             is_marked=owner in self._masks,
             decode=decode,
             place=place,

@@ -76,7 +76,11 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise Unknown(str(func))
             with self:
                 return self._random[func](*args, **kwargs)
-        inputs = _tensors((args, kwargs)) if self._follows else []
+        if not self._follows:
+            result = func(*args, **kwargs)
+            self._note_types(_tensors(result))
+            return result
+        inputs = _tensors((args, kwargs))
         is_real = any(t.is_floating_point() or self._known(t) is not None for t in inputs)
         written = _written(func, args, kwargs) if is_real else []
         for tensor in written:
@@ -105,9 +109,7 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> None:
         """Does to the shadows what was done to the tensors."""
         results = _tensors(result)
-        for tensor in results:
-            if tensor.is_floating_point():
-                self.epsilon = max(self.epsilon, torch.finfo(tensor.dtype).eps)
+        self._note_types(results)
         try:
             shadow_args, shadow_kwargs = pytree.tree_map(self._argument, (args, kwargs))
             shadows = _tensors(func(*shadow_args, **shadow_kwargs))
@@ -123,6 +125,11 @@ class Shadows(_private.TorchDispatchMode):  # type: ignore[no-untyped-call]
         for tensor, shadow in zip(results, shadows):
             if _place(tensor) not in places and shadow.shape == tensor.shape:
                 self._add(tensor, shadow, _place(shadow) not in taken)
+
+    def _note_types(self, results: Sequence[torch.Tensor]) -> None:
+        for tensor in results:
+            if tensor.is_floating_point():
+                self.epsilon = max(self.epsilon, torch.finfo(tensor.dtype).eps)
 
     def _argument(self, value: Any) -> Any:
         """Returns what an operation takes in float64 in the place of an argument."""
