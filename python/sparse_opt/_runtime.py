@@ -6,10 +6,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import json
-from collections.abc import Callable, Sequence
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +28,32 @@ from sparse_opt._library import (
 )  # fmt: skip
 
 
+# The file that was loaded by each path: its device, number, time and size.
+_LOADED: dict[str, tuple[int, int, int, int]] = {}
+
+
+@contextlib.contextmanager
+def _not_loaded(path: str) -> Iterator[str]:
+    """Yields a path at which no other library was loaded.
+
+    The system knows a library by its path, and gives the one that it has loaded
+    whatever the file holds now.
+    """
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        yield path  # The runtime says what is wrong.
+        return
+    place = os.path.realpath(path)
+    file = found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    if _LOADED.get(place, file) == file:
+        yield path
+        _LOADED[place] = file
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield shutil.copy(path, folder)
+
+
 class Step:
     """A compiled step in memory."""
 
@@ -32,7 +62,8 @@ class Step:
         runtime = library()
         # At the interpreter's end the module may be gone before the step is.
         self._unload = runtime.bsr_step_unload
-        check(runtime.bsr_step_load(c_path(path), ctypes.byref(self._handle)))
+        with _not_loaded(path) as file:
+            check(runtime.bsr_step_load(c_path(file), ctypes.byref(self._handle)))
         self.buffers = tuple(
             self._buffer(i) for i in range(runtime.bsr_step_num_buffers(self._handle))
         )
@@ -129,6 +160,20 @@ class Step:
             info.weight,
             masks,
         )
+
+
+def _indices(what: str, indices: Any, count: int) -> Array:
+    """Returns `count` numbers as the runtime takes them, none of them changed."""
+    array = np.asarray(indices)
+    if array.shape != (count,):
+        raise StepError(
+            f"expected {what} of shape [{count}], but got {list(array.shape)}"
+        )
+    held = np.ascontiguousarray(array, np.int32) if array.dtype.kind in "iu" else None
+    if held is None or not np.array_equal(held, array):
+        odd = array.dtype if held is None else array[held != array][0]
+        raise StepError(f"expected integers of 32 bits in {what}, but got {odd}")
+    return held
 
 
 class Session:
@@ -291,19 +336,15 @@ class Session:
         col_idx: Array,
         slot: Array | None,
     ) -> None:
-        held = [
-            None if a is None else np.ascontiguousarray(a, np.int32)
-            for a in (row_ptr, col_idx, slot)
-        ]
         lines, blocks = pattern.rows // pattern.block_rows + 1, len(col_idx)
-        for what, array, count in zip(
-            ("row_ptr", "col_idx", "slot"), held, (lines, blocks, blocks)
-        ):
-            if array is not None and array.shape != (count,):
-                raise StepError(
-                    f"expected {what} of '{pattern.name}' of shape [{count}], but got"
-                    f" {list(array.shape)}"
-                )
+        held = [
+            None if a is None else _indices(f"{what} of '{pattern.name}'", a, count)
+            for what, a, count in (
+                ("row_ptr", row_ptr, lines),
+                ("col_idx", col_idx, blocks),
+                ("slot", slot, blocks),
+            )
+        ]
         as_pointer = ctypes.POINTER(ctypes.c_int32)
         pointers = [None if a is None else a.ctypes.data_as(as_pointer) for a in held]
         view = PatternView(len(col_idx), *pointers)

@@ -200,7 +200,8 @@ class Sparsity:
       groups: groups, or what a configuration has under `sparsity`. The first that
         matches a weight's name has it.
       steps: how many steps the run has: schedules are over them.
-      accumulate: how many calls of the step are one training step.
+      accumulate: how many calls of the step are one training step. A step that was
+        exported with `accumulate=True` says so itself, by its calls with `apply=True`.
 
     Raises:
       StepError: a value is none of its key, a group matches no weight, or the step was
@@ -218,6 +219,7 @@ class Sparsity:
         self.groups = groups_of(groups)
         self._step, self._steps, self._accumulate = step, steps, accumulate
         self._updated = -1
+        self._before: int | None = None  # training steps of the run that was loaded
         self._members: list[_Member] = []
         for i, group in enumerate(self.groups):
             group.check(self._name(i))
@@ -255,17 +257,23 @@ class Sparsity:
     def _use(self) -> Use:
         return self._step._use
 
-    @property
-    def _done(self) -> int:
-        return int(self._step.counters.steps)
+    def _place(self, more: int = 0) -> tuple[int, bool]:
+        """Returns how many training steps are done after `more` calls, and whether the
+        last one is."""
+        if self._step._sums:
+            before = self._before
+            if before is None:
+                before = self._step._loaded_runs // self._accumulate
+            return before + self._step._applied_runs + more, self._step._is_applied
+        step, rest = divmod(int(self._step.counters.steps) + more, self._accumulate)
+        return step, not rest
 
     @property
     def needs_scores(self) -> bool:
         """Whether the next call of the step has to score blocks."""
-        if (self._done + 1) % self._accumulate:
-            return False
-        next_step = (self._done + 1) // self._accumulate
-        return any(
+        next_step, is_done = self._place(1)
+        # Of a step that sums, any call may be the last of its window.
+        return (is_done or self._step._sums) and any(
             m.group.method == "rigl" or getattr(m.group.method, "needs_scores", False)
             for m in self._members
             if self._is_due(m.group, next_step)
@@ -291,8 +299,8 @@ class Sparsity:
         Returns:
           How many blocks were pruned.
         """
-        step, rest = divmod(self._done, self._accumulate)
-        if rest or step == self._updated:
+        step, is_done = self._place()
+        if not is_done or step == self._updated:
             return 0
         due = [m for m in self._members if self._is_due(m.group, step)]
         self._updated = step
@@ -328,7 +336,12 @@ class Sparsity:
     def save(self, path: str | os.PathLike[str], metadata: str = "") -> None:
         """Writes a checkpoint of the step, with what its methods know."""
         methods = [m.state_dict() for m in self._methods()]
-        state = {"metadata": metadata, "updated": self._updated, "methods": methods}
+        state = {
+            "metadata": metadata,
+            "updated": self._updated,
+            "steps": self._place()[0],
+            "methods": methods,
+        }
         text = json.dumps({"sparsity": _encoded(state)})
         self._step.save(path, text)
 
@@ -343,6 +356,7 @@ class Sparsity:
             state = _decoded(json.loads(text)["sparsity"])
             metadata, updated = str(state["metadata"]), int(state["updated"])
             known = list(state["methods"])
+            steps = state.get("steps")
         except (ValueError, KeyError, TypeError) as error:
             raise StepError(
                 f"expected a checkpoint that Sparsity.save() wrote, but got '{path}'"
@@ -363,7 +377,7 @@ class Sparsity:
             for method, own in zip(methods, before):
                 method.load_state_dict(own)
             raise
-        self._updated = updated
+        self._updated, self._before = updated, steps
         return metadata
 
     def _methods(self) -> list[Method]:
@@ -467,6 +481,31 @@ class Sparsity:
         t = (step - group.begin) / (math.floor(self._end(group)) - group.begin)
         density = _library.gmp_density(member.first / every, member.density, t)
         return _count(density, every)
+
+
+def updates_of(
+    patterns: Sequence[Pattern],
+    method: str,
+    norm: str,
+    drop: float,
+    density: float | None,
+    allow_return: bool,
+) -> list[tuple[str, str, float, int, bool]]:
+    """Returns what an update of all patterns by one method is for the runtime."""
+    for value, known in ((method, _library.METHODS), (norm, _library.NORMS)):
+        if value not in known:
+            raise StepError(f"expected one of {', '.join(known)}, but got '{value}'")
+    if (density is None) == (method == "gmp"):
+        raise StepError(
+            "expected a density for the method gmp and for no other, but got"
+            f" {density} for {method}"
+        )
+    if density is not None and not 0 <= density <= 1:
+        raise StepError(f"expected a density from 0 to 1, but got {density}")
+    return [
+        (method, norm, drop, _count(density or 0.0, p.blocks), allow_return)
+        for p in patterns
+    ]
 
 
 def _count(density: float, blocks: int) -> int:

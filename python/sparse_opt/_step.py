@@ -20,7 +20,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from sparse_opt import _compiler, _description, _library, _method, _ranks, _runtime, _say
+from sparse_opt import _compiler, _description, _method, _ranks, _runtime, _say
 from sparse_opt._check import Call, Check, Rerun
 from sparse_opt._description import Buffer, Counters
 from sparse_opt._errors import StepError
@@ -29,6 +29,7 @@ from sparse_opt._evaluation import Evaluation
 from sparse_opt._method import Method
 from sparse_opt._program import Array, Export, NamedArrays, Program
 from sparse_opt._ranks import Ranks
+from sparse_opt._sparsity import updates_of
 from sparse_opt._values import Choice, Values, is_kept
 
 MethodName = Literal["static", "set", "rigl", "gmp"]
@@ -176,6 +177,9 @@ class Step(Values):
         self._seed = self._scalar("seed")
         self._apply = self._scalar("apply")
         self._steps = 0
+        # Runs of the checkpoint that was loaded, those since that updated weights, and
+        # whether the last one did.
+        self._loaded_runs, self._applied_runs, self._is_applied = 0, 0, True
         self._base_seed = seed
         carried = [b.name for b in self.buffers.values() if b.carried]
         self._program: Program = program or NamedArrays(
@@ -268,6 +272,8 @@ class Step(Values):
         else:
             self._session.run()
         self._steps += 1
+        self._is_applied = self._applies()
+        self._applied_runs += self._is_applied
         if checked is not None and self._check is not None:
             self._check.end(checked, self._outputs, self.read)
         return self._program.outputs(self._outputs)
@@ -289,14 +295,21 @@ class Step(Values):
             return None
         return self._check.begin(lambda: self._coming_call(batch, rate))
 
+    @property
+    def _sums(self) -> bool:
+        """Whether a call may be of a micro-batch that updates nothing."""
+        return self._apply in self.buffers
+
+    def _applies(self) -> bool:
+        return not self._sums or bool(self.arrays[self._apply][...])
+
     def _coming_call(self, batch: Sequence[Any], rate: float | None) -> Call:
         seed = self.arrays[self._seed][...] if self._seed in self.buffers else 0
-        applies = self._apply not in self.buffers or bool(self.arrays[self._apply][...])
         return Call(
             batch=batch,
             rate=rate,
             seed=int(seed),
-            waits=not applies,
+            waits=not self._applies(),
             is_exact=True,
             names={*self.buffers, *self.origins, *self._mask_names},
             read=self.read,
@@ -413,20 +426,9 @@ class Step(Values):
             dynamic = [p for p in self._step.patterns if not p.is_static]
             _method.apply(self, [(p, method, drop) for p in dynamic])
             return self.counters.blocks_pruned - before
-        for value, known in ((method, _library.METHODS), (norm, _library.NORMS)):
-            if value not in known:
-                raise StepError(
-                    f"expected one of {', '.join(known)}, but got '{value}'"
-                )
-        if (density is None) == (method == "gmp"):
-            raise StepError(
-                "expected a density for the method gmp and for no other, but got"
-                f" {density} for {method}"
-            )
-        updates = []
-        for p in self._step.patterns:
-            left = round(p.blocks * density) if density is not None else 0
-            updates.append((method, norm, drop, left, allow_return))
+        updates = updates_of(
+            self._step.patterns, method, norm, drop, density, allow_return
+        )
         self._session.update(updates)
         return self.counters.blocks_pruned - before
 
@@ -492,6 +494,7 @@ class Step(Values):
             )
         counters = self._session.counters()
         self._steps, self._base_seed = counters.steps, counters.seed
+        self._loaded_runs, self._applied_runs, self._is_applied = counters.steps, 0, True
         if self._ranks:
             self._steps //= self._ranks.size
             self._require_same_state(self._ranks)

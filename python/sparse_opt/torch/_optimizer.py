@@ -115,34 +115,18 @@ def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> S
     momentum from a gradient. Nothing of the user's is changed.
     """
     names = parameter_names(model, optimizer)
-    if any(optimizer.state.values()):
-        recorded: Mapping[Any, Mapping[str, Any]] = optimizer.state
-    else:
-        with (
-            _effects.undone(optimizer),
-            _without_updates(optimizer) as is_own,
-            _unchanged(optimizer, writes=not is_own),
-        ):
-            state: defaultdict[Any, Any] = defaultdict(
-                dict if is_own else _FirstValues
-            )
-            optimizer.state = state
-            for group in optimizer.param_groups:
-                for p in group["params"]:
-                    p.grad = torch.zeros_like(p) if p.requires_grad else None
-            try:
-                optimizer.step()
-            except Exception as error:
-                raise ExportError(_explain(optimizer, error)) from error
-            recorded = {
-                p: values.first if isinstance(values, _FirstValues) else values
-                for p, values in state.items()
-            }
+    held = {p: values for p, values in optimizer.state.items() if values}
+    recorded: dict[Any, Mapping[str, Any]] = dict(held)
+    trained = (p for g in optimizer.param_groups for p in g["params"] if p.requires_grad)
+    if not all(p in held for p in trained):
+        # Those that have state have taken steps; others begin.
+        recorded = {**_first_state(optimizer), **held}
     result: State = {}
     for p, values in recorded.items():
         tensors = {}
         for key, value in values.items():
             if value is None:  # momentum of SGD before its first step
+                _require_no_dampening(optimizer, p, names[id(p)])
                 value = torch.zeros_like(p)
             if isinstance(value, torch.Tensor):
                 tensors[key] = value.detach().clone()
@@ -151,6 +135,42 @@ def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> S
         if tensors:
             result[names[id(p)]] = tensors
     return result
+
+
+def _require_no_dampening(
+    optimizer: torch.optim.Optimizer, parameter: torch.Tensor, name: str
+) -> None:
+    """Raises `ExportError` if momentum begins with more of a gradient than it takes later."""
+    for group in optimizer.param_groups:
+        is_in = any(p is parameter for p in group["params"])
+        if is_in and parameter.requires_grad and group.get("dampening"):
+            raise ExportError(
+                "expected a momentum that takes as much of each gradient, but got dampening"
+                f" {group['dampening']} before the first step of '{name}', which takes all"
+                " of it: run the step once before the export"
+            )
+
+
+def _first_state(optimizer: torch.optim.Optimizer) -> dict[Any, Mapping[str, Any]]:
+    """Returns the state that an optimizer's first step would find."""
+    with (
+        _effects.undone(optimizer),
+        _without_updates(optimizer) as is_own,
+        _unchanged(optimizer, writes=not is_own),
+    ):
+        state: defaultdict[Any, Any] = defaultdict(dict if is_own else _FirstValues)
+        optimizer.state = state
+        for group in optimizer.param_groups:
+            for p in group["params"]:
+                p.grad = torch.zeros_like(p) if p.requires_grad else None
+        try:
+            optimizer.step()
+        except Exception as error:
+            raise ExportError(_explain(optimizer, error)) from error
+        return {
+            p: values.first if isinstance(values, _FirstValues) else values
+            for p, values in state.items()
+        }
 
 
 def _counts(value: Any) -> bool:

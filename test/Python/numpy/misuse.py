@@ -70,6 +70,42 @@ changes(step.set_blocks, "w", np.array([0, 1]), np.array([0]))
 # CHECK: expected slot of 'w' of shape [4], but got [1]
 # CHECK-NEXT: unchanged
 changes(step.set_blocks, "w", np.arange(5), np.arange(4), np.array([0]))
+# CHECK: expected integers of 32 bits in row_ptr of 'w', but got float64
+# CHECK-NEXT: unchanged
+changes(step.set_blocks, "w", np.arange(5) + 0.5, np.arange(4))
+# CHECK: expected integers of 32 bits in row_ptr of 'w', but got 4294967300
+# CHECK-NEXT: unchanged
+changes(step.set_blocks, "w", np.array([0, 1, 2, 3, 2**32 + 4]), np.arange(4))
+# CHECK: expected integers of 32 bits in col_idx of 'w', but got float32
+# CHECK-NEXT: unchanged
+native = {**other.native_state(), "w.bsr.col_idx": np.zeros(8, np.float32)}
+changes(step.load_native_state, native)
+
+# Gradual pruning leaves floor(16 d + 1/2) blocks, and at least one.
+
+# CHECK: left [3, 1, 1]
+# CHECK-NEXT: expected a density from 0 to 1, but got 2
+left = []
+for density in (2.5 / 16, 0.01, 0.0):
+    step.update_patterns(method="gmp", density=density)
+    left.append(len(step.blocks("w").slot))
+    step.set_blocks("w", blocks.row_ptr, blocks.col_idx, blocks.slot)
+print("left", left)
+refuse(step.update_patterns, method="gmp", density=2)
+step.write("w", w)
+
+# A path that a step was loaded from may hold another one now.
+
+# CHECK: losses of two steps 1.0, 2.0, of the first 1.0
+steps = []
+for text in (TEXT, TEXT.replace("arith.mulf %a, %a", "arith.addf %a, %a")):
+    steps.append(sparse_opt.compile(text, library="kept.so", options=["-O", "1"]))
+    steps[-1].write("w", np.eye(16, dtype=np.float32))
+one = np.zeros((16, 16), np.float32)
+one[0, 0] = 1
+losses = [float(s(x=one, lr=0.0)) for s in (*steps, steps[0])]
+print(f"losses of two steps {losses[0]}, {losses[1]}, of the first {losses[2]}")
+os.remove("kept.so")
 
 # A text of C ends at NUL: what lies behind it would be lost.
 

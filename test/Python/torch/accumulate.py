@@ -5,6 +5,7 @@
 # RUN: %python %s | FileCheck %s --implicit-check-not=apart --implicit-check-not=accepted
 
 import copy
+import tempfile
 
 import torch
 from torch import nn
@@ -93,7 +94,33 @@ print("changed", not (before == step.read("0.bias")).all())
 plain = sparse_opt.torch.export(train_step, model, optimizer, batches[0])
 refuse(sparse_opt.compile(plain, options=["-O", "0"]), batches[0], apply=True)
 
+# Patterns are updated behind the last micro-batch of a window, however long it is.
 
+GROUP = sparse_opt.Group(every=2, drop=0.5, until=1.0)
+
+
+def places(step, sparsity, windows):
+    """Returns behind which calls, counted in each window, patterns were updated."""
+    found = []
+    for count in windows:
+        for i in range(count):
+            step(batches[0], apply=i == count - 1, scores=sparsity.needs_scores)
+            if sparsity.update():
+                found.append(f"{i + 1} of {count}")
+    return found
+
+
+# CHECK: updated behind ['3 of 3', '3 of 3', '1 of 1'], loaded ['3 of 3', '1 of 1']
+step = sparse_opt.compile(exported, marks, pattern="random", check=0)
+sparsity = sparse_opt.Sparsity(step, GROUP, steps=100, accumulate=3)
+found = places(step, sparsity, (3, 3, 1, 3, 3, 1))
+with tempfile.TemporaryDirectory() as folder:
+    places(step, sparsity, (1,))
+    sparsity.save(f"{folder}/kept.bsr")
+    again = sparse_opt.compile(exported, marks, pattern="random", check=0)
+    resumed = sparse_opt.Sparsity(again, GROUP, steps=100, accumulate=3)
+    resumed.load(f"{folder}/kept.bsr")
+print(f"updated behind {found}, loaded {places(again, resumed, (3, 2, 1))}")
 
 
 def refuse_sums(model, step):

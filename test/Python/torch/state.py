@@ -14,6 +14,7 @@ from torch import nn
 
 import sparse_opt
 import sparse_opt.torch
+from refusals import refuse
 
 
 def train_step(model, optimizer, batch):
@@ -115,3 +116,30 @@ step(batch), step.store()
 warned(lambda: model(batch))
 step(batch)
 warned(lambda: pickle.loads(pickle.dumps(copy.deepcopy(model)))(batch))
+
+# Parameters that join behind the first steps of others begin with what these began with.
+
+
+def late(make_optimizer):
+    """Trains the second layer alone, then both; returns how far PyTorch is."""
+    programs = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+        optimizer = make_optimizer(net[2].parameters())
+        train_step(net, optimizer, batch)
+        optimizer.add_param_group({"params": list(net[0].parameters())})
+        programs.append((net, optimizer))
+    step = sparse_opt.compile(sparse_opt.torch.export(train_step, *programs[0], batch))
+    for _ in range(4):
+        step(batch), train_step(*programs[1], batch)
+    expected = programs[1][0].state_dict()
+    return max(float((v - expected[k]).abs().max()) for k, v in step.state_dict().items())
+
+
+# CHECK: late True True True
+print("late", late(lambda p: torch.optim.AdamW(p, 0.01)) < 1e-5, end=" ")
+print(late(lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)) < 1e-5, end=" ")
+print(late(lambda p: torch.optim.Adagrad(p, 0.1, initial_accumulator_value=0.5)) < 1e-5)
+# CHECK-NEXT: expected a momentum that takes as much of each gradient, but got dampening 0.5 before the first step of '0.weight', which takes all of it: run the step once before the export
+refuse(late, lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, dampening=0.5))
