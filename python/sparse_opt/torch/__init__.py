@@ -22,7 +22,7 @@ buffers have their names in the model's `state_dict`; an optimizer's tensor is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -47,6 +47,7 @@ def export(
     inits: Mapping[str, str] | None = None,
     locations: bool = True,
     accumulate: bool = False,
+    scheduled: Sequence[str] = (),
 ) -> Export:
     """Returns the MLIR text of one training step.
 
@@ -72,6 +73,9 @@ def export(
         to sums of gradients, `step(batch, apply=True)` adds, updates by their mean
         and begins again. The loss is that of a micro-batch, not divided by their
         number, which may be any.
+      scheduled: names of options of the optimizer that the loop changes between steps,
+        as `weight_decay`: they are read before each step, as the rate is. Those that a
+        scheduler moves which is there at the export (OneCycleLR, CyclicLR) need no name.
 
     Returns:
       A module with the public function `step`. It needs no dialect but those
@@ -85,7 +89,9 @@ def export(
     from sparse_opt.torch import _capture, _linalg, _program
 
     with torch.inference_mode(False), torch.enable_grad():
-        captured = _capture.capture(train_step, model, optimizer, batch, accumulate)
+        captured = _capture.capture(
+            train_step, model, optimizer, batch, accumulate, scheduled
+        )
     rules = {}
     for argument in captured.arguments:
         rule = _init(argument.name, argument.role, argument.value, inits or {})

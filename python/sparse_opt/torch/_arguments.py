@@ -45,6 +45,7 @@ def arguments_of(
     optimizer: torch.optim.Optimizer,
     batch: Any,
     counters: Sequence[_optimizer.Counter],
+    scheduled: Sequence[_optimizer.Scheduled] = (),
 ) -> Iterator[Argument]:
     """Yields what the step reads, in the order of the graph's placeholders."""
     aliases = _aliases(model)
@@ -55,6 +56,8 @@ def arguments_of(
             yield Argument(f"optimizer.{name}.{key}", "state", value)
     for name, value in _optimizer.counters_of(optimizer, counters).items():
         yield Argument(name, "state", value)
+    for name, number in _optimizer.schedule_of(optimizer, scheduled).items():
+        yield Argument(name, "constant", _optimizer.tensor_of(number))
     saved = model.state_dict()
     for name, buffer in model.named_buffers():
         role = "buffer" if name in saved else "constant"
@@ -269,12 +272,12 @@ def require_distinct(arguments: Sequence[Argument]) -> None:
 def structure_of(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
-    counters: Sequence[_optimizer.Counter],
+    moving: Sequence[_optimizer.Counter | _optimizer.Scheduled],
 ) -> Any:
     """Returns what must not change after an export, comparable by `==`."""
     tensors = [*model.named_parameters(), *model.named_buffers()]
     return (
         [(n, tuple(t.shape), t.dtype, t.requires_grad) for n, t in tensors],
         [m.training for m in model.modules()],
-        copy.deepcopy(_optimizer.options_of(optimizer, counters)),
+        copy.deepcopy(_optimizer.options_of(optimizer, moving)),
     )

@@ -16,7 +16,7 @@ import functools
 import gc
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
@@ -54,6 +54,7 @@ class Capture:
     computed: _indices.Computed | None  # other indices
     counters: list[_optimizer.Counter]  # numbers in groups that are arguments
     draws: int  # random operations
+    scheduled: list[_optimizer.Scheduled]  # options that are arguments
 
 
 def capture(
@@ -62,13 +63,15 @@ def capture(
     optimizer: torch.optim.Optimizer,
     batch: Any,
     accumulate: bool = False,
+    scheduled: Sequence[str] = (),
 ) -> Capture:
     """Traces `train_step(model, optimizer, batch)`; changes none of the three.
 
-    With `accumulate` it becomes the step of a micro-batch.
+    With `accumulate` it becomes the step of a micro-batch. The options that are
+    `scheduled` become arguments.
     """
     _arguments.require_program(train_step, model, optimizer, batch)
-    known = _Known([], False)
+    known = _Known([], False, _optimizer.scheduled_of(optimizer, scheduled))
     if not _optimizer.is_own(optimizer):
         # A trace of the whole step takes longer than what the optimizer does.
         known = _settled(functools.partial(_try, model, optimizer, batch), known)[1]
@@ -98,7 +101,7 @@ def capture_function(
         trace = functools.partial(
             _capture, run, model, optimizer, batch, False, is_step=False
         )
-        return _settled(trace, _Known([], False))[0], optimizer
+        return _settled(trace, _Known([], False, []))[0], optimizer
     finally:
         for module, mode in modes.items():
             module.training = mode
@@ -110,6 +113,7 @@ class _Known:
 
     counters: list[_optimizer.Counter]  # numbers that are no constants
     branches: bool
+    scheduled: list[_optimizer.Scheduled]  # options that change between steps
 
 
 T = TypeVar("T")
@@ -121,9 +125,9 @@ def _settled(run: Callable[[_Known], T], known: _Known) -> tuple[T, _Known]:
         try:
             return run(known), known
         except _function.Counted as error:
-            known = _Known([*known.counters, *error.counters], known.branches)
+            known = replace(known, counters=[*known.counters, *error.counters])
         except _branches.Branched:
-            known = _Known(known.counters, True)
+            known = replace(known, branches=True)
 
 
 def _try(
@@ -144,10 +148,14 @@ def _try(
         optimizer.step()
         return torch.zeros(())
 
-    arguments = list(_arguments.arguments_of(model, optimizer, batch, known.counters))
-    function = _function.StepFunction(
-        train_step, model, optimizer, batch, arguments, known.counters, known.branches
+    counters, scheduled = known.counters, known.scheduled
+    arguments = list(
+        _arguments.arguments_of(model, optimizer, batch, counters, scheduled)
     )
+    function = _function.StepFunction(
+        train_step, model, optimizer, batch, arguments, counters, known.branches,
+        scheduled=scheduled,
+    )  # fmt: skip
     with (
         _suppressed(),
         _private.compiling(),
@@ -166,15 +174,18 @@ def _capture(
     known: _Known,
     is_step: bool = True,
 ) -> Capture:
-    counters = known.counters
-    arguments = list(_arguments.arguments_of(model, optimizer, batch, counters))
+    counters, scheduled = known.counters, known.scheduled
+    arguments = list(
+        _arguments.arguments_of(model, optimizer, batch, counters, scheduled)
+    )
     if accumulate:
         arguments += _arguments.sums_of(model)
     _arguments.require_tensors(arguments)
     _arguments.require_distinct(arguments)
     function = _function.StepFunction(
-        train_step, model, optimizer, batch, arguments, counters, known.branches, is_step
-    )
+        train_step, model, optimizer, batch, arguments, counters, known.branches, is_step,
+        scheduled,
+    )  # fmt: skip
     _private.keep_lines_of(train_step)
     with (
         _uncollected(),
@@ -220,6 +231,7 @@ def _capture(
         computed,
         counters,
         len(sites.numbers) // runs,
+        scheduled,
     )
 
 

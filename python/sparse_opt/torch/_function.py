@@ -46,6 +46,7 @@ class StepFunction:
         counters: Sequence[_optimizer.Counter],
         branches: bool,
         is_step: bool = True,
+        scheduled: Sequence[_optimizer.Scheduled] = (),
     ) -> None:
         self.train_step = train_step
         self.is_step = is_step
@@ -64,6 +65,8 @@ class StepFunction:
             isinstance(group["lr"], torch.Tensor) for group in optimizer.param_groups
         )
         self.counters = {c: _optimizer.name_of(c) for c in counters}
+        self.scheduled = scheduled
+        self.options = set(_optimizer.schedule_of(optimizer, scheduled))
         self.attributes = _arguments.attributes_of(model)
         # Those that are parameters or buffers as well.
         named = itertools.chain(model.named_parameters(), model.named_buffers())
@@ -104,14 +107,16 @@ class StepFunction:
             for role in ("param", "buffer", "constant")
         }
         params = named["param"]
-        buffers = {**named["buffer"], **named["constant"]}
+        constants = {n: t for n, t in named["constant"].items() if n not in self.options}
+        buffers = {**named["buffer"], **constants}
+        schedule = _optimizer.traced_schedule(self.optimizer, self.scheduled, values)
         for name, p in self.model.named_parameters():
             _take_place(params[name], p)
         totals = _summed(params, values) if "apply" in values else {}
         state = self._state(values)
         numbers = _numbers.Numbers()
         for name in self.numbers:
-            numbers.add(values[name])
+            numbers.add(values[name], never_zero=name in self.options)
         with (
             _private.tensors_of(self.model, {**params, **buffers}),
             _optimizer.swapped(
@@ -121,6 +126,7 @@ class StepFunction:
                 state,
                 values["lr"],
                 {c: values[name] for c, name in self.counters.items()},
+                schedule,
             ),
             _watched(self.model, self.optimizer) as cleared,
             _branches.followed(self.model, self.optimizer, numbers, self.branches),
@@ -146,6 +152,13 @@ class StepFunction:
                     raise ExportError(
                         "expected a step that leaves the learning rate alone, but got"
                         " one that changes it: call scheduler.step() behind the step"
+                    )
+            for (i, key), held in schedule.items():
+                if self.optimizer.param_groups[i][key] is not held:
+                    raise ExportError(
+                        f"expected a step that leaves '{key}' of group {i} alone, which a"
+                        " schedule changes, but got one that changes it, too: leave it to"
+                        " one of them"
                     )
             if counters := _optimizer.counted(self.optimizer, groups):
                 raise Counted(counters)

@@ -61,11 +61,14 @@ class Numbers(TorchFunctionMode):
         super().__init__()
         self._keys: dict[Any, int] = {}
         self._values: dict[int, torch.Tensor] = {}
+        self._never_zero: set[int] = set()
 
-    def add(self, tensor: torch.Tensor) -> None:
+    def add(self, tensor: torch.Tensor, never_zero: bool = False) -> None:
         """Makes a tensor a number that is equal to no other, as far as is known."""
         place = len(self._keys)
         setattr(tensor, _KEY, self._keys.setdefault(("number", place), place))
+        if never_zero:
+            self._never_zero.add(key(tensor))
 
     def chosen(self, condition: torch.Tensor, yes: Any, no: Any) -> torch.Tensor:
         """Returns one of two numbers."""
@@ -98,6 +101,8 @@ class Numbers(TorchFunctionMode):
         if known is None:
             return function(*args, **kwargs)
         name = getattr(function, "__name__", "")
+        if name in _WITH_ZERO and key(args[0]) in self._never_zero and _is_zero(args[1]):
+            return _WITH_ZERO[name]
         in_place = name != _out_of_place(name)
         if in_place and not _is_operator():
             # Code that knows that it has a tensor.
@@ -113,6 +118,15 @@ class Numbers(TorchFunctionMode):
             setattr(result, _KEY, known)
             self._values[known] = result
         return result
+
+
+# What a number that is never 0, as options of optimizers are, says beside 0.
+_WITH_ZERO = {"ne": True, "gt": True, "ge": True, "eq": False, "lt": False, "le": False}
+_WITH_ZERO |= {f"__{name}__": answer for name, answer in _WITH_ZERO.items()}
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not value
 
 
 def _is_operator() -> bool:

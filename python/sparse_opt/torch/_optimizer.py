@@ -18,13 +18,15 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from sparse_opt import _source
-from sparse_opt._errors import ExportError
+from sparse_opt._errors import ExportError, StepError
 from sparse_opt.torch import _effects
 
 # State by the name of a parameter and the key of the optimizer.
 State = dict[str, dict[str, torch.Tensor]]
 # A number that an optimizer counts in a group: the group's place and the key.
 Counter = tuple[int, str]
+# An option that changes between steps, a number or a tuple of them: likewise.
+Scheduled = tuple[int, str]
 
 
 def rate_of(optimizer: torch.optim.Optimizer) -> float:
@@ -67,14 +69,14 @@ def exported_ratios(optimizer: torch.optim.Optimizer) -> list[float]:
 
 
 def options_of(
-    optimizer: torch.optim.Optimizer, counters: Collection[Counter]
+    optimizer: torch.optim.Optimizer, moving: Collection[Counter | Scheduled]
 ) -> list[dict[str, Any]]:
     """Returns what a step takes from the groups as constants but for the rates."""
     return [
         {
             k: v
             for k, v in group.items()
-            if k not in NOT_OPTIONS and (i, k) not in counters
+            if k not in NOT_OPTIONS and (i, k) not in moving
         }
         for i, group in enumerate(optimizer.param_groups)
     ]
@@ -131,7 +133,7 @@ def initial_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> S
             if isinstance(value, torch.Tensor):
                 tensors[key] = value.detach().clone()
             elif _counts(value):
-                tensors[key] = _tensor_of(value)
+                tensors[key] = tensor_of(value)
         if tensors:
             result[names[id(p)]] = tensors
     return result
@@ -177,7 +179,7 @@ def _counts(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _tensor_of(number: float) -> torch.Tensor:
+def tensor_of(number: float) -> torch.Tensor:
     """Returns what stands for a number: beside a tensor of another type it counts as
     one still."""
     tensor = torch.tensor(float(number), dtype=torch.float64)
@@ -190,11 +192,25 @@ def counters_of(
 ) -> dict[str, torch.Tensor]:
     """Returns the values of counters by the names of their arguments."""
     groups = optimizer.param_groups
-    return {name_of(c): _tensor_of(groups[c[0]][c[1]]) for c in counters}
+    return {name_of(c): tensor_of(groups[c[0]][c[1]]) for c in counters}
 
 
-def name_of(counter: Counter) -> str:
+def name_of(counter: Counter | Scheduled) -> str:
     return "optimizer.groups.{}.{}".format(*counter)
+
+
+def traced_schedule(
+    optimizer: torch.optim.Optimizer,
+    scheduled: Iterable[Scheduled],
+    values: Mapping[str, torch.Tensor],
+) -> dict[Scheduled, Any]:
+    """Returns what holds the arguments of options in the groups."""
+    held: dict[Scheduled, Any] = {}
+    for i, key in scheduled:
+        value = optimizer.param_groups[i][key]
+        parts = [values[name] for name in _names_of((i, key), value)]
+        held[i, key] = tuple(parts) if isinstance(value, tuple) else parts[0]
+    return held
 
 
 def counted(
@@ -212,6 +228,72 @@ def counted(
             else isinstance(new.get(key), torch.Tensor) and not new[key].dim()
         )
     ]
+
+
+def scheduled_of(
+    optimizer: torch.optim.Optimizer, keys: Sequence[str]
+) -> list[Scheduled]:
+    """Returns the options that change between steps: those of these keys, and the
+    momentum that a scheduler which is there moves.
+
+    One of 0 stays a constant, as PyTorch leaves out what it does; but for the decay of
+    weights, of which 0 is a number like others.
+    """
+    for key in keys:
+        groups = [g for g in optimizer.param_groups if _are_numbers(g.get(key))]
+        if not groups or key in ("lr", "initial_lr"):
+            known = sorted(k for k, v in optimizer.defaults.items() if _are_numbers(v))
+            known = [k for k in known if k != "lr"]
+            raise ExportError(
+                f"expected options of {type(optimizer).__name__} that are numbers in"
+                f" scheduled, of {', '.join(known) or 'none'}, but got '{key}'"
+            )
+    found = []
+    for i, group in enumerate(optimizer.param_groups):
+        moved = list(keys)
+        if "base_momentum" in group:  # of OneCycleLR or CyclicLR
+            moved.append("betas" if "betas" in group else "momentum")
+        for key in dict.fromkeys(moved):
+            value = group.get(key)
+            if _are_numbers(value) and (key in _ZEROS or _all(value)):
+                found.append((i, key))
+    return found
+
+
+# Options whose 0 does to numbers what leaving it out does.
+_ZEROS = {"weight_decay"}
+
+
+def _are_numbers(value: Any) -> bool:
+    return all(map(_counts, value)) if isinstance(value, tuple) else _counts(value)
+
+
+def _all(value: Any) -> bool:
+    return all(value) if isinstance(value, tuple) else bool(value)
+
+
+def schedule_of(
+    optimizer: torch.optim.Optimizer, scheduled: Iterable[Scheduled]
+) -> dict[str, float]:
+    """Returns the numbers of options that change, by the names of their arguments."""
+    numbers = {}
+    for i, key in scheduled:
+        value = optimizer.param_groups[i][key]
+        if not _are_numbers(value) or not (key in _ZEROS or _all(value)):
+            raise StepError(
+                f"expected '{key}' of group {i} to be a number other than 0, as it was"
+                f" exported, but got {value}: export the step again"
+            )
+        parts = value if isinstance(value, tuple) else (value,)
+        numbers.update({n: float(v) for n, v in zip(_names_of((i, key), value), parts)})
+    return numbers
+
+
+def _names_of(scheduled: Scheduled, value: Any) -> list[str]:
+    name = name_of(scheduled)
+    if not isinstance(value, tuple):
+        return [name]
+    return [f"{name}.{place}" for place in range(len(value))]
 
 
 def is_number(value: torch.Tensor) -> bool:
@@ -327,6 +409,7 @@ def swapped(
     state: Mapping[str, Mapping[str, torch.Tensor]],
     rate: torch.Tensor,
     counters: Mapping[Counter, torch.Tensor],
+    scheduled: Mapping[Scheduled, Any],
 ) -> Iterator[None]:
     """Puts traced tensors into an optimizer's groups and state for a while."""
     ratios = exported_ratios(optimizer)
@@ -342,7 +425,7 @@ def swapped(
         if group["lr"] is not None:
             group["lr"] = rate if ratio == 1.0 else rate * ratio
         group.update({k: v for k, v in _traced_options(optimizer) if k in group})
-    for (i, key), number in counters.items():
+    for (i, key), number in {**counters, **scheduled}.items():
         optimizer.param_groups[i][key] = number
     try:
         yield

@@ -39,7 +39,9 @@ class TorchProgram:
         self._model = model
         self._optimizer = optimizer
         self._counters = capture.counters
-        self._structure = _arguments.structure_of(model, optimizer, self._counters)
+        self._scheduled = capture.scheduled
+        self._moving = [*capture.counters, *capture.scheduled]
+        self._structure = _arguments.structure_of(model, optimizer, self._moving)
         self._leaves = _arguments.batch_leaves(batch)
         _, self._tree = _arguments.flatten(batch)
         # By name alone: their values are the user's, or as large as the model.
@@ -63,12 +65,14 @@ class TorchProgram:
 
     def check(self, runs: bool = True) -> None:
         """Raises `StepError` if the program has changed; its modes matter if it `runs`."""
-        now = _arguments.structure_of(self._model, self._optimizer, self._counters)
+        now = _arguments.structure_of(self._model, self._optimizer, self._moving)
         for before, after, what in zip(self._structure, now, _WHAT):
             if before != after and (runs or what != _WHAT[1]):
+                more = ", with scheduled=[...] for what a schedule changes"
                 raise StepError(
                     f"expected {what} as they were exported, but got"
                     f" {_difference(before, after)}: export the step again"
+                    f"{more if what == _WHAT[2] else ''}"
                 )
 
     def values(self) -> Iterable[tuple[str, Array]]:
@@ -77,6 +81,7 @@ class TorchProgram:
             **dict(self._model.named_buffers()),
             **_arguments.unsaved_tensors(self._model),
             **_optimizer.counters_of(self._optimizer, self._counters),
+            **{n: torch.tensor(v, dtype=torch.float64) for n, v in self._schedule().items()},
         }
         for name, state in _optimizer.initial_state(
             self._model, self._optimizer
@@ -103,9 +108,14 @@ class TorchProgram:
             )
         return _optimizer.rate_of(self._optimizer)
 
+    def _schedule(self) -> dict[str, float]:
+        """Returns the options of the next step that are arguments."""
+        schedule = _optimizer.schedule_of(self._optimizer, self._scheduled)
+        return {name: v for name, v in schedule.items() if name in self._names}
+
     def _state_of_flags(self) -> tuple[bool, list[bool], list[dict[str, Any]]]:
         """Returns what changes meaning and is quick to read: before each step."""
-        options = _optimizer.options_of(self._optimizer, self._counters)
+        options = _optimizer.options_of(self._optimizer, self._moving)
         return self._model.training, [p.requires_grad for p in self._parameters], options
 
     def _check_cheaply(self) -> None:
@@ -123,7 +133,9 @@ class TorchProgram:
                 f" {len(named)} named ones"
             )
         leaves = self._leaves_of(arguments[0])
-        arrays = []
+        arrays: list[tuple[str, Array]] = [
+            (name, np.array(number)) for name, number in self._schedule().items()
+        ]
         for (name, exported), leaf in zip(self._leaves, leaves):
             if not isinstance(exported, torch.Tensor):
                 if not _is_same(exported, leaf):
