@@ -86,8 +86,13 @@ def export(
         form in `linalg`; the message names the line and what to do instead.
     """
     _versions.load("torch", _TESTED, _LEANING)
-    from sparse_opt.torch import _capture, _linalg, _program
+    from sparse_opt.torch import _arguments, _capture, _function, _linalg, _optimizer, _program
 
+    _arguments.require_program(train_step, model, optimizer, batch)
+    _optimizer.require_no_windows(optimizer)
+    own = _optimizer.unwrapped(optimizer)
+    if own is not optimizer:
+        train_step, optimizer = _function.Given(train_step, optimizer), own
     with torch.inference_mode(False), torch.enable_grad():
         captured = _capture.capture(
             train_step, model, optimizer, batch, accumulate, scheduled

@@ -58,7 +58,7 @@ def arguments_of(
         yield Argument(name, "state", value)
     for name, number in _optimizer.schedule_of(optimizer, scheduled).items():
         yield Argument(name, "constant", _optimizer.tensor_of(number))
-    saved = model.state_dict()
+    saved = _private.saved_buffers(model)
     for name, buffer in model.named_buffers():
         role = "buffer" if name in saved else "constant"
         yield Argument(name, role, buffer.detach())
@@ -94,7 +94,7 @@ def attributes_of(model: torch.nn.Module) -> dict[str, tuple[torch.nn.Module, st
 
 def unsaved_tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Returns the buffers that a `state_dict` leaves out, and plain attributes."""
-    saved = model.state_dict()
+    saved = _private.saved_buffers(model)
     return {
         **{n: b for n, b in model.named_buffers() if n not in saved},
         **{n: m.__dict__[key] for n, (m, key) in attributes_of(model).items()},

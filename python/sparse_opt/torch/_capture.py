@@ -70,7 +70,6 @@ def capture(
     With `accumulate` it becomes the step of a micro-batch. The options that are
     `scheduled` become arguments.
     """
-    _arguments.require_program(train_step, model, optimizer, batch)
     known = _Known([], False, _optimizer.scheduled_of(optimizer, scheduled))
     if not _optimizer.is_own(optimizer):
         # A trace of the whole step takes longer than what the optimizer does.
@@ -192,7 +191,7 @@ def _capture(
         sdpa_kernel(SDPBackend.MATH),
         _private.compiling(),
         _private.visible_buffer_writes(),
-        _effects.undone(*model.modules(), optimizer),
+        _effects.undone(*model.modules(), *_function.optimizers_of(train_step, optimizer)),
     ):
         sites = _random.Sites()
         with torch.random.fork_rng(devices=()), sites:

@@ -103,7 +103,7 @@ class Eager:
         return rerun
 
     def _objects(self) -> set[Any]:
-        return {self._optimizer, self._inner}
+        return {self._inner, *_function.optimizers_of(self._train_step, self._optimizer)}
 
     def _call(self, shadows: _shadows.Shadows, batch: Any) -> Any:
         try:

@@ -33,6 +33,27 @@ class Counted(ExportError):
         self.counters = counters
 
 
+class Given:
+    """A step that is called with the user's own optimizer, which calls the one that is
+    exported."""
+
+    def __init__(self, train_step: TrainStep, optimizer: torch.optim.Optimizer) -> None:
+        self.train_step, self.optimizer = train_step, optimizer
+
+    def __call__(
+        self, model: torch.nn.Module, _: torch.optim.Optimizer, batch: Any
+    ) -> Any:
+        return self.train_step(model, self.optimizer, batch)
+
+
+def optimizers_of(
+    train_step: TrainStep, optimizer: torch.optim.Optimizer
+) -> list[torch.optim.Optimizer]:
+    """Returns an optimizer, and the user's own around it."""
+    around = [train_step.optimizer] if isinstance(train_step, Given) else []
+    return [optimizer, *around]
+
+
 class StepFunction:
     """The user's step as a function of a flat list of tensors."""
 
@@ -128,7 +149,7 @@ class StepFunction:
                 {c: values[name] for c, name in self.counters.items()},
                 schedule,
             ),
-            _watched(self.model, self.optimizer) as cleared,
+            _watched(self.model, *optimizers_of(self.train_step, self.optimizer)) as cleared,
             _branches.followed(self.model, self.optimizer, numbers, self.branches),
             _optimizer.TensorFactors(),
             _effects.Assignments(),

@@ -29,6 +29,27 @@ Counter = tuple[int, str]
 Scheduled = tuple[int, str]
 
 
+def unwrapped(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Returns the optimizer that one calls which has no state of its own, as those of
+    accelerate and Fabric."""
+    while isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
+        if "state" in vars(optimizer):
+            break
+        optimizer = getattr(optimizer, "optimizer")
+    return optimizer
+
+
+def require_no_windows(optimizer: torch.optim.Optimizer) -> None:
+    """Raises `ExportError` if an optimizer of accelerate steps in some calls alone."""
+    windows = getattr(optimizer, "gradient_state", None)
+    if (count := getattr(windows, "num_steps", 1)) != 1:
+        raise ExportError(
+            "expected an Accelerator with gradient_accumulation_steps=1, but got"
+            f" {count}, of which one step is exported: leave out accelerator.accumulate()"
+            " and export with accumulate=True, for step(batch, apply=...)"
+        )
+
+
 def rate_of(optimizer: torch.optim.Optimizer) -> float:
     """Returns the learning rate of the first group; the others are ratios of it."""
     return _rate(optimizer.param_groups[0])

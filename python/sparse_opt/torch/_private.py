@@ -212,6 +212,16 @@ def visible_buffer_writes() -> contextlib.AbstractContextManager[Any]:
     return enable_python_dispatcher()
 
 
+def saved_buffers(model: torch.nn.Module) -> set[str]:
+    """Returns the names of buffers that go into a `state_dict`, whatever it calls them."""
+    return {
+        f"{path}.{key}" if path else key
+        for path, module in model.named_modules()
+        for key in module._buffers
+        if key not in module._non_persistent_buffers_set
+    }
+
+
 def tensors_of(
     module: torch.nn.Module, tensors: dict[str, torch.Tensor]
 ) -> contextlib.AbstractContextManager[Any]:
@@ -265,7 +275,7 @@ def undispatched() -> contextlib.AbstractContextManager[Any]:
 
 def keep_lines_of(function: Callable[..., Any]) -> None:
     """Makes traced nodes remember lines of `function`, not only of modules."""
-    proxy._register_stack_trace_anchor(function)
+    proxy._register_stack_trace_anchor(getattr(function, "train_step", function))
 
 
 @contextlib.contextmanager

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import functools
 import math
-import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from sparse_opt import _description, _device_arrays
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array
 from sparse_opt._check import Call, Rerun
-from sparse_opt.torch import _arguments, _capture, _eager, _function, _optimizer
+from sparse_opt.torch import _arguments, _capture, _eager, _function, _optimizer, _stale
 from sparse_opt.torch._memory import HELD_AS, NUMPY_OF, from_numpy, to_numpy
 
 
@@ -46,9 +47,6 @@ class TorchProgram:
         _, self._tree = _arguments.flatten(batch)
         # By name alone: their values are the user's, or as large as the model.
         self._names = dict.fromkeys(a.name for a in capture.arguments)
-        self._first_names = {
-            alias: a.name for a in capture.arguments for alias in a.aliases
-        }
         self._returns = capture.returns
         self._output_types = capture.output_types
         self._bounds = capture.bounds
@@ -56,7 +54,8 @@ class TorchProgram:
         self._ratios = _optimizer.exported_ratios(optimizer)
         self._parameters = list(model.parameters())
         self._flags = self._state_of_flags()
-        self._watch: _Watch | None = None
+        self._objects = _stale.Stale(model, optimizer)
+        weakref.finalize(self, self._objects.end)
         self._eager: _eager.Eager | None = None
         if train_step is not None:
             self._eager = _eager.Eager(
@@ -76,6 +75,7 @@ class TorchProgram:
                 )
 
     def values(self) -> Iterable[tuple[str, Array]]:
+        self._objects.take()
         tensors: dict[str, torch.Tensor] = {
             **dict(self._model.named_parameters()),
             **dict(self._model.named_buffers()),
@@ -99,6 +99,7 @@ class TorchProgram:
 
     def rate(self) -> float | None:
         self._check_cheaply()
+        self._objects.look()
         ratios = _optimizer.ratios_of(self._optimizer)
         if ratios is not None and not _same_ratios(ratios, self._ratios):
             raise StepError(
@@ -191,39 +192,49 @@ class TorchProgram:
             for (name, exported), leaf in zip(self._leaves, self._leaves_of(call.batch[0]))
         ]
         batch = pytree.tree_unflatten(leaves, self._tree)
-        was_stale = self._watch is not None and self._watch.is_stale
-        if self._watch is not None:
-            self._watch.is_stale = False  # Its weights are those of the step now.
-        try:
+        with self._objects.paused():  # Its weights are those of the step now.
             return self._eager.run(call, batch)
-        finally:
-            if self._watch is not None:
-                self._watch.is_stale = was_stale
 
     def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
-        if self._watch is None and trained:
-            self._watch = _Watch()
-            handle = self._model.register_forward_pre_hook(self._watch)
-            weakref.finalize(self, handle.remove)
-        if self._watch is not None and trained:
-            self._watch.is_stale = True
+        if trained:
+            self._objects.trained()
         tensors = [
             from_numpy(a.copy(), dtype) for a, dtype in zip(arrays, self._output_types)
         ]
         return pytree.tree_unflatten(tensors, self._returns)
 
-    def state(self, read: Callable[[str], Array]) -> dict[str, torch.Tensor]:
-        if self._watch is not None:
-            self._watch.is_stale = False  # The caller has the weights.
-        state = {}
-        for name, before in self._model.state_dict(keep_vars=True).items():
-            first = self._first_names.get(name, name)
-            state[name] = (
-                from_numpy(read(first), before.dtype)
-                if first in self._names
-                else before.detach().clone()
-            )
-        return state
+    def state(self, read: Callable[[str], Array]) -> dict[str, Any]:
+        """Returns the model's `state_dict`, made of the step's values: its hooks may give
+        them other names and forms."""
+        self._objects.current()  # The caller has the weights.
+        values = {
+            name: from_numpy(read(name), tensor.dtype).to(tensor.device)
+            for name, tensor in self._held().items()
+        }
+        taken = {value.data_ptr() for value in values.values()}
+        with self._objects.paused(), self._holding(values):
+            return {
+                name: _own_state(value, taken)
+                for name, value in self._model.state_dict().items()
+            }
+
+    def _held(self) -> dict[str, torch.Tensor]:
+        """Returns the parameters and buffers that the step has, by their first names."""
+        named = (*self._model.named_parameters(), *self._model.named_buffers())
+        return {name: tensor for name, tensor in named if name in self._names}
+
+    @contextlib.contextmanager
+    def _holding(self, values: Mapping[str, torch.Tensor]) -> Iterator[None]:
+        """Gives the model other values for a while."""
+        memory = {name: tensor.data for name, tensor in self._held().items()}
+        held = self._held()
+        try:
+            for name, value in values.items():
+                held[name].data = value
+            yield
+        finally:
+            for name, tensor in held.items():
+                tensor.data = memory[name]
 
     def load_state(self, state: Any, write: Callable[[str, Array], None]) -> None:
         if not isinstance(state, Mapping):
@@ -231,25 +242,47 @@ class TorchProgram:
                 f"expected a state_dict of the exported model, but got a"
                 f" {type(state).__name__}"
             )
-        expected = set(self._model.state_dict())
-        if set(state) != expected:
-            odd = min(set(state) ^ expected)
+        with self._objects.paused():
+            expected = self._model.state_dict(keep_vars=True)
+        if set(state) != set(expected):
+            odd = min(set(state) ^ set(expected))
             got = "one too many" if odd in state else "none"
             raise StepError(
                 f"expected a state_dict of the exported model, but got {got}: '{odd}'"
             )
+        held = self._held()
+        unsaved = _arguments.unsaved_tensors(self._model)
+        if any(expected.get(n) is not t for n, t in held.items() if n not in unsaved):
+            state = self._renamed(state)
         for name, value in state.items():
-            if name in self._names:
+            if name in held:
                 is_tensor = isinstance(value, torch.Tensor)
-                held = _description.plain(name, value)
-                write(name, to_numpy(value) if is_tensor else np.asarray(held))
+                plain = _description.plain(name, value)
+                write(name, to_numpy(value) if is_tensor else np.asarray(plain))
+
+    def _renamed(self, state: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """Returns what a model whose hooks give tensors other names makes of a state."""
+        values = {name: tensor.detach().clone() for name, tensor in self._held().items()}
+        given = {
+            name: torch.as_tensor(value) if isinstance(value, np.ndarray) else value
+            for name, value in state.items()
+        }
+        with self._objects.paused(), self._holding(values):
+            try:
+                self._model.load_state_dict(given)
+            except (RuntimeError, TypeError) as error:
+                raise StepError(
+                    "expected a state_dict that the exported model takes, but got"
+                    f" '{str(error).splitlines()[-1].strip()}'"
+                ) from error
+            return {name: tensor.detach() for name, tensor in self._held().items()}
 
     def store(self, read: Callable[[str], Array]) -> None:
         """Copies weights and optimizer state into the user's objects."""
         self.check(runs=False)
+        tensors = {**self._held(), **_arguments.unsaved_tensors(self._model)}
         with torch.no_grad():
-            self._model.load_state_dict(self.state(read))
-            for name, tensor in _arguments.unsaved_tensors(self._model).items():
+            for name, tensor in tensors.items():
                 if name in self._names:
                     tensor.copy_(from_numpy(read(name), tensor.dtype))
         names = _optimizer.parameter_names(self._model, self._optimizer)
@@ -270,6 +303,8 @@ class TorchProgram:
             if name in self._names:
                 number = _optimizer.as_number(torch.from_numpy(read(name)))
                 self._optimizer.param_groups[i][key] = number
+        self._objects.current()
+        self._objects.take()
 
 
 class TorchFunction(TorchProgram):
@@ -285,24 +320,12 @@ class TorchFunction(TorchProgram):
         return super().outputs(arrays, trained=False)
 
 
-class _Watch:
-    """Warns once when a model is called whose weights a compiled step has trained on."""
-
-    def __init__(self) -> None:
-        self.is_stale = False
-
-    def __call__(self, model: torch.nn.Module, arguments: Any) -> None:
-        if self.is_stale and not torch.compiler.is_compiling():
-            self.is_stale = False
-            warnings.warn(
-                "the model has the weights of before the compiled step: call"
-                " step.store() first",
-                stacklevel=4,
-            )
-
-    def __reduce__(self) -> Any:
-        # A copy of the model, in memory or in a file, is nobody's.
-        return _Watch, ()
+def _own_state(value: Any, taken: Collection[int]) -> Any:
+    """Returns what a state_dict has as the caller's own."""
+    if not isinstance(value, torch.Tensor):
+        return copy.deepcopy(value)
+    is_ours = value.untyped_storage().data_ptr() in taken
+    return value.detach() if is_ours else value.detach().clone()
 
 
 def _array(name: str, leaf: Any, like: torch.Tensor) -> Any:
