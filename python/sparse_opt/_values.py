@@ -175,6 +175,27 @@ class Values:
             else:
                 self._take_largest(part, entries)
 
+    def _keep_patterns(self, patterns: Mapping[str, Blocks]) -> None:
+        """Goes on with the patterns of another step where the program's weights, which
+        it has trained, are zero off them."""
+        own = {name for name, p in self.patterns.items() if not p.is_static}
+        if not (kept := own & set(patterns)):
+            return
+        values = {
+            part: entries
+            for name, value in self._program.values()
+            for part, entries in self._split(name, value)
+        }
+        for name in kept:
+            before, blocks = self.blocks(name), patterns[name]
+            self.set_blocks(name, blocks.row_ptr, blocks.col_idx)
+            self._write_dense(name, values[name])
+            if not np.array_equal(self.read(name), values[name]):
+                self.set_blocks(name, before.row_ptr, before.col_idx)
+        for name, value in values.items():
+            if name in self.buffers:
+                self._write_dense(name, value)
+
     def _take_largest(self, name: str, value: Array) -> None:
         """Writes a dense array; the largest of its blocks become the stored ones."""
         chosen = self.patterns.get(name)

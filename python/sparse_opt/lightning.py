@@ -15,19 +15,25 @@ It needs Lightning.
 
 from __future__ import annotations
 
+import contextlib
+import dis
+import inspect
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import lightning
 import numpy as np
 import torch
+from lightning.pytorch import callbacks
+from lightning.pytorch.utilities.model_helpers import is_overridden
 
 import sparse_opt
 import sparse_opt.torch
-from sparse_opt._errors import StepError
+from sparse_opt._description import Blocks
+from sparse_opt._errors import ExportError, StepError
 from sparse_opt._sparsity import Groups, Sparsity, groups_of, score_options
 from sparse_opt._step import Step
 from sparse_opt._values import Choice
@@ -41,13 +47,15 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
     """Trains a module with a compiled step: its `training_step`, backward pass, clipping
     and optimizer.
 
-    The inner module's optimizer, schedules, validation, test and prediction are its own;
-    it has the weights whenever one of these looks at it, and `state_dict` is its own.
-    `train_loss` is logged; what the inner `training_step` logs is not.
+    The inner module's optimizer, schedules, validation, test, prediction, hooks and data
+    are its own; it has the weights whenever one of these looks at it, and `state_dict` is
+    its own. `train_loss` is logged; what the inner `training_step` logs is not. Hooks of
+    the backward pass and the optimizer are a part of the compiled step, and so are
+    `current_epoch`, `global_step` and `batch_idx`: tensors there, which no `if` asks.
 
     Args:
       module: the module. Its `training_step` is the same for each batch, and returns a
-        loss; its optimizer is one.
+        loss; its optimizer is one, and steps by itself.
       marks: which weights are block-sparse, as in `sparse_opt.compile`.
       sparsity: how their patterns are updated, as in `sparse_opt.Sparsity`; by
         default they stay.
@@ -61,6 +69,10 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
     step: Step | None = None
     _updates: Sparsity | None = None
     _kept: bytes | None = None
+    _counts: frozenset[str] = frozenset()  # what the step reads of the loop
+    _monitors: Mapping[int, str] = {}  # metrics, by the schedule that looks at them
+    _is_old = False  # whether the step has trained since the module had its weights
+    _blocks: Mapping[str, Blocks] = {}  # of the step before
 
     def __init__(
         self,
@@ -79,14 +91,31 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
             raise StepError(
                 f"expected a LightningModule, but got a {type(module).__name__}"
             )
+        if not module.automatic_optimization or is_overridden("optimizer_step", module):
+            got = "optimizer_step" if module.automatic_optimization else "manual steps"
+            raise StepError(
+                "expected a module whose optimizer Lightning steps, but got one with"
+                f" {got} of its own: schedule the rate by a scheduler, or use"
+                " sparse_opt.torch.export in a loop of your own"
+            )
         self.automatic_optimization = False
         self.inner = module
         self._marks, self._groups, self._clip = marks, sparsity, clip
         self._pattern, self._seed, self._options = pattern, seed, list(options)
         self._check = check
+        for name in _OPTIONAL:
+            if is_overridden(name, module):
+                self.__dict__[name] = getattr(module, name)
 
     def configure_optimizers(self) -> Any:
-        return self.inner.configure_optimizers()
+        configured = self.inner.configure_optimizers()
+        # Of optimizers that are stepped by hand Lightning forgets what is monitored.
+        self._monitors = {
+            id(entry["scheduler"]): str(entry["monitor"])
+            for entry in _schedules(configured)
+            if isinstance(entry, Mapping) and entry.get("monitor")
+        }
+        return configured
 
     def setup(self, stage: str) -> None:
         self.inner.setup(stage)
@@ -112,13 +141,28 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
         ):
             if not is_right:
                 raise StepError(f"expected {expected}, but got {got}")
+        for callback in trainer.callbacks:
+            if isinstance(callback, _REFUSED):
+                raise StepError(
+                    "expected callbacks that leave weights, and which of them are trained,"
+                    f" alone, but got {type(callback).__name__}: fit without it, once for"
+                    " each choice of weights to train"
+                )
+        # Another fit has another optimizer.
+        if self.step is not None:
+            self._store()
+            self._blocks = {name: self.step.blocks(name) for name in self.step.patterns}
+            self.step = self._updates = None
+        self._run("on_fit_start")
 
     def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
         """Runs the compiled step, and the schedules of the learning rate."""
         if self.step is None:
             self._compile(batch, batch_idx)
         assert self.step is not None and self._updates is not None
-        loss = self.step(batch, scores=self._updates.needs_scores)
+        given = self._given(batch, batch_idx)
+        loss = self.step(given, scores=self._updates.needs_scores)
+        self._is_old = True
         self._updates.update()
         # It finds no gradients, and counts the step.
         self.optimizers().step()
@@ -127,36 +171,75 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
         return loss  # type: ignore[no-any-return]
 
     def on_train_epoch_end(self) -> None:
+        if is_overridden("on_train_epoch_end", self.inner):
+            self._store()
+        self._run("on_train_epoch_end")
         self._schedule("epoch", self.trainer.current_epoch + 1)
 
     def _schedule(self, interval: str, count: int) -> None:
         for config in self.trainer.lr_scheduler_configs:
             if config.interval == interval and count % config.frequency == 0:
-                config.scheduler.step()
+                self.inner.lr_scheduler_step(config.scheduler, self._monitored(config))
+
+    def _monitored(self, config: Any) -> Any:
+        """Returns the metric that a schedule of the rate looks at, or none."""
+        if not isinstance(config.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            return None
+        name = self._monitors.get(id(config.scheduler), "")
+        if name not in self.trainer.callback_metrics:
+            raise StepError(
+                f"expected '{name}', which the schedule of the rate monitors, among what is"
+                f" logged, but got {', '.join(self.trainer.callback_metrics)}"
+            )
+        return self.trainer.callback_metrics[name]
+
+    def _given(self, batch: Any, batch_idx: int) -> Any:
+        """Returns what the step takes: the batch, and what it reads of the loop."""
+        if not self._counts:
+            return batch
+        numbers = {
+            "current_epoch": self.trainer.current_epoch,
+            "global_step": self.trainer.global_step,
+            "batch_idx": batch_idx,
+        }
+        return batch, {name: torch.tensor(numbers[name]) for name in sorted(self._counts)}
+
+    def _run(self, name: str, *arguments: Any, **named: Any) -> Any:
+        """Calls a hook of the inner module, whose logs are this one's."""
+        with _logging(self.inner, self):
+            return getattr(self.inner, name)(*arguments, **named)
 
     def _compile(self, batch: Any, batch_idx: int) -> None:
         optimizer = self.trainer.optimizers[0]
 
+        self._counts = frozenset({"batch_idx"} if _reads_index(self.inner) else ())
+        reads = set(self._counts)
+
         def train_step(model: Any, optimizer: Any, batch: Any) -> Any:
-            optimizer.zero_grad()
-            with _silent(self.inner):
-                returned = model.training_step(batch, batch_idx)
-            loss = returned["loss"] if isinstance(returned, Mapping) else returned
-            loss.backward()
-            if self._clip is not None:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), self._clip)
-            optimizer.step()
-            return loss.detach()
+            counts: Mapping[str, Any] = {}
+            if self._counts:
+                batch, counts = batch
+            with _silent(self.inner), _counted(self.trainer, counts, reads):
+                index = counts.get("batch_idx", batch_idx)
+                return self._train(model, optimizer, batch, index)
+
+        def exported() -> Any:
+            given = self._given(batch, batch_idx)
+            return sparse_opt.torch.export(train_step, self.inner, optimizer, given)
 
         groups = groups_of(self._groups)
         options = score_options(groups, self._options)
-        export = sparse_opt.torch.export(train_step, self.inner, optimizer, batch)
+        export = exported()
+        if reads != self._counts:
+            self._counts = frozenset(reads)
+            export = exported()
         device = self.device
         name = "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"
         self.step = sparse_opt.compile(
             export, self._marks, device=name, seed=self._seed, pattern=self._pattern,
             options=options, check=self._check,
         )  # fmt: skip
+        self.step._keep_patterns(self._blocks)
         steps = int(self.trainer.estimated_stepping_batches)
         self._updates = Sparsity(self.step, groups, steps=steps)
         if self._kept is not None:
@@ -166,10 +249,37 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
                 path = Path(folder) / "kept.safetensors"
                 path.write_bytes(self._kept)
                 self._updates.load(path)
+            self._kept = None
+
+    def _train(self, model: Any, optimizer: Any, batch: Any, batch_idx: Any) -> Any:
+        """Does what Lightning does for a batch, hooks of the module too."""
+        returned = model.training_step(batch, *[batch_idx][: _takes_index(model)])
+        loss = returned["loss"] if isinstance(returned, Mapping) else returned
+        if not isinstance(loss, torch.Tensor):
+            raise ExportError(
+                "expected a training_step that returns a loss for each batch, but got"
+                f" {type(loss).__name__}: leave batches out of the data instead"
+            )
+        model.on_before_zero_grad(optimizer)
+        optimizer.zero_grad()
+        model.on_before_backward(loss)
+        if is_overridden("backward", model):
+            model.backward(loss)
+        else:
+            torch.autograd.backward(loss)
+        model.on_after_backward()
+        model.on_before_optimizer_step(optimizer)
+        if self._clip is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), self._clip)
+        if is_overridden("configure_gradient_clipping", model):
+            model.configure_gradient_clipping(optimizer, self._clip, None)
+        optimizer.step()
+        return loss.detach()
 
     def _store(self) -> None:
-        if self.step is not None:
+        if self.step is not None and self._is_old:
             self.step.store()
+            self._is_old = False
 
     def state_dict(self, *arguments: Any, **named: Any) -> Any:
         """Returns that of the inner module."""
@@ -179,10 +289,12 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
     def load_state_dict(self, *arguments: Any, **named: Any) -> Any:
         """Loads that of the inner module; the step is compiled again."""
         self.step = self._updates = None
+        self._is_old = False
         return self.inner.load_state_dict(*arguments, **named)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         self.inner.on_save_checkpoint(checkpoint)
+        checkpoint[_KEY] = torch.zeros(0, dtype=torch.uint8)
         if self._updates is None:
             return
         with tempfile.TemporaryDirectory() as folder:
@@ -197,33 +309,123 @@ class SparseModule(lightning.LightningModule):  # type: ignore[misc]
                 "expected a checkpoint of a SparseModule, but got one without"
                 f" '{_KEY}': load its state_dict into the inner module"
             )
-        self._kept = checkpoint[_KEY].numpy().tobytes()
+        # None of a run that had not begun.
+        self._kept = checkpoint[_KEY].numpy().tobytes() or None
 
     def on_fit_end(self) -> None:
         self._store()
+        self._run("on_fit_end")
 
     def forward(self, *arguments: Any, **named: Any) -> Any:
         return self.inner(*arguments, **named)
 
     def on_validation_start(self) -> None:
         self._store()
+        self._run("on_validation_start")
 
     def validation_step(self, *arguments: Any) -> Any:
-        with _logging(self.inner, self):
-            return self.inner.validation_step(*arguments)
+        return self._run("validation_step", *arguments)
 
     def on_test_start(self) -> None:
         self._store()
+        self._run("on_test_start")
 
     def test_step(self, *arguments: Any) -> Any:
-        with _logging(self.inner, self):
-            return self.inner.test_step(*arguments)
+        return self._run("test_step", *arguments)
 
     def on_predict_start(self) -> None:
         self._store()
+        self._run("on_predict_start")
 
     def predict_step(self, *arguments: Any) -> Any:
-        return self.inner.predict_step(*arguments)
+        return self._run("predict_step", *arguments)
+
+
+def _hook(name: str) -> Callable[..., Any]:
+    def run(self: SparseModule, *arguments: Any, **named: Any) -> Any:
+        return self._run(name, *arguments, **named)
+
+    return run
+
+
+# Hooks that are the inner module's.
+_HOOKS = (
+    "prepare_data", "teardown", "on_train_start", "on_train_end", "on_train_epoch_start",
+    "on_train_batch_start", "on_train_batch_end",
+    *(
+        f"on_{stage}_{place}"
+        for stage in ("validation", "test", "predict")
+        for place in ("end", "epoch_start", "epoch_end", "batch_start", "batch_end")
+    ),
+)  # fmt: skip
+for _name in _HOOKS:
+    setattr(SparseModule, _name, _hook(_name))
+# What Lightning asks for only where it is there.
+_OPTIONAL = (
+    "train_dataloader", "val_dataloader", "test_dataloader", "predict_dataloader",
+    "configure_callbacks", "configure_model", "on_before_batch_transfer",
+    "transfer_batch_to_device", "on_after_batch_transfer",
+)  # fmt: skip
+_REFUSED = (
+    callbacks.WeightAveraging, callbacks.StochasticWeightAveraging, callbacks.BaseFinetuning,
+)  # fmt: skip
+
+
+def _schedules(configured: Any) -> Sequence[Any]:
+    """Returns the schedules in what `configure_optimizers` returns."""
+    if isinstance(configured, Mapping):
+        return [configured.get("lr_scheduler")]
+    if isinstance(configured, tuple) and len(configured) == 2:
+        schedules = configured[1]
+        return schedules if isinstance(schedules, (list, tuple)) else [schedules]
+    if isinstance(configured, (list, tuple)):
+        return [c.get("lr_scheduler") for c in configured if isinstance(c, Mapping)]
+    return []
+
+
+def _takes_index(module: Any) -> int:
+    """Returns 1 if a training_step takes the number of the batch, or else 0."""
+    parameters = inspect.signature(module.training_step).parameters.values()
+    is_any = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    return int(is_any or len(parameters) > 1)
+
+
+def _reads_index(module: Any) -> bool:
+    """Returns whether a training_step reads the number of the batch."""
+    if not _takes_index(module):
+        return False
+    code = inspect.unwrap(module.training_step).__func__.__code__
+    if code.co_argcount < 3:  # behind a star
+        return True
+    name = code.co_varnames[2]
+    reads = (i for i in dis.get_instructions(code) if name in str(i.argval))
+    return name in code.co_cellvars or any(i.opname.startswith("LOAD") for i in reads)
+
+
+@contextlib.contextmanager
+def _counted(trainer: Any, counts: Mapping[str, Any], reads: set[str]) -> Iterator[None]:
+    """Gives a module what it reads of the loop, and notes what that is."""
+    cls = type(trainer)
+    own = {name: getattr(cls, name) for name in ("current_epoch", "global_step")}
+
+    def reading(name: str) -> property:
+        def read(self: Any) -> Any:
+            reads.add(name)
+            return counts[name] if name in counts else own[name].__get__(self)
+
+        return property(read)
+
+    held = {name: vars(cls).get(name) for name in own}
+    for name in own:
+        setattr(cls, name, reading(name))
+    try:
+        yield
+    finally:
+        for name, before in held.items():
+            if before is None:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, before)
 
 
 class _logging:

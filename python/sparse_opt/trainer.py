@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from transformers import Trainer
 
 import sparse_opt
 import sparse_opt.torch
+from sparse_opt._description import Blocks
 from sparse_opt._errors import StepError
 from sparse_opt._sparsity import Groups, Sparsity, groups_of, score_options
 from sparse_opt._step import Step
@@ -35,6 +36,8 @@ from sparse_opt._values import Choice
 __all__ = ["SparseTrainer"]
 
 _CHECKPOINT = "sparse_opt.safetensors"
+# Of a batch: by how many of its labels the Trainer divides the loss.
+_ITEMS = "num_items_in_batch"
 
 
 class SparseTrainer(Trainer):  # type: ignore[misc]
@@ -59,6 +62,8 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
     """
 
     step: Step | None = None
+    _is_old = False  # whether the step has trained since the model had its weights
+    _blocks: Mapping[str, Blocks] = {}  # of the step before
     _updates: Sparsity | None = None
     _norm: Any = None
 
@@ -104,12 +109,17 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
     def train(
         self, resume_from_checkpoint: str | bool | None = None, *arguments: Any, **named: Any
     ) -> Any:
+        if self.step is not None:
+            self._blocks = {name: self.step.blocks(name) for name in self.step.patterns}
         self.step = self._updates = None
+        self._is_old, self._resumed = False, ""
         result = super().train(resume_from_checkpoint, *arguments, **named)
-        # The best model was read from a checkpoint.
-        if not self.args.load_best_model_at_end:
-            self._store()
+        self._store()
         return result
+
+    def _load_best_model(self) -> None:
+        super()._load_best_model()
+        self._is_old = False  # It was read from a checkpoint.
 
     def training_step(
         self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None
@@ -117,10 +127,13 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
         """Runs the compiled step; what the Trainer does behind it finds nothing to do."""
         model.train()
         inputs = dict(self._prepare_inputs(inputs))
+        if num_items_in_batch is not None:
+            inputs[_ITEMS] = torch.as_tensor(num_items_in_batch)
         if self.step is None:
             self._compile(model, inputs)
         assert self.step is not None and self._updates is not None
         loss, self._norm = self.step(inputs, scores=self._updates.needs_scores)
+        self._is_old = True
         self._updates.update()
         return loss.to(self.args.device)  # type: ignore[no-any-return]
 
@@ -130,7 +143,9 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
 
         def train_step(model: Any, optimizer: Any, batch: Any) -> Any:
             optimizer.zero_grad()
-            loss = self.compute_loss(model, dict(batch))
+            inputs = dict(batch)
+            items = inputs.pop(_ITEMS, None)
+            loss = self.compute_loss(model, inputs, num_items_in_batch=items)
             loss.backward()
             parameters = model.parameters()
             norm = torch.nn.utils.clip_grad_norm_(parameters, clip or float("inf"))
@@ -144,6 +159,7 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
             export, self._marks, device=_device(self.args.device), seed=self.args.seed,
             pattern=self._pattern, options=options, check=self._check,
         )  # fmt: skip
+        self.step._keep_patterns(self._blocks)
         self._updates = Sparsity(self.step, groups, steps=self.state.max_steps)
         if self._resumed:
             with warnings.catch_warnings():
@@ -155,8 +171,9 @@ class SparseTrainer(Trainer):  # type: ignore[misc]
         return self._norm
 
     def _store(self) -> None:
-        if self.step is not None:
+        if self.step is not None and self._is_old:
             self.step.store()
+            self._is_old = False
 
     def evaluate(self, *arguments: Any, **named: Any) -> Any:
         self._store()

@@ -67,8 +67,14 @@ def arguments_of(
     for name, value in batch_leaves(batch):
         if isinstance(value, torch.Tensor):
             yield Argument(name, "batch", value.detach())
-    yield Argument("lr", "lr", torch.tensor(_optimizer.rate_of(optimizer)))
+    yield Argument("lr", "lr", torch.tensor(_optimizer.rate_of(optimizer), dtype=_real()))
     yield Argument("seed", "seed", torch.tensor(0, dtype=torch.int32))
+
+
+def _real() -> torch.dtype:
+    """Returns the type of numbers that a call gives: the default, of 32 bits at least."""
+    default = torch.get_default_dtype()
+    return default if default.itemsize >= 4 else torch.float32
 
 
 def attributes_of(model: torch.nn.Module) -> dict[str, tuple[torch.nn.Module, str]]:
@@ -112,7 +118,7 @@ def sums_of(model: torch.nn.Module) -> Iterator[Argument]:
                     " or export without accumulate"
                 )
             yield Argument(f"{SUM}{name}", "state", torch.zeros_like(p))
-    yield Argument(COUNT, "state", torch.tensor(0.0))
+    yield Argument(COUNT, "state", torch.tensor(0.0, dtype=_real()))
     yield Argument("apply", "apply", torch.tensor(True))
 
 

@@ -34,11 +34,11 @@ data = [
 def trainer(kind, name, model=model, **named):
     options = {"max_steps": 6, "save_steps": 3, **named.pop("args", {})}
     args = TrainingArguments(
-        f"{folder}/{name}", per_device_train_batch_size=4, learning_rate=1e-2, lr_scheduler_type="linear",
-        logging_steps=1, report_to=[], use_cpu=True, seed=3, disable_tqdm=True,
-        **{"dataloader_drop_last": True, **options},
+        f"{folder}/{name}", per_device_train_batch_size=4, lr_scheduler_type="linear", logging_steps=1,
+        report_to=[], use_cpu=True, seed=3, disable_tqdm=True,
+        **{"dataloader_drop_last": True, "learning_rate": 1e-2, **options},
     )  # fmt: skip
-    result = kind(model=copy.deepcopy(model), args=args, train_dataset=data, eval_dataset=data[:6], **named)
+    result = kind(model=copy.deepcopy(model), args=args, train_dataset=data, eval_dataset=data[:8], **named)
     result.remove_callback(PrinterCallback)
     return result
 
@@ -97,3 +97,49 @@ refuse(lambda: sparse("x", args={"gradient_accumulation_steps": 2}))
 refuse(lambda: sparse("x", args={"bf16": True}))
 # CHECK: expected a checkpoint of a SparseTrainer, but got '{{.*}}checkpoint-3' without sparse_opt.safetensors
 refuse(lambda: sparse("y").train(resume_from_checkpoint=f"{folder}/dense/checkpoint-3"))
+
+# What num_items_in_batch divides is divided, and a loss of the user's own gets it.
+
+
+def scaled(outputs, labels, num_items_in_batch):
+    loss = torch.nn.functional.cross_entropy(outputs.logits, labels, reduction="sum")
+    return loss / (num_items_in_batch + 1)
+
+
+# CHECK: own losses True
+short = {"max_steps": 2, "save_strategy": "no"}
+runs = [
+    trainer(Trainer, "own", args=short, compute_loss_func=scaled),
+    sparse("own", 1, args=short, compute_loss_func=scaled),
+]
+losses = [(run.train(), history(run, "loss"))[1] for run in runs]
+print("own losses", torch.allclose(*losses, rtol=1e-3, atol=1e-4))
+
+# The best model stays, and so do weights that are loaded behind the training.
+
+# CHECK: best True, loaded True
+best = {
+    "eval_strategy": "steps", "eval_steps": 1, "save_steps": 1, "load_best_model_at_end": True,
+    "metric_for_best_model": "eval_loss", "greater_is_better": False, "max_steps": 3, "learning_rate": 0.5,
+}  # fmt: skip
+run = sparse("best", args=best)
+run.train()
+found = run.evaluate()["eval_loss"]
+loaded = copy.deepcopy(model).state_dict()
+run.model.load_state_dict(loaded)
+run.evaluate()
+kept = all(torch.equal(v, loaded[k]) for k, v in run.model.state_dict().items())
+print(f"best {abs(found - run.state.best_metric) < 1e-4}, loaded {kept}")
+
+# A second train() goes on with weights and patterns, of a run that was resumed, too.
+
+# CHECK: patterns True, weights True
+part.args.max_steps = 1
+before = {name: part.step.blocks(name).col_idx for name in part.step.patterns}
+part._groups, part._pattern, part.args.learning_rate = [], "random", 1e-7
+part.optimizer = None  # of the rate that it is to have
+weights = copy.deepcopy(part.model.state_dict())
+part.train()
+same = all((part.step.blocks(name).col_idx == cols).all() for name, cols in before.items())
+kept = all(torch.allclose(v, weights[k], atol=1e-6) for k, v in part.model.state_dict().items())
+print(f"patterns {same}, weights {kept}")
