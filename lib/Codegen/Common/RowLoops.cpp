@@ -139,10 +139,12 @@ void bsr::emitGatherRows(Evaluator &e, GatherRowsOp op, Value output,
   int64_t featureDim = op.getFeatureDim();
   RankedTensorType rows = op.getRows().getType();
   SmallVector<int64_t> tokens(op.getIndices().getType().getShape());
-  // A point of a buffer in panels is a panel and a place in it.
+  // A point of a buffer in panels is a panel and a place in it. Panels divide
+  // the last dimension, which may be that of the features.
   auto buffer = cast<MemRefType>(output.getType());
-  int64_t panel =
-      buffer.getRank() > rows.getRank() ? buffer.getShape().back() : 0;
+  bool isInPanels =
+      buffer.getRank() > rows.getRank() && featureDim != rows.getRank() - 1;
+  int64_t panel = isInPanels ? buffer.getShape().back() : 0;
   if (panel) {
     tokens.back() /= panel;
     tokens.push_back(panel);

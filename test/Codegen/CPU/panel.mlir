@@ -154,3 +154,37 @@ func.func @no_inputs() -> tensor<8x48xf32> {
   %d = bsr.launch @double ins(%m : tensor<8x48xf32>) outs(%f : tensor<8x48xf32>) -> tensor<8x48xf32>
   return %d : tensor<8x48xf32>
 }
+
+// -----
+
+!table = !bsr.pattern<64x48, block = 16x16, slots = 3>
+
+// Rows that are looked up, with features as the dimension that panels divide:
+// each token has all of its features.
+// EMIT-LABEL: func private @look_up(
+// EMIT-SAME:    memref<3x4x16xf32>)
+// EMIT:         scf.forall (%{{.*}}) in (4)
+// EMIT:           scf.for
+bsr.cluster private @look_up(%p: !table, %w: tensor<3x16x16xf32>, %at: tensor<4xi64>) -> tensor<4x48xf32> {
+  %rows = bsr.gather_rows %p, %w, %at feature_dim = 1 {bsr.lanes} : !table, tensor<3x16x16xf32>, tensor<4xi64> -> tensor<4x48xf32>
+  bsr.yield %rows : tensor<4x48xf32>
+}
+bsr.cluster private @twice(%m: tensor<4x48xf32>) -> tensor<4x48xf32> {
+  %e = tensor.empty() : tensor<4x48xf32>
+  %d = linalg.generic {indexing_maps = [affine_map<(r, c) -> (r, c)>, affine_map<(r, c) -> (r, c)>], iterator_types = ["parallel", "parallel"]}
+      ins(%m : tensor<4x48xf32>) outs(%e : tensor<4x48xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %0 = arith.addf %x, %x : f32
+    linalg.yield %0 : f32
+  } -> tensor<4x48xf32>
+  bsr.yield %d : tensor<4x48xf32>
+}
+// CHECK-LABEL: func @look_ups
+// CHECK:         bsr.launch @look_up ins({{.*}}) {bsr.panels = array<i64: 3>}
+func.func @look_ups(%p: !table, %w: tensor<3x16x16xf32>, %at: tensor<4xi64>) -> tensor<4x48xf32> {
+  %e = tensor.empty() : tensor<4x48xf32>
+  %m = bsr.launch @look_up ins(%p, %w, %at : !table, tensor<3x16x16xf32>, tensor<4xi64>) outs(%e : tensor<4x48xf32>) -> tensor<4x48xf32>
+  %f = tensor.empty() : tensor<4x48xf32>
+  %d = bsr.launch @twice ins(%m : tensor<4x48xf32>) outs(%f : tensor<4x48xf32>) -> tensor<4x48xf32>
+  return %d : tensor<4x48xf32>
+}
