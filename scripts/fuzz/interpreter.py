@@ -92,6 +92,16 @@ INTEGER = {
 }
 
 
+def masked(array, mask):
+    """`array` with zeros where `mask` has none. A NaN that is stored may come from where it is everywhere: one run
+    takes that the product with the mask, which differentiation has there, keeps what is not."""
+    result = np.where(mask, array, 0.0)
+    if np.isnan(result).any() or np.isnan(array).all():
+        result = np.broadcast_to(result, (NUM_RUNS,) + result.shape[1:]).copy()
+        result[-1] += array[-1] * 0.0
+    return result
+
+
 class Interpreter:
     """One step. `masks` maps names of values to arrays of 0 and 1 that they are multiplied by where
     they are made, as the gradient of w * mask is; what was there before is in `unmasked`. Results are
@@ -118,7 +128,7 @@ class Interpreter:
             for name, result in zip(op.results, results):
                 if name in self.masks:
                     self.unmasked[name] = result
-                    result = np.where(self.masks[name], result, 0.0)
+                    result = masked(result, self.masks[name])
                 env[name] = result
         return []
 
