@@ -201,16 +201,20 @@ def _uncast(node: Any) -> Any:
 
 
 def _writes(module: torch.fx.GraphModule) -> dict[torch.fx.Node, list[torch.fx.Node]]:
-    """Returns what writes into a node's memory, seen through views."""
+    """Returns what writes into a node's memory, or the views of it that are written into."""
     writes: dict[torch.fx.Node, list[torch.fx.Node]] = {}
     for node in module.graph.nodes:
         if isinstance(node.target, torch._ops.OpOverload) and (
             node.target._schema.is_mutable
         ):
-            written = node.args[0]
+            writer, written = node, node.args[0]
             while isinstance(written, torch.fx.Node):
-                writes.setdefault(written, []).append(node)
-                written = written.args[0] if _is_view(written) else None
+                # What a known one is a view of knows it, too: chains are long.
+                is_known = written in writes
+                writes.setdefault(written, []).append(writer)
+                if is_known or not _is_view(written):
+                    break
+                writer, written = written, written.args[0]
     return writes
 
 

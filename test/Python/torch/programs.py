@@ -9,6 +9,7 @@
 import torch
 from torch import nn, optim
 
+from sparse_opt.torch import _indices
 from refusals import refuse
 from twins import compare, mse_step, sgd
 
@@ -164,6 +165,18 @@ compare("clamped again", table(clamp_again), some)
 
 # CHECK: expected indices from -10 to 9 by what makes them, but got others at {{.*}}programs.py:[[#]]: add .clamp(-10, 9), or compute them from the batch alone
 refuse(compare, "anywhere", table(lambda m, i: m.table[(m.table[0] * 9).long()]), some)
+
+# What writes into a tensor through many views of it is found in the time of one.
+
+graph = torch.fx.Graph()
+first = last = graph.placeholder("x")
+for _ in range(1000):
+    last = graph.call_function(torch.ops.aten.add_.Tensor, (last, 1))
+graph.output(last)
+writes = _indices._writes(torch.fx.GraphModule({}, graph))
+# CHECK: writes: 1000 of 1000, noted True
+found = len(_indices._sources(first, writes)) - 1
+print(f"writes: {found} of 1000, noted {sum(map(len, writes.values())) < 3000}")
 
 # Another memory of a tensor is a write of it.
 
