@@ -33,13 +33,12 @@ void Forward::addEntryWise(OpOperand &use,
   });
   for (OpResult result : use.getOwner()->getResults()) {
     std::optional<Entries> next;
-    if (entries)
+    if (entries && !readsData)
       next = followEntries(use, result.getResultNumber(), *entries);
-    auto [known, isNew] =
-        values.insert({result, readsData ? std::nullopt : next});
+    auto [known, isNew] = values.insert({result, next});
     // Of what has the weight twice, such as a stack of its multiples, an entry
     // is not known.
-    if (!isNew && next && known->second && !(*next == *known->second))
+    if (!isNew && known->second && !(next == known->second))
       forget(result);
     if (!isNew || !readsData)
       continue;
@@ -165,8 +164,11 @@ void Forward::addProducts() {
 /// The tensors that `value` is a part of.
 static SmallVector<Value> getWholes(Value value) {
   llvm::SetVector<Value> wholes;
-  if (auto slice = value.getDefiningOp<tensor::ExtractSliceOp>())
-    wholes.insert(strip(slice.getSource()).value);
+  Value whole = value;
+  while (auto slice = whole.getDefiningOp<tensor::ExtractSliceOp>()) {
+    whole = strip(slice.getSource()).value;
+    wholes.insert(whole);
+  }
   SmallVector<Value> parts = {value};
   auto reach = [&](Operation *user) {
     if (wholes.insert(user->getResult(0)))

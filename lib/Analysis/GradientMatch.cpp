@@ -13,9 +13,9 @@ namespace {
 /// The match of one operation with one factor.
 class Matcher {
 public:
-  Matcher(const Forward &forward, const Factor &factor, OpOperand &operand,
-          ArrayRef<int64_t> dims)
-      : forward(forward), factor(factor), operand(operand), dims(dims),
+  Matcher(const Forward &forward, const Factor &factor, const FactorRead &read)
+      : forward(forward), factor(factor), operand(*read.operand),
+        dims(read.dims), cuts(read.cuts),
         op(cast<linalg::LinalgOp>(operand.getOwner())),
         map(op.getMatchingIndexingMap(&operand)),
         type(cast<RankedTensorType>(op->getResult(0).getType())),
@@ -25,8 +25,11 @@ public:
 
 private:
   bool isInOthers(unsigned loop) const;
+  bool sortCuts();
   bool assign(unsigned dim, unsigned of);
-  bool isTaken(unsigned of) const { return llvm::is_contained(assigned, of); }
+  bool isTaken(unsigned of) const {
+    return llvm::is_contained(assigned, of) || llvm::is_contained(places, of);
+  }
   bool sortDims();
   bool assignOpen();
   bool goesAlong(const Factor &known, ArrayRef<int64_t> otherDims,
@@ -40,11 +43,14 @@ private:
   const Factor &factor;
   OpOperand &operand;
   ArrayRef<int64_t> dims;
+  ArrayRef<FactorRead::Cut> cuts;
   linalg::LinalgOp op;
   AffineMap map, resultMap;
   RankedTensorType type;
   /// For each dimension of the result the one of the weight, or -1.
   SmallVector<int64_t> assigned;
+  /// Dimensions of a stack of which the weight is an entry, and the operand.
+  SmallVector<unsigned> places;
   /// Dimensions of the result that are none of the factor's.
   SmallVector<unsigned> open;
   /// True if what a dimension is, is not known.
@@ -59,6 +65,26 @@ bool Matcher::isInOthers(unsigned loop) const {
     return other != &operand &&
            op.getMatchingIndexingMap(other).isFunctionOfDim(loop);
   });
+}
+
+/// Finds what the operand has of the factor: of a stack of weights, the entry
+/// of this weight. Of other parts along the weight's own dimensions it is not
+/// known which part of the weight they multiply. False if it is another's
+/// entry.
+bool Matcher::sortCuts() {
+  for (const FactorRead::Cut &cut : cuts) {
+    auto *of = llvm::find(factor.dims, cut.dim);
+    isLost |= cut.dim < 0;
+    if (cut.dim < 0 || of == factor.dims.end())
+      continue;
+    unsigned place = of - factor.dims.begin();
+    int64_t start = factor.entries.starts[place];
+    isLost |= factor.entries.sizes[place] != 1 || cut.size != 1;
+    if (start < cut.offset || start >= cut.offset + cut.size)
+      return isLost;
+    places.push_back(place);
+  }
+  return true;
 }
 
 bool Matcher::assign(unsigned dim, unsigned of) {
@@ -186,10 +212,8 @@ bool Matcher::mayHave() const {
   int64_t count = 1;
   for (int64_t extent : factor.shape)
     count *= extent;
-  // What was multiplied with a vector is a vector, too.
-  bool isVector = llvm::count_if(factor.shape, [](int64_t extent) {
-                    return extent != 1;
-                  }) < 2;
+  // What was multiplied with a vector, or with a stack of them, is one, too.
+  bool isVector = llvm::is_contained(factor.shape, 1);
   linalg::LinalgOp op = this->op;
   return count > 1 && type.getNumElements() % count == 0 &&
          (!open.empty() || (isVector && op.getNumReductionLoops()));
@@ -199,6 +223,8 @@ Entries Matcher::getEntries() const {
   Entries entries = Entries::getWhole(type.getShape());
   entries.strides.assign(type.getRank(), 0);
   entries.offset = factor.entries.offset;
+  for (unsigned of : places)
+    entries.offset += factor.entries.strides[of] * factor.entries.starts[of];
   for (auto [dim, of] : llvm::enumerate(assigned)) {
     if (of < 0)
       continue;
@@ -216,7 +242,7 @@ std::optional<GradientMatch> Matcher::match() {
       }))
     return std::nullopt;
   resultMap = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
-  if (!sortDims())
+  if (!sortCuts() || !sortDims())
     return std::nullopt;
   GradientMatch found;
   // A dimension of one entry has no stride, nor has one of examples.
@@ -271,9 +297,8 @@ static std::optional<GradientMatch> matchSum(ScatterAddOp op,
 
 std::optional<GradientMatch> bsr::matchGradient(const Forward &forward,
                                                 const Factor &factor,
-                                                OpOperand &operand,
-                                                ArrayRef<int64_t> dims) {
-  if (auto sum = dyn_cast<ScatterAddOp>(operand.getOwner()))
+                                                const FactorRead &read) {
+  if (auto sum = dyn_cast<ScatterAddOp>(read.operand->getOwner()))
     return matchSum(sum, factor);
-  return Matcher(forward, factor, operand, dims).match();
+  return Matcher(forward, factor, read).match();
 }

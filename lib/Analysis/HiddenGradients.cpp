@@ -11,9 +11,38 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
+
+/// Goes on from `read`, of `slice`, to what that is a slice of, stripped.
+static Value readWhole(tensor::ExtractSliceOp slice, FactorRead &read) {
+  Stripped whole = strip(slice.getSource());
+  llvm::SmallBitVector dropped = slice.getDroppedDims();
+  SmallVector<int64_t> sources;
+  for (int64_t dim : llvm::seq<int64_t>(dropped.size()))
+    if (!dropped[dim])
+      sources.push_back(dim);
+  ArrayRef<int64_t> shape = slice.getSourceType().getShape();
+  llvm::SmallBitVector isCut(shape.size());
+  for (FactorRead::Cut &cut : read.cuts)
+    if (cut.dim >= 0) {
+      int64_t dim = sources[cut.dim];
+      isCut.set(dim);
+      cut.dim = slice.isDynamicOffset(dim) ? -1 : whole.dims[dim];
+      cut.offset += slice.getStaticOffsets()[dim];
+    }
+  for (auto [dim, size] : llvm::enumerate(slice.getStaticSizes()))
+    if (size != shape[dim] && !isCut[dim])
+      read.cuts.push_back({slice.isDynamicOffset(dim) ? -1 : whole.dims[dim],
+                           slice.getStaticOffsets()[dim], size});
+  if (!slice.hasUnitStride())
+    read.cuts.push_back({-1, 0, 0});
+  for (int64_t &dim : read.dims)
+    dim = dim < 0 ? dim : whole.dims[sources[dim]];
+  return whole.value;
+}
 
 HiddenGradients::HiddenGradients(func::FuncOp func, const Spaces &spaces)
     : func(func), spaces(spaces) {
@@ -21,7 +50,13 @@ HiddenGradients::HiddenGradients(func::FuncOp func, const Spaces &spaces)
     if (!isa<RankedTensorType>(operand->get().getType()))
       return;
     Stripped stripped = strip(operand->get());
-    readers[stripped.value].push_back({operand, stripped.dims});
+    FactorRead read{operand, stripped.dims, {}};
+    Value value = stripped.value;
+    readers[value].push_back(read);
+    while (auto slice = value.getDefiningOp<tensor::ExtractSliceOp>()) {
+      value = readWhole(slice, read);
+      readers[value].push_back(read);
+    }
   };
   func.walk([&](Operation *op) {
     auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
@@ -37,11 +72,10 @@ HiddenGradients::HiddenGradients(func::FuncOp func, const Spaces &spaces)
 
 bool HiddenGradients::isProduct(Value value, const Forward &forward) const {
   return llvm::any_of(forward.factors, [&](const Factor &factor) {
-    return llvm::any_of(readers.lookup(factor.value), [&](const auto &reader) {
-      auto &[operand, dims] = reader;
-      if (operand->getOwner() != value.getDefiningOp())
+    return llvm::any_of(readers.lookup(factor.value), [&](const auto &read) {
+      if (read.operand->getOwner() != value.getDefiningOp())
         return false;
-      auto found = matchGradient(forward, factor, *operand, dims);
+      auto found = matchGradient(forward, factor, read);
       return found && found->isOfBoth;
     });
   });
@@ -67,8 +101,9 @@ bool HiddenGradients::isOnlySummed(Value value, const Space &space) {
 }
 
 /// True if the step uses `value` as it uses gradients: it sums functions of
-/// `count` of its entries up, or adds them to the weight's.
-static bool isUsedAsGradient(Value value, int64_t count,
+/// `count` of its entries up, or adds them to the weight's, perhaps after a sum
+/// over examples.
+static bool isUsedAsGradient(Value value, int64_t count, const Spaces &spaces,
                              const Forward &forward) {
   auto countElements = [](Value value) {
     return cast<RankedTensorType>(value.getType()).getNumElements();
@@ -79,12 +114,16 @@ static bool isUsedAsGradient(Value value, int64_t count,
     Value next = worklist.pop_back_val();
     for (Operation *user : next.getUsers()) {
       auto op = dyn_cast<linalg::LinalgOp>(user);
-      if (op && op.getNumReductionLoops() && op.getNumDpsInputs() == 1 &&
+      bool isSum = op && op.getNumReductionLoops() && op.getNumDpsInputs() == 1;
+      if (isSum &&
           countElements(op->getResult(0)) * count <= countElements(next))
         return true;
-      if (!isEntryWise(user) || isa<scf::IfOp>(user))
+      // What an update is made of is found from there.
+      isSum = isSum && countElements(op->getResult(0)) % count == 0 &&
+              !spaces.contains(op->getResult(0));
+      if (!isSum && (!isEntryWise(user) || isa<scf::IfOp>(user)))
         continue;
-      if (llvm::any_of(user->getOperands(), [&](Value read) {
+      if (!isSum && llvm::any_of(user->getOperands(), [&](Value read) {
             return read != next && forward.values.contains(read) &&
                    !seen.contains(read);
           }))
@@ -128,7 +167,8 @@ HiddenGradients::findRival(OpOperand &operand, const Factor &factor,
     });
   };
   Rival rival = Rival::None;
-  for (auto &[use, dims] : readers.lookup(factor.value)) {
+  for (const FactorRead &read : readers.lookup(factor.value)) {
+    OpOperand *use = read.operand;
     auto reader = dyn_cast<linalg::LinalgOp>(use->getOwner());
     if (!reader || reader == product || reader.getNumDpsInputs() != 2 ||
         !getDependents(reader.getOperation()).contains(product))
@@ -139,7 +179,7 @@ HiddenGradients::findRival(OpOperand &operand, const Factor &factor,
               resultMap =
                   reader.getMatchingIndexingMap(reader.getDpsInitOperand(0));
     bool isSummed = false;
-    for (auto [at, dim] : llvm::enumerate(dims))
+    for (auto [at, dim] : llvm::enumerate(read.dims))
       isSummed |= dim >= 0 && llvm::is_contained(factor.dims, dim) &&
                   !resultMap.getResultPosition(map.getResult(at));
     if (forward.values.contains(weight) || !isSummed)
@@ -149,7 +189,7 @@ HiddenGradients::findRival(OpOperand &operand, const Factor &factor,
       Value across = strip(input).value;
       if (across != factor.value &&
           llvm::any_of(readers.lookup(across), [&](const auto &other) {
-            return reads(other.first->getOwner(), weight);
+            return reads(other.operand->getOwner(), weight);
           }))
         return Rival::Sure;
     }
@@ -196,14 +236,16 @@ HiddenGradients::findUpdates(Value value, const Space &space) const {
   return updates;
 }
 
-std::optional<HiddenGradient>
-HiddenGradients::judge(OpOperand &operand, ArrayRef<int64_t> dims,
-                       const Factor &factor, const Space &space,
-                       const Forward &forward, bool isPlain) const {
+std::optional<HiddenGradient> HiddenGradients::judge(const FactorRead &read,
+                                                     const Factor &factor,
+                                                     const Space &space,
+                                                     const Forward &forward,
+                                                     bool isPlain) const {
+  OpOperand &operand = *read.operand;
   Operation *op = operand.getOwner();
   if (factor.isOfData)
     return std::nullopt;
-  auto found = matchGradient(forward, factor, operand, dims);
+  auto found = matchGradient(forward, factor, read);
   if (!found)
     return std::nullopt;
   Value result = op->getResult(0);
@@ -224,7 +266,7 @@ HiddenGradients::judge(OpOperand &operand, ArrayRef<int64_t> dims,
   for (int64_t extent : factor.shape)
     count *= extent;
   count = std::min(count, space.shape[0] * space.shape[1]);
-  bool isUsed = isUsedAsGradient(result, count, forward);
+  bool isUsed = isUsedAsGradient(result, count, spaces, forward);
   if (!isUsed && (found->isThin || !found->entries))
     return std::nullopt;
   gradient.isSure =
@@ -232,19 +274,66 @@ HiddenGradients::judge(OpOperand &operand, ArrayRef<int64_t> dims,
   return gradient;
 }
 
+bool HiddenGradients::isPlaced(Value value, const Entries &entries,
+                               const Space &space) {
+  Entries whole = Entries::getWhole(space.shape);
+  SmallVector<std::pair<Value, Entries>> worklist = {{value, entries}};
+  DenseSet<Value> seen = {value};
+  while (!worklist.empty()) {
+    auto [next, known] = worklist.pop_back_val();
+    if (known.sizes.size() != space.shape.size())
+      continue;
+    auto shape = cast<RankedTensorType>(next.getType()).getShape();
+    if (shape == ArrayRef(space.shape)) {
+      if (!known.offset && known.strides == whole.strides)
+        return true;
+      continue;
+    }
+    for (OpOperand &use : next.getUses())
+      for (OpResult result : use.getOwner()->getResults())
+        if (auto moved = followEntries(use, result.getResultNumber(), known);
+            moved && seen.insert(result).second)
+          worklist.push_back({result, *moved});
+  }
+  return false;
+}
+
+HiddenGradient HiddenGradients::choose(ArrayRef<HiddenGradient> candidates,
+                                       const Space &space) {
+  SmallVector<HiddenGradient> different;
+  for (const HiddenGradient &candidate : candidates)
+    if (candidate.isSure &&
+        llvm::none_of(different, [&](const HiddenGradient &known) {
+          return known.entries == candidate.entries;
+        }))
+      different.push_back(candidate);
+  if (different.empty())
+    return candidates.front();
+  if (different.size() > 1)
+    llvm::erase_if(different, [&](const HiddenGradient &candidate) {
+      return !isPlaced(candidate.value, candidate.entries, space);
+    });
+  HiddenGradient chosen = different.empty() ? candidates.front() : different[0];
+  chosen.isSure = different.size() == 1;
+  return chosen;
+}
+
 SmallVector<HiddenGradient> HiddenGradients::find(const Space &space,
                                                   const Forward &forward,
                                                   bool isPlain) const {
-  llvm::MapVector<Value, HiddenGradient> gradients;
+  llvm::MapVector<Value, SmallVector<HiddenGradient, 1>> candidates;
   for (const Factor &factor : forward.factors)
-    for (auto &[operand, dims] : readers.lookup(factor.value)) {
-      Value result = operand->getOwner()->getResult(0);
-      if (spaces.contains(result) || gradients.lookup(result).isSure)
+    for (const FactorRead &read : readers.lookup(factor.value)) {
+      Value result = read.operand->getOwner()->getResult(0);
+      if (spaces.contains(result))
         continue;
-      if (auto found = judge(*operand, dims, factor, space, forward, isPlain))
-        gradients[result] = *found;
+      if (auto found = judge(read, factor, space, forward, isPlain))
+        candidates[result].push_back(*found);
     }
-  return llvm::to_vector(llvm::make_second_range(gradients));
+  SmallVector<HiddenGradient> gradients;
+  for (ArrayRef<HiddenGradient> found : llvm::make_second_range(candidates))
+    gradients.push_back(choose(found, space));
+  return gradients;
 }
 
 /// What reads the places of `forward`, or what is made of integers alone and of
@@ -290,7 +379,7 @@ HiddenGradients::findLookUps(const Space &space, const Forward &forward,
         llvm::any_of(type.getShape(),
                      [&](int64_t extent) { return extent % rows == 0; }) &&
         type.getNumElements() % count == 0 &&
-        isUsedAsGradient(op->getResult(0), count, forward))
+        isUsedAsGradient(op->getResult(0), count, spaces, forward))
       found.push_back(op);
   }
   return found;
@@ -323,6 +412,35 @@ static bool isOfSpace(Value value, const Spaces &spaces,
       for (Value read : op->getOperands())
         if (!isNumber(read))
           values.insert(read);
+  }
+  return false;
+}
+
+/// True if `value` is a function, entry by entry and summed over examples, of a
+/// product that goes back through one of the weight: it multiplies a factor
+/// with something else that depends on that product.
+static bool goesBack(Value value, const Forward &forward) {
+  constexpr unsigned most = 16;
+  llvm::SetVector<Value> values;
+  values.insert(value);
+  for (unsigned i = 0; i != std::min<size_t>(values.size(), most); ++i) {
+    Operation *op = values[i].getDefiningOp();
+    if (!op || forward.values.contains(values[i]) ||
+        !forward.after.contains(op))
+      continue;
+    auto sum = dyn_cast<linalg::LinalgOp>(op);
+    bool isSum = sum && sum.getNumReductionLoops();
+    if (isSum && sum.getNumDpsInputs() > 1) {
+      bool isForward = llvm::any_of(op->getOperands(), [&](Value read) {
+        return forward.values.contains(strip(read).value);
+      });
+      if (!isForward && forward.readsFactor(op, 0))
+        return true;
+    } else if (isSum || isEntryWise(op)) {
+      for (Value read : op->getOperands())
+        if (!isNumber(read))
+          values.insert(read);
+    }
   }
   return false;
 }
@@ -370,9 +488,9 @@ HiddenGradients::findCombined(const BoundWeight &weight, const Space &space,
       continue;
     bool isOfCopies = countElements(result) == count &&
                       countElements(input) > count &&
-                      isUsedAsGradient(result, count, forward);
+                      isUsedAsGradient(result, count, spaces, forward);
     bool isNorm = isNumber(result) && countElements(input) == count &&
-                  reachesNextValues(func, op);
+                  (reachesNextValues(func, op) || goesBack(input, forward));
     if (isOfCopies || isNorm)
       found.push_back(op);
   }

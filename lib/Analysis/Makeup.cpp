@@ -74,7 +74,7 @@ static Made move(ArrayRef<Made> in) {
 }
 
 Makeup::Makeup(Value weight, ArrayRef<Value> gradients, const StepData &data)
-    : data(data) {
+    : weight(weight), data(data) {
   known[weight] = Made::Weight;
   for (Value gradient : gradients)
     known[gradient] = Made::OfGradients;
@@ -82,7 +82,7 @@ Makeup::Makeup(Value weight, ArrayRef<Value> gradients, const StepData &data)
 
 /// What `value` is made of if that is numbers alone, entry by entry, in few
 /// operations.
-static Made getOfNumbers(Value value, const StepData &data) {
+Made Makeup::getOfNumbers(Value value) const {
   constexpr unsigned most = 16;
   Made made = Made::OfNumbers;
   llvm::SetVector<Value> values;
@@ -98,7 +98,8 @@ static Made getOfNumbers(Value value, const StepData &data) {
         llvm::any_of(op->getRegions(), [](Region &region) {
           return !region.getOps<linalg::IndexOp>().empty();
         }))
-      return Made::OfOther;
+      return data.isOnlyOf(value, DenseSet<Value>{weight}) ? Made::OfWeight
+                                                           : Made::OfOther;
     values.insert(op->operand_begin(), op->operand_end());
   }
   return made;
@@ -106,7 +107,7 @@ static Made getOfNumbers(Value value, const StepData &data) {
 
 Made Makeup::get(Value value) const {
   auto found = known.find(value);
-  return found != known.end() ? found->second : getOfNumbers(value, data);
+  return found != known.end() ? found->second : getOfNumbers(value);
 }
 
 void Makeup::add(Operation *op) {

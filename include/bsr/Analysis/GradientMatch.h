@@ -21,14 +21,27 @@ struct GradientMatch {
   bool isThin = false;
 };
 
-/// Matches the owner of `operand`, which is `factor` with dimensions `dims`,
-/// with the gradient of what `factor` multiplied: it has the dimensions of
-/// that, those of the factor from there and the others from something else, and
-/// perhaps those of examples. Nothing if it has not.
+/// An operand that is a tensor, stripped, or a slice of it: `dims[i]` is the
+/// tensor's dimension that dimension `i` is, or -1.
+struct FactorRead {
+  /// The operand has `size` entries from `offset` on along `dim`; where that is
+  /// -1, a part along any dimension.
+  struct Cut {
+    int64_t dim, offset, size;
+  };
+
+  OpOperand *operand;
+  SmallVector<int64_t> dims;
+  SmallVector<Cut, 1> cuts;
+};
+
+/// Matches the owner of the operand of `read`, which is `factor`, with the
+/// gradient of what `factor` multiplied: it has the dimensions of that, those
+/// of the factor from there and the others from something else, and perhaps
+/// those of examples. Nothing if it has not.
 std::optional<GradientMatch> matchGradient(const Forward &forward,
                                            const Factor &factor,
-                                           OpOperand &operand,
-                                           ArrayRef<int64_t> dims);
+                                           const FactorRead &read);
 
 } // namespace mlir::bsr
 

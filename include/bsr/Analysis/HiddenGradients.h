@@ -5,7 +5,7 @@
 #ifndef BSR_ANALYSIS_HIDDENGRADIENTS_H
 #define BSR_ANALYSIS_HIDDENGRADIENTS_H
 
-#include "bsr/Analysis/Forward.h"
+#include "bsr/Analysis/GradientMatch.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace mlir::bsr {
@@ -69,10 +69,19 @@ private:
   };
   Updates findUpdates(Value value, const Space &space) const;
 
-  /// What the owner of `operand`, which is `factor` with dimensions `dims`, is.
-  std::optional<HiddenGradient>
-  judge(OpOperand &operand, ArrayRef<int64_t> dims, const Factor &factor,
-        const Space &space, const Forward &forward, bool isPlain) const;
+  /// What the owner of the operand of `read`, which is `factor`, is.
+  std::optional<HiddenGradient> judge(const FactorRead &read,
+                                      const Factor &factor, const Space &space,
+                                      const Forward &forward,
+                                      bool isPlain) const;
+
+  /// True if the step inserts `value`, which has `entries`, where these are in
+  /// a tensor of the shape of the weight of `space`.
+  static bool isPlaced(Value value, const Entries &entries, const Space &space);
+  /// What a value is that may be a gradient in several ways: the parts of a
+  /// weight that the same is multiplied with have gradients of one form.
+  static HiddenGradient choose(ArrayRef<HiddenGradient> candidates,
+                               const Space &space);
 
   /// Whether another weight's gradient has the form of one.
   enum class Rival { None, Possible, Sure };
@@ -85,9 +94,8 @@ private:
   /// Sums of one tensor.
   SmallVector<linalg::LinalgOp> sums;
   /// The operands of products, and the places of sums by place, by what they
-  /// are, stripped.
-  DenseMap<Value, SmallVector<std::pair<OpOperand *, SmallVector<int64_t>>>>
-      readers;
+  /// are, stripped, and by what they are slices of.
+  DenseMap<Value, SmallVector<FactorRead, 1>> readers;
 };
 
 } // namespace mlir::bsr

@@ -33,6 +33,9 @@ public:
   Made get(Value value) const;
 
 private:
+  Made getOfNumbers(Value value) const;
+
+  Value weight;
   const StepData &data;
   DenseMap<Value, Made> known;
 };
