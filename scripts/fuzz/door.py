@@ -120,7 +120,11 @@ def run(program, door):
         except StepError as error:
             # The compiler is content: a library that does not load is no refusal.
             return ("library", str(error)), notes
-        return follow(program, door, step, notes), notes
+        with warnings.catch_warnings(record=True) as messages:
+            warnings.simplefilter("always")
+            wrong = follow(program, door, step, notes)
+        notes["unchecked"] = any("runs unchecked" in str(m.message) for m in messages)
+        return wrong, notes
 
 
 def follow(program, door, step, notes):

@@ -10,7 +10,7 @@ class Report:
     def __init__(self, passing=("ok",)):
         self.passing, self.refusals, self.start = passing, collections.Counter(), time.monotonic()
         self.features, self.kinds, self.failures = collections.Counter(), collections.Counter(), []
-        self.programs = self.runs = self.left_dense = self.unstable = self.unsure = self.scores = 0
+        self.programs = self.runs = self.left_dense = self.unstable = self.unsure = self.unchecked = self.scores = 0
         self.ratios = []
 
     def add(self, result):
@@ -23,6 +23,7 @@ class Report:
         self.left_dense += bool(notes.get("left_dense"))
         self.unstable += bool(notes.get("unstable"))
         self.unsure += bool(notes.get("unsure"))
+        self.unchecked += bool(notes.get("unchecked"))
         self.scores += notes.get("scores", 0)
         if "worst" in notes and result["kind"] == "ok":
             self.ratios.append(notes["worst"])
@@ -41,7 +42,7 @@ class Report:
             lines.append(f"largest error of a program, of what is allowed: median {at(0.5):.3f}, 99 % {at(0.99):.3f}, "
                          f"most {ratios[-1]:.3f}")
         lines.append(f"{self.left_dense} left something dense, {self.unstable} depend on roundings, "
-                     f"{self.unsure} warned of a gradient, {self.scores} scores of weights compared")
+                     f"{self.unsure} warned of a gradient, {self.unchecked} ran unchecked, {self.scores} scores of weights compared")
         lines.append(f"{self.runs / max(1e-9, time.monotonic() - self.start):.2f} a second")
         lines += [f"  refused {count}: {text}" for text, count in self.refusals.most_common(12)]
         groups = collections.defaultdict(list)
