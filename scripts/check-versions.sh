@@ -32,7 +32,7 @@ check() {
 (($#)) || set -- jax torch
 for framework; do
   case $framework in
-    jax) check jax "jax==0.9.0 jaxlib==0.9.0" jax_evaluate.py jax_step.py loops.py masks.py ;;
+    jax) check jax "jax==0.9.0 jaxlib==0.9.0" jax_evaluate.py jax_step.py loops.py masks.py jax/check.py ;;
     torch) check torch torch==2.14.0 torch/accumulate.py torch/invalid.py torch/masks.py torch/evaluate.py ;;
     *) echo "error: expected jax or torch, but got '$framework'" >&2; exit 1 ;;
   esac

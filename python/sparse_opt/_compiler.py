@@ -125,6 +125,11 @@ def require_compilable(export: Any, marks: Any, seed: Any) -> None:
         )
 
 
+def is_of_blocks(marks: Sequence[str]) -> bool:
+    """Returns whether a step attends to less than its program does."""
+    return any(re.search(r"(?:^|\s)attention=", mark) for mark in marks)
+
+
 def require_text(export: Any) -> None:
     if not isinstance(export, str):
         raise StepError(

@@ -60,6 +60,9 @@ class Program(Protocol):
         """Runs the program itself on what a step has, and returns what that leaves
         behind; None if there is nothing to run. Raises `Unchecked`."""
 
+    def forget(self) -> None:
+        """Drops what `rerun` keeps between runs."""
+
 
 class Export(str):
     """The text of a step, and the program that it came from."""
@@ -123,4 +126,7 @@ class NamedArrays:
         )
 
     def rerun(self, call: Call) -> Rerun | None:
+        return None
+
+    def forget(self) -> None:
         return None

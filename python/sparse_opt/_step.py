@@ -107,6 +107,9 @@ def compile(
         path = Path(library) if library else Path(directory) / "step.so"
         ranks = _ranks.ranks_of(comm)
         report = _compiler.run_once(export, path, marks, options, ranks)
+        if program is not None and check and _compiler.is_of_blocks(marks):
+            _say.line("the step runs unchecked: it attends to less than its program")
+            check = 0
         step = Step(
             path, program, device=device, seed=seed, pattern=pattern, comm=comm,
             check=check,
@@ -292,6 +295,7 @@ class Step(Values):
         assert self._check is not None
         if self._check.is_done:
             self._check = None
+            self._program.forget()
             return None
         return self._check.begin(lambda: self._coming_call(batch, rate))
 

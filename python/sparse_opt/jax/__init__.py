@@ -146,7 +146,8 @@ def export(
         result_attributes,
         locations,
     )
-    program = JaxProgram(args, carried, roots, traced.out_info)
+    of_names = {str(a["bsr.name"]): str(a["bsr.role"]) for a in argument_attributes}
+    program = JaxProgram(args, carried, roots, traced.out_info, step, of_names)
     return Export.of(text, program)
 
 

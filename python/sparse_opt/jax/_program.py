@@ -7,30 +7,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import tree_util
 
-from sparse_opt import _description
-from sparse_opt._check import Call, Rerun
+from sparse_opt._check import Call, Rerun, Unchecked
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array
 from sparse_opt.jax import _checks
+from sparse_opt.jax._arrays import memory, shown
 
-# What the runtime holds as bits of another type: NumPy has no bf16, and MLIR
-# no unsigned integers.
-_HELD_AS = {"bfloat16": np.uint16, "uint32": np.int32, "uint8": np.int8}
+if TYPE_CHECKING:
+    from sparse_opt.jax._beside import Beside
 
 
 class JaxProgram:
-    """An exported step with the structure of its state and of its batches."""
+    """An exported step with the structure of its state and of its batches.
+
+    Args:
+      step: what was exported; None of a function that trains nothing.
+      roles: the roles of its arguments, by name.
+    """
+
+    _beside: Beside | None = None
 
     def __init__(
-        self, args: Sequence[Any], carried: int, roots: Sequence[str], results: Any
+        self,
+        args: Sequence[Any],
+        carried: int,
+        roots: Sequence[str],
+        results: Any,
+        step: Callable[..., Any] | None = None,
+        roles: Mapping[str, str] | None = None,
     ) -> None:
+        self._step, self._roles = step, dict(roles or {})
         self._carried = tuple(args[:carried])
         self._batch = tuple(args[carried:])
         self._state_roots, self._batch_roots = roots[:carried], roots[carried:]
@@ -45,12 +56,12 @@ class JaxProgram:
         leaves = tree_util.tree_leaves(self._carried)
         for name, leaf in zip(self._state_names, leaves):
             if not isinstance(leaf, jax.ShapeDtypeStruct):
-                yield name, _memory(name, leaf, leaf)
+                yield name, memory(name, leaf, leaf)
 
     def examples(self) -> Iterable[tuple[str, Array]]:
         for name, leaf in zip(self._batch_names, tree_util.tree_leaves(self._batch)):
             if not isinstance(leaf, jax.ShapeDtypeStruct):
-                yield name, _memory(name, leaf, leaf)
+                yield name, memory(name, leaf, leaf)
 
     def rate(self) -> float | None:
         return None
@@ -68,14 +79,14 @@ class JaxProgram:
         leaves = tree_util.tree_leaves(tuple(arguments))
         exported = tree_util.tree_leaves(self._batch)
         return [
-            (name, _memory(name, leaf, like))
+            (name, memory(name, leaf, like))
             for name, leaf, like in zip(self._batch_names, leaves, exported)
         ]
 
     def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
         # Copies: the next call writes to the same memory.
         leaves = [
-            _shown(array.copy(), like)
+            shown(array.copy(), like)
             for array, like in zip(arrays, tree_util.tree_leaves(self._outputs))
         ]
         structure: Any = tree_util.tree_structure(self._outputs)
@@ -84,7 +95,7 @@ class JaxProgram:
 
     def state(self, read: Callable[[str], Array]) -> Any:
         leaves = [
-            _shown(read(name), leaf)
+            shown(read(name), leaf)
             for name, leaf in zip(
                 self._state_names, tree_util.tree_leaves(self._carried)
             )
@@ -100,59 +111,44 @@ class JaxProgram:
         exported = tree_util.tree_leaves(self._carried)
         leaves = tree_util.tree_leaves(whole)
         for name, leaf, like in zip(self._state_names, leaves, exported):
-            write(name, _memory(name, leaf, like))
+            write(name, memory(name, leaf, like))
 
     def rerun(self, call: Call) -> Rerun | None:
-        return None
+        if self._step is None:
+            return None
+        if self._beside is None:
+            self._beside = self._make_beside(self._step)
+        return self._beside.run(call)
+
+    def _make_beside(self, step: Callable[..., Any]) -> Beside:
+        try:
+            from sparse_opt.jax._beside import Beside, Parts
+        except (ImportError, AttributeError) as error:
+            raise Unchecked(
+                f"JAX {jax.__version__} lacks what it needs ({error})"
+            ) from error
+        metrics = [
+            _checks.dotted("metrics", path)
+            for path, _ in tree_util.tree_leaves_with_path(self._outputs)
+        ]
+        return Beside(
+            Parts(
+                step,
+                (*self._carried, *self._batch),
+                list(zip(self._state_names, tree_util.tree_leaves(self._carried))),
+                list(zip(self._batch_names, tree_util.tree_leaves(self._batch))),
+                ["loss", *metrics[1:]],
+                frozenset(
+                    n for n in self._state_names if self._roles.get(n) == "param"
+                ),
+            )
+        )
+
+    def forget(self) -> None:
+        self._beside = None
 
     def store(self, read: Callable[[str], Array]) -> None:
         raise StepError(
             "expected a program with objects of its own, but got a function: use"
             " state_dict()"
         )
-
-
-def _memory(name: str, leaf: Any, like: Any = None) -> Array:
-    """Returns the memory of an array as the runtime holds it.
-
-    Python's numbers take the type of `like`, keys are the numbers that they are
-    made of.
-    """
-    _description.plain(name, leaf)
-    if isinstance(leaf, (bool, int, float)) and like is not None:
-        return _held(np.asarray(leaf, jax.typeof(like).dtype))
-    try:
-        return _held(np.asarray(_numbers(leaf)))
-    except RuntimeError as error:
-        raise StepError(
-            f"expected '{name}' to hold values, but got an array that was donated:"
-            " compile a step before it is called, and pass what is not donated"
-        ) from error
-    except jax.errors.TracerArrayConversionError as error:
-        raise StepError(
-            f"expected an array for '{name}', but got a traced one: call the compiled"
-            " step outside of jit and grad"
-        ) from error
-
-
-def _is_key(leaf: Any) -> bool:
-    dtype = getattr(leaf, "dtype", None)
-    return dtype is not None and jnp.issubdtype(dtype, jax.dtypes.prng_key)
-
-
-def _numbers(leaf: Any) -> Any:
-    return jax.random.key_data(leaf) if _is_key(leaf) else leaf
-
-
-def _held(array: Array) -> Array:
-    dtype = _HELD_AS.get(array.dtype.name)
-    return array if dtype is None else array.view(dtype)
-
-
-def _shown(array: Array, like: Any) -> Any:
-    """Returns an array of the step as one of JAX, of the type of `like`."""
-    if _is_key(like):
-        numbers = jnp.asarray(array.view(np.uint32))
-        return jax.random.wrap_key_data(numbers, impl=jax.random.key_impl(like))
-    dtype = jax.typeof(like).dtype
-    return jnp.asarray(array.view(dtype) if dtype.name in _HELD_AS else array)

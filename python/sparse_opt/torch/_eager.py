@@ -25,7 +25,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils import _pytree as pytree
 
 from sparse_opt import _source
-from sparse_opt._check import Call, Expected, Rerun, Unchecked, require_memory
+from sparse_opt._check import Call, Expected, Rerun, Unchecked, require_memory, unsure
 from sparse_opt._errors import StepError
 from sparse_opt._program import Array
 from sparse_opt.torch import (
@@ -225,19 +225,9 @@ class _Work:
             found = [(n, p.grad) for p, n in self._eager._optimized() if p.grad is not None]
             largest = max((float(g.abs().max()) for _, g in found), default=0.0)
             for name, gradient in found:
-                size = gradient.abs()
-                if self._call.is_exact:
-                    noise = (self._shadows.of(gradient) - gradient).abs_()
-                    # Below that, what an optimizer divides by its size is unsure.
-                    times = 4.0 if self._shadows.epsilon > 1e-4 else 1000.0
-                    typical = float(noise.square().mean().sqrt())
-                    self._eager.noise[name] = times * typical
-                # Until more is known: a hundredth of the others.
-                typical = 0.01 * float(size.square().mean().sqrt())
-                least = max(self._eager.noise.get(name, typical), 1e-6 * largest)
-                self._unsure[name] = size <= least
-                if self._call.is_exact:
-                    self._unsure[name] |= noise >= 0.25 * size
+                exact = self._shadows.of(gradient) if self._call.is_exact else None
+                epsilon, noise = self._shadows.epsilon, self._eager.noise
+                self._unsure[name] = unsure(name, gradient, exact, largest, epsilon, noise)
 
     def _mask(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """Drops what is stored nowhere."""

@@ -195,6 +195,9 @@ class TorchProgram:
         with self._objects.paused():  # Its weights are those of the step now.
             return self._eager.run(call, batch)
 
+    def forget(self) -> None:
+        return None
+
     def outputs(self, arrays: Sequence[Array], trained: bool = True) -> Any:
         if trained:
             self._objects.trained()
