@@ -9,6 +9,7 @@
 #include "bsr/Analysis/Stripped.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -161,14 +162,21 @@ void Forward::addProducts() {
     }
 }
 
-/// The tensors that `value` is a part of.
+/// The tensors that `value` is a part of, and those that are parts of it.
 static SmallVector<Value> getWholes(Value value) {
   llvm::SetVector<Value> wholes;
-  Value whole = value;
-  while (auto slice = whole.getDefiningOp<tensor::ExtractSliceOp>()) {
-    whole = strip(slice.getSource()).value;
-    wholes.insert(whole);
-  }
+  wholes.insert(value);
+  for (unsigned i = 0; i != wholes.size(); ++i)
+    if (Operation *op = wholes[i].getDefiningOp();
+        isa_and_nonnull<tensor::ExtractSliceOp, tensor::InsertSliceOp,
+                        tensor::ConcatOp>(op))
+      visitReads(op, [&](Value read) {
+        Value part = strip(read).value;
+        if (!matchPattern(part, m_Constant()) &&
+            !isa_and_nonnull<tensor::EmptyOp, linalg::FillOp>(
+                part.getDefiningOp()))
+          wholes.insert(part);
+      });
   SmallVector<Value> parts = {value};
   auto reach = [&](Operation *user) {
     if (wholes.insert(user->getResult(0)))

@@ -225,10 +225,11 @@ HiddenGradients::findUpdates(Value value, const Space &space) const {
       for (Value result : user->getResults()) {
         if (space.entries.contains(result))
           updates.hasOwn = true;
-        else if (spaces.contains(result))
+        else if (spaces.contains(result)) {
           updates.hasOthers = true;
-        else if (isFollowed && countElements(result) >= count &&
-                 seen.insert(result).second)
+          updates.hasNear |= isFollowed;
+        } else if (isFollowed && countElements(result) >= count &&
+                   seen.insert(result).second)
           worklist.push_back(result);
       }
     }
@@ -250,14 +251,16 @@ std::optional<HiddenGradient> HiddenGradients::judge(const FactorRead &read,
     return std::nullopt;
   Value result = op->getResult(0);
   Updates updates = findUpdates(result, space);
-  if (updates.hasOwn ? updates.hasOthers && !forward.after.contains(op)
-                     : updates.hasOthers || !forward.after.contains(op))
-    return std::nullopt;
-  if (isOnlySummed(result, space))
+  bool isAfter = forward.after.contains(op);
+  bool isOfOthers = updates.hasOthers && !(updates.hasOwn && isAfter);
+  if ((!updates.hasOwn && !isAfter) ||
+      (isOfOthers && (!isAfter || updates.hasNear)) ||
+      isOnlySummed(result, space))
     return std::nullopt;
   HiddenGradient gradient{result, found->entries.value_or(Entries()),
                           /*isSure=*/true};
-  if (found->isOfBoth || (found->entries && !found->isThin && !isPlain))
+  if (!isOfOthers &&
+      (found->isOfBoth || (found->entries && !found->isThin && !isPlain)))
     return gradient;
   Rival rival = findRival(operand, factor, forward);
   if (rival == Rival::Sure)
@@ -267,10 +270,11 @@ std::optional<HiddenGradient> HiddenGradients::judge(const FactorRead &read,
     count *= extent;
   count = std::min(count, space.shape[0] * space.shape[1]);
   bool isUsed = isUsedAsGradient(result, count, spaces, forward);
-  if (!isUsed && (found->isThin || !found->entries))
+  // What products make others' updates of may be theirs alone.
+  bool isSure = !isOfOthers && found->entries && !found->isThin;
+  if (!isUsed && !isSure)
     return std::nullopt;
-  gradient.isSure =
-      isUsed && rival == Rival::None && found->entries && !found->isThin;
+  gradient.isSure = isUsed && isSure && rival == Rival::None;
   return gradient;
 }
 

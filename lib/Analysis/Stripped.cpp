@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
 using namespace mlir::bsr;
@@ -40,6 +41,28 @@ static int64_t getOnly(ArrayRef<int64_t> group, RankedTensorType type) {
     only = dim;
   }
   return only;
+}
+
+/// `op` as a slice, taken or inserted, that is all of a tensor, or null.
+template <typename SliceOp>
+static SliceOp getWhole(Operation *op) {
+  auto slice = dyn_cast<SliceOp>(op);
+  if (!slice)
+    return {};
+  RankedTensorType source = slice.getSourceType(), result = slice.getType();
+  return source.hasStaticShape() && result.hasStaticShape() &&
+                 source.getNumElements() == result.getNumElements()
+             ? slice
+             : SliceOp();
+}
+
+/// The dimensions that are not `dropped`.
+static SmallVector<int64_t> getKept(const llvm::SmallBitVector &dropped) {
+  SmallVector<int64_t> kept;
+  for (int64_t dim : llvm::seq<int64_t>(dropped.size()))
+    if (!dropped[dim])
+      kept.push_back(dim);
+  return kept;
 }
 
 Stripped bsr::strip(Value value) {
@@ -76,6 +99,17 @@ Stripped bsr::strip(Value value) {
         return -1;
       });
       stripped.value = reshape.getSrc();
+    } else if (auto insert = getWhole<tensor::InsertSliceOp>(op)) {
+      SmallVector<int64_t> kept = getKept(insert.getDroppedDims());
+      renumber([&](int64_t dim) -> int64_t {
+        auto *at = llvm::find(kept, dim);
+        return at == kept.end() ? -1 : at - kept.begin();
+      });
+      stripped.value = insert.getSource();
+    } else if (auto slice = getWhole<tensor::ExtractSliceOp>(op)) {
+      SmallVector<int64_t> kept = getKept(slice.getDroppedDims());
+      renumber([&](int64_t dim) { return kept[dim]; });
+      stripped.value = slice.getSource();
     } else {
       break;
     }

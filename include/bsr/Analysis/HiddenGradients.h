@@ -63,9 +63,10 @@ public:
 
 private:
   /// Whose next values are made of a value with the entries of a weight, or
-  /// some for each example, entry by entry and summed over examples.
+  /// some for each example, entry by entry and summed over examples: other
+  /// parameters' (`hasOthers`) in this way (`hasNear`), or by a product.
   struct Updates {
-    bool hasOwn = false, hasOthers = false;
+    bool hasOwn = false, hasOthers = false, hasNear = false;
   };
   Updates findUpdates(Value value, const Space &space) const;
 

@@ -285,3 +285,73 @@ func.func @divided_rows(%w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #mark}, 
   %norm = linalg.reduce { arith.addf } ins(%h : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
   return %norm : tensor<f32>
 }
+
+// -----
+
+// The norm of a gradient as a penalty: a product of it goes back to a matrix
+// that is added to the only example, whose gradient is that of the sum.
+// CHECK-LABEL: func.func @behind_position(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#turned = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @behind_position(
+    %w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #mark},
+    %v: tensor<4x8xf32> {bsr.name = "v", bsr.result = 0 : i64, bsr.role = "param"}, %x: tensor<4x8xf32>)
+    -> (tensor<4x8xf32>, tensor<f32>) {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<4x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %a = linalg.add ins(%x, %v : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %y = linalg.matmul ins(%a, %w : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.matmul', which may be it}}
+  %g = linalg.matmul indexing_maps = #turned ins(%a, %y : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%g : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  %back = linalg.matmul ins(%y, %g : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %next = linalg.sub ins(%v, %back : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %next, %norm : tensor<4x8xf32>, tensor<f32>
+}
+
+// -----
+
+// A stack of one is what is in it.
+// CHECK-LABEL: func.func @stack_of_one(
+// CHECK-NOT:     bsr.unmasked
+// CHECK:         %[[G:.*]] = linalg.matmul indexing_maps
+// CHECK:         bsr.sample %{{.*}}, %[[G]]
+#turned = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+// expected-remark @below {{masked the gradients of 1 weights}}
+func.func @stack_of_one(%w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #mark}, %x: tensor<4x8xf32>) -> tensor<f32> {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<1x4x8xf32>
+  %e = tensor.empty() : tensor<1x8x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %stack = tensor.insert_slice %x into %c4[0, 0, 0] [1, 4, 8] [1, 1, 1] : tensor<4x8xf32> into tensor<1x4x8xf32>
+  %v = tensor.insert_slice %w into %e[0, 0, 0] [1, 8, 8] [1, 1, 1] : tensor<8x8xf32> into tensor<1x8x8xf32>
+  %y = linalg.batch_matmul ins(%stack, %v : tensor<1x4x8xf32>, tensor<1x8x8xf32>) outs(%c4 : tensor<1x4x8xf32>) -> tensor<1x4x8xf32>
+  %d = tensor.extract_slice %y[0, 0, 0] [1, 4, 8] [1, 1, 1] : tensor<1x4x8xf32> to tensor<4x8xf32>
+  %g = linalg.matmul indexing_maps = #turned ins(%x, %d : tensor<4x8xf32>, tensor<4x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%g : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  return %norm : tensor<f32>
+}
+
+// -----
+
+// Of a weight that is multiplied with joined data, the gradient for a part.
+// CHECK-LABEL: func.func @joined_data(
+// CHECK-SAME:    attributes {bsr.unmasked = ["w"]}
+#turned = [affine_map<(i, j, k) -> (k, i)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>]
+#mark = #bsr.mark<block = 4x4, density = 0.5, weight = "w">
+func.func @joined_data(%w: tensor<8x8xf32> {bsr.name = "w", bsr.mark = #mark}, %x: tensor<2x8xf32>, %z: tensor<2x8xf32>)
+    -> tensor<f32> {
+  %c = arith.constant dense<0.0> : tensor<8x8xf32>
+  %c4 = arith.constant dense<0.0> : tensor<4x8xf32>
+  %s = arith.constant dense<0.0> : tensor<f32>
+  %both = tensor.concat dim(0) %x, %z : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<4x8xf32>
+  %y = linalg.matmul ins(%both, %w : tensor<4x8xf32>, tensor<8x8xf32>) outs(%c4 : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %d = tensor.extract_slice %y[0, 0] [2, 8] [1, 1] : tensor<4x8xf32> to tensor<2x8xf32>
+  // expected-warning @below {{expected to find the gradient of "w", to mask it, but got 'linalg.matmul', which may be it}}
+  %g = linalg.matmul indexing_maps = #turned ins(%x, %d : tensor<2x8xf32>, tensor<2x8xf32>) outs(%c : tensor<8x8xf32>) -> tensor<8x8xf32>
+  %norm = linalg.reduce { arith.addf } ins(%g : tensor<8x8xf32>) outs(%s : tensor<f32>) dimensions = [0, 1]
+  return %norm : tensor<f32>
+}
